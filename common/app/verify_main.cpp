@@ -1,0 +1,99 @@
+// stageN_verify: compare the model with a reference state in llm.c's format.
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "common/app/stage.h"
+#include "common/train/verify.h"
+
+namespace stagegpt {
+namespace {
+
+struct VerifyFlags {
+  std::string model_path, state_path;
+  std::int64_t steps = 0;
+  double learning_rate = 1e-4;  // the optimizer of llm.c's own comparison
+  AdamWConfig adamw{.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01, .grad_clip = 0};
+  bool no_fused = false, json = false;
+
+  void add(CommandLine& command_line) {
+    command_line.group("Reference");
+    command_line.text("--model", model_path, "the model, in llm.c's format");
+    command_line.text("--state", state_path, "its batch, logits, loss and gradients, in llm.c's format");
+    command_line.group("Optimizer");
+    command_line.integer("--steps", steps, 0, 1000000,
+                         "optimizer steps on the file's batch, after the comparison");
+    command_line.real("--learning-rate", learning_rate, kPositive, "constant learning rate");
+    command_line.real("--weight-decay", adamw.weight_decay, kNotNegative, "decay of matrices");
+    command_line.real("--beta1", adamw.beta1, kBelowOne, "decay of the first moment");
+    command_line.real("--beta2", adamw.beta2, kBelowOne, "decay of the second moment");
+    command_line.real("--eps", adamw.eps, kPositive, "added to the root of the second moment");
+    command_line.real("--grad-clip", adamw.grad_clip, kNotNegative, "largest gradient norm (0: off)");
+    command_line.group("Run");
+    command_line.toggle("--no-fused", no_fused, "compose fused ops of primitive ones");
+    command_line.toggle("--json", json, "print one JSON object instead of a table");
+  }
+};
+
+void print_row(const VerifyReport::Row& row) {
+  std::printf("%-28s %-18s %10.2e %10.0e  %s\n", row.name.c_str(), concat(row.shape).c_str(), row.error,
+              row.limit, row.ok() ? "ok" : "FAILED");
+}
+
+void print_table(const VerifyReport& report) {
+  std::printf("%-28s %-18s %10s %10s\n", "tensor", "shape", "error", "limit");
+  print_row(report.logits);
+  print_row(report.loss);
+  for (const auto& row : report.gradients) print_row(row);
+  for (std::size_t i = 0; i < report.losses.size(); ++i)
+    std::printf("step %3zu  loss %.6f\n", i, report.losses[i]);
+  std::printf("%s\n", report.passed() ? "passed" : "FAILED");
+}
+
+nlohmann::ordered_json to_json(const VerifyReport& report) {
+  nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
+  for (const auto& row : report.gradients) {
+    tensors.push_back({{"name", row.name},
+                       {"shape", std::vector<std::int64_t>(row.shape.dims().begin(), row.shape.dims().end())},
+                       {"error", row.error},
+                       {"limit", row.limit},
+                       {"ok", row.ok()}});
+  }
+  return {{"passed", report.passed()},
+          {"logits_error", report.logits.error},
+          {"loss_error", report.loss.error},
+          {"tensors", tensors},
+          {"losses", report.losses}};
+}
+
+int verify_main(int argc, char** argv) {
+  const std::unique_ptr<Stage> stage = make_stage();
+  VerifyFlags flags;
+  CommandLine command_line(argv[0], "Compare logits, loss and gradients with a reference.", stage->number());
+  flags.add(command_line);
+  stage->add_flags(command_line);
+  if (!command_line.parse(argc, argv)) return 0;
+  if (flags.model_path.empty()) user_error("--model: expected a model file in llm.c's format");
+  if (flags.state_path.empty()) user_error("--state: expected a debug state file in llm.c's format");
+
+  const MappedFile model_file(flags.model_path, "--model"), state_file(flags.state_path, "--state");
+  const LlmcModel model = parse_llmc_model(model_file.bytes(), "--model");
+  const LlmcState state = parse_llmc_state(state_file.bytes(), model.config, "--state");
+  const Machine machine = stage->start();
+  machine.backend->set_fused(!flags.no_fused);
+  const VerifyReport report =
+      verify(*machine.backend, model, state, flags.steps, flags.learning_rate, flags.adamw);
+  if (flags.json) {
+    std::cout << to_json(report).dump(2) << '\n';
+  } else {
+    print_table(report);
+  }
+  return report.passed() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace stagegpt
+
+int main(int argc, char** argv) {
+  return stagegpt::run_program(argv[0], [&] { return stagegpt::verify_main(argc, argv); });
+}

@@ -1,0 +1,18 @@
+#include "common/autograd/ops/cross_entropy.h"
+
+namespace stagegpt {
+
+Var cross_entropy(Tape& tape, Var logits, const Tensor& targets, std::int64_t vocab_size) {
+  Backend& be = tape.backend();
+  Tensor loss = be.allocate(logits.value().dtype(), {1});
+  Tensor lse = be.allocate(logits.value().dtype(), {targets.numel()});  // (N)
+  be.cross_entropy_forward(loss, lse, logits.value(), targets, vocab_size);
+  return tape.record("cross_entropy", {logits}, loss,
+                     [=, &be, x = logits.value()](const Tensor& dloss, Grads g) {
+                       Tensor dlogits = g.reuse(x);  // (B,T,Vp), in place when nobody else holds the logits
+                       be.cross_entropy_backward(dlogits, dloss, x, lse, targets, vocab_size);
+                       g.give(0, dlogits);
+                     });
+}
+
+}  // namespace stagegpt

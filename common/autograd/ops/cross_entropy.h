@@ -1,0 +1,11 @@
+#pragma once
+
+#include "common/autograd/tape.h"
+
+namespace stagegpt {
+
+// Mean negative log-likelihood (1) of the targets i32 (B,T) under softmax over the first vocab_size columns
+// of logits (B,T,Vp), in nats.
+Var cross_entropy(Tape& tape, Var logits, const Tensor& targets, std::int64_t vocab_size);
+
+}  // namespace stagegpt

@@ -1,0 +1,122 @@
+#include "common/autograd/tape.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace stagegpt {
+
+Var::Var(Tensor value, Tensor grad, int leaf_id)
+    : value_(std::move(value)), slot_(std::make_shared<GradSlot>()) {
+  check(value_.shape() == grad.shape() && value_.dtype() == grad.dtype(), "tape: a leaf of shape ",
+        value_.shape(), " with a gradient of shape ", grad.shape());
+  slot_->dtype = grad.dtype();
+  slot_->shape = grad.shape();
+  slot_->grad = std::move(grad);
+  slot_->leaf = true;
+  slot_->leaf_id = leaf_id;
+}
+
+Grad Grads::operator[](std::size_t i) {
+  GradSlot* slot = inputs_[i].get();
+  if (slot == nullptr) return {Tensor(), GradMode::skip};
+  if (!slot->written) {
+    slot->written = true;
+    if (!slot->leaf) slot->grad = backend_.allocate(slot->dtype, slot->shape);
+    return {slot->grad, GradMode::overwrite};
+  }
+  if (!slot->leaf) slot->grad = writable(slot->grad);
+  return {slot->grad, GradMode::accumulate};
+}
+
+void Grads::give(std::size_t i, const Tensor& grad) {
+  GradSlot* slot = inputs_[i].get();
+  if (slot == nullptr) return;
+  if (slot->written) {
+    const Tensor sum = (*this)[i].tensor;
+    backend_.add(sum, sum, grad);
+  } else if (slot->leaf) {
+    backend_.copy((*this)[i].tensor, grad);
+  } else {
+    slot->grad = grad.view(slot->shape);
+    slot->written = true;
+  }
+}
+
+Tensor Grads::reuse(const Tensor& saved) {
+  return saved.sole_owner() ? saved : backend_.allocate(saved.dtype(), saved.shape());
+}
+
+Tensor Grads::writable(const Tensor& grad) {
+  if (grad.sole_owner()) return grad;
+  Tensor out = backend_.allocate(grad.dtype(), grad.shape());
+  backend_.copy(out, grad);
+  return out;
+}
+
+Var Tape::record(const char* name, std::vector<Var> inputs, Tensor out, Backward backward) {
+  return record(name, std::move(inputs), std::vector<Tensor>{std::move(out)},
+                [backward = std::move(backward)](std::vector<Tensor>& douts, Grads grads) {
+                  backward(douts[0], grads);
+                })[0];
+}
+
+std::vector<Var> Tape::record(const char* name, std::vector<Var> inputs, std::vector<Tensor> outs,
+                              MultiBackward backward) {
+  std::vector<Var> vars;
+  for (Tensor& out : outs) vars.emplace_back(std::move(out));
+  if (mode_ == Mode::inference || std::ranges::none_of(inputs, &Var::needs_grad)) return vars;
+
+  Node node{name, {}, {}, std::move(backward)};
+  for (const Var& input : inputs) {
+    check(!input.slot_ || std::ranges::find(node.inputs, input.slot_) == node.inputs.end(), "tape: ", name,
+          " has the same variable as two of its inputs");
+    if (input.slot_ && input.slot_->leaf) ++input.slot_->consumers;
+    node.inputs.push_back(input.slot_);
+  }
+  for (Var& var : vars) {
+    var.slot_ = std::make_shared<GradSlot>();
+    var.slot_->dtype = var.value_.dtype();
+    var.slot_->shape = var.value_.shape();
+    node.outputs.push_back(var.slot_);
+  }
+  nodes_.push_back(std::move(node));
+  return vars;
+}
+
+void Tape::backward(const Var& loss, double scale) {
+  check(loss.needs_grad() && loss.value().numel() == 1, "tape: backward needs a loss of one element");
+  GradSlot& seed = *loss.slot_;
+  seed.grad = backend_.allocate(seed.dtype, seed.shape);
+  seed.written = true;
+  backend_.fill(seed.grad, scale);
+  while (!nodes_.empty()) {
+    Node node = std::move(nodes_.back());
+    nodes_.pop_back();
+    run_backward(node);
+  }
+}
+
+void Tape::run_backward(Node& node) {
+  if (std::ranges::any_of(node.outputs, [](const auto& output) { return output->written; })) {
+    // Moved out of their slots, so that a gradient nobody else holds can be written in place.
+    std::vector<Tensor> douts;
+    for (const auto& output : node.outputs) {
+      douts.push_back(output->written ? std::exchange(output->grad, Tensor())
+                                      : backend_.zeros(output->dtype, output->shape));
+      output->written = false;
+    }
+    node.backward(douts, Grads(backend_, node.inputs));
+  }
+  node.backward = nullptr;  // frees what the op saved
+  for (const auto& input : node.inputs) {
+    if (input && input->leaf && --input->consumers == 0 && leaf_ready_) leaf_ready_(input->leaf_id);
+  }
+}
+
+std::vector<std::string> Tape::op_names() const {
+  std::vector<std::string> names;
+  for (const Node& node : nodes_) names.emplace_back(node.name);
+  return names;
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,347 @@
+#include "common/backend/backend.h"
+
+#include <array>
+#include <utility>
+
+namespace stagegpt {
+namespace {
+
+constexpr std::array<std::pair<Activation, std::string_view>, 4> kActivationNames = {{
+    {Activation::none, "none"},
+    {Activation::gelu_new, "gelu_new"},
+    {Activation::gelu, "gelu"},
+    {Activation::relu, "relu"},
+}};
+
+// Checks of one op's arguments; every message names the op.
+class Checks {
+ public:
+  explicit Checks(const char* op) : op_(op) {}
+
+  void that(bool condition, const char* expected) const { check(condition, op_, ": expected ", expected); }
+  void dtype(const Tensor& tensor, DType dtype, const char* what) const {
+    check(tensor.defined(), op_, ": ", what, " is missing");
+    check(tensor.dtype() == dtype, op_, ": ", what, " is ", tensor.dtype(), ", expected ", dtype);
+  }
+  void elements(const Tensor& tensor, DType dtype, std::int64_t numel, const char* what) const {
+    this->dtype(tensor, dtype, what);
+    check(tensor.numel() == numel, op_, ": ", what, " has shape ", tensor.shape(), ", expected ", numel,
+          " elements");
+  }
+  void shape(const Tensor& tensor, DType dtype, const Shape& shape, const char* what) const {
+    this->dtype(tensor, dtype, what);
+    check(tensor.shape() == shape, op_, ": ", what, " has shape ", tensor.shape(), ", expected ", shape);
+  }
+  void grad(const Grad& grad, DType dtype, const Shape& shape, const char* what) const {
+    if (grad.wanted()) this->shape(grad.tensor, dtype, shape, what);
+  }
+  void real(const Tensor& tensor, const char* what) const {
+    check(tensor.defined(), op_, ": ", what, " is missing");
+    check(tensor.dtype() != DType::i32, op_, ": ", what, " is ", tensor.dtype(), ", expected real numbers");
+  }
+
+ private:
+  const char* op_;
+};
+
+// Rows of a tensor seen as (N, columns).
+std::int64_t rows(const Tensor& tensor, std::int64_t columns) {
+  return columns == 0 ? 0 : tensor.numel() / columns;
+}
+
+void check_layernorm(const Checks& checks, const Tensor& like, const Tensor& x, const Tensor& w,
+                     const Tensor& mean, const Tensor& rstd) {
+  checks.real(x, "x");
+  const std::int64_t channels = x.shape()[-1], n = rows(x, channels);
+  checks.shape(like, x.dtype(), x.shape(), "out");
+  checks.shape(w, x.dtype(), {channels}, "weight");
+  checks.elements(mean, x.dtype(), n, "mean");
+  checks.elements(rstd, x.dtype(), n, "rstd");
+}
+
+void check_attention(const Checks& checks, const Tensor& out, const Tensor& lse, const Tensor& qkv,
+                     int n_head) {
+  checks.real(qkv, "qkv");
+  checks.that(qkv.shape().rank() == 3 && qkv.shape()[2] % 3 == 0, "qkv of shape (B,T,3C)");
+  const std::int64_t B = qkv.shape()[0], T = qkv.shape()[1], C = qkv.shape()[2] / 3;
+  checks.that(n_head > 0 && C % n_head == 0, "a number of heads that divides the channels");
+  checks.shape(out, qkv.dtype(), {B, T, C}, "out");
+  checks.shape(lse, qkv.dtype(), {B, n_head, T}, "lse");
+}
+
+void check_cross_entropy(const Checks& checks, const Tensor& logits, const Tensor& lse, const Tensor& targets,
+                         std::int64_t vocab_size) {
+  checks.real(logits, "logits");
+  const std::int64_t padded = logits.shape()[-1], n = rows(logits, padded);
+  checks.that(vocab_size > 0 && vocab_size <= padded, "a vocabulary no larger than the logits' columns");
+  checks.that(n > 0, "at least one row");
+  checks.elements(lse, logits.dtype(), n, "lse");
+  checks.elements(targets, DType::i32, n, "targets");
+}
+
+void check_linear(const Checks& checks, const Tensor& out, const Tensor& x, const Tensor& w) {
+  checks.real(x, "x");
+  checks.dtype(w, x.dtype(), "weight");
+  checks.that(w.shape().rank() == 2, "a weight of shape (O,I)");
+  checks.that(x.shape()[-1] == w.shape()[1], "x with as many columns as the weight");
+  checks.elements(out, x.dtype(), rows(x, w.shape()[1]) * w.shape()[0], "out");
+  checks.that(out.shape()[-1] == w.shape()[0], "out with as many columns as the weight has rows");
+}
+
+void check_optional_bias(const Checks& checks, const Tensor& bias, const Tensor& x, const Tensor& w) {
+  if (bias.defined()) checks.shape(bias, x.dtype(), {w.shape()[0]}, "bias");
+}
+
+}  // namespace
+
+std::string_view name_of(Activation activation) {
+  return kActivationNames[static_cast<std::size_t>(activation)].second;
+}
+
+std::optional<Activation> activation_named(std::string_view name) {
+  for (const auto& [activation, known] : kActivationNames) {
+    if (known == name) return activation;
+  }
+  return std::nullopt;
+}
+
+Backend::Backend(std::unique_ptr<MemorySource> memory)
+    : allocator_(std::make_shared<CachingAllocator>(std::move(memory))) {}
+
+// Calls a kernel inside a profiling range.
+template <class Kernel>
+void Backend::run(const char* name, const Kernel& kernel) {
+  if (profiler_ == nullptr) return kernel();
+  const auto start = std::chrono::steady_clock::now();
+  kernel();
+  synchronize();
+  profiler_->add(name, seconds_since(start));
+}
+
+Tensor Backend::allocate(DType dtype, Shape shape) {
+  const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
+  return {std::make_shared<Storage>(allocator_, bytes), dtype, shape};
+}
+
+Tensor Backend::zeros(DType dtype, Shape shape) {
+  Tensor out = allocate(dtype, shape);
+  fill(out, 0);
+  return out;
+}
+
+void Backend::fill(const Tensor& out, double value) {
+  check(out.defined(), "fill: out is missing");
+  run("fill", [&] { do_fill(out, value); });
+}
+
+void Backend::copy(const Tensor& out, const Tensor& in) {
+  const Checks checks("copy");
+  check(in.defined(), "copy: in is missing");
+  checks.elements(out, in.dtype(), in.numel(), "out");
+  run("copy", [&] { do_copy(out, in); });
+}
+
+void Backend::copy_from_host(const Tensor& out, std::span<const std::byte> in) {
+  check(out.bytes() == in.size(), "copy_from_host: ", in.size(), " bytes into a tensor of ", out.bytes());
+  run("copy_from_host", [&] { do_copy_from_host(out.raw(), in.data(), in.size()); });
+}
+
+void Backend::copy_to_host(std::span<std::byte> out, const Tensor& in) {
+  check(in.bytes() == out.size(), "copy_to_host: a tensor of ", in.bytes(), " bytes into ", out.size());
+  run("copy_to_host", [&] { do_copy_to_host(out.data(), in.raw(), out.size()); });
+}
+
+void Backend::add(const Tensor& out, const Tensor& a, const Tensor& b) {
+  const Checks checks("add");
+  checks.real(a, "a");
+  checks.elements(b, a.dtype(), a.numel(), "b");
+  checks.elements(out, a.dtype(), a.numel(), "out");
+  run("add", [&] { do_add(out, a, b); });
+}
+
+void Backend::embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte, const Tensor& wpe) {
+  const Checks checks("embedding_forward");
+  checks.real(wte, "wte");
+  checks.dtype(ids, DType::i32, "ids");
+  checks.that(ids.shape().rank() == 2, "ids of shape (B,T)");
+  const std::int64_t B = ids.shape()[0], T = ids.shape()[1], C = wte.shape()[1];
+  checks.shape(out, wte.dtype(), {B, T, C}, "out");
+  checks.dtype(wpe, wte.dtype(), "wpe");
+  checks.that(wpe.shape()[1] == C && wpe.shape()[0] >= T, "at least T positions of C channels");
+  run("embedding_forward", [&] { do_embedding_forward(out, ids, wte, wpe); });
+}
+
+void Backend::embedding_backward(const Grad& dwte, const Grad& dwpe, const Tensor& dout, const Tensor& ids) {
+  const Checks checks("embedding_backward");
+  checks.real(dout, "dout");
+  checks.dtype(ids, DType::i32, "ids");
+  checks.that(ids.shape().rank() == 2, "ids of shape (B,T)");
+  const std::int64_t B = ids.shape()[0], T = ids.shape()[1], C = dout.shape()[-1];
+  checks.shape(dout, dout.dtype(), {B, T, C}, "dout");
+  if (dwte.wanted()) checks.shape(dwte.tensor, dout.dtype(), {dwte.tensor.shape()[0], C}, "dwte");
+  if (dwpe.wanted()) {
+    checks.shape(dwpe.tensor, dout.dtype(), {dwpe.tensor.shape()[0], C}, "dwpe");
+    checks.that(dwpe.tensor.shape()[0] >= T, "at least T positions in dwpe");
+  }
+  run("embedding_backward", [&] { do_embedding_backward(dwte, dwpe, dout, ids); });
+}
+
+void Backend::linear_forward(const Tensor& out, const Tensor& x, const Tensor& w, const Tensor& bias) {
+  const Checks checks("linear_forward");
+  check_linear(checks, out, x, w);
+  check_optional_bias(checks, bias, x, w);
+  run("linear_forward", [&] { do_linear_forward(out, x, w, bias); });
+}
+
+void Backend::linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
+                              const Tensor& x, const Tensor& w) {
+  const Checks checks("linear_backward");
+  check_linear(checks, dout, x, w);
+  checks.grad(dx, x.dtype(), x.shape(), "dx");
+  checks.grad(dw, x.dtype(), w.shape(), "dw");
+  checks.grad(dbias, x.dtype(), {w.shape()[0]}, "dbias");
+  run("linear_backward", [&] { do_linear_backward(dx, dw, dbias, dout, x, w); });
+}
+
+void Backend::activation_forward(const Tensor& out, const Tensor& x, Activation activation) {
+  const Checks checks("activation_forward");
+  checks.real(x, "x");
+  checks.shape(out, x.dtype(), x.shape(), "out");
+  run("activation_forward", [&] { do_activation_forward(out, x, activation); });
+}
+
+void Backend::activation_backward(const Grad& dx, const Tensor& dout, const Tensor& x,
+                                  Activation activation) {
+  const Checks checks("activation_backward");
+  checks.real(x, "x");
+  checks.shape(dout, x.dtype(), x.shape(), "dout");
+  checks.grad(dx, x.dtype(), x.shape(), "dx");
+  run("activation_backward", [&] { do_activation_backward(dx, dout, x, activation); });
+}
+
+void Backend::layernorm_forward(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Tensor& x,
+                                const Tensor& w, const Tensor& bias, double eps) {
+  const Checks checks("layernorm_forward");
+  check_layernorm(checks, out, x, w, mean, rstd);
+  checks.shape(bias, x.dtype(), w.shape(), "bias");
+  run("layernorm_forward", [&] { do_layernorm_forward(out, mean, rstd, x, w, bias, eps); });
+}
+
+void Backend::layernorm_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
+                                 const Tensor& x, const Tensor& w, const Tensor& mean, const Tensor& rstd) {
+  const Checks checks("layernorm_backward");
+  check_layernorm(checks, dout, x, w, mean, rstd);
+  checks.grad(dx, x.dtype(), x.shape(), "dx");
+  checks.grad(dw, x.dtype(), w.shape(), "dw");
+  checks.grad(dbias, x.dtype(), w.shape(), "dbias");
+  run("layernorm_backward", [&] { do_layernorm_backward(dx, dw, dbias, dout, x, w, mean, rstd); });
+}
+
+void Backend::attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head,
+                                const Dropout& dropout) {
+  check_attention(Checks("attention_forward"), out, lse, qkv, n_head);
+  run("attention_forward", [&] { do_attention_forward(out, lse, qkv, n_head, dropout); });
+}
+
+void Backend::attention_backward(const Grad& dqkv, const Tensor& dout, const Tensor& out, const Tensor& lse,
+                                 const Tensor& qkv, int n_head, const Dropout& dropout) {
+  const Checks checks("attention_backward");
+  check_attention(checks, out, lse, qkv, n_head);
+  checks.shape(dout, qkv.dtype(), out.shape(), "dout");
+  checks.grad(dqkv, qkv.dtype(), qkv.shape(), "dqkv");
+  if (!dqkv.wanted()) return;
+  run("attention_backward", [&] { do_attention_backward(dqkv, dout, out, lse, qkv, n_head, dropout); });
+}
+
+void Backend::dropout_forward(const Tensor& out, const Tensor& x, const Dropout& dropout) {
+  const Checks checks("dropout_forward");
+  checks.real(x, "x");
+  checks.shape(out, x.dtype(), x.shape(), "out");
+  run("dropout_forward", [&] { do_dropout_forward(out, x, dropout); });
+}
+
+void Backend::dropout_backward(const Grad& dx, const Tensor& dout, const Dropout& dropout) {
+  const Checks checks("dropout_backward");
+  checks.real(dout, "dout");
+  checks.grad(dx, dout.dtype(), dout.shape(), "dx");
+  if (!dx.wanted()) return;
+  run("dropout_backward", [&] { do_dropout_backward(dx, dout, dropout); });
+}
+
+void Backend::cross_entropy_forward(const Tensor& loss, const Tensor& lse, const Tensor& logits,
+                                    const Tensor& targets, std::int64_t vocab_size) {
+  const Checks checks("cross_entropy_forward");
+  check_cross_entropy(checks, logits, lse, targets, vocab_size);
+  checks.elements(loss, logits.dtype(), 1, "loss");
+  run("cross_entropy_forward", [&] { do_cross_entropy_forward(loss, lse, logits, targets, vocab_size); });
+}
+
+void Backend::cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss, const Tensor& logits,
+                                     const Tensor& lse, const Tensor& targets, std::int64_t vocab_size) {
+  const Checks checks("cross_entropy_backward");
+  check_cross_entropy(checks, logits, lse, targets, vocab_size);
+  checks.elements(dloss, logits.dtype(), 1, "dloss");
+  checks.shape(dlogits, logits.dtype(), logits.shape(), "dlogits");
+  run("cross_entropy_backward",
+      [&] { do_cross_entropy_backward(dlogits, dloss, logits, lse, targets, vocab_size); });
+}
+
+void Backend::squared_norm(const Tensor& out, const Tensor& x) {
+  const Checks checks("squared_norm");
+  checks.real(x, "x");
+  checks.elements(out, DType::f64, 1, "out");
+  run("squared_norm", [&] { do_squared_norm(out, x); });
+}
+
+void Backend::adamw(const Tensor& weights, const Tensor& m, const Tensor& v, const Tensor& grads,
+                    const Tensor& squared_norm, std::span<const DecayRange> ranges, const AdamWStep& step) {
+  const Checks checks("adamw");
+  checks.real(weights, "weights");
+  for (const Tensor& tensor : {m, v, grads})
+    checks.elements(tensor, weights.dtype(), weights.numel(), "arena");
+  checks.elements(squared_norm, DType::f64, 1, "squared norm");
+  for (const DecayRange& range : ranges) {
+    checks.that(0 <= range.begin && range.begin <= range.end && range.end <= weights.numel(),
+                "ranges inside the arena");
+  }
+  checks.that(step.step >= 1, "a step that counts from 1");
+  run("adamw", [&] { do_adamw(weights, m, v, grads, squared_norm, ranges, step); });
+}
+
+void Backend::linear_activation_forward(const Tensor& out, const Tensor& pre, const Tensor& x,
+                                        const Tensor& w, const Tensor& bias, Activation activation) {
+  const Checks checks("linear_activation_forward");
+  check_linear(checks, out, x, w);
+  check_optional_bias(checks, bias, x, w);
+  checks.shape(pre, x.dtype(), out.shape(), "pre-activation");
+  if (!fused_) return Backend::do_linear_activation_forward(out, pre, x, w, bias, activation);
+  run("linear_activation_forward", [&] { do_linear_activation_forward(out, pre, x, w, bias, activation); });
+}
+
+void Backend::residual_layernorm_forward(const Tensor& sum, const Tensor& out, const Tensor& mean,
+                                         const Tensor& rstd, const Tensor& x, const Tensor& residual,
+                                         const Tensor& w, const Tensor& bias, double eps) {
+  const Checks checks("residual_layernorm_forward");
+  check_layernorm(checks, out, x, w, mean, rstd);
+  checks.shape(bias, x.dtype(), w.shape(), "bias");
+  checks.shape(residual, x.dtype(), x.shape(), "residual");
+  checks.shape(sum, x.dtype(), x.shape(), "sum");
+  if (!fused_) return Backend::do_residual_layernorm_forward(sum, out, mean, rstd, x, residual, w, bias, eps);
+  run("residual_layernorm_forward",
+      [&] { do_residual_layernorm_forward(sum, out, mean, rstd, x, residual, w, bias, eps); });
+}
+
+void Backend::do_linear_activation_forward(const Tensor& out, const Tensor& pre, const Tensor& x,
+                                           const Tensor& w, const Tensor& bias, Activation activation) {
+  linear_forward(pre, x, w, bias);
+  activation_forward(out, pre, activation);
+}
+
+void Backend::do_residual_layernorm_forward(const Tensor& sum, const Tensor& out, const Tensor& mean,
+                                            const Tensor& rstd, const Tensor& x, const Tensor& residual,
+                                            const Tensor& w, const Tensor& bias, double eps) {
+  add(sum, x, residual);
+  layernorm_forward(out, mean, rstd, sum, w, bias, eps);
+}
+
+}  // namespace stagegpt

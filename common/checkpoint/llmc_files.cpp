@@ -1,0 +1,170 @@
+#include "common/checkpoint/llmc_files.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+namespace stagegpt {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "llm.c's files are little-endian");
+
+constexpr std::size_t kHeaderInts = 256, kHeaderBytes = kHeaderInts * sizeof(std::int32_t);
+constexpr std::int32_t kModelMagic = 20240326, kModelVersionF32 = 3, kModelVersionBf16 = 5;
+constexpr std::int32_t kStateMagic = 20240327, kStateVersion = 2;
+
+// Takes spans from the front of a file whose size has been checked.
+class Cursor {
+ public:
+  explicit Cursor(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  template <class T>
+  std::span<const T> take(std::int64_t n) {
+    const std::size_t size = static_cast<std::size_t>(n) * sizeof(T);
+    check(size <= bytes_.size(), "llm.c file: read past the end");
+    const auto* data = reinterpret_cast<const T*>(bytes_.data());
+    bytes_ = bytes_.subspan(size);
+    return {data, static_cast<std::size_t>(n)};
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+std::span<const std::int32_t> read_header(std::span<const std::byte> file, std::int32_t magic,
+                                          std::string_view what, std::string_view flag) {
+  if (file.size() < kHeaderBytes) {
+    user_error(flag, ": expected ", what, ", the file has ", file.size(), " bytes, fewer than its header");
+  }
+  const auto header = Cursor(file).take<std::int32_t>(kHeaderInts);
+  if (header[0] != magic) {
+    user_error(flag, ": expected ", what, ", which begins with ", magic, "; this file begins with ",
+               header[0]);
+  }
+  return header;
+}
+
+// A number of the header, in a range that no model exceeds and in which no product of sizes overflows.
+std::int64_t header_number(std::int32_t value, std::int32_t max, std::string_view name,
+                           std::string_view flag) {
+  if (value < 1 || value > max) user_error(flag, ": ", name, " is ", value, ", expected 1 to ", max);
+  return value;
+}
+
+void require_size(std::span<const std::byte> file, std::int64_t elements, std::string_view flag) {
+  const std::uint64_t expected = kHeaderBytes + static_cast<std::uint64_t>(elements) * sizeof(float);
+  if (file.size() != expected) {
+    user_error(flag, ": the file has ", file.size(), " bytes, its header announces ", expected);
+  }
+}
+
+void require_tokens(std::span<const std::int32_t> tokens, std::int64_t vocab_size, std::string_view flag) {
+  const auto bad = std::ranges::find_if(tokens, [&](std::int32_t id) { return id < 0 || id >= vocab_size; });
+  if (bad != tokens.end()) user_error(flag, ": token ", *bad, " is outside the vocabulary of ", vocab_size);
+}
+
+// Elements of a whole model in llm.c's layout.
+std::int64_t llmc_numel(const Gpt2Config& config) {
+  const ParameterTable table = gpt2_parameter_table(config);
+  std::int64_t n = 0;
+  for (const Parameter& row : table.rows()) n += row.arena_shape().numel();
+  return n;
+}
+
+}  // namespace
+
+MappedFile::MappedFile(const std::filesystem::path& path, std::string_view flag) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) user_error(flag, ": cannot open ", path, ": ", std::strerror(errno));
+  struct stat info {};
+  const bool regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+  const auto size = static_cast<std::size_t>(info.st_size);
+  void* data = regular && size > 0 ? mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0) : nullptr;
+  close(fd);
+  if (!regular) user_error(flag, ": ", path, " is not a regular file");
+  if (data == MAP_FAILED) user_error(flag, ": cannot map ", path, ": ", std::strerror(errno));
+  bytes_ = {static_cast<const std::byte*>(data), size};
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+LlmcModel parse_llmc_model(std::span<const std::byte> file, std::string_view flag) {
+  const auto header = read_header(file, kModelMagic, "a model file of llm.c", flag);
+  if (header[1] == kModelVersionBf16)
+    user_error(flag, ": the weights are bf16 (version 5), expected f32 (version 3)");
+  if (header[1] != kModelVersionF32) user_error(flag, ": version ", header[1], ", expected 3");
+  Gpt2Config config;
+  config.block_size = header_number(header[2], 1 << 20, "the context length", flag);
+  config.vocab_size = header_number(header[3], 1 << 24, "the vocabulary", flag);
+  config.n_layer = static_cast<int>(header_number(header[4], 1 << 10, "the number of layers", flag));
+  config.n_head = static_cast<int>(header_number(header[5], 1 << 16, "the number of heads", flag));
+  config.n_embd = static_cast<int>(header_number(header[6], 1 << 16, "the number of channels", flag));
+  if (header[7] != config.padded_vocab_size()) {
+    user_error(flag, ": the padded vocabulary is ", header[7], ", expected ", config.padded_vocab_size());
+  }
+  if (config.n_embd % config.n_head != 0) {
+    user_error(flag, ": ", config.n_head, " heads do not divide ", config.n_embd, " channels");
+  }
+  const std::int64_t numel = llmc_numel(config);
+  require_size(file, numel, flag);
+  return {config, Cursor(file.subspan(kHeaderBytes)).take<float>(numel)};
+}
+
+LlmcState parse_llmc_state(std::span<const std::byte> file, const Gpt2Config& config, std::string_view flag) {
+  const auto header = read_header(file, kStateMagic, "a debug state of llm.c", flag);
+  if (header[1] != kStateVersion) user_error(flag, ": version ", header[1], ", expected ", kStateVersion);
+  LlmcState state;
+  state.B = header_number(header[2], 1 << 16, "the batch size", flag);
+  state.T = header_number(header[3], 1 << 20, "the sequence length", flag);
+  if (state.T > config.block_size) {
+    user_error(flag, ": sequences of ", state.T, " tokens, the model's context has ", config.block_size);
+  }
+  const std::int64_t tokens = state.B * state.T, numel = llmc_numel(config);
+  require_size(file, 2 * tokens + tokens * config.vocab_size + 1 + numel, flag);
+  Cursor cursor(file.subspan(kHeaderBytes));
+  state.ids = cursor.take<std::int32_t>(tokens);
+  state.targets = cursor.take<std::int32_t>(tokens);
+  state.logits = cursor.take<float>(tokens * config.vocab_size);
+  state.loss = cursor.take<float>(1)[0];
+  state.grads = cursor.take<float>(numel);
+  require_tokens(state.ids, config.vocab_size, flag);
+  require_tokens(state.targets, config.vocab_size, flag);
+  return state;
+}
+
+std::int64_t llmc_offset(const ParameterTable& table, const Gpt2Config& config, std::size_t i) {
+  // The table goes layer by layer: wte, wpe, 12 rows a layer, ln_f. llm.c stacks the layers of each kind.
+  constexpr std::size_t kFirst = 2, kPerLayer = 12;
+  const auto numel = [&](std::size_t row) { return table[row].arena_shape().numel(); };
+  const std::size_t layers = static_cast<std::size_t>(config.n_layer),
+                    layers_end = kFirst + kPerLayer * layers;
+  std::int64_t offset = 0;
+  for (std::size_t row = 0; row < std::min(i, kFirst); ++row) offset += numel(row);
+  if (i < kFirst) return offset;
+  const std::size_t kind = i < layers_end ? (i - kFirst) % kPerLayer : kPerLayer;
+  for (std::size_t k = 0; k < kind; ++k) offset += numel(kFirst + k) * config.n_layer;
+  if (i < layers_end) return offset + numel(i) * static_cast<std::int64_t>((i - kFirst) / kPerLayer);
+  for (std::size_t row = layers_end; row < i; ++row) offset += numel(row);
+  return offset;
+}
+
+void load_llmc_weights(Backend& backend, const LlmcModel& file, const Parameters& parameters) {
+  for (std::size_t i = 0; i < parameters.table().size(); ++i) {
+    const Tensor& out = parameters.var(i).value();
+    const auto begin = static_cast<std::size_t>(llmc_offset(parameters.table(), file.config, i));
+    std::vector<float> values(
+        static_cast<std::size_t>(out.numel()));  // padding stays zero, whatever the file says
+    const auto real = static_cast<std::size_t>(parameters.table()[i].shape.numel());
+    std::ranges::copy(file.weights.subspan(begin, real), values.begin());
+    upload<float>(backend, out, values);
+  }
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,47 @@
+// Batches of windows from a sequence of tokens.
+//
+// Samples are numbered over the whole run. Sample i belongs to epoch i / windows(); within an epoch every
+// window comes once, in an order that depends on (seed, epoch) alone. So a position is one number, any sample
+// is found in O(1), and the order does not depend on batch size or ranks.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace stagegpt {
+
+// ids and targets are (B,T); targets are the ids one token later.
+struct Batch {
+  std::vector<std::int32_t> ids;
+  std::vector<std::int32_t> targets;
+};
+
+class DataLoader {
+ public:
+  // Windows of `seq_len` tokens and the one behind. `tokens` must outlive the loader and hold at least
+  // seq_len + 1.
+  DataLoader(std::span<const std::int32_t> tokens, std::int64_t seq_len, std::uint64_t seed);
+
+  // Samples [first, first + count), shuffled.
+  Batch shuffled(std::int64_t first, std::int64_t count) const;
+  // Windows [first, first + count) in the order of the text, from its beginning, without overlap: for
+  // validation. There are (tokens - 1) / seq_len.
+  Batch in_order(std::int64_t first, std::int64_t count) const;
+
+  std::int64_t seq_len() const { return seq_len_; }
+  // Windows in an epoch. One fewer than fit, where there are several: each epoch begins at another offset.
+  std::int64_t windows() const { return windows_; }
+  std::int64_t windows_in_order() const { return (std::ssize(tokens_) - 1) / seq_len_; }
+
+ private:
+  std::int64_t shuffled_start(std::int64_t sample) const;
+  void append(Batch& batch, std::int64_t start) const;
+
+  std::span<const std::int32_t> tokens_;
+  std::int64_t seq_len_;
+  std::int64_t windows_;
+  std::uint64_t seed_;
+};
+
+}  // namespace stagegpt

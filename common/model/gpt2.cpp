@@ -1,0 +1,146 @@
+#include "common/model/gpt2.h"
+
+#include <cmath>
+#include <tuple>
+
+#include "common/autograd/ops/attention.h"
+#include "common/autograd/ops/cross_entropy.h"
+#include "common/autograd/ops/dropout.h"
+#include "common/autograd/ops/embedding.h"
+#include "common/autograd/ops/layernorm.h"
+#include "common/autograd/ops/linear.h"
+
+namespace stagegpt {
+namespace {
+
+constexpr double kLayernormEps = 1e-5;
+
+// The dropouts of one forward pass.
+class Dropouts {
+ public:
+  Dropouts(double p, const std::optional<DropoutPosition>& position) : p_(position ? p : 0) {
+    if (position) position_ = *position;
+  }
+  // The dropout of `stream` in layer `layer`; a sequence takes `elements` of the random sequence.
+  Dropout at(RandomStream stream, int layer, std::int64_t elements) const {
+    return {
+        p_, {position_.seed, stream_id(stream, layer), position_.step}, position_.first_sequence * elements};
+  }
+
+ private:
+  double p_;
+  DropoutPosition position_;
+};
+
+}  // namespace
+
+void Gpt2Config::validate() const {
+  if (n_embd % n_head != 0) user_error("--n-head: ", n_head, " does not divide --n-embd ", n_embd);
+}
+
+const std::vector<Preset>& presets() {
+  const auto preset = [](std::string_view name, int n_layer, int n_head, int n_embd, double learning_rate) {
+    Gpt2Config config;
+    config.n_layer = n_layer;
+    config.n_head = n_head;
+    config.n_embd = n_embd;
+    return Preset{name, config, learning_rate};
+  };
+  static const std::vector<Preset> presets = [&] {
+    std::vector<Preset> list = {
+        preset("nano", 4, 4, 128, 3e-3),           preset("gpt2", 12, 12, 768, 6e-4),
+        preset("gpt2-medium", 24, 16, 1024, 3e-4), preset("gpt2-large", 36, 20, 1280, 2.5e-4),
+        preset("gpt2-xl", 48, 25, 1600, 2e-4),
+    };
+    list[0].config.block_size = 128;
+    list[0].config.vocab_size = 128;
+    return list;
+  }();
+  return presets;
+}
+
+ParameterTable gpt2_parameter_table(const Gpt2Config& config) {
+  constexpr double kStd = 0.02;
+  const double residual_std = kStd / std::sqrt(2.0 * config.n_layer);
+  const std::int64_t C = config.n_embd;
+  ParameterTable table;
+  auto matrix = [&](std::string name, std::int64_t out, std::int64_t in, double std) {
+    table.add({std::move(name), {out, in}, out, 0, std});
+  };
+  auto vector = [&](std::string name, std::int64_t n, double mean) {
+    table.add({std::move(name), {n}, n, mean, 0});
+  };
+
+  table.add({"wte.weight", {config.vocab_size, C}, config.padded_vocab_size(), 0, kStd});
+  matrix("wpe.weight", config.block_size, C, kStd);
+  for (int l = 0; l < config.n_layer; ++l) {
+    const std::string h = concat("h.", l, ".");
+    vector(h + "ln_1.weight", C, 1);
+    vector(h + "ln_1.bias", C, 0);
+    matrix(h + "attn.c_attn.weight", 3 * C, C, kStd);
+    vector(h + "attn.c_attn.bias", 3 * C, 0);
+    matrix(h + "attn.c_proj.weight", C, C, residual_std);
+    vector(h + "attn.c_proj.bias", C, 0);
+    vector(h + "ln_2.weight", C, 1);
+    vector(h + "ln_2.bias", C, 0);
+    matrix(h + "mlp.c_fc.weight", 4 * C, C, kStd);
+    vector(h + "mlp.c_fc.bias", 4 * C, 0);
+    matrix(h + "mlp.c_proj.weight", C, 4 * C, residual_std);
+    vector(h + "mlp.c_proj.bias", C, 0);
+  }
+  vector("ln_f.weight", C, 1);
+  vector("ln_f.bias", C, 0);
+  return table;
+}
+
+Gpt2::Gpt2(Backend& backend, Gpt2Config config, DType dtype, int ranks)
+    : config_(config), parameters_(backend, gpt2_parameter_table(config), dtype, ranks) {
+  wte_ = parameters_.var("wte.weight");
+  wpe_ = parameters_.var("wpe.weight");
+  for (int l = 0; l < config_.n_layer; ++l) {
+    auto var = [&](const char* name) { return parameters_.var(concat("h.", l, ".", name)); };
+    layers_.push_back({var("ln_1.weight"), var("ln_1.bias"), var("attn.c_attn.weight"),
+                       var("attn.c_attn.bias"), var("attn.c_proj.weight"), var("attn.c_proj.bias"),
+                       var("ln_2.weight"), var("ln_2.bias"), var("mlp.c_fc.weight"), var("mlp.c_fc.bias"),
+                       var("mlp.c_proj.weight"), var("mlp.c_proj.bias")});
+  }
+  ln_f_weight_ = parameters_.var("ln_f.weight");
+  ln_f_bias_ = parameters_.var("ln_f.bias");
+}
+
+Var Gpt2::logits(Tape& tape, const Tensor& ids, std::optional<DropoutPosition> position) const {
+  const std::int64_t T = ids.shape()[1], C = config_.n_embd;
+  check(T <= config_.block_size, "gpt2: ", T, " tokens in a context of ", config_.block_size);
+  const Dropouts drop(config_.dropout, position);
+
+  Var x = embedding(tape, ids, wte_, wpe_);  // (B,T,C)
+  x = dropout(tape, x, drop.at(RandomStream::dropout_embedding, 0, T * C));
+  Var norm = layernorm(tape, x, layers_[0].ln_1_weight, layers_[0].ln_1_bias, kLayernormEps);  // (B,T,C)
+
+  for (int l = 0; l < config_.n_layer; ++l) {
+    const Layer& h = layers_[l];
+    const bool last = l + 1 == config_.n_layer;
+    const Var& next_weight = last ? ln_f_weight_ : layers_[l + 1].ln_1_weight;
+    const Var& next_bias = last ? ln_f_bias_ : layers_[l + 1].ln_1_bias;
+
+    Var qkv = linear(tape, norm, h.c_attn_weight, h.c_attn_bias);  // (B,T,3C)
+    Var y = attention(tape, qkv, config_.n_head,                   // (B,T,C)
+                      drop.at(RandomStream::dropout_attention, l, config_.n_head * T * T));
+    y = linear(tape, y, h.attn_c_proj_weight, h.attn_c_proj_bias);
+    y = dropout(tape, y, drop.at(RandomStream::dropout_residual, 2 * l, T * C));
+    std::tie(x, norm) = residual_layernorm(tape, x, y, h.ln_2_weight, h.ln_2_bias, kLayernormEps);
+
+    y = linear(tape, norm, h.c_fc_weight, h.c_fc_bias, config_.activation);  // (B,T,4C)
+    y = linear(tape, y, h.mlp_c_proj_weight, h.mlp_c_proj_bias);             // (B,T,C)
+    y = dropout(tape, y, drop.at(RandomStream::dropout_residual, 2 * l + 1, T * C));
+    std::tie(x, norm) = residual_layernorm(tape, x, y, next_weight, next_bias, kLayernormEps);
+  }
+  return linear(tape, norm, wte_, Var());  // (B,T,Vp), head tied to wte
+}
+
+Var Gpt2::loss(Tape& tape, const Tensor& ids, const Tensor& targets,
+               std::optional<DropoutPosition> dropout) const {
+  return cross_entropy(tape, logits(tape, ids, dropout), targets, config_.vocab_size);
+}
+
+}  // namespace stagegpt

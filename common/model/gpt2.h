@@ -1,0 +1,79 @@
+// GPT-2: Radford et al., "Language Models are Unsupervised Multitask Learners", 2019. Learned positions,
+// pre-layernorm blocks, packed qkv, tied output head.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/autograd/tape.h"
+#include "common/model/parameters.h"
+
+namespace stagegpt {
+
+struct Gpt2Config {
+  std::int64_t vocab_size = 50257;
+  std::int64_t block_size = 1024;  // longest context, in tokens
+  int n_layer = 12;
+  int n_head = 12;
+  int n_embd = 768;
+  Activation activation = Activation::gelu_new;
+  double dropout = 0;  // after the embedding, on attention probabilities, and on both residual branches
+
+  // Throws UserError when the numbers do not make a model.
+  void validate() const;
+  // The vocabulary rounded up to a multiple of 128: rows of wte and columns of the logits.
+  std::int64_t padded_vocab_size() const { return (vocab_size + 127) / 128 * 128; }
+};
+
+struct Preset {
+  std::string_view name;
+  Gpt2Config config;     // the vocabulary is replaced by the tokenizer's
+  double learning_rate;  // a peak that trains it well
+};
+
+// nano (small enough to learn data/dummy.txt within a minute on two cores), and GPT-2's four sizes with the
+// learning rates of Brown et al., arXiv:2005.14165, table 2.1.
+const std::vector<Preset>& presets();
+
+// Names, shapes and initialisation of a model's parameters, in Hugging Face's order.
+ParameterTable gpt2_parameter_table(const Gpt2Config& config);
+
+// Where in training a forward pass is, for dropout: the sequences of the whole run are numbered, so that a
+// mask does not depend on how a batch is divided.
+struct DropoutPosition {
+  std::uint64_t seed = 0;
+  std::uint32_t step = 0;
+  std::int64_t first_sequence = 0;  // index of the batch's first sequence within the step
+};
+
+class Gpt2 {
+ public:
+  Gpt2(Backend& backend, Gpt2Config config, DType dtype = DType::f32, int ranks = 1);
+
+  // Logits (B,T,Vp) for ids i32 (B,T), T <= block_size; columns from vocab_size on are padding. With
+  // `dropout` the pass is a training pass; without, nothing is dropped.
+  Var logits(Tape& tape, const Tensor& ids, std::optional<DropoutPosition> dropout = std::nullopt) const;
+  // Mean cross-entropy (1), in nats, of targets i32 (B,T).
+  Var loss(Tape& tape, const Tensor& ids, const Tensor& targets,
+           std::optional<DropoutPosition> dropout = std::nullopt) const;
+
+  const Gpt2Config& config() const { return config_; }
+  Parameters& parameters() { return parameters_; }
+  const Parameters& parameters() const { return parameters_; }
+
+ private:
+  struct Layer {
+    Var ln_1_weight, ln_1_bias, c_attn_weight, c_attn_bias, attn_c_proj_weight, attn_c_proj_bias;
+    Var ln_2_weight, ln_2_bias, c_fc_weight, c_fc_bias, mlp_c_proj_weight, mlp_c_proj_bias;
+  };
+
+  Gpt2Config config_;
+  Parameters parameters_;
+  Var wte_, wpe_, ln_f_weight_, ln_f_bias_;
+  std::vector<Layer> layers_;
+};
+
+}  // namespace stagegpt

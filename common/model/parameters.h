@@ -1,0 +1,83 @@
+// The parameters of a model in flat arenas: one for the weights, one for the gradients, two for Adam's
+// moments. A parameter is a named slice of each. One table drives layout, initialisation, weight decay,
+// sharding and I/O.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/autograd/tape.h"
+
+namespace stagegpt {
+
+// One row of the table.
+struct Parameter {
+  std::string name;          // Hugging Face's, as in "h.0.attn.c_attn.weight"
+  Shape shape;               // without padding; weights of linear layers are (out,in)
+  std::int64_t padded_rows;  // rows inside the arena, at least shape[0]; those behind shape[0] stay zero
+  double init_mean = 0;
+  double init_std = 0;
+  std::int64_t offset = 0;  // in elements from the start of the arena
+
+  // With its padding, as it lies in the arena.
+  Shape arena_shape() const { return shape.rank() == 1 ? Shape{padded_rows} : Shape{padded_rows, shape[1]}; }
+  // Only matrices decay: biases and layer norms do not.
+  bool decays() const { return shape.rank() >= 2; }
+};
+
+class ParameterTable {
+ public:
+  // A parameter begins at a multiple of this many elements (256 bytes in f32), for vector loads.
+  static constexpr std::int64_t kAlignment = 64;
+
+  // Appends a row and places it. Names must differ.
+  void add(Parameter parameter);
+
+  const std::vector<Parameter>& rows() const { return rows_; }
+  const Parameter& operator[](std::size_t i) const { return rows_[i]; }
+  std::size_t size() const { return rows_.size(); }
+  // Index of a name, or -1.
+  int find(std::string_view name) const;
+  // Elements of all parameters, without padding.
+  std::int64_t numel() const;
+  // Elements of an arena that divides evenly among `ranks`.
+  std::int64_t arena_size(int ranks) const;
+  // The arena as ranges with and without weight decay, for AdamW.
+  std::vector<DecayRange> decay_ranges(double weight_decay) const;
+
+ private:
+  std::vector<Parameter> rows_;
+  std::int64_t end_ = 0;
+};
+
+class Parameters {
+ public:
+  // Weights and gradients are zero.
+  Parameters(Backend& backend, ParameterTable table, DType dtype, int ranks = 1);
+
+  // Draws every parameter from its distribution. The numbers depend on the seed, the parameter's place in the
+  // table and the element alone.
+  void initialize(std::uint64_t seed);
+
+  const ParameterTable& table() const { return table_; }
+  // Parameter i as an input of ops.
+  const Var& var(std::size_t i) const { return vars_[i]; }
+  const Var& var(std::string_view name) const;
+  const Tensor& weights() const { return weights_; }  // (arena_size)
+  const Tensor& grads() const { return grads_; }      // (arena_size)
+
+  // Starts a new sum of gradients: the first contribution to each overwrites.
+  void clear_grads();
+  // Zeroes the gradients that nothing has contributed to since clear_grads().
+  void finish_grads();
+
+ private:
+  Backend& backend_;
+  ParameterTable table_;
+  Tensor weights_, grads_;
+  std::vector<Var> vars_;
+};
+
+}  // namespace stagegpt

@@ -1,0 +1,32 @@
+#include "common/optim/lr_schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace stagegpt {
+
+double LrSchedule::at(std::int64_t step) const {
+  if (step < warmup_steps)
+    return learning_rate * static_cast<double>(step + 1) / static_cast<double>(warmup_steps);
+  const double span = static_cast<double>(std::max<std::int64_t>(1, steps - warmup_steps));
+  const double progress = std::min(1.0, static_cast<double>(step - warmup_steps) / span);
+  switch (kind) {
+    case Kind::cosine:
+      return min_lr + (learning_rate - min_lr) * (1 + std::cos(std::numbers::pi * progress)) / 2;
+    case Kind::linear:
+      return min_lr + (learning_rate - min_lr) * (1 - progress);
+    case Kind::constant:
+      return learning_rate;
+  }
+  return learning_rate;
+}
+
+std::optional<LrSchedule::Kind> lr_schedule_named(std::string_view name) {
+  if (name == "cosine") return LrSchedule::Kind::cosine;
+  if (name == "linear") return LrSchedule::Kind::linear;
+  if (name == "constant") return LrSchedule::Kind::constant;
+  return std::nullopt;
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,77 @@
+#include "common/tensor/caching_allocator.h"
+
+#include <algorithm>
+#include <bit>
+#include <stdexcept>
+
+#include "common/error.h"
+#include "common/tensor/poison.h"
+
+namespace stagegpt {
+namespace {
+
+// Requests are rounded up to one of eight steps between two powers of two: at most an eighth is wasted, and
+// tensors of nearly the same size share blocks.
+std::size_t size_class(std::size_t bytes) {
+  constexpr std::size_t kSmallest = 256;
+  const std::size_t wanted = std::max(bytes, kSmallest);
+  const std::size_t step = std::max(std::bit_floor(wanted) / 8, kSmallest);
+  return (wanted + step - 1) / step * step;
+}
+
+}  // namespace
+
+CachingAllocator::~CachingAllocator() { release_free_blocks(); }
+
+void* CachingAllocator::allocate(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const std::size_t size = size_class(bytes);
+  void* block = nullptr;
+  if (auto& free = free_blocks_[size]; !free.empty()) {
+    block = free.back();
+    free.pop_back();
+  } else {
+    block = source_->allocate(size);
+    if (block == nullptr) {
+      release_free_blocks();
+      block = source_->allocate(size);
+    }
+    if (block == nullptr) {
+      throw std::runtime_error(concat("out of memory: ", bytes, " bytes asked for, ", stats_.bytes_in_use,
+                                      " in use; a smaller --batch-size or --block-size needs less"));
+    }
+    stats_.bytes_reserved += size;
+    ++stats_.source_allocations;
+  }
+  poison(block, size);
+  unpoison(block, bytes);
+  stats_.bytes_in_use += size;
+  stats_.peak_bytes_in_use = std::max(stats_.peak_bytes_in_use, stats_.bytes_in_use);
+  return block;
+}
+
+void CachingAllocator::deallocate(void* block, std::size_t bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  const std::size_t size = size_class(bytes);
+  poison(block, size);
+  free_blocks_[size].push_back(block);
+  stats_.bytes_in_use -= size;
+}
+
+MemoryStats CachingAllocator::stats() const {
+  const std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+void CachingAllocator::release_free_blocks() noexcept {
+  for (auto& [size, blocks] : free_blocks_) {
+    for (void* block : blocks) {
+      unpoison(block, size);
+      source_->deallocate(block, size);
+      stats_.bytes_reserved -= size;
+    }
+    blocks.clear();
+  }
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,38 @@
+// Element types of tensors.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <ostream>
+
+namespace stagegpt {
+
+enum class DType : std::uint8_t { f32, f64, i32 };
+
+constexpr std::size_t size_of(DType dtype) { return dtype == DType::f64 ? 8 : 4; }
+
+constexpr const char* name_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return "f32";
+    case DType::f64:
+      return "f64";
+    case DType::i32:
+      return "i32";
+  }
+  return "?";
+}
+
+inline std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name_of(dtype); }
+
+// The DType of a C++ type; other types do not compile.
+template <class T>
+inline constexpr DType kDTypeOf = T::unsupported_element_type;
+template <>
+inline constexpr DType kDTypeOf<float> = DType::f32;
+template <>
+inline constexpr DType kDTypeOf<double> = DType::f64;
+template <>
+inline constexpr DType kDTypeOf<std::int32_t> = DType::i32;
+
+}  // namespace stagegpt

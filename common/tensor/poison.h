@@ -1,0 +1,21 @@
+// Under AddressSanitizer, marks memory that must not be touched: the slack of a block and freed blocks.
+// Elsewhere these do nothing.
+#pragma once
+
+#include <cstddef>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace stagegpt {
+
+#if defined(__SANITIZE_ADDRESS__)
+inline void poison(void* begin, std::size_t bytes) { __asan_poison_memory_region(begin, bytes); }
+inline void unpoison(void* begin, std::size_t bytes) { __asan_unpoison_memory_region(begin, bytes); }
+#else
+inline void poison(void*, std::size_t) {}
+inline void unpoison(void*, std::size_t) {}
+#endif
+
+}  // namespace stagegpt

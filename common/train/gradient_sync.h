@@ -1,0 +1,25 @@
+// How gradients are combined over ranks. The trainer calls ready() while backward still runs, so that an
+// implementation can start early.
+#pragma once
+
+#include "common/model/parameters.h"
+
+namespace stagegpt {
+
+class GradientSync {
+ public:
+  virtual ~GradientSync() = default;
+  // Parameter i's gradient is complete on this rank; called once a step for each, in any order.
+  virtual void ready(Parameters& parameters, int i) = 0;
+  // After it, gradients are the mean over all ranks.
+  virtual void finish(Parameters& parameters) = 0;
+};
+
+// A single process has nothing to combine.
+class NoGradientSync final : public GradientSync {
+ public:
+  void ready(Parameters&, int) override {}
+  void finish(Parameters&) override {}
+};
+
+}  // namespace stagegpt

@@ -1,0 +1,110 @@
+#include "common/train/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace stagegpt {
+namespace {
+
+// Adds the time since it was made, or since the last call, to a phase.
+class Stopwatch {
+ public:
+  explicit Stopwatch(Backend& backend) : backend_(backend) {}
+  void lap(double& seconds) {
+    backend_.synchronize();
+    seconds += seconds_since(start_);
+    start_ = std::chrono::steady_clock::now();
+  }
+
+ private:
+  Backend& backend_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+struct DeviceBatch {
+  DeviceBatch(Backend& backend, const Batch& batch, std::int64_t seq_len) {
+    const Shape shape{static_cast<std::int64_t>(batch.ids.size()) / seq_len, seq_len};
+    ids = to_device<std::int32_t>(backend, shape, batch.ids);
+    targets = to_device<std::int32_t>(backend, shape, batch.targets);
+  }
+  Tensor ids, targets;  // (B,T)
+};
+
+}  // namespace
+
+Trainer::Trainer(Backend& backend, Communicator& communicator, GradientSync& sync, Gpt2& model,
+                 const DataLoader& data, const TrainerConfig& config)
+    : backend_(backend),
+      communicator_(communicator),
+      sync_(sync),
+      model_(model),
+      data_(data),
+      config_(config),
+      optimizer_(backend, model.parameters(), config.adamw) {
+  check(config.batch_size % communicator.size() == 0, "trainer: a batch of ", config.batch_size,
+        " does not divide among ", communicator.size(), " ranks");
+}
+
+StepReport Trainer::step() {
+  StepReport report;
+  report.step = step_;
+  report.learning_rate = config_.schedule.at(step_);
+  Parameters& parameters = model_.parameters();
+  parameters.clear_grads();
+  for (std::int64_t micro = 0; micro < config_.grad_accumulation; ++micro) {
+    report.loss += micro_step(micro, report.seconds) / static_cast<double>(config_.grad_accumulation);
+  }
+
+  Stopwatch watch(backend_);
+  parameters.finish_grads();
+  sync_.finish(parameters);
+  if (communicator_.size() > 1) {
+    const Tensor loss = to_device<double>(backend_, {1}, std::span(&report.loss, 1));
+    communicator_.all_reduce(loss)->wait();
+    report.loss = to_host<double>(backend_, loss)[0] / communicator_.size();
+  }
+  watch.lap(report.seconds.communication);
+
+  optimizer_.update(parameters, report.learning_rate, step_);
+  report.grad_norm = optimizer_.grad_norm();
+  watch.lap(report.seconds.optimizer);
+  ++step_;
+  return report;
+}
+
+double Trainer::micro_step(std::int64_t micro, PhaseSeconds& seconds) {
+  Stopwatch watch(backend_);
+  const std::int64_t local = config_.batch_size / communicator_.size();
+  const std::int64_t first_in_step = micro * config_.batch_size + communicator_.rank() * local;
+  const std::int64_t first = step_ * config_.grad_accumulation * config_.batch_size + first_in_step;
+  const DeviceBatch batch(backend_, data_.shuffled(first, local), data_.seq_len());
+  watch.lap(seconds.data);
+
+  Tape tape(backend_);
+  const DropoutPosition position{config_.seed, static_cast<std::uint32_t>(step_), first_in_step};
+  const Var loss = model_.loss(tape, batch.ids, batch.targets, position);
+  watch.lap(seconds.forward);
+
+  const bool last = micro + 1 == config_.grad_accumulation;
+  if (last) tape.on_leaf_ready([&](int parameter) { sync_.ready(model_.parameters(), parameter); });
+  tape.backward(loss, 1.0 / static_cast<double>(config_.grad_accumulation));
+  const double value = to_host<float>(backend_, loss.value())[0];
+  watch.lap(seconds.backward);
+  return value;
+}
+
+double evaluate(Backend& backend, const Gpt2& model, const DataLoader& data, std::int64_t batch_size,
+                std::int64_t max_batches) {
+  const std::int64_t windows = std::min(data.windows_in_order(), batch_size * max_batches);
+  double sum = 0;
+  for (std::int64_t first = 0; first < windows; first += batch_size) {
+    const std::int64_t count = std::min(batch_size, windows - first);
+    const DeviceBatch batch(backend, data.in_order(first, count), data.seq_len());
+    Tape tape(backend, Tape::Mode::inference);
+    const Var loss = model.loss(tape, batch.ids, batch.targets);
+    sum += to_host<float>(backend, loss.value())[0] * static_cast<double>(count);
+  }
+  return sum / static_cast<double>(windows);
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,67 @@
+// Owns the step: fetch, forward, backward (once a micro-step), synchronise, clip, update.
+#pragma once
+
+#include <cstdint>
+
+#include "common/comm/communicator.h"
+#include "common/data/data_loader.h"
+#include "common/model/gpt2.h"
+#include "common/optim/adamw.h"
+#include "common/optim/lr_schedule.h"
+#include "common/train/gradient_sync.h"
+
+namespace stagegpt {
+
+struct TrainerConfig {
+  std::int64_t batch_size = 16;        // sequences in a micro-step, over all ranks
+  std::int64_t grad_accumulation = 1;  // micro-steps in a step
+  LrSchedule schedule;
+  AdamWConfig adamw;
+  std::uint64_t seed = 1337;
+};
+
+// Seconds spent in each phase of a step.
+struct PhaseSeconds {
+  double data = 0, forward = 0, backward = 0, communication = 0, optimizer = 0;
+
+  double total() const { return data + forward + backward + communication + optimizer; }
+};
+
+struct StepReport {
+  std::int64_t step = 0;  // counts from 0
+  double loss = 0;        // mean over the step's tokens, in nats, before the update
+  double grad_norm = 0;   // of all gradients, before clipping; not finite when the update was skipped
+  double learning_rate = 0;
+  PhaseSeconds seconds;
+};
+
+class Trainer {
+ public:
+  // Everything is borrowed and must outlive the trainer. batch_size must divide by the number of ranks.
+  Trainer(Backend& backend, Communicator& communicator, GradientSync& sync, Gpt2& model,
+          const DataLoader& data, const TrainerConfig& config);
+
+  // One optimizer step.
+  StepReport step();
+  std::int64_t steps_done() const { return step_; }
+  const AdamW& optimizer() const { return optimizer_; }
+
+ private:
+  // Forward and backward of one micro-step of this rank; returns its mean loss.
+  double micro_step(std::int64_t micro, PhaseSeconds& seconds);
+
+  Backend& backend_;
+  Communicator& communicator_;
+  GradientSync& sync_;
+  Gpt2& model_;
+  const DataLoader& data_;
+  TrainerConfig config_;
+  AdamW optimizer_;
+  std::int64_t step_ = 0;
+};
+
+// Mean loss in nats over at most `max_batches` batches of windows, in the order of the text.
+double evaluate(Backend& backend, const Gpt2& model, const DataLoader& data, std::int64_t batch_size,
+                std::int64_t max_batches);
+
+}  // namespace stagegpt

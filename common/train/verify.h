@@ -1,0 +1,42 @@
+// Comparing the model with an external reference: logits, loss and every gradient, then the losses of
+// optimizer steps on the same batch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/checkpoint/llmc_files.h"
+#include "common/optim/adamw.h"
+
+namespace stagegpt {
+
+// Largest relative L2 error that passes, in f32.
+struct VerifyLimits {
+  double logits = 2e-5;
+  double loss = 1e-5;
+  double gradient = 1e-4;
+};
+
+struct VerifyReport {
+  struct Row {
+    std::string name;
+    Shape shape;
+    double error = 0;
+    double limit = 0;
+    bool ok() const { return error <= limit; }  // false for NaN
+  };
+
+  Row logits;
+  Row loss;
+  std::vector<Row> gradients;  // in the parameters' order
+  std::vector<double> losses;  // of each optimizer step, before its update
+
+  bool passed() const;
+};
+
+// Runs `steps` optimizer steps at a constant learning rate after the comparison.
+VerifyReport verify(Backend& backend, const LlmcModel& model, const LlmcState& state, std::int64_t steps,
+                    double learning_rate, const AdamWConfig& adamw);
+
+}  // namespace stagegpt

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Installs what building and testing StageGPT needs, from Debian's or Ubuntu's packages. Does nothing when all of
+# it is there. Elsewhere it names the packages and stops.
+set -euo pipefail
+
+packages=(g++ cmake ninja-build libcli11-dev nlohmann-json3-dev libopenblas-openmp-dev libgtest-dev)
+
+if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+  echo "setup.sh: this is neither Debian nor Ubuntu; install what these packages of theirs hold: ${packages[*]}" >&2
+  exit 1
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  status=$(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2>/dev/null || true)
+  [ "$status" = installed ] || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || {
+    echo "setup.sh: run as root, or install sudo, to install: ${missing[*]}" >&2
+    exit 1
+  }
+  as_root=(sudo)
+fi
+
+echo "setup.sh: installing ${missing[*]}" >&2
+install=(env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends -qq -o Dpkg::Use-Pty=0)
+"${as_root[@]}" apt-get update -qq
+"${as_root[@]}" "${install[@]}" "${missing[@]}" >/dev/null

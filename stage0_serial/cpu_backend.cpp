@@ -1,0 +1,199 @@
+#include "stage0_serial/cpu_backend.h"
+
+#include "stage0_serial/host_backend.h"
+#include "stage0_serial/kernels/activation.h"
+#include "stage0_serial/kernels/adamw.h"
+#include "stage0_serial/kernels/attention_blocked.h"
+#include "stage0_serial/kernels/cross_entropy.h"
+#include "stage0_serial/kernels/dropout.h"
+#include "stage0_serial/kernels/elementwise.h"
+#include "stage0_serial/kernels/embedding.h"
+#include "stage0_serial/kernels/layernorm.h"
+#include "stage0_serial/kernels/linear.h"
+#include "stage0_serial/kernels/matmul_blas.h"
+#include "stage0_serial/kernels/matmul_tiled.h"
+#include "stage0_serial/sizes.h"
+
+namespace stagegpt {
+namespace {
+
+using MatmulFunction = void (*)(const Parallel&, float* c, std::int64_t ldc, MatrixView<float> a,
+                                MatrixView<float> b, MatmulSize size, bool accumulate);
+
+// The naive rung, with threads on the rows of c.
+void naive_matmul(const Parallel& parallel, float* c, std::int64_t ldc, MatrixView<float> a,
+                  MatrixView<float> b, MatmulSize size, bool accumulate) {
+  parallel.each(size.m, [&](std::int64_t m) {
+    naive::matmul(c + m * ldc, ldc, {&a(m, 0), a.row_stride, a.column_stride}, b, {1, size.n, size.k},
+                  accumulate);
+  });
+}
+
+MatmulFunction matmul_function(CpuMatmul matmul) {
+  switch (matmul) {
+    case CpuMatmul::naive:
+      return naive_matmul;
+    case CpuMatmul::tiled:
+      return tiled::matmul;
+    case CpuMatmul::blas:
+      blas::description();  // loads the library: a missing one is reported here, not in the first step
+      return blas::matmul;
+  }
+  return nullptr;
+}
+
+class CpuBackend final : public HostBackend {
+ public:
+  CpuBackend(int threads, CpuMatmul matmul) : parallel_(threads), matmul_(matmul_function(matmul)) {}
+
+ private:
+  void do_fill(const Tensor& out, double value) override {
+    if (out.dtype() == DType::f32) {
+      vectorised::fill(parallel_, out.data<float>(), static_cast<float>(value), out.numel());
+    } else if (out.dtype() == DType::f64) {
+      naive::fill(out.data<double>(), value, out.numel());
+    } else {
+      naive::fill(out.data<std::int32_t>(), static_cast<std::int32_t>(value), out.numel());
+    }
+  }
+
+  void do_add(const Tensor& out, const Tensor& a, const Tensor& b) override {
+    vectorised::add(parallel_, out.data<float>(), a.data<float>(), b.data<float>(), a.numel());
+  }
+
+  void do_embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte,
+                            const Tensor& wpe) override {
+    vectorised::embedding_forward(parallel_, out.data<float>(), ids.data<std::int32_t>(), wte.data<float>(),
+                                  wpe.data<float>(), embedding_size(out, wte, wpe));
+  }
+
+  void do_embedding_backward(const Grad& dwte, const Grad& dwpe, const Tensor& dout,
+                             const Tensor& ids) override {
+    vectorised::embedding_backward(parallel_, GradOut<float>(dwte), GradOut<float>(dwpe), dout.data<float>(),
+                                   ids.data<std::int32_t>(), embedding_size(dout, dwte.tensor, dwpe.tensor));
+  }
+
+  void do_linear_forward(const Tensor& out, const Tensor& x, const Tensor& w, const Tensor& bias) override {
+    do_linear_activation_forward(out, out, x, w, bias, Activation::none);
+  }
+
+  void do_linear_activation_forward(const Tensor& out, const Tensor& pre, const Tensor& x, const Tensor& w,
+                                    const Tensor& bias, Activation activation) override {
+    const LinearSize s = linear_size(x, w);
+    matmul_(parallel_, pre.data<float>(), s.O, row_major(x.data<float>(), s.I),
+            row_major(w.data<float>(), s.I).transposed(), {s.N, s.O, s.I}, false);
+    vectorised::bias_activation(parallel_, out.data<float>(), pre.data<float>(), optional_data<float>(bias),
+                                activation, s);
+  }
+
+  void do_linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
+                          const Tensor& x, const Tensor& w) override {
+    const LinearSize s = linear_size(x, w);
+    const MatrixView<float> d = row_major(dout.data<float>(), s.O);
+    if (const GradOut<float> out(dx); out) {
+      matmul_(parallel_, out.data, s.I, d, row_major(w.data<float>(), s.I), {s.N, s.I, s.O}, out.accumulate);
+    }
+    if (const GradOut<float> out(dw); out) {
+      matmul_(parallel_, out.data, s.I, d.transposed(), row_major(x.data<float>(), s.I), {s.O, s.I, s.N},
+              out.accumulate);
+    }
+    vectorised::bias_backward(parallel_, GradOut<float>(dbias), dout.data<float>(), s);
+  }
+
+  void do_activation_forward(const Tensor& out, const Tensor& x, Activation activation) override {
+    vectorised::activation_forward(parallel_, out.data<float>(), x.data<float>(), activation, x.numel());
+  }
+
+  void do_activation_backward(const Grad& dx, const Tensor& dout, const Tensor& x,
+                              Activation activation) override {
+    vectorised::activation_backward(parallel_, GradOut<float>(dx), dout.data<float>(), x.data<float>(),
+                                    activation, x.numel());
+  }
+
+  void do_layernorm_forward(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Tensor& x,
+                            const Tensor& w, const Tensor& bias, double eps) override {
+    vectorised::layernorm_forward(parallel_, out.data<float>(), nullptr, mean.data<float>(),
+                                  rstd.data<float>(), x.data<float>(), nullptr, w.data<float>(),
+                                  bias.data<float>(), eps, mean.numel(), w.numel());
+  }
+
+  void do_residual_layernorm_forward(const Tensor& sum, const Tensor& out, const Tensor& mean,
+                                     const Tensor& rstd, const Tensor& x, const Tensor& residual,
+                                     const Tensor& w, const Tensor& bias, double eps) override {
+    vectorised::layernorm_forward(parallel_, out.data<float>(), sum.data<float>(), mean.data<float>(),
+                                  rstd.data<float>(), x.data<float>(), residual.data<float>(),
+                                  w.data<float>(), bias.data<float>(), eps, mean.numel(), w.numel());
+  }
+
+  void do_layernorm_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
+                             const Tensor& x, const Tensor& w, const Tensor& mean,
+                             const Tensor& rstd) override {
+    vectorised::layernorm_backward(parallel_, GradOut<float>(dx), GradOut<float>(dw), GradOut<float>(dbias),
+                                   dout.data<float>(), x.data<float>(), w.data<float>(), mean.data<float>(),
+                                   rstd.data<float>(), mean.numel(), w.numel());
+  }
+
+  void do_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head,
+                            const Dropout& dropout) override {
+    vectorised::attention_forward(parallel_, out.data<float>(), lse.data<float>(), qkv.data<float>(), dropout,
+                                  attention_size(qkv, n_head));
+  }
+
+  void do_attention_backward(const Grad& dqkv, const Tensor& dout, const Tensor& out, const Tensor& lse,
+                             const Tensor& qkv, int n_head, const Dropout& dropout) override {
+    vectorised::attention_backward(parallel_, GradOut<float>(dqkv), dout.data<float>(), out.data<float>(),
+                                   lse.data<float>(), qkv.data<float>(), dropout,
+                                   attention_size(qkv, n_head));
+  }
+
+  void do_dropout_forward(const Tensor& out, const Tensor& x, const Dropout& dropout) override {
+    do_dropout_backward({out, GradMode::overwrite}, x, dropout);
+  }
+
+  void do_dropout_backward(const Grad& dx, const Tensor& dout, const Dropout& dropout) override {
+    vectorised::dropout(parallel_, GradOut<float>(dx), dout.data<float>(), dropout, dout.numel());
+  }
+
+  void do_cross_entropy_forward(const Tensor& loss, const Tensor& lse, const Tensor& logits,
+                                const Tensor& targets, std::int64_t vocab_size) override {
+    vectorised::cross_entropy_forward(parallel_, loss.data<float>(), lse.data<float>(), logits.data<float>(),
+                                      targets.data<std::int32_t>(), cross_entropy_size(logits, vocab_size));
+  }
+
+  void do_cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss, const Tensor& logits,
+                                 const Tensor& lse, const Tensor& targets, std::int64_t vocab_size) override {
+    vectorised::cross_entropy_backward(parallel_, dlogits.data<float>(), *dloss.data<float>(),
+                                       logits.data<float>(), lse.data<float>(), targets.data<std::int32_t>(),
+                                       cross_entropy_size(logits, vocab_size));
+  }
+
+  void do_squared_norm(const Tensor& out, const Tensor& x) override {
+    *out.data<double>() = vectorised::squared_norm(parallel_, x.data<float>(), x.numel());
+  }
+
+  void do_adamw(const Tensor& weights, const Tensor& m, const Tensor& v, const Tensor& grads,
+                const Tensor& squared_norm, std::span<const DecayRange> ranges,
+                const AdamWStep& step) override {
+    stagegpt::adamw(parallel_, weights.data<float>(), m.data<float>(), v.data<float>(), grads.data<float>(),
+                    *squared_norm.data<double>(), ranges, step);
+  }
+
+  Parallel parallel_;
+  MatmulFunction matmul_;
+};
+
+}  // namespace
+
+std::optional<CpuMatmul> cpu_matmul_named(std::string_view name) {
+  if (name == "naive") return CpuMatmul::naive;
+  if (name == "tiled") return CpuMatmul::tiled;
+  if (name == "blas") return CpuMatmul::blas;
+  return std::nullopt;
+}
+
+std::unique_ptr<Backend> make_cpu_backend(int threads, CpuMatmul matmul) {
+  check(threads > 0, "cpu backend: expected at least one thread, not ", threads);
+  return std::make_unique<CpuBackend>(threads, matmul);
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,19 @@
+// The CPU backend: vectorised, threaded kernels in f32.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "common/backend/backend.h"
+
+namespace stagegpt {
+
+enum class CpuMatmul { naive, tiled, blas };
+
+std::optional<CpuMatmul> cpu_matmul_named(std::string_view name);
+
+// Throws std::runtime_error when OpenBLAS is asked for and cannot be loaded.
+std::unique_ptr<Backend> make_cpu_backend(int threads, CpuMatmul matmul = CpuMatmul::blas);
+
+}  // namespace stagegpt

@@ -1,0 +1,25 @@
+// What every backend whose device is the host has in common: memory is the heap, and ops are done when they
+// return.
+#pragma once
+
+#include <cstring>
+
+#include "common/backend/backend.h"
+#include "stage0_serial/host_memory.h"
+
+namespace stagegpt {
+
+class HostBackend : public Backend {
+ public:
+  HostBackend() : Backend(std::make_unique<HostMemory>()) {}
+  void synchronize() override {}
+
+ private:
+  void do_copy(const Tensor& out, const Tensor& in) override { std::memcpy(out.raw(), in.raw(), in.bytes()); }
+  void do_copy_from_host(void* out, const void* in, std::size_t bytes) override {
+    std::memcpy(out, in, bytes);
+  }
+  void do_copy_to_host(void* out, const void* in, std::size_t bytes) override { std::memcpy(out, in, bytes); }
+};
+
+}  // namespace stagegpt

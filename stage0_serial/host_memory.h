@@ -1,0 +1,14 @@
+// The host's heap as the source of the CPU backend's memory.
+#pragma once
+
+#include "common/tensor/caching_allocator.h"
+
+namespace stagegpt {
+
+class HostMemory : public MemorySource {
+ public:
+  void* allocate(std::size_t bytes) override;
+  void deallocate(void* block, std::size_t bytes) noexcept override;
+};
+
+}  // namespace stagegpt

@@ -1,0 +1,96 @@
+// AdamW, with g the gradient scaled by min(1, max_grad_norm/(‖g‖ + 1e-6)) and t the step counted from 1:
+//   m ← β₁m + (1-β₁)g,  v ← β₂v + (1-β₂)g²,
+//   w ← w - lr·( (m/(1-β₁ᵗ)) / (√(v/(1-β₂ᵗ)) + eps) + weight_decay·w ).
+// A norm that is not finite leaves everything as it was.
+//
+// Squared norm: Σx² in f64 over parts of fixed length, added in order.
+//
+// Vectorised: one pass over the arenas, threads on contiguous parts: 28 bytes an element.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "common/backend/op_types.h"
+#include "stage0_serial/parallel.h"
+
+namespace stagegpt {
+
+// What gradients of this squared norm are scaled by. The 1e-6 is PyTorch's, whose results ours are compared
+// with.
+inline double clip_factor(double max_grad_norm, double squared_norm) {
+  return max_grad_norm > 0 ? std::min(1.0, max_grad_norm / (std::sqrt(squared_norm) + 1e-6)) : 1.0;
+}
+
+// The numbers of one step that are the same for every element.
+template <class T>
+struct AdamWFactors {
+  T grad_scale, beta1, beta2, step_size, inv_sqrt_correction2, eps, learning_rate;
+
+  AdamWFactors(const AdamWStep& s, double squared_norm)
+      : grad_scale(static_cast<T>(clip_factor(s.max_grad_norm, squared_norm))),
+        beta1(static_cast<T>(s.beta1)),
+        beta2(static_cast<T>(s.beta2)),
+        step_size(static_cast<T>(s.learning_rate / (1 - std::pow(s.beta1, s.step)))),
+        inv_sqrt_correction2(static_cast<T>(1 / std::sqrt(1 - std::pow(s.beta2, s.step)))),
+        eps(static_cast<T>(s.eps)),
+        learning_rate(static_cast<T>(s.learning_rate)) {}
+};
+
+// Elements [begin, end).
+template <class T>
+void adamw_elements(T* w, T* m, T* v, const T* g, const AdamWFactors<T>& factors, double weight_decay,
+                    std::int64_t begin, std::int64_t end) {
+  const AdamWFactors<T> f = factors;
+  const T keep = 1 - f.learning_rate * static_cast<T>(weight_decay);
+#pragma omp simd
+  for (std::int64_t i = begin; i < end; ++i) {
+    const T grad = g[i] * f.grad_scale;
+    m[i] = f.beta1 * m[i] + (1 - f.beta1) * grad;
+    v[i] = f.beta2 * v[i] + (1 - f.beta2) * grad * grad;
+    w[i] = keep * w[i] - f.step_size * m[i] / (std::sqrt(v[i]) * f.inv_sqrt_correction2 + f.eps);
+  }
+}
+
+template <class T>
+void adamw(const Parallel& parallel, T* w, T* m, T* v, const T* g, double squared_norm,
+           std::span<const DecayRange> ranges, const AdamWStep& step) {
+  if (!std::isfinite(squared_norm)) return;
+  const AdamWFactors<T> factors(step, squared_norm);
+  for (const DecayRange& range : ranges) {
+    parallel.ranges(range.end - range.begin, kElementGrain, [&](std::int64_t begin, std::int64_t end) {
+      adamw_elements(w, m, v, g, factors, range.weight_decay, range.begin + begin, range.begin + end);
+    });
+  }
+}
+
+namespace naive {
+
+template <class T>
+double squared_norm(const T* x, std::int64_t n) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * x[i];
+  return sum;
+}
+
+}  // namespace naive
+
+namespace vectorised {
+
+inline double squared_norm(const Parallel& parallel, const float* x, std::int64_t n) {
+  std::vector<double> parts(static_cast<std::size_t>((n + kElementGrain - 1) / kElementGrain));
+  parallel.ranges(n, kElementGrain, [&](std::int64_t begin, std::int64_t end) {
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (std::int64_t i = begin; i < end; ++i) sum += static_cast<double>(x[i]) * x[i];
+    parts[begin / kElementGrain] = sum;
+  });
+  double sum = 0;
+  for (double part : parts) sum += part;
+  return sum;
+}
+
+}  // namespace vectorised
+}  // namespace stagegpt

@@ -1,0 +1,57 @@
+// Dropout: out[i] = x[i] / (1-p) if u[i] >= p, else 0, where u[i] is number first_element + i of a Philox
+// sequence. The backward is the same map on gradients. The mask is drawn again, never stored.
+//
+// Vectorised: threads on contiguous parts; a draw depends on its index alone.
+#pragma once
+
+#include <cstdint>
+
+#include "common/backend/op_types.h"
+#include "stage0_serial/kernels/grad_out.h"
+#include "stage0_serial/parallel.h"
+
+namespace stagegpt {
+
+// The factor of element i: 0 or 1/(1-p).
+template <class T>
+T dropout_factor(const Dropout& dropout, std::int64_t i) {
+  const float u = random_uniform(dropout.key, static_cast<std::uint64_t>(dropout.first_element + i));
+  return u >= static_cast<float>(dropout.p) ? static_cast<T>(1 / (1 - dropout.p)) : T(0);
+}
+
+// Factors of elements [begin, end), drawing each Philox block once.
+template <class T>
+void dropout_factors(T* factors, const Dropout& dropout, std::int64_t begin, std::int64_t end) {
+  const T keep = static_cast<T>(1 / (1 - dropout.p));
+  const float p = static_cast<float>(dropout.p);
+  std::array<std::uint32_t, 4> words{};
+  for (std::int64_t i = begin; i < end; ++i) {
+    const auto element = static_cast<std::uint64_t>(dropout.first_element + i);
+    if (i == begin || element % 4 == 0) words = philox(dropout.key, element / 4);
+    factors[i - begin] = uniform_of(words[element % 4]) >= p ? keep : T(0);
+  }
+}
+
+namespace naive {
+
+template <class T>
+void dropout(GradOut<T> out, const T* x, const Dropout& dropout, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) out.put(i, x[i] * dropout_factor<T>(dropout, i));
+}
+
+}  // namespace naive
+
+namespace vectorised {
+
+inline void dropout(const Parallel& parallel, GradOut<float> out, const float* x, const Dropout& dropout,
+                    std::int64_t n) {
+  constexpr std::int64_t kPart = 1024;
+  parallel.ranges(n, kPart, [=](std::int64_t begin, std::int64_t end) {
+    float factors[kPart];
+    dropout_factors(factors, dropout, begin, end);
+    for (std::int64_t i = begin; i < end; ++i) out.put(i, x[i] * factors[i - begin]);
+  });
+}
+
+}  // namespace vectorised
+}  // namespace stagegpt

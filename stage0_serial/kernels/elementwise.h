@@ -1,0 +1,39 @@
+// out = a + b, and out = value: element by element, threads on contiguous parts.
+#pragma once
+
+#include <cstdint>
+
+#include "stage0_serial/parallel.h"
+
+namespace stagegpt {
+namespace naive {
+
+template <class T>
+void add(T* out, const T* a, const T* b, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
+}
+
+template <class T>
+void fill(T* out, T value, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) out[i] = value;
+}
+
+}  // namespace naive
+
+namespace vectorised {
+
+inline void add(const Parallel& parallel, float* out, const float* a, const float* b, std::int64_t n) {
+  parallel.ranges(n, kElementGrain, [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+    for (std::int64_t i = begin; i < end; ++i) out[i] = a[i] + b[i];
+  });
+}
+
+inline void fill(const Parallel& parallel, float* out, float value, std::int64_t n) {
+  parallel.ranges(n, kElementGrain, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) out[i] = value;
+  });
+}
+
+}  // namespace vectorised
+}  // namespace stagegpt

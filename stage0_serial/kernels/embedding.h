@@ -1,0 +1,86 @@
+// Embedding: out[b][t] = wte[ids[b][t]] + wpe[t].
+// Backward:  dwte[v] = Σ over (b,t) with ids[b][t] = v of dout[b][t],   dwpe[t] = Σ_b dout[b][t].
+//
+// Vectorised: rows of out are independent. In the backward each thread owns a range of channels and walks all
+// tokens in order, so that equal ids never meet in two threads and the order of the sum is fixed.
+#pragma once
+
+#include <cstdint>
+
+#include "stage0_serial/kernels/grad_out.h"
+#include "stage0_serial/parallel.h"
+
+namespace stagegpt {
+
+struct EmbeddingSize {
+  std::int64_t B, T, C;
+  std::int64_t vocab_rows, position_rows;  // of wte and wpe
+};
+
+namespace naive {
+
+template <class T>
+void embedding_forward(T* out, const std::int32_t* ids, const T* wte, const T* wpe, EmbeddingSize s) {
+  for (std::int64_t row = 0; row < s.B * s.T; ++row) {
+    for (std::int64_t c = 0; c < s.C; ++c) {
+      out[row * s.C + c] = wte[ids[row] * s.C + c] + wpe[row % s.T * s.C + c];
+    }
+  }
+}
+
+// Adds the gradient of channels [c0, c1) to dwte and dwpe.
+template <class T>
+void embedding_scatter(T* dwte, T* dwpe, const T* dout, const std::int32_t* ids, EmbeddingSize s,
+                       std::int64_t c0, std::int64_t c1) {
+  for (std::int64_t row = 0; row < s.B * s.T; ++row) {
+    const T* d = dout + row * s.C;
+    if (dwte) {
+      for (std::int64_t c = c0; c < c1; ++c) dwte[ids[row] * s.C + c] += d[c];
+    }
+    if (dwpe) {
+      for (std::int64_t c = c0; c < c1; ++c) dwpe[row % s.T * s.C + c] += d[c];
+    }
+  }
+}
+
+template <class T>
+void embedding_backward(GradOut<T> dwte, GradOut<T> dwpe, const T* dout, const std::int32_t* ids,
+                        EmbeddingSize s) {
+  if (dwte && !dwte.accumulate) std::fill_n(dwte.data, s.vocab_rows * s.C, T(0));
+  if (dwpe && !dwpe.accumulate) std::fill_n(dwpe.data, s.position_rows * s.C, T(0));
+  embedding_scatter(dwte.data, dwpe.data, dout, ids, s, 0, s.C);
+}
+
+}  // namespace naive
+
+namespace vectorised {
+
+inline void embedding_forward(const Parallel& parallel, float* out, const std::int32_t* ids, const float* wte,
+                              const float* wpe, EmbeddingSize s) {
+  parallel.each(s.B * s.T, [=](std::int64_t row) {
+    const float* token = wte + ids[row] * s.C;
+    const float* position = wpe + row % s.T * s.C;
+    float* y = out + row * s.C;
+#pragma omp simd
+    for (std::int64_t c = 0; c < s.C; ++c) y[c] = token[c] + position[c];
+  });
+}
+
+inline void embedding_backward(const Parallel& parallel, GradOut<float> dwte, GradOut<float> dwpe,
+                               const float* dout, const std::int32_t* ids, EmbeddingSize s) {
+  auto zero = [&](GradOut<float> grad, std::int64_t n) {
+    if (!grad || grad.accumulate) return;
+    parallel.ranges(n, kElementGrain, [=](std::int64_t begin, std::int64_t end) {
+      std::fill(grad.data + begin, grad.data + end, 0.f);
+    });
+  };
+  zero(dwte, s.vocab_rows * s.C);
+  zero(dwpe, s.position_rows * s.C);
+  constexpr std::int64_t kChannels = 64;
+  parallel.ranges(s.C, kChannels, [=](std::int64_t c0, std::int64_t c1) {
+    naive::embedding_scatter(dwte.data, dwpe.data, dout, ids, s, c0, c1);
+  });
+}
+
+}  // namespace vectorised
+}  // namespace stagegpt

@@ -1,0 +1,24 @@
+// How kernels write gradients.
+#pragma once
+
+#include <cstdint>
+
+#include "common/backend/op_types.h"
+
+namespace stagegpt {
+
+// A gradient's destination inside a kernel; false where no gradient is wanted.
+template <class T>
+struct GradOut {
+  T* data = nullptr;
+  bool accumulate = false;
+
+  GradOut() = default;
+  explicit GradOut(const Grad& grad)
+      : data(grad.wanted() ? grad.tensor.data<T>() : nullptr), accumulate(grad.accumulates()) {}
+
+  explicit operator bool() const { return data != nullptr; }
+  void put(std::int64_t i, T value) const { data[i] = accumulate ? data[i] + value : value; }
+};
+
+}  // namespace stagegpt

@@ -1,0 +1,51 @@
+// Matrix product: c[m][n] = Σ_k a[m][k] · b[k][n], with either factor given transposed, added to c or not.
+//
+// Three rungs, chosen by --cpu-matmul: `naive` (here, the reference), `tiled` (matmul_tiled.h, by hand) and
+// `blas` (matmul_blas.h, OpenBLAS). The first to read is the naive one: the others compute the same sums.
+#pragma once
+
+#include <cstdint>
+
+namespace stagegpt {
+
+// A factor: element (row, column) lies at data[row · row_stride + column · column_stride]. One stride is 1.
+template <class T>
+struct MatrixView {
+  const T* data;
+  std::int64_t row_stride;
+  std::int64_t column_stride;
+
+  const T& operator()(std::int64_t row, std::int64_t column) const {
+    return data[row * row_stride + column * column_stride];
+  }
+  MatrixView transposed() const { return {data, column_stride, row_stride}; }
+};
+
+// A row-major matrix with rows of `columns` elements.
+template <class T>
+MatrixView<T> row_major(const T* data, std::int64_t columns) {
+  return {data, columns, 1};
+}
+
+// Extents of a product: c (m,n) = a (m,k) · b (k,n).
+struct MatmulSize {
+  std::int64_t m, n, k;
+};
+
+namespace naive {
+
+// c has rows of ldc elements.
+template <class T>
+void matmul(T* c, std::int64_t ldc, MatrixView<T> a, MatrixView<T> b, MatmulSize size, bool accumulate) {
+  for (std::int64_t m = 0; m < size.m; ++m) {
+    for (std::int64_t n = 0; n < size.n; ++n) {
+      T sum = 0;
+      for (std::int64_t k = 0; k < size.k; ++k) sum += a(m, k) * b(k, n);
+      T& out = c[m * ldc + n];
+      out = accumulate ? out + sum : sum;
+    }
+  }
+}
+
+}  // namespace naive
+}  // namespace stagegpt

@@ -1,0 +1,15 @@
+// Matrix product by OpenBLAS.
+#pragma once
+
+#include "stage0_serial/kernels/matmul.h"
+#include "stage0_serial/parallel.h"
+
+namespace stagegpt::blas {
+
+void matmul(const Parallel& parallel, float* c, std::int64_t ldc, MatrixView<float> a, MatrixView<float> b,
+            MatmulSize size, bool accumulate);
+
+// What was loaded, such as "OpenBLAS 0.3.21 SkylakeX".
+const char* description();
+
+}  // namespace stagegpt::blas

@@ -1,0 +1,182 @@
+#include "stage0_serial/naive_backend.h"
+
+#include "stage0_serial/host_backend.h"
+#include "stage0_serial/kernels/activation.h"
+#include "stage0_serial/kernels/adamw.h"
+#include "stage0_serial/kernels/attention.h"
+#include "stage0_serial/kernels/cross_entropy.h"
+#include "stage0_serial/kernels/dropout.h"
+#include "stage0_serial/kernels/elementwise.h"
+#include "stage0_serial/kernels/embedding.h"
+#include "stage0_serial/kernels/layernorm.h"
+#include "stage0_serial/kernels/linear.h"
+#include "stage0_serial/sizes.h"
+
+namespace stagegpt {
+namespace {
+
+// Calls kernel with a float or a double, as the dtype says: kernel([]<class T>…) with T deduced from it.
+template <class Kernel>
+void with_real(DType dtype, const Kernel& kernel) {
+  dtype == DType::f64 ? kernel(double{}) : kernel(float{});
+}
+
+class NaiveBackend final : public HostBackend {
+  void do_fill(const Tensor& out, double value) override {
+    if (out.dtype() == DType::i32)
+      return naive::fill(out.data<std::int32_t>(), static_cast<std::int32_t>(value), out.numel());
+    with_real(out.dtype(), [&](auto t) {
+      using T = decltype(t);
+      naive::fill(out.data<T>(), static_cast<T>(value), out.numel());
+    });
+  }
+
+  void do_add(const Tensor& out, const Tensor& a, const Tensor& b) override {
+    with_real(a.dtype(), [&](auto t) {
+      using T = decltype(t);
+      naive::add(out.data<T>(), a.data<T>(), b.data<T>(), a.numel());
+    });
+  }
+
+  void do_embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte,
+                            const Tensor& wpe) override {
+    with_real(out.dtype(), [&](auto t) {
+      using T = decltype(t);
+      naive::embedding_forward(out.data<T>(), ids.data<std::int32_t>(), wte.data<T>(), wpe.data<T>(),
+                               embedding_size(out, wte, wpe));
+    });
+  }
+
+  void do_embedding_backward(const Grad& dwte, const Grad& dwpe, const Tensor& dout,
+                             const Tensor& ids) override {
+    with_real(dout.dtype(), [&](auto t) {
+      using T = decltype(t);
+      naive::embedding_backward(GradOut<T>(dwte), GradOut<T>(dwpe), dout.data<T>(), ids.data<std::int32_t>(),
+                                embedding_size(dout, dwte.tensor, dwpe.tensor));
+    });
+  }
+
+  void do_linear_forward(const Tensor& out, const Tensor& x, const Tensor& w, const Tensor& bias) override {
+    with_real(out.dtype(), [&](auto t) {
+      using T = decltype(t);
+      naive::linear_forward(out.data<T>(), x.data<T>(), w.data<T>(), optional_data<T>(bias),
+                            linear_size(x, w));
+    });
+  }
+
+  void do_linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
+                          const Tensor& x, const Tensor& w) override {
+    with_real(dout.dtype(), [&](auto t) {
+      using T = decltype(t);
+      naive::linear_backward(GradOut<T>(dx), GradOut<T>(dw), GradOut<T>(dbias), dout.data<T>(), x.data<T>(),
+                             w.data<T>(), linear_size(x, w));
+    });
+  }
+
+  void do_activation_forward(const Tensor& out, const Tensor& x, Activation activation) override {
+    with_real(out.dtype(), [&](auto t) {
+      using T = decltype(t);
+      naive::activation_forward(out.data<T>(), x.data<T>(), activation, x.numel());
+    });
+  }
+
+  void do_activation_backward(const Grad& dx, const Tensor& dout, const Tensor& x,
+                              Activation activation) override {
+    with_real(x.dtype(), [&](auto t) {
+      using T = decltype(t);
+      if (const GradOut<T> out(dx); out) {
+        naive::activation_backward(out, dout.data<T>(), x.data<T>(), activation, x.numel());
+      }
+    });
+  }
+
+  void do_layernorm_forward(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Tensor& x,
+                            const Tensor& w, const Tensor& bias, double eps) override {
+    with_real(x.dtype(), [&](auto t) {
+      using T = decltype(t);
+      naive::layernorm_forward(out.data<T>(), mean.data<T>(), rstd.data<T>(), x.data<T>(), w.data<T>(),
+                               bias.data<T>(), eps, mean.numel(), w.numel());
+    });
+  }
+
+  void do_layernorm_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
+                             const Tensor& x, const Tensor& w, const Tensor& mean,
+                             const Tensor& rstd) override {
+    with_real(x.dtype(), [&](auto t) {
+      using T = decltype(t);
+      naive::layernorm_backward(GradOut<T>(dx), GradOut<T>(dw), GradOut<T>(dbias), dout.data<T>(),
+                                x.data<T>(), w.data<T>(), mean.data<T>(), rstd.data<T>(), mean.numel(),
+                                w.numel());
+    });
+  }
+
+  void do_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head,
+                            const Dropout& dropout) override {
+    with_real(qkv.dtype(), [&](auto t) {
+      using T = decltype(t);
+      naive::attention_forward(out.data<T>(), lse.data<T>(), qkv.data<T>(), dropout,
+                               attention_size(qkv, n_head));
+    });
+  }
+
+  void do_attention_backward(const Grad& dqkv, const Tensor& dout, const Tensor& out, const Tensor& lse,
+                             const Tensor& qkv, int n_head, const Dropout& dropout) override {
+    with_real(qkv.dtype(), [&](auto t) {
+      using T = decltype(t);
+      naive::attention_backward(GradOut<T>(dqkv), dout.data<T>(), out.data<T>(), lse.data<T>(), qkv.data<T>(),
+                                dropout, attention_size(qkv, n_head));
+    });
+  }
+
+  void do_dropout_forward(const Tensor& out, const Tensor& x, const Dropout& dropout) override {
+    do_dropout_backward({out, GradMode::overwrite}, x, dropout);
+  }
+
+  void do_dropout_backward(const Grad& dx, const Tensor& dout, const Dropout& dropout) override {
+    with_real(dout.dtype(), [&](auto t) {
+      using T = decltype(t);
+      naive::dropout(GradOut<T>(dx), dout.data<T>(), dropout, dout.numel());
+    });
+  }
+
+  void do_cross_entropy_forward(const Tensor& loss, const Tensor& lse, const Tensor& logits,
+                                const Tensor& targets, std::int64_t vocab_size) override {
+    with_real(logits.dtype(), [&](auto t) {
+      using T = decltype(t);
+      naive::cross_entropy_forward(loss.data<T>(), lse.data<T>(), logits.data<T>(),
+                                   targets.data<std::int32_t>(), cross_entropy_size(logits, vocab_size));
+    });
+  }
+
+  void do_cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss, const Tensor& logits,
+                                 const Tensor& lse, const Tensor& targets, std::int64_t vocab_size) override {
+    with_real(logits.dtype(), [&](auto t) {
+      using T = decltype(t);
+      naive::cross_entropy_backward(dlogits.data<T>(), *dloss.data<T>(), logits.data<T>(), lse.data<T>(),
+                                    targets.data<std::int32_t>(), cross_entropy_size(logits, vocab_size));
+    });
+  }
+
+  void do_squared_norm(const Tensor& out, const Tensor& x) override {
+    with_real(x.dtype(), [&](auto t) {
+      using T = decltype(t);
+      *out.data<double>() = naive::squared_norm(x.data<T>(), x.numel());
+    });
+  }
+
+  void do_adamw(const Tensor& weights, const Tensor& m, const Tensor& v, const Tensor& grads,
+                const Tensor& squared_norm, std::span<const DecayRange> ranges,
+                const AdamWStep& step) override {
+    with_real(weights.dtype(), [&](auto t) {
+      using T = decltype(t);
+      stagegpt::adamw(Parallel(1), weights.data<T>(), m.data<T>(), v.data<T>(), grads.data<T>(),
+                      *squared_norm.data<double>(), ranges, step);
+    });
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_naive_backend() { return std::make_unique<NaiveBackend>(); }
+
+}  // namespace stagegpt

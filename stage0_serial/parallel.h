@@ -1,0 +1,40 @@
+// Threads of the CPU backend. Work is cut into parts that depend on its size alone, never on the number of
+// threads, so that a sum over parts has the same bits with any number of them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace stagegpt {
+
+// Elements worth a part of their own in a pass over memory.
+inline constexpr std::int64_t kElementGrain = 16384;
+
+class Parallel {
+ public:
+  explicit Parallel(int threads);
+  int threads() const { return threads_; }
+
+  // Calls f(i) for every i in [0, n).
+  template <class F>
+  void each(std::int64_t n, const F& f) const {
+    if (n <= 1 || threads_ == 1) {
+      for (std::int64_t i = 0; i < n; ++i) f(i);
+      return;
+    }
+#pragma omp parallel for schedule(static) num_threads(threads_)
+    for (std::int64_t i = 0; i < n; ++i) f(i);
+  }
+
+  // Calls f(begin, end) for consecutive parts of [0, n), `grain` long but for the last.
+  template <class F>
+  void ranges(std::int64_t n, std::int64_t grain, const F& f) const {
+    each((n + grain - 1) / grain,
+         [&](std::int64_t part) { f(part * grain, std::min(n, (part + 1) * grain)); });
+  }
+
+ private:
+  int threads_;
+};
+
+}  // namespace stagegpt

@@ -1,0 +1,37 @@
+// The sizes of kernels, read off the tensors of an op.
+#pragma once
+
+#include "stage0_serial/kernels/attention.h"
+#include "stage0_serial/kernels/cross_entropy.h"
+#include "stage0_serial/kernels/embedding.h"
+#include "stage0_serial/kernels/linear.h"
+
+namespace stagegpt {
+
+// A tensor's elements, or nullptr where it is absent.
+template <class T>
+T* optional_data(const Tensor& tensor) {
+  return tensor.defined() ? tensor.data<T>() : nullptr;
+}
+
+// `out` is (B,T,C); wte and wpe, or their gradients, may be absent.
+inline EmbeddingSize embedding_size(const Tensor& out, const Tensor& wte, const Tensor& wpe) {
+  const Shape& s = out.shape();
+  return {s[0], s[1], s[2], wte.defined() ? wte.shape()[0] : 0, wpe.defined() ? wpe.shape()[0] : 0};
+}
+
+inline LinearSize linear_size(const Tensor& x, const Tensor& w) {
+  return {x.numel() / w.shape()[1], w.shape()[1], w.shape()[0]};
+}
+
+inline AttentionSize attention_size(const Tensor& qkv, int n_head) {
+  const Shape& s = qkv.shape();
+  return {s[0], s[1], n_head, s[2] / 3 / n_head};
+}
+
+inline CrossEntropySize cross_entropy_size(const Tensor& logits, std::int64_t vocab_size) {
+  const std::int64_t padded = logits.shape()[-1];
+  return {logits.numel() / padded, vocab_size, padded};
+}
+
+}  // namespace stagegpt

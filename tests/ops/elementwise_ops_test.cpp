@@ -1,0 +1,106 @@
+// Ops that no tape records, and promises of single ops, on every backend in f32.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "tests/support/backends.h"
+#include "tests/support/tensors.h"
+
+namespace stagegpt::test {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+class ElementwiseOps : public testing::TestWithParam<BackendUnderTest> {
+ protected:
+  const std::unique_ptr<Backend> backend_ = GetParam().make();
+};
+
+std::string test_name(const testing::TestParamInfo<BackendUnderTest>& info) { return info.param.name; }
+
+TEST_P(ElementwiseOps, fill_sets_every_element_of_a_slice_and_no_other) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const std::int64_t n = 40000;
+    const Tensor x = backend_->zeros(dtype, {n + 2});
+    backend_->fill(x.slice(1, {n}), -2.5);
+    Values expected(n + 2, -2.5);
+    expected.front() = expected.back() = 0;
+    EXPECT_EQ(to_values(*backend_, x), expected) << dtype;
+  }
+  const Tensor ids = backend_->allocate(DType::i32, {7});
+  backend_->fill(ids, 3);
+  EXPECT_EQ(to_host<std::int32_t>(*backend_, ids), std::vector<std::int32_t>(7, 3));
+}
+
+TEST_P(ElementwiseOps, copy_takes_the_elements_under_another_shape) {
+  const Values values = random_values(1, 0, 35);
+  const Tensor in = to_tensor(*backend_, DType::f32, {5, 7}, values);
+  const Tensor out = backend_->zeros(DType::f32, {40});
+  backend_->copy(out.slice(3, {35}), in);
+  Values expected(40);
+  std::copy(values.begin(), values.end(), expected.begin() + 3);
+  EXPECT_EQ(to_values(*backend_, out), expected);
+}
+
+TEST_P(ElementwiseOps, add_may_write_over_its_first_argument) {
+  for (const std::int64_t n : {1, 17, 40001}) {
+    const Values x = random_values(1, 0, n), y = random_values(1, 1, n);
+    const Tensor a = to_tensor(*backend_, DType::f32, {n}, x), b = to_tensor(*backend_, DType::f32, {n}, y);
+    const Tensor out = backend_->allocate(DType::f32, {n});
+    backend_->add(out, a, b);
+    backend_->add(a, a, b);
+    Values expected;
+    for (std::int64_t i = 0; i < n; ++i) {
+      expected.push_back(static_cast<float>(x[i]) + static_cast<float>(y[i]));
+    }
+    EXPECT_EQ(to_values(*backend_, out), expected);
+    EXPECT_EQ(to_values(*backend_, a), expected);
+  }
+}
+
+TEST_P(ElementwiseOps, cross_entropy_reads_no_padding_and_its_gradient_there_is_zero) {
+  constexpr std::int64_t kRows = 6, kVocabulary = 101, kPadded = 128;
+  Values values = random_values(1, 0, kRows * kPadded);
+  for (std::int64_t i = 0; i < kRows * kPadded; ++i) {
+    if (i % kPadded >= kVocabulary) values[i] = kNan;
+  }
+  Backend& be = *backend_;
+  const Tensor logits = to_tensor(be, DType::f32, {kRows, kPadded}, values);
+  const Tensor targets = to_tensor(be, {kRows}, {0, 100, 50, 50, 99, 1});
+  const Tensor loss = be.allocate(DType::f32, {1}), lse = be.allocate(DType::f32, {kRows});
+  be.cross_entropy_forward(loss, lse, logits, targets, kVocabulary);
+  EXPECT_TRUE(std::isfinite(to_value(be, loss)));
+
+  const Tensor dloss = be.allocate(DType::f32, {1});
+  be.fill(dloss, 1);
+  const Tensor dlogits = be.allocate(DType::f32, logits.shape());
+  be.fill(dlogits, kNan);
+  be.cross_entropy_backward(dlogits, dloss, logits, lse, targets, kVocabulary);
+  be.cross_entropy_backward(logits, dloss, logits, lse, targets, kVocabulary);  // over the logits
+  const Values grad = to_values(be, dlogits);
+  EXPECT_EQ(to_values(be, logits), grad);
+  for (std::int64_t i = 0; i < kRows * kPadded; ++i) {
+    const bool padding = i % kPadded >= kVocabulary;
+    ASSERT_EQ(grad[i] == 0, padding) << i;
+  }
+}
+
+TEST_P(ElementwiseOps, dropout_keeps_what_its_definition_says) {
+  constexpr std::int64_t kSize = 5000, kFirst = 1234567;
+  const Dropout dropout{0.25, {42, 5, 3}, kFirst};
+  const Tensor x = backend_->allocate(DType::f32, {kSize}), out = backend_->allocate(DType::f32, {kSize});
+  backend_->fill(x, 3);
+  backend_->dropout_forward(out, x, dropout);
+  const Values values = to_values(*backend_, out);
+  for (std::int64_t i = 0; i < kSize; ++i) {
+    ASSERT_EQ(values[i], random_uniform(dropout.key, kFirst + i) >= 0.25f ? 4 : 0) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, ElementwiseOps, testing::ValuesIn(backends_under_test()), test_name);
+
+}  // namespace
+}  // namespace stagegpt::test

@@ -1,0 +1,74 @@
+// Central differences in f64 for every case of the table, on the plain kernels: the reference that everything
+// else is held against is itself held against the definition of a derivative. The step and the error that is
+// to be expected of it: kDifferenceStep in tolerance.h.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+
+#include "stage0_serial/naive_backend.h"
+#include "tests/ops/op_run.h"
+#include "tests/support/tolerance.h"
+
+namespace stagegpt::test {
+namespace {
+
+// Elements to try: all of a small gradient, else those where it is largest and a random choice.
+std::vector<std::size_t> elements_to_try(const Values& grad, std::uint32_t stream) {
+  constexpr std::size_t kLargest = 8, kRandom = 16;
+  std::vector<std::size_t> elements(grad.size());
+  std::iota(elements.begin(), elements.end(), 0);
+  if (grad.size() <= kLargest + kRandom) return elements;
+  std::ranges::partial_sort(elements, elements.begin() + kLargest, std::ranges::greater{},
+                            [&](std::size_t i) { return std::abs(grad[i]); });
+  elements.resize(kLargest);
+  for (std::size_t i = 0; i < kRandom; ++i) elements.push_back(random_word({1, stream, 0}, i) % grad.size());
+  return elements;
+}
+
+// dL/dx of one element by central differences. Outputs are subtracted before they are added up: most of them
+// do not change.
+double difference_quotient(OpRun& run, std::size_t input, std::size_t element) {
+  Values x = run.input(input);
+  auto outputs_at = [&](double offset) {
+    x[element] = run.input(input)[element] + offset;
+    run.set_input(input, x);
+    return run.infer();
+  };
+  const std::vector<Values> right = outputs_at(kDifferenceStep), left = outputs_at(-kDifferenceStep);
+  run.set_input(input, run.input(input));
+  double difference = 0;
+  for (std::size_t i = 0; i < right.size(); ++i) {
+    const Values r = run.direction(0, i);
+    for (std::size_t j = 0; j < r.size(); ++j) difference += r[j] * (right[i][j] - left[i][j]);
+  }
+  return difference / (2 * kDifferenceStep);
+}
+
+class GradientCheck : public testing::TestWithParam<OpCase> {};
+
+TEST_P(GradientCheck, backward_is_the_derivative_of_forward) {
+  const std::unique_ptr<Backend> backend = make_naive_backend();
+  OpRun run(*backend, DType::f64, GetParam(), /*seed=*/0);
+  run.step();
+  for (std::size_t i = 0; i < GetParam().reals.size(); ++i) {
+    if (!run.differentiable(i)) continue;
+    const Values grad = run.grad(i);
+    Values analytic, numeric;
+    for (const std::size_t element : elements_to_try(grad, static_cast<std::uint32_t>(i))) {
+      analytic.push_back(grad[element]);
+      numeric.push_back(difference_quotient(run, i, element));
+    }
+    const double error = relative_error(numeric, analytic);
+    EXPECT_LE(error, kGradientCheckLimit) << "input " << i;
+    RecordProperty(concat("error_", i), concat(error));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, GradientCheck, testing::ValuesIn(op_cases()),
+                         [](const auto& row) { return row.param.name; });
+
+}  // namespace
+}  // namespace stagegpt::test

@@ -1,0 +1,269 @@
+#include "tests/ops/op_cases.h"
+
+#include <algorithm>
+
+#include "common/autograd/ops/attention.h"
+#include "common/autograd/ops/cross_entropy.h"
+#include "common/autograd/ops/dropout.h"
+#include "common/autograd/ops/embedding.h"
+#include "common/autograd/ops/layernorm.h"
+#include "common/autograd/ops/linear.h"
+
+namespace stagegpt::test {
+namespace {
+
+using Vars = std::vector<Var>;
+using Ids = std::vector<Tensor>;
+using Cases = std::vector<OpCase>;
+
+constexpr double kEps = 1e-5;
+// Numbers of this standard deviation reach ±50 and beyond.
+constexpr double kLarge = 25;
+
+// An odd start, and beyond 32 bits, so that neither a block of four nor an index is aligned by luck.
+Dropout some_dropout(double p) { return {p, {0x123456789abcdef, 3, 7}, (std::int64_t{1} << 34) + 5}; }
+
+void add_embedding(Cases& cases, std::string name, Shape ids, std::int32_t rows, std::int64_t positions,
+                   std::int64_t C, std::int32_t range) {
+  cases.push_back(
+      {"embedding_" + name,
+       {{{rows, C}}, {{positions, C}}},
+       {{ids, range}},
+       ids.numel(),
+       [](Tape& tape, const Vars& x, const Ids& i) { return Vars{embedding(tape, i[0], x[0], x[1])}; }});
+}
+
+void add_embeddings(Cases& cases) {
+  add_embedding(cases, "c192_t17", {2, 17}, 128, 17, 192, 101);
+  add_embedding(cases, "repeated_ids", {4, 17}, 5, 17, 48, 5);
+  add_embedding(cases, "one_id", {3, 7}, 4, 7, 20, 1);
+  add_embedding(cases, "more_positions_than_tokens", {2, 5}, 101, 32, 34, 101);
+  add_embedding(cases, "one_token_one_channel", {1, 1}, 3, 4, 1, 3);
+}
+
+struct LinearCase {
+  std::string name;
+  Shape x;
+  std::int64_t O;
+  bool bias = true;
+  Activation activation = Activation::none;
+  double x_scale = 1;
+};
+
+void add_linear(Cases& cases, const LinearCase& c) {
+  const std::int64_t I = c.x[-1];
+  OpCase row{
+      "linear_" + c.name, {{c.x, c.x_scale}, {{c.O, I}, 0.5}}, {}, std::max({I, c.O, c.x.numel() / I}), {}};
+  if (c.bias) row.reals.push_back({{c.O}});
+  row.build = [activation = c.activation](Tape& tape, const Vars& x, const Ids&) {
+    return Vars{linear(tape, x[0], x[1], x.size() > 2 ? x[2] : Var(), activation)};
+  };
+  cases.push_back(std::move(row));
+}
+
+void add_linears(Cases& cases) {
+  add_linear(cases, {"c192_t17", {1, 17, 192}, 576});
+  add_linear(cases, {"vocabulary_101", {2, 17, 48}, 101});
+  add_linear(cases, {"no_bias", {2, 17, 48}, 128, false});
+  add_linear(cases, {"no_bias_odd", {3, 5, 33}, 131, false});
+  add_linear(cases, {"two_dimensions", {33, 20}, 34});
+  add_linear(cases, {"deep_sum", {1, 13, 300}, 70});
+  add_linear(cases, {"many_rows", {4, 75, 20}, 35});
+  add_linear(cases, {"one_row", {1, 1, 20}, 300});
+  add_linear(cases, {"one_channel", {1, 7, 1}, 1});
+  add_linear(cases, {"one_channel_in", {2, 3, 1}, 17});
+  add_linear(cases, {"one_channel_out", {2, 3, 17}, 1});
+  for (const Activation activation : {Activation::gelu_new, Activation::gelu, Activation::relu}) {
+    const std::string name(name_of(activation));
+    add_linear(cases, {name, {2, 17, 48}, 101, true, activation});
+    add_linear(cases, {name + "_no_bias", {1, 3, 20}, 35, false, activation});
+    add_linear(cases, {name + "_large", {1, 17, 20}, 33, true, activation, 20});
+  }
+}
+
+// The activation alone, which no op of the tape records by itself.
+Var activation_op(Tape& tape, Var x, Activation activation) {
+  Backend& be = tape.backend();
+  Tensor out = be.allocate(x.value().dtype(), x.value().shape());
+  be.activation_forward(out, x.value(), activation);
+  return tape.record("activation", {x}, out, [=, &be](const Tensor& dout, Grads g) {
+    be.activation_backward(g[0], dout, x.value(), activation);
+  });
+}
+
+void add_activations(Cases& cases) {
+  for (const Activation activation :
+       {Activation::none, Activation::gelu_new, Activation::gelu, Activation::relu}) {
+    for (const double scale : {1.0, kLarge}) {
+      cases.push_back({concat("activation_", name_of(activation), scale == 1 ? "" : "_large"),
+                       {{{3, 337}, scale}},
+                       {},
+                       1,
+                       [=](Tape& tape, const Vars& x, const Ids&) {
+                         return Vars{activation_op(tape, x[0], activation)};
+                       }});
+    }
+  }
+}
+
+std::vector<RealInput> norm_parameters(std::int64_t C) { return {{{C}, 0.5, 1}, {{C}}}; }
+
+void add_layernorm(Cases& cases, std::string name, RealInput x) {
+  const std::int64_t C = x.shape[-1];
+  OpCase row{"layernorm_" + name, norm_parameters(C), {}, std::max(C, x.shape.numel() / C), {}};
+  row.reals.push_back(x);
+  row.build = [](Tape& tape, const Vars& v, const Ids&) {
+    return Vars{layernorm(tape, v[2], v[0], v[1], kEps)};
+  };
+  cases.push_back(std::move(row));
+}
+
+enum class Use { both, sum, norm };
+
+void add_residual_layernorm(Cases& cases, std::string name, RealInput x, Use use) {
+  const std::int64_t C = x.shape[-1];
+  OpCase row{"residual_layernorm_" + name, norm_parameters(C), {}, std::max(C, x.shape.numel() / C), {}};
+  row.reals.insert(row.reals.end(), {x, x});
+  row.build = [use](Tape& tape, const Vars& v, const Ids&) {
+    const auto [sum, norm] = residual_layernorm(tape, v[2], v[3], v[0], v[1], kEps);
+    return use == Use::both ? Vars{sum, norm} : Vars{use == Use::sum ? sum : norm};
+  };
+  cases.push_back(std::move(row));
+}
+
+void add_layernorms(Cases& cases) {
+  add_layernorm(cases, "c192_t17", {{2, 17, 192}});
+  add_layernorm(cases, "c130", {{3, 5, 130}});
+  add_layernorm(cases, "c7", {{3, 5, 7}});
+  add_layernorm(cases, "one_row", {{1, 1, 101}});
+  add_layernorm(cases, "two_dimensions", {{33, 20}});
+  add_layernorm(cases, "large", {{1, 17, 48}, kLarge});
+  add_layernorm(cases, "small", {{1, 17, 48}, 1e-3});  // the variance is of the size of eps
+  add_layernorm(cases, "shifted", {{1, 17, 48}, 1, 50});
+  // The derivative to x is 0, to which no error is relative.
+  add_layernorm(cases, "one_channel", {{1, 7, 1}, 1, 0, /*differentiable=*/false});
+  add_residual_layernorm(cases, "c192_t17", {{2, 17, 192}}, Use::both);
+  add_residual_layernorm(cases, "c7_one_row", {{1, 1, 7}}, Use::both);
+  add_residual_layernorm(cases, "c130_sum_used", {{1, 5, 130}}, Use::sum);
+  add_residual_layernorm(cases, "c130_norm_used", {{1, 5, 130}}, Use::norm);
+  add_residual_layernorm(cases, "large", {{1, 17, 48}, kLarge}, Use::both);
+}
+
+struct AttentionCase {
+  std::string name;
+  std::int64_t B, T, C;
+  int n_head;
+  double dropout = 0;
+  double scale = 1;
+};
+
+void add_attention(Cases& cases, const AttentionCase& c) {
+  cases.push_back(
+      {"attention_" + c.name,
+       {{{c.B, c.T, 3 * c.C}, c.scale}},
+       {},
+       std::max(c.T, c.C / c.n_head),
+       [n_head = c.n_head, dropout = some_dropout(c.dropout)](Tape& tape, const Vars& x, const Ids&) {
+         return Vars{attention(tape, x[0], n_head, dropout)};
+       }});
+}
+
+void add_attentions(Cases& cases) {
+  add_attention(cases, {"c192_t17", 2, 17, 192, 3});
+  add_attention(cases, {"c48_three_heads", 2, 17, 48, 3});
+  add_attention(cases, {"hs20_one_head", 1, 5, 20, 1});
+  add_attention(cases, {"hs34", 3, 7, 68, 2});
+  add_attention(cases, {"one_token", 3, 1, 48, 3});
+  add_attention(cases, {"one_channel", 2, 5, 1, 1});
+  add_attention(cases, {"t47", 1, 47, 20, 1});  // around and above a block of 48 queries
+  add_attention(cases, {"t48", 1, 48, 20, 1});
+  add_attention(cases, {"t49", 1, 49, 20, 1});
+  add_attention(cases, {"t130", 1, 130, 40, 2});
+  add_attention(cases, {"t130_hs64", 1, 130, 64, 1});
+  add_attention(cases, {"sharp", 1, 17, 48, 3, 0, 4});  // scores of standard deviation 16
+  add_attention(cases, {"dropout", 2, 17, 48, 3, 0.3});
+  add_attention(cases, {"dropout_t130", 1, 130, 40, 2, 0.1});
+  add_attention(cases, {"dropout_one_token", 3, 1, 20, 1, 0.5});
+}
+
+void add_dropouts(Cases& cases) {
+  auto dropout_case = [&](std::string name, Shape shape, double p) {
+    cases.push_back({"dropout_" + name, {{shape}}, {}, 1, [p](Tape& tape, const Vars& x, const Ids&) {
+                       return Vars{dropout(tape, x[0], some_dropout(p))};
+                     }});
+  };
+  dropout_case("p10", {2, 17, 192}, 0.1);
+  dropout_case("p90", {3, 5, 7}, 0.9);
+  dropout_case("one_element", {1, 1, 1}, 0.5);
+}
+
+void add_cross_entropy(Cases& cases, std::string name, Shape targets, std::int32_t V, std::int64_t padded,
+                       double scale = 1) {
+  cases.push_back(
+      {"cross_entropy_" + name,
+       {{{targets[0], targets[1], padded}, scale}},
+       {{targets, V}},
+       V,
+       [V](Tape& tape, const Vars& x, const Ids& i) { return Vars{cross_entropy(tape, x[0], i[0], V)}; }});
+}
+
+void add_cross_entropies(Cases& cases) {
+  add_cross_entropy(cases, "vocabulary_101_of_128", {2, 17}, 101, 128);
+  add_cross_entropy(cases, "no_padding", {2, 5}, 128, 128);
+  add_cross_entropy(cases, "one_row", {1, 1}, 33, 128);
+  add_cross_entropy(cases, "two_tokens", {3, 5}, 2, 3);
+  add_cross_entropy(cases, "large", {2, 17}, 101, 128, kLarge);
+}
+
+// Several ops on one tape: gradients meet inside it and buffers are used again.
+void add_chains(Cases& cases) {
+  // The logits belong to nobody else: their gradient takes their place.
+  cases.push_back({"chain_head",
+                   {{{2, 7, 20}}, {{128, 20}, 0.5}},
+                   {{{2, 7}, 101}},
+                   128,
+                   [](Tape& tape, const Vars& x, const Ids& i) {
+                     return Vars{cross_entropy(tape, linear(tape, x[0], x[1], Var()), i[0], 101)};
+                   }});
+  // The residual stream branches twice; its gradient is shared, added to and written in place.
+  cases.push_back({"chain_residual",
+                   {{{2, 5, 20}}, {{20, 20}, 0.3}, {{20}, 0.5, 1}, {{20}}, {{20}, 0.5, 1}, {{20}}},
+                   {},
+                   20,
+                   [](Tape& tape, const Vars& x, const Ids&) {
+                     const Var h = linear(tape, x[0], x[1], Var());
+                     const Var branch = layernorm(tape, h, x[2], x[3], kEps);
+                     const auto [sum, norm] = residual_layernorm(tape, h, branch, x[4], x[5], kEps);
+                     return Vars{dropout(tape, sum, some_dropout(0.2)), norm};
+                   }});
+  // A weight with two consumers.
+  cases.push_back({"chain_tied",
+                   {{{101, 20}}, {{5, 20}}},
+                   {{{3, 5}, 101}},
+                   101,
+                   [](Tape& tape, const Vars& x, const Ids& i) {
+                     return Vars{linear(tape, embedding(tape, i[0], x[0], x[1]), x[0], Var())};
+                   }});
+}
+
+Cases make_cases() {
+  Cases cases;
+  add_embeddings(cases);
+  add_linears(cases);
+  add_activations(cases);
+  add_layernorms(cases);
+  add_attentions(cases);
+  add_dropouts(cases);
+  add_cross_entropies(cases);
+  add_chains(cases);
+  return cases;
+}
+
+}  // namespace
+
+const std::vector<OpCase>& op_cases() {
+  static const std::vector<OpCase> cases = make_cases();
+  return cases;
+}
+
+}  // namespace stagegpt::test

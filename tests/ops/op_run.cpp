@@ -1,0 +1,66 @@
+#include "tests/ops/op_run.h"
+
+#include <limits>
+
+namespace stagegpt::test {
+namespace {
+
+// Streams of random numbers: inputs, ids and projections differ.
+constexpr std::uint32_t kReals = 100, kIds = 200, kDirections = 300;
+
+}  // namespace
+
+OpRun::OpRun(Backend& backend, DType dtype, const OpCase& op, std::uint64_t seed, int constant)
+    : backend_(backend), dtype_(dtype), op_(op), seed_(seed) {
+  std::uint32_t i = 0;
+  for (const RealInput& input : op.reals) {
+    inputs_.push_back(random_values(seed, kReals + i, input.shape.numel(), input.scale, input.mean));
+    const Tensor value = to_tensor(backend, dtype, input.shape, inputs_.back());
+    if (input.differentiable && static_cast<int>(i) != constant) {
+      const Tensor grad = backend.allocate(dtype, input.shape);
+      backend.fill(grad, std::numeric_limits<double>::quiet_NaN());
+      x_.emplace_back(value, grad, static_cast<int>(i));
+    } else {
+      x_.emplace_back(value);
+    }
+    ++i;
+  }
+  for (const IdInput& ids : op.ids) {
+    ids_.push_back(to_tensor(backend, ids.shape, random_ids(seed, kIds + i++, ids.shape.numel(), ids.range)));
+  }
+}
+
+Values OpRun::direction(int projection, std::size_t output) const {
+  const auto stream =
+      kDirections + 10 * static_cast<std::uint32_t>(projection) + static_cast<std::uint32_t>(output);
+  return random_values(seed_, stream, static_cast<std::int64_t>(outputs_[output].size()));
+}
+
+std::vector<Var> OpRun::forward(Tape& tape) {
+  std::vector<Var> outs = op_.build(tape, x_, ids_);
+  outputs_.clear();
+  for (const Var& out : outs) outputs_.push_back(to_values(backend_, out.value()));
+  return outs;
+}
+
+void OpRun::step(int projection) {
+  Tape tape(backend_);
+  std::vector<Var> outs = forward(tape);
+  std::vector<Tensor> directions;
+  for (std::size_t i = 0; i < outs.size(); ++i) {
+    directions.push_back(to_tensor(backend_, dtype_, outs[i].value().shape(), direction(projection, i)));
+  }
+  const Var loss = tape.record("project", std::move(outs), backend_.zeros(dtype_, {1}),
+                               [directions](const Tensor&, Grads g) {
+                                 for (std::size_t i = 0; i < directions.size(); ++i) g.give(i, directions[i]);
+                               });
+  tape.backward(loss);
+}
+
+const std::vector<Values>& OpRun::infer() {
+  Tape tape(backend_, Tape::Mode::inference);
+  forward(tape);
+  return outputs_;
+}
+
+}  // namespace stagegpt::test

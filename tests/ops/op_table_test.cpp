@@ -1,0 +1,117 @@
+// Every case of the table on every backend and dtype, against the plain kernels in f64.
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "stage0_serial/naive_backend.h"
+#include "tests/ops/op_run.h"
+#include "tests/support/backends.h"
+#include "tests/support/tolerance.h"
+
+namespace stagegpt::test {
+namespace {
+
+struct Target {
+  const OpCase* op;
+  const BackendUnderTest* backend;
+  DType dtype;
+};
+
+// All combinations, of cases with at least `inputs` inputs.
+std::vector<Target> targets(std::size_t inputs) {
+  std::vector<Target> targets;
+  for (const OpCase& op : op_cases()) {
+    if (op.reals.size() < inputs) continue;
+    for (const BackendUnderTest& backend : backends_under_test()) {
+      for (const DType dtype : backend.dtypes) targets.push_back({&op, &backend, dtype});
+    }
+  }
+  return targets;
+}
+
+std::ostream& operator<<(std::ostream& out, const Target& target) {
+  return out << target.op->name << "_on_" << target.backend->name << '_' << target.dtype;
+}
+std::string test_name(const testing::TestParamInfo<Target>& info) { return concat(info.param); }
+
+class OpTable : public testing::TestWithParam<Target> {
+ protected:
+  const OpCase& op() const { return *GetParam().op; }
+  DType dtype() const { return GetParam().dtype; }
+
+  OpRun reference(int seed) { return {*naive_, DType::f64, op(), static_cast<std::uint64_t>(seed)}; }
+  OpRun plain(int seed) { return {*naive_, dtype(), op(), static_cast<std::uint64_t>(seed)}; }
+  OpRun tested(int seed, int constant = OpRun::kNone) {
+    return {*backend_, dtype(), op(), static_cast<std::uint64_t>(seed), constant};
+  }
+
+  void expect_close(const RelativeError& error, const RelativeError& plain_error, const std::string& what) {
+    EXPECT_LE(error.value(), error_limit(plain_error.value(), op().K, dtype())) << what;
+    EXPECT_LE(plain_error.value(), plain_error_limit(dtype())) << what << " of the plain kernel";
+  }
+
+  const std::unique_ptr<Backend> naive_ = make_naive_backend();
+  const std::unique_ptr<Backend> backend_ = GetParam().backend->make();
+};
+
+Values sum(Values a, const Values& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
+  return a;
+}
+
+TEST_P(OpTable, agrees_with_the_reference) {
+  const std::size_t inputs = op().reals.size();
+  std::vector<RelativeError> output_error(2), plain_output_error(2);
+  std::vector<RelativeError> grad_error(inputs), plain_grad_error(inputs);
+  std::vector<RelativeError> sum_error(inputs), plain_sum_error(inputs);
+  for (int seed = 0; seed < kSeeds; ++seed) {
+    OpRun expected = reference(seed), other = reference(seed), plain_run = plain(seed), run = tested(seed);
+    for (OpRun* each : {&expected, &plain_run, &run}) each->step(0);
+    other.step(1);
+    for (std::size_t i = 0; i < expected.outputs().size(); ++i) {
+      output_error[i].add(run.outputs()[i], expected.outputs()[i]);
+      plain_output_error[i].add(plain_run.outputs()[i], expected.outputs()[i]);
+    }
+    for (std::size_t i = 0; i < inputs; ++i) {
+      if (!run.differentiable(i)) continue;
+      grad_error[i].add(run.grad(i), expected.grad(i));
+      plain_grad_error[i].add(plain_run.grad(i), expected.grad(i));
+    }
+    // A second backward adds to what the leaves hold.
+    for (OpRun* each : {&plain_run, &run}) each->step(1);
+    for (std::size_t i = 0; i < inputs; ++i) {
+      if (!run.differentiable(i)) continue;
+      sum_error[i].add(run.grad(i), sum(expected.grad(i), other.grad(i)));
+      plain_sum_error[i].add(plain_run.grad(i), sum(expected.grad(i), other.grad(i)));
+    }
+  }
+  for (std::size_t i = 0; i < output_error.size(); ++i) {
+    expect_close(output_error[i], plain_output_error[i], concat("output ", i));
+  }
+  for (std::size_t i = 0; i < inputs; ++i) {
+    expect_close(grad_error[i], plain_grad_error[i], concat("gradient of input ", i));
+    expect_close(sum_error[i], plain_sum_error[i], concat("gradient of input ", i, ", accumulated"));
+  }
+}
+
+using OpTableInputs = OpTable;
+
+TEST_P(OpTableInputs, an_unwanted_gradient_changes_no_other) {
+  const int inputs = static_cast<int>(op().reals.size());
+  OpRun all = tested(0);
+  all.step();
+  for (int skipped = 0; skipped < inputs; ++skipped) {
+    OpRun run = tested(0, skipped);
+    run.step();
+    for (int i = 0; i < inputs; ++i) {
+      if (!run.differentiable(i)) continue;
+      EXPECT_EQ(run.grad(i), all.grad(i)) << "of input " << i << " without that of " << skipped;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, OpTable, testing::ValuesIn(targets(1)), test_name);
+INSTANTIATE_TEST_SUITE_P(Ops, OpTableInputs, testing::ValuesIn(targets(2)), test_name);
+
+}  // namespace
+}  // namespace stagegpt::test

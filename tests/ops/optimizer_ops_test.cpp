@@ -1,0 +1,170 @@
+// AdamW and the squared norm on every backend.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "stage0_serial/naive_backend.h"
+#include "tests/support/backends.h"
+#include "tests/support/tensors.h"
+#include "tests/support/tolerance.h"
+
+namespace stagegpt::test {
+namespace {
+
+struct Target {
+  const BackendUnderTest* backend;
+  DType dtype;
+};
+
+std::vector<Target> targets() {
+  std::vector<Target> targets;
+  for (const BackendUnderTest& backend : backends_under_test()) {
+    for (const DType dtype : backend.dtypes) targets.push_back({&backend, dtype});
+  }
+  return targets;
+}
+
+std::ostream& operator<<(std::ostream& out, const Target& target) {
+  return out << target.backend->name << '_' << target.dtype;
+}
+std::string test_name(const testing::TestParamInfo<Target>& info) { return concat(info.param); }
+
+// Two ranges with a gap between them and behind them, longer than a thread's part and no multiple of a
+// vector.
+constexpr std::int64_t kSize = 40000;
+const std::vector<DecayRange> kRanges = {{0, 20001, 0.1}, {20064, 39777, 0}};
+constexpr int kSteps = 5;
+
+AdamWStep step_number(int t, double max_grad_norm) {
+  return {.learning_rate = 0.01,
+          .beta1 = 0.9,
+          .beta2 = 0.95,
+          .eps = 1e-8,
+          .step = t,
+          .max_grad_norm = max_grad_norm};
+}
+
+double squared_norm_of(const Values& x) {
+  double sum = 0;
+  for (const double value : x) sum += value * value;
+  return sum;
+}
+
+Values gradient(int t) { return random_values(1, static_cast<std::uint32_t>(t), kSize, 0.1); }
+Values initial_weights() { return random_values(1, 0, kSize); }
+
+struct Arenas {
+  Values w, m, v;
+};
+
+// Loshchilov and Hutter's algorithm 2 as it is printed, in f64.
+void printed_adamw(Arenas& a, const Values& g, const AdamWStep& s) {
+  const double norm = std::sqrt(squared_norm_of(g));
+  const double scale = s.max_grad_norm > 0 ? std::min(1.0, s.max_grad_norm / (norm + 1e-6)) : 1;
+  for (const DecayRange& range : kRanges) {
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const double grad = scale * g[i];
+      a.m[i] = s.beta1 * a.m[i] + (1 - s.beta1) * grad;
+      a.v[i] = s.beta2 * a.v[i] + (1 - s.beta2) * grad * grad;
+      const double m_hat = a.m[i] / (1 - std::pow(s.beta1, s.step));
+      const double v_hat = a.v[i] / (1 - std::pow(s.beta2, s.step));
+      a.w[i] -= s.learning_rate * (m_hat / (std::sqrt(v_hat) + s.eps) + range.weight_decay * a.w[i]);
+    }
+  }
+}
+
+class OptimizerOps : public testing::TestWithParam<Target> {
+ protected:
+  // The arenas after `steps` steps of a backend.
+  Arenas train(Backend& backend, int steps, double max_grad_norm) const {
+    const DType dtype = GetParam().dtype;
+    const Tensor w = to_tensor(backend, dtype, {kSize}, initial_weights());
+    const Tensor m = backend.zeros(dtype, {kSize}), v = backend.zeros(dtype, {kSize});
+    const Tensor norm = backend.allocate(DType::f64, {1});
+    for (int t = 1; t <= steps; ++t) {
+      const Tensor g = to_tensor(backend, dtype, {kSize}, gradient(t));
+      backend.squared_norm(norm, g);
+      backend.adamw(w, m, v, g, norm, kRanges, step_number(t, max_grad_norm));
+    }
+    return {to_values(backend, w), to_values(backend, m), to_values(backend, v)};
+  }
+
+  void expect_printed_algorithm(double max_grad_norm) {
+    Arenas expected{initial_weights(), Values(kSize), Values(kSize)};
+    for (int t = 1; t <= kSteps; ++t) printed_adamw(expected, gradient(t), step_number(t, max_grad_norm));
+    const Arenas plain = train(*naive_, kSteps, max_grad_norm), got = train(*backend_, kSteps, max_grad_norm);
+    auto expect_close = [&](Values Arenas::*arena, const char* name) {
+      const double plain_error = relative_error(plain.*arena, expected.*arena);
+      EXPECT_LE(relative_error(got.*arena, expected.*arena),
+                error_limit(plain_error, kSteps, GetParam().dtype))
+          << name;
+      EXPECT_LE(plain_error, error_limit(0, kSteps, GetParam().dtype)) << name << " of the plain kernel";
+    };
+    expect_close(&Arenas::w, "weights");
+    expect_close(&Arenas::m, "first moment");
+    expect_close(&Arenas::v, "second moment");
+  }
+
+  const std::unique_ptr<Backend> naive_ = make_naive_backend();
+  const std::unique_ptr<Backend> backend_ = GetParam().backend->make();
+};
+
+TEST_P(OptimizerOps, adamw_follows_the_printed_algorithm) { expect_printed_algorithm(0); }
+
+TEST_P(OptimizerOps, adamw_clips_to_the_norm) { expect_printed_algorithm(1); }
+
+TEST_P(OptimizerOps, adamw_does_not_scale_up_small_gradients) { expect_printed_algorithm(1e6); }
+
+TEST_P(OptimizerOps, adamw_leaves_gaps_between_ranges) {
+  const Arenas got = train(*backend_, 2, 0);
+  const Values start = initial_weights();
+  for (const std::int64_t i : {20001, 20063, 39777, 39999}) {
+    EXPECT_EQ(got.w[i], start[i]) << i;
+    EXPECT_EQ(got.m[i], 0) << i;
+    EXPECT_EQ(got.v[i], 0) << i;
+  }
+  for (const std::int64_t i : {0, 20000, 20064, 39776}) EXPECT_NE(got.w[i], start[i]) << i;
+}
+
+TEST_P(OptimizerOps, adamw_ignores_a_step_whose_norm_is_not_finite) {
+  Backend& be = *backend_;
+  const DType dtype = GetParam().dtype;
+  const Tensor w = to_tensor(be, dtype, {kSize}, initial_weights());
+  const Tensor m = to_tensor(be, dtype, {kSize}, gradient(1)), v = to_tensor(be, dtype, {kSize}, gradient(2));
+  const Tensor g = to_tensor(be, dtype, {kSize}, gradient(3)), norm = be.allocate(DType::f64, {1});
+  for (const double bad :
+       {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    for (const double max_grad_norm : {0.0, 1.0}) {
+      be.fill(norm, bad);
+      be.adamw(w, m, v, g, norm, kRanges, step_number(1, max_grad_norm));
+      EXPECT_EQ(to_values(be, w), initial_weights());
+      EXPECT_EQ(to_values(be, m), gradient(1));
+      EXPECT_EQ(to_values(be, v), gradient(2));
+    }
+  }
+}
+
+TEST_P(OptimizerOps, squared_norm_is_a_sum_in_f64) {
+  for (const std::int64_t n : {std::int64_t{1}, std::int64_t{17}, kSize}) {
+    const Values x = random_values(2, 0, n, 1, 100);
+    const Tensor norm = backend_->allocate(DType::f64, {1});
+    backend_->squared_norm(norm, to_tensor(*backend_, GetParam().dtype, {n}, x));
+    const double expected = squared_norm_of(x);
+    EXPECT_NEAR(to_value(*backend_, norm), expected, expected * error_limit(0, n, DType::f64)) << n;
+  }
+}
+
+TEST_P(OptimizerOps, squared_norm_shows_what_is_not_finite) {
+  Values x = random_values(2, 0, kSize);
+  x[kSize / 2] = std::numeric_limits<double>::infinity();
+  const Tensor norm = backend_->allocate(DType::f64, {1});
+  backend_->squared_norm(norm, to_tensor(*backend_, GetParam().dtype, {kSize}, x));
+  EXPECT_FALSE(std::isfinite(to_value(*backend_, norm)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, OptimizerOps, testing::ValuesIn(targets()), test_name);
+
+}  // namespace
+}  // namespace stagegpt::test

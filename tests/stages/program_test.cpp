@@ -1,0 +1,122 @@
+// The programs as a user runs them.
+#include "tests/support/program.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace stagegpt::test {
+namespace {
+
+constexpr const char* kTiny = STAGEGPT_SOURCE_DIR "/tests/golden/tiny.bin";
+constexpr const char* kTinyState = STAGEGPT_SOURCE_DIR "/tests/golden/tiny_debug_state.bin";
+
+// A run of less than a second: a small model, and a text that repeats every 25 characters, so that its
+// windows of 16 begin everywhere in it.
+std::vector<std::string> small_run(const ScratchDirectory& directory) {
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "the cat sat on the mats.\n";
+  return {"--data",           directory.write("text.txt", text),
+          "--n-layer",        "1",
+          "--n-head",         "2",
+          "--n-embd",         "16",
+          "--block-size",     "16",
+          "--batch-size",     "4",
+          "--steps",          "200",
+          "--learning-rate",  "0.01",
+          "--max-new-tokens", "40"};
+}
+
+std::vector<std::string> with(std::vector<std::string> arguments, const std::vector<std::string>& more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+TEST(Train, LearnsAndWrites) {
+  const ScratchDirectory directory;
+  const ProgramResult result =
+      run_program("stage0_train", with(small_run(directory), {"--json"}), directory.path());
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  const auto json = nlohmann::json::parse(result.output);
+  EXPECT_LT(json["validation_loss"].get<double>(), 1.0);  // log 14 = 2.6 for a guess
+  EXPECT_EQ(json["sample"].get<std::string>().size(), 40u);
+  EXPECT_NE(result.errors.find("step 200/200"), std::string::npos) << result.errors;
+  EXPECT_EQ(result.errors.find('\r'), std::string::npos);  // not a terminal: plain lines
+}
+
+TEST(Train, SameSeedSameText) {
+  const ScratchDirectory directory;
+  const auto text = [&](const std::string& seed) {
+    return run_program("stage0_train", with(small_run(directory), {"--seed", seed}), directory.path()).output;
+  };
+  const std::string first = text("7");
+  EXPECT_FALSE(first.empty());
+  EXPECT_EQ(first, text("7"));
+  EXPECT_NE(first, text("8"));
+}
+
+TEST(Train, DivergenceIsAFailureThatNamesTheStep) {
+  const ScratchDirectory directory;
+  const ProgramResult result = run_program(
+      "stage0_train", with(small_run(directory), {"--learning-rate", "1e30", "--warmup-steps", "0"}),
+      directory.path());
+  EXPECT_EQ(result.exit_code, 2);  // --learning-rate given twice
+  std::vector<std::string> arguments = small_run(directory);
+  *std::ranges::find(arguments, "0.01") = "1e30";
+  const ProgramResult diverged = run_program("stage0_train", arguments, directory.path());
+  EXPECT_EQ(diverged.exit_code, 1);
+  EXPECT_NE(diverged.errors.find("a lower --learning-rate may help"), std::string::npos) << diverged.errors;
+}
+
+TEST(Verify, PassesOnTheReferenceInEveryRung) {
+  for (const char* matmul : {"naive", "tiled", "blas"}) {
+    const ProgramResult result = run_program(
+        "stage0_verify",
+        {"--model", kTiny, "--state", kTinyState, "--steps", "2", "--json", "--cpu-matmul", matmul}, ".");
+    ASSERT_EQ(result.exit_code, 0) << result.errors;
+    const auto json = nlohmann::json::parse(result.output);
+    EXPECT_TRUE(json["passed"].get<bool>());
+    EXPECT_EQ(json["tensors"].size(), 28u);
+    EXPECT_EQ(json["losses"].size(), 2u);
+  }
+}
+
+TEST(Verify, FailsOnAWrongGradient) {
+  const ScratchDirectory directory;
+  std::string state = read_bytes(kTinyState);
+  state[state.size() - 1] = static_cast<char>(state.back() ^ 0x40);  // the last element of ln_f.bias
+  const ProgramResult result = run_program(
+      "stage0_verify", {"--model", kTiny, "--state", directory.write("state.bin", state), "--json"},
+      directory.path());
+  EXPECT_EQ(result.exit_code, 1);
+  const auto json = nlohmann::json::parse(result.output);
+  EXPECT_FALSE(json["passed"].get<bool>());
+  for (const auto& tensor : json["tensors"])
+    EXPECT_EQ(tensor["ok"].get<bool>(), tensor["name"] != "ln_f.bias");
+}
+
+TEST(Bench, ReportsWhatItMeasured) {
+  const ProgramResult result =
+      run_program("stage0_bench",
+                  {"--json", "--batch-size", "2", "--seq-len", "16", "--steps", "2", "--warmup", "1"}, ".");
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  const auto json = nlohmann::json::parse(result.output);
+  EXPECT_EQ(json["seq_len"], 16);
+  EXPECT_EQ(json["ranks"], 1);
+  EXPECT_GT(json["tokens_per_second"].get<double>(), 0);
+  EXPECT_LE(json["ms_per_step"]["min"], json["ms_per_step"]["median"]);
+  EXPECT_GE(json["kernels"].size(), 10u);
+  EXPECT_GT(json["peak_memory_bytes"].get<double>(), 0);
+}
+
+TEST(Help, ListsTheFlags) {
+  for (const char* program : {"stage0_train", "stage0_verify", "stage0_bench"}) {
+    const ProgramResult result = run_program(program, {"--help"}, ".");
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_NE(result.output.find("--threads"), std::string::npos);
+    EXPECT_EQ(result.errors, "");
+  }
+}
+
+}  // namespace
+}  // namespace stagegpt::test

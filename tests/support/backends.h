@@ -1,0 +1,27 @@
+// The backends that the table of op cases runs on. Every program of op tests is linked with one file that
+// defines backends_under_test(): stage0_backends.cpp, and one for each later stage.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/backend/backend.h"
+
+namespace stagegpt::test {
+
+struct BackendUnderTest {
+  std::string name;  // letters, digits and underscores: it becomes part of a test's name
+  std::function<std::unique_ptr<Backend>()> make;
+  std::vector<DType> dtypes;
+};
+
+// What a failing test shows of a backend.
+inline std::ostream& operator<<(std::ostream& out, const BackendUnderTest& backend) {
+  return out << backend.name;
+}
+
+const std::vector<BackendUnderTest>& backends_under_test();
+
+}  // namespace stagegpt::test

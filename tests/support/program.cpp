@@ -1,0 +1,57 @@
+#include "tests/support/program.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "common/error.h"
+
+namespace stagegpt::test {
+
+ProgramResult run_program(const std::string& program, const std::vector<std::string>& arguments,
+                          const std::filesystem::path& directory) {
+  const ScratchDirectory captured;
+  const std::filesystem::path output = captured.path() / "output", errors = captured.path() / "errors";
+  const std::string path = std::string(STAGEGPT_BIN_DIR) + "/" + program;
+  std::vector<char*> argv{const_cast<char*>(path.c_str())};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+
+  const pid_t child = fork();
+  check(child >= 0, "fork failed");
+  if (child == 0) {
+    constexpr int kMode = 0600, kNotStarted = 127;
+    const int out = open(output.c_str(), O_WRONLY | O_CREAT, kMode),
+              err = open(errors.c_str(), O_WRONLY | O_CREAT, kMode);
+    if (chdir(directory.c_str()) == 0 && dup2(out, STDOUT_FILENO) >= 0 && dup2(err, STDERR_FILENO) >= 0) {
+      execv(path.c_str(), argv.data());
+    }
+    _exit(kNotStarted);
+  }
+  int status = 0;
+  check(waitpid(child, &status, 0) == child, "waitpid failed");
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_bytes(output), read_bytes(errors)};
+}
+
+ScratchDirectory::ScratchDirectory() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "stagegpt.XXXXXX").string();
+  check(mkdtemp(pattern.data()) != nullptr, "mkdtemp failed");
+  path_ = pattern;
+}
+
+ScratchDirectory::~ScratchDirectory() { std::filesystem::remove_all(path_); }
+
+std::string ScratchDirectory::write(const std::string& name, const std::string& bytes) const {
+  std::ofstream(path_ / name, std::ios::binary) << bytes;
+  return path_ / name;
+}
+
+std::string read_bytes(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace stagegpt::test

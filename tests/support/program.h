@@ -1,0 +1,38 @@
+// Running the project's programs as a user does.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace stagegpt::test {
+
+struct ProgramResult {
+  int exit_code = -1;  // -1 when a signal ended it
+  std::string output;  // standard output
+  std::string errors;  // standard error
+};
+
+// Runs build/<preset>/bin/<program> in `directory` and waits for it.
+ProgramResult run_program(const std::string& program, const std::vector<std::string>& arguments,
+                          const std::filesystem::path& directory);
+
+// An empty directory that is removed with its contents at the end.
+class ScratchDirectory {
+ public:
+  ScratchDirectory();
+  ~ScratchDirectory();
+  ScratchDirectory(const ScratchDirectory&) = delete;
+  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  // Writes a file into it and returns its path.
+  std::string write(const std::string& name, const std::string& bytes) const;
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string read_bytes(const std::filesystem::path& path);
+
+}  // namespace stagegpt::test

@@ -1,0 +1,32 @@
+#include "stage0_serial/cpu_backend.h"
+#include "stage0_serial/naive_backend.h"
+#include "tests/support/backends.h"
+
+namespace stagegpt::test {
+namespace {
+
+std::function<std::unique_ptr<Backend>()> cpu(CpuMatmul matmul, int threads, bool fused = true) {
+  return [=] {
+    std::unique_ptr<Backend> backend = make_cpu_backend(threads, matmul);
+    backend->set_fused(fused);
+    return backend;
+  };
+}
+
+}  // namespace
+
+const std::vector<BackendUnderTest>& backends_under_test() {
+  static const std::vector<BackendUnderTest> backends = {
+      {"naive", make_naive_backend, {DType::f32, DType::f64}},
+      {"cpu_naive_1_thread", cpu(CpuMatmul::naive, 1), {DType::f32}},
+      {"cpu_tiled_1_thread", cpu(CpuMatmul::tiled, 1), {DType::f32}},
+      {"cpu_tiled_3_threads", cpu(CpuMatmul::tiled, 3), {DType::f32}},
+      {"cpu_blas_1_thread", cpu(CpuMatmul::blas, 1), {DType::f32}},
+      {"cpu_blas_2_threads", cpu(CpuMatmul::blas, 2), {DType::f32}},
+      {"cpu_blas_3_threads", cpu(CpuMatmul::blas, 3), {DType::f32}},
+      {"cpu_blas_unfused", cpu(CpuMatmul::blas, 2, /*fused=*/false), {DType::f32}},
+  };
+  return backends;
+}
+
+}  // namespace stagegpt::test

@@ -1,0 +1,48 @@
+#include "tests/support/tensors.h"
+
+namespace stagegpt::test {
+
+Values random_values(std::uint64_t seed, std::uint32_t stream, std::int64_t n, double scale, double mean) {
+  Values values(static_cast<std::size_t>(n));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(mean + scale * random_normal({seed, stream, 0}, i));
+  }
+  return values;
+}
+
+std::vector<std::int32_t> random_ids(std::uint64_t seed, std::uint32_t stream, std::int64_t n,
+                                     std::int32_t range) {
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(n));
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    ids[i] = static_cast<std::int32_t>(random_uniform({seed, stream, 1}, i) * static_cast<float>(range));
+  }
+  return ids;
+}
+
+Tensor to_tensor(Backend& backend, DType dtype, Shape shape, const Values& values) {
+  Tensor out = backend.allocate(dtype, shape);
+  set_values(backend, out, values);
+  return out;
+}
+
+Tensor to_tensor(Backend& backend, Shape shape, const std::vector<std::int32_t>& values) {
+  return to_device<std::int32_t>(backend, shape, values);
+}
+
+void set_values(Backend& backend, const Tensor& out, const Values& values) {
+  if (out.dtype() == DType::f64) return upload<double>(backend, out, values);
+  upload<float>(backend, out, std::vector<float>(values.begin(), values.end()));
+}
+
+Values to_values(Backend& backend, const Tensor& tensor) {
+  if (tensor.dtype() == DType::f64) return to_host<double>(backend, tensor);
+  const std::vector<float> values = to_host<float>(backend, tensor);
+  return {values.begin(), values.end()};
+}
+
+double to_value(Backend& backend, const Tensor& tensor) {
+  check(tensor.numel() == 1, "to_value: ", tensor.shape(), " has more than one element");
+  return to_values(backend, tensor)[0];
+}
+
+}  // namespace stagegpt::test

@@ -1,0 +1,30 @@
+// Numbers for tests. On the host they are always f64, rounded to f32, so that every backend and every dtype
+// computes on the same ones.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/backend/backend.h"
+
+namespace stagegpt::test {
+
+using Values = std::vector<double>;
+
+// `n` normal numbers with the given mean and standard deviation; another `stream`, other numbers.
+Values random_values(std::uint64_t seed, std::uint32_t stream, std::int64_t n, double scale = 1,
+                     double mean = 0);
+// `n` integers in [0, range).
+std::vector<std::int32_t> random_ids(std::uint64_t seed, std::uint32_t stream, std::int64_t n,
+                                     std::int32_t range);
+
+Tensor to_tensor(Backend& backend, DType dtype, Shape shape, const Values& values);
+Tensor to_tensor(Backend& backend, Shape shape, const std::vector<std::int32_t>& values);
+// Overwrites a tensor of real numbers.
+void set_values(Backend& backend, const Tensor& out, const Values& values);
+Values to_values(Backend& backend, const Tensor& tensor);
+// The only element of a tensor.
+double to_value(Backend& backend, const Tensor& tensor);
+
+}  // namespace stagegpt::test

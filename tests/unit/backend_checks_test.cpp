@@ -1,0 +1,178 @@
+// Every public op of a backend refuses tensors of a wrong shape or dtype, and says which op it was.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "stage0_serial/naive_backend.h"
+#include "tests/support/tensors.h"
+
+namespace stagegpt::test {
+namespace {
+
+constexpr std::int64_t kB = 2, kT = 3, kC = 4, kO = 5, kVocabulary = 6, kPadded = 8;
+constexpr int kHeads = 2;
+
+// Tensors that fit each other, and some that fit nothing.
+struct Tensors {
+  explicit Tensors(Backend& backend) : be(backend) {}
+
+  Tensor f32(Shape shape) const { return be.zeros(DType::f32, shape); }
+
+  Backend& be;
+  Tensor ids = be.zeros(DType::i32, {kB, kT});
+  Tensor x = f32({kB, kT, kC}), y = f32({kB, kT, kC});
+  Tensor wte = f32({kPadded, kC}), wpe = f32({7, kC});
+  Tensor w = f32({kO, kC}), bias = f32({kO}), out = f32({kB, kT, kO}), pre = f32({kB, kT, kO});
+  Tensor gain = f32({kC}), shift = f32({kC}), mean = f32({kB * kT}), rstd = f32({kB * kT});
+  Tensor qkv = f32({kB, kT, 3 * kC}), lse = f32({kB, kHeads, kT});
+  Tensor logits = f32({kB, kT, kPadded}), row_lse = f32({kB * kT}), loss = f32({1});
+  Tensor norm = be.zeros(DType::f64, {1});
+  Tensor f64 = be.zeros(DType::f64, {kB, kT, kC}), short_vector = f32({3}), none;
+};
+
+Grad into(const Tensor& tensor) { return {tensor, GradMode::overwrite}; }
+
+struct Call {
+  const char* op;
+  const char* fault;
+  std::function<void(Backend&, const Tensors&)> run;
+};
+
+using T = const Tensors&;
+
+const Call kDataCalls[] = {
+    {"fill", "no tensor", [](Backend& be, T t) { be.fill(t.none, 0); }},
+    {"copy", "another size", [](Backend& be, T t) { be.copy(t.x, t.w); }},
+    {"copy", "another dtype", [](Backend& be, T t) { be.copy(t.x, t.f64); }},
+    {"copy_from_host", "another size",
+     [](Backend& be, T t) { upload<float>(be, t.x, std::vector<float>(5)); }},
+    {"copy_to_host", "another size",
+     [](Backend& be, T t) {
+       std::array<std::byte, 3> bytes;
+       be.copy_to_host(bytes, t.x);
+     }},
+    {"add", "another size", [](Backend& be, T t) { be.add(t.x, t.x, t.w); }},
+    {"add", "another dtype", [](Backend& be, T t) { be.add(t.x, t.x, t.f64); }},
+    {"add", "integers", [](Backend& be, T t) { be.add(t.ids, t.ids, t.ids); }},
+    {"embedding_forward", "ids that are no integers",
+     [](Backend& be, T t) { be.embedding_forward(t.x, t.mean, t.wte, t.wpe); }},
+    {"embedding_forward", "flat ids",
+     [](Backend& be, T t) { be.embedding_forward(t.x, t.ids.view({6}), t.wte, t.wpe); }},
+    {"embedding_forward", "fewer positions than tokens",
+     [](Backend& be, T t) {
+       be.embedding_forward(t.x, t.ids, t.wte, t.wpe.slice(0, {2, kC}));
+     }},
+    {"embedding_forward", "channels that differ",
+     [](Backend& be, T t) { be.embedding_forward(t.out, t.ids, t.wte, t.wpe); }},
+    {"embedding_backward", "a gradient of other channels",
+     [](Backend& be, T t) { be.embedding_backward(into(t.wte), into(t.wpe), t.out, t.ids); }},
+    {"embedding_backward", "fewer positions than tokens",
+     [](Backend& be, T t) {
+       be.embedding_backward(into(t.wte), into(t.wpe.slice(0, {2, kC})), t.x, t.ids);
+     }},
+    {"squared_norm", "a sum that is not f64", [](Backend& be, T t) { be.squared_norm(t.loss, t.x); }},
+    {"adamw", "arenas of two sizes", [](Backend& be, T t) { be.adamw(t.x, t.x, t.w, t.x, t.norm, {}, {}); }},
+    {"adamw", "arenas of two dtypes",
+     [](Backend& be, T t) { be.adamw(t.x, t.x, t.x, t.f64, t.norm, {}, {}); }},
+    {"adamw", "a range beyond the arena",
+     [](Backend& be, T t) {
+       be.adamw(t.x, t.x, t.x, t.x, t.norm, std::array{DecayRange{0, 25, 0}}, {});
+     }},
+    {"adamw", "a step before the first",
+     [](Backend& be, T t) { be.adamw(t.x, t.x, t.x, t.x, t.norm, {}, {.step = 0}); }},
+};
+
+const Call kLayerCalls[] = {
+    {"linear_forward", "a weight of other columns",
+     [](Backend& be, T t) {
+       be.linear_forward(t.out, t.x, t.qkv.view({6, 12}), t.bias);
+     }},
+    {"linear_forward", "a weight that is no matrix",
+     [](Backend& be, T t) { be.linear_forward(t.out, t.x, t.gain, t.none); }},
+    {"linear_forward", "a bias of another size",
+     [](Backend& be, T t) { be.linear_forward(t.out, t.x, t.w, t.gain); }},
+    {"linear_forward", "an output of other columns",
+     [](Backend& be, T t) {
+       be.linear_forward(t.out.view({5, 6}), t.x, t.w, t.bias);
+     }},
+    {"linear_forward", "another dtype",
+     [](Backend& be, T t) { be.linear_forward(t.out, t.f64, t.w, t.bias); }},
+    {"linear_backward", "a gradient of another shape",
+     [](Backend& be, T t) { be.linear_backward(into(t.out), into(t.w), into(t.bias), t.out, t.x, t.w); }},
+    {"linear_backward", "a gradient that is missing",
+     [](Backend& be, T t) { be.linear_backward(into(t.none), {}, {}, t.out, t.x, t.w); }},
+    {"linear_activation_forward", "a pre-activation of another shape",
+     [](Backend& be, T t) { be.linear_activation_forward(t.out, t.x, t.x, t.w, t.bias, Activation::relu); }},
+    {"activation_forward", "another shape",
+     [](Backend& be, T t) { be.activation_forward(t.out, t.x, Activation::relu); }},
+    {"activation_backward", "another shape",
+     [](Backend& be, T t) { be.activation_backward(into(t.x), t.out, t.x, Activation::relu); }},
+    {"layernorm_forward", "a weight of another size",
+     [](Backend& be, T t) { be.layernorm_forward(t.y, t.mean, t.rstd, t.x, t.bias, t.shift, 1e-5); }},
+    {"layernorm_forward", "means of another number of rows",
+     [](Backend& be, T t) { be.layernorm_forward(t.y, t.short_vector, t.rstd, t.x, t.gain, t.shift, 1e-5); }},
+    {"layernorm_backward", "a gradient of another size",
+     [](Backend& be, T t) {
+       be.layernorm_backward(into(t.x), into(t.bias), {}, t.y, t.x, t.gain, t.mean, t.rstd);
+     }},
+    {"residual_layernorm_forward", "a sum of another shape",
+     [](Backend& be, T t) {
+       be.residual_layernorm_forward(t.out, t.y, t.mean, t.rstd, t.x, t.x, t.gain, t.shift, 1e-5);
+     }},
+    {"attention_forward", "heads that do not divide the channels",
+     [](Backend& be, T t) { be.attention_forward(t.y, t.lse, t.qkv, 3, {}); }},
+    {"attention_forward", "no packed queries, keys and values",
+     [](Backend& be, T t) { be.attention_forward(t.y, t.lse, t.x, kHeads, {}); }},
+    {"attention_forward", "an lse of another shape",
+     [](Backend& be, T t) { be.attention_forward(t.y, t.mean, t.qkv, kHeads, {}); }},
+    {"attention_backward", "a gradient of another shape",
+     [](Backend& be, T t) { be.attention_backward(into(t.x), t.y, t.y, t.lse, t.qkv, kHeads, {}); }},
+    {"dropout_forward", "another shape", [](Backend& be, T t) { be.dropout_forward(t.out, t.x, {}); }},
+    {"dropout_backward", "another dtype",
+     [](Backend& be, T t) { be.dropout_backward(into(t.f64), t.x, {}); }},
+    {"cross_entropy_forward", "a vocabulary beyond the columns",
+     [](Backend& be, T t) { be.cross_entropy_forward(t.loss, t.row_lse, t.logits, t.ids, kPadded + 1); }},
+    {"cross_entropy_forward", "targets of another number of rows",
+     [](Backend& be, T t) {
+       be.cross_entropy_forward(t.loss, t.row_lse, t.logits, t.ids.slice(0, {5}), kVocabulary);
+     }},
+    {"cross_entropy_backward", "a gradient of another shape",
+     [](Backend& be, T t) {
+       be.cross_entropy_backward(t.x, t.loss, t.logits, t.row_lse, t.ids, kVocabulary);
+     }},
+};
+
+class BackendChecks : public testing::Test {
+ protected:
+  void expect_refused(const Call& call) {
+    try {
+      call.run(*backend_, tensors_);
+      ADD_FAILURE() << call.op << " took " << call.fault;
+    } catch (const InternalError& error) {
+      EXPECT_EQ(std::string(error.what()).find(call.op), 0) << error.what();
+    }
+  }
+
+  const std::unique_ptr<Backend> backend_ = make_naive_backend();
+  const Tensors tensors_{*backend_};
+};
+
+TEST_F(BackendChecks, name_the_op_that_was_called_wrongly) {
+  for (const Call& call : kDataCalls) expect_refused(call);
+  for (const Call& call : kLayerCalls) expect_refused(call);
+}
+
+TEST_F(BackendChecks, let_right_calls_pass) {
+  Backend& be = *backend_;
+  const Tensors& t = tensors_;
+  EXPECT_NO_THROW(be.embedding_forward(t.x, t.ids, t.wte, t.wpe));
+  EXPECT_NO_THROW(be.linear_forward(t.out, t.x, t.w, t.bias));
+  EXPECT_NO_THROW(be.linear_forward(t.out.view({6, kO}), t.x, t.w, t.none));
+  EXPECT_NO_THROW(be.linear_backward({}, into(t.w), {}, t.out, t.x, t.w));
+  EXPECT_NO_THROW(be.attention_forward(t.y, t.lse, t.qkv, kHeads, {}));
+  EXPECT_NO_THROW(be.cross_entropy_forward(t.loss, t.row_lse, t.logits, t.ids, kVocabulary));
+  EXPECT_NO_THROW(be.adamw(t.x, t.x, t.x, t.x, t.norm, std::array{DecayRange{0, 24, 0}}, {}));
+}
+
+}  // namespace
+}  // namespace stagegpt::test

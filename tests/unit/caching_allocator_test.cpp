@@ -1,0 +1,142 @@
+#include "common/tensor/caching_allocator.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include "common/error.h"
+
+namespace stagegpt::test {
+namespace {
+
+// A heap of limited size that keeps account of what it gave.
+class LimitedMemory : public MemorySource {
+ public:
+  struct Account {
+    std::size_t limit = 0;
+    std::size_t bytes = 0;
+    std::size_t blocks = 0;
+    int calls = 0;
+  };
+
+  explicit LimitedMemory(Account& account) : account_(account) {}
+  void* allocate(std::size_t bytes) override {
+    ++account_.calls;
+    if (account_.bytes + bytes > account_.limit) return nullptr;
+    account_.bytes += bytes;
+    ++account_.blocks;
+    return std::malloc(bytes);
+  }
+  void deallocate(void* block, std::size_t bytes) noexcept override {
+    account_.bytes -= bytes;
+    --account_.blocks;
+    std::free(block);
+  }
+
+ private:
+  Account& account_;
+};
+
+class CachingAllocatorTest : public testing::Test {
+ protected:
+  void limit(std::size_t bytes) { account_.limit = bytes; }
+
+  LimitedMemory::Account account_{.limit = std::size_t{1} << 30};
+  std::unique_ptr<CachingAllocator> allocator_ =
+      std::make_unique<CachingAllocator>(std::make_unique<LimitedMemory>(account_));
+};
+
+const std::vector<std::size_t> kSizes = {1, 100, 256, 257, 1000, 4096, 5000, 123456, 1 << 20};
+
+TEST_F(CachingAllocatorTest, the_second_round_asks_the_source_for_nothing) {
+  auto round = [&] {
+    std::vector<void*> blocks;
+    for (const std::size_t size : kSizes) blocks.push_back(allocator_->allocate(size));
+    for (std::size_t i = 0; i < kSizes.size(); ++i) allocator_->deallocate(blocks[i], kSizes[i]);
+  };
+  round();
+  const std::int64_t allocations = allocator_->stats().source_allocations;
+  EXPECT_EQ(allocations, static_cast<std::int64_t>(kSizes.size()));
+  round();
+  round();
+  EXPECT_EQ(allocator_->stats().source_allocations, allocations);
+  EXPECT_EQ(account_.calls, allocations);
+}
+
+TEST_F(CachingAllocatorTest, blocks_in_use_are_distinct) {
+  std::set<void*> blocks;
+  for (int i = 0; i < 10; ++i) blocks.insert(allocator_->allocate(100));
+  EXPECT_EQ(blocks.size(), 10);
+  for (void* block : blocks) allocator_->deallocate(block, 100);
+}
+
+TEST_F(CachingAllocatorTest, blocks_have_room_for_what_was_asked) {
+  std::size_t reserved = 0;
+  std::vector<void*> blocks;
+  for (const std::size_t size : kSizes) {
+    void* block = blocks.emplace_back(allocator_->allocate(size));
+    const std::size_t got = allocator_->stats().bytes_reserved - reserved;
+    reserved += got;
+    EXPECT_GE(got, size);
+    EXPECT_LE(got,
+              std::max<std::size_t>(size + size / 8, size + 256));  // wastes an eighth, or a smallest block
+    std::fill_n(static_cast<char*>(block), size, 'x');
+  }
+  for (std::size_t i = 0; i < kSizes.size(); ++i) allocator_->deallocate(blocks[i], kSizes[i]);
+}
+
+TEST_F(CachingAllocatorTest, nearly_equal_sizes_share_a_block) {
+  void* block = allocator_->allocate(1'000'000);
+  allocator_->deallocate(block, 1'000'000);
+  EXPECT_EQ(allocator_->allocate(990'000), block);
+  EXPECT_EQ(allocator_->stats().source_allocations, 1);
+  allocator_->deallocate(block, 990'000);
+}
+
+TEST_F(CachingAllocatorTest, counts_bytes_in_use_their_peak_and_what_is_reserved) {
+  void* a = allocator_->allocate(1024);
+  void* b = allocator_->allocate(2048);
+  EXPECT_EQ(allocator_->stats().bytes_in_use, 3072);
+  allocator_->deallocate(a, 1024);
+  EXPECT_EQ(allocator_->stats().bytes_in_use, 2048);
+  EXPECT_EQ(allocator_->stats().peak_bytes_in_use, 3072);
+  EXPECT_EQ(allocator_->stats().bytes_reserved, 3072);
+  allocator_->deallocate(b, 2048);
+  EXPECT_EQ(allocator_->stats().bytes_in_use, 0);
+  EXPECT_EQ(allocator_->stats().bytes_reserved, 3072);
+}
+
+TEST_F(CachingAllocatorTest, out_of_memory_gives_back_what_was_kept_and_tries_again) {
+  limit(4096);
+  void* small = allocator_->allocate(2048);
+  allocator_->deallocate(small, 2048);
+  void* large = allocator_->allocate(4096);  // fits only without the block of 2048
+  EXPECT_NE(large, nullptr);
+  EXPECT_EQ(account_.blocks, 1);
+  EXPECT_EQ(allocator_->stats().bytes_reserved, 4096);
+  allocator_->deallocate(large, 4096);
+}
+
+TEST_F(CachingAllocatorTest, out_of_memory_for_good_throws_and_breaks_nothing) {
+  limit(4096);
+  void* block = allocator_->allocate(2048);
+  EXPECT_THROW(allocator_->allocate(4096), std::runtime_error);
+  EXPECT_EQ(allocator_->stats().bytes_in_use, 2048);
+  EXPECT_EQ(allocator_->stats().bytes_reserved, 2048);
+  void* other = allocator_->allocate(2048);
+  allocator_->deallocate(other, 2048);
+  allocator_->deallocate(block, 2048);
+}
+
+TEST_F(CachingAllocatorTest, its_end_gives_everything_back) {
+  for (const std::size_t size : kSizes) allocator_->deallocate(allocator_->allocate(size), size);
+  EXPECT_GT(account_.blocks, 0);
+  allocator_.reset();
+  EXPECT_EQ(account_.blocks, 0);
+  EXPECT_EQ(account_.bytes, 0);
+}
+
+}  // namespace
+}  // namespace stagegpt::test

@@ -1,0 +1,269 @@
+// The tape, on small ops that the tests record themselves.
+#include <gtest/gtest.h>
+
+#include "common/autograd/ops/cross_entropy.h"
+#include "common/autograd/ops/layernorm.h"
+#include "common/autograd/ops/linear.h"
+#include "tests/support/recording_backend.h"
+#include "tests/support/tensors.h"
+
+namespace stagegpt::test {
+namespace {
+
+using Names = std::vector<std::string>;
+
+class TapeTest : public testing::Test {
+ protected:
+  Tensor tensor(const Values& values) {
+    return to_tensor(be_, DType::f64, {static_cast<std::int64_t>(values.size())}, values);
+  }
+  Var leaf(const Values& values, int id = -1) {
+    return {tensor(values), tensor(Values(values.size(), -99)), id};
+  }
+  Values values(const Tensor& x) { return to_values(be_, x); }
+
+  // Σ factor·x, whose gradient is `factor` in a buffer that the closure goes on holding.
+  Var weighted_sum(Tape& tape, const Var& x, const Values& factor) {
+    const Values numbers = values(x.value());
+    double sum = 0;
+    for (std::size_t i = 0; i < numbers.size(); ++i) sum += factor[i] * numbers[i];
+    return tape.record("weighted_sum", {x}, tensor({sum}),
+                       [grad = tensor(factor)](const Tensor&, Grads g) { g.give(0, grad); });
+  }
+  // k·x, which writes its gradient through the buffer and mode it is given.
+  Var times(Tape& tape, const Var& x, double k) {
+    Values out = values(x.value());
+    for (double& value : out) value *= k;
+    return tape.record("times", {x}, tensor(out), [this, k](const Tensor& dout, Grads g) {
+      const Grad dx = g[0];
+      if (!dx.wanted()) return;
+      Values numbers = values(dout), before(numbers.size());
+      if (dx.accumulates()) before = values(dx.tensor);
+      for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = before[i] + k * numbers[i];
+      set_values(be_, dx.tensor, numbers);
+    });
+  }
+  // x + y, which gives both the same gradient.
+  Var sum(Tape& tape, const Var& x, const Var& y) {
+    Tensor out = be_.allocate(DType::f64, x.value().shape());
+    be_.add(out, x.value(), y.value());
+    return tape.record("sum", {x, y}, out, [](const Tensor& dout, Grads g) {
+      g.give(0, dout);
+      g.give(1, dout);
+    });
+  }
+
+  RecordingBackend be_;
+};
+
+TEST_F(TapeTest, backward_runs_in_the_reverse_order_of_forward) {
+  auto matrix = [&](Shape shape, std::uint32_t stream) {
+    const Tensor value = to_tensor(be_, DType::f64, shape, random_values(1, stream, shape.numel()));
+    return Var(value, be_.allocate(DType::f64, shape));
+  };
+  Tape tape(be_);
+  const Var w = matrix({4}, 0), bias = matrix({4}, 1), head = matrix({8, 4}, 2);
+  const Var x = layernorm(tape, matrix({1, 3, 4}, 3), w, bias, 1e-5);
+  const Var loss = cross_entropy(tape, linear(tape, x, head, Var()), to_tensor(be_, {1, 3}, {0, 1, 2}), 8);
+  EXPECT_EQ(tape.op_names(), (Names{"layernorm", "linear", "cross_entropy"}));
+  EXPECT_EQ(be_.take_calls(), (Names{"layernorm_forward", "linear_forward", "cross_entropy_forward"}));
+  tape.backward(loss);
+  EXPECT_EQ(be_.take_calls(),
+            (Names{"fill", "cross_entropy_backward", "linear_backward", "layernorm_backward"}));
+  EXPECT_TRUE(tape.op_names().empty());
+}
+
+TEST_F(TapeTest, what_a_node_saved_is_freed_as_soon_as_its_backward_has_run) {
+  auto saved_first = std::make_shared<int>(), saved_second = std::make_shared<int>();
+  const std::weak_ptr<int> first = saved_first, second = saved_second;
+  const Var x = leaf({1});
+  Tape tape(be_);
+  const Var y =
+      tape.record("first", {x}, tensor({2}), [saved_first, first, second](const Tensor& dout, Grads g) {
+        EXPECT_FALSE(first.expired());
+        EXPECT_TRUE(second.expired());
+        g.give(0, dout);
+      });
+  const Var loss =
+      tape.record("second", {y}, tensor({3}), [saved_second, first](const Tensor& dout, Grads g) {
+        EXPECT_FALSE(first.expired());
+        g.give(0, dout);
+      });
+  saved_first.reset();
+  saved_second.reset();
+  EXPECT_FALSE(second.expired());
+  tape.backward(loss);
+  EXPECT_TRUE(first.expired());
+  EXPECT_EQ(values(x.grad()), Values{1});
+}
+
+TEST_F(TapeTest, gradients_inside_the_tape_are_freed_on_the_way) {
+  constexpr int kOps = 20;
+  constexpr std::int64_t kSize = 100000;
+  const Var x = leaf(Values(kSize, 1));
+  Tape tape(be_);
+  Var y = times(tape, x, 1);
+  for (int i = 0; i < kOps; ++i) y = times(tape, y, 1);
+  const Var loss = weighted_sum(tape, y, Values(kSize, 1));
+  y = Var();
+  const std::size_t before = be_.memory_stats().bytes_in_use;
+  tape.backward(loss);
+  // At any time there are the gradient of one op's output and that of its input.
+  EXPECT_LT(be_.memory_stats().peak_bytes_in_use, before + 3 * x.value().bytes());
+}
+
+TEST_F(TapeTest, a_leaf_used_twice_is_ready_once_after_its_last_contribution) {
+  const Var a = leaf({1, 2}, 7), b = leaf({3, 4}, 8);
+  Tape tape(be_);
+  const Var first = sum(tape, times(tape, a, 2), b);
+  const Var loss = weighted_sum(tape, sum(tape, first, times(tape, a, 3)), {1, 10});
+  std::vector<int> ready;
+  tape.on_leaf_ready([&](int id) {
+    ready.push_back(id);
+    EXPECT_EQ(values((id == 7 ? a : b).grad()), (id == 7 ? Values{5, 50} : Values{1, 10}));
+  });
+  tape.backward(loss);
+  EXPECT_EQ(ready, (std::vector{8, 7}));  // b has one consumer, recorded between the two of a
+}
+
+TEST_F(TapeTest, leaves_are_ready_in_the_order_of_backward) {
+  const Var a = leaf({1}, 0), b = leaf({1}, 1), c = leaf({1}, 2);
+  Tape tape(be_);
+  const Var x = times(tape, a, 1), y = times(tape, b, 1), z = times(tape, c, 1);
+  const Var loss = sum(tape, sum(tape, x, y), z);
+  std::vector<int> ready;
+  tape.on_leaf_ready([&](int id) { ready.push_back(id); });
+  tape.backward(loss);
+  EXPECT_EQ(ready, (std::vector{2, 1, 0}));
+}
+
+TEST_F(TapeTest, a_branch_that_does_not_reach_the_loss_gives_no_gradient_but_lets_its_leaves_be_ready) {
+  const Var a = leaf({1}, 0), b = leaf({1}, 1);
+  Tape tape(be_);
+  const Var loss = weighted_sum(tape, a, {2});
+  times(tape, sum(tape, times(tape, a, 5), b), 3);
+  std::vector<int> ready;
+  tape.on_leaf_ready([&](int id) { ready.push_back(id); });
+  tape.backward(loss);
+  EXPECT_EQ(ready, (std::vector{1, 0}));
+  EXPECT_EQ(values(a.grad()), Values{2});
+  EXPECT_FALSE(b.grad_written());
+  EXPECT_FALSE(b.grad().defined());
+}
+
+TEST_F(TapeTest, a_gradient_given_to_two_inputs_is_copied_before_one_is_added_to) {
+  const Var a = leaf({1, 1}), b = leaf({1, 1});
+  Tape tape(be_);
+  const Var x = times(tape, a, 1), y = times(tape, b, 1);
+  const Var extra = weighted_sum(tape, x, {100, 200});  // recorded first: its gradient arrives last
+  const Var loss = sum(tape, weighted_sum(tape, sum(tape, x, y), {1, 2}), extra);
+  tape.backward(loss);
+  EXPECT_EQ(values(a.grad()), (Values{101, 202}));
+  EXPECT_EQ(values(b.grad()), (Values{1, 2}));
+}
+
+TEST_F(TapeTest, a_kernel_adds_to_a_shared_gradient_without_harm_to_its_other_holder) {
+  const Var a = leaf({1, 1}), b = leaf({1, 1});
+  Tape tape(be_);
+  const Var x = times(tape, a, 1), y = times(tape, b, 1);
+  const Var extra = weighted_sum(tape, times(tape, x, 3), {100, 200});
+  const Var loss = sum(tape, weighted_sum(tape, sum(tape, x, y), {1, 2}), extra);
+  tape.backward(loss);
+  EXPECT_EQ(values(a.grad()), (Values{301, 602}));
+  EXPECT_EQ(values(b.grad()), (Values{1, 2}));
+}
+
+TEST_F(TapeTest, a_gradient_that_nobody_else_holds_is_written_in_place) {
+  const Var x = leaf({1});
+  Tape tape(be_);
+  const Var y = times(tape, x, 1);
+  const Var z = tape.record("in_place", {y}, tensor({1}), [&](const Tensor& dout, Grads g) {
+    const Tensor own = be_.allocate(DType::f64, {1});
+    EXPECT_TRUE(g.writable(own).same_memory(own));
+    EXPECT_TRUE(g.reuse(own).same_memory(own));
+    const Tensor holder = own;
+    be_.fill(own, 5);
+    EXPECT_FALSE(g.writable(own).same_memory(own));
+    EXPECT_EQ(values(g.writable(own)), Values{5});
+    EXPECT_FALSE(g.reuse(own).same_memory(own));
+    g.give(0, dout);
+  });
+  tape.backward(z);
+  EXPECT_EQ(values(x.grad()), Values{1});
+}
+
+TEST_F(TapeTest, an_inference_tape_records_nothing_and_keeps_nothing) {
+  const Var x = leaf(Values(10000, 1));
+  const std::size_t before = be_.memory_stats().bytes_in_use;
+  Tape tape(be_, Tape::Mode::inference);
+  {
+    const Var y = times(tape, times(tape, x, 2), 3);
+    EXPECT_EQ(values(y.value())[0], 6);
+    EXPECT_FALSE(y.needs_grad());
+    EXPECT_LT(be_.memory_stats().bytes_in_use, before + 2 * x.value().bytes());  // one output, the last
+  }
+  EXPECT_TRUE(tape.op_names().empty());
+  EXPECT_EQ(be_.memory_stats().bytes_in_use, before);
+}
+
+TEST_F(TapeTest, ops_on_constants_are_not_recorded) {
+  Tape tape(be_);
+  const Var y = times(tape, Var(tensor({1, 2})), 2);
+  EXPECT_FALSE(y.needs_grad());
+  EXPECT_TRUE(tape.op_names().empty());
+}
+
+TEST_F(TapeTest, micro_steps_accumulate_until_the_gradient_is_cleared) {
+  const Var x = leaf({1, 1});
+  auto micro_step = [&](double scale) {
+    Tape tape(be_);
+    const Var y = times(tape, x, 4);
+    tape.backward(tape.record("scaled_sum", {y}, tensor({12}),
+                              [&](const Tensor& dloss, Grads g) {
+                                g.give(0, tensor({to_value(be_, dloss), 2 * to_value(be_, dloss)}));
+                              }),
+                  scale);
+  };
+  micro_step(0.5);
+  EXPECT_EQ(values(x.grad()), (Values{2, 4}));
+  micro_step(0.25);
+  EXPECT_EQ(values(x.grad()), (Values{3, 6}));
+  x.clear_grad();
+  EXPECT_FALSE(x.grad().defined());
+  micro_step(1);
+  EXPECT_EQ(values(x.grad()), (Values{4, 8}));
+}
+
+TEST_F(TapeTest, outputs_that_nothing_used_arrive_as_zeros) {
+  const Var x = leaf({1, 2});
+  Tape tape(be_);
+  const std::vector<Var> outs = tape.record("split", {x}, {tensor({1, 2}), tensor({1, 2, 3})},
+                                            [&](std::vector<Tensor>& douts, Grads g) {
+                                              EXPECT_EQ(values(douts[1]), (Values{0, 0, 0}));
+                                              g.give(0, douts[0]);
+                                            });
+  tape.backward(weighted_sum(tape, outs[0], {5, 6}));
+  EXPECT_EQ(values(x.grad()), (Values{5, 6}));
+}
+
+TEST_F(TapeTest, the_same_variable_twice_is_refused) {
+  const Var x = leaf({1});
+  Tape tape(be_);
+  EXPECT_THROW(sum(tape, x, x), InternalError);
+  const Var constant(tensor({1}));
+  EXPECT_NO_THROW(sum(tape, constant, constant));
+}
+
+TEST_F(TapeTest, backward_wants_a_loss_of_one_element_that_depends_on_a_leaf) {
+  Tape tape(be_);
+  EXPECT_THROW(tape.backward(times(tape, leaf({1, 2}), 1)), InternalError);
+  EXPECT_THROW(tape.backward(Var(tensor({1}))), InternalError);
+}
+
+TEST_F(TapeTest, a_leaf_wants_a_gradient_of_its_own_shape_and_dtype) {
+  EXPECT_THROW(Var(tensor({1, 2}), tensor({1})), InternalError);
+  EXPECT_THROW(Var(tensor({1}), be_.allocate(DType::f32, {1})), InternalError);
+}
+
+}  // namespace
+}  // namespace stagegpt::test
