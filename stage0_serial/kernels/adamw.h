@@ -3,7 +3,7 @@
 //   w ← w - lr·( (m/(1-β₁ᵗ)) / (√(v/(1-β₂ᵗ)) + eps) + weight_decay·w ).
 // A norm that is not finite leaves everything as it was.
 //
-// Squared norm: Σx² in f64 over parts of fixed length, added in order.
+// Squared norm: Σx² over parts of fixed length, added in order in f64.
 //
 // Vectorised: one pass over the arenas, threads on contiguous parts: 28 bytes an element.
 #pragma once
@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "common/backend/op_types.h"
@@ -79,17 +80,26 @@ double squared_norm(const T* x, std::int64_t n) {
 
 namespace vectorised {
 
+// Σx² of [begin, end): runs of 256 in f32, whose sums are added in f64.
+inline double squared_norm_part(const float* x, std::int64_t begin, std::int64_t end) {
+  constexpr std::int64_t kRun = 256;
+  double sum = 0;
+  for (std::int64_t run = begin; run < end; run += kRun) {
+    const std::int64_t run_end = std::min(end, run + kRun);
+    float run_sum = 0;
+#pragma omp simd reduction(+ : run_sum)
+    for (std::int64_t i = run; i < run_end; ++i) run_sum += x[i] * x[i];
+    sum += run_sum;
+  }
+  return sum;
+}
+
 inline double squared_norm(const Parallel& parallel, const float* x, std::int64_t n) {
   std::vector<double> parts(static_cast<std::size_t>((n + kElementGrain - 1) / kElementGrain));
   parallel.ranges(n, kElementGrain, [&](std::int64_t begin, std::int64_t end) {
-    double sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (std::int64_t i = begin; i < end; ++i) sum += static_cast<double>(x[i]) * x[i];
-    parts[begin / kElementGrain] = sum;
+    parts[static_cast<std::size_t>(begin / kElementGrain)] = squared_norm_part(x, begin, end);
   });
-  double sum = 0;
-  for (double part : parts) sum += part;
-  return sum;
+  return std::accumulate(parts.begin(), parts.end(), 0.0);
 }
 
 }  // namespace vectorised

@@ -46,6 +46,9 @@ const Call kDataCalls[] = {
     {"copy", "another dtype", [](Backend& be, T t) { be.copy(t.x, t.f64); }},
     {"copy_from_host", "another size",
      [](Backend& be, T t) { upload<float>(be, t.x, std::vector<float>(5)); }},
+    {"copy_from_host", "no tensor",
+     [](Backend& be, T t) { upload<float>(be, t.none, std::vector<float>(1)); }},
+    {"copy_to_host", "no tensor", [](Backend& be, T t) { to_host<float>(be, t.none); }},
     {"copy_to_host", "another size",
      [](Backend& be, T t) {
        std::array<std::byte, 3> bytes;
