@@ -2,6 +2,14 @@
 
 A step is zero_grad, forward, backward, clipping to norm 1 and AdamW, on one fixed batch of random
 tokens. Prints one JSON object. Needs torch; --compile needs a C++ compiler as well.
+
+The strongest opponent is the defaults (fused AdamW) with tcmalloc, which spares PyTorch the page
+faults of a fresh set of gradients and logits each step:
+
+    LD_PRELOAD=/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4 python3 pytorch_step.py
+
+Measure it with and without --compile: with tcmalloc they are within 3 % of each other (2 cores of
+a Sapphire Rapids Xeon, torch 2.15.0).
 """
 
 import argparse

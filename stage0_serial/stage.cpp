@@ -15,6 +15,7 @@ class SerialStage final : public Stage {
   int number() const override { return 0; }
 
   void add_flags(CommandLine& command_line) override {
+    command_line.group("Machine");
     command_line.integer("--threads", threads_, 1, 1024, "threads (default: all cores)");
     command_line.choice("--cpu-matmul", matmul_, {"naive", "tiled", "blas"}, "matrix product");
   }

@@ -29,6 +29,8 @@ class CommandLine {
 
   // The flags that follow are listed under this heading by --help.
   void group(const std::string& heading) { group_ = heading; }
+  // Text behind the list of flags.
+  void footer(const std::string& text) { app_.footer(text); }
 
   // Each takes the value's present content as the default that --help shows.
   void integer(const std::string& flag, std::int64_t& value, std::int64_t min, std::int64_t max,

@@ -9,12 +9,19 @@ void ModelFlags::add(CommandLine& command_line) {
   for (const Preset& preset : presets()) names.emplace_back(preset.name);
   command_line.group("Model");
   command_line.choice("--model", preset_, names, "preset");
-  command_line.integer("--n-layer", n_layer_, 1, 1000, "blocks (default: the preset's, as below)");
+  command_line.integer("--n-layer", n_layer_, 1, 1000, "blocks (default: the preset's, listed below)");
   command_line.integer("--n-head", n_head_, 1, 65536, "attention heads; must divide --n-embd");
   command_line.integer("--n-embd", n_embd_, 1, 65536, "channels");
   command_line.integer("--block-size", block_size_, 1, 1 << 20, "longest context, in tokens");
   command_line.choice("--activation", activation_, {"gelu_new", "gelu", "relu"}, "non-linearity");
   command_line.real("--dropout", dropout_, kBelowOne, "probability of dropping");
+
+  std::string list = "Presets:";
+  for (const auto& [name, config, learning_rate] : presets()) {
+    list += concat("\n  ", name, ": ", config.n_layer, " layers, ", config.n_head, " heads, ", config.n_embd,
+                   " channels, context ", config.block_size, ", learning rate ", learning_rate);
+  }
+  command_line.footer(list);
 }
 
 const Preset& ModelFlags::preset() const { return *std::ranges::find(presets(), preset_, &Preset::name); }

@@ -1,4 +1,5 @@
 // stageN_train: train GPT-2 on a text, then let it write.
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <iostream>
@@ -15,14 +16,14 @@ namespace stagegpt {
 namespace {
 
 constexpr std::int64_t kMaxSteps = 1'000'000'000'000;
-constexpr std::int64_t kEvalBatches = 20;
+constexpr std::int64_t kEvalTokens = 1 << 15;  // validation takes no more than this
 
 struct TrainFlags {
   std::string data = "data/dummy.txt", tokenizer = "char", schedule = "cosine";
   double val_fraction = 0.1;
   ModelFlags model;
   TrainerConfig trainer;
-  std::int64_t steps = 600, eval_every = 100, seed = 1337, sample_tokens = 500;
+  std::int64_t steps = 1500, eval_every = 100, seed = 1337, sample_tokens = 500;
   std::optional<std::int64_t> warmup_steps;
   std::optional<double> learning_rate, min_lr;
   bool no_fused = false, json = false;
@@ -112,7 +113,8 @@ TrainResult train(const TrainFlags& flags, const Machine& machine, Gpt2& model, 
     progress.step(report);
     result.train_loss = report.loss;
     if (trainer.steps_done() % flags.eval_every == 0 || trainer.steps_done() == flags.steps) {
-      result.validation_loss = evaluate(*machine.backend, model, validation, config.batch_size, kEvalBatches);
+      result.validation_loss = evaluate(*machine.backend, model, validation, config.batch_size,
+                                        std::max<std::int64_t>(1, kEvalTokens / T));
       progress.validation(result.validation_loss);
     }
   }
@@ -121,17 +123,20 @@ TrainResult train(const TrainFlags& flags, const Machine& machine, Gpt2& model, 
   return result;
 }
 
-// What the model writes after a line break, or after the corpus's first token if it has none.
+// Where a sample begins: behind a line break, or behind the text's first token where it has none.
+std::vector<std::int32_t> sample_prompt(const Corpus& corpus) {
+  const auto line_break = std::ranges::find_if(corpus.train, [&](std::int32_t id) {
+    return corpus.tokenizer->decode({&id, 1}) == "\n";
+  });
+  return {line_break == corpus.train.end() ? corpus.train.front() : *line_break};
+}
+
 std::string write_sample(const TrainFlags& flags, const Machine& machine, const Gpt2& model,
                          const Corpus& corpus) {
-  const std::string_view line_break = "\n";
-  const bool has_line_break = corpus.tokenizer->decode(corpus.train).find(line_break) != std::string::npos;
-  const std::vector<std::int32_t> prompt =
-      has_line_break ? corpus.tokenizer->encode(line_break) : std::vector{corpus.train.front()};
   std::vector<std::int32_t> ids;
   SamplingConfig sampling;
   sampling.seed = static_cast<std::uint64_t>(flags.seed);
-  generate(*machine.backend, model, prompt, flags.sample_tokens, sampling,
+  generate(*machine.backend, model, sample_prompt(corpus), flags.sample_tokens, sampling,
            [&](std::int32_t id) { ids.push_back(id); });
   return corpus.tokenizer->decode(ids);
 }

@@ -52,38 +52,40 @@ const std::vector<Preset>& presets() {
         preset("gpt2-medium", 24, 16, 1024, 3e-4), preset("gpt2-large", 36, 20, 1280, 2.5e-4),
         preset("gpt2-xl", 48, 25, 1600, 2e-4),
     };
-    list[0].config.block_size = 128;
-    list[0].config.vocab_size = 128;
+    Gpt2Config& nano = list[0].config;
+    nano.block_size = 128;
+    nano.vocab_size = 128;
+    nano.initializer_range = 0.08;  // about 1/√C: at 0.02 a model this narrow learns at half the pace
     return list;
   }();
   return presets;
 }
 
 ParameterTable gpt2_parameter_table(const Gpt2Config& config) {
-  constexpr double kStd = 0.02;
-  const double residual_std = kStd / std::sqrt(2.0 * config.n_layer);
+  const double std = config.initializer_range;
+  const double residual_std = std / std::sqrt(2.0 * config.n_layer);
   const std::int64_t C = config.n_embd;
   ParameterTable table;
-  auto matrix = [&](std::string name, std::int64_t out, std::int64_t in, double std) {
-    table.add({std::move(name), {out, in}, out, 0, std});
+  auto matrix = [&](std::string name, std::int64_t out, std::int64_t in, double init_std) {
+    table.add({std::move(name), {out, in}, out, 0, init_std});
   };
   auto vector = [&](std::string name, std::int64_t n, double mean) {
     table.add({std::move(name), {n}, n, mean, 0});
   };
 
-  table.add({"wte.weight", {config.vocab_size, C}, config.padded_vocab_size(), 0, kStd});
-  matrix("wpe.weight", config.block_size, C, kStd);
+  table.add({"wte.weight", {config.vocab_size, C}, config.padded_vocab_size(), 0, std});
+  matrix("wpe.weight", config.block_size, C, std);
   for (int l = 0; l < config.n_layer; ++l) {
     const std::string h = concat("h.", l, ".");
     vector(h + "ln_1.weight", C, 1);
     vector(h + "ln_1.bias", C, 0);
-    matrix(h + "attn.c_attn.weight", 3 * C, C, kStd);
+    matrix(h + "attn.c_attn.weight", 3 * C, C, std);
     vector(h + "attn.c_attn.bias", 3 * C, 0);
     matrix(h + "attn.c_proj.weight", C, C, residual_std);
     vector(h + "attn.c_proj.bias", C, 0);
     vector(h + "ln_2.weight", C, 1);
     vector(h + "ln_2.bias", C, 0);
-    matrix(h + "mlp.c_fc.weight", 4 * C, C, kStd);
+    matrix(h + "mlp.c_fc.weight", 4 * C, C, std);
     vector(h + "mlp.c_fc.bias", 4 * C, 0);
     matrix(h + "mlp.c_proj.weight", C, 4 * C, residual_std);
     vector(h + "mlp.c_proj.bias", C, 0);

@@ -21,6 +21,8 @@ struct Gpt2Config {
   int n_embd = 768;
   Activation activation = Activation::gelu_new;
   double dropout = 0;  // after the embedding, on attention probabilities, and on both residual branches
+  double initializer_range =
+      0.02;  // standard deviation of initial weights; residual projections get 1/√(2·n_layer) of it
 
   // Throws UserError when the numbers do not make a model.
   void validate() const;

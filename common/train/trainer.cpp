@@ -94,8 +94,8 @@ double Trainer::micro_step(std::int64_t micro, PhaseSeconds& seconds) {
 }
 
 double evaluate(Backend& backend, const Gpt2& model, const DataLoader& data, std::int64_t batch_size,
-                std::int64_t max_batches) {
-  const std::int64_t windows = std::min(data.windows_in_order(), batch_size * max_batches);
+                std::int64_t max_windows) {
+  const std::int64_t windows = std::min(data.windows_in_order(), max_windows);
   double sum = 0;
   for (std::int64_t first = 0; first < windows; first += batch_size) {
     const std::int64_t count = std::min(batch_size, windows - first);

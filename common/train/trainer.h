@@ -60,8 +60,8 @@ class Trainer {
   std::int64_t step_ = 0;
 };
 
-// Mean loss in nats over at most `max_batches` batches of windows, in the order of the text.
+// Mean loss in nats over the text's first windows, at most `max_windows` of them, `batch_size` at a time.
 double evaluate(Backend& backend, const Gpt2& model, const DataLoader& data, std::int64_t batch_size,
-                std::int64_t max_batches);
+                std::int64_t max_windows);
 
 }  // namespace stagegpt

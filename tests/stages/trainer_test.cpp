@@ -143,7 +143,7 @@ TEST(Trainer, AnnouncesEachGradientOnceAStep) {
 
 TEST(Evaluate, IsTheMeanOverAllWindows) {
   SmallRun run(config(4, 1), random_tokens(500));
-  const double in_one = evaluate(*run.backend, run.model, run.data, 1000, 1);
+  const double in_one = evaluate(*run.backend, run.model, run.data, 1000, 1000);
   EXPECT_NEAR(evaluate(*run.backend, run.model, run.data, 3, 1000), in_one, 1e-6);
   EXPECT_NEAR(in_one, std::log(kVocabulary), 0.5);
 }

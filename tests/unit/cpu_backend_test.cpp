@@ -1,0 +1,89 @@
+// What the CPU backend promises beyond the numbers of its ops.
+#include "stage0_serial/cpu_backend.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "common/model/gpt2.h"
+#include "stage0_serial/kernels/vector_math.h"
+#include "tests/support/tensors.h"
+
+namespace stagegpt::test {
+namespace {
+
+TEST(CpuBackend, the_squared_norm_has_the_same_bits_with_any_number_of_threads) {
+  for (const std::int64_t n : {1, 1000, 16384, 16385, 100001}) {
+    std::vector<double> norms;
+    for (const int threads : {1, 2, 3}) {
+      const std::unique_ptr<Backend> backend = make_cpu_backend(threads);
+      const Tensor norm = backend->allocate(DType::f64, {1});
+      backend->squared_norm(norm, to_tensor(*backend, DType::f32, {n}, random_values(1, 0, n)));
+      norms.push_back(to_value(*backend, norm));
+    }
+    EXPECT_EQ(norms[0], norms[1]) << n;
+    EXPECT_EQ(norms[0], norms[2]) << n;
+  }
+}
+
+// OpenBLAS divides its sums by the number of threads; everything else keeps their order.
+TEST(CpuBackend, gradients_without_blas_have_the_same_bits_with_any_number_of_threads) {
+  const Gpt2Config config = {
+      .vocab_size = 101, .block_size = 70, .n_layer = 2, .n_head = 3, .n_embd = 96, .dropout = 0.1};
+  constexpr std::int64_t kB = 3, kT = 70;
+  std::vector<Values> grads;
+  for (const int threads : {1, 2, 3}) {
+    const std::unique_ptr<Backend> backend = make_cpu_backend(threads, CpuMatmul::tiled);
+    Gpt2 gpt2(*backend, config);
+    gpt2.parameters().initialize(1);
+    Tape tape(*backend);
+    tape.backward(gpt2.loss(tape, to_tensor(*backend, {kB, kT}, random_ids(1, 0, kB * kT, 101)),
+                            to_tensor(*backend, {kB, kT}, random_ids(1, 1, kB * kT, 101)),
+                            DropoutPosition{1, 2, 3}));
+    grads.push_back(to_values(*backend, gpt2.parameters().grads()));
+  }
+  EXPECT_EQ(grads[0], grads[1]);
+  EXPECT_EQ(grads[0], grads[2]);
+}
+
+TEST(CpuBackend, knows_its_matrix_products_by_name) {
+  EXPECT_EQ(cpu_matmul_named("naive"), CpuMatmul::naive);
+  EXPECT_EQ(cpu_matmul_named("tiled"), CpuMatmul::tiled);
+  EXPECT_EQ(cpu_matmul_named("blas"), CpuMatmul::blas);
+  EXPECT_EQ(cpu_matmul_named("mkl"), std::nullopt);
+}
+
+TEST(CpuBackend, wants_a_thread_and_numbers_in_f32) {
+  EXPECT_THROW(make_cpu_backend(0), InternalError);
+  const std::unique_ptr<Backend> backend = make_cpu_backend(1);
+  const Tensor x = backend->zeros(DType::f64, {4});
+  EXPECT_THROW(backend->add(x, x, x), InternalError);
+}
+
+TEST(VectorExp, is_within_two_units_in_the_last_place) {
+  double worst = 0;
+  for (float x = -87; x <= 88.3f; x += 1e-3f) {
+    const double exact = std::exp(static_cast<double>(x));
+    const auto nearest = static_cast<float>(exact);
+    const double unit = static_cast<double>(std::nextafter(nearest, HUGE_VALF)) - nearest;
+    worst = std::max(worst, std::abs(vector_exp(x) - exact) / unit);
+  }
+  EXPECT_LE(worst, 2);
+}
+
+TEST(VectorExp, stays_in_range_beyond_that_of_floats) {
+  EXPECT_EQ(vector_exp(0), 1);
+  for (const float x : {-88.0f, -1000.0f, -HUGE_VALF}) {
+    EXPECT_GE(vector_exp(x), 0) << x;
+    EXPECT_LE(vector_exp(x), 2e-38f) << x;
+  }
+  for (const float x : {88.4f, 1000.0f, HUGE_VALF}) {
+    EXPECT_GE(vector_exp(x), 2e38f) << x;
+    EXPECT_LT(vector_exp(x), HUGE_VALF) << x;
+  }
+  EXPECT_TRUE(std::isnan(vector_exp(std::numeric_limits<float>::quiet_NaN())));
+}
+
+}  // namespace
+}  // namespace stagegpt::test
