@@ -239,7 +239,8 @@ PLOTS = {
         "<day>",
         "Then dark clouds came over the {place}, and the wind began to blow.",
         "[It rained and rained.|It rained very hard.|]",
-        "{hero} ran behind the {place.spot}, but [soon {hero.he} was wet and cold|{hero.he} was still afraid].",
+        "{hero} ran behind the {place.spot}, "
+        "but [soon {hero.he} was wet and cold|{hero.he} was still afraid].",
         '"Come into my house, {hero}!" called {friend} the {friend.kind}. "It is warm and dry."',
         '"Are you afraid of the storm?" asked {friend}. "[A little|Yes, I am afraid]," said {hero}.',
         '"Then I will tell you a story," said {friend}, and {friend.he} told {hero.him} about {tale}.',
@@ -416,8 +417,8 @@ def make_world(rng):
     world = {slot: rng.choice(words) for slot, words in WORDS.items()}
     place = world["place"]
     spot, other = rng.shuffled(place.landmarks)
-    return world | {"hero": hero, "friend": friend,
-                    "place": Word(place, at=place.at, spot=spot, other=other)}
+    return {**world, "hero": hero, "friend": friend,
+            "place": Word(place, at=place.at, spot=spot, other=other)}
 
 
 def expand(step, world, rng):
