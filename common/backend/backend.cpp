@@ -144,13 +144,13 @@ void Backend::copy(const Tensor& out, const Tensor& in) {
 void Backend::copy_from_host(const Tensor& out, std::span<const std::byte> in) {
   check(out.defined(), "copy_from_host: out is missing");
   check(out.bytes() == in.size(), "copy_from_host: ", in.size(), " bytes into a tensor of ", out.bytes());
-  run("copy_from_host", [&] { do_copy_from_host(out.raw(), in.data(), in.size()); });
+  if (!in.empty()) run("copy_from_host", [&] { do_copy_from_host(out.raw(), in.data(), in.size()); });
 }
 
 void Backend::copy_to_host(std::span<std::byte> out, const Tensor& in) {
   check(in.defined(), "copy_to_host: in is missing");
   check(in.bytes() == out.size(), "copy_to_host: a tensor of ", in.bytes(), " bytes into ", out.size());
-  run("copy_to_host", [&] { do_copy_to_host(out.data(), in.raw(), out.size()); });
+  if (!out.empty()) run("copy_to_host", [&] { do_copy_to_host(out.data(), in.raw(), out.size()); });
 }
 
 void Backend::add(const Tensor& out, const Tensor& a, const Tensor& b) {

@@ -51,28 +51,26 @@ StepReport Trainer::step() {
   report.learning_rate = config_.schedule.at(step_);
   Parameters& parameters = model_.parameters();
   parameters.clear_grads();
+  std::vector<Tensor> losses;
   for (std::int64_t micro = 0; micro < config_.grad_accumulation; ++micro) {
-    report.loss += micro_step(micro, report.seconds) / static_cast<double>(config_.grad_accumulation);
+    losses.push_back(micro_step(micro, report.seconds));
   }
 
   Stopwatch watch(backend_);
   parameters.finish_grads();
   sync_.finish(parameters);
-  if (communicator_.size() > 1) {
-    const Tensor loss = to_device<double>(backend_, {1}, std::span(&report.loss, 1));
-    communicator_.all_reduce(loss)->wait();
-    report.loss = to_host<double>(backend_, loss)[0] / communicator_.size();
-  }
   watch.lap(report.seconds.communication);
 
   optimizer_.update(parameters, report.learning_rate, step_);
+  // Only now does the host look at a result: until here a device could run ahead.
+  report.loss = mean_over_ranks(losses);
   report.grad_norm = optimizer_.grad_norm();
   watch.lap(report.seconds.optimizer);
   ++step_;
   return report;
 }
 
-double Trainer::micro_step(std::int64_t micro, PhaseSeconds& seconds) {
+Tensor Trainer::micro_step(std::int64_t micro, PhaseSeconds& seconds) {
   Stopwatch watch(backend_);
   const std::int64_t local = config_.batch_size / communicator_.size();
   const std::int64_t first_in_step = micro * config_.batch_size + communicator_.rank() * local;
@@ -88,9 +86,18 @@ double Trainer::micro_step(std::int64_t micro, PhaseSeconds& seconds) {
   const bool last = micro + 1 == config_.grad_accumulation;
   if (last) tape.on_leaf_ready([&](int parameter) { sync_.ready(model_.parameters(), parameter); });
   tape.backward(loss, 1.0 / static_cast<double>(config_.grad_accumulation));
-  const double value = to_host<float>(backend_, loss.value())[0];
   watch.lap(seconds.backward);
-  return value;
+  return loss.value();
+}
+
+double Trainer::mean_over_ranks(const std::vector<Tensor>& losses) {
+  double mean = 0;
+  for (const Tensor& loss : losses)
+    mean += to_host<float>(backend_, loss)[0] / static_cast<double>(losses.size());
+  if (communicator_.size() == 1) return mean;
+  const Tensor sum = to_device<double>(backend_, {1}, std::span(&mean, 1));
+  communicator_.all_reduce(sum)->wait();
+  return to_host<double>(backend_, sum)[0] / communicator_.size();
 }
 
 double evaluate(Backend& backend, const Gpt2& model, const DataLoader& data, std::int64_t batch_size,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "common/comm/communicator.h"
 #include "common/data/data_loader.h"
@@ -47,8 +48,9 @@ class Trainer {
   const AdamW& optimizer() const { return optimizer_; }
 
  private:
-  // Forward and backward of one micro-step of this rank; returns its mean loss.
-  double micro_step(std::int64_t micro, PhaseSeconds& seconds);
+  // Forward and backward of one micro-step of this rank; returns its mean loss (1).
+  Tensor micro_step(std::int64_t micro, PhaseSeconds& seconds);
+  double mean_over_ranks(const std::vector<Tensor>& losses);
 
   Backend& backend_;
   Communicator& communicator_;
