@@ -15,7 +15,7 @@
 namespace stagegpt {
 namespace {
 
-// Calls kernel with a float or a double, as the dtype says: kernel([]<class T>…) with T deduced from it.
+// Calls kernel with a float or a double, whose type is the dtype's.
 template <class Kernel>
 void with_real(DType dtype, const Kernel& kernel) {
   dtype == DType::f64 ? kernel(double{}) : kernel(float{});

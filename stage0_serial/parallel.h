@@ -12,7 +12,7 @@ inline constexpr std::int64_t kElementGrain = 16384;
 
 class Parallel {
  public:
-  explicit Parallel(int threads);
+  explicit Parallel(int threads) : threads_(threads) {}
   int threads() const { return threads_; }
 
   // Calls f(i) for every i in [0, n).

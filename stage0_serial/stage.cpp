@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include "common/comm/self_communicator.h"
+#include "stage0_serial/brief_waits.h"
 #include "stage0_serial/cpu_backend.h"
 #include "stage0_serial/kernels/matmul_blas.h"
 
@@ -39,6 +40,9 @@ class SerialStage final : public Stage {
 
 }  // namespace
 
-std::unique_ptr<Stage> make_stage() { return std::make_unique<SerialStage>(); }
+std::unique_ptr<Stage> make_stage() {
+  wait_briefly();
+  return std::make_unique<SerialStage>();
+}
 
 }  // namespace stagegpt

@@ -14,7 +14,12 @@ struct BenchFlags {
   ModelFlags model;
   BenchConfig bench;
   std::optional<std::int64_t> vocab_size, seq_len;
-  TrainerConfig trainer{.batch_size = 4, .grad_accumulation = 1, .schedule = {}, .adamw = {}, .seed = 1337};
+  TrainerConfig trainer{.batch_size = 4,
+                        .grad_accumulation = 1,
+                        .schedule = {},
+                        .adamw = {},
+                        .seed = 1337,
+                        .synchronize_phases = true};
   bool no_fused = false, json = false;
 
   void add(CommandLine& command_line) {

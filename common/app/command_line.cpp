@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <iostream>
+#include <limits>
+#include <new>
 #include <numeric>
 
 #include "common/error.h"
@@ -77,10 +80,39 @@ std::int64_t parse_integer(const std::string& flag, const std::string& text, std
 
 double parse_real(const std::string& flag, const std::string& text, RealRule rule) {
   const auto value = parse_number<double>(text);
-  if (!value || !std::isfinite(*value) || !rule.accepts(*value)) {
+  // Kernels compute in f32: a number must be one there, neither infinite nor lost to zero.
+  const double size = value ? std::abs(*value) : 0;
+  const bool fits =
+      size <= std::numeric_limits<float>::max() && (size == 0 || size >= std::numeric_limits<float>::min());
+  if (!value || !fits || !rule.accepts(*value)) {
     user_error(flag, ": expected ", rule.expected, ", not '", text, "'");
   }
   return *value;
+}
+
+// CLI11 counts values: "--steps: 1 required N missing". Says it as a user would.
+[[noreturn]] void refuse_values(const std::string& message) {
+  const auto says = [&](std::string_view part) { return message.find(part) != std::string::npos; };
+  const std::string name = message.substr(0, message.find_first_of(": "));
+  if (says("disallowed flag override")) user_error("--", name, ": takes no value");
+  if (says("missing")) user_error(name, ": expected a value");
+  if (says("received")) user_error(name, ": given more than once");
+  user_error(message);
+}
+
+// On one line, whatever the user's input holds.
+std::string printable(std::string message) {
+  std::ranges::replace_if(
+      message, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return message;
+}
+
+// Results that did not reach their file are a failure.
+void flush_output() {
+  std::cout.flush();
+  if (!std::cout || std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    throw std::runtime_error("standard output cannot be written");
+  }
 }
 
 }  // namespace
@@ -151,15 +183,15 @@ bool CommandLine::parse(int argc, const char* const* argv) {
     std::cout << app_.help();
     return false;
   } catch (const CLI::ParseError& error) {
-    const std::string message = error.what();
-    user_error(message.substr(0, message.find('\n')));
+    refuse_values(error.what());
   }
   if (const auto extras = app_.remaining(); !extras.empty()) refuse(extras.front());
   return true;
 }
 
 void CommandLine::refuse(const std::string& argument) const {
-  if (!argument.starts_with('-')) user_error("unexpected argument '", argument, "'; see --help");
+  if (!argument.starts_with('-') || argument == "--")
+    user_error("unexpected argument '", argument, "'; see --help");
   const std::string flag = argument.substr(0, argument.find('='));
   const auto other = std::ranges::find(stage_flags(), flag, &StageFlag::name);
   if (other != stage_flags().end()) {
@@ -176,12 +208,17 @@ void CommandLine::refuse(const std::string& argument) const {
 int run_program(const char* argv0, const std::function<int()>& body) {
   const std::string name = std::filesystem::path(argv0).filename();
   try {
-    return body();
+    const int code = body();
+    flush_output();
+    return code;
   } catch (const UserError& error) {
-    std::cerr << name << ": " << error.what() << '\n';
+    std::cerr << name << ": " << printable(error.what()) << '\n';
     return 2;
+  } catch (const std::bad_alloc&) {
+    std::cerr << name << ": out of memory; a smaller model, --batch-size or --block-size needs less\n";
+    return 1;
   } catch (const std::exception& error) {
-    std::cerr << name << ": " << error.what() << '\n';
+    std::cerr << name << ": " << printable(error.what()) << '\n';
     return 1;
   }
 }

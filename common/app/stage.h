@@ -30,6 +30,7 @@ class Stage {
   virtual Machine start() = 0;
 };
 
+// The first call of every main.
 std::unique_ptr<Stage> make_stage();
 
 }  // namespace stagegpt

@@ -15,11 +15,12 @@
 namespace stagegpt {
 namespace {
 
+constexpr const char* kDefaultData = "data/dummy.txt";
 constexpr std::int64_t kMaxSteps = 1'000'000'000'000;
 constexpr std::int64_t kEvalTokens = 1 << 15;  // validation takes no more than this
 
 struct TrainFlags {
-  std::string data = "data/dummy.txt", tokenizer = "char", schedule = "cosine";
+  std::string data = kDefaultData, tokenizer = "char", schedule = "cosine";
   double val_fraction = 0.1;
   ModelFlags model;
   TrainerConfig trainer;
@@ -83,10 +84,10 @@ TrainerConfig TrainFlags::trainer_config() const {
   return config;
 }
 
-// A relative path is looked for in the working directory, then in the source tree.
+// The default corpus is looked for in the working directory, then in the source tree.
 std::filesystem::path find_data(const std::string& path) {
   std::error_code error;
-  if (std::filesystem::exists(path, error)) return path;
+  if (path != kDefaultData || std::filesystem::exists(path, error)) return path;
   std::filesystem::path in_source = std::filesystem::path(STAGEGPT_SOURCE_DIR) / path;
   return std::filesystem::exists(in_source, error) ? in_source : std::filesystem::path(path);
 }

@@ -53,6 +53,15 @@ Tensor Grads::writable(const Tensor& grad) {
   return out;
 }
 
+// A tape that is given up before its backward releases the leaves it counted on.
+Tape::~Tape() {
+  for (const Node& node : nodes_) {
+    for (const auto& input : node.inputs) {
+      if (input && input->leaf) --input->consumers;
+    }
+  }
+}
+
 Var Tape::record(const char* name, std::vector<Var> inputs, Tensor out, Backward backward) {
   return record(name, std::move(inputs), std::vector<Tensor>{std::move(out)},
                 [backward = std::move(backward)](std::vector<Tensor>& douts, Grads grads) {
@@ -85,6 +94,7 @@ std::vector<Var> Tape::record(const char* name, std::vector<Var> inputs, std::ve
 
 void Tape::backward(const Var& loss, double scale) {
   check(loss.needs_grad() && loss.value().numel() == 1, "tape: backward needs a loss of one element");
+  check(!std::exchange(backward_done_, true), "tape: backward was called already");
   GradSlot& seed = *loss.slot_;
   seed.grad = backend_.allocate(seed.dtype, seed.shape);
   seed.written = true;
@@ -109,7 +119,9 @@ void Tape::run_backward(Node& node) {
   }
   node.backward = nullptr;  // frees what the op saved
   for (const auto& input : node.inputs) {
-    if (input && input->leaf && --input->consumers == 0 && leaf_ready_) leaf_ready_(input->leaf_id);
+    if (!input || !input->leaf || --input->consumers > 0 || !leaf_ready_) continue;
+    if (!std::exchange(input->written, true)) backend_.fill(input->grad, 0);
+    leaf_ready_(input->leaf_id);
   }
 }
 

@@ -85,6 +85,7 @@ class Tape {
 
   // An inference tape records nothing: ops run forward, and what they save is freed at once.
   explicit Tape(Backend& backend, Mode mode = Mode::training) : backend_(backend), mode_(mode) {}
+  ~Tape();
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
@@ -98,10 +99,11 @@ class Tape {
                           MultiBackward backward);
 
   // Calls `hook` for each leaf used on this tape when its last consumer's backward has run: once for a leaf
-  // that several ops share.
+  // that several ops share. A leaf that no gradient has reached is zeroed first.
   void on_leaf_ready(ReadyHook hook) { leaf_ready_ = std::move(hook); }
 
-  // Adds `scale` times the derivative of `loss` (one element) to the gradient of every leaf. Once per tape.
+  // Adds `scale` times the derivative of `loss` (one element) to the gradient of every leaf. At most once for
+  // a tape.
   void backward(const Var& loss, double scale = 1);
 
   // Names of the recorded ops, in order.
@@ -121,6 +123,7 @@ class Tape {
   Mode mode_;
   std::vector<Node> nodes_;
   ReadyHook leaf_ready_;
+  bool backward_done_ = false;
 };
 
 }  // namespace stagegpt

@@ -54,7 +54,7 @@ class Backend {
   void linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout, const Tensor& x,
                        const Tensor& w);
 
-  // out = activation(x), element by element.
+  // out = activation(x), element by element. In the backward dx.tensor may be x.
   void activation_forward(const Tensor& out, const Tensor& x, Activation activation);
   void activation_backward(const Grad& dx, const Tensor& dout, const Tensor& x, Activation activation);
 

@@ -1,14 +1,7 @@
 #include "common/checkpoint/llmc_files.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
-#include <cstring>
 
 namespace stagegpt {
 namespace {
@@ -77,23 +70,6 @@ std::int64_t llmc_numel(const Gpt2Config& config) {
 }
 
 }  // namespace
-
-MappedFile::MappedFile(const std::filesystem::path& path, std::string_view flag) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) user_error(flag, ": cannot open ", path, ": ", std::strerror(errno));
-  struct stat info {};
-  const bool regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
-  const auto size = static_cast<std::size_t>(info.st_size);
-  void* data = regular && size > 0 ? mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0) : nullptr;
-  close(fd);
-  if (!regular) user_error(flag, ": ", path, " is not a regular file");
-  if (data == MAP_FAILED) user_error(flag, ": cannot map ", path, ": ", std::strerror(errno));
-  bytes_ = {static_cast<const std::byte*>(data), size};
-}
-
-MappedFile::~MappedFile() {
-  if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
-}
 
 LlmcModel parse_llmc_model(std::span<const std::byte> file, std::string_view flag) {
   const auto header = read_header(file, kModelMagic, "a model file of llm.c", flag);

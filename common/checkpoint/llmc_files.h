@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,21 +10,6 @@
 #include "common/model/gpt2.h"
 
 namespace stagegpt {
-
-// A file in memory, mapped read-only.
-class MappedFile {
- public:
-  // Throws UserError, naming `flag`, when the file is missing, a directory or unreadable.
-  MappedFile(const std::filesystem::path& path, std::string_view flag);
-  ~MappedFile();
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-
-  std::span<const std::byte> bytes() const { return bytes_; }
-
- private:
-  std::span<const std::byte> bytes_;
-};
 
 // The tensors of a model in llm.c's order, layers stacked, wte padded to padded_vocab_size() rows.
 using LlmcTensors = std::span<const float>;

@@ -1,29 +1,15 @@
 #include "common/data/corpus.h"
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-
 #include "common/data/char_tokenizer.h"
+#include "common/data/file.h"
 #include "common/error.h"
 
 namespace stagegpt {
 
-std::string read_file(const std::filesystem::path& path, std::string_view flag) {
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (!std::filesystem::exists(status)) user_error(flag, ": there is no file ", path);
-  if (std::filesystem::is_directory(status)) user_error(flag, ": ", path, " is a directory, expected a file");
-  std::ifstream in(path, std::ios::binary);
-  if (!in) user_error(flag, ": cannot open ", path, ": ", std::strerror(errno));
-  std::string bytes{std::istreambuf_iterator<char>(in), {}};
-  if (in.bad()) user_error(flag, ": cannot read ", path, ": ", std::strerror(errno));
-  if (bytes.empty()) user_error(flag, ": ", path, " is empty");
-  return bytes;
-}
-
 Corpus load_corpus(const std::filesystem::path& path, double val_fraction, std::int64_t block_size) {
-  const std::string text = read_file(path, "--data");
+  const MappedFile file(path, "--data");
+  const std::string_view text = file.text();
+  if (text.empty()) user_error("--data: ", path, " is empty");
   Corpus corpus;
   try {
     corpus.tokenizer = std::make_unique<CharTokenizer>(text);

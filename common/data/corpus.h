@@ -9,10 +9,6 @@
 
 namespace stagegpt {
 
-// The bytes of a file. Throws UserError, naming `flag` and the file, when it is missing, a directory,
-// unreadable or empty.
-std::string read_file(const std::filesystem::path& path, std::string_view flag);
-
 struct Corpus {
   std::unique_ptr<Tokenizer> tokenizer;
   std::vector<std::int32_t> train;

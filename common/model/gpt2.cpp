@@ -35,6 +35,9 @@ class Dropouts {
 }  // namespace
 
 void Gpt2Config::validate() const {
+  if (vocab_size < 1 || block_size < 1 || n_layer < 1 || n_head < 1 || n_embd < 1) {
+    user_error("the model's sizes must be at least 1");
+  }
   if (n_embd % n_head != 0) user_error("--n-head: ", n_head, " does not divide --n-embd ", n_embd);
 }
 

@@ -9,7 +9,16 @@ namespace stagegpt {
 
 enum class DType : std::uint8_t { f32, f64, i32 };
 
-constexpr std::size_t size_of(DType dtype) { return dtype == DType::f64 ? 8 : 4; }
+constexpr std::size_t size_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+    case DType::i32:
+      return 4;
+    case DType::f64:
+      return 8;
+  }
+  return 0;
+}
 
 constexpr const char* name_of(DType dtype) {
   switch (dtype) {

@@ -15,6 +15,7 @@ namespace stagegpt {
 class Shape {
  public:
   static constexpr int kMaxRank = 4;
+  static constexpr std::int64_t kMaxElements = std::int64_t{1} << 56;  // their bytes fit 64 bits
 
   Shape() = default;
   Shape(std::initializer_list<std::int64_t> dims) {
@@ -34,7 +35,10 @@ class Shape {
   }
   std::int64_t numel() const {
     std::int64_t n = 1;
-    for (std::int64_t dim : dims()) n *= dim;
+    for (std::int64_t dim : dims()) {
+      check(!__builtin_mul_overflow(n, dim, &n) && n <= kMaxElements, "shape: ", *this,
+            " has too many elements");
+    }
     return n;
   }
   std::span<const std::int64_t> dims() const { return {dims_.data(), static_cast<std::size_t>(rank_)}; }

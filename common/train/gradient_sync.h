@@ -9,7 +9,8 @@ namespace stagegpt {
 class GradientSync {
  public:
   virtual ~GradientSync() = default;
-  // Parameter i's gradient is complete on this rank; called once a step for each, in any order.
+  // Parameter i's gradient is complete on this rank. Called in any order, once a step for each parameter that
+  // the model used; the gradients of others are zero when finish() is called.
   virtual void ready(Parameters& parameters, int i) = 0;
   // After it, gradients are the mean over all ranks.
   virtual void finish(Parameters& parameters) = 0;

@@ -9,15 +9,16 @@ namespace {
 // Adds the time since it was made, or since the last call, to a phase.
 class Stopwatch {
  public:
-  explicit Stopwatch(Backend& backend) : backend_(backend) {}
+  Stopwatch(Backend& backend, bool synchronize) : backend_(backend), synchronize_(synchronize) {}
   void lap(double& seconds) {
-    backend_.synchronize();
+    if (synchronize_) backend_.synchronize();
     seconds += seconds_since(start_);
     start_ = std::chrono::steady_clock::now();
   }
 
  private:
   Backend& backend_;
+  bool synchronize_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
@@ -41,8 +42,9 @@ Trainer::Trainer(Backend& backend, Communicator& communicator, GradientSync& syn
       data_(data),
       config_(config),
       optimizer_(backend, model.parameters(), config.adamw) {
-  check(config.batch_size % communicator.size() == 0, "trainer: a batch of ", config.batch_size,
-        " does not divide among ", communicator.size(), " ranks");
+  if (config.batch_size % communicator.size() != 0) {
+    user_error("--batch-size: ", config.batch_size, " does not divide among ", communicator.size(), " ranks");
+  }
 }
 
 StepReport Trainer::step() {
@@ -56,7 +58,7 @@ StepReport Trainer::step() {
     losses.push_back(micro_step(micro, report.seconds));
   }
 
-  Stopwatch watch(backend_);
+  Stopwatch watch(backend_, config_.synchronize_phases);
   parameters.finish_grads();
   sync_.finish(parameters);
   watch.lap(report.seconds.communication);
@@ -71,7 +73,7 @@ StepReport Trainer::step() {
 }
 
 Tensor Trainer::micro_step(std::int64_t micro, PhaseSeconds& seconds) {
-  Stopwatch watch(backend_);
+  Stopwatch watch(backend_, config_.synchronize_phases);
   const std::int64_t local = config_.batch_size / communicator_.size();
   const std::int64_t first_in_step = micro * config_.batch_size + communicator_.rank() * local;
   const std::int64_t first = step_ * config_.grad_accumulation * config_.batch_size + first_in_step;

@@ -19,6 +19,8 @@ struct TrainerConfig {
   LrSchedule schedule;
   AdamWConfig adamw;
   std::uint64_t seed = 1337;
+  // Waits for the device at the end of each phase, so that its time is the phase's own: for measurements.
+  bool synchronize_phases = false;
 };
 
 // Seconds spent in each phase of a step.
@@ -38,7 +40,8 @@ struct StepReport {
 
 class Trainer {
  public:
-  // Everything is borrowed and must outlive the trainer. batch_size must divide by the number of ranks.
+  // Everything is borrowed and must outlive the trainer. Throws UserError when batch_size does not divide by
+  // the number of ranks.
   Trainer(Backend& backend, Communicator& communicator, GradientSync& sync, Gpt2& model,
           const DataLoader& data, const TrainerConfig& config);
 

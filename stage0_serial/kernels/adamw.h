@@ -28,12 +28,15 @@ inline double clip_factor(double max_grad_norm, double squared_norm) {
 // The numbers of one step that are the same for every element.
 template <class T>
 struct AdamWFactors {
-  T grad_scale, beta1, beta2, step_size, inv_sqrt_correction2, eps, learning_rate;
+  T grad_scale, beta1, beta2, one_minus_beta1, one_minus_beta2, step_size, inv_sqrt_correction2, eps,
+      learning_rate;
 
   AdamWFactors(const AdamWStep& s, double squared_norm)
       : grad_scale(static_cast<T>(clip_factor(s.max_grad_norm, squared_norm))),
         beta1(static_cast<T>(s.beta1)),
         beta2(static_cast<T>(s.beta2)),
+        one_minus_beta1(static_cast<T>(1 - s.beta1)),
+        one_minus_beta2(static_cast<T>(1 - s.beta2)),
         step_size(static_cast<T>(s.learning_rate / (1 - std::pow(s.beta1, s.step)))),
         inv_sqrt_correction2(static_cast<T>(1 / std::sqrt(1 - std::pow(s.beta2, s.step)))),
         eps(static_cast<T>(s.eps)),
@@ -49,8 +52,8 @@ void adamw_elements(T* w, T* m, T* v, const T* g, const AdamWFactors<T>& factors
 #pragma omp simd
   for (std::int64_t i = begin; i < end; ++i) {
     const T grad = g[i] * f.grad_scale;
-    m[i] = f.beta1 * m[i] + (1 - f.beta1) * grad;
-    v[i] = f.beta2 * v[i] + (1 - f.beta2) * grad * grad;
+    m[i] = f.beta1 * m[i] + f.one_minus_beta1 * grad;
+    v[i] = f.beta2 * v[i] + f.one_minus_beta2 * grad * grad;
     w[i] = keep * w[i] - f.step_size * m[i] / (std::sqrt(v[i]) * f.inv_sqrt_correction2 + f.eps);
   }
 }

@@ -23,8 +23,8 @@ inline float vector_exp(float x) {
   p = p * r + 0.5f;
   p = p * r + 1.0f;
   p = p * r + 1.0f;
-  const auto exponent = static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(shifted) << 23);
-  return p * std::bit_cast<float>(exponent + 0x3f800000);
+  const std::uint32_t exponent = std::bit_cast<std::uint32_t>(shifted) << 23;
+  return p * std::bit_cast<float>(exponent + 0x3f800000u);
 }
 
 }  // namespace stagegpt

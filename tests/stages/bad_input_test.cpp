@@ -34,8 +34,9 @@ class TrainRefuses : public testing::TestWithParam<Mistake> {};
 TEST_P(TrainRefuses, WithOneLine) { expect_refused("stage0_train", GetParam().arguments, GetParam().says); }
 
 const Mistake kMistakes[] = {
-    {"missing_corpus", {"--data", "nowhere.txt"}, "--data: there is no file"},
-    {"empty_corpus", {"--data", "/dev/null"}, "is empty"},
+    {"missing_corpus", {"--data", "nowhere.txt"}, "--data: cannot open \"nowhere.txt\": No such file"},
+    {"empty_corpus", {"--data", "/proc/self/mem"}, "is empty"},
+    {"device", {"--data", "/dev/zero"}, "is not a regular file"},
     {"directory", {"--data", "/"}, "is a directory"},
     {"empty_path", {"--data", ""}, "--data: expected a value"},
     {"unknown_flag", {"--bacth-size", "4"}, "unknown flag --bacth-size, did you mean --batch-size?"},
@@ -48,7 +49,7 @@ const Mistake kMistakes[] = {
     {"unknown_schedule", {"--lr-schedule", "cosin"}, "did you mean cosine?"},
     {"unknown_matmul", {"--cpu-matmul", "mkl"}, "--cpu-matmul: expected one of naive, tiled, blas"},
     {"heads_do_not_divide", {"--n-head", "5"}, "--n-head: 5 does not divide --n-embd 128"},
-    {"missing_value", {"--steps"}, "--steps"},
+    {"missing_value", {"--steps"}, "--steps: expected a value"},
     {"zero_steps", {"--steps", "0"}, "--steps: expected a whole number from 1"},
     {"negative_steps", {"--steps", "-5"}, "not '-5'"},
     {"fractional_steps", {"--steps", "1.5"}, "not '1.5'"},
@@ -58,7 +59,7 @@ const Mistake kMistakes[] = {
     {"hexadecimal", {"--steps", "0x10"}, "not '0x10'"},
     {"empty_number", {"--steps", ""}, "not ''"},
     {"overflowing", {"--steps", "99999999999999999999"}, "not '99999999999999999999'"},
-    {"given_twice", {"--steps", "1", "--steps", "2"}, "--steps"},
+    {"given_twice", {"--steps", "1", "--steps", "2"}, "--steps: given more than once"},
     {"zero_batch", {"--batch-size", "0"}, "--batch-size"},
     {"zero_layers", {"--n-layer", "0"}, "--n-layer"},
     {"zero_heads", {"--n-head", "0"}, "--n-head"},
@@ -73,6 +74,8 @@ const Mistake kMistakes[] = {
     {"infinite_learning_rate", {"--learning-rate", "inf"}, "not 'inf'"},
     {"nan_learning_rate", {"--learning-rate", "nan"}, "not 'nan'"},
     {"overflowing_learning_rate", {"--learning-rate", "1e999"}, "not '1e999'"},
+    {"learning_rate_beyond_f32", {"--learning-rate", "1e39"}, "not '1e39'"},
+    {"eps_below_f32", {"--eps", "1e-46"}, "not '1e-46'"},
     {"min_lr_above_peak", {"--min-lr", "1"}, "--min-lr: 1 exceeds --learning-rate"},
     {"warmup_beyond_steps", {"--steps", "5", "--warmup-steps", "6"}, "--warmup-steps: 6 exceeds --steps 5"},
     {"negative_weight_decay", {"--weight-decay", "-0.1"}, "--weight-decay"},
@@ -83,7 +86,9 @@ const Mistake kMistakes[] = {
     {"no_validation", {"--val-fraction", "0"}, "--val-fraction"},
     {"all_validation", {"--val-fraction", "1"}, "--val-fraction"},
     {"stray_argument", {"data.txt"}, "unexpected argument 'data.txt'"},
-    {"value_for_a_switch", {"--json=1"}, "json was given"},
+    {"only_dashes", {"--", "x"}, "unexpected argument"},
+    {"line_break_in_a_name", {"--data", "a\nb"}, "cannot open \"a?b\""},
+    {"value_for_a_switch", {"--json=1"}, "--json: takes no value"},
     {"flag_of_other_stages",
      {"--comm", "flat"},
      "--comm: stage 0 has no use for it; it belongs to stages 1 and 3"},
@@ -134,7 +139,7 @@ TEST_F(VerifyRefuses, MissingFlags) {
 TEST_F(VerifyRefuses, MissingFiles) {
   refuse("nowhere.bin", state, "--model: cannot open");
   refuse(model, "nowhere.bin", "--state: cannot open");
-  refuse("/", state, "--model: \"/\" is not a regular file");
+  refuse("/", state, "--model: \"/\" is a directory");
 }
 
 TEST_F(VerifyRefuses, TruncatedFiles) {

@@ -114,6 +114,13 @@ TEST(Bench, ReportsWhatItMeasured) {
   EXPECT_GT(json["peak_memory_bytes"].get<double>(), 0);
 }
 
+TEST(Output, ThatIsLostIsAFailure) {
+  const ProgramResult result =
+      run_program("stage0_verify", {"--model", kTiny, "--state", kTinyState}, ".", "/dev/full");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.errors.find("standard output cannot be written"), std::string::npos) << result.errors;
+}
+
 TEST(Help, ListsTheFlags) {
   for (const char* program : {"stage0_train", "stage0_verify", "stage0_bench"}) {
     const ProgramResult result = run_program(program, {"--help"}, ".");

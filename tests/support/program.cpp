@@ -12,9 +12,10 @@
 namespace stagegpt::test {
 
 ProgramResult run_program(const std::string& program, const std::vector<std::string>& arguments,
-                          const std::filesystem::path& directory) {
+                          const std::filesystem::path& directory, const std::filesystem::path& output_to) {
   const ScratchDirectory captured;
-  const std::filesystem::path output = captured.path() / "output", errors = captured.path() / "errors";
+  const std::filesystem::path output = output_to.empty() ? captured.path() / "output" : output_to;
+  const std::filesystem::path errors = captured.path() / "errors";
   const std::string path = std::string(STAGEGPT_BIN_DIR) + "/" + program;
   std::vector<char*> argv{const_cast<char*>(path.c_str())};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
@@ -23,6 +24,7 @@ ProgramResult run_program(const std::string& program, const std::vector<std::str
   const pid_t child = fork();
   check(child >= 0, "fork failed");
   if (child == 0) {
+    unsetenv("OMP_WAIT_POLICY");  // set by ctest, not by users
     constexpr int kMode = 0600, kNotStarted = 127;
     const int out = open(output.c_str(), O_WRONLY | O_CREAT, kMode),
               err = open(errors.c_str(), O_WRONLY | O_CREAT, kMode);
@@ -33,7 +35,8 @@ ProgramResult run_program(const std::string& program, const std::vector<std::str
   }
   int status = 0;
   check(waitpid(child, &status, 0) == child, "waitpid failed");
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_bytes(output), read_bytes(errors)};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output_to.empty() ? read_bytes(output) : "",
+          read_bytes(errors)};
 }
 
 ScratchDirectory::ScratchDirectory() {

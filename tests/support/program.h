@@ -13,9 +13,11 @@ struct ProgramResult {
   std::string errors;  // standard error
 };
 
-// Runs build/<preset>/bin/<program> in `directory` and waits for it.
+// Runs build/<preset>/bin/<program> in `directory` and waits for it. Its standard output goes to the file
+// `output_to` where one is given, and is captured otherwise.
 ProgramResult run_program(const std::string& program, const std::vector<std::string>& arguments,
-                          const std::filesystem::path& directory);
+                          const std::filesystem::path& directory,
+                          const std::filesystem::path& output_to = {});
 
 // An empty directory that is removed with its contents at the end.
 class ScratchDirectory {

@@ -137,18 +137,57 @@ TEST_F(TapeTest, leaves_are_ready_in_the_order_of_backward) {
   EXPECT_EQ(ready, (std::vector{2, 1, 0}));
 }
 
-TEST_F(TapeTest, a_branch_that_does_not_reach_the_loss_gives_no_gradient_but_lets_its_leaves_be_ready) {
+TEST_F(TapeTest, a_branch_that_does_not_reach_the_loss_gives_no_gradient) {
   const Var a = leaf({1}, 0), b = leaf({1}, 1);
   Tape tape(be_);
   const Var loss = weighted_sum(tape, a, {2});
   times(tape, sum(tape, times(tape, a, 5), b), 3);
-  std::vector<int> ready;
-  tape.on_leaf_ready([&](int id) { ready.push_back(id); });
   tape.backward(loss);
-  EXPECT_EQ(ready, (std::vector{1, 0}));
   EXPECT_EQ(values(a.grad()), Values{2});
   EXPECT_FALSE(b.grad_written());
   EXPECT_FALSE(b.grad().defined());
+}
+
+TEST_F(TapeTest, a_leaf_that_no_gradient_reaches_is_ready_with_zeros) {
+  const Var a = leaf({1}, 0), b = leaf({1}, 1);
+  {
+    Tape earlier(be_);  // leaves a 7 in the gradient of b
+    earlier.backward(weighted_sum(earlier, b, {7}));
+    b.clear_grad();
+  }
+  Tape tape(be_);
+  const Var loss = weighted_sum(tape, a, {2});
+  times(tape, sum(tape, times(tape, a, 5), b), 3);
+  std::vector<int> ready;
+  tape.on_leaf_ready([&](int id) {
+    ready.push_back(id);
+    if (id == 1) {
+      EXPECT_EQ(values(b.grad()), Values{0});
+    }
+  });
+  tape.backward(loss);
+  EXPECT_EQ(ready, (std::vector{1, 0}));
+}
+
+TEST_F(TapeTest, a_tape_given_up_before_its_backward_does_not_hold_leaves_back) {
+  const Var a = leaf({1}, 0);
+  {
+    Tape given_up(be_);
+    weighted_sum(given_up, a, {1});
+  }
+  Tape tape(be_);
+  int ready = 0;
+  tape.on_leaf_ready([&](int) { ++ready; });
+  tape.backward(weighted_sum(tape, a, {2}));
+  EXPECT_EQ(ready, 1);
+}
+
+TEST_F(TapeTest, has_one_backward) {
+  const Var a = leaf({1});
+  Tape tape(be_);
+  const Var loss = weighted_sum(tape, a, {2});
+  tape.backward(loss);
+  EXPECT_THROW(tape.backward(loss), InternalError);
 }
 
 TEST_F(TapeTest, a_gradient_given_to_two_inputs_is_copied_before_one_is_added_to) {
