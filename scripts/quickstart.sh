@@ -6,5 +6,5 @@ cd "$(dirname "$0")/.."
 
 ./scripts/setup.sh
 cmake --preset release -DSTAGEGPT_TESTS=OFF >/dev/null
-cmake --build --preset release
+cmake --build --preset release >&2
 exec ./build/release/bin/stage0_train "$@"

@@ -15,7 +15,16 @@ for package in "${packages[@]}"; do
   status=$(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2>/dev/null || true)
   [ "$status" = installed ] || missing+=("$package")
 done
-[ ${#missing[@]} -gt 0 ] || exit 0
+
+require_cmake() {
+  local version
+  version=$(cmake --version | sed -n '1s/[^0-9]*//p')
+  dpkg --compare-versions "$version" ge 3.25 && return
+  echo "setup.sh: CMake is $version, 3.25 is needed: Debian 12, Ubuntu 24.04 or newer" >&2
+  exit 1
+}
+
+[ ${#missing[@]} -gt 0 ] || { require_cmake; exit 0; }
 
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
@@ -30,3 +39,4 @@ echo "setup.sh: installing ${missing[*]}" >&2
 install=(env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends -qq -o Dpkg::Use-Pty=0)
 "${as_root[@]}" apt-get update -qq
 "${as_root[@]}" "${install[@]}" "${missing[@]}" >/dev/null
+require_cmake

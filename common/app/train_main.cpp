@@ -24,7 +24,7 @@ struct TrainFlags {
   double val_fraction = 0.1;
   ModelFlags model;
   TrainerConfig trainer;
-  std::int64_t steps = 1500, eval_every = 100, seed = 1337, sample_tokens = 500;
+  std::int64_t steps = 2000, eval_every = 100, seed = 1337, sample_tokens = 500;
   std::optional<std::int64_t> warmup_steps;
   std::optional<double> learning_rate, min_lr;
   bool no_fused = false, json = false;
@@ -111,13 +111,14 @@ TrainResult train(const TrainFlags& flags, const Machine& machine, Gpt2& model, 
                                       " and the gradient norm ", report.grad_norm,
                                       "; a lower --learning-rate may help"));
     }
-    progress.step(report);
     result.train_loss = report.loss;
+    std::optional<double> validation_loss;
     if (trainer.steps_done() % flags.eval_every == 0 || trainer.steps_done() == flags.steps) {
-      result.validation_loss = evaluate(*machine.backend, model, validation, config.batch_size,
-                                        std::max<std::int64_t>(1, kEvalTokens / T));
-      progress.validation(result.validation_loss);
+      validation_loss = evaluate(*machine.backend, model, validation, config.batch_size,
+                                 std::max<std::int64_t>(1, kEvalTokens / T));
+      result.validation_loss = *validation_loss;
     }
+    progress.step(report, validation_loss);
   }
   result.tokens_per_second = progress.tokens_per_second();
   result.seconds = seconds_since(start);
@@ -171,14 +172,14 @@ int train_main(int argc, char** argv) {
 
   const Machine machine = stage->start();
   machine.backend->set_fused(!flags.no_fused);
-  Gpt2 model(*machine.backend, config, DType::f32, machine.communicator->size());
-  model.parameters().initialize(trainer_config.seed);
-  std::cerr << flags.model.preset_name() << ": " << model.parameters().table().numel() << " parameters, "
+  std::cerr << flags.model.preset_name() << ": " << gpt2_parameter_table(config).numel() << " parameters, "
             << config.n_layer << " layers, " << config.n_head << " heads, " << config.n_embd
             << " channels, context " << config.block_size << "\ndata: " << path.string() << ", "
             << corpus.train.size() << " tokens and " << corpus.validation.size()
             << " for validation, vocabulary " << config.vocab_size << "\nmachine: " << machine.description
             << '\n';
+  Gpt2 model(*machine.backend, config, DType::f32, machine.communicator->size());
+  model.parameters().initialize(trainer_config.seed);
 
   const TrainResult result = train(flags, machine, model, corpus);
   std::cerr << "trained in " << static_cast<long long>(result.seconds + 0.5) << " s: validation loss "

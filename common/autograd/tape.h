@@ -4,7 +4,7 @@
 // as something holds it: the closure holds what backward needs, and the tape drops each closure as soon as it
 // has run.
 //
-// Gradients are never zeroed. The first contribution to a gradient overwrites it, later ones accumulate, and
+// Gradients are not zeroed. The first contribution to a gradient overwrites it, later ones accumulate, and
 // what nobody asked for is skipped; the tape tells each kernel which (GradMode).
 #pragma once
 

@@ -17,8 +17,8 @@ Corpus load_corpus(const std::filesystem::path& path, double val_fraction, std::
     user_error("--data: ", path, ": ", error.what());
   }
   corpus.train = corpus.tokenizer->encode(text);
-  const auto split =
-      static_cast<std::ptrdiff_t>(static_cast<double>(corpus.train.size()) * (1 - val_fraction));
+  const auto held_out = static_cast<std::ptrdiff_t>(static_cast<double>(corpus.train.size()) * val_fraction);
+  const std::ptrdiff_t split = std::ssize(corpus.train) - held_out;
   corpus.validation.assign(corpus.train.begin() + split, corpus.train.end());
   corpus.train.resize(static_cast<std::size_t>(split));
   for (const auto& [name, tokens] :

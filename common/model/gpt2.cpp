@@ -122,6 +122,8 @@ Var Gpt2::logits(Tape& tape, const Tensor& ids, std::optional<DropoutPosition> p
   x = dropout(tape, x, drop.at(RandomStream::dropout_embedding, 0, T * C));
   Var norm = layernorm(tape, x, layers_[0].ln_1_weight, layers_[0].ln_1_bias, kLayernormEps);  // (B,T,C)
 
+  // Each branch ends in a residual addition, which is fused with the layernorm that comes next: x is the
+  // stream (B,T,C), norm its layernorm (B,T,C) for the next branch, which may be in the next block.
   for (int l = 0; l < config_.n_layer; ++l) {
     const Layer& h = layers_[l];
     const bool last = l + 1 == config_.n_layer;

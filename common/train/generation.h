@@ -10,7 +10,7 @@
 namespace stagegpt {
 
 struct SamplingConfig {
-  double temperature = 0.8;  // 0 takes the most probable token
+  double temperature = 0.7;  // 0 takes the most probable token
   std::uint64_t seed = 1337;
 };
 

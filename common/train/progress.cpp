@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <vector>
 
 namespace stagegpt {
 namespace {
@@ -38,44 +39,43 @@ Progress::~Progress() {
   if (line_open_) std::fputc('\n', stderr);
 }
 
-void Progress::step(const StepReport& report) {
+void Progress::step(const StepReport& report, std::optional<double> validation_loss) {
+  constexpr std::int64_t kPlainLines = 40;
   last_ = report;
   training_seconds_ += report.seconds.total();
-  constexpr std::int64_t kPlainLines = 40;
+  if (validation_loss) validation_loss_ = validation_loss;
   const std::int64_t done = report.step + 1, interval = std::max<std::int64_t>(1, steps_ / kPlainLines);
-  print(done == 1 || done == steps_ || done % interval == 0);
-}
-
-void Progress::validation(double loss) {
-  validation_loss_ = loss;
-  print(true);
+  if (terminal_) {
+    // Never as wide as the window, since a line that wraps cannot be rewritten.
+    std::fprintf(stderr, "\r\x1b[K%s", line(validation_loss_, terminal_width() - 1).c_str());
+    line_open_ = true;
+  } else if (validation_loss || done == 1 || done % interval == 0) {
+    std::fprintf(stderr, "%s\n", line(validation_loss, std::string::npos).c_str());
+  }
+  std::fflush(stderr);
 }
 
 double Progress::tokens_per_second() const {
   return static_cast<double>((last_.step + 1) * tokens_per_step_) / training_seconds_;
 }
 
-std::string Progress::line() const {
+std::string Progress::line(std::optional<double> validation_loss, std::size_t width) const {
   const std::int64_t done = last_.step + 1;
-  const double elapsed = seconds_since(start_);
-  std::string text = format("step %lld/%lld  loss %.4f", static_cast<long long>(done),
-                            static_cast<long long>(steps_), last_.loss);
-  text += validation_loss_ ? format("  val %.4f", *validation_loss_) : "";
-  text +=
-      format("  lr %.2e  norm %.2f  %.0f tok/s", last_.learning_rate, last_.grad_norm, tokens_per_second());
-  return text + "  ETA " +
-         clock_time(elapsed / static_cast<double>(done) * static_cast<double>(steps_ - done));
-}
-
-void Progress::print(bool plain_line) {
-  if (terminal_) {
-    // Cut to the window, since a line that wraps cannot be rewritten.
-    std::fprintf(stderr, "\r\x1b[K%s", line().substr(0, terminal_width() - 1).c_str());
-    line_open_ = true;
-  } else if (plain_line) {
-    std::fprintf(stderr, "%s\n", line().c_str());
+  const double left = seconds_since(start_) / static_cast<double>(done) * static_cast<double>(steps_ - done);
+  const std::string head = format("step %lld/%lld  loss %.4f", static_cast<long long>(done),
+                                  static_cast<long long>(steps_), last_.loss) +
+                           (validation_loss ? format("  val %.4f", *validation_loss) : "");
+  const std::string tail = "  ETA " + clock_time(left);
+  std::vector<std::string> optional = {format("  %.0f tok/s", tokens_per_second()),
+                                       format("  norm %.2f", last_.grad_norm),
+                                       format("  lr %.2e", last_.learning_rate)};
+  while (true) {
+    std::string text = head;
+    for (auto field = optional.rbegin(); field != optional.rend(); ++field) text += *field;
+    text += tail;
+    if (text.size() <= width || optional.empty()) return text.substr(0, width);
+    optional.pop_back();
   }
-  std::fflush(stderr);
 }
 
 }  // namespace stagegpt

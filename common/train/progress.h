@@ -18,15 +18,15 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void step(const StepReport& report);
-  // A validation loss, after the step last reported; a plain line shows it at once.
-  void validation(double loss);
+  // After each step, with the validation loss where one was taken. Plain lines come at intervals, and
+  // whenever there is a validation loss.
+  void step(const StepReport& report, std::optional<double> validation_loss);
 
   double tokens_per_second() const;
 
  private:
-  std::string line() const;
-  void print(bool plain_line);
+  // At most `width` characters: learning rate, norm and speed give way to loss and ETA, in this order.
+  std::string line(std::optional<double> validation_loss, std::size_t width) const;
 
   std::int64_t steps_;
   std::int64_t tokens_per_step_;

@@ -14,7 +14,7 @@
 namespace stagegpt {
 
 struct TrainerConfig {
-  std::int64_t batch_size = 16;        // sequences in a micro-step, over all ranks
+  std::int64_t batch_size = 8;         // sequences in a micro-step, over all ranks
   std::int64_t grad_accumulation = 1;  // micro-steps in a step
   LrSchedule schedule;
   AdamWConfig adamw;

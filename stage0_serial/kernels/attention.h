@@ -1,9 +1,9 @@
 // Causal self-attention. For every sequence and head, with q, k, v rows of HS numbers inside qkv:
-//   p[t][s] = exp(q[t]·k[s]/√HS - lse[t]) for s <= t,  lse[t] = log Σ_s exp(q[t]·k[s]/√HS),
-//   out[t] = Σ_s f[t][s]·p[t][s]·v[s],  f the dropout factor (1 without dropout).
-// Backward, with D[t] = dout[t]·out[t], which equals Σ_s p·dp (Dao et al., arXiv:2205.14135, appendix B):
-//   dv[s] = Σ_t f·p·dout[t],  dp = f·(dout[t]·v[s]),  ds = p·(dp - D[t])/√HS,
-//   dq[t] = Σ_s ds·k[s],  dk[s] = Σ_t ds·q[t].
+//   p[t][u] = exp(q[t]·k[u]/√HS - lse[t]) for u <= t,  lse[t] = log Σ_u exp(q[t]·k[u]/√HS),
+//   out[t] = Σ_u f[t][u]·p[t][u]·v[u],  f the dropout factor (1 without dropout).
+// Backward, with D[t] = dout[t]·out[t], which equals Σ_u p·dp (Dao et al., arXiv:2205.14135, appendix B):
+//   dv[u] = Σ_t f·p·dout[t],  dp = f·(dout[t]·v[u]),  ds = p·(dp - D[t])/√HS,
+//   dq[t] = Σ_u ds·k[u],  dk[u] = Σ_t ds·q[t].
 // This file holds the plain loops; attention_blocked.h has the fast form.
 #pragma once
 

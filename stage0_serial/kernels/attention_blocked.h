@@ -1,7 +1,8 @@
 // Causal self-attention in blocks of queries (formulas: attention.h). A thread owns one head of one sequence
 // and goes through its queries in blocks: scores of a block against all earlier keys are one small matrix
 // product, then the softmax in place, then another product with the values. Memory beyond input and output is
-// one block of scores a thread: O(T), where a materialised T×T would be O(T²) for every head.
+// O(T·HS) a thread (blocks of scores, transposed keys and values), where a materialised T×T would be O(T²) a
+// head.
 //
 // The backward computes the probabilities of a block again from lse and adds to dk and dv block by block.
 #pragma once

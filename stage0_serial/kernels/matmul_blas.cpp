@@ -2,7 +2,7 @@
 //   1. Debian installs several builds under one name, and its alternatives prefer the one with threads of its
 //      own, which fight with OpenMP's. The path names the OpenMP build, and it is checked.
 //   2. The library picks its kernels once, when it is loaded, from the processors known when it was released:
-//      0.3.21 runs an Emerald Rapids on SSE3 kernels, at a tenth of its speed. OPENBLAS_CORETYPE overrides
+//      0.3.21 runs an Emerald Rapids on SSE3 kernels, at a quarter of its speed. OPENBLAS_CORETYPE overrides
 //      the choice, if it is set before.
 #include "stage0_serial/kernels/matmul_blas.h"
 

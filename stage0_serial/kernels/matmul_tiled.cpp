@@ -74,8 +74,8 @@ void tile_product(float* c, std::int64_t ldc, MatrixView<float> a, const float* 
   }
 }
 
-// A thread owns a panel of columns of c, and goes through k in blocks: the block of b is packed once (128
-// KiB, for the second-level cache) and multiplied with all rows of a.
+// A thread owns a panel of columns of c, and goes through k in blocks: the block of b is packed once (at most
+// 128 KiB, for the second-level cache) and multiplied with all rows of a.
 void tiled::matmul(const Parallel& parallel, float* c, std::int64_t ldc, MatrixView<float> a,
                    MatrixView<float> b, MatmulSize size, bool accumulate) {
   constexpr std::int64_t kColumns = 4 * kTileColumns, kDepth = 256;
