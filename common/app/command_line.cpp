@@ -90,6 +90,18 @@ double parse_real(const std::string& flag, const std::string& text, RealRule rul
   return *value;
 }
 
+std::string not_empty(const std::string& flag, const std::string& text) {
+  if (text.empty()) user_error(flag, ": expected a value, not an empty one");
+  return text;
+}
+
+std::string one_of(const std::string& flag, const std::string& text, const std::vector<std::string>& names) {
+  if (std::ranges::find(names, text) == names.end()) {
+    user_error(flag, ": expected one of ", joined(names), ", not '", text, "'", suggestion(text, names));
+  }
+  return text;
+}
+
 // CLI11 counts values: "--steps: 1 required N missing". Says it as a user would.
 [[noreturn]] void refuse_values(const std::string& message) {
   const auto says = [&](std::string_view part) { return message.find(part) != std::string::npos; };
@@ -117,7 +129,7 @@ void flush_output() {
 
 }  // namespace
 
-CommandLine::CommandLine(const std::string& program, const std::string& description, int stage)
+CommandLine::CommandLine(const std::string& program, const std::string& description, std::optional<int> stage)
     : app_(description, program), stage_(stage) {
   app_.allow_extras();
   app_.get_formatter()->column_width(34);
@@ -156,20 +168,31 @@ void CommandLine::real(const std::string& flag, std::optional<double>& value, Re
 }
 
 void CommandLine::text(const std::string& flag, std::string& value, const std::string& help) {
-  option(flag, help, "FILE", value, [&value, flag](const std::string& text) {
-    if (text.empty()) user_error(flag, ": expected a value, not an empty one");
-    value = text;
-  });
+  option(flag, help, "FILE", value,
+         [&value, flag](const std::string& text) { value = not_empty(flag, text); });
+}
+
+void CommandLine::text(const std::string& flag, std::optional<std::string>& value, const std::string& help) {
+  option(flag, help, "FILE", "", [&value, flag](const std::string& text) { value = not_empty(flag, text); });
+}
+
+void CommandLine::texts(const std::string& flag, std::vector<std::string>& values, const std::string& help) {
+  const auto add = [&values, flag](const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) values.push_back(not_empty(flag, text));
+  };
+  app_.add_option_function<std::vector<std::string>>(flag, add, help)->type_name("FILE")->group(group_);
 }
 
 void CommandLine::choice(const std::string& flag, std::string& value, const std::vector<std::string>& names,
                          const std::string& help) {
-  option(flag, help + ": " + joined(names), "NAME", value, [&value, flag, names](const std::string& text) {
-    if (std::ranges::find(names, text) == names.end()) {
-      user_error(flag, ": expected one of ", joined(names), ", not '", text, "'", suggestion(text, names));
-    }
-    value = text;
-  });
+  option(flag, help + ": " + joined(names), "NAME", value,
+         [&value, flag, names](const std::string& text) { value = one_of(flag, text, names); });
+}
+
+void CommandLine::choice(const std::string& flag, std::optional<std::string>& value,
+                         const std::vector<std::string>& names, const std::string& help) {
+  option(flag, help + ": " + joined(names), "NAME", "",
+         [&value, flag, names](const std::string& text) { value = one_of(flag, text, names); });
 }
 
 void CommandLine::toggle(const std::string& flag, bool& value, const std::string& help) {
@@ -194,10 +217,10 @@ void CommandLine::refuse(const std::string& argument) const {
     user_error("unexpected argument '", argument, "'; see --help");
   const std::string flag = argument.substr(0, argument.find('='));
   const auto other = std::ranges::find(stage_flags(), flag, &StageFlag::name);
-  if (other != stage_flags().end()) {
+  if (stage_ && other != stage_flags().end()) {
     std::string stages;
     for (int stage : other->stages) stages += concat(stages.empty() ? "" : " and ", stage);
-    user_error(flag, ": stage ", stage_, " has no use for it; it belongs to stage",
+    user_error(flag, ": stage ", *stage_, " has no use for it; it belongs to stage",
                other->stages.size() > 1 ? "s " : " ", stages);
   }
   std::vector<std::string> known;

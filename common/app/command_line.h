@@ -24,8 +24,9 @@ inline constexpr RealRule kFraction{[](double x) { return x > 0 && x < 1; }, "a 
 
 class CommandLine {
  public:
-  // `stage` is the stage's number: flags that only other stages have are refused with their names.
-  CommandLine(const std::string& program, const std::string& description, int stage);
+  // `stage` is the stage's number: flags that only other stages have are refused with their names. Programs
+  // that belong to no stage give none.
+  CommandLine(const std::string& program, const std::string& description, std::optional<int> stage);
 
   // The flags that follow are listed under this heading by --help.
   void group(const std::string& heading) { group_ = heading; }
@@ -40,8 +41,13 @@ class CommandLine {
   void real(const std::string& flag, double& value, RealRule rule, const std::string& help);
   void real(const std::string& flag, std::optional<double>& value, RealRule rule, const std::string& help);
   void text(const std::string& flag, std::string& value, const std::string& help);
+  void text(const std::string& flag, std::optional<std::string>& value, const std::string& help);
+  // One or more, behind one flag or several.
+  void texts(const std::string& flag, std::vector<std::string>& values, const std::string& help);
   void choice(const std::string& flag, std::string& value, const std::vector<std::string>& names,
               const std::string& help);
+  void choice(const std::string& flag, std::optional<std::string>& value,
+              const std::vector<std::string>& names, const std::string& help);
   void toggle(const std::string& flag, bool& value, const std::string& help);
 
   // False when the command line only asked for help, which has then been printed.
@@ -53,7 +59,7 @@ class CommandLine {
   [[noreturn]] void refuse(const std::string& argument) const;
 
   CLI::App app_;
-  int stage_;
+  std::optional<int> stage_;
   std::string group_;
 };
 

@@ -4,10 +4,13 @@
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <numbers>
 
+#include "common/app/data_flags.h"
 #include "common/app/model_flags.h"
 #include "common/app/stage.h"
 #include "common/data/corpus.h"
+#include "common/data/tokenizers/stream_decoder.h"
 #include "common/train/generation.h"
 #include "common/train/progress.h"
 #include "common/train/trainer.h"
@@ -20,8 +23,9 @@ constexpr std::int64_t kMaxSteps = 1'000'000'000'000;
 constexpr std::int64_t kEvalTokens = 1 << 15;  // validation takes no more than this
 
 struct TrainFlags {
-  std::string data = kDefaultData, tokenizer = "char", schedule = "cosine";
-  double val_fraction = 0.1;
+  CorpusConfig corpus;
+  TokenizerFlags tokenizer;
+  std::string schedule = "cosine";
   ModelFlags model;
   TrainerConfig trainer;
   std::int64_t steps = 2000, eval_every = 100, seed = 1337, sample_tokens = 500;
@@ -29,6 +33,7 @@ struct TrainFlags {
   std::optional<double> learning_rate, min_lr;
   bool no_fused = false, json = false;
 
+  TrainFlags() { corpus.data = kDefaultData; }
   void add(CommandLine& command_line);
   // The trainer's configuration, with what depends on other flags filled in.
   TrainerConfig trainer_config() const;
@@ -36,9 +41,11 @@ struct TrainFlags {
 
 void TrainFlags::add(CommandLine& command_line) {
   command_line.group("Data");
-  command_line.text("--data", data, "text to learn");
-  command_line.choice("--tokenizer", tokenizer, {"char"}, "tokenizer");
-  command_line.real("--val-fraction", val_fraction, kFraction,
+  command_line.text(
+      "--data", corpus.data,
+      "what to learn: a text, token shards, a pattern of either, or a directory of prepare_data's");
+  tokenizer.add(command_line);
+  command_line.real("--val-fraction", corpus.val_fraction, kFraction,
                     "part of the text, at its end, for validation");
   model.add(command_line);
   command_line.group("Training");
@@ -93,13 +100,22 @@ std::filesystem::path find_data(const std::string& path) {
 }
 
 struct TrainResult {
-  double train_loss = 0, validation_loss = 0, tokens_per_second = 0, seconds = 0;
+  double train_loss = 0, validation_loss = 0, bits_per_byte = 0, tokens_per_second = 0, seconds = 0;
 };
+
+// Bytes that a token stands for, on average, among the targets of the first `windows` windows.
+double bytes_per_token(const Tokenizer& tokenizer, const DataLoader& data, std::int64_t windows) {
+  const std::int64_t targets = windows * data.seq_len();
+  return static_cast<double>(tokenizer.decode(data.tokens().read(1, targets)).size()) /
+         static_cast<double>(targets);
+}
 
 TrainResult train(const TrainFlags& flags, const Machine& machine, Gpt2& model, const Corpus& corpus) {
   const TrainerConfig config = flags.trainer_config();
   const std::int64_t T = model.config().block_size;
   const DataLoader data(corpus.train, T, config.seed), validation(corpus.validation, T, config.seed);
+  const std::int64_t windows =
+      std::min(validation.windows_in_order(), std::max<std::int64_t>(1, kEvalTokens / T));
   Trainer trainer(*machine.backend, *machine.communicator, *machine.sync, model, data, config);
   Progress progress(flags.steps, config.batch_size * config.grad_accumulation * T);
   const auto start = std::chrono::steady_clock::now();
@@ -114,33 +130,38 @@ TrainResult train(const TrainFlags& flags, const Machine& machine, Gpt2& model, 
     result.train_loss = report.loss;
     std::optional<double> validation_loss;
     if (trainer.steps_done() % flags.eval_every == 0 || trainer.steps_done() == flags.steps) {
-      validation_loss = evaluate(*machine.backend, model, validation, config.batch_size,
-                                 std::max<std::int64_t>(1, kEvalTokens / T));
+      validation_loss = evaluate(*machine.backend, model, validation, config.batch_size, windows);
       result.validation_loss = *validation_loss;
     }
     progress.step(report, validation_loss);
   }
   result.tokens_per_second = progress.tokens_per_second();
   result.seconds = seconds_since(start);
+  result.bits_per_byte =
+      result.validation_loss / std::numbers::ln2 / bytes_per_token(*corpus.tokenizer, validation, windows);
   return result;
 }
 
-// Where a sample begins: behind a line break, or behind the text's first token where it has none.
+// Where a sample begins: behind the first line break among the first tokens, or behind the text's first token
+// where there is none.
 std::vector<std::int32_t> sample_prompt(const Corpus& corpus) {
-  const auto line_break = std::ranges::find_if(corpus.train, [&](std::int32_t id) {
+  constexpr std::int64_t kSearched = 1 << 16;
+  const auto ids = corpus.train.read(0, std::min(kSearched, corpus.train.size()));
+  const auto line_break = std::ranges::find_if(ids, [&](std::int32_t id) {
     return corpus.tokenizer->decode({&id, 1}) == "\n";
   });
-  return {line_break == corpus.train.end() ? corpus.train.front() : *line_break};
+  return {line_break == ids.end() ? ids.front() : *line_break};
 }
 
 std::string write_sample(const TrainFlags& flags, const Machine& machine, const Gpt2& model,
                          const Corpus& corpus) {
-  std::vector<std::int32_t> ids;
+  std::string text;
+  StreamDecoder decoder(*corpus.tokenizer);
   SamplingConfig sampling;
   sampling.seed = static_cast<std::uint64_t>(flags.seed);
   generate(*machine.backend, model, sample_prompt(corpus), flags.sample_tokens, sampling,
-           [&](std::int32_t id) { ids.push_back(id); });
-  return corpus.tokenizer->decode(ids);
+           [&](std::int32_t id) { text += decoder.push(id); });
+  return text;
 }
 
 void print_json(const TrainFlags& flags, const Gpt2& model, const TrainResult& result,
@@ -150,10 +171,12 @@ void print_json(const TrainFlags& flags, const Gpt2& model, const TrainResult& r
                                        {"steps", flags.steps},
                                        {"loss", result.train_loss},
                                        {"validation_loss", result.validation_loss},
+                                       {"bits_per_byte", result.bits_per_byte},
                                        {"tokens_per_second", result.tokens_per_second},
                                        {"seconds", result.seconds},
                                        {"sample", sample}};
-  std::cout << json.dump(2) << '\n';
+  // A sample may hold bytes that are no UTF-8.
+  std::cout << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
 }
 
 int train_main(int argc, char** argv) {
@@ -166,24 +189,26 @@ int train_main(int argc, char** argv) {
   if (!command_line.parse(argc, argv)) return 0;
   Gpt2Config config = flags.model.config();
   const TrainerConfig trainer_config = flags.trainer_config();
-  const std::filesystem::path path = find_data(flags.data);
-  const Corpus corpus = load_corpus(path, flags.val_fraction, config.block_size);
+  const Machine machine = stage->start();
+  flags.corpus.data = find_data(flags.corpus.data);
+  flags.corpus.tokenizer = flags.tokenizer.choice();
+  flags.corpus.special = flags.tokenizer.special();
+  const Corpus corpus = load_corpus(flags.corpus, config.block_size, machine.threads);
   config.vocab_size = corpus.tokenizer->size();
 
-  const Machine machine = stage->start();
   machine.backend->set_fused(!flags.no_fused);
   std::cerr << flags.model.preset_name() << ": " << gpt2_parameter_table(config).numel() << " parameters, "
             << config.n_layer << " layers, " << config.n_head << " heads, " << config.n_embd
-            << " channels, context " << config.block_size << "\ndata: " << path.string() << ", "
+            << " channels, context " << config.block_size << "\ndata: " << flags.corpus.data << ", "
             << corpus.train.size() << " tokens and " << corpus.validation.size()
-            << " for validation, vocabulary " << config.vocab_size << "\nmachine: " << machine.description
-            << '\n';
+            << " for validation, vocabulary " << config.vocab_size << " (" << corpus.tokenizer->kind() << ")"
+            << "\nmachine: " << machine.description << '\n';
   Gpt2 model(*machine.backend, config, DType::f32, machine.communicator->size());
   model.parameters().initialize(trainer_config.seed);
 
   const TrainResult result = train(flags, machine, model, corpus);
   std::cerr << "trained in " << static_cast<long long>(result.seconds + 0.5) << " s: validation loss "
-            << result.validation_loss << " nats per token\n";
+            << result.validation_loss << " nats per token, " << result.bits_per_byte << " bits per byte\n";
   const std::string sample = write_sample(flags, machine, model, corpus);
   if (flags.json) {
     print_json(flags, model, result, sample);

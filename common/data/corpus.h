@@ -1,22 +1,33 @@
-// A text file as training and validation tokens.
+// What --data names, as training and validation tokens.
 #pragma once
 
-#include <filesystem>
 #include <memory>
-#include <vector>
+#include <string>
 
-#include "common/data/tokenizer.h"
+#include "common/data/make_tokenizer.h"
+#include "common/data/token_sequence.h"
+#include "common/data/tokenizers/tokenizer.h"
 
 namespace stagegpt {
 
-struct Corpus {
-  std::unique_ptr<Tokenizer> tokenizer;
-  std::vector<std::int32_t> train;
-  std::vector<std::int32_t> validation;  // the end of the text
+struct CorpusConfig {
+  // A text file; a pattern that matches several, each a document; token shards, by name or pattern; or a
+  // directory that prepare_data made.
+  std::string data;
+  TokenizerChoice tokenizer;
+  double val_fraction = 0.1;  // of the text, or of the tokens of shards that come without validation shards
+  SpecialTokens special = SpecialTokens::as_text;
 };
 
-// Tokenises a text file by character. The last val_fraction of its tokens are for validation. Throws
-// UserError when either part is shorter than one window of block_size + 1 tokens.
-Corpus load_corpus(const std::filesystem::path& path, double val_fraction, std::int64_t block_size);
+struct Corpus {
+  std::unique_ptr<Tokenizer> tokenizer;
+  TokenSequence train;
+  TokenSequence
+      validation;  // the end of the text, or the shards named "val" where the others are named "train"
+};
+
+// Text is tokenised here, on `threads` threads; shards are mapped, and checked against their manifest where
+// there is one. Throws UserError, also when either part is shorter than one window of block_size + 1 tokens.
+Corpus load_corpus(const CorpusConfig& config, std::int64_t block_size, int threads);
 
 }  // namespace stagegpt

@@ -7,13 +7,12 @@
 
 namespace stagegpt {
 
-DataLoader::DataLoader(std::span<const std::int32_t> tokens, std::int64_t seq_len, std::uint64_t seed)
-    : tokens_(tokens),
+DataLoader::DataLoader(TokenSequence tokens, std::int64_t seq_len, std::uint64_t seed)
+    : tokens_(std::move(tokens)),
       seq_len_(seq_len),
-      windows_(std::max<std::int64_t>(1, (std::ssize(tokens) - 1) / seq_len - 1)),
+      windows_(std::max<std::int64_t>(1, (tokens_.size() - 1) / seq_len - 1)),
       seed_(seed) {
-  check(std::ssize(tokens) > seq_len, "data loader: ", tokens.size(), " tokens, expected more than ",
-        seq_len);
+  check(tokens_.size() > seq_len, "data loader: ", tokens_.size(), " tokens, expected more than ", seq_len);
 }
 
 Batch DataLoader::shuffled(std::int64_t first, std::int64_t count) const {
@@ -30,15 +29,14 @@ Batch DataLoader::in_order(std::int64_t first, std::int64_t count) const {
 
 std::int64_t DataLoader::shuffled_start(std::int64_t sample) const {
   const RandomKey key{seed_, stream_id(RandomStream::shuffle), static_cast<std::uint32_t>(sample / windows_)};
-  const std::uint64_t slack = tokens_.size() - 1 - static_cast<std::uint64_t>(windows_ * seq_len_);
+  const auto slack = static_cast<std::uint64_t>(tokens_.size() - 1 - windows_ * seq_len_);
   const std::uint64_t offset = random_word(key, ~std::uint64_t{0}) % (slack + 1);
   const std::uint64_t window = permuted(key, static_cast<std::uint64_t>(sample % windows_), windows_);
   return static_cast<std::int64_t>(offset) + static_cast<std::int64_t>(window) * seq_len_;
 }
 
 void DataLoader::append(Batch& batch, std::int64_t start) const {
-  const auto window =
-      tokens_.subspan(static_cast<std::size_t>(start), static_cast<std::size_t>(seq_len_) + 1);
+  const std::vector<std::int32_t> window = tokens_.read(start, seq_len_ + 1);
   batch.ids.insert(batch.ids.end(), window.begin(), window.end() - 1);
   batch.targets.insert(batch.targets.end(), window.begin() + 1, window.end());
 }

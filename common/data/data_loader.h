@@ -1,4 +1,4 @@
-// Batches of windows from a sequence of tokens.
+// Windows of a long sequence of tokens, shuffled, as samples.
 //
 // Samples are numbered over the whole run. Sample i belongs to epoch i / windows(); within an epoch every
 // window comes once, in an order that depends on (seed, epoch) alone. So a position is one number, any sample
@@ -6,8 +6,9 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
+
+#include "common/data/token_sequence.h"
 
 namespace stagegpt {
 
@@ -19,9 +20,8 @@ struct Batch {
 
 class DataLoader {
  public:
-  // Windows of `seq_len` tokens and the one behind. `tokens` must outlive the loader and hold at least
-  // seq_len + 1.
-  DataLoader(std::span<const std::int32_t> tokens, std::int64_t seq_len, std::uint64_t seed);
+  // Windows of `seq_len` tokens and the one behind. There must be at least seq_len + 1 tokens.
+  DataLoader(TokenSequence tokens, std::int64_t seq_len, std::uint64_t seed);
 
   // Samples [first, first + count), shuffled.
   Batch shuffled(std::int64_t first, std::int64_t count) const;
@@ -29,16 +29,17 @@ class DataLoader {
   // validation. There are (tokens - 1) / seq_len.
   Batch in_order(std::int64_t first, std::int64_t count) const;
 
+  const TokenSequence& tokens() const { return tokens_; }
   std::int64_t seq_len() const { return seq_len_; }
   // Windows in an epoch. One fewer than fit, where there are several: each epoch begins at another offset.
   std::int64_t windows() const { return windows_; }
-  std::int64_t windows_in_order() const { return (std::ssize(tokens_) - 1) / seq_len_; }
+  std::int64_t windows_in_order() const { return (tokens_.size() - 1) / seq_len_; }
 
  private:
   std::int64_t shuffled_start(std::int64_t sample) const;
   void append(Batch& batch, std::int64_t start) const;
 
-  std::span<const std::int32_t> tokens_;
+  TokenSequence tokens_;
   std::int64_t seq_len_;
   std::int64_t windows_;
   std::uint64_t seed_;

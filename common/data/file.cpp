@@ -4,24 +4,46 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <memory>
+#include <vector>
 
 #include "common/error.h"
 
 namespace stagegpt {
+namespace {
+
+[[noreturn]] void fail_to_write(const std::filesystem::path& path) {
+  throw std::runtime_error(concat("cannot write ", path, ": ", std::strerror(errno)));
+}
+
+std::string hexadecimal(XXH128_hash_t hash) {
+  char text[33];
+  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+                static_cast<unsigned long long>(hash.low64));
+  return text;
+}
+
+}  // namespace
+
+FileDescriptor::~FileDescriptor() {
+  if (is_open()) close(fd_);
+}
 
 MappedFile::MappedFile(const std::filesystem::path& path, std::string_view flag) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // does not wait for a pipe's writer
-  if (fd < 0) user_error(flag, ": cannot open ", path, ": ", std::strerror(errno));
+  // Does not wait for a pipe's writer.
+  const FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.is_open()) user_error(flag, ": cannot open ", path, ": ", std::strerror(errno));
   struct stat info {};
-  const bool known = fstat(fd, &info) == 0;
+  const bool known = fstat(fd.get(), &info) == 0;
   const auto size = static_cast<std::size_t>(info.st_size);
   const bool mappable = known && S_ISREG(info.st_mode) && size > 0;
-  void* data = mappable ? mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0) : nullptr;
+  void* data = mappable ? mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0) : nullptr;
   const int map_error = errno;
-  close(fd);
   if (known && S_ISDIR(info.st_mode)) user_error(flag, ": ", path, " is a directory, expected a file");
   if (!known || !S_ISREG(info.st_mode)) user_error(flag, ": ", path, " is not a regular file");
   if (data == MAP_FAILED) user_error(flag, ": cannot read ", path, ": ", std::strerror(map_error));
@@ -30,6 +52,64 @@ MappedFile::MappedFile(const std::filesystem::path& path, std::string_view flag)
 
 MappedFile::~MappedFile() {
   if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+OutputFile::OutputFile(const std::filesystem::path& path)
+    : path_(path), fd_(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+  if (!fd_.is_open()) fail();
+}
+
+void OutputFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd_.get(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail();
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+}
+
+void OutputFile::write_at(std::int64_t offset, std::span<const std::byte> bytes) {
+  const off_t end = lseek(fd_.get(), 0, SEEK_CUR);
+  if (end < 0 || lseek(fd_.get(), offset, SEEK_SET) < 0) fail();
+  write(bytes);
+  if (lseek(fd_.get(), end, SEEK_SET) < 0) fail();
+}
+
+void OutputFile::sync() {
+  if (fsync(fd_.get()) != 0) fail();
+}
+
+void OutputFile::fail() const { fail_to_write(path_); }
+
+void write_file(const std::filesystem::path& path, std::string_view bytes) {
+  OutputFile file(path);
+  file.write(std::as_bytes(std::span(bytes)));
+  file.sync();
+}
+
+void sync_directory(const std::filesystem::path& path) {
+  const FileDescriptor fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.is_open() || fsync(fd.get()) != 0) fail_to_write(path);
+}
+
+std::string content_hash(std::span<const std::byte> bytes) {
+  return hexadecimal(XXH3_128bits(bytes.data(), bytes.size()));
+}
+
+std::string content_hash(const std::filesystem::path& path) {
+  constexpr std::size_t kChunk = std::size_t{1} << 20;
+  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),
+                                                                              XXH3_freeState);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
+  if (!state) throw std::bad_alloc();
+  if (!file) throw std::runtime_error(concat("cannot read ", path, ": ", std::strerror(errno)));
+  XXH3_128bits_reset(state.get());
+  std::vector<std::byte> chunk(kChunk);
+  while (const std::size_t read = std::fread(chunk.data(), 1, chunk.size(), file.get())) {
+    XXH3_128bits_update(state.get(), chunk.data(), read);
+  }
+  if (std::ferror(file.get())) throw std::runtime_error(concat("cannot read ", path));
+  return hexadecimal(XXH3_128bits_digest(state.get()));
 }
 
 }  // namespace stagegpt

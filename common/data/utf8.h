@@ -10,4 +10,16 @@ namespace stagegpt {
 // continuation byte, an overlong form, a surrogate, a value above U+10FFFF.
 std::size_t utf8_length(std::string_view text, std::size_t at);
 
+// Length of the longest prefix of `text` that is whole characters.
+std::size_t utf8_prefix(std::string_view text);
+
+// Code point of a whole character.
+char32_t utf8_code_point(std::string_view character);
+
+// Length of `text` without a character at its end of which bytes are still missing.
+std::size_t utf8_complete(std::string_view text);
+
+// The last boundary between characters at or before `at`. Between bytes that are no UTF-8: `at` itself.
+std::size_t utf8_boundary(std::string_view text, std::size_t at);
+
 }  // namespace stagegpt

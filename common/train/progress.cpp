@@ -1,19 +1,11 @@
 #include "common/train/progress.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <vector>
 
 namespace stagegpt {
 namespace {
-
-std::size_t terminal_width() {
-  winsize size{};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
-}
 
 template <class... Values>
 std::string format(const char* pattern, Values... values) {
@@ -22,22 +14,10 @@ std::string format(const char* pattern, Values... values) {
   return buffer;
 }
 
-// "1:05" or "2:03:04".
-std::string clock_time(double seconds) {
-  const auto total = static_cast<long long>(seconds + 0.5);
-  const long long hours = total / 3600, minutes = total / 60 % 60;
-  return hours > 0 ? format("%lld:%02lld:%02lld", hours, minutes, total % 60)
-                   : format("%lld:%02lld", minutes, total % 60);
-}
-
 }  // namespace
 
 Progress::Progress(std::int64_t steps, std::int64_t tokens_per_step)
-    : steps_(steps), tokens_per_step_(tokens_per_step), terminal_(isatty(STDERR_FILENO) == 1) {}
-
-Progress::~Progress() {
-  if (line_open_) std::fputc('\n', stderr);
-}
+    : steps_(steps), tokens_per_step_(tokens_per_step) {}
 
 void Progress::step(const StepReport& report, std::optional<double> validation_loss) {
   constexpr std::int64_t kPlainLines = 40;
@@ -45,14 +25,10 @@ void Progress::step(const StepReport& report, std::optional<double> validation_l
   training_seconds_ += report.seconds.total();
   if (validation_loss) validation_loss_ = validation_loss;
   const std::int64_t done = report.step + 1, interval = std::max<std::int64_t>(1, steps_ / kPlainLines);
-  if (terminal_) {
-    // Never as wide as the window, since a line that wraps cannot be rewritten.
-    std::fprintf(stderr, "\r\x1b[K%s", line(validation_loss_, terminal_width() - 1).c_str());
-    line_open_ = true;
-  } else if (validation_loss || done == 1 || done % interval == 0) {
-    std::fprintf(stderr, "%s\n", line(validation_loss, std::string::npos).c_str());
-  }
-  std::fflush(stderr);
+  const bool plain = validation_loss || done == 1 || done % interval == 0;
+  status_.show(plain, [&](std::size_t width) {
+    return line(status_.is_terminal() ? validation_loss_ : validation_loss, width);
+  });
 }
 
 double Progress::tokens_per_second() const {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "common/status_line.h"
 #include "common/train/trainer.h"
 
 namespace stagegpt {
@@ -14,9 +15,6 @@ namespace stagegpt {
 class Progress {
  public:
   Progress(std::int64_t steps, std::int64_t tokens_per_step);
-  ~Progress();
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
 
   // After each step, with the validation loss where one was taken. Plain lines come at intervals, and
   // whenever there is a validation loss.
@@ -30,8 +28,7 @@ class Progress {
 
   std::int64_t steps_;
   std::int64_t tokens_per_step_;
-  bool terminal_;
-  bool line_open_ = false;
+  StatusLine status_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   StepReport last_;
   double training_seconds_ = 0;

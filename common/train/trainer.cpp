@@ -39,13 +39,9 @@ Trainer::Trainer(Backend& backend, Communicator& communicator, GradientSync& syn
       communicator_(communicator),
       sync_(sync),
       model_(model),
-      data_(data),
+      batches_(data, config.batch_size, communicator.rank(), communicator.size()),
       config_(config),
-      optimizer_(backend, model.parameters(), config.adamw) {
-  if (config.batch_size % communicator.size() != 0) {
-    user_error("--batch-size: ", config.batch_size, " does not divide among ", communicator.size(), " ranks");
-  }
-}
+      optimizer_(backend, model.parameters(), config.adamw) {}
 
 StepReport Trainer::step() {
   StepReport report;
@@ -76,8 +72,7 @@ Tensor Trainer::micro_step(std::int64_t micro, PhaseSeconds& seconds) {
   Stopwatch watch(backend_, config_.synchronize_phases);
   const std::int64_t local = config_.batch_size / communicator_.size();
   const std::int64_t first_in_step = micro * config_.batch_size + communicator_.rank() * local;
-  const std::int64_t first = step_ * config_.grad_accumulation * config_.batch_size + first_in_step;
-  const DeviceBatch batch(backend_, data_.shuffled(first, local), data_.seq_len());
+  const DeviceBatch batch(backend_, batches_.next(), batches_.seq_len());
   watch.lap(seconds.data);
 
   Tape tape(backend_);

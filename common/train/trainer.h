@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/comm/communicator.h"
-#include "common/data/data_loader.h"
+#include "common/data/batch_stream.h"
 #include "common/model/gpt2.h"
 #include "common/optim/adamw.h"
 #include "common/optim/lr_schedule.h"
@@ -40,8 +40,8 @@ struct StepReport {
 
 class Trainer {
  public:
-  // Everything is borrowed and must outlive the trainer. Throws UserError when batch_size does not divide by
-  // the number of ranks.
+  // Everything is borrowed and must outlive the trainer. Throws UserError when batch_size does not divide
+  // among the ranks.
   Trainer(Backend& backend, Communicator& communicator, GradientSync& sync, Gpt2& model,
           const DataLoader& data, const TrainerConfig& config);
 
@@ -59,7 +59,7 @@ class Trainer {
   Communicator& communicator_;
   GradientSync& sync_;
   Gpt2& model_;
-  const DataLoader& data_;
+  BatchStream batches_;
   TrainerConfig config_;
   AdamW optimizer_;
   std::int64_t step_ = 0;

@@ -45,7 +45,9 @@ const Mistake kMistakes[] = {
     {"short_flag", {"-x"}, "unknown flag -x"},
     {"unknown_model", {"--model", "nanoo"}, "did you mean nano?"},
     {"unknown_activation", {"--activation", "swish"}, "--activation: expected one of gelu_new, gelu, relu"},
-    {"unknown_tokenizer", {"--tokenizer", "sentencepiece"}, "--tokenizer: expected one of char"},
+    {"unknown_tokenizer",
+     {"--tokenizer", "sentencepiece"},
+     "--tokenizer: expected one of char, word, bpe, gpt2"},
     {"unknown_schedule", {"--lr-schedule", "cosin"}, "did you mean cosine?"},
     {"unknown_matmul", {"--cpu-matmul", "mkl"}, "--cpu-matmul: expected one of naive, tiled, blas"},
     {"heads_do_not_divide", {"--n-head", "5"}, "--n-head: 5 does not divide --n-embd 128"},
@@ -101,21 +103,24 @@ INSTANTIATE_TEST_SUITE_P(BadInput, TrainRefuses, testing::ValuesIn(kMistakes),
 TEST(TrainRefusesCorpus, ShorterThanOneWindow) {
   const ScratchDirectory files;
   expect_refused("stage0_train",
-                 {"--data", files.write("short.txt", std::string(100, 'a')), "--block-size", "128"},
+                 {"--data", files.write("short.txt", std::string(100, 'a')), "--tokenizer", "char",
+                  "--block-size", "128"},
                  "fewer than one window of 129");
 }
 
 TEST(TrainRefusesCorpus, ValidationShorterThanOneWindow) {
   const ScratchDirectory files;
   expect_refused("stage0_train",
-                 {"--data", files.write("short.txt", std::string(1000, 'a')), "--block-size", "128"},
+                 {"--data", files.write("short.txt", std::string(1000, 'a')), "--tokenizer", "char",
+                  "--block-size", "128"},
                  "leaves 100 tokens for validation");
 }
 
 TEST(TrainRefusesCorpus, ThatIsNotUtf8) {
   const ScratchDirectory files;
-  expect_refused("stage0_train", {"--data", files.write("bytes.txt", std::string(5000, 'a') + "\xff")},
-                 "byte 5000 begins no character");
+  expect_refused("stage0_train",
+                 {"--data", files.write("bytes.txt", std::string(5000, 'a') + "\xff"), "--tokenizer", "char"},
+                 "is not UTF-8: byte 5000");
 }
 
 class VerifyRefuses : public testing::Test {

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <set>
 
-#include "common/data/char_tokenizer.h"
 #include "common/data/data_loader.h"
 #include "common/data/utf8.h"
 #include "common/error.h"
@@ -13,21 +12,6 @@
 
 namespace stagegpt {
 namespace {
-
-TEST(CharTokenizer, RoundTripsCharactersOfEveryLength) {
-  const std::string text = "aß€😀\n a";
-  const CharTokenizer tokenizer(text);
-  EXPECT_EQ(tokenizer.size(), 6);
-  const auto ids = tokenizer.encode(text);
-  EXPECT_EQ(ids, (std::vector<std::int32_t>{2, 3, 4, 5, 0, 1, 2}));  // in order of code point
-  EXPECT_EQ(tokenizer.decode(ids), text);
-}
-
-TEST(CharTokenizer, RefusesWhatItCannotExpress) {
-  const CharTokenizer tokenizer("abc");
-  EXPECT_THROW(tokenizer.encode("abd"), UserError);
-  EXPECT_THROW(tokenizer.encode("a\xff"), UserError);
-}
 
 TEST(Utf8, FollowsTheStandard) {
   for (const char* good : {"a", "\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf",
@@ -104,7 +88,7 @@ TEST(DataLoader, TakesTheShortestTextThatHasAWindow) {
   const DataLoader loader(tokens, 10, 1);
   EXPECT_EQ(loader.windows(), 1);
   EXPECT_EQ(loader.shuffled(5, 1).targets.back(), 10);
-  EXPECT_THROW(DataLoader(std::span(tokens).first(10), 10, 1), InternalError);
+  EXPECT_THROW(DataLoader(counting(10), 10, 1), InternalError);
 }
 
 }  // namespace

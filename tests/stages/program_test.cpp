@@ -19,6 +19,7 @@ std::vector<std::string> small_run(const ScratchDirectory& directory) {
   std::string text;
   for (int i = 0; i < 200; ++i) text += "the cat sat on the mats.\n";
   return {"--data",           directory.write("text.txt", text),
+          "--tokenizer",      "char",
           "--n-layer",        "1",
           "--n-head",         "2",
           "--n-embd",         "16",
@@ -122,7 +123,7 @@ TEST(Output, ThatIsLostIsAFailure) {
 }
 
 TEST(Help, ListsTheFlags) {
-  for (const char* program : {"stage0_train", "stage0_verify", "stage0_bench"}) {
+  for (const char* program : {"stage0_train", "stage0_verify", "stage0_bench", "prepare_data"}) {
     const ProgramResult result = run_program(program, {"--help"}, ".");
     EXPECT_EQ(result.exit_code, 0);
     EXPECT_NE(result.output.find("--threads"), std::string::npos);

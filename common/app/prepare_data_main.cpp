@@ -1,0 +1,159 @@
+// prepare_data: text to token shards.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "common/app/data_flags.h"
+#include "common/data/prepared_data.h"
+#include "common/data/text_source.h"
+#include "common/error.h"
+#include "common/status_line.h"
+
+namespace stagegpt {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct PrepareFlags {
+  std::vector<std::string> input;
+  TokenizerFlags tokenizer;
+  std::string output;
+  double val_fraction = 0.1;
+  std::int64_t shard_tokens = 100'000'000;
+  std::optional<std::int64_t> threads;
+  bool json = false;
+
+  void add(CommandLine& command_line);
+};
+
+void PrepareFlags::add(CommandLine& command_line) {
+  command_line.group("Input");
+  command_line.texts("--input", input, "text files, each a document; - is standard input");
+  tokenizer.add(command_line);
+  command_line.group("Output");
+  command_line.text("--output", output, "directory to make");
+  command_line.real("--val-fraction", val_fraction, kBelowOne,
+                    "part of the text, at its end, for validation");
+  command_line.integer("--shard-tokens", shard_tokens, 1, TokenShard::kMaxTokens, "most tokens in a file");
+  command_line.toggle("--json", json, "print the manifest");
+  command_line.group("Machine");
+  command_line.integer("--threads", threads, 1, 1024, "threads (default: all cores)");
+}
+
+// "counting  123 / 1024 MB  25 MB/s  ETA 0:35", at most ten times a second, plainly every ten seconds.
+class ByteProgress {
+ public:
+  explicit ByteProgress(std::string job) : job_(std::move(job)) {}
+
+  void operator()(std::int64_t done, std::int64_t total) {
+    constexpr double kMegabyte = 1e6, kInterval = 0.1, kPlainInterval = 10;
+    const double seconds = since(start_);
+    const bool plain = since(plain_) >= kPlainInterval;
+    if (done < total && since(shown_) < kInterval && !plain) return;
+    shown_ = std::chrono::steady_clock::now();
+    if (plain) plain_ = shown_;
+    const double rate = static_cast<double>(done) / std::max(seconds, 1e-9);
+    status_.show(plain, [&](std::size_t width) {
+      char line[160];
+      std::snprintf(line, sizeof line, "%s  %.1f / %.1f MB  %.1f MB/s  ETA %s", job_.c_str(),
+                    static_cast<double>(done) / kMegabyte, static_cast<double>(total) / kMegabyte,
+                    rate / kMegabyte, clock_time(static_cast<double>(total - done) / rate).c_str());
+      return std::string(line).substr(0, width);
+    });
+  }
+
+ private:
+  using Time = std::chrono::steady_clock::time_point;
+  static double since(Time then) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
+  }
+
+  std::string job_;
+  StatusLine status_;
+  Time start_ = std::chrono::steady_clock::now(), shown_{}, plain_ = start_;
+};
+
+// Writes one part of the text; returns its entry in the manifest.
+Json write_part(const std::string& name, TextRange range, const TextSource& text, const Tokenizer& tokenizer,
+                TokenizeOptions options, PreparedDataWriter& writer) {
+  ByteProgress progress(name);
+  options.progress = std::ref(progress);
+  writer.begin_part(name);
+  tokenize(text, range, tokenizer, options, [&](std::span<const std::int32_t> ids) { writer.append(ids); });
+  Json entry = {{"text_bytes", range.end - range.begin}};
+  entry.update(writer.end_part());
+  return entry;
+}
+
+Json prepare(const PrepareFlags& flags) {
+  PreparedDataWriter writer(flags.output, flags.shard_tokens);
+  const TextSource text(flags.input, "--input", writer.partial());
+  TokenizeOptions options;
+  options.threads =
+      static_cast<int>(flags.threads.value_or(std::max(1u, std::thread::hardware_concurrency())));
+  options.special = flags.tokenizer.special();
+  std::unique_ptr<Tokenizer> tokenizer;
+  {
+    ByteProgress progress("vocabulary");
+    options.progress = std::ref(progress);
+    tokenizer = make_tokenizer(flags.tokenizer.choice(), text, options);
+  }
+  writer.write_tokenizer(*tokenizer);
+  Json vocabulary = file_entry(writer.partial() / "tokenizer.json");
+  vocabulary.update({{"kind", tokenizer->kind()}, {"vocab_size", tokenizer->size()}});
+  if (const auto end = tokenizer->end_of_text()) vocabulary["end_of_text"] = *end;
+
+  Json inputs = Json::array();
+  for (const TextSource::Document& document : text.documents()) {
+    inputs.push_back({{"path", document.path}, {"bytes", document.bytes}});
+  }
+  const std::int64_t split = text.split(flags.val_fraction);
+  Json manifest = {
+      {"tokenizer", std::move(vocabulary)},
+      {"special_tokens", options.special == SpecialTokens::recognised ? "recognised" : "as text"},
+      {"val_fraction", flags.val_fraction},
+      {"inputs", std::move(inputs)},
+      {"train", write_part("train", {0, split}, text, *tokenizer, options, writer)},
+      {"val", write_part("val", {split, text.bytes()}, text, *tokenizer, options, writer)}};
+  writer.commit(manifest);
+  return manifest;
+}
+
+void print_summary(const Json& manifest, const std::string& directory) {
+  std::cout << directory << ": " << manifest["tokenizer"]["kind"].get<std::string>() << ", vocabulary "
+            << manifest["tokenizer"]["vocab_size"] << '\n';
+  for (const char* part : {"train", "val"}) {
+    const auto bytes = manifest[part]["text_bytes"].get<double>(),
+               tokens = manifest[part]["tokens"].get<double>();
+    char line[160];
+    std::snprintf(line, sizeof line, "%-5s  %zu files  %.0f tokens  %.2f bytes per token\n", part,
+                  manifest[part]["shards"].size(), tokens, tokens > 0 ? bytes / tokens : 0.0);
+    std::cout << line;
+  }
+}
+
+int prepare_data_main(int argc, char** argv) {
+  PrepareFlags flags;
+  CommandLine command_line(argv[0], "Turn text into token shards, for --data.", std::nullopt);
+  flags.add(command_line);
+  if (!command_line.parse(argc, argv)) return 0;
+  if (flags.input.empty()) user_error("--input: expected text files");
+  if (flags.output.empty()) user_error("--output: expected a directory to make");
+  const Json manifest = prepare(flags);
+  if (flags.json) {
+    std::cout << manifest.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+  } else {
+    print_summary(manifest, flags.output);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace stagegpt
+
+int main(int argc, char** argv) {
+  return stagegpt::run_program(argv[0], [&] { return stagegpt::prepare_data_main(argc, argv); });
+}

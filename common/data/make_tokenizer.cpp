@@ -1,0 +1,113 @@
+#include "common/data/make_tokenizer.h"
+
+#include <algorithm>
+#include <iostream>
+
+#include "common/data/tokenizers/bpe_trainer.h"
+#include "common/data/tokenizers/char_tokenizer.h"
+#include "common/data/tokenizers/load_tokenizer.h"
+#include "common/data/tokenizers/splitter.h"
+#include "common/data/tokenizers/word_tokenizer.h"
+#include "common/data/utf8.h"
+#include "common/error.h"
+#include "common/in_order.h"
+
+namespace stagegpt {
+namespace {
+
+constexpr const char* kGpt2Directory = "data/gpt2";  // where scripts/download_gpt2.sh puts it
+
+// What a vocabulary is made from: how pieces are counted, and where a text may be cut for that.
+struct Counting {
+  void (*count)(std::string_view, PieceCounts&);
+  std::size_t (*safe_cut)(std::string_view);
+  bool needs_utf8;
+};
+
+template <const Splitter& (*splitter)()>
+constexpr Counting counting_pieces(bool needs_utf8) {
+  return {[](std::string_view text, PieceCounts& counts) {
+            Splitter::Cursor cursor(splitter(), text);
+            for (std::string_view piece; cursor.next(piece);) counts.add(piece);
+          },
+          [](std::string_view text) { return splitter().safe_cut(text); }, needs_utf8};
+}
+
+Counting counting_for(std::string_view kind) {
+  if (kind == "char") return {count_characters, utf8_complete, true};
+  if (kind == "word") return counting_pieces<Splitter::words>(true);
+  return counting_pieces<Splitter::gpt2>(false);
+}
+
+PieceCounts count_pieces(const TextSource& text, const Counting& counting, const TokenizeOptions& options) {
+  PieceCounts total;
+  BlockReader reader(text, text.all(), counting.safe_cut);
+  std::int64_t done = 0;
+  const auto count = [&](const TextBlock& block) {
+    if (counting.needs_utf8) require_utf8(text, block);
+    PieceCounts counts;
+    counting.count(block.text, counts);
+    return std::pair(std::move(counts), std::ssize(block.text));
+  };
+  for_each_in_order(
+      options.threads, [&] { return reader.next(); }, count,
+      [&](const auto& part) {
+        total.add(part.first);
+        options.progress(done += part.second, text.bytes());
+      });
+  if (total.truncated()) {
+    std::cerr << "note: the text has more different words than fit; the vocabulary is made from the first "
+              << PieceCounts::kMaxPieces << " or " << (PieceCounts::kMaxBytes >> 20) << " MB of them\n";
+  }
+  return total;
+}
+
+void refuse_vocab_size(const TokenizerChoice& choice, std::string_view why) {
+  if (choice.vocab_size) user_error("--vocab-size: ", why);
+}
+
+std::filesystem::path gpt2_directory() {
+  std::error_code ignored;
+  const std::filesystem::path in_source = std::filesystem::path(STAGEGPT_SOURCE_DIR) / kGpt2Directory;
+  for (const std::filesystem::path& directory : {std::filesystem::path(kGpt2Directory), in_source}) {
+    if (std::filesystem::exists(directory, ignored)) return directory;
+  }
+  user_error("--tokenizer gpt2: no vocabulary in ", kGpt2Directory,
+             ": scripts/download_gpt2.sh fetches it, or "
+             "--tokenizer-path names it");
+}
+
+}  // namespace
+
+std::int64_t default_vocab_size(std::int64_t text_bytes) {
+  constexpr std::int64_t kBytesPerToken = 600;
+  return std::clamp(text_bytes / kBytesPerToken, kSmallestDefaultVocabSize, kLargestDefaultVocabSize);
+}
+
+std::unique_ptr<Tokenizer> load_chosen_tokenizer(const TokenizerChoice& choice) {
+  const bool gpt2 = choice.kind == "gpt2";
+  if (!choice.path && !gpt2) return nullptr;
+  refuse_vocab_size(choice, "the vocabulary is loaded and has its own size");
+  std::unique_ptr<Tokenizer> tokenizer =
+      load_tokenizer(choice.path ? std::filesystem::path(*choice.path) : gpt2_directory(),
+                     choice.path ? "--tokenizer-path" : "--tokenizer gpt2");
+  if (choice.kind && tokenizer->kind() != (gpt2 ? "bpe" : *choice.kind)) {
+    user_error("--tokenizer: ", *choice.kind, ", but ", *choice.path, " holds one of kind ",
+               tokenizer->kind());
+  }
+  return tokenizer;
+}
+
+std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice, const TextSource& text,
+                                          const TokenizeOptions& options) {
+  if (auto loaded = load_chosen_tokenizer(choice)) return loaded;
+  const std::string kind = choice.kind.value_or("bpe");
+  if (kind == "char") refuse_vocab_size(choice, "char takes every character that occurs");
+  const PieceCounts counts = count_pieces(text, counting_for(kind), options);
+  if (kind == "char") return make_char_tokenizer(counts);
+  constexpr std::int64_t kAllWords = PieceCounts::kMaxPieces + 3;
+  if (kind == "word") return make_word_tokenizer(counts, choice.vocab_size.value_or(kAllWords));
+  return train_bpe(counts, choice.vocab_size.value_or(default_vocab_size(text.bytes())));
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,159 @@
+#include "common/data/prepared_data.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "common/error.h"
+#include "common/json.h"
+
+namespace stagegpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kManifest = "manifest.json";
+constexpr const char* kFormat = "stagegpt prepared data";
+constexpr int kVersion = 1;
+
+// Opens a directory, made if need be, that no other process has locked.
+FileDescriptor lock_directory(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  FileDescriptor lock(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!lock.is_open()) user_error("--output: cannot create ", path, ": ", std::strerror(errno));
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) user_error("--output: another process is writing ", path);
+  struct stat opened {
+  }, there{};
+  const bool same =
+      fstat(lock.get(), &opened) == 0 && stat(path.c_str(), &there) == 0 && opened.st_ino == there.st_ino;
+  if (!same) user_error("--output: another process has just written ", path);
+  return lock;
+}
+
+}  // namespace
+
+PreparedDataWriter::PreparedDataWriter(const fs::path& directory, std::int64_t shard_tokens)
+    : directory_(directory.lexically_normal()), shard_tokens_(shard_tokens) {
+  if (directory_.filename().empty()) directory_ = directory_.parent_path();  // "out/" is "out"
+  std::error_code error;
+  if (fs::exists(directory_, error) &&
+      !(fs::is_directory(directory_, error) && fs::is_empty(directory_, error))) {
+    user_error("--output: ", directory_, " exists already");
+  }
+  const fs::path partial = directory_.string() + ".partial";
+  lock_ = lock_directory(partial);
+  partial_ = partial;
+  for (const fs::directory_entry& left : fs::directory_iterator(partial_)) fs::remove_all(left.path());
+}
+
+PreparedDataWriter::~PreparedDataWriter() {
+  std::error_code ignored;
+  if (!committed_) fs::remove_all(partial_, ignored);
+}
+
+void PreparedDataWriter::write_tokenizer(const Tokenizer& tokenizer) {
+  token_bytes_ = token_bytes(tokenizer.size());
+  tokenizer.save(partial_ / "tokenizer.json");
+  try {
+    tokenizer.save(partial_ / "tokenizer.bin");
+  } catch (const UserError&) {
+    // llm.c's format cannot hold every vocabulary; its programs are then no readers of this one.
+  }
+}
+
+void PreparedDataWriter::append(std::span<const std::int32_t> ids) {
+  while (!ids.empty()) {
+    if (!shard_) {
+      char name[32];
+      std::snprintf(name, sizeof name, "_%06zu.bin", shards_.size());
+      shard_path_ = partial_ / (part_ + name);
+      shard_ = std::make_unique<TokenShardWriter>(shard_path_, token_bytes_);
+    }
+    const auto room = static_cast<std::size_t>(shard_tokens_ - shard_->size());
+    shard_->append(ids.first(std::min(room, ids.size())));
+    ids = ids.subspan(std::min(room, ids.size()));
+    if (shard_->size() == shard_tokens_) end_shard();
+  }
+}
+
+void PreparedDataWriter::end_shard() {
+  const std::int64_t tokens = shard_->size();
+  shard_->finish();
+  shard_.reset();
+  nlohmann::ordered_json entry = file_entry(shard_path_);
+  entry["tokens"] = tokens;
+  shards_.push_back(std::move(entry));
+}
+
+nlohmann::ordered_json PreparedDataWriter::end_part() {
+  if (shard_) end_shard();
+  std::int64_t tokens = 0;
+  for (const auto& shard : shards_) tokens += shard["tokens"].get<std::int64_t>();
+  return {{"tokens", tokens}, {"shards", std::exchange(shards_, nlohmann::ordered_json::array())}};
+}
+
+void PreparedDataWriter::commit(const nlohmann::ordered_json& manifest) {
+  nlohmann::ordered_json json = {{"format", kFormat}, {"version", kVersion}};
+  json.update(manifest);
+  // Names of files need not be UTF-8.
+  write_file(partial_ / kManifest, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n');
+  sync_directory(partial_);
+  std::error_code error;
+  fs::rename(partial_, directory_, error);
+  if (error)
+    throw std::runtime_error(concat("cannot rename ", partial_, " to ", directory_, ": ", error.message()));
+  committed_ = true;
+  sync_directory(fs::absolute(directory_).parent_path());
+}
+
+nlohmann::ordered_json file_entry(const fs::path& path) {
+  return {
+      {"file", path.filename().string()}, {"bytes", fs::file_size(path)}, {"xxh3_128", content_hash(path)}};
+}
+
+void ManifestCheck::require(const fs::path& path, std::span<const std::byte> bytes, std::string_view flag) {
+  const Entries* listed = entries(path.parent_path(), flag);
+  if (listed == nullptr) return;
+  const auto entry = listed->find(path.filename().string());
+  if (entry == listed->end()) user_error(flag, ": ", path, " is not in the ", kManifest, " beside it");
+  if (entry->second.bytes != std::ssize(bytes) || entry->second.hash != content_hash(bytes)) {
+    user_error(flag, ": ", path, " is not the file that the ", kManifest,
+               " beside it describes: it has changed");
+  }
+}
+
+const ManifestCheck::Entries* ManifestCheck::entries(const fs::path& directory, std::string_view flag) {
+  const auto [known, is_new] = manifests_.try_emplace(directory);
+  std::error_code ignored;
+  const fs::path path = directory / kManifest;
+  if (!is_new || !fs::exists(path, ignored)) return known->second.get();
+  const MappedFile file(path, flag);
+  try {
+    const nlohmann::json json = parse_json(file.text());
+    auto listed = std::make_unique<Entries>();
+    read_json([&] {
+      if (json.at("format") != kFormat || json.at("version") != kVersion)
+        user_error("not version 1 of ", kFormat);
+      const auto add = [&](const nlohmann::json& entry) {
+        listed->emplace(entry.at("file").get<std::string>(), Entry{entry.at("bytes").get<std::int64_t>(),
+                                                                   entry.at("xxh3_128").get<std::string>()});
+      };
+      add(json.at("tokenizer"));
+      for (const char* part : {"train", "val"}) {
+        for (const auto& shard : json.at(part).at("shards")) add(shard);
+      }
+    });
+    known->second = std::move(listed);
+  } catch (const UserError& error) {
+    user_error(flag, ": ", path, ": ", error.what());
+  }
+  return known->second.get();
+}
+
+}  // namespace stagegpt

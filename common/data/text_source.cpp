@@ -1,0 +1,144 @@
+#include "common/data/text_source.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <numeric>
+
+#include "common/data/utf8.h"
+#include "common/error.h"
+
+namespace stagegpt {
+namespace {
+
+constexpr std::size_t kBlockBytes = std::size_t{1} << 18;
+
+// read() or pread(), as `call` has it, until `bytes` is full or the file ends; how much was read.
+template <class Call>
+std::size_t read_fully(std::span<char> bytes, const std::string& path, const Call& call) {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t n = call(bytes.data() + done, bytes.size() - done, done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) user_error("cannot read ", path, ": ", std::strerror(errno));
+    if (n == 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  return done;
+}
+
+[[noreturn]] void fail_to_spool(const std::filesystem::path& directory) {
+  throw std::runtime_error(concat("cannot write into ", directory, ": ", std::strerror(errno)));
+}
+
+// A file without a name that holds what is left in `file`.
+FileDescriptor spooled(const FileDescriptor& file, const std::string& path,
+                       const std::filesystem::path& directory) {
+  std::string name = (directory / "spool.XXXXXX").string();
+  FileDescriptor spool(mkostemp(name.data(), O_CLOEXEC));
+  if (!spool.is_open()) fail_to_spool(directory);
+  unlink(name.c_str());
+  std::vector<char> block(kBlockBytes);
+  const auto read_on = [&](char* at, std::size_t size, std::size_t) { return ::read(file.get(), at, size); };
+  while (const std::size_t n = read_fully(block, path, read_on)) {
+    for (std::size_t done = 0; done < n;) {
+      const ssize_t written = ::write(spool.get(), block.data() + done, n - done);
+      if (written < 0 && errno != EINTR) fail_to_spool(directory);
+      done += static_cast<std::size_t>(std::max<ssize_t>(0, written));
+    }
+  }
+  return spool;
+}
+
+}  // namespace
+
+TextSource::TextSource(const std::vector<std::string>& paths, std::string_view flag,
+                       const std::optional<std::filesystem::path>& spool_directory)
+    : flag_(flag) {
+  for (const std::string& path : paths) {
+    const bool standard_input = path == "-" && spool_directory;
+    // Does not wait for a pipe's writer unless it is to be read.
+    const int wait = spool_directory ? 0 : O_NONBLOCK;
+    FileDescriptor file(standard_input ? dup(STDIN_FILENO) : open(path.c_str(), O_RDONLY | O_CLOEXEC | wait));
+    if (!file.is_open()) user_error(flag, ": cannot open \"", path, "\": ", std::strerror(errno));
+    struct stat info {};
+    if (fstat(file.get(), &info) != 0)
+      user_error(flag, ": cannot read \"", path, "\": ", std::strerror(errno));
+    if (S_ISDIR(info.st_mode)) user_error(flag, ": \"", path, "\" is a directory, expected a file");
+    if (standard_input || !S_ISREG(info.st_mode)) {
+      if (!spool_directory) user_error(flag, ": \"", path, "\" is not a regular file");
+      file = spooled(file, path, *spool_directory);
+      if (fstat(file.get(), &info) != 0) fail_to_spool(*spool_directory);
+    }
+    if (info.st_size > 0) documents_.push_back({path, info.st_size, std::move(file)});
+  }
+  if (documents_.empty()) {
+    user_error(flag, ": ", paths.size() == 1 ? concat('"', paths[0], "\" is empty") : "all files are empty");
+  }
+}
+
+std::int64_t TextSource::bytes() const {
+  return std::accumulate(documents_.begin(), documents_.end(), std::int64_t{0},
+                         [](std::int64_t sum, const Document& document) { return sum + document.bytes; });
+}
+
+std::int64_t TextSource::split(double fraction) const {
+  constexpr std::int64_t kAround = 3;  // a character has at most 4 bytes
+  const std::int64_t at = bytes() - static_cast<std::int64_t>(static_cast<double>(bytes()) * fraction);
+  const TextRange around{std::max<std::int64_t>(0, at - kAround), std::min(bytes(), at + kAround)};
+  std::string text;
+  BlockReader reader(*this, around, [](std::string_view block) { return block.size(); });
+  while (const auto block = reader.next()) text += block->text;
+  return around.begin +
+         static_cast<std::int64_t>(utf8_boundary(text, static_cast<std::size_t>(at - around.begin)));
+}
+
+BlockReader::BlockReader(const TextSource& source, TextRange range,
+                         std::function<std::size_t(std::string_view)> safe_cut)
+    : source_(source), range_(range), safe_cut_(std::move(safe_cut)) {
+  const auto& documents = source.documents();
+  while (document_ < documents.size() && document_begin_ + documents[document_].bytes <= range.begin) {
+    document_begin_ += documents[document_++].bytes;
+  }
+  read_ = range.begin - document_begin_;
+}
+
+bool BlockReader::read_more() {
+  const TextSource::Document& document = source_.documents()[document_];
+  const std::int64_t end = std::min(document.bytes, range_.end - document_begin_);
+  const std::size_t before = rest_.size();
+  // A block that cannot be cut yet doubles: few are tried, however long it gets.
+  const auto most = static_cast<std::int64_t>(std::max(kBlockBytes, before));
+  const auto wanted = static_cast<std::size_t>(std::clamp<std::int64_t>(end - read_, 0, most));
+  rest_.resize(before + wanted);
+  const std::size_t done = read_fully(
+      std::span(rest_).subspan(before), document.path, [&](char* at, std::size_t size, std::size_t offset) {
+        return pread(document.file.get(), at, size, read_ + static_cast<std::int64_t>(offset));
+      });
+  if (done < wanted) user_error(source_.flag(), ": \"", document.path, "\" has become shorter");
+  read_ += static_cast<std::int64_t>(wanted);
+  return wanted > 0;
+}
+
+std::optional<TextBlock> BlockReader::next() {
+  if (document_ == source_.documents().size() || document_begin_ + read_ >= range_.end) {
+    if (rest_.empty()) return std::nullopt;
+  }
+  std::size_t cut = 0;
+  bool more = true;
+  while (cut == 0 && (more = read_more())) cut = safe_cut_(rest_);
+  if (!more) cut = rest_.size();
+  TextBlock block{rest_.substr(0, cut), document_, read_ - static_cast<std::int64_t>(rest_.size())};
+  rest_.erase(0, cut);
+  if (!more) {
+    document_begin_ += source_.documents()[document_++].bytes;
+    read_ = 0;
+  }
+  return block;
+}
+
+}  // namespace stagegpt

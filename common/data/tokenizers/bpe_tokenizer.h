@@ -1,0 +1,36 @@
+// Byte-level byte-pair encoding, as GPT-2 has it (Radford et al., 2019, section 2.2).
+//
+// A text is split into pieces (splitter.h), and each piece is merged (bpe_merger.h). Every sequence of bytes
+// has an encoding.
+#pragma once
+
+#include "common/data/tokenizers/bpe_merger.h"
+#include "common/data/tokenizers/tokenizer.h"
+
+namespace stagegpt {
+
+class BpeTokenizer final : public Tokenizer {
+ public:
+  // Merges in order of preference. Throws UserError unless each byte is a token, and each merge gives a token
+  // that is its two parts joined, once.
+  BpeTokenizer(Vocabulary vocabulary, std::vector<Merge> merges);
+
+  const std::vector<Merge>& merges() const { return merges_; }
+
+  std::string_view kind() const override { return "bpe"; }
+  bool needs_utf8() const override { return false; }
+  nlohmann::ordered_json hugging_face() const override;
+
+ private:
+  void encode_text(std::string_view text, std::vector<std::int32_t>& ids) const override;
+  std::size_t cut_text(std::string_view text) const override;
+
+  std::vector<Merge> merges_;
+  BpeMerger merger_;
+};
+
+// The vocabulary of the 256 bytes in GPT-2's order, one token for each merge, and the end of text; for merges
+// whose ids count accordingly.
+Vocabulary bpe_vocabulary(const std::vector<Merge>& merges);
+
+}  // namespace stagegpt

@@ -1,0 +1,148 @@
+#include "common/data/tokenizers/bpe_trainer.h"
+
+#include <algorithm>
+#include <queue>
+
+#include "common/data/tokenizers/byte_alphabet.h"
+#include "common/error.h"
+
+namespace stagegpt {
+namespace {
+
+constexpr std::int32_t kBytes = 256;
+constexpr std::int64_t kMinFrequency = 2;
+
+class BpeTrainer {
+ public:
+  explicit BpeTrainer(std::span<const PieceCount> pieces);
+
+  // The next merge, made in every word; nothing when no pair occurs often enough.
+  std::optional<Merge> next();
+
+ private:
+  using Key = PairMap<int>::Key;
+
+  struct Word {
+    std::size_t first;  // in symbols_
+    std::uint32_t length;
+    std::int64_t count;
+  };
+  struct Pair {
+    std::int64_t count = 0;
+    std::vector<std::uint32_t> words;  // that hold it, or held it; one may be there more than once
+  };
+  struct Candidate {
+    std::int64_t count;
+    Key key;
+    bool operator<(const Candidate& other) const {  // the queue gives the greatest first
+      return count != other.count ? count < other.count : key > other.key;
+    }
+  };
+
+  std::int32_t* symbols(const Word& word) { return symbols_.data() + word.first; }
+  void count_pair(Key key, std::uint32_t word, std::int64_t change);
+  void merge_in_word(std::uint32_t index, const Merge& merge);
+
+  std::vector<std::int32_t> symbols_;  // those of all words, one behind the other
+  std::vector<Word> words_;
+  PairMap<Pair> pairs_;
+  std::vector<Key> new_pairs_;
+  std::priority_queue<Candidate> queue_;  // counts may be outdated, but only too large
+  std::int32_t next_id_ = kBytes;
+};
+
+BpeTrainer::BpeTrainer(std::span<const PieceCount> pieces) {
+  std::array<std::int32_t, kBytes> ids{};
+  const auto order = bytes_in_gpt2_order();
+  for (std::int32_t id = 0; id < kBytes; ++id) ids[order[static_cast<std::size_t>(id)]] = id;
+  for (const auto& [piece, count] : pieces) {
+    if (piece.size() < 2) continue;
+    const auto index = static_cast<std::uint32_t>(words_.size());
+    words_.push_back({symbols_.size(), static_cast<std::uint32_t>(piece.size()), count});
+    for (const char byte : piece) symbols_.push_back(ids[static_cast<unsigned char>(byte)]);
+    const std::int32_t* symbol = symbols(words_.back());
+    for (std::size_t i = 0; i + 1 < piece.size(); ++i) {
+      count_pair(PairMap<Pair>::key(symbol[i], symbol[i + 1]), index, count);
+    }
+  }
+  for (const Key key : new_pairs_) queue_.push({pairs_.find(key)->count, key});
+}
+
+void BpeTrainer::count_pair(Key key, std::uint32_t word, std::int64_t change) {
+  const auto [pair, is_new] = pairs_.emplace(key);
+  if (is_new) new_pairs_.push_back(key);
+  pair.count += change;
+  if (change > 0 && (pair.words.empty() || pair.words.back() != word)) pair.words.push_back(word);
+}
+
+std::optional<Merge> BpeTrainer::next() {
+  while (!queue_.empty()) {
+    const auto [count, key] = queue_.top();
+    queue_.pop();
+    Pair& pair = pairs_.emplace(key).first;
+    if (pair.count != count) {  // it has fallen since
+      if (pair.count >= kMinFrequency) queue_.push({pair.count, key});
+      continue;
+    }
+    if (count < kMinFrequency) return std::nullopt;
+    const Merge merge{static_cast<std::int32_t>(key >> 32), static_cast<std::int32_t>(key & 0xFFFFFFFF),
+                      next_id_++};
+    const std::vector<std::uint32_t> words = std::exchange(pair.words, {});
+    new_pairs_.clear();
+    for (const std::uint32_t word : words) merge_in_word(word, merge);
+    for (const Key made : new_pairs_) queue_.push({pairs_.find(made)->count, made});
+    return merge;
+  }
+  return std::nullopt;
+}
+
+void BpeTrainer::merge_in_word(std::uint32_t index, const Merge& merge) {
+  Word& word = words_[index];
+  std::int32_t* symbol = symbols(word);
+  const auto key = [](std::int32_t left, std::int32_t right) { return PairMap<Pair>::key(left, right); };
+  std::uint32_t kept = 0;  // symbols [0, kept) are done
+  for (std::uint32_t i = 0; i < word.length; ++kept) {
+    if (i + 1 == word.length || symbol[i] != merge.left || symbol[i + 1] != merge.right) {
+      symbol[kept] = symbol[i++];
+      continue;
+    }
+    i += 2;
+    if (kept > 0) {
+      count_pair(key(symbol[kept - 1], merge.left), index, -word.count);
+      count_pair(key(symbol[kept - 1], merge.result), index, word.count);
+    }
+    if (i < word.length) {
+      count_pair(key(merge.right, symbol[i]), index, -word.count);
+      count_pair(key(merge.result, symbol[i]), index, word.count);
+    }
+    symbol[kept] = merge.result;
+  }
+  word.length = kept;
+}
+
+}  // namespace
+
+std::vector<Merge> train_merges(std::span<const PieceCount> pieces, std::size_t count) {
+  BpeTrainer trainer(pieces);
+  std::vector<Merge> merges;
+  while (merges.size() < count) {
+    const std::optional<Merge> merge = trainer.next();
+    if (!merge) break;
+    merges.push_back(*merge);
+  }
+  return merges;
+}
+
+std::unique_ptr<BpeTokenizer> train_bpe(const PieceCounts& counts, std::int64_t vocab_size) {
+  constexpr std::int64_t kEndOfText = 1;
+  if (vocab_size < kBytes + kEndOfText) {
+    user_error("--vocab-size: ", vocab_size, ", expected at least ", kBytes + kEndOfText,
+               ": the bytes and the end of text");
+  }
+  std::vector<Merge> merges =
+      train_merges(counts.sorted(), static_cast<std::size_t>(vocab_size - kBytes - kEndOfText));
+  Vocabulary vocabulary = bpe_vocabulary(merges);
+  return std::make_unique<BpeTokenizer>(std::move(vocabulary), std::move(merges));
+}
+
+}  // namespace stagegpt

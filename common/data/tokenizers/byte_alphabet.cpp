@@ -1,0 +1,70 @@
+#include "common/data/tokenizers/byte_alphabet.h"
+
+#include "common/data/utf8.h"
+
+namespace stagegpt {
+namespace {
+
+constexpr char32_t kFirstStandIn = 0x100;
+
+bool stands_for_itself(unsigned byte) {
+  return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+}
+
+// Code point of each byte's stand-in.
+std::array<char32_t, 256> stand_ins() {
+  std::array<char32_t, 256> code_points{};
+  char32_t next = kFirstStandIn;
+  for (unsigned byte = 0; byte < 256; ++byte) code_points[byte] = stands_for_itself(byte) ? byte : next++;
+  return code_points;
+}
+
+}  // namespace
+
+std::array<unsigned char, 256> bytes_in_gpt2_order() {
+  std::array<unsigned char, 256> order{};
+  std::size_t n = 0;
+  for (const bool printable : {true, false}) {
+    for (unsigned byte = 0; byte < 256; ++byte) {
+      if (stands_for_itself(byte) == printable) order[n++] = static_cast<unsigned char>(byte);
+    }
+  }
+  return order;
+}
+
+std::string to_byte_alphabet(std::string_view bytes) {
+  static const std::array<char32_t, 256> code_points = stand_ins();
+  std::string text;
+  for (const char byte : bytes) {
+    const char32_t c = code_points[static_cast<unsigned char>(byte)];
+    if (c < 0x80) {
+      text += static_cast<char>(c);
+    } else {  // below U+0800: two bytes
+      text += static_cast<char>(0xC0 | c >> 6);
+      text += static_cast<char>(0x80 | (c & 0x3F));
+    }
+  }
+  return text;
+}
+
+std::optional<std::string> from_byte_alphabet(std::string_view text) {
+  constexpr std::size_t kStandIns = 0x180;
+  static const std::array<int, kStandIns> bytes = [] {
+    std::array<int, kStandIns> table{};
+    table.fill(-1);
+    const auto code_points = stand_ins();
+    for (int byte = 0; byte < 256; ++byte) table[code_points[static_cast<std::size_t>(byte)]] = byte;
+    return table;
+  }();
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = utf8_length(text, at);
+    const char32_t c = length == 0 ? kStandIns : utf8_code_point(text.substr(at, length));
+    if (c >= kStandIns || bytes[c] < 0) return std::nullopt;
+    out += static_cast<char>(bytes[c]);
+    at += length;
+  }
+  return out;
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,96 @@
+#include "common/data/tokenizers/load_tokenizer.h"
+
+#include "common/data/file.h"
+#include "common/data/tokenizers/llmc_tokenizer.h"
+#include "common/data/tokenizers/named_vocabulary.h"
+#include "common/data/tokenizers/tokenizer_json.h"
+#include "common/json.h"
+
+namespace stagegpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct FilePair {
+  const char *vocabulary, *merges;
+};
+constexpr FilePair kGpt2Files[] = {{"encoder.json", "vocab.bpe"}, {"vocab.json", "merges.txt"}};
+
+// Names the file in what read() complains of.
+template <class Read>
+auto naming(std::string_view flag, const fs::path& path, const Read& read) {
+  try {
+    return read();
+  } catch (const UserError& error) {
+    user_error(flag, ": ", path, ": ", error.what());
+  }
+}
+
+// The lines of a merges file, less its first one when that tells the version.
+NamedMerges read_merges(std::string_view text) {
+  NamedMerges merges;
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    const std::size_t end = text.find('\n');
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(end == text.npos ? text.size() : end + 1);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty() || (number == 1 && line.starts_with("#version"))) continue;
+    try {
+      merges.push_back(split_merge(line));
+    } catch (const UserError& error) {
+      user_error("line ", number, ": ", error.what());
+    }
+  }
+  return merges;
+}
+
+// GPT-2's files do not say which token is special: the one of this name is.
+std::unique_ptr<Tokenizer> load_gpt2_files(const fs::path& vocabulary_path, const fs::path& merges_path,
+                                           std::string_view flag) {
+  constexpr const char* kEndOfText = "<|endoftext|>";
+  const MappedFile vocabulary_file(vocabulary_path, flag), merges_file(merges_path, flag);
+  Vocabulary names = naming(flag, vocabulary_path, [&] {
+    const nlohmann::json ids = parse_json(vocabulary_file.text());
+    std::vector<SpecialToken> special;
+    const auto end = ids.is_object() ? ids.find(kEndOfText) : ids.end();
+    if (end != ids.end() && end->is_number_integer())
+      special.push_back({kEndOfText, end->get<std::int32_t>()});
+    return read_vocabulary(ids, std::move(special));
+  });
+  return naming(flag, merges_path,
+                [&] { return bpe_from_names(std::move(names), read_merges(merges_file.text())); });
+}
+
+// The file that a directory is loaded from.
+fs::path file_in(const fs::path& directory, std::string_view flag) {
+  std::error_code ignored;
+  for (const char* name :
+       {"tokenizer.json", kGpt2Files[0].vocabulary, kGpt2Files[1].vocabulary, "tokenizer.bin"}) {
+    if (fs::exists(directory / name, ignored)) return directory / name;
+  }
+  user_error(flag, ": ", directory,
+             " holds no tokenizer.json, encoder.json with vocab.bpe, vocab.json with "
+             "merges.txt, or tokenizer.bin; scripts/download_gpt2.sh fetches GPT-2's");
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path, std::string_view flag) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) return load_tokenizer(file_in(path, flag), flag);
+  if (!fs::exists(path, ignored)) {
+    user_error(flag, ": ", path, " does not exist; scripts/download_gpt2.sh fetches GPT-2's vocabulary");
+  }
+  for (const auto& [vocabulary, merges] : kGpt2Files) {
+    if (path.filename() == vocabulary || path.filename() == merges) {
+      return load_gpt2_files(path.parent_path() / vocabulary, path.parent_path() / merges, flag);
+    }
+  }
+  const MappedFile file(path, flag);
+  return naming(flag, path, [&] {
+    if (is_llmc_tokenizer(file.bytes())) return parse_llmc_tokenizer(file.bytes());
+    return parse_tokenizer_json(parse_json(file.text()));
+  });
+}
+
+}  // namespace stagegpt

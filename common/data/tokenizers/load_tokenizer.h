@@ -1,0 +1,17 @@
+// A tokenizer from whatever files it comes in.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string_view>
+
+#include "common/data/tokenizers/tokenizer.h"
+
+namespace stagegpt {
+
+// `path` is a tokenizer.json, llm.c's tokenizer file, one of GPT-2's two files (encoder.json and vocab.bpe,
+// or vocab.json and merges.txt; the other lies beside it), or a directory that holds one of these. Throws
+// UserError, naming `flag` and the file.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path, std::string_view flag);
+
+}  // namespace stagegpt

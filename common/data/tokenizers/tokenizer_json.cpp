@@ -1,0 +1,122 @@
+#include "common/data/tokenizers/tokenizer_json.h"
+
+#include "common/data/tokenizers/char_tokenizer.h"
+#include "common/data/tokenizers/named_vocabulary.h"
+#include "common/data/tokenizers/splitter.h"
+#include "common/data/tokenizers/word_level_json.h"
+#include "common/data/tokenizers/word_tokenizer.h"
+#include "common/json.h"
+
+namespace stagegpt {
+namespace {
+
+using Json = nlohmann::json;
+
+// A field that may be missing, which is the same as null.
+Json field(const Json& object, const char* name) { return object.value(name, Json()); }
+
+// Refuses an option that would change ids, unless it has a value that changes nothing.
+void require(const Json& object, const char* name, const std::vector<Json>& harmless) {
+  const Json value = field(object, name);
+  if (value.is_null() || std::ranges::find(harmless, value) != harmless.end()) return;
+  user_error("'", name, "': ", value.dump().substr(0, 60), " is not supported");
+}
+
+std::string type_of(const Json& object) { return object.is_object() ? object.value("type", "") : ""; }
+
+std::vector<SpecialToken> read_special_tokens(const Json& added_tokens) {
+  std::vector<SpecialToken> special;
+  for (const Json& token : added_tokens) {
+    special.push_back({token.at("content").get<std::string>(), token.at("id").get<std::int32_t>()});
+    if (special.back().text.empty()) user_error("an added token is empty");
+    if (!token.value("special", false)) {
+      user_error("the added token '", special.back().text, "' is not special: not supported");
+    }
+    for (const char* option : {"lstrip", "rstrip", "single_word"}) require(token, option, {false});
+  }
+  return special;
+}
+
+void require_byte_level(const Json& json) {
+  const Json pre_tokenizer = field(json, "pre_tokenizer");
+  if (type_of(pre_tokenizer) != "ByteLevel") {
+    user_error("the pre_tokenizer is ",
+               pre_tokenizer.is_null() ? "missing" : "'" + type_of(pre_tokenizer) + "'",
+               ", expected GPT-2's, 'ByteLevel'");
+  }
+  // Missing, the first is true there; ours is false.
+  if (pre_tokenizer.value("add_prefix_space", true)) user_error("'add_prefix_space': true is not supported");
+  require(pre_tokenizer, "use_regex", {true});
+  if (type_of(field(json, "decoder")) != "ByteLevel") user_error("the decoder is not 'ByteLevel'");
+  const Json post = field(json, "post_processor");
+  if (!post.is_null() && type_of(post) != "ByteLevel") {
+    user_error("the post_processor '", type_of(post), "' is not supported");
+  }
+}
+
+std::unique_ptr<Tokenizer> read_bpe(const Json& json, std::vector<SpecialToken> special) {
+  const Json& model = json.at("model");
+  require_byte_level(json);
+  require(model, "dropout", {0.0});
+  for (const char* option : {"continuing_subword_prefix", "end_of_word_suffix"}) require(model, option, {""});
+  for (const char* option : {"byte_fallback", "ignore_merges"}) require(model, option, {false});
+  NamedMerges merges;
+  for (const Json& merge : model.at("merges")) {
+    merges.push_back(merge.is_string() ? split_merge(merge.get_ref<const std::string&>())
+                                       : merge.get<std::pair<std::string, std::string>>());
+  }
+  return bpe_from_names(read_vocabulary(model.at("vocab"), std::move(special)), merges);
+}
+
+std::unique_ptr<Tokenizer> read_word_level(const Json& json, std::vector<SpecialToken> special) {
+  Vocabulary vocabulary = read_vocabulary(json.at("model").at("vocab"), std::move(special));
+  const Json pre_tokenizer = field(json, "pre_tokenizer");
+  require(pre_tokenizer, "behavior", {"Isolated"});
+  require(pre_tokenizer, "invert", {false});
+  const Json pattern = type_of(pre_tokenizer) == "Split" ? pre_tokenizer.at("pattern").at("Regex") : Json();
+  if (pattern == kOneCharacter) return std::make_unique<CharTokenizer>(std::move(vocabulary));
+  if (pattern == Splitter::words().pattern()) return std::make_unique<WordTokenizer>(std::move(vocabulary));
+  user_error("a vocabulary of pieces that are split in another way than char's and word's is not supported");
+}
+
+}  // namespace
+
+std::string tokenizer_json(const Tokenizer& tokenizer) {
+  using OrderedJson = nlohmann::ordered_json;
+  OrderedJson added = OrderedJson::array();
+  for (const SpecialToken& token : tokenizer.special_tokens()) {
+    added.push_back({{"id", token.id},
+                     {"content", token.text},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", true}});
+  }
+  OrderedJson parts = tokenizer.hugging_face();
+  const OrderedJson json = {{"version", "1.0"},
+                            {"truncation", nullptr},
+                            {"padding", nullptr},
+                            {"added_tokens", std::move(added)},
+                            {"normalizer", nullptr},
+                            {"pre_tokenizer", std::move(parts.at("pre_tokenizer"))},
+                            {"post_processor", nullptr},
+                            {"decoder", std::move(parts.at("decoder"))},
+                            {"model", std::move(parts.at("model"))}};
+  return json.dump(2) + '\n';
+}
+
+std::unique_ptr<Tokenizer> parse_tokenizer_json(const Json& json) {
+  return read_json([&]() -> std::unique_ptr<Tokenizer> {
+    require(json, "normalizer", {});
+    std::vector<SpecialToken> special = read_special_tokens(field(json, "added_tokens"));
+    const Json& model = json.at("model");
+    // Older files do not name the model that has merges.
+    const std::string type = model.value("type", model.contains("merges") ? "BPE" : "");
+    if (type == "BPE") return read_bpe(json, std::move(special));
+    if (type == "WordLevel") return read_word_level(json, std::move(special));
+    user_error("the model '", type, "' is not supported, expected 'BPE' or 'WordLevel'");
+  });
+}
+
+}  // namespace stagegpt

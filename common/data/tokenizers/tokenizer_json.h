@@ -1,0 +1,17 @@
+// Hugging Face's tokenizer.json (the format of the `tokenizers` library).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "common/data/tokenizers/tokenizer.h"
+
+namespace stagegpt {
+
+std::string tokenizer_json(const Tokenizer& tokenizer);
+
+// Reads what tokenizer_json() writes, and GPT-2's kind of tokenizer from elsewhere: byte-level BPE with
+// GPT-2's pieces, no normalisation. Throws UserError that names what is wrong or not supported.
+std::unique_ptr<Tokenizer> parse_tokenizer_json(const nlohmann::json& json);
+
+}  // namespace stagegpt

@@ -1,0 +1,21 @@
+#include "common/data/tokenizers/word_level_json.h"
+
+#include <nlohmann/json.hpp>
+
+namespace stagegpt {
+
+nlohmann::ordered_json word_level_json(const Vocabulary& vocabulary, const std::string& pattern,
+                                       const std::string& unknown) {
+  nlohmann::ordered_json vocab = nlohmann::ordered_json::object();
+  // As the vector that an ordered object is: its own insertion searches through all of it.
+  auto& entries = vocab.get_ref<nlohmann::ordered_json::object_t&>();
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
+    entries.emplace_back(vocabulary.tokens[id], id);
+  return {
+      {"pre_tokenizer",
+       {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}}},
+      {"decoder", {{"type", "Fuse"}}},
+      {"model", {{"type", "WordLevel"}, {"vocab", std::move(vocab)}, {"unk_token", unknown}}}};
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,33 @@
+// One token for each word, and for each punctuation mark or white-space character.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+
+#include "common/data/tokenizers/piece_counts.h"
+#include "common/data/tokenizers/tokenizer.h"
+
+namespace stagegpt {
+
+class WordTokenizer final : public Tokenizer {
+ public:
+  // Throws UserError unless there is a special token named [UNK]: what the vocabulary lacks.
+  explicit WordTokenizer(Vocabulary vocabulary);
+
+  std::string_view kind() const override { return "word"; }
+  bool needs_utf8() const override { return true; }
+  nlohmann::ordered_json hugging_face() const override;
+
+ private:
+  void encode_text(std::string_view text, std::vector<std::int32_t>& ids) const override;
+  std::size_t cut_text(std::string_view text) const override;
+
+  std::unordered_map<std::string_view, std::int32_t> ids_;  // views of the vocabulary
+  std::int32_t unknown_ = 0;
+};
+
+// [PAD], [EOS], [UNK], then the pieces counted, the most frequent first (of equals the one with smaller
+// bytes): `vocab_size` tokens at most. Throws UserError, naming --vocab-size, below 4.
+std::unique_ptr<WordTokenizer> make_word_tokenizer(const PieceCounts& counts, std::int64_t vocab_size);
+
+}  // namespace stagegpt

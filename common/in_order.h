@@ -1,0 +1,30 @@
+// Work on several threads whose results come in order.
+#pragma once
+
+#include <deque>
+#include <future>
+#include <optional>
+#include <utility>
+
+namespace stagegpt {
+
+// For each value that produce() returns, until it returns nothing: consume(work(value)). work() runs on up to
+// `threads` threads; produce() and consume() run on the caller's, in order. So what comes out does not depend
+// on the number of threads, and no more than `threads` values are held. An exception of any of them ends all.
+template <class Produce, class Work, class Consume>
+void for_each_in_order(int threads, Produce&& produce, Work&& work, Consume&& consume) {
+  using Value = typename decltype(produce())::value_type;
+  std::deque<std::future<decltype(work(std::declval<Value>()))>> running;
+  while (true) {
+    std::optional<Value> value;
+    while (static_cast<int>(running.size()) < threads && (value = produce())) {
+      running.push_back(std::async(std::launch::async, work, std::move(*value)));
+    }
+    if (running.empty()) return;
+    auto result = running.front().get();
+    running.pop_front();
+    consume(std::move(result));
+  }
+}
+
+}  // namespace stagegpt

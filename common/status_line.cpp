@@ -1,0 +1,47 @@
+#include "common/status_line.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace stagegpt {
+namespace {
+
+std::size_t terminal_width() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
+}
+
+}  // namespace
+
+StatusLine::StatusLine() : terminal_(isatty(STDERR_FILENO) == 1) {}
+
+StatusLine::~StatusLine() {
+  if (open_) std::fputc('\n', stderr);
+}
+
+void StatusLine::show(bool plain, const std::function<std::string(std::size_t width)>& line) {
+  if (terminal_) {
+    // Never as wide as the window, since a line that wraps cannot be rewritten.
+    std::fprintf(stderr, "\r\x1b[K%s", line(terminal_width() - 1).c_str());
+    open_ = true;
+  } else if (plain) {
+    std::fprintf(stderr, "%s\n", line(std::string::npos).c_str());
+  }
+  std::fflush(stderr);
+}
+
+std::string clock_time(double seconds) {
+  const auto total = static_cast<long long>(seconds + 0.5);
+  const long long hours = total / 3600, minutes = total / 60 % 60;
+  char text[64];
+  if (hours > 0) {
+    std::snprintf(text, sizeof text, "%lld:%02lld:%02lld", hours, minutes, total % 60);
+  } else {
+    std::snprintf(text, sizeof text, "%lld:%02lld", minutes, total % 60);
+  }
+  return text;
+}
+
+}  // namespace stagegpt
