@@ -140,8 +140,8 @@ Corpus load_text(const std::vector<std::string>& files, const CorpusConfig& conf
 Corpus load_corpus(const CorpusConfig& config, std::int64_t block_size, int threads) {
   const std::string pattern = without_directory(config.data);
   const std::vector<std::string> files = data_files(pattern);
-  Corpus corpus =
-      is_shard(files.front()) ? load_shards(pattern, files, config) : load_text(files, config, threads);
+  Corpus corpus = std::ranges::any_of(files, is_shard) ? load_shards(pattern, files, config)
+                                                       : load_text(files, config, threads);
   for (const auto& [name, tokens] :
        {std::pair{"training", &corpus.train}, {"validation", &corpus.validation}}) {
     if (tokens->size() < block_size + 1) {

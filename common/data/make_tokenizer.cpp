@@ -105,8 +105,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice, const T
   if (kind == "char") refuse_vocab_size(choice, "char takes every character that occurs");
   const PieceCounts counts = count_pieces(text, counting_for(kind), options);
   if (kind == "char") return make_char_tokenizer(counts);
-  constexpr std::int64_t kAllWords = PieceCounts::kMaxPieces + 3;
-  if (kind == "word") return make_word_tokenizer(counts, choice.vocab_size.value_or(kAllWords));
+  if (kind == "word")
+    return make_word_tokenizer(counts, choice.vocab_size.value_or(kLargestDefaultVocabSize));
   return train_bpe(counts, choice.vocab_size.value_or(default_vocab_size(text.bytes())));
 }
 

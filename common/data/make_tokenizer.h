@@ -18,7 +18,7 @@ struct TokenizerChoice {
 };
 
 // Where none is asked for, the size of a vocabulary of bpe: a token for each 600 bytes of text, within these
-// bounds.
+// bounds. That of words has every word, within the same bound.
 inline constexpr std::int64_t kSmallestDefaultVocabSize = 512, kLargestDefaultVocabSize = 50257;
 std::int64_t default_vocab_size(std::int64_t text_bytes);
 

@@ -19,7 +19,7 @@ struct PieceCount {
 // out, and those that are known go on being counted.
 class PieceCounts {
  public:
-  static constexpr std::size_t kMaxPieces = 2'000'000, kMaxBytes = std::size_t{24} << 20;
+  static constexpr std::size_t kMaxPieces = 1'000'000, kMaxBytes = std::size_t{12} << 20;
 
   void add(std::string_view piece, std::int64_t count = 1);
   // Those of a later part of the corpus.

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Fetches data sets to train on.
+#   scripts/download_data.sh [--output DIR] DATASET...
+# tinyshakespeare: 1.1 MB of Shakespeare's plays. tinystories: about 2 GB of short stories, GPT-4's.
+# DIR: data/ in the repository. Files that are there are kept, interrupted downloads resumed. STAGEGPT_GITHUB_URL
+# and STAGEGPT_HUGGINGFACE_URL name other hosts.
+set -euo pipefail
+. "$(dirname "$0")/download.sh"
+
+directory=
+datasets=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --output) directory=${2:-}; [ -n "$directory" ] || usage_error "--output needs a directory"; shift ;;
+    -h | --help) sed -n '2,6s/^# //p' "$0"; exit 0 ;;
+    tinyshakespeare | tinystories) datasets+=("$1") ;;
+    *) usage_error "unknown argument '$1'" ;;
+  esac
+  shift
+done
+[ ${#datasets[@]} -gt 0 ] || usage_error "name a data set: tinyshakespeare, tinystories"
+set_output "$directory" data
+
+for dataset in "${datasets[@]}"; do
+  case $dataset in
+    tinyshakespeare)
+      download "${github%/}/karpathy/char-rnn/master/data/tinyshakespeare/input.txt" "$output/tinyshakespeare.txt" \
+        86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed
+      ;;
+    tinystories)
+      files=${huggingface%/}/datasets/roneneldan/TinyStories/resolve/main
+      download "$files/TinyStoriesV2-GPT4-valid.txt" "$output/tinystories_val.txt"
+      download "$files/TinyStoriesV2-GPT4-train.txt" "$output/tinystories_train.txt"
+      ;;
+  esac
+done
+
+for dataset in "${datasets[@]}"; do
+  case $dataset in
+    tinyshakespeare)
+      printf './build/release/bin/stage0_train --data %q\n' "$output/tinyshakespeare.txt"
+      ;;
+    tinystories)
+      [ -s data/gpt2/encoder.json ] || echo "./scripts/download_gpt2.sh --vocabulary-only"
+      printf './build/release/bin/prepare_data --input %q --tokenizer gpt2 --parse-special-tokens --output %q\n' \
+        "$output/tinystories_train.txt" "$output/tinystories"
+      ;;
+  esac
+done

@@ -1,0 +1,36 @@
+// Tokenizers made from a string, for tests.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "common/data/tokenizers/bpe_trainer.h"
+#include "common/data/tokenizers/char_tokenizer.h"
+#include "common/data/tokenizers/splitter.h"
+#include "common/data/tokenizers/word_tokenizer.h"
+
+namespace stagegpt::test {
+
+inline PieceCounts count_pieces(const Splitter& splitter, std::string_view text) {
+  PieceCounts counts;
+  Splitter::Cursor cursor(splitter, text);
+  for (std::string_view piece; cursor.next(piece);) counts.add(piece);
+  return counts;
+}
+
+inline std::unique_ptr<CharTokenizer> char_tokenizer(std::string_view text) {
+  PieceCounts counts;
+  count_characters(text, counts);
+  return make_char_tokenizer(counts);
+}
+
+inline std::unique_ptr<WordTokenizer> word_tokenizer(std::string_view text,
+                                                     std::int64_t vocab_size = 1 << 20) {
+  return make_word_tokenizer(count_pieces(Splitter::words(), text), vocab_size);
+}
+
+inline std::unique_ptr<BpeTokenizer> bpe_tokenizer(std::string_view text, std::int64_t vocab_size = 400) {
+  return train_bpe(count_pieces(Splitter::gpt2(), text), vocab_size);
+}
+
+}  // namespace stagegpt::test

@@ -1,0 +1,368 @@
+// prepare_data as a user runs it, and training on what it makes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "common/data/token_sequence.h"
+#include "common/data/tokenizers/load_tokenizer.h"
+#include "tests/support/program.h"
+
+namespace stagegpt::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Ids = std::vector<std::int32_t>;
+using Arguments = std::vector<std::string>;
+
+// Sentences that repeat, never quite.
+std::string story(int sentences) {
+  std::string text;
+  for (int i = 0; i < sentences; ++i) {
+    text += "The " + std::string(i % 3 ? "cat" : "otter") + " saw " + std::to_string(i * i % 97) +
+            " thés, 中文 it's.\n";
+  }
+  return text;
+}
+
+class PrepareData : public testing::Test {
+ protected:
+  ProgramResult run(const Arguments& arguments) const {
+    return run_program("prepare_data", arguments, directory.path());
+  }
+  ProgramResult prepare(const std::string& output, const Arguments& more) const {
+    Arguments arguments = {"--output", output};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ProgramResult result = run(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    return result;
+  }
+  Ids tokens(const std::string& output, const std::string& part) const {
+    TokenSequence sequence;
+    for (int i = 0;; ++i) {
+      char name[32];
+      std::snprintf(name, sizeof name, "_%06d.bin", i);
+      const fs::path path = directory.path() / output / (part + name);
+      if (!fs::exists(path)) return sequence.read(0, sequence.size());
+      sequence.append(std::make_shared<const TokenShard>(path, "--data"));
+    }
+  }
+  std::unique_ptr<Tokenizer> tokenizer(const std::string& output) const {
+    return load_tokenizer(directory.path() / output, "--tokenizer-path");
+  }
+  void expect_refused(const Arguments& arguments, const std::string& says) const {
+    const ProgramResult result = run(arguments);
+    EXPECT_EQ(result.exit_code, 2) << says;
+    EXPECT_NE(result.errors.find(says), std::string::npos) << result.errors;
+    EXPECT_FALSE(fs::exists(directory.path() / "out"));
+    EXPECT_FALSE(fs::exists(directory.path() / "out.partial"));
+  }
+  // Runs stage0_train for some steps; the losses, and what it said.
+  std::pair<nlohmann::json, std::string> train(const Arguments& data) const {
+    Arguments arguments = {"--n-layer",        "1",  "--n-head",     "1", "--n-embd", "16",
+                           "--block-size",     "16", "--batch-size", "4", "--steps",  "8",
+                           "--max-new-tokens", "20", "--json"};
+    arguments.insert(arguments.end(), data.begin(), data.end());
+    const ProgramResult result = run_program("stage0_train", arguments, directory.path());
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    if (result.exit_code != 0) return {};
+    nlohmann::json json = nlohmann::json::parse(result.output);
+    for (const char* time : {"seconds", "tokens_per_second"}) json.erase(time);
+    return {json, result.errors};
+  }
+
+  ScratchDirectory directory;
+};
+
+TEST_F(PrepareData, HoldsTheTokensOfTheText) {
+  const std::string text = story(500);
+  directory.write("text.txt", text);
+  for (const char* kind : {"char", "word", "bpe"}) {
+    const std::string output = std::string("out_") + kind;
+    prepare(output, {"--input", "text.txt", "--tokenizer", kind});
+    const auto made = tokenizer(output);
+    EXPECT_EQ(made->kind(), kind);
+    const Ids train = tokens(output, "train"), validation = tokens(output, "val");
+    const std::string train_text = made->decode(train), validation_text = made->decode(validation);
+    EXPECT_EQ(train_text + validation_text, text) << kind;
+    EXPECT_NEAR(static_cast<double>(validation_text.size()), 0.1 * static_cast<double>(text.size()), 4.0);
+    EXPECT_EQ(train, made->encode(train_text));
+    EXPECT_EQ(validation, made->encode(validation_text));
+  }
+}
+
+TEST_F(PrepareData, SaysInTheManifestWhatItMade) {
+  directory.write("text.txt", story(200));
+  prepare("out", {"--input", "text.txt", "--vocab-size", "300", "--shard-tokens", "1000"});
+  const auto manifest = nlohmann::json::parse(read_bytes(directory.path() / "out/manifest.json"));
+  EXPECT_EQ(manifest["version"], 1);
+  EXPECT_EQ(manifest["tokenizer"]["vocab_size"], 300);
+  EXPECT_EQ(manifest["tokenizer"]["end_of_text"], 299);
+  EXPECT_EQ(manifest["inputs"][0]["bytes"], story(200).size());
+  for (const std::string part : {"train", "val"}) {
+    const Ids ids = tokens("out", part);
+    EXPECT_EQ(manifest[part]["tokens"], ids.size());
+    EXPECT_EQ(manifest[part]["text_bytes"], tokenizer("out")->decode(ids).size());
+    for (const auto& shard : manifest[part]["shards"]) {
+      const fs::path path = directory.path() / "out" / shard["file"].get<std::string>();
+      EXPECT_EQ(shard["bytes"], fs::file_size(path));
+      EXPECT_EQ(shard["xxh3_128"], content_hash(path));
+      EXPECT_LE(shard["tokens"], 1000);
+    }
+  }
+  EXPECT_GT(manifest["train"]["shards"].size(), 2u);
+}
+
+TEST_F(PrepareData, DoesNotDependOnThreadsOrShards) {
+  std::string text = story(20000);  // several blocks
+  text += std::string(300'000, 'x') + std::string(300'000, ' ') + story(10);
+  directory.write("text.txt", text);
+  prepare("a", {"--input", "text.txt", "--threads", "1"});
+  prepare("b", {"--input", "text.txt", "--threads", "5", "--shard-tokens", "7777"});
+  EXPECT_EQ(read_bytes(directory.path() / "a/tokenizer.json"),
+            read_bytes(directory.path() / "b/tokenizer.json"));
+  for (const std::string part : {"train", "val"}) EXPECT_EQ(tokens("a", part), tokens("b", part));
+  EXPECT_EQ(tokens("a", "train"), tokenizer("a")->encode(tokenizer("a")->decode(tokens("a", "train"))));
+}
+
+TEST_F(PrepareData, PutsTheEndOfTextBetweenDocuments) {
+  directory.write("1.txt", "one one");
+  directory.write("2.txt", "");
+  directory.write("3.txt", "two <|endoftext|> two");
+  prepare("out", {"--input", "1.txt", "2.txt", "3.txt", "--vocab-size", "257", "--val-fraction", "0"});
+  const auto bpe = tokenizer("out");
+  Ids expected = bpe->encode("one one"), third = bpe->encode("two <|endoftext|> two");
+  expected.push_back(256);
+  expected.insert(expected.end(), third.begin(), third.end());
+  EXPECT_EQ(tokens("out", "train"), expected);
+  EXPECT_EQ(tokens("out", "val"), Ids());
+
+  prepare("special", {"--input", "1.txt", "3.txt", "--vocab-size", "257", "--val-fraction", "0",
+                      "--parse-special-tokens"});
+  const Ids ids = tokens("special", "train");
+  EXPECT_EQ(std::ranges::count(ids, 256), 2);
+  EXPECT_EQ(bpe->decode(ids), "one one<|endoftext|>two <|endoftext|> two");
+}
+
+TEST_F(PrepareData, SplitsInsideADocument) {
+  directory.write("1.txt", "aaaa");
+  directory.write("2.txt", "bbbbbb");
+  prepare("out", {"--input", "1.txt", "2.txt", "--vocab-size", "257", "--val-fraction", "0.4"});
+  const auto bpe = tokenizer("out");
+  EXPECT_EQ(bpe->decode(tokens("out", "train")), "aaaa<|endoftext|>bb");
+  EXPECT_EQ(bpe->decode(tokens("out", "val")), "bbbb");
+  prepare("at_the_border", {"--input", "1.txt", "2.txt", "--vocab-size", "257", "--val-fraction", "0.6"});
+  EXPECT_EQ(bpe->decode(tokens("at_the_border", "train")), "aaaa");
+  EXPECT_EQ(bpe->decode(tokens("at_the_border", "val")), "bbbbbb");
+}
+
+TEST_F(PrepareData, SplitsBetweenCharacters) {
+  directory.write("text.txt", "中文中文");  // 12 bytes: a quarter is a character, a third ends inside one
+  prepare("out", {"--input", "text.txt", "--tokenizer", "char", "--val-fraction", "0.34"});
+  const auto made = tokenizer("out");
+  EXPECT_EQ(made->decode(tokens("out", "train")), "中文");
+}
+
+TEST_F(PrepareData, ReadsStandardInputAndPipes) {
+  directory.write("text.txt", story(50));
+  const std::string program = std::string(STAGEGPT_BIN_DIR) + "/prepare_data";
+  const std::string enter = "cd '" + directory.path().string() + "' && ";
+  ASSERT_EQ(std::system(
+                (enter + "cat text.txt | '" + program + "' --input - --output piped >out.log 2>&1").c_str()),
+            0)
+      << read_bytes(directory.path() / "out.log");
+  prepare("file", {"--input", "text.txt"});
+  EXPECT_EQ(tokens("piped", "train"), tokens("file", "train"));
+  EXPECT_EQ(tokens("piped", "val"), tokens("file", "val"));
+}
+
+TEST_F(PrepareData, UsesAnExistingTokenizer) {
+  directory.write("text.txt", story(50));
+  directory.write("other.txt", "quite another text");
+  prepare("first", {"--input", "text.txt", "--vocab-size", "300"});
+  prepare("second", {"--input", "other.txt", "--tokenizer-path", "first", "--val-fraction", "0"});
+  EXPECT_EQ(tokens("second", "train"), tokenizer("first")->encode("quite another text"));
+  EXPECT_EQ(read_bytes(directory.path() / "first/tokenizer.json"),
+            read_bytes(directory.path() / "second/tokenizer.json"));
+}
+
+TEST_F(PrepareData, LeavesNothingThatLooksWholeWhenItFails) {
+  const std::string text = story(20000);
+  directory.write("text.txt", text);
+  directory.write("few.txt", "abc");
+  prepare("few", {"--input", "few.txt", "--tokenizer", "char", "--val-fraction", "0"});
+  expect_refused({"--input", "text.txt", "--tokenizer-path", "few", "--output", "out"},
+                 "is not in the vocabulary");
+}
+
+TEST_F(PrepareData, TakesOverWhatAnInterruptedRunLeft) {
+  directory.write("text.txt", story(50));
+  fs::create_directories(directory.path() / "out.partial/deep");
+  std::ofstream(directory.path() / "out.partial/train_000007.bin") << "left over";
+  prepare("out", {"--input", "text.txt"});
+  EXPECT_FALSE(fs::exists(directory.path() / "out/train_000007.bin"));
+  EXPECT_FALSE(fs::exists(directory.path() / "out.partial"));
+}
+
+TEST_F(PrepareData, DoesNotTouchWhatIsThere) {
+  directory.write("text.txt", story(50));
+  prepare("out", {"--input", "text.txt"});
+  const ProgramResult again = run({"--input", "text.txt", "--output", "out/"});
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_NE(again.errors.find("exists already"), std::string::npos) << again.errors;
+  fs::create_directory(directory.path() / "empty");
+  prepare("empty", {"--input", "text.txt"});
+}
+
+TEST_F(PrepareData, RefusesBadInput) {
+  directory.write("empty.txt", "");
+  directory.write("text.txt", story(5));
+  directory.write("bytes.txt", std::string(300'000, 'a') + "\xff");
+  expect_refused({"--output", "out"}, "--input: expected text files");
+  expect_refused({"--input", "text.txt"}, "--output: expected a directory");
+  expect_refused({"--input", "empty.txt", "--output", "out"}, "\"empty.txt\" is empty");
+  expect_refused({"--input", "empty.txt", "empty.txt", "--output", "out"}, "all files are empty");
+  expect_refused({"--input", "nowhere.txt", "--output", "out"}, "cannot open \"nowhere.txt\"");
+  expect_refused({"--input", ".", "--output", "out"}, "\".\" is a directory");
+  expect_refused({"--input", "bytes.txt", "--tokenizer", "char", "--output", "out"},
+                 "\"bytes.txt\" is not UTF-8: byte 300000");
+  expect_refused({"--input", "bytes.txt", "--tokenizer", "word", "--output", "out"},
+                 "\"bytes.txt\" is not UTF-8: byte 300000");
+  expect_refused({"--input", "text.txt", "--vocab-size", "256", "--output", "out"},
+                 "--vocab-size: 256, expected at least 257");
+  expect_refused({"--input", "text.txt", "--tokenizer", "char", "--vocab-size", "99", "--output", "out"},
+                 "--vocab-size: char");
+  expect_refused(
+      {"--input", "text.txt", "--tokenizer", "gpt2", "--tokenizer-path", "nowhere", "--output", "out"},
+      "scripts/download_gpt2.sh");
+  expect_refused({"--input", "text.txt", "--shard-tokens", "0", "--output", "out"}, "--shard-tokens");
+  expect_refused({"--input", "text.txt", "--output", "/proc/out"}, "--output: cannot create");
+}
+
+TEST_F(PrepareData, TakesOddTextAsItIs) {
+  const std::string texts[] = {"x",
+                               std::string("a\0b\0\0c", 6),
+                               "\r\none\r\ntwo\r\n",
+                               "\xef\xbb\xbfmarked",
+                               "\xff\xfe\x80 broken \xe2\x82",
+                               std::string(2'000'000, 'a'),
+                               std::string(1'500'000, ' '),
+                               std::string(700'000, '\xff')};
+  int i = 0;
+  for (const std::string& text : texts) {
+    const std::string output = "out" + std::to_string(i++);
+    directory.write("text.txt", text);
+    prepare(output, {"--input", "text.txt", "--val-fraction", "0"});
+    EXPECT_EQ(tokenizer(output)->decode(tokens(output, "train")), text) << text.substr(0, 20);
+  }
+}
+
+TEST_F(PrepareData, TrainingOnShardsIsTrainingOnTheText) {
+  directory.write("text.txt", story(500));
+  for (const char* kind : {"char", "word", "bpe"}) {
+    const std::string output = std::string("out_") + kind;
+    prepare(output, {"--input", "text.txt", "--tokenizer", kind, "--shard-tokens", "999"});
+    const auto expected = train({"--data", "text.txt", "--tokenizer", kind}).first;
+    EXPECT_EQ(train({"--data", output}).first, expected);
+    EXPECT_EQ(train({"--data", output + "/train_*.bin"}).first, expected);
+  }
+}
+
+TEST_F(PrepareData, SeveralTextsAreDocuments) {
+  directory.write("1.txt", story(200));
+  directory.write("2.txt", story(300));
+  prepare("out", {"--input", "1.txt", "2.txt"});
+  EXPECT_EQ(train({"--data", "out"}).first, train({"--data", "?.txt"}).first);
+}
+
+class BadShards : public PrepareData {
+ protected:
+  BadShards() {
+    directory.write("text.txt", story(500));
+    prepare("good", {"--input", "text.txt", "--vocab-size", "300"});
+  }
+  void expect_train_refused(Arguments arguments, const std::string& says) const {
+    arguments.insert(arguments.end(), {"--steps", "1", "--max-new-tokens", "0"});
+    const ProgramResult result = run_program("stage0_train", arguments, directory.path());
+    EXPECT_EQ(result.exit_code, 2) << says;
+    EXPECT_NE(result.errors.find(says), std::string::npos) << result.errors;
+  }
+  void write_shard(const fs::path& path, const Ids& ids) const {
+    TokenShardWriter writer(directory.path() / path, 2);
+    writer.append(ids);
+    writer.finish();
+  }
+};
+
+TEST_F(BadShards, ThatHaveChanged) {
+  std::string bytes = read_bytes(directory.path() / "good/train_000000.bin");
+  bytes[1500] = static_cast<char>(bytes[1500] ^ 1);
+  directory.write("good/train_000000.bin", bytes);
+  expect_train_refused({"--data", "good"}, "it has changed");
+}
+
+TEST_F(BadShards, WhoseTokenizerHasChanged) {
+  std::string json = read_bytes(directory.path() / "good/tokenizer.json");
+  directory.write("good/tokenizer.json", json + " ");
+  expect_train_refused({"--data", "good"}, "it has changed");
+}
+
+TEST_F(BadShards, ThatTheManifestDoesNotList) {
+  write_shard("good/train_000001.bin", {1, 2, 3});
+  expect_train_refused({"--data", "good"}, "is not in the manifest.json");
+}
+
+TEST_F(BadShards, WithABrokenManifest) {
+  directory.write("good/manifest.json", "{}");
+  expect_train_refused({"--data", "good"}, "manifest.json");
+  directory.write("good/manifest.json", "{");
+  expect_train_refused({"--data", "good"}, "manifest.json");
+}
+
+TEST_F(BadShards, WithTokensOutsideTheVocabulary) {
+  fs::create_directory(directory.path() / "bad");
+  write_shard("bad/x_train.bin", Ids(1000, 300));
+  expect_train_refused({"--data", "bad/x_train.bin", "--tokenizer-path", "good/tokenizer.json"},
+                       "is 300, outside the vocabulary of 300");
+}
+
+TEST_F(BadShards, WithoutATokenizer) {
+  fs::create_directory(directory.path() / "bad");
+  write_shard("bad/x_train.bin", Ids(1000, 3));
+  expect_train_refused({"--data", "bad/x_train.bin"}, "no tokenizer.json beside");
+}
+
+TEST_F(BadShards, OfATokenizerOfAnotherKind) {
+  expect_train_refused({"--data", "good", "--tokenizer", "char"}, "is of kind bpe");
+  expect_train_refused({"--data", "good", "--vocab-size", "400"}, "--vocab-size");
+}
+
+TEST_F(BadShards, ThatAreNowhere) {
+  expect_train_refused({"--data", "bad_*.bin"}, "--data: no file matches \"bad_*.bin\"");
+  fs::create_directory(directory.path() / "empty");
+  expect_train_refused({"--data", "empty"}, "a directory without train_*.bin");
+}
+
+TEST_F(BadShards, AmongTexts) {
+  directory.write("good/train_0.txt", "text");
+  expect_train_refused({"--data", "good/train_*"}, "others are");
+}
+
+// llm.c's own: a pair of files, without a manifest.
+TEST_F(BadShards, NamedTrainGoWithThoseNamedVal) {
+  fs::create_directory(directory.path() / "llmc");
+  fs::copy(directory.path() / "good/tokenizer.bin", directory.path() / "llmc/tokenizer.bin");
+  write_shard("llmc/story_train.bin", Ids(1000, 7));
+  write_shard("llmc/story_val.bin", Ids(500, 7));
+  EXPECT_NE(train({"--data", "llmc/story_train.bin"}).second.find("1000 tokens and 500 for validation"),
+            std::string::npos);
+  fs::remove(directory.path() / "llmc/story_val.bin");
+  EXPECT_NE(train({"--data", "llmc/story_train.bin"}).second.find("900 tokens and 100 for validation"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace stagegpt::test

@@ -1,0 +1,93 @@
+// Token ids and merges that Hugging Face's tokenizers and OpenAI's tiktoken give: see golden/make_tokens.py.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "common/data/file.h"
+#include "common/data/tokenizers/load_tokenizer.h"
+#include "tests/data/make_tokenizers.h"
+#include "tests/support/program.h"
+
+namespace stagegpt::test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using Ids = std::vector<std::int32_t>;
+
+const fs::path kSource = STAGEGPT_SOURCE_DIR;
+const fs::path kBpe = kSource / "tests/golden/bpe.json";
+constexpr const char* kFlag = "--tokenizer-path";
+
+const json& golden() {
+  static const json tokens = json::parse(std::ifstream(kSource / "tests/golden/tokens.json"));
+  return tokens;
+}
+
+// The tokenizer has the ids that the reference gives, by their name in the golden file, for every text.
+void expect_reference_ids(const Tokenizer& tokenizer, const char* name) {
+  ASSERT_GE(golden().at("texts").size(), 60u);
+  for (const json& entry : golden().at("texts")) {
+    const auto text = entry.at("text").get<std::string>();
+    const auto expected = entry.at(name).get<Ids>();
+    EXPECT_EQ(tokenizer.encode(text), expected) << entry.at("text");
+    EXPECT_EQ(tokenizer.decode(expected), text) << entry.at("text");
+  }
+}
+
+TEST(ReferenceTokens, OfHuggingFacesFile) {
+  const auto tokenizer = load_tokenizer(kBpe, kFlag);
+  EXPECT_EQ(tokenizer->size(), 1001);
+  EXPECT_EQ(tokenizer->end_of_text(), 1000);
+  EXPECT_EQ(tokenizer->encode("a<|endoftext|>", SpecialTokens::recognised).back(), 1000);
+  expect_reference_ids(*tokenizer, "bpe");
+}
+
+TEST(ReferenceTokens, AreTheSameAfterSaving) {
+  const ScratchDirectory directory;
+  const auto tokenizer = load_tokenizer(kBpe, kFlag);
+  for (const char* name : {"tokenizer.json", "tokenizer.bin"}) {
+    SCOPED_TRACE(name);
+    tokenizer->save(directory.path() / name);
+    const auto loaded = load_tokenizer(directory.path() / name, kFlag);
+    EXPECT_EQ(loaded->vocabulary().tokens, tokenizer->vocabulary().tokens);
+    EXPECT_EQ(loaded->end_of_text(), tokenizer->end_of_text());
+    expect_reference_ids(*loaded, "bpe");
+  }
+}
+
+TEST(ReferenceTokens, OfGpt2) {
+  const char* directory = std::getenv("STAGEGPT_GPT2");
+  const fs::path path = directory ? fs::path(directory) : kSource / "data/gpt2";
+  if (!directory && !fs::exists(path))
+    GTEST_SKIP() << "no GPT-2 vocabulary: scripts/download_gpt2.sh fetches it";
+  const auto tokenizer = load_tokenizer(path, kFlag);
+  EXPECT_EQ(tokenizer->size(), 50257);
+  expect_reference_ids(*tokenizer, "gpt2");
+}
+
+void expect_reference_merges(std::string_view text, const char* name) {
+  const auto expected =
+      golden().at("merges").at(name).get<std::vector<std::pair<std::int32_t, std::int32_t>>>();
+  const PieceCounts counts = count_pieces(Splitter::gpt2(), text);
+  constexpr std::size_t kMost = 700;  // the reference has all of a text where they are fewer
+  const std::vector<Merge> merges = train_merges(counts.sorted(), kMost);
+  ASSERT_EQ(merges.size(), expected.size());
+  for (std::size_t i = 0; i < merges.size(); ++i) {
+    ASSERT_EQ(std::pair(merges[i].left, merges[i].right), expected[i]) << "merge " << i;
+    ASSERT_EQ(merges[i].result, 256 + static_cast<std::int32_t>(i));
+  }
+}
+
+TEST(ReferenceMerges, OfTheStories) {
+  expect_reference_merges(MappedFile(kSource / "data/dummy.txt", "--input").text(), "dummy");
+}
+
+TEST(ReferenceMerges, OfManyScripts) {
+  expect_reference_merges(golden().at("multilingual").get<std::string>(), "multilingual");
+}
+
+}  // namespace
+}  // namespace stagegpt::test

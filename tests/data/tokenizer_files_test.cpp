@@ -1,0 +1,339 @@
+// Tokenizers in files: Hugging Face's tokenizer.json, GPT-2's two files, llm.c's file; whole and broken.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "common/data/tokenizers/byte_alphabet.h"
+#include "common/data/tokenizers/load_tokenizer.h"
+#include "common/error.h"
+#include "tests/data/make_tokenizers.h"
+#include "tests/support/program.h"
+
+namespace stagegpt::test {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kText =
+    "It's the theatre, there; the thé — 中文 the there.\n\nThen 2026  they went.\t\"So\" \\ \x01";
+
+// Byte-level BPE of 280 tokens: 23 merges.
+std::unique_ptr<BpeTokenizer> small_bpe() { return bpe_tokenizer(std::string(kText) + kText + kText, 280); }
+
+std::unique_ptr<Tokenizer> tokenizer_of_kind(std::string_view kind) {
+  if (kind == "char") return char_tokenizer(kText);
+  if (kind == "word") return word_tokenizer(kText);
+  return small_bpe();
+}
+
+void expect_same(const Tokenizer& a, const Tokenizer& b) {
+  EXPECT_EQ(a.kind(), b.kind());
+  EXPECT_EQ(a.vocabulary().tokens, b.vocabulary().tokens);
+  EXPECT_EQ(a.end_of_text(), b.end_of_text());
+  EXPECT_EQ(a.special_tokens().size(), b.special_tokens().size());
+  EXPECT_EQ(a.encode(kText), b.encode(kText));
+}
+
+class TokenizerFiles : public testing::TestWithParam<const char*> {};
+
+TEST_P(TokenizerFiles, RoundTrip) {
+  const ScratchDirectory directory;
+  const auto tokenizer = tokenizer_of_kind(GetParam());
+  for (const char* name : {"tokenizer.json", "tokenizer.bin"}) {
+    tokenizer->save(directory.path() / name);
+    expect_same(*tokenizer, *load_tokenizer(directory.path() / name, "--tokenizer-path"));
+  }
+  expect_same(*tokenizer, *load_tokenizer(directory.path(), "--tokenizer-path"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, TokenizerFiles, testing::Values("char", "word", "bpe"),
+                         [](const auto& test) { return std::string(test.param); });
+
+// The tokenizer of kText as GPT-2's two files, after a change to either.
+class Gpt2Files : public testing::Test {
+ protected:
+  Gpt2Files() {
+    for (std::int32_t id = 0; id < tokenizer->size(); ++id) vocabulary[name(id)] = id;
+    for (const Merge& merge : tokenizer->merges())
+      merges.push_back(name(merge.left) + ' ' + name(merge.right));
+  }
+  std::string name(std::int32_t id) const {
+    const std::string& token = tokenizer->vocabulary().tokens[static_cast<std::size_t>(id)];
+    return tokenizer->is_special(id) ? token : to_byte_alphabet(token);
+  }
+  std::unique_ptr<Tokenizer> load(const char* vocabulary_name = "encoder.json",
+                                  const char* merges_name = "vocab.bpe") const {
+    directory.write(vocabulary_name, vocabulary.dump());
+    std::string lines = "#version: 0.2\n";
+    for (const std::string& merge : merges) lines += merge + '\n';
+    directory.write(merges_name, lines);
+    return load_tokenizer(directory.path(), "--tokenizer-path");
+  }
+  void expect_refused(const std::string& says) const {
+    try {
+      load();
+      ADD_FAILURE() << "accepted, expected: " << says;
+    } catch (const UserError& error) {
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
+  }
+
+  ScratchDirectory directory;
+  std::unique_ptr<BpeTokenizer> tokenizer = small_bpe();
+  Json vocabulary;
+  std::vector<std::string> merges;
+};
+
+TEST_F(Gpt2Files, UnderBothNames) {
+  expect_same(*tokenizer, *load());
+  std::filesystem::remove(directory.path() / "encoder.json");
+  std::filesystem::remove(directory.path() / "vocab.bpe");
+  expect_same(*tokenizer, *load("vocab.json", "merges.txt"));
+  expect_same(*tokenizer, *load_tokenizer(directory.path() / "merges.txt", "--tokenizer-path"));
+}
+
+TEST_F(Gpt2Files, WithWindowsLineEnds) {
+  for (std::string& merge : merges) merge += '\r';
+  expect_same(*tokenizer, *load());
+}
+
+TEST_F(Gpt2Files, NumberedInAnyOrder) {
+  // Ids need not be in order of merges, nor the bytes be first.
+  const std::int32_t last = static_cast<std::int32_t>(tokenizer->size()) - 1;
+  for (auto& [token, id] : vocabulary.items()) id = last - id.get<std::int32_t>();
+  const auto reversed = load();
+  auto ids = tokenizer->encode(kText);
+  for (std::int32_t& id : ids) id = last - id;
+  EXPECT_EQ(reversed->encode(kText), ids);
+  EXPECT_EQ(reversed->decode(ids), kText);
+}
+
+TEST_F(Gpt2Files, RefuseAnIdThatIsThereTwice) {
+  vocabulary["!"] = 1;
+  expect_refused("both have the id 1");
+}
+
+TEST_F(Gpt2Files, RefuseAMissingId) {
+  vocabulary[name(260)] = tokenizer->size();
+  expect_refused("has the id 280, expected 0 to 279");
+}
+
+TEST_F(Gpt2Files, RefuseIdsThatAreNoNumbers) {
+  vocabulary["!"] = "0";
+  expect_refused("the id of token '!' is not a whole number");
+  vocabulary["!"] = 0.5;
+  expect_refused("the id of token '!' is not a whole number");
+  vocabulary["!"] = -1;
+  expect_refused("has the id -1");
+}
+
+TEST_F(Gpt2Files, RefuseAVocabularyWithoutAllBytes) {
+  // "!" gets a longer spelling, which keeps the ids whole.
+  vocabulary.erase("!");
+  vocabulary["!!!"] = 0;
+  expect_refused("no token for the byte 33");
+}
+
+TEST_F(Gpt2Files, RefuseNamesOutsideTheAlphabet) {
+  vocabulary.erase(name(260));
+  vocabulary["中"] = 260;
+  merges.clear();
+  expect_refused("is not spelled in GPT-2's alphabet");
+}
+
+TEST_F(Gpt2Files, RefuseMergesOfUnknownTokens) {
+  merges.push_back("qq q");
+  expect_refused("'qq' is not in the vocabulary");
+  merges.back() = "q q";
+  expect_refused("'qq' is not in the vocabulary");
+}
+
+TEST_F(Gpt2Files, RefuseMergesThatLeadNowhereOrInCircles) {
+  merges.push_back("a ");  // a + nothing = a
+  expect_refused("expected a merge");
+  merges.back() = " a";
+  expect_refused("expected a merge");
+  merges.back() = "a b c";
+  expect_refused("expected a merge");
+  merges.back() = "ab";
+  expect_refused("line 25: expected a merge");
+}
+
+TEST_F(Gpt2Files, RefuseAMergeThatIsThereTwice) {
+  merges.push_back(merges.front());
+  expect_refused("is there twice");
+}
+
+TEST_F(Gpt2Files, RefuseKeysThatAreThereTwice) {
+  load();
+  directory.write("encoder.json", R"({"a": 0, "b": 1, "a": 2})");
+  EXPECT_THROW(load_tokenizer(directory.path(), "--tokenizer-path"), UserError);
+}
+
+TEST_F(Gpt2Files, RefuseMalformedJson) {
+  load();
+  for (const char* text :
+       {"", "{", "[1, 2]", "{\"a\": 0,}", "null", "{\"a\": 1e999}", "{\"\xff\": 0}", "\xef\xbb\xbf"}) {
+    directory.write("encoder.json", text);
+    EXPECT_THROW(load_tokenizer(directory.path(), "--tokenizer-path"), UserError) << text;
+  }
+}
+
+TEST_F(Gpt2Files, RefuseAMissingPart) {
+  load();
+  std::filesystem::remove(directory.path() / "vocab.bpe");
+  EXPECT_THROW(load_tokenizer(directory.path(), "--tokenizer-path"), UserError);
+}
+
+TEST(TokenizerPath, ThatIsMissingNamesTheScript) {
+  const ScratchDirectory directory;
+  for (const std::filesystem::path& path : {directory.path(), directory.path() / "nothing"}) {
+    try {
+      load_tokenizer(path, "--tokenizer-path");
+      ADD_FAILURE();
+    } catch (const UserError& error) {
+      EXPECT_NE(std::string(error.what()).find("scripts/download_gpt2.sh"), std::string::npos)
+          << error.what();
+    }
+  }
+}
+
+// What is wrong with a tokenizer.json, and what is said about it.
+struct Defect {
+  const char* name;
+  std::function<void(Json&)> make;
+  const char* says;
+};
+
+class TokenizerJsonRefuses : public testing::TestWithParam<Defect> {};
+
+TEST_P(TokenizerJsonRefuses, With) {
+  const ScratchDirectory directory;
+  const auto path = directory.path() / "tokenizer.json";
+  small_bpe()->save(path);
+  Json json = Json::parse(read_bytes(path));
+  GetParam().make(json);
+  directory.write("tokenizer.json", json.dump());
+  try {
+    load_tokenizer(path, "--tokenizer-path");
+    ADD_FAILURE() << "accepted";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find(GetParam().says), std::string::npos) << error.what();
+  }
+}
+
+const Defect kDefects[] = {
+    {"normalizer",
+     [](Json& json) {
+       json["normalizer"] = {{"type", "NFC"}};
+     },
+     "'normalizer'"},
+    {"no_model", [](Json& json) { json.erase("model"); }, "model"},
+    {"model_of_another_kind", [](Json& json) { json["model"]["type"] = "Unigram"; },
+     "'Unigram' is not supported"},
+    {"prefix_space", [](Json& json) { json["pre_tokenizer"]["add_prefix_space"] = true; },
+     "add_prefix_space"},
+    {"no_regex", [](Json& json) { json["pre_tokenizer"]["use_regex"] = false; }, "use_regex"},
+    {"another_pre_tokenizer", [](Json& json) { json["pre_tokenizer"]["type"] = "Whitespace"; },
+     "pre_tokenizer"},
+    {"no_pre_tokenizer", [](Json& json) { json["pre_tokenizer"] = nullptr; }, "pre_tokenizer is missing"},
+    {"another_decoder", [](Json& json) { json["decoder"]["type"] = "Fuse"; }, "decoder"},
+    {"post_processor",
+     [](Json& json) {
+       json["post_processor"] = {{"type", "TemplateProcessing"}};
+     },
+     "post_processor"},
+    {"dropout", [](Json& json) { json["model"]["dropout"] = 0.1; }, "'dropout': 0.1"},
+    {"byte_fallback", [](Json& json) { json["model"]["byte_fallback"] = true; }, "byte_fallback"},
+    {"suffix", [](Json& json) { json["model"]["end_of_word_suffix"] = "</w>"; }, "end_of_word_suffix"},
+    {"ordinary_added_token", [](Json& json) { json["added_tokens"][0]["special"] = false; },
+     "is not special"},
+    {"stripping_added_token", [](Json& json) { json["added_tokens"][0]["lstrip"] = true; }, "lstrip"},
+    {"added_token_elsewhere", [](Json& json) { json["added_tokens"][0]["id"] = 3; }, "has the ids 279 and 3"},
+    {"added_token_without_id", [](Json& json) { json["added_tokens"][0].erase("id"); }, "id"},
+    {"vocab_is_a_list",
+     [](Json& json) {
+       json["model"]["vocab"] = {1, 2};
+     },
+     "is not a JSON object"},
+    {"merge_of_three",
+     [](Json& json) {
+       json["model"]["merges"][0] = {"a", "b", "c"};
+     },
+     "merge"},
+    {"merge_is_a_number", [](Json& json) { json["model"]["merges"][0] = 7; }, "type must be"},
+    {"merges_missing", [](Json& json) { json["model"].erase("merges"); }, "merges"},
+};
+
+INSTANTIATE_TEST_SUITE_P(Defects, TokenizerJsonRefuses, testing::ValuesIn(kDefects),
+                         [](const auto& test) { return test.param.name; });
+
+TEST(TokenizerJson, TakesMergesAsPairs) {
+  const ScratchDirectory directory;
+  const auto path = directory.path() / "tokenizer.json";
+  const auto tokenizer = small_bpe();
+  tokenizer->save(path);
+  Json json = Json::parse(read_bytes(path));
+  for (Json& merge : json["model"]["merges"]) {
+    const std::string line = merge.get<std::string>();
+    merge = {line.substr(0, line.find(' ')), line.substr(line.find(' ') + 1)};
+  }
+  directory.write("tokenizer.json", json.dump());
+  expect_same(*tokenizer, *load_tokenizer(path, "--tokenizer-path"));
+}
+
+class LlmcTokenizerRefuses : public testing::Test {
+ protected:
+  void refuse(const std::string& bytes, const std::string& says) const {
+    try {
+      load_tokenizer(directory.write("tokenizer.bin", bytes), "--tokenizer-path");
+      ADD_FAILURE() << "accepted, expected: " << says;
+    } catch (const UserError& error) {
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
+  }
+  // The file of a small BPE tokenizer with one number of the header replaced.
+  std::string with_header(std::size_t index, std::int32_t value) const {
+    small_bpe()->save(directory.path() / "whole.bin");
+    std::string bytes = read_bytes(directory.path() / "whole.bin");
+    bytes.replace(index * sizeof value, sizeof value, reinterpret_cast<const char*>(&value), sizeof value);
+    return bytes;
+  }
+
+  ScratchDirectory directory;
+};
+
+TEST_F(LlmcTokenizerRefuses, BrokenFiles) {
+  refuse(with_header(1, 3), "version 3");
+  refuse(with_header(2, 0), "announces 0 tokens");
+  refuse(with_header(2, 281), "the file ends at token 280 of 281");
+  refuse(with_header(2, 279), "bytes follow the last token");
+  refuse(with_header(2, INT32_MAX), "the file ends at token 280");
+  refuse(with_header(3, 280), "the end of text is token 280");
+  refuse(with_header(3, -1), "the end of text is token -1");
+  refuse(with_header(2, 280).substr(0, 500), "fewer than its header");
+  refuse(with_header(2, 280).substr(0, 1030), "the file ends at token 3 of 280");
+  std::string empty_token = with_header(2, 280);
+  empty_token[1024] = 0;
+  refuse(empty_token, "token 0 is empty");
+}
+
+TEST_F(LlmcTokenizerRefuses, AVocabularyThatNoMergesMake) {
+  std::string bytes = with_header(2, 280);
+  const std::size_t first = 1024 + 2 * 256;  // the first merge's token: two bytes behind their number
+  ASSERT_EQ(bytes[first + 3], 2);
+  bytes.replace(first + 3, 3, bytes.substr(first, 3));
+  refuse(bytes, "token 257 is no merge of two before it");
+}
+
+TEST(LlmcTokenizer, CannotHoldLongTokens) {
+  const ScratchDirectory directory;
+  const std::string run(600, 'z');
+  const auto tokenizer = bpe_tokenizer(run + ' ' + run, 300);
+  EXPECT_THROW(tokenizer->save(directory.path() / "tokenizer.bin"), UserError);
+}
+
+}  // namespace
+}  // namespace stagegpt::test

@@ -1,0 +1,194 @@
+// Tokenizers by character and by word, and what all kinds have in common.
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+
+#include "common/data/tokenizers/stream_decoder.h"
+#include "common/data/utf8.h"
+#include "common/error.h"
+#include "tests/data/make_tokenizers.h"
+#include "tests/data/random_text.h"
+
+namespace stagegpt::test {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+TEST(CharTokenizer, NumbersCharactersInOrder) {
+  const std::string text = "aß€😀\n a";
+  const auto tokenizer = char_tokenizer(text);
+  EXPECT_EQ(tokenizer->size(), 7);  // with the end of text
+  EXPECT_EQ(tokenizer->encode(text), (Ids{2, 3, 4, 5, 0, 1, 2}));
+  EXPECT_EQ(tokenizer->end_of_text(), 6);
+}
+
+TEST(CharTokenizer, RefusesWhatItCannotExpress) {
+  const auto tokenizer = char_tokenizer("abc");
+  EXPECT_THROW(tokenizer->encode("abd"), UserError);
+  EXPECT_THROW(tokenizer->encode("abß"), UserError);
+  EXPECT_THROW(tokenizer->encode("a\xff"), UserError);
+}
+
+TEST(WordTokenizer, SplitsWordsPunctuationAndWhiteSpace) {
+  const auto tokenizer = word_tokenizer("It's e\u0301té 2026,  so.\n");
+  std::vector<std::string> pieces;
+  for (const std::int32_t id : tokenizer->encode("It's e\u0301té 2026,  so.\n")) {
+    pieces.push_back(tokenizer->decode(std::span(&id, 1)));
+  }
+  EXPECT_EQ(pieces, (std::vector<std::string>{"It", "'", "s", " ", "e\u0301té", " ", "2026", ",", " ", " ",
+                                              "so", ".", "\n"}));
+}
+
+TEST(WordTokenizer, KeepsTheMostFrequentWordsAndCallsTheOthersUnknown) {
+  const auto tokenizer =
+      word_tokenizer("b a b c b a", 5);  // room for two, and there are four: " " 5, b 3, a 2, c 1
+  EXPECT_EQ(tokenizer->size(), 5);
+  const Ids ids = tokenizer->encode("b a");
+  EXPECT_EQ(ids, (Ids{4, 3, 2}));
+  EXPECT_EQ(tokenizer->decode(ids), "b [UNK]");
+  EXPECT_EQ(tokenizer->encode("[UNK]"), (Ids{2, 2, 2}));  // ordinary text, of which nothing is known
+}
+
+TEST(WordTokenizer, TakesTheSmallerOfEquallyFrequentWords) {
+  EXPECT_EQ(word_tokenizer("d,c,b,a", 6)->vocabulary().tokens,
+            (std::vector<std::string>{"[PAD]", "[EOS]", "[UNK]", ",", "a", "b"}));
+}
+
+TEST(WordTokenizer, RefusesAVocabularyWithoutAWord) { EXPECT_THROW(word_tokenizer("a b", 3), UserError); }
+
+RC_GTEST_PROP(CharTokenizer, RoundTripsItsCorpus, ()) {
+  const std::string text = *any_text(true);
+  const auto tokenizer = char_tokenizer(text);
+  RC_ASSERT(tokenizer->decode(tokenizer->encode(text)) == text);
+}
+
+RC_GTEST_PROP(WordTokenizer, RoundTripsItsCorpus, ()) {
+  const std::string text = *any_text(true);
+  const auto tokenizer = word_tokenizer(text);
+  RC_ASSERT(tokenizer->decode(tokenizer->encode(text)) == text);
+}
+
+TEST(SpecialTokens, AreTextUnlessAskedFor) {
+  const auto tokenizer = bpe_tokenizer("some text");
+  const std::string text = "a<|endoftext|>b<|endoftext|>";
+  const Ids as_text = tokenizer->encode(text),
+            recognised = tokenizer->encode(text, SpecialTokens::recognised);
+  EXPECT_EQ(std::ranges::count(as_text, *tokenizer->end_of_text()), 0);
+  EXPECT_EQ(recognised.size(), 4u);
+  EXPECT_EQ(recognised[1], *tokenizer->end_of_text());
+  EXPECT_EQ(tokenizer->decode(as_text), text);
+  EXPECT_EQ(tokenizer->decode(recognised), text);
+}
+
+TEST(SpecialTokens, TheLongestOfThoseThatBeginTogetherIsTaken) {
+  Vocabulary vocabulary = bpe_vocabulary({});
+  vocabulary.tokens.insert(vocabulary.tokens.end(), {"<|end", "of"});
+  vocabulary.special_tokens.push_back({"<|end", 257});
+  vocabulary.special_tokens.push_back({"of", 258});
+  const BpeTokenizer tokenizer(vocabulary, {});
+  EXPECT_EQ(tokenizer.encode("<|endoftext|>", SpecialTokens::recognised), (Ids{256}));
+  EXPECT_EQ(tokenizer.encode("<|endof", SpecialTokens::recognised), (Ids{257, 258}));
+}
+
+// Wherever a text may be cut, its parts encode to what it encodes to: whatever follows.
+void expect_safe_cut(const Tokenizer& tokenizer, const std::string& text, const std::string& more,
+                     SpecialTokens special) {
+  const std::size_t cut = tokenizer.safe_cut(text, special);
+  RC_ASSERT(cut <= text.size());
+  Ids parts = tokenizer.encode(text.substr(0, cut), special);
+  const Ids rest = tokenizer.encode(text.substr(cut) + more, special);
+  parts.insert(parts.end(), rest.begin(), rest.end());
+  RC_ASSERT(parts == tokenizer.encode(text + more, special));
+}
+
+RC_GTEST_PROP(SafeCut, OfBpeChangesNoTokens, ()) {
+  static const auto tokenizer =
+      bpe_tokenizer("the then don't 中文 they'll \n\n  then 2026 ... <|endoftext|> the the");
+  const SpecialTokens special = *rc::gen::element(SpecialTokens::as_text, SpecialTokens::recognised);
+  expect_safe_cut(*tokenizer, *any_text(false), *any_text(false), special);
+}
+
+RC_GTEST_PROP(SafeCut, OfWordsAndCharactersChangesNoTokens, ()) {
+  const std::string text = *any_text(true), more = *any_text(true);
+  expect_safe_cut(*word_tokenizer(text + more), text, more, SpecialTokens::as_text);
+  expect_safe_cut(*char_tokenizer(text + more), text, more, SpecialTokens::as_text);
+}
+
+TEST(SafeCut, IsFoundInEveryLongText) {
+  for (const std::string& unit : {std::string("a"), std::string(" "), std::string("\xff"), std::string("中"),
+                                  std::string("1a"), std::string("\u3000"), std::string("a\u3000")}) {
+    std::string text;
+    while (text.size() < 2 * Splitter::kMaxPiece + 64) text += unit;
+    const std::size_t cut = Splitter::gpt2().safe_cut(text);
+    EXPECT_GT(cut, 0u) << unit;
+    Ids lengths;
+    for (const std::string_view part : {std::string_view(text).substr(0, cut),
+                                        std::string_view(text).substr(cut), std::string_view(text)}) {
+      Splitter::Cursor cursor(Splitter::gpt2(), part);
+      for (std::string_view piece; cursor.next(piece);)
+        lengths.push_back(static_cast<std::int32_t>(piece.size()));
+    }
+    const auto half = static_cast<std::ptrdiff_t>(lengths.size() / 2);
+    ASSERT_EQ(lengths.size() % 2, 0u) << unit;
+    EXPECT_TRUE(std::equal(lengths.begin(), lengths.begin() + half, lengths.begin() + half)) << unit;
+  }
+}
+
+TEST(SafeCut, LeavesAnUnfinishedCharacterAlone) {
+  EXPECT_EQ(char_tokenizer("aß€")->safe_cut("a\xe2\x82"), 1u);
+  EXPECT_EQ(char_tokenizer("aß€")->safe_cut("aß"), 3u);
+}
+
+RC_GTEST_PROP(StreamDecoder, GivesWholeCharactersAndLosesNothing, ()) {
+  static const auto tokenizer = bpe_tokenizer("no merges across these bytes");
+  const bool utf8 = *rc::gen::arbitrary<bool>();
+  const std::string text = *any_text(utf8);
+  StreamDecoder decoder(*tokenizer);
+  std::string joined;
+  for (const std::int32_t id : tokenizer->encode(text)) {
+    const std::string part = decoder.push(id);
+    RC_ASSERT(!utf8 || utf8_prefix(part) == part.size());
+    joined += part;
+  }
+  joined += decoder.finish();
+  RC_ASSERT(joined == text);
+}
+
+TEST(StreamDecoder, HoldsBackAnUnfinishedCharacter) {
+  const auto tokenizer = bpe_tokenizer("");
+  StreamDecoder decoder(*tokenizer);
+  std::vector<std::string> parts;
+  for (const std::int32_t id : tokenizer->encode("a€\xe2z")) parts.push_back(decoder.push(id));
+  EXPECT_EQ(parts, (std::vector<std::string>{"a", "", "", "€", "", "\xe2z"}));
+  EXPECT_EQ(decoder.push(tokenizer->encode("\xf0")[0]), "");
+  EXPECT_EQ(decoder.finish(), "\xf0");
+}
+
+TEST(Utf8, FollowsTheStandard) {
+  for (const char* good : {"a", "\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf",
+                           "\xee\x80\x80", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) {
+    EXPECT_EQ(utf8_length(good, 0), std::string(good).size()) << good;
+    EXPECT_EQ(utf8_prefix(std::string("12345678") + good + "!"), 9 + std::string(good).size());
+  }
+  for (const char* bad :
+       {"\x80", "\xbf", "\xc0\x80", "\xc1\xbf", "\xc2", "\xc2z", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xe1\x80",
+        "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff"}) {
+    EXPECT_EQ(utf8_length(bad, 0), 0u) << bad;
+    EXPECT_EQ(utf8_prefix(std::string("12345678") + bad + "!"), 8u);
+  }
+}
+
+TEST(Utf8, KnowsWhatMayStillBecomeACharacter) {
+  for (const char* partial :
+       {"\xc2", "\xe0", "\xe0\xa0", "\xed\x9f", "\xf0", "\xf0\x90", "\xf0\x90\x80", "\xf4\x8f\xbf"}) {
+    EXPECT_EQ(utf8_complete(std::string("ab") + partial), 2u) << partial;
+  }
+  for (const char* never :
+       {"\x80", "\xff", "\xc0", "\xe0\x80", "\xed\xa0", "\xf4\x90", "\xf5\x80\x80", "\xc2\x80", "z"}) {
+    EXPECT_EQ(utf8_complete(std::string("ab") + never), 2 + std::string(never).size()) << never;
+  }
+}
+
+}  // namespace
+}  // namespace stagegpt::test
