@@ -260,6 +260,15 @@ TEST_F(PrepareData, TakesOddTextAsItIs) {
   }
 }
 
+TEST_F(PrepareData, TakesALineOf100Megabytes) {
+  std::string text;
+  for (int i = 0; text.size() < 100'000'000; ++i)
+    text += "word" + std::to_string(i % 1000) + (i % 7 ? " " : ", ");
+  directory.write("text.txt", text);
+  prepare("out", {"--input", "text.txt", "--vocab-size", "300", "--val-fraction", "0"});
+  EXPECT_EQ(tokenizer("out")->decode(tokens("out", "train")), text);
+}
+
 TEST_F(PrepareData, TrainingOnShardsIsTrainingOnTheText) {
   directory.write("text.txt", story(500));
   for (const char* kind : {"char", "word", "bpe"}) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <tuple>
 
@@ -45,6 +46,25 @@ TEST(Train, LearnsAndWrites) {
   EXPECT_EQ(json["sample"].get<std::string>().size(), 40u);
   EXPECT_NE(result.errors.find("step 200/200"), std::string::npos) << result.errors;
   EXPECT_EQ(result.errors.find('\r'), std::string::npos);  // not a terminal: plain lines
+}
+
+TEST(Train, MeasuresBitsPerByte) {
+  const ScratchDirectory directory;
+  const auto run = [&](const std::string& tokenizer, const std::string& vocab_size) {
+    std::vector<std::string> arguments = with(small_run(directory), {"--json"});
+    *std::ranges::find(arguments, "char") = tokenizer;
+    *std::ranges::find(arguments, "200") = "2";
+    if (!vocab_size.empty()) arguments = with(arguments, {"--vocab-size", vocab_size});
+    const ProgramResult result = run_program("stage0_train", arguments, directory.path());
+    return result.exit_code == 0 ? nlohmann::json::parse(result.output) : nlohmann::json();
+  };
+  // A token of char is a byte here; so is one of bpe that has no merges.
+  for (const auto& json : {run("char", ""), run("bpe", "257")}) {
+    EXPECT_NEAR(json["bits_per_byte"], json["validation_loss"].get<double>() / std::log(2.0), 1e-9);
+  }
+  // The text repeats 25 bytes, 9 tokens: "the", " cat", " sat", " on", " the", " mat", "s", ".", "\n".
+  const auto json = run("bpe", "269");
+  EXPECT_NEAR(json["bits_per_byte"], json["validation_loss"].get<double>() / std::log(2.0) * 9 / 25, 0.1);
 }
 
 TEST(Train, SameSeedSameResult) {
