@@ -37,6 +37,7 @@ TEST(Gpt2Pieces, WhiteSpaceIsUnicodesAndNotPcre2s) {
   // U+180E is a format character since Unicode 6.3; U+3000 and U+0085 are white space.
   EXPECT_EQ(pieces(Splitter::gpt2(), "a\u180eb"), (std::vector<std::string>{"a", "\u180e", "b"}));
   EXPECT_EQ(pieces(Splitter::gpt2(), " \u180e"), (std::vector<std::string>{" \u180e"}));
+  EXPECT_EQ(pieces(Splitter::gpt2(), "\u180e."), (std::vector<std::string>{"\u180e."}));
   EXPECT_EQ(pieces(Splitter::gpt2(), " \u3000"), (std::vector<std::string>{" \u3000"}));
   EXPECT_EQ(pieces(Splitter::gpt2(), "\u0085\u3000x"), (std::vector<std::string>{"\u0085", "\u3000", "x"}));
 }

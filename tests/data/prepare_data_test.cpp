@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
+#include "common/data/corpus.h"
 #include "common/data/token_sequence.h"
 #include "common/data/tokenizers/load_tokenizer.h"
 #include "tests/support/program.h"
@@ -369,6 +371,15 @@ TEST_F(BadShards, NamedTrainGoWithThoseNamedVal) {
   EXPECT_NE(train({"--data", "llmc/story_train.bin"}).second.find("1000 tokens and 500 for validation"),
             std::string::npos);
   fs::remove(directory.path() / "llmc/story_val.bin");
+  Ids counting(280);
+  std::iota(counting.begin(), counting.end(), 0);
+  write_shard("llmc/counting_train.bin", counting);
+  CorpusConfig config;
+  config.data = (directory.path() / "llmc/counting_train.bin").string();
+  const Corpus corpus = load_corpus(config, 16, 1);
+  EXPECT_EQ(corpus.train.size(), 252);
+  EXPECT_EQ(corpus.train.read(251, 1), Ids{251});
+  EXPECT_EQ(corpus.validation.read(0, 1), Ids{252});
   EXPECT_NE(train({"--data", "llmc/story_train.bin"}).second.find("900 tokens and 100 for validation"),
             std::string::npos);
 }

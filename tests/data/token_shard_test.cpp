@@ -140,6 +140,10 @@ TEST(TokenSequence, BeyondTwoGigabytes) {
   EXPECT_EQ(tokens.read(2 * kTokens - 2, 2), (Ids{0, 77}));
 }
 
+TEST(TokenSequence, HoldsLargeIdsInMemory) {
+  EXPECT_EQ(TokenSequence(Ids{70000, 3}).read(0, 2), (Ids{70000, 3}));
+}
+
 RC_GTEST_PROP(TokenSequence, ReadsAcrossSegments, ()) {
   const ScratchDirectory directory;
   TokenSequence tokens;

@@ -168,8 +168,14 @@ TEST_F(Gpt2Files, RefuseAMergeThatIsThereTwice) {
 
 TEST_F(Gpt2Files, RefuseKeysThatAreThereTwice) {
   load();
-  directory.write("encoder.json", R"({"a": 0, "b": 1, "a": 2})");
-  EXPECT_THROW(load_tokenizer(directory.path(), "--tokenizer-path"), UserError);
+  directory.write("encoder.json", R"({"!": 0, )" + vocabulary.dump().substr(1));
+  try {
+    load_tokenizer(directory.path(), "--tokenizer-path");
+    ADD_FAILURE();
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("the key '!' is there twice"), std::string::npos)
+        << error.what();
+  }
 }
 
 TEST_F(Gpt2Files, RefuseMalformedJson) {
@@ -263,6 +269,11 @@ const Defect kDefects[] = {
        json["model"]["merges"][0] = {"a", "b", "c"};
      },
      "merge"},
+    {"merge_of_nothing",
+     [](Json& json) {
+       json["model"]["merges"][0] = {"", "a"};
+     },
+     "'' is not in the vocabulary"},
     {"merge_is_a_number", [](Json& json) { json["model"]["merges"][0] = 7; }, "type must be"},
     {"merges_missing", [](Json& json) { json["model"].erase("merges"); }, "merges"},
 };

@@ -109,10 +109,44 @@ RC_GTEST_PROP(SafeCut, OfBpeChangesNoTokens, ()) {
   expect_safe_cut(*tokenizer, *any_text(false), *any_text(false), special);
 }
 
+// Where there is no ASCII white space to cut at, what follows a piece matters.
+RC_GTEST_PROP(SafeCut, WithoutAsciiWhiteSpaceChangesNoTokens, ()) {
+  const auto text = rc::gen::map(rc::gen::container<std::vector<std::string>>(rc::gen::element<std::string>(
+                                     "'", "l", "r", "e", "ll", "s", "\u3000", "\u3000\u3000", "\u0085", "中",
+                                     "1", ".", "\xff", "\xe3\x80")),
+                                 [](const std::vector<std::string>& parts) {
+                                   std::string joined;
+                                   for (const std::string& part : parts) joined += part;
+                                   return joined;
+                                 });
+  const std::string first = *text, more = *text;
+  const std::size_t cut = Splitter::gpt2().safe_cut(first);
+  std::vector<std::string> parts, whole;
+  const auto split = [](std::string_view part, std::vector<std::string>& pieces) {
+    Splitter::Cursor cursor(Splitter::gpt2(), part);
+    for (std::string_view piece; cursor.next(piece);) pieces.emplace_back(piece);
+  };
+  split(first.substr(0, cut), parts);
+  split(first.substr(cut) + more, parts);
+  split(first + more, whole);
+  RC_ASSERT(parts == whole);
+}
+
 RC_GTEST_PROP(SafeCut, OfWordsAndCharactersChangesNoTokens, ()) {
   const std::string text = *any_text(true), more = *any_text(true);
   expect_safe_cut(*word_tokenizer(text + more), text, more, SpecialTokens::as_text);
   expect_safe_cut(*char_tokenizer(text + more), text, more, SpecialTokens::as_text);
+}
+
+TEST(SafeCut, SplitsNoSpecialToken) {
+  Vocabulary vocabulary = bpe_vocabulary({});
+  vocabulary.tokens.push_back("two words");
+  vocabulary.special_tokens.push_back({"two words", 257});
+  const BpeTokenizer tokenizer(vocabulary, {});
+  const std::string text = "some two words";
+  EXPECT_EQ(tokenizer.safe_cut(text + text + text, SpecialTokens::as_text), 36u);     // "... two| words"
+  EXPECT_EQ(tokenizer.safe_cut(text + text + text, SpecialTokens::recognised), 18u);  // "...some| two words..."
+  EXPECT_EQ(tokenizer.safe_cut(text + " more of this", SpecialTokens::recognised), 4u);
 }
 
 TEST(SafeCut, IsFoundInEveryLongText) {

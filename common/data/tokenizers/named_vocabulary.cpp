@@ -84,7 +84,6 @@ std::unique_ptr<BpeTokenizer> bpe_from_names(Vocabulary names, const NamedMerges
   std::vector<Merge> numbered;
   for (const auto& [left, right] : merges) {
     const std::size_t number = numbered.size() + 1;
-    if (left.empty() || right.empty()) user_error("merge ", number, ": a part is empty");
     numbered.push_back({id_of(left, number), id_of(right, number), id_of(left + right, number)});
   }
   return std::make_unique<BpeTokenizer>(std::move(vocabulary), std::move(numbered));
