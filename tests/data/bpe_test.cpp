@@ -47,6 +47,8 @@ TEST(Gpt2Pieces, LettersAndNumbersOfUnicode16) {
             (std::vector<std::string>{"a\U0001E030b"}));  // Unicode 15
   EXPECT_EQ(pieces(Splitter::gpt2(), "a\U0002EBF0b"), (std::vector<std::string>{"a\U0002EBF0b"}));  // 15.1
   EXPECT_EQ(pieces(Splitter::gpt2(), "1\U00010D40x"), (std::vector<std::string>{"1\U00010D40", "x"}));  // 16
+  EXPECT_EQ(pieces(Splitter::gpt2(), "!\U0001D2C0"), (std::vector<std::string>{"!", "\U0001D2C0"}));
+  EXPECT_EQ(pieces(Splitter::words(), "a\u0897b"), (std::vector<std::string>{"a\u0897b"}));
 }
 
 TEST(Gpt2Pieces, BytesThatAreNoUtf8StandAlone) {

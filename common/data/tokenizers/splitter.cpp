@@ -13,8 +13,9 @@ namespace stagegpt {
 namespace {
 
 // Classes of characters are spelled out where versions and dialects of regular expressions differ: Unicode's
-// White_Space, since PCRE2's \s takes U+180E too; and the letters and numbers of Unicode 15 and 16, which
-// older versions of PCRE2 do not know. So every PCRE2 splits as Hugging Face's tokenizers and tiktoken do.
+// White_Space, since PCRE2's \s takes U+180E too; and the letters, numbers and marks of Unicode 15 and 16,
+// which older versions of PCRE2 do not know. So every PCRE2 splits as Hugging Face's tokenizers and tiktoken
+// do.
 constexpr const char* kWhiteSpace =
     R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 constexpr const char* kLetters =
@@ -26,7 +27,12 @@ constexpr const char* kLetters =
     R"(\x{1e4d0}-\x{1e4eb}\x{1e5d0}-\x{1e5ed}\x{1e5f0}\x{2b739}\x{2ebf0}-\x{2ee5d}\x{31350}-\x{323af})";
 constexpr const char* kNumbers =
     R"(\p{N}\x{10d40}-\x{10d49}\x{116d0}-\x{116e3}\x{11bf0}-\x{11bf9}\x{11f50}-\x{11f59})"
-    R"(\x{16130}-\x{16139}\x{16d70}-\x{16d79}\x{1ccf0}-\x{1ccf9}\x{1e4f0}-\x{1e4f9}\x{1e5f1}-\x{1e5fa})";
+    R"(\x{16130}-\x{16139}\x{16d70}-\x{16d79}\x{1ccf0}-\x{1ccf9}\x{1d2c0}-\x{1d2d3}\x{1e4f0}-\x{1e4f9}\x{1e5f1}-\x{1e5fa})";
+constexpr const char* kMarks =
+    R"(\p{M}\x{897}\x{cf3}\x{ece}\x{10d69}-\x{10d6d}\x{10efc}-\x{10eff}\x{11241}\x{113b8}-\x{113c0}\x{113c2})"
+    R"(\x{113c5}\x{113c7}-\x{113ca}\x{113cc}-\x{113d0}\x{113d2}\x{113e1}\x{113e2}\x{11f00}\x{11f01}\x{11f03})"
+    R"(\x{11f34}-\x{11f3a}\x{11f3e}-\x{11f42}\x{11f5a}\x{13440}\x{13447}-\x{13455}\x{1611e}-\x{1612f})"
+    R"(\x{1e08f}\x{1e4ec}-\x{1e4ef}\x{1e5ee}\x{1e5ef})";
 
 // Possessive quantifiers (++) match the same and remember nothing to go back to.
 std::string gpt2_pattern() {
@@ -35,7 +41,7 @@ std::string gpt2_pattern() {
                 "|[", kWhiteSpace, "]+(?![^", kWhiteSpace, "])", "|[", kWhiteSpace, "]+");
 }
 
-std::string word_pattern() { return concat("[", kLetters, "\\p{M}", kNumbers, "]++", R"(|[\s\S])"); }
+std::string word_pattern() { return concat("[", kLetters, kMarks, kNumbers, "]++", R"(|[\s\S])"); }
 
 // No expression looks further than this behind its match, in bytes.
 constexpr std::size_t kLookahead = 16;

@@ -85,19 +85,16 @@ std::size_t Tokenizer::safe_cut(std::string_view text, SpecialTokens special) co
   if (special == SpecialTokens::as_text) return cut_text(text);
   std::size_t longest = 0;
   for (const SpecialToken& token : vocabulary_.special_tokens) longest = std::max(longest, token.text.size());
-  // A name that began further back than this would be whole.
-  std::size_t cut = text.size() > longest ? cut_text(text.substr(0, text.size() - longest)) : 0;
-  const auto spanned = [&] {  // where a name begins that the cut would split
-    const std::size_t from = cut > longest ? cut - longest : 0;
-    SpecialTokenScan scan(text.substr(0, cut + longest), vocabulary_.special_tokens);
-    std::size_t at = from;
-    for (const SpecialToken* token; (token = scan.next(at, at)) && at < cut; ++at) {
-      if (at + token->text.size() > cut) return at;
-    }
-    return kNowhere;
-  };
-  for (std::size_t at; cut > 0 && (at = spanned()) != kNowhere;) cut = cut_text(text.substr(0, at));
-  return cut;
+  if (text.size() < longest) return 0;
+  // A name that begins up to here is whole, and none that is longer can come of it.
+  const std::size_t last = text.size() - longest;
+  SpecialTokenScan scan(text, vocabulary_.special_tokens);
+  std::size_t behind = 0, at = 0;  // the names
+  while (const SpecialToken* token = scan.next(behind, at)) {
+    if (at > last) break;
+    behind = at + token->text.size();
+  }
+  return behind >= last ? behind : behind + cut_text(text.substr(behind, last - behind));
 }
 
 void Tokenizer::save(const std::filesystem::path& path) const {
