@@ -107,7 +107,12 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice, const T
   if (kind == "char") return make_char_tokenizer(counts);
   if (kind == "word")
     return make_word_tokenizer(counts, choice.vocab_size.value_or(kLargestDefaultVocabSize));
-  return train_bpe(counts, choice.vocab_size.value_or(default_vocab_size(text.bytes())));
+  auto bpe = train_bpe(counts, choice.vocab_size.value_or(default_vocab_size(text.bytes())));
+  if (choice.vocab_size > bpe->size()) {
+    std::cerr << "note: the vocabulary has " << bpe->size() << " tokens, not " << *choice.vocab_size
+              << ": no other pair of tokens occurs twice\n";
+  }
+  return bpe;
 }
 
 }  // namespace stagegpt
