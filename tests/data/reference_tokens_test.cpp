@@ -58,6 +58,44 @@ TEST(ReferenceTokens, AreTheSameAfterSaving) {
   }
 }
 
+// What the splitter takes a character for: which pieces it goes on.
+std::string class_of(std::string_view character) {
+  const std::pair<std::string, const char*> prefixes[] = {{"x", "L"}, {"1", "N"}, {"!", "O"}};
+  for (const auto& [prefix, name] : prefixes) {
+    const std::string text = prefix + std::string(character);
+    Splitter::Cursor cursor(Splitter::gpt2(), text);
+    std::string_view piece;
+    if (cursor.next(piece) && piece == text) return name;
+  }
+  return "S";
+}
+
+std::string utf8(char32_t c) {
+  const auto byte = [](char32_t bits) { return static_cast<char>(bits); };
+  const auto more = [&](int shift) { return byte(0x80 | ((c >> shift) & 0x3F)); };
+  if (c < 0x80) return {byte(c)};
+  if (c < 0x800) return {byte(0xC0 | c >> 6), more(0)};
+  if (c < 0x10000) return {byte(0xE0 | c >> 12), more(6), more(0)};
+  return {byte(0xF0 | c >> 18), more(12), more(6), more(0)};
+}
+
+TEST(ReferenceTokens, TakeEveryCharacterForTheSame) {
+  const json& runs = golden().at("classes");
+  int wrong = 0;
+  for (std::size_t run = 0; run < runs.size(); ++run) {
+    const auto end = run + 1 < runs.size() ? runs[run + 1][0].get<char32_t>() : char32_t{0x110000};
+    const auto expected = runs[run][1].get<std::string>();
+    for (auto c = runs[run][0].get<char32_t>(); c < end; ++c) {
+      if (c >= 0xD800 && c < 0xE000) continue;  // no characters
+      const std::string found = class_of(utf8(c));
+      if (found != expected && ++wrong <= 20)
+        ADD_FAILURE() << std::hex << "U+" << static_cast<std::uint32_t>(c) << ": " << found << ", expected "
+                      << expected;
+    }
+  }
+  EXPECT_EQ(wrong, 0);
+}
+
 TEST(ReferenceTokens, OfGpt2) {
   const char* directory = std::getenv("STAGEGPT_GPT2");
   const fs::path path = directory ? fs::path(directory) : kSource / "data/gpt2";

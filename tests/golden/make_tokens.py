@@ -11,6 +11,8 @@ tokens.json:
   multilingual  that text
   merges        for "dummy" and "multilingual" alone, the first 700 merges that the trainer learns, or all if
                 they are fewer: pairs of ids
+  classes       of all characters: [first code point, "L" letter, "N" number, "S" white space or "O" other], each up
+                to the next one; told from which pieces a character is part of
   texts         "text", its ids under that tokenizer ("bpe") and under GPT-2's ("gpt2")
 """
 
@@ -242,6 +244,33 @@ def agreed_ids(text: str, plain: Tokenizer, encoding: tiktoken.Encoding) -> list
     return ids
 
 
+def character_classes() -> list[tuple[int, str]]:
+    """A letter goes on a piece that begins with "x", a number one with "1", another mark one with "!"."""
+    prefixes = {"x": "L", "1": "N", "!": "O"}
+    # A vocabulary in which each of these and any byte merge shows whether tiktoken sees one piece or two.
+    ranks = {bytes([byte]): byte for byte in range(BYTES)}
+    for prefix in prefixes:
+        for byte in range(BYTES):
+            ranks[prefix.encode() + bytes([byte])] = len(ranks)
+    encoding = encoding_with("classes", ranks)
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
+
+    def class_of(joined) -> str:
+        return next((name for prefix, name in prefixes.items() if joined(prefix)), "S")
+
+    runs: list[tuple[int, str]] = []
+    for code in range(0x110000):
+        if 0xD800 <= code < 0xE000:
+            continue
+        c = chr(code)
+        in_tokenizers = class_of(lambda prefix: len(byte_level.pre_tokenize_str(prefix + c)) == 1)
+        in_tiktoken = class_of(lambda prefix: len(encoding.encode_ordinary(prefix + c)) <= len(c.encode()))
+        assert in_tokenizers == in_tiktoken, f"U+{code:04X}: {in_tokenizers}, {in_tiktoken}"
+        if not runs or runs[-1][1] != in_tiktoken:
+            runs.append((code, in_tiktoken))
+    return runs
+
+
 def dumped(value) -> str:
     return json.dumps(value, separators=(",", ":"))
 
@@ -268,7 +297,8 @@ def main() -> None:
     (HERE / "tokens.json").write_text(
         '{"multilingual":' + dumped(MULTILINGUAL)
         + ',\n"merges":{\n' + ",\n".join(merges)
-        + '\n},\n"texts":[\n' + ",\n".join(texts) + "\n]}\n",
+        + '\n},\n"classes":' + dumped(character_classes())
+        + ',\n"texts":[\n' + ",\n".join(texts) + "\n]}\n",
         encoding="ascii",
     )  # fmt: skip
 
