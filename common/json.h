@@ -9,7 +9,8 @@
 
 namespace stagegpt {
 
-// Throws UserError, in one line, for text that is not JSON or has a key twice in one object.
+// Throws UserError, in one line, for text that is not JSON, has a key twice in one object
+// or is nested more than 64 deep.
 nlohmann::json parse_json(std::string_view text);
 
 // What nlohmann's exception says, in one line, without its number.

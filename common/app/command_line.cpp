@@ -168,19 +168,19 @@ void CommandLine::real(const std::string& flag, std::optional<double>& value, Re
 }
 
 void CommandLine::text(const std::string& flag, std::string& value, const std::string& help) {
-  option(flag, help, "FILE", value,
+  option(flag, help, "PATH", value,
          [&value, flag](const std::string& text) { value = not_empty(flag, text); });
 }
 
 void CommandLine::text(const std::string& flag, std::optional<std::string>& value, const std::string& help) {
-  option(flag, help, "FILE", "", [&value, flag](const std::string& text) { value = not_empty(flag, text); });
+  option(flag, help, "PATH", "", [&value, flag](const std::string& text) { value = not_empty(flag, text); });
 }
 
 void CommandLine::texts(const std::string& flag, std::vector<std::string>& values, const std::string& help) {
   const auto add = [&values, flag](const std::vector<std::string>& texts) {
     for (const std::string& text : texts) values.push_back(not_empty(flag, text));
   };
-  app_.add_option_function<std::vector<std::string>>(flag, add, help)->type_name("FILE")->group(group_);
+  app_.add_option_function<std::vector<std::string>>(flag, add, help)->type_name("PATH")->group(group_);
 }
 
 void CommandLine::choice(const std::string& flag, std::string& value, const std::vector<std::string>& names,

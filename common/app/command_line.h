@@ -20,7 +20,7 @@ struct RealRule {
 inline constexpr RealRule kPositive{[](double x) { return x > 0; }, "a number above 0"};
 inline constexpr RealRule kNotNegative{[](double x) { return x >= 0; }, "a number of at least 0"};
 inline constexpr RealRule kBelowOne{[](double x) { return x >= 0 && x < 1; }, "a number from 0 to below 1"};
-inline constexpr RealRule kFraction{[](double x) { return x > 0 && x < 1; }, "a number between 0 and 1"};
+inline constexpr RealRule kFraction{[](double x) { return x > 0 && x < 1; }, "a number above 0 and below 1"};
 
 class CommandLine {
  public:

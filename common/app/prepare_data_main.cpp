@@ -1,16 +1,16 @@
 // prepare_data: text to token shards.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "common/app/data_flags.h"
+#include "common/byte_progress.h"
+#include "common/data/find_files.h"
 #include "common/data/prepared_data.h"
 #include "common/data/text_source.h"
 #include "common/error.h"
-#include "common/status_line.h"
 
 namespace stagegpt {
 namespace {
@@ -31,7 +31,7 @@ struct PrepareFlags {
 
 void PrepareFlags::add(CommandLine& command_line) {
   command_line.group("Input");
-  command_line.texts("--input", input, "text files, each a document; - is standard input");
+  command_line.texts("--input", input, "text files or patterns, each file a document; - is standard input");
   tokenizer.add(command_line);
   command_line.group("Output");
   command_line.text("--output", output, "directory to make");
@@ -42,39 +42,6 @@ void PrepareFlags::add(CommandLine& command_line) {
   command_line.group("Machine");
   command_line.integer("--threads", threads, 1, 1024, "threads (default: all cores)");
 }
-
-// "counting  123 / 1024 MB  25 MB/s  ETA 0:35", at most ten times a second, plainly every ten seconds.
-class ByteProgress {
- public:
-  explicit ByteProgress(std::string job) : job_(std::move(job)) {}
-
-  void operator()(std::int64_t done, std::int64_t total) {
-    constexpr double kMegabyte = 1e6, kInterval = 0.1, kPlainInterval = 10;
-    const double seconds = since(start_);
-    const bool plain = since(plain_) >= kPlainInterval;
-    if (done < total && since(shown_) < kInterval && !plain) return;
-    shown_ = std::chrono::steady_clock::now();
-    if (plain) plain_ = shown_;
-    const double rate = static_cast<double>(done) / std::max(seconds, 1e-9);
-    status_.show(plain, [&](std::size_t width) {
-      char line[160];
-      std::snprintf(line, sizeof line, "%s  %.1f / %.1f MB  %.1f MB/s  ETA %s", job_.c_str(),
-                    static_cast<double>(done) / kMegabyte, static_cast<double>(total) / kMegabyte,
-                    rate / kMegabyte, clock_time(static_cast<double>(total - done) / rate).c_str());
-      return std::string(line).substr(0, width);
-    });
-  }
-
- private:
-  using Time = std::chrono::steady_clock::time_point;
-  static double since(Time then) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
-  }
-
-  std::string job_;
-  StatusLine status_;
-  Time start_ = std::chrono::steady_clock::now(), shown_{}, plain_ = start_;
-};
 
 // Writes one part of the text; returns its entry in the manifest.
 Json write_part(const std::string& name, TextRange range, const TextSource& text, const Tokenizer& tokenizer,
@@ -90,7 +57,12 @@ Json write_part(const std::string& name, TextRange range, const TextSource& text
 
 Json prepare(const PrepareFlags& flags) {
   PreparedDataWriter writer(flags.output, flags.shard_tokens);
-  const TextSource text(flags.input, "--input", writer.partial());
+  std::vector<std::string> files;
+  for (const std::string& input : flags.input) {
+    const std::vector<std::string> found = input == "-" ? std::vector{input} : find_files(input, "--input");
+    files.insert(files.end(), found.begin(), found.end());
+  }
+  const TextSource text(files, "--input", writer.partial());
   TokenizeOptions options;
   options.threads =
       static_cast<int>(flags.threads.value_or(std::max(1u, std::thread::hardware_concurrency())));
@@ -129,8 +101,9 @@ void print_summary(const Json& manifest, const std::string& directory) {
     const auto bytes = manifest[part]["text_bytes"].get<double>(),
                tokens = manifest[part]["tokens"].get<double>();
     char line[160];
-    std::snprintf(line, sizeof line, "%-5s  %zu files  %.0f tokens  %.2f bytes per token\n", part,
-                  manifest[part]["shards"].size(), tokens, tokens > 0 ? bytes / tokens : 0.0);
+    std::snprintf(line, sizeof line, "%-5s  %zu file%s  %.0f tokens  %.2f bytes per token\n", part,
+                  manifest[part]["shards"].size(), manifest[part]["shards"].size() == 1 ? "" : "s", tokens,
+                  tokens > 0 ? bytes / tokens : 0.0);
     std::cout << line;
   }
 }

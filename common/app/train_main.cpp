@@ -100,14 +100,22 @@ std::filesystem::path find_data(const std::string& path) {
 }
 
 struct TrainResult {
-  double train_loss = 0, validation_loss = 0, bits_per_byte = 0, tokens_per_second = 0, seconds = 0;
+  double train_loss = 0, validation_loss = 0, tokens_per_second = 0, seconds = 0;
+  std::optional<double> bits_per_byte;
 };
 
-// Bytes that a token stands for, on average, among the targets of the first `windows` windows.
-double bytes_per_token(const Tokenizer& tokenizer, const DataLoader& data, std::int64_t windows) {
-  const std::int64_t targets = windows * data.seq_len();
-  return static_cast<double>(tokenizer.decode(data.tokens().read(1, targets)).size()) /
-         static_cast<double>(targets);
+// Bytes of text that a target stands for, on average over the first `windows` windows. Special tokens stand
+// for none. Nothing where words are unknown: what they were is lost.
+std::optional<double> bytes_per_target(const Tokenizer& tokenizer, const DataLoader& data,
+                                       std::int64_t windows) {
+  const std::vector<std::int32_t> targets = data.tokens().read(1, windows * data.seq_len());
+  std::size_t bytes = 0;
+  for (const std::int32_t id : targets) {
+    if (id == tokenizer.unknown()) return std::nullopt;
+    if (!tokenizer.is_special(id))
+      bytes += tokenizer.vocabulary().tokens[static_cast<std::size_t>(id)].size();
+  }
+  return static_cast<double>(bytes) / static_cast<double>(targets.size());
 }
 
 TrainResult train(const TrainFlags& flags, const Machine& machine, Gpt2& model, const Corpus& corpus) {
@@ -137,8 +145,9 @@ TrainResult train(const TrainFlags& flags, const Machine& machine, Gpt2& model, 
   }
   result.tokens_per_second = progress.tokens_per_second();
   result.seconds = seconds_since(start);
-  result.bits_per_byte =
-      result.validation_loss / std::numbers::ln2 / bytes_per_token(*corpus.tokenizer, validation, windows);
+  if (const auto bytes = bytes_per_target(*corpus.tokenizer, validation, windows)) {
+    result.bits_per_byte = result.validation_loss / std::numbers::ln2 / *bytes;
+  }
   return result;
 }
 
@@ -160,21 +169,23 @@ std::string write_sample(const TrainFlags& flags, const Machine& machine, const 
   SamplingConfig sampling;
   sampling.seed = static_cast<std::uint64_t>(flags.seed);
   generate(*machine.backend, model, sample_prompt(corpus), flags.sample_tokens, sampling,
-           [&](std::int32_t id) { text += decoder.push(id); });
+           [&](std::int32_t id) { text += decoder.push(id); });  // without half a character at the end
   return text;
 }
 
 void print_json(const TrainFlags& flags, const Gpt2& model, const TrainResult& result,
                 const std::string& sample) {
-  const nlohmann::ordered_json json = {{"model", flags.model.preset_name()},
-                                       {"parameters", model.parameters().table().numel()},
-                                       {"steps", flags.steps},
-                                       {"loss", result.train_loss},
-                                       {"validation_loss", result.validation_loss},
-                                       {"bits_per_byte", result.bits_per_byte},
-                                       {"tokens_per_second", result.tokens_per_second},
-                                       {"seconds", result.seconds},
-                                       {"sample", sample}};
+  const nlohmann::ordered_json json = {
+      {"model", flags.model.preset_name()},
+      {"parameters", model.parameters().table().numel()},
+      {"steps", flags.steps},
+      {"loss", result.train_loss},
+      {"validation_loss", result.validation_loss},
+      {"bits_per_byte",
+       result.bits_per_byte ? nlohmann::ordered_json(*result.bits_per_byte) : nlohmann::ordered_json()},
+      {"tokens_per_second", result.tokens_per_second},
+      {"seconds", result.seconds},
+      {"sample", sample}};
   // A sample may hold bytes that are no UTF-8.
   std::cout << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
 }
@@ -208,7 +219,8 @@ int train_main(int argc, char** argv) {
 
   const TrainResult result = train(flags, machine, model, corpus);
   std::cerr << "trained in " << static_cast<long long>(result.seconds + 0.5) << " s: validation loss "
-            << result.validation_loss << " nats per token, " << result.bits_per_byte << " bits per byte\n";
+            << result.validation_loss << " nats per token"
+            << (result.bits_per_byte ? concat(", ", *result.bits_per_byte, " bits per byte") : "") << '\n';
   const std::string sample = write_sample(flags, machine, model, corpus);
   if (flags.json) {
     print_json(flags, model, result, sample);

@@ -1,12 +1,13 @@
 #include "common/data/corpus.h"
 
-#include <glob.h>
-
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <functional>
+#include <utility>
 
+#include "common/byte_progress.h"
+#include "common/data/find_files.h"
 #include "common/data/prepared_data.h"
 #include "common/data/text_source.h"
 #include "common/data/tokenizers/load_tokenizer.h"
@@ -18,34 +19,11 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::string_view kFlag = "--data";
 
-// The files that a pattern matches, sorted; the file of that very name where there is one.
-std::vector<std::string> matching_files(const std::string& pattern) {
-  std::error_code ignored;
-  if (fs::exists(pattern, ignored)) return {pattern};
-  glob_t matches{};
-  std::vector<std::string> files;
-  if (glob(pattern.c_str(), 0, nullptr, &matches) == 0) {
-    files.assign(matches.gl_pathv, matches.gl_pathv + matches.gl_pathc);
-  }
-  globfree(&matches);
-  return files;
-}
-
-std::vector<std::string> data_files(const std::string& pattern) {
-  std::vector<std::string> files = matching_files(pattern);
-  if (!files.empty()) return files;
-  if (pattern.find_first_of("*?[") != std::string::npos)
-    user_error(kFlag, ": no file matches \"", pattern, '"');
-  user_error(kFlag, ": cannot open \"", pattern,
-             "\": No such file or directory; scripts/download_data.sh fetches "
-             "TinyShakespeare and TinyStories");
-}
-
 // Directories that prepare_data made, as the pattern of their training shards.
 std::string without_directory(const std::string& data) {
   std::error_code ignored;
   if (!fs::is_directory(data, ignored)) return data;
-  const std::string shards = (fs::path(data) / "train_*.bin").string();
+  const std::string shards = as_pattern((fs::path(data) / "").string()) + "train_*.bin";
   if (matching_files(shards).empty()) {
     user_error(kFlag, ": \"", data,
                "\" is a directory without train_*.bin, expected one that prepare_data made");
@@ -72,8 +50,7 @@ std::unique_ptr<Tokenizer> tokenizer_of_shards(const std::string& first_shard, c
   for (const char* name : {"tokenizer.json", "tokenizer.bin"}) {
     const fs::path path = fs::path(first_shard).parent_path() / name;
     if (!fs::exists(path, ignored)) continue;
-    const MappedFile file(path, kFlag);
-    if (std::strcmp(name, "tokenizer.json") == 0) manifests.require(path, file.bytes(), kFlag);
+    if (std::strcmp(name, "tokenizer.json") == 0) manifests.require(path, content_hash(path), kFlag);
     auto tokenizer = load_tokenizer(path, kFlag);
     if (choice.kind && *choice.kind != tokenizer->kind()) {
       user_error("--tokenizer: ", *choice.kind, ", but ", path, " beside the shards is of kind ",
@@ -90,20 +67,37 @@ TokenSequence open_shards(const std::vector<std::string>& paths, std::int64_t vo
                           ManifestCheck& manifests) {
   TokenSequence tokens;
   for (const std::string& path : paths) {
-    if (!is_shard(path)) user_error(kFlag, ": \"", path, "\" is no token shard (.bin), but others are");
     auto shard = std::make_shared<const TokenShard>(path, kFlag);
-    manifests.require(path, shard->bytes(), kFlag);
-    shard->require_tokens_below(vocab_size);
+    manifests.require(path, shard->verify(vocab_size), kFlag);
     tokens.append(std::move(shard));
   }
   return tokens;
 }
 
+// Directories whose shards are read must hold tokens of one vocabulary.
+void require_same_tokenizer(const std::vector<std::string>& shards, const Tokenizer& tokenizer) {
+  fs::path last;
+  for (const std::string& shard : shards) {
+    const fs::path path = fs::path(shard).parent_path() / "tokenizer.json";
+    std::error_code ignored;
+    if (path == std::exchange(last, path) || !fs::exists(path, ignored)) continue;
+    if (load_tokenizer(path, kFlag)->vocabulary().tokens != tokenizer.vocabulary().tokens) {
+      user_error(kFlag, ": \"", shard, "\" holds tokens of another vocabulary: see ", path);
+    }
+  }
+}
+
 Corpus load_shards(const std::string& pattern, const std::vector<std::string>& files,
                    const CorpusConfig& config) {
+  const auto other = std::ranges::find_if_not(files, is_shard);
+  if (other != files.end()) user_error(kFlag, ": \"", *other, "\" is no token shard (.bin), but others are");
+  if (config.special == SpecialTokens::recognised) {
+    user_error("--parse-special-tokens: shards are tokens already; it is for prepare_data");
+  }
   Corpus corpus;
   ManifestCheck manifests;
   corpus.tokenizer = tokenizer_of_shards(files.front(), config.tokenizer, manifests);
+  require_same_tokenizer(files, *corpus.tokenizer);
   corpus.train = open_shards(files, corpus.tokenizer->size(), manifests);
   const std::string validation = validation_pattern(pattern);
   const std::vector<std::string> validation_files =
@@ -121,9 +115,8 @@ Corpus load_shards(const std::string& pattern, const std::vector<std::string>& f
 
 Corpus load_text(const std::vector<std::string>& files, const CorpusConfig& config, int threads) {
   const TextSource text(files, kFlag);
-  TokenizeOptions options;
-  options.threads = threads;
-  options.special = config.special;
+  ByteProgress progress("reading the text");
+  const TokenizeOptions options{threads, config.special, std::ref(progress)};
   Corpus corpus;
   corpus.tokenizer = make_tokenizer(config.tokenizer, text, options);
   const std::int64_t split = text.split(config.val_fraction);
@@ -139,7 +132,7 @@ Corpus load_text(const std::vector<std::string>& files, const CorpusConfig& conf
 
 Corpus load_corpus(const CorpusConfig& config, std::int64_t block_size, int threads) {
   const std::string pattern = without_directory(config.data);
-  const std::vector<std::string> files = data_files(pattern);
+  const std::vector<std::string> files = find_files(pattern, kFlag);
   Corpus corpus = std::ranges::any_of(files, is_shard) ? load_shards(pattern, files, config)
                                                        : load_text(files, config, threads);
   for (const auto& [name, tokens] :

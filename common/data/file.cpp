@@ -21,13 +21,6 @@ namespace {
   throw std::runtime_error(concat("cannot write ", path, ": ", std::strerror(errno)));
 }
 
-std::string hexadecimal(XXH128_hash_t hash) {
-  char text[33];
-  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
-                static_cast<unsigned long long>(hash.low64));
-  return text;
-}
-
 }  // namespace
 
 FileDescriptor::~FileDescriptor() {
@@ -92,24 +85,46 @@ void sync_directory(const std::filesystem::path& path) {
   if (!fd.is_open() || fsync(fd.get()) != 0) fail_to_write(path);
 }
 
-std::string content_hash(std::span<const std::byte> bytes) {
-  return hexadecimal(XXH3_128bits(bytes.data(), bytes.size()));
+FileIdentity file_identity(const std::filesystem::path& path, std::string_view flag) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) user_error(flag, ": cannot read ", path, ": ", std::strerror(errno));
+  return {info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
+}
+
+void read_blocks(const std::filesystem::path& path,
+                 const std::function<void(std::span<const std::byte>)>& use) {
+  constexpr std::size_t kBlock = std::size_t{1} << 20;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
+  if (!file) throw std::runtime_error(concat("cannot read ", path, ": ", std::strerror(errno)));
+  std::vector<std::byte> block(kBlock);
+  while (const std::size_t read = std::fread(block.data(), 1, block.size(), file.get())) {
+    use(std::span(block).first(read));
+  }
+  if (std::ferror(file.get())) throw std::runtime_error(concat("cannot read ", path));
+}
+
+ContentHash::ContentHash()
+    : state_(XXH3_createState(), [](void* state) { XXH3_freeState(static_cast<XXH3_state_t*>(state)); }) {
+  if (!state_) throw std::bad_alloc();
+  XXH3_128bits_reset(static_cast<XXH3_state_t*>(state_.get()));
+}
+
+void ContentHash::add(std::span<const std::byte> bytes) {
+  XXH3_128bits_update(static_cast<XXH3_state_t*>(state_.get()), bytes.data(), bytes.size());
+}
+
+std::string ContentHash::hexadecimal() const {
+  const XXH128_hash_t hash = XXH3_128bits_digest(static_cast<const XXH3_state_t*>(state_.get()));
+  char text[33];
+  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+                static_cast<unsigned long long>(hash.low64));
+  return text;
 }
 
 std::string content_hash(const std::filesystem::path& path) {
-  constexpr std::size_t kChunk = std::size_t{1} << 20;
-  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),
-                                                                              XXH3_freeState);
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
-  if (!state) throw std::bad_alloc();
-  if (!file) throw std::runtime_error(concat("cannot read ", path, ": ", std::strerror(errno)));
-  XXH3_128bits_reset(state.get());
-  std::vector<std::byte> chunk(kChunk);
-  while (const std::size_t read = std::fread(chunk.data(), 1, chunk.size(), file.get())) {
-    XXH3_128bits_update(state.get(), chunk.data(), read);
-  }
-  if (std::ferror(file.get())) throw std::runtime_error(concat("cannot read ", path));
-  return hexadecimal(XXH3_128bits_digest(state.get()));
+  ContentHash hash;
+  read_blocks(path, [&](std::span<const std::byte> block) { hash.add(block); });
+  return hash.hexadecimal();
 }
 
 }  // namespace stagegpt

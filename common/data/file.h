@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -69,8 +71,31 @@ void write_file(const std::filesystem::path& path, std::string_view bytes);
 // Makes what was created in or renamed into a directory last.
 void sync_directory(const std::filesystem::path& path);
 
-// XXH3 (128 bits), in hexadecimal: of bytes, and of a file's.
-std::string content_hash(std::span<const std::byte> bytes);
+// Which file a name leads to, and whether it has been changed: by its time stamps, not by its content.
+struct FileIdentity {
+  std::uint64_t device = 0, inode = 0;
+  std::int64_t bytes = 0, seconds = 0, nanoseconds = 0;
+  bool operator==(const FileIdentity&) const = default;
+};
+// Throws UserError, naming `flag` and the file, where there is none.
+FileIdentity file_identity(const std::filesystem::path& path, std::string_view flag);
+
+// Passes a file, block after block, to use(): without a mapping, which a file that shrinks makes deadly.
+// Throws std::runtime_error that names the file when it cannot be read.
+void read_blocks(const std::filesystem::path& path,
+                 const std::function<void(std::span<const std::byte>)>& use);
+
+// XXH3 (128 bits) of what was added.
+class ContentHash {
+ public:
+  ContentHash();
+  void add(std::span<const std::byte> bytes);
+  std::string hexadecimal() const;
+
+ private:
+  std::shared_ptr<void> state_;
+};
+
 std::string content_hash(const std::filesystem::path& path);
 
 }  // namespace stagegpt

@@ -22,31 +22,37 @@ struct Counting {
   void (*count)(std::string_view, PieceCounts&);
   std::size_t (*safe_cut)(std::string_view);
   bool needs_utf8;
+  const char* end_of_text;
 };
 
 template <const Splitter& (*splitter)()>
-constexpr Counting counting_pieces(bool needs_utf8) {
+constexpr Counting counting_pieces(bool needs_utf8, const char* end_of_text) {
   return {[](std::string_view text, PieceCounts& counts) {
             Splitter::Cursor cursor(splitter(), text);
             for (std::string_view piece; cursor.next(piece);) counts.add(piece);
           },
-          [](std::string_view text) { return splitter().safe_cut(text); }, needs_utf8};
+          [](std::string_view text) { return splitter().safe_cut(text); }, needs_utf8, end_of_text};
 }
 
 Counting counting_for(std::string_view kind) {
-  if (kind == "char") return {count_characters, utf8_complete, true};
-  if (kind == "word") return counting_pieces<Splitter::words>(true);
-  return counting_pieces<Splitter::gpt2>(false);
+  if (kind == "char") return {count_characters, utf8_complete, true, kEndOfText};
+  if (kind == "word") return counting_pieces<Splitter::words>(true, kEndOfWords);
+  return counting_pieces<Splitter::gpt2>(false, kEndOfText);
 }
 
 PieceCounts count_pieces(const TextSource& text, const Counting& counting, const TokenizeOptions& options) {
   PieceCounts total;
   BlockReader reader(text, text.all(), counting.safe_cut);
   std::int64_t done = 0;
+  // What is a token already takes no part in the vocabulary.
+  std::vector<SpecialToken> special;
+  if (options.special == SpecialTokens::recognised) special.push_back({counting.end_of_text, 0});
   const auto count = [&](const TextBlock& block) {
     if (counting.needs_utf8) require_utf8(text, block);
     PieceCounts counts;
-    counting.count(block.text, counts);
+    split_at_special_tokens(
+        block.text, special, [&](std::string_view part) { counting.count(part, counts); },
+        [](const SpecialToken&) {});
     return std::pair(std::move(counts), std::ssize(block.text));
   };
   for_each_in_order(
@@ -88,12 +94,11 @@ std::unique_ptr<Tokenizer> load_chosen_tokenizer(const TokenizerChoice& choice) 
   const bool gpt2 = choice.kind == "gpt2";
   if (!choice.path && !gpt2) return nullptr;
   refuse_vocab_size(choice, "the vocabulary is loaded and has its own size");
+  const std::filesystem::path path = choice.path ? std::filesystem::path(*choice.path) : gpt2_directory();
   std::unique_ptr<Tokenizer> tokenizer =
-      load_tokenizer(choice.path ? std::filesystem::path(*choice.path) : gpt2_directory(),
-                     choice.path ? "--tokenizer-path" : "--tokenizer gpt2");
+      load_tokenizer(path, choice.path ? "--tokenizer-path" : "--tokenizer gpt2");
   if (choice.kind && tokenizer->kind() != (gpt2 ? "bpe" : *choice.kind)) {
-    user_error("--tokenizer: ", *choice.kind, ", but ", *choice.path, " holds one of kind ",
-               tokenizer->kind());
+    user_error("--tokenizer: ", *choice.kind, ", but ", path, " holds one of kind ", tokenizer->kind());
   }
   return tokenizer;
 }

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <iostream>
 
 #include "common/error.h"
 #include "common/json.h"
@@ -25,8 +26,9 @@ constexpr int kVersion = 1;
 FileDescriptor lock_directory(const fs::path& path) {
   std::error_code error;
   fs::create_directories(path, error);
-  FileDescriptor lock(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!lock.is_open()) user_error("--output: cannot create ", path, ": ", std::strerror(errno));
+  if (error) user_error("--output: cannot create ", path, ": ", error.message());
+  FileDescriptor lock(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (!lock.is_open()) user_error("--output: cannot open ", path, ": ", std::strerror(errno));
   if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) user_error("--output: another process is writing ", path);
   struct stat opened {
   }, there{};
@@ -36,20 +38,46 @@ FileDescriptor lock_directory(const fs::path& path) {
   return lock;
 }
 
+// Throws UserError unless a directory can be given this name: there is nothing yet, or an empty directory.
+void require_free(const fs::path& path) {
+  std::error_code error;
+  if (path == "." || path.filename() == ".." || fs::is_symlink(path, error)) {
+    user_error("--output: ", path, " cannot be replaced, name a new directory");
+  }
+  if (!fs::exists(path, error)) return;
+  if (!fs::is_directory(path, error) || !fs::is_empty(path, error)) {
+    user_error("--output: ", path, " exists already; remove it, or name another");
+  }
+  struct stat here {
+  }, above{};
+  const fs::path parent = fs::absolute(path).parent_path();
+  if (stat(path.c_str(), &here) != 0 || stat(parent.c_str(), &above) != 0 || here.st_dev != above.st_dev) {
+    user_error("--output: ", path, " is a mount point and cannot be replaced, name a directory in it");
+  }
+}
+
+// Removes a file of an interrupted run. Throws UserError for anything else.
+void remove_left_over(const fs::directory_entry& entry) {
+  const std::string name = entry.path().filename();
+  const bool ours = entry.is_regular_file() && (name.starts_with("train_") || name.starts_with("val_") ||
+                                                name.starts_with("tokenizer.") || name == kManifest);
+  if (!ours) user_error("--output: ", entry.path(), " is in the way, and was not made by prepare_data");
+  fs::remove(entry.path());
+}
+
 }  // namespace
 
 PreparedDataWriter::PreparedDataWriter(const fs::path& directory, std::int64_t shard_tokens)
     : directory_(directory.lexically_normal()), shard_tokens_(shard_tokens) {
   if (directory_.filename().empty()) directory_ = directory_.parent_path();  // "out/" is "out"
-  std::error_code error;
-  if (fs::exists(directory_, error) &&
-      !(fs::is_directory(directory_, error) && fs::is_empty(directory_, error))) {
-    user_error("--output: ", directory_, " exists already");
-  }
   const fs::path partial = directory_.string() + ".partial";
+  require_free(directory_);
   lock_ = lock_directory(partial);
+  require_free(directory_);  // another process may have made it meanwhile
   partial_ = partial;
-  for (const fs::directory_entry& left : fs::directory_iterator(partial_)) fs::remove_all(left.path());
+  for (const fs::directory_entry& left : fs::directory_iterator(partial_)) remove_left_over(left);
+  // Shards that are whole already must not be taken for all: no reader accepts this manifest.
+  write_file(partial_ / kManifest, "{\"format\": \"unfinished\"}\n");
 }
 
 PreparedDataWriter::~PreparedDataWriter() {
@@ -62,8 +90,8 @@ void PreparedDataWriter::write_tokenizer(const Tokenizer& tokenizer) {
   tokenizer.save(partial_ / "tokenizer.json");
   try {
     tokenizer.save(partial_ / "tokenizer.bin");
-  } catch (const UserError&) {
-    // llm.c's format cannot hold every vocabulary; its programs are then no readers of this one.
+  } catch (const UserError& error) {
+    std::cerr << "note: no tokenizer.bin, which llm.c's programs read: " << error.what() << '\n';
   }
 }
 
@@ -117,12 +145,12 @@ nlohmann::ordered_json file_entry(const fs::path& path) {
       {"file", path.filename().string()}, {"bytes", fs::file_size(path)}, {"xxh3_128", content_hash(path)}};
 }
 
-void ManifestCheck::require(const fs::path& path, std::span<const std::byte> bytes, std::string_view flag) {
+void ManifestCheck::require(const fs::path& path, const std::string& hash, std::string_view flag) {
   const Entries* listed = entries(path.parent_path(), flag);
   if (listed == nullptr) return;
   const auto entry = listed->find(path.filename().string());
   if (entry == listed->end()) user_error(flag, ": ", path, " is not in the ", kManifest, " beside it");
-  if (entry->second.bytes != std::ssize(bytes) || entry->second.hash != content_hash(bytes)) {
+  if (entry->second != hash) {
     user_error(flag, ": ", path, " is not the file that the ", kManifest,
                " beside it describes: it has changed");
   }
@@ -141,14 +169,16 @@ const ManifestCheck::Entries* ManifestCheck::entries(const fs::path& directory, 
       if (json.at("format") != kFormat || json.at("version") != kVersion)
         user_error("not version 1 of ", kFormat);
       const auto add = [&](const nlohmann::json& entry) {
-        listed->emplace(entry.at("file").get<std::string>(), Entry{entry.at("bytes").get<std::int64_t>(),
-                                                                   entry.at("xxh3_128").get<std::string>()});
+        listed->emplace(entry.at("file").get<std::string>(), entry.at("xxh3_128").get<std::string>());
       };
       add(json.at("tokenizer"));
       for (const char* part : {"train", "val"}) {
         for (const auto& shard : json.at(part).at("shards")) add(shard);
       }
     });
+    for (const auto& [name, hash] : *listed) {
+      if (!fs::exists(directory / name, ignored)) user_error("it lists ", name, ", which is missing");
+    }
     known->second = std::move(listed);
   } catch (const UserError& error) {
     user_error(flag, ": ", path, ": ", error.what());

@@ -57,16 +57,12 @@ nlohmann::ordered_json file_entry(const std::filesystem::path& path);
 // Compares files with the manifests beside them, where there are any.
 class ManifestCheck {
  public:
-  // Throws UserError, naming `flag` and the file, when the manifest does not list it, or lists another size
-  // or hash.
-  void require(const std::filesystem::path& path, std::span<const std::byte> bytes, std::string_view flag);
+  // Throws UserError, naming `flag` and the file, when the manifest does not list it, lists another hash,
+  // or lists files that are missing.
+  void require(const std::filesystem::path& path, const std::string& hash, std::string_view flag);
 
  private:
-  struct Entry {
-    std::int64_t bytes = 0;
-    std::string hash;
-  };
-  using Entries = std::map<std::string, Entry>;
+  using Entries = std::map<std::string, std::string>;  // hashes by name
 
   // Null where there is no manifest.
   const Entries* entries(const std::filesystem::path& directory, std::string_view flag);

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <numeric>
 
 #include "common/data/utf8.h"
 #include "common/error.h"
@@ -59,31 +58,34 @@ FileDescriptor spooled(const FileDescriptor& file, const std::string& path,
 TextSource::TextSource(const std::vector<std::string>& paths, std::string_view flag,
                        const std::optional<std::filesystem::path>& spool_directory)
     : flag_(flag) {
-  for (const std::string& path : paths) {
-    const bool standard_input = path == "-" && spool_directory;
-    // Does not wait for a pipe's writer unless it is to be read.
-    const int wait = spool_directory ? 0 : O_NONBLOCK;
-    FileDescriptor file(standard_input ? dup(STDIN_FILENO) : open(path.c_str(), O_RDONLY | O_CLOEXEC | wait));
-    if (!file.is_open()) user_error(flag, ": cannot open \"", path, "\": ", std::strerror(errno));
-    struct stat info {};
-    if (fstat(file.get(), &info) != 0)
-      user_error(flag, ": cannot read \"", path, "\": ", std::strerror(errno));
-    if (S_ISDIR(info.st_mode)) user_error(flag, ": \"", path, "\" is a directory, expected a file");
-    if (standard_input || !S_ISREG(info.st_mode)) {
-      if (!spool_directory) user_error(flag, ": \"", path, "\" is not a regular file");
-      file = spooled(file, path, *spool_directory);
-      if (fstat(file.get(), &info) != 0) fail_to_spool(*spool_directory);
-    }
-    if (info.st_size > 0) documents_.push_back({path, info.st_size, std::move(file)});
-  }
+  for (const std::string& path : paths) add(path, spool_directory);
   if (documents_.empty()) {
     user_error(flag, ": ", paths.size() == 1 ? concat('"', paths[0], "\" is empty") : "all files are empty");
   }
 }
 
-std::int64_t TextSource::bytes() const {
-  return std::accumulate(documents_.begin(), documents_.end(), std::int64_t{0},
-                         [](std::int64_t sum, const Document& document) { return sum + document.bytes; });
+void TextSource::add(const std::string& path, const std::optional<std::filesystem::path>& spool_directory) {
+  const bool standard_input = path == "-" && spool_directory;
+  // Does not wait for a pipe's writer unless it is to be read.
+  const int wait = spool_directory ? 0 : O_NONBLOCK;
+  const FileDescriptor file(standard_input ? dup(STDIN_FILENO)
+                                           : open(path.c_str(), O_RDONLY | O_CLOEXEC | wait));
+  if (!file.is_open()) user_error(flag_, ": cannot open \"", path, "\": ", std::strerror(errno));
+  struct stat info {};
+  if (fstat(file.get(), &info) != 0)
+    user_error(flag_, ": cannot read \"", path, "\": ", std::strerror(errno));
+  if (S_ISDIR(info.st_mode)) user_error(flag_, ": \"", path, "\" is a directory, expected a file");
+  Document document{path, info.st_size, {}, FileDescriptor()};
+  if (standard_input || !S_ISREG(info.st_mode)) {
+    if (!spool_directory) user_error(flag_, ": \"", path, "\" is not a regular file");
+    document.spooled = spooled(file, path, *spool_directory);
+    if (fstat(document.spooled.get(), &info) != 0) fail_to_spool(*spool_directory);
+    document.bytes = info.st_size;
+  } else {
+    document.identity = file_identity(path, flag_);
+  }
+  bytes_ += document.bytes;
+  if (document.bytes > 0) documents_.push_back(std::move(document));
 }
 
 std::int64_t TextSource::split(double fraction) const {
@@ -107,8 +109,18 @@ BlockReader::BlockReader(const TextSource& source, TextRange range,
   read_ = range.begin - document_begin_;
 }
 
+void BlockReader::open_document() {
+  const TextSource::Document& document = source_.documents()[document_];
+  file_ = FileDescriptor(document.spooled.is_open() ? dup(document.spooled.get())
+                                                    : open(document.path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file_.is_open()) {
+    user_error(source_.flag(), ": cannot open \"", document.path, "\": ", std::strerror(errno));
+  }
+}
+
 bool BlockReader::read_more() {
   const TextSource::Document& document = source_.documents()[document_];
+  if (!file_.is_open()) open_document();
   const std::int64_t end = std::min(document.bytes, range_.end - document_begin_);
   const std::size_t before = rest_.size();
   // A block that cannot be cut yet doubles: few are tried, however long it gets.
@@ -117,17 +129,20 @@ bool BlockReader::read_more() {
   rest_.resize(before + wanted);
   const std::size_t done = read_fully(
       std::span(rest_).subspan(before), document.path, [&](char* at, std::size_t size, std::size_t offset) {
-        return pread(document.file.get(), at, size, read_ + static_cast<std::int64_t>(offset));
+        return pread(file_.get(), at, size, read_ + static_cast<std::int64_t>(offset));
       });
-  if (done < wanted) user_error(source_.flag(), ": \"", document.path, "\" has become shorter");
+  const bool changed =
+      !document.spooled.is_open() && file_identity(document.path, source_.flag()) != document.identity;
+  if (done < wanted || changed) {
+    user_error(source_.flag(), ": \"", document.path, "\" has changed while it was read");
+  }
   read_ += static_cast<std::int64_t>(wanted);
   return wanted > 0;
 }
 
 std::optional<TextBlock> BlockReader::next() {
-  if (document_ == source_.documents().size() || document_begin_ + read_ >= range_.end) {
-    if (rest_.empty()) return std::nullopt;
-  }
+  const bool all_read = document_ == source_.documents().size() || document_begin_ + read_ >= range_.end;
+  if (all_read && rest_.empty()) return std::nullopt;
   std::size_t cut = 0;
   bool more = true;
   while (cut == 0 && (more = read_more())) cut = safe_cut_(rest_);
@@ -137,6 +152,7 @@ std::optional<TextBlock> BlockReader::next() {
   if (!more) {
     document_begin_ += source_.documents()[document_++].bytes;
     read_ = 0;
+    file_ = FileDescriptor();
   }
   return block;
 }

@@ -31,19 +31,24 @@ class TextSource {
   struct Document {
     std::string path;
     std::int64_t bytes = 0;
-    FileDescriptor file;
+    FileIdentity identity;   // when it was first seen
+    FileDescriptor spooled;  // where it was copied
   };
   const std::vector<Document>& documents() const { return documents_; }
   const std::string& flag() const { return flag_; }
-  std::int64_t bytes() const;
-  TextRange all() const { return {0, bytes()}; }
+  std::int64_t bytes() const { return bytes_; }
+  TextRange all() const { return {0, bytes_}; }
 
   // Where the last `fraction` of the bytes begins, moved back to the beginning of a character.
   std::int64_t split(double fraction) const;
 
  private:
+  // Adds a document, or copies it first; leaves an empty one out.
+  void add(const std::string& path, const std::optional<std::filesystem::path>& spool_directory);
+
   std::string flag_;
   std::vector<Document> documents_;
+  std::int64_t bytes_ = 0;
 };
 
 // A part of one document.
@@ -60,17 +65,19 @@ class BlockReader {
   BlockReader(const TextSource& source, TextRange range,
               std::function<std::size_t(std::string_view)> safe_cut);
 
-  // Nothing at the end. Throws UserError when a file has become shorter.
+  // Nothing at the end. Throws UserError when a file has changed since the source first saw it.
   std::optional<TextBlock> next();
 
  private:
   // Appends the next bytes of the document to rest_; false when there are none.
   bool read_more();
+  void open_document();
 
   const TextSource& source_;
   TextRange range_;
   std::function<std::size_t(std::string_view)> safe_cut_;
   std::size_t document_ = 0;
+  FileDescriptor file_;              // of the document, once it is read
   std::int64_t document_begin_ = 0;  // in the text
   std::int64_t read_ = 0;            // how far, in the document
   std::string rest_;                 // read and not given out

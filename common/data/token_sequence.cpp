@@ -14,7 +14,9 @@ std::shared_ptr<const std::vector<Token>> shared_copy(std::span<const std::int32
 
 }  // namespace
 
-TokenSequence::TokenSequence(const std::vector<std::int32_t>& ids) { append(ids, INT32_MAX); }
+TokenSequence::TokenSequence(const std::vector<std::int32_t>& ids) {
+  append(ids, INT32_MAX);  // of a vocabulary that needs 32 bits
+}
 
 void TokenSequence::append(std::shared_ptr<const TokenShard> shard) {
   Segment segment;

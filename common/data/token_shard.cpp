@@ -1,12 +1,10 @@
 #include "common/data/token_shard.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "common/error.h"
 
@@ -24,9 +22,8 @@ struct Format {
 constexpr Format kFormats[] = {{20240520, 1, 2}, {20240801, 7, 4}};
 
 template <class T>
-std::span<const T> tokens_behind_header(std::span<const std::byte> file) {
-  const auto body = file.subspan(sizeof(Header));
-  return {reinterpret_cast<const T*>(body.data()), body.size() / sizeof(T)};
+std::span<const T> tokens_in(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
 
 }  // namespace
@@ -34,7 +31,7 @@ std::span<const T> tokens_behind_header(std::span<const std::byte> file) {
 int token_bytes(std::int64_t vocab_size) { return vocab_size <= (1 << 16) ? 2 : 4; }
 
 TokenShard::TokenShard(const std::filesystem::path& path, std::string_view flag)
-    : path_(path), flag_(flag), file_(path, flag), opened_(identity()) {
+    : path_(path), flag_(flag), file_(path, flag), opened_(file_identity(path, flag)) {
   const std::span<const std::byte> bytes = file_.bytes();
   if (bytes.size() < sizeof(Header)) {
     user_error(flag, ": ", path, " has ", bytes.size(), " bytes, fewer than the header of a token shard");
@@ -59,32 +56,41 @@ TokenShard::TokenShard(const std::filesystem::path& path, std::string_view flag)
 }
 
 TokenSpan TokenShard::tokens() const {
-  if (token_bytes_ == 2) return tokens_behind_header<std::uint16_t>(file_.bytes());
-  return tokens_behind_header<std::uint32_t>(file_.bytes());
+  const std::span<const std::byte> body = file_.bytes().subspan(sizeof(Header));
+  if (token_bytes_ == 2) return tokens_in<std::uint16_t>(body);
+  return tokens_in<std::uint32_t>(body);
 }
 
-void TokenShard::require_tokens_below(std::int64_t vocab_size) const {
-  std::visit(
-      [&](auto span) {
-        using Token = typename decltype(span)::value_type;
-        Token largest = 0;
-        for (const Token token : span) largest = std::max(largest, token);
-        if (span.empty() || largest < vocab_size) return;
-        const auto bad = std::ranges::find(span, largest);
-        user_error(flag_, ": ", path_, ": token ", bad - span.begin(), " is ", largest,
-                   ", outside the vocabulary of ", vocab_size);
-      },
-      tokens());
+std::string TokenShard::verify(std::int64_t vocab_size) const {
+  ContentHash hash;
+  std::int64_t first = 0;  // token of the block
+  const auto require_below = [&](auto tokens) {
+    typename decltype(tokens)::value_type largest = 0;  // of all: a loop that may stop is not vectorised
+    for (const auto id : tokens) largest = std::max(largest, id);
+    if (!tokens.empty() && largest >= vocab_size) {
+      user_error(flag_, ": ", path_, ": token ",
+                 first + (std::ranges::find(tokens, largest) - tokens.begin()), " is ", largest,
+                 ", outside the vocabulary of ", vocab_size);
+    }
+    first += std::ssize(tokens);
+  };
+  bool has_header = true;
+  read_blocks(path_, [&](std::span<const std::byte> block) {
+    hash.add(block);
+    if (std::exchange(has_header, false)) block = block.subspan(std::min(block.size(), sizeof(Header)));
+    if (token_bytes_ == 2) {
+      require_below(tokens_in<std::uint16_t>(block));
+    } else {
+      require_below(tokens_in<std::uint32_t>(block));
+    }
+  });
+  require_unchanged();
+  return hash.hexadecimal();
 }
 
 void TokenShard::require_unchanged() const {
-  if (identity() != opened_) user_error(flag_, ": ", path_, " has changed since it was opened");
-}
-
-TokenShard::Identity TokenShard::identity() const {
-  struct stat info {};
-  if (stat(path_.c_str(), &info) != 0) user_error(flag_, ": cannot read ", path_, ": ", std::strerror(errno));
-  return {info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
+  if (file_identity(path_, flag_) != opened_)
+    user_error(flag_, ": ", path_, " has changed since it was opened");
 }
 
 TokenShardWriter::TokenShardWriter(const std::filesystem::path& path, int token_bytes)

@@ -27,27 +27,19 @@ class TokenShard {
   TokenShard(const std::filesystem::path& path, std::string_view flag);
 
   const std::filesystem::path& path() const { return path_; }
-  std::span<const std::byte> bytes() const { return file_.bytes(); }
   TokenSpan tokens() const;
   std::int64_t size() const { return size_; }
 
-  // Reads all tokens. Throws UserError where one is not below vocab_size.
-  void require_tokens_below(std::int64_t vocab_size) const;
+  // Reads all of the file and returns its hash. Throws UserError where a token is not below vocab_size.
+  std::string verify(std::int64_t vocab_size) const;
   // Throws UserError when the file is not what was opened: a mapping of it can no longer be trusted.
   void require_unchanged() const;
 
  private:
-  struct Identity {
-    std::uint64_t device, inode;
-    std::int64_t bytes, seconds, nanoseconds;
-    bool operator==(const Identity&) const = default;
-  };
-  Identity identity() const;
-
   std::filesystem::path path_;
   std::string flag_;
   MappedFile file_;
-  Identity opened_;
+  FileIdentity opened_;
   std::int64_t size_ = 0;
   int token_bytes_ = 2;
 };

@@ -43,7 +43,7 @@ void tokenize(const TextSource& text, TextRange range, const Tokenizer& tokenize
         if (document && *document != tokens.document) {
           const std::optional<std::int32_t> end = tokenizer.end_of_text();
           if (!end) user_error(text.flag(), ": several documents, but this vocabulary has no end of text");
-          sink({&*end, 1});
+          sink(std::span(&*end, 1));
         }
         document = tokens.document;
         sink(tokens.ids);

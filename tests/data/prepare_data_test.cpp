@@ -147,6 +147,9 @@ TEST_F(PrepareData, PutsTheEndOfTextBetweenDocuments) {
   const Ids ids = tokens("special", "train");
   EXPECT_EQ(std::ranges::count(ids, 256), 2);
   EXPECT_EQ(bpe->decode(ids), "one one<|endoftext|>two <|endoftext|> two");
+  // A name that is a token takes no part in the vocabulary.
+  prepare("chars", {"--input", "1.txt", "3.txt", "--tokenizer", "char", "--parse-special-tokens"});
+  EXPECT_EQ(tokenizer("chars")->size(), std::string(" enotw").size() + 1);
 }
 
 TEST_F(PrepareData, SplitsInsideADocument) {
@@ -202,15 +205,37 @@ TEST_F(PrepareData, LeavesNothingThatLooksWholeWhenItFails) {
 
 TEST_F(PrepareData, TakesOverWhatAnInterruptedRunLeft) {
   directory.write("text.txt", story(50));
-  fs::create_directories(directory.path() / "out.partial/deep");
+  fs::create_directories(directory.path() / "out.partial");
   std::ofstream(directory.path() / "out.partial/train_000007.bin") << "left over";
   prepare("out", {"--input", "text.txt"});
   EXPECT_FALSE(fs::exists(directory.path() / "out/train_000007.bin"));
   EXPECT_FALSE(fs::exists(directory.path() / "out.partial"));
 }
 
+TEST_F(PrepareData, LeavesNothingThatLooksWholeWhenItIsKilled) {
+  directory.write("text.txt", story(40'000));
+  // Killed as soon as some of its tens of thousands of shards are finished.
+  directory.write("kill.sh",
+                  "cd '" + directory.path().string() + "'\n'" + STAGEGPT_BIN_DIR +
+                      "/prepare_data' --input text.txt --tokenizer char --shard-tokens 40 --output out &\n"
+                      "while [ ! -e out.partial/train_000003.bin ]; do\n"
+                      "  kill -0 $! || exit 1\n  sleep 0.01\ndone\nkill -KILL $!\nwait $!\n[ $? = 137 ]\n");
+  ASSERT_EQ(std::system(("sh '" + (directory.path() / "kill.sh").string() + "' 2>/dev/null").c_str()), 0);
+  EXPECT_FALSE(fs::exists(directory.path() / "out"));
+  ASSERT_TRUE(fs::exists(directory.path() / "out.partial/train_000000.bin"));
+  const ProgramResult result =
+      run_program("stage0_train", {"--data", "out.partial", "--steps", "1"}, directory.path());
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_NE(result.errors.find("manifest.json"), std::string::npos) << result.errors;
+  prepare("out", {"--input", "text.txt"});
+}
+
 TEST_F(PrepareData, DoesNotTouchWhatIsThere) {
   directory.write("text.txt", story(50));
+  fs::create_directories(directory.path() / "mine.partial");
+  std::ofstream(directory.path() / "mine.partial/notes") << "of value";
+  EXPECT_EQ(run({"--input", "text.txt", "--output", "mine"}).exit_code, 2);
+  EXPECT_EQ(read_bytes(directory.path() / "mine.partial/notes"), "of value");
   prepare("out", {"--input", "text.txt"});
   const ProgramResult again = run({"--input", "text.txt", "--output", "out/"});
   EXPECT_EQ(again.exit_code, 2);
@@ -242,6 +267,11 @@ TEST_F(PrepareData, RefusesBadInput) {
       "scripts/download_gpt2.sh");
   expect_refused({"--input", "text.txt", "--shard-tokens", "0", "--output", "out"}, "--shard-tokens");
   expect_refused({"--input", "text.txt", "--output", "/proc/out"}, "--output: cannot create");
+  expect_refused({"--input", "text.txt", "--output", "."}, "cannot be replaced");
+  expect_refused({"--input", "data/tinyshakespeare.txt", "--output", "out"}, "scripts/download_data.sh");
+  expect_refused({"--input", "*.md", "--output", "out"}, "no file matches");
+  fs::create_directory_symlink("elsewhere", directory.path() / "link");
+  expect_refused({"--input", "text.txt", "--output", "link"}, "cannot be replaced");
 }
 
 TEST_F(PrepareData, TakesOddTextAsItIs) {
@@ -280,6 +310,33 @@ TEST_F(PrepareData, TrainingOnShardsIsTrainingOnTheText) {
     EXPECT_EQ(train({"--data", output}).first, expected);
     EXPECT_EQ(train({"--data", output + "/train_*.bin"}).first, expected);
   }
+}
+
+TEST_F(PrepareData, WritesWideTokensForAWideVocabulary) {
+  std::string text;
+  for (int id = 0; id < 66'000; ++id) {
+    text += {static_cast<char>(0xF0), static_cast<char>(0x90 | id >> 12),
+             static_cast<char>(0x80 | (id >> 6 & 0x3F)), static_cast<char>(0x80 | (id & 0x3F))};
+  }
+  directory.write("text.txt", text);
+  prepare("[out]", {"--input", "text.txt", "--tokenizer", "char"});
+  EXPECT_EQ(tokenizer("[out]")->decode(tokens("[out]", "train")) +
+                tokenizer("[out]")->decode(tokens("[out]", "val")),
+            text);
+  EXPECT_EQ(fs::file_size(directory.path() / "[out]/train_000000.bin"),
+            1024 + 4 * tokens("[out]", "train").size());
+  CorpusConfig config;
+  config.data = (directory.path() / "[out]").string();
+  EXPECT_EQ(load_corpus(config, 16, 1).validation.size(), 6600);
+}
+
+TEST_F(PrepareData, TakesMoreFilesThanMayBeOpen) {
+  for (int i = 0; i < 300; ++i) directory.write("part" + std::to_string(i) + ".txt", "text");
+  const std::string command =
+      "cd '" + directory.path().string() + "' && ulimit -n 64 && '" + STAGEGPT_BIN_DIR +
+      "/prepare_data' --input 'part*.txt' --vocab-size 257 --val-fraction 0 --output out >out.log 2>&1";
+  ASSERT_EQ(std::system(command.c_str()), 0) << read_bytes(directory.path() / "out.log");
+  EXPECT_EQ(tokens("out", "train").size(), 300u * 4 + 299);
 }
 
 TEST_F(PrepareData, SeveralTextsAreDocuments) {
@@ -349,6 +406,22 @@ TEST_F(BadShards, WithoutATokenizer) {
 TEST_F(BadShards, OfATokenizerOfAnotherKind) {
   expect_train_refused({"--data", "good", "--tokenizer", "char"}, "is of kind bpe");
   expect_train_refused({"--data", "good", "--vocab-size", "400"}, "--vocab-size");
+}
+
+TEST_F(BadShards, OfAnotherVocabulary) {
+  prepare("other", {"--input", "text.txt", "--vocab-size", "310"});
+  expect_train_refused({"--data", "good", "--tokenizer-path", "other"}, "holds tokens of another vocabulary");
+  expect_train_refused({"--data", "*/train_*.bin"}, "holds tokens of another vocabulary");
+}
+
+TEST_F(BadShards, OfWhichSomeAreMissing) {
+  fs::remove(directory.path() / "good/val_000000.bin");
+  expect_train_refused({"--data", "good"}, "it lists val_000000.bin, which is missing");
+}
+
+TEST_F(BadShards, WithFlagsForText) {
+  expect_train_refused({"--data", "good", "--parse-special-tokens"},
+                       "--parse-special-tokens: shards are tokens already");
 }
 
 TEST_F(BadShards, ThatAreNowhere) {

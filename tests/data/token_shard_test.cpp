@@ -93,8 +93,8 @@ TEST_F(TokenShardRefuses, TokensOutsideTheVocabulary) {
   for (const int bytes : {2, 4}) {
     write_shard(directory.path() / "a.bin", {1, 7, 3}, bytes);
     const TokenShard shard(directory.path() / "a.bin", "--data");
-    EXPECT_NO_THROW(shard.require_tokens_below(8));
-    EXPECT_THROW(shard.require_tokens_below(7), UserError);
+    EXPECT_NO_THROW(shard.verify(8));
+    EXPECT_THROW(shard.verify(7), UserError);
   }
 }
 

@@ -161,6 +161,11 @@ TEST_F(Gpt2Files, RefuseMergesThatLeadNowhereOrInCircles) {
   expect_refused("line 25: expected a merge");
 }
 
+TEST_F(Gpt2Files, RefuseMergesThatAreCutShort) {
+  merges.pop_back();
+  expect_refused("no merge makes token 278");
+}
+
 TEST_F(Gpt2Files, RefuseAMergeThatIsThereTwice) {
   merges.push_back(merges.front());
   expect_refused("is there twice");
@@ -190,7 +195,12 @@ TEST_F(Gpt2Files, RefuseMalformedJson) {
 TEST_F(Gpt2Files, RefuseAMissingPart) {
   load();
   std::filesystem::remove(directory.path() / "vocab.bpe");
-  EXPECT_THROW(load_tokenizer(directory.path(), "--tokenizer-path"), UserError);
+  try {
+    load_tokenizer(directory.path(), "--tokenizer-path");
+    ADD_FAILURE();
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("scripts/download_gpt2.sh"), std::string::npos) << error.what();
+  }
 }
 
 TEST(TokenizerPath, ThatIsMissingNamesTheScript) {
@@ -248,7 +258,7 @@ const Defect kDefects[] = {
     {"another_decoder", [](Json& json) { json["decoder"]["type"] = "Fuse"; }, "decoder"},
     {"post_processor",
      [](Json& json) {
-       json["post_processor"] = {{"type", "TemplateProcessing"}};
+       json["post_processor"] = {{"type", "RobertaProcessing"}};
      },
      "post_processor"},
     {"dropout", [](Json& json) { json["model"]["dropout"] = 0.1; }, "'dropout': 0.1"},
@@ -258,6 +268,16 @@ const Defect kDefects[] = {
      "is not special"},
     {"stripping_added_token", [](Json& json) { json["added_tokens"][0]["lstrip"] = true; }, "lstrip"},
     {"added_token_elsewhere", [](Json& json) { json["added_tokens"][0]["id"] = 3; }, "has the ids 279 and 3"},
+    {"added_token_far_away", [](Json& json) { json["added_tokens"][0]["id"] = (1ll << 32) + 279; },
+     "id is 4294967575"},
+    {"added_token_between_ids", [](Json& json) { json["added_tokens"][0]["id"] = 279.7; }, "id is 279.7"},
+    {"added_token_twice", [](Json& json) { json["added_tokens"].push_back(json["added_tokens"][0]); },
+     "is there twice"},
+    {"template_that_adds",
+     [](Json& json) {
+       json["post_processor"] = {{"type", "TemplateProcessing"}, {"special_tokens", {{"[CLS]", 1}}}};
+     },
+     "post_processor"},
     {"added_token_without_id", [](Json& json) { json["added_tokens"][0].erase("id"); }, "id"},
     {"vocab_is_a_list",
      [](Json& json) {
@@ -293,6 +313,49 @@ TEST(TokenizerJson, TakesMergesAsPairs) {
   }
   directory.write("tokenizer.json", json.dump());
   expect_same(*tokenizer, *load_tokenizer(path, "--tokenizer-path"));
+}
+
+TEST(TokenizerJson, TakesATemplateThatAddsNothing) {  // as transformers writes it
+  const ScratchDirectory directory;
+  const auto tokenizer = small_bpe();
+  tokenizer->save(directory.path() / "tokenizer.json");
+  Json json = Json::parse(read_bytes(directory.path() / "tokenizer.json"));
+  json["post_processor"] = {{"type", "TemplateProcessing"}, {"special_tokens", Json::object()}};
+  expect_same(*tokenizer,
+              *load_tokenizer(directory.write("tokenizer.json", json.dump()), "--tokenizer-path"));
+}
+
+TEST(TokenizerJson, RefusesDeepNesting) {
+  const ScratchDirectory directory;
+  const std::string deep = std::string(500'000, '[') + std::string(500'000, ']');
+  for (const std::string& text : {deep, "{\"normalizer\": " + deep + "}", std::string(10'000'000, '[')}) {
+    EXPECT_THROW(load_tokenizer(directory.write("tokenizer.json", text), "--tokenizer-path"), UserError);
+  }
+}
+
+TEST(LlmcTokenizer, Version1EndsWithGpt2s) {
+  const ScratchDirectory directory;
+  std::vector<std::int32_t> header(256);
+  header[0] = 20240328;
+  header[1] = 1;
+  header[2] = 50257;
+  std::string bytes(reinterpret_cast<const char*>(header.data()), 1024);
+  for (int id = 0; id < 50256; ++id) {  // characters, since merges would have to make sense
+    const std::string token = {static_cast<char>(0xF0), static_cast<char>(0x90 | id >> 12),
+                               static_cast<char>(0x80 | (id >> 6 & 0x3F)),
+                               static_cast<char>(0x80 | (id & 0x3F))};
+    bytes += '\x04' + token;
+  }
+  bytes += "\x0d<|endoftext|>";
+  const auto tokenizer = load_tokenizer(directory.write("tokenizer.bin", bytes), "--tokenizer-path");
+  EXPECT_EQ(tokenizer->end_of_text(), 50256);
+  EXPECT_EQ(tokenizer->kind(), "char");
+}
+
+TEST(LlmcTokenizer, WordsOfOneCharacterStayWords) {
+  const ScratchDirectory directory;
+  word_tokenizer("a b c")->save(directory.path() / "tokenizer.bin");
+  EXPECT_EQ(load_tokenizer(directory.path() / "tokenizer.bin", "--tokenizer-path")->kind(), "word");
 }
 
 class LlmcTokenizerRefuses : public testing::Test {
@@ -336,7 +399,14 @@ TEST_F(LlmcTokenizerRefuses, AVocabularyThatNoMergesMake) {
   const std::size_t first = 1024 + 2 * 256;  // the first merge's token: two bytes behind their number
   ASSERT_EQ(bytes[first + 3], 2);
   bytes.replace(first + 3, 3, bytes.substr(first, 3));
-  refuse(bytes, "token 257 is no merge of two before it");
+  refuse(bytes, "token 257 is there twice");
+  std::string unmade = with_header(2, 280);
+  unmade.replace(1024, 2, "\x01\x01");  // "!" and the byte 1 change places, "(" and others stay
+  unmade.replace(unmade.find(std::string("\x01\x01", 2), 1026), 2, "\x01!");
+  EXPECT_NO_THROW(load_tokenizer(directory.write("swapped.bin", unmade), "--tokenizer-path"));
+  const std::size_t last = unmade.rfind("\x0d<|endoftext|>");
+  unmade.replace(last - 1, 1, "\x7f");  // the last merge's token ends in another byte
+  refuse(unmade, "is no merge of two before it");
 }
 
 TEST(LlmcTokenizer, CannotHoldLongTokens) {

@@ -67,6 +67,26 @@ TEST(Train, MeasuresBitsPerByte) {
   EXPECT_NEAR(json["bits_per_byte"], json["validation_loss"].get<double>() / std::log(2.0) * 9 / 25, 0.1);
 }
 
+TEST(Train, SpecialTokensAreNoBytes) {
+  const ScratchDirectory directory;
+  for (int i = 0; i < 100; ++i)
+    directory.write("part" + std::to_string(100 + i) + ".txt", "the cat sat on the mats.\n");
+  std::vector<std::string> arguments = with(small_run(directory), {"--json"});
+  *std::ranges::find(arguments, (directory.path() / "text.txt").string()) =
+      (directory.path() / "part*.txt").string();
+  *std::ranges::find(arguments, "200") = "2";
+  ProgramResult result = run_program("stage0_train", arguments, directory.path());
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  const auto json = nlohmann::json::parse(result.output);
+  // 26 tokens for 25 bytes.
+  EXPECT_NEAR(json["bits_per_byte"], json["validation_loss"].get<double>() / std::log(2.0) * 26 / 25, 0.02);
+  // Words that are unknown had bytes that nobody knows.
+  *std::ranges::find(arguments, "char") = "word";
+  result = run_program("stage0_train", with(arguments, {"--vocab-size", "6"}), directory.path());
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_TRUE(nlohmann::json::parse(result.output)["bits_per_byte"].is_null());
+}
+
 TEST(Train, SameSeedSameResult) {
   const ScratchDirectory directory;
   const auto result = [&](const std::string& seed) {

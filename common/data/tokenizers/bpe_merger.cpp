@@ -66,10 +66,11 @@ void BpeMerger::merge_long(std::string_view piece, std::vector<std::int32_t>& id
   const auto symbol = [&](std::int32_t at) -> Symbol& { return symbols[static_cast<std::size_t>(at)]; };
 
   std::vector<Candidate> storage;
-  const auto consider = [&](std::int32_t at, auto&& add) {
+  // Passes the merge of the symbol at `at` and the one behind it, if there is one, to use().
+  const auto consider = [&](std::int32_t at, auto&& use) {
     if (at == kNone || symbol(at).next == kNone) return;
     const std::int32_t left = symbol(at).id, right = symbol(symbol(at).next).id;
-    if (const Rule* found = rule(left, right)) add(Candidate{found->rank, at, left, right});
+    if (const Rule* found = rule(left, right)) use(Candidate{found->rank, at, left, right});
   };
   for (std::int32_t i = 0; i < n; ++i) consider(i, [&](const Candidate& c) { storage.push_back(c); });
   std::priority_queue<Candidate> queue(std::less<Candidate>(), std::move(storage));
@@ -77,9 +78,10 @@ void BpeMerger::merge_long(std::string_view piece, std::vector<std::int32_t>& id
   while (!queue.empty()) {
     const Candidate best = queue.top();
     queue.pop();
+    // Nothing is taken out of the queue when its symbols are merged with others: they are then no longer the
+    // same.
     Symbol& left = symbol(best.at);
-    if (left.id != best.left || left.next == kNone || symbol(left.next).id != best.right)
-      continue;  // outdated
+    if (left.id != best.left || left.next == kNone || symbol(left.next).id != best.right) continue;
     Symbol& right = symbol(left.next);
     left.id = rule(best.left, best.right)->result;
     right.id = kNone;

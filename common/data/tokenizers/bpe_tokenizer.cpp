@@ -27,6 +27,7 @@ class PieceCache {
   };
 
   // `piece` lies inside `text` and has at most kMaxBytes bytes, but at least one: no empty slot has its key.
+  // Reads 16 bytes at once where the text has them, and masks those behind the piece.
   static std::array<std::uint64_t, 2> key(std::string_view piece, std::string_view text) {
     std::array<std::uint64_t, 2> key{};
     const std::size_t n = piece.size();
@@ -72,6 +73,7 @@ BpeTokenizer::BpeTokenizer(Vocabulary vocabulary_in, std::vector<Merge> merges)
     user_error("no token for the byte ", *missing, ": byte-level BPE needs all 256");
   }
   std::size_t number = 0;
+  std::vector<bool> made(tokens.size());
   for (const Merge& merge : merges_) {
     const auto token = [&](std::int32_t id) -> const std::string& {
       return tokens.at(static_cast<std::size_t>(id));
@@ -81,6 +83,15 @@ BpeTokenizer::BpeTokenizer(Vocabulary vocabulary_in, std::vector<Merge> merges)
       user_error("merge ", number, " does not give what its parts make");
     }
     if (!merger_.add(merge)) user_error("merge ", number, " is there twice");
+    made[static_cast<std::size_t>(merge.result)] = true;
+  }
+  // Merges that are cut short would go unnoticed otherwise, and give other ids.
+  for (std::int32_t id = 0; id < size(); ++id) {
+    if (!made[static_cast<std::size_t>(id)] && !is_special(id) &&
+        tokens[static_cast<std::size_t>(id)].size() > 1) {
+      user_error("no merge makes token ", id,
+                 ": merges are missing, or it is a special token that is not marked");
+    }
   }
 }
 
@@ -140,7 +151,6 @@ nlohmann::ordered_json BpeTokenizer::hugging_face() const {
 }
 
 Vocabulary bpe_vocabulary(const std::vector<Merge>& merges) {
-  constexpr const char* kEndOfText = "<|endoftext|>";
   Vocabulary vocabulary;
   for (const unsigned char byte : bytes_in_gpt2_order())
     vocabulary.tokens.emplace_back(1, static_cast<char>(byte));

@@ -11,8 +11,8 @@ namespace stagegpt {
 
 class BpeTokenizer final : public Tokenizer {
  public:
-  // Merges in order of preference. Throws UserError unless each byte is a token, and each merge gives a token
-  // that is its two parts joined, once.
+  // Merges in order of preference. Throws UserError unless each byte is a token, each merge gives a token
+  // that is its two parts joined, no pair has two merges, and every other token is made by one.
   BpeTokenizer(Vocabulary vocabulary, std::vector<Merge> merges);
 
   const std::vector<Merge>& merges() const { return merges_; }

@@ -29,7 +29,7 @@ class BpeTrainer {
   };
   struct Pair {
     std::int64_t count = 0;
-    std::vector<std::uint32_t> words;  // that hold it, or held it; one may be there more than once
+    std::vector<std::uint32_t> words;  // that hold it, or held it, each once: words are visited in order
   };
   struct Candidate {
     std::int64_t count;
@@ -47,7 +47,9 @@ class BpeTrainer {
   std::vector<Word> words_;
   PairMap<Pair> pairs_;
   std::vector<Key> new_pairs_;
-  std::priority_queue<Candidate> queue_;  // counts may be outdated, but only too large
+  // Counts may be outdated, but only too large: after the step that made them, pairs only become fewer, since
+  // a merge makes new pairs of its own token alone.
+  std::priority_queue<Candidate> queue_;
   std::int32_t next_id_ = kBytes;
 };
 
@@ -87,6 +89,7 @@ std::optional<Merge> BpeTrainer::next() {
     if (count < kMinFrequency) return std::nullopt;
     const Merge merge{static_cast<std::int32_t>(key >> 32), static_cast<std::int32_t>(key & 0xFFFFFFFF),
                       next_id_++};
+    // Moved out, since new pairs move the map's. Its count stays as it is: the pair never comes again.
     const std::vector<std::uint32_t> words = std::exchange(pair.words, {});
     new_pairs_.clear();
     for (const std::uint32_t word : words) merge_in_word(word, merge);
@@ -100,7 +103,10 @@ void BpeTrainer::merge_in_word(std::uint32_t index, const Merge& merge) {
   Word& word = words_[index];
   std::int32_t* symbol = symbols(word);
   const auto key = [](std::int32_t left, std::int32_t right) { return PairMap<Pair>::key(left, right); };
-  std::uint32_t kept = 0;  // symbols [0, kept) are done
+  // Symbols [0, kept) are done, [i, length) as they were. Each merge takes the pairs with its two neighbours
+  // away and puts those of its result there: "abab", of which the left "ab" has become X, has lost (b,a) and
+  // won (X,a); the right one takes (X,a) away again and adds (X,X).
+  std::uint32_t kept = 0;
   for (std::uint32_t i = 0; i < word.length; ++kept) {
     if (i + 1 == word.length || symbol[i] != merge.left || symbol[i + 1] != merge.right) {
       symbol[kept] = symbol[i++];
@@ -134,13 +140,13 @@ std::vector<Merge> train_merges(std::span<const PieceCount> pieces, std::size_t 
 }
 
 std::unique_ptr<BpeTokenizer> train_bpe(const PieceCounts& counts, std::int64_t vocab_size) {
-  constexpr std::int64_t kEndOfText = 1;
-  if (vocab_size < kBytes + kEndOfText) {
-    user_error("--vocab-size: ", vocab_size, ", expected at least ", kBytes + kEndOfText,
+  constexpr std::int64_t kSpecial = 1;  // the end of text
+  if (vocab_size < kBytes + kSpecial) {
+    user_error("--vocab-size: ", vocab_size, ", expected at least ", kBytes + kSpecial,
                ": the bytes and the end of text");
   }
   std::vector<Merge> merges =
-      train_merges(counts.sorted(), static_cast<std::size_t>(vocab_size - kBytes - kEndOfText));
+      train_merges(counts.sorted(), static_cast<std::size_t>(vocab_size - kBytes - kSpecial));
   Vocabulary vocabulary = bpe_vocabulary(merges);
   return std::make_unique<BpeTokenizer>(std::move(vocabulary), std::move(merges));
 }

@@ -10,7 +10,6 @@ namespace stagegpt {
 namespace {
 
 constexpr std::int32_t kUnknown = -1;
-constexpr const char* kEndOfText = "<|endoftext|>";
 
 // Calls use(character) for each character of `text`.
 template <class Use>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <unordered_set>
 
 #include "common/data/tokenizers/bpe_tokenizer.h"
 #include "common/data/tokenizers/char_tokenizer.h"
@@ -29,11 +30,13 @@ Header read_header(std::span<const std::byte> file) {
 
 std::vector<std::string> read_tokens(std::span<const std::byte> rest, std::int32_t count) {
   std::vector<std::string> tokens;
+  std::unordered_set<std::string> seen;
   for (std::int32_t id = 0; id < count; ++id) {
     const std::size_t length = rest.empty() ? 0 : static_cast<std::size_t>(rest[0]);
     if (rest.size() < 1 + length) user_error("the file ends at token ", id, " of ", count);
     if (length == 0) user_error("token ", id, " is empty");
     tokens.emplace_back(reinterpret_cast<const char*>(rest.data()) + 1, length);
+    if (!seen.insert(tokens.back()).second) user_error("token ", id, " is there twice");
     rest = rest.subspan(1 + length);
   }
   if (!rest.empty()) user_error(rest.size(), " bytes follow the last token");
@@ -47,7 +50,10 @@ std::unique_ptr<Tokenizer> infer_bpe(Vocabulary vocabulary) {
   std::vector<std::int32_t> parts;
   const auto each_token = [&](auto&& use) {
     for (std::int32_t id = 0; id < std::ssize(vocabulary.tokens); ++id) {
-      if (id != vocabulary.end_of_text) use(id, vocabulary.tokens[static_cast<std::size_t>(id)]);
+      if (std::ranges::find(vocabulary.special_tokens, id, &SpecialToken::id) ==
+          vocabulary.special_tokens.end()) {
+        use(id, vocabulary.tokens[static_cast<std::size_t>(id)]);
+      }
     }
   };
   each_token([&](std::int32_t id, const std::string& token) {
@@ -95,8 +101,8 @@ std::unique_ptr<Tokenizer> parse_llmc_tokenizer(std::span<const std::byte> file)
     }
   }
   if (std::ranges::find(bytes, false) == bytes.end()) return infer_bpe(std::move(vocabulary));
-  if (all_characters) return std::make_unique<CharTokenizer>(std::move(vocabulary));
   if (has_unknown) return std::make_unique<WordTokenizer>(std::move(vocabulary));
+  if (all_characters) return std::make_unique<CharTokenizer>(std::move(vocabulary));
   user_error("the tokens are neither all bytes and merges, nor characters, nor words with [UNK]");
 }
 

@@ -14,7 +14,7 @@ namespace stagegpt {
 bool is_llmc_tokenizer(std::span<const std::byte> file);
 
 // Byte-level BPE where all bytes are tokens, the others then being in order of their merges, as GPT-2's are;
-// else characters, if every token is one; else words, if there is [UNK]. Throws UserError otherwise.
+// else words, if there is [UNK]; else characters, if every token is one. Throws UserError otherwise.
 std::unique_ptr<Tokenizer> parse_llmc_tokenizer(std::span<const std::byte> file);
 
 // Version 2. Throws UserError where there is no end of text, or a token has more than 255 bytes.

@@ -47,7 +47,12 @@ NamedMerges read_merges(std::string_view text) {
 // GPT-2's files do not say which token is special: the one of this name is.
 std::unique_ptr<Tokenizer> load_gpt2_files(const fs::path& vocabulary_path, const fs::path& merges_path,
                                            std::string_view flag) {
-  constexpr const char* kEndOfText = "<|endoftext|>";
+  for (const fs::path& path : {vocabulary_path, merges_path}) {
+    std::error_code ignored;
+    if (!fs::exists(path, ignored)) {
+      user_error(flag, ": ", path, " does not exist; scripts/download_gpt2.sh fetches GPT-2's vocabulary");
+    }
+  }
   const MappedFile vocabulary_file(vocabulary_path, flag), merges_file(merges_path, flag);
   Vocabulary names = naming(flag, vocabulary_path, [&] {
     const nlohmann::json ids = parse_json(vocabulary_file.text());
@@ -89,7 +94,11 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path, std::string_view
   const MappedFile file(path, flag);
   return naming(flag, path, [&] {
     if (is_llmc_tokenizer(file.bytes())) return parse_llmc_tokenizer(file.bytes());
-    return parse_tokenizer_json(parse_json(file.text()));
+    try {
+      return parse_tokenizer_json(parse_json(file.text()));
+    } catch (const UserError& error) {
+      user_error("not a tokenizer that can be read: ", error.what());
+    }
   });
 }
 

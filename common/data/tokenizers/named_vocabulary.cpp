@@ -45,7 +45,7 @@ Vocabulary read_vocabulary(const nlohmann::json& ids_by_name, std::vector<Specia
 }
 
 std::optional<std::int32_t> end_of_text_among(const std::vector<SpecialToken>& special) {
-  for (const char* name : {"<|endoftext|>", "[EOS]", "</s>"}) {
+  for (const char* name : {kEndOfText, kEndOfWords, "</s>"}) {
     const auto token = std::ranges::find(special, name, &SpecialToken::text);
     if (token != special.end()) return token->id;
   }

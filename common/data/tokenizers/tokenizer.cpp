@@ -1,7 +1,6 @@
 #include "common/data/tokenizers/tokenizer.h"
 
 #include <algorithm>
-#include <functional>
 
 #include "common/data/file.h"
 #include "common/data/tokenizers/llmc_tokenizer.h"
@@ -9,41 +8,6 @@
 #include "common/error.h"
 
 namespace stagegpt {
-namespace {
-
-constexpr std::size_t kNowhere = std::string_view::npos;
-
-// Occurrences of special tokens in a text, from left to right; of those that begin at one place, the longest.
-class SpecialTokenScan {
- public:
-  SpecialTokenScan(std::string_view text, const std::vector<SpecialToken>& tokens) : text_(text) {
-    for (const SpecialToken& token : tokens) next_.push_back({&token, text.find(token.text)});
-  }
-
-  // Sets `at` to the first occurrence at or behind `from`; null where there is none.
-  const SpecialToken* next(std::size_t from, std::size_t& at) {
-    for (Occurrence& token : next_) {
-      if (token.at < from) token.at = text_.find(token.token->text, from);
-    }
-    const auto first = std::ranges::min_element(next_, [](const Occurrence& a, const Occurrence& b) {
-      return a.at != b.at ? a.at < b.at : a.token->text.size() > b.token->text.size();
-    });
-    if (first == next_.end() || first->at == kNowhere) return nullptr;
-    at = first->at;
-    return first->token;
-  }
-
- private:
-  struct Occurrence {
-    const SpecialToken* token;
-    std::size_t at;
-  };
-  std::string_view text_;
-  std::vector<Occurrence> next_;
-};
-
-}  // namespace
-
 Tokenizer::Tokenizer(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary)) {
   for (const SpecialToken& token : vocabulary_.special_tokens) {
     check(!token.text.empty() && token.id >= 0 && token.id < size(), "tokenizer: special token ", token.id);
@@ -56,14 +20,9 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialTokens
     encode_text(text, ids);
     return ids;
   }
-  SpecialTokenScan scan(text, vocabulary_.special_tokens);
-  std::size_t from = 0, at = 0;
-  while (const SpecialToken* token = scan.next(from, at)) {
-    encode_text(text.substr(from, at - from), ids);
-    ids.push_back(token->id);
-    from = at + token->text.size();
-  }
-  encode_text(text.substr(from), ids);
+  split_at_special_tokens(
+      text, vocabulary_.special_tokens, [&](std::string_view part) { encode_text(part, ids); },
+      [&](const SpecialToken& token) { ids.push_back(token.id); });
   return ids;
 }
 
@@ -86,14 +45,15 @@ std::size_t Tokenizer::safe_cut(std::string_view text, SpecialTokens special) co
   std::size_t longest = 0;
   for (const SpecialToken& token : vocabulary_.special_tokens) longest = std::max(longest, token.text.size());
   if (text.size() < longest) return 0;
-  // A name that begins up to here is whole, and none that is longer can come of it.
+  // A name that begins up to here is whole in the text, and could not turn out to be a longer one.
   const std::size_t last = text.size() - longest;
   SpecialTokenScan scan(text, vocabulary_.special_tokens);
-  std::size_t behind = 0, at = 0;  // the names
+  std::size_t behind = 0, at = 0;  // end of the last such name; where the next one begins
   while (const SpecialToken* token = scan.next(behind, at)) {
     if (at > last) break;
     behind = at + token->text.size();
   }
+  // Behind a name is a place to cut; a later one may lie in the ordinary text that follows it.
   return behind >= last ? behind : behind + cut_text(text.substr(behind, last - behind));
 }
 

@@ -10,16 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "common/data/tokenizers/special_tokens.h"
+
 namespace stagegpt {
-
-// A token that stands for no text of its own, such as the end of a document.
-struct SpecialToken {
-  std::string text;  // its name
-  std::int32_t id = 0;
-};
-
-// Whether the name of a special token inside a text is text like any other, or the token.
-enum class SpecialTokens { as_text, recognised };
 
 // What every tokenizer has: the bytes that each id stands for, and which ids are special.
 struct Vocabulary {
@@ -45,6 +38,8 @@ class Tokenizer {
   const std::vector<SpecialToken>& special_tokens() const { return vocabulary_.special_tokens; }
   bool is_special(std::int32_t id) const;
   std::optional<std::int32_t> end_of_text() const { return vocabulary_.end_of_text; }
+  // The token that stands for what the vocabulary lacks, of the kind of tokenizer that has one.
+  virtual std::optional<std::int32_t> unknown() const { return std::nullopt; }
 
   // As --tokenizer names it.
   virtual std::string_view kind() const = 0;

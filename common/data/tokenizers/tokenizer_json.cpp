@@ -27,7 +27,11 @@ std::string type_of(const Json& object) { return object.is_object() ? object.val
 std::vector<SpecialToken> read_special_tokens(const Json& added_tokens) {
   std::vector<SpecialToken> special;
   for (const Json& token : added_tokens) {
-    special.push_back({token.at("content").get<std::string>(), token.at("id").get<std::int32_t>()});
+    const Json& id = token.at("id");
+    if (!id.is_number_integer() || id < 0 || id > INT32_MAX) user_error("an added token's id is ", id.dump());
+    special.push_back({token.at("content").get<std::string>(), id.get<std::int32_t>()});
+    const auto same = std::ranges::find(special, special.back().text, &SpecialToken::text);
+    if (same != special.end() - 1) user_error("the added token '", same->text, "' is there twice");
     if (special.back().text.empty()) user_error("an added token is empty");
     if (!token.value("special", false)) {
       user_error("the added token '", special.back().text, "' is not special: not supported");
@@ -49,7 +53,8 @@ void require_byte_level(const Json& json) {
   require(pre_tokenizer, "use_regex", {true});
   if (type_of(field(json, "decoder")) != "ByteLevel") user_error("the decoder is not 'ByteLevel'");
   const Json post = field(json, "post_processor");
-  if (!post.is_null() && type_of(post) != "ByteLevel") {
+  const bool adds_nothing = type_of(post) == "TemplateProcessing" && field(post, "special_tokens").empty();
+  if (!post.is_null() && type_of(post) != "ByteLevel" && !adds_nothing) {
     user_error("the post_processor '", type_of(post), "' is not supported");
   }
 }

@@ -43,7 +43,7 @@ nlohmann::ordered_json WordTokenizer::hugging_face() const {
 
 std::unique_ptr<WordTokenizer> make_word_tokenizer(const PieceCounts& counts, std::int64_t vocab_size) {
   Vocabulary vocabulary;
-  for (const char* name : {"[PAD]", "[EOS]", kUnknown}) {
+  for (const char* name : {"[PAD]", kEndOfWords, kUnknown}) {
     vocabulary.special_tokens.push_back({name, static_cast<std::int32_t>(vocabulary.tokens.size())});
     vocabulary.tokens.emplace_back(name);
   }

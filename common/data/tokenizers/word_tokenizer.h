@@ -16,6 +16,7 @@ class WordTokenizer final : public Tokenizer {
 
   std::string_view kind() const override { return "word"; }
   bool needs_utf8() const override { return true; }
+  std::optional<std::int32_t> unknown() const override { return unknown_; }
   nlohmann::ordered_json hugging_face() const override;
 
  private:
