@@ -7,6 +7,7 @@
 
 #include "common/data/file.h"
 #include "common/data/tokenizers/load_tokenizer.h"
+#include "common/data/tokenizers/tokenizer_json.h"
 #include "tests/data/make_tokenizers.h"
 #include "tests/support/program.h"
 
@@ -96,6 +97,19 @@ TEST(ReferenceTokens, TakeEveryCharacterForTheSame) {
   EXPECT_EQ(wrong, 0);
 }
 
+// What is saved here is what Hugging Face's library has loaded to give these ids.
+TEST(ReferenceTokens, OfSavedTokenizers) {
+  const auto text = golden().at("multilingual").get<std::string>();
+  const std::unique_ptr<Tokenizer> tokenizers[] = {char_tokenizer(text), word_tokenizer(text),
+                                                   bpe_tokenizer(text, 400)};
+  for (const auto& tokenizer : tokenizers) {
+    const std::string kind(tokenizer->kind());
+    EXPECT_EQ(tokenizer->encode(text), golden().at("saved").at(kind).get<Ids>()) << kind;
+    EXPECT_EQ(tokenizer_json(*tokenizer), read_bytes(kSource / "tests/golden" / ("saved_" + kind + ".json")))
+        << kind;
+  }
+}
+
 TEST(ReferenceTokens, OfGpt2) {
   const char* directory = std::getenv("STAGEGPT_GPT2");
   const fs::path path = directory ? fs::path(directory) : kSource / "data/gpt2";
@@ -104,6 +118,14 @@ TEST(ReferenceTokens, OfGpt2) {
   const auto tokenizer = load_tokenizer(path, kFlag);
   EXPECT_EQ(tokenizer->size(), 50257);
   expect_reference_ids(*tokenizer, "gpt2");
+  const fs::path shakespeare = kSource / "data/tinyshakespeare.txt";
+  if (!fs::exists(shakespeare)) return;
+  const Ids ids = tokenizer->encode(MappedFile(shakespeare, "--data").text());
+  EXPECT_EQ(ids.size(), 338025u);
+  ContentHash hash;
+  hash.add(std::as_bytes(std::span(ids)));
+  EXPECT_EQ(hash.hexadecimal(),
+            "89aa3f76e4ebe8c103c8c2eb0efe3e03");  // of the ids that tiktoken and tokenizers give, as int32
 }
 
 void expect_reference_merges(std::string_view text, const char* name) {

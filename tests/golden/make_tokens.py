@@ -13,6 +13,8 @@ tokens.json:
                 they are fewer: pairs of ids
   classes       of all characters: [first code point, "L" letter, "N" number, "S" white space or "O" other], each up
                 to the next one; told from which pieces a character is part of
+  saved         ids of the text MULTILINGUAL under tokenizers that prepare_data made of it: saved_char.json,
+                saved_word.json, saved_bpe.json (--vocab-size 400), its tokenizer.json
   texts         "text", its ids under that tokenizer ("bpe") and under GPT-2's ("gpt2")
 """
 
@@ -271,6 +273,14 @@ def character_classes() -> list[tuple[int, str]]:
     return runs
 
 
+def saved_ids(kind: str) -> list[int]:
+    """Ids, and the text back, from a file that StageGPT has written."""
+    tokenizer = Tokenizer.from_file(str(HERE / f"saved_{kind}.json"))
+    ids = tokenizer.encode(MULTILINGUAL).ids
+    assert tokenizer.decode(ids) == MULTILINGUAL, kind
+    return ids
+
+
 def dumped(value) -> str:
     return json.dumps(value, separators=(",", ":"))
 
@@ -298,6 +308,7 @@ def main() -> None:
         '{"multilingual":' + dumped(MULTILINGUAL)
         + ',\n"merges":{\n' + ",\n".join(merges)
         + '\n},\n"classes":' + dumped(character_classes())
+        + ',\n"saved":' + dumped({kind: saved_ids(kind) for kind in ("char", "word", "bpe")})
         + ',\n"texts":[\n' + ",\n".join(texts) + "\n]}\n",
         encoding="ascii",
     )  # fmt: skip
