@@ -15,6 +15,7 @@ void ByteProgress::operator()(std::int64_t done, std::int64_t total) {
   shown_ = now;
   if (plain) plain_ = now;
   status_.show(plain, [&](std::size_t width) { return line(done, total, since(start_)).substr(0, width); });
+  if (done == total) status_.end();
 }
 
 std::string ByteProgress::line(std::int64_t done, std::int64_t total, double seconds) const {

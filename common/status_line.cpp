@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <utility>
 
 namespace stagegpt {
 namespace {
@@ -17,8 +18,10 @@ std::size_t terminal_width() {
 
 StatusLine::StatusLine() : terminal_(isatty(STDERR_FILENO) == 1) {}
 
-StatusLine::~StatusLine() {
-  if (open_) std::fputc('\n', stderr);
+StatusLine::~StatusLine() { end(); }
+
+void StatusLine::end() {
+  if (std::exchange(open_, false)) std::fputc('\n', stderr);
 }
 
 void StatusLine::show(bool plain, const std::function<std::string(std::size_t width)>& line) {

@@ -17,6 +17,8 @@ class StatusLine {
   bool is_terminal() const { return terminal_; }
   // Shows line(width), of at most `width` characters: on a terminal always, elsewhere when `plain` is set.
   void show(bool plain, const std::function<std::string(std::size_t width)>& line);
+  // Ends the line: what is printed next stands below it.
+  void end();
 
  private:
   bool terminal_;

@@ -112,8 +112,10 @@ std::string one_of(const std::string& flag, const std::string& text, const std::
   user_error(message);
 }
 
-// On one line, whatever the user's input holds.
+// On one line, and no long one, whatever the user's input holds.
 std::string printable(std::string message) {
+  constexpr std::size_t kLongest = 1000;
+  if (message.size() > kLongest) message.replace(kLongest, std::string::npos, "...");
   std::ranges::replace_if(
       message, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
   return message;

@@ -21,7 +21,7 @@ struct TokenizeOptions {
 void require_utf8(const TextSource& text, const TextBlock& block);
 
 // Passes the tokens of a range to `sink`, in order, the end of text between documents. Throws UserError for
-// text that the vocabulary cannot express, naming the file and the byte.
+// text that the vocabulary cannot express, naming the file.
 void tokenize(const TextSource& text, TextRange range, const Tokenizer& tokenizer,
               const TokenizeOptions& options, const std::function<void(std::span<const std::int32_t>)>& sink);
 

@@ -34,7 +34,9 @@ constexpr const char* kMarks =
     R"(\x{11f34}-\x{11f3a}\x{11f3e}-\x{11f42}\x{11f5a}\x{13440}\x{13447}-\x{13455}\x{1611e}-\x{1612f})"
     R"(\x{1e08f}\x{1e4ec}-\x{1e4ef}\x{1e5ee}\x{1e5ef})";
 
-// Possessive quantifiers (++) match the same and remember nothing to go back to.
+// GPT-2's expression is  's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+// Possessive quantifiers (++) match the same and remember nothing to go back to; white space has to go back
+// by one character where something else follows, which then takes that one along.
 std::string gpt2_pattern() {
   return concat("'(?:[sdmt]|ll|ve|re)", "| ?[", kLetters, "]++", "| ?[", kNumbers, "]++",  //
                 "| ?[^", kWhiteSpace, kLetters, kNumbers, "]++",                           //
@@ -43,7 +45,8 @@ std::string gpt2_pattern() {
 
 std::string word_pattern() { return concat("[", kLetters, kMarks, kNumbers, "]++", R"(|[\s\S])"); }
 
-// No expression looks further than this behind its match, in bytes.
+// How many bytes behind a match could change it: one character behind white space, two behind an apostrophe,
+// each of at most 4 bytes and perhaps unfinished; and some more.
 constexpr std::size_t kLookahead = 16;
 
 pcre2_code* code_of(const std::shared_ptr<void>& code) { return static_cast<pcre2_code*>(code.get()); }
