@@ -30,8 +30,8 @@ FileDescriptor lock_directory(const fs::path& path) {
   FileDescriptor lock(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (!lock.is_open()) user_error("--output: cannot open ", path, ": ", std::strerror(errno));
   if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) user_error("--output: another process is writing ", path);
-  struct stat opened {
-  }, there{};
+  struct stat opened {};
+  struct stat there {};
   const bool same =
       fstat(lock.get(), &opened) == 0 && stat(path.c_str(), &there) == 0 && opened.st_ino == there.st_ino;
   if (!same) user_error("--output: another process has just written ", path);
@@ -48,8 +48,8 @@ void require_free(const fs::path& path) {
   if (!fs::is_directory(path, error) || !fs::is_empty(path, error)) {
     user_error("--output: ", path, " exists already; remove it, or name another");
   }
-  struct stat here {
-  }, above{};
+  struct stat here {};
+  struct stat above {};
   const fs::path parent = fs::absolute(path).parent_path();
   if (stat(path.c_str(), &here) != 0 || stat(parent.c_str(), &above) != 0 || here.st_dev != above.st_dev) {
     user_error("--output: ", path, " is a mount point and cannot be replaced, name a directory in it");
@@ -59,8 +59,9 @@ void require_free(const fs::path& path) {
 // Removes a file of an interrupted run. Throws UserError for anything else.
 void remove_left_over(const fs::directory_entry& entry) {
   const std::string name = entry.path().filename();
-  const bool ours = entry.is_regular_file() && (name.starts_with("train_") || name.starts_with("val_") ||
-                                                name.starts_with("tokenizer.") || name == kManifest);
+  const bool ours = entry.is_regular_file() &&
+                    (name.starts_with("train_") || name.starts_with("val_") ||
+                     name.starts_with("tokenizer.") || name.starts_with("spool.") || name == kManifest);
   if (!ours) user_error("--output: ", entry.path(), " is in the way, and was not made by prepare_data");
   fs::remove(entry.path());
 }
