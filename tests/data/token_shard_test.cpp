@@ -5,7 +5,9 @@
 #include <cstring>
 #include <fstream>
 #include <numeric>
+#include <thread>
 
+#include "common/data/batch_stream.h"
 #include "common/data/token_sequence.h"
 #include "common/error.h"
 #include "tests/support/program.h"
@@ -113,6 +115,27 @@ TEST_F(TokenShardRefuses, ToBeReadOnceItHasChanged) {
     }
     EXPECT_THROW(tokens.read(1, 2), UserError);
   }
+}
+
+TEST(BatchStream, FetchesTheNextBatchAhead) {
+  const ScratchDirectory directory;
+  const auto path = directory.path() / "a.bin";
+  // What has been fetched can be had when its file is gone. How soon that is depends on the machine.
+  for (int milliseconds = 1; milliseconds < 10'000; milliseconds *= 4) {
+    write_shard(path, Ids(100, 7));
+    TokenSequence tokens;
+    tokens.append(std::make_shared<const TokenShard>(path, "--data"));
+    const DataLoader loader(tokens, 10, 1);
+    BatchStream stream(loader, 2, 0, 1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    std::filesystem::remove(path);
+    try {
+      EXPECT_EQ(stream.next().ids, Ids(20, 7));
+      return;
+    } catch (const UserError&) {
+    }
+  }
+  ADD_FAILURE() << "the batch was not fetched until it was asked for";
 }
 
 TEST(TokenSequence, BeyondTwoGigabytes) {
