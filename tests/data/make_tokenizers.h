@@ -33,4 +33,13 @@ inline std::unique_ptr<BpeTokenizer> bpe_tokenizer(std::string_view text, std::i
   return train_bpe(count_pieces(Splitter::gpt2(), text), vocab_size);
 }
 
+// A text of several scripts with a control character.
+inline constexpr const char* kText =
+    "It's the theatre, there; the thé — 中文 the there.\n\nThen 2026  they went.\t\"So\" \\ \x01";
+
+// Byte-level BPE of 280 tokens: 23 merges.
+inline std::unique_ptr<BpeTokenizer> small_bpe() {
+  return bpe_tokenizer(std::string(kText) + kText + kText, 280);
+}
+
 }  // namespace stagegpt::test

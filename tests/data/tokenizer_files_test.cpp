@@ -16,12 +16,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kText =
-    "It's the theatre, there; the thé — 中文 the there.\n\nThen 2026  they went.\t\"So\" \\ \x01";
-
-// Byte-level BPE of 280 tokens: 23 merges.
-std::unique_ptr<BpeTokenizer> small_bpe() { return bpe_tokenizer(std::string(kText) + kText + kText, 280); }
-
 std::unique_ptr<Tokenizer> tokenizer_of_kind(std::string_view kind) {
   if (kind == "char") return char_tokenizer(kText);
   if (kind == "word") return word_tokenizer(kText);
@@ -331,89 +325,6 @@ TEST(TokenizerJson, RefusesDeepNesting) {
   for (const std::string& text : {deep, "{\"normalizer\": " + deep + "}", std::string(10'000'000, '[')}) {
     EXPECT_THROW(load_tokenizer(directory.write("tokenizer.json", text), "--tokenizer-path"), UserError);
   }
-}
-
-TEST(LlmcTokenizer, Version1EndsWithGpt2s) {
-  const ScratchDirectory directory;
-  std::vector<std::int32_t> header(256);
-  header[0] = 20240328;
-  header[1] = 1;
-  header[2] = 50257;
-  std::string bytes(reinterpret_cast<const char*>(header.data()), 1024);
-  for (int id = 0; id < 50256; ++id) {  // characters, since merges would have to make sense
-    const std::string token = {static_cast<char>(0xF0), static_cast<char>(0x90 | id >> 12),
-                               static_cast<char>(0x80 | (id >> 6 & 0x3F)),
-                               static_cast<char>(0x80 | (id & 0x3F))};
-    bytes += '\x04' + token;
-  }
-  bytes += "\x0d<|endoftext|>";
-  const auto tokenizer = load_tokenizer(directory.write("tokenizer.bin", bytes), "--tokenizer-path");
-  EXPECT_EQ(tokenizer->end_of_text(), 50256);
-  EXPECT_EQ(tokenizer->kind(), "char");
-}
-
-TEST(LlmcTokenizer, WordsOfOneCharacterStayWords) {
-  const ScratchDirectory directory;
-  word_tokenizer("a b c")->save(directory.path() / "tokenizer.bin");
-  EXPECT_EQ(load_tokenizer(directory.path() / "tokenizer.bin", "--tokenizer-path")->kind(), "word");
-}
-
-class LlmcTokenizerRefuses : public testing::Test {
- protected:
-  void refuse(const std::string& bytes, const std::string& says) const {
-    try {
-      load_tokenizer(directory.write("tokenizer.bin", bytes), "--tokenizer-path");
-      ADD_FAILURE() << "accepted, expected: " << says;
-    } catch (const UserError& error) {
-      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
-    }
-  }
-  // The file of a small BPE tokenizer with one number of the header replaced.
-  std::string with_header(std::size_t index, std::int32_t value) const {
-    small_bpe()->save(directory.path() / "whole.bin");
-    std::string bytes = read_bytes(directory.path() / "whole.bin");
-    bytes.replace(index * sizeof value, sizeof value, reinterpret_cast<const char*>(&value), sizeof value);
-    return bytes;
-  }
-
-  ScratchDirectory directory;
-};
-
-TEST_F(LlmcTokenizerRefuses, BrokenFiles) {
-  refuse(with_header(1, 3), "version 3");
-  refuse(with_header(2, 0), "announces 0 tokens");
-  refuse(with_header(2, 281), "the file ends at token 280 of 281");
-  refuse(with_header(2, 279), "bytes follow the last token");
-  refuse(with_header(2, INT32_MAX), "the file ends at token 280");
-  refuse(with_header(3, 280), "the end of text is token 280");
-  refuse(with_header(3, -1), "the end of text is token -1");
-  refuse(with_header(2, 280).substr(0, 500), "fewer than its header");
-  refuse(with_header(2, 280).substr(0, 1030), "the file ends at token 3 of 280");
-  std::string empty_token = with_header(2, 280);
-  empty_token[1024] = 0;
-  refuse(empty_token, "token 0 is empty");
-}
-
-TEST_F(LlmcTokenizerRefuses, AVocabularyThatNoMergesMake) {
-  std::string bytes = with_header(2, 280);
-  const std::size_t first = 1024 + 2 * 256;  // the first merge's token: two bytes behind their number
-  ASSERT_EQ(bytes[first + 3], 2);
-  bytes.replace(first + 3, 3, bytes.substr(first, 3));
-  refuse(bytes, "token 257 is there twice");
-  std::string unmade = with_header(2, 280);
-  unmade.replace(1024, 2, "\x01\x01");  // "!" and the byte 1 change places, "(" and others stay
-  unmade.replace(unmade.find(std::string("\x01\x01", 2), 1026), 2, "\x01!");
-  EXPECT_NO_THROW(load_tokenizer(directory.write("swapped.bin", unmade), "--tokenizer-path"));
-  const std::size_t last = unmade.rfind("\x0d<|endoftext|>");
-  unmade.replace(last - 1, 1, "\x7f");  // the last merge's token ends in another byte
-  refuse(unmade, "is no merge of two before it");
-}
-
-TEST(LlmcTokenizer, CannotHoldLongTokens) {
-  const ScratchDirectory directory;
-  const std::string run(600, 'z');
-  const auto tokenizer = bpe_tokenizer(run + ' ' + run, 300);
-  EXPECT_THROW(tokenizer->save(directory.path() / "tokenizer.bin"), UserError);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "common/error.h"
 
 namespace stagegpt {
+
 Tokenizer::Tokenizer(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary)) {
   for (const SpecialToken& token : vocabulary_.special_tokens) {
     check(!token.text.empty() && token.id >= 0 && token.id < size(), "tokenizer: special token ", token.id);

@@ -1,0 +1,82 @@
+// Running prepare_data in a directory of its own, and training on what it makes.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "common/data/token_sequence.h"
+#include "common/data/tokenizers/load_tokenizer.h"
+#include "tests/support/program.h"
+
+namespace stagegpt::test {
+
+namespace fs = std::filesystem;
+using Ids = std::vector<std::int32_t>;
+using Arguments = std::vector<std::string>;
+
+// Sentences that repeat, never quite.
+inline std::string story(int sentences) {
+  std::string text;
+  for (int i = 0; i < sentences; ++i) {
+    text += "The " + std::string(i % 3 ? "cat" : "otter") + " saw " + std::to_string(i * i % 97) +
+            " thés, 中文 it's.\n";
+  }
+  return text;
+}
+
+class PrepareData : public testing::Test {
+ protected:
+  ProgramResult run(const Arguments& arguments) const {
+    return run_program("prepare_data", arguments, directory.path());
+  }
+  ProgramResult prepare(const std::string& output, const Arguments& more) const {
+    Arguments arguments = {"--output", output};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ProgramResult result = run(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    return result;
+  }
+  Ids tokens(const std::string& output, const std::string& part) const {
+    TokenSequence sequence;
+    for (int i = 0;; ++i) {
+      char name[32];
+      std::snprintf(name, sizeof name, "_%06d.bin", i);
+      const fs::path path = directory.path() / output / (part + name);
+      if (!fs::exists(path)) return sequence.read(0, sequence.size());
+      sequence.append(std::make_shared<const TokenShard>(path, "--data"));
+    }
+  }
+  std::unique_ptr<Tokenizer> tokenizer(const std::string& output) const {
+    return load_tokenizer(directory.path() / output, "--tokenizer-path");
+  }
+  void expect_refused(const Arguments& arguments, const std::string& says) const {
+    const ProgramResult result = run(arguments);
+    EXPECT_EQ(result.exit_code, 2) << says;
+    EXPECT_NE(result.errors.find(says), std::string::npos) << result.errors;
+    EXPECT_FALSE(fs::exists(directory.path() / "out"));
+    EXPECT_FALSE(fs::exists(directory.path() / "out.partial"));
+  }
+  // Runs stage0_train for some steps; the losses, and what it said.
+  std::pair<nlohmann::json, std::string> train(const Arguments& data) const {
+    Arguments arguments = {"--n-layer",        "1",  "--n-head",     "1", "--n-embd", "16",
+                           "--block-size",     "16", "--batch-size", "4", "--steps",  "8",
+                           "--max-new-tokens", "20", "--json"};
+    arguments.insert(arguments.end(), data.begin(), data.end());
+    const ProgramResult result = run_program("stage0_train", arguments, directory.path());
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    if (result.exit_code != 0) return {};
+    nlohmann::json json = nlohmann::json::parse(result.output);
+    for (const char* time : {"seconds", "tokens_per_second"}) json.erase(time);
+    return {json, result.errors};
+  }
+
+  ScratchDirectory directory;
+};
+
+}  // namespace stagegpt::test

@@ -1,0 +1,140 @@
+// Training on token shards, prepared or llm.c's, whole or not.
+#include <numeric>
+
+#include "common/data/corpus.h"
+#include "tests/data/prepare_data_fixture.h"
+
+namespace stagegpt::test {
+namespace {
+
+TEST_F(PrepareData, TrainingOnShardsIsTrainingOnTheText) {
+  directory.write("text.txt", story(500));
+  for (const char* kind : {"char", "word", "bpe"}) {
+    const std::string output = std::string("out_") + kind;
+    prepare(output, {"--input", "text.txt", "--tokenizer", kind, "--shard-tokens", "999"});
+    const auto expected = train({"--data", "text.txt", "--tokenizer", kind}).first;
+    EXPECT_EQ(train({"--data", output}).first, expected);
+    EXPECT_EQ(train({"--data", output + "/train_*.bin"}).first, expected);
+  }
+}
+
+TEST_F(PrepareData, SeveralTextsAreDocuments) {
+  directory.write("1.txt", story(200));
+  directory.write("2.txt", story(300));
+  prepare("out", {"--input", "1.txt", "2.txt"});
+  EXPECT_EQ(train({"--data", "out"}).first, train({"--data", "?.txt"}).first);
+}
+
+class BadShards : public PrepareData {
+ protected:
+  BadShards() {
+    directory.write("text.txt", story(500));
+    prepare("good", {"--input", "text.txt", "--vocab-size", "300"});
+  }
+  void expect_train_refused(Arguments arguments, const std::string& says) const {
+    arguments.insert(arguments.end(), {"--steps", "1", "--max-new-tokens", "0"});
+    const ProgramResult result = run_program("stage0_train", arguments, directory.path());
+    EXPECT_EQ(result.exit_code, 2) << says;
+    EXPECT_NE(result.errors.find(says), std::string::npos) << result.errors;
+  }
+  void write_shard(const fs::path& path, const Ids& ids) const {
+    TokenShardWriter writer(directory.path() / path, 2);
+    writer.append(ids);
+    writer.finish();
+  }
+};
+
+TEST_F(BadShards, ThatHaveChanged) {
+  std::string bytes = read_bytes(directory.path() / "good/train_000000.bin");
+  bytes[1500] = static_cast<char>(bytes[1500] ^ 1);
+  directory.write("good/train_000000.bin", bytes);
+  expect_train_refused({"--data", "good"}, "it has changed");
+}
+
+TEST_F(BadShards, WhoseTokenizerHasChanged) {
+  std::string json = read_bytes(directory.path() / "good/tokenizer.json");
+  directory.write("good/tokenizer.json", json + " ");
+  expect_train_refused({"--data", "good"}, "it has changed");
+}
+
+TEST_F(BadShards, ThatTheManifestDoesNotList) {
+  write_shard("good/train_000001.bin", {1, 2, 3});
+  expect_train_refused({"--data", "good"}, "is not in the manifest.json");
+}
+
+TEST_F(BadShards, WithABrokenManifest) {
+  directory.write("good/manifest.json", "{}");
+  expect_train_refused({"--data", "good"}, "manifest.json");
+  directory.write("good/manifest.json", "{");
+  expect_train_refused({"--data", "good"}, "manifest.json");
+}
+
+TEST_F(BadShards, WithTokensOutsideTheVocabulary) {
+  fs::create_directory(directory.path() / "bad");
+  write_shard("bad/x_train.bin", Ids(1000, 300));
+  expect_train_refused({"--data", "bad/x_train.bin", "--tokenizer-path", "good/tokenizer.json"},
+                       "is 300, outside the vocabulary of 300");
+}
+
+TEST_F(BadShards, WithoutATokenizer) {
+  fs::create_directory(directory.path() / "bad");
+  write_shard("bad/x_train.bin", Ids(1000, 3));
+  expect_train_refused({"--data", "bad/x_train.bin"}, "no tokenizer.json beside");
+}
+
+TEST_F(BadShards, OfATokenizerOfAnotherKind) {
+  expect_train_refused({"--data", "good", "--tokenizer", "char"}, "is of kind bpe");
+  expect_train_refused({"--data", "good", "--vocab-size", "400"}, "--vocab-size");
+}
+
+TEST_F(BadShards, OfAnotherVocabulary) {
+  prepare("other", {"--input", "text.txt", "--vocab-size", "310"});
+  expect_train_refused({"--data", "good", "--tokenizer-path", "other"}, "holds tokens of another vocabulary");
+  expect_train_refused({"--data", "*/train_*.bin"}, "holds tokens of another vocabulary");
+}
+
+TEST_F(BadShards, OfWhichSomeAreMissing) {
+  fs::remove(directory.path() / "good/val_000000.bin");
+  expect_train_refused({"--data", "good"}, "it lists val_000000.bin, which is missing");
+}
+
+TEST_F(BadShards, WithFlagsForText) {
+  expect_train_refused({"--data", "good", "--parse-special-tokens"},
+                       "--parse-special-tokens: shards are tokens already");
+}
+
+TEST_F(BadShards, ThatAreNowhere) {
+  expect_train_refused({"--data", "bad_*.bin"}, "--data: no file matches \"bad_*.bin\"");
+  fs::create_directory(directory.path() / "empty");
+  expect_train_refused({"--data", "empty"}, "a directory without train_*.bin");
+}
+
+TEST_F(BadShards, AmongTexts) {
+  directory.write("good/train_0.txt", "text");
+  expect_train_refused({"--data", "good/train_*"}, "others are");
+}
+
+// llm.c's own: a pair of files, without a manifest.
+TEST_F(BadShards, NamedTrainGoWithThoseNamedVal) {
+  fs::create_directory(directory.path() / "llmc");
+  fs::copy(directory.path() / "good/tokenizer.bin", directory.path() / "llmc/tokenizer.bin");
+  write_shard("llmc/story_train.bin", Ids(1000, 7));
+  write_shard("llmc/story_val.bin", Ids(500, 7));
+  EXPECT_NE(train({"--data", "llmc/story_train.bin"}).second.find("1000 tokens and 500 for validation"),
+            std::string::npos);
+  fs::remove(directory.path() / "llmc/story_val.bin");
+  Ids counting(280);
+  std::iota(counting.begin(), counting.end(), 0);
+  write_shard("llmc/counting_train.bin", counting);
+  CorpusConfig config;
+  config.data = (directory.path() / "llmc/counting_train.bin").string();
+  const Corpus corpus = load_corpus(config, 16, 1);
+  EXPECT_EQ(corpus.train.size(), 252);
+  EXPECT_EQ(corpus.train.read(251, 1), Ids{251});
+  EXPECT_EQ(corpus.validation.read(0, 1), Ids{252});
+  EXPECT_NE(train({"--data", "llmc/story_train.bin"}).second.find("900 tokens and 100 for validation"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace stagegpt::test
