@@ -47,25 +47,25 @@ MappedFile::~MappedFile() {
   if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
+void write_fully(const FileDescriptor& file, std::span<const std::byte> bytes,
+                 const std::filesystem::path& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(file.get(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail_to_write(path);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+}
+
 OutputFile::OutputFile(const std::filesystem::path& path)
     : path_(path), fd_(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
   if (!fd_.is_open()) fail();
 }
 
-void OutputFile::write(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd_.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail();
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
-}
+void OutputFile::write(std::span<const std::byte> bytes) { write_fully(fd_, bytes, path_); }
 
-void OutputFile::write_at(std::int64_t offset, std::span<const std::byte> bytes) {
-  const off_t end = lseek(fd_.get(), 0, SEEK_CUR);
-  if (end < 0 || lseek(fd_.get(), offset, SEEK_SET) < 0) fail();
-  write(bytes);
-  if (lseek(fd_.get(), end, SEEK_SET) < 0) fail();
+void OutputFile::rewind() {
+  if (lseek(fd_.get(), 0, SEEK_SET) != 0) fail();
 }
 
 void OutputFile::sync() {

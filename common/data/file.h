@@ -47,15 +47,20 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-// Written from the front, except where write_at() goes back. Failures, such as a full disk, throw
-// std::runtime_error that names the file.
+// Writes all bytes where the file stands. Throws std::runtime_error that names `path`, on a full disk for
+// one.
+void write_fully(const FileDescriptor& file, std::span<const std::byte> bytes,
+                 const std::filesystem::path& path);
+
+// Failures, such as a full disk, throw std::runtime_error that names the file.
 class OutputFile {
  public:
   // Creates the file, or empties it.
   explicit OutputFile(const std::filesystem::path& path);
 
   void write(std::span<const std::byte> bytes);
-  void write_at(std::int64_t offset, std::span<const std::byte> bytes);
+  // Goes back to the beginning: what is written next replaces what is there.
+  void rewind();
   // Returns when the bytes are on the disk.
   void sync();
 
@@ -66,9 +71,9 @@ class OutputFile {
   FileDescriptor fd_;
 };
 
-// A whole file, on the disk when it returns.
+// A whole file, on the disk when it returns. Throws std::runtime_error that names it.
 void write_file(const std::filesystem::path& path, std::string_view bytes);
-// Makes what was created in or renamed into a directory last.
+// Makes what was created in or renamed into a directory last. Throws std::runtime_error that names it.
 void sync_directory(const std::filesystem::path& path);
 
 // Which file a name leads to, and whether it has been changed: by its time stamps, not by its content.
@@ -93,9 +98,10 @@ class ContentHash {
   std::string hexadecimal() const;
 
  private:
-  std::shared_ptr<void> state_;
+  std::unique_ptr<void, void (*)(void*)> state_;
 };
 
+// Of a file's bytes. Throws as read_blocks() does.
 std::string content_hash(const std::filesystem::path& path);
 
 }  // namespace stagegpt

@@ -30,25 +30,19 @@ std::size_t read_fully(std::span<char> bytes, const std::string& path, const Cal
   return done;
 }
 
-[[noreturn]] void fail_to_spool(const std::filesystem::path& directory) {
-  throw std::runtime_error(concat("cannot write into ", directory, ": ", std::strerror(errno)));
-}
-
 // A file without a name that holds what is left in `file`.
 FileDescriptor spooled(const FileDescriptor& file, const std::string& path,
                        const std::filesystem::path& directory) {
   std::string name = (directory / "spool.XXXXXX").string();
   FileDescriptor spool(mkostemp(name.data(), O_CLOEXEC));
-  if (!spool.is_open()) fail_to_spool(directory);
+  if (!spool.is_open()) {
+    throw std::runtime_error(concat("cannot write into ", directory, ": ", std::strerror(errno)));
+  }
   unlink(name.c_str());
   std::vector<char> block(kBlockBytes);
   const auto read_on = [&](char* at, std::size_t size, std::size_t) { return ::read(file.get(), at, size); };
   while (const std::size_t n = read_fully(block, path, read_on)) {
-    for (std::size_t done = 0; done < n;) {
-      const ssize_t written = ::write(spool.get(), block.data() + done, n - done);
-      if (written < 0 && errno != EINTR) fail_to_spool(directory);
-      done += static_cast<std::size_t>(std::max<ssize_t>(0, written));
-    }
+    write_fully(spool, std::as_bytes(std::span(block).first(n)), directory);
   }
   return spool;
 }
@@ -79,8 +73,7 @@ void TextSource::add(const std::string& path, const std::optional<std::filesyste
   if (standard_input || !S_ISREG(info.st_mode)) {
     if (!spool_directory) user_error(flag_, ": \"", path, "\" is not a regular file");
     document.spooled = spooled(file, path, *spool_directory);
-    if (fstat(document.spooled.get(), &info) != 0) fail_to_spool(*spool_directory);
-    document.bytes = info.st_size;
+    document.bytes = lseek(document.spooled.get(), 0, SEEK_END);
   } else {
     document.identity = file_identity(path, flag_);
   }

@@ -117,7 +117,8 @@ void TokenShardWriter::finish() {
   header[0] = format.magic;
   header[1] = format.version;
   header[2] = static_cast<std::int32_t>(size_);
-  file_.write_at(0, std::as_bytes(std::span(header)));
+  file_.rewind();
+  file_.write(std::as_bytes(std::span(header)));
   file_.sync();
 }
 

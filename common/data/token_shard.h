@@ -26,7 +26,6 @@ class TokenShard {
   // tokens that it announces.
   TokenShard(const std::filesystem::path& path, std::string_view flag);
 
-  const std::filesystem::path& path() const { return path_; }
   TokenSpan tokens() const;
   std::int64_t size() const { return size_; }
 

@@ -50,10 +50,7 @@ std::unique_ptr<Tokenizer> infer_bpe(Vocabulary vocabulary) {
   std::vector<std::int32_t> parts;
   const auto each_token = [&](auto&& use) {
     for (std::int32_t id = 0; id < std::ssize(vocabulary.tokens); ++id) {
-      if (std::ranges::find(vocabulary.special_tokens, id, &SpecialToken::id) ==
-          vocabulary.special_tokens.end()) {
-        use(id, vocabulary.tokens[static_cast<std::size_t>(id)]);
-      }
+      if (!vocabulary.is_special(id)) use(id, vocabulary.tokens[static_cast<std::size_t>(id)]);
     }
   };
   each_token([&](std::int32_t id, const std::string& token) {

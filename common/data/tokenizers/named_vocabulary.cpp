@@ -8,6 +8,18 @@
 #include "common/error.h"
 
 namespace stagegpt {
+namespace {
+
+// The special token, if any, that ends a text: it is known by its name.
+std::optional<std::int32_t> end_of_text_among(const std::vector<SpecialToken>& special) {
+  for (const char* name : {kEndOfText, kEndOfWords, "</s>"}) {
+    const auto token = std::ranges::find(special, name, &SpecialToken::text);
+    if (token != special.end()) return token->id;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 Vocabulary read_vocabulary(const nlohmann::json& ids_by_name, std::vector<SpecialToken> special) {
   if (!ids_by_name.is_object()) user_error("the vocabulary is not a JSON object");
@@ -44,14 +56,6 @@ Vocabulary read_vocabulary(const nlohmann::json& ids_by_name, std::vector<Specia
   return vocabulary;
 }
 
-std::optional<std::int32_t> end_of_text_among(const std::vector<SpecialToken>& special) {
-  for (const char* name : {kEndOfText, kEndOfWords, "</s>"}) {
-    const auto token = std::ranges::find(special, name, &SpecialToken::text);
-    if (token != special.end()) return token->id;
-  }
-  return std::nullopt;
-}
-
 std::pair<std::string, std::string> split_merge(std::string_view line) {
   const std::size_t space = line.find(' ');
   if (space == line.npos || space == 0 || space + 1 == line.size() ||
@@ -64,11 +68,8 @@ std::pair<std::string, std::string> split_merge(std::string_view line) {
 std::unique_ptr<BpeTokenizer> bpe_from_names(Vocabulary names, const NamedMerges& merges) {
   std::unordered_map<std::string, std::int32_t> ids;
   Vocabulary vocabulary = std::move(names);
-  std::vector<bool> special(vocabulary.tokens.size());
-  for (const SpecialToken& token : vocabulary.special_tokens)
-    special[static_cast<std::size_t>(token.id)] = true;
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
-    if (special[id]) continue;
+    if (vocabulary.is_special(static_cast<std::int32_t>(id))) continue;
     std::string& token = vocabulary.tokens[id];
     ids.emplace(token, static_cast<std::int32_t>(id));
     std::optional<std::string> bytes = from_byte_alphabet(token);

@@ -15,9 +15,6 @@ namespace stagegpt {
 // without gap or repeat.
 Vocabulary read_vocabulary(const nlohmann::json& ids_by_name, std::vector<SpecialToken> special);
 
-// The special token, if any, that ends a text: it is known by its name.
-std::optional<std::int32_t> end_of_text_among(const std::vector<SpecialToken>& special);
-
 using NamedMerges = std::vector<std::pair<std::string, std::string>>;
 
 // "a b": the parts of a merge as a line.

@@ -9,6 +9,10 @@
 
 namespace stagegpt {
 
+bool Vocabulary::is_special(std::int32_t id) const {
+  return std::ranges::find(special_tokens, id, &SpecialToken::id) != special_tokens.end();
+}
+
 Tokenizer::Tokenizer(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary)) {
   for (const SpecialToken& token : vocabulary_.special_tokens) {
     check(!token.text.empty() && token.id >= 0 && token.id < size(), "tokenizer: special token ", token.id);
@@ -25,11 +29,6 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, SpecialTokens
       text, vocabulary_.special_tokens, [&](std::string_view part) { encode_text(part, ids); },
       [&](const SpecialToken& token) { ids.push_back(token.id); });
   return ids;
-}
-
-bool Tokenizer::is_special(std::int32_t id) const {
-  return std::ranges::find(vocabulary_.special_tokens, id, &SpecialToken::id) !=
-         vocabulary_.special_tokens.end();
 }
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {

@@ -19,6 +19,8 @@ struct Vocabulary {
   std::vector<std::string> tokens;  // by id
   std::vector<SpecialToken> special_tokens;
   std::optional<std::int32_t> end_of_text;
+
+  bool is_special(std::int32_t id) const;
 };
 
 class Tokenizer {
@@ -36,7 +38,7 @@ class Tokenizer {
   std::int64_t size() const { return std::ssize(vocabulary_.tokens); }
   const Vocabulary& vocabulary() const { return vocabulary_; }
   const std::vector<SpecialToken>& special_tokens() const { return vocabulary_.special_tokens; }
-  bool is_special(std::int32_t id) const;
+  bool is_special(std::int32_t id) const { return vocabulary_.is_special(id); }
   std::optional<std::int32_t> end_of_text() const { return vocabulary_.end_of_text; }
   // The token that stands for what the vocabulary lacks, of the kind of tokenizer that has one.
   virtual std::optional<std::int32_t> unknown() const { return std::nullopt; }

@@ -1,5 +1,7 @@
 #include "common/data/tokenizers/tokenizer_json.h"
 
+#include <algorithm>
+
 #include "common/data/tokenizers/char_tokenizer.h"
 #include "common/data/tokenizers/named_vocabulary.h"
 #include "common/data/tokenizers/splitter.h"
