@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/app/stage.h"
-#include "common/data/file.h"
+#include "common/file.h"
 #include "common/train/verify.h"
 
 namespace stagegpt {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/byte_progress.h"
+#include "common/content_hash.h"
 #include "common/data/find_files.h"
 #include "common/data/prepared_data.h"
 #include "common/data/text_source.h"

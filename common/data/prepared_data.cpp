@@ -10,6 +10,7 @@
 #include <cstring>
 #include <iostream>
 
+#include "common/content_hash.h"
 #include "common/error.h"
 #include "common/json.h"
 

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "common/data/file.h"
 #include "common/data/token_shard.h"
 #include "common/data/tokenizers/tokenizer.h"
+#include "common/file.h"
 
 namespace stagegpt {
 

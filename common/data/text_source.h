@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/data/file.h"
+#include "common/file.h"
 
 namespace stagegpt {
 

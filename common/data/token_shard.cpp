@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "common/content_hash.h"
 #include "common/error.h"
 
 namespace stagegpt {

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "common/data/file.h"
+#include "common/file.h"
 
 namespace stagegpt {
 

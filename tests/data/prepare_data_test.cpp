@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "common/content_hash.h"
 #include "common/data/corpus.h"
 #include "tests/data/prepare_data_fixture.h"
 

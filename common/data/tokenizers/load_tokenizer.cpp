@@ -1,9 +1,9 @@
 #include "common/data/tokenizers/load_tokenizer.h"
 
-#include "common/data/file.h"
 #include "common/data/tokenizers/llmc_tokenizer.h"
 #include "common/data/tokenizers/named_vocabulary.h"
 #include "common/data/tokenizers/tokenizer_json.h"
+#include "common/file.h"
 #include "common/json.h"
 
 namespace stagegpt {

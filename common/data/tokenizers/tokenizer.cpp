@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "common/data/file.h"
 #include "common/data/tokenizers/llmc_tokenizer.h"
 #include "common/data/tokenizers/tokenizer_json.h"
 #include "common/error.h"
+#include "common/file.h"
 
 namespace stagegpt {
 

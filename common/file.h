@@ -90,18 +90,4 @@ FileIdentity file_identity(const std::filesystem::path& path, std::string_view f
 void read_blocks(const std::filesystem::path& path,
                  const std::function<void(std::span<const std::byte>)>& use);
 
-// XXH3 (128 bits) of what was added.
-class ContentHash {
- public:
-  ContentHash();
-  void add(std::span<const std::byte> bytes);
-  std::string hexadecimal() const;
-
- private:
-  std::unique_ptr<void, void (*)(void*)> state_;
-};
-
-// Of a file's bytes. Throws as read_blocks() does.
-std::string content_hash(const std::filesystem::path& path);
-
 }  // namespace stagegpt

@@ -1,0 +1,26 @@
+// Hashes that tell whether bytes have changed. They protect against damage, not against forgery.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace stagegpt {
+
+// XXH3 (128 bits) of what was added.
+class ContentHash {
+ public:
+  ContentHash();
+  void add(std::span<const std::byte> bytes);
+  std::string hexadecimal() const;
+
+ private:
+  std::unique_ptr<void, void (*)(void*)> state_;
+};
+
+// Of a file's bytes. Throws as read_blocks() does.
+std::string content_hash(const std::filesystem::path& path);
+
+}  // namespace stagegpt
