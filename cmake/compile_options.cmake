@@ -17,3 +17,8 @@ if(STAGEGPT_SANITIZE)
     -fno-omit-frame-pointer)
   target_link_options(stagegpt_options INTERFACE -fsanitize=address,undefined)
 endif()
+if(STAGEGPT_FUZZ)
+  target_compile_options(stagegpt_options INTERFACE -fsanitize=fuzzer-no-link,address,undefined
+    -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(stagegpt_options INTERFACE -fsanitize=address,undefined)
+endif()

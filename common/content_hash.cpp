@@ -27,6 +27,12 @@ std::string ContentHash::hexadecimal() const {
   return text;
 }
 
+std::string content_hash_of(std::string_view text) {
+  ContentHash hash;
+  hash.add(std::as_bytes(std::span(text)));
+  return hash.hexadecimal();
+}
+
 std::string content_hash(const std::filesystem::path& path) {
   ContentHash hash;
   read_blocks(path, [&](std::span<const std::byte> block) { hash.add(block); });

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace stagegpt {
 
@@ -20,6 +21,7 @@ class ContentHash {
   std::unique_ptr<void, void (*)(void*)> state_;
 };
 
+std::string content_hash_of(std::string_view text);
 // Of a file's bytes. Throws as read_blocks() does.
 std::string content_hash(const std::filesystem::path& path);
 

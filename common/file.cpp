@@ -61,7 +61,19 @@ OutputFile::OutputFile(const std::filesystem::path& path)
   if (!fd_.is_open()) fail();
 }
 
-void OutputFile::write(std::span<const std::byte> bytes) { write_fully(fd_, bytes, path_); }
+void OutputFile::write(std::span<const std::byte> bytes) {
+  write_fully(fd_, bytes, path_);
+  start_writing_back(bytes.size());
+}
+
+// The disk works while the next bytes are made, not only when sync() waits for it. A hint: it may fail.
+void OutputFile::start_writing_back(std::size_t more) {
+  constexpr std::size_t kEnough = std::size_t{16} << 20;
+  waiting_ += more;
+  if (waiting_ < kEnough) return;
+  sync_file_range(fd_.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
+  waiting_ = 0;
+}
 
 void OutputFile::rewind() {
   if (lseek(fd_.get(), 0, SEEK_SET) != 0) fail();
@@ -79,9 +91,31 @@ void write_file(const std::filesystem::path& path, std::string_view bytes) {
   file.sync();
 }
 
+void replace_file(const std::filesystem::path& path, std::string_view bytes) {
+  std::filesystem::path temporary = path;
+  temporary += ".tmp";
+  write_file(temporary, bytes);
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) fail_to_write(path);
+  sync_directory(std::filesystem::absolute(path).parent_path());
+}
+
+void make_directories(const std::filesystem::path& path) {
+  std::error_code error;
+  if (path.empty() || std::filesystem::is_directory(path, error)) return;
+  const std::filesystem::path parent = path.parent_path();
+  make_directories(parent);
+  if (std::filesystem::create_directory(path, error)) sync_directory(parent.empty() ? "." : parent);
+  if (error) throw std::runtime_error(concat("cannot create ", path, ": ", error.message()));
+}
+
 void sync_directory(const std::filesystem::path& path) {
   const FileDescriptor fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd.is_open() || fsync(fd.get()) != 0) fail_to_write(path);
+}
+
+bool file_exists(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
 }
 
 FileIdentity file_identity(const std::filesystem::path& path, std::string_view flag) {

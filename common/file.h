@@ -65,16 +65,25 @@ class OutputFile {
   void sync();
 
  private:
+  void start_writing_back(std::size_t more);
   [[noreturn]] void fail() const;
 
   std::filesystem::path path_;
   FileDescriptor fd_;
+  std::size_t waiting_ = 0;  // bytes that the disk has not been asked to take
 };
 
 // A whole file, on the disk when it returns. Throws std::runtime_error that names it.
 void write_file(const std::filesystem::path& path, std::string_view bytes);
+// The same under a name that has the old content or the new, whenever the machine stops.
+void replace_file(const std::filesystem::path& path, std::string_view bytes);
+// Creates a directory and those above it that are missing, for good. Throws std::runtime_error that names it.
+void make_directories(const std::filesystem::path& path);
 // Makes what was created in or renamed into a directory last. Throws std::runtime_error that names it.
 void sync_directory(const std::filesystem::path& path);
+
+// Whether there is anything under a name that can be looked at.
+bool file_exists(const std::filesystem::path& path);
 
 // Which file a name leads to, and whether it has been changed: by its time stamps, not by its content.
 struct FileIdentity {

@@ -6,21 +6,60 @@
 
 namespace stagegpt {
 
-nlohmann::json parse_json(std::string_view text) {
-  using Json = nlohmann::json;
-  std::vector<std::set<std::string>> keys;  // of each object that is open
-  const auto check_value = [&](int depth, Json::parse_event_t event, Json& value) {
-    constexpr int kDeepest = 64;  // nothing that is read here is deeper than 6
-    if (depth > kDeepest) user_error("values are nested more than ", kDeepest, " deep");
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second) {
-      constexpr std::size_t kShown = 60;
-      user_error("the key '", value.get<std::string>().substr(0, kShown), "' is there twice");
-    }
+namespace {
+
+using Json = nlohmann::json;
+
+// Refuses what nlohmann accepts, without keeping any value. Its own parser would call back too, but looks
+// through all elements of an array after each object among them, and so takes minutes for a large one.
+class Strictness final : public Json::json_sax_t {
+ public:
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(Json::number_integer_t) override { return true; }
+  bool number_unsigned(Json::number_unsigned_t) override { return true; }
+  bool number_float(Json::number_float_t, const std::string&) override { return true; }
+  bool string(std::string&) override { return true; }
+  bool binary(Json::binary_t&) override { return true; }
+  bool start_object(std::size_t) override { return open(); }
+  bool start_array(std::size_t) override { return open(); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(std::string& key) override {
+    constexpr std::size_t kShown = 60;
+    if (!keys_.back().insert(key).second) user_error("the key '", key.substr(0, kShown), "' is there twice");
     return true;
-  };
-  return read_json([&] { return Json::parse(text, check_value); });
+  }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception&) override {
+    return false;  // Json::parse() says it
+  }
+
+ private:
+  bool open() {
+    constexpr std::size_t kDeepest = 64;  // nothing that is read here is deeper than 6
+    if (keys_.size() == kDeepest) user_error("values are nested more than ", kDeepest, " deep");
+    keys_.emplace_back();
+    return true;
+  }
+  bool close() {
+    keys_.pop_back();
+    return true;
+  }
+
+  std::vector<std::set<std::string>> keys_;  // of each object or array that is open
+};
+
+}  // namespace
+
+nlohmann::json parse_json(std::string_view text) {
+  Strictness strictness;
+  Json::sax_parse(text, &strictness);
+  return read_json([&] { return Json::parse(text); });
+}
+
+std::uint64_t natural_number(const nlohmann::json& json, std::string_view what) {
+  if (!json.is_number_unsigned()) user_error(what, " is ", json.dump().substr(0, 40), ", no natural number");
+  return json.get<std::uint64_t>();
 }
 
 std::string json_message(const nlohmann::json::exception& error) {

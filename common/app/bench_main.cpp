@@ -5,6 +5,7 @@
 
 #include "common/app/model_flags.h"
 #include "common/app/stage.h"
+#include "common/model/flops.h"
 #include "common/train/bench.h"
 
 namespace stagegpt {
@@ -121,7 +122,7 @@ int bench_main(int argc, char** argv) {
   flags.add(command_line);
   stage->add_flags(command_line);
   if (!command_line.parse(argc, argv)) return 0;
-  Gpt2Config config = flags.model.config();
+  Gpt2Config config = flags.model.resolve();
   config.vocab_size = flags.vocab_size.value_or(config.vocab_size);
   const std::int64_t T = flags.seq_len.value_or(config.block_size);
   if (T > config.block_size) user_error("--seq-len: ", T, " exceeds --block-size ", config.block_size);
@@ -136,7 +137,7 @@ int bench_main(int argc, char** argv) {
 
   const std::int64_t parameters = model.parameters().table().numel();
   const std::int64_t tokens_per_step = flags.trainer.batch_size * flags.trainer.grad_accumulation * T;
-  const Result result{flags.model.preset_name(),
+  const Result result{flags.model.name(),
                       parameters,
                       tokens_per_step,
                       T,

@@ -1,16 +1,15 @@
 #include "common/app/command_line.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
-#include <limits>
 #include <new>
-#include <numeric>
 
+#include "common/app/suggestion.h"
 #include "common/error.h"
+#include "common/file.h"
+#include "common/json.h"
 
 namespace stagegpt {
 namespace {
@@ -31,75 +30,11 @@ const std::vector<StageFlag>& stage_flags() {
   return flags;
 }
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string out;
-  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
-  return out;
-}
+using Json = nlohmann::json;
 
-// Levenshtein's distance.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t substituted = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = std::exchange(row[j], std::min({substituted, row[j] + 1, row[j - 1] + 1}));
-    }
-  }
-  return row.back();
-}
-
-// ", did you mean X?" for the nearest name, where one is near.
-std::string suggestion(std::string_view given, const std::vector<std::string>& names) {
-  const auto nearest = std::ranges::min_element(
-      names, {}, [&](const std::string& name) { return edit_distance(given, name); });
-  if (nearest == names.end() || edit_distance(given, *nearest) > std::max<std::size_t>(2, given.size() / 3))
-    return "";
-  return concat(", did you mean ", *nearest, "?");
-}
-
-// The whole of `text` as a number, or nothing: no spaces, no trailing characters, no overflow.
 template <class T>
-std::optional<T> parse_number(const std::string& text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-std::int64_t parse_integer(const std::string& flag, const std::string& text, std::int64_t min,
-                           std::int64_t max) {
-  const auto value = parse_number<std::int64_t>(text);
-  if (!value || *value < min || *value > max) {
-    user_error(flag, ": expected a whole number from ", min, " to ", max, ", not '", text, "'");
-  }
-  return *value;
-}
-
-double parse_real(const std::string& flag, const std::string& text, RealRule rule) {
-  const auto value = parse_number<double>(text);
-  // Kernels compute in f32: a number must be one there, neither infinite nor lost to zero.
-  const double size = value ? std::abs(*value) : 0;
-  const bool fits =
-      size <= std::numeric_limits<float>::max() && (size == 0 || size >= std::numeric_limits<float>::min());
-  if (!value || !fits || !rule.accepts(*value)) {
-    user_error(flag, ": expected ", rule.expected, ", not '", text, "'");
-  }
-  return *value;
-}
-
-std::string not_empty(const std::string& flag, const std::string& text) {
-  if (text.empty()) user_error(flag, ": expected a value, not an empty one");
-  return text;
-}
-
-std::string one_of(const std::string& flag, const std::string& text, const std::vector<std::string>& names) {
-  if (std::ranges::find(names, text) == names.end()) {
-    user_error(flag, ": expected one of ", joined(names), ", not '", text, "'", suggestion(text, names));
-  }
-  return text;
+nlohmann::ordered_json or_null(const std::optional<T>& value) {
+  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
 }
 
 // CLI11 counts values: "--steps: 1 required N missing". Says it as a user would.
@@ -146,36 +81,93 @@ CLI::Option* CommandLine::option(const std::string& flag, const std::string& hel
       ->group(group_);
 }
 
+// A flag with a value: `parse` turns text into one, `is_right` tells whether JSON is of its type.
+template <class T, class Parse>
+void CommandLine::add(const std::string& flag, T& value, const std::string& help, const std::string& type,
+                      std::string_view json_type, bool (*is_right)(const Json&), const Parse& parse) {
+  option(flag, help, type, concat(value), [&value, parse](const std::string& text) { value = parse(text); });
+  add_key(
+      flag, [&value] { return nlohmann::ordered_json(value); },
+      [&value, flag, parse, json_type, is_right](const Json& json) {
+        value = parse(config_text(flag, json, is_right(json), json_type));
+      });
+}
+
+// The same for one that need not be given; null in a configuration is as if it were not.
+template <class T, class Parse>
+void CommandLine::add(const std::string& flag, std::optional<T>& value, const std::string& help,
+                      const std::string& type, std::string_view json_type, bool (*is_right)(const Json&),
+                      const Parse& parse) {
+  option(flag, help, type, "", [&value, parse](const std::string& text) { value = parse(text); });
+  add_key(
+      flag, [&value] { return or_null(value); },
+      [&value, flag, parse, json_type, is_right](const Json& json) {
+        value.reset();
+        if (!json.is_null()) value = parse(config_text(flag, json, is_right(json), json_type));
+      });
+}
+
+void CommandLine::add_key(const std::string& flag, std::function<nlohmann::ordered_json()> get,
+                          std::function<void(const Json&)> set) {
+  if (in_config_) configuration_.add({config_key(flag), std::move(set), std::move(get)});
+}
+
+namespace {
+
+bool is_integer(const Json& json) { return json.is_number_integer(); }
+bool is_number(const Json& json) { return json.is_number(); }
+bool is_text(const Json& json) { return json.is_string(); }
+
+auto integer_parser(const std::string& flag, std::int64_t min, std::int64_t max) {
+  return [=](const std::string& text) { return parse_integer(flag, text, min, max); };
+}
+auto real_parser(const std::string& flag, RealRule rule) {
+  return [=](const std::string& text) { return parse_real(flag, text, rule); };
+}
+auto text_parser(const std::string& flag) {
+  return [=](const std::string& text) { return not_empty(flag, text); };
+}
+auto choice_parser(const std::string& flag, const std::vector<std::string>& names) {
+  return [=](const std::string& text) { return one_of(flag, text, names); };
+}
+
+}  // namespace
+
 void CommandLine::integer(const std::string& flag, std::int64_t& value, std::int64_t min, std::int64_t max,
                           const std::string& help) {
-  option(flag, help, "N", std::to_string(value),
-         [&value, flag, min, max](const std::string& text) { value = parse_integer(flag, text, min, max); });
+  add(flag, value, help, "N", "a whole number", is_integer, integer_parser(flag, min, max));
+}
+
+void CommandLine::real(const std::string& flag, double& value, RealRule rule, const std::string& help) {
+  add(flag, value, help, "X", "a number", is_number, real_parser(flag, rule));
+}
+
+void CommandLine::text(const std::string& flag, std::string& value, const std::string& help) {
+  add(flag, value, help, "PATH", "a text", is_text, text_parser(flag));
+}
+
+void CommandLine::choice(const std::string& flag, std::string& value, const std::vector<std::string>& names,
+                         const std::string& help) {
+  add(flag, value, help + ": " + joined(names), "NAME", "a text", is_text, choice_parser(flag, names));
 }
 
 void CommandLine::integer(const std::string& flag, std::optional<std::int64_t>& value, std::int64_t min,
                           std::int64_t max, const std::string& help) {
-  option(flag, help, "N", "",
-         [&value, flag, min, max](const std::string& text) { value = parse_integer(flag, text, min, max); });
-}
-
-void CommandLine::real(const std::string& flag, double& value, RealRule rule, const std::string& help) {
-  option(flag, help, "X", concat(value),
-         [&value, flag, rule](const std::string& text) { value = parse_real(flag, text, rule); });
+  add(flag, value, help, "N", "a whole number", is_integer, integer_parser(flag, min, max));
 }
 
 void CommandLine::real(const std::string& flag, std::optional<double>& value, RealRule rule,
                        const std::string& help) {
-  option(flag, help, "X", "",
-         [&value, flag, rule](const std::string& text) { value = parse_real(flag, text, rule); });
-}
-
-void CommandLine::text(const std::string& flag, std::string& value, const std::string& help) {
-  option(flag, help, "PATH", value,
-         [&value, flag](const std::string& text) { value = not_empty(flag, text); });
+  add(flag, value, help, "X", "a number", is_number, real_parser(flag, rule));
 }
 
 void CommandLine::text(const std::string& flag, std::optional<std::string>& value, const std::string& help) {
-  option(flag, help, "PATH", "", [&value, flag](const std::string& text) { value = not_empty(flag, text); });
+  add(flag, value, help, "PATH", "a text", is_text, text_parser(flag));
+}
+
+void CommandLine::choice(const std::string& flag, std::optional<std::string>& value,
+                         const std::vector<std::string>& names, const std::string& help) {
+  add(flag, value, help + ": " + joined(names), "NAME", "a text", is_text, choice_parser(flag, names));
 }
 
 void CommandLine::texts(const std::string& flag, std::vector<std::string>& values, const std::string& help) {
@@ -185,21 +177,44 @@ void CommandLine::texts(const std::string& flag, std::vector<std::string>& value
   app_.add_option_function<std::vector<std::string>>(flag, add, help)->type_name("PATH")->group(group_);
 }
 
-void CommandLine::choice(const std::string& flag, std::string& value, const std::vector<std::string>& names,
-                         const std::string& help) {
-  option(flag, help + ": " + joined(names), "NAME", value,
-         [&value, flag, names](const std::string& text) { value = one_of(flag, text, names); });
-}
-
-void CommandLine::choice(const std::string& flag, std::optional<std::string>& value,
-                         const std::vector<std::string>& names, const std::string& help) {
-  option(flag, help + ": " + joined(names), "NAME", "",
-         [&value, flag, names](const std::string& text) { value = one_of(flag, text, names); });
-}
-
 void CommandLine::toggle(const std::string& flag, bool& value, const std::string& help) {
   app_.add_flag(flag, value, help)->disable_flag_override()->group(group_);
+  add_key(
+      flag, [&value] { return nlohmann::ordered_json(value); },
+      [&value, flag](const Json& json) {
+        config_text(flag, json, json.is_boolean(), "true or false");
+        value = json.get<bool>();
+      });
 }
+
+void CommandLine::optional_text(const std::string& flag, std::optional<std::string>& value,
+                                const std::string& help) {
+  option(flag, help, "[PATH]", "", [&value](const std::string& text) { value = text; })->expected(0, 1);
+}
+
+void CommandLine::config_file() {
+  option("--config", "settings, a JSON object as --print-config prints it; flags override it", "PATH", "",
+         [this](const std::string& path) {
+           const MappedFile file(path, "--config");
+           try {
+             const Json settings = parse_json(file.text());
+             if (settings.is_object()) {
+               for (const auto& [key, value] : settings.items()) refuse_other_stages(flag_of_key(key));
+             }
+             configuration_.apply(settings);
+           } catch (const UserError& error) {
+             user_error("--config: \"", path, "\": ", error.what());
+           }
+         });
+}
+
+void CommandLine::apply(const nlohmann::json& settings) const {
+  std::set<std::string> others;
+  for (const StageFlag& flag : stage_flags()) others.insert(config_key(flag.name));
+  configuration_.apply(settings, others);
+}
+
+nlohmann::ordered_json CommandLine::settings() const { return configuration_.values(); }
 
 bool CommandLine::parse(int argc, const char* const* argv) {
   try {
@@ -214,17 +229,23 @@ bool CommandLine::parse(int argc, const char* const* argv) {
   return true;
 }
 
-void CommandLine::refuse(const std::string& argument) const {
-  if (!argument.starts_with('-') || argument == "--")
-    user_error("unexpected argument '", argument, "'; see --help");
-  const std::string flag = argument.substr(0, argument.find('='));
+// Says which stages have a flag that this one has no use for.
+void CommandLine::refuse_other_stages(const std::string& flag) const {
   const auto other = std::ranges::find(stage_flags(), flag, &StageFlag::name);
-  if (stage_ && other != stage_flags().end()) {
+  if (stage_ && other != stage_flags().end() &&
+      std::ranges::find(other->stages, *stage_) == other->stages.end()) {
     std::string stages;
     for (int stage : other->stages) stages += concat(stages.empty() ? "" : " and ", stage);
     user_error(flag, ": stage ", *stage_, " has no use for it; it belongs to stage",
                other->stages.size() > 1 ? "s " : " ", stages);
   }
+}
+
+void CommandLine::refuse(const std::string& argument) const {
+  if (!argument.starts_with('-') || argument == "--")
+    user_error("unexpected argument '", argument, "'; see --help");
+  const std::string flag = argument.substr(0, argument.find('='));
+  refuse_other_stages(flag);
   std::vector<std::string> known;
   for (const CLI::Option* option : app_.get_options()) known.push_back(option->get_name());
   user_error("unknown flag ", flag, suggestion(flag, known), "; see --help");

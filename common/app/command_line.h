@@ -10,17 +10,10 @@
 #include <string_view>
 #include <vector>
 
-namespace stagegpt {
+#include "common/app/configuration.h"
+#include "common/app/flag_values.h"
 
-// Which numbers a flag takes, and the words for it.
-struct RealRule {
-  bool (*accepts)(double);
-  const char* expected;
-};
-inline constexpr RealRule kPositive{[](double x) { return x > 0; }, "a number above 0"};
-inline constexpr RealRule kNotNegative{[](double x) { return x >= 0; }, "a number of at least 0"};
-inline constexpr RealRule kBelowOne{[](double x) { return x >= 0 && x < 1; }, "a number from 0 to below 1"};
-inline constexpr RealRule kFraction{[](double x) { return x > 0 && x < 1; }, "a number above 0 and below 1"};
+namespace stagegpt {
 
 class CommandLine {
  public:
@@ -28,8 +21,13 @@ class CommandLine {
   // that belong to no stage give none.
   CommandLine(const std::string& program, const std::string& description, std::optional<int> stage);
 
-  // The flags that follow are listed under this heading by --help.
-  void group(const std::string& heading) { group_ = heading; }
+  // The flags that follow are listed under this heading by --help. They are settings, part of a
+  // configuration, or concern one call of the program alone.
+  enum class Concerns { settings, this_call };
+  void group(const std::string& heading, Concerns concerns = Concerns::settings) {
+    group_ = heading;
+    in_config_ = concerns == Concerns::settings;
+  }
   // Text behind the list of flags.
   void footer(const std::string& text) { app_.footer(text); }
 
@@ -49,18 +47,39 @@ class CommandLine {
   void choice(const std::string& flag, std::optional<std::string>& value,
               const std::vector<std::string>& names, const std::string& help);
   void toggle(const std::string& flag, bool& value, const std::string& help);
+  // A value that may be left out: --flag alone gives "".
+  void optional_text(const std::string& flag, std::optional<std::string>& value, const std::string& help);
+  // Declares --config, which must come before all other flags: these override it.
+  void config_file();
 
   // False when the command line only asked for help, which has then been printed.
   bool parse(int argc, const char* const* argv);
 
+  // Sets flags to the values of an object that settings() gave, at this stage or another, before parse().
+  // Throws UserError as Configuration::apply() does.
+  void apply(const nlohmann::json& settings) const;
+  // All settings as they stand, by key.
+  nlohmann::ordered_json settings() const;
+
  private:
   CLI::Option* option(const std::string& flag, const std::string& help, const std::string& type,
                       const std::string& default_value, std::function<void(const std::string&)> set);
+  template <class T, class Parse>
+  void add(const std::string& flag, T& value, const std::string& help, const std::string& type,
+           std::string_view json_type, bool (*is_right)(const nlohmann::json&), const Parse& parse);
+  template <class T, class Parse>
+  void add(const std::string& flag, std::optional<T>& value, const std::string& help, const std::string& type,
+           std::string_view json_type, bool (*is_right)(const nlohmann::json&), const Parse& parse);
+  void add_key(const std::string& flag, std::function<nlohmann::ordered_json()> get,
+               std::function<void(const nlohmann::json&)> set);
+  void refuse_other_stages(const std::string& flag) const;
   [[noreturn]] void refuse(const std::string& argument) const;
 
   CLI::App app_;
   std::optional<int> stage_;
   std::string group_;
+  bool in_config_ = true;
+  Configuration configuration_;
 };
 
 // Runs a program: 0 or the value `body` returns, 2 for a UserError, 1 for any other exception, each printed

@@ -10,6 +10,8 @@ class TokenizerFlags {
  public:
   void add(CommandLine& command_line);
 
+  // Takes a file for what --tokenizer-path names, whatever else was chosen.
+  void load(const std::filesystem::path& path) { choice_ = {.kind = {}, .path = path, .vocab_size = {}}; }
   const TokenizerChoice& choice() const { return choice_; }
   SpecialTokens special() const {
     return parse_special_ ? SpecialTokens::recognised : SpecialTokens::as_text;

@@ -2,13 +2,42 @@
 
 #include <algorithm>
 
-namespace stagegpt {
+#include "common/app/suggestion.h"
+#include "common/checkpoint/hugging_face_model.h"
 
-void ModelFlags::add(CommandLine& command_line) {
+namespace stagegpt {
+namespace {
+
+// Weights that have been trained are not to be torn far from where they are.
+constexpr double kFineTuningRate = 5e-5;
+
+const Preset* preset_named(std::string_view name) {
+  const auto preset = std::ranges::find(presets(), name, &Preset::name);
+  return preset == presets().end() ? nullptr : &*preset;
+}
+
+std::vector<std::string> preset_names() {
   std::vector<std::string> names;
   for (const Preset& preset : presets()) names.emplace_back(preset.name);
+  return names;
+}
+
+// Sets `value` to what was given, if anything, and remembers what it is. Weights that are there have a shape.
+template <class T, class Given>
+void replace(T& value, std::optional<Given>& given, const char* flag, bool weights_are_there) {
+  if (given && weights_are_there && static_cast<T>(*given) != value) {
+    user_error(flag, ": ", *given, ", but the weights of --model have ", value);
+  }
+  if (given) value = static_cast<T>(*given);
+  given = value;
+}
+
+}  // namespace
+
+void ModelFlags::add(CommandLine& command_line) {
   command_line.group("Model");
-  command_line.choice("--model", preset_, names, "preset");
+  command_line.text("--model", name_,
+                    "preset, or a directory to begin from: a run, a checkpoint, any Hugging Face GPT-2");
   command_line.integer("--n-layer", n_layer_, 1, 1000, "blocks (default: the preset's, listed below)");
   command_line.integer("--n-head", n_head_, 1, 65536, "attention heads; must divide --n-embd");
   command_line.integer("--n-embd", n_embd_, 1, 65536, "channels");
@@ -24,18 +53,36 @@ void ModelFlags::add(CommandLine& command_line) {
   command_line.footer(list);
 }
 
-const Preset& ModelFlags::preset() const { return *std::ranges::find(presets(), preset_, &Preset::name); }
+std::optional<std::filesystem::path> ModelFlags::directory() const { return directory_; }
 
-Gpt2Config ModelFlags::config() const {
-  Gpt2Config config = preset().config;
-  config.n_layer = static_cast<int>(n_layer_.value_or(config.n_layer));
-  config.n_head = static_cast<int>(n_head_.value_or(config.n_head));
-  config.n_embd = static_cast<int>(n_embd_.value_or(config.n_embd));
-  config.block_size = block_size_.value_or(config.block_size);
-  config.activation = *activation_named(activation_);
-  config.dropout = dropout_;
-  config.validate();
-  return config;
+double ModelFlags::learning_rate() const {
+  const Preset* preset = preset_named(name_);
+  return preset ? preset->learning_rate : kFineTuningRate;
+}
+
+const Gpt2Config& ModelFlags::resolve() {
+  const Preset* preset = directory_ ? nullptr : preset_named(name_);
+  std::error_code ignored;
+  if (!preset && !directory_ && std::filesystem::is_directory(name_, ignored))
+    directory_ = model_directory(name_);
+  if (!preset && !directory_) {
+    user_error("--model: expected one of ", joined(preset_names()),
+               ", or a Hugging Face GPT-2 directory, not '", name_, "'", suggestion(name_, preset_names()));
+  }
+  config_ = preset ? preset->config : read_config(*directory_, "--model");
+  std::string activation(name_of(config_.activation));
+  if (!preset && block_size_ > config_.block_size) {
+    user_error("--block-size: ", *block_size_, ", but --model has learnt ", config_.block_size, " positions");
+  }
+  replace(config_.block_size, block_size_, "--block-size", false);
+  replace(config_.n_layer, n_layer_, "--n-layer", !preset);
+  replace(config_.n_head, n_head_, "--n-head", !preset);
+  replace(config_.n_embd, n_embd_, "--n-embd", !preset);
+  replace(activation, activation_, "--activation", !preset);
+  config_.activation = *activation_named(activation);
+  config_.dropout = dropout_;
+  config_.validate();
+  return config_;
 }
 
 }  // namespace stagegpt

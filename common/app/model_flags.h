@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -14,16 +15,28 @@ class ModelFlags {
  public:
   void add(CommandLine& command_line);
 
-  // The preset with the fields that were given replaced. Throws UserError for a model that cannot be.
-  Gpt2Config config() const;
-  const std::string& preset_name() const { return preset_; }
-  const Preset& preset() const;
+  // Begins from a directory, whatever --model names.
+  void begin_from(const std::filesystem::path& directory) { directory_ = directory; }
+  // The preset's or the directory's model with the fields that were given replaced; those that were not are
+  // set to what they are. Throws UserError for a model that cannot be, and for another shape than that of a
+  // directory's weights: they can only be given a shorter context.
+  const Gpt2Config& resolve();
+  const Gpt2Config& config() const { return config_; }
+
+  // As given: a preset or a directory.
+  const std::string& name() const { return name_; }
+  // The Hugging Face directory to begin from, where it is not a preset that is trained from its beginning.
+  std::optional<std::filesystem::path> directory() const;
+  // A peak that trains the model well.
+  double learning_rate() const;
 
  private:
-  std::string preset_ = "nano";
+  std::string name_ = "nano";
   std::optional<std::int64_t> n_layer_, n_head_, n_embd_, block_size_;
-  std::string activation_ = "gelu_new";
+  std::optional<std::string> activation_;
   double dropout_ = 0;
+  std::optional<std::filesystem::path> directory_;
+  Gpt2Config config_;
 };
 
 }  // namespace stagegpt

@@ -11,6 +11,7 @@
 #include "common/data/prepared_data.h"
 #include "common/data/text_source.h"
 #include "common/error.h"
+#include "common/hashed_file.h"
 
 namespace stagegpt {
 namespace {
@@ -74,7 +75,7 @@ Json prepare(const PrepareFlags& flags) {
     tokenizer = make_tokenizer(flags.tokenizer.choice(), text, options);
   }
   writer.write_tokenizer(*tokenizer);
-  Json vocabulary = file_entry(writer.partial() / "tokenizer.json");
+  Json vocabulary = to_json(file_entry(writer.partial() / "tokenizer.json"));
   vocabulary.update({{"kind", tokenizer->kind()}, {"vocab_size", tokenizer->size()}});
   if (const auto end = tokenizer->end_of_text()) vocabulary["end_of_text"] = *end;
 

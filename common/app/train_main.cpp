@@ -1,154 +1,42 @@
 // stageN_train: train GPT-2 on a text, then let it write.
 #include <algorithm>
-#include <cmath>
-#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <numbers>
 
-#include "common/app/data_flags.h"
-#include "common/app/model_flags.h"
+#include "common/app/dry_run.h"
+#include "common/app/resume.h"
 #include "common/app/stage.h"
-#include "common/data/corpus.h"
+#include "common/app/train_flags.h"
+#include "common/checkpoint/hugging_face_model.h"
+#include "common/checkpoint/manifest.h"
 #include "common/data/tokenizers/stream_decoder.h"
 #include "common/train/generation.h"
-#include "common/train/progress.h"
-#include "common/train/trainer.h"
+#include "common/train/stop_signals.h"
 
 namespace stagegpt {
 namespace {
 
-constexpr const char* kDefaultData = "data/dummy.txt";
-constexpr std::int64_t kMaxSteps = 1'000'000'000'000;
-constexpr std::int64_t kEvalTokens = 1 << 15;  // validation takes no more than this
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
 
-struct TrainFlags {
-  CorpusConfig corpus;
-  TokenizerFlags tokenizer;
-  std::string schedule = "cosine";
-  ModelFlags model;
-  TrainerConfig trainer;
-  std::int64_t steps = 2000, eval_every = 100, seed = 1337, sample_tokens = 500;
-  std::optional<std::int64_t> warmup_steps;
-  std::optional<double> learning_rate, min_lr;
-  bool no_fused = false, json = false;
+constexpr int kStopped = 75;  // by a signal, after a checkpoint: EX_TEMPFAIL of sysexits.h, "try again"
 
-  TrainFlags() { corpus.data = kDefaultData; }
-  void add(CommandLine& command_line);
-  // The trainer's configuration, with what depends on other flags filled in.
-  TrainerConfig trainer_config() const;
+// Flags and what reads them. They refer to each other: one is not moved.
+struct Call {
+  TrainFlags flags;
+  CommandLine command_line;
+
+  Call(const char* program, Stage& stage)
+      : command_line(program, "Train GPT-2 on a text. With no flag: nano, on data/dummy.txt.",
+                     stage.number()) {
+    flags.add(command_line);
+    stage.add_flags(command_line);
+  }
 };
 
-void TrainFlags::add(CommandLine& command_line) {
-  command_line.group("Data");
-  command_line.text(
-      "--data", corpus.data,
-      "what to learn: a text, token shards, a pattern of either, or a directory of prepare_data's");
-  tokenizer.add(command_line);
-  command_line.real("--val-fraction", corpus.val_fraction, kFraction,
-                    "part of the text, at its end, for validation");
-  model.add(command_line);
-  command_line.group("Training");
-  command_line.integer("--batch-size", trainer.batch_size, 1, 1 << 20, "sequences in a micro-step");
-  command_line.integer("--grad-accumulation", trainer.grad_accumulation, 1, 1 << 20, "micro-steps in a step");
-  command_line.integer("--steps", steps, 1, kMaxSteps, "optimizer steps, the horizon of the schedule");
-  command_line.real("--learning-rate", learning_rate, kPositive,
-                    "peak learning rate (default: the preset's)");
-  command_line.real("--min-lr", min_lr, kNotNegative, "final learning rate (default: a tenth of the peak)");
-  command_line.integer("--warmup-steps", warmup_steps, 0, kMaxSteps,
-                       "steps of warm-up (default: a twentieth)");
-  command_line.choice("--lr-schedule", schedule, {"cosine", "linear", "constant"},
-                      "decay of the learning rate");
-  command_line.real("--weight-decay", trainer.adamw.weight_decay, kNotNegative, "decay of matrices");
-  command_line.real("--beta1", trainer.adamw.beta1, kBelowOne, "decay of the first moment");
-  command_line.real("--beta2", trainer.adamw.beta2, kBelowOne, "decay of the second moment");
-  command_line.real("--eps", trainer.adamw.eps, kPositive, "added to the root of the second moment");
-  command_line.real("--grad-clip", trainer.adamw.grad_clip, kNotNegative, "largest gradient norm (0: off)");
-  command_line.integer("--seed", seed, 0, INT64_MAX,
-                       "of initialisation, order of samples, dropout and samples");
-  command_line.group("Run");
-  command_line.integer("--eval-every", eval_every, 1, kMaxSteps, "steps between validation losses");
-  command_line.integer("--max-new-tokens", sample_tokens, 0, 1'000'000, "length of the sample at the end");
-  command_line.toggle("--no-fused", no_fused, "compose fused ops of primitive ones");
-  command_line.toggle("--json", json, "print the result as one JSON object");
-}
-
-TrainerConfig TrainFlags::trainer_config() const {
-  TrainerConfig config = trainer;
-  config.seed = static_cast<std::uint64_t>(seed);
-  config.schedule.kind = *lr_schedule_named(schedule);
-  config.schedule.learning_rate = learning_rate.value_or(model.preset().learning_rate);
-  config.schedule.min_lr = min_lr.value_or(config.schedule.learning_rate / 10);
-  config.schedule.steps = steps;
-  config.schedule.warmup_steps = warmup_steps.value_or(steps / 20);
-  if (config.schedule.min_lr > config.schedule.learning_rate) {
-    user_error("--min-lr: ", config.schedule.min_lr, " exceeds --learning-rate ",
-               config.schedule.learning_rate);
-  }
-  if (config.schedule.warmup_steps > steps) {
-    user_error("--warmup-steps: ", config.schedule.warmup_steps, " exceeds --steps ", steps);
-  }
-  return config;
-}
-
-// The default corpus is looked for in the working directory, then in the source tree.
-std::filesystem::path find_data(const std::string& path) {
-  std::error_code error;
-  if (path != kDefaultData || std::filesystem::exists(path, error)) return path;
-  std::filesystem::path in_source = std::filesystem::path(STAGEGPT_SOURCE_DIR) / path;
-  return std::filesystem::exists(in_source, error) ? in_source : std::filesystem::path(path);
-}
-
-struct TrainResult {
-  double train_loss = 0, validation_loss = 0, tokens_per_second = 0, seconds = 0;
-  std::optional<double> bits_per_byte;
-};
-
-// Bytes of text that a target stands for, on average over the first `windows` windows. Special tokens stand
-// for none. Nothing where words are unknown: what they were is lost.
-std::optional<double> bytes_per_target(const Tokenizer& tokenizer, const DataLoader& data,
-                                       std::int64_t windows) {
-  const std::vector<std::int32_t> targets = data.tokens().read(1, windows * data.seq_len());
-  std::size_t bytes = 0;
-  for (const std::int32_t id : targets) {
-    if (id == tokenizer.unknown()) return std::nullopt;
-    if (!tokenizer.is_special(id))
-      bytes += tokenizer.vocabulary().tokens[static_cast<std::size_t>(id)].size();
-  }
-  return static_cast<double>(bytes) / static_cast<double>(targets.size());
-}
-
-TrainResult train(const TrainFlags& flags, const Machine& machine, Gpt2& model, const Corpus& corpus) {
-  const TrainerConfig config = flags.trainer_config();
-  const std::int64_t T = model.config().block_size;
-  const DataLoader data(corpus.train, T, config.seed), validation(corpus.validation, T, config.seed);
-  const std::int64_t windows =
-      std::min(validation.windows_in_order(), std::max<std::int64_t>(1, kEvalTokens / T));
-  Trainer trainer(*machine.backend, *machine.communicator, *machine.sync, model, data, config);
-  Progress progress(flags.steps, config.batch_size * config.grad_accumulation * T);
-  const auto start = std::chrono::steady_clock::now();
-  TrainResult result;
-  while (trainer.steps_done() < flags.steps) {
-    const StepReport report = trainer.step();
-    if (!std::isfinite(report.loss) || !std::isfinite(report.grad_norm)) {
-      throw std::runtime_error(concat("step ", report.step + 1, ": the loss is ", report.loss,
-                                      " and the gradient norm ", report.grad_norm,
-                                      "; a lower --learning-rate may help"));
-    }
-    result.train_loss = report.loss;
-    std::optional<double> validation_loss;
-    if (trainer.steps_done() % flags.eval_every == 0 || trainer.steps_done() == flags.steps) {
-      validation_loss = evaluate(*machine.backend, model, validation, config.batch_size, windows);
-      result.validation_loss = *validation_loss;
-    }
-    progress.step(report, validation_loss);
-  }
-  result.tokens_per_second = progress.tokens_per_second();
-  result.seconds = seconds_since(start);
-  if (const auto bytes = bytes_per_target(*corpus.tokenizer, validation, windows)) {
-    result.bits_per_byte = result.validation_loss / std::numbers::ln2 / *bytes;
-  }
-  return result;
+// Paths and samples may hold bytes that are no UTF-8.
+std::string text_of(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
 // Where a sample begins: behind the first line break among the first tokens, or behind the text's first token
@@ -167,67 +55,168 @@ std::string write_sample(const TrainFlags& flags, const Machine& machine, const 
   std::string text;
   StreamDecoder decoder(*corpus.tokenizer);
   SamplingConfig sampling;
-  sampling.seed = static_cast<std::uint64_t>(flags.seed);
+  sampling.seed = flags.run().trainer.seed;
   generate(*machine.backend, model, sample_prompt(corpus), flags.sample_tokens, sampling,
            [&](std::int32_t id) { text += decoder.push(id); });  // without half a character at the end
   return text;
 }
 
-void print_json(const TrainFlags& flags, const Gpt2& model, const TrainResult& result,
-                const std::string& sample) {
-  const nlohmann::ordered_json json = {
-      {"model", flags.model.preset_name()},
-      {"parameters", model.parameters().table().numel()},
-      {"steps", flags.steps},
-      {"loss", result.train_loss},
-      {"validation_loss", result.validation_loss},
-      {"bits_per_byte",
-       result.bits_per_byte ? nlohmann::ordered_json(*result.bits_per_byte) : nlohmann::ordered_json()},
-      {"tokens_per_second", result.tokens_per_second},
-      {"seconds", result.seconds},
-      {"sample", sample}};
-  // A sample may hold bytes that are no UTF-8.
-  std::cout << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
 }
 
-int train_main(int argc, char** argv) {
-  const std::unique_ptr<Stage> stage = make_stage();
-  TrainFlags flags;
-  CommandLine command_line(argv[0], "Train GPT-2 on a text. With no flag: nano, on data/dummy.txt.",
-                           stage->number());
-  flags.add(command_line);
-  stage->add_flags(command_line);
-  if (!command_line.parse(argc, argv)) return 0;
-  Gpt2Config config = flags.model.config();
-  const TrainerConfig trainer_config = flags.trainer_config();
-  const Machine machine = stage->start();
-  flags.corpus.data = find_data(flags.corpus.data);
-  flags.corpus.tokenizer = flags.tokenizer.choice();
-  flags.corpus.special = flags.tokenizer.special();
-  const Corpus corpus = load_corpus(flags.corpus, config.block_size, machine.threads);
-  config.vocab_size = corpus.tokenizer->size();
+void print_json(const TrainFlags& flags, const Gpt2& model, const fs::path& run, const TrainingResult& result,
+                const std::string& sample) {
+  const Json json = {{"model", flags.model.name()},
+                     {"parameters", model.parameters().table().numel()},
+                     {"run_dir", run.string()},
+                     {"steps", result.steps},
+                     {"loss", or_null(result.train_loss)},
+                     {"validation_loss", or_null(result.validation_loss)},
+                     {"bits_per_byte", or_null(result.bits_per_byte)},
+                     {"tokens_per_second", or_null(result.tokens_per_second)},
+                     {"seconds", result.seconds},
+                     {"sample", sample}};
+  std::cout << text_of(json);
+}
 
-  machine.backend->set_fused(!flags.no_fused);
-  std::cerr << flags.model.preset_name() << ": " << gpt2_parameter_table(config).numel() << " parameters, "
+// The size of the embedding: that of weights which are there, or of the tokenizer.
+std::int64_t vocab_size(const TrainFlags& flags, const Tokenizer& tokenizer) {
+  if (!flags.model.directory()) return tokenizer.size();
+  const std::int64_t size = flags.model.config().vocab_size;
+  if (tokenizer.size() > size) {
+    user_error("--model: ", flags.model.name(), " has ", size, " tokens, the tokenizer ", tokenizer.size());
+  }
+  return size;
+}
+
+// The weights to begin from. Their files are compared with what config.json says before a model of that size
+// is made.
+std::unique_ptr<HuggingFaceModel> open_weights(const TrainFlags& flags, bool verified) {
+  const std::optional<fs::path> directory = flags.model.directory();
+  if (!directory) return nullptr;
+  const char* flag = verified ? "--resume" : "--model";
+  if (!verified) verify_named(*directory, flag);
+  return std::make_unique<HuggingFaceModel>(*directory, flag);
+}
+
+// "nano", or what a person calls the directory: a run's checkpoint is called as the run.
+std::string run_name(const TrainFlags& flags) {
+  if (!flags.model.directory()) return flags.model.name();
+  fs::path directory = fs::weakly_canonical(*flags.model.directory());
+  if (directory.parent_path().filename() == "checkpoints") directory = directory.parent_path().parent_path();
+  return directory.has_filename() ? directory.filename().string() : "model";
+}
+
+// A new run's directory, with what does not change in it.
+RunDirectory create_run(const TrainFlags& flags, const Tokenizer& tokenizer) {
+  RunDirectory run =
+      flags.run_dir ? RunDirectory::create(*flags.run_dir) : RunDirectory::create_numbered(run_name(flags));
+  tokenizer.save(run.tokenizer());
+  return run;
+}
+
+void describe(const TrainFlags& flags, const Gpt2Config& config, const Corpus& corpus,
+              const Machine& machine) {
+  std::cerr << flags.model.name() << ": " << gpt2_parameter_table(config).numel() << " parameters, "
             << config.n_layer << " layers, " << config.n_head << " heads, " << config.n_embd
-            << " channels, context " << config.block_size << "\ndata: " << flags.corpus.data << ", "
+            << " channels, context " << config.block_size << "\ndata: " << flags.corpus().data << ", "
             << corpus.train.size() << " tokens and " << corpus.validation.size()
             << " for validation, vocabulary " << config.vocab_size << " (" << corpus.tokenizer->kind() << ")"
             << "\nmachine: " << machine.description << '\n';
-  Gpt2 model(*machine.backend, config, DType::f32, machine.communicator->size());
-  model.parameters().initialize(trainer_config.seed);
+}
 
-  const TrainResult result = train(flags, machine, model, corpus);
+// What came out, for a person.
+void print_result(const TrainFlags& flags, const fs::path& run, const TrainingResult& result) {
+  if (result.interrupted) {
+    std::cerr << "stopped by a signal after step " << result.steps << " of " << flags.steps << "; --resume "
+              << run.string() << " goes on\n";
+    return;
+  }
+  if (!result.train_loss) std::cerr << "nothing to do: the run has done " << result.steps << " steps\n";
   std::cerr << "trained in " << static_cast<long long>(result.seconds + 0.5) << " s: validation loss "
-            << result.validation_loss << " nats per token"
-            << (result.bits_per_byte ? concat(", ", *result.bits_per_byte, " bits per byte") : "") << '\n';
-  const std::string sample = write_sample(flags, machine, model, corpus);
+            << *result.validation_loss << " nats per token"
+            << (result.bits_per_byte ? concat(", ", *result.bits_per_byte, " bits per byte") : "")
+            << "\nmodel: " << (run / "latest").string() << '\n';
+}
+
+// Trains, from random weights or those of a directory, and prints what came out. `resumed` is empty for a new
+// run; `settings` are the run's.
+int train(TrainFlags& flags, Json settings, Machine machine, std::optional<ResumedRun> resumed) {
+  const auto weights = open_weights(flags, resumed.has_value());
+  const Corpus corpus = load_corpus(flags.corpus(), flags.model.config().block_size, machine.threads);
+  Gpt2Config config = flags.model.config();
+  config.vocab_size = vocab_size(flags, *corpus.tokenizer);
+  describe(flags, config, corpus, machine);
+  if (flags.dry_run) {
+    print_plan(config, flags.run().trainer, machine.communicator->size(), flags.json);
+    return 0;
+  }
+  machine.backend->set_fused(!flags.no_fused);
+  Gpt2 model(*machine.backend, config, DType::f32, machine.communicator->size());
+  weights ? load_weights(*weights, *machine.backend, model)
+          : model.parameters().initialize(flags.run().trainer.seed);
+
+  RunDirectory directory = resumed ? std::move(resumed->directory) : create_run(flags, *corpus.tokenizer);
+  TrainingRun run(*machine.backend, *machine.communicator, *machine.sync, model, corpus, directory,
+                  flags.run());
+  if (resumed) {
+    run.resume(resumed->checkpoint);
+    directory.go_on_from(resumed->checkpoint);
+  }
+  settings.erase("run_dir");  // a run may be moved, and resumed from anywhere
+  settings["data"] = fs::absolute(flags.corpus().data).string();
+  replace_file(directory.configuration(), text_of(settings));
+  std::cerr << "run: " << directory.path().string()
+            << (resumed ? concat(", resumed from ", resumed->checkpoint.filename()) : "") << '\n';
+
+  const TrainingResult result = run.run();
+  print_result(flags, directory.path(), result);
+  const std::string sample = result.interrupted ? "" : write_sample(flags, machine, model, corpus);
   if (flags.json) {
-    print_json(flags, model, result, sample);
+    print_json(flags, model, directory.path(), result, sample);
   } else if (!sample.empty()) {
     std::cout << sample << '\n';
   }
-  return 0;
+  return result.interrupted ? kStopped : 0;
+}
+
+// Settings of the run's that flags have not replaced.
+void apply_settings(const CommandLine& command_line, const ResumedRun& resumed) {
+  try {
+    command_line.apply(resumed.settings);
+  } catch (const UserError& error) {
+    user_error("--resume: ", resumed.directory.configuration(), ": ", error.what());
+  }
+}
+
+int train_main(int argc, char** argv) {
+  const StopSignals scheduler({SIGUSR1, SIGTERM, SIGHUP});
+  std::signal(SIGPIPE, SIG_IGN);  // who reads along may leave
+  const std::unique_ptr<Stage> stage = make_stage();
+  auto call = std::make_unique<Call>(argv[0], *stage);
+  if (!call->command_line.parse(argc, argv)) return 0;
+
+  std::optional<ResumedRun> resumed;
+  if (call->flags.resume) {
+    resumed.emplace(open_resumed_run(*call->flags.resume, call->flags.run_dir));
+    call = std::make_unique<Call>(argv[0], *stage);
+    apply_settings(call->command_line, *resumed);
+    call->command_line.parse(argc, argv);
+    announce_changes(resumed->settings, call->command_line.settings());
+  }
+  TrainFlags& flags = call->flags;
+  Json settings = call->command_line.settings();
+  if (resumed) flags.begin_from(resumed->checkpoint, resumed->directory.tokenizer());
+  flags.resolve();
+  if (!resumed) settings = call->command_line.settings();
+  if (flags.print_config) {
+    std::cout << text_of(settings);
+    return 0;
+  }
+  if (!resumed && !flags.dry_run && flags.run_dir) require_no_run(*flags.run_dir);
+  return train(flags, std::move(settings), stage->start(), std::move(resumed));
 }
 
 }  // namespace

@@ -1,7 +1,14 @@
 #include "common/checkpoint/llmc_files.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "common/checkpoint/half_floats.h"
+#include "common/file.h"
 
 namespace stagegpt {
 namespace {
@@ -49,8 +56,9 @@ std::int64_t header_number(std::int32_t value, std::int32_t max, std::string_vie
   return value;
 }
 
-void require_size(std::span<const std::byte> file, std::int64_t elements, std::string_view flag) {
-  const std::uint64_t expected = kHeaderBytes + static_cast<std::uint64_t>(elements) * sizeof(float);
+void require_size(std::span<const std::byte> file, std::int64_t elements, std::size_t element_bytes,
+                  std::string_view flag) {
+  const std::uint64_t expected = kHeaderBytes + static_cast<std::uint64_t>(elements) * element_bytes;
   if (file.size() != expected) {
     user_error(flag, ": the file has ", file.size(), " bytes, its header announces ", expected);
   }
@@ -61,11 +69,19 @@ void require_tokens(std::span<const std::int32_t> tokens, std::int64_t vocab_siz
   if (bad != tokens.end()) user_error(flag, ": token ", *bad, " is outside the vocabulary of ", vocab_size);
 }
 
-// Elements of a whole model in llm.c's layout.
-std::int64_t llmc_numel(const Gpt2Config& config) {
+std::size_t bytes_of(LlmcPrecision precision) {
+  return precision == LlmcPrecision::f32 ? sizeof(float) : sizeof(std::uint16_t);
+}
+
+// Elements of a whole model in llm.c's layout. All layers are alike: what it costs does not depend on how
+// many a header announces.
+std::int64_t llmc_numel(Gpt2Config config) {
+  const std::int64_t layers = std::exchange(config.n_layer, 1);
   const ParameterTable table = gpt2_parameter_table(config);
   std::int64_t n = 0;
-  for (const Parameter& row : table.rows()) n += row.arena_shape().numel();
+  for (const Parameter& row : table.rows()) {
+    n += row.arena_shape().numel() * (row.name.starts_with("h.") ? layers : 1);
+  }
   return n;
 }
 
@@ -73,9 +89,10 @@ std::int64_t llmc_numel(const Gpt2Config& config) {
 
 LlmcModel parse_llmc_model(std::span<const std::byte> file, std::string_view flag) {
   const auto header = read_header(file, kModelMagic, "a model file of llm.c", flag);
-  if (header[1] == kModelVersionBf16)
-    user_error(flag, ": the weights are bf16 (version 5), expected f32 (version 3)");
-  if (header[1] != kModelVersionF32) user_error(flag, ": version ", header[1], ", expected 3");
+  if (header[1] != kModelVersionF32 && header[1] != kModelVersionBf16) {
+    user_error(flag, ": version ", header[1], ", expected 3 (f32) or 5 (bf16)");
+  }
+  const auto precision = header[1] == kModelVersionF32 ? LlmcPrecision::f32 : LlmcPrecision::bf16;
   Gpt2Config config;
   config.block_size = header_number(header[2], 1 << 20, "the context length", flag);
   config.vocab_size = header_number(header[3], 1 << 24, "the vocabulary", flag);
@@ -89,8 +106,8 @@ LlmcModel parse_llmc_model(std::span<const std::byte> file, std::string_view fla
     user_error(flag, ": ", config.n_head, " heads do not divide ", config.n_embd, " channels");
   }
   const std::int64_t numel = llmc_numel(config);
-  require_size(file, numel, flag);
-  return {config, Cursor(file.subspan(kHeaderBytes)).take<float>(numel)};
+  require_size(file, numel, bytes_of(precision), flag);
+  return {config, precision, file.subspan(kHeaderBytes)};
 }
 
 LlmcState parse_llmc_state(std::span<const std::byte> file, const Gpt2Config& config, std::string_view flag) {
@@ -103,7 +120,7 @@ LlmcState parse_llmc_state(std::span<const std::byte> file, const Gpt2Config& co
     user_error(flag, ": sequences of ", state.T, " tokens, the model's context has ", config.block_size);
   }
   const std::int64_t tokens = state.B * state.T, numel = llmc_numel(config);
-  require_size(file, 2 * tokens + tokens * config.vocab_size + 1 + numel, flag);
+  require_size(file, 2 * tokens + tokens * config.vocab_size + 1 + numel, sizeof(float), flag);
   Cursor cursor(file.subspan(kHeaderBytes));
   state.ids = cursor.take<std::int32_t>(tokens);
   state.targets = cursor.take<std::int32_t>(tokens);
@@ -131,16 +148,51 @@ std::int64_t llmc_offset(const ParameterTable& table, const Gpt2Config& config, 
   return offset;
 }
 
-void load_llmc_weights(Backend& backend, const LlmcModel& file, const Parameters& parameters) {
-  for (std::size_t i = 0; i < parameters.table().size(); ++i) {
-    const Tensor& out = parameters.var(i).value();
-    const auto begin = static_cast<std::size_t>(llmc_offset(parameters.table(), file.config, i));
-    std::vector<float> values(
-        static_cast<std::size_t>(out.numel()));  // padding stays zero, whatever the file says
-    const auto real = static_cast<std::size_t>(parameters.table()[i].shape.numel());
-    std::ranges::copy(file.weights.subspan(begin, real), values.begin());
-    upload<float>(backend, out, values);
+ParameterValues values_in(const LlmcModel& file, const ParameterTable& table) {
+  return [&file, &table](std::size_t i, std::int64_t first, std::span<float> out) {
+    const std::size_t bytes = bytes_of(file.precision);
+    const auto begin = static_cast<std::size_t>(llmc_offset(table, file.config, i) + first) * bytes;
+    const std::span<const std::byte> stored = file.weights.subspan(begin, out.size() * bytes);
+    if (file.precision == LlmcPrecision::bf16) return convert_halves(stored, out, float_of_bf16);
+    std::memcpy(out.data(), stored.data(), stored.size());
+  };
+}
+
+void write_llmc_model(const std::filesystem::path& path, const Gpt2Config& config,
+                      const ParameterValues& values, LlmcPrecision precision) {
+  if (config.activation != Activation::gelu_new) {
+    user_error("llm.c's models have the activation gelu_new, not ", name_of(config.activation));
   }
+  const ParameterTable table = gpt2_parameter_table(config);
+  std::array<std::int32_t, kHeaderInts> header{};
+  const auto number = [](std::int64_t n) { return static_cast<std::int32_t>(n); };
+  header[0] = kModelMagic;
+  header[1] = precision == LlmcPrecision::f32 ? kModelVersionF32 : kModelVersionBf16;
+  header[2] = number(config.block_size);
+  header[3] = number(config.vocab_size);
+  header[4] = config.n_layer;
+  header[5] = config.n_head;
+  header[6] = config.n_embd;
+  header[7] = number(config.padded_vocab_size());
+  OutputFile file(path);
+  file.write(std::as_bytes(std::span(header)));
+
+  std::vector<std::size_t> order(table.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::sort(order, {}, [&](std::size_t i) { return llmc_offset(table, config, i); });
+  for (const std::size_t i : order) {
+    // Padded rows are zero.
+    std::vector<float> elements(static_cast<std::size_t>(table[i].arena_shape().numel()));
+    values(i, 0, std::span(elements).first(static_cast<std::size_t>(table[i].shape.numel())));
+    if (precision == LlmcPrecision::f32) {
+      file.write(std::as_bytes(std::span(elements)));
+      continue;
+    }
+    std::vector<std::uint16_t> halves(elements.size());
+    std::ranges::transform(elements, halves.begin(), bf16_of_float);
+    file.write(std::as_bytes(std::span(halves)));
+  }
+  file.sync();
 }
 
 }  // namespace stagegpt

@@ -3,20 +3,25 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "common/checkpoint/parameter_values.h"
 #include "common/model/gpt2.h"
 
 namespace stagegpt {
 
-// The tensors of a model in llm.c's order, layers stacked, wte padded to padded_vocab_size() rows.
-using LlmcTensors = std::span<const float>;
+// How a model file holds weights.
+enum class LlmcPrecision : std::uint8_t { f32, bf16 };
 
 struct LlmcModel {
   Gpt2Config config;
-  LlmcTensors weights;  // inside the file
+  LlmcPrecision precision = LlmcPrecision::f32;
+  // Inside the file: the tensors of a model in llm.c's order, layers stacked, wte padded to
+  // padded_vocab_size() rows.
+  std::span<const std::byte> weights;
 };
 
 struct LlmcState {
@@ -24,19 +29,25 @@ struct LlmcState {
   std::span<const std::int32_t> ids, targets;  // (B,T)
   std::span<const float> logits;               // (B,T,V)
   float loss = 0;
-  LlmcTensors grads;
+  std::span<const float> grads;  // in the order of a model
 };
 
-// Reads a model file (version 3, f32). Throws UserError, naming `flag` and what is wrong, for any other file.
+// Reads a model file (version 3, f32, or 5, bf16). Throws UserError, naming `flag` and what is wrong, for any
+// other file.
 LlmcModel parse_llmc_model(std::span<const std::byte> file, std::string_view flag);
 // Reads a debug state (version 2) of a model with this configuration. Tokens are checked against the
 // vocabulary.
 LlmcState parse_llmc_state(std::span<const std::byte> file, const Gpt2Config& config, std::string_view flag);
 
-// Where parameter i of the table lies inside LlmcTensors, in elements, for its padded rows.
+// Where parameter i of the table lies in llm.c's order, in elements, with its padded rows.
 std::int64_t llmc_offset(const ParameterTable& table, const Gpt2Config& config, std::size_t i);
 
-// Copies llm.c's weights into a model of the same configuration.
-void load_llmc_weights(Backend& backend, const LlmcModel& file, const Parameters& parameters);
+// The weights of a file by gpt2_parameter_table(file.config). Both are borrowed.
+ParameterValues values_in(const LlmcModel& file, const ParameterTable& table);
+
+// Writes a model file, which is on the disk when it returns. Throws UserError for a model that llm.c does not
+// have; failures throw as OutputFile's do.
+void write_llmc_model(const std::filesystem::path& path, const Gpt2Config& config,
+                      const ParameterValues& values, LlmcPrecision precision);
 
 }  // namespace stagegpt

@@ -10,8 +10,8 @@
 #include <cstring>
 #include <iostream>
 
-#include "common/content_hash.h"
 #include "common/error.h"
+#include "common/hashed_file.h"
 #include "common/json.h"
 
 namespace stagegpt {
@@ -116,7 +116,7 @@ void PreparedDataWriter::end_shard() {
   const std::int64_t tokens = shard_->size();
   shard_->finish();
   shard_.reset();
-  nlohmann::ordered_json entry = file_entry(shard_path_);
+  nlohmann::ordered_json entry = to_json(file_entry(shard_path_));
   entry["tokens"] = tokens;
   shards_.push_back(std::move(entry));
 }
@@ -140,11 +140,6 @@ void PreparedDataWriter::commit(const nlohmann::ordered_json& manifest) {
     throw std::runtime_error(concat("cannot rename ", partial_, " to ", directory_, ": ", error.message()));
   committed_ = true;
   sync_directory(fs::absolute(directory_).parent_path());
-}
-
-nlohmann::ordered_json file_entry(const fs::path& path) {
-  return {
-      {"file", path.filename().string()}, {"bytes", fs::file_size(path)}, {"xxh3_128", content_hash(path)}};
 }
 
 void ManifestCheck::require(const fs::path& path, const std::string& hash, std::string_view flag) {

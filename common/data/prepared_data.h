@@ -51,9 +51,6 @@ class PreparedDataWriter {
   bool committed_ = false;
 };
 
-// Entry of a manifest for a file: its name, size and hash.
-nlohmann::ordered_json file_entry(const std::filesystem::path& path);
-
 // Compares files with the manifests beside them, where there are any.
 class ManifestCheck {
  public:

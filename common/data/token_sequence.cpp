@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/content_hash.h"
 #include "common/error.h"
 
 namespace stagegpt {
@@ -94,6 +95,16 @@ TokenSequence TokenSequence::slice(std::int64_t first, std::int64_t count) const
     part.append(std::move(cut));
   }
   return part;
+}
+
+std::string content_hash(const TokenSequence& tokens) {
+  constexpr std::int64_t kBlock = 1 << 18;
+  ContentHash hash;
+  for (std::int64_t first = 0; first < tokens.size(); first += kBlock) {
+    const auto ids = tokens.read(first, std::min(kBlock, tokens.size() - first));
+    hash.add(std::as_bytes(std::span(ids)));
+  }
+  return hash.hexadecimal();
 }
 
 }  // namespace stagegpt

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/data/token_shard.h"
@@ -41,5 +42,8 @@ class TokenSequence {
   std::vector<Segment> segments_;
   std::int64_t size_ = 0;
 };
+
+// Hash of the ids in their order, however they are stored. Throws as read() does.
+std::string content_hash(const TokenSequence& tokens);
 
 }  // namespace stagegpt

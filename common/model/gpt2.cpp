@@ -13,8 +13,6 @@
 namespace stagegpt {
 namespace {
 
-constexpr double kLayernormEps = 1e-5;
-
 // The dropouts of one forward pass.
 class Dropouts {
  public:

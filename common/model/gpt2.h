@@ -13,6 +13,8 @@
 
 namespace stagegpt {
 
+inline constexpr double kLayernormEps = 1e-5;
+
 struct Gpt2Config {
   std::int64_t vocab_size = 50257;
   std::int64_t block_size = 1024;  // longest context, in tokens

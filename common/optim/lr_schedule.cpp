@@ -22,10 +22,23 @@ double LrSchedule::at(std::int64_t step) const {
   return learning_rate;
 }
 
+std::string_view name_of(LrSchedule::Kind kind) {
+  switch (kind) {
+    case LrSchedule::Kind::cosine:
+      return "cosine";
+    case LrSchedule::Kind::linear:
+      return "linear";
+    case LrSchedule::Kind::constant:
+      return "constant";
+  }
+  return "?";
+}
+
 std::optional<LrSchedule::Kind> lr_schedule_named(std::string_view name) {
-  if (name == "cosine") return LrSchedule::Kind::cosine;
-  if (name == "linear") return LrSchedule::Kind::linear;
-  if (name == "constant") return LrSchedule::Kind::constant;
+  using Kind = LrSchedule::Kind;
+  for (const Kind kind : {Kind::cosine, Kind::linear, Kind::constant}) {
+    if (name == name_of(kind)) return kind;
+  }
   return std::nullopt;
 }
 

@@ -21,6 +21,7 @@ struct LrSchedule {
   double at(std::int64_t step) const;
 };
 
+std::string_view name_of(LrSchedule::Kind kind);
 std::optional<LrSchedule::Kind> lr_schedule_named(std::string_view name);
 
 }  // namespace stagegpt

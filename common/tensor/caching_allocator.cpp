@@ -43,8 +43,7 @@ void* CachingAllocator::allocate(std::size_t bytes) {
     stats_.bytes_reserved += size;
     ++stats_.source_allocations;
   }
-  poison(block, size);
-  unpoison(block, bytes);
+  watch(block, size, bytes);
   stats_.bytes_in_use += size;
   stats_.peak_bytes_in_use = std::max(stats_.peak_bytes_in_use, stats_.bytes_in_use);
   return block;
@@ -53,7 +52,7 @@ void* CachingAllocator::allocate(std::size_t bytes) {
 void CachingAllocator::deallocate(void* block, std::size_t bytes) noexcept {
   const std::lock_guard lock(mutex_);
   const std::size_t size = size_class(bytes);
-  poison(block, size);
+  watch(block, size, 0);
   free_blocks_[size].push_back(block);
   stats_.bytes_in_use -= size;
 }
@@ -63,10 +62,16 @@ MemoryStats CachingAllocator::stats() const {
   return stats_;
 }
 
+void CachingAllocator::watch(void* block, std::size_t size, std::size_t bytes) const noexcept {
+  if (!source_->readable()) return;
+  poison(block, size);
+  unpoison(block, bytes);
+}
+
 void CachingAllocator::release_free_blocks() noexcept {
   for (auto& [size, blocks] : free_blocks_) {
     for (void* block : blocks) {
-      unpoison(block, size);
+      watch(block, size, size);
       source_->deallocate(block, size);
       stats_.bytes_reserved -= size;
     }

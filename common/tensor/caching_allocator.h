@@ -17,6 +17,8 @@ class MemorySource {
   // Returns nullptr when there is none left.
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void deallocate(void* block, std::size_t bytes) noexcept = 0;
+  // Whether the host may follow its addresses. Only then does AddressSanitizer watch over the blocks.
+  virtual bool readable() const { return true; }
 };
 
 struct MemoryStats {
@@ -43,6 +45,8 @@ class CachingAllocator {
 
  private:
   void release_free_blocks() noexcept;
+  // Marks what may be touched of a block: its first `bytes`.
+  void watch(void* block, std::size_t size, std::size_t bytes) const noexcept;
 
   mutable std::mutex mutex_;
   std::unique_ptr<MemorySource> source_;

@@ -34,9 +34,4 @@ BenchReport bench(Backend& backend, Trainer& trainer, const BenchConfig& config)
   return report;
 }
 
-double step_flops(const Gpt2Config& config, std::int64_t parameters, std::int64_t tokens, std::int64_t T) {
-  const double attention = 6.0 * config.n_layer * config.n_embd * static_cast<double>(T);
-  return static_cast<double>(tokens) * (6.0 * static_cast<double>(parameters) + attention);
-}
-
 }  // namespace stagegpt

@@ -25,8 +25,4 @@ struct BenchReport {
 
 BenchReport bench(Backend& backend, Trainer& trainer, const BenchConfig& config);
 
-// Floating-point operations of one training step over `tokens` tokens in sequences of T: 6N + 6LCT for each
-// token, N the number of parameters, the second term causal attention (half of the T×T scores).
-double step_flops(const Gpt2Config& config, std::int64_t parameters, std::int64_t tokens, std::int64_t T);
-
 }  // namespace stagegpt

@@ -43,6 +43,11 @@ Trainer::Trainer(Backend& backend, Communicator& communicator, GradientSync& syn
       config_(config),
       optimizer_(backend, model.parameters(), config.adamw) {}
 
+void Trainer::restore(std::int64_t steps_done, std::int64_t data_position) {
+  step_ = steps_done;
+  batches_.seek(data_position);
+}
+
 StepReport Trainer::step() {
   StepReport report;
   report.step = step_;

@@ -48,6 +48,10 @@ class Trainer {
   // One optimizer step.
   StepReport step();
   std::int64_t steps_done() const { return step_; }
+  // Samples that all ranks together have taken.
+  std::int64_t data_position() const { return batches_.position(); }
+  // Goes on as if so many steps had been done; weights and moments are loaded into model and optimizer.
+  void restore(std::int64_t steps_done, std::int64_t data_position);
   const AdamW& optimizer() const { return optimizer_; }
 
  private:

@@ -267,6 +267,8 @@ const Defect kDefects[] = {
     {"added_token_between_ids", [](Json& json) { json["added_tokens"][0]["id"] = 279.7; }, "id is 279.7"},
     {"added_token_twice", [](Json& json) { json["added_tokens"].push_back(json["added_tokens"][0]); },
      "is there twice"},
+    {"too_many_added_tokens", [](Json& json) { json["added_tokens"] = Json(1025, json["added_tokens"][0]); },
+     "expected at most 1024"},
     {"template_that_adds",
      [](Json& json) {
        json["post_processor"] = {{"type", "TemplateProcessing"}, {"special_tokens", {{"[CLS]", 1}}}};

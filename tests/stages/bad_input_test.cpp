@@ -173,7 +173,7 @@ TEST_F(VerifyRefuses, HeadersThatMakeNoModel) {
     const char* says;
   };
   for (const auto& [index, value, says] : {Change{1, 1, "version 1"},
-                                           {1, 5, "bf16"},
+                                           {1, 5, "its header announces 16624"},
                                            {2, 0, "the context length is 0"},
                                            {3, -1, "the vocabulary is -1"},
                                            {4, 2'000'000'000, "the number of layers"},

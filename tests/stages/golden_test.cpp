@@ -63,11 +63,12 @@ struct GoldenRun {
                    .grad_clip = run["grad_clip"]}),
         ids(to_device(be, {golden.state.B, golden.state.T}, golden.state.ids)),
         targets(to_device(be, ids.shape(), golden.state.targets)) {
-    for (std::size_t i = 0; i < model.parameters().table().size(); ++i) {
-      const Tensor& out = model.parameters().var(i).value();
-      const auto begin = llmc_offset(model.parameters().table(), golden.model.config, i);
-      const float* weights = golden.model.weights.data() + begin;
-      test::set_values(be, out, test::Values(weights, weights + out.numel()));
+    const ParameterTable& table = model.parameters().table();
+    const ParameterValues values = values_in(golden.model, table);
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      std::vector<float> weights = test::elements_of(values, table, i);
+      weights.resize(static_cast<std::size_t>(table[i].arena_shape().numel()));  // padding is zero
+      test::set_values(be, model.parameters().var(i).value(), test::Values(weights.begin(), weights.end()));
     }
   }
 

@@ -4,17 +4,34 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 
 #include "common/error.h"
 
 namespace stagegpt::test {
+namespace {
+
+// Waits for the text and signals; not for ever, if the program ends without it.
+void send_signals(pid_t child, const std::filesystem::path& errors, const RunOptions& options) {
+  if (options.signals.empty()) return;
+  const auto ended = [&] {
+    siginfo_t info{};
+    waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT);
+    return info.si_pid == child;
+  };
+  while (!ended() && read_bytes(errors).find(options.signal_after) == std::string::npos) usleep(1000);
+  for (const int signal : options.signals) kill(child, signal);
+}
+
+}  // namespace
 
 ProgramResult run_program(const std::string& program, const std::vector<std::string>& arguments,
-                          const std::filesystem::path& directory, const std::filesystem::path& output_to) {
+                          const std::filesystem::path& directory, const RunOptions& options) {
   const ScratchDirectory captured;
-  const std::filesystem::path output = output_to.empty() ? captured.path() / "output" : output_to;
+  const bool capture = options.output_to.empty();
+  const std::filesystem::path output = capture ? captured.path() / "output" : options.output_to;
   const std::filesystem::path errors = captured.path() / "errors";
   const std::string path = std::string(STAGEGPT_BIN_DIR) + "/" + program;
   std::vector<char*> argv{const_cast<char*>(path.c_str())};
@@ -25,6 +42,7 @@ ProgramResult run_program(const std::string& program, const std::vector<std::str
   check(child >= 0, "fork failed");
   if (child == 0) {
     unsetenv("OMP_WAIT_POLICY");  // set by ctest, not by users
+    for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
     constexpr int kMode = 0600, kNotStarted = 127;
     const int out = open(output.c_str(), O_WRONLY | O_CREAT, kMode),
               err = open(errors.c_str(), O_WRONLY | O_CREAT, kMode);
@@ -33,9 +51,10 @@ ProgramResult run_program(const std::string& program, const std::vector<std::str
     }
     _exit(kNotStarted);
   }
+  send_signals(child, errors, options);
   int status = 0;
   check(waitpid(child, &status, 0) == child, "waitpid failed");
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output_to.empty() ? read_bytes(output) : "",
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, capture ? read_bytes(output) : "",
           read_bytes(errors)};
 }
 

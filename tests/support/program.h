@@ -13,11 +13,17 @@ struct ProgramResult {
   std::string errors;  // standard error
 };
 
-// Runs build/<preset>/bin/<program> in `directory` and waits for it. Its standard output goes to the file
-// `output_to` where one is given, and is captured otherwise.
+struct RunOptions {
+  std::filesystem::path output_to = {};  // a file for its standard output, which is captured otherwise
+  std::vector<std::pair<std::string, std::string>> environment = {};
+  // Signals it gets when its standard error has this text, one after the other.
+  std::string signal_after = {};
+  std::vector<int> signals = {};
+};
+
+// Runs build/<preset>/bin/<program> in `directory` and waits for it.
 ProgramResult run_program(const std::string& program, const std::vector<std::string>& arguments,
-                          const std::filesystem::path& directory,
-                          const std::filesystem::path& output_to = {});
+                          const std::filesystem::path& directory, const RunOptions& options = {});
 
 // An empty directory that is removed with its contents at the end.
 class ScratchDirectory {

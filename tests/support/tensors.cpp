@@ -46,4 +46,10 @@ double to_value(Backend& backend, const Tensor& tensor) {
   return to_values(backend, tensor)[0];
 }
 
+std::vector<float> elements_of(const ParameterValues& values, const ParameterTable& table, std::size_t i) {
+  std::vector<float> elements(static_cast<std::size_t>(table[i].shape.numel()));
+  values(i, 0, elements);
+  return elements;
+}
+
 }  // namespace stagegpt::test

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/backend/backend.h"
+#include "common/checkpoint/parameter_values.h"
 
 namespace stagegpt::test {
 
@@ -26,5 +27,8 @@ void set_values(Backend& backend, const Tensor& out, const Values& values);
 Values to_values(Backend& backend, const Tensor& tensor);
 // The only element of a tensor.
 double to_value(Backend& backend, const Tensor& tensor);
+
+// The elements of parameter i of a table.
+std::vector<float> elements_of(const ParameterValues& values, const ParameterTable& table, std::size_t i);
 
 }  // namespace stagegpt::test

@@ -61,4 +61,7 @@ inline const double kDifferenceStep = std::cbrt(unit_roundoff(DType::f64));
 // Measured: 2.1e-8 at most (layernorm of small numbers, whose third derivative is large).
 inline constexpr double kGradientCheckLimit = 1e-7;
 
+// For f64 against numbers that a file holds with ten digits. Measured: 1.9e-10 at most.
+inline constexpr double kTenDigitsLimit = 1e-9;
+
 }  // namespace stagegpt::test

@@ -59,7 +59,7 @@ std::size_t CharTokenizer::cut_text(std::string_view text) const { return utf8_c
 
 nlohmann::ordered_json CharTokenizer::hugging_face() const {
   // Nothing stands for what is unknown: there too it is an error.
-  return word_level_json(vocabulary(), kOneCharacter, "[UNK]");
+  return word_level_json(vocabulary(), kOneCharacter, kUnknownWord);
 }
 
 void count_characters(std::string_view text, PieceCounts& counts) {

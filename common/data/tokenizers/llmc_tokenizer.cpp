@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <unordered_set>
 
 #include "common/data/tokenizers/bpe_tokenizer.h"
@@ -30,13 +31,16 @@ Header read_header(std::span<const std::byte> file) {
 
 std::vector<std::string> read_tokens(std::span<const std::byte> rest, std::int32_t count) {
   std::vector<std::string> tokens;
-  std::unordered_set<std::string> seen;
+  constexpr std::size_t kLeast = 2;  // bytes of a token; what the header announces need not be there
+  tokens.reserve(std::min(static_cast<std::size_t>(count), rest.size() / kLeast));
+  std::unordered_set<std::string_view> seen;  // views of the file
   for (std::int32_t id = 0; id < count; ++id) {
     const std::size_t length = rest.empty() ? 0 : static_cast<std::size_t>(rest[0]);
     if (rest.size() < 1 + length) user_error("the file ends at token ", id, " of ", count);
     if (length == 0) user_error("token ", id, " is empty");
-    tokens.emplace_back(reinterpret_cast<const char*>(rest.data()) + 1, length);
-    if (!seen.insert(tokens.back()).second) user_error("token ", id, " is there twice");
+    const std::string_view token(reinterpret_cast<const char*>(rest.data()) + 1, length);
+    tokens.emplace_back(token);
+    if (!seen.insert(token).second) user_error("token ", id, " is there twice");
     rest = rest.subspan(1 + length);
   }
   if (!rest.empty()) user_error(rest.size(), " bytes follow the last token");
@@ -44,9 +48,10 @@ std::vector<std::string> read_tokens(std::span<const std::byte> rest, std::int32
 }
 
 // Token by token: the merge that makes one joins the two that it falls into under the merges before.
-std::unique_ptr<Tokenizer> infer_bpe(Vocabulary vocabulary) {
+std::vector<Merge> infer_merges(const Vocabulary& vocabulary) {
   BpeMerger merger;
   std::vector<Merge> merges;
+  merges.reserve(vocabulary.tokens.size());
   std::vector<std::int32_t> parts;
   const auto each_token = [&](auto&& use) {
     for (std::int32_t id = 0; id < std::ssize(vocabulary.tokens); ++id) {
@@ -64,7 +69,7 @@ std::unique_ptr<Tokenizer> infer_bpe(Vocabulary vocabulary) {
     merges.push_back({parts[0], parts[1], id});
     merger.add(merges.back());
   });
-  return std::make_unique<BpeTokenizer>(std::move(vocabulary), std::move(merges));
+  return merges;
 }
 
 }  // namespace
@@ -87,17 +92,25 @@ std::unique_ptr<Tokenizer> parse_llmc_tokenizer(std::span<const std::byte> file)
   vocabulary.end_of_text = end_of_text;
   bool all_characters = true, has_unknown = false;
   std::array<bool, 256> bytes{};
+  std::optional<std::int32_t> not_utf8;  // a token that is no word
   for (std::int32_t id = 0; id < header[2]; ++id) {
     const std::string& token = vocabulary.tokens[static_cast<std::size_t>(id)];
+    const bool is_utf8 = utf8_prefix(token) == token.size();
+    if (!is_utf8) not_utf8 = id;
     if (token.size() == 1) bytes[static_cast<unsigned char>(token[0])] = true;
-    if (id == end_of_text || token == "[PAD]" || token == "[UNK]") {
+    if (id == end_of_text || token == kPadding || token == kUnknownWord) {
+      if (!is_utf8) user_error("the special token ", id, " is not UTF-8");
       vocabulary.special_tokens.push_back({token, id});
-      has_unknown |= token == "[UNK]";
+      has_unknown |= token == kUnknownWord;
     } else {
       all_characters &= utf8_length(token, 0) == token.size();
     }
   }
-  if (std::ranges::find(bytes, false) == bytes.end()) return infer_bpe(std::move(vocabulary));
+  if (std::ranges::find(bytes, false) == bytes.end()) {
+    std::vector<Merge> merges = infer_merges(vocabulary);
+    return std::make_unique<BpeTokenizer>(std::move(vocabulary), std::move(merges));
+  }
+  if (has_unknown && not_utf8) user_error("token ", *not_utf8, ", a word, is not UTF-8");
   if (has_unknown) return std::make_unique<WordTokenizer>(std::move(vocabulary));
   if (all_characters) return std::make_unique<CharTokenizer>(std::move(vocabulary));
   user_error("the tokens are neither all bytes and merges, nor characters, nor words with [UNK]");

@@ -39,6 +39,8 @@ class SpecialTokenScan {
 // Names of what ends a text: of words, and of all others.
 inline constexpr const char* kEndOfText = "<|endoftext|>";
 inline constexpr const char* kEndOfWords = "[EOS]";
+// Names of what fills a batch, and of words that a vocabulary lacks.
+inline constexpr const char *kPadding = "[PAD]", *kUnknownWord = "[UNK]";
 
 // Calls on_text(part) for the parts of a text between special tokens, and on_token(token) for these, in
 // order.

@@ -15,11 +15,16 @@ namespace {
 using Json = nlohmann::json;
 
 // A field that may be missing, which is the same as null.
-Json field(const Json& object, const char* name) { return object.value(name, Json()); }
+const Json& field(const Json& object, const char* name) {
+  static const Json null;
+  if (!object.is_object()) user_error("expected a JSON object, not one of type ", object.type_name());
+  const auto found = object.find(name);
+  return found == object.end() ? null : *found;
+}
 
 // Refuses an option that would change ids, unless it has a value that changes nothing.
 void require(const Json& object, const char* name, const std::vector<Json>& harmless) {
-  const Json value = field(object, name);
+  const Json& value = field(object, name);
   if (value.is_null() || std::ranges::find(harmless, value) != harmless.end()) return;
   user_error("'", name, "': ", value.dump().substr(0, 60), " is not supported");
 }
@@ -27,6 +32,9 @@ void require(const Json& object, const char* name, const std::vector<Json>& harm
 std::string type_of(const Json& object) { return object.is_object() ? object.value("type", "") : ""; }
 
 std::vector<SpecialToken> read_special_tokens(const Json& added_tokens) {
+  constexpr std::size_t kMost = 1024;  // each is looked for, one after the other, wherever there may be one
+  if (added_tokens.size() > kMost)
+    user_error("there are ", added_tokens.size(), " added tokens, expected at most ", kMost);
   std::vector<SpecialToken> special;
   for (const Json& token : added_tokens) {
     const Json& id = token.at("id");
@@ -44,7 +52,7 @@ std::vector<SpecialToken> read_special_tokens(const Json& added_tokens) {
 }
 
 void require_byte_level(const Json& json) {
-  const Json pre_tokenizer = field(json, "pre_tokenizer");
+  const Json& pre_tokenizer = field(json, "pre_tokenizer");
   if (type_of(pre_tokenizer) != "ByteLevel") {
     user_error("the pre_tokenizer is ",
                pre_tokenizer.is_null() ? "missing" : "'" + type_of(pre_tokenizer) + "'",
@@ -54,7 +62,7 @@ void require_byte_level(const Json& json) {
   if (pre_tokenizer.value("add_prefix_space", true)) user_error("'add_prefix_space': true is not supported");
   require(pre_tokenizer, "use_regex", {true});
   if (type_of(field(json, "decoder")) != "ByteLevel") user_error("the decoder is not 'ByteLevel'");
-  const Json post = field(json, "post_processor");
+  const Json& post = field(json, "post_processor");
   const bool adds_nothing = type_of(post) == "TemplateProcessing" && field(post, "special_tokens").empty();
   if (!post.is_null() && type_of(post) != "ByteLevel" && !adds_nothing) {
     user_error("the post_processor '", type_of(post), "' is not supported");
@@ -77,7 +85,7 @@ std::unique_ptr<Tokenizer> read_bpe(const Json& json, std::vector<SpecialToken> 
 
 std::unique_ptr<Tokenizer> read_word_level(const Json& json, std::vector<SpecialToken> special) {
   Vocabulary vocabulary = read_vocabulary(json.at("model").at("vocab"), std::move(special));
-  const Json pre_tokenizer = field(json, "pre_tokenizer");
+  const Json& pre_tokenizer = field(json, "pre_tokenizer");
   require(pre_tokenizer, "behavior", {"Isolated"});
   require(pre_tokenizer, "invert", {false});
   const Json pattern = type_of(pre_tokenizer) == "Split" ? pre_tokenizer.at("pattern").at("Regex") : Json();
@@ -110,6 +118,21 @@ std::string tokenizer_json(const Tokenizer& tokenizer) {
                             {"post_processor", nullptr},
                             {"decoder", std::move(parts.at("decoder"))},
                             {"model", std::move(parts.at("model"))}};
+  return json.dump(2) + '\n';
+}
+
+std::string tokenizer_config_json(const Tokenizer& tokenizer, std::int64_t longest) {
+  nlohmann::ordered_json json = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                 {"model_max_length", longest},
+                                 {"clean_up_tokenization_spaces", false}};
+  const auto name = [&](const char* part, std::optional<std::int32_t> id) {
+    if (id) json[part] = tokenizer.vocabulary().tokens[static_cast<std::size_t>(*id)];
+  };
+  name("bos_token", tokenizer.end_of_text());
+  name("eos_token", tokenizer.end_of_text());
+  name("unk_token", tokenizer.unknown());
+  const auto pad = std::ranges::find(tokenizer.special_tokens(), kPadding, &SpecialToken::text);
+  if (pad != tokenizer.special_tokens().end()) json["pad_token"] = pad->text;
   return json.dump(2) + '\n';
 }
 

@@ -9,16 +9,12 @@
 #include "common/error.h"
 
 namespace stagegpt {
-namespace {
-
-constexpr const char* kUnknown = "[UNK]";
-
-}  // namespace
+namespace {}  // namespace
 
 WordTokenizer::WordTokenizer(Vocabulary vocabulary_in) : Tokenizer(std::move(vocabulary_in)) {
-  const auto unknown = std::ranges::find(special_tokens(), kUnknown, &SpecialToken::text);
+  const auto unknown = std::ranges::find(special_tokens(), kUnknownWord, &SpecialToken::text);
   if (unknown == special_tokens().end())
-    user_error("a vocabulary of words needs the special token ", kUnknown);
+    user_error("a vocabulary of words needs the special token ", kUnknownWord);
   unknown_ = unknown->id;
   for (std::int32_t id = 0; id < size(); ++id) {
     if (!is_special(id)) ids_.emplace(vocabulary().tokens[static_cast<std::size_t>(id)], id);
@@ -38,12 +34,12 @@ void WordTokenizer::encode_text(std::string_view text, std::vector<std::int32_t>
 std::size_t WordTokenizer::cut_text(std::string_view text) const { return Splitter::words().safe_cut(text); }
 
 nlohmann::ordered_json WordTokenizer::hugging_face() const {
-  return word_level_json(vocabulary(), Splitter::words().pattern(), kUnknown);
+  return word_level_json(vocabulary(), Splitter::words().pattern(), kUnknownWord);
 }
 
 std::unique_ptr<WordTokenizer> make_word_tokenizer(const PieceCounts& counts, std::int64_t vocab_size) {
   Vocabulary vocabulary;
-  for (const char* name : {"[PAD]", kEndOfWords, kUnknown}) {
+  for (const char* name : {kPadding, kEndOfWords, kUnknownWord}) {
     vocabulary.special_tokens.push_back({name, static_cast<std::int32_t>(vocabulary.tokens.size())});
     vocabulary.tokens.emplace_back(name);
   }

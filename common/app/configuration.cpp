@@ -1,0 +1,45 @@
+#include "common/app/configuration.h"
+
+#include <algorithm>
+
+#include "common/app/suggestion.h"
+#include "common/error.h"
+
+namespace stagegpt {
+
+std::string config_key(std::string_view flag) {
+  std::string key(flag.substr(std::min(flag.find_first_not_of('-'), flag.size())));
+  std::ranges::replace(key, '-', '_');
+  return key;
+}
+
+std::string flag_of_key(std::string_view key) {
+  std::string flag(key);
+  std::ranges::replace(flag, '_', '-');
+  return "--" + flag;
+}
+
+void Configuration::apply(const nlohmann::json& json, const std::set<std::string>& ignored) const {
+  if (!json.is_object()) user_error("expected a JSON object, {\"batch_size\": 8, …}");
+  std::set<std::string> seen;
+  for (const auto& [name, value] : json.items()) {
+    const std::string key = config_key(name);
+    if (!seen.insert(key).second) user_error("'", key, "' is there twice");
+    const auto known = std::ranges::find(keys_, key, &ConfigKey::name);
+    if (known != keys_.end()) {
+      known->set(value);
+    } else if (!ignored.contains(key)) {
+      std::vector<std::string> names;
+      for (const ConfigKey& candidate : keys_) names.push_back(candidate.name);
+      user_error("unknown key '", name.substr(0, 60), "'", suggestion(key, names));
+    }
+  }
+}
+
+nlohmann::ordered_json Configuration::values() const {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const ConfigKey& key : keys_) json[key.name] = key.get();
+  return json;
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,40 @@
+// Settings as a JSON object, {"batch_size": 8, …}: a flag's name without its dashes is a key.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stagegpt {
+
+// One setting. `set` throws UserError, naming the flag, for a value of another type or out of range.
+struct ConfigKey {
+  std::string name;  // "batch_size"
+  std::function<void(const nlohmann::json&)> set;
+  std::function<nlohmann::ordered_json()> get;
+};
+
+// The key of a flag: "--batch-size" is "batch_size".
+std::string config_key(std::string_view flag);
+
+// The other way round.
+std::string flag_of_key(std::string_view key);
+
+class Configuration {
+ public:
+  void add(ConfigKey key) { keys_.push_back(std::move(key)); }
+
+  // Sets what an object holds; keys may have dashes for underscores. Throws UserError for a key that is not
+  // known, with the nearest one that is, or there twice; those in `ignored` are passed over.
+  void apply(const nlohmann::json& json, const std::set<std::string>& ignored = {}) const;
+  // All settings as they stand.
+  nlohmann::ordered_json values() const;
+
+ private:
+  std::vector<ConfigKey> keys_;
+};
+
+}  // namespace stagegpt

@@ -1,0 +1,137 @@
+// convert_checkpoint: models between Hugging Face's directories and llm.c's files.
+#include <unistd.h>
+
+#include <iostream>
+#include <optional>
+
+#include "common/app/command_line.h"
+#include "common/checkpoint/hugging_face_model.h"
+#include "common/checkpoint/llmc_files.h"
+#include "common/checkpoint/manifest.h"
+#include "common/data/tokenizers/load_tokenizer.h"
+
+namespace stagegpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ConvertFlags {
+  std::string input, output, precision = "f32";
+  std::optional<std::string> tokenizer_path;
+
+  void add(CommandLine& command_line) {
+    command_line.group("Models");
+    command_line.text("--input", input,
+                      "a run, a checkpoint, a Hugging Face GPT-2 directory, or llm.c's model file");
+    command_line.text("--output", output,
+                      "llm.c's model file where it ends in .bin, else a directory to make");
+    command_line.choice("--precision", precision, {"f32", "bf16"}, "of weights in llm.c's file");
+    command_line.text(
+        "--tokenizer-path", tokenizer_path,
+        "for the directory (default: the input's): tokenizer.json, GPT-2's two files, llm.c's file, "
+        "or a directory of these");
+  }
+};
+
+// A model from either kind of file, open as long as this lives.
+struct Model {
+  std::optional<MappedFile> file;
+  std::optional<LlmcModel> llmc;
+  std::optional<HuggingFaceModel> hugging_face;
+  ParameterTable table;
+
+  explicit Model(const std::string& path) {
+    std::error_code ignored;
+    if (fs::is_directory(path, ignored)) {
+      verify_named(model_directory(path), "--input");
+      hugging_face.emplace(model_directory(path), "--input");
+    } else {
+      file.emplace(path, "--input");
+      llmc = parse_llmc_model(file->bytes(), "--input");
+      table = gpt2_parameter_table(llmc->config);
+    }
+  }
+  const Gpt2Config& config() const { return llmc ? llmc->config : hugging_face->config(); }
+  ParameterValues values() const { return llmc ? values_in(*llmc, table) : hugging_face->values(); }
+};
+
+// What has not got its name yet; removed again unless it gets it.
+class Partial {
+ public:
+  explicit Partial(const fs::path& path)
+      : path_(path), partial_(concat(path.string(), ".partial-", getpid())) {
+    if (file_exists(path_)) user_error("--output: ", path_, " exists already; remove it, or name another");
+  }
+  ~Partial() {
+    std::error_code ignored;
+    fs::remove_all(partial_, ignored);
+  }
+  Partial(const Partial&) = delete;
+  Partial& operator=(const Partial&) = delete;
+
+  const fs::path& path() const { return partial_; }
+  void commit() const {
+    fs::rename(partial_, path_);
+    sync_directory(fs::absolute(path_).parent_path());
+  }
+
+ private:
+  fs::path path_, partial_;
+};
+
+// The tokenizer that goes into a directory, if there is one.
+std::unique_ptr<Tokenizer> tokenizer_for(const ConvertFlags& flags, const Model& model) {
+  std::unique_ptr<Tokenizer> tokenizer;
+  if (flags.tokenizer_path) {
+    tokenizer = load_tokenizer(*flags.tokenizer_path, "--tokenizer-path");
+  } else if (model.hugging_face) {
+    tokenizer = load_tokenizer(model_directory(flags.input), "--input");
+  } else {
+    std::cerr << "note: without --tokenizer-path the directory has no tokenizer\n";
+  }
+  if (tokenizer && tokenizer->size() > model.config().vocab_size) {
+    user_error("the tokenizer has ", tokenizer->size(), " tokens, the model ", model.config().vocab_size);
+  }
+  return tokenizer;
+}
+
+void write_directory(const ConvertFlags& flags, const Model& model, const fs::path& output) {
+  const std::unique_ptr<Tokenizer> tokenizer = tokenizer_for(flags, model);
+  const Partial partial(output);
+  make_directories(partial.path());
+  write_hugging_face(partial.path(), model.config(), model.values(), tokenizer.get());
+  sync_directory(partial.path());
+  partial.commit();
+}
+
+int convert_checkpoint_main(int argc, char** argv) {
+  ConvertFlags flags;
+  CommandLine command_line(argv[0], "Convert a model between Hugging Face's and llm.c's formats.",
+                           std::nullopt);
+  flags.add(command_line);
+  if (!command_line.parse(argc, argv)) return 0;
+  if (flags.input.empty()) user_error("--input: expected a model");
+  if (flags.output.empty()) user_error("--output: expected a file or directory to make");
+  const Model model(flags.input);
+  const fs::path output = (fs::path(flags.output) / "").parent_path();
+  if (output.extension() == ".bin") {
+    const Partial partial(output);
+    write_llmc_model(partial.path(), model.config(), model.values(),
+                     flags.precision == "bf16" ? LlmcPrecision::bf16 : LlmcPrecision::f32);
+    partial.commit();
+  } else {
+    if (flags.precision != "f32") user_error("--precision: directories are written in f32");
+    write_directory(flags, model, output);
+  }
+  std::cout << output.string() << ": " << gpt2_parameter_table(model.config()).numel()
+            << " parameters, vocabulary " << model.config().vocab_size << ", context "
+            << model.config().block_size << '\n';
+  return 0;
+}
+
+}  // namespace
+}  // namespace stagegpt
+
+int main(int argc, char** argv) {
+  return stagegpt::run_program(argv[0], [&] { return stagegpt::convert_checkpoint_main(argc, argv); });
+}

@@ -1,0 +1,36 @@
+// Strict values of flags: the text that a command line or a configuration has for one, as what it means. Each
+// function throws UserError that names the flag, what was expected and what was given.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stagegpt {
+
+// Which numbers a flag takes, and the words for it.
+struct RealRule {
+  bool (*accepts)(double);
+  const char* expected;
+};
+inline constexpr RealRule kPositive{[](double x) { return x > 0; }, "a number above 0"};
+inline constexpr RealRule kNotNegative{[](double x) { return x >= 0; }, "a number of at least 0"};
+inline constexpr RealRule kBelowOne{[](double x) { return x >= 0 && x < 1; }, "a number from 0 to below 1"};
+inline constexpr RealRule kFraction{[](double x) { return x > 0 && x < 1; }, "a number above 0 and below 1"};
+
+std::int64_t parse_integer(const std::string& flag, const std::string& text, std::int64_t min,
+                           std::int64_t max);
+double parse_real(const std::string& flag, const std::string& text, RealRule rule);
+std::string not_empty(const std::string& flag, const std::string& text);
+std::string one_of(const std::string& flag, const std::string& text, const std::vector<std::string>& names);
+
+// A configuration's value as the text that a flag would have, to be read by the functions above.
+std::string config_text(const std::string& flag, const nlohmann::json& value, bool right_type,
+                        std::string_view expected);
+
+// "a, b, c".
+std::string joined(const std::vector<std::string>& names);
+
+}  // namespace stagegpt

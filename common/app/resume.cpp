@@ -1,0 +1,105 @@
+#include "common/app/resume.h"
+
+#include <algorithm>
+#include <iostream>
+
+#include "common/app/configuration.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/json.h"
+
+namespace stagegpt {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+// What a model is and what it learns from.
+constexpr const char* kFixed[] = {"model",      "n_layer",      "n_head",    "n_embd",
+                                  "block_size", "activation",   "tokenizer", "tokenizer_path",
+                                  "vocab_size", "val_fraction", "seed",      "parse_special_tokens"};
+// How it learns, to the last bit.
+constexpr const char* kAnnounced[] = {
+    "batch_size",  "grad_accumulation", "learning_rate", "min_lr",     "warmup_steps",
+    "lr_schedule", "weight_decay",      "beta1",         "beta2",      "eps",
+    "grad_clip",   "dropout",           "threads",       "cpu_matmul", "no_fused"};
+
+bool is_run(const fs::path& path) { return file_exists(path / "run.json"); }
+
+struct Named {
+  fs::path run;
+  std::optional<fs::path> checkpoint;
+};
+
+Named named_run(const std::string& given) {
+  if (is_run(given)) return {given, std::nullopt};
+  std::error_code error;
+  const fs::path checkpoint = fs::canonical(given, error), checkpoints = checkpoint.parent_path();
+  if (error) user_error("--resume: cannot open \"", given, "\": ", error.message());
+  if (checkpoints.filename() != "checkpoints" || !is_run(checkpoints.parent_path())) {
+    user_error("--resume: \"", given, "\" is neither a run nor a checkpoint of one");
+  }
+  return {checkpoints.parent_path(), checkpoint};
+}
+
+// The checkpoint that was named, if it is whole and nothing comes after it.
+fs::path require_newest(const fs::path& run, const fs::path& checkpoint) {
+  try {
+    verify_checkpoint(checkpoint);
+  } catch (const UserError& error) {
+    user_error("--resume: ", error.what());
+  }
+  const auto checkpoints = checkpoints_of(run);
+  const auto is_named = [&](const auto& entry) { return entry.second.filename() == checkpoint.filename(); };
+  if (std::ranges::none_of(checkpoints, is_named)) {
+    user_error("--resume: ", checkpoint, " has not the name that it was saved under");
+  }
+  const fs::path newest = checkpoints.rbegin()->second;
+  if (checkpoint.filename() != newest.filename()) {
+    user_error("--resume: the run has gone on to ", newest.filename(), "; to go back to ",
+               checkpoint.filename(), ", remove the checkpoints after it, or begin a run with --model");
+  }
+  return checkpoint;
+}
+
+}  // namespace
+
+ResumedRun open_resumed_run(const std::string& given, const std::optional<std::string>& run_dir) {
+  if (given.empty() && !run_dir) user_error("--resume: which run? Name its directory, or give --run-dir");
+  const Named named = named_run(given.empty() ? *run_dir : given);
+  std::error_code ignored;
+  if (run_dir && !fs::equivalent(named.run, *run_dir, ignored)) {
+    user_error("--run-dir: ", *run_dir, " is not the run that --resume names");
+  }
+  RunDirectory directory = RunDirectory::open(named.run);
+  const fs::path checkpoint =
+      named.checkpoint ? require_newest(named.run, *named.checkpoint) : newest_checkpoint(named.run);
+  const MappedFile settings(directory.configuration(), "--resume");
+  try {
+    return {std::move(directory), checkpoint, parse_json(settings.text())};
+  } catch (const UserError& error) {
+    user_error("--resume: ", named.run / "run.json", ": ", error.what());
+  }
+}
+
+void announce_changes(const Json& before, const Json& now) {
+  const auto changed = [&](const char* key) {
+    return before.contains(key) && now.contains(key) && before[key] != now[key];
+  };
+  for (const char* key : kFixed) {
+    if (changed(key)) {
+      user_error(flag_of_key(key), ": the run has ", before[key].dump(), ", and goes on with it; ",
+                 now[key].dump(), " needs a new run");
+    }
+  }
+  if (changed("steps")) {
+    std::cerr << "note: the horizon of the schedule changes from " << before["steps"] << " to "
+              << now["steps"] << " steps, and with it the learning rate of the steps to come\n";
+  }
+  for (const char* key : kAnnounced) {
+    if (changed(key))
+      std::cerr << "note: " << flag_of_key(key) << " changes from " << before[key] << " to " << now[key]
+                << '\n';
+  }
+}
+
+}  // namespace stagegpt

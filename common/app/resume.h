@@ -1,0 +1,28 @@
+// --resume: which run, from which checkpoint, with which settings.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "common/checkpoint/run_directory.h"
+
+namespace stagegpt {
+
+struct ResumedRun {
+  RunDirectory directory;            // locked
+  std::filesystem::path checkpoint;  // verified
+  nlohmann::ordered_json settings;   // of run.json
+};
+
+// `given` is what follows --resume: nothing (then the run is in run_dir), a run, or the newest checkpoint of
+// one. Without a checkpoint's name it is the newest that verifies; one that is named is taken or refused.
+// Throws UserError.
+ResumedRun open_resumed_run(const std::string& given, const std::optional<std::string>& run_dir);
+
+// Compares the settings of a run with those it is to go on with. Throws UserError, naming the flag, for one
+// that cannot change; tells on standard error of those that change what the run computes.
+void announce_changes(const nlohmann::ordered_json& before, const nlohmann::ordered_json& now);
+
+}  // namespace stagegpt

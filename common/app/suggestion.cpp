@@ -1,0 +1,41 @@
+#include "common/app/suggestion.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "common/error.h"
+
+namespace stagegpt {
+namespace {
+
+// Levenshtein's distance.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substituted = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = std::exchange(row[j], std::min({substituted, row[j] + 1, row[j - 1] + 1}));
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string suggestion(std::string_view given, const std::vector<std::string>& names) {
+  // Anything longer differs from every name by more than is allowed below; to measure how much would take
+  // long.
+  std::size_t longest = 0;
+  for (const std::string& name : names) longest = std::max(longest, name.size());
+  if (given.size() > 2 * longest + 2) return "";
+  const auto nearest = std::ranges::min_element(
+      names, {}, [&](const std::string& name) { return edit_distance(given, name); });
+  if (nearest == names.end() || edit_distance(given, *nearest) > std::max<std::size_t>(2, given.size() / 3))
+    return "";
+  return concat(", did you mean ", *nearest, "?");
+}
+
+}  // namespace stagegpt

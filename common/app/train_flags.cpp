@@ -1,0 +1,122 @@
+#include "common/app/train_flags.h"
+
+#include <algorithm>
+
+namespace stagegpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kDefaultData = "data/dummy.txt";
+constexpr std::int64_t kMaxSteps = 1'000'000'000;  // numbers of random sequences have 32 bits
+
+// The default corpus is looked for in the working directory, then in the source tree.
+fs::path find_data(const std::string& path) {
+  std::error_code error;
+  if (path != kDefaultData || fs::exists(path, error)) return path;
+  fs::path in_source = fs::path(STAGEGPT_SOURCE_DIR) / path;
+  return fs::exists(in_source, error) ? in_source : fs::path(path);
+}
+
+}  // namespace
+
+TrainFlags::TrainFlags() : data_(kDefaultData) {}
+
+void TrainFlags::add(CommandLine& command_line) {
+  command_line.group("This call", CommandLine::Concerns::this_call);
+  command_line.config_file();
+  command_line.toggle("--print-config", print_config, "print all settings and do nothing else");
+  command_line.toggle("--dry-run", dry_run, "print parameters, FLOPs and memory and do nothing else");
+  command_line.optional_text("--resume", resume,
+                             "go on with the run in --run-dir, or in this directory, with its settings");
+  command_line.integer("--stop-after", stop_after_, 1, kMaxSteps,
+                       "step to stop at, with a checkpoint; the schedule stays that of --steps");
+  command_line.toggle("--json", json, "print the result as one JSON object");
+
+  command_line.group("Data");
+  command_line.text(
+      "--data", data_,
+      "what to learn: a text, token shards, a pattern of either, or a directory of prepare_data's");
+  tokenizer_.add(command_line);
+  command_line.real("--val-fraction", val_fraction_, kFraction,
+                    "part of the text, at its end, for validation");
+  model.add(command_line);
+
+  command_line.group("Training");
+  command_line.integer("--batch-size", trainer_.batch_size, 1, 1 << 20, "sequences in a micro-step");
+  command_line.integer("--grad-accumulation", trainer_.grad_accumulation, 1, 1 << 20,
+                       "micro-steps in a step");
+  command_line.integer("--steps", steps, 1, kMaxSteps, "optimizer steps, the horizon of the schedule");
+  command_line.real("--learning-rate", learning_rate_, kPositive,
+                    "peak learning rate (default: the preset's; 5e-05 for a directory)");
+  command_line.real("--min-lr", min_lr_, kNotNegative, "final learning rate (default: a tenth of the peak)");
+  command_line.integer("--warmup-steps", warmup_steps_, 0, kMaxSteps,
+                       "steps of warm-up (default: a twentieth)");
+  command_line.choice("--lr-schedule", schedule_, {"cosine", "linear", "constant"},
+                      "decay of the learning rate");
+  command_line.real("--weight-decay", trainer_.adamw.weight_decay, kNotNegative, "decay of matrices");
+  command_line.real("--beta1", trainer_.adamw.beta1, kBelowOne, "decay of the first moment");
+  command_line.real("--beta2", trainer_.adamw.beta2, kBelowOne, "decay of the second moment");
+  command_line.real("--eps", trainer_.adamw.eps, kPositive, "added to the root of the second moment");
+  command_line.real("--grad-clip", trainer_.adamw.grad_clip, kNotNegative, "largest gradient norm (0: off)");
+  command_line.integer("--seed", seed_, 0, INT64_MAX,
+                       "of initialisation, order of samples, dropout and samples");
+
+  command_line.group("Run");
+  command_line.text("--run-dir", run_dir, "directory of the run (default: runs/MODEL, or runs/MODEL-2, …)");
+  command_line.integer("--eval-every", eval_every_, 1, kMaxSteps, "steps between validation losses");
+  command_line.integer("--checkpoint-every", checkpoint_every_, 1, kMaxSteps, "steps between checkpoints");
+  command_line.integer("--keep-last", keep_.last, 2, kMaxSteps, "newest checkpoints that are kept");
+  command_line.integer("--keep-every", keep_.every, 0, kMaxSteps,
+                       "checkpoints at multiples of this are kept too (0: none)");
+  command_line.integer("--max-new-tokens", sample_tokens, 0, 1'000'000, "length of the sample at the end");
+  command_line.toggle("--no-fused", no_fused, "compose fused ops of primitive ones");
+}
+
+void TrainFlags::begin_from(const fs::path& checkpoint, const fs::path& tokenizer) {
+  model.begin_from(checkpoint);
+  tokenizer_.load(tokenizer);
+}
+
+void TrainFlags::resolve() {
+  model.resolve();
+  if (!learning_rate_) learning_rate_ = model.learning_rate();
+  if (!min_lr_) min_lr_ = *learning_rate_ / 10;
+  if (!warmup_steps_) warmup_steps_ = steps / 20;
+  if (*min_lr_ > *learning_rate_) {
+    user_error("--min-lr: ", *min_lr_, " exceeds --learning-rate ", *learning_rate_);
+  }
+  if (*warmup_steps_ > steps) user_error("--warmup-steps: ", *warmup_steps_, " exceeds --steps ", steps);
+}
+
+CorpusConfig TrainFlags::corpus() const {
+  CorpusConfig config;
+  config.data = find_data(data_);
+  config.tokenizer = tokenizer_.choice();
+  config.special = tokenizer_.special();
+  config.val_fraction = val_fraction_;
+  // A model that has been trained knows its own tokens only.
+  const bool made_from_text = !config.tokenizer.path && config.tokenizer.kind != "gpt2";
+  if (const auto directory = model.directory(); directory && made_from_text) {
+    config.tokenizer.path = directory->string();
+  }
+  return config;
+}
+
+TrainingRunConfig TrainFlags::run() const {
+  TrainingRunConfig config;
+  config.trainer = trainer_;
+  config.trainer.seed = static_cast<std::uint64_t>(seed_);
+  config.trainer.schedule = {.kind = *lr_schedule_named(schedule_),
+                             .learning_rate = *learning_rate_,
+                             .min_lr = *min_lr_,
+                             .warmup_steps = *warmup_steps_,
+                             .steps = steps};
+  config.last_step = std::min(steps, stop_after_.value_or(steps));
+  config.eval_every = eval_every_;
+  config.checkpoint_every = checkpoint_every_;
+  config.keep = keep_;
+  return config;
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,52 @@
+// The command line of stageN_train.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "common/app/command_line.h"
+#include "common/app/data_flags.h"
+#include "common/app/model_flags.h"
+#include "common/data/corpus.h"
+#include "common/train/training_run.h"
+
+namespace stagegpt {
+
+class TrainFlags {
+ public:
+  TrainFlags();
+  void add(CommandLine& command_line);
+
+  // Goes on with the weights of a checkpoint and its tokenizer, whatever --model and --tokenizer say.
+  void begin_from(const std::filesystem::path& checkpoint, const std::filesystem::path& tokenizer);
+  // Fills in what was not given and depends on other flags. Throws UserError where flags disagree.
+  void resolve();
+
+  // The rest is for flags that have been resolved.
+  CorpusConfig corpus() const;
+  TrainingRunConfig run() const;
+
+  ModelFlags model;
+  std::int64_t steps = 2000, sample_tokens = 500;
+  std::optional<std::string> run_dir;
+  bool no_fused = false;
+
+  // Of this call alone.
+  std::optional<std::string> resume;  // "" for the run of --run-dir
+  bool dry_run = false, print_config = false, json = false;
+
+ private:
+  std::string data_;
+  double val_fraction_ = 0.1;
+  TokenizerFlags tokenizer_;
+  TrainerConfig trainer_;
+  std::string schedule_ = "cosine";
+  std::int64_t eval_every_ = 100, checkpoint_every_ = 1000, seed_ = 1337;
+  std::optional<std::int64_t> warmup_steps_, stop_after_;
+  std::optional<double> learning_rate_, min_lr_;
+  KeepRule keep_;
+};
+
+}  // namespace stagegpt

@@ -1,0 +1,70 @@
+#include "common/checkpoint/checkpoint.h"
+
+#include <algorithm>
+
+#include "common/checkpoint/hugging_face_model.h"
+#include "common/checkpoint/manifest.h"
+
+namespace stagegpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kOptimizer = "optimizer.safetensors";
+constexpr const char* kState = "trainer_state.json";
+// PyTorch's names for Adam's moments.
+constexpr const char *kFirstMoment = "exp_avg.", *kSecondMoment = "exp_avg_sq.";
+
+}  // namespace
+
+std::vector<FileEntry> write_checkpoint(const fs::path& directory, Backend& backend, const Gpt2& model,
+                                        const AdamW& optimizer, const Tokenizer& tokenizer,
+                                        const TrainerState& state) {
+  const Parameters& parameters = model.parameters();
+  const ParameterTable& table = parameters.table();
+  std::vector<FileEntry> files = write_hugging_face(
+      directory, model.config(), values_in(backend, table, parameters.weights()), &tokenizer);
+  files.push_back(write_parameters(directory / kOptimizer, table,
+                                   {{kFirstMoment, values_in(backend, table, optimizer.m())},
+                                    {kSecondMoment, values_in(backend, table, optimizer.v())}}));
+  files.push_back(write_hashed(directory / kState, to_json_text(state)));
+  return files;
+}
+
+void verify_checkpoint(const fs::path& directory) {
+  const std::vector<FileEntry> files = verify_manifest(directory);
+  for (const char* name : {"config.json", "model.safetensors", "tokenizer.json", kOptimizer, kState}) {
+    if (std::ranges::find(files, name, &FileEntry::file) == files.end()) {
+      user_error(directory, ": the manifest does not list ", name);
+    }
+  }
+}
+
+TrainerState read_trainer_state(const fs::path& directory) {
+  const fs::path path = directory / kState;
+  const MappedFile file(path, "checkpoint");
+  try {
+    return parse_trainer_state(file.text());
+  } catch (const UserError& error) {
+    user_error(path, ": ", error.what());
+  }
+}
+
+void load_checkpoint(const fs::path& directory, Backend& backend, Gpt2& model, const AdamW& optimizer) {
+  const ParameterTable& table = model.parameters().table();
+  const HuggingFaceModel weights(directory, "checkpoint");
+  load_weights(weights, backend, model);
+
+  const fs::path path = directory / kOptimizer;
+  const MappedFile file(path, "checkpoint");
+  try {
+    const SafetensorsViews tensors = parse_safetensors(file.bytes());
+    const auto m = values_in(tensors, table, kFirstMoment), v = values_in(tensors, table, kSecondMoment);
+    load_values(backend, table, optimizer.m(), m);
+    load_values(backend, table, optimizer.v(), v);
+  } catch (const UserError& error) {
+    user_error(path, ": ", error.what());
+  }
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,35 @@
+// A checkpoint: a Hugging Face GPT-2 directory with what it takes to train on exactly where it was made:
+// optimizer.safetensors (the moments, by parameter name) and trainer_state.json. Its bytes depend on the
+// state alone, not on time, ranks or threads.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "common/checkpoint/trainer_state.h"
+#include "common/data/tokenizers/tokenizer.h"
+#include "common/hashed_file.h"
+#include "common/model/gpt2.h"
+#include "common/optim/adamw.h"
+
+namespace stagegpt {
+
+// Writes all files but the manifest; each is on the disk when it returns. Failures throw as OutputFile's do.
+std::vector<FileEntry> write_checkpoint(const std::filesystem::path& directory, Backend& backend,
+                                        const Gpt2& model, const AdamW& optimizer, const Tokenizer& tokenizer,
+                                        const TrainerState& state);
+
+// Reads all of it, and compares it with its manifest. Throws UserError, naming the file, where one is missing
+// or not what it was.
+void verify_checkpoint(const std::filesystem::path& directory);
+
+// Reads trainer_state.json alone. Throws UserError that names the file.
+TrainerState read_trainer_state(const std::filesystem::path& directory);
+
+// Copies weights and moments. Throws UserError, naming the file, where they are missing, broken, or those of
+// another model.
+void load_checkpoint(const std::filesystem::path& directory, Backend& backend, Gpt2& model,
+                     const AdamW& optimizer);
+
+}  // namespace stagegpt

@@ -1,0 +1,47 @@
+// The two formats of 16 bits, as files hold them.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+namespace stagegpt {
+
+// bf16 is the upper half of an f32.
+constexpr float float_of_bf16(std::uint16_t bits) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
+
+// Rounds to nearest, ties to even; NaN stays NaN.
+constexpr std::uint16_t bf16_of_float(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  constexpr std::uint32_t kInfinity = 0x7f80'0000, kSign = 0x8000'0000, kQuiet = 0x40;
+  if ((bits & ~kSign) > kInfinity) return static_cast<std::uint16_t>(bits >> 16 | kQuiet);
+  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+// IEEE 754 binary16: a sign, five bits of exponent, ten of significand.
+constexpr float float_of_f16(std::uint16_t bits) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000) << 16, exponent = bits >> 10 & 0x1f,
+                      fraction = bits & 0x3ff;
+  if (exponent == 0) {  // zero and the subnormal numbers
+    const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
+    return sign ? -magnitude : magnitude;
+  }
+  const std::uint32_t wide = exponent == 0x1f ? 0xff : exponent + (127 - 15);
+  return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
+}
+
+// out[i] = convert(bits of element i), for elements of 16 bits that need not be aligned.
+template <class Convert>
+void convert_halves(std::span<const std::byte> in, std::span<float> out, const Convert& convert) {
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, in.data() + i * sizeof bits, sizeof bits);
+    out[i] = convert(bits);
+  }
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,102 @@
+#include "common/checkpoint/hugging_face_config.h"
+
+#include "common/json.h"
+
+namespace stagegpt {
+namespace {
+
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
+
+OrderedJson or_null(std::optional<std::int32_t> id) { return id ? OrderedJson(*id) : OrderedJson(); }
+
+// A size; `fallback` where the field is missing or null.
+std::int64_t size_field(const Json& json, const char* name, std::int64_t max,
+                        std::optional<std::int64_t> fallback = std::nullopt) {
+  const auto field = json.find(name);
+  if (field == json.end() || field->is_null()) {
+    if (!fallback) user_error("'", name, "' is missing");
+    return *fallback;
+  }
+  if (!field->is_number_integer() || *field < 1 || *field > max) {
+    user_error("'", name, "' is ", field->dump().substr(0, 40), ", expected 1 to ", max);
+  }
+  return field->get<std::int64_t>();
+}
+
+// Refuses a value that would change results, unless the field is missing.
+void require(const Json& json, const char* name, const Json& expected) {
+  const auto field = json.find(name);
+  if (field != json.end() && *field != expected) {
+    user_error("'", name, "': ", field->dump().substr(0, 40), " is not supported, expected ",
+               expected.dump());
+  }
+}
+
+}  // namespace
+
+std::string config_json(const Gpt2Config& config, std::optional<std::int32_t> end_of_text) {
+  const OrderedJson json = {{"architectures", {"GPT2LMHeadModel"}},
+                            {"model_type", "gpt2"},
+                            {"vocab_size", config.vocab_size},
+                            {"n_positions", config.block_size},
+                            {"n_ctx", config.block_size},
+                            {"n_embd", config.n_embd},
+                            {"n_layer", config.n_layer},
+                            {"n_head", config.n_head},
+                            {"n_inner", nullptr},
+                            {"activation_function", name_of(config.activation)},
+                            {"layer_norm_epsilon", kLayernormEps},
+                            {"initializer_range", config.initializer_range},
+                            {"embd_pdrop", config.dropout},
+                            {"attn_pdrop", config.dropout},
+                            {"resid_pdrop", config.dropout},
+                            {"scale_attn_weights", true},
+                            {"scale_attn_by_inverse_layer_idx", false},
+                            {"reorder_and_upcast_attn", false},
+                            {"tie_word_embeddings", true},
+                            {"use_cache", true},
+                            {"bos_token_id", or_null(end_of_text)},
+                            {"eos_token_id", or_null(end_of_text)},
+                            {"torch_dtype", "float32"}};
+  return json.dump(2) + '\n';
+}
+
+std::string generation_config_json(std::optional<std::int32_t> end_of_text) {
+  const OrderedJson json = {{"_from_model_config", true},
+                            {"bos_token_id", or_null(end_of_text)},
+                            {"eos_token_id", or_null(end_of_text)}};
+  return json.dump(2) + '\n';
+}
+
+Gpt2Config parse_config(const Json& json) {
+  return read_json([&] {
+    if (!json.is_object() || json.value("model_type", "") != "gpt2")
+      user_error("'model_type' is not \"gpt2\"");
+    Gpt2Config config;
+    config.vocab_size = size_field(json, "vocab_size", 1 << 24);
+    config.block_size = size_field(json, "n_positions", 1 << 20);
+    config.n_layer = static_cast<int>(size_field(json, "n_layer", 1000));
+    config.n_head = static_cast<int>(size_field(json, "n_head", 1 << 16));
+    config.n_embd = static_cast<int>(size_field(json, "n_embd", 1 << 16));
+    const std::string activation = json.value("activation_function", "gelu_new");
+    const auto named = activation_named(activation);
+    if (!named || *named == Activation::none) {
+      user_error("'activation_function': \"", activation, "\" is not supported");
+    }
+    config.activation = *named;
+    config.initializer_range = json.value("initializer_range", config.initializer_range);
+    if (size_field(json, "n_inner", 1 << 20, 4 * config.n_embd) != 4 * config.n_embd) {
+      user_error("'n_inner' is not 4 times 'n_embd': not supported");
+    }
+    require(json, "layer_norm_epsilon", kLayernormEps);
+    require(json, "scale_attn_weights", true);
+    require(json, "scale_attn_by_inverse_layer_idx", false);
+    require(json, "add_cross_attention", false);
+    require(json, "tie_word_embeddings", true);
+    if (config.n_embd % config.n_head != 0) user_error("'n_head' does not divide 'n_embd'");
+    return config;
+  });
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,168 @@
+#include "common/checkpoint/hugging_face_model.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <set>
+
+#include "common/checkpoint/hugging_face_config.h"
+#include "common/data/tokenizers/tokenizer_json.h"
+#include "common/json.h"
+
+namespace stagegpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kConfig = "config.json";
+constexpr const char* kWeights = "model.safetensors";
+constexpr const char* kIndex = "model.safetensors.index.json";  // of weights in several files
+constexpr const char* kHead = "lm_head.weight";
+
+// Names the file in what read() complains of.
+template <class Read>
+auto naming(const fs::path& path, const Read& read) {
+  try {
+    return read();
+  } catch (const UserError& error) {
+    user_error(path, ": ", error.what());
+  }
+}
+
+nlohmann::json read_json_file(const fs::path& path) {
+  const MappedFile file(path, kConfig);
+  return parse_json(file.text());
+}
+
+std::string without_prefix(const std::string& name) {
+  constexpr std::string_view kPrefix = "transformer.";
+  return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
+}
+
+// h.N.attn.bias and h.N.attn.masked_bias: the causal mask, which older files hold as a tensor.
+bool is_mask(const std::string& name) {
+  std::string_view rest = name;
+  if (!rest.starts_with("h.")) return false;
+  rest.remove_prefix(2);
+  const std::size_t digits = rest.find_first_not_of("0123456789");
+  return digits != 0 && digits != rest.npos &&
+         (rest.substr(digits) == ".attn.bias" || rest.substr(digits) == ".attn.masked_bias");
+}
+
+bool same_bytes(const SafetensorsView& a, const SafetensorsView& b) {
+  return a.dtype == b.dtype && a.shape == b.shape && std::ranges::equal(a.bytes, b.bytes);
+}
+
+// The files that an index spreads the weights over.
+std::set<std::string> files_of_index(const nlohmann::json& index) {
+  return read_json([&] {
+    std::set<std::string> files;
+    for (const auto& [name, file] : index.at("weight_map").items()) {
+      const auto text = file.get<std::string>();
+      if (text.empty() || fs::path(text).filename() != text) {
+        user_error("'", text.substr(0, 80), "' is not the name of a file");
+      }
+      files.insert(text);
+    }
+    return files;
+  });
+}
+
+Gpt2Config config_in(const fs::path& directory) {
+  return naming(directory / kConfig, [&] { return parse_config(read_json_file(directory / kConfig)); });
+}
+
+}  // namespace
+
+HuggingFaceModel::HuggingFaceModel(const fs::path& directory, std::string_view flag) {
+  try {
+    config_ = config_in(directory);
+    // More layers than the files can have would make a table out of proportion to them.
+    map_weights(directory);
+    if (weights_.size() < static_cast<std::size_t>(config_.n_layer)) {
+      user_error(directory, ": ", weights_.size(), " tensors are too few for ", config_.n_layer, " layers");
+    }
+    table_ = gpt2_parameter_table(config_);
+    naming(directory, [&] { check_weights(); });
+  } catch (const UserError& error) {
+    user_error(flag, ": ", error.what());
+  }
+}
+
+void HuggingFaceModel::map_weights(const fs::path& directory) {
+  if (file_exists(directory / kWeights)) return map_file(directory / kWeights);
+  if (!file_exists(directory / kIndex)) {
+    user_error(
+        directory, " holds no ", kWeights,
+        file_exists(directory / "pytorch_model.bin")
+            ? "; pytorch_model.bin is not read: save it with save_pretrained(…, safe_serialization=True)"
+            : "");
+  }
+  const std::set<std::string> files =
+      naming(directory / kIndex, [&] { return files_of_index(read_json_file(directory / kIndex)); });
+  for (const std::string& file : files) map_file(directory / file);
+}
+
+void HuggingFaceModel::map_file(const fs::path& path) {
+  files_.push_back(std::make_unique<MappedFile>(path, kWeights));
+  naming(path, [&] {
+    for (auto& [name, view] : parse_safetensors(files_.back()->bytes())) {
+      const std::string ours = without_prefix(name);
+      if (is_mask(ours)) continue;
+      if (!weights_.emplace(ours, std::move(view)).second) user_error("the tensor ", ours, " is there twice");
+    }
+  });
+}
+
+void HuggingFaceModel::check_weights() {
+  values_ = values_in(weights_, table_, "");
+  if (const auto head = weights_.find(kHead); head != weights_.end()) {
+    if (!same_bytes(head->second, weights_.at("wte.weight"))) {
+      user_error(kHead, " is not wte.weight: an output head of its own is not supported");
+    }
+    weights_.erase(head);
+  }
+  for (const auto& [name, view] : weights_) {
+    if (table_.find(name) < 0) user_error("the tensor '", name.substr(0, 80), "' is none of this model's");
+  }
+}
+
+Gpt2Config read_config(const fs::path& directory, std::string_view flag) {
+  try {
+    return config_in(directory);
+  } catch (const UserError& error) {
+    user_error(flag, ": ", error.what());
+  }
+}
+
+void load_weights(const HuggingFaceModel& file, Backend& backend, const Gpt2& model) {
+  // Of the positions only the first are asked for.
+  load_values(backend, model.parameters().table(), model.parameters().weights(), file.values());
+}
+
+fs::path model_directory(const fs::path& path) {
+  const bool is_run = !file_exists(path / kConfig) && file_exists(path / "latest" / kConfig);
+  const fs::path directory = is_run ? path / "latest" : (path / "").parent_path();
+  std::error_code no_link;
+  const fs::path target = fs::read_symlink(directory, no_link);
+  return no_link ? directory : directory.parent_path() / target;
+}
+
+std::vector<FileEntry> write_hugging_face(const fs::path& directory, const Gpt2Config& config,
+                                          const ParameterValues& values, const Tokenizer* tokenizer) {
+  const auto end_of_text = tokenizer ? tokenizer->end_of_text() : std::nullopt;
+  std::vector<FileEntry> files;
+  const auto write = [&](const char* name, const std::string& text) {
+    files.push_back(write_hashed(directory / name, text));
+  };
+  write(kConfig, config_json(config, end_of_text));
+  write("generation_config.json", generation_config_json(end_of_text));
+  if (tokenizer) {
+    write("tokenizer.json", tokenizer_json(*tokenizer));
+    write("tokenizer_config.json", tokenizer_config_json(*tokenizer, config.block_size));
+  }
+  files.push_back(write_parameters(directory / kWeights, gpt2_parameter_table(config), {{"", values}}));
+  return files;
+}
+
+}  // namespace stagegpt

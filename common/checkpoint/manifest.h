@@ -1,0 +1,25 @@
+// manifest.json: name, size and hash of every file of a checkpoint, and its own hash. It is written last, so
+// a directory that has one is whole.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+#include "common/hashed_file.h"
+
+namespace stagegpt {
+
+// Writes DIRECTORY/manifest.json for files that are there. Failures throw as OutputFile's do.
+void write_manifest(const std::filesystem::path& directory, const std::vector<FileEntry>& files);
+
+// Takes a manifest's text apart. Throws UserError unless it is, to the letter, what write_manifest() writes.
+std::vector<FileEntry> parse_manifest(std::string_view text);
+
+// Reads all that the manifest lists, and returns the list. Throws UserError, naming the file, where the
+// manifest is missing or broken, or a file is missing or not what it was.
+std::vector<FileEntry> verify_manifest(const std::filesystem::path& directory);
+// The same for a directory that a user names by `flag`, which may be somebody else's and have no manifest.
+void verify_named(const std::filesystem::path& directory, std::string_view flag);
+
+}  // namespace stagegpt

@@ -1,0 +1,133 @@
+#include "common/checkpoint/parameter_file.h"
+
+#include <algorithm>
+#include <array>
+#include <future>
+#include <sstream>
+
+namespace stagegpt {
+namespace {
+
+bool is_transposed(const Parameter& parameter) {
+  return parameter.shape.rank() == 2 && parameter.name.starts_with("h.");
+}
+
+std::vector<std::int64_t> file_shape(const Parameter& parameter) {
+  std::vector<std::int64_t> shape(parameter.shape.dims().begin(), parameter.shape.dims().end());
+  if (is_transposed(parameter)) std::ranges::reverse(shape);
+  return shape;
+}
+
+// out (columns,rows) = inᵀ, in (rows,columns), tile by tile, so that whole cache lines are read and written.
+void transpose(std::span<const float> in, std::int64_t rows, std::int64_t columns, std::span<float> out) {
+  constexpr std::int64_t kTile = 32;
+  for (std::int64_t column = 0; column < columns; column += kTile) {
+    for (std::int64_t row = 0; row < rows; row += kTile) {
+      for (std::int64_t c = column; c < std::min(column + kTile, columns); ++c) {
+        for (std::int64_t r = row; r < std::min(row + kTile, rows); ++r)
+          out[c * rows + r] = in[r * columns + c];
+      }
+    }
+  }
+}
+
+// What is fetched at once: a parameter that has to be turned, or a piece of another, so that little memory is
+// enough.
+struct Piece {
+  const Parameter* parameter;
+  const ParameterValues* values;
+  std::size_t i;
+  std::int64_t begin, size;
+};
+
+std::vector<Piece> pieces_of(const ParameterTable& table, const std::vector<ParameterGroup>& groups) {
+  constexpr std::int64_t kElements = 1 << 20;
+  std::vector<Piece> pieces;
+  for (const ParameterGroup& group : groups) {
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      const std::int64_t numel = table[i].shape.numel(), step = is_transposed(table[i]) ? numel : kElements;
+      for (std::int64_t begin = 0; begin < numel; begin += step) {
+        pieces.push_back({&table[i], &group.values, i, begin, std::min(step, numel - begin)});
+      }
+    }
+  }
+  return pieces;
+}
+
+// A piece on its way from the device to the file.
+class Buffer {
+ public:
+  void fetch(const Piece& piece) {
+    fetched_.resize(static_cast<std::size_t>(piece.size));
+    (*piece.values)(piece.i, piece.begin, fetched_);
+  }
+  // What was fetched, in the order of files.
+  std::span<const float> in_file_order(const Piece& piece) {
+    if (!is_transposed(*piece.parameter)) return fetched_;
+    turned_.resize(fetched_.size());
+    transpose(fetched_, piece.parameter->shape[0], piece.parameter->shape[1], turned_);
+    return turned_;
+  }
+
+ private:
+  std::vector<float> fetched_, turned_;
+};
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  constexpr std::size_t kShown = 60;
+  std::ostringstream text;
+  for (std::size_t i = 0; i < shape.size(); ++i) text << (i ? ", " : "") << shape[i];
+  return concat("(", text.str().substr(0, kShown), ")");
+}
+
+}  // namespace
+
+FileEntry write_parameters(const std::filesystem::path& path, const ParameterTable& table,
+                           const std::vector<ParameterGroup>& groups) {
+  std::vector<SafetensorsWriter::Announced> tensors;
+  for (const ParameterGroup& group : groups) {
+    for (const Parameter& row : table.rows()) tensors.push_back({group.prefix + row.name, file_shape(row)});
+  }
+  SafetensorsWriter writer(path, tensors);
+  // While one piece is written, the next one, which has been fetched, is turned. Devices are spoken to from
+  // this thread alone.
+  std::array<Buffer, 2> buffers;
+  std::future<std::span<const float>> ready;
+  std::size_t n = 0;
+  for (const Piece& piece : pieces_of(table, groups)) {
+    Buffer& buffer = buffers[n++ % 2];
+    buffer.fetch(piece);
+    auto next = std::async(std::launch::async, [&buffer, piece] { return buffer.in_file_order(piece); });
+    if (ready.valid()) writer.append(ready.get());
+    ready = std::move(next);
+  }
+  writer.append(ready.get());
+  return writer.finish();
+}
+
+ParameterValues values_in(const SafetensorsViews& tensors, const ParameterTable& table,
+                          const std::string& prefix) {
+  for (const Parameter& row : table.rows()) {
+    const auto tensor = tensors.find(prefix + row.name);
+    if (tensor == tensors.end()) user_error("the tensor ", prefix, row.name, " is missing");
+    const SafetensorsView& view = tensor->second;
+    if (view.shape != file_shape(row)) {
+      user_error("the tensor ", prefix, row.name, " has the shape ", shape_text(view.shape), ", expected ",
+                 shape_text(file_shape(row)));
+    }
+    if (!is_floating_point(view))
+      user_error("the tensor ", prefix, row.name, " has the dtype ", view.dtype,
+                 ", expected F32, F16 or BF16");
+  }
+  return [&tensors, &table, prefix](std::size_t i, std::int64_t begin, std::span<float> out) {
+    const SafetensorsView& view = tensors.at(prefix + table[i].name);
+    const Shape& shape = table[i].shape;
+    if (!is_transposed(table[i])) return to_floats(view, begin, out);
+    check(begin == 0 && std::ssize(out) == shape.numel(), "parameter file: a part of ", table[i].name);
+    std::vector<float> stored(out.size());
+    to_floats(view, 0, stored);
+    transpose(stored, shape[1], shape[0], out);
+  };
+}
+
+}  // namespace stagegpt

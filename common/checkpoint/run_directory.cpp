@@ -1,0 +1,289 @@
+#include "common/checkpoint/run_directory.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+
+#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/manifest.h"
+#include "common/error.h"
+
+namespace stagegpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFlag = "--run-dir";
+constexpr const char *kRun = "run.json", *kTokenizer = "tokenizer.json", *kMetrics = "metrics.jsonl";
+constexpr const char *kLock = ".lock", *kCheckpoints = "checkpoints";
+constexpr const char *kLatest = "latest", *kBest = "best";
+constexpr std::string_view kStep = "step_", kTemporary = ".tmp";
+
+[[noreturn]] void fail(std::string_view action, const fs::path& path, std::string_view why) {
+  throw std::runtime_error(concat("cannot ", action, " ", path, ": ", why));
+}
+
+void rename_or_throw(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (error) fail("rename", from, error.message());
+}
+
+// It is renamed first: half of a directory must not stand under a checkpoint's name.
+void remove_directory(const fs::path& path) {
+  fs::path doomed = path;
+  doomed += concat(".old", kTemporary);
+  fs::remove_all(doomed);
+  rename_or_throw(path, doomed);
+  fs::remove_all(doomed);
+}
+
+// Held until the descriptor is closed, by the end of the process at the latest.
+FileDescriptor lock_run(const fs::path& run) {
+  constexpr int kMode = 0666;
+  const fs::path path = run / kLock;
+  FileDescriptor lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode));
+  if (!lock.is_open()) user_error(kFlag, ": cannot write into ", run, ": ", std::strerror(errno));
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) user_error(kFlag, ": cannot lock ", path, ": ", std::strerror(errno));
+    user_error(kFlag, ": another process is training in ", run);
+  }
+  return lock;
+}
+
+// Whether a file is what a process that was stopped has left behind.
+bool is_left_over(const fs::path& path) {
+  const std::string name = path.filename();
+  for (const char* unfinished : {kRun, kLatest, kBest, kMetrics}) {
+    if (name == concat(unfinished, kTemporary)) return true;
+  }
+  return name.starts_with(kStep) && name.ends_with(kTemporary);
+}
+
+void remove_left_overs(const fs::path& directory) {
+  std::vector<fs::path> left;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
+    if (is_left_over(entry.path())) left.push_back(entry.path());
+  }
+  for (const fs::path& path : left) fs::remove_all(path);
+}
+
+bool verifies(const fs::path& checkpoint) {
+  try {
+    verify_checkpoint(checkpoint);
+    return true;
+  } catch (const UserError& error) {
+    std::cerr << "note: " << error.what() << '\n';
+    return false;
+  }
+}
+
+}  // namespace
+
+std::string checkpoint_name(std::int64_t step) {
+  char name[32];
+  std::snprintf(name, sizeof name, "step_%08lld", static_cast<long long>(step));
+  return name;
+}
+
+void require_no_run(const fs::path& path) {
+  if (!checkpoints_of(path).empty()) {
+    user_error(kFlag, ": ", path, " holds a run; --resume goes on with it, or name another directory");
+  }
+  std::error_code error;
+  if (!fs::exists(path, error)) return;
+  if (!fs::is_directory(path, error)) user_error(kFlag, ": ", path, " is not a directory");
+  const bool begun = file_exists(path / kLock);
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+    const std::string name = entry.path().filename();
+    // A run that has been stopped before its first checkpoint begins anew.
+    const bool ours = begun && (name == kRun || name == kLock || name == kCheckpoints || name == kTokenizer ||
+                                name == kMetrics || is_left_over(entry.path()));
+    if (!ours) user_error(kFlag, ": ", path, " is not empty: it holds ", entry.path().filename());
+  }
+  if (error) user_error(kFlag, ": cannot read ", path, ": ", error.message());
+}
+
+RunDirectory::RunDirectory(fs::path path, FileDescriptor lock)
+    : path_(std::move(path)), lock_(std::move(lock)) {
+  make_directories(path_ / kCheckpoints);
+  remove_left_overs(path_);
+  remove_left_overs(path_ / kCheckpoints);
+}
+
+RunDirectory RunDirectory::create(const fs::path& path) {
+  require_no_run(path);
+  try {
+    make_directories(path);
+  } catch (const std::runtime_error& error) {
+    user_error(kFlag, ": ", error.what());
+  }
+  FileDescriptor lock = lock_run(path);
+  require_no_run(path);  // another process may have made it meanwhile
+  return {path, std::move(lock)};
+}
+
+RunDirectory RunDirectory::create_numbered(const std::string& name) {
+  const fs::path runs = "runs";
+  make_directories(runs);
+  for (int number = 1;; ++number) {
+    const fs::path path = runs / (number == 1 ? name : concat(name, "-", number));
+    std::error_code error;
+    if (fs::create_directory(path, error)) {  // nobody else has
+      sync_directory(runs);
+      return create(path);
+    }
+    if (error && !file_exists(path)) user_error(kFlag, ": cannot create ", path, ": ", error.message());
+  }
+}
+
+RunDirectory RunDirectory::open(const fs::path& path) {
+  if (!file_exists(path / kRun)) user_error("--resume: ", path, " holds no run");
+  return {path, lock_run(path)};
+}
+
+fs::path RunDirectory::begin_checkpoint(std::int64_t step) {
+  fs::path path = path_ / kCheckpoints / checkpoint_name(step);
+  path += kTemporary;
+  fs::remove_all(path);
+  make_directories(path);
+  if (const auto before = checkpoints_of(path_); !before.empty()) {
+    checked_ = before.rbegin()->second;
+    checked_is_whole_ = std::async(std::launch::async, verifies, checked_);
+  }
+  return path;
+}
+
+fs::path RunDirectory::commit_checkpoint(std::int64_t step, const std::vector<FileEntry>& files) {
+  const fs::path path = path_ / kCheckpoints / checkpoint_name(step);
+  fs::path temporary = path;
+  temporary += kTemporary;
+  write_manifest(temporary, files);
+  sync_directory(temporary);
+  if (file_exists(path)) remove_directory(path);  // damaged: the run has come here again from an older one
+  rename_or_throw(temporary, path);
+  sync_directory(path.parent_path());
+  committed_ = path;
+  set_links(path);
+  return path;
+}
+
+void RunDirectory::abandon_checkpoint(std::int64_t step) noexcept {
+  try {
+    fs::path path = path_ / kCheckpoints / checkpoint_name(step);
+    path += kTemporary;
+    fs::remove_all(path);
+  } catch (...) {  // what is left is removed when the run is opened again
+  }
+}
+
+void RunDirectory::prune(const KeepRule& keep) {
+  constexpr int kAlwaysWhole = 2;
+  const auto checkpoints = checkpoints_of(path_);
+  const auto best_path = best();
+  int whole = 0;
+  std::int64_t newer = 0;
+  for (auto entry = checkpoints.rbegin(); entry != checkpoints.rend(); ++entry, ++newer) {
+    const auto& [step, path] = *entry;
+    const bool kept = newer < keep.last || (keep.every > 0 && step % keep.every == 0) || path == best_path;
+    if (whole >= kAlwaysWhole) {
+      if (!kept) remove_directory(path);
+    } else if (is_whole(path)) {
+      ++whole;
+    } else {
+      set_aside(path);
+    }
+  }
+}
+
+bool RunDirectory::is_whole(const fs::path& checkpoint) {
+  if (checkpoint == committed_) return true;
+  if (checkpoint == checked_ && checked_is_whole_.valid()) return checked_is_whole_.get();
+  return verifies(checkpoint);
+}
+
+void RunDirectory::go_on_from(const fs::path& checkpoint) {
+  for (const auto& [step, path] : checkpoints_of(path_)) {
+    if (path.filename() > checkpoint.filename()) set_aside(path);
+  }
+  set_links(checkpoint);
+}
+
+void RunDirectory::set_aside(const fs::path& checkpoint) {
+  fs::path aside = checkpoint;
+  aside += ".damaged";
+  fs::remove_all(aside);
+  rename_or_throw(checkpoint, aside);
+  std::cerr << "note: " << checkpoint << " is damaged, and is " << aside.filename() << " now\n";
+}
+
+void RunDirectory::set_links(const fs::path& latest) {
+  try {
+    set_link(kLatest, latest);
+    if (const auto best_path = best()) set_link(kBest, *best_path);
+  } catch (const std::runtime_error& error) {
+    std::cerr << "warning: " << error.what() << '\n';
+  }
+}
+
+void RunDirectory::set_link(const char* name, const fs::path& checkpoint) {
+  const fs::path target = fs::path(kCheckpoints) / checkpoint.filename(), link = path_ / name;
+  std::error_code error;
+  if (fs::read_symlink(link, error) == target) return;
+  const fs::path temporary = path_ / concat(name, kTemporary);
+  fs::remove(temporary, error);
+  fs::create_symlink(target, temporary, error);
+  if (error) fail("create", temporary, error.message());
+  rename_or_throw(temporary, link);
+  sync_directory(path_);
+}
+
+// Of equal ones the newest.
+std::optional<fs::path> RunDirectory::best() const {
+  std::optional<fs::path> best;
+  double lowest = 0;
+  for (const auto& [step, path] : checkpoints_of(path_)) {
+    try {
+      const auto loss = read_trainer_state(path).validation_loss;
+      if (!loss || (best && *loss > lowest)) continue;
+      best = path;
+      lowest = *loss;
+    } catch (const UserError&) {  // damaged: not the best
+    }
+  }
+  return best;
+}
+
+std::map<std::int64_t, fs::path> checkpoints_of(const fs::path& run) {
+  std::map<std::int64_t, fs::path> checkpoints;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(run / kCheckpoints, error)) {
+    const std::string name = entry.path().filename();
+    std::int64_t step = 0;
+    const char* end = name.data() + name.size();
+    if (name.starts_with(kStep) && std::from_chars(name.data() + kStep.size(), end, step).ptr == end &&
+        name == checkpoint_name(step)) {
+      checkpoints.emplace(step, entry.path());
+    }
+  }
+  return checkpoints;
+}
+
+fs::path newest_checkpoint(const fs::path& run) {
+  const auto checkpoints = checkpoints_of(run);
+  for (auto entry = checkpoints.rbegin(); entry != checkpoints.rend(); ++entry) {
+    if (verifies(entry->second)) return entry->second;
+  }
+  if (checkpoints.empty()) {
+    user_error("--resume: ", run, " holds no checkpoint yet; without --resume it begins anew");
+  }
+  user_error("--resume: ", run, " holds no checkpoint that is whole");
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,88 @@
+// The directory of a run. What stands under a final name is whole, whenever the machine stops.
+//
+//   run.json  tokenizer.json  metrics.jsonl       see docs/file_formats.md
+//   checkpoints/step_00001000/                    each with a manifest
+//   latest -> checkpoints/step_…   best -> checkpoints/step_…
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <future>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/file.h"
+#include "common/hashed_file.h"
+
+namespace stagegpt {
+
+// How many checkpoints stay: the last ones, those at multiples of `every` (0: none), and the best.
+struct KeepRule {
+  std::int64_t last = 2;
+  std::int64_t every = 0;
+};
+
+class RunDirectory {
+ public:
+  // Makes a run's directory. Throws UserError when there is a run in it, or anything else, or another
+  // process is using it.
+  static RunDirectory create(const std::filesystem::path& path);
+  // Makes the first of runs/NAME, runs/NAME-2, … that is not there.
+  static RunDirectory create_numbered(const std::string& name);
+  // One that is there. Throws UserError when there is no run in it, or another process is using it.
+  static RunDirectory open(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path configuration() const { return path_ / "run.json"; }
+  std::filesystem::path tokenizer() const { return path_ / "tokenizer.json"; }
+  std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
+
+  // A checkpoint is written into the directory that begin_checkpoint() makes, files first; then
+  // commit_checkpoint() gives it its manifest and its name, and moves `latest` and `best`. Both throw
+  // std::runtime_error that names the file when something cannot be written; what was there before stays.
+  std::filesystem::path begin_checkpoint(std::int64_t step);
+  std::filesystem::path commit_checkpoint(std::int64_t step, const std::vector<FileEntry>& files);
+  // Removes what begin_checkpoint() made, if that is still there.
+  void abandon_checkpoint(std::int64_t step) noexcept;
+
+  // Removes checkpoints that the rule does not keep. Two that verify always stay, beside the best.
+  void prune(const KeepRule& keep);
+
+  // Takes a checkpoint for the one to go on with: `latest` names it, and newer ones, which are damaged, are
+  // renamed to step_N.damaged.
+  void go_on_from(const std::filesystem::path& checkpoint);
+
+ private:
+  RunDirectory(std::filesystem::path path, FileDescriptor lock);
+
+  void set_aside(const std::filesystem::path& checkpoint);
+  // Points `latest` and `best` at checkpoints. Without links, on a disk that has none, a run is whole too.
+  void set_links(const std::filesystem::path& latest);
+  void set_link(const char* name, const std::filesystem::path& checkpoint);
+  std::optional<std::filesystem::path> best() const;
+  bool is_whole(const std::filesystem::path& checkpoint);
+
+  std::filesystem::path path_;
+  FileDescriptor lock_;
+  std::filesystem::path committed_;  // the newest checkpoint, if it was made here
+  // The one before is read while the disk takes the newest.
+  std::filesystem::path checked_;
+  std::future<bool> checked_is_whole_;
+};
+
+// Throws UserError unless RunDirectory::create() can make one here, as far as that can be known.
+void require_no_run(const std::filesystem::path& path);
+
+// What a checkpoint is called.
+std::string checkpoint_name(std::int64_t step);
+
+// All checkpoints of a run by step, whole or not.
+std::map<std::int64_t, std::filesystem::path> checkpoints_of(const std::filesystem::path& run);
+
+// The newest checkpoint that verifies. Each newer one that does not is named on standard error. Throws
+// UserError when there is none.
+std::filesystem::path newest_checkpoint(const std::filesystem::path& run);
+
+}  // namespace stagegpt

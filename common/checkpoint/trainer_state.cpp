@@ -1,0 +1,80 @@
+#include "common/checkpoint/trainer_state.h"
+
+#include <cmath>
+
+#include "common/json.h"
+
+namespace stagegpt {
+namespace {
+
+constexpr const char* kFormat = "stagegpt trainer state";
+constexpr int kVersion = 1;
+// No run comes here, and counting on from here does not overflow.
+constexpr std::uint64_t kMostSamples = std::uint64_t{1} << 60, kMostSteps = std::uint64_t{1} << 31;
+
+template <class T>
+T natural(const nlohmann::json& json, const char* name, std::uint64_t most = INT64_MAX) {
+  const std::uint64_t value = natural_number(json.at(name), concat("'", name, "'"));
+  if (value > most) user_error("'", name, "' is ", value, ", expected at most ", most);
+  return static_cast<T>(value);
+}
+
+double number(const nlohmann::json& json, const char* name) {
+  const nlohmann::json& value = json.at(name);
+  if (!value.is_number()) user_error("'", name, "' is ", value.dump().substr(0, 40), ", no number");
+  return value.get<double>();
+}
+
+LrSchedule parse_schedule(const nlohmann::json& json) {
+  LrSchedule schedule;
+  const auto kind = lr_schedule_named(json.at("kind").get<std::string>());
+  if (!kind) user_error("'kind' is no learning-rate schedule");
+  schedule.kind = *kind;
+  schedule.learning_rate = number(json, "learning_rate");
+  schedule.min_lr = number(json, "min_lr");
+  schedule.warmup_steps = natural<std::int64_t>(json, "warmup_steps", kMostSteps);
+  schedule.steps = natural<std::int64_t>(json, "steps", kMostSteps);
+  return schedule;
+}
+
+}  // namespace
+
+std::string to_json_text(const TrainerState& state) {
+  using Json = nlohmann::ordered_json;
+  const LrSchedule& schedule = state.schedule;
+  const Json json = {{"format", kFormat},
+                     {"version", kVersion},
+                     {"step", state.step},
+                     {"data_position", state.data_position},
+                     {"seed", state.seed},
+                     {"schedule",
+                      {{"kind", name_of(schedule.kind)},
+                       {"learning_rate", schedule.learning_rate},
+                       {"min_lr", schedule.min_lr},
+                       {"warmup_steps", schedule.warmup_steps},
+                       {"steps", schedule.steps}}},
+                     {"train_data", {{"tokens", state.train_tokens}, {"xxh3_128", state.train_hash}}},
+                     {"validation_loss", state.validation_loss ? Json(*state.validation_loss) : Json()}};
+  return json.dump(2) + '\n';
+}
+
+TrainerState parse_trainer_state(std::string_view text) {
+  const nlohmann::json json = parse_json(text);
+  return read_json([&] {
+    if (json.at("format") != kFormat || json.at("version") != kVersion) {
+      user_error("not version ", kVersion, " of '", kFormat, "'");
+    }
+    TrainerState state;
+    state.step = natural<std::int64_t>(json, "step", kMostSteps);
+    state.data_position = natural<std::int64_t>(json, "data_position", kMostSamples);
+    state.seed = natural<std::uint64_t>(json, "seed");
+    state.schedule = parse_schedule(json.at("schedule"));
+    const nlohmann::json& data = json.at("train_data");
+    state.train_tokens = natural<std::int64_t>(data, "tokens");
+    state.train_hash = data.at("xxh3_128").get<std::string>();
+    if (!json.at("validation_loss").is_null()) state.validation_loss = number(json, "validation_loss");
+    return state;
+  });
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,30 @@
+// trainer_state.json: where a run is, apart from the weights and the optimizer's moments.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+
+#include "common/optim/lr_schedule.h"
+
+namespace stagegpt {
+
+struct TrainerState {
+  std::int64_t step = 0;                  // optimizer steps done
+  std::int64_t data_position = 0;         // samples taken, over all ranks
+  std::uint64_t seed = 0;                 // with the step, the state of every random number
+  LrSchedule schedule;                    // of the steps before; a resumed run may have another horizon
+  std::int64_t train_tokens = 0;          // of the training data
+  std::string train_hash;                 // and what they are
+  std::optional<double> validation_loss;  // nats per token at this step, where it was taken
+};
+
+// Doubles keep all their bits.
+std::string to_json_text(const TrainerState& state);
+
+// Throws UserError where something that to_json_text() writes is missing or of another kind.
+TrainerState parse_trainer_state(std::string_view text);
+
+}  // namespace stagegpt

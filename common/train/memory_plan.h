@@ -1,0 +1,33 @@
+// What memory training takes, found without taking it: the real trainer runs the real graph on a backend that
+// computes nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/model/gpt2.h"
+#include "common/train/trainer.h"
+
+namespace stagegpt {
+
+// Bytes of the backend's memory that one rank has in use when a training step uses most, as its allocator
+// rounds them: total() is what memory_stats().peak_bytes_in_use will say. Not included: memory of the host
+// (tokens, program, libraries), what kernels and gradient synchronisers keep to themselves, and free blocks
+// that the allocator keeps for reuse.
+struct MemoryPlan {
+  std::size_t weights = 0;
+  std::size_t gradients = 0;
+  std::size_t moments = 0;  // Adam's two, and the norm of the gradients
+  std::size_t activations =
+      0;  // the rest: what forward saves for backward, logits, batch, gradients of these
+
+  std::size_t total() const { return weights + gradients + moments + activations; }
+};
+
+// The plan of one of `ranks` ranks that train on sequences of T tokens. For more than 2²⁵ tokens a micro-step
+// it is carried on from smaller ones, and so true to a few blocks of the allocator. Throws UserError when the
+// batch does not divide among the ranks, and std::runtime_error when the plan exceeds the address space (128
+// TiB, or `ulimit -v`).
+MemoryPlan plan_memory(const Gpt2Config& config, const TrainerConfig& trainer, std::int64_t T, int ranks);
+
+}  // namespace stagegpt

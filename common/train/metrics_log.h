@@ -1,0 +1,32 @@
+// metrics.jsonl: what a run measured, one JSON object a line, one line a step. Fields: docs/file_formats.md.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "common/file.h"
+
+namespace stagegpt {
+
+class MetricsLog {
+ public:
+  // Keeps the lines of steps 1 to `steps_done` of a file that is there, and drops the rest: steps that will
+  // be done again, and half a line that a killed process left. Failures throw as OutputFile's do.
+  MetricsLog(const std::filesystem::path& path, std::int64_t steps_done);
+
+  // Adds a line, which begins with the schema's version. What cannot be written now, on a full disk for one,
+  // is written with the next.
+  void add(const nlohmann::ordered_json& fields);
+  // Returns when all lines are on the disk; throws std::runtime_error when they cannot be written.
+  void sync();
+
+ private:
+  bool flush();
+
+  std::filesystem::path path_;
+  FileDescriptor file_;
+  std::string unwritten_;
+};
+
+}  // namespace stagegpt

@@ -1,0 +1,31 @@
+// How well a model predicts text that it has not been trained on.
+#pragma once
+
+#include <optional>
+
+#include "common/data/data_loader.h"
+#include "common/data/tokenizers/tokenizer.h"
+#include "common/model/gpt2.h"
+
+namespace stagegpt {
+
+// Over the first windows of the validation tokens, without overlap, at most 32,768 tokens of them.
+class Validation {
+ public:
+  // The loss is taken over batches of `batch_size` windows of `seq_len` tokens.
+  Validation(const TokenSequence& tokens, const Tokenizer& tokenizer, std::int64_t seq_len,
+             std::int64_t batch_size);
+
+  // Mean loss in nats per token.
+  double loss(Backend& backend, const Gpt2& model) const;
+  // The same in bits per byte of text: comparable between tokenizers. Nothing where words are unknown: what
+  // they were is lost.
+  std::optional<double> bits_per_byte(double loss) const;
+
+ private:
+  DataLoader data_;
+  std::int64_t batch_size_, windows_;
+  std::optional<double> bytes_per_token_;
+};
+
+}  // namespace stagegpt

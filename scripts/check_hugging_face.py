@@ -1,0 +1,318 @@
+#!/usr/bin/env python3
+"""Checks against `transformers` that checkpoints are Hugging Face GPT-2 directories as they stand, both ways.
+
+    pip install torch transformers safetensors
+    cmake --build --preset release
+    ./scripts/check_hugging_face.py [--gpt2 DIR] [--bin build/release/bin]
+
+Ours to theirs, for each tokenizer: trains a small model for a few steps and opens RUN/latest with AutoTokenizer and
+AutoModelForCausalLM. No warning and no missing or unexpected key; then the same ids, the text back, the same logits
+and the same text that follows. Theirs to ours: models that `transformers` saves, and some as older versions and others
+save them, are read by model_probe and trained from by stage0_train, and what comes out is opened by `transformers`
+again. Prints a table; exits 1 when a row fails. About a minute. --gpt2: the directory with GPT-2's encoder.json and
+vocab.bpe (scripts/download_gpt2.sh); without it that tokenizer is left out. Passes with transformers 4.57 and 5.23.
+"""
+
+import argparse
+import json
+import logging
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import transformers
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests/golden"))
+from hugging_face_models import (  # noqa: E402
+    FIXTURES, Variant, save_bare, save_prefixed_with_head, save_with_hub_config,
+)  # fmt: skip
+
+LOGITS_LIMIT = 1e-4  # largest absolute difference; logits are of the order of 1
+NEW_TOKENS = 24
+SHAPE = {"--n-layer": 2, "--n-head": 3, "--n-embd": 48, "--block-size": 96}
+TRAINING = {"--steps": 30, "--batch-size": 4, "--learning-rate": 0.003, "--max-new-tokens": 0}
+SPECIAL_TOKENS = {"word": ["[EOS]", "[UNK]", "[PAD]"]}  # of all others:
+END_OF_TEXT = ["<|endoftext|>"]
+
+MULTILINGUAL = "Größe: 3,5 m — «où ça?»\tमाँ और 中文, e\u0301\u00a0👩‍🚀!\r\n"
+# Each can be expressed by all tokenizers that are made of the default corpus and MULTILINGUAL.
+TEXTS = [
+    "Mia the mouse",
+    "\n",
+    " ",
+    "  Two  spaces ,and . strange   marks !?\n\n\nThen \"a line\" , Leo ' s .",
+    "she didn 't , we 'll n't do not I 'm we 've",  # what a clean-up of spaces would change
+    MULTILINGUAL,
+    "où\n\n\n\n 中文\t\t m\r\n",
+]
+# Expressed by byte-level tokenizers alone, and by words as [UNK].
+OTHER_TEXTS = [
+    "Ünïcødé żółć 日本語 русский\u200b\u3000x 😀",
+    "12345 x=1;\t\tif (a<b) {\\n}",
+    "it's [UNK] <s> [PAD]",
+]
+
+VARIANTS = FIXTURES + [
+    Variant("f32, prefix, masks, head", save_prefixed_with_head),
+    Variant("f32, masks, no prefix", save_bare),
+    Variant("config.json of GPT-2's", save_with_hub_config),
+    Variant("gelu", config={"activation_function": "gelu"}),
+    Variant("relu", config={"activation_function": "relu"}),
+    Variant("even positions, one head", config={"n_positions": 96, "n_head": 1}),
+]
+
+
+class CheckFailed(Exception):
+    pass
+
+
+def expect(condition: bool, message: str) -> None:
+    if not condition:
+        raise CheckFailed(message)
+
+
+def run(*command) -> str:
+    """Standard output of a program that must succeed."""
+    result = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+    expect(result.returncode == 0, f"{Path(command[0]).name}: exit {result.returncode}: {result.stderr[-300:]}")
+    return result.stdout
+
+
+@contextmanager
+def no_warnings():
+    """What `transformers` or Python warn of inside is a failure."""
+    messages = []
+
+    class Collect(logging.Handler):
+        def emit(self, record):
+            messages.append(record.getMessage())
+
+    handler = Collect(logging.WARNING)
+    loggers = [logging.getLogger(), logging.getLogger("transformers")]  # the second does not propagate
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+    messages += [f"{w.category.__name__}: {w.message}" for w in caught]
+    expect(not messages, f"warns: {'; '.join(messages)[:600]}")
+
+
+@dataclass
+class Theirs:
+    """A directory, and what `transformers` makes of it."""
+
+    path: Path
+    tokenizer: transformers.PreTrainedTokenizerBase
+    model: transformers.GPT2LMHeadModel
+
+    @classmethod
+    def load(cls, path: Path) -> "Theirs":
+        with no_warnings():
+            tokenizer = AutoTokenizer.from_pretrained(path)
+            model, info = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, output_loading_info=True)
+        problems = {what: found for what, found in info.items() if found}
+        expect(not problems, f"loading_info: {problems}")
+        expect(type(model).__name__ == "GPT2LMHeadModel", f"is a {type(model).__name__}")
+        return cls(path, tokenizer, model.eval())
+
+    def logits(self, ids: list[int]) -> torch.Tensor:  # (V)
+        with torch.no_grad():
+            return self.model(torch.tensor([ids])).logits[0, -1]
+
+    def greedy(self, ids: list[int], count: int) -> list[int]:
+        prompt = torch.tensor([ids])
+        with no_warnings():
+            out = self.model.generate(
+                prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=count,
+                pad_token_id=self.model.config.eos_token_id,
+            )  # fmt: skip
+        return out[0, len(ids) :].tolist()
+
+
+@dataclass
+class Worst:
+    texts: int = 0
+    logits: float = 0
+    greedy: int = 0
+
+    def __str__(self):
+        return f"{self.texts} texts, logits within {self.logits:.1e}, {self.greedy} greedy tokens"
+
+
+def without_broken(text: str) -> str:
+    """How many replacements a broken character gets is not agreed upon."""
+    return re.sub("\ufffd+", "\ufffd", text)
+
+
+def compare(probe: Path, theirs: Theirs, text: str, worst: Worst) -> None:
+    """One text under both: ids, the text back, logits, what follows."""
+    with no_warnings():
+        ids = theirs.tokenizer(text)["input_ids"]
+    block = theirs.model.config.n_positions
+    expect(len(ids) < block, f"{text!r} has {len(ids)} tokens, too many for this check")
+    count = min(NEW_TOKENS, block - len(ids))
+    ours = json.loads(run(probe, theirs.path, "--prompt", text, "--new-tokens", count))
+    expect(ours["ids"] == ids, f"{text!r}: ids {ours['ids']}, theirs {ids}")
+    if theirs.tokenizer.unk_token_id not in ids:
+        for skip in False, True:
+            back = theirs.tokenizer.decode(ids, skip_special_tokens=skip)
+            expect(back == text, f"{text!r} comes back as {back!r}")
+
+    logits = torch.tensor(ours["logits"])
+    expected = theirs.logits(ids)
+    expect(logits.shape == expected.shape, f"logits {logits.shape}, theirs {expected.shape}")
+    difference = (logits - expected).abs().max().item()
+    expect(difference <= LOGITS_LIMIT, f"{text!r}: logits differ by {difference:.2e}")
+
+    greedy = theirs.greedy(ids, count)  # ends with the end of text
+    followed = ours["greedy_ids"]
+    expect(followed[: len(greedy)] == greedy, f"{text!r}: goes on with {followed}, theirs {greedy}")
+    ended = bool(greedy) and greedy[-1] == theirs.tokenizer.eos_token_id
+    expect(ended or len(greedy) == count, f"{len(greedy)} new tokens instead of {count}")
+    if not ended:
+        decoded = theirs.tokenizer.decode(greedy)
+        expect(
+            without_broken(decoded) == without_broken(ours["greedy_text"]),
+            f"{text!r}: goes on with {ours['greedy_text']!r}, theirs {decoded!r}",
+        )
+    worst.texts += 1
+    worst.logits = max(worst.logits, difference)
+    worst.greedy += len(greedy)
+
+
+def check_special_tokens(kind: str, theirs: Theirs) -> None:
+    tokenizer, config = theirs.tokenizer, theirs.model.config
+    special = SPECIAL_TOKENS.get(kind, END_OF_TEXT)
+    expect(
+        sorted(tokenizer.all_special_tokens) == sorted(special),
+        f"special tokens {tokenizer.all_special_tokens}, expected {special}",
+    )
+    expect(tokenizer.is_fast, "the tokenizer is not a fast one")
+    expect(len(tokenizer) == config.vocab_size, f"{len(tokenizer)} tokens, the model has {config.vocab_size}")
+    expect(tokenizer.model_max_length == config.n_positions, f"model_max_length {tokenizer.model_max_length}")
+    end = tokenizer.eos_token
+    expect(end == ("[EOS]" if kind == "word" else END_OF_TEXT[0]), f"eos_token {end}")
+    ids = {tokenizer.eos_token_id, config.eos_token_id, theirs.model.generation_config.eos_token_id}
+    ids |= set(tokenizer(end)["input_ids"])
+    expect(len(ids) == 1, f"several ids for the end of text: {ids}")
+
+
+def flags(*groups: dict) -> list:
+    return [part for group in groups for item in group.items() for part in item]
+
+
+class Checks:
+    def __init__(self, programs: Path, gpt2: Path | None, scratch: Path):
+        self.train, self.probe = programs / "stage0_train", programs / "model_probe"
+        self.gpt2, self.scratch, self.failures = gpt2, scratch, 0
+        self.corpus = scratch / "corpus.txt"
+        default = (ROOT / "data/dummy.txt").read_text(encoding="utf-8")
+        texts = "\n".join(TEXTS) + "\n"
+        self.corpus.write_text(3 * texts + default, encoding="utf-8", newline="")
+
+    def row(self, name: str, check) -> None:
+        try:
+            verdict, details = "ok", check()
+        except CheckFailed as failure:
+            verdict, details = "FAILED", failure
+        except Exception as error:  # what `transformers` throws is a failure of this row
+            verdict, details = "FAILED", f"{type(error).__name__}: {str(error)[:600]}"
+        self.failures += verdict != "ok"
+        print(f"{name:<46} {verdict:<7} {details}", flush=True)
+
+    def ours(self, kind: str) -> str:
+        """A run of ours, opened by `transformers` with nothing in between."""
+        directory = self.scratch / f"run_{kind}"
+        tokenizer = ["--tokenizer", kind] + (["--tokenizer-path", self.gpt2] if kind == "gpt2" else [])
+        run(self.train, "--data", self.corpus, "--run-dir", directory, *tokenizer, *flags(SHAPE, TRAINING))
+        theirs = Theirs.load(directory / "latest")
+        check_special_tokens(kind, theirs)
+        worst = Worst()
+        for text in TEXTS + (OTHER_TEXTS[:2] if kind == "word" else [] if kind == "char" else OTHER_TEXTS):
+            compare(self.probe, theirs, text, worst)
+        return worst
+
+    def saved_again(self, kind: str) -> str:
+        """That run, loaded and saved by `transformers`, read by us."""
+        theirs, directory = Theirs.load(self.scratch / f"run_{kind}/latest"), self.scratch / f"again_{kind}"
+        theirs.model.save_pretrained(directory)
+        theirs.tokenizer.save_pretrained(directory)
+        again, worst = Theirs.load(directory), Worst()
+        for text in TEXTS:
+            compare(self.probe, again, text, worst)
+        return worst
+
+    def theirs(self, variant: Variant) -> str:
+        """A model of theirs, with the tokenizer of our bpe run: read by us, and trained for a step."""
+        run_directory = self.scratch / "run_bpe/latest"
+        config = json.loads((run_directory / "config.json").read_text())
+        directory = self.scratch / f"variant_{len(list(self.scratch.glob('variant_*')))}"
+        names = "vocab_size", "bos_token_id", "eos_token_id"
+        shape = dict(n_positions=97, n_embd=30, n_layer=2, n_head=3) | {name: config[name] for name in names}
+        model = Variant(variant.name, variant.save, variant.dtype, shape | variant.config).model()
+        variant.save(model, directory)
+        for name in "tokenizer.json", "tokenizer_config.json":
+            shutil.copy(run_directory / name, directory)
+        # Not as it is loaded: `transformers` does not take all that it once saved without a warning.
+        theirs, worst = Theirs(directory, AutoTokenizer.from_pretrained(directory), model.float()), Worst()
+        for text in TEXTS[:4]:
+            compare(self.probe, theirs, text, worst)
+        self.trained_from(directory, theirs)
+        return f"{worst}, trained from"
+
+    def trained_from(self, directory: Path, before: Theirs) -> None:
+        """A step that is too small to be seen: the run holds the same model, and `transformers` opens it."""
+        to = directory / "run"
+        run(
+            self.train, "--model", directory, "--tokenizer-path", directory / "tokenizer.json", "--data", self.corpus,
+            "--run-dir", to, "--steps", 1, "--batch-size", 1, "--learning-rate", 1e-9, "--max-new-tokens", 0,
+        )  # fmt: skip
+        after = Theirs.load(to / "latest")
+        for name, parameter in before.model.named_parameters():
+            difference = (after.model.get_parameter(name) - parameter).abs().max().item()
+            expect(difference <= 1e-6, f"{name} differs by {difference:.2e} after a step that changes nothing")
+        compare(self.probe, after, TEXTS[0], Worst())
+
+    def all(self) -> None:
+        kinds = ["char", "word", "bpe"] + (["gpt2"] if self.gpt2 else [])
+        for kind in kinds:
+            self.row(f"ours -> theirs: {kind}", lambda kind=kind: self.ours(kind))
+        for kind in kinds:
+            self.row(f"ours -> theirs, saved again -> ours: {kind}", lambda kind=kind: self.saved_again(kind))
+        for variant in VARIANTS:
+            self.row(f"theirs -> ours: {variant.name}", lambda variant=variant: self.theirs(variant))
+        if not self.gpt2:
+            print("ours -> theirs: gpt2                           LEFT OUT: no --gpt2")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", type=Path, default=ROOT / "build/release/bin", help="where the programs are")
+    parser.add_argument("--gpt2", type=Path, help="directory with GPT-2's encoder.json and vocab.bpe")
+    arguments = parser.parse_args()
+    transformers.utils.logging.disable_progress_bar()
+    torch.manual_seed(1)
+    print(f"transformers {transformers.__version__}, torch {torch.__version__.split('+')[0]}")
+    with tempfile.TemporaryDirectory() as scratch:
+        checks = Checks(arguments.bin, arguments.gpt2, Path(scratch))
+        checks.all()
+    print(f"{checks.failures} failed" if checks.failures else "all passed")
+    return 1 if checks.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+// Settings: defaults, then --config, then flags; and what is refused.
+#include <algorithm>
+
+#include "tests/checkpoint/small_run.h"
+
+namespace stagegpt::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Settings : public SmallRun {
+ protected:
+  nlohmann::json printed(const Arguments& arguments) const {
+    const ProgramResult result = train(with(arguments, {"--print-config"}));
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    return nlohmann::json::parse(result.output);
+  }
+  void expect_config_refused(const std::string& text, const std::string& says) const {
+    directory.write("config.json", text);
+    const ProgramResult result = train({"--config", "config.json"});
+    EXPECT_EQ(result.exit_code, 2) << text << result.errors;
+    EXPECT_EQ(result.output, "");
+    EXPECT_EQ(std::ranges::count(result.errors, '\n'), 1) << result.errors;
+    EXPECT_NE(result.errors.find("--config: \"config.json\": " + says), std::string::npos) << result.errors;
+    EXPECT_FALSE(fs::exists(in("runs")));
+  }
+};
+
+TEST_F(Settings, AreDefaultsThenFileThenFlags) {
+  const nlohmann::json defaults = printed({});
+  EXPECT_EQ(defaults["steps"], 2000);
+  EXPECT_EQ(defaults["learning_rate"], 3e-3);
+  EXPECT_EQ(defaults["n_layer"], 4);
+  EXPECT_EQ(defaults["warmup_steps"], 100);
+  directory.write("config.json",
+                  R"({"steps": 50, "batch-size": 3, "learning_rate": 1, "tokenizer": "char"})");
+  const nlohmann::json json = printed({"--batch-size", "5", "--config", "config.json"});
+  EXPECT_EQ(json["steps"], 50);
+  EXPECT_EQ(json["batch_size"], 5);
+  EXPECT_EQ(json["learning_rate"], 1.0);
+  EXPECT_EQ(json["min_lr"], 0.1);  // what depends on others follows them
+  EXPECT_EQ(json["tokenizer"], "char");
+}
+
+TEST_F(Settings, ThatArePrintedGiveTheSameAgain) {
+  const Arguments arguments = {"--model", "gpt2",         "--n-layer", "3",          "--dropout",
+                               "0.1",     "--seed",       "7",         "--no-fused", "--min-lr",
+                               "1e-7",    "--cpu-matmul", "tiled",     "--threads",  "1"};
+  const nlohmann::json json = printed(arguments);
+  directory.write("config.json", json.dump());
+  EXPECT_EQ(printed({"--config", "config.json"}), json);
+  EXPECT_EQ(json["no_fused"], true);
+  EXPECT_EQ(json["threads"], 1);
+}
+
+TEST_F(Settings, OfARunAreInItAndMakeItAgain) {
+  ASSERT_EQ(train(with(model_flags(), {"--steps", "3", "--run-dir", "a"})).exit_code, 0);
+  ASSERT_EQ(train({"--config", "a/run.json", "--run-dir", "b"}).exit_code, 0);
+  EXPECT_EQ(hash_of("a/latest"), hash_of("b/latest"));
+  EXPECT_EQ(read_bytes(in("a/run.json")), read_bytes(in("b/run.json")));
+}
+
+TEST_F(Settings, ThatAreWrongAreRefused) {
+  expect_config_refused(R"({"bacth_size": 8})", "unknown key 'bacth_size', did you mean batch_size?");
+  expect_config_refused(R"({"batch_size": 8, "batch_size": 9})", "the key 'batch_size' is there twice");
+  expect_config_refused(R"({"batch_size": 8, "batch-size": 9})", "'batch_size' is there twice");
+  expect_config_refused(R"({"batch_size": "8"})", "--batch-size: expected a whole number, not \"8\"");
+  expect_config_refused(R"({"batch_size": 8.0})", "--batch-size: expected a whole number, not 8.0");
+  expect_config_refused(R"({"batch_size": 0})",
+                        "--batch-size: expected a whole number from 1 to 1048576, not '0'");
+  expect_config_refused(R"({"batch_size": null})", "--batch-size: expected a whole number, not null");
+  expect_config_refused(R"({"batch_size": [8]})", "--batch-size: expected a whole number, not [8]");
+  expect_config_refused(R"({"batch_size": 99999999999999999999})",
+                        "--batch-size: expected a whole number, not 1e+20");
+  expect_config_refused(R"({"learning_rate": true})", "--learning-rate: expected a number, not true");
+  expect_config_refused(R"({"learning_rate": 1e999})", "number overflow");
+  expect_config_refused(R"({"learning_rate": 1e39})",
+                        "--learning-rate: expected a number above 0, not '1e+39'");
+  expect_config_refused(R"({"learning_rate": NaN})", "parse error");
+  expect_config_refused(R"({"model": 124})", "--model: expected a text, not 124");
+  expect_config_refused(R"({"lr_schedule": "cosin"})",
+                        "--lr-schedule: expected one of cosine, linear, constant");
+  expect_config_refused(R"({"no_fused": 1})", "--no-fused: expected true or false, not 1");
+  expect_config_refused(R"({"precision": "bf16"})",
+                        "--precision: stage 0 has no use for it; it belongs to stages 2 and 3");
+  expect_config_refused(R"({"resume": "run"})", "unknown key 'resume'");
+  expect_config_refused("[]", "expected a JSON object");
+  expect_config_refused("", "parse error");
+  expect_config_refused(R"({"steps": 5} {})", "parse error");
+  expect_config_refused(std::string(100, '['), "values are nested more than 64 deep");
+}
+
+TEST_F(Settings, NeedAFile) {
+  expect_refused({"--config", "nowhere.json"}, "--config: cannot open \"nowhere.json\"");
+  expect_refused({"--config", "."}, "--config: \".\" is a directory");
+}
+
+TEST_F(Settings, DryRunTellsWhatATrainingTakes) {
+  const Arguments arguments = with(model_flags(), {"--steps", "10", "--dry-run", "--json"});
+  const ProgramResult result = train(arguments);
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  const auto json = nlohmann::json::parse(result.output);
+  // One layer, C = 16, 13 tokens, 16 positions: (13 + 16 + 2)C + 12C² + 13C.
+  const std::int64_t parameters = 31 * 16 + 12 * 256 + 13 * 16;
+  EXPECT_EQ(json["parameters"], parameters);
+  EXPECT_EQ(json["tokens_per_step"], 32);
+  EXPECT_EQ(json["flops_per_token"], 6 * parameters + 6 * 16 * 16);
+  const auto& memory = json["memory_bytes"];
+  EXPECT_EQ(memory["total"], memory["weights"].get<std::int64_t>() + memory["gradients"].get<std::int64_t>() +
+                                 memory["moments"].get<std::int64_t>() +
+                                 memory["activations"].get<std::int64_t>());
+  EXPECT_GE(memory["weights"], parameters * 4);
+  EXPECT_FALSE(fs::exists(in("runs")));
+}
+
+TEST_F(Settings, ATrainingBeginsFromADirectory) {
+  ASSERT_EQ(
+      train(with(model_flags(), {"--steps", "40", "--run-dir", "a", "--learning-rate", "0.01"})).exit_code,
+      0);
+  const double learnt = metrics("a").back()["loss"];
+  // As the run ended, or with fewer positions; the tokenizer comes along.
+  for (const Arguments& more : {Arguments{}, {"--block-size", "12"}}) {
+    fs::remove_all(in("b"));
+    const ProgramResult result =
+        train(with({"--model", "a", "--data", "text.txt", "--steps", "1", "--run-dir", "b"}, more));
+    ASSERT_EQ(result.exit_code, 0) << result.errors;
+    EXPECT_NEAR(metrics("b").front()["loss"].get<double>(), learnt, 0.3);  // log 13 = 2.6 for a guess
+    EXPECT_EQ(read_bytes(in("a/tokenizer.json")), read_bytes(in("b/tokenizer.json")));
+  }
+  const auto refused = [&](const Arguments& flag, const std::string& says) {
+    expect_refused(with({"--model", "a/latest", "--data", "text.txt"}, flag), says);
+  };
+  refused({"--n-layer", "2"}, "--n-layer: 2, but the weights of --model have 1");
+  refused({"--block-size", "17"}, "--block-size: 17, but --model has learnt 16 positions");
+  refused({"--activation", "relu"}, "--activation: relu, but the weights of --model have gelu_new");
+  refused({"--tokenizer", "bpe"},
+          "--tokenizer: bpe, but \"a/checkpoints/step_00000040\" holds one of kind char");
+  expect_refused({"--model", "nowhere"}, "--model: expected one of nano, gpt2");
+  fs::create_directory(in("empty"));
+  expect_refused({"--model", "empty"}, "--model: \"empty/config.json\"");
+}
+
+}  // namespace
+}  // namespace stagegpt::test

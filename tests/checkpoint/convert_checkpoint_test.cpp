@@ -1,0 +1,127 @@
+// Models between Hugging Face's directories and llm.c's files.
+#include <cmath>
+#include <limits>
+
+#include "common/checkpoint/half_floats.h"
+#include "common/checkpoint/hugging_face_model.h"
+#include "common/checkpoint/llmc_files.h"
+#include "tests/checkpoint/small_run.h"
+#include "tests/support/tensors.h"
+
+namespace stagegpt::test {
+namespace {
+
+constexpr const char* kGolden = STAGEGPT_SOURCE_DIR "/tests/golden";
+
+class Convert : public SmallRun {
+ protected:
+  ProgramResult convert(const std::string& input, const std::string& output,
+                        const Arguments& more = {}) const {
+    return run_program("convert_checkpoint", with({"--input", input, "--output", output}, more),
+                       directory.path());
+  }
+  void expect_converted(const std::string& input, const std::string& output,
+                        const Arguments& more = {}) const {
+    const ProgramResult result = convert(input, output, more);
+    ASSERT_EQ(result.exit_code, 0) << result.errors;
+  }
+};
+
+TEST_F(Convert, ThereAndBackGivesTheSameBytes) {
+  const std::string golden = std::string(kGolden) + "/tiny.bin";
+  expect_converted(golden, "directory");
+  expect_converted("directory", "back.bin");
+  EXPECT_EQ(read_bytes(in("back.bin")), read_bytes(golden));
+  expect_converted("directory", "half.bin", {"--precision", "bf16"});
+  EXPECT_EQ(read_bytes(in("half.bin")).size(), 1024 + (read_bytes(golden).size() - 1024) / 2);
+  expect_converted("half.bin", "halved/");
+  expect_converted("halved", "half2.bin", {"--precision", "bf16"});
+  EXPECT_EQ(read_bytes(in("half.bin")), read_bytes(in("half2.bin")));
+}
+
+TEST_F(Convert, KeepsWhatTheModelComputes) {
+  // The directory is the reference's model: logits and gradients say so, after a way through it.
+  expect_converted(std::string(kGolden) + "/tiny.bin", "directory");
+  expect_converted("directory", "back.bin");
+  const ProgramResult result = run_program(
+      "stage0_verify", {"--model", "back.bin", "--state", std::string(kGolden) + "/tiny_debug_state.bin"},
+      directory.path());
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+}
+
+TEST_F(Convert, RoundsToTheNearest) {
+  expect_converted(std::string(kGolden) + "/tiny.bin", "half.bin", {"--precision", "bf16"});
+  const MappedFile whole(std::string(kGolden) + "/tiny.bin", "--model"), half(in("half.bin"), "--model");
+  const LlmcModel exact = parse_llmc_model(whole.bytes(), "--model"),
+                  rounded = parse_llmc_model(half.bytes(), "--model");
+  const ParameterTable table = gpt2_parameter_table(exact.config);
+  double largest = 0;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const auto a = elements_of(values_in(exact, table), table, i),
+               b = elements_of(values_in(rounded, table), table, i);
+    for (std::size_t k = 0; k < a.size(); ++k) {
+      if (a[k] != 0) largest = std::max(largest, std::abs(double{a[k]} - b[k]) / std::abs(a[k]));
+    }
+  }
+  EXPECT_LE(largest, 0x1p-8);  // half a unit of eight bits
+  EXPECT_GT(largest, 0x1p-9);  // and not less: some are half way
+}
+
+TEST_F(Convert, ARunKeepsItsTokenizer) {
+  expect_success(with(model_flags(), {"--steps", "1", "--run-dir", "run"}));
+  expect_converted("run", "directory");
+  for (const char* file : {"model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"}) {
+    EXPECT_EQ(read_bytes(in("directory") / file), read_bytes(in("run/latest") / file)) << file;
+  }
+  expect_converted("run", "model.bin");
+  expect_converted("model.bin", "again", {"--tokenizer-path", "run/tokenizer.json"});
+  EXPECT_EQ(read_bytes(in("again/model.safetensors")), read_bytes(in("run/latest/model.safetensors")));
+  EXPECT_EQ(read_bytes(in("again/tokenizer.json")), read_bytes(in("run/tokenizer.json")));
+  expect_success({"--model", "again", "--data", "text.txt", "--steps", "1"});
+}
+
+TEST_F(Convert, RefusesWithOneLine) {
+  const auto refused = [&](const std::string& input, const std::string& output, const Arguments& more,
+                           const std::string& says) {
+    const ProgramResult result = convert(input, output, more);
+    EXPECT_EQ(result.exit_code, 2) << result.errors;
+    EXPECT_NE(result.errors.find(says), std::string::npos) << result.errors;
+    for (const auto& entry : std::filesystem::directory_iterator(directory.path())) {
+      EXPECT_EQ(entry.path().string().find(".partial"), std::string::npos);
+    }
+  };
+  const std::string golden = std::string(kGolden) + "/tiny.bin";
+  refused("nowhere", "out", {}, "--input: cannot open \"nowhere\"");
+  refused(golden, "text.txt", {}, "--output: \"text.txt\" exists already");
+  refused(golden, "out", {"--precision", "bf16"}, "--precision: directories are written in f32");
+  refused(golden, "out", {"--tokenizer-path", "text.txt"}, "--tokenizer-path");
+  refused("text.txt", "out", {}, "--input: expected a model file of llm.c");
+  expect_success(with(model_flags(), {"--steps", "1", "--run-dir", "run", "--activation", "relu"}));
+  refused("run", "out.bin", {}, "llm.c's models have the activation gelu_new, not relu");
+  std::filesystem::resize_file(in("run/latest/model.safetensors"), 1000);
+  refused("run", "out", {}, "--input: \"run/checkpoints/step_00000001/model.safetensors\" has 1000 bytes");
+}
+
+TEST(HalfFloats, AreThoseOfTheStandards) {
+  // IEEE 754 binary16: (bits, value).
+  const std::pair<int, float> f16[] = {{0x3c00, 1.0f},           {0xc000, -2.0f},    {0x7bff, 65504.0f},
+                                       {0x0400, 0x1p-14f},       {0x0001, 0x1p-24f}, {0x83ff, -0x3ffp-24f},
+                                       {0x3555, 0.333251953125f}};
+  for (const auto& [bits, value] : f16) EXPECT_EQ(float_of_f16(static_cast<std::uint16_t>(bits)), value);
+  EXPECT_EQ(float_of_f16(0x7c00), std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(std::isnan(float_of_f16(0x7e00)));
+  EXPECT_TRUE(std::signbit(float_of_f16(0x8000)));
+  // bf16, to nearest, ties to even.
+  EXPECT_EQ(bf16_of_float(1.0f), 0x3f80);
+  EXPECT_EQ(bf16_of_float(1.0f + 0x1p-8f), 0x3f80);             // a tie: down
+  EXPECT_EQ(bf16_of_float(1.0f + 0x1p-7f + 0x1p-8f), 0x3f82);   // a tie: up
+  EXPECT_EQ(bf16_of_float(1.0f + 0x1p-8f + 0x1p-20f), 0x3f81);  // above it
+  EXPECT_EQ(bf16_of_float(-std::numeric_limits<float>::max()), 0xff80);
+  EXPECT_TRUE(std::isnan(float_of_bf16(bf16_of_float(std::nanf("1")))));
+  for (int bits = 0; bits < 0x7f80; ++bits) {
+    EXPECT_EQ(bf16_of_float(float_of_bf16(static_cast<std::uint16_t>(bits))), bits);
+  }
+}
+
+}  // namespace
+}  // namespace stagegpt::test

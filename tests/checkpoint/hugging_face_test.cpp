@@ -1,0 +1,350 @@
+// Hugging Face GPT-2 directories: those that `transformers` saved, broken ones, and our own.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "common/checkpoint/hugging_face_model.h"
+#include "common/data/tokenizers/load_tokenizer.h"
+#include "stage0_serial/cpu_backend.h"
+#include "stage0_serial/naive_backend.h"
+#include "tests/checkpoint/raw_safetensors.h"
+#include "tests/data/make_tokenizers.h"
+#include "tests/support/tolerance.h"
+
+namespace stagegpt::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+const fs::path kFixtures = STAGEGPT_SOURCE_DIR "/tests/golden/hugging_face";
+
+Json read_json_file(const fs::path& path) { return Json::parse(read_bytes(path)); }
+
+Values logits_at(Backend& backend, const Gpt2& model, const std::vector<std::int32_t>& ids, std::int64_t t) {
+  Tape tape(backend, Tape::Mode::inference);
+  const Tensor logits =
+      model.logits(tape, to_tensor(backend, {1, std::ssize(ids)}, ids)).value();  // (1,T,Vp)
+  return to_values(backend,
+                   logits.slice(t * model.config().padded_vocab_size(), {model.config().vocab_size}));
+}
+
+// A model in f64, which load_weights() does not know.
+Gpt2 in_f64(Backend& backend, const HuggingFaceModel& file) {
+  Gpt2 model(backend, file.config(), DType::f64);
+  for (std::size_t i = 0; i < model.parameters().table().size(); ++i) {
+    const Parameter& row = model.parameters().table()[i];
+    const std::vector<float> values = elements_of(file.values(), model.parameters().table(), i);
+    set_values(backend, model.parameters().weights().slice(row.offset, row.shape),
+               Values(values.begin(), values.end()));
+  }
+  return model;
+}
+
+Gpt2 in_f32(Backend& backend, const HuggingFaceModel& file, std::int64_t block_size) {
+  Gpt2Config config = file.config();
+  config.block_size = block_size;
+  Gpt2 model(backend, config);
+  load_weights(file, backend, model);
+  return model;
+}
+
+class HuggingFaceFixture : public testing::TestWithParam<const char*> {
+ protected:
+  const Json json = read_json_file(kFixtures / "logits.json");
+  const std::vector<std::int32_t> ids = json["ids"];
+  const std::int64_t last = std::ssize(ids) - 1;
+  const HuggingFaceModel file{kFixtures / GetParam(), "--model"};
+
+  Values expected(const char* position) const { return json["logits"][GetParam()][position]; }
+};
+
+TEST_P(HuggingFaceFixture, HasTheLogitsOfTransformers) {
+  ASSERT_EQ(file.config().block_size, std::ssize(ids));  // every position is used
+  const auto backend = make_naive_backend();
+  const Gpt2 model = in_f64(*backend, file);
+  EXPECT_LE(relative_error(logits_at(*backend, model, ids, 0), expected("first")), kTenDigitsLimit);
+  EXPECT_LE(relative_error(logits_at(*backend, model, ids, last), expected("last")), kTenDigitsLimit);
+}
+
+TEST_P(HuggingFaceFixture, HasThemInF32) {
+  const auto error_on = [&](const std::unique_ptr<Backend>& backend) {
+    const Gpt2 model = in_f32(*backend, file, file.config().block_size);
+    return relative_error(logits_at(*backend, model, ids, last), expected("last"));
+  };
+  const double plain_error = error_on(make_naive_backend()), error = error_on(make_cpu_backend(2));
+  const std::int64_t K = 4 * file.config().n_embd;  // of the longest reduction
+  EXPECT_LE(plain_error, plain_error_limit(DType::f32));
+  EXPECT_LE(error, error_limit(plain_error, K, DType::f32));
+}
+
+TEST_P(HuggingFaceFixture, GivesAShorterContextTheFirstPositions) {
+  const auto backend = make_naive_backend();
+  const std::vector<std::int32_t> two(ids.begin(), ids.begin() + 2);
+  const Gpt2 whole = in_f32(*backend, file, file.config().block_size), shorter = in_f32(*backend, file, 2);
+  EXPECT_EQ(logits_at(*backend, shorter, two, 1), logits_at(*backend, whole, two, 1));
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, HuggingFaceFixture,
+                         testing::Values("plain", "sharded", "bf16", "f16", "masks_without_prefix"),
+                         [](const auto& test) { return std::string(test.param); });
+
+// A copy of a fixture, to be changed.
+class Copy {
+ public:
+  explicit Copy(const char* fixture = "plain") {
+    fs::copy(kFixtures / fixture, path(), fs::copy_options::recursive);
+  }
+
+  const fs::path& path() const { return scratch_.path(); }
+  void set(const char* option, const Json& value) const {
+    Json config = read_json_file(path() / "config.json");
+    config[option] = value;
+    scratch_.write("config.json", config.dump());
+  }
+  void change_tensors(const std::function<void(RawTensors&)>& change,
+                      const char* name = "model.safetensors") const {
+    RawTensors tensors = read_safetensors(path() / name);
+    change(tensors);
+    write_safetensors(path() / name, tensors);
+  }
+  // Has the index name `file` for a tensor.
+  void point_index_at(const std::string& file) const {
+    constexpr const char* kIndex = "model.safetensors.index.json";
+    Json index = read_json_file(path() / kIndex);
+    index["weight_map"]["transformer.wpe.weight"] = file;
+    scratch_.write(kIndex, index.dump());
+  }
+
+ private:
+  ScratchDirectory scratch_;
+};
+
+void expect_same_values(const HuggingFaceModel& a, const HuggingFaceModel& b) {
+  const ParameterTable table = gpt2_parameter_table(a.config());
+  for (std::size_t i = 0; i < table.size(); ++i)
+    EXPECT_EQ(elements_of(a.values(), table, i), elements_of(b.values(), table, i));
+}
+
+TEST(HuggingFaceModel, IgnoresMasksAndATiedHead) {
+  const Copy copy;
+  copy.change_tensors([](RawTensors& tensors) {
+    tensors["lm_head.weight"] = tensors.at("transformer.wte.weight");
+    tensors["transformer.h.1.attn.bias"] = {"U8", {1, 1, 1, 1}, "\1"};
+    tensors["transformer.h.1.attn.masked_bias"] = {"F32", {}, "abcd"};
+  });
+  expect_same_values(HuggingFaceModel(copy.path(), "--model"),
+                     HuggingFaceModel(kFixtures / "plain", "--model"));
+}
+
+TEST(HuggingFaceModel, NeedsNoMoreThanTheShapeOfConfig) {
+  const Copy copy;
+  Json config;
+  for (const char* name : {"vocab_size", "n_positions", "n_embd", "n_layer", "n_head"})
+    config[name] = read_json_file(copy.path() / "config.json")[name];
+  config["model_type"] = "gpt2";
+  write_file(copy.path() / "config.json", config.dump());
+  const HuggingFaceModel file(copy.path(), "--model");
+  EXPECT_EQ(file.config().activation, Activation::gelu_new);
+  expect_same_values(file, HuggingFaceModel(kFixtures / "plain", "--model"));
+  copy.set("n_inner", 4 * file.config().n_embd);
+  EXPECT_NO_THROW(HuggingFaceModel(copy.path(), "--model"));
+}
+
+TEST(HuggingFaceModel, IsFoundInARun) {
+  const ScratchDirectory run;
+  fs::copy(kFixtures / "plain", run.path() / "latest", fs::copy_options::recursive);
+  EXPECT_EQ(model_directory(run.path()), run.path() / "latest");
+  EXPECT_EQ(model_directory(kFixtures / "plain"), kFixtures / "plain");
+}
+
+struct Fault {
+  const char* name;
+  const char* fixture;
+  std::function<void(const Copy&)> make;
+  const char* says;
+};
+
+std::ostream& operator<<(std::ostream& out, const Fault& fault) { return out << fault.name; }
+
+std::function<void(const Copy&)> option(const char* name, const Json& value) {
+  return [=](const Copy& copy) { copy.set(name, value); };
+}
+std::function<void(const Copy&)> tensors(const std::function<void(RawTensors&)>& change) {
+  return [=](const Copy& copy) { copy.change_tensors(change); };
+}
+
+constexpr const char* kFirst = "transformer.h.0.ln_1.weight";
+
+const Fault kFaults[] = {
+    {"missing_tensor", "plain", tensors([](RawTensors& t) { t.erase(kFirst); }),
+     "the tensor h.0.ln_1.weight is missing"},
+    {"missing_embedding_of_a_head", "plain", tensors([](RawTensors& t) {
+       t["lm_head.weight"] = t["transformer.wte.weight"];
+       t.erase("transformer.wte.weight");
+     }),
+     "the tensor wte.weight is missing"},
+    {"wrong_shape", "plain", tensors([](RawTensors& t) {
+       t[kFirst].shape = {3, 4};
+     }),
+     "the tensor h.0.ln_1.weight has the shape (3, 4), expected (12)"},
+    {"weights_of_linear_layers_out_in", "plain", tensors([](RawTensors& t) {
+       t["transformer.h.1.mlp.c_fc.weight"].shape = {48, 12};
+     }),
+     "h.1.mlp.c_fc.weight has the shape (48, 12), expected (12, 48)"},
+    {"unknown_tensor", "plain", tensors([](RawTensors& t) { t["transformer.h.0.extra"] = t[kFirst]; }),
+     "the tensor 'h.0.extra' is none of this model's"},
+    {"tensor_of_a_layer_too_many", "plain",
+     tensors([](RawTensors& t) { t["transformer.h.2.ln_1.weight"] = t[kFirst]; }),
+     "the tensor 'h.2.ln_1.weight' is none of this model's"},
+    {"what_looks_like_a_mask", "plain", tensors([](RawTensors& t) { t["h.attn.bias"] = t[kFirst]; }),
+     "the tensor 'h.attn.bias' is none of this model's"},
+    {"head_of_its_own", "plain", tensors([](RawTensors& t) {
+       t["lm_head.weight"] = t["transformer.wte.weight"];
+       t["lm_head.weight"].bytes[0] ^= 1;
+     }),
+     "lm_head.weight is not wte.weight"},
+    {"tensor_twice", "plain", tensors([](RawTensors& t) { t["h.0.ln_1.weight"] = t[kFirst]; }),
+     "the tensor h.0.ln_1.weight is there twice"},
+    {"tensor_in_two_files", "sharded",
+     [](const Copy& copy) {
+       const auto other = read_safetensors(copy.path() / "model-00002-of-00003.safetensors");
+       copy.change_tensors([&](RawTensors& t) { t.insert(*other.begin()); },
+                           "model-00001-of-00003.safetensors");
+     },
+     "is there twice"},
+    {"whole_numbers", "plain", tensors([](RawTensors& t) {
+       t[kFirst].dtype = "I64";
+       t[kFirst].bytes += t[kFirst].bytes;
+     }),
+     "the tensor h.0.ln_1.weight has the dtype I64, expected F32, F16 or BF16"},
+    {"index_outside", "sharded", [](const Copy& copy) { copy.point_index_at("../x"); },
+     "'../x' is not the name of a file"},
+    {"index_outside_by_root", "sharded", [](const Copy& copy) { copy.point_index_at("/x"); },
+     "'/x' is not the name of a file"},
+    {"index_of_the_parent", "sharded", [](const Copy& copy) { copy.point_index_at(".."); }, "directory"},
+    {"index_of_a_missing_file", "sharded", [](const Copy& copy) { copy.point_index_at("x.safetensors"); },
+     "x.safetensors\": No such file"},
+    {"index_that_is_none", "sharded",
+     [](const Copy& copy) { write_file(copy.path() / "model.safetensors.index.json", "{}"); },
+     "model.safetensors.index.json\": key 'weight_map' not found"},
+    {"no_weights", "plain", [](const Copy& copy) { fs::remove(copy.path() / "model.safetensors"); },
+     "holds no model.safetensors"},
+    {"only_pytorch_weights", "plain",
+     [](const Copy& copy) {
+       fs::rename(copy.path() / "model.safetensors", copy.path() / "pytorch_model.bin");
+     },
+     "pytorch_model.bin is not read: save it with save_pretrained(…, safe_serialization=True)"},
+    {"no_config", "plain", [](const Copy& copy) { fs::remove(copy.path() / "config.json"); }, "config.json"},
+    {"another_model", "plain", option("model_type", "llama"), "'model_type' is not \"gpt2\""},
+    {"inner_size", "plain", option("n_inner", 47), "'n_inner' is not 4 times 'n_embd'"},
+    {"untied", "plain", option("tie_word_embeddings", false), "'tie_word_embeddings': false"},
+    {"epsilon", "plain", option("layer_norm_epsilon", 1e-6), "'layer_norm_epsilon': 1e-06"},
+    {"scale_by_layer", "plain", option("scale_attn_by_inverse_layer_idx", true),
+     "'scale_attn_by_inverse_layer_idx': true"},
+    {"unscaled", "plain", option("scale_attn_weights", false), "'scale_attn_weights': false"},
+    {"cross_attention", "plain", option("add_cross_attention", true), "'add_cross_attention': true"},
+    {"activation", "plain", option("activation_function", "silu"), "'activation_function': \"silu\""},
+    {"no_activation", "plain", option("activation_function", "none"), "'activation_function': \"none\""},
+    {"heads_do_not_divide", "plain", option("n_head", 5), "'n_head' does not divide 'n_embd'"},
+    {"no_shape", "plain", option("n_embd", nullptr), "'n_embd' is missing"},
+    {"other_vocabulary", "plain", option("vocab_size", 68),
+     "wte.weight has the shape (67, 12), expected (68, 12)"},
+    {"more_layers_than_tensors", "plain", option("n_layer", 900), "28 tensors are too few for 900 layers"},
+};
+
+class HuggingFaceRefuses : public testing::TestWithParam<Fault> {};
+
+TEST_P(HuggingFaceRefuses, NamingTheFileAndTheFault) {
+  const Copy copy(GetParam().fixture);
+  GetParam().make(copy);
+  try {
+    HuggingFaceModel(copy.path(), "--model");
+    ADD_FAILURE() << "accepted";
+  } catch (const UserError& error) {
+    const std::string message = error.what();
+    EXPECT_TRUE(message.starts_with("--model: ")) << message;
+    EXPECT_NE(message.find(copy.path().string()), std::string::npos) << message;
+    EXPECT_NE(message.find(GetParam().says), std::string::npos) << message;
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, HuggingFaceRefuses, testing::ValuesIn(kFaults),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+std::unique_ptr<Tokenizer> tokenizer_of_kind(std::string_view kind) {
+  if (kind == "char") return char_tokenizer(kText);
+  if (kind == "word") return word_tokenizer(kText);
+  return small_bpe();
+}
+
+class HuggingFaceRoundTrip : public testing::TestWithParam<const char*> {
+ protected:
+  HuggingFaceRoundTrip() {
+    const ParameterTable& table = model.parameters().table();
+    const Tensor& weights = model.parameters().weights();
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      const Parameter& row = table[i];
+      set_values(*backend, weights.slice(row.offset, row.shape),
+                 random_values(1, static_cast<std::uint32_t>(i), row.shape.numel()));
+    }
+    files = write_hugging_face(scratch.path(), model.config(), values_in(*backend, table, weights),
+                               tokenizer.get());
+  }
+
+  const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of_kind(GetParam());
+  const std::unique_ptr<Backend> backend = make_naive_backend();
+  const Gpt2 model{*backend,
+                   {.vocab_size = tokenizer->size(),
+                    .block_size = 7,
+                    .n_layer = 3,
+                    .n_head = 3,
+                    .n_embd = 15,
+                    .activation = Activation::relu,
+                    .initializer_range = 0.01}};
+  const ScratchDirectory scratch;
+  std::vector<FileEntry> files;
+};
+
+TEST_P(HuggingFaceRoundTrip, KeepsConfigAndEveryBit) {
+  const HuggingFaceModel read(scratch.path(), "--model");
+  const Gpt2Config &a = model.config(), &b = read.config();
+  EXPECT_EQ(std::tuple(a.vocab_size, a.block_size, a.n_layer, a.n_head, a.n_embd),
+            std::tuple(b.vocab_size, b.block_size, b.n_layer, b.n_head, b.n_embd));
+  EXPECT_EQ(a.activation, b.activation);
+  EXPECT_EQ(a.initializer_range, b.initializer_range);
+
+  const Gpt2 again = in_f32(*backend, read, b.block_size);
+  EXPECT_EQ(to_host<float>(*backend, again.parameters().weights()),
+            to_host<float>(*backend, model.parameters().weights()));
+}
+
+TEST_P(HuggingFaceRoundTrip, KeepsTheTokenizerAndItsEnd) {
+  const auto read = load_tokenizer(scratch.path(), "--tokenizer-path");
+  EXPECT_EQ(read->kind(), tokenizer->kind());
+  EXPECT_EQ(read->vocabulary().tokens, tokenizer->vocabulary().tokens);
+  EXPECT_EQ(read->end_of_text(), tokenizer->end_of_text());
+  EXPECT_EQ(read->encode(kText), tokenizer->encode(kText));
+  for (const char* name : {"config.json", "generation_config.json"}) {
+    EXPECT_EQ(read_json_file(scratch.path() / name)["eos_token_id"], tokenizer->end_of_text().value())
+        << name;
+  }
+  const Json roles = read_json_file(scratch.path() / "tokenizer_config.json");
+  EXPECT_EQ(roles["eos_token"], tokenizer->kind() == "word" ? "[EOS]" : "<|endoftext|>");
+  EXPECT_EQ(roles.contains("unk_token"), tokenizer->kind() == "word");
+  EXPECT_EQ(roles.contains("pad_token"), tokenizer->kind() == "word");
+  EXPECT_EQ(roles["clean_up_tokenization_spaces"], false);
+}
+
+TEST_P(HuggingFaceRoundTrip, ReturnsTheFilesThatItWrote) {
+  EXPECT_EQ(files.size(), 5U);
+  for (const FileEntry& file : files) EXPECT_EQ(file, file_entry(scratch.path() / file.file));
+  EXPECT_EQ(std::distance(fs::directory_iterator(scratch.path()), {}), std::ssize(files));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, HuggingFaceRoundTrip, testing::Values("char", "word", "bpe"),
+                         [](const auto& test) { return std::string(test.param); });
+
+}  // namespace
+}  // namespace stagegpt::test

@@ -1,0 +1,226 @@
+// A run that is stopped and resumed is the run that was not.
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+
+#include "tests/checkpoint/small_run.h"
+
+namespace stagegpt::test {
+namespace {
+
+class Resume : public SmallRun {
+ protected:
+  static Arguments flags(const std::string& run, const Arguments& more = {}) {
+    return with(with(model_flags(), {"--dropout", "0.1", "--steps", "30", "--eval-every", "7",
+                                     "--checkpoint-every", "11", "--run-dir", run}),
+                more);
+  }
+};
+
+TEST_F(Resume, AfterAnyStepEndsInTheSameBits) {
+  expect_success(flags("whole"));
+  const std::string hash = hash_of("whole/latest");
+  for (int k = 1; k < 30; ++k) {
+    const std::string run = "run" + std::to_string(k);
+    expect_success(flags(run, {"--stop-after", std::to_string(k)}));
+    ASSERT_EQ(metrics(run).size(), k);
+    expect_success({"--resume", run});
+    EXPECT_EQ(hash_of(run + "/latest"), hash) << k;
+    EXPECT_EQ(metrics(run), metrics("whole")) << k;
+    EXPECT_EQ(read_bytes(in(run) / "run.json"), read_bytes(in("whole/run.json")));
+  }
+}
+
+TEST_F(Resume, ManyTimes) {
+  expect_success(flags("whole"));
+  expect_success(flags("run", {"--stop-after", "1"}));
+  for (int k = 4; k < 30; k += 3)
+    expect_success({"--resume", "--run-dir", "run", "--stop-after", std::to_string(k)});
+  // The same command again, with --resume: as a job script has it.
+  expect_success(flags("run", {"--resume"}));
+  EXPECT_EQ(hash_of("run/latest"), hash_of("whole/latest"));
+  EXPECT_EQ(metrics("run"), metrics("whole"));
+}
+
+TEST_F(Resume, WithAccumulationAndAnotherTokenizer) {
+  for (const char* tokenizer : {"word", "bpe"}) {
+    Arguments arguments = flags(std::string("whole_") + tokenizer, {"--grad-accumulation", "3"});
+    *std::ranges::find(arguments, "char") = tokenizer;
+    expect_success(arguments);
+    *std::ranges::find(arguments, std::string("whole_") + tokenizer) = tokenizer;
+    expect_success(with(arguments, {"--stop-after", "13"}));
+    expect_success({"--resume", tokenizer});
+    EXPECT_EQ(hash_of(std::string(tokenizer) + "/latest"),
+              hash_of(std::string("whole_") + tokenizer + "/latest"));
+  }
+}
+
+TEST_F(Resume, DropsStepsBehindTheCheckpoint) {
+  expect_success(flags("whole"));
+  expect_success(flags("run", {"--stop-after", "22"}));
+  // As if the process had died in step 24.
+  {
+    std::ofstream log(in("run/metrics.jsonl"), std::ios::app);
+    log << metrics("whole")[22].dump() << "\n{\"version\":1,\"st";
+  }
+  expect_success({"--resume", "run"});
+  EXPECT_EQ(metrics("run"), metrics("whole"));
+}
+
+TEST_F(Resume, TellsOfMetricsThatAreLost) {
+  expect_success(flags("run", {"--stop-after", "22"}));
+  std::filesystem::resize_file(in("run/metrics.jsonl"),
+                               std::filesystem::file_size(in("run/metrics.jsonl")) - 5);
+  const ProgramResult result = train({"--resume", "run"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_NE(result.errors.find("metrics.jsonl\" lacks 1 of the steps up to 22"), std::string::npos)
+      << result.errors;
+}
+
+TEST_F(Resume, KeepsTheLinesBehindABrokenOne) {
+  expect_success(flags("run", {"--stop-after", "11"}));
+  std::string text = read_bytes(in("run/metrics.jsonl"));
+  text[text.find("\"step\":3")] = '#';
+  directory.write("run/metrics.jsonl", text);
+  expect_success({"--resume", "run", "--stop-after", "15"});
+  expect_success({"--resume", "run"});
+  EXPECT_EQ(metrics("run").size(), 29u);
+}
+
+TEST_F(Resume, CountsTokensThatWereSeen) {
+  expect_success(flags("run", {"--stop-after", "4"}));
+  expect_success({"--resume", "run", "--stop-after", "6", "--batch-size", "1"});
+  EXPECT_EQ(metrics("run").back()["tokens"], 16 * (4 * 2 + 2 * 1));
+}
+
+TEST_F(Resume, FromAnotherDirectory) {
+  expect_success(flags("run", {"--stop-after", "3"}));
+  std::filesystem::create_directory(in("elsewhere"));
+  const ProgramResult result = run_program("stage0_train", {"--resume", "../run"}, in("elsewhere"));
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+}
+
+TEST_F(Resume, TakesAnOlderCheckpointForADamagedOne) {
+  expect_success(flags("whole"));
+  expect_success(flags("run", {"--stop-after", "25"}));
+  std::filesystem::resize_file(in("run/checkpoints/step_00000025/optimizer.safetensors"), 1000);
+  const ProgramResult result = train({"--resume", "run"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_NE(result.errors.find("optimizer.safetensors\" has 1000 bytes, the manifest says"),
+            std::string::npos);
+  EXPECT_NE(result.errors.find("resumed from \"step_00000022\""), std::string::npos) << result.errors;
+  EXPECT_EQ(hash_of("run/latest"), hash_of("whole/latest"));
+  EXPECT_EQ(metrics("run"), metrics("whole"));
+}
+
+TEST_F(Resume, OfANamedCheckpointIsExactOrRefused) {
+  expect_success(flags("run", {"--stop-after", "25"}));
+  expect_refused({"--resume", "run/checkpoints/step_00000022"}, "the run has gone on to \"step_00000025\"");
+  std::filesystem::resize_file(in("run/checkpoints/step_00000025/optimizer.safetensors"), 1000);
+  expect_refused({"--resume", "run/latest"}, "has 1000 bytes");
+  std::filesystem::remove_all(in("run/checkpoints/step_00000025"));
+  expect_success({"--resume", "run/checkpoints/step_00000022"});
+}
+
+TEST_F(Resume, ToALaterHorizonSaysSo) {
+  expect_success(flags("run"));
+  expect_refused({"--resume", "run", "--steps", "20"}, "--steps: the run has done 30 steps already");
+  const ProgramResult result = train({"--resume", "run", "--steps", "40"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_NE(result.errors.find("the horizon of the schedule changes from 30 to 40 steps"), std::string::npos);
+  EXPECT_EQ(metrics("run").size(), 40u);
+  EXPECT_EQ(nlohmann::json::parse(read_bytes(in("run/run.json")))["steps"], 40);
+}
+
+TEST_F(Resume, OfACompleteRunDoesNothing) {
+  expect_success(flags("run"));
+  const std::string hash = hash_of("run/latest");
+  expect_success({"--resume", "run"});
+  EXPECT_EQ(hash_of("run/latest"), hash);
+  EXPECT_EQ(metrics("run").size(), 30u);
+}
+
+TEST_F(Resume, KeepsTheModelAndTheData) {
+  expect_success(flags("run", {"--stop-after", "3"}));
+  const auto refused = [&](const Arguments& flag, const std::string& says) {
+    expect_refused(with({"--resume", "run"}, flag), says);
+  };
+  refused({"--seed", "7"}, "--seed: the run has 1337, and goes on with it; 7 needs a new run");
+  refused({"--n-layer", "2"}, "--n-layer: the run has 1");
+  refused({"--block-size", "8"}, "--block-size: the run has 16");
+  refused({"--model", "gpt2"}, "--model: the run has \"nano\"");
+  refused({"--tokenizer", "bpe"}, "--tokenizer: the run has \"char\"");
+  directory.write("other.txt", read_bytes(in("text.txt")) + "the mat sat on the cats.\n");
+  refused({"--data", "other.txt"}, "--data: these are not the 2250 tokens");
+  const ProgramResult result = train({"--resume", "run", "--learning-rate", "0.004"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_NE(result.errors.find("note: --learning-rate changes from 0.003 to 0.004"), std::string::npos);
+}
+
+TEST_F(Resume, NeedsARun) {
+  expect_refused({"--resume"}, "--resume: which run?");
+  expect_refused({"--resume", "nowhere"}, "--resume: cannot open \"nowhere\"");
+  expect_refused({"--resume", "."}, "neither a run nor a checkpoint");
+  expect_success(flags("run", {"--stop-after", "3"}));
+  expect_refused({"--resume", "run", "--run-dir", "other"},
+                 "--run-dir: other is not the run that --resume names");
+  std::filesystem::remove_all(in("run/checkpoints"));
+  expect_refused({"--resume", "run"}, "--resume: \"run\" holds no checkpoint");
+}
+
+TEST_F(Resume, MovesWithItsDirectory) {
+  expect_success(flags("whole"));
+  expect_success(flags("run", {"--stop-after", "3"}));
+  std::filesystem::rename(in("run"), in("moved"));
+  expect_success({"--resume", "moved"});
+  EXPECT_EQ(hash_of("moved/latest"), hash_of("whole/latest"));
+}
+
+class Signals : public Resume {
+ protected:
+  ProgramResult signalled(const std::string& run, const std::vector<int>& signals) const {
+    Arguments arguments = flags(run);
+    *std::ranges::find(arguments, "30") = "1000000";
+    return train(arguments, {.signal_after = "step 1/", .signals = signals});
+  }
+  void expect_stopped(const std::string& run, const ProgramResult& result) const {
+    EXPECT_EQ(result.exit_code, 75) << result.errors;
+    EXPECT_EQ(result.output, "");
+    EXPECT_NE(result.errors.find("stopped by a signal after step"), std::string::npos) << result.errors;
+    const auto state = nlohmann::json::parse(read_bytes(in(run) / "latest/trainer_state.json"));
+    EXPECT_EQ(state["step"].get<std::size_t>(), metrics(run).size());
+  }
+};
+
+TEST_F(Signals, StopARunAfterACheckpoint) {
+  expect_stopped("usr1", signalled("usr1", {SIGUSR1}));
+  expect_stopped("term", signalled("term", {SIGTERM}));
+  expect_stopped("int", signalled("int", {SIGINT}));
+}
+
+TEST_F(Signals, ThatComeTwiceDoNoHarm) {
+  expect_stopped("usr1", signalled("usr1", {SIGUSR1, SIGUSR1, SIGTERM, SIGTERM, SIGUSR1}));
+  // Whoever presses Ctrl-C again wants to be rid of it; what was saved is whole.
+  EXPECT_NE(signalled("int", {SIGINT, SIGINT}).exit_code, 0);
+}
+
+TEST_F(Signals, BeforeTheFirstStepMakeACheckpointToo) {
+  std::string text;
+  for (int i = 0; i < 100000; ++i) text += "the cat sat on the mats.\n";
+  directory.write("text.txt", text);
+  const ProgramResult result = train(flags("run"), {.signal_after = "", .signals = {SIGUSR1}});
+  // It may come before the program has begun.
+  if (result.exit_code != -1) expect_stopped("run", result);
+}
+
+TEST_F(Resume, AfterASignal) {
+  expect_success(flags("whole"));
+  Arguments arguments = flags("run");
+  const ProgramResult result = train(arguments, {.signal_after = "step 1/", .signals = {SIGTERM}});
+  if (result.exit_code == 75) expect_success({"--resume", "run"});  // it may have ended before
+  EXPECT_EQ(hash_of("run/latest"), hash_of("whole/latest"));
+  EXPECT_EQ(metrics("run"), metrics("whole"));
+}
+
+}  // namespace
+}  // namespace stagegpt::test

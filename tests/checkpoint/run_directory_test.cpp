@@ -1,0 +1,300 @@
+// What stays in a run's directory, who may write there, and which damage is found.
+#include "common/checkpoint/run_directory.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "common/checkpoint/manifest.h"
+#include "common/error.h"
+#include "tests/checkpoint/small_run.h"
+
+namespace stagegpt::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class RunFiles : public SmallRun {
+ protected:
+  static Arguments flags(const std::string& run, const Arguments& more = {}) {
+    return with(with(model_flags(), {"--run-dir", run}), more);
+  }
+  std::set<std::string> names(const std::string& path) const {
+    std::set<std::string> found;
+    for (const auto& entry : fs::directory_iterator(in(path))) found.insert(entry.path().filename());
+    return found;
+  }
+};
+
+TEST_F(RunFiles, AreThese) {
+  expect_success(flags("run", {"--steps", "5"}));
+  EXPECT_EQ(names("run"), (std::set<std::string>{".lock", "best", "checkpoints", "latest", "metrics.jsonl",
+                                                 "run.json", "tokenizer.json"}));
+  EXPECT_EQ(names("run/latest/"),
+            (std::set<std::string>{"config.json", "generation_config.json", "manifest.json",
+                                   "model.safetensors", "optimizer.safetensors", "tokenizer.json",
+                                   "tokenizer_config.json", "trainer_state.json"}));
+  EXPECT_EQ(fs::read_symlink(in("run/latest")), "checkpoints/step_00000005");
+  EXPECT_EQ(read_bytes(in("run/latest/tokenizer.json")), read_bytes(in("run/tokenizer.json")));
+}
+
+TEST_F(RunFiles, OfRunsWithoutANameAreNumbered) {
+  for (int i = 0; i < 3; ++i) expect_success(with(model_flags(), {"--steps", "1"}));
+  EXPECT_EQ(names("runs"), (std::set<std::string>{"nano", "nano-2", "nano-3"}));
+}
+
+TEST_F(RunFiles, AreNotOverwritten) {
+  expect_success(flags("run", {"--steps", "2"}));
+  const std::string hash = hash_of("run/latest");
+  expect_refused(flags("run", {"--steps", "4"}), "--run-dir: \"run\" holds a run; --resume goes on with it");
+  EXPECT_EQ(hash_of("run/latest"), hash);
+  fs::create_directory(in("full"));
+  directory.write("full/letter.txt", "dear reader");
+  expect_refused(flags("full"), "--run-dir: \"full\" is not empty: it holds \"letter.txt\"");
+  expect_refused(flags("text.txt"), "--run-dir: \"text.txt\" is not a directory");
+  fs::create_directory(in("empty"));
+  expect_success(flags("empty", {"--steps", "1"}));
+}
+
+TEST_F(RunFiles, OfOthersStay) {
+  // What looks like a run's is none without its lock; what is in a run and not its own is let alone.
+  fs::create_directory(in("mine"));
+  directory.write("mine/tokenizer.json", "{}");
+  expect_refused(flags("mine"), "--run-dir: \"mine\" is not empty: it holds \"tokenizer.json\"");
+  expect_success(flags("run", {"--steps", "1"}));
+  directory.write("run/notes.tmp", "dear diary");
+  directory.write("run/checkpoints/notes.tmp", "dear diary");
+  expect_success({"--resume", "run", "--steps", "2"});
+  EXPECT_TRUE(fs::exists(in("run/notes.tmp")));
+  EXPECT_TRUE(fs::exists(in("run/checkpoints/notes.tmp")));
+}
+
+TEST_F(RunFiles, AreCalledAsTheModelIs) {
+  expect_success(flags("fox", {"--steps", "1"}));
+  expect_success({"--model", "fox", "--data", "text.txt", "--steps", "1", "--max-new-tokens", "0"});
+  expect_success({"--model", "fox/latest", "--data", "text.txt", "--steps", "1", "--max-new-tokens", "0"});
+  EXPECT_EQ(names("runs"), (std::set<std::string>{"fox", "fox-2"}));
+}
+
+TEST_F(RunFiles, AreWholeWhereThereAreNoLinks) {
+  // As copies of a run have it, that follow links.
+  expect_success(flags("run", {"--steps", "2"}));
+  fs::remove(in("run/latest"));
+  fs::create_directory(in("run/latest"));
+  const ProgramResult result = train({"--resume", "run", "--steps", "9", "--checkpoint-every", "1"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_NE(result.errors.find("warning: cannot rename"), std::string::npos) << result.errors;
+  EXPECT_LE(names("run/checkpoints").size(), 3u);  // pruned all the same
+}
+
+TEST_F(RunFiles, AreLockedWhileInUse) {
+  expect_success(flags("run", {"--steps", "2"}));
+  const RunDirectory held = RunDirectory::open(in("run"));
+  expect_refused({"--resume", "run", "--steps", "4"}, "--run-dir: another process is training in \"run\"");
+}
+
+TEST_F(RunFiles, UnwritableOnesAreReported) {
+  if (geteuid() == 0) {
+    // Root may write anywhere but where nobody can.
+    expect_refused(flags("/proc/run"), "--run-dir: cannot create \"/proc/run\"");
+    return;
+  }
+  fs::create_directory(in("closed"));
+  chmod(in("closed").c_str(), 0555);
+  expect_refused(flags("closed/run"), "--run-dir: cannot create");
+}
+
+TEST_F(RunFiles, CheckpointsAreKeptByRule) {
+  const auto kept = [&](const std::string& run, const Arguments& more) {
+    expect_success(
+        flags(run, with({"--steps", "30", "--checkpoint-every", "3", "--learning-rate", "1e-9"}, more)));
+    return names(run + "/checkpoints");
+  };
+  const auto steps = [](std::vector<int> numbers) {
+    std::set<std::string> found;
+    for (int number : numbers)
+      found.insert("step_000000" + std::string(number < 10 ? "0" : "") + std::to_string(number));
+    return found;
+  };
+  const auto best = [&](const std::string& run) {
+    return std::stoi(fs::read_symlink(in(run) / "best").filename().string().substr(5));
+  };
+  const auto with_best = [&](const std::string& run, std::vector<int> numbers) {
+    numbers.push_back(best(run));
+    return steps(numbers);
+  };
+  const auto two = kept("two", {}), four = kept("four", {"--keep-last", "4"}),
+             tens = kept("tens", {"--keep-every", "10"});
+  EXPECT_EQ(two, with_best("two", {27, 30}));
+  EXPECT_EQ(four, with_best("four", {21, 24, 27, 30}));
+  EXPECT_EQ(tens, with_best("tens", {27, 30}));
+  const auto nines = kept("nines", {"--keep-every", "9"});
+  EXPECT_EQ(nines, with_best("nines", {9, 18, 27, 30}));
+  expect_refused(flags("one", {"--keep-last", "1"}), "--keep-last: expected a whole number from 2");
+}
+
+TEST_F(RunFiles, BestHasTheLowestValidationLoss) {
+  // At this rate the model gets worse.
+  expect_success(flags("run", {"--steps", "40", "--checkpoint-every", "5", "--keep-every", "1",
+                               "--learning-rate", "0.9", "--warmup-steps", "12", "--grad-clip", "0"}));
+  std::map<double, std::string> by_loss;
+  for (const std::string& name : names("run/checkpoints")) {
+    const auto state = nlohmann::json::parse(read_bytes(in("run/checkpoints") / name / "trainer_state.json"));
+    by_loss[state["validation_loss"].get<double>()] = name;
+  }
+  ASSERT_EQ(by_loss.size(), 8u);
+  EXPECT_NE(by_loss.begin()->second, "step_00000040");
+  EXPECT_EQ(fs::read_symlink(in("run/best")).filename(), by_loss.begin()->second);
+}
+
+TEST_F(RunFiles, DamagedCheckpointsAreSetAside) {
+  expect_success(flags("run", {"--steps", "40", "--checkpoint-every", "20"}));
+  std::ofstream(in("run/checkpoints/step_00000040/model.safetensors"), std::ios::app) << 'x';
+  expect_success({"--resume", "run", "--stop-after", "30"});
+  EXPECT_EQ(names("run/checkpoints"),
+            (std::set<std::string>{"step_00000020", "step_00000030", "step_00000040.damaged"}));
+  EXPECT_EQ(fs::read_symlink(in("run/best")), "checkpoints/step_00000020");
+  expect_success({"--resume", "run"});
+  EXPECT_NO_THROW(verify_manifest(in("run/best")));
+}
+
+TEST_F(RunFiles, ACheckpointOfAnotherNameIsRefused) {
+  expect_success(flags("run", {"--steps", "2"}));
+  fs::rename(in("run/checkpoints/step_00000002"), in("run/checkpoints/mine"));
+  expect_refused({"--resume", "run/checkpoints/mine"}, "has not the name that it was saved under");
+}
+
+TEST_F(RunFiles, HaveTheValidationLossOfTheStepAtWhichTheyStop) {
+  expect_success(flags("run", {"--steps", "20", "--eval-every", "5", "--stop-after", "5"}));
+  EXPECT_EQ(nlohmann::json::parse(read_bytes(in("run/best/trainer_state.json")))["validation_loss"],
+            metrics("run").back()["validation_loss"]);
+}
+
+TEST_F(RunFiles, DamagedCheckpointsDoNotCountAsKept) {
+  expect_success(flags(
+      "run", {"--steps", "40", "--stop-after", "20", "--checkpoint-every", "10", "--eval-every", "100"}));
+  fs::resize_file(in("run/checkpoints/step_00000020/config.json"), 3);
+  // Removing step 10 would leave one whole checkpoint, that of step 30, when that is made.
+  expect_success({"--resume", "run", "--stop-after", "15"});
+  fs::resize_file(in("run/checkpoints/step_00000015/config.json"), 3);
+  expect_success({"--resume", "run", "--stop-after", "20"});
+  EXPECT_TRUE(fs::exists(in("run/checkpoints/step_00000010")));
+}
+
+// ---- Damage
+// ------------------------------------------------------------------------------------------------
+
+class Damage : public RunFiles {
+ protected:
+  Damage() { expect_success(flags("run", {"--steps", "1"})); }
+
+  std::vector<fs::path> files() const {
+    std::vector<fs::path> paths;
+    for (const auto& entry : fs::directory_iterator(in("run/checkpoints/step_00000001")))
+      paths.push_back(entry.path());
+    std::ranges::sort(paths);
+    return paths;
+  }
+  void expect_damaged(const std::string& what) const {
+    EXPECT_THROW(verify_manifest(in("run/latest")), UserError) << what;
+  }
+};
+
+TEST_F(Damage, EveryTruncationIsFound) {
+  for (const fs::path& path : files()) {
+    const std::string whole = read_bytes(path);
+    std::ofstream file(path, std::ios::binary | std::ios::trunc);
+    for (std::size_t size = 0; size < whole.size(); ++size) {
+      expect_damaged(concat(path, " with ", size, " bytes"));
+      file << whole[size] << std::flush;
+    }
+    EXPECT_NO_THROW(verify_manifest(in("run/latest")));
+  }
+}
+
+TEST_F(Damage, EveryFlippedBitIsFound) {
+  std::mt19937 random(1);
+  const std::vector<fs::path> paths = files();
+  for (int i = 0; i < 1000; ++i) {
+    const fs::path& path = paths[static_cast<std::size_t>(i) % paths.size()];
+    std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+    const auto at = static_cast<std::streamoff>(random() % fs::file_size(path));
+    const auto flip = [&, mask = static_cast<char>(1 << random() % 8)] {
+      file.seekg(at);
+      const char byte = static_cast<char>(file.get() ^ mask);
+      file.seekp(at);
+      file.put(byte).flush();
+    };
+    flip();
+    expect_damaged(concat(path, " at ", at));
+    flip();
+  }
+  EXPECT_NO_THROW(verify_manifest(in("run/latest")));
+}
+
+TEST_F(Damage, MissingAndForeignFiles) {
+  for (const fs::path& path : files()) {
+    fs::rename(path, in("aside"));
+    expect_damaged(path);
+    fs::rename(in("aside"), path);
+  }
+}
+
+TEST_F(Damage, OfWhatTheManifestListsIsToldByName) {
+  const fs::path checkpoint = in("run/checkpoints/step_00000001");
+  const auto expect_says = [&](const std::vector<FileEntry>& listed, const std::string& says) {
+    write_manifest(checkpoint, listed);
+    expect_refused({"--resume", "run/latest"}, says);
+  };
+  expect_says({{"../../run.json", 1, ""}}, "'../../run.json' is not the name of a file");
+  expect_says({}, "the manifest does not list config.json");
+}
+
+// Whoever can write a manifest can write what nothing was hashed for.
+TEST_F(Damage, ThatHashesDoNotShowIsRefused) {
+  const fs::path checkpoint = in("run/checkpoints/step_00000001");
+  const auto expect_says = [&](const std::string& file, const std::string& from, const std::string& to,
+                               const std::string& says) {
+    const std::string whole = read_bytes(checkpoint / file);
+    std::string changed = whole;
+    ASSERT_NE(changed.find(from), changed.npos);
+    changed.replace(changed.find(from), from.size(), to);
+    std::ofstream(checkpoint / file, std::ios::binary) << changed;
+    std::vector<FileEntry> entries;
+    for (const fs::path& path : files()) {
+      if (path.filename() != "manifest.json") entries.push_back(file_entry(path));
+    }
+    write_manifest(checkpoint, entries);
+    expect_refused({"--resume", "run", "--steps", "3"}, says);
+    std::ofstream(checkpoint / file, std::ios::binary) << whole;
+  };
+  const std::string state = "trainer_state.json", config = "config.json";
+  expect_says(state, "\"data_position\": 2", "\"data_position\": 9223372036854775807",
+              "expected at most 1152921504606846976");
+  expect_says(state, "\"step\": 1", "\"step\": 3", "says that it was made after step 3");
+  expect_says(state, "\"seed\": 1337", "\"seed\": 1338", "was made with 1338");
+  // Sizes that nothing in the files bears out take no memory.
+  expect_says(config, "\"vocab_size\": 13", "\"vocab_size\": 16000000",
+              "wte.weight has the shape (13, 16), expected (16000000, 16)");
+  expect_says("optimizer.safetensors", "exp_avg.wpe", "exp_avg.wpo",
+              "the tensor exp_avg.wpe.weight is missing");
+}
+
+TEST_F(Damage, IsToldWithOneLine) {
+  fs::resize_file(in("run/latest/model.safetensors"), 100);
+  const ProgramResult result = train(flags("other", {"--model", "run/latest", "--steps", "1"}));
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(std::ranges::count(result.errors, '\n'), 1) << result.errors;
+  EXPECT_NE(result.errors.find("--model: \"run/checkpoints/step_00000001/model.safetensors\" has 100 bytes"),
+            std::string::npos)
+      << result.errors;
+  EXPECT_FALSE(fs::exists(in("other")));
+}
+
+}  // namespace
+}  // namespace stagegpt::test

@@ -1,0 +1,166 @@
+// A save that is interrupted anywhere, by the end of the process or of power, leaves the newest checkpoint
+// whole. Faults come from a library that is preloaded: support/fault_injection.cpp.
+#include <algorithm>
+#include <fstream>
+
+#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/hugging_face_model.h"
+#include "common/checkpoint/manifest.h"
+#include "common/checkpoint/run_directory.h"
+#include "tests/checkpoint/small_run.h"
+
+namespace stagegpt::test {
+namespace {
+
+// Three checkpoints, of which two are kept: with the third the first is removed.
+class SaveFaults : public SmallRun, public testing::WithParamInterface<const char*> {
+ protected:
+  SaveFaults() {
+    for (const char* name : {"root", "kept"}) std::filesystem::create_directory(in(name));
+  }
+
+  static Arguments flags(const std::string& run) {
+    return with(model_flags(),
+                {"--steps", "3", "--eval-every", "3", "--checkpoint-every", "1", "--run-dir", "root/" + run});
+  }
+  ProgramResult train_with_fault(const std::string& run, const std::string& kind, int at) const {
+    return train(flags(run), {.environment = {{"LD_PRELOAD", STAGEGPT_FAULT_LIBRARY},
+                                              // The library need not come before that of the sanitizer.
+                                              {"ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0"},
+                                              {"FAULT_ROOT", in("root").string()},
+                                              {"FAULT_KEEP", in("kept").string()},
+                                              {"FAULT_LOG", in("log").string()},
+                                              {"FAULT_KIND", kind},
+                                              {"FAULT_AT", std::to_string(at)}}});
+  }
+  // The calls of a run without a fault, "N name path", from the first on.
+  std::vector<std::string> calls() const {
+    EXPECT_EQ(train_with_fault("run", "eintr", 1'000'000).exit_code, 0);
+    std::ifstream log(in("log"));
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(log, line);) lines.push_back(line);
+    std::filesystem::remove_all(in("root/run"));
+    return lines;
+  }
+  // For each call, the step of the checkpoint that must be there when a fault strikes it.
+  static std::vector<std::int64_t> durable_steps(const std::vector<std::string>& calls) {
+    std::vector<std::int64_t> steps;
+    std::int64_t renamed = 0, durable = 0;
+    for (const std::string& call : calls) {
+      steps.push_back(durable);
+      if (call.find(" rename ") != call.npos &&
+          call.ends_with("/step_" + std::string(7, '0') + std::to_string(renamed + 1)))
+        ++renamed;
+      if (call.find(" fsync ") != call.npos && call.ends_with("/checkpoints")) durable = renamed;
+    }
+    return steps;
+  }
+  // The newest checkpoint that verifies; all of it is read. 0 where there is none.
+  static std::int64_t newest_step(const std::filesystem::path& run) {
+    if (checkpoints_of(run).empty()) return 0;
+    const std::filesystem::path checkpoint = newest_checkpoint(run);
+    const HuggingFaceModel model(checkpoint, "checkpoint");
+    return read_trainer_state(checkpoint).step;
+  }
+};
+
+class Interrupted : public SaveFaults {};
+
+// Under the sanitizer, where a program takes ten times as long to start, only some calls are struck.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr std::size_t kEvery = 11;
+#else
+constexpr std::size_t kEvery = 1;
+#endif
+
+TEST_P(Interrupted, AtAnyCallLeavesTheNewestCheckpointWhole) {
+  const std::vector<std::string> all = calls();
+  const std::vector<std::int64_t> durable = durable_steps(all);
+  ASSERT_EQ(durable.back(), 3);
+  const std::filesystem::path run = in("root/run");
+  for (std::size_t n = 1; n <= all.size(); n += kEvery) {
+    ASSERT_EQ(train_with_fault("run", GetParam(), static_cast<int>(n)).exit_code, -1) << all[n - 1];
+    EXPECT_GE(newest_step(run), durable[n - 1]) << all[n - 1];
+    // What the links name is whole at any time, and once there they stay.
+    EXPECT_TRUE(durable[n - 1] < 2 || std::filesystem::is_symlink(run / "latest")) << all[n - 1];
+    for (const char* link : {"latest", "best"}) {
+      if (!std::filesystem::is_symlink(run / link)) continue;
+      EXPECT_NO_THROW(verify_manifest(run / link)) << all[n - 1];
+    }
+    std::filesystem::remove_all(run);
+    for (const auto& kept : std::filesystem::directory_iterator(in("kept")))
+      std::filesystem::remove_all(kept);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(ByThe, Interrupted,
+                         testing::Values("kill", "kill_halfway", "power_loss", "data_loss"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST_F(SaveFaults, MetricsAreOnTheDiskBeforeTheirCheckpoint) {
+  bool synced = true;
+  int checkpoints = 0;
+  for (const std::string& call : calls()) {
+    if (call.ends_with("metrics.jsonl")) synced = call.find(" fsync ") != call.npos;
+    if (call.find(" rename ") == call.npos || call.find(".tmp") == call.npos ||
+        call.find("/step_") == call.npos)
+      continue;
+    EXPECT_TRUE(synced) << call;
+    ++checkpoints;
+  }
+  EXPECT_GE(checkpoints, 3);
+}
+
+TEST_F(SaveFaults, ARunGoesOnFromWhereverItWasKilled) {
+  const std::vector<std::string> all = calls();
+  expect_success(with(
+      model_flags(), {"--steps", "3", "--eval-every", "3", "--checkpoint-every", "1", "--run-dir", "whole"}));
+  for (std::size_t n = 1; n <= all.size(); n += 17) {  // no divisor in common with the calls of a save
+    const std::string run = "run" + std::to_string(n);
+    ASSERT_EQ(train_with_fault(run, "kill_halfway", static_cast<int>(n)).exit_code, -1);
+    const bool resumable = newest_step(in("root/" + run)) > 0;  // otherwise the same command begins anew
+    expect_success(resumable ? Arguments{"--resume", "root/" + run} : flags(run));
+    EXPECT_EQ(hash_of("root/" + run + "/latest"), hash_of("whole/latest")) << all[n - 1];
+    EXPECT_EQ(metrics("root/" + run), metrics("whole")) << all[n - 1];
+  }
+}
+
+TEST_F(SaveFaults, ShortAndInterruptedWritesChangeNothing) {
+  const std::vector<std::string> all = calls();
+  expect_success(with(
+      model_flags(), {"--steps", "3", "--eval-every", "3", "--checkpoint-every", "1", "--run-dir", "whole"}));
+  const std::string hash = hash_of("whole/latest");
+  for (const char* kind : {"short_write", "eintr"}) {
+    for (std::size_t n = 1; n <= all.size(); ++n) {
+      if (all[n - 1].find(" write ") == std::string::npos || n % 3 != 0) continue;
+      const ProgramResult result = train_with_fault("run", kind, static_cast<int>(n));
+      ASSERT_EQ(result.exit_code, 0) << kind << ' ' << all[n - 1] << result.errors;
+      EXPECT_EQ(hash_of("root/run/latest"), hash);
+      EXPECT_EQ(metrics("root/run"), metrics("whole"));
+      std::filesystem::remove_all(in("root/run"));
+    }
+  }
+}
+
+// A full disk, a broken disk: the run says so, and what was there stays.
+TEST_F(SaveFaults, FullAndBrokenDisksAreReported) {
+  const std::vector<std::string> all = calls();
+  const std::vector<std::int64_t> durable = durable_steps(all);
+  for (const char* kind : {"enospc", "eio"}) {
+    for (std::size_t n = 1; n <= all.size(); n += 5) {
+      const std::string& call = all[n - 1];
+      const ProgramResult result = train_with_fault("run", kind, static_cast<int>(n));
+      EXPECT_GE(newest_step(in("root/run")), durable[n - 1]) << call << result.errors;
+      const bool is_close = call.find(" close ") != std::string::npos;  // all has been synced
+      if (std::string(kind) == "enospc" && !is_close && durable[n - 1] < 3) {
+        EXPECT_NE(result.exit_code, 0) << call << result.errors;
+        EXPECT_NE(result.errors.find("No space left on device"), std::string::npos) << call << result.errors;
+      }
+      EXPECT_GE(result.exit_code, 0) << call << result.errors;  // no crash
+      std::filesystem::remove_all(in("root/run"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stagegpt::test

@@ -1,0 +1,67 @@
+// A run of a few milliseconds, with checkpoints.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "common/content_hash.h"
+#include "tests/support/program.h"
+
+namespace stagegpt::test {
+
+using Arguments = std::vector<std::string>;
+
+// Every test has its own directory, with a text.
+class SmallRun : public testing::Test {
+ protected:
+  SmallRun() {
+    std::string text;
+    for (int i = 0; i < 100; ++i) text += "the cat sat on the mats.\n";
+    directory.write("text.txt", text);
+  }
+
+  // Flags behind others override nothing: each may be given once.
+  static Arguments model_flags() {
+    return {"--data",       "text.txt", "--tokenizer", "char", "--n-layer",        "1",
+            "--n-head",     "2",        "--n-embd",    "16",   "--block-size",     "16",
+            "--batch-size", "2",        "--threads",   "1",    "--max-new-tokens", "0"};
+  }
+  static Arguments with(Arguments arguments, const Arguments& more) {
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+  ProgramResult train(const Arguments& arguments, const RunOptions& options = {}) const {
+    return run_program("stage0_train", arguments, directory.path(), options);
+  }
+  void expect_success(const Arguments& arguments) const {
+    const ProgramResult result = train(arguments);
+    ASSERT_EQ(result.exit_code, 0) << result.errors;
+  }
+  void expect_refused(const Arguments& arguments, const std::string& says) const {
+    const ProgramResult result = train(arguments);
+    EXPECT_EQ(result.exit_code, 2) << result.errors;
+    EXPECT_NE(result.errors.find(says), std::string::npos) << result.errors;
+  }
+
+  std::filesystem::path in(const std::string& name) const { return directory.path() / name; }
+  // Of all that a checkpoint holds.
+  std::string hash_of(const std::string& checkpoint) const {
+    return content_hash(in(checkpoint) / "manifest.json");
+  }
+  // The lines of metrics.jsonl, less what depends on time.
+  std::vector<nlohmann::json> metrics(const std::string& run) const {
+    std::vector<nlohmann::json> lines;
+    std::istringstream text(read_bytes(in(run) / "metrics.jsonl"));
+    for (std::string line; std::getline(text, line);) {
+      lines.push_back(nlohmann::json::parse(line));
+      lines.back().erase("seconds");
+    }
+    return lines;
+  }
+
+  ScratchDirectory directory;
+};
+
+}  // namespace stagegpt::test

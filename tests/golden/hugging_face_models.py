@@ -1,0 +1,165 @@
+"""Tiny random GPT-2s as `transformers` and others save them, for the tests of reading such directories.
+
+    pip install torch transformers safetensors
+    python3 hugging_face_models.py             rewrites the committed fixtures in hugging_face/, beside this file
+
+The fixtures were made with torch 2.15.0, transformers 5.23.0 and safetensors 0.8.0. README.md describes them.
+scripts/check_hugging_face.py writes more variants, under whichever version of transformers is installed.
+"""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from transformers import GPT2Config, GPT2LMHeadModel
+
+STD = 0.15  # of weights; 0.02, meant for 768 channels, would leave attention nearly even
+PERTURBATION = 0.1  # added to biases and layernorm weights, so that a reader that skips one shows
+
+
+def random_model(dtype: torch.dtype = torch.float32, **config) -> GPT2LMHeadModel:
+    """A model whose every parameter matters, with weights that `dtype` holds exactly."""
+    model = GPT2LMHeadModel(GPT2Config(**config)).eval()
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():  # the tied head is not named
+            noise = torch.randn(parameter.shape, generator=generator)
+            if name.endswith("bias") or ".ln_" in name:
+                parameter += PERTURBATION * noise
+            else:
+                parameter.copy_(STD * noise)
+    return model.to(dtype)
+
+
+def save_sharded(model: GPT2LMHeadModel, directory: Path) -> None:
+    model.save_pretrained(directory, max_shard_size="4KB")
+    assert (directory / "model.safetensors.index.json").exists()
+
+
+def base_tensors(model: GPT2LMHeadModel) -> dict[str, torch.Tensor]:
+    """By the names without "transformer."."""
+    return {name: p.detach().clone() for name, p in model.transformer.named_parameters()}
+
+
+def masks(model: GPT2LMHeadModel, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    """The causal mask as older versions save it with the weights."""
+    T = model.config.n_positions
+    tensors = {}
+    for layer in range(model.config.n_layer):
+        triangle = torch.ones(T, T).tril().view(1, 1, T, T)
+        tensors[f"h.{layer}.attn.bias"] = triangle.to(dtype)
+        tensors[f"h.{layer}.attn.masked_bias"] = torch.tensor(-1e4)
+    return tensors
+
+
+def write_tensors(
+    model: GPT2LMHeadModel, directory: Path, tensors: dict[str, torch.Tensor], **config
+) -> None:
+    """A directory with these tensors, and `config` added to the model's own."""
+    directory.mkdir(parents=True)
+    save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
+    plain = json.loads(model.config.to_json_string()) | config
+    (directory / "config.json").write_text(json.dumps(plain, indent=2) + "\n")
+
+
+def save_base(model: GPT2LMHeadModel, directory: Path) -> None:
+    model.transformer.save_pretrained(directory)
+
+
+def save_bare(model: GPT2LMHeadModel, directory: Path) -> None:
+    """No prefix, masks as numbers: as GPT-2 itself lies on Hugging Face's hub."""
+    tensors = base_tensors(model) | masks(model, torch.float32)
+    write_tensors(model, directory, tensors)
+
+
+def save_bare_with_head(model: GPT2LMHeadModel, directory: Path) -> None:
+    tensors = base_tensors(model) | masks(model, torch.bool)
+    tensors["lm_head.weight"] = tensors["wte.weight"].clone()
+    write_tensors(model, directory, tensors)
+
+
+def save_prefixed_with_head(model: GPT2LMHeadModel, directory: Path) -> None:
+    tensors = base_tensors(model) | masks(model, torch.bool)
+    tensors = {f"transformer.{name}": tensor for name, tensor in tensors.items()}
+    tensors["lm_head.weight"] = tensors["transformer.wte.weight"].clone()
+    write_tensors(model, directory, tensors)
+
+
+def save_with_hub_config(model: GPT2LMHeadModel, directory: Path) -> None:
+    """With no more in config.json than there is for GPT-2 on Hugging Face's hub."""
+    model.save_pretrained(directory)
+    shape = {name: getattr(model.config, name) for name in ("n_embd", "n_head", "n_layer", "vocab_size")}
+    tokens = {name: model.config.eos_token_id for name in ("bos_token_id", "eos_token_id")}
+    config = shape | tokens | {
+        "activation_function": "gelu_new",
+        "architectures": ["GPT2LMHeadModel"],
+        "attn_pdrop": 0.1,
+        "embd_pdrop": 0.1,
+        "initializer_range": 0.02,
+        "layer_norm_epsilon": 1e-05,
+        "model_type": "gpt2",
+        "n_ctx": model.config.n_positions,
+        "n_positions": model.config.n_positions,
+        "resid_pdrop": 0.1,
+        "summary_activation": None,
+        "summary_first_dropout": 0.1,
+        "summary_proj_to_labels": True,
+        "summary_type": "cls_index",
+        "summary_use_proj": True,
+        "task_specific_params": {"text-generation": {"do_sample": True, "max_length": 50}},
+    }  # fmt: skip
+    (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
+@dataclass(frozen=True)
+class Variant:
+    name: str
+    save: Callable[[GPT2LMHeadModel, Path], None] = GPT2LMHeadModel.save_pretrained
+    dtype: torch.dtype = torch.float32
+    config: dict = field(default_factory=dict)
+
+    def model(self, **config) -> GPT2LMHeadModel:
+        return random_model(self.dtype, **config, **self.config)
+
+
+# Activations and types are spread over the ways to save: few files cover all.
+FIXTURES = [
+    Variant("plain"),
+    Variant("sharded", save_sharded, torch.float16, {"activation_function": "gelu"}),
+    Variant("bf16", dtype=torch.bfloat16, config={"activation_function": "relu"}),
+    Variant("f16", save_base, torch.float16),
+    Variant("masks_without_prefix", save_bare_with_head, torch.bfloat16),
+]
+# Odd on purpose, but for the heads.
+FIXTURE_CONFIG = dict(
+    vocab_size=67, n_positions=15, n_embd=12, n_layer=2, n_head=2, bos_token_id=66, eos_token_id=66
+)
+
+
+def ten_digits(values: torch.Tensor) -> list[float]:
+    return [float(f"{value:.10g}") for value in values.tolist()]
+
+
+def write_fixtures(output: Path) -> None:
+    shutil.rmtree(output, ignore_errors=True)
+    generator = torch.Generator().manual_seed(2)
+    T, V = FIXTURE_CONFIG["n_positions"], FIXTURE_CONFIG["vocab_size"]
+    ids = torch.randint(V, (1, T), generator=generator)
+    expected = {"ids": ids[0].tolist(), "logits": {}}
+    for variant in FIXTURES:
+        model = variant.model(**FIXTURE_CONFIG)
+        variant.save(model, output / variant.name)
+        with torch.no_grad():
+            logits = model.double()(ids).logits[0]  # (T,V), of the very weights that were saved
+        expected["logits"][variant.name] = {"first": ten_digits(logits[0]), "last": ten_digits(logits[-1])}
+        print(f"{variant.name}: logits up to {logits.abs().max().item():.3f}")
+    (output / "logits.json").write_text(json.dumps(expected, separators=(",", ":")) + "\n")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)  # the order of additions, hence the last digits, would depend on it
+    write_fixtures(Path(__file__).resolve().parent / "hugging_face")

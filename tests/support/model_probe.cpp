@@ -1,0 +1,70 @@
+// model_probe DIR --prompt TEXT --new-tokens N
+//
+// What a Hugging Face GPT-2 directory and its tokenizer make of a text, as one JSON object on standard
+// output, for scripts/check_hugging_face.py to compare with `transformers`:
+//   ids                      of the prompt
+//   logits                   of its last position: vocab_size numbers, with the digits that tell f32 apart
+//   greedy_ids, greedy_text  the N most probable tokens that follow, one after the other
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "common/app/command_line.h"
+#include "common/checkpoint/hugging_face_model.h"
+#include "common/data/tokenizers/load_tokenizer.h"
+#include "common/train/generation.h"
+#include "stage0_serial/cpu_backend.h"
+
+namespace stagegpt {
+namespace {
+
+// nlohmann's, with float for numbers.
+using FloatJson =
+    nlohmann::basic_json<std::map, std::vector, std::string, bool, std::int64_t, std::uint64_t, float>;
+
+constexpr int kThreads = 2;
+
+std::vector<float> last_logits(Backend& backend, const Gpt2& model, const std::vector<std::int32_t>& ids) {
+  const std::int64_t T = std::ssize(ids), padded_V = model.config().padded_vocab_size();
+  Tape tape(backend, Tape::Mode::inference);
+  const Tensor logits =
+      model.logits(tape, to_device<std::int32_t>(backend, {1, T}, ids)).value();  // (1,T,Vp)
+  return to_host<float>(backend, logits.slice((T - 1) * padded_V, {model.config().vocab_size}));
+}
+
+int probe(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.size() != 5 || arguments[1] != "--prompt" || arguments[3] != "--new-tokens") {
+    user_error("expected: model_probe DIR --prompt TEXT --new-tokens N");
+  }
+  const HuggingFaceModel file(arguments[0], "DIR");
+  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(arguments[0], "DIR");
+  const std::unique_ptr<Backend> backend = make_cpu_backend(kThreads);
+  Gpt2 model(*backend, file.config());
+  load_weights(file, *backend, model);
+
+  const std::vector<std::int32_t> ids = tokenizer->encode(arguments[2]);
+  if (ids.empty() || std::ssize(ids) > file.config().block_size) {
+    user_error("--prompt: ", ids.size(), " tokens, expected 1 to ", file.config().block_size);
+  }
+  SamplingConfig greedy;
+  greedy.temperature = 0;
+  std::vector<std::int32_t> greedy_ids;
+  generate(*backend, model, ids, std::atoll(arguments[4].c_str()), greedy,
+           [&](std::int32_t id) { greedy_ids.push_back(id); });
+  const FloatJson json = {{"ids", ids},
+                          {"logits", last_logits(*backend, model, ids)},
+                          {"greedy_ids", greedy_ids},
+                          {"greedy_text", tokenizer->decode(greedy_ids)}};
+  // A text may hold bytes that are no UTF-8.
+  std::cout << json.dump(-1, ' ', false, FloatJson::error_handler_t::replace) << '\n';
+  return 0;
+}
+
+}  // namespace
+}  // namespace stagegpt
+
+int main(int argc, char** argv) {
+  return stagegpt::run_program(argv[0], [&] { return stagegpt::probe(argc, argv); });
+}

@@ -1,0 +1,167 @@
+// The plan against the memory that real steps take, and that planning itself takes none.
+#include "common/train/memory_plan.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+
+#include "common/backend/planning_backend.h"
+#include "common/comm/self_communicator.h"
+#include "common/model/flops.h"
+#include "stage0_serial/cpu_backend.h"
+#include "tests/support/tensors.h"
+
+namespace stagegpt::test {
+namespace {
+
+struct Training {
+  const char* name;
+  Gpt2Config config;
+  std::int64_t T = 0, batch_size = 1, grad_accumulation = 1;
+
+  TrainerConfig trainer() const {
+    TrainerConfig trainer;
+    trainer.batch_size = batch_size;
+    trainer.grad_accumulation = grad_accumulation;
+    return trainer;
+  }
+};
+
+const Gpt2Config& preset(std::string_view name) {
+  return std::ranges::find(presets(), name, &Preset::name)->config;
+}
+
+Gpt2Config small() { return {.vocab_size = 101, .block_size = 40, .n_layer = 2, .n_head = 3, .n_embd = 96}; }
+
+Gpt2Config small_with(double dropout, Activation activation) {
+  Gpt2Config config = small();
+  config.dropout = dropout;
+  config.activation = activation;
+  return config;
+}
+
+MemoryPlan plan(const Training& training, int ranks = 1) {
+  return plan_memory(training.config, training.trainer(), training.T, ranks);
+}
+
+// What the CPU backend has in use at the peak of two steps; the arenas are laid out for `ranks`.
+std::size_t real_peak(const Training& training, bool fused = true, int ranks = 1) {
+  const std::unique_ptr<Backend> backend = make_cpu_backend(2);
+  backend->set_fused(fused);
+  Gpt2 model(*backend, training.config, DType::f32, ranks);
+  model.parameters().initialize(1);
+  const auto vocab_size = static_cast<std::int32_t>(training.config.vocab_size);
+  const DataLoader data(random_ids(1, 0, 3 * training.T + 1, vocab_size), training.T, 1);
+  SelfCommunicator communicator;
+  NoGradientSync sync;
+  Trainer trainer(*backend, communicator, sync, model, data, training.trainer());
+  for (int step = 0; step < 2; ++step) trainer.step();
+  return backend->memory_stats().peak_bytes_in_use;
+}
+
+const std::vector<Training>& trainings() {
+  static const std::vector<Training> trainings = {
+      {"nano", preset("nano"), 128, 8},
+      {"nano, a short sequence", preset("nano"), 17, 1},
+      {"one layer, one head",
+       {.vocab_size = 37, .block_size = 20, .n_layer = 1, .n_head = 1, .n_embd = 48},
+       20,
+       3},
+      {"one of everything", {.vocab_size = 1, .block_size = 1, .n_layer = 1, .n_head = 1, .n_embd = 1}, 1, 1},
+      {"odd sizes", {.vocab_size = 1001, .block_size = 67, .n_layer = 3, .n_head = 3, .n_embd = 192}, 61, 5},
+      {"dropout", small_with(0.1, Activation::gelu_new), 33, 3},
+      {"relu", small_with(0, Activation::relu), 33, 3},
+      {"gelu", small_with(0, Activation::gelu), 33, 3},
+      {"two micro-steps", small(), 33, 3, 2},
+      {"three micro-steps and dropout", small_with(0.1, Activation::gelu_new), 33, 3, 3},
+      {"seven micro-steps", small(), 33, 3, 7},
+  };
+  return trainings;
+}
+
+TEST(MemoryPlan, is_what_two_real_steps_take_to_the_byte_fused_or_not) {
+  for (const Training& training : trainings()) {
+    const std::size_t planned = plan(training).total();
+    EXPECT_EQ(planned, real_peak(training, true)) << training.name;
+    EXPECT_EQ(planned, real_peak(training, false)) << training.name << ", not fused";
+  }
+}
+
+TEST(MemoryPlan, of_one_rank_is_that_of_its_share_of_the_batch) {
+  Training training = {"small", small(), 33, 12, 2};
+  const MemoryPlan quarter = plan(training, 4);
+  EXPECT_LT(quarter.activations, plan(training).activations);
+  training.batch_size = 3;
+  EXPECT_EQ(quarter.total(), real_peak(training, true, 4));
+}
+
+TEST(MemoryPlan, refuses_a_batch_that_does_not_divide_among_the_ranks) {
+  EXPECT_THROW(plan({"small", small(), 33, 7}, 2), UserError);
+}
+
+TEST(MemoryPlan, names_the_arenas) {
+  const Training training = {"gpt2", preset("gpt2"), 64, 4};
+  const std::int64_t elements = gpt2_parameter_table(training.config).arena_size(1);
+  const auto arena = static_cast<std::size_t>(elements) * sizeof(float);
+  const MemoryPlan gpt2 = plan(training);
+  EXPECT_GE(gpt2.weights, arena);
+  EXPECT_LE(gpt2.weights, arena + arena / 8);  // the allocator rounds up
+  EXPECT_EQ(gpt2.gradients, gpt2.weights);
+  EXPECT_EQ(gpt2.moments, 2 * gpt2.weights + 256);  // the smallest block holds the norm
+  // Two of T×4C a layer around the non-linearity, and the logits, at least.
+  const std::int64_t saved = training.batch_size * training.T * (12 * 2 * 4 * 768 + 50304);
+  EXPECT_GT(gpt2.activations, static_cast<std::size_t>(saved) * sizeof(float));
+  EXPECT_EQ(gpt2.total(), gpt2.weights + gpt2.gradients + gpt2.moments + gpt2.activations);
+}
+
+TEST(MemoryPlan, grows_with_the_batch_and_only_in_activations) {
+  Training training = {"small", small(), 33, 1};
+  MemoryPlan before = plan(training);
+  for (training.batch_size = 2; training.batch_size <= 1024; training.batch_size *= 2) {
+    const MemoryPlan after = plan(training);
+    EXPECT_GT(after.activations, before.activations) << training.batch_size;
+    EXPECT_EQ(after.weights, before.weights) << training.batch_size;
+    EXPECT_EQ(after.moments, before.moments) << training.batch_size;
+    before = after;
+  }
+}
+
+std::int64_t peak_kib_of_this_process() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss;
+}
+
+TEST(MemoryPlan, of_hundreds_of_gigabytes_takes_no_memory_itself) {
+  const std::int64_t before = peak_kib_of_this_process();
+  const MemoryPlan xl = plan({"gpt2-xl", preset("gpt2-xl"), 1024, 64, 1 << 20});
+  EXPECT_GT(xl.total(), std::size_t{300} << 30);
+  EXPECT_LT(xl.total(), std::size_t{600} << 30);
+  EXPECT_LT(peak_kib_of_this_process() - before, 64 << 10);
+}
+
+TEST(PlanningBackend, reads_zeros_and_has_no_memory_to_touch) {
+  const std::unique_ptr<Backend> backend = make_planning_backend();
+  std::vector<float> values = {1, 2, 3};
+  const Tensor x = to_device<float>(*backend, {3}, values);
+  backend->copy_to_host(std::as_writable_bytes(std::span(values)), x);
+  EXPECT_EQ(values, (std::vector<float>{0, 0, 0}));
+  EXPECT_DEATH(*x.data<float>() = 1, "");
+  EXPECT_DEATH(static_cast<void>(*const_cast<volatile float*>(x.data<float>())), "");
+}
+
+TEST(PlanningBackend, checks_arguments_like_every_backend) {
+  const std::unique_ptr<Backend> backend = make_planning_backend();
+  const Tensor x = backend->zeros(DType::f32, {4}), y = backend->zeros(DType::f32, {5});
+  EXPECT_THROW(backend->add(x, x, y), InternalError);
+}
+
+TEST(Flops, are_six_for_each_weight_and_for_each_score_of_causal_attention) {
+  const Gpt2Config config = small();  // L = 2, C = 96
+  EXPECT_EQ(flops_per_token(config, 1000, 33), 6.0 * 1000 + 6.0 * 2 * 96 * 33);
+  EXPECT_EQ(step_flops(config, 1000, 5, 33), 5 * flops_per_token(config, 1000, 33));
+}
+
+}  // namespace
+}  // namespace stagegpt::test
