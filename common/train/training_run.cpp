@@ -125,12 +125,10 @@ std::string TrainingRun::save(std::optional<double> validation_loss) {
 }
 
 std::string TrainingRun::try_to_save(std::optional<double> validation_loss) {
-  const bool last_chance = trainer_.steps_done() == config_.last_step;
   try {
     return save(validation_loss);
   } catch (const std::runtime_error& error) {
-    if (last_chance) throw;
-    return concat("warning: saving step ", trainer_.steps_done(), ": ", error.what(), "; training goes on");
+    return concat("warning: saving step ", trainer_.steps_done(), ": ", error.what());
   }
 }
 

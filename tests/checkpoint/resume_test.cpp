@@ -152,6 +152,10 @@ TEST_F(Resume, KeepsTheModelAndTheData) {
   refused({"--tokenizer", "bpe"}, "--tokenizer: the run has \"char\"");
   directory.write("other.txt", read_bytes(in("text.txt")) + "the mat sat on the cats.\n");
   refused({"--data", "other.txt"}, "--data: these are not the 2250 tokens");
+  std::string changed = read_bytes(in("text.txt"));
+  changed[0] = 'c';  // as many tokens of the same kind
+  directory.write("changed.txt", changed);
+  refused({"--data", "changed.txt"}, "--data: these are not the 2250 tokens");
   const ProgramResult result = train({"--resume", "run", "--learning-rate", "0.004"});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   EXPECT_NE(result.errors.find("note: --learning-rate changes from 0.003 to 0.004"), std::string::npos);

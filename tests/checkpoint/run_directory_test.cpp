@@ -10,6 +10,7 @@
 #include <set>
 #include <thread>
 
+#include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/manifest.h"
 #include "common/error.h"
 #include "tests/checkpoint/small_run.h"
@@ -138,18 +139,43 @@ TEST_F(RunFiles, CheckpointsAreKeptByRule) {
   expect_refused(flags("one", {"--keep-last", "1"}), "--keep-last: expected a whole number from 2");
 }
 
-TEST_F(RunFiles, BestHasTheLowestValidationLoss) {
-  // At this rate the model gets worse.
-  expect_success(flags("run", {"--steps", "40", "--checkpoint-every", "5", "--keep-every", "1",
-                               "--learning-rate", "0.9", "--warmup-steps", "12", "--grad-clip", "0"}));
-  std::map<double, std::string> by_loss;
-  for (const std::string& name : names("run/checkpoints")) {
-    const auto state = nlohmann::json::parse(read_bytes(in("run/checkpoints") / name / "trainer_state.json"));
-    by_loss[state["validation_loss"].get<double>()] = name;
+// Checkpoints of a run that is made by hand: step n has the n-th validation loss.
+class MadeRun : public RunFiles {
+ protected:
+  MadeRun() { expect_success(flags("run", {"--steps", "1"})); }
+
+  void save(RunDirectory& made, std::int64_t step, double validation_loss) const {
+    const fs::path checkpoint = made.begin_checkpoint(step);
+    TrainerState state;
+    state.step = step;
+    state.validation_loss = validation_loss;
+    std::vector<FileEntry> entries = {write_hashed(checkpoint / "trainer_state.json", to_json_text(state))};
+    for (const char* name : {"config.json", "model.safetensors", "optimizer.safetensors", "tokenizer.json"}) {
+      fs::copy(in("run/latest") / name, checkpoint / name);
+      entries.push_back(file_entry(checkpoint / name));
+    }
+    made.commit_checkpoint(step, entries);
+    made.prune({});
   }
-  ASSERT_EQ(by_loss.size(), 8u);
-  EXPECT_NE(by_loss.begin()->second, "step_00000040");
-  EXPECT_EQ(fs::read_symlink(in("run/best")).filename(), by_loss.begin()->second);
+};
+
+TEST_F(MadeRun, BestHasTheLowestValidationLossAndStays) {
+  RunDirectory made = RunDirectory::create(in("made"));
+  const double losses[] = {3, 2, 4, 5, 6};
+  for (int i = 0; i < 5; ++i) save(made, i + 1, losses[i]);
+  EXPECT_EQ(fs::read_symlink(in("made/best")), "checkpoints/step_00000002");
+  EXPECT_EQ(names("made/checkpoints"),
+            (std::set<std::string>{"step_00000002", "step_00000004", "step_00000005"}));
+}
+
+TEST_F(MadeRun, DamagedCheckpointsDoNotCountAsKept) {
+  RunDirectory made = RunDirectory::create(in("made"));
+  save(made, 1, 3);
+  save(made, 2, 2);
+  fs::resize_file(in("made/checkpoints/step_00000002/config.json"), 3);
+  save(made, 3, 1);
+  EXPECT_EQ(names("made/checkpoints"),
+            (std::set<std::string>{"step_00000001", "step_00000002.damaged", "step_00000003"}));
 }
 
 TEST_F(RunFiles, DamagedCheckpointsAreSetAside) {
@@ -173,17 +199,6 @@ TEST_F(RunFiles, HaveTheValidationLossOfTheStepAtWhichTheyStop) {
   expect_success(flags("run", {"--steps", "20", "--eval-every", "5", "--stop-after", "5"}));
   EXPECT_EQ(nlohmann::json::parse(read_bytes(in("run/best/trainer_state.json")))["validation_loss"],
             metrics("run").back()["validation_loss"]);
-}
-
-TEST_F(RunFiles, DamagedCheckpointsDoNotCountAsKept) {
-  expect_success(flags(
-      "run", {"--steps", "40", "--stop-after", "20", "--checkpoint-every", "10", "--eval-every", "100"}));
-  fs::resize_file(in("run/checkpoints/step_00000020/config.json"), 3);
-  // Removing step 10 would leave one whole checkpoint, that of step 30, when that is made.
-  expect_success({"--resume", "run", "--stop-after", "15"});
-  fs::resize_file(in("run/checkpoints/step_00000015/config.json"), 3);
-  expect_success({"--resume", "run", "--stop-after", "20"});
-  EXPECT_TRUE(fs::exists(in("run/checkpoints/step_00000010")));
 }
 
 // ---- Damage

@@ -22,7 +22,10 @@ void send_signals(pid_t child, const std::filesystem::path& errors, const RunOpt
     return info.si_pid == child;
   };
   while (!ended() && read_bytes(errors).find(options.signal_after) == std::string::npos) usleep(1000);
-  for (const int signal : options.signals) kill(child, signal);
+  for (const int signal : options.signals) {
+    kill(child, signal);
+    usleep(1000);  // two that come at once are one
+  }
 }
 
 }  // namespace
