@@ -1,12 +1,17 @@
-// Time of a checkpoint of GPT-2 124M with optimizer, next to that of the bare bytes: weights and
-// moments written as they lie in memory, and synced. In turns, on one file system.
+// Time of a checkpoint of GPT-2 124M with optimizer, next to that of the bare bytes: weights and moments
+// written as they lie in memory, and synced. Each with the removal of as many old bytes; in turns, on one
+// file system.
 //
 //   checkpoint_bench [directory [rounds]]
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <thread>
 #include <vector>
 
@@ -20,28 +25,51 @@ namespace {
 
 namespace fs = std::filesystem;
 
-double seconds_of(const auto& action) {
-  const auto start = std::chrono::steady_clock::now();
-  action();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+std::span<const std::byte> bytes_of(const Tensor& arena) {
+  return std::as_bytes(std::span(arena.data<float>(), arena.numel()));
 }
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
+using Arenas = std::vector<std::vector<Tensor>>;  // of each file
 
-// The arenas as they lie in memory: nothing is looked for, turned, hashed or named.
-void write_bare(const fs::path& directory, const std::vector<std::vector<Tensor>>& files) {
-  fs::create_directory(directory);
+// The arenas as they lie in memory: nothing is looked for, turned, hashed or named. As a checkpoint's bytes
+// are written, so that the disk alone is left of its time.
+void write_bare(const fs::path& directory, const Arenas& files) {
   for (std::size_t i = 0; i < files.size(); ++i) {
     OutputFile file(directory / std::to_string(i));
-    for (const Tensor& arena : files[i])
-      file.write(std::as_bytes(std::span(arena.data<float>(), arena.numel())));
+    for (const Tensor& arena : files[i]) file.write(bytes_of(arena));
     file.sync();
   }
-  sync_directory(directory);
 }
+
+// As programs write otherwise: through the page cache.
+void write_cached(const fs::path& directory, const Arenas& files) {
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const fs::path path = directory / std::to_string(i);
+    const FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+    for (const Tensor& arena : files[i]) write_fully(file, bytes_of(arena), path);
+    if (fsync(file.get()) != 0) fail_to_write(path);
+  }
+}
+
+// Medians over the rounds, of the seconds of each kind of work.
+class Times {
+ public:
+  void measure(const char* name, const auto& action) {
+    const auto start = std::chrono::steady_clock::now();
+    action();
+    seconds_[name].push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  void print() {
+    for (auto& [name, seconds] : seconds_) {
+      std::ranges::sort(seconds);
+      std::printf("%-28s %6.2f s (%.2f to %.2f)\n", name.c_str(), seconds[seconds.size() / 2],
+                  seconds.front(), seconds.back());
+    }
+  }
+
+ private:
+  std::map<std::string, std::vector<double>> seconds_;
+};
 
 int checkpoint_bench(const fs::path& directory, int rounds) {
   const auto backend =
@@ -55,31 +83,35 @@ int checkpoint_bench(const fs::path& directory, int rounds) {
   counts.add("text");
   const auto tokenizer = train_bpe(counts, 257);
   RunDirectory run = RunDirectory::create(directory / "run");
-  std::vector<double> save, commit, prune, bare;
-  std::vector<FileEntry> files;
+  const Arenas arenas = {{model.parameters().weights()}, {optimizer.m(), optimizer.v()}};
+  const fs::path bare = directory / "bare";
+  Times times;
+  const auto time_bare = [&](const char* name, const auto& write) {
+    fs::create_directory(bare);
+    times.measure(name, [&] {
+      write(bare, arenas);
+      sync_directory(bare);
+      fs::remove_all(bare);
+    });
+  };
   for (int round = 1; round <= rounds; ++round) {
-    const auto time_bare = [&] {
-      bare.push_back(seconds_of([&] {
-        write_bare(directory / "bare", {{model.parameters().weights()}, {optimizer.m(), optimizer.v()}});
-      }));
-      fs::remove_all(directory / "bare");
+    const auto time_checkpoint = [&] {
+      TrainerState state;
+      state.step = round;
+      times.measure("checkpoint", [&] {
+        const fs::path path = run.begin_checkpoint(round);
+        run.commit_checkpoint(round, write_checkpoint(path, *backend, model, optimizer, *tokenizer, state));
+        run.prune({});
+      });
+      times.measure("reading it back, meanwhile", [&] { run.read_back_newest().wait(); });
     };
-    // First one, then the other, so that neither always finds the memory that the other has just freed.
-    if (round % 2 == 0) time_bare();
-    TrainerState state;
-    state.step = round;
-    save.push_back(seconds_of([&] {
-      files = write_checkpoint(run.begin_checkpoint(round), *backend, model, optimizer, *tokenizer, state);
-    }));
-    commit.push_back(seconds_of([&] { run.commit_checkpoint(round, files); }));
-    prune.push_back(seconds_of([&] { run.prune({}); }));
-    if (round % 2 == 1) time_bare();
-    std::printf("write %.2f s, commit %.2f s, prune %.2f s; bare bytes %.2f s\n", save.back(), commit.back(),
-                prune.back(), bare.back());
-    std::fflush(stdout);
+    // In turns, so that none always finds what the other has left of the memory and of the disk.
+    if (round % 2 == 1) time_checkpoint();
+    time_bare("bare bytes", write_bare);
+    time_bare("bare bytes, page cache", write_cached);
+    if (round % 2 == 0) time_checkpoint();
   }
-  std::printf("medians: write %.2f s, commit %.2f s, prune %.2f s; bare bytes %.2f s\n", median(save),
-              median(commit), median(prune), median(bare));
+  times.print();
   fs::remove_all(directory / "run");
   return 0;
 }

@@ -35,7 +35,7 @@ std::string content_hash_of(std::string_view text) {
 
 std::string content_hash(const std::filesystem::path& path) {
   ContentHash hash;
-  read_blocks(path, [&](std::span<const std::byte> block) { hash.add(block); });
+  read_blocks(path, PageCache::use, [&](std::span<const std::byte> block) { hash.add(block); });
   return hash.hexadecimal();
 }
 

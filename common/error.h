@@ -35,6 +35,16 @@ template <class... Parts>
   throw UserError(concat(parts...));
 }
 
+// Returns read(). What it complains of with a UserError begins with `name`, of a file or a flag, then.
+template <class Name, class Read>
+auto naming(const Name& name, const Read& read) {
+  try {
+    return read();
+  } catch (const UserError& error) {
+    user_error(name, ": ", error.what());
+  }
+}
+
 // Throws InternalError with the joined parts unless the condition holds.
 template <class... Parts>
 void check(bool condition, const Parts&... parts) {

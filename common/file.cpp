@@ -8,16 +8,19 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <memory>
-#include <vector>
+#include <new>
 
 #include "common/error.h"
+#include "common/output_file.h"
 
 namespace stagegpt {
 namespace {
 
-[[noreturn]] void fail_to_write(const std::filesystem::path& path) {
-  throw std::runtime_error(concat("cannot write ", path, ": ", std::strerror(errno)));
+// Lets a file's content go through the page cache from now on, as the end of a file must. False if it did so
+// already.
+bool leave_direct(const FileDescriptor& file) {
+  const int flags = fcntl(file.get(), F_GETFL);
+  return (flags & O_DIRECT) != 0 && fcntl(file.get(), F_SETFL, flags & ~O_DIRECT) == 0;
 }
 
 }  // namespace
@@ -46,44 +49,19 @@ MappedFile::~MappedFile() {
   if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
+void fail_to_write(const std::filesystem::path& path) {
+  throw std::runtime_error(concat("cannot write ", path, ": ", std::strerror(errno)));
+}
+
 void write_fully(const FileDescriptor& file, std::span<const std::byte> bytes,
                  const std::filesystem::path& path) {
   while (!bytes.empty()) {
     const ssize_t written = write(file.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && (errno == EINTR || (errno == EINVAL && leave_direct(file)))) continue;
     if (written < 0) fail_to_write(path);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
 }
-
-OutputFile::OutputFile(const std::filesystem::path& path)
-    : path_(path), fd_(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
-  if (!fd_.is_open()) fail();
-}
-
-void OutputFile::write(std::span<const std::byte> bytes) {
-  write_fully(fd_, bytes, path_);
-  start_writing_back(bytes.size());
-}
-
-// The disk works while the next bytes are made, not only when sync() waits for it. A hint: it may fail.
-void OutputFile::start_writing_back(std::size_t more) {
-  constexpr std::size_t kEnough = std::size_t{16} << 20;
-  waiting_ += more;
-  if (waiting_ < kEnough) return;
-  sync_file_range(fd_.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
-  waiting_ = 0;
-}
-
-void OutputFile::rewind() {
-  if (lseek(fd_.get(), 0, SEEK_SET) != 0) fail();
-}
-
-void OutputFile::sync() {
-  if (fsync(fd_.get()) != 0) fail();
-}
-
-void OutputFile::fail() const { fail_to_write(path_); }
 
 void write_file(const std::filesystem::path& path, std::string_view bytes) {
   OutputFile file(path);
@@ -124,16 +102,30 @@ FileIdentity file_identity(const std::filesystem::path& path, std::string_view f
   return {info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
 }
 
-void read_blocks(const std::filesystem::path& path,
+AlignedBlock make_aligned_block(std::size_t bytes) {
+  constexpr std::size_t kAlignment = 4096;
+  AlignedBlock block(static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes)), &std::free);
+  if (!block) throw std::bad_alloc();
+  return block;
+}
+
+void read_blocks(const std::filesystem::path& path, PageCache cache,
                  const std::function<void(std::span<const std::byte>)>& use) {
-  constexpr std::size_t kBlock = std::size_t{1} << 20;
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
-  if (!file) throw std::runtime_error(concat("cannot read ", path, ": ", std::strerror(errno)));
-  std::vector<std::byte> block(kBlock);
-  while (const std::size_t read = std::fread(block.data(), 1, block.size(), file.get())) {
-    use(std::span(block).first(read));
+  constexpr std::size_t kBlock = std::size_t{4} << 20;
+  const auto fail = [&] {
+    throw std::runtime_error(concat("cannot read ", path, ": ", std::strerror(errno)));
+  };
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.is_open()) fail();
+  if (cache == PageCache::avoid) fcntl(file.get(), F_SETFL, O_DIRECT);  // may fail: then it goes through it
+  const AlignedBlock block = make_aligned_block(kBlock);
+  while (true) {
+    const ssize_t n = read(file.get(), block.get(), kBlock);
+    if (n < 0 && (errno == EINTR || (errno == EINVAL && leave_direct(file)))) continue;
+    if (n < 0) fail();
+    if (n == 0) return;
+    use(std::span(block.get(), static_cast<std::size_t>(n)));
   }
-  if (std::ferror(file.get())) throw std::runtime_error(concat("cannot read ", path));
 }
 
 }  // namespace stagegpt

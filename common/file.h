@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -47,31 +48,13 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-// Writes all bytes where the file stands. Throws std::runtime_error that names `path`, on a full disk for
-// one.
+// Throws std::runtime_error that names the file and what errno says.
+[[noreturn]] void fail_to_write(const std::filesystem::path& path);
+
+// Writes all bytes where the file stands; past the page cache, in a file opened so, what can be. Throws
+// std::runtime_error that names `path`, on a full disk for one.
 void write_fully(const FileDescriptor& file, std::span<const std::byte> bytes,
                  const std::filesystem::path& path);
-
-// Failures, such as a full disk, throw std::runtime_error that names the file.
-class OutputFile {
- public:
-  // Creates the file, or empties it.
-  explicit OutputFile(const std::filesystem::path& path);
-
-  void write(std::span<const std::byte> bytes);
-  // Goes back to the beginning: what is written next replaces what is there.
-  void rewind();
-  // Returns when the bytes are on the disk.
-  void sync();
-
- private:
-  void start_writing_back(std::size_t more);
-  [[noreturn]] void fail() const;
-
-  std::filesystem::path path_;
-  FileDescriptor fd_;
-  std::size_t waiting_ = 0;  // bytes that the disk has not been asked to take
-};
 
 // A whole file, on the disk when it returns. Throws std::runtime_error that names it.
 void write_file(const std::filesystem::path& path, std::string_view bytes);
@@ -94,9 +77,16 @@ struct FileIdentity {
 // Throws UserError, naming `flag` and the file, where there is none.
 FileIdentity file_identity(const std::filesystem::path& path, std::string_view flag);
 
+// Memory as O_DIRECT wants it for the usual disks: it begins at a multiple of 4096 bytes.
+using AlignedBlock = std::unique_ptr<std::byte[], decltype(&std::free)>;
+AlignedBlock make_aligned_block(std::size_t bytes);
+
+// Whether a file's content is left in the page cache for others, or passes it by where the file system can.
+enum class PageCache { use, avoid };
+
 // Passes a file, block after block, to use(): without a mapping, which a file that shrinks makes deadly.
 // Throws std::runtime_error that names the file when it cannot be read.
-void read_blocks(const std::filesystem::path& path,
+void read_blocks(const std::filesystem::path& path, PageCache cache,
                  const std::function<void(std::span<const std::byte>)>& use);
 
 }  // namespace stagegpt

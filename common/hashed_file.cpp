@@ -24,7 +24,7 @@ FileEntry write_hashed(const std::filesystem::path& path, std::string_view text)
 FileEntry file_entry(const std::filesystem::path& path) {
   ContentHash hash;
   std::uint64_t bytes = 0;
-  read_blocks(path, [&](std::span<const std::byte> block) {
+  read_blocks(path, PageCache::avoid, [&](std::span<const std::byte> block) {
     hash.add(block);
     bytes += block.size();
   });

@@ -43,11 +43,7 @@ Named named_run(const std::string& given) {
 
 // The checkpoint that was named, if it is whole and nothing comes after it.
 fs::path require_newest(const fs::path& run, const fs::path& checkpoint) {
-  try {
-    verify_checkpoint(checkpoint);
-  } catch (const UserError& error) {
-    user_error("--resume: ", error.what());
-  }
+  naming("--resume", [&] { verify_checkpoint(checkpoint); });
   const auto checkpoints = checkpoints_of(run);
   const auto is_named = [&](const auto& entry) { return entry.second.filename() == checkpoint.filename(); };
   if (std::ranges::none_of(checkpoints, is_named)) {

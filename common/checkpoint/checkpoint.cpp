@@ -43,28 +43,19 @@ void verify_checkpoint(const fs::path& directory) {
 TrainerState read_trainer_state(const fs::path& directory) {
   const fs::path path = directory / kState;
   const MappedFile file(path, "checkpoint");
-  try {
-    return parse_trainer_state(file.text());
-  } catch (const UserError& error) {
-    user_error(path, ": ", error.what());
-  }
+  return naming(path, [&] { return parse_trainer_state(file.text()); });
 }
 
-void load_checkpoint(const fs::path& directory, Backend& backend, Gpt2& model, const AdamW& optimizer) {
-  const ParameterTable& table = model.parameters().table();
-  const HuggingFaceModel weights(directory, "checkpoint");
-  load_weights(weights, backend, model);
-
+void load_moments(const fs::path& directory, Backend& backend, const ParameterTable& table,
+                  const AdamW& optimizer) {
   const fs::path path = directory / kOptimizer;
   const MappedFile file(path, "checkpoint");
-  try {
+  naming(path, [&] {
     const SafetensorsViews tensors = parse_safetensors(file.bytes());
     const auto m = values_in(tensors, table, kFirstMoment), v = values_in(tensors, table, kSecondMoment);
     load_values(backend, table, optimizer.m(), m);
     load_values(backend, table, optimizer.v(), v);
-  } catch (const UserError& error) {
-    user_error(path, ": ", error.what());
-  }
+  });
 }
 
 }  // namespace stagegpt

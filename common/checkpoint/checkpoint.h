@@ -27,9 +27,9 @@ void verify_checkpoint(const std::filesystem::path& directory);
 // Reads trainer_state.json alone. Throws UserError that names the file.
 TrainerState read_trainer_state(const std::filesystem::path& directory);
 
-// Copies weights and moments. Throws UserError, naming the file, where they are missing, broken, or those of
-// another model.
-void load_checkpoint(const std::filesystem::path& directory, Backend& backend, Gpt2& model,
-                     const AdamW& optimizer);
+// Copies the moments into an optimizer of the same table; the weights are a HuggingFaceModel's. Throws
+// UserError, naming the file, where they are missing, broken, or those of another model.
+void load_moments(const std::filesystem::path& directory, Backend& backend, const ParameterTable& table,
+                  const AdamW& optimizer);
 
 }  // namespace stagegpt

@@ -1,8 +1,6 @@
 #include "common/checkpoint/hugging_face_model.h"
 
 #include <algorithm>
-#include <cctype>
-#include <cstring>
 #include <set>
 
 #include "common/checkpoint/hugging_face_config.h"
@@ -18,16 +16,6 @@ constexpr const char* kConfig = "config.json";
 constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";  // of weights in several files
 constexpr const char* kHead = "lm_head.weight";
-
-// Names the file in what read() complains of.
-template <class Read>
-auto naming(const fs::path& path, const Read& read) {
-  try {
-    return read();
-  } catch (const UserError& error) {
-    user_error(path, ": ", error.what());
-  }
-}
 
 nlohmann::json read_json_file(const fs::path& path) {
   const MappedFile file(path, kConfig);
@@ -128,11 +116,7 @@ void HuggingFaceModel::check_weights() {
 }
 
 Gpt2Config read_config(const fs::path& directory, std::string_view flag) {
-  try {
-    return config_in(directory);
-  } catch (const UserError& error) {
-    user_error(flag, ": ", error.what());
-  }
+  return naming(flag, [&] { return config_in(directory); });
 }
 
 void load_weights(const HuggingFaceModel& file, Backend& backend, const Gpt2& model) {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "common/checkpoint/half_floats.h"
-#include "common/file.h"
+#include "common/output_file.h"
 
 namespace stagegpt {
 namespace {

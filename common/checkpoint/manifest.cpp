@@ -80,11 +80,7 @@ std::vector<FileEntry> verify_manifest(const fs::path& directory) {
 
 void verify_named(const fs::path& directory, std::string_view flag) {
   if (!file_exists(directory / kManifest)) return;
-  try {
-    verify_manifest(directory);
-  } catch (const UserError& error) {
-    user_error(flag, ": ", error.what());
-  }
+  naming(flag, [&] { verify_manifest(directory); });
 }
 
 }  // namespace stagegpt

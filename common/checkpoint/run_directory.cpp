@@ -148,37 +148,40 @@ RunDirectory RunDirectory::open(const fs::path& path) {
   return {path, lock_run(path)};
 }
 
+fs::path RunDirectory::unfinished(std::int64_t step) const {
+  return path_ / kCheckpoints / concat(checkpoint_name(step), kTemporary);
+}
+
 fs::path RunDirectory::begin_checkpoint(std::int64_t step) {
-  fs::path path = path_ / kCheckpoints / checkpoint_name(step);
-  path += kTemporary;
+  const fs::path path = unfinished(step);
   fs::remove_all(path);
   make_directories(path);
-  if (const auto before = checkpoints_of(path_); !before.empty()) {
-    checked_ = before.rbegin()->second;
-    checked_is_whole_ = std::async(std::launch::async, verifies, checked_);
-  }
   return path;
 }
 
 fs::path RunDirectory::commit_checkpoint(std::int64_t step, const std::vector<FileEntry>& files) {
-  const fs::path path = path_ / kCheckpoints / checkpoint_name(step);
-  fs::path temporary = path;
-  temporary += kTemporary;
+  const fs::path path = path_ / kCheckpoints / checkpoint_name(step), temporary = unfinished(step);
   write_manifest(temporary, files);
   sync_directory(temporary);
   if (file_exists(path)) remove_directory(path);  // damaged: the run has come here again from an older one
   rename_or_throw(temporary, path);
   sync_directory(path.parent_path());
-  committed_ = path;
+  newest_ = path;
   set_links(path);
   return path;
 }
 
+std::shared_future<bool> RunDirectory::read_back_newest() {
+  if (read_back_ != newest_) {
+    read_back_ = newest_;
+    read_back_is_whole_ = std::async(std::launch::async, verifies, read_back_);
+  }
+  return read_back_is_whole_;
+}
+
 void RunDirectory::abandon_checkpoint(std::int64_t step) noexcept {
   try {
-    fs::path path = path_ / kCheckpoints / checkpoint_name(step);
-    path += kTemporary;
-    fs::remove_all(path);
+    fs::remove_all(unfinished(step));
   } catch (...) {  // what is left is removed when the run is opened again
   }
 }
@@ -203,15 +206,15 @@ void RunDirectory::prune(const KeepRule& keep) {
 }
 
 bool RunDirectory::is_whole(const fs::path& checkpoint) {
-  if (checkpoint == committed_) return true;
-  if (checkpoint == checked_ && checked_is_whole_.valid()) return checked_is_whole_.get();
-  return verifies(checkpoint);
+  if (checkpoint == read_back_) return read_back_is_whole_.get();
+  return checkpoint == newest_ || verifies(checkpoint);
 }
 
 void RunDirectory::go_on_from(const fs::path& checkpoint) {
   for (const auto& [step, path] : checkpoints_of(path_)) {
     if (path.filename() > checkpoint.filename()) set_aside(path);
   }
+  newest_ = checkpoint;
   set_links(checkpoint);
 }
 

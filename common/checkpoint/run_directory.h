@@ -44,6 +44,9 @@ class RunDirectory {
   // std::runtime_error that names the file when something cannot be written; what was there before stays.
   std::filesystem::path begin_checkpoint(std::int64_t step);
   std::filesystem::path commit_checkpoint(std::int64_t step, const std::vector<FileEntry>& files);
+  // Reads the newest checkpoint, made or gone on from here, back from the disk while the caller goes on;
+  // once. What comes is whether it verifies; it is valid if there is one.
+  std::shared_future<bool> read_back_newest();
   // Removes what begin_checkpoint() made, if that is still there.
   void abandon_checkpoint(std::int64_t step) noexcept;
 
@@ -57,6 +60,8 @@ class RunDirectory {
  private:
   RunDirectory(std::filesystem::path path, FileDescriptor lock);
 
+  // Where a checkpoint stands while it is written.
+  std::filesystem::path unfinished(std::int64_t step) const;
   void set_aside(const std::filesystem::path& checkpoint);
   // Points `latest` and `best` at checkpoints. Without links, on a disk that has none, a run is whole too.
   void set_links(const std::filesystem::path& latest);
@@ -66,10 +71,9 @@ class RunDirectory {
 
   std::filesystem::path path_;
   FileDescriptor lock_;
-  std::filesystem::path committed_;  // the newest checkpoint, if it was made here
-  // The one before is read while the disk takes the newest.
-  std::filesystem::path checked_;
-  std::future<bool> checked_is_whole_;
+  std::filesystem::path newest_;
+  std::filesystem::path read_back_;  // newest_, now or before
+  std::shared_future<bool> read_back_is_whole_;
 };
 
 // Throws UserError unless RunDirectory::create() can make one here, as far as that can be known.

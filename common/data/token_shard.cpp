@@ -76,7 +76,7 @@ std::string TokenShard::verify(std::int64_t vocab_size) const {
     first += std::ssize(tokens);
   };
   bool has_header = true;
-  read_blocks(path_, [&](std::span<const std::byte> block) {
+  read_blocks(path_, PageCache::use, [&](std::span<const std::byte> block) {
     hash.add(block);
     if (std::exchange(has_header, false)) block = block.subspan(std::min(block.size(), sizeof(Header)));
     if (token_bytes_ == 2) {

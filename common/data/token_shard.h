@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/file.h"
+#include "common/output_file.h"
 
 namespace stagegpt {
 

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <iostream>
 
 #include "common/json.h"
@@ -45,10 +44,6 @@ Kept kept_lines(std::string_view text, std::int64_t steps_done) {
   return kept;
 }
 
-[[noreturn]] void fail(const std::filesystem::path& path) {
-  throw std::runtime_error(concat("cannot write ", path, ": ", std::strerror(errno)));
-}
-
 }  // namespace
 
 MetricsLog::MetricsLog(const std::filesystem::path& path, std::int64_t steps_done) : path_(path) {
@@ -63,7 +58,7 @@ MetricsLog::MetricsLog(const std::filesystem::path& path, std::int64_t steps_don
   if (something) replace_file(path, kept.lines);
   constexpr int kMode = 0666;
   file_ = FileDescriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, kMode));
-  if (!file_.is_open()) fail(path_);
+  if (!file_.is_open()) fail_to_write(path_);
 }
 
 void MetricsLog::add(const nlohmann::ordered_json& fields) {
@@ -74,7 +69,7 @@ void MetricsLog::add(const nlohmann::ordered_json& fields) {
 }
 
 void MetricsLog::sync() {
-  if (!flush() || fsync(file_.get()) != 0) fail(path_);
+  if (!flush() || fsync(file_.get()) != 0) fail_to_write(path_);
 }
 
 bool MetricsLog::flush() {

@@ -28,6 +28,8 @@ StopSignals::StopSignals(std::initializer_list<int> signals) {
 }
 
 StopSignals::~StopSignals() {
+  // On its way to exit 75: one that comes again must not end the process in another way.
+  if (stop_requested) return;
   for (const Replaced& replaced : replaced_) sigaction(replaced.signal, &replaced.before, nullptr);
 }
 

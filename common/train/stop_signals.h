@@ -8,7 +8,8 @@
 
 namespace stagegpt {
 
-// While it lives the signals are noted instead of ending the process. A second SIGINT ends it at once.
+// While it lives the signals are noted instead of ending the process, and for good once one has come: what is
+// left to do then is to save and to exit. A second SIGINT ends the process at once.
 class StopSignals {
  public:
   explicit StopSignals(std::initializer_list<int> signals);

@@ -47,7 +47,7 @@ void TrainingRun::resume(const std::filesystem::path& checkpoint) {
     user_error("--steps: the run has done ", state.step, " steps already, more than ",
                config_.trainer.schedule.steps);
   }
-  load_checkpoint(checkpoint, backend_, model_, trainer_.optimizer());
+  load_moments(checkpoint, backend_, model_.parameters().table(), trainer_.optimizer());
   trainer_.restore(state.step, state.data_position);
   saved_step_ = state.step;
 }
@@ -63,6 +63,7 @@ TrainingResult TrainingRun::run() {
   TrainingResult result;
   std::optional<double> validation_loss;
   while (trainer_.steps_done() < config_.last_step && !StopSignals::requested()) {
+    directory_.read_back_newest();
     const StepReport report = step();
     const std::int64_t done = trainer_.steps_done();
     const bool checkpoint = done % config_.checkpoint_every == 0 || done == config.schedule.steps;

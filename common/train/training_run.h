@@ -38,8 +38,8 @@ class TrainingRun {
   TrainingRun(Backend& backend, Communicator& communicator, GradientSync& sync, Gpt2& model,
               const Corpus& corpus, RunDirectory& directory, const TrainingRunConfig& config);
 
-  // Goes on where a checkpoint was made. Throws UserError when it does not fit the model, the data or the
-  // seed.
+  // Goes on where a checkpoint was made, whose weights the model has already. Throws UserError when it does
+  // not fit the model, the data or the seed.
   void resume(const std::filesystem::path& checkpoint);
 
   // Ends at last_step, or after the step in which a signal came (see stop_signals.h), always with a

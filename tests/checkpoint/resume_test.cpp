@@ -1,8 +1,10 @@
 // A run that is stopped and resumed is the run that was not.
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 
+#include "common/train/stop_signals.h"
 #include "tests/checkpoint/small_run.h"
 
 namespace stagegpt::test {
@@ -203,9 +205,33 @@ TEST_F(Signals, StopARunAfterACheckpoint) {
 }
 
 TEST_F(Signals, ThatComeTwiceDoNoHarm) {
-  expect_stopped("usr1", signalled("usr1", {SIGUSR1, SIGUSR1, SIGTERM, SIGTERM, SIGUSR1}));
+  // Until after its end: while it saves, and on its way out.
+  std::vector<int> signals(500, SIGUSR1);
+  signals[0] = SIGTERM;
+  expect_stopped("usr1", signalled("usr1", signals));
   // Whoever presses Ctrl-C again wants to be rid of it; what was saved is whole.
   EXPECT_NE(signalled("int", {SIGINT, SIGINT}).exit_code, 0);
+}
+
+TEST(StopSignals, AreNotedForGoodOnceOneHasCome) {
+  const auto stopped = [] {
+    {
+      const StopSignals signals({SIGUSR1, SIGTERM});
+      raise(SIGUSR1);
+    }
+    raise(SIGTERM);
+    raise(SIGUSR1);
+    std::_Exit(StopSignals::requested() ? 75 : 1);
+  };
+  EXPECT_EXIT(stopped(), testing::ExitedWithCode(75), "");
+}
+
+TEST(StopSignals, ThatDidNotComeAreAsBefore) {
+  const auto not_stopped = [] {
+    { const StopSignals signals({SIGUSR1}); }
+    raise(SIGUSR1);
+  };
+  EXPECT_EXIT(not_stopped(), testing::KilledBySignal(SIGUSR1), "");
 }
 
 TEST_F(Signals, BeforeTheFirstStepMakeACheckpointToo) {

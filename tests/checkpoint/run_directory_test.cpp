@@ -178,6 +178,18 @@ TEST_F(MadeRun, DamagedCheckpointsDoNotCountAsKept) {
             (std::set<std::string>{"step_00000001", "step_00000002.damaged", "step_00000003"}));
 }
 
+TEST_F(MadeRun, WhatWasReadBackDamagedDoesNotCountAsKept) {
+  RunDirectory made = RunDirectory::create(in("made"));
+  save(made, 1, 3);
+  EXPECT_TRUE(made.read_back_newest().get());
+  save(made, 2, 2);
+  fs::resize_file(in("made/checkpoints/step_00000002/config.json"), 3);
+  EXPECT_FALSE(made.read_back_newest().get());
+  save(made, 3, 1);
+  EXPECT_EQ(names("made/checkpoints"),
+            (std::set<std::string>{"step_00000001", "step_00000002.damaged", "step_00000003"}));
+}
+
 TEST_F(RunFiles, DamagedCheckpointsAreSetAside) {
   expect_success(flags("run", {"--steps", "40", "--checkpoint-every", "20"}));
   std::ofstream(in("run/checkpoints/step_00000040/model.safetensors"), std::ios::app) << 'x';

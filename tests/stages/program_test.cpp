@@ -156,8 +156,8 @@ TEST(Bench, ReportsWhatItMeasured) {
 }
 
 TEST(Output, ThatIsLostIsAFailure) {
-  const ProgramResult result =
-      run_program("stage0_verify", {"--model", kTiny, "--state", kTinyState}, ".", {.output_to = "/dev/full"});
+  const ProgramResult result = run_program("stage0_verify", {"--model", kTiny, "--state", kTinyState}, ".",
+                                           {.output_to = "/dev/full"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.errors.find("standard output cannot be written"), std::string::npos) << result.errors;
 }

@@ -141,6 +141,14 @@ TEST(MemoryPlan, of_hundreds_of_gigabytes_takes_no_memory_itself) {
   EXPECT_LT(peak_kib_of_this_process() - before, 64 << 10);
 }
 
+TEST(MemoryPlan, of_a_huge_batch_grows_as_that_of_a_large_one) {
+  const Gpt2Config config{.vocab_size = 101, .block_size = 1024, .n_layer = 1, .n_head = 1, .n_embd = 8};
+  // 2²³ tokens are planned as they are, 40 times as many are carried on from fewer.
+  const auto large = static_cast<double>(plan({"large", config, 1024, 1 << 13}).activations);
+  const auto huge = static_cast<double>(plan({"huge", config, 1024, 40 << 13}).activations);
+  EXPECT_NEAR(huge / large, 40, 0.4);
+}
+
 TEST(PlanningBackend, reads_zeros_and_has_no_memory_to_touch) {
   const std::unique_ptr<Backend> backend = make_planning_backend();
   std::vector<float> values = {1, 2, 3};

@@ -16,14 +16,10 @@ struct FilePair {
 };
 constexpr FilePair kGpt2Files[] = {{"encoder.json", "vocab.bpe"}, {"vocab.json", "merges.txt"}};
 
-// Names the file in what read() complains of.
+// Names the flag and the file in what read() complains of.
 template <class Read>
-auto naming(std::string_view flag, const fs::path& path, const Read& read) {
-  try {
-    return read();
-  } catch (const UserError& error) {
-    user_error(flag, ": ", path, ": ", error.what());
-  }
+auto naming_both(std::string_view flag, const fs::path& path, const Read& read) {
+  return naming(flag, [&] { return naming(path, read); });
 }
 
 // The lines of a merges file, less its first one when that tells the version.
@@ -54,7 +50,7 @@ std::unique_ptr<Tokenizer> load_gpt2_files(const fs::path& vocabulary_path, cons
     }
   }
   const MappedFile vocabulary_file(vocabulary_path, flag), merges_file(merges_path, flag);
-  Vocabulary names = naming(flag, vocabulary_path, [&] {
+  Vocabulary names = naming_both(flag, vocabulary_path, [&] {
     const nlohmann::json ids = parse_json(vocabulary_file.text());
     std::vector<SpecialToken> special;
     const auto end = ids.is_object() ? ids.find(kEndOfText) : ids.end();
@@ -62,8 +58,8 @@ std::unique_ptr<Tokenizer> load_gpt2_files(const fs::path& vocabulary_path, cons
       special.push_back({kEndOfText, end->get<std::int32_t>()});
     return read_vocabulary(ids, std::move(special));
   });
-  return naming(flag, merges_path,
-                [&] { return bpe_from_names(std::move(names), read_merges(merges_file.text())); });
+  return naming_both(flag, merges_path,
+                     [&] { return bpe_from_names(std::move(names), read_merges(merges_file.text())); });
 }
 
 // The file that a directory is loaded from.
@@ -92,7 +88,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path, std::string_view
     }
   }
   const MappedFile file(path, flag);
-  return naming(flag, path, [&] {
+  return naming_both(flag, path, [&] {
     if (is_llmc_tokenizer(file.bytes())) return parse_llmc_tokenizer(file.bytes());
     try {
       return parse_tokenizer_json(parse_json(file.text()));

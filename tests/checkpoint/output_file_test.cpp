@@ -1,0 +1,163 @@
+// Files written block after block, and read back, on a disk and in memory.
+#include "common/output_file.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <csignal>
+#include <vector>
+
+#include "tests/support/program.h"
+
+namespace stagegpt::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kBlock = OutputFile::kBlock;
+
+std::vector<std::byte> numbered_bytes(std::size_t size) {
+  constexpr std::size_t kPrime = 251;
+  std::vector<std::byte> bytes(size);
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(i % kPrime + i / kBlock);
+  return bytes;
+}
+
+std::vector<std::byte> bytes_in(const fs::path& path, PageCache cache) {
+  std::vector<std::byte> bytes;
+  read_blocks(path, cache, [&](auto block) { bytes.insert(bytes.end(), block.begin(), block.end()); });
+  return bytes;
+}
+
+// Whether the files of a directory can pass the page cache by.
+bool has_direct_files(const fs::path& directory) {
+  const FileDescriptor file(open((directory / "probe").c_str(), O_WRONLY | O_CREAT | O_DIRECT, 0600));
+  return file.is_open();
+}
+
+std::size_t pages_in_cache(const fs::path& path) {
+  const MappedFile file(path, "test");
+  const std::span<const std::byte> bytes = file.bytes();
+  std::vector<unsigned char> pages((bytes.size() + 4095) / 4096);
+  mincore(const_cast<std::byte*>(bytes.data()), bytes.size(), pages.data());
+  return static_cast<std::size_t>(std::ranges::count_if(pages, [](unsigned char page) { return page & 1; }));
+}
+
+// While it lives no file of this process grows beyond a size.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(std::size_t bytes) : handler_(signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  sighandler_t handler_;
+};
+
+TEST(OutputFile, HasWhatWasWrittenInPiecesOfAnySize) {
+  const ScratchDirectory scratch;
+  for (const fs::path& directory : {scratch.path(), fs::path("/dev/shm")}) {
+    const fs::path path = directory / "stagegpt.output_file_test";
+    for (const std::size_t size : {std::size_t{0}, std::size_t{5}, kBlock - 1, kBlock, 3 * kBlock + 4099}) {
+      const std::vector<std::byte> bytes = numbered_bytes(size);
+      for (const std::size_t piece : {std::size_t{1000003}, kBlock, 4 * kBlock}) {
+        OutputFile file(path);
+        for (std::size_t begin = 0; begin < size; begin += piece) {
+          file.write(std::span(bytes).subspan(begin, std::min(piece, size - begin)));
+        }
+        file.sync();
+        EXPECT_TRUE(bytes_in(path, PageCache::use) == bytes) << path << " " << size << " by " << piece;
+        EXPECT_TRUE(bytes_in(path, PageCache::avoid) == bytes) << path << " " << size << " by " << piece;
+      }
+    }
+    fs::remove(path);
+  }
+}
+
+TEST(OutputFile, RewoundHasTheLastOfWhatWasWritten) {
+  const ScratchDirectory scratch;
+  const fs::path path = scratch.path() / "file";
+  std::vector<std::byte> expected = numbered_bytes(3 * kBlock + 77);
+  OutputFile file(path);
+  file.write(expected);
+  for (const std::size_t size : {std::size_t{1024}, kBlock + 13}) {
+    const std::vector<std::byte> beginning(size, std::byte{0xee});
+    file.rewind();
+    file.write(beginning);
+    std::ranges::copy(beginning, expected.begin());
+  }
+  file.sync();
+  EXPECT_TRUE(bytes_in(path, PageCache::use) == expected);
+}
+
+TEST(OutputFile, LeavesThePageCacheToOthers) {
+  const ScratchDirectory scratch;
+  if (!has_direct_files(scratch.path())) GTEST_SKIP() << "no O_DIRECT in " << scratch.path();
+  const fs::path path = scratch.path() / "file";
+  OutputFile file(path);
+  file.write(numbered_bytes(2 * kBlock));
+  file.sync();
+  EXPECT_EQ(pages_in_cache(path), 0);
+  bytes_in(path, PageCache::avoid);
+  EXPECT_EQ(pages_in_cache(path), 0);
+  bytes_in(path, PageCache::use);
+  EXPECT_GT(pages_in_cache(path), 0);
+}
+
+// The write that meets the limit is cut short, in the middle of a sector: what is left of the block is no
+// longer aligned.
+TEST(OutputFile, ThatMeetsALimitHasAllUpToItAndFails) {
+  const ScratchDirectory scratch;
+  const fs::path path = scratch.path() / "file";
+  const std::vector<std::byte> bytes = numbered_bytes(4 * kBlock);
+  const std::size_t limit = kBlock + kBlock / 2 + 100;
+  const auto write = [&] {
+    const FileSizeLimit limited(limit);
+    OutputFile file(path);
+    file.write(bytes);
+    file.sync();
+  };
+  try {
+    write();
+    ADD_FAILURE() << "more than the limit was written";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find(path.string()), std::string::npos) << error.what();
+  }
+  EXPECT_TRUE(std::ranges::equal(bytes_in(path, PageCache::use), std::span(bytes).first(limit)));
+}
+
+TEST(OutputFile, OnAFullDiskFails) {
+  const auto write = [](std::size_t size) {
+    OutputFile file("/dev/full");
+    file.write(numbered_bytes(size));
+    file.sync();
+  };
+  EXPECT_THROW(write(10), std::runtime_error);
+  EXPECT_THROW(write(kBlock), std::runtime_error);
+  EXPECT_THROW(write(5 * kBlock), std::runtime_error);
+}
+
+TEST(ReadBlocks, NamesWhatCannotBeRead) {
+  const ScratchDirectory scratch;
+  for (const fs::path& path : {scratch.path() / "missing", scratch.path()}) {
+    try {
+      bytes_in(path, PageCache::avoid);
+      ADD_FAILURE() << path << " was read";
+    } catch (const std::runtime_error& error) {
+      EXPECT_NE(std::string(error.what()).find(path.string()), std::string::npos) << error.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stagegpt::test
