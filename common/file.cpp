@@ -117,7 +117,10 @@ void read_blocks(const std::filesystem::path& path, PageCache cache,
   };
   const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.is_open()) fail();
-  if (cache == PageCache::avoid) fcntl(file.get(), F_SETFL, O_DIRECT);  // may fail: then it goes through it
+  struct stat info {};
+  // Small files are not worth the wait for the disk. Where there is no O_DIRECT, all go through the cache.
+  const bool is_large = fstat(file.get(), &info) == 0 && info.st_size >= static_cast<off_t>(kBlock);
+  if (cache == PageCache::avoid && is_large) fcntl(file.get(), F_SETFL, O_DIRECT);
   const AlignedBlock block = make_aligned_block(kBlock);
   while (true) {
     const ssize_t n = read(file.get(), block.get(), kBlock);

@@ -81,7 +81,8 @@ FileIdentity file_identity(const std::filesystem::path& path, std::string_view f
 using AlignedBlock = std::unique_ptr<std::byte[], decltype(&std::free)>;
 AlignedBlock make_aligned_block(std::size_t bytes);
 
-// Whether a file's content is left in the page cache for others, or passes it by where the file system can.
+// Whether a file's content is left in the page cache for others, or passes it by: that of a large file, where
+// the file system can.
 enum class PageCache { use, avoid };
 
 // Passes a file, block after block, to use(): without a mapping, which a file that shrinks makes deadly.

@@ -39,8 +39,7 @@ class HashedFile {
 // A whole file at once.
 FileEntry write_hashed(const std::filesystem::path& path, std::string_view text);
 
-// Of a file that is there: of what the disk has, not of what memory still holds of it. Throws
-// std::runtime_error when it cannot be read.
+// Of a file that is there. Throws std::runtime_error when it cannot be read.
 FileEntry file_entry(const std::filesystem::path& path);
 
 nlohmann::ordered_json to_json(const FileEntry& entry);
