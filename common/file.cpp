@@ -111,7 +111,7 @@ AlignedBlock make_aligned_block(std::size_t bytes) {
 
 void read_blocks(const std::filesystem::path& path, PageCache cache,
                  const std::function<void(std::span<const std::byte>)>& use) {
-  constexpr std::size_t kBlock = std::size_t{4} << 20;
+  constexpr std::size_t kBlock = std::size_t{4} << 20, kSmallBlock = std::size_t{64} << 10;
   const auto fail = [&] {
     throw std::runtime_error(concat("cannot read ", path, ": ", std::strerror(errno)));
   };
@@ -121,9 +121,10 @@ void read_blocks(const std::filesystem::path& path, PageCache cache,
   // Small files are not worth the wait for the disk. Where there is no O_DIRECT, all go through the cache.
   const bool is_large = fstat(file.get(), &info) == 0 && info.st_size >= static_cast<off_t>(kBlock);
   if (cache == PageCache::avoid && is_large) fcntl(file.get(), F_SETFL, O_DIRECT);
-  const AlignedBlock block = make_aligned_block(kBlock);
+  const std::size_t size = is_large ? kBlock : kSmallBlock;
+  const AlignedBlock block = make_aligned_block(size);
   while (true) {
-    const ssize_t n = read(file.get(), block.get(), kBlock);
+    const ssize_t n = read(file.get(), block.get(), size);
     if (n < 0 && (errno == EINTR || (errno == EINVAL && leave_direct(file)))) continue;
     if (n < 0) fail();
     if (n == 0) return;

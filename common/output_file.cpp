@@ -14,12 +14,20 @@ OutputFile::OutputFile(const std::filesystem::path& path)
 
 void OutputFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const std::size_t n = std::min(bytes.size(), kBlock - filled_);
+    if (filled_ == kSmallBlock && !leaving_) make_room();
+    const std::size_t n = std::min(bytes.size(), capacity() - filled_);
     std::memcpy(filling_.get() + filled_, bytes.data(), n);
     filled_ += n;
     bytes = bytes.subspan(n);
     if (filled_ == kBlock) write_full_block();
   }
+}
+
+void OutputFile::make_room() {
+  AlignedBlock block = make_aligned_block(kBlock);
+  std::memcpy(block.get(), filling_.get(), filled_);
+  filling_ = std::move(block);
+  leaving_ = make_aligned_block(kBlock);
 }
 
 void OutputFile::write_full_block() {

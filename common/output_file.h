@@ -17,6 +17,7 @@ class OutputFile {
  public:
   // Large enough that a disk is busy with one block at a time.
   static constexpr std::size_t kBlock = std::size_t{8} << 20;
+  static constexpr std::size_t kSmallBlock = std::size_t{64} << 10;
 
   // Creates the file, or empties it.
   explicit OutputFile(const std::filesystem::path& path);
@@ -28,13 +29,17 @@ class OutputFile {
   void sync();
 
  private:
+  // Bytes that filling_ has room for.
+  std::size_t capacity() const { return leaving_ ? kBlock : kSmallBlock; }
+  void make_room();
   void write_full_block();
   // Returns when all bytes are written.
   void write_rest();
 
   std::filesystem::path path_;
   FileDescriptor fd_;
-  AlignedBlock filling_ = make_aligned_block(kBlock), leaving_ = make_aligned_block(kBlock);
+  // Most files are small: the two blocks come when there is more to write.
+  AlignedBlock filling_ = make_aligned_block(kSmallBlock), leaving_{nullptr, &std::free};
   std::size_t filled_ = 0;      // bytes of filling_
   std::future<void> departed_;  // leaving_ is written; the last member, since its end waits for that
 };

@@ -68,7 +68,8 @@ TEST(OutputFile, HasWhatWasWrittenInPiecesOfAnySize) {
   const ScratchDirectory scratch;
   for (const fs::path& directory : {scratch.path(), fs::path("/dev/shm")}) {
     const fs::path path = directory / "stagegpt.output_file_test";
-    for (const std::size_t size : {std::size_t{0}, std::size_t{5}, kBlock - 1, kBlock, 3 * kBlock + 4099}) {
+    for (const std::size_t size : {std::size_t{0}, std::size_t{5}, OutputFile::kSmallBlock,
+                                   OutputFile::kSmallBlock + 1, kBlock - 1, kBlock, 3 * kBlock + 4099}) {
       const std::vector<std::byte> bytes = numbered_bytes(size);
       for (const std::size_t piece : {std::size_t{1000003}, kBlock, 4 * kBlock}) {
         OutputFile file(path);
