@@ -1,9 +1,13 @@
 #include "stage0_serial/cpu_backend.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "stage0_serial/host_backend.h"
 #include "stage0_serial/kernels/activation.h"
 #include "stage0_serial/kernels/adamw.h"
 #include "stage0_serial/kernels/attention_blocked.h"
+#include "stage0_serial/kernels/attention_cached.h"
 #include "stage0_serial/kernels/cross_entropy.h"
 #include "stage0_serial/kernels/dropout.h"
 #include "stage0_serial/kernels/elementwise.h"
@@ -12,6 +16,7 @@
 #include "stage0_serial/kernels/linear.h"
 #include "stage0_serial/kernels/matmul_blas.h"
 #include "stage0_serial/kernels/matmul_tiled.h"
+#include "stage0_serial/kernels/matvec.h"
 #include "stage0_serial/sizes.h"
 
 namespace stagegpt {
@@ -61,10 +66,17 @@ class CpuBackend final : public HostBackend {
     vectorised::add(parallel_, out.data<float>(), a.data<float>(), b.data<float>(), a.numel());
   }
 
+  void do_cast(const Tensor& out, const Tensor& in) override {
+    vectorised::to_bf16(parallel_, out.data<Bf16>(), in.data<float>(), in.numel());
+  }
+
   void do_embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte,
                             const Tensor& wpe) override {
-    vectorised::embedding_forward(parallel_, out.data<float>(), ids.data<std::int32_t>(), wte.data<float>(),
-                                  wpe.data<float>(), embedding_size(out, wte, wpe));
+    const auto from = [&](const auto* rows) {
+      vectorised::embedding_forward(parallel_, out.data<float>(), ids.data<std::int32_t>(), rows,
+                                    wpe.data<float>(), embedding_size(out, wte, wpe));
+    };
+    wte.dtype() == DType::bf16 ? from(wte.data<Bf16>()) : from(wte.data<float>());
   }
 
   void do_embedding_backward(const Grad& dwte, const Grad& dwpe, const Tensor& dout,
@@ -80,8 +92,14 @@ class CpuBackend final : public HostBackend {
   void do_linear_activation_forward(const Tensor& out, const Tensor& pre, const Tensor& x, const Tensor& w,
                                     const Tensor& bias, Activation activation) override {
     const LinearSize s = linear_size(x, w);
-    matmul_(parallel_, pre.data<float>(), s.O, row_major(x.data<float>(), s.I),
-            row_major(w.data<float>(), s.I).transposed(), {s.N, s.O, s.I}, false);
+    if (w.dtype() == DType::bf16) {
+      bf16_product(pre.data<float>(), x.data<float>(), w.data<Bf16>(), s);
+    } else if (s.N == 1 && matmul_ == blas::matmul) {
+      vectorised::matvec(parallel_, pre.data<float>(), x.data<float>(), w.data<float>(), s.O, s.I);
+    } else {
+      matmul_(parallel_, pre.data<float>(), s.O, row_major(x.data<float>(), s.I),
+              row_major(w.data<float>(), s.I).transposed(), {s.N, s.O, s.I}, false);
+    }
     vectorised::bias_activation(parallel_, out.data<float>(), pre.data<float>(), optional_data<float>(bias),
                                 activation, s);
   }
@@ -146,6 +164,19 @@ class CpuBackend final : public HostBackend {
                                    attention_size(qkv, n_head));
   }
 
+  void do_cached_attention_forward(const Tensor& out, const Tensor& cache, const Tensor& qkv, int n_head,
+                                   std::int64_t first) override {
+    const CachedAttentionSize s = cached_attention_size(cache, qkv, n_head, first);
+    cached::store_rows(cache.data<float>(), qkv.data<float>(), s);
+    if (first > 0) {
+      return cached::attention_forward(parallel_, out.data<float>(), cache.data<float>(), qkv.data<float>(),
+                                       s);
+    }
+    std::vector<float> lse(static_cast<std::size_t>(s.B * s.NH * s.T));
+    vectorised::attention_forward(parallel_, out.data<float>(), lse.data(), qkv.data<float>(), {},
+                                  attention_size(qkv, n_head));
+  }
+
   void do_dropout_forward(const Tensor& out, const Tensor& x, const Dropout& dropout) override {
     do_dropout_backward({out, GradMode::overwrite}, x, dropout);
   }
@@ -176,6 +207,19 @@ class CpuBackend final : public HostBackend {
                 const AdamWStep& step) override {
     stagegpt::adamw(parallel_, weights.data<float>(), m.data<float>(), v.data<float>(), grads.data<float>(),
                     *squared_norm.data<double>(), ranges, step);
+  }
+
+  // out (N,O) = x (N,I) · wᵀ. Of several rows panel by panel, each made f32 first.
+  void bf16_product(float* out, const float* x, const Bf16* w, LinearSize s) {
+    if (s.N == 1) return vectorised::matvec(parallel_, out, x, w, s.O, s.I);
+    constexpr std::int64_t kPanel = 256;
+    std::vector<float> panel(static_cast<std::size_t>(std::min(kPanel, s.O) * s.I));
+    for (std::int64_t o = 0; o < s.O; o += kPanel) {
+      const std::int64_t n = std::min(kPanel, s.O - o);
+      vectorised::widen(parallel_, panel.data(), w + o * s.I, n * s.I);
+      matmul_(parallel_, out + o, s.O, row_major(x, s.I), row_major(panel.data(), s.I).transposed(),
+              {s.N, n, s.I}, false);
+    }
   }
 
   Parallel parallel_;

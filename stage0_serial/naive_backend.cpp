@@ -1,5 +1,7 @@
 #include "stage0_serial/naive_backend.h"
 
+#include <vector>
+
 #include "stage0_serial/host_backend.h"
 #include "stage0_serial/kernels/activation.h"
 #include "stage0_serial/kernels/adamw.h"
@@ -21,6 +23,26 @@ void with_real(DType dtype, const Kernel& kernel) {
   dtype == DType::f64 ? kernel(double{}) : kernel(float{});
 }
 
+// The elements of a weight, which may be bf16, as T.
+template <class T>
+class Matrix {
+ public:
+  explicit Matrix(const Tensor& weight) {
+    if (weight.dtype() != DType::bf16) {
+      data_ = weight.data<T>();
+      return;
+    }
+    const Bf16* elements = weight.data<Bf16>();
+    for (std::int64_t i = 0; i < weight.numel(); ++i) widened_.push_back(as_float(elements[i]));
+    data_ = widened_.data();
+  }
+  const T* data() const { return data_; }
+
+ private:
+  const T* data_ = nullptr;
+  std::vector<T> widened_;
+};
+
 class NaiveBackend final : public HostBackend {
   void do_fill(const Tensor& out, double value) override {
     if (out.dtype() == DType::i32)
@@ -38,11 +60,16 @@ class NaiveBackend final : public HostBackend {
     });
   }
 
+  void do_cast(const Tensor& out, const Tensor& in) override {
+    for (std::int64_t i = 0; i < in.numel(); ++i) out.data<Bf16>()[i] = {bf16_of_float(in.data<float>()[i])};
+  }
+
   void do_embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte,
                             const Tensor& wpe) override {
     with_real(out.dtype(), [&](auto t) {
       using T = decltype(t);
-      naive::embedding_forward(out.data<T>(), ids.data<std::int32_t>(), wte.data<T>(), wpe.data<T>(),
+      const Matrix<T> rows(wte);
+      naive::embedding_forward(out.data<T>(), ids.data<std::int32_t>(), rows.data(), wpe.data<T>(),
                                embedding_size(out, wte, wpe));
     });
   }
@@ -59,7 +86,8 @@ class NaiveBackend final : public HostBackend {
   void do_linear_forward(const Tensor& out, const Tensor& x, const Tensor& w, const Tensor& bias) override {
     with_real(out.dtype(), [&](auto t) {
       using T = decltype(t);
-      naive::linear_forward(out.data<T>(), x.data<T>(), w.data<T>(), optional_data<T>(bias),
+      const Matrix<T> rows(w);
+      naive::linear_forward(out.data<T>(), x.data<T>(), rows.data(), optional_data<T>(bias),
                             linear_size(x, w));
     });
   }
@@ -125,6 +153,16 @@ class NaiveBackend final : public HostBackend {
       using T = decltype(t);
       naive::attention_backward(GradOut<T>(dqkv), dout.data<T>(), out.data<T>(), lse.data<T>(), qkv.data<T>(),
                                 dropout, attention_size(qkv, n_head));
+    });
+  }
+
+  void do_cached_attention_forward(const Tensor& out, const Tensor& cache, const Tensor& qkv, int n_head,
+                                   std::int64_t first) override {
+    with_real(out.dtype(), [&](auto t) {
+      using T = decltype(t);
+      const CachedAttentionSize s = cached_attention_size(cache, qkv, n_head, first);
+      cached::store_rows(cache.data<T>(), qkv.data<T>(), s);
+      cached::attention_forward(Parallel(1), out.data<T>(), cache.data<T>(), qkv.data<T>(), s);
     });
   }
 

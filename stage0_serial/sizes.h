@@ -2,6 +2,7 @@
 #pragma once
 
 #include "stage0_serial/kernels/attention.h"
+#include "stage0_serial/kernels/attention_cached.h"
 #include "stage0_serial/kernels/cross_entropy.h"
 #include "stage0_serial/kernels/embedding.h"
 #include "stage0_serial/kernels/linear.h"
@@ -27,6 +28,12 @@ inline LinearSize linear_size(const Tensor& x, const Tensor& w) {
 inline AttentionSize attention_size(const Tensor& qkv, int n_head) {
   const Shape& s = qkv.shape();
   return {s[0], s[1], n_head, s[2] / 3 / n_head};
+}
+
+inline CachedAttentionSize cached_attention_size(const Tensor& cache, const Tensor& qkv, int n_head,
+                                                 std::int64_t first) {
+  const Shape& s = qkv.shape();
+  return {s[0], s[1], n_head, s[2] / 3 / n_head, cache.shape()[1], first};
 }
 
 inline CrossEntropySize cross_entropy_size(const Tensor& logits, std::int64_t vocab_size) {

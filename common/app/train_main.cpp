@@ -54,10 +54,12 @@ std::string write_sample(const TrainFlags& flags, const Machine& machine, const 
                          const Corpus& corpus) {
   std::string text;
   StreamDecoder decoder(*corpus.tokenizer);
-  SamplingConfig sampling;
-  sampling.seed = flags.run().trainer.seed;
-  generate(*machine.backend, model, sample_prompt(corpus), flags.sample_tokens, sampling,
-           [&](std::int32_t id) { text += decoder.push(id); });  // without half a character at the end
+  const SamplingConfig sampling{.temperature = 0.7, .seed = flags.run().trainer.seed};
+  Context context(*machine.backend, model);
+  generate(context, sample_prompt(corpus), flags.sample_tokens, sampling, 0, [&](std::int32_t id) {
+    text += decoder.push(id);  // without half a character at the end
+    return true;
+  });
   return text;
 }
 

@@ -32,6 +32,11 @@ class Checks {
     this->dtype(tensor, dtype, what);
     check(tensor.shape() == shape, op_, ": ", what, " has shape ", tensor.shape(), ", expected ", shape);
   }
+  // A matrix that is only read may be bf16 among f32.
+  void weight(const Tensor& tensor, DType dtype, const char* what) const {
+    check(tensor.defined(), op_, ": ", what, " is missing");
+    if (tensor.dtype() != DType::bf16 || dtype != DType::f32) this->dtype(tensor, dtype, what);
+  }
   void grad(const Grad& grad, DType dtype, const Shape& shape, const char* what) const {
     if (grad.wanted()) this->shape(grad.tensor, dtype, shape, what);
   }
@@ -81,7 +86,7 @@ void check_cross_entropy(const Checks& checks, const Tensor& logits, const Tenso
 
 void check_linear(const Checks& checks, const Tensor& out, const Tensor& x, const Tensor& w) {
   checks.real(x, "x");
-  checks.dtype(w, x.dtype(), "weight");
+  checks.weight(w, x.dtype(), "weight");
   checks.that(w.shape().rank() == 2, "a weight of shape (O,I)");
   checks.that(x.shape()[-1] == w.shape()[1], "x with as many columns as the weight");
   checks.elements(out, x.dtype(), rows(x, w.shape()[1]) * w.shape()[0], "out");
@@ -161,14 +166,21 @@ void Backend::add(const Tensor& out, const Tensor& a, const Tensor& b) {
   run("add", [&] { do_add(out, a, b); });
 }
 
+void Backend::cast(const Tensor& out, const Tensor& in) {
+  const Checks checks("cast");
+  checks.dtype(in, DType::f32, "in");
+  checks.elements(out, DType::bf16, in.numel(), "out");
+  run("cast", [&] { do_cast(out, in); });
+}
+
 void Backend::embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte, const Tensor& wpe) {
   const Checks checks("embedding_forward");
-  checks.real(wte, "wte");
+  checks.real(wpe, "wpe");
+  checks.weight(wte, wpe.dtype(), "wte");
   checks.dtype(ids, DType::i32, "ids");
   checks.that(ids.shape().rank() == 2, "ids of shape (B,T)");
   const std::int64_t B = ids.shape()[0], T = ids.shape()[1], C = wte.shape()[1];
-  checks.shape(out, wte.dtype(), {B, T, C}, "out");
-  checks.dtype(wpe, wte.dtype(), "wpe");
+  checks.shape(out, wpe.dtype(), {B, T, C}, "out");
   checks.that(wpe.shape()[1] == C && wpe.shape()[0] >= T, "at least T positions of C channels");
   run("embedding_forward", [&] { do_embedding_forward(out, ids, wte, wpe); });
 }
@@ -253,6 +265,22 @@ void Backend::attention_backward(const Grad& dqkv, const Tensor& dout, const Ten
   checks.grad(dqkv, qkv.dtype(), qkv.shape(), "dqkv");
   if (!dqkv.wanted()) return;
   run("attention_backward", [&] { do_attention_backward(dqkv, dout, out, lse, qkv, n_head, dropout); });
+}
+
+void Backend::cached_attention_forward(const Tensor& out, const Tensor& cache, const Tensor& qkv, int n_head,
+                                       std::int64_t first) {
+  const Checks checks("cached_attention_forward");
+  checks.real(qkv, "qkv");
+  checks.that(qkv.shape().rank() == 3 && qkv.shape()[2] % 3 == 0, "qkv of shape (B,T,3C)");
+  const std::int64_t B = qkv.shape()[0], T = qkv.shape()[1], C = qkv.shape()[2] / 3;
+  checks.that(n_head > 0 && C % n_head == 0, "a number of heads that divides the channels");
+  checks.dtype(cache, qkv.dtype(), "cache");
+  checks.that(cache.shape().rank() == 3, "a cache of shape (B,P,2C)");
+  const std::int64_t P = cache.shape()[1];
+  checks.shape(cache, qkv.dtype(), {B, P, 2 * C}, "cache");
+  checks.that(first >= 0 && first + T <= P, "room for the new tokens in the cache");
+  checks.shape(out, qkv.dtype(), {B, T, C}, "out");
+  run("cached_attention_forward", [&] { do_cached_attention_forward(out, cache, qkv, n_head, first); });
 }
 
 void Backend::dropout_forward(const Tensor& out, const Tensor& x, const Dropout& dropout) {

@@ -45,11 +45,16 @@ class Backend {
   // out = a + b, element by element; `out` may be `a`.
   void add(const Tensor& out, const Tensor& a, const Tensor& b);
 
-  // out (B,T,C) = wte[ids] + wpe[0…T-1]; ids i32 (B,T), wte (Vp,C), wpe (P,C) with P >= T.
+  // out bf16 = in f32, rounded to nearest, ties to even; same number of elements.
+  void cast(const Tensor& out, const Tensor& in);
+
+  // out (B,T,C) = wte[ids] + wpe[0…T-1]; ids i32 (B,T), wte (Vp,C), wpe (P,C) with P >= T. wte may be bf16
+  // where the others are f32.
   void embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte, const Tensor& wpe);
   void embedding_backward(const Grad& dwte, const Grad& dwpe, const Tensor& dout, const Tensor& ids);
 
-  // out (N,O) = x (N,I) · wᵀ + bias; w (O,I), bias (O) or undefined.
+  // out (N,O) = x (N,I) · wᵀ + bias; w (O,I), bias (O) or undefined. In the forward w may be bf16 where the
+  // others are f32; sums are f32 then too.
   void linear_forward(const Tensor& out, const Tensor& x, const Tensor& w, const Tensor& bias);
   void linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout, const Tensor& x,
                        const Tensor& w);
@@ -73,6 +78,13 @@ class Backend {
                          const Dropout& dropout);
   void attention_backward(const Grad& dqkv, const Tensor& dout, const Tensor& out, const Tensor& lse,
                           const Tensor& qkv, int n_head, const Dropout& dropout);
+
+  // The same without dropout for T new tokens of each sequence, the first of which is token `first`: they
+  // attend to the tokens before them and to themselves. Row t of cache (B,P,2C) holds key and value of token
+  // t; rows before `first` are read, those of the new tokens are written. qkv (B,T,3C), out (B,T,C), first +
+  // T <= P.
+  void cached_attention_forward(const Tensor& out, const Tensor& cache, const Tensor& qkv, int n_head,
+                                std::int64_t first);
 
   // out = x with elements dropped.
   void dropout_forward(const Tensor& out, const Tensor& x, const Dropout& dropout);
@@ -119,6 +131,7 @@ class Backend {
   virtual void do_copy_from_host(void* out, const void* in, std::size_t bytes) = 0;
   virtual void do_copy_to_host(void* out, const void* in, std::size_t bytes) = 0;
   virtual void do_add(const Tensor& out, const Tensor& a, const Tensor& b) = 0;
+  virtual void do_cast(const Tensor& out, const Tensor& in) = 0;
   virtual void do_embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte,
                                     const Tensor& wpe) = 0;
   virtual void do_embedding_backward(const Grad& dwte, const Grad& dwpe, const Tensor& dout,
@@ -139,6 +152,8 @@ class Backend {
   virtual void do_attention_backward(const Grad& dqkv, const Tensor& dout, const Tensor& out,
                                      const Tensor& lse, const Tensor& qkv, int n_head,
                                      const Dropout& dropout) = 0;
+  virtual void do_cached_attention_forward(const Tensor& out, const Tensor& cache, const Tensor& qkv,
+                                           int n_head, std::int64_t first) = 0;
   virtual void do_dropout_forward(const Tensor& out, const Tensor& x, const Dropout& dropout) = 0;
   virtual void do_dropout_backward(const Grad& dx, const Tensor& dout, const Dropout& dropout) = 0;
   virtual void do_cross_entropy_forward(const Tensor& loss, const Tensor& lse, const Tensor& logits,

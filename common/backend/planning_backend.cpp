@@ -29,6 +29,7 @@ class PlanningBackend final : public Backend {
   void do_copy_from_host(void*, const void*, std::size_t) override {}
   void do_copy_to_host(void* out, const void*, std::size_t bytes) override { std::memset(out, 0, bytes); }
   void do_add(const Tensor&, const Tensor&, const Tensor&) override {}
+  void do_cast(const Tensor&, const Tensor&) override {}
   void do_embedding_forward(const Tensor&, const Tensor&, const Tensor&, const Tensor&) override {}
   void do_embedding_backward(const Grad&, const Grad&, const Tensor&, const Tensor&) override {}
   void do_linear_forward(const Tensor&, const Tensor&, const Tensor&, const Tensor&) override {}
@@ -48,6 +49,7 @@ class PlanningBackend final : public Backend {
   void do_attention_forward(const Tensor&, const Tensor&, const Tensor&, int, const Dropout&) override {}
   void do_attention_backward(const Grad&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, int,
                              const Dropout&) override {}
+  void do_cached_attention_forward(const Tensor&, const Tensor&, const Tensor&, int, std::int64_t) override {}
   void do_dropout_forward(const Tensor&, const Tensor&, const Dropout&) override {}
   void do_dropout_backward(const Grad&, const Tensor&, const Dropout&) override {}
   void do_cross_entropy_forward(const Tensor&, const Tensor&, const Tensor&, const Tensor&,

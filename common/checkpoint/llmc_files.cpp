@@ -7,7 +7,7 @@
 #include <numeric>
 #include <utility>
 
-#include "common/checkpoint/half_floats.h"
+#include "common/tensor/half_floats.h"
 #include "common/output_file.h"
 
 namespace stagegpt {

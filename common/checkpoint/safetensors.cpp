@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstring>
 
-#include "common/checkpoint/half_floats.h"
+#include "common/tensor/half_floats.h"
 #include "common/json.h"
 
 namespace stagegpt {

@@ -9,6 +9,7 @@
 #include "common/autograd/ops/embedding.h"
 #include "common/autograd/ops/layernorm.h"
 #include "common/autograd/ops/linear.h"
+#include "common/model/kv_cache.h"
 
 namespace stagegpt {
 namespace {
@@ -111,12 +112,14 @@ Gpt2::Gpt2(Backend& backend, Gpt2Config config, DType dtype, int ranks)
   ln_f_bias_ = parameters_.var("ln_f.bias");
 }
 
-Var Gpt2::logits(Tape& tape, const Tensor& ids, std::optional<DropoutPosition> position) const {
-  const std::int64_t T = ids.shape()[1], C = config_.n_embd;
-  check(T <= config_.block_size, "gpt2: ", T, " tokens in a context of ", config_.block_size);
+Var Gpt2::hidden(Tape& tape, const Tensor& ids, const std::optional<DropoutPosition>& position,
+                 KvCache* cache) const {
+  const std::int64_t T = ids.shape()[1], C = config_.n_embd, first = cache ? cache->size_ : 0;
+  check(first + T <= config_.block_size, "gpt2: ", first + T, " tokens in a context of ", config_.block_size);
   const Dropouts drop(config_.dropout, position);
 
-  Var x = embedding(tape, ids, wte_, wpe_);  // (B,T,C)
+  const Var wpe = cache ? Var(wpe_.value().slice(first * C, {T, C})) : wpe_;
+  Var x = embedding(tape, ids, wte_, wpe);  // (B,T,C)
   x = dropout(tape, x, drop.at(RandomStream::dropout_embedding, 0, T * C));
   Var norm = layernorm(tape, x, layers_[0].ln_1_weight, layers_[0].ln_1_bias, kLayernormEps);  // (B,T,C)
 
@@ -129,8 +132,9 @@ Var Gpt2::logits(Tape& tape, const Tensor& ids, std::optional<DropoutPosition> p
     const Var& next_bias = last ? ln_f_bias_ : layers_[l + 1].ln_1_bias;
 
     Var qkv = linear(tape, norm, h.c_attn_weight, h.c_attn_bias);  // (B,T,3C)
-    Var y = attention(tape, qkv, config_.n_head,                   // (B,T,C)
-                      drop.at(RandomStream::dropout_attention, l, config_.n_head * T * T));
+    Var y = cache ? cached_attention(tape, qkv, cache->layers_[l], config_.n_head, first)
+                  : attention(tape, qkv, config_.n_head,  // (B,T,C)
+                              drop.at(RandomStream::dropout_attention, l, config_.n_head * T * T));
     y = linear(tape, y, h.attn_c_proj_weight, h.attn_c_proj_bias);
     y = dropout(tape, y, drop.at(RandomStream::dropout_residual, 2 * l, T * C));
     std::tie(x, norm) = residual_layernorm(tape, x, y, h.ln_2_weight, h.ln_2_bias, kLayernormEps);
@@ -140,7 +144,35 @@ Var Gpt2::logits(Tape& tape, const Tensor& ids, std::optional<DropoutPosition> p
     y = dropout(tape, y, drop.at(RandomStream::dropout_residual, 2 * l + 1, T * C));
     std::tie(x, norm) = residual_layernorm(tape, x, y, next_weight, next_bias, kLayernormEps);
   }
-  return linear(tape, norm, wte_, Var());  // (B,T,Vp), head tied to wte
+  if (cache) cache->size_ += T;
+  return norm;
+}
+
+Var Gpt2::logits(Tape& tape, const Tensor& ids, std::optional<DropoutPosition> position) const {
+  return linear(tape, hidden(tape, ids, position, nullptr), wte_, Var());  // (B,T,Vp), head tied to wte
+}
+
+Tensor Gpt2::next_logits(Backend& backend, const Tensor& ids, KvCache& cache) const {
+  const std::int64_t T = ids.shape()[1], C = config_.n_embd;
+  check(ids.shape()[0] == 1 && T > 0, "gpt2: expected tokens of one sequence, not ids ", ids.shape());
+  Tape tape(backend, Tape::Mode::inference);
+  const Tensor norm = hidden(tape, ids, std::nullopt, &cache).value();                // (1,T,C)
+  return linear(tape, Var(norm.slice((T - 1) * C, {1, 1, C})), wte_, Var()).value();  // (1,1,Vp)
+}
+
+void Gpt2::read_matrices_in_bf16(Backend& backend) {
+  const auto round = [&](Var& weight) {
+    const Tensor rounded = backend.allocate(DType::bf16, weight.value().shape());
+    backend.cast(rounded, weight.value());
+    weight = Var(rounded);
+  };
+  round(wte_);
+  for (Layer& h : layers_) {
+    round(h.c_attn_weight);
+    round(h.attn_c_proj_weight);
+    round(h.c_fc_weight);
+    round(h.mlp_c_proj_weight);
+  }
 }
 
 Var Gpt2::loss(Tape& tape, const Tensor& ids, const Tensor& targets,

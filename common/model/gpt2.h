@@ -53,6 +53,8 @@ struct DropoutPosition {
   std::int64_t first_sequence = 0;  // index of the batch's first sequence within the step
 };
 
+class KvCache;
+
 class Gpt2 {
  public:
   Gpt2(Backend& backend, Gpt2Config config, DType dtype = DType::f32, int ranks = 1);
@@ -60,9 +62,16 @@ class Gpt2 {
   // Logits (B,T,Vp) for ids i32 (B,T), T <= block_size; columns from vocab_size on are padding. With
   // `dropout` the pass is a training pass; without, nothing is dropped.
   Var logits(Tape& tape, const Tensor& ids, std::optional<DropoutPosition> dropout = std::nullopt) const;
+  // Logits (1,1,Vp) behind the last of the T >= 1 tokens ids i32 (1,T), which follow those in the cache and
+  // are put into it. They must fit: cache.size() + T <= block_size.
+  Tensor next_logits(Backend& backend, const Tensor& ids, KvCache& cache) const;
   // Mean cross-entropy (1), in nats, of targets i32 (B,T).
   Var loss(Tape& tape, const Tensor& ids, const Tensor& targets,
            std::optional<DropoutPosition> dropout = std::nullopt) const;
+
+  // From now on wte and the matrices of linear layers are read in bf16, rounded to nearest: half the bytes of
+  // f32. For inference in f32; the f32 weights stay where they are, and unused.
+  void read_matrices_in_bf16(Backend& backend);
 
   const Gpt2Config& config() const { return config_; }
   Parameters& parameters() { return parameters_; }
@@ -73,6 +82,10 @@ class Gpt2 {
     Var ln_1_weight, ln_1_bias, c_attn_weight, c_attn_bias, attn_c_proj_weight, attn_c_proj_bias;
     Var ln_2_weight, ln_2_bias, c_fc_weight, c_fc_bias, mlp_c_proj_weight, mlp_c_proj_bias;
   };
+
+  // The last layernorm (B,T,C). With a cache, of tokens that follow those in it.
+  Var hidden(Tape& tape, const Tensor& ids, const std::optional<DropoutPosition>& dropout,
+             KvCache* cache) const;
 
   Gpt2Config config_;
   Parameters parameters_;

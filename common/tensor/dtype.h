@@ -7,7 +7,12 @@
 
 namespace stagegpt {
 
-enum class DType : std::uint8_t { f32, f64, i32 };
+enum class DType : std::uint8_t { f32, f64, i32, bf16 };
+
+// An element of bf16, the upper half of an f32. Conversions: half_floats.h.
+struct Bf16 {
+  std::uint16_t bits;
+};
 
 constexpr std::size_t size_of(DType dtype) {
   switch (dtype) {
@@ -16,6 +21,8 @@ constexpr std::size_t size_of(DType dtype) {
       return 4;
     case DType::f64:
       return 8;
+    case DType::bf16:
+      return 2;
   }
   return 0;
 }
@@ -28,6 +35,8 @@ constexpr const char* name_of(DType dtype) {
       return "f64";
     case DType::i32:
       return "i32";
+    case DType::bf16:
+      return "bf16";
   }
   return "?";
 }
@@ -43,5 +52,7 @@ template <>
 inline constexpr DType kDTypeOf<double> = DType::f64;
 template <>
 inline constexpr DType kDTypeOf<std::int32_t> = DType::i32;
+template <>
+inline constexpr DType kDTypeOf<Bf16> = DType::bf16;
 
 }  // namespace stagegpt

@@ -3,20 +3,40 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
-#include "common/model/gpt2.h"
+#include "common/model/kv_cache.h"
+#include "common/train/sampler.h"
 
 namespace stagegpt {
 
-struct SamplingConfig {
-  double temperature = 0.7;  // 0 takes the most probable token
-  std::uint64_t seed = 1337;
+// What a model sees of a text that outgrows it. Up to block_size tokens all of them; then the first half is
+// dropped, and again whenever the context is full: of n tokens the first window_begin(n) are unseen, the
+// smallest multiple of ⌈block_size/2⌉ that leaves at most block_size. Positions are learned, so that what
+// stays is computed anew at each drop, and only then.
+std::int64_t window_begin(std::int64_t n, std::int64_t block_size);
+
+// A text and what the model makes of it. Only new tokens are computed.
+class Context {
+ public:
+  Context(Backend& backend, const Gpt2& model) : backend_(backend), model_(model), cache_(backend, model) {}
+
+  // Logits (V) of what follows `tokens`: those of the last time and at least one more, or another text.
+  std::vector<float> next_logits(std::span<const std::int32_t> tokens);
+
+ private:
+  Backend& backend_;
+  const Gpt2& model_;
+  KvCache cache_;
+  std::vector<std::int32_t> cached_;  // the tokens in the cache
 };
 
-// Draws `count` tokens after `prompt` (at least one token), each from the softmax of its logits divided by
-// the temperature, and passes each to `emit`. The context is the last block_size tokens.
-void generate(Backend& backend, const Gpt2& model, std::vector<std::int32_t> prompt, std::int64_t count,
-              const SamplingConfig& config, const std::function<void(std::int32_t)>& emit);
+// Draws up to `count` tokens after `prompt` (at least one token) and passes each to `emit`, until that
+// returns false. The i-th draw of sample `sample` depends on the seed, on both numbers and on the logits.
+// Throws std::runtime_error where the logits are not finite.
+void generate(Context& context, std::vector<std::int32_t> prompt, std::int64_t count,
+              const SamplingConfig& config, std::uint32_t sample,
+              const std::function<bool(std::int32_t)>& emit);
 
 }  // namespace stagegpt

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "common/tensor/half_floats.h"
 #include "stage0_serial/parallel.h"
 
 namespace stagegpt {
@@ -21,6 +22,12 @@ void fill(T* out, T value, std::int64_t n) {
 }  // namespace naive
 
 namespace vectorised {
+
+inline void to_bf16(const Parallel& parallel, Bf16* out, const float* in, std::int64_t n) {
+  parallel.ranges(n, kElementGrain, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) out[i] = {bf16_of_float(in[i])};
+  });
+}
 
 inline void add(const Parallel& parallel, float* out, const float* a, const float* b, std::int64_t n) {
   parallel.ranges(n, kElementGrain, [=](std::int64_t begin, std::int64_t end) {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "common/tensor/half_floats.h"
 #include "stage0_serial/kernels/grad_out.h"
 #include "stage0_serial/parallel.h"
 
@@ -55,14 +56,16 @@ void embedding_backward(GradOut<T> dwte, GradOut<T> dwpe, const T* dout, const s
 
 namespace vectorised {
 
-inline void embedding_forward(const Parallel& parallel, float* out, const std::int32_t* ids, const float* wte,
-                              const float* wpe, EmbeddingSize s) {
+// wte in f32 or bf16.
+template <class Weight>
+void embedding_forward(const Parallel& parallel, float* out, const std::int32_t* ids, const Weight* wte,
+                       const float* wpe, EmbeddingSize s) {
   parallel.each(s.B * s.T, [=](std::int64_t row) {
-    const float* token = wte + ids[row] * s.C;
+    const Weight* token = wte + ids[row] * s.C;
     const float* position = wpe + row % s.T * s.C;
     float* y = out + row * s.C;
 #pragma omp simd
-    for (std::int64_t c = 0; c < s.C; ++c) y[c] = token[c] + position[c];
+    for (std::int64_t c = 0; c < s.C; ++c) y[c] = as_float(token[c]) + position[c];
   });
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "common/tensor/half_floats.h"
 #include "stage0_serial/kernels/activation.h"
 #include "stage0_serial/kernels/grad_out.h"
 #include "stage0_serial/kernels/matmul.h"
@@ -51,6 +52,13 @@ void linear_backward(GradOut<T> dx, GradOut<T> dw, GradOut<T> dbias, const T* do
 }  // namespace naive
 
 namespace vectorised {
+
+// out (n) = w (n) in f32.
+inline void widen(const Parallel& parallel, float* out, const Bf16* w, std::int64_t n) {
+  parallel.ranges(n, kElementGrain, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) out[i] = as_float(w[i]);
+  });
+}
 
 // pre += bias and out = activation(pre), in one pass; `out` may be `pre`, `bias` null.
 inline void bias_activation(const Parallel& parallel, float* out, float* pre, const float* bias,

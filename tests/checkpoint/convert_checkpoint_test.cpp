@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "common/checkpoint/half_floats.h"
+#include "common/tensor/half_floats.h"
 #include "common/checkpoint/hugging_face_model.h"
 #include "common/checkpoint/llmc_files.h"
 #include "tests/checkpoint/small_run.h"

@@ -155,8 +155,12 @@ TEST(Generate, RepeatsWhatItHasOverfitted) {
   SmallRun run(overfit, random_tokens(static_cast<int>(kT) + 1));
   for (int step = 0; step < 150; ++step) run.trainer.step();
   std::vector<std::int32_t> written;
-  generate(*run.backend, run.model, {run.tokens[0], run.tokens[1], run.tokens[2]}, kT - 3,
-           {.temperature = 0, .seed = 1}, [&](std::int32_t id) { written.push_back(id); });
+  Context context(*run.backend, run.model);
+  generate(context, {run.tokens[0], run.tokens[1], run.tokens[2]}, kT - 3, {.temperature = 0}, 0,
+           [&](std::int32_t id) {
+             written.push_back(id);
+             return true;
+           });
   EXPECT_EQ(written, std::vector<std::int32_t>(run.tokens.begin() + 3, run.tokens.begin() + kT));
 }
 

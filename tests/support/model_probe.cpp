@@ -51,8 +51,11 @@ int probe(int argc, char** argv) {
   SamplingConfig greedy;
   greedy.temperature = 0;
   std::vector<std::int32_t> greedy_ids;
-  generate(*backend, model, ids, std::atoll(arguments[4].c_str()), greedy,
-           [&](std::int32_t id) { greedy_ids.push_back(id); });
+  Context context(*backend, model);
+  generate(context, ids, std::atoll(arguments[4].c_str()), greedy, 0, [&](std::int32_t id) {
+    greedy_ids.push_back(id);
+    return true;
+  });
   const FloatJson json = {{"ids", ids},
                           {"logits", last_logits(*backend, model, ids)},
                           {"greedy_ids", greedy_ids},

@@ -25,6 +25,7 @@ class RecordingBackend final : public HostBackend {
   void do_fill(const Tensor& out, double value) override { log("fill").fill(out, value); }
   void do_copy(const Tensor& out, const Tensor& in) override { log("copy").copy(out, in); }
   void do_add(const Tensor& out, const Tensor& a, const Tensor& b) override { log("add").add(out, a, b); }
+  void do_cast(const Tensor& out, const Tensor& in) override { log("cast").cast(out, in); }
   void do_embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte,
                             const Tensor& wpe) override {
     log("embedding_forward").embedding_forward(out, ids, wte, wpe);
@@ -63,6 +64,10 @@ class RecordingBackend final : public HostBackend {
   void do_attention_backward(const Grad& dqkv, const Tensor& dout, const Tensor& out, const Tensor& lse,
                              const Tensor& qkv, int n_head, const Dropout& dropout) override {
     log("attention_backward").attention_backward(dqkv, dout, out, lse, qkv, n_head, dropout);
+  }
+  void do_cached_attention_forward(const Tensor& out, const Tensor& cache, const Tensor& qkv, int n_head,
+                                   std::int64_t first) override {
+    log("cached_attention_forward").cached_attention_forward(out, cache, qkv, n_head, first);
   }
   void do_dropout_forward(const Tensor& out, const Tensor& x, const Dropout& dropout) override {
     log("dropout_forward").dropout_forward(out, x, dropout);

@@ -14,4 +14,13 @@ Var attention(Tape& tape, Var qkv, int n_head, const Dropout& dropout) {
   });
 }
 
+Var cached_attention(Tape& tape, Var qkv, const Tensor& cache, int n_head, std::int64_t first) {
+  Backend& be = tape.backend();
+  const Shape& s = qkv.value().shape();
+  Tensor out = be.allocate(qkv.value().dtype(), {s[0], s[1], s[2] / 3});  // (B,T,C)
+  be.cached_attention_forward(out, cache, qkv.value(), n_head, first);
+  return tape.record("cached_attention", {qkv}, out,
+                     [](const Tensor&, Grads) { check(false, "cached attention: has no backward"); });
+}
+
 }  // namespace stagegpt

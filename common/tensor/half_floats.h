@@ -7,6 +7,8 @@
 #include <cstring>
 #include <span>
 
+#include "common/tensor/dtype.h"
+
 namespace stagegpt {
 
 // bf16 is the upper half of an f32.
@@ -21,6 +23,10 @@ constexpr std::uint16_t bf16_of_float(float value) {
   if ((bits & ~kSign) > kInfinity) return static_cast<std::uint16_t>(bits >> 16 | kQuiet);
   return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
+
+// An element in f32, whichever of the two it is.
+constexpr float as_float(float value) { return value; }
+constexpr float as_float(Bf16 value) { return float_of_bf16(value.bits); }
 
 // IEEE 754 binary16: a sign, five bits of exponent, ten of significand.
 constexpr float float_of_f16(std::uint16_t bits) {

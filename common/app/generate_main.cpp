@@ -1,0 +1,195 @@
+// stageN_generate: let a model write.
+#include <unistd.h>
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "common/app/stage.h"
+#include "common/app/trained_model.h"
+#include "common/data/tokenizers/stream_decoder.h"
+#include "common/train/generation.h"
+#include "common/train/stop_strings.h"
+
+namespace stagegpt {
+namespace {
+
+constexpr RealRule kProbability{[](double x) { return x > 0 && x <= 1; }, "a number above 0 and up to 1"};
+
+struct GenerateFlags {
+  std::string model, prompt, weights = "f32";
+  std::optional<std::string> tokenizer_path;
+  std::int64_t max_new_tokens = 200, num_samples = 1, seed = 1337;
+  SamplingConfig sampling{.temperature = 0.7};
+  std::vector<std::string> stop;
+  bool interactive = false, no_fused = false, json = false;
+
+  void add(CommandLine& command_line) {
+    command_line.group("Model");
+    command_line.text("--model", model,
+                      "a run, a checkpoint, any Hugging Face GPT-2 directory, or llm.c's model file");
+    command_line.text("--tokenizer-path", tokenizer_path, "tokenizer (default: the directory's)");
+    command_line.choice("--weights", weights, {"f32", "bf16"}, "in bf16 matrices are half as many bytes");
+    command_line.group("Text");
+    command_line.text("--prompt", prompt, "what to go on from (default: a new text)");
+    command_line.integer("--max-new-tokens", max_new_tokens, 1, std::int64_t{1} << 40, "tokens to write");
+    command_line.integer("--num-samples", num_samples, 1, 1 << 20, "texts to write, one after the other");
+    command_line.texts("--stop", stop, "text to stop before; may be given several times");
+    command_line.toggle("--interactive", interactive, "take prompts from standard input, one a line");
+    command_line.group("Sampling");
+    command_line.real("--temperature", sampling.temperature, kNotNegative,
+                      "divides the logits (0: always the most probable token)");
+    command_line.integer("--top-k", sampling.top_k, 0, 1 << 30, "of the k most probable tokens (0: of all)");
+    command_line.real("--top-p", sampling.top_p, kProbability,
+                      "of the fewest tokens that have this probability together");
+    command_line.real("--repetition-penalty", sampling.repetition_penalty, kPositive,
+                      "makes tokens that are there already less probable");
+    command_line.integer("--seed", seed, 0, std::numeric_limits<std::int64_t>::max(), "of all draws");
+    command_line.group("Run");
+    command_line.toggle("--no-fused", no_fused, "compose fused ops of primitive ones");
+    command_line.toggle("--json", json, "print one JSON object instead of the text");
+  }
+  void check() {
+    sampling.seed = static_cast<std::uint64_t>(seed);
+    if (model.empty()) user_error("--model: expected a directory, or a model file in llm.c's format");
+    if (interactive && json) user_error("--json: not with --interactive");
+    for (const std::string& text : stop) {
+      if (text.empty()) user_error("--stop: expected a text");
+    }
+  }
+};
+
+// How long tokens took, over all texts. The first of each has the prompt to read.
+struct Timing {
+  std::int64_t texts = 0, tokens = 0;
+  double first_seconds = 0, later_seconds = 0;
+
+  double first_ms() const {
+    return 1e3 * first_seconds / static_cast<double>(std::max<std::int64_t>(1, texts));
+  }
+  double token_ms() const {
+    return tokens > texts ? 1e3 * later_seconds / static_cast<double>(tokens - texts) : first_ms();
+  }
+  void print() const {
+    std::fprintf(stderr, "%lld tokens: %.2f ms per token, %.1f tokens/s, first after %.1f ms\n",
+                 static_cast<long long>(tokens), token_ms(), 1e3 / token_ms(), first_ms());
+  }
+};
+
+class Writer {
+ public:
+  Writer(const GenerateFlags& flags, Backend& backend, const TrainedModel& trained)
+      : flags_(flags), tokenizer_(*trained.tokenizer), context_(backend, *trained.model) {}
+
+  // Writes text behind a prompt and passes it to `out`, whole characters at a time. Returns why it ended.
+  std::string write(const std::string& prompt, std::uint32_t sample,
+                    const std::function<void(const std::string&)>& out) {
+    StreamDecoder decoder(tokenizer_);
+    StopStrings stops(flags_.stop);
+    std::string reason = "length";
+    auto last = std::chrono::steady_clock::now();
+    bool first = true;
+    const auto emit = [&](std::int32_t id) {
+      (std::exchange(first, false) ? timing_.first_seconds : timing_.later_seconds) += seconds_since(last);
+      last = std::chrono::steady_clock::now();
+      ++timing_.tokens;
+      if (id == tokenizer_.end_of_text()) {
+        reason = "end_of_text";
+        return false;
+      }
+      // The model may have more tokens than the tokenizer.
+      if (id < tokenizer_.size()) out(stops.push(decoder.push(id)));
+      if (stops.found()) reason = "stop";
+      return !stops.found();
+    };
+    ++timing_.texts;
+    generate(context_, ids_of(prompt), flags_.max_new_tokens, flags_.sampling, sample, emit);
+    out(stops.push(decoder.finish()));
+    out(stops.finish());
+    return reason;
+  }
+  const Timing& timing() const { return timing_; }
+
+ private:
+  std::vector<std::int32_t> ids_of(const std::string& prompt) const {
+    std::vector<std::int32_t> ids = naming("--prompt", [&] { return tokenizer_.encode(prompt); });
+    if (!ids.empty()) return ids;
+    if (const auto end = tokenizer_.end_of_text()) return {*end};
+    user_error("--prompt: expected a text, since this tokenizer has no end of text to begin behind");
+  }
+
+  const GenerateFlags& flags_;
+  const Tokenizer& tokenizer_;
+  Context context_;
+  Timing timing_;
+};
+
+void print_text(const std::string& text) { std::cout << text << std::flush; }
+
+void print_samples(const GenerateFlags& flags, const std::string& prompt, Writer& writer) {
+  for (std::int64_t i = 0; i < flags.num_samples; ++i) {
+    if (i > 0) print_text("---\n");
+    print_text(prompt);
+    writer.write(prompt, static_cast<std::uint32_t>(i), print_text);
+    print_text("\n");
+  }
+}
+
+void print_json(const GenerateFlags& flags, Writer& writer) {
+  nlohmann::ordered_json samples = nlohmann::ordered_json::array();
+  for (std::int64_t i = 0; i < flags.num_samples; ++i) {
+    std::string text;
+    const std::string reason = writer.write(flags.prompt, static_cast<std::uint32_t>(i),
+                                            [&](const std::string& piece) { text += piece; });
+    samples.push_back({{"text", text}, {"ended_by", reason}});
+  }
+  const Timing& timing = writer.timing();
+  const nlohmann::ordered_json json = {{"prompt", flags.prompt},
+                                       {"samples", samples},
+                                       {"tokens", timing.tokens},
+                                       {"ms_per_token", timing.token_ms()},
+                                       {"tokens_per_second", 1e3 / timing.token_ms()},
+                                       {"ms_to_first_token", timing.first_ms()}};
+  // Texts may hold bytes that are no UTF-8.
+  std::cout << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+}
+
+void converse(const GenerateFlags& flags, Writer& writer) {
+  const bool terminal = isatty(STDIN_FILENO) == 1;
+  if (terminal) std::cerr << "a prompt a line; Ctrl-D ends\n";
+  std::string prompt;
+  while (true) {
+    if (terminal) std::cerr << "> ";
+    if (!std::getline(std::cin, prompt)) return;
+    print_samples(flags, prompt, writer);
+  }
+}
+
+int generate_main(int argc, char** argv) {
+  const std::unique_ptr<Stage> stage = make_stage();
+  GenerateFlags flags;
+  CommandLine command_line(argv[0], "Let a model write.", stage->number());
+  flags.add(command_line);
+  stage->add_flags(command_line);
+  if (!command_line.parse(argc, argv)) return 0;
+  flags.check();
+  const Machine machine = stage->start();
+  machine.backend->set_fused(!flags.no_fused);
+  const TrainedModel trained = load_trained_model(*machine.backend, flags.model, flags.tokenizer_path);
+  if (flags.weights == "bf16") trained.model->read_matrices_in_bf16(*machine.backend);
+
+  Writer writer(flags, *machine.backend, trained);
+  if (flags.json) {
+    print_json(flags, writer);
+  } else {
+    flags.interactive ? converse(flags, writer) : print_samples(flags, flags.prompt, writer);
+  }
+  if (writer.timing().tokens > 0) writer.timing().print();
+  return 0;
+}
+
+}  // namespace
+}  // namespace stagegpt
+
+int main(int argc, char** argv) {
+  return stagegpt::run_program(argv[0], [&] { return stagegpt::generate_main(argc, argv); });
+}

@@ -1,0 +1,55 @@
+#include "common/app/trained_model.h"
+
+#include "common/checkpoint/hugging_face_model.h"
+#include "common/checkpoint/llmc_files.h"
+#include "common/checkpoint/manifest.h"
+#include "common/data/tokenizers/load_tokenizer.h"
+
+namespace stagegpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char *kModel = "--model", *kTokenizer = "--tokenizer-path";
+
+std::unique_ptr<Gpt2> load_directory(Backend& backend, const fs::path& directory) {
+  verify_named(directory, kModel);
+  const HuggingFaceModel file(directory, kModel);
+  auto model = std::make_unique<Gpt2>(backend, file.config());
+  load_weights(file, backend, *model);
+  return model;
+}
+
+std::unique_ptr<Gpt2> load_llmc_file(Backend& backend, const fs::path& path) {
+  const MappedFile bytes(path, kModel);
+  const LlmcModel file = parse_llmc_model(bytes.bytes(), kModel);
+  auto model = std::make_unique<Gpt2>(backend, file.config);
+  const Parameters& parameters = model->parameters();
+  load_values(backend, parameters.table(), parameters.weights(), values_in(file, parameters.table()));
+  return model;
+}
+
+}  // namespace
+
+TrainedModel load_trained_model(Backend& backend, const fs::path& path,
+                                const std::optional<std::string>& tokenizer_path) {
+  std::error_code ignored;
+  const bool is_directory = fs::is_directory(path, ignored);
+  const fs::path directory = is_directory ? model_directory(path) : fs::path();
+  if (!is_directory && !tokenizer_path) {
+    if (!fs::exists(path, ignored)) user_error(kModel, ": there is no ", path);
+    user_error(kTokenizer, ": ", path, " has no tokenizer with it: expected the path of one");
+  }
+  TrainedModel trained;
+  trained.tokenizer =
+      tokenizer_path ? load_tokenizer(*tokenizer_path, kTokenizer) : load_tokenizer(directory, kModel);
+  trained.model = is_directory ? load_directory(backend, directory) : load_llmc_file(backend, path);
+  const std::int64_t size = trained.model->config().vocab_size;
+  if (trained.tokenizer->size() > size) {
+    user_error(tokenizer_path ? kTokenizer : kModel, ": the tokenizer has ", trained.tokenizer->size(),
+               " tokens, the model ", size);
+  }
+  return trained;
+}
+
+}  // namespace stagegpt

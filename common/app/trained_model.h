@@ -1,0 +1,25 @@
+// A model that was trained, and its tokenizer, from whatever files they come in.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/data/tokenizers/tokenizer.h"
+#include "common/model/gpt2.h"
+
+namespace stagegpt {
+
+struct TrainedModel {
+  std::unique_ptr<Gpt2> model;
+  std::unique_ptr<Tokenizer> tokenizer;
+};
+
+// `path`: a run, a checkpoint, any Hugging Face GPT-2 directory, or llm.c's model file. The tokenizer is the
+// directory's unless a path is given; llm.c's files need one. Throws UserError that names --model or
+// --tokenizer-path.
+TrainedModel load_trained_model(Backend& backend, const std::filesystem::path& path,
+                                const std::optional<std::string>& tokenizer_path);
+
+}  // namespace stagegpt

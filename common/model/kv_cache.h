@@ -1,0 +1,33 @@
+// Keys and values of the tokens that a model has seen, so that the next ones cost only themselves.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/model/gpt2.h"
+
+namespace stagegpt {
+
+// Of one sequence of up to block_size tokens.
+class KvCache {
+ public:
+  KvCache(Backend& backend, const Gpt2& model) {
+    const Gpt2Config& config = model.config();
+    const DType dtype = model.parameters().weights().dtype();
+    for (int l = 0; l < config.n_layer; ++l) {
+      layers_.push_back(backend.allocate(dtype, {1, config.block_size, 2 * config.n_embd}));
+    }
+  }
+
+  // Tokens in it.
+  std::int64_t size() const { return size_; }
+  void clear() { size_ = 0; }
+
+ private:
+  friend class Gpt2;
+
+  std::vector<Tensor> layers_;  // (1,block_size,2C)
+  std::int64_t size_ = 0;
+};
+
+}  // namespace stagegpt

@@ -1,0 +1,77 @@
+// Attention of new tokens over a cache of keys and values: for token t = first, first + 1, … of a sequence,
+//   out[t] = Σ_{u <= t} p[u]·v[u],  p = softmax(q[t]·k[u]/√HS),
+// with k[u], v[u] in row u of the cache, where the new tokens' are put first.
+//
+// One work item is a new token's head: it walks the rows twice, for the scores and for their sum of values.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "stage0_serial/kernels/vector_math.h"
+#include "stage0_serial/parallel.h"
+
+namespace stagegpt {
+
+struct CachedAttentionSize {
+  std::int64_t B, T, NH, HS, P, first;
+
+  std::int64_t channels() const { return NH * HS; }
+};
+
+namespace cached {
+
+inline float exponential(float x) { return vector_exp(x); }
+inline double exponential(double x) { return std::exp(x); }
+
+template <class T>
+void store_rows(T* cache, const T* qkv, CachedAttentionSize s) {
+  const std::int64_t C = s.channels();
+  for (std::int64_t b = 0; b < s.B; ++b) {
+    for (std::int64_t t = 0; t < s.T; ++t) {
+      std::copy_n(qkv + (b * s.T + t) * 3 * C + C, 2 * C, cache + (b * s.P + s.first + t) * 2 * C);
+    }
+  }
+}
+
+// out (HS) of one query over `n` rows that begin at k, at distance `stride`; values lie C behind keys.
+template <class T>
+void attend(T* out, const T* q, const T* k, std::int64_t n, std::int64_t stride, CachedAttentionSize s) {
+  thread_local std::vector<T> p;
+  p.resize(static_cast<std::size_t>(n));
+  const T scale = 1 / std::sqrt(static_cast<T>(s.HS));
+  for (std::int64_t u = 0; u < n; ++u) {
+    T score = 0;
+#pragma omp simd reduction(+ : score)
+    for (std::int64_t i = 0; i < s.HS; ++i) score += q[i] * k[u * stride + i];
+    p[u] = scale * score;
+  }
+  const T max = *std::max_element(p.begin(), p.end());
+  T sum = 0;
+  T* probabilities = p.data();
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t u = 0; u < n; ++u) sum += probabilities[u] = exponential(probabilities[u] - max);
+  std::fill_n(out, s.HS, T(0));
+  const T* v = k + s.channels();
+  for (std::int64_t u = 0; u < n; ++u) {
+    const T weight = probabilities[u] / sum;
+#pragma omp simd
+    for (std::int64_t i = 0; i < s.HS; ++i) out[i] += weight * v[u * stride + i];
+  }
+}
+
+template <class T>
+void attention_forward(const Parallel& parallel, T* out, const T* cache, const T* qkv,
+                       CachedAttentionSize s) {
+  const std::int64_t C = s.channels(), stride = 2 * C;
+  parallel.each(s.B * s.T * s.NH, [=](std::int64_t item) {
+    const std::int64_t token = item / s.NH, head = item % s.NH, b = token / s.T, t = token % s.T;
+    attend(out + token * C + head * s.HS, qkv + token * 3 * C + head * s.HS,
+           cache + b * s.P * stride + head * s.HS, s.first + t + 1, stride, s);
+  });
+}
+
+}  // namespace cached
+}  // namespace stagegpt

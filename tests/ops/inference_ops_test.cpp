@@ -1,0 +1,165 @@
+// Ops of inference on every backend: attention over a cache, and matrices in bf16.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <numeric>
+
+#include "common/tensor/half_floats.h"
+#include "stage0_serial/naive_backend.h"
+#include "tests/support/backends.h"
+#include "tests/support/tensors.h"
+#include "tests/support/tolerance.h"
+
+namespace stagegpt::test {
+namespace {
+
+void on_every_backend(const std::function<void(Backend&, DType)>& test) {
+  for (const BackendUnderTest& backend : backends_under_test()) {
+    for (const DType dtype : backend.dtypes) {
+      SCOPED_TRACE(concat(backend.name, ' ', dtype));
+      test(*backend.make(), dtype);
+    }
+  }
+}
+
+struct CachedCase {
+  std::int64_t B, P;
+  int NH;
+  std::int64_t HS;
+  std::vector<std::int64_t> parts;  // how the tokens come in
+};
+
+// Of the whole sequences at once, as the op with a backward computes it in f64.
+Values whole_attention(const CachedCase& c, std::int64_t T, const Values& qkv) {
+  const auto reference = make_naive_backend();
+  const std::int64_t C = c.NH * c.HS;
+  const Tensor out = reference->allocate(DType::f64, {c.B, T, C});
+  reference->attention_forward(out, reference->allocate(DType::f64, {c.B, c.NH, T}),
+                               to_tensor(*reference, DType::f64, {c.B, T, 3 * C}, qkv), c.NH, {});
+  return to_values(*reference, out);
+}
+
+// Rows [begin, begin + n) of every sequence of x (B,T,columns).
+Values rows_of(const Values& x, std::int64_t B, std::int64_t T, std::int64_t columns, std::int64_t begin,
+               std::int64_t n) {
+  Values rows;
+  for (std::int64_t b = 0; b < B; ++b) {
+    const auto first = x.begin() + (b * T + begin) * columns;
+    rows.insert(rows.end(), first, first + n * columns);
+  }
+  return rows;
+}
+
+TEST(CachedAttention, IsThatOfTheWholeSequence) {
+  const std::vector<CachedCase> cases = {{1, 20, 3, 16, {1, 1, 1, 1}}, {1, 17, 1, 33, {13, 1, 1, 2}},
+                                         {2, 70, 2, 8, {50, 1, 19}},   {1, 1, 1, 1, {1}},
+                                         {3, 9, 4, 5, {1, 4, 1, 3}},   {1, 200, 2, 64, {150, 1, 49}}};
+  on_every_backend([&](Backend& backend, DType dtype) {
+    for (const CachedCase& c : cases) {
+      const std::int64_t C = c.NH * c.HS,
+                         T = std::accumulate(c.parts.begin(), c.parts.end(), std::int64_t{0});
+      const Values qkv = random_values(1, 0, c.B * T * 3 * C), whole = whole_attention(c, T, qkv);
+      const Tensor cache = backend.allocate(dtype, {c.B, c.P, 2 * C});
+      backend.fill(cache, std::numeric_limits<double>::quiet_NaN());  // rows behind are not to be read
+      RelativeError error;
+      std::int64_t first = 0;
+      for (const std::int64_t n : c.parts) {
+        const Tensor out = backend.allocate(dtype, {c.B, n, C});
+        const Values part = rows_of(qkv, c.B, T, 3 * C, first, n);
+        backend.cached_attention_forward(out, cache, to_tensor(backend, dtype, {c.B, n, 3 * C}, part), c.NH,
+                                         first);
+        error.add(to_values(backend, out), rows_of(whole, c.B, T, C, first, n));
+        first += n;
+      }
+      EXPECT_LE(error.value(), error_limit(0, std::max(T, c.HS), dtype)) << T << " tokens of " << C;
+    }
+  });
+}
+
+TEST(CachedAttention, RefusesMoreThanTheCacheHolds) {
+  const auto backend = make_naive_backend();
+  const Tensor cache = backend->zeros(DType::f32, {1, 4, 16}), qkv = backend->zeros(DType::f32, {1, 2, 24}),
+               out = backend->zeros(DType::f32, {1, 2, 8});
+  EXPECT_NO_THROW(backend->cached_attention_forward(out, cache, qkv, 2, 2));
+  EXPECT_THROW(backend->cached_attention_forward(out, cache, qkv, 2, 3), InternalError);
+  EXPECT_THROW(backend->cached_attention_forward(out, cache, qkv, 3, 0), InternalError);
+}
+
+Values rounded_to_bf16(const Values& values) {
+  Values rounded;
+  for (const double value : values)
+    rounded.push_back(float_of_bf16(bf16_of_float(static_cast<float>(value))));
+  return rounded;
+}
+
+Tensor bf16_tensor(Backend& backend, Shape shape, const Values& values) {
+  const Tensor out = backend.allocate(DType::bf16, shape);
+  backend.cast(out, to_tensor(backend, DType::f32, shape, values));
+  return out;
+}
+
+TEST(Bf16, IsCastToTheNearest) {
+  on_every_backend([](Backend& backend, DType dtype) {
+    if (dtype != DType::f32) return;
+    Values values = random_values(2, 0, 40001);
+    values[7] = 1 + 0x1p-8;      // half way: to even
+    values[8] = 1 + 3 * 0x1p-8;  // half way: to even, upwards
+    const Tensor cast = bf16_tensor(backend, {40001}, values);
+    std::vector<Bf16> bits = to_host<Bf16>(backend, cast);
+    Values got;
+    for (const Bf16 element : bits) got.push_back(as_float(element));
+    EXPECT_EQ(got, rounded_to_bf16(values));
+  });
+}
+
+struct LinearSizes {
+  std::int64_t N, I, O;
+};
+
+// Rows of one panel and of several, one row and many, sizes that no vector divides.
+TEST(Bf16, LinearIsThatOfTheRoundedWeights) {
+  on_every_backend([](Backend& backend, DType dtype) {
+    if (dtype != DType::f32) return;
+    for (const auto& [N, I, O] : {LinearSizes{1, 192, 576},
+                                  {1, 33, 131},
+                                  {1, 1, 1},
+                                  {1, 300, 7},
+                                  {17, 48, 300},
+                                  {3, 20, 34},
+                                  {2, 17, 513}}) {
+      const Values x = random_values(3, 0, N * I), w = random_values(3, 1, O * I),
+                   bias = random_values(3, 2, O);
+      const auto linear = [&](Backend& be, DType type, const Tensor& weight) {
+        const Tensor out = be.allocate(type, {N, O});
+        be.linear_forward(out, to_tensor(be, type, {N, I}, x), weight, to_tensor(be, type, {O}, bias));
+        return to_values(be, out);
+      };
+      const auto reference = make_naive_backend();
+      const Values expected =
+          linear(*reference, DType::f64, to_tensor(*reference, DType::f64, {O, I}, rounded_to_bf16(w)));
+      EXPECT_LE(relative_error(linear(backend, dtype, bf16_tensor(backend, {O, I}, w)), expected),
+                error_limit(0, I, dtype))
+          << N << " x " << I << " x " << O;
+    }
+  });
+}
+
+TEST(Bf16, EmbeddingIsThatOfTheRoundedWeights) {
+  on_every_backend([](Backend& backend, DType dtype) {
+    if (dtype != DType::f32) return;
+    const std::int64_t C = 35;
+    const Values wte = random_values(4, 0, 11 * C), wpe = random_values(4, 1, 5 * C);
+    const Tensor ids = to_tensor(backend, {1, 3}, std::vector<std::int32_t>{7, 0, 10});
+    const auto embedding = [&](const Tensor& rows) {
+      const Tensor out = backend.allocate(dtype, {1, 3, C});
+      backend.embedding_forward(out, ids, rows, to_tensor(backend, dtype, {5, C}, wpe));
+      return to_values(backend, out);
+    };
+    EXPECT_EQ(embedding(bf16_tensor(backend, {11, C}, wte)),
+              embedding(to_tensor(backend, dtype, {11, C}, rounded_to_bf16(wte))));
+  });
+}
+
+}  // namespace
+}  // namespace stagegpt::test

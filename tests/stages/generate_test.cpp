@@ -1,0 +1,132 @@
+// stageN_generate as a user calls it.
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+
+#include "common/error.h"
+#include "tests/checkpoint/small_run.h"
+
+namespace stagegpt::test {
+namespace {
+
+class Generate : public SmallRun {
+ protected:
+  Generate() { expect_success(with(model_flags(), {"--steps", "60", "--run-dir", "run"})); }
+
+  ProgramResult generate(const Arguments& more, const RunOptions& options = {}) const {
+    return run_program("stage0_generate", with({"--model", "run", "--threads", "1"}, more), directory.path(),
+                       options);
+  }
+  std::string text(const Arguments& more) const {
+    const ProgramResult result = generate(more);
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    return result.output;
+  }
+  nlohmann::json json(const Arguments& more) const {
+    return nlohmann::json::parse(text(with(more, {"--json"})));
+  }
+  void expect_refused(const Arguments& more, const std::string& says) const {
+    const ProgramResult result = generate(more);
+    EXPECT_EQ(result.exit_code, 2) << result.errors;
+    EXPECT_NE(result.errors.find(says), std::string::npos) << result.errors;
+  }
+};
+
+TEST_F(Generate, EchoesThePromptAndGoesOn) {
+  const std::string written = text({"--prompt", "the c", "--max-new-tokens", "40", "--temperature", "0"});
+  EXPECT_TRUE(written.starts_with("the c")) << written;
+  EXPECT_EQ(written.size(), 5 + 40 + 1) << written;  // a character a token, and a line break
+  EXPECT_TRUE(written.ends_with("\n"));
+}
+
+TEST_F(Generate, ReportsTimesOnStandardError) {
+  const ProgramResult result = generate({"--prompt", "the", "--max-new-tokens", "7"});
+  EXPECT_NE(result.errors.find("7 tokens: "), std::string::npos) << result.errors;
+  EXPECT_NE(result.errors.find("ms per token"), std::string::npos) << result.errors;
+  EXPECT_NE(result.errors.find("tokens/s, first after"), std::string::npos) << result.errors;
+}
+
+TEST_F(Generate, WritesTheSameFromEveryNameOfAModel) {
+  const Arguments greedy = {"--prompt", "the", "--temperature", "0", "--max-new-tokens", "50"};
+  const std::string expected = text(greedy);
+  const auto from = [&](const Arguments& model) {
+    return run_program("stage0_generate", with(with(model, {"--threads", "1"}), greedy), directory.path())
+        .output;
+  };
+  EXPECT_EQ(from({"--model", "run/latest"}), expected);
+  EXPECT_EQ(from({"--model", "run/checkpoints/step_00000060"}), expected);
+  const ProgramResult converted =
+      run_program("convert_checkpoint", {"--input", "run", "--output", "model.bin"}, directory.path());
+  ASSERT_EQ(converted.exit_code, 0) << converted.errors;
+  EXPECT_EQ(from({"--model", "model.bin", "--tokenizer-path", "run/tokenizer.json"}), expected);
+}
+
+TEST_F(Generate, DrawsTheSameFromTheSameSeed) {
+  const Arguments draws = {"--prompt", "the", "--max-new-tokens", "60", "--temperature", "1.5"};
+  EXPECT_EQ(text(with(draws, {"--seed", "4"})), text(with(draws, {"--seed", "4"})));
+  EXPECT_NE(text(with(draws, {"--seed", "4"})), text(with(draws, {"--seed", "5"})));
+}
+
+TEST_F(Generate, WritesSeveralSamples) {
+  const nlohmann::json three =
+      json({"--num-samples", "3", "--prompt", "the", "--max-new-tokens", "30", "--temperature", "1.5"});
+  ASSERT_EQ(three["samples"].size(), 3);
+  EXPECT_NE(three["samples"][0]["text"], three["samples"][1]["text"]);
+  EXPECT_NE(three["samples"][1]["text"], three["samples"][2]["text"]);
+  EXPECT_LE(three["tokens"], 90);
+}
+
+TEST_F(Generate, StopsAtTheEndOfTheText) {
+  const nlohmann::json many = json({"--num-samples", "50", "--max-new-tokens", "60", "--temperature", "2"});
+  int ended = 0;
+  for (const auto& sample : many["samples"]) {
+    ended += sample["ended_by"] == "end_of_text";
+    EXPECT_EQ(sample["text"].get<std::string>().find("<|"), std::string::npos) << sample;
+    if (sample["ended_by"] == "length") {
+      EXPECT_EQ(sample["text"].get<std::string>().size(), 60);
+    }
+  }
+  EXPECT_GT(ended, 0);
+}
+
+TEST_F(Generate, StopsBeforeAStopString) {
+  const Arguments greedy = {"--prompt", "the cat sat on", "--temperature", "0", "--max-new-tokens", "60"};
+  const std::string all = json(greedy)["samples"][0]["text"];
+  const std::string stop = all.substr(9, 3);
+  const nlohmann::json stopped = json(with(greedy, {"--stop", "never there", "--stop", stop}));
+  EXPECT_EQ(stopped["samples"][0]["text"], all.substr(0, all.find(stop)));
+  EXPECT_EQ(stopped["samples"][0]["ended_by"], "stop");
+}
+
+TEST_F(Generate, AnswersPromptsFromStandardInput) {
+  directory.write("prompts", "the cat\nthe mat");
+  const std::string command = concat("\"", STAGEGPT_BIN_DIR, "/stage0_generate\" --model run --threads 1 ",
+                                     "--interactive --max-new-tokens 5 < prompts > written 2> errors");
+  ASSERT_EQ(std::system(concat("cd '", directory.path().string(), "' && ", command).c_str()), 0);
+  const std::string written = read_bytes(in("written"));
+  EXPECT_TRUE(written.starts_with("the cat")) << written;
+  EXPECT_NE(written.find("\nthe mat"), std::string::npos) << written;
+}
+
+TEST_F(Generate, RefusesWhatItCannotUse) {
+  expect_refused({"--top-p", "0"}, "--top-p: expected a number above 0 and up to 1");
+  expect_refused({"--repetition-penalty", "0"}, "--repetition-penalty: expected a number above 0");
+  expect_refused({"--temperature", "-1"}, "--temperature: expected a number of at least 0");
+  expect_refused({"--tokenizer-path", "text.txt"}, "--tokenizer-path");
+  expect_refused({"--prompt", "THE"}, "--prompt");  // the text had no capitals
+  expect_refused({"--interactive", "--json"}, "--json: not with --interactive");
+  const auto without = [&](const Arguments& arguments) {
+    return run_program("stage0_generate", arguments, directory.path()).errors;
+  };
+  EXPECT_NE(without({}).find("--model: expected"), std::string::npos);
+  EXPECT_NE(without({"--model", "nothing"}).find("--model: there is no \"nothing\""), std::string::npos);
+  EXPECT_NE(without({"--model", "text.txt"}).find("--tokenizer-path: "), std::string::npos);
+}
+
+TEST_F(Generate, RefusesADamagedCheckpoint) {
+  std::ofstream(in("run/latest/model.safetensors"), std::ios::app) << 'x';
+  expect_refused({}, "model.safetensors");
+}
+
+}  // namespace
+}  // namespace stagegpt::test

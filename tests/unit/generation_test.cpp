@@ -1,0 +1,199 @@
+// Writing with a cache of keys and values.
+#include "common/train/generation.h"
+
+#include <gtest/gtest.h>
+
+#include "common/train/stop_strings.h"
+#include "stage0_serial/cpu_backend.h"
+#include "stage0_serial/naive_backend.h"
+#include "tests/support/tensors.h"
+#include "tests/support/tolerance.h"
+
+namespace stagegpt::test {
+namespace {
+
+constexpr std::int64_t kVocabulary = 61;
+using Ids = std::vector<std::int32_t>;
+
+Gpt2Config tiny(std::int64_t block_size) {
+  return {.vocab_size = kVocabulary,
+          .block_size = block_size,
+          .n_layer = 2,
+          .n_head = 3,
+          .n_embd = 24,
+          .initializer_range = 0.3};
+}
+
+// What the model makes of the window of a text, all of it computed at once.
+std::vector<float> recomputed(Backend& backend, const Gpt2& model, std::span<const std::int32_t> tokens) {
+  const auto window =
+      tokens.subspan(static_cast<std::size_t>(window_begin(std::ssize(tokens), model.config().block_size)));
+  Tape tape(backend, Tape::Mode::inference);
+  const Tensor logits =
+      model.logits(tape, to_device<std::int32_t>(backend, {1, std::ssize(window)}, window)).value();
+  const std::int64_t row = model.config().padded_vocab_size();
+  return to_host<float>(backend, logits.slice((std::ssize(window) - 1) * row, {kVocabulary}));
+}
+
+Values as_values(const std::vector<float>& floats) { return {floats.begin(), floats.end()}; }
+
+TEST(Window, DropsTheFirstHalfWheneverItIsFull) {
+  EXPECT_EQ(window_begin(1, 8), 0);
+  EXPECT_EQ(window_begin(8, 8), 0);
+  EXPECT_EQ(window_begin(9, 8), 4);
+  EXPECT_EQ(window_begin(12, 8), 4);
+  EXPECT_EQ(window_begin(13, 8), 8);
+  EXPECT_EQ(window_begin(1000, 8), 992);
+  EXPECT_EQ(window_begin(8, 7), 4);
+  EXPECT_EQ(window_begin(11, 7), 4);
+  EXPECT_EQ(window_begin(12, 7), 8);
+  EXPECT_EQ(window_begin(2, 1), 1);
+}
+
+TEST(Window, HoldsAtLeastOneAndAtMostAllTokens) {
+  for (std::int64_t block_size = 1; block_size < 12; ++block_size) {
+    for (std::int64_t n = 1; n < 60; ++n) {
+      const std::int64_t length = n - window_begin(n, block_size);
+      EXPECT_GE(length, std::min(n, std::max<std::int64_t>(1, block_size / 2)));
+      EXPECT_LE(length, block_size);
+      EXPECT_GE(window_begin(n + 1, block_size), window_begin(n, block_size));
+    }
+  }
+}
+
+class Cached : public testing::TestWithParam<std::int64_t> {};
+
+TEST_P(Cached, LogitsAreThoseOfRecomputation) {
+  const auto backend = make_cpu_backend(2);
+  Gpt2 model(*backend, tiny(GetParam()));
+  model.parameters().initialize(5);
+  const Ids tokens = random_ids(6, 0, 45, kVocabulary);
+  Context context(*backend, model);
+  RelativeError error;
+  for (std::size_t n : {1, 2, 3, 5, 6, 7, 8, 9, 17, 18, 19, 20, 21, 30, 31, 44, 45}) {
+    const auto text = std::span(tokens).first(n);
+    error.add(as_values(context.next_logits(text)), as_values(recomputed(*backend, model, text)));
+  }
+  EXPECT_LE(error.value(), error_limit(0, 4 * 24, DType::f32) * 4);
+}
+INSTANTIATE_TEST_SUITE_P(Blocks, Cached, testing::Values(1, 2, 7, 8, 20, 64));
+
+TEST(Context, BeginsAgainForAnotherText) {
+  const auto backend = make_cpu_backend(1);
+  Gpt2 model(*backend, tiny(16));
+  model.parameters().initialize(5);
+  const Ids one = {1, 2, 3, 4}, other = {1, 2, 7, 4, 5}, shorter = {1, 2};
+  Context context(*backend, model);
+  for (const Ids& text : {one, other, shorter, one, one}) {
+    EXPECT_LE(
+        relative_error(as_values(context.next_logits(text)), as_values(recomputed(*backend, model, text))),
+        1e-5);
+  }
+}
+
+Ids written(Context& context, const Ids& prompt, std::int64_t n, const SamplingConfig& config,
+            std::uint32_t sample = 0) {
+  Ids ids;
+  generate(context, prompt, n, config, sample, [&](std::int32_t id) {
+    ids.push_back(id);
+    return true;
+  });
+  return ids;
+}
+
+TEST(Generate, WritesTheMostProbableAsRecomputationDoes) {
+  const auto backend = make_cpu_backend(2);
+  Gpt2 model(*backend, tiny(12));
+  model.parameters().initialize(5);
+  Context context(*backend, model);
+  Ids tokens = {3, 1, 4};
+  const Ids text = written(context, tokens, 60, {.temperature = 0});
+  for (const std::int32_t id : text) {
+    const std::vector<float> logits = recomputed(*backend, model, tokens);
+    EXPECT_EQ(id, std::ranges::max_element(logits) - logits.begin()) << "token " << tokens.size();
+    tokens.push_back(id);
+  }
+}
+
+TEST(Generate, DependsOnTheSeedAndTheSampleAlone) {
+  const auto backend = make_cpu_backend(2);
+  Gpt2 model(*backend, tiny(12));
+  model.parameters().initialize(5);
+  Context context(*backend, model), another(*backend, model);
+  const Ids first = written(context, {3}, 40, {.seed = 1}),
+            second = written(context, {3}, 40, {.seed = 1}, 1);
+  EXPECT_EQ(written(another, {3}, 40, {.seed = 1}), first);
+  EXPECT_EQ(written(another, {3}, 40, {.seed = 1}, 1), second);
+  EXPECT_NE(first, second);
+  EXPECT_NE(written(context, {3}, 40, {.seed = 2}), first);
+}
+
+TEST(Generate, EndsWhenItIsToldTo) {
+  const auto backend = make_cpu_backend(1);
+  Gpt2 model(*backend, tiny(12));
+  model.parameters().initialize(5);
+  Context context(*backend, model);
+  int tokens = 0;
+  generate(context, {3}, 40, {}, 0, [&](std::int32_t) { return ++tokens < 7; });
+  EXPECT_EQ(tokens, 7);
+}
+
+TEST(Generate, RefusesLogitsThatAreNotFinite) {
+  const auto backend = make_cpu_backend(1);
+  Gpt2 model(*backend, tiny(12));
+  backend->fill(model.parameters().weights(), std::numeric_limits<double>::quiet_NaN());
+  Context context(*backend, model);
+  EXPECT_THROW(written(context, {3}, 1, {}), std::runtime_error);
+}
+
+// Matrices of numbers that bf16 has are read without a difference but for the order of sums.
+TEST(Gpt2, ReadsMatricesInBf16) {
+  const auto backend = make_cpu_backend(2);
+  Gpt2 model(*backend, tiny(12));
+  model.parameters().initialize(5);
+  Context context(*backend, model);
+  const Ids text = {3, 1, 4, 1, 5};
+  const Values exact = as_values(context.next_logits(text));
+  model.read_matrices_in_bf16(*backend);
+  Context rounded(*backend, model);
+  const double error = relative_error(as_values(rounded.next_logits(text)), exact);
+  EXPECT_GT(error, 1e-4);  // it is bf16 that was read,
+  EXPECT_LT(error, 1e-2);  // and these weights; measured: 3.4e-3
+}
+
+std::string passed(const std::vector<std::string>& stops, const std::vector<std::string>& pieces,
+                   bool* found) {
+  StopStrings filter(stops);
+  std::string text;
+  for (const std::string& piece : pieces) text += filter.push(piece);
+  text += filter.finish();
+  *found = filter.found();
+  return text;
+}
+
+TEST(StopStrings, CutTheTextBeforeTheFirstOne) {
+  bool found = false;
+  EXPECT_EQ(passed({"END"}, {"one E", "N", "D two"}, &found), "one ");
+  EXPECT_TRUE(found);
+  EXPECT_EQ(passed({"END"}, {"one E", "N", "d"}, &found), "one ENd");
+  EXPECT_FALSE(found);
+  EXPECT_EQ(passed({"END"}, {"one EN"}, &found), "one EN");
+  EXPECT_FALSE(found);
+  EXPECT_EQ(passed({"abc", "b"}, {"xa", "bc"}, &found), "x");
+  EXPECT_EQ(passed({"aab"}, {"a", "a", "a", "b"}, &found), "a");
+  EXPECT_EQ(passed({"x"}, {"x", "y", "z"}, &found), "");
+  EXPECT_EQ(passed({}, {"x", "y"}, &found), "xy");
+  EXPECT_FALSE(found);
+}
+
+TEST(StopStrings, HoldBackOnlyWhatMayBeOne) {
+  StopStrings filter({"\n\n", "END"});
+  EXPECT_EQ(filter.push("a\n"), "a");
+  EXPECT_EQ(filter.push("b"), "\nb");
+  EXPECT_EQ(filter.push("E"), "");
+  EXPECT_EQ(filter.push("EN"), "E");
+  EXPECT_EQ(filter.finish(), "EN");
+}
+
+}  // namespace
+}  // namespace stagegpt::test
