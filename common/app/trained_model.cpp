@@ -15,7 +15,7 @@ constexpr const char *kModel = "--model", *kTokenizer = "--tokenizer-path";
 std::unique_ptr<Gpt2> load_directory(Backend& backend, const fs::path& directory) {
   verify_named(directory, kModel);
   const HuggingFaceModel file(directory, kModel);
-  auto model = std::make_unique<Gpt2>(backend, file.config());
+  auto model = std::make_unique<Gpt2>(backend, file.config(), DType::f32, 1, Purpose::inference);
   load_weights(file, backend, *model);
   return model;
 }
@@ -23,7 +23,7 @@ std::unique_ptr<Gpt2> load_directory(Backend& backend, const fs::path& directory
 std::unique_ptr<Gpt2> load_llmc_file(Backend& backend, const fs::path& path) {
   const MappedFile bytes(path, kModel);
   const LlmcModel file = parse_llmc_model(bytes.bytes(), kModel);
-  auto model = std::make_unique<Gpt2>(backend, file.config);
+  auto model = std::make_unique<Gpt2>(backend, file.config, DType::f32, 1, Purpose::inference);
   const Parameters& parameters = model->parameters();
   load_values(backend, parameters.table(), parameters.weights(), values_in(file, parameters.table()));
   return model;

@@ -11,6 +11,7 @@
 
 namespace stagegpt {
 
+// For inference alone.
 struct TrainedModel {
   std::unique_ptr<Gpt2> model;
   std::unique_ptr<Tokenizer> tokenizer;

@@ -97,8 +97,8 @@ ParameterTable gpt2_parameter_table(const Gpt2Config& config) {
   return table;
 }
 
-Gpt2::Gpt2(Backend& backend, Gpt2Config config, DType dtype, int ranks)
-    : config_(config), parameters_(backend, gpt2_parameter_table(config), dtype, ranks) {
+Gpt2::Gpt2(Backend& backend, Gpt2Config config, DType dtype, int ranks, Purpose purpose)
+    : config_(config), parameters_(backend, gpt2_parameter_table(config), dtype, ranks, purpose) {
   wte_ = parameters_.var("wte.weight");
   wpe_ = parameters_.var("wpe.weight");
   for (int l = 0; l < config_.n_layer; ++l) {

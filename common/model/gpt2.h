@@ -57,7 +57,8 @@ class KvCache;
 
 class Gpt2 {
  public:
-  Gpt2(Backend& backend, Gpt2Config config, DType dtype = DType::f32, int ranks = 1);
+  Gpt2(Backend& backend, Gpt2Config config, DType dtype = DType::f32, int ranks = 1,
+       Purpose purpose = Purpose::training);
 
   // Logits (B,T,Vp) for ids i32 (B,T), T <= block_size; columns from vocab_size on are padding. With
   // `dropout` the pass is a training pass; without, nothing is dropped.

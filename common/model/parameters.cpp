@@ -58,15 +58,19 @@ std::vector<DecayRange> ParameterTable::decay_ranges(double weight_decay) const 
   return ranges;
 }
 
-Parameters::Parameters(Backend& backend, ParameterTable table, DType dtype, int ranks)
+Parameters::Parameters(Backend& backend, ParameterTable table, DType dtype, int ranks, Purpose purpose)
     : backend_(backend),
       table_(std::move(table)),
-      weights_(backend.zeros(dtype, {table_.arena_size(ranks)})),
-      grads_(backend.zeros(dtype, weights_.shape())) {
+      weights_(backend.zeros(dtype, {table_.arena_size(ranks)})) {
+  if (purpose == Purpose::training) grads_ = backend.zeros(dtype, weights_.shape());
   for (std::size_t i = 0; i < table_.size(); ++i) {
     const Parameter& row = table_[i];
-    vars_.emplace_back(weights_.slice(row.offset, row.arena_shape()),
-                       grads_.slice(row.offset, row.arena_shape()), static_cast<int>(i));
+    const Tensor weight = weights_.slice(row.offset, row.arena_shape());
+    if (purpose == Purpose::training) {
+      vars_.emplace_back(weight, grads_.slice(row.offset, row.arena_shape()), static_cast<int>(i));
+    } else {
+      vars_.emplace_back(weight);
+    }
   }
 }
 

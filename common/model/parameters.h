@@ -52,10 +52,14 @@ class ParameterTable {
   std::int64_t end_ = 0;
 };
 
+// What a model is for: one that only writes needs no memory for gradients.
+enum class Purpose : std::uint8_t { training, inference };
+
 class Parameters {
  public:
   // Weights and gradients are zero.
-  Parameters(Backend& backend, ParameterTable table, DType dtype, int ranks = 1);
+  Parameters(Backend& backend, ParameterTable table, DType dtype, int ranks = 1,
+             Purpose purpose = Purpose::training);
 
   // Draws every parameter from its distribution. The numbers depend on the seed, the parameter's place in the
   // table and the element alone.
@@ -66,7 +70,7 @@ class Parameters {
   const Var& var(std::size_t i) const { return vars_[i]; }
   const Var& var(std::string_view name) const;
   const Tensor& weights() const { return weights_; }  // (arena_size)
-  const Tensor& grads() const { return grads_; }      // (arena_size)
+  const Tensor& grads() const { return grads_; }      // (arena_size); undefined for inference
 
   // Starts a new sum of gradients: the first contribution to each overwrites.
   void clear_grads();

@@ -110,6 +110,8 @@ TEST(Bf16, IsCastToTheNearest) {
     Values got;
     for (const Bf16 element : bits) got.push_back(as_float(element));
     EXPECT_EQ(got, rounded_to_bf16(values));
+    EXPECT_EQ(got[7], 1);
+    EXPECT_EQ(got[8], 1 + 0x1p-6);
   });
 }
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "common/train/stop_strings.h"
 #include "stage0_serial/cpu_backend.h"
 #include "stage0_serial/naive_backend.h"
@@ -78,9 +80,16 @@ TEST_P(Cached, LogitsAreThoseOfRecomputation) {
 }
 INSTANTIATE_TEST_SUITE_P(Blocks, Cached, testing::Values(1, 2, 7, 8, 20, 64));
 
+TEST(Gpt2, ForInferenceHasNoGradients) {
+  const auto backend = make_cpu_backend(1);
+  Gpt2 model(*backend, tiny(16), DType::f32, 1, Purpose::inference);
+  const std::size_t arena = model.parameters().weights().bytes();
+  EXPECT_LT(backend->memory_stats().peak_bytes_in_use, arena + arena / 2);
+}
+
 TEST(Context, BeginsAgainForAnotherText) {
   const auto backend = make_cpu_backend(1);
-  Gpt2 model(*backend, tiny(16));
+  Gpt2 model(*backend, tiny(16), DType::f32, 1, Purpose::inference);
   model.parameters().initialize(5);
   const Ids one = {1, 2, 3, 4}, other = {1, 2, 7, 4, 5}, shorter = {1, 2};
   Context context(*backend, model);
@@ -126,6 +135,17 @@ TEST(Generate, DependsOnTheSeedAndTheSampleAlone) {
   EXPECT_EQ(written(another, {3}, 40, {.seed = 1}, 1), second);
   EXPECT_NE(first, second);
   EXPECT_NE(written(context, {3}, 40, {.seed = 2}), first);
+}
+
+// A model that knows nothing finds all tokens alike.
+TEST(Generate, DrawsEachTokenAnew) {
+  const auto backend = make_cpu_backend(1);
+  Gpt2 model(*backend, tiny(12));
+  backend->fill(model.parameters().weights(), 0);
+  Context context(*backend, model);
+  const Ids text = written(context, {3}, 400, {});
+  std::set<std::int32_t> different(text.begin(), text.end());
+  EXPECT_GT(std::ssize(different), kVocabulary / 2);
 }
 
 TEST(Generate, EndsWhenItIsToldTo) {

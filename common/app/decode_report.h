@@ -1,0 +1,23 @@
+// What stageN_bench --generate prints.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "common/train/decode_bench.h"
+
+namespace stagegpt {
+
+// What was measured, and where.
+struct DecodeSubject {
+  std::string model, machine, weights;
+  std::int64_t parameters = 0;
+  int threads = 1;
+  std::size_t peak_memory_bytes = 0;
+};
+
+nlohmann::ordered_json decode_json(const DecodeSubject& subject, const DecodeReport& report);
+// The same for people, on standard output.
+void print_decode_table(const DecodeSubject& subject, const DecodeReport& report);
+
+}  // namespace stagegpt
