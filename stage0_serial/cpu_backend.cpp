@@ -57,6 +57,8 @@ class CpuBackend final : public HostBackend {
       vectorised::fill(parallel_, out.data<float>(), static_cast<float>(value), out.numel());
     } else if (out.dtype() == DType::f64) {
       naive::fill(out.data<double>(), value, out.numel());
+    } else if (out.dtype() == DType::bf16) {
+      naive::fill(out.data<Bf16>(), Bf16{bf16_of_float(static_cast<float>(value))}, out.numel());
     } else {
       naive::fill(out.data<std::int32_t>(), static_cast<std::int32_t>(value), out.numel());
     }

@@ -47,6 +47,8 @@ class NaiveBackend final : public HostBackend {
   void do_fill(const Tensor& out, double value) override {
     if (out.dtype() == DType::i32)
       return naive::fill(out.data<std::int32_t>(), static_cast<std::int32_t>(value), out.numel());
+    if (out.dtype() == DType::bf16)
+      return naive::fill(out.data<Bf16>(), Bf16{bf16_of_float(static_cast<float>(value))}, out.numel());
     with_real(out.dtype(), [&](auto t) {
       using T = decltype(t);
       naive::fill(out.data<T>(), static_cast<T>(value), out.numel());

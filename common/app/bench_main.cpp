@@ -1,12 +1,12 @@
-// stageN_bench: time of a training step on random tokens.
-#include <cstdio>
+// stageN_bench: time of a training step on random tokens, or of writing one.
 #include <iostream>
-#include <nlohmann/json.hpp>
 
+#include "common/app/bench_report.h"
+#include "common/app/decode_report.h"
 #include "common/app/model_flags.h"
 #include "common/app/stage.h"
 #include "common/model/flops.h"
-#include "common/train/bench.h"
+#include "common/status_line.h"
 
 namespace stagegpt {
 namespace {
@@ -14,14 +14,15 @@ namespace {
 struct BenchFlags {
   ModelFlags model;
   BenchConfig bench;
-  std::optional<std::int64_t> vocab_size, seq_len;
+  std::optional<std::int64_t> vocab_size, seq_len, steps;
   TrainerConfig trainer{.batch_size = 4,
                         .grad_accumulation = 1,
                         .schedule = {},
                         .adamw = {},
                         .seed = 1337,
                         .synchronize_phases = true};
-  bool no_fused = false, json = false;
+  bool generate = false, no_fused = false, json = false;
+  std::string weights = "f32";
 
   void add(CommandLine& command_line) {
     model.add(command_line);
@@ -31,80 +32,37 @@ struct BenchFlags {
     command_line.integer("--grad-accumulation", trainer.grad_accumulation, 1, 1 << 20,
                          "micro-steps in a step");
     command_line.integer("--seq-len", seq_len, 1, 1 << 20, "tokens in a sequence (default: --block-size)");
-    command_line.integer("--steps", bench.steps, 1, 1000000, "steps timed");
+    command_line.integer("--steps", steps, 1, 1000000,
+                         "steps timed (default: 10; 64 tokens with --generate)");
     command_line.integer("--warmup", bench.warmup, 0, 1000000, "steps before, not timed");
+    command_line.toggle("--generate", generate, "time the writing of text, a step being a token");
+    command_line.choice("--weights", weights, {"f32", "bf16"}, "what --generate reads matrices in");
     command_line.group("Run");
     command_line.toggle("--no-fused", no_fused, "compose fused ops of primitive ones");
     command_line.toggle("--json", json, "print one JSON object instead of a table");
   }
 };
 
-// What the report is printed from.
-struct Result {
-  std::string model;
-  std::int64_t parameters, tokens, seq_len;
-  const BenchFlags& flags;
-  const Machine& machine;
-  BenchReport report;
-  double flops;
+// Shows how far a measurement is, on standard error, once it takes longer than a second.
+class StepCounter {
+ public:
+  void operator()(std::int64_t done, std::int64_t total) {
+    constexpr double kSilent = 1, kPlainInterval = 10;
+    const double seconds = seconds_since(start_);
+    if (seconds < kSilent) return;
+    const bool plain = seconds_since(plain_) >= kPlainInterval;
+    if (plain) plain_ = std::chrono::steady_clock::now();
+    const double left = seconds / static_cast<double>(done) * static_cast<double>(total - done);
+    status_.show(plain, [&](std::size_t width) {
+      return concat("step ", done, '/', total, "  ETA ", clock_time(left)).substr(0, width);
+    });
+    if (done == total) status_.end();
+  }
 
-  double seconds() const { return report.median_ms() / 1e3; }
+ private:
+  StatusLine status_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now(), plain_ = start_;
 };
-
-nlohmann::ordered_json to_json(const Result& result) {
-  const BenchReport& report = result.report;
-  const PhaseSeconds& phases = report.phases;
-  double profiled = 0;
-  for (const auto& entry : report.kernels) profiled += entry.seconds;
-  nlohmann::ordered_json kernels = nlohmann::ordered_json::array();
-  for (const auto& entry : report.kernels) {
-    kernels.push_back(
-        {{"name", entry.name}, {"ms", 1e3 * entry.seconds}, {"share", entry.seconds / profiled}});
-  }
-  return {{"model", result.model},
-          {"parameters", result.parameters},
-          {"batch_size", result.flags.trainer.batch_size},
-          {"seq_len", result.seq_len},
-          {"ranks", result.machine.communicator->size()},
-          {"threads", result.machine.threads},
-          {"tokens_per_second", static_cast<double>(result.tokens) / result.seconds()},
-          {"ms_per_step",
-           {{"median", report.median_ms()}, {"min", report.step_ms.front()}, {"max", report.step_ms.back()}}},
-          {"phases_ms",
-           {{"data", 1e3 * phases.data},
-            {"forward", 1e3 * phases.forward},
-            {"backward", 1e3 * phases.backward},
-            {"communication", 1e3 * phases.communication},
-            {"optimizer", 1e3 * phases.optimizer}}},
-          {"gemm_bound_ms", nullptr},
-          {"efficiency", nullptr},
-          {"gflops", result.flops / result.seconds() / 1e9},
-          {"mfu", nullptr},
-          {"kernels", kernels},
-          {"peak_memory_bytes", result.machine.backend->memory_stats().peak_bytes_in_use}};
-}
-
-void print_table(const Result& result) {
-  const BenchReport& report = result.report;
-  const PhaseSeconds& phases = report.phases;
-  std::printf("%s, %lld parameters, %lld tokens a step\n%s\n", result.model.c_str(),
-              static_cast<long long>(result.parameters), static_cast<long long>(result.tokens),
-              result.machine.description.c_str());
-  std::printf("step      %.2f ms (median of %zu; %.2f to %.2f)\n", report.median_ms(), report.step_ms.size(),
-              report.step_ms.front(), report.step_ms.back());
-  std::printf("speed     %.0f tokens/s, %.1f GFLOP/s\n",
-              static_cast<double>(result.tokens) / result.seconds(), result.flops / result.seconds() / 1e9);
-  std::printf("phases    data %.2f, forward %.2f, backward %.2f, communication %.2f, optimizer %.2f ms\n",
-              1e3 * phases.data, 1e3 * phases.forward, 1e3 * phases.backward, 1e3 * phases.communication,
-              1e3 * phases.optimizer);
-  std::printf("memory    %.1f MiB\n\n%-28s %8s %10s\n",
-              static_cast<double>(result.machine.backend->memory_stats().peak_bytes_in_use) / (1 << 20), "op",
-              "calls", "ms a step");
-  for (const auto& entry : report.kernels) {
-    std::printf("%-28s %8lld %10.3f\n", entry.name.c_str(),
-                static_cast<long long>(entry.calls / result.flags.bench.profiled), 1e3 * entry.seconds);
-  }
-}
 
 // Random tokens, enough for a few batches.
 std::vector<std::int32_t> random_tokens(std::int64_t n, std::int64_t vocab_size) {
@@ -113,6 +71,64 @@ std::vector<std::int32_t> random_tokens(std::int64_t n, std::int64_t vocab_size)
     tokens[i] = static_cast<std::int32_t>(random_word({}, i) % static_cast<std::uint64_t>(vocab_size));
   }
   return tokens;
+}
+
+// Measures the writing of text with random weights, and prints.
+void run_generation(const BenchFlags& flags, const Gpt2Config& config, const Machine& machine) {
+  Backend& backend = *machine.backend;
+  const DecodeBenchConfig bench{.tokens = flags.steps.value_or(64),
+                                .warmup = flags.bench.warmup,
+                                .matrices = flags.weights == "bf16" ? DType::bf16 : DType::f32};
+  Gpt2 model(backend, config, DType::f32, 1, Purpose::inference);
+  model.parameters().initialize(flags.trainer.seed);
+  if (bench.matrices == DType::bf16) model.read_matrices_in_bf16(backend);
+  StepCounter counter;
+  const DecodeReport report = bench_decoding(backend, model, bench, std::ref(counter));
+  const DecodeSubject subject{.model = flags.model.name(),
+                              .machine = machine.description,
+                              .weights = flags.weights,
+                              .parameters = model.parameters().table().numel(),
+                              .threads = machine.threads,
+                              .peak_memory_bytes = backend.memory_stats().peak_bytes_in_use};
+  if (flags.json) {
+    std::cout << decode_json(subject, report).dump(2) << '\n';
+  } else {
+    print_decode_table(subject, report);
+  }
+}
+
+// Measures a training step, and prints.
+void run(const BenchFlags& flags, const Gpt2Config& config, std::int64_t T, const Machine& machine) {
+  Backend& backend = *machine.backend;
+  const int ranks = machine.communicator->size();
+  const TrainerConfig& training = flags.trainer;
+  Gpt2 model(backend, config, DType::f32, ranks);
+  model.parameters().initialize(training.seed);
+  const DataLoader data(random_tokens(4 * training.batch_size * T + 1, config.vocab_size), T, training.seed);
+  Trainer trainer(backend, *machine.communicator, *machine.sync, model, data, training);
+
+  const StepSize size{training.batch_size / ranks * T, training.grad_accumulation};
+  StepCounter counter;
+  const BenchReport report = bench(backend, trainer, model, size, flags.bench, std::ref(counter));
+
+  const std::int64_t parameters = model.parameters().table().numel();
+  const std::int64_t tokens = training.batch_size * training.grad_accumulation * T;
+  const BenchSubject subject{
+      .model = flags.model.name(),
+      .machine = machine.description,
+      .parameters = parameters,
+      .batch_size = training.batch_size,
+      .seq_len = T,
+      .tokens = tokens,
+      .ranks = ranks,
+      .threads = machine.threads,
+      .flops = step_flops(config, parameters, tokens, T, AttentionFlops::full),
+      .flops_causal = step_flops(config, parameters, tokens, T, AttentionFlops::causal)};
+  if (flags.json) {
+    std::cout << bench_json(subject, report).dump(2) << '\n';
+  } else {
+    print_bench_table(subject, report);
+  }
 }
 
 int bench_main(int argc, char** argv) {
@@ -129,27 +145,8 @@ int bench_main(int argc, char** argv) {
 
   const Machine machine = stage->start();
   machine.backend->set_fused(!flags.no_fused);
-  Gpt2 model(*machine.backend, config, DType::f32, machine.communicator->size());
-  model.parameters().initialize(flags.trainer.seed);
-  const auto tokens = random_tokens(4 * flags.trainer.batch_size * T + 1, config.vocab_size);
-  const DataLoader data(tokens, T, flags.trainer.seed);
-  Trainer trainer(*machine.backend, *machine.communicator, *machine.sync, model, data, flags.trainer);
-
-  const std::int64_t parameters = model.parameters().table().numel();
-  const std::int64_t tokens_per_step = flags.trainer.batch_size * flags.trainer.grad_accumulation * T;
-  const Result result{flags.model.name(),
-                      parameters,
-                      tokens_per_step,
-                      T,
-                      flags,
-                      machine,
-                      bench(*machine.backend, trainer, flags.bench),
-                      step_flops(config, parameters, tokens_per_step, T)};
-  if (flags.json) {
-    std::cout << to_json(result).dump(2) << '\n';
-  } else {
-    print_table(result);
-  }
+  flags.bench.steps = flags.steps.value_or(flags.bench.steps);
+  flags.generate ? run_generation(flags, config, machine) : run(flags, config, T, machine);
   return 0;
 }
 

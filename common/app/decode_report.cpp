@@ -5,30 +5,30 @@
 namespace stagegpt {
 
 nlohmann::ordered_json decode_json(const DecodeSubject& subject, const DecodeReport& report) {
-  return {
-      {"model", subject.model},
-      {"parameters", subject.parameters},
-      {"weights", subject.weights},
-      {"threads", subject.threads},
-      {"tokens_per_second", 1e3 / report.median_ms()},
-      {"ms_per_token",
-       {{"median", report.median_ms()}, {"min", report.token_ms.front()}, {"max", report.token_ms.back()}}},
-      {"bytes_per_token", report.bytes_per_token},
-      {"gbytes_per_second", report.bytes_per_second() / 1e9},
-      {"memory_gbytes_per_second", report.memory_bytes_per_second / 1e9},
-      {"bandwidth_share", report.bytes_per_second() / report.memory_bytes_per_second},
-      {"peak_memory_bytes", subject.peak_memory_bytes}};
+  return {{"model", subject.model},
+          {"parameters", subject.parameters},
+          {"weights", subject.weights},
+          {"threads", subject.threads},
+          {"tokens_per_second", 1e3 / report.token_ms.median()},
+          {"ms_per_token",
+           {{"median", report.token_ms.median()},
+            {"min", report.token_ms.quantile(0)},
+            {"max", report.token_ms.quantile(1)}}},
+          {"bytes_per_token", report.bytes_per_token},
+          {"gbytes_per_second", report.bytes_per_second() / 1e9},
+          {"memory_gbytes_per_second", report.memory_bytes_per_second / 1e9},
+          {"bandwidth_share", report.bandwidth_share()},
+          {"peak_memory_bytes", subject.peak_memory_bytes}};
 }
 
 void print_decode_table(const DecodeSubject& subject, const DecodeReport& report) {
   std::printf("%s, %lld parameters, matrices in %s\n%s\n", subject.model.c_str(),
               static_cast<long long>(subject.parameters), subject.weights.c_str(), subject.machine.c_str());
-  std::printf("token     %.2f ms (median of %zu; %.2f to %.2f), %.1f tokens/s\n", report.median_ms(),
-              report.token_ms.size(), report.token_ms.front(), report.token_ms.back(),
-              1e3 / report.median_ms());
+  std::printf("token     %.2f ms (median of %lld; %.2f to %.2f), %.1f tokens/s\n", report.token_ms.median(),
+              static_cast<long long>(report.token_ms.size()), report.token_ms.quantile(0),
+              report.token_ms.quantile(1), 1e3 / report.token_ms.median());
   std::printf("reads     %.1f MB a token: %.1f GB/s, %.0f %% of the %.1f GB/s that memory gives\n",
-              report.bytes_per_token / 1e6, report.bytes_per_second() / 1e9,
-              100 * report.bytes_per_second() / report.memory_bytes_per_second,
+              report.bytes_per_token / 1e6, report.bytes_per_second() / 1e9, 100 * report.bandwidth_share(),
               report.memory_bytes_per_second / 1e9);
   std::printf("memory    %.1f MiB\n", static_cast<double>(subject.peak_memory_bytes) / (1 << 20));
 }

@@ -115,12 +115,12 @@ Backend::Backend(std::unique_ptr<MemorySource> memory)
 
 // Calls a kernel inside a profiling range.
 template <class Kernel>
-void Backend::run(const char* name, const Kernel& kernel) {
+void Backend::run(const char* name, const Work& work, const Kernel& kernel) {
   if (profiler_ == nullptr) return kernel();
   const auto start = std::chrono::steady_clock::now();
   kernel();
   synchronize();
-  profiler_->add(name, seconds_since(start));
+  profiler_->add(name, seconds_since(start), work);
 }
 
 Tensor Backend::allocate(DType dtype, Shape shape) {
@@ -136,26 +136,28 @@ Tensor Backend::zeros(DType dtype, Shape shape) {
 
 void Backend::fill(const Tensor& out, double value) {
   check(out.defined(), "fill: out is missing");
-  run("fill", [&] { do_fill(out, value); });
+  run("fill", work::fill(out), [&] { do_fill(out, value); });
 }
 
 void Backend::copy(const Tensor& out, const Tensor& in) {
   const Checks checks("copy");
   check(in.defined(), "copy: in is missing");
   checks.elements(out, in.dtype(), in.numel(), "out");
-  run("copy", [&] { do_copy(out, in); });
+  run("copy", work::copy(out, in), [&] { do_copy(out, in); });
 }
 
 void Backend::copy_from_host(const Tensor& out, std::span<const std::byte> in) {
   check(out.defined(), "copy_from_host: out is missing");
   check(out.bytes() == in.size(), "copy_from_host: ", in.size(), " bytes into a tensor of ", out.bytes());
-  if (!in.empty()) run("copy_from_host", [&] { do_copy_from_host(out.raw(), in.data(), in.size()); });
+  if (!in.empty())
+    run("copy_from_host", work::transfer(out), [&] { do_copy_from_host(out.raw(), in.data(), in.size()); });
 }
 
 void Backend::copy_to_host(std::span<std::byte> out, const Tensor& in) {
   check(in.defined(), "copy_to_host: in is missing");
   check(in.bytes() == out.size(), "copy_to_host: a tensor of ", in.bytes(), " bytes into ", out.size());
-  if (!out.empty()) run("copy_to_host", [&] { do_copy_to_host(out.data(), in.raw(), out.size()); });
+  if (!out.empty())
+    run("copy_to_host", work::transfer(in), [&] { do_copy_to_host(out.data(), in.raw(), out.size()); });
 }
 
 void Backend::add(const Tensor& out, const Tensor& a, const Tensor& b) {
@@ -163,14 +165,14 @@ void Backend::add(const Tensor& out, const Tensor& a, const Tensor& b) {
   checks.real(a, "a");
   checks.elements(b, a.dtype(), a.numel(), "b");
   checks.elements(out, a.dtype(), a.numel(), "out");
-  run("add", [&] { do_add(out, a, b); });
+  run("add", work::add(out, a, b), [&] { do_add(out, a, b); });
 }
 
 void Backend::cast(const Tensor& out, const Tensor& in) {
   const Checks checks("cast");
   checks.dtype(in, DType::f32, "in");
   checks.elements(out, DType::bf16, in.numel(), "out");
-  run("cast", [&] { do_cast(out, in); });
+  run("cast", work::cast(out, in), [&] { do_cast(out, in); });
 }
 
 void Backend::embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte, const Tensor& wpe) {
@@ -182,7 +184,8 @@ void Backend::embedding_forward(const Tensor& out, const Tensor& ids, const Tens
   const std::int64_t B = ids.shape()[0], T = ids.shape()[1], C = wte.shape()[1];
   checks.shape(out, wpe.dtype(), {B, T, C}, "out");
   checks.that(wpe.shape()[1] == C && wpe.shape()[0] >= T, "at least T positions of C channels");
-  run("embedding_forward", [&] { do_embedding_forward(out, ids, wte, wpe); });
+  run("embedding_forward", work::embedding_forward(out, ids, wte),
+      [&] { do_embedding_forward(out, ids, wte, wpe); });
 }
 
 void Backend::embedding_backward(const Grad& dwte, const Grad& dwpe, const Tensor& dout, const Tensor& ids) {
@@ -197,14 +200,15 @@ void Backend::embedding_backward(const Grad& dwte, const Grad& dwpe, const Tenso
     checks.shape(dwpe.tensor, dout.dtype(), {dwpe.tensor.shape()[0], C}, "dwpe");
     checks.that(dwpe.tensor.shape()[0] >= T, "at least T positions in dwpe");
   }
-  run("embedding_backward", [&] { do_embedding_backward(dwte, dwpe, dout, ids); });
+  run("embedding_backward", work::embedding_backward(dwte, dwpe, dout, ids),
+      [&] { do_embedding_backward(dwte, dwpe, dout, ids); });
 }
 
 void Backend::linear_forward(const Tensor& out, const Tensor& x, const Tensor& w, const Tensor& bias) {
   const Checks checks("linear_forward");
   check_linear(checks, out, x, w);
   check_optional_bias(checks, bias, x, w);
-  run("linear_forward", [&] { do_linear_forward(out, x, w, bias); });
+  run("linear_forward", work::linear_forward(out, x, w, bias), [&] { do_linear_forward(out, x, w, bias); });
 }
 
 void Backend::linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
@@ -214,14 +218,16 @@ void Backend::linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias,
   checks.grad(dx, x.dtype(), x.shape(), "dx");
   checks.grad(dw, x.dtype(), w.shape(), "dw");
   checks.grad(dbias, x.dtype(), {w.shape()[0]}, "dbias");
-  run("linear_backward", [&] { do_linear_backward(dx, dw, dbias, dout, x, w); });
+  run("linear_backward", work::linear_backward(dx, dw, dbias, dout, x, w),
+      [&] { do_linear_backward(dx, dw, dbias, dout, x, w); });
 }
 
 void Backend::activation_forward(const Tensor& out, const Tensor& x, Activation activation) {
   const Checks checks("activation_forward");
   checks.real(x, "x");
   checks.shape(out, x.dtype(), x.shape(), "out");
-  run("activation_forward", [&] { do_activation_forward(out, x, activation); });
+  run("activation_forward", work::activation_forward(out, x, activation),
+      [&] { do_activation_forward(out, x, activation); });
 }
 
 void Backend::activation_backward(const Grad& dx, const Tensor& dout, const Tensor& x,
@@ -230,7 +236,8 @@ void Backend::activation_backward(const Grad& dx, const Tensor& dout, const Tens
   checks.real(x, "x");
   checks.shape(dout, x.dtype(), x.shape(), "dout");
   checks.grad(dx, x.dtype(), x.shape(), "dx");
-  run("activation_backward", [&] { do_activation_backward(dx, dout, x, activation); });
+  run("activation_backward", work::activation_backward(dx, dout, x, activation),
+      [&] { do_activation_backward(dx, dout, x, activation); });
 }
 
 void Backend::layernorm_forward(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Tensor& x,
@@ -238,7 +245,8 @@ void Backend::layernorm_forward(const Tensor& out, const Tensor& mean, const Ten
   const Checks checks("layernorm_forward");
   check_layernorm(checks, out, x, w, mean, rstd);
   checks.shape(bias, x.dtype(), w.shape(), "bias");
-  run("layernorm_forward", [&] { do_layernorm_forward(out, mean, rstd, x, w, bias, eps); });
+  run("layernorm_forward", work::layernorm_forward(out, mean, rstd, x, w, bias),
+      [&] { do_layernorm_forward(out, mean, rstd, x, w, bias, eps); });
 }
 
 void Backend::layernorm_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
@@ -248,13 +256,15 @@ void Backend::layernorm_backward(const Grad& dx, const Grad& dw, const Grad& dbi
   checks.grad(dx, x.dtype(), x.shape(), "dx");
   checks.grad(dw, x.dtype(), w.shape(), "dw");
   checks.grad(dbias, x.dtype(), w.shape(), "dbias");
-  run("layernorm_backward", [&] { do_layernorm_backward(dx, dw, dbias, dout, x, w, mean, rstd); });
+  run("layernorm_backward", work::layernorm_backward(dx, dw, dbias, dout, x, w, mean, rstd),
+      [&] { do_layernorm_backward(dx, dw, dbias, dout, x, w, mean, rstd); });
 }
 
 void Backend::attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head,
                                 const Dropout& dropout) {
   check_attention(Checks("attention_forward"), out, lse, qkv, n_head);
-  run("attention_forward", [&] { do_attention_forward(out, lse, qkv, n_head, dropout); });
+  run("attention_forward", work::attention_forward(out, lse, qkv),
+      [&] { do_attention_forward(out, lse, qkv, n_head, dropout); });
 }
 
 void Backend::attention_backward(const Grad& dqkv, const Tensor& dout, const Tensor& out, const Tensor& lse,
@@ -264,7 +274,8 @@ void Backend::attention_backward(const Grad& dqkv, const Tensor& dout, const Ten
   checks.shape(dout, qkv.dtype(), out.shape(), "dout");
   checks.grad(dqkv, qkv.dtype(), qkv.shape(), "dqkv");
   if (!dqkv.wanted()) return;
-  run("attention_backward", [&] { do_attention_backward(dqkv, dout, out, lse, qkv, n_head, dropout); });
+  run("attention_backward", work::attention_backward(dqkv, dout, out, lse, qkv),
+      [&] { do_attention_backward(dqkv, dout, out, lse, qkv, n_head, dropout); });
 }
 
 void Backend::cached_attention_forward(const Tensor& out, const Tensor& cache, const Tensor& qkv, int n_head,
@@ -280,14 +291,15 @@ void Backend::cached_attention_forward(const Tensor& out, const Tensor& cache, c
   checks.shape(cache, qkv.dtype(), {B, P, 2 * C}, "cache");
   checks.that(first >= 0 && first + T <= P, "room for the new tokens in the cache");
   checks.shape(out, qkv.dtype(), {B, T, C}, "out");
-  run("cached_attention_forward", [&] { do_cached_attention_forward(out, cache, qkv, n_head, first); });
+  run("cached_attention_forward", work::cached_attention_forward(out, cache, qkv, n_head, first),
+      [&] { do_cached_attention_forward(out, cache, qkv, n_head, first); });
 }
 
 void Backend::dropout_forward(const Tensor& out, const Tensor& x, const Dropout& dropout) {
   const Checks checks("dropout_forward");
   checks.real(x, "x");
   checks.shape(out, x.dtype(), x.shape(), "out");
-  run("dropout_forward", [&] { do_dropout_forward(out, x, dropout); });
+  run("dropout_forward", work::dropout_forward(out, x), [&] { do_dropout_forward(out, x, dropout); });
 }
 
 void Backend::dropout_backward(const Grad& dx, const Tensor& dout, const Dropout& dropout) {
@@ -295,7 +307,7 @@ void Backend::dropout_backward(const Grad& dx, const Tensor& dout, const Dropout
   checks.real(dout, "dout");
   checks.grad(dx, dout.dtype(), dout.shape(), "dx");
   if (!dx.wanted()) return;
-  run("dropout_backward", [&] { do_dropout_backward(dx, dout, dropout); });
+  run("dropout_backward", work::dropout_backward(dx, dout), [&] { do_dropout_backward(dx, dout, dropout); });
 }
 
 void Backend::cross_entropy_forward(const Tensor& loss, const Tensor& lse, const Tensor& logits,
@@ -303,7 +315,8 @@ void Backend::cross_entropy_forward(const Tensor& loss, const Tensor& lse, const
   const Checks checks("cross_entropy_forward");
   check_cross_entropy(checks, logits, lse, targets, vocab_size);
   checks.elements(loss, logits.dtype(), 1, "loss");
-  run("cross_entropy_forward", [&] { do_cross_entropy_forward(loss, lse, logits, targets, vocab_size); });
+  run("cross_entropy_forward", work::cross_entropy_forward(loss, lse, logits, targets, vocab_size),
+      [&] { do_cross_entropy_forward(loss, lse, logits, targets, vocab_size); });
 }
 
 void Backend::cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss, const Tensor& logits,
@@ -313,6 +326,7 @@ void Backend::cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss,
   checks.elements(dloss, logits.dtype(), 1, "dloss");
   checks.shape(dlogits, logits.dtype(), logits.shape(), "dlogits");
   run("cross_entropy_backward",
+      work::cross_entropy_backward(dlogits, dloss, logits, lse, targets, vocab_size),
       [&] { do_cross_entropy_backward(dlogits, dloss, logits, lse, targets, vocab_size); });
 }
 
@@ -320,7 +334,7 @@ void Backend::squared_norm(const Tensor& out, const Tensor& x) {
   const Checks checks("squared_norm");
   checks.real(x, "x");
   checks.elements(out, DType::f64, 1, "out");
-  run("squared_norm", [&] { do_squared_norm(out, x); });
+  run("squared_norm", work::squared_norm(out, x), [&] { do_squared_norm(out, x); });
 }
 
 void Backend::adamw(const Tensor& weights, const Tensor& m, const Tensor& v, const Tensor& grads,
@@ -335,7 +349,8 @@ void Backend::adamw(const Tensor& weights, const Tensor& m, const Tensor& v, con
                 "ranges inside the arena");
   }
   checks.that(step.step >= 1, "a step that counts from 1");
-  run("adamw", [&] { do_adamw(weights, m, v, grads, squared_norm, ranges, step); });
+  run("adamw", work::adamw(weights, ranges),
+      [&] { do_adamw(weights, m, v, grads, squared_norm, ranges, step); });
 }
 
 void Backend::linear_activation_forward(const Tensor& out, const Tensor& pre, const Tensor& x,
@@ -345,7 +360,8 @@ void Backend::linear_activation_forward(const Tensor& out, const Tensor& pre, co
   check_optional_bias(checks, bias, x, w);
   checks.shape(pre, x.dtype(), out.shape(), "pre-activation");
   if (!fused_) return Backend::do_linear_activation_forward(out, pre, x, w, bias, activation);
-  run("linear_activation_forward", [&] { do_linear_activation_forward(out, pre, x, w, bias, activation); });
+  run("linear_activation_forward", work::linear_activation_forward(out, pre, x, w, bias, activation),
+      [&] { do_linear_activation_forward(out, pre, x, w, bias, activation); });
 }
 
 void Backend::residual_layernorm_forward(const Tensor& sum, const Tensor& out, const Tensor& mean,
@@ -358,6 +374,7 @@ void Backend::residual_layernorm_forward(const Tensor& sum, const Tensor& out, c
   checks.shape(sum, x.dtype(), x.shape(), "sum");
   if (!fused_) return Backend::do_residual_layernorm_forward(sum, out, mean, rstd, x, residual, w, bias, eps);
   run("residual_layernorm_forward",
+      work::residual_layernorm_forward(sum, out, mean, rstd, x, residual, w, bias),
       [&] { do_residual_layernorm_forward(sum, out, mean, rstd, x, residual, w, bias, eps); });
 }
 

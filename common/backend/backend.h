@@ -27,7 +27,7 @@ class Backend {
 
   // Without fusion every fused op is composed of primitive ones: slower, and the reference for the fused.
   void set_fused(bool fused) { fused_ = fused; }
-  // Times every op into `profiler`, synchronizing after each; nullptr stops.
+  // Times every op into `profiler`, synchronizing after each, with the work it had; nullptr stops.
   void set_profiler(Profiler* profiler) { profiler_ = profiler; }
 
   // ---- Memory -------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ class Backend {
                         const AdamWStep& step) = 0;
 
   template <class Kernel>
-  void run(const char* name, const Kernel& kernel);
+  void run(const char* name, const Work& work, const Kernel& kernel);
 
   std::shared_ptr<CachingAllocator> allocator_;
   bool fused_ = true;

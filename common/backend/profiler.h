@@ -1,10 +1,12 @@
-// Wall-clock time by op. Off unless a Profiler is attached to a backend.
+// Wall-clock time and work by op. Off unless a Profiler is attached to a backend.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "common/backend/work.h"
 
 namespace stagegpt {
 
@@ -14,9 +16,10 @@ class Profiler {
     std::string name;
     std::int64_t calls = 0;
     double seconds = 0;
+    Work work = {};
   };
 
-  void add(const char* name, double seconds);
+  void add(const char* name, double seconds, const Work& work);
   void reset() { entries_.clear(); }
   // Longest first.
   std::vector<Entry> entries() const;

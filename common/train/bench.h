@@ -1,10 +1,13 @@
-// Timing training steps.
+// Timing training steps, next to the least that they could take.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "common/backend/profiler.h"
+#include "common/train/gemm_bound.h"
+#include "common/train/gemm_peak.h"
 #include "common/train/trainer.h"
 
 namespace stagegpt {
@@ -15,14 +18,37 @@ struct BenchConfig {
   std::int64_t profiled = 3;  // timed op by op, after the others
 };
 
-struct BenchReport {
-  std::vector<double> step_ms;           // sorted
-  PhaseSeconds phases;                   // mean of a step
-  std::vector<Profiler::Entry> kernels;  // mean of a profiled step, longest first
+// Times of one thing, in ms.
+class Samples {
+ public:
+  void add(double ms);
+  std::int64_t size() const { return static_cast<std::int64_t>(sorted_.size()); }
+  // 0 is the least, 0.5 the median, 1 the most; between two samples, in proportion.
+  double quantile(double q) const;
+  double median() const { return quantile(0.5); }
 
-  double median_ms() const;
+ private:
+  std::vector<double> sorted_;
 };
 
-BenchReport bench(Backend& backend, Trainer& trainer, const BenchConfig& config);
+struct BenchReport {
+  Samples step_ms, products_ms, adamw_ms;  // of a step, and of its bound (GemmBound)
+  PhaseSeconds phases;                     // mean of a step
+  std::vector<Profiler::Entry> kernels;    // mean of a profiled step, longest first
+  GemmPeak peak;                           // of this rank
+  std::size_t peak_bytes = 0;              // most memory in use during a step
+
+  double gemm_bound_ms() const { return products_ms.median() + adamw_ms.median(); }
+  // How near a step comes to its bound.
+  double efficiency() const { return gemm_bound_ms() / step_ms.median(); }
+};
+
+// Called after each of `total` steps.
+using BenchProgress = std::function<void(std::int64_t done, std::int64_t total)>;
+
+// `trainer` trains `model`, in steps of `size`. Step and bound are timed in turns, so that both meet the same
+// machine. Afterwards the model has learnt nothing of use.
+BenchReport bench(Backend& backend, Trainer& trainer, const Gpt2& model, StepSize size,
+                  const BenchConfig& config, const BenchProgress& progress);
 
 }  // namespace stagegpt

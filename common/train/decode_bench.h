@@ -2,9 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
-#include "common/model/gpt2.h"
+#include "common/train/bench.h"
 
 namespace stagegpt {
 
@@ -15,14 +14,17 @@ struct DecodeBenchConfig {
 };
 
 struct DecodeReport {
-  std::vector<double> token_ms;  // sorted
-  double bytes_per_token = 0;    // weights once, and the keys and values of the tokens before, on average
+  Samples token_ms;
+  double bytes_per_token = 0;  // weights once, and the keys and values of the tokens before, on average
   double memory_bytes_per_second = 0;  // median of read passes over a large tensor, between the tokens
 
-  double median_ms() const;
-  double bytes_per_second() const { return 1e3 * bytes_per_token / median_ms(); }
+  double bytes_per_second() const { return 1e3 * bytes_per_token / token_ms.median(); }
+  // Of what memory gives.
+  double bandwidth_share() const { return bytes_per_second() / memory_bytes_per_second; }
 };
 
-DecodeReport bench_decoding(Backend& backend, const Gpt2& model, const DecodeBenchConfig& config);
+// Greedy, from an empty context, which is emptied whenever it is full.
+DecodeReport bench_decoding(Backend& backend, const Gpt2& model, const DecodeBenchConfig& config,
+                            const BenchProgress& progress);
 
 }  // namespace stagegpt

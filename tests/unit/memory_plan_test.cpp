@@ -169,6 +169,9 @@ TEST(Flops, are_six_for_each_weight_and_for_each_score_of_causal_attention) {
   const Gpt2Config config = small();  // L = 2, C = 96
   EXPECT_EQ(flops_per_token(config, 1000, 33), 6.0 * 1000 + 6.0 * 2 * 96 * 33);
   EXPECT_EQ(step_flops(config, 1000, 5, 33), 5 * flops_per_token(config, 1000, 33));
+  const double full = flops_per_token(config, 1000, 33, AttentionFlops::full);
+  EXPECT_EQ(full, 6.0 * 1000 + 12.0 * 2 * 96 * 33);
+  EXPECT_EQ(step_flops(config, 1000, 5, 33, AttentionFlops::full), 5 * full);
 }
 
 }  // namespace

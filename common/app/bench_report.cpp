@@ -1,0 +1,121 @@
+#include "common/app/bench_report.h"
+
+#include <cstdio>
+#include <utility>
+
+namespace stagegpt {
+namespace {
+
+double total_seconds(const std::vector<Profiler::Entry>& kernels) {
+  double seconds = 0;
+  for (const auto& entry : kernels) seconds += entry.seconds;
+  return seconds;
+}
+
+// Numbers that both forms print.
+struct Figures {
+  double median_ms, tokens_per_second, gflops, mfu, mfu_causal, peak_gflops;
+  std::string peak;
+
+  Figures(const BenchSubject& subject, const BenchReport& report)
+      : median_ms(report.step_ms.median()),
+        tokens_per_second(static_cast<double>(subject.tokens) / (median_ms / 1e3)),
+        gflops(subject.flops_causal / (median_ms / 1e3) / 1e9),
+        peak_gflops(report.peak.flops_per_second * subject.ranks / 1e9),
+        peak(concat("measured GEMM ", report.peak.n)) {
+    mfu_causal = gflops / peak_gflops;
+    mfu = mfu_causal * subject.flops / subject.flops_causal;
+  }
+};
+
+std::vector<std::pair<const char*, double>> phases_ms(const PhaseSeconds& seconds) {
+  return {{"data", 1e3 * seconds.data},
+          {"forward", 1e3 * seconds.forward},
+          {"backward", 1e3 * seconds.backward},
+          {"communication", 1e3 * seconds.communication},
+          {"optimizer", 1e3 * seconds.optimizer}};
+}
+
+nlohmann::ordered_json kernels_json(const std::vector<Profiler::Entry>& kernels) {
+  const double total = total_seconds(kernels);
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const auto& [name, calls, seconds, work] : kernels) {
+    json.push_back({{"name", name},
+                    {"ms", 1e3 * seconds},
+                    {"share", seconds / total},
+                    {"calls", calls},
+                    {"gflops", work.flops / seconds / 1e9},
+                    {"gbytes_per_second", work.bytes / seconds / 1e9}});
+  }
+  return json;
+}
+
+void print_phases(const PhaseSeconds& seconds) {
+  std::printf("\n%-28s %10s %7s\n", "phase", "ms", "share");
+  for (const auto& [phase, ms] : phases_ms(seconds)) {
+    std::printf("%-28s %10.3f %6.1f%%\n", phase, ms, 100 * ms / (1e3 * seconds.total()));
+  }
+}
+
+void print_kernels(const std::vector<Profiler::Entry>& kernels) {
+  const double total = total_seconds(kernels);
+  std::printf("\n%-28s %10s %7s %7s %9s %9s\n", "op", "ms", "share", "calls", "GFLOP/s", "GB/s");
+  for (const auto& [name, calls, seconds, work] : kernels) {
+    std::printf("%-28s %10.3f %6.1f%% %7lld %9.1f %9.1f\n", name.c_str(), 1e3 * seconds,
+                100 * seconds / total, static_cast<long long>(calls), work.flops / seconds / 1e9,
+                work.bytes / seconds / 1e9);
+  }
+}
+
+}  // namespace
+
+nlohmann::ordered_json bench_json(const BenchSubject& subject, const BenchReport& report) {
+  const Figures figures(subject, report);
+  nlohmann::ordered_json phases;
+  for (const auto& [phase, ms] : phases_ms(report.phases)) phases[phase] = ms;
+  return {{"model", subject.model},
+          {"parameters", subject.parameters},
+          {"batch_size", subject.batch_size},
+          {"seq_len", subject.seq_len},
+          {"ranks", subject.ranks},
+          {"threads", subject.threads},
+          {"tokens_per_second", figures.tokens_per_second},
+          {"ms_per_step",
+           {{"median", figures.median_ms},
+            {"min", report.step_ms.quantile(0)},
+            {"max", report.step_ms.quantile(1)}}},
+          {"phases_ms", phases},
+          {"gemm_bound_ms", report.gemm_bound_ms()},
+          {"efficiency", report.efficiency()},
+          {"gflops", figures.gflops},
+          {"mfu", figures.mfu},
+          {"mfu_causal", figures.mfu_causal},
+          {"peak_gflops", figures.peak_gflops},
+          {"peak", figures.peak},
+          {"kernels", kernels_json(report.kernels)},
+          {"peak_memory_bytes", report.peak_bytes}};
+}
+
+void print_bench_table(const BenchSubject& subject, const BenchReport& report) {
+  const Figures figures(subject, report);
+  const Samples& step = report.step_ms;
+  std::printf("%s, %lld parameters, %lld tokens a step in sequences of %lld\n%s\n\n", subject.model.c_str(),
+              static_cast<long long>(subject.parameters), static_cast<long long>(subject.tokens),
+              static_cast<long long>(subject.seq_len), subject.machine.c_str());
+  std::printf("step        %10.2f ms   median of %lld; quartiles %.2f and %.2f, least %.2f, most %.2f\n",
+              figures.median_ms, static_cast<long long>(step.size()), step.quantile(0.25),
+              step.quantile(0.75), step.quantile(0), step.quantile(1));
+  std::printf("speed       %10.0f tokens/s\n", figures.tokens_per_second);
+  std::printf("bound       %10.2f ms   matrix products of linear layers and head %.2f, AdamW %.2f\n",
+              report.gemm_bound_ms(), report.products_ms.median(), report.adamw_ms.median());
+  std::printf("efficiency  %10.1f %%    bound / step\n", 100 * report.efficiency());
+  std::printf("MFU, 6N+12LCT %8.1f %%    of %.1f GFLOP/s, %s\n", 100 * figures.mfu, figures.peak_gflops,
+              figures.peak.c_str());
+  std::printf("MFU, 6N+6LCT %9.1f %%    causal: %.1f GFLOP/s\n", 100 * figures.mfu_causal, figures.gflops);
+  std::printf("memory      %10.1f MiB  most in use during a step\n",
+              static_cast<double>(report.peak_bytes) / (1 << 20));
+  print_phases(report.phases);
+  print_kernels(report.kernels);
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,27 @@
+// What stageN_bench prints.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "common/train/bench.h"
+
+namespace stagegpt {
+
+// What was measured, and where.
+struct BenchSubject {
+  std::string model;
+  std::string machine;  // one line for the reader
+  std::int64_t parameters = 0;
+  std::int64_t batch_size = 0, seq_len = 0;
+  std::int64_t tokens = 0;  // of a step, over all ranks
+  int ranks = 1;
+  int threads = 1;                     // of each rank
+  double flops = 0, flops_causal = 0;  // of a step, over all ranks: 6N + 12LCT and 6N + 6LCT a token
+};
+
+nlohmann::ordered_json bench_json(const BenchSubject& subject, const BenchReport& report);
+// The same for people, on standard output.
+void print_bench_table(const BenchSubject& subject, const BenchReport& report);
+
+}  // namespace stagegpt

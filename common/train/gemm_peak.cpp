@@ -1,0 +1,41 @@
+#include "common/train/gemm_peak.h"
+
+#include <algorithm>
+
+#include "common/train/random_tensor.h"
+
+namespace stagegpt {
+namespace {
+
+// The best of five, in seconds.
+double product_seconds(Backend& backend, std::int64_t n) {
+  const Tensor a = random_tensor(backend, {n, n}), b = random_tensor(backend, {n, n});
+  const Tensor out = backend.allocate(DType::f32, {n, n});
+  double best = 0;
+  for (int i = 0; i < 5; ++i) {
+    backend.synchronize();
+    const auto start = std::chrono::steady_clock::now();
+    backend.linear_forward(out, a, b, Tensor());
+    backend.synchronize();
+    const double seconds = seconds_since(start);
+    best = i == 0 ? seconds : std::min(best, seconds);
+  }
+  return best;
+}
+
+}  // namespace
+
+GemmPeak measure_gemm_peak(Backend& backend) {
+  constexpr std::int64_t kLargest = 8192;  // 0.8 GB
+  constexpr double kLongEnough = 0.05;
+  GemmPeak peak;
+  double seconds = 0;
+  for (std::int64_t n = 256; n <= kLargest && seconds < kLongEnough; n *= 2) {
+    seconds = product_seconds(backend, n);
+    const double rate = 2.0 * static_cast<double>(n * n * n) / seconds;
+    if (rate > peak.flops_per_second) peak = {rate, n};
+  }
+  return peak;
+}
+
+}  // namespace stagegpt

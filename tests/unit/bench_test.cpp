@@ -1,0 +1,78 @@
+// What the benchmark does with a model.
+#include "common/train/bench.h"
+
+#include <gtest/gtest.h>
+
+#include "common/comm/self_communicator.h"
+#include "common/train/gradient_sync.h"
+#include "common/train/memory_plan.h"
+#include "stage0_serial/cpu_backend.h"
+#include "tests/support/tensors.h"
+
+namespace stagegpt::test {
+namespace {
+
+constexpr std::int64_t kT = 16;
+const Gpt2Config kConfig{.vocab_size = 101, .block_size = kT, .n_layer = 2, .n_head = 2, .n_embd = 32};
+const TrainerConfig kTraining{.batch_size = 3,
+                              .grad_accumulation = 2,
+                              .schedule = {},
+                              .adamw = {},
+                              .seed = 1,
+                              .synchronize_phases = true};
+
+struct Measured {
+  BenchReport report;
+  std::vector<std::int64_t> progress;
+};
+
+Measured measure(const BenchConfig& config) {
+  const std::unique_ptr<Backend> backend = make_cpu_backend(1);
+  SelfCommunicator communicator;
+  NoGradientSync sync;
+  Gpt2 model(*backend, kConfig);
+  model.parameters().initialize(1);
+  const DataLoader data(random_ids(1, 0, 1000, 101), kT, 1);
+  Trainer trainer(*backend, communicator, sync, model, data, kTraining);
+  Measured measured;
+  measured.report =
+      bench(*backend, trainer, model, {3 * kT, 2}, config, [&](std::int64_t done, std::int64_t total) {
+        EXPECT_EQ(total, config.warmup + config.steps + config.profiled);
+        measured.progress.push_back(done);
+      });
+  return measured;
+}
+
+TEST(Bench, times_steps_and_their_bound) {
+  const auto [report, progress] = measure({.steps = 4, .warmup = 2, .profiled = 1});
+  EXPECT_EQ(report.step_ms.size(), 4);
+  EXPECT_EQ(report.products_ms.size(), 4);
+  EXPECT_EQ(report.adamw_ms.size(), 4);
+  EXPECT_GT(report.products_ms.quantile(0), 0);
+  EXPECT_GT(report.adamw_ms.quantile(0), 0);
+  EXPECT_GT(report.peak.flops_per_second, 0);
+  EXPECT_EQ(progress, (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7}));
+}
+
+TEST(Bench, profiles_one_step) {
+  const auto entry = [](const BenchReport& report, const std::string& name) {
+    for (const Profiler::Entry& kernel : report.kernels) {
+      if (kernel.name == name) return kernel;
+    }
+    return Profiler::Entry{};
+  };
+  const auto [report, progress] = measure({.steps = 1, .warmup = 0, .profiled = 3});
+  // Two micro-steps of two layers with four linear layers each, and the head.
+  EXPECT_EQ(entry(report, "linear_backward").calls, 2 * (2 * 4 + 1));
+  EXPECT_EQ(entry(report, "adamw").calls, 1);
+  const auto arena = static_cast<double>(gpt2_parameter_table(kConfig).arena_size(1));
+  EXPECT_EQ(entry(report, "squared_norm").work.flops, 2 * arena);
+}
+
+TEST(Bench, reports_the_memory_of_a_step_alone) {
+  const auto [report, progress] = measure({.steps = 2, .warmup = 0, .profiled = 1});
+  EXPECT_EQ(report.peak_bytes, plan_memory(kConfig, kTraining, kT, 1).total());
+}
+
+}  // namespace
+}  // namespace stagegpt::test

@@ -1,0 +1,196 @@
+// The work that ops report, against counts by hand.
+#include "common/backend/work.h"
+
+#include <gtest/gtest.h>
+
+#include "common/model/gpt2.h"
+#include "common/optim/adamw.h"
+#include "common/train/gemm_bound.h"
+#include "stage0_serial/cpu_backend.h"
+#include "tests/support/tensors.h"
+
+namespace stagegpt::test {
+namespace {
+
+// B = 2 sequences of T = 3 tokens, C = 4 channels in 2 heads, O = 5 outputs; 6 of 8 columns of logits are
+// real.
+struct Tensors {
+  explicit Tensors(Backend& backend) : be(backend) {}
+  Tensor f32(Shape shape) const { return be.zeros(DType::f32, shape); }
+
+  Backend& be;
+  Tensor ids = be.zeros(DType::i32, {2, 3}), targets = be.zeros(DType::i32, {6});
+  Tensor x = f32({2, 3, 4}), y = f32({2, 3, 4}), z = f32({2, 3, 4});
+  Tensor w = f32({5, 4}), bias = f32({5}), out = f32({2, 3, 5}), pre = f32({2, 3, 5});
+  Tensor wte = f32({8, 4}), wpe = f32({7, 4});
+  Tensor gain = f32({4}), shift = f32({4}), mean = f32({6}), rstd = f32({6});
+  Tensor qkv = f32({2, 3, 12}), dqkv = f32({2, 3, 12}), lse = f32({2, 2, 3});
+  Tensor logits = f32({6, 8}), row_lse = f32({6}), loss = f32({1});
+  Tensor norm = be.zeros(DType::f64, {1});
+};
+
+Grad overwrite(const Tensor& tensor) { return {tensor, GradMode::overwrite}; }
+Grad accumulate(const Tensor& tensor) { return {tensor, GradMode::accumulate}; }
+
+class WorkOfOps : public ::testing::Test {
+ protected:
+  // Runs one op and compares what the profiler was told; `words` are of four bytes.
+  template <class Op>
+  void expect(const char* name, double flops, double words, const Op& op) {
+    Profiler profiler;
+    backend_->set_profiler(&profiler);
+    op();
+    backend_->set_profiler(nullptr);
+    ASSERT_EQ(profiler.entries().size(), 1u) << name;
+    const Profiler::Entry entry = profiler.entries()[0];
+    EXPECT_EQ(entry.name, name);
+    EXPECT_EQ(entry.work.flops, flops) << name;
+    EXPECT_EQ(entry.work.bytes, 4 * words) << name;
+  }
+
+  const std::unique_ptr<Backend> backend_ = make_cpu_backend(1);
+  Backend& be_ = *backend_;
+  const Tensors t_{*backend_};
+};
+
+TEST_F(WorkOfOps, moving_memory_is_no_arithmetic) {
+  expect("fill", 0, 24, [&] { be_.fill(t_.x, 1); });
+  expect("copy", 0, 24 + 24, [&] { be_.copy(t_.x, t_.y); });
+  expect("copy_from_host", 0, 20 + 20, [&] { upload<float>(be_, t_.w, std::vector<float>(20)); });
+  expect("copy_to_host", 0, 20 + 20, [&] { to_host<float>(be_, t_.w); });
+  expect("add", 24, 3 * 24, [&] { be_.add(t_.x, t_.y, t_.z); });
+}
+
+TEST_F(WorkOfOps, linear_layers_are_two_operations_for_each_product) {
+  constexpr double kProduct = 2 * 6 * 4 * 5;
+  expect("linear_forward", kProduct, 24 + 20 + 30, [&] { be_.linear_forward(t_.out, t_.x, t_.w, Tensor()); });
+  expect("linear_forward", kProduct + 30, 24 + 20 + 5 + 30,
+         [&] { be_.linear_forward(t_.out, t_.x, t_.w, t_.bias); });
+  expect("linear_activation_forward", kProduct + 30 + 30, 24 + 20 + 5 + 30 + 30,
+         [&] { be_.linear_activation_forward(t_.out, t_.pre, t_.x, t_.w, t_.bias, Activation::relu); });
+}
+
+TEST_F(WorkOfOps, linear_gradients_are_counted_where_they_are_wanted) {
+  constexpr double kProduct = 2 * 6 * 4 * 5;
+  expect("linear_backward", kProduct, 30 + 20 + 24,
+         [&] { be_.linear_backward(overwrite(t_.y), {}, {}, t_.out, t_.x, t_.w); });
+  expect("linear_backward", kProduct, 30 + 24 + 2 * 20,
+         [&] { be_.linear_backward({}, accumulate(t_.w), {}, t_.out, t_.x, t_.w); });
+  expect("linear_backward", 2 * kProduct + 30, 30 + 20 + 24 + 24 + 20 + 5, [&] {
+    be_.linear_backward(overwrite(t_.y), overwrite(t_.w), overwrite(t_.bias), t_.out, t_.x, t_.w);
+  });
+}
+
+TEST_F(WorkOfOps, attention_is_causal) {
+  constexpr double kPairs = 2 * 2 * (1 + 2 + 3), kHeadSize = 2;
+  expect("attention_forward", kPairs * (4 * kHeadSize + 5) + 24, 72 + 24 + 12,
+         [&] { be_.attention_forward(t_.x, t_.lse, t_.qkv, 2, {}); });
+  expect("attention_backward", kPairs * (10 * kHeadSize + 6) + 2 * 24, 72 + 24 + 24 + 12 + 72,
+         [&] { be_.attention_backward(overwrite(t_.dqkv), t_.y, t_.x, t_.lse, t_.qkv, 2, {}); });
+}
+
+TEST_F(WorkOfOps, cached_attention_reads_the_tokens_before) {
+  constexpr double kPairs = 2 * 2 * (6 + 7 + 8), kHeadSize = 2;
+  const Tensor cache = t_.f32({2, 10, 8});
+  expect("cached_attention_forward", kPairs * (4 * kHeadSize + 5) + 24, 72 + 24 + 2 * 8 * 8,
+         [&] { be_.cached_attention_forward(t_.x, cache, t_.qkv, 2, 5); });
+}
+
+TEST_F(WorkOfOps, bf16_is_half_as_many_bytes) {
+  const Tensor w = be_.zeros(DType::bf16, {5, 4}), wte = be_.zeros(DType::bf16, {8, 4});
+  expect("cast", 20, 20 + 10, [&] { be_.cast(w, t_.w); });
+  expect("linear_forward", 2 * 6 * 4 * 5, 30 + 24 + 10,
+         [&] { be_.linear_forward(t_.out, t_.x, w, Tensor()); });
+  expect("embedding_forward", 24, 6 + 24 + 12 + 12,
+         [&] { be_.embedding_forward(t_.x, t_.ids, wte, t_.wpe); });
+}
+
+TEST_F(WorkOfOps, embeddings_read_the_rows_that_are_looked_up) {
+  expect("embedding_forward", 24, 6 + 24 + 12 + 24,
+         [&] { be_.embedding_forward(t_.x, t_.ids, t_.wte, t_.wpe); });
+  expect("embedding_backward", 2 * 24, 6 + 24 + 32 + 28,
+         [&] { be_.embedding_backward(overwrite(t_.wte), overwrite(t_.wpe), t_.x, t_.ids); });
+  expect("embedding_backward", 2 * 24, 6 + 24 + 2 * 24 + 2 * 12,
+         [&] { be_.embedding_backward(accumulate(t_.wte), accumulate(t_.wpe), t_.x, t_.ids); });
+}
+
+TEST_F(WorkOfOps, layernorms_keep_mean_and_deviation) {
+  expect("layernorm_forward", 8 * 24, 24 + 4 + 4 + 24 + 6 + 6,
+         [&] { be_.layernorm_forward(t_.y, t_.mean, t_.rstd, t_.x, t_.gain, t_.shift, 1e-5); });
+  expect("residual_layernorm_forward", 9 * 24, 3 * 24 + 4 + 4 + 24 + 6 + 6, [&] {
+    be_.residual_layernorm_forward(t_.z, t_.y, t_.mean, t_.rstd, t_.x, t_.x, t_.gain, t_.shift, 1e-5);
+  });
+  expect("layernorm_backward", 13 * 24, 24 + 24 + 4 + 6 + 6 + 24 + 4 + 4, [&] {
+    be_.layernorm_backward(overwrite(t_.z), overwrite(t_.gain), overwrite(t_.shift), t_.y, t_.x, t_.gain,
+                           t_.mean, t_.rstd);
+  });
+}
+
+TEST_F(WorkOfOps, elementwise_ops_read_and_write_each_element) {
+  expect("activation_forward", 8 * 24, 24 + 24,
+         [&] { be_.activation_forward(t_.y, t_.x, Activation::gelu_new); });
+  expect("activation_backward", 16 * 24, 24 + 24 + 24,
+         [&] { be_.activation_backward(overwrite(t_.z), t_.y, t_.x, Activation::gelu_new); });
+  expect("dropout_forward", 24, 24 + 24, [&] { be_.dropout_forward(t_.y, t_.x, {}); });
+  expect("dropout_backward", 24, 24 + 2 * 24, [&] { be_.dropout_backward(accumulate(t_.y), t_.x, {}); });
+}
+
+TEST_F(WorkOfOps, the_loss_reads_the_real_vocabulary) {
+  expect("cross_entropy_forward", 4 * 36, 36 + 6 + 6 + 1,
+         [&] { be_.cross_entropy_forward(t_.loss, t_.row_lse, t_.logits, t_.targets, 6); });
+  expect("cross_entropy_backward", 3 * 36, 36 + 6 + 6 + 1 + 48,
+         [&] { be_.cross_entropy_backward(t_.logits, t_.loss, t_.logits, t_.row_lse, t_.targets, 6); });
+}
+
+TEST_F(WorkOfOps, adamw_moves_28_bytes_an_element_of_its_ranges) {
+  const DecayRange ranges[] = {{0, 10, 0.1}, {10, 16, 0}};
+  expect("squared_norm", 2 * 24, 24 + 2, [&] { be_.squared_norm(t_.norm, t_.x); });
+  expect("adamw", 15 * 16, 7 * 16, [&] { be_.adamw(t_.x, t_.y, t_.z, t_.x, t_.norm, ranges, {}); });
+}
+
+// FLOPs of all linear ops in a profile.
+double linear_flops(const Profiler& profiler) {
+  double flops = 0;
+  for (const auto& entry : profiler.entries()) {
+    if (entry.name.starts_with("linear")) flops += entry.work.flops;
+  }
+  return flops;
+}
+
+TEST(WorkOfSteps, linear_ops_are_three_products_for_each_weight_and_their_biases) {
+  constexpr std::int64_t kL = 3, kC = 8, kVp = 128, kB = 2, kT = 5, kN = kB * kT, kMicroSteps = 2;
+  const Gpt2Config config{.vocab_size = 101,
+                          .block_size = 6,
+                          .n_layer = kL,
+                          .n_head = 2,
+                          .n_embd = kC,
+                          .activation = Activation::relu};
+  const std::unique_ptr<Backend> backend = make_cpu_backend(1);
+  backend->set_fused(false);  // so that activations are ops of their own
+  Gpt2 model(*backend, config);
+  model.parameters().initialize(1);
+  const AdamW optimizer(*backend, model.parameters(), {});
+  const GemmBound bound(*backend, model, optimizer, {kN, kMicroSteps});
+  const std::vector<float> weights = to_host<float>(*backend, model.parameters().weights());
+
+  Profiler step, products;
+  backend->set_profiler(&step);
+  for (std::int64_t micro = 0; micro < kMicroSteps; ++micro) {
+    Tape tape(*backend);
+    tape.backward(model.loss(tape, to_tensor(*backend, {kB, kT}, random_ids(1, 0, kN, 101)),
+                             to_tensor(*backend, {kB, kT}, random_ids(1, 1, kN, 101))));
+  }
+  backend->set_profiler(&products);
+  bound.products();
+  bound.adamw();
+  backend->set_profiler(nullptr);
+
+  // qkv 3C², projection C², and twice 4C² in the MLP; 9C biases, added forward and summed backward.
+  constexpr double kGemms = 3.0 * 2 * kMicroSteps * kN * (12 * kL * kC * kC + kVp * kC);
+  EXPECT_EQ(linear_flops(products), kGemms);
+  EXPECT_EQ(linear_flops(step), kGemms + 2.0 * kMicroSteps * kN * 9 * kL * kC);
+  EXPECT_EQ(to_host<float>(*backend, model.parameters().weights()), weights);
+}
+
+}  // namespace
+}  // namespace stagegpt::test
