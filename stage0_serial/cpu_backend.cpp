@@ -200,6 +200,13 @@ class CpuBackend final : public HostBackend {
                                        cross_entropy_size(logits, vocab_size));
   }
 
+  void do_count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,
+                        std::int64_t vocab_size) override {
+    *count.data<std::int32_t>() =
+        vectorised::count_correct(parallel_, logits.data<float>(), targets.data<std::int32_t>(),
+                                  cross_entropy_size(logits, vocab_size));
+  }
+
   void do_squared_norm(const Tensor& out, const Tensor& x) override {
     *out.data<double>() = vectorised::squared_norm(parallel_, x.data<float>(), x.numel());
   }

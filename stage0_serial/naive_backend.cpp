@@ -197,6 +197,15 @@ class NaiveBackend final : public HostBackend {
     });
   }
 
+  void do_count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,
+                        std::int64_t vocab_size) override {
+    with_real(logits.dtype(), [&](auto t) {
+      using T = decltype(t);
+      *count.data<std::int32_t>() = naive::count_correct(logits.data<T>(), targets.data<std::int32_t>(),
+                                                         cross_entropy_size(logits, vocab_size));
+    });
+  }
+
   void do_squared_norm(const Tensor& out, const Tensor& x) override {
     with_real(x.dtype(), [&](auto t) {
       using T = decltype(t);

@@ -19,9 +19,10 @@ constexpr const char* kFixed[] = {"model",      "n_layer",      "n_head",    "n_
                                   "vocab_size", "val_fraction", "seed",      "parse_special_tokens"};
 // How it learns, to the last bit.
 constexpr const char* kAnnounced[] = {
-    "batch_size",  "grad_accumulation", "learning_rate", "min_lr",     "warmup_steps",
-    "lr_schedule", "weight_decay",      "beta1",         "beta2",      "eps",
-    "grad_clip",   "dropout",           "threads",       "cpu_matmul", "no_fused"};
+    "batch_size",   "grad_accumulation", "learning_rate", "min_lr",     "warmup_steps",
+    "lr_schedule",  "weight_decay",      "beta1",         "beta2",      "eps",
+    "grad_clip",    "dropout",           "threads",       "cpu_matmul", "no_fused",
+    "overfit_batch"};
 
 bool is_run(const fs::path& path) { return file_exists(path / "run.json"); }
 

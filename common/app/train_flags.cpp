@@ -59,6 +59,10 @@ void TrainFlags::add(CommandLine& command_line) {
   command_line.real("--beta2", trainer_.adamw.beta2, kBelowOne, "decay of the second moment");
   command_line.real("--eps", trainer_.adamw.eps, kPositive, "added to the root of the second moment");
   command_line.real("--grad-clip", trainer_.adamw.grad_clip, kNotNegative, "largest gradient norm (0: off)");
+  command_line.toggle("--overfit-batch", trainer_.overfit_batch,
+                      "train on the first batch alone, to see that a model learns at all");
+  command_line.choice("--non-finite", non_finite_, {"stop", "skip"},
+                      "a step whose loss or gradient is infinite or NaN");
   command_line.integer("--seed", seed_, 0, INT64_MAX,
                        "of initialisation, order of samples, dropout and samples");
 
@@ -69,7 +73,8 @@ void TrainFlags::add(CommandLine& command_line) {
   command_line.integer("--keep-last", keep_.last, 2, kMaxSteps, "newest checkpoints that are kept");
   command_line.integer("--keep-every", keep_.every, 0, kMaxSteps,
                        "checkpoints at multiples of this are kept too (0: none)");
-  command_line.integer("--max-new-tokens", sample_tokens, 0, 1'000'000, "length of the sample at the end");
+  command_line.integer("--sample-every", sample_every_, 0, kMaxSteps, "steps between samples (0: none)");
+  command_line.integer("--max-new-tokens", sample_tokens, 0, 1'000'000, "length of a sample");
   command_line.toggle("--no-fused", no_fused, "compose fused ops of primitive ones");
 }
 
@@ -115,7 +120,9 @@ TrainingRunConfig TrainFlags::run() const {
   config.last_step = std::min(steps, stop_after_.value_or(steps));
   config.eval_every = eval_every_;
   config.checkpoint_every = checkpoint_every_;
+  config.sample_every = sample_tokens > 0 ? sample_every_ : 0;
   config.keep = keep_;
+  config.non_finite = non_finite_ == "skip" ? NonFinite::skip : NonFinite::stop;
   return config;
 }
 

@@ -70,13 +70,15 @@ Json or_null(const std::optional<T>& value) {
 
 void print_json(const TrainFlags& flags, const Gpt2& model, const fs::path& run, const TrainingResult& result,
                 const std::string& sample) {
+  const std::optional<ValidationResult>& validation = result.validation;
   const Json json = {{"model", flags.model.name()},
                      {"parameters", model.parameters().table().numel()},
                      {"run_dir", run.string()},
                      {"steps", result.steps},
                      {"loss", or_null(result.train_loss)},
-                     {"validation_loss", or_null(result.validation_loss)},
-                     {"bits_per_byte", or_null(result.bits_per_byte)},
+                     {"validation_loss", validation ? Json(validation->loss) : Json()},
+                     {"validation_accuracy", validation ? Json(validation->accuracy) : Json()},
+                     {"bits_per_byte", validation ? or_null(validation->bits_per_byte) : Json()},
                      {"tokens_per_second", or_null(result.tokens_per_second)},
                      {"seconds", result.seconds},
                      {"sample", sample}};
@@ -136,10 +138,11 @@ void print_result(const TrainFlags& flags, const fs::path& run, const TrainingRe
               << run.string() << " goes on\n";
     return;
   }
+  const ValidationResult& validation = *result.validation;
   if (!result.train_loss) std::cerr << "nothing to do: the run has done " << result.steps << " steps\n";
   std::cerr << "trained in " << static_cast<long long>(result.seconds + 0.5) << " s: validation loss "
-            << *result.validation_loss << " nats per token"
-            << (result.bits_per_byte ? concat(", ", *result.bits_per_byte, " bits per byte") : "")
+            << validation.loss << " nats per token"
+            << (validation.bits_per_byte ? concat(", ", *validation.bits_per_byte, " bits per byte") : "")
             << "\nmodel: " << (run / "latest").string() << '\n';
 }
 
@@ -161,8 +164,10 @@ int train(TrainFlags& flags, Json settings, Machine machine, std::optional<Resum
           : model.parameters().initialize(flags.run().trainer.seed);
 
   RunDirectory directory = resumed ? std::move(resumed->directory) : create_run(flags, *corpus.tokenizer);
+  TrainingRunConfig run_config = flags.run();
+  run_config.sample = [&] { return write_sample(flags, machine, model, corpus); };
   TrainingRun run(*machine.backend, *machine.communicator, *machine.sync, model, corpus, directory,
-                  flags.run());
+                  run_config);
   if (resumed) {
     run.resume(resumed->checkpoint);
     directory.go_on_from(resumed->checkpoint);

@@ -73,6 +73,7 @@ std::vector<Var> Tape::record(const char* name, std::vector<Var> inputs, std::ve
                               MultiBackward backward) {
   std::vector<Var> vars;
   for (Tensor& out : outs) vars.emplace_back(std::move(out));
+  if (op_watch_) op_watch_(name, inputs, vars);
   if (mode_ == Mode::inference || std::ranges::none_of(inputs, &Var::needs_grad)) return vars;
 
   Node node{name, {}, {}, std::move(backward)};

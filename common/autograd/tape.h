@@ -42,6 +42,8 @@ class Var {
   bool needs_grad() const { return slot_ != nullptr; }
   // The gradient collected so far; undefined when there is none.
   Tensor grad() const { return slot_ && slot_->written ? slot_->grad : Tensor(); }
+  // What a leaf's owner knows it by; -1 for anything else.
+  int leaf_id() const { return slot_ ? slot_->leaf_id : -1; }
   // Of a leaf: true when it holds a gradient of this step.
   bool grad_written() const { return slot_->written; }
   // Forgets a leaf's gradient: the next contribution overwrites it.
@@ -82,6 +84,7 @@ class Tape {
   using MultiBackward = std::function<void(std::vector<Tensor>& douts, Grads grads)>;
   // Called with a leaf's id when its gradient is complete.
   using ReadyHook = std::function<void(int leaf_id)>;
+  using OpWatch = std::function<void(const char* op, std::span<const Var> inputs, std::span<const Var> outs)>;
 
   // An inference tape records nothing: ops run forward, and what they save is freed at once.
   explicit Tape(Backend& backend, Mode mode = Mode::training) : backend_(backend), mode_(mode) {}
@@ -97,6 +100,9 @@ class Tape {
   // The same with several outputs. Gradients that did not arrive are passed as zeros.
   std::vector<Var> record(const char* name, std::vector<Var> inputs, std::vector<Tensor> outs,
                           MultiBackward backward);
+
+  // Calls `watch` after each op, with its name, inputs and outputs, also when nothing is recorded.
+  void on_op(OpWatch watch) { op_watch_ = std::move(watch); }
 
   // Calls `hook` for each leaf used on this tape when its last consumer's backward has run: once for a leaf
   // that several ops share. A leaf that no gradient has reached is zeroed first.
@@ -123,6 +129,7 @@ class Tape {
   Mode mode_;
   std::vector<Node> nodes_;
   ReadyHook leaf_ready_;
+  OpWatch op_watch_;
   bool backward_done_ = false;
 };
 

@@ -74,14 +74,19 @@ void check_attention(const Checks& checks, const Tensor& out, const Tensor& lse,
   checks.shape(lse, qkv.dtype(), {B, n_head, T}, "lse");
 }
 
-void check_cross_entropy(const Checks& checks, const Tensor& logits, const Tensor& lse, const Tensor& targets,
-                         std::int64_t vocab_size) {
+void check_classes(const Checks& checks, const Tensor& logits, const Tensor& targets,
+                   std::int64_t vocab_size) {
   checks.real(logits, "logits");
   const std::int64_t padded = logits.shape()[-1], n = rows(logits, padded);
   checks.that(vocab_size > 0 && vocab_size <= padded, "a vocabulary no larger than the logits' columns");
   checks.that(n > 0, "at least one row");
-  checks.elements(lse, logits.dtype(), n, "lse");
   checks.elements(targets, DType::i32, n, "targets");
+}
+
+void check_cross_entropy(const Checks& checks, const Tensor& logits, const Tensor& lse, const Tensor& targets,
+                         std::int64_t vocab_size) {
+  check_classes(checks, logits, targets, vocab_size);
+  checks.elements(lse, logits.dtype(), rows(logits, logits.shape()[-1]), "lse");
 }
 
 void check_linear(const Checks& checks, const Tensor& out, const Tensor& x, const Tensor& w) {
@@ -328,6 +333,15 @@ void Backend::cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss,
   run("cross_entropy_backward",
       work::cross_entropy_backward(dlogits, dloss, logits, lse, targets, vocab_size),
       [&] { do_cross_entropy_backward(dlogits, dloss, logits, lse, targets, vocab_size); });
+}
+
+void Backend::count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,
+                            std::int64_t vocab_size) {
+  const Checks checks("count_correct");
+  check_classes(checks, logits, targets, vocab_size);
+  checks.elements(count, DType::i32, 1, "count");
+  run("count_correct", work::count_correct(count, logits, targets, vocab_size),
+      [&] { do_count_correct(count, logits, targets, vocab_size); });
 }
 
 void Backend::squared_norm(const Tensor& out, const Tensor& x) {

@@ -98,6 +98,11 @@ class Backend {
   void cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss, const Tensor& logits,
                               const Tensor& lse, const Tensor& targets, std::int64_t vocab_size);
 
+  // count i32 (1) = number of rows of logits (N,Vp) whose largest of the first vocab_size columns, of equal
+  // ones the first, is the target's. targets i32 (N). A row with NaN does not count.
+  void count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,
+                     std::int64_t vocab_size);
+
   // out f64 (1) = Σ x², in an order that does not depend on the number of threads.
   void squared_norm(const Tensor& out, const Tensor& x);
 
@@ -161,6 +166,8 @@ class Backend {
   virtual void do_cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss, const Tensor& logits,
                                          const Tensor& lse, const Tensor& targets,
                                          std::int64_t vocab_size) = 0;
+  virtual void do_count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,
+                                std::int64_t vocab_size) = 0;
   virtual void do_squared_norm(const Tensor& out, const Tensor& x) = 0;
   virtual void do_adamw(const Tensor& weights, const Tensor& m, const Tensor& v, const Tensor& grads,
                         const Tensor& squared_norm, std::span<const DecayRange> ranges,

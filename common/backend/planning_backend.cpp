@@ -56,6 +56,7 @@ class PlanningBackend final : public Backend {
                                 std::int64_t) override {}
   void do_cross_entropy_backward(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                                  std::int64_t) override {}
+  void do_count_correct(const Tensor&, const Tensor&, const Tensor&, std::int64_t) override {}
   void do_squared_norm(const Tensor&, const Tensor&) override {}
   void do_adamw(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                 std::span<const DecayRange>, const AdamWStep&) override {}

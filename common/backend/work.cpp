@@ -182,6 +182,12 @@ Work cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss, const Te
   return {3 * n, moved(dlogits, dloss, lse, targets) + n * static_cast<double>(size_of(logits.dtype()))};
 }
 
+Work count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,
+                   std::int64_t vocab_size) {
+  const double compared = real_logits(logits, vocab_size);
+  return {compared, compared * static_cast<double>(size_of(logits.dtype())) + moved(targets, count)};
+}
+
 Work squared_norm(const Tensor& out, const Tensor& x) { return {2 * count(x), moved(out, x)}; }
 
 Work adamw(const Tensor& weights, std::span<const DecayRange> ranges) {

@@ -103,8 +103,9 @@ void require_no_run(const fs::path& path) {
   for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
     const std::string name = entry.path().filename();
     // A run that has been stopped before its first checkpoint begins anew.
-    const bool ours = begun && (name == kRun || name == kLock || name == kCheckpoints || name == kTokenizer ||
-                                name == kMetrics || is_left_over(entry.path()));
+    const bool ours =
+        begun && (name == kRun || name == kLock || name == kCheckpoints || name == kTokenizer ||
+                  name == kMetrics || name.starts_with(kEventFile) || is_left_over(entry.path()));
     if (!ours) user_error(kFlag, ": ", path, " is not empty: it holds ", entry.path().filename());
   }
   if (error) user_error(kFlag, ": cannot read ", path, ": ", error.message());

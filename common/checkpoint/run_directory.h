@@ -1,6 +1,7 @@
 // The directory of a run. What stands under a final name is whole, whenever the machine stops.
 //
 //   run.json  tokenizer.json  metrics.jsonl       see docs/file_formats.md
+//   events.out.tfevents.000001                    for TensorBoard; one more each time it goes on
 //   checkpoints/step_00001000/                    each with a manifest
 //   latest -> checkpoints/step_…   best -> checkpoints/step_…
 #pragma once
@@ -11,12 +12,16 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/file.h"
 #include "common/hashed_file.h"
 
 namespace stagegpt {
+
+// What the names of TensorBoard's event files begin with; see tensorboard_log.h.
+inline constexpr std::string_view kEventFile = "events.out.tfevents.";
 
 // How many checkpoints stay: the last ones, those at multiples of `every` (0: none), and the best.
 struct KeepRule {

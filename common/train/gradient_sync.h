@@ -14,6 +14,8 @@ class GradientSync {
   virtual void ready(Parameters& parameters, int i) = 0;
   // After it, gradients are the mean over all ranks.
   virtual void finish(Parameters& parameters) = 0;
+  // Bytes of gradients that this rank has given to reductions in the step that finish() has ended.
+  virtual std::int64_t bytes_reduced() const = 0;
 };
 
 // A single process has nothing to combine.
@@ -21,6 +23,7 @@ class NoGradientSync final : public GradientSync {
  public:
   void ready(Parameters&, int) override {}
   void finish(Parameters&) override {}
+  std::int64_t bytes_reduced() const override { return 0; }
 };
 
 }  // namespace stagegpt

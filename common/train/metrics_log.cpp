@@ -1,9 +1,5 @@
 #include "common/train/metrics_log.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <iostream>
 
 #include "common/json.h"
@@ -11,7 +7,7 @@
 namespace stagegpt {
 namespace {
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 
 // The step of a line; 0 for anything else.
 std::int64_t step_of(std::string_view line) {
@@ -44,9 +40,8 @@ Kept kept_lines(std::string_view text, std::int64_t steps_done) {
   return kept;
 }
 
-}  // namespace
-
-MetricsLog::MetricsLog(const std::filesystem::path& path, std::int64_t steps_done) : path_(path) {
+// Rewrites a file without the lines that are not kept. Returns its path.
+const std::filesystem::path& drop_lines(const std::filesystem::path& path, std::int64_t steps_done) {
   Kept kept;
   std::error_code ignored;
   const bool something = file_exists(path) && std::filesystem::file_size(path, ignored) > 0;
@@ -56,30 +51,18 @@ MetricsLog::MetricsLog(const std::filesystem::path& path, std::int64_t steps_don
               << steps_done << '\n';
   }
   if (something) replace_file(path, kept.lines);
-  constexpr int kMode = 0666;
-  file_ = FileDescriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, kMode));
-  if (!file_.is_open()) fail_to_write(path_);
+  return path;
 }
+
+}  // namespace
+
+MetricsLog::MetricsLog(const std::filesystem::path& path, std::int64_t steps_done)
+    : file_(drop_lines(path, steps_done)) {}
 
 void MetricsLog::add(const nlohmann::ordered_json& fields) {
   nlohmann::ordered_json line = {{"version", kVersion}};
   line.update(fields);
-  unwritten_ += line.dump() + '\n';
-  flush();
-}
-
-void MetricsLog::sync() {
-  if (!flush() || fsync(file_.get()) != 0) fail_to_write(path_);
-}
-
-bool MetricsLog::flush() {
-  while (!unwritten_.empty()) {
-    const ssize_t written = write(file_.get(), unwritten_.data(), unwritten_.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return false;
-    unwritten_.erase(0, static_cast<std::size_t>(written));
-  }
-  return true;
+  file_.add(line.dump() + '\n');
 }
 
 }  // namespace stagegpt

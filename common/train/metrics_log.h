@@ -3,9 +3,8 @@
 
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
-#include <string>
 
-#include "common/file.h"
+#include "common/append_file.h"
 
 namespace stagegpt {
 
@@ -19,14 +18,10 @@ class MetricsLog {
   // is written with the next.
   void add(const nlohmann::ordered_json& fields);
   // Returns when all lines are on the disk; throws std::runtime_error when they cannot be written.
-  void sync();
+  void sync() { file_.sync(); }
 
  private:
-  bool flush();
-
-  std::filesystem::path path_;
-  FileDescriptor file_;
-  std::string unwritten_;
+  AppendFile file_;
 };
 
 }  // namespace stagegpt

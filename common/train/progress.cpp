@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <iostream>
 #include <vector>
 
 namespace stagegpt {
@@ -15,26 +14,66 @@ std::string format(const char* pattern, Values... values) {
   return buffer;
 }
 
+std::string bar(const ProgressState& state, std::size_t width) {
+  const auto size = static_cast<std::int64_t>(std::clamp<std::size_t>(width / 5, 3, 30));
+  const auto filled = static_cast<std::size_t>(state.done * size / std::max<std::int64_t>(1, state.steps));
+  std::string text(static_cast<std::size_t>(size), ' ');
+  std::fill_n(text.begin(), filled, '=');
+  if (filled < text.size()) text[filled] = '>';
+  return "[" + text + "]  ";
+}
+
+// From left to right. Those that give way first have the highest rank.
+struct Field {
+  int rank;
+  std::string text;
+};
+
+std::vector<Field> fields(const ProgressState& s) {
+  std::vector<Field> list = {
+      {1, format("step %lld/%lld", static_cast<long long>(s.done), static_cast<long long>(s.steps))},
+      {0, format("loss %.4f", s.loss)}};
+  if (s.validation_loss) list.push_back({2, format("val %.4f", *s.validation_loss)});
+  list.push_back({5, format("lr %.2e", s.learning_rate)});
+  list.push_back({4, format("norm %.2f", s.grad_norm)});
+  list.push_back({3, format("%.0f tok/s", s.tokens_per_second)});
+  list.push_back({-1, "ETA " + clock_time(s.seconds_left)});
+  return list;
+}
+
+std::string joined(const std::vector<Field>& list) {
+  std::string text;
+  for (const Field& field : list) text += (text.empty() ? "" : "  ") + field.text;
+  return text;
+}
+
 }  // namespace
+
+std::string progress_line(const ProgressState& state, std::size_t width) {
+  const std::string head = width == std::string::npos ? "" : bar(state, width);
+  std::vector<Field> list = fields(state);
+  while (list.size() > 1 && head.size() + joined(list).size() > width) {
+    list.erase(std::ranges::max_element(list, {}, &Field::rank));
+  }
+  return (head + joined(list)).substr(0, width);
+}
 
 Progress::Progress(std::int64_t first, std::int64_t steps, std::int64_t tokens_per_step)
     : first_(first), steps_(steps), tokens_per_step_(tokens_per_step) {}
 
 void Progress::step(const StepReport& report, std::optional<double> validation_loss) {
   constexpr std::int64_t kPlainLines = 40;
+  constexpr double kInterval = 0.1;  // seconds
   last_ = report;
   training_seconds_ += report.seconds.total();
   if (validation_loss) validation_loss_ = validation_loss;
   const std::int64_t done = report.step + 1, interval = std::max<std::int64_t>(1, steps_ / kPlainLines);
-  const bool plain = validation_loss || done == first_ + 1 || done % interval == 0;
+  const bool plain = validation_loss || done == first_ + 1 || done == steps_ || done % interval == 0;
+  if (!plain && seconds_since(shown_) < kInterval) return;
+  shown_ = std::chrono::steady_clock::now();
   status_.show(plain, [&](std::size_t width) {
-    return line(status_.is_terminal() ? validation_loss_ : validation_loss, width);
+    return progress_line(state(status_.is_terminal() ? validation_loss_ : validation_loss), width);
   });
-}
-
-void Progress::note(const std::string& text) {
-  status_.end();
-  std::cerr << text << '\n';
 }
 
 double Progress::tokens_per_second() const {
@@ -42,24 +81,17 @@ double Progress::tokens_per_second() const {
   return static_cast<double>((last_.step + 1 - first_) * tokens_per_step_) / training_seconds_;
 }
 
-std::string Progress::line(std::optional<double> validation_loss, std::size_t width) const {
+ProgressState Progress::state(std::optional<double> validation_loss) const {
   const std::int64_t done = last_.step + 1;
-  const double left =
-      seconds_since(start_) / static_cast<double>(done - first_) * static_cast<double>(steps_ - done);
-  const std::string head = format("step %lld/%lld  loss %.4f", static_cast<long long>(done),
-                                  static_cast<long long>(steps_), last_.loss) +
-                           (validation_loss ? format("  val %.4f", *validation_loss) : "");
-  const std::string tail = "  ETA " + clock_time(left);
-  std::vector<std::string> optional = {format("  %.0f tok/s", tokens_per_second()),
-                                       format("  norm %.2f", last_.grad_norm),
-                                       format("  lr %.2e", last_.learning_rate)};
-  while (true) {
-    std::string text = head;
-    for (auto field = optional.rbegin(); field != optional.rend(); ++field) text += *field;
-    text += tail;
-    if (text.size() <= width || optional.empty()) return text.substr(0, width);
-    optional.pop_back();
-  }
+  const double seconds_a_step = seconds_since(start_) / static_cast<double>(done - first_);
+  return {.done = done,
+          .steps = steps_,
+          .loss = last_.loss,
+          .validation_loss = validation_loss,
+          .learning_rate = last_.learning_rate,
+          .grad_norm = last_.grad_norm,
+          .tokens_per_second = tokens_per_second(),
+          .seconds_left = seconds_a_step * static_cast<double>(steps_ - done)};
 }
 
 }  // namespace stagegpt

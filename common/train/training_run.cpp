@@ -1,11 +1,10 @@
 #include "common/train/training_run.h"
 
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "common/train/progress.h"
+#include "common/model/flops.h"
 #include "common/train/stop_signals.h"
 
 namespace stagegpt {
@@ -54,56 +53,76 @@ void TrainingRun::resume(const std::filesystem::path& checkpoint) {
 
 TrainingResult TrainingRun::run() {
   const TrainerConfig& config = config_.trainer;
+  const std::int64_t first = trainer_.steps_done();
   const std::int64_t tokens_per_step = config.batch_size * config.grad_accumulation * data_.seq_len();
-  metrics_.emplace(directory_.metrics(), trainer_.steps_done());
-  Progress progress(trainer_.steps_done(), config.schedule.steps, tokens_per_step);
+  metrics_.emplace(directory_.metrics(), first);
+  progress_.emplace(first, config.schedule.steps, tokens_per_step);
+  tensorboard_.emplace(directory_.path(), first, [this](const std::string& text) { progress_->note(text); });
   const StopSignals keyboard({SIGINT});
   const auto start = std::chrono::steady_clock::now();
 
   TrainingResult result;
-  std::optional<double> validation_loss;
-  while (trainer_.steps_done() < config_.last_step && !StopSignals::requested()) {
-    directory_.read_back_newest();
-    const StepReport report = step();
-    const std::int64_t done = trainer_.steps_done();
-    const bool checkpoint = done % config_.checkpoint_every == 0 || done == config.schedule.steps;
-    validation_loss.reset();
-    if (checkpoint || done % config_.eval_every == 0) validation_loss = validation_.loss(backend_, model_);
-    nlohmann::ordered_json line = {{"step", done},
-                                   {"tokens", trainer_.data_position() * data_.seq_len()},
-                                   {"loss", report.loss},
-                                   {"grad_norm", report.grad_norm},
-                                   {"learning_rate", report.learning_rate},
-                                   {"seconds", report.seconds.total()}};
-    if (validation_loss) line["validation_loss"] = *validation_loss;
-    metrics_->add(line);
-    progress.step(report, validation_loss);
-    result.train_loss = report.loss;
-    if (checkpoint) progress.note(try_to_save(validation_loss));
-  }
+  while (trainer_.steps_done() < config_.last_step && !StopSignals::requested()) step(result);
   result.steps = trainer_.steps_done();
   result.interrupted = result.steps < config_.last_step;
-  if (saved_step_ != result.steps) progress.note(save(validation_loss));
-  if (!result.interrupted) {
-    result.validation_loss = validation_loss ? *validation_loss : validation_.loss(backend_, model_);
-    result.bits_per_byte = validation_.bits_per_byte(*result.validation_loss);
-  }
-  if (result.train_loss) result.tokens_per_second = progress.tokens_per_second();
+  if (saved_step_ != result.steps) progress_->note(save());
+  if (!result.interrupted) result.validation = validated_ ? *validated_ : validation_.run(backend_, model_);
+  if (result.train_loss) result.tokens_per_second = progress_->tokens_per_second();
   result.seconds = seconds_since(start);
+  progress_.reset();
   return result;
 }
 
-StepReport TrainingRun::step() {
+void TrainingRun::step(TrainingResult& result) {
+  directory_.read_back_newest();
   const StepReport report = trainer_.step();
-  if (!std::isfinite(report.loss) || !std::isfinite(report.grad_norm)) {
-    throw std::runtime_error(concat("step ", report.step + 1, ": the loss is ", report.loss,
-                                    " and the gradient norm ", report.grad_norm,
-                                    "; a lower --learning-rate may help"));
+  if (!report.finite()) on_non_finite(report);
+  const std::int64_t done = trainer_.steps_done();
+  const bool checkpoint = due(config_.checkpoint_every) || done == config_.trainer.schedule.steps;
+  validated_.reset();
+  if (checkpoint || due(config_.eval_every)) validated_ = validation_.run(backend_, model_);
+  const StepMetrics metrics = metrics_of(report);
+  metrics_->add(to_json(metrics));
+  tensorboard_->add(done, to_scalars(metrics));
+  progress_->step(report, validation_loss());
+  result.train_loss = report.loss;
+  if (due(config_.sample_every)) {
+    const std::string sample = config_.sample();
+    progress_->note(concat("sample after step ", done, ":\n", sample));
+    tensorboard_->add_text(done, "sample", sample);
   }
-  return report;
+  if (checkpoint) progress_->note(try_to_save());
 }
 
-std::string TrainingRun::save(std::optional<double> validation_loss) {
+bool TrainingRun::due(std::int64_t every) const { return every > 0 && trainer_.steps_done() % every == 0; }
+
+void TrainingRun::on_non_finite(const StepReport& report) {
+  const std::string what =
+      concat("step ", report.step + 1, ": ", trainer_.first_non_finite(report), " is not finite (loss ",
+             report.loss, ", gradient norm ", report.grad_norm, ")");
+  if (config_.non_finite == NonFinite::stop) {
+    throw std::runtime_error(what + "; a lower --learning-rate may help, --non-finite skip goes on");
+  }
+  skipped_steps_ += report.skipped();
+  progress_->note(concat("note: ", what, "; ", skipped_steps_, " steps skipped"));
+}
+
+StepMetrics TrainingRun::metrics_of(const StepReport& report) const {
+  const std::int64_t T = data_.seq_len();
+  const std::int64_t tokens = config_.trainer.batch_size * config_.trainer.grad_accumulation * T;
+  return {.report = report,
+          .tokens_seen = trainer_.data_position() * T,
+          .step_tokens = tokens,
+          .step_flops = step_flops(model_.config(), model_.parameters().table().numel(), tokens, T),
+          .peak_memory_bytes = backend_.memory_stats().peak_bytes_in_use,
+          .validation = validated_};
+}
+
+std::optional<double> TrainingRun::validation_loss() const {
+  return validated_ ? std::optional(validated_->loss) : std::nullopt;
+}
+
+std::string TrainingRun::save() {
   const std::int64_t step = trainer_.steps_done();
   const auto start = std::chrono::steady_clock::now();
   std::vector<FileEntry> files;
@@ -111,8 +130,7 @@ std::string TrainingRun::save(std::optional<double> validation_loss) {
   metrics_->sync();  // what a checkpoint takes for done is in the metrics
   try {
     const std::filesystem::path directory = directory_.begin_checkpoint(step);
-    files = write_checkpoint(directory, backend_, model_, trainer_.optimizer(), tokenizer_,
-                             state(validation_loss));
+    files = write_checkpoint(directory, backend_, model_, trainer_.optimizer(), tokenizer_, state());
     path = directory_.commit_checkpoint(step, files);
   } catch (...) {
     directory_.abandon_checkpoint(step);
@@ -125,22 +143,22 @@ std::string TrainingRun::save(std::optional<double> validation_loss) {
   return checkpoint_note(path, megabytes, seconds_since(start));
 }
 
-std::string TrainingRun::try_to_save(std::optional<double> validation_loss) {
+std::string TrainingRun::try_to_save() {
   try {
-    return save(validation_loss);
+    return save();
   } catch (const std::runtime_error& error) {
     return concat("warning: saving step ", trainer_.steps_done(), ": ", error.what());
   }
 }
 
-TrainerState TrainingRun::state(std::optional<double> validation_loss) const {
+TrainerState TrainingRun::state() const {
   return {.step = trainer_.steps_done(),
           .data_position = trainer_.data_position(),
           .seed = config_.trainer.seed,
           .schedule = config_.trainer.schedule,
           .train_tokens = data_.tokens().size(),
           .train_hash = train_hash_,
-          .validation_loss = validation_loss};
+          .validation_loss = validation_loss()};
 }
 
 }  // namespace stagegpt

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -9,24 +10,32 @@
 #include "common/checkpoint/run_directory.h"
 #include "common/data/corpus.h"
 #include "common/train/metrics_log.h"
+#include "common/train/progress.h"
+#include "common/train/step_metrics.h"
+#include "common/train/tensorboard_log.h"
 #include "common/train/trainer.h"
 #include "common/train/validation.h"
 
 namespace stagegpt {
+
+// What to do about a step whose loss or gradient is not finite. Such a gradient changes nothing.
+enum class NonFinite : std::uint8_t { stop, skip };
 
 struct TrainingRunConfig {
   TrainerConfig trainer;
   std::int64_t last_step = 1;  // where to stop, at most trainer.schedule.steps
   std::int64_t eval_every = 100;
   std::int64_t checkpoint_every = 1000;
+  std::int64_t sample_every = 0;  // 0: never
   KeepRule keep;
+  NonFinite non_finite = NonFinite::stop;
+  std::function<std::string()> sample;  // a text by the model as it is
 };
 
 struct TrainingResult {
-  std::int64_t steps = 0;                 // done, also before it was resumed
-  std::optional<double> train_loss;       // of the last step; nothing where none was left to do
-  std::optional<double> validation_loss;  // not taken where a signal has interrupted the run
-  std::optional<double> bits_per_byte;
+  std::int64_t steps = 0;                      // done, also before it was resumed
+  std::optional<double> train_loss;            // of the last step; nothing where none was left to do
+  std::optional<ValidationResult> validation;  // not taken where a signal has interrupted the run
   std::optional<double> tokens_per_second;
   double seconds = 0;
   bool interrupted = false;  // by a signal, after a checkpoint
@@ -44,15 +53,21 @@ class TrainingRun {
 
   // Ends at last_step, or after the step in which a signal came (see stop_signals.h), always with a
   // checkpoint. One that cannot be written is reported, and tried again at the next occasion; at the end it
-  // throws. Throws std::runtime_error when a loss or gradient is not finite.
+  // throws. Throws std::runtime_error when a loss or gradient is not finite, and that is to stop it.
   TrainingResult run();
 
  private:
-  StepReport step();
+  // One step, with what follows on it: validation, metrics, sample.
+  void step(TrainingResult& result);
+  bool due(std::int64_t every) const;
+  // Throws, or tells of it.
+  void on_non_finite(const StepReport& report);
+  StepMetrics metrics_of(const StepReport& report) const;
+  std::optional<double> validation_loss() const;
   // Both return the line that tells of it.
-  std::string save(std::optional<double> validation_loss);
-  std::string try_to_save(std::optional<double> validation_loss);
-  TrainerState state(std::optional<double> validation_loss) const;
+  std::string save();
+  std::string try_to_save();
+  TrainerState state() const;
 
   Backend& backend_;
   Gpt2& model_;
@@ -63,8 +78,12 @@ class TrainingRun {
   std::string train_hash_;
   Validation validation_;
   Trainer trainer_;
+  std::optional<Progress> progress_;
   std::optional<MetricsLog> metrics_;
+  std::optional<TensorBoardLog> tensorboard_;
+  std::optional<ValidationResult> validated_;  // after the last step
   std::int64_t saved_step_ = -1;
+  std::int64_t skipped_steps_ = 0;
 };
 
 }  // namespace stagegpt

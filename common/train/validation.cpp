@@ -30,13 +30,11 @@ Validation::Validation(const TokenSequence& tokens, const Tokenizer& tokenizer, 
       windows_(std::min(data_.windows_in_order(), std::max<std::int64_t>(1, kTokens / seq_len))),
       bytes_per_token_(bytes_per_token(tokenizer, tokens.read(1, windows_ * seq_len))) {}  // of the targets
 
-double Validation::loss(Backend& backend, const Gpt2& model) const {
-  return evaluate(backend, model, data_, batch_size_, windows_);
-}
-
-std::optional<double> Validation::bits_per_byte(double loss) const {
-  if (!bytes_per_token_) return std::nullopt;
-  return loss / std::numbers::ln2 / *bytes_per_token_;
+ValidationResult Validation::run(Backend& backend, const Gpt2& model) const {
+  const Evaluation evaluation = evaluate(backend, model, data_, batch_size_, windows_);
+  ValidationResult result{evaluation.loss, evaluation.accuracy, std::nullopt};
+  if (bytes_per_token_) result.bits_per_byte = evaluation.loss / std::numbers::ln2 / *bytes_per_token_;
+  return result;
 }
 
 }  // namespace stagegpt

@@ -9,6 +9,14 @@
 
 namespace stagegpt {
 
+struct ValidationResult {
+  double loss = 0;      // mean, in nats per token
+  double accuracy = 0;  // share of the tokens that the model takes for the most probable
+  // The loss in bits per byte of text: comparable between tokenizers. Nothing where words are unknown: what
+  // they were is lost.
+  std::optional<double> bits_per_byte;
+};
+
 // Over the first windows of the validation tokens, without overlap, at most 32,768 tokens of them.
 class Validation {
  public:
@@ -16,11 +24,7 @@ class Validation {
   Validation(const TokenSequence& tokens, const Tokenizer& tokenizer, std::int64_t seq_len,
              std::int64_t batch_size);
 
-  // Mean loss in nats per token.
-  double loss(Backend& backend, const Gpt2& model) const;
-  // The same in bits per byte of text: comparable between tokenizers. Nothing where words are unknown: what
-  // they were is lost.
-  std::optional<double> bits_per_byte(double loss) const;
+  ValidationResult run(Backend& backend, const Gpt2& model) const;
 
  private:
   DataLoader data_;

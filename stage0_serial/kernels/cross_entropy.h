@@ -2,11 +2,14 @@
 //   lse = log Σ exp(logits),  loss = mean over rows of (lse - logits[target]).
 // Backward: dlogits = dloss/N · (exp(logits - lse) - [column = target]), 0 in the padding; it may overwrite
 // the logits.
+// Accuracy: a row counts as correct when its target's logit is above those before it and at least those
+// behind.
 //
 // Vectorised: threads on rows, each row read once for its maximum and once for the sum. The mean is taken in
-// row order, in f64.
+// row order, in f64. Correct rows are counted by an atomic integer, whose sum has no order.
 #pragma once
 
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 
@@ -54,6 +57,20 @@ void cross_entropy_backward(T* dlogits, T dloss, const T* logits, const T* lse, 
   }
 }
 
+template <class T>
+std::int32_t count_correct(const T* logits, const std::int32_t* targets, CrossEntropySize s) {
+  std::int32_t correct = 0;
+  for (std::int64_t n = 0; n < s.N; ++n) {
+    const T* row = logits + n * s.Vp;
+    bool largest = true;
+    for (std::int64_t v = 0; v < s.V; ++v) {
+      largest &= v < targets[n] ? row[v] < row[targets[n]] : row[v] <= row[targets[n]];
+    }
+    correct += largest;
+  }
+  return correct;
+}
+
 }  // namespace naive
 
 namespace vectorised {
@@ -84,6 +101,23 @@ inline void cross_entropy_backward(const Parallel& parallel, float* dlogits, flo
     drow[targets[n]] -= scale;
     std::fill(drow + s.V, drow + s.Vp, 0.0f);
   });
+}
+
+inline std::int32_t count_correct(const Parallel& parallel, const float* logits, const std::int32_t* targets,
+                                  CrossEntropySize s) {
+  std::atomic<std::int32_t> correct = 0;
+  parallel.each(s.N, [=, &correct](std::int64_t n) {
+    const float* row = logits + n * s.Vp;
+    const std::int64_t target = targets[n];
+    const float logit = row[target];
+    int largest = 1;
+#pragma omp simd reduction(& : largest)
+    for (std::int64_t v = 0; v < target; ++v) largest &= row[v] < logit;
+#pragma omp simd reduction(& : largest)
+    for (std::int64_t v = target; v < s.V; ++v) largest &= row[v] <= logit;
+    correct += largest;
+  });
+  return correct;
 }
 
 }  // namespace vectorised

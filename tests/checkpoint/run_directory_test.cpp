@@ -34,8 +34,8 @@ class RunFiles : public SmallRun {
 
 TEST_F(RunFiles, AreThese) {
   expect_success(flags("run", {"--steps", "5"}));
-  EXPECT_EQ(names("run"), (std::set<std::string>{".lock", "best", "checkpoints", "latest", "metrics.jsonl",
-                                                 "run.json", "tokenizer.json"}));
+  EXPECT_EQ(names("run"), (std::set<std::string>{".lock", "best", "checkpoints", "events.out.tfevents.000001",
+                                                 "latest", "metrics.jsonl", "run.json", "tokenizer.json"}));
   EXPECT_EQ(names("run/latest/"),
             (std::set<std::string>{"config.json", "generation_config.json", "manifest.json",
                                    "model.safetensors", "optimizer.safetensors", "tokenizer.json",

@@ -142,6 +142,22 @@ TEST_F(SaveFaults, ShortAndInterruptedWritesChangeNothing) {
   }
 }
 
+TEST_F(SaveFaults, OfTensorBoardsEventsStopNothing) {
+  const std::vector<std::string> all = calls();
+  int struck = 0;
+  for (std::size_t n = 1; n <= all.size(); ++n) {
+    if (all[n - 1].find("tfevents") == std::string::npos || all[n - 1].find(" close ") != std::string::npos)
+      continue;
+    const ProgramResult result = train_with_fault("run", "eio", static_cast<int>(n));
+    EXPECT_EQ(result.exit_code, 0) << all[n - 1] << result.errors;
+    EXPECT_NE(result.errors.find("TensorBoard will lack what comes"), std::string::npos) << result.errors;
+    EXPECT_EQ(newest_step(in("root/run")), 3);
+    std::filesystem::remove_all(in("root/run"));
+    ++struck;
+  }
+  EXPECT_GE(struck, 1 + 3);  // made, and a step each
+}
+
 // A full disk, a broken disk: the run says so, and what was there stays.
 TEST_F(SaveFaults, FullAndBrokenDisksAreReported) {
   const std::vector<std::string> all = calls();

@@ -88,6 +88,46 @@ TEST_P(ElementwiseOps, cross_entropy_reads_no_padding_and_its_gradient_there_is_
   }
 }
 
+TEST_P(ElementwiseOps, count_correct_counts_rows_whose_largest_logit_is_the_targets) {
+  constexpr std::int64_t kVocabulary = 5;
+  // Columns from the fifth on are padding.
+  const Tensor logits =
+      to_tensor(*backend_, DType::f32, {8, 7}, {0,  1,  2,    1,  0,  9, 9,     //
+                                                5,  1,  2,    1,  0,  9, kNan,  //
+                                                0,  1,  2,    1,  4,  9, 9,     //
+                                                3,  3,  2,    3,  0,  9, 9,     // of equal ones the first
+                                                3,  3,  2,    3,  0,  9, 9,     //
+                                                -9, -1, -2,   -3, -4, 0, 0,     //
+                                                1,  2,  kNan, 4,  5,  9, 9,     //
+                                                1,  2,  kNan, 4,  5,  9, 9});
+  const Tensor count = backend_->allocate(DType::i32, {1});
+  const auto counted = [&](const std::vector<std::int32_t>& targets) {
+    backend_->fill(count, 77);
+    backend_->count_correct(count, logits, to_tensor(*backend_, {8}, targets), kVocabulary);
+    return to_host<std::int32_t>(*backend_, count)[0];
+  };
+  EXPECT_EQ(counted({2, 0, 4, 0, 0, 1, 4, 2}), 6);
+  EXPECT_EQ(counted({1, 1, 2, 1, 3, 0, 3, 0}), 0);
+  EXPECT_EQ(counted({2, 1, 3, 1, 3, 0, 3, 0}), 1);
+}
+
+TEST_P(ElementwiseOps, count_correct_agrees_with_the_definition_on_many_rows) {
+  constexpr std::int64_t kRows = 613, kVocabulary = 101, kPadded = 128;
+  const Values values = random_values(1, 0, kRows * kPadded);
+  std::vector<std::int32_t> targets = random_ids(1, 1, kRows, kVocabulary);
+  int expected = 0;
+  for (std::int64_t n = 0; n < kRows; ++n) {
+    const auto row = values.begin() + n * kPadded;
+    const auto largest = static_cast<std::int32_t>(std::max_element(row, row + kVocabulary) - row);
+    if (n % 3 == 0) targets[n] = largest;
+    expected += targets[n] == largest;
+  }
+  const Tensor count = backend_->allocate(DType::i32, {1});
+  backend_->count_correct(count, to_tensor(*backend_, DType::f32, {kRows, kPadded}, values),
+                          to_tensor(*backend_, {kRows}, targets), kVocabulary);
+  EXPECT_EQ(to_host<std::int32_t>(*backend_, count)[0], expected);
+}
+
 TEST_P(ElementwiseOps, dropout_keeps_what_its_definition_says) {
   constexpr std::int64_t kSize = 5000, kFirst = 1234567;
   const Dropout dropout{0.25, {42, 5, 3}, kFirst};

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <limits>
+
 #include "common/comm/self_communicator.h"
 #include "common/train/generation.h"
 #include "stage0_serial/cpu_backend.h"
@@ -102,6 +105,81 @@ TEST(Trainer, OverfitsOneBatch) {
   double loss = first;
   for (int step = 0; step < 150; ++step) loss = run.trainer.step().loss;
   EXPECT_LT(loss, 0.01);
+  EXPECT_EQ(evaluate(*run.backend, run.model, run.data, 1, 1).accuracy, 1);
+}
+
+TEST(Trainer, OverfitsTheFirstBatchOfMany) {
+  TrainerConfig overfit = config(2, 2);
+  overfit.schedule.learning_rate = 3e-3;
+  overfit.adamw.weight_decay = 0;
+  overfit.overfit_batch = true;
+  SmallRun run(overfit, random_tokens(1000));
+  double loss = 0;
+  for (int step = 0; step < 200; ++step) loss = run.trainer.step().loss;
+  EXPECT_LT(loss, 0.05);
+  EXPECT_EQ(run.trainer.data_position(), 200 * 4);
+}
+
+// What is named when the first `count` elements of a parameter have a value that does no good.
+std::string first_non_finite(const char* parameter, std::size_t count, float value) {
+  SmallRun run(config(2, 2), random_tokens(1000), 2, 0.1);
+  const Tensor weight = run.model.parameters().var(parameter).value();
+  std::vector<float> values = to_host<float>(*run.backend, weight);
+  std::fill_n(values.begin(), count, value);
+  upload<float>(*run.backend, weight, values);
+  const std::vector<float> before = run.weights();
+  const StepReport report = run.trainer.step();
+  EXPECT_TRUE(report.skipped());
+  const std::vector<float> after = run.weights();
+  EXPECT_EQ(std::memcmp(after.data(), before.data(), before.size() * sizeof(float)), 0);
+  const std::string found = run.trainer.first_non_finite(report);
+  EXPECT_EQ(run.trainer.data_position(), 4);
+  return found;
+}
+
+TEST(Trainer, NamesWhatIsNotFinite) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(first_non_finite("h.1.mlp.c_fc.weight", 1, kInfinity), "the weight h.1.mlp.c_fc.weight");
+  EXPECT_EQ(first_non_finite("h.0.ln_2.bias", 1, -kInfinity), "the weight h.0.ln_2.bias");
+  // Numbers that overflow in what comes next.
+  EXPECT_EQ(first_non_finite("h.1.mlp.c_fc.weight", 48, 3e38f),
+            "the output of h.1.mlp.c_fc (linear_activation)");
+  EXPECT_EQ(first_non_finite("h.0.ln_2.weight", 48, 3e38f), "the output of h.0.ln_2 (residual_layernorm)");
+  EXPECT_EQ(first_non_finite("h.0.attn.c_attn.bias", 96, 1e20f),  // queries and keys
+            "the output of attention, after h.0.attn.c_attn");
+  // A forward pass that is finite, unlike what comes back through the activation.
+  EXPECT_EQ(first_non_finite("h.1.mlp.c_fc.bias", 1, 3e38f), "the gradient of h.1.mlp.c_fc.bias");
+}
+
+// A token that overflows, and is in the first step's samples, not in the second's.
+TEST(Trainer, LooksForWhatIsNotFiniteInTheSamplesOfTheStep) {
+  SmallRun run(config(2, 2), random_tokens(1000));
+  const auto first = run.data.shuffled(0, 4).ids, second = run.data.shuffled(4, 4).ids;
+  const auto token = std::ranges::find_if(
+      first, [&](std::int32_t id) { return std::ranges::find(second, id) == second.end(); });
+  ASSERT_NE(token, first.end());
+  constexpr float kLarge = 3e38f;  // finite, unlike twice as much
+  Backend& backend = *run.backend;
+  backend.fill(run.model.parameters().var("wte.weight").value().slice(*token * 48, {1}), kLarge);
+  backend.fill(run.model.parameters().var("wpe.weight").value(), kLarge);
+  const StepReport report = run.trainer.step();
+  EXPECT_EQ(run.trainer.first_non_finite(report), "the output of wte (embedding)");
+  EXPECT_EQ(run.trainer.data_position(), 4);
+}
+
+TEST(Trainer, GoesOnAfterLookingForWhatIsNotFinite) {
+  const auto second_loss = [](bool looks) {
+    SmallRun run(config(2, 2), random_tokens(1000));
+    const Tensor bias = run.model.parameters().var("ln_f.bias").value();
+    run.backend->fill(bias, std::numeric_limits<double>::infinity());
+    const StepReport report = run.trainer.step();
+    if (looks) {
+      EXPECT_EQ(run.trainer.first_non_finite(report), "the weight ln_f.bias");
+    }
+    run.backend->fill(bias, 0);
+    return run.trainer.step().loss;
+  };
+  EXPECT_EQ(second_loss(true), second_loss(false));
 }
 
 TEST(Trainer, AllocatesNothingAfterTheFirstStep) {
@@ -128,6 +206,7 @@ class CountingSync final : public GradientSync {
     ++counts[static_cast<std::size_t>(i)];
   }
   void finish(Parameters&) override { ++finished; }
+  std::int64_t bytes_reduced() const override { return 100 * finished; }
   std::vector<int> counts;
   int finished = 0;
 };
@@ -136,16 +215,18 @@ TEST(Trainer, AnnouncesEachGradientOnceAStep) {
   SmallRun run(config(2, 3), random_tokens(1000));
   CountingSync sync;
   Trainer trainer(*run.backend, run.communicator, sync, run.model, run.data, config(2, 3));
-  trainer.step();
+  EXPECT_EQ(trainer.step().bytes_reduced, 100);
   EXPECT_EQ(sync.counts, std::vector<int>(run.model.parameters().table().size(), 1));
   EXPECT_EQ(sync.finished, 1);
 }
 
 TEST(Evaluate, IsTheMeanOverAllWindows) {
   SmallRun run(config(4, 1), random_tokens(500));
-  const double in_one = evaluate(*run.backend, run.model, run.data, 1000, 1000);
-  EXPECT_NEAR(evaluate(*run.backend, run.model, run.data, 3, 1000), in_one, 1e-6);
-  EXPECT_NEAR(in_one, std::log(kVocabulary), 0.5);
+  const Evaluation in_one = evaluate(*run.backend, run.model, run.data, 1000, 1000);
+  const Evaluation in_parts = evaluate(*run.backend, run.model, run.data, 3, 1000);
+  EXPECT_NEAR(in_parts.loss, in_one.loss, 1e-6);
+  EXPECT_NEAR(in_one.loss, std::log(kVocabulary), 0.5);
+  EXPECT_EQ(in_parts.accuracy, in_one.accuracy);
 }
 
 TEST(Generate, RepeatsWhatItHasOverfitted) {

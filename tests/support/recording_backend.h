@@ -83,6 +83,10 @@ class RecordingBackend final : public HostBackend {
                                  const Tensor& lse, const Tensor& targets, std::int64_t vocab_size) override {
     log("cross_entropy_backward").cross_entropy_backward(dlogits, dloss, logits, lse, targets, vocab_size);
   }
+  void do_count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,
+                        std::int64_t vocab_size) override {
+    log("count_correct").count_correct(count, logits, targets, vocab_size);
+  }
   void do_squared_norm(const Tensor& out, const Tensor& x) override {
     log("squared_norm").squared_norm(out, x);
   }

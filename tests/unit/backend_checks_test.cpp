@@ -139,6 +139,14 @@ const Call kLayerCalls[] = {
      [](Backend& be, T t) {
        be.cross_entropy_forward(t.loss, t.row_lse, t.logits, t.ids.slice(0, {5}), kVocabulary);
      }},
+    {"count_correct", "a count that is no integer",
+     [](Backend& be, T t) { be.count_correct(t.loss, t.logits, t.ids, kVocabulary); }},
+    {"count_correct", "targets of another number of rows",
+     [](Backend& be, T t) {
+       be.count_correct(t.ids.slice(0, {1}), t.logits, t.ids.slice(0, {5}), kVocabulary);
+     }},
+    {"count_correct", "a vocabulary beyond the columns",
+     [](Backend& be, T t) { be.count_correct(t.ids.slice(0, {1}), t.logits, t.ids, kPadded + 1); }},
     {"cross_entropy_backward", "a gradient of another shape",
      [](Backend& be, T t) {
        be.cross_entropy_backward(t.x, t.loss, t.logits, t.row_lse, t.ids, kVocabulary);

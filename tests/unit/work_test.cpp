@@ -105,6 +105,11 @@ TEST_F(WorkOfOps, bf16_is_half_as_many_bytes) {
          [&] { be_.embedding_forward(t_.x, t_.ids, wte, t_.wpe); });
 }
 
+TEST_F(WorkOfOps, counting_reads_the_real_logits) {
+  const Tensor n = be_.zeros(DType::i32, {1});
+  expect("count_correct", 36, 36 + 6 + 1, [&] { be_.count_correct(n, t_.logits, t_.targets, 6); });
+}
+
 TEST_F(WorkOfOps, embeddings_read_the_rows_that_are_looked_up) {
   expect("embedding_forward", 24, 6 + 24 + 12 + 24,
          [&] { be_.embedding_forward(t_.x, t_.ids, t_.wte, t_.wpe); });

@@ -1,0 +1,80 @@
+#include "common/train/step_metrics.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace stagegpt {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kMilliseconds = 1e3;
+
+std::vector<Scalar> milliseconds(const PhaseSeconds& seconds) {
+  return {{"data", kMilliseconds * seconds.data},
+          {"forward", kMilliseconds * seconds.forward},
+          {"backward", kMilliseconds * seconds.backward},
+          {"communication", kMilliseconds * seconds.communication},
+          {"optimizer", kMilliseconds * seconds.optimizer}};
+}
+
+double tokens_per_second(const StepMetrics& metrics) {
+  return static_cast<double>(metrics.step_tokens) / metrics.report.seconds.total();
+}
+
+double flops_per_second(const StepMetrics& metrics) {
+  return metrics.step_flops / metrics.report.seconds.total();
+}
+
+}  // namespace
+
+Json to_json(const StepMetrics& metrics) {
+  const StepReport& report = metrics.report;
+  Json ms;
+  for (const Scalar& phase : milliseconds(report.seconds)) ms[phase.tag] = phase.value;
+  Json line = {{"step", report.step + 1},
+               {"tokens", metrics.tokens_seen},
+               {"loss", report.loss},
+               {"perplexity", std::exp(report.loss)},
+               {"grad_norm", report.grad_norm},
+               {"learning_rate", report.learning_rate},
+               {"tokens_per_second", tokens_per_second(metrics)},
+               {"model_flops_per_second", flops_per_second(metrics)},
+               {"mfu", nullptr},  // no machine's peak is known yet
+               {"ms", ms},
+               {"seconds", report.seconds.total()},
+               {"bytes_reduced", report.bytes_reduced},
+               {"peak_memory_bytes", metrics.peak_memory_bytes}};
+  if (report.skipped()) line["skipped"] = true;
+  if (const auto& validation = metrics.validation) {
+    line["validation_loss"] = validation->loss;
+    line["validation_perplexity"] = std::exp(validation->loss);
+    line["validation_accuracy"] = validation->accuracy;
+    if (validation->bits_per_byte) line["bits_per_byte"] = *validation->bits_per_byte;
+  }
+  return line;
+}
+
+std::vector<Scalar> to_scalars(const StepMetrics& metrics) {
+  const StepReport& report = metrics.report;
+  std::vector<Scalar> scalars = {
+      {"train/loss", report.loss},
+      {"train/grad_norm", report.grad_norm},
+      {"train/learning_rate", report.learning_rate},
+      {"speed/tokens_per_second", tokens_per_second(metrics)},
+      {"speed/model_gflops_per_second", flops_per_second(metrics) / 1e9},
+      {"memory/peak_megabytes", static_cast<double>(metrics.peak_memory_bytes) / 1e6}};
+  for (const Scalar& phase : milliseconds(report.seconds)) {
+    scalars.push_back({"milliseconds/" + phase.tag, phase.value});
+  }
+  if (const auto& validation = metrics.validation) {
+    scalars.push_back({"validation/loss", validation->loss});
+    scalars.push_back({"validation/perplexity", std::exp(validation->loss)});
+    scalars.push_back({"validation/accuracy", validation->accuracy});
+    if (validation->bits_per_byte)
+      scalars.push_back({"validation/bits_per_byte", *validation->bits_per_byte});
+  }
+  return scalars;
+}
+
+}  // namespace stagegpt

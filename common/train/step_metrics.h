@@ -1,0 +1,30 @@
+// What is measured in a step: once for metrics.jsonl, once for TensorBoard. Fields: docs/file_formats.md.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <vector>
+
+#include "common/train/tensorboard_records.h"
+#include "common/train/trainer.h"
+#include "common/train/validation.h"
+
+namespace stagegpt {
+
+struct StepMetrics {
+  StepReport report;
+  std::int64_t tokens_seen = 0;  // in the whole run
+  std::int64_t step_tokens = 0;  // in this step
+  double step_flops = 0;         // of the model, in this step
+  std::size_t peak_memory_bytes = 0;
+  std::optional<ValidationResult> validation;
+};
+
+// A line of metrics.jsonl. JSON has no number for infinity and NaN: they become null.
+nlohmann::ordered_json to_json(const StepMetrics& metrics);
+
+// The same as curves.
+std::vector<Scalar> to_scalars(const StepMetrics& metrics);
+
+}  // namespace stagegpt

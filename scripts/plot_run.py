@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Draw the curves of one or several runs side by side, as PNG or SVG.
+
+    ./scripts/plot_run.py runs/nano
+    ./scripts/plot_run.py runs/nano runs/nano-2 --output compared.svg
+
+Reads RUN/metrics.jsonl (docs/file_formats.md), also while the run goes on. Needs matplotlib: Debian's
+python3-matplotlib, or `pip install matplotlib`.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+# Title and unit of a panel, and its curves: field, style, what the legend adds to a run's name.
+PANELS = [
+    ("Loss", "nats per token", [("loss", "-", ""), ("validation_loss", "o--", ", validation")]),
+    ("Validation accuracy", "share of tokens that are right", [("validation_accuracy", "o--", "")]),
+    ("Validation perplexity", "tokens", [("validation_perplexity", "o--", "")]),
+    ("Learning rate", "learning rate", [("learning_rate", "-", "")]),
+    ("Gradient norm", "norm before clipping", [("grad_norm", "-", "")]),
+    ("Speed", "tokens per second", [("tokens_per_second", "-", "")]),
+]
+COLUMNS = 3
+
+
+class BadInput(Exception):
+    """What a user can put right."""
+
+
+def read_metrics(run: Path) -> list[dict]:
+    """The lines of a run's metrics. A last line that is being written does not count."""
+    path = run if run.is_file() else run / "metrics.jsonl"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    lines = []
+    for number, line in enumerate(text.split("\n")[:-1], 1):
+        try:
+            values = json.loads(line)
+            lines.append({"step": int(values["step"]), **values})
+        except (ValueError, TypeError, KeyError) as error:
+            raise BadInput(f"{path}:{number} is no line of metrics, an object with a step") from error
+    if not lines:
+        raise BadInput(f"{path} has no steps yet")
+    return lines
+
+
+def curve(lines: list[dict], field: str) -> tuple[list[int], list]:
+    """Steps and values of a field. Numbers that are not finite, null in the file and None here, leave a gap."""
+    points = [(line["step"], line[field]) for line in lines if field in line]
+    return [step for step, _ in points], [value for _, value in points]
+
+
+def names_of(runs: list[Path]) -> list[str]:
+    """What tells runs apart: the last part of their paths, or all of it where two have the same."""
+    short = [run.resolve().name for run in runs]
+    return short if len(set(short)) == len(short) else [str(run) for run in runs]
+
+
+def draw(runs: dict[str, list[dict]], output: Path) -> None:
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise BadInput(f"{sys.executable} has no matplotlib: install Debian's python3-matplotlib and use "
+                       "/usr/bin/python3, or pip install matplotlib") from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    rows = -(-len(PANELS) // COLUMNS)
+    figure, axes = pyplot.subplots(rows, COLUMNS, figsize=(5 * COLUMNS, 3.5 * rows), squeeze=False)
+    for axis, (title, unit, curves) in zip(axes.flat, PANELS):
+        for color, (name, lines) in enumerate(runs.items()):
+            for field, style, suffix in curves:
+                steps, values = curve(lines, field)
+                if steps:
+                    every_step = style == "-"  # noisy: in the background, and paler
+                    axis.plot(steps, values, style, color=f"C{color % 10}", label=name + suffix, markersize=3,
+                              linewidth=0.8 if every_step else 1.5, alpha=0.4 if every_step else 1,
+                              zorder=2 if every_step else 3)
+        axis.set(title=title, xlabel="step", ylabel=unit)
+        axis.grid(alpha=0.3)
+        if axis.has_data():
+            for line in axis.legend(fontsize="small", loc="best").get_lines():
+                line.set_alpha(1)
+    figure.tight_layout()
+    try:
+        figure.savefig(output, dpi=110)
+    except OSError as error:
+        raise BadInput(f"--output: cannot write {output}: {error.strerror}") from error
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN",
+                        help="a run's directory, or its metrics.jsonl")
+    parser.add_argument("--output", type=Path, default=Path("run.png"), metavar="FILE",
+                        help="what to write: .png or .svg (default: run.png)")
+    arguments = parser.parse_args()
+    try:
+        if arguments.output.suffix not in (".png", ".svg"):
+            raise BadInput(f"--output: expected a name that ends in .png or .svg, got {arguments.output}")
+        metrics = [read_metrics(run) for run in arguments.runs]
+        draw(dict(zip(names_of(arguments.runs), metrics)), arguments.output)
+    except BadInput as error:
+        print(f"plot_run.py: {error}", file=sys.stderr)
+        return 2
+    print(arguments.output)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

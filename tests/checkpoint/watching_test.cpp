@@ -1,0 +1,332 @@
+// What a run tells of itself: metrics.jsonl, TensorBoard's event files, samples, steps that went wrong.
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <limits>
+#include <set>
+
+#include "common/error.h"
+#include "common/train/tensorboard_log.h"
+#include "tests/checkpoint/small_run.h"
+#include "tests/support/event_file.h"
+
+namespace stagegpt::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+class Watching : public SmallRun {
+ protected:
+  static Arguments flags(const std::string& run, const Arguments& more = {}) {
+    return with(with(model_flags(),
+                     {"--steps", "12", "--eval-every", "5", "--checkpoint-every", "6", "--run-dir", run}),
+                more);
+  }
+  std::vector<Json> all_metrics(const std::string& run) const {
+    std::vector<Json> lines;
+    std::istringstream text(read_bytes(in(run) / "metrics.jsonl"));
+    for (std::string line; std::getline(text, line);) lines.push_back(Json::parse(line));
+    return lines;
+  }
+  std::vector<EventRecord> events(const std::string& run, int file) const {
+    return events_of(read_bytes(in(run) / ("events.out.tfevents.00000" + std::to_string(file))));
+  }
+};
+
+std::set<std::string> keys_of(const Json& json) {
+  std::set<std::string> keys;
+  for (const auto& [key, value] : json.items()) keys.insert(key);
+  return keys;
+}
+
+TEST_F(Watching, MetricsHaveTheFieldsOfTheirVersion) {
+  const ProgramResult result = train(flags("run", {"--grad-accumulation", "2"}));
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  const std::vector<Json> lines = all_metrics("run");
+  ASSERT_EQ(lines.size(), 12u);
+  const std::set<std::string> always = {"version",
+                                        "step",
+                                        "tokens",
+                                        "loss",
+                                        "perplexity",
+                                        "grad_norm",
+                                        "learning_rate",
+                                        "tokens_per_second",
+                                        "model_flops_per_second",
+                                        "mfu",
+                                        "ms",
+                                        "seconds",
+                                        "bytes_reduced",
+                                        "peak_memory_bytes"};
+  std::set<std::string> validated = always;
+  validated.insert({"validation_loss", "validation_perplexity", "validation_accuracy", "bits_per_byte"});
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const Json& line = lines[i];
+    const bool validation = i == 4 || i == 5 || i == 9 || i == 11;
+    EXPECT_EQ(keys_of(line), validation ? validated : always) << i;
+    EXPECT_EQ(line["version"], 2);
+    EXPECT_EQ(line["step"], i + 1);
+    EXPECT_EQ(line["tokens"], (i + 1) * 64);
+    EXPECT_NEAR(line["perplexity"], std::exp(line["loss"].get<double>()), 1e-9);
+    EXPECT_EQ(keys_of(line["ms"]),
+              (std::set<std::string>{"data", "forward", "backward", "communication", "optimizer"}));
+    double sum = 0;
+    for (const auto& [phase, value] : line["ms"].items()) sum += value.get<double>();
+    EXPECT_NEAR(sum, line["seconds"].get<double>() * 1e3, 1e-6);
+    EXPECT_NEAR(line["tokens_per_second"].get<double>() * line["seconds"].get<double>(), 64, 1e-6);
+    EXPECT_EQ(line["bytes_reduced"], 0);
+    EXPECT_TRUE(line["mfu"].is_null());
+    EXPECT_GT(line["peak_memory_bytes"], 10000);
+  }
+  const Json& last = lines.back();
+  EXPECT_NEAR(last["bits_per_byte"], last["validation_loss"].get<double>() / std::log(2.0), 1e-9);
+  EXPECT_NEAR(last["validation_perplexity"], std::exp(last["validation_loss"].get<double>()), 1e-9);
+  // 6N + 6LCT operations for a token, L = 1, C = T = 16.
+  const double N = std::stod(result.errors.substr(result.errors.find("nano: ") + 6));
+  EXPECT_NEAR(last["model_flops_per_second"].get<double>() * last["seconds"].get<double>(),
+              64 * (6 * N + 6 * 16 * 16), 1);
+}
+
+TEST_F(Watching, AccuracyIsThatOfTheModel) {
+  // A text of one letter is learnt in no time.
+  directory.write("text.txt", std::string(3000, 'a') + "b");
+  expect_success(flags("run", {"--learning-rate", "0.01"}));
+  EXPECT_EQ(all_metrics("run").back()["validation_accuracy"], 1);
+}
+
+TEST_F(Watching, ARunOfTheFirstVersionGoesOn) {
+  expect_success(flags("run", {"--stop-after", "3"}));
+  directory.write("run/metrics.jsonl",
+                  "{\"version\":1,\"step\":1,\"loss\":3}\n{\"version\":1,\"step\":2,\"loss\":3}\n"
+                  "{\"version\":1,\"step\":3,\"loss\":3}\n{\"version\":1,\"step\":4,\"loss\":3}\n");
+  const ProgramResult result = train({"--resume", "run"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.errors.find("lacks"), std::string::npos) << result.errors;
+  const std::vector<Json> lines = all_metrics("run");
+  ASSERT_EQ(lines.size(), 12u);
+  for (std::size_t i = 0; i < 12; ++i) {
+    EXPECT_EQ(lines[i]["step"], i + 1);
+    EXPECT_EQ(lines[i]["version"], i < 3 ? 1 : 2);
+  }
+}
+
+TEST_F(Watching, TensorBoardGetsWhatTheMetricsHave) {
+  expect_success(flags("run"));
+  const std::vector<EventRecord> all = events("run", 1);
+  const std::vector<Json> lines = all_metrics("run");
+  ASSERT_EQ(all.size(), 2 + 12u);
+  EXPECT_EQ(all[0].version, "brain.Event:2");
+  EXPECT_TRUE(all[1].restart);
+  EXPECT_EQ(all[1].step, 1);
+  for (std::size_t i = 0; i < 12; ++i) {
+    const EventRecord& event = all[i + 2];
+    const auto expect = [&](const char* tag, const char* field) {
+      ASSERT_TRUE(event.scalars.contains(tag)) << tag;
+      EXPECT_EQ(event.scalars.at(tag), lines[i][field].get<float>()) << tag;
+    };
+    EXPECT_EQ(event.step, i + 1);
+    EXPECT_GT(event.wall_time, 1.7e9);
+    expect("train/loss", "loss");
+    expect("train/grad_norm", "grad_norm");
+    expect("train/learning_rate", "learning_rate");
+    expect("speed/tokens_per_second", "tokens_per_second");
+    EXPECT_EQ(event.scalars.at("milliseconds/forward"), lines[i]["ms"]["forward"].get<float>());
+    ASSERT_EQ(event.scalars.contains("validation/loss"), lines[i].contains("validation_loss"));
+    if (!lines[i].contains("validation_loss")) continue;
+    expect("validation/loss", "validation_loss");
+    expect("validation/accuracy", "validation_accuracy");
+    expect("validation/bits_per_byte", "bits_per_byte");
+  }
+}
+
+TEST_F(Watching, AResumedRunHasAnotherEventFile) {
+  expect_success(flags("run", {"--stop-after", "7"}));
+  const std::string first = read_bytes(in("run/events.out.tfevents.000001"));
+  fs::remove_all(in("run/checkpoints/step_00000007"));
+  expect_success({"--resume", "run"});
+  EXPECT_EQ(read_bytes(in("run/events.out.tfevents.000001")), first);
+  const std::vector<EventRecord> all = events("run", 2);
+  ASSERT_EQ(all.size(), 2 + 6u);
+  EXPECT_TRUE(all[1].restart);
+  EXPECT_EQ(all[1].step, 7);
+  EXPECT_EQ(all[2].step, 7);
+  expect_success({"--resume", "run"});  // nothing to do, and nothing to tell
+  EXPECT_FALSE(fs::exists(in("run/events.out.tfevents.000003")));
+}
+
+TEST_F(Watching, ARunThatBeginsAnewMayHaveEventFiles) {
+  expect_success(flags("run", {"--stop-after", "2"}));
+  for (const char* name : {"checkpoints", "latest", "best"}) fs::remove_all(in("run") / name);
+  expect_success(flags("run"));
+  ASSERT_TRUE(fs::exists(in("run/events.out.tfevents.000002")));
+  EXPECT_EQ(events("run", 2)[1].step, 1);
+  fs::create_directory(in("other"));
+  directory.write("other/events.out.tfevents.1", "mine");
+  expect_refused(flags("other"), "is not empty");
+}
+
+// While it lives, files hold no more than some bytes, as on a disk that is full.
+class FullDisk {
+ public:
+  explicit FullDisk(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit small{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &small);
+  }
+  ~FullDisk() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int);
+};
+
+TEST(TensorBoardLog, ReportsOnceWhatCannotBeWritten) {
+  const ScratchDirectory scratch;
+  for (const fs::path& directory : {scratch.path(), fs::path("/nowhere")}) {
+    std::vector<std::string> reports;
+    TensorBoardLog log(directory, 0, [&](const std::string& text) { reports.push_back(text); });
+    {
+      const FullDisk full(200);
+      for (int step = 1; step < 9; ++step) log.add(step, std::vector<Scalar>{{"train/loss", 1}});
+    }
+    ASSERT_EQ(reports.size(), 1u);
+    const fs::path file = directory / "events.out.tfevents.000001";
+    EXPECT_EQ(reports[0].find(concat("warning: cannot write ", file, ": ")), 0u) << reports[0];
+    log.add(9, std::vector<Scalar>{{"train/loss", 1}});
+    if (directory == scratch.path()) {
+      EXPECT_EQ(events_of(read_bytes(file)).size(), 2 + 9u);
+    }
+  }
+}
+
+TEST(AppendFile, WritesLaterWhatItCouldNot) {
+  const ScratchDirectory directory;
+  AppendFile file(directory.path() / "log");
+  {
+    const FullDisk full(10);
+    EXPECT_TRUE(file.add("123456"));
+    EXPECT_FALSE(file.add("789abc"));
+    EXPECT_FALSE(file.add("def"));
+  }
+  file.sync();
+  EXPECT_EQ(read_bytes(directory.path() / "log"), "123456789abcdef");
+}
+
+TEST_F(Watching, SamplesComeWhileItTrains) {
+  Arguments arguments = flags("run", {"--sample-every", "4"});
+  *(std::ranges::find(arguments, "--max-new-tokens") + 1) = "9";
+  const ProgramResult result = train(arguments);
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  std::vector<std::string> samples;
+  for (const EventRecord& event : events("run", 1)) {
+    if (event.texts.contains("sample")) samples.push_back(event.texts.at("sample"));
+  }
+  ASSERT_EQ(samples.size(), 3u);
+  for (const int step : {4, 8, 12}) {
+    const std::string title = "sample after step " + std::to_string(step) + ":\n";
+    const std::size_t at = result.errors.find(title);
+    ASSERT_NE(at, std::string::npos) << result.errors;
+    EXPECT_NE(result.errors.substr(at + title.size(), 9), "");
+  }
+  // The last one is the one that is printed at the end; a character is a token.
+  EXPECT_EQ(result.output.size(), 9 + 1u);
+  const std::size_t at = result.errors.find("sample after step 12:\n");
+  EXPECT_EQ(result.errors.substr(at + 22, 10), result.output);
+  expect_success(flags("silent"));
+  for (const EventRecord& event : events("silent", 1)) EXPECT_TRUE(event.texts.empty());
+  // Samples change nothing in what is learnt.
+  EXPECT_EQ(hash_of("run/latest"), hash_of("silent/latest"));
+}
+
+TEST_F(Watching, OverfitBatchTrainsOnOneBatch) {
+  const Arguments more = {"--overfit-batch", "--learning-rate", "0.02", "--grad-accumulation", "2"};
+  const auto longer = [&](const std::string& run) {
+    Arguments arguments = flags(run, more);
+    *(std::ranges::find(arguments, "--steps") + 1) = "120";
+    return arguments;
+  };
+  directory.write("text.txt", read_bytes(STAGEGPT_SOURCE_DIR "/data/dummy.txt").substr(0, 20000));
+  expect_success(longer("whole"));
+  EXPECT_LT(metrics("whole").back()["loss"], 0.5);
+  EXPECT_GT(metrics("whole").back()["validation_loss"], 3);
+  EXPECT_EQ(metrics("whole").back()["tokens"], 120 * 64);
+  EXPECT_EQ(Json::parse(read_bytes(in("whole/run.json")))["overfit_batch"], true);
+  expect_success(with(longer("run"), {"--stop-after", "50"}));
+  expect_success({"--resume", "run"});
+  EXPECT_EQ(hash_of("run/latest"), hash_of("whole/latest"));
+  EXPECT_EQ(metrics("run"), metrics("whole"));
+}
+
+class NonFiniteSteps : public Watching {
+ protected:
+  // A model with a NaN among its weights, whose file is otherwise right.
+  NonFiniteSteps() {
+    expect_success(flags("good"));
+    fs::create_directory(in("bad"));
+    for (const char* name : {"config.json", "tokenizer.json", "model.safetensors"}) {
+      fs::copy_file(in("good/latest") / name, in("bad") / name);
+    }
+    std::string bytes = read_bytes(in("bad/model.safetensors"));
+    std::uint64_t header = 0;
+    std::memcpy(&header, bytes.data(), sizeof header);
+    const Json tensors = Json::parse(bytes.substr(8, header));
+    const auto begin = tensors["h.0.mlp.c_fc.bias"]["data_offsets"][0].get<std::uint64_t>();
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    std::memcpy(bytes.data() + 8 + header + begin, &nan, sizeof nan);
+    directory.write("bad/model.safetensors", bytes);
+  }
+  static Arguments from_bad(const std::string& run, const Arguments& more = {}) {
+    return with({"--model", "bad", "--data", "text.txt", "--steps", "3", "--batch-size", "2", "--threads",
+                 "1", "--max-new-tokens", "0", "--run-dir", run},
+                more);
+  }
+};
+
+TEST_F(NonFiniteSteps, StopARunAndAreNamed) {
+  const ProgramResult result = train(from_bad("run"));
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(
+      result.errors.find("step 1: the weight h.0.mlp.c_fc.bias is not finite (loss nan, gradient norm nan)"),
+      std::string::npos)
+      << result.errors;
+  EXPECT_NE(result.errors.find("--non-finite skip goes on"), std::string::npos);
+  EXPECT_FALSE(fs::exists(in("run/latest")));
+}
+
+TEST_F(NonFiniteSteps, AreSkipped) {
+  const ProgramResult result = train(from_bad("run", {"--non-finite", "skip"}));
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_NE(result.errors.find("note: step 3: the weight h.0.mlp.c_fc.bias is not finite"),
+            std::string::npos);
+  EXPECT_NE(result.errors.find("; 3 steps skipped"), std::string::npos) << result.errors;
+  const std::vector<Json> lines = all_metrics("run");
+  ASSERT_EQ(lines.size(), 3u);
+  for (const Json& line : lines) {
+    EXPECT_EQ(line["skipped"], true);
+    for (const char* field : {"loss", "perplexity", "grad_norm"})
+      EXPECT_TRUE(line.at(field).is_null()) << field;
+  }
+  EXPECT_TRUE(lines.back().at("validation_loss").is_null());
+  EXPECT_EQ(lines.back().at("validation_accuracy"), 0);
+  // Nothing was changed.
+  EXPECT_EQ(content_hash(in("run/latest/model.safetensors")), content_hash(in("bad/model.safetensors")));
+}
+
+TEST_F(NonFiniteSteps, ThatComeOfALargeLearningRateNameAnOp) {
+  const ProgramResult result = train(flags("run", {"--learning-rate", "1e30", "--warmup-steps", "0"}));
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.errors.find("step 2: the output of "), std::string::npos) << result.errors;
+  expect_refused(flags("other", {"--non-finite", "ignore"}), "--non-finite: expected one of stop, skip");
+}
+
+}  // namespace
+}  // namespace stagegpt::test

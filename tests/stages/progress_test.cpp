@@ -1,0 +1,62 @@
+#include "common/train/progress.h"
+
+#include <gtest/gtest.h>
+
+namespace stagegpt::test {
+namespace {
+
+ProgressState state_at(std::int64_t done) {
+  ProgressState state;
+  state.done = done;
+  state.steps = 2000;
+  state.loss = 1.23456;
+  state.validation_loss = 1.5;
+  state.learning_rate = 3e-3;
+  state.grad_norm = 0.5;
+  state.tokens_per_second = 12345;
+  state.seconds_left = 36000;
+  return state;
+}
+
+TEST(ProgressLine, FitsEveryWindow) {
+  for (std::size_t width = 1; width <= 300; ++width) {
+    const std::string line = progress_line(state_at(1999), width);
+    EXPECT_LE(line.size(), width) << line;
+    if (width >= 19) {
+      EXPECT_EQ(line[0], '[') << line;
+      EXPECT_TRUE(line.ends_with("ETA 10:00:00")) << line;
+    }
+  }
+}
+
+TEST(ProgressLine, HasAllWhereThereIsRoom) {
+  EXPECT_EQ(
+      progress_line(state_at(1000), 150),
+      "[===============>              ]  step 1000/2000  loss 1.2346  val 1.5000  lr 3.00e-03  norm 0.50  "
+      "12345 tok/s  ETA 10:00:00");
+  EXPECT_EQ(progress_line(state_at(1000), 50), "[=====>    ]  loss 1.2346  ETA 10:00:00");
+  EXPECT_EQ(progress_line(state_at(1000), 19), "[=> ]  ETA 10:00:00");
+}
+
+TEST(ProgressLine, HasASteadyBar) {
+  for (const std::size_t width : {19, 80, 200}) {
+    const std::size_t end = progress_line(state_at(0), width).find(']');
+    std::size_t filled = 0;
+    for (std::int64_t done = 0; done <= 2000; ++done) {
+      const std::string line = progress_line(state_at(done), width);
+      ASSERT_EQ(line.find(']'), end);
+      const auto now = static_cast<std::size_t>(std::ranges::count(line.substr(0, end), '='));
+      ASSERT_GE(now, filled);
+      filled = now;
+    }
+    EXPECT_EQ(filled, end - 1);
+  }
+}
+
+TEST(ProgressLine, HasNoBarInAFile) {
+  EXPECT_TRUE(
+      progress_line(state_at(7), std::string::npos).starts_with("step 7/2000  loss 1.2346  val 1.5000"));
+}
+
+}  // namespace
+}  // namespace stagegpt::test
