@@ -26,6 +26,21 @@ inline FloatVector load(const float* p) {
   return v;
 }
 
+// As many words of 32 bits.
+using WordVector = std::uint32_t __attribute__((vector_size(kVectorBytes)));
+
+inline WordVector load_words(const void* p) {
+  WordVector v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+
+inline float sum_of(FloatVector v) {
+  float sum = 0;
+  for (int i = 0; i < kLanes; ++i) sum += v[i];
+  return sum;
+}
+
 inline void store(float* p, FloatVector v) { std::memcpy(p, &v, sizeof v); }
 
 constexpr std::int64_t round_up_to_lanes(std::int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
