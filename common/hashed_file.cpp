@@ -21,10 +21,10 @@ FileEntry write_hashed(const std::filesystem::path& path, std::string_view text)
   return file.finish();
 }
 
-FileEntry file_entry(const std::filesystem::path& path) {
+FileEntry file_entry(const std::filesystem::path& path, PageCache cache) {
   ContentHash hash;
   std::uint64_t bytes = 0;
-  read_blocks(path, PageCache::avoid, [&](std::span<const std::byte> block) {
+  read_blocks(path, cache, [&](std::span<const std::byte> block) {
     hash.add(block);
     bytes += block.size();
   });

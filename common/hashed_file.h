@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/content_hash.h"
+#include "common/file.h"
 #include "common/output_file.h"
 
 namespace stagegpt {
@@ -40,7 +41,7 @@ class HashedFile {
 FileEntry write_hashed(const std::filesystem::path& path, std::string_view text);
 
 // Of a file that is there. Throws std::runtime_error when it cannot be read.
-FileEntry file_entry(const std::filesystem::path& path);
+FileEntry file_entry(const std::filesystem::path& path, PageCache cache = PageCache::avoid);
 
 nlohmann::ordered_json to_json(const FileEntry& entry);
 

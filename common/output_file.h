@@ -21,6 +21,8 @@ class OutputFile {
 
   // Creates the file, or empties it.
   explicit OutputFile(const std::filesystem::path& path);
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
 
   void write(std::span<const std::byte> bytes);
   // Goes back to the beginning: what is written next replaces what is there.

@@ -40,8 +40,8 @@ def read_metrics(run: Path) -> list[dict]:
     for number, line in enumerate(text.split("\n")[:-1], 1):
         try:
             values = json.loads(line)
-            lines.append({"step": int(values["step"]), **values})
-        except (ValueError, TypeError, KeyError) as error:
+            lines.append({**values, "step": int(values["step"])})
+        except (ValueError, TypeError, KeyError, OverflowError) as error:
             raise BadInput(f"{path}:{number} is no line of metrics, an object with a step") from error
     if not lines:
         raise BadInput(f"{path} has no steps yet")

@@ -88,10 +88,11 @@ void run_generation(const BenchFlags& flags, const Gpt2Config& config, const Mac
                               .machine = machine.description,
                               .weights = flags.weights,
                               .parameters = model.parameters().table().numel(),
-                              .threads = machine.threads,
-                              .peak_memory_bytes = backend.memory_stats().peak_bytes_in_use};
+                              .threads = machine.threads};
   if (flags.json) {
-    std::cout << decode_json(subject, report).dump(2) << '\n';
+    std::cout
+        << decode_json(subject, report).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
+        << '\n';
   } else {
     print_decode_table(subject, report);
   }
@@ -125,7 +126,9 @@ void run(const BenchFlags& flags, const Gpt2Config& config, std::int64_t T, cons
       .flops = step_flops(config, parameters, tokens, T, AttentionFlops::full),
       .flops_causal = step_flops(config, parameters, tokens, T, AttentionFlops::causal)};
   if (flags.json) {
-    std::cout << bench_json(subject, report).dump(2) << '\n';
+    std::cout
+        << bench_json(subject, report).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
+        << '\n';
   } else {
     print_bench_table(subject, report);
   }
@@ -142,6 +145,9 @@ int bench_main(int argc, char** argv) {
   config.vocab_size = flags.vocab_size.value_or(config.vocab_size);
   const std::int64_t T = flags.seq_len.value_or(config.block_size);
   if (T > config.block_size) user_error("--seq-len: ", T, " exceeds --block-size ", config.block_size);
+
+  if (flags.generate && flags.seq_len) user_error("--seq-len: not with --generate");
+  if (!flags.generate && flags.weights != "f32") user_error("--weights: only with --generate");
 
   const Machine machine = stage->start();
   machine.backend->set_fused(!flags.no_fused);

@@ -1,5 +1,8 @@
 #include "common/app/command_line.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -177,6 +180,23 @@ void CommandLine::texts(const std::string& flag, std::vector<std::string>& value
   app_.add_option_function<std::vector<std::string>>(flag, add, help)->type_name("PATH")->group(group_);
 }
 
+void CommandLine::free_text(const std::string& flag, std::string& value, const std::string& help) {
+  add(flag, value, help, "TEXT", "a text", is_text, [](const std::string& text) { return text; });
+}
+
+void CommandLine::free_texts(const std::string& flag, std::vector<std::string>& values,
+                             const std::string& help) {
+  const auto add = [&values, flag](const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) values.push_back(not_empty(flag, text));
+  };
+  app_.add_option_function<std::vector<std::string>>(flag, add, help)
+      ->expected(1)
+      ->allow_extra_args(false)  // nor are brackets a list then
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name("TEXT")
+      ->group(group_);
+}
+
 void CommandLine::toggle(const std::string& flag, bool& value, const std::string& help) {
   app_.add_flag(flag, value, help)->disable_flag_override()->group(group_);
   add_key(
@@ -251,7 +271,20 @@ void CommandLine::refuse(const std::string& argument) const {
   user_error("unknown flag ", flag, suggestion(flag, known), "; see --help");
 }
 
+namespace {
+
+// A file that is opened must not take the place of a standard stream that was closed: messages would go into
+// it.
+void open_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) < 0) open("/dev/null", stream == STDIN_FILENO ? O_RDONLY : O_WRONLY);
+  }
+}
+
+}  // namespace
+
 int run_program(const char* argv0, const std::function<int()>& body) {
+  open_standard_streams();
   const std::string name = std::filesystem::path(argv0).filename();
   try {
     const int code = body();

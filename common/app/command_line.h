@@ -42,6 +42,10 @@ class CommandLine {
   void text(const std::string& flag, std::optional<std::string>& value, const std::string& help);
   // One or more, behind one flag or several.
   void texts(const std::string& flag, std::vector<std::string>& values, const std::string& help);
+  // Text of any kind; it may be empty.
+  void free_text(const std::string& flag, std::string& value, const std::string& help);
+  // The same, not empty, each behind a flag of its own.
+  void free_texts(const std::string& flag, std::vector<std::string>& values, const std::string& help);
   void choice(const std::string& flag, std::string& value, const std::vector<std::string>& names,
               const std::string& help);
   void choice(const std::string& flag, std::optional<std::string>& value,

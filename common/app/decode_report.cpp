@@ -18,7 +18,7 @@ nlohmann::ordered_json decode_json(const DecodeSubject& subject, const DecodeRep
           {"gbytes_per_second", report.bytes_per_second() / 1e9},
           {"memory_gbytes_per_second", report.memory_bytes_per_second / 1e9},
           {"bandwidth_share", report.bandwidth_share()},
-          {"peak_memory_bytes", subject.peak_memory_bytes}};
+          {"peak_memory_bytes", report.peak_bytes}};
 }
 
 void print_decode_table(const DecodeSubject& subject, const DecodeReport& report) {
@@ -30,7 +30,7 @@ void print_decode_table(const DecodeSubject& subject, const DecodeReport& report
   std::printf("reads     %.1f MB a token: %.1f GB/s, %.0f %% of the %.1f GB/s that memory gives\n",
               report.bytes_per_token / 1e6, report.bytes_per_second() / 1e9, 100 * report.bandwidth_share(),
               report.memory_bytes_per_second / 1e9);
-  std::printf("memory    %.1f MiB\n", static_cast<double>(subject.peak_memory_bytes) / (1 << 20));
+  std::printf("memory    %.1f MiB\n", static_cast<double>(report.peak_bytes) / (1 << 20));
 }
 
 }  // namespace stagegpt

@@ -13,7 +13,6 @@ struct DecodeSubject {
   std::string model, machine, weights;
   std::int64_t parameters = 0;
   int threads = 1;
-  std::size_t peak_memory_bytes = 0;
 };
 
 nlohmann::ordered_json decode_json(const DecodeSubject& subject, const DecodeReport& report);

@@ -30,10 +30,10 @@ struct GenerateFlags {
     command_line.text("--tokenizer-path", tokenizer_path, "tokenizer (default: the directory's)");
     command_line.choice("--weights", weights, {"f32", "bf16"}, "in bf16 matrices are half as many bytes");
     command_line.group("Text");
-    command_line.text("--prompt", prompt, "what to go on from (default: a new text)");
+    command_line.free_text("--prompt", prompt, "what to go on from (default: a new text)");
     command_line.integer("--max-new-tokens", max_new_tokens, 1, std::int64_t{1} << 40, "tokens to write");
     command_line.integer("--num-samples", num_samples, 1, 1 << 20, "texts to write, one after the other");
-    command_line.texts("--stop", stop, "text to stop before; may be given several times");
+    command_line.free_texts("--stop", stop, "text to stop before; may be given several times");
     command_line.toggle("--interactive", interactive, "take prompts from standard input, one a line");
     command_line.group("Sampling");
     command_line.real("--temperature", sampling.temperature, kNotNegative,
@@ -52,9 +52,7 @@ struct GenerateFlags {
     sampling.seed = static_cast<std::uint64_t>(seed);
     if (model.empty()) user_error("--model: expected a directory, or a model file in llm.c's format");
     if (interactive && json) user_error("--json: not with --interactive");
-    for (const std::string& text : stop) {
-      if (text.empty()) user_error("--stop: expected a text");
-    }
+    if (interactive && !prompt.empty()) user_error("--prompt: not with --interactive");
   }
 };
 
@@ -80,8 +78,17 @@ class Writer {
   Writer(const GenerateFlags& flags, Backend& backend, const TrainedModel& trained)
       : flags_(flags), tokenizer_(*trained.tokenizer), context_(backend, *trained.model) {}
 
+  // Where a text begins: behind a prompt, or as a new one.
+  std::vector<std::int32_t> ids_of(const std::string& prompt) const {
+    std::vector<std::int32_t> ids = naming("--prompt", [&] { return tokenizer_.encode(prompt); });
+    if (!ids.empty()) return ids;
+    if (const auto end = tokenizer_.end_of_text()) return {*end};
+    user_error("--prompt: expected a text, since this tokenizer has no end of text to begin behind");
+  }
+
   // Writes text behind a prompt and passes it to `out`, whole characters at a time. Returns why it ended.
-  std::string write(const std::string& prompt, std::uint32_t sample,
+  // Each text draws anew.
+  std::string write(const std::vector<std::int32_t>& prompt,
                     const std::function<void(const std::string&)>& out) {
     StreamDecoder decoder(tokenizer_);
     StopStrings stops(flags_.stop);
@@ -101,8 +108,8 @@ class Writer {
       if (stops.found()) reason = "stop";
       return !stops.found();
     };
-    ++timing_.texts;
-    generate(context_, ids_of(prompt), flags_.max_new_tokens, flags_.sampling, sample, emit);
+    const auto sample = static_cast<std::uint32_t>(timing_.texts++);
+    generate(context_, prompt, flags_.max_new_tokens, flags_.sampling, sample, emit);
     out(stops.push(decoder.finish()));
     out(stops.finish());
     return reason;
@@ -110,13 +117,6 @@ class Writer {
   const Timing& timing() const { return timing_; }
 
  private:
-  std::vector<std::int32_t> ids_of(const std::string& prompt) const {
-    std::vector<std::int32_t> ids = naming("--prompt", [&] { return tokenizer_.encode(prompt); });
-    if (!ids.empty()) return ids;
-    if (const auto end = tokenizer_.end_of_text()) return {*end};
-    user_error("--prompt: expected a text, since this tokenizer has no end of text to begin behind");
-  }
-
   const GenerateFlags& flags_;
   const Tokenizer& tokenizer_;
   Context context_;
@@ -126,20 +126,21 @@ class Writer {
 void print_text(const std::string& text) { std::cout << text << std::flush; }
 
 void print_samples(const GenerateFlags& flags, const std::string& prompt, Writer& writer) {
+  const std::vector<std::int32_t> ids = writer.ids_of(prompt);
   for (std::int64_t i = 0; i < flags.num_samples; ++i) {
     if (i > 0) print_text("---\n");
     print_text(prompt);
-    writer.write(prompt, static_cast<std::uint32_t>(i), print_text);
+    writer.write(ids, print_text);
     print_text("\n");
   }
 }
 
 void print_json(const GenerateFlags& flags, Writer& writer) {
+  const std::vector<std::int32_t> ids = writer.ids_of(flags.prompt);
   nlohmann::ordered_json samples = nlohmann::ordered_json::array();
   for (std::int64_t i = 0; i < flags.num_samples; ++i) {
     std::string text;
-    const std::string reason = writer.write(flags.prompt, static_cast<std::uint32_t>(i),
-                                            [&](const std::string& piece) { text += piece; });
+    const std::string reason = writer.write(ids, [&](const std::string& piece) { text += piece; });
     samples.push_back({{"text", text}, {"ended_by", reason}});
   }
   const Timing& timing = writer.timing();
@@ -160,7 +161,12 @@ void converse(const GenerateFlags& flags, Writer& writer) {
   while (true) {
     if (terminal) std::cerr << "> ";
     if (!std::getline(std::cin, prompt)) return;
-    print_samples(flags, prompt, writer);
+    if (prompt.ends_with('\r')) prompt.pop_back();
+    try {
+      print_samples(flags, prompt, writer);
+    } catch (const UserError& error) {
+      std::cerr << error.what() << '\n';
+    }
   }
 }
 

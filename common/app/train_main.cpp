@@ -56,10 +56,16 @@ std::string write_sample(const TrainFlags& flags, const Machine& machine, const 
   StreamDecoder decoder(*corpus.tokenizer);
   const SamplingConfig sampling{.temperature = 0.7, .seed = flags.run().trainer.seed};
   Context context(*machine.backend, model);
-  generate(context, sample_prompt(corpus), flags.sample_tokens, sampling, 0, [&](std::int32_t id) {
-    text += decoder.push(id);  // without half a character at the end
-    return true;
-  });
+  const auto emit = [&](std::int32_t id) {
+    // The model may have more tokens than the tokenizer. Half a character at the end is left out.
+    if (id < corpus.tokenizer->size()) text += decoder.push(id);
+    return !StopSignals::requested();
+  };
+  try {
+    generate(context, sample_prompt(corpus), flags.sample_tokens, sampling, 0, emit);
+  } catch (const std::runtime_error& error) {
+    std::cerr << "warning: no sample: " << error.what() << '\n';  // a run does not end for it
+  }
   return text;
 }
 

@@ -7,8 +7,8 @@
 #include <numeric>
 #include <utility>
 
-#include "common/tensor/half_floats.h"
 #include "common/output_file.h"
+#include "common/tensor/half_floats.h"
 
 namespace stagegpt {
 namespace {

@@ -78,7 +78,8 @@ bool verifies(const fs::path& checkpoint) {
   try {
     verify_checkpoint(checkpoint);
     return true;
-  } catch (const UserError& error) {
+  } catch (const std::runtime_error& error) {  // damaged, or not to be read
+
     std::cerr << "note: " << error.what() << '\n';
     return false;
   }
@@ -216,6 +217,10 @@ void RunDirectory::go_on_from(const fs::path& checkpoint) {
     if (path.filename() > checkpoint.filename()) set_aside(path);
   }
   newest_ = checkpoint;
+  std::promise<bool> verified;  // when it was chosen
+  verified.set_value(true);
+  read_back_ = checkpoint;
+  read_back_is_whole_ = verified.get_future().share();
   set_links(checkpoint);
 }
 

@@ -5,8 +5,8 @@
 #include <bit>
 #include <cstring>
 
-#include "common/tensor/half_floats.h"
 #include "common/json.h"
+#include "common/tensor/half_floats.h"
 
 namespace stagegpt {
 namespace {

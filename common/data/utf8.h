@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace stagegpt {
@@ -18,6 +19,10 @@ char32_t utf8_code_point(std::string_view character);
 
 // Length of `text` without a character at its end of which bytes are still missing.
 std::size_t utf8_complete(std::string_view text);
+
+// A text for people: what is no character becomes U+FFFD, a control character but for line breaks and tabs a
+// question mark.
+std::string printable_text(std::string_view text);
 
 // The last boundary between characters at or before `at`. Between bytes that are no UTF-8: `at` itself.
 std::size_t utf8_boundary(std::string_view text, std::size_t at);

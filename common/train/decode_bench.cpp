@@ -78,9 +78,10 @@ DecodeReport bench_decoding(Backend& backend, const Gpt2& model, const DecodeBen
                             const BenchProgress& progress) {
   constexpr std::int64_t kTokensPerRead = 4;
   Decoder decoder(backend, model);
-  MemoryRead memory(backend);
-  for (std::int64_t i = 0; i < config.warmup; ++i) decoder.timed_token();
+  for (std::int64_t i = 0; i < std::max<std::int64_t>(1, config.warmup); ++i) decoder.timed_token();
   DecodeReport report;
+  report.peak_bytes = backend.memory_stats().peak_bytes_in_use;
+  MemoryRead memory(backend);
   Samples read_ms;
   double context = 0;
   for (std::int64_t i = 0; i < config.tokens; ++i) {

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "common/data/utf8.h"
 #include "common/model/flops.h"
 #include "common/train/stop_signals.h"
 
@@ -88,7 +89,7 @@ void TrainingRun::step(TrainingResult& result) {
   result.train_loss = report.loss;
   if (due(config_.sample_every)) {
     const std::string sample = config_.sample();
-    progress_->note(concat("sample after step ", done, ":\n", sample));
+    progress_->note(concat("sample after step ", done, ":\n", printable_text(sample)));
     tensorboard_->add_text(done, "sample", sample);
   }
   if (checkpoint) progress_->note(try_to_save());
@@ -101,7 +102,10 @@ void TrainingRun::on_non_finite(const StepReport& report) {
       concat("step ", report.step + 1, ": ", trainer_.first_non_finite(report), " is not finite (loss ",
              report.loss, ", gradient norm ", report.grad_norm, ")");
   if (config_.non_finite == NonFinite::stop) {
-    throw std::runtime_error(what + "; a lower --learning-rate may help, --non-finite skip goes on");
+    const bool saved = report.skipped() && save_before(report.step);
+    throw std::runtime_error(
+        concat(what, "; a lower --learning-rate may help",
+               saved ? concat(", --resume ", directory_.path().string(), " --non-finite skip goes on") : ""));
   }
   skipped_steps_ += report.skipped();
   progress_->note(concat("note: ", what, "; ", skipped_steps_, " steps skipped"));
@@ -149,6 +153,14 @@ std::string TrainingRun::try_to_save() {
   } catch (const std::runtime_error& error) {
     return concat("warning: saving step ", trainer_.steps_done(), ": ", error.what());
   }
+}
+
+bool TrainingRun::save_before(std::int64_t step) {
+  const TrainerConfig& config = config_.trainer;
+  trainer_.restore(step, trainer_.data_position() - config.batch_size * config.grad_accumulation);
+  validated_.reset();
+  if (saved_step_ != step) progress_->note(try_to_save());
+  return saved_step_ == step;
 }
 
 TrainerState TrainingRun::state() const {

@@ -67,6 +67,8 @@ class TrainingRun {
   // Both return the line that tells of it.
   std::string save();
   std::string try_to_save();
+  // After a step that changed nothing: as if it had not been. Whether there is a checkpoint of that now.
+  bool save_before(std::int64_t step);
   TrainerState state() const;
 
   Backend& backend_;

@@ -235,7 +235,7 @@ TEST_F(Watching, SamplesComeWhileItTrains) {
     const std::string title = "sample after step " + std::to_string(step) + ":\n";
     const std::size_t at = result.errors.find(title);
     ASSERT_NE(at, std::string::npos) << result.errors;
-    EXPECT_NE(result.errors.substr(at + title.size(), 9), "");
+    EXPECT_EQ(result.errors.at(at + title.size() + 9), '\n');  // a character is a token
   }
   // The last one is the one that is printed at the end; a character is a token.
   EXPECT_EQ(result.output.size(), 9 + 1u);
@@ -298,8 +298,21 @@ TEST_F(NonFiniteSteps, StopARunAndAreNamed) {
       result.errors.find("step 1: the weight h.0.mlp.c_fc.bias is not finite (loss nan, gradient norm nan)"),
       std::string::npos)
       << result.errors;
-  EXPECT_NE(result.errors.find("--non-finite skip goes on"), std::string::npos);
-  EXPECT_FALSE(fs::exists(in("run/latest")));
+  // What was there before the step is there.
+  EXPECT_NE(result.errors.find("--resume run --non-finite skip goes on"), std::string::npos);
+  EXPECT_EQ(fs::read_symlink(in("run/latest")), "checkpoints/step_00000000");
+  EXPECT_EQ(content_hash(in("run/latest/model.safetensors")), content_hash(in("bad/model.safetensors")));
+  EXPECT_EQ(train({"--resume", "run", "--non-finite", "skip"}).exit_code, 0);
+  EXPECT_EQ(all_metrics("run").size(), 3u);
+}
+
+TEST_F(NonFiniteSteps, SampleNothing) {
+  Arguments arguments = from_bad("run", {"--non-finite", "skip", "--sample-every", "1"});
+  *(std::ranges::find(arguments, "--max-new-tokens") + 1) = "5";
+  const ProgramResult result = train(arguments);
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_NE(result.errors.find("warning: no sample: the model's logits"), std::string::npos);
+  EXPECT_TRUE(fs::exists(in("run/latest")));
 }
 
 TEST_F(NonFiniteSteps, AreSkipped) {

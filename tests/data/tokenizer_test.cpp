@@ -241,5 +241,12 @@ TEST(Utf8, KnowsWhatMayStillBecomeACharacter) {
   }
 }
 
+TEST(Utf8, PrintableTextHasNoBytesThatMoveATerminal) {
+  EXPECT_EQ(printable_text("a\tb\nc é 😀"), "a\tb\nc é 😀");
+  EXPECT_EQ(printable_text("\x1b[2J\r\x7f"), "?[2J??");
+  EXPECT_EQ(printable_text("x\xc3"), "x\uFFFD");
+  EXPECT_EQ(printable_text("\x9f\xff y"), "\uFFFD\uFFFD y");
+}
+
 }  // namespace
 }  // namespace stagegpt::test
