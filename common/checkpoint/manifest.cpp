@@ -60,12 +60,8 @@ void write_manifest(const fs::path& directory, const std::vector<FileEntry>& fil
 
 std::vector<FileEntry> verify_manifest(const fs::path& directory, Verified what) {
   const fs::path path = directory / kManifest;
-  std::vector<FileEntry> files;
-  try {
-    files = parse_manifest(MappedFile(path, "checkpoint").text());
-  } catch (const UserError& error) {
-    user_error(path, ": ", error.what());
-  }
+  const std::vector<FileEntry> files =
+      naming(path, [&] { return parse_manifest(MappedFile(path, "checkpoint").text()); });
   for (const FileEntry& expected : files) {
     const fs::path file = directory / expected.file;
     std::error_code error;

@@ -11,10 +11,10 @@ namespace stagegpt {
 struct SamplingConfig {
   double repetition_penalty = 1;  // logits of tokens that are there: positive ones divided by it, others
                                   // times it. Keskar et al., arXiv:1909.05858, section 4.1
-  double temperature = 1;  // logits are divided by it; 0 takes the most probable token
-  std::int64_t top_k = 0;  // the k largest logits stay; 0: all
-  double top_p = 1;        // of these the fewest whose probabilities add up to this: Holtzman et al.,
-                           // arXiv:1904.09751, section 3.1
+  double temperature = 1;         // logits are divided by it; 0 takes the most probable token
+  std::int64_t top_k = 0;         // the k largest logits stay; 0: all
+  double top_p = 1;               // of these the fewest whose probabilities add up to this: Holtzman et al.,
+                                  // arXiv:1904.09751, section 3.1
   std::uint64_t seed = 1337;
 };
 

@@ -2,9 +2,9 @@
 #include <cmath>
 #include <limits>
 
-#include "common/tensor/half_floats.h"
 #include "common/checkpoint/hugging_face_model.h"
 #include "common/checkpoint/llmc_files.h"
+#include "common/tensor/half_floats.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/tensors.h"
 
