@@ -77,13 +77,14 @@ int checkpoint_bench(const fs::path& directory, int rounds) {
   Gpt2 model(*backend, Gpt2Config{});
   model.parameters().initialize(1337);
   const AdamW optimizer(*backend, model.parameters(), {});
-  for (const Tensor& moment : {optimizer.m(), optimizer.v()})
+  const Moments& moments = optimizer.moments();
+  for (const Tensor& moment : {moments.m, moments.v})
     backend->copy(moment, model.parameters().weights());
   PieceCounts counts;
   counts.add("text");
   const auto tokenizer = train_bpe(counts, 257);
   RunDirectory run = RunDirectory::create(directory / "run");
-  const Arenas arenas = {{model.parameters().weights()}, {optimizer.m(), optimizer.v()}};
+  const Arenas arenas = {{model.parameters().weights()}, {moments.m, moments.v}};
   const fs::path bare = directory / "bare";
   Times times;
   const auto time_bare = [&](const char* name, const auto& write) {
@@ -100,7 +101,7 @@ int checkpoint_bench(const fs::path& directory, int rounds) {
       state.step = round;
       times.measure("checkpoint", [&] {
         const fs::path path = run.begin_checkpoint(round);
-        run.commit_checkpoint(round, write_checkpoint(path, *backend, model, optimizer, *tokenizer, state));
+        run.commit_checkpoint(round, write_checkpoint(path, *backend, model, moments, *tokenizer, state));
         run.prune({});
       });
       times.measure("reading it back, meanwhile", [&] { run.read_back_newest().wait(); });

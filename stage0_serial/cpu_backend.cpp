@@ -51,6 +51,12 @@ class CpuBackend final : public HostBackend {
  public:
   CpuBackend(int threads, CpuMatmul matmul) : parallel_(threads), matmul_(matmul_function(matmul)) {}
 
+  // The library's product is the only kernel whose sums depend on the number of threads.
+  void set_reproducible(bool reproducible) override {
+    if (matmul_ == blas::matmul || matmul_ == blas::reproducible_matmul)
+      matmul_ = reproducible ? blas::reproducible_matmul : blas::matmul;
+  }
+
  private:
   void do_fill(const Tensor& out, double value) override {
     if (out.dtype() == DType::f32) {

@@ -37,6 +37,8 @@ struct BenchFlags {
     command_line.integer("--warmup", bench.warmup, 0, 1000000, "steps before, not timed");
     command_line.toggle("--generate", generate, "time the writing of text, a step being a token");
     command_line.choice("--weights", weights, {"f32", "bf16"}, "what --generate reads matrices in");
+    command_line.toggle("--reproducible", trainer.reproducible,
+                        "the same bits at 1, 2, 4 and 8 ranks; see stageN_train");
     command_line.group("Run");
     command_line.toggle("--no-fused", no_fused, "compose fused ops of primitive ones");
     command_line.toggle("--json", json, "print one JSON object instead of a table");
@@ -134,22 +136,24 @@ void run(const BenchFlags& flags, const Gpt2Config& config, std::int64_t T, cons
   }
 }
 
-int bench_main(int argc, char** argv) {
-  const std::unique_ptr<Stage> stage = make_stage();
+int bench_main(Stage& stage, int argc, char** argv) {
   BenchFlags flags;
-  CommandLine command_line(argv[0], "Measure the time of a training step.", stage->number());
+  CommandLine command_line(argv[0], "Measure the time of a training step.", stage.number());
   flags.add(command_line);
-  stage->add_flags(command_line);
-  if (!command_line.parse(argc, argv)) return 0;
-  Gpt2Config config = flags.model.resolve();
-  config.vocab_size = flags.vocab_size.value_or(config.vocab_size);
-  const std::int64_t T = flags.seq_len.value_or(config.block_size);
-  if (T > config.block_size) user_error("--seq-len: ", T, " exceeds --block-size ", config.block_size);
+  stage.add_flags(command_line);
+  Gpt2Config config;
+  std::int64_t T = 0;
+  const auto check = [&] {
+    config = flags.model.resolve();
+    config.vocab_size = flags.vocab_size.value_or(config.vocab_size);
+    T = flags.seq_len.value_or(config.block_size);
+    if (T > config.block_size) user_error("--seq-len: ", T, " exceeds --block-size ", config.block_size);
+    if (flags.generate && flags.seq_len) user_error("--seq-len: not with --generate");
+    if (!flags.generate && flags.weights != "f32") user_error("--weights: only with --generate");
+  };
+  if (!parse_flags(stage, command_line, argc, argv, check)) return 0;
 
-  if (flags.generate && flags.seq_len) user_error("--seq-len: not with --generate");
-  if (!flags.generate && flags.weights != "f32") user_error("--weights: only with --generate");
-
-  const Machine machine = stage->start();
+  const Machine machine = start_machine(stage, flags.trainer.reproducible);
   machine.backend->set_fused(!flags.no_fused);
   flags.bench.steps = flags.steps.value_or(flags.bench.steps);
   flags.generate ? run_generation(flags, config, machine) : run(flags, config, T, machine);
@@ -160,5 +164,5 @@ int bench_main(int argc, char** argv) {
 }  // namespace stagegpt
 
 int main(int argc, char** argv) {
-  return stagegpt::run_program(argv[0], [&] { return stagegpt::bench_main(argc, argv); });
+  return stagegpt::run_stage(argc, argv, stagegpt::make_stage, stagegpt::bench_main);
 }

@@ -294,7 +294,7 @@ int run_program(const char* argv0, const std::function<int()>& body) {
     std::cerr << name << ": " << printable(error.what()) << '\n';
     return 2;
   } catch (const std::bad_alloc&) {
-    std::cerr << name << ": out of memory; a smaller model, --batch-size or --block-size needs less\n";
+    std::cerr << name << ": " << kOutOfMemory << '\n';
     return 1;
   } catch (const std::exception& error) {
     std::cerr << name << ": " << printable(error.what()) << '\n';

@@ -86,6 +86,9 @@ class CommandLine {
   Configuration configuration_;
 };
 
+inline constexpr const char* kOutOfMemory =
+    "out of memory; a smaller model, --batch-size or --block-size needs less";
+
 // Runs a program: 0 or the value `body` returns, 2 for a UserError, 1 for any other exception, each printed
 // as one line on standard error.
 int run_program(const char* argv0, const std::function<int()>& body);

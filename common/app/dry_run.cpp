@@ -9,7 +9,8 @@
 
 namespace stagegpt {
 
-void print_plan(const Gpt2Config& config, const TrainerConfig& trainer, int ranks, bool json) {
+void print_plan(const Gpt2Config& config, const TrainerConfig& trainer, int ranks, const GradientSync& sync,
+                bool json) {
   const std::int64_t T = config.block_size, parameters = gpt2_parameter_table(config).numel();
   // Numbers that no machine has need not fit 64 bits.
   const double tokens =
@@ -17,7 +18,7 @@ void print_plan(const Gpt2Config& config, const TrainerConfig& trainer, int rank
   const double total_tokens = tokens * static_cast<double>(trainer.schedule.steps);
   const double flops = flops_per_token(config, parameters, T);
   const double total_flops = flops * total_tokens;
-  const MemoryPlan memory = plan_memory(config, trainer, T, ranks);
+  const MemoryPlan memory = plan_memory(config, trainer, T, ranks, sync);
   if (json) {
     const nlohmann::ordered_json plan = {{"parameters", parameters},
                                          {"tokens_per_step", tokens},

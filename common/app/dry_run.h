@@ -7,6 +7,7 @@
 namespace stagegpt {
 
 // Prints parameters, FLOPs, and memory of each rank by kind on standard output, as a table or as JSON.
-void print_plan(const Gpt2Config& config, const TrainerConfig& trainer, int ranks, bool json);
+void print_plan(const Gpt2Config& config, const TrainerConfig& trainer, int ranks, const GradientSync& sync,
+                bool json);
 
 }  // namespace stagegpt

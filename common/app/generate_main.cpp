@@ -170,15 +170,13 @@ void converse(const GenerateFlags& flags, Writer& writer) {
   }
 }
 
-int generate_main(int argc, char** argv) {
-  const std::unique_ptr<Stage> stage = make_stage();
+int generate_main(Stage& stage, int argc, char** argv) {
   GenerateFlags flags;
-  CommandLine command_line(argv[0], "Let a model write.", stage->number());
+  CommandLine command_line(argv[0], "Let a model write.", stage.number());
   flags.add(command_line);
-  stage->add_flags(command_line);
-  if (!command_line.parse(argc, argv)) return 0;
-  flags.check();
-  const Machine machine = stage->start();
+  stage.add_flags(command_line);
+  if (!parse_flags(stage, command_line, argc, argv, [&] { flags.check(); })) return 0;
+  const Machine machine = start_machine(stage);
   machine.backend->set_fused(!flags.no_fused);
   const TrainedModel trained = load_trained_model(*machine.backend, flags.model, flags.tokenizer_path);
   if (flags.weights == "bf16") trained.model->read_matrices_in_bf16(*machine.backend);
@@ -197,5 +195,5 @@ int generate_main(int argc, char** argv) {
 }  // namespace stagegpt
 
 int main(int argc, char** argv) {
-  return stagegpt::run_program(argv[0], [&] { return stagegpt::generate_main(argc, argv); });
+  return stagegpt::run_stage(argc, argv, stagegpt::make_stage, stagegpt::generate_main);
 }

@@ -5,6 +5,7 @@
 
 #include "common/app/configuration.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/comm/agreement.h"
 #include "common/json.h"
 
 namespace stagegpt {
@@ -19,10 +20,10 @@ constexpr const char* kFixed[] = {"model",      "n_layer",      "n_head",    "n_
                                   "vocab_size", "val_fraction", "seed",      "parse_special_tokens"};
 // How it learns, to the last bit.
 constexpr const char* kAnnounced[] = {
-    "batch_size",   "grad_accumulation", "learning_rate", "min_lr",     "warmup_steps",
-    "lr_schedule",  "weight_decay",      "beta1",         "beta2",      "eps",
-    "grad_clip",    "dropout",           "threads",       "cpu_matmul", "no_fused",
-    "overfit_batch"};
+    "batch_size",    "grad_accumulation", "learning_rate", "min_lr",     "warmup_steps",
+    "lr_schedule",   "weight_decay",      "beta1",         "beta2",      "eps",
+    "grad_clip",     "dropout",           "threads",       "cpu_matmul", "no_fused",
+    "overfit_batch", "reproducible"};
 
 bool is_run(const fs::path& path) { return file_exists(path / "run.json"); }
 
@@ -58,24 +59,37 @@ fs::path require_newest(const fs::path& run, const fs::path& checkpoint) {
   return checkpoint;
 }
 
-}  // namespace
-
-ResumedRun open_resumed_run(const std::string& given, const std::optional<std::string>& run_dir) {
+void open_run(ResumedRun& resumed, const std::string& given, const std::optional<std::string>& run_dir) {
   if (given.empty() && !run_dir) user_error("--resume: which run? Name its directory, or give --run-dir");
   const Named named = named_run(given.empty() ? *run_dir : given);
   std::error_code ignored;
   if (run_dir && !fs::equivalent(named.run, *run_dir, ignored)) {
     user_error("--run-dir: ", *run_dir, " is not the run that --resume names");
   }
-  RunDirectory directory = RunDirectory::open(named.run);
-  const fs::path checkpoint =
+  resumed.directory.emplace(RunDirectory::open(named.run));
+  resumed.path = named.run;
+  resumed.checkpoint =
       named.checkpoint ? require_newest(named.run, *named.checkpoint) : newest_checkpoint(named.run);
-  const MappedFile settings(directory.configuration(), "--resume");
-  try {
-    return {std::move(directory), checkpoint, parse_json(settings.text())};
-  } catch (const UserError& error) {
-    user_error("--resume: ", named.run / "run.json", ": ", error.what());
-  }
+  const fs::path configuration = resumed.directory->configuration();
+  const MappedFile settings(configuration, "--resume");
+  naming(concat("--resume: ", configuration), [&] { resumed.settings = parse_json(settings.text()); });
+}
+
+}  // namespace
+
+ResumedRun open_resumed_run(RankGroup& group, const std::string& given,
+                            const std::optional<std::string>& run_dir) {
+  ResumedRun resumed;
+  const std::string opened = text_from_root(group, [&] {
+    open_run(resumed, given, run_dir);
+    return Json{resumed.path.string(), resumed.checkpoint.string(), resumed.settings}.dump();
+  });
+  if (group.is_root()) return resumed;
+  const Json told = Json::parse(opened);
+  resumed.path = told[0].get<std::string>();
+  resumed.checkpoint = told[1].get<std::string>();
+  resumed.settings = told[2];
+  return resumed;
 }
 
 void announce_changes(const Json& before, const Json& now) {

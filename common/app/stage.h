@@ -1,6 +1,7 @@
 // What a stage supplies to the mains. Each stage's stage.cpp defines make_stage().
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -24,13 +25,33 @@ class Stage {
  public:
   virtual ~Stage() = default;
   virtual int number() const = 0;
+  // Who else runs this program. There from the beginning, so that ranks can agree on flags.
+  virtual RankGroup& group() = 0;
   // Declares the flags that only this stage has a use for.
   virtual void add_flags(CommandLine& command_line) = 0;
   // Called once, after the flags have been read.
   virtual Machine start() = 0;
+  // Called when this rank cannot go on while others may wait for it: tells why, and ends all of them. Returns
+  // where there are no others.
+  virtual void end_all(const std::string& why, int exit_code) = 0;
 };
 
-// The first call of every main.
+// Each stage's own.
 std::unique_ptr<Stage> make_stage();
+
+// Parses the command line on all ranks, then calls `check`, and sees that their settings are the same. False
+// when it only asked for help.
+bool parse_flags(Stage& stage, CommandLine& command_line, int argc, const char* const* argv,
+                 const std::function<void()>& check);
+// Throws AgreedUserError, naming flag and rank, where settings differ that must not.
+void require_same_settings(RankGroup& group, const CommandLine& command_line);
+
+// Starts the machine on all ranks, or on none. A reproducible one gives the same bits with any number of
+// threads, and combines gradients in a fixed order whatever the stage's own way.
+Machine start_machine(Stage& stage, bool reproducible = false);
+
+// Runs a main as run_program() does. An error that not all ranks have agreed on ends all of them.
+int run_stage(int argc, char** argv, std::unique_ptr<Stage> (*make)(),
+              int (*body)(Stage& stage, int argc, char** argv));
 
 }  // namespace stagegpt

@@ -61,6 +61,9 @@ void TrainFlags::add(CommandLine& command_line) {
   command_line.real("--grad-clip", trainer_.adamw.grad_clip, kNotNegative, "largest gradient norm (0: off)");
   command_line.toggle("--overfit-batch", trainer_.overfit_batch,
                       "train on the first batch alone, to see that a model learns at all");
+  command_line.toggle(
+      "--reproducible", trainer_.reproducible,
+      "the same bits at 1, 2, 4 and 8 ranks, any number of threads, and at every stage on the CPU");
   command_line.choice("--non-finite", non_finite_, {"stop", "skip"},
                       "a step whose loss or gradient is infinite or NaN");
   command_line.integer("--seed", seed_, 0, INT64_MAX,

@@ -5,11 +5,14 @@
 
 #include "common/app/dry_run.h"
 #include "common/app/resume.h"
+#include "common/app/shared_corpus.h"
 #include "common/app/stage.h"
 #include "common/app/train_flags.h"
 #include "common/checkpoint/hugging_face_model.h"
 #include "common/checkpoint/manifest.h"
+#include "common/comm/agreement.h"
 #include "common/data/tokenizers/stream_decoder.h"
+#include "common/train/broadcast_weights.h"
 #include "common/train/generation.h"
 #include "common/train/stop_signals.h"
 
@@ -152,47 +155,84 @@ void print_result(const TrainFlags& flags, const fs::path& run, const TrainingRe
             << "\nmodel: " << (run / "latest").string() << '\n';
 }
 
+// What all ranks must have found alike before they train.
+NamedValues found(const Gpt2Config& config, const Corpus& corpus) {
+  return {{"--model", concat(config.n_layer, " layers, ", config.n_head, " heads, ", config.n_embd,
+                             " channels, context ", config.block_size)},
+          {"--data", concat(corpus.train.size(), " tokens with hash ", content_hash(corpus.train))},
+          {"--data", concat(corpus.validation.size(), " tokens of validation with hash ",
+                            content_hash(corpus.validation))}};
+}
+
+// Weights, from rank 0 to all: random, or those of `weights`, which rank 0 alone has.
+void begin_model(const TrainFlags& flags, const Machine& machine, const HuggingFaceModel* weights,
+                 Gpt2& model) {
+  on_root(machine.communicator->group(), [&] {
+    weights ? load_weights(*weights, *machine.backend, model)
+            : model.parameters().initialize(flags.run().trainer.seed);
+  });
+  broadcast_weights(*machine.communicator, *machine.backend, model.parameters());
+}
+
 // Trains, from random weights or those of a directory, and prints what came out. `resumed` is empty for a new
 // run; `settings` are the run's.
 int train(TrainFlags& flags, Json settings, Machine machine, std::optional<ResumedRun> resumed) {
-  const auto weights = open_weights(flags, resumed.has_value());
-  const Corpus corpus = load_corpus(flags.corpus(), flags.model.config().block_size, machine.threads);
+  RankGroup& group = machine.communicator->group();
+  std::unique_ptr<HuggingFaceModel> weights;
+  on_root(group, [&] { weights = open_weights(flags, resumed.has_value()); });
+  const Corpus corpus =
+      load_shared_corpus(group, flags.corpus(), flags.model.config().block_size, machine.threads);
   Gpt2Config config = flags.model.config();
   config.vocab_size = vocab_size(flags, *corpus.tokenizer);
+  require_same(group, found(config, corpus));
   describe(flags, config, corpus, machine);
   if (flags.dry_run) {
-    print_plan(config, flags.run().trainer, machine.communicator->size(), flags.json);
+    print_plan(config, flags.run().trainer, machine.communicator->size(), *machine.sync, flags.json);
     return 0;
   }
   machine.backend->set_fused(!flags.no_fused);
   Gpt2 model(*machine.backend, config, DType::f32, machine.communicator->size());
-  weights ? load_weights(*weights, *machine.backend, model)
-          : model.parameters().initialize(flags.run().trainer.seed);
+  begin_model(flags, machine, weights.get(), model);
+  weights.reset();
 
-  RunDirectory directory = resumed ? std::move(resumed->directory) : create_run(flags, *corpus.tokenizer);
+  // Rank 0 keeps the run.
+  std::optional<RunDirectory> directory;
+  on_root(group, [&] {
+    directory = resumed ? std::move(resumed->directory) : create_run(flags, *corpus.tokenizer);
+  });
   TrainingRunConfig run_config = flags.run();
   run_config.sample = [&] { return write_sample(flags, machine, model, corpus); };
-  TrainingRun run(*machine.backend, *machine.communicator, *machine.sync, model, corpus, directory,
-                  run_config);
-  if (resumed) {
-    run.resume(resumed->checkpoint);
-    directory.go_on_from(resumed->checkpoint);
-  }
-  settings.erase("run_dir");  // a run may be moved, and resumed from anywhere
-  settings["data"] = fs::absolute(flags.corpus().data).string();
-  replace_file(directory.configuration(), text_of(settings));
-  std::cerr << "run: " << directory.path().string()
-            << (resumed ? concat(", resumed from ", resumed->checkpoint.filename()) : "") << '\n';
+  TrainingRun run(*machine.backend, *machine.communicator, *machine.sync, model, corpus,
+                  directory ? &*directory : nullptr, run_config);
+  if (resumed) run.resume(resumed->checkpoint);
+  on_root(group, [&] {
+    if (resumed) directory->go_on_from(resumed->checkpoint);
+    settings.erase("run_dir");  // a run may be moved, and resumed from anywhere
+    settings["data"] = fs::absolute(flags.corpus().data).string();
+    replace_file(directory->configuration(), text_of(settings));
+    std::cerr << "run: " << directory->path().string()
+              << (resumed ? concat(", resumed from ", resumed->checkpoint.filename()) : "") << '\n';
+  });
 
   const TrainingResult result = run.run();
-  print_result(flags, directory.path(), result);
-  const std::string sample = result.interrupted ? "" : write_sample(flags, machine, model, corpus);
-  if (flags.json) {
-    print_json(flags, model, directory.path(), result, sample);
-  } else if (!sample.empty()) {
-    std::cout << sample << '\n';
+  const std::string sample = text_from_root(
+      group, [&] { return result.interrupted ? "" : write_sample(flags, machine, model, corpus); });
+  if (group.is_root()) {
+    print_result(flags, directory->path(), result);
+    if (flags.json) {
+      print_json(flags, model, directory->path(), result, sample);
+    } else if (!sample.empty()) {
+      std::cout << sample << '\n';
+    }
   }
   return result.interrupted ? kStopped : 0;
+}
+
+// What can be said before any work is done.
+void check_run(const TrainFlags& flags, const RankGroup& group, bool resumed) {
+  const TrainerConfig config = flags.run().trainer;
+  divide_step(config.batch_size, config.grad_accumulation, group.rank(), group.size(), config.reproducible);
+  if (group.is_root() && !resumed && !flags.dry_run && flags.run_dir) require_no_run(*flags.run_dir);
 }
 
 // Settings of the run's that flags have not replaced.
@@ -200,41 +240,47 @@ void apply_settings(const CommandLine& command_line, const ResumedRun& resumed) 
   try {
     command_line.apply(resumed.settings);
   } catch (const UserError& error) {
-    user_error("--resume: ", resumed.directory.configuration(), ": ", error.what());
+    user_error("--resume: ", resumed.path / "run.json", ": ", error.what());
   }
 }
 
-int train_main(int argc, char** argv) {
+int train_main(Stage& stage, int argc, char** argv) {
   const StopSignals scheduler({SIGUSR1, SIGTERM, SIGHUP});
   std::signal(SIGPIPE, SIG_IGN);  // who reads along may leave
-  const std::unique_ptr<Stage> stage = make_stage();
-  auto call = std::make_unique<Call>(argv[0], *stage);
-  if (!call->command_line.parse(argc, argv)) return 0;
+  RankGroup& group = stage.group();
+  auto call = std::make_unique<Call>(argv[0], stage);
+  if (!parse_flags(stage, call->command_line, argc, argv, [] {})) return 0;
 
   std::optional<ResumedRun> resumed;
-  if (call->flags.resume) {
-    resumed.emplace(open_resumed_run(*call->flags.resume, call->flags.run_dir));
-    call = std::make_unique<Call>(argv[0], *stage);
-    apply_settings(call->command_line, *resumed);
-    call->command_line.parse(argc, argv);
-    announce_changes(resumed->settings, call->command_line.settings());
-  }
-  TrainFlags& flags = call->flags;
-  Json settings = call->command_line.settings();
-  if (resumed) flags.begin_from(resumed->checkpoint, resumed->directory.tokenizer());
-  flags.resolve();
-  if (!resumed) settings = call->command_line.settings();
+  if (call->flags.resume) resumed = open_resumed_run(group, *call->flags.resume, call->flags.run_dir);
+  Json settings;
+  agree(group, [&] {
+    if (resumed) {
+      call = std::make_unique<Call>(argv[0], stage);
+      apply_settings(call->command_line, *resumed);
+      call->command_line.parse(argc, argv);
+      announce_changes(resumed->settings, call->command_line.settings());
+    }
+    TrainFlags& flags = call->flags;
+    settings = call->command_line.settings();
+    if (resumed) flags.begin_from(resumed->checkpoint, resumed->path / "tokenizer.json");
+    flags.resolve();
+    if (!resumed) settings = call->command_line.settings();
+  });
+  require_same_settings(group, call->command_line);
+  const TrainFlags& flags = call->flags;
   if (flags.print_config) {
     std::cout << text_of(settings);
     return 0;
   }
-  if (!resumed && !flags.dry_run && flags.run_dir) require_no_run(*flags.run_dir);
-  return train(flags, std::move(settings), stage->start(), std::move(resumed));
+  agree(group, [&] { check_run(flags, group, resumed.has_value()); });
+  return train(call->flags, std::move(settings), start_machine(stage, flags.run().trainer.reproducible),
+               std::move(resumed));
 }
 
 }  // namespace
 }  // namespace stagegpt
 
 int main(int argc, char** argv) {
-  return stagegpt::run_program(argv[0], [&] { return stagegpt::train_main(argc, argv); });
+  return stagegpt::run_stage(argc, argv, stagegpt::make_stage, stagegpt::train_main);
 }

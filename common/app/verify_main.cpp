@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/app/stage.h"
+#include "common/comm/agreement.h"
 #include "common/file.h"
 #include "common/train/verify.h"
 
@@ -33,6 +34,10 @@ struct VerifyFlags {
     command_line.group("Run");
     command_line.toggle("--no-fused", no_fused, "compose fused ops of primitive ones");
     command_line.toggle("--json", json, "print one JSON object instead of a table");
+  }
+  void check() const {
+    if (model_path.empty()) user_error("--model: expected a model file in llm.c's format");
+    if (state_path.empty()) user_error("--state: expected a debug state file in llm.c's format");
   }
 };
 
@@ -67,20 +72,11 @@ nlohmann::ordered_json to_json(const VerifyReport& report) {
           {"losses", report.losses}};
 }
 
-int verify_main(int argc, char** argv) {
-  const std::unique_ptr<Stage> stage = make_stage();
-  VerifyFlags flags;
-  CommandLine command_line(argv[0], "Compare logits, loss and gradients with a reference.", stage->number());
-  flags.add(command_line);
-  stage->add_flags(command_line);
-  if (!command_line.parse(argc, argv)) return 0;
-  if (flags.model_path.empty()) user_error("--model: expected a model file in llm.c's format");
-  if (flags.state_path.empty()) user_error("--state: expected a debug state file in llm.c's format");
-
+// Whether all is within tolerance. Where there are several ranks each compares for itself.
+bool verify(const VerifyFlags& flags, const Machine& machine) {
   const MappedFile model_file(flags.model_path, "--model"), state_file(flags.state_path, "--state");
   const LlmcModel model = parse_llmc_model(model_file.bytes(), "--model");
   const LlmcState state = parse_llmc_state(state_file.bytes(), model.config, "--state");
-  const Machine machine = stage->start();
   machine.backend->set_fused(!flags.no_fused);
   const VerifyReport report =
       verify(*machine.backend, model, state, flags.steps, flags.learning_rate, flags.adamw);
@@ -89,12 +85,24 @@ int verify_main(int argc, char** argv) {
   } else {
     print_table(report);
   }
-  return report.passed() ? 0 : 1;
+  return report.passed();
+}
+
+int verify_main(Stage& stage, int argc, char** argv) {
+  VerifyFlags flags;
+  CommandLine command_line(argv[0], "Compare logits, loss and gradients with a reference.", stage.number());
+  flags.add(command_line);
+  stage.add_flags(command_line);
+  if (!parse_flags(stage, command_line, argc, argv, [&] { flags.check(); })) return 0;
+  const Machine machine = start_machine(stage);
+  bool passed = false;
+  agree(stage.group(), [&] { passed = verify(flags, machine); });
+  return any(stage.group(), !passed) ? 1 : 0;
 }
 
 }  // namespace
 }  // namespace stagegpt
 
 int main(int argc, char** argv) {
-  return stagegpt::run_program(argv[0], [&] { return stagegpt::verify_main(argc, argv); });
+  return stagegpt::run_stage(argc, argv, stagegpt::make_stage, stagegpt::verify_main);
 }

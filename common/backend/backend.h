@@ -27,6 +27,8 @@ class Backend {
 
   // Without fusion every fused op is composed of primitive ones: slower, and the reference for the fused.
   void set_fused(bool fused) { fused_ = fused; }
+  // From now on results have the same bits with any number of threads: some kernels are slower for it.
+  virtual void set_reproducible(bool /*reproducible*/) {}
   // Times every op into `profiler`, synchronizing after each, with the work it had; nullptr stops.
   void set_profiler(Profiler* profiler) { profiler_ = profiler; }
 

@@ -18,15 +18,15 @@ constexpr const char *kFirstMoment = "exp_avg.", *kSecondMoment = "exp_avg_sq.";
 }  // namespace
 
 std::vector<FileEntry> write_checkpoint(const fs::path& directory, Backend& backend, const Gpt2& model,
-                                        const AdamW& optimizer, const Tokenizer& tokenizer,
+                                        const Moments& moments, const Tokenizer& tokenizer,
                                         const TrainerState& state) {
   const Parameters& parameters = model.parameters();
   const ParameterTable& table = parameters.table();
   std::vector<FileEntry> files = write_hugging_face(
       directory, model.config(), values_in(backend, table, parameters.weights()), &tokenizer);
   files.push_back(write_parameters(directory / kOptimizer, table,
-                                   {{kFirstMoment, values_in(backend, table, optimizer.m())},
-                                    {kSecondMoment, values_in(backend, table, optimizer.v())}}));
+                                   {{kFirstMoment, values_in(backend, table, moments.m)},
+                                    {kSecondMoment, values_in(backend, table, moments.v)}}));
   files.push_back(write_hashed(directory / kState, to_json_text(state)));
   return files;
 }
@@ -46,15 +46,14 @@ TrainerState read_trainer_state(const fs::path& directory) {
   return naming(path, [&] { return parse_trainer_state(file.text()); });
 }
 
-void load_moments(const fs::path& directory, Backend& backend, const ParameterTable& table,
-                  const AdamW& optimizer) {
+void load_moment(const fs::path& directory, Moment moment, Backend& backend, const ParameterTable& table,
+                 const Tensor& arena) {
   const fs::path path = directory / kOptimizer;
   const MappedFile file(path, "checkpoint");
   naming(path, [&] {
     const SafetensorsViews tensors = parse_safetensors(file.bytes());
-    const auto m = values_in(tensors, table, kFirstMoment), v = values_in(tensors, table, kSecondMoment);
-    load_values(backend, table, optimizer.m(), m);
-    load_values(backend, table, optimizer.v(), v);
+    const char* prefix = moment == &Moments::m ? kFirstMoment : kSecondMoment;
+    load_values(backend, table, arena, values_in(tensors, table, prefix));
   });
 }
 

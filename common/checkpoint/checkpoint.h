@@ -15,9 +15,9 @@
 
 namespace stagegpt {
 
-// Writes all files but the manifest; each is on the disk when it returns. Failures throw as OutputFile's do.
+// Writes all files but the manifest, from arenas of moments (arena_size); each is on the disk when it returns. Failures throw as OutputFile's do.
 std::vector<FileEntry> write_checkpoint(const std::filesystem::path& directory, Backend& backend,
-                                        const Gpt2& model, const AdamW& optimizer, const Tokenizer& tokenizer,
+                                        const Gpt2& model, const Moments& moments, const Tokenizer& tokenizer,
                                         const TrainerState& state);
 
 // Reads all of it, and compares it with its manifest. Throws UserError, naming the file, where one is missing
@@ -27,9 +27,9 @@ void verify_checkpoint(const std::filesystem::path& directory);
 // Reads trainer_state.json alone. Throws UserError that names the file.
 TrainerState read_trainer_state(const std::filesystem::path& directory);
 
-// Copies the moments into an optimizer of the same table; the weights are a HuggingFaceModel's. Throws
-// UserError, naming the file, where they are missing, broken, or those of another model.
-void load_moments(const std::filesystem::path& directory, Backend& backend, const ParameterTable& table,
-                  const AdamW& optimizer);
+// Copies one of the moments into an arena of the same table; the weights are a HuggingFaceModel's. Throws
+// UserError, naming the file, where it is missing, broken, or that of another model.
+void load_moment(const std::filesystem::path& directory, Moment moment, Backend& backend,
+                 const ParameterTable& table, const Tensor& arena);
 
 }  // namespace stagegpt

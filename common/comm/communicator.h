@@ -1,36 +1,55 @@
-// What ranks say to each other. A communicator is passed to whoever needs one; there is no global rank.
+// What ranks do with each other's tensors.
 #pragma once
 
 #include <memory>
 
+#include "common/comm/rank_group.h"
 #include "common/tensor/tensor.h"
 
 namespace stagegpt {
 
-// A collective that is under way. Destroying it without wait() is an error of the caller.
+// Something that is under way. Its tensors are neither read nor written by others before it is done; it is
+// not destroyed before, either.
 class Pending {
  public:
   virtual ~Pending() = default;
   // Returns when the result is in place on this rank.
   virtual void wait() = 0;
+  // Goes on as far as that is possible without waiting. Whether it is done.
+  virtual bool progress() = 0;
 };
 
-// Every rank makes the same calls in the same order. The tensors are in place: input and output.
+// Every rank makes the same calls in the same order. Tensors are in place: input and output.
 class Communicator {
  public:
+  explicit Communicator(RankGroup& group) : group_(group) {}
   virtual ~Communicator() = default;
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
+  RankGroup& group() const { return group_; }
+  int rank() const { return group_.rank(); }
+  int size() const { return group_.size(); }
 
-  virtual void barrier() = 0;
   // The root's elements, on every rank.
   virtual void broadcast(const Tensor& tensor, int root) = 0;
-  // The element-wise sum over ranks, on every rank.
+  // The element-wise sum over ranks, the same bits on every rank. f32.
   virtual std::unique_ptr<Pending> all_reduce(const Tensor& tensor) = 0;
   // The tensor is cut into size() equal slices; rank r's slice receives the sum, the others are undefined.
+  // f32.
   virtual std::unique_ptr<Pending> reduce_scatter(const Tensor& tensor) = 0;
   // Slice r of every rank's tensor becomes rank r's.
   virtual std::unique_ptr<Pending> all_gather(const Tensor& tensor) = 0;
+  // From one rank to another. Those between two ranks arrive in order.
+  virtual std::unique_ptr<Pending> send(const Tensor& tensor, int to) = 0;
+  virtual std::unique_ptr<Pending> receive(const Tensor& tensor, int from) = 0;
+
+ private:
+  RankGroup& group_;
+};
+
+// What needs no waiting.
+class Done final : public Pending {
+ public:
+  void wait() override {}
+  bool progress() override { return true; }
 };
 
 }  // namespace stagegpt

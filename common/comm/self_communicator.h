@@ -2,24 +2,24 @@
 #pragma once
 
 #include "common/comm/communicator.h"
+#include "common/error.h"
 
 namespace stagegpt {
 
 class SelfCommunicator final : public Communicator {
  public:
-  int rank() const override { return 0; }
-  int size() const override { return 1; }
-  void barrier() override {}
+  using Communicator::Communicator;
   void broadcast(const Tensor&, int) override {}
-  std::unique_ptr<Pending> all_reduce(const Tensor&) override { return done(); }
-  std::unique_ptr<Pending> reduce_scatter(const Tensor&) override { return done(); }
-  std::unique_ptr<Pending> all_gather(const Tensor&) override { return done(); }
+  std::unique_ptr<Pending> all_reduce(const Tensor&) override { return std::make_unique<Done>(); }
+  std::unique_ptr<Pending> reduce_scatter(const Tensor&) override { return std::make_unique<Done>(); }
+  std::unique_ptr<Pending> all_gather(const Tensor&) override { return std::make_unique<Done>(); }
+  std::unique_ptr<Pending> send(const Tensor&, int to) override { nobody(to); }
+  std::unique_ptr<Pending> receive(const Tensor&, int from) override { nobody(from); }
 
  private:
-  struct Done final : Pending {
-    void wait() override {}
-  };
-  static std::unique_ptr<Pending> done() { return std::make_unique<Done>(); }
+  [[noreturn]] static void nobody(int rank) {
+    throw InternalError(concat("self communicator: there is no rank ", rank, " to speak to"));
+  }
 };
 
 }  // namespace stagegpt

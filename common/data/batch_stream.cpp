@@ -4,31 +4,35 @@
 
 namespace stagegpt {
 
-BatchStream::BatchStream(const DataLoader& data, std::int64_t batch_size, int rank, int ranks)
-    : data_(data), batch_size_(batch_size), first_(batch_size / ranks * rank), share_(batch_size / ranks) {
-  if (const std::int64_t below = share_ * ranks; below != batch_size) {
-    user_error("--batch-size: ", batch_size, " does not divide among ", ranks, " ranks; ",
-               below > 0 ? concat(below, " or ") : "", below + ranks, " would");
-  }
+BatchStream::BatchStream(const DataLoader& data, const StepDivision& division)
+    : data_(data), division_(division) {
   fetch();
 }
 
-Batch BatchStream::next() {
-  Batch batch = fetched_.get();
-  position_ += batch_size_;
+Part BatchStream::next() {
+  Part part = fetched_.get();
+  if (++part_ == division_.owned_shards * division_.micro_steps) {
+    part_ = 0;
+    position_ += division_.samples();
+  }
   fetch();
-  return batch;
+  return part;
 }
 
 void BatchStream::seek(std::int64_t position) {
   check(position >= 0, "batch stream: position ", position);
   position_ = position;
+  part_ = 0;
   fetch();
 }
 
 void BatchStream::fetch() {
-  fetched_ = std::async(std::launch::async,
-                        [this, first = position_ + first_] { return data_.shuffled(first, share_); });
+  const std::int64_t shard = division_.first_shard + part_ / division_.micro_steps;
+  const std::int64_t micro = part_ % division_.micro_steps;
+  const std::int64_t sample = micro * division_.batch_size + shard * division_.part_size();
+  fetched_ = std::async(std::launch::async, [this, sample, first = position_ + sample] {
+    return Part{data_.shuffled(first, division_.part_size()), sample};
+  });
 }
 
 }  // namespace stagegpt

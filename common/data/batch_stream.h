@@ -1,36 +1,43 @@
-// One rank's share of the samples, batch after batch, fetched while the step before is computed.
+// One rank's share of the samples, part after part, fetched while the one before is computed.
 #pragma once
 
 #include <cstdint>
 #include <future>
 
 #include "common/data/data_loader.h"
+#include "common/data/step_division.h"
 
 namespace stagegpt {
 
-// Each batch takes the next `batch_size` samples (see data_loader.h); rank r of R has the r-th R-th of them.
-// So the ranks' shares are disjoint and together complete, and a position means the same for every number of
-// ranks.
+struct Part {
+  Batch batch;
+  std::int64_t first_sample = 0;  // counted within the step
+};
+
+// Each step takes the next samples() samples (see data_loader.h). The ranks' parts are disjoint and together
+// complete, and a position means the same for every division.
 class BatchStream {
  public:
-  // `data` is borrowed. Throws UserError when batch_size does not divide among the ranks.
-  BatchStream(const DataLoader& data, std::int64_t batch_size, int rank, int ranks);
+  // `data` is borrowed.
+  BatchStream(const DataLoader& data, const StepDivision& division);
 
-  // The share of the next batch. Throws what fetching it threw.
-  Batch next();
+  // The next part: of the first owned shard those of all micro-steps, then those of the next shard. Throws
+  // what fetching it threw.
+  Part next();
   std::int64_t seq_len() const { return data_.seq_len(); }
-  // Samples that all ranks together have taken: the state of the stream.
+  // Samples that all ranks together have taken in whole steps: the state of the stream.
   std::int64_t position() const { return position_; }
-  // Goes on from a position, in no time whatever its distance.
+  // Goes on with the step at a position, in no time whatever its distance.
   void seek(std::int64_t position);
 
  private:
   void fetch();
 
   const DataLoader& data_;
-  std::int64_t batch_size_, first_, share_;  // samples of a batch: all, those before this rank's, this rank's
+  StepDivision division_;
   std::int64_t position_ = 0;
-  std::future<Batch> fetched_;  // the batch at position_
+  std::int64_t part_ = 0;  // of the step at position_, counted over this rank's
+  std::future<Part> fetched_;
 };
 
 }  // namespace stagegpt

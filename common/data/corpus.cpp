@@ -34,6 +34,14 @@ std::string without_directory(const std::string& data) {
 
 bool is_shard(const std::string& path) { return fs::path(path).extension() == ".bin"; }
 
+// What --data names: texts, or shards, of which the pattern tells where those of validation are.
+struct DataFiles {
+  std::string pattern;
+  std::vector<std::string> files;
+
+  bool are_shards() const { return is_shard(files.front()); }
+};
+
 // The pattern of the validation shards: "train" becomes "val" in the name. Empty where it does not occur.
 std::string validation_pattern(const std::string& train) {
   constexpr std::string_view kTrain = "train";
@@ -42,12 +50,13 @@ std::string validation_pattern(const std::string& train) {
   return std::string(train).replace(at, kTrain.size(), "val");
 }
 
-std::unique_ptr<Tokenizer> tokenizer_of_shards(const std::string& first_shard, const TokenizerChoice& choice,
-                                               ManifestCheck& manifests) {
+std::unique_ptr<Tokenizer> tokenizer_of_shards(const std::string& first_shard,
+                                               const TokenizerChoice& choice) {
   if (auto chosen = load_chosen_tokenizer(choice)) return chosen;
   if (choice.vocab_size)
     user_error("--vocab-size: shards are tokens already, of a vocabulary of its own size");
   std::error_code ignored;
+  ManifestCheck manifests;
   for (const char* name : {"tokenizer.json", "tokenizer.bin"}) {
     const fs::path path = fs::path(first_shard).parent_path() / name;
     if (!fs::exists(path, ignored)) continue;
@@ -88,16 +97,19 @@ void require_same_tokenizer(const std::vector<std::string>& shards, const Tokeni
   }
 }
 
-Corpus load_shards(const std::string& pattern, const std::vector<std::string>& files,
-                   const CorpusConfig& config) {
+void require_shards(const std::vector<std::string>& files, const CorpusConfig& config) {
   const auto other = std::ranges::find_if_not(files, is_shard);
   if (other != files.end()) user_error(kFlag, ": \"", *other, "\" is no token shard (.bin), but others are");
   if (config.special == SpecialTokens::recognised) {
     user_error("--parse-special-tokens: shards are tokens already; it is for prepare_data");
   }
+}
+
+Corpus load_shards(const DataFiles& data, const CorpusConfig& config, std::unique_ptr<Tokenizer> tokenizer) {
+  const auto& [pattern, files] = data;
   Corpus corpus;
   ManifestCheck manifests;
-  corpus.tokenizer = tokenizer_of_shards(files.front(), config.tokenizer, manifests);
+  corpus.tokenizer = std::move(tokenizer);
   require_same_tokenizer(files, *corpus.tokenizer);
   corpus.train = open_shards(files, corpus.tokenizer->size(), manifests);
   const std::string validation = validation_pattern(pattern);
@@ -114,12 +126,13 @@ Corpus load_shards(const std::string& pattern, const std::vector<std::string>& f
   return corpus;
 }
 
-Corpus load_text(const std::vector<std::string>& files, const CorpusConfig& config, int threads) {
+Corpus load_text(const std::vector<std::string>& files, const CorpusConfig& config,
+                 std::unique_ptr<Tokenizer> tokenizer, int threads) {
   const TextSource text(files, kFlag);
   ByteProgress progress("reading the text");
   const TokenizeOptions options{threads, config.special, std::ref(progress)};
   Corpus corpus;
-  corpus.tokenizer = make_tokenizer(config.tokenizer, text, options);
+  corpus.tokenizer = std::move(tokenizer);
   const std::int64_t split = text.split(config.val_fraction);
   const auto append_to = [&](TokenSequence& tokens) {
     return [&](std::span<const std::int32_t> ids) { tokens.append(ids, corpus.tokenizer->size()); };
@@ -129,13 +142,28 @@ Corpus load_text(const std::vector<std::string>& files, const CorpusConfig& conf
   return corpus;
 }
 
+DataFiles find_data_files(const CorpusConfig& config) {
+  const std::string pattern = without_directory(config.data);
+  const DataFiles data{pattern, find_files(pattern, kFlag)};
+  if (std::ranges::any_of(data.files, is_shard)) require_shards(data.files, config);
+  return data;
+}
+
 }  // namespace
 
-Corpus load_corpus(const CorpusConfig& config, std::int64_t block_size, int threads) {
-  const std::string pattern = without_directory(config.data);
-  const std::vector<std::string> files = find_files(pattern, kFlag);
-  Corpus corpus = std::ranges::any_of(files, is_shard) ? load_shards(pattern, files, config)
-                                                       : load_text(files, config, threads);
+std::unique_ptr<Tokenizer> corpus_tokenizer(const CorpusConfig& config, int threads) {
+  const DataFiles data = find_data_files(config);
+  if (data.are_shards()) return tokenizer_of_shards(data.files.front(), config.tokenizer);
+  const TextSource text(data.files, kFlag);
+  ByteProgress progress("reading the text");
+  return make_tokenizer(config.tokenizer, text, {threads, config.special, std::ref(progress)});
+}
+
+Corpus load_corpus(const CorpusConfig& config, std::unique_ptr<Tokenizer> tokenizer, std::int64_t block_size,
+                   int threads) {
+  const DataFiles data = find_data_files(config);
+  Corpus corpus = data.are_shards() ? load_shards(data, config, std::move(tokenizer))
+                                    : load_text(data.files, config, std::move(tokenizer), threads);
   for (const auto& [name, tokens] :
        {std::pair{"training", &corpus.train}, {"validation", &corpus.validation}}) {
     if (tokens->size() < block_size + 1) {

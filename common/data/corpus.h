@@ -26,8 +26,17 @@ struct Corpus {
       validation;  // the end of the text, or the shards named "val" where the others are named "train"
 };
 
-// Text is tokenised here, on `threads` threads; shards are mapped, and checked against their manifest where
-// there is one. Throws UserError, also when either part is shorter than one window of block_size + 1 tokens.
-Corpus load_corpus(const CorpusConfig& config, std::int64_t block_size, int threads);
+// The tokenizer that a corpus asks for: loaded, that of shards, or made from the text on `threads` threads.
+// Throws UserError.
+std::unique_ptr<Tokenizer> corpus_tokenizer(const CorpusConfig& config, int threads);
+
+// The corpus in tokens of that tokenizer. Text is tokenised here, on `threads` threads; shards are mapped,
+// and checked against their manifest where there is one. Throws UserError, also when either part is shorter
+// than one window of block_size + 1 tokens.
+Corpus load_corpus(const CorpusConfig& config, std::unique_ptr<Tokenizer> tokenizer, std::int64_t block_size,
+                   int threads);
+inline Corpus load_corpus(const CorpusConfig& config, std::int64_t block_size, int threads) {
+  return load_corpus(config, corpus_tokenizer(config, threads), block_size, threads);
+}
 
 }  // namespace stagegpt

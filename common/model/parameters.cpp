@@ -43,16 +43,18 @@ std::int64_t ParameterTable::numel() const {
 
 std::int64_t ParameterTable::arena_size(int ranks) const { return round_up(end_, kAlignment * ranks); }
 
-std::vector<DecayRange> ParameterTable::decay_ranges(double weight_decay) const {
+std::vector<DecayRange> ParameterTable::decay_ranges(double weight_decay, ArenaRange part) const {
   std::vector<DecayRange> ranges;
   for (const Parameter& row : rows_) {
     const double decay = row.decays() ? weight_decay : 0;
-    const std::int64_t end = row.offset + row.arena_shape().numel();
+    const std::int64_t begin = std::max(row.offset, part.begin) - part.begin;
+    const std::int64_t end = std::min(row.offset + row.arena_shape().numel(), part.end) - part.begin;
+    if (begin >= end) continue;
     // Neighbours with the same decay share a range; the gap between them is padding and holds zeros.
     if (!ranges.empty() && ranges.back().weight_decay == decay) {
       ranges.back().end = end;
     } else {
-      ranges.push_back({row.offset, end, decay});
+      ranges.push_back({begin, end, decay});
     }
   }
   return ranges;

@@ -27,6 +27,13 @@ struct Parameter {
   bool decays() const { return shape.rank() >= 2; }
 };
 
+// Elements [begin, end) of an arena.
+struct ArenaRange {
+  std::int64_t begin = 0, end = 0;
+
+  std::int64_t size() const { return end - begin; }
+};
+
 class ParameterTable {
  public:
   // A parameter begins at a multiple of this many elements (256 bytes in f32), for vector loads.
@@ -44,8 +51,8 @@ class ParameterTable {
   std::int64_t numel() const;
   // Elements of an arena that divides evenly among `ranks`.
   std::int64_t arena_size(int ranks) const;
-  // The arena as ranges with and without weight decay, for AdamW.
-  std::vector<DecayRange> decay_ranges(double weight_decay) const;
+  // A part of the arena as ranges with and without weight decay, for AdamW: counted from the part's begin.
+  std::vector<DecayRange> decay_ranges(double weight_decay, ArenaRange part) const;
 
  private:
   std::vector<Parameter> rows_;

@@ -5,16 +5,26 @@
 namespace stagegpt {
 
 AdamW::AdamW(Backend& backend, const Parameters& parameters, const AdamWConfig& config)
+    : AdamW(backend, parameters, config, {0, parameters.weights().numel()}) {}
+
+AdamW::AdamW(Backend& backend, const Parameters& parameters, const AdamWConfig& config, ArenaRange owned)
     : backend_(backend),
       config_(config),
-      ranges_(parameters.table().decay_ranges(config.weight_decay)),
-      m_(backend.zeros(parameters.weights().dtype(), parameters.weights().shape())),
-      v_(backend.zeros(m_.dtype(), m_.shape())),
+      owned_(owned),
+      ranges_(parameters.table().decay_ranges(config.weight_decay, owned)),
+      moments_{backend.zeros(parameters.weights().dtype(), {owned.size()}),
+               backend.zeros(parameters.weights().dtype(), {owned.size()})},
       squared_norm_(backend.zeros(DType::f64, {1})) {}
 
+const Tensor& AdamW::measure_norm(const Parameters& parameters) {
+  backend_.squared_norm(squared_norm_, parameters.grads().slice(owned_.begin, {owned_.size()}));
+  return squared_norm_;
+}
+
 void AdamW::update(const Parameters& parameters, double learning_rate, std::int64_t step) {
-  backend_.squared_norm(squared_norm_, parameters.grads());
-  backend_.adamw(parameters.weights(), m_, v_, parameters.grads(), squared_norm_, ranges_,
+  const Shape shape{owned_.size()};
+  backend_.adamw(parameters.weights().slice(owned_.begin, shape), moments_.m, moments_.v,
+                 parameters.grads().slice(owned_.begin, shape), squared_norm_, ranges_,
                  {.learning_rate = learning_rate,
                   .beta1 = config_.beta1,
                   .beta2 = config_.beta2,

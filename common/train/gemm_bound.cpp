@@ -50,10 +50,13 @@ void GemmBound::micro_step(GradMode dw_mode) const {
 
 void GemmBound::adamw() const {
   const Parameters& parameters = model_.parameters();
-  const DecayRange all{0, parameters.weights().numel(), 0.1};
+  const ArenaRange owned = optimizer_.owned();
+  const Shape shape{owned.size()};
+  const DecayRange all{0, owned.size(), 0.1};
   // Of the backend, as only it knows where the arenas are. At a learning rate of zero weights keep their
   // values.
-  backend_.adamw(parameters.weights(), optimizer_.m(), optimizer_.v(), parameters.grads(), norm_, {&all, 1},
+  backend_.adamw(parameters.weights().slice(owned.begin, shape), optimizer_.moments().m,
+                 optimizer_.moments().v, parameters.grads().slice(owned.begin, shape), norm_, {&all, 1},
                  {.learning_rate = 0});
 }
 

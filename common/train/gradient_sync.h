@@ -1,4 +1,4 @@
-// How gradients are combined over ranks. The trainer calls ready() while backward still runs, so that an
+// How ranks combine their gradients. The trainer calls ready() while backward still runs, so that an
 // implementation can start early.
 #pragma once
 
@@ -6,24 +6,42 @@
 
 namespace stagegpt {
 
+// What synchronisation took in one step of this rank.
+struct CommunicationReport {
+  std::int64_t bytes_reduced = 0;  // of gradients, given to reductions
+  double seconds_under_way = 0;    // from the start of the first reduction to the end of the last
+};
+
 class GradientSync {
  public:
   virtual ~GradientSync() = default;
+  // The part of an arena that this rank updates.
+  virtual ArenaRange owned(std::int64_t arena_size) const { return {0, arena_size}; }
   // Parameter i's gradient is complete on this rank. Called in any order, once a step for each parameter that
   // the model used; the gradients of others are zero when finish() is called.
   virtual void ready(Parameters& parameters, int i) = 0;
-  // After it, gradients are the mean over all ranks.
+  // After it, the gradients of the owned part are the sum over all ranks.
   virtual void finish(Parameters& parameters) = 0;
-  // Bytes of gradients that this rank has given to reductions in the step that finish() has ended.
-  virtual std::int64_t bytes_reduced() const = 0;
+  // Makes a squared norm f64 (1) of the owned part that of all gradients.
+  virtual void sum_squared_norm(const Tensor& squared_norm) = 0;
+  // Ends a step: after it, every rank has all weights, and report() is that of the step.
+  virtual void share_weights(Parameters& parameters) = 0;
+  // A tensor (arena_size / ranks) of the owned parts, or an arena where all is owned, as an arena: on rank 0,
+  // and undefined on others. `scratch` (arena_size) may be what is returned.
+  virtual Tensor gather_owned(const Tensor& part, const Tensor& scratch) = 0;
+  // Of the last step.
+  virtual CommunicationReport report() const = 0;
 };
 
 // A single process has nothing to combine.
-class NoGradientSync final : public GradientSync {
+class NoGradientSync : public GradientSync {
  public:
   void ready(Parameters&, int) override {}
   void finish(Parameters&) override {}
-  std::int64_t bytes_reduced() const override { return 0; }
+  void sum_squared_norm(const Tensor&) override {}
+  void share_weights(Parameters&) override {}
+  Tensor gather_owned(const Tensor& part, const Tensor&) override { return part; }
+  CommunicationReport report() const override { return {}; }
 };
 
 }  // namespace stagegpt

@@ -3,38 +3,56 @@
 #include <algorithm>
 
 #include "common/backend/planning_backend.h"
+#include "common/comm/self_communicator.h"
 
 namespace stagegpt {
 namespace {
 
 // Rank 0 among ranks that are only imagined: nothing is sent to them.
-class ImaginedRanks final : public Communicator {
+class ImaginedRanks final : public RankGroup {
  public:
   explicit ImaginedRanks(int size) : size_(size) {}
   int rank() const override { return 0; }
   int size() const override { return size_; }
   void barrier() override {}
-  void broadcast(const Tensor&, int) override {}
-  std::unique_ptr<Pending> all_reduce(const Tensor&) override { return std::make_unique<Done>(); }
-  std::unique_ptr<Pending> reduce_scatter(const Tensor&) override { return std::make_unique<Done>(); }
-  std::unique_ptr<Pending> all_gather(const Tensor&) override { return std::make_unique<Done>(); }
+  void broadcast(std::span<std::byte>, int) override {}
+  void all_gather(std::span<const std::byte>, std::span<std::byte> all) override {
+    std::ranges::fill(all, std::byte(0));
+  }
+  void enter(const char*) override {}
 
  private:
-  struct Done final : Pending {
-    void wait() override {}
-  };
   int size_;
 };
 
+// Synchronisation that is only imagined too: what is owned is as with another one.
+class ImaginedSync final : public NoGradientSync {
+ public:
+  explicit ImaginedSync(const GradientSync& like) : like_(like) {}
+  ArenaRange owned(std::int64_t arena_size) const override { return like_.owned(arena_size); }
+
+ private:
+  const GradientSync& like_;
+};
+
+// What is planned for.
+struct Run {
+  const Gpt2Config& config;
+  std::int64_t T;
+  int ranks;
+  const GradientSync& sync;
+};
+
 // The plan of two steps, the second of which finds what the first has left.
-MemoryPlan plan_two_steps(const Gpt2Config& config, const TrainerConfig& trainer_config, std::int64_t T,
-                          int ranks) {
+MemoryPlan plan_two_steps(const Run& run, const TrainerConfig& trainer_config) {
   const std::unique_ptr<Backend> backend = make_planning_backend();
-  ImaginedRanks communicator(ranks);
-  NoGradientSync sync;
-  Gpt2 model(*backend, config, DType::f32, ranks);
+  ImaginedRanks group(run.ranks);
+  SelfCommunicator communicator(group);
+  ImaginedSync sync(run.sync);
+  Gpt2 model(*backend, run.config, DType::f32, run.ranks);
   const std::size_t model_bytes = backend->memory_stats().bytes_in_use;
-  const DataLoader data(std::vector<std::int32_t>(static_cast<std::size_t>(T) + 1), T, trainer_config.seed);
+  const DataLoader data(std::vector<std::int32_t>(static_cast<std::size_t>(run.T) + 1), run.T,
+                        trainer_config.seed);
   Trainer trainer(*backend, communicator, sync, model, data, trainer_config);
 
   MemoryPlan plan;
@@ -47,13 +65,12 @@ MemoryPlan plan_two_steps(const Gpt2Config& config, const TrainerConfig& trainer
 
 // For batches of which the ids alone would be much: what a sequence adds is always the same, but for how the
 // allocator rounds it.
-MemoryPlan plan_large_batch(const Gpt2Config& config, const TrainerConfig& trainer, std::int64_t T, int ranks,
-                            std::int64_t small_batch) {
+MemoryPlan plan_large_batch(const Run& run, const TrainerConfig& trainer, std::int64_t small_batch) {
   TrainerConfig planned = trainer;
   planned.batch_size = small_batch;
-  const MemoryPlan less = plan_two_steps(config, planned, T, ranks);
+  const MemoryPlan less = plan_two_steps(run, planned);
   planned.batch_size = 2 * small_batch;
-  MemoryPlan plan = plan_two_steps(config, planned, T, ranks);
+  MemoryPlan plan = plan_two_steps(run, planned);
   const double added =
       static_cast<double>(plan.activations - less.activations) / static_cast<double>(small_batch);
   plan.activations +=
@@ -61,28 +78,30 @@ MemoryPlan plan_large_batch(const Gpt2Config& config, const TrainerConfig& train
   return plan;
 }
 
-MemoryPlan plan_micro_step(const Gpt2Config& config, const TrainerConfig& trainer, std::int64_t T,
-                           int ranks) {
+MemoryPlan plan_micro_step(const Run& run, const TrainerConfig& trainer, std::int64_t shards) {
   constexpr std::int64_t kManyTokens = std::int64_t{1} << 23;
-  const std::int64_t small_batch = std::max<std::int64_t>(1, kManyTokens / T / ranks) * ranks;
-  const bool is_large = trainer.batch_size > 4 * small_batch && trainer.batch_size % ranks == 0;
-  return is_large ? plan_large_batch(config, trainer, T, ranks, small_batch)
-                  : plan_two_steps(config, trainer, T, ranks);
+  const std::int64_t small_batch = std::max<std::int64_t>(1, kManyTokens / run.T / shards) * shards;
+  const bool is_large = trainer.batch_size > 4 * small_batch && trainer.batch_size % shards == 0;
+  return is_large ? plan_large_batch(run, trainer, small_batch) : plan_two_steps(run, trainer);
 }
 
 }  // namespace
 
-MemoryPlan plan_memory(const Gpt2Config& config, const TrainerConfig& trainer, std::int64_t T, int ranks) {
+MemoryPlan plan_memory(const Gpt2Config& config, const TrainerConfig& trainer, std::int64_t T, int ranks,
+                       const GradientSync& sync) {
+  const Run run{config, T, ranks, sync};
+  const std::int64_t shards =
+      divide_step(trainer.batch_size, 1, /*rank=*/0, ranks, trainer.reproducible).shards;
   TrainerConfig planned = trainer;
   planned.grad_accumulation = 1;
-  MemoryPlan plan = plan_micro_step(config, planned, T, ranks);
+  MemoryPlan plan = plan_micro_step(run, planned, shards);
   if (trainer.grad_accumulation == 1) return plan;
   // Every further micro-step adds the same, whatever the batch: it comes on top of the losses of those
   // before.
-  planned.batch_size = ranks;
-  const std::size_t one = plan_two_steps(config, planned, T, ranks).activations;
+  planned.batch_size = shards;
+  const std::size_t one = plan_two_steps(run, planned).activations;
   planned.grad_accumulation = 2;
-  const std::size_t added = plan_two_steps(config, planned, T, ranks).activations - one;
+  const std::size_t added = plan_two_steps(run, planned).activations - one;
   plan.activations += added * static_cast<std::size_t>(trainer.grad_accumulation - 1);
   return plan;
 }

@@ -28,6 +28,8 @@ struct MemoryPlan {
 // it is carried on from smaller ones, and so true to a few blocks of the allocator. Throws UserError when the
 // batch does not divide among the ranks, and std::runtime_error when the plan exceeds the address space (128
 // TiB, or `ulimit -v`).
-MemoryPlan plan_memory(const Gpt2Config& config, const TrainerConfig& trainer, std::int64_t T, int ranks);
+// `sync` tells how much of the moments each keeps.
+MemoryPlan plan_memory(const Gpt2Config& config, const TrainerConfig& trainer, std::int64_t T, int ranks,
+                       const GradientSync& sync);
 
 }  // namespace stagegpt

@@ -43,7 +43,7 @@ Json to_json(const StepMetrics& metrics) {
                {"mfu", nullptr},  // no machine's peak is known yet
                {"ms", ms},
                {"seconds", report.seconds.total()},
-               {"bytes_reduced", report.bytes_reduced},
+               {"bytes_reduced", report.communication.bytes_reduced},
                {"peak_memory_bytes", metrics.peak_memory_bytes}};
   if (report.skipped()) line["skipped"] = true;
   if (const auto& validation = metrics.validation) {

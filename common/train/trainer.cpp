@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "common/autograd/ops/cross_entropy.h"
+#include "common/comm/agreement.h"
 #include "common/train/non_finite.h"
 
 namespace stagegpt {
@@ -39,9 +40,14 @@ Trainer::Trainer(Backend& backend, Communicator& communicator, GradientSync& syn
       communicator_(communicator),
       sync_(sync),
       model_(model),
-      batches_(data, config.batch_size, communicator.rank(), communicator.size()),
+      division_(divide_step(config.batch_size, config.grad_accumulation, communicator.rank(),
+                            communicator.size(), config.reproducible)),
+      batches_(data, division_),
       config_(config),
-      optimizer_(backend, model.parameters(), config.adamw) {}
+      optimizer_(backend, model.parameters(), config.adamw,
+                 sync.owned(model.parameters().weights().numel())) {
+  if (config.reproducible) tree_.emplace(backend, division_.owned_shards);
+}
 
 void Trainer::restore(std::int64_t steps_done, std::int64_t data_position) {
   step_ = steps_done;
@@ -54,92 +60,162 @@ StepReport Trainer::step() {
   report.step = step_;
   report.learning_rate = config_.schedule.at(step_);
   Parameters& parameters = model_.parameters();
-  parameters.clear_grads();
   if (config_.overfit_batch) batches_.seek(0);
-  std::vector<Tensor> losses;
-  for (std::int64_t micro = 0; micro < config_.grad_accumulation; ++micro) {
-    losses.push_back(micro_step(micro, report.seconds));
-  }
+  const std::vector<Tensor> losses = run_parts(report.seconds);
 
+  communicator_.group().enter("communication");
   Stopwatch watch(backend_, config_.synchronize_phases);
-  parameters.finish_grads();
   sync_.finish(parameters);
-  report.bytes_reduced = sync_.bytes_reduced();
   watch.lap(report.seconds.communication);
 
+  communicator_.group().enter("optimizer");
+  const Tensor& squared_norm = optimizer_.measure_norm(parameters);
+  watch.lap(report.seconds.optimizer);
+  sync_.sum_squared_norm(squared_norm);
+  watch.lap(report.seconds.communication);
   optimizer_.update(parameters, report.learning_rate, step_);
+  watch.lap(report.seconds.optimizer);
+  sync_.share_weights(parameters);
+  watch.lap(report.seconds.communication);
+
   // Only now does the host look at a result: until here a device could run ahead.
-  report.loss = mean_over_ranks(losses);
   report.grad_norm = optimizer_.grad_norm();
   watch.lap(report.seconds.optimizer);
+  gather_report(losses, report);
+  watch.lap(report.seconds.communication);
+  report.communication = sync_.report();
   ++step_;
-  samples_ += config_.batch_size * config_.grad_accumulation;
+  samples_ += division_.samples();
   return report;
 }
 
-DeviceBatch Trainer::next_batch() { return to_device_batch(backend_, batches_.next(), batches_.seq_len()); }
-
-DropoutPosition Trainer::dropout_position(std::int64_t step, std::int64_t micro) const {
-  const std::int64_t local = config_.batch_size / communicator_.size();
-  return {config_.seed, static_cast<std::uint32_t>(step),
-          micro * config_.batch_size + communicator_.rank() * local};
+DropoutPosition Trainer::dropout_position(std::int64_t step, const Part& part) const {
+  return {config_.seed, static_cast<std::uint32_t>(step), part.first_sample};
 }
 
-Tensor Trainer::micro_step(std::int64_t micro, PhaseSeconds& seconds) {
+std::vector<Tensor> Trainer::run_parts(PhaseSeconds& seconds) {
+  Parameters& parameters = model_.parameters();
+  std::vector<Tensor> losses;
+  for (std::int64_t shard = 0; shard < division_.owned_shards; ++shard) {
+    parameters.clear_grads();
+    for (std::int64_t micro = 1; micro <= division_.micro_steps; ++micro) {
+      communicator_.group().enter("data");
+      Stopwatch watch(backend_, config_.synchronize_phases);
+      const Part part = batches_.next();
+      watch.lap(seconds.data);
+      losses.push_back(run_part(part, !tree_ && micro == division_.micro_steps, seconds));
+    }
+    parameters.finish_grads();
+    if (!tree_) continue;
+    Stopwatch watch(backend_, config_.synchronize_phases);
+    tree_->add(parameters.grads());
+    watch.lap(seconds.backward);
+  }
+  return losses;
+}
+
+Tensor Trainer::run_part(const Part& part, bool last, PhaseSeconds& seconds) {
   Stopwatch watch(backend_, config_.synchronize_phases);
-  const DeviceBatch batch = next_batch();
+  const DeviceBatch batch = to_device_batch(backend_, part.batch, batches_.seq_len());
   watch.lap(seconds.data);
 
+  communicator_.group().enter("forward");
   Tape tape(backend_);
-  const Var loss = model_.loss(tape, batch.ids, batch.targets, dropout_position(step_, micro));
+  const Var loss = model_.loss(tape, batch.ids, batch.targets, dropout_position(step_, part));
   watch.lap(seconds.forward);
 
-  const bool last = micro + 1 == config_.grad_accumulation;
-  if (last) tape.on_leaf_ready([&](int parameter) { sync_.ready(model_.parameters(), parameter); });
-  tape.backward(loss, 1.0 / static_cast<double>(config_.grad_accumulation));
+  communicator_.group().enter("backward");
+  if (last) {
+    tape.on_leaf_ready([&](int parameter) {
+      watch.lap(seconds.backward);
+      sync_.ready(model_.parameters(), parameter);
+      watch.lap(seconds.communication);
+    });
+  }
+  // Gradients are those of the mean over all parts: a sum over ranks needs no division then.
+  tape.backward(loss, 1.0 / static_cast<double>(division_.micro_steps * division_.shards));
   watch.lap(seconds.backward);
   return loss.value();
 }
 
-double Trainer::mean_over_ranks(const std::vector<Tensor>& losses) {
-  double mean = 0;
-  for (const Tensor& loss : losses)
-    mean += to_host<float>(backend_, loss)[0] / static_cast<double>(losses.size());
-  if (communicator_.size() == 1) return mean;
-  const Tensor sum = to_device<double>(backend_, {1}, std::span(&mean, 1));
-  communicator_.all_reduce(sum)->wait();
-  return to_host<double>(backend_, sum)[0] / communicator_.size();
+void Trainer::gather_report(const std::vector<Tensor>& losses, StepReport& report) {
+  const PhaseSeconds& seconds = report.seconds;
+  const double own_seconds = seconds.total() - seconds.communication;
+  std::vector<double> own = {own_seconds};
+  for (const Tensor& loss : losses) own.push_back(to_host<float>(backend_, loss)[0]);
+  const std::vector<double> all = gather(communicator_.group(), own);
+  report.least_rank_seconds = report.most_rank_seconds = own_seconds;
+  // Rank by rank, which is shard by shard: the order does not depend on the number of ranks.
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (i % own.size() == 0) {
+      report.least_rank_seconds = std::min(report.least_rank_seconds, all[i]);
+      report.most_rank_seconds = std::max(report.most_rank_seconds, all[i]);
+    } else {
+      report.loss += all[i] / static_cast<double>(division_.micro_steps * division_.shards);
+    }
+  }
+}
+
+Moments Trainer::gather_moments() {
+  const Tensor& scratch = model_.parameters().grads();
+  const Moments& own = optimizer_.moments();
+  const bool in_parts = own.m.numel() != scratch.numel();
+  const Tensor second = in_parts && communicator_.group().is_root()
+                            ? backend_.allocate(scratch.dtype(), scratch.shape())
+                            : Tensor();
+  return {sync_.gather_owned(own.m, scratch), sync_.gather_owned(own.v, second)};
+}
+
+void Trainer::set_moment(Moment moment, const Tensor& arena) {
+  const ArenaRange owned = optimizer_.owned();
+  backend_.copy(optimizer_.moments().*moment, arena.slice(owned.begin, {owned.size()}));
 }
 
 std::string Trainer::first_non_finite(const StepReport& report) {
   std::optional<std::string> found;
   const std::int64_t after = batches_.position();
-  batches_.seek(after - config_.batch_size * config_.grad_accumulation);
-  for (std::int64_t micro = 0; micro < config_.grad_accumulation && !found; ++micro) {
-    const DeviceBatch batch = next_batch();
+  batches_.seek(after - division_.samples());
+  for (std::int64_t i = 0; i < division_.owned_shards * division_.micro_steps && !found; ++i) {
+    const Part part = batches_.next();
+    const DeviceBatch batch = to_device_batch(backend_, part.batch, batches_.seq_len());
     found = first_non_finite_output(backend_, model_, batch.ids, batch.targets,
-                                    dropout_position(report.step, micro));
+                                    dropout_position(report.step, part));
   }
   batches_.seek(after);
   if (!found) found = first_non_finite_gradient(backend_, model_.parameters());
-  return found.value_or("a tensor of another rank");
+  // Of the first rank that has found one.
+  const std::vector<char> who = gather<char>(communicator_.group(), found ? 1 : 0);
+  const auto first = std::ranges::find(who, 1);
+  if (first == who.end()) return "a tensor that cannot be found again";
+  return broadcast_text(communicator_.group(), found.value_or(""), static_cast<int>(first - who.begin()));
 }
 
-Evaluation evaluate(Backend& backend, const Gpt2& model, const DataLoader& data, std::int64_t batch_size,
-                    std::int64_t max_windows) {
+Evaluation evaluate(RankGroup& group, Backend& backend, const Gpt2& model, const DataLoader& data,
+                    std::int64_t batch_size, std::int64_t max_windows) {
   const std::int64_t windows = std::min(data.windows_in_order(), max_windows);
   const std::int64_t V = model.config().vocab_size;
-  Evaluation sum;
+  const std::int64_t ranks = group.size(), batches = (windows + batch_size - 1) / batch_size;
+  std::vector<Evaluation> own(static_cast<std::size_t>((batches + ranks - 1) / ranks));
   const Tensor correct = backend.allocate(DType::i32, {1});
-  for (std::int64_t first = 0; first < windows; first += batch_size) {
+  for (std::int64_t turn = 0; turn < std::ssize(own); ++turn) {
+    const std::int64_t first = (turn * ranks + group.rank()) * batch_size;
+    if (first >= windows) break;
+    group.enter("validation");
     const std::int64_t count = std::min(batch_size, windows - first);
     const DeviceBatch batch = to_device_batch(backend, data.in_order(first, count), data.seq_len());
     Tape tape(backend, Tape::Mode::inference);
     const Var logits = model.logits(tape, batch.ids);  // (B,T,Vp)
     backend.count_correct(correct, logits.value(), batch.targets, V);
     const Var loss = cross_entropy(tape, logits, batch.targets, V);
-    sum.loss += to_host<float>(backend, loss.value())[0] * static_cast<double>(count);
-    sum.accuracy += to_host<std::int32_t>(backend, correct)[0];
+    own[turn] = {to_host<float>(backend, loss.value())[0] * static_cast<double>(count),
+                 static_cast<double>(to_host<std::int32_t>(backend, correct)[0])};
+  }
+  const std::vector<Evaluation> all = gather(group, own);
+  Evaluation sum;
+  for (std::int64_t batch = 0; batch < batches; ++batch) {
+    const Evaluation& evaluation = all[batch % ranks * std::ssize(own) + batch / ranks];
+    sum.loss += evaluation.loss;
+    sum.accuracy += evaluation.accuracy;
   }
   const auto n = static_cast<double>(windows);
   return {sum.loss / n, sum.accuracy / n / static_cast<double>(data.seq_len())};

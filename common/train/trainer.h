@@ -1,4 +1,4 @@
-// Owns the step: fetch, forward, backward (once a micro-step), synchronise, clip, update.
+// Owns the step: fetch, forward, backward (once a micro-step), synchronise, clip, update, share.
 #pragma once
 
 #include <cmath>
@@ -12,6 +12,7 @@
 #include "common/optim/adamw.h"
 #include "common/optim/lr_schedule.h"
 #include "common/train/gradient_sync.h"
+#include "common/train/gradient_tree.h"
 
 namespace stagegpt {
 
@@ -25,9 +26,12 @@ struct TrainerConfig {
   bool synchronize_phases = false;
   // Every step trains on the samples of the first one: a model that learns at all learns them by heart.
   bool overfit_batch = false;
+  // The same bits at 1, 2, 4 and 8 ranks: each batch in kReproducibleShards parts, whose gradients are added
+  // in a fixed order. The backend must be so too: Backend::set_reproducible().
+  bool reproducible = false;
 };
 
-// Seconds spent in each phase of a step.
+// Seconds spent in each phase of a step. What a rank waits for others during backward is communication.
 struct PhaseSeconds {
   double data = 0, forward = 0, backward = 0, communication = 0, optimizer = 0;
 
@@ -40,7 +44,9 @@ struct StepReport {
   double grad_norm = 0;   // of all gradients, before clipping; not finite when the update was skipped
   double learning_rate = 0;
   PhaseSeconds seconds;
-  std::int64_t bytes_reduced = 0;  // given to gradient synchronisation by this rank
+  CommunicationReport communication;  // of this rank
+  // Of the quickest and the slowest rank: a step without communication, in which ranks wait for each other.
+  double least_rank_seconds = 0, most_rank_seconds = 0;
 
   bool skipped() const { return !std::isfinite(grad_norm); }
   bool finite() const { return std::isfinite(loss) && std::isfinite(grad_norm); }
@@ -52,8 +58,7 @@ struct DeviceBatch {
 
 class Trainer {
  public:
-  // Everything is borrowed and must outlive the trainer. Throws UserError when batch_size does not divide
-  // among the ranks.
+  // Everything is borrowed and must outlive the trainer. Throws UserError as divide_step() does.
   Trainer(Backend& backend, Communicator& communicator, GradientSync& sync, Gpt2& model,
           const DataLoader& data, const TrainerConfig& config);
 
@@ -68,21 +73,30 @@ class Trainer {
   // pass, which is run again, or else the first gradient, that holds infinity or NaN. "the output of …".
   std::string first_non_finite(const StepReport& report);
   const AdamW& optimizer() const { return optimizer_; }
+  // The moments as arenas, for a checkpoint: on rank 0, undefined on others. Overwrites the gradients.
+  Moments gather_moments();
+  // Takes this rank's part of arenas that are the same on all ranks.
+  void set_moment(Moment moment, const Tensor& arena);
 
  private:
-  DeviceBatch next_batch();
-  DropoutPosition dropout_position(std::int64_t step, std::int64_t micro) const;
-  // Forward and backward of one micro-step of this rank; returns its mean loss (1).
-  Tensor micro_step(std::int64_t micro, PhaseSeconds& seconds);
-  double mean_over_ranks(const std::vector<Tensor>& losses);
+  // Forward and backward of one part; returns its mean loss (1). The last part's gradients may be combined
+  // with other ranks' as they come.
+  Tensor run_part(const Part& part, bool last, PhaseSeconds& seconds);
+  // Forward and backward of all of this rank's parts. Returns their losses.
+  std::vector<Tensor> run_parts(PhaseSeconds& seconds);
+  DropoutPosition dropout_position(std::int64_t step, const Part& part) const;
+  // Fills in what the ranks tell each other about a step.
+  void gather_report(const std::vector<Tensor>& losses, StepReport& report);
 
   Backend& backend_;
   Communicator& communicator_;
   GradientSync& sync_;
   Gpt2& model_;
+  StepDivision division_;
   BatchStream batches_;
   TrainerConfig config_;
   AdamW optimizer_;
+  std::optional<GradientTree> tree_;  // with reproducible
   std::int64_t step_ = 0;
   std::int64_t samples_ = 0;
 };
@@ -92,8 +106,9 @@ struct Evaluation {
   double accuracy = 0;  // share of the tokens that the model takes for the most probable
 };
 
-// Over the text's first windows, at most `max_windows` of them, `batch_size` at a time.
-Evaluation evaluate(Backend& backend, const Gpt2& model, const DataLoader& data, std::int64_t batch_size,
-                    std::int64_t max_windows);
+// Over the text's first windows, at most `max_windows` of them, `batch_size` at a time. The ranks take turns
+// with batches; all get the same bits, whatever their number.
+Evaluation evaluate(RankGroup& group, Backend& backend, const Gpt2& model, const DataLoader& data,
+                    std::int64_t batch_size, std::int64_t max_windows);
 
 }  // namespace stagegpt

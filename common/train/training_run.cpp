@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "common/comm/agreement.h"
 #include "common/data/utf8.h"
 #include "common/model/flops.h"
 #include "common/train/stop_signals.h"
@@ -20,8 +21,10 @@ std::string checkpoint_note(const std::filesystem::path& path, double megabytes,
 }  // namespace
 
 TrainingRun::TrainingRun(Backend& backend, Communicator& communicator, GradientSync& sync, Gpt2& model,
-                         const Corpus& corpus, RunDirectory& directory, const TrainingRunConfig& config)
+                         const Corpus& corpus, RunDirectory* directory, const TrainingRunConfig& config)
     : backend_(backend),
+      communicator_(communicator),
+      group_(communicator.group()),
       model_(model),
       tokenizer_(*corpus.tokenizer),
       directory_(directory),
@@ -31,8 +34,8 @@ TrainingRun::TrainingRun(Backend& backend, Communicator& communicator, GradientS
       validation_(corpus.validation, *corpus.tokenizer, model.config().block_size, config.trainer.batch_size),
       trainer_(backend, communicator, sync, model, data_, config.trainer) {}
 
-void TrainingRun::resume(const std::filesystem::path& checkpoint) {
-  const TrainerState state = read_trainer_state(checkpoint);
+TrainerState TrainingRun::read_state(const std::filesystem::path& checkpoint) const {
+  TrainerState state = read_trainer_state(checkpoint);
   if (checkpoint.filename() != checkpoint_name(state.step)) {
     user_error("--resume: ", checkpoint, " says that it was made after step ", state.step);
   }
@@ -47,52 +50,87 @@ void TrainingRun::resume(const std::filesystem::path& checkpoint) {
     user_error("--steps: the run has done ", state.step, " steps already, more than ",
                config_.trainer.schedule.steps);
   }
-  load_moments(checkpoint, backend_, model_.parameters().table(), trainer_.optimizer());
+  return state;
+}
+
+void TrainingRun::resume(const std::filesystem::path& checkpoint) {
+  const TrainerState state =
+      parse_trainer_state(text_from_root(group_, [&] { return to_json_text(read_state(checkpoint)); }));
+  const Parameters& parameters = model_.parameters();
+  const Tensor& arena = parameters.grads();  // of no use before the first step
+  for (const Moment moment : {&Moments::m, &Moments::v}) {
+    on_root(group_, [&] { load_moment(checkpoint, moment, backend_, parameters.table(), arena); });
+    communicator_.broadcast(arena, 0);
+    trainer_.set_moment(moment, arena);
+  }
   trainer_.restore(state.step, state.data_position);
   saved_step_ = state.step;
 }
 
-TrainingResult TrainingRun::run() {
+void TrainingRun::open_logs() {
   const TrainerConfig& config = config_.trainer;
   const std::int64_t first = trainer_.steps_done();
-  const std::int64_t tokens_per_step = config.batch_size * config.grad_accumulation * data_.seq_len();
-  metrics_.emplace(directory_.metrics(), first);
-  progress_.emplace(first, config.schedule.steps, tokens_per_step);
-  tensorboard_.emplace(directory_.path(), first, [this](const std::string& text) { progress_->note(text); });
+  metrics_.emplace(directory_->metrics(), first);
+  progress_.emplace(first, config.schedule.steps,
+                    config.batch_size * config.grad_accumulation * data_.seq_len());
+  tensorboard_.emplace(directory_->path(), first, [this](const std::string& text) { note(text); });
+}
+
+TrainingResult TrainingRun::run() {
+  on_root(group_, [&] { open_logs(); });
   const StopSignals keyboard({SIGINT});
   const auto start = std::chrono::steady_clock::now();
 
   TrainingResult result;
-  while (trainer_.steps_done() < config_.last_step && !StopSignals::requested()) step(result);
+  while (trainer_.steps_done() < config_.last_step && !stop_requested()) step(result);
   result.steps = trainer_.steps_done();
   result.interrupted = result.steps < config_.last_step;
-  if (saved_step_ != result.steps) progress_->note(save());
-  if (!result.interrupted) result.validation = validated_ ? *validated_ : validation_.run(backend_, model_);
-  if (result.train_loss) result.tokens_per_second = progress_->tokens_per_second();
+  if (saved_step_ != result.steps) note(save());
+  if (!result.interrupted) {
+    if (!validated_) validate();
+    result.validation = validated_;
+  }
+  if (result.train_loss && progress_) result.tokens_per_second = progress_->tokens_per_second();
   result.seconds = seconds_since(start);
+  group_.enter(kUnwatched);
   progress_.reset();
   return result;
 }
 
+bool TrainingRun::stop_requested() const { return any(group_, StopSignals::requested()); }
+
 void TrainingRun::step(TrainingResult& result) {
-  directory_.read_back_newest();
+  if (directory_) directory_->read_back_newest();
   const StepReport report = trainer_.step();
   if (!report.finite()) on_non_finite(report);
-  const std::int64_t done = trainer_.steps_done();
-  const bool checkpoint = due(config_.checkpoint_every) || done == config_.trainer.schedule.steps;
+  const bool checkpoint =
+      due(config_.checkpoint_every) || trainer_.steps_done() == config_.trainer.schedule.steps;
   validated_.reset();
-  if (checkpoint || due(config_.eval_every)) validated_ = validation_.run(backend_, model_);
+  if (checkpoint || due(config_.eval_every)) validate();
+  if (group_.is_root()) log(report);
+  result.train_loss = report.loss;
+  if (due(config_.sample_every)) sample();
+  if (checkpoint) note(try_to_save());
+}
+
+void TrainingRun::log(const StepReport& report) {
   const StepMetrics metrics = metrics_of(report);
   metrics_->add(to_json(metrics));
-  tensorboard_->add(done, to_scalars(metrics));
+  tensorboard_->add(trainer_.steps_done(), to_scalars(metrics));
   progress_->step(report, validation_loss());
-  result.train_loss = report.loss;
-  if (due(config_.sample_every)) {
-    const std::string sample = config_.sample();
-    progress_->note(concat("sample after step ", done, ":\n", printable_text(sample)));
-    tensorboard_->add_text(done, "sample", sample);
-  }
-  if (checkpoint) progress_->note(try_to_save());
+}
+
+void TrainingRun::validate() { validated_ = validation_.run(group_, backend_, model_); }
+
+void TrainingRun::sample() {
+  group_.enter("sample");
+  const std::string sample = text_from_root(group_, config_.sample);
+  note(concat("sample after step ", trainer_.steps_done(), ":\n", printable_text(sample)));
+  if (tensorboard_) tensorboard_->add_text(trainer_.steps_done(), "sample", sample);
+}
+
+void TrainingRun::note(const std::string& text) {
+  if (progress_) progress_->note(text);
 }
 
 bool TrainingRun::due(std::int64_t every) const { return every > 0 && trainer_.steps_done() % every == 0; }
@@ -103,12 +141,12 @@ void TrainingRun::on_non_finite(const StepReport& report) {
              report.loss, ", gradient norm ", report.grad_norm, ")");
   if (config_.non_finite == NonFinite::stop) {
     const bool saved = report.skipped() && save_before(report.step);
-    throw std::runtime_error(
-        concat(what, "; a lower --learning-rate may help",
-               saved ? concat(", --resume ", directory_.path().string(), " --non-finite skip goes on") : ""));
+    const std::string run = directory_ ? directory_->path().string() : "";
+    throw AgreedFailure(concat(what, "; a lower --learning-rate may help",
+                               saved ? concat(", --resume ", run, " --non-finite skip goes on") : ""));
   }
   skipped_steps_ += report.skipped();
-  progress_->note(concat("note: ", what, "; ", skipped_steps_, " steps skipped"));
+  note(concat("note: ", what, "; ", skipped_steps_, " steps skipped"));
 }
 
 StepMetrics TrainingRun::metrics_of(const StepReport& report) const {
@@ -127,21 +165,28 @@ std::optional<double> TrainingRun::validation_loss() const {
 }
 
 std::string TrainingRun::save() {
+  group_.enter("checkpoint");
+  const Moments moments = trainer_.gather_moments();
+  const std::string saved = text_from_root(group_, [&] { return write(moments); });
+  saved_step_ = trainer_.steps_done();
+  return saved;
+}
+
+std::string TrainingRun::write(const Moments& moments) {
   const std::int64_t step = trainer_.steps_done();
   const auto start = std::chrono::steady_clock::now();
   std::vector<FileEntry> files;
   std::filesystem::path path;
   metrics_->sync();  // what a checkpoint takes for done is in the metrics
   try {
-    const std::filesystem::path directory = directory_.begin_checkpoint(step);
-    files = write_checkpoint(directory, backend_, model_, trainer_.optimizer(), tokenizer_, state());
-    path = directory_.commit_checkpoint(step, files);
+    const std::filesystem::path directory = directory_->begin_checkpoint(step);
+    files = write_checkpoint(directory, backend_, model_, moments, tokenizer_, state());
+    path = directory_->commit_checkpoint(step, files);
   } catch (...) {
-    directory_.abandon_checkpoint(step);
+    directory_->abandon_checkpoint(step);
     throw;
   }
-  saved_step_ = step;
-  directory_.prune(config_.keep);
+  directory_->prune(config_.keep);
   double megabytes = 0;
   for (const FileEntry& file : files) megabytes += static_cast<double>(file.bytes) / 1e6;
   return checkpoint_note(path, megabytes, seconds_since(start));
@@ -159,7 +204,7 @@ bool TrainingRun::save_before(std::int64_t step) {
   const TrainerConfig& config = config_.trainer;
   trainer_.restore(step, trainer_.data_position() - config.batch_size * config.grad_accumulation);
   validated_.reset();
-  if (saved_step_ != step) progress_->note(try_to_save());
+  if (saved_step_ != step) note(try_to_save());
   return saved_step_ == step;
 }
 

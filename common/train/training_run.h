@@ -43,12 +43,13 @@ struct TrainingResult {
 
 class TrainingRun {
  public:
-  // All is borrowed. The model's weights are where the run begins.
+  // All is borrowed. The model's weights are where the run begins. Rank 0 alone has a directory, and keeps
+  // the run; on the others it is null. All ranks make the same calls; what one throws, all throw.
   TrainingRun(Backend& backend, Communicator& communicator, GradientSync& sync, Gpt2& model,
-              const Corpus& corpus, RunDirectory& directory, const TrainingRunConfig& config);
+              const Corpus& corpus, RunDirectory* directory, const TrainingRunConfig& config);
 
-  // Goes on where a checkpoint was made, whose weights the model has already. Throws UserError when it does
-  // not fit the model, the data or the seed.
+  // Goes on where a checkpoint was made, whose weights the model has already; rank 0 reads it. Throws
+  // UserError when it does not fit the model, the data or the seed.
   void resume(const std::filesystem::path& checkpoint);
 
   // Ends at last_step, or after the step in which a signal came (see stop_signals.h), always with a
@@ -57,8 +58,18 @@ class TrainingRun {
   TrainingResult run();
 
  private:
+  // Opens what rank 0 tells of the run.
+  void open_logs();
+  // Whether a signal has come, to any rank.
+  bool stop_requested() const;
   // One step, with what follows on it: validation, metrics, sample.
   void step(TrainingResult& result);
+  void log(const StepReport& report);
+  void validate();
+  void sample();
+  // A line for whoever watches.
+  void note(const std::string& text);
+  TrainerState read_state(const std::filesystem::path& checkpoint) const;
   bool due(std::int64_t every) const;
   // Throws, or tells of it.
   void on_non_finite(const StepReport& report);
@@ -66,23 +77,28 @@ class TrainingRun {
   std::optional<double> validation_loss() const;
   // Both return the line that tells of it.
   std::string save();
+  std::string write(const Moments& moments);
   std::string try_to_save();
   // After a step that changed nothing: as if it had not been. Whether there is a checkpoint of that now.
   bool save_before(std::int64_t step);
   TrainerState state() const;
 
   Backend& backend_;
+  Communicator& communicator_;
+  RankGroup& group_;
   Gpt2& model_;
   const Tokenizer& tokenizer_;
-  RunDirectory& directory_;
+  RunDirectory* directory_;
   TrainingRunConfig config_;
   DataLoader data_;
   std::string train_hash_;
   Validation validation_;
   Trainer trainer_;
+  // On rank 0.
   std::optional<Progress> progress_;
   std::optional<MetricsLog> metrics_;
   std::optional<TensorBoardLog> tensorboard_;
+
   std::optional<ValidationResult> validated_;  // after the last step
   std::int64_t saved_step_ = -1;
   std::int64_t skipped_steps_ = 0;

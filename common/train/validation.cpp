@@ -8,7 +8,8 @@
 namespace stagegpt {
 namespace {
 
-constexpr std::int64_t kTokens = 1 << 15;  // validation takes no more than this
+constexpr std::int64_t kTokens = 1 << 15;       // validation takes no more than this
+constexpr std::int64_t kBatchTokens = 1 << 12;  // nor at once, however large the batch over all ranks
 
 // Bytes of text that a token stands for, on average. Special tokens stand for none.
 std::optional<double> bytes_per_token(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
@@ -26,12 +27,12 @@ std::optional<double> bytes_per_token(const Tokenizer& tokenizer, const std::vec
 Validation::Validation(const TokenSequence& tokens, const Tokenizer& tokenizer, std::int64_t seq_len,
                        std::int64_t batch_size)
     : data_(tokens, seq_len, 0),  // the seed is for shuffling, which is not done
-      batch_size_(batch_size),
+      batch_size_(std::min(batch_size, std::max<std::int64_t>(1, kBatchTokens / seq_len))),
       windows_(std::min(data_.windows_in_order(), std::max<std::int64_t>(1, kTokens / seq_len))),
       bytes_per_token_(bytes_per_token(tokenizer, tokens.read(1, windows_ * seq_len))) {}  // of the targets
 
-ValidationResult Validation::run(Backend& backend, const Gpt2& model) const {
-  const Evaluation evaluation = evaluate(backend, model, data_, batch_size_, windows_);
+ValidationResult Validation::run(RankGroup& group, Backend& backend, const Gpt2& model) const {
+  const Evaluation evaluation = evaluate(group, backend, model, data_, batch_size_, windows_);
   ValidationResult result{evaluation.loss, evaluation.accuracy, std::nullopt};
   if (bytes_per_token_) result.bits_per_byte = evaluation.loss / std::numbers::ln2 / *bytes_per_token_;
   return result;

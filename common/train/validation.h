@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "common/comm/rank_group.h"
 #include "common/data/data_loader.h"
 #include "common/data/tokenizers/tokenizer.h"
 #include "common/model/gpt2.h"
@@ -20,11 +21,13 @@ struct ValidationResult {
 // Over the first windows of the validation tokens, without overlap, at most 32,768 tokens of them.
 class Validation {
  public:
-  // The loss is taken over batches of `batch_size` windows of `seq_len` tokens.
+  // The loss is taken over batches of windows of `seq_len` tokens: `batch_size`, or fewer where those would
+  // be many for a rank that has a small part of a training batch.
   Validation(const TokenSequence& tokens, const Tokenizer& tokenizer, std::int64_t seq_len,
              std::int64_t batch_size);
 
-  ValidationResult run(Backend& backend, const Gpt2& model) const;
+  // The ranks share the work; all get the same bits.
+  ValidationResult run(RankGroup& group, Backend& backend, const Gpt2& model) const;
 
  private:
   DataLoader data_;

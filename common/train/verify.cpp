@@ -74,6 +74,7 @@ VerifyReport verify(Backend& backend, const LlmcModel& file, const LlmcState& st
   AdamW optimizer(backend, parameters, adamw);
   for (std::int64_t step = 0; step < steps; ++step) {
     report.losses.push_back(loss_and_gradients()[0]);
+    optimizer.measure_norm(parameters);
     optimizer.update(parameters, learning_rate, step);
   }
   return report;

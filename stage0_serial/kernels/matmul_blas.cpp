@@ -88,14 +88,41 @@ struct Factor {
 
 const char* description() { return OpenBlas::instance().description.c_str(); }
 
-void matmul(const Parallel& parallel, float* c, std::int64_t ldc, MatrixView<float> a, MatrixView<float> b,
-            MatmulSize size, bool accumulate) {
-  const OpenBlas& blas = OpenBlas::instance();
-  blas.set_num_threads(parallel.threads());
+namespace {
+
+void sgemm(const OpenBlas& blas, float* c, std::int64_t ldc, MatrixView<float> a, MatrixView<float> b,
+           MatmulSize size, bool accumulate) {
   const Factor left(a, size.k), right(b, size.n);
   blas.sgemm(CblasRowMajor, left.transpose, right.transpose, static_cast<blasint>(size.m),
              static_cast<blasint>(size.n), static_cast<blasint>(size.k), 1, a.data, left.ld, b.data, right.ld,
              accumulate ? 1.0f : 0.0f, c, static_cast<blasint>(ldc));
+}
+
+}  // namespace
+
+void matmul(const Parallel& parallel, float* c, std::int64_t ldc, MatrixView<float> a, MatrixView<float> b,
+            MatmulSize size, bool accumulate) {
+  const OpenBlas& blas = OpenBlas::instance();
+  blas.set_num_threads(parallel.threads());
+  sgemm(blas, c, ldc, a, b, size, accumulate);
+}
+
+void reproducible_matmul(const Parallel& parallel, float* c, std::int64_t ldc, MatrixView<float> a,
+                         MatrixView<float> b, MatmulSize size, bool accumulate) {
+  constexpr std::int64_t kPanel = 128;
+  const OpenBlas& blas = OpenBlas::instance();
+  blas.set_num_threads(1);  // inside a parallel region the library has one thread anyway
+  if (size.m > size.n) {
+    parallel.ranges(size.m, kPanel, [&](std::int64_t m0, std::int64_t m1) {
+      sgemm(blas, c + m0 * ldc, ldc, {&a(m0, 0), a.row_stride, a.column_stride}, b, {m1 - m0, size.n, size.k},
+            accumulate);
+    });
+  } else {
+    parallel.ranges(size.n, kPanel, [&](std::int64_t n0, std::int64_t n1) {
+      sgemm(blas, c + n0, ldc, a, {&b(0, n0), b.row_stride, b.column_stride}, {size.m, n1 - n0, size.k},
+            accumulate);
+    });
+  }
 }
 
 }  // namespace stagegpt::blas

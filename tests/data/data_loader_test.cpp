@@ -94,9 +94,9 @@ TEST(BatchStream, SharesOfTheRanksAreDisjointAndTogetherComplete) {
   for (const int ranks : {1, 2, 3, 4, 6, 12}) {
     std::multiset<std::int32_t> seen;
     for (int rank = 0; rank < ranks; ++rank) {
-      BatchStream stream(loader, 12, rank, ranks);
+      BatchStream stream(loader, divide_step(12, 1, rank, ranks, false));
       for (int batch = 0; batch < 2; ++batch) {
-        for (const std::int32_t first : first_tokens(stream.next(), 5)) seen.insert(first);
+        for (const std::int32_t first : first_tokens(stream.next().batch, 5)) seen.insert(first);
       }
       EXPECT_EQ(stream.position(), 24);
     }
@@ -109,20 +109,20 @@ TEST(BatchStream, SharesOfTheRanksAreDisjointAndTogetherComplete) {
 
 TEST(BatchStream, BatchesAreTheSameForEveryNumberOfRanks) {
   const DataLoader loader(counting(1003), 10, 1);
-  BatchStream all(loader, 12, 0, 1);
+  BatchStream all(loader, divide_step(12, 1, 0, 1, false));
   for (const int ranks : {2, 3, 12}) {
     all.seek(0);
     std::vector<std::unique_ptr<BatchStream>> streams;
     for (int rank = 0; rank < ranks; ++rank)
-      streams.push_back(std::make_unique<BatchStream>(loader, 12, rank, ranks));
+      streams.push_back(std::make_unique<BatchStream>(loader, divide_step(12, 1, rank, ranks, false)));
     for (int step = 0; step < 20; ++step) {  // beyond the first epoch, of 99 windows
       Batch joined;
       for (const auto& stream : streams) {
-        const Batch share = stream->next();
+        const Batch share = stream->next().batch;
         joined.ids.insert(joined.ids.end(), share.ids.begin(), share.ids.end());
         joined.targets.insert(joined.targets.end(), share.targets.begin(), share.targets.end());
       }
-      const Batch whole = all.next();
+      const Batch whole = all.next().batch;
       ASSERT_EQ(joined.ids, whole.ids) << ranks << " ranks, step " << step;
       ASSERT_EQ(joined.targets, whole.targets);
     }
@@ -131,28 +131,47 @@ TEST(BatchStream, BatchesAreTheSameForEveryNumberOfRanks) {
 
 TEST(BatchStream, GoesOnFromAPositionAtAnotherNumberOfRanks) {
   const DataLoader loader(counting(1003), 10, 1);
-  BatchStream before(loader, 12, 0, 1);
+  BatchStream before(loader, divide_step(12, 1, 0, 1, false));
   for (int i = 0; i < 7; ++i) before.next();
-  BatchStream after(loader, 12, 2, 3);
+  BatchStream after(loader, divide_step(12, 1, 2, 3, false));
   after.seek(before.position());
-  EXPECT_EQ(after.next().ids, loader.shuffled(7 * 12 + 8, 4).ids);
+  EXPECT_EQ(after.next().batch.ids, loader.shuffled(7 * 12 + 8, 4).ids);
   after.seek(std::int64_t{12} * 1'000'000'000'000);  // any distance is near
-  EXPECT_EQ(after.next().ids, loader.shuffled(std::int64_t{12} * 1'000'000'000'000 + 8, 4).ids);
+  EXPECT_EQ(after.next().batch.ids, loader.shuffled(std::int64_t{12} * 1'000'000'000'000 + 8, 4).ids);
 }
 
-TEST(BatchStream, RefusesABatchThatDoesNotDivideAndNamesThoseThatWould) {
+// Of two micro-steps of 16 samples in 8 shards, the second of four ranks has the third and fourth shard: of
+// each shard first the part of one micro-step, then that of the other.
+TEST(BatchStream, PartsComeShardByShard) {
   const DataLoader loader(counting(1003), 10, 1);
-  const auto message = [&](std::int64_t batch_size, int ranks) {
+  BatchStream stream(loader, divide_step(16, 2, 1, 4, /*reproducible=*/true));
+  for (int step = 0; step < 3; ++step) {
+    for (const std::int64_t sample : {4, 20, 6, 22}) {
+      EXPECT_EQ(stream.position(), 32 * step);
+      const Part part = stream.next();
+      EXPECT_EQ(part.first_sample, sample);
+      EXPECT_EQ(part.batch.ids, loader.shuffled(32 * step + sample, 2).ids);
+    }
+  }
+}
+
+TEST(StepDivision, RefusesABatchThatDoesNotDivideAndNamesThoseThatWould) {
+  const auto message = [&](std::int64_t batch_size, int ranks, bool reproducible) {
     try {
-      const BatchStream stream(loader, batch_size, 0, ranks);
+      divide_step(batch_size, 1, 0, ranks, reproducible);
     } catch (const UserError& error) {
       return std::string(error.what());
     }
     return std::string();
   };
-  EXPECT_EQ(message(10, 4), "--batch-size: 10 does not divide among 4 ranks; 8 or 12 would");
-  EXPECT_EQ(message(3, 4), "--batch-size: 3 does not divide among 4 ranks; 4 would");
-  EXPECT_EQ(message(8, 4), "");
+  EXPECT_EQ(message(10, 4, false), "--batch-size: 10 does not divide among 4 ranks; 8 or 12 would");
+  EXPECT_EQ(message(3, 4, false), "--batch-size: 3 does not divide among 4 ranks; 4 would");
+  EXPECT_EQ(message(8, 4, false), "");
+  EXPECT_EQ(message(12, 4, true),
+            "--batch-size: 12 does not divide into the 8 shards of --reproducible; 8 or 16 would");
+  EXPECT_EQ(message(24, 3, true), "--reproducible: expected 1, 2, 4 or 8 ranks, not 3");
+  EXPECT_EQ(message(24, 16, true), "--reproducible: expected 1, 2, 4 or 8 ranks, not 16");
+  for (const int ranks : {1, 2, 4, 8}) EXPECT_EQ(message(24, ranks, true), "");
 }
 
 }  // namespace

@@ -126,11 +126,11 @@ TEST(BatchStream, FetchesTheNextBatchAhead) {
     TokenSequence tokens;
     tokens.append(std::make_shared<const TokenShard>(path, "--data"));
     const DataLoader loader(tokens, 10, 1);
-    BatchStream stream(loader, 2, 0, 1);
+    BatchStream stream(loader, {.batch_size = 2});
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
     std::filesystem::remove(path);
     try {
-      EXPECT_EQ(stream.next().ids, Ids(20, 7));
+      EXPECT_EQ(stream.next().batch.ids, Ids(20, 7));
       return;
     } catch (const UserError&) {
     }

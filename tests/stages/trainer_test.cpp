@@ -49,7 +49,8 @@ struct SmallRun {
 
   std::vector<std::int32_t> tokens;
   std::unique_ptr<Backend> backend;
-  SelfCommunicator communicator;
+  SingleProcess group;
+  SelfCommunicator communicator{group};
   NoGradientSync sync;
   Gpt2 model;
   DataLoader data;
@@ -105,7 +106,7 @@ TEST(Trainer, OverfitsOneBatch) {
   double loss = first;
   for (int step = 0; step < 150; ++step) loss = run.trainer.step().loss;
   EXPECT_LT(loss, 0.01);
-  EXPECT_EQ(evaluate(*run.backend, run.model, run.data, 1, 1).accuracy, 1);
+  EXPECT_EQ(evaluate(run.group, *run.backend, run.model, run.data, 1, 1).accuracy, 1);
 }
 
 TEST(Trainer, OverfitsTheFirstBatchOfMany) {
@@ -199,14 +200,14 @@ TEST(Trainer, PaddingOfTheVocabularyStaysZero) {
 }
 
 // Records when gradients are announced.
-class CountingSync final : public GradientSync {
+class CountingSync final : public NoGradientSync {
  public:
   void ready(Parameters& parameters, int i) override {
     counts.resize(parameters.table().size());
     ++counts[static_cast<std::size_t>(i)];
   }
   void finish(Parameters&) override { ++finished; }
-  std::int64_t bytes_reduced() const override { return 100 * finished; }
+  CommunicationReport report() const override { return {100 * finished, 0}; }
   std::vector<int> counts;
   int finished = 0;
 };
@@ -215,15 +216,15 @@ TEST(Trainer, AnnouncesEachGradientOnceAStep) {
   SmallRun run(config(2, 3), random_tokens(1000));
   CountingSync sync;
   Trainer trainer(*run.backend, run.communicator, sync, run.model, run.data, config(2, 3));
-  EXPECT_EQ(trainer.step().bytes_reduced, 100);
+  EXPECT_EQ(trainer.step().communication.bytes_reduced, 100);
   EXPECT_EQ(sync.counts, std::vector<int>(run.model.parameters().table().size(), 1));
   EXPECT_EQ(sync.finished, 1);
 }
 
 TEST(Evaluate, IsTheMeanOverAllWindows) {
   SmallRun run(config(4, 1), random_tokens(500));
-  const Evaluation in_one = evaluate(*run.backend, run.model, run.data, 1000, 1000);
-  const Evaluation in_parts = evaluate(*run.backend, run.model, run.data, 3, 1000);
+  const Evaluation in_one = evaluate(run.group, *run.backend, run.model, run.data, 1000, 1000);
+  const Evaluation in_parts = evaluate(run.group, *run.backend, run.model, run.data, 3, 1000);
   EXPECT_NEAR(in_parts.loss, in_one.loss, 1e-6);
   EXPECT_NEAR(in_one.loss, std::log(kVocabulary), 0.5);
   EXPECT_EQ(in_parts.accuracy, in_one.accuracy);

@@ -28,7 +28,8 @@ struct Measured {
 
 Measured measure(const BenchConfig& config) {
   const std::unique_ptr<Backend> backend = make_cpu_backend(1);
-  SelfCommunicator communicator;
+  SingleProcess group;
+  SelfCommunicator communicator{group};
   NoGradientSync sync;
   Gpt2 model(*backend, kConfig);
   model.parameters().initialize(1);
@@ -71,7 +72,7 @@ TEST(Bench, profiles_one_step) {
 
 TEST(Bench, reports_the_memory_of_a_step_alone) {
   const auto [report, progress] = measure({.steps = 2, .warmup = 0, .profiled = 1});
-  EXPECT_EQ(report.peak_bytes, plan_memory(kConfig, kTraining, kT, 1).total());
+  EXPECT_EQ(report.peak_bytes, plan_memory(kConfig, kTraining, kT, 1, NoGradientSync()).total());
 }
 
 }  // namespace

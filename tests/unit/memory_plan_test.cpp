@@ -42,7 +42,7 @@ Gpt2Config small_with(double dropout, Activation activation) {
 }
 
 MemoryPlan plan(const Training& training, int ranks = 1) {
-  return plan_memory(training.config, training.trainer(), training.T, ranks);
+  return plan_memory(training.config, training.trainer(), training.T, ranks, NoGradientSync());
 }
 
 // What the CPU backend has in use at the peak of two steps; the arenas are laid out for `ranks`.
@@ -53,7 +53,8 @@ std::size_t real_peak(const Training& training, bool fused = true, int ranks = 1
   model.parameters().initialize(1);
   const auto vocab_size = static_cast<std::int32_t>(training.config.vocab_size);
   const DataLoader data(random_ids(1, 0, 3 * training.T + 1, vocab_size), training.T, 1);
-  SelfCommunicator communicator;
+  SingleProcess group;
+  SelfCommunicator communicator{group};
   NoGradientSync sync;
   Trainer trainer(*backend, communicator, sync, model, data, training.trainer());
   for (int step = 0; step < 2; ++step) trainer.step();

@@ -83,16 +83,22 @@ TEST(ParameterTableTest, places_parameters_in_order_aligned_and_apart) {
 TEST(ParameterTableTest, matrices_decay_and_vectors_do_not) {
   const ParameterTable table = gpt2_parameter_table(kTiny);
   constexpr double kNone = -1, kDecay = 0.1;
-  Values decay(static_cast<std::size_t>(table.arena_size(1)), kNone);
-  for (const DecayRange& range : table.decay_ranges(kDecay)) {
-    for (std::int64_t i = range.begin; i < range.end; ++i) {
-      EXPECT_EQ(decay[i], kNone) << "element " << i << " is in two ranges";
-      decay[i] = range.weight_decay;
+  for (const int parts : {1, 3, 8}) {
+    const std::int64_t part = table.arena_size(parts) / parts;
+    Values decay(static_cast<std::size_t>(table.arena_size(parts)), kNone);
+    for (std::int64_t begin = 0; begin < table.arena_size(parts); begin += part) {
+      for (const DecayRange& range : table.decay_ranges(kDecay, {begin, begin + part})) {
+        ASSERT_LE(range.end, part);
+        for (std::int64_t i = begin + range.begin; i < begin + range.end; ++i) {
+          EXPECT_EQ(decay[i], kNone) << "element " << i << " is in two ranges";
+          decay[i] = range.weight_decay;
+        }
+      }
     }
-  }
-  for (const Parameter& row : table.rows()) {
-    for (std::int64_t i = 0; i < row.arena_shape().numel(); ++i) {
-      ASSERT_EQ(decay[row.offset + i], row.shape.rank() == 2 ? kDecay : 0) << row.name << ' ' << i;
+    for (const Parameter& row : table.rows()) {
+      for (std::int64_t i = 0; i < row.arena_shape().numel(); ++i) {
+        ASSERT_EQ(decay[row.offset + i], row.shape.rank() == 2 ? kDecay : 0) << row.name << ' ' << i;
+      }
     }
   }
 }

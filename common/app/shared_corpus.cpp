@@ -1,0 +1,24 @@
+#include "common/app/shared_corpus.h"
+
+#include "common/comm/agreement.h"
+#include "common/data/tokenizers/tokenizer_json.h"
+#include "common/json.h"
+
+namespace stagegpt {
+
+Corpus load_shared_corpus(RankGroup& group, const CorpusConfig& config, std::int64_t block_size,
+                          int threads) {
+  std::unique_ptr<Tokenizer> tokenizer;
+  const std::string json = text_from_root(group, [&] {
+    tokenizer = corpus_tokenizer(config, threads);
+    return group.size() > 1 ? tokenizer_json(*tokenizer) : "";
+  });
+  Corpus corpus;
+  agree(group, [&] {
+    if (!tokenizer) tokenizer = parse_tokenizer_json(parse_json(json));
+    corpus = load_corpus(config, std::move(tokenizer), block_size, threads);
+  });
+  return corpus;
+}
+
+}  // namespace stagegpt

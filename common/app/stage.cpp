@@ -1,0 +1,62 @@
+#include "common/app/stage.h"
+
+#include <new>
+#include <nlohmann/json.hpp>
+
+#include "common/app/configuration.h"
+#include "common/comm/agreement.h"
+#include "common/train/tree_sync.h"
+
+namespace stagegpt {
+
+bool parse_flags(Stage& stage, CommandLine& command_line, int argc, const char* const* argv,
+                 const std::function<void()>& check) {
+  bool goes_on = false;
+  agree(stage.group(), [&] {
+    goes_on = command_line.parse(argc, argv);
+    if (goes_on) check();
+  });
+  if (goes_on) require_same_settings(stage.group(), command_line);
+  return goes_on;
+}
+
+void require_same_settings(RankGroup& group, const CommandLine& command_line) {
+  if (group.size() == 1) return;
+  NamedValues values;
+  const nlohmann::ordered_json settings = command_line.settings();
+  for (const auto& [key, value] : settings.items()) {
+    // How fast a rank is, is its own affair.
+    if (key != "threads") values.emplace_back(flag_of_key(key), value.dump());
+  }
+  require_same(group, values);
+}
+
+Machine start_machine(Stage& stage, bool reproducible) {
+  Machine machine;
+  agree(stage.group(), [&] { machine = stage.start(); });
+  if (reproducible) {
+    machine.backend->set_reproducible(true);
+    machine.sync = std::make_unique<TreeSync>(*machine.communicator, *machine.backend);
+    machine.description += ", reproducible";
+  }
+  return machine;
+}
+
+int run_stage(int argc, char** argv, std::unique_ptr<Stage> (*make)(),
+              int (*body)(Stage& stage, int argc, char** argv)) {
+  return run_program(argv[0], [&] {
+    const std::unique_ptr<Stage> stage = make();
+    try {
+      return body(*stage, argc, argv);
+    } catch (const std::bad_alloc&) {
+      stage->end_all(kOutOfMemory, 1);
+      throw;
+    } catch (const std::exception& error) {
+      const bool users_mistake = dynamic_cast<const UserError*>(&error) != nullptr;
+      if (!is_agreed(error)) stage->end_all(error.what(), users_mistake ? 2 : 1);
+      throw;
+    }
+  });
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,95 @@
+#include "common/comm/agreement.h"
+
+#include <algorithm>
+
+namespace stagegpt {
+namespace {
+
+// How a rank has fared, in what all_gather() takes.
+enum class Outcome : std::uint8_t { done, failed, users_mistake };
+
+struct Failure {
+  Outcome outcome = Outcome::done;
+  std::string message;
+};
+
+Failure outcome_of(const std::function<void()>& body) {
+  try {
+    body();
+    return {};
+  } catch (const UserError& error) {
+    return {Outcome::users_mistake, error.what()};
+  } catch (const std::bad_alloc&) {
+    return {Outcome::failed, "out of memory"};
+  } catch (const std::exception& error) {
+    return {Outcome::failed, error.what()};
+  }
+}
+
+[[noreturn]] void throw_agreed(Outcome outcome, const std::string& message) {
+  if (outcome == Outcome::users_mistake) throw AgreedUserError(message);
+  throw AgreedFailure(message);
+}
+
+}  // namespace
+
+bool is_agreed(const std::exception& error) {
+  return dynamic_cast<const AgreedUserError*>(&error) != nullptr ||
+         dynamic_cast<const AgreedFailure*>(&error) != nullptr;
+}
+
+bool any(RankGroup& group, bool own) {
+  return std::ranges::any_of(gather<char>(group, own ? 1 : 0), [](char flag) { return flag != 0; });
+}
+
+std::string broadcast_text(RankGroup& group, std::string text, int root) {
+  if (group.size() == 1) return text;
+  std::size_t size = text.size();
+  group.broadcast(std::as_writable_bytes(std::span(&size, 1)), root);
+  text.resize(size);
+  group.broadcast(std::as_writable_bytes(std::span(text)), root);
+  return text;
+}
+
+void agree(RankGroup& group, const std::function<void()>& body) {
+  if (group.size() == 1) return body();
+  const Failure own = outcome_of(body);
+  const std::vector<Outcome> outcomes = gather(group, own.outcome);
+  const auto first = std::ranges::find_if(outcomes, [](Outcome outcome) { return outcome != Outcome::done; });
+  if (first == outcomes.end()) return;
+  const int rank = static_cast<int>(first - outcomes.begin());
+  const std::string message = broadcast_text(group, own.message, rank);
+  const bool all_alike = !any(group, own.message != message);
+  throw_agreed(*first, all_alike ? message : concat("rank ", rank, ": ", message));
+}
+
+void on_root(RankGroup& group, const std::function<void()>& body) {
+  if (group.size() == 1) return body();
+  Failure failure;
+  if (group.is_root()) failure = outcome_of(body);
+  group.broadcast(std::as_writable_bytes(std::span(&failure.outcome, 1)), 0);
+  if (failure.outcome != Outcome::done) {
+    throw_agreed(failure.outcome, broadcast_text(group, failure.message));
+  }
+}
+
+std::string text_from_root(RankGroup& group, const std::function<std::string()>& body) {
+  std::string text;
+  on_root(group, [&] { text = body(); });
+  return broadcast_text(group, text);
+}
+
+void require_same(RankGroup& group, const NamedValues& values) {
+  if (group.size() == 1) return;
+  for (const auto& [name, value] : values) {
+    const std::string roots = broadcast_text(group, value);
+    const std::vector<char> differs = gather<char>(group, value != roots ? 1 : 0);
+    const auto other = std::ranges::find(differs, 1);
+    if (other == differs.end()) continue;
+    const int rank = static_cast<int>(other - differs.begin());
+    throw AgreedUserError(concat(name, ": ", broadcast_text(group, value, rank), " on rank ", rank, ", ",
+                                 roots, " on rank 0; expected the same on all"));
+  }
+}
+
+}  // namespace stagegpt

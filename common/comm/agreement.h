@@ -1,0 +1,65 @@
+// How ranks agree: on values, on texts, and on whether something has failed. What fails on one rank fails on
+// all, with the same message, so that nobody waits for a rank that has given up.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "common/comm/rank_group.h"
+#include "common/error.h"
+
+namespace stagegpt {
+
+// Errors that every rank throws at the same point: the program may end in order, and rank 0 speaks for all.
+class AgreedUserError final : public UserError {
+ public:
+  using UserError::UserError;
+};
+class AgreedFailure final : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+bool is_agreed(const std::exception& error);
+
+// The value of each rank, by rank.
+template <class T>
+std::vector<T> gather(RankGroup& group, const T& own) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::vector<T> all(static_cast<std::size_t>(group.size()));
+  group.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+  return all;
+}
+// The values of rank 0, those of rank 1, …: of each the same number.
+template <class T>
+std::vector<T> gather(RankGroup& group, const std::vector<T>& own) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::vector<T> all(own.size() * static_cast<std::size_t>(group.size()));
+  group.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
+  return all;
+}
+
+// Whether it is true on any rank.
+bool any(RankGroup& group, bool own);
+
+// The root's text, on every rank.
+std::string broadcast_text(RankGroup& group, std::string text, int root = 0);
+
+// Runs `body` on every rank. Where it throws on any, every rank throws: the error of the first such rank,
+// whose number it names unless all have failed alike.
+void agree(RankGroup& group, const std::function<void()>& body);
+
+// Runs `body` on rank 0 while the others wait. What it throws, all throw.
+void on_root(RankGroup& group, const std::function<void()>& body);
+// The same, and returns its text on every rank.
+std::string text_from_root(RankGroup& group, const std::function<std::string()>& body);
+
+// What must not differ between ranks: a name, and its value as text.
+using NamedValues = std::vector<std::pair<std::string, std::string>>;
+// Throws AgreedUserError, naming the value and the rank, where one differs from rank 0's.
+void require_same(RankGroup& group, const NamedValues& values);
+
+}  // namespace stagegpt

@@ -1,0 +1,42 @@
+// The processes that run one program together, and what they say to each other about it: short messages in
+// host memory. A group is passed to whoever needs one; there is no global rank.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace stagegpt {
+
+// Every rank makes the same calls in the same order. A call returns when its result is there.
+class RankGroup {
+ public:
+  virtual ~RankGroup() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  bool is_root() const { return rank() == 0; }
+
+  virtual void barrier() = 0;
+  // The root's bytes, on every rank, of the same number.
+  virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
+  // all = the bytes of rank 0, of rank 1, …: of each rank the same number.
+  virtual void all_gather(std::span<const std::byte> own, std::span<std::byte> all) = 0;
+
+  // What this rank does from now on, for whoever watches that it does not take for ever. `phase` is a
+  // literal.
+  virtual void enter(const char* phase) = 0;
+};
+
+// Marks a phase of which it cannot be said how long it may take: nobody watches.
+inline constexpr const char* kUnwatched = "";
+
+class SingleProcess final : public RankGroup {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  void barrier() override {}
+  void broadcast(std::span<std::byte>, int) override {}
+  void all_gather(std::span<const std::byte> own, std::span<std::byte> all) override;
+  void enter(const char*) override {}
+};
+
+}  // namespace stagegpt

@@ -1,0 +1,30 @@
+#include "stage0_serial/cpu_flags.h"
+
+#include <omp.h>
+
+#include <algorithm>
+
+#include "common/error.h"
+#include "stage0_serial/kernels/matmul_blas.h"
+
+namespace stagegpt {
+
+void CpuFlags::add(CommandLine& command_line, const std::string& threads_help) {
+  command_line.integer("--threads", threads_, 1, 1024, threads_help);
+  command_line.choice("--cpu-matmul", matmul_, {"naive", "tiled", "blas"}, "matrix product");
+}
+
+int CpuFlags::threads(int processes) const {
+  return threads_ ? static_cast<int>(*threads_) : std::max(1, omp_get_num_procs() / processes);
+}
+
+std::unique_ptr<Backend> CpuFlags::make_backend(int threads) const {
+  return make_cpu_backend(threads, *cpu_matmul_named(matmul_));
+}
+
+std::string CpuFlags::description(int threads) const {
+  return concat("CPU, ", threads, threads == 1 ? " thread, " : " threads, ",
+                matmul_ == "blas" ? blas::description() : matmul_ + " matmul");
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,29 @@
+// The flags of a stage that computes on the CPU, and what they ask for.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/app/command_line.h"
+#include "stage0_serial/cpu_backend.h"
+
+namespace stagegpt {
+
+class CpuFlags {
+ public:
+  void add(CommandLine& command_line, const std::string& threads_help);
+
+  // As given or, for each of several processes on one set of cores, its share of them.
+  int threads(int processes) const;
+  std::unique_ptr<Backend> make_backend(int threads) const;
+  // One line for the reader.
+  std::string description(int threads) const;
+
+ private:
+  std::optional<std::int64_t> threads_;
+  std::string matmul_ = "blas";
+};
+
+}  // namespace stagegpt

@@ -1,0 +1,186 @@
+#include "stage1_mpi/mpi_communicator.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "stage1_mpi/mpi_check.h"
+#include "stage1_mpi/ring.h"
+
+namespace stagegpt {
+namespace {
+
+constexpr std::int64_t kMessage = std::int64_t{1} << 30;  // elements or bytes: MPI counts in int
+
+MPI_Datatype mpi_type(const Tensor& tensor) {
+  check(tensor.dtype() == DType::f32, "communicator: expected f32, not ", tensor.dtype());
+  return MPI_FLOAT;
+}
+
+// Calls f(address, count) for parts of a tensor that MPI can count.
+template <class T, class F>
+void for_each_message(T* data, std::int64_t count, const F& f) {
+  for (std::int64_t begin = 0; begin < count; begin += kMessage) {
+    f(data + begin, static_cast<int>(std::min(kMessage, count - begin)));
+  }
+}
+
+// What the library has been asked to do.
+class Requests final : public Pending {
+ public:
+  // For an MPI call to fill in.
+  MPI_Request* add() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
+  // Memory that the calls need, and what to do when they are done.
+  void then(Backend& backend, Tensor into, Tensor from) {
+    backend_ = &backend;
+    into_ = std::move(into);
+    from_ = std::move(from);
+  }
+
+  void wait() override {
+    check_mpi(MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE),
+              "MPI_Waitall");
+    finish();
+  }
+  bool progress() override {
+    int all = 0;
+    check_mpi(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &all, MPI_STATUSES_IGNORE),
+              "MPI_Testall");
+    if (all) finish();
+    return all != 0;
+  }
+
+ private:
+  void finish() {
+    if (backend_ != nullptr) backend_->copy(into_, from_);
+    backend_ = nullptr;
+  }
+
+  std::vector<MPI_Request> requests_;
+  Backend* backend_ = nullptr;
+  Tensor into_, from_;
+};
+
+// Lets the watchdog know when this rank waits.
+class Watched final : public Pending {
+ public:
+  Watched(Watchdog& watchdog, std::unique_ptr<Pending> pending)
+      : watchdog_(watchdog), pending_(std::move(pending)) {}
+  void wait() override {
+    const Watchdog::Waiting waiting(watchdog_);
+    pending_->wait();
+  }
+  bool progress() override { return pending_->progress(); }
+
+ private:
+  Watchdog& watchdog_;
+  std::unique_ptr<Pending> pending_;
+};
+
+class MpiCommunicator final : public Communicator {
+ public:
+  MpiCommunicator(MpiGroup& group, Backend& backend, CommAlgorithm algorithm)
+      : Communicator(group), group_(group), backend_(backend), algorithm_(algorithm) {
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
+  }
+  ~MpiCommunicator() override { MPI_Comm_free(&comm_); }
+
+  void broadcast(const Tensor& tensor, int root) override {
+    const Watchdog::Waiting waiting(group_.watchdog());
+    for_each_message(static_cast<char*>(tensor.raw()), static_cast<std::int64_t>(tensor.bytes()),
+                     [&](char* data, int count) {
+                       check_mpi(MPI_Bcast(data, count, MPI_BYTE, root, comm_), "MPI_Bcast");
+                     });
+  }
+
+  std::unique_ptr<Pending> all_reduce(const Tensor& tensor) override {
+    if (algorithm_ == CommAlgorithm::ring) return ring(RingKind::all_reduce, tensor);
+    auto requests = std::make_unique<Requests>();
+    for_each_message(tensor.data<float>(), tensor.numel(), [&](float* data, int count) {
+      check_mpi(MPI_Iallreduce(MPI_IN_PLACE, data, count, mpi_type(tensor), MPI_SUM, comm_, requests->add()),
+                "MPI_Iallreduce");
+    });
+    return watched(std::move(requests));
+  }
+
+  std::unique_ptr<Pending> reduce_scatter(const Tensor& tensor) override {
+    if (algorithm_ == CommAlgorithm::ring) return ring(RingKind::reduce_scatter, tensor);
+    auto requests = std::make_unique<Requests>();
+    const Tensor sum = backend_.allocate(tensor.dtype(), own_slice(tensor).shape());
+    // Slices longer than MPI counts have one reduction each, to their owners.
+    for (int owner = 0; owner < size(); ++owner) {
+      const std::int64_t offset = owner * sum.numel();
+      for_each_message(tensor.data<float>() + offset, sum.numel(), [&](float* data, int count) {
+        float* result = sum.data<float>() + (data - tensor.data<float>() - offset);
+        check_mpi(MPI_Ireduce(data, owner == rank() ? result : nullptr, count, mpi_type(tensor), MPI_SUM,
+                              owner, comm_, requests->add()),
+                  "MPI_Ireduce");
+      });
+    }
+    requests->then(backend_, own_slice(tensor), sum);
+    return watched(std::move(requests));
+  }
+
+  std::unique_ptr<Pending> all_gather(const Tensor& tensor) override {
+    if (algorithm_ == CommAlgorithm::ring) return ring(RingKind::all_gather, tensor);
+    auto requests = std::make_unique<Requests>();
+    const std::int64_t slice = own_slice(tensor).numel();
+    for (int owner = 0; owner < size(); ++owner) {
+      for_each_message(tensor.data<float>() + owner * slice, slice, [&](float* data, int count) {
+        check_mpi(MPI_Ibcast(data, count, mpi_type(tensor), owner, comm_, requests->add()), "MPI_Ibcast");
+      });
+    }
+    return watched(std::move(requests));
+  }
+
+  std::unique_ptr<Pending> send(const Tensor& tensor, int to) override {
+    auto requests = std::make_unique<Requests>();
+    for_each_message(tensor.data<float>(), tensor.numel(), [&](float* data, int count) {
+      check_mpi(MPI_Isend(data, count, mpi_type(tensor), to, kPointToPoint, comm_, requests->add()),
+                "MPI_Isend");
+    });
+    return watched(std::move(requests));
+  }
+
+  std::unique_ptr<Pending> receive(const Tensor& tensor, int from) override {
+    auto requests = std::make_unique<Requests>();
+    for_each_message(tensor.data<float>(), tensor.numel(), [&](float* data, int count) {
+      check_mpi(MPI_Irecv(data, count, mpi_type(tensor), from, kPointToPoint, comm_, requests->add()),
+                "MPI_Irecv");
+    });
+    return watched(std::move(requests));
+  }
+
+ private:
+  static constexpr int kPointToPoint = 0, kFirstRing = 1, kRings = 1 << 14;  // tags
+
+  Tensor own_slice(const Tensor& tensor) const {
+    check(tensor.numel() % size() == 0, "communicator: ", tensor.numel(), " elements among ", size());
+    const std::int64_t slice = tensor.numel() / size();
+    return tensor.slice(rank() * slice, {slice});
+  }
+
+  std::unique_ptr<Pending> watched(std::unique_ptr<Pending> pending) {
+    return std::make_unique<Watched>(group_.watchdog(), std::move(pending));
+  }
+
+  std::unique_ptr<Pending> ring(RingKind kind, const Tensor& tensor) {
+    if (kind != RingKind::all_reduce) own_slice(tensor);
+    const int tag = kFirstRing + rings_++ % kRings;
+    return watched(std::make_unique<Ring>(RingPlace{comm_, tag, rank(), size()}, backend_, kind, tensor));
+  }
+
+  MpiGroup& group_;
+  Backend& backend_;
+  CommAlgorithm algorithm_;
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int rings_ = 0;  // begun: on all ranks in the same order
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_mpi_communicator(MpiGroup& group, Backend& backend,
+                                                    CommAlgorithm algorithm) {
+  return std::make_unique<MpiCommunicator>(group, backend, algorithm);
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,75 @@
+#include "stage1_mpi/mpi_group.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <iostream>
+
+#include "common/error.h"
+#include "stage1_mpi/mpi_check.h"
+
+namespace stagegpt {
+namespace {
+
+constexpr std::size_t kMessage = std::size_t{1} << 30;  // MPI counts in int
+
+void be_silent() {
+  const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (nowhere < 0 || dup2(nowhere, STDOUT_FILENO) < 0) throw std::runtime_error("cannot open /dev/null");
+  close(nowhere);
+  std::cerr.rdbuf(nullptr);  // standard error stays open, for end_all() and the system's messages
+}
+
+}  // namespace
+
+MpiGroup::MpiGroup() {
+  int provided = MPI_THREAD_SINGLE;
+  check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  if (provided < MPI_THREAD_FUNNELED) throw std::runtime_error("this MPI library allows no threads");
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
+  check_mpi(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
+  watchdog_ = std::make_unique<Watchdog>(comm_);
+  if (rank_ != 0) be_silent();
+}
+
+MpiGroup::~MpiGroup() {
+  watchdog_.reset();
+  MPI_Comm_free(&comm_);
+  MPI_Finalize();
+}
+
+void MpiGroup::barrier() {
+  const Watchdog::Waiting waiting(*watchdog_);
+  check_mpi(MPI_Barrier(comm_), "MPI_Barrier");
+}
+
+void MpiGroup::broadcast(std::span<std::byte> bytes, int root) {
+  const Watchdog::Waiting waiting(*watchdog_);
+  for (std::size_t begin = 0; begin < bytes.size(); begin += kMessage) {
+    const std::span<std::byte> message = bytes.subspan(begin, std::min(kMessage, bytes.size() - begin));
+    check_mpi(MPI_Bcast(message.data(), static_cast<int>(message.size()), MPI_BYTE, root, comm_),
+              "MPI_Bcast");
+  }
+}
+
+void MpiGroup::all_gather(std::span<const std::byte> own, std::span<std::byte> all) {
+  check(all.size() == own.size() * static_cast<std::size_t>(size_) && own.size() <= kMessage,
+        "all_gather: ", own.size(), " bytes of each into ", all.size());
+  const Watchdog::Waiting waiting(*watchdog_);
+  const int count = static_cast<int>(own.size());
+  check_mpi(MPI_Allgather(own.data(), count, MPI_BYTE, all.data(), count, MPI_BYTE, comm_), "MPI_Allgather");
+}
+
+void MpiGroup::end_all(const std::string& why, int exit_code) {
+  if (size_ == 1) return;
+  std::fprintf(stderr, "%s: rank %d: %s\n", program_invocation_short_name, rank_, why.c_str());
+  std::fflush(nullptr);
+  MPI_Abort(MPI_COMM_WORLD, exit_code);
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,41 @@
+// The ranks of an MPI job.
+#pragma once
+
+#include <mpi.h>
+
+#include <memory>
+#include <string>
+
+#include "common/comm/rank_group.h"
+#include "stage1_mpi/watchdog.h"
+
+namespace stagegpt {
+
+// Made once: it initialises MPI, and ends it when it is destroyed. From then on rank 0 speaks for all: what
+// others print goes nowhere, but for end_all().
+class MpiGroup final : public RankGroup {
+ public:
+  MpiGroup();
+  ~MpiGroup() override;
+  MpiGroup(const MpiGroup&) = delete;
+  MpiGroup& operator=(const MpiGroup&) = delete;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  void barrier() override;
+  void broadcast(std::span<std::byte> bytes, int root) override;
+  void all_gather(std::span<const std::byte> own, std::span<std::byte> all) override;
+  void enter(const char* phase) override { watchdog_->enter(phase); }
+
+  Watchdog& watchdog() { return *watchdog_; }
+  // Says on standard error why this rank cannot go on, and ends all ranks. Does not return, unless there is
+  // only one.
+  void end_all(const std::string& why, int exit_code);
+
+ private:
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int rank_ = 0, size_ = 1;
+  std::unique_ptr<Watchdog> watchdog_;
+};
+
+}  // namespace stagegpt

@@ -1,0 +1,27 @@
+// Where the ranks run: nodes, and the cores that each may use.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/comm/rank_group.h"
+
+namespace stagegpt {
+
+struct Placement {
+  int nodes = 1;
+  int cores = 1;         // that this rank may use
+  int online_cores = 1;  // that its node has
+  int sharing = 1;       // ranks that may use any of them, with this one
+};
+
+// A collective call.
+Placement find_placement(RankGroup& group);
+
+// One line for the reader: how many ranks on how many nodes, and this rank's cores.
+std::string description(const Placement& placement, int ranks);
+
+// What the user should know, if there is anything: cores that stay idle, or threads that share one.
+std::string warning(const Placement& placement, int ranks, int threads);
+
+}  // namespace stagegpt

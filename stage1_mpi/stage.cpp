@@ -1,0 +1,64 @@
+// Stage 1: stage 0's backend in many processes, over MPI.
+#include "common/app/stage.h"
+
+#include <iostream>
+
+#include "stage0_serial/brief_waits.h"
+#include "stage0_serial/cpu_flags.h"
+#include "stage1_mpi/gradient_syncs.h"
+#include "stage1_mpi/mpi_communicator.h"
+#include "stage1_mpi/mpi_group.h"
+#include "stage1_mpi/placement.h"
+
+namespace stagegpt {
+namespace {
+
+class MpiStage final : public Stage {
+ public:
+  int number() const override { return 1; }
+  RankGroup& group() override { return group_; }
+
+  void add_flags(CommandLine& command_line) override {
+    command_line.group("Machine");
+    cpu_.add(command_line, "threads of each rank (default: its share of the cores)");
+    command_line.choice("--comm", comm_, gradient_sync_names(),
+                        "how gradients are combined; --reproducible has a way of its own");
+    command_line.choice("--comm-algorithm", algorithm_, {"ring", "mpi"},
+                        "who carries out a reduction: a ring written by hand, or the MPI library");
+    command_line.real("--watchdog-seconds", watchdog_seconds_, kNotNegative,
+                      "end all ranks when one hangs for so long (0: never)");
+  }
+
+  Machine start() override {
+    Machine machine;
+    machine.threads = cpu_.threads(placement_.sharing);
+    machine.backend = cpu_.make_backend(machine.threads);
+    const CommAlgorithm algorithm = algorithm_ == "ring" ? CommAlgorithm::ring : CommAlgorithm::mpi;
+    machine.communicator = make_mpi_communicator(group_, *machine.backend, algorithm);
+    machine.sync = make_gradient_sync(comm_, *machine.communicator, *machine.backend);
+    machine.description = concat(stagegpt::description(placement_, group_.size()), "; ",
+                                 cpu_.description(machine.threads), "; gradients ", comm_);
+    const std::string warning = stagegpt::warning(placement_, group_.size(), machine.threads);
+    if (!warning.empty()) std::cerr << warning << '\n';
+    group_.watchdog().set_limit(watchdog_seconds_);
+    return machine;
+  }
+
+  void end_all(const std::string& why, int exit_code) override { group_.end_all(why, exit_code); }
+
+ private:
+  MpiGroup group_;
+  Placement placement_ = find_placement(group_);
+  CpuFlags cpu_;
+  std::string comm_ = "zero1", algorithm_ = "ring";
+  double watchdog_seconds_ = 600;
+};
+
+}  // namespace
+
+std::unique_ptr<Stage> make_stage() {
+  wait_briefly();
+  return std::make_unique<MpiStage>();
+}
+
+}  // namespace stagegpt

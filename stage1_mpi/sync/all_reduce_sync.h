@@ -1,0 +1,29 @@
+// What the rungs have in common on which every rank ends with all gradients, and updates all weights.
+#pragma once
+
+#include <memory>
+
+#include "common/comm/communicator.h"
+#include "common/train/gradient_sync.h"
+#include "stage1_mpi/sync/reduction_clock.h"
+
+namespace stagegpt {
+
+class AllReduceSync : public NoGradientSync {
+ public:
+  explicit AllReduceSync(Communicator& communicator) : communicator_(communicator) {}
+  CommunicationReport report() const override { return clock_.report(); }
+
+ protected:
+  std::unique_ptr<Pending> start(const Tensor& grads) {
+    clock_.start(grads);
+    return communicator_.all_reduce(grads);
+  }
+  void finished() { clock_.stop(); }
+
+ private:
+  Communicator& communicator_;
+  ReductionClock clock_;
+};
+
+}  // namespace stagegpt

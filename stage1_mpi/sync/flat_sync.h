@@ -1,0 +1,18 @@
+// --comm flat: after backward, one all-reduce of the whole arena. The latency is paid once.
+#pragma once
+
+#include "stage1_mpi/sync/all_reduce_sync.h"
+
+namespace stagegpt {
+
+class FlatSync final : public AllReduceSync {
+ public:
+  using AllReduceSync::AllReduceSync;
+
+  void finish(Parameters& parameters) override {
+    start(parameters.grads())->wait();
+    finished();
+  }
+};
+
+}  // namespace stagegpt

@@ -1,0 +1,57 @@
+// --comm overlapped: the all-reduce of a bucket begins as soon as backward has completed its gradients, and
+// goes on while the others are computed. MPI moves data only inside its calls: each gradient that is ready is
+// an occasion to give it a push.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "stage1_mpi/sync/all_reduce_sync.h"
+#include "stage1_mpi/sync/buckets.h"
+
+namespace stagegpt {
+
+class OverlappedSync final : public AllReduceSync {
+ public:
+  explicit OverlappedSync(Communicator& communicator, std::int64_t bucket_bytes = kBucketBytes)
+      : AllReduceSync(communicator), bucket_bytes_(bucket_bytes) {}
+
+  void ready(Parameters& parameters, int i) override {
+    begin_step(parameters);
+    const std::size_t bucket = buckets_->of(i);
+    if (--missing_[bucket] == 0) start_up_to(parameters);
+    for (const auto& reduction : pending_) reduction->progress();
+  }
+
+  void finish(Parameters& parameters) override {
+    begin_step(parameters);
+    missing_.assign(missing_.size(), 0);  // of parameters that the model did not use: they are zero now
+    start_up_to(parameters);
+    for (const auto& reduction : pending_) reduction->wait();
+    pending_.clear();
+    missing_.clear();
+    finished();
+  }
+
+ private:
+  void begin_step(const Parameters& parameters) {
+    if (!buckets_) buckets_.emplace(parameters.table(), bucket_bytes_);
+    if (!missing_.empty()) return;
+    for (const Bucket& bucket : buckets_->all()) missing_.push_back(bucket.parameters);
+  }
+
+  // Starts what is complete, in the order of buckets: collectives must come in the same order on all ranks.
+  void start_up_to(Parameters& parameters) {
+    while (pending_.size() < missing_.size() && missing_[pending_.size()] == 0) {
+      const ArenaRange range = buckets_->all()[pending_.size()].range;
+      pending_.push_back(start(parameters.grads().slice(range.begin, {range.size()})));
+    }
+  }
+
+  std::int64_t bucket_bytes_;
+  std::optional<Buckets> buckets_;
+  std::vector<int> missing_;  // gradients of each bucket that are not complete; empty between steps
+  std::vector<std::unique_ptr<Pending>> pending_;
+};
+
+}  // namespace stagegpt

@@ -1,0 +1,21 @@
+// --comm per-tensor: after backward, one all-reduce for each parameter, one after the other. The simplest
+// there is; each reduction pays the network's latency.
+#pragma once
+
+#include "stage1_mpi/sync/all_reduce_sync.h"
+
+namespace stagegpt {
+
+class PerTensorSync final : public AllReduceSync {
+ public:
+  using AllReduceSync::AllReduceSync;
+
+  void finish(Parameters& parameters) override {
+    for (const Parameter& row : parameters.table().rows()) {
+      start(parameters.grads().slice(row.offset, {row.arena_shape().numel()}))->wait();
+    }
+    finished();
+  }
+};
+
+}  // namespace stagegpt

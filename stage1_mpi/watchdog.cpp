@@ -1,0 +1,130 @@
+#include "stage1_mpi/watchdog.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "stage1_mpi/mpi_check.h"
+
+namespace stagegpt {
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Ends this process at once; the launcher then ends the others.
+[[noreturn]] void end(int rank, const char* what, const char* phase, double seconds) {
+  std::fprintf(stderr, "%s: rank %d %s \"%s\" for %.0f s (--watchdog-seconds): ending all ranks\n",
+               program_invocation_short_name, rank, what, phase, seconds);
+  _exit(1);
+}
+
+}  // namespace
+
+// Written by one rank, read by all of the node.
+struct Watchdog::Slot {
+  static constexpr std::size_t kWords = 3;
+
+  std::atomic<double> since = 0;
+  std::atomic<int> rank = 0;
+  std::atomic<bool> waiting = false;
+  std::array<std::atomic<std::uint64_t>, kWords> phase = {};  // its name, ending in zeros; none: unwatched
+
+  void set_phase(const char* name) {
+    std::uint64_t words[kWords] = {};
+    std::strncpy(reinterpret_cast<char*>(words), name, sizeof words - 1);
+    for (std::size_t i = 0; i < kWords; ++i) phase[i].store(words[i], std::memory_order_relaxed);
+    since.store(now(), std::memory_order_release);
+  }
+  std::array<char, kWords * 8> get_phase() const {
+    std::array<char, kWords * 8> name;
+    for (std::size_t i = 0; i < kWords; ++i) {
+      const std::uint64_t word = phase[i].load(std::memory_order_relaxed);
+      std::memcpy(name.data() + 8 * i, &word, sizeof word);
+    }
+    return name;
+  }
+};
+
+Watchdog::Watchdog(MPI_Comm comm) {
+  static_assert(std::atomic<double>::is_always_lock_free, "in shared memory");
+  check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node_), "MPI_Comm_split_type");
+  int node_size = 1, node_rank = 0, rank = 0;
+  check_mpi(MPI_Comm_size(node_, &node_size), "MPI_Comm_size");
+  check_mpi(MPI_Comm_rank(node_, &node_rank), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+
+  // All slots are rank 0's of the node, so that they lie side by side.
+  void* memory = nullptr;
+  const MPI_Aint bytes = node_rank == 0 ? static_cast<MPI_Aint>(sizeof(Slot)) * node_size : 0;
+  check_mpi(MPI_Win_allocate_shared(bytes, sizeof(Slot), MPI_INFO_NULL, node_, &memory, &window_),
+            "MPI_Win_allocate_shared");
+  MPI_Aint size = 0;
+  int unit = 0;
+  check_mpi(MPI_Win_shared_query(window_, 0, &size, &unit, &memory), "MPI_Win_shared_query");
+  slots_ = {static_cast<Slot*>(memory), static_cast<std::size_t>(node_size)};
+  own_ = new (&slots_[static_cast<std::size_t>(node_rank)]) Slot;
+  own_->rank = rank;
+  check_mpi(MPI_Barrier(node_), "MPI_Barrier");
+
+  if (std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr) parent_ = getppid();
+  thread_ = std::thread([this] { watch(); });
+}
+
+Watchdog::~Watchdog() {
+  {
+    const std::lock_guard lock(mutex_);
+    end_ = true;
+  }
+  ended_.notify_one();
+  thread_.join();
+  MPI_Win_free(&window_);
+  MPI_Comm_free(&node_);
+}
+
+void Watchdog::set_limit(double seconds) {
+  const std::lock_guard lock(mutex_);
+  limit_ = seconds;
+}
+
+void Watchdog::enter(const char* phase) { own_->set_phase(phase); }
+
+void Watchdog::set_waiting(bool waiting) {
+  own_->waiting.store(waiting, std::memory_order_relaxed);
+  own_->since.store(now(), std::memory_order_release);
+}
+
+void Watchdog::watch() {
+  constexpr auto kInterval = std::chrono::milliseconds(250);
+  std::unique_lock lock(mutex_);
+  while (!ended_.wait_for(lock, kInterval, [this] { return end_; })) {
+    if (parent_ != 0 && getppid() != parent_) _exit(1);  // nobody is left who would end this rank
+    if (limit_ > 0) look();
+  }
+}
+
+void Watchdog::look() const {
+  constexpr double kGrace = 1;  // for the rank itself to speak first
+  bool all_wait = true;
+  for (const Slot& slot : slots_) {
+    const auto phase = slot.get_phase();
+    const double seconds = now() - slot.since.load(std::memory_order_acquire);
+    const bool waits = slot.waiting.load(std::memory_order_relaxed);
+    all_wait = all_wait && waits && phase[0] != 0 && seconds > 2 * limit_;
+    if (waits || phase[0] == 0 || seconds <= limit_ + (&slot == own_ ? 0 : kGrace)) continue;
+    end(slot.rank, "has been in", phase.data(), seconds);
+  }
+  if (all_wait) {
+    end(own_->rank, "has waited for ranks of other nodes in", own_->get_phase().data(), 2 * limit_);
+  }
+}
+
+}  // namespace stagegpt
