@@ -34,8 +34,10 @@ struct Watchdog::Slot {
   static constexpr std::size_t kWords = 3;
 
   std::atomic<double> since = 0;
+  std::atomic<double> alive = 0;  // when its thread has last looked
   std::atomic<int> rank = 0;
   std::atomic<bool> waiting = false;
+  std::atomic<bool> reported = false;
   std::array<std::atomic<std::uint64_t>, kWords> phase = {};  // its name, ending in zeros; none: unwatched
 
   void set_phase(const char* name) {
@@ -73,6 +75,7 @@ Watchdog::Watchdog(MPI_Comm comm) {
   slots_ = {static_cast<Slot*>(memory), static_cast<std::size_t>(node_size)};
   own_ = new (&slots_[static_cast<std::size_t>(node_rank)]) Slot;
   own_->rank = rank;
+  own_->alive = now();
   check_mpi(MPI_Barrier(node_), "MPI_Barrier");
 
   if (std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr) parent_ = getppid();
@@ -107,6 +110,7 @@ void Watchdog::watch() {
   std::unique_lock lock(mutex_);
   while (!ended_.wait_for(lock, kInterval, [this] { return end_; })) {
     if (parent_ != 0 && getppid() != parent_) _exit(1);  // nobody is left who would end this rank
+    own_->alive = now();
     if (limit_ > 0) look();
   }
 }
@@ -114,15 +118,17 @@ void Watchdog::watch() {
 void Watchdog::look() const {
   constexpr double kGrace = 1;  // for the rank itself to speak first
   bool all_wait = true;
-  for (const Slot& slot : slots_) {
+  for (Slot& slot : slots_) {
     const auto phase = slot.get_phase();
+    const bool watched = phase[0] != 0;
     const double seconds = now() - slot.since.load(std::memory_order_acquire);
-    const bool waits = slot.waiting.load(std::memory_order_relaxed);
-    all_wait = all_wait && waits && phase[0] != 0 && seconds > 2 * limit_;
-    if (waits || phase[0] == 0 || seconds <= limit_ + (&slot == own_ ? 0 : kGrace)) continue;
-    end(slot.rank, "has been in", phase.data(), seconds);
+    const bool stopped = now() - slot.alive > limit_;  // the whole process
+    const bool waits = slot.waiting.load(std::memory_order_relaxed) && !stopped;
+    all_wait = all_wait && watched && waits && seconds > 2 * limit_;
+    if (!watched || waits || seconds <= limit_ + (&slot == own_ ? 0 : kGrace)) continue;
+    if (!slot.reported.exchange(true)) end(slot.rank, "has been in", phase.data(), seconds);
   }
-  if (all_wait) {
+  if (all_wait && !slots_[0].reported.exchange(true)) {
     end(own_->rank, "has waited for ranks of other nodes in", own_->get_phase().data(), 2 * limit_);
   }
 }

@@ -6,6 +6,7 @@
 
 #include "common/app/stage.h"
 #include "common/app/trained_model.h"
+#include "common/comm/agreement.h"
 #include "common/data/tokenizers/stream_decoder.h"
 #include "common/train/generation.h"
 #include "common/train/stop_strings.h"
@@ -75,8 +76,10 @@ struct Timing {
 
 class Writer {
  public:
-  Writer(const GenerateFlags& flags, Backend& backend, const TrainedModel& trained)
-      : flags_(flags), tokenizer_(*trained.tokenizer), context_(backend, *trained.model) {}
+  Writer(const GenerateFlags& flags, const Machine& machine, const TrainedModel& trained)
+      : flags_(flags),
+        tokenizer_(*trained.tokenizer),
+        context_(*machine.backend, *trained.model, *machine.communicator) {}
 
   // Where a text begins: behind a prompt, or as a new one.
   std::vector<std::int32_t> ids_of(const std::string& prompt) const {
@@ -154,13 +157,14 @@ void print_json(const GenerateFlags& flags, Writer& writer) {
   std::cout << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
 }
 
-void converse(const GenerateFlags& flags, Writer& writer) {
+void converse(const GenerateFlags& flags, RankGroup& group, Writer& writer) {
   const bool terminal = isatty(STDIN_FILENO) == 1;
   if (terminal) std::cerr << "a prompt a line; Ctrl-D ends\n";
   std::string prompt;
   while (true) {
     if (terminal) std::cerr << "> ";
-    if (!std::getline(std::cin, prompt)) return;
+    if (!from_root(group, !group.is_root() || std::getline(std::cin, prompt))) return;
+    prompt = broadcast_text(group, prompt);
     if (prompt.ends_with('\r')) prompt.pop_back();
     try {
       print_samples(flags, prompt, writer);
@@ -178,16 +182,18 @@ int generate_main(Stage& stage, int argc, char** argv) {
   if (!parse_flags(stage, command_line, argc, argv, [&] { flags.check(); })) return 0;
   const Machine machine = start_machine(stage);
   machine.backend->set_fused(!flags.no_fused);
-  const TrainedModel trained = load_trained_model(*machine.backend, flags.model, flags.tokenizer_path);
+  TrainedModel trained;
+  agree(stage.group(),
+        [&] { trained = load_trained_model(*machine.backend, flags.model, flags.tokenizer_path); });
   if (flags.weights == "bf16") trained.model->read_matrices_in_bf16(*machine.backend);
 
-  Writer writer(flags, *machine.backend, trained);
+  Writer writer(flags, machine, trained);
   if (flags.json) {
     print_json(flags, writer);
   } else {
-    flags.interactive ? converse(flags, writer) : print_samples(flags, flags.prompt, writer);
+    flags.interactive ? converse(flags, stage.group(), writer) : print_samples(flags, flags.prompt, writer);
   }
-  if (writer.timing().tokens > 0) writer.timing().print();
+  if (writer.timing().tokens > 0 && stage.group().is_root()) writer.timing().print();
   return 0;
 }
 

@@ -44,8 +44,9 @@ Machine start_machine(Stage& stage, bool reproducible) {
 
 int run_stage(int argc, char** argv, std::unique_ptr<Stage> (*make)(),
               int (*body)(Stage& stage, int argc, char** argv)) {
+  std::unique_ptr<Stage> stage;  // outlives all output: a launcher may end who is left when one rank is gone
   return run_program(argv[0], [&] {
-    const std::unique_ptr<Stage> stage = make();
+    stage = make();
     try {
       return body(*stage, argc, argv);
     } catch (const std::bad_alloc&) {

@@ -11,6 +11,7 @@
 #include "common/checkpoint/hugging_face_model.h"
 #include "common/checkpoint/manifest.h"
 #include "common/comm/agreement.h"
+#include "common/comm/self_communicator.h"
 #include "common/data/tokenizers/stream_decoder.h"
 #include "common/train/broadcast_weights.h"
 #include "common/train/generation.h"
@@ -58,8 +59,10 @@ std::string write_sample(const TrainFlags& flags, const Machine& machine, const 
   std::string text;
   StreamDecoder decoder(*corpus.tokenizer);
   const SamplingConfig sampling{.temperature = 0.7, .seed = flags.run().trainer.seed};
-  Context context(*machine.backend, model);
+  SelfCommunicator alone;  // the others wait
+  Context context(*machine.backend, model, alone);
   const auto emit = [&](std::int32_t id) {
+    machine.communicator->group().enter("sample");
     // The model may have more tokens than the tokenizer. Half a character at the end is left out.
     if (id < corpus.tokenizer->size()) text += decoder.push(id);
     return !StopSignals::requested();

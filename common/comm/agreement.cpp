@@ -67,7 +67,7 @@ void on_root(RankGroup& group, const std::function<void()>& body) {
   if (group.size() == 1) return body();
   Failure failure;
   if (group.is_root()) failure = outcome_of(body);
-  group.broadcast(std::as_writable_bytes(std::span(&failure.outcome, 1)), 0);
+  failure.outcome = from_root(group, failure.outcome);
   if (failure.outcome != Outcome::done) {
     throw_agreed(failure.outcome, broadcast_text(group, failure.message));
   }

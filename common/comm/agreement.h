@@ -42,6 +42,14 @@ std::vector<T> gather(RankGroup& group, const std::vector<T>& own) {
   return all;
 }
 
+// The value of rank 0, on every rank.
+template <class T>
+T from_root(RankGroup& group, T own) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  group.broadcast(std::as_writable_bytes(std::span(&own, 1)), 0);
+  return own;
+}
+
 // Whether it is true on any rank.
 bool any(RankGroup& group, bool own);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/comm/agreement.h"
 #include "common/random/philox.h"
 
 namespace stagegpt {
@@ -28,22 +29,48 @@ std::vector<float> Context::next_logits(std::span<const std::int32_t> tokens) {
   const Tensor ids = to_device<std::int32_t>(backend_, {1, std::ssize(added)}, added);
   const Tensor logits = model_.next_logits(backend_, ids, cache_);  // (1,1,Vp)
   cached_.insert(cached_.end(), added.begin(), added.end());
-  return to_host<float>(backend_, logits.slice(0, {config.vocab_size}));
+  return mean_over_ranks(logits.slice(0, {config.vocab_size}));
+}
+
+std::vector<float> Context::mean_over_ranks(const Tensor& logits) {
+  std::vector<float> own = to_host<float>(backend_, logits);
+  const int ranks = communicator_.size();
+  if (ranks == 1) return own;
+  communicator_.all_reduce(logits)->wait();
+  std::vector<float> mean = to_host<float>(backend_, logits);
+  // Processors of another kind round otherwise; other weights differ by far more.
+  constexpr double kRounding = 1e-3;
+  double largest = 0, difference = 0;
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    mean[i] /= static_cast<float>(ranks);
+    largest = std::max(largest, static_cast<double>(std::abs(mean[i])));
+    difference = std::max(difference, static_cast<double>(std::abs(mean[i] - own[i])));
+  }
+  const std::vector<double> differences = gather(group(), difference);
+  const auto most = std::ranges::max_element(differences);
+  if (*most > kRounding * largest) {
+    throw AgreedFailure(concat("the logits of rank ", most - differences.begin(), " differ by ", *most,
+                               " from the mean over ranks; do all have the same model?"));
+  }
+  return mean;
 }
 
 void generate(Context& context, std::vector<std::int32_t> prompt, std::int64_t count,
               const SamplingConfig& config, std::uint32_t sample,
               const std::function<bool(std::int32_t)>& emit) {
   std::vector<std::int32_t>& tokens = prompt;
+  RankGroup& group = context.group();
   const RandomKey key{config.seed, stream_id(RandomStream::sample), sample};
   for (std::int64_t i = 0; i < count; ++i) {
     const std::vector<float> logits = context.next_logits(tokens);
     if (!std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); })) {
-      throw std::runtime_error(concat("the model's logits behind token ", tokens.size(), " are not finite"));
+      throw AgreedFailure(concat("the model's logits behind token ", tokens.size(), " are not finite"));
     }
-    tokens.push_back(
-        draw(candidates(logits, tokens, config), random_uniform(key, static_cast<std::uint64_t>(i))));
-    if (!emit(tokens.back())) return;
+    std::int32_t token = 0;
+    if (group.is_root())
+      token = draw(candidates(logits, tokens, config), random_uniform(key, static_cast<std::uint64_t>(i)));
+    tokens.push_back(from_root(group, token));
+    if (!from_root(group, emit(tokens.back()))) return;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "common/comm/communicator.h"
 #include "common/model/kv_cache.h"
 #include "common/train/sampler.h"
 
@@ -20,21 +21,29 @@ std::int64_t window_begin(std::int64_t n, std::int64_t block_size);
 // A text and what the model makes of it. Only new tokens are computed.
 class Context {
  public:
-  Context(Backend& backend, const Gpt2& model) : backend_(backend), model_(model), cache_(backend, model) {}
+  // Where there are several ranks, all of them write the same text.
+  Context(Backend& backend, const Gpt2& model, Communicator& communicator)
+      : backend_(backend), model_(model), communicator_(communicator), cache_(backend, model) {}
 
-  // Logits (V) of what follows `tokens`: those of the last time and at least one more, or another text.
+  // Logits (V) of what follows `tokens`: those of the last time and at least one more, or another text. The
+  // mean over ranks; throws AgreedFailure, naming a rank, where they differ by more than rounding.
   std::vector<float> next_logits(std::span<const std::int32_t> tokens);
+  RankGroup& group() const { return communicator_.group(); }
 
  private:
+  std::vector<float> mean_over_ranks(const Tensor& logits);
+
   Backend& backend_;
   const Gpt2& model_;
+  Communicator& communicator_;
   KvCache cache_;
   std::vector<std::int32_t> cached_;  // the tokens in the cache
 };
 
 // Draws up to `count` tokens after `prompt` (at least one token) and passes each to `emit`, until that
 // returns false. The i-th draw of sample `sample` depends on the seed, on both numbers and on the logits.
-// Throws std::runtime_error where the logits are not finite.
+// Rank 0 draws, and its `emit` decides; the others follow. Throws AgreedFailure where the logits are not
+// finite.
 void generate(Context& context, std::vector<std::int32_t> prompt, std::int64_t count,
               const SamplingConfig& config, std::uint32_t sample,
               const std::function<bool(std::int32_t)>& emit);

@@ -49,8 +49,7 @@ struct SmallRun {
 
   std::vector<std::int32_t> tokens;
   std::unique_ptr<Backend> backend;
-  SingleProcess group;
-  SelfCommunicator communicator{group};
+  SelfCommunicator communicator;
   NoGradientSync sync;
   Gpt2 model;
   DataLoader data;
@@ -106,7 +105,7 @@ TEST(Trainer, OverfitsOneBatch) {
   double loss = first;
   for (int step = 0; step < 150; ++step) loss = run.trainer.step().loss;
   EXPECT_LT(loss, 0.01);
-  EXPECT_EQ(evaluate(run.group, *run.backend, run.model, run.data, 1, 1).accuracy, 1);
+  EXPECT_EQ(evaluate(run.communicator.group(), *run.backend, run.model, run.data, 1, 1).accuracy, 1);
 }
 
 TEST(Trainer, OverfitsTheFirstBatchOfMany) {
@@ -223,8 +222,8 @@ TEST(Trainer, AnnouncesEachGradientOnceAStep) {
 
 TEST(Evaluate, IsTheMeanOverAllWindows) {
   SmallRun run(config(4, 1), random_tokens(500));
-  const Evaluation in_one = evaluate(run.group, *run.backend, run.model, run.data, 1000, 1000);
-  const Evaluation in_parts = evaluate(run.group, *run.backend, run.model, run.data, 3, 1000);
+  const Evaluation in_one = evaluate(run.communicator.group(), *run.backend, run.model, run.data, 1000, 1000);
+  const Evaluation in_parts = evaluate(run.communicator.group(), *run.backend, run.model, run.data, 3, 1000);
   EXPECT_NEAR(in_parts.loss, in_one.loss, 1e-6);
   EXPECT_NEAR(in_one.loss, std::log(kVocabulary), 0.5);
   EXPECT_EQ(in_parts.accuracy, in_one.accuracy);
@@ -237,7 +236,7 @@ TEST(Generate, RepeatsWhatItHasOverfitted) {
   SmallRun run(overfit, random_tokens(static_cast<int>(kT) + 1));
   for (int step = 0; step < 150; ++step) run.trainer.step();
   std::vector<std::int32_t> written;
-  Context context(*run.backend, run.model);
+  Context context(*run.backend, run.model, run.communicator);
   generate(context, {run.tokens[0], run.tokens[1], run.tokens[2]}, kT - 3, {.temperature = 0}, 0,
            [&](std::int32_t id) {
              written.push_back(id);

@@ -12,6 +12,7 @@
 
 #include "common/app/command_line.h"
 #include "common/checkpoint/hugging_face_model.h"
+#include "common/comm/self_communicator.h"
 #include "common/data/tokenizers/load_tokenizer.h"
 #include "common/train/generation.h"
 #include "stage0_serial/cpu_backend.h"
@@ -51,7 +52,8 @@ int probe(int argc, char** argv) {
   SamplingConfig greedy;
   greedy.temperature = 0;
   std::vector<std::int32_t> greedy_ids;
-  Context context(*backend, model);
+  SelfCommunicator communicator;
+  Context context(*backend, model, communicator);
   generate(context, ids, std::atoll(arguments[4].c_str()), greedy, 0, [&](std::int32_t id) {
     greedy_ids.push_back(id);
     return true;

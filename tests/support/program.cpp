@@ -15,13 +15,14 @@ namespace {
 
 // Waits for the text and signals; not for ever, if the program ends without it.
 void send_signals(pid_t child, const std::filesystem::path& errors, const RunOptions& options) {
-  if (options.signals.empty()) return;
+  if (options.signals.empty() && !options.instead) return;
   const auto ended = [&] {
     siginfo_t info{};
     waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT);
     return info.si_pid == child;
   };
   while (!ended() && read_bytes(errors).find(options.signal_after) == std::string::npos) usleep(1000);
+  if (options.instead) options.instead(child);
   for (const int signal : options.signals) {
     kill(child, signal);
     usleep(1000);  // two that come at once are one
@@ -36,7 +37,7 @@ ProgramResult run_program(const std::string& program, const std::vector<std::str
   const bool capture = options.output_to.empty();
   const std::filesystem::path output = capture ? captured.path() / "output" : options.output_to;
   const std::filesystem::path errors = captured.path() / "errors";
-  const std::string path = std::string(STAGEGPT_BIN_DIR) + "/" + program;
+  const std::string path = std::filesystem::path(STAGEGPT_BIN_DIR) / program;
   std::vector<char*> argv{const_cast<char*>(path.c_str())};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);

@@ -1,7 +1,10 @@
 // Running the project's programs as a user does.
 #pragma once
 
+#include <sys/types.h>
+
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,12 +19,15 @@ struct ProgramResult {
 struct RunOptions {
   std::filesystem::path output_to = {};  // a file for its standard output, which is captured otherwise
   std::vector<std::pair<std::string, std::string>> environment = {};
-  // Signals it gets when its standard error has this text, one after the other.
+  // Signals it gets when its standard error has this text, one after the other; or something else that is
+  // done with it then.
   std::string signal_after = {};
   std::vector<int> signals = {};
+  std::function<void(pid_t)> instead = {};
 };
 
-// Runs build/<preset>/bin/<program> in `directory` and waits for it.
+// Runs build/<preset>/bin/<program>, or a program anywhere by its whole path, in `directory` and waits for
+// it.
 ProgramResult run_program(const std::string& program, const std::vector<std::string>& arguments,
                           const std::filesystem::path& directory, const RunOptions& options = {});
 

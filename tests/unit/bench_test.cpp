@@ -28,8 +28,7 @@ struct Measured {
 
 Measured measure(const BenchConfig& config) {
   const std::unique_ptr<Backend> backend = make_cpu_backend(1);
-  SingleProcess group;
-  SelfCommunicator communicator{group};
+  SelfCommunicator communicator;
   NoGradientSync sync;
   Gpt2 model(*backend, kConfig);
   model.parameters().initialize(1);

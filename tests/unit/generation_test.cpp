@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "common/comm/self_communicator.h"
 #include "common/train/stop_strings.h"
 #include "stage0_serial/cpu_backend.h"
 #include "stage0_serial/naive_backend.h"
@@ -16,6 +17,7 @@ namespace {
 
 constexpr std::int64_t kVocabulary = 61;
 using Ids = std::vector<std::int32_t>;
+SelfCommunicator alone;
 
 Gpt2Config tiny(std::int64_t block_size) {
   return {.vocab_size = kVocabulary,
@@ -70,7 +72,7 @@ TEST_P(Cached, LogitsAreThoseOfRecomputation) {
   Gpt2 model(*backend, tiny(GetParam()));
   model.parameters().initialize(5);
   const Ids tokens = random_ids(6, 0, 45, kVocabulary);
-  Context context(*backend, model);
+  Context context(*backend, model, alone);
   RelativeError error;
   for (std::size_t n : {1, 2, 3, 5, 6, 7, 8, 9, 17, 18, 19, 20, 21, 30, 31, 44, 45}) {
     const auto text = std::span(tokens).first(n);
@@ -92,7 +94,7 @@ TEST(Context, BeginsAgainForAnotherText) {
   Gpt2 model(*backend, tiny(16), DType::f32, 1, Purpose::inference);
   model.parameters().initialize(5);
   const Ids one = {1, 2, 3, 4}, other = {1, 2, 7, 4, 5}, shorter = {1, 2};
-  Context context(*backend, model);
+  Context context(*backend, model, alone);
   for (const Ids& text : {one, other, shorter, one, one}) {
     EXPECT_LE(
         relative_error(as_values(context.next_logits(text)), as_values(recomputed(*backend, model, text))),
@@ -114,7 +116,7 @@ TEST(Generate, WritesTheMostProbableAsRecomputationDoes) {
   const auto backend = make_cpu_backend(2);
   Gpt2 model(*backend, tiny(12));
   model.parameters().initialize(5);
-  Context context(*backend, model);
+  Context context(*backend, model, alone);
   Ids tokens = {3, 1, 4};
   const Ids text = written(context, tokens, 60, {.temperature = 0});
   for (const std::int32_t id : text) {
@@ -128,7 +130,7 @@ TEST(Generate, DependsOnTheSeedAndTheSampleAlone) {
   const auto backend = make_cpu_backend(2);
   Gpt2 model(*backend, tiny(12));
   model.parameters().initialize(5);
-  Context context(*backend, model), another(*backend, model);
+  Context context(*backend, model, alone), another(*backend, model, alone);
   const Ids first = written(context, {3}, 40, {.seed = 1}),
             second = written(context, {3}, 40, {.seed = 1}, 1);
   EXPECT_EQ(written(another, {3}, 40, {.seed = 1}), first);
@@ -142,7 +144,7 @@ TEST(Generate, DrawsEachTokenAnew) {
   const auto backend = make_cpu_backend(1);
   Gpt2 model(*backend, tiny(12));
   backend->fill(model.parameters().weights(), 0);
-  Context context(*backend, model);
+  Context context(*backend, model, alone);
   const Ids text = written(context, {3}, 400, {});
   std::set<std::int32_t> different(text.begin(), text.end());
   EXPECT_GT(std::ssize(different), kVocabulary / 2);
@@ -152,7 +154,7 @@ TEST(Generate, EndsWhenItIsToldTo) {
   const auto backend = make_cpu_backend(1);
   Gpt2 model(*backend, tiny(12));
   model.parameters().initialize(5);
-  Context context(*backend, model);
+  Context context(*backend, model, alone);
   int tokens = 0;
   generate(context, {3}, 40, {}, 0, [&](std::int32_t) { return ++tokens < 7; });
   EXPECT_EQ(tokens, 7);
@@ -162,7 +164,7 @@ TEST(Generate, RefusesLogitsThatAreNotFinite) {
   const auto backend = make_cpu_backend(1);
   Gpt2 model(*backend, tiny(12));
   backend->fill(model.parameters().weights(), std::numeric_limits<double>::quiet_NaN());
-  Context context(*backend, model);
+  Context context(*backend, model, alone);
   EXPECT_THROW(written(context, {3}, 1, {}), std::runtime_error);
 }
 
@@ -171,11 +173,11 @@ TEST(Gpt2, ReadsMatricesInBf16) {
   const auto backend = make_cpu_backend(2);
   Gpt2 model(*backend, tiny(12));
   model.parameters().initialize(5);
-  Context context(*backend, model);
+  Context context(*backend, model, alone);
   const Ids text = {3, 1, 4, 1, 5};
   const Values exact = as_values(context.next_logits(text));
   model.read_matrices_in_bf16(*backend);
-  Context rounded(*backend, model);
+  Context rounded(*backend, model, alone);
   const double error = relative_error(as_values(rounded.next_logits(text)), exact);
   EXPECT_GT(error, 1e-4);  // it is bf16 that was read,
   EXPECT_LT(error, 1e-2);  // and these weights; measured: 3.4e-3

@@ -53,8 +53,7 @@ std::size_t real_peak(const Training& training, bool fused = true, int ranks = 1
   model.parameters().initialize(1);
   const auto vocab_size = static_cast<std::int32_t>(training.config.vocab_size);
   const DataLoader data(random_ids(1, 0, 3 * training.T + 1, vocab_size), training.T, 1);
-  SingleProcess group;
-  SelfCommunicator communicator{group};
+  SelfCommunicator communicator;
   NoGradientSync sync;
   Trainer trainer(*backend, communicator, sync, model, data, training.trainer());
   for (int step = 0; step < 2; ++step) trainer.step();

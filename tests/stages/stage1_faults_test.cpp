@@ -1,0 +1,172 @@
+// What ends one rank ends all of them, with an exit code, and says which rank and why; and what was saved is
+// not lost.
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "tests/support/mpi_program.h"
+
+namespace stagegpt::test {
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+constexpr const char* kEndless = "1000000";
+
+// A run in "run", of a small model on the text t.txt, that goes on until something ends it.
+class Faults : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string text;
+    for (int i = 0; i < 200; ++i) text += "the cat sat on the mats.\n";
+    directory_.write("t.txt", text);
+  }
+
+  Arguments small(const Arguments& more = {}) const {
+    return with_flags(Arguments{"--data",    "t.txt",  "--tokenizer",        "char", "--n-layer",    "1",
+                                "--n-head",  "2",      "--n-embd",           "16",   "--block-size", "16",
+                                "--steps",   kEndless, "--threads",          "1",    "--batch-size", "12",
+                                "--run-dir", "run",    "--checkpoint-every", "20",   "--eval-every", "20"},
+                      more);
+  }
+
+  // Trains on `ranks` ranks, and does something to it when there is a checkpoint.
+  ProgramResult train(int ranks, const Arguments& more, const RunOptions& options = {}) const {
+    return run_mpi(ranks_of(ranks, "stage1_train") + small(more), directory_.path(), options);
+  }
+  RunOptions once_saved(std::function<void(pid_t)> action) const {
+    return {.signal_after = "step_00000040", .instead = std::move(action)};
+  }
+  void signal_rank(int rank, int signal) const {
+    const std::vector<pid_t> ranks = ranks_in(directory_.path());
+    ASSERT_GT(std::ssize(ranks), rank);
+    kill(ranks[static_cast<std::size_t>(rank)], signal);
+  }
+  // Nobody is left, and another number of ranks goes on from a checkpoint.
+  void expect_ended_and_resumable() const {
+    EXPECT_TRUE(all_end(directory_.path()));
+    const ProgramResult result = run_mpi(
+        ranks_of(2, "stage1_train") + Arguments{"--resume", "run", "--stop-after", "60"}, directory_.path());
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    EXPECT_NE(result.errors.find("resumed from"), std::string::npos) << result.errors;
+  }
+
+  ScratchDirectory directory_;
+};
+
+TEST_F(Faults, AKilledRankEndsAll) {
+  for (const int rank : {0, 2}) {
+    const ProgramResult result = train(3, rank == 0 ? Arguments{} : Arguments{"--run-dir", "other"},
+                                       once_saved([&](pid_t) { signal_rank(rank, SIGKILL); }));
+    EXPECT_NE(result.exit_code, 0);
+    EXPECT_NE(result.errors.find("rank " + std::to_string(rank)), std::string::npos) << result.errors;
+    EXPECT_TRUE(all_end(directory_.path()));
+  }
+  expect_ended_and_resumable();
+}
+
+TEST_F(Faults, ARankThatStallsIsNamed) {
+  const ProgramResult result =
+      train(3, {"--watchdog-seconds", "1"}, once_saved([&](pid_t) { signal_rank(1, SIGSTOP); }));
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_NE(result.errors.find("rank 1 has been in \""), std::string::npos) << result.errors;
+  expect_ended_and_resumable();
+}
+
+TEST_F(Faults, NoRankSurvivesAKilledLauncher) {
+  train(3, {}, once_saved([&](pid_t mpirun) { kill(mpirun, SIGKILL); }));
+  expect_ended_and_resumable();
+}
+
+TEST_F(Faults, ARankThatExitsEarlyEndsAll) {
+  const ProgramResult result =
+      train(2, {}, {.environment = {{"LD_PRELOAD", STAGEGPT_EARLY_EXIT}, {"STAGEGPT_EARLY_EXIT", "1"}}});
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_TRUE(all_end(directory_.path()));
+}
+
+TEST_F(Faults, ASignalToTheLauncherSavesAndStops) {
+  const ProgramResult result = train(3, {}, {.signal_after = "step_00000040", .signals = {SIGUSR1}});
+  EXPECT_EQ(result.exit_code, 75) << result.errors;
+  EXPECT_NE(result.errors.find("stopped by a signal after step"), std::string::npos) << result.errors;
+  expect_ended_and_resumable();
+}
+
+TEST_F(Faults, TerminatingTheLauncherEndsAll) {
+  const ProgramResult result = train(2, {}, {.signal_after = "step_00000040", .signals = {SIGTERM}});
+  EXPECT_NE(result.exit_code, 0);
+  expect_ended_and_resumable();
+}
+
+// With a limit on what one rank may have.
+TEST_F(Faults, ARankWithoutMemoryEndsAll) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizer needs more address space than there would be";
+#endif
+  const std::string program = STAGEGPT_BIN_DIR "/stage1_train";
+  Arguments limited = {"sh", "-c", "ulimit -v 2000000; exec \"$0\" \"$@\"", program};
+  const Arguments large = small({"--n-embd", "256", "--n-layer", "8", "--block-size", "1024", "--batch-size",
+                                 "120", "--data", STAGEGPT_SOURCE_DIR "/data/dummy.txt"});
+  const ProgramResult result = run_mpi(Arguments{"--oversubscribe", "-np", "1", program} + large +
+                                           Arguments{":", "-np", "1"} + limited + large,
+                                       directory_.path());
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.errors.find("rank 1: out of memory"), std::string::npos) << result.errors;
+  EXPECT_TRUE(all_end(directory_.path()));
+}
+
+TEST_F(Faults, WhatIsNotFiniteEndsAllAndIsToldOnce) {
+  const ProgramResult result = train(
+      3, {"--learning-rate", "1e30", "--lr-schedule", "constant", "--warmup-steps", "0", "--grad-clip", "0"});
+  EXPECT_EQ(result.exit_code, 1);
+  const std::size_t told = result.errors.find("is not finite (loss");
+  ASSERT_NE(told, std::string::npos) << result.errors;
+  EXPECT_EQ(result.errors.find("is not finite (loss", told + 1), std::string::npos) << result.errors;
+}
+
+// The same relative path, in another directory for each rank.
+TEST_F(Faults, DataThatDifferAreNamed) {
+  std::filesystem::create_directory(directory_.path() / "other");
+  directory_.write("other/t.txt", std::string(4000, 'a') + "\n");
+  const std::string program = STAGEGPT_BIN_DIR "/stage1_train";
+  const auto run_in = [&](const char* where) {
+    return Arguments{"-np", "1", "-wdir", directory_.path() / where, program} + small({"--tokenizer", "bpe"});
+  };
+  const ProgramResult result = run_mpi(
+      Arguments{"--oversubscribe"} + run_in(".") + Arguments{":"} + run_in("other"), directory_.path());
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_NE(result.errors.find("--data: "), std::string::npos) << result.errors;
+  EXPECT_NE(result.errors.find("on rank 1"), std::string::npos) << result.errors;
+}
+
+TEST_F(Faults, SettingsThatDifferAreNamed) {
+  const std::string program = STAGEGPT_BIN_DIR "/stage1_train";
+  const ProgramResult result =
+      run_mpi(Arguments{"--oversubscribe", "-np", "2", program} + small({"--seed", "1"}) +
+                  Arguments{":", "-np", "1", program} + small({"--seed", "2"}),
+              directory_.path());
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_NE(result.errors.find("--seed: 2 on rank 2, 1 on rank 0"), std::string::npos) << result.errors;
+}
+
+TEST_F(Faults, AFileThatOneRankLacksIsNamed) {
+  std::filesystem::create_directory(directory_.path() / "empty");
+  const std::string program = STAGEGPT_BIN_DIR "/stage1_train";
+  const ProgramResult result =
+      run_mpi(Arguments{"--oversubscribe", "-np", "1", program} + small() +
+                  Arguments{":", "-np", "1", "-wdir", directory_.path() / "empty", program} + small(),
+              directory_.path());
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_NE(result.errors.find("rank 1: --data"), std::string::npos) << result.errors;
+}
+
+TEST_F(Faults, AMistakeOfTheUsersIsToldOnce) {
+  const ProgramResult result = train(3, {"--grad-clip", "many"});
+  EXPECT_EQ(result.exit_code, 2);
+  const std::size_t told = result.errors.find("--grad-clip: ");
+  ASSERT_NE(told, std::string::npos) << result.errors;
+  EXPECT_EQ(result.errors.find("--grad-clip: ", told + 1), std::string::npos) << result.errors;
+}
+
+}  // namespace
+}  // namespace stagegpt::test
