@@ -1,0 +1,17 @@
+# shellcheck shell=bash
+# What the jobs share; they source it, with the flags of stage1_train.
+
+# Slurm sends USR1 to this shell (B:USR1), which passes it on and waits.
+trap 'kill -USR1 "$child" 2>/dev/null' USR1
+./scripts/run_resilient.sh mpirun --map-by "ppr:$SLURM_NTASKS_PER_NODE:node:PE=$SLURM_CPUS_PER_TASK" --bind-to core \
+  ./build/release/bin/stage1_train --threads "$SLURM_CPUS_PER_TASK" "$@" &
+child=$!
+while true; do
+  wait "$child"
+  status=$?
+  kill -0 "$child" 2>/dev/null || break
+done
+
+# 75: saved, but not done.
+if [ "$status" -eq 75 ]; then scontrol requeue "$SLURM_JOB_ID"; fi
+exit "$status"
