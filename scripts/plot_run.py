@@ -22,11 +22,19 @@ PANELS = [
     ("Gradient norm", "norm before clipping", [("grad_norm", "-", "")]),
     ("Speed", "tokens per second", [("tokens_per_second", "-", "")]),
 ]
+FIELDS = [field for _, _, curves in PANELS for field, _, _ in curves]
 COLUMNS = 3
 
 
 class BadInput(Exception):
     """What a user can put right."""
+
+
+def number(value) -> float | None:
+    """A field's value. Of a list matplotlib would draw nothing, and a text it would take for a category."""
+    if value is not None and not isinstance(value, (int, float)):
+        raise TypeError
+    return None if value is None else float(value)
 
 
 def read_metrics(run: Path) -> list[dict]:
@@ -37,12 +45,13 @@ def read_metrics(run: Path) -> list[dict]:
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
     lines = []
-    for number, line in enumerate(text.split("\n")[:-1], 1):
+    for count, line in enumerate(text.split("\n")[:-1], 1):
         try:
             values = json.loads(line)
-            lines.append({**values, "step": int(values["step"])})
+            numbers = {field: number(values[field]) for field in FIELDS if field in values}
+            lines.append({**numbers, "step": int(values["step"])})
         except (ValueError, TypeError, KeyError, OverflowError) as error:
-            raise BadInput(f"{path}:{number} is no line of metrics, an object with a step") from error
+            raise BadInput(f"{path}:{count} is no line of metrics, an object of numbers with a step") from error
     if not lines:
         raise BadInput(f"{path} has no steps yet")
     return lines
@@ -58,6 +67,11 @@ def names_of(runs: list[Path]) -> list[str]:
     """What tells runs apart: the last part of their paths, or all of it where two have the same."""
     short = [run.resolve().name for run in runs]
     return short if len(set(short)) == len(short) else [str(run) for run in runs]
+
+
+def label(name: str) -> str:
+    """A legend's text that shows a name as it is: one that begins with _ would be left out, $ begin a formula."""
+    return (" " if name.startswith("_") else "") + name.replace("$", r"\$")
 
 
 def draw(runs: dict[str, list[dict]], output: Path) -> None:
@@ -77,7 +91,7 @@ def draw(runs: dict[str, list[dict]], output: Path) -> None:
                 steps, values = curve(lines, field)
                 if steps:
                     every_step = style == "-"  # noisy: in the background, and paler
-                    axis.plot(steps, values, style, color=f"C{color % 10}", label=name + suffix, markersize=3,
+                    axis.plot(steps, values, style, color=f"C{color % 10}", label=label(name) + suffix, markersize=3,
                               linewidth=0.8 if every_step else 1.5, alpha=0.4 if every_step else 1,
                               zorder=2 if every_step else 3)
         axis.set(title=title, xlabel="step", ylabel=unit)

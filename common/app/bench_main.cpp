@@ -75,6 +75,11 @@ std::vector<std::int32_t> random_tokens(std::int64_t n, std::int64_t vocab_size)
   return tokens;
 }
 
+void print_json(const nlohmann::ordered_json& json) {
+  // A model's name is what the user has typed, which may be no UTF-8.
+  std::cout << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+}
+
 // Measures the writing of text with random weights, and prints.
 void run_generation(const BenchFlags& flags, const Gpt2Config& config, const Machine& machine) {
   Backend& backend = *machine.backend;
@@ -91,13 +96,7 @@ void run_generation(const BenchFlags& flags, const Gpt2Config& config, const Mac
                               .weights = flags.weights,
                               .parameters = model.parameters().table().numel(),
                               .threads = machine.threads};
-  if (flags.json) {
-    std::cout
-        << decode_json(subject, report).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
-        << '\n';
-  } else {
-    print_decode_table(subject, report);
-  }
+  flags.json ? print_json(decode_json(subject, report)) : print_decode_table(subject, report);
 }
 
 // Measures a training step, and prints.
@@ -127,13 +126,7 @@ void run(const BenchFlags& flags, const Gpt2Config& config, std::int64_t T, cons
       .threads = machine.threads,
       .flops = step_flops(config, parameters, tokens, T, AttentionFlops::full),
       .flops_causal = step_flops(config, parameters, tokens, T, AttentionFlops::causal)};
-  if (flags.json) {
-    std::cout
-        << bench_json(subject, report).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
-        << '\n';
-  } else {
-    print_bench_table(subject, report);
-  }
+  flags.json ? print_json(bench_json(subject, report)) : print_bench_table(subject, report);
 }
 
 int bench_main(Stage& stage, int argc, char** argv) {

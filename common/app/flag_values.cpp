@@ -13,9 +13,8 @@ namespace stagegpt {
 namespace {
 
 // The whole of `text` as a number, or nothing: no spaces, no trailing characters, no overflow.
-template <class T>
-std::optional<T> parse_number(const std::string& text) {
-  T value{};
+std::optional<std::int64_t> parse_number(const std::string& text) {
+  std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
@@ -25,7 +24,7 @@ std::optional<T> parse_number(const std::string& text) {
 
 std::int64_t parse_integer(const std::string& flag, const std::string& text, std::int64_t min,
                            std::int64_t max) {
-  const auto value = parse_number<std::int64_t>(text);
+  const auto value = parse_number(text);
   if (!value || *value < min || *value > max) {
     user_error(flag, ": expected a whole number from ", min, " to ", max, ", not '", text, "'");
   }
@@ -33,15 +32,21 @@ std::int64_t parse_integer(const std::string& flag, const std::string& text, std
 }
 
 double parse_real(const std::string& flag, const std::string& text, RealRule rule) {
-  const auto value = parse_number<double>(text);
-  // Kernels compute in f32: a number must be one there, neither infinite nor lost to zero.
-  const double size = value ? std::abs(*value) : 0;
-  const bool fits =
-      size <= std::numeric_limits<float>::max() && (size == 0 || size >= std::numeric_limits<float>::min());
-  if (!value || !fits || !rule.accepts(*value)) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_number = end == text.data() + text.size() && error != std::errc::invalid_argument;
+  const bool fits_f64 = error == std::errc();  // else the value is left as it was
+  if (!is_number || (fits_f64 && !rule.accepts(value))) {
     user_error(flag, ": expected ", rule.expected, ", not '", text, "'");
   }
-  return *value;
+  // Kernels compute in f32: a number must be one there, neither infinite nor lost to zero.
+  const double size = std::abs(value), largest = std::numeric_limits<float>::max(),
+               smallest = std::numeric_limits<float>::min();
+  if (!fits_f64 || size > largest || (size > 0 && size < smallest)) {
+    user_error(flag, ": expected ", rule.expected, " that f32 can hold (", smallest, " to ", largest,
+               "), not '", text, "'");
+  }
+  return value;
 }
 
 std::string not_empty(const std::string& flag, const std::string& text) {

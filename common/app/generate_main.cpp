@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/app/stage.h"
+#include "common/app/text_interrupt.h"
 #include "common/app/trained_model.h"
 #include "common/comm/agreement.h"
 #include "common/data/tokenizers/stream_decoder.h"
@@ -14,6 +15,8 @@
 namespace stagegpt {
 namespace {
 
+constexpr RealRule kTemperature{[](double x) { return x >= 0 && x <= 1000; }, "a number from 0 to 1000"};
+constexpr RealRule kPenalty{[](double x) { return x > 0 && x <= 1000; }, "a number above 0 and up to 1000"};
 constexpr RealRule kProbability{[](double x) { return x > 0 && x <= 1; }, "a number above 0 and up to 1"};
 
 struct GenerateFlags {
@@ -37,13 +40,13 @@ struct GenerateFlags {
     command_line.free_texts("--stop", stop, "text to stop before; may be given several times");
     command_line.toggle("--interactive", interactive, "take prompts from standard input, one a line");
     command_line.group("Sampling");
-    command_line.real("--temperature", sampling.temperature, kNotNegative,
-                      "divides the logits (0: always the most probable token)");
+    command_line.real("--temperature", sampling.temperature, kTemperature,
+                      "divides the logits, at most 1000 (0: always the most probable token)");
     command_line.integer("--top-k", sampling.top_k, 0, 1 << 30, "of the k most probable tokens (0: of all)");
     command_line.real("--top-p", sampling.top_p, kProbability,
                       "of the fewest tokens that have this probability together");
-    command_line.real("--repetition-penalty", sampling.repetition_penalty, kPositive,
-                      "makes tokens that are there already less probable");
+    command_line.real("--repetition-penalty", sampling.repetition_penalty, kPenalty,
+                      "makes tokens that are there already less probable; at most 1000");
     command_line.integer("--seed", seed, 0, std::numeric_limits<std::int64_t>::max(), "of all draws");
     command_line.group("Run");
     command_line.toggle("--no-fused", no_fused, "compose fused ops of primitive ones");
@@ -109,7 +112,7 @@ class Writer {
       // The model may have more tokens than the tokenizer.
       if (id < tokenizer_.size()) out(stops.push(decoder.push(id)));
       if (stops.found()) reason = "stop";
-      return !stops.found();
+      return !stops.found() && !TextInterrupt::requested();
     };
     const auto sample = static_cast<std::uint32_t>(timing_.texts++);
     generate(context_, prompt, flags_.max_new_tokens, flags_.sampling, sample, emit);
@@ -130,7 +133,7 @@ void print_text(const std::string& text) { std::cout << text << std::flush; }
 
 void print_samples(const GenerateFlags& flags, const std::string& prompt, Writer& writer) {
   const std::vector<std::int32_t> ids = writer.ids_of(prompt);
-  for (std::int64_t i = 0; i < flags.num_samples; ++i) {
+  for (std::int64_t i = 0; i < flags.num_samples && !TextInterrupt::requested(); ++i) {
     if (i > 0) print_text("---\n");
     print_text(prompt);
     writer.write(ids, print_text);
@@ -159,13 +162,15 @@ void print_json(const GenerateFlags& flags, Writer& writer) {
 
 void converse(const GenerateFlags& flags, RankGroup& group, Writer& writer) {
   const bool terminal = isatty(STDIN_FILENO) == 1;
-  if (terminal) std::cerr << "a prompt a line; Ctrl-D ends\n";
+  if (terminal) std::cerr << "a prompt a line; Ctrl-C ends a text, Ctrl-D all\n";
   std::string prompt;
   while (true) {
     if (terminal) std::cerr << "> ";
     if (!from_root(group, !group.is_root() || std::getline(std::cin, prompt))) return;
     prompt = broadcast_text(group, prompt);
     if (prompt.ends_with('\r')) prompt.pop_back();
+    std::optional<TextInterrupt> keyboard;
+    if (terminal) keyboard.emplace();
     try {
       print_samples(flags, prompt, writer);
     } catch (const UserError& error) {

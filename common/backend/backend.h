@@ -36,6 +36,8 @@ class Backend {
   Tensor allocate(DType dtype, Shape shape);  // contents undefined
   Tensor zeros(DType dtype, Shape shape);
   MemoryStats memory_stats() const { return allocator_->stats(); }
+  // From here on the peak is counted anew.
+  void forget_memory_peak() { allocator_->forget_peak(); }
   void fill(const Tensor& out, double value);
   void copy(const Tensor& out, const Tensor& in);  // same dtype and number of elements
   // Whole tensors to and from host memory of the same dtype and size. Both return when the data is there.

@@ -10,7 +10,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kState = "trainer_state.json";
 // PyTorch's names for Adam's moments.
 constexpr const char *kFirstMoment = "exp_avg.", *kSecondMoment = "exp_avg_sq.";
@@ -24,7 +23,7 @@ std::vector<FileEntry> write_checkpoint(const fs::path& directory, Backend& back
   const ParameterTable& table = parameters.table();
   std::vector<FileEntry> files = write_hugging_face(
       directory, model.config(), values_in(backend, table, parameters.weights()), &tokenizer);
-  files.push_back(write_parameters(directory / kOptimizer, table,
+  files.push_back(write_parameters(directory / kOptimizerFile, table,
                                    {{kFirstMoment, values_in(backend, table, moments.m)},
                                     {kSecondMoment, values_in(backend, table, moments.v)}}));
   files.push_back(write_hashed(directory / kState, to_json_text(state)));
@@ -33,7 +32,7 @@ std::vector<FileEntry> write_checkpoint(const fs::path& directory, Backend& back
 
 void verify_checkpoint(const fs::path& directory) {
   const std::vector<FileEntry> files = verify_manifest(directory);
-  for (const char* name : {"config.json", "model.safetensors", "tokenizer.json", kOptimizer, kState}) {
+  for (const char* name : {"config.json", "model.safetensors", "tokenizer.json", kOptimizerFile, kState}) {
     if (std::ranges::find(files, name, &FileEntry::file) == files.end()) {
       user_error(directory, ": the manifest does not list ", name);
     }
@@ -48,7 +47,7 @@ TrainerState read_trainer_state(const fs::path& directory) {
 
 void load_moment(const fs::path& directory, Moment moment, Backend& backend, const ParameterTable& table,
                  const Tensor& arena) {
-  const fs::path path = directory / kOptimizer;
+  const fs::path path = directory / kOptimizerFile;
   const MappedFile file(path, "checkpoint");
   naming(path, [&] {
     const SafetensorsViews tensors = parse_safetensors(file.bytes());

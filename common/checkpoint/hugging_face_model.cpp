@@ -57,6 +57,9 @@ std::set<std::string> files_of_index(const nlohmann::json& index) {
 }
 
 Gpt2Config config_in(const fs::path& directory) {
+  if (!file_exists(directory / kConfig) && file_exists(directory / "checkpoints")) {
+    user_error(directory, " is a run that has no checkpoint yet");
+  }
   return naming(directory / kConfig, [&] { return parse_config(read_json_file(directory / kConfig)); });
 }
 

@@ -10,7 +10,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kFormat = "stagegpt checkpoint";
 constexpr int kVersion = 1;
@@ -70,7 +69,7 @@ std::vector<FileEntry> verify_manifest(const fs::path& directory, Verified what)
     if (bytes != expected.bytes) {
       user_error(file, " has ", bytes, " bytes, the manifest says ", expected.bytes);
     }
-    if (what == Verified::model && expected.file == kOptimizer) continue;
+    if (what == Verified::model && expected.file == kOptimizerFile) continue;
     const PageCache cache = what == Verified::all ? PageCache::avoid : PageCache::use;
     if (file_entry(file, cache) != expected) user_error(file, " is damaged: its hash is not the manifest's");
   }

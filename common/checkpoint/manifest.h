@@ -10,6 +10,9 @@
 
 namespace stagegpt {
 
+// The file of a checkpoint that is no part of the model.
+inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
+
 // Writes DIRECTORY/manifest.json for files that are there. Failures throw as OutputFile's do.
 void write_manifest(const std::filesystem::path& directory, const std::vector<FileEntry>& files);
 

@@ -88,13 +88,11 @@ std::size_t utf8_boundary(std::string_view text, std::size_t at) {
 std::string printable_text(std::string_view text) {
   constexpr unsigned char kFirstPrintable = 0x20, kDelete = 0x7f;
   std::string out;
-  for (std::size_t at = 0; at < text.size();) {
-    const auto byte = static_cast<unsigned char>(text[at]);
-    const std::size_t length = utf8_length(text, at);
+  each_character(text, [&](std::string_view character) {
+    const auto byte = static_cast<unsigned char>(character[0]);
     const bool control = (byte < kFirstPrintable && byte != '\n' && byte != '\t') || byte == kDelete;
-    out += length == 0 ? "\uFFFD" : control ? "?" : text.substr(at, length);
-    at += length > 0 ? length : 1;
-  }
+    out += control ? "?" : character;
+  });
   return out;
 }
 

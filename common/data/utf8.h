@@ -20,6 +20,16 @@ char32_t utf8_code_point(std::string_view character);
 // Length of `text` without a character at its end of which bytes are still missing.
 std::size_t utf8_complete(std::string_view text);
 
+// Calls take() with each character in turn, and with U+FFFD for each byte that is part of none.
+template <class Take>
+void each_character(std::string_view text, const Take& take) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = utf8_length(text, at);
+    take(length > 0 ? text.substr(at, length) : std::string_view("\uFFFD"));
+    at += length > 0 ? length : 1;
+  }
+}
+
 // A text for people: what is no character becomes U+FFFD, a control character but for line breaks and tabs a
 // question mark.
 std::string printable_text(std::string_view text);

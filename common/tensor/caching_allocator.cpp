@@ -62,6 +62,11 @@ MemoryStats CachingAllocator::stats() const {
   return stats_;
 }
 
+void CachingAllocator::forget_peak() {
+  const std::lock_guard lock(mutex_);
+  stats_.peak_bytes_in_use = stats_.bytes_in_use;
+}
+
 void CachingAllocator::watch(void* block, std::size_t size, std::size_t bytes) const noexcept {
   if (!source_->readable()) return;
   poison(block, size);

@@ -42,6 +42,8 @@ class CachingAllocator {
   void deallocate(void* block, std::size_t bytes) noexcept;
 
   MemoryStats stats() const;
+  // What is in use now becomes the peak.
+  void forget_peak();
 
  private:
   void release_free_blocks() noexcept;

@@ -7,12 +7,13 @@
 namespace stagegpt {
 namespace {
 
-// The best of five, in seconds.
-double product_seconds(Backend& backend, std::int64_t n) {
+// The best of some, in seconds.
+double product_seconds(Backend& backend, std::int64_t n, GemmEffort effort) {
   const Tensor a = random_tensor(backend, {n, n}), b = random_tensor(backend, {n, n});
   const Tensor out = backend.allocate(DType::f32, {n, n});
   double best = 0;
-  for (int i = 0; i < 5; ++i) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < effort.tries || seconds_since(begin) < effort.seconds; ++i) {
     backend.synchronize();
     const auto start = std::chrono::steady_clock::now();
     backend.linear_forward(out, a, b, Tensor());
@@ -25,13 +26,12 @@ double product_seconds(Backend& backend, std::int64_t n) {
 
 }  // namespace
 
-GemmPeak measure_gemm_peak(Backend& backend) {
+GemmPeak measure_gemm_peak(Backend& backend, GemmEffort effort) {
   constexpr std::int64_t kLargest = 8192;  // 0.8 GB
-  constexpr double kLongEnough = 0.05;
   GemmPeak peak;
   double seconds = 0;
-  for (std::int64_t n = 256; n <= kLargest && seconds < kLongEnough; n *= 2) {
-    seconds = product_seconds(backend, n);
+  for (std::int64_t n = effort.smallest; n <= kLargest && seconds < effort.long_enough; n *= 2) {
+    seconds = product_seconds(backend, n, effort);
     const double rate = 2.0 * static_cast<double>(n * n * n) / seconds;
     if (rate > peak.flops_per_second) peak = {rate, n};
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace stagegpt {
 namespace {
@@ -53,6 +54,8 @@ class Search {
 };
 
 }  // namespace
+
+double unsigned_nan(double x) { return std::isnan(x) ? std::numeric_limits<double>::quiet_NaN() : x; }
 
 std::optional<std::string> first_non_finite_output(Backend& backend, const Gpt2& model, const Tensor& ids,
                                                    const Tensor& targets, const DropoutPosition& dropout) {

@@ -18,11 +18,12 @@ bool comes_first(const Weighted& a, const Weighted& b) {
 bool comes_last(const Weighted& a, const Weighted& b) { return comes_first(b, a); }
 
 void penalise(std::vector<Weighted>& tokens, std::span<const std::int32_t> seen, double penalty) {
-  std::vector<std::int32_t> once(seen.begin(), seen.end());
-  std::ranges::sort(once);
-  once.erase(std::unique(once.begin(), once.end()), once.end());
-  for (const std::int32_t id : once) {
-    double& logit = tokens[static_cast<std::size_t>(id)].probability;
+  std::vector<bool> done(tokens.size());
+  for (const std::int32_t id : seen) {
+    const auto i = static_cast<std::size_t>(id);
+    if (done[i]) continue;
+    done[i] = true;
+    double& logit = tokens[i].probability;
     logit = logit > 0 ? logit / penalty : logit * penalty;
   }
 }

@@ -26,6 +26,8 @@ double flops_per_second(const StepMetrics& metrics) {
   return metrics.step_flops / metrics.report.seconds.total();
 }
 
+double mfu(const StepMetrics& metrics) { return flops_per_second(metrics) / metrics.peak_flops_per_second; }
+
 }  // namespace
 
 Json to_json(const StepMetrics& metrics) {
@@ -40,7 +42,7 @@ Json to_json(const StepMetrics& metrics) {
                {"learning_rate", report.learning_rate},
                {"tokens_per_second", tokens_per_second(metrics)},
                {"model_flops_per_second", flops_per_second(metrics)},
-               {"mfu", nullptr},  // no machine's peak is known yet
+               {"mfu", mfu(metrics)},
                {"ms", ms},
                {"seconds", report.seconds.total()},
                {"bytes_reduced", report.communication.bytes_reduced},
@@ -63,6 +65,7 @@ std::vector<Scalar> to_scalars(const StepMetrics& metrics) {
       {"train/learning_rate", report.learning_rate},
       {"speed/tokens_per_second", tokens_per_second(metrics)},
       {"speed/model_gflops_per_second", flops_per_second(metrics) / 1e9},
+      {"speed/mfu", mfu(metrics)},
       {"memory/peak_megabytes", static_cast<double>(metrics.peak_memory_bytes) / 1e6}};
   for (const Scalar& phase : milliseconds(report.seconds)) {
     scalars.push_back({"milliseconds/" + phase.tag, phase.value});

@@ -14,9 +14,10 @@ namespace stagegpt {
 
 struct StepMetrics {
   StepReport report;
-  std::int64_t tokens_seen = 0;  // in the whole run
-  std::int64_t step_tokens = 0;  // in this step
-  double step_flops = 0;         // of the model, in this step
+  std::int64_t tokens_seen = 0;      // in the whole run
+  std::int64_t step_tokens = 0;      // in this step
+  double step_flops = 0;             // of the model, in this step
+  double peak_flops_per_second = 0;  // of all ranks' machines
   std::size_t peak_memory_bytes = 0;
   std::optional<ValidationResult> validation;
 };

@@ -62,12 +62,10 @@ Message event(double wall_time, std::int64_t step) {
 // As Markdown that shows a text as it is: indented by four spaces.
 std::string as_markdown(std::string_view text) {
   std::string out = "    ";
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = utf8_length(text, at);
-    out += length > 0 ? text.substr(at, length) : "\uFFFD";
-    if (text[at] == '\n') out += "    ";
-    at += length > 0 ? length : 1;
-  }
+  each_character(text, [&](std::string_view character) {
+    out += character;
+    if (character == "\n") out += "    ";
+  });
   return out;
 }
 

@@ -79,7 +79,7 @@ StepReport Trainer::step() {
   watch.lap(report.seconds.communication);
 
   // Only now does the host look at a result: until here a device could run ahead.
-  report.grad_norm = optimizer_.grad_norm();
+  report.grad_norm = unsigned_nan(optimizer_.grad_norm());
   watch.lap(report.seconds.optimizer);
   gather_report(losses, report);
   watch.lap(report.seconds.communication);
@@ -154,6 +154,7 @@ void Trainer::gather_report(const std::vector<Tensor>& losses, StepReport& repor
       report.loss += all[i] / static_cast<double>(division_.micro_steps * division_.shards);
     }
   }
+  report.loss = unsigned_nan(report.loss);
 }
 
 Moments Trainer::gather_moments() {
@@ -218,7 +219,7 @@ Evaluation evaluate(RankGroup& group, Backend& backend, const Gpt2& model, const
     sum.accuracy += evaluation.accuracy;
   }
   const auto n = static_cast<double>(windows);
-  return {sum.loss / n, sum.accuracy / n / static_cast<double>(data.seq_len())};
+  return {unsigned_nan(sum.loss / n), sum.accuracy / n / static_cast<double>(data.seq_len())};
 }
 
 }  // namespace stagegpt

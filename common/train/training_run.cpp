@@ -7,6 +7,7 @@
 #include "common/comm/agreement.h"
 #include "common/data/utf8.h"
 #include "common/model/flops.h"
+#include "common/train/gemm_peak.h"
 #include "common/train/stop_signals.h"
 
 namespace stagegpt {
@@ -79,11 +80,16 @@ void TrainingRun::open_logs() {
 TrainingResult TrainingRun::run() {
   on_root(group_, [&] { open_logs(); });
   const StopSignals keyboard({SIGINT});
+  if (trainer_.steps_done() < config_.last_step) measure_peak();
   const auto start = std::chrono::steady_clock::now();
 
   TrainingResult result;
   while (trainer_.steps_done() < config_.last_step && !stop_requested()) step(result);
   result.steps = trainer_.steps_done();
+  if (non_finite_steps_ > 0) {
+    note(concat("note: ", non_finite_steps_, " steps were not finite, ", skipped_steps_,
+                " steps skipped in all"));
+  }
   result.interrupted = result.steps < config_.last_step;
   if (saved_step_ != result.steps) note(save());
   if (!result.interrupted) {
@@ -98,6 +104,12 @@ TrainingResult TrainingRun::run() {
 }
 
 bool TrainingRun::stop_requested() const { return any(group_, StopSignals::requested()); }
+
+void TrainingRun::measure_peak() {
+  const double own = measure_gemm_peak(backend_, kQuickGemm).flops_per_second;
+  for (const double peak : gather(group_, own)) peak_flops_per_second_ += peak;
+  backend_.forget_memory_peak();  // the matrices are no part of the run
+}
 
 void TrainingRun::step(TrainingResult& result) {
   if (directory_) directory_->read_back_newest();
@@ -136,6 +148,9 @@ void TrainingRun::note(const std::string& text) {
 bool TrainingRun::due(std::int64_t every) const { return every > 0 && trainer_.steps_done() % every == 0; }
 
 void TrainingRun::on_non_finite(const StepReport& report) {
+  constexpr std::int64_t kTold = 10;
+  skipped_steps_ += report.skipped();
+  if (config_.non_finite == NonFinite::skip && ++non_finite_steps_ > kTold) return;
   const std::string what =
       concat("step ", report.step + 1, ": ", trainer_.first_non_finite(report), " is not finite (loss ",
              report.loss, ", gradient norm ", report.grad_norm, ")");
@@ -145,8 +160,8 @@ void TrainingRun::on_non_finite(const StepReport& report) {
     throw AgreedFailure(concat(what, "; a lower --learning-rate may help",
                                saved ? concat(", --resume ", run, " --non-finite skip goes on") : ""));
   }
-  skipped_steps_ += report.skipped();
-  note(concat("note: ", what, "; ", skipped_steps_, " steps skipped"));
+  note(concat("note: ", what, "; ", skipped_steps_, " steps skipped",
+              non_finite_steps_ == kTold ? "; further ones are only counted" : ""));
 }
 
 StepMetrics TrainingRun::metrics_of(const StepReport& report) const {
@@ -156,6 +171,7 @@ StepMetrics TrainingRun::metrics_of(const StepReport& report) const {
           .tokens_seen = trainer_.data_position() * T,
           .step_tokens = tokens,
           .step_flops = step_flops(model_.config(), model_.parameters().table().numel(), tokens, T),
+          .peak_flops_per_second = peak_flops_per_second_,
           .peak_memory_bytes = backend_.memory_stats().peak_bytes_in_use,
           .validation = validated_};
 }

@@ -62,6 +62,8 @@ class TrainingRun {
   void open_logs();
   // Whether a signal has come, to any rank.
   bool stop_requested() const;
+  // Of all ranks, for MFU.
+  void measure_peak();
   // One step, with what follows on it: validation, metrics, sample.
   void step(TrainingResult& result);
   void log(const StepReport& report);
@@ -100,8 +102,9 @@ class TrainingRun {
   std::optional<TensorBoardLog> tensorboard_;
 
   std::optional<ValidationResult> validated_;  // after the last step
+  double peak_flops_per_second_ = 0;
   std::int64_t saved_step_ = -1;
-  std::int64_t skipped_steps_ = 0;
+  std::int64_t non_finite_steps_ = 0, skipped_steps_ = 0;  // in this process
 };
 
 }  // namespace stagegpt

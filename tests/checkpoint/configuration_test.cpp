@@ -75,7 +75,8 @@ TEST_F(Settings, ThatAreWrongAreRefused) {
   expect_config_refused(R"({"learning_rate": true})", "--learning-rate: expected a number, not true");
   expect_config_refused(R"({"learning_rate": 1e999})", "number overflow");
   expect_config_refused(R"({"learning_rate": 1e39})",
-                        "--learning-rate: expected a number above 0, not '1e+39'");
+                        "--learning-rate: expected a number above 0 that f32 can hold (1.17549e-38 to "
+                        "3.40282e+38), not '1e+39'");
   expect_config_refused(R"({"learning_rate": NaN})", "parse error");
   expect_config_refused(R"({"model": 124})", "--model: expected a text, not 124");
   expect_config_refused(R"({"lr_schedule": "cosin"})",

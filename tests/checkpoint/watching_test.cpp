@@ -79,8 +79,15 @@ TEST_F(Watching, MetricsHaveTheFieldsOfTheirVersion) {
     EXPECT_NEAR(sum, line["seconds"].get<double>() * 1e3, 1e-6);
     EXPECT_NEAR(line["tokens_per_second"].get<double>() * line["seconds"].get<double>(), 64, 1e-6);
     EXPECT_EQ(line["bytes_reduced"], 0);
-    EXPECT_TRUE(line["mfu"].is_null());
+    EXPECT_GT(line["mfu"], 0);
+    EXPECT_LT(line["mfu"], 1.5);
+    // One peak for the whole run.
+    const auto peak_of = [](const Json& at) {
+      return at["model_flops_per_second"].get<double>() / at["mfu"].get<double>();
+    };
+    EXPECT_NEAR(peak_of(line) / peak_of(lines[0]), 1, 1e-12);
     EXPECT_GT(line["peak_memory_bytes"], 10000);
+    EXPECT_LT(line["peak_memory_bytes"], 1000000);  // less than the matrices that the peak was measured with
   }
   const Json& last = lines.back();
   EXPECT_NEAR(last["bits_per_byte"], last["validation_loss"].get<double>() / std::log(2.0), 1e-9);
@@ -134,6 +141,7 @@ TEST_F(Watching, TensorBoardGetsWhatTheMetricsHave) {
     expect("train/grad_norm", "grad_norm");
     expect("train/learning_rate", "learning_rate");
     expect("speed/tokens_per_second", "tokens_per_second");
+    expect("speed/mfu", "mfu");
     EXPECT_EQ(event.scalars.at("milliseconds/forward"), lines[i]["ms"]["forward"].get<float>());
     ASSERT_EQ(event.scalars.contains("validation/loss"), lines[i].contains("validation_loss"));
     if (!lines[i].contains("validation_loss")) continue;
@@ -280,7 +288,7 @@ class NonFiniteSteps : public Watching {
     std::memcpy(&header, bytes.data(), sizeof header);
     const Json tensors = Json::parse(bytes.substr(8, header));
     const auto begin = tensors["h.0.mlp.c_fc.bias"]["data_offsets"][0].get<std::uint64_t>();
-    const float nan = std::numeric_limits<float>::quiet_NaN();
+    const float nan = -std::numeric_limits<float>::quiet_NaN();  // as a processor makes it
     std::memcpy(bytes.data() + 8 + header + begin, &nan, sizeof nan);
     directory.write("bad/model.safetensors", bytes);
   }
@@ -321,6 +329,7 @@ TEST_F(NonFiniteSteps, AreSkipped) {
   EXPECT_NE(result.errors.find("note: step 3: the weight h.0.mlp.c_fc.bias is not finite"),
             std::string::npos);
   EXPECT_NE(result.errors.find("; 3 steps skipped"), std::string::npos) << result.errors;
+  EXPECT_EQ(result.errors.find("-nan"), std::string::npos) << result.errors;
   const std::vector<Json> lines = all_metrics("run");
   ASSERT_EQ(lines.size(), 3u);
   for (const Json& line : lines) {
@@ -332,6 +341,19 @@ TEST_F(NonFiniteSteps, AreSkipped) {
   EXPECT_EQ(lines.back().at("validation_accuracy"), 0);
   // Nothing was changed.
   EXPECT_EQ(content_hash(in("run/latest/model.safetensors")), content_hash(in("bad/model.safetensors")));
+}
+
+TEST_F(NonFiniteSteps, AreToldOfTenTimes) {
+  Arguments arguments = from_bad("run", {"--non-finite", "skip"});
+  *(std::ranges::find(arguments, "--steps") + 1) = "12";
+  const ProgramResult result = train(arguments);
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_NE(result.errors.find("10 steps skipped; further ones are only counted\n"), std::string::npos)
+      << result.errors;
+  EXPECT_EQ(result.errors.find("step 11: "), std::string::npos) << result.errors;
+  EXPECT_NE(result.errors.find("note: 12 steps were not finite, 12 steps skipped in all\n"),
+            std::string::npos)
+      << result.errors;
 }
 
 TEST_F(NonFiniteSteps, ThatComeOfALargeLearningRateNameAnOp) {

@@ -9,13 +9,16 @@ if [ "$python" = none ]; then echo "no matplotlib"; exit 77; fi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-mkdir "$work/fox" "$work/owl" "$work/empty" "$work/broken"
+mkdir "$work/fox" "$work/owl" "$work/empty" "$work/broken" "$work/_x" "$work/"'a$b^$' "$work/lists"
 for step in 1 2 3; do
   echo '{"version":2,"step":'$step',"loss":'$((5 - step))',"grad_norm":null,"learning_rate":0.1,"tokens_per_second":9,"validation_loss":2,"validation_accuracy":0.5,"validation_perplexity":7.4}'
   [ $step = 3 ] || echo '{"version":1,"step":'$step',"loss":4,"grad_norm":1,"learning_rate":0.1}' >>"$work/owl/metrics.jsonl"
 done >"$work/fox/metrics.jsonl"
 printf '{"version":2,"st' >>"$work/fox/metrics.jsonl"  # being written
 touch "$work/empty/metrics.jsonl"
+cp "$work/owl/metrics.jsonl" "$work/_x"
+cp "$work/owl/metrics.jsonl" "$work/"'a$b^$'
+echo '{"version":2,"step":1,"loss":[4]}' >"$work/lists/metrics.jsonl"
 echo 'no json' >"$work/broken/metrics.jsonl"
 
 fail() { echo "FAILED: $*" >&2; exit 1; }
@@ -34,10 +37,15 @@ draw "$work/fox" "$work/owl" --output "$work/two.svg" || fail "$(cat "$work/said
 for text in "fox, validation" owl "Learning rate" "nats per token" "tokens per second" "Gradient norm" "accuracy"; do
   grep -qF "$text" "$work/two.svg" || fail "two.svg lacks $text"
 done
+draw "$work/_x" "$work/"'a$b^$' --output "$work/names.svg" || fail "$(cat "$work/said")"
+for text in _x 'a$b^$'; do
+  grep -qF -- "$text -->" "$work/names.svg" || fail "names.svg lacks $text"
+done
 draw --help && grep -q -- --output "$work/said" || fail "no help"
 refused "metrics.jsonl: No such file" "$work/nowhere"
 refused "has no steps yet" "$work/empty"
 refused "metrics.jsonl:1 is no line of metrics" "$work/broken"
+refused "metrics.jsonl:1 is no line of metrics" "$work/lists"
 refused "expected a name that ends in .png or .svg" "$work/fox" --output "$work/x.pdf"
 refused "cannot write" "$work/fox" --output "$work/nowhere/x.png"
 echo passed

@@ -1,4 +1,8 @@
 // stageN_generate as a user calls it.
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -129,10 +133,77 @@ TEST_F(Generate, AnswersPromptsFromStandardInput) {
   EXPECT_NE(read_bytes(in("errors")).find("the character 'T' is not in the vocabulary"), std::string::npos);
 }
 
+// A program on a terminal of its own.
+class Terminal {
+ public:
+  Terminal(const std::filesystem::path& directory, const Arguments& command) {
+    pid_ = forkpty(&fd_, nullptr, nullptr, nullptr);
+    if (pid_ != 0) return;
+    std::vector<char*> arguments;
+    for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
+    arguments.push_back(nullptr);
+    if (chdir(directory.c_str()) == 0) execv(arguments[0], arguments.data());
+    _exit(127);
+  }
+  ~Terminal() { close(fd_); }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  void type(const std::string& keys) const {
+    ASSERT_EQ(write(fd_, keys.data(), keys.size()), std::ssize(keys));
+  }
+  // Reads on until `text` comes, and at least so many bytes; false where the program ends before, or goes on
+  // and on.
+  bool shows(const std::string& text, std::size_t least = 0) const {
+    constexpr std::size_t kMost = 100000;
+    std::string shown;
+    bool found = false;
+    while (!found || shown.size() < least) {
+      char byte = 0;
+      if (shown.size() == kMost || read(fd_, &byte, 1) != 1) return false;
+      shown += byte;
+      found = found || shown.ends_with(text);
+    }
+    return true;
+  }
+  int exit_code() const {
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+ private:
+  int fd_ = -1;
+  pid_t pid_ = -1;
+};
+
+TEST_F(Generate, EndsATextAndNotTheConversationOnCtrlC) {
+  const Terminal terminal(directory.path(),
+                          {concat(STAGEGPT_BIN_DIR, "/stage0_generate"), "--model", "run", "--threads", "1",
+                           "--interactive", "--temperature", "0", "--max-new-tokens", "1000000000000"});
+  for (int text = 0; text < 2; ++text) {
+    ASSERT_TRUE(terminal.shows("> "));
+    terminal.type("the\n");
+    ASSERT_TRUE(terminal.shows("the", 300));
+    terminal.type("\x03");
+  }
+  ASSERT_TRUE(terminal.shows("> "));
+  terminal.type("\x04");
+  EXPECT_TRUE(terminal.shows("ms per token"));
+  EXPECT_EQ(terminal.exit_code(), 0);
+}
+
 TEST_F(Generate, RefusesWhatItCannotUse) {
   expect_refused({"--top-p", "0"}, "--top-p: expected a number above 0 and up to 1");
-  expect_refused({"--repetition-penalty", "0"}, "--repetition-penalty: expected a number above 0");
-  expect_refused({"--temperature", "-1"}, "--temperature: expected a number of at least 0");
+  for (const char* penalty : {"0", "1e308", "nan"}) {
+    expect_refused({"--repetition-penalty", penalty},
+                   concat("--repetition-penalty: expected a number above 0 and up to 1000, not '", penalty));
+  }
+  for (const char* temperature : {"-1", "1e300", "inf", "1001"}) {
+    expect_refused({"--temperature", temperature},
+                   concat("--temperature: expected a number from 0 to 1000, not '", temperature));
+  }
+  expect_refused({"--temperature", "1e-300"}, "0 to 1000 that f32 can hold (1.17549e-38 to 3.40282e+38)");
   expect_refused({"--tokenizer-path", "text.txt"}, "--tokenizer-path");
   expect_refused({"--prompt", "THE"}, "--prompt");  // the text had no capitals
   expect_refused({"--interactive", "--json"}, "--json: not with --interactive");
@@ -142,6 +213,12 @@ TEST_F(Generate, RefusesWhatItCannotUse) {
   EXPECT_NE(without({}).find("--model: expected"), std::string::npos);
   EXPECT_NE(without({"--model", "nothing"}).find("--model: there is no \"nothing\""), std::string::npos);
   EXPECT_NE(without({"--model", "text.txt"}).find("--tokenizer-path: "), std::string::npos);
+}
+
+TEST_F(Generate, SaysThatARunHasNoCheckpointYet) {
+  for (const char* name : {"checkpoints", "latest", "best"}) std::filesystem::remove_all(in("run") / name);
+  std::filesystem::create_directory(in("run/checkpoints"));
+  expect_refused({}, "--model: \"run\" is a run that has no checkpoint yet");
 }
 
 TEST_F(Generate, RefusesADamagedCheckpoint) {

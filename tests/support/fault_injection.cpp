@@ -4,16 +4,14 @@
 //   FAULT_ROOT=/abs/dir   Only calls about names and files under this directory count. Standard input, output
 //                         and error never do, nor does opening a file to read it.
 //   FAULT_LOG=/abs/file   Each counted call appends the line `N name path [path2]`; the name is open (to
-//   write
-//                         or create), close (of what was open to write), write, fsync, ftruncate, rename,
-//                         symlink, unlink, rmdir or mkdir, whichever variant was called.
+//                         write or create), close (of what was open to write), write, fsync, ftruncate,
+//                         rename, symlink, unlink, rmdir or mkdir, whichever variant was called.
 //   FAULT_AT=N            The N-th counted call, from 1, is struck. Without it calls are only counted.
 //   FAULT_KIND            What happens then:
 //     kill                The process dies by SIGKILL before the call is carried out.
 //     kill_halfway        So too, but the first half of a write is carried out.
 //     power_loss          So too, and all that was not made durable is lost: files written to since their
-//     last
-//                         fsync keep half of their bytes, and creations, renames and removals are undone
+//                         last fsync keep half of their bytes, and creations, renames and removals are undone
 //                         where a parent directory has had no fsync since (both parents, for a rename).
 //     data_loss           As power_loss, but the names stay as they are: only bytes are lost. This catches a
 //                         file that was renamed before its fsync.
@@ -22,8 +20,7 @@
 //     short_write         A write writes half of its bytes, and says so.
 //     eintr               A write fails with EINTR.
 //   FAULT_KEEP=/abs/dir   For power_loss: an existing directory outside the root, on its file system, for
-//   what
-//                         has to be put back. What was never durable ends up there too.
+//                         what has to be put back. What was never durable ends up there too.
 //
 // Where the program ends by itself before its N-th call, power is lost after it: what a program that claims
 // success did not make durable is gone. So a test runs N from 1 until no signal ends the program.
@@ -38,178 +35,24 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
 #include <cerrno>
-#include <climits>
 #include <csignal>
 #include <cstdarg>
 #include <cstdio>
-#include <cstdlib>
-#include <iterator>
-#include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
-// Everything is carried out by system calls made directly: there is no function to look up before the first
-// call, which may come before main, and none that could come back here. Nothing is allocated for reading, nor
-// for pipes and the like, to which signal handlers may write.
+#include "tests/support/fault_durability.h"
+
+using namespace fault;
+
 namespace {
 
-constexpr int kMisuse = 99;  // the exit status where the set-up makes no sense
 constexpr mode_t kLogMode = 0644;
-
-[[noreturn]] void refuse(const std::string& problem) {
-  const std::string line = "fault_injection: " + problem + "\n";
-  syscall(SYS_write, STDERR_FILENO, line.data(), line.size());
-  for (;;) syscall(SYS_exit_group, kMisuse);
-}
-
-enum class Kind { none, kill, kill_halfway, power_loss, data_loss, enospc, eio, short_write, eintr };
-constexpr const char* kKindNames[] = {"none",   "kill", "kill_halfway", "power_loss", "data_loss",
-                                      "enospc", "eio",  "short_write",  "eintr"};
-
-struct Settings {
-  std::string root, log, keep;  // root is the path that the kernel uses
-  long at = 0;
-  Kind kind = Kind::none;
-
-  Settings() {
-    const auto value = [](const char* name) {
-      const char* text = getenv(name);
-      return std::string(text == nullptr ? "" : text);
-    };
-    if (value("FAULT_ROOT").empty()) return;
-    char real[PATH_MAX];
-    if (realpath(value("FAULT_ROOT").c_str(), real) == nullptr) refuse("FAULT_ROOT is not there");
-    root = real;
-    log = value("FAULT_LOG");
-    keep = value("FAULT_KEEP");
-    if (value("FAULT_AT").empty()) return;
-    at = atol(value("FAULT_AT").c_str());
-    const auto* name = std::find(std::begin(kKindNames), std::end(kKindNames), value("FAULT_KIND"));
-    if (name == std::end(kKindNames) || at < 1) refuse("FAULT_AT or FAULT_KIND is wrong");
-    kind = static_cast<Kind>(name - std::begin(kKindNames));
-    struct stat at_root, at_keep;
-    if (kind == Kind::power_loss && (stat(real, &at_root) != 0 || stat(keep.c_str(), &at_keep) != 0 ||
-                                     at_root.st_dev != at_keep.st_dev)) {
-      refuse("power_loss needs a directory FAULT_KEEP on the file system of FAULT_ROOT");
-    }
-  }
-  bool loses_power() const { return kind == Kind::power_loss || kind == Kind::data_loss; }
-  bool holds(const std::string& path) const { return path.starts_with(root) && path[root.size()] == '/'; }
-};
-
-// Neither this nor the state is ever destroyed: the program may write until its very end.
-const Settings& settings() {
-  static const Settings& settings = *new Settings;
-  return settings;
-}
-
-std::atomic<bool> dying = false;
-
-// While power is lost names move about: what another thread finds outside the root then may not be.
-void never_return_if_dying() {
-  while (dying) syscall(SYS_pause);
-}
-
-std::string proc_path(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
-
-std::string path_of(int fd) {
-  char path[PATH_MAX];
-  const long length = syscall(SYS_readlink, proc_path(fd).c_str(), path, sizeof path);
-  return {path, static_cast<std::size_t>(std::max(length, 0L))};
-}
-
-int hold(int at, const char* path, int flags) {
-  return static_cast<int>(syscall(SYS_openat, at, path, O_PATH | O_CLOEXEC | flags));
-}
-
-// A name in a directory. The directory is open and its path is the kernel's, so that there is one path to a
-// name whichever way the program wrote it.
-struct Entry {
-  Entry(int at, const char* given) {
-    if (settings().root.empty() || given == nullptr) return;
-    path = given;
-    while (path.size() > 1 && path.back() == '/') path.pop_back();
-    const std::size_t slash = path.rfind('/');
-    name = path.substr(slash + 1);  // all of it where there is no slash
-    if (name.empty() || name == "." || name == "..") return;
-    parent = hold(at, slash == std::string::npos ? "." : path.substr(0, slash + 1).c_str(), O_DIRECTORY);
-    path = path_of(parent) + "/" + name;
-    counts = settings().holds(path);
-    if (!counts) never_return_if_dying();
-  }
-  ~Entry() {
-    if (parent >= 0) syscall(SYS_close, parent);
-  }
-  Entry(const Entry&) = delete;
-  Entry& operator=(const Entry&) = delete;
-
-  bool exists() const {
-    struct stat unused;
-    return fstatat(parent, name.c_str(), &unused, AT_SYMLINK_NOFOLLOW) == 0;
-  }
-  int parent = -1;
-  std::string path, name;
-  bool counts = false;
-};
-
-// The path of an open file or directory if calls about it count, and nothing otherwise.
-std::string path_that_counts(int fd) {
-  struct stat status;
-  if (settings().root.empty() || fd <= STDERR_FILENO || fstat(fd, &status) != 0) return {};
-  if (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) return {};
-  std::string path = path_of(fd);
-  if (settings().holds(path) || path == settings().root) return path;
-  never_return_if_dying();
-  return {};
-}
-
-// A file or directory, held open so that it is the same one whatever happens to its names.
-struct Inode {
-  explicit Inode(int held) : fd(held) { fstat(fd, &status); }
-  ~Inode() { syscall(SYS_close, fd); }
-  Inode(const Inode&) = delete;
-  Inode& operator=(const Inode&) = delete;
-
-  bool is(const struct stat& other) const {
-    return status.st_dev == other.st_dev && status.st_ino == other.st_ino;
-  }
-  int fd;
-  struct stat status {};
-};
-using InodePtr = std::shared_ptr<Inode>;
-
-struct Name {
-  InodePtr directory;
-  std::string text;
-};
-
-// What a name stood for before it was removed or replaced.
-struct Lost {
-  Name name;
-  InodePtr inode;
-  std::string kept;  // a hard link to it; a directory, being empty, is made anew
-};
-
-// A change of names that is not durable yet. Names are relative to directories held open, so a directory that
-// is renamed takes its changes along.
-struct Change {
-  InodePtr inode;  // what was created or moved
-  Name from, to;   // a creation has no `from`, a removal neither
-  Lost lost;
-  std::vector<InodePtr> awaits;  // the directories that still need an fsync
-  unsigned flags = 0;            // of renameat2
-};
 
 struct State {
   pid_t process = 0;
-  long count = 0, n_kept = 0;
-  std::vector<std::weak_ptr<Inode>> inodes = {};
-  std::vector<InodePtr> written = {};  // and not synced since
-  std::vector<Change> changes = {};
+  long count = 0;
 };
 
 std::mutex state_mutex;
@@ -217,93 +60,6 @@ std::mutex state_mutex;
 State& state() {
   static State& state = *new State;
   return state;
-}
-
-// The one Inode for what `name` stands for; null where it does not exist.
-InodePtr inode_at(int at, const std::string& name, int flags) {
-  const int fd = hold(at, name.c_str(), flags);
-  if (fd < 0 && errno != ENOENT) refuse("cannot hold " + name);
-  if (fd < 0) return nullptr;
-  auto opened = std::make_shared<Inode>(fd);
-  auto& inodes = state().inodes;
-  std::erase_if(inodes, [](const auto& inode) { return inode.expired(); });
-  for (const auto& known : inodes) {
-    if (InodePtr inode = known.lock(); inode->is(opened->status)) return inode;
-  }
-  inodes.push_back(opened);
-  return opened;
-}
-InodePtr inode_at(const Entry& entry) { return inode_at(entry.parent, entry.name, O_NOFOLLOW); }
-
-Name name_of(const Entry& entry) { return {inode_at(entry.parent, ".", O_DIRECTORY), entry.name}; }
-
-std::string path_to_keep() {
-  return settings().keep + "/" + std::to_string(getpid()) + "." + std::to_string(++state().n_kept);
-}
-
-Lost keep(const Entry& entry) {
-  Lost lost{name_of(entry), inode_at(entry), ""};
-  if (lost.inode == nullptr || S_ISDIR(lost.inode->status.st_mode)) return lost;
-  lost.kept = path_to_keep();
-  if (linkat(entry.parent, entry.name.c_str(), AT_FDCWD, lost.kept.c_str(), 0) == 0) return lost;
-  refuse("FAULT_KEEP cannot hold a hard link to " + entry.path);
-}
-
-void put_back(const Lost& lost) {
-  const int at = lost.name.directory->fd;
-  const char* name = lost.name.text.c_str();
-  struct stat& status = lost.inode->status;
-  if (!S_ISDIR(status.st_mode)) {
-    linkat(AT_FDCWD, lost.kept.c_str(), at, name, 0);
-  } else if (syscall(SYS_mkdirat, at, name, status.st_mode & ALLPERMS) == 0) {
-    // Earlier changes in it have to find the new one.
-    syscall(SYS_close, lost.inode->fd);
-    lost.inode->fd = hold(at, name, O_DIRECTORY);
-    fstat(lost.inode->fd, &status);
-  }
-}
-
-void undo(const Change& change) {
-  if (change.inode != nullptr) {
-    const int at = change.to.directory->fd;
-    const char* name = change.to.text.c_str();
-    struct stat there;
-    // Something else is there when a later change was made durable and this one was not.
-    if (fstatat(at, name, &there, AT_SYMLINK_NOFOLLOW) != 0 || !change.inode->is(there)) return;
-    // What was created goes with its contents, durable or not: nothing leads to them any more.
-    const bool created = change.from.directory == nullptr;
-    const std::string back = created ? path_to_keep() : change.from.text;
-    syscall(SYS_renameat2, at, name, created ? AT_FDCWD : change.from.directory->fd, back.c_str(),
-            change.flags);
-  }
-  if (change.lost.inode != nullptr) put_back(change.lost);
-}
-
-void lose_power() {
-  State& now = state();
-  for (const InodePtr& file : now.written) {
-    if (fstat(file->fd, &file->status) == 0) truncate(proc_path(file->fd).c_str(), file->status.st_size / 2);
-  }
-  now.written.clear();
-  std::for_each(now.changes.rbegin(), now.changes.rend(), undo);
-  now.changes.clear();
-}
-
-void note_write(int fd) {
-  if (!settings().loses_power()) return;
-  InodePtr file = inode_at(AT_FDCWD, proc_path(fd), 0);
-  std::erase(state().written, file);
-  state().written.push_back(file);
-}
-
-void note_sync(int fd) {
-  if (!settings().loses_power()) return;
-  const InodePtr synced = inode_at(AT_FDCWD, proc_path(fd), 0);
-  std::erase(state().written, synced);
-  std::erase_if(state().changes, [&](Change& change) {
-    std::erase(change.awaits, synced);
-    return change.awaits.empty();
-  });
 }
 
 [[noreturn]] void die() {
@@ -331,7 +87,10 @@ void log_call(const std::string& line) {
 // Counts a call and says how much of it to carry out. The caller holds the mutex until that is done, so that
 // what is recorded is in the order in which it happened.
 Fate count(Effect effect, const std::string& name, const std::string& path, const std::string& path2 = "") {
-  if (state().process != getpid()) state() = State{.process = getpid()};
+  if (state().process != getpid()) {
+    state() = State{.process = getpid()};
+    forget_all();
+  }
   const Kind kind = settings().kind;
   const long number = ++state().count;
   const bool now = number == settings().at, write = effect == Effect::write;
@@ -388,7 +147,7 @@ int do_create(const Entry& entry, Effect effect, const char* call, const char* p
   const int result = static_cast<int>(carry());
   if (result < 0 || effect != Effect::creation || settings().kind != Kind::power_loss) return result;
   const Name to = name_of(entry);
-  state().changes.push_back({inode_at(entry), {}, to, {}, {to.directory}});
+  note_change({inode_at(entry), {}, to, {}, {to.directory}});
   return result;
 }
 
@@ -409,7 +168,7 @@ int do_remove(int at, const char* path, int flags) {
   if (settings().kind != Kind::power_loss) return carry();
   const Lost lost = keep(entry);
   const int result = carry();
-  if (result == 0) state().changes.push_back({nullptr, {}, {}, lost, {lost.name.directory}});
+  if (result == 0) note_change({nullptr, {}, {}, lost, {lost.name.directory}});
   return result;
 }
 
@@ -428,7 +187,7 @@ int do_rename(int at, const char* path, int to_at, const char* to_path, unsigned
   if (to.counts) change.awaits.push_back(change.to.directory);
   const int result = carry();
   // Between two links to one file rename does nothing.
-  if (result == 0 && change.inode != change.lost.inode) state().changes.push_back(change);
+  if (result == 0 && change.inode != change.lost.inode) note_change(change);
   return result;
 }
 

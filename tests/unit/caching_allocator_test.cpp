@@ -109,6 +109,17 @@ TEST_F(CachingAllocatorTest, counts_bytes_in_use_their_peak_and_what_is_reserved
   EXPECT_EQ(allocator_->stats().bytes_reserved, 3072);
 }
 
+TEST_F(CachingAllocatorTest, counts_the_peak_anew_from_what_is_in_use) {
+  void* a = allocator_->allocate(1024);
+  allocator_->deallocate(allocator_->allocate(4096), 4096);
+  allocator_->forget_peak();
+  EXPECT_EQ(allocator_->stats().peak_bytes_in_use, 1024);
+  void* b = allocator_->allocate(2048);
+  EXPECT_EQ(allocator_->stats().peak_bytes_in_use, 3072);
+  allocator_->deallocate(b, 2048);
+  allocator_->deallocate(a, 1024);
+}
+
 TEST_F(CachingAllocatorTest, out_of_memory_gives_back_what_was_kept_and_tries_again) {
   limit(4096);
   void* small = allocator_->allocate(2048);

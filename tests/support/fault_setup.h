@@ -1,0 +1,130 @@
+// What fault_injection.cpp is asked for through the environment, and which names and files that concerns.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <climits>
+#include <cstdlib>
+#include <iterator>
+#include <string>
+
+// Everything is carried out by system calls made directly: there is no function to look up before the first
+// call, which may come before main, and none that could come back here. Nothing is allocated for reading, nor
+// for pipes and the like, to which signal handlers may write.
+namespace fault {
+
+inline constexpr int kMisuse = 99;  // the exit status where the set-up makes no sense
+
+[[noreturn]] inline void refuse(const std::string& problem) {
+  const std::string line = "fault_injection: " + problem + "\n";
+  syscall(SYS_write, STDERR_FILENO, line.data(), line.size());
+  for (;;) syscall(SYS_exit_group, kMisuse);
+}
+
+enum class Kind { none, kill, kill_halfway, power_loss, data_loss, enospc, eio, short_write, eintr };
+inline constexpr const char* kKindNames[] = {"none",   "kill", "kill_halfway", "power_loss", "data_loss",
+                                             "enospc", "eio",  "short_write",  "eintr"};
+
+struct Settings {
+  std::string root, log, keep;  // root is the path that the kernel uses
+  long at = 0;
+  Kind kind = Kind::none;
+
+  Settings() {
+    const auto value = [](const char* name) {
+      const char* text = getenv(name);
+      return std::string(text == nullptr ? "" : text);
+    };
+    if (value("FAULT_ROOT").empty()) return;
+    char real[PATH_MAX];
+    if (realpath(value("FAULT_ROOT").c_str(), real) == nullptr) refuse("FAULT_ROOT is not there");
+    root = real;
+    log = value("FAULT_LOG");
+    keep = value("FAULT_KEEP");
+    if (value("FAULT_AT").empty()) return;
+    at = atol(value("FAULT_AT").c_str());
+    const auto* name = std::find(std::begin(kKindNames), std::end(kKindNames), value("FAULT_KIND"));
+    if (name == std::end(kKindNames) || at < 1) refuse("FAULT_AT or FAULT_KIND is wrong");
+    kind = static_cast<Kind>(name - std::begin(kKindNames));
+    struct stat at_root, at_keep;
+    if (kind == Kind::power_loss && (stat(real, &at_root) != 0 || stat(keep.c_str(), &at_keep) != 0 ||
+                                     at_root.st_dev != at_keep.st_dev)) {
+      refuse("power_loss needs a directory FAULT_KEEP on the file system of FAULT_ROOT");
+    }
+  }
+  bool loses_power() const { return kind == Kind::power_loss || kind == Kind::data_loss; }
+  bool holds(const std::string& path) const { return path.starts_with(root) && path[root.size()] == '/'; }
+};
+
+// Neither this nor the state is ever destroyed: the program may write until its very end.
+inline const Settings& settings() {
+  static const Settings& settings = *new Settings;
+  return settings;
+}
+
+inline std::atomic<bool> dying = false;
+
+// While power is lost names move about: what another thread finds outside the root then may not be.
+inline void never_return_if_dying() {
+  while (dying) syscall(SYS_pause);
+}
+
+inline std::string proc_path(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
+
+inline std::string path_of(int fd) {
+  char path[PATH_MAX];
+  const long length = syscall(SYS_readlink, proc_path(fd).c_str(), path, sizeof path);
+  return {path, static_cast<std::size_t>(std::max(length, 0L))};
+}
+
+inline int hold(int at, const char* path, int flags) {
+  return static_cast<int>(syscall(SYS_openat, at, path, O_PATH | O_CLOEXEC | flags));
+}
+
+// A name in a directory. The directory is open and its path is the kernel's, so that there is one path to a
+// name whichever way the program wrote it.
+struct Entry {
+  Entry(int at, const char* given) {
+    if (settings().root.empty() || given == nullptr) return;
+    path = given;
+    while (path.size() > 1 && path.back() == '/') path.pop_back();
+    const std::size_t slash = path.rfind('/');
+    name = path.substr(slash + 1);  // all of it where there is no slash
+    if (name.empty() || name == "." || name == "..") return;
+    parent = hold(at, slash == std::string::npos ? "." : path.substr(0, slash + 1).c_str(), O_DIRECTORY);
+    path = path_of(parent) + "/" + name;
+    counts = settings().holds(path);
+    if (!counts) never_return_if_dying();
+  }
+  ~Entry() {
+    if (parent >= 0) syscall(SYS_close, parent);
+  }
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
+
+  bool exists() const {
+    struct stat unused;
+    return fstatat(parent, name.c_str(), &unused, AT_SYMLINK_NOFOLLOW) == 0;
+  }
+  int parent = -1;
+  std::string path, name;
+  bool counts = false;
+};
+
+// The path of an open file or directory if calls about it count, and nothing otherwise.
+inline std::string path_that_counts(int fd) {
+  struct stat status;
+  if (settings().root.empty() || fd <= STDERR_FILENO || fstat(fd, &status) != 0) return {};
+  if (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) return {};
+  std::string path = path_of(fd);
+  if (settings().holds(path) || path == settings().root) return path;
+  never_return_if_dying();
+  return {};
+}
+
+}  // namespace fault
