@@ -18,6 +18,13 @@ std::vector<Scalar> milliseconds(const PhaseSeconds& seconds) {
           {"optimizer", kMilliseconds * seconds.optimizer}};
 }
 
+// Milliseconds that make sense where there are several.
+std::vector<Scalar> of_ranks(const StepReport& report) {
+  return {{"quickest_ms", kMilliseconds * report.least_rank_seconds},
+          {"slowest_ms", kMilliseconds * report.most_rank_seconds},
+          {"reduction_ms", kMilliseconds * report.communication.seconds_under_way}};
+}
+
 double tokens_per_second(const StepMetrics& metrics) {
   return static_cast<double>(metrics.step_tokens) / metrics.report.seconds.total();
 }
@@ -47,6 +54,10 @@ Json to_json(const StepMetrics& metrics) {
                {"seconds", report.seconds.total()},
                {"bytes_reduced", report.communication.bytes_reduced},
                {"peak_memory_bytes", metrics.peak_memory_bytes}};
+  if (metrics.ranks > 1) {
+    Json& ranks = line["ranks"] = {{"size", metrics.ranks}};
+    for (const Scalar& scalar : of_ranks(report)) ranks[scalar.tag] = scalar.value;
+  }
   if (report.skipped()) line["skipped"] = true;
   if (const auto& validation = metrics.validation) {
     line["validation_loss"] = validation->loss;
@@ -69,6 +80,9 @@ std::vector<Scalar> to_scalars(const StepMetrics& metrics) {
       {"memory/peak_megabytes", static_cast<double>(metrics.peak_memory_bytes) / 1e6}};
   for (const Scalar& phase : milliseconds(report.seconds)) {
     scalars.push_back({"milliseconds/" + phase.tag, phase.value});
+  }
+  if (metrics.ranks > 1) {
+    for (const Scalar& scalar : of_ranks(report)) scalars.push_back({"ranks/" + scalar.tag, scalar.value});
   }
   if (const auto& validation = metrics.validation) {
     scalars.push_back({"validation/loss", validation->loss});

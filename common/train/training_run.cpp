@@ -168,6 +168,7 @@ StepMetrics TrainingRun::metrics_of(const StepReport& report) const {
   const std::int64_t T = data_.seq_len();
   const std::int64_t tokens = config_.trainer.batch_size * config_.trainer.grad_accumulation * T;
   return {.report = report,
+          .ranks = group_.size(),
           .tokens_seen = trainer_.data_position() * T,
           .step_tokens = tokens,
           .step_flops = step_flops(model_.config(), model_.parameters().table().numel(), tokens, T),

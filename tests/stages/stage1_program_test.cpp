@@ -115,6 +115,23 @@ TEST_F(Stage1, Verifies) {
   EXPECT_TRUE(nlohmann::json::parse(result.output)["passed"]);  // printed once
 }
 
+TEST_F(Stage1, MetricsTellOfRanks) {
+  stage1(2, "train", small("run", {"--comm", "flat"}));
+  std::istringstream lines(read_bytes(directory_.path() / "run" / "metrics.jsonl"));
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    const auto json = nlohmann::json::parse(line);
+    const auto& ranks = json["ranks"];
+    EXPECT_EQ(ranks["size"], 2);
+    EXPECT_GT(ranks["quickest_ms"], 0);
+    EXPECT_GE(ranks["slowest_ms"], ranks["quickest_ms"]);
+    EXPECT_GT(ranks["reduction_ms"], 0);
+    EXPECT_LE(ranks["reduction_ms"], json["ms"]["communication"]);  // nothing else is done meanwhile
+    EXPECT_GE(json["bytes_reduced"].get<double>(), 4 * 3776);       // the parameters, and padding
+  }
+  EXPECT_EQ(count, 30);
+}
+
 TEST_F(Stage1, BenchTellsRanksAndCommunication) {
   const ProgramResult result = stage1(
       2, "bench",
