@@ -177,6 +177,17 @@ void begin_model(const TrainFlags& flags, const Machine& machine, const HuggingF
   broadcast_weights(*machine.communicator, *machine.backend, model.parameters());
 }
 
+// Puts down what the run goes on with, and says where it is.
+void begin_run(const TrainFlags& flags, Json settings, const std::optional<ResumedRun>& resumed,
+               RunDirectory& directory) {
+  if (resumed) directory.go_on_from(resumed->checkpoint);
+  settings.erase("run_dir");  // a run may be moved, and resumed from anywhere
+  settings["data"] = fs::absolute(flags.corpus().data).string();
+  replace_file(directory.configuration(), text_of(settings));
+  std::cerr << "run: " << directory.path().string()
+            << (resumed ? concat(", resumed from ", resumed->checkpoint.filename()) : "") << '\n';
+}
+
 // Trains, from random weights or those of a directory, and prints what came out. `resumed` is empty for a new
 // run; `settings` are the run's.
 int train(TrainFlags& flags, Json settings, Machine machine, std::optional<ResumedRun> resumed) {
@@ -198,8 +209,7 @@ int train(TrainFlags& flags, Json settings, Machine machine, std::optional<Resum
   begin_model(flags, machine, weights.get(), model);
   weights.reset();
 
-  // Rank 0 keeps the run.
-  std::optional<RunDirectory> directory;
+  std::optional<RunDirectory> directory;  // rank 0 keeps the run
   on_root(group, [&] {
     directory = resumed ? std::move(resumed->directory) : create_run(flags, *corpus.tokenizer);
   });
@@ -208,26 +218,19 @@ int train(TrainFlags& flags, Json settings, Machine machine, std::optional<Resum
   TrainingRun run(*machine.backend, *machine.communicator, *machine.sync, model, corpus,
                   directory ? &*directory : nullptr, run_config);
   if (resumed) run.resume(resumed->checkpoint);
-  on_root(group, [&] {
-    if (resumed) directory->go_on_from(resumed->checkpoint);
-    settings.erase("run_dir");  // a run may be moved, and resumed from anywhere
-    settings["data"] = fs::absolute(flags.corpus().data).string();
-    replace_file(directory->configuration(), text_of(settings));
-    std::cerr << "run: " << directory->path().string()
-              << (resumed ? concat(", resumed from ", resumed->checkpoint.filename()) : "") << '\n';
-  });
+  on_root(group, [&] { begin_run(flags, std::move(settings), resumed, *directory); });
 
   const TrainingResult result = run.run();
-  const std::string sample = text_from_root(
-      group, [&] { return result.interrupted ? "" : write_sample(flags, machine, model, corpus); });
-  if (group.is_root()) {
+  on_root(group, [&] {
     print_result(flags, directory->path(), result);
+    const std::string sample = result.interrupted ? "" : write_sample(flags, machine, model, corpus);
+    group.enter(kUnwatched);
     if (flags.json) {
       print_json(flags, model, directory->path(), result, sample);
     } else if (!sample.empty()) {
       std::cout << sample << '\n';
     }
-  }
+  });
   return result.interrupted ? kStopped : 0;
 }
 

@@ -62,6 +62,7 @@ void generate(Context& context, std::vector<std::int32_t> prompt, std::int64_t c
   RankGroup& group = context.group();
   const RandomKey key{config.seed, stream_id(RandomStream::sample), sample};
   for (std::int64_t i = 0; i < count; ++i) {
+    group.enter("generation");
     const std::vector<float> logits = context.next_logits(tokens);
     if (!std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); })) {
       throw AgreedFailure(concat("the model's logits behind token ", tokens.size(), " are not finite"));
@@ -70,6 +71,7 @@ void generate(Context& context, std::vector<std::int32_t> prompt, std::int64_t c
     if (group.is_root())
       token = draw(candidates(logits, tokens, config), random_uniform(key, static_cast<std::uint64_t>(i)));
     tokens.push_back(from_root(group, token));
+    group.enter(kUnwatched);  // readers may take their time
     if (!from_root(group, emit(tokens.back()))) return;
   }
 }
