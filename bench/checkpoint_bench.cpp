@@ -78,8 +78,7 @@ int checkpoint_bench(const fs::path& directory, int rounds) {
   model.parameters().initialize(1337);
   const AdamW optimizer(*backend, model.parameters(), {});
   const Moments& moments = optimizer.moments();
-  for (const Tensor& moment : {moments.m, moments.v})
-    backend->copy(moment, model.parameters().weights());
+  for (const Tensor& moment : {moments.m, moments.v}) backend->copy(moment, model.parameters().weights());
   PieceCounts counts;
   counts.add("text");
   const auto tokenizer = train_bpe(counts, 257);

@@ -1,4 +1,4 @@
-// Sees to it that no rank waits for ever: for one that hangs, or for an mpirun that is gone.
+// Sees to it that no rank waits for ever for one that hangs.
 //
 // Each rank keeps a slot in memory that the ranks of its node share: what it does, since when, and whether it
 // waits for others. A thread of each looks at all slots of the node, so that a rank which is stopped as a
@@ -51,7 +51,6 @@ class Watchdog {
   MPI_Win window_ = MPI_WIN_NULL;
   std::span<Slot> slots_;  // of the node's ranks
   Slot* own_ = nullptr;
-  int parent_ = 0;  // the process that has started this rank, where that is a launcher
 
   std::mutex mutex_;
   std::condition_variable ended_;

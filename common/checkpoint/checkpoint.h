@@ -15,7 +15,8 @@
 
 namespace stagegpt {
 
-// Writes all files but the manifest, from arenas of moments (arena_size); each is on the disk when it returns. Failures throw as OutputFile's do.
+// Writes all files but the manifest, from arenas of moments (arena_size); each is on the disk when it
+// returns. Failures throw as OutputFile's do.
 std::vector<FileEntry> write_checkpoint(const std::filesystem::path& directory, Backend& backend,
                                         const Gpt2& model, const Moments& moments, const Tokenizer& tokenizer,
                                         const TrainerState& state);

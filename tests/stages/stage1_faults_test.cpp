@@ -1,6 +1,7 @@
 // What ends one rank ends all of them, with an exit code, and says which rank and why; and what was saved is
 // not lost.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <csignal>
 
@@ -73,6 +74,20 @@ TEST_F(Faults, ARankThatStallsIsNamed) {
   expect_ended_and_resumable();
 }
 
+// Of two ranks that wait for each other, one is stopped.
+TEST_F(Faults, ARankThatIsStoppedWhileItWaitsIsNamed) {
+  const auto stop_while_it_waits = [&](pid_t) {
+    constexpr int kMicroseconds = 300'000;
+    signal_rank(0, SIGSTOP);
+    usleep(kMicroseconds);
+    signal_rank(1, SIGSTOP);
+    signal_rank(0, SIGCONT);
+  };
+  const ProgramResult result = train(2, {"--watchdog-seconds", "1"}, once_saved(stop_while_it_waits));
+  EXPECT_NE(result.errors.find("rank 1 has been in \""), std::string::npos) << result.errors;
+  EXPECT_TRUE(all_end(directory_.path()));
+}
+
 TEST_F(Faults, NoRankSurvivesAKilledLauncher) {
   train(3, {}, once_saved([&](pid_t mpirun) { kill(mpirun, SIGKILL); }));
   expect_ended_and_resumable();
@@ -92,6 +107,12 @@ TEST_F(Faults, ASignalToTheLauncherSavesAndStops) {
   expect_ended_and_resumable();
 }
 
+TEST_F(Faults, ASignalToOneRankSavesAndStopsAll) {
+  const ProgramResult result = train(3, {}, once_saved([&](pid_t) { signal_rank(2, SIGUSR1); }));
+  EXPECT_EQ(result.exit_code, 75) << result.errors;
+  expect_ended_and_resumable();
+}
+
 TEST_F(Faults, TerminatingTheLauncherEndsAll) {
   const ProgramResult result = train(2, {}, {.signal_after = "step_00000040", .signals = {SIGTERM}});
   EXPECT_NE(result.exit_code, 0);
@@ -104,9 +125,9 @@ TEST_F(Faults, ARankWithoutMemoryEndsAll) {
   GTEST_SKIP() << "the sanitizer needs more address space than there would be";
 #endif
   const std::string program = STAGEGPT_BIN_DIR "/stage1_train";
-  Arguments limited = {"sh", "-c", "ulimit -v 2000000; exec \"$0\" \"$@\"", program};
-  const Arguments large = small({"--n-embd", "256", "--n-layer", "8", "--block-size", "1024", "--batch-size",
-                                 "120", "--data", STAGEGPT_SOURCE_DIR "/data/dummy.txt"});
+  Arguments limited = {"sh", "-c", "ulimit -v 4000000; exec \"$0\" \"$@\"", program};
+  const Arguments large = small({"--tokenizer", "bpe", "--block-size", "1024", "--batch-size", "2400",
+                                 "--data", STAGEGPT_SOURCE_DIR "/data/dummy.txt"});
   const ProgramResult result = run_mpi(Arguments{"--oversubscribe", "-np", "1", program} + large +
                                            Arguments{":", "-np", "1"} + limited + large,
                                        directory_.path());
