@@ -24,8 +24,12 @@ std::string hash_of(Backend& backend, const Tensor& arena) {
 void broadcast_weights(Communicator& communicator, Backend& backend, Parameters& parameters) {
   if (communicator.size() == 1) return;
   communicator.broadcast(parameters.weights(), 0);
-  require_same(communicator.group(),
-               {{"weights, after their broadcast", hash_of(backend, parameters.weights())}});
+  try {
+    require_same(communicator.group(),
+                 {{"weights, after their broadcast", hash_of(backend, parameters.weights())}});
+  } catch (const AgreedUserError& error) {
+    throw AgreedFailure(error.what());  // no user is at fault
+  }
 }
 
 }  // namespace stagegpt

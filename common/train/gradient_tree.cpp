@@ -4,11 +4,9 @@
 
 namespace stagegpt {
 
-GradientTree::GradientTree(Backend& backend, std::int64_t leaves)
-    : backend_(backend),
-      leaves_(leaves),
-      subtrees_(static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(leaves)) - 1)) {
+GradientTree::GradientTree(Backend& backend, std::int64_t leaves) : backend_(backend), leaves_(leaves) {
   check(std::has_single_bit(static_cast<std::uint64_t>(leaves)), "gradient tree: ", leaves, " leaves");
+  subtrees_.resize(static_cast<std::size_t>(std::countr_zero(static_cast<std::uint64_t>(leaves))));
 }
 
 void GradientTree::add(const Tensor& grads) {

@@ -1,0 +1,51 @@
+// All ranks begin with the weights of rank 0.
+#include "common/train/broadcast_weights.h"
+
+#include <gtest/gtest.h>
+
+#include "common/comm/agreement.h"
+#include "common/model/gpt2.h"
+#include "stage0_serial/naive_backend.h"
+#include "stage1_mpi/mpi_communicator.h"
+#include "tests/support/counting_communicator.h"
+#include "tests/support/mpi_ranks.h"
+
+namespace stagegpt::test {
+namespace {
+
+class BroadcastWeights : public testing::Test {
+ protected:
+  // Every rank begins with numbers of its own.
+  BroadcastWeights() { parameters_.initialize(static_cast<std::uint64_t>(ranks().rank())); }
+
+  std::vector<float> weights() { return to_host<float>(*backend_, parameters_.weights()); }
+
+  const std::unique_ptr<Backend> backend_ = make_naive_backend();
+  Parameters parameters_{
+      *backend_,
+      gpt2_parameter_table({.vocab_size = 101, .block_size = 20, .n_layer = 1, .n_head = 3, .n_embd = 48}),
+      DType::f32, ranks().size()};
+};
+
+TEST_F(BroadcastWeights, makes_them_those_of_rank_0) {
+  const auto communicator = make_mpi_communicator(ranks(), *backend_, CommAlgorithm::ring);
+  std::vector<float> expected = weights();
+  ranks().broadcast(std::as_writable_bytes(std::span(expected)), 0);
+  broadcast_weights(*communicator, *backend_, parameters_);
+  EXPECT_EQ(weights() == expected, true);
+}
+
+// Not a user's mistake.
+TEST_F(BroadcastWeights, fails_on_all_ranks_when_a_rank_has_others_after_it) {
+  if (ranks().size() == 1) GTEST_SKIP() << "there are no others";
+  CountingCommunicator broken(ranks());  // moves nothing
+  try {
+    broadcast_weights(broken, *backend_, parameters_);
+    ADD_FAILURE() << "no error";
+  } catch (const AgreedFailure& error) {
+    EXPECT_NE(std::string(error.what()).find("on rank 1"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace stagegpt::test

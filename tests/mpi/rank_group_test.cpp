@@ -1,0 +1,60 @@
+// What ranks say to each other.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "common/comm/agreement.h"
+#include "tests/support/mpi_ranks.h"
+
+namespace stagegpt::test {
+namespace {
+
+// Bytes that differ between ranks.
+std::vector<std::uint8_t> bytes_of(int rank, std::size_t size) {
+  std::vector<std::uint8_t> bytes(size);
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::uint8_t>(i * 7 + 31 * (rank + 1));
+  return bytes;
+}
+
+TEST(RankGroup, broadcasts_from_any_root) {
+  for (const std::size_t size : {0, 1, 1000003}) {
+    for (int root = 0; root < ranks().size(); ++root) {
+      std::vector<std::uint8_t> bytes = bytes_of(ranks().rank(), size);
+      ranks().broadcast(std::as_writable_bytes(std::span(bytes)), root);
+      EXPECT_EQ(bytes == bytes_of(root, size), true) << size << " bytes from rank " << root;
+    }
+  }
+}
+
+TEST(RankGroup, gathers_in_the_order_of_ranks) {
+  for (const std::size_t size : {0, 1, 1000003}) {
+    const std::vector<std::uint8_t> all = gather(ranks(), bytes_of(ranks().rank(), size));
+    std::vector<std::uint8_t> expected;
+    for (int rank = 0; rank < ranks().size(); ++rank) {
+      const std::vector<std::uint8_t> bytes = bytes_of(rank, size);
+      expected.insert(expected.end(), bytes.begin(), bytes.end());
+    }
+    EXPECT_EQ(all == expected, true) << size << " bytes";
+  }
+}
+
+TEST(RankGroup, refuses_to_gather_into_another_size) {
+  std::vector<std::byte> own(3), all(3 * static_cast<std::size_t>(ranks().size()) + 1);
+  EXPECT_THROW(ranks().all_gather(own, all), InternalError);
+}
+
+// The clock is one for all processes of a machine.
+TEST(RankGroup, nobody_leaves_a_barrier_before_all_have_come) {
+  using Clock = std::chrono::steady_clock;
+  std::this_thread::sleep_for(std::chrono::milliseconds(20 * ranks().rank()));
+  const std::int64_t came = Clock::now().time_since_epoch().count();
+  ranks().barrier();
+  const std::int64_t left = Clock::now().time_since_epoch().count();
+  for (const std::int64_t others : gather(ranks(), came)) EXPECT_GE(left, others);
+}
+
+}  // namespace
+}  // namespace stagegpt::test

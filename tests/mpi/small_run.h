@@ -1,0 +1,92 @@
+// A small model in training, on one process or on the ranks of a communicator.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "common/comm/self_communicator.h"
+#include "common/train/trainer.h"
+#include "stage0_serial/cpu_backend.h"
+#include "stage1_mpi/mpi_communicator.h"
+#include "tests/support/mpi_ranks.h"
+#include "tests/support/tensors.h"
+
+namespace stagegpt::test {
+
+inline constexpr std::int64_t kVocabulary = 101, kT = 17;
+
+struct SmallSettings {
+  std::int64_t batch_size = 12;  // 1, 2, 3 and 4 ranks divide it
+  std::int64_t accumulation = 1;
+  double dropout = 0;
+  bool reproducible = false;
+  int threads = 1;
+};
+
+using MakeSync = std::function<std::unique_ptr<GradientSync>(Communicator&, Backend&)>;
+
+class SmallRun {
+ public:
+  // As stage 0 trains.
+  explicit SmallRun(const SmallSettings& settings)
+      : SmallRun(
+            settings, [this](Backend&) { return std::make_unique<SelfCommunicator>(single_); },
+            [](Communicator&, Backend&) { return std::make_unique<NoGradientSync>(); }) {}
+  // As the ranks of this program do.
+  SmallRun(const SmallSettings& settings, CommAlgorithm algorithm, const MakeSync& make_sync)
+      : SmallRun(
+            settings, [=](Backend& own) { return make_mpi_communicator(ranks(), own, algorithm); },
+            make_sync) {}
+
+  std::vector<float> weights() const { return elements(model.parameters().weights()); }
+  std::vector<float> elements(const Tensor& tensor) const { return to_host<float>(*backend, tensor); }
+
+ private:
+  using MakeCommunicator = std::function<std::unique_ptr<Communicator>(Backend&)>;
+
+  SmallRun(const SmallSettings& settings, const MakeCommunicator& make_communicator,
+           const MakeSync& make_sync)
+      : backend(make_cpu_backend(settings.threads)),
+        communicator(make_communicator(*backend)),
+        sync(make_sync(*communicator, *backend)),
+        model(*backend, config(settings), DType::f32, communicator->size()),
+        data(random_ids(1, 0, 1500, kVocabulary), kT, 1),
+        trainer(*backend, *communicator, *sync, model, data, trainer_config(settings)) {
+    backend->set_reproducible(settings.reproducible);
+    model.parameters().initialize(1);
+  }
+
+  static Gpt2Config config(const SmallSettings& settings) {
+    return {.vocab_size = kVocabulary,
+            .block_size = 20,
+            .n_layer = 2,
+            .n_head = 3,
+            .n_embd = 60,  // an arena of more than 65536 elements: several chunks
+            .dropout = settings.dropout};
+  }
+  static TrainerConfig trainer_config(const SmallSettings& settings) {
+    TrainerConfig config;
+    config.batch_size = settings.batch_size;
+    config.grad_accumulation = settings.accumulation;
+    config.schedule = {.kind = LrSchedule::Kind::constant,
+                       .learning_rate = 1e-3,
+                       .min_lr = 0,
+                       .warmup_steps = 0,
+                       .steps = 1};
+    config.reproducible = settings.reproducible;
+    return config;
+  }
+
+  SingleProcess single_;
+
+ public:
+  const std::unique_ptr<Backend> backend;
+  const std::unique_ptr<Communicator> communicator;
+  const std::unique_ptr<GradientSync> sync;
+  Gpt2 model;
+  DataLoader data;
+  Trainer trainer;
+};
+
+}  // namespace stagegpt::test

@@ -1,0 +1,124 @@
+// The bytes that ranks send, counted where they are given to MPI, against what theory says: 2(N-1)/N of a
+// tensor for an all-reduce, half of it for each of its halves.
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <bit>
+
+#include "common/comm/agreement.h"
+#include "common/train/tree_sync.h"
+#include "stage1_mpi/gradient_syncs.h"
+#include "tests/mpi/small_run.h"
+
+namespace stagegpt::test {
+namespace {
+
+struct Sent {
+  std::int64_t bytes = 0;
+  bool only_to_the_next = true;
+} sent;
+
+}  // namespace
+}  // namespace stagegpt::test
+
+// MPI's profiling interface: this one is called in place of the library's.
+int MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+              MPI_Request* request) {
+  using namespace stagegpt::test;
+  int size = 0;
+  PMPI_Type_size(type, &size);
+  sent.bytes += std::int64_t{count} * size;
+  sent.only_to_the_next = sent.only_to_the_next && to == (ranks().rank() + 1) % ranks().size();
+  return PMPI_Isend(data, count, type, to, tag, comm, request);
+}
+
+namespace stagegpt::test {
+namespace {
+
+using Collective = std::unique_ptr<Pending> (Communicator::*)(const Tensor&);
+
+class Traffic : public testing::Test {
+ protected:
+  void SetUp() override { sent = {}; }
+
+  // What this rank sends for one collective.
+  std::int64_t bytes_of(Collective collective, const Tensor& tensor) {
+    sent = {};
+    ((*communicator_).*collective)(tensor)->wait();
+    EXPECT_TRUE(sent.only_to_the_next);
+    return sent.bytes;
+  }
+  static std::int64_t over_ranks(std::int64_t own) {
+    std::int64_t sum = 0;
+    for (const std::int64_t part : gather(ranks(), own)) sum += part;
+    return sum;
+  }
+  // What this rank sends in one step of training, and how long the arena is, in bytes.
+  struct Step {
+    std::int64_t sent, arena;
+  };
+  static Step train(const SmallSettings& settings, const MakeSync& make_sync) {
+    SmallRun run(settings, CommAlgorithm::ring, make_sync);
+    sent = {};
+    run.trainer.step();
+    return {sent.bytes, static_cast<std::int64_t>(run.model.parameters().grads().bytes())};
+  }
+  static Step train(const std::string& rung) {
+    return train({}, [&](Communicator& communicator, Backend& backend) {
+      return make_gradient_sync(rung, communicator, backend);
+    });
+  }
+
+  const std::int64_t n_ = ranks().size();
+  const std::unique_ptr<Backend> backend_ = make_cpu_backend(1);
+  const std::unique_ptr<Communicator> communicator_ =
+      make_mpi_communicator(ranks(), *backend_, CommAlgorithm::ring);
+};
+
+TEST_F(Traffic, of_a_ring_is_the_least_there_can_be) {
+  for (const std::int64_t slice : {1, 1000, 65536, 400001}) {
+    const Tensor tensor = backend_->zeros(DType::f32, {slice * n_});
+    const std::int64_t slice_bytes = slice * std::int64_t{sizeof(float)};
+    EXPECT_EQ(bytes_of(&Communicator::all_reduce, tensor), 2 * (n_ - 1) * slice_bytes);
+    EXPECT_EQ(bytes_of(&Communicator::reduce_scatter, tensor), (n_ - 1) * slice_bytes);
+    EXPECT_EQ(bytes_of(&Communicator::all_gather, tensor), (n_ - 1) * slice_bytes);
+  }
+}
+
+TEST_F(Traffic, of_a_tensor_that_does_not_divide_is_no_more_over_all_ranks) {
+  for (const std::int64_t size : {1, 5, 65537, 1000003}) {
+    const Tensor tensor = backend_->zeros(DType::f32, {size});
+    const std::int64_t bytes = over_ranks(bytes_of(&Communicator::all_reduce, tensor));
+    EXPECT_EQ(bytes, 2 * (n_ - 1) * size * std::int64_t{sizeof(float)});
+  }
+}
+
+// Sharing the optimizer's work costs no traffic.
+TEST_F(Traffic, of_a_step_is_that_of_an_all_reduce_of_the_arena) {
+  for (const char* rung : {"flat", "zero1"}) {
+    const Step step = train(rung);
+    EXPECT_EQ(step.sent, 2 * (n_ - 1) * step.arena / n_) << rung;
+  }
+}
+
+// They leave out the arena's padding.
+TEST_F(Traffic, of_a_step_in_pieces_is_a_little_less) {
+  for (const char* rung : {"per-tensor", "bucketed", "overlapped"}) {
+    const Step step = train(rung);
+    const std::int64_t all = over_ranks(step.sent);
+    EXPECT_LE(all, 2 * (n_ - 1) * step.arena) << rung;
+    EXPECT_GE(all, 2 * (n_ - 1) * step.arena * 98 / 100) << rung;
+  }
+}
+
+TEST_F(Traffic, of_a_reproducible_step_is_an_arena_for_each_level) {
+  if (kReproducibleShards % n_ != 0) GTEST_SKIP() << "the shards do not divide";
+  const Step step =
+      train({.batch_size = 8, .reproducible = true}, [](Communicator& communicator, Backend& backend) {
+        return std::make_unique<TreeSync>(communicator, backend);
+      });
+  EXPECT_EQ(step.sent, std::countr_zero(static_cast<std::uint64_t>(n_)) * step.arena);
+}
+
+}  // namespace
+}  // namespace stagegpt::test

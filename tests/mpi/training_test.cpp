@@ -1,0 +1,183 @@
+// Ranks train as one process does, however they combine their gradients.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "common/comm/agreement.h"
+#include "common/train/tree_sync.h"
+#include "stage1_mpi/gradient_syncs.h"
+#include "stage1_mpi/sync/bucketed_sync.h"
+#include "stage1_mpi/sync/overlapped_sync.h"
+#include "tests/mpi/small_run.h"
+#include "tests/support/tolerance.h"
+
+namespace stagegpt::test {
+namespace {
+
+constexpr int kSteps = 3;
+// One tenth of the small model's arena: several buckets.
+constexpr std::int64_t kSmallBucket = 40 << 10;
+
+struct Rung {
+  std::string name;
+  CommAlgorithm algorithm;
+  MakeSync make;
+};
+
+std::ostream& operator<<(std::ostream& out, const Rung& rung) { return out << rung.name; }
+
+std::vector<Rung> rungs() {
+  std::vector<Rung> all;
+  for (const CommAlgorithm algorithm : {CommAlgorithm::ring, CommAlgorithm::mpi}) {
+    const std::string by = algorithm == CommAlgorithm::ring ? "_by_ring" : "_by_mpi";
+    for (std::string name : gradient_sync_names()) {
+      all.push_back({name + by, algorithm, [name](Communicator& communicator, Backend& backend) {
+                       return make_gradient_sync(name, communicator, backend);
+                     }});
+      std::ranges::replace(all.back().name, '-', '_');
+    }
+    all.push_back({"bucketed_in_small" + by, algorithm, [](Communicator& communicator, Backend&) {
+                     return std::make_unique<BucketedSync>(communicator, kSmallBucket);
+                   }});
+    all.push_back({"overlapped_in_small" + by, algorithm, [](Communicator& communicator, Backend&) {
+                     return std::make_unique<OverlappedSync>(communicator, kSmallBucket);
+                   }});
+  }
+  return all;
+}
+
+Values doubles(std::span<const float> values) { return {values.begin(), values.end()}; }
+
+class TrainingOfRanks : public testing::TestWithParam<Rung> {
+ protected:
+  static SmallRun run_of_ranks(const SmallSettings& settings) {
+    return SmallRun(settings, GetParam().algorithm, GetParam().make);
+  }
+  // `got` lies in an arena from `begin` on. Arenas for different numbers of ranks differ in the padding at
+  // their end: compares what both have.
+  static void expect_close(const char* what, const std::vector<float>& got, std::int64_t begin,
+                           const std::vector<float>& expected, double limit) {
+    const auto first = static_cast<std::size_t>(begin);
+    const std::size_t size = std::min(got.size(), expected.size() - first);
+    EXPECT_LE(relative_error(doubles(std::span(got).first(size)),
+                             doubles(std::span(expected).subspan(first, size))),
+              limit)
+        << what;
+  }
+};
+
+TEST_P(TrainingOfRanks, equals_that_of_one_process) {
+  for (const SmallSettings& settings : {SmallSettings{}, SmallSettings{.accumulation = 2, .dropout = 0.2}}) {
+    SmallRun one(settings), many = run_of_ranks(settings);
+    const ArenaRange owned = many.trainer.optimizer().owned();
+    const double sum_limit = error_limit(0, settings.batch_size * settings.accumulation * kT, DType::f32);
+    for (int step = 0; step < kSteps; ++step) {
+      SCOPED_TRACE(concat("step ", step, " with dropout ", settings.dropout));
+      const StepReport expected = one.trainer.step(), report = many.trainer.step();
+      EXPECT_LE(relative_error({report.loss}, {expected.loss}), sum_limit);
+      EXPECT_LE(relative_error({report.grad_norm}, {expected.grad_norm}), sum_limit);
+      const Tensor grads = many.model.parameters().grads().slice(owned.begin, {owned.size()});
+      expect_close("gradients", many.elements(grads), owned.begin,
+                   one.elements(one.model.parameters().grads()),
+                   step == 0 ? sum_limit : kDividedTrainingLimit);
+      expect_close("weights", many.weights(), 0, one.weights(), kDividedTrainingLimit);
+    }
+    EXPECT_EQ(many.trainer.data_position(), one.trainer.data_position());
+    const Moments moments = many.trainer.gather_moments();
+    if (!ranks().is_root()) continue;
+    const Moments& expected = one.trainer.optimizer().moments();
+    expect_close("m", many.elements(moments.m), 0, one.elements(expected.m), kDividedTrainingLimit);
+    expect_close("v", many.elements(moments.v), 0, one.elements(expected.v), kDividedTrainingLimit);
+  }
+}
+
+TEST_P(TrainingOfRanks, leaves_the_same_weights_on_all) {
+  SmallRun run = run_of_ranks({.dropout = 0.2});
+  for (int step = 0; step < kSteps; ++step) run.trainer.step();
+  std::vector<float> roots = run.weights();
+  ranks().broadcast(std::as_writable_bytes(std::span(roots)), 0);
+  EXPECT_EQ(run.weights() == roots, true);
+}
+
+TEST_P(TrainingOfRanks, goes_on_from_gathered_moments) {
+  SmallRun run = run_of_ranks({}), resumed = run_of_ranks({});
+  run.trainer.step();
+  const Moments gathered = run.trainer.gather_moments();
+  const Tensor weights = resumed.model.parameters().weights();
+  resumed.backend->copy(weights, run.model.parameters().weights());
+  for (const Moment moment : {&Moments::m, &Moments::v}) {
+    const Tensor arena = resumed.backend->allocate(DType::f32, weights.shape());
+    if (ranks().is_root()) resumed.backend->copy(arena, gathered.*moment);
+    resumed.communicator->broadcast(arena, 0);
+    resumed.trainer.set_moment(moment, arena);
+  }
+  resumed.trainer.restore(run.trainer.steps_done(), run.trainer.data_position());
+  EXPECT_EQ(resumed.trainer.step().loss, run.trainer.step().loss);
+  EXPECT_EQ(resumed.weights() == run.weights(), true);
+}
+
+TEST_P(TrainingOfRanks, skips_an_update_on_all_ranks_for_what_one_has) {
+  SmallRun run = run_of_ranks({});
+  const Tensor bias = run.model.parameters().var("h.0.ln_2.bias").value();
+  if (ranks().rank() == ranks().size() - 1) {
+    run.backend->fill(bias, std::numeric_limits<double>::infinity());
+  }
+  const StepReport report = run.trainer.step();
+  EXPECT_TRUE(report.skipped());
+  EXPECT_FALSE(std::isfinite(report.loss));
+  const std::string found = run.trainer.first_non_finite(report);
+  EXPECT_EQ(found, broadcast_text(ranks(), found));
+  EXPECT_NE(found, "");
+}
+
+std::string name_of_rung(const testing::TestParamInfo<Rung>& test) { return test.param.name; }
+INSTANTIATE_TEST_SUITE_P(By, TrainingOfRanks, testing::ValuesIn(rungs()), name_of_rung);
+
+SmallRun reproducible_run(const SmallSettings& settings) {
+  return SmallRun(settings, CommAlgorithm::ring, [](Communicator& communicator, Backend& backend) {
+    return std::make_unique<TreeSync>(communicator, backend);
+  });
+}
+
+// Each rank has another number of threads, too.
+TEST(ReproducibleTraining, has_the_bits_of_one_process) {
+  SmallSettings settings{.batch_size = 16, .accumulation = 2, .dropout = 0.2, .reproducible = true};
+  if (kReproducibleShards % ranks().size() != 0) {
+    EXPECT_THROW(reproducible_run(settings), UserError);
+    return;
+  }
+  SmallRun one(settings);
+  settings.threads = 3;
+  SmallRun one_of_three_threads(settings);
+  settings.threads = 1 + ranks().rank();
+  SmallRun many = reproducible_run(settings);
+  for (int step = 0; step < kSteps; ++step) {
+    const StepReport expected = one.trainer.step();
+    for (SmallRun* run : {&one_of_three_threads, &many}) {
+      const StepReport report = run->trainer.step();
+      EXPECT_EQ(report.loss, expected.loss);
+      EXPECT_EQ(report.grad_norm, expected.grad_norm);
+      std::vector<float> weights = run->weights(), expected_weights = one.weights();
+      weights.resize(expected_weights.size());  // no padding for ranks
+      EXPECT_EQ(weights == expected_weights, true) << "step " << step;
+    }
+  }
+}
+
+TEST(EvaluationByRanks, has_the_bits_of_one_process) {
+  const SmallRun run{SmallSettings{}};
+  SingleProcess single;
+  for (const std::int64_t batch_size : {1, 3, 100}) {
+    for (const std::int64_t windows : {1, 2, 50, 1000}) {  // there are 88
+      const Evaluation expected = evaluate(single, *run.backend, run.model, run.data, batch_size, windows);
+      const Evaluation evaluation = evaluate(ranks(), *run.backend, run.model, run.data, batch_size, windows);
+      EXPECT_EQ(evaluation.loss, expected.loss) << windows << " windows by " << batch_size;
+      EXPECT_EQ(evaluation.accuracy, expected.accuracy) << windows << " windows by " << batch_size;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stagegpt::test

@@ -1,0 +1,45 @@
+// The main of tests that mpirun runs. Rank 0 prints what GoogleTest prints; others only their failures, with
+// their number. All ranks exit with 1 when a test has failed on any.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "common/comm/agreement.h"
+#include "tests/support/mpi_ranks.h"
+
+namespace stagegpt::test {
+namespace {
+
+MpiGroup* the_ranks = nullptr;
+
+class FailuresOfARank final : public testing::EmptyTestEventListener {
+  void OnTestStart(const testing::TestInfo& test) override {
+    test_ = concat(test.test_suite_name(), '.', test.name());
+  }
+  void OnTestPartResult(const testing::TestPartResult& result) override {
+    if (!result.failed()) return;
+    const std::string what = concat(test_, ", ", result.file_name() ? result.file_name() : "unknown file",
+                                    ':', result.line_number(), ": ", result.summary());
+    // A test that one rank has left: the others wait for it.
+    if (result.fatally_failed()) ranks().end_all(what, 1);
+    if (!ranks().is_root()) std::fprintf(stderr, "rank %d: %s\n", ranks().rank(), what.c_str());
+  }
+
+  std::string test_;
+};
+
+}  // namespace
+
+MpiGroup& ranks() { return *the_ranks; }
+
+}  // namespace stagegpt::test
+
+int main(int argc, char** argv) {
+  using namespace stagegpt;
+  testing::InitGoogleTest(&argc, argv);
+  MpiGroup group;
+  test::the_ranks = &group;
+  testing::UnitTest::GetInstance()->listeners().Append(new test::FailuresOfARank);
+  const bool failed = RUN_ALL_TESTS() != 0;
+  return any(group, failed) ? 1 : 0;
+}

@@ -1,0 +1,74 @@
+// The arena cut into buckets.
+#include "stage1_mpi/sync/buckets.h"
+
+#include <gtest/gtest.h>
+
+#include "common/model/gpt2.h"
+
+namespace stagegpt::test {
+namespace {
+
+constexpr std::int64_t kFloat = sizeof(float);
+
+ParameterTable small_table() {
+  return gpt2_parameter_table({.vocab_size = 101, .block_size = 20, .n_layer = 2, .n_head = 3, .n_embd = 48});
+}
+
+std::int64_t end_of(const Parameter& row) { return row.offset + row.arena_shape().numel(); }
+
+TEST(Buckets, have_each_parameter_once_from_the_end_on) {
+  const ParameterTable table = small_table();
+  for (const std::int64_t bytes :
+       {std::int64_t{1}, std::int64_t{1000}, std::int64_t{24} << 10, kBucketBytes}) {
+    const Buckets buckets(table, bytes);
+    std::size_t parameter = table.size();
+    for (std::size_t b = 0; b < buckets.all().size(); ++b) {
+      const Bucket& bucket = buckets.all()[b];
+      ASSERT_GT(bucket.parameters, 0);
+      EXPECT_EQ(bucket.range.end, end_of(table[parameter - 1]));
+      for (int i = 0; i < bucket.parameters; ++i) EXPECT_EQ(buckets.of(static_cast<int>(--parameter)), b);
+      EXPECT_EQ(bucket.range.begin, table[parameter].offset);
+    }
+    EXPECT_EQ(parameter, 0u) << "with buckets of " << bytes << " bytes";
+  }
+}
+
+TEST(Buckets, are_closed_when_they_have_their_size) {
+  const ParameterTable table = small_table();
+  for (const std::int64_t bytes : {std::int64_t{1000}, std::int64_t{24} << 10}) {
+    const Buckets buckets(table, bytes);
+    std::size_t parameter = table.size();
+    for (const Bucket& bucket : buckets.all()) {
+      parameter -= static_cast<std::size_t>(bucket.parameters);
+      const bool last = &bucket == &buckets.all().back();
+      if (!last) {
+        EXPECT_GE(bucket.range.size() * kFloat, bytes);
+      }
+      // Without the parameter that came last it would have been too small.
+      const std::int64_t before = bucket.range.end - end_of(table[parameter]);
+      if (bucket.parameters > 1) {
+        EXPECT_LT(before * kFloat, bytes);
+      }
+    }
+  }
+}
+
+TEST(Buckets, of_one_byte_have_one_parameter_each) {
+  EXPECT_EQ(Buckets(small_table(), 1).all().size(), small_table().size());
+}
+
+TEST(Buckets, of_a_large_size_have_all_parameters) {
+  const Buckets buckets(small_table(), kBucketBytes);
+  ASSERT_EQ(buckets.all().size(), 1u);
+  EXPECT_EQ(buckets.all()[0].parameters, static_cast<int>(small_table().size()));
+}
+
+// 124 million parameters: 498 MB, of which wte has 154 MB.
+TEST(Buckets, of_gpt2_are_more_than_ten) {
+  const Buckets buckets(gpt2_parameter_table({}), kBucketBytes);
+  EXPECT_GE(buckets.all().size(), 10u);
+  EXPECT_LE(buckets.all().size(), 20u);
+}
+
+}  // namespace
+}  // namespace stagegpt::test

@@ -1,0 +1,202 @@
+// What each rung asks of the communicator, against what theory says that it must.
+#include "common/train/gradient_sync.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "common/model/gpt2.h"
+#include "common/train/tree_sync.h"
+#include "stage0_serial/naive_backend.h"
+#include "stage1_mpi/gradient_syncs.h"
+#include "stage1_mpi/sync/bucketed_sync.h"
+#include "stage1_mpi/sync/buckets.h"
+#include "stage1_mpi/sync/overlapped_sync.h"
+#include "tests/support/counting_communicator.h"
+#include "tests/support/tensors.h"
+
+namespace stagegpt::test {
+namespace {
+
+using Calls = std::vector<CommunicatorCall>;
+
+constexpr std::int64_t kSmallBucket = 24 << 10;  // one tenth of the arena
+
+// Rank 1 of three, or of more.
+class GradientSyncTest : public testing::Test {
+ protected:
+  explicit GradientSyncTest(int size = 3) : ranks_(1, size) {}
+
+  std::unique_ptr<GradientSync> make(const std::string& name) {
+    return make_gradient_sync(name, communicator_, *backend_);
+  }
+  // A step in which gradients become ready in the given order.
+  void step(GradientSync& sync, const std::vector<int>& order) {
+    communicator_.clear();
+    for (const int i : order) sync.ready(parameters_, i);
+    sync.finish(parameters_);
+    EXPECT_EQ(communicator_.under_way(), 0);
+  }
+  std::vector<int> backward_order() const {
+    std::vector<int> order(parameters_.table().size());
+    std::iota(order.rbegin(), order.rend(), 0);
+    return order;
+  }
+  Calls calls_of_step(const std::string& name) {
+    step(*make(name), backward_order());
+    return communicator_.calls();
+  }
+  CommunicatorCall call(const char* name, const Tensor& tensor) const {
+    return {name, tensor.raw(), tensor.bytes()};
+  }
+  CommunicatorCall reduction(ArenaRange range) const {
+    return call("all_reduce", grads().slice(range.begin, {range.size()}));
+  }
+  Calls reductions_of_buckets(std::int64_t bytes) const {
+    Calls calls;
+    const Buckets buckets(parameters_.table(), bytes);
+    for (const Bucket& bucket : buckets.all()) calls.push_back(reduction(bucket.range));
+    return calls;
+  }
+  const Tensor& grads() const { return parameters_.grads(); }
+
+  const std::unique_ptr<Backend> backend_ = make_naive_backend();
+  AlikeRanks ranks_;
+  CountingCommunicator communicator_{ranks_};
+  Parameters parameters_{
+      *backend_,
+      gpt2_parameter_table({.vocab_size = 101, .block_size = 20, .n_layer = 2, .n_head = 3, .n_embd = 48}),
+      DType::f32, ranks_.size()};
+};
+
+TEST_F(GradientSyncTest, per_tensor_has_a_reduction_for_each_parameter) {
+  Calls expected;
+  for (const Parameter& row : parameters_.table().rows()) {
+    expected.push_back(reduction({row.offset, row.offset + row.arena_shape().numel()}));
+  }
+  EXPECT_EQ(calls_of_step("per-tensor"), expected);
+  EXPECT_EQ(communicator_.most_under_way(), 1);
+}
+
+TEST_F(GradientSyncTest, flat_has_one_of_the_arena) {
+  EXPECT_EQ(calls_of_step("flat"), Calls{call("all_reduce", grads())});
+}
+
+TEST_F(GradientSyncTest, bucketed_has_all_buckets_at_once) {
+  BucketedSync sync(communicator_, kSmallBucket);
+  step(sync, backward_order());
+  EXPECT_EQ(communicator_.calls(), reductions_of_buckets(kSmallBucket));
+  EXPECT_EQ(communicator_.most_under_way(), std::ssize(communicator_.calls()));
+}
+
+TEST_F(GradientSyncTest, overlapped_begins_with_a_bucket_when_it_is_complete) {
+  OverlappedSync sync(communicator_, kSmallBucket);
+  const Buckets buckets(parameters_.table(), kSmallBucket);
+  for (int step = 0; step < 2; ++step) {
+    communicator_.clear();
+    for (const int i : backward_order()) {
+      sync.ready(parameters_, i);
+      // The parameters from i on are ready.
+      const std::size_t bucket = buckets.of(i);
+      const bool complete = buckets.all()[bucket].range.begin == parameters_.table()[i].offset;
+      ASSERT_EQ(communicator_.calls().size(), bucket + (complete ? 1 : 0)) << "parameter " << i;
+    }
+    sync.finish(parameters_);
+    EXPECT_EQ(communicator_.calls(), reductions_of_buckets(kSmallBucket));
+    EXPECT_EQ(communicator_.most_under_way(), std::ssize(buckets.all()));
+    EXPECT_EQ(communicator_.under_way(), 0);
+  }
+}
+
+TEST_F(GradientSyncTest, overlapped_has_one_order_whatever_becomes_ready_first) {
+  OverlappedSync sync(communicator_, kSmallBucket);
+  const Buckets buckets(parameters_.table(), kSmallBucket);
+  std::vector<int> order = backward_order();
+  for (int turn = 0; turn < 20; ++turn) {
+    for (std::size_t i = order.size(); i > 1; --i) {
+      std::swap(order[i - 1], order[random_word({3, static_cast<std::uint32_t>(turn), 0}, i) % i]);
+    }
+    communicator_.clear();
+    std::vector<int> ready(buckets.all().size());
+    for (const int i : order) {
+      ++ready[buckets.of(i)];
+      sync.ready(parameters_, i);
+      for (std::size_t begun = 0; begun < communicator_.calls().size(); ++begun) {
+        ASSERT_EQ(ready[begun], buckets.all()[begun].parameters) << "begun before it was complete";
+      }
+    }
+    EXPECT_EQ(communicator_.calls(), reductions_of_buckets(kSmallBucket)) << "not all before finish()";
+    sync.finish(parameters_);
+    EXPECT_EQ(communicator_.calls(), reductions_of_buckets(kSmallBucket));
+  }
+}
+
+TEST_F(GradientSyncTest, overlapped_reduces_what_was_never_ready_too) {
+  OverlappedSync sync(communicator_, kSmallBucket);
+  for (const std::vector<int>& order : {std::vector<int>{}, {3}, {0, 27, 5}}) {
+    step(sync, order);
+    EXPECT_EQ(communicator_.calls(), reductions_of_buckets(kSmallBucket));
+  }
+}
+
+TEST_F(GradientSyncTest, zero1_scatters_gradients_and_gathers_weights) {
+  const std::unique_ptr<GradientSync> sync = make("zero1");
+  step(*sync, backward_order());
+  EXPECT_EQ(communicator_.calls(), Calls{call("reduce_scatter", grads())});
+  communicator_.clear();
+  sync->share_weights(parameters_);
+  EXPECT_EQ(communicator_.calls(), Calls{call("all_gather", parameters_.weights())});
+  EXPECT_EQ(communicator_.under_way(), 0);
+}
+
+TEST_F(GradientSyncTest, zero1_owns_a_slice_and_the_others_all) {
+  const std::int64_t size = grads().numel();
+  for (const std::string& name : gradient_sync_names()) {
+    const ArenaRange owned = make(name)->owned(size);
+    EXPECT_EQ(owned.begin, name == "zero1" ? size / 3 : 0) << name;
+    EXPECT_EQ(owned.end, name == "zero1" ? 2 * size / 3 : size) << name;
+  }
+}
+
+// Of the owned part it is of one rank; all ranks here have the same.
+TEST_F(GradientSyncTest, zero1_sums_the_norm_over_ranks) {
+  const Tensor norm = to_tensor(*backend_, DType::f64, {1}, {2.5});
+  make("flat")->sum_squared_norm(norm);
+  EXPECT_EQ(to_value(*backend_, norm), 2.5);
+  make("zero1")->sum_squared_norm(norm);
+  EXPECT_EQ(to_value(*backend_, norm), 7.5);
+}
+
+TEST_F(GradientSyncTest, reports_the_bytes_of_a_step) {
+  for (const std::string& name : gradient_sync_names()) {
+    const std::unique_ptr<GradientSync> sync = make(name);
+    for (int i = 0; i < 2; ++i) {
+      step(*sync, backward_order());
+      const std::size_t given = communicator_.bytes("all_reduce") + communicator_.bytes("reduce_scatter");
+      EXPECT_EQ(sync->report().bytes_reduced, static_cast<std::int64_t>(given)) << name;
+      EXPECT_GE(sync->report().seconds_under_way, 0) << name;
+    }
+  }
+}
+
+class TreeSyncTest : public GradientSyncTest, public testing::WithParamInterface<int> {
+ protected:
+  TreeSyncTest() : GradientSyncTest(1 << GetParam()) {}
+};
+
+TEST_P(TreeSyncTest, exchanges_an_arena_at_each_level) {
+  TreeSync sync(communicator_, *backend_);
+  for (int i = 0; i < 2; ++i) {
+    step(sync, backward_order());
+    const std::size_t arenas = grads().bytes() * static_cast<std::size_t>(GetParam());
+    EXPECT_EQ(communicator_.bytes("send"), arenas);
+    EXPECT_EQ(communicator_.bytes("receive"), arenas);
+    EXPECT_EQ(sync.report().bytes_reduced, static_cast<std::int64_t>(arenas));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Levels, TreeSyncTest, testing::Values(1, 2, 3));
+
+}  // namespace
+}  // namespace stagegpt::test
