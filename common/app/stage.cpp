@@ -50,6 +50,7 @@ int run_stage(int argc, char** argv, std::unique_ptr<Stage> (*make)(),
     try {
       return body(*stage, argc, argv);
     } catch (const std::bad_alloc&) {
+      stage->end_all(kOutOfMemory, 1);
       throw;
     } catch (const std::exception& error) {
       const bool users_mistake = dynamic_cast<const UserError*>(&error) != nullptr;
