@@ -19,7 +19,8 @@ class Pending {
   virtual bool progress() = 0;
 };
 
-// Every rank makes the same calls in the same order. Tensors are in place: input and output.
+// Every rank makes the same calls in the same order, and waits for what is under way in that order too:
+// waiting moves only what is waited for. Tensors are in place: input and output.
 class Communicator {
  public:
   explicit Communicator(RankGroup& group) : group_(group) {}

@@ -126,8 +126,8 @@ TEST_F(Faults, ARankWithoutMemoryEndsAll) {
 #endif
   const std::string program = STAGEGPT_BIN_DIR "/stage1_train";
   Arguments limited = {"sh", "-c", "ulimit -v 4000000; exec \"$0\" \"$@\"", program};
-  const Arguments large = small({"--tokenizer", "bpe", "--block-size", "1024", "--batch-size", "2400",
-                                 "--data", STAGEGPT_SOURCE_DIR "/data/dummy.txt"});
+  const Arguments large = small(
+      {"--tokenizer", "bpe", "--batch-size", "150000", "--data", STAGEGPT_SOURCE_DIR "/data/dummy.txt"});
   const ProgramResult result = run_mpi(Arguments{"--oversubscribe", "-np", "1", program} + large +
                                            Arguments{":", "-np", "1"} + limited + large,
                                        directory_.path());
