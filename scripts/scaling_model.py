@@ -1,0 +1,322 @@
+#!/usr/bin/env python3
+"""What a step costs on many ranks: the model of docs/scaling.md, and its tables.
+
+    ./scripts/scaling_model.py                                            # the tables of docs/scaling.md
+    ./scripts/scaling_model.py --alpha 3 --bandwidth 200 --ranks 16 256   # another network
+    ./scripts/scaling_model.py --bandwidth 100 --step-ms 220 --adamw-ms 25 --model gpt2-medium
+
+A message takes alpha + bytes * beta; what is received is added at gamma a byte. Times are in seconds unless a
+name says otherwise. Standard library only.
+"""
+
+import argparse
+from dataclasses import dataclass
+from functools import cache
+from math import ceil, inf, log2
+
+CHUNK = 1 << 18         # bytes of a chunk of the ring, and of an exchange of --reproducible
+UNDER_WAY = 4           # chunks of one ring
+BUCKET = 25 << 20       # bytes at which a bucket is closed
+ALIGNMENT = 64          # elements: where a parameter may begin
+SHARDS = 8              # of --reproducible
+ADAMW_BYTES, NORM_BYTES = 28, 4  # that the update, and the norm, move for each parameter
+TREE_BYTES = 20         # an addition and a copy in --reproducible's tree
+LENGTH = 64             # tokens of a sequence, as measured
+SEQUENCES = 4           # of a micro-step, as measured
+GLOBAL_BATCH = 4096     # sequences of a step, for strong scaling
+MANY_MICRO_STEPS = 16   # for weak scaling
+
+RUNGS = ["per-tensor", "flat", "bucketed", "overlapped", "zero1"]
+PRESETS = {"gpt2": (12, 768), "gpt2-medium": (24, 1024), "gpt2-large": (36, 1280), "gpt2-xl": (48, 1600)}
+
+
+@dataclass(frozen=True)
+class Network:
+    name: str
+    alpha: float  # seconds
+    beta: float   # seconds a byte
+    gamma: float  # seconds a byte
+    hides: bool = True  # whether it moves data while the processor computes
+
+
+class Model:
+    """A preset's parameters, in the arena's order, all multiplied by `factor`."""
+
+    def __init__(self, name, factor=1.0):
+        self.name = name
+        self.layers, self.channels = layers, C = PRESETS[name]
+        vocabulary, padded, context = 50257, 50304, 1024
+        block = [C, C, 3 * C * C, 3 * C, C * C, C, C, C, 4 * C * C, 4 * C, 4 * C * C, C]
+        self.parameters = round(factor * ((vocabulary + context) * C + layers * sum(block) + 2 * C))
+        sizes = [padded * C, context * C] + layers * block + [C, C]
+        self.sizes = [4 * ALIGNMENT * ceil(factor * n / ALIGNMENT) for n in sizes]  # in bytes
+        self.head = sizes[0] / (sum(sizes) - sizes[1])  # share of the matrix products
+
+    def arena(self, ranks=1):
+        unit = 4 * ALIGNMENT * ranks
+        return ceil(sum(self.sizes) / unit) * unit
+
+    def buckets(self):
+        """Bytes of each bucket, from the arena's end, and how many parameters it has."""
+        buckets, is_open = [], False
+        for size in reversed(self.sizes):
+            if not is_open:
+                buckets.append([0, 0])
+            buckets[-1][0] += size
+            buckets[-1][1] += 1
+            is_open = buckets[-1][0] < BUCKET
+        return buckets
+
+    def flops(self):
+        return 6 * self.parameters + 6 * self.layers * self.channels * LENGTH
+
+
+def ring_items(size, ranks):
+    """A ring's chunks in one of its steps, and their mean bytes."""
+    slice_size = size / ranks
+    chunks = max(1, ceil(slice_size / CHUNK))
+    return chunks, slice_size / chunks
+
+
+def item_time(network, chunks, size, adds):
+    """Between the ends of two chunks: bandwidth bounds it or, where few are under way, latency."""
+    busy = size * (network.beta + (network.gamma if adds else 0))
+    return max(busy, (network.alpha + busy) / min(UNDER_WAY, chunks))
+
+
+def ring_time(size, ranks, network):
+    """Of an all-reduce, or of a reduce-scatter and an all-gather."""
+    chunks, chunk = ring_items(size, ranks)
+    return (ranks - 1) * chunks * sum(item_time(network, chunks, chunk, adds) for adds in (True, False))
+
+
+def small_time(ranks, network):
+    """Of an all-gather of a few bytes."""
+    return ceil(log2(ranks)) * network.alpha
+
+
+@cache
+def overlapped_time(model, ranks, network, backward):
+    """What is left to wait for, and to add, when backward has ended. At each gradient that is ready a bucket's
+    ring goes on by what has come: at most the chunks that were under way, and no more than the network has
+    moved since the last time. Gradients come in the order of the arena's end, in proportion to the products
+    that they take; the head's are the first, and its gradient the last."""
+    rings = []
+    for size, parameters in model.buckets():
+        chunks, chunk = ring_items(size, ranks)
+        rings.append({"missing": parameters, "left": 2 * (ranks - 1) * chunks, "chunks": chunks, "chunk": chunk,
+                      "items": 2 * (ranks - 1) * chunks})
+    products = sum(model.sizes[2:])
+    exposed, current = 0.0, 0
+    for index in reversed(range(len(model.sizes))):
+        budget = backward * (1 - model.head) * model.sizes[index] / products if index >= 2 else 0.0
+        for ring in rings[:current]:
+            fits = int(budget / (ring["chunk"] * network.beta)) if ring["chunk"] * network.beta > 0 else ring["left"]
+            done = min(ring["left"], min(UNDER_WAY, ring["chunks"]), fits) if network.hides else 0
+            budget -= done * ring["chunk"] * network.beta
+            added = max(0, ring["left"] - ring["items"] // 2) - max(0, ring["left"] - done - ring["items"] // 2)
+            exposed += added * ring["chunk"] * network.gamma
+            ring["left"] -= done
+        while current < len(rings) and rings[current]["missing"] == 0:
+            current += 1
+        if current < len(rings):
+            rings[current]["missing"] -= 1
+            if rings[current]["missing"] == 0:
+                current += 1
+    for ring in rings:
+        adding = max(0, ring["left"] - ring["items"] // 2)
+        exposed += adding * item_time(network, ring["chunks"], ring["chunk"], True)
+        exposed += (ring["left"] - adding) * item_time(network, ring["chunks"], ring["chunk"], False)
+    return exposed
+
+
+def communication(rung, model, ranks, network, backward=0.0):
+    """Seconds of a step in which a rank does nothing but communicate."""
+    if ranks == 1:
+        return 0.0
+    small = (3 if rung == "zero1" else 2) * small_time(ranks, network)
+    size = model.arena(ranks)
+    if rung == "per-tensor":
+        return small + sum(ring_time(tensor, ranks, network) for tensor in model.sizes)
+    if rung == "bucketed":
+        return small + sum(ring_time(bucket, ranks, network) for bucket, _ in model.buckets())
+    if rung == "overlapped":
+        return small + overlapped_time(model, ranks, network, backward)
+    if rung == "flat, mpi":  # a binomial tree of the whole arena, then a broadcast
+        return small + ceil(log2(ranks)) * (2 * network.alpha + size * (2 * network.beta + network.gamma))
+    if rung == "reproducible":
+        chunks = ceil(size / CHUNK)
+        return small + log2(ranks) * (chunks * network.alpha + size * (network.beta + network.gamma))
+    return small + ring_time(size, ranks, network)  # flat, zero1
+
+
+def bytes_sent(rung, model, ranks):
+    """By each rank in a step."""
+    size = model.arena(ranks)
+    if rung == "reproducible":
+        return log2(ranks) * size
+    if rung == "flat, mpi":  # by the one that sends most
+        return ceil(log2(ranks)) * size
+    return 2 * (ranks - 1) / ranks * size
+
+
+def messages_sent(rung, model, ranks):
+    sizes = {"per-tensor": model.sizes, "bucketed": [size for size, _ in model.buckets()]}
+    sizes["overlapped"] = sizes["bucketed"]
+    if rung == "reproducible":
+        return round(log2(ranks) * ceil(model.arena(ranks) / CHUNK))
+    return sum(2 * (ranks - 1) * ring_items(size, ranks)[0] for size in sizes.get(rung, [model.arena(ranks)]))
+
+
+@dataclass
+class Machine:
+    """One rank: seconds of forward and backward of a micro-step, and of norm and update, for gpt2."""
+    compute: float
+    optimizer: float
+
+    def of(self, model):
+        gpt2 = Model("gpt2")
+        return Machine(self.compute * model.flops() / gpt2.flops(), self.optimizer * model.arena() / gpt2.arena())
+
+
+def step_time(rung, model, ranks, network, machine, micro_steps=1):
+    optimizer = machine.optimizer / (ranks if rung == "zero1" else 1)
+    if rung == "reproducible":  # each rank owns so many shards of a batch
+        optimizer += machine.optimizer * TREE_BYTES / (ADAMW_BYTES + NORM_BYTES) * (SHARDS // ranks - 1)
+    backward = machine.compute * 2 / 3
+    return micro_steps * machine.compute + optimizer + communication(rung, model, ranks, network, backward)
+
+
+def best_rung(model, ranks, network, machine, micro_steps=1):
+    return min(RUNGS, key=lambda rung: step_time(rung, model, ranks, network, machine, micro_steps))
+
+
+def efficiency(rung, model, ranks, network, machine, alone, micro_steps):
+    """One rank's step of `alone` micro-steps, against `ranks` ranks' of `micro_steps` each."""
+    one = alone * machine.compute + machine.optimizer
+    share = ranks * micro_steps / alone
+    return one * share / (ranks * step_time(rung, model, ranks, network, machine, micro_steps))
+
+
+def table(header, rows):
+    lines = ["| " + " | ".join(header) + " |", "|---" + "|---:" * (len(header) - 1) + "|"]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def milliseconds(seconds):
+    return f"{1e3 * seconds:,.0f}"
+
+
+def volume_table(model, all_ranks):
+    rows = []
+    for rung in RUNGS:
+        row = [f"`{rung}`"]
+        for ranks in all_ranks:
+            row += [f"{bytes_sent(rung, model, ranks) / 1e6:,.0f}", f"{messages_sent(rung, model, ranks):,}"]
+        rows.append(row)
+    header = ["rung"] + [text for n in all_ranks for text in (f"{n:,} ranks: MB", "messages")]
+    return table(header, rows)
+
+
+def communication_table(model, all_ranks, networks, machine):
+    columns = RUNGS + ["flat, mpi", "reproducible"]
+    rows = []
+    for network in networks:
+        for ranks in all_ranks:
+            backward = machine.compute * 2 / 3
+            times = [milliseconds(communication(rung, model, ranks, network, backward))
+                     if rung != "reproducible" or ranks in (2, 4, 8) else "" for rung in columns]
+            rows.append([f"{network.name}, {ranks:,}"] + times + [best_rung(model, ranks, network, machine)])
+    return table(["network, ranks"] + columns + ["shortest step"], rows)
+
+
+def efficiency_table(model, all_ranks, networks, machine):
+    rows = []
+    total = GLOBAL_BATCH // SEQUENCES
+    for network in networks:
+        for ranks in all_ranks:
+            row = [f"{network.name}, {ranks:,}"]
+            for micro_steps, alone in ((1, 1), (MANY_MICRO_STEPS, MANY_MICRO_STEPS), (total / ranks, total)):
+                for rung in ("flat", best_rung(model, ranks, network, machine, micro_steps)):
+                    value = efficiency(rung, model, ranks, network, machine, alone, micro_steps)
+                    row.append(f"{100 * value:.0f}")
+            rows.append(row)
+    header = ["network, ranks"]
+    for title in ("weak, 1 micro-step", f"weak, {MANY_MICRO_STEPS}", "strong"):
+        header += [f"{title}: flat", "best"]
+    return table(header, rows)
+
+
+def memory_table(models, all_ranks):
+    rows = []
+    for model in models:
+        arena = model.arena() / 1e9
+        rows.append([model.name, f"{arena:.2f}", f"{4 * arena:.2f}"] +
+                    [f"{(2 + 2 / ranks) * arena:.2f}" for ranks in all_ranks])
+    return table(["model", "arena", "all rungs but zero1"] + [f"zero1, {n:,} ranks" for n in all_ranks], rows)
+
+
+def positive(text):
+    value = float(text)
+    if not 0 < value < inf:
+        raise ValueError
+    return value
+
+
+def at_least_zero(text):
+    return 0.0 if float(text) == 0 else positive(text)
+
+
+def number_of_ranks(text):
+    return int(positive(str(int(text))))
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--alpha", type=at_least_zero, help="latency of a message, in microseconds (default: 5)")
+    parser.add_argument("--bandwidth", type=positive, help="of a rank each way, in Gb/s: prints this network alone")
+    parser.add_argument("--gamma", type=at_least_zero, default=0.08, help="addition, in ns a byte (default: %(default)s)")
+    parser.add_argument("--no-overlap", action="store_true", help="data move only while the processor copies them")
+    parser.add_argument("--step-ms", type=positive, default=583, help="gpt2's step of 4 x 64 tokens on one rank")
+    parser.add_argument("--adamw-ms", type=positive, default=60, help="of which AdamW")
+    parser.add_argument("--model", choices=PRESETS, action="append", help="default: gpt2 and gpt2-xl")
+    parser.add_argument("--parameters", type=positive, help="the model's tensors, scaled to so many parameters")
+    parser.add_argument("--ranks", type=number_of_ranks, nargs="+", default=[8, 64, 1024])
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse()
+    gamma = arguments.gamma * 1e-9
+
+    def network(name, alpha_us, gigabits):
+        return Network(name, alpha_us * 1e-6, 8e-9 / gigabits, gamma, not arguments.no_overlap)
+
+    networks = [network("10 GbE", 50, 10), network("25 GbE", 40, 25), network("EDR", 5, 100), network("NDR", 4, 400)]
+    if arguments.bandwidth is not None or arguments.alpha is not None:
+        alpha = 5.0 if arguments.alpha is None else arguments.alpha
+        gigabits = arguments.bandwidth or 100.0
+        networks = [network(f"{gigabits:g} Gb/s", alpha, gigabits)]
+    models = [Model(name) for name in arguments.model or ["gpt2", "gpt2-xl"]]
+    if arguments.parameters:
+        models = [Model(model.name, arguments.parameters / model.parameters) for model in models]
+    if arguments.adamw_ms * (1 + NORM_BYTES / ADAMW_BYTES) >= arguments.step_ms:
+        raise SystemExit("scaling_model.py: --adamw-ms: more than --step-ms has room for")
+    optimizer = arguments.adamw_ms * (1 + NORM_BYTES / ADAMW_BYTES) * 1e-3
+    machine = Machine(arguments.step_ms * 1e-3 - optimizer, optimizer)
+
+    print(f"## Memory of weights, gradients and moments, in GB\n\n{memory_table(models, arguments.ranks)}")
+    for model in models:
+        own = machine.of(model)
+        print(f"\n## {model.name}: {model.parameters:,} parameters, arena {model.arena():,} bytes, "
+              f"{len(model.sizes)} tensors, {len(model.buckets())} buckets\n\n"
+              f"One rank: forward and backward {1e3 * own.compute:,.0f} ms a micro-step of {SEQUENCES} x {LENGTH} "
+              f"tokens, norm and AdamW {1e3 * own.optimizer:,.0f} ms\n\n"
+              f"Each rank sends, a step:\n\n{volume_table(model, arguments.ranks)}\n\n"
+              f"Exposed communication, ms, with 1 micro-step:\n\n"
+              f"{communication_table(model, arguments.ranks, networks, own)}\n\n"
+              f"Efficiency, %:\n\n{efficiency_table(model, arguments.ranks, networks, own)}")
+
+
+if __name__ == "__main__":
+    main()

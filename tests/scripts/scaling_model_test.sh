@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# scripts/scaling_model.py keeps to what holds whatever the constants are. 77 is for "skipped": no Python.
+set -euo pipefail
+scripts=$(realpath "$(dirname "$0")/../../scripts")
+command -v python3 >/dev/null || { echo "no python3"; exit 77; }
+
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$scripts python3 - <<'END_OF_PYTHON'
+from math import isclose
+
+from scaling_model import (RUNGS, Machine, Model, Network, bytes_sent, communication, efficiency, messages_sent,
+                           ring_time, step_time)
+
+gpt2 = Model("gpt2")
+machine = Machine(compute=0.5, optimizer=0.07)
+ethernet = Network("10 GbE", alpha=50e-6, beta=0.8e-9, gamma=0.06e-9)
+assert (gpt2.parameters, gpt2.arena(), len(gpt2.sizes)) == (124439808, 497903616, 148)
+buckets = gpt2.buckets()
+assert sum(size for size, _ in buckets) == sum(gpt2.sizes) and sum(n for _, n in buckets) == 148
+assert all(size >= 25 << 20 for size, _ in buckets[:-1])
+
+# One rank has nobody to send to.
+for rung in RUNGS:
+    assert communication(rung, gpt2, 1, ethernet) == bytes_sent(rung, gpt2, 1) == messages_sent(rung, gpt2, 1) == 0
+    assert isclose(efficiency(rung, gpt2, 1, ethernet, machine, 16, 16), 1)
+
+for ranks in (2, 3, 8, 64, 1000):
+    # All of the ladder send the same bytes, but for padding: the least there can be.
+    for rung in RUNGS:
+        assert bytes_sent(rung, gpt2, ranks) == 2 * (ranks - 1) / ranks * gpt2.arena(ranks)
+    # A ring costs its bytes where nothing else does, and its steps where bytes do not.
+    bandwidth, latency = Network("", 0, 1e-9, 0), Network("", 1e-6, 0, 0)
+    assert isclose(ring_time(4e8, ranks, bandwidth), 2 * (ranks - 1) / ranks * 0.4)
+    assert isclose(ring_time(1000, ranks, latency), 2 * (ranks - 1) * 1e-6)
+    # Additions are made in half of the steps.
+    assert isclose(ring_time(4e8, ranks, Network("", 0, 0, 1e-9)), (ranks - 1) / ranks * 0.4)
+    times = {rung: communication(rung, gpt2, ranks, ethernet, backward=0.34) for rung in RUNGS}
+    assert times["flat"] < 1.0001 * times["bucketed"] < 1.001 * times["per-tensor"]  # but for padding
+    # Backward hides something, unless nobody moves data meanwhile.
+    assert times["overlapped"] < times["bucketed"]
+    copying = Network("", 50e-6, 0.8e-9, 0.06e-9, hides=False)
+    assert isclose(communication("overlapped", gpt2, ranks, copying, 0.34), times["bucketed"])
+    # zero1 divides AdamW, and gathers one more number.
+    saved = step_time("flat", gpt2, ranks, ethernet, machine) - step_time("zero1", gpt2, ranks, ethernet, machine)
+    assert 0 < machine.optimizer * (1 - 1 / ranks) - saved < 1e-3
+    assert efficiency("flat", gpt2, ranks, ethernet, machine, 1, 1) < 1
+assert bytes_sent("reproducible", gpt2, 8) == 3 * gpt2.arena(8)
+END_OF_PYTHON
+
+fail() { echo "FAILED: $*" >&2; exit 1; }
+"$scripts/scaling_model.py" --alpha 3 --bandwidth 200 --model gpt2 --ranks 1 16 | grep -q '^| 200 Gb/s, 16 |' ||
+  fail "no row for a network of one's own"
+for wrong in "--bandwidth 0" "--ranks 0" "--alpha -1" "--step-ms nan" "--adamw-ms 600" "--model gpt3"; do
+  # shellcheck disable=SC2086
+  if "$scripts/scaling_model.py" $wrong >/dev/null 2>&1; then fail "accepts $wrong"; fi
+done
+echo passed
