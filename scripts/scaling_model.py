@@ -90,6 +90,16 @@ def ring_time(size, ranks, network):
     return (ranks - 1) * chunks * sum(item_time(network, chunks, chunk, adds) for adds in (True, False))
 
 
+def together(rings, network):
+    """Of rings (chunks, bytes of a chunk, items that are added, items that are passed on) which go on in turn: the
+    bytes of all, or the latencies of the longest."""
+    busy = [(adding * (network.beta + network.gamma) + passing * network.beta) * chunk
+            for chunks, chunk, adding, passing in rings]
+    alone = [adding * item_time(network, chunks, chunk, True) + passing * item_time(network, chunks, chunk, False)
+             for chunks, chunk, adding, passing in rings]
+    return max(sum(busy), max(alone, default=0.0))
+
+
 def small_time(ranks, network):
     """Of an all-gather of a few bytes."""
     return ceil(log2(ranks)) * network.alpha
@@ -123,11 +133,11 @@ def overlapped_time(model, ranks, network, backward):
             rings[current]["missing"] -= 1
             if rings[current]["missing"] == 0:
                 current += 1
+    left = []
     for ring in rings:
         adding = max(0, ring["left"] - ring["items"] // 2)
-        exposed += adding * item_time(network, ring["chunks"], ring["chunk"], True)
-        exposed += (ring["left"] - adding) * item_time(network, ring["chunks"], ring["chunk"], False)
-    return exposed
+        left.append((ring["chunks"], ring["chunk"], adding, ring["left"] - adding))
+    return exposed + together(left, network)
 
 
 def communication(rung, model, ranks, network, backward=0.0):
@@ -139,7 +149,9 @@ def communication(rung, model, ranks, network, backward=0.0):
     if rung == "per-tensor":
         return small + sum(ring_time(tensor, ranks, network) for tensor in model.sizes)
     if rung == "bucketed":
-        return small + sum(ring_time(bucket, ranks, network) for bucket, _ in model.buckets())
+        rings = [ring_items(bucket, ranks) for bucket, _ in model.buckets()]
+        half = ranks - 1
+        return small + together([(n, chunk, half * n, half * n) for n, chunk in rings], network)
     if rung == "overlapped":
         return small + overlapped_time(model, ranks, network, backward)
     if rung == "flat, mpi":  # a binomial tree of the whole arena, then a broadcast

@@ -105,31 +105,29 @@ class MpiCommunicator final : public Communicator {
   std::unique_ptr<Pending> reduce_scatter(const Tensor& tensor) override {
     if (algorithm_ == CommAlgorithm::ring) return ring(RingKind::reduce_scatter, tensor);
     auto requests = std::make_unique<Requests>();
-    const Tensor sum = backend_.allocate(tensor.dtype(), own_slice(tensor).shape());
-    // Slices longer than MPI counts have one reduction each, to their owners.
-    for (int owner = 0; owner < size(); ++owner) {
-      const std::int64_t offset = owner * sum.numel();
-      for_each_message(tensor.data<float>() + offset, sum.numel(), [&](float* data, int count) {
-        float* result = sum.data<float>() + (data - tensor.data<float>() - offset);
-        check_mpi(MPI_Ireduce(data, owner == rank() ? result : nullptr, count, mpi_type(tensor), MPI_SUM,
-                              owner, comm_, requests->add()),
-                  "MPI_Ireduce");
-      });
-    }
-    requests->then(backend_, own_slice(tensor), sum);
+    const Tensor own = own_slice(tensor), sum = backend_.allocate(tensor.dtype(), own.shape());
+    check_mpi(MPI_Ireduce_scatter_block(tensor.data<float>(), sum.data<float>(), slice_count(own),
+                                        mpi_type(tensor), MPI_SUM, comm_, requests->add()),
+              "MPI_Ireduce_scatter_block");
+    requests->then(backend_, own, sum);
     return watched(std::move(requests));
   }
 
   std::unique_ptr<Pending> all_gather(const Tensor& tensor) override {
     if (algorithm_ == CommAlgorithm::ring) return ring(RingKind::all_gather, tensor);
     auto requests = std::make_unique<Requests>();
-    const std::int64_t slice = own_slice(tensor).numel();
-    for (int owner = 0; owner < size(); ++owner) {
-      for_each_message(tensor.data<float>() + owner * slice, slice, [&](float* data, int count) {
-        check_mpi(MPI_Ibcast(data, count, mpi_type(tensor), owner, comm_, requests->add()), "MPI_Ibcast");
-      });
-    }
+    check_mpi(MPI_Iallgather(MPI_IN_PLACE, 0, mpi_type(tensor), tensor.data<float>(),
+                             slice_count(own_slice(tensor)), mpi_type(tensor), comm_, requests->add()),
+              "MPI_Iallgather");
     return watched(std::move(requests));
+  }
+
+  void wait_all(const std::vector<std::unique_ptr<Pending>>& pending) override {
+    const Watchdog::Waiting waiting(group_.watchdog());
+    for (std::size_t done = 0; done < pending.size();) {
+      done = 0;
+      for (const auto& one : pending) done += one->progress() ? 1 : 0;
+    }
   }
 
   std::unique_ptr<Pending> send(const Tensor& tensor, int to) override {
@@ -157,6 +155,15 @@ class MpiCommunicator final : public Communicator {
     check(tensor.numel() % size() == 0, "communicator: ", tensor.numel(), " elements among ", size());
     const std::int64_t slice = tensor.numel() / size();
     return tensor.slice(rank() * slice, {slice});
+  }
+
+  // These collectives cannot be cut into messages: their slices would no longer lie side by side.
+  static int slice_count(const Tensor& slice) {
+    if (slice.numel() > kMessage) {
+      throw std::runtime_error(concat("--comm-algorithm mpi: MPI cannot count the ", slice.numel(),
+                                      " elements of a rank's slice; ring can"));
+    }
+    return static_cast<int>(slice.numel());
   }
 
   std::unique_ptr<Pending> watched(std::unique_ptr<Pending> pending) {

@@ -23,7 +23,9 @@ Place own_place() {
   Place place;
   gethostname(place.node, sizeof place.node - 1);
   CPU_ZERO(&place.cores);
-  sched_getaffinity(0, sizeof place.cores, &place.cores);
+  if (sched_getaffinity(0, sizeof place.cores, &place.cores) != 0) {  // more cores than the set can tell
+    for (int core = 0; core < CPU_SETSIZE; ++core) CPU_SET(core, &place.cores);
+  }
   return place;
 }
 
@@ -59,8 +61,10 @@ std::string warning(const Placement& placement, int ranks, int threads) {
   if (demanded > placement.cores) {
     return concat("warning: ", demanded, demanded == 1 ? " thread shares " : " threads share ",
                   placement.cores, placement.cores == 1 ? " core" : " cores",
-                  "; fewer ranks or --threads, or mpirun --map-by slot:PE=", threads,
-                  " --bind-to core, would not");
+                  "; fewer ranks or --threads would not",
+                  demanded <= placement.online_cores
+                      ? concat(", nor would mpirun --map-by slot:PE=", threads, " --bind-to core")
+                      : "");
   }
   if (ranks == 1 && placement.cores < placement.online_cores) {
     return concat("note: the launcher has bound this rank to ", placement.cores, " of ",

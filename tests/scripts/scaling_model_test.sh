@@ -34,7 +34,8 @@ for ranks in (2, 3, 8, 64, 1000):
     # Additions are made in half of the steps.
     assert isclose(ring_time(4e8, ranks, Network("", 0, 0, 1e-9)), (ranks - 1) / ranks * 0.4)
     times = {rung: communication(rung, gpt2, ranks, ethernet, backward=0.34) for rung in RUNGS}
-    assert times["flat"] < 1.0001 * times["bucketed"] < 1.001 * times["per-tensor"]  # but for padding
+    # Buckets go on together: no slower than one ring, nor than one tensor after the other.
+    assert times["bucketed"] < 1.001 * times["flat"] < 1.002 * times["per-tensor"]
     # Backward hides something, unless nobody moves data meanwhile.
     assert times["overlapped"] < times["bucketed"]
     copying = Network("", 50e-6, 0.8e-9, 0.06e-9, hides=False)
@@ -47,7 +48,7 @@ assert bytes_sent("reproducible", gpt2, 8) == 3 * gpt2.arena(8)
 END_OF_PYTHON
 
 fail() { echo "FAILED: $*" >&2; exit 1; }
-"$scripts/scaling_model.py" --alpha 3 --bandwidth 200 --model gpt2 --ranks 1 16 | grep -q '^| 200 Gb/s, 16 |' ||
+"$scripts/scaling_model.py" --alpha 3 --bandwidth 200 --model gpt2 --ranks 1 16 | grep '^| 200 Gb/s, 16 |' >/dev/null ||
   fail "no row for a network of one's own"
 for wrong in "--bandwidth 0" "--ranks 0" "--alpha -1" "--step-ms nan" "--adamw-ms 600" "--model gpt3"; do
   # shellcheck disable=SC2086
