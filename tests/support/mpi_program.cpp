@@ -45,6 +45,10 @@ ProgramResult run_mpi(const std::vector<std::string>& arguments, const fs::path&
        {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_mpi_yield_when_idle"}) {
     with_root.environment.emplace_back(name, "1");
   }
+  // As for the tests in tests/mpi: leaks of the MPI library are not ours.
+  with_root.environment.emplace_back("ASAN_OPTIONS", "fast_unwind_on_malloc=0");
+  with_root.environment.emplace_back("LSAN_OPTIONS",
+                                     "suppressions=" STAGEGPT_MPI_LEAKS ":print_suppressions=0");
   return run_program(STAGEGPT_MPIEXEC, arguments, directory, with_root);
 }
 
