@@ -49,7 +49,10 @@ run_once() {
     status=$?
     kill -0 "$child" 2>/dev/null || break  # a signal has interrupted the wait
   done
-  child=
+  if [ -n "$stopping" ]; then wait "$child"; status=$?; fi  # of the child, not of an interrupted wait
+  child=""
+  # USR1 has met it before it could take it: nothing is lost.
+  if [ -n "$stopping" ] && [ $status -eq 138 ]; then status=75; fi
   return $status
 }
 

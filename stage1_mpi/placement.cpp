@@ -19,6 +19,13 @@ struct Place {
   std::string_view name() const { return node; }
 };
 
+// Threads that may have to share cores.
+struct Load {
+  int threads = 0, cores = 1;
+
+  double share() const { return static_cast<double>(threads) / cores; }
+};
+
 Place own_place() {
   Place place;
   gethostname(place.node, sizeof place.node - 1);
@@ -42,31 +49,39 @@ Placement find_placement(RankGroup& group) {
   const Place& own = places[static_cast<std::size_t>(group.rank())];
   std::set<std::string_view> nodes;
   for (const Place& place : places) nodes.insert(place.name());
+  std::vector<int> sharing;
+  for (std::size_t rank = 0; rank < places.size(); ++rank) {
+    if (overlap(places[rank], own)) sharing.push_back(static_cast<int>(rank));
+  }
   return {.nodes = static_cast<int>(nodes.size()),
           .cores = std::max(1, CPU_COUNT(&own.cores)),
           .online_cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)),
-          .sharing = static_cast<int>(
-              std::ranges::count_if(places, [&](const Place& place) { return overlap(place, own); }))};
+          .sharing = sharing};
 }
 
 std::string description(const Placement& placement, int ranks) {
-  return concat(ranks, ranks == 1 ? " rank" : " ranks", " on ", placement.nodes,
-                placement.nodes == 1 ? " node, each on " : " nodes, each on ", placement.cores, " of ",
-                placement.online_cores, placement.online_cores == 1 ? " core" : " cores",
-                placement.sharing > 1 ? concat(", which ", placement.sharing, " ranks share") : "");
+  return concat(
+      ranks, ranks == 1 ? " rank" : " ranks", " on ", placement.nodes,
+      placement.nodes == 1 ? " node, each on " : " nodes, each on ", placement.cores, " of ",
+      placement.online_cores, placement.online_cores == 1 ? " core" : " cores",
+      placement.sharing.size() > 1 ? concat(", which ", placement.sharing.size(), " ranks share") : "");
 }
 
-std::string warning(const Placement& placement, int ranks, int threads) {
-  const int demanded = threads * placement.sharing;
-  if (demanded > placement.cores) {
-    return concat("warning: ", demanded, demanded == 1 ? " thread shares " : " threads share ",
-                  placement.cores, placement.cores == 1 ? " core" : " cores",
-                  "; fewer ranks or --threads would not",
-                  demanded <= placement.online_cores
+std::string warning(RankGroup& group, const Placement& placement, int threads) {
+  const std::vector<int> all_threads = gather(group, threads);
+  Load own{0, placement.cores};
+  for (const int rank : placement.sharing) own.threads += all_threads[static_cast<std::size_t>(rank)];
+  const std::vector<Load> loads = gather(group, own);
+  const auto worst = std::ranges::max_element(loads, {}, &Load::share);
+  if (worst->share() > 1) {
+    return concat("warning: ", worst->threads, worst->threads == 1 ? " thread shares " : " threads share ",
+                  worst->cores, worst->cores == 1 ? " core" : " cores", ", those of rank ",
+                  worst - loads.begin(), "; fewer ranks or --threads would not",
+                  worst->threads <= placement.online_cores
                       ? concat(", nor would mpirun --map-by slot:PE=", threads, " --bind-to core")
                       : "");
   }
-  if (ranks == 1 && placement.cores < placement.online_cores) {
+  if (group.size() == 1 && placement.cores < placement.online_cores) {
     return concat("note: the launcher has bound this rank to ", placement.cores, " of ",
                   placement.online_cores, " cores; mpirun --bind-to none gives it all");
   }

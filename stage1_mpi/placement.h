@@ -10,9 +10,9 @@ namespace stagegpt {
 
 struct Placement {
   int nodes = 1;
-  int cores = 1;         // that this rank may use
-  int online_cores = 1;  // that its node has
-  int sharing = 1;       // ranks that may use any of them, with this one
+  int cores = 1;                   // that this rank may use
+  int online_cores = 1;            // that its node has
+  std::vector<int> sharing = {0};  // ranks that may use any of them, this one too
 };
 
 // A collective call.
@@ -21,7 +21,8 @@ Placement find_placement(RankGroup& group);
 // One line for the reader: how many ranks on how many nodes, and this rank's cores.
 std::string description(const Placement& placement, int ranks);
 
-// What the user should know, if there is anything: cores that stay idle, or threads that share one.
-std::string warning(const Placement& placement, int ranks, int threads);
+// What the user should know, if there is anything: cores that stay idle, or threads of whatever ranks that
+// share one. `threads` are this rank's. A collective call.
+std::string warning(RankGroup& group, const Placement& placement, int threads);
 
 }  // namespace stagegpt

@@ -3,6 +3,7 @@
 
 #include <iostream>
 
+#include "common/comm/agreement.h"
 #include "stage0_serial/brief_waits.h"
 #include "stage0_serial/cpu_flags.h"
 #include "stage1_mpi/gradient_syncs.h"
@@ -31,14 +32,14 @@ class MpiStage final : public Stage {
 
   Machine start() override {
     Machine machine;
-    machine.threads = cpu_.threads(placement_.sharing);
-    machine.backend = cpu_.make_backend(machine.threads);
+    machine.threads = cpu_.threads(static_cast<int>(placement_.sharing.size()));
+    agree(group_, [&] { machine.backend = cpu_.make_backend(machine.threads); });
     const CommAlgorithm algorithm = algorithm_ == "ring" ? CommAlgorithm::ring : CommAlgorithm::mpi;
     machine.communicator = make_mpi_communicator(group_, *machine.backend, algorithm);
     machine.sync = make_gradient_sync(comm_, *machine.communicator, *machine.backend);
     machine.description = concat(stagegpt::description(placement_, group_.size()), "; ",
                                  cpu_.description(machine.threads), "; gradients ", comm_);
-    const std::string warning = stagegpt::warning(placement_, group_.size(), machine.threads);
+    const std::string warning = stagegpt::warning(group_, placement_, machine.threads);
     if (!warning.empty()) std::cerr << warning << '\n';
     group_.watchdog().set_limit(watchdog_seconds_);
     return machine;
@@ -51,7 +52,7 @@ class MpiStage final : public Stage {
   Placement placement_ = find_placement(group_);
   CpuFlags cpu_;
   std::string comm_ = "zero1", algorithm_ = "ring";
-  double watchdog_seconds_ = 600;
+  double watchdog_seconds_ = kDefaultWatchdogSeconds;
 };
 
 }  // namespace

@@ -107,8 +107,13 @@ void Watchdog::watch() {
   constexpr auto kInterval = std::chrono::milliseconds(250);
   std::unique_lock lock(mutex_);
   while (!ended_.wait_for(lock, kInterval, [this] { return end_; })) {
+    constexpr double kAsleep = 2;  // far more than an interval: this process has been stopped itself
+    if (now() - own_->alive > kAsleep) {
+      own_->since = now();
+      not_before_ = now() + limit_;
+    }
     own_->alive = now();
-    if (limit_ > 0) look();
+    if (limit_ > 0 && now() > not_before_) look();
   }
 }
 
@@ -122,11 +127,13 @@ void Watchdog::look() const {
     const bool stopped = now() - slot.alive > limit_;  // the whole process
     const bool waits = slot.waiting.load(std::memory_order_relaxed) && !stopped;
     all_wait = all_wait && watched && waits && seconds > 2 * limit_;
-    if (!watched || waits || seconds <= limit_ + (&slot == own_ ? 0 : kGrace)) continue;
-    if (!slot.reported.exchange(true)) end(slot.rank, "has been in", phase.data(), seconds);
+    const bool late = watched && !waits && seconds > limit_ + (&slot == own_ ? 0 : kGrace);
+    if ((!late && !stopped) || slot.reported.exchange(true)) continue;
+    end(slot.rank, stopped ? "was stopped in" : "has been in", watched ? phase.data() : "an unlimited phase",
+        seconds);
   }
   if (all_wait && !slots_[0].reported.exchange(true)) {
-    end(own_->rank, "has waited for ranks of other nodes in", own_->get_phase().data(), 2 * limit_);
+    end(own_->rank, "has waited for others in", own_->get_phase().data(), 2 * limit_);
   }
 }
 

@@ -14,6 +14,8 @@
 
 namespace stagegpt {
 
+inline constexpr double kDefaultWatchdogSeconds = 600;
+
 class Watchdog {
  public:
   // Of the ranks of a communicator; a collective call.
@@ -23,7 +25,8 @@ class Watchdog {
   Watchdog& operator=(const Watchdog&) = delete;
 
   // Ends all ranks, naming rank and phase, when one has been in a phase for `seconds` without waiting for
-  // others, or when all of this node have waited twice as long. 0: never.
+  // others, when one's process is stopped for so long, in whatever phase, or when all of this node have
+  // waited twice as long. 0: never.
   void set_limit(double seconds);
   // See RankGroup::enter().
   void enter(const char* phase);
@@ -55,7 +58,8 @@ class Watchdog {
   std::mutex mutex_;
   std::condition_variable ended_;
   bool end_ = false;
-  double limit_ = 0;
+  double limit_ = kDefaultWatchdogSeconds;
+  double not_before_ = 0;  // when this process, that was stopped itself, looks at others again
   std::thread thread_;
 };
 

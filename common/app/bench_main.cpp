@@ -143,10 +143,14 @@ int bench_main(Stage& stage, int argc, char** argv) {
     if (T > config.block_size) user_error("--seq-len: ", T, " exceeds --block-size ", config.block_size);
     if (flags.generate && flags.seq_len) user_error("--seq-len: not with --generate");
     if (!flags.generate && flags.weights != "f32") user_error("--weights: only with --generate");
+    const TrainerConfig& trainer = flags.trainer;
+    divide_step(trainer.batch_size, trainer.grad_accumulation, stage.group().rank(), stage.group().size(),
+                trainer.reproducible);
   };
   if (!parse_flags(stage, command_line, argc, argv, check)) return 0;
 
-  const Machine machine = start_machine(stage, flags.trainer.reproducible);
+  Machine machine = stage.start();
+  if (flags.trainer.reproducible) make_reproducible(machine);
   machine.backend->set_fused(!flags.no_fused);
   flags.bench.steps = flags.steps.value_or(flags.bench.steps);
   flags.generate ? run_generation(flags, config, machine) : run(flags, config, T, machine);

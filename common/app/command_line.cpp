@@ -236,6 +236,19 @@ void CommandLine::apply(const nlohmann::json& settings) const {
 
 nlohmann::ordered_json CommandLine::settings() const { return configuration_.values(); }
 
+std::vector<std::pair<std::string, std::string>> CommandLine::call() const {
+  const nlohmann::ordered_json settings = configuration_.values();
+  std::vector<std::pair<std::string, std::string>> flags;
+  for (const CLI::Option* option : app_.get_options()) {
+    const std::string flag = option->get_name();
+    if (settings.contains(config_key(flag))) continue;
+    std::string text = option->count() == 0 ? "no" : "yes";
+    for (const std::string& value : option->results()) text += value == "true" ? "" : ' ' + value;
+    flags.emplace_back(flag, text);
+  }
+  return flags;
+}
+
 bool CommandLine::parse(int argc, const char* const* argv) {
   try {
     app_.parse(argc, argv);

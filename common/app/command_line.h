@@ -64,6 +64,8 @@ class CommandLine {
   void apply(const nlohmann::json& settings) const;
   // All settings as they stand, by key.
   nlohmann::ordered_json settings() const;
+  // What this call was given beside settings: "yes" and values, or "no", by flag.
+  std::vector<std::pair<std::string, std::string>> call() const;
 
  private:
   CLI::Option* option(const std::string& flag, const std::string& help, const std::string& type,

@@ -8,7 +8,9 @@
 #include "common/app/text_interrupt.h"
 #include "common/app/trained_model.h"
 #include "common/comm/agreement.h"
+#include "common/content_hash.h"
 #include "common/data/tokenizers/stream_decoder.h"
+#include "common/data/tokenizers/tokenizer_json.h"
 #include "common/train/generation.h"
 #include "common/train/stop_strings.h"
 
@@ -86,10 +88,16 @@ class Writer {
 
   // Where a text begins: behind a prompt, or as a new one.
   std::vector<std::int32_t> ids_of(const std::string& prompt) const {
-    std::vector<std::int32_t> ids = naming("--prompt", [&] { return tokenizer_.encode(prompt); });
-    if (!ids.empty()) return ids;
-    if (const auto end = tokenizer_.end_of_text()) return {*end};
-    user_error("--prompt: expected a text, since this tokenizer has no end of text to begin behind");
+    std::vector<std::int32_t> ids;
+    agree(context_.group(), [&] {
+      ids = naming("--prompt", [&] { return tokenizer_.encode(prompt); });
+      if (!ids.empty()) return;
+      const auto end = tokenizer_.end_of_text();
+      if (!end)
+        user_error("--prompt: expected a text, since this tokenizer has no end of text to begin behind");
+      ids = {*end};
+    });
+    return ids;
   }
 
   // Writes text behind a prompt and passes it to `out`, whole characters at a time. Returns why it ended.
@@ -185,11 +193,15 @@ int generate_main(Stage& stage, int argc, char** argv) {
   flags.add(command_line);
   stage.add_flags(command_line);
   if (!parse_flags(stage, command_line, argc, argv, [&] { flags.check(); })) return 0;
-  const Machine machine = start_machine(stage);
+  const Machine machine = stage.start();
   machine.backend->set_fused(!flags.no_fused);
   TrainedModel trained;
   agree(stage.group(),
         [&] { trained = load_trained_model(*machine.backend, flags.model, flags.tokenizer_path); });
+  require_same(stage.group(),
+               {{"--model", concat(trained.model->config().vocab_size, " tokens and ",
+                                   trained.model->parameters().table().numel(), " parameters")},
+                {"tokenizer", content_hash_of(tokenizer_json(*trained.tokenizer))}});
   if (flags.weights == "bf16") trained.model->read_matrices_in_bf16(*machine.backend);
 
   Writer writer(flags, machine, trained);

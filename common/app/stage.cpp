@@ -16,8 +16,11 @@ bool parse_flags(Stage& stage, CommandLine& command_line, int argc, const char* 
     goes_on = command_line.parse(argc, argv);
     if (goes_on) check();
   });
-  if (goes_on) require_same_settings(stage.group(), command_line);
-  return goes_on;
+  require_same(stage.group(), {{"--help", goes_on ? "no" : "yes"}});
+  if (!goes_on) return false;
+  require_same(stage.group(), command_line.call());
+  require_same_settings(stage.group(), command_line);
+  return true;
 }
 
 void require_same_settings(RankGroup& group, const CommandLine& command_line) {
@@ -31,15 +34,10 @@ void require_same_settings(RankGroup& group, const CommandLine& command_line) {
   require_same(group, values);
 }
 
-Machine start_machine(Stage& stage, bool reproducible) {
-  Machine machine;
-  agree(stage.group(), [&] { machine = stage.start(); });
-  if (reproducible) {
-    machine.backend->set_reproducible(true);
-    machine.sync = std::make_unique<TreeSync>(*machine.communicator, *machine.backend);
-    machine.description += ", reproducible";
-  }
-  return machine;
+void make_reproducible(Machine& machine) {
+  machine.backend->set_reproducible(true);
+  machine.sync = std::make_unique<TreeSync>(*machine.communicator, *machine.backend);
+  machine.description += ", reproducible";
 }
 
 int run_stage(int argc, char** argv, std::unique_ptr<Stage> (*make)(),

@@ -29,7 +29,7 @@ class Stage {
   virtual RankGroup& group() = 0;
   // Declares the flags that only this stage has a use for.
   virtual void add_flags(CommandLine& command_line) = 0;
-  // Called once, after the flags have been read.
+  // Called once, on all ranks, after the flags have been read. What fails on one, fails on all.
   virtual Machine start() = 0;
   // Called when this rank cannot go on while others may wait for it: tells why, and ends all of them. Returns
   // where there are no others.
@@ -46,9 +46,9 @@ bool parse_flags(Stage& stage, CommandLine& command_line, int argc, const char* 
 // Throws AgreedUserError, naming flag and rank, where settings differ that must not.
 void require_same_settings(RankGroup& group, const CommandLine& command_line);
 
-// Starts the machine on all ranks, or on none. A reproducible one gives the same bits with any number of
-// threads, and combines gradients in a fixed order whatever the stage's own way.
-Machine start_machine(Stage& stage, bool reproducible = false);
+// Makes a machine give the same bits with any number of threads, and combine gradients in a fixed order
+// whatever the stage's own way.
+void make_reproducible(Machine& machine);
 
 // Runs a main as run_program() does. An error that not all ranks have agreed on ends all of them.
 int run_stage(int argc, char** argv, std::unique_ptr<Stage> (*make)(),

@@ -235,10 +235,14 @@ int train(TrainFlags& flags, Json settings, Machine machine, std::optional<Resum
 }
 
 // What can be said before any work is done.
-void check_run(const TrainFlags& flags, const RankGroup& group, bool resumed) {
+void check_run(const TrainFlags& flags, RankGroup& group, bool resumed) {
   const TrainerConfig config = flags.run().trainer;
-  divide_step(config.batch_size, config.grad_accumulation, group.rank(), group.size(), config.reproducible);
-  if (group.is_root() && !resumed && !flags.dry_run && flags.run_dir) require_no_run(*flags.run_dir);
+  agree(group, [&] {
+    divide_step(config.batch_size, config.grad_accumulation, group.rank(), group.size(), config.reproducible);
+  });
+  on_root(group, [&] {
+    if (!resumed && !flags.dry_run && flags.run_dir) require_no_run(*flags.run_dir);
+  });
 }
 
 // Settings of the run's that flags have not replaced.
@@ -251,8 +255,6 @@ void apply_settings(const CommandLine& command_line, const ResumedRun& resumed) 
 }
 
 int train_main(Stage& stage, int argc, char** argv) {
-  const StopSignals scheduler({SIGUSR1, SIGTERM, SIGHUP});
-  std::signal(SIGPIPE, SIG_IGN);  // who reads along may leave
   RankGroup& group = stage.group();
   auto call = std::make_unique<Call>(argv[0], stage);
   if (!parse_flags(stage, call->command_line, argc, argv, [] {})) return 0;
@@ -279,14 +281,18 @@ int train_main(Stage& stage, int argc, char** argv) {
     std::cout << text_of(settings);
     return 0;
   }
-  agree(group, [&] { check_run(flags, group, resumed.has_value()); });
-  return train(call->flags, std::move(settings), start_machine(stage, flags.run().trainer.reproducible),
-               std::move(resumed));
+  check_run(flags, group, resumed.has_value());
+  Machine machine = stage.start();
+  if (flags.run().trainer.reproducible) make_reproducible(machine);
+  return train(call->flags, std::move(settings), std::move(machine), std::move(resumed));
 }
 
 }  // namespace
 }  // namespace stagegpt
 
 int main(int argc, char** argv) {
+  // From the first moment on: a scheduler's signal must not end a run that has only begun.
+  const stagegpt::StopSignals scheduler({SIGUSR1, SIGTERM, SIGHUP});
+  std::signal(SIGPIPE, SIG_IGN);  // who reads along may leave
   return stagegpt::run_stage(argc, argv, stagegpt::make_stage, stagegpt::train_main);
 }

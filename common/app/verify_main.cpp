@@ -1,4 +1,5 @@
 // stageN_verify: compare the model with a reference state in llm.c's format.
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -94,10 +95,14 @@ int verify_main(Stage& stage, int argc, char** argv) {
   flags.add(command_line);
   stage.add_flags(command_line);
   if (!parse_flags(stage, command_line, argc, argv, [&] { flags.check(); })) return 0;
-  const Machine machine = start_machine(stage);
+  const Machine machine = stage.start();
   bool passed = false;
   agree(stage.group(), [&] { passed = verify(flags, machine); });
-  return any(stage.group(), !passed) ? 1 : 0;
+  const std::vector<char> all = gather<char>(stage.group(), passed ? 1 : 0);
+  const auto failed = std::ranges::find(all, 0);
+  if (failed == all.end()) return 0;
+  if (all.size() > 1) std::cerr << "rank " << failed - all.begin() << " is out of tolerance\n";
+  return 1;
 }
 
 }  // namespace

@@ -36,6 +36,11 @@ std::vector<float> Context::mean_over_ranks(const Tensor& logits) {
   std::vector<float> own = to_host<float>(backend_, logits);
   const int ranks = communicator_.size();
   if (ranks == 1) return own;
+  const bool finite = std::ranges::all_of(own, [](float logit) { return std::isfinite(logit); });
+  const std::vector<char> which = gather<char>(group(), finite ? 1 : 0);
+  if (const auto broken = std::ranges::find(which, 0); broken != which.end()) {
+    throw AgreedFailure(concat("the logits of rank ", broken - which.begin(), " are not finite"));
+  }
   communicator_.all_reduce(logits)->wait();
   std::vector<float> mean = to_host<float>(backend_, logits);
   // Processors of another kind round otherwise; other weights differ by far more.

@@ -183,12 +183,15 @@ std::string Trainer::first_non_finite(const StepReport& report) {
                                     dropout_position(report.step, part));
   }
   batches_.seek(after);
+  // What forward has found is the cause: gradients have gone to all ranks already.
+  const char certainty = found ? 2 : 1;
   if (!found) found = first_non_finite_gradient(backend_, model_.parameters());
-  // Of the first rank that has found one.
-  const std::vector<char> who = gather<char>(communicator_.group(), found ? 1 : 0);
-  const auto first = std::ranges::find(who, 1);
-  if (first == who.end()) return "a tensor that cannot be found again";
-  return broadcast_text(communicator_.group(), found.value_or(""), static_cast<int>(first - who.begin()));
+  const std::vector<char> all = gather<char>(communicator_.group(), found ? certainty : 0);
+  const auto first = std::ranges::max_element(all);
+  if (*first == 0) return "a tensor that cannot be found again";
+  const int rank = static_cast<int>(first - all.begin());
+  const std::string what = broadcast_text(communicator_.group(), found.value_or(""), rank);
+  return *first == 2 && communicator_.size() > 1 ? concat(what, " on rank ", rank) : what;
 }
 
 Evaluation evaluate(RankGroup& group, Backend& backend, const Gpt2& model, const DataLoader& data,

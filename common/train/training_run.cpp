@@ -213,6 +213,7 @@ std::string TrainingRun::try_to_save() {
   try {
     return save();
   } catch (const std::runtime_error& error) {
+    if (group_.size() > 1 && !is_agreed(error)) throw;  // of this rank alone: the others wait for it
     return concat("warning: saving step ", trainer_.steps_done(), ": ", error.what());
   }
 }

@@ -11,6 +11,8 @@ while true; do
   status=$?
   kill -0 "$child" 2>/dev/null || break
 done
+wait "$child"  # the last wait may have been interrupted
+status=$?
 
 # 75: saved, but not done.
 if [ "$status" -eq 75 ]; then scontrol requeue "$SLURM_JOB_ID"; fi

@@ -21,8 +21,13 @@ class ReductionClock {
   }
   // The last one has ended.
   void stop() {
-    current_.seconds_under_way = seconds_since(begin_);
+    current_.seconds_under_way += seconds_since(begin_);
     running_ = false;
+  }
+  // What belongs to the same step begins.
+  void go_on() {
+    begin_ = std::chrono::steady_clock::now();
+    running_ = true;
   }
   CommunicationReport report() const { return current_; }
 

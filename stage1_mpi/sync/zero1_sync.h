@@ -36,7 +36,9 @@ class Zero1Sync final : public GradientSync {
   }
 
   void share_weights(Parameters& parameters) override {
+    clock_.go_on();
     communicator_.all_gather(parameters.weights())->wait();
+    clock_.stop();
   }
 
   Tensor gather_owned(const Tensor& part, const Tensor& scratch) override {

@@ -70,8 +70,21 @@ TEST_F(Faults, ARankThatStallsIsNamed) {
   const ProgramResult result =
       train(3, {"--watchdog-seconds", "1"}, once_saved([&](pid_t) { signal_rank(1, SIGSTOP); }));
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_NE(result.errors.find("rank 1 has been in \""), std::string::npos) << result.errors;
+  EXPECT_NE(result.errors.find("rank 1 was stopped in \""), std::string::npos) << result.errors;
   expect_ended_and_resumable();
+}
+
+// Its process lives, but what it computes does not go on.
+TEST_F(Faults, ARankThatHangsIsNamed) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "nothing can be loaded before the sanitizer";
+#endif
+  RunOptions options = once_saved([&](pid_t) { signal_rank(2, SIGUSR2); });
+  options.environment = {{"LD_PRELOAD", STAGEGPT_FAULTY_RANK}};
+  const ProgramResult result = train(3, {"--watchdog-seconds", "1"}, options);
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_NE(result.errors.find("(--watchdog-seconds)"), std::string::npos) << result.errors;
+  EXPECT_TRUE(all_end(directory_.path()));
 }
 
 // Of two ranks that wait for each other, one is stopped.
@@ -84,7 +97,7 @@ TEST_F(Faults, ARankThatIsStoppedWhileItWaitsIsNamed) {
     signal_rank(0, SIGCONT);
   };
   const ProgramResult result = train(2, {"--watchdog-seconds", "1"}, once_saved(stop_while_it_waits));
-  EXPECT_NE(result.errors.find("rank 1 has been in \""), std::string::npos) << result.errors;
+  EXPECT_NE(result.errors.find("rank 1 was stopped in \""), std::string::npos) << result.errors;
   EXPECT_TRUE(all_end(directory_.path()));
 }
 
@@ -98,7 +111,7 @@ TEST_F(Faults, ARankThatExitsEarlyEndsAll) {
   GTEST_SKIP() << "nothing can be loaded before the sanitizer";
 #endif
   const ProgramResult result =
-      train(2, {}, {.environment = {{"LD_PRELOAD", STAGEGPT_EARLY_EXIT}, {"STAGEGPT_EARLY_EXIT", "1"}}});
+      train(2, {}, {.environment = {{"LD_PRELOAD", STAGEGPT_FAULTY_RANK}, {"STAGEGPT_EARLY_EXIT", "1"}}});
   EXPECT_NE(result.exit_code, 0);
   EXPECT_TRUE(all_end(directory_.path()));
 }
@@ -171,6 +184,19 @@ TEST_F(Faults, SettingsThatDifferAreNamed) {
               directory_.path());
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_NE(result.errors.find("--seed: 2 on rank 2, 1 on rank 0"), std::string::npos) << result.errors;
+}
+
+// What one call asks for, beside settings.
+TEST_F(Faults, CallsThatDifferAreNamed) {
+  const std::string program = STAGEGPT_BIN_DIR "/stage1_train";
+  for (const char* flag : {"--help", "--dry-run", "--print-config", "--json"}) {
+    const ProgramResult result = run_mpi(Arguments{"--oversubscribe", "-np", "1", program} + small() +
+                                             Arguments{":", "-np", "1", program} + small() + Arguments{flag},
+                                         directory_.path());
+    EXPECT_EQ(result.exit_code, 2) << flag;
+    EXPECT_NE(result.errors.find(std::string(flag) + ": yes on rank 1, no on rank 0"), std::string::npos)
+        << result.errors;
+  }
 }
 
 TEST_F(Faults, AFileThatOneRankLacksIsNamed) {
