@@ -47,8 +47,8 @@ ProgramResult run_mpi(const std::vector<std::string>& arguments, const fs::path&
        {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_mpi_yield_when_idle"}) {
     with_root.environment.emplace_back(name, "1");
   }
-  // For ranks alone (see ranks_of): mpirun reads memory that it has not written when a rank aborts, and dies of
-  // the pattern.
+  // For ranks alone (see ranks_of): mpirun reads memory that it has not written when a rank aborts, and dies
+  // of the pattern.
   with_root.environment.emplace_back("MALLOC_PERTURB_", "0");
   // As for the tests in tests/mpi: leaks of the MPI library are not ours.
   with_root.environment.emplace_back("ASAN_OPTIONS", "fast_unwind_on_malloc=0");
