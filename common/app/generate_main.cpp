@@ -187,6 +187,13 @@ void converse(const GenerateFlags& flags, RankGroup& group, Writer& writer) {
   }
 }
 
+// What all ranks must have found alike before they write.
+NamedValues found(const TrainedModel& trained) {
+  return {{"--model", concat(trained.model->config().vocab_size, " tokens and ",
+                             trained.model->parameters().table().numel(), " parameters")},
+          {"tokenizer", content_hash_of(tokenizer_json(*trained.tokenizer))}};
+}
+
 int generate_main(Stage& stage, int argc, char** argv) {
   GenerateFlags flags;
   CommandLine command_line(argv[0], "Let a model write.", stage.number());
@@ -198,10 +205,7 @@ int generate_main(Stage& stage, int argc, char** argv) {
   TrainedModel trained;
   agree(stage.group(),
         [&] { trained = load_trained_model(*machine.backend, flags.model, flags.tokenizer_path); });
-  require_same(stage.group(),
-               {{"--model", concat(trained.model->config().vocab_size, " tokens and ",
-                                   trained.model->parameters().table().numel(), " parameters")},
-                {"tokenizer", content_hash_of(tokenizer_json(*trained.tokenizer))}});
+  if (stage.group().size() > 1) require_same(stage.group(), found(trained));
   if (flags.weights == "bf16") trained.model->read_matrices_in_bf16(*machine.backend);
 
   Writer writer(flags, machine, trained);
