@@ -1,0 +1,35 @@
+// launch.h for nvcc: the language is CUDA's own.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+
+#include "stage2_cuda/cuda/check.h"
+#include "stage2_cuda/runtime.h"
+
+#define STAGEGPT_SHARED(type, name, count) __shared__ type name[count]
+
+// All kernels of a translation unit see one symbol, so it has one type; 16 bytes suit every vector load.
+#define STAGEGPT_DYNAMIC_SHARED(type, name)                                \
+  extern __shared__ __align__(16) unsigned char stagegpt_dynamic_shared[]; \
+  type* name = reinterpret_cast<type*>(stagegpt_dynamic_shared)
+
+namespace stagegpt::gpu {
+
+using Float4 = float4;
+
+__device__ inline Float4 load4(const float* array, std::int64_t i) {
+  return *reinterpret_cast<const float4*>(array + i);
+}
+__device__ inline void store4(float* array, std::int64_t i, Float4 value) {
+  *reinterpret_cast<float4*>(array + i) = value;
+}
+
+template <auto kernel, class... Args>
+void launch(dim3 grid, dim3 block, std::size_t shared_bytes, StreamHandle stream, Args... args) {
+  kernel<<<grid, block, shared_bytes, static_cast<cudaStream_t>(stream)>>>(args...);
+  check_cuda(cudaGetLastError(), "a launch");
+}
+
+}  // namespace stagegpt::gpu

@@ -1,0 +1,44 @@
+// Matrix products by a library: cuBLASLt on a GPU (cuda/gemm.cpp), the host's BLAS under emulation
+// (emulation/gemm.cpp). The hand-written rungs are in kernels/matmul.cuh.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "stage2_cuda/runtime.h"
+
+namespace stagegpt::gpu {
+
+// A factor or a result, row-major in device memory: rows of `ld` elements, for each of a batch `stride`
+// elements behind the one before. A transposed factor is stored as its transpose.
+struct Matrix {
+  const float* data = nullptr;
+  std::int64_t ld = 0;
+  bool transposed = false;
+  std::int64_t stride = 0;
+};
+
+// c (m,n) = scale · a (m,k) · b (k,n) + bias, for each of `batch`; added to c where it accumulates.
+struct Product {
+  float* c = nullptr;
+  std::int64_t ldc = 0, stride_c = 0;
+  Matrix a, b;
+  std::int64_t m = 0, n = 0, k = 0;
+  std::int64_t batch = 1;
+  float scale = 1;
+  bool accumulate = false;
+  const float* bias = nullptr;  // (n), added to every row; not with accumulate or a batch
+};
+
+// How f32 factors are multiplied: as they are, or rounded to TF32's ten bits on tensor cores.
+enum class Precision { f32, tf32 };
+
+class Gemm {
+ public:
+  virtual ~Gemm() = default;
+  virtual void run(const Product& product, StreamHandle stream) = 0;
+};
+
+std::unique_ptr<Gemm> make_library_gemm(Precision precision);
+
+}  // namespace stagegpt::gpu
