@@ -1,14 +1,16 @@
-# stagegpt_add_stage(<name> LIBRARIES <library>…)
+# stagegpt_add_stage(<name> [SUFFIX <suffix>] LIBRARIES <library>…)
 #
-# Builds <name>_train, <name>_generate, <name>_verify and <name>_bench: the mains of common/app, each linked with the stage's
-# stage.cpp (in the calling folder) and the libraries that it wires together.
+# Builds <name>_train<suffix>, and so _generate, _verify and _bench: the mains of common/app, each linked with the
+# stage's stage.cpp (in the calling folder) and the libraries that it wires together.
 function(stagegpt_add_stage name)
-  cmake_parse_arguments(arg "" "" "LIBRARIES" ${ARGN})
-  add_library(${name} OBJECT stage.cpp)
-  target_link_libraries(${name} PUBLIC ${arg_LIBRARIES})
+  cmake_parse_arguments(arg "" "SUFFIX" "LIBRARIES" ${ARGN})
+  set(stage ${name}_stage${arg_SUFFIX})
+  add_library(${stage} OBJECT stage.cpp)
+  target_link_libraries(${stage} PUBLIC ${arg_LIBRARIES})
   foreach(job train generate verify bench)
-    add_executable(${name}_${job} ${CMAKE_SOURCE_DIR}/common/app/${job}_main.cpp)
-    target_link_libraries(${name}_${job} PRIVATE ${name} stagegpt_common)
-    target_compile_definitions(${name}_${job} PRIVATE STAGEGPT_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+    set(program ${name}_${job}${arg_SUFFIX})
+    add_executable(${program} ${CMAKE_SOURCE_DIR}/common/app/${job}_main.cpp)
+    target_link_libraries(${program} PRIVATE ${stage} stagegpt_common)
+    target_compile_definitions(${program} PRIVATE STAGEGPT_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   endforeach()
 endfunction()

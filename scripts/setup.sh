@@ -4,7 +4,7 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build libcli11-dev nlohmann-json3-dev libopenblas-openmp-dev libgtest-dev libpcre2-dev
-  libxxhash-dev libboost-dev librapidcheck-dev libbenchmark-dev
+  libxxhash-dev libboost-dev libboost-context-dev librapidcheck-dev libbenchmark-dev
   libopenmpi-dev openmpi-bin)
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "common/blas/openblas.h"
 #include "stage0_serial/host_backend.h"
 #include "stage0_serial/kernels/activation.h"
 #include "stage0_serial/kernels/adamw.h"
@@ -41,7 +42,7 @@ MatmulFunction matmul_function(CpuMatmul matmul) {
     case CpuMatmul::tiled:
       return tiled::matmul;
     case CpuMatmul::blas:
-      blas::description();  // loads the library: a missing one is reported here, not in the first step
+      OpenBlas::instance();  // loads the library: a missing one is reported here, not in the first step
       return blas::matmul;
   }
   return nullptr;

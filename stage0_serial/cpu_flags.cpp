@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "common/blas/openblas.h"
 #include "common/error.h"
-#include "stage0_serial/kernels/matmul_blas.h"
 
 namespace stagegpt {
 
@@ -24,7 +24,7 @@ std::unique_ptr<Backend> CpuFlags::make_backend(int threads) const {
 
 std::string CpuFlags::description(int threads) const {
   return concat("CPU, ", threads, threads == 1 ? " thread, " : " threads, ",
-                matmul_ == "blas" ? blas::description() : matmul_ + " matmul");
+                matmul_ == "blas" ? OpenBlas::instance().description() : matmul_ + " matmul");
 }
 
 }  // namespace stagegpt

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "common/error.h"
 #include "stage2_cuda/runtime.h"
 
 namespace stagegpt::gpu {
@@ -29,6 +30,15 @@ struct Product {
   bool accumulate = false;
   const float* bias = nullptr;  // (n), added to every row; not with accumulate or a batch
 };
+
+// Whether there is nothing to compute.
+inline bool is_empty(const Product& product) {
+  const bool empty = product.m == 0 || product.n == 0 || product.batch == 0;
+  check(empty || product.k > 0, "a product over ", product.k, " elements");
+  check(product.bias == nullptr || (!product.accumulate && product.batch == 1),
+        "a product with a bias that accumulates, or is one of a batch");
+  return empty;
+}
 
 // How f32 factors are multiplied: as they are, or rounded to TF32's ten bits on tensor cores.
 enum class Precision { f32, tf32 };

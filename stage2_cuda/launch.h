@@ -1,6 +1,5 @@
 // How kernels are written, and how they are started. One source serves nvcc and a host compiler: the first
-// makes a GPU's kernels of it, the second runs them on the emulator. A kernel file includes this header and
-// uses
+// makes a GPU's kernels of it, the second runs them on the emulator. A kernel file includes this and uses
 //
 //   __global__ void kernel(…)                 arguments are pointers to device memory and plain numbers; a
 //                                             pointer inside a struct is not recognised
@@ -10,8 +9,7 @@
 //   atomicAdd(int*, int)                      sums of integers only: those of floats have no order
 //   STAGEGPT_SHARED(float, tile, 256);        an array that the threads of a block share
 //   STAGEGPT_DYNAMIC_SHARED(float, scores);   another, of the size that the launch gives
-//   load4(array, i), store4(array, i, value)  four floats at once, 16-byte aligned; array is a pointer or
-//   shared
+//   load4(array, i), store4(array, i, value)  four floats at once, 16-byte aligned; array may be shared
 //
 // and
 //

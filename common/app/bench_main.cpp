@@ -134,6 +134,7 @@ int bench_main(Stage& stage, int argc, char** argv) {
   CommandLine command_line(argv[0], "Measure the time of a training step.", stage.number());
   flags.add(command_line);
   stage.add_flags(command_line);
+  stage.add_bench_flags(command_line);
   Gpt2Config config;
   std::int64_t T = 0;
   const auto check = [&] {
@@ -152,7 +153,9 @@ int bench_main(Stage& stage, int argc, char** argv) {
   Machine machine = stage.start();
   if (flags.trainer.reproducible) make_reproducible(machine);
   machine.backend->set_fused(!flags.no_fused);
+  if (stage.bench_instead(machine, flags.json)) return 0;
   flags.bench.steps = flags.steps.value_or(flags.bench.steps);
+  flags.bench.peak = machine.peak;
   flags.generate ? run_generation(flags, config, machine) : run(flags, config, T, machine);
   return 0;
 }

@@ -22,7 +22,7 @@ struct Figures {
         tokens_per_second(static_cast<double>(subject.tokens) / (median_ms / 1e3)),
         gflops(subject.flops_causal / (median_ms / 1e3) / 1e9),
         peak_gflops(report.peak.flops_per_second * subject.ranks / 1e9),
-        peak(concat("measured GEMM ", report.peak.n)) {
+        peak(report.peak.name) {
     mfu_causal = gflops / peak_gflops;
     mfu = mfu_causal * subject.flops / subject.flops_causal;
   }

@@ -25,10 +25,10 @@ struct StageFlag {
 // Flags that not every stage has.
 const std::vector<StageFlag>& stage_flags() {
   static const std::vector<StageFlag> flags = {
-      {"--cpu-matmul", {0, 1}},     {"--threads", {0, 1}},          {"--device", {2, 3}},
-      {"--precision", {2, 3}},      {"--recompute", {2, 3}},        {"--comm", {1, 3}},
-      {"--comm-algorithm", {1, 3}}, {"--watchdog-seconds", {1, 3}}, {"--transport", {3}},
-      {"--share-gpu", {3}},
+      {"--cpu-matmul", {0, 1}}, {"--threads", {0, 1}},        {"--device", {2, 3}},
+      {"--precision", {2, 3}},  {"--gpu-matmul", {2, 3}},     {"--ladder", {2}},
+      {"--comm", {1, 3}},       {"--comm-algorithm", {1, 3}}, {"--watchdog-seconds", {1, 3}},
+      {"--transport", {3}},     {"--share-gpu", {3}},
   };
   return flags;
 }

@@ -3,12 +3,14 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "common/app/command_line.h"
 #include "common/backend/backend.h"
 #include "common/comm/communicator.h"
 #include "common/train/gradient_sync.h"
+#include "common/train/peak.h"
 
 namespace stagegpt {
 
@@ -17,8 +19,9 @@ struct Machine {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Communicator> communicator;
   std::unique_ptr<GradientSync> sync;
-  int threads = 1;          // of each rank
-  std::string description;  // one line for the reader
+  int threads = 1;           // of each rank
+  std::string description;   // one line for the reader
+  std::optional<Peak> peak;  // of this rank, where its maker tells
 };
 
 class Stage {
@@ -31,6 +34,10 @@ class Stage {
   virtual void add_flags(CommandLine& command_line) = 0;
   // Called once, on all ranks, after the flags have been read. What fails on one, fails on all.
   virtual Machine start() = 0;
+  // The same for flags of stageN_bench alone, and what they ask for: another measurement than that of a
+  // training step, printed as a table or as JSON. False where none is asked for.
+  virtual void add_bench_flags(CommandLine& /*command_line*/) {}
+  virtual bool bench_instead(Machine& /*machine*/, bool /*json*/) { return false; }
   // Called when this rank cannot go on while others may wait for it: tells why, and ends all of them. Returns
   // where there are no others.
   virtual void end_all(const std::string& why, int exit_code) = 0;

@@ -214,6 +214,7 @@ int train(TrainFlags& flags, Json settings, Machine machine, std::optional<Resum
     directory = resumed ? std::move(resumed->directory) : create_run(flags, *corpus.tokenizer);
   });
   TrainingRunConfig run_config = flags.run();
+  run_config.peak = machine.peak;
   run_config.sample = [&] { return write_sample(flags, machine, model, corpus); };
   TrainingRun run(*machine.backend, *machine.communicator, *machine.sync, model, corpus,
                   directory ? &*directory : nullptr, run_config);

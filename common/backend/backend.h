@@ -40,7 +40,8 @@ class Backend {
   void forget_memory_peak() { allocator_->forget_peak(); }
   void fill(const Tensor& out, double value);
   void copy(const Tensor& out, const Tensor& in);  // same dtype and number of elements
-  // Whole tensors to and from host memory of the same dtype and size. Both return when the data is there.
+  // Whole tensors to and from host memory of the same dtype and size. The first returns when `in` has been
+  // read, the second when `out` is there.
   void copy_from_host(const Tensor& out, std::span<const std::byte> in);
   void copy_to_host(std::span<std::byte> out, const Tensor& in);
   virtual void synchronize() = 0;

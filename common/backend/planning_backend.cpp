@@ -15,7 +15,7 @@ class AddressSpace final : public MemorySource {
     return block == MAP_FAILED ? nullptr : block;
   }
   void deallocate(void* block, std::size_t bytes) noexcept override { munmap(block, bytes); }
-  bool readable() const override { return false; }
+  void* host_view(void*) const override { return nullptr; }
 };
 
 class PlanningBackend final : public Backend {

@@ -32,7 +32,7 @@ constexpr std::uint32_t stream_id(RandomStream stream, std::uint32_t index = 0) 
 }
 
 // The four words of block `block` of a sequence (ten rounds).
-inline std::array<std::uint32_t, 4> philox(const RandomKey& key, std::uint64_t block) {
+constexpr std::array<std::uint32_t, 4> philox(const RandomKey& key, std::uint64_t block) {
   std::uint32_t c0 = static_cast<std::uint32_t>(block), c1 = static_cast<std::uint32_t>(block >> 32);
   std::uint32_t c2 = key.step, c3 = key.stream;
   std::uint32_t k0 = static_cast<std::uint32_t>(key.seed), k1 = static_cast<std::uint32_t>(key.seed >> 32);
@@ -51,14 +51,14 @@ inline std::array<std::uint32_t, 4> philox(const RandomKey& key, std::uint64_t b
 }
 
 // Element `element` of a sequence of 32-bit words.
-inline std::uint32_t random_word(const RandomKey& key, std::uint64_t element) {
+constexpr std::uint32_t random_word(const RandomKey& key, std::uint64_t element) {
   return philox(key, element / 4)[element % 4];
 }
 
 // Uniform in [0, 1), with the 24 bits that a float can hold.
 constexpr float uniform_of(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 
-inline float random_uniform(const RandomKey& key, std::uint64_t element) {
+constexpr float random_uniform(const RandomKey& key, std::uint64_t element) {
   return uniform_of(random_word(key, element));
 }
 

@@ -36,10 +36,7 @@ void* CachingAllocator::allocate(std::size_t bytes) {
       release_free_blocks();
       block = source_->allocate(size);
     }
-    if (block == nullptr) {
-      throw std::runtime_error(concat("out of memory: ", bytes, " bytes asked for, ", stats_.bytes_in_use,
-                                      " in use; a smaller --batch-size or --block-size needs less"));
-    }
+    if (block == nullptr) fail(bytes);
     stats_.bytes_reserved += size;
     ++stats_.source_allocations;
   }
@@ -47,6 +44,13 @@ void* CachingAllocator::allocate(std::size_t bytes) {
   stats_.bytes_in_use += size;
   stats_.peak_bytes_in_use = std::max(stats_.peak_bytes_in_use, stats_.bytes_in_use);
   return block;
+}
+
+void CachingAllocator::fail(std::size_t bytes) const {
+  const std::optional<std::size_t> free = source_->free_bytes();
+  throw std::runtime_error(concat("out of memory: ", bytes, " bytes asked for, ", stats_.bytes_in_use,
+                                  " in use", free ? concat(", ", *free, " free on the device") : "",
+                                  "; a smaller --batch-size or --block-size needs less"));
 }
 
 void CachingAllocator::deallocate(void* block, std::size_t bytes) noexcept {
@@ -68,9 +72,10 @@ void CachingAllocator::forget_peak() {
 }
 
 void CachingAllocator::watch(void* block, std::size_t size, std::size_t bytes) const noexcept {
-  if (!source_->readable()) return;
-  poison(block, size);
-  unpoison(block, bytes);
+  void* view = source_->host_view(block);
+  if (view == nullptr) return;
+  poison(view, size);
+  unpoison(view, bytes);
 }
 
 void CachingAllocator::release_free_blocks() noexcept {

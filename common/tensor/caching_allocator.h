@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -17,8 +18,11 @@ class MemorySource {
   // Returns nullptr when there is none left.
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void deallocate(void* block, std::size_t bytes) noexcept = 0;
-  // Whether the host may follow its addresses. Only then does AddressSanitizer watch over the blocks.
-  virtual bool readable() const { return true; }
+  // Where the host finds what an address of a block leads to, for AddressSanitizer to watch over it; nullptr
+  // where the host cannot see it.
+  virtual void* host_view(void* block) const { return block; }
+  // How much there is left, where the source can tell.
+  virtual std::optional<std::size_t> free_bytes() const { return std::nullopt; }
 };
 
 struct MemoryStats {
@@ -47,6 +51,7 @@ class CachingAllocator {
 
  private:
   void release_free_blocks() noexcept;
+  [[noreturn]] void fail(std::size_t bytes) const;
   // Marks what may be touched of a block: its first `bytes`.
   void watch(void* block, std::size_t size, std::size_t bytes) const noexcept;
 

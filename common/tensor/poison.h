@@ -12,10 +12,10 @@ namespace stagegpt {
 
 #if defined(__SANITIZE_ADDRESS__)
 inline void poison(void* begin, std::size_t bytes) { __asan_poison_memory_region(begin, bytes); }
-inline void unpoison(void* begin, std::size_t bytes) { __asan_unpoison_memory_region(begin, bytes); }
+inline void unpoison(const void* begin, std::size_t bytes) { __asan_unpoison_memory_region(begin, bytes); }
 #else
 inline void poison(void*, std::size_t) {}
-inline void unpoison(void*, std::size_t) {}
+inline void unpoison(const void*, std::size_t) {}
 #endif
 
 }  // namespace stagegpt

@@ -3,19 +3,21 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "common/backend/profiler.h"
 #include "common/train/gemm_bound.h"
-#include "common/train/gemm_peak.h"
+#include "common/train/peak.h"
 #include "common/train/trainer.h"
 
 namespace stagegpt {
 
 struct BenchConfig {
-  std::int64_t steps = 10;    // timed
-  std::int64_t warmup = 3;    // not timed
-  std::int64_t profiled = 3;  // timed op by op, after the others
+  std::int64_t steps = 10;        // timed
+  std::int64_t warmup = 3;        // not timed
+  std::int64_t profiled = 3;      // timed op by op, after the others
+  std::optional<Peak> peak = {};  // of this rank; measured where there is none
 };
 
 // Times of one thing, in ms.
@@ -35,7 +37,7 @@ struct BenchReport {
   Samples step_ms, products_ms, adamw_ms;  // of a step, and of its bound (GemmBound)
   PhaseSeconds phases;                     // mean of a step
   std::vector<Profiler::Entry> kernels;    // mean of a profiled step, longest first
-  GemmPeak peak;                           // of this rank
+  Peak peak;                               // of this rank
   std::size_t peak_bytes = 0;              // most memory in use during a step
 
   double gemm_bound_ms() const { return products_ms.median() + adamw_ms.median(); }

@@ -127,6 +127,7 @@ Tensor Trainer::run_part(const Part& part, bool last, PhaseSeconds& seconds) {
   communicator_.group().enter("backward");
   if (last) {
     tape.on_leaf_ready([&](int parameter) {
+      if (communicator_.size() == 1) return sync_.ready(model_.parameters(), parameter);
       watch.lap(seconds.backward);
       sync_.ready(model_.parameters(), parameter);
       watch.lap(seconds.communication);

@@ -7,7 +7,7 @@
 #include "common/comm/agreement.h"
 #include "common/data/utf8.h"
 #include "common/model/flops.h"
-#include "common/train/gemm_peak.h"
+#include "common/train/peak.h"
 #include "common/train/stop_signals.h"
 
 namespace stagegpt {
@@ -80,7 +80,7 @@ void TrainingRun::open_logs() {
 TrainingResult TrainingRun::run() {
   on_root(group_, [&] { open_logs(); });
   const StopSignals keyboard({SIGINT});
-  if (trainer_.steps_done() < config_.last_step) measure_peak();
+  if (trainer_.steps_done() < config_.last_step) find_peak();
   const auto start = std::chrono::steady_clock::now();
 
   TrainingResult result;
@@ -105,9 +105,9 @@ TrainingResult TrainingRun::run() {
 
 bool TrainingRun::stop_requested() const { return any(group_, StopSignals::requested()); }
 
-void TrainingRun::measure_peak() {
-  const double own = measure_gemm_peak(backend_, kQuickGemm).flops_per_second;
-  for (const double peak : gather(group_, own)) peak_flops_per_second_ += peak;
+void TrainingRun::find_peak() {
+  const Peak own = config_.peak ? *config_.peak : measure_peak(backend_, kQuickGemm);
+  for (const double peak : gather(group_, own.flops_per_second)) peak_flops_per_second_ += peak;
   backend_.forget_memory_peak();  // the matrices are no part of the run
 }
 

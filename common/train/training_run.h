@@ -10,6 +10,7 @@
 #include "common/checkpoint/run_directory.h"
 #include "common/data/corpus.h"
 #include "common/train/metrics_log.h"
+#include "common/train/peak.h"
 #include "common/train/progress.h"
 #include "common/train/step_metrics.h"
 #include "common/train/tensorboard_log.h"
@@ -30,6 +31,7 @@ struct TrainingRunConfig {
   KeepRule keep;
   NonFinite non_finite = NonFinite::stop;
   std::function<std::string()> sample;  // a text by the model as it is
+  std::optional<Peak> peak;             // of this rank, for MFU; measured where there is none
 };
 
 struct TrainingResult {
@@ -62,8 +64,8 @@ class TrainingRun {
   void open_logs();
   // Whether a signal has come, to any rank.
   bool stop_requested() const;
-  // Of all ranks, for MFU.
-  void measure_peak();
+  // That of all ranks, for MFU.
+  void find_peak();
   // One step, with what follows on it: validation, metrics, sample.
   void step(TrainingResult& result);
   void log(const StepReport& report);

@@ -14,7 +14,4 @@ void matmul(const Parallel& parallel, float* c, std::int64_t ldc, MatrixView<flo
 void reproducible_matmul(const Parallel& parallel, float* c, std::int64_t ldc, MatrixView<float> a,
                          MatrixView<float> b, MatmulSize size, bool accumulate);
 
-// What was loaded, such as "OpenBLAS 0.3.21 SkylakeX".
-const char* description();
-
 }  // namespace stagegpt::blas

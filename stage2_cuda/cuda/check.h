@@ -9,11 +9,25 @@
 
 namespace stagegpt::gpu {
 
+// What helps against an error; empty where nothing is known to.
+inline const char* advice_for(cudaError_t code) {
+  switch (code) {
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorUnsupportedPtxVersion:
+      return "; this program was not compiled for the device: build with -DCMAKE_CUDA_ARCHITECTURES=native";
+    case cudaErrorMemoryAllocation:
+      return "; a smaller --batch-size or --block-size needs less memory";
+    default:
+      return "";
+  }
+}
+
 // Throws std::runtime_error with CUDA's own words for what went wrong in `what`.
 inline void check_cuda(cudaError_t code, const char* what) {
-  if (code != cudaSuccess)
-    throw std::runtime_error(
-        concat("CUDA: ", what, ": ", cudaGetErrorString(code), " (", cudaGetErrorName(code), ')'));
+  if (code != cudaSuccess) {
+    throw std::runtime_error(concat("CUDA: ", what, ": ", cudaGetErrorString(code), " (",
+                                    cudaGetErrorName(code), ')', advice_for(code)));
+  }
 }
 
 }  // namespace stagegpt::gpu

@@ -8,9 +8,10 @@
 #include "stage2_cuda/cuda/check.h"
 #include "stage2_cuda/runtime.h"
 
-#define STAGEGPT_SHARED(type, name, count) __shared__ type name[count]
+// 16 bytes suit every vector load.
+#define STAGEGPT_SHARED(type, name, count) __shared__ __align__(16) type name[count]
 
-// All kernels of a translation unit see one symbol, so it has one type; 16 bytes suit every vector load.
+// All kernels of a translation unit see one symbol, so it has one type.
 #define STAGEGPT_DYNAMIC_SHARED(type, name)                                \
   extern __shared__ __align__(16) unsigned char stagegpt_dynamic_shared[]; \
   type* name = reinterpret_cast<type*>(stagegpt_dynamic_shared)
@@ -29,7 +30,7 @@ __device__ inline void store4(float* array, std::int64_t i, Float4 value) {
 template <auto kernel, class... Args>
 void launch(dim3 grid, dim3 block, std::size_t shared_bytes, StreamHandle stream, Args... args) {
   kernel<<<grid, block, shared_bytes, static_cast<cudaStream_t>(stream)>>>(args...);
-  check_cuda(cudaGetLastError(), "a launch");
+  check_cuda(cudaGetLastError(), "launching a kernel");
 }
 
 }  // namespace stagegpt::gpu

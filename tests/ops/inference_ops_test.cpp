@@ -54,7 +54,8 @@ Values rows_of(const Values& x, std::int64_t B, std::int64_t T, std::int64_t col
 TEST(CachedAttention, IsThatOfTheWholeSequence) {
   const std::vector<CachedCase> cases = {{1, 20, 3, 16, {1, 1, 1, 1}}, {1, 17, 1, 33, {13, 1, 1, 2}},
                                          {2, 70, 2, 8, {50, 1, 19}},   {1, 1, 1, 1, {1}},
-                                         {3, 9, 4, 5, {1, 4, 1, 3}},   {1, 200, 2, 64, {150, 1, 49}}};
+                                         {3, 9, 4, 5, {1, 4, 1, 3}},   {1, 200, 2, 64, {150, 1, 49}},
+                                         {1, 300, 1, 8, {290, 1, 9}},  {1, 20, 1, 150, {13, 1}}};
   on_every_backend([&](Backend& backend, DType dtype) {
     for (const CachedCase& c : cases) {
       const std::int64_t C = c.NH * c.HS,

@@ -39,6 +39,7 @@ void add_embeddings(Cases& cases) {
   add_embedding(cases, "one_id", {3, 7}, 4, 7, 20, 1);
   add_embedding(cases, "more_positions_than_tokens", {2, 5}, 101, 32, 34, 101);
   add_embedding(cases, "one_token_one_channel", {1, 1}, 3, 4, 1, 3);
+  add_embedding(cases, "many_tokens", {3, 100}, 8, 100, 20, 5);  // more than a GPU's block has threads
 }
 
 struct LinearCase {
@@ -213,6 +214,7 @@ void add_cross_entropies(Cases& cases) {
   add_cross_entropy(cases, "one_row", {1, 1}, 33, 128);
   add_cross_entropy(cases, "two_tokens", {3, 5}, 2, 3);
   add_cross_entropy(cases, "large", {2, 17}, 101, 128, kLarge);
+  add_cross_entropy(cases, "vocabulary_600", {2, 5}, 600, 640);
 }
 
 // Several ops on one tape: gradients meet inside it and buffers are used again.

@@ -152,7 +152,7 @@ TEST_P(OptimizerOps, adamw_ignores_a_step_whose_norm_is_not_finite) {
 TEST_P(OptimizerOps, squared_norm_adds_up_in_f64) {
   constexpr std::int64_t kRun = 256;
   const DType dtype = GetParam().dtype;
-  for (const std::int64_t n : {std::int64_t{1}, std::int64_t{17}, kRun, kSize}) {
+  for (const std::int64_t n : {std::int64_t{1}, std::int64_t{17}, kRun, kSize, std::int64_t{70001}}) {
     const double limit = std::max(error_limit(0, std::min(n, kRun), dtype), error_limit(0, n, DType::f64));
     for (const Values& x : {random_values(2, 0, n), Values(static_cast<std::size_t>(n), 0.1f)}) {
       const Tensor norm = backend_->allocate(DType::f64, {1});

@@ -15,6 +15,7 @@ struct BackendUnderTest {
   std::string name;  // letters, digits and underscores: it becomes part of a test's name
   std::function<std::unique_ptr<Backend>()> make;
   std::vector<DType> dtypes;
+  bool slow = false;  // too slow for training
 };
 
 // What a failing test shows of a backend.

@@ -81,21 +81,4 @@ bool all_end(const fs::path& directory) {
   return false;
 }
 
-std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
-std::vector<std::string> with_flags(std::vector<std::string> flags, const std::vector<std::string>& more) {
-  for (std::size_t i = 0; i < more.size(); ++i) {
-    const auto there = std::ranges::find(flags, more[i]);
-    if (more[i].starts_with("--") && there != flags.end()) {
-      *(there + 1) = more[++i];
-    } else {
-      flags.push_back(more[i]);
-    }
-  }
-  return flags;
-}
-
 }  // namespace stagegpt::test

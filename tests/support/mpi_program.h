@@ -23,8 +23,4 @@ std::vector<pid_t> ranks_in(const std::filesystem::path& directory);
 // Waits until none is left, for at most five seconds. Whether none is.
 bool all_end(const std::filesystem::path& directory);
 
-std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b);
-// Flags with values, of which those of `more` replace others of the same name.
-std::vector<std::string> with_flags(std::vector<std::string> flags, const std::vector<std::string>& more);
-
 }  // namespace stagegpt::test

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -60,6 +61,23 @@ ProgramResult run_program(const std::string& program, const std::vector<std::str
   check(waitpid(child, &status, 0) == child, "waitpid failed");
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, capture ? read_bytes(output) : "",
           read_bytes(errors)};
+}
+
+std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+std::vector<std::string> with_flags(std::vector<std::string> flags, const std::vector<std::string>& more) {
+  for (std::size_t i = 0; i < more.size(); ++i) {
+    const auto there = std::ranges::find(flags, more[i]);
+    if (more[i].starts_with("--") && there != flags.end()) {
+      *(there + 1) = more[++i];
+    } else {
+      flags.push_back(more[i]);
+    }
+  }
+  return flags;
 }
 
 ScratchDirectory::ScratchDirectory() {

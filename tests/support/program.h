@@ -31,6 +31,10 @@ struct RunOptions {
 ProgramResult run_program(const std::string& program, const std::vector<std::string>& arguments,
                           const std::filesystem::path& directory, const RunOptions& options = {});
 
+std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b);
+// Flags with values, of which those of `more` replace others of the same name.
+std::vector<std::string> with_flags(std::vector<std::string> flags, const std::vector<std::string>& more);
+
 // An empty directory that is removed with its contents at the end.
 class ScratchDirectory {
  public:

@@ -31,7 +31,7 @@ BenchReport made_report() {
   report.adamw_ms = samples({90, 80, 100});
   report.phases.backward = 0.25;
   report.kernels = {{"linear_forward", 13, 0.3, {6e9, 3e9}}, {"copy", 2, 0.1, {0, 4e9}}};
-  report.peak = {25e9, 2048};
+  report.peak = {25e9, "measured GEMM 2048"};
   report.peak_bytes = 1000;
   return report;
 }
@@ -64,6 +64,15 @@ TEST(BenchJson, mfu_is_by_the_peak_of_all_ranks) {
   EXPECT_EQ(json["peak"], "measured GEMM 2048");
   EXPECT_DOUBLE_EQ(json["mfu"], 0.6);
   EXPECT_DOUBLE_EQ(json["mfu_causal"], 0.4);
+}
+
+TEST(BenchJson, a_named_peak_is_told_by_its_name) {
+  BenchReport report = made_report();
+  report.peak = {40e9, "a device, TF32, data sheet"};
+  const auto json = bench_json(kSubject, report);
+  EXPECT_EQ(json["peak"], "a device, TF32, data sheet");
+  EXPECT_DOUBLE_EQ(json["peak_gflops"], 80);
+  EXPECT_DOUBLE_EQ(json["mfu_causal"], 0.25);
 }
 
 TEST(BenchJson, ops_have_rates) {

@@ -51,7 +51,15 @@ TEST(Bench, times_steps_and_their_bound) {
   EXPECT_GT(report.products_ms.quantile(0), 0);
   EXPECT_GT(report.adamw_ms.quantile(0), 0);
   EXPECT_GT(report.peak.flops_per_second, 0);
+  EXPECT_TRUE(report.peak.name.starts_with("measured GEMM ")) << report.peak.name;
   EXPECT_EQ(progress, (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7}));
+}
+
+TEST(Bench, measures_no_peak_where_one_is_known) {
+  const auto [report, progress] =
+      measure({.steps = 1, .warmup = 0, .profiled = 1, .peak = Peak{5e9, "a peak"}});
+  EXPECT_EQ(report.peak.flops_per_second, 5e9);
+  EXPECT_EQ(report.peak.name, "a peak");
 }
 
 TEST(Bench, profiles_one_step) {

@@ -79,6 +79,12 @@ TEST(IncludeRule, stage_0_knows_no_other_stage) {
   expect_no_mpi_and_no_cuda("stage0_serial");
 }
 
+TEST(IncludeRule, stage_2_knows_no_other_stage_and_has_cuda_in_one_folder) {
+  expect_own_headers_from("stage2_cuda", {"common/", "stage2_cuda/"});
+  for (const char* folder : {"stage2_cuda/kernels", "stage2_cuda/emulation"})
+    expect_no_mpi_and_no_cuda(folder);
+}
+
 TEST(IncludeRule, finds_includes_however_they_are_written) {
   EXPECT_EQ(included("#include \"common/error.h\""), "\"common/error.h\"");
   EXPECT_EQ(included("  #  include <mpi.h>  // for MPI_Init"), "<mpi.h>");

@@ -1,15 +1,17 @@
-// What a machine of unknown peak is measured by: its fastest product of square matrices.
+// What MFU is a share of: a peak that somebody names or, where nobody does, the machine's fastest product of
+// square matrices.
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "common/backend/backend.h"
 
 namespace stagegpt {
 
-struct GemmPeak {
+struct Peak {
   double flops_per_second = 0;
-  std::int64_t n = 0;  // of the n×n matrices
+  std::string name;  // "measured GEMM 2048", by the matrices' rows; "NVIDIA H200, TF32, data sheet"
 };
 
 // How a peak is measured.
@@ -26,6 +28,6 @@ inline constexpr GemmEffort kThoroughGemm;
 inline constexpr GemmEffort kQuickGemm{.smallest = 768, .long_enough = 0.001, .tries = 3, .seconds = 0.025};
 
 // The best product in f32 through the backend.
-GemmPeak measure_gemm_peak(Backend& backend, GemmEffort effort);
+Peak measure_peak(Backend& backend, GemmEffort effort);
 
 }  // namespace stagegpt

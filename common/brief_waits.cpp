@@ -1,4 +1,4 @@
-#include "stage0_serial/brief_waits.h"
+#include "common/brief_waits.h"
 
 #include <unistd.h>
 

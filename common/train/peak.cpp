@@ -1,7 +1,8 @@
-#include "common/train/gemm_peak.h"
+#include "common/train/peak.h"
 
 #include <algorithm>
 
+#include "common/error.h"
 #include "common/train/random_tensor.h"
 
 namespace stagegpt {
@@ -26,14 +27,14 @@ double product_seconds(Backend& backend, std::int64_t n, GemmEffort effort) {
 
 }  // namespace
 
-GemmPeak measure_gemm_peak(Backend& backend, GemmEffort effort) {
+Peak measure_peak(Backend& backend, GemmEffort effort) {
   constexpr std::int64_t kLargest = 8192;  // 0.8 GB
-  GemmPeak peak;
+  Peak peak;
   double seconds = 0;
   for (std::int64_t n = effort.smallest; n <= kLargest && seconds < effort.long_enough; n *= 2) {
     seconds = product_seconds(backend, n, effort);
     const double rate = 2.0 * static_cast<double>(n * n * n) / seconds;
-    if (rate > peak.flops_per_second) peak = {rate, n};
+    if (rate > peak.flops_per_second) peak = {rate, concat("measured GEMM ", n)};
   }
   return peak;
 }

@@ -1,0 +1,210 @@
+// Products by cuBLASLt. For each kind of product it is asked once how it would compute it; its first answer
+// is kept, untimed, so that a product has the same bits whenever it runs.
+#include "stage2_cuda/gemm.h"
+
+#include <cublasLt.h>
+
+#include <algorithm>
+#include <compare>
+#include <map>
+#include <stdexcept>
+
+#include "stage2_cuda/cuda/check.h"
+
+namespace stagegpt::gpu {
+namespace {
+
+constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what Hopper's split products want
+
+void check_cublas(cublasStatus_t status, const char* what) {
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    throw std::runtime_error(concat("cuBLASLt: ", what, ": ", cublasLtGetStatusString(status), " (",
+                                    cublasLtGetStatusName(status), ')'));
+  }
+}
+
+// Owns one of the library's objects.
+template <auto destroy>
+struct Destroy {
+  template <class T>
+  void operator()(T* object) const {
+    static_cast<void>(destroy(object));
+  }
+};
+using Handle = std::unique_ptr<cublasLtContext, Destroy<cublasLtDestroy>>;
+using Layout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, Destroy<cublasLtMatrixLayoutDestroy>>;
+using Description = std::unique_ptr<cublasLtMatmulDescOpaque_t, Destroy<cublasLtMatmulDescDestroy>>;
+using Preference =
+    std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, Destroy<cublasLtMatmulPreferenceDestroy>>;
+
+Handle make_handle() {
+  cublasLtHandle_t handle = nullptr;
+  check_cublas(cublasLtCreate(&handle), "opening the library");
+  return Handle(handle);
+}
+
+template <class T>
+void set(const Layout& layout, cublasLtMatrixLayoutAttribute_t attribute, T value) {
+  check_cublas(cublasLtMatrixLayoutSetAttribute(layout.get(), attribute, &value, sizeof(value)), "a layout");
+}
+
+template <class T>
+void set(const Description& description, cublasLtMatmulDescAttributes_t attribute, T value) {
+  check_cublas(cublasLtMatmulDescSetAttribute(description.get(), attribute, &value, sizeof(value)),
+               "a product's description");
+}
+
+template <class T>
+void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t attribute, T value) {
+  check_cublas(cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof(value)),
+               "a preference");
+}
+
+// The power of two, at most 256, that divides an address: what kernels with wide loads ask about.
+std::uint32_t alignment(const void* address) {
+  const auto bits = reinterpret_cast<std::uintptr_t>(address);
+  return static_cast<std::uint32_t>(std::min<std::uintptr_t>(256, bits & (~bits + 1)));
+}
+
+// All that the choice of a kernel depends on.
+struct PlanKey {
+  explicit PlanKey(const Product& p)
+      : m(p.m), n(p.n), k(p.k), batch(p.batch), ldc(p.ldc), lda(p.a.ld), ldb(p.b.ld) {
+    if (batch > 1) stride_c = p.stride_c, stride_a = p.a.stride, stride_b = p.b.stride;
+    transposed_a = p.a.transposed, transposed_b = p.b.transposed;
+    accumulate = p.accumulate, bias = p.bias != nullptr;
+    aligned_c = alignment(p.c), aligned_a = alignment(p.a.data), aligned_b = alignment(p.b.data);
+    if (bias) aligned_bias = alignment(p.bias);
+  }
+  auto operator<=>(const PlanKey&) const = default;
+
+  std::int64_t m, n, k, batch;
+  std::int64_t ldc, lda, ldb;
+  std::int64_t stride_c = 0, stride_a = 0, stride_b = 0;
+  bool transposed_a, transposed_b, accumulate, bias;
+  std::uint32_t aligned_c, aligned_a, aligned_b, aligned_bias = 0;
+};
+
+// The library's matrices are column-major, and a row-major matrix read so is its transpose. So it is asked
+// for cᵀ (n,m) = bᵀ (n,k) · aᵀ (k,m): b is its first factor, and what is stored transposed is so for it too.
+// A bias for each column of c is one for each row of cᵀ, which is what its epilogue adds.
+struct Plan {
+  Description description;
+  Layout first, second, result;
+  cublasLtMatmulAlgo_t algorithm;
+};
+
+// rows, columns: of the matrix as it lies in memory, column-major.
+Layout make_layout(std::int64_t rows, std::int64_t columns, std::int64_t ld, std::int64_t batch,
+                   std::int64_t stride) {
+  cublasLtMatrixLayout_t created = nullptr;
+  check_cublas(cublasLtMatrixLayoutCreate(&created, CUDA_R_32F, static_cast<std::uint64_t>(rows),
+                                          static_cast<std::uint64_t>(columns), ld),
+               "a layout");
+  Layout layout(created);
+  set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(batch));
+  set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, stride);
+  return layout;
+}
+
+Layout make_factor(std::int64_t rows, std::int64_t columns, bool transposed, std::int64_t ld,
+                   std::int64_t batch, std::int64_t stride) {
+  return transposed ? make_layout(columns, rows, ld, batch, stride)
+                    : make_layout(rows, columns, ld, batch, stride);
+}
+
+Description make_description(const PlanKey& key, Precision precision, const float* bias) {
+  cublasLtMatmulDesc_t created = nullptr;
+  const auto type = precision == Precision::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  check_cublas(cublasLtMatmulDescCreate(&created, type, CUDA_R_32F), "a product's description");
+  Description description(created);
+  set(description, CUBLASLT_MATMUL_DESC_TRANSA, key.transposed_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(description, CUBLASLT_MATMUL_DESC_TRANSB, key.transposed_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+  if (bias != nullptr) {
+    set(description, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);  // its alignment counts
+  }
+  return description;
+}
+
+Preference make_preference(const PlanKey& key) {
+  cublasLtMatmulPreference_t created = nullptr;
+  check_cublas(cublasLtMatmulPreferenceCreate(&created), "a preference");
+  Preference preference(created);
+  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.aligned_b);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.aligned_a);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.aligned_c);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.aligned_c);
+  return preference;
+}
+
+Plan make_plan(cublasLtHandle_t handle, const PlanKey& key, Precision precision, const float* bias) {
+  Plan plan{make_description(key, precision, bias),
+            make_factor(key.n, key.k, key.transposed_b, key.ldb, key.batch, key.stride_b),
+            make_factor(key.k, key.m, key.transposed_a, key.lda, key.batch, key.stride_a),
+            make_layout(key.n, key.m, key.ldc, key.batch, key.stride_c),
+            {}};
+  const Preference preference = make_preference(key);
+  cublasLtMatmulHeuristicResult_t found;
+  int count = 0;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      handle, plan.description.get(), plan.first.get(), plan.second.get(), plan.result.get(),
+      plan.result.get(), preference.get(), /*requestedAlgoCount=*/1, &found, &count);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && count == 0)) {
+    throw std::runtime_error(concat("cuBLASLt has no kernel for a product of ", key.m, 'x', key.k, " and ",
+                                    key.k, 'x', key.n, ", batch ", key.batch));
+  }
+  check_cublas(status, "choosing a kernel");
+  check_cublas(found.state, "choosing a kernel");
+  plan.algorithm = found.algo;
+  return plan;
+}
+
+class CublasLtGemm final : public Gemm {
+ public:
+  explicit CublasLtGemm(Precision precision)
+      : precision_(precision), handle_(make_handle()), workspace_(allocate(kWorkspaceBytes)) {
+    check_cuda(workspace_ == nullptr ? cudaErrorMemoryAllocation : cudaSuccess,
+               "32 MiB for cuBLASLt's workspace");
+  }
+  ~CublasLtGemm() override { deallocate(workspace_); }
+  CublasLtGemm(const CublasLtGemm&) = delete;
+  CublasLtGemm& operator=(const CublasLtGemm&) = delete;
+
+  // All products are of one stream, as they share the workspace.
+  void run(const Product& product, StreamHandle stream) override {
+    if (is_empty(product)) return;
+    const Plan& plan = plan_for(product);
+    if (product.bias != nullptr) {
+      set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias);
+    }
+    const float beta = product.accumulate ? 1 : 0;
+    check_cublas(cublasLtMatmul(handle_.get(), plan.description.get(), &product.scale, product.b.data,
+                                plan.first.get(), product.a.data, plan.second.get(), &beta, product.c,
+                                plan.result.get(), product.c, plan.result.get(), &plan.algorithm, workspace_,
+                                kWorkspaceBytes, static_cast<cudaStream_t>(stream)),
+                 "a product");
+  }
+
+ private:
+  const Plan& plan_for(const Product& product) {
+    const PlanKey key(product);
+    const auto known = plans_.find(key);
+    if (known != plans_.end()) return known->second;
+    return plans_.emplace(key, make_plan(handle_.get(), key, precision_, product.bias)).first->second;
+  }
+
+  Precision precision_;
+  Handle handle_;
+  void* workspace_;
+  std::map<PlanKey, Plan> plans_;
+};
+
+}  // namespace
+
+std::unique_ptr<Gemm> make_library_gemm(Precision precision) {
+  return std::make_unique<CublasLtGemm>(precision);
+}
+
+}  // namespace stagegpt::gpu

@@ -1,0 +1,160 @@
+// runtime.h by CUDA's runtime.
+#include "stage2_cuda/runtime.h"
+
+#include <cuda_runtime.h>
+
+#include "stage2_cuda/cuda/check.h"
+
+namespace stagegpt::gpu {
+namespace {
+
+constexpr const char* kElsewhere =
+    "or use this program's _emulated twin, which runs the same kernels on the CPU";
+
+// CUDA's 13010 as 13.1.
+std::string version_text(int version) { return concat(version / 1000, '.', version % 1000 / 10); }
+
+[[noreturn]] void refuse_driver() {
+  int driver = 0, toolkit = 0;
+  check_cuda(cudaDriverGetVersion(&driver), "the driver's version");
+  check_cuda(cudaRuntimeGetVersion(&toolkit), "the toolkit's version");
+  if (driver == 0) {
+    user_error("no NVIDIA driver was found on this machine; install one, ", kElsewhere);
+  }
+  user_error("the NVIDIA driver is for CUDA ", version_text(driver),
+             " and older, this program was built with CUDA ", version_text(toolkit),
+             "; install a newer driver, build with an older toolkit, ", kElsewhere);
+}
+
+int count_devices() {
+  int count = 0;
+  const cudaError_t code = cudaGetDeviceCount(&count);
+  if (code == cudaErrorInsufficientDriver) refuse_driver();
+  if (code == cudaErrorNoDevice || (code == cudaSuccess && count == 0)) {
+    user_error("no CUDA device was found; look at nvidia-smi and at CUDA_VISIBLE_DEVICES, ", kElsewhere);
+  }
+  check_cuda(code, "counting devices");
+  return count;
+}
+
+// Newer devices run what was compiled for older ones; older ones cannot.
+void require_compiled_for(const DeviceInfo& device) {
+  constexpr int kOldest = STAGEGPT_OLDEST_ARCHITECTURE;
+  if (10 * device.major + device.minor >= kOldest) return;
+  user_error(device.name, " has compute capability ", device.major, '.', device.minor,
+             ", the oldest that this program was compiled for is ", kOldest / 10, '.', kOldest % 10,
+             "; build with -DCMAKE_CUDA_ARCHITECTURES=", device.major, device.minor, ", ", kElsewhere);
+}
+
+cudaStream_t stream_of(StreamHandle stream) { return static_cast<cudaStream_t>(stream); }
+cudaEvent_t event_of(EventHandle event) { return static_cast<cudaEvent_t>(event); }
+
+}  // namespace
+
+DeviceInfo open_device(int index) {
+  const int count = count_devices();
+  if (index < 0 || index >= count) {
+    user_error("--device: ", index, ": this machine has ", count, count == 1 ? " GPU" : " GPUs",
+               ", numbered from 0");
+  }
+  cudaDeviceProp properties;
+  check_cuda(cudaGetDeviceProperties(&properties, index), "a device's properties");
+  const DeviceInfo device{properties.name, properties.major, properties.minor, properties.multiProcessorCount,
+                          properties.totalGlobalMem};
+  require_compiled_for(device);
+  check_cuda(cudaSetDevice(index), "opening the device");
+  return device;
+}
+
+// ---- Memory ----
+
+void* allocate(std::size_t bytes) {
+  void* block = nullptr;
+  const cudaError_t code = cudaMalloc(&block, bytes);
+  if (code == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // or the next launch would find it
+    return nullptr;
+  }
+  check_cuda(code, "allocating memory");
+  return block;
+}
+
+// What goes wrong here went wrong in earlier work, and is told where that is waited for.
+void deallocate(void* block) noexcept {
+  if (cudaFree(block) != cudaSuccess) cudaGetLastError();  // or the next launch would find it
+}
+
+MemoryInfo memory_info() {
+  MemoryInfo info;
+  check_cuda(cudaMemGetInfo(&info.free, &info.total), "asking for free memory");
+  return info;
+}
+
+void* host_view(void*) noexcept { return nullptr; }
+
+void* allocate_pinned(std::size_t bytes) {
+  void* block = nullptr;
+  check_cuda(cudaMallocHost(&block, bytes), "allocating pinned memory");
+  return block;
+}
+
+void deallocate_pinned(void* block) noexcept { static_cast<void>(cudaFreeHost(block)); }
+
+// ---- Streams ----
+
+StreamHandle make_stream() {
+  cudaStream_t stream = nullptr;
+  check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+  return stream;
+}
+
+void destroy_stream(StreamHandle stream) noexcept { static_cast<void>(cudaStreamDestroy(stream_of(stream))); }
+
+void synchronize(StreamHandle stream) {
+  check_cuda(cudaStreamSynchronize(stream_of(stream)), "the work of a stream");
+}
+
+void copy_to_device(void* out, const void* in, std::size_t bytes, StreamHandle stream) {
+  check_cuda(cudaMemcpyAsync(out, in, bytes, cudaMemcpyHostToDevice, stream_of(stream)),
+             "copying to the device");
+}
+
+void copy_to_host(void* out, const void* in, std::size_t bytes, StreamHandle stream) {
+  check_cuda(cudaMemcpyAsync(out, in, bytes, cudaMemcpyDeviceToHost, stream_of(stream)),
+             "copying from the device");
+}
+
+void copy_on_device(void* out, const void* in, std::size_t bytes, StreamHandle stream) {
+  check_cuda(cudaMemcpyAsync(out, in, bytes, cudaMemcpyDeviceToDevice, stream_of(stream)),
+             "copying on the device");
+}
+
+void set_zero(void* out, std::size_t bytes, StreamHandle stream) {
+  check_cuda(cudaMemsetAsync(out, 0, bytes, stream_of(stream)), "clearing memory");
+}
+
+// ---- Events ----
+
+EventHandle make_event() {
+  cudaEvent_t event = nullptr;
+  check_cuda(cudaEventCreate(&event), "making an event");
+  return event;
+}
+
+void destroy_event(EventHandle event) noexcept { static_cast<void>(cudaEventDestroy(event_of(event))); }
+
+void record(EventHandle event, StreamHandle stream) {
+  check_cuda(cudaEventRecord(event_of(event), stream_of(stream)), "recording an event");
+}
+
+void wait_for(EventHandle event) {
+  check_cuda(cudaEventSynchronize(event_of(event)), "waiting for an event");
+}
+
+float milliseconds_between(EventHandle begin, EventHandle end) {
+  float milliseconds = 0;
+  check_cuda(cudaEventElapsedTime(&milliseconds, event_of(begin), event_of(end)), "the time between events");
+  return milliseconds;
+}
+
+}  // namespace stagegpt::gpu

@@ -1,0 +1,325 @@
+#include <array>
+#include <exception>
+#include <utility>
+
+#include "stage2_cuda/cuda_backend.h"
+#include "stage2_cuda/device_memory_source.h"
+#include "stage2_cuda/device_objects.h"
+#include "stage2_cuda/kernels/activation.cuh"
+#include "stage2_cuda/kernels/adamw.cuh"
+#include "stage2_cuda/kernels/attention.cuh"
+#include "stage2_cuda/kernels/attention_cached.cuh"
+#include "stage2_cuda/kernels/column_sums.cuh"
+#include "stage2_cuda/kernels/cross_entropy.cuh"
+#include "stage2_cuda/kernels/elementwise.cuh"
+#include "stage2_cuda/kernels/embedding.cuh"
+#include "stage2_cuda/kernels/layernorm.cuh"
+#include "stage2_cuda/kernels/matmul.cuh"
+#include "stage2_cuda/kernels/squared_norm.cuh"
+#include "stage2_cuda/staging.h"
+
+namespace stagegpt::gpu {
+namespace {
+
+// A rung by hand.
+template <void (*matmul)(StreamHandle, const Product&)>
+class HandGemm final : public Gemm {
+ public:
+  void run(const Product& product, StreamHandle stream) override { matmul(stream, product); }
+};
+
+std::unique_ptr<Gemm> make_gemm(const CudaOptions& options) {
+  switch (options.matmul) {
+    case GpuMatmul::naive:
+      return std::make_unique<HandGemm<matmul_naive>>();
+    case GpuMatmul::tiled:
+      return std::make_unique<HandGemm<matmul_tiled>>();
+    case GpuMatmul::vectorised:
+      return std::make_unique<HandGemm<matmul_vectorised>>();
+    case GpuMatmul::cublaslt:
+      break;
+  }
+  return make_library_gemm(options.precision);
+}
+
+float* floats(const Tensor& tensor) { return tensor.data<float>(); }
+float* optional_floats(const Tensor& tensor) { return tensor.defined() ? tensor.data<float>() : nullptr; }
+// Where a gradient goes; null where none is wanted.
+float* floats(const Grad& grad) { return grad.wanted() ? grad.tensor.data<float>() : nullptr; }
+const std::int32_t* ids_of(const Tensor& tensor) { return tensor.data<std::int32_t>(); }
+
+// A row-major matrix with rows of `columns` elements.
+Matrix row_major(const Tensor& tensor, std::int64_t columns) { return {floats(tensor), columns}; }
+
+CrossEntropySize cross_entropy_size(const Tensor& logits, std::int64_t vocab_size) {
+  const std::int64_t padded = logits.shape()[-1];
+  return {logits.numel() / padded, vocab_size, padded};
+}
+
+AttentionSize attention_size(const Tensor& qkv, int n_head) {
+  const Shape& s = qkv.shape();
+  return {s[0], s[1], n_head, s[2] / 3 / n_head};
+}
+
+// Every op is one or several launches on one stream; nothing waits but copies to the host. With the same
+// shapes every kernel adds in the same order, so reproducible mode asks for nothing more.
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(const CudaOptions& options)
+      : Backend(std::make_unique<DeviceMemorySource>()), staging_(stream_), gemm_(make_gemm(options)) {}
+  // Work that is under way uses memory that is given back now.
+  ~CudaBackend() override {
+    try {
+      gpu::synchronize(stream_);
+    } catch (const std::exception&) {
+      // A destructor cannot tell: whoever waits for the result does.
+    }
+  }
+
+  void synchronize() override { gpu::synchronize(stream_); }
+
+ private:
+  void do_fill(const Tensor& out, double value) override {
+    const std::int64_t n = out.numel();
+    switch (out.dtype()) {
+      case DType::f32:
+        return gpu::fill(stream_, floats(out), static_cast<float>(value), n);
+      case DType::f64:
+        return gpu::fill(stream_, out.data<double>(), value, n);
+      case DType::i32:
+        return gpu::fill(stream_, out.data<std::int32_t>(), static_cast<std::int32_t>(value), n);
+      case DType::bf16:
+        return gpu::fill(stream_, out.data<Bf16>(), Bf16{bf16_of_float(static_cast<float>(value))}, n);
+    }
+  }
+
+  void do_copy(const Tensor& out, const Tensor& in) override {
+    gpu::copy_on_device(out.raw(), in.raw(), in.bytes(), stream_);
+  }
+  void do_copy_from_host(void* out, const void* in, std::size_t bytes) override {
+    staging_.copy_to_device(out, in, bytes);
+  }
+  void do_copy_to_host(void* out, const void* in, std::size_t bytes) override {
+    staging_.copy_to_host(out, in, bytes);
+  }
+
+  void do_add(const Tensor& out, const Tensor& a, const Tensor& b) override {
+    gpu::add(stream_, floats(out), floats(a), floats(b), a.numel());
+  }
+
+  void do_cast(const Tensor& out, const Tensor& in) override {
+    gpu::to_bf16(stream_, out.data<Bf16>(), floats(in), in.numel());
+  }
+
+  void do_embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte,
+                            const Tensor& wpe) override {
+    const Shape& s = out.shape();
+    const auto from = [&](const auto* rows) {
+      gpu::embedding_forward(stream_, floats(out), ids_of(ids), rows, floats(wpe), {s[0], s[1], s[2]});
+    };
+    wte.dtype() == DType::bf16 ? from(wte.data<Bf16>()) : from(wte.data<float>());
+  }
+
+  void do_embedding_backward(const Grad& dwte, const Grad& dwpe, const Tensor& dout,
+                             const Tensor& ids) override {
+    for (const Grad& grad : {dwte, dwpe}) {
+      if (grad.mode == GradMode::overwrite) gpu::set_zero(grad.tensor.raw(), grad.tensor.bytes(), stream_);
+    }
+    const Shape& s = dout.shape();
+    gpu::embedding_backward(stream_, floats(dwte), floats(dwpe), floats(dout), ids_of(ids),
+                            {s[0], s[1], s[2]});
+  }
+
+  void do_linear_forward(const Tensor& out, const Tensor& x, const Tensor& w, const Tensor& bias) override {
+    const std::int64_t O = w.shape()[0], I = w.shape()[1];
+    const Tensor weight = in_f32(w);
+    gemm_->run({.c = floats(out),
+                .ldc = O,
+                .a = row_major(x, I),
+                .b = transposed(row_major(weight, I)),
+                .m = x.numel() / I,
+                .n = O,
+                .k = I,
+                .bias = optional_floats(bias)},
+               stream_);
+  }
+
+  void do_linear_activation_forward(const Tensor& out, const Tensor& pre, const Tensor& x, const Tensor& w,
+                                    const Tensor& bias, Activation activation) override {
+    do_linear_forward(pre, x, w, bias);
+    gpu::activation_forward(stream_, floats(out), floats(pre), activation, out.numel());
+  }
+
+  void do_linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
+                          const Tensor& x, const Tensor& w) override {
+    const std::int64_t O = w.shape()[0], I = w.shape()[1], N = x.numel() / I;
+    const Matrix d = row_major(dout, O);
+    if (dx.wanted()) {
+      gemm_->run({.c = floats(dx),
+                  .ldc = I,
+                  .a = d,
+                  .b = row_major(w, I),
+                  .m = N,
+                  .n = I,
+                  .k = O,
+                  .accumulate = dx.accumulates()},
+                 stream_);
+    }
+    if (dw.wanted()) {
+      gemm_->run({.c = floats(dw),
+                  .ldc = I,
+                  .a = transposed(d),
+                  .b = row_major(x, I),
+                  .m = O,
+                  .n = I,
+                  .k = N,
+                  .accumulate = dw.accumulates()},
+                 stream_);
+    }
+    if (dbias.wanted()) sum_columns(dbias, {}, dout, {}, {}, {}, N, O);
+  }
+
+  void do_activation_forward(const Tensor& out, const Tensor& x, Activation activation) override {
+    gpu::activation_forward(stream_, floats(out), floats(x), activation, x.numel());
+  }
+
+  void do_activation_backward(const Grad& dx, const Tensor& dout, const Tensor& x,
+                              Activation activation) override {
+    if (dx.wanted())
+      gpu::activation_backward(stream_, floats(dx), dx.accumulates(), floats(dout), floats(x), activation,
+                               x.numel());
+  }
+
+  void do_layernorm_forward(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Tensor& x,
+                            const Tensor& w, const Tensor& bias, double eps) override {
+    gpu::layernorm_forward(stream_, floats(out), nullptr, floats(mean), floats(rstd), floats(x), nullptr,
+                           floats(w), floats(bias), static_cast<float>(eps), mean.numel(), w.numel());
+  }
+
+  void do_residual_layernorm_forward(const Tensor& sum, const Tensor& out, const Tensor& mean,
+                                     const Tensor& rstd, const Tensor& x, const Tensor& residual,
+                                     const Tensor& w, const Tensor& bias, double eps) override {
+    gpu::layernorm_forward(stream_, floats(out), floats(sum), floats(mean), floats(rstd), floats(x),
+                           floats(residual), floats(w), floats(bias), static_cast<float>(eps), mean.numel(),
+                           w.numel());
+  }
+
+  void do_layernorm_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
+                             const Tensor& x, const Tensor& w, const Tensor& mean,
+                             const Tensor& rstd) override {
+    const std::int64_t N = mean.numel(), C = w.numel();
+    // Before dx, which may take the place of dout.
+    if (dw.wanted() || dbias.wanted()) sum_columns(dbias, dw, dout, x, mean, rstd, N, C);
+    if (dx.wanted()) {
+      gpu::layernorm_backward(stream_, floats(dx), dx.accumulates(), floats(dout), floats(x), floats(w),
+                              floats(mean), floats(rstd), N, C);
+    }
+  }
+
+  void do_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head,
+                            const Dropout& dropout) override {
+    const AttentionSize s = attention_size(qkv, n_head);
+    const Tensor scores = allocate(DType::f32, {s.scores()});  // (NH,T,T)
+    gpu::attention_forward(*gemm_, stream_, floats(out), floats(lse), floats(qkv), dropout, s,
+                           floats(scores));
+  }
+
+  void do_attention_backward(const Grad& dqkv, const Tensor& dout, const Tensor& out, const Tensor& lse,
+                             const Tensor& qkv, int n_head, const Dropout& dropout) override {
+    const AttentionSize s = attention_size(qkv, n_head);
+    const Tensor scores = allocate(DType::f32, {2 * s.scores()});  // (2,NH,T,T)
+    gpu::attention_backward(*gemm_, stream_, floats(dqkv), dqkv.accumulates(), floats(dout), floats(out),
+                            floats(lse), floats(qkv), dropout, s, floats(scores));
+  }
+
+  void do_cached_attention_forward(const Tensor& out, const Tensor& cache, const Tensor& qkv, int n_head,
+                                   std::int64_t first) override {
+    const Shape& s = qkv.shape();
+    gpu::cached_attention_forward(stream_, floats(out), floats(cache), floats(qkv),
+                                  {s[0], s[1], n_head, s[2] / 3 / n_head, cache.shape()[1], first});
+  }
+
+  void do_dropout_forward(const Tensor& out, const Tensor& x, const Dropout& dropout) override {
+    gpu::dropout(stream_, floats(out), false, floats(x), dropout, x.numel());
+  }
+
+  void do_dropout_backward(const Grad& dx, const Tensor& dout, const Dropout& dropout) override {
+    gpu::dropout(stream_, floats(dx), dx.accumulates(), floats(dout), dropout, dout.numel());
+  }
+
+  void do_cross_entropy_forward(const Tensor& loss, const Tensor& lse, const Tensor& logits,
+                                const Tensor& targets, std::int64_t vocab_size) override {
+    gpu::cross_entropy_forward(stream_, floats(loss), floats(lse), floats(logits), ids_of(targets),
+                               cross_entropy_size(logits, vocab_size));
+  }
+
+  void do_cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss, const Tensor& logits,
+                                 const Tensor& lse, const Tensor& targets, std::int64_t vocab_size) override {
+    gpu::cross_entropy_backward(stream_, floats(dlogits), floats(dloss), floats(logits), floats(lse),
+                                ids_of(targets), cross_entropy_size(logits, vocab_size));
+  }
+
+  void do_count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,
+                        std::int64_t vocab_size) override {
+    gpu::count_correct(stream_, count.data<std::int32_t>(), floats(logits), ids_of(targets),
+                       cross_entropy_size(logits, vocab_size));
+  }
+
+  void do_squared_norm(const Tensor& out, const Tensor& x) override {
+    const Tensor scratch = allocate(DType::f64, {squared_norm_scratch(x.numel())});
+    gpu::squared_norm(stream_, out.data<double>(), floats(x), x.numel(), scratch.data<double>());
+  }
+
+  void do_adamw(const Tensor& weights, const Tensor& m, const Tensor& v, const Tensor& grads,
+                const Tensor& squared_norm, std::span<const DecayRange> ranges,
+                const AdamWStep& step) override {
+    const std::size_t bytes = ranges.size_bytes();
+    const Tensor table = allocate(DType::f64, {static_cast<std::int64_t>(bytes / sizeof(double))});
+    staging_.copy_to_device(table.raw(), ranges.data(), bytes);
+    gpu::adamw(stream_, floats(weights), floats(m), floats(v), floats(grads), squared_norm.data<double>(),
+               static_cast<const DecayRange*>(table.raw()), static_cast<int>(ranges.size()), step,
+               weights.numel());
+  }
+
+  // Gradients of a bias and, where x is given, of LayerNorm's weights.
+  void sum_columns(const Grad& dbias, const Grad& dw, const Tensor& dout, const Tensor& x, const Tensor& mean,
+                   const Tensor& rstd, std::int64_t N, std::int64_t C) {
+    const Tensor scratch = allocate(DType::f32, {ColumnSums::scratch_size(N, C)});
+    gpu::column_sums(stream_, floats(dbias), dbias.accumulates(), floats(dw), dw.accumulates(), floats(dout),
+                     optional_floats(x), optional_floats(mean), optional_floats(rstd), N, C, floats(scratch));
+  }
+
+  // The tensor itself, or its bf16 elements in f32.
+  Tensor in_f32(const Tensor& tensor) {
+    if (tensor.dtype() == DType::f32) return tensor;
+    const Tensor wide = allocate(DType::f32, tensor.shape());
+    gpu::widen(stream_, floats(wide), tensor.data<Bf16>(), tensor.numel());
+    return wide;
+  }
+
+  Stream stream_;
+  Staging staging_;
+  std::unique_ptr<Gemm> gemm_;
+};
+
+constexpr std::array<std::pair<GpuMatmul, std::string_view>, 4> kMatmulNames = {{
+    {GpuMatmul::naive, "naive"},
+    {GpuMatmul::tiled, "tiled"},
+    {GpuMatmul::vectorised, "vectorised"},
+    {GpuMatmul::cublaslt, "cublaslt"},
+}};
+
+}  // namespace
+
+std::optional<GpuMatmul> gpu_matmul_named(std::string_view name) {
+  for (const auto& [matmul, known] : kMatmulNames) {
+    if (known == name) return matmul;
+  }
+  return std::nullopt;
+}
+
+std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) {
+  return std::make_unique<CudaBackend>(options);
+}
+
+}  // namespace stagegpt::gpu

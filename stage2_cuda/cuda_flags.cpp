@@ -1,0 +1,41 @@
+#include "stage2_cuda/cuda_flags.h"
+
+#include "common/error.h"
+#include "stage2_cuda/peak_table.h"
+
+namespace stagegpt::gpu {
+
+void CudaFlags::add(CommandLine& command_line) {
+  command_line.integer("--device", device_, 0, 1023, "GPU, by its number");
+  command_line.choice("--precision", precision_, {"f32", "tf32"},
+                      "what matrix products round their factors to");
+  command_line.choice("--gpu-matmul", matmul_, {"naive", "tiled", "vectorised", "cublaslt"},
+                      "matrix product");
+  platform_->add_flags(command_line);
+}
+
+DeviceInfo CudaFlags::open() {
+  if (precision_ != "f32" && matmul_ != "cublaslt") {
+    user_error("--precision: ", precision_, " only with --gpu-matmul cublaslt; those by hand are f32");
+  }
+  platform_->start();
+  return open_device(static_cast<int>(device_));
+}
+
+CudaOptions CudaFlags::options() const {
+  return {.matmul = *gpu_matmul_named(matmul_),
+          .precision = precision_ == "tf32" ? Precision::tf32 : Precision::f32};
+}
+
+std::string CudaFlags::description(const DeviceInfo& device) const {
+  return concat(platform_->description(static_cast<int>(device_), device), "; ", precision_, ", ",
+                matmul_ == "cublaslt" ? platform_->library() : matmul_ + " matmul");
+}
+
+std::optional<Peak> CudaFlags::peak(const DeviceInfo& device) const {
+  const std::optional<double> flops = data_sheet_flops(device.name, options().precision);
+  if (!flops) return std::nullopt;
+  return Peak{*flops, concat(device.name, ", ", precision_ == "tf32" ? "TF32" : "FP32", ", data sheet")};
+}
+
+}  // namespace stagegpt::gpu

@@ -1,0 +1,34 @@
+// The flags of a stage that computes on a GPU, and what they ask for.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "common/app/command_line.h"
+#include "common/train/peak.h"
+#include "stage2_cuda/cuda_backend.h"
+#include "stage2_cuda/platform.h"
+
+namespace stagegpt::gpu {
+
+class CudaFlags {
+ public:
+  void add(CommandLine& command_line);
+
+  // Throws UserError where the device cannot be used, or flags do not go together.
+  DeviceInfo open();
+  CudaOptions options() const;
+  int threads() const { return platform_->threads(); }
+  const Platform& platform() const { return *platform_; }
+  // One line for the reader, and what the data sheet says of such a device.
+  std::string description(const DeviceInfo& device) const;
+  std::optional<Peak> peak(const DeviceInfo& device) const;
+
+ private:
+  std::unique_ptr<Platform> platform_ = make_platform();
+  std::int64_t device_ = 0;
+  std::string precision_ = "f32", matmul_ = "cublaslt";
+};
+
+}  // namespace stagegpt::gpu

@@ -1,0 +1,142 @@
+#include "stage2_cuda/emulation/block.h"
+
+#include <memory>
+#include <utility>
+
+namespace stagegpt::gpu::emulation {
+
+thread_local constinit Thread* current_thread = nullptr;
+thread_local constinit Block* current_block = nullptr;
+
+Block& Block::of_this_thread() {
+  // Not itself thread-local: every thread of the program would have the room for it in its stack.
+  static thread_local const auto block = std::make_unique<Block>();
+  return *block;
+}
+
+Block::Block() : fibers_([this] { work(); }) {}
+
+void Block::set_up(const Launch& launch, Index block) {
+  launch_ = &launch;
+  index_ = block;
+  const Index shape = launch.block;
+  size_ = shape.x * shape.y * shape.z;
+  const bool renumber = shape.x != shape_.x || shape.y != shape_.y || shape.z != shape_.z;
+  shape_ = shape;
+  for (unsigned i = 0; i < size_; ++i) {
+    Thread& thread = threads_[i];
+    thread.state = ThreadState::ready;
+    thread.fiber = nullptr;
+    if (!renumber) continue;
+    thread.index = {i % shape.x, i / shape.x % shape.y, i / shape.x / shape.y};
+    thread.number = static_cast<std::uint16_t>(i);
+    thread.warp = static_cast<std::uint8_t>(i / kWarpSize);
+    thread.lane = static_cast<std::uint8_t>(i % kWarpSize);
+  }
+  const unsigned warps = (size_ + kWarpSize - 1) / kWarpSize;
+  for (unsigned i = 0; i < warps; ++i) {
+    warps_[i].waiting = warps_[i].time = warps_[i].full_time = 0;
+    warps_[i].partial = false;
+    lanes_[i] = ~0U;
+  }
+  if (size_ % kWarpSize != 0) lanes_[warps - 1] = (1U << size_ % kWarpSize) - 1;
+  all_are_ready();
+  exited_ = arrived_ = 0;
+  abandoning_ = false;
+  if (launch.order.order == Order::random) {
+    const std::uint64_t number = block.x + launch.grid.x * (block.y + std::uint64_t{launch.grid.y} * block.z);
+    std::seed_seq seed = {launch.order.seed, launch.number, number};
+    random_.seed(seed);
+  }
+  handed_over_ = nullptr;
+  shared_.begin_block(launch.shared_bytes);
+}
+
+void Block::all_are_ready() {
+  const unsigned warps = (size_ + kWarpSize - 1) / kWarpSize;
+  ready_ = lanes_;
+  ready_warps_ = warps == kWarpSize ? ~0U : (1U << warps) - 1;
+}
+
+void Block::run(const Launch& launch, Index block) {
+  set_up(launch, block);
+  Fiber& first = fibers_.take_idle();
+  current_block = this;
+  fibers_.switch_to(first);
+  if (error_) abandon_waiting();
+  current_block = nullptr;
+  current_thread = nullptr;
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void Block::work() {
+  Thread* next = handed_over_ != nullptr ? std::exchange(handed_over_, nullptr) : take_ready();
+  while (next != nullptr && next->fiber == nullptr && run_thread(*next)) next = take_ready();
+  if (next == nullptr && exited_ != size_) {
+    try {
+      report_stuck();
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+  }
+  fibers_.becomes_idle();
+  fibers_.switch_to(next != nullptr && next->fiber != nullptr ? *next->fiber : fibers_.origin());
+}
+
+bool Block::run_thread(Thread& thread) {
+  current_thread = &thread;
+  try {
+    launch_->run_thread(launch_->arguments);
+  } catch (const Abandoned&) {
+    return false;
+  } catch (const KernelError&) {
+    error_ = std::current_exception();
+    return false;
+  } catch (const std::exception& error) {
+    error_ = std::make_exception_ptr(KernelError(concat(described(thread), error.what())));
+    return false;
+  } catch (...) {
+    error_ =
+        std::make_exception_ptr(KernelError(concat(described(thread), "an exception of an unknown type")));
+    return false;
+  }
+  thread.state = ThreadState::exited;
+  ++exited_;
+  return true;
+}
+
+void Block::abandon_waiting() {
+  abandoning_ = true;
+  for (unsigned i = 0; i < size_; ++i) {
+    if (threads_[i].fiber != nullptr) fibers_.switch_to(*threads_[i].fiber);
+  }
+}
+
+bool Block::barrier(const char* call, bool predicate, Where where) {
+  Thread& self = *current_thread;
+  if (arrived_ == 0) {
+    first_arrived_ = &self;
+    any_ = false;
+  } else if (!same_place(first_arrived_->where, where)) {
+    fail(self, "calls ", call, " in ", to_string(where), ", while thread ", to_string(first_arrived_->index),
+         " waits in ", first_arrived_->call, " in ", to_string(first_arrived_->where));
+  }
+  any_ = any_ || predicate;
+  self.call = call;
+  self.where = where;
+  self.state = ThreadState::at_barrier;
+  if (++arrived_ < size_) {
+    wait(self);
+    return result_;
+  }
+  arrived_ = 0;
+  result_ = any_;
+  shared_.pass_barrier();
+  all_are_ready();
+  ready_[self.warp] &= ~(1U << self.lane);
+  if (ready_[self.warp] == 0) ready_warps_ &= ~(1U << self.warp);
+  self.state = ThreadState::running;
+  return result_;
+}
+
+}  // namespace stagegpt::gpu::emulation

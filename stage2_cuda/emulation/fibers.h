@@ -1,0 +1,71 @@
+// The fibers of one OS thread: stacks between which it switches by itself, in nanoseconds. One that has done
+// its work is kept for later work.
+#pragma once
+
+#include <boost/context/fiber.hpp>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "stage2_cuda/emulation/sanitizer.h"
+
+namespace stagegpt::gpu::emulation {
+
+struct Fiber {
+  boost::context::fiber context;  // while it does not run
+  StackBounds stack;
+  void* sanitizer_state = nullptr;
+};
+
+class Fibers {
+ public:
+  // What a fiber does: `work` is called whenever it is idle and gets switched to. It throws nothing.
+  explicit Fibers(std::function<void()> work) : work_(std::move(work)) {}
+  ~Fibers();
+  Fibers(const Fibers&) = delete;
+  Fibers& operator=(const Fibers&) = delete;
+
+  Fiber& current() { return *current_; }
+  // One that is idle, or a new one. Throws std::bad_alloc when there is no memory for its stack.
+  Fiber& take_idle();
+  // The running fiber is idle once it has switched to another.
+  void becomes_idle() { idle_.push_back(current_); }
+  // Returns when somebody switches back.
+  void switch_to(Fiber& to);
+  // The OS thread's own stack.
+  Fiber& origin() { return origin_; }
+  // Whether an address is in the guard page below a fiber's stack.
+  bool is_stack_guard(const void* address) const;
+
+ private:
+  Fiber& make();
+  boost::context::fiber body(Fiber& self, boost::context::fiber from);
+  void arrived(Fiber& self, boost::context::fiber from);
+
+  std::function<void()> work_;
+  Fiber origin_;
+  Fiber* current_ = &origin_;
+  Fiber* left_ = nullptr;  // the fiber that the last switch left
+  std::vector<std::unique_ptr<Fiber>> all_;
+  std::vector<Fiber*> idle_;
+  bool quitting_ = false;
+};
+
+// Inline, as few returns lead to the kernel then: after a switch the processor predicts each of them wrong.
+inline void Fibers::switch_to(Fiber& to) {
+  Fiber& self = *current_;
+  left_ = &self;
+  current_ = &to;
+  begin_switch(&self.sanitizer_state, to.stack);
+  boost::context::fiber from = std::move(to.context).resume();
+  arrived(self, std::move(from));
+}
+
+inline void Fibers::arrived(Fiber& self, boost::context::fiber from) {
+  const StackBounds left_stack = end_switch(self.sanitizer_state);
+  if (left_ == &origin_) origin_.stack = left_stack;
+  left_->context = std::move(from);
+  current_ = &self;
+}
+
+}  // namespace stagegpt::gpu::emulation

@@ -1,0 +1,128 @@
+#include "stage2_cuda/emulation/grid.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+
+#include "stage2_cuda/emulation/device_memory.h"
+#include "stage2_cuda/emulation/language.h"
+#include "stage2_cuda/emulation/vectors.h"
+
+namespace stagegpt::gpu::emulation {
+namespace {
+
+template <class... Parts>
+void check_launch(bool condition, const Launch& launch, const Parts&... parts) {
+  if (!condition) throw KernelError(concat("kernel ", launch.kernel, ": ", parts...));
+}
+
+void check_launch(const Launch& launch) {
+  const Index grid = launch.grid, block = launch.block;
+  if (current_block != nullptr) current_block->fail(*current_thread, "launches kernel ", launch.kernel);
+  check_launch(grid.x > 0 && grid.y > 0 && grid.z > 0, launch, "a grid of ", to_string(grid), " blocks");
+  check_launch(block.x > 0 && block.y > 0 && block.z > 0, launch, "blocks of ", to_string(block), " threads");
+  check_launch(grid.x <= 0x7FFFFFFF && grid.y <= 65535 && grid.z <= 65535, launch, "a grid of ",
+               to_string(grid), " blocks, at most (2147483647,65535,65535) are possible");
+  check_launch(
+      block.x <= 1024 && block.y <= 1024 && block.z <= 64 && block.x * block.y * block.z <= kMaxBlockThreads,
+      launch, "blocks of ", to_string(block), " threads, at most 1024 are possible, 64 along z");
+  check_launch(launch.shared_bytes <= kSharedBytes, launch, launch.shared_bytes,
+               " bytes of dynamic shared memory, more than the ", kSharedBytes, " of a block");
+}
+
+Index block_at(const Index& grid, std::uint64_t number) {
+  return {static_cast<unsigned>(number % grid.x), static_cast<unsigned>(number / grid.x % grid.y),
+          static_cast<unsigned>(number / grid.x / grid.y)};
+}
+
+// Blocks are taken by whichever OS thread is free.
+class Grid {
+ public:
+  explicit Grid(const Launch& launch)
+      : launch_(launch), blocks_(std::uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z) {}
+
+  void run() {
+    const auto team = static_cast<int>(std::min(blocks_, static_cast<std::uint64_t>(threads())));
+    if (team == 1) {
+      run_blocks(blocks_);
+    } else {
+      const std::uint64_t some = std::clamp(blocks_ / (16 * static_cast<std::uint64_t>(team)),
+                                            std::uint64_t{1}, std::uint64_t{1024});
+#pragma omp parallel num_threads(team)
+      run_blocks(some);
+    }
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  // Takes `some` at a time, until there are none left or one has failed.
+  void run_blocks(std::uint64_t some) noexcept {
+    try {
+      Block& block = Block::of_this_thread();
+      for (std::uint64_t i = next_.fetch_add(some); i < blocks_; i = next_.fetch_add(some)) {
+        for (std::uint64_t end = std::min(i + some, blocks_); i < end && !failed_; ++i) {
+          block.run(launch_, block_at(launch_.grid, i));
+        }
+      }
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (!error_) error_ = std::current_exception();
+      failed_ = true;
+    }
+  }
+
+  const Launch& launch_;
+  const std::uint64_t blocks_;
+  std::atomic<std::uint64_t> next_ = 0;
+  std::atomic<bool> failed_ = false;
+  std::mutex mutex_;
+  std::exception_ptr error_;
+};
+
+}  // namespace
+
+void run_grid(Launch launch) {
+  check_launch(launch);
+  launch.order = thread_order();
+  launch.number = next_launch();
+  Grid(launch).run();
+}
+
+void* kernel_view(const char* kernel, std::size_t index, const void* device) {
+  if (device == nullptr) return nullptr;
+  void* view = device_memory().view(device);
+  if (view == nullptr) {
+    throw KernelError(concat("kernel ", kernel, ": argument ", index, " points to ", device,
+                             ", which is not in device memory"));
+  }
+  return view;
+}
+
+std::string kernel_name(std::string_view signature) {
+  constexpr std::string_view kBegin = "kernel = ";
+  const std::size_t begin = signature.find(kBegin);
+  if (begin == std::string_view::npos) return std::string(signature);
+  std::string_view name = signature.substr(begin + kBegin.size());
+  if (name.ends_with(']')) name.remove_suffix(1);
+  std::size_t name_begin = 0, depth = 0;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    if (name[i] == '<') ++depth;
+    if (name[i] == '>') --depth;
+    if (name[i] == ':' && depth == 0) name_begin = i + 1;
+  }
+  return std::string(name.substr(name_begin));
+}
+
+void fail_alignment(const char* call, std::int64_t i) {
+  current_block->fail(*current_thread, call, " at index ", i, ": misaligned address, 16 bytes are needed");
+}
+
+void fail_width(const char* call, int width, Where where) {
+  current_block->fail(*current_thread, call, " in ", to_string(where), " with a width of ", width,
+                      ", expected a power of two up to 32");
+}
+
+}  // namespace stagegpt::gpu::emulation

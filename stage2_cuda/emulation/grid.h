@@ -1,0 +1,60 @@
+// A launch: the kernel with its arguments, and the blocks of the grid shared out among OS threads.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+
+#include "stage2_cuda/emulation/block.h"
+
+namespace stagegpt::gpu::emulation {
+
+// Runs all blocks. Throws KernelError: of the launch, or the first error of a block.
+void run_grid(Launch launch);
+
+// The kernel's view of device memory that the launch was given as its argument number `index`, from 1 on.
+// Throws KernelError where it is an address of the host.
+void* kernel_view(const char* kernel, std::size_t index, const void* device);
+
+// "softmax_forward<256>", out of the signature of a function template for a kernel.
+std::string kernel_name(std::string_view signature);
+
+template <auto kernel>
+const char* name_of() {
+  static const std::string name = kernel_name(__PRETTY_FUNCTION__);
+  return name.c_str();
+}
+
+template <class Kernel>
+struct Parameters;
+template <class... Types>
+struct Parameters<void (*)(Types...)> {
+  using Tuple = std::tuple<std::remove_cv_t<Types>...>;
+};
+
+template <auto kernel>
+class KernelCall {
+ public:
+  template <class... Args>
+  explicit KernelCall(Args... args) : arguments_(args...) {
+    std::size_t index = 0;
+    std::apply([&](auto&... argument) { (translate(argument, ++index), ...); }, arguments_);
+  }
+
+  static const char* name() { return name_of<kernel>(); }
+  static void run_thread(const void* self) {
+    std::apply(kernel, static_cast<const KernelCall*>(self)->arguments_);
+  }
+
+ private:
+  template <class T>
+  static void translate(T& argument, std::size_t index) {
+    if constexpr (std::is_pointer_v<T>) argument = static_cast<T>(kernel_view(name(), index, argument));
+  }
+
+  typename Parameters<decltype(kernel)>::Tuple arguments_;
+};
+
+}  // namespace stagegpt::gpu::emulation

@@ -1,0 +1,2 @@
+// The same source, for the emulator.
+#include "stage2_cuda/ladders.cu"

@@ -1,0 +1,99 @@
+#include "stage2_cuda/emulation/memory_faults.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "common/error.h"
+#include "stage2_cuda/emulation/block.h"
+#include "stage2_cuda/emulation/device_memory.h"
+
+namespace stagegpt::gpu::emulation {
+namespace {
+
+constexpr std::size_t kSignalStackBytes = std::size_t{64} << 10;
+constexpr std::size_t kLineBytes = 512;
+
+const DeviceMemory* watched_memory = nullptr;
+struct sigaction previous_action;
+std::atomic_flag has_ended;
+
+bool in_kernel() { return current_block != nullptr && current_thread != nullptr; }
+
+// What is wrong with an access to `address`; null where it has nothing to do with device memory or fibers.
+const char* complaint(const void* address) {
+  if (watched_memory->is_device_address(address)) {
+    return in_kernel() ? "followed a device address that was not an argument of its launch"
+                       : "touched device memory outside a copy";
+  }
+  if (watched_memory->is_view_address(address))
+    return "reads or writes beyond an allocation of device memory";
+  if (in_kernel() && current_block->fibers().is_stack_guard(address)) return "overflows its stack";
+  return nullptr;
+}
+
+// Asks for no memory: the fault may be in the heap.
+void tell(const char* complaint, const void* address) {
+  char line[kLineBytes];
+  if (in_kernel()) {
+    const Index block = current_block->index(), thread = current_thread->index;
+    std::snprintf(line, sizeof(line), "kernel %.200s, block (%u,%u,%u), thread (%u,%u,%u): %s (%p)\n",
+                  current_block->launch().kernel, block.x, block.y, block.z, thread.x, thread.y, thread.z,
+                  complaint, address);
+  } else {
+    std::snprintf(line, sizeof(line), "host code %s (%p)\n", complaint, address);
+  }
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, std::strlen(line));
+}
+
+void pass_on(int signal, siginfo_t* info, void* context) {
+  if ((previous_action.sa_flags & SA_SIGINFO) != 0) {
+    previous_action.sa_sigaction(signal, info, context);
+  } else if (previous_action.sa_handler != SIG_DFL && previous_action.sa_handler != SIG_IGN) {
+    previous_action.sa_handler(signal);
+  } else {
+    sigaction(signal, &previous_action, nullptr);  // and the same access faults again
+  }
+}
+
+void on_fault(int signal, siginfo_t* info, void* context) {
+  if (const char* found = complaint(info->si_addr)) {
+    while (has_ended.test_and_set()) pause();  // another OS thread's line is the one
+    tell(found, info->si_addr);
+    std::abort();
+  }
+  if (in_kernel()) tell("touched an address that leads nowhere", info->si_addr);
+  pass_on(signal, info, context);
+}
+
+}  // namespace
+
+void explain_memory_faults(const DeviceMemory& memory) {
+  watched_memory = &memory;
+  struct sigaction action = {};
+  action.sa_sigaction = on_fault;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigemptyset(&action.sa_mask);
+  check(sigaction(SIGSEGV, &action, &previous_action) == 0, "sigaction failed");
+}
+
+SignalStack::SignalStack() {
+  stack_t stack = {};
+  if (sigaltstack(nullptr, &stack) != 0 || (stack.ss_flags & SS_DISABLE) == 0) return;
+  memory_ = std::make_unique<char[]>(kSignalStackBytes);
+  stack = {.ss_sp = memory_.get(), .ss_flags = 0, .ss_size = kSignalStackBytes};
+  sigaltstack(&stack, nullptr);
+}
+
+SignalStack::~SignalStack() {
+  if (memory_ == nullptr) return;
+  stack_t stack = {};
+  stack.ss_flags = SS_DISABLE;
+  sigaltstack(&stack, nullptr);
+}
+
+}  // namespace stagegpt::gpu::emulation

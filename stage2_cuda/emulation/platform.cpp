@@ -1,0 +1,40 @@
+#include "stage2_cuda/platform.h"
+
+#include <optional>
+
+#include "common/brief_waits.h"
+#include "common/error.h"
+#include "stage2_cuda/emulation/settings.h"
+
+namespace stagegpt::gpu {
+namespace {
+
+class Emulator final : public Platform {
+ public:
+  void add_flags(CommandLine& command_line) override {
+    command_line.integer(
+        "--threads", threads_, 1, emulation::kMostThreads,
+        concat("threads that run blocks (default: all cores, at most ", emulation::kMostThreads, ")"));
+  }
+  void start() override {
+    if (threads_) emulation::set_threads(static_cast<int>(*threads_));
+  }
+  int threads() const override { return emulation::threads(); }
+  std::string description(int, const DeviceInfo&) const override {
+    return concat("emulated GPU on ", threads(), threads() == 1 ? " thread" : " threads");
+  }
+  std::string library() const override { return "host BLAS, in f32, in place of cuBLASLt"; }
+  bool is_gpu() const override { return false; }
+
+ private:
+  std::optional<std::int64_t> threads_;
+};
+
+}  // namespace
+
+std::unique_ptr<Platform> make_platform() {
+  wait_briefly();
+  return std::make_unique<Emulator>();
+}
+
+}  // namespace stagegpt::gpu

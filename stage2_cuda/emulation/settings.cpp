@@ -1,0 +1,73 @@
+#include "stage2_cuda/emulation/settings.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <cstdlib>
+#include <mutex>
+#include <string_view>
+
+#include "common/error.h"
+
+namespace stagegpt::gpu::emulation {
+namespace {
+
+constexpr const char* kOrderVariable = "STAGEGPT_EMULATOR_ORDER";
+
+[[noreturn]] void malformed_order(std::string_view text) {
+  user_error(kOrderVariable, ": expected forward, reverse, random or random:SEED, got \"", text, '"');
+}
+
+ThreadOrder order_from_environment() {
+  const char* value = std::getenv(kOrderVariable);
+  if (value == nullptr) return {};
+  const std::string_view text = value;
+  if (text == "forward") return {Order::forward, 0};
+  if (text == "reverse") return {Order::reverse, 0};
+  if (text == "random") return {Order::random, 0};
+  constexpr std::string_view kSeeded = "random:";
+  if (!text.starts_with(kSeeded)) malformed_order(text);
+  std::uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data() + kSeeded.size(), text.data() + text.size(), seed);
+  if (error != std::errc() || end != text.data() + text.size()) malformed_order(text);
+  return {Order::random, seed};
+}
+
+struct Settings {
+  std::mutex mutex;
+  ThreadOrder order = order_from_environment();
+  std::atomic<std::uint64_t> launches = 0;
+  std::atomic<int> threads = std::min(omp_get_max_threads(), kMostThreads);
+};
+
+Settings& settings() {
+  static Settings settings;
+  return settings;
+}
+
+}  // namespace
+
+ThreadOrder thread_order() {
+  const std::lock_guard lock(settings().mutex);
+  return settings().order;
+}
+
+void set_thread_order(ThreadOrder order) {
+  const std::lock_guard lock(settings().mutex);
+  settings().order = order;
+  settings().launches = 0;
+}
+
+std::uint64_t next_launch() { return settings().launches++; }
+
+int threads() { return settings().threads; }
+
+void set_threads(int count) {
+  check(count >= 1 && count <= kMostThreads, "the emulator takes 1 to ", kMostThreads, " OS threads, got ",
+        count);
+  settings().threads = count;
+}
+
+}  // namespace stagegpt::gpu::emulation

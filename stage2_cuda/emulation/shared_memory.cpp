@@ -1,0 +1,170 @@
+#include "stage2_cuda/emulation/shared_memory.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <new>
+
+#include "stage2_cuda/emulation/block.h"
+
+namespace stagegpt::gpu::emulation {
+namespace {
+
+constexpr std::size_t kAlignment = 16;
+
+template <class... Parts>
+[[noreturn]] void fail(const Parts&... parts) {
+  current_block->fail(*current_thread, parts...);
+}
+
+[[noreturn]] void race(const SharedSpan& array, std::int64_t i, const char* does, std::uint16_t other,
+                       const char* did) {
+  fail(does, ' ', array.declaration->name, '[', i, "], which thread ",
+       to_string(current_block->thread(other).index), ' ', did, " with no barrier in between");
+}
+
+}  // namespace
+
+SharedMemory::SharedMemory()
+    : bytes_(std::aligned_alloc(kAlignment, kSharedBytes)),
+      // As many as there are bytes, at most; of those never used the system makes no pages.
+      cells_(static_cast<Cell*>(std::calloc(kSharedBytes, sizeof(Cell)))) {
+  if (bytes_ == nullptr || cells_ == nullptr) throw std::bad_alloc();
+}
+
+void SharedMemory::begin_block(std::size_t dynamic_bytes) {
+  if (epoch_ > 1U << 31) {  // what cells remember of earlier blocks would come round again
+    std::memset(static_cast<void*>(cells_.get()), 0, kSharedBytes * sizeof(Cell));
+    epoch_ = 0;
+  }
+  first_epoch_ = ++epoch_;
+  dynamic_bytes_ = dynamic_bytes;
+  dynamic_element_bytes_ = 0;
+  used_bytes_ = (dynamic_bytes + kAlignment - 1) / kAlignment * kAlignment;
+  used_cells_ = array_count_ = 0;
+}
+
+SharedSpan SharedMemory::array(const SharedDeclaration& declaration) {
+  for (std::size_t i = 0; i < array_count_; ++i) {
+    if (arrays_[i].declaration == &declaration) return arrays_[i];
+  }
+  return make(declaration);
+}
+
+SharedSpan SharedMemory::make(const SharedDeclaration& declaration) {
+  const bool dynamic = declaration.count == 0;
+  const std::size_t bytes = dynamic ? dynamic_bytes_ : declaration.count * declaration.element_bytes;
+  if (array_count_ == kMaxArrays) fail("declares more than ", kMaxArrays, " shared arrays");
+  if (dynamic && dynamic_element_bytes_ != 0) {
+    fail("declares dynamic shared memory twice, the second time as ", declaration.name);
+  }
+  const std::size_t begin = dynamic ? 0 : used_bytes_;
+  if (begin + bytes > kSharedBytes) {
+    fail("shared arrays take ", begin + bytes, " bytes with ", declaration.name, ", more than the ",
+         kSharedBytes, " of a block");
+  }
+  char* data = static_cast<char*>(bytes_.get()) + begin;
+  std::memset(data, 0xFF, bytes);
+  const std::size_t count = bytes / declaration.element_bytes;
+  const SharedSpan span = {&declaration, data, cells_.get() + used_cells_, count};
+  used_cells_ += count;
+  if (dynamic) {
+    dynamic_element_bytes_ = declaration.element_bytes;
+  } else {
+    used_bytes_ = begin + (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  return arrays_[array_count_++] = span;
+}
+
+void SharedMemory::check_bounds(const SharedSpan& array, std::int64_t i, const char* does) const {
+  if (i >= 0 && static_cast<std::size_t>(i) < array.count) return;
+  fail(does, ' ', array.declaration->name, '[', i, "], beyond its ", array.count, " elements");
+}
+
+void SharedMemory::read(const SharedSpan& array, std::int64_t i) {
+  check_bounds(array, i, "reads");
+  Cell& cell = array.cells[i];
+  if (cell.write_epoch < first_epoch_) {
+    fail("reads ", array.declaration->name, '[', i,
+         "], which is uninitialised: no thread of the block has written it yet");
+  }
+  if (cell.write_epoch == epoch_ && !in_order(cell.writer, cell.write_time)) {
+    race(array, i, "reads", cell.writer, "has written");
+  }
+  note_reader(cell);
+}
+
+void SharedMemory::write(const SharedSpan& array, std::int64_t i) {
+  check_bounds(array, i, "writes");
+  Cell& cell = array.cells[i];
+  if (cell.write_epoch == epoch_ && !in_order(cell.writer, cell.write_time)) {
+    race(array, i, "writes", cell.writer, "has written");
+  }
+  if (cell.read_epoch == epoch_) check_readers(array, i, cell);
+  cell.write_epoch = epoch_;
+  cell.writer = current_thread->number;
+  cell.write_time = current_block->warp(current_thread->warp).time;
+}
+
+void SharedMemory::check_readers(const SharedSpan& array, std::int64_t i, const Cell& cell) const {
+  if (!in_order(cell.reader, cell.reader_time)) race(array, i, "writes", cell.reader, "has read");
+  if (cell.earlier != kNobody && !in_order(cell.earlier, cell.earlier_time)) {
+    race(array, i, "writes", cell.earlier, "has read");
+  }
+  if (cell.other_warp != kNobody && cell.other_warp / kWarpSize != current_thread->warp) {
+    race(array, i, "writes", cell.other_warp, "has read");
+  }
+}
+
+void SharedMemory::note_reader(Cell& cell) const {
+  const Thread& self = *current_thread;
+  const std::uint32_t time = current_block->warp(self.warp).time;
+  if (cell.read_epoch != epoch_) {
+    cell.read_epoch = epoch_;
+    cell.earlier = cell.other_warp = kNobody;
+  } else if (cell.reader / kWarpSize != self.warp) {
+    if (cell.other_warp == kNobody) cell.other_warp = self.number;
+    return;
+  } else if (cell.reader != self.number) {
+    cell.earlier = cell.reader;
+    cell.earlier_time = cell.reader_time;
+  }
+  cell.reader = self.number;
+  cell.reader_time = time;
+}
+
+bool SharedMemory::in_order(std::uint16_t other, std::uint32_t time) const {
+  const Thread& self = *current_thread;
+  if (other == self.number) return true;
+  if (other / kWarpSize != self.warp) return false;
+  const Warp& warp = current_block->warp(self.warp);
+  return time < warp.full_time || (warp.partial && time < warp.heard[self.lane][other % kWarpSize]);
+}
+
+void pass_time(Warp& warp, unsigned mask, unsigned existing) {
+  const std::uint32_t now = ++warp.time;
+  if (mask == existing) {
+    warp.full_time = now;
+    warp.partial = false;
+    return;
+  }
+  if (!warp.partial) {
+    std::memset(warp.heard, 0, sizeof(warp.heard));
+    warp.partial = true;
+  }
+  std::uint32_t heard[kWarpSize] = {};  // by any lane of the mask
+  for (unsigned lane = 0; lane < kWarpSize; ++lane) {
+    if ((mask >> lane & 1U) == 0) continue;
+    for (unsigned other = 0; other < kWarpSize; ++other) {
+      heard[other] = std::max(heard[other], warp.heard[lane][other]);
+    }
+  }
+  for (unsigned lane = 0; lane < kWarpSize; ++lane) {
+    if ((mask >> lane & 1U) != 0) heard[lane] = now;
+  }
+  for (unsigned lane = 0; lane < kWarpSize; ++lane) {
+    if ((mask >> lane & 1U) != 0) std::copy_n(heard, kWarpSize, warp.heard[lane]);
+  }
+}
+
+}  // namespace stagegpt::gpu::emulation

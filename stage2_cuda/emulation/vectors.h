@@ -1,0 +1,54 @@
+// Four floats at once.
+#pragma once
+
+#include <cstdint>
+
+#include "stage2_cuda/emulation/shared_array.h"
+
+namespace stagegpt::gpu {
+
+struct alignas(16) Float4 {
+  float x, y, z, w;
+};
+
+namespace emulation {
+
+// Throws KernelError: what CUDA calls a misaligned address.
+[[noreturn]] void fail_alignment(const char* call, std::int64_t i);
+
+inline void check_alignment(const char* call, const void* array, std::int64_t i) {
+  const auto address =
+      reinterpret_cast<std::uintptr_t>(array) + static_cast<std::uintptr_t>(i) * sizeof(float);
+  if (address % alignof(Float4) != 0) [[unlikely]]
+    fail_alignment(call, i);
+}
+
+}  // namespace emulation
+
+inline Float4 load4(const float* array, std::int64_t i) {
+  emulation::check_alignment("load4", array, i);
+  return {array[i], array[i + 1], array[i + 2], array[i + 3]};
+}
+
+inline void store4(float* array, std::int64_t i, Float4 value) {
+  emulation::check_alignment("store4", array, i);
+  array[i] = value.x;
+  array[i + 1] = value.y;
+  array[i + 2] = value.z;
+  array[i + 3] = value.w;
+}
+
+inline Float4 load4(const emulation::SharedArray<float>& array, std::int64_t i) {
+  emulation::check_alignment("load4", array.span().data, i);
+  return {array[i], array[i + 1], array[i + 2], array[i + 3]};
+}
+
+inline void store4(const emulation::SharedArray<float>& array, std::int64_t i, Float4 value) {
+  emulation::check_alignment("store4", array.span().data, i);
+  array[i] = value.x;
+  array[i + 1] = value.y;
+  array[i + 2] = value.z;
+  array[i + 3] = value.w;
+}
+
+}  // namespace stagegpt::gpu

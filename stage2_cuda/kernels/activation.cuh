@@ -1,0 +1,70 @@
+// Pointwise non-linearities and their derivatives, one thread an element.
+//   gelu_new: x · σ(2u), u = √(2/π) (x + 0.044715 x³): the tanh form, since (1 + tanh u)/2 = σ(2u), which
+//             loses no digits where tanh is near -1.
+//   gelu:     x · Φ(x), Φ(x) = erfc(-x/√2)/2.
+//   relu:     max(x, 0).
+// Backward: dx = dout · f'(x).
+#pragma once
+
+#include <numbers>
+
+#include "common/backend/op_types.h"
+#include "stage2_cuda/kernels/grid.cuh"
+
+namespace stagegpt::gpu {
+
+// f(x) and f'(x).
+struct ActivationValue {
+  float value, slope;
+};
+
+__device__ inline ActivationValue gelu_new(float x) {
+  constexpr float k = static_cast<float>(2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi), c = 0.044715f;
+  const float sigmoid = 1 / (1 + expf(-k * (x + c * x * x * x)));
+  return {x * sigmoid, sigmoid + x * sigmoid * (1 - sigmoid) * k * (1 + 3 * c * x * x)};
+}
+
+__device__ inline ActivationValue gelu(float x) {
+  constexpr float half_sqrt2 = static_cast<float>(std::numbers::sqrt2 / 2),
+                  density_at_0 = static_cast<float>(std::numbers::inv_sqrtpi / std::numbers::sqrt2);
+  const float phi = 0.5f * erfcf(-x * half_sqrt2);
+  return {x * phi, phi + x * density_at_0 * expf(-x * x / 2)};
+}
+
+__device__ inline ActivationValue activate(float x, Activation activation) {
+  switch (activation) {
+    case Activation::gelu_new:
+      return gelu_new(x);
+    case Activation::gelu:
+      return gelu(x);
+    case Activation::relu:
+      return {x > 0 ? x : 0, x > 0 ? 1.0f : 0.0f};
+    case Activation::none:
+      break;
+  }
+  return {x, 1};
+}
+
+static __global__ void activation_forward_kernel(float* out, const float* x, Activation activation,
+                                                 std::int64_t n) {
+  if (const std::int64_t i = thread_index(); i < n) out[i] = activate(x[i], activation).value;
+}
+
+inline void activation_forward(StreamHandle stream, float* out, const float* x, Activation activation,
+                               std::int64_t n) {
+  launch_elements<activation_forward_kernel>(stream, n, out, x, activation);
+}
+
+static __global__ void activation_backward_kernel(float* dx, bool accumulate, const float* dout,
+                                                  const float* x, Activation activation, std::int64_t n) {
+  if (const std::int64_t i = thread_index(); i < n)
+    put(dx, i, dout[i] * activate(x[i], activation).slope, accumulate);
+}
+
+// dx may be x.
+inline void activation_backward(StreamHandle stream, float* dx, bool accumulate, const float* dout,
+                                const float* x, Activation activation, std::int64_t n) {
+  launch_elements<activation_backward_kernel>(stream, n, dx, accumulate, dout, x, activation);
+}
+
+}  // namespace stagegpt::gpu

@@ -1,0 +1,86 @@
+// AdamW, with g the gradient scaled by min(1, max_grad_norm/(‖g‖ + 1e-6)) and t the step counted from 1:
+//   m ← β₁m + (1-β₁)g,  v ← β₂v + (1-β₂)g²,
+//   w ← w - lr·( (m/(1-β₁ᵗ)) / (√(v/(1-β₂ᵗ)) + eps) + weight_decay·w ).
+// A norm that is not finite leaves everything as it was: the host need not look at it.
+//
+// One launch over the arenas, one pass: 28 bytes an element. A block takes kPart consecutive elements, finds
+// the range of the first among the table's, which are in order, and goes on from there.
+#pragma once
+
+#include <cmath>
+
+#include "common/backend/op_types.h"
+#include "stage2_cuda/kernels/grid.cuh"
+
+namespace stagegpt::gpu {
+
+// The numbers of one step that are the same for every element.
+struct AdamWFactors {
+  explicit AdamWFactors(const AdamWStep& s)
+      : max_grad_norm(s.max_grad_norm),
+        beta1(static_cast<float>(s.beta1)),
+        beta2(static_cast<float>(s.beta2)),
+        one_minus_beta1(static_cast<float>(1 - s.beta1)),
+        one_minus_beta2(static_cast<float>(1 - s.beta2)),
+        step_size(static_cast<float>(s.learning_rate / (1 - std::pow(s.beta1, s.step)))),
+        inv_sqrt_correction2(static_cast<float>(1 / std::sqrt(1 - std::pow(s.beta2, s.step)))),
+        eps(static_cast<float>(s.eps)),
+        learning_rate(static_cast<float>(s.learning_rate)) {}
+
+  double max_grad_norm;
+  float beta1, beta2, one_minus_beta1, one_minus_beta2, step_size, inv_sqrt_correction2, eps, learning_rate;
+};
+
+// What gradients of this squared norm are scaled by. The 1e-6 is PyTorch's.
+__device__ inline float clip_factor(double max_grad_norm, double squared_norm) {
+  if (max_grad_norm <= 0) return 1;
+  const double factor = max_grad_norm / (sqrt(squared_norm) + 1e-6);
+  return factor < 1 ? static_cast<float>(factor) : 1.0f;
+}
+
+// The first of `count` ranges that ends behind element i; `count` if there is none.
+__device__ inline int first_range_behind(const DecayRange* ranges, int count, std::int64_t i) {
+  int begin = 0, end = count;
+  while (begin < end) {
+    const int middle = (begin + end) / 2;
+    if (ranges[middle].end <= i) {
+      begin = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  return begin;
+}
+
+inline constexpr std::int64_t kAdamWPart = 4096;  // elements of a block
+
+static __global__ void adamw_kernel(float* w, float* m, float* v, const float* g, const double* squared_norm,
+                                    const DecayRange* ranges, int count, AdamWFactors f, std::int64_t n) {
+  if (!isfinite(*squared_norm)) return;
+  const float scale = clip_factor(f.max_grad_norm, *squared_norm);
+  const std::int64_t begin = blockIdx.x * kAdamWPart, end = begin + kAdamWPart < n ? begin + kAdamWPart : n;
+  int range = first_range_behind(ranges, count, begin);
+  for (std::int64_t i = begin + threadIdx.x; i < end; i += kThreads) {
+    while (range < count && ranges[range].end <= i) ++range;
+    if (range == count) return;
+    if (i < ranges[range].begin) continue;
+    const float grad = g[i] * scale;
+    const float first = f.beta1 * m[i] + f.one_minus_beta1 * grad;
+    const float second = f.beta2 * v[i] + f.one_minus_beta2 * grad * grad;
+    const float keep = 1 - f.learning_rate * static_cast<float>(ranges[range].weight_decay);
+    m[i] = first;
+    v[i] = second;
+    w[i] = keep * w[i] - f.step_size * first / (sqrtf(second) * f.inv_sqrt_correction2 + f.eps);
+  }
+}
+
+// `ranges`, on the device, are in order.
+inline void adamw(StreamHandle stream, float* w, float* m, float* v, const float* g,
+                  const double* squared_norm, const DecayRange* ranges, int count, const AdamWStep& step,
+                  std::int64_t n) {
+  if (n == 0 || count == 0) return;
+  launch<adamw_kernel>(blocks(n, kAdamWPart), dim3(kThreads), 0, stream, w, m, v, g, squared_norm, ranges,
+                       count, AdamWFactors(step), n);
+}
+
+}  // namespace stagegpt::gpu

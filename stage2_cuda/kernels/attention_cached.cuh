@@ -1,0 +1,84 @@
+// Attention of new tokens over a cache of keys and values: for token t = first, first + 1, … of a sequence,
+//   out[t] = Σ_{u <= t} p[u]·v[u],  p = softmax(q[t]·k[u]/√HS),
+// with k[u], v[u] in row u of the cache, where the new tokens' are put first.
+//
+// One block is a new token's head. It walks the rows kKeys at a time: one thread a key for the scores, then
+// one thread a channel for the sum of values, which is rescaled whenever a larger score turns up (Milakov and
+// Gimelshein, arXiv:1805.02867). Memory does not grow with the number of rows.
+#pragma once
+
+#include "stage2_cuda/kernels/reduce.cuh"
+
+namespace stagegpt::gpu {
+
+struct CachedAttentionSize {
+  std::int64_t B, T, NH, HS, P, first;
+
+  __host__ __device__ std::int64_t channels() const { return NH * HS; }
+};
+
+// cache (B,P,2C): keys and values of the new tokens, from qkv (B,T,3C).
+static __global__ void store_rows_kernel(float* cache, const float* qkv, CachedAttentionSize s,
+                                         std::int64_t n) {
+  const std::int64_t i = thread_index(), columns = 2 * s.channels();
+  if (i >= n) return;
+  const std::int64_t row = i / columns, c = i % columns, b = row / s.T, t = row % s.T;
+  cache[(b * s.P + s.first + t) * columns + c] = qkv[row * 3 * s.channels() + s.channels() + c];
+}
+
+inline constexpr int kKeys = 128;  // threads of a block
+
+static __global__ void cached_attention_kernel(float* out, const float* cache, const float* qkv, float scale,
+                                               CachedAttentionSize s) {
+  STAGEGPT_SHARED(float, weights, kKeys);
+  STAGEGPT_SHARED(float, maxima, kKeys / kWarp);
+  STAGEGPT_DYNAMIC_SHARED(float, sums);  // (HS)
+  const std::int64_t C = s.channels(), stride = 2 * C, token = blockIdx.x, head = blockIdx.y;
+  const std::int64_t last = s.first + token % s.T;
+  const float* q = qkv + token * 3 * C + head * s.HS;
+  const float* k = cache + token / s.T * s.P * stride + head * s.HS;
+  const float* v = k + C;
+  for (std::int64_t i = threadIdx.x; i < s.HS; i += kKeys) sums[i] = 0;
+  float max = -INFINITY, denominator = 0;
+  for (std::int64_t begin = 0; begin <= last; begin += kKeys) {
+    const std::int64_t u = begin + threadIdx.x;
+    float score = -INFINITY;
+    if (u <= last) {
+      score = 0;
+      for (std::int64_t i = 0; i < s.HS; ++i) score += q[i] * k[u * stride + i];
+      score *= scale;
+    }
+    const float warp_maximum = warp_max(score);
+    if (lane_index() == 0) maxima[threadIdx.x / kWarp] = warp_maximum;
+    __syncthreads();
+    float new_max = max;
+    for (int w = 0; w < kKeys / kWarp; ++w) new_max = fmaxf(new_max, maxima[w]);
+    weights[threadIdx.x] = u <= last ? expf(score - new_max) : 0;
+    __syncthreads();
+    const float rescale = expf(max - new_max);  // 0 at the first keys
+    denominator *= rescale;
+    for (int j = 0; j < kKeys; ++j) denominator += weights[j];
+    const std::int64_t keys = last - begin + 1 < kKeys ? last - begin + 1 : kKeys;
+    for (std::int64_t i = threadIdx.x; i < s.HS; i += kKeys) {
+      float sum = sums[i] * rescale;
+      for (std::int64_t j = 0; j < keys; ++j) sum += weights[j] * v[(begin + j) * stride + i];
+      sums[i] = sum;
+    }
+    max = new_max;
+  }
+  for (std::int64_t i = threadIdx.x; i < s.HS; i += kKeys)
+    out[token * C + head * s.HS + i] = sums[i] / denominator;
+}
+
+inline void cached_attention_forward(StreamHandle stream, float* out, float* cache, const float* qkv,
+                                     CachedAttentionSize s) {
+  const std::int64_t tokens = s.B * s.T;
+  if (tokens == 0) return;
+  launch_elements<store_rows_kernel>(stream, tokens * 2 * s.channels(), cache, qkv, s);
+  const dim3 grid(static_cast<unsigned>(tokens), static_cast<unsigned>(s.NH));
+  launch<cached_attention_kernel>(grid, dim3(kKeys), static_cast<std::size_t>(s.HS) * sizeof(float), stream,
+                                  out, static_cast<const float*>(cache), qkv,
+                                  1 / sqrtf(static_cast<float>(s.HS)), s);
+}
+
+}  // namespace stagegpt::gpu

@@ -1,0 +1,40 @@
+// Dropout: out[i] = x[i] / (1-p) if u[i] >= p, else 0, where u[i] is number first_element + i of a Philox
+// sequence. The backward is the same map on gradients. One thread an element; the mask is drawn again, never
+// stored.
+#pragma once
+
+#include "common/backend/op_types.h"
+#include "stage2_cuda/kernels/grid.cuh"
+
+namespace stagegpt::gpu {
+
+// What a kernel needs to know of a Dropout.
+struct DropoutMap {
+  explicit DropoutMap(const Dropout& dropout)
+      : key(dropout.key),
+        first_element(dropout.first_element),
+        p(static_cast<float>(dropout.p)),
+        kept(static_cast<float>(1 / (1 - dropout.p))) {}
+
+  RandomKey key;
+  std::int64_t first_element;
+  float p, kept;
+};
+
+// The factor of element i: 0 or 1/(1-p).
+__device__ inline float dropout_factor(const DropoutMap& map, std::int64_t i) {
+  if (map.p == 0) return 1;
+  return random_uniform(map.key, static_cast<std::uint64_t>(map.first_element + i)) >= map.p ? map.kept : 0;
+}
+
+static __global__ void dropout_kernel(float* out, bool accumulate, const float* x, DropoutMap map,
+                                      std::int64_t n) {
+  if (const std::int64_t i = thread_index(); i < n) put(out, i, x[i] * dropout_factor(map, i), accumulate);
+}
+
+inline void dropout(StreamHandle stream, float* out, bool accumulate, const float* x, const Dropout& dropout,
+                    std::int64_t n) {
+  launch_elements<dropout_kernel>(stream, n, out, accumulate, x, DropoutMap(dropout));
+}
+
+}  // namespace stagegpt::gpu

@@ -1,0 +1,43 @@
+// out = value, out = a + b, and changes of element type: one thread an element.
+#pragma once
+
+#include "common/tensor/half_floats.h"
+#include "stage2_cuda/kernels/grid.cuh"
+
+namespace stagegpt::gpu {
+
+template <class T>
+static __global__ void fill_kernel(T* out, T value, std::int64_t n) {
+  if (const std::int64_t i = thread_index(); i < n) out[i] = value;
+}
+
+template <class T>
+void fill(StreamHandle stream, T* out, T value, std::int64_t n) {
+  launch_elements<fill_kernel<T>>(stream, n, out, value);
+}
+
+static __global__ void add_kernel(float* out, const float* a, const float* b, std::int64_t n) {
+  if (const std::int64_t i = thread_index(); i < n) out[i] = a[i] + b[i];
+}
+
+inline void add(StreamHandle stream, float* out, const float* a, const float* b, std::int64_t n) {
+  launch_elements<add_kernel>(stream, n, out, a, b);
+}
+
+static __global__ void to_bf16_kernel(Bf16* out, const float* in, std::int64_t n) {
+  if (const std::int64_t i = thread_index(); i < n) out[i] = Bf16{bf16_of_float(in[i])};
+}
+
+inline void to_bf16(StreamHandle stream, Bf16* out, const float* in, std::int64_t n) {
+  launch_elements<to_bf16_kernel>(stream, n, out, in);
+}
+
+static __global__ void widen_kernel(float* out, const Bf16* in, std::int64_t n) {
+  if (const std::int64_t i = thread_index(); i < n) out[i] = as_float(in[i]);
+}
+
+inline void widen(StreamHandle stream, float* out, const Bf16* in, std::int64_t n) {
+  launch_elements<widen_kernel>(stream, n, out, in);
+}
+
+}  // namespace stagegpt::gpu

@@ -1,0 +1,97 @@
+// Embedding: out[b][t] = wte[ids[b][t]] + wpe[t].
+// Backward:  dwte[v] = Σ over (b,t) with ids[b][t] = v of dout[b][t],   dwpe[t] = Σ_b dout[b][t].
+//
+// Forward: one thread an element. Backward of wpe: one thread an element, which adds over b. Backward of wte:
+// one block a token. It does nothing when the same id came before; otherwise it sums that id's rows itself,
+// so that no two blocks write one row and the order of the sum is that of the tokens. It looks at kThreads
+// ids at once and lists, in order, those that are equal (a ballot per warp); its threads then own a channel
+// each.
+#pragma once
+
+#include "common/tensor/half_floats.h"
+#include "stage2_cuda/kernels/grid.cuh"
+
+namespace stagegpt::gpu {
+
+struct EmbeddingSize {
+  std::int64_t B, T, C;
+};
+
+// wte in f32 or bf16.
+template <class Weight>
+static __global__ void embedding_forward_kernel(float* out, const std::int32_t* ids, const Weight* wte,
+                                                const float* wpe, EmbeddingSize s, std::int64_t n) {
+  const std::int64_t i = thread_index();
+  if (i >= n) return;
+  const std::int64_t row = i / s.C, c = i % s.C;
+  out[i] = as_float(wte[ids[row] * s.C + c]) + wpe[row % s.T * s.C + c];
+}
+
+template <class Weight>
+void embedding_forward(StreamHandle stream, float* out, const std::int32_t* ids, const Weight* wte,
+                       const float* wpe, EmbeddingSize s) {
+  launch_elements<embedding_forward_kernel<Weight>>(stream, s.B * s.T * s.C, out, ids, wte, wpe, s);
+}
+
+// Adds to dwpe (P,C).
+static __global__ void embedding_backward_positions_kernel(float* dwpe, const float* dout, std::int64_t B,
+                                                           std::int64_t n) {
+  const std::int64_t i = thread_index();  // t · C + c
+  if (i >= n) return;
+  float sum = 0;
+  for (std::int64_t b = 0; b < B; ++b) sum += dout[b * n + i];
+  dwpe[i] += sum;
+}
+
+// The places of those of ids[begin, begin + kThreads) that are `id`, in order, in `places`; returns how many.
+template <class Shared, class Counts>
+__device__ int list_equal(Shared& places, Counts& counts, const std::int32_t* ids, std::int64_t begin,
+                          std::int64_t n, std::int32_t id) {
+  const std::int64_t i = begin + threadIdx.x;
+  const bool equal = i < n && ids[i] == id;
+  const unsigned lanes = __ballot_sync(kAllLanes, equal);
+  const int warp = static_cast<int>(threadIdx.x / kWarp);
+  if (lane_index() == 0) counts[warp] = __popc(lanes);
+  __syncthreads();
+  int before = 0, all = 0;
+  for (int w = 0; w < kThreads / kWarp; ++w) {
+    if (w < warp) before += counts[w];
+    all += counts[w];
+  }
+  if (equal) places[before + __popc(lanes & ((1u << lane_index()) - 1))] = static_cast<int>(threadIdx.x);
+  __syncthreads();
+  return all;
+}
+
+// Adds to dwte.
+static __global__ void embedding_backward_tokens_kernel(float* dwte, const float* dout,
+                                                        const std::int32_t* ids, std::int64_t n,
+                                                        std::int64_t C) {
+  STAGEGPT_SHARED(int, places, kThreads);
+  STAGEGPT_SHARED(int, counts, kThreads / kWarp);
+  const std::int64_t token = blockIdx.x;
+  const std::int32_t id = ids[token];
+  int seen = 0;
+  for (std::int64_t i = threadIdx.x; i < token; i += kThreads) seen |= ids[i] == id;
+  if (__syncthreads_or(seen)) return;
+  for (std::int64_t begin = token; begin < n; begin += kThreads) {
+    const int found = list_equal(places, counts, ids, begin, n, id);
+    for (std::int64_t c = threadIdx.x; c < C; c += kThreads) {
+      float sum = 0;
+      for (int i = 0; i < found; ++i) sum += dout[(begin + places[i]) * C + c];
+      if (found > 0) dwte[id * C + c] += sum;
+    }
+  }
+}
+
+// Adds to the gradients that are not null.
+inline void embedding_backward(StreamHandle stream, float* dwte, float* dwpe, const float* dout,
+                               const std::int32_t* ids, EmbeddingSize s) {
+  const std::int64_t tokens = s.B * s.T;
+  if (dwpe) launch_elements<embedding_backward_positions_kernel>(stream, s.T * s.C, dwpe, dout, s.B);
+  if (dwte && tokens > 0)
+    launch<embedding_backward_tokens_kernel>(blocks(tokens, 1), dim3(kThreads), 0, stream, dwte, dout, ids,
+                                             tokens, s.C);
+}
+
+}  // namespace stagegpt::gpu

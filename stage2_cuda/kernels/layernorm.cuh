@@ -1,0 +1,109 @@
+// LayerNorm over each row x of C channels:
+//   mean = Σx/C,  rstd = 1/√(Σ(x-mean)²/C + eps),  x̂ = (x-mean)·rstd,  out = x̂·w + bias.
+// Backward, with d̂ = dout·w:
+//   dx = rstd·(d̂ - Σd̂/C - x̂·Σ(d̂·x̂)/C);  dw = Σ_rows dout·x̂ and dbias = Σ_rows dout are in column_sums.cuh.
+//
+// One warp a row, whose lanes take every 32nd float, or group of four where rows allow it; sums are
+// butterflies of shuffles. A row is read from memory once, then again from the cache. The steps that lead
+// here, from one thread a row, are in layernorm_ladder.cuh.
+#pragma once
+
+#include "stage2_cuda/kernels/reduce.cuh"
+#include "stage2_cuda/kernels/vector.cuh"
+
+namespace stagegpt::gpu {
+
+// x (N,C) or, where `residual` is given, x + residual, which goes to `sum`.
+template <int V>
+static __global__ void layernorm_forward_kernel(float* out, float* sum, float* mean, float* rstd,
+                                                const float* x, const float* residual, const float* w,
+                                                const float* bias, float eps, std::int64_t N,
+                                                std::int64_t C) {
+  const std::int64_t row = warp_index(), begin = row * C;
+  if (row >= N) return;
+  float total = 0;
+  for (std::int64_t c = lane_index() * V; c < C; c += kWarp * V) {
+    Floats<V> f = load<V>(x, begin + c);
+    if (residual) {
+      const Floats<V> r = load<V>(residual, begin + c);
+      for (int i = 0; i < V; ++i) f.v[i] += r.v[i];
+      store<V>(sum, begin + c, f);
+    }
+    for (int i = 0; i < V; ++i) total += f.v[i];
+  }
+  const float* in = residual ? sum : x;
+  const float m = warp_sum(total) / static_cast<float>(C);
+  float squares = 0;
+  for (std::int64_t c = lane_index() * V; c < C; c += kWarp * V) {
+    const Floats<V> f = load<V>(in, begin + c);
+    for (int i = 0; i < V; ++i) squares += (f.v[i] - m) * (f.v[i] - m);
+  }
+  const float r = 1 / sqrtf(warp_sum(squares) / static_cast<float>(C) + eps);
+  for (std::int64_t c = lane_index() * V; c < C; c += kWarp * V) {
+    Floats<V> f = load<V>(in, begin + c);
+    const Floats<V> weight = load<V>(w, c), offset = load<V>(bias, c);
+    for (int i = 0; i < V; ++i) f.v[i] = (f.v[i] - m) * r * weight.v[i] + offset.v[i];
+    store<V>(out, begin + c, f);
+  }
+  if (lane_index() == 0) {
+    mean[row] = m;
+    rstd[row] = r;
+  }
+}
+
+// With `residual` null: out = layernorm(x), and `sum` is not used.
+inline void layernorm_forward(StreamHandle stream, float* out, float* sum, float* mean, float* rstd,
+                              const float* x, const float* residual, const float* w, const float* bias,
+                              float eps, std::int64_t N, std::int64_t C) {
+  if (N == 0) return;
+  const dim3 grid = blocks(N, kThreads / kWarp);
+  if (in_fours(C, out, sum, x, residual, w, bias)) {
+    launch<layernorm_forward_kernel<4>>(grid, dim3(kThreads), 0, stream, out, sum, mean, rstd, x, residual, w,
+                                        bias, eps, N, C);
+  } else {
+    launch<layernorm_forward_kernel<1>>(grid, dim3(kThreads), 0, stream, out, sum, mean, rstd, x, residual, w,
+                                        bias, eps, N, C);
+  }
+}
+
+template <int V>
+static __global__ void layernorm_backward_kernel(float* dx, bool accumulate, const float* dout,
+                                                 const float* x, const float* w, const float* mean,
+                                                 const float* rstd, std::int64_t N, std::int64_t C) {
+  const std::int64_t row = warp_index(), begin = row * C;
+  if (row >= N) return;
+  const float m = mean[row], r = rstd[row];
+  float sum = 0, sum_xhat = 0;
+  for (std::int64_t c = lane_index() * V; c < C; c += kWarp * V) {
+    const Floats<V> d = load<V>(dout, begin + c), f = load<V>(x, begin + c), weight = load<V>(w, c);
+    for (int i = 0; i < V; ++i) {
+      const float dhat = d.v[i] * weight.v[i];
+      sum += dhat;
+      sum_xhat += dhat * ((f.v[i] - m) * r);
+    }
+  }
+  const float a = warp_sum(sum) / static_cast<float>(C), b = warp_sum(sum_xhat) / static_cast<float>(C);
+  for (std::int64_t c = lane_index() * V; c < C; c += kWarp * V) {
+    const Floats<V> d = load<V>(dout, begin + c), f = load<V>(x, begin + c), weight = load<V>(w, c);
+    Floats<V> out = {};
+    if (accumulate) out = load<V>(dx, begin + c);
+    for (int i = 0; i < V; ++i) out.v[i] += r * (d.v[i] * weight.v[i] - a - (f.v[i] - m) * r * b);
+    store<V>(dx, begin + c, out);
+  }
+}
+
+inline void layernorm_backward(StreamHandle stream, float* dx, bool accumulate, const float* dout,
+                               const float* x, const float* w, const float* mean, const float* rstd,
+                               std::int64_t N, std::int64_t C) {
+  if (N == 0) return;
+  const dim3 grid = blocks(N, kThreads / kWarp);
+  if (in_fours(C, dx, dout, x, w)) {
+    launch<layernorm_backward_kernel<4>>(grid, dim3(kThreads), 0, stream, dx, accumulate, dout, x, w, mean,
+                                         rstd, N, C);
+  } else {
+    launch<layernorm_backward_kernel<1>>(grid, dim3(kThreads), 0, stream, dx, accumulate, dout, x, w, mean,
+                                         rstd, N, C);
+  }
+}
+
+}  // namespace stagegpt::gpu

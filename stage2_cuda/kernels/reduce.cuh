@@ -1,0 +1,76 @@
+// Sums and maxima over a warp and over a block, in an order that never changes: butterflies of shuffles, of
+// which every lane gets the same bits, and for a block a second one over the warps' results.
+#pragma once
+
+#include "stage2_cuda/kernels/grid.cuh"
+
+namespace stagegpt::gpu {
+
+template <class T>
+__device__ T warp_sum(T value) {
+  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+    value += __shfl_xor_sync(kAllLanes, value, distance);
+  }
+  return value;
+}
+
+__device__ inline float warp_max(float value) {
+  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+    value = fmaxf(value, __shfl_xor_sync(kAllLanes, value, distance));
+  }
+  return value;
+}
+
+// Over a block of kSize threads, a multiple of 32; every thread gets it.
+template <int kSize, class T>
+__device__ T block_sum(T value) {
+  STAGEGPT_SHARED(T, sums, kSize / kWarp);
+  value = warp_sum(value);
+  if (lane_index() == 0) sums[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  return warp_sum(lane_index() < kSize / kWarp ? static_cast<T>(sums[lane_index()]) : T(0));
+}
+
+// The same for a maximum and a sum of exponentials: of pairs (m, Σ exp(x - m)).
+struct MaxAndSum {
+  float max, sum;
+};
+
+// The pair of two parts together. A part without elements has a maximum of -∞ and a sum of 0; a NaN stays.
+__device__ inline MaxAndSum merge(MaxAndSum a, MaxAndSum b) {
+  const float max = a.max < b.max ? b.max : a.max;
+  if (max == -INFINITY) return {b.max, 0};
+  return {max, a.sum * expf(a.max - max) + b.sum * expf(b.max - max)};
+}
+
+// The pair with one element more.
+__device__ inline MaxAndSum with(MaxAndSum a, float x) {
+  if (x <= a.max && a.max > -INFINITY) return {a.max, a.sum + expf(x - a.max)};
+  return merge(a, {x, 1});
+}
+
+__device__ inline MaxAndSum warp_merge(MaxAndSum value) {
+  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+    const MaxAndSum other = {__shfl_xor_sync(kAllLanes, value.max, distance),
+                             __shfl_xor_sync(kAllLanes, value.sum, distance)};
+    value = merge(value, other);
+  }
+  return value;
+}
+
+template <int kSize>
+__device__ MaxAndSum block_merge(MaxAndSum value) {
+  STAGEGPT_SHARED(float, maxima, kSize / kWarp);
+  STAGEGPT_SHARED(float, sums, kSize / kWarp);
+  value = warp_merge(value);
+  if (lane_index() == 0) {
+    maxima[threadIdx.x / kWarp] = value.max;
+    sums[threadIdx.x / kWarp] = value.sum;
+  }
+  __syncthreads();
+  value = {-INFINITY, 0};
+  if (lane_index() < kSize / kWarp) value = {maxima[lane_index()], sums[lane_index()]};
+  return warp_merge(value);
+}
+
+}  // namespace stagegpt::gpu

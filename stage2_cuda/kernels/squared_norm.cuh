@@ -1,0 +1,36 @@
+// Squared norm: Σx², in two passes with a fixed order. In the first a block adds kPart consecutive elements:
+// each thread its own in f32, then all threads' in f64. In the second one block adds the blocks' sums.
+#pragma once
+
+#include "stage2_cuda/kernels/reduce.cuh"
+
+namespace stagegpt::gpu {
+
+inline constexpr std::int64_t kNormPart = 65536;  // elements of a block: 256 a thread
+
+// Elements of the memory between the passes.
+inline std::int64_t squared_norm_scratch(std::int64_t n) { return parts(n, kNormPart); }
+
+static __global__ void squared_norm_kernel(double* sums, const float* x, std::int64_t n) {
+  const std::int64_t begin = blockIdx.x * kNormPart, end = begin + kNormPart < n ? begin + kNormPart : n;
+  float own = 0;
+  for (std::int64_t i = begin + threadIdx.x; i < end; i += kThreads) own += x[i] * x[i];
+  const double sum = block_sum<kThreads>(static_cast<double>(own));
+  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+
+static __global__ void add_sums_kernel(double* out, const double* sums, std::int64_t n) {
+  double own = 0;
+  for (std::int64_t i = threadIdx.x; i < n; i += kThreads) own += sums[i];
+  const double sum = block_sum<kThreads>(own);
+  if (threadIdx.x == 0) *out = sum;
+}
+
+// `scratch` has squared_norm_scratch(n) elements.
+inline void squared_norm(StreamHandle stream, double* out, const float* x, std::int64_t n, double* scratch) {
+  const std::int64_t sums = squared_norm_scratch(n);
+  if (sums > 0) launch<squared_norm_kernel>(blocks(sums, 1), dim3(kThreads), 0, stream, scratch, x, n);
+  launch<add_sums_kernel>(dim3(1), dim3(kThreads), 0, stream, out, static_cast<const double*>(scratch), sums);
+}
+
+}  // namespace stagegpt::gpu

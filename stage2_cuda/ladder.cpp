@@ -1,0 +1,87 @@
+#include "stage2_cuda/ladder.h"
+
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "common/error.h"
+#include "common/train/bench.h"
+#include "stage2_cuda/device_objects.h"
+
+namespace stagegpt::gpu {
+namespace {
+
+void require_right(const Rung& rung, double error, double tolerance) {
+  if (error <= tolerance) return;  // NaN is not
+  throw std::runtime_error(
+      concat("rung ", rung.name, ": error ", error, ", at most ", tolerance, " is allowed"));
+}
+
+RungReport climb(const Ladder& ladder, const Rung& rung, StreamHandle stream) {
+  ladder.clear();
+  rung.run(stream);
+  synchronize(stream);
+  RungReport report{.name = rung.name, .error = ladder.error()};
+  require_right(rung, report.error, ladder.tolerance);
+  report.microseconds = median_microseconds(rung.run, stream);
+  report.rate = ladder.work / (report.microseconds / 1e6);
+  report.share = report.rate / ladder.bound;
+  return report;
+}
+
+}  // namespace
+
+double median_microseconds(const std::function<void(StreamHandle)>& run, StreamHandle stream) {
+  constexpr int kWarmup = 3, kLeast = 5, kMost = 50;
+  constexpr double kEnoughMs = 1000;
+  const Event begin, end;
+  for (int i = 0; i < kWarmup; ++i) run(stream);
+  Samples ms;
+  double total = 0;
+  while (ms.size() < kLeast || (ms.size() < kMost && total < kEnoughMs)) {
+    record(begin, stream);
+    run(stream);
+    record(end, stream);
+    wait_for(end);
+    ms.add(milliseconds_between(begin, end));
+    total += milliseconds_between(begin, end);
+  }
+  return 1e3 * ms.median();
+}
+
+std::vector<RungReport> climb(const Ladder& ladder) {
+  const Stream stream;
+  std::vector<RungReport> reports;
+  for (const Rung& rung : ladder.rungs) reports.push_back(climb(ladder, rung, stream));
+  return reports;
+}
+
+void print(const Ladder& ladder, const std::vector<RungReport>& reports, const std::string& machine,
+           bool json) {
+  if (json) {
+    auto rungs = nlohmann::ordered_json::array();
+    for (const auto& [name, error, microseconds, rate, share] : reports) {
+      rungs.push_back(
+          {{"name", name}, {"error", error}, {"us", microseconds}, {"rate", rate / 1e9}, {"share", share}});
+    }
+    const nlohmann::ordered_json object = {{"ladder", ladder.name},
+                                           {"machine", machine},
+                                           {"unit", ladder.unit},
+                                           {"bound", ladder.bound / 1e9},
+                                           {"bound_name", ladder.bound_name},
+                                           {"rungs", rungs}};
+    std::cout << object.dump(2) << '\n';
+    return;
+  }
+  std::printf("%s\n%s\nbound: %.1f %s, %s\n\n", ladder.name.c_str(), machine.c_str(), ladder.bound / 1e9,
+              ladder.unit.c_str(), ladder.bound_name.c_str());
+  std::printf("%-16s %10s %12s %10s %9s\n", "rung", "error", "median us", ladder.unit.c_str(), "of bound");
+  for (const auto& [name, error, microseconds, rate, share] : reports) {
+    std::printf("%-16s %10.2g %12.2f %10.1f %8.1f%%\n", name.c_str(), error, microseconds, rate / 1e9,
+                100 * share);
+  }
+}
+
+}  // namespace stagegpt::gpu

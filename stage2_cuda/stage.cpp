@@ -1,0 +1,57 @@
+// Stage 2: the CUDA backend, one process. Built for a GPU, and for the emulator.
+#include "common/app/stage.h"
+
+#include "common/comm/self_communicator.h"
+#include "stage2_cuda/cuda_flags.h"
+#include "stage2_cuda/ladders.h"
+
+namespace stagegpt {
+namespace {
+
+class CudaStage final : public Stage {
+ public:
+  int number() const override { return 2; }
+  RankGroup& group() override { return group_; }
+
+  void add_flags(CommandLine& command_line) override {
+    command_line.group("Machine");
+    cuda_.add(command_line);
+  }
+
+  Machine start() override {
+    const gpu::DeviceInfo device = cuda_.open();
+    Machine machine;
+    machine.threads = cuda_.threads();
+    machine.backend = gpu::make_cuda_backend(cuda_.options());
+    machine.communicator = std::make_unique<SelfCommunicator>(group_);
+    machine.sync = std::make_unique<NoGradientSync>();
+    machine.description = cuda_.description(device);
+    machine.peak = cuda_.peak(device);
+    return machine;
+  }
+
+  void add_bench_flags(CommandLine& command_line) override {
+    command_line.choice("--ladder", ladder_, {"layernorm", "matmul"}, "time the rungs of a kernel instead");
+  }
+  bool bench_instead(Machine& machine, bool json) override {
+    if (!ladder_) return false;
+    const gpu::LadderOptions options{
+        .large = cuda_.platform().is_gpu(), .precision = cuda_.options().precision, .peak = machine.peak};
+    const gpu::Ladder ladder = gpu::make_ladder(*ladder_, *machine.backend, options);
+    gpu::print(ladder, gpu::climb(ladder), machine.description, json);
+    return true;
+  }
+
+  void end_all(const std::string&, int) override {}
+
+ private:
+  SingleProcess group_;
+  gpu::CudaFlags cuda_;
+  std::optional<std::string> ladder_;
+};
+
+}  // namespace
+
+std::unique_ptr<Stage> make_stage() { return std::make_unique<CudaStage>(); }
+
+}  // namespace stagegpt

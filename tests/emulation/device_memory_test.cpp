@@ -1,0 +1,238 @@
+// The emulated device's memory and the rest of its runtime: where an address leads, and where it must not.
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+#include "common/error.h"
+#include "common/tensor/caching_allocator.h"
+#include "tests/emulation/emulated.h"
+
+namespace stagegpt::test {
+namespace {
+
+using namespace gpu;
+
+TEST(EmulatedMemory, blocks_are_aligned_distinct_and_hold_no_numbers) {
+  std::vector<void*> blocks;
+  for (const std::size_t size : {1, 4, 256, 257, 4096, 5000, 1 << 20}) {
+    void* block = blocks.emplace_back(allocate(size));
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % 256, 0);
+    std::vector<unsigned char> bytes(size);
+    copy_to_host(bytes.data(), block, size, nullptr);
+    EXPECT_EQ(bytes, std::vector<unsigned char>(size, 0xFF));
+    copy_to_device(block, std::vector<unsigned char>(size, 1).data(), size, nullptr);
+  }
+  for (void* block : blocks) deallocate(block);
+  // Memory that was in use before is as new.
+  DeviceArray<float> again(1);
+  void* block = allocate(5000);
+  float value = 0;
+  copy_to_host(&value, block, sizeof(value), nullptr);
+  EXPECT_TRUE(std::isnan(value));
+  deallocate(block);
+}
+
+TEST(EmulatedMemory, freed_memory_is_free_again) {
+  const MemoryInfo before = memory_info();
+  std::vector<void*> blocks(100);
+  for (int round = 0; round < 20; ++round) {
+    for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i] = allocate(1 + 997 * ((i * 37) % 100));
+    EXPECT_LT(memory_info().free, before.free);
+    for (std::size_t i = 0; i < blocks.size(); ++i) deallocate(blocks[(i * 61) % 100]);
+  }
+  EXPECT_EQ(memory_info().free, before.free);
+  EXPECT_EQ(memory_info().total, before.total);
+}
+
+TEST(EmulatedMemory, copies_and_zeros) {
+  DeviceArray<int> x({1, 2, 3, 4}), y(4);
+  copy_on_device(y.data() + 1, x.data(), 2 * sizeof(int), nullptr);
+  EXPECT_EQ(y.values(), (std::vector<int>{0, 1, 2, 0}));
+  copy_on_device(x.data() + 1, x.data(), 3 * sizeof(int), nullptr);
+  EXPECT_EQ(x.values(), (std::vector<int>{1, 1, 2, 3}));
+  set_zero(x.data() + 2, sizeof(int), nullptr);
+  EXPECT_EQ(x.values(), (std::vector<int>{1, 1, 0, 3}));
+  copy_to_device(nullptr, nullptr, 0, nullptr);
+}
+
+template <class Run>
+void expect_refused(const std::string& part, const Run& run) {
+  try {
+    run();
+    ADD_FAILURE() << "not refused: " << part;
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  }
+}
+
+TEST(EmulatedMemory, copies_keep_to_one_allocation) {
+  DeviceArray<char> x(256), y(256);
+  std::vector<char> host(1024);
+  expect_refused("copy_to_device: 257 bytes", [&] { copy_to_device(x.data(), host.data(), 257, nullptr); });
+  expect_refused("copy_to_host: 2 bytes", [&] { copy_to_host(host.data(), x.data() + 255, 2, nullptr); });
+  expect_refused("set_zero: 257 bytes", [&] { set_zero(x.data(), 257, nullptr); });
+  expect_refused("copy_on_device: 256 bytes", [&] { copy_on_device(x.data(), y.data() + 1, 256, nullptr); });
+  expect_refused("is not in device memory", [&] { copy_to_device(host.data(), host.data(), 1, nullptr); });
+  expect_refused("is in device memory, not in the host's",
+                 [&] { copy_to_device(x.data(), y.data(), 1, nullptr); });
+  expect_refused("is in device memory, not in the host's",
+                 [&] { copy_to_host(x.data(), y.data(), 1, nullptr); });
+  expect_refused("is in device memory, not in the host's",
+                 [&] { copy_to_host(host_view(x.data()), y.data(), 1, nullptr); });
+}
+
+TEST(EmulatedRuntime, is_one_device) {
+  const DeviceInfo info = open_device(0);
+  EXPECT_EQ(info.name, "emulated GPU");
+  EXPECT_EQ(info.major, 8);
+  EXPECT_EQ(info.minor, 0);
+  EXPECT_GT(info.multiprocessors, 0);
+  EXPECT_EQ(info.memory_bytes, memory_info().total);
+  EXPECT_GT(info.memory_bytes, 0);
+  try {
+    open_device(1);
+    ADD_FAILURE() << "there is a device 1";
+  } catch (const UserError& error) {
+    EXPECT_TRUE(std::string(error.what()).starts_with("--device: ")) << error.what();
+  }
+}
+
+TEST(EmulatedRuntime, streams_events_and_pinned_memory) {
+  StreamHandle stream = make_stream();
+  EventHandle begin = make_event(), end = make_event();
+  EXPECT_THROW(milliseconds_between(begin, end), InternalError);
+  record(begin, stream);
+  auto* pinned = static_cast<float*>(allocate_pinned(5));
+  pinned[0] = 3;
+  DeviceArray<float> x(1);
+  copy_to_device(x.data(), pinned, sizeof(float), stream);
+  EXPECT_EQ(x.values()[0], 3);
+  deallocate_pinned(pinned);
+  record(end, stream);
+  wait_for(end);
+  synchronize(stream);
+  EXPECT_GE(milliseconds_between(begin, end), 0);
+  destroy_event(begin);
+  destroy_event(end);
+  destroy_stream(stream);
+}
+
+// The device's memory behind an allocator, as a backend has it.
+class DeviceSource final : public MemorySource {
+ public:
+  void* allocate(std::size_t bytes) override { return gpu::allocate(bytes); }
+  void deallocate(void* block, std::size_t) noexcept override { gpu::deallocate(block); }
+  void* host_view(void* block) const override { return gpu::host_view(block); }
+};
+
+__global__ void write_at(float* out, std::int64_t i) { out[i] = 1; }
+
+__global__ void read_at(float* out, const float* in, std::int64_t i) { out[0] = in[i]; }
+
+struct Holder {
+  float* pointer;
+};
+__global__ void follow(Holder holder) { holder.pointer[0] = 1; }
+
+// A frame larger than a fiber's stack.
+__global__ void deep(float* out) {
+  volatile float frame[emulation::kStackBytes / sizeof(float) + 1024];
+  for (std::size_t i = sizeof(frame) / sizeof(float); i > 0; i -= 256) frame[i - 1] = 1;
+  out[0] = frame[0];
+}
+
+class EmulatedMemoryDeathTest : public testing::Test {
+ protected:
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
+
+TEST_F(EmulatedMemoryDeathTest, host_code_follows_a_device_address) {
+  DeviceArray<float> x(4);
+  EXPECT_DEATH(std::printf("%f", x.data()[1]), "host code touched device memory outside a copy");
+  EXPECT_DEATH(x.data()[1] = 1, "host code touched device memory outside a copy");
+}
+
+TEST_F(EmulatedMemoryDeathTest, a_kernel_goes_beyond_an_allocation) {
+  DeviceArray<float> x(64), out(64);  // 256 bytes: nothing between their end and the guard page
+  EXPECT_DEATH(
+      launch<write_at>(1, 1, 0, nullptr, x.data(), 64),
+      "kernel write_at, block \\(0,0,0\\), thread \\(0,0,0\\): reads or writes beyond an allocation");
+  EXPECT_DEATH(launch<read_at>(dim3(2, 3), 8, 0, nullptr, out.data(), x.data(), 64 + 1000),
+               "kernel read_at, block \\(.,.,0\\), thread \\(.,0,0\\): reads or writes beyond an allocation");
+}
+
+TEST_F(EmulatedMemoryDeathTest, a_kernel_follows_an_address_that_was_not_an_argument) {
+  DeviceArray<float> x(4);
+  EXPECT_DEATH(launch<follow>(1, 1, 0, nullptr, Holder{x.data()}),
+               "kernel follow, .*followed a device address that was not an argument");
+}
+
+TEST_F(EmulatedMemoryDeathTest, a_kernel_follows_a_null_pointer) {
+  const DeviceArray<float> x(4);  // with the device comes the handler
+  EXPECT_DEATH(
+      launch<write_at>(1, 1, 0, nullptr, nullptr, 1),
+      "kernel write_at, block \\(0,0,0\\), thread \\(0,0,0\\): touched an address that leads nowhere");
+}
+
+TEST_F(EmulatedMemoryDeathTest, a_kernel_overflows_its_stack) {
+  DeviceArray<float> x(4);
+  EXPECT_DEATH(launch<deep>(1, 1, 0, nullptr, x.data()), "kernel deep, .*overflows its stack");
+}
+
+TEST_F(EmulatedMemoryDeathTest, a_freed_block) {
+  auto* x = static_cast<float*>(allocate(16));
+  auto* view = static_cast<volatile float*>(host_view(x));
+  view[0] = 1;
+  deallocate(x);
+  EXPECT_DEATH(view[0] = 1, "host code reads or writes beyond an allocation of device memory");
+  DeviceArray<float> y(4);
+  EXPECT_DEATH(deallocate(y.data() + 1), "was not allocated");
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+TEST_F(EmulatedMemoryDeathTest, address_sanitizer_sees_the_slack_of_a_block_and_freed_blocks) {
+  CachingAllocator allocator(std::make_unique<DeviceSource>());
+  auto* x = static_cast<float*>(allocator.allocate(40));
+  launch<write_at>(1, 1, 0, nullptr, x, 9);
+  EXPECT_DEATH(launch<write_at>(1, 1, 0, nullptr, x, 10), "use-after-poison");
+  allocator.deallocate(x, 40);
+  EXPECT_DEATH(launch<write_at>(1, 1, 0, nullptr, x, 9), "use-after-poison");
+}
+#endif
+
+void exhaust(std::size_t total) {
+  setenv("STAGEGPT_EMULATOR_MEMORY", std::to_string(total).c_str(), 1);
+  const bool right = memory_info().total == total && allocate(total + 1) == nullptr;
+  void* half = allocate(total / 2);
+  const bool then_none =
+      half != nullptr && allocate(total / 2 + 1) == nullptr && memory_info().free == total / 2;
+  deallocate(half);
+  CachingAllocator allocator(std::make_unique<DeviceSource>());
+  void* x = allocator.allocate(total / 2);
+  allocator.deallocate(x, total / 2);
+  const bool all = allocate(total) == nullptr;  // half of it is kept for reuse
+  x = allocator.allocate(total);                // and given back for this
+  allocator.deallocate(x, total);
+  std::exit(right && then_none && all ? 0 : 1);
+}
+
+void open_with_memory(const char* value) {
+  setenv("STAGEGPT_EMULATOR_MEMORY", value, 1);
+  try {
+    open_device(0);
+  } catch (const UserError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    std::exit(2);
+  }
+}
+
+TEST_F(EmulatedMemoryDeathTest, there_is_as_much_as_the_environment_says) {
+  EXPECT_EXIT(exhaust(1 << 20), testing::ExitedWithCode(0), "");
+  for (const char* value : {"", "1G", "-1", "99999999999999999999"}) {
+    EXPECT_EXIT(open_with_memory(value), testing::ExitedWithCode(2),
+                "STAGEGPT_EMULATOR_MEMORY: expected a number");
+  }
+}
+
+}  // namespace
+}  // namespace stagegpt::test

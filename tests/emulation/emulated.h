@@ -1,0 +1,82 @@
+// What tests of the emulator share: arrays in device memory, all thread orders, the error of a launch.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "stage2_cuda/launch.h"
+
+namespace stagegpt::test {
+
+template <class T>
+class DeviceArray {
+ public:
+  explicit DeviceArray(const std::vector<T>& values) : size_(values.size()) {
+    data_ = static_cast<T*>(gpu::allocate(size_ * sizeof(T)));
+    gpu::copy_to_device(data_, values.data(), size_ * sizeof(T), nullptr);
+  }
+  explicit DeviceArray(std::size_t size) : DeviceArray(std::vector<T>(size)) {}
+  ~DeviceArray() { gpu::deallocate(data_); }
+  DeviceArray(const DeviceArray&) = delete;
+  DeviceArray& operator=(const DeviceArray&) = delete;
+
+  T* data() const { return data_; }
+  std::vector<T> values() const {
+    std::vector<T> values(size_);
+    gpu::copy_to_host(values.data(), data_, size_ * sizeof(T), nullptr);
+    return values;
+  }
+
+ private:
+  std::size_t size_;
+  T* data_;
+};
+
+// Runs each test in a thread order; afterwards threads are in order again.
+class InEveryOrder : public testing::TestWithParam<gpu::emulation::ThreadOrder> {
+ protected:
+  void SetUp() override { gpu::emulation::set_thread_order(GetParam()); }
+  void TearDown() override { gpu::emulation::set_thread_order({}); }
+};
+
+inline std::string order_name(const testing::TestParamInfo<gpu::emulation::ThreadOrder>& info) {
+  switch (info.param.order) {
+    case gpu::emulation::Order::forward:
+      return "forward";
+    case gpu::emulation::Order::reverse:
+      return "reverse";
+    case gpu::emulation::Order::random:
+      break;
+  }
+  return concat("random_", info.param.seed);
+}
+
+using gpu::emulation::Order;
+using gpu::emulation::ThreadOrder;
+inline const auto kOrders = testing::Values(ThreadOrder{Order::forward, 0}, ThreadOrder{Order::reverse, 0},
+                                            ThreadOrder{Order::random, 1}, ThreadOrder{Order::random, 2});
+
+// What run() complains of with a KernelError; "" when it does not.
+template <class Run>
+std::string error_of(const Run& run) {
+  try {
+    run();
+  } catch (const gpu::KernelError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// Expects an error whose message has each of the parts.
+template <class Run>
+void expect_error(const std::vector<std::string>& parts, const Run& run) {
+  const std::string message = error_of(run);
+  for (const std::string& part : parts) {
+    EXPECT_NE(message.find(part), std::string::npos) << "no \"" << part << "\" in \"" << message << '"';
+  }
+}
+
+}  // namespace stagegpt::test

@@ -1,0 +1,219 @@
+// Accesses to shared memory that are wrong in some order of threads, found in every order.
+#include "tests/emulation/emulated.h"
+
+namespace stagegpt::test {
+namespace {
+
+using namespace gpu;
+
+class EmulatedShared : public InEveryOrder {};
+INSTANTIATE_TEST_SUITE_P(Orders, EmulatedShared, kOrders, order_name);
+
+__global__ void neighbour(float* out, int barrier) {
+  STAGEGPT_SHARED(float, tile, 64);
+  tile[threadIdx.x] = 1;
+  if (barrier == 1) __syncthreads();
+  if (barrier == 2) __syncwarp();
+  const float factor = barrier == 3 ? __shfl_sync(0xFFFFFFFF, 1.0F, 0) : 1;
+  out[threadIdx.x] = factor * tile[threadIdx.x ^ 1];
+}
+
+// Who comes first: a write before a read is a race, a read before any write is of uninitialised memory.
+bool is_race_or_uninitialised(const std::string& error, const std::string& element) {
+  const bool found = error.find("has written with no barrier") != std::string::npos ||
+                     error.find("has read with no barrier") != std::string::npos ||
+                     error.find("is uninitialised") != std::string::npos;
+  return found && error.find(element) != std::string::npos;
+}
+
+TEST_P(EmulatedShared, a_missing_barrier_between_write_and_read) {
+  DeviceArray<float> out(64);
+  EXPECT_EQ(error_of([&] { launch<neighbour>(1, 64, 0, nullptr, out.data(), 1); }), "");
+  EXPECT_EQ(error_of([&] { launch<neighbour>(1, 64, 0, nullptr, out.data(), 2); }), "");
+  const std::string error = error_of([&] { launch<neighbour>(1, 64, 0, nullptr, out.data(), 0); });
+  EXPECT_PRED2(is_race_or_uninitialised, error, "tile[") << error;
+  EXPECT_NE(error.find("kernel neighbour, block (0,0,0), thread ("), std::string::npos) << error;
+}
+
+TEST_P(EmulatedShared, a_shuffle_is_no_barrier_for_memory) {
+  DeviceArray<float> out(64);
+  expect_error({"kernel neighbour", "tile[", "with no barrier in between"},
+               [&] { launch<neighbour>(1, 64, 0, nullptr, out.data(), 3); });
+}
+
+__global__ void across_warps(float* out) {
+  STAGEGPT_SHARED(float, tile, 64);
+  tile[threadIdx.x] = 1;
+  __syncwarp();
+  out[threadIdx.x] = tile[threadIdx.x ^ 32];
+}
+
+TEST_P(EmulatedShared, syncwarp_is_no_barrier_for_another_warp) {
+  DeviceArray<float> out(64);
+  const std::string error = error_of([&] { launch<across_warps>(1, 64, 0, nullptr, out.data()); });
+  EXPECT_PRED2(is_race_or_uninitialised, error, "tile[") << error;
+}
+
+__global__ void half_a_warp(float* out) {
+  STAGEGPT_SHARED(float, tile, 32);
+  tile[threadIdx.x] = 0;
+  __syncthreads();
+  if (threadIdx.x >= 16) {
+    tile[threadIdx.x] = 1;
+  } else {
+    __syncwarp(0xFFFF);
+    out[threadIdx.x] = tile[threadIdx.x + 16];
+  }
+}
+
+TEST_P(EmulatedShared, syncwarp_is_no_barrier_for_lanes_that_it_does_not_name) {
+  DeviceArray<float> out(32);
+  expect_error({"kernel half_a_warp", "tile[", "with no barrier in between"},
+               [&] { launch<half_a_warp>(1, 32, 0, nullptr, out.data()); });
+}
+
+__global__ void write_write() {
+  STAGEGPT_SHARED(int, flag, 2);
+  if (threadIdx.x == 3 || threadIdx.x == 50) flag[1] = 1;
+}
+
+TEST_P(EmulatedShared, two_writers) {
+  const std::string error = error_of([] { launch<write_write>(1, 64, 0, nullptr); });
+  EXPECT_NE(error.find("writes flag[1], which thread ("), std::string::npos) << error;
+  EXPECT_NE(error.find("has written with no barrier in between"), std::string::npos) << error;
+  EXPECT_NE(error.find("(3,0,0)"), std::string::npos) << error;
+  EXPECT_NE(error.find("(50,0,0)"), std::string::npos) << error;
+}
+
+// The thread `writer` writes what the threads of `readers` (lanes 0 to 31, 32 to 63) have read, with a
+// barrier of the first warp in between or none.
+__global__ void write_after_read(int writer, unsigned readers, unsigned readers_above, int syncwarp,
+                                 int reread) {
+  STAGEGPT_SHARED(int, word, 1);
+  const unsigned i = threadIdx.x;
+  if (i == 0) word[0] = 0;
+  __syncthreads();
+  int sum = 0;
+  const bool reads = ((i < 32 ? readers : readers_above) >> i % 32 & 1U) != 0;
+  if (reads) sum += word[0];
+  if (syncwarp != 0) __syncwarp();
+  if (static_cast<int>(i) == reread) sum += word[0];
+  if (static_cast<int>(i) == writer) word[0] = sum;
+}
+
+TEST_P(EmulatedShared, a_writer_after_readers) {
+  auto error = [](int writer, unsigned readers, unsigned above, int syncwarp, int reread = -1) {
+    return error_of(
+        [&] { launch<write_after_read>(1, 64, 0, nullptr, writer, readers, above, syncwarp, reread); });
+  };
+  EXPECT_EQ(error(5, 1U << 5, 0, 0), "");     // only the writer itself
+  EXPECT_EQ(error(5, 0xFFFFFFFF, 0, 1), "");  // the same warp, in order
+  EXPECT_EQ(error(5, 0xFFFFFFFF, 0, 1, 5), "");
+  const unsigned cases[][3] = {{1U << 7, 0, 0},            // another lane
+                               {1U << 7 | 1U << 5, 0, 0},  // the writer may have read last
+                               {1U << 9 | 1U << 5, 0, 0},
+                               {0, 1, 1},           // another warp, whatever the own does
+                               {0xFFFFFFFF, 1, 1},  // with all of the own warp
+                               {0xFFFFFFFF, 0xFFFFFFFF, 1}};
+  for (const auto& [readers, above, syncwarp] : cases) {
+    const std::string message = error(5, readers, above, static_cast<int>(syncwarp));
+    EXPECT_NE(message.find("word[0], which thread ("), std::string::npos)
+        << readers << ' ' << above << ' ' << syncwarp << ": " << message;
+    EXPECT_NE(message.find("(5,0,0)"), std::string::npos) << message;
+  }
+  EXPECT_NE(error(5, 0, 0, 1, 8), "");  // a reader after the warp's barrier
+}
+
+__global__ void nobody_wrote(float* out) {
+  STAGEGPT_SHARED(float, tile, 32);
+  if (threadIdx.x != 13) tile[threadIdx.x] = 1;
+  __syncthreads();
+  out[threadIdx.x] = tile[threadIdx.x];
+}
+
+TEST_P(EmulatedShared, a_word_that_nobody_has_written) {
+  DeviceArray<float> out(32);
+  expect_error({"kernel nobody_wrote", "thread (13,0,0): reads tile[13]", "uninitialised"},
+               [&] { launch<nobody_wrote>(1, 32, 0, nullptr, out.data()); });
+}
+
+// Blocks that run on one OS thread leave nothing to one another.
+__global__ void written_by_the_first_block(float* out) {
+  STAGEGPT_SHARED(float, tile, 32);
+  if (blockIdx.x == 0) tile[threadIdx.x] = 1;
+  __syncthreads();
+  out[threadIdx.x] = tile[threadIdx.x];
+}
+
+TEST_P(EmulatedShared, what_another_block_wrote_is_not_there) {
+  DeviceArray<float> out(32);
+  emulation::set_threads(1);
+  expect_error({"block (1,0,0)", "tile[", "uninitialised"},
+               [&] { launch<written_by_the_first_block>(2, 32, 0, nullptr, out.data()); });
+  emulation::set_threads(2);
+}
+
+__global__ void beyond(int index, int write) {
+  STAGEGPT_SHARED(float, before, 8);
+  STAGEGPT_DYNAMIC_SHARED(double, tile);
+  STAGEGPT_SHARED(float, behind, 8);
+  before[0] = behind[0] = 0;
+  if (write == 1) tile[index] = 1;
+  if (write == 0) before[0] = static_cast<float>(tile[index]);
+}
+
+TEST_P(EmulatedShared, indices_out_of_bounds) {
+  auto error = [](int index, int write) {
+    return error_of([&] { launch<beyond>(1, 1, 10 * sizeof(double), nullptr, index, write); });
+  };
+  EXPECT_EQ(error(9, 1), "");
+  EXPECT_EQ(error(10, 1),
+            "kernel beyond, block (0,0,0), thread (0,0,0): writes tile[10], beyond its 10 elements");
+  EXPECT_EQ(error(-1, 0),
+            "kernel beyond, block (0,0,0), thread (0,0,0): reads tile[-1], beyond its 10 elements");
+}
+
+__global__ void large_arrays() {
+  STAGEGPT_SHARED(float, a, 8192);
+  STAGEGPT_SHARED(float, b, 4096);
+  a[threadIdx.x] = 1;
+  b[threadIdx.x] = 1;
+}
+
+TEST_P(EmulatedShared, more_than_a_block_has) {
+  EXPECT_EQ(error_of([] { launch<large_arrays>(1, 32, 0, nullptr); }), "");
+  expect_error({"kernel large_arrays", "49168 bytes with b", "49152"},
+               [] { launch<large_arrays>(1, 32, 16, nullptr); });
+}
+
+__global__ void misaligned(int index, float* out) {
+  STAGEGPT_SHARED(float, tile, 16);
+  for (int i = 0; i < 16; ++i) tile[i] = 1;
+  store4(out, 0, load4(tile, index));
+}
+
+__global__ void misaligned_store(float* out, int index) { store4(out, index, {1, 2, 3, 4}); }
+
+TEST_P(EmulatedShared, four_floats_are_aligned) {
+  DeviceArray<float> out(16);
+  EXPECT_EQ(error_of([&] { launch<misaligned>(1, 1, 0, nullptr, 8, out.data()); }), "");
+  expect_error({"kernel misaligned, block (0,0,0), thread (0,0,0)", "load4 at index 6", "misaligned"},
+               [&] { launch<misaligned>(1, 1, 0, nullptr, 6, out.data()); });
+  expect_error({"kernel misaligned_store", "store4 at index 2", "misaligned"},
+               [&] { launch<misaligned_store>(1, 1, 0, nullptr, out.data(), 2); });
+}
+
+__global__ void poisoned(float* out) {
+  STAGEGPT_SHARED(float, tile, 4);
+  // Past the checks, as no kernel can be.
+  out[0] = static_cast<const float*>(tile.span().data)[2];
+}
+
+TEST_P(EmulatedShared, begins_as_not_a_number) {
+  DeviceArray<float> out(1);
+  launch<poisoned>(1, 1, 0, nullptr, out.data());
+  EXPECT_TRUE(std::isnan(out.values()[0]));
+}
+
+}  // namespace
+}  // namespace stagegpt::test

@@ -1,0 +1,39 @@
+// Stage 2's programs for a GPU, where none is to be seen.
+#include <gtest/gtest.h>
+
+#include "tests/support/program.h"
+
+namespace stagegpt::test {
+namespace {
+
+ProgramResult without_device(const std::string& program, const std::vector<std::string>& arguments) {
+  const ScratchDirectory directory;
+  return run_program(program, arguments, directory.path(), {.environment = {{"CUDA_VISIBLE_DEVICES", "-1"}}});
+}
+
+TEST(Stage2WithoutDevice, TellsInOneLineWhatWouldHelp) {
+  for (const char* program : {"stage2_train", "stage2_bench"}) {
+    const ProgramResult result = without_device(program, {"--device", "0"});
+    EXPECT_EQ(result.exit_code, 2) << result.errors;
+    EXPECT_EQ(result.errors.find('\n'), result.errors.size() - 1) << result.errors;
+    EXPECT_NE(result.errors.find("_emulated"), std::string::npos) << result.errors;
+  }
+}
+
+TEST(Stage2WithoutDevice, ShowsHelpAndRefusesOtherStagesFlags) {
+  EXPECT_NE(without_device("stage2_bench", {"--help"}).output.find("--ladder"), std::string::npos);
+  const ProgramResult result = without_device("stage2_train", {"--threads", "2"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_NE(result.errors.find("--threads: stage 2 has no use for it"), std::string::npos) << result.errors;
+}
+
+TEST(Stage2WithoutDevice, HandWrittenProductsAreF32) {
+  const ProgramResult result =
+      without_device("stage2_train", {"--precision", "tf32", "--gpu-matmul", "tiled"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_NE(result.errors.find("--precision: tf32 only with --gpu-matmul cublaslt"), std::string::npos)
+      << result.errors;
+}
+
+}  // namespace
+}  // namespace stagegpt::test

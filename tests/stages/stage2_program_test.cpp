@@ -1,0 +1,117 @@
+// Stage 2's programs on the emulator, as a user runs them, beside stage 0's.
+#include <nlohmann/json.hpp>
+
+#include "tests/support/trained_runs.h"
+
+namespace stagegpt::test {
+namespace {
+
+constexpr const char* kTiny = STAGEGPT_SOURCE_DIR "/tests/golden/tiny.bin";
+constexpr const char* kTinyState = STAGEGPT_SOURCE_DIR "/tests/golden/tiny_debug_state.bin";
+
+class Stage2Emulated : public TrainedRuns {
+ protected:
+  ProgramResult run(const std::string& job, const Arguments& arguments,
+                    const RunOptions& options = {}) const {
+    return run_program("stage2_" + job + "_emulated", arguments, directory_.path(), options);
+  }
+  ProgramResult stage2(const std::string& job, const Arguments& arguments) const {
+    return expect_done(run(job, arguments));
+  }
+  // Exits with `code`, saying `message`.
+  void expect_failure(const ProgramResult& result, int code, const char* message) const {
+    EXPECT_EQ(result.exit_code, code) << result.errors;
+    EXPECT_NE(result.errors.find(message), std::string::npos) << result.errors;
+  }
+};
+
+TEST_F(Stage2Emulated, TrainsAsStage0) {
+  stage0("train", small("serial", {"--grad-accumulation", "2"}));
+  stage2("train", small("emulated", {"--grad-accumulation", "2"}));
+  expect_same_curves("emulated", "serial");
+}
+
+TEST_F(Stage2Emulated, ARunGoesOnAtAnotherStage) {
+  stage0("train", small("serial"));
+  stage2("train", small("moved", {"--stop-after", "10"}));
+  stage0("train", {"--resume", "moved", "--stop-after", "20"});
+  stage2("train", {"--resume", "moved", "--stop-after", "30"});
+  expect_same_curves("moved", "serial");
+}
+
+TEST_F(Stage2Emulated, AnotherThreadOrderGivesTheSameBits) {
+  stage2("train", small("forward", {"--stop-after", "5"}));
+  for (const char* order : {"reverse", "random:7"}) {
+    expect_done(run("train", small(order, {"--stop-after", "5"}),
+                    {.environment = {{"STAGEGPT_EMULATOR_ORDER", order}}}));
+    EXPECT_EQ(hash_after(5, order), hash_after(5, "forward")) << order;
+  }
+  stage2("train", small("threads", {"--stop-after", "5", "--threads", "3"}));
+  EXPECT_EQ(hash_after(5, "threads"), hash_after(5, "forward"));
+}
+
+TEST_F(Stage2Emulated, EveryRungOfTheProductTrainsAsTheLibrarys) {
+  const Arguments shorter = {"--batch-size", "4", "--stop-after", "10"};
+  stage2("train", small("library", shorter));
+  for (const char* matmul : {"naive", "tiled", "vectorised"}) {
+    stage2("train", small(matmul, with_flags(shorter, {"--gpu-matmul", matmul})));
+    expect_same_curves(matmul, "library");
+  }
+}
+
+TEST_F(Stage2Emulated, WritesAsStage0) {
+  stage0("train", small("run"));
+  const Arguments text = {"--model",          "run", "--prompt",      "the",
+                          "--max-new-tokens", "14",  "--temperature", "0"};
+  const std::string expected = stage0("generate", text).output;
+  EXPECT_EQ(stage2("generate", text).output, expected);
+  EXPECT_EQ(stage2("generate", with_flags(text, {"--weights", "bf16"})).output,
+            stage0("generate", with_flags(text, {"--weights", "bf16"})).output);
+}
+
+TEST_F(Stage2Emulated, VerifiesTheGoldenModel) {
+  for (const char* matmul : {"naive", "tiled", "vectorised", "cublaslt"}) {
+    const ProgramResult result = stage2("verify", {"--model", kTiny, "--state", kTinyState, "--steps", "2",
+                                                   "--json", "--gpu-matmul", matmul});
+    const auto json = nlohmann::json::parse(result.output);
+    EXPECT_TRUE(json["passed"].get<bool>()) << matmul;
+    EXPECT_EQ(json["tensors"].size(), 28u);
+  }
+}
+
+TEST_F(Stage2Emulated, BenchReports) {
+  const ProgramResult result =
+      stage2("bench", {"--n-layer", "1", "--n-embd", "32", "--batch-size", "2", "--seq-len", "16", "--steps",
+                       "2", "--warmup", "1", "--json"});
+  const auto json = nlohmann::json::parse(result.output);
+  EXPECT_GT(json["tokens_per_second"], 0);
+  EXPECT_FALSE(json["kernels"].empty());
+}
+
+TEST_F(Stage2Emulated, LaddersAreRightBeforeTheyAreTimed) {
+  for (const char* ladder : {"layernorm", "matmul"}) {
+    const ProgramResult result = stage2("bench", {"--ladder", ladder});
+    EXPECT_NE(result.output.find("v1"), std::string::npos) << result.output;
+  }
+}
+
+TEST_F(Stage2Emulated, RefusesWhatItCannotDo) {
+  expect_failure(run("train", small("run", {"--device", "1"})), 2, "--device");
+  expect_failure(run("train", small("run", {"--threads", "17"})), 2, "--threads");
+  expect_failure(run("train", small("run", {"--comm", "flat"})), 2, "stages 1 and 3");
+  expect_failure(run("train", small("run", {"--cpu-matmul", "tiled"})), 2, "stages 0 and 1");
+  expect_failure(run("train", small("run", {"--precision", "f16"})), 2, "tf32");
+  expect_failure(run("train", small("run"), {.environment = {{"STAGEGPT_EMULATOR_ORDER", "sideways"}}}), 2,
+                 "STAGEGPT_EMULATOR_ORDER");
+}
+
+TEST_F(Stage2Emulated, TellsWhatMemoryItAskedForAndWhatIsFree) {
+  const ProgramResult result = run("train", small("run", {"--n-embd", "128"}),
+                                   {.environment = {{"STAGEGPT_EMULATOR_MEMORY", "2000000"}}});
+  expect_failure(result, 1, "out of memory");
+  EXPECT_NE(result.errors.find("free"), std::string::npos) << result.errors;
+  EXPECT_NE(result.errors.find("--batch-size"), std::string::npos) << result.errors;
+}
+
+}  // namespace
+}  // namespace stagegpt::test

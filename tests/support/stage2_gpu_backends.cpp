@@ -1,0 +1,31 @@
+#include "stage2_cuda/cuda_backend.h"
+#include "tests/support/backends.h"
+
+namespace stagegpt::test {
+namespace {
+
+using gpu::GpuMatmul;
+
+std::function<std::unique_ptr<Backend>()> gpu_backend(GpuMatmul matmul, bool fused = true) {
+  return [=] {
+    gpu::open_device(0);
+    std::unique_ptr<Backend> backend = gpu::make_cuda_backend({.matmul = matmul});
+    backend->set_fused(fused);
+    return backend;
+  };
+}
+
+}  // namespace
+
+const std::vector<BackendUnderTest>& backends_under_test() {
+  static const std::vector<BackendUnderTest> backends = {
+      {"gpu_cublaslt", gpu_backend(GpuMatmul::cublaslt), {DType::f32}},
+      {"gpu_naive", gpu_backend(GpuMatmul::naive), {DType::f32}},
+      {"gpu_tiled", gpu_backend(GpuMatmul::tiled), {DType::f32}},
+      {"gpu_vectorised", gpu_backend(GpuMatmul::vectorised), {DType::f32}},
+      {"gpu_unfused", gpu_backend(GpuMatmul::cublaslt, /*fused=*/false), {DType::f32}},
+  };
+  return backends;
+}
+
+}  // namespace stagegpt::test

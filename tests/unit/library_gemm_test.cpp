@@ -1,0 +1,165 @@
+// Products by the library, cuBLASLt's or the host's BLAS, against f64: transposed factors, batches, rows that
+// lie apart, scales, sums and biases.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "stage2_cuda/device_objects.h"
+#include "stage2_cuda/gemm.h"
+#include "tests/support/tensors.h"
+
+namespace stagegpt::gpu {
+namespace {
+
+using Floats = std::vector<float>;
+
+Floats random_floats(std::uint32_t stream, std::int64_t n) {
+  const test::Values values = test::random_values(7, stream, n);
+  return {values.begin(), values.end()};
+}
+
+// Floats on the device, that are as those of the host when it is made.
+class DeviceFloats {
+ public:
+  DeviceFloats(const Floats& values, StreamHandle stream)
+      : bytes_(values.size() * sizeof(float)),
+        stream_(stream),
+        device_(static_cast<float*>(allocate(bytes_))) {
+    void* const pinned = allocate_pinned(bytes_);
+    std::copy(values.begin(), values.end(), static_cast<float*>(pinned));
+    copy_to_device(device_, pinned, bytes_, stream);
+    synchronize(stream);
+    deallocate_pinned(pinned);
+  }
+  ~DeviceFloats() { deallocate(device_); }
+  DeviceFloats(const DeviceFloats&) = delete;
+  DeviceFloats& operator=(const DeviceFloats&) = delete;
+
+  float* get() const { return device_; }
+  Floats on_host() const {
+    auto* const pinned = static_cast<float*>(allocate_pinned(bytes_));
+    copy_to_host(pinned, device_, bytes_, stream_);
+    synchronize(stream_);
+    const Floats values(pinned, pinned + bytes_ / sizeof(float));
+    deallocate_pinned(pinned);
+    return values;
+  }
+
+ private:
+  std::size_t bytes_;
+  StreamHandle stream_;
+  float* device_;
+};
+
+struct GemmCase {
+  const char* name;
+  bool transposed_a = false, transposed_b = false, accumulate = false, bias = false;
+  std::int64_t batch = 1, apart = 0;  // apart: what lies between rows
+  float scale = 1;
+  std::int64_t m = 9, n = 13, k = 21;
+};
+
+std::ostream& operator<<(std::ostream& out, const GemmCase& c) { return out << c.name; }
+
+class LibraryGemm : public testing::TestWithParam<GemmCase> {
+ protected:
+  void SetUp() override { open_device(0); }
+};
+
+// A factor of `rows` × `columns`, as it is stored.
+struct Stored {
+  Stored(std::int64_t rows, std::int64_t columns, bool as_transpose, const GemmCase& c)
+      : ld((as_transpose ? rows : columns) + c.apart),
+        stride((as_transpose ? columns : rows) * ld + c.apart),
+        transposed(as_transpose),
+        size(c.batch * stride) {}
+
+  double at(const Floats& values, std::int64_t batch, std::int64_t row, std::int64_t column) const {
+    return values[index(batch, row, column)];
+  }
+  std::size_t index(std::int64_t batch, std::int64_t row, std::int64_t column) const {
+    return static_cast<std::size_t>(batch * stride + (transposed ? column * ld + row : row * ld + column));
+  }
+  std::int64_t ld, stride;
+  bool transposed;
+  std::int64_t size;
+};
+
+TEST_P(LibraryGemm, is_the_product_in_f64) {
+  const GemmCase c = GetParam();
+  const Stored a(c.m, c.k, c.transposed_a, c), b(c.k, c.n, c.transposed_b, c), out(c.m, c.n, false, c);
+  const Floats host_a = random_floats(1, a.size), host_b = random_floats(2, b.size);
+  const Floats before = random_floats(3, out.size), bias = random_floats(4, c.n);
+  const Stream stream;
+  const DeviceFloats device_a(host_a, stream), device_b(host_b, stream), device_c(before, stream),
+      device_bias(bias, stream);
+  const Product product{.c = device_c.get(),
+                        .ldc = out.ld,
+                        .stride_c = out.stride,
+                        .a = {device_a.get(), a.ld, a.transposed, a.stride},
+                        .b = {device_b.get(), b.ld, b.transposed, b.stride},
+                        .m = c.m,
+                        .n = c.n,
+                        .k = c.k,
+                        .batch = c.batch,
+                        .scale = c.scale,
+                        .accumulate = c.accumulate,
+                        .bias = c.bias ? device_bias.get() : nullptr};
+  make_library_gemm(Precision::f32)->run(product, stream);
+  synchronize(stream);
+
+  Floats after = device_c.on_host();
+  for (std::int64_t i = 0; i < c.batch; ++i) {
+    for (std::int64_t m = 0; m < c.m; ++m) {
+      for (std::int64_t n = 0; n < c.n; ++n) {
+        double sum = 0;
+        for (std::int64_t k = 0; k < c.k; ++k) sum += a.at(host_a, i, m, k) * b.at(host_b, i, k, n);
+        double right = c.scale * sum + (c.bias ? bias[static_cast<std::size_t>(n)] : 0);
+        const std::size_t index = out.index(i, m, n);
+        if (c.accumulate) right += before[index];
+        ASSERT_NEAR(after[index], right, 2e-5) << "batch " << i << ", row " << m << ", column " << n;
+        after[index] = before[index];
+      }
+    }
+  }
+  EXPECT_EQ(after, before) << "written between rows";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, LibraryGemm,
+    testing::Values(GemmCase{.name = "plain"}, GemmCase{.name = "transposed_a", .transposed_a = true},
+                    GemmCase{.name = "transposed_b", .transposed_b = true},
+                    GemmCase{.name = "transposed_both", .transposed_a = true, .transposed_b = true},
+                    GemmCase{.name = "accumulate", .accumulate = true},
+                    GemmCase{.name = "scaled", .accumulate = true, .scale = -0.5f},
+                    GemmCase{.name = "bias", .transposed_b = true, .bias = true, .apart = 3},
+                    GemmCase{.name = "batch", .transposed_b = true, .batch = 4, .apart = 5, .scale = 0.25f},
+                    GemmCase{.name = "one_row", .transposed_b = true, .bias = true, .m = 1},
+                    GemmCase{.name = "one_column", .transposed_a = true, .n = 1},
+                    GemmCase{.name = "outer", .accumulate = true, .k = 1}),
+    [](const auto& tested) { return std::string(tested.param.name); });
+
+TEST(LibraryGemmSizes, of_no_elements_do_nothing) {
+  open_device(0);
+  const Stream stream;
+  const std::unique_ptr<Gemm> gemm = make_library_gemm(Precision::f32);
+  Product product;
+  product.m = 0, product.n = 3, product.k = 2;
+  gemm->run(product, stream);
+  product.m = 3, product.batch = 0;
+  gemm->run(product, stream);
+  synchronize(stream);
+}
+
+TEST(LibraryGemmSizes, a_bias_is_not_for_a_batch) {
+  open_device(0);
+  const Stream stream;
+  const float bias = 0;
+  Product product;
+  product.m = product.n = product.k = 1, product.batch = 2, product.bias = &bias;
+  EXPECT_THROW(make_library_gemm(Precision::f32)->run(product, stream), InternalError);
+}
+
+}  // namespace
+}  // namespace stagegpt::gpu
