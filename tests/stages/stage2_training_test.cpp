@@ -7,6 +7,7 @@
 #include "common/comm/self_communicator.h"
 #include "common/train/trainer.h"
 #include "stage0_serial/cpu_backend.h"
+#include "stage2_cuda/runtime.h"
 #include "tests/support/backends.h"
 #include "tests/support/tolerance.h"
 
@@ -79,8 +80,10 @@ TEST_P(Stage2Training, ASecondStepAsksTheDeviceForNoMemory) {
   SmallRun run(GetParam().make(), 0.1);
   run.trainer.step();
   const std::int64_t after_one = run.backend->memory_stats().source_allocations;
+  const std::size_t free = gpu::memory_info().free;
   for (int step = 0; step < 3; ++step) run.trainer.step();
   EXPECT_EQ(run.backend->memory_stats().source_allocations, after_one);
+  EXPECT_EQ(gpu::memory_info().free, free);
 }
 
 TEST_P(Stage2Training, SameSeedSameBits) {
