@@ -4,70 +4,25 @@
 #include <cmath>
 #include <functional>
 
-#include "common/comm/self_communicator.h"
-#include "common/train/trainer.h"
 #include "stage0_serial/cpu_backend.h"
 #include "stage2_cuda/runtime.h"
 #include "tests/support/backends.h"
+#include "tests/support/small_training.h"
 #include "tests/support/tolerance.h"
 
 namespace stagegpt::test {
 namespace {
 
-constexpr std::int64_t kVocabulary = 37, kT = 17;
-
-std::vector<std::int32_t> random_tokens(int n) {
-  std::vector<std::int32_t> tokens;
-  for (int i = 0; i < n; ++i)
-    tokens.push_back(static_cast<std::int32_t>(random_word({5, 0, 0}, i) % kVocabulary));
-  return tokens;
+// Of three sequences in each of two micro-steps.
+SmallTraining training(std::unique_ptr<Backend> backend, double dropout) {
+  return {std::move(backend), small_config(3, 2), random_tokens(1000), dropout};
 }
-
-Gpt2Config model_config(double dropout) {
-  Gpt2Config config;
-  config.vocab_size = kVocabulary;
-  config.block_size = 20;
-  config.n_layer = 2;
-  config.n_head = 3;
-  config.n_embd = 48;
-  config.dropout = dropout;
-  return config;
-}
-
-TrainerConfig trainer_config() {
-  TrainerConfig config;
-  config.batch_size = 3;
-  config.grad_accumulation = 2;
-  config.schedule = {
-      .kind = LrSchedule::Kind::constant, .learning_rate = 1e-3, .min_lr = 0, .warmup_steps = 0, .steps = 1};
-  return config;
-}
-
-// A small model with all that a trainer needs.
-struct SmallRun {
-  SmallRun(std::unique_ptr<Backend> on, double dropout, TrainerConfig config = trainer_config())
-      : backend(std::move(on)),
-        model(*backend, model_config(dropout)),
-        data(tokens, kT, config.seed),
-        trainer(*backend, communicator, sync, model, data, config) {
-    model.parameters().initialize(config.seed);
-  }
-  Values weights() { return to_values(*backend, model.parameters().weights()); }
-
-  std::vector<std::int32_t> tokens = random_tokens(1000);
-  std::unique_ptr<Backend> backend;
-  SelfCommunicator communicator;
-  NoGradientSync sync;
-  Gpt2 model;
-  DataLoader data;
-  Trainer trainer;
-};
 
 class Stage2Training : public testing::TestWithParam<BackendUnderTest> {};
 
 TEST_P(Stage2Training, TwentyStepsAreThoseOfStage0) {
   for (const double dropout : {0.0, 0.2}) {
-    SmallRun serial(make_cpu_backend(1), dropout), run(GetParam().make(), dropout);
+    SmallTraining serial = training(make_cpu_backend(1), dropout), run = training(GetParam().make(), dropout);
     for (int step = 0; step < 20; ++step) {
       const StepReport expected = serial.trainer.step(), got = run.trainer.step();
       ASSERT_NEAR(got.loss / expected.loss, 1, kDividedTrainingLimit) << "step " << step;
@@ -77,7 +32,7 @@ TEST_P(Stage2Training, TwentyStepsAreThoseOfStage0) {
 }
 
 TEST_P(Stage2Training, ASecondStepAsksTheDeviceForNoMemory) {
-  SmallRun run(GetParam().make(), 0.1);
+  SmallTraining run = training(GetParam().make(), 0.1);
   run.trainer.step();
   const std::int64_t after_one = run.backend->memory_stats().source_allocations;
   const std::size_t free = gpu::memory_info().free;
@@ -87,22 +42,22 @@ TEST_P(Stage2Training, ASecondStepAsksTheDeviceForNoMemory) {
 }
 
 TEST_P(Stage2Training, SameSeedSameBits) {
-  SmallRun a(GetParam().make(), 0.1), b(GetParam().make(), 0.1);
+  SmallTraining a = training(GetParam().make(), 0.1), b = training(GetParam().make(), 0.1);
   for (int step = 0; step < 4; ++step) EXPECT_EQ(a.trainer.step().loss, b.trainer.step().loss);
   EXPECT_EQ(a.weights(), b.weights());
 }
 
 // The device decides, and the host learns of it later.
 TEST_P(Stage2Training, ANormThatIsNotFiniteSkipsTheUpdate) {
-  SmallRun run(GetParam().make(), 0);
+  SmallTraining run = training(GetParam().make(), 0);
   const Tensor weight = run.model.parameters().var("h.1.mlp.c_fc.weight").value();
   Values values = to_values(*run.backend, weight);
   values[7] = std::nan("");
   set_values(*run.backend, weight, values);
-  const Values before = run.weights();
+  const std::vector<float> before = run.weights();
   const StepReport report = run.trainer.step();
   EXPECT_TRUE(report.skipped());
-  const Values after = run.weights();
+  const std::vector<float> after = run.weights();
   for (std::size_t i = 0; i < before.size(); ++i) {
     ASSERT_TRUE(before[i] == after[i] || (std::isnan(before[i]) && std::isnan(after[i]))) << i;
   }

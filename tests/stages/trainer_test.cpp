@@ -6,64 +6,23 @@
 #include <cstring>
 #include <limits>
 
-#include "common/comm/self_communicator.h"
 #include "common/train/generation.h"
 #include "stage0_serial/cpu_backend.h"
+#include "tests/support/small_training.h"
 
 namespace stagegpt {
 namespace {
 
-constexpr std::int64_t kVocabulary = 37, kT = 17;
+using test::kT;
+using test::kVocabulary;
+using test::random_tokens;
 
-std::vector<std::int32_t> random_tokens(int n) {
-  std::vector<std::int32_t> tokens;
-  for (int i = 0; i < n; ++i)
-    tokens.push_back(static_cast<std::int32_t>(random_word({5, 0, 0}, i) % kVocabulary));
-  return tokens;
-}
-
-// A small model with all that a trainer needs.
-struct SmallRun {
+// On the CPU.
+struct SmallRun : test::SmallTraining {
   explicit SmallRun(const TrainerConfig& config, std::vector<std::int32_t> text, int threads = 2,
                     double dropout = 0)
-      : tokens(std::move(text)),
-        backend(make_cpu_backend(threads)),
-        model(*backend, model_config(dropout)),
-        data(tokens, kT, config.seed),
-        trainer(*backend, communicator, sync, model, data, config) {
-    model.parameters().initialize(config.seed);
-  }
-
-  static Gpt2Config model_config(double dropout) {
-    Gpt2Config config;
-    config.vocab_size = kVocabulary;
-    config.block_size = 20;
-    config.n_layer = 2;
-    config.n_head = 3;
-    config.n_embd = 48;
-    config.dropout = dropout;
-    return config;
-  }
-  std::vector<float> weights() { return to_host<float>(*backend, model.parameters().weights()); }
-  std::vector<float> grads() { return to_host<float>(*backend, model.parameters().grads()); }
-
-  std::vector<std::int32_t> tokens;
-  std::unique_ptr<Backend> backend;
-  SelfCommunicator communicator;
-  NoGradientSync sync;
-  Gpt2 model;
-  DataLoader data;
-  Trainer trainer;
+      : SmallTraining(make_cpu_backend(threads), config, std::move(text), dropout) {}
 };
-
-TrainerConfig config(std::int64_t batch_size, std::int64_t grad_accumulation) {
-  TrainerConfig config;
-  config.batch_size = batch_size;
-  config.grad_accumulation = grad_accumulation;
-  config.schedule = {
-      .kind = LrSchedule::Kind::constant, .learning_rate = 1e-3, .min_lr = 0, .warmup_steps = 0, .steps = 1};
-  return config;
-}
 
 double relative_difference(const std::vector<float>& a, const std::vector<float>& b) {
   double difference = 0, norm = 0;
@@ -76,8 +35,8 @@ double relative_difference(const std::vector<float>& a, const std::vector<float>
 
 TEST(Trainer, AccumulationEqualsTheLargeBatch) {
   for (const double dropout : {0.0, 0.2}) {
-    SmallRun large(config(12, 1), random_tokens(1000), 2, dropout),
-        small(config(3, 4), random_tokens(1000), 2, dropout);
+    SmallRun large(test::small_config(12, 1), random_tokens(1000), 2, dropout),
+        small(test::small_config(3, 4), random_tokens(1000), 2, dropout);
     for (int step = 0; step < 3; ++step) {
       const StepReport a = large.trainer.step(), b = small.trainer.step();
       EXPECT_NEAR(a.loss, b.loss, 1e-6 * a.loss);
@@ -88,15 +47,15 @@ TEST(Trainer, AccumulationEqualsTheLargeBatch) {
 
 TEST(Trainer, SameSeedSameBits) {
   for (const double dropout : {0.0, 0.2}) {
-    SmallRun a(config(4, 2), random_tokens(1000), 2, dropout),
-        b(config(4, 2), random_tokens(1000), 2, dropout);
+    SmallRun a(test::small_config(4, 2), random_tokens(1000), 2, dropout),
+        b(test::small_config(4, 2), random_tokens(1000), 2, dropout);
     for (int step = 0; step < 4; ++step) EXPECT_EQ(a.trainer.step().loss, b.trainer.step().loss);
     EXPECT_EQ(a.weights(), b.weights());
   }
 }
 
 TEST(Trainer, OverfitsOneBatch) {
-  TrainerConfig overfit = config(1, 1);
+  TrainerConfig overfit = test::small_config(1, 1);
   overfit.schedule.learning_rate = 3e-3;
   overfit.adamw.weight_decay = 0;
   SmallRun run(overfit, random_tokens(static_cast<int>(kT) + 1));  // a text of one window
@@ -109,7 +68,7 @@ TEST(Trainer, OverfitsOneBatch) {
 }
 
 TEST(Trainer, OverfitsTheFirstBatchOfMany) {
-  TrainerConfig overfit = config(2, 2);
+  TrainerConfig overfit = test::small_config(2, 2);
   overfit.schedule.learning_rate = 3e-3;
   overfit.adamw.weight_decay = 0;
   overfit.overfit_batch = true;
@@ -122,7 +81,7 @@ TEST(Trainer, OverfitsTheFirstBatchOfMany) {
 
 // What is named when the first `count` elements of a parameter have a value that does no good.
 std::string first_non_finite(const char* parameter, std::size_t count, float value) {
-  SmallRun run(config(2, 2), random_tokens(1000), 2, 0.1);
+  SmallRun run(test::small_config(2, 2), random_tokens(1000), 2, 0.1);
   const Tensor weight = run.model.parameters().var(parameter).value();
   std::vector<float> values = to_host<float>(*run.backend, weight);
   std::fill_n(values.begin(), count, value);
@@ -153,7 +112,7 @@ TEST(Trainer, NamesWhatIsNotFinite) {
 
 // A token that overflows, and is in the first step's samples, not in the second's.
 TEST(Trainer, LooksForWhatIsNotFiniteInTheSamplesOfTheStep) {
-  SmallRun run(config(2, 2), random_tokens(1000));
+  SmallRun run(test::small_config(2, 2), random_tokens(1000));
   const auto first = run.data.shuffled(0, 4).ids, second = run.data.shuffled(4, 4).ids;
   const auto token = std::ranges::find_if(
       first, [&](std::int32_t id) { return std::ranges::find(second, id) == second.end(); });
@@ -169,7 +128,7 @@ TEST(Trainer, LooksForWhatIsNotFiniteInTheSamplesOfTheStep) {
 
 TEST(Trainer, GoesOnAfterLookingForWhatIsNotFinite) {
   const auto second_loss = [](bool looks) {
-    SmallRun run(config(2, 2), random_tokens(1000));
+    SmallRun run(test::small_config(2, 2), random_tokens(1000));
     const Tensor bias = run.model.parameters().var("ln_f.bias").value();
     run.backend->fill(bias, std::numeric_limits<double>::infinity());
     const StepReport report = run.trainer.step();
@@ -183,7 +142,7 @@ TEST(Trainer, GoesOnAfterLookingForWhatIsNotFinite) {
 }
 
 TEST(Trainer, AllocatesNothingAfterTheFirstStep) {
-  SmallRun run(config(4, 2), random_tokens(1000), 2, 0.1);
+  SmallRun run(test::small_config(4, 2), random_tokens(1000), 2, 0.1);
   run.trainer.step();
   const std::int64_t allocations = run.backend->memory_stats().source_allocations;
   for (int step = 0; step < 3; ++step) run.trainer.step();
@@ -191,7 +150,7 @@ TEST(Trainer, AllocatesNothingAfterTheFirstStep) {
 }
 
 TEST(Trainer, PaddingOfTheVocabularyStaysZero) {
-  SmallRun run(config(4, 1), random_tokens(1000));
+  SmallRun run(test::small_config(4, 1), random_tokens(1000));
   for (int step = 0; step < 3; ++step) run.trainer.step();
   const std::vector<float> wte =
       to_host<float>(*run.backend, run.model.parameters().var("wte.weight").value());
@@ -212,16 +171,16 @@ class CountingSync final : public NoGradientSync {
 };
 
 TEST(Trainer, AnnouncesEachGradientOnceAStep) {
-  SmallRun run(config(2, 3), random_tokens(1000));
+  SmallRun run(test::small_config(2, 3), random_tokens(1000));
   CountingSync sync;
-  Trainer trainer(*run.backend, run.communicator, sync, run.model, run.data, config(2, 3));
+  Trainer trainer(*run.backend, run.communicator, sync, run.model, run.data, test::small_config(2, 3));
   EXPECT_EQ(trainer.step().communication.bytes_reduced, 100);
   EXPECT_EQ(sync.counts, std::vector<int>(run.model.parameters().table().size(), 1));
   EXPECT_EQ(sync.finished, 1);
 }
 
 TEST(Evaluate, IsTheMeanOverAllWindows) {
-  SmallRun run(config(4, 1), random_tokens(500));
+  SmallRun run(test::small_config(4, 1), random_tokens(500));
   const Evaluation in_one = evaluate(run.communicator.group(), *run.backend, run.model, run.data, 1000, 1000);
   const Evaluation in_parts = evaluate(run.communicator.group(), *run.backend, run.model, run.data, 3, 1000);
   EXPECT_NEAR(in_parts.loss, in_one.loss, 1e-6);
@@ -230,7 +189,7 @@ TEST(Evaluate, IsTheMeanOverAllWindows) {
 }
 
 TEST(Generate, RepeatsWhatItHasOverfitted) {
-  TrainerConfig overfit = config(1, 1);
+  TrainerConfig overfit = test::small_config(1, 1);
   overfit.schedule.learning_rate = 3e-3;
   overfit.adamw.weight_decay = 0;
   SmallRun run(overfit, random_tokens(static_cast<int>(kT) + 1));
