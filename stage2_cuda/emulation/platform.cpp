@@ -23,7 +23,7 @@ class Emulator final : public Platform {
   std::string description(int, const DeviceInfo&) const override {
     return concat("emulated GPU on ", threads(), threads() == 1 ? " thread" : " threads");
   }
-  std::string library() const override { return "host BLAS, in f32, in place of cuBLASLt"; }
+  std::string library() const override { return "host BLAS (f32) in place of cuBLASLt"; }
   bool is_gpu() const override { return false; }
 
  private:
