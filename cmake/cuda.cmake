@@ -2,20 +2,32 @@
 #
 # STAGEGPT_OLDEST_ARCHITECTURE is the oldest compute capability that is compiled for, 80 for 8.0; 0 where unknown.
 set(STAGEGPT_CUDA OFF)
-if(STAGEGPT_SANITIZE OR STAGEGPT_FUZZ)
+option(STAGEGPT_NVCC "Build programs for GPUs where nvcc is found" ON)
+if(NOT STAGEGPT_NVCC OR STAGEGPT_SANITIZE OR STAGEGPT_FUZZ)
   return()
 endif()
 
-if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+if(NOT CMAKE_CUDA_COMPILER)
+  unset(CMAKE_CUDA_COMPILER CACHE)  # since the last time, one may have been installed
   find_program(nvcc nvcc PATHS /usr/local/cuda/bin NO_CACHE)
-  if(nvcc)
-    set(CMAKE_CUDA_COMPILER ${nvcc})
+  if(nvcc AND NOT DEFINED ENV{CUDACXX})
+    set(ENV{CUDACXX} ${nvcc})
+  endif()
+  include(CheckLanguage)
+  check_language(CUDA)  # a compiler that does not work is none
+endif()
+set(why "No CUDA compiler")
+if(CMAKE_CUDA_COMPILER)
+  execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --version OUTPUT_VARIABLE version ERROR_QUIET)
+  string(REGEX MATCH "release ([0-9.]+)" version "${version}")
+  if(CMAKE_MATCH_1 VERSION_GREATER_EQUAL 12)
+    set(why "")
+  else()
+    set(why "${CMAKE_CUDA_COMPILER} is no nvcc 12 or newer, which C++20 takes")
   endif()
 endif()
-include(CheckLanguage)
-check_language(CUDA)
-if(NOT CMAKE_CUDA_COMPILER)
-  message(STATUS "No CUDA compiler: stage2_train, stage2_generate, stage2_verify and stage2_bench are left out; "
+if(why)
+  message(STATUS "${why}: stage2_train, stage2_generate, stage2_verify and stage2_bench are left out; "
                  "their twins stage2_*_emulated, which need none, are built")
   return()
 endif()
