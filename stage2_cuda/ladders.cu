@@ -17,12 +17,6 @@ namespace {
 
 constexpr double kTolerance = 1e-5, kTf32Tolerance = 2e-3;
 
-std::vector<float> on_host(Backend& backend, const Tensor& tensor) {
-  std::vector<float> values(static_cast<std::size_t>(tensor.numel()));
-  backend.copy_to_host(std::as_writable_bytes(std::span(values)), tensor);
-  return values;
-}
-
 // What some rows of a result should be.
 struct Reference {
   std::int64_t columns = 0;
@@ -31,7 +25,7 @@ struct Reference {
 };
 
 double relative_error(Backend& backend, const Tensor& out, const Reference& reference) {
-  const std::vector<float> values = on_host(backend, out);
+  const std::vector<float> values = to_host<float>(backend, out);
   double squares = 0, norm = 0;
   std::size_t i = 0;
   for (const std::int64_t row : reference.rows) {
@@ -68,8 +62,8 @@ struct LayernormTensors {
 
 Reference layernorm_reference(Backend& backend, const LayernormTensors& t, double eps) {
   const std::int64_t N = t.x.shape()[0], C = t.x.shape()[1];
-  const std::vector<float> x = on_host(backend, t.x), w = on_host(backend, t.w),
-                           bias = on_host(backend, t.bias);
+  const std::vector<float> x = to_host<float>(backend, t.x), w = to_host<float>(backend, t.w),
+                           bias = to_host<float>(backend, t.bias);
   Reference reference{.columns = C, .rows = {}, .values = {}};
   for (std::int64_t row = 0; row < N; ++row) {
     reference.rows.push_back(row);
@@ -126,7 +120,8 @@ Ladder layernorm_ladder(Backend& backend, const LadderOptions& options) {
 
 Reference matmul_reference(Backend& backend, const Tensor& x, const Tensor& w, const Tensor& bias) {
   const std::int64_t M = x.shape()[0], K = x.shape()[1], N = w.shape()[1];
-  const std::vector<float> a = on_host(backend, x), b = on_host(backend, w), offset = on_host(backend, bias);
+  const std::vector<float> a = to_host<float>(backend, x), b = to_host<float>(backend, w),
+                           offset = to_host<float>(backend, bias);
   Reference reference{.columns = N, .rows = {}, .values = {}};
   const std::int64_t step = std::max<std::int64_t>(1, M / 37);  // all would take a minute
   for (std::int64_t m = 0; m < M; m += step) {

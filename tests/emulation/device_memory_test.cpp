@@ -5,6 +5,7 @@
 
 #include "common/error.h"
 #include "common/tensor/caching_allocator.h"
+#include "stage2_cuda/device_memory_source.h"
 #include "tests/emulation/emulated.h"
 
 namespace stagegpt::test {
@@ -117,14 +118,6 @@ TEST(EmulatedRuntime, streams_events_and_pinned_memory) {
   destroy_stream(stream);
 }
 
-// The device's memory behind an allocator, as a backend has it.
-class DeviceSource final : public MemorySource {
- public:
-  void* allocate(std::size_t bytes) override { return gpu::allocate(bytes); }
-  void deallocate(void* block, std::size_t) noexcept override { gpu::deallocate(block); }
-  void* host_view(void* block) const override { return gpu::host_view(block); }
-};
-
 __global__ void write_at(float* out, std::int64_t i) { out[i] = 1; }
 
 __global__ void read_at(float* out, const float* in, std::int64_t i) { out[0] = in[i]; }
@@ -191,7 +184,7 @@ TEST_F(EmulatedMemoryDeathTest, a_freed_block) {
 
 #if defined(__SANITIZE_ADDRESS__)
 TEST_F(EmulatedMemoryDeathTest, address_sanitizer_sees_the_slack_of_a_block_and_freed_blocks) {
-  CachingAllocator allocator(std::make_unique<DeviceSource>());
+  CachingAllocator allocator(std::make_unique<DeviceMemorySource>());
   auto* x = static_cast<float*>(allocator.allocate(40));
   launch<write_at>(1, 1, 0, nullptr, x, 9);
   EXPECT_DEATH(launch<write_at>(1, 1, 0, nullptr, x, 10), "use-after-poison");
@@ -207,7 +200,7 @@ void exhaust(std::size_t total) {
   const bool then_none =
       half != nullptr && allocate(total / 2 + 1) == nullptr && memory_info().free == total / 2;
   deallocate(half);
-  CachingAllocator allocator(std::make_unique<DeviceSource>());
+  CachingAllocator allocator(std::make_unique<DeviceMemorySource>());
   void* x = allocator.allocate(total / 2);
   allocator.deallocate(x, total / 2);
   const bool all = allocate(total) == nullptr;  // half of it is kept for reuse
