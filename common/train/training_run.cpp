@@ -182,9 +182,13 @@ std::optional<double> TrainingRun::validation_loss() const {
 }
 
 std::string TrainingRun::save() {
-  group_.enter(kUnwatched);  // it takes as long as the disk does
+  group_.enter("checkpoint");
   const Moments moments = trainer_.gather_moments();
-  const std::string saved = text_from_root(group_, [&] { return write(moments); });
+  const std::string saved = text_from_root(group_, [&] {
+    group_.enter(kUnwatched);  // it takes as long as the disk does
+    return write(moments);
+  });
+  group_.enter("checkpoint");
   saved_step_ = trainer_.steps_done();
   return saved;
 }
