@@ -1,6 +1,7 @@
 #include "common/app/bench_report.h"
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 namespace stagegpt {

@@ -1,7 +1,7 @@
 // What stageN_bench prints.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "common/train/bench.h"

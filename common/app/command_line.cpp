@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -70,15 +71,19 @@ void flush_output() {
 }  // namespace
 
 CommandLine::CommandLine(const std::string& program, const std::string& description, std::optional<int> stage)
-    : app_(description, program), stage_(stage) {
-  app_.allow_extras();
-  app_.get_formatter()->column_width(34);
+    : app_(std::make_unique<CLI::App>(description, program)), stage_(stage) {
+  app_->allow_extras();
+  app_->get_formatter()->column_width(34);
 }
+
+CommandLine::~CommandLine() = default;
+
+void CommandLine::footer(const std::string& text) { app_->footer(text); }
 
 CLI::Option* CommandLine::option(const std::string& flag, const std::string& help, const std::string& type,
                                  const std::string& default_value,
                                  std::function<void(const std::string&)> set) {
-  return app_.add_option_function<std::string>(flag, std::move(set), help)
+  return app_->add_option_function<std::string>(flag, std::move(set), help)
       ->type_name(type)
       ->default_str(default_value)
       ->group(group_);
@@ -177,7 +182,7 @@ void CommandLine::texts(const std::string& flag, std::vector<std::string>& value
   const auto add = [&values, flag](const std::vector<std::string>& texts) {
     for (const std::string& text : texts) values.push_back(not_empty(flag, text));
   };
-  app_.add_option_function<std::vector<std::string>>(flag, add, help)->type_name("PATH")->group(group_);
+  app_->add_option_function<std::vector<std::string>>(flag, add, help)->type_name("PATH")->group(group_);
 }
 
 void CommandLine::free_text(const std::string& flag, std::string& value, const std::string& help) {
@@ -189,7 +194,7 @@ void CommandLine::free_texts(const std::string& flag, std::vector<std::string>& 
   const auto add = [&values, flag](const std::vector<std::string>& texts) {
     for (const std::string& text : texts) values.push_back(not_empty(flag, text));
   };
-  app_.add_option_function<std::vector<std::string>>(flag, add, help)
+  app_->add_option_function<std::vector<std::string>>(flag, add, help)
       ->expected(1)
       ->allow_extra_args(false)  // nor are brackets a list then
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
@@ -198,7 +203,7 @@ void CommandLine::free_texts(const std::string& flag, std::vector<std::string>& 
 }
 
 void CommandLine::toggle(const std::string& flag, bool& value, const std::string& help) {
-  app_.add_flag(flag, value, help)->disable_flag_override()->group(group_);
+  app_->add_flag(flag, value, help)->disable_flag_override()->group(group_);
   add_key(
       flag, [&value] { return nlohmann::ordered_json(value); },
       [&value, flag](const Json& json) {
@@ -239,7 +244,7 @@ nlohmann::ordered_json CommandLine::settings() const { return configuration_.val
 std::vector<std::pair<std::string, std::string>> CommandLine::call() const {
   const nlohmann::ordered_json settings = configuration_.values();
   std::vector<std::pair<std::string, std::string>> flags;
-  for (const CLI::Option* option : app_.get_options()) {
+  for (const CLI::Option* option : app_->get_options()) {
     const std::string flag = option->get_name();
     if (settings.contains(config_key(flag))) continue;
     std::string text = option->count() == 0 ? "no" : "yes";
@@ -251,14 +256,14 @@ std::vector<std::pair<std::string, std::string>> CommandLine::call() const {
 
 bool CommandLine::parse(int argc, const char* const* argv) {
   try {
-    app_.parse(argc, argv);
+    app_->parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    std::cout << app_.help();
+    std::cout << app_->help();
     return false;
   } catch (const CLI::ParseError& error) {
     refuse_values(error.what());
   }
-  if (const auto extras = app_.remaining(); !extras.empty()) refuse(extras.front());
+  if (const auto extras = app_->remaining(); !extras.empty()) refuse(extras.front());
   return true;
 }
 
@@ -280,7 +285,7 @@ void CommandLine::refuse(const std::string& argument) const {
   const std::string flag = argument.substr(0, argument.find('='));
   refuse_other_stages(flag);
   std::vector<std::string> known;
-  for (const CLI::Option* option : app_.get_options()) known.push_back(option->get_name());
+  for (const CLI::Option* option : app_->get_options()) known.push_back(option->get_name());
   user_error("unknown flag ", flag, suggestion(flag, known), "; see --help");
 }
 

@@ -2,9 +2,10 @@
 // what was given; an unknown flag comes with the nearest known one.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,11 @@
 #include "common/app/configuration.h"
 #include "common/app/flag_values.h"
 
+namespace CLI {  // CLI11 is no part of this header: it takes long to compile
+class App;
+class Option;
+}  // namespace CLI
+
 namespace stagegpt {
 
 class CommandLine {
@@ -20,6 +26,7 @@ class CommandLine {
   // `stage` is the stage's number: flags that only other stages have are refused with their names. Programs
   // that belong to no stage give none.
   CommandLine(const std::string& program, const std::string& description, std::optional<int> stage);
+  ~CommandLine();
 
   // The flags that follow are listed under this heading by --help. They are settings, part of a
   // configuration, or concern one call of the program alone.
@@ -29,7 +36,7 @@ class CommandLine {
     in_config_ = concerns == Concerns::settings;
   }
   // Text behind the list of flags.
-  void footer(const std::string& text) { app_.footer(text); }
+  void footer(const std::string& text);
 
   // Each takes the value's present content as the default that --help shows.
   void integer(const std::string& flag, std::int64_t& value, std::int64_t min, std::int64_t max,
@@ -81,7 +88,7 @@ class CommandLine {
   void refuse_other_stages(const std::string& flag) const;
   [[noreturn]] void refuse(const std::string& argument) const;
 
-  CLI::App app_;
+  std::unique_ptr<CLI::App> app_;
   std::optional<int> stage_;
   std::string group_;
   bool in_config_ = true;

@@ -1,6 +1,7 @@
 #include "common/app/configuration.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "common/app/suggestion.h"
 #include "common/error.h"

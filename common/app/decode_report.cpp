@@ -1,6 +1,7 @@
 #include "common/app/decode_report.h"
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 namespace stagegpt {
 

@@ -1,7 +1,7 @@
 // What stageN_bench --generate prints.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "common/train/decode_bench.h"
