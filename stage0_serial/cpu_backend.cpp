@@ -1,6 +1,7 @@
 #include "stage0_serial/cpu_backend.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "common/blas/openblas.h"
@@ -50,7 +51,8 @@ MatmulFunction matmul_function(CpuMatmul matmul) {
 
 class CpuBackend final : public HostBackend {
  public:
-  CpuBackend(int threads, CpuMatmul matmul) : parallel_(threads), matmul_(matmul_function(matmul)) {}
+  CpuBackend(int threads, CpuMatmul matmul, std::unique_ptr<MemorySource> memory)
+      : HostBackend(std::move(memory)), parallel_(threads), matmul_(matmul_function(matmul)) {}
 
   // The library's product is the only kernel whose sums depend on the number of threads.
   void set_reproducible(bool reproducible) override {
@@ -251,9 +253,10 @@ std::optional<CpuMatmul> cpu_matmul_named(std::string_view name) {
   return std::nullopt;
 }
 
-std::unique_ptr<Backend> make_cpu_backend(int threads, CpuMatmul matmul) {
+std::unique_ptr<Backend> make_cpu_backend(int threads, CpuMatmul matmul,
+                                          std::unique_ptr<MemorySource> memory) {
   check(threads > 0, "cpu backend: expected at least one thread, not ", threads);
-  return std::make_unique<CpuBackend>(threads, matmul);
+  return std::make_unique<CpuBackend>(threads, matmul, std::move(memory));
 }
 
 }  // namespace stagegpt

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "common/backend/backend.h"
+#include "stage0_serial/host_memory.h"
 
 namespace stagegpt {
 
@@ -14,6 +15,8 @@ enum class CpuMatmul { naive, tiled, blas };
 std::optional<CpuMatmul> cpu_matmul_named(std::string_view name);
 
 // Throws std::runtime_error when OpenBLAS is asked for and cannot be loaded.
-std::unique_ptr<Backend> make_cpu_backend(int threads, CpuMatmul matmul = CpuMatmul::blas);
+std::unique_ptr<Backend> make_cpu_backend(
+    int threads, CpuMatmul matmul = CpuMatmul::blas,
+    std::unique_ptr<MemorySource> memory = std::make_unique<HostMemory>());
 
 }  // namespace stagegpt

@@ -1,8 +1,10 @@
-// What every backend whose device is the host has in common: memory is the heap, and ops are done when they
+// What every backend whose device is the host has in common: memory is the host's, and ops are done when they
 // return.
 #pragma once
 
 #include <cstring>
+#include <memory>
+#include <utility>
 
 #include "common/backend/backend.h"
 #include "stage0_serial/host_memory.h"
@@ -11,7 +13,8 @@ namespace stagegpt {
 
 class HostBackend : public Backend {
  public:
-  HostBackend() : Backend(std::make_unique<HostMemory>()) {}
+  explicit HostBackend(std::unique_ptr<MemorySource> memory = std::make_unique<HostMemory>())
+      : Backend(std::move(memory)) {}
   void synchronize() override {}
 
  private:

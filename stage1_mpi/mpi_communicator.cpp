@@ -76,6 +76,7 @@ class Watched final : public Pending {
   std::unique_ptr<Pending> pending_;
 };
 
+// MPI reads and writes memory at once: each call first waits for what the backend does there.
 class MpiCommunicator final : public Communicator {
  public:
   MpiCommunicator(MpiGroup& group, Backend& backend, CommAlgorithm algorithm)
@@ -85,6 +86,7 @@ class MpiCommunicator final : public Communicator {
   ~MpiCommunicator() override { MPI_Comm_free(&comm_); }
 
   void broadcast(const Tensor& tensor, int root) override {
+    backend_.synchronize();
     const Watchdog::Waiting waiting(group_.watchdog());
     for_each_message(static_cast<char*>(tensor.raw()), static_cast<std::int64_t>(tensor.bytes()),
                      [&](char* data, int count) {
@@ -93,6 +95,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Pending> all_reduce(const Tensor& tensor) override {
+    backend_.synchronize();
     if (algorithm_ == CommAlgorithm::ring) return ring(RingKind::all_reduce, tensor);
     auto requests = std::make_unique<Requests>();
     for_each_message(tensor.data<float>(), tensor.numel(), [&](float* data, int count) {
@@ -103,6 +106,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Pending> reduce_scatter(const Tensor& tensor) override {
+    backend_.synchronize();
     if (algorithm_ == CommAlgorithm::ring) return ring(RingKind::reduce_scatter, tensor);
     auto requests = std::make_unique<Requests>();
     const Tensor own = own_slice(tensor), sum = backend_.allocate(tensor.dtype(), own.shape());
@@ -114,6 +118,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Pending> all_gather(const Tensor& tensor) override {
+    backend_.synchronize();
     if (algorithm_ == CommAlgorithm::ring) return ring(RingKind::all_gather, tensor);
     auto requests = std::make_unique<Requests>();
     check_mpi(MPI_Iallgather(MPI_IN_PLACE, 0, mpi_type(tensor), tensor.data<float>(),
@@ -124,13 +129,11 @@ class MpiCommunicator final : public Communicator {
 
   void wait_all(const std::vector<std::unique_ptr<Pending>>& pending) override {
     const Watchdog::Waiting waiting(group_.watchdog());
-    for (std::size_t done = 0; done < pending.size();) {
-      done = 0;
-      for (const auto& one : pending) done += one->progress() ? 1 : 0;
-    }
+    progress_until_done(pending);
   }
 
   std::unique_ptr<Pending> send(const Tensor& tensor, int to) override {
+    backend_.synchronize();
     auto requests = std::make_unique<Requests>();
     for_each_message(tensor.data<float>(), tensor.numel(), [&](float* data, int count) {
       check_mpi(MPI_Isend(data, count, mpi_type(tensor), to, kPointToPoint, comm_, requests->add()),
@@ -140,6 +143,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Pending> receive(const Tensor& tensor, int from) override {
+    backend_.synchronize();
     auto requests = std::make_unique<Requests>();
     for_each_message(tensor.data<float>(), tensor.numel(), [&](float* data, int count) {
       check_mpi(MPI_Irecv(data, count, mpi_type(tensor), from, kPointToPoint, comm_, requests->add()),

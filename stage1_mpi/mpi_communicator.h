@@ -1,4 +1,5 @@
-// Tensors between MPI ranks whose backend's memory is the host's.
+// Tensors between MPI ranks, in memory that the MPI library reaches: the host's or, if it is built for that,
+// a GPU's.
 #pragma once
 
 #include <memory>
@@ -13,7 +14,7 @@ namespace stagegpt {
 // Who carries out the collectives: the ring of ring.h, or the MPI library by algorithms of its own.
 enum class CommAlgorithm : std::uint8_t { ring, mpi };
 
-// A collective call. The backend adds what a ring receives.
+// A collective call. The backend is the tensors' own, and adds what a ring receives.
 std::unique_ptr<Communicator> make_mpi_communicator(MpiGroup& group, Backend& backend,
                                                     CommAlgorithm algorithm);
 

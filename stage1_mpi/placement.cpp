@@ -49,14 +49,18 @@ Placement find_placement(RankGroup& group) {
   const Place& own = places[static_cast<std::size_t>(group.rank())];
   std::set<std::string_view> nodes;
   for (const Place& place : places) nodes.insert(place.name());
-  std::vector<int> sharing;
+  std::vector<int> sharing, on_node;
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
     if (overlap(places[rank], own)) sharing.push_back(static_cast<int>(rank));
+    if (places[rank].name() == own.name()) on_node.push_back(static_cast<int>(rank));
   }
+  const auto own_place_on_node = std::ranges::find(on_node, group.rank());
   return {.nodes = static_cast<int>(nodes.size()),
           .cores = std::max(1, CPU_COUNT(&own.cores)),
           .online_cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)),
-          .sharing = sharing};
+          .sharing = sharing,
+          .on_node = on_node,
+          .node_rank = static_cast<int>(own_place_on_node - on_node.begin())};
 }
 
 std::string description(const Placement& placement, int ranks) {

@@ -13,6 +13,8 @@ struct Placement {
   int cores = 1;                   // that this rank may use
   int online_cores = 1;            // that its node has
   std::vector<int> sharing = {0};  // ranks that may use any of them, this one too
+  std::vector<int> on_node = {0};  // ranks that run on its node, this one too
+  int node_rank = 0;               // this one's place among them
 };
 
 // A collective call.

@@ -29,7 +29,7 @@ struct RingPlace {
 
 class Ring final : public Pending {
  public:
-  // Starts a pass over an f32 tensor in host memory.
+  // Starts a pass over an f32 tensor, whose backend has nothing under way.
   Ring(RingPlace place, Backend& backend, RingKind kind, const Tensor& tensor);
 
   void wait() override;

@@ -7,7 +7,7 @@
 #include "common/comm/agreement.h"
 #include "stage0_serial/cpu_flags.h"
 #include "stage1_mpi/gradient_syncs.h"
-#include "stage1_mpi/mpi_communicator.h"
+#include "stage1_mpi/mpi_flags.h"
 #include "stage1_mpi/mpi_group.h"
 #include "stage1_mpi/placement.h"
 
@@ -22,26 +22,20 @@ class MpiStage final : public Stage {
   void add_flags(CommandLine& command_line) override {
     command_line.group("Machine");
     cpu_.add(command_line, "threads of each rank (default: its share of the cores)");
-    command_line.choice("--comm", comm_, gradient_sync_names(),
-                        "how gradients are combined; --reproducible has a way of its own");
-    command_line.choice("--comm-algorithm", algorithm_, {"ring", "mpi"},
-                        "who carries out a reduction: a ring written by hand, or the MPI library");
-    command_line.real("--watchdog-seconds", watchdog_seconds_, kNotNegative,
-                      "end all ranks when one hangs for so long (0: never)");
+    mpi_.add(command_line);
   }
 
   Machine start() override {
     Machine machine;
     machine.threads = cpu_.threads(static_cast<int>(placement_.sharing.size()));
     agree(group_, [&] { machine.backend = cpu_.make_backend(machine.threads); });
-    const CommAlgorithm algorithm = algorithm_ == "ring" ? CommAlgorithm::ring : CommAlgorithm::mpi;
-    machine.communicator = make_mpi_communicator(group_, *machine.backend, algorithm);
-    machine.sync = make_gradient_sync(comm_, *machine.communicator, *machine.backend);
+    machine.communicator = make_mpi_communicator(group_, *machine.backend, mpi_.algorithm());
+    machine.sync = make_gradient_sync(mpi_.gradient_sync(), *machine.communicator, *machine.backend);
     machine.description = concat(stagegpt::description(placement_, group_.size()), "; ",
-                                 cpu_.description(machine.threads), "; gradients ", comm_);
+                                 cpu_.description(machine.threads), "; gradients ", mpi_.gradient_sync());
     const std::string warning = stagegpt::warning(group_, placement_, machine.threads);
     if (!warning.empty()) std::cerr << warning << '\n';
-    group_.watchdog().set_limit(watchdog_seconds_);
+    group_.watchdog().set_limit(mpi_.watchdog_seconds());
     return machine;
   }
 
@@ -51,8 +45,7 @@ class MpiStage final : public Stage {
   MpiGroup group_;
   Placement placement_ = find_placement(group_);
   CpuFlags cpu_;
-  std::string comm_ = "zero1", algorithm_ = "ring";
-  double watchdog_seconds_ = kDefaultWatchdogSeconds;
+  MpiFlags mpi_;
 };
 
 }  // namespace

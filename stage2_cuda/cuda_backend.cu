@@ -63,12 +63,12 @@ AttentionSize attention_size(const Tensor& qkv, int n_head) {
 
 // Every op is one or several launches on one stream; nothing waits but copies to the host. With the same
 // shapes every kernel adds in the same order, so reproducible mode asks for nothing more.
-class CudaBackend final : public Backend {
+class StreamBackend final : public CudaBackend {
  public:
-  explicit CudaBackend(const CudaOptions& options)
-      : Backend(std::make_unique<DeviceMemorySource>()), staging_(stream_), gemm_(make_gemm(options)) {}
+  explicit StreamBackend(const CudaOptions& options)
+      : CudaBackend(std::make_unique<DeviceMemorySource>()), staging_(stream_), gemm_(make_gemm(options)) {}
   // Work that is under way uses memory that is given back now.
-  ~CudaBackend() override {
+  ~StreamBackend() override {
     try {
       gpu::synchronize(stream_);
     } catch (const std::exception&) {
@@ -77,6 +77,7 @@ class CudaBackend final : public Backend {
   }
 
   void synchronize() override { gpu::synchronize(stream_); }
+  StreamHandle stream() const override { return stream_; }
 
  private:
   void do_fill(const Tensor& out, double value) override {
@@ -318,8 +319,8 @@ std::optional<GpuMatmul> gpu_matmul_named(std::string_view name) {
   return std::nullopt;
 }
 
-std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) {
-  return std::make_unique<CudaBackend>(options);
+std::unique_ptr<CudaBackend> make_cuda_backend(const CudaOptions& options) {
+  return std::make_unique<StreamBackend>(options);
 }
 
 }  // namespace stagegpt::gpu

@@ -20,7 +20,14 @@ struct CudaOptions {
   Precision precision = Precision::f32;  // of the library's products
 };
 
+class CudaBackend : public Backend {
+ public:
+  using Backend::Backend;
+  // Where its work waits its turn.
+  virtual StreamHandle stream() const = 0;
+};
+
 // On the device that was opened last (runtime.h), with a stream of its own.
-std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options);
+std::unique_ptr<CudaBackend> make_cuda_backend(const CudaOptions& options);
 
 }  // namespace stagegpt::gpu

@@ -6,7 +6,8 @@
 namespace stagegpt::gpu {
 
 void CudaFlags::add(CommandLine& command_line) {
-  command_line.integer("--device", device_, 0, 1023, "GPU, by its number");
+  command_line.integer("--device", device_, 0, 1023,
+                       "GPU, by its number (default: 0; of several ranks, one each)");
   command_line.choice("--precision", precision_, {"f32", "tf32"},
                       "what matrix products round their factors to");
   command_line.choice("--gpu-matmul", matmul_, {"naive", "tiled", "vectorised", "cublaslt"},
@@ -14,12 +15,13 @@ void CudaFlags::add(CommandLine& command_line) {
   platform_->add_flags(command_line);
 }
 
-DeviceInfo CudaFlags::open() {
+DeviceInfo CudaFlags::open(int otherwise, int processes) {
   if (precision_ != "f32" && matmul_ != "cublaslt") {
     user_error("--precision: ", precision_, " only with --gpu-matmul cublaslt; those by hand are f32");
   }
-  platform_->start();
-  return open_device(static_cast<int>(device_));
+  platform_->start(processes);
+  opened_ = device_ ? static_cast<int>(*device_) : otherwise;
+  return open_device(opened_);
 }
 
 CudaOptions CudaFlags::options() const {
@@ -28,7 +30,7 @@ CudaOptions CudaFlags::options() const {
 }
 
 std::string CudaFlags::description(const DeviceInfo& device) const {
-  return concat(platform_->description(static_cast<int>(device_), device), "; ", precision_, ", ",
+  return concat(platform_->description(opened_, device), "; ", precision_, ", ",
                 matmul_ == "cublaslt" ? platform_->library() : matmul_ + " matmul");
 }
 

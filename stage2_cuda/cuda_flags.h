@@ -16,8 +16,9 @@ class CudaFlags {
  public:
   void add(CommandLine& command_line);
 
-  // Throws UserError where the device cannot be used, or flags do not go together.
-  DeviceInfo open();
+  // Opens the device that was asked for, or else number `otherwise`, on a node where so many processes share
+  // the cores. Throws UserError where the device cannot be used, or flags do not go together.
+  DeviceInfo open(int otherwise = 0, int processes = 1);
   CudaOptions options() const;
   int threads() const { return platform_->threads(); }
   const Platform& platform() const { return *platform_; }
@@ -27,7 +28,8 @@ class CudaFlags {
 
  private:
   std::unique_ptr<Platform> platform_ = make_platform();
-  std::int64_t device_ = 0;
+  std::optional<std::int64_t> device_;
+  int opened_ = 0;
   std::string precision_ = "f32", matmul_ = "cublaslt";
 };
 

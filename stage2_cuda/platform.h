@@ -15,8 +15,8 @@ class Platform {
   virtual ~Platform() = default;
   // Declares the flags that only this machine has a use for.
   virtual void add_flags(CommandLine& command_line) = 0;
-  // Called once, when they have been read.
-  virtual void start() = 0;
+  // Called once, when they have been read; so many processes share the host's cores.
+  virtual void start(int processes) = 0;
   virtual int threads() const = 0;  // of the host, for what it computes: tokens and, emulated, kernels
   // For the reader: the device, and what make_library_gemm() gives.
   virtual std::string description(int index, const DeviceInfo& device) const = 0;

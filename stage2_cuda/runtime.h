@@ -10,11 +10,14 @@ namespace stagegpt::gpu {
 
 struct DeviceInfo {
   std::string name;          // "NVIDIA H200"; "emulated GPU"
+  std::string id;            // of this one, whatever number a process knows it by
   int major = 0, minor = 0;  // compute capability
   int multiprocessors = 0;
   std::size_t memory_bytes = 0;
 };
 
+// Devices that this process may open; at least one.
+int device_count();
 // Makes device `index` the one that everything below is about. What is missing on this machine (a driver, a
 // device, the device's architecture in this program) is told with what would help.
 DeviceInfo open_device(int index);
@@ -51,6 +54,8 @@ EventHandle make_event();
 void destroy_event(EventHandle event) noexcept;
 void record(EventHandle event, StreamHandle stream);
 void wait_for(EventHandle event);                                // on the host
+void wait_for(StreamHandle stream, EventHandle event);           // what the stream gets from now on waits
+bool is_done(EventHandle event);                                 // recorded, and reached
 float milliseconds_between(EventHandle begin, EventHandle end);  // both recorded, and waited for
 
 }  // namespace stagegpt::gpu

@@ -14,7 +14,7 @@ namespace stagegpt {
 class Pending {
  public:
   virtual ~Pending() = default;
-  // Returns when the result is in place on this rank.
+  // Returns when the result is in place on this rank, for the work that its backend gets from then on.
   virtual void wait() = 0;
   // Goes on as far as that is possible without waiting. Whether it is done.
   virtual bool progress() = 0;
@@ -42,6 +42,12 @@ class Communicator {
   // From one rank to another. Those between two ranks arrive in order.
   virtual std::unique_ptr<Pending> send(const Tensor& tensor, int to) = 0;
   virtual std::unique_ptr<Pending> receive(const Tensor& tensor, int from) = 0;
+  // Sends `out` to a rank while it sends as many elements, which become `in`.
+  virtual void exchange(const Tensor& out, const Tensor& in, int with) {
+    const std::unique_ptr<Pending> receiving = receive(in, with), sending = send(out, with);
+    receiving->wait();
+    sending->wait();
+  }
   // Waits for all of them, moving each on whenever that is possible.
   virtual void wait_all(const std::vector<std::unique_ptr<Pending>>& pending) {
     for (const auto& one : pending) one->wait();
@@ -50,6 +56,14 @@ class Communicator {
  private:
   RankGroup& group_;
 };
+
+// Moves each on, in turns, until all are done.
+inline void progress_until_done(const std::vector<std::unique_ptr<Pending>>& pending) {
+  for (std::size_t done = 0; done < pending.size();) {
+    done = 0;
+    for (const auto& one : pending) done += one->progress() ? 1 : 0;
+  }
+}
 
 // What needs no waiting.
 class Done final : public Pending {

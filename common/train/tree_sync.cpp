@@ -17,10 +17,7 @@ void TreeSync::finish(Parameters& parameters) {
     for (std::int64_t begin = 0; begin < grads.numel(); begin += kChunk) {
       const Tensor own = grads.slice(begin, {std::min(kChunk, grads.numel() - begin)});
       const Tensor other = received.slice(0, own.shape());
-      const auto receiving = communicator_.receive(other, partner),
-                 sending = communicator_.send(own, partner);
-      receiving->wait();
-      sending->wait();
+      communicator_.exchange(own, other, partner);
       backend_.add(own, own, other);
     }
     report_.bytes_reduced += static_cast<std::int64_t>(grads.bytes());

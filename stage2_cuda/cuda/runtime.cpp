@@ -3,6 +3,8 @@
 
 #include <cuda_runtime.h>
 
+#include <string_view>
+
 #include "stage2_cuda/cuda/check.h"
 
 namespace stagegpt::gpu {
@@ -26,15 +28,15 @@ std::string version_text(int version) { return concat(version / 1000, '.', versi
              "; install a newer driver, build with an older toolkit, ", kElsewhere);
 }
 
-int count_devices() {
-  int count = 0;
-  const cudaError_t code = cudaGetDeviceCount(&count);
-  if (code == cudaErrorInsufficientDriver) refuse_driver();
-  if (code == cudaErrorNoDevice || (code == cudaSuccess && count == 0)) {
-    user_error("no CUDA device was found; look at nvidia-smi and at CUDA_VISIBLE_DEVICES, ", kElsewhere);
+// The device's UUID, as hexadecimal digits.
+std::string id_of(const cudaDeviceProp& properties) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string id;
+  for (const char byte : properties.uuid.bytes) {
+    const auto bits = static_cast<unsigned char>(byte);
+    id += {kDigits[bits >> 4], kDigits[bits & 15]};
   }
-  check_cuda(code, "counting devices");
-  return count;
+  return id;
 }
 
 // Newer devices run what was compiled for older ones; older ones cannot.
@@ -51,16 +53,31 @@ cudaEvent_t event_of(EventHandle event) { return static_cast<cudaEvent_t>(event)
 
 }  // namespace
 
+int device_count() {
+  int count = 0;
+  const cudaError_t code = cudaGetDeviceCount(&count);
+  if (code == cudaErrorInsufficientDriver) refuse_driver();
+  if (code == cudaErrorNoDevice || (code == cudaSuccess && count == 0)) {
+    user_error("no CUDA device was found; look at nvidia-smi and at CUDA_VISIBLE_DEVICES, ", kElsewhere);
+  }
+  check_cuda(code, "counting devices");
+  return count;
+}
+
 DeviceInfo open_device(int index) {
-  const int count = count_devices();
+  const int count = device_count();
   if (index < 0 || index >= count) {
     user_error("--device: ", index, ": this machine has ", count, count == 1 ? " GPU" : " GPUs",
                ", numbered from 0");
   }
   cudaDeviceProp properties;
   check_cuda(cudaGetDeviceProperties(&properties, index), "a device's properties");
-  const DeviceInfo device{properties.name, properties.major, properties.minor, properties.multiProcessorCount,
-                          properties.totalGlobalMem};
+  const DeviceInfo device{.name = properties.name,
+                          .id = id_of(properties),
+                          .major = properties.major,
+                          .minor = properties.minor,
+                          .multiprocessors = properties.multiProcessorCount,
+                          .memory_bytes = properties.totalGlobalMem};
   require_compiled_for(device);
   check_cuda(cudaSetDevice(index), "opening the device");
   return device;
@@ -149,6 +166,20 @@ void record(EventHandle event, StreamHandle stream) {
 
 void wait_for(EventHandle event) {
   check_cuda(cudaEventSynchronize(event_of(event)), "waiting for an event");
+}
+
+void wait_for(StreamHandle stream, EventHandle event) {
+  check_cuda(cudaStreamWaitEvent(stream_of(stream), event_of(event), 0), "having a stream wait for an event");
+}
+
+bool is_done(EventHandle event) {
+  const cudaError_t code = cudaEventQuery(event_of(event));
+  if (code == cudaErrorNotReady) {
+    cudaGetLastError();  // or the next launch would find it
+    return false;
+  }
+  check_cuda(code, "asking for an event");
+  return true;
 }
 
 float milliseconds_between(EventHandle begin, EventHandle end) {

@@ -1,5 +1,6 @@
 #include "stage2_cuda/platform.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "common/brief_waits.h"
@@ -14,10 +15,12 @@ class Emulator final : public Platform {
   void add_flags(CommandLine& command_line) override {
     command_line.integer(
         "--threads", threads_, 1, emulation::kMostThreads,
-        concat("threads that run blocks (default: all cores, at most ", emulation::kMostThreads, ")"));
+        concat("threads of each rank that run blocks (default: its share of the cores, at most ",
+               emulation::kMostThreads, ")"));
   }
-  void start() override {
-    if (threads_) emulation::set_threads(static_cast<int>(*threads_));
+  void start(int processes) override {
+    emulation::set_threads(threads_ ? static_cast<int>(*threads_)
+                                    : std::max(1, emulation::threads() / processes));
   }
   int threads() const override { return emulation::threads(); }
   std::string description(int, const DeviceInfo&) const override {

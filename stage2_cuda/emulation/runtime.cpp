@@ -31,10 +31,17 @@ Clock::time_point time_of(EventHandle event) {
 
 }  // namespace
 
+int device_count() { return emulation::device_count(); }
+
 DeviceInfo open_device(int index) {
-  if (index != 0) user_error("--device: the emulated GPU is device 0 and the only one, got ", index);
+  const int count = device_count();
+  if (index < 0 || index >= count) {
+    user_error("--device: ", index, ": ", count, count == 1 ? " GPU is" : " GPUs are",
+               " emulated, numbered from 0 (STAGEGPT_EMULATOR_DEVICES)");
+  }
   emulation::thread_order();  // complains of the environment now rather than in a launch
   return {.name = "emulated GPU",
+          .id = concat("emulated ", index),
           .major = 8,
           .minor = 0,
           .multiprocessors = emulation::threads(),
@@ -97,6 +104,10 @@ void destroy_event(EventHandle event) noexcept { delete static_cast<Event*>(even
 void record(EventHandle event, StreamHandle) { static_cast<Event*>(event)->time = Clock::now(); }
 
 void wait_for(EventHandle) {}
+
+void wait_for(StreamHandle, EventHandle) {}
+
+bool is_done(EventHandle) { return true; }
 
 float milliseconds_between(EventHandle begin, EventHandle end) {
   return std::chrono::duration<float, std::milli>(time_of(end) - time_of(begin)).count();

@@ -15,6 +15,7 @@ namespace stagegpt::gpu::emulation {
 namespace {
 
 constexpr const char* kOrderVariable = "STAGEGPT_EMULATOR_ORDER";
+constexpr const char* kDevicesVariable = "STAGEGPT_EMULATOR_DEVICES";
 
 [[noreturn]] void malformed_order(std::string_view text) {
   user_error(kOrderVariable, ": expected forward, reverse, random or random:SEED, got \"", text, '"');
@@ -68,6 +69,19 @@ void set_threads(int count) {
   check(count >= 1 && count <= kMostThreads, "the emulator takes 1 to ", kMostThreads, " OS threads, got ",
         count);
   settings().threads = count;
+}
+
+int device_count() {
+  constexpr int kUsual = 8, kMost = 1024;
+  const char* value = std::getenv(kDevicesVariable);
+  if (value == nullptr) return kUsual;
+  const std::string_view text = value;
+  int count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error != std::errc() || end != text.data() + text.size() || count < 1 || count > kMost) {
+    user_error(kDevicesVariable, ": expected a number from 1 to ", kMost, ", got \"", text, '"');
+  }
+  return count;
 }
 
 }  // namespace stagegpt::gpu::emulation

@@ -27,4 +27,7 @@ inline constexpr int kMostThreads = 16;
 int threads();
 void set_threads(int count);
 
+// How many GPUs the ranks of a node find, as STAGEGPT_EMULATOR_DEVICES says, or 8.
+int device_count();
+
 }  // namespace stagegpt::gpu::emulation

@@ -1,0 +1,20 @@
+#include "stage1_mpi/mpi_flags.h"
+
+#include "stage1_mpi/gradient_syncs.h"
+
+namespace stagegpt {
+
+void MpiFlags::add(CommandLine& command_line) {
+  command_line.choice("--comm", comm_, gradient_sync_names(),
+                      "how gradients are combined; --reproducible has a way of its own");
+  command_line.choice("--comm-algorithm", algorithm_, {"ring", "mpi"},
+                      "who carries out a reduction: a ring written by hand, or the MPI library");
+  command_line.real("--watchdog-seconds", watchdog_seconds_, kNotNegative,
+                    "end all ranks when one hangs for so long (0: never)");
+}
+
+CommAlgorithm MpiFlags::algorithm() const {
+  return algorithm_ == "ring" ? CommAlgorithm::ring : CommAlgorithm::mpi;
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,24 @@
+// The flags of a stage that runs in many processes, and what they ask for.
+#pragma once
+
+#include <string>
+
+#include "common/app/command_line.h"
+#include "stage1_mpi/mpi_communicator.h"
+
+namespace stagegpt {
+
+class MpiFlags {
+ public:
+  void add(CommandLine& command_line);
+
+  const std::string& gradient_sync() const { return comm_; }
+  CommAlgorithm algorithm() const;
+  double watchdog_seconds() const { return watchdog_seconds_; }
+
+ private:
+  std::string comm_ = "zero1", algorithm_ = "ring";
+  double watchdog_seconds_ = kDefaultWatchdogSeconds;
+};
+
+}  // namespace stagegpt

@@ -1,0 +1,97 @@
+// Stage 3: stage 2's backend in many processes, each with a GPU, under stage 1's synchronisation. Built for
+// GPUs, and for the emulator.
+#include "common/app/stage.h"
+
+#include <iostream>
+
+#include "common/comm/agreement.h"
+#include "stage1_mpi/gradient_syncs.h"
+#include "stage1_mpi/mpi_flags.h"
+#include "stage1_mpi/mpi_group.h"
+#include "stage1_mpi/placement.h"
+#include "stage2_cuda/cuda_flags.h"
+#include "stage3_mpi_cuda/gpu_binding.h"
+#include "stage3_mpi_cuda/transport.h"
+
+namespace stagegpt {
+namespace {
+
+class MpiCudaStage final : public Stage {
+ public:
+  int number() const override { return 3; }
+  RankGroup& group() override { return group_; }
+
+  void add_flags(CommandLine& command_line) override {
+    command_line.group("Machine");
+    cuda_.add(command_line);
+    mpi_.add(command_line);
+    command_line.choice("--transport", transport_, gpu::transport_names(),
+                        "how tensors go from GPU to GPU (default: the first of these that there is)");
+    command_line.toggle("--share-gpu", share_gpu_, "let ranks share a GPU, where there are too few");
+  }
+
+  Machine start() override {
+    const gpu::DeviceInfo device = open_device();
+    Machine machine;
+    std::unique_ptr<gpu::CudaBackend> backend;
+    agree(group_, [&] { backend = gpu::make_cuda_backend(cuda_.options()); });
+    const gpu::Transport transport = choose_transport();
+    machine.communicator = make_device_communicator(transport, group_, *backend, mpi_.algorithm());
+    machine.backend = std::move(backend);
+    machine.sync = make_gradient_sync(mpi_.gradient_sync(), *machine.communicator, *machine.backend);
+    machine.threads = cuda_.threads();
+    machine.peak = cuda_.peak(device);
+    machine.description = concat(stagegpt::description(placement_, group_.size()), "; ",
+                                 cuda_.description(device), "; gradients ", mpi_.gradient_sync(),
+                                 ", transport ", name_of(transport), shares_gpu_ ? ", sharing GPUs" : "");
+    const std::string warning =
+        cuda_.platform().is_gpu() ? "" : stagegpt::warning(group_, placement_, machine.threads);
+    if (!warning.empty()) std::cerr << warning << '\n';
+    group_.watchdog().set_limit(mpi_.watchdog_seconds());
+    return machine;
+  }
+
+  void end_all(const std::string& why, int exit_code) override { group_.end_all(why, exit_code); }
+
+ private:
+  // This rank's GPU, which is no other's unless that is wanted.
+  gpu::DeviceInfo open_device() {
+    gpu::DeviceInfo device;
+    int devices = 0;
+    agree(group_, [&] {
+      devices = gpu::device_count();
+      device =
+          cuda_.open(gpu::usual_device(placement_, devices), static_cast<int>(placement_.sharing.size()));
+    });
+    const auto sharers = gpu::ranks_on_one_gpu(group_, placement_, device);
+    shares_gpu_ = sharers.has_value();
+    if (!shares_gpu_ || share_gpu_) return device;
+    throw AgreedUserError(concat("ranks ", sharers->first, " and ", sharers->second, " have one GPU (",
+                                 device.name, ", of ", devices,
+                                 " that rank 0 sees): start fewer ranks on a node, or let them "
+                                 "with --share-gpu"));
+  }
+
+  gpu::Transport choose_transport() {
+    gpu::Transport transport = gpu::Transport::host;
+    agree(group_, [&] {
+      transport =
+          gpu::choose_transport(transport_, {.is_gpu = cuda_.platform().is_gpu(), .shares_gpu = shares_gpu_});
+    });
+    require_same(group_, {{"--transport", name_of(transport)}});
+    return transport;
+  }
+
+  gpu::CudaFlags cuda_;  // before MPI begins: the emulator may start the program anew (wait_briefly)
+  MpiGroup group_;
+  Placement placement_ = find_placement(group_);
+  MpiFlags mpi_;
+  std::optional<std::string> transport_;
+  bool share_gpu_ = false, shares_gpu_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Stage> make_stage() { return std::make_unique<MpiCudaStage>(); }
+
+}  // namespace stagegpt
