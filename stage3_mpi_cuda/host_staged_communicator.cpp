@@ -55,7 +55,8 @@ class Passage final : public Pending {
   }
 
   void wait() override {
-    while (!pending_ && !returning_) {
+    // Those behind it too: a rank that this one waits for may wait for them.
+    while (!queue_.empty()) {
       gpu::wait_for(queue_.front()->event_);
       begin_first();
     }

@@ -1,5 +1,6 @@
 // stageN_bench: time of a training step on random tokens, or of writing one.
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "common/app/bench_report.h"
 #include "common/app/decode_report.h"

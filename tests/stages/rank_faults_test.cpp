@@ -1,10 +1,11 @@
 // What ends one rank ends all of them, with an exit code, and says which rank and why; and what was saved is
-// not lost.
+// not lost. At both stages that have ranks.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <csignal>
 
+#include "common/error.h"
 #include "tests/support/mpi_program.h"
 
 namespace stagegpt::test {
@@ -14,9 +15,11 @@ using Arguments = std::vector<std::string>;
 
 constexpr const char* kEndless = "1000000";
 
-// A run in "run", of a small model on the text t.txt, that goes on until something ends it.
-class Faults : public testing::Test {
+// A run in "run", of a small model on the text t.txt, that goes on until something ends it. The parameter is
+// the program.
+class Faults : public testing::TestWithParam<const char*> {
  protected:
+  static std::string program() { return concat(STAGEGPT_BIN_DIR "/", GetParam()); }
   void SetUp() override {
     std::string text;
     for (int i = 0; i < 200; ++i) text += "the cat sat on the mats.\n";
@@ -33,7 +36,7 @@ class Faults : public testing::Test {
 
   // Trains on `ranks` ranks, and does something to it when there is a checkpoint.
   ProgramResult train(int ranks, const Arguments& more, const RunOptions& options = {}) const {
-    return run_mpi(ranks_of(ranks, "stage1_train") + small(more), directory_.path(), options);
+    return run_mpi(ranks_of(ranks, GetParam()) + small(more), directory_.path(), options);
   }
   RunOptions once_saved(std::function<void(pid_t)> action) const {
     return {.signal_after = "step_00000040", .instead = std::move(action)};
@@ -47,7 +50,7 @@ class Faults : public testing::Test {
   void expect_ended_and_resumable() const {
     EXPECT_TRUE(all_end(directory_.path()));
     const ProgramResult result = run_mpi(
-        ranks_of(2, "stage1_train") + Arguments{"--resume", "run", "--stop-after", "60"}, directory_.path());
+        ranks_of(2, GetParam()) + Arguments{"--resume", "run", "--stop-after", "60"}, directory_.path());
     EXPECT_EQ(result.exit_code, 0) << result.errors;
     EXPECT_NE(result.errors.find("resumed from"), std::string::npos) << result.errors;
   }
@@ -55,7 +58,7 @@ class Faults : public testing::Test {
   ScratchDirectory directory_;
 };
 
-TEST_F(Faults, AKilledRankEndsAll) {
+TEST_P(Faults, AKilledRankEndsAll) {
   for (const int rank : {0, 2}) {
     const ProgramResult result = train(3, rank == 0 ? Arguments{} : Arguments{"--run-dir", "other"},
                                        once_saved([&](pid_t) { signal_rank(rank, SIGKILL); }));
@@ -66,7 +69,7 @@ TEST_F(Faults, AKilledRankEndsAll) {
   expect_ended_and_resumable();
 }
 
-TEST_F(Faults, ARankThatStallsIsNamed) {
+TEST_P(Faults, ARankThatStallsIsNamed) {
   const ProgramResult result =
       train(3, {"--watchdog-seconds", "1"}, once_saved([&](pid_t) { signal_rank(1, SIGSTOP); }));
   EXPECT_NE(result.exit_code, 0);
@@ -75,7 +78,7 @@ TEST_F(Faults, ARankThatStallsIsNamed) {
 }
 
 // Its process lives, but what it computes does not go on.
-TEST_F(Faults, ARankThatHangsIsNamed) {
+TEST_P(Faults, ARankThatHangsIsNamed) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "nothing can be loaded before the sanitizer";
 #endif
@@ -87,8 +90,21 @@ TEST_F(Faults, ARankThatHangsIsNamed) {
   EXPECT_TRUE(all_end(directory_.path()));
 }
 
+// The others wait in a phase that may take long.
+TEST_P(Faults, ARankThatHangsWhileAnotherSavesEndsAll) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "nothing can be loaded before the sanitizer";
+#endif
+  RunOptions options = once_saved([&](pid_t) { signal_rank(2, SIGUSR2); });
+  options.environment = {{"LD_PRELOAD", STAGEGPT_FAULTY_RANK}};
+  const ProgramResult result = train(3, {"--watchdog-seconds", "1", "--checkpoint-every", "1"}, options);
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_NE(result.errors.find("(--watchdog-seconds)"), std::string::npos) << result.errors;
+  EXPECT_TRUE(all_end(directory_.path()));
+}
+
 // Of two ranks that wait for each other, one is stopped.
-TEST_F(Faults, ARankThatIsStoppedWhileItWaitsIsNamed) {
+TEST_P(Faults, ARankThatIsStoppedWhileItWaitsIsNamed) {
   const auto stop_while_it_waits = [&](pid_t) {
     constexpr int kMicroseconds = 300'000;
     signal_rank(0, SIGSTOP);
@@ -101,12 +117,12 @@ TEST_F(Faults, ARankThatIsStoppedWhileItWaitsIsNamed) {
   EXPECT_TRUE(all_end(directory_.path()));
 }
 
-TEST_F(Faults, NoRankSurvivesAKilledLauncher) {
+TEST_P(Faults, NoRankSurvivesAKilledLauncher) {
   train(3, {}, once_saved([&](pid_t mpirun) { kill(mpirun, SIGKILL); }));
   expect_ended_and_resumable();
 }
 
-TEST_F(Faults, ARankThatExitsEarlyEndsAll) {
+TEST_P(Faults, ARankThatExitsEarlyEndsAll) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "nothing can be loaded before the sanitizer";
 #endif
@@ -116,35 +132,35 @@ TEST_F(Faults, ARankThatExitsEarlyEndsAll) {
   EXPECT_TRUE(all_end(directory_.path()));
 }
 
-TEST_F(Faults, ASignalToTheLauncherSavesAndStops) {
+TEST_P(Faults, ASignalToTheLauncherSavesAndStops) {
   const ProgramResult result = train(3, {}, {.signal_after = "step_00000040", .signals = {SIGUSR1}});
   EXPECT_EQ(result.exit_code, 75) << result.errors;
   EXPECT_NE(result.errors.find("stopped by a signal after step"), std::string::npos) << result.errors;
   expect_ended_and_resumable();
 }
 
-TEST_F(Faults, ASignalToOneRankSavesAndStopsAll) {
+TEST_P(Faults, ASignalToOneRankSavesAndStopsAll) {
   const ProgramResult result = train(3, {}, once_saved([&](pid_t) { signal_rank(2, SIGUSR1); }));
   EXPECT_EQ(result.exit_code, 75) << result.errors;
   expect_ended_and_resumable();
 }
 
-TEST_F(Faults, TerminatingTheLauncherEndsAll) {
+TEST_P(Faults, TerminatingTheLauncherEndsAll) {
   const ProgramResult result = train(2, {}, {.signal_after = "step_00000040", .signals = {SIGTERM}});
   EXPECT_NE(result.exit_code, 0);
   expect_ended_and_resumable();
 }
 
-// With a limit on what one rank may have.
-TEST_F(Faults, ARankWithoutMemoryEndsAll) {
+// With a limit on what one rank may have, of the host's memory and of an emulated device's.
+TEST_P(Faults, ARankWithoutMemoryEndsAll) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the sanitizer needs more address space than there would be";
 #endif
-  const std::string program = STAGEGPT_BIN_DIR "/stage1_train";
-  Arguments limited = {"sh", "-c", "ulimit -v 4000000; exec \"$0\" \"$@\"", program};
+  Arguments limited = {"sh", "-c", "ulimit -v 4000000; STAGEGPT_EMULATOR_MEMORY=50000000 exec \"$0\" \"$@\"",
+                       program()};
   const Arguments large = small(
       {"--tokenizer", "bpe", "--batch-size", "150000", "--data", STAGEGPT_SOURCE_DIR "/data/dummy.txt"});
-  const ProgramResult result = run_mpi(Arguments{"--oversubscribe", "-np", "1", program} + large +
+  const ProgramResult result = run_mpi(Arguments{"--oversubscribe", "-np", "1", program()} + large +
                                            Arguments{":", "-np", "1"} + limited + large,
                                        directory_.path());
   EXPECT_EQ(result.exit_code, 1);
@@ -152,7 +168,7 @@ TEST_F(Faults, ARankWithoutMemoryEndsAll) {
   EXPECT_TRUE(all_end(directory_.path()));
 }
 
-TEST_F(Faults, WhatIsNotFiniteEndsAllAndIsToldOnce) {
+TEST_P(Faults, WhatIsNotFiniteEndsAllAndIsToldOnce) {
   const ProgramResult result = train(
       3, {"--learning-rate", "1e30", "--lr-schedule", "constant", "--warmup-steps", "0", "--grad-clip", "0"});
   EXPECT_EQ(result.exit_code, 1);
@@ -162,12 +178,12 @@ TEST_F(Faults, WhatIsNotFiniteEndsAllAndIsToldOnce) {
 }
 
 // The same relative path, in another directory for each rank.
-TEST_F(Faults, DataThatDifferAreNamed) {
+TEST_P(Faults, DataThatDifferAreNamed) {
   std::filesystem::create_directory(directory_.path() / "other");
   directory_.write("other/t.txt", std::string(4000, 'a') + "\n");
-  const std::string program = STAGEGPT_BIN_DIR "/stage1_train";
   const auto run_in = [&](const char* where) {
-    return Arguments{"-np", "1", "-wdir", directory_.path() / where, program} + small({"--tokenizer", "bpe"});
+    return Arguments{"-np", "1", "-wdir", directory_.path() / where, program()} +
+           small({"--tokenizer", "bpe"});
   };
   const ProgramResult result = run_mpi(
       Arguments{"--oversubscribe"} + run_in(".") + Arguments{":"} + run_in("other"), directory_.path());
@@ -176,47 +192,48 @@ TEST_F(Faults, DataThatDifferAreNamed) {
   EXPECT_NE(result.errors.find("on rank 1"), std::string::npos) << result.errors;
 }
 
-TEST_F(Faults, SettingsThatDifferAreNamed) {
-  const std::string program = STAGEGPT_BIN_DIR "/stage1_train";
+TEST_P(Faults, SettingsThatDifferAreNamed) {
   const ProgramResult result =
-      run_mpi(Arguments{"--oversubscribe", "-np", "2", program} + small({"--seed", "1"}) +
-                  Arguments{":", "-np", "1", program} + small({"--seed", "2"}),
+      run_mpi(Arguments{"--oversubscribe", "-np", "2", program()} + small({"--seed", "1"}) +
+                  Arguments{":", "-np", "1", program()} + small({"--seed", "2"}),
               directory_.path());
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_NE(result.errors.find("--seed: 2 on rank 2, 1 on rank 0"), std::string::npos) << result.errors;
 }
 
 // What one call asks for, beside settings.
-TEST_F(Faults, CallsThatDifferAreNamed) {
-  const std::string program = STAGEGPT_BIN_DIR "/stage1_train";
+TEST_P(Faults, CallsThatDifferAreNamed) {
   for (const char* flag : {"--help", "--dry-run", "--print-config", "--json"}) {
-    const ProgramResult result = run_mpi(Arguments{"--oversubscribe", "-np", "1", program} + small() +
-                                             Arguments{":", "-np", "1", program} + small() + Arguments{flag},
-                                         directory_.path());
+    const ProgramResult result =
+        run_mpi(Arguments{"--oversubscribe", "-np", "1", program()} + small() +
+                    Arguments{":", "-np", "1", program()} + small() + Arguments{flag},
+                directory_.path());
     EXPECT_EQ(result.exit_code, 2) << flag;
     EXPECT_NE(result.errors.find(std::string(flag) + ": yes on rank 1, no on rank 0"), std::string::npos)
         << result.errors;
   }
 }
 
-TEST_F(Faults, AFileThatOneRankLacksIsNamed) {
+TEST_P(Faults, AFileThatOneRankLacksIsNamed) {
   std::filesystem::create_directory(directory_.path() / "empty");
-  const std::string program = STAGEGPT_BIN_DIR "/stage1_train";
   const ProgramResult result =
-      run_mpi(Arguments{"--oversubscribe", "-np", "1", program} + small() +
-                  Arguments{":", "-np", "1", "-wdir", directory_.path() / "empty", program} + small(),
+      run_mpi(Arguments{"--oversubscribe", "-np", "1", program()} + small() +
+                  Arguments{":", "-np", "1", "-wdir", directory_.path() / "empty", program()} + small(),
               directory_.path());
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_NE(result.errors.find("rank 1: --data"), std::string::npos) << result.errors;
 }
 
-TEST_F(Faults, AMistakeOfTheUsersIsToldOnce) {
+TEST_P(Faults, AMistakeOfTheUsersIsToldOnce) {
   const ProgramResult result = train(3, {"--grad-clip", "many"});
   EXPECT_EQ(result.exit_code, 2);
   const std::size_t told = result.errors.find("--grad-clip: ");
   ASSERT_NE(told, std::string::npos) << result.errors;
   EXPECT_EQ(result.errors.find("--grad-clip: ", told + 1), std::string::npos) << result.errors;
 }
+
+INSTANTIATE_TEST_SUITE_P(Stages, Faults, testing::Values("stage1_train", "stage3_train_emulated"),
+                         [](const auto& test) { return std::string(test.param); });
 
 }  // namespace
 }  // namespace stagegpt::test

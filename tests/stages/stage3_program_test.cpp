@@ -1,0 +1,106 @@
+// Stage 3's programs on the emulator, as a user runs them, beside stages 0 and 2.
+#include <nlohmann/json.hpp>
+
+#include "tests/support/mpi_program.h"
+#include "tests/support/trained_runs.h"
+
+namespace stagegpt::test {
+namespace {
+
+class Stage3Emulated : public TrainedRuns {
+ protected:
+  ProgramResult run(int ranks, const std::string& job, const Arguments& arguments,
+                    const RunOptions& options = {}) const {
+    return run_mpi(ranks_of(ranks, "stage3_" + job + "_emulated") + arguments, directory_.path(), options);
+  }
+  ProgramResult stage3(int ranks, const std::string& job, const Arguments& arguments) const {
+    return expect_done(run(ranks, job, arguments));
+  }
+  // Exits with 2, saying `message` once.
+  static void expect_refusal(const ProgramResult& result, const std::string& message) {
+    EXPECT_EQ(result.exit_code, 2) << result.errors;
+    const std::size_t said = result.errors.find(message);
+    ASSERT_NE(said, std::string::npos) << result.errors;
+    EXPECT_EQ(result.errors.find(message, said + 1), std::string::npos) << result.errors;
+  }
+};
+
+TEST_F(Stage3Emulated, TrainsAsStage0OnAnyNumberOfRanks) {
+  stage0("train", small("serial", {"--grad-accumulation", "2"}));
+  for (const int ranks : {1, 2, 4}) {
+    const std::string run = "ranks" + std::to_string(ranks);
+    stage3(ranks, "train", small(run, {"--grad-accumulation", "2"}));
+    expect_same_curves(run, "serial");
+  }
+}
+
+TEST_F(Stage3Emulated, EveryRungTrainsAsStage0) {
+  const Arguments shorter = {"--steps", "10", "--comm-algorithm", "mpi"};
+  stage0("train", small("serial", {"--steps", "10"}));
+  for (const char* comm : {"per-tensor", "flat", "bucketed", "overlapped", "zero1"}) {
+    stage3(2, "train", small(comm, with_flags(shorter, {"--comm", comm})));
+    expect_same_curves(comm, "serial");
+  }
+}
+
+TEST_F(Stage3Emulated, ReproducibleRunsEndInTheSameBitsAsStage2) {
+  const Arguments few = {"--stop-after", "4", "--reproducible"};
+  expect_done(run_program("stage2_train_emulated", small("single", few), directory_.path()));
+  for (const int ranks : {1, 2, 4}) {
+    const std::string run = "ranks" + std::to_string(ranks);
+    stage3(ranks, "train", small(run, few));
+    EXPECT_EQ(hash_after(4, run), hash_after(4, "single")) << ranks << " ranks";
+    EXPECT_EQ(metric(run, "loss"), metric("single", "loss"));
+  }
+}
+
+TEST_F(Stage3Emulated, ARunGoesOnAtOtherStagesAndNumbersOfRanks) {
+  stage0("train", small("serial"));
+  stage3(3, "train", small("moved", {"--stop-after", "10"}));
+  stage3(2, "train", {"--resume", "moved", "--stop-after", "20"});
+  stage0("train", {"--resume", "moved", "--stop-after", "30"});
+  expect_same_curves("moved", "serial");
+}
+
+TEST_F(Stage3Emulated, VerifiesAndWrites) {
+  const ProgramResult verified = stage3(2, "verify",
+                                        {"--model", STAGEGPT_SOURCE_DIR "/tests/golden/tiny.bin", "--state",
+                                         STAGEGPT_SOURCE_DIR "/tests/golden/tiny_debug_state.bin", "--json"});
+  EXPECT_TRUE(nlohmann::json::parse(verified.output)["passed"]);
+
+  stage0("train", small("run"));
+  const Arguments text = {"--model", "run", "--prompt", "the", "--max-new-tokens", "20"};
+  EXPECT_EQ(stage3(2, "generate", text).output, stage0("generate", text).output);
+}
+
+TEST_F(Stage3Emulated, BenchTellsRanksAndCommunication) {
+  const ProgramResult result =
+      stage3(2, "bench",
+             {"--n-layer", "1", "--n-embd", "16", "--n-head", "2", "--seq-len", "16", "--batch-size", "2",
+              "--steps", "2", "--warmup", "1", "--threads", "1", "--json"});
+  const auto json = nlohmann::json::parse(result.output);
+  EXPECT_EQ(json["ranks"], 2);
+  EXPECT_GT(json["phases_ms"]["communication"], 0);
+}
+
+TEST_F(Stage3Emulated, RanksShareAGpuOnlyIfTheyMay) {
+  const RunOptions one_gpu = {.environment = {{"STAGEGPT_EMULATOR_DEVICES", "1"}}};
+  expect_refusal(run(2, "train", small("run"), one_gpu), "ranks 0 and 1 have one GPU");
+  const ProgramResult shared =
+      run(2, "train", small("run", {"--steps", "2"}) + Arguments{"--share-gpu"}, one_gpu);
+  EXPECT_NE(expect_done(shared).errors.find("transport host, sharing GPUs"), std::string::npos)
+      << shared.errors;
+  // Also where there are enough, but all are told to take the same.
+  expect_refusal(run(2, "train", small("other", {"--device", "1"})), "ranks 0 and 1 have one GPU");
+}
+
+TEST_F(Stage3Emulated, RefusesTransportsThatItHasNot) {
+  for (const char* transport : {"nccl", "cuda-aware"}) {
+    expect_refusal(
+        run(2, "train", small("run", {"--transport", transport})),
+        "--transport: " + std::string(transport) + ": the emulated GPU has the host transport only");
+  }
+}
+
+}  // namespace
+}  // namespace stagegpt::test
