@@ -1,5 +1,7 @@
 #include "stage2_cuda/platform.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <thread>
 
@@ -8,12 +10,17 @@
 namespace stagegpt::gpu {
 namespace {
 
+// That this process may use: a launcher may have bound it to some.
+int own_cores() {
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof cores, &cores) == 0) return CPU_COUNT(&cores);
+  return static_cast<int>(std::thread::hardware_concurrency());  // more than the set can tell
+}
+
 class Gpu final : public Platform {
  public:
   void add_flags(CommandLine&) override {}
-  void start(int processes) override {
-    threads_ = std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / processes);
-  }
+  void start(int processes) override { threads_ = std::max(1, own_cores() / processes); }
   int threads() const override { return threads_; }
   std::string description(int index, const DeviceInfo& device) const override {
     return concat("GPU ", index, ": ", device.name, ", compute capability ", device.major, '.', device.minor);

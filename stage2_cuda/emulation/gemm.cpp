@@ -1,15 +1,16 @@
-// The products that cuBLASLt computes on a GPU, by the host's OpenBLAS. An emulated stream has done its work
-// when a call returns, and so has this one.
+// The products that cuBLASLt computes on a GPU, by the host's OpenBLAS.
 #include "stage2_cuda/gemm.h"
 
 #include "common/blas/openblas.h"
+#include "stage2_cuda/emulation/device_memory.h"
+#include "stage2_cuda/emulation/launch.h"
 
 namespace stagegpt::gpu {
 namespace {
 
 template <class T>
 T* on_host(T* device) {
-  return static_cast<T*>(host_view(const_cast<float*>(device)));
+  return static_cast<T*>(emulation::device_memory().view(device));
 }
 
 MatrixView<float> view(const Matrix& matrix, std::int64_t index) {
@@ -28,7 +29,12 @@ void add_bias(float* c, const Product& product) {
 // exact than a GPU's.
 class BlasGemm final : public Gemm {
  public:
-  void run(const Product& product, StreamHandle) override {
+  void run(const Product& product, StreamHandle stream) override {
+    submit(stream, [product] { multiply(product); });
+  }
+
+ private:
+  static void multiply(const Product& product) {
     const auto& [c, ldc, stride_c, a, b, m, n, k, batch, scale, accumulate, bias] = product;
     if (is_empty(product)) return;
     const OpenBlas& blas = OpenBlas::instance();

@@ -1,6 +1,7 @@
 // launch.h for a host compiler: kernels run on the emulator (docs/emulator.md).
 #pragma once
 
+#include <functional>
 #include <tuple>
 
 #include "stage2_cuda/emulation/grid.h"
@@ -10,16 +11,22 @@
 
 namespace stagegpt::gpu {
 
-// Returns when the kernel is done. Throws KernelError where the launch or the kernel is at fault.
+// Has a stream do what the host does in place of the device; without a stream it is done at once.
+void submit(StreamHandle stream, std::function<void()> work);
+
+// Throws KernelError where the launch or the kernel is at fault: now or, on a late stream, when it is waited
+// for.
 template <auto kernel, class... Args>
-void launch(dim3 grid, dim3 block, std::size_t shared_bytes, StreamHandle, Args... args) {
-  emulation::KernelCall<kernel> call(args...);
-  emulation::run_grid({.kernel = call.name(),
-                       .grid = {grid.x, grid.y, grid.z},
-                       .block = {block.x, block.y, block.z},
-                       .shared_bytes = shared_bytes,
-                       .run_thread = &emulation::KernelCall<kernel>::run_thread,
-                       .arguments = &call});
+void launch(dim3 grid, dim3 block, std::size_t shared_bytes, StreamHandle stream, Args... args) {
+  const emulation::KernelCall<kernel> call(args...);
+  submit(stream, [=] {
+    emulation::run_grid({.kernel = call.name(),
+                         .grid = {grid.x, grid.y, grid.z},
+                         .block = {block.x, block.y, block.z},
+                         .shared_bytes = shared_bytes,
+                         .run_thread = &emulation::KernelCall<kernel>::run_thread,
+                         .arguments = &call});
+  });
 }
 
 }  // namespace stagegpt::gpu

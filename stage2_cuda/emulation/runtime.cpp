@@ -1,32 +1,46 @@
-// The runtime of the emulated GPU. Work of a stream is done at once, so there is never anything to wait for.
+// The runtime of the emulated GPU.
 #include "stage2_cuda/runtime.h"
 
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "common/error.h"
 #include "stage2_cuda/emulation/device_memory.h"
+#include "stage2_cuda/emulation/launch.h"
 #include "stage2_cuda/emulation/settings.h"
+#include "stage2_cuda/emulation/streams.h"
 
 namespace stagegpt::gpu {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+// What a StreamHandle points to, and an EventHandle.
+using SharedStream = std::shared_ptr<emulation::Stream>;
+using Event = std::optional<emulation::RecordedEvent>;
 
-struct Stream {};
-struct Event {
-  std::optional<Clock::time_point> time;
-};
+const SharedStream& stream_of(StreamHandle stream) { return *static_cast<SharedStream*>(stream); }
+Event& event_of(EventHandle event) { return *static_cast<Event*>(event); }
 
 constexpr std::size_t kPinnedAlignment = 4096;
 
-Clock::time_point time_of(EventHandle event) {
-  const auto& time = static_cast<const Event*>(event)->time;
-  check(time.has_value(), "an event was asked for its time before it was recorded");
-  return *time;
+std::chrono::steady_clock::time_point time_of(EventHandle event) {
+  const Event& recorded = event_of(event);
+  check(recorded && recorded->time(), "an event was asked for its time before it was reached");
+  return *recorded->time();
+}
+
+// What goes wrong here has gone wrong in earlier work, and is told where that is waited for.
+void finish_quietly() noexcept {
+  try {
+    emulation::finish_all_streams();
+  } catch (const std::exception&) {
+    // as above
+  }
 }
 
 }  // namespace
@@ -50,11 +64,17 @@ DeviceInfo open_device(int index) {
 
 void* allocate(std::size_t bytes) { return emulation::device_memory().allocate(bytes); }
 
-void deallocate(void* block) noexcept { emulation::device_memory().deallocate(block); }
+void deallocate(void* block) noexcept {
+  finish_quietly();
+  emulation::device_memory().deallocate(block);
+}
 
 MemoryInfo memory_info() { return emulation::device_memory().info(); }
 
-void* host_view(void* device) noexcept { return emulation::device_memory().view(device); }
+// None where work is done late: it may use a block that has been given back, before the next one does.
+void* host_view(void* device) noexcept {
+  return emulation::late_streams() ? nullptr : emulation::device_memory().view(device);
+}
 
 void* allocate_pinned(std::size_t bytes) {
   const std::size_t rounded = (bytes + kPinnedAlignment - 1) / kPinnedAlignment * kPinnedAlignment;
@@ -63,51 +83,70 @@ void* allocate_pinned(std::size_t bytes) {
   return block;
 }
 
-void deallocate_pinned(void* block) noexcept { std::free(block); }
+void deallocate_pinned(void* block) noexcept {
+  finish_quietly();
+  std::free(block);
+}
 
-StreamHandle make_stream() { return new Stream; }
+StreamHandle make_stream() { return new SharedStream(emulation::make_stream()); }
 
-void destroy_stream(StreamHandle stream) noexcept { delete static_cast<Stream*>(stream); }
+void destroy_stream(StreamHandle stream) noexcept {
+  finish_quietly();
+  delete static_cast<SharedStream*>(stream);
+}
 
-void synchronize(StreamHandle) {}
+void submit(StreamHandle stream, std::function<void()> work) {
+  stream == nullptr ? work() : stream_of(stream)->submit(std::move(work));
+}
 
-void copy_to_device(void* out, const void* in, std::size_t bytes, StreamHandle) {
+void synchronize(StreamHandle stream) { stream_of(stream)->finish(); }
+
+void copy_to_device(void* out, const void* in, std::size_t bytes, StreamHandle stream) {
   const emulation::DeviceMemory& memory = emulation::device_memory();
   if (bytes == 0) return;
   memory.check_host_range(in, bytes, "copy_to_device");
-  std::memcpy(memory.copied_range(out, bytes, "copy_to_device"), in, bytes);
+  void* const to = memory.copied_range(out, bytes, "copy_to_device");
+  submit(stream, [=] { std::memcpy(to, in, bytes); });
 }
 
-void copy_to_host(void* out, const void* in, std::size_t bytes, StreamHandle) {
+void copy_to_host(void* out, const void* in, std::size_t bytes, StreamHandle stream) {
   const emulation::DeviceMemory& memory = emulation::device_memory();
   if (bytes == 0) return;
   memory.check_host_range(out, bytes, "copy_to_host");
-  std::memcpy(out, memory.copied_range(in, bytes, "copy_to_host"), bytes);
+  const void* const from = memory.copied_range(in, bytes, "copy_to_host");
+  submit(stream, [=] { std::memcpy(out, from, bytes); });
 }
 
-void copy_on_device(void* out, const void* in, std::size_t bytes, StreamHandle) {
+void copy_on_device(void* out, const void* in, std::size_t bytes, StreamHandle stream) {
   const emulation::DeviceMemory& memory = emulation::device_memory();
   if (bytes == 0) return;
-  std::memmove(memory.copied_range(out, bytes, "copy_on_device"),
-               memory.copied_range(in, bytes, "copy_on_device"), bytes);
+  void* const to = memory.copied_range(out, bytes, "copy_on_device");
+  const void* const from = memory.copied_range(in, bytes, "copy_on_device");
+  submit(stream, [=] { std::memmove(to, from, bytes); });
 }
 
-void set_zero(void* out, std::size_t bytes, StreamHandle) {
+void set_zero(void* out, std::size_t bytes, StreamHandle stream) {
   if (bytes == 0) return;
-  std::memset(emulation::device_memory().copied_range(out, bytes, "set_zero"), 0, bytes);
+  void* const to = emulation::device_memory().copied_range(out, bytes, "set_zero");
+  submit(stream, [=] { std::memset(to, 0, bytes); });
 }
 
 EventHandle make_event() { return new Event; }
 
 void destroy_event(EventHandle event) noexcept { delete static_cast<Event*>(event); }
 
-void record(EventHandle event, StreamHandle) { static_cast<Event*>(event)->time = Clock::now(); }
+void record(EventHandle event, StreamHandle stream) { event_of(event).emplace(stream_of(stream)); }
 
-void wait_for(EventHandle) {}
+void wait_for(EventHandle event) {
+  if (event_of(event)) event_of(event)->reach();
+}
 
-void wait_for(StreamHandle, EventHandle) {}
+void wait_for(StreamHandle stream, EventHandle event) {
+  if (event_of(event))
+    stream_of(stream)->submit([recorded = *event_of(event)]() mutable { recorded.reach(); });
+}
 
-bool is_done(EventHandle) { return true; }
+bool is_done(EventHandle event) { return !event_of(event) || event_of(event)->is_reached(); }
 
 float milliseconds_between(EventHandle begin, EventHandle end) {
   return std::chrono::duration<float, std::milli>(time_of(end) - time_of(begin)).count();

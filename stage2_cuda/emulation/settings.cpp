@@ -15,6 +15,7 @@ namespace stagegpt::gpu::emulation {
 namespace {
 
 constexpr const char* kOrderVariable = "STAGEGPT_EMULATOR_ORDER";
+constexpr const char* kStreamsVariable = "STAGEGPT_EMULATOR_STREAMS";
 constexpr const char* kDevicesVariable = "STAGEGPT_EMULATOR_DEVICES";
 
 [[noreturn]] void malformed_order(std::string_view text) {
@@ -36,8 +37,18 @@ ThreadOrder order_from_environment() {
   return {Order::random, seed};
 }
 
+bool late_streams_from_environment() {
+  const char* value = std::getenv(kStreamsVariable);
+  const std::string_view text = value == nullptr ? "at_once" : value;
+  if (text != "at_once" && text != "late") {
+    user_error(kStreamsVariable, ": expected at_once or late, got \"", text, '"');
+  }
+  return text == "late";
+}
+
 struct Settings {
   std::mutex mutex;
+  std::atomic<bool> late_streams = late_streams_from_environment();
   ThreadOrder order = order_from_environment();
   std::atomic<std::uint64_t> launches = 0;
   std::atomic<int> threads = std::min(omp_get_max_threads(), kMostThreads);
@@ -70,6 +81,9 @@ void set_threads(int count) {
         count);
   settings().threads = count;
 }
+
+bool late_streams() { return settings().late_streams; }
+void set_late_streams(bool late) { settings().late_streams = late; }
 
 int device_count() {
   constexpr int kUsual = 8, kMost = 1024;

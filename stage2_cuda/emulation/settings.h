@@ -27,6 +27,10 @@ inline constexpr int kMostThreads = 16;
 int threads();
 void set_threads(int count);
 
+// Whether streams that are made from now on do their work as late as they may (streams.h).
+bool late_streams();
+void set_late_streams(bool late);
+
 // How many GPUs the ranks of a node find, as STAGEGPT_EMULATOR_DEVICES says, or 8.
 int device_count();
 

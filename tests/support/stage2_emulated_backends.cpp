@@ -9,8 +9,9 @@ using gpu::GpuMatmul;
 using gpu::emulation::Order;
 
 std::function<std::unique_ptr<Backend>()> emulated(gpu::emulation::ThreadOrder order, GpuMatmul matmul,
-                                                   bool fused = true) {
+                                                   bool fused = true, bool late = false) {
   return [=] {
+    gpu::emulation::set_late_streams(late);
     gpu::emulation::set_thread_order(order);
     gpu::open_device(0);
     std::unique_ptr<Backend> backend = gpu::make_cuda_backend({.matmul = matmul});
@@ -38,6 +39,9 @@ const std::vector<BackendUnderTest>& backends_under_test() {
        {DType::f32},
        /*slow=*/true},
       {"emulated_unfused", emulated({Order::forward}, GpuMatmul::cublaslt, /*fused=*/false), {DType::f32}},
+      {"emulated_late",
+       emulated({Order::forward}, GpuMatmul::cublaslt, /*fused=*/true, /*late=*/true),
+       {DType::f32}},
   };
   return backends;
 }

@@ -1,0 +1,58 @@
+#include "stage2_cuda/emulation/streams.h"
+
+#include <utility>
+#include <vector>
+
+#include "stage2_cuda/emulation/settings.h"
+
+namespace stagegpt::gpu::emulation {
+namespace {
+
+std::vector<std::weak_ptr<Stream>>& all_streams() {
+  static std::vector<std::weak_ptr<Stream>> streams;
+  return streams;
+}
+
+}  // namespace
+
+Stream::Stream() : late_(late_streams()) {}
+
+void Stream::submit(std::function<void()> work) {
+  waiting_.push_back(std::move(work));
+  if (!late_) finish();
+}
+
+void Stream::finish(std::uint64_t count) {
+  while (done_ < count) {
+    const std::function<void()> work = std::move(waiting_.front());
+    waiting_.pop_front();
+    ++done_;
+    work();
+  }
+}
+
+RecordedEvent::RecordedEvent(const std::shared_ptr<Stream>& stream)
+    : stream_(stream), time_(std::make_shared<std::optional<std::chrono::steady_clock::time_point>>()) {
+  stream->submit([time = time_] { *time = std::chrono::steady_clock::now(); });
+  position_ = stream->submitted();
+}
+
+bool RecordedEvent::is_reached() {
+  if (!*time_ && std::exchange(asked_, true)) reach();
+  return time_->has_value();
+}
+
+std::shared_ptr<Stream> make_stream() {
+  auto stream = std::make_shared<Stream>();
+  std::erase_if(all_streams(), [](const auto& other) { return other.expired(); });
+  all_streams().push_back(stream);
+  return stream;
+}
+
+void finish_all_streams() {
+  for (const auto& weak : all_streams()) {
+    if (const auto stream = weak.lock()) stream->finish();
+  }
+}
+
+}  // namespace stagegpt::gpu::emulation

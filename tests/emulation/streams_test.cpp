@@ -1,0 +1,116 @@
+// Streams that do their work as late as they may: what is not waited for has not happened.
+#include "stage2_cuda/device_objects.h"
+#include "stage2_cuda/emulation/settings.h"
+#include "tests/emulation/emulated.h"
+
+namespace stagegpt::test {
+namespace {
+
+using namespace gpu;
+
+__global__ void set_to(float* out, float value) { out[0] = value; }
+
+__global__ void some_wait(float* out) {
+  if (threadIdx.x == 0) __syncthreads();
+  out[threadIdx.x] = 1;
+}
+
+class LateStreams : public testing::Test {
+ protected:
+  LateStreams() { emulation::set_late_streams(true); }
+  ~LateStreams() override { emulation::set_late_streams(false); }
+
+  static void set(StreamHandle stream, const DeviceArray<float>& array, float value) {
+    launch<set_to>({1, 1, 1}, {1, 1, 1}, 0, stream, array.data(), value);
+  }
+};
+
+TEST_F(LateStreams, work_is_done_when_it_is_waited_for) {
+  const Stream stream;
+  const DeviceArray<float> array(1);
+  set(stream, array, 3);
+  EXPECT_EQ(array.values()[0], 0);
+  synchronize(stream);
+  EXPECT_EQ(array.values()[0], 3);
+}
+
+TEST_F(LateStreams, a_copy_reads_its_source_when_its_turn_comes) {
+  const Stream stream;
+  const DeviceArray<float> array(1);
+  auto* pinned = static_cast<float*>(allocate_pinned(sizeof(float)));
+  *pinned = 1;
+  copy_to_device(array.data(), pinned, sizeof(float), stream);
+  *pinned = 2;  // too early
+  synchronize(stream);
+  EXPECT_EQ(array.values()[0], 2);
+  deallocate_pinned(pinned);
+}
+
+TEST_F(LateStreams, an_event_is_reached_with_the_work_before_it_alone) {
+  const Stream stream;
+  const DeviceArray<float> first(1), second(1);
+  const Event event;
+  set(stream, first, 1);
+  record(event, stream);
+  set(stream, second, 1);
+  EXPECT_FALSE(is_done(event));
+  wait_for(event);
+  EXPECT_TRUE(is_done(event));
+  EXPECT_EQ(first.values()[0], 1);
+  EXPECT_EQ(second.values()[0], 0);
+}
+
+TEST_F(LateStreams, who_asks_for_an_event_again_and_again_sees_it_reached) {
+  const Stream stream;
+  const DeviceArray<float> array(1);
+  const Event event;
+  EXPECT_TRUE(is_done(event)) << "it was never recorded";
+  set(stream, array, 1);
+  record(event, stream);
+  EXPECT_FALSE(is_done(event));
+  EXPECT_TRUE(is_done(event));
+  EXPECT_EQ(array.values()[0], 1);
+}
+
+TEST_F(LateStreams, one_stream_waits_for_another) {
+  const Stream writer, reader;
+  const DeviceArray<float> array(1), copy(1);
+  const Event event;
+  set(writer, array, 5);
+  record(event, writer);
+  gpu::wait_for(reader, event);
+  copy_on_device(copy.data(), array.data(), sizeof(float), reader);
+  synchronize(reader);
+  EXPECT_EQ(copy.values()[0], 5);
+}
+
+TEST_F(LateStreams, streams_that_do_not_wait_run_past_each_other) {
+  const Stream writer, reader;
+  const DeviceArray<float> array(1), copy(1);
+  set(writer, array, 5);
+  copy_on_device(copy.data(), array.data(), sizeof(float), reader);
+  synchronize(reader);
+  EXPECT_EQ(copy.values()[0], 0);
+}
+
+TEST_F(LateStreams, an_error_of_a_kernel_is_told_where_it_is_waited_for) {
+  const Stream stream;
+  const DeviceArray<float> array(2);
+  launch<some_wait>({1, 1, 1}, {2, 1, 1}, 0, stream, array.data());
+  expect_error({"some_wait"}, [&] { synchronize(stream); });
+  EXPECT_NO_THROW(synchronize(stream)) << "told twice";
+}
+
+TEST_F(LateStreams, memory_that_is_freed_has_been_used) {
+  const Stream stream;
+  const DeviceArray<float> result(1);
+  {
+    const DeviceArray<float> array(1);
+    set(stream, array, 7);
+    copy_on_device(result.data(), array.data(), sizeof(float), stream);
+  }
+  EXPECT_EQ(result.values()[0], 7);
+}
+
+}  // namespace
+}  // namespace stagegpt::test
