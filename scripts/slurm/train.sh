@@ -1,10 +1,16 @@
 # shellcheck shell=bash
-# What the jobs share; they source it, with the flags of stage1_train.
+# What the jobs share; they source it, with a program and its flags.
+
+# Slurm may put a type before the number: a100:4.
+if [ -n "${SLURM_GPUS_PER_NODE:-}" ] && [ "${SLURM_GPUS_PER_NODE##*:}" != "$SLURM_NTASKS_PER_NODE" ]; then
+  echo "train.sh: --gpus-per-node=$SLURM_GPUS_PER_NODE and --ntasks-per-node=$SLURM_NTASKS_PER_NODE:" \
+    "a rank for each GPU is wanted" >&2
+  exit 2
+fi
 
 # Slurm sends USR1 to this shell (B:USR1), which passes it on and waits.
 trap 'kill -USR1 "$child" 2>/dev/null' USR1
-./scripts/run_resilient.sh mpirun --map-by "ppr:$SLURM_NTASKS_PER_NODE:node:PE=$SLURM_CPUS_PER_TASK" --bind-to core \
-  ./build/release/bin/stage1_train --threads "$SLURM_CPUS_PER_TASK" "$@" &
+./scripts/run_resilient.sh mpirun --map-by "ppr:$SLURM_NTASKS_PER_NODE:node:PE=$SLURM_CPUS_PER_TASK" --bind-to core "$@" &
 child=$!
 while true; do
   wait "$child"
