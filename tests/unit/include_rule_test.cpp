@@ -79,6 +79,12 @@ TEST(IncludeRule, stage_0_knows_no_other_stage) {
   expect_no_mpi_and_no_cuda("stage0_serial");
 }
 
+TEST(IncludeRule, stages_1_and_3_know_whose_backend_they_take) {
+  expect_own_headers_from("stage1_mpi", {"common/", "stage1_mpi/", "stage0_serial/cpu_flags.h"});
+  expect_own_headers_from("stage3_mpi_cuda", {"common/", "stage1_mpi/", "stage2_cuda/", "stage3_mpi_cuda/",
+                                              "stage0_serial/cpu_backend.h"});
+}
+
 TEST(IncludeRule, stage_2_knows_no_other_stage_and_has_cuda_in_one_folder) {
   expect_own_headers_from("stage2_cuda", {"common/", "stage2_cuda/"});
   for (const char* folder : {"stage2_cuda/kernels", "stage2_cuda/emulation"})
