@@ -70,9 +70,20 @@ void write_file(const std::filesystem::path& path, std::string_view bytes) {
 }
 
 void replace_file(const std::filesystem::path& path, std::string_view bytes) {
+  replace_file(path, [&](const std::filesystem::path& temporary) { write_file(temporary, bytes); });
+}
+
+void replace_file(const std::filesystem::path& path,
+                  const std::function<void(const std::filesystem::path& temporary)>& write) {
   std::filesystem::path temporary = path;
   temporary += ".tmp";
-  write_file(temporary, bytes);
+  try {
+    write(temporary);
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove(temporary, ignored);  // it may be what has filled the disk
+    throw;
+  }
   if (std::rename(temporary.c_str(), path.c_str()) != 0) fail_to_write(path);
   sync_directory(std::filesystem::absolute(path).parent_path());
 }

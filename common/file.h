@@ -60,6 +60,9 @@ void write_fully(const FileDescriptor& file, std::span<const std::byte> bytes,
 void write_file(const std::filesystem::path& path, std::string_view bytes);
 // The same under a name that has the old content or the new, whenever the machine stops.
 void replace_file(const std::filesystem::path& path, std::string_view bytes);
+// The same for what write() writes into a file that it is given the name of, for good.
+void replace_file(const std::filesystem::path& path,
+                  const std::function<void(const std::filesystem::path& temporary)>& write);
 // Creates a directory and those above it that are missing, for good. Throws std::runtime_error that names it.
 void make_directories(const std::filesystem::path& path);
 // Makes what was created in or renamed into a directory last. Throws std::runtime_error that names it.

@@ -31,6 +31,8 @@ void TrainFlags::add(CommandLine& command_line) {
                              "go on with the run in --run-dir, or in this directory, with its settings");
   command_line.integer("--stop-after", stop_after_, 1, kMaxSteps,
                        "step to stop at, with a checkpoint; the schedule stays that of --steps");
+  command_line.integer("--trace-steps", trace_steps_, 0, kMaxSteps,
+                       "first steps of this call whose tensors are kept, in RUN/traces (0: none)");
   command_line.toggle("--json", json, "print the result as one JSON object");
 
   command_line.group("Data");
@@ -124,6 +126,7 @@ TrainingRunConfig TrainFlags::run() const {
   config.eval_every = eval_every_;
   config.checkpoint_every = checkpoint_every_;
   config.sample_every = sample_tokens > 0 ? sample_every_ : 0;
+  config.trace_steps = trace_steps_;
   config.keep = keep_;
   config.non_finite = non_finite_ == "skip" ? NonFinite::skip : NonFinite::stop;
   return config;

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFlag = "--run-dir";
 constexpr const char *kRun = "run.json", *kTokenizer = "tokenizer.json", *kMetrics = "metrics.jsonl";
-constexpr const char *kLock = ".lock", *kCheckpoints = "checkpoints";
+constexpr const char *kLock = ".lock", *kCheckpoints = "checkpoints", *kTraces = "traces";
 constexpr const char *kLatest = "latest", *kBest = "best";
 constexpr std::string_view kStep = "step_", kTemporary = ".tmp";
 
@@ -93,6 +93,13 @@ std::string checkpoint_name(std::int64_t step) {
   return name;
 }
 
+std::optional<std::int64_t> step_in_name(const std::string& name) {
+  std::int64_t step = 0;
+  if (!name.starts_with(kStep)) return std::nullopt;
+  std::from_chars(name.data() + kStep.size(), name.data() + name.size(), step);
+  return name == checkpoint_name(step) ? std::optional(step) : std::nullopt;
+}
+
 void require_no_run(const fs::path& path) {
   if (!checkpoints_of(path).empty()) {
     user_error(kFlag, ": ", path, " holds a run; --resume goes on with it, or name another directory");
@@ -104,9 +111,9 @@ void require_no_run(const fs::path& path) {
   for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
     const std::string name = entry.path().filename();
     // A run that has been stopped before its first checkpoint begins anew.
-    const bool ours =
-        begun && (name == kRun || name == kLock || name == kCheckpoints || name == kTokenizer ||
-                  name == kMetrics || name.starts_with(kEventFile) || is_left_over(entry.path()));
+    const bool ours = begun && (name == kRun || name == kLock || name == kCheckpoints || name == kTokenizer ||
+                                name == kMetrics || name == kTraces || name.starts_with(kEventFile) ||
+                                is_left_over(entry.path()));
     if (!ours) user_error(kFlag, ": ", path, " is not empty: it holds ", entry.path().filename());
   }
   if (error) user_error(kFlag, ": cannot read ", path, ": ", error.message());
@@ -117,6 +124,7 @@ RunDirectory::RunDirectory(fs::path path, FileDescriptor lock)
   make_directories(path_ / kCheckpoints);
   remove_left_overs(path_);
   remove_left_overs(path_ / kCheckpoints);
+  if (fs::is_directory(traces())) remove_left_overs(traces());
 }
 
 RunDirectory RunDirectory::create(const fs::path& path) {
@@ -273,13 +281,8 @@ std::map<std::int64_t, fs::path> checkpoints_of(const fs::path& run) {
   std::map<std::int64_t, fs::path> checkpoints;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(run / kCheckpoints, error)) {
-    const std::string name = entry.path().filename();
-    std::int64_t step = 0;
-    const char* end = name.data() + name.size();
-    if (name.starts_with(kStep) && std::from_chars(name.data() + kStep.size(), end, step).ptr == end &&
-        name == checkpoint_name(step)) {
-      checkpoints.emplace(step, entry.path());
-    }
+    const auto step = step_in_name(entry.path().filename());
+    if (step) checkpoints.emplace(*step, entry.path());
   }
   return checkpoints;
 }

@@ -2,6 +2,7 @@
 //
 //   run.json  tokenizer.json  metrics.jsonl       see docs/file_formats.md
 //   events.out.tfevents.000001                    for TensorBoard; one more each time it goes on
+//   traces/step_00000001.safetensors              with --trace-steps
 //   checkpoints/step_00001000/                    each with a manifest
 //   latest -> checkpoints/step_…   best -> checkpoints/step_…
 #pragma once
@@ -43,6 +44,7 @@ class RunDirectory {
   std::filesystem::path configuration() const { return path_ / "run.json"; }
   std::filesystem::path tokenizer() const { return path_ / "tokenizer.json"; }
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
+  std::filesystem::path traces() const { return path_ / "traces"; }
 
   // A checkpoint is written into the directory that begin_checkpoint() makes, files first; then
   // commit_checkpoint() gives it its manifest and its name, and moves `latest` and `best`. Both throw
@@ -84,8 +86,9 @@ class RunDirectory {
 // Throws UserError unless RunDirectory::create() can make one here, as far as that can be known.
 void require_no_run(const std::filesystem::path& path);
 
-// What a checkpoint is called.
+// What a checkpoint is called, and the step of one that is called so.
 std::string checkpoint_name(std::int64_t step);
+std::optional<std::int64_t> step_in_name(const std::string& name);
 
 // All checkpoints of a run by step, whole or not.
 std::map<std::int64_t, std::filesystem::path> checkpoints_of(const std::filesystem::path& run);

@@ -55,13 +55,13 @@ void Trainer::restore(std::int64_t steps_done, std::int64_t data_position) {
   batches_.seek(data_position);
 }
 
-StepReport Trainer::step() {
+StepReport Trainer::step(const Tape::OpWatch& watch_op) {
   StepReport report;
   report.step = step_;
   report.learning_rate = config_.schedule.at(step_);
   Parameters& parameters = model_.parameters();
   if (config_.overfit_batch) batches_.seek(0);
-  const std::vector<Tensor> losses = run_parts(report.seconds);
+  const std::vector<Tensor> losses = run_parts(watch_op, report.seconds);
 
   communicator_.group().enter("communication");
   Stopwatch watch(backend_, config_.synchronize_phases);
@@ -93,7 +93,7 @@ DropoutPosition Trainer::dropout_position(std::int64_t step, const Part& part) c
   return {config_.seed, static_cast<std::uint32_t>(step), part.first_sample};
 }
 
-std::vector<Tensor> Trainer::run_parts(PhaseSeconds& seconds) {
+std::vector<Tensor> Trainer::run_parts(const Tape::OpWatch& watch_op, PhaseSeconds& seconds) {
   Parameters& parameters = model_.parameters();
   std::vector<Tensor> losses;
   for (std::int64_t shard = 0; shard < division_.owned_shards; ++shard) {
@@ -103,7 +103,8 @@ std::vector<Tensor> Trainer::run_parts(PhaseSeconds& seconds) {
       Stopwatch watch(backend_, config_.synchronize_phases);
       const Part part = batches_.next();
       watch.lap(seconds.data);
-      losses.push_back(run_part(part, !tree_ && micro == division_.micro_steps, seconds));
+      losses.push_back(run_part(part, !tree_ && micro == division_.micro_steps,
+                                losses.empty() ? watch_op : Tape::OpWatch(), seconds));
     }
     parameters.finish_grads();
     if (!tree_) continue;
@@ -114,13 +115,14 @@ std::vector<Tensor> Trainer::run_parts(PhaseSeconds& seconds) {
   return losses;
 }
 
-Tensor Trainer::run_part(const Part& part, bool last, PhaseSeconds& seconds) {
+Tensor Trainer::run_part(const Part& part, bool last, const Tape::OpWatch& watch_op, PhaseSeconds& seconds) {
   Stopwatch watch(backend_, config_.synchronize_phases);
   const DeviceBatch batch = to_device_batch(backend_, part.batch, batches_.seq_len());
   watch.lap(seconds.data);
 
   communicator_.group().enter("forward");
   Tape tape(backend_);
+  tape.on_op(watch_op);
   const Var loss = model_.loss(tape, batch.ids, batch.targets, dropout_position(step_, part));
   watch.lap(seconds.forward);
 
@@ -158,14 +160,23 @@ void Trainer::gather_report(const std::vector<Tensor>& losses, StepReport& repor
   report.loss = unsigned_nan(report.loss);
 }
 
+Tensor Trainer::arena_for_parts() const {
+  const Tensor& grads = model_.parameters().grads();
+  const bool in_parts = optimizer_.owned().size() != grads.numel();
+  return in_parts && communicator_.group().is_root() ? backend_.allocate(grads.dtype(), grads.shape())
+                                                     : Tensor();
+}
+
+Tensor Trainer::gather_gradients() {
+  const ArenaRange owned = optimizer_.owned();
+  const Tensor part = model_.parameters().grads().slice(owned.begin, {owned.size()});
+  return sync_.gather_owned(part, arena_for_parts());
+}
+
 Moments Trainer::gather_moments() {
-  const Tensor& scratch = model_.parameters().grads();
   const Moments& own = optimizer_.moments();
-  const bool in_parts = own.m.numel() != scratch.numel();
-  const Tensor second = in_parts && communicator_.group().is_root()
-                            ? backend_.allocate(scratch.dtype(), scratch.shape())
-                            : Tensor();
-  return {sync_.gather_owned(own.m, scratch), sync_.gather_owned(own.v, second)};
+  return {sync_.gather_owned(own.m, model_.parameters().grads()),
+          sync_.gather_owned(own.v, arena_for_parts())};
 }
 
 void Trainer::set_moment(Moment moment, const Tensor& arena) {

@@ -62,8 +62,8 @@ class Trainer {
   Trainer(Backend& backend, Communicator& communicator, GradientSync& sync, Gpt2& model,
           const DataLoader& data, const TrainerConfig& config);
 
-  // One optimizer step.
-  StepReport step();
+  // One optimizer step. `watch` sees the ops of the forward pass of this rank's first part.
+  StepReport step(const Tape::OpWatch& watch = {});
   std::int64_t steps_done() const { return step_; }
   // Samples that all ranks together have taken.
   std::int64_t data_position() const { return samples_; }
@@ -73,6 +73,9 @@ class Trainer {
   // pass, which is run again, or else the first gradient, that holds infinity or NaN. "the output of …".
   std::string first_non_finite(const StepReport& report);
   const AdamW& optimizer() const { return optimizer_; }
+  // The gradients of the last step, over all ranks and before clipping, as an arena: on rank 0, and maybe on
+  // others.
+  Tensor gather_gradients();
   // The moments as arenas, for a checkpoint: on rank 0, undefined on others. Overwrites the gradients.
   Moments gather_moments();
   // Takes this rank's part of arenas that are the same on all ranks.
@@ -81,10 +84,12 @@ class Trainer {
  private:
   // Forward and backward of one part; returns its mean loss (1). The last part's gradients may be combined
   // with other ranks' as they come.
-  Tensor run_part(const Part& part, bool last, PhaseSeconds& seconds);
+  Tensor run_part(const Part& part, bool last, const Tape::OpWatch& watch, PhaseSeconds& seconds);
   // Forward and backward of all of this rank's parts. Returns their losses.
-  std::vector<Tensor> run_parts(PhaseSeconds& seconds);
+  std::vector<Tensor> run_parts(const Tape::OpWatch& watch, PhaseSeconds& seconds);
   DropoutPosition dropout_position(std::int64_t step, const Part& part) const;
+  // On rank 0, memory for an arena of which the optimizer knows this rank's part only; else undefined.
+  Tensor arena_for_parts() const;
   // Fills in what the ranks tell each other about a step.
   void gather_report(const std::vector<Tensor>& losses, StepReport& report);
 

@@ -8,6 +8,7 @@
 #include "common/data/utf8.h"
 #include "common/model/flops.h"
 #include "common/train/peak.h"
+#include "common/train/step_trace.h"
 #include "common/train/stop_signals.h"
 
 namespace stagegpt {
@@ -72,6 +73,7 @@ void TrainingRun::open_logs() {
   const TrainerConfig& config = config_.trainer;
   const std::int64_t first = trainer_.steps_done();
   metrics_.emplace(directory_->metrics(), first);
+  remove_traces_behind(directory_->traces(), first);
   progress_.emplace(first, config.schedule.steps,
                     config.batch_size * config.grad_accumulation * data_.seq_len());
   tensorboard_.emplace(directory_->path(), first, [this](const std::string& text) { note(text); });
@@ -82,6 +84,7 @@ TrainingResult TrainingRun::run() {
   const StopSignals keyboard({SIGINT});
   if (trainer_.steps_done() < config_.last_step) find_peak();
   const auto start = std::chrono::steady_clock::now();
+  traced_until_ = trainer_.steps_done() + config_.trace_steps;
 
   TrainingResult result;
   while (trainer_.steps_done() < config_.last_step && !stop_requested()) step(result);
@@ -113,7 +116,7 @@ void TrainingRun::find_peak() {
 
 void TrainingRun::step(TrainingResult& result) {
   if (directory_) directory_->read_back_newest();
-  const StepReport report = trainer_.step();
+  const StepReport report = train();
   if (!report.finite()) on_non_finite(report);
   const bool checkpoint =
       due(config_.checkpoint_every) || trainer_.steps_done() == config_.trainer.schedule.steps;
@@ -123,6 +126,20 @@ void TrainingRun::step(TrainingResult& result) {
   result.train_loss = report.loss;
   if (due(config_.sample_every)) sample();
   if (checkpoint) note(try_to_save());
+}
+
+StepReport TrainingRun::train() {
+  if (trainer_.steps_done() >= traced_until_) return trainer_.step();
+  StepTrace trace(backend_, model_.parameters());
+  const StepReport report = trainer_.step(group_.is_root() ? trace.watch() : Tape::OpWatch());
+  group_.enter("trace");
+  const Tensor gradients = trainer_.gather_gradients();
+  on_root(group_, [&] {
+    group_.enter(kUnwatched);  // it takes as long as the disk does
+    make_directories(directory_->traces());
+    trace.write(directory_->traces() / trace_name(trainer_.steps_done()), report.loss, gradients);
+  });
+  return report;
 }
 
 void TrainingRun::log(const StepReport& report) {

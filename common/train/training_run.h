@@ -28,6 +28,7 @@ struct TrainingRunConfig {
   std::int64_t eval_every = 100;
   std::int64_t checkpoint_every = 1000;
   std::int64_t sample_every = 0;  // 0: never
+  std::int64_t trace_steps = 0;   // of those that run() does, the first ones whose tensors are kept
   KeepRule keep;
   NonFinite non_finite = NonFinite::stop;
   std::function<std::string()> sample;  // a text by the model as it is
@@ -68,6 +69,8 @@ class TrainingRun {
   void find_peak();
   // One step, with what follows on it: validation, metrics, sample.
   void step(TrainingResult& result);
+  // Trains for one step, with a trace where that is wanted.
+  StepReport train();
   void log(const StepReport& report);
   void validate();
   void sample();
@@ -104,6 +107,7 @@ class TrainingRun {
   std::optional<TensorBoardLog> tensorboard_;
 
   std::optional<ValidationResult> validated_;  // after the last step
+  std::int64_t traced_until_ = 0;              // the step behind the last that is traced
   double peak_flops_per_second_ = 0;
   std::int64_t saved_step_ = -1;
   std::int64_t non_finite_steps_ = 0, skipped_steps_ = 0;  // in this process

@@ -2,31 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "common/compare/relative_error.h"
+#include "common/model/vocabulary_padding.h"
 
 namespace stagegpt {
-namespace {
-
-// ‖actual - expected‖ / ‖expected‖; 0 when both are zero. NaN and infinity do not pass any limit.
-double relative_error(std::span<const float> actual, std::span<const float> expected) {
-  double difference = 0, norm = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    const double d = static_cast<double>(actual[i]) - expected[i];
-    difference += d * d;
-    norm += static_cast<double>(expected[i]) * expected[i];
-  }
-  if (difference == 0) return 0;
-  return norm == 0 ? std::numeric_limits<double>::infinity() : std::sqrt(difference / norm);
-}
-
-// The first `columns` of each row of `width`.
-std::vector<float> without_padding(const std::vector<float>& rows, std::int64_t width, std::int64_t columns) {
-  std::vector<float> out;
-  for (auto row = rows.begin(); row != rows.end(); row += width) out.insert(out.end(), row, row + columns);
-  return out;
-}
-
-}  // namespace
 
 bool VerifyReport::passed() const {
   return logits.ok() && loss.ok() && std::ranges::all_of(gradients, &Row::ok) &&

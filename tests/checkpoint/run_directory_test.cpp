@@ -44,6 +44,38 @@ TEST_F(RunFiles, AreThese) {
   EXPECT_EQ(read_bytes(in("run/latest/tokenizer.json")), read_bytes(in("run/tokenizer.json")));
 }
 
+TEST_F(RunFiles, HoldTracesOfTheFirstStepsOfACall) {
+  expect_success(flags("untraced", {"--steps", "6", "--stop-after", "4"}));
+  EXPECT_FALSE(fs::exists(in("untraced/traces")));
+  expect_success(flags("run", {"--steps", "6", "--stop-after", "4", "--trace-steps", "2"}));
+  const auto traces = [](std::vector<int> steps) {
+    std::set<std::string> found;
+    for (int step : steps) found.insert("step_0000000" + std::to_string(step) + ".safetensors");
+    return found;
+  };
+  EXPECT_EQ(names("run/traces"), traces({1, 2}));
+  EXPECT_EQ(hash_of("run/latest"), hash_of("untraced/latest"));
+  directory.write("run/traces/step_00000005.safetensors", "of a step that is to be done again");
+  directory.write("run/traces/step_00000002.safetensors.tmp", "unfinished");
+  expect_success({"--resume", "run", "--stop-after", "5"});
+  EXPECT_EQ(names("run/traces"), traces({1, 2}));
+  expect_success({"--resume", "run", "--trace-steps", "1000"});
+  EXPECT_EQ(names("run/traces"), traces({1, 2, 6}));
+}
+
+TEST_F(RunFiles, OfADryRunAreNone) {
+  expect_success(flags("run", {"--dry-run", "--trace-steps", "2"}));
+  EXPECT_FALSE(fs::exists(in("run")));
+}
+
+// It has left traces and no checkpoint.
+TEST_F(RunFiles, OfARunThatWasStoppedEarlyAreReplaced) {
+  expect_success(flags("run", {"--steps", "2", "--trace-steps", "2"}));
+  for (const char* name : {"run/checkpoints", "run/latest", "run/best"}) fs::remove_all(in(name));
+  expect_success(flags("run", {"--steps", "1", "--trace-steps", "1"}));
+  EXPECT_EQ(names("run/traces"), (std::set<std::string>{"step_00000001.safetensors"}));
+}
+
 TEST_F(RunFiles, OfRunsWithoutANameAreNumbered) {
   for (int i = 0; i < 3; ++i) expect_success(with(model_flags(), {"--steps", "1"}));
   EXPECT_EQ(names("runs"), (std::set<std::string>{"nano", "nano-2", "nano-3"}));

@@ -80,7 +80,7 @@ void PrintTo(const FileCase& file, std::ostream* out) { *out << file.name; }
 // Items, with commas between, until there are `bytes`.
 std::string listed(const std::function<std::string(std::size_t)>& item, std::size_t bytes = kFileBytes) {
   std::string text;
-  for (std::size_t i = 0; text.size() < bytes; ++i) text += (i == 0 ? "" : ",") + item(i);
+  for (std::size_t i = 0; text.size() < bytes; ++i) text += concat(i == 0 ? "" : ",", item(i));
   return text;
 }
 

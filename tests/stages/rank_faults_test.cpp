@@ -90,14 +90,16 @@ TEST_P(Faults, ARankThatHangsIsNamed) {
   EXPECT_TRUE(all_end(directory_.path()));
 }
 
-// The others wait in a phase that may take long.
+// Saving may take as long as it does; who waits for it may not hang.
 TEST_P(Faults, ARankThatHangsWhileAnotherSavesEndsAll) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "nothing can be loaded before the sanitizer";
 #endif
-  RunOptions options = once_saved([&](pid_t) { signal_rank(2, SIGUSR2); });
-  options.environment = {{"LD_PRELOAD", STAGEGPT_FAULTY_RANK}};
-  const ProgramResult result = train(3, {"--watchdog-seconds", "1", "--checkpoint-every", "1"}, options);
+  const ProgramResult result =
+      train(3, {"--watchdog-seconds", "1", "--checkpoint-every", "1"},
+            {.environment = {{"LD_PRELOAD", STAGEGPT_FAULTY_RANK}, {"STAGEGPT_SLOW_DISK", "1"}},
+             .signal_after = "step_00000002",
+             .instead = [&](pid_t) { signal_rank(2, SIGUSR2); }});
   EXPECT_NE(result.exit_code, 0);
   EXPECT_NE(result.errors.find("(--watchdog-seconds)"), std::string::npos) << result.errors;
   EXPECT_TRUE(all_end(directory_.path()));
@@ -212,6 +214,30 @@ TEST_P(Faults, CallsThatDifferAreNamed) {
     EXPECT_NE(result.errors.find(std::string(flag) + ": yes on rank 1, no on rank 0"), std::string::npos)
         << result.errors;
   }
+}
+
+TEST_P(Faults, NumbersOfTracesThatDifferAreNamed) {
+  const ProgramResult result =
+      run_mpi(Arguments{"--oversubscribe", "-np", "1", program()} + small() +
+                  Arguments{":", "-np", "1", program()} + small({"--trace-steps", "2"}),
+              directory_.path());
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_NE(result.errors.find("--trace-steps: yes 2 on rank 1, no on rank 0"), std::string::npos)
+      << result.errors;
+}
+
+// On rank 0, which alone writes it.
+TEST_P(Faults, ATraceThatCannotBeWrittenEndsAllAndIsToldOnce) {
+  EXPECT_EQ(train(2, {"--stop-after", "20"}).exit_code, 0);
+  directory_.write("run/traces", "no directory");
+  const ProgramResult result = run_mpi(
+      ranks_of(2, GetParam()) + Arguments{"--resume", "run", "--stop-after", "40", "--trace-steps", "1"},
+      directory_.path());
+  EXPECT_EQ(result.exit_code, 1);
+  const std::size_t told = result.errors.find("cannot create \"run/traces");
+  ASSERT_NE(told, std::string::npos) << result.errors;
+  EXPECT_EQ(result.errors.find("cannot create \"run/traces", told + 1), std::string::npos) << result.errors;
+  EXPECT_TRUE(all_end(directory_.path()));
 }
 
 TEST_P(Faults, AFileThatOneRankLacksIsNamed) {

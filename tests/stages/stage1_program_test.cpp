@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "common/train/step_trace.h"
 #include "tests/support/mpi_program.h"
 #include "tests/support/trained_runs.h"
 
@@ -50,6 +51,38 @@ TEST_F(Stage1, EveryRungTrainsAsStage0) {
   for (const char* comm : {"per-tensor", "flat", "bucketed", "overlapped", "zero1"}) {
     stage1(2, "train", small(comm, {"--grad-accumulation", "2", "--comm", comm}));
     expect_same_curves(comm, "serial");
+  }
+}
+
+TEST_F(Stage1, ComputesEveryTensorAsStage0) {
+  const Arguments traced = {"--trace-steps", "3", "--stop-after", "3", "--grad-accumulation", "2"};
+  stage0("train", small("serial", traced));
+  for (const char* comm : {"overlapped", "zero1"}) {
+    stage1(2, "train", small(comm, with_flags(traced, {"--comm", comm})));
+    expect_same_traces(comm, "serial", 3);
+  }
+}
+
+TEST_F(Stage1, ReproducibleTracesAreTheSameFiles) {
+  const Arguments traced = {"--trace-steps", "2", "--stop-after", "2", "--reproducible"};
+  const auto trace = [&](const std::string& run) {
+    return read_bytes(directory_.path() / run / "traces" / trace_name(2));
+  };
+  stage0("train", small("serial", traced));
+  for (const int ranks : {2, 4}) {
+    const std::string run = "ranks" + std::to_string(ranks);
+    stage1(ranks, "train", small(run, traced));
+    EXPECT_TRUE(trace(run) == trace("serial")) << ranks << " ranks";
+  }
+}
+
+TEST_F(Stage1, TracesChangeNoBit) {
+  for (const Arguments& way : {Arguments{"--comm", "zero1"}, Arguments{"--reproducible"}}) {
+    const std::string name = way.front().substr(2);
+    stage1(2, "train", small(name, with_flags(way, {"--stop-after", "5"})));
+    stage1(2, "train", small(name + "-traced", with_flags(way, {"--stop-after", "5", "--trace-steps", "4"})));
+    EXPECT_EQ(hash_after(5, name + "-traced"), hash_after(5, name));
+    EXPECT_EQ(metric(name + "-traced", "loss"), metric(name, "loss"));
   }
 }
 

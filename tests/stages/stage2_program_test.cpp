@@ -31,6 +31,13 @@ TEST_F(Stage2Emulated, TrainsAsStage0) {
   expect_same_curves("emulated", "serial");
 }
 
+TEST_F(Stage2Emulated, ComputesEveryTensorAsStage0) {
+  const Arguments traced = {"--trace-steps", "3", "--stop-after", "3", "--n-layer", "2"};
+  stage0("train", small("serial", traced));
+  stage2("train", small("emulated", traced));
+  expect_same_traces("emulated", "serial", 3);
+}
+
 TEST_F(Stage2Emulated, ARunGoesOnAtAnotherStage) {
   stage0("train", small("serial"));
   stage2("train", small("moved", {"--stop-after", "10"}));

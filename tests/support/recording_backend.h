@@ -1,4 +1,5 @@
-// A backend that computes like the plain one and writes down the name of each op it is asked for.
+// A backend that computes like the plain one and writes down the name of each op it is asked for. What
+// derives from it may compute something else.
 #pragma once
 
 #include <memory>
@@ -11,17 +12,18 @@
 
 namespace stagegpt::test {
 
-class RecordingBackend final : public HostBackend {
+class RecordingBackend : public HostBackend {
  public:
   // The calls since the last time.
   std::vector<std::string> take_calls() const { return std::exchange(calls_, {}); }
 
- private:
+ protected:
   Backend& log(const char* name) const {
     calls_.emplace_back(name);
     return *plain_;
   }
 
+ private:
   void do_fill(const Tensor& out, double value) override { log("fill").fill(out, value); }
   void do_copy(const Tensor& out, const Tensor& in) override { log("copy").copy(out, in); }
   void do_add(const Tensor& out, const Tensor& a, const Tensor& b) override { log("add").add(out, a, b); }

@@ -3,6 +3,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "common/compare/divergence.h"
+#include "common/train/step_trace.h"
+
 namespace stagegpt::test {
 
 void TrainedRuns::SetUp() {
@@ -52,6 +55,15 @@ void TrainedRuns::expect_same_curves(const std::string& run, const std::string& 
     ASSERT_FALSE(a.empty()) << field;
     for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i] / b[i], 1, 1e-4) << field << ' ' << i;
   }
+}
+
+void TrainedRuns::expect_same_traces(const std::string& run, const std::string& reference,
+                                     std::size_t steps) const {
+  const auto traces = directory_.path() / run / "traces", expected = directory_.path() / reference / "traces";
+  EXPECT_EQ(traces_in(traces).size(), steps);
+  EXPECT_EQ(traces_in(expected).size(), steps);
+  const auto found = first_divergence(expected, traces);
+  EXPECT_FALSE(found) << run << ": " << found->text();
 }
 
 }  // namespace stagegpt::test

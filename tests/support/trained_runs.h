@@ -26,6 +26,9 @@ class TrainedRuns : public testing::Test {
   // Losses and norms that differ by no more than 1e-4.
   void expect_same_curves(const std::string& run, const std::string& other) const;
 
+  // Traces of so many steps in which no tensor diverges.
+  void expect_same_traces(const std::string& run, const std::string& reference, std::size_t steps) const;
+
   ScratchDirectory directory_;
 };
 

@@ -1,0 +1,22 @@
+// Numbers for people.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace stagegpt::compare {
+
+// "12,345"; with `decimals` behind the point.
+std::string grouped(double value, int decimals = 0);
+// Three digits that count: "0.123", "4.56", "78.9", "12,345".
+std::string three_digits(double value);
+// "1.2e-7", "1e-5"; "0" and "infinite".
+std::string scientific(double value);
+// As many digits as make it the same number when it is read again.
+std::string exactly(double value);
+// "12.3 %".
+std::string percent(double share);
+// "12.3 MiB".
+std::string mebibytes(std::int64_t bytes);
+
+}  // namespace stagegpt::compare

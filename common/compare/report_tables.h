@@ -1,0 +1,22 @@
+// The tables of a comparison's report.
+#pragma once
+
+#include <string>
+
+#include "common/compare/comparison.h"
+#include "common/compare/table.h"
+
+namespace stagegpt::compare {
+
+Table agreement_table(const Comparison& comparison);
+Table speed_table(const Comparison& comparison);
+Table left_out_table(const Comparison& comparison);
+
+// What the numbers of the tables mean in this comparison.
+std::string agreement_note(const Comparison& comparison);
+std::string speed_note(const Comparison& comparison);
+
+// What is printed: verdict and tables.
+std::string terminal_report(const Comparison& comparison);
+
+}  // namespace stagegpt::compare

@@ -1,0 +1,34 @@
+// The processor: which cores we may use, and whether it knows the instructions that the programs were
+// compiled to.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/doctor/finding.h"
+
+namespace stagegpt {
+
+struct InstructionSet {
+  std::string name;  // "AVX-512"
+  bool compiled_for = false, here = false;
+};
+
+struct ProcessorFacts {
+  std::string model;
+  int cores = 1;                     // that this process may run on
+  std::optional<double> quota = {};  // of a container, in cores
+  std::vector<InstructionSet> instructions = {};
+};
+
+// "model name" of /proc/cpuinfo; empty where there is none.
+std::string parse_processor_model(std::string_view cpuinfo);
+// Of a cgroup's cpu.max, "200000 100000": 2 cores. Nothing for "max 100000".
+std::optional<double> parse_cpu_quota(std::string_view cpu_max);
+
+ProcessorFacts processor_facts();
+Findings judge_processor(const ProcessorFacts& facts);
+
+}  // namespace stagegpt

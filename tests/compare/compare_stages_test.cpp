@@ -1,0 +1,205 @@
+// compare_stages as a user runs it, over the stages that are built.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/program.h"
+
+namespace stagegpt::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using Arguments = std::vector<std::string>;
+
+#ifdef STAGEGPT_HAS_STAGE3
+constexpr int kStages = 4;
+#else
+constexpr int kStages = 3;
+#endif
+
+// What is behind --: steps that even the emulator does within a second.
+const Arguments kTiny = {"--", "--n-layer",    "1", "--n-head", "1", "--n-embd", "16", "--block-size",
+                         "8",  "--batch-size", "8", "--steps",  "4"};
+
+class CompareStages : public testing::Test {
+ protected:
+  ProgramResult run(const Arguments& arguments, RunOptions options = {}) const {
+    // Leaks of the MPI library are not ours.
+    options.environment.emplace_back("ASAN_OPTIONS", "fast_unwind_on_malloc=0");
+    options.environment.emplace_back("LSAN_OPTIONS",
+                                     "suppressions=" STAGEGPT_MPI_LEAKS ":print_suppressions=0");
+    return run_program("compare_stages", arguments, directory_.path(), options);
+  }
+
+  Json results() const { return Json::parse(read_bytes(directory_.path() / "report" / "results.json")); }
+
+  // A folder with the programs, in which `name` is a script that calls the real one with other flags.
+  std::string programs_with(const std::string& name, const std::string& flags) const {
+    const fs::path folder = directory_.path() / "programs";
+    fs::create_directory(folder);
+    for (const char* program :
+         {"stage0_train", "stage1_train", "stage2_train_emulated", "stage3_train_emulated"}) {
+      if (program != name) fs::create_symlink(fs::path(STAGEGPT_BIN_DIR) / program, folder / program);
+    }
+    const std::string script = directory_.write(
+        "programs/" + name, "#!/bin/sh\nexec '" STAGEGPT_BIN_DIR "/" + name + "' \"$@\" " + flags + "\n");
+    fs::permissions(script, fs::perms::owner_all);
+    return folder;
+  }
+
+  void expect_refused(const Arguments& arguments, const std::string& message) const {
+    const ProgramResult result = run(arguments);
+    EXPECT_EQ(result.exit_code, 2) << result.errors;
+    EXPECT_NE(result.errors.find(message), std::string::npos) << result.errors;
+    EXPECT_FALSE(fs::exists(directory_.path() / "report" / "runs")) << message;
+  }
+
+  ScratchDirectory directory_;
+};
+
+TEST_F(CompareStages, AllStagesAgree) {
+  const ProgramResult result = run(Arguments{"--output", "report", "--repeats", "2", "--emulated"} + kTiny);
+  ASSERT_EQ(result.exit_code, 0) << result.errors << result.output;
+  const Json json = results();
+  EXPECT_EQ(json["passed"], true);
+  std::set<int> stages;
+  std::size_t bits = 0;
+  for (const Json& one : json["contestants"]) {
+    stages.insert(one["stage"].get<int>());
+    EXPECT_EQ(one["trials"].size(), one["timed"].get<bool>() ? 2u : 1u) << one["name"];
+    for (const Json& trial : one["trials"]) EXPECT_EQ(trial["loss"].size(), 4u);
+  }
+  EXPECT_EQ(stages.size(), static_cast<std::size_t>(kStages));
+  for (const Json& one : json["agreement"]) {
+    EXPECT_EQ(one["passed"], true) << one;
+    bits += one["kind"] == "same bits";
+  }
+  EXPECT_EQ(bits, kStages == 4 ? 2u : 1u);  // stage 1 with stage 0, stage 3 with stage 2
+  EXPECT_NE(result.output.find("agree, at every step"), std::string::npos) << result.output;
+  EXPECT_NE(read_bytes(directory_.path() / "report" / "index.html").find("</html>"), std::string::npos);
+  EXPECT_FALSE(fs::exists(directory_.path() / "report" / "runs" / "stage0-batch-8-1" / "checkpoints"));
+
+  EXPECT_EQ(run(Arguments{"--output", "report"} + kTiny).exit_code, 2);  // what is there is not lost
+  const ProgramResult again =
+      run(Arguments{"--output", "report", "--overwrite", "--stages", "0", "--json"} + kTiny);
+  EXPECT_EQ(again.exit_code, 0) << again.errors;
+  EXPECT_EQ(Json::parse(again.output)["contestants"].size(), 2u);
+}
+
+TEST_F(CompareStages, NamesTheStageAndTheStepThatDisagree) {
+  // The first loss and norm are those of the same weights.
+  const std::string programs = programs_with("stage1_train", "--learning-rate 0.0031");
+  const ProgramResult result = run(Arguments{"--output", "report", "--programs", programs, "--stages", "0,1",
+                                             "--ranks", "2", "--repeats", "1", "--no-reproducible-pass"} +
+                                   kTiny);
+  EXPECT_EQ(result.exit_code, 1) << result.errors << result.output;
+  EXPECT_NE(result.output.find("Stage 1, 2 ranks disagrees with Stage 0 from step 2 on"), std::string::npos)
+      << result.output;
+  const Json json = results();
+  EXPECT_EQ(json["passed"], false);
+  EXPECT_EQ(json["agreement"][0]["disagreement"]["step"], 2);
+  EXPECT_EQ(json["agreement"][0]["name"], "stage1-2-ranks-batch-8");
+  // The gradients of the first step are right, what they are used for is not.
+  const Json& tensor = json["agreement"][0]["disagreement"]["first_divergent_tensor"];
+  EXPECT_EQ(tensor["step"], 1) << tensor;
+  EXPECT_TRUE(tensor["tensor"].get<std::string>().starts_with("the weight ")) << tensor;
+  EXPECT_NE(result.output.find(tensor["tensor"].get<std::string>()), std::string::npos) << result.output;
+}
+
+TEST_F(CompareStages, ReportsWhoFails) {
+  const std::string programs = programs_with("stage0_train", "");
+  directory_.write("programs/stage0_train",
+                   "#!/bin/sh\ncase \"$*\" in *--run-dir*) echo it broke >&2; exit 3;; esac\n"
+                   "exec '" STAGEGPT_BIN_DIR "/stage0_train' \"$@\"\n");
+  const ProgramResult result = run(Arguments{"--output", "report", "--programs", programs, "--stages", "0,2",
+                                             "--emulated", "--repeats", "1", "--no-reproducible-pass"} +
+                                   kTiny);
+  EXPECT_EQ(result.exit_code, 1) << result.errors;
+  EXPECT_NE(result.output.find("Stage 0 failed"), std::string::npos) << result.output;
+  const Json json = results();
+  EXPECT_NE(json["contestants"][0]["failure"].get<std::string>().find("it broke"), std::string::npos);
+  EXPECT_EQ(json["contestants"][1]["trials"].size(), 1u);
+}
+
+TEST_F(CompareStages, LeavesOutWhatWasOnlyTried) {
+  const std::string programs = programs_with("stage1_train", "");
+  directory_.write("programs/stage1_train",
+                   "#!/bin/sh\nif [ \"$OMPI_COMM_WORLD_SIZE\" = 2 ]; then echo 'stage1_train: one is enough' "
+                   ">&2; exit 2; fi\n"
+                   "exec '" STAGEGPT_BIN_DIR "/stage1_train' \"$@\"\n");
+  const Arguments flags =
+      Arguments{"--output", "report", "--programs", programs, "--stages", "0,1", "--repeats", "1"} + kTiny;
+  const ProgramResult result = run(flags);
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  const Json left_out = results()["left_out"];
+  ASSERT_EQ(left_out.size(), 2u) << left_out;  // the reproducible one too
+  EXPECT_EQ(left_out[0]["who"], "Stage 1, 2 ranks");
+  EXPECT_EQ(left_out[0]["why"], "one is enough");
+  const ProgramResult asked = run(Arguments{"--ranks", "2", "--overwrite"} + flags);
+  EXPECT_EQ(asked.exit_code, 2) << asked.errors;
+  EXPECT_NE(asked.errors.find("one is enough"), std::string::npos) << asked.errors;
+}
+
+TEST_F(CompareStages, KeepsWhatIsDoneWhenItIsInterrupted) {
+  const ProgramResult result =
+      run(Arguments{"--output", "report", "--stages", "0", "--repeats", "1000"} + kTiny,
+          {.signal_after = "run 2", .signals = {SIGINT}});
+  EXPECT_EQ(result.exit_code, 1) << result.errors;
+  const Json json = results();
+  EXPECT_EQ(json["interrupted"], true);
+  EXPECT_GE(json["contestants"][0]["trials"].size(), 2u);
+  EXPECT_NE(result.output.find("Interrupted"), std::string::npos) << result.output;
+}
+
+TEST_F(CompareStages, ScalesWeaklyAndStrongly) {
+  for (const char* scaling : {"strong", "weak"}) {
+    const ProgramResult result =
+        run(Arguments{"--output", "report", "--overwrite", "--stages", "0,1", "--scaling", scaling,
+                      "--repeats", "1", "--no-reproducible-pass"} +
+            kTiny);
+    ASSERT_EQ(result.exit_code, 0) << result.errors << result.output;
+    const Json json = results();
+    EXPECT_EQ(json["experiment"]["mode"], scaling);
+    const bool weak = std::string(scaling) == "weak";
+    EXPECT_EQ(json["contestants"].size(), weak ? 4u : 3u);
+    EXPECT_EQ(json["contestants"].back()["batch_size"], weak ? 16 : 8);
+    EXPECT_NE(read_bytes(directory_.path() / "report" / "index.html")
+                  .find(weak ? "Weak scaling" : "Strong scaling"),
+              std::string::npos);
+  }
+}
+
+TEST_F(CompareStages, RefusesWhatCannotBe) {
+  expect_refused({}, "--output");
+  expect_refused({"--output", "report", "--stages", "4"}, "--stages");
+  expect_refused({"--output", "report", "--ranks", "0"}, "--ranks");
+  expect_refused({"--output", "report", "--scaling", "sideways"}, "--scaling");
+  expect_refused({"--output", "report", "--stages", "0", "--programs", "nowhere"}, "stage 0 cannot run");
+  expect_refused({"--output", "report", "--stages", "1", "--mpirun", "no-such-launcher"}, "--mpirun");
+  expect_refused({"--output", "report", "--stages", "0", "--config", "nowhere"}, "--config");
+  expect_refused({"--output", "report", "--", "--threads", "3"}, "--threads");
+  expect_refused({"--output", "report", "--stages", "0", "--", "--stpes", "3"}, "did you mean --steps");
+  expect_refused({"--output", "report", "--stages", "0", "--", "--n-head", "3"}, "--n-embd");
+  expect_refused({"--output", "report", "--stages", "0,1", "--ranks", "3"}, "--batch-size");
+  directory_.write("mine", "precious");
+  expect_refused({"--output", ".", "--overwrite"}, "mine");
+  EXPECT_EQ(read_bytes(directory_.path() / "mine"), "precious");
+}
+
+TEST_F(CompareStages, GivesAFlagToTheStagesThatKnowIt) {
+  const ProgramResult result = run(Arguments{"--output", "report", "--stages", "0,1", "--ranks", "2",
+                                             "--repeats", "1", "--no-reproducible-pass"} +
+                                   kTiny + Arguments{"--comm", "flat"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors << result.output;
+  const auto gets = [json = results()](int entry) {
+    const Arguments command = json["contestants"][static_cast<std::size_t>(entry)]["command"];
+    return std::ranges::find(command, "--comm") != command.end();
+  };
+  EXPECT_FALSE(gets(0));
+  EXPECT_TRUE(gets(1));
+}
+
+}  // namespace
+}  // namespace stagegpt::test

@@ -1,0 +1,159 @@
+// Who takes part in which experiment, and the flags that all are given.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "common/compare/launcher.h"
+#include "common/error.h"
+#include "tests/compare/made_comparison.h"
+
+namespace stagegpt::compare::test {
+namespace {
+
+using Texts = std::vector<std::string>;
+
+Experiment experiment(Mode mode, const std::vector<std::int64_t>& ranks) {
+  Experiment experiment;
+  experiment.flags = experiment_flags({}, {});
+  experiment.mode = mode;
+  experiment.ranks = ranks;
+  experiment.cores = 4;
+  experiment.reproducible_pass = false;
+  return experiment;
+}
+
+// "stage ranks×threads batch", of each.
+Texts planned(const Experiment& experiment) {
+  Texts texts;
+  for (const Contestant& who :
+       plan_contestants(experiment, {program(0), program(1), program(2, Hardware::emulator)}).contestants) {
+    texts.push_back(concat(who.program.stage, " ", who.ranks, "x", who.threads, " ", who.batch_size,
+                           who.reproducible ? " reproducible" : ""));
+  }
+  return texts;
+}
+
+TEST(Plan, RanksDivideTheSameCores) {
+  EXPECT_EQ(planned(experiment(Mode::same_cores, {1, 2, 8})),
+            (Texts{"0 1x4 8", "1 1x4 8", "1 2x2 8", "1 8x1 8", "2 1x4 8"}));
+}
+
+TEST(Plan, StrongScalingGivesEachRankItsOwnCores) {
+  EXPECT_EQ(planned(experiment(Mode::strong, {1, 2})), (Texts{"0 1x2 8", "1 1x2 8", "1 2x2 8", "2 1x2 8"}));
+}
+
+TEST(Plan, WeakScalingGivesEachRankTheSameBatch) {
+  EXPECT_EQ(planned(experiment(Mode::weak, {1, 2})),
+            (Texts{"0 1x2 8", "1 1x2 8", "2 1x2 8", "0 1x2 16", "1 2x2 16", "2 1x2 16"}));
+}
+
+TEST(Plan, ReproducibleOnceMoreOnAsManyRanksAsItCan) {
+  Experiment once_more = experiment(Mode::same_cores, {1, 2});
+  once_more.reproducible_pass = true;
+  EXPECT_EQ(planned(once_more), (Texts{"0 1x4 8", "1 1x4 8", "1 2x2 8", "2 1x4 8", "0 1x4 8 reproducible",
+                                       "1 2x2 8 reproducible", "2 1x4 8 reproducible"}));
+  once_more.reproducible = true;  // all of them are
+  EXPECT_EQ(planned(once_more).size(), 4u);
+}
+
+TEST(Plan, ABatchThatDoesNotDivideIsLeftOutOrRefused) {
+  Experiment odd = experiment(Mode::same_cores, {1, 2, 3});
+  odd.reproducible_pass = true;
+  odd.flags.set("--batch-size", {"6"});
+  const Plan plan = plan_contestants(odd, {program(0), program(1)});
+  EXPECT_EQ(plan.contestants.size(), 4u);
+  EXPECT_EQ(plan.left_out.size(), 2u);  // reproducible ones, which need 8
+  odd.ranks = {1, 4};
+  EXPECT_EQ(plan_contestants(odd, {program(1)}).contestants.size(), 1u);
+  odd.ranks_are_asked_for = true;
+  EXPECT_THROW(plan_contestants(odd, {program(1)}), UserError);
+  odd.ranks = {1};
+  odd.reproducible = true;
+  EXPECT_THROW(plan_contestants(odd, {program(0)}), UserError);
+}
+
+TEST(Contestant, HasANameOfItsOwn) {
+  Contestant who = contestant(3, 2);
+  EXPECT_EQ(who.name(), "stage3-emulated-2-ranks-batch-8");
+  EXPECT_EQ(who.label(), "Stage 3, emulated, 2 ranks");
+  who.reproducible = true;
+  who.one_of_several_batches = true;
+  EXPECT_EQ(who.name(), "stage3-emulated-2-ranks-batch-8-reproducible");
+  EXPECT_EQ(who.label(), "Stage 3, emulated, 2 ranks, batch 8, reproducible");
+  EXPECT_EQ(contestant(1, 1).label(), "Stage 1, 1 rank");
+}
+
+TEST(Contestant, HasNoMoreCoresThanThereAre) {
+  EXPECT_EQ(contestant(1, 2, 2).resources(8), 4);
+  EXPECT_EQ(contestant(1, 4, 1).resources(2), 2);
+  Contestant gpu = contestant(3, 4, 2);
+  gpu.program.hardware = Hardware::gpu;
+  EXPECT_EQ(gpu.resources(2), 4);
+}
+
+TEST(Flags, AreReplacedByAConfigurationAndByThoseHandedOn) {
+  const FlagList configuration = FlagList::of_settings({{"n_layer", 3},
+                                                        {"n_embd", 128},
+                                                        {"dropout", 0.1},
+                                                        {"run_dir", "there"},
+                                                        {"threads", 9},
+                                                        {"no_fused", true},
+                                                        {"overfit_batch", false},
+                                                        {"min_lr", nullptr}});
+  const FlagList flags = experiment_flags(
+      configuration, FlagList::parse(Texts{"--n-embd=32", "--data", "a", "b", "--steps", "7"}));
+  EXPECT_EQ(flags.value("--n-layer"), "3");
+  EXPECT_EQ(flags.value("--n-embd"), "32");
+  EXPECT_EQ(flags.value("--dropout"), "0.1");
+  EXPECT_EQ(flags.value("--steps"), "7");
+  EXPECT_TRUE(flags.has("--no-fused"));
+  for (const char* absent : {"--overfit-batch", "--min-lr", "--run-dir", "--threads"}) {
+    EXPECT_FALSE(flags.has(absent)) << absent;
+  }
+  const Texts all = flags.arguments();
+  const auto data = std::ranges::find(all, "--data");
+  EXPECT_EQ((Texts{data, data + 3}), (Texts{"--data", "a", "b"}));
+}
+
+TEST(Flags, ThatOnlySomeStagesKnowAreGivenToThose) {
+  const FlagList flags = FlagList::parse(Texts{"--steps", "7", "--comm", "flat", "--stpes", "8"});
+  EXPECT_EQ(flags.known_to({"--steps"}, {"--steps", "--comm"}).arguments(),
+            (Texts{"--steps", "7", "--stpes", "8"}));
+}
+
+TEST(Flags, AreRefusedWhereTheyMakeNoSense) {
+  EXPECT_THROW(FlagList::parse(Texts{"7"}), UserError);
+  EXPECT_THROW(FlagList::parse(Texts{"--a", "--a"}), UserError);
+  EXPECT_THROW(FlagList::of_settings({{"a", {1}}}), UserError);
+  EXPECT_THROW(FlagList::of_settings(nlohmann::json::array()), UserError);
+  for (const char* own : {"--run-dir", "--threads", "--resume", "--config"}) {
+    EXPECT_THROW(experiment_flags({}, FlagList::parse(Texts{own, "x"})), UserError) << own;
+  }
+}
+
+TEST(Flags, AreFoundInHelp) {
+  const std::set<std::string> flags = flags_in_help(
+      "Usage: x [OPTIONS]\n\n  --steps N [20]   how --many\n"
+      "  -h,--help   this\n  --json           as one object\n");
+  EXPECT_EQ(flags, (std::set<std::string>{"--steps", "--json"}));
+}
+
+TEST(OwnWords, AreNotTheLaunchers) {
+  const std::string launcher =
+      std::string(70, '-') + "\nPrimary job terminated normally, but\n" + std::string(70, '-') + '\n';
+  EXPECT_EQ(own_words("note: x\nstage3_train: no GPU: none\n" + launcher), "no GPU: none");
+  EXPECT_EQ(own_words("some library: broken_train: y\nlast\n\n" + launcher), "last");
+  EXPECT_EQ(before_launcher("a\nb\n" + launcher), "a\nb\n");
+  EXPECT_EQ(before_launcher(launcher), launcher);
+  EXPECT_EQ(own_words(""), "");
+}
+
+TEST(Numbers, AreSortedAndThereOnce) {
+  EXPECT_EQ(parse_numbers("--ranks", "4,1,4", 1, 8), (std::vector<std::int64_t>{1, 4}));
+  for (const char* bad : {"", "a", "9", "1 2", "1,,2"}) {
+    EXPECT_THROW(parse_numbers("--ranks", bad, 1, 8), UserError) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace stagegpt::compare::test

@@ -1,0 +1,115 @@
+// Running programs and waiting for them.
+#include "common/subprocess.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+
+#include "tests/support/program.h"
+
+namespace stagegpt::test {
+namespace {
+
+Subprocess shell(const std::string& script) { return {.argv = {"sh", "-c", script}}; }
+
+// Whether a process is there that has not ended.
+bool is_alive(const std::string& pid) {
+  const std::string stat = read_bytes(std::filesystem::path("/proc") / pid / "stat");
+  return !stat.empty() && stat.find(") Z") == stat.npos;
+}
+
+TEST(Subprocess, GivesBackWhatTheProgramLeaves) {
+  const SubprocessResult result = run_subprocess(shell("echo out; echo err >&2; exit 7"));
+  EXPECT_EQ(result.exit_code, 7);
+  EXPECT_EQ(result.output, "out\n");
+  EXPECT_EQ(result.errors, "err\n");
+  EXPECT_FALSE(result.timed_out || result.cancelled);
+  EXPECT_EQ(run_subprocess(shell("kill -9 $$")).exit_code, 128 + 9);
+}
+
+TEST(Subprocess, ReadsMoreThanAPipeHolds) {
+  const SubprocessResult result =
+      run_subprocess(shell("head -c 300000 /dev/zero; head -c 300000 /dev/zero >&2"));
+  EXPECT_EQ(result.output.size(), 300000u);
+  EXPECT_EQ(result.errors.size(), 300000u);
+}
+
+TEST(Subprocess, HasItsEnvironmentItsDirectoryAndNoInput) {
+  const ScratchDirectory directory;
+  Subprocess subprocess = shell("echo $STAGEGPT_ADDED; echo ${PATH:+path}; pwd; cat");
+  subprocess.environment = {{"STAGEGPT_ADDED", "a b"}};
+  subprocess.directory = directory.path();
+  const std::string expected = "a b\npath\n" + std::filesystem::canonical(directory.path()).string() + '\n';
+  EXPECT_EQ(run_subprocess(subprocess).output, expected);
+}
+
+TEST(Subprocess, IsEndedWithItsChildrenAfterTheTimeout) {
+  const ScratchDirectory directory;
+  Subprocess subprocess = shell("sleep 60 & echo $! > child; wait");
+  subprocess.directory = directory.path();
+  subprocess.timeout_seconds = 0.3;
+  const SubprocessResult result = run_subprocess(subprocess);
+  EXPECT_TRUE(result.timed_out);
+  EXPECT_EQ(result.exit_code, 128 + SIGTERM);
+  std::string pid = read_bytes(directory.path() / "child");
+  pid.pop_back();
+  for (int i = 0; i < 100 && is_alive(pid); ++i) run_subprocess(shell("sleep 0.05"));
+  EXPECT_FALSE(is_alive(pid));
+}
+
+TEST(Subprocess, IsEndedWhenItIsCancelled) {
+  Subprocess subprocess = shell("echo begun >&2; sleep 60");
+  std::string heard;
+  subprocess.on_errors = [&](std::string_view text) { heard += text; };
+  subprocess.cancelled = [&] { return heard == "begun\n"; };
+  const SubprocessResult result = run_subprocess(subprocess);
+  EXPECT_TRUE(result.cancelled);
+  EXPECT_FALSE(result.timed_out);
+}
+
+TEST(Subprocess, DoesNotWaitForWhomItLeavesBehind) {
+  Subprocess subprocess = shell("sleep 60 & echo done");
+  subprocess.timeout_seconds = 30;
+  const SubprocessResult result = run_subprocess(subprocess);
+  EXPECT_EQ(result.output, "done\n");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_FALSE(result.timed_out);
+}
+
+TEST(Subprocess, NamesAProgramThatCannotBeStarted) {
+  const ScratchDirectory directory;
+  const std::string broken = directory.write("broken", "#!/no/such/interpreter\n");
+  std::filesystem::permissions(broken, std::filesystem::perms::owner_all);
+  for (const std::string& program : {broken, std::string("no-such-program")}) {
+    try {
+      run_subprocess({.argv = {program}});
+      FAIL() << program << " was started";
+    } catch (const std::runtime_error& error) {
+      EXPECT_NE(std::string(error.what()).find(program), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(FindProgram, LooksInThePathOnly) {
+  EXPECT_TRUE(find_program("sh"));
+  EXPECT_FALSE(find_program("no-such-program"));
+  EXPECT_FALSE(find_program("/etc/passwd"));  // no program
+  EXPECT_EQ(find_program("/bin/sh"), "/bin/sh");
+}
+
+TEST(LastLines, LeavesOutEmptyOnes) {
+  EXPECT_EQ(last_lines("a\nb\n\n  \nc\n", 2), "b\nc");
+  EXPECT_EQ(last_lines("a", 3), "a");
+  EXPECT_EQ(last_lines("", 3), "");
+}
+
+TEST(ShellLine, IsReadByAShellAsItWas) {
+  const std::vector<std::string> arguments = {"printf", "%s|", "a b", "it's", "", "$HOME", "x=1"};
+  EXPECT_EQ(run_subprocess(shell(shell_line(arguments))).output, "a b|it's||$HOME|x=1|");
+  EXPECT_EQ(shell_line({"./a", "--b", "c d"}), "./a --b 'c d'");
+}
+
+}  // namespace
+}  // namespace stagegpt::test

@@ -1,0 +1,83 @@
+// The program doctor, on machines that are made up of scripts in its PATH.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/program.h"
+
+namespace stagegpt::test {
+namespace {
+
+class DoctorProgram : public testing::Test {
+ protected:
+  void script(const std::string& name, const std::string& body) const {
+    constexpr mode_t kMode = 0755;
+    chmod(scratch_.write(name, "#!/bin/sh\n" + body).c_str(), kMode);
+  }
+  // With nothing in its PATH but scripts.
+  ProgramResult run(const std::vector<std::string>& arguments = {},
+                    const std::filesystem::path& in = "") const {
+    return run_program("doctor", arguments, in.empty() ? scratch_.path() : in,
+                       {.environment = {{"PATH", scratch_.path()}}});
+  }
+
+  ScratchDirectory scratch_;
+};
+
+TEST_F(DoctorProgram, NeedsNeitherMpiNorAGpu) {
+  const ProgramResult result = run();
+  EXPECT_EQ(result.exit_code, 0) << result.output << result.errors;
+  EXPECT_NE(result.output.find("no mpirun\n"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("no nvidia-smi\n"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("OpenBLAS"), std::string::npos) << result.output;
+}
+
+TEST_F(DoctorProgram, PrintsOneObject) {
+  const ProgramResult result = run({"--json"});
+  const auto json = nlohmann::json::parse(result.output);
+  EXPECT_TRUE(json["stage0_runs"]);
+  for (const auto& finding : json["findings"]) {
+    EXPECT_EQ(finding["advice"].is_null(), finding["mark"] == "ok") << finding;
+  }
+}
+
+TEST_F(DoctorProgram, AsksNvidiaSmiAndMpirun) {
+  script("nvidia-smi",
+         "case \"$1\" in --query-gpu=*) echo 'Tesla V100, 535.1, 7.0, 32510' ;; "
+         "*) echo '| CUDA Version: 12.2 |' ;; esac");
+  script("mpirun",
+         "case \"$1\" in --version) echo 'mpirun (Open MPI) 4.1.4' ;; true) echo 'attempt to run as root' "
+         ">&2; exit 1 ;; "
+         "*) echo slot; echo slot; echo slot ;; esac");
+  const ProgramResult result = run();
+  EXPECT_EQ(result.exit_code, 0) << result.output << result.errors;
+  for (const char* line : {"Tesla V100, 32 GiB, compute capability 7.0", "535.1, for CUDA up to 12.2",
+                           "Open MPI 4.1.4, which refuses to run as root", "3 ranks"}) {
+    EXPECT_NE(result.output.find(line), std::string::npos) << line << "\n" << result.output;
+  }
+}
+
+TEST_F(DoctorProgram, TellsWhatTheyComplainOf) {
+  script("nvidia-smi", "echo 'NVIDIA-SMI has failed because it could not communicate'; exit 9");
+  script("mpirun", "echo 'cannot open libmpi' >&2; exit 1");
+  const ProgramResult result = run();
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_NE(result.output.find("mpirun does not run: cannot open libmpi"), std::string::npos)
+      << result.output;
+  EXPECT_NE(result.output.find("could not communicate"), std::string::npos) << result.output;
+}
+
+TEST_F(DoctorProgram, ExitsWith1WhereStage0CannotRun) {
+  const ProgramResult result = run({}, "/proc");  // nobody can write there
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.output.find("problem  disk"), std::string::npos) << result.output;
+}
+
+TEST_F(DoctorProgram, RefusesWhatItDoesNotKnow) {
+  EXPECT_EQ(run({"--gpu"}).exit_code, 2);
+  EXPECT_EQ(run({"--help"}).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace stagegpt::test

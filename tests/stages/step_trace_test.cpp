@@ -1,0 +1,150 @@
+// What a trace of a training step holds, and where two runs are found to part.
+#include "common/train/step_trace.h"
+
+#include <gtest/gtest.h>
+
+#include "common/compare/divergence.h"
+#include "common/compare/trace_file.h"
+#include "stage0_serial/cpu_backend.h"
+#include "tests/support/program.h"
+#include "tests/support/recording_backend.h"
+#include "tests/support/small_training.h"
+
+namespace stagegpt::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct TracedTraining : SmallTraining {
+  explicit TracedTraining(std::unique_ptr<Backend> on, double dropout = 0)
+      : SmallTraining(std::move(on), small_config(4, 2), random_tokens(1000), dropout) {}
+
+  // Does steps, and leaves a trace of each in a directory of its own.
+  const fs::path& trace(int steps) {
+    for (int i = 0; i < steps; ++i) {
+      StepTrace trace(*backend, model.parameters());
+      report = trainer.step(trace.watch());
+      trace.write(directory.path() / trace_name(trainer.steps_done()), report.loss,
+                  trainer.gather_gradients());
+    }
+    return directory.path();
+  }
+  TraceFile file(std::int64_t step) const { return TraceFile(directory.path() / trace_name(step)); }
+
+  ScratchDirectory directory;
+  StepReport report;
+};
+
+TEST(StepTrace, HoldsWhatAStepComputesInOrder) {
+  TracedTraining run(make_cpu_backend(1), 0.1);
+  run.trace(1);
+  const std::vector<std::string> begin = {
+      "the output of wte (embedding)",
+      "the output of dropout, after wte",
+      "the output of h.0.ln_1 (layernorm)",
+      "the output of h.0.attn.c_attn (linear)",
+      "the output of attention, after h.0.attn.c_attn",
+      "the output of h.0.attn.c_proj (linear)",
+      "the output of dropout, after h.0.attn.c_proj",
+      "the residual stream before h.0.ln_2",
+      "the output of h.0.ln_2 (residual_layernorm)",
+      "the output of h.0.mlp.c_fc (linear_activation)",
+      "the output of h.0.mlp.c_proj (linear)",
+  };
+  const TraceFile file = run.file(1);
+  const std::vector<std::string>& names = file.names();
+  ASSERT_GT(names.size(), begin.size());
+  EXPECT_EQ(std::vector(names.begin(), names.begin() + std::ssize(begin)), begin);
+  const auto loss = std::ranges::find(names, "the loss");
+  EXPECT_EQ(*(loss - 1), "the output of wte (linear)");
+  EXPECT_EQ(*(loss + 1), "the gradient of ln_f.bias");
+  EXPECT_EQ(names.back(), "the weight ln_f.bias");
+  EXPECT_EQ(names.end() - loss, 1 + 2 * std::ssize(run.model.parameters().table().rows()));
+}
+
+TEST(StepTrace, HoldsTheNumbersOfTheStep) {
+  TracedTraining run(make_cpu_backend(1));
+  run.trace(1);
+  const TraceFile file = run.file(1);
+  EXPECT_EQ(file.values("the loss"), std::vector{static_cast<float>(run.report.loss)});
+  EXPECT_EQ(file.shape("the output of wte (embedding)"), (std::vector<std::int64_t>{4, kT, 48}));
+  EXPECT_EQ(file.shape("the output of wte (linear)"), (std::vector<std::int64_t>{4, kT, kVocabulary}));
+  const Parameters& parameters = run.model.parameters();
+  for (const Parameter& row : parameters.table().rows()) {
+    const std::vector<std::int64_t> shape(row.shape.dims().begin(), row.shape.dims().end());
+    EXPECT_EQ(file.shape("the weight " + row.name), shape);
+    const auto elements = [&](const Tensor& arena) {
+      return to_host<float>(*run.backend, arena.slice(row.offset, row.shape));
+    };
+    EXPECT_EQ(file.values("the weight " + row.name), elements(parameters.weights()));
+    EXPECT_EQ(file.values("the gradient of " + row.name), elements(parameters.grads()));
+  }
+}
+
+TEST(StepTrace, ChangesNoBit) {
+  TracedTraining traced(make_cpu_backend(1), 0.1), untraced(make_cpu_backend(1), 0.1);
+  traced.trace(3);
+  for (int i = 0; i < 3; ++i) untraced.trainer.step();
+  EXPECT_EQ(traced.weights(), untraced.weights());
+}
+
+TEST(StepTrace, OfLaterStepsAreRemoved) {
+  TracedTraining run(make_cpu_backend(1));
+  run.trace(3);
+  run.directory.write("step_00000004.txt", "not a trace");
+  remove_traces_behind(run.directory.path(), 2);
+  const auto left = traces_in(run.directory.path());
+  EXPECT_EQ(left.size(), 2u);
+  EXPECT_FALSE(left.contains(3));
+  EXPECT_TRUE(fs::exists(run.directory.path() / "step_00000004.txt"));
+}
+
+constexpr std::int64_t kHidden = 4 * 48;  // columns of c_fc
+
+class WithoutBiasForward final : public RecordingBackend {
+  void do_linear_forward(const Tensor& out, const Tensor& x, const Tensor& w, const Tensor& bias) override {
+    log("linear_forward").linear_forward(out, x, w, w.shape()[0] == kHidden ? Tensor() : bias);
+  }
+};
+
+class WithoutBiasBackward final : public RecordingBackend {
+  void do_linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
+                          const Tensor& x, const Tensor& w) override {
+    log("linear_backward").linear_backward(dx, dw, dbias, dout, x, w);
+    if (w.shape()[0] == kHidden) fill(dbias.tensor, 0);
+  }
+};
+
+std::optional<Divergence> divergence_of(TracedTraining& run) {
+  constexpr int kSteps = 3;
+  TracedTraining reference(make_cpu_backend(1), 0.1);
+  return first_divergence(reference.trace(kSteps), run.trace(kSteps));
+}
+
+TEST(Divergence, IsNoneBetweenBackends) {
+  TracedTraining run(make_naive_backend(), 0.1);
+  const auto found = divergence_of(run);
+  EXPECT_FALSE(found) << found->text();
+}
+
+// Biases are zero until the first update.
+TEST(Divergence, NamesAForwardThatIgnoresABias) {
+  TracedTraining run(std::make_unique<WithoutBiasForward>(), 0.1);
+  const auto found = divergence_of(run);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->step, 2);
+  EXPECT_EQ(found->tensor, "the output of h.0.mlp.c_fc (linear_activation)");
+  EXPECT_GT(found->error, found->limit);
+}
+
+TEST(Divergence, NamesABackwardThatIgnoresABias) {
+  TracedTraining run(std::make_unique<WithoutBiasBackward>(), 0.1);
+  const auto found = divergence_of(run);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->step, 1);
+  EXPECT_EQ(found->tensor, "the gradient of h.1.mlp.c_fc.bias");
+  EXPECT_EQ(found->error, 1);
+}
+
+}  // namespace
+}  // namespace stagegpt::test
