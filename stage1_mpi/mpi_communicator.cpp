@@ -155,12 +155,6 @@ class MpiCommunicator final : public Communicator {
  private:
   static constexpr int kPointToPoint = 0, kFirstRing = 1, kRings = 1 << 14;  // tags
 
-  Tensor own_slice(const Tensor& tensor) const {
-    check(tensor.numel() % size() == 0, "communicator: ", tensor.numel(), " elements among ", size());
-    const std::int64_t slice = tensor.numel() / size();
-    return tensor.slice(rank() * slice, {slice});
-  }
-
   // These collectives cannot be cut into messages: their slices would no longer lie side by side.
   static int slice_count(const Tensor& slice) {
     if (slice.numel() > kMessage) {

@@ -55,7 +55,7 @@ void destroy_event(EventHandle event) noexcept;
 void record(EventHandle event, StreamHandle stream);
 void wait_for(EventHandle event);                                // on the host
 void wait_for(StreamHandle stream, EventHandle event);           // what the stream gets from now on waits
-bool is_done(EventHandle event);                                 // recorded, and reached
+bool is_done(EventHandle event);                                 // reached, or never recorded
 float milliseconds_between(EventHandle begin, EventHandle end);  // both recorded, and waited for
 
 }  // namespace stagegpt::gpu

@@ -47,6 +47,11 @@ class Passage final : public Pending {
     queue_.push_back(this);
   }
 
+  // On the way out of an error, it may not have begun.
+  ~Passage() override { std::erase(queue_, this); }
+  Passage(const Passage&) = delete;
+  Passage& operator=(const Passage&) = delete;
+
   bool progress() override {
     while (!queue_.empty() && is_done(queue_.front()->event_)) begin_first();
     if (!pending_ && !returning_) return false;
@@ -100,6 +105,7 @@ class HostStagedCommunicator final : public Communicator {
         hosts_(make_mpi_communicator(group, *host_, algorithm)) {}
 
   void broadcast(const Tensor& tensor, int root) override {
+    check(leaving_.empty(), "communicator: a broadcast would overtake what is under way");
     const Tensor host = host_->allocate(tensor.dtype(), tensor.shape());
     const std::span<std::byte> bytes(static_cast<std::byte*>(host.raw()), host.bytes());
     if (rank() == root) device_.copy_to_host(bytes, tensor);
@@ -112,11 +118,11 @@ class HostStagedCommunicator final : public Communicator {
                    [this](const Tensor& host) { return hosts_->all_reduce(host); });
   }
   std::unique_ptr<Pending> reduce_scatter(const Tensor& tensor) override {
-    return passage(tensor, all(tensor), own_slice(tensor),
+    return passage(tensor, all(tensor), own(tensor),
                    [this](const Tensor& host) { return hosts_->reduce_scatter(host); });
   }
   std::unique_ptr<Pending> all_gather(const Tensor& tensor) override {
-    return passage(tensor, own_slice(tensor), all(tensor),
+    return passage(tensor, own(tensor), all(tensor),
                    [this](const Tensor& host) { return hosts_->all_gather(host); });
   }
   std::unique_ptr<Pending> send(const Tensor& tensor, int to) override {
@@ -135,12 +141,13 @@ class HostStagedCommunicator final : public Communicator {
 
  private:
   static ArenaRange all(const Tensor& tensor) { return {0, tensor.numel()}; }
-  ArenaRange own_slice(const Tensor& tensor) const {
-    const std::int64_t slice = tensor.numel() / size();
+  ArenaRange own(const Tensor& tensor) const {
+    const std::int64_t slice = own_slice(tensor).numel();
     return {rank() * slice, (rank() + 1) * slice};
   }
 
   std::unique_ptr<Pending> passage(const Tensor& tensor, ArenaRange there, ArenaRange back, HostCall call) {
+    check(tensor.dtype() == DType::f32, "communicator: expected f32, not ", tensor.dtype());
     Tensor host = host_->allocate(tensor.dtype(), tensor.shape());
     return std::make_unique<Passage>(Passage::Plan{tensor, std::move(host), there, back, std::move(call)},
                                      device_.stream(), copies_, leaving_);

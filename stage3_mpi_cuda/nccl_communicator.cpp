@@ -16,12 +16,14 @@
 #include "common/comm/agreement.h"
 #include "stage2_cuda/device_objects.h"
 
+static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0), "NCCL 2.18 or newer is needed");
+
 namespace stagegpt::gpu {
 namespace {
 
 // Throws std::runtime_error with NCCL's own words.
 void check_nccl(ncclResult_t code, const char* call) {
-  if (code == ncclSuccess || code == ncclInProgress) return;
+  if (code == ncclSuccess) return;
   throw std::runtime_error(concat(call, ": ", ncclGetErrorString(code), "; NCCL_DEBUG=WARN tells more"));
 }
 
@@ -48,7 +50,7 @@ class ErrorWatch {
     while (!ended_.wait_for(lock, kInterval, [this] { return end_; })) {
       ncclResult_t error = ncclSuccess;
       if (ncclCommGetAsyncError(comm_, &error) != ncclSuccess) continue;
-      if (error == ncclSuccess || error == ncclInProgress) continue;
+      if (error == ncclSuccess) continue;
       std::fprintf(stderr, "%s: rank %d: NCCL: %s; NCCL_DEBUG=WARN tells more: ending all ranks\n",
                    program_invocation_short_name, rank_, ncclGetErrorString(error));
       _exit(1);
@@ -83,13 +85,24 @@ class NcclCommunicator final : public Communicator {
     ncclUniqueId id = {};
     on_root(group, [&] { check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId"); });
     id = from_root(group, id);
+    group.enter("start of NCCL");
     check_nccl(ncclCommInitRank(&comm_, size(), id, rank()), "ncclCommInitRank");
+    group.enter(kUnwatched);
     watch_.emplace(comm_, rank());
   }
   // On the way out of an error, others may never do their part of what is under way.
   ~NcclCommunicator() override {
     watch_.reset();
-    std::uncaught_exceptions() > exceptions_ ? ncclCommAbort(comm_) : ncclCommDestroy(comm_);
+    if (std::uncaught_exceptions() > exceptions_) {
+      ncclCommAbort(comm_);
+      return;
+    }
+    try {
+      group().barrier();  // nobody takes the end of another's for an error
+    } catch (const std::exception&) {
+      // A destructor cannot tell: the launcher does.
+    }
+    ncclCommDestroy(comm_);
   }
 
   void broadcast(const Tensor& tensor, int root) override {
@@ -150,12 +163,6 @@ class NcclCommunicator final : public Communicator {
   static float* floats(const Tensor& tensor) { return tensor.data<float>(); }
   static std::size_t count(const Tensor& tensor) { return static_cast<std::size_t>(tensor.numel()); }
   cudaStream_t stream() const { return static_cast<cudaStream_t>(static_cast<StreamHandle>(stream_)); }
-
-  Tensor own_slice(const Tensor& tensor) const {
-    check(tensor.numel() % size() == 0, "communicator: ", tensor.numel(), " elements among ", size());
-    const std::int64_t slice = tensor.numel() / size();
-    return tensor.slice(rank() * slice, {slice});
-  }
 
   // What comes next on NCCL's stream sees what the backend has been asked for so far.
   void start() {

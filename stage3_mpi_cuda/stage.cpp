@@ -36,6 +36,7 @@ class MpiCudaStage final : public Stage {
     std::unique_ptr<gpu::CudaBackend> backend;
     agree(group_, [&] { backend = gpu::make_cuda_backend(cuda_.options()); });
     const gpu::Transport transport = choose_transport();
+    group_.watchdog().set_limit(mpi_.watchdog_seconds());  // from here on: NCCL may fail to start by hanging
     machine.communicator = make_device_communicator(transport, group_, *backend, mpi_.algorithm());
     machine.backend = std::move(backend);
     machine.sync = make_gradient_sync(mpi_.gradient_sync(), *machine.communicator, *machine.backend);
@@ -47,7 +48,6 @@ class MpiCudaStage final : public Stage {
     const std::string warning =
         cuda_.platform().is_gpu() ? "" : stagegpt::warning(group_, placement_, machine.threads);
     if (!warning.empty()) std::cerr << warning << '\n';
-    group_.watchdog().set_limit(mpi_.watchdog_seconds());
     return machine;
   }
 
@@ -75,8 +75,9 @@ class MpiCudaStage final : public Stage {
   gpu::Transport choose_transport() {
     gpu::Transport transport = gpu::Transport::host;
     agree(group_, [&] {
-      transport =
-          gpu::choose_transport(transport_, {.is_gpu = cuda_.platform().is_gpu(), .shares_gpu = shares_gpu_});
+      transport = gpu::choose_transport(
+          transport_,
+          {.is_gpu = cuda_.platform().is_gpu(), .shares_gpu = shares_gpu_, .algorithm = mpi_.algorithm()});
     });
     require_same(group_, {{"--transport", name_of(transport)}});
     return transport;

@@ -37,10 +37,13 @@ const std::string& name_of(Transport transport) {
 std::string why_not(Transport transport, const TransportConditions& conditions) {
   if (transport == Transport::host) return "";
   if (!conditions.is_gpu) return "the emulated GPU has the host transport only";
-  if (transport == Transport::cuda_aware) {
-    return mpi_is_cuda_aware() ? "" : "this MPI library does not say that it is CUDA-aware";
+  if (conditions.shares_gpu) return "ranks that share a GPU have the host transport only";
+  if (transport == Transport::nccl) return why_no_nccl();
+  if (conditions.algorithm == CommAlgorithm::mpi) {
+    // Open MPI's MPI_Iallreduce and MPI_Ireduce_scatter_block add on the host, wherever the memory is.
+    return "--comm-algorithm mpi adds on the host";
   }
-  return conditions.shares_gpu ? "NCCL wants a GPU for each rank, without --share-gpu" : why_no_nccl();
+  return mpi_is_cuda_aware() ? "" : "this MPI library does not say that it is CUDA-aware";
 }
 
 Transport choose_transport(const std::optional<std::string>& asked, const TransportConditions& conditions) {

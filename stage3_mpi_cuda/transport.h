@@ -22,6 +22,7 @@ const std::string& name_of(Transport transport);
 struct TransportConditions {
   bool is_gpu = true;       // or emulated
   bool shares_gpu = false;  // with other ranks
+  CommAlgorithm algorithm = CommAlgorithm::ring;
 };
 
 // Why a transport cannot be used; empty when it can.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/comm/rank_group.h"
+#include "common/error.h"
 #include "common/tensor/tensor.h"
 
 namespace stagegpt {
@@ -51,6 +52,14 @@ class Communicator {
   // Waits for all of them, moving each on whenever that is possible.
   virtual void wait_all(const std::vector<std::unique_ptr<Pending>>& pending) {
     for (const auto& one : pending) one->wait();
+  }
+
+ protected:
+  // The slice of a tensor that is this rank's. The tensor divides among ranks.
+  Tensor own_slice(const Tensor& tensor) const {
+    check(tensor.numel() % size() == 0, "communicator: ", tensor.numel(), " elements among ", size());
+    const std::int64_t slice = tensor.numel() / size();
+    return tensor.slice(rank() * slice, {slice});
   }
 
  private:

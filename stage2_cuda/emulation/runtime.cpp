@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -34,15 +33,6 @@ std::chrono::steady_clock::time_point time_of(EventHandle event) {
   return *recorded->time();
 }
 
-// What goes wrong here has gone wrong in earlier work, and is told where that is waited for.
-void finish_quietly() noexcept {
-  try {
-    emulation::finish_all_streams();
-  } catch (const std::exception&) {
-    // as above
-  }
-}
-
 }  // namespace
 
 int device_count() { return emulation::device_count(); }
@@ -65,7 +55,7 @@ DeviceInfo open_device(int index) {
 void* allocate(std::size_t bytes) { return emulation::device_memory().allocate(bytes); }
 
 void deallocate(void* block) noexcept {
-  finish_quietly();
+  emulation::finish_all_streams();
   emulation::device_memory().deallocate(block);
 }
 
@@ -84,14 +74,14 @@ void* allocate_pinned(std::size_t bytes) {
 }
 
 void deallocate_pinned(void* block) noexcept {
-  finish_quietly();
+  emulation::finish_all_streams();
   std::free(block);
 }
 
 StreamHandle make_stream() { return new SharedStream(emulation::make_stream()); }
 
 void destroy_stream(StreamHandle stream) noexcept {
-  finish_quietly();
+  emulation::finish_all_streams();
   delete static_cast<SharedStream*>(stream);
 }
 

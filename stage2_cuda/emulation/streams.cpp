@@ -23,11 +23,20 @@ void Stream::submit(std::function<void()> work) {
 }
 
 void Stream::finish(std::uint64_t count) {
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   while (done_ < count) {
     const std::function<void()> work = std::move(waiting_.front());
     waiting_.pop_front();
     ++done_;
     work();
+  }
+}
+
+void Stream::finish_quietly() noexcept {
+  try {
+    finish();
+  } catch (...) {
+    error_ = std::current_exception();
   }
 }
 
@@ -49,9 +58,9 @@ std::shared_ptr<Stream> make_stream() {
   return stream;
 }
 
-void finish_all_streams() {
+void finish_all_streams() noexcept {
   for (const auto& weak : all_streams()) {
-    if (const auto stream = weak.lock()) stream->finish();
+    if (const auto stream = weak.lock()) stream->finish_quietly();
   }
 }
 

@@ -7,13 +7,14 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
 
 namespace stagegpt::gpu::emulation {
 
-// Work in order. What it throws is thrown where it is done.
+// Work in order. What it throws is thrown where it is done. One thread uses streams and events.
 class Stream {
  public:
   Stream();
@@ -22,9 +23,12 @@ class Stream {
   // Does what has been submitted, up to the given number since the beginning.
   void finish(std::uint64_t count);
   void finish() { finish(submitted()); }
+  // The same; what it throws is thrown by the next finish().
+  void finish_quietly() noexcept;
 
  private:
   bool late_;
+  std::exception_ptr error_;  // that nobody has been told of
   std::uint64_t done_ = 0;
   std::deque<std::function<void()>> waiting_;
 };
@@ -46,8 +50,8 @@ class RecordedEvent {
   bool asked_ = false;
 };
 
-// Streams that are there, by handle; freeing memory waits for all of them.
 std::shared_ptr<Stream> make_stream();
-void finish_all_streams();
+// As whoever frees memory does: late work may still use it.
+void finish_all_streams() noexcept;
 
 }  // namespace stagegpt::gpu::emulation

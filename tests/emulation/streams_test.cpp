@@ -101,6 +101,17 @@ TEST_F(LateStreams, an_error_of_a_kernel_is_told_where_it_is_waited_for) {
   EXPECT_NO_THROW(synchronize(stream)) << "told twice";
 }
 
+TEST_F(LateStreams, an_error_that_freeing_memory_meets_is_told_later) {
+  const Stream stream, other;
+  const DeviceArray<float> array(2), result(1);
+  launch<some_wait>({1, 1, 1}, {2, 1, 1}, 0, stream, array.data());
+  set(other, result, 4);
+  { const DeviceArray<float> freed(1); }
+  EXPECT_EQ(result.values()[0], 4) << "other streams have gone on";
+  expect_error({"some_wait"}, [&] { synchronize(stream); });
+  EXPECT_NO_THROW(synchronize(stream)) << "told twice";
+}
+
 TEST_F(LateStreams, memory_that_is_freed_has_been_used) {
   const Stream stream;
   const DeviceArray<float> result(1);

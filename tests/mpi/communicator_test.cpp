@@ -1,11 +1,11 @@
-// Tensors between ranks, by the hand-written ring and by the MPI library.
+// Tensors between ranks: those of the host and, through the host, those of a device; by the hand-written ring
+// and by the MPI library.
 #include "common/comm/communicator.h"
 
 #include <gtest/gtest.h>
 
 #include "common/comm/agreement.h"
-#include "stage0_serial/naive_backend.h"
-#include "stage1_mpi/mpi_communicator.h"
+#include "tests/support/communicators.h"
 #include "tests/support/mpi_ranks.h"
 #include "tests/support/tensors.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kChunk = 1 << 16;  // elements: the ring's
 
-class MpiCommunicator : public testing::TestWithParam<CommAlgorithm> {
+class CommunicatorOfRanks : public testing::TestWithParam<CommunicatorUnderTest> {
  protected:
   // Whole numbers that differ between ranks, and whose sums over ranks are exact.
   static float element(int rank, std::int64_t i) {
@@ -48,8 +48,8 @@ class MpiCommunicator : public testing::TestWithParam<CommAlgorithm> {
     return {0, n, 64 * n, kChunk * n, (kChunk + 1) * n, (6 * kChunk + 5) * n};
   }
 
-  const std::unique_ptr<Backend> backend_ = make_naive_backend();
-  const std::unique_ptr<Communicator> communicator_ = make_mpi_communicator(ranks(), *backend_, GetParam());
+  const std::unique_ptr<Backend> backend_ = GetParam().make_backend();
+  const std::unique_ptr<Communicator> communicator_ = GetParam().make(*backend_);
 };
 
 std::vector<std::int64_t> sizes() {
@@ -67,7 +67,7 @@ std::vector<std::int64_t> sizes() {
           (5 * kChunk + 1) * n + 1};
 }
 
-TEST_P(MpiCommunicator, broadcasts_from_any_root) {
+TEST_P(CommunicatorOfRanks, broadcasts_from_any_root) {
   for (const std::int64_t size : sizes()) {
     for (int root = 0; root < ranks().size(); ++root) {
       const Tensor tensor = own_elements(size);
@@ -77,7 +77,7 @@ TEST_P(MpiCommunicator, broadcasts_from_any_root) {
   }
 }
 
-TEST_P(MpiCommunicator, broadcasts_any_type) {
+TEST_P(CommunicatorOfRanks, broadcasts_any_type) {
   const std::vector<std::int32_t> ids = {ranks().rank(), 7, ranks().rank() + 1};
   const Tensor tensor = to_device<std::int32_t>(*backend_, {3}, ids);
   communicator_->broadcast(tensor, ranks().size() - 1);
@@ -85,7 +85,7 @@ TEST_P(MpiCommunicator, broadcasts_any_type) {
             (std::vector<std::int32_t>{ranks().size() - 1, 7, ranks().size()}));
 }
 
-TEST_P(MpiCommunicator, sums_in_place) {
+TEST_P(CommunicatorOfRanks, sums_in_place) {
   for (const std::int64_t size : sizes()) {
     const Tensor tensor = own_elements(size);
     communicator_->all_reduce(tensor)->wait();
@@ -93,7 +93,7 @@ TEST_P(MpiCommunicator, sums_in_place) {
   }
 }
 
-TEST_P(MpiCommunicator, sums_to_the_same_bits_on_all_ranks) {
+TEST_P(CommunicatorOfRanks, sums_to_the_same_bits_on_all_ranks) {
   for (const std::int64_t size : {std::int64_t{1}, std::int64_t{17}, std::int64_t{1001}, 3 * kChunk + 1}) {
     const auto stream = static_cast<std::uint32_t>(ranks().rank());
     const Tensor tensor = to_tensor(*backend_, DType::f32, {size}, random_values(1, stream, size));
@@ -104,7 +104,7 @@ TEST_P(MpiCommunicator, sums_to_the_same_bits_on_all_ranks) {
   }
 }
 
-TEST_P(MpiCommunicator, leaves_what_lies_around_a_tensor) {
+TEST_P(CommunicatorOfRanks, leaves_what_lies_around_a_tensor) {
   const std::int64_t n = 3 * ranks().size();
   const Tensor arena = own_elements(3 * n);
   communicator_->all_reduce(arena.slice(n, {n}))->wait();
@@ -114,7 +114,7 @@ TEST_P(MpiCommunicator, leaves_what_lies_around_a_tensor) {
   expect_elements(arena, 2 * n, 3 * n, own);
 }
 
-TEST_P(MpiCommunicator, reduces_and_scatters) {
+TEST_P(CommunicatorOfRanks, reduces_and_scatters) {
   for (const std::int64_t size : divisible_sizes()) {
     const Tensor tensor = own_elements(size);
     communicator_->reduce_scatter(tensor)->wait();
@@ -123,7 +123,7 @@ TEST_P(MpiCommunicator, reduces_and_scatters) {
   }
 }
 
-TEST_P(MpiCommunicator, gathers_the_slices_of_all) {
+TEST_P(CommunicatorOfRanks, gathers_the_slices_of_all) {
   for (const std::int64_t size : divisible_sizes()) {
     const Tensor tensor = own_elements(size);
     communicator_->all_gather(tensor)->wait();
@@ -133,7 +133,7 @@ TEST_P(MpiCommunicator, gathers_the_slices_of_all) {
 }
 
 // Each rank to every other, two messages at once.
-TEST_P(MpiCommunicator, sends_in_order) {
+TEST_P(CommunicatorOfRanks, sends_in_order) {
   for (const std::int64_t size : {std::int64_t{0}, std::int64_t{1}, kChunk + 1}) {
     const Tensor own = own_elements(size), negative = backend_->allocate(DType::f32, {size});
     backend_->fill(negative, -1 - ranks().rank());
@@ -157,7 +157,7 @@ TEST_P(MpiCommunicator, sends_in_order) {
 }
 
 // What is begun together and finished in another order.
-class ManyAtOnce : public MpiCommunicator {
+class ManyAtOnce : public CommunicatorOfRanks {
  protected:
   ManyAtOnce() {
     for (const std::int64_t size : {5 * kChunk + 3, std::int64_t{1}, std::int64_t{1000}, 2 * kChunk}) {
@@ -205,7 +205,7 @@ TEST_P(ManyAtOnce, get_done_by_progress_alone) {
   expect_all_right();
 }
 
-TEST_P(MpiCommunicator, refuses_what_it_cannot_do) {
+TEST_P(CommunicatorOfRanks, refuses_what_it_cannot_do) {
   const Tensor doubles = backend_->zeros(DType::f64, {6 * ranks().size()});
   EXPECT_THROW(communicator_->all_reduce(doubles), InternalError);
   EXPECT_THROW(communicator_->reduce_scatter(doubles), InternalError);
@@ -219,8 +219,8 @@ TEST_P(MpiCommunicator, refuses_what_it_cannot_do) {
 }
 
 // Ranks go on with two communicators in different orders: neither takes the other's messages.
-TEST_P(MpiCommunicator, is_apart_from_others) {
-  const std::unique_ptr<Communicator> other = make_mpi_communicator(ranks(), *backend_, GetParam());
+TEST_P(CommunicatorOfRanks, is_apart_from_others) {
+  const std::unique_ptr<Communicator> other = GetParam().make(*backend_);
   const std::int64_t size = 20 * kChunk;
   const Tensor a = own_elements(size), b = own_elements(size);
   backend_->fill(b, 1);
@@ -234,12 +234,11 @@ TEST_P(MpiCommunicator, is_apart_from_others) {
   expect_elements(b, 0, size, [](std::int64_t) { return static_cast<float>(ranks().size()); });
 }
 
-const auto kAlgorithms = testing::Values(CommAlgorithm::ring, CommAlgorithm::mpi);
-std::string name_of_algorithm(const testing::TestParamInfo<CommAlgorithm>& test) {
-  return test.param == CommAlgorithm::ring ? "ring" : "mpi";
-}
-INSTANTIATE_TEST_SUITE_P(By, MpiCommunicator, kAlgorithms, name_of_algorithm);
-INSTANTIATE_TEST_SUITE_P(By, ManyAtOnce, kAlgorithms, name_of_algorithm);
+std::string name_of(const testing::TestParamInfo<CommunicatorUnderTest>& test) { return test.param.name; }
+
+const auto kAll = testing::ValuesIn(communicators_under_test());
+INSTANTIATE_TEST_SUITE_P(By, CommunicatorOfRanks, kAll, name_of);
+INSTANTIATE_TEST_SUITE_P(By, ManyAtOnce, kAll, name_of);
 
 }  // namespace
 }  // namespace stagegpt::test

@@ -1,0 +1,45 @@
+// Which way a device's tensors go between ranks.
+#include "stage3_mpi_cuda/transport.h"
+
+#include <gtest/gtest.h>
+
+namespace stagegpt::test {
+namespace {
+
+using gpu::choose_transport;
+using gpu::Transport;
+using gpu::why_not;
+
+constexpr gpu::TransportConditions kEmulated{.is_gpu = false}, kShared{.shares_gpu = true};
+
+TEST(Transports, by_way_of_the_host_always_works) {
+  for (const auto& conditions : {gpu::TransportConditions{}, kEmulated, kShared}) {
+    EXPECT_EQ(why_not(Transport::host, conditions), "");
+    EXPECT_EQ(choose_transport("host", conditions), Transport::host);
+  }
+}
+
+TEST(Transports, an_emulated_gpu_and_a_shared_one_have_no_other) {
+  for (const auto& conditions : {kEmulated, kShared}) {
+    EXPECT_NE(why_not(Transport::nccl, conditions), "");
+    EXPECT_NE(why_not(Transport::cuda_aware, conditions), "");
+    EXPECT_EQ(choose_transport(std::nullopt, conditions), Transport::host);
+    EXPECT_THROW(choose_transport("nccl", conditions), UserError);
+    EXPECT_THROW(choose_transport("cuda-aware", conditions), UserError);
+  }
+}
+
+// MPI's reductions that do not block compute on the host, where a GPU's memory cannot be read.
+TEST(Transports, a_cuda_aware_mpi_reduces_by_the_ring_alone) {
+  const gpu::TransportConditions conditions{.algorithm = CommAlgorithm::mpi};
+  EXPECT_NE(why_not(Transport::cuda_aware, conditions).find("--comm-algorithm"), std::string::npos);
+}
+
+TEST(Transports, have_names) {
+  for (const Transport transport : {Transport::nccl, Transport::cuda_aware, Transport::host}) {
+    EXPECT_EQ(gpu::transport_names()[static_cast<std::size_t>(transport)], name_of(transport));
+  }
+}
+
+}  // namespace
+}  // namespace stagegpt::test
