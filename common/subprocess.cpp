@@ -87,6 +87,14 @@ struct Start {
   }
 };
 
+// Whoever started us may have had the ends of children ignored: then they leave no exit code.
+void heed_ends_of_children() {
+  struct sigaction action {};
+  if (sigaction(SIGCHLD, nullptr, &action) == 0 && action.sa_handler == SIG_IGN) {
+    std::signal(SIGCHLD, SIG_DFL);
+  }
+}
+
 // A program that has been started, and what comes from it.
 class Child {
  public:
@@ -111,7 +119,6 @@ class Child {
   Clock::time_point start_ = Clock::now();
   std::optional<Clock::time_point> asked_to_end_;
   bool killed_ = false, ended_ = false;
-  int status_ = 0;
   SubprocessResult result_;
 };
 
@@ -140,13 +147,17 @@ void Child::start(const fs::path& program) {
                     .errors = pipes_[1].write_end.get(),
                     .failure = failure.write_end.get(),
                     .parent = getpid()};
+  heed_ends_of_children();
   pid_ = fork();
   if (pid_ == 0) start.run();
   if (pid_ < 0) throw std::runtime_error(concat("cannot start ", program, ": ", std::strerror(errno)));
   setpgid(pid_, pid_);  // whichever of the two comes first
   failure.write_end = FileDescriptor();
   int why = 0;
-  if (read(failure.read_end.get(), &why, sizeof why) == sizeof why) {
+  ssize_t n = 0;
+  do n = read(failure.read_end.get(), &why, sizeof why);
+  while (n < 0 && errno == EINTR);
+  if (n == sizeof why) {
     waitpid(pid_, nullptr, 0);
     pid_ = -1;
     throw std::runtime_error(concat("cannot start ", program, ": ", std::strerror(why)));
@@ -166,22 +177,33 @@ bool Child::read_from(int stream) {
 }
 
 bool Child::read_some() {
+  // Asked first: what a program has written by its end is in the pipes then, and is read.
+  const bool last = has_ended();
   std::array<pollfd, 2> wanted;
   for (std::size_t i = 0; i < 2; ++i) {
     wanted[i] = {open_[i] ? pipes_[i].read_end.get() : -1, POLLIN, 0};
   }
-  if (poll(wanted.data(), wanted.size(), kTickMilliseconds) > 0) {
+  const int ready = poll(wanted.data(), wanted.size(), last ? 0 : kTickMilliseconds);
+  if (ready > 0) {
     for (std::size_t i = 0; i < 2; ++i) {
       if (wanted[i].revents != 0) read_from(static_cast<int>(i));
     }
     return open_[0] || open_[1];
   }
+  if (ready < 0 && errno == EINTR) return true;
   // Someone it has left behind may hold the pipes open.
-  return !has_ended() && (open_[0] || open_[1]);
+  return !last && (open_[0] || open_[1]);
 }
 
 bool Child::has_ended() {
-  if (!ended_) ended_ = waitpid(pid_, &status_, WNOHANG) == pid_;
+  if (ended_) return true;
+  int status = 0;
+  const pid_t waited = waitpid(pid_, &status, WNOHANG);
+  ended_ = waited == pid_ || (waited < 0 && errno == ECHILD);  // somebody else may have waited for it
+  if (waited == pid_) {
+    constexpr int kSignalled = 128;
+    result_.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : kSignalled + WTERMSIG(status);
+  }
   return ended_;
 }
 
@@ -207,8 +229,6 @@ SubprocessResult Child::wait() {
     poll(nullptr, 0, kTickMilliseconds / 10);
   }
   result_.seconds = seconds_between(start_, Clock::now());
-  constexpr int kSignalled = 128;
-  result_.exit_code = WIFEXITED(status_) ? WEXITSTATUS(status_) : kSignalled + WTERMSIG(status_);
   return std::move(result_);
 }
 

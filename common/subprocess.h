@@ -25,15 +25,16 @@ struct Subprocess {
 };
 
 struct SubprocessResult {
-  int exit_code = -1;  // 128 + the number of a signal that ended it
+  int exit_code = -1;  // 128 + the number of a signal that ended it; -1 where it is not known
   bool timed_out = false, cancelled = false;
   double seconds = 0;
   std::string output, errors;  // what it wrote to standard output and to standard error
 };
 
 // Runs a program with nothing on its standard input. It has a process group of its own: Ctrl-C reaches us
-// alone. To be ended it gets SIGTERM, and SIGKILL five seconds later; if we die, it gets SIGTERM. Throws
-// std::runtime_error, naming the program, when it cannot be started.
+// alone. To be ended it gets SIGTERM, and SIGKILL five seconds later; if we die, it gets SIGTERM. Where
+// SIGCHLD is ignored that is ended: there would be no exit code. Throws std::runtime_error, naming the
+// program, when it cannot be started.
 SubprocessResult run_subprocess(const Subprocess& subprocess);
 
 // The path of an executable in one of the directories of PATH; of a name with a slash, that file.

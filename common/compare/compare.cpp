@@ -5,6 +5,7 @@
 #include <iostream>
 #include <set>
 
+#include "common/backend/profiler.h"
 #include "common/compare/first_tensor.h"
 #include "common/compare/manifest.h"
 #include "common/compare/numbers.h"
@@ -15,10 +16,6 @@
 
 namespace stagegpt::compare {
 namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 // Which run goes on, how each ended, and what is left.
 class Progress {

@@ -23,8 +23,10 @@ Speed speed_of(const Entry& entry, std::int64_t warmup) {
   }
   speed.tokens_per_second = spread(tokens_per_second);
   speed.step_ms = spread(step_ms);
+  if (!entry.contestant.has_phases()) return speed;
   speed.communication_share = median(share);
-  for (std::size_t i = 0; i < ms.size(); ++i) speed.ms[i] = median(ms[i]);
+  speed.ms.emplace();
+  for (std::size_t i = 0; i < ms.size(); ++i) (*speed.ms)[i] = median(ms[i]);
   return speed;
 }
 
@@ -40,6 +42,8 @@ const Speed* fewest_ranks(const Comparison& comparison, const std::vector<Speed>
   return fewest;
 }
 
+bool is_between_two(const Check& check) { return check.kind != Check::Kind::repeats; }
+
 bool has_failed(const Entry& entry) { return entry.failed(); }
 
 }  // namespace
@@ -47,6 +51,8 @@ bool has_failed(const Entry& entry) { return entry.failed(); }
 bool Comparison::failed() const { return std::ranges::any_of(entries, has_failed); }
 
 bool Comparison::all_agree() const { return std::ranges::all_of(checks, &Check::passed); }
+
+bool Comparison::has_compared() const { return std::ranges::any_of(checks, is_between_two); }
 
 std::string verdict(const Comparison& comparison) {
   std::string text, others;
@@ -62,9 +68,9 @@ std::string verdict(const Comparison& comparison) {
     return concat(text, describe(comparison, *first), others, others.empty() ? "" : ".");
   }
   if (comparison.interrupted) text += "Interrupted: not everything has run. ";
+  if (!comparison.has_compared()) return concat(text, "There was nothing to compare with.");
   std::set<std::size_t> compared;
   for (const Check& check : comparison.checks) compared.insert({check.subject, check.reference});
-  if (compared.size() < 2) return concat(text, "There was nothing to compare with.");
   return concat(text, text.empty() ? "All " : "The other ", compared.size(),
                 " contestants agree, at every step and in every repeat.");
 }

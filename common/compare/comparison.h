@@ -33,6 +33,8 @@ struct Comparison {
   bool all_agree() const;
   // Whether everything ran, and all agree.
   bool passed() const { return !failed() && !interrupted && all_agree(); }
+  // Whether any contestant stands beside another one, not only beside itself.
+  bool has_compared() const;
 };
 
 // One sentence: what an instructor wants to know first.
@@ -44,10 +46,10 @@ std::string describe(const Comparison& comparison, const Check& check);
 struct Speed {
   std::size_t entry = 0;
   Spread tokens_per_second, step_ms;
-  PhaseMs ms = {};                   // medians over trials
+  std::optional<PhaseMs> ms;         // medians over trials; none on a GPU
   std::optional<double> speed_up;    // over the reference
   std::optional<double> efficiency;  // of its ranks, per core or GPU, beside the fewest of the same stage
-  double communication_share = 0;
+  std::optional<double> communication_share;  // of a step; none on a GPU
   std::int64_t peak_memory_bytes = 0;
 };
 

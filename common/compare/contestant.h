@@ -45,6 +45,9 @@ struct Contestant {
   std::string label() const;
   // "2 × 1": ranks and threads.
   std::string cores_text() const;
+  // Whether the phases of its metrics.jsonl are those of computing. On a GPU they are not: the host launches,
+  // and runs ahead of the device.
+  bool has_phases() const { return program.hardware != Hardware::gpu; }
   // Cores that compute, or GPUs; of `cores` there are no more.
   double resources(std::int64_t cores) const;
 

@@ -20,6 +20,9 @@ struct TraceLimits {
   // 0 and stage 0 with other products or the emulated stage 2, nano and smaller: 4.2e-6 at most, of biases,
   // which are nothing but updates.
   double weight = 2e-5;
+
+  // All are 0: nothing is left out then, and any difference of bits counts.
+  bool are_zero() const;
 };
 
 // How far a tensor is from the reference's.

@@ -18,8 +18,7 @@ struct FirstTensor {
 };
 
 // Runs both contestants of a check once more, up to the step at which they disagree, with their tensors
-// written down
-// (--trace-steps). The traces of the step with that tensor are kept.
+// written down (--trace-steps). The traces of the step with that tensor are kept.
 FirstTensor first_divergent_tensor(const Runner& runner, const std::vector<Entry>& entries,
                                    const Check& check, const Limits& limits);
 

@@ -118,7 +118,10 @@ Json make_manifest(const std::string& mpi, const std::string& source_directory) 
           {"machine", processor()},
           {"system", system()},
           {"build", build()},
-          {"libraries", {{"mpi", text_or_null(mpi)}, {"cuda_of_driver", text_or_null(cuda)}}},
+          {"libraries",
+           {{"mpi", text_or_null(mpi)},
+            {"cuda_toolkit", text_or_null(STAGEGPT_CUDA_TOOLKIT)},
+            {"cuda_of_driver", text_or_null(cuda)}}},
           {"source", source(source_directory)}};
 }
 

@@ -51,7 +51,8 @@ std::string head(const Comparison& comparison) {
 std::string heading_of_verdict(const Comparison& comparison) {
   if (!comparison.all_agree()) return "✗ The stages disagree";
   if (comparison.failed()) return "✗ Not every contestant ran";
-  return comparison.interrupted ? "✗ Interrupted" : "✓ The stages agree";
+  if (comparison.interrupted) return "✗ Interrupted";
+  return comparison.has_compared() ? "✓ The stages agree" : "Nothing to compare with";
 }
 
 // The verdict, and what is known of each disagreement.
@@ -106,9 +107,10 @@ std::string speed(const Comparison& comparison) {
   const Table table = speed_table(comparison);
   if (table.rows.empty()) return "";
   const LinePlot scaling = scaling_plot(comparison);
+  const PartsPlot phases = phases_plot(comparison);
   return concat("<h2>Speed</h2>\n", html_table(table, "Speed"), paragraph(speed_note(comparison), "note"),
                 "<div class=\"plots\">\n", figure(speed_plot(comparison), "speed"),
-                figure(phases_plot(comparison), "phases"),
+                phases.bars.empty() ? "" : figure(phases, "phases"),
                 scaling.series.empty() ? "" : figure(scaling, "scaling"), "</div>\n");
 }
 
@@ -174,7 +176,7 @@ constexpr const char* kMeanings = R"(<h2>How to read this</h2>
 <dt>tokens/s</dt><dd>Tokens of a step over the median time of a step, warm-up left out; of the repeats the median. Validation and checkpoints are not in it.</dd>
 <dt>Speed-up</dt><dd>tokens/s over those of the reference.</dd>
 <dt>Efficiency</dt><dd>tokens/s for each core (or GPU) that the contestant has, over the same of that stage on its fewest ranks. 100 % is ideal.</dd>
-<dt>Communication</dt><dd>The share of a step in which rank 0 waits for other ranks or exchanges with them.</dd>
+<dt>Communication</dt><dd>The share of a step in which rank 0 waits for other ranks or exchanges with them. Not known on a GPU.</dd>
 <dt>Peak memory</dt><dd>Of tensors in use on rank 0.</dd>
 <dt>Emulated</dt><dd>The CUDA kernels, run by a CPU one thread after the other. That shows that they are right, not how fast a GPU is.</dd>
 </dl>

@@ -101,23 +101,25 @@ PartsPlot phases_plot(const Comparison& comparison) {
                  .part_names = {kPhases.begin(), kPhases.end()},
                  .bars = {}};
   for (const Speed& speed : speeds(comparison)) {
+    if (!speed.ms) continue;
     plot.bars.push_back({contestant_of(comparison, speed).label(),
                          concat(three_digits(speed.step_ms.median), " ms"),
-                         {speed.ms.begin(), speed.ms.end()}});
+                         {speed.ms->begin(), speed.ms->end()}});
   }
   return plot;
 }
 
 LinePlot scaling_plot(const Comparison& comparison) {
-  LinePlot plot{
-      .title = comparison.experiment.mode == Mode::weak ? "Weak scaling" : "Strong scaling",
-      .description = "Tokens per second over those of the fewest ranks of the same stage, by ranks.",
-      .x_label = "ranks",
-      .y_label = "times the tokens/s of its fewest ranks",
-      .series = {},
-      .from_zero = true,
-      .dots = true,
-      .ideal = true};
+  LinePlot plot{.title = comparison.experiment.mode == Mode::weak ? "Weak scaling" : "Strong scaling",
+                .description =
+                    "Tokens per second of each stage, by ranks, in units of what one rank contributes where "
+                    "there are the fewest.",
+                .x_label = "ranks",
+                .y_label = "tokens/s over one rank's share of the fewest ranks'",
+                .series = {},
+                .from_zero = true,
+                .dots = true,
+                .ideal = true};
   if (comparison.experiment.mode == Mode::same_cores) return plot;
   std::map<int, Series> of_stage;
   std::map<int, double> one_rank;
@@ -126,7 +128,8 @@ LinePlot scaling_plot(const Comparison& comparison) {
     const int stage = contestant.program.stage;
     if (!contestant.program.has_ranks()) continue;
     Series& series = of_stage[stage];
-    series.name = concat("Stage ", stage);
+    const bool emulated = contestant.program.hardware == Hardware::emulator;
+    series.name = concat("Stage ", stage, emulated ? ", emulated" : "");
     series.look.stage = stage;
     const auto ranks = static_cast<double>(contestant.ranks);
     if (series.points.empty()) one_rank[stage] = speed.tokens_per_second.median / ranks;

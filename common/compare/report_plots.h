@@ -15,6 +15,7 @@ LinePlot curve_plot(const Comparison& comparison, Curve curve);
 LinePlot difference_plot(const Comparison& comparison, Curve curve);
 
 BarPlot speed_plot(const Comparison& comparison);
+// Without bars of those on a GPU, whose phases are not known.
 PartsPlot phases_plot(const Comparison& comparison);
 
 // How much faster more ranks of a stage are than its fewest, beside the ideal. Without lines where no stage

@@ -39,11 +39,21 @@ Trial read_trial(const fs::path& run) {
   return trial;
 }
 
-// They may be large, and their bytes are known by now.
-void remove_checkpoints(const fs::path& run) {
-  std::error_code ignored;
-  for (const char* name : {"checkpoints", "latest", "best"}) fs::remove_all(run / name, ignored);
-}
+// Removes a run's checkpoints at the end of a scope, however it is left: they may be large, and their bytes
+// are known by then.
+class CheckpointRemover {
+ public:
+  explicit CheckpointRemover(fs::path run) : run_(std::move(run)) {}
+  ~CheckpointRemover() {
+    std::error_code ignored;
+    for (const char* name : {"checkpoints", "latest", "best"}) fs::remove_all(run_ / name, ignored);
+  }
+  CheckpointRemover(const CheckpointRemover&) = delete;
+  CheckpointRemover& operator=(const CheckpointRemover&) = delete;
+
+ private:
+  fs::path run_;
+};
 
 }  // namespace
 
@@ -104,6 +114,7 @@ void Runner::run(Entry& entry) const {
       directory_ / "runs" / concat(entry.contestant.name(), "-", entry.trials.size() + 1);
   const std::vector<std::string> words = command(entry.contestant, {"--run-dir", directory});
   if (entry.command.empty()) entry.command = words;
+  const CheckpointRemover remover(directory);
   try {
     const SubprocessResult result = start(words);
     entry.machine = machine_of(result.errors);
@@ -116,7 +127,6 @@ void Runner::run(Entry& entry) const {
   } catch (const std::exception& error) {
     entry.failure = error.what();
   }
-  remove_checkpoints(directory);
 }
 
 fs::path Runner::run_again(const Contestant& contestant, const std::vector<std::string>& more) const {
@@ -127,8 +137,8 @@ fs::path Runner::run_again(const Contestant& contestant, const std::vector<std::
     directory.replace_filename(concat(name, "-", number));
   std::vector<std::string> flags = {"--run-dir", directory};
   flags.insert(flags.end(), more.begin(), more.end());
+  const CheckpointRemover remover(directory);
   const SubprocessResult result = start(command(contestant, flags));
-  remove_checkpoints(directory);
   if (result.exit_code != 0) {
     throw std::runtime_error(concat(how_it_ended(result), ": ", own_words(result.errors)));
   }

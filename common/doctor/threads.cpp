@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 
 #include "common/blas/openblas.h"
@@ -29,6 +30,12 @@ constexpr Variable kVariables[] = {
      "it decides on OpenBLAS's kernels, in place of what the processor can do: unset it"},
 };
 
+// OpenMP reads its variables so: ACTIVE is active.
+std::string in_lower_case(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
 }  // namespace
 
 ThreadFacts thread_facts() {
@@ -45,7 +52,8 @@ Finding judge_threads(const ThreadFacts& facts) {
   for (const auto& [name, value] : facts.environment) {
     found += concat(", ", name, "=", value);
     const auto* variable = std::ranges::find(kVariables, name, &Variable::name);
-    const bool harmless = value == "active" || value == "false";
+    const std::string meant = in_lower_case(value);
+    const bool harmless = meant == "active" || meant == "false";
     if (advice.empty() && variable->advice != nullptr && !harmless) advice = variable->advice;
   }
   if (facts.limit < facts.cores) advice = "OpenMP does not go beyond its limit: unset OMP_THREAD_LIMIT";

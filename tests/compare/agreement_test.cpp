@@ -148,6 +148,20 @@ TEST(Agreement, IsNotThereForWhoHasNotRun) {
   EXPECT_NE(verdict(comparison).find("Stage 0 failed"), std::string::npos) << verdict(comparison);
 }
 
+TEST(Agreement, IsNotClaimedWhereNothingWasCompared) {
+  Comparison comparison = made_comparison();
+  comparison.entries.resize(1);
+  check(comparison);
+  ASSERT_EQ(comparison.checks.size(), 1u);  // its repeats
+  EXPECT_TRUE(comparison.passed());
+  EXPECT_NE(verdict(comparison).find("nothing to compare with"), std::string::npos) << verdict(comparison);
+  comparison.entries = made_comparison().entries;
+  for (std::size_t i = 0; i < 3; ++i) comparison.entries[i].contestant.batch_size <<= i;
+  check(comparison);
+  EXPECT_EQ(comparison.checks.size(), 3u);
+  EXPECT_NE(verdict(comparison).find("nothing to compare with"), std::string::npos) << verdict(comparison);
+}
+
 TEST(RelativeDifference, IsOfTheExpectedValue) {
   EXPECT_DOUBLE_EQ(relative_difference(2, 3), 0.5);
   EXPECT_DOUBLE_EQ(relative_difference(-2, -1), 0.5);

@@ -2,6 +2,7 @@
 #include "common/subprocess.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -76,6 +77,31 @@ TEST(Subprocess, DoesNotWaitForWhomItLeavesBehind) {
   EXPECT_EQ(result.output, "done\n");
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_FALSE(result.timed_out);
+}
+
+// A handler holds us up while we wait: by the time we look whether the program is there it has written, and
+// has ended.
+TEST(Subprocess, LosesNothingThatIsWrittenJustBeforeTheEnd) {
+  struct sigaction slow {
+  }, before{};
+  slow.sa_handler = [](int) { poll(nullptr, 0, 300); };
+  sigaction(SIGUSR1, &slow, &before);
+  for (int i = 0; i < 3; ++i) {
+    const SubprocessResult result =
+        run_subprocess(shell("sleep 0.05; kill -USR1 $PPID; sleep 0.1; echo late; echo late >&2"));
+    EXPECT_EQ(result.output, "late\n");
+    EXPECT_EQ(result.errors, "late\n");
+    EXPECT_EQ(result.exit_code, 0);
+  }
+  sigaction(SIGUSR1, &before, nullptr);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(run_subprocess({.argv = {"echo", "soon"}}).output, "soon\n");
+}
+
+// As whoever has started us may have left it.
+TEST(Subprocess, HasAnExitCodeThoughEndsOfChildrenAreIgnored) {
+  const auto before = std::signal(SIGCHLD, SIG_IGN);
+  EXPECT_EQ(run_subprocess(shell("exit 7")).exit_code, 7);
+  std::signal(SIGCHLD, before);
 }
 
 TEST(Subprocess, NamesAProgramThatCannotBeStarted) {

@@ -49,7 +49,9 @@ class DivergenceTest : public testing::Test {
     for (const Traced& tensor : tensors) writer.append(tensor.values);
     writer.finish();
   }
-  std::optional<Divergence> compare() const { return first_divergence(directory("a"), directory("b")); }
+  std::optional<Divergence> compare(const TraceLimits& limits = {}) const {
+    return first_divergence(directory("a"), directory("b"), limits);
+  }
   // Of a step that differs from small_step() in what `change` does to it.
   template <class Change>
   std::optional<Divergence> after(const Change& change) const {
@@ -135,6 +137,27 @@ TEST_F(DivergenceTest, LeavesOutWhatSoftmaxDoesNotSee) {
     EXPECT_TRUE(after_adding(5, 4, seen));
     EXPECT_TRUE(after_adding(5, 7, seen));
   }
+}
+
+// Where all limits are 0, nothing is left out.
+TEST_F(DivergenceTest, CountsEveryBitWhereTheSameBitsAreExpected) {
+  const auto with = [&](std::size_t tensor, std::size_t element, float reference, float other) {
+    std::vector<Traced> a = small_step(), b = small_step();
+    a[tensor].values[element] = reference;
+    b[tensor].values[element] = other;
+    write("a", "step_00000001.safetensors", a);
+    write("b", "step_00000001.safetensors", b);
+    return compare({.computed = {.logits = 0, .loss = 0, .gradient = 0}, .weight = 0});
+  };
+  EXPECT_FALSE(with(1, 0, 1, 1));
+  EXPECT_FALSE(with(1, 0, NAN, NAN));
+  EXPECT_TRUE(with(1, 0, 0.0f, -0.0f));
+  EXPECT_TRUE(with(4, 1, 1, 2));  // unseen by softmax
+  EXPECT_TRUE(with(7, 1, 1, 2));
+  const auto found = with(4, 1, 1, std::nextafter(1.0f, 2.0f));
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->tensor, "the gradient of h.0.attn.c_attn.bias");
+  EXPECT_EQ(found->limit, 0);
 }
 
 // A gradient next to zero, of which Adam has made an update as large as any.

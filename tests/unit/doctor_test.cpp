@@ -92,6 +92,7 @@ TEST(DoctorOfThreads, KnowsVariablesThatChangeThem) {
   expect(judge_threads({.cores = 8, .environment = {{"OMP_WAIT_POLICY", "passive"}}}), Mark::note, "passive",
          "unset OMP_WAIT_POLICY");
   expect(judge_threads({.cores = 8, .environment = {{"OMP_WAIT_POLICY", "active"}}}), Mark::ok, "active");
+  expect(judge_threads({.cores = 8, .environment = {{"OMP_WAIT_POLICY", "ACTIVE"}}}), Mark::ok, "ACTIVE");
   expect(judge_threads({.cores = 8, .environment = {{"OMP_NUM_THREADS", "2"}}}), Mark::note,
          "OMP_NUM_THREADS=2", "--threads");
   expect(judge_threads({.cores = 8, .environment = {{"OMP_PROC_BIND", "true"}}}), Mark::ok,
