@@ -103,13 +103,15 @@ TEST_F(Stage2Emulated, LaddersAreRightBeforeTheyAreTimed) {
 }
 
 TEST_F(Stage2Emulated, RefusesWhatItCannotDo) {
-  expect_failure(run("train", small("run", {"--device", "1"})), 2, "--device");
+  expect_failure(run("train", small("run", {"--device", "8"})), 2, "--device");
   expect_failure(run("train", small("run", {"--threads", "17"})), 2, "--threads");
   expect_failure(run("train", small("run", {"--comm", "flat"})), 2, "stages 1 and 3");
   expect_failure(run("train", small("run", {"--cpu-matmul", "tiled"})), 2, "stages 0 and 1");
   expect_failure(run("train", small("run", {"--precision", "f16"})), 2, "tf32");
-  expect_failure(run("train", small("run"), {.environment = {{"STAGEGPT_EMULATOR_ORDER", "sideways"}}}), 2,
-                 "STAGEGPT_EMULATOR_ORDER");
+  for (const char* variable :
+       {"STAGEGPT_EMULATOR_ORDER", "STAGEGPT_EMULATOR_STREAMS", "STAGEGPT_EMULATOR_DEVICES"}) {
+    expect_failure(run("train", small("run"), {.environment = {{variable, "sideways"}}}), 2, variable);
+  }
 }
 
 TEST_F(Stage2Emulated, TellsWhatMemoryItAskedForAndWhatIsFree) {
