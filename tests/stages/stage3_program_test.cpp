@@ -26,10 +26,11 @@ class Stage3Emulated : public TrainedRuns {
 };
 
 TEST_F(Stage3Emulated, TrainsAsStage0OnAnyNumberOfRanks) {
-  stage0("train", small("serial", {"--grad-accumulation", "2"}));
+  const Arguments shorter = {"--steps", "10", "--grad-accumulation", "2"};
+  stage0("train", small("serial", shorter));
   for (const int ranks : {1, 2, 4}) {
     const std::string run = "ranks" + std::to_string(ranks);
-    stage3(ranks, "train", small(run, {"--grad-accumulation", "2"}));
+    stage3(ranks, "train", small(run, shorter));
     expect_same_curves(run, "serial");
   }
 }
@@ -37,8 +38,8 @@ TEST_F(Stage3Emulated, TrainsAsStage0OnAnyNumberOfRanks) {
 // With streams that do nothing before somebody waits: every copy and every sum is waited for.
 TEST_F(Stage3Emulated, EveryRungTrainsAsStage0) {
   const RunOptions late = {.environment = {{"STAGEGPT_EMULATOR_STREAMS", "late"}}};
-  const Arguments shorter = {"--steps", "10", "--comm-algorithm", "mpi"};
-  stage0("train", small("serial", {"--steps", "10"}));
+  const Arguments shorter = {"--steps", "5", "--eval-every", "5", "--comm-algorithm", "mpi"};
+  stage0("train", small("serial", {"--steps", "5", "--eval-every", "5"}));
   for (const char* comm : {"per-tensor", "flat", "bucketed", "overlapped", "zero1"}) {
     expect_done(run(2, "train", small(comm, with_flags(shorter, {"--comm", comm})), late));
     expect_same_curves(comm, "serial");
