@@ -11,6 +11,20 @@ namespace {
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kSpread = 3 * 64, kMostSpread = kPage;
 
+// Gives memory back without the marks of the frames that were on it: whatever the process maps there next
+// would be taken for out of bounds.
+class Stacks {
+ public:
+  boost::context::stack_context allocate() { return stacks_.allocate(); }
+  void deallocate(boost::context::stack_context& stack) noexcept {
+    unpoison(static_cast<char*>(stack.sp) - stack.size, stack.size);
+    stacks_.deallocate(stack);
+  }
+
+ private:
+  boost::context::protected_fixedsize_stack stacks_{kStackBytes + kMostSpread};
+};
+
 }  // namespace
 
 Fibers::~Fibers() {
@@ -29,13 +43,12 @@ Fiber& Fibers::make() {
   idle_.reserve(all_.size() + 1);  // becomes_idle must not fail
   all_.push_back(std::make_unique<Fiber>());
   Fiber& self = *all_.back();
-  boost::context::protected_fixedsize_stack stacks(kStackBytes + kMostSpread);
+  Stacks stacks;
   const boost::context::stack_context stack = stacks.allocate();
   // Stacks that all began at the same place of a page would share a few lines of the cache.
   const std::size_t spread = all_.size() * kSpread % kMostSpread;
   char* top = static_cast<char*>(stack.sp) - spread;
   self.stack = {top - kStackBytes, kStackBytes};
-  unpoison(self.stack.bottom, kStackBytes);  // a stack unmapped here before may have left its marks
   self.context = boost::context::fiber(
       std::allocator_arg, boost::context::preallocated(top, kStackBytes, stack), stacks,
       [this, &self](boost::context::fiber from) { return body(self, std::move(from)); });

@@ -6,6 +6,7 @@
 
 #include "common/train/stop_signals.h"
 #include "tests/checkpoint/small_run.h"
+#include "tests/support/sanitized.h"
 
 namespace stagegpt::test {
 namespace {
@@ -22,7 +23,7 @@ class Resume : public SmallRun {
 TEST_F(Resume, AfterAnyStepEndsInTheSameBits) {
   expect_success(flags("whole"));
   const std::string hash = hash_of("whole/latest");
-  for (int k = 1; k < 30; ++k) {
+  for (int k = 1; k < 30; k += kSanitized ? 7 : 1) {
     const std::string run = "run" + std::to_string(k);
     expect_success(flags(run, {"--stop-after", std::to_string(k)}));
     ASSERT_EQ(metrics(run).size(), k);

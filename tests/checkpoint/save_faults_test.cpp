@@ -8,6 +8,7 @@
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/run_directory.h"
 #include "tests/checkpoint/small_run.h"
+#include "tests/support/sanitized.h"
 
 namespace stagegpt::test {
 namespace {
@@ -67,11 +68,7 @@ class SaveFaults : public SmallRun, public testing::WithParamInterface<const cha
 class Interrupted : public SaveFaults {};
 
 // Under the sanitizer, where a program takes ten times as long to start, only some calls are struck.
-#if defined(__SANITIZE_ADDRESS__)
-constexpr std::size_t kEvery = 11;
-#else
-constexpr std::size_t kEvery = 1;
-#endif
+constexpr std::size_t kEvery = kSanitized ? 11 : 1;
 
 TEST_P(Interrupted, AtAnyCallLeavesTheNewestCheckpointWhole) {
   const std::vector<std::string> all = calls();

@@ -7,6 +7,7 @@
 
 #include "common/error.h"
 #include "tests/support/mpi_program.h"
+#include "tests/support/sanitized.h"
 
 namespace stagegpt::test {
 namespace {
@@ -79,9 +80,7 @@ TEST_P(Faults, ARankThatStallsIsNamed) {
 
 // Its process lives, but what it computes does not go on.
 TEST_P(Faults, ARankThatHangsIsNamed) {
-#if defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "nothing can be loaded before the sanitizer";
-#endif
+  if (kSanitized) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
   RunOptions options = once_saved([&](pid_t) { signal_rank(2, SIGUSR2); });
   options.environment = {{"LD_PRELOAD", STAGEGPT_FAULTY_RANK}};
   const ProgramResult result = train(3, {"--watchdog-seconds", "1"}, options);
@@ -92,9 +91,7 @@ TEST_P(Faults, ARankThatHangsIsNamed) {
 
 // Saving may take as long as it does; who waits for it may not hang.
 TEST_P(Faults, ARankThatHangsWhileAnotherSavesEndsAll) {
-#if defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "nothing can be loaded before the sanitizer";
-#endif
+  if (kSanitized) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
   const ProgramResult result =
       train(3, {"--watchdog-seconds", "1", "--checkpoint-every", "1"},
             {.environment = {{"LD_PRELOAD", STAGEGPT_FAULTY_RANK}, {"STAGEGPT_SLOW_DISK", "1"}},
@@ -125,9 +122,7 @@ TEST_P(Faults, NoRankSurvivesAKilledLauncher) {
 }
 
 TEST_P(Faults, ARankThatExitsEarlyEndsAll) {
-#if defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "nothing can be loaded before the sanitizer";
-#endif
+  if (kSanitized) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
   const ProgramResult result =
       train(2, {}, {.environment = {{"LD_PRELOAD", STAGEGPT_FAULTY_RANK}, {"STAGEGPT_EARLY_EXIT", "1"}}});
   EXPECT_NE(result.exit_code, 0);
@@ -155,9 +150,7 @@ TEST_P(Faults, TerminatingTheLauncherEndsAll) {
 
 // With a limit on what one rank may have, of the host's memory and of an emulated device's.
 TEST_P(Faults, ARankWithoutMemoryEndsAll) {
-#if defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "the sanitizer needs more address space than there would be";
-#endif
+  if (kSanitized) GTEST_SKIP() << "the sanitizer needs more address space than there would be";
   Arguments limited = {"sh", "-c", "ulimit -v 4000000; STAGEGPT_EMULATOR_MEMORY=50000000 exec \"$0\" \"$@\"",
                        program()};
   const Arguments large = small(
@@ -258,7 +251,13 @@ TEST_P(Faults, AMistakeOfTheUsersIsToldOnce) {
   EXPECT_EQ(result.errors.find("--grad-clip: ", told + 1), std::string::npos) << result.errors;
 }
 
-INSTANTIATE_TEST_SUITE_P(Stages, Faults, testing::Values("stage1_train", "stage3_train_emulated"),
+// Under the sanitizers only one of the two: each takes minutes, and most of what they run is the same.
+std::vector<const char*> programs() {
+  if (kSanitized) return {"stage1_train"};
+  return {"stage1_train", "stage3_train_emulated"};
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, Faults, testing::ValuesIn(programs()),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace

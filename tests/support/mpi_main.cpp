@@ -4,6 +4,10 @@
 
 #include <cstdio>
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/lsan_interface.h>
+#endif
+
 #include "common/comm/agreement.h"
 #include "tests/support/mpi_ranks.h"
 
@@ -41,5 +45,8 @@ int main(int argc, char** argv) {
   test::the_ranks = &group;
   testing::UnitTest::GetInstance()->listeners().Append(new test::FailuresOfARank);
   const bool failed = RUN_ALL_TESTS() != 0;
+#if defined(__SANITIZE_ADDRESS__)
+  __lsan_do_leak_check();  // not later: what the MPI library and its plugins keep can be told from ours still
+#endif
   return any(group, failed) ? 1 : 0;
 }

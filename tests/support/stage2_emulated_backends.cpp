@@ -1,6 +1,7 @@
 #include "stage2_cuda/cuda_backend.h"
 #include "stage2_cuda/emulation/settings.h"
 #include "tests/support/backends.h"
+#include "tests/support/sanitized.h"
 
 namespace stagegpt::test {
 namespace {
@@ -23,26 +24,26 @@ std::function<std::unique_ptr<Backend>()> emulated(gpu::emulation::ThreadOrder o
 }  // namespace
 
 const std::vector<BackendUnderTest>& backends_under_test() {
-  static const std::vector<BackendUnderTest> backends = {
-      {"emulated_forward", emulated({Order::forward}, GpuMatmul::cublaslt), {DType::f32}},
-      {"emulated_reverse", emulated({Order::reverse}, GpuMatmul::cublaslt), {DType::f32}},
-      {"emulated_random", emulated({Order::random, 1}, GpuMatmul::cublaslt), {DType::f32}},
-      {"emulated_naive", emulated({Order::forward}, GpuMatmul::naive), {DType::f32}},
-      {"emulated_tiled_forward", emulated({Order::forward}, GpuMatmul::tiled), {DType::f32}, /*slow=*/true},
-      {"emulated_tiled_random", emulated({Order::random, 2}, GpuMatmul::tiled), {DType::f32}, /*slow=*/true},
-      {"emulated_vectorised_reverse",
-       emulated({Order::reverse}, GpuMatmul::vectorised),
-       {DType::f32},
-       /*slow=*/true},
-      {"emulated_vectorised_random",
-       emulated({Order::random, 3}, GpuMatmul::vectorised),
-       {DType::f32},
-       /*slow=*/true},
-      {"emulated_unfused", emulated({Order::forward}, GpuMatmul::cublaslt, /*fused=*/false), {DType::f32}},
-      {"emulated_late",
-       emulated({Order::forward}, GpuMatmul::cublaslt, /*fused=*/true, /*late=*/true),
-       {DType::f32}},
-  };
+  static const std::vector<BackendUnderTest> backends = [] {
+    std::vector<BackendUnderTest> all;
+    const auto add = [&](const char* name, const auto& make, bool slow = false) {
+      all.push_back({name, make, {DType::f32}, slow});
+    };
+    constexpr bool kSlow = true;
+    add("emulated_random", emulated({Order::random, 1}, GpuMatmul::cublaslt));
+    add("emulated_naive", emulated({Order::forward}, GpuMatmul::naive));
+    add("emulated_tiled_random", emulated({Order::random, 2}, GpuMatmul::tiled), kSlow);
+    add("emulated_vectorised_random", emulated({Order::random, 3}, GpuMatmul::vectorised), kSlow);
+    add("emulated_unfused", emulated({Order::forward}, GpuMatmul::cublaslt, /*fused=*/false));
+    // What the sanitizers look for they find in one order as in another.
+    if (kSanitized) return all;
+    add("emulated_forward", emulated({Order::forward}, GpuMatmul::cublaslt));
+    add("emulated_reverse", emulated({Order::reverse}, GpuMatmul::cublaslt));
+    add("emulated_tiled_forward", emulated({Order::forward}, GpuMatmul::tiled), kSlow);
+    add("emulated_vectorised_reverse", emulated({Order::reverse}, GpuMatmul::vectorised), kSlow);
+    add("emulated_late", emulated({Order::forward}, GpuMatmul::cublaslt, /*fused=*/true, /*late=*/true));
+    return all;
+  }();
   return backends;
 }
 

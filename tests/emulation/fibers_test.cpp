@@ -1,0 +1,29 @@
+#include "stage2_cuda/emulation/fibers.h"
+
+#include <gtest/gtest.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+
+namespace stagegpt::gpu::emulation {
+namespace {
+
+// AddressSanitizer's marks are of addresses: they would outlive the memory, and be the next owner's.
+TEST(Fibers, LeaveNoMarksWhereTheirStacksWere) {
+  StackBounds stack;
+  {
+    Fibers fibers([&] {
+      fibers.becomes_idle();
+      fibers.switch_to(fibers.origin());
+    });
+    Fiber& fiber = fibers.take_idle();
+    stack = fiber.stack;
+    fibers.switch_to(fiber);
+    EXPECT_NE(__asan_region_is_poisoned(const_cast<void*>(stack.bottom), stack.bytes), nullptr);
+  }
+  EXPECT_EQ(__asan_region_is_poisoned(const_cast<void*>(stack.bottom), stack.bytes), nullptr);
+}
+
+}  // namespace
+}  // namespace stagegpt::gpu::emulation
+
+#endif
