@@ -2,12 +2,11 @@
 
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <new>
 
 #include "stage1_mpi/mpi_check.h"
@@ -28,31 +27,13 @@ double now() {
 
 }  // namespace
 
-// Written by one rank, read by all of the node.
+// Each part has one thread that writes it; all watchdogs of the node read it.
 struct Watchdog::Slot {
-  static constexpr std::size_t kWords = 3;
-
-  std::atomic<double> since = 0;
-  std::atomic<double> alive = 0;  // when its thread has last looked
-  std::atomic<int> rank = 0;
-  std::atomic<bool> waiting = false;
+  WatchSlot state;                  // by the rank
+  std::atomic<double> alive = 0;    // by its watchdog: when that has last looked
+  std::atomic<double> excused = 0;  // by its watchdog: what lay before is not counted against the rank
+  int rank = 0;                     // written once, before others look
   std::atomic<bool> reported = false;
-  std::array<std::atomic<std::uint64_t>, kWords> phase = {};  // its name, ending in zeros; none: unwatched
-
-  void set_phase(const char* name) {
-    std::uint64_t words[kWords] = {};
-    std::strncpy(reinterpret_cast<char*>(words), name, sizeof words - 1);
-    for (std::size_t i = 0; i < kWords; ++i) phase[i].store(words[i], std::memory_order_relaxed);
-    since.store(now(), std::memory_order_release);
-  }
-  std::array<char, kWords * 8> get_phase() const {
-    std::array<char, kWords * 8> name;
-    for (std::size_t i = 0; i < kWords; ++i) {
-      const std::uint64_t word = phase[i].load(std::memory_order_relaxed);
-      std::memcpy(name.data() + 8 * i, &word, sizeof word);
-    }
-    return name;
-  }
 };
 
 Watchdog::Watchdog(MPI_Comm comm) {
@@ -75,6 +56,8 @@ Watchdog::Watchdog(MPI_Comm comm) {
   own_ = new (&slots_[static_cast<std::size_t>(node_rank)]) Slot;
   own_->rank = rank;
   own_->alive = now();
+  state_.since = now();
+  own_->state.set(state_);
   check_mpi(MPI_Barrier(node_), "MPI_Barrier");
 
   thread_ = std::thread([this] { watch(); });
@@ -96,11 +79,16 @@ void Watchdog::set_limit(double seconds) {
   limit_ = seconds;
 }
 
-void Watchdog::enter(const char* phase) { own_->set_phase(phase); }
+void Watchdog::enter(const char* phase) {
+  state_.set_phase(phase);
+  state_.since = now();
+  own_->state.set(state_);
+}
 
 void Watchdog::set_waiting(bool waiting) {
-  own_->waiting.store(waiting, std::memory_order_relaxed);
-  own_->since.store(now(), std::memory_order_release);
+  state_.waiting = waiting;
+  state_.since = now();
+  own_->state.set(state_);
 }
 
 void Watchdog::watch() {
@@ -109,7 +97,7 @@ void Watchdog::watch() {
   while (!ended_.wait_for(lock, kInterval, [this] { return end_; })) {
     constexpr double kAsleep = 2;  // far more than an interval: this process has been stopped itself
     if (now() - own_->alive > kAsleep) {
-      own_->since = now();
+      own_->excused = now();
       not_before_ = now() + limit_;
     }
     own_->alive = now();
@@ -121,19 +109,18 @@ void Watchdog::look() const {
   constexpr double kGrace = 1;  // for the rank itself to speak first
   bool all_wait = true;
   for (Slot& slot : slots_) {
-    const auto phase = slot.get_phase();
-    const bool watched = phase[0] != 0;
-    const double seconds = now() - slot.since.load(std::memory_order_acquire);
+    const RankState state = slot.state.get();
+    const double seconds = now() - std::max(state.since, slot.excused.load());
     const bool stopped = now() - slot.alive > limit_;  // the whole process
-    const bool waits = slot.waiting.load(std::memory_order_relaxed) && !stopped;
-    all_wait = all_wait && watched && waits && seconds > 2 * limit_;
-    const bool late = watched && !waits && seconds > limit_ + (&slot == own_ ? 0 : kGrace);
+    const bool waits = state.waiting && !stopped;
+    all_wait = all_wait && state.watched() && waits && seconds > 2 * limit_;
+    const bool late = state.watched() && !waits && seconds > limit_ + (&slot == own_ ? 0 : kGrace);
     if ((!late && !stopped) || slot.reported.exchange(true)) continue;
-    end(slot.rank, stopped ? "was stopped in" : "has been in", watched ? phase.data() : "an unlimited phase",
-        seconds);
+    end(slot.rank, stopped ? "was stopped in" : "has been in",
+        state.watched() ? state.phase.data() : "an unlimited phase", seconds);
   }
   if (all_wait && !slots_[0].reported.exchange(true)) {
-    end(own_->rank, "has waited for others in", own_->get_phase().data(), 2 * limit_);
+    end(own_->rank, "has waited for others in", own_->state.get().phase.data(), 2 * limit_);
   }
 }
 

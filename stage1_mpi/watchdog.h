@@ -12,6 +12,8 @@
 #include <span>
 #include <thread>
 
+#include "stage1_mpi/watch_slot.h"
+
 namespace stagegpt {
 
 inline constexpr double kDefaultWatchdogSeconds = 600;
@@ -49,6 +51,8 @@ class Watchdog {
   void set_waiting(bool waiting);
   void watch();
   void look() const;
+
+  RankState state_;  // this rank's, as it was last told
 
   MPI_Comm node_ = MPI_COMM_NULL;
   MPI_Win window_ = MPI_WIN_NULL;
