@@ -14,6 +14,7 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "common/json.h"
+#include "common/stop_signals.h"
 
 namespace stagegpt {
 namespace {
@@ -301,6 +302,11 @@ void open_standard_streams() {
 
 }  // namespace
 
+int exit_code_of(const std::exception& error) {
+  if (dynamic_cast<const UserError*>(&error) != nullptr) return 2;
+  return dynamic_cast<const Stopped*>(&error) != nullptr ? kExitStopped : 1;
+}
+
 int run_program(const char* argv0, const std::function<int()>& body) {
   open_standard_streams();
   const std::string name = std::filesystem::path(argv0).filename();
@@ -308,15 +314,12 @@ int run_program(const char* argv0, const std::function<int()>& body) {
     const int code = body();
     flush_output();
     return code;
-  } catch (const UserError& error) {
-    std::cerr << name << ": " << printable(error.what()) << '\n';
-    return 2;
   } catch (const std::bad_alloc&) {
     std::cerr << name << ": " << kOutOfMemory << '\n';
     return 1;
   } catch (const std::exception& error) {
     std::cerr << name << ": " << printable(error.what()) << '\n';
-    return 1;
+    return exit_code_of(error);
   }
 }
 

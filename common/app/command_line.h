@@ -98,8 +98,11 @@ class CommandLine {
 inline constexpr const char* kOutOfMemory =
     "out of memory; a smaller model, --batch-size or --block-size needs less";
 
-// Runs a program: 0 or the value `body` returns, 2 for a UserError, 1 for any other exception, each printed
-// as one line on standard error.
+// What a program that ends with this error returns: 2 for a UserError, 75 for Stopped, 1 for all others.
+int exit_code_of(const std::exception& error);
+
+// Runs a program and returns the value that `body` returns, or exit_code_of() what it throws, which is
+// printed as one line on standard error.
 int run_program(const char* argv0, const std::function<int()>& body);
 
 }  // namespace stagegpt

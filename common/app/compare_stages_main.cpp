@@ -11,8 +11,8 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "common/json.h"
+#include "common/stop_signals.h"
 #include "common/subprocess.h"
-#include "common/train/stop_signals.h"
 
 namespace stagegpt {
 namespace {

@@ -51,8 +51,7 @@ int run_stage(int argc, char** argv, std::unique_ptr<Stage> (*make)(),
       stage->end_all(kOutOfMemory, 1);
       throw;
     } catch (const std::exception& error) {
-      const bool users_mistake = dynamic_cast<const UserError*>(&error) != nullptr;
-      if (!is_agreed(error)) stage->end_all(error.what(), users_mistake ? 2 : 1);
+      if (!is_agreed(error)) stage->end_all(error.what(), exit_code_of(error));
       throw;
     }
   });

@@ -13,17 +13,15 @@
 #include "common/comm/agreement.h"
 #include "common/comm/self_communicator.h"
 #include "common/data/tokenizers/stream_decoder.h"
+#include "common/stop_signals.h"
 #include "common/train/broadcast_weights.h"
 #include "common/train/generation.h"
-#include "common/train/stop_signals.h"
 
 namespace stagegpt {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-constexpr int kStopped = 75;  // by a signal, after a checkpoint: EX_TEMPFAIL of sysexits.h, "try again"
 
 // Flags and what reads them. They refer to each other: one is not moved.
 struct Call {
@@ -175,6 +173,7 @@ void begin_model(const TrainFlags& flags, const Machine& machine, const HuggingF
             : model.parameters().initialize(flags.run().trainer.seed);
   });
   broadcast_weights(*machine.communicator, *machine.backend, model.parameters());
+  stop_if_requested(machine.communicator->group());
 }
 
 // Puts down what the run goes on with, and says where it is.
@@ -209,19 +208,19 @@ int train(TrainFlags& flags, Json settings, Machine machine, std::optional<Resum
   begin_model(flags, machine, weights.get(), model);
   weights.reset();
 
-  std::optional<RunDirectory> directory;  // rank 0 keeps the run
-  on_root(group, [&] {
-    directory = resumed ? std::move(resumed->directory) : create_run(flags, *corpus.tokenizer);
-  });
   TrainingRunConfig run_config = flags.run();
   run_config.peak = machine.peak;
   run_config.sample = [&] { return write_sample(flags, machine, model, corpus); };
-  TrainingRun run(*machine.backend, *machine.communicator, *machine.sync, model, corpus,
-                  directory ? &*directory : nullptr, run_config);
+  TrainingRun run(*machine.backend, *machine.communicator, *machine.sync, model, corpus, run_config);
   if (resumed) run.resume(resumed->checkpoint);
-  on_root(group, [&] { begin_run(flags, std::move(settings), resumed, *directory); });
+  run.prepare();
 
-  const TrainingResult result = run.run();
+  std::optional<RunDirectory> directory;  // rank 0 keeps the run
+  on_root(group, [&] {
+    directory = resumed ? std::move(resumed->directory) : create_run(flags, *corpus.tokenizer);
+    begin_run(flags, std::move(settings), resumed, *directory);
+  });
+  const TrainingResult result = run.run(directory ? &*directory : nullptr);
   on_root(group, [&] {
     print_result(flags, directory->path(), result);
     const std::string sample = result.interrupted ? "" : write_sample(flags, machine, model, corpus);
@@ -232,7 +231,7 @@ int train(TrainFlags& flags, Json settings, Machine machine, std::optional<Resum
       std::cout << sample << '\n';
     }
   });
-  return result.interrupted ? kStopped : 0;
+  return result.interrupted ? kExitStopped : 0;
 }
 
 // What can be said before any work is done.

@@ -6,7 +6,7 @@ namespace stagegpt {
 namespace {
 
 // How a rank has fared, in what all_gather() takes.
-enum class Outcome : std::uint8_t { done, failed, users_mistake };
+enum class Outcome : std::uint8_t { done, failed, users_mistake, stopped };
 
 struct Failure {
   Outcome outcome = Outcome::done;
@@ -19,12 +19,16 @@ Failure outcome_of(const std::function<void()>& body) {
     return {};
   } catch (const UserError& error) {
     return {Outcome::users_mistake, error.what()};
+  } catch (const Stopped&) {
+    return {Outcome::stopped, ""};
   } catch (const std::bad_alloc&) {
     return {Outcome::failed, "out of memory"};
   } catch (const std::exception& error) {
     return {Outcome::failed, error.what()};
   }
 }
+
+bool is_failure(Outcome outcome) { return outcome == Outcome::failed || outcome == Outcome::users_mistake; }
 
 [[noreturn]] void throw_agreed(Outcome outcome, const std::string& message) {
   if (outcome == Outcome::users_mistake) throw AgreedUserError(message);
@@ -35,11 +39,16 @@ Failure outcome_of(const std::function<void()>& body) {
 
 bool is_agreed(const std::exception& error) {
   return dynamic_cast<const AgreedUserError*>(&error) != nullptr ||
-         dynamic_cast<const AgreedFailure*>(&error) != nullptr;
+         dynamic_cast<const AgreedFailure*>(&error) != nullptr ||
+         dynamic_cast<const AgreedStop*>(&error) != nullptr;
 }
 
 bool any(RankGroup& group, bool own) {
   return std::ranges::any_of(gather<char>(group, own ? 1 : 0), [](char flag) { return flag != 0; });
+}
+
+void stop_if_requested(RankGroup& group) {
+  if (any(group, StopSignals::requested())) throw AgreedStop();
 }
 
 std::string broadcast_text(RankGroup& group, std::string text, int root) {
@@ -55,8 +64,11 @@ void agree(RankGroup& group, const std::function<void()>& body) {
   if (group.size() == 1) return body();
   const Failure own = outcome_of(body);
   const std::vector<Outcome> outcomes = gather(group, own.outcome);
-  const auto first = std::ranges::find_if(outcomes, [](Outcome outcome) { return outcome != Outcome::done; });
-  if (first == outcomes.end()) return;
+  const auto first = std::ranges::find_if(outcomes, is_failure);
+  if (first == outcomes.end()) {
+    if (std::ranges::find(outcomes, Outcome::stopped) != outcomes.end()) throw AgreedStop();
+    return;
+  }
   const int rank = static_cast<int>(first - outcomes.begin());
   const std::string message = broadcast_text(group, own.message, rank);
   const bool all_alike = !any(group, own.message != message);
@@ -68,6 +80,7 @@ void on_root(RankGroup& group, const std::function<void()>& body) {
   Failure failure;
   if (group.is_root()) failure = outcome_of(body);
   failure.outcome = from_root(group, failure.outcome);
+  if (failure.outcome == Outcome::stopped) throw AgreedStop();
   if (failure.outcome != Outcome::done) {
     throw_agreed(failure.outcome, broadcast_text(group, failure.message));
   }

@@ -11,6 +11,7 @@
 
 #include "common/comm/rank_group.h"
 #include "common/error.h"
+#include "common/stop_signals.h"
 
 namespace stagegpt {
 
@@ -23,6 +24,8 @@ class AgreedFailure final : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+// No error: a signal has come to at least one of them.
+class AgreedStop final : public Stopped {};
 bool is_agreed(const std::exception& error);
 
 // The value of each rank, by rank.
@@ -56,8 +59,11 @@ bool any(RankGroup& group, bool own);
 // The root's text, on every rank.
 std::string broadcast_text(RankGroup& group, std::string text, int root = 0);
 
+// Throws AgreedStop on every rank when a stop signal has come to any.
+void stop_if_requested(RankGroup& group);
+
 // Runs `body` on every rank. Where it throws on any, every rank throws: the error of the first such rank,
-// whose number it names unless all have failed alike.
+// whose number it names unless all have failed alike. AgreedStop, where none has failed and one was stopped.
 void agree(RankGroup& group, const std::function<void()>& body);
 
 // Runs `body` on rank 0 while the others wait. What it throws, all throw.

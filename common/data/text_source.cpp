@@ -10,6 +10,7 @@
 
 #include "common/data/utf8.h"
 #include "common/error.h"
+#include "common/stop_signals.h"
 
 namespace stagegpt {
 namespace {
@@ -134,6 +135,7 @@ bool BlockReader::read_more() {
 }
 
 std::optional<TextBlock> BlockReader::next() {
+  StopSignals::throw_if_requested();
   const bool all_read = document_ == source_.documents().size() || document_begin_ + read_ >= range_.end;
   if (all_read && rest_.empty()) return std::nullopt;
   std::size_t cut = 0;

@@ -65,7 +65,8 @@ class BlockReader {
   BlockReader(const TextSource& source, TextRange range,
               std::function<std::size_t(std::string_view)> safe_cut);
 
-  // Nothing at the end. Throws UserError when a file has changed since the source first saw it.
+  // Nothing at the end. Throws UserError when a file has changed since the source first saw it, Stopped when
+  // a signal has come.
   std::optional<TextBlock> next();
 
  private:

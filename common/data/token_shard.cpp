@@ -8,6 +8,7 @@
 
 #include "common/content_hash.h"
 #include "common/error.h"
+#include "common/stop_signals.h"
 
 namespace stagegpt {
 namespace {
@@ -77,6 +78,7 @@ std::string TokenShard::verify(std::int64_t vocab_size) const {
   };
   bool has_header = true;
   read_blocks(path_, PageCache::use, [&](std::span<const std::byte> block) {
+    StopSignals::throw_if_requested();
     hash.add(block);
     if (std::exchange(has_header, false)) block = block.subspan(std::min(block.size(), sizeof(Header)));
     if (token_bytes_ == 2) {

@@ -30,7 +30,8 @@ class TokenShard {
   TokenSpan tokens() const;
   std::int64_t size() const { return size_; }
 
-  // Reads all of the file and returns its hash. Throws UserError where a token is not below vocab_size.
+  // Reads all of the file and returns its hash. Throws UserError where a token is not below vocab_size,
+  // Stopped when a signal has come.
   std::string verify(std::int64_t vocab_size) const;
   // Throws UserError when the file is not what was opened: a mapping of it can no longer be trusted.
   void require_unchanged() const;

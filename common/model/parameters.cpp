@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/stop_signals.h"
+
 namespace stagegpt {
 namespace {
 
@@ -11,8 +13,10 @@ std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
 
 template <class T>
 void draw(Backend& backend, const Tensor& out, const Parameter& parameter, const RandomKey& key) {
+  constexpr std::int64_t kBetweenPolls = 1 << 16;
   std::vector<T> values(static_cast<std::size_t>(out.numel()));  // padding stays zero
   for (std::int64_t i = 0; i < parameter.shape.numel(); ++i) {
+    if (i % kBetweenPolls == 0) StopSignals::throw_if_requested();
     const double noise = parameter.init_std == 0 ? 0 : parameter.init_std * random_normal(key, i);
     values[i] = static_cast<T>(parameter.init_mean + noise);
   }

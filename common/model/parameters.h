@@ -69,7 +69,7 @@ class Parameters {
              Purpose purpose = Purpose::training);
 
   // Draws every parameter from its distribution. The numbers depend on the seed, the parameter's place in the
-  // table and the element alone.
+  // table and the element alone. Throws Stopped when a signal has come.
   void initialize(std::uint64_t seed);
 
   const ParameterTable& table() const { return table_; }

@@ -7,9 +7,9 @@
 #include "common/comm/agreement.h"
 #include "common/data/utf8.h"
 #include "common/model/flops.h"
+#include "common/stop_signals.h"
 #include "common/train/peak.h"
 #include "common/train/step_trace.h"
-#include "common/train/stop_signals.h"
 
 namespace stagegpt {
 namespace {
@@ -23,13 +23,12 @@ std::string checkpoint_note(const std::filesystem::path& path, double megabytes,
 }  // namespace
 
 TrainingRun::TrainingRun(Backend& backend, Communicator& communicator, GradientSync& sync, Gpt2& model,
-                         const Corpus& corpus, RunDirectory* directory, const TrainingRunConfig& config)
+                         const Corpus& corpus, const TrainingRunConfig& config)
     : backend_(backend),
       communicator_(communicator),
       group_(communicator.group()),
       model_(model),
       tokenizer_(*corpus.tokenizer),
-      directory_(directory),
       config_(config),
       data_(corpus.train, model.config().block_size, config.trainer.seed),
       train_hash_(content_hash(corpus.train)),
@@ -79,15 +78,23 @@ void TrainingRun::open_logs() {
   tensorboard_.emplace(directory_->path(), first, [this](const std::string& text) { note(text); });
 }
 
-TrainingResult TrainingRun::run() {
+void TrainingRun::prepare() {
+  if (trainer_.steps_done() < config_.last_step) find_peak();
+  stop_if_requested(group_);
+}
+
+TrainingResult TrainingRun::run(RunDirectory* directory) {
+  directory_ = directory;
   on_root(group_, [&] { open_logs(); });
   const StopSignals keyboard({SIGINT});
-  if (trainer_.steps_done() < config_.last_step) find_peak();
   const auto start = std::chrono::steady_clock::now();
   traced_until_ = trainer_.steps_done() + config_.trace_steps;
 
   TrainingResult result;
-  while (trainer_.steps_done() < config_.last_step && !stop_requested()) step(result);
+  while (trainer_.steps_done() < config_.last_step) {
+    step(result);
+    if (stop_requested()) break;
+  }
   result.steps = trainer_.steps_done();
   if (non_finite_steps_ > 0) {
     note(concat("note: ", non_finite_steps_, " steps were not finite, ", skipped_steps_,

@@ -46,19 +46,24 @@ struct TrainingResult {
 
 class TrainingRun {
  public:
-  // All is borrowed. The model's weights are where the run begins. Rank 0 alone has a directory, and keeps
-  // the run; on the others it is null. All ranks make the same calls; what one throws, all throw.
+  // All is borrowed. The model's weights are where the run begins. All ranks make the same calls; what one
+  // throws, all throw.
   TrainingRun(Backend& backend, Communicator& communicator, GradientSync& sync, Gpt2& model,
-              const Corpus& corpus, RunDirectory* directory, const TrainingRunConfig& config);
+              const Corpus& corpus, const TrainingRunConfig& config);
 
   // Goes on where a checkpoint was made, whose weights the model has already; rank 0 reads it. Throws
   // UserError when it does not fit the model, the data or the seed.
   void resume(const std::filesystem::path& checkpoint);
 
-  // Ends at last_step, or after the step in which a signal came (see stop_signals.h), always with a
-  // checkpoint. One that cannot be written is reported, and tried again at the next occasion; at the end it
-  // throws. Throws std::runtime_error when a loss or gradient is not finite, and that is to stop it.
-  TrainingResult run();
+  // What is left to do before the first step. Throws Stopped when a signal has come meanwhile (see
+  // stop_signals.h): nothing has been written yet.
+  void prepare();
+
+  // Ends at last_step, or after the step in which a signal came, always with a checkpoint. One that cannot be
+  // written is reported, and tried again at the next occasion; at the end it throws. Throws
+  // std::runtime_error when a loss or gradient is not finite, and that is to stop it. Rank 0 alone has a
+  // directory, and keeps the run; on the others it is null.
+  TrainingResult run(RunDirectory* directory);
 
  private:
   // Opens what rank 0 tells of the run.
@@ -95,7 +100,7 @@ class TrainingRun {
   RankGroup& group_;
   Gpt2& model_;
   const Tokenizer& tokenizer_;
-  RunDirectory* directory_;
+  RunDirectory* directory_ = nullptr;
   TrainingRunConfig config_;
   DataLoader data_;
   std::string train_hash_;

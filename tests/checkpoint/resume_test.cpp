@@ -1,10 +1,7 @@
 // A run that is stopped and resumed is the run that was not.
 #include <algorithm>
-#include <csignal>
-#include <cstdlib>
 #include <fstream>
 
-#include "common/train/stop_signals.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/sanitized.h"
 
@@ -181,76 +178,6 @@ TEST_F(Resume, MovesWithItsDirectory) {
   std::filesystem::rename(in("run"), in("moved"));
   expect_success({"--resume", "moved"});
   EXPECT_EQ(hash_of("moved/latest"), hash_of("whole/latest"));
-}
-
-class Signals : public Resume {
- protected:
-  ProgramResult signalled(const std::string& run, const std::vector<int>& signals) const {
-    Arguments arguments = flags(run);
-    *std::ranges::find(arguments, "30") = "1000000";
-    return train(arguments, {.signal_after = "step 1/", .signals = signals});
-  }
-  void expect_stopped(const std::string& run, const ProgramResult& result) const {
-    EXPECT_EQ(result.exit_code, 75) << result.errors;
-    EXPECT_EQ(result.output, "");
-    EXPECT_NE(result.errors.find("stopped by a signal after step"), std::string::npos) << result.errors;
-    const auto state = nlohmann::json::parse(read_bytes(in(run) / "latest/trainer_state.json"));
-    EXPECT_EQ(state["step"].get<std::size_t>(), metrics(run).size());
-  }
-};
-
-TEST_F(Signals, StopARunAfterACheckpoint) {
-  expect_stopped("usr1", signalled("usr1", {SIGUSR1}));
-  expect_stopped("term", signalled("term", {SIGTERM}));
-  expect_stopped("int", signalled("int", {SIGINT}));
-}
-
-TEST_F(Signals, ThatComeTwiceDoNoHarm) {
-  // Until after its end: while it saves, and on its way out.
-  std::vector<int> signals(500, SIGUSR1);
-  signals[0] = SIGTERM;
-  expect_stopped("usr1", signalled("usr1", signals));
-  // Whoever presses Ctrl-C again wants to be rid of it; what was saved is whole.
-  EXPECT_NE(signalled("int", {SIGINT, SIGINT}).exit_code, 0);
-}
-
-TEST(StopSignals, AreNotedForGoodOnceOneHasCome) {
-  const auto stopped = [] {
-    {
-      const StopSignals signals({SIGUSR1, SIGTERM});
-      raise(SIGUSR1);
-    }
-    raise(SIGTERM);
-    raise(SIGUSR1);
-    std::_Exit(StopSignals::requested() ? 75 : 1);
-  };
-  EXPECT_EXIT(stopped(), testing::ExitedWithCode(75), "");
-}
-
-TEST(StopSignals, ThatDidNotComeAreAsBefore) {
-  const auto not_stopped = [] {
-    { const StopSignals signals({SIGUSR1}); }
-    raise(SIGUSR1);
-  };
-  EXPECT_EXIT(not_stopped(), testing::KilledBySignal(SIGUSR1), "");
-}
-
-TEST_F(Signals, BeforeTheFirstStepMakeACheckpointToo) {
-  std::string text;
-  for (int i = 0; i < 100000; ++i) text += "the cat sat on the mats.\n";
-  directory.write("text.txt", text);
-  const ProgramResult result = train(flags("run"), {.signal_after = "", .signals = {SIGUSR1}});
-  // It may come before the program has begun.
-  if (result.exit_code != -1) expect_stopped("run", result);
-}
-
-TEST_F(Resume, AfterASignal) {
-  expect_success(flags("whole"));
-  Arguments arguments = flags("run");
-  const ProgramResult result = train(arguments, {.signal_after = "step 1/", .signals = {SIGTERM}});
-  if (result.exit_code == 75) expect_success({"--resume", "run"});  // it may have ended before
-  EXPECT_EQ(hash_of("run/latest"), hash_of("whole/latest"));
-  EXPECT_EQ(metrics("run"), metrics("whole"));
 }
 
 }  // namespace

@@ -109,6 +109,27 @@ TEST_F(Agreement, what_fails_on_the_root_fails_on_all) {
   EXPECT_EQ(agreed_message<AgreedFailure>(failing(std::bad_alloc())), "out of memory");
 }
 
+TEST_F(Agreement, one_that_a_signal_has_stopped_stops_all) {
+  for (int rank = 0; rank < ranks().size(); ++rank) {
+    const auto stopped = [rank] {
+      if (ranks().rank() == rank) throw Stopped();
+    };
+    EXPECT_THROW(agree(ranks(), stopped), AgreedStop);
+    EXPECT_EQ(agreed_message<AgreedStop>([&] { agree(ranks(), stopped); }), Stopped().what());
+  }
+  EXPECT_THROW(on_root(ranks(), [] { throw Stopped(); }), AgreedStop);
+}
+
+TEST_F(Agreement, an_error_is_told_though_another_rank_was_stopped) {
+  const std::string message = agreed_message<AgreedUserError>([] {
+    agree(ranks(), [] {
+      if (ranks().rank() == last()) user_error("--data: cannot open it");
+      throw Stopped();
+    });
+  });
+  EXPECT_EQ(message, concat("rank ", last(), ": --data: cannot open it"));
+}
+
 TEST_F(Agreement, all_receive_the_roots_text) {
   for (const std::string& text : {std::string(), std::string("a\0b", 3), std::string(100001, 'x')}) {
     EXPECT_EQ(text_from_root(ranks(), [&] { return text; }), text);

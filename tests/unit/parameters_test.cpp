@@ -7,6 +7,7 @@
 
 #include "common/model/gpt2.h"
 #include "stage0_serial/naive_backend.h"
+#include "tests/support/stop_request.h"
 #include "tests/support/tensors.h"
 
 namespace stagegpt::test {
@@ -136,6 +137,11 @@ class ParametersTest : public testing::Test {
 
   const std::unique_ptr<Backend> backend_ = make_naive_backend();
 };
+
+TEST_F(ParametersTest, are_not_drawn_when_a_signal_has_come) {
+  Parameters parameters(*backend_, gpt2_parameter_table(kTiny), DType::f32);
+  EXPECT_EXIT(exit_as_stopped([&] { parameters.initialize(1); }), testing::ExitedWithCode(kExitStopped), "");
+}
 
 TEST_F(ParametersTest, are_slices_of_the_arenas) {
   const Parameters parameters(*backend_, gpt2_parameter_table(kTiny), DType::f32);

@@ -5,6 +5,7 @@
 
 #include "common/data/tokenizers/byte_alphabet.h"
 #include "common/error.h"
+#include "common/stop_signals.h"
 
 namespace stagegpt {
 namespace {
@@ -58,6 +59,7 @@ BpeTrainer::BpeTrainer(std::span<const PieceCount> pieces) {
   const auto order = bytes_in_gpt2_order();
   for (std::int32_t id = 0; id < kBytes; ++id) ids[order[static_cast<std::size_t>(id)]] = id;
   for (const auto& [piece, count] : pieces) {
+    StopSignals::throw_if_requested();
     if (piece.size() < 2) continue;
     const auto index = static_cast<std::uint32_t>(words_.size());
     words_.push_back({symbols_.size(), static_cast<std::uint32_t>(piece.size()), count});
@@ -132,6 +134,7 @@ std::vector<Merge> train_merges(std::span<const PieceCount> pieces, std::size_t 
   BpeTrainer trainer(pieces);
   std::vector<Merge> merges;
   while (merges.size() < count) {
+    StopSignals::throw_if_requested();
     const std::optional<Merge> merge = trainer.next();
     if (!merge) break;
     merges.push_back(*merge);

@@ -11,7 +11,7 @@ namespace stagegpt {
 
 // The first `count` merges: each joins the two neighbouring tokens that are neighbours most often, of several
 // the pair with the smaller ids (left, then right). Fewer where no pair occurs twice. Ids count from the 256
-// bytes on, in GPT-2's order.
+// bytes on, in GPT-2's order. Throws Stopped when a signal has come.
 //
 // The same merges as Hugging Face's BpeTrainer with min_frequency 2 and the alphabet of all bytes. As there,
 // a run such as "aaa" counts as two pairs though only one can be merged.

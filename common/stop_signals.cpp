@@ -1,4 +1,4 @@
-#include "common/train/stop_signals.h"
+#include "common/stop_signals.h"
 
 #include <atomic>
 
@@ -34,5 +34,9 @@ StopSignals::~StopSignals() {
 }
 
 bool StopSignals::requested() { return stop_requested; }
+
+void StopSignals::throw_if_requested() {
+  if (requested()) throw Stopped();
+}
 
 }  // namespace stagegpt

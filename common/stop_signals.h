@@ -1,0 +1,49 @@
+// Signals that ask a program to stop: SIGUSR1 and SIGTERM, as schedulers send them, SIGHUP of a terminal that
+// is gone, and SIGINT, Ctrl-C. A training run stops after its step, with a checkpoint; work before the first
+// step is given up.
+#pragma once
+
+#include <csignal>
+#include <exception>
+#include <initializer_list>
+#include <vector>
+
+namespace stagegpt {
+
+// The exit code of a program that a signal has stopped: EX_TEMPFAIL of sysexits.h, "try again".
+inline constexpr int kExitStopped = 75;
+
+// Thrown out of a long job that a signal has stopped. It is no error: handlers of std::runtime_error let it
+// pass.
+class Stopped : public std::exception {
+ public:
+  const char* what() const noexcept override {
+    return "stopped by a signal before the first step; nothing was saved";
+  }
+};
+
+// While it lives the signals are noted instead of ending the process, and for good once one has come: what is
+// left to do then is to save and to exit. A second SIGINT ends the process at once.
+class StopSignals {
+ public:
+  explicit StopSignals(std::initializer_list<int> signals);
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  // Whether one of them has come, to any object of this class.
+  static bool requested();
+  // Throws Stopped where one has. For loops of long jobs before the first step, on any thread, at least every
+  // 0.1 s. Where several ranks work, such a loop stands inside agree() or on_root(), so that all of them
+  // stop.
+  static void throw_if_requested();
+
+ private:
+  struct Replaced {
+    int signal;
+    struct sigaction before;
+  };
+  std::vector<Replaced> replaced_;
+};
+
+}  // namespace stagegpt

@@ -1,0 +1,137 @@
+// Signals that stop a run: after a step, with a checkpoint, or before the first one, with nothing.
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <map>
+
+#include "common/stop_signals.h"
+#include "tests/checkpoint/small_run.h"
+
+namespace stagegpt::test {
+namespace {
+
+class Signals : public SmallRun {
+ protected:
+  static Arguments flags(const std::string& run) {
+    return with(model_flags(), {"--dropout", "0.1", "--steps", "30", "--eval-every", "7",
+                                "--checkpoint-every", "11", "--run-dir", run});
+  }
+  ProgramResult signalled(const std::string& run, const std::vector<int>& signals) const {
+    Arguments arguments = flags(run);
+    *std::ranges::find(arguments, "30") = "1000000";
+    return train(arguments, {.signal_after = "step 1/", .signals = signals});
+  }
+  void expect_stopped(const std::string& run, const ProgramResult& result) const {
+    EXPECT_EQ(result.exit_code, 75) << result.errors;
+    EXPECT_EQ(result.output, "");
+    EXPECT_NE(result.errors.find("stopped by a signal after step"), std::string::npos) << result.errors;
+    const auto state = nlohmann::json::parse(read_bytes(in(run) / "latest/trainer_state.json"));
+    EXPECT_EQ(state["step"].get<std::size_t>(), metrics(run).size());
+  }
+};
+
+TEST_F(Signals, StopARunAfterACheckpoint) {
+  expect_stopped("usr1", signalled("usr1", {SIGUSR1}));
+  expect_stopped("term", signalled("term", {SIGTERM}));
+  expect_stopped("int", signalled("int", {SIGINT}));
+}
+
+TEST_F(Signals, ThatComeTwiceDoNoHarm) {
+  // Until after its end: while it saves, and on its way out.
+  std::vector<int> signals(500, SIGUSR1);
+  signals[0] = SIGTERM;
+  expect_stopped("usr1", signalled("usr1", signals));
+  // Whoever presses Ctrl-C again wants to be rid of it; what was saved is whole.
+  EXPECT_NE(signalled("int", {SIGINT, SIGINT}).exit_code, 0);
+}
+
+TEST(StopSignals, AreNotedForGoodOnceOneHasCome) {
+  const auto stopped = [] {
+    {
+      const StopSignals signals({SIGUSR1, SIGTERM});
+      raise(SIGUSR1);
+    }
+    raise(SIGTERM);
+    raise(SIGUSR1);
+    std::_Exit(StopSignals::requested() ? 75 : 1);
+  };
+  EXPECT_EXIT(stopped(), testing::ExitedWithCode(75), "");
+}
+
+TEST(StopSignals, ThatDidNotComeAreAsBefore) {
+  const auto not_stopped = [] {
+    { const StopSignals signals({SIGUSR1}); }
+    raise(SIGUSR1);
+  };
+  EXPECT_EXIT(not_stopped(), testing::KilledBySignal(SIGUSR1), "");
+}
+
+// What a job script sees that stops a run while it reads its text.
+class SignalsBeforeTheFirstStep : public SmallRun {
+ protected:
+  SignalsBeforeTheFirstStep() {
+    std::string text;
+    for (int i = 0; i < 200'000; ++i) text += "the cat sat on the mats.\n";
+    directory.write("long.txt", text);
+  }
+  // Trains, and sends the signal as soon as it no longer ends the process by itself.
+  ProgramResult stopped_at_once(const Arguments& arguments) const {
+    const auto signal_when_ready = [](pid_t child) {
+      const std::filesystem::path status = "/proc/" + std::to_string(child) + "/status";
+      while (!is_caught(SIGTERM, read_bytes(status))) usleep(100);
+      kill(child, SIGTERM);
+    };
+    return train(arguments, {.instead = signal_when_ready});
+  }
+  void expect_stopped(const ProgramResult& result) const {
+    EXPECT_EQ(result.exit_code, kExitStopped) << result.errors;
+    EXPECT_EQ(result.output, "");
+    EXPECT_EQ(result.errors, "stage0_train: stopped by a signal before the first step; nothing was saved\n");
+  }
+
+ private:
+  // By the line "SigCgt:\t0000000000004a00" of a process's status; true too for one that has ended.
+  static bool is_caught(int signal, const std::string& status) {
+    const std::string field = "SigCgt:\t";
+    const std::size_t at = status.find(field);
+    if (at == std::string::npos) return true;
+    return (std::stoull(status.substr(at + field.size(), 16), nullptr, 16) >> (signal - 1) & 1) != 0;
+  }
+};
+
+TEST_F(SignalsBeforeTheFirstStep, LeaveNoRun) {
+  const Arguments flags = with_flags(model_flags(), {"--data", "long.txt", "--run-dir", "run"});
+  expect_stopped(stopped_at_once(flags));
+  EXPECT_FALSE(std::filesystem::exists(in("run")));
+}
+
+TEST_F(SignalsBeforeTheFirstStep, LeaveARunThatWasResumedAsItWas) {
+  const Arguments flags = with_flags(model_flags(), {"--data", "long.txt", "--run-dir", "run"});
+  expect_success(with(flags, {"--steps", "20", "--stop-after", "2"}));
+  const auto files = [&] {
+    std::map<std::string, std::string> all;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(in("run"))) {
+      if (entry.is_regular_file()) all[entry.path()] = read_bytes(entry.path());
+    }
+    return all;
+  };
+  const auto before = files();
+  const ProgramResult result = stopped_at_once({"--resume", "run", "--steps", "30"});
+  EXPECT_EQ(result.exit_code, kExitStopped) << result.errors;
+  EXPECT_EQ(files(), before);
+  expect_success({"--resume", "run"});
+  EXPECT_EQ(metrics("run").size(), 20u);
+}
+
+TEST_F(Signals, LoseNothing) {
+  expect_success(flags("whole"));
+  const ProgramResult result = train(flags("run"), {.signal_after = "step 1/", .signals = {SIGTERM}});
+  if (result.exit_code == 75) expect_success({"--resume", "run"});  // it may have ended before
+  EXPECT_EQ(hash_of("run/latest"), hash_of("whole/latest"));
+  EXPECT_EQ(metrics("run"), metrics("whole"));
+}
+
+}  // namespace
+}  // namespace stagegpt::test
