@@ -1,0 +1,15 @@
+// Random numbers that were computed outside, by tests/golden/make_random.py.
+#pragma once
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace stagegpt::test {
+
+// "weights", "masks", "order" or "draws": what an entry holds says the function of that name.
+inline nlohmann::json random_reference(const char* part) {
+  std::ifstream file(STAGEGPT_SOURCE_DIR "/tests/golden/random.json");
+  return nlohmann::json::parse(file).at(part);
+}
+
+}  // namespace stagegpt::test
