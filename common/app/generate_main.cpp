@@ -11,6 +11,7 @@
 #include "common/content_hash.h"
 #include "common/data/tokenizers/stream_decoder.h"
 #include "common/data/tokenizers/tokenizer_json.h"
+#include "common/data/utf8.h"
 #include "common/train/generation.h"
 #include "common/train/stop_strings.h"
 
@@ -57,6 +58,10 @@ struct GenerateFlags {
   void check() {
     sampling.seed = static_cast<std::uint64_t>(seed);
     if (model.empty()) user_error("--model: expected a directory, or a model file in llm.c's format");
+    for (const std::string& text : stop) {
+      if (const std::size_t at = utf8_prefix(text); at < text.size())
+        user_error("--stop: expected UTF-8, as all that is written; byte ", at + 1, " is none");
+    }
     if (interactive && json) user_error("--json: not with --interactive");
     if (interactive && !prompt.empty()) user_error("--prompt: not with --interactive");
   }
@@ -100,11 +105,12 @@ class Writer {
     return ids;
   }
 
-  // Writes text behind a prompt and passes it to `out`, whole characters at a time. Returns why it ended.
-  // Each text draws anew.
-  std::string write(const std::vector<std::int32_t>& prompt,
+  // Writes text behind a prompt and passes it to `out`, whole characters at a time. The prompt itself comes
+  // first where its text is given. Returns why the text ended. Each text draws anew.
+  std::string write(const std::vector<std::int32_t>& prompt, std::string_view echo,
                     const std::function<void(const std::string&)>& out) {
     StreamDecoder decoder(tokenizer_);
+    out(decoder.push_bytes(echo));
     StopStrings stops(flags_.stop);
     std::string reason = "length";
     auto last = std::chrono::steady_clock::now();
@@ -143,8 +149,7 @@ void print_samples(const GenerateFlags& flags, const std::string& prompt, Writer
   const std::vector<std::int32_t> ids = writer.ids_of(prompt);
   for (std::int64_t i = 0; i < flags.num_samples && !TextInterrupt::requested(); ++i) {
     if (i > 0) print_text("---\n");
-    print_text(prompt);
-    writer.write(ids, print_text);
+    writer.write(ids, prompt, print_text);
     print_text("\n");
   }
 }
@@ -154,7 +159,7 @@ void print_json(const GenerateFlags& flags, Writer& writer) {
   nlohmann::ordered_json samples = nlohmann::ordered_json::array();
   for (std::int64_t i = 0; i < flags.num_samples; ++i) {
     std::string text;
-    const std::string reason = writer.write(ids, [&](const std::string& piece) { text += piece; });
+    const std::string reason = writer.write(ids, "", [&](const std::string& piece) { text += piece; });
     samples.push_back({{"text", text}, {"ended_by", reason}});
   }
   const Timing& timing = writer.timing();
@@ -164,7 +169,7 @@ void print_json(const GenerateFlags& flags, Writer& writer) {
                                        {"ms_per_token", timing.token_ms()},
                                        {"tokens_per_second", 1e3 / timing.token_ms()},
                                        {"ms_to_first_token", timing.first_ms()}};
-  // Texts may hold bytes that are no UTF-8.
+  // The prompt may hold bytes that are no UTF-8.
   std::cout << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
 }
 

@@ -36,7 +36,7 @@ struct Call {
   }
 };
 
-// Paths and samples may hold bytes that are no UTF-8.
+// Paths may hold bytes that are no UTF-8.
 std::string text_of(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
@@ -61,7 +61,7 @@ std::string write_sample(const TrainFlags& flags, const Machine& machine, const 
   Context context(*machine.backend, model, alone);
   const auto emit = [&](std::int32_t id) {
     machine.communicator->group().enter("sample");
-    // The model may have more tokens than the tokenizer. Half a character at the end is left out.
+    // The model may have more tokens than the tokenizer.
     if (id < corpus.tokenizer->size()) text += decoder.push(id);
     return !StopSignals::requested();
   };
@@ -70,7 +70,7 @@ std::string write_sample(const TrainFlags& flags, const Machine& machine, const 
   } catch (const std::runtime_error& error) {
     std::cerr << "warning: no sample: " << error.what() << '\n';  // a run does not end for it
   }
-  return text;
+  return text + decoder.finish();
 }
 
 template <class T>

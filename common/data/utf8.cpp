@@ -17,23 +17,46 @@ std::size_t announced_length(unsigned char first) {
   return first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
 }
 
+// Whether `second` may follow `first`: after some first bytes only a part of the continuation bytes may,
+// which leaves out overlong forms, surrogates, and what is above U+10FFFF.
+bool may_follow(unsigned char first, unsigned char second) {
+  switch (first) {
+    case 0xE0:
+      return second >= 0xA0 && second <= 0xBF;
+    case 0xED:
+      return second >= 0x80 && second <= 0x9F;
+    case 0xF0:
+      return second >= 0x90 && second <= 0xBF;
+    case 0xF4:
+      return second >= 0x80 && second <= 0x8F;
+    default:
+      return second >= 0x80 && second <= 0xBF;
+  }
+}
+
+// How many bytes of `text`, from its first on, belong to one character, which may be unfinished; 0 where none
+// begins.
+std::size_t bytes_of_character(std::string_view text) {
+  if (text.empty()) return 0;
+  const auto first = static_cast<unsigned char>(text[0]);
+  const std::size_t length = std::min(announced_length(first), text.size());
+  for (std::size_t i = 1; i < length; ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (i == 1 ? !may_follow(first, byte) : (byte & 0xC0) != 0x80) return i;
+  }
+  return length;
+}
+
 }  // namespace
 
 std::size_t utf8_length(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t i) {
-    return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u;
-  };
-  const unsigned first = byte(0);
-  if (first < 0x80) return at < text.size() ? 1 : 0;
-  const std::size_t length = announced_length(static_cast<unsigned char>(first));
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  }
-  const unsigned second = byte(1);
-  const bool overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
-  const bool surrogate = first == 0xED && second > 0x9F;
-  const bool too_large = first == 0xF4 && second > 0x8F;
-  return overlong || surrogate || too_large ? 0 : length;
+  const std::string_view rest = text.substr(std::min(at, text.size()));
+  const std::size_t bytes = bytes_of_character(rest);
+  return bytes > 0 && bytes == announced_length(static_cast<unsigned char>(rest[0])) ? bytes : 0;
+}
+
+std::size_t utf8_broken_length(std::string_view text, std::size_t at) {
+  return std::max<std::size_t>(1, bytes_of_character(text.substr(at)));
 }
 
 std::size_t utf8_prefix(std::string_view text) {
@@ -64,14 +87,8 @@ char32_t utf8_code_point(std::string_view character) {
 std::size_t utf8_complete(std::string_view text) {
   for (std::size_t back = 1; back < kLongest && back <= text.size(); ++back) {
     const std::string_view tail = text.substr(text.size() - back);
-    const std::size_t length = announced_length(static_cast<unsigned char>(tail[0]));
-    if (length <= back) continue;
-    // The second byte decides whether the rest can come: try the smallest and the largest that may follow.
-    for (const char filler : {'\x80', '\xBF'}) {
-      std::string whole(tail);
-      whole.resize(length, filler);
-      if (utf8_length(whole, 0) == length) return text.size() - back;
-    }
+    if (bytes_of_character(tail) == back && announced_length(static_cast<unsigned char>(tail[0])) > back)
+      return text.size() - back;
   }
   return text.size();
 }
@@ -83,6 +100,12 @@ std::size_t utf8_boundary(std::string_view text, std::size_t at) {
     if (length != 0) break;
   }
   return at;
+}
+
+std::string utf8_replaced(std::string_view text) {
+  std::string out;
+  each_character(text, [&](std::string_view character) { out += character; });
+  return out;
 }
 
 std::string printable_text(std::string_view text) {

@@ -191,19 +191,20 @@ TEST(SafeCut, LeavesAnUnfinishedCharacterAlone) {
   EXPECT_EQ(char_tokenizer("aß€")->safe_cut("aß"), 3u);
 }
 
-RC_GTEST_PROP(StreamDecoder, GivesWholeCharactersAndLosesNothing, ()) {
+// Whatever the tokens are, and wherever the text ends.
+RC_GTEST_PROP(StreamDecoder, GivesUtf8AndLosesNothing, ()) {
   static const auto tokenizer = bpe_tokenizer("no merges across these bytes");
-  const bool utf8 = *rc::gen::arbitrary<bool>();
-  const std::string text = *any_text(utf8);
+  const std::string text = *any_text(*rc::gen::arbitrary<bool>()) + *any_bytes();
+  const std::size_t prompt = *rc::gen::inRange<std::size_t>(0, text.size() + 1);
   StreamDecoder decoder(*tokenizer);
-  std::string joined;
-  for (const std::int32_t id : tokenizer->encode(text)) {
-    const std::string part = decoder.push(id);
-    RC_ASSERT(!utf8 || utf8_prefix(part) == part.size());
-    joined += part;
+  std::string joined = decoder.push_bytes(text.substr(0, prompt));
+  for (const std::int32_t id : tokenizer->encode(text.substr(prompt))) {
+    joined += decoder.push(id);
+    RC_ASSERT(utf8_prefix(joined) == joined.size());
   }
   joined += decoder.finish();
-  RC_ASSERT(joined == text);
+  RC_ASSERT(joined == utf8_replaced(text));
+  RC_ASSERT(decoder.finish() == "");
 }
 
 TEST(StreamDecoder, HoldsBackAnUnfinishedCharacter) {
@@ -211,9 +212,16 @@ TEST(StreamDecoder, HoldsBackAnUnfinishedCharacter) {
   StreamDecoder decoder(*tokenizer);
   std::vector<std::string> parts;
   for (const std::int32_t id : tokenizer->encode("a€\xe2z")) parts.push_back(decoder.push(id));
-  EXPECT_EQ(parts, (std::vector<std::string>{"a", "", "", "€", "", "\xe2z"}));
+  EXPECT_EQ(parts, (std::vector<std::string>{"a", "", "", "€", "", "\uFFFDz"}));
   EXPECT_EQ(decoder.push(tokenizer->encode("\xf0")[0]), "");
-  EXPECT_EQ(decoder.finish(), "\xf0");
+  EXPECT_EQ(decoder.finish(), "\uFFFD");
+}
+
+TEST(StreamDecoder, FinishesTheCharacterThatAPromptEndsInside) {
+  const auto tokenizer = bpe_tokenizer("");
+  StreamDecoder decoder(*tokenizer);
+  EXPECT_EQ(decoder.push_bytes("\xff a\xe2\x82"), "\uFFFD a");
+  EXPECT_EQ(decoder.push(tokenizer->encode("\xac")[0]), "€");
 }
 
 TEST(Utf8, FollowsTheStandard) {
@@ -239,6 +247,25 @@ TEST(Utf8, KnowsWhatMayStillBecomeACharacter) {
        {"\x80", "\xff", "\xc0", "\xe0\x80", "\xed\xa0", "\xf4\x90", "\xf5\x80\x80", "\xc2\x80", "z"}) {
     EXPECT_EQ(utf8_complete(std::string("ab") + never), 2 + std::string(never).size()) << never;
   }
+}
+
+// Tables 3-8 to 3-11 of the Unicode Standard 16, section 3.9; what else there is by Python's
+// bytes.decode("utf-8", "replace").
+TEST(Utf8, ReplacesAsTheStandardAdvises) {
+  const auto replaced = [](std::string text) {
+    for (std::size_t at = 0; (at = text.find('?', at)) != std::string::npos;) text.replace(at, 1, "\uFFFD");
+    return text;
+  };
+  const std::pair<std::string, std::string> cases[] = {{"\xc0\xaf\xe0\x80\xbf\xf0\x81\x82\x41", "????????A"},
+                                                       {"\xed\xa0\x80\xed\xbf\xbf\xed\xaf\x41", "????????A"},
+                                                       {"\xf4\x91\x92\x93\xff\x41\x80\xbf\x42", "?????A??B"},
+                                                       {"\xe1\x80\xe2\xf0\x91\x92\xf1\xbf\x41", "????A"},
+                                                       {"€\xf0\x9f\x98", "€?"},
+                                                       {"\xf0\x9f\x98\xf0\x9f\x98\x80", "?😀"},
+                                                       {"\xc2\xc2\x80", "?\xc2\x80"},
+                                                       {std::string("\0\xff\n", 3), std::string("\0?\n", 3)},
+                                                       {"", ""}};
+  for (const auto& [text, expected] : cases) EXPECT_EQ(utf8_replaced(text), replaced(expected)) << expected;
 }
 
 TEST(Utf8, PrintableTextHasNoBytesThatMoveATerminal) {
