@@ -1,0 +1,66 @@
+// Flags of the machine at stage 0, and what they do: threads and kinds of matrix products.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "stage0_serial/cpu_flags.h"
+#include "tests/support/program.h"
+#include "tests/support/tensors.h"
+
+namespace stagegpt::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The backend that flags ask for.
+std::unique_ptr<Backend> backend_of(const std::vector<std::string>& arguments) {
+  CpuFlags flags;
+  CommandLine command_line("stage0_train", "", 0);
+  flags.add(command_line, "");
+  std::vector<const char*> argv{"stage0_train"};
+  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+  command_line.parse(static_cast<int>(argv.size()), argv.data());
+  return flags.make_backend(flags.threads(/*processes=*/1));
+}
+
+// A product of matrices (8,1000) and (1000,8).
+Values product(Backend& backend) {
+  const Tensor x = to_tensor(backend, DType::f32, {8, 1000}, random_values(1, 0, 8000)),
+               w = to_tensor(backend, DType::f32, {8, 1000}, random_values(1, 1, 8000)),
+               out = backend.allocate(DType::f32, {8, 8});
+  backend.linear_forward(out, x, w, Tensor());
+  return to_values(backend, out);
+}
+
+std::ptrdiff_t threads_of_this_process() {
+  return std::distance(fs::directory_iterator("/proc/self/task"), fs::directory_iterator());
+}
+
+TEST(MachineFlags, SayHowManyThreadsThereAre) {
+  // OpenMP makes threads when they are first needed, and keeps them.
+  const std::ptrdiff_t before = threads_of_this_process();
+  for (const int threads : {1, 3, 5}) {
+    const auto backend = backend_of({"--threads", std::to_string(threads), "--cpu-matmul", "naive"});
+    const Tensor large = backend->zeros(DType::f32, {1 << 20});
+    backend->add(large, large, large);
+    EXPECT_EQ(threads_of_this_process() - before, threads - 1);
+  }
+}
+
+// Each kind adds up in another order; one of them comes from a library.
+TEST(MachineFlags, SayWhoMultipliesMatrices) {
+  const auto library_is_loaded = [] {
+    return read_bytes("/proc/self/maps").find("libopenblas") != std::string::npos;
+  };
+  const Values naive = product(*backend_of({"--threads", "1", "--cpu-matmul", "naive"})),
+               tiled = product(*backend_of({"--threads", "1", "--cpu-matmul", "tiled"}));
+  EXPECT_FALSE(library_is_loaded());
+  const Values blas = product(*backend_of({"--threads", "1", "--cpu-matmul", "blas"}));
+  EXPECT_TRUE(library_is_loaded());
+  EXPECT_NE(naive, tiled);
+  EXPECT_NE(naive, blas);
+  EXPECT_NE(tiled, blas);
+}
+
+}  // namespace
+}  // namespace stagegpt::test

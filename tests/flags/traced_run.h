@@ -1,0 +1,67 @@
+// A run of stage0_train that keeps all tensors of its steps, and what they should be by the definitions.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/program.h"
+#include "tests/support/tensors.h"
+
+namespace stagegpt::test {
+
+using Arguments = std::vector<std::string>;
+
+class TracedRun {
+ public:
+  // In a directory of its own with "text.txt": 4,000 random letters from a to t. The run is called "run".
+  TracedRun();
+  void train(const Arguments& arguments, const RunOptions& options = {});
+
+  const std::string& text() const { return text_; }
+  const ScratchDirectory& directory() const { return directory_; }
+  std::filesystem::path in(const std::string& name) const { return directory_.path() / "run" / name; }
+  const ProgramResult& result() const { return result_; }
+  // The lines of metrics.jsonl.
+  std::vector<nlohmann::json> metrics() const;
+
+  // The traced steps.
+  int steps() const { return static_cast<int>(steps_.size()); }
+  // Of step `step`, which counts from 1: a tensor and its shape. Weights are those after the step.
+  const Values& values(int step, const std::string& name) const { return tensor(step, name).values; }
+  const std::vector<std::int64_t>& shape(int step, const std::string& name) const {
+    return tensor(step, name).shape;
+  }
+  bool has(int step, const std::string& name) const { return steps_.at(step - 1).contains(name); }
+
+ private:
+  struct Traced {
+    std::vector<std::int64_t> shape;
+    Values values;
+  };
+  const Traced& tensor(int step, const std::string& name) const { return steps_.at(step - 1).at(name); }
+
+  ScratchDirectory directory_;
+  std::string text_;
+  ProgramResult result_;
+  std::vector<std::map<std::string, Traced>> steps_;
+};
+
+// What the flags of the optimizer say.
+struct OptimizerFlags {
+  double learning_rate = 3e-3, min_lr = 3e-4;
+  int warmup_steps = 0, steps = 1;
+  std::string lr_schedule = "cosine";
+  double weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, grad_clip = 1;
+
+  // Of step `step`, which counts from 0.
+  double rate(int step) const;
+};
+
+// How far the weights of all traced steps are from those of AdamW (Loshchilov and Hutter, algorithm 2, in
+// f64) with the traced gradients: the norm of the difference by that of the change, in the worst step.
+// `initial` are the weights before the first step, by name.
+double adamw_error(const TracedRun& run, const OptimizerFlags& flags,
+                   const std::map<std::string, Values>& initial);
+
+}  // namespace stagegpt::test
