@@ -88,7 +88,7 @@ void run_generation(const BenchFlags& flags, const Gpt2Config& config, const Mac
                                 .warmup = flags.bench.warmup,
                                 .matrices = flags.weights == "bf16" ? DType::bf16 : DType::f32};
   Gpt2 model(backend, config, DType::f32, 1, Purpose::inference);
-  model.parameters().initialize(flags.trainer.seed);
+  model.parameters().initialize(flags.trainer.seed, machine.threads);
   if (bench.matrices == DType::bf16) model.read_matrices_in_bf16(backend);
   StepCounter counter;
   const DecodeReport report = bench_decoding(backend, model, bench, std::ref(counter));
@@ -106,7 +106,7 @@ void run(const BenchFlags& flags, const Gpt2Config& config, std::int64_t T, cons
   const int ranks = machine.communicator->size();
   const TrainerConfig& training = flags.trainer;
   Gpt2 model(backend, config, DType::f32, ranks);
-  model.parameters().initialize(training.seed);
+  model.parameters().initialize(training.seed, machine.threads);
   const DataLoader data(random_tokens(4 * training.batch_size * T + 1, config.vocab_size), T, training.seed);
   Trainer trainer(backend, *machine.communicator, *machine.sync, model, data, training);
 

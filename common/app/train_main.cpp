@@ -165,15 +165,18 @@ NamedValues found(const Gpt2Config& config, const Corpus& corpus) {
                             content_hash(corpus.validation))}};
 }
 
-// Weights, from rank 0 to all: random, or those of `weights`, which rank 0 alone has.
+// Weights, the same on all ranks: random, or those of a directory, which rank 0 alone has open.
 void begin_model(const TrainFlags& flags, const Machine& machine, const HuggingFaceModel* weights,
                  Gpt2& model) {
-  on_root(machine.communicator->group(), [&] {
-    weights ? load_weights(*weights, *machine.backend, model)
-            : model.parameters().initialize(flags.run().trainer.seed);
-  });
-  broadcast_weights(*machine.communicator, *machine.backend, model.parameters());
-  stop_if_requested(machine.communicator->group());
+  Communicator& communicator = *machine.communicator;
+  if (flags.model.directory()) {
+    on_root(communicator.group(), [&] { load_weights(*weights, *machine.backend, model); });
+    broadcast_weights(communicator, *machine.backend, model.parameters());
+  } else {
+    draw_weights(communicator, *machine.backend, model.parameters(), flags.run().trainer.seed,
+                 machine.threads);
+  }
+  stop_if_requested(communicator.group());
 }
 
 // Puts down what the run goes on with, and says where it is.

@@ -1,7 +1,12 @@
 #include "common/model/parameters.h"
 
 #include <algorithm>
+#include <optional>
+#include <type_traits>
+#include <utility>
 
+#include "common/in_order.h"
+#include "common/random/normal.h"
 #include "common/stop_signals.h"
 
 namespace stagegpt {
@@ -11,16 +16,59 @@ std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
-template <class T>
-void draw(Backend& backend, const Tensor& out, const Parameter& parameter, const RandomKey& key) {
-  constexpr std::int64_t kBetweenPolls = 1 << 16;
-  std::vector<T> values(static_cast<std::size_t>(out.numel()));  // padding stays zero
-  for (std::int64_t i = 0; i < parameter.shape.numel(); ++i) {
-    if (i % kBetweenPolls == 0) StopSignals::throw_if_requested();
-    const double noise = parameter.init_std == 0 ? 0 : parameter.init_std * random_normal(key, i);
-    values[i] = static_cast<T>(parameter.init_mean + noise);
+constexpr std::int64_t kDrawn = 1 << 18;  // elements at once: 1 MB in f32
+
+// Elements [begin, end) of a parameter, without its padding.
+struct Stretch {
+  std::size_t parameter = 0;
+  std::int64_t begin = 0, end = 0;
+};
+
+// What of a part of the arena is drawn, in pieces of at most kDrawn elements.
+std::vector<Stretch> drawn_stretches(const ParameterTable& table, ArenaRange part) {
+  std::vector<Stretch> stretches;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const Parameter& row = table[i];
+    const std::int64_t end = std::min(row.shape.numel(), part.end - row.offset);
+    for (std::int64_t begin = std::max<std::int64_t>(0, part.begin - row.offset); begin < end;
+         begin += kDrawn)
+      stretches.push_back({i, begin, std::min(begin + kDrawn, end)});
   }
-  upload<T>(backend, out, values);
+  return stretches;
+}
+
+template <class T>
+std::vector<T> draw(const Parameter& parameter, const RandomKey& key, const Stretch& stretch) {
+  std::vector<T> values(static_cast<std::size_t>(stretch.end - stretch.begin),
+                        static_cast<T>(parameter.init_mean));
+  if (parameter.init_std == 0) return values;
+  const auto first = static_cast<std::uint64_t>(stretch.begin);
+  if constexpr (std::is_same_v<T, float>) {
+    draw_normal(key, first, parameter.init_mean, parameter.init_std, values);
+  } else {
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] += parameter.init_std * random_normal(key, first + i);
+  }
+  return values;
+}
+
+// Draws stretches on several threads; this one puts them where they belong.
+template <class T>
+void draw_all(Backend& backend, const Tensor& weights, const ParameterTable& table, ArenaRange part,
+              std::uint64_t seed, int threads) {
+  const std::vector<Stretch> stretches = drawn_stretches(table, part);
+  auto next = stretches.begin();
+  const auto produce = [&] { return next == stretches.end() ? std::nullopt : std::optional(*next++); };
+  const auto work = [&](const Stretch& stretch) {
+    StopSignals::throw_if_requested();
+    const RandomKey key{seed, stream_id(RandomStream::init), static_cast<std::uint32_t>(stretch.parameter)};
+    return std::pair(stretch, draw<T>(table[stretch.parameter], key, stretch));
+  };
+  for_each_in_order(threads, produce, work, [&](const auto& drawn) {
+    const auto& [stretch, values] = drawn;
+    const std::int64_t begin = table[stretch.parameter].offset + stretch.begin;
+    upload<T>(backend, weights.slice(begin, {std::ssize(values)}), values);
+  });
 }
 
 }  // namespace
@@ -80,13 +128,13 @@ Parameters::Parameters(Backend& backend, ParameterTable table, DType dtype, int 
   }
 }
 
-void Parameters::initialize(std::uint64_t seed) {
-  for (std::size_t i = 0; i < table_.size(); ++i) {
-    const RandomKey key{seed, stream_id(RandomStream::init), static_cast<std::uint32_t>(i)};
-    const Tensor& out = vars_[i].value();
-    out.dtype() == DType::f64 ? draw<double>(backend_, out, table_[i], key)
-                              : draw<float>(backend_, out, table_[i], key);
-  }
+void Parameters::initialize(std::uint64_t seed, int threads) {
+  initialize(seed, threads, {0, weights_.numel()});
+}
+
+void Parameters::initialize(std::uint64_t seed, int threads, ArenaRange part) {
+  weights_.dtype() == DType::f64 ? draw_all<double>(backend_, weights_, table_, part, seed, threads)
+                                 : draw_all<float>(backend_, weights_, table_, part, seed, threads);
 }
 
 const Var& Parameters::var(std::string_view name) const {

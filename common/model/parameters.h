@@ -68,9 +68,12 @@ class Parameters {
   Parameters(Backend& backend, ParameterTable table, DType dtype, int ranks = 1,
              Purpose purpose = Purpose::training);
 
-  // Draws every parameter from its distribution. The numbers depend on the seed, the parameter's place in the
-  // table and the element alone. Throws Stopped when a signal has come.
-  void initialize(std::uint64_t seed);
+  // Draws every parameter from its distribution, on `threads` threads. An element depends on the seed, its
+  // parameter's place in the table and its own in the parameter, and on nothing else. Padding is left as it
+  // is: zero. Of host memory little more than `threads` MB is needed.
+  void initialize(std::uint64_t seed, int threads = 1);
+  // The same for a part of the arena, such as a rank's slice.
+  void initialize(std::uint64_t seed, int threads, ArenaRange part);
 
   const ParameterTable& table() const { return table_; }
   // Parameter i as an input of ops.

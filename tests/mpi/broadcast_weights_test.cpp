@@ -1,4 +1,4 @@
-// All ranks begin with the weights of rank 0.
+// All ranks begin with the same weights.
 #include "common/train/broadcast_weights.h"
 
 #include <gtest/gtest.h>
@@ -35,6 +35,15 @@ TEST_F(BroadcastWeights, makes_them_those_of_rank_0) {
   EXPECT_EQ(weights() == expected, true);
 }
 
+TEST_F(BroadcastWeights, random_ones_are_those_of_one_process) {
+  const auto communicator = make_mpi_communicator(ranks(), *backend_, CommAlgorithm::ring);
+  parameters_.initialize(7);
+  const std::vector<float> expected = weights();
+  backend_->fill(parameters_.weights(), 0);
+  draw_weights(*communicator, *backend_, parameters_, 7, 2);
+  EXPECT_EQ(weights() == expected, true);
+}
+
 // Not a user's mistake.
 TEST_F(BroadcastWeights, fails_on_all_ranks_when_a_rank_has_others_after_it) {
   if (ranks().size() == 1) GTEST_SKIP() << "there are no others";
@@ -45,6 +54,7 @@ TEST_F(BroadcastWeights, fails_on_all_ranks_when_a_rank_has_others_after_it) {
   } catch (const AgreedFailure& error) {
     EXPECT_NE(std::string(error.what()).find("on rank 1"), std::string::npos) << error.what();
   }
+  EXPECT_THROW(draw_weights(broken, *backend_, parameters_, 7, 1), AgreedFailure);
 }
 
 }  // namespace

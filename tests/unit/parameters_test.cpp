@@ -6,6 +6,7 @@
 #include <map>
 
 #include "common/model/gpt2.h"
+#include "common/random/philox.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/support/stop_request.h"
 #include "tests/support/tensors.h"
@@ -182,6 +183,42 @@ TEST_F(ParametersTest, depend_on_the_seed_alone) {
   EXPECT_EQ(initial(DType::f32, 1), rounded);
   EXPECT_EQ(initial(DType::f64, 1, /*ranks=*/3), f64);
   EXPECT_NE(initial(DType::f64, 2), f64);
+}
+
+// A parameter is drawn in pieces of 2^18 elements, by several threads or ranks.
+TEST_F(ParametersTest, do_not_depend_on_how_the_work_is_divided) {
+  ParameterTable table;
+  table.add({.name = "small", .shape = {37}, .padded_rows = 37, .init_std = 0.5});
+  table.add({.name = "large", .shape = {701, 1001}, .padded_rows = 768, .init_std = 0.02});
+  table.add({.name = "ones", .shape = {3}, .padded_rows = 3, .init_mean = 1});
+  const Parameter &large = table[1], &ones = table[2];
+  const int ranks = 3;
+  std::vector<float> expected(static_cast<std::size_t>(table.arena_size(ranks)));
+  for (const std::size_t row : {0, 1}) {
+    const RandomKey key{9, stream_id(RandomStream::init), static_cast<std::uint32_t>(row)};
+    for (std::int64_t i = 0; i < table[row].shape.numel(); ++i) {
+      expected[static_cast<std::size_t>(table[row].offset + i)] =
+          static_cast<float>(table[row].init_std * random_normal(key, static_cast<std::uint64_t>(i)));
+    }
+  }
+  std::fill_n(expected.begin() + ones.offset, 3, 1.0f);
+  for (const int threads : {1, 3}) {
+    Parameters whole(*backend_, table, DType::f32, ranks), parts(*backend_, table, DType::f32, ranks);
+    whole.initialize(9, threads);
+    EXPECT_TRUE(to_host<float>(*backend_, whole.weights()) == expected) << threads;
+    const std::int64_t size = table.arena_size(ranks), cut = large.offset + 300'001;
+    for (const ArenaRange part : {ArenaRange{0, 64}, {64, cut}, {cut, size}})
+      parts.initialize(9, threads, part);
+    EXPECT_TRUE(to_host<float>(*backend_, parts.weights()) == expected) << threads;
+  }
+}
+
+TEST_F(ParametersTest, of_a_part_leave_the_others_alone) {
+  Parameters parameters(*backend_, gpt2_parameter_table(kTiny), DType::f32);
+  const Values whole = initial(DType::f32, 1);
+  parameters.initialize(1, 2, {100, 3000});
+  const Values part = to_values(*backend_, parameters.weights());
+  for (std::size_t i = 0; i < whole.size(); ++i) ASSERT_EQ(part[i], i >= 100 && i < 3000 ? whole[i] : 0) << i;
 }
 
 TEST_F(ParametersTest, differ_between_parameters_of_one_shape) {
