@@ -52,7 +52,7 @@ nlohmann::ordered_json kernels_json(const std::vector<Profiler::Entry>& kernels)
 }
 
 void print_phases(const PhaseSeconds& seconds) {
-  std::printf("\n%-28s %10s %7s\n", "phase", "ms", "share");
+  std::printf("\n%-28s %10s %7s\n", "phase", "median ms", "share");
   for (const auto& [phase, ms] : phases_ms(seconds)) {
     std::printf("%-28s %10.3f %6.1f%%\n", phase, ms, 100 * ms / (1e3 * seconds.total()));
   }
@@ -60,7 +60,7 @@ void print_phases(const PhaseSeconds& seconds) {
 
 void print_kernels(const std::vector<Profiler::Entry>& kernels) {
   const double total = total_seconds(kernels);
-  std::printf("\n%-28s %10s %7s %7s %9s %9s\n", "op", "ms", "share", "calls", "GFLOP/s", "GB/s");
+  std::printf("\n%-28s %10s %7s %7s %9s %9s\n", "op", "median ms", "share", "calls", "GFLOP/s", "GB/s");
   for (const auto& [name, calls, seconds, work] : kernels) {
     std::printf("%-28s %10.3f %6.1f%% %7lld %9.1f %9.1f\n", name.c_str(), 1e3 * seconds,
                 100 * seconds / total, static_cast<long long>(calls), work.flops / seconds / 1e9,

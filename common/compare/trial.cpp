@@ -57,13 +57,14 @@ Trial parse_metrics(std::string_view text) {
 Timing timing(const Trial& trial, std::int64_t warmup) {
   const auto last = static_cast<std::int64_t>(trial.steps.size()) - 1;
   const auto first = trial.steps.begin() + std::min(warmup, last);
-  const auto count = static_cast<double>(trial.steps.end() - first);
   std::vector<double> seconds;
-  Timing timing;
+  std::array<std::vector<double>, kPhases.size()> ms;
   for (auto step = first; step != trial.steps.end(); ++step) {
     seconds.push_back(step->seconds);
-    for (std::size_t i = 0; i < kPhases.size(); ++i) timing.ms[i] += step->ms[i] / count;
+    for (std::size_t i = 0; i < kPhases.size(); ++i) ms[i].push_back(step->ms[i]);
   }
+  Timing timing;
+  for (std::size_t i = 0; i < kPhases.size(); ++i) timing.ms[i] = median(ms[i]);
   timing.step_ms = 1e3 * median(seconds);
   timing.tokens_per_second = trial.tokens_per_step / median(seconds);
   const double total = std::accumulate(timing.ms.begin(), timing.ms.end(), 0.0);

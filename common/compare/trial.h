@@ -36,8 +36,8 @@ Trial parse_metrics(std::string_view text);
 struct Timing {
   double step_ms = 0;  // median
   double tokens_per_second = 0;
-  PhaseMs ms = {};  // means
-  double communication_share = 0;
+  PhaseMs ms = {};                 // medians
+  double communication_share = 0;  // of the phases' medians
 };
 // Where `warmup` leaves no step, the last one counts.
 Timing timing(const Trial& trial, std::int64_t warmup);

@@ -1,7 +1,5 @@
 #include "common/train/bench.h"
 
-#include <algorithm>
-#include <cmath>
 #include <optional>
 
 namespace stagegpt {
@@ -16,42 +14,31 @@ double milliseconds(Backend& backend, const Work& work) {
   return 1e3 * seconds_since(start);
 }
 
-void add_share(PhaseSeconds& sum, const PhaseSeconds& seconds, double share) {
-  sum.data += seconds.data * share;
-  sum.forward += seconds.forward * share;
-  sum.backward += seconds.backward * share;
-  sum.communication += seconds.communication * share;
-  sum.optimizer += seconds.optimizer * share;
+// The time of each op in one step.
+std::vector<Profiler::Entry> profile_step(Backend& backend, Trainer& trainer) {
+  Profiler profiler;
+  backend.set_profiler(&profiler);
+  trainer.step();
+  backend.set_profiler(nullptr);
+  return profiler.entries();
 }
 
-// Entries of a profile of `steps` steps, as those of one.
-std::vector<Profiler::Entry> per_step(std::vector<Profiler::Entry> entries, std::int64_t steps) {
-  const auto n = static_cast<double>(steps);
-  for (Profiler::Entry& entry : entries) {
-    entry.calls /= steps;
-    entry.seconds /= n;
-    entry.work = {entry.work.flops / n, entry.work.bytes / n};
-  }
-  return entries;
+// How many of `profiled` steps come before the i-th of `steps` timed ones, where they are spread evenly.
+std::int64_t profiled_before(std::int64_t i, std::int64_t steps, std::int64_t profiled) {
+  return i * profiled / steps;
 }
 
 }  // namespace
-
-void Samples::add(double ms) { sorted_.insert(std::ranges::upper_bound(sorted_, ms), ms); }
-
-double Samples::quantile(double q) const {
-  const double position = q * static_cast<double>(sorted_.size() - 1);
-  const auto below = static_cast<std::size_t>(position);
-  const std::size_t above = std::min(below + 1, sorted_.size() - 1);
-  return std::lerp(sorted_[below], sorted_[above], position - static_cast<double>(below));
-}
 
 BenchReport bench(Backend& backend, Trainer& trainer, const Gpt2& model, StepSize size,
                   const BenchConfig& config, const BenchProgress& progress) {
   BenchReport report;
   std::optional<GemmBound> bound;
-  const std::int64_t timed = config.warmup + config.steps, total = timed + config.profiled;
-  for (std::int64_t i = 0; i < timed; ++i) {
+  PhaseTimes phase_times;
+  OpTimes op_times;
+  const std::int64_t total = config.warmup + config.steps + config.profiled;
+  std::int64_t done = 0;
+  for (std::int64_t i = -config.warmup; i < config.steps; ++i) {
     PhaseSeconds phases;
     const double step = milliseconds(backend, [&] { phases = trainer.step().seconds; });
     if (!bound) {  // not before a step has shown how much memory it takes by itself
@@ -60,24 +47,22 @@ BenchReport bench(Backend& backend, Trainer& trainer, const Gpt2& model, StepSiz
     }
     const double products = milliseconds(backend, [&] { bound->products(); });
     const double adamw = milliseconds(backend, [&] { bound->adamw(); });
-    progress(i + 1, total);
-    if (i < config.warmup) continue;
+    progress(++done, total);
+    if (i < 0) continue;
     report.step_ms.add(step);
     report.products_ms.add(products);
     report.adamw_ms.add(adamw);
-    add_share(report.phases, phases, 1.0 / static_cast<double>(config.steps));
+    phase_times.add(phases);
+    for (std::int64_t p = profiled_before(i, config.steps, config.profiled);
+         p < profiled_before(i + 1, config.steps, config.profiled); ++p) {
+      op_times.add(profile_step(backend, trainer));
+      progress(++done, total);
+    }
   }
   bound.reset();
+  report.phases = phase_times.median();
+  report.kernels = op_times.medians();
   report.peak = config.peak ? *config.peak : measure_peak(backend, kThoroughGemm);
-
-  Profiler profiler;
-  backend.set_profiler(&profiler);
-  for (std::int64_t i = 0; i < config.profiled; ++i) {
-    trainer.step();
-    progress(timed + i + 1, total);
-  }
-  backend.set_profiler(nullptr);
-  report.kernels = per_step(profiler.entries(), config.profiled);
   return report;
 }
 

@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
-#include "common/backend/profiler.h"
 #include "common/train/gemm_bound.h"
 #include "common/train/peak.h"
+#include "common/train/step_times.h"
 #include "common/train/trainer.h"
 
 namespace stagegpt {
@@ -16,27 +16,14 @@ namespace stagegpt {
 struct BenchConfig {
   std::int64_t steps = 10;        // timed
   std::int64_t warmup = 3;        // not timed
-  std::int64_t profiled = 3;      // timed op by op, after the others
+  std::int64_t profiled = 5;      // timed op by op, spread over the others
   std::optional<Peak> peak = {};  // of this rank; measured where there is none
-};
-
-// Times of one thing, in ms.
-class Samples {
- public:
-  void add(double ms);
-  std::int64_t size() const { return static_cast<std::int64_t>(sorted_.size()); }
-  // 0 is the least, 0.5 the median, 1 the most; between two samples, in proportion.
-  double quantile(double q) const;
-  double median() const { return quantile(0.5); }
-
- private:
-  std::vector<double> sorted_;
 };
 
 struct BenchReport {
   Samples step_ms, products_ms, adamw_ms;  // of a step, and of its bound (GemmBound)
-  PhaseSeconds phases;                     // mean of a step
-  std::vector<Profiler::Entry> kernels;    // mean of a profiled step, longest first
+  PhaseSeconds phases;                     // median of each
+  std::vector<Profiler::Entry> kernels;    // of each op the median of the profiled steps, longest first
   Peak peak;                               // of this rank
   std::size_t peak_bytes = 0;              // most memory in use during a step
 
@@ -48,8 +35,8 @@ struct BenchReport {
 // Called after each of `total` steps.
 using BenchProgress = std::function<void(std::int64_t done, std::int64_t total)>;
 
-// `trainer` trains `model`, in steps of `size`. Step and bound are timed in turns, so that both meet the same
-// machine. Afterwards the model has learnt nothing of use.
+// `trainer` trains `model`, in steps of `size`. Step, bound and profiled steps take turns, so that all meet
+// the same machine. Afterwards the model has learnt nothing of use.
 BenchReport bench(Backend& backend, Trainer& trainer, const Gpt2& model, StepSize size,
                   const BenchConfig& config, const BenchProgress& progress);
 

@@ -40,6 +40,14 @@ TEST(Statistics, TimingLeavesOutTheWarmUp) {
   EXPECT_DOUBLE_EQ(timing(slow_start, 99).step_ms, 500);  // one step is left
 }
 
+TEST(Statistics, OneDisturbedStepChangesNoPhase) {
+  Trial disturbed = trial(5, 0.5);
+  const Timing quiet = timing(disturbed, 0);
+  disturbed.steps[3].ms = {1e5, 1e5, 1e5, 1e6, 1e5};
+  EXPECT_EQ(timing(disturbed, 0).ms, quiet.ms);
+  EXPECT_EQ(timing(disturbed, 0).communication_share, quiet.communication_share);
+}
+
 TEST(Metrics, AreReadLineByLine) {
   const std::string line =
       R"({"step":1,"tokens":256,"loss":2.5,"grad_norm":null,"seconds":0.5,)"

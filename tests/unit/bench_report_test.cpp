@@ -38,16 +38,6 @@ BenchReport made_report() {
   return report;
 }
 
-TEST(Samples, lie_between_the_least_and_the_most) {
-  const Samples odd = samples({3, 1, 2}), even = samples({4, 1, 3, 2});
-  EXPECT_EQ(odd.median(), 2);
-  EXPECT_EQ(even.median(), 2.5);
-  EXPECT_EQ(even.quantile(0), 1);
-  EXPECT_EQ(even.quantile(1), 4);
-  EXPECT_EQ(odd.quantile(0.25), 1.5);
-  EXPECT_EQ(samples({5}).quantile(0.75), 5);
-}
-
 TEST(BenchJson, efficiency_is_the_bound_by_the_step) {
   const auto json = bench_json(kSubject, made_report());
   EXPECT_EQ(json["ms_per_step"]["median"], 400);

@@ -62,7 +62,7 @@ TEST(Bench, measures_no_peak_where_one_is_known) {
   EXPECT_EQ(report.peak.name, "a peak");
 }
 
-TEST(Bench, profiles_one_step) {
+TEST(Bench, shows_the_ops_of_one_step) {
   const auto entry = [](const BenchReport& report, const std::string& name) {
     for (const Profiler::Entry& kernel : report.kernels) {
       if (kernel.name == name) return kernel;
