@@ -4,8 +4,9 @@
 
 #include <sstream>
 
-#include "common/doctor/system_files.h"
+#include "common/cpu_quota.h"
 #include "common/error.h"
+#include "common/system_files.h"
 
 namespace stagegpt {
 namespace {
@@ -35,12 +36,6 @@ std::vector<InstructionSet> instruction_sets() {
 #else
   return {};
 #endif
-}
-
-std::optional<double> cpu_quota() {
-  if (const auto quota = parse_cpu_quota(cgroup_file("cpu.max"))) return quota;
-  const std::string v1 = "/sys/fs/cgroup/cpu/cpu.cfs_";
-  return parse_cpu_quota(system_file(v1 + "quota_us") + ' ' + system_file(v1 + "period_us"));
 }
 
 Finding judge_cores(const ProcessorFacts& facts) {
@@ -84,13 +79,6 @@ std::string parse_processor_model(std::string_view cpuinfo) {
     if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
   }
   return "";
-}
-
-std::optional<double> parse_cpu_quota(std::string_view cpu_max) {
-  std::istringstream words{std::string(cpu_max)};
-  double quota = 0, period = 0;
-  if (!(words >> quota >> period) || quota <= 0 || period <= 0) return std::nullopt;
-  return quota / period;
 }
 
 ProcessorFacts processor_facts() {

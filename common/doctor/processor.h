@@ -25,8 +25,6 @@ struct ProcessorFacts {
 
 // "model name" of /proc/cpuinfo; empty where there is none.
 std::string parse_processor_model(std::string_view cpuinfo);
-// Of a cgroup's cpu.max, "200000 100000": 2 cores. Nothing for "max 100000".
-std::optional<double> parse_cpu_quota(std::string_view cpu_max);
 
 ProcessorFacts processor_facts();
 Findings judge_processor(const ProcessorFacts& facts);

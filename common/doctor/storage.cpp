@@ -7,9 +7,9 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "common/doctor/system_files.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "common/system_files.h"
 #include "common/train/memory_plan.h"
 
 namespace stagegpt {

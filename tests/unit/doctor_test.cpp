@@ -1,6 +1,7 @@
 // What doctor makes of what machines say.
 #include <gtest/gtest.h>
 
+#include "common/cpu_quota.h"
 #include "common/doctor/gpu.h"
 #include "common/doctor/mpi.h"
 #include "common/doctor/nccl.h"

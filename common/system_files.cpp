@@ -1,4 +1,4 @@
-#include "common/doctor/system_files.h"
+#include "common/system_files.h"
 
 #include <fstream>
 #include <iterator>
