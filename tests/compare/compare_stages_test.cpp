@@ -182,6 +182,61 @@ TEST_F(CompareStages, RefusesWhatCannotBe) {
   EXPECT_EQ(read_bytes(directory_.path() / "mine"), "precious");
 }
 
+TEST_F(CompareStages, TakesFlagsOfTheReportAndTheExperiment) {
+  directory_.write("config.json", R"({"grad_clip": 0.001})");
+  const Arguments flags =
+      Arguments{"--output",  "report",      "--overwrite", "--stages",  "0,2",      "--emulated",
+                "--repeats", "1",           "--title",     "A <title>", "--author", "Some & body",
+                "--config",  "config.json", "--cores",     "1",         "--warmup", "3"};
+  // No two stages round alike: a limit of nothing is exceeded.
+  for (const char* limit : {"--loss-limit", "--norm-limit"}) {
+    const ProgramResult result = run(flags + Arguments{limit, "1e-30", "--no-reproducible-pass"} + kTiny);
+    EXPECT_EQ(result.exit_code, 1) << result.errors << result.output;
+    const Json json = results();
+    EXPECT_EQ(json["agreement"][0]["disagreement"]["quantity"],
+              std::string(limit) == "--loss-limit" ? "loss" : "gradient norm");
+    const Json& trial = json["contestants"][0]["trials"][0];
+    EXPECT_DOUBLE_EQ(trial["step_ms"], 1e3 * trial["seconds"][3].get<double>());  // of the fourth step alone
+    EXPECT_DOUBLE_EQ(trial["tokens_per_second"], 8 * 8 / trial["seconds"][3].get<double>());
+    const auto command = json["contestants"][0]["command"].get<Arguments>();
+    const auto threads = std::ranges::find(command, "--threads");
+    ASSERT_NE(threads, command.end());
+    EXPECT_EQ(*(threads + 1), "1");
+    EXPECT_NE(std::ranges::find(command, "--grad-clip"), command.end());
+  }
+  const std::string page = read_bytes(directory_.path() / "report" / "index.html");
+  EXPECT_NE(page.find("A &lt;title&gt;"), std::string::npos);
+  EXPECT_NE(page.find("Some &amp; body"), std::string::npos);
+
+  const ProgramResult same_bits = run(
+      Arguments{"--output", "report", "--overwrite", "--stages", "0", "--repeats", "1", "--reproducible"} +
+      kTiny);
+  EXPECT_EQ(same_bits.exit_code, 0) << same_bits.errors;
+  for (const Json& one : results()["contestants"]) {
+    const auto command = one["command"].get<Arguments>();
+    EXPECT_NE(std::ranges::find(command, "--reproducible"), command.end());
+  }
+}
+
+TEST_F(CompareStages, EndsAContestantThatTakesTooLong) {
+  const std::string programs = programs_with("stage0_train", "");
+  directory_.write("programs/stage0_train",
+                   "#!/bin/sh\ncase \"$*\" in *--run-dir*) exec sleep 60;; esac\n"
+                   "exec '" STAGEGPT_BIN_DIR "/stage0_train' \"$@\"\n");
+  directory_.write("launch", "#!/bin/sh\necho used >> '" + (directory_.path() / "launched").string() +
+                                 "'\nexec mpirun --oversubscribe --bind-to none \"$@\"\n");
+  fs::permissions(directory_.path() / "launch", fs::perms::owner_all);
+  const ProgramResult result =
+      run(Arguments{"--output", "report", "--programs", programs, "--stages", "0,1", "--ranks", "1",
+                    "--repeats", "1", "--no-reproducible-pass", "--timeout-seconds", "2", "--mpirun",
+                    (directory_.path() / "launch").string()} +
+          kTiny);
+  EXPECT_EQ(result.exit_code, 1) << result.errors;
+  EXPECT_NE(results()["contestants"][0]["failure"].get<std::string>().find("see --timeout-seconds"), std::string::npos)
+      << results()["contestants"][0]["failure"];
+  EXPECT_TRUE(fs::exists(directory_.path() / "launched"));
+}
+
 TEST_F(CompareStages, GivesAFlagToTheStagesThatKnowIt) {
   const ProgramResult result = run(Arguments{"--output", "report", "--stages", "0,1", "--ranks", "2",
                                              "--repeats", "1", "--no-reproducible-pass"} +

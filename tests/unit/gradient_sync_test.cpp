@@ -10,6 +10,7 @@
 #include "common/train/tree_sync.h"
 #include "stage0_serial/naive_backend.h"
 #include "stage1_mpi/gradient_syncs.h"
+#include "stage1_mpi/mpi_flags.h"
 #include "stage1_mpi/sync/bucketed_sync.h"
 #include "stage1_mpi/sync/buckets.h"
 #include "stage1_mpi/sync/overlapped_sync.h"
@@ -69,6 +70,33 @@ class GradientSyncTest : public testing::Test {
       gpt2_parameter_table({.vocab_size = 101, .block_size = 20, .n_layer = 2, .n_head = 3, .n_embd = 48}),
       DType::f32, ranks_.size()};
 };
+
+// --comm chooses what is asked of the communicator, --comm-algorithm who does it.
+TEST_F(GradientSyncTest, is_what_the_flags_ask_for) {
+  const auto parsed = [](std::vector<const char*> argv) {
+    auto flags = std::make_unique<MpiFlags>();
+    CommandLine command_line("stage1_train", "", 1);
+    flags->add(command_line);
+    argv.insert(argv.begin(), "stage1_train");
+    command_line.parse(static_cast<int>(argv.size()), argv.data());
+    return flags;
+  };
+  const std::size_t parameters = parameters_.table().size();
+  const std::pair<const char*, Calls> cases[] = {{"per-tensor", calls_of_step("per-tensor")},
+                                                 {"flat", {call("all_reduce", grads())}}};
+  for (const auto& [name, expected] : cases) {
+    EXPECT_EQ(calls_of_step(parsed({"--comm", name})->gradient_sync()), expected) << name;
+  }
+  EXPECT_EQ(cases[0].second.size(), parameters);
+  EXPECT_NE(dynamic_cast<BucketedSync*>(make(parsed({"--comm", "bucketed"})->gradient_sync()).get()),
+            nullptr);
+  EXPECT_NE(dynamic_cast<OverlappedSync*>(make(parsed({"--comm", "overlapped"})->gradient_sync()).get()),
+            nullptr);
+  EXPECT_EQ(calls_of_step(parsed({"--comm", "zero1"})->gradient_sync()).front().name, "reduce_scatter");
+  EXPECT_EQ(parsed({"--comm-algorithm", "ring"})->algorithm(), CommAlgorithm::ring);
+  EXPECT_EQ(parsed({"--comm-algorithm", "mpi"})->algorithm(), CommAlgorithm::mpi);
+  EXPECT_EQ(parsed({"--watchdog-seconds", "2.5"})->watchdog_seconds(), 2.5);
+}
 
 TEST_F(GradientSyncTest, per_tensor_has_a_reduction_for_each_parameter) {
   Calls expected;

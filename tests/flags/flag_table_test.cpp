@@ -1,0 +1,98 @@
+// flags.txt names a test for each flag of each program. A flag that is new and has none makes this fail.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "tests/support/program.h"
+
+namespace stagegpt::test {
+namespace {
+
+struct Row {
+  std::string flag, programs, file, test;
+};
+
+std::vector<Row> table() {
+  std::ifstream file(STAGEGPT_SOURCE_DIR "/tests/flags/flags.txt");
+  std::vector<Row> rows;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with('#')) continue;
+    std::vector<std::string> fields;
+    for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 3) {
+      end = line.find(" | ", begin);
+      fields.push_back(line.substr(begin, end - begin));
+    }
+    EXPECT_EQ(fields.size(), 4u) << line;
+    rows.push_back({fields.at(0), fields.at(1), fields.at(2), fields.at(3)});
+  }
+  return rows;
+}
+
+// The flags that a program lists with --help.
+std::set<std::string> flags_of(const std::string& program) {
+  const ProgramResult result = run_program(program, {"--help"}, ".");
+  EXPECT_EQ(result.exit_code, 0) << program << ": " << result.errors;
+  std::set<std::string> flags;
+  std::istringstream lines(result.output);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("  --")) flags.insert(line.substr(2, line.find(' ', 2) - 2));
+  }
+  return flags;
+}
+
+// Those that the table has for a program that goes by these names.
+std::set<std::string> flags_in_table(const std::vector<std::string>& names) {
+  std::set<std::string> flags;
+  for (const Row& row : table()) {
+    std::istringstream programs(row.programs);
+    for (std::string program; programs >> program;) {
+      if (std::ranges::find(names, program) != names.end()) flags.insert(row.flag);
+    }
+  }
+  return flags;
+}
+
+TEST(Flags, AllHaveATestOfTheirEffect) {
+  for (const std::string job : {"train", "generate", "verify", "bench"}) {
+    EXPECT_EQ(flags_of("stage0_" + job), flags_in_table({job, "stage0"})) << job;
+  }
+  for (const std::string stage : {"stage1", "stage2", "stage3"}) {
+    const std::string program = stage + "_train" + (stage == "stage1" ? "" : "_emulated");
+    std::set<std::string> expected = flags_in_table({"train", stage});
+    for (const char* other : {"--ladder", "--share-gpu"}) {
+      if (stage == "stage2") expected.erase(other);  // of its bench, and of stage 3
+    }
+    EXPECT_EQ(flags_of(program), expected) << program;
+  }
+  for (const char* program : {"prepare_data", "convert_checkpoint", "compare_stages", "doctor"}) {
+    EXPECT_EQ(flags_of(program), flags_in_table({program})) << program;
+  }
+  std::set<std::string> bench = flags_in_table({"bench", "stage2"});
+  bench.erase("--share-gpu");
+  EXPECT_EQ(flags_of("stage2_bench_emulated"), bench);
+}
+
+TEST(Flags, AreInTheFilesOfTheirTests) {
+  for (const Row& row : table()) {
+    const std::string text = read_bytes(STAGEGPT_SOURCE_DIR "/" + row.file);
+    EXPECT_NE(text.find("(" + row.test + ")"), std::string::npos) << row.test << " is not in " << row.file;
+    EXPECT_NE(text.find(row.flag), std::string::npos) << row.flag << " is not in " << row.file;
+  }
+}
+
+TEST(Flags, OfPrepareDataPrintTheManifest) {
+  const ScratchDirectory directory;
+  directory.write("text.txt", "some text, twice: some text");
+  const ProgramResult result =
+      run_program("prepare_data", {"--input", "text.txt", "--output", "out", "--tokenizer", "char", "--json"},
+                  directory.path());
+  auto manifest = nlohmann::json::parse(read_bytes(directory.path() / "out/manifest.json"));
+  for (const char* of_the_file : {"format", "version"}) manifest.erase(of_the_file);
+  EXPECT_EQ(nlohmann::json::parse(result.output), manifest);
+}
+
+}  // namespace
+}  // namespace stagegpt::test
