@@ -93,7 +93,7 @@ void run_generation(const BenchFlags& flags, const Gpt2Config& config, const Mac
   if (bench.matrices == DType::bf16) model.read_matrices_in_bf16(backend);
   StepCounter counter;
   const DecodeReport report = bench_decoding(backend, model, bench, std::ref(counter));
-  const DecodeSubject subject{.model = flags.model.name(),
+  const DecodeSubject subject{.model = flags.model.label(),
                               .machine = machine.description,
                               .weights = flags.weights,
                               .parameters = model.parameters().table().numel(),
@@ -118,7 +118,7 @@ void run(const BenchFlags& flags, const Gpt2Config& config, std::int64_t T, cons
   const std::int64_t parameters = model.parameters().table().numel();
   const std::int64_t tokens = training.batch_size * training.grad_accumulation * T;
   const BenchSubject subject{
-      .model = flags.model.name(),
+      .model = flags.model.label(),
       .machine = machine.description,
       .parameters = parameters,
       .batch_size = training.batch_size,

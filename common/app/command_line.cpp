@@ -72,7 +72,9 @@ void flush_output() {
 }  // namespace
 
 CommandLine::CommandLine(const std::string& program, const std::string& description, std::optional<int> stage)
-    : app_(std::make_unique<CLI::App>(description, program)), stage_(stage) {
+    : app_(std::make_unique<CLI::App>(description, program)),
+      stage_(stage),
+      file_settings_(std::make_unique<Json>(Json::object())) {
   app_->allow_extras();
   app_->get_formatter()->column_width(34);
 }
@@ -219,8 +221,8 @@ void CommandLine::optional_text(const std::string& flag, std::optional<std::stri
 }
 
 void CommandLine::config_file() {
-  option("--config", "settings, a JSON object as --print-config prints it; flags override it", "PATH", "",
-         [this](const std::string& path) {
+  option("--config", "settings, a JSON object as --print-config prints it (null: not set); flags override it",
+         "PATH", "", [this](const std::string& path) {
            const MappedFile file(path, "--config");
            try {
              const Json settings = parse_json(file.text());
@@ -228,6 +230,7 @@ void CommandLine::config_file() {
                for (const auto& [key, value] : settings.items()) refuse_other_stages(flag_of_key(key));
              }
              configuration_.apply(settings);
+             for (const auto& [key, value] : settings.items()) (*file_settings_)[config_key(key)] = value;
            } catch (const UserError& error) {
              user_error("--config: \"", path, "\": ", error.what());
            }
@@ -239,6 +242,8 @@ void CommandLine::apply(const nlohmann::json& settings) const {
   for (const StageFlag& flag : stage_flags()) others.insert(config_key(flag.name));
   configuration_.apply(settings, others);
 }
+
+bool CommandLine::is_given(const std::string& flag) const { return app_->get_option(flag)->count() > 0; }
 
 nlohmann::ordered_json CommandLine::settings() const { return configuration_.values(); }
 

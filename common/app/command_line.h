@@ -69,6 +69,10 @@ class CommandLine {
   // Sets flags to the values of an object that settings() gave, at this stage or another, before parse().
   // Throws UserError as Configuration::apply() does.
   void apply(const nlohmann::json& settings) const;
+  // What --config holds, by key; empty where it was not given.
+  const nlohmann::json& file_settings() const { return *file_settings_; }
+  // Whether a flag is on the command line itself.
+  bool is_given(const std::string& flag) const;
   // All settings as they stand, by key.
   nlohmann::ordered_json settings() const;
   // What this call was given beside settings: "yes" and values, or "no", by flag.
@@ -93,6 +97,7 @@ class CommandLine {
   std::string group_;
   bool in_config_ = true;
   Configuration configuration_;
+  std::unique_ptr<nlohmann::json> file_settings_;
 };
 
 inline constexpr const char* kOutOfMemory =

@@ -20,6 +20,27 @@ std::string flag_of_key(std::string_view key) {
   return "--" + flag;
 }
 
+nlohmann::ordered_json with_derived(nlohmann::ordered_json given, const nlohmann::ordered_json& resolved) {
+  nlohmann::ordered_json derived = nlohmann::ordered_json::object();
+  for (const auto& [key, value] : given.items()) {
+    if (value.is_null() && !resolved.at(key).is_null()) derived[key] = resolved.at(key);
+  }
+  given[kDerived] = std::move(derived);
+  return given;
+}
+
+nlohmann::ordered_json resolved_settings(nlohmann::ordered_json settings) {
+  const auto found = settings.find(kDerived);
+  if (found == settings.end()) return settings;
+  const nlohmann::ordered_json derived = *found;
+  if (!derived.is_object()) user_error("'", kDerived, "': expected an object");
+  settings.erase(kDerived);
+  for (const auto& [key, value] : derived.items()) {
+    if (settings.contains(key) && settings[key].is_null()) settings[key] = value;
+  }
+  return settings;
+}
+
 void Configuration::apply(const nlohmann::json& json, const std::set<std::string>& ignored) const {
   if (!json.is_object()) user_error("expected a JSON object, {\"batch_size\": 8, …}");
   std::set<std::string> seen;
@@ -29,7 +50,7 @@ void Configuration::apply(const nlohmann::json& json, const std::set<std::string
     const auto known = std::ranges::find(keys_, key, &ConfigKey::name);
     if (known != keys_.end()) {
       known->set(value);
-    } else if (!ignored.contains(key)) {
+    } else if (key != kDerived && !ignored.contains(key)) {
       std::vector<std::string> names;
       for (const ConfigKey& candidate : keys_) names.push_back(candidate.name);
       user_error("unknown key '", name.substr(0, 60), "'", suggestion(key, names));

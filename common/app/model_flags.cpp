@@ -1,6 +1,7 @@
 #include "common/app/model_flags.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "common/app/suggestion.h"
 #include "common/checkpoint/hugging_face_model.h"
@@ -58,6 +59,43 @@ std::optional<std::filesystem::path> ModelFlags::directory() const { return dire
 double ModelFlags::learning_rate() const {
   const Preset* preset = preset_named(name_);
   return preset ? preset->learning_rate : kFineTuningRate;
+}
+
+std::vector<ModelFlags::Change> ModelFlags::changes() const {
+  const Preset* preset = preset_named(name_);
+  if (!preset) return {};
+  std::vector<Change> changes;
+  const auto compare = [&](const char* key, const auto& value, const auto& preset_value) {
+    if (value != preset_value) changes.push_back({key, concat(value), concat(preset_value)});
+  };
+  const Gpt2Config& usual = preset->config;
+  compare("n_layer", config_.n_layer, usual.n_layer);
+  compare("n_head", config_.n_head, usual.n_head);
+  compare("n_embd", config_.n_embd, usual.n_embd);
+  compare("block_size", config_.block_size, usual.block_size);
+  compare("activation", name_of(config_.activation), name_of(usual.activation));
+  return changes;
+}
+
+std::string ModelFlags::label() const {
+  std::string label = name_;
+  for (const Change& change : changes()) {
+    label += concat(label == name_ ? " with " : ", ", change.key, ' ', change.value);
+  }
+  return label;
+}
+
+void ModelFlags::refuse_fields_of_another_model(const CommandLine& command_line) const {
+  const nlohmann::json& file = command_line.file_settings();
+  const std::string model = file.value("model", "");
+  if (!command_line.is_given("--model") || model == name_) return;
+  for (const auto& [key, value, preset_value] : changes()) {
+    const std::string flag = flag_of_key(key);
+    if (!file.contains(key) || command_line.is_given(flag)) continue;
+    user_error("--model: ", name_, " has ", key, ' ', preset_value, ", but the file of --config says ", value,
+               model.empty() ? "" : concat(", for ", model), "; leave ", key, " out there, or give ", flag,
+               " too");
+  }
 }
 
 const Gpt2Config& ModelFlags::resolve() {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/app/command_line.h"
 #include "common/model/gpt2.h"
@@ -22,15 +23,26 @@ class ModelFlags {
   // directory's weights: they can only be given a shorter context.
   const Gpt2Config& resolve();
   const Gpt2Config& config() const { return config_; }
+  // Throws UserError where the command line names a preset and a file, --config, gives it another size or
+  // activation, unless the file names that preset too.
+  void refuse_fields_of_another_model(const CommandLine& command_line) const;
 
   // As given: a preset or a directory.
   const std::string& name() const { return name_; }
+  // The same with what differs from the preset: "gpt2", "gpt2 with n_layer 4, block_size 64".
+  std::string label() const;
   // The Hugging Face directory to begin from, where it is not a preset that is trained from its beginning.
   std::optional<std::filesystem::path> directory() const;
   // A peak that trains the model well.
   double learning_rate() const;
 
  private:
+  // A field that has another value than the preset's.
+  struct Change {
+    std::string key, value, preset_value;
+  };
+  std::vector<Change> changes() const;
+
   std::string name_ = "nano";
   std::optional<std::int64_t> n_layer_, n_head_, n_embd_, block_size_;
   std::optional<std::string> activation_;

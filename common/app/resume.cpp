@@ -25,6 +25,10 @@ constexpr const char* kAnnounced[] = {
     "grad_clip",     "dropout",           "threads",       "cpu_matmul", "no_fused",
     "overfit_batch", "reproducible"};
 
+bool changes(const Json& before, const Json& now, const char* key) {
+  return before.contains(key) && now.contains(key) && before[key] != now[key];
+}
+
 bool is_run(const fs::path& path) { return file_exists(path / "run.json"); }
 
 struct Named {
@@ -92,16 +96,31 @@ ResumedRun open_resumed_run(RankGroup& group, const std::string& given,
   return resumed;
 }
 
-void announce_changes(const Json& before, const Json& now) {
-  const auto changed = [&](const char* key) {
-    return before.contains(key) && now.contains(key) && before[key] != now[key];
-  };
+Json kept_values(const Json& run, const Json& now) {
+  Json kept = Json::object();
+  const Json values = resolved_settings(run);
+  for (const auto& [key, value] : values.items()) {
+    if (run[key].is_null() && !value.is_null() && now.value(key, Json()).is_null()) kept[key] = value;
+  }
+  const auto rate = now.find("learning_rate");
+  if (rate != now.end() && !rate->is_null() && *rate != values.value("learning_rate", Json()))
+    kept.erase("min_lr");
+  return kept;
+}
+
+void refuse_changes(const Json& run, const Json& now) {
+  const Json before = resolved_settings(run);
   for (const char* key : kFixed) {
-    if (changed(key)) {
+    if (changes(before, now, key)) {
       user_error(flag_of_key(key), ": the run has ", before[key].dump(), ", and goes on with it; ",
                  now[key].dump(), " needs a new run");
     }
   }
+}
+
+void announce_changes(const Json& run, const Json& settings) {
+  const Json before = resolved_settings(run), now = resolved_settings(settings);
+  const auto changed = [&](const char* key) { return changes(before, now, key); };
   if (changed("steps")) {
     std::cerr << "note: the horizon of the schedule changes from " << before["steps"] << " to "
               << now["steps"] << " steps, and with it the learning rate of the steps to come\n";

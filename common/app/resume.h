@@ -24,8 +24,15 @@ struct ResumedRun {
 ResumedRun open_resumed_run(RankGroup& group, const std::string& given,
                             const std::optional<std::string>& run_dir);
 
-// Compares the settings of a run with those it is to go on with. Throws UserError, naming the flag, for one
-// that cannot change; tells on standard error of those that change what the run computes.
-void announce_changes(const nlohmann::ordered_json& before, const nlohmann::ordered_json& now);
+// What was derived when the run began and is still not given (null) in `now`: the run goes on with these
+// values. A final learning rate that was derived follows another peak. Throws UserError where kDerived is no
+// object.
+nlohmann::ordered_json kept_values(const nlohmann::ordered_json& run, const nlohmann::ordered_json& now);
+
+// Compares the settings of a run with those it is to go on with, after kept_values(). Throws UserError,
+// naming the flag, for one that cannot change.
+void refuse_changes(const nlohmann::ordered_json& run, const nlohmann::ordered_json& now);
+// Tells on standard error of those that change what the run computes. Derived values belong to both.
+void announce_changes(const nlohmann::ordered_json& run, const nlohmann::ordered_json& settings);
 
 }  // namespace stagegpt

@@ -25,7 +25,8 @@ TrainFlags::TrainFlags() : data_(kDefaultData) {}
 void TrainFlags::add(CommandLine& command_line) {
   command_line.group("This call", CommandLine::Concerns::this_call);
   command_line.config_file();
-  command_line.toggle("--print-config", print_config, "print all settings and do nothing else");
+  command_line.toggle("--print-config", print_config,
+                      "print all settings, and what null ones come to be, and do nothing else");
   command_line.toggle("--dry-run", dry_run, "print parameters, FLOPs and memory and do nothing else");
   command_line.optional_text("--resume", resume,
                              "go on with the run in --run-dir, or in this directory, with its settings");
@@ -81,11 +82,6 @@ void TrainFlags::add(CommandLine& command_line) {
   command_line.integer("--sample-every", sample_every_, 0, kMaxSteps, "steps between samples (0: none)");
   command_line.integer("--max-new-tokens", sample_tokens, 0, 1'000'000, "length of a sample");
   command_line.toggle("--no-fused", no_fused, "compose fused ops of primitive ones");
-}
-
-void TrainFlags::begin_from(const fs::path& checkpoint, const fs::path& tokenizer) {
-  model.begin_from(checkpoint);
-  tokenizer_.load(tokenizer);
 }
 
 void TrainFlags::resolve() {

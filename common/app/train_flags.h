@@ -19,10 +19,10 @@ class TrainFlags {
   TrainFlags();
   void add(CommandLine& command_line);
 
-  // Goes on with the weights of a checkpoint and its tokenizer, whatever --model and --tokenizer say.
-  void begin_from(const std::filesystem::path& checkpoint, const std::filesystem::path& tokenizer);
   // Fills in what was not given and depends on other flags. Throws UserError where flags disagree.
   void resolve();
+  // Goes on with the tokenizer of a run, whatever --tokenizer and --tokenizer-path say.
+  void take_tokenizer(const std::filesystem::path& tokenizer) { tokenizer_.load(tokenizer); }
 
   // The rest is for flags that have been resolved.
   CorpusConfig corpus() const;

@@ -81,7 +81,7 @@ Json or_null(const std::optional<T>& value) {
 void print_json(const TrainFlags& flags, const Gpt2& model, const fs::path& run, const TrainingResult& result,
                 const std::string& sample) {
   const std::optional<ValidationResult>& validation = result.validation;
-  const Json json = {{"model", flags.model.name()},
+  const Json json = {{"model", flags.model.label()},
                      {"parameters", model.parameters().table().numel()},
                      {"run_dir", run.string()},
                      {"steps", result.steps},
@@ -133,7 +133,7 @@ RunDirectory create_run(const TrainFlags& flags, const Tokenizer& tokenizer) {
 
 void describe(const TrainFlags& flags, const Gpt2Config& config, const Corpus& corpus,
               const Machine& machine) {
-  std::cerr << flags.model.name() << ": " << gpt2_parameter_table(config).numel() << " parameters, "
+  std::cerr << flags.model.label() << ": " << gpt2_parameter_table(config).numel() << " parameters, "
             << config.n_layer << " layers, " << config.n_head << " heads, " << config.n_embd
             << " channels, context " << config.block_size << "\ndata: " << flags.corpus().data << ", "
             << corpus.train.size() << " tokens and " << corpus.validation.size()
@@ -248,13 +248,29 @@ void check_run(const TrainFlags& flags, RankGroup& group, bool resumed) {
   });
 }
 
-// Settings of the run's that flags have not replaced.
-void apply_settings(const CommandLine& command_line, const ResumedRun& resumed) {
-  try {
-    command_line.apply(resumed.settings);
-  } catch (const UserError& error) {
-    user_error("--resume: ", resumed.path / "run.json", ": ", error.what());
+std::string settings_file(const ResumedRun& resumed) {
+  return concat("--resume: ", resumed.path / "run.json");
+}
+
+// Fills in what was not given: as the run had it, which does not change when a preset or a default does, else
+// from other flags. Returns the settings as they were given, with what they came to be.
+Json resolve(Call& call, const std::optional<ResumedRun>& resumed) {
+  Json settings = call.command_line.settings();
+  if (resumed) {
+    naming(settings_file(*resumed),
+           [&] { call.command_line.apply(kept_values(resumed->settings, settings)); });
+    refuse_changes(resumed->settings, call.command_line.settings());
+    call.flags.model.begin_from(resumed->checkpoint);
   }
+  call.flags.resolve();
+  settings = with_derived(std::move(settings), call.command_line.settings());
+  if (resumed) {
+    announce_changes(resumed->settings, settings);
+    call.flags.take_tokenizer(resumed->path / "tokenizer.json");
+  } else {
+    call.flags.model.refuse_fields_of_another_model(call.command_line);
+  }
+  return settings;
 }
 
 int train_main(Stage& stage, int argc, char** argv) {
@@ -268,15 +284,10 @@ int train_main(Stage& stage, int argc, char** argv) {
   agree(group, [&] {
     if (resumed) {
       call = std::make_unique<Call>(argv[0], stage);
-      apply_settings(call->command_line, *resumed);
+      naming(settings_file(*resumed), [&] { call->command_line.apply(resumed->settings); });
       call->command_line.parse(argc, argv);
-      announce_changes(resumed->settings, call->command_line.settings());
     }
-    TrainFlags& flags = call->flags;
-    settings = call->command_line.settings();
-    if (resumed) flags.begin_from(resumed->checkpoint, resumed->path / "tokenizer.json");
-    flags.resolve();
-    if (!resumed) settings = call->command_line.settings();
+    settings = resolve(*call, resumed);
   });
   require_same_settings(group, call->command_line);
   const TrainFlags& flags = call->flags;

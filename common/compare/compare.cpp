@@ -5,6 +5,7 @@
 #include <iostream>
 #include <set>
 
+#include "common/app/configuration.h"
 #include "common/backend/profiler.h"
 #include "common/compare/first_tensor.h"
 #include "common/compare/manifest.h"
@@ -115,7 +116,7 @@ class Comparer {
     if (!comparison_.model.empty()) return;
     comparison_.data = words_behind("data: ", said);
     comparison_.model = words_behind(": ", said);  // of its first line
-    comparison_.settings = parse_json(runner_->settings(contestant));
+    comparison_.settings = resolved_settings(parse_json(runner_->settings(contestant)));
   }
 
   std::int64_t repeats_of(const Entry& entry) const {

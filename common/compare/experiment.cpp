@@ -51,6 +51,9 @@ FlagList experiment_flags(const FlagList& configuration, const FlagList& handed_
     if (handed_on.has(own)) user_error(own, ": not behind --: compare_stages sets it for each run");
   }
   FlagList flags = default_flags();
+  if (configuration.has("--model") || handed_on.has("--model")) {  // which has sizes of its own
+    for (const char* size : {"--n-layer", "--n-head", "--n-embd", "--block-size"}) flags.remove(size);
+  }
   flags.update(configuration);
   flags.update(handed_on);
   for (const char* own : kOwn) flags.remove(own);  // a run's configuration may have them

@@ -31,6 +31,7 @@ FlagList FlagList::of_settings(const nlohmann::json& settings) {
   if (!settings.is_object()) user_error("expected a JSON object");
   FlagList list;
   for (const auto& [key, value] : settings.items()) {
+    if (key == kDerived) continue;
     const std::string flag = flag_of_key(key);
     if (value.is_string()) {
       list.set(flag, {value.get<std::string>()});
@@ -38,7 +39,9 @@ FlagList FlagList::of_settings(const nlohmann::json& settings) {
       list.set(flag, {value.dump()});
     } else if (value.is_boolean()) {
       if (value.get<bool>()) list.set(flag);
-    } else if (!value.is_null()) {
+    } else if (value.is_null()) {
+      list.null_.insert(flag);
+    } else {
       user_error(key, ": expected a number, a text, true or false");
     }
   }
@@ -71,6 +74,7 @@ void FlagList::remove(const std::string& flag) {
 }
 
 void FlagList::update(const FlagList& other) {
+  for (const std::string& flag : other.null_) remove(flag);
   for (const auto& [flag, values] : other.flags_) set(flag, values);
 }
 

@@ -20,7 +20,8 @@ class FlagList {
   // for a flag that is there twice.
   static FlagList parse(std::span<const std::string> arguments);
   // Of settings, a JSON object as --print-config prints it: {"steps": 20, "reproducible": true}. What is null
-  // or false needs no flag. Throws UserError for anything but numbers, texts and booleans.
+  // or false needs no flag; null takes the flag away from a list that is updated. Throws UserError for
+  // anything but numbers, texts and booleans.
   static FlagList of_settings(const nlohmann::json& settings);
 
   bool has(const std::string& flag) const;
@@ -29,7 +30,7 @@ class FlagList {
   // Sets a flag, or replaces its values.
   void set(const std::string& flag, std::vector<std::string> values = {});
   void remove(const std::string& flag);
-  // Sets all flags of another list.
+  // Sets all flags of another list, and removes those that are null there.
   void update(const FlagList& other);
   // Those that are among `known`, and those that are not among `others` either.
   FlagList known_to(const std::set<std::string>& known, const std::set<std::string>& others) const;
@@ -39,6 +40,7 @@ class FlagList {
 
  private:
   std::vector<std::pair<std::string, std::vector<std::string>>> flags_;
+  std::set<std::string> null_;
 };
 
 // The flags that a program's --help lists.

@@ -29,16 +29,19 @@ class Settings : public SmallRun {
 TEST_F(Settings, AreDefaultsThenFileThenFlags) {
   const nlohmann::json defaults = printed({});
   EXPECT_EQ(defaults["steps"], 2000);
-  EXPECT_EQ(defaults["learning_rate"], 3e-3);
-  EXPECT_EQ(defaults["n_layer"], 4);
-  EXPECT_EQ(defaults["warmup_steps"], 100);
+  EXPECT_EQ(defaults["learning_rate"], nullptr);
+  EXPECT_EQ(defaults["derived"]["learning_rate"], 3e-3);
+  EXPECT_EQ(defaults["derived"]["n_layer"], 4);
+  EXPECT_EQ(defaults["derived"]["warmup_steps"], 100);
   directory.write("config.json",
                   R"({"steps": 50, "batch-size": 3, "learning_rate": 1, "tokenizer": "char"})");
   const nlohmann::json json = printed({"--batch-size", "5", "--config", "config.json"});
   EXPECT_EQ(json["steps"], 50);
   EXPECT_EQ(json["batch_size"], 5);
   EXPECT_EQ(json["learning_rate"], 1.0);
-  EXPECT_EQ(json["min_lr"], 0.1);  // what depends on others follows them
+  EXPECT_FALSE(json["derived"].contains("learning_rate"));
+  EXPECT_EQ(json["min_lr"], nullptr);
+  EXPECT_EQ(json["derived"]["min_lr"], 0.1);  // what depends on others follows them
   EXPECT_EQ(json["tokenizer"], "char");
 }
 
@@ -51,6 +54,50 @@ TEST_F(Settings, ThatArePrintedGiveTheSameAgain) {
   EXPECT_EQ(printed({"--config", "config.json"}), json);
   EXPECT_EQ(json["no_fused"], true);
   EXPECT_EQ(json["threads"], 1);
+}
+
+// All that follows from other settings, and from what.
+TEST_F(Settings, ThatWereDerivedAreDerivedAnewFromWhatWasPrinted) {
+  directory.write("config.json", printed({}).dump());
+  const nlohmann::json gpt2 = printed({"--config", "config.json", "--model", "gpt2", "--steps", "40"});
+  const nlohmann::json expected = {{"n_layer", 12},
+                                   {"n_head", 12},
+                                   {"n_embd", 768},
+                                   {"block_size", 1024},
+                                   {"activation", "gelu_new"},
+                                   {"learning_rate", 6e-4},
+                                   {"min_lr", 6e-4 / 10},
+                                   {"warmup_steps", 2}};
+  EXPECT_EQ(gpt2["derived"], expected);
+  EXPECT_EQ(gpt2["model"], "gpt2");
+  for (const auto& [key, value] : expected.items()) EXPECT_EQ(gpt2[key], nullptr) << key;
+}
+
+TEST_F(Settings, OfAFileForAnotherModelAreRefused) {
+  directory.write("config.json", R"({"model": "nano", "n-layer": 4, "activation": "gelu_new"})");
+  expect_refused({"--config", "config.json", "--model", "gpt2", "--print-config"},
+                 "--model: gpt2 has n_layer 12, but the file of --config says 4, for nano; "
+                 "leave n_layer out there, or give --n-layer too");
+  directory.write("size.json", R"({"activation": "relu"})");
+  expect_refused({"--config", "size.json", "--model", "gpt2", "--print-config"},
+                 "--model: gpt2 has activation gelu_new, but the file of --config says relu; leave");
+  // Said twice, or by the file alone, it is meant.
+  const auto n_layer = [&](const Arguments& flags) {
+    return printed(with({"--config", "config.json"}, flags))["n_layer"];
+  };
+  EXPECT_EQ(n_layer({"--model", "gpt2", "--n-layer", "4"}), 4);
+  EXPECT_EQ(n_layer({"--model", "nano"}), 4);
+  directory.write("config.json", R"({"model": "gpt2", "n_layer": 5})");
+  EXPECT_EQ(n_layer({}), 5);
+  EXPECT_EQ(n_layer({"--model", "gpt2"}), 5);
+}
+
+TEST_F(Settings, ThatChangeAPresetAreNamedWithIt) {
+  const ProgramResult result = train(with(model_flags(), {"--steps", "1", "--json"}));
+  const std::string name = "nano with n_layer 1, n_head 2, n_embd 16, block_size 16";
+  EXPECT_TRUE(result.errors.starts_with(name + ": 3776 parameters")) << result.errors;
+  EXPECT_EQ(nlohmann::json::parse(result.output)["model"], name);
+  EXPECT_TRUE(train({"--dry-run"}).errors.starts_with("nano: "));
 }
 
 TEST_F(Settings, OfARunAreInItAndMakeItAgain) {
@@ -85,6 +132,7 @@ TEST_F(Settings, ThatAreWrongAreRefused) {
   expect_config_refused(R"({"precision": "bf16"})",
                         "--precision: stage 0 has no use for it; it belongs to stages 2 and 3");
   expect_config_refused(R"({"resume": "run"})", "unknown key 'resume'");
+  expect_config_refused(R"({"derved": {}})", "unknown key 'derved'");
   expect_config_refused("[]", "expected a JSON object");
   expect_config_refused("", "parse error");
   expect_config_refused(R"({"steps": 5} {})", "parse error");

@@ -132,6 +132,45 @@ TEST_F(Resume, ToALaterHorizonSaysSo) {
   EXPECT_EQ(nlohmann::json::parse(read_bytes(in("run/run.json")))["steps"], 40);
 }
 
+// Whatever they would be today: a preset may have changed since.
+TEST_F(Resume, KeepsWhatWasDerivedWhenItBegan) {
+  expect_success(with(model_flags(), {"--steps", "100", "--run-dir", "run", "--stop-after", "3"}));
+  auto settings = nlohmann::ordered_json::parse(read_bytes(in("run/run.json")));
+  EXPECT_EQ(
+      settings["derived"],
+      (nlohmann::json{
+          {"activation", "gelu_new"}, {"learning_rate", 3e-3}, {"min_lr", 3e-3 / 10}, {"warmup_steps", 5}}));
+  settings["derived"]["learning_rate"] = 0.01;
+  settings["derived"]["warmup_steps"] = 8;
+  directory.write("run/run.json", settings.dump(2) + '\n');
+  const std::string before = read_bytes(in("run/run.json"));
+  expect_success({"--resume", "run", "--stop-after", "4"});
+  EXPECT_DOUBLE_EQ(metrics("run").back()["learning_rate"].get<double>(), 0.01 * 4 / 8);
+  EXPECT_EQ(read_bytes(in("run/run.json")), before);
+  // With another horizon too: the warm-up is past, or has begun.
+  expect_success({"--resume", "run", "--stop-after", "5", "--steps", "400"});
+  EXPECT_DOUBLE_EQ(metrics("run").back()["learning_rate"].get<double>(), 0.01 * 5 / 8);
+}
+
+TEST_F(Resume, OfADerivedFinalRateFollowsAnotherPeak) {
+  expect_success(flags("run", {"--stop-after", "3"}));
+  const ProgramResult result = train({"--resume", "run", "--learning-rate", "0.0001"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_NE(result.errors.find("note: --min-lr changes from 0.0003"), std::string::npos) << result.errors;
+  EXPECT_LT(metrics("run").back()["learning_rate"].get<double>(), 0.00002);
+}
+
+TEST_F(Resume, RefusesDerivedValuesThatAreNone) {
+  expect_success(flags("run", {"--stop-after", "3"}));
+  auto settings = nlohmann::ordered_json::parse(read_bytes(in("run/run.json")));
+  settings["derived"] = 3;
+  directory.write("run/run.json", settings.dump());
+  expect_refused({"--resume", "run"}, "--resume: \"run/run.json\": 'derived': expected an object");
+  settings["derived"] = {{"warmup_steps", "many"}};
+  directory.write("run/run.json", settings.dump());
+  expect_refused({"--resume", "run"}, "--warmup-steps: expected a whole number, not \"many\"");
+}
+
 TEST_F(Resume, OfACompleteRunDoesNothing) {
   expect_success(flags("run"));
   const std::string hash = hash_of("run/latest");

@@ -115,6 +115,24 @@ TEST(Flags, AreReplacedByAConfigurationAndByThoseHandedOn) {
   EXPECT_EQ((Texts{data, data + 3}), (Texts{"--data", "a", "b"}));
 }
 
+// A run's settings: what is null there is not the default experiment's.
+TEST(Flags, ThatARunDerivedAreDerivedAgain) {
+  const FlagList run = FlagList::of_settings(
+      {{"model", "nano"}, {"n_layer", nullptr}, {"tokenizer", nullptr}, {"derived", {{"n_layer", 4}}}});
+  const FlagList flags = experiment_flags(run, {});
+  for (const char* absent : {"--n-layer", "--n-embd", "--tokenizer", "--derived"}) {
+    EXPECT_FALSE(flags.has(absent)) << absent;
+  }
+  EXPECT_EQ(flags.value("--batch-size"), "8");
+}
+
+TEST(Flags, OfTheDefaultSizesGiveWayToAModel) {
+  const FlagList flags = experiment_flags({}, FlagList::parse(Texts{"--model", "gpt2", "--n-layer", "3"}));
+  EXPECT_EQ(flags.value("--n-layer"), "3");
+  EXPECT_FALSE(flags.has("--n-embd"));
+  EXPECT_FALSE(flags.has("--block-size"));
+}
+
 TEST(Flags, ThatOnlySomeStagesKnowAreGivenToThose) {
   const FlagList flags = FlagList::parse(Texts{"--steps", "7", "--comm", "flat", "--stpes", "8"});
   EXPECT_EQ(flags.known_to({"--steps"}, {"--steps", "--comm"}).arguments(),
