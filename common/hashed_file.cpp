@@ -21,12 +21,13 @@ FileEntry write_hashed(const std::filesystem::path& path, std::string_view text)
   return file.finish();
 }
 
-FileEntry file_entry(const std::filesystem::path& path, PageCache cache) {
+FileEntry file_entry(const std::filesystem::path& path, PageCache cache, const Heartbeat& beat) {
   ContentHash hash;
   std::uint64_t bytes = 0;
   read_blocks(path, cache, [&](std::span<const std::byte> block) {
     hash.add(block);
     bytes += block.size();
+    beat();
   });
   return {path.filename(), bytes, hash.hexadecimal()};
 }

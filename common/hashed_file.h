@@ -8,6 +8,7 @@
 
 #include "common/content_hash.h"
 #include "common/file.h"
+#include "common/heartbeat.h"
 #include "common/output_file.h"
 
 namespace stagegpt {
@@ -41,7 +42,8 @@ class HashedFile {
 FileEntry write_hashed(const std::filesystem::path& path, std::string_view text);
 
 // Of a file that is there. Throws std::runtime_error when it cannot be read.
-FileEntry file_entry(const std::filesystem::path& path, PageCache cache = PageCache::avoid);
+FileEntry file_entry(
+    const std::filesystem::path& path, PageCache cache = PageCache::avoid, const Heartbeat& beat = [] {});
 
 nlohmann::ordered_json to_json(const FileEntry& entry);
 

@@ -65,6 +65,32 @@ void MpiGroup::all_gather(std::span<const std::byte> own, std::span<std::byte> a
   check_mpi(MPI_Allgather(own.data(), count, MPI_BYTE, all.data(), count, MPI_BYTE, comm_), "MPI_Allgather");
 }
 
+MpiGroup::Signal MpiGroup::from_root(Signal signal) {
+  broadcast(std::as_writable_bytes(std::span(&signal, 1)), 0);
+  return signal;
+}
+
+void MpiGroup::beat() {
+  constexpr auto kInterval = std::chrono::milliseconds(100);
+  watchdog_->beat();
+  const auto now = std::chrono::steady_clock::now();
+  if (!others_wait_ || now - told_ < kInterval) return;
+  told_ = now;
+  from_root(Signal::goes_on);
+}
+
+void MpiGroup::while_root_works(const std::function<void()>& body) {
+  if (!is_root()) {
+    while (from_root(Signal::done) == Signal::goes_on) {  // a wait of its own for each signal
+    }
+    return;
+  }
+  others_wait_ = size_ > 1;
+  body();
+  others_wait_ = false;
+  from_root(Signal::done);
+}
+
 void MpiGroup::end_all(const std::string& why, int exit_code) {
   if (size_ == 1) return;
   std::fprintf(stderr, "%s: rank %d: %s\n", program_invocation_short_name, rank_, why.c_str());

@@ -3,6 +3,7 @@
 
 #include <mpi.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -26,6 +27,9 @@ class MpiGroup final : public RankGroup {
   void broadcast(std::span<std::byte> bytes, int root) override;
   void all_gather(std::span<const std::byte> own, std::span<std::byte> all) override;
   void enter(const char* phase) override { watchdog_->enter(phase); }
+  // Inside while_root_works(), the others get a message now and then.
+  void beat() override;
+  void while_root_works(const std::function<void()>& body) override;
 
   Watchdog& watchdog() { return *watchdog_; }
   // Says on standard error why this rank cannot go on, and ends all ranks. Does not return, unless there is
@@ -33,9 +37,15 @@ class MpiGroup final : public RankGroup {
   void end_all(const std::string& why, int exit_code);
 
  private:
+  // What the root tells those who wait for it.
+  enum class Signal : char { goes_on, done };
+  Signal from_root(Signal signal);
+
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1;
   std::unique_ptr<Watchdog> watchdog_;
+  bool others_wait_ = false;                    // in while_root_works(), on the root
+  std::chrono::steady_clock::time_point told_;  // when they were told last
 };
 
 }  // namespace stagegpt

@@ -85,6 +85,11 @@ void Watchdog::enter(const char* phase) {
   own_->state.set(state_);
 }
 
+void Watchdog::beat() {
+  state_.since = now();
+  own_->state.set(state_);
+}
+
 void Watchdog::set_waiting(bool waiting) {
   state_.waiting = waiting;
   state_.since = now();

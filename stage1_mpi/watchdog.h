@@ -3,6 +3,16 @@
 // Each rank keeps a slot in memory that the ranks of its node share: what it does, since when, and whether it
 // waits for others. A thread of each looks at all slots of the node, so that a rank which is stopped as a
 // whole is named too.
+//
+// No memory is shared between nodes. Ranks of another node know only that they wait; when all of a node have
+// waited for twice the limit, they end the job. So a rank for which others wait long must tell them that it
+// works: while rank 0 saves, samples or writes a trace, it sends a message to all with every few of its
+// heartbeats (MpiGroup::beat()), and each message begins a new wait. Not to watch such waits would be
+// simpler, but a rank 0 alone on its node that is stopped in a save would never be found.
+//
+// A heartbeat is a block written or read, a file that has reached the disk, a token of a sample. A single
+// call to the system gives none: an fsync, or the removal of a file, must return within the limit. Files are
+// written past the page cache where the file system can, which leaves little to fsync.
 #pragma once
 
 #include <mpi.h>
@@ -32,6 +42,8 @@ class Watchdog {
   void set_limit(double seconds);
   // See RankGroup::enter().
   void enter(const char* phase);
+  // See RankGroup::beat().
+  void beat();
 
   // While it lives, this rank waits for others.
   class Waiting {

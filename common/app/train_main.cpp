@@ -54,13 +54,15 @@ std::vector<std::int32_t> sample_prompt(const Corpus& corpus) {
 
 std::string write_sample(const TrainFlags& flags, const Machine& machine, const Gpt2& model,
                          const Corpus& corpus) {
+  RankGroup& group = machine.communicator->group();
+  group.enter("sample");
   std::string text;
   StreamDecoder decoder(*corpus.tokenizer);
   const SamplingConfig sampling{.temperature = 0.7, .seed = flags.run().trainer.seed};
   SelfCommunicator alone;  // the others wait
   Context context(*machine.backend, model, alone);
   const auto emit = [&](std::int32_t id) {
-    machine.communicator->group().enter("sample");
+    group.beat();
     // The model may have more tokens than the tokenizer.
     if (id < corpus.tokenizer->size()) text += decoder.push(id);
     return !StopSignals::requested();

@@ -14,24 +14,34 @@ constexpr const char* kState = "trainer_state.json";
 // PyTorch's names for Adam's moments.
 constexpr const char *kFirstMoment = "exp_avg.", *kSecondMoment = "exp_avg_sq.";
 
+// The same values, with a heartbeat for each piece of them.
+ParameterValues beating(ParameterValues values, const Heartbeat& beat) {
+  return [values = std::move(values), beat](std::size_t i, std::int64_t begin, std::span<float> out) {
+    values(i, begin, out);
+    beat();
+  };
+}
+
 }  // namespace
 
 std::vector<FileEntry> write_checkpoint(const fs::path& directory, Backend& backend, const Gpt2& model,
                                         const Moments& moments, const Tokenizer& tokenizer,
-                                        const TrainerState& state) {
+                                        const TrainerState& state, const Heartbeat& beat) {
   const Parameters& parameters = model.parameters();
   const ParameterTable& table = parameters.table();
-  std::vector<FileEntry> files = write_hugging_face(
-      directory, model.config(), values_in(backend, table, parameters.weights()), &tokenizer);
+  std::vector<FileEntry> files =
+      write_hugging_face(directory, model.config(),
+                         beating(values_in(backend, table, parameters.weights()), beat), &tokenizer, beat);
   files.push_back(write_parameters(directory / kOptimizerFile, table,
-                                   {{kFirstMoment, values_in(backend, table, moments.m)},
-                                    {kSecondMoment, values_in(backend, table, moments.v)}}));
+                                   {{kFirstMoment, beating(values_in(backend, table, moments.m), beat)},
+                                    {kSecondMoment, beating(values_in(backend, table, moments.v), beat)}}));
+  beat();
   files.push_back(write_hashed(directory / kState, to_json_text(state)));
   return files;
 }
 
-void verify_checkpoint(const fs::path& directory) {
-  const std::vector<FileEntry> files = verify_manifest(directory);
+void verify_checkpoint(const fs::path& directory, const Heartbeat& beat) {
+  const std::vector<FileEntry> files = verify_manifest(directory, Verified::all, beat);
   for (const char* name : {"config.json", "model.safetensors", "tokenizer.json", kOptimizerFile, kState}) {
     if (std::ranges::find(files, name, &FileEntry::file) == files.end()) {
       user_error(directory, ": the manifest does not list ", name);

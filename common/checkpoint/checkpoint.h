@@ -17,13 +17,14 @@ namespace stagegpt {
 
 // Writes all files but the manifest, from arenas of moments (arena_size); each is on the disk when it
 // returns. Failures throw as OutputFile's do.
-std::vector<FileEntry> write_checkpoint(const std::filesystem::path& directory, Backend& backend,
-                                        const Gpt2& model, const Moments& moments, const Tokenizer& tokenizer,
-                                        const TrainerState& state);
+std::vector<FileEntry> write_checkpoint(
+    const std::filesystem::path& directory, Backend& backend, const Gpt2& model, const Moments& moments,
+    const Tokenizer& tokenizer, const TrainerState& state, const Heartbeat& beat = [] {});
 
 // Reads all of it, and compares it with its manifest. Throws UserError, naming the file, where one is missing
 // or not what it was.
-void verify_checkpoint(const std::filesystem::path& directory);
+void verify_checkpoint(
+    const std::filesystem::path& directory, const Heartbeat& beat = [] {});
 
 // Reads trainer_state.json alone. Throws UserError that names the file.
 TrainerState read_trainer_state(const std::filesystem::path& directory);

@@ -136,11 +136,13 @@ fs::path model_directory(const fs::path& path) {
 }
 
 std::vector<FileEntry> write_hugging_face(const fs::path& directory, const Gpt2Config& config,
-                                          const ParameterValues& values, const Tokenizer* tokenizer) {
+                                          const ParameterValues& values, const Tokenizer* tokenizer,
+                                          const Heartbeat& beat) {
   const auto end_of_text = tokenizer ? tokenizer->end_of_text() : std::nullopt;
   std::vector<FileEntry> files;
   const auto write = [&](const char* name, const std::string& text) {
     files.push_back(write_hashed(directory / name, text));
+    beat();
   };
   write(kConfig, config_json(config, end_of_text));
   write("generation_config.json", generation_config_json(end_of_text));
@@ -149,6 +151,7 @@ std::vector<FileEntry> write_hugging_face(const fs::path& directory, const Gpt2C
     write("tokenizer_config.json", tokenizer_config_json(*tokenizer, config.block_size));
   }
   files.push_back(write_parameters(directory / kWeights, gpt2_parameter_table(config), {{"", values}}));
+  beat();
   return files;
 }
 

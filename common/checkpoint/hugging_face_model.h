@@ -55,7 +55,8 @@ std::filesystem::path model_directory(const std::filesystem::path& path);
 // Writes config.json, generation_config.json, model.safetensors, and with a tokenizer tokenizer.json and
 // tokenizer_config.json; each is on the disk when it returns. Values go by gpt2_parameter_table(config).
 // Failures throw as OutputFile's do.
-std::vector<FileEntry> write_hugging_face(const std::filesystem::path& directory, const Gpt2Config& config,
-                                          const ParameterValues& values, const Tokenizer* tokenizer);
+std::vector<FileEntry> write_hugging_face(
+    const std::filesystem::path& directory, const Gpt2Config& config, const ParameterValues& values,
+    const Tokenizer* tokenizer, const Heartbeat& beat = [] {});
 
 }  // namespace stagegpt

@@ -57,7 +57,7 @@ void write_manifest(const fs::path& directory, const std::vector<FileEntry>& fil
   write_file(directory / kManifest, manifest_text(files));
 }
 
-std::vector<FileEntry> verify_manifest(const fs::path& directory, Verified what) {
+std::vector<FileEntry> verify_manifest(const fs::path& directory, Verified what, const Heartbeat& beat) {
   const fs::path path = directory / kManifest;
   const std::vector<FileEntry> files =
       naming(path, [&] { return parse_manifest(MappedFile(path, "checkpoint").text()); });
@@ -71,7 +71,8 @@ std::vector<FileEntry> verify_manifest(const fs::path& directory, Verified what)
     }
     if (what == Verified::model && expected.file == kOptimizerFile) continue;
     const PageCache cache = what == Verified::all ? PageCache::avoid : PageCache::use;
-    if (file_entry(file, cache) != expected) user_error(file, " is damaged: its hash is not the manifest's");
+    if (file_entry(file, cache, beat) != expected)
+      user_error(file, " is damaged: its hash is not the manifest's");
   }
   return files;
 }

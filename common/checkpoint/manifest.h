@@ -25,7 +25,8 @@ enum class Verified { all, model };
 
 // Reads what the manifest lists, and returns the list. Throws UserError, naming the file, where the
 // manifest is missing or broken, or a file is missing or not what it was.
-std::vector<FileEntry> verify_manifest(const std::filesystem::path& directory, Verified what = Verified::all);
+std::vector<FileEntry> verify_manifest(
+    const std::filesystem::path& directory, Verified what = Verified::all, const Heartbeat& beat = [] {});
 // The model's files of a directory that a user names by `flag`, which may be somebody else's and have no
 // manifest.
 void verify_named(const std::filesystem::path& directory, std::string_view flag);

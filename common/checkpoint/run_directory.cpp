@@ -74,9 +74,10 @@ void remove_left_overs(const fs::path& directory) {
   for (const fs::path& path : left) fs::remove_all(path);
 }
 
-bool verifies(const fs::path& checkpoint) {
+bool verifies(
+    const fs::path& checkpoint, const Heartbeat& beat = [] {}) {
   try {
-    verify_checkpoint(checkpoint);
+    verify_checkpoint(checkpoint, beat);
     return true;
   } catch (const std::runtime_error& error) {  // damaged, or not to be read
 
@@ -172,19 +173,26 @@ fs::path RunDirectory::begin_checkpoint(std::int64_t step) {
 fs::path RunDirectory::commit_checkpoint(std::int64_t step, const std::vector<FileEntry>& files) {
   const fs::path path = path_ / kCheckpoints / checkpoint_name(step), temporary = unfinished(step);
   write_manifest(temporary, files);
+  beat_();
   sync_directory(temporary);
+  beat_();
   if (file_exists(path)) remove_directory(path);  // damaged: the run has come here again from an older one
   rename_or_throw(temporary, path);
   sync_directory(path.parent_path());
+  beat_();
   newest_ = path;
   set_links(path);
+  beat_();
   return path;
 }
 
 std::shared_future<bool> RunDirectory::read_back_newest() {
   if (read_back_ != newest_) {
     read_back_ = newest_;
-    read_back_is_whole_ = std::async(std::launch::async, verifies, read_back_);
+    blocks_read_back_ = std::make_shared<std::atomic<std::int64_t>>(0);
+    read_back_is_whole_ = std::async(std::launch::async, [path = read_back_, blocks = blocks_read_back_] {
+      return verifies(path, [&] { ++*blocks; });
+    });
   }
   return read_back_is_whole_;
 }
@@ -207,6 +215,7 @@ void RunDirectory::prune(const KeepRule& keep) {
     const bool kept = newer < keep.last || (keep.every > 0 && step % keep.every == 0) || path == best_path;
     if (whole >= kAlwaysWhole) {
       if (!kept) remove_directory(path);
+      beat_();
     } else if (is_whole(path)) {
       ++whole;
     } else {
@@ -216,8 +225,19 @@ void RunDirectory::prune(const KeepRule& keep) {
 }
 
 bool RunDirectory::is_whole(const fs::path& checkpoint) {
-  if (checkpoint == read_back_) return read_back_is_whole_.get();
-  return checkpoint == newest_ || verifies(checkpoint);
+  if (checkpoint == read_back_) return wait_for_read_back();
+  return checkpoint == newest_ || verifies(checkpoint, beat_);
+}
+
+bool RunDirectory::wait_for_read_back() {
+  constexpr auto kInterval = std::chrono::milliseconds(100);
+  std::int64_t seen = 0;
+  while (read_back_is_whole_.wait_for(kInterval) != std::future_status::ready) {
+    const std::int64_t blocks = *blocks_read_back_;
+    if (blocks != seen) beat_();
+    seen = blocks;
+  }
+  return read_back_is_whole_.get();
 }
 
 void RunDirectory::go_on_from(const fs::path& checkpoint) {

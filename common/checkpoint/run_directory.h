@@ -7,10 +7,12 @@
 //   latest -> checkpoints/step_…   best -> checkpoints/step_…
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <future>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -46,6 +48,9 @@ class RunDirectory {
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path traces() const { return path_ / "traces"; }
 
+  // Called while checkpoints are committed and pruned, which may mean to read them.
+  void set_heartbeat(Heartbeat beat) { beat_ = std::move(beat); }
+
   // A checkpoint is written into the directory that begin_checkpoint() makes, files first; then
   // commit_checkpoint() gives it its manifest and its name, and moves `latest` and `best`. Both throw
   // std::runtime_error that names the file when something cannot be written; what was there before stays.
@@ -75,12 +80,16 @@ class RunDirectory {
   void set_link(const char* name, const std::filesystem::path& checkpoint);
   std::optional<std::filesystem::path> best() const;
   bool is_whole(const std::filesystem::path& checkpoint);
+  // Waits for what read_back_newest() has begun, with a heartbeat whenever it has read on.
+  bool wait_for_read_back();
 
   std::filesystem::path path_;
   FileDescriptor lock_;
   std::filesystem::path newest_;
   std::filesystem::path read_back_;  // newest_, now or before
   std::shared_future<bool> read_back_is_whole_;
+  std::shared_ptr<std::atomic<std::int64_t>> blocks_read_back_;
+  Heartbeat beat_ = [] {};
 };
 
 // Throws UserError unless RunDirectory::create() can make one here, as far as that can be known.

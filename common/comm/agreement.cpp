@@ -78,7 +78,7 @@ void agree(RankGroup& group, const std::function<void()>& body) {
 void on_root(RankGroup& group, const std::function<void()>& body) {
   if (group.size() == 1) return body();
   Failure failure;
-  if (group.is_root()) failure = outcome_of(body);
+  group.while_root_works([&] { failure = outcome_of(body); });
   failure.outcome = from_root(group, failure.outcome);
   if (failure.outcome == Outcome::stopped) throw AgreedStop();
   if (failure.outcome != Outcome::done) {

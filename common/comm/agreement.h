@@ -66,7 +66,8 @@ void stop_if_requested(RankGroup& group);
 // whose number it names unless all have failed alike. AgreedStop, where none has failed and one was stopped.
 void agree(RankGroup& group, const std::function<void()>& body);
 
-// Runs `body` on rank 0 while the others wait. What it throws, all throw.
+// Runs `body` on rank 0 while the others wait. What it throws, all throw. If it may take long, it calls
+// group.beat() as it goes on: who waits would take it for hung otherwise.
 void on_root(RankGroup& group, const std::function<void()>& body);
 // The same, and returns its text on every rank.
 std::string text_from_root(RankGroup& group, const std::function<std::string()>& body);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <span>
 
 namespace stagegpt {
@@ -24,6 +25,12 @@ class RankGroup {
   // What this rank does from now on, for whoever watches that it does not take for ever. `phase` is a
   // literal.
   virtual void enter(const char* phase) = 0;
+  // This rank makes progress in its phase: its time begins anew. Cheap enough for every block that is
+  // written.
+  virtual void beat() {}
+  // Calls `body`, which must not throw, on rank 0; the others return when it has ended. A beat() in it counts
+  // for those who wait as well.
+  virtual void while_root_works(const std::function<void()>& body);
 };
 
 // Marks a phase of which it cannot be said how long it may take: nobody watches.

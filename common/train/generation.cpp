@@ -76,7 +76,7 @@ void generate(Context& context, std::vector<std::int32_t> prompt, std::int64_t c
     if (group.is_root())
       token = draw(candidates(logits, tokens, config), random_uniform(key, static_cast<std::uint64_t>(i)));
     tokens.push_back(from_root(group, token));
-    if (group.is_root()) group.enter(kUnwatched);  // readers may take their time
+    group.enter(kUnwatched);  // readers may take their time, and all ranks with them
     if (!from_root(group, emit(tokens.back()))) return;
   }
 }

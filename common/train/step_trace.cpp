@@ -65,7 +65,8 @@ void StepTrace::take(std::string name, const Tensor& output, std::int64_t column
                       without_padding(to_host<float>(backend_, output), shape[-1], columns)});
 }
 
-void StepTrace::write(const fs::path& path, double loss, const Tensor& gradients) const {
+void StepTrace::write(const fs::path& path, double loss, const Tensor& gradients,
+                      const Heartbeat& beat) const {
   const std::vector<Parameter>& table = parameters_.table().rows();
   Announcement announcement;
   for (const Output& output : outputs_) announcement.add(output.name, output.shape);
@@ -77,6 +78,7 @@ void StepTrace::write(const fs::path& path, double loss, const Tensor& gradients
   for (const Parameter& row : table) announcement.add_parameter(weight_name(row), row);
 
   const auto values_of = [&](const Parameter& row, const Tensor& arena) {
+    beat();
     return to_host<float>(backend_, arena.slice(row.offset, row.shape));
   };
   replace_file(path, [&](const fs::path& temporary) {

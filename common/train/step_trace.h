@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/heartbeat.h"
 #include "common/model/parameters.h"
 
 namespace stagegpt {
@@ -23,7 +24,9 @@ class StepTrace {
   // Writes that, the loss of the whole step, the gradients (an arena) and the weights as they are now. The
   // file is on the disk when it returns; one that was there is replaced. Throws std::runtime_error that names
   // the file.
-  void write(const std::filesystem::path& path, double loss, const Tensor& gradients) const;
+  void write(
+      const std::filesystem::path& path, double loss, const Tensor& gradients,
+      const Heartbeat& beat = [] {}) const;
 
  private:
   struct Output {

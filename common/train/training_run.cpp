@@ -33,7 +33,9 @@ TrainingRun::TrainingRun(Backend& backend, Communicator& communicator, GradientS
       data_(corpus.train, model.config().block_size, config.trainer.seed),
       train_hash_(content_hash(corpus.train)),
       validation_(corpus.validation, *corpus.tokenizer, model.config().block_size, config.trainer.batch_size),
-      trainer_(backend, communicator, sync, model, data_, config.trainer) {}
+      trainer_(backend, communicator, sync, model, data_, config.trainer) {
+  if (directory_) directory_->set_heartbeat([&group = group_] { group.beat(); });
+}
 
 TrainerState TrainingRun::read_state(const std::filesystem::path& checkpoint) const {
   TrainerState state = read_trainer_state(checkpoint);
@@ -142,9 +144,9 @@ StepReport TrainingRun::train() {
   group_.enter("trace");
   const Tensor gradients = trainer_.gather_gradients();
   on_root(group_, [&] {
-    group_.enter(kUnwatched);  // it takes as long as the disk does
     make_directories(directory_->traces());
-    trace.write(directory_->traces() / trace_name(trainer_.steps_done()), report.loss, gradients);
+    trace.write(directory_->traces() / trace_name(trainer_.steps_done()), report.loss, gradients,
+                [this] { group_.beat(); });
   });
   return report;
 }
@@ -208,11 +210,7 @@ std::optional<double> TrainingRun::validation_loss() const {
 std::string TrainingRun::save() {
   group_.enter("checkpoint");
   const Moments moments = trainer_.gather_moments();
-  const std::string saved = text_from_root(group_, [&] {
-    group_.enter(kUnwatched);  // it takes as long as the disk does
-    return write(moments);
-  });
-  group_.enter("checkpoint");
+  const std::string saved = text_from_root(group_, [&] { return write(moments); });
   saved_step_ = trainer_.steps_done();
   return saved;
 }
@@ -222,10 +220,12 @@ std::string TrainingRun::write(const Moments& moments) {
   const auto start = std::chrono::steady_clock::now();
   std::vector<FileEntry> files;
   std::filesystem::path path;
+  const Heartbeat beat = [this] { group_.beat(); };
   metrics_->sync();  // what a checkpoint takes for done is in the metrics
   try {
     const std::filesystem::path directory = directory_->begin_checkpoint(step);
-    files = write_checkpoint(directory, backend_, model_, moments, tokenizer_, state());
+    beat();
+    files = write_checkpoint(directory, backend_, model_, moments, tokenizer_, state(), beat);
     path = directory_->commit_checkpoint(step, files);
   } catch (...) {
     directory_->abandon_checkpoint(step);

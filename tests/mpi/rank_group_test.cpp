@@ -56,5 +56,24 @@ TEST(RankGroup, nobody_leaves_a_barrier_before_all_have_come) {
   for (const std::int64_t others : gather(ranks(), came)) EXPECT_GE(left, others);
 }
 
+// With messages in between, which nobody takes for something else.
+TEST(RankGroup, waits_while_the_root_works) {
+  using Clock = std::chrono::steady_clock;
+  int calls = 0;
+  Clock::rep ended = 0;
+  ranks().while_root_works([&] {
+    for (int i = 0; i < 3; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(110));
+      ranks().beat();
+    }
+    ++calls;
+    ended = Clock::now().time_since_epoch().count();
+  });
+  const Clock::rep left = Clock::now().time_since_epoch().count();
+  EXPECT_EQ(calls, ranks().is_root() ? 1 : 0);
+  EXPECT_GE(left, from_root(ranks(), ended));
+  EXPECT_EQ(from_root(ranks(), 17), 17);
+}
+
 }  // namespace
 }  // namespace stagegpt::test

@@ -94,7 +94,7 @@ TEST_P(Faults, ARankThatHangsWhileAnotherSavesEndsAll) {
   if (kSanitized) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
   const ProgramResult result =
       train(3, {"--watchdog-seconds", "1", "--checkpoint-every", "1"},
-            {.environment = {{"LD_PRELOAD", STAGEGPT_FAULTY_RANK}, {"STAGEGPT_SLOW_DISK", "1"}},
+            {.environment = {{"LD_PRELOAD", STAGEGPT_FAULTY_RANK}, {"STAGEGPT_SLOW_DISK", "200"}},
              .signal_after = "step_00000002",
              .instead = [&](pid_t) { signal_rank(2, SIGUSR2); }});
   EXPECT_NE(result.exit_code, 0);

@@ -1,0 +1,68 @@
+// Ranks whose node shares no memory with that of rank 0: what they know of it comes in messages. The nodes
+// are this machine, divided by faulty_rank.cpp.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <regex>
+
+#include "tests/support/mpi_program.h"
+#include "tests/support/sanitized.h"
+#include "tests/support/trained_runs.h"
+
+namespace stagegpt::test {
+namespace {
+
+class TwoNodes : public TrainedRuns {
+ protected:
+  void SetUp() override {
+    if (kSanitized) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
+    TrainedRuns::SetUp();
+  }
+  // On each node one of `ranks` ranks, where a file takes `milliseconds` to reach the disk and ranks have one
+  // second.
+  ProgramResult train(int ranks, const Arguments& more, const char* milliseconds,
+                      RunOptions options = {}) const {
+    options.environment = {{"LD_PRELOAD", STAGEGPT_FAULTY_RANK},
+                           {"STAGEGPT_NODES", std::to_string(ranks)},
+                           {"STAGEGPT_SLOW_DISK", milliseconds}};
+    return run_mpi(ranks_of(ranks, "stage1_train") + small("run", {"--watchdog-seconds", "1"}) + more,
+                   directory_.path(), options);
+  }
+};
+
+TEST_F(TwoNodes, ASaveThatTakesThreeTimesTheLimitGoesThrough) {
+  const ProgramResult result = train(2, {"--stop-after", "1"}, "400");
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  const std::regex told("step_00000001 \\([^,]*, ([0-9.]+) s\\)");
+  std::smatch match;
+  ASSERT_TRUE(std::regex_search(result.errors, match, told)) << result.errors;
+  EXPECT_GE(std::stod(match[1]), 3) << "the test's disk is too quick";
+}
+
+TEST_F(TwoNodes, ASaveOfASingleRankMayTakeLongerThanTheLimit) {
+  EXPECT_EQ(train(1, {"--stop-after", "1"}, "200").exit_code, 0);
+}
+
+TEST_F(TwoNodes, ASaveThatHangsIsNamed) {
+  const ProgramResult result = train(2, {"--stop-after", "1"}, "60000");
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_NE(result.errors.find("rank 0 has been in \"checkpoint\""), std::string::npos) << result.errors;
+  EXPECT_TRUE(all_end(directory_.path()));
+}
+
+// Nobody on its node sees it.
+TEST_F(TwoNodes, ARootThatIsStoppedWhileItSavesIsMissed) {
+  const auto stop_root = [&](pid_t) {
+    const std::vector<pid_t> ranks = ranks_in(directory_.path());
+    ASSERT_EQ(std::ssize(ranks), 2);
+    kill(ranks[0], SIGSTOP);
+  };
+  const ProgramResult result =
+      train(2, {"--checkpoint-every", "1"}, "300", {.signal_after = "step_00000002", .instead = stop_root});
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_NE(result.errors.find("rank 1 has waited for others in \""), std::string::npos) << result.errors;
+  EXPECT_TRUE(all_end(directory_.path()));
+}
+
+}  // namespace
+}  // namespace stagegpt::test
