@@ -1,0 +1,55 @@
+"""The mutated copy of the sources, and its build. Mutants that do not compile are found here and dropped."""
+
+import os
+import re
+import shutil
+import subprocess
+
+from choose import files_of
+from rewrite import mentioned, rewritten
+
+_FAILED = re.compile(r"^FAILED: ", re.MULTILINE)
+
+
+def write_copy(original, copy, mutants):
+    """Makes `copy` what `original` is, with the mutants in it. Files that are right already are not touched."""
+    by_file = {}
+    for mutant in mutants:
+        by_file.setdefault(mutant.file, []).append(mutant)
+    names = files_of(original)
+    for name in names:
+        content = (original / name).read_bytes()
+        if name in by_file:
+            content = rewritten(content.decode(), by_file[name]).encode()
+        target = copy / name
+        if not target.is_file() or target.read_bytes() != content:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+            shutil.copymode(original / name, target)
+    for name in set(files_of(copy)) - set(names):
+        if not name.startswith("build/"):
+            (copy / name).unlink()
+
+
+def configure(copy, preset):
+    """Returns the directory of the build."""
+    subprocess.run(["cmake", "--preset", preset, "-DSTAGEGPT_NVCC=OFF", "-DSTAGEGPT_MUTANTS=ON"], cwd=copy, check=True,
+                   stdout=subprocess.DEVNULL)
+    return copy / "build" / preset
+
+
+def build_all(original, copy, build, mutants, jobs, say):
+    """Builds until all compiles. Returns the mutants that are in the programs."""
+    while True:
+        write_copy(original, copy, mutants)
+        ended = subprocess.run(["cmake", "--build", build, "--", "-k", "0", "-j", str(jobs)], capture_output=True,
+                               text=True, env={**os.environ, "NINJA_STATUS": "", "LC_ALL": "C"})
+        if ended.returncode == 0:
+            return mutants
+        # Each part of the output is what one compiler said.
+        wrong = set().union(*(mentioned(part) for part in _FAILED.split(ended.stdout + ended.stderr)[1:]))
+        if not wrong & {mutant.id for mutant in mutants}:
+            (build / "errors.txt").write_text(ended.stdout + ended.stderr)
+            raise SystemExit(f"mutations: the copy does not build: {build / 'errors.txt'}")
+        mutants = [mutant for mutant in mutants if mutant.id not in wrong]
+        say(f"{len(wrong)} mutants do not compile; {len(mutants)} left")

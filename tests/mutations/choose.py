@@ -1,0 +1,89 @@
+"""Which mutants: those of mutants.json, or a random sample of all that mutators.py can make."""
+
+import json
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+from cpp_source import regions
+from mutators import edits
+from rewrite import Mutant, region_of
+
+FOLDERS = ("common", "stage0_serial", "stage1_mpi", "stage2_cuda", "stage3_mpi_cuda")
+ENDINGS = (".cpp", ".h", ".cu", ".cuh")
+# Compiled only where there is nvcc; a mutant in them would seem to survive.
+ONLY_FOR_GPUS = ("stage2_cuda/cuda/", "stage3_mpi_cuda/nccl_communicator.cpp")
+
+
+def tracked_files(root):
+    """Files of the working tree, but for those that git ignores, relative to `root`."""
+    listed = subprocess.run(["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                            check=True, capture_output=True, text=True).stdout
+    return sorted(name for name in set(listed.split("\0")) if name and (Path(root) / name).is_file())
+
+
+def snapshot(root, directory):
+    """Copies the working tree, so that a run goes on with what it began with whatever is edited meanwhile."""
+    for name in tracked_files(root):
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(Path(root) / name, directory / name)
+
+
+def files_of(tree):
+    """Files of a snapshot, relative to it."""
+    return sorted(str(path.relative_to(tree)) for path in Path(tree).rglob("*") if path.is_file())
+
+
+def mutable_files(names):
+    return [name for name in names if name.startswith(FOLDERS) and name.endswith(ENDINGS)
+            and not name.startswith(ONLY_FOR_GPUS)]
+
+
+def random_mutants(tree, seed, count, without=()):
+    """`count` different mutants: of all lines that have any, each is drawn as often as every other, and of a line's
+    mutants each as well. The same seed, count and sources: the same mutants; a larger count begins with them. None is
+    drawn from the files `without`."""
+    lines = {}
+    for file in [name for name in mutable_files(files_of(tree)) if name not in without]:
+        source = (Path(tree) / file).read_text()
+        places = regions(source)
+        for edit in edits(source):
+            if region_of(places, edit.start, edit.end):
+                lines.setdefault((file, source.count("\n", 0, edit.start)), []).append(edit)
+    generator = random.Random(seed)
+    drawn, keys = {}, list(lines)
+    if count > sum(map(len, lines.values())):
+        raise SystemExit(f"mutations: --count {count}: there are fewer mutants")
+    while len(drawn) < count:
+        file, line = generator.choice(keys)
+        edit = generator.choice(lines[file, line])
+        drawn.setdefault((file, edit), Mutant(len(drawn) + 1, edit.kind, file, edit.start, edit.end, edit.text))
+    return list(drawn.values())
+
+
+def listed_mutants(tree, path):
+    """The mutants of a file like mutants.json. One that does not apply ends the program, with its reason."""
+    mutants = []
+    for entry in json.loads(Path(path).read_text()):
+        source = (Path(tree) / entry["file"]).read_text()
+        name = f"mutations: {entry['file']}: '{entry['find']}'"
+        if source.count(entry["find"]) != 1:
+            raise SystemExit(f"{name}: there {source.count(entry['find'])} times, expected once")
+        start = source.index(entry["find"])
+        end = start + len(entry["find"])
+        if not region_of(regions(source), start, end):
+            raise SystemExit(f"{name}: outside of functions and initial values")
+        mutants.append(Mutant(len(mutants) + 1, entry["what"], entry["file"], start, end, entry["replace"],
+                              entry["tests"]))
+    return mutants
+
+
+def equivalents(path):
+    """What equivalent.json explains: (file, lines, mutated lines), white space apart, and why."""
+    entries = json.loads(Path(path).read_text())
+    return {(entry["file"], plain(entry["find"]), plain(entry["replace"])): entry["reason"] for entry in entries}
+
+
+def plain(text):
+    return " ".join(text.split())

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Runs the tests against mutants of the code and prints which ones no test notices.
+
+    tests/mutations/run.py                              # the mutants of mutants.json
+    tests/mutations/run.py --seed 7 --count 100         # a random sample of all sources
+    tests/mutations/run.py --seed 7 --count 100 --report  # the results so far
+
+All mutants are compiled together, in a copy of the sources, and chosen by an environment variable. Each test runs once
+without a mutant, which tells the mutants that it reaches; then each mutant meets the tests that reach it, until one
+fails. What is done is kept in the --work directory: the same command goes on where it was interrupted, --fresh begins
+anew. Exit code 1 when a mutant survives that equivalent.json does not explain. Standard library only.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import build
+import suite
+from campaign import Campaign, record
+from choose import equivalents, listed_mutants, random_mutants, snapshot
+from report import report
+from rewrite import Mutant
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+
+
+def say(*words):
+    print(time.strftime("%H:%M:%S"), *words, file=sys.stderr, flush=True)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--seed", type=int, default=1, help="of a random sample (default: %(default)s)")
+    parser.add_argument("--count", type=int, help="size of a random sample (default: mutants.json instead)")
+    parser.add_argument("--without", nargs="*", default=[], metavar="FILE", help="files to draw no sample from")
+    parser.add_argument("--list", type=Path, default=HERE / "mutants.json", help="mutants as data")
+    parser.add_argument("--work", type=Path, default=ROOT / "build" / "mutants", help="directory of all that is made")
+    parser.add_argument("--copy", type=Path, help="the mutated copy, with its build (default: source in --work)")
+    parser.add_argument("--preset", default="release", help="how it is built (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=2, help="mutants that run side by side (default: %(default)s)")
+    parser.add_argument("--budget", type=float, default=300,
+                        help="seconds of tests that a mutant has to survive (default: %(default)s)")
+    parser.add_argument("--longest", type=float, default=60, help="leaves out tests that take longer, in seconds")
+    parser.add_argument("--leave-out", nargs="*", default=["slow", "gpu"], metavar="LABEL", help="labels of tests")
+    parser.add_argument("--fresh", action="store_true", help="forget results, not the build")
+    parser.add_argument("--report", action="store_true", help="print the results so far and do nothing else")
+    return parser.parse_args()
+
+
+def sample(arguments, directory, original):
+    """The mutants of this run, made once. Those that are known not to compile are marked so."""
+    kept = directory / "sample.json"
+    if not kept.exists():
+        snapshot(ROOT, original)
+        mutants = (random_mutants(original, arguments.seed, arguments.count, arguments.without) if arguments.count
+                   else listed_mutants(original, arguments.list))
+        save_sample(kept, mutants, mutants)
+    entries = json.loads(kept.read_text())
+    return [Mutant(**entry["mutant"]) for entry in entries], {e["mutant"]["id"] for e in entries if e["compiles"]}
+
+
+def save_sample(kept, mutants, compiling):
+    ids = {mutant.id for mutant in compiling}
+    entries = [{"mutant": asdict(mutant), "compiles": mutant.id in ids} for mutant in mutants]
+    kept.write_text(json.dumps(entries, indent=1))
+
+
+def main():
+    arguments = parse()
+    name = f"seed_{arguments.seed}_count_{arguments.count}" if arguments.count else arguments.list.stem
+    work = arguments.work.resolve()
+    directory = work / name
+    if arguments.fresh and directory.exists():
+        shutil.rmtree(directory)
+    original = directory / "original"
+    original.mkdir(parents=True, exist_ok=True)
+    mutants, compiling = sample(arguments, directory, original)
+    results = directory / "results.jsonl"
+    if not arguments.report:
+        copy = (arguments.copy or work / "source").resolve()
+        say(f"{len(mutants)} mutants; building in {copy}")
+        alive = [mutant for mutant in mutants if mutant.id in compiling]
+        build.write_copy(original, copy, alive)
+        built = build.configure(copy, arguments.preset)
+        alive = build.build_all(original, copy, built, alive, arguments.jobs, say)
+        save_sample(directory / "sample.json", mutants, alive)
+        tests = suite.discover(built, arguments.leave_out)
+        reached = record(tests, directory / "reached.json", mutants, arguments, say)
+        Campaign(alive, tests, reached, results, arguments.budget, say).run(arguments.jobs)
+        compiling = {mutant.id for mutant in alive}
+    unexplained = report(original, mutants, compiling, results, directory, equivalents(HERE / "equivalent.json"))
+    return 1 if unexplained else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""The tests of a build: what CTest knows of them, and running some of them with a mutant."""
+
+import fnmatch
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+_ENDED = re.compile(r"^\[ +(OK|SKIPPED|FAILED) +\] (\S+?)(?:, where .*)? \((\d+) ms\)", re.MULTILINE)
+_FILTER = "--gtest_filter="
+_MEMORY = 8 << 30  # bytes that a process may write to: address ranges that it only reserves do not count
+_one_of_ranks = threading.Lock()  # tests that start ranks do not run side by side
+
+
+@dataclass
+class Test:
+    name: str
+    command: list
+    directory: str
+    environment: dict
+    labels: list
+    seconds: float = 0.0  # without a mutant
+
+    @property
+    def gtest(self):
+        """The name under which its program knows it; None if it is no test of a GoogleTest program."""
+        name = next((word for word in self.command[1:] if word.startswith(_FILTER)), None)
+        return name and name[len(_FILTER):]
+
+
+@dataclass
+class Outcome:
+    passed: bool
+    how: str       # "passed", "failed", "crashed" or "timed out"
+    seconds: float
+    output: str
+
+
+def discover(build, left_out):
+    """Tests whose commands run a program of the build, without those with a label in `left_out`."""
+    listed = subprocess.run(["ctest", "--show-only=json-v1"], cwd=build, check=True, capture_output=True, text=True)
+    tests = []
+    for entry in json.loads(listed.stdout)["tests"]:
+        properties = {item["name"]: item["value"] for item in entry.get("properties", [])}
+        labels = properties.get("LABELS", [])
+        command = entry.get("command", [])
+        if set(labels) & set(left_out) or not any(word.startswith(str(build)) for word in command):
+            continue
+        environment = dict(line.split("=", 1) for line in properties.get("ENVIRONMENT", []))
+        tests.append(Test(entry["name"], command, properties.get("WORKING_DIRECTORY", str(build)), environment, labels))
+    return tests
+
+
+def run(tests, environment, patience=30, stop_at_first=True):
+    """Runs one test, or several of one program in one process. They may take 15 times
+    as long as without a mutant, and `patience` seconds more; a process a third of that of processor time."""
+    command = list(tests[0].command)
+    if len(tests) > 1:
+        command = [word for word in command if not word.startswith(_FILTER)]
+        command.append(_FILTER + ":".join(test.gtest for test in tests))
+        command += ["--gtest_fail_fast"] if stop_at_first else []
+    if "mpi" in tests[0].labels:
+        with _one_of_ranks:
+            return _run(command, tests, environment, patience)
+    return _run(command, tests, environment, patience)
+
+
+def _run(command, tests, environment, patience):
+    expected = sum(test.seconds for test in tests)
+    mark = f"STAGEGPT_MUTANTS_RUN={uuid.uuid4().hex}"
+    scratch = tempfile.mkdtemp(prefix="mut.", dir="/tmp")  # short: MPI makes sockets there
+    environment = {**os.environ, **tests[0].environment, **environment, "TMPDIR": scratch,
+                   **dict([mark.split("=")])}
+
+    processor = int(patience / 3 + 5 * expected) + 1
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_CPU, (processor, processor + 2))
+        resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (_MEMORY, _MEMORY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+    began = time.monotonic()
+    with open(Path(scratch) / "output", "w+b") as output:
+        child = subprocess.Popen(command, cwd=tests[0].directory, env=environment, stdin=subprocess.DEVNULL,
+                                 stdout=output, stderr=subprocess.STDOUT, preexec_fn=limit, start_new_session=True)
+        try:
+            status = child.wait(timeout=patience + 15 * expected)
+        except subprocess.TimeoutExpired:
+            status = None
+        _end_all(mark)
+        child.wait()
+        seconds = time.monotonic() - began
+        output.seek(0)
+        text = output.read().decode(errors="replace")
+    shutil.rmtree(scratch, ignore_errors=True)
+    if status == 0:
+        return Outcome(True, "passed", seconds, text)
+    timed_out = status is None or status in (-signal.SIGXCPU, -signal.SIGKILL)
+    return Outcome(False, "timed out" if timed_out else "crashed" if status < 0 else "failed", seconds, text)
+
+
+def _end_all(mark):
+    """Kills every process that a test has left, known by the environment that it began with."""
+    for process in Path("/proc").iterdir():
+        try:
+            if process.name.isdigit() and mark.encode() in (process / "environ").read_bytes():
+                os.kill(int(process.name), signal.SIGKILL)
+        except OSError:
+            continue
+
+
+def reached(tests, size, longest):
+    """Runs tests without a mutant, those of a GoogleTest program in one process. Returns for each whether it passes,
+    its time, and which of `size` mutants it reaches; of several, those that their program recorded (recorder.cpp)."""
+    with tempfile.TemporaryDirectory(prefix="mut.", dir="/tmp") as name:
+        directory = Path(name)
+        (directory / "start").write_bytes(bytes(size))
+        environment = {"STAGEGPT_MUTANTS_REACHED": str(directory / "start")}
+        if len(tests) > 1:
+            environment["STAGEGPT_MUTANTS_TESTS"] = name
+        outcome = run(tests, environment, patience=longest * len(tests), stop_at_first=False)
+        start = (directory / "start").read_bytes()
+        if len(tests) == 1:
+            return {tests[0].name: _found(outcome.passed, outcome.seconds, start)}
+        found = {}
+        ended = {name: (how != "FAILED", int(time) / 1000) for how, name, time in _ENDED.findall(outcome.output)}
+        for test in tests:
+            record = directory / test.gtest.replace("/", "%")
+            if test.gtest in ended and record.exists():
+                both = bytes(a | b for a, b in zip(record.read_bytes(), start))
+                found[test.name] = _found(*ended[test.gtest], both)
+        return found
+
+
+def _found(passed, seconds, reached_bytes):
+    return {"passed": passed, "seconds": seconds, "reaches": [i for i, byte in enumerate(reached_bytes) if byte]}
+
+
+def culprit(tests, outcome):
+    """Which of several tests in one process has failed, or was under way when it ended."""
+    by_name = {test.gtest: test for test in tests}
+    for pattern in (r"^\[  FAILED  \] ([^ ,]+)", r"^\[ RUN      \] ([^ ,\n]+)"):
+        found = [name for name in re.findall(pattern, outcome.output, re.MULTILINE) if name in by_name]
+        if found:
+            return by_name[found[-1]]
+    return tests[0]
+
+
+def named(tests, patterns):
+    return [test for test in tests if any(fnmatch.fnmatchcase(test.name, pattern) for pattern in patterns)]

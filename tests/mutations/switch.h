@@ -1,0 +1,52 @@
+// In front of every file that has mutants: which of them this process runs, by the environment.
+//   STAGEGPT_MUTANT=N            mutant N; none without it
+//   STAGEGPT_MUTANTS_REACHED=F   a file with a byte for each mutant; those that are evaluated set theirs to 1
+#ifndef STAGEGPT_MUTANT
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <type_traits>
+
+namespace stagegpt::mutants {
+
+inline int chosen = 0;
+inline unsigned char* reached = nullptr;
+
+// The bytes of a file, shared with all who map it; null where there is none.
+inline unsigned char* mapped(const char* path) {
+  const int file = path == nullptr ? -1 : ::open(path, O_RDWR | O_CLOEXEC);
+  struct stat status {};
+  if (file < 0 || ::fstat(file, &status) != 0) return nullptr;
+  const auto size = static_cast<std::size_t>(status.st_size);
+  void* bytes = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  ::close(file);
+  return bytes == MAP_FAILED ? nullptr : static_cast<unsigned char*>(bytes);
+}
+
+// Before the constructors of static objects; in every file, of which the first does it.
+__attribute__((constructor(101))) static void read_environment() {
+  if (const char* mutant = std::getenv("STAGEGPT_MUTANT")) chosen = std::atoi(mutant);
+  if (reached == nullptr) reached = mapped(std::getenv("STAGEGPT_MUTANTS_REACHED"));
+}
+
+inline bool is_chosen(int mutant) {
+  if (reached != nullptr) [[unlikely]]
+    reached[mutant] = 1;
+  return mutant == chosen;
+}
+
+// A template, which may stand in a constexpr function though it is none itself.
+template <int mutant>
+constexpr bool is_chosen_at_run_time() {
+  return is_chosen(mutant);
+}
+
+}  // namespace stagegpt::mutants
+
+// What the compiler evaluates is never mutated.
+#define STAGEGPT_MUTANT(id) \
+  (!std::is_constant_evaluated() && ::stagegpt::mutants::is_chosen_at_run_time<id>())
+#endif
