@@ -57,5 +57,20 @@ TEST_F(BroadcastWeights, fails_on_all_ranks_when_a_rank_has_others_after_it) {
   EXPECT_THROW(draw_weights(broken, *backend_, parameters_, 7, 1), AgreedFailure);
 }
 
+// Weights are hashed in blocks of 2^20 elements.
+TEST_F(BroadcastWeights, are_compared_to_the_last_element) {
+  if (ranks().size() == 1) GTEST_SKIP() << "there are no others";
+  ParameterTable table;
+  table.add({"large", {(1 << 19) + 64, 2}, (1 << 19) + 64});
+  CountingCommunicator broken(ranks());  // moves nothing
+  Parameters large(*backend_, table, DType::f32, 1, Purpose::inference);
+  EXPECT_NO_THROW(broadcast_weights(broken, *backend_, large));
+  for (const std::int64_t element : {(1 << 20) - 1, 1 << 20, (1 << 20) + 127}) {
+    backend_->fill(large.weights().slice(element, {1}), ranks().rank());
+    EXPECT_THROW(broadcast_weights(broken, *backend_, large), AgreedFailure) << element;
+    backend_->fill(large.weights(), 0);
+  }
+}
+
 }  // namespace
 }  // namespace stagegpt::test

@@ -70,6 +70,11 @@ void add_linears(Cases& cases) {
   add_linear(cases, {"two_dimensions", {33, 20}, 34});
   add_linear(cases, {"deep_sum", {1, 13, 300}, 70});
   add_linear(cases, {"many_rows", {4, 75, 20}, 35});
+  for (const std::int64_t n :
+       {256, 257, 513}) {  // of bias gradients 256 columns at a time, of sums as many terms
+    add_linear(cases, {concat("columns_", n), {1, 3, 20}, n});
+    add_linear(cases, {concat("depth_", n), {1, 3, n}, 20});
+  }
   add_linear(cases, {"one_row", {1, 1, 20}, 300});
   add_linear(cases, {"one_channel", {1, 7, 1}, 1});
   add_linear(cases, {"one_channel_in", {2, 3, 1}, 17});
@@ -93,6 +98,10 @@ Var activation_op(Tape& tape, Var x, Activation activation) {
 }
 
 void add_activations(Cases& cases) {
+  // Two parts of 16,384 elements that threads take, and some.
+  cases.push_back({"activation_relu_long", {{{4, 8251}}}, {}, 1, [](Tape& tape, const Vars& x, const Ids&) {
+                     return Vars{activation_op(tape, x[0], Activation::relu)};
+                   }});
   for (const Activation activation :
        {Activation::none, Activation::gelu_new, Activation::gelu, Activation::relu}) {
     for (const double scale : {1.0, kLarge}) {
@@ -136,6 +145,8 @@ void add_layernorms(Cases& cases) {
   add_layernorm(cases, "c192_t17", {{2, 17, 192}});
   add_layernorm(cases, "c130", {{3, 5, 130}});
   add_layernorm(cases, "c7", {{3, 5, 7}});
+  add_layernorm(cases, "c300", {{1, 5, 300}});        // more columns than a GPU's block has threads
+  add_layernorm(cases, "many_rows", {{3, 100, 40}});  // more rows than two blocks of sums over columns
   add_layernorm(cases, "one_row", {{1, 1, 101}});
   add_layernorm(cases, "two_dimensions", {{33, 20}});
   add_layernorm(cases, "large", {{1, 17, 48}, kLarge});
@@ -148,6 +159,7 @@ void add_layernorms(Cases& cases) {
   add_residual_layernorm(cases, "c130_sum_used", {{1, 5, 130}}, Use::sum);
   add_residual_layernorm(cases, "c130_norm_used", {{1, 5, 130}}, Use::norm);
   add_residual_layernorm(cases, "large", {{1, 17, 48}, kLarge}, Use::both);
+  add_residual_layernorm(cases, "many_rows", {{3, 100, 40}}, Use::both);
 }
 
 struct AttentionCase {
@@ -181,6 +193,7 @@ void add_attentions(Cases& cases) {
   add_attention(cases, {"t49", 1, 49, 20, 1});
   add_attention(cases, {"t130", 1, 130, 40, 2});
   add_attention(cases, {"t130_hs64", 1, 130, 64, 1});
+  add_attention(cases, {"many_heads", 1, 9, 60, 30});   // 270 rows of scores in a sequence
   add_attention(cases, {"sharp", 1, 17, 48, 3, 0, 4});  // scores of standard deviation 16
   add_attention(cases, {"dropout", 2, 17, 48, 3, 0.3});
   add_attention(cases, {"dropout_t130", 1, 130, 40, 2, 0.1});
@@ -196,6 +209,7 @@ void add_dropouts(Cases& cases) {
   dropout_case("p10", {2, 17, 192}, 0.1);
   dropout_case("p90", {3, 5, 7}, 0.9);
   dropout_case("one_element", {1, 1, 1}, 0.5);
+  for (const std::int64_t n : {1023, 1024, 1025, 2051}) dropout_case(concat("n", n), {1, n, 1}, 0.4);
 }
 
 void add_cross_entropy(Cases& cases, std::string name, Shape targets, std::int32_t V, std::int64_t padded,
@@ -215,6 +229,7 @@ void add_cross_entropies(Cases& cases) {
   add_cross_entropy(cases, "two_tokens", {3, 5}, 2, 3);
   add_cross_entropy(cases, "large", {2, 17}, 101, 128, kLarge);
   add_cross_entropy(cases, "vocabulary_600", {2, 5}, 600, 640);
+  add_cross_entropy(cases, "many_rows", {1, 257}, 5, 8);  // more than a GPU's block has threads
 }
 
 // Several ops on one tape: gradients meet inside it and buffers are used again.

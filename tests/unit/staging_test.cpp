@@ -1,0 +1,32 @@
+// Copies that go through pinned memory piece by piece, at sizes around a piece and above all of them.
+#include "stage2_cuda/staging.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "common/random/philox.h"
+
+namespace stagegpt::gpu {
+namespace {
+
+TEST(Staging, CopiesAllBytesThereAndBack) {
+  constexpr std::size_t kSlot = std::size_t{4} << 20, kSlots = 4;
+  std::vector<std::uint32_t> words((kSlots + 1) * kSlot / 4 + 3);
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = static_cast<std::uint32_t>(i * 2654435761u);
+  const Stream stream;
+  Staging staging(stream);
+  void* const device = allocate(words.size() * 4);
+  for (const std::size_t bytes : {kSlot - 4, kSlot, kSlot + 4, (kSlots + 1) * kSlot + 12}) {
+    std::vector<std::uint32_t> back(bytes / 4);
+    staging.copy_to_device(device, words.data(), bytes);
+    staging.copy_to_host(back.data(), device, bytes);
+    EXPECT_TRUE(std::equal(back.begin(), back.end(), words.begin())) << bytes;
+    std::ranges::reverse(words);  // other words in every place the next time
+  }
+  deallocate(device);
+}
+
+}  // namespace
+}  // namespace stagegpt::gpu
