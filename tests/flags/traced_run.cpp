@@ -35,6 +35,21 @@ std::vector<nlohmann::json> TracedRun::metrics() const {
   return lines;
 }
 
+std::vector<std::string> TracedRun::names(int step) const {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : steps_.at(step - 1)) names.push_back(name);
+  return names;
+}
+
+double norm_of_gradients(const TracedRun& run, int step) {
+  double sum = 0;
+  for (const std::string& name : run.names(step)) {
+    if (!name.starts_with("the gradient of ")) continue;
+    for (const double g : run.values(step, name)) sum += g * g;
+  }
+  return std::sqrt(sum);
+}
+
 double OptimizerFlags::rate(int step) const {
   if (step < warmup_steps) return learning_rate * (step + 1) / warmup_steps;
   const double progress = static_cast<double>(step - warmup_steps) / (steps - warmup_steps);
@@ -51,14 +66,6 @@ struct Course {
   Values weights, m, v;
   bool decays = false;
 };
-
-double norm_of_gradients(const TracedRun& run, int step, const std::map<std::string, Course>& courses) {
-  double sum = 0;
-  for (const auto& [name, course] : courses) {
-    for (const double g : run.values(step, "the gradient of " + name)) sum += g * g;
-  }
-  return std::sqrt(sum);
-}
 
 // The change of element i at step t, which counts from 1. Brings the moments up to date.
 double change(Course& course, std::size_t i, double g, int t, const OptimizerFlags& flags) {
@@ -81,7 +88,7 @@ double adamw_error(const TracedRun& run, const OptimizerFlags& flags,
   }
   double worst = 0;
   for (int t = 1; t <= run.steps(); ++t) {
-    const double norm = norm_of_gradients(run, t, courses);
+    const double norm = norm_of_gradients(run, t);
     const double scale = flags.grad_clip > 0 ? std::min(1.0, flags.grad_clip / (norm + 1e-6)) : 1;
     double difference = 0, changed = 0;
     for (auto& [name, course] : courses) {

@@ -32,6 +32,8 @@ class TracedRun {
   const std::vector<std::int64_t>& shape(int step, const std::string& name) const {
     return tensor(step, name).shape;
   }
+  // Names of all tensors of a step.
+  std::vector<std::string> names(int step) const;
   bool has(int step, const std::string& name) const { return steps_.at(step - 1).contains(name); }
 
  private:
@@ -46,6 +48,9 @@ class TracedRun {
   ProgramResult result_;
   std::vector<std::map<std::string, Traced>> steps_;
 };
+
+// Of the gradients of a traced step, over all parameters.
+double norm_of_gradients(const TracedRun& run, int step);
 
 // What the flags of the optimizer say.
 struct OptimizerFlags {
