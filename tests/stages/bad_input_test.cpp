@@ -202,6 +202,11 @@ TEST(BenchRefuses, SequencesBeyondTheContext) {
   expect_refused("stage0_bench", {"--seq-len", "129"}, "--seq-len: 129 exceeds --block-size 128");
 }
 
+TEST(BenchRefuses, FlagsOfOneMeasurementForTheOther) {
+  expect_refused("stage0_bench", {"--generate", "--seq-len", "16"}, "--seq-len: not with --generate");
+  expect_refused("stage0_bench", {"--weights", "bf16"}, "--weights: only with --generate");
+}
+
 TEST(BenchRefuses, UnknownFlags) { expect_refused("stage0_bench", {"--data", "x"}, "unknown flag --data"); }
 
 }  // namespace

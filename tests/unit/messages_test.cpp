@@ -1,0 +1,193 @@
+// Refusals of files and settings, each provoked once, in process: what is said names the thing that is wrong.
+// Those of the command line are in tests/stages/bad_input_test.cpp.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "common/checkpoint/hugging_face_model.h"
+#include "common/checkpoint/manifest.h"
+#include "common/checkpoint/run_directory.h"
+#include "common/checkpoint/safetensors.h"
+#include "common/checkpoint/trainer_state.h"
+#include "common/compare/flag_list.h"
+#include "common/compare/launcher.h"
+#include "common/compare/report_directory.h"
+#include "common/compare/trace_file.h"
+#include "common/compare/trial.h"
+#include "common/data/text_source.h"
+#include "common/data/tokenizers/load_tokenizer.h"
+#include "common/data/tokenizers/tokenizer_json.h"
+#include "common/error.h"
+#include "common/hashed_file.h"
+#include "common/json.h"
+#include "tests/data/make_tokenizers.h"
+#include "tests/support/program.h"
+
+namespace stagegpt::test {
+namespace {
+
+using Json = nlohmann::json;
+
+// What a call says that throws.
+std::string said(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+void expect_said(const std::function<void()>& call, const std::string& text) {
+  const std::string message = said(call);
+  EXPECT_NE(message.find(text), std::string::npos) << message << "\nexpected: " << text;
+}
+
+std::string safetensors(const std::string& header, std::size_t data = 0) {
+  const std::uint64_t length = header.size();
+  return std::string(reinterpret_cast<const char*>(&length), sizeof length) + header +
+         std::string(data, '\0');
+}
+
+TEST(Messages, OfSafetensors) {
+  const std::pair<std::string, const char*> cases[] = {
+      {"1234567", "not safetensors: 7 bytes"},
+      {safetensors("[]"), "the header is no JSON object"},
+      {safetensors(R"({"__metadata__": {"a": 1}})"), "__metadata__ is no object of texts"},
+      {safetensors(R"({"a": {"dtype": "F32", "shape": []}})"),
+       "tensor 'a': expected dtype, shape and data_offsets"},
+      {safetensors(R"({"a": {"dtype": "F33", "shape": [], "data_offsets": [0, 4]}})", 4),
+       "the dtype 'F33' is not known"},
+      {safetensors(R"({"a": {"dtype": "F32", "shape": [4611686018427387904], "data_offsets": [0, 4]}})", 4),
+       "the shape is too large"},
+      {safetensors(R"({"a": {"dtype": "F32", "shape": [1.5], "data_offsets": [0, 4]}})", 4),
+       "an extent is 1.5, no natural number"},
+      {safetensors(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 2, 4]}})", 4),
+       "expected two data_offsets, not 3"},
+      {safetensors(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}})", 4),
+       "the data_offsets are 0 and 4, dtype and shape need 8 bytes"},
+  };
+  for (const auto& [file, text] : cases)
+    expect_said([&] { parse_safetensors(std::as_bytes(std::span(file))); }, text);
+}
+
+TEST(Messages, OfTrainerStates) {
+  TrainerState state;
+  state.step = 1;
+  const Json good = Json::parse(to_json_text(state));
+  const auto changed = [&](const char* pointer, const Json& value) {
+    Json json = good;
+    json[Json::json_pointer(pointer)] = value;
+    return [text = json.dump()] { parse_trainer_state(text); };
+  };
+  EXPECT_EQ(said(changed("/step", 2)), "nothing");
+  expect_said(changed("/version", 99), "not version 1 of '");
+  expect_said(changed("/schedule/kind", "sine"), "'kind' is no learning-rate schedule");
+  expect_said(changed("/schedule/min_lr", "low"), "'min_lr' is \"low\", no number");
+  expect_said(changed("/step", -1), "'step' is -1, no natural number");
+  expect_said(changed("/step", std::uint64_t{1} << 40),
+              "'step' is 1099511627776, expected at most 2147483648");
+}
+
+TEST(Messages, OfManifests) {
+  const ScratchDirectory directory;
+  directory.write("a", "some bytes");
+  write_manifest(directory.path(), {file_entry(directory.path() / "a")});
+  const std::string good = read_bytes(directory.path() / "manifest.json");
+  const auto verify = [&] { verify_manifest(directory.path()); };
+  EXPECT_EQ(said(verify), "nothing");
+  directory.write("a", "some bites");
+  expect_said(verify, "is damaged: its hash is not the manifest's");
+  directory.write("a", "some");
+  expect_said(verify, "has 4 bytes, the manifest says 10");
+  std::filesystem::remove(directory.path() / "a");
+  expect_said(verify, "is missing: No such file");
+  expect_said([&] { parse_manifest(good + " "); }, "it has been changed");
+  Json json = Json::parse(good);
+  json["version"] = 99;
+  expect_said([&] { parse_manifest(json.dump()); }, "not version 1 of '");
+  json = Json::parse(good);
+  json["files"][0]["file"] = "../a";
+  expect_said([&] { parse_manifest(json.dump()); }, "'../a' is not the name of a file");
+}
+
+TEST(Messages, OfHuggingFaceConfigurations) {
+  const ScratchDirectory directory;
+  Json json = {{"model_type", "gpt2"}, {"vocab_size", 8}, {"n_positions", 8},
+               {"n_embd", 8},          {"n_layer", 1},    {"n_head", 1}};
+  const auto read = [&] {
+    directory.write("config.json", json.dump());
+    read_config(directory.path(), "--model");
+  };
+  EXPECT_EQ(said(read), "nothing");
+  json["scale_attn_weights"] = false;
+  expect_said(read, "'scale_attn_weights': false is not supported, expected true");
+  json["n_layer"] = 0;
+  expect_said(read, "'n_layer' is 0, expected 1 to");
+}
+
+TEST(Messages, OfTokenizers) {
+  const Json good = Json::parse(tokenizer_json(*small_bpe()));
+  const auto changed = [&](const std::function<void(Json&)>& change) {
+    return [change, json = good]() mutable {
+      change(json);
+      parse_tokenizer_json(json);
+    };
+  };
+  EXPECT_EQ(said(changed([](Json&) {})), "nothing");
+  expect_said(changed([](Json& json) { json["added_tokens"][0]["id"] = -1; }), "an added token's id is -1");
+  expect_said(changed([](Json& json) { json["added_tokens"][0]["content"] = ""; }),
+              "an added token is empty");
+  expect_said(changed([](Json& json) { json["decoder"]["type"] = "Metaspace"; }),
+              "the decoder is not 'ByteLevel'");
+  expect_said(changed([](Json& json) { json["model"]["type"] = "Unigram"; }),
+              "the model 'Unigram' is not supported, expected 'BPE' or 'WordLevel'");
+  expect_said(changed([](Json& json) { json["model"]["merges"][0] = "one"; }),
+              "expected a merge, two tokens with a space between, not 'one'");
+  EXPECT_NE(said(changed([](Json& json) { json["model"]["merges"][1] = json["model"]["merges"][0]; })),
+            "nothing");
+  const ScratchDirectory directory;
+  directory.write("vocab.json", R"({"a": 0})");
+  directory.write("merges.txt", "#version: 0.2\na b\nstray\n");
+  expect_said([&] { load_tokenizer(directory.path(), "--tokenizer-path"); }, "line 3: expected a merge");
+}
+
+TEST(Messages, OfComparisons) {
+  const ScratchDirectory directory;
+  const std::string tensor = R"({"a name": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})";
+  const std::string trace = directory.write("trace", safetensors(tensor, 4));
+  expect_said([&] { TraceFile{trace}; }, "no trace: a tensor is called 'a name'");
+  const std::vector<std::string> stray = {"stray"};
+  expect_said([&] { compare::FlagList::parse(stray); },
+              "behind --: expected flags of stageN_train, not 'stray'");
+  expect_said([&] { compare::FlagList::of_settings(Json::array()); }, "expected a JSON object");
+  expect_said([] { compare::Launcher{" "}; }, "--mpirun: expected a command, not an empty one");
+  expect_said([] { compare::Launcher{"no-such-launcher -x"}; }, "--mpirun: no-such-launcher is not found");
+  expect_said([] { compare::parse_metrics("{\"step\": 7}\n"); }, "metrics.jsonl, line 1: step 7");
+  expect_said([] { compare::parse_metrics(""); }, "metrics.jsonl has no steps");
+  expect_said([&] { compare::ReportDirectory(trace, false); }, "is not a directory");
+  expect_said([&] { compare::ReportDirectory(directory.path(), false); }, "is not empty: it holds \"trace\"");
+}
+
+TEST(Messages, OfFilesThatCannotBeRead) {
+  const ScratchDirectory directory;
+  const std::filesystem::path missing = directory.path() / "missing";
+  expect_said([&] { read_blocks(missing, PageCache::use, [](auto) {}); },
+              "cannot read \"" + missing.string());
+  expect_said([&] { file_identity(missing, "--data"); }, "--data: cannot read \"" + missing.string());
+  expect_said([&] { natural_number(Json(-1), "'bytes'"); }, "'bytes' is -1, no natural number");
+  // A directory can be opened as a file, and not read as one.
+  expect_said([&] { TextSource({directory.path().string()}, "--input", directory.path()); },
+              "is a directory");
+}
+
+// Whoever holds a run's lock keeps others out.
+TEST(Messages, OfRunsThatAreTaken) {
+  const ScratchDirectory directory;
+  const RunDirectory first = RunDirectory::create(directory.path() / "run");
+  expect_said([&] { RunDirectory::create(directory.path() / "run"); }, "another process");
+}
+
+}  // namespace
+}  // namespace stagegpt::test
