@@ -49,9 +49,9 @@ TEST(BlockSizes, AFileIsReadWhole) {
   }
 }
 
-// Element i of parameter p is one number and no other's.
+// Of element i of parameter p: another for each element, and for each of eight parameters. f32 holds it.
 float element(std::size_t p, std::int64_t i) {
-  return static_cast<float>(p << 21 | static_cast<std::uint64_t>(i));
+  return static_cast<float>(8 * i + static_cast<std::int64_t>(p % 8));
 }
 
 // Tensors that are written in pieces of 2^20 elements, or turned in tiles of 32 by 32.
