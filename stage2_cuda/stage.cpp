@@ -22,6 +22,7 @@ class CudaStage final : public Stage {
     const gpu::DeviceInfo device = cuda_.open();
     Machine machine;
     machine.threads = cuda_.threads();
+    machine.on_device = cuda_.platform().is_gpu();
     machine.backend = gpu::make_cuda_backend(cuda_.options());
     machine.communicator = std::make_unique<SelfCommunicator>(group_);
     machine.sync = std::make_unique<NoGradientSync>();

@@ -41,6 +41,7 @@ class MpiCudaStage final : public Stage {
     machine.backend = std::move(backend);
     machine.sync = make_gradient_sync(mpi_.gradient_sync(), *machine.communicator, *machine.backend);
     machine.threads = cuda_.threads();
+    machine.on_device = cuda_.platform().is_gpu();
     machine.peak = cuda_.peak(device);
     machine.description = concat(stagegpt::description(placement_, group_.size()), "; ",
                                  cuda_.description(device), "; gradients ", mpi_.gradient_sync(),

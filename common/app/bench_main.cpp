@@ -82,6 +82,16 @@ void print_json(const nlohmann::ordered_json& json) {
   std::cout << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
 }
 
+// Of all ranks. A GPU is fed by one thread of each.
+LoadMeter load_meter(const Machine& machine) {
+  return {machine.communicator->group(), machine.on_device ? 1 : machine.threads};
+}
+
+void warn_of(const std::optional<MachineLoad>& load) {
+  const std::string line = busy_line(load);
+  if (!line.empty()) std::cerr << "warning: " << line << '\n';
+}
+
 // Measures the writing of text with random weights, and prints.
 void run_generation(const BenchFlags& flags, const Gpt2Config& config, const Machine& machine) {
   Backend& backend = *machine.backend;
@@ -92,13 +102,16 @@ void run_generation(const BenchFlags& flags, const Gpt2Config& config, const Mac
   model.parameters().initialize(flags.trainer.seed, machine.threads);
   if (bench.matrices == DType::bf16) model.read_matrices_in_bf16(backend);
   StepCounter counter;
-  const DecodeReport report = bench_decoding(backend, model, bench, std::ref(counter));
+  const LoadMeter meter = load_meter(machine);
+  DecodeReport report = bench_decoding(backend, model, bench, std::ref(counter));
+  report.load = meter.read();
   const DecodeSubject subject{.model = flags.model.label(),
                               .machine = machine.description,
                               .weights = flags.weights,
                               .parameters = model.parameters().table().numel(),
                               .threads = machine.threads};
   flags.json ? print_json(decode_json(subject, report)) : print_decode_table(subject, report);
+  warn_of(report.load);
 }
 
 // Measures a training step, and prints.
@@ -113,7 +126,9 @@ void run(const BenchFlags& flags, const Gpt2Config& config, std::int64_t T, cons
 
   const StepSize size{training.batch_size / ranks * T, training.grad_accumulation};
   StepCounter counter;
-  const BenchReport report = bench(backend, trainer, model, size, flags.bench, std::ref(counter));
+  const LoadMeter meter = load_meter(machine);
+  BenchReport report = bench(backend, trainer, model, size, flags.bench, std::ref(counter));
+  report.load = meter.read();
 
   const std::int64_t parameters = model.parameters().table().numel();
   const std::int64_t tokens = training.batch_size * training.grad_accumulation * T;
@@ -129,6 +144,7 @@ void run(const BenchFlags& flags, const Gpt2Config& config, std::int64_t T, cons
       .flops = step_flops(config, parameters, tokens, T, AttentionFlops::full),
       .flops_causal = step_flops(config, parameters, tokens, T, AttentionFlops::causal)};
   flags.json ? print_json(bench_json(subject, report)) : print_bench_table(subject, report);
+  warn_of(report.load);
 }
 
 int bench_main(Stage& stage, int argc, char** argv) {
@@ -155,7 +171,11 @@ int bench_main(Stage& stage, int argc, char** argv) {
   Machine machine = stage.start();
   if (flags.trainer.reproducible) make_reproducible(machine);
   machine.backend->set_fused(!flags.no_fused);
-  if (stage.bench_instead(machine, flags.json)) return 0;
+  const LoadMeter meter = load_meter(machine);
+  if (stage.bench_instead(machine, flags.json)) {
+    warn_of(meter.read());
+    return 0;
+  }
   flags.bench.steps = flags.steps.value_or(flags.bench.steps);
   flags.bench.profiled = std::clamp<std::int64_t>(flags.bench.steps, 3, 5);  // a median needs three
   flags.bench.peak = machine.peak;

@@ -94,7 +94,8 @@ nlohmann::ordered_json bench_json(const BenchSubject& subject, const BenchReport
           {"peak_gflops", figures.peak_gflops},
           {"peak", figures.peak},
           {"kernels", kernels_json(report.kernels)},
-          {"peak_memory_bytes", report.peak_bytes}};
+          {"peak_memory_bytes", report.peak_bytes},
+          {"busy", busy_json(report.load)}};
 }
 
 void print_bench_table(const BenchSubject& subject, const BenchReport& report) {
@@ -115,6 +116,11 @@ void print_bench_table(const BenchSubject& subject, const BenchReport& report) {
   std::printf("MFU, 6N+6LCT %9.1f %%    causal: %.1f GFLOP/s\n", 100 * figures.mfu_causal, figures.gflops);
   std::printf("memory      %10.1f MiB  most in use during a step\n",
               static_cast<double>(report.peak_bytes) / (1 << 20));
+  if (report.load) {
+    std::printf("others      %10.1f %%    of %d cores, used by other programs meanwhile%s\n",
+                100 * report.load->others_share, report.load->cores,
+                report.load->busy() ? ": the figures may be off" : "");
+  }
   print_phases(report.phases);
   print_kernels(report.kernels);
 }

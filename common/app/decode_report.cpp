@@ -19,7 +19,8 @@ nlohmann::ordered_json decode_json(const DecodeSubject& subject, const DecodeRep
           {"gbytes_per_second", report.bytes_per_second() / 1e9},
           {"memory_gbytes_per_second", report.memory_bytes_per_second / 1e9},
           {"bandwidth_share", report.bandwidth_share()},
-          {"peak_memory_bytes", report.peak_bytes}};
+          {"peak_memory_bytes", report.peak_bytes},
+          {"busy", busy_json(report.load)}};
 }
 
 void print_decode_table(const DecodeSubject& subject, const DecodeReport& report) {

@@ -20,6 +20,7 @@ struct Machine {
   std::unique_ptr<Communicator> communicator;
   std::unique_ptr<GradientSync> sync;
   int threads = 1;           // of each rank
+  bool on_device = false;    // a GPU computes, and threads only feed it
   std::string description;   // one line for the reader
   std::optional<Peak> peak;  // of this rank, where its maker tells
 };

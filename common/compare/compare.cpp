@@ -35,7 +35,12 @@ class Progress {
     if (entry.failed()) {
       text += concat(", FAILED: ", entry.failure);
     } else {
-      text += concat(", loss ", three_digits(entry.trials.back().steps.back().loss));
+      const Trial& trial = entry.trials.back();
+      text += concat(", loss ", three_digits(trial.steps.back().loss));
+      if (trial.load && trial.load->busy()) {
+        text += concat("; the machine was busy, others used ", percent(trial.load->others_share), " of ",
+                       trial.load->cores, " cores");
+      }
     }
     status_.print_above(text);
   }

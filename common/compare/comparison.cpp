@@ -97,6 +97,22 @@ std::string describe(const Comparison& comparison, const Check& check) {
                 ".");
 }
 
+BusyRuns busy_runs(const Comparison& comparison) {
+  BusyRuns all;
+  for (const Entry& entry : comparison.entries) {
+    if (!entry.contestant.timed) continue;
+    for (const Trial& trial : entry.trials) {
+      ++all.runs;
+      if (!trial.load) continue;
+      ++all.known;
+      all.busy += trial.load->busy();
+      if (!all.busiest || trial.load->missing_share() > all.busiest->missing_share())
+        all.busiest = trial.load;
+    }
+  }
+  return all;
+}
+
 std::vector<Speed> speeds(const Comparison& comparison) {
   std::vector<Speed> all;
   for (std::size_t i = 0; i < comparison.entries.size(); ++i) {

@@ -53,6 +53,13 @@ struct Speed {
   std::int64_t peak_memory_bytes = 0;
 };
 
+// How busy other programs kept the machine during the runs that are timed.
+struct BusyRuns {
+  std::int64_t runs = 0, known = 0, busy = 0;
+  std::optional<MachineLoad> busiest;  // of those that are known
+};
+BusyRuns busy_runs(const Comparison& comparison);
+
 // Of all timed entries with trials. The reference of the speed-up is the first of them.
 std::vector<Speed> speeds(const Comparison& comparison);
 

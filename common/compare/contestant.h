@@ -45,6 +45,10 @@ struct Contestant {
   std::string label() const;
   // "2 × 1": ranks and threads.
   std::string cores_text() const;
+  // Of all ranks, on the CPU: a GPU is fed by one thread of each.
+  int computing_threads() const {
+    return static_cast<int>(program.hardware == Hardware::gpu ? ranks : ranks * threads);
+  }
   // Whether the phases of its metrics.jsonl are those of computing. On a GPU they are not: the host launches,
   // and runs ahead of the device.
   bool has_phases() const { return program.hardware != Hardware::gpu; }

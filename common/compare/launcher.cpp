@@ -29,6 +29,7 @@ Launcher::Launcher(const std::optional<std::string>& command) {
   version_ = told.output.substr(0, told.output.find('\n'));
   const bool open_mpi =
       version_.find("Open MPI") != version_.npos || version_.find("OpenRTE") != version_.npos;
+  starts_here_ = !command;
   if (!command && open_mpi) command_.insert(command_.end(), {"--oversubscribe", "--bind-to", "none"});
 }
 

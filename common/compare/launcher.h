@@ -19,6 +19,8 @@ class Launcher {
   const std::string& why_not() const { return why_not_; }
   // What `mpirun --version` says, its first line.
   const std::string& version() const { return version_; }
+  // Whether ranks are processes below this one, on this host: not known of the user's command.
+  bool starts_here() const { return starts_here_; }
   // The words that go before a program's.
   std::vector<std::string> words(std::int64_t ranks) const;
   // Open MPI starts nothing as root, as in a container, unless told twice.
@@ -27,6 +29,7 @@ class Launcher {
  private:
   std::vector<std::string> command_;
   std::string why_not_, version_;
+  bool starts_here_ = false;
 };
 
 // Messages without what mpirun adds at the end, between lines of dashes: that a rank has failed.

@@ -108,9 +108,10 @@ std::string speed(const Comparison& comparison) {
   if (table.rows.empty()) return "";
   const LinePlot scaling = scaling_plot(comparison);
   const PartsPlot phases = phases_plot(comparison);
+  const std::string busy = busy_note(comparison);
   return concat("<h2>Speed</h2>\n", html_table(table, "Speed"), paragraph(speed_note(comparison), "note"),
-                "<div class=\"plots\">\n", figure(speed_plot(comparison), "speed"),
-                phases.bars.empty() ? "" : figure(phases, "phases"),
+                busy.empty() ? "" : paragraph(busy, "warning"), "<div class=\"plots\">\n",
+                figure(speed_plot(comparison), "speed"), phases.bars.empty() ? "" : figure(phases, "phases"),
                 scaling.series.empty() ? "" : figure(scaling, "scaling"), "</div>\n");
 }
 

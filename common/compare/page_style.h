@@ -32,6 +32,7 @@ h2 { font-size: 1.2rem; margin: 2.75rem 0 0.75rem; padding-top: 1.25rem; border-
 h3 { font-size: 1rem; margin: 1.5rem 0 0.5rem; }
 p { margin: 0.6rem 0; max-width: 46rem; }
 .byline, .note, .unit, footer { color: var(--quiet); font-size: 0.9rem; }
+.warning { font-weight: 600; }
 .byline { margin: 0.4rem 0 0; }
 .verdict {
   margin: 1.5rem 0 1rem; padding: 1rem 1.25rem; border-left: 5px solid var(--good); background: var(--good-soft);

@@ -196,6 +196,15 @@ std::string speed_note(const Comparison& comparison) {
   return concat(text, phases_note(comparison), crowding_note(comparison));
 }
 
+std::string busy_note(const Comparison& comparison) {
+  const BusyRuns all = busy_runs(comparison);
+  if (all.busy == 0) return "";
+  return concat("The machine was busy in ", all.busy, " of ", all.runs, all.runs == 1 ? " run" : " runs",
+                ": other programs used up to ", percent(all.busiest->others_share), " of ",
+                all.busiest->cores, all.busiest->cores == 1 ? " core" : " cores",
+                ". The speeds may be off; the agreement is not touched by it.");
+}
+
 std::string terminal_report(const Comparison& comparison) {
   std::string text = in_lines(verdict(comparison));
   for (const FirstTensor& divergence : comparison.divergences) {
@@ -206,6 +215,7 @@ std::string terminal_report(const Comparison& comparison) {
   }
   if (const Table table = speed_table(comparison); !table.rows.empty()) {
     text += concat(heading("Speed"), terminal_table(table), in_lines(speed_note(comparison)));
+    if (const std::string note = busy_note(comparison); !note.empty()) text += in_lines(note);
   }
   if (const Table table = left_out_table(comparison); !table.rows.empty()) {
     text += concat("\n", terminal_table(table));

@@ -43,7 +43,8 @@ Json trial_json(const Trial& trial, std::int64_t warmup, bool has_phases) {
           {"phases_ms", has_phases ? phases_json(timed.ms) : Json()},
           {"communication_share", has_phases ? Json(timed.communication_share) : Json()},
           {"peak_memory_bytes", trial.peak_memory_bytes},
-          {"weights_xxh3_128", trial.weights_xxh3_128}};
+          {"weights_xxh3_128", trial.weights_xxh3_128},
+          {"busy", busy_json(trial.load)}};
 }
 
 Json entry_json(const Entry& entry, std::int64_t warmup) {
@@ -143,6 +144,7 @@ Json results_json(const Comparison& comparison) {
                {"author", text_or_null(comparison.author)},
                {"command", comparison.command},
                {"seconds", comparison.seconds},
+               {"busy", busy_json(busy_runs(comparison).busiest)},
                {"manifest", comparison.manifest},
                {"experiment", experiment_json(comparison)},
                {"contestants", Json::array()},

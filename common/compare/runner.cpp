@@ -116,10 +116,15 @@ void Runner::run(Entry& entry) const {
   if (entry.command.empty()) entry.command = words;
   const CheckpointRemover remover(directory);
   try {
+    SingleProcess alone;
+    const LoadMeter meter(alone, entry.contestant.computing_threads());
     const SubprocessResult result = start(words);
+    const std::optional<MachineLoad> load = meter.read();
     entry.machine = machine_of(result.errors);
     if (result.exit_code == 0) {
       entry.trials.push_back(read_trial(directory));
+      // What a launcher of the user's starts elsewhere, or through a daemon, is not counted as our own.
+      if (!entry.contestant.program.has_ranks() || launcher_.starts_here()) entry.trials.back().load = load;
     } else {
       entry.failure =
           concat(how_it_ended(result), ":\n", last_lines(before_launcher(result.errors), kLinesOfErrors));

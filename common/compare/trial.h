@@ -4,9 +4,12 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "common/machine_load.h"
 
 namespace stagegpt::compare {
 
@@ -26,7 +29,8 @@ struct Trial {
   std::vector<StepRecord> steps;
   double tokens_per_step = 0;
   std::int64_t peak_memory_bytes = 0;
-  std::string weights_xxh3_128;  // of the final checkpoint's model.safetensors
+  std::string weights_xxh3_128;          // of the final checkpoint's model.safetensors
+  std::optional<MachineLoad> load = {};  // from the start of the program to its end
 };
 
 // Of a metrics.jsonl. Throws std::runtime_error for a line that is none of its own.

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/machine_load.h"
 #include "common/train/gemm_bound.h"
 #include "common/train/peak.h"
 #include "common/train/step_times.h"
@@ -26,6 +27,7 @@ struct BenchReport {
   std::vector<Profiler::Entry> kernels;    // of each op the median of the profiled steps, longest first
   Peak peak;                               // of this rank
   std::size_t peak_bytes = 0;              // most memory in use during a step
+  std::optional<MachineLoad> load;         // of the host that was the busiest
 
   double gemm_bound_ms() const { return products_ms.median() + adamw_ms.median(); }
   // How near a step comes to its bound.

@@ -15,8 +15,9 @@ struct DecodeBenchConfig {
 
 struct DecodeReport {
   Samples token_ms;
-  std::size_t peak_bytes = 0;  // most memory in use, but for what memory itself is measured with
-  double bytes_per_token = 0;  // weights once, and the keys and values of the tokens before, on average
+  std::size_t peak_bytes = 0;       // most memory in use, but for what memory itself is measured with
+  double bytes_per_token = 0;       // weights once, and the keys and values of the tokens before, on average
+  std::optional<MachineLoad> load;  // of the host that was the busiest
   double memory_bytes_per_second = 0;  // median of read passes over a large tensor, between the tokens
 
   double bytes_per_second() const { return 1e3 * bytes_per_token / token_ms.median(); }

@@ -163,6 +163,7 @@ TEST(Bench, ReportsWhatItMeasured) {
   EXPECT_GT(json["gemm_bound_ms"].get<double>(), 0);
   EXPECT_NEAR(json["efficiency"], json["gemm_bound_ms"].get<double>() / median, 1e-12);
   EXPECT_GT(json["peak_memory_bytes"].get<double>(), 0);
+  EXPECT_TRUE(json.contains("busy"));
 }
 
 TEST(Bench, AStepTakesItsBoundAtLeast) {

@@ -1,0 +1,68 @@
+// A comparison on a machine that was busy says so.
+#include <gtest/gtest.h>
+
+#include "common/compare/page.h"
+#include "common/compare/report_tables.h"
+#include "common/compare/results_json.h"
+#include "tests/compare/made_comparison.h"
+
+namespace stagegpt::compare::test {
+namespace {
+
+constexpr const char* kBusy = "The machine was busy in 2 of 6 runs: other programs used up to";
+
+MachineLoad load(double others) { return {.others_share = others, .cores = 2, .threads = 2, .seconds = 3}; }
+
+Comparison busy_comparison() {
+  Comparison comparison = made_comparison();
+  comparison.entries[0].trials[1].load = load(0.05);
+  comparison.entries[1].trials[0].load = load(0.61);
+  comparison.entries[2].trials[1].load = load(0.3);
+  check(comparison);
+  return comparison;
+}
+
+TEST(BusyMachine, IsToldOnTheTerminalAndThePage) {
+  const Comparison comparison = busy_comparison();
+  EXPECT_TRUE(busy_note(comparison).starts_with(kBusy)) << busy_note(comparison);
+  EXPECT_NE(busy_note(comparison).find("61"), std::string::npos);
+  EXPECT_NE(terminal_report(comparison).find("The machine was busy in 2 of 6 runs"), std::string::npos);
+  EXPECT_NE(page(comparison).find(kBusy), std::string::npos);
+}
+
+TEST(BusyMachine, IsAFieldOfTheResults) {
+  const nlohmann::ordered_json json = results_json(busy_comparison());
+  EXPECT_EQ(json["busy"]["is_busy"], true);
+  EXPECT_EQ(json["busy"]["others_share"], 0.61);
+  const auto& trials = json["contestants"][0]["trials"];
+  EXPECT_TRUE(trials[0]["busy"].is_null());
+  EXPECT_EQ(trials[1]["busy"]["is_busy"], false);
+  EXPECT_EQ(trials[1]["busy"]["over_seconds"], 3);
+}
+
+TEST(BusyMachine, IsNothingWhereItIsNotKnown) {
+  const Comparison comparison = made_comparison();
+  EXPECT_EQ(busy_note(comparison), "");
+  EXPECT_TRUE(results_json(comparison)["busy"].is_null());
+  EXPECT_EQ(page(comparison).find("was busy"), std::string::npos);
+}
+
+// A GPU is fed by one thread of each rank.
+TEST(BusyMachine, CountsTheThreadsThatCompute) {
+  Contestant two = contestant(3, 2, 4);
+  EXPECT_EQ(two.computing_threads(), 8);
+  two.program.hardware = Hardware::gpu;
+  EXPECT_EQ(two.computing_threads(), 2);
+}
+
+// Runs that are not timed, of the reproducible pass, may be as slow as they like.
+TEST(BusyMachine, IsThatOfTimedRuns) {
+  Comparison comparison = busy_comparison();
+  comparison.entries[1].contestant.timed = false;
+  EXPECT_EQ(busy_runs(comparison).busy, 1);
+  EXPECT_EQ(busy_runs(comparison).runs, 4);
+  EXPECT_EQ(busy_runs(comparison).busiest->others_share, 0.3);
+}
+
+}  // namespace
+}  // namespace stagegpt::compare::test

@@ -1,0 +1,139 @@
+// Whether a machine was busy, by counters made by hand.
+#include "common/machine_load.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "common/app/bench_report.h"
+#include "common/app/decode_report.h"
+
+namespace stagegpt::test {
+namespace {
+
+// One rank of a measurement of 10 s on two cores, with two threads.
+LoadReading reading(double used, double own, const char* host = "here") {
+  LoadReading made{.known = true, .seconds = 10, .used = used, .own = own, .cores = 2, .threads = 2};
+  std::strncpy(made.host, host, sizeof made.host - 1);
+  return made;
+}
+
+std::optional<MachineLoad> load_of(std::initializer_list<LoadReading> readings) {
+  return busiest_load(std::span(readings.begin(), readings.size()));
+}
+
+constexpr const char* kProcStat =
+    "cpu  60 600 6000 60000 600000 6000000 60000000 600000000 0 0\n"
+    "cpu0 10 100 1000 10000 100000 1000000 10000000 100000000 7 7\n"
+    "cpu1 20 200 2000 20000 200000 2000000 20000000 200000000 7 7\n"
+    "cpu11 30 300 3000 30000 300000 3000000 30000000 300000000 7 7\n"
+    "intr 1 2 3\n"
+    "cpuidle 1 2 3 4 5 6 7 8\n";
+
+TEST(MachineLoad, used_is_all_time_but_idle_and_waiting) {
+  EXPECT_DOUBLE_EQ(parse_used_seconds(kProcStat, {0}, 100).value(), 1110011.10);
+  EXPECT_DOUBLE_EQ(parse_used_seconds(kProcStat, {1}, 1000).value(), 222002.220);
+  EXPECT_DOUBLE_EQ(parse_used_seconds(kProcStat, {0, 11}, 1).value(), 4 * 111001110.0);
+}
+
+TEST(MachineLoad, is_not_known_without_the_counters_of_each_core) {
+  EXPECT_FALSE(parse_used_seconds(kProcStat, {0, 2}, 100));
+  EXPECT_FALSE(parse_used_seconds(kProcStat, {}, 100));
+  EXPECT_FALSE(parse_used_seconds("", {0}, 100));
+  EXPECT_FALSE(parse_used_seconds("cpu0 1 2 3\n", {0}, 100));
+  EXPECT_FALSE(parse_used_seconds("cpu0 a b c d e f g h\n", {0}, 100));
+}
+
+TEST(MachineLoad, is_what_others_have_used) {
+  const auto load = load_of({reading(20, 8)});
+  ASSERT_TRUE(load);
+  EXPECT_DOUBLE_EQ(load->others_share, 0.6);
+  EXPECT_DOUBLE_EQ(load->missing_share(), 0.6);
+  EXPECT_EQ(load->cores, 2);
+  EXPECT_EQ(load->seconds, 10);
+  EXPECT_EQ(load->host, "");  // there is only one
+  EXPECT_TRUE(load->busy());
+  EXPECT_DOUBLE_EQ(load_of({reading(12, 12)})->others_share, 0);
+  EXPECT_DOUBLE_EQ(load_of({reading(12, 12.02)})->others_share, 0);  // counters are coarse
+}
+
+TEST(MachineLoad, is_busy_from_a_tenth_on) {
+  EXPECT_FALSE(load_of({reading(20, 18.1)})->busy());
+  EXPECT_TRUE(load_of({reading(20, 17.9)})->busy());
+}
+
+TEST(MachineLoad, others_may_have_the_cores_that_nobody_needs) {
+  MachineLoad load{.others_share = 0.5, .cores = 16, .threads = 8, .seconds = 10};
+  EXPECT_EQ(load.missing_share(), 0);
+  EXPECT_FALSE(load.busy());
+  load.others_share = 0.75;  // 4 cores are left for 8 threads
+  EXPECT_DOUBLE_EQ(load.missing_share(), 0.5);
+  EXPECT_TRUE(load.busy());
+  load.threads = 64;  // more than there are cores: that is our own doing
+  load.others_share = 0.01;
+  EXPECT_FALSE(load.busy());
+}
+
+TEST(MachineLoad, ranks_of_one_program_are_no_others) {
+  const auto load = load_of({reading(20, 9.8), reading(20, 9.9)});
+  ASSERT_TRUE(load);
+  EXPECT_NEAR(load->others_share, 0.015, 1e-12);
+  EXPECT_EQ(load->threads, 4);
+  EXPECT_FALSE(load->busy());
+}
+
+TEST(MachineLoad, of_several_hosts_is_that_of_the_busiest) {
+  const auto load =
+      load_of({reading(20, 10, "a"), reading(20, 6, "b"), reading(20, 10, "a"), reading(20, 6, "b")});
+  ASSERT_TRUE(load);
+  EXPECT_EQ(load->host, "b");
+  EXPECT_DOUBLE_EQ(load->others_share, 0.4);
+  EXPECT_TRUE(busy_line(load).starts_with("b was busy: other programs used 40 % of 2 cores"));
+}
+
+TEST(MachineLoad, is_not_known_where_counters_tell_nothing) {
+  LoadReading unknown = reading(20, 8), brief = unknown, without_cores = unknown;
+  unknown.known = false;
+  brief.seconds = 0.4;
+  without_cores.cores = 0;
+  const LoadReading counts_nothing = reading(0, 8);
+  for (const LoadReading& bad : {unknown, brief, without_cores, counts_nothing}) {
+    EXPECT_FALSE(load_of({bad}));
+    EXPECT_FALSE(load_of({reading(20, 8), bad}));
+  }
+}
+
+TEST(MachineLoad, a_busy_machine_has_one_line) {
+  EXPECT_EQ(
+      busy_line(load_of({reading(20, 7.8)})),
+      "the machine was busy: other programs used 61 % of 2 cores while this was measured, and 2 threads "
+      "needed them; the figures may be off");
+  EXPECT_EQ(busy_line(load_of({reading(20, 19)})), "");
+  EXPECT_EQ(busy_line(std::nullopt), "");
+}
+
+TEST(MachineLoad, a_meter_reads_the_kernels_counters) {
+  SingleProcess alone;
+  const LoadMeter meter(alone, 1);
+  EXPECT_FALSE(meter.read());  // no time has passed
+}
+
+TEST(BenchJson, tells_of_a_busy_machine) {
+  BenchReport report;
+  for (Samples* samples : {&report.step_ms, &report.products_ms, &report.adamw_ms}) samples->add(1);
+  EXPECT_TRUE(bench_json({}, report)["busy"].is_null());
+  report.load = load_of({reading(20, 8)});
+  const auto busy = bench_json({}, report)["busy"];
+  EXPECT_EQ(busy["is_busy"], true);
+  EXPECT_DOUBLE_EQ(busy["others_share"], 0.6);
+  EXPECT_EQ(busy["of_cores"], 2);
+  EXPECT_EQ(busy["over_seconds"], 10);
+  DecodeReport decoding;
+  decoding.token_ms.add(1);
+  decoding.load = report.load;
+  EXPECT_EQ(decode_json({}, decoding)["busy"], busy);
+}
+
+}  // namespace
+}  // namespace stagegpt::test
