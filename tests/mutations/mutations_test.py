@@ -113,6 +113,15 @@ class Edits(unittest.TestCase):
         self.assertFalse([text for text in dropped if text.startswith(("int", "const", "return"))])
 
 
+    def test_statements(self):
+        source = """void f() { switch (x) { case 1: g(); break; default: h(); } y = a ? k() : l();
+                    for (i = 0; m(); n()) o(); while (p()) q(); if (r()) s(); else t();
+                    ++v; *w = 2; A b(3); auto c = d(); new E(); z; }"""
+        dropped = {source[edit.start:edit.end] for edit in edits(source) if edit.kind == "statement"}
+        self.assertEqual(dropped, {"g();", "break;", "h();", "y = a ? k() : l();", "o();", "q();", "s();", "t();",
+                                   "++v;", "*w = 2;"})
+
+
 class Rewriting(unittest.TestCase):
     def test_a_file_behaves_as_each_mutant_that_is_chosen(self):
         compiler = shutil.which("c++")

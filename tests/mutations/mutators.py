@@ -40,6 +40,8 @@ class _Mutator:
         self.text = text
         self.tokens = tokenize(text)
         self.partner = match_brackets(self.tokens)
+        loops = (i for i in range(len(self.tokens)) if self.token(i) == "for" and self.token(i + 1) == "(")
+        self.loop_heads = {inside for i in loops for inside in range(i + 1, self.partner[i + 1])}
         self.edits = []
 
     def token(self, i):
@@ -166,8 +168,13 @@ class _Mutator:
 
     def begins_statement(self, i):
         before = self.token(i - 1)
+        if before == ":":  # of a label
+            label = i - 1
+            while self.token(label) not in (";", "{", "}", "?", "case", "default"):
+                label -= 1
+            return self.token(label) in ("case", "default")
         if before != ")":
-            return before in (";", "{", "}", "else", "do") or (before == ":" and self.token(i - 2) != "?")
+            return before in (";", "{", "}", "else", "do") and i not in self.loop_heads
         return self.token(self.partner[i - 1] - 1) in ("if", "for", "while", "switch")
 
     def is_expression(self, i, last):

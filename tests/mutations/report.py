@@ -25,7 +25,10 @@ def report(original, mutants, compiling, results, directory, equivalent):
     killed = sum(result["status"] == "killed" for result in outcomes.values())
     missed = [mutant.id for mutant in mutants if mutant.tests and outcomes.get(mutant.id, {}).get("status") == "killed"
               and not any(fnmatch.fnmatchcase(outcomes[mutant.id]["test"], pattern) for pattern in mutant.tests)]
-    counts = {"mutants": len(mutants), "do not compile": len(mutants) - len(compiling), "run": len(outcomes),
+    recorded = directory / "reached.json"
+    tests = len(json.loads(recorded.read_text())) if recorded.exists() else 0
+    counts = {"tests": tests, "mutants": len(mutants), "do not compile": len(mutants) - len(compiling),
+              "run": len(outcomes),
               "killed": killed, "equivalent": len(survivors) - len(unexplained), "survived": len(unexplained),
               "killed by another test than expected": len(missed)}
     rate = killed / (killed + len(unexplained)) if killed + len(unexplained) else 0.0

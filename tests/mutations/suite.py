@@ -45,15 +45,17 @@ class Outcome:
     output: str
 
 
-def discover(build, left_out):
-    """Tests whose commands run a program of the build, without those with a label in `left_out`."""
+def discover(build, left_out, programs=()):
+    """Tests whose commands run a program of the build, of those in `programs` if there are any; without those that have
+    a label in `left_out`."""
     listed = subprocess.run(["ctest", "--show-only=json-v1"], cwd=build, check=True, capture_output=True, text=True)
     tests = []
     for entry in json.loads(listed.stdout)["tests"]:
         properties = {item["name"]: item["value"] for item in entry.get("properties", [])}
         labels = properties.get("LABELS", [])
         command = entry.get("command", [])
-        if set(labels) & set(left_out) or not any(word.startswith(str(build)) for word in command):
+        program = next((Path(word) for word in command if word.startswith(str(build)) and Path(word).is_file()), None)
+        if program is None or set(labels) & set(left_out) or (programs and program.name not in programs):
             continue
         environment = dict(line.split("=", 1) for line in properties.get("ENVIRONMENT", []))
         tests.append(Test(entry["name"], command, properties.get("WORKING_DIRECTORY", str(build)), environment, labels))
