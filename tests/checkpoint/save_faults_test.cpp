@@ -155,6 +155,19 @@ TEST_F(SaveFaults, OfTensorBoardsEventsStopNothing) {
   EXPECT_GE(struck, 1 + 3);  // made, and a step each
 }
 
+// One save that fails is told of, and the run goes on to the next.
+TEST_F(SaveFaults, ThatStrikeOnceAreToldAndTheRunGoesOn) {
+  const std::vector<std::string> all = calls();
+  const auto struck = std::ranges::find_if(all, [](const std::string& call) {
+    return call.find(" write ") != call.npos && call.find("step_00000001.tmp") != call.npos;
+  });
+  ASSERT_NE(struck, all.end());
+  const ProgramResult result = train_with_fault("run", "eio", static_cast<int>(struck - all.begin()) + 1);
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_NE(result.errors.find("warning: saving step 1: "), std::string::npos) << result.errors;
+  EXPECT_EQ(newest_step(in("root/run")), 3);
+}
+
 // A full disk, a broken disk: the run says so, and what was there stays.
 TEST_F(SaveFaults, FullAndBrokenDisksAreReported) {
   const std::vector<std::string> all = calls();

@@ -127,6 +127,16 @@ TEST_F(Stage1, BenchTellsRanksAndCommunication) {
   EXPECT_GT(json["phases_ms"]["communication"], 0);
 }
 
+// --comm shows in what a rank keeps: with zero1 half of the moments.
+TEST_F(Stage1, KeepsWhatItsWayOfCombiningGradientsNeeds) {
+  const auto moments = [&](const char* comm) {
+    const ProgramResult planned =
+        stage1(2, "train", small("run", {"--comm", comm}) + Arguments{"--dry-run", "--json"});
+    return nlohmann::json::parse(planned.output)["memory_bytes"]["moments"].get<double>();
+  };
+  EXPECT_NEAR(moments("zero1") / moments("overlapped"), 0.5, 0.05);
+}
+
 TEST_F(Stage1, HelpComesOnce) {
   const std::string help = stage1(2, "train", {"--help"}).output;
   const std::size_t first = help.find("--comm-algorithm");
