@@ -33,6 +33,8 @@ std::string content_hash_of(std::string_view text) {
   return hash.hexadecimal();
 }
 
+std::uint64_t block_hash(std::span<const std::byte> block) { return XXH3_64bits(block.data(), block.size()); }
+
 std::string content_hash(const std::filesystem::path& path) {
   ContentHash hash;
   read_blocks(path, PageCache::use, [&](std::span<const std::byte> block) { hash.add(block); });

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -22,6 +23,8 @@ class ContentHash {
 };
 
 std::string content_hash_of(std::string_view text);
+// XXH3 (64 bits) of a block.
+std::uint64_t block_hash(std::span<const std::byte> block);
 // Of a file's bytes. Throws as read_blocks() does.
 std::string content_hash(const std::filesystem::path& path);
 

@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -23,25 +25,70 @@ bool leave_direct(const FileDescriptor& file) {
   return (flags & O_DIRECT) != 0 && fcntl(file.get(), F_SETFL, flags & ~O_DIRECT) == 0;
 }
 
+// As many files as the system lets this process have open. False where it had them already.
+bool raise_file_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return false;
+  limit.rlim_cur = limit.rlim_max;
+  return setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
 }  // namespace
 
 FileDescriptor::~FileDescriptor() {
   if (is_open()) close(fd_);
 }
 
-MappedFile::MappedFile(const std::filesystem::path& path, std::string_view flag) {
+bool is_users_to_mend(int error) {
+  constexpr int kUsers[] = {ENOENT, ENOTDIR, EACCES, EPERM, EISDIR, ELOOP, ENAMETOOLONG, ENXIO, ENODEV};
+  return std::ranges::find(kUsers, error) != std::end(kUsers);
+}
+
+void fail_to_open(const std::filesystem::path& path, std::string_view flag, int error) {
+  const std::string what = concat(flag, ": cannot open ", path, ": ", std::strerror(error));
+  if (is_users_to_mend(error)) throw UserError(what);
+  throw std::runtime_error(what);
+}
+
+FileDescriptor open_to_read(const std::filesystem::path& path, std::string_view flag) {
   // Does not wait for a pipe's writer.
-  const FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!fd.is_open()) user_error(flag, ": cannot open ", path, ": ", std::strerror(errno));
+  const auto open_now = [&] { return FileDescriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)); };
+  FileDescriptor file = open_now();
+  if (!file.is_open() && errno == EMFILE && raise_file_limit()) file = open_now();
+  if (!file.is_open()) fail_to_open(path, flag, errno);
   struct stat info {};
-  const bool known = fstat(fd.get(), &info) == 0;
-  const auto size = static_cast<std::size_t>(info.st_size);
-  const bool mappable = known && S_ISREG(info.st_mode) && size > 0;
-  void* data = mappable ? mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0) : nullptr;
-  const int map_error = errno;
-  if (known && S_ISDIR(info.st_mode)) user_error(flag, ": ", path, " is a directory, expected a file");
-  if (!known || !S_ISREG(info.st_mode)) user_error(flag, ": ", path, " is not a regular file");
-  if (data == MAP_FAILED) user_error(flag, ": cannot read ", path, ": ", std::strerror(map_error));
+  if (fstat(file.get(), &info) != 0) fail_to_open(path, flag, errno);
+  if (S_ISDIR(info.st_mode)) user_error(flag, ": ", path, " is a directory, expected a file");
+  if (!S_ISREG(info.st_mode)) user_error(flag, ": ", path, " is not a regular file");
+  return file;
+}
+
+std::int64_t size_of(const FileDescriptor& file, const std::filesystem::path& path, std::string_view flag) {
+  struct stat info {};
+  if (fstat(file.get(), &info) != 0) fail_to_open(path, flag, errno);
+  return info.st_size;
+}
+
+std::size_t read_at(const FileDescriptor& file, std::int64_t offset, std::span<std::byte> bytes,
+                    const std::filesystem::path& path) {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t n = pread(file.get(), bytes.data() + done, bytes.size() - done,
+                            static_cast<off_t>(offset + static_cast<std::int64_t>(done)));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw std::runtime_error(concat("cannot read ", path, ": ", std::strerror(errno)));
+    if (n == 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  return done;
+}
+
+MappedFile::MappedFile(const std::filesystem::path& path, std::string_view flag) {
+  const FileDescriptor file = open_to_read(path, flag);
+  const auto size = static_cast<std::size_t>(size_of(file, path, flag));
+  if (size == 0) return;
+  void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  if (data == MAP_FAILED) fail_to_open(path, flag, errno);
   bytes_ = {static_cast<const std::byte*>(data), size};
 }
 
@@ -109,7 +156,7 @@ bool file_exists(const std::filesystem::path& path) {
 
 FileIdentity file_identity(const std::filesystem::path& path, std::string_view flag) {
   struct stat info {};
-  if (stat(path.c_str(), &info) != 0) user_error(flag, ": cannot read ", path, ": ", std::strerror(errno));
+  if (stat(path.c_str(), &info) != 0) fail_to_open(path, flag, errno);
   return {info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
 }
 

@@ -32,10 +32,28 @@ class FileDescriptor {
   int fd_;
 };
 
+// Whether an error of opening a file, an errno, is one that its user can see to.
+bool is_users_to_mend(int error);
+// Throws that a file which `flag` names cannot be opened, because of `error`, an errno. A UserError where
+// the user can see to it: the file is missing, say, or may not be read. Where the machine is at fault (a
+// disk, a network file system that is gone for a moment, too many open files) it is a std::runtime_error: the
+// same command may succeed later.
+[[noreturn]] void fail_to_open(const std::filesystem::path& path, std::string_view flag, int error);
+
+// A regular file, open for reading. Throws UserError for what is none, otherwise as fail_to_open() does.
+// Where the process has too many open files, its limit is raised as far as it may be.
+FileDescriptor open_to_read(const std::filesystem::path& path, std::string_view flag);
+// Bytes of an open file.
+std::int64_t size_of(const FileDescriptor& file, const std::filesystem::path& path, std::string_view flag);
+// Reads from `offset` on until `bytes` is full or the file ends; how much that was. Throws std::runtime_error
+// that names `path`.
+std::size_t read_at(const FileDescriptor& file, std::int64_t offset, std::span<std::byte> bytes,
+                    const std::filesystem::path& path);
+
 // Mapped read-only. The views end with the object.
 class MappedFile {
  public:
-  // Throws UserError, naming `flag` and the file, when it is missing, not a regular file or unreadable.
+  // Throws as open_to_read() does.
   MappedFile(const std::filesystem::path& path, std::string_view flag);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
@@ -77,7 +95,7 @@ struct FileIdentity {
   std::int64_t bytes = 0, seconds = 0, nanoseconds = 0;
   bool operator==(const FileIdentity&) const = default;
 };
-// Throws UserError, naming `flag` and the file, where there is none.
+// Throws as fail_to_open() does.
 FileIdentity file_identity(const std::filesystem::path& path, std::string_view flag);
 
 // Memory as O_DIRECT wants it for the usual disks: it begins at a multiple of 4096 bytes.

@@ -6,6 +6,7 @@
 #include "common/app/configuration.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/comm/agreement.h"
+#include "common/data/find_files.h"
 #include "common/json.h"
 
 namespace stagegpt {
@@ -94,6 +95,15 @@ ResumedRun open_resumed_run(RankGroup& group, const std::string& given,
   resumed.checkpoint = told[1].get<std::string>();
   resumed.settings = told[2];
   return resumed;
+}
+
+void require_data_of_run(const ResumedRun& resumed, const std::string& data) {
+  const Json& before = resumed.settings.contains("data") ? resumed.settings["data"] : Json();
+  if (!before.is_string() || fs::absolute(data) != before.get<std::string>()) return;
+  if (matching_files(data).empty()) {
+    throw std::runtime_error(
+        concat("--data: \"", data, "\", which the run was trained on, is not there now"));
+  }
 }
 
 Json kept_values(const Json& run, const Json& now) {

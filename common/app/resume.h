@@ -24,6 +24,10 @@ struct ResumedRun {
 ResumedRun open_resumed_run(RankGroup& group, const std::string& given,
                             const std::optional<std::string>& run_dir);
 
+// Throws std::runtime_error where `data` is what the run was trained on and is not there now: that is no
+// mistake in a flag, but a file system that is not mounted, say, and the same command may succeed later.
+void require_data_of_run(const ResumedRun& resumed, const std::string& data);
+
 // What was derived when the run began and is still not given (null) in `now`: the run goes on with these
 // values. A final learning rate that was derived follows another peak. Throws UserError where kDerived is no
 // object.

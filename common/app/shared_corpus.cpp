@@ -13,12 +13,10 @@ Corpus load_shared_corpus(RankGroup& group, const CorpusConfig& config, std::int
     tokenizer = corpus_tokenizer(config, threads);
     return group.size() > 1 ? tokenizer_json(*tokenizer) : "";
   });
-  Corpus corpus;
   agree(group, [&] {
     if (!tokenizer) tokenizer = parse_tokenizer_json(parse_json(json));
-    corpus = load_corpus(config, std::move(tokenizer), block_size, threads);
   });
-  return corpus;
+  return load_corpus(group, config, std::move(tokenizer), block_size, threads);
 }
 
 }  // namespace stagegpt

@@ -6,8 +6,8 @@
 
 namespace stagegpt {
 
-// Rank 0 makes or loads the tokenizer and gives it to the others; then each reads the data. What fails on
-// one, fails on all, as AgreedUserError.
+// Rank 0 makes or loads the tokenizer and gives it to the others; then follows load_corpus(). What fails on
+// one rank, fails on all.
 Corpus load_shared_corpus(RankGroup& group, const CorpusConfig& config, std::int64_t block_size, int threads);
 
 }  // namespace stagegpt

@@ -162,9 +162,9 @@ void print_result(const TrainFlags& flags, const fs::path& run, const TrainingRe
 NamedValues found(const Gpt2Config& config, const Corpus& corpus) {
   return {{"--model", concat(config.n_layer, " layers, ", config.n_head, " heads, ", config.n_embd,
                              " channels, context ", config.block_size)},
-          {"--data", concat(corpus.train.size(), " tokens with hash ", content_hash(corpus.train))},
+          {"--data", concat(corpus.train.size(), " tokens with hash ", corpus.train_identity.hash)},
           {"--data", concat(corpus.validation.size(), " tokens of validation with hash ",
-                            content_hash(corpus.validation))}};
+                            corpus.validation_identity.hash)}};
 }
 
 // Weights, the same on all ranks: random, or those of a directory, which rank 0 alone has open.
@@ -197,12 +197,15 @@ void begin_run(const TrainFlags& flags, Json settings, const std::optional<Resum
 int train(TrainFlags& flags, Json settings, Machine machine, std::optional<ResumedRun> resumed) {
   RankGroup& group = machine.communicator->group();
   std::unique_ptr<HuggingFaceModel> weights;
-  on_root(group, [&] { weights = open_weights(flags, resumed.has_value()); });
+  on_root(group, [&] {
+    weights = open_weights(flags, resumed.has_value());
+    if (resumed) require_data_of_run(*resumed, flags.corpus().data);
+  });
   const Corpus corpus =
       load_shared_corpus(group, flags.corpus(), flags.model.config().block_size, machine.threads);
   Gpt2Config config = flags.model.config();
   config.vocab_size = vocab_size(flags, *corpus.tokenizer);
-  if (group.size() > 1) require_same(group, found(config, corpus));  // hashing takes as long as reading
+  if (group.size() > 1) require_same(group, found(config, corpus));
   describe(flags, config, corpus, machine);
   if (flags.dry_run) {
     print_plan(config, flags.run().trainer, machine.communicator->size(), *machine.sync, flags.json);

@@ -8,7 +8,9 @@ namespace stagegpt {
 namespace {
 
 constexpr const char* kFormat = "stagegpt trainer state";
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
+constexpr const char* kIds = "ids";
+constexpr const char* kShards = "shards";
 // No run comes here, and counting on from here does not overflow.
 constexpr std::uint64_t kMostSamples = std::uint64_t{1} << 60, kMostSteps = std::uint64_t{1} << 31;
 
@@ -37,11 +39,21 @@ LrSchedule parse_schedule(const nlohmann::json& json) {
   return schedule;
 }
 
+TokenIdentity parse_identity(const nlohmann::json& json, int version) {
+  TokenIdentity identity{TokenIdentity::Of::ids, json.at("xxh3_128").get<std::string>()};
+  if (version == 1) return identity;
+  const std::string of = json.at("of").get<std::string>();
+  if (of != kIds && of != kShards) user_error("'of' is neither '", kIds, "' nor '", kShards, "'");
+  if (of == kShards) identity.of = TokenIdentity::Of::shards;
+  return identity;
+}
+
 }  // namespace
 
 std::string to_json_text(const TrainerState& state) {
   using Json = nlohmann::ordered_json;
   const LrSchedule& schedule = state.schedule;
+  const TokenIdentity& data = state.train_identity;
   const Json json = {{"format", kFormat},
                      {"version", kVersion},
                      {"step", state.step},
@@ -53,7 +65,10 @@ std::string to_json_text(const TrainerState& state) {
                        {"min_lr", schedule.min_lr},
                        {"warmup_steps", schedule.warmup_steps},
                        {"steps", schedule.steps}}},
-                     {"train_data", {{"tokens", state.train_tokens}, {"xxh3_128", state.train_hash}}},
+                     {"train_data",
+                      {{"tokens", state.train_tokens},
+                       {"of", data.of == TokenIdentity::Of::ids ? kIds : kShards},
+                       {"xxh3_128", data.hash}}},
                      {"validation_loss", state.validation_loss ? Json(*state.validation_loss) : Json()}};
   return json.dump(2) + '\n';
 }
@@ -61,8 +76,9 @@ std::string to_json_text(const TrainerState& state) {
 TrainerState parse_trainer_state(std::string_view text) {
   const nlohmann::json json = parse_json(text);
   return read_json([&] {
-    if (json.at("format") != kFormat || json.at("version") != kVersion) {
-      user_error("not version ", kVersion, " of '", kFormat, "'");
+    const nlohmann::json& version = json.at("version");
+    if (json.at("format") != kFormat || (version != 1 && version != kVersion)) {
+      user_error("not version 1 or ", kVersion, " of '", kFormat, "'");
     }
     TrainerState state;
     state.step = natural<std::int64_t>(json, "step", kMostSteps);
@@ -71,7 +87,7 @@ TrainerState parse_trainer_state(std::string_view text) {
     state.schedule = parse_schedule(json.at("schedule"));
     const nlohmann::json& data = json.at("train_data");
     state.train_tokens = natural<std::int64_t>(data, "tokens");
-    state.train_hash = data.at("xxh3_128").get<std::string>();
+    state.train_identity = parse_identity(data, version);
     if (!json.at("validation_loss").is_null()) state.validation_loss = number(json, "validation_loss");
     return state;
   });

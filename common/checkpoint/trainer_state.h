@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "common/data/token_sequence.h"
 #include "common/optim/lr_schedule.h"
 
 namespace stagegpt {
@@ -17,14 +18,15 @@ struct TrainerState {
   std::uint64_t seed = 0;                 // with the step, the state of every random number
   LrSchedule schedule;                    // of the steps before; a resumed run may have another horizon
   std::int64_t train_tokens = 0;          // of the training data
-  std::string train_hash;                 // and what they are
+  TokenIdentity train_identity;           // and what they are
   std::optional<double> validation_loss;  // nats per token at this step, where it was taken
 };
 
 // Doubles keep all their bits.
 std::string to_json_text(const TrainerState& state);
 
-// Throws UserError where something that to_json_text() writes is missing or of another kind.
+// Throws UserError where something that to_json_text() writes is missing or of another kind. Reads version 1
+// too, in which tokens are known by the hash of their ids, also where they lie in shards.
 TrainerState parse_trainer_state(std::string_view text);
 
 }  // namespace stagegpt

@@ -7,18 +7,20 @@
 #include <utility>
 
 #include "common/byte_progress.h"
+#include "common/comm/agreement.h"
 #include "common/content_hash.h"
 #include "common/data/find_files.h"
 #include "common/data/prepared_data.h"
 #include "common/data/text_source.h"
 #include "common/data/tokenizers/load_tokenizer.h"
+#include "common/data/verify_shards.h"
 #include "common/error.h"
 
 namespace stagegpt {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::string_view kFlag = "--data";
+constexpr const char* kFlag = "--data";
 
 // Directories that prepare_data made, as the pattern of their training shards.
 std::string without_directory(const std::string& data) {
@@ -73,16 +75,15 @@ std::unique_ptr<Tokenizer> tokenizer_of_shards(const std::string& first_shard,
              "--tokenizer-path");
 }
 
-TokenSequence open_shards(const std::vector<std::string>& paths, std::int64_t vocab_size,
-                          ManifestCheck& manifests) {
-  TokenSequence tokens;
-  for (const std::string& path : paths) {
-    auto shard = std::make_shared<const TokenShard>(path, kFlag);
-    manifests.require(path, shard->verify(vocab_size), kFlag);
-    tokens.append(std::move(shard));
+// The shards of each part, opened: their headers are right.
+struct Shards {
+  std::vector<std::shared_ptr<TokenShard>> all;
+  std::size_t training = 0;  // of `all`, the first ones
+
+  void add(const std::vector<std::string>& more) {
+    for (const std::string& path : more) all.push_back(std::make_shared<TokenShard>(path, kFlag));
   }
-  return tokens;
-}
+};
 
 // Directories whose shards are read must hold tokens of one vocabulary.
 void require_same_tokenizer(const std::vector<std::string>& shards, const Tokenizer& tokenizer) {
@@ -105,20 +106,36 @@ void require_shards(const std::vector<std::string>& files, const CorpusConfig& c
   }
 }
 
-Corpus load_shards(const DataFiles& data, const CorpusConfig& config, std::unique_ptr<Tokenizer> tokenizer) {
-  const auto& [pattern, files] = data;
-  Corpus corpus;
+Shards open_shards(const DataFiles& data) {
+  Shards shards;
+  shards.add(data.files);
+  shards.training = shards.all.size();
+  const std::string validation = validation_pattern(data.pattern);
+  if (!validation.empty()) shards.add(matching_files(validation));
+  return shards;
+}
+
+// Compares what the shards are with the manifests beside them, where there are any.
+void require_as_in_manifests(const Shards& shards) {
   ManifestCheck manifests;
+  for (const auto& shard : shards.all) manifests.require(shard->path(), shard->hash(), kFlag);
+}
+
+Corpus load_shards(RankGroup& group, const DataFiles& data, const CorpusConfig& config,
+                   std::unique_ptr<Tokenizer> tokenizer) {
+  Shards shards;
+  agree(group, [&] {
+    require_same_tokenizer(data.files, *tokenizer);
+    shards = open_shards(data);
+  });
+  verify_shards(group, shards.all, tokenizer->size(), kFlag);
+  agree(group, [&] { require_as_in_manifests(shards); });
+  Corpus corpus;
   corpus.tokenizer = std::move(tokenizer);
-  require_same_tokenizer(files, *corpus.tokenizer);
-  corpus.train = open_shards(files, corpus.tokenizer->size(), manifests);
-  const std::string validation = validation_pattern(pattern);
-  const std::vector<std::string> validation_files =
-      validation.empty() ? std::vector<std::string>() : matching_files(validation);
-  if (!validation_files.empty()) {
-    corpus.validation = open_shards(validation_files, corpus.tokenizer->size(), manifests);
-    return corpus;
+  for (std::size_t i = 0; i < shards.all.size(); ++i) {
+    (i < shards.training ? corpus.train : corpus.validation).append(shards.all[i]);
   }
+  if (shards.all.size() > shards.training) return corpus;
   const std::int64_t size = corpus.train.size();
   const auto held_out = static_cast<std::int64_t>(static_cast<double>(size) * config.val_fraction);
   corpus.validation = corpus.train.slice(size - held_out, held_out);
@@ -149,6 +166,17 @@ DataFiles find_data_files(const CorpusConfig& config) {
   return data;
 }
 
+void require_windows(const Corpus& corpus, const CorpusConfig& config, std::int64_t block_size) {
+  for (const auto& [name, tokens] :
+       {std::pair{"training", &corpus.train}, {"validation", &corpus.validation}}) {
+    if (tokens->size() < block_size + 1) {
+      user_error(kFlag, ": \"", config.data, "\" leaves ", tokens->size(), " tokens for ", name,
+                 ", fewer than one window of ", block_size + 1,
+                 "; give a longer text, another --val-fraction or a smaller --block-size");
+    }
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Tokenizer> corpus_tokenizer(const CorpusConfig& config, int threads) {
@@ -159,20 +187,28 @@ std::unique_ptr<Tokenizer> corpus_tokenizer(const CorpusConfig& config, int thre
   return make_tokenizer(config.tokenizer, text, {threads, config.special, std::ref(progress)});
 }
 
-Corpus load_corpus(const CorpusConfig& config, std::unique_ptr<Tokenizer> tokenizer, std::int64_t block_size,
-                   int threads) {
-  const DataFiles data = find_data_files(config);
-  Corpus corpus = data.are_shards() ? load_shards(data, config, std::move(tokenizer))
-                                    : load_text(data.files, config, std::move(tokenizer), threads);
-  for (const auto& [name, tokens] :
-       {std::pair{"training", &corpus.train}, {"validation", &corpus.validation}}) {
-    if (tokens->size() < block_size + 1) {
-      user_error(kFlag, ": \"", config.data, "\" leaves ", tokens->size(), " tokens for ", name,
-                 ", fewer than one window of ", block_size + 1,
-                 "; give a longer text, another --val-fraction or a smaller --block-size");
-    }
+Corpus load_corpus(RankGroup& group, const CorpusConfig& config, std::unique_ptr<Tokenizer> tokenizer,
+                   std::int64_t block_size, int threads) {
+  DataFiles data;
+  agree(group, [&] { data = find_data_files(config); });
+  require_same(group, {{kFlag, data.are_shards() ? "token shards" : "text"}});  // the calls below differ
+  Corpus corpus;
+  if (data.are_shards()) {
+    corpus = load_shards(group, data, config, std::move(tokenizer));
+  } else {
+    agree(group, [&] { corpus = load_text(data.files, config, std::move(tokenizer), threads); });
   }
+  agree(group, [&] {
+    require_windows(corpus, config, block_size);
+    corpus.train_identity = corpus.train.identity();
+    corpus.validation_identity = corpus.validation.identity();
+  });
   return corpus;
+}
+
+Corpus load_corpus(const CorpusConfig& config, std::int64_t block_size, int threads) {
+  SingleProcess alone;
+  return load_corpus(alone, config, corpus_tokenizer(config, threads), block_size, threads);
 }
 
 }  // namespace stagegpt

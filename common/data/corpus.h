@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "common/comm/rank_group.h"
 #include "common/data/make_tokenizer.h"
 #include "common/data/token_sequence.h"
 #include "common/data/tokenizers/tokenizer.h"
@@ -22,21 +23,22 @@ struct CorpusConfig {
 struct Corpus {
   std::unique_ptr<Tokenizer> tokenizer;
   TokenSequence train;
-  TokenSequence
-      validation;  // the end of the text, or the shards named "val" where the others are named "train"
+  // The end of the text, or the shards named "val" where the others are named "train".
+  TokenSequence validation;
+  TokenIdentity train_identity, validation_identity;  // of each
 };
 
 // The tokenizer that a corpus asks for: loaded, that of shards, or made from the text on `threads` threads.
 // Throws UserError.
 std::unique_ptr<Tokenizer> corpus_tokenizer(const CorpusConfig& config, int threads);
 
-// The corpus in tokens of that tokenizer. Text is tokenised here, on `threads` threads; shards are mapped,
-// and checked against their manifest where there is one. Throws UserError, also when either part is shorter
-// than one window of block_size + 1 tokens.
-Corpus load_corpus(const CorpusConfig& config, std::unique_ptr<Tokenizer> tokenizer, std::int64_t block_size,
-                   int threads);
-inline Corpus load_corpus(const CorpusConfig& config, std::int64_t block_size, int threads) {
-  return load_corpus(config, corpus_tokenizer(config, threads), block_size, threads);
-}
+// The corpus in tokens of that tokenizer, on every rank. Text is tokenised by each rank, on `threads` threads
+// of its own; of shards each rank verifies its share (see verify_shards()), and compares them with their
+// manifest where there is one. Throws AgreedUserError, also when either part is shorter than one window of
+// block_size + 1 tokens.
+Corpus load_corpus(RankGroup& group, const CorpusConfig& config, std::unique_ptr<Tokenizer> tokenizer,
+                   std::int64_t block_size, int threads);
+// The same in one process, with the tokenizer that the corpus asks for.
+Corpus load_corpus(const CorpusConfig& config, std::int64_t block_size, int threads);
 
 }  // namespace stagegpt

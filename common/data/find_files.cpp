@@ -2,9 +2,11 @@
 
 #include <glob.h>
 
+#include <cstring>
 #include <filesystem>
 
 #include "common/error.h"
+#include "common/file.h"
 
 namespace stagegpt {
 namespace {
@@ -26,14 +28,26 @@ std::vector<std::string> find_files(const std::string& pattern, std::string_view
 }
 
 std::vector<std::string> matching_files(const std::string& pattern) {
-  std::error_code ignored;
-  if (std::filesystem::exists(pattern, ignored)) return {pattern};
+  const auto require_readable = [&](int error) {
+    if (error != 0 && !is_users_to_mend(error))
+      throw std::runtime_error(concat("cannot look for \"", pattern, "\": ", std::strerror(error)));
+  };
+  std::error_code error;
+  if (std::filesystem::exists(pattern, error)) return {pattern};
+  require_readable(error.value());
   glob_t matches{};
   std::vector<std::string> files;
-  if (glob(pattern.c_str(), 0, nullptr, &matches) == 0) {
+  static thread_local int glob_error;
+  glob_error = 0;
+  const auto note = [](const char*, int why) {
+    if (!is_users_to_mend(why)) glob_error = why;
+    return glob_error;
+  };
+  if (glob(pattern.c_str(), 0, note, &matches) == 0) {
     files.assign(matches.gl_pathv, matches.gl_pathv + matches.gl_pathc);
   }
   globfree(&matches);
+  require_readable(glob_error);
   return files;
 }
 

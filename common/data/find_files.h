@@ -11,7 +11,7 @@ namespace stagegpt {
 // Throws UserError, naming `flag`, where there are none.
 std::vector<std::string> find_files(const std::string& pattern, std::string_view flag);
 
-// The same without the error.
+// The same without that error. Both throw std::runtime_error where the file system fails.
 std::vector<std::string> matching_files(const std::string& pattern);
 
 // A pattern that matches this very text.

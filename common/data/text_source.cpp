@@ -24,7 +24,7 @@ std::size_t read_fully(std::span<char> bytes, const std::string& path, const Cal
   while (done < bytes.size()) {
     const ssize_t n = call(bytes.data() + done, bytes.size() - done, done);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) user_error("cannot read ", path, ": ", std::strerror(errno));
+    if (n < 0) throw std::runtime_error(concat("cannot read ", path, ": ", std::strerror(errno)));
     if (n == 0) break;
     done += static_cast<std::size_t>(n);
   }
@@ -65,10 +65,9 @@ void TextSource::add(const std::string& path, const std::optional<std::filesyste
   const int wait = spool_directory ? 0 : O_NONBLOCK;
   const FileDescriptor file(standard_input ? dup(STDIN_FILENO)
                                            : open(path.c_str(), O_RDONLY | O_CLOEXEC | wait));
-  if (!file.is_open()) user_error(flag_, ": cannot open \"", path, "\": ", std::strerror(errno));
+  if (!file.is_open()) fail_to_open(path, flag_, errno);
   struct stat info {};
-  if (fstat(file.get(), &info) != 0)
-    user_error(flag_, ": cannot read \"", path, "\": ", std::strerror(errno));
+  if (fstat(file.get(), &info) != 0) fail_to_open(path, flag_, errno);
   if (S_ISDIR(info.st_mode)) user_error(flag_, ": \"", path, "\" is a directory, expected a file");
   Document document{path, info.st_size, {}, FileDescriptor()};
   if (standard_input || !S_ISREG(info.st_mode)) {
@@ -107,9 +106,7 @@ void BlockReader::open_document() {
   const TextSource::Document& document = source_.documents()[document_];
   file_ = FileDescriptor(document.spooled.is_open() ? dup(document.spooled.get())
                                                     : open(document.path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file_.is_open()) {
-    user_error(source_.flag(), ": cannot open \"", document.path, "\": ", std::strerror(errno));
-  }
+  if (!file_.is_open()) fail_to_open(document.path, source_.flag(), errno);
 }
 
 bool BlockReader::read_more() {

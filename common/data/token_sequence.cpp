@@ -20,27 +20,12 @@ TokenSequence::TokenSequence(const std::vector<std::int32_t>& ids) {
 }
 
 void TokenSequence::append(std::shared_ptr<const TokenShard> shard) {
-  Segment segment;
-  segment.size = shard->size();
-  segment.tokens = shard->tokens();
-  segment.shard = shard.get();
-  segment.owner = std::move(shard);
-  append(std::move(segment));
+  append({.size = shard->size(), .tokens = std::move(shard)});
 }
 
 void TokenSequence::append(std::span<const std::int32_t> ids, std::int64_t vocab_size) {
-  Segment segment;
-  segment.size = std::ssize(ids);
-  if (token_bytes(vocab_size) == 2) {
-    const auto tokens = shared_copy<std::uint16_t>(ids);
-    segment.tokens = std::span(*tokens);
-    segment.owner = tokens;
-  } else {
-    const auto tokens = shared_copy<std::uint32_t>(ids);
-    segment.tokens = std::span(*tokens);
-    segment.owner = tokens;
-  }
-  append(std::move(segment));
+  token_bytes(vocab_size) == 2 ? append({.size = std::ssize(ids), .tokens = shared_copy<std::uint16_t>(ids)})
+                               : append({.size = std::ssize(ids), .tokens = shared_copy<std::uint32_t>(ids)});
 }
 
 void TokenSequence::append(Segment segment) {
@@ -56,17 +41,24 @@ void TokenSequence::read(std::int64_t first, std::span<std::int32_t> out) const 
   auto segment = std::ranges::upper_bound(segments_, first, {}, &Segment::first);
   if (!out.empty()) --segment;
   for (; !out.empty(); ++segment) {
-    if (segment->shard) segment->shard->require_unchanged();
     const std::int64_t from = first - segment->first;
-    const auto count =
-        static_cast<std::size_t>(std::min<std::int64_t>(std::ssize(out), segment->size - from));
-    std::visit(
-        [&](auto tokens) {
-          std::ranges::copy(tokens.subspan(static_cast<std::size_t>(from), count), out.begin());
-        },
-        segment->tokens);
-    out = out.subspan(count);
-    first += static_cast<std::int64_t>(count);
+    const std::int64_t count = std::min(std::ssize(out), segment->size - from);
+    copy(*segment, from, out.first(static_cast<std::size_t>(count)));
+    out = out.subspan(static_cast<std::size_t>(count));
+    first += count;
+  }
+}
+
+void TokenSequence::copy(const Segment& segment, std::int64_t from, std::span<std::int32_t> out) {
+  from += segment.offset;
+  if (const auto* shard = std::get_if<std::shared_ptr<const TokenShard>>(&segment.tokens)) {
+    (*shard)->read(from, out);
+  } else if (const auto* narrow =
+                 std::get_if<std::shared_ptr<const std::vector<std::uint16_t>>>(&segment.tokens)) {
+    std::copy_n((*narrow)->begin() + from, out.size(), out.begin());
+  } else {
+    std::copy_n(std::get<std::shared_ptr<const std::vector<std::uint32_t>>>(segment.tokens)->begin() + from,
+                out.size(), out.begin());
   }
 }
 
@@ -85,16 +77,21 @@ TokenSequence TokenSequence::slice(std::int64_t first, std::int64_t count) const
     const std::int64_t end = std::min(first + count, segment.first + segment.size);
     if (begin >= end) continue;
     Segment cut = segment;
+    cut.offset += begin - segment.first;
     cut.size = end - begin;
-    cut.tokens = std::visit(
-        [&](auto tokens) {
-          return TokenSpan(tokens.subspan(static_cast<std::size_t>(begin - segment.first),
-                                          static_cast<std::size_t>(end - begin)));
-        },
-        segment.tokens);
     part.append(std::move(cut));
   }
   return part;
+}
+
+TokenIdentity TokenSequence::identity() const {
+  std::string shards;
+  for (const Segment& segment : segments_) {
+    const auto* shard = std::get_if<std::shared_ptr<const TokenShard>>(&segment.tokens);
+    if (shard == nullptr) return {TokenIdentity::Of::ids, content_hash(*this)};
+    shards += concat((*shard)->hash(), ' ', segment.offset, ' ', segment.size, '\n');
+  }
+  return {TokenIdentity::Of::shards, content_hash_of(shards)};
 }
 
 std::string content_hash(const TokenSequence& tokens) {

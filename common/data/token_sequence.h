@@ -5,11 +5,22 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "common/data/token_shard.h"
 
 namespace stagegpt {
+
+// What tokens are: the hash of their ids, or that of the files which they are in and of where.
+struct TokenIdentity {
+  enum class Of : std::uint8_t { ids, shards };
+
+  Of of = Of::ids;
+  std::string hash;
+
+  bool operator==(const TokenIdentity&) const = default;
+};
 
 // Copies share the tokens.
 class TokenSequence {
@@ -17,27 +28,34 @@ class TokenSequence {
   TokenSequence() = default;
   TokenSequence(const std::vector<std::int32_t>& ids);
 
+  // Of a shard whose content is known.
   void append(std::shared_ptr<const TokenShard> shard);
   // As many bytes a token as the vocabulary needs.
   void append(std::span<const std::int32_t> ids, std::int64_t vocab_size);
 
   std::int64_t size() const { return size_; }
-  // Tokens [first, first + out.size()). Throws UserError when a shard has changed since it was opened.
+  // Tokens [first, first + out.size()). Throws as TokenShard::read() does.
   void read(std::int64_t first, std::span<std::int32_t> out) const;
   std::vector<std::int32_t> read(std::int64_t first, std::int64_t count) const;
   // Tokens [first, first + count) as a sequence of their own.
   TokenSequence slice(std::int64_t first, std::int64_t count) const;
+  // Of tokens that all lie in shards it is found without reading them.
+  TokenIdentity identity() const;
 
  private:
+  using Tokens =
+      std::variant<std::shared_ptr<const TokenShard>, std::shared_ptr<const std::vector<std::uint16_t>>,
+                   std::shared_ptr<const std::vector<std::uint32_t>>>;
   struct Segment {
     std::int64_t first = 0;  // of its tokens, in the sequence
     std::int64_t size = 0;
-    TokenSpan tokens;
-    std::shared_ptr<const void> owner;
-    const TokenShard* shard = nullptr;  // of its file, if it has one
+    std::int64_t offset = 0;  // of its first token, in what holds it
+    Tokens tokens;
   };
 
   void append(Segment segment);
+  // Tokens [from, from + out.size()) of a segment.
+  static void copy(const Segment& segment, std::int64_t from, std::span<std::int32_t> out);
 
   std::vector<Segment> segments_;
   std::int64_t size_ = 0;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstring>
 #include <utility>
 
 #include "common/content_hash.h"
@@ -16,6 +15,9 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "token shards are little-endian");
 
 using Header = std::array<std::int32_t, 256>;
+constexpr std::int64_t kHeaderBytes = sizeof(Header);
+constexpr std::int64_t kReadBytes = std::int64_t{4} << 20;  // at once, when all is read: a number of blocks
+static_assert(kReadBytes % TokenShard::kBlockBytes == 0);
 
 struct Format {
   std::int32_t magic, version;
@@ -28,18 +30,28 @@ std::span<const T> tokens_in(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
 
+[[noreturn]] void fail_as_shorter(const std::filesystem::path& path, std::int64_t bytes) {
+  throw std::runtime_error(concat("cannot read ", path, ": it has become shorter than the ", bytes,
+                                  " bytes that it had when it was opened"));
+}
+
+// Calls use() with the tokens in `bytes`, as a span of their type.
+template <class Use>
+void with_tokens(std::span<const std::byte> bytes, int token_bytes, const Use& use) {
+  token_bytes == 2 ? use(tokens_in<std::uint16_t>(bytes)) : use(tokens_in<std::uint32_t>(bytes));
+}
+
 }  // namespace
 
 int token_bytes(std::int64_t vocab_size) { return vocab_size <= (1 << 16) ? 2 : 4; }
 
 TokenShard::TokenShard(const std::filesystem::path& path, std::string_view flag)
-    : path_(path), flag_(flag), file_(path, flag), opened_(file_identity(path, flag)) {
-  const std::span<const std::byte> bytes = file_.bytes();
-  if (bytes.size() < sizeof(Header)) {
-    user_error(flag, ": ", path, " has ", bytes.size(), " bytes, fewer than the header of a token shard");
-  }
+    : path_(path), flag_(flag), file_(open_to_read(path, flag)), file_bytes_(size_of(file_, path, flag)) {
   Header header;
-  std::memcpy(header.data(), bytes.data(), sizeof header);
+  const std::size_t read = read_at(file_, 0, std::as_writable_bytes(std::span(header)), path);
+  if (read < sizeof header) {
+    user_error(flag, ": ", path, " has ", read, " bytes, fewer than the header of a token shard");
+  }
   const auto format = std::ranges::find(kFormats, header[0], &Format::magic);
   if (format == std::end(kFormats)) {
     user_error(flag, ": ", path, " is no token shard: it begins with ", header[0], ", expected ",
@@ -50,22 +62,17 @@ TokenShard::TokenShard(const std::filesystem::path& path, std::string_view flag)
   }
   token_bytes_ = format->token_bytes;
   size_ = header[2];
-  const std::int64_t expected = static_cast<std::int64_t>(sizeof(Header)) + size_ * token_bytes_;
-  if (size_ < 0 || std::ssize(bytes) != expected) {
-    user_error(flag, ": ", path, " has ", bytes.size(), " bytes, its header announces ", size_,
+  const std::int64_t expected = kHeaderBytes + size_ * token_bytes_;
+  if (size_ < 0 || file_bytes_ != expected) {
+    user_error(flag, ": ", path, " has ", file_bytes_, " bytes, its header announces ", size_,
                " tokens, which is ", expected);
   }
 }
 
-TokenSpan TokenShard::tokens() const {
-  const std::span<const std::byte> body = file_.bytes().subspan(sizeof(Header));
-  if (token_bytes_ == 2) return tokens_in<std::uint16_t>(body);
-  return tokens_in<std::uint32_t>(body);
-}
-
-std::string TokenShard::verify(std::int64_t vocab_size) const {
+ShardContent TokenShard::verify(std::int64_t vocab_size) const {
+  ShardContent content;
   ContentHash hash;
-  std::int64_t first = 0;  // token of the block
+  std::int64_t first = 0;  // token of what was read
   const auto require_below = [&](auto tokens) {
     typename decltype(tokens)::value_type largest = 0;  // of all: a loop that may stop is not vectorised
     for (const auto id : tokens) largest = std::max(largest, id);
@@ -76,24 +83,65 @@ std::string TokenShard::verify(std::int64_t vocab_size) const {
     }
     first += std::ssize(tokens);
   };
-  bool has_header = true;
-  read_blocks(path_, PageCache::use, [&](std::span<const std::byte> block) {
+  std::vector<std::byte> buffer(static_cast<std::size_t>(std::min(kReadBytes, file_bytes_)));
+  for (std::int64_t at = 0; at < file_bytes_; at += kReadBytes) {
     StopSignals::throw_if_requested();
-    hash.add(block);
-    if (std::exchange(has_header, false)) block = block.subspan(std::min(block.size(), sizeof(Header)));
-    if (token_bytes_ == 2) {
-      require_below(tokens_in<std::uint16_t>(block));
-    } else {
-      require_below(tokens_in<std::uint32_t>(block));
+    const std::span bytes =
+        std::span(buffer).first(static_cast<std::size_t>(std::min(kReadBytes, file_bytes_ - at)));
+    if (read_at(file_, at, bytes, path_) < bytes.size()) fail_as_shorter(path_, file_bytes_);
+    hash.add(bytes);
+    for (std::size_t begin = 0; begin < bytes.size(); begin += kBlockBytes) {
+      content.block_hashes.push_back(
+          block_hash(bytes.subspan(begin, std::min<std::size_t>(kBlockBytes, bytes.size() - begin))));
     }
-  });
-  require_unchanged();
-  return hash.hexadecimal();
+    with_tokens(bytes.subspan(at == 0 ? kHeaderBytes : 0), token_bytes_, require_below);
+  }
+  content.hash = hash.hexadecimal();
+  return content;
 }
 
-void TokenShard::require_unchanged() const {
-  if (file_identity(path_, flag_) != opened_)
-    user_error(flag_, ": ", path_, " has changed since it was opened");
+void TokenShard::expect(ShardContent content) {
+  check(std::ssize(content.block_hashes) == blocks(), "token shard: ", content.block_hashes.size(),
+        " hashes for ", blocks(), " blocks");
+  content_ = std::move(content);
+  std::vector<std::byte> buffer(kBlockBytes);
+  std::span<const std::byte> block;
+  for (const std::int64_t index : {std::int64_t{0}, blocks() - 1}) {
+    if (!read_block(index, buffer, block))
+      user_error(flag_, ": ", path_, " is not the same file on all ranks");
+  }
+}
+
+void TokenShard::read(std::int64_t first, std::span<std::int32_t> out) const {
+  const std::int64_t begin = kHeaderBytes + first * token_bytes_;
+  const std::int64_t end = begin + std::ssize(out) * token_bytes_;
+  std::vector<std::byte> buffer(kBlockBytes);
+  std::span<const std::byte> block;
+  auto next = out.begin();
+  for (std::int64_t index = begin / kBlockBytes; next != out.end(); ++index) {
+    const std::int64_t block_begin = index * kBlockBytes;
+    if (!read_block(index, buffer, block)) {
+      throw std::runtime_error(
+          concat(flag_, ": ", path_, " has changed since the run began, or is damaged: bytes ", block_begin,
+                 " to ", block_begin + std::ssize(block) - 1, " are not those that were verified"));
+    }
+    const std::int64_t from = std::max(begin, block_begin),
+                       to = std::min(end, block_begin + std::ssize(block));
+    with_tokens(
+        block.subspan(static_cast<std::size_t>(from - block_begin), static_cast<std::size_t>(to - from)),
+        token_bytes_, [&](auto tokens) { next = std::ranges::copy(tokens, next).out; });
+  }
+}
+
+bool TokenShard::read_block(std::int64_t index, std::span<std::byte> buffer,
+                            std::span<const std::byte>& block) const {
+  check(index < std::ssize(content_.block_hashes), "token shard: block ", index, " of ",
+        content_.block_hashes.size(), " that are known");
+  const std::int64_t begin = index * kBlockBytes;
+  buffer = buffer.first(static_cast<std::size_t>(std::min(kBlockBytes, file_bytes_ - begin)));
+  if (read_at(file_, begin, buffer, path_) < buffer.size()) fail_as_shorter(path_, file_bytes_);
+  block = buffer;
+  return block_hash(block) == content_.block_hashes[static_cast<std::size_t>(index)];
 }
 
 TokenShardWriter::TokenShardWriter(const std::filesystem::path& path, int token_bytes)

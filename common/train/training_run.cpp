@@ -31,7 +31,7 @@ TrainingRun::TrainingRun(Backend& backend, Communicator& communicator, GradientS
       tokenizer_(*corpus.tokenizer),
       config_(config),
       data_(corpus.train, model.config().block_size, config.trainer.seed),
-      train_hash_(content_hash(corpus.train)),
+      train_identity_(corpus.train_identity),
       validation_(corpus.validation, *corpus.tokenizer, model.config().block_size, config.trainer.batch_size),
       trainer_(backend, communicator, sync, model, data_, config.trainer) {
   if (directory_) directory_->set_heartbeat([&group = group_] { group.beat(); });
@@ -45,7 +45,7 @@ TrainerState TrainingRun::read_state(const std::filesystem::path& checkpoint) co
   if (state.seed != config_.trainer.seed) {
     user_error("--seed: ", config_.trainer.seed, ", but ", checkpoint, " was made with ", state.seed);
   }
-  if (state.train_tokens != data_.tokens().size() || state.train_hash != train_hash_) {
+  if (!trained_on_these_tokens(state)) {
     user_error("--data: these are not the ", state.train_tokens, " tokens that ", checkpoint,
                " was trained on; to train on other data, begin a run with --model ", checkpoint);
   }
@@ -54,6 +54,15 @@ TrainerState TrainingRun::read_state(const std::filesystem::path& checkpoint) co
                config_.trainer.schedule.steps);
   }
   return state;
+}
+
+bool TrainingRun::trained_on_these_tokens(const TrainerState& state) const {
+  if (state.train_tokens != data_.tokens().size()) return false;
+  // A checkpoint of version 1 knows shards by their ids: to compare them all tokens are read.
+  const bool by_ids =
+      state.train_identity.of == TokenIdentity::Of::ids && train_identity_.of != TokenIdentity::Of::ids;
+  return by_ids ? content_hash(data_.tokens()) == state.train_identity.hash
+                : state.train_identity == train_identity_;
 }
 
 void TrainingRun::resume(const std::filesystem::path& checkpoint) {
@@ -260,7 +269,7 @@ TrainerState TrainingRun::state() const {
           .seed = config_.trainer.seed,
           .schedule = config_.trainer.schedule,
           .train_tokens = data_.tokens().size(),
-          .train_hash = train_hash_,
+          .train_identity = train_identity_,
           .validation_loss = validation_loss()};
 }
 

@@ -82,6 +82,7 @@ class TrainingRun {
   // A line for whoever watches.
   void note(const std::string& text);
   TrainerState read_state(const std::filesystem::path& checkpoint) const;
+  bool trained_on_these_tokens(const TrainerState& state) const;
   bool due(std::int64_t every) const;
   // Throws, or tells of it.
   void on_non_finite(const StepReport& report);
@@ -103,7 +104,7 @@ class TrainingRun {
   RunDirectory* directory_ = nullptr;
   TrainingRunConfig config_;
   DataLoader data_;
-  std::string train_hash_;
+  TokenIdentity train_identity_;
   Validation validation_;
   Trainer trainer_;
   // On rank 0.

@@ -12,6 +12,7 @@
 
 #include "common/data/token_sequence.h"
 #include "common/data/tokenizers/load_tokenizer.h"
+#include "tests/data/shards.h"
 #include "tests/support/program.h"
 
 namespace stagegpt::test {
@@ -49,7 +50,7 @@ class PrepareData : public testing::Test {
       std::snprintf(name, sizeof name, "_%06d.bin", i);
       const fs::path path = directory.path() / output / (part + name);
       if (!fs::exists(path)) return sequence.read(0, sequence.size());
-      sequence.append(std::make_shared<const TokenShard>(path, "--data"));
+      sequence.append(verified_shard(path));
     }
   }
   std::unique_ptr<Tokenizer> tokenizer(const std::string& output) const {

@@ -7,21 +7,17 @@
 #include <numeric>
 #include <thread>
 
+#include "common/content_hash.h"
 #include "common/data/batch_stream.h"
 #include "common/data/token_sequence.h"
 #include "common/error.h"
+#include "tests/data/shards.h"
 #include "tests/support/program.h"
 
 namespace stagegpt::test {
 namespace {
 
 using Ids = std::vector<std::int32_t>;
-
-void write_shard(const std::filesystem::path& path, const Ids& ids, int bytes = 2) {
-  TokenShardWriter writer(path, bytes);
-  writer.append(ids);
-  writer.finish();
-}
 
 TEST(TokenShard, HasTheBytesOfLlmc) {
   const ScratchDirectory directory;
@@ -100,39 +96,121 @@ TEST_F(TokenShardRefuses, TokensOutsideTheVocabulary) {
   }
 }
 
-TEST_F(TokenShardRefuses, ToBeReadOnceItHasChanged) {
-  const auto path = directory.path() / "a.bin";
-  for (const bool shorter : {false, true}) {
-    write_shard(path, {1, 2, 3});
-    TokenSequence tokens;
-    tokens.append(std::make_shared<const TokenShard>(path, "--data"));
-    EXPECT_EQ(tokens.read(1, 2), (Ids{2, 3}));
-    if (shorter) {
-      std::filesystem::resize_file(path, 1024);
-    } else {
-      std::filesystem::last_write_time(path,
-                                       std::filesystem::last_write_time(path) + std::chrono::seconds(1));
-    }
-    EXPECT_THROW(tokens.read(1, 2), UserError);
+// A shard of several blocks.
+class OpenShard : public testing::Test {
+ protected:
+  static constexpr std::int64_t kSize =
+      100'000;  // in blocks of 32,768 tokens, less the header's 512 in the first
+
+  OpenShard() {
+    for (std::int64_t i = 0; i < kSize; ++i) ids_.push_back(static_cast<std::int32_t>(i * 7 % 60'000));
+    write_shard(path_, ids_);
+    tokens_.append(verified_shard(path_));
   }
+  void change(std::int64_t token) const {
+    std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(1024 + 2 * token);
+    file.put('\x7f');
+  }
+  // Not the user's: whether these are other data is for the next start to say.
+  void expect_failure(std::int64_t first, std::int64_t count, const std::string& says) const {
+    try {
+      tokens_.read(first, count);
+      ADD_FAILURE() << "no error, expected: " << says;
+    } catch (const UserError& error) {
+      ADD_FAILURE() << "user's: " << error.what();
+    } catch (const std::runtime_error& error) {
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find(path_.string()), std::string::npos) << error.what();
+    }
+  }
+
+  ScratchDirectory directory_;
+  const std::filesystem::path path_ = directory_.path() / "a.bin";
+  Ids ids_;
+  TokenSequence tokens_;
+};
+
+TEST_F(OpenShard, IsReadAcrossBlocks) {
+  for (const std::int64_t first : {0, 1, 32'255, 32'256, 32'257, 65'023, 65'024, 99'000}) {
+    for (const std::int64_t count : {0, 1, 2, 1000}) {
+      const Ids expected(ids_.begin() + first, ids_.begin() + first + count);
+      EXPECT_EQ(tokens_.read(first, count), expected) << first;
+    }
+  }
+  EXPECT_EQ(tokens_.read(0, kSize), ids_);
+}
+
+TEST_F(OpenShard, IsComparedWithWhatWasVerified) {
+  change(40'000);
+  expect_failure(40'000, 1, "has changed since the run began, or is damaged: bytes 65536 to 131071");
+  expect_failure(32'256, 1, "bytes 65536 to 131071");  // the block's first token
+  expect_failure(65'023, 1, "bytes 65536 to 131071");  // and its last
+  expect_failure(0, kSize, "bytes 65536 to 131071");
+  EXPECT_EQ(tokens_.read(32'255, 1), Ids{ids_[32'255]});
+  EXPECT_EQ(tokens_.read(65'024, 1), Ids{ids_[65'024]});
+}
+
+TEST_F(OpenShard, ThatHasBecomeShorterIsNamed) {
+  std::filesystem::resize_file(path_, 150'000);
+  expect_failure(80'000, 10, "it has become shorter than the 201024 bytes");
+  EXPECT_EQ(tokens_.read(100, 1), Ids{ids_[100]});
+}
+
+// Who has it open keeps what was verified.
+TEST_F(OpenShard, OutlivesItsName) {
+  std::filesystem::remove(path_);
+  EXPECT_EQ(tokens_.read(50'000, 3), (Ids{ids_[50'000], ids_[50'001], ids_[50'002]}));
+}
+
+// Another rank has read another file.
+TEST_F(OpenShard, MustBeginAndEndAsExpected) {
+  const ShardContent content = TokenShard(path_, "--data").verify(60'000);
+  for (const std::int64_t token : {3, 99'999}) {
+    write_shard(path_, ids_);
+    TokenShard shard(path_, "--data");
+    EXPECT_NO_THROW(shard.expect(content));
+    change(token);
+    EXPECT_THROW(shard.expect(content), UserError) << token;
+  }
+}
+
+TEST_F(OpenShard, IsKnownByItsHashAndItsPart) {
+  using Of = TokenIdentity::Of;
+  const TokenSequence same = [&] {
+    write_shard(directory_.path() / "copy.bin", ids_);
+    TokenSequence tokens;
+    tokens.append(verified_shard(directory_.path() / "copy.bin"));
+    return tokens;
+  }();
+  EXPECT_EQ(tokens_.identity().of, Of::shards);
+  EXPECT_EQ(tokens_.identity(), same.identity());
+  EXPECT_NE(tokens_.slice(0, 100).identity(), tokens_.identity());
+  EXPECT_NE(tokens_.slice(0, 100).identity(), tokens_.slice(1, 100).identity());
+  EXPECT_NE(tokens_.slice(0, 100).identity(), tokens_.slice(0, 99).identity());
+  EXPECT_EQ(TokenSequence(ids_).identity(), (TokenIdentity{Of::ids, content_hash(tokens_)}));
+  change(5);
+  TokenSequence changed;
+  changed.append(verified_shard(path_));
+  EXPECT_NE(changed.identity(), same.identity());
 }
 
 TEST(BatchStream, FetchesTheNextBatchAhead) {
   const ScratchDirectory directory;
   const auto path = directory.path() / "a.bin";
-  // What has been fetched can be had when its file is gone. How soon that is depends on the machine.
+  // What has been fetched can be had when its file is empty. How soon that is depends on the machine.
   for (int milliseconds = 1; milliseconds < 10'000; milliseconds *= 4) {
     write_shard(path, Ids(100, 7));
     TokenSequence tokens;
-    tokens.append(std::make_shared<const TokenShard>(path, "--data"));
+    tokens.append(verified_shard(path));
     const DataLoader loader(tokens, 10, 1);
     BatchStream stream(loader, {.batch_size = 2});
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
-    std::filesystem::remove(path);
+    std::filesystem::resize_file(path, 0);
     try {
       EXPECT_EQ(stream.next().batch.ids, Ids(20, 7));
       return;
-    } catch (const UserError&) {
+    } catch (const std::runtime_error&) {
     }
   }
   ADD_FAILURE() << "the batch was not fetched until it was asked for";
@@ -154,7 +232,20 @@ TEST(TokenSequence, BeyondTwoGigabytes) {
     file.seekp(1024 + 2 * (kTokens - 1));
     file.write(reinterpret_cast<const char*>(&last), sizeof last);
   }
-  const auto shard = std::make_shared<const TokenShard>(path, "--data");
+  // To verify all of it would take seconds: only the blocks that are read matter.
+  const auto hash_at = [&](std::int64_t block) {
+    std::ifstream file(path, std::ios::binary);
+    file.seekg(block * TokenShard::kBlockBytes);
+    std::string bytes(TokenShard::kBlockBytes, '\0');
+    file.read(bytes.data(), std::ssize(bytes));
+    return block_hash(std::as_bytes(std::span(bytes.data(), static_cast<std::size_t>(file.gcount()))));
+  };
+  const std::int64_t last_block = (1024 + 2 * kTokens - 1) / TokenShard::kBlockBytes;
+  ShardContent content{"", std::vector<std::uint64_t>(static_cast<std::size_t>(last_block + 1))};
+  content.block_hashes.front() = hash_at(0);
+  content.block_hashes.back() = hash_at(last_block);
+  const auto shard = std::make_shared<TokenShard>(path, "--data");
+  shard->expect(content);
   TokenSequence tokens;
   tokens.append(shard);
   tokens.append(shard);  // 2.4e9 tokens: more than 32 bits count
@@ -183,7 +274,7 @@ RC_GTEST_PROP(TokenSequence, ReadsAcrossSegments, ()) {
     } else {
       const auto path = directory.path() / std::to_string(all.size());
       write_shard(path, part);
-      tokens.append(std::make_shared<const TokenShard>(path, "--data"));
+      tokens.append(verified_shard(path));
     }
   }
   const auto size = static_cast<std::int64_t>(all.size());

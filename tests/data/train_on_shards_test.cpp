@@ -38,9 +38,7 @@ class BadShards : public PrepareData {
     EXPECT_NE(result.errors.find(says), std::string::npos) << result.errors;
   }
   void write_shard(const fs::path& path, const Ids& ids) const {
-    TokenShardWriter writer(directory.path() / path, 2);
-    writer.append(ids);
-    writer.finish();
+    test::write_shard(directory.path() / path, ids);
   }
 };
 

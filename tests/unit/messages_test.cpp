@@ -82,7 +82,8 @@ TEST(Messages, OfTrainerStates) {
     return [text = json.dump()] { parse_trainer_state(text); };
   };
   EXPECT_EQ(said(changed("/step", 2)), "nothing");
-  expect_said(changed("/version", 99), "not version 1 of '");
+  expect_said(changed("/version", 99), "not version 1 or 2 of '");
+  expect_said(changed("/train_data/of", "files"), "'of' is neither 'ids' nor 'shards'");
   expect_said(changed("/schedule/kind", "sine"), "'kind' is no learning-rate schedule");
   expect_said(changed("/schedule/min_lr", "low"), "'min_lr' is \"low\", no number");
   expect_said(changed("/step", -1), "'step' is -1, no natural number");
@@ -175,7 +176,7 @@ TEST(Messages, OfFilesThatCannotBeRead) {
   const std::filesystem::path missing = directory.path() / "missing";
   expect_said([&] { read_blocks(missing, PageCache::use, [](auto) {}); },
               "cannot read \"" + missing.string());
-  expect_said([&] { file_identity(missing, "--data"); }, "--data: cannot read \"" + missing.string());
+  expect_said([&] { file_identity(missing, "--data"); }, "--data: cannot open \"" + missing.string());
   expect_said([&] { natural_number(Json(-1), "'bytes'"); }, "'bytes' is -1, no natural number");
   // A directory can be opened as a file, and not read as one.
   expect_said([&] { TextSource({directory.path().string()}, "--input", directory.path()); },

@@ -1,0 +1,122 @@
+// A run and its training data: what they are is in each checkpoint, and a disk that fails for a moment does
+// not end a run for good.
+#include <fstream>
+
+#include "common/checkpoint/manifest.h"
+#include "common/data/corpus.h"
+#include "common/data/verify_shards.h"
+#include "common/hashed_file.h"
+#include "tests/checkpoint/small_run.h"
+
+namespace stagegpt::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A run of three steps on prepared shards.
+class DataOfRun : public SmallRun {
+ protected:
+  DataOfRun() {
+    const ProgramResult result = run_program(
+        "prepare_data",
+        {"--input", "text.txt", "--tokenizer", "char", "--output", "shards", "--shard-tokens", "1000"},
+        directory.path());
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+  }
+
+  static Arguments flags(const std::string& data, const std::string& run) {
+    return {"--data",       data, "--n-layer",          "1", "--n-head",  "2", "--n-embd",         "16",
+            "--block-size", "16", "--batch-size",       "2", "--threads", "1", "--max-new-tokens", "0",
+            "--steps",      "6",  "--checkpoint-every", "1", "--run-dir", run};
+  }
+  void train_three_steps(const std::string& data) const {
+    expect_success(with(flags(data, "run"), {"--stop-after", "3"}));
+  }
+  nlohmann::json state() const {
+    return nlohmann::json::parse(read_bytes(in("run/latest/trainer_state.json")));
+  }
+  // As an earlier program would have written it.
+  void write_version_1(const std::string& hash_of_ids) const {
+    nlohmann::ordered_json json =
+        nlohmann::ordered_json::parse(read_bytes(in("run/latest/trainer_state.json")));
+    json["version"] = 1;
+    json["train_data"].erase("of");
+    json["train_data"]["xxh3_128"] = hash_of_ids;
+    const fs::path checkpoint = fs::canonical(in("run/latest"));
+    std::ofstream(checkpoint / "trainer_state.json") << json.dump(2) << '\n';
+    std::vector<FileEntry> entries;
+    for (const auto& file : fs::directory_iterator(checkpoint)) {
+      if (file.path().filename() != "manifest.json") entries.push_back(file_entry(file.path()));
+    }
+    std::ranges::sort(entries, {}, &FileEntry::file);
+    write_manifest(checkpoint, entries);
+  }
+  std::string hash_of_ids(const std::string& data) const {
+    CorpusConfig config;
+    config.data = in(data).string();
+    return content_hash(load_corpus(config, 16, 1).train);
+  }
+};
+
+TEST_F(DataOfRun, AreKnownByTheHashesOfTheirShards) {
+  train_three_steps("shards");
+  EXPECT_EQ(state()["version"], 2);
+  EXPECT_EQ(state()["train_data"]["of"], "shards");
+  EXPECT_NE(state()["train_data"]["xxh3_128"], hash_of_ids("shards"));
+  expect_success({"--resume", "run"});
+}
+
+TEST_F(DataOfRun, OfACheckpointOfVersion1AreKnownByTheirIds) {
+  train_three_steps("shards");
+  write_version_1(hash_of_ids("shards"));
+  expect_success({"--resume", "run", "--stop-after", "4"});
+  EXPECT_EQ(state()["train_data"]["of"], "shards");
+  write_version_1(std::string(32, '0'));
+  expect_refused({"--resume", "run"}, "--data: these are not the 2250 tokens that");
+}
+
+// llm.c's shards have no manifest.
+TEST_F(DataOfRun, MustBeThoseOfTheRun) {
+  fs::remove(in("shards/manifest.json"));
+  train_three_steps("shards");
+  std::string bytes = read_bytes(in("shards/train_000001.bin"));
+  std::swap(bytes[1500], bytes[1502]);
+  directory.write("shards/train_000001.bin", bytes);
+  expect_refused({"--resume", "run"}, "--data: these are not the 2250 tokens that");
+}
+
+// A file system that is not mounted now, say: the same command may succeed later.
+TEST_F(DataOfRun, ThatAreGoneAreAFailureOfTheMachine) {
+  train_three_steps("shards");
+  fs::rename(in("shards"), in("away"));
+  const ProgramResult result = train({"--resume", "run"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.errors.find("which the run was trained on, is not there now"), std::string::npos)
+      << result.errors;
+  expect_refused({"--resume", "run", "--data", "elsewhere"}, "--data: cannot open \"elsewhere\"");
+  expect_success({"--resume", "run", "--data", "away"});
+}
+
+TEST_F(DataOfRun, AShardThatCannotBeReadOnceStopsNoRun) {
+  expect_success(flags("shards", "whole"));
+  const Arguments command =
+      Arguments{"--failures", "2", (fs::path(STAGEGPT_BIN_DIR) / "stage0_train").string()} +
+      flags("shards", "run");
+  const ProgramResult result = run_program(
+      (fs::path(STAGEGPT_SOURCE_DIR) / "scripts/run_resilient.sh").string(), command, directory.path(),
+      {.environment = {{"LD_PRELOAD", STAGEGPT_READ_FAULT_LIBRARY},
+                       {"ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0"},
+                       {"STAGEGPT_RESTART_SECONDS", "0"},
+                       {"READ_FAULT_FILE", fs::canonical(in("shards/train_000001.bin")).string()},
+                       {"READ_FAULT_AT", "6"},  // header, all, beginning and end come before the first window
+                       {"READ_FAULT_MARK", in("mark").string()}}});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_NE(result.errors.find("train_000001.bin\": Input/output error"), std::string::npos) << result.errors;
+  EXPECT_NE(result.errors.find("ended with exit code 1; going on from run/checkpoints/step_0000000"),
+            std::string::npos)
+      << result.errors;
+  EXPECT_EQ(hash_of("run/latest"), hash_of("whole/latest"));
+}
+
+}  // namespace
+}  // namespace stagegpt::test
