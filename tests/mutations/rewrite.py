@@ -55,7 +55,7 @@ def rewritten(source, mutants):
     # From the end, so that offsets before a change stay what they are; a declaration is marked around its values.
     for start, end, text in sorted(set(changes), key=lambda change: change[:2], reverse=True):
         source = source[:start] + text + source[end:]
-    return f'# 1 "switch.h" 3\n{_SWITCH}# 1 "{mutants[0].file}"\n{source}'
+    return f'#line 1 "switch.h"\n{_SWITCH}#line 1 "{mutants[0].file}"\n{source}'
 
 
 def mentioned(errors):
@@ -65,9 +65,9 @@ def mentioned(errors):
 
 
 def _line(source, at, file, mutant=None):
-    """Tells the compiler where it is; of a mutant with 3, which stands for a system's header: without warnings."""
-    place = f'"{file}"' if mutant is None else f'"mutant_{mutant.id}/{file}" 3'
-    return f"\n# {source.count(chr(10), 0, at) + 1} {place}\n"
+    """Tells the compiler where it is."""
+    place = file if mutant is None else f"mutant_{mutant.id}/{file}"
+    return f'\n#line {source.count(chr(10), 0, at) + 1} "{place}"\n'
 
 
 def _mutated(source, region, mutant):

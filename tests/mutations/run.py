@@ -48,7 +48,7 @@ def parse():
                         help="seconds of tests that a mutant has to survive (default: %(default)s)")
     parser.add_argument("--longest", type=float, default=60, help="leaves out tests that take longer, in seconds")
     parser.add_argument("--leave-out", nargs="*", default=["slow", "gpu"], metavar="LABEL", help="labels of tests")
-    parser.add_argument("--programs", nargs="*", default=[], help="test programs to run (default: all)")
+    parser.add_argument("--programs", nargs="*", default=[], help="test programs to build and run (default: all)")
     parser.add_argument("--fresh", action="store_true", help="forget results, not the build")
     parser.add_argument("--report", action="store_true", help="print the results so far and do nothing else")
     return parser.parse_args()
@@ -89,7 +89,7 @@ def main():
         alive = [mutant for mutant in mutants if mutant.id in compiling]
         build.write_copy(original, copy, alive)
         built = build.configure(copy, arguments.preset)
-        alive = build.build_all(original, copy, built, alive, arguments.jobs, say)
+        alive = build.build_all(original, copy, built, alive, arguments.programs, arguments.jobs, say)
         save_sample(directory / "sample.json", mutants, alive)
         tests = suite.discover(built, arguments.leave_out, arguments.programs)
         reached = record(tests, directory / "reached.json", mutants, arguments, say)
