@@ -10,6 +10,7 @@
 #include <iostream>
 #include <new>
 
+#include "common/app/standard_output.h"
 #include "common/app/suggestion.h"
 #include "common/error.h"
 #include "common/file.h"
@@ -59,14 +60,6 @@ std::string printable(std::string message) {
   std::ranges::replace_if(
       message, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
   return message;
-}
-
-// Results that did not reach their file are a failure.
-void flush_output() {
-  std::cout.flush();
-  if (!std::cout || std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    throw std::runtime_error("standard output cannot be written");
-  }
 }
 
 }  // namespace

@@ -86,9 +86,9 @@ void CompareFlags::add(CommandLine& command_line) {
 void CompareFlags::resolve_experiment(const std::vector<std::string>& handed_on) {
   FlagList configuration;
   if (config) {
-    configuration = naming(concat("--config: \"", *config, "\""), [&] {
-      return FlagList::of_settings(parse_json(MappedFile(*config, "--config").text()));
-    });
+    const MappedFile file(*config, "--config");
+    configuration = naming(concat("--config: \"", *config, "\""),
+                           [&] { return FlagList::of_settings(parse_json(file.text())); });
   }
   experiment.flags = experiment_flags(configuration, FlagList::parse(handed_on));
   if (!ranks.empty()) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/app/stage.h"
+#include "common/app/standard_output.h"
 #include "common/app/text_interrupt.h"
 #include "common/app/trained_model.h"
 #include "common/comm/agreement.h"
@@ -60,7 +61,8 @@ struct GenerateFlags {
     if (model.empty()) user_error("--model: expected a directory, or a model file in llm.c's format");
     for (const std::string& text : stop) {
       if (const std::size_t at = utf8_prefix(text); at < text.size())
-        user_error("--stop: expected UTF-8, as all that is written; byte ", at + 1, " is none");
+        user_error("--stop: the text is not UTF-8, as all that is written: byte ", at,
+                   " begins no character");
     }
     if (interactive && json) user_error("--json: not with --interactive");
     if (interactive && !prompt.empty()) user_error("--prompt: not with --interactive");
@@ -143,7 +145,12 @@ class Writer {
   Timing timing_;
 };
 
-void print_text(const std::string& text) { std::cout << text << std::flush; }
+// Throws where it cannot be written: nobody would see the texts that follow.
+void print_text(const std::string& text) {
+  if (text.empty()) return;
+  std::cout << text;
+  flush_output();
+}
 
 void print_samples(const GenerateFlags& flags, const std::string& prompt, Writer& writer) {
   const std::vector<std::int32_t> ids = writer.ids_of(prompt);
@@ -179,7 +186,7 @@ void converse(const GenerateFlags& flags, RankGroup& group, Writer& writer) {
   std::string prompt;
   while (true) {
     if (terminal) std::cerr << "> ";
-    if (!from_root(group, !group.is_root() || std::getline(std::cin, prompt))) return;
+    if (!from_root(group, !group.is_root() || std::getline(std::cin, prompt))) break;
     prompt = broadcast_text(group, prompt);
     if (prompt.ends_with('\r')) prompt.pop_back();
     std::optional<TextInterrupt> keyboard;
@@ -190,6 +197,9 @@ void converse(const GenerateFlags& flags, RankGroup& group, Writer& writer) {
       std::cerr << error.what() << '\n';
     }
   }
+  on_root(group, [] {
+    if (std::ferror(stdin) != 0) throw std::runtime_error("standard input cannot be read");
+  });
 }
 
 // What all ranks must have found alike before they write.

@@ -133,6 +133,21 @@ TEST_F(Generate, AnswersPromptsFromStandardInput) {
   EXPECT_NE(read_bytes(in("errors")).find("the character 'T' is not in the vocabulary"), std::string::npos);
 }
 
+// A million texts that nobody can read: it does not begin the second one.
+TEST_F(Generate, EndsWhenItsOutputCannotBeWritten) {
+  const ProgramResult result = generate({"--num-samples", "1000000"}, {.output_to = "/dev/full"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.errors, "stage0_generate: standard output cannot be written\n");
+}
+
+TEST_F(Generate, SaysThatItsInputCannotBeRead) {
+  const std::string command = concat("\"", STAGEGPT_BIN_DIR, "/stage0_generate\" --model run --threads 1 ",
+                                     "--interactive < . > written 2> errors");
+  const int status = std::system(concat("cd '", directory.path().string(), "' && ", command).c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_EQ(read_bytes(in("errors")), "stage0_generate: standard input cannot be read\n");
+}
+
 // A program on a terminal of its own.
 class Terminal {
  public:
