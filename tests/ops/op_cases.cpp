@@ -193,8 +193,9 @@ void add_attentions(Cases& cases) {
   add_attention(cases, {"t49", 1, 49, 20, 1});
   add_attention(cases, {"t130", 1, 130, 40, 2});
   add_attention(cases, {"t130_hs64", 1, 130, 64, 1});
-  add_attention(cases, {"many_heads", 1, 9, 60, 30});   // 270 rows of scores in a sequence
-  add_attention(cases, {"sharp", 1, 17, 48, 3, 0, 4});  // scores of standard deviation 16
+  add_attention(cases, {"many_heads", 1, 9, 60, 30});      // 270 rows of scores in a sequence
+  add_attention(cases, {"many_sequences", 9, 2, 60, 30});  // 270 heads in all
+  add_attention(cases, {"sharp", 1, 17, 48, 3, 0, 4});     // scores of standard deviation 16
   add_attention(cases, {"dropout", 2, 17, 48, 3, 0.3});
   add_attention(cases, {"dropout_t130", 1, 130, 40, 2, 0.1});
   add_attention(cases, {"dropout_one_token", 3, 1, 20, 1, 0.5});
