@@ -13,6 +13,7 @@
 #include <new>
 
 #include "common/error.h"
+#include "common/mapping_faults.h"
 #include "common/output_file.h"
 
 namespace stagegpt {
@@ -90,10 +91,13 @@ MappedFile::MappedFile(const std::filesystem::path& path, std::string_view flag)
   void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (data == MAP_FAILED) fail_to_open(path, flag, errno);
   bytes_ = {static_cast<const std::byte*>(data), size};
+  note_mapping(bytes_, path);
 }
 
 MappedFile::~MappedFile() {
-  if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (bytes_.empty()) return;
+  forget_mapping(bytes_);
+  munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 void fail_to_write(const std::filesystem::path& path) {

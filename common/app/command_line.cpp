@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <new>
@@ -15,6 +16,7 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "common/json.h"
+#include "common/mapping_faults.h"
 #include "common/stop_signals.h"
 
 namespace stagegpt {
@@ -307,6 +309,8 @@ int exit_code_of(const std::exception& error) {
 
 int run_program(const char* argv0, const std::function<int()>& body) {
   open_standard_streams();
+  const char* slash = std::strrchr(argv0, '/');
+  explain_mapping_faults(slash == nullptr ? argv0 : slash + 1);
   const std::string name = std::filesystem::path(argv0).filename();
   try {
     const int code = body();
