@@ -8,6 +8,14 @@
 #include "common/train/tree_sync.h"
 
 namespace stagegpt {
+namespace {
+
+// To be compared: a text may hold bytes that are no UTF-8, which JSON cannot.
+std::string exact_text(const nlohmann::ordered_json& value) {
+  return value.is_string() ? concat('\'', value.get<std::string>(), '\'') : value.dump();
+}
+
+}  // namespace
 
 bool parse_flags(Stage& stage, CommandLine& command_line, int argc, const char* const* argv,
                  const std::function<void()>& check) {
@@ -29,7 +37,7 @@ void require_same_settings(RankGroup& group, const CommandLine& command_line) {
   const nlohmann::ordered_json settings = command_line.settings();
   for (const auto& [key, value] : settings.items()) {
     // How fast a rank is, is its own affair.
-    if (key != "threads") values.emplace_back(flag_of_key(key), value.dump());
+    if (key != "threads") values.emplace_back(flag_of_key(key), exact_text(value));
   }
   require_same(group, values);
 }

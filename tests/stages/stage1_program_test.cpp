@@ -94,6 +94,12 @@ TEST_F(Stage1, WritesAsStage0) {
   for (const int ranks : {1, 2, 3}) EXPECT_EQ(stage1(ranks, "generate", text).output, expected);
 }
 
+TEST_F(Stage1, TakesAPromptThatIsNoUtf8) {
+  stage0("train", small("run", {"--tokenizer", "bpe", "--vocab-size", "257", "--steps", "1"}));
+  const Arguments text = {"--model", "run", "--prompt", "the \xff", "--max-new-tokens", "9"};
+  EXPECT_EQ(stage1(2, "generate", text).output, stage0("generate", text).output);
+}
+
 TEST_F(Stage1, Verifies) {
   const ProgramResult result = stage1(2, "verify",
                                       {"--model", STAGEGPT_SOURCE_DIR "/tests/golden/tiny.bin", "--state",
