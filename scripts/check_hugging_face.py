@@ -67,6 +67,8 @@ VARIANTS = FIXTURES + [
     Variant("config.json of GPT-2's", save_with_hub_config),
     Variant("gelu", config={"activation_function": "gelu"}),
     Variant("relu", config={"activation_function": "relu"}),
+    Variant("gelu_pytorch_tanh", config={"activation_function": "gelu_pytorch_tanh"}),
+    Variant("gelu_fast", config={"activation_function": "gelu_fast"}),
     Variant("even positions, one head", config={"n_positions": 96, "n_head": 1}),
 ]
 
@@ -241,6 +243,9 @@ class Checks:
         run(self.train, "--data", self.corpus, "--run-dir", directory, *tokenizer, *flags(SHAPE, TRAINING))
         theirs = Theirs.load(directory / "latest")
         check_special_tokens(kind, theirs)
+        if kind == "char":
+            unseen = theirs.tokenizer("µ")["input_ids"]
+            expect(unseen == [theirs.tokenizer.eos_token_id], f"a character that was not seen is {unseen}")
         worst = Worst()
         for text in TEXTS + (OTHER_TEXTS[:2] if kind == "word" else [] if kind == "char" else OTHER_TEXTS):
             compare(self.probe, theirs, text, worst)

@@ -24,7 +24,8 @@ struct ConvertFlags {
     command_line.text("--input", input,
                       "a run, a checkpoint, a Hugging Face GPT-2 directory, or llm.c's model file");
     command_line.text("--output", output,
-                      "llm.c's model file where it ends in .bin, else a directory to make");
+                      "llm.c's model file where it ends in .bin, else a directory to make, whose name has no "
+                      "ending but a version (gpt2.v2), or a slash behind it");
     command_line.choice("--precision", precision, {"f32", "bf16"}, "of weights in llm.c's file");
     command_line.text(
         "--tokenizer-path", tokenizer_path,
@@ -32,6 +33,22 @@ struct ConvertFlags {
         "or a directory of these");
   }
 };
+
+enum class Output { llmc_file, directory };
+
+// By its name. Throws UserError for an ending that looks like the file of a format that is not written.
+Output kind_of(const std::string& name) {
+  if (name.ends_with('/')) return Output::directory;
+  std::string ending = fs::path(name).extension();
+  if (ending == ".bin") return Output::llmc_file;
+  if (ending.starts_with(".v")) ending.erase(1, 1);
+  const bool is_version = ending.find_first_not_of(".0123456789") == ending.npos;
+  if (!is_version) {
+    user_error("--output: expected llm.c's model file, NAME.bin, or a directory to make, not '", name,
+               "'; a directory of that name is '", name, "/'");
+  }
+  return Output::directory;
+}
 
 // A model from either kind of file, open as long as this lives.
 struct Model {
@@ -112,9 +129,10 @@ int convert_checkpoint_main(int argc, char** argv) {
   if (!command_line.parse(argc, argv)) return 0;
   if (flags.input.empty()) user_error("--input: expected a model");
   if (flags.output.empty()) user_error("--output: expected a file or directory to make");
+  const Output kind = kind_of(flags.output);
   const Model model(flags.input);
   const fs::path output = (fs::path(flags.output) / "").parent_path();
-  if (output.extension() == ".bin") {
+  if (kind == Output::llmc_file) {
     const Partial partial(output);
     write_llmc_model(partial.path(), model.config(), model.values(),
                      flags.precision == "bf16" ? LlmcPrecision::bf16 : LlmcPrecision::f32);

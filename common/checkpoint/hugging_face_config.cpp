@@ -33,6 +33,15 @@ void require(const Json& json, const char* name, const Json& expected) {
   }
 }
 
+// By the names that transformers has for them. Two of them are gelu_new written otherwise: gelu_pytorch_tanh
+// by PyTorch's own function, gelu_fast as x/2 (1 + tanh(√(2/π) x (1 + 0.044715 x²))) with √(2/π) to ten
+// digits.
+std::optional<Activation> activation_of(const std::string& name) {
+  if (name == "gelu_pytorch_tanh" || name == "gelu_fast") return Activation::gelu_new;
+  const auto named = activation_named(name);
+  return named == Activation::none ? std::nullopt : named;
+}
+
 }  // namespace
 
 std::string config_json(const Gpt2Config& config, std::optional<std::int32_t> end_of_text) {
@@ -80,8 +89,8 @@ Gpt2Config parse_config(const Json& json) {
     config.n_head = static_cast<int>(size_field(json, "n_head", 1 << 16));
     config.n_embd = static_cast<int>(size_field(json, "n_embd", 1 << 16));
     const std::string activation = json.value("activation_function", "gelu_new");
-    const auto named = activation_named(activation);
-    if (!named || *named == Activation::none) {
+    const auto named = activation_of(activation);
+    if (!named) {
       user_error("'activation_function': \"", activation, "\" is not supported");
     }
     config.activation = *named;

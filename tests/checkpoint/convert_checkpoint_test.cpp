@@ -39,6 +39,24 @@ TEST_F(Convert, ThereAndBackGivesTheSameBytes) {
   EXPECT_EQ(read_bytes(in("half.bin")), read_bytes(in("half2.bin")));
 }
 
+TEST_F(Convert, RefusesEndingsOfFormatsThatItDoesNotWrite) {
+  const std::string golden = std::string(kGolden) + "/tiny.bin";
+  for (const std::string name : {"x.gguf", "x.safetensors", "x.pt", "x.BIN", "x.h5", "x.v2a"}) {
+    const ProgramResult result = convert(golden, name);
+    EXPECT_EQ(result.exit_code, 2) << name;
+    EXPECT_NE(
+        result.errors.find("--output: expected llm.c's model file, NAME.bin, or a directory to make, not '" +
+                           name + "'; a directory of that name is '" + name + "/'"),
+        std::string::npos)
+        << result.errors;
+    EXPECT_FALSE(std::filesystem::exists(in(name)));
+  }
+  for (const char* name : {"gpt2.v2", "gpt2-1.5", "x.gguf/", "x.bin/"}) {
+    expect_converted(golden, name);
+    EXPECT_TRUE(std::filesystem::is_directory(in(name))) << name;
+  }
+}
+
 TEST_F(Convert, KeepsWhatTheModelComputes) {
   // The directory is the reference's model: logits and gradients say so, after a way through it.
   expect_converted(std::string(kGolden) + "/tiny.bin", "directory");
@@ -92,7 +110,8 @@ TEST_F(Convert, RefusesWithOneLine) {
   };
   const std::string golden = std::string(kGolden) + "/tiny.bin";
   refused("nowhere", "out", {}, "--input: cannot open \"nowhere\"");
-  refused(golden, "text.txt", {}, "--output: \"text.txt\" exists already");
+  directory.write("text", "");
+  refused(golden, "text", {}, "--output: \"text\" exists already");
   refused(golden, "out", {"--precision", "bf16"}, "--precision: directories are written in f32");
   refused(golden, "out", {"--tokenizer-path", "text.txt"}, "--tokenizer-path");
   refused("text.txt", "out", {}, "--input: expected a model file of llm.c");

@@ -137,6 +137,14 @@ TEST(HuggingFaceModel, IgnoresMasksAndATiedHead) {
                      HuggingFaceModel(kFixtures / "plain", "--model"));
 }
 
+TEST(HuggingFaceModel, TakesGeluNewByItsOtherNames) {
+  const Copy copy;
+  for (const char* name : {"gelu_pytorch_tanh", "gelu_fast"}) {
+    copy.set("activation_function", name);
+    EXPECT_EQ(HuggingFaceModel(copy.path(), "--model").config().activation, Activation::gelu_new) << name;
+  }
+}
+
 TEST(HuggingFaceModel, NeedsNoMoreThanTheShapeOfConfig) {
   const Copy copy;
   Json config;
@@ -335,6 +343,11 @@ TEST_P(HuggingFaceRoundTrip, KeepsTheTokenizerAndItsEnd) {
   EXPECT_EQ(roles.contains("unk_token"), tokenizer->kind() == "word");
   EXPECT_EQ(roles.contains("pad_token"), tokenizer->kind() == "word");
   EXPECT_EQ(roles["clean_up_tokenization_spaces"], false);
+  // What `transformers` takes for a character or word that it has not seen; bytes are all seen.
+  const Json written = read_json_file(scratch.path() / "tokenizer.json")["model"];
+  if (written["type"] == "WordLevel") {
+    EXPECT_TRUE(written["vocab"].contains(written["unk_token"])) << written["unk_token"];
+  }
 }
 
 TEST_P(HuggingFaceRoundTrip, ReturnsTheFilesThatItWrote) {

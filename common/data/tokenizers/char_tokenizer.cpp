@@ -58,8 +58,11 @@ void CharTokenizer::encode_text(std::string_view text, std::vector<std::int32_t>
 std::size_t CharTokenizer::cut_text(std::string_view text) const { return utf8_complete(text); }
 
 nlohmann::ordered_json CharTokenizer::hugging_face() const {
-  // Nothing stands for what is unknown: there too it is an error.
-  return word_level_json(vocabulary(), kOneCharacter, kUnknownWord);
+  // There a character that the vocabulary lacks must become some token: the end of text, as in GPT-2's own
+  // tokenizer of transformers. Encoding here refuses it.
+  const auto end = end_of_text();
+  return word_level_json(vocabulary(), kOneCharacter,
+                         end ? vocabulary().tokens[static_cast<std::size_t>(*end)] : kUnknownWord);
 }
 
 void count_characters(std::string_view text, PieceCounts& counts) {
