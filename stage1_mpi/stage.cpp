@@ -31,6 +31,7 @@ class MpiStage final : public Stage {
     agree(group_, [&] { machine.backend = cpu_.make_backend(machine.threads); });
     machine.communicator = make_mpi_communicator(group_, *machine.backend, mpi_.algorithm());
     machine.sync = make_gradient_sync(mpi_.gradient_sync(), *machine.communicator, *machine.backend);
+    machine.memory.host_ranks = static_cast<int>(placement_.on_node.size());
     machine.description = concat(stagegpt::description(placement_, group_.size()), "; ",
                                  cpu_.description(machine.threads), "; gradients ", mpi_.gradient_sync());
     const std::string warning = stagegpt::warning(group_, placement_, machine.threads);

@@ -29,6 +29,12 @@ CudaOptions CudaFlags::options() const {
           .precision = precision_ == "tf32" ? Precision::tf32 : Precision::f32};
 }
 
+TensorMemory CudaFlags::memory(int processes) const {
+  const bool emulated = !platform_->is_gpu();  // by each process for itself
+  return {.device_bytes = memory_info().free / static_cast<std::size_t>(emulated ? 1 : processes),
+          .on_host = emulated};
+}
+
 std::string CudaFlags::description(const DeviceInfo& device) const {
   return concat(platform_->description(opened_, device), "; ", precision_, ", ",
                 matmul_ == "cublaslt" ? platform_->library() : matmul_ + " matmul");

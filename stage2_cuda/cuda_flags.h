@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/app/command_line.h"
+#include "common/app/memory_check.h"
 #include "common/train/peak.h"
 #include "stage2_cuda/cuda_backend.h"
 #include "stage2_cuda/platform.h"
@@ -22,6 +23,8 @@ class CudaFlags {
   CudaOptions options() const;
   int threads() const { return platform_->threads(); }
   const Platform& platform() const { return *platform_; }
+  // What is left of the opened device, to so many processes.
+  TensorMemory memory(int processes = 1) const;
   // One line for the reader, and what the data sheet says of such a device.
   std::string description(const DeviceInfo& device) const;
   std::optional<Peak> peak(const DeviceInfo& device) const;

@@ -24,6 +24,7 @@ class CudaStage final : public Stage {
     machine.threads = cuda_.threads();
     machine.on_device = cuda_.platform().is_gpu();
     machine.backend = gpu::make_cuda_backend(cuda_.options());
+    machine.memory = cuda_.memory();
     machine.communicator = std::make_unique<SelfCommunicator>(group_);
     machine.sync = std::make_unique<NoGradientSync>();
     machine.description = cuda_.description(device);

@@ -1,5 +1,6 @@
 #include "stage3_mpi_cuda/gpu_binding.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <string>
@@ -16,22 +17,36 @@ struct Gpu {
   char id[64] = {};
 };
 
+// Which GPU is it?
+using GpuName = std::pair<int, std::string>;
+
+// That of each rank.
+std::vector<GpuName> gpus_of_ranks(RankGroup& group, const Placement& placement, const DeviceInfo& device) {
+  Gpu own{.node = placement.on_node.front()};
+  std::strncpy(own.id, device.id.c_str(), sizeof own.id - 1);
+  std::vector<GpuName> names;
+  for (const Gpu& gpu : gather(group, own)) names.emplace_back(gpu.node, gpu.id);
+  return names;
+}
+
 }  // namespace
 
 int usual_device(const Placement& placement, int devices) { return placement.node_rank % devices; }
 
 std::optional<std::pair<int, int>> ranks_on_one_gpu(RankGroup& group, const Placement& placement,
                                                     const DeviceInfo& device) {
-  Gpu own{.node = placement.on_node.front()};
-  std::strncpy(own.id, device.id.c_str(), sizeof own.id - 1);
-  const std::vector<Gpu> gpus = gather(group, own);
-  std::map<std::pair<int, std::string>, int> owners;
+  const std::vector<GpuName> gpus = gpus_of_ranks(group, placement, device);
+  std::map<GpuName, int> owners;
   for (int rank = 0; rank < group.size(); ++rank) {
-    const Gpu& gpu = gpus[static_cast<std::size_t>(rank)];
-    const auto [owner, is_first] = owners.emplace(std::pair(gpu.node, std::string(gpu.id)), rank);
+    const auto [owner, is_first] = owners.emplace(gpus[static_cast<std::size_t>(rank)], rank);
     if (!is_first) return std::pair(owner->second, rank);
   }
   return std::nullopt;
+}
+
+int ranks_on_gpu_of(RankGroup& group, const Placement& placement, const DeviceInfo& device) {
+  const std::vector<GpuName> gpus = gpus_of_ranks(group, placement, device);
+  return static_cast<int>(std::ranges::count(gpus, gpus[static_cast<std::size_t>(group.rank())]));
 }
 
 }  // namespace stagegpt::gpu

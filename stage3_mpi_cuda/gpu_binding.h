@@ -17,4 +17,7 @@ int usual_device(const Placement& placement, int devices);
 std::optional<std::pair<int, int>> ranks_on_one_gpu(RankGroup& group, const Placement& placement,
                                                     const DeviceInfo& device);
 
+// How many ranks compute on this one's GPU, itself included. A collective call.
+int ranks_on_gpu_of(RankGroup& group, const Placement& placement, const DeviceInfo& device);
+
 }  // namespace stagegpt::gpu

@@ -40,6 +40,8 @@ class MpiCudaStage final : public Stage {
     machine.communicator = make_device_communicator(transport, group_, *backend, mpi_.algorithm());
     machine.backend = std::move(backend);
     machine.sync = make_gradient_sync(mpi_.gradient_sync(), *machine.communicator, *machine.backend);
+    machine.memory = cuda_.memory(gpu::ranks_on_gpu_of(group_, placement_, device));
+    machine.memory.host_ranks = static_cast<int>(placement_.on_node.size());
     machine.threads = cuda_.threads();
     machine.on_device = cuda_.platform().is_gpu();
     machine.peak = cuda_.peak(device);

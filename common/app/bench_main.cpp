@@ -7,6 +7,7 @@
 #include "common/app/decode_report.h"
 #include "common/app/model_flags.h"
 #include "common/app/stage.h"
+#include "common/comm/agreement.h"
 #include "common/model/flops.h"
 #include "common/status_line.h"
 
@@ -23,7 +24,7 @@ struct BenchFlags {
                         .adamw = {},
                         .seed = 1337,
                         .synchronize_phases = true};
-  bool generate = false, no_fused = false, json = false;
+  bool generate = false, no_fused = false, ignore_memory = false, json = false;
   std::string weights = "f32";
 
   void add(CommandLine& command_line) {
@@ -43,6 +44,7 @@ struct BenchFlags {
                         "the same bits at 1, 2, 4 and 8 ranks; see stageN_train");
     command_line.group("Run");
     command_line.toggle("--no-fused", no_fused, "compose fused ops of primitive ones");
+    add_ignore_memory(command_line, ignore_memory);
     command_line.toggle("--json", json, "print one JSON object instead of a table");
   }
 };
@@ -147,6 +149,19 @@ void run(const BenchFlags& flags, const Gpt2Config& config, std::int64_t T, cons
   warn_of(report.load);
 }
 
+// Refuses what does not fit, before it is allocated.
+void require_memory(const BenchFlags& flags, const Gpt2Config& config, std::int64_t T,
+                    const Machine& machine) {
+  if (flags.generate) {
+    require_generation_memory(config, flags.weights == "bf16" ? DType::bf16 : DType::f32, machine.memory,
+                              free_memory());
+  } else {
+    require_training_memory(
+        {config, flags.trainer, T, machine.communicator->size(), *machine.sync, machine.memory},
+        free_memory());
+  }
+}
+
 int bench_main(Stage& stage, int argc, char** argv) {
   BenchFlags flags;
   CommandLine command_line(argv[0], "Measure the time of a training step.", stage.number());
@@ -179,6 +194,7 @@ int bench_main(Stage& stage, int argc, char** argv) {
   flags.bench.steps = flags.steps.value_or(flags.bench.steps);
   flags.bench.profiled = std::clamp<std::int64_t>(flags.bench.steps, 3, 5);  // a median needs three
   flags.bench.peak = machine.peak;
+  if (!flags.ignore_memory) agree(stage.group(), [&] { require_memory(flags, config, T, machine); });
   flags.generate ? run_generation(flags, config, machine) : run(flags, config, T, machine);
   return 0;
 }

@@ -1,36 +1,61 @@
 #include "common/app/dry_run.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "common/comm/agreement.h"
 #include "common/model/flops.h"
 #include "common/train/memory_plan.h"
 
 namespace stagegpt {
+namespace {
 
-void print_plan(const Gpt2Config& config, const TrainerConfig& trainer, int ranks, const GradientSync& sync,
-                bool json) {
-  const std::int64_t T = config.block_size, parameters = gpt2_parameter_table(config).numel();
+using Json = nlohmann::ordered_json;
+
+// What the rank with the least has; nothing where one does not know.
+std::optional<AvailableMemory> least_available(const TensorMemory& memory, RankGroup& group) {
+  constexpr double kUnknown = -1;
+  std::optional<AvailableMemory> own = available_memory(memory, free_memory());
+  const double least = std::ranges::min(gather(group, own ? own->bytes : kUnknown));
+  if (least < 0) return std::nullopt;
+  own->bytes = least;
+  return own;
+}
+
+}  // namespace
+
+void print_plan(const TrainingMemory& training, RankGroup& group, bool json) {
+  const Gpt2Config& config = training.config;
+  const TrainerConfig& trainer = training.trainer;
+  const std::int64_t T = training.T, parameters = gpt2_parameter_table(config).numel();
   // Numbers that no machine has need not fit 64 bits.
   const double tokens =
       static_cast<double>(trainer.batch_size) * static_cast<double>(trainer.grad_accumulation * T);
   const double total_tokens = tokens * static_cast<double>(trainer.schedule.steps);
   const double flops = flops_per_token(config, parameters, T);
   const double total_flops = flops * total_tokens;
-  const MemoryPlan memory = plan_memory(config, trainer, T, ranks, sync);
+  const int ranks = training.ranks;
+  const MemoryPlan memory = plan_memory(config, trainer, T, ranks, training.sync);
+  const double needed = needed_memory(training.memory, memory.total(), memory.free_blocks);
+  const std::optional<AvailableMemory> available = least_available(training.memory, group);
+  const bool fits = !available || needed <= available->bytes;
   if (json) {
-    const nlohmann::ordered_json plan = {{"parameters", parameters},
-                                         {"tokens_per_step", tokens},
-                                         {"flops_per_token", flops},
-                                         {"total_flops", total_flops},
-                                         {"ranks", ranks},
-                                         {"memory_bytes",
-                                          {{"weights", memory.weights},
-                                           {"gradients", memory.gradients},
-                                           {"moments", memory.moments},
-                                           {"activations", memory.activations},
-                                           {"total", memory.total()}}}};
+    const Json plan = {{"parameters", parameters},
+                       {"tokens_per_step", tokens},
+                       {"flops_per_token", flops},
+                       {"total_flops", total_flops},
+                       {"ranks", ranks},
+                       {"memory_bytes",
+                        {{"weights", memory.weights},
+                         {"gradients", memory.gradients},
+                         {"moments", memory.moments},
+                         {"activations", memory.activations},
+                         {"total", memory.total()}}},
+                       {"needed_bytes", needed},
+                       {"available_bytes", available ? Json(available->bytes) : Json()},
+                       {"fits", available ? Json(fits) : Json()}};
     std::cout << plan.dump(2) << '\n';
     return;
   }
@@ -38,14 +63,18 @@ void print_plan(const Gpt2Config& config, const TrainerConfig& trainer, int rank
       "parameters  %lld\ntokens      %.0f a step, %.0f in all\nFLOPs       %.3g a token, %.3g in all\n",
       static_cast<long long>(parameters), tokens, total_tokens, flops, total_flops);
   std::printf("memory of %s, in MiB\n", ranks == 1 ? "the process" : "each rank");
-  const auto row = [](const char* kind, std::size_t bytes) {
-    std::printf("  %-12s%12.1f\n", kind, static_cast<double>(bytes) / (1 << 20));
+  const auto row = [](const char* kind, auto bytes, const std::string& note = "") {
+    std::printf("  %-12s%12.1f%s\n", kind, static_cast<double>(bytes) / (1 << 20), note.c_str());
   };
   row("weights", memory.weights);
   row("gradients", memory.gradients);
   row("moments", memory.moments);
   row("activations", memory.activations);
   row("total", memory.total());
+  row("needed", needed, training.memory.device_bytes ? "" : "  with the program, an estimate");
+  if (!available) return;
+  row("available", available->bytes, "  " + available->where);
+  std::printf("fits        %s\n", fits ? "yes" : concat("no; ", advice(training, available->bytes)).c_str());
 }
 
 }  // namespace stagegpt

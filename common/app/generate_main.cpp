@@ -29,7 +29,7 @@ struct GenerateFlags {
   std::int64_t max_new_tokens = 200, num_samples = 1, seed = 1337;
   SamplingConfig sampling{.temperature = 0.7};
   std::vector<std::string> stop;
-  bool interactive = false, no_fused = false, json = false;
+  bool interactive = false, no_fused = false, ignore_memory = false, json = false;
 
   void add(CommandLine& command_line) {
     command_line.group("Model");
@@ -54,8 +54,10 @@ struct GenerateFlags {
     command_line.integer("--seed", seed, 0, std::numeric_limits<std::int64_t>::max(), "of all draws");
     command_line.group("Run");
     command_line.toggle("--no-fused", no_fused, "compose fused ops of primitive ones");
+    add_ignore_memory(command_line, ignore_memory);
     command_line.toggle("--json", json, "print one JSON object instead of the text");
   }
+  DType matrices() const { return weights == "bf16" ? DType::bf16 : DType::f32; }
   void check() {
     sampling.seed = static_cast<std::uint64_t>(seed);
     if (model.empty()) user_error("--model: expected a directory, or a model file in llm.c's format");
@@ -217,11 +219,15 @@ int generate_main(Stage& stage, int argc, char** argv) {
   if (!parse_flags(stage, command_line, argc, argv, [&] { flags.check(); })) return 0;
   const Machine machine = stage.start();
   machine.backend->set_fused(!flags.no_fused);
+  const auto fits = [&](const Gpt2Config& config) {
+    if (!flags.ignore_memory)
+      require_generation_memory(config, flags.matrices(), machine.memory, free_memory());
+  };
   TrainedModel trained;
   agree(stage.group(),
-        [&] { trained = load_trained_model(*machine.backend, flags.model, flags.tokenizer_path); });
+        [&] { trained = load_trained_model(*machine.backend, flags.model, flags.tokenizer_path, fits); });
   if (stage.group().size() > 1) require_same(stage.group(), found(trained));
-  if (flags.weights == "bf16") trained.model->read_matrices_in_bf16(*machine.backend);
+  if (flags.matrices() == DType::bf16) trained.model->read_matrices_in_bf16(*machine.backend);
 
   Writer writer(flags, machine, trained);
   if (flags.json) {

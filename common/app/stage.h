@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/app/command_line.h"
+#include "common/app/memory_check.h"
 #include "common/backend/backend.h"
 #include "common/comm/communicator.h"
 #include "common/train/gradient_sync.h"
@@ -19,6 +20,7 @@ struct Machine {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Communicator> communicator;
   std::unique_ptr<GradientSync> sync;
+  TensorMemory memory = {};
   int threads = 1;           // of each rank
   bool on_device = false;    // a GPU computes, and threads only feed it
   std::string description;   // one line for the reader

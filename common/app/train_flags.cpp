@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/app/memory_check.h"
+
 namespace stagegpt {
 namespace {
 
@@ -34,6 +36,7 @@ void TrainFlags::add(CommandLine& command_line) {
                        "step to stop at, with a checkpoint; the schedule stays that of --steps");
   command_line.integer("--trace-steps", trace_steps_, 0, kMaxSteps,
                        "first steps of this call whose tensors are kept, in RUN/traces (0: none)");
+  add_ignore_memory(command_line, ignore_memory);
   command_line.toggle("--json", json, "print the result as one JSON object");
 
   command_line.group("Data");

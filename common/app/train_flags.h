@@ -35,7 +35,7 @@ class TrainFlags {
 
   // Of this call alone.
   std::optional<std::string> resume;  // "" for the run of --run-dir
-  bool dry_run = false, print_config = false, json = false;
+  bool dry_run = false, print_config = false, ignore_memory = false, json = false;
 
  private:
   std::string data_;

@@ -192,6 +192,18 @@ void begin_run(const TrainFlags& flags, Json settings, const std::optional<Resum
             << (resumed ? concat(", resumed from ", resumed->checkpoint.filename()) : "") << '\n';
 }
 
+TrainingMemory memory_of(const TrainFlags& flags, const Gpt2Config& config, const Machine& machine) {
+  return {config,        flags.run().trainer, config.block_size, machine.communicator->size(),
+          *machine.sync, machine.memory};
+}
+
+// Refuses what does not fit, before it is allocated.
+void require_memory(const TrainFlags& flags, const Gpt2Config& config, const Machine& machine) {
+  if (flags.dry_run || flags.ignore_memory) return;
+  agree(machine.communicator->group(),
+        [&] { require_training_memory(memory_of(flags, config, machine), free_memory()); });
+}
+
 // Trains, from random weights or those of a directory, and prints what came out. `resumed` is empty for a new
 // run; `settings` are the run's.
 int train(TrainFlags& flags, Json settings, Machine machine, std::optional<ResumedRun> resumed) {
@@ -201,16 +213,20 @@ int train(TrainFlags& flags, Json settings, Machine machine, std::optional<Resum
     weights = open_weights(flags, resumed.has_value());
     if (resumed) require_data_of_run(*resumed, flags.corpus().data);
   });
+  Gpt2Config config = flags.model.config();
+  // Not known yet. What does not fit with one token never will, and a text may take long to read.
+  config.vocab_size = 1;
+  require_memory(flags, config, machine);
   const Corpus corpus =
       load_shared_corpus(group, flags.corpus(), flags.model.config().block_size, machine.threads);
-  Gpt2Config config = flags.model.config();
   config.vocab_size = vocab_size(flags, *corpus.tokenizer);
   if (group.size() > 1) require_same(group, found(config, corpus));
   describe(flags, config, corpus, machine);
   if (flags.dry_run) {
-    print_plan(config, flags.run().trainer, machine.communicator->size(), *machine.sync, flags.json);
+    print_plan(memory_of(flags, config, machine), group, flags.json);
     return 0;
   }
+  require_memory(flags, config, machine);
   machine.backend->set_fused(!flags.no_fused);
   Gpt2 model(*machine.backend, config, DType::f32, machine.communicator->size());
   begin_model(flags, machine, weights.get(), model);

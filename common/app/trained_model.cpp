@@ -12,17 +12,21 @@ namespace fs = std::filesystem;
 
 constexpr const char *kModel = "--model", *kTokenizer = "--tokenizer-path";
 
-std::unique_ptr<Gpt2> load_directory(Backend& backend, const fs::path& directory) {
+using Check = std::function<void(const Gpt2Config&)>;
+
+std::unique_ptr<Gpt2> load_directory(Backend& backend, const fs::path& directory, const Check& check) {
   verify_named(directory, kModel);
   const HuggingFaceModel file(directory, kModel);
+  check(file.config());
   auto model = std::make_unique<Gpt2>(backend, file.config(), DType::f32, 1, Purpose::inference);
   load_weights(file, backend, *model);
   return model;
 }
 
-std::unique_ptr<Gpt2> load_llmc_file(Backend& backend, const fs::path& path) {
+std::unique_ptr<Gpt2> load_llmc_file(Backend& backend, const fs::path& path, const Check& check) {
   const MappedFile bytes(path, kModel);
   const LlmcModel file = parse_llmc_model(bytes.bytes(), kModel);
+  check(file.config);
   auto model = std::make_unique<Gpt2>(backend, file.config, DType::f32, 1, Purpose::inference);
   const Parameters& parameters = model->parameters();
   load_values(backend, parameters.table(), parameters.weights(), values_in(file, parameters.table()));
@@ -32,7 +36,7 @@ std::unique_ptr<Gpt2> load_llmc_file(Backend& backend, const fs::path& path) {
 }  // namespace
 
 TrainedModel load_trained_model(Backend& backend, const fs::path& path,
-                                const std::optional<std::string>& tokenizer_path) {
+                                const std::optional<std::string>& tokenizer_path, const Check& check) {
   std::error_code ignored;
   const bool is_directory = fs::is_directory(path, ignored);
   const fs::path directory = is_directory ? model_directory(path) : fs::path();
@@ -43,7 +47,8 @@ TrainedModel load_trained_model(Backend& backend, const fs::path& path,
   TrainedModel trained;
   trained.tokenizer =
       tokenizer_path ? load_tokenizer(*tokenizer_path, kTokenizer) : load_tokenizer(directory, kModel);
-  trained.model = is_directory ? load_directory(backend, directory) : load_llmc_file(backend, path);
+  trained.model =
+      is_directory ? load_directory(backend, directory, check) : load_llmc_file(backend, path, check);
   const std::int64_t size = trained.model->config().vocab_size;
   if (trained.tokenizer->size() > size) {
     user_error(tokenizer_path ? kTokenizer : kModel, ": the tokenizer has ", trained.tokenizer->size(),

@@ -1,26 +1,34 @@
 #include "common/backend/planning_backend.h"
 
-#include <sys/mman.h>
-
+#include <cstdint>
 #include <cstring>
 
 namespace stagegpt {
 namespace {
 
-// Address space that may be neither read nor written, and is never backed by memory.
-class AddressSpace final : public MemorySource {
+// Addresses beyond those that any process has (x86-64: 57 bits, of which programs get the lower half;
+// AArch64: 52). None is given out twice. Nothing is asked of the system, so that no limit on a process
+// counts.
+class ImaginedAddresses final : public MemorySource {
  public:
   void* allocate(std::size_t bytes) override {
-    void* block = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return block == MAP_FAILED ? nullptr : block;
+    if (bytes > kEnd - next_) return nullptr;
+    void* block = reinterpret_cast<void*>(next_);  // NOLINT(performance-no-int-to-ptr)
+    next_ += bytes;
+    return block;
   }
-  void deallocate(void* block, std::size_t bytes) noexcept override { munmap(block, bytes); }
+  void deallocate(void*, std::size_t) noexcept override {}
   void* host_view(void*) const override { return nullptr; }
+
+ private:
+  static constexpr std::uintptr_t kBegin = std::uintptr_t{0xF0} << 48,
+                                  kEnd = kBegin + (std::uintptr_t{1} << 52);
+  std::uintptr_t next_ = kBegin;
 };
 
 class PlanningBackend final : public Backend {
  public:
-  PlanningBackend() : Backend(std::make_unique<AddressSpace>()) {}
+  PlanningBackend() : Backend(std::make_unique<ImaginedAddresses>()) {}
   void synchronize() override {}
 
  private:

@@ -3,12 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 
 #include "common/error.h"
 #include "common/file.h"
+#include "common/free_memory.h"
 #include "common/system_files.h"
 #include "common/train/memory_plan.h"
 
@@ -49,16 +49,6 @@ bool can_write_into(const fs::path& directory) {
   return file.is_open() && unlink(name.c_str()) == 0;
 }
 
-// The kibibytes behind a name.
-double kibibytes_of(std::string_view text, std::string_view name) {
-  const std::size_t at = text.find(name);
-  const std::size_t number = at == std::string_view::npos ? at : text.find_first_of("0123456789", at);
-  double value = 0;
-  if (number != std::string_view::npos)
-    std::from_chars(text.data() + number, text.data() + text.size(), value);
-  return value;
-}
-
 }  // namespace
 
 DiskFacts disk_facts(const fs::path& directory) {
@@ -87,21 +77,14 @@ Finding judge_disk(const DiskFacts& facts, double checkpoint_bytes) {
   return {"disk", Mark::ok, found};
 }
 
-MemoryFacts parse_meminfo(std::string_view text) {
-  constexpr double kKibibyte = 1024;
-  return {.total_bytes = kKibibyte * kibibytes_of(text, "MemTotal:"),
-          .available_bytes = kKibibyte * kibibytes_of(text, "MemAvailable:")};
-}
-
-std::optional<double> parse_memory_limit(std::string_view memory_max) {
-  double bytes = 0;
-  const auto end = std::from_chars(memory_max.data(), memory_max.data() + memory_max.size(), bytes);
-  return end.ec == std::errc() ? std::optional(bytes) : std::nullopt;
-}
-
 MemoryFacts memory_facts() {
-  MemoryFacts facts = parse_meminfo(system_file("/proc/meminfo"));
-  facts.limit_bytes = parse_memory_limit(cgroup_file("memory.max"));
+  const std::string meminfo = system_file("/proc/meminfo");
+  MemoryFacts facts{.total_bytes = meminfo_bytes(meminfo, "MemTotal").value_or(0),
+                    .available_bytes = meminfo_bytes(meminfo, "MemAvailable").value_or(0)};
+  if (const auto cgroup = cgroup_memory()) {
+    facts.limit_bytes = cgroup->limit;
+    facts.available_bytes = std::min(facts.available_bytes, cgroup->left);
+  }
   return facts;
 }
 

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "common/doctor/finding.h"
 
@@ -28,10 +27,6 @@ struct MemoryFacts {
 struct MemoryNeeds {
   double nano_bytes = 0, gpt2_bytes = 0;
 };
-// Of /proc/meminfo.
-MemoryFacts parse_meminfo(std::string_view text);
-// Of a cgroup's memory.max; nothing for "max".
-std::optional<double> parse_memory_limit(std::string_view memory_max);
 MemoryFacts memory_facts();
 MemoryNeeds memory_needs();
 Finding judge_memory(const MemoryFacts& facts, const MemoryNeeds& needs);

@@ -4,6 +4,7 @@
 
 #include "common/backend/planning_backend.h"
 #include "common/comm/self_communicator.h"
+#include "common/model/kv_cache.h"
 
 namespace stagegpt {
 namespace {
@@ -59,7 +60,9 @@ MemoryPlan plan_two_steps(const Run& run, const TrainerConfig& trainer_config) {
   plan.weights = plan.gradients = model_bytes / 2;  // two arenas of one size
   plan.moments = backend->memory_stats().bytes_in_use - model_bytes;
   for (int step = 0; step < 2; ++step) trainer.step();
-  plan.activations = backend->memory_stats().peak_bytes_in_use - plan.total();
+  const MemoryStats stats = backend->memory_stats();
+  plan.activations = stats.peak_bytes_in_use - plan.total();
+  plan.free_blocks = stats.bytes_reserved - stats.peak_bytes_in_use;
   return plan;
 }
 
@@ -71,10 +74,14 @@ MemoryPlan plan_large_batch(const Run& run, const TrainerConfig& trainer, std::i
   const MemoryPlan less = plan_two_steps(run, planned);
   planned.batch_size = 2 * small_batch;
   MemoryPlan plan = plan_two_steps(run, planned);
-  const double added =
-      static_cast<double>(plan.activations - less.activations) / static_cast<double>(small_batch);
-  plan.activations +=
-      static_cast<std::size_t>(added * static_cast<double>(trainer.batch_size - 2 * small_batch));
+  const double times =
+      static_cast<double>(trainer.batch_size - 2 * small_batch) / static_cast<double>(small_batch);
+  const auto carry_on = [&](std::size_t MemoryPlan::*part) {
+    const double added = static_cast<double>(plan.*part) - static_cast<double>(less.*part);
+    plan.*part = static_cast<std::size_t>(std::max(0.0, static_cast<double>(plan.*part) + added * times));
+  };
+  carry_on(&MemoryPlan::activations);
+  carry_on(&MemoryPlan::free_blocks);
   return plan;
 }
 
@@ -104,6 +111,16 @@ MemoryPlan plan_memory(const Gpt2Config& config, const TrainerConfig& trainer, s
   const std::size_t added = plan_two_steps(run, planned).activations - one;
   plan.activations += added * static_cast<std::size_t>(trainer.grad_accumulation - 1);
   return plan;
+}
+
+std::size_t plan_generation(const Gpt2Config& config, DType matrices) {
+  const std::unique_ptr<Backend> backend = make_planning_backend();
+  Gpt2 model(*backend, config, DType::f32, 1, Purpose::inference);
+  if (matrices == DType::bf16) model.read_matrices_in_bf16(*backend);
+  KvCache cache(*backend, model);
+  constexpr std::int32_t kToken = 0;
+  model.next_logits(*backend, to_device<std::int32_t>(*backend, {1, 1}, std::span(&kToken, 1)), cache);
+  return backend->memory_stats().peak_bytes_in_use;
 }
 
 }  // namespace stagegpt

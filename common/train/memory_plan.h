@@ -12,8 +12,7 @@ namespace stagegpt {
 
 // Bytes of the backend's memory that one rank has in use when a training step uses most, as its allocator
 // rounds them: total() is what memory_stats().peak_bytes_in_use will say. Not included: memory of the host
-// (tokens, program, libraries), what kernels and gradient synchronisers keep to themselves, and free blocks
-// that the allocator keeps for reuse.
+// (tokens, program, libraries), and what kernels and gradient synchronisers keep to themselves.
 struct MemoryPlan {
   std::size_t weights = 0;
   std::size_t gradients = 0;
@@ -21,15 +20,21 @@ struct MemoryPlan {
   std::size_t activations =
       0;  // the rest: what forward saves for backward, logits, batch, gradients of these
 
+  // Beside these: what the allocator then keeps for reuse, and would give back rather than fail.
+  std::size_t free_blocks = 0;
+
   std::size_t total() const { return weights + gradients + moments + activations; }
 };
 
 // The plan of one of `ranks` ranks that train on sequences of T tokens. For more than 2²⁵ tokens a micro-step
 // it is carried on from smaller ones, and so true to a few blocks of the allocator. Throws UserError when the
-// batch does not divide among the ranks, and std::runtime_error when the plan exceeds the address space (128
-// TiB, or `ulimit -v`).
+// batch does not divide among the ranks, and std::runtime_error when the plan exceeds 4 PiB.
 // `sync` tells how much of the moments each keeps.
 MemoryPlan plan_memory(const Gpt2Config& config, const TrainerConfig& trainer, std::int64_t T, int ranks,
                        const GradientSync& sync);
+
+// The same for a model that writes, once it has read one token: weights, a copy of the matrices where they
+// are read in bf16, and the keys and values of a whole context. A longer prompt takes its activations beside.
+std::size_t plan_generation(const Gpt2Config& config, DType matrices);
 
 }  // namespace stagegpt

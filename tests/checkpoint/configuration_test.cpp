@@ -159,7 +159,24 @@ TEST_F(Settings, DryRunTellsWhatATrainingTakes) {
                                  memory["moments"].get<std::int64_t>() +
                                  memory["activations"].get<std::int64_t>());
   EXPECT_GE(memory["weights"], parameters * 4);
+  EXPECT_GT(json["needed_bytes"], memory["total"].get<double>());  // with the program
+  EXPECT_GT(json["available_bytes"], json["needed_bytes"]);
+  EXPECT_EQ(json["fits"], true);
   EXPECT_FALSE(fs::exists(in("runs")));
+}
+
+TEST_F(Settings, ATrainingThatHasNoRoomIsRefused) {
+  const Arguments huge = {"--model", "gpt2-xl", "--batch-size", "4096"};  // 21 TiB
+  const ProgramResult result = train(huge);
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_NE(result.errors.find("--batch-size: training with 4096 sequences of 1024 tokens takes 2"),
+            std::string::npos)
+      << result.errors;
+  EXPECT_EQ(result.errors.find("data:"), std::string::npos);  // before the text is read
+  EXPECT_FALSE(fs::exists(in("runs")));
+  const ProgramResult dry = train(with(huge, {"--dry-run"}));
+  EXPECT_EQ(dry.exit_code, 0) << dry.errors;
+  EXPECT_NE(dry.output.find("fits        no; "), std::string::npos) << dry.output;
 }
 
 TEST_F(Settings, ATrainingBeginsFromADirectory) {

@@ -93,7 +93,7 @@ TEST_F(Watching, MetricsHaveTheFieldsOfTheirVersion) {
   EXPECT_NEAR(last["bits_per_byte"], last["validation_loss"].get<double>() / std::log(2.0), 1e-9);
   EXPECT_NEAR(last["validation_perplexity"], std::exp(last["validation_loss"].get<double>()), 1e-9);
   // 6N + 6LCT operations for a token, L = 1, C = T = 16.
-  const double N = std::stod(result.errors.substr(result.errors.find("nano: ") + 6));
+  const double N = std::stod(result.errors.substr(result.errors.find(": ") + 2));
   EXPECT_NEAR(last["model_flops_per_second"].get<double>() * last["seconds"].get<double>(),
               64 * (6 * N + 6 * 16 * 16), 1);
 }

@@ -155,9 +155,16 @@ TEST_P(Faults, ARankWithoutMemoryEndsAll) {
                        program()};
   const Arguments large = small(
       {"--tokenizer", "bpe", "--batch-size", "150000", "--data", STAGEGPT_SOURCE_DIR "/data/dummy.txt"});
-  const ProgramResult result = run_mpi(Arguments{"--oversubscribe", "-np", "1", program()} + large +
-                                           Arguments{":", "-np", "1"} + limited + large,
-                                       directory_.path());
+  const auto with_limit = [&](const Arguments& more) {
+    return run_mpi(Arguments{"--oversubscribe", "-np", "1", program()} + large + more +
+                       Arguments{":", "-np", "1"} + limited + large + more,
+                   directory_.path());
+  };
+  const ProgramResult refused = with_limit({});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.errors.find("rank 1: --batch-size: training with 150000 sequences"), std::string::npos)
+      << refused.errors;
+  const ProgramResult result = with_limit({"--ignore-memory"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.errors.find("rank 1: out of memory"), std::string::npos) << result.errors;
   EXPECT_TRUE(all_end(directory_.path()));

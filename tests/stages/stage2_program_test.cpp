@@ -118,9 +118,33 @@ TEST_F(Stage2Emulated, RefusesWhatItCannotDo) {
   }
 }
 
+const RunOptions kSmallDevice{.environment = {{"STAGEGPT_EMULATOR_MEMORY", "2000000"}}};
+
+// --ignore-memory lets each begin.
+TEST_F(Stage2Emulated, BeginsNothingThatADeviceHasNoRoomFor) {
+  const Arguments wide = {"--n-embd", "128"}, anyway = {"--ignore-memory"};
+  expect_failure(run("train", small("run", wide), kSmallDevice), 2, "1.9 MiB are available on the device");
+  EXPECT_FALSE(std::filesystem::exists(directory_.path() / "run"));
+  const auto plan = nlohmann::json::parse(
+      expect_done(run("train", small("run", {"--n-embd", "128", "--dry-run", "--json"}), kSmallDevice))
+          .output);
+  EXPECT_EQ(plan["available_bytes"], 2000000);
+  EXPECT_EQ(plan["needed_bytes"], plan["memory_bytes"]["total"]);
+  EXPECT_EQ(plan["fits"], false);
+  for (const Arguments& more : {Arguments{}, Arguments{"--generate"}}) {
+    const Arguments bench = with_flags(wide, more);
+    expect_failure(run("bench", bench, kSmallDevice), 2, "1.9 MiB are available on the device");
+    expect_failure(run("bench", with_flags(bench, anyway), kSmallDevice), 1, "out of memory");
+  }
+  stage0("train", small("run", {"--n-embd", "256", "--stop-after", "1"}));
+  const Arguments write = {"--model", "run", "--prompt", "the"};
+  expect_failure(run("generate", write, kSmallDevice), 2, "1.9 MiB are available on the device");
+  expect_failure(run("generate", with_flags(write, anyway), kSmallDevice), 1, "out of memory");
+}
+
 TEST_F(Stage2Emulated, TellsWhatMemoryItAskedForAndWhatIsFree) {
-  const ProgramResult result = run("train", small("run", {"--n-embd", "128"}),
-                                   {.environment = {{"STAGEGPT_EMULATOR_MEMORY", "2000000"}}});
+  const ProgramResult result =
+      run("train", small("run", {"--n-embd", "128", "--ignore-memory"}), kSmallDevice);
   expect_failure(result, 1, "out of memory");
   EXPECT_NE(result.errors.find("free"), std::string::npos) << result.errors;
   EXPECT_NE(result.errors.find("--batch-size"), std::string::npos) << result.errors;

@@ -236,17 +236,6 @@ TEST(DoctorOfRoom, ComparesTheDiskWithCheckpoints) {
   }
 }
 
-TEST(DoctorOfRoom, ReadsTheKernelsNumbers) {
-  const MemoryFacts facts =
-      parse_meminfo("MemTotal:       24683520 kB\nMemFree:        1 kB\nMemAvailable:   23564288 kB\n");
-  EXPECT_EQ(facts.total_bytes, 24683520.0 * 1024);
-  EXPECT_EQ(facts.available_bytes, 23564288.0 * 1024);
-  EXPECT_EQ(parse_meminfo("").total_bytes, 0);
-  EXPECT_EQ(parse_memory_limit("1073741824\n"), 1073741824.0);
-  EXPECT_FALSE(parse_memory_limit("max\n"));
-  EXPECT_FALSE(parse_memory_limit(""));
-}
-
 TEST(DoctorOfRoom, ComparesMemoryWithWhatTrainingTakes) {
   const MemoryNeeds needs{.nano_bytes = 1e8, .gpt2_bytes = 8e9};
   expect(judge_memory({.total_bytes = 2e10, .available_bytes = 1e10}, needs), Mark::ok, "9.3 GiB available");

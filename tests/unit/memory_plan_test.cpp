@@ -9,7 +9,9 @@
 #include "common/backend/planning_backend.h"
 #include "common/comm/self_communicator.h"
 #include "common/model/flops.h"
+#include "common/model/kv_cache.h"
 #include "stage0_serial/cpu_backend.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/tensors.h"
 
 namespace stagegpt::test {
@@ -45,8 +47,8 @@ MemoryPlan plan(const Training& training, int ranks = 1) {
   return plan_memory(training.config, training.trainer(), training.T, ranks, NoGradientSync());
 }
 
-// What the CPU backend has in use at the peak of two steps; the arenas are laid out for `ranks`.
-std::size_t real_peak(const Training& training, bool fused = true, int ranks = 1) {
+// What the CPU backend has taken after two steps; the arenas are laid out for `ranks`.
+MemoryStats real_stats(const Training& training, bool fused = true, int ranks = 1) {
   const std::unique_ptr<Backend> backend = make_cpu_backend(2);
   backend->set_fused(fused);
   Gpt2 model(*backend, training.config, DType::f32, ranks);
@@ -57,7 +59,11 @@ std::size_t real_peak(const Training& training, bool fused = true, int ranks = 1
   NoGradientSync sync;
   Trainer trainer(*backend, communicator, sync, model, data, training.trainer());
   for (int step = 0; step < 2; ++step) trainer.step();
-  return backend->memory_stats().peak_bytes_in_use;
+  return backend->memory_stats();
+}
+
+std::size_t real_peak(const Training& training, bool fused = true, int ranks = 1) {
+  return real_stats(training, fused, ranks).peak_bytes_in_use;
 }
 
 const std::vector<Training>& trainings() {
@@ -84,6 +90,8 @@ TEST(MemoryPlan, is_what_two_real_steps_take_to_the_byte_fused_or_not) {
   for (const Training& training : trainings()) {
     const std::size_t planned = plan(training).total();
     EXPECT_EQ(planned, real_peak(training, true)) << training.name;
+    const MemoryPlan whole = plan(training);
+    EXPECT_EQ(whole.total() + whole.free_blocks, real_stats(training).bytes_reserved) << training.name;
     EXPECT_EQ(planned, real_peak(training, false)) << training.name << ", not fused";
   }
 }
@@ -147,6 +155,32 @@ TEST(MemoryPlan, of_a_huge_batch_grows_as_that_of_a_large_one) {
   const auto large = static_cast<double>(plan({"large", config, 1024, 1 << 13}).activations);
   const auto huge = static_cast<double>(plan({"huge", config, 1024, 40 << 13}).activations);
   EXPECT_NEAR(huge / large, 40, 0.4);
+}
+
+TEST(MemoryPlan, of_writing_is_what_a_first_token_takes_to_the_byte) {
+  for (const DType matrices : {DType::f32, DType::bf16}) {
+    const std::unique_ptr<Backend> backend = make_cpu_backend(2);
+    Gpt2 model(*backend, small(), DType::f32, 1, Purpose::inference);
+    model.parameters().initialize(1);
+    if (matrices == DType::bf16) model.read_matrices_in_bf16(*backend);
+    KvCache cache(*backend, model);
+    const std::vector<std::int32_t> token = {3};
+    model.next_logits(*backend, to_device<std::int32_t>(*backend, {1, 1}, token), cache);
+    EXPECT_EQ(plan_generation(small(), matrices), backend->memory_stats().peak_bytes_in_use);
+  }
+}
+
+// A limit on addresses is no limit on what can be planned: it is what plans are compared with.
+TEST(MemoryPlan, needs_no_addresses_of_the_system) {
+  const auto planned_under_a_limit = [] {
+    constexpr rlim_t kBytes = rlim_t{64} << 30;
+    const rlimit limit{kBytes, kBytes};
+    const Training large = {"gpt2-xl", preset("gpt2-xl"), 1024, 64};
+    setrlimit(RLIMIT_AS, &limit);
+    std::_Exit(plan(large).total() > std::size_t{300} << 30 ? 0 : 1);
+  };
+  if (kSanitized) GTEST_SKIP() << "the sanitizer needs addresses";
+  EXPECT_EXIT(planned_under_a_limit(), testing::ExitedWithCode(0), "");
 }
 
 TEST(PlanningBackend, reads_zeros_and_has_no_memory_to_touch) {

@@ -1,0 +1,126 @@
+#include "common/app/memory_check.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "common/app/command_line.h"
+#include "common/train/memory_plan.h"
+
+namespace stagegpt {
+namespace {
+
+constexpr double kMebibyte = 1 << 20, kGibibyte = 1 << 30;
+// Of a process beside its tensors: measured, see docs/performance.md.
+constexpr double kProcessBytes = 128 * kMebibyte;
+
+constexpr const char* kIgnore = "; --ignore-memory begins all the same";
+
+bool fits(double needed, const std::optional<AvailableMemory>& available) {
+  return !available || needed <= available->bytes;
+}
+
+// Sequences come in multiples of this.
+std::int64_t parts_of(const TrainingMemory& training) {
+  return training.trainer.reproducible ? kReproducibleShards : training.ranks;
+}
+
+// The same step in more micro-steps, of sequences that fit; nothing where even the fewest do not.
+std::optional<std::string> smaller_batch_that_fits(const TrainingMemory& training, double available) {
+  TrainerConfig trainer = training.trainer;
+  while (trainer.batch_size % 2 == 0 && trainer.batch_size / 2 % parts_of(training) == 0) {
+    trainer.batch_size /= 2;
+    trainer.grad_accumulation *= 2;
+    TrainingMemory smaller = training;
+    smaller.trainer = trainer;
+    const double needed = needed_memory(smaller);
+    if (needed <= available) {
+      return concat("--batch-size ", trainer.batch_size, " --grad-accumulation ", trainer.grad_accumulation,
+                    ", the same step, takes ", memory_text(needed));
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string advice(const TrainingMemory& training, double available) {
+  if (const auto batch = smaller_batch_that_fits(training, available)) return *batch;
+  TrainingMemory least = training;
+  least.trainer.batch_size = parts_of(training);
+  const double needed = needed_memory(least);
+  std::string text = needed <= available
+                         ? "a smaller --batch-size takes less"
+                         : concat("even --batch-size ", least.trainer.batch_size, " takes ",
+                                  memory_text(needed), "; a smaller --model or --block-size takes less");
+  const std::int64_t arena = gpt2_parameter_table(training.config).arena_size(training.ranks);
+  const bool all_moments = training.sync.owned(arena).size() == arena;
+  if (training.ranks > 1 && all_moments && !training.trainer.reproducible) {
+    text += ", and --comm zero1, which divides AdamW's moments among the ranks";
+  }
+  if (training.memory.host_ranks > 1) text += ", and fewer ranks on a node";
+  return text;
+}
+
+std::string memory_text(double bytes) {
+  char text[48];
+  const bool large = bytes >= kGibibyte;
+  std::snprintf(text, sizeof text, "%.1f %s", bytes / (large ? kGibibyte : kMebibyte), large ? "GiB" : "MiB");
+  return text;
+}
+
+std::optional<AvailableMemory> available_memory(const TensorMemory& memory, const FreeMemory& host) {
+  std::optional<AvailableMemory> least;
+  const auto take = [&](std::optional<double> bytes, const std::string& where) {
+    if (bytes && (!least || *bytes < least->bytes)) least = {*bytes, where};
+  };
+  if (memory.device_bytes) take(static_cast<double>(*memory.device_bytes), "on the device");
+  if (!memory.on_host) return least;
+  const std::string each = memory.host_ranks > 1 ? concat(", for each of ", memory.host_ranks, " ranks") : "";
+  const auto shared = [&](std::optional<double> bytes) {
+    return bytes ? std::optional(*bytes / memory.host_ranks) : bytes;
+  };
+  take(shared(host.machine), "on this machine" + each);
+  take(shared(host.cgroup), "under the limit of this container or job" + each);
+  // An emulated device has its addresses reserved already.
+  if (!memory.device_bytes) take(host.address_space, "under `ulimit -v`");
+  return least;
+}
+
+double needed_memory(const TensorMemory& memory, std::size_t tensor_bytes, std::size_t free_blocks) {
+  // A device's allocator gives blocks back before it fails, and no program is there.
+  if (memory.device_bytes) return static_cast<double>(tensor_bytes);
+  return static_cast<double>(tensor_bytes + free_blocks) + kProcessBytes;
+}
+
+double needed_memory(const TrainingMemory& training) {
+  const MemoryPlan plan =
+      plan_memory(training.config, training.trainer, training.T, training.ranks, training.sync);
+  return needed_memory(training.memory, plan.total(), plan.free_blocks);
+}
+
+void require_training_memory(const TrainingMemory& training, const FreeMemory& host) {
+  const auto available = available_memory(training.memory, host);
+  const double needed = needed_memory(training);
+  if (fits(needed, available)) return;
+  user_error("--batch-size: training with ", training.trainer.batch_size, " sequences of ", training.T,
+             " tokens takes ", memory_text(needed), training.ranks > 1 ? " a rank" : "", ", and ",
+             memory_text(available->bytes), " are available ", available->where, "; ",
+             advice(training, available->bytes), kIgnore);
+}
+
+void require_generation_memory(const Gpt2Config& config, DType matrices, const TensorMemory& memory,
+                               const FreeMemory& host) {
+  const auto available = available_memory(memory, host);
+  const double needed = needed_memory(memory, plan_generation(config, matrices));
+  if (fits(needed, available)) return;
+  user_error("--model: it takes ", memory_text(needed), " to write, and ", memory_text(available->bytes),
+             " are available ", available->where, "; a smaller model",
+             matrices == DType::bf16 ? ", or --weights f32, which keeps one copy of the matrices," : "",
+             " takes less", kIgnore);
+}
+
+void add_ignore_memory(CommandLine& command_line, bool& ignore) {
+  command_line.toggle("--ignore-memory", ignore, "begin although more memory is needed than is available");
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,63 @@
+// What a program is about to take of memory, compared with what there is.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "common/free_memory.h"
+#include "common/model/gpt2.h"
+#include "common/train/gradient_sync.h"
+#include "common/train/trainer.h"
+
+namespace stagegpt {
+
+class CommandLine;
+
+// Whose memory a rank's tensors take.
+struct TensorMemory {
+  // Of a device: this rank's share of what is free. Nothing where tensors are in the host's memory.
+  std::optional<std::size_t> device_bytes = {};
+  bool on_host = true;  // also where the device is emulated
+  int host_ranks = 1;   // that share the host's memory, this one too
+};
+
+struct AvailableMemory {
+  double bytes = 0;
+  std::string where;  // "on this machine, for each of 2 ranks"
+};
+// The least of what a device, the machine, its control groups and `ulimit -v` leave this rank. Nothing where
+// none of them says.
+std::optional<AvailableMemory> available_memory(const TensorMemory& memory, const FreeMemory& host);
+
+// What a rank takes in all for tensors of so many bytes. In the host's memory there are added the blocks that
+// the allocator keeps for reuse, and an estimate of what the program takes beside (docs/performance.md).
+double needed_memory(const TensorMemory& memory, std::size_t tensor_bytes, std::size_t free_blocks = 0);
+
+// What a training takes, and what there is for it.
+struct TrainingMemory {
+  const Gpt2Config& config;
+  TrainerConfig trainer;
+  std::int64_t T;  // tokens in a sequence
+  int ranks;
+  const GradientSync& sync;
+  const TensorMemory& memory;
+};
+// The same for a training.
+double needed_memory(const TrainingMemory& training);
+// What to do where that is more than is available: flags, with what they bring.
+std::string advice(const TrainingMemory& training, double available);
+// Throws UserError, with both numbers and the advice, where it does not fit.
+void require_training_memory(const TrainingMemory& training, const FreeMemory& host);
+
+// The same for a model that writes, its matrices in f32 or bf16.
+void require_generation_memory(const Gpt2Config& config, DType matrices, const TensorMemory& memory,
+                               const FreeMemory& host);
+
+// --ignore-memory.
+void add_ignore_memory(CommandLine& command_line, bool& ignore);
+
+// "340.3 GiB", "12.5 MiB".
+std::string memory_text(double bytes);
+
+}  // namespace stagegpt
