@@ -79,6 +79,9 @@ int checkpoint_bench(const fs::path& directory, int rounds) {
   const AdamW optimizer(*backend, model.parameters(), {});
   const Moments& moments = optimizer.moments();
   for (const Tensor& moment : {moments.m, moments.v}) backend->copy(moment, model.parameters().weights());
+  const ParameterTable& table = model.parameters().table();
+  const MomentValues moment_values = {values_in(*backend, table, moments.m),
+                                      values_in(*backend, table, moments.v)};
   PieceCounts counts;
   counts.add("text");
   const auto tokenizer = train_bpe(counts, 257);
@@ -86,6 +89,19 @@ int checkpoint_bench(const fs::path& directory, int rounds) {
   const Arenas arenas = {{model.parameters().weights()}, {moments.m, moments.v}};
   const fs::path bare = directory / "bare";
   Times times;
+  // What each rank does before a checkpoint, to compare its weights with those of the others.
+  const auto time_hash = [&] {
+    constexpr std::int64_t kElements = 1 << 20;
+    const Tensor& weights = model.parameters().weights();
+    ContentHash hash;
+    std::vector<float> elements(kElements);
+    for (std::int64_t begin = 0; begin < weights.numel(); begin += kElements) {
+      const std::int64_t size = std::min(kElements, weights.numel() - begin);
+      const std::span<float> piece = std::span(elements).first(static_cast<std::size_t>(size));
+      backend->copy_to_host(std::as_writable_bytes(piece), weights.slice(begin, {size}));
+      hash.add(std::as_bytes(piece));
+    }
+  };
   const auto time_bare = [&](const char* name, const auto& write) {
     fs::create_directory(bare);
     times.measure(name, [&] {
@@ -100,13 +116,15 @@ int checkpoint_bench(const fs::path& directory, int rounds) {
       state.step = round;
       times.measure("checkpoint", [&] {
         const fs::path path = run.begin_checkpoint(round);
-        run.commit_checkpoint(round, write_checkpoint(path, *backend, model, moments, *tokenizer, state));
+        run.commit_checkpoint(round,
+                              write_checkpoint(path, *backend, model, moment_values, *tokenizer, state));
         run.prune({});
       });
       times.measure("reading it back, meanwhile", [&] { run.read_back_newest().wait(); });
     };
     // In turns, so that none always finds what the other has left of the memory and of the disk.
     if (round % 2 == 1) time_checkpoint();
+    times.measure("hash of the weights", time_hash);
     time_bare("bare bytes", write_bare);
     time_bare("bare bytes, page cache", write_cached);
     if (round % 2 == 0) time_checkpoint();

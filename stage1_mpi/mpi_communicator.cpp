@@ -153,7 +153,8 @@ class MpiCommunicator final : public Communicator {
   }
 
  private:
-  static constexpr int kPointToPoint = 0, kFirstRing = 1, kRings = 1 << 14;  // tags
+  // Tags. MPI promises those up to 32767.
+  static constexpr int kPointToPoint = 0, kFirstRing = 1, kRings = 1 << 14;
 
   // These collectives cannot be cut into messages: their slices would no longer lie side by side.
   static int slice_count(const Tensor& slice) {
@@ -170,7 +171,8 @@ class MpiCommunicator final : public Communicator {
 
   std::unique_ptr<Pending> ring(RingKind kind, const Tensor& tensor) {
     if (kind != RingKind::all_reduce) own_slice(tensor);
-    const int tag = kFirstRing + rings_++ % kRings;
+    const int tag = kFirstRing + rings_;
+    rings_ = (rings_ + 1) % kRings;
     return watched(std::make_unique<Ring>(RingPlace{comm_, tag, rank(), size()}, backend_, kind, tensor));
   }
 
@@ -178,7 +180,7 @@ class MpiCommunicator final : public Communicator {
   Backend& backend_;
   CommAlgorithm algorithm_;
   MPI_Comm comm_ = MPI_COMM_NULL;
-  int rings_ = 0;  // begun: on all ranks in the same order
+  int rings_ = 0;  // begun, modulo kRings: on all ranks in the same order
 };
 
 }  // namespace

@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <iostream>
 
+#include "common/comm/agreement.h"
 #include "common/error.h"
 #include "stage1_mpi/mpi_check.h"
 
@@ -15,6 +17,13 @@ namespace stagegpt {
 namespace {
 
 constexpr std::size_t kMessage = std::size_t{1} << 30;  // MPI counts in int
+
+template <class Byte, class F>
+void for_each_message(std::span<Byte> bytes, const F& f) {
+  for (std::size_t begin = 0; begin < bytes.size(); begin += kMessage) {
+    f(bytes.subspan(begin, std::min(kMessage, bytes.size() - begin)));
+  }
+}
 
 void be_silent() {
   const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -34,6 +43,10 @@ MpiGroup::MpiGroup() {
   check_mpi(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
   watchdog_ = std::make_unique<Watchdog>(comm_);
+  std::array<char, MPI_MAX_PROCESSOR_NAME> host = {};
+  int length = 0;
+  check_mpi(MPI_Get_processor_name(host.data(), &length), "MPI_Get_processor_name");
+  for (const auto& name : gather(*this, host)) hosts_.emplace_back(name.data());
   if (rank_ != 0) be_silent();
 }
 
@@ -50,11 +63,10 @@ void MpiGroup::barrier() {
 
 void MpiGroup::broadcast(std::span<std::byte> bytes, int root) {
   const Watchdog::Waiting waiting(*watchdog_);
-  for (std::size_t begin = 0; begin < bytes.size(); begin += kMessage) {
-    const std::span<std::byte> message = bytes.subspan(begin, std::min(kMessage, bytes.size() - begin));
+  for_each_message(bytes, [&](std::span<std::byte> message) {
     check_mpi(MPI_Bcast(message.data(), static_cast<int>(message.size()), MPI_BYTE, root, comm_),
               "MPI_Bcast");
-  }
+  });
 }
 
 void MpiGroup::all_gather(std::span<const std::byte> own, std::span<std::byte> all) {
@@ -65,9 +77,8 @@ void MpiGroup::all_gather(std::span<const std::byte> own, std::span<std::byte> a
   check_mpi(MPI_Allgather(own.data(), count, MPI_BYTE, all.data(), count, MPI_BYTE, comm_), "MPI_Allgather");
 }
 
-MpiGroup::Signal MpiGroup::from_root(Signal signal) {
-  broadcast(std::as_writable_bytes(std::span(&signal, 1)), 0);
-  return signal;
+MpiGroup::Signal MpiGroup::tell(Kind kind, const Request& request) {
+  return from_root(*this, Signal{kind, request});
 }
 
 void MpiGroup::beat() {
@@ -76,19 +87,39 @@ void MpiGroup::beat() {
   const auto now = std::chrono::steady_clock::now();
   if (!others_wait_ || now - told_ < kInterval) return;
   told_ = now;
-  from_root(Signal::goes_on);
+  tell(Kind::goes_on);
 }
 
-void MpiGroup::while_root_works(const std::function<void()>& body) {
-  if (!is_root()) {
-    while (from_root(Signal::done) == Signal::goes_on) {  // a wait of its own for each signal
-    }
+void MpiGroup::while_root_works(const std::function<void()>& body, const Help& help) {
+  if (is_root()) {
+    others_wait_ = size_ > 1;
+    body();
+    others_wait_ = false;
+    tell(Kind::done);
     return;
   }
-  others_wait_ = size_ > 1;
-  body();
-  others_wait_ = false;
-  from_root(Signal::done);
+  // A wait of its own for each signal.
+  for (Signal signal = tell(Kind::done); signal.kind != Kind::done; signal = tell(Kind::done)) {
+    if (signal.kind == Kind::request) help(signal.request);
+  }
+}
+
+void MpiGroup::ask_others(const Request& request) { tell(Kind::request, request); }
+
+void MpiGroup::send(std::span<const std::byte> bytes, int to) {
+  const Watchdog::Waiting waiting(*watchdog_);
+  for_each_message(bytes, [&](std::span<const std::byte> message) {
+    check_mpi(MPI_Send(message.data(), static_cast<int>(message.size()), MPI_BYTE, to, 0, comm_), "MPI_Send");
+  });
+}
+
+void MpiGroup::receive(std::span<std::byte> bytes, int from) {
+  const Watchdog::Waiting waiting(*watchdog_);
+  for_each_message(bytes, [&](std::span<std::byte> message) {
+    check_mpi(MPI_Recv(message.data(), static_cast<int>(message.size()), MPI_BYTE, from, 0, comm_,
+                       MPI_STATUS_IGNORE),
+              "MPI_Recv");
+  });
 }
 
 void MpiGroup::end_all(const std::string& why, int exit_code) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/comm/rank_group.h"
 #include "stage1_mpi/watchdog.h"
@@ -23,13 +24,17 @@ class MpiGroup final : public RankGroup {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  std::string host(int rank) const override { return hosts_[static_cast<std::size_t>(rank)]; }
   void barrier() override;
   void broadcast(std::span<std::byte> bytes, int root) override;
   void all_gather(std::span<const std::byte> own, std::span<std::byte> all) override;
   void enter(const char* phase) override { watchdog_->enter(phase); }
   // Inside while_root_works(), the others get a message now and then.
   void beat() override;
-  void while_root_works(const std::function<void()>& body) override;
+  void while_root_works(const std::function<void()>& body, const Help& help) override;
+  void ask_others(const Request& request) override;
+  void send(std::span<const std::byte> bytes, int to) override;
+  void receive(std::span<std::byte> bytes, int from) override;
 
   Watchdog& watchdog() { return *watchdog_; }
   // Says on standard error why this rank cannot go on, and ends all ranks. Does not return, unless there is
@@ -38,11 +43,16 @@ class MpiGroup final : public RankGroup {
 
  private:
   // What the root tells those who wait for it.
-  enum class Signal : char { goes_on, done };
-  Signal from_root(Signal signal);
+  enum class Kind : std::int64_t { goes_on, request, done };
+  struct Signal {
+    Kind kind;
+    Request request;
+  };
+  Signal tell(Kind kind, const Request& request = {});
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1;
+  std::vector<std::string> hosts_;  // by rank
   std::unique_ptr<Watchdog> watchdog_;
   bool others_wait_ = false;                    // in while_root_works(), on the root
   std::chrono::steady_clock::time_point told_;  // when they were told last

@@ -25,18 +25,19 @@ ParameterValues beating(ParameterValues values, const Heartbeat& beat) {
 }  // namespace
 
 std::vector<FileEntry> write_checkpoint(const fs::path& directory, Backend& backend, const Gpt2& model,
-                                        const Moments& moments, const Tokenizer& tokenizer,
+                                        const MomentValues& moments, const Tokenizer& tokenizer,
                                         const TrainerState& state, const Heartbeat& beat) {
   const Parameters& parameters = model.parameters();
   const ParameterTable& table = parameters.table();
   std::vector<FileEntry> files =
       write_hugging_face(directory, model.config(),
                          beating(values_in(backend, table, parameters.weights()), beat), &tokenizer, beat);
-  files.push_back(write_parameters(directory / kOptimizerFile, table,
-                                   {{kFirstMoment, beating(values_in(backend, table, moments.m), beat)},
-                                    {kSecondMoment, beating(values_in(backend, table, moments.v), beat)}}));
+  files.push_back(write_parameters(
+      directory / kOptimizerFile, table,
+      {{kFirstMoment, beating(moments.m, beat)}, {kSecondMoment, beating(moments.v, beat)}}));
   beat();
   files.push_back(write_hashed(directory / kState, to_json_text(state)));
+  beat();
   return files;
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "common/checkpoint/parameter_values.h"
 #include "common/checkpoint/trainer_state.h"
 #include "common/data/tokenizers/tokenizer.h"
 #include "common/hashed_file.h"
@@ -15,10 +16,14 @@
 
 namespace stagegpt {
 
-// Writes all files but the manifest, from arenas of moments (arena_size); each is on the disk when it
-// returns. Failures throw as OutputFile's do.
+// Adam's moments, by the model's table.
+struct MomentValues {
+  ParameterValues m, v;
+};
+
+// Writes all files but the manifest; each is on the disk when it returns. Failures throw as OutputFile's do.
 std::vector<FileEntry> write_checkpoint(
-    const std::filesystem::path& directory, Backend& backend, const Gpt2& model, const Moments& moments,
+    const std::filesystem::path& directory, Backend& backend, const Gpt2& model, const MomentValues& moments,
     const Tokenizer& tokenizer, const TrainerState& state, const Heartbeat& beat = [] {});
 
 // Reads all of it, and compares it with its manifest. Throws UserError, naming the file, where one is missing

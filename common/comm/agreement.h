@@ -20,7 +20,7 @@ class AgreedUserError final : public UserError {
  public:
   using UserError::UserError;
 };
-class AgreedFailure final : public std::runtime_error {
+class AgreedFailure : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
@@ -68,7 +68,9 @@ void agree(RankGroup& group, const std::function<void()>& body);
 
 // Runs `body` on rank 0 while the others wait. What it throws, all throw. If it may take long, it calls
 // group.beat() as it goes on: who waits would take it for hung otherwise.
-void on_root(RankGroup& group, const std::function<void()>& body);
+//
+// For each group.ask_others() of the body, the others call `help`; what that throws is not agreed on.
+void on_root(RankGroup& group, const std::function<void()>& body, const RankGroup::Help& help = {});
 // The same, and returns its text on every rank.
 std::string text_from_root(RankGroup& group, const std::function<std::string()>& body);
 

@@ -6,9 +6,19 @@
 
 namespace stagegpt {
 
-void RankGroup::while_root_works(const std::function<void()>& body) {
+void RankGroup::while_root_works(const std::function<void()>& body, const Help&) {
   if (is_root()) body();
   barrier();
+}
+
+void RankGroup::ask_others(const Request&) { throw InternalError("rank group: there are no others to ask"); }
+
+void RankGroup::send(std::span<const std::byte>, int to) {
+  throw InternalError(concat("rank group: there is no rank ", to, " to speak to"));
+}
+
+void RankGroup::receive(std::span<std::byte>, int from) {
+  throw InternalError(concat("rank group: there is no rank ", from, " to listen to"));
 }
 
 void SingleProcess::all_gather(std::span<const std::byte> own, std::span<std::byte> all) {

@@ -2,9 +2,12 @@
 // host memory. A group is passed to whoever needs one; there is no global rank.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 
 namespace stagegpt {
 
@@ -15,6 +18,8 @@ class RankGroup {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   bool is_root() const { return rank() == 0; }
+  // The name of the machine that a rank runs on; empty where there is nothing to tell apart.
+  virtual std::string host(int /*rank*/) const { return ""; }
 
   virtual void barrier() = 0;
   // The root's bytes, on every rank, of the same number.
@@ -28,9 +33,17 @@ class RankGroup {
   // This rank makes progress in its phase: its time begins anew. Cheap enough for every block that is
   // written.
   virtual void beat() {}
+  // What rank 0 asks of the others: its meaning is between those two.
+  using Request = std::array<std::int64_t, 3>;
+  using Help = std::function<void(const Request&)>;
   // Calls `body`, which must not throw, on rank 0; the others return when it has ended. A beat() in it counts
-  // for those who wait as well.
-  virtual void while_root_works(const std::function<void()>& body);
+  // for those who wait as well; for each ask_others() in it they call `help`.
+  virtual void while_root_works(const std::function<void()>& body, const Help& help);
+  virtual void ask_others(const Request& request);
+
+  // From one rank to another, of the same number. Those between two ranks arrive in order.
+  virtual void send(std::span<const std::byte> bytes, int to);
+  virtual void receive(std::span<std::byte> bytes, int from);
 };
 
 // Marks a phase of which it cannot be said how long it may take: nobody watches.

@@ -14,8 +14,7 @@ namespace stagegpt {
 void draw_weights(Communicator& communicator, Backend& backend, Parameters& parameters, std::uint64_t seed,
                   int threads);
 
-// Makes every rank's weights those of rank 0, and compares their hashes: every rank throws AgreedFailure,
-// naming the first that has others.
+// Makes every rank's weights those of rank 0, and compares them as require_same_weights() does.
 void broadcast_weights(Communicator& communicator, Backend& backend, Parameters& parameters);
 
 }  // namespace stagegpt

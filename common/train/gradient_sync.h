@@ -22,13 +22,11 @@ class GradientSync {
   virtual void ready(Parameters& parameters, int i) = 0;
   // After it, the gradients of the owned part are the sum over all ranks.
   virtual void finish(Parameters& parameters) = 0;
-  // Makes a squared norm f64 (1) of the owned part that of all gradients.
+  // Makes a squared norm f64 (1) of the owned part that of all gradients: rank 0's, the same bits on every
+  // rank, so that none clips or skips otherwise than the others.
   virtual void sum_squared_norm(const Tensor& squared_norm) = 0;
   // Ends a step: after it, every rank has all weights, and report() is that of the step.
   virtual void share_weights(Parameters& parameters) = 0;
-  // A tensor (arena_size / ranks) of the owned parts, or an arena where all is owned, as an arena: on rank 0,
-  // and undefined on others. `scratch` (arena_size) may be what is returned.
-  virtual Tensor gather_owned(const Tensor& part, const Tensor& scratch) = 0;
   // Of the last step.
   virtual CommunicationReport report() const = 0;
 };
@@ -40,7 +38,6 @@ class NoGradientSync : public GradientSync {
   void finish(Parameters&) override {}
   void sum_squared_norm(const Tensor&) override {}
   void share_weights(Parameters&) override {}
-  Tensor gather_owned(const Tensor& part, const Tensor&) override { return part; }
   CommunicationReport report() const override { return {}; }
 };
 

@@ -65,7 +65,7 @@ void StepTrace::take(std::string name, const Tensor& output, std::int64_t column
                       without_padding(to_host<float>(backend_, output), shape[-1], columns)});
 }
 
-void StepTrace::write(const fs::path& path, double loss, const Tensor& gradients,
+void StepTrace::write(const fs::path& path, double loss, const ParameterValues& gradients,
                       const Heartbeat& beat) const {
   const std::vector<Parameter>& table = parameters_.table().rows();
   Announcement announcement;
@@ -77,17 +77,20 @@ void StepTrace::write(const fs::path& path, double loss, const Tensor& gradients
   }
   for (const Parameter& row : table) announcement.add_parameter(weight_name(row), row);
 
-  const auto values_of = [&](const Parameter& row, const Tensor& arena) {
+  const ParameterValues weights = values_in(backend_, parameters_.table(), parameters_.weights());
+  const auto values_of = [&](std::size_t i, const ParameterValues& values) {
     beat();
-    return to_host<float>(backend_, arena.slice(row.offset, row.shape));
+    std::vector<float> elements(static_cast<std::size_t>(table[i].shape.numel()));
+    values(i, 0, elements);
+    return elements;
   };
   replace_file(path, [&](const fs::path& temporary) {
     SafetensorsWriter file(temporary, announcement.tensors());
     for (const Output& output : outputs_) file.append(output.values);
     const auto step_loss = static_cast<float>(loss);
     file.append({&step_loss, 1});
-    for (auto row = table.rbegin(); row != table.rend(); ++row) file.append(values_of(*row, gradients));
-    for (const Parameter& row : table) file.append(values_of(row, parameters_.weights()));
+    for (std::size_t i = table.size(); i-- > 0;) file.append(values_of(i, gradients));
+    for (std::size_t i = 0; i < table.size(); ++i) file.append(values_of(i, weights));
     file.finish();
   });
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/checkpoint/parameter_values.h"
 #include "common/heartbeat.h"
 #include "common/model/parameters.h"
 
@@ -21,11 +22,11 @@ class StepTrace {
 
   // Takes what the ops of a forward pass compute, for Trainer::step(); it must not outlive the trace.
   Tape::OpWatch watch();
-  // Writes that, the loss of the whole step, the gradients (an arena) and the weights as they are now. The
+  // Writes that, the loss of the whole step, the gradients and the weights as they are now. The
   // file is on the disk when it returns; one that was there is replaced. Throws std::runtime_error that names
   // the file.
   void write(
-      const std::filesystem::path& path, double loss, const Tensor& gradients,
+      const std::filesystem::path& path, double loss, const ParameterValues& gradients,
       const Heartbeat& beat = [] {}) const;
 
  private:

@@ -160,23 +160,17 @@ void Trainer::gather_report(const std::vector<Tensor>& losses, StepReport& repor
   report.loss = unsigned_nan(report.loss);
 }
 
-Tensor Trainer::arena_for_parts() const {
-  const Tensor& grads = model_.parameters().grads();
-  const bool in_parts = optimizer_.owned().size() != grads.numel();
-  return in_parts && communicator_.group().is_root() ? backend_.allocate(grads.dtype(), grads.shape())
-                                                     : Tensor();
-}
-
-Tensor Trainer::gather_gradients() {
+DividedArenas Trainer::gradients() const {
   const ArenaRange owned = optimizer_.owned();
-  const Tensor part = model_.parameters().grads().slice(owned.begin, {owned.size()});
-  return sync_.gather_owned(part, arena_for_parts());
+  return {communicator_.group(),
+          backend_,
+          owned,
+          {model_.parameters().grads().slice(owned.begin, {owned.size()})}};
 }
 
-Moments Trainer::gather_moments() {
+DividedArenas Trainer::moments() const {
   const Moments& own = optimizer_.moments();
-  return {sync_.gather_owned(own.m, model_.parameters().grads()),
-          sync_.gather_owned(own.v, arena_for_parts())};
+  return {communicator_.group(), backend_, optimizer_.owned(), {own.m, own.v}};
 }
 
 void Trainer::set_moment(Moment moment, const Tensor& arena) {

@@ -11,6 +11,7 @@
 #include "common/model/gpt2.h"
 #include "common/optim/adamw.h"
 #include "common/optim/lr_schedule.h"
+#include "common/train/divided_arenas.h"
 #include "common/train/gradient_sync.h"
 #include "common/train/gradient_tree.h"
 
@@ -73,11 +74,10 @@ class Trainer {
   // pass, which is run again, or else the first gradient, that holds infinity or NaN. "the output of …".
   std::string first_non_finite(const StepReport& report);
   const AdamW& optimizer() const { return optimizer_; }
-  // The gradients of the last step, over all ranks and before clipping, as an arena: on rank 0, and maybe on
-  // others.
-  Tensor gather_gradients();
-  // The moments as arenas, for a checkpoint: on rank 0, undefined on others. Overwrites the gradients.
-  Moments gather_moments();
+  // For rank 0 to read: the gradients of the last step, over all ranks and before clipping; the moments m and
+  // v. Collective calls.
+  DividedArenas gradients() const;
+  DividedArenas moments() const;
   // Takes this rank's part of arenas that are the same on all ranks.
   void set_moment(Moment moment, const Tensor& arena);
 
@@ -88,8 +88,6 @@ class Trainer {
   // Forward and backward of all of this rank's parts. Returns their losses.
   std::vector<Tensor> run_parts(const Tape::OpWatch& watch, PhaseSeconds& seconds);
   DropoutPosition dropout_position(std::int64_t step, const Part& part) const;
-  // On rank 0, memory for an arena of which the optimizer knows this rank's part only; else undefined.
-  Tensor arena_for_parts() const;
   // Fills in what the ranks tell each other about a step.
   void gather_report(const std::vector<Tensor>& losses, StepReport& report);
 

@@ -8,6 +8,7 @@
 #include "common/data/utf8.h"
 #include "common/model/flops.h"
 #include "common/stop_signals.h"
+#include "common/train/compare_weights.h"
 #include "common/train/peak.h"
 #include "common/train/step_trace.h"
 
@@ -151,11 +152,11 @@ StepReport TrainingRun::train() {
   StepTrace trace(backend_, model_.parameters());
   const StepReport report = trainer_.step(group_.is_root() ? trace.watch() : Tape::OpWatch());
   group_.enter("trace");
-  const Tensor gradients = trainer_.gather_gradients();
-  on_root(group_, [&] {
+  const DividedArenas gradients = trainer_.gradients();
+  gradients.on_root([&] {
     make_directories(directory_->traces());
-    trace.write(directory_->traces() / trace_name(trainer_.steps_done()), report.loss, gradients,
-                [this] { group_.beat(); });
+    trace.write(directory_->traces() / trace_name(trainer_.steps_done()), report.loss,
+                gradients.values(model_.parameters().table(), 0), [this] { group_.beat(); });
   });
   return report;
 }
@@ -218,13 +219,18 @@ std::optional<double> TrainingRun::validation_loss() const {
 
 std::string TrainingRun::save() {
   group_.enter("checkpoint");
-  const Moments moments = trainer_.gather_moments();
-  const std::string saved = text_from_root(group_, [&] { return write(moments); });
+  require_same_weights(group_, backend_, model_.parameters(), concat("after step ", trainer_.steps_done()));
+  const DividedArenas moments = trainer_.moments();
+  std::string saved;
+  moments.on_root([&] {
+    const ParameterTable& table = model_.parameters().table();
+    saved = write({moments.values(table, 0), moments.values(table, 1)});
+  });
   saved_step_ = trainer_.steps_done();
-  return saved;
+  return broadcast_text(group_, saved);
 }
 
-std::string TrainingRun::write(const Moments& moments) {
+std::string TrainingRun::write(const MomentValues& moments) {
   const std::int64_t step = trainer_.steps_done();
   const auto start = std::chrono::steady_clock::now();
   std::vector<FileEntry> files;
@@ -249,10 +255,19 @@ std::string TrainingRun::write(const Moments& moments) {
 std::string TrainingRun::try_to_save() {
   try {
     return save();
+  } catch (const WeightsDiffer&) {
+    throw;  // no later checkpoint would be right
   } catch (const std::runtime_error& error) {
     if (group_.size() > 1 && !is_agreed(error)) throw;  // of this rank alone: the others wait for it
-    return concat("warning: saving step ", trainer_.steps_done(), ": ", error.what());
+    return not_saved(error.what());
+  } catch (const std::bad_alloc&) {
+    if (group_.size() > 1) throw;
+    return not_saved("out of memory");
   }
+}
+
+std::string TrainingRun::not_saved(const std::string& why) const {
+  return concat("warning: saving step ", trainer_.steps_done(), ": ", why);
 }
 
 bool TrainingRun::save_before(std::int64_t step) {

@@ -90,8 +90,10 @@ class TrainingRun {
   std::optional<double> validation_loss() const;
   // Both return the line that tells of it.
   std::string save();
-  std::string write(const Moments& moments);
+  std::string write(const MomentValues& moments);
+  // save() that returns a warning where the run can go on without: no room, no memory.
   std::string try_to_save();
+  std::string not_saved(const std::string& why) const;
   // After a step that changed nothing: as if it had not been. Whether there is a checkpoint of that now.
   bool save_before(std::int64_t step);
   TrainerState state() const;

@@ -15,6 +15,7 @@ class TreeSync final : public NoGradientSync {
   TreeSync(Communicator& communicator, Backend& backend) : communicator_(communicator), backend_(backend) {}
 
   void finish(Parameters& parameters) override;
+  void sum_squared_norm(const Tensor& squared_norm) override { communicator_.broadcast(squared_norm, 0); }
   CommunicationReport report() const override { return report_; }
 
  private:

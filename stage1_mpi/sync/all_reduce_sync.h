@@ -13,6 +13,7 @@ namespace stagegpt {
 class AllReduceSync : public NoGradientSync {
  public:
   explicit AllReduceSync(Communicator& communicator) : communicator_(communicator) {}
+  void sum_squared_norm(const Tensor& squared_norm) override { communicator_.broadcast(squared_norm, 0); }
   CommunicationReport report() const override { return clock_.report(); }
 
  protected:

@@ -32,6 +32,7 @@ class Zero1Sync final : public GradientSync {
     double sum = 0;
     for (const double part : gather(communicator_.group(), to_host<double>(backend_, squared_norm)))
       sum += part;
+    sum = from_root(communicator_.group(), sum);
     upload<double>(backend_, squared_norm, {&sum, 1});
   }
 
@@ -39,19 +40,6 @@ class Zero1Sync final : public GradientSync {
     clock_.go_on();
     communicator_.all_gather(parameters.weights())->wait();
     clock_.stop();
-  }
-
-  Tensor gather_owned(const Tensor& part, const Tensor& scratch) override {
-    if (communicator_.size() == 1) return part;
-    if (communicator_.rank() != 0) {
-      communicator_.send(part, 0)->wait();
-      return Tensor();
-    }
-    backend_.copy(scratch.slice(0, part.shape()), part);
-    for (int rank = 1; rank < communicator_.size(); ++rank) {
-      communicator_.receive(scratch.slice(rank * part.numel(), part.shape()), rank)->wait();
-    }
-    return scratch;
   }
 
   CommunicationReport report() const override { return clock_.report(); }

@@ -61,18 +61,41 @@ TEST(RankGroup, waits_while_the_root_works) {
   using Clock = std::chrono::steady_clock;
   int calls = 0;
   Clock::rep ended = 0;
-  ranks().while_root_works([&] {
+  const auto work = [&] {
     for (int i = 0; i < 3; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(110));
       ranks().beat();
     }
     ++calls;
     ended = Clock::now().time_since_epoch().count();
-  });
+  };
+  ranks().while_root_works(work, {});
   const Clock::rep left = Clock::now().time_since_epoch().count();
   EXPECT_EQ(calls, ranks().is_root() ? 1 : 0);
   EXPECT_GE(left, from_root(ranks(), ended));
   EXPECT_EQ(from_root(ranks(), 17), 17);
+}
+
+TEST(RankGroup, others_help_the_root) {
+  int sum = 0;
+  const auto work = [&] {
+    if (ranks().size() == 1) return;
+    for (int i = 1; i <= 2; ++i) {
+      ranks().beat();
+      ranks().ask_others({i, 10, 100});
+      for (int rank = 1; rank < ranks().size(); ++rank) {
+        int answer = 0;
+        ranks().receive(std::as_writable_bytes(std::span(&answer, 1)), rank);
+        EXPECT_EQ(answer, i * 1000 + 110 + rank);
+        ++sum;
+      }
+    }
+  };
+  ranks().while_root_works(work, [](const stagegpt::RankGroup::Request& request) {
+    const int answer = static_cast<int>(request[0] * 1000 + request[1] + request[2]) + ranks().rank();
+    ranks().send(std::as_bytes(std::span(&answer, 1)), 0);
+  });
+  EXPECT_EQ(sum, ranks().is_root() ? 2 * (ranks().size() - 1) : 0);
 }
 
 }  // namespace

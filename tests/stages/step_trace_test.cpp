@@ -25,7 +25,7 @@ struct TracedTraining : SmallTraining {
       StepTrace trace(*backend, model.parameters());
       report = trainer.step(trace.watch());
       trace.write(directory.path() / trace_name(trainer.steps_done()), report.loss,
-                  trainer.gather_gradients());
+                  values_in(*backend, model.parameters().table(), model.parameters().grads()));
     }
     return directory.path();
   }

@@ -1,0 +1,61 @@
+#include "common/train/compare_weights.h"
+
+#include <algorithm>
+#include <array>
+
+#include "common/content_hash.h"
+
+namespace stagegpt {
+namespace {
+
+using Hash = std::array<char, 32>;
+
+Hash hash_of(RankGroup& group, Backend& backend, const Tensor& arena) {
+  constexpr std::int64_t kElements = 1 << 20;  // at once, so that little memory is enough
+  ContentHash hash;
+  std::vector<float> elements;
+  for (std::int64_t begin = 0; begin < arena.numel(); begin += kElements) {
+    const std::int64_t size = std::min(kElements, arena.numel() - begin);
+    elements.resize(static_cast<std::size_t>(size));
+    backend.copy_to_host(std::as_writable_bytes(std::span(elements)), arena.slice(begin, {size}));
+    hash.add(std::as_bytes(std::span(elements)));
+    group.beat();
+  }
+  Hash text{};
+  std::ranges::copy(hash.hexadecimal(), text.begin());
+  return text;
+}
+
+// "rank 1 (node07)", "ranks 1 (node07), 4 (node09)"; of many ranks the first ones.
+std::string names(const RankGroup& group, const std::vector<int>& ranks) {
+  constexpr std::size_t kNamed = 8;
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < std::min(kNamed, ranks.size()); ++i) {
+    text += concat(i == 0 ? "" : ", ", ranks[i], " (", group.host(ranks[i]), ")");
+  }
+  return ranks.size() > kNamed ? concat(text, " and ", ranks.size() - kNamed, " others") : text;
+}
+
+}  // namespace
+
+void require_same_weights(RankGroup& group, Backend& backend, const Parameters& parameters,
+                          const std::string& when) {
+  if (group.size() == 1) return;
+  Hash own{};
+  agree(group, [&] { own = hash_of(group, backend, parameters.weights()); });
+  const std::vector<Hash> all = gather(group, own);
+  // Of equally many the first rank's.
+  const auto most =
+      std::ranges::max_element(all, {}, [&](const Hash& hash) { return std::ranges::count(all, hash); });
+  std::vector<int> like_most, others;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    (all[static_cast<std::size_t>(rank)] == *most ? like_most : others).push_back(rank);
+  }
+  if (others.empty()) return;
+  const bool majority = like_most.size() > others.size();
+  throw WeightsDiffer(concat("weights ", when, ": those of ", names(group, others), " are not those of ",
+                             majority ? concat("the other ", like_most.size()) : names(group, like_most),
+                             majority ? "" : ", and no majority tells which are right"));
+}
+
+}  // namespace stagegpt

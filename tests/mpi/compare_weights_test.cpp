@@ -1,0 +1,73 @@
+// A rank whose weights have changed is found and named.
+#include "common/train/compare_weights.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+
+#include "common/model/gpt2.h"
+#include "stage0_serial/naive_backend.h"
+#include "tests/support/mpi_ranks.h"
+
+namespace stagegpt::test {
+namespace {
+
+class CompareWeights : public testing::Test {
+ protected:
+  CompareWeights() { parameters_.initialize(7); }
+
+  // In this rank's element i.
+  void flip_a_bit(std::int64_t i) {
+    const Tensor element = parameters_.weights().slice(i, {1});
+    const auto bits = std::bit_cast<std::uint32_t>(to_host<float>(*backend_, element)[0]);
+    const std::vector<float> changed = {std::bit_cast<float>(bits ^ 1)};
+    upload<float>(*backend_, element, changed);
+  }
+  // What is wrong, on every rank; nothing where nothing is.
+  std::string complaint() {
+    try {
+      require_same_weights(ranks(), *backend_, parameters_, "after step 3");
+      return "";
+    } catch (const WeightsDiffer& error) {
+      return error.what();
+    }
+  }
+  static std::string name(int rank) { return concat(rank, " (", ranks().host(rank), ")"); }
+
+  const std::unique_ptr<Backend> backend_ = make_naive_backend();
+  // More elements than are hashed at once.
+  Parameters parameters_{
+      *backend_,
+      gpt2_parameter_table({.vocab_size = 12000, .block_size = 20, .n_layer = 1, .n_head = 3, .n_embd = 96}),
+      DType::f32, ranks().size()};
+};
+
+TEST_F(CompareWeights, finds_nothing_where_all_are_alike) { EXPECT_EQ(complaint(), ""); }
+
+TEST_F(CompareWeights, names_the_rank_in_which_a_bit_has_changed) {
+  const std::int64_t last = parameters_.table().rows().back().offset;
+  ASSERT_GT(last, 1 << 20);
+  const int size = ranks().size(), changed = size - 1;
+  for (const std::int64_t i : {std::int64_t{0}, last}) {
+    if (ranks().rank() == changed) flip_a_bit(i);
+    const std::string expected =
+        size == 1   ? ""
+        : size == 2 ? concat("weights after step 3: those of rank ", name(1), " are not those of rank ",
+                             name(0), ", and no majority tells which are right")
+                    : concat("weights after step 3: those of rank ", name(changed),
+                             " are not those of the other ", size - 1);
+    EXPECT_EQ(complaint(), expected);
+    if (ranks().rank() == changed) flip_a_bit(i);
+  }
+}
+
+// Rank 0 too may be the one.
+TEST_F(CompareWeights, goes_by_the_majority) {
+  if (ranks().size() < 3) GTEST_SKIP() << "there is no majority";
+  if (ranks().rank() == 0) flip_a_bit(5);
+  EXPECT_NE(complaint().find(concat("those of rank ", name(0), " are not")), std::string::npos)
+      << complaint();
+}
+
+}  // namespace
+}  // namespace stagegpt::test

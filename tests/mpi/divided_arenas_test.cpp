@@ -1,0 +1,65 @@
+// Rank 0 reads what others hold.
+#include "common/train/divided_arenas.h"
+
+#include <gtest/gtest.h>
+
+#include "common/comm/agreement.h"
+#include "stage0_serial/naive_backend.h"
+#include "tests/support/mpi_ranks.h"
+
+namespace stagegpt::test {
+namespace {
+
+// Divides among 1, 2, 3 and 4 ranks; on two, each has more than is sent at once.
+constexpr std::int64_t kArena = 3 << 20;
+
+class DividedArenasTest : public testing::Test {
+ protected:
+  // Element i of arena a is i + a/2.
+  Tensor part(float a) const {
+    std::vector<float> elements;
+    for (std::int64_t i = owned_.begin; i < owned_.end; ++i)
+      elements.push_back(static_cast<float>(i) + a / 2);
+    const Tensor tensor = backend_->allocate(DType::f32, {owned_.size()});
+    upload<float>(*backend_, tensor, elements);
+    return tensor;
+  }
+
+  const std::unique_ptr<Backend> backend_ = make_naive_backend();
+  const std::int64_t slice_ = kArena / ranks().size();
+  const ArenaRange owned_{ranks().rank() * slice_, (ranks().rank() + 1) * slice_};
+  const DividedArenas arenas_{ranks(), *backend_, owned_, {part(0), part(1)}};
+};
+
+TEST_F(DividedArenasTest, are_read_from_whoever_owns_them) {
+  int wrong = 0;
+  arenas_.on_root([&] {
+    const std::pair<std::int64_t, std::int64_t> ranges[] = {
+        {0, kArena}, {kArena / 2 - 5, kArena / 2 + 7}, {kArena - 1, kArena}, {7, 7}};
+    for (const std::size_t arena : {1, 0}) {
+      for (const auto& [begin, end] : ranges) {
+        std::vector<float> out(static_cast<std::size_t>(end - begin));
+        arenas_.read(arena, begin, out);
+        for (std::int64_t i = begin; i < end; ++i) {
+          wrong += out[static_cast<std::size_t>(i - begin)] !=
+                   static_cast<float>(i) + static_cast<float>(arena) / 2;
+        }
+      }
+    }
+  });
+  EXPECT_EQ(wrong, 0);
+}
+
+// In the middle of it; who still waits to be asked goes on.
+TEST_F(DividedArenasTest, leave_nobody_behind_when_reading_fails) {
+  const auto fail = [&] {
+    std::vector<float> out(100);
+    arenas_.read(0, kArena - 100, out);
+    throw std::runtime_error("the disk is full");
+  };
+  EXPECT_THROW(arenas_.on_root(fail), std::runtime_error);
+  EXPECT_EQ(from_root(ranks(), 17 + ranks().rank()), 17);
+}
+
+}  // namespace
+}  // namespace stagegpt::test
