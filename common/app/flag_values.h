@@ -18,7 +18,6 @@ struct RealRule {
 inline constexpr RealRule kPositive{[](double x) { return x > 0; }, "a number above 0"};
 inline constexpr RealRule kNotNegative{[](double x) { return x >= 0; }, "a number of at least 0"};
 inline constexpr RealRule kBelowOne{[](double x) { return x >= 0 && x < 1; }, "a number from 0 to below 1"};
-inline constexpr RealRule kFraction{[](double x) { return x > 0 && x < 1; }, "a number above 0 and below 1"};
 
 std::int64_t parse_integer(const std::string& flag, const std::string& text, std::int64_t min,
                            std::int64_t max);

@@ -80,6 +80,10 @@ void open_run(ResumedRun& resumed, const std::string& given, const std::optional
   naming(concat("--resume: ", configuration), [&] { resumed.settings = parse_json(settings.text()); });
 }
 
+bool has_changed(const Json& before, const Json& now, const char* key) {
+  return before.contains(key) && now.contains(key) && before[key] != now[key];
+}
+
 }  // namespace
 
 ResumedRun open_resumed_run(RankGroup& group, const std::string& given,
@@ -136,7 +140,7 @@ void announce_changes(const Json& run, const Json& settings) {
               << now["steps"] << " steps, and with it the learning rate of the steps to come\n";
   }
   for (const char* key : kAnnounced) {
-    if (changed(key))
+    if (has_changed(before, now, key))
       std::cerr << "note: " << flag_of_key(key) << " changes from " << before[key] << " to " << now[key]
                 << '\n';
   }

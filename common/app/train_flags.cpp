@@ -10,6 +10,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kDefaultData = "data/dummy.txt";
+constexpr std::int64_t kMaxTokens = 1'000'000'000'000'000;
 constexpr std::int64_t kMaxSteps = 1'000'000'000;  // numbers of random sequences have 32 bits
 
 // The default corpus is looked for in the working directory, then in the source tree.
@@ -44,8 +45,8 @@ void TrainFlags::add(CommandLine& command_line) {
       "--data", data_,
       "what to learn: a text, token shards, a pattern of either, or a directory of prepare_data's");
   tokenizer_.add(command_line);
-  command_line.real("--val-fraction", val_fraction_, kFraction,
-                    "part of the text, at its end, for validation");
+  command_line.real("--val-fraction", val_fraction_, kBelowOne,
+                    "part of the text, at its end, for validation (0: none)");
   model.add(command_line);
 
   command_line.group("Training");
@@ -78,6 +79,10 @@ void TrainFlags::add(CommandLine& command_line) {
   command_line.group("Run");
   command_line.text("--run-dir", run_dir, "directory of the run (default: runs/MODEL, or runs/MODEL-2, …)");
   command_line.integer("--eval-every", eval_every_, 1, kMaxSteps, "steps between validation losses");
+  command_line.integer(
+      "--eval-tokens", eval_tokens_, 0, kMaxTokens,
+      concat("tokens of these, spread evenly (0: all; default: all where that is cheap, else ", kSampleTokens,
+             "); the last validation is always of all"));
   command_line.integer("--checkpoint-every", checkpoint_every_, 1, kMaxSteps, "steps between checkpoints");
   command_line.integer("--keep-last", keep_.last, 2, kMaxSteps, "newest checkpoints that are kept");
   command_line.integer("--keep-every", keep_.every, 0, kMaxSteps,
@@ -123,6 +128,7 @@ TrainingRunConfig TrainFlags::run() const {
                              .steps = steps};
   config.last_step = std::min(steps, stop_after_.value_or(steps));
   config.eval_every = eval_every_;
+  config.eval_tokens = eval_tokens_;
   config.checkpoint_every = checkpoint_every_;
   config.sample_every = sample_tokens > 0 ? sample_every_ : 0;
   config.trace_steps = trace_steps_;

@@ -45,7 +45,7 @@ class TrainFlags {
   std::string schedule_ = "cosine";
   std::string non_finite_ = "stop";
   std::int64_t eval_every_ = 100, checkpoint_every_ = 1000, sample_every_ = 0, trace_steps_ = 0, seed_ = 1337;
-  std::optional<std::int64_t> warmup_steps_, stop_after_;
+  std::optional<std::int64_t> eval_tokens_, warmup_steps_, stop_after_;
   std::optional<double> learning_rate_, min_lr_;
   KeepRule keep_;
 };

@@ -90,6 +90,7 @@ void print_json(const TrainFlags& flags, const Gpt2& model, const fs::path& run,
                      {"loss", or_null(result.train_loss)},
                      {"validation_loss", validation ? Json(validation->loss) : Json()},
                      {"validation_accuracy", validation ? Json(validation->accuracy) : Json()},
+                     {"validation_tokens", validation ? Json(validation->tokens) : Json()},
                      {"bits_per_byte", validation ? or_null(validation->bits_per_byte) : Json()},
                      {"tokens_per_second", or_null(result.tokens_per_second)},
                      {"seconds", result.seconds},
@@ -133,6 +134,16 @@ RunDirectory create_run(const TrainFlags& flags, const Tokenizer& tokenizer) {
   return run;
 }
 
+// Which tokens are validated.
+std::string describe_validation(const TrainFlags& flags, std::int64_t tokens, std::int64_t seq_len) {
+  const WindowSample sample = validation_sample(tokens, seq_len, flags.run());
+  if (sample.all == 0) return "none (--val-fraction 0)";
+  const std::string windows = concat(sample.all, " windows of ", seq_len);
+  if (sample.is_all()) return concat("all ", sample.all * seq_len, " tokens in ", windows);
+  return concat(sample.count * seq_len, " tokens in ", sample.count, " of ", windows,
+                ", spread evenly; at the end all ", sample.all * seq_len);
+}
+
 void describe(const TrainFlags& flags, const Gpt2Config& config, const Corpus& corpus,
               const Machine& machine) {
   std::cerr << flags.model.label() << ": " << gpt2_parameter_table(config).numel() << " parameters, "
@@ -140,22 +151,27 @@ void describe(const TrainFlags& flags, const Gpt2Config& config, const Corpus& c
             << " channels, context " << config.block_size << "\ndata: " << flags.corpus().data << ", "
             << corpus.train.size() << " tokens and " << corpus.validation.size()
             << " for validation, vocabulary " << config.vocab_size << " (" << corpus.tokenizer->kind() << ")"
+            << "\nvalidation: " << describe_validation(flags, corpus.validation.size(), config.block_size)
             << "\nmachine: " << machine.description << '\n';
+}
+
+std::string describe_result(const std::optional<ValidationResult>& validation) {
+  if (!validation) return "no validation (--val-fraction 0)";
+  return concat("validation loss ", validation->loss, " nats per token",
+                validation->bits_per_byte ? concat(", ", *validation->bits_per_byte, " bits per byte") : "",
+                ", of all ", validation->tokens, " tokens");
 }
 
 // What came out, for a person.
 void print_result(const TrainFlags& flags, const fs::path& run, const TrainingResult& result) {
   if (result.interrupted) {
-    std::cerr << "stopped by a signal after step " << result.steps << " of " << flags.steps << "; --resume "
-              << run.string() << " goes on\n";
+    const bool validating = result.steps >= flags.run().last_step;
+    std::cerr << "stopped by a signal " << (validating ? "in the last validation, " : "") << "after step "
+              << result.steps << " of " << flags.steps << "; --resume " << run.string() << " goes on\n";
     return;
   }
-  const ValidationResult& validation = *result.validation;
-  if (!result.train_loss) std::cerr << "nothing to do: the run has done " << result.steps << " steps\n";
-  std::cerr << "trained in " << static_cast<long long>(result.seconds + 0.5) << " s: validation loss "
-            << validation.loss << " nats per token"
-            << (validation.bits_per_byte ? concat(", ", *validation.bits_per_byte, " bits per byte") : "")
-            << "\nmodel: " << (run / "latest").string() << '\n';
+  if (result.train_loss) std::cerr << "trained in " << static_cast<long long>(result.seconds + 0.5) << " s: ";
+  std::cerr << describe_result(result.validation) << "\nmodel: " << (run / "latest").string() << '\n';
 }
 
 // What all ranks must have found alike before they train.
@@ -204,6 +220,30 @@ void require_memory(const TrainFlags& flags, const Gpt2Config& config, const Mac
         [&] { require_training_memory(memory_of(flags, config, machine), free_memory()); });
 }
 
+// The steps of a resumed run that its checkpoint has done.
+std::int64_t steps_done(const ResumedRun& resumed) {
+  return step_in_name(resumed.checkpoint.filename()).value_or(0);
+}
+
+bool has_steps_left(const TrainFlags& flags, const std::optional<ResumedRun>& resumed) {
+  return !resumed || steps_done(*resumed) < flags.run().last_step;
+}
+
+// What to do about a run of which this call asks for no further step.
+void explain_nothing_left(const TrainFlags& flags, const ResumedRun& resumed) {
+  const std::int64_t steps = steps_done(resumed);
+  const std::string run = resumed.path.string();
+  std::cerr << "run: " << run;
+  if (steps == flags.steps) {
+    std::cerr << " is finished: all its " << steps << " steps are done; --resume " << run << " --steps "
+              << 2 * steps << ", for one, goes on with it\n";
+  } else {
+    std::cerr << " has done " << steps << " steps, --stop-after asks for " << flags.run().last_step
+              << "; a later one, or none, goes on with it\n";
+  }
+  std::cerr << "nothing is trained or saved\n";
+}
+
 // Trains, from random weights or those of a directory, and prints what came out. `resumed` is empty for a new
 // run; `settings` are the run's.
 int train(TrainFlags& flags, Json settings, Machine machine, std::optional<ResumedRun> resumed) {
@@ -242,7 +282,11 @@ int train(TrainFlags& flags, Json settings, Machine machine, std::optional<Resum
   std::optional<RunDirectory> directory;  // rank 0 keeps the run
   on_root(group, [&] {
     directory = resumed ? std::move(resumed->directory) : create_run(flags, *corpus.tokenizer);
-    begin_run(flags, std::move(settings), resumed, *directory);
+    if (has_steps_left(flags, resumed)) {
+      begin_run(flags, std::move(settings), resumed, *directory);
+    } else {
+      explain_nothing_left(flags, *resumed);
+    }
   });
   const TrainingResult result = run.run(directory ? &*directory : nullptr);
   on_root(group, [&] {
@@ -286,7 +330,7 @@ Json resolve(Call& call, const std::optional<ResumedRun>& resumed) {
   call.flags.resolve();
   settings = with_derived(std::move(settings), call.command_line.settings());
   if (resumed) {
-    announce_changes(resumed->settings, settings);
+    if (has_steps_left(call.flags, resumed)) announce_changes(resumed->settings, settings);
     call.flags.take_tokenizer(resumed->path / "tokenizer.json");
   } else {
     call.flags.model.refuse_fields_of_another_model(call.command_line);

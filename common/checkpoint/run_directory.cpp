@@ -281,16 +281,20 @@ void RunDirectory::set_link(const char* name, const fs::path& checkpoint) {
   sync_directory(path_);
 }
 
-// Of equal ones the newest.
+// Of equal ones the newest. Losses over other tokens than the newest loss say nothing about which is better.
 std::optional<fs::path> RunDirectory::best() const {
   std::optional<fs::path> best;
-  double lowest = 0;
-  for (const auto& [step, path] : checkpoints_of(path_)) {
+  TrainerState lowest;
+  const auto checkpoints = checkpoints_of(path_);
+  for (auto entry = checkpoints.rbegin(); entry != checkpoints.rend(); ++entry) {
     try {
-      const auto loss = read_trainer_state(path).validation_loss;
-      if (!loss || (best && *loss > lowest)) continue;
-      best = path;
-      lowest = *loss;
+      const TrainerState state = read_trainer_state(entry->second);
+      if (!state.validation_loss) continue;
+      const bool better = state.validation_tokens == lowest.validation_tokens &&
+                          *state.validation_loss < *lowest.validation_loss;
+      if (best && !better) continue;
+      best = entry->second;
+      lowest = state;
     } catch (const UserError&) {  // damaged: not the best
     }
   }

@@ -52,8 +52,10 @@ class RunDirectory {
   void set_heartbeat(Heartbeat beat) { beat_ = std::move(beat); }
 
   // A checkpoint is written into the directory that begin_checkpoint() makes, files first; then
-  // commit_checkpoint() gives it its manifest and its name, and moves `latest` and `best`. Both throw
-  // std::runtime_error that names the file when something cannot be written; what was there before stays.
+  // commit_checkpoint() gives it its manifest and its name, and moves `latest` and `best`: the checkpoint
+  // with the lowest of the validation losses that were taken over the same tokens as the newest one. Both
+  // throw std::runtime_error that names the file when something cannot be written; what was there before
+  // stays.
   std::filesystem::path begin_checkpoint(std::int64_t step);
   std::filesystem::path commit_checkpoint(std::int64_t step, const std::vector<FileEntry>& files);
   // Reads the newest checkpoint, made or gone on from here, back from the disk while the caller goes on;

@@ -54,22 +54,24 @@ std::string to_json_text(const TrainerState& state) {
   using Json = nlohmann::ordered_json;
   const LrSchedule& schedule = state.schedule;
   const TokenIdentity& data = state.train_identity;
-  const Json json = {{"format", kFormat},
-                     {"version", kVersion},
-                     {"step", state.step},
-                     {"data_position", state.data_position},
-                     {"seed", state.seed},
-                     {"schedule",
-                      {{"kind", name_of(schedule.kind)},
-                       {"learning_rate", schedule.learning_rate},
-                       {"min_lr", schedule.min_lr},
-                       {"warmup_steps", schedule.warmup_steps},
-                       {"steps", schedule.steps}}},
-                     {"train_data",
-                      {{"tokens", state.train_tokens},
-                       {"of", data.of == TokenIdentity::Of::ids ? kIds : kShards},
-                       {"xxh3_128", data.hash}}},
-                     {"validation_loss", state.validation_loss ? Json(*state.validation_loss) : Json()}};
+  const Json json = {
+      {"format", kFormat},
+      {"version", kVersion},
+      {"step", state.step},
+      {"data_position", state.data_position},
+      {"seed", state.seed},
+      {"schedule",
+       {{"kind", name_of(schedule.kind)},
+        {"learning_rate", schedule.learning_rate},
+        {"min_lr", schedule.min_lr},
+        {"warmup_steps", schedule.warmup_steps},
+        {"steps", schedule.steps}}},
+      {"train_data",
+       {{"tokens", state.train_tokens},
+        {"of", data.of == TokenIdentity::Of::ids ? kIds : kShards},
+        {"xxh3_128", data.hash}}},
+      {"validation_loss", state.validation_loss ? Json(*state.validation_loss) : Json()},
+      {"validation_tokens", state.validation_tokens ? Json(*state.validation_tokens) : Json()}};
   return json.dump(2) + '\n';
 }
 
@@ -89,6 +91,9 @@ TrainerState parse_trainer_state(std::string_view text) {
     state.train_tokens = natural<std::int64_t>(data, "tokens");
     state.train_identity = parse_identity(data, version);
     if (!json.at("validation_loss").is_null()) state.validation_loss = number(json, "validation_loss");
+    if (const auto tokens = json.find("validation_tokens"); tokens != json.end() && !tokens->is_null()) {
+      state.validation_tokens = natural<std::int64_t>(json, "validation_tokens");
+    }
     return state;
   });
 }

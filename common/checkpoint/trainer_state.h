@@ -20,6 +20,8 @@ struct TrainerState {
   std::int64_t train_tokens = 0;          // of the training data
   TokenIdentity train_identity;           // and what they are
   std::optional<double> validation_loss;  // nats per token at this step, where it was taken
+  // Over how many tokens: losses over as many, of one run, are over the same. Older versions did not say.
+  std::optional<std::int64_t> validation_tokens;
 };
 
 // Doubles keep all their bits.

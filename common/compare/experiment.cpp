@@ -13,16 +13,17 @@ constexpr std::int64_t kMaxBatch = 1 << 20;
 
 // Small enough for the emulator, and for a comparison of all stages within three minutes on two cores.
 const FlagList& default_flags() {
-  static const FlagList flags = {
-      {"--data", {"data/dummy.txt"}}, {"--tokenizer", {"char"}}, {"--val-fraction", {"0.01"}},
-      {"--n-layer", {"2"}},           {"--n-head", {"2"}},       {"--n-embd", {"64"}},
-      {"--block-size", {"32"}},       {"--batch-size", {"8"}},   {"--steps", {"20"}}};
+  static const FlagList flags = {{"--data", {"data/dummy.txt"}}, {"--tokenizer", {"char"}},
+                                 {"--n-layer", {"2"}},           {"--n-head", {"2"}},
+                                 {"--n-embd", {"64"}},           {"--block-size", {"32"}},
+                                 {"--batch-size", {"8"}},        {"--steps", {"20"}}};
   return flags;
 }
 
 // What compare_stages sets for each run, or has a flag of its own for.
-constexpr const char* kOwn[] = {"--run-dir", "--resume", "--threads",      "--reproducible", "--json",
-                                "--dry-run", "--config", "--print-config", "--trace-steps",  "--help"};
+constexpr const char* kOwn[] = {"--run-dir",     "--resume",  "--threads",     "--reproducible",
+                                "--json",        "--dry-run", "--config",      "--print-config",
+                                "--trace-steps", "--help",    "--val-fraction"};
 
 }  // namespace
 
@@ -57,9 +58,10 @@ FlagList experiment_flags(const FlagList& configuration, const FlagList& handed_
   flags.update(configuration);
   flags.update(handed_on);
   for (const char* own : kOwn) flags.remove(own);  // a run's configuration may have them
-  // Nothing but training, but for what every run does at its end.
+  // Nothing but training, but for the checkpoint that every run ends with.
   constexpr const char* kNever = "1000000000";
   for (const char* every : {"--eval-every", "--checkpoint-every"}) flags.set(every, {kNever});
+  flags.set("--val-fraction", {"0"});
   flags.set("--sample-every", {"0"});
   flags.set("--max-new-tokens", {"0"});
   return flags;

@@ -174,7 +174,7 @@ constexpr const char* kMeanings = R"(<h2>How to read this</h2>
 <dl class="means">
 <dt>Contestant</dt><dd>A stage on a number of ranks. All train the same model from the same weights on the same batches, with the same settings; in weak scaling the batch grows with the ranks.</dd>
 <dt>Difference</dt><dd>|x &minus; reference| / |reference|, of the training loss or of the norm of all gradients before clipping, at each step. The table has the largest of all steps and repeats.</dd>
-<dt>tokens/s</dt><dd>Tokens of a step over the median time of a step, warm-up left out; of the repeats the median. Validation and checkpoints are not in it.</dd>
+<dt>tokens/s</dt><dd>Tokens of a step over the median time of a step, warm-up left out; of the repeats the median. Checkpoints are not in it, and nothing is validated.</dd>
 <dt>Speed-up</dt><dd>tokens/s over those of the reference.</dd>
 <dt>Efficiency</dt><dd>tokens/s for each core (or GPU) that the contestant has, over the same of that stage on its fewest ranks. 100 % is ideal.</dd>
 <dt>Communication</dt><dd>The share of a step in which rank 0 waits for other ranks or exchanges with them. Not known on a GPU.</dd>

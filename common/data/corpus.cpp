@@ -106,12 +106,12 @@ void require_shards(const std::vector<std::string>& files, const CorpusConfig& c
   }
 }
 
-Shards open_shards(const DataFiles& data) {
+Shards open_shards(const DataFiles& data, const CorpusConfig& config) {
   Shards shards;
   shards.add(data.files);
   shards.training = shards.all.size();
   const std::string validation = validation_pattern(data.pattern);
-  if (!validation.empty()) shards.add(matching_files(validation));
+  if (!validation.empty() && config.val_fraction > 0) shards.add(matching_files(validation));
   return shards;
 }
 
@@ -126,7 +126,7 @@ Corpus load_shards(RankGroup& group, const DataFiles& data, const CorpusConfig& 
   Shards shards;
   agree(group, [&] {
     require_same_tokenizer(data.files, *tokenizer);
-    shards = open_shards(data);
+    shards = open_shards(data, config);
   });
   verify_shards(group, shards.all, tokenizer->size(), kFlag);
   agree(group, [&] { require_as_in_manifests(shards); });
@@ -169,6 +169,7 @@ DataFiles find_data_files(const CorpusConfig& config) {
 void require_windows(const Corpus& corpus, const CorpusConfig& config, std::int64_t block_size) {
   for (const auto& [name, tokens] :
        {std::pair{"training", &corpus.train}, {"validation", &corpus.validation}}) {
+    if (tokens == &corpus.validation && config.val_fraction == 0) continue;
     if (tokens->size() < block_size + 1) {
       user_error(kFlag, ": \"", config.data, "\" leaves ", tokens->size(), " tokens for ", name,
                  ", fewer than one window of ", block_size + 1,

@@ -21,9 +21,9 @@ Batch DataLoader::shuffled(std::int64_t first, std::int64_t count) const {
   return batch;
 }
 
-Batch DataLoader::in_order(std::int64_t first, std::int64_t count) const {
+Batch DataLoader::in_order(std::span<const std::int64_t> windows) const {
   Batch batch;
-  for (std::int64_t i = first; i < first + count; ++i) append(batch, i * seq_len_);
+  for (const std::int64_t window : windows) append(batch, window * seq_len_);
   return batch;
 }
 

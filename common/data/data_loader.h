@@ -25,9 +25,9 @@ class DataLoader {
 
   // Samples [first, first + count), shuffled.
   Batch shuffled(std::int64_t first, std::int64_t count) const;
-  // Windows [first, first + count) in the order of the text, from its beginning, without overlap: for
-  // validation. There are (tokens - 1) / seq_len.
-  Batch in_order(std::int64_t first, std::int64_t count) const;
+  // These windows of the text, which are numbered in its order, from its beginning, without overlap: for
+  // validation. There are (tokens - 1) / seq_len, rounded down.
+  Batch in_order(std::span<const std::int64_t> windows) const;
 
   const TokenSequence& tokens() const { return tokens_; }
   std::int64_t seq_len() const { return seq_len_; }

@@ -7,7 +7,7 @@
 namespace stagegpt {
 namespace {
 
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 
 // The step of a line; 0 for anything else.
 std::int64_t step_of(std::string_view line) {
@@ -57,12 +57,22 @@ const std::filesystem::path& drop_lines(const std::filesystem::path& path, std::
 }  // namespace
 
 MetricsLog::MetricsLog(const std::filesystem::path& path, std::int64_t steps_done)
-    : file_(drop_lines(path, steps_done)) {}
+    : path_(path), file_(drop_lines(path, steps_done)) {}
 
 void MetricsLog::add(const nlohmann::ordered_json& fields) {
   nlohmann::ordered_json line = {{"version", kVersion}};
   line.update(fields);
   file_.add(line.dump() + '\n');
+}
+
+void MetricsLog::add_to_last(const nlohmann::ordered_json& fields) {
+  constexpr std::string_view kEnd = "}\n";
+  sync();
+  std::string lines(MappedFile(path_, "metrics.jsonl").text());
+  if (!lines.ends_with(kEnd)) throw std::runtime_error(concat(path_, " does not end with an object"));
+  lines.resize(lines.size() - kEnd.size());
+  replace_file(path_, lines + ',' + fields.dump().substr(1) + '\n');
+  file_ = AppendFile(path_);
 }
 
 }  // namespace stagegpt

@@ -17,10 +17,14 @@ class MetricsLog {
   // Adds a line, which begins with the schema's version. What cannot be written now, on a full disk for one,
   // is written with the next.
   void add(const nlohmann::ordered_json& fields);
+  // Adds fields to the last line. Throws std::runtime_error when the file cannot be written; what it was
+  // stays.
+  void add_to_last(const nlohmann::ordered_json& fields);
   // Returns when all lines are on the disk; throws std::runtime_error when they cannot be written.
   void sync() { file_.sync(); }
 
  private:
+  std::filesystem::path path_;
   AppendFile file_;
 };
 

@@ -76,6 +76,22 @@ void Progress::step(const StepReport& report, std::optional<double> validation_l
   });
 }
 
+void Progress::validation(std::int64_t done, std::int64_t total) {
+  constexpr double kSilent = 1, kInterval = 0.1, kPlainInterval = 10;  // seconds
+  if (done == 0) validation_start_ = std::chrono::steady_clock::now();
+  const double seconds = seconds_since(validation_start_);
+  const double interval = status_.is_terminal() ? kInterval : kPlainInterval;
+  if (done == 0 || seconds < kSilent || seconds_since(shown_) < interval) return;
+  shown_ = std::chrono::steady_clock::now();
+  const double left = seconds * static_cast<double>(total - done) / static_cast<double>(done);
+  status_.show(true, [&](std::size_t width) {
+    return format("validation  %lld/%lld tokens  ETA ", static_cast<long long>(done),
+                  static_cast<long long>(total))
+        .append(clock_time(left))
+        .substr(0, width);
+  });
+}
+
 double Progress::tokens_per_second() const {
   if (training_seconds_ == 0) return 0;
   return static_cast<double>((last_.step + 1 - first_) * tokens_per_step_) / training_seconds_;

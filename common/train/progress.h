@@ -35,6 +35,9 @@ class Progress {
   // whenever there is a validation loss; a terminal's line ten times a second.
   void step(const StepReport& report, std::optional<double> validation_loss);
 
+  // While a validation goes on: tokens done of those to do. Shown when it takes longer than a second.
+  void validation(std::int64_t done, std::int64_t total);
+
   // Lines of their own.
   void note(const std::string& text) { status_.print_above(text); }
 
@@ -48,7 +51,7 @@ class Progress {
   std::int64_t tokens_per_step_;
   StatusLine status_;
   using Time = std::chrono::steady_clock::time_point;
-  Time start_ = std::chrono::steady_clock::now(), shown_;
+  Time start_ = std::chrono::steady_clock::now(), shown_, validation_start_;
   StepReport last_;
   double training_seconds_ = 0;
   std::optional<double> validation_loss_;

@@ -37,6 +37,15 @@ double mfu(const StepMetrics& metrics) { return flops_per_second(metrics) / metr
 
 }  // namespace
 
+Json to_json(const ValidationResult& validation) {
+  Json json = {{"loss", validation.loss},
+               {"perplexity", std::exp(validation.loss)},
+               {"accuracy", validation.accuracy},
+               {"tokens", validation.tokens}};
+  if (validation.bits_per_byte) json["bits_per_byte"] = *validation.bits_per_byte;
+  return json;
+}
+
 Json to_json(const StepMetrics& metrics) {
   const StepReport& report = metrics.report;
   Json ms;
@@ -63,9 +72,18 @@ Json to_json(const StepMetrics& metrics) {
     line["validation_loss"] = validation->loss;
     line["validation_perplexity"] = std::exp(validation->loss);
     line["validation_accuracy"] = validation->accuracy;
+    line["validation_tokens"] = validation->tokens;
     if (validation->bits_per_byte) line["bits_per_byte"] = *validation->bits_per_byte;
   }
   return line;
+}
+
+std::vector<Scalar> to_scalars(const std::string& group, const ValidationResult& validation) {
+  std::vector<Scalar> scalars = {{group + "/loss", validation.loss},
+                                 {group + "/perplexity", std::exp(validation.loss)},
+                                 {group + "/accuracy", validation.accuracy}};
+  if (validation.bits_per_byte) scalars.push_back({group + "/bits_per_byte", *validation.bits_per_byte});
+  return scalars;
 }
 
 std::vector<Scalar> to_scalars(const StepMetrics& metrics) {
@@ -84,12 +102,8 @@ std::vector<Scalar> to_scalars(const StepMetrics& metrics) {
   if (metrics.ranks > 1) {
     for (const Scalar& scalar : of_ranks(report)) scalars.push_back({"ranks/" + scalar.tag, scalar.value});
   }
-  if (const auto& validation = metrics.validation) {
-    scalars.push_back({"validation/loss", validation->loss});
-    scalars.push_back({"validation/perplexity", std::exp(validation->loss)});
-    scalars.push_back({"validation/accuracy", validation->accuracy});
-    if (validation->bits_per_byte)
-      scalars.push_back({"validation/bits_per_byte", *validation->bits_per_byte});
+  if (metrics.validation) {
+    for (const Scalar& scalar : to_scalars("validation", *metrics.validation)) scalars.push_back(scalar);
   }
   return scalars;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "common/train/tensorboard_records.h"
@@ -20,13 +21,18 @@ struct StepMetrics {
   double step_flops = 0;             // of the model, in this step
   double peak_flops_per_second = 0;  // of all ranks' machines
   std::size_t peak_memory_bytes = 0;
-  std::optional<ValidationResult> validation;
+  std::optional<ValidationResult> validation;  // of the sample that is taken between steps
 };
+
+// Of a validation, as the fields of an object.
+nlohmann::ordered_json to_json(const ValidationResult& validation);
 
 // A line of metrics.jsonl. JSON has no number for infinity and NaN: they become null.
 nlohmann::ordered_json to_json(const StepMetrics& metrics);
 
 // The same as curves.
 std::vector<Scalar> to_scalars(const StepMetrics& metrics);
+// Of a validation, as curves whose names begin with "group/".
+std::vector<Scalar> to_scalars(const std::string& group, const ValidationResult& validation);
 
 }  // namespace stagegpt

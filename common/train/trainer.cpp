@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "common/autograd/ops/cross_entropy.h"
 #include "common/comm/agreement.h"
 #include "common/train/non_finite.h"
 
@@ -198,37 +197,6 @@ std::string Trainer::first_non_finite(const StepReport& report) {
   const int rank = static_cast<int>(first - all.begin());
   const std::string what = broadcast_text(communicator_.group(), found.value_or(""), rank);
   return *first == 2 && communicator_.size() > 1 ? concat(what, " on rank ", rank) : what;
-}
-
-Evaluation evaluate(RankGroup& group, Backend& backend, const Gpt2& model, const DataLoader& data,
-                    std::int64_t batch_size, std::int64_t max_windows) {
-  const std::int64_t windows = std::min(data.windows_in_order(), max_windows);
-  const std::int64_t V = model.config().vocab_size;
-  const std::int64_t ranks = group.size(), batches = (windows + batch_size - 1) / batch_size;
-  std::vector<Evaluation> own(static_cast<std::size_t>((batches + ranks - 1) / ranks));
-  const Tensor correct = backend.allocate(DType::i32, {1});
-  for (std::int64_t turn = 0; turn < std::ssize(own); ++turn) {
-    const std::int64_t first = (turn * ranks + group.rank()) * batch_size;
-    if (first >= windows) break;
-    group.enter("validation");
-    const std::int64_t count = std::min(batch_size, windows - first);
-    const DeviceBatch batch = to_device_batch(backend, data.in_order(first, count), data.seq_len());
-    Tape tape(backend, Tape::Mode::inference);
-    const Var logits = model.logits(tape, batch.ids);  // (B,T,Vp)
-    backend.count_correct(correct, logits.value(), batch.targets, V);
-    const Var loss = cross_entropy(tape, logits, batch.targets, V);
-    own[turn] = {to_host<float>(backend, loss.value())[0] * static_cast<double>(count),
-                 static_cast<double>(to_host<std::int32_t>(backend, correct)[0])};
-  }
-  const std::vector<Evaluation> all = gather(group, own);
-  Evaluation sum;
-  for (std::int64_t batch = 0; batch < batches; ++batch) {
-    const Evaluation& evaluation = all[batch % ranks * std::ssize(own) + batch / ranks];
-    sum.loss += evaluation.loss;
-    sum.accuracy += evaluation.accuracy;
-  }
-  const auto n = static_cast<double>(windows);
-  return {unsigned_nan(sum.loss / n), sum.accuracy / n / static_cast<double>(data.seq_len())};
 }
 
 }  // namespace stagegpt

@@ -104,14 +104,4 @@ class Trainer {
   std::int64_t samples_ = 0;
 };
 
-struct Evaluation {
-  double loss = 0;      // mean, in nats per token
-  double accuracy = 0;  // share of the tokens that the model takes for the most probable
-};
-
-// Over the text's first windows, at most `max_windows` of them, `batch_size` at a time. The ranks take turns
-// with batches; all get the same bits, whatever their number.
-Evaluation evaluate(RankGroup& group, Backend& backend, const Gpt2& model, const DataLoader& data,
-                    std::int64_t batch_size, std::int64_t max_windows);
-
 }  // namespace stagegpt

@@ -1,5 +1,6 @@
 #include "common/train/training_run.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -23,6 +24,14 @@ std::string checkpoint_note(const std::filesystem::path& path, double megabytes,
 
 }  // namespace
 
+WindowSample validation_sample(std::int64_t tokens, std::int64_t seq_len, const TrainingRunConfig& config) {
+  const auto windows_of_a_step =
+      static_cast<double>(config.trainer.batch_size) * static_cast<double>(config.trainer.grad_accumulation);
+  // A checkpoint has a validation loss too.
+  const auto steps = static_cast<double>(std::min(config.eval_every, config.checkpoint_every));
+  return validation_sample(tokens, seq_len, config.eval_tokens, steps * windows_of_a_step);
+}
+
 TrainingRun::TrainingRun(Backend& backend, Communicator& communicator, GradientSync& sync, Gpt2& model,
                          const Corpus& corpus, const TrainingRunConfig& config)
     : backend_(backend),
@@ -33,9 +42,11 @@ TrainingRun::TrainingRun(Backend& backend, Communicator& communicator, GradientS
       config_(config),
       data_(corpus.train, model.config().block_size, config.trainer.seed),
       train_identity_(corpus.train_identity),
-      validation_(corpus.validation, *corpus.tokenizer, model.config().block_size, config.trainer.batch_size),
+      sample_(validation_sample(corpus.validation.size(), data_.seq_len(), config)),
       trainer_(backend, communicator, sync, model, data_, config.trainer) {
-  if (directory_) directory_->set_heartbeat([&group = group_] { group.beat(); });
+  if (sample_.all > 0) {
+    validation_.emplace(corpus.validation, *corpus.tokenizer, data_.seq_len(), config.trainer.batch_size);
+  }
 }
 
 TrainerState TrainingRun::read_state(const std::filesystem::path& checkpoint) const {
@@ -83,10 +94,11 @@ void TrainingRun::resume(const std::filesystem::path& checkpoint) {
 void TrainingRun::open_logs() {
   const TrainerConfig& config = config_.trainer;
   const std::int64_t first = trainer_.steps_done();
-  metrics_.emplace(directory_->metrics(), first);
-  remove_traces_behind(directory_->traces(), first);
   progress_.emplace(first, config.schedule.steps,
                     config.batch_size * config.grad_accumulation * data_.seq_len());
+  if (first >= config_.last_step) return;
+  metrics_.emplace(directory_->metrics(), first);
+  remove_traces_behind(directory_->traces(), first);
   tensorboard_.emplace(directory_->path(), first, [this](const std::string& text) { note(text); });
 }
 
@@ -97,10 +109,12 @@ void TrainingRun::prepare() {
 
 TrainingResult TrainingRun::run(RunDirectory* directory) {
   directory_ = directory;
+  if (directory_) directory_->set_heartbeat([&group = group_] { group.beat(); });
   on_root(group_, [&] { open_logs(); });
   const StopSignals keyboard({SIGINT});
   const auto start = std::chrono::steady_clock::now();
-  traced_until_ = trainer_.steps_done() + config_.trace_steps;
+  const std::int64_t first = trainer_.steps_done();
+  traced_until_ = first + config_.trace_steps;
 
   TrainingResult result;
   while (trainer_.steps_done() < config_.last_step) {
@@ -114,10 +128,7 @@ TrainingResult TrainingRun::run(RunDirectory* directory) {
   }
   result.interrupted = result.steps < config_.last_step;
   if (saved_step_ != result.steps) note(save());
-  if (!result.interrupted) {
-    if (!validated_) validate();
-    result.validation = validated_;
-  }
+  if (!result.interrupted) validate_all(result, result.steps > first);
   if (result.train_loss && progress_) result.tokens_per_second = progress_->tokens_per_second();
   result.seconds = seconds_since(start);
   group_.enter(kUnwatched);
@@ -168,7 +179,36 @@ void TrainingRun::log(const StepReport& report) {
   progress_->step(report, validation_loss());
 }
 
-void TrainingRun::validate() { validated_ = validation_.run(group_, backend_, model_); }
+void TrainingRun::validate() {
+  if (validation_) validated_ = validate(sample_);
+}
+
+void TrainingRun::validate_all(TrainingResult& result, bool own_steps) {
+  if (!validation_) return;
+  const WindowSample all = validation_->all();
+  if (own_steps && !sample_.is_all()) {
+    note(concat("validation of all ", all.count * data_.seq_len(), " tokens"));
+  }
+  result.validation = validated_ && sample_.is_all() ? validated_ : validate(all);
+  result.interrupted = !result.validation;
+  const bool last_of_run = own_steps && result.steps == config_.trainer.schedule.steps;
+  if (result.validation && last_of_run && group_.is_root()) log_all(*result.validation);
+}
+
+std::optional<ValidationResult> TrainingRun::validate(const WindowSample& windows) {
+  return validation_->run(group_, backend_, model_, windows, [this](std::int64_t done, std::int64_t total) {
+    if (progress_) progress_->validation(done, total);
+  });
+}
+
+void TrainingRun::log_all(const ValidationResult& validation) {
+  try {
+    metrics_->add_to_last({{"validation_all", to_json(validation)}});
+  } catch (const std::runtime_error& error) {
+    note(concat("warning: ", error.what()));  // all is saved: a run does not end for it
+  }
+  tensorboard_->add(trainer_.steps_done(), to_scalars("validation_all", validation));
+}
 
 void TrainingRun::sample() {
   group_.enter("sample");
@@ -285,7 +325,8 @@ TrainerState TrainingRun::state() const {
           .schedule = config_.trainer.schedule,
           .train_tokens = data_.tokens().size(),
           .train_identity = train_identity_,
-          .validation_loss = validation_loss()};
+          .validation_loss = validation_loss(),
+          .validation_tokens = validated_ ? std::optional(validated_->tokens) : std::nullopt};
 }
 
 }  // namespace stagegpt

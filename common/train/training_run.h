@@ -26,6 +26,7 @@ struct TrainingRunConfig {
   TrainerConfig trainer;
   std::int64_t last_step = 1;  // where to stop, at most trainer.schedule.steps
   std::int64_t eval_every = 100;
+  std::optional<std::int64_t> eval_tokens;  // see validation_sample()
   std::int64_t checkpoint_every = 1000;
   std::int64_t sample_every = 0;  // 0: never
   std::int64_t trace_steps = 0;   // of those that run() does, the first ones whose tensors are kept
@@ -35,13 +36,17 @@ struct TrainingRunConfig {
   std::optional<Peak> peak;             // of this rank, for MFU; measured where there is none
 };
 
+// What is validated between the steps of such a run, of a validation part of so many tokens.
+WindowSample validation_sample(std::int64_t tokens, std::int64_t seq_len, const TrainingRunConfig& config);
+
 struct TrainingResult {
-  std::int64_t steps = 0;                      // done, also before it was resumed
-  std::optional<double> train_loss;            // of the last step; nothing where none was left to do
-  std::optional<ValidationResult> validation;  // not taken where a signal has interrupted the run
+  std::int64_t steps = 0;            // done, also before it was resumed
+  std::optional<double> train_loss;  // of the last step; nothing where none was left to do
+  // Over all of the validation part. Nothing where there is none, or a signal has interrupted the run.
+  std::optional<ValidationResult> validation;
   std::optional<double> tokens_per_second;
   double seconds = 0;
-  bool interrupted = false;  // by a signal, after a checkpoint
+  bool interrupted = false;  // by a signal, after a checkpoint: before last_step, or in the last validation
 };
 
 class TrainingRun {
@@ -59,14 +64,15 @@ class TrainingRun {
   // stop_signals.h): nothing has been written yet.
   void prepare();
 
-  // Ends at last_step, or after the step in which a signal came, always with a checkpoint. One that cannot be
-  // written is reported, and tried again at the next occasion; at the end it throws. Throws
-  // std::runtime_error when a loss or gradient is not finite, and that is to stop it. Rank 0 alone has a
-  // directory, and keeps the run; on the others it is null.
+  // Ends at last_step, or after the step in which a signal came, always with a checkpoint; at last_step with
+  // a validation of all tokens too. Where no step is left to do, that is all, and nothing is written. A
+  // checkpoint that cannot be written is reported, and tried again at the next occasion; at the end it
+  // throws. Throws std::runtime_error when a loss or gradient is not finite, and that is to stop it. Rank 0
+  // alone has a directory, and keeps the run; on the others it is null.
   TrainingResult run(RunDirectory* directory);
 
  private:
-  // Opens what rank 0 tells of the run.
+  // Opens what rank 0 tells of the run; its files only where steps are left to do.
   void open_logs();
   // Whether a signal has come, to any rank.
   bool stop_requested() const;
@@ -77,7 +83,13 @@ class TrainingRun {
   // Trains for one step, with a trace where that is wanted.
   StepReport train();
   void log(const StepReport& report);
+  // Of the sample, after a step.
   void validate();
+  // Of all tokens, at the end of a call that did `own_steps` of the steps.
+  void validate_all(TrainingResult& result, bool own_steps);
+  std::optional<ValidationResult> validate(const WindowSample& windows);
+  // Adds what came of it to the metrics of the last step.
+  void log_all(const ValidationResult& validation);
   void sample();
   // A line for whoever watches.
   void note(const std::string& text);
@@ -107,14 +119,15 @@ class TrainingRun {
   TrainingRunConfig config_;
   DataLoader data_;
   TokenIdentity train_identity_;
-  Validation validation_;
+  std::optional<Validation> validation_;  // where there is a validation part
+  WindowSample sample_;                   // of it, between steps
   Trainer trainer_;
   // On rank 0.
   std::optional<Progress> progress_;
   std::optional<MetricsLog> metrics_;
   std::optional<TensorBoardLog> tensorboard_;
 
-  std::optional<ValidationResult> validated_;  // after the last step
+  std::optional<ValidationResult> validated_;  // the sample, after the last step
   std::int64_t traced_until_ = 0;              // the step behind the last that is traced
   double peak_flops_per_second_ = 0;
   std::int64_t saved_step_ = -1;

@@ -176,11 +176,13 @@ class MadeRun : public RunFiles {
  protected:
   MadeRun() { expect_success(flags("run", {"--steps", "1"})); }
 
-  void save(RunDirectory& made, std::int64_t step, double validation_loss) const {
+  void save(RunDirectory& made, std::int64_t step, double validation_loss,
+            std::optional<std::int64_t> validation_tokens = std::nullopt) const {
     const fs::path checkpoint = made.begin_checkpoint(step);
     TrainerState state;
     state.step = step;
     state.validation_loss = validation_loss;
+    state.validation_tokens = validation_tokens;
     std::vector<FileEntry> entries = {write_hashed(checkpoint / "trainer_state.json", to_json_text(state))};
     for (const char* name : {"config.json", "model.safetensors", "optimizer.safetensors", "tokenizer.json"}) {
       fs::copy(in("run/latest") / name, checkpoint / name);
@@ -198,6 +200,19 @@ TEST_F(MadeRun, BestHasTheLowestValidationLossAndStays) {
   EXPECT_EQ(fs::read_symlink(in("made/best")), "checkpoints/step_00000002");
   EXPECT_EQ(names("made/checkpoints"),
             (std::set<std::string>{"step_00000002", "step_00000004", "step_00000005"}));
+}
+
+TEST_F(MadeRun, BestComparesLossesOverTheSameTokens) {
+  RunDirectory made = RunDirectory::create(in("made"));
+  save(made, 1, 1);  // by a version that did not say
+  save(made, 2, 2, 32);
+  EXPECT_EQ(fs::read_symlink(in("made/best")), "checkpoints/step_00000002");
+  save(made, 3, 5, 64);
+  EXPECT_EQ(fs::read_symlink(in("made/best")), "checkpoints/step_00000003");
+  save(made, 4, 6, 64);
+  EXPECT_EQ(fs::read_symlink(in("made/best")), "checkpoints/step_00000003");
+  save(made, 5, 3, 32);
+  EXPECT_EQ(fs::read_symlink(in("made/best")), "checkpoints/step_00000005");
 }
 
 TEST_F(MadeRun, DamagedCheckpointsDoNotCountAsKept) {

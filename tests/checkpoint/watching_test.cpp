@@ -63,12 +63,15 @@ TEST_F(Watching, MetricsHaveTheFieldsOfTheirVersion) {
                                         "bytes_reduced",
                                         "peak_memory_bytes"};
   std::set<std::string> validated = always;
-  validated.insert({"validation_loss", "validation_perplexity", "validation_accuracy", "bits_per_byte"});
+  validated.insert({"validation_loss", "validation_perplexity", "validation_accuracy", "validation_tokens",
+                    "bits_per_byte"});
+  std::set<std::string> at_the_end = validated;
+  at_the_end.insert("validation_all");
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const Json& line = lines[i];
     const bool validation = i == 4 || i == 5 || i == 9 || i == 11;
-    EXPECT_EQ(keys_of(line), validation ? validated : always) << i;
-    EXPECT_EQ(line["version"], 2);
+    EXPECT_EQ(keys_of(line), i == 11 ? at_the_end : validation ? validated : always) << i;
+    EXPECT_EQ(line["version"], 3);
     EXPECT_EQ(line["step"], i + 1);
     EXPECT_EQ(line["tokens"], (i + 1) * 64);
     EXPECT_NEAR(line["perplexity"], std::exp(line["loss"].get<double>()), 1e-9);
@@ -92,6 +95,13 @@ TEST_F(Watching, MetricsHaveTheFieldsOfTheirVersion) {
   const Json& last = lines.back();
   EXPECT_NEAR(last["bits_per_byte"], last["validation_loss"].get<double>() / std::log(2.0), 1e-9);
   EXPECT_NEAR(last["validation_perplexity"], std::exp(last["validation_loss"].get<double>()), 1e-9);
+  const std::int64_t windows = (250 - 1) / 16;  // of the last tenth of the text, a character a token
+  EXPECT_EQ(last["validation_tokens"], 16 * windows);
+  EXPECT_EQ(last["validation_all"], (Json{{"loss", last["validation_loss"]},
+                                          {"perplexity", last["validation_perplexity"]},
+                                          {"accuracy", last["validation_accuracy"]},
+                                          {"tokens", 16 * windows},
+                                          {"bits_per_byte", last["bits_per_byte"]}}));
   // 6N + 6LCT operations for a token, L = 1, C = T = 16.
   const double N = std::stod(result.errors.substr(result.errors.find(": ") + 2));
   EXPECT_NEAR(last["model_flops_per_second"].get<double>() * last["seconds"].get<double>(),
@@ -117,7 +127,7 @@ TEST_F(Watching, ARunOfTheFirstVersionGoesOn) {
   ASSERT_EQ(lines.size(), 12u);
   for (std::size_t i = 0; i < 12; ++i) {
     EXPECT_EQ(lines[i]["step"], i + 1);
-    EXPECT_EQ(lines[i]["version"], i < 3 ? 1 : 2);
+    EXPECT_EQ(lines[i]["version"], i < 3 ? 1 : 3);
   }
 }
 
@@ -125,7 +135,7 @@ TEST_F(Watching, TensorBoardGetsWhatTheMetricsHave) {
   expect_success(flags("run"));
   const std::vector<EventRecord> all = events("run", 1);
   const std::vector<Json> lines = all_metrics("run");
-  ASSERT_EQ(all.size(), 2 + 12u);
+  ASSERT_EQ(all.size(), 2 + 12 + 1u);
   EXPECT_EQ(all[0].version, "brain.Event:2");
   EXPECT_TRUE(all[1].restart);
   EXPECT_EQ(all[1].step, 1);
@@ -149,6 +159,12 @@ TEST_F(Watching, TensorBoardGetsWhatTheMetricsHave) {
     expect("validation/accuracy", "validation_accuracy");
     expect("validation/bits_per_byte", "bits_per_byte");
   }
+  const Json& whole = lines.back()["validation_all"];
+  EXPECT_EQ(all.back().step, 12);
+  EXPECT_EQ(all.back().scalars.at("validation_all/loss"), whole["loss"].get<float>());
+  EXPECT_EQ(all.back().scalars.at("validation_all/perplexity"), whole["perplexity"].get<float>());
+  EXPECT_EQ(all.back().scalars.at("validation_all/accuracy"), whole["accuracy"].get<float>());
+  EXPECT_EQ(all.back().scalars.at("validation_all/bits_per_byte"), whole["bits_per_byte"].get<float>());
 }
 
 TEST_F(Watching, AResumedRunHasAnotherEventFile) {
@@ -158,7 +174,7 @@ TEST_F(Watching, AResumedRunHasAnotherEventFile) {
   expect_success({"--resume", "run"});
   EXPECT_EQ(read_bytes(in("run/events.out.tfevents.000001")), first);
   const std::vector<EventRecord> all = events("run", 2);
-  ASSERT_EQ(all.size(), 2 + 6u);
+  ASSERT_EQ(all.size(), 2 + 6 + 1u);
   EXPECT_TRUE(all[1].restart);
   EXPECT_EQ(all[1].step, 7);
   EXPECT_EQ(all[2].step, 7);

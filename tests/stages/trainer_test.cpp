@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "common/train/evaluate.h"
 #include "common/train/generation.h"
 #include "stage0_serial/cpu_backend.h"
 #include "tests/support/small_training.h"
@@ -64,7 +65,9 @@ TEST(Trainer, OverfitsOneBatch) {
   double loss = first;
   for (int step = 0; step < 150; ++step) loss = run.trainer.step().loss;
   EXPECT_LT(loss, 0.01);
-  EXPECT_EQ(evaluate(run.communicator.group(), *run.backend, run.model, run.data, 1, 1).accuracy, 1);
+  const auto evaluation =
+      evaluate(run.communicator.group(), *run.backend, run.model, run.data, {.windows = {1, 1}});
+  EXPECT_EQ(evaluation->accuracy, 1);
 }
 
 TEST(Trainer, OverfitsTheFirstBatchOfMany) {
@@ -177,15 +180,6 @@ TEST(Trainer, AnnouncesEachGradientOnceAStep) {
   EXPECT_EQ(trainer.step().communication.bytes_reduced, 100);
   EXPECT_EQ(sync.counts, std::vector<int>(run.model.parameters().table().size(), 1));
   EXPECT_EQ(sync.finished, 1);
-}
-
-TEST(Evaluate, IsTheMeanOverAllWindows) {
-  SmallRun run(test::small_config(4, 1), random_tokens(500));
-  const Evaluation in_one = evaluate(run.communicator.group(), *run.backend, run.model, run.data, 1000, 1000);
-  const Evaluation in_parts = evaluate(run.communicator.group(), *run.backend, run.model, run.data, 3, 1000);
-  EXPECT_NEAR(in_parts.loss, in_one.loss, 1e-6);
-  EXPECT_NEAR(in_one.loss, std::log(kVocabulary), 0.5);
-  EXPECT_EQ(in_parts.accuracy, in_one.accuracy);
 }
 
 TEST(Generate, RepeatsWhatItHasOverfitted) {

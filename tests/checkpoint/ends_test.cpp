@@ -1,0 +1,151 @@
+// How runs end: what is validated, what is said of it, and that a finished run stays as it is.
+#include <csignal>
+#include <map>
+
+#include "common/error.h"
+#include "common/stop_signals.h"
+#include "tests/checkpoint/small_run.h"
+
+namespace stagegpt::test {
+namespace {
+
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+// The validation part is easy at its beginning and hard at its end: which of it is looked at matters.
+class EndOfARun : public SmallRun {
+ protected:
+  EndOfARun() {
+    std::string text;
+    for (int i = 0; i < 160; ++i) text += "the cat sat on the mats.\n";
+    text.resize(3600);
+    text += std::string(text, 0, 200);
+    for (int i = 0; i < 200; ++i) text += "mnoace\n"[i * i * i % 7];
+    directory.write("text.txt", text);
+  }
+
+  static Arguments flags(const std::string& run, const Arguments& more = {}) {
+    return with(model_flags(), with({"--steps", "12", "--eval-every", "5", "--run-dir", run}, more));
+  }
+  Json json_of(const Arguments& arguments) const {
+    const ProgramResult result = train(with(arguments, {"--json"}));
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    return Json::parse(result.output);
+  }
+  // Each file's bytes, and when it was written.
+  std::map<std::string, std::string> files(const std::string& run) const {
+    std::map<std::string, std::string> all;
+    for (const auto& entry : fs::recursive_directory_iterator(in(run))) {
+      if (!entry.is_regular_file()) continue;
+      all[entry.path()] =
+          std::to_string(entry.last_write_time().time_since_epoch().count()) + read_bytes(entry.path());
+    }
+    return all;
+  }
+  static void expect_says(const ProgramResult& result, const std::string& text) {
+    EXPECT_NE(result.errors.find(text), std::string::npos) << "no \"" << text << "\" in\n" << result.errors;
+  }
+};
+
+TEST_F(EndOfARun, ValidatesAllTokens) {
+  const ProgramResult all = train(flags("all"));
+  expect_says(all, "validation: all 384 tokens in 24 windows of 16\n");  // of the last 400 characters
+  const ProgramResult some = train(flags("some", {"--eval-tokens", "70", "--json"}));
+  expect_says(some, "validation: 64 tokens in 4 of 24 windows of 16, spread evenly; at the end all 384\n");
+  expect_says(some, "validation of all 384 tokens\n");
+
+  const auto of_all = metrics("all"), of_some = metrics("some");
+  ASSERT_EQ(of_some.size(), 12u);
+  const Json& whole = of_some.back()["validation_all"];
+  EXPECT_EQ(whole, of_all.back()["validation_all"]);
+  EXPECT_EQ(whole["tokens"], 384);
+  EXPECT_EQ(of_all.back()["validation_loss"], whole["loss"]);
+  // Between steps, and for `best`, the same four windows each time.
+  for (const int step : {5, 10, 12}) {
+    EXPECT_EQ(of_some[step - 1]["validation_tokens"], 64) << step;
+    EXPECT_NE(of_some[step - 1]["validation_loss"], of_all[step - 1]["validation_loss"]) << step;
+  }
+  const Json state = Json::parse(read_bytes(in("some/best/trainer_state.json")));
+  EXPECT_EQ(state["validation_tokens"], 64);
+  EXPECT_EQ(state["validation_loss"], of_some.back()["validation_loss"]);
+  // What is told at the end is of all.
+  const Json result = Json::parse(some.output);
+  EXPECT_EQ(result["validation_loss"], whole["loss"]);
+  EXPECT_EQ(result["validation_accuracy"], whole["accuracy"]);
+  EXPECT_EQ(result["bits_per_byte"], whole["bits_per_byte"]);
+  EXPECT_EQ(result["validation_tokens"], 384);
+  expect_says(some, concat("validation loss ", whole["loss"].get<double>(), " nats per token, "));
+  expect_says(some, " bits per byte, of all 384 tokens\n");
+}
+
+TEST_F(EndOfARun, ThatIsStoppedBeforeItsHorizonIsValidatedToo) {
+  const Arguments some = {"--eval-tokens", "64"};
+  expect_success(flags("whole", some));
+  const Json result = json_of(flags("run", with(some, {"--stop-after", "7"})));
+  EXPECT_EQ(result["validation_tokens"], 384);
+  // Its metrics are those of a run that goes on.
+  for (const Json& line : metrics("run")) EXPECT_FALSE(line.contains("validation_all"));
+  expect_success({"--resume", "run"});
+  EXPECT_EQ(metrics("run"), metrics("whole"));
+}
+
+TEST_F(EndOfARun, FinishedStaysAsItIs) {
+  expect_success(flags("run", {"--eval-tokens", "64"}));
+  const auto before = files("run");
+  const ProgramResult result = train({"--resume", "run", "--learning-rate", "0.1", "--batch-size", "4"});
+  EXPECT_EQ(result.exit_code, 0);
+  expect_says(result,
+              "run: run is finished: all its 12 steps are done; --resume run --steps 24, for one, goes on");
+  expect_says(result, "nothing is trained or saved\nvalidation loss ");
+  EXPECT_EQ(result.errors.find("changes from"), std::string::npos) << result.errors;
+  EXPECT_EQ(result.errors.find("resumed from"), std::string::npos) << result.errors;
+  const Json json = json_of({"--resume", "run"});
+  EXPECT_TRUE(json["loss"].is_null());
+  EXPECT_EQ(json["validation_loss"], metrics("run").back()["validation_all"]["loss"]);
+  EXPECT_EQ(files("run"), before);
+  expect_refused({"--resume", "run", "--seed", "7"}, "--seed: the run has 1337");
+}
+
+TEST_F(EndOfARun, AtAnEarlierStepThanItHasDoneStaysAsItIs) {
+  expect_success(flags("run", {"--stop-after", "7"}));
+  const auto before = files("run");
+  const ProgramResult result = train({"--resume", "run", "--stop-after", "6", "--learning-rate", "0.1"});
+  EXPECT_EQ(result.exit_code, 0);
+  expect_says(result,
+              "run: run has done 7 steps, --stop-after asks for 6; a later one, or none, goes on with it\n");
+  EXPECT_EQ(result.errors.find("changes from"), std::string::npos) << result.errors;
+  EXPECT_EQ(files("run"), before);
+}
+
+TEST_F(EndOfARun, WithoutAValidationPart) {
+  const ProgramResult result = train(flags("run", {"--val-fraction", "0", "--checkpoint-every", "6"}));
+  EXPECT_EQ(result.exit_code, 0);
+  expect_says(result, "4000 tokens and 0 for validation");
+  expect_says(result, "\nvalidation: none (--val-fraction 0)\n");
+  expect_says(result, " s: no validation (--val-fraction 0)\n");
+  for (const Json& line : metrics("run")) EXPECT_EQ(line.dump().find("validation"), std::string::npos);
+  EXPECT_FALSE(fs::exists(in("run/best")));
+  EXPECT_TRUE(Json::parse(read_bytes(in("run/latest/trainer_state.json")))["validation_loss"].is_null());
+  const Json json = json_of({"--resume", "run", "--steps", "14"});
+  for (const char* field : {"validation_loss", "validation_accuracy", "validation_tokens", "bits_per_byte"}) {
+    EXPECT_TRUE(json.at(field).is_null()) << field;
+  }
+}
+
+TEST_F(EndOfARun, ASignalEndsTheLastValidation) {
+  std::string text;
+  for (int i = 0; i < 100'000; ++i) text += "the cat sat on the mats.\n";
+  directory.write("long.txt", text);
+  const Arguments arguments =
+      with_flags(flags("run"), {"--data", "long.txt", "--val-fraction", "0.9", "--eval-tokens", "64"});
+  const ProgramResult result = train(arguments, {.signal_after = "validation of all", .signals = {SIGTERM}});
+  EXPECT_EQ(result.exit_code, kExitStopped) << result.errors;
+  expect_says(result,
+              "stopped by a signal in the last validation, after step 12 of 12; --resume run goes on\n");
+  EXPECT_EQ(Json::parse(read_bytes(in("run/latest/trainer_state.json")))["step"], 12);
+  EXPECT_EQ(metrics("run").back()["validation_tokens"], 64);
+  EXPECT_FALSE(metrics("run").back().contains("validation_all"));
+}
+
+}  // namespace
+}  // namespace stagegpt::test

@@ -1,0 +1,188 @@
+// Which tokens are validated, and what comes out.
+#include "common/train/validation.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "common/autograd/ops/cross_entropy.h"
+#include "common/train/training_run.h"
+#include "stage0_serial/naive_backend.h"
+#include "tests/data/make_tokenizers.h"
+#include "tests/support/small_training.h"
+#include "tests/support/stop_request.h"
+
+namespace stagegpt::test {
+namespace {
+
+std::vector<std::int64_t> numbers(const WindowSample& sample) {
+  std::vector<std::int64_t> windows;
+  for (std::int64_t i = 0; i < sample.count; ++i) windows.push_back(sample[i]);
+  return windows;
+}
+
+TEST(WindowSample, IsSpreadEvenly) {
+  EXPECT_EQ(numbers({10, 4}), (std::vector<std::int64_t>{0, 2, 5, 7}));
+  std::vector<std::int64_t> all(7);
+  std::iota(all.begin(), all.end(), 0);
+  EXPECT_EQ(numbers({7, 7}), all);
+  for (const WindowSample& sample : {WindowSample{871, 256}, {1000, 999}, {1'000'000'007, 1024}}) {
+    std::int64_t least = sample.all, most = 0, end = 0;
+    for (const std::int64_t window : numbers(sample)) {
+      if (window == 0) continue;
+      least = std::min(least, window - end);
+      most = std::max(most, window - end);
+      end = window;
+    }
+    EXPECT_EQ(least, sample.all / sample.count);
+    EXPECT_LE(most, least + 1);
+    EXPECT_LE(sample.all - end, least + 1);
+    EXPECT_LT(end, sample.all);
+  }
+}
+
+TEST(ValidationSample, IsAllWhereThatIsATenthOfTheTraining) {
+  // 300 windows trained are the work of 900 passes.
+  EXPECT_TRUE(validation_sample(90 * 512 + 1, 512, std::nullopt, 300).is_all());
+  const WindowSample longer = validation_sample(91 * 512 + 1, 512, std::nullopt, 300);
+  EXPECT_EQ(longer.all, 91);
+  EXPECT_EQ(longer.count, 64);  // 32,768 tokens
+  // A part that is shorter than the sample is taken whole, however little is trained.
+  EXPECT_TRUE(validation_sample(64 * 512 + 1, 512, std::nullopt, 1).is_all());
+}
+
+TEST(ValidationSample, IsWhatWasAskedForInWholeWindows) {
+  EXPECT_EQ(validation_sample(1000, 10, 0, 1).count, 99);  // the last token has no next one
+  EXPECT_EQ(validation_sample(1001, 10, 0, 1).count, 100);
+  EXPECT_EQ(validation_sample(1001, 10, 59, 1e9).count, 5);
+  EXPECT_EQ(validation_sample(1001, 10, 3, 1).count, 1);
+  EXPECT_EQ(validation_sample(1001, 10, 5000, 1).count, 100);
+  EXPECT_EQ(validation_sample(0, 10, 7, 1).count, 0);
+}
+
+TEST(ValidationSample, LooksAtTheStepsBetweenValidations) {
+  TrainingRunConfig config;
+  config.trainer.batch_size = 4;
+  config.trainer.grad_accumulation = 5;
+  config.eval_every = 10;
+  constexpr std::int64_t kSeqLen = 4096, kCheap = 60 * kSeqLen + 1;  // 10 · 4 · 5 · 3 / 10 windows
+  EXPECT_TRUE(validation_sample(kCheap, kSeqLen, config).is_all());
+  EXPECT_FALSE(validation_sample(kCheap + kSeqLen, kSeqLen, config).is_all());
+  config.checkpoint_every = 9;
+  EXPECT_FALSE(validation_sample(kCheap, kSeqLen, config).is_all());
+  config.eval_tokens = 0;
+  EXPECT_TRUE(validation_sample(kCheap, kSeqLen, config).is_all());
+}
+
+class EvaluateTest : public testing::Test {
+ protected:
+  EvaluateTest() : run_(make_naive_backend(), small_config(4, 1), random_tokens(500)) {}
+
+  std::optional<Evaluation> evaluation(const EvaluateOptions& options) {
+    return evaluate(run_.communicator.group(), *run_.backend, run_.model, run_.data, options);
+  }
+  // Of one window, by the model's own loss.
+  double loss_of(std::int64_t window) {
+    const std::vector<std::int32_t> ids(run_.tokens.begin() + window * kT,
+                                        run_.tokens.begin() + (window + 1) * kT),
+        targets(run_.tokens.begin() + window * kT + 1, run_.tokens.begin() + (window + 1) * kT + 1);
+    Tape tape(*run_.backend, Tape::Mode::inference);
+    const Var loss = run_.model.loss(tape, to_device<std::int32_t>(*run_.backend, {1, kT}, ids),
+                                     to_device<std::int32_t>(*run_.backend, {1, kT}, targets), {});
+    return to_host<float>(*run_.backend, loss.value())[0];
+  }
+
+  SmallTraining run_;
+};
+
+TEST_F(EvaluateTest, IsTheMeanOverTheWindowsThatAreTaken) {
+  for (const WindowSample& windows : {WindowSample{29, 29}, {29, 7}, {29, 1}}) {
+    double expected = 0;
+    for (const std::int64_t window : numbers(windows))
+      expected += loss_of(window) / static_cast<double>(windows.count);
+    for (const std::int64_t batch_size : {1, 3, 1000}) {
+      const Evaluation found = *evaluation({.windows = windows, .batch_size = batch_size});
+      EXPECT_NEAR(found.loss, expected, 1e-6) << windows.count << " by " << batch_size;
+      EXPECT_EQ(found.tokens, windows.count * kT);
+      EXPECT_FALSE(found.bytes);
+    }
+  }
+}
+
+TEST_F(EvaluateTest, CountsTheBytesOfItsTargets) {
+  std::vector<std::int32_t> token_bytes(kVocabulary);
+  std::iota(token_bytes.begin(), token_bytes.end(), 0);
+  const WindowSample windows{29, 7};
+  std::int64_t expected = 0;
+  std::int32_t absent = 0;  // a token that these windows lack, and their first target, which is there
+  std::vector<bool> seen(kVocabulary);
+  for (const std::int64_t window : numbers(windows)) {
+    for (std::int64_t i = window * kT + 1; i <= (window + 1) * kT; ++i) {
+      expected += run_.tokens[i];
+      seen[run_.tokens[i]] = true;
+    }
+  }
+  EXPECT_EQ(evaluation({.windows = windows, .batch_size = 3, .token_bytes = token_bytes})->bytes, expected);
+  absent = static_cast<std::int32_t>(std::ranges::find(seen, false) - seen.begin());
+  if (absent < kVocabulary) {
+    token_bytes[absent] = kUnknownBytes;
+    EXPECT_EQ(evaluation({.windows = windows, .token_bytes = token_bytes})->bytes, expected);
+  }
+  token_bytes[run_.tokens[1]] = kUnknownBytes;
+  EXPECT_FALSE(evaluation({.windows = windows, .token_bytes = token_bytes})->bytes);
+}
+
+TEST_F(EvaluateTest, TellsHowFarItIs) {
+  std::vector<std::int64_t> done;
+  evaluation({.windows = {29, 7}, .batch_size = 3, .on_windows = [&](std::int64_t n) { done.push_back(n); }});
+  EXPECT_EQ(done, (std::vector<std::int64_t>{0, 3, 6, 7}));
+}
+
+TEST_F(EvaluateTest, EndsEarlyWhenASignalMayEndIt) {
+  const auto evaluated = [&](bool stoppable) {
+    return [this, stoppable] {
+      int calls = 0;
+      const auto begin = [&](std::int64_t) { ++calls; };
+      const auto found =
+          evaluation({.windows = {29, 29}, .batch_size = 3, .stoppable = stoppable, .on_windows = begin});
+      std::_Exit(found ? 1 : 2 + calls);
+    };
+  };
+  EXPECT_EXIT(exit_as_stopped(evaluated(true)), testing::ExitedWithCode(2), "");
+  EXPECT_EXIT(exit_as_stopped(evaluated(false)), testing::ExitedWithCode(1), "");
+}
+
+// Tokens of a text whose words get longer: bytes per token differ from part to part.
+TEST(Validation, HasBitsPerByteOfTheVeryTokensThatItEvaluates) {
+  std::string text;
+  for (int i = 0; i < 30; ++i) text += "ab ";
+  for (int i = 0; i < 30; ++i) text += "abcdefghij ";
+  const auto tokenizer = word_tokenizer(text);
+  const TokenSequence tokens(tokenizer->encode(text));
+  const auto backend = make_naive_backend();
+  SingleProcess group;
+  Gpt2Config config = SmallTraining::model_config(0);
+  config.vocab_size = tokenizer->size();
+  Gpt2 model(*backend, config);
+  model.parameters().initialize(1);
+  const Validation validation(tokens, *tokenizer, 10, 2);
+  const std::int64_t all = validation.all().count;
+  ASSERT_EQ(all, (tokens.size() - 1) / 10);
+  for (const WindowSample& windows : {WindowSample{all, 1}, {all, all}}) {
+    std::int64_t bytes = 0;
+    for (const std::int64_t window : numbers(windows)) {
+      bytes += std::ssize(tokenizer->decode(tokens.read(window * 10 + 1, 10)));
+    }
+    const auto result = validation.run(group, *backend, model, windows, {});
+    EXPECT_EQ(result->tokens, windows.count * 10);
+    EXPECT_NEAR(
+        *result->bits_per_byte,
+        result->loss / std::log(2.0) * static_cast<double>(result->tokens) / static_cast<double>(bytes),
+        1e-12);
+  }
+}
+
+}  // namespace
+}  // namespace stagegpt::test
