@@ -2,16 +2,27 @@
 
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
-namespace stagegpt {
+#include "common/stop_signals.h"
 
-void wait_briefly() {
-  if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
+namespace stagegpt {
+namespace {
+
+// A signal that comes while the process starts itself again waits: its handler's notes would be lost.
+void hold_signals(bool hold) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGUSR1, SIGTERM, SIGHUP, SIGINT}) sigaddset(&signals, signal);
+  sigprocmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &signals, nullptr);
+}
+
+void start_again() {
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
   std::ifstream command_line("/proc/self/cmdline");
@@ -23,7 +34,16 @@ void wait_briefly() {
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   setenv("GOMP_SPINCOUNT", "2000", /*overwrite=*/0);
-  execv(program.c_str(), argv.data());
+  hold_signals(true);
+  if (!StopSignals::requested()) execv(program.c_str(), argv.data());
+}
+
+}  // namespace
+
+void wait_briefly() {
+  const auto is_set = [](const char* name) { return std::getenv(name) != nullptr; };
+  if (!is_set("GOMP_SPINCOUNT") && !is_set("OMP_WAIT_POLICY")) start_again();
+  hold_signals(false);
 }
 
 }  // namespace stagegpt
