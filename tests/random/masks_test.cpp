@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "common/train/evaluate.h"
 #include "common/train/generation.h"
 #include "stage0_serial/cpu_backend.h"
 #include "tests/random/reference.h"
@@ -160,7 +161,9 @@ TEST(Masks, AreForTrainingOnly) {
   SmallTraining with(make_cpu_backend(2), small_config(kB, 1), random_tokens(500), 0.5),
       without(make_cpu_backend(2), small_config(kB, 1), random_tokens(500));
   const auto evaluation = [](SmallTraining& run) {
-    const Evaluation result = evaluate(run.communicator.group(), *run.backend, run.model, run.data, 4, 1000);
+    const std::int64_t all = run.data.windows_in_order();
+    const Evaluation result = *evaluate(run.communicator.group(), *run.backend, run.model, run.data,
+                                        {.windows = {all, all}, .batch_size = 4});
     return std::pair(result.loss, result.accuracy);
   };
   EXPECT_EQ(evaluation(with), evaluation(without));
