@@ -66,6 +66,8 @@ Json to_json(const StepMetrics& metrics) {
   if (metrics.ranks > 1) {
     Json& ranks = line["ranks"] = {{"size", metrics.ranks}};
     for (const Scalar& scalar : of_ranks(report)) ranks[scalar.tag] = scalar.value;
+    ranks["slowest_rank"] = report.slowest_rank;
+    ranks["slowest_host"] = metrics.slowest_host;
   }
   if (report.skipped()) line["skipped"] = true;
   if (const auto& validation = metrics.validation) {

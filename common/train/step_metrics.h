@@ -16,6 +16,7 @@ namespace stagegpt {
 struct StepMetrics {
   StepReport report;
   int ranks = 1;
+  std::string slowest_host = {};     // where report.slowest_rank runs
   std::int64_t tokens_seen = 0;      // in the whole run
   std::int64_t step_tokens = 0;      // in this step
   double step_flops = 0;             // of the model, in this step

@@ -146,17 +146,19 @@ void Trainer::gather_report(const std::vector<Tensor>& losses, StepReport& repor
   std::vector<double> own = {own_seconds};
   for (const Tensor& loss : losses) own.push_back(to_host<float>(backend_, loss)[0]);
   const std::vector<double> all = gather(communicator_.group(), own);
-  report.least_rank_seconds = report.most_rank_seconds = own_seconds;
   // Rank by rank, which is shard by shard: the order does not depend on the number of ranks.
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (i % own.size() == 0) {
-      report.least_rank_seconds = std::min(report.least_rank_seconds, all[i]);
-      report.most_rank_seconds = std::max(report.most_rank_seconds, all[i]);
+      report.rank_seconds.push_back(all[i]);
     } else {
       report.loss += all[i] / static_cast<double>(division_.micro_steps * division_.shards);
     }
   }
   report.loss = unsigned_nan(report.loss);
+  const auto [least, most] = std::ranges::minmax_element(report.rank_seconds);
+  report.least_rank_seconds = *least;
+  report.most_rank_seconds = *most;
+  report.slowest_rank = static_cast<int>(most - report.rank_seconds.begin());
 }
 
 DividedArenas Trainer::gradients() const {

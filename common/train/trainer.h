@@ -48,6 +48,8 @@ struct StepReport {
   CommunicationReport communication;  // of this rank
   // Of the quickest and the slowest rank: a step without communication, in which ranks wait for each other.
   double least_rank_seconds = 0, most_rank_seconds = 0;
+  int slowest_rank = 0;
+  std::vector<double> rank_seconds = {};  // of all, by rank
 
   bool skipped() const { return !std::isfinite(grad_norm); }
   bool finite() const { return std::isfinite(loss) && std::isfinite(grad_norm); }

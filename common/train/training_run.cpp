@@ -177,6 +177,11 @@ void TrainingRun::log(const StepReport& report) {
   metrics_->add(to_json(metrics));
   tensorboard_->add(trainer_.steps_done(), to_scalars(metrics));
   progress_->step(report, validation_loss());
+  if (const auto slow = slow_ranks_.add(report.rank_seconds)) {
+    note(concat("warning: rank ", slow->rank, " (", group_.host(slow->rank), ") took ", slow->factor,
+                " times as long as the others' median over the last ", SlowRanks::kSteps,
+                " steps: all wait for it"));
+  }
 }
 
 void TrainingRun::validate() {
@@ -245,6 +250,7 @@ StepMetrics TrainingRun::metrics_of(const StepReport& report) const {
   const std::int64_t tokens = config_.trainer.batch_size * config_.trainer.grad_accumulation * T;
   return {.report = report,
           .ranks = group_.size(),
+          .slowest_host = group_.host(report.slowest_rank),
           .tokens_seen = trainer_.data_position() * T,
           .step_tokens = tokens,
           .step_flops = step_flops(model_.config(), model_.parameters().table().numel(), tokens, T),

@@ -12,6 +12,7 @@
 #include "common/train/metrics_log.h"
 #include "common/train/peak.h"
 #include "common/train/progress.h"
+#include "common/train/slow_ranks.h"
 #include "common/train/step_metrics.h"
 #include "common/train/tensorboard_log.h"
 #include "common/train/trainer.h"
@@ -126,6 +127,7 @@ class TrainingRun {
   std::optional<Progress> progress_;
   std::optional<MetricsLog> metrics_;
   std::optional<TensorBoardLog> tensorboard_;
+  SlowRanks slow_ranks_;
 
   std::optional<ValidationResult> validated_;  // the sample, after the last step
   std::int64_t traced_until_ = 0;              // the step behind the last that is traced

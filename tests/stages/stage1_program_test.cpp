@@ -1,4 +1,6 @@
 // Stage 1's programs as a user runs them, beside stage 0's.
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -110,6 +112,8 @@ TEST_F(Stage1, Verifies) {
 TEST_F(Stage1, MetricsTellOfRanks) {
   stage1(2, "train", small("run", {"--comm", "flat"}));
   std::istringstream lines(read_bytes(directory_.path() / "run" / "metrics.jsonl"));
+  char host[256] = {};
+  ASSERT_EQ(gethostname(host, sizeof host - 1), 0);
   int count = 0;
   for (std::string line; std::getline(lines, line); ++count) {
     const auto json = nlohmann::json::parse(line);
@@ -117,6 +121,14 @@ TEST_F(Stage1, MetricsTellOfRanks) {
     EXPECT_EQ(ranks["size"], 2);
     EXPECT_GT(ranks["quickest_ms"], 0);
     EXPECT_GE(ranks["slowest_ms"], ranks["quickest_ms"]);
+    const int slowest = ranks["slowest_rank"];
+    EXPECT_TRUE(slowest == 0 || slowest == 1) << slowest;
+    EXPECT_EQ(ranks["slowest_host"], host);
+    // The line is rank 0's, which knows what it took itself.
+    double own = 0;
+    for (const char* phase : {"data", "forward", "backward", "optimizer"})
+      own += json["ms"][phase].get<double>();
+    EXPECT_NEAR(ranks[slowest == 0 ? "slowest_ms" : "quickest_ms"], own, 1e-6);
     EXPECT_GT(ranks["reduction_ms"], 0);
     EXPECT_LE(ranks["reduction_ms"], json["ms"]["communication"]);  // nothing else is done meanwhile
     EXPECT_GE(json["bytes_reduced"].get<double>(), 4 * 3776);       // the parameters, and padding
