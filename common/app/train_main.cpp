@@ -200,7 +200,6 @@ void begin_model(const TrainFlags& flags, const Machine& machine, const HuggingF
 // Puts down what the run goes on with, and says where it is.
 void begin_run(const TrainFlags& flags, Json settings, const std::optional<ResumedRun>& resumed,
                RunDirectory& directory) {
-  if (resumed) directory.go_on_from(resumed->checkpoint);
   settings.erase("run_dir");  // a run may be moved, and resumed from anywhere
   settings["data"] = fs::absolute(flags.corpus().data).string();
   replace_file(directory.configuration(), text_of(settings));
@@ -282,6 +281,7 @@ int train(TrainFlags& flags, Json settings, Machine machine, std::optional<Resum
   std::optional<RunDirectory> directory;  // rank 0 keeps the run
   on_root(group, [&] {
     directory = resumed ? std::move(resumed->directory) : create_run(flags, *corpus.tokenizer);
+    if (resumed) directory->go_on_from(resumed->checkpoint);
     if (has_steps_left(flags, resumed)) {
       begin_run(flags, std::move(settings), resumed, *directory);
     } else {

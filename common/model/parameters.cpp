@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/in_order.h"
+#include "common/model/zero_arena.h"
 #include "common/random/normal.h"
 #include "common/stop_signals.h"
 
@@ -115,8 +116,8 @@ std::vector<DecayRange> ParameterTable::decay_ranges(double weight_decay, ArenaR
 Parameters::Parameters(Backend& backend, ParameterTable table, DType dtype, int ranks, Purpose purpose)
     : backend_(backend),
       table_(std::move(table)),
-      weights_(backend.zeros(dtype, {table_.arena_size(ranks)})) {
-  if (purpose == Purpose::training) grads_ = backend.zeros(dtype, weights_.shape());
+      weights_(zero_arena(backend, dtype, table_.arena_size(ranks))) {
+  if (purpose == Purpose::training) grads_ = zero_arena(backend, dtype, weights_.numel());
   for (std::size_t i = 0; i < table_.size(); ++i) {
     const Parameter& row = table_[i];
     const Tensor weight = weights_.slice(row.offset, row.arena_shape());

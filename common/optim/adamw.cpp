@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "common/model/zero_arena.h"
+
 namespace stagegpt {
 
 AdamW::AdamW(Backend& backend, const Parameters& parameters, const AdamWConfig& config)
@@ -12,8 +14,8 @@ AdamW::AdamW(Backend& backend, const Parameters& parameters, const AdamWConfig& 
       config_(config),
       owned_(owned),
       ranges_(parameters.table().decay_ranges(config.weight_decay, owned)),
-      moments_{backend.zeros(parameters.weights().dtype(), {owned.size()}),
-               backend.zeros(parameters.weights().dtype(), {owned.size()})},
+      moments_{zero_arena(backend, parameters.weights().dtype(), owned.size()),
+               zero_arena(backend, parameters.weights().dtype(), owned.size())},
       squared_norm_(backend.zeros(DType::f64, {1})) {}
 
 const Tensor& AdamW::measure_norm(const Parameters& parameters) {

@@ -75,4 +75,16 @@ void MetricsLog::add_to_last(const nlohmann::ordered_json& fields) {
   file_ = AppendFile(path_);
 }
 
+bool last_line_lacks(const std::filesystem::path& path, std::int64_t step, const char* field) {
+  std::error_code ignored;
+  if (!file_exists(path) || std::filesystem::file_size(path, ignored) == 0) return false;
+  const MappedFile file(path, "metrics.jsonl");
+  std::string_view line = file.text();
+  if (line.ends_with('\n')) line.remove_suffix(1);
+  line = line.substr(line.rfind('\n') + 1);
+  if (step_of(line) != step) return false;
+  const nlohmann::json json = parse_json(line);
+  return json.value("version", 0) == kVersion && !json.contains(field);
+}
+
 }  // namespace stagegpt

@@ -1,6 +1,7 @@
 // metrics.jsonl: what a run measured, one JSON object a line, one line a step. Fields: docs/file_formats.md.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 
@@ -27,5 +28,9 @@ class MetricsLog {
   std::filesystem::path path_;
   AppendFile file_;
 };
+
+// Whether the last line of a file is that of step `step`, in the newest version of the schema, and has no
+// field of this name. False where there is no such file.
+bool last_line_lacks(const std::filesystem::path& path, std::int64_t step, const char* field);
 
 }  // namespace stagegpt

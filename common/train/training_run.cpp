@@ -96,7 +96,11 @@ void TrainingRun::open_logs() {
   const std::int64_t first = trainer_.steps_done();
   progress_.emplace(first, config.schedule.steps,
                     config.batch_size * config.grad_accumulation * data_.seq_len());
-  if (first >= config_.last_step) return;
+  if (first < config_.last_step) open_files();
+}
+
+void TrainingRun::open_files() {
+  const std::int64_t first = trainer_.steps_done();
   metrics_.emplace(directory_->metrics(), first);
   remove_traces_behind(directory_->traces(), first);
   tensorboard_.emplace(directory_->path(), first, [this](const std::string& text) { note(text); });
@@ -196,7 +200,7 @@ void TrainingRun::validate_all(TrainingResult& result, bool own_steps) {
   }
   result.validation = validated_ && sample_.is_all() ? validated_ : validate(all);
   result.interrupted = !result.validation;
-  const bool last_of_run = own_steps && result.steps == config_.trainer.schedule.steps;
+  const bool last_of_run = result.steps == config_.trainer.schedule.steps;
   if (result.validation && last_of_run && group_.is_root()) log_all(*result.validation);
 }
 
@@ -207,12 +211,18 @@ std::optional<ValidationResult> TrainingRun::validate(const WindowSample& window
 }
 
 void TrainingRun::log_all(const ValidationResult& validation) {
+  constexpr const char* kField = "validation_all";
+  const std::int64_t step = trainer_.steps_done();
   try {
-    metrics_->add_to_last({{"validation_all", to_json(validation)}});
+    if (!metrics_) {  // the call that did the last step has ended after it, and before this
+      if (!last_line_lacks(directory_->metrics(), step, kField)) return;
+      open_files();
+    }
+    metrics_->add_to_last({{kField, to_json(validation)}});
   } catch (const std::runtime_error& error) {
     note(concat("warning: ", error.what()));  // all is saved: a run does not end for it
   }
-  tensorboard_->add(trainer_.steps_done(), to_scalars("validation_all", validation));
+  if (tensorboard_) tensorboard_->add(step, to_scalars(kField, validation));
 }
 
 void TrainingRun::sample() {

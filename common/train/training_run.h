@@ -75,6 +75,8 @@ class TrainingRun {
  private:
   // Opens what rank 0 tells of the run; its files only where steps are left to do.
   void open_logs();
+  // Those files: metrics and TensorBoard's. Of steps behind those that are done, nothing stays in them.
+  void open_files();
   // Whether a signal has come, to any rank.
   bool stop_requested() const;
   // That of all ranks, for MFU.
@@ -89,7 +91,7 @@ class TrainingRun {
   // Of all tokens, at the end of a call that did `own_steps` of the steps.
   void validate_all(TrainingResult& result, bool own_steps);
   std::optional<ValidationResult> validate(const WindowSample& windows);
-  // Adds what came of it to the metrics of the last step.
+  // Adds what came of it to the metrics of the last step, unless they have it.
   void log_all(const ValidationResult& validation);
   void sample();
   // A line for whoever watches.

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "common/model/gpt2.h"
+#include "common/model/zero_arena.h"
 #include "common/random/philox.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/support/stop_request.h"
@@ -142,6 +143,11 @@ class ParametersTest : public testing::Test {
 TEST_F(ParametersTest, are_not_drawn_when_a_signal_has_come) {
   Parameters parameters(*backend_, gpt2_parameter_table(kTiny), DType::f32);
   EXPECT_EXIT(exit_as_stopped([&] { parameters.initialize(1); }), testing::ExitedWithCode(kExitStopped), "");
+}
+
+TEST_F(ParametersTest, are_not_filled_with_zeros_when_a_signal_has_come) {
+  EXPECT_EXIT(exit_as_stopped([&] { zero_arena(*backend_, DType::f32, 8); }),
+              testing::ExitedWithCode(kExitStopped), "");
 }
 
 TEST_F(ParametersTest, are_slices_of_the_arenas) {
