@@ -232,7 +232,8 @@ TEST_F(CompareStages, EndsAContestantThatTakesTooLong) {
                     (directory_.path() / "launch").string()} +
           kTiny);
   EXPECT_EQ(result.exit_code, 1) << result.errors;
-  EXPECT_NE(results()["contestants"][0]["failure"].get<std::string>().find("see --timeout-seconds"), std::string::npos)
+  EXPECT_NE(results()["contestants"][0]["failure"].get<std::string>().find("see --timeout-seconds"),
+            std::string::npos)
       << results()["contestants"][0]["failure"];
   EXPECT_TRUE(fs::exists(directory_.path() / "launched"));
 }

@@ -10,35 +10,35 @@
 #include "tests/support/stop_request.h"
 
 namespace stagegpt::test {
-  namespace {
+namespace {
 
-  const auto kGivenUp = testing::ExitedWithCode(kExitStopped);
+const auto kGivenUp = testing::ExitedWithCode(kExitStopped);
 
-  TEST(StopWhile, TextIsTokenised) {
-    const ScratchDirectory directory;
-    const TextSource text({directory.write("text.txt", kText)}, "--data");
-    const auto tokenizer = small_bpe();
-    const auto tokenise = [&] { tokenize(text, text.all(), *tokenizer, {}, [](const auto&) {}); };
-    EXPECT_EXIT(exit_as_stopped(tokenise), kGivenUp, "");
-    tokenise();
-  }
+TEST(StopWhile, TextIsTokenised) {
+  const ScratchDirectory directory;
+  const TextSource text({directory.write("text.txt", kText)}, "--data");
+  const auto tokenizer = small_bpe();
+  const auto tokenise = [&] { tokenize(text, text.all(), *tokenizer, {}, [](const auto&) {}); };
+  EXPECT_EXIT(exit_as_stopped(tokenise), kGivenUp, "");
+  tokenise();
+}
 
-  TEST(StopWhile, MergesAreLearnt) {
-    const PieceCounts counts = count_pieces(Splitter::gpt2(), std::string(kText) + kText);
-    EXPECT_EXIT(exit_as_stopped([&] { train_merges(counts.sorted(), 10); }), kGivenUp, "");
-  }
+TEST(StopWhile, MergesAreLearnt) {
+  const PieceCounts counts = count_pieces(Splitter::gpt2(), std::string(kText) + kText);
+  EXPECT_EXIT(exit_as_stopped([&] { train_merges(counts.sorted(), 10); }), kGivenUp, "");
+}
 
-  TEST(StopWhile, ShardsAreVerified) {
-    const ScratchDirectory directory;
-    const auto path = directory.path() / "a.bin";
-    TokenShardWriter writer(path, 2);
-    std::vector<std::int32_t> ids(1000);
-    std::iota(ids.begin(), ids.end(), 0);
-    writer.append(ids);
-    writer.finish();
-    const TokenShard shard(path, "--data");
-    EXPECT_EXIT(exit_as_stopped([&] { shard.verify(1000); }), kGivenUp, "");
-  }
+TEST(StopWhile, ShardsAreVerified) {
+  const ScratchDirectory directory;
+  const auto path = directory.path() / "a.bin";
+  TokenShardWriter writer(path, 2);
+  std::vector<std::int32_t> ids(1000);
+  std::iota(ids.begin(), ids.end(), 0);
+  writer.append(ids);
+  writer.finish();
+  const TokenShard shard(path, "--data");
+  EXPECT_EXIT(exit_as_stopped([&] { shard.verify(1000); }), kGivenUp, "");
+}
 
-  }  // namespace
+}  // namespace
 }  // namespace stagegpt::test
