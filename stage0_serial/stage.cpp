@@ -18,14 +18,13 @@ class SerialStage final : public Stage {
     cpu_.add(command_line, "threads (default: all cores)");
   }
 
-  Machine start() override {
-    Machine machine;
-    machine.threads = cpu_.threads(/*processes=*/1);
-    machine.backend = cpu_.make_backend(machine.threads);
-    machine.communicator = std::make_unique<SelfCommunicator>(group_);
-    machine.sync = std::make_unique<NoGradientSync>();
-    machine.description = cpu_.description(machine.threads);
-    return machine;
+  Machine& start() override {
+    machine_.threads = cpu_.threads(/*processes=*/1);
+    machine_.backend = cpu_.make_backend(machine_.threads);
+    machine_.communicator = std::make_unique<SelfCommunicator>(group_);
+    machine_.sync = std::make_unique<NoGradientSync>();
+    machine_.description = cpu_.description(machine_.threads);
+    return machine_;
   }
 
   void end_all(const std::string&, int) override {}
@@ -33,6 +32,7 @@ class SerialStage final : public Stage {
  private:
   SingleProcess group_;
   CpuFlags cpu_;
+  Machine machine_;  // ends first
 };
 
 }  // namespace

@@ -25,19 +25,18 @@ class MpiStage final : public Stage {
     mpi_.add(command_line);
   }
 
-  Machine start() override {
-    Machine machine;
-    machine.threads = cpu_.threads(static_cast<int>(placement_.sharing.size()));
-    agree(group_, [&] { machine.backend = cpu_.make_backend(machine.threads); });
-    machine.communicator = make_mpi_communicator(group_, *machine.backend, mpi_.algorithm());
-    machine.sync = make_gradient_sync(mpi_.gradient_sync(), *machine.communicator, *machine.backend);
-    machine.memory.host_ranks = static_cast<int>(placement_.on_node.size());
-    machine.description = concat(stagegpt::description(placement_, group_.size()), "; ",
-                                 cpu_.description(machine.threads), "; gradients ", mpi_.gradient_sync());
-    const std::string warning = stagegpt::warning(group_, placement_, machine.threads);
+  Machine& start() override {
+    machine_.threads = cpu_.threads(static_cast<int>(placement_.sharing.size()));
+    agree(group_, [&] { machine_.backend = cpu_.make_backend(machine_.threads); });
+    machine_.communicator = make_mpi_communicator(group_, *machine_.backend, mpi_.algorithm());
+    machine_.sync = make_gradient_sync(mpi_.gradient_sync(), *machine_.communicator, *machine_.backend);
+    machine_.memory.host_ranks = static_cast<int>(placement_.on_node.size());
+    machine_.description = concat(stagegpt::description(placement_, group_.size()), "; ",
+                                  cpu_.description(machine_.threads), "; gradients ", mpi_.gradient_sync());
+    const std::string warning = stagegpt::warning(group_, placement_, machine_.threads);
     if (!warning.empty()) std::cerr << warning << '\n';
     group_.watchdog().set_limit(mpi_.watchdog_seconds());
-    return machine;
+    return machine_;
   }
 
   void end_all(const std::string& why, int exit_code) override { group_.end_all(why, exit_code); }
@@ -47,6 +46,7 @@ class MpiStage final : public Stage {
   Placement placement_ = find_placement(group_);
   CpuFlags cpu_;
   MpiFlags mpi_;
+  Machine machine_;  // ends first
 };
 
 }  // namespace

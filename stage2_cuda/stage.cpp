@@ -18,18 +18,17 @@ class CudaStage final : public Stage {
     cuda_.add(command_line);
   }
 
-  Machine start() override {
+  Machine& start() override {
     const gpu::DeviceInfo device = cuda_.open();
-    Machine machine;
-    machine.threads = cuda_.threads();
-    machine.on_device = cuda_.platform().is_gpu();
-    machine.backend = gpu::make_cuda_backend(cuda_.options());
-    machine.memory = cuda_.memory();
-    machine.communicator = std::make_unique<SelfCommunicator>(group_);
-    machine.sync = std::make_unique<NoGradientSync>();
-    machine.description = cuda_.description(device);
-    machine.peak = cuda_.peak(device);
-    return machine;
+    machine_.threads = cuda_.threads();
+    machine_.on_device = cuda_.platform().is_gpu();
+    machine_.backend = gpu::make_cuda_backend(cuda_.options());
+    machine_.memory = cuda_.memory();
+    machine_.communicator = std::make_unique<SelfCommunicator>(group_);
+    machine_.sync = std::make_unique<NoGradientSync>();
+    machine_.description = cuda_.description(device);
+    machine_.peak = cuda_.peak(device);
+    return machine_;
   }
 
   void add_bench_flags(CommandLine& command_line) override {
@@ -50,6 +49,7 @@ class CudaStage final : public Stage {
   SingleProcess group_;
   gpu::CudaFlags cuda_;
   std::optional<std::string> ladder_;
+  Machine machine_;  // ends first
 };
 
 }  // namespace

@@ -30,28 +30,27 @@ class MpiCudaStage final : public Stage {
     command_line.toggle("--share-gpu", share_gpu_, "let ranks share a GPU, where there are too few");
   }
 
-  Machine start() override {
+  Machine& start() override {
     const gpu::DeviceInfo device = open_device();
-    Machine machine;
     std::unique_ptr<gpu::CudaBackend> backend;
     agree(group_, [&] { backend = gpu::make_cuda_backend(cuda_.options()); });
     const gpu::Transport transport = choose_transport();
     group_.watchdog().set_limit(mpi_.watchdog_seconds());  // from here on: NCCL may fail to start by hanging
-    machine.communicator = make_device_communicator(transport, group_, *backend, mpi_.algorithm());
-    machine.backend = std::move(backend);
-    machine.sync = make_gradient_sync(mpi_.gradient_sync(), *machine.communicator, *machine.backend);
-    machine.memory = cuda_.memory(gpu::ranks_on_gpu_of(group_, placement_, device));
-    machine.memory.host_ranks = static_cast<int>(placement_.on_node.size());
-    machine.threads = cuda_.threads();
-    machine.on_device = cuda_.platform().is_gpu();
-    machine.peak = cuda_.peak(device);
-    machine.description = concat(stagegpt::description(placement_, group_.size()), "; ",
-                                 cuda_.description(device), "; gradients ", mpi_.gradient_sync(),
-                                 ", transport ", name_of(transport), shares_gpu_ ? ", sharing GPUs" : "");
+    machine_.communicator = make_device_communicator(transport, group_, *backend, mpi_.algorithm());
+    machine_.backend = std::move(backend);
+    machine_.sync = make_gradient_sync(mpi_.gradient_sync(), *machine_.communicator, *machine_.backend);
+    machine_.memory = cuda_.memory(gpu::ranks_on_gpu_of(group_, placement_, device));
+    machine_.memory.host_ranks = static_cast<int>(placement_.on_node.size());
+    machine_.threads = cuda_.threads();
+    machine_.on_device = cuda_.platform().is_gpu();
+    machine_.peak = cuda_.peak(device);
+    machine_.description = concat(stagegpt::description(placement_, group_.size()), "; ",
+                                  cuda_.description(device), "; gradients ", mpi_.gradient_sync(),
+                                  ", transport ", name_of(transport), shares_gpu_ ? ", sharing GPUs" : "");
     const std::string warning =
-        cuda_.platform().is_gpu() ? "" : stagegpt::warning(group_, placement_, machine.threads);
+        cuda_.platform().is_gpu() ? "" : stagegpt::warning(group_, placement_, machine_.threads);
     if (!warning.empty()) std::cerr << warning << '\n';
-    return machine;
+    return machine_;
   }
 
   void end_all(const std::string& why, int exit_code) override { group_.end_all(why, exit_code); }
@@ -92,6 +91,7 @@ class MpiCudaStage final : public Stage {
   MpiFlags mpi_;
   std::optional<std::string> transport_;
   bool share_gpu_ = false, shares_gpu_ = false;
+  Machine machine_;  // ends first
 };
 
 }  // namespace

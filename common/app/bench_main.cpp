@@ -183,7 +183,7 @@ int bench_main(Stage& stage, int argc, char** argv) {
   };
   if (!parse_flags(stage, command_line, argc, argv, check)) return 0;
 
-  Machine machine = stage.start();
+  Machine& machine = stage.start();
   if (flags.trainer.reproducible) make_reproducible(machine);
   machine.backend->set_fused(!flags.no_fused);
   const LoadMeter meter = load_meter(machine);

@@ -217,7 +217,7 @@ int generate_main(Stage& stage, int argc, char** argv) {
   flags.add(command_line);
   stage.add_flags(command_line);
   if (!parse_flags(stage, command_line, argc, argv, [&] { flags.check(); })) return 0;
-  const Machine machine = stage.start();
+  const Machine& machine = stage.start();
   machine.backend->set_fused(!flags.no_fused);
   const auto fits = [&](const Gpt2Config& config) {
     if (!flags.ignore_memory)

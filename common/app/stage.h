@@ -35,8 +35,10 @@ class Stage {
   virtual RankGroup& group() = 0;
   // Declares the flags that only this stage has a use for.
   virtual void add_flags(CommandLine& command_line) = 0;
-  // Called once, on all ranks, after the flags have been read. What fails on one, fails on all.
-  virtual Machine start() = 0;
+  // Called once, on all ranks, after the flags have been read. What fails on one, fails on all. The stage
+  // keeps the machine: when a main ends by an error, it is still there as end_all() is called (see
+  // run_stage()).
+  virtual Machine& start() = 0;
   // The same for flags of stageN_bench alone, and what they ask for: another measurement than that of a
   // training step, printed as a table or as JSON. False where none is asked for.
   virtual void add_bench_flags(CommandLine& /*command_line*/) {}
@@ -60,7 +62,10 @@ void require_same_settings(RankGroup& group, const CommandLine& command_line);
 // whatever the stage's own way.
 void make_reproducible(Machine& machine);
 
-// Runs a main as run_program() does. An error that not all ranks have agreed on ends all of them.
+// Runs a main as run_program() does. An error that not all ranks have agreed on ends all of them, and before
+// anything is destroyed that could wait for them: communicators, whose end is a collective call, and a
+// backend whose device still works for others are the stage's, which outlives the main. What the main itself
+// has (a model, a run, files) waits for nobody else.
 int run_stage(int argc, char** argv, std::unique_ptr<Stage> (*make)(),
               int (*body)(Stage& stage, int argc, char** argv));
 

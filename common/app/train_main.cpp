@@ -245,7 +245,7 @@ void explain_nothing_left(const TrainFlags& flags, const ResumedRun& resumed) {
 
 // Trains, from random weights or those of a directory, and prints what came out. `resumed` is empty for a new
 // run; `settings` are the run's.
-int train(TrainFlags& flags, Json settings, Machine machine, std::optional<ResumedRun> resumed) {
+int train(TrainFlags& flags, Json settings, const Machine& machine, std::optional<ResumedRun> resumed) {
   RankGroup& group = machine.communicator->group();
   std::unique_ptr<HuggingFaceModel> weights;
   on_root(group, [&] {
@@ -361,9 +361,9 @@ int train_main(Stage& stage, int argc, char** argv) {
     return 0;
   }
   check_run(flags, group, resumed.has_value());
-  Machine machine = stage.start();
+  Machine& machine = stage.start();
   if (flags.run().trainer.reproducible) make_reproducible(machine);
-  return train(call->flags, std::move(settings), std::move(machine), std::move(resumed));
+  return train(call->flags, std::move(settings), machine, std::move(resumed));
 }
 
 }  // namespace

@@ -184,11 +184,12 @@ TEST_F(CompareStages, RefusesWhatCannotBe) {
 
 TEST_F(CompareStages, TakesFlagsOfTheReportAndTheExperiment) {
   directory_.write("config.json", R"({"grad_clip": 0.001})");
+  // Stage 1's second step differs from stage 0's by less than the usual limits, and by more than none.
+  const std::string programs = programs_with("stage1_train", "--learning-rate 0.003001");
   const Arguments flags =
-      Arguments{"--output",  "report",      "--overwrite", "--stages",  "0,2",      "--emulated",
-                "--repeats", "1",           "--title",     "A <title>", "--author", "Some & body",
-                "--config",  "config.json", "--cores",     "1",         "--warmup", "3"};
-  // No two stages round alike: a limit of nothing is exceeded.
+      Arguments{"--output",    "report",   "--overwrite", "--stages", "0,1",     "--programs", programs,
+                "--ranks",     "1",        "--repeats",   "1",        "--title", "A <title>",  "--author",
+                "Some & body", "--config", "config.json", "--cores",  "1",       "--warmup",   "3"};
   for (const char* limit : {"--loss-limit", "--norm-limit"}) {
     const ProgramResult result = run(flags + Arguments{limit, "1e-30", "--no-reproducible-pass"} + kTiny);
     EXPECT_EQ(result.exit_code, 1) << result.errors << result.output;
@@ -212,7 +213,8 @@ TEST_F(CompareStages, TakesFlagsOfTheReportAndTheExperiment) {
       Arguments{"--output", "report", "--overwrite", "--stages", "0", "--repeats", "1", "--reproducible"} +
       kTiny);
   EXPECT_EQ(same_bits.exit_code, 0) << same_bits.errors;
-  for (const Json& one : results()["contestants"]) {
+  const Json reproducible = results();
+  for (const Json& one : reproducible["contestants"]) {
     const auto command = one["command"].get<Arguments>();
     EXPECT_NE(std::ranges::find(command, "--reproducible"), command.end());
   }

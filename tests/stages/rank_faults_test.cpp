@@ -153,7 +153,8 @@ TEST_P(Faults, TerminatingTheLauncherEndsAll) {
   expect_ended_and_resumable();
 }
 
-// With a limit on what one rank may have, of the host's memory and of an emulated device's.
+// With a limit on what one rank may have, of the host's memory and of an emulated device's. A communicator
+// that is freed waits for the other ranks: on the way out, none may be.
 TEST_P(Faults, ARankWithoutMemoryEndsAll) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer needs more address space than there would be";
   Arguments limited = {"sh", "-c", "ulimit -v 4000000; STAGEGPT_EMULATOR_MEMORY=50000000 exec \"$0\" \"$@\"",
@@ -163,7 +164,8 @@ TEST_P(Faults, ARankWithoutMemoryEndsAll) {
   const auto with_limit = [&](const Arguments& more) {
     return run_mpi(Arguments{"--oversubscribe", "-np", "1", program()} + large + more +
                        Arguments{":", "-np", "1"} + limited + large + more,
-                   directory_.path());
+                   directory_.path(),
+                   {.environment = {{"LD_PRELOAD", STAGEGPT_FAULTY_RANK}, {"STAGEGPT_FREE_WAITS", "1"}}});
   };
   const ProgramResult refused = with_limit({});
   EXPECT_EQ(refused.exit_code, 2);

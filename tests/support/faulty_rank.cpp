@@ -2,9 +2,10 @@
 // as if it had come to its end; has the thread that SIGUSR2 meets sleep for ever, while others of the
 // process go on; with STAGEGPT_SLOW_DISK every file or directory of a checkpoint takes so many milliseconds
 // to reach the disk; and with STAGEGPT_NODES the ranks are divided among so many nodes: those of one node
-// share no memory with another's. STAGEGPT_CORRUPT names a rank in which the last message of each all-reduce
-// of one chunk among three arrives with other signs than it was sent with; STAGEGPT_NO_MEMORY a part of the
-// path of a file for which, when it has been opened to be written, there is no memory for blocks.
+// share no memory with another's. With STAGEGPT_FREE_WAITS the end of a communicator waits for all its ranks.
+// STAGEGPT_CORRUPT names a rank in which the last message of each all-reduce of one chunk among three arrives
+// with other signs than it was sent with; STAGEGPT_NO_MEMORY a part of the path of a file for which, when it
+// has been opened to be written, there is no memory for blocks.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <mpi.h>
@@ -66,6 +67,12 @@ struct LastReceived {
   int count = 0, tag = -1, calls = 0;
 };
 LastReceived last_received;
+
+// Which every rank has to call, and which may wait until all have.
+extern "C" int MPI_Comm_free(MPI_Comm* comm) {
+  if (number("STAGEGPT_FREE_WAITS") != 0) in_mpi<decltype(MPI_Barrier)>("PMPI_Barrier")(*comm);
+  return in_mpi<decltype(MPI_Comm_free)>("PMPI_Comm_free")(comm);
+}
 
 extern "C" int MPI_Irecv(void* buffer, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
                          MPI_Request* request) {
