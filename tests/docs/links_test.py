@@ -1,0 +1,47 @@
+"""Every relative link of the Markdown files leads to a file, every anchor to a heading, every path in code to a file."""
+
+import re
+import sys
+from pathlib import Path
+
+import markdown
+
+PATH = re.compile(r"(common|stage[0-3]_\w+|tests|scripts|docs|bench|cmake)/[\w./-]+\.(h|cpp|cu|cuh|py|sh|md|cmake|json|txt|sbatch)")
+
+
+def broken_links(page: Path, text: str) -> list[str]:
+    broken = []
+    for line, target in markdown.links(text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path) if path else page
+        if not file.exists():
+            broken.append(f"line {line}: {target}: there is no {path}")
+        elif anchor and anchor not in markdown.anchors(file.read_text(encoding="utf-8")):
+            broken.append(f"line {line}: {target}: no heading has the anchor #{anchor}")
+    return broken
+
+
+def missing_files(text: str) -> list[str]:
+    return [
+        f"line {line}: there is no {code}"
+        for line, code in markdown.code_spans(text)
+        if PATH.fullmatch(code) and not (markdown.ROOT / code).exists()
+    ]
+
+
+def main() -> int:
+    failures = checked = 0
+    for page in markdown.pages():
+        text = page.read_text(encoding="utf-8")
+        checked += len(markdown.links(text))
+        for problem in broken_links(page, text) + missing_files(text):
+            print(f"{page.relative_to(markdown.ROOT)}, {problem}")
+            failures += 1
+    print(f"{checked} links, {failures} problems")
+    return 1 if failures or not checked else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

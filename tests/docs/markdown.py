@@ -1,0 +1,68 @@
+"""Reads the project's Markdown files: headings, links, blocks of commands, and code inside of text."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SKIPPED = {"build", "runs", "gpu_check", ".git"}  # made by builds and runs
+
+
+def pages(root: Path = ROOT) -> list[Path]:
+    """All Markdown files of the repository."""
+    return sorted(page for page in root.rglob("*.md") if page.relative_to(root).parts[0] not in SKIPPED)
+
+
+def guides(root: Path = ROOT) -> list[Path]:
+    """The pages whose commands a user copies: README files and docs/."""
+    return [page for page in pages(root) if "tests" not in page.relative_to(root).parts]
+
+
+def split(text: str) -> tuple[str, list[tuple[int, str, str]]]:
+    """The text with its blocks of code blanked, and the blocks: number of the first line, language, content."""
+    outside, blocks, block = [], [], None
+    for number, line in enumerate(text.splitlines(), 1):
+        fence = line.strip().startswith("```")
+        if fence and block is None:
+            block = (number + 1, line.strip()[3:], [])
+        elif fence:
+            blocks.append((block[0], block[1], "\n".join(block[2])))
+            block = None
+        elif block is not None:
+            block[2].append(line)
+        outside.append("" if fence or block is not None else line)
+    if block is not None:
+        raise ValueError(f"the block of code that begins at line {block[0] - 1} does not end")
+    return "\n".join(outside), blocks
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors that GitHub gives to the headings."""
+    found: set[str] = set()
+    for heading in re.findall(r"^#{1,6} +(.*?)\s*$", split(text)[0], re.MULTILINE):
+        words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
+        slug = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+        numbered = slug
+        count = 0
+        while numbered in found:
+            count += 1
+            numbered = f"{slug}-{count}"
+        found.add(numbered)
+    return found
+
+
+def links(text: str) -> list[tuple[int, str]]:
+    """The line and target of each link and image; those inside of code are none."""
+    outside = re.sub(r"`[^`]*`", lambda code: re.sub(r"[^\n]", "x", code.group()), split(text)[0])
+    return [
+        (outside.count("\n", 0, match.start()) + 1, match.group(1))
+        for match in re.finditer(r"\]\(([^)\s]+)\)", outside)
+    ]
+
+
+def code_spans(text: str) -> list[tuple[int, str]]:
+    """The line and content of each piece of code inside of text."""
+    outside = split(text)[0]
+    return [
+        (outside.count("\n", 0, match.start()) + 1, match.group(1).replace("\n", " "))
+        for match in re.finditer(r"`([^`]+)`", outside)
+    ]
