@@ -24,11 +24,9 @@ def broken_links(page: Path, text: str) -> list[str]:
 
 
 def missing_files(text: str) -> list[str]:
-    return [
-        f"line {line}: there is no {code}"
-        for line, code in markdown.code_spans(text)
-        if PATH.fullmatch(code) and not (markdown.ROOT / code).exists()
-    ]
+    paths = [(line, code.split(" ")[0].removeprefix("./")) for line, code in markdown.code_spans(text)]
+    return [f"line {line}: there is no {path}" for line, path in paths
+            if PATH.fullmatch(path) and not (markdown.ROOT / path).exists()]
 
 
 def main() -> int:

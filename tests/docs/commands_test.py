@@ -1,0 +1,160 @@
+"""The commands of README files and docs/: every program, script, preset and option in them exists, and every flag is known.
+
+    commands_test.py DIR        with the directory of the programs
+
+Trainings are not run; their flags and values are read by the program itself, with --print-config. A stageN_verify is run.
+"""
+
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import markdown
+import shell_commands
+from shell_commands import Call
+
+ROOT = markdown.ROOT
+JOB = re.compile(r"stage([0-3])_(train|generate|verify|bench)(_emulated)?")
+# Flags of other programs that the text mentions: Open MPI's, Slurm's, CMake's.
+FOREIGN_FLAGS = {"--oversubscribe", "--bind-to", "--map-by", "--report-bindings", "--hostfile", "--mca", "--preset", "--external-launcher",
+                 "--gpus-per-task", "--gpu-bind", "--mpi"}
+
+
+class Programs:
+    """The programs of a build, and what they say with --help."""
+
+    def __init__(self, directory: Path):
+        self.directory = directory
+
+    def path(self, name: str) -> Path:
+        """The program; of one for a GPU its emulated twin, which every build has."""
+        job = JOB.fullmatch(name)
+        return self.directory / (name + "_emulated" if job and job.group(1) in "23" and not job.group(3) else name)
+
+    def run(self, name: str, arguments: list[str], directory: Path) -> subprocess.CompletedProcess:
+        environment = dict(os.environ, ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0")
+        return subprocess.run([self.path(name), *arguments], cwd=directory, env=environment, capture_output=True, text=True,
+                              check=False)
+
+    @functools.cache
+    def flags(self, name: str) -> set[str]:
+        return set(re.findall(r"^  (--[\w-]+)", self.run(name, ["--help"], ROOT).stdout, re.MULTILINE)) | {"--help"}
+
+
+def flags_in(arguments: list[str]) -> list[str]:
+    return [argument.split("=")[0] for argument in arguments if argument.startswith("--") and argument != "--"]
+
+
+def unknown_flags(call: Call, programs: Programs) -> list[str]:
+    """The flags of a call that what it calls does not have."""
+    own, behind = call.arguments, []
+    if "--" in own:  # compare_stages hands the rest on
+        own, behind = own[: own.index("--")], own[own.index("--") :]
+    if call.is_script:
+        known = set(re.findall(r"--[\w-]+", (ROOT / call.name).read_text(encoding="utf-8")))
+        if call.name.endswith(".sbatch"):  # hands its arguments on to a training
+            known |= programs.flags("stage3_train") | programs.flags("stage1_train")
+    elif (ROOT / f"bench/{call.name}.cpp").exists():
+        known = set(re.findall(r"--[\w-]+", (ROOT / f"bench/{call.name}.cpp").read_text(encoding="utf-8")))
+        own = [argument for argument in own if not argument.startswith("--benchmark_")]
+    elif call.name.endswith("_tests"):
+        known = {"--gtest_filter"}
+    else:
+        known = programs.flags(call.name)
+    handed_on = set().union(*(programs.flags(f"stage{stage}_train") for stage in "0123")) if behind else set()
+    return [flag for flag in flags_in(own) if flag not in known] + [flag for flag in flags_in(behind) if flag not in handed_on]
+
+
+def problem_of(call: Call, programs: Programs, scratch: Path) -> str:
+    """What is wrong with a call; empty where nothing is."""
+    if call.is_script:
+        if not (ROOT / call.name).exists():
+            return f"there is no {call.name}"
+    elif call.name.startswith("fuzz_"):
+        return "" if (ROOT / f"tests/fuzz/{call.name}.cpp").exists() else f"there is no fuzzer {call.name}"
+    elif not programs.path(call.name).exists():
+        return f"there is no program {call.name}"
+    if unknown := unknown_flags(call, programs):
+        return f"{call.name} has no {', '.join(unknown)}"
+    job = JOB.fullmatch(call.name)
+    if not job or any("$" in argument for argument in call.arguments):
+        return ""
+    if job.group(2) == "train" and "--resume" not in call.arguments:
+        run = programs.run(call.name, [*call.arguments, "--print-config"], scratch)
+    elif job.group(2) == "verify":
+        run = programs.run(call.name, call.arguments, ROOT)
+    else:
+        return ""
+    return f"exit code {run.returncode}: {run.stderr.strip()}" if run.returncode else ""
+
+
+def unknown_options(command: str) -> list[str]:
+    """Presets and options of CMake that the project does not have."""
+    presets = json.loads((ROOT / "CMakePresets.json").read_text(encoding="utf-8"))
+    names = {preset["name"] for preset in presets["configurePresets"]}
+    files = [ROOT / "CMakeLists.txt", *(ROOT / "cmake").glob("*.cmake")]
+    options = set(re.findall(r"STAGEGPT_\w+", "".join(file.read_text(encoding="utf-8") for file in files)))
+    return [f"preset {name}" for name in re.findall(r"--preset[ =]([\w-]+)", command) if name not in names] + [
+        f"option {name}" for name in re.findall(r"-D(STAGEGPT_\w+)", command) if name not in options]
+
+
+def problems(page: Path, programs: Programs, scratch: Path) -> tuple[int, list[str]]:
+    """The number of our calls in a page's blocks of commands, and what is wrong there."""
+    count, found = 0, []
+    for first_line, _, block in markdown.split(page.read_text(encoding="utf-8"))[1]:
+        for line, command in shell_commands.command_lines(first_line, block):
+            if command.startswith("(gdb)"):
+                continue
+            if not shell_commands.is_command(command):
+                found.append(f"line {line}: begins with no known command: {command}")
+                continue
+            found += [f"line {line}: there is no {name}" for name in unknown_options(command)]
+            for call in shell_commands.calls(line, command):
+                count += 1
+                if problem := problem_of(call, programs, scratch):
+                    found.append(f"line {line}: {problem}")
+    return count, found
+
+
+def wrong_in_text(page: Path, known: set[str]) -> list[str]:
+    """Flags, presets and options of CMake that the text mentions and nothing has."""
+    found = []
+    for line, code in markdown.code_spans(page.read_text(encoding="utf-8")):
+        found += [f"line {line}: nothing has the flag {flag}"
+                  for flag in re.findall(r"(?<![\w-])--[a-z][\w-]*", code) if flag not in known]
+        found += [f"line {line}: there is no {name}" for name in unknown_options(code)]
+    return found
+
+
+def all_flags(programs: Programs) -> set[str]:
+    names = [f"stage{stage}_{job}" for stage in "0123" for job in ("train", "generate", "verify", "bench")]
+    known = set(FOREIGN_FLAGS)
+    for name in [*names, "prepare_data", "convert_checkpoint", "compare_stages", "doctor"]:
+        known |= programs.flags(name)
+    for script in [*ROOT.glob("scripts/*.*"), *ROOT.glob("tests/mutations/*.py")]:
+        known |= set(re.findall(r"--[a-z][\w-]*", script.read_text(encoding="utf-8")))
+    return known
+
+
+def main() -> int:
+    programs = Programs(Path(sys.argv[1]).resolve())
+    known = all_flags(programs)
+    count = failures = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        for page in markdown.guides():
+            calls, found = problems(page, programs, Path(scratch))
+            count += calls
+            for problem in found + wrong_in_text(page, known):
+                print(f"{page.relative_to(ROOT)}, {problem}")
+                failures += 1
+    print(f"{count} calls of our programs and scripts, {failures} problems")
+    return 1 if failures or not count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""Takes the commands out of a block of code, and finds in them what is ours: programs, scripts and their flags."""
+
+import re
+import shlex
+from dataclasses import dataclass
+
+# What may stand first on a line of commands. A block of which the first line begins otherwise shows something else.
+STARTERS = {"mpirun", "sbatch", "cmake", "ctest", "python3", "pip", "tensorboard", "gdb", "export", "module", "mkdir", "ompi_info",
+            "for", "done", "xargs"}
+PROGRAM = re.compile(r"(?:\./)?build/[\w-]+/bin/(\w+)")
+SCRIPT = re.compile(r"(?:\./)?((?:scripts|bench|tests|common|stage\w+)/[\w./-]+\.(?:sh|py|sbatch))")
+
+
+@dataclass
+class Call:
+    """A program or a script of ours and what follows it."""
+
+    line: int
+    name: str  # of a program, or a script's path
+    is_script: bool
+    arguments: list[str]
+
+
+def is_command(line: str) -> bool:
+    first = line.removeprefix("$ ").split(" ")[0]
+    return first in STARTERS or first.startswith(("./", "build/", "scripts/", "tests/"))
+
+
+def command_lines(first_line: int, block: str) -> list[tuple[int, str]]:
+    """The lines of a block that shows commands, those that end in \\ joined with the next; nothing of other blocks."""
+    lines = [line for line in enumerate(block.splitlines(), first_line) if line[1].strip() and not line[1].lstrip().startswith("#")]
+    if not lines or not is_command(lines[0][1].strip()):
+        return []
+    joined: list[tuple[int, str]] = []
+    continued = False
+    for number, line in lines:
+        text = line.strip().removeprefix("$ ")
+        if continued:
+            joined[-1] = (joined[-1][0], f"{joined[-1][1][:-1]} {text}")
+        else:
+            joined.append((number, text))
+        continued = text.endswith("\\")
+    return joined
+
+
+def ours(word: str) -> tuple[str, bool] | None:
+    """The name of the program or the path of the script that a word of a command is."""
+    if program := PROGRAM.fullmatch(word):
+        return program.group(1), False
+    if script := SCRIPT.fullmatch(word):
+        return script.group(1), True
+    return None
+
+
+def calls(line: int, command: str) -> list[Call]:
+    """Each of our programs and scripts in a command, with its own arguments alone."""
+    found: list[Call] = []
+    foreign = False  # behind mpirun, say, until the next of ours
+    for word in shlex.split(command, comments=True):
+        if which := ours(word):
+            found.append(Call(line, *which, []))
+            foreign = False
+        elif word in STARTERS | {"&&", "|", ";"}:
+            foreign = True
+        elif found and not foreign:
+            found[-1].arguments.append(word)
+    return found
