@@ -144,16 +144,13 @@ def all_flags(programs: Programs) -> set[str]:
 def main() -> int:
     programs = Programs(Path(sys.argv[1]).resolve())
     known = all_flags(programs)
-    count = failures = 0
+    wrong, calls = [], 0
     with tempfile.TemporaryDirectory() as scratch:
         for page in markdown.guides():
-            calls, found = problems(page, programs, Path(scratch))
-            count += calls
-            for problem in found + wrong_in_text(page, known):
-                print(f"{page.relative_to(ROOT)}, {problem}")
-                failures += 1
-    print(f"{count} calls of our programs and scripts, {failures} problems")
-    return 1 if failures or not count else 0
+            count, found = problems(page, programs, Path(scratch))
+            calls += count
+            wrong += [(page, problem) for problem in found + wrong_in_text(page, known)]
+    return markdown.report(wrong, calls, "calls of our programs and scripts")
 
 
 if __name__ == "__main__":

@@ -30,15 +30,12 @@ def missing_files(text: str) -> list[str]:
 
 
 def main() -> int:
-    failures = checked = 0
+    problems, links = [], 0
     for page in markdown.pages():
         text = page.read_text(encoding="utf-8")
-        checked += len(markdown.links(text))
-        for problem in broken_links(page, text) + missing_files(text):
-            print(f"{page.relative_to(markdown.ROOT)}, {problem}")
-            failures += 1
-    print(f"{checked} links, {failures} problems")
-    return 1 if failures or not checked else 0
+        links += len(markdown.links(text))
+        problems += [(page, problem) for problem in broken_links(page, text) + missing_files(text)]
+    return markdown.report(problems, links, "links")
 
 
 if __name__ == "__main__":

@@ -66,3 +66,11 @@ def code_spans(text: str) -> list[tuple[int, str]]:
         (outside.count("\n", 0, match.start()) + 1, match.group(1).replace("\n", " "))
         for match in re.finditer(r"`([^`]+)`", outside)
     ]
+
+
+def report(problems: list[tuple[Path, str]], checked: int, what: str) -> int:
+    """Prints what is wrong on which page, and how much was checked; returns the exit code of the test."""
+    for page, problem in problems:
+        print(f"{page.relative_to(ROOT)}, {problem}")
+    print(f"{checked} {what}, {len(problems)} problems")
+    return 1 if problems or not checked else 0
