@@ -16,6 +16,7 @@ namespace {
 struct Sent {
   std::int64_t bytes = 0;
   bool only_to_the_next = true;
+  int last_tag = -1, highest_tag = -1;
 } sent;
 
 }  // namespace
@@ -28,6 +29,8 @@ int MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag, M
   int size = 0;
   PMPI_Type_size(type, &size);
   sent.bytes += std::int64_t{count} * size;
+  sent.last_tag = tag;
+  sent.highest_tag = std::max(sent.highest_tag, tag);
   sent.only_to_the_next = sent.only_to_the_next && to == (ranks().rank() + 1) % ranks().size();
   return PMPI_Isend(data, count, type, to, tag, comm, request);
 }
@@ -91,6 +94,20 @@ TEST_F(Traffic, of_a_tensor_that_does_not_divide_is_no_more_over_all_ranks) {
     const std::int64_t bytes = over_ranks(bytes_of(&Communicator::all_reduce, tensor));
     EXPECT_EQ(bytes, 2 * (n_ - 1) * size * std::int64_t{sizeof(float)});
   }
+}
+
+// The MPI standard promises tags up to 32767, and a run has more passes than that.
+TEST_F(Traffic, of_more_passes_than_there_are_tags_keeps_them_apart) {
+  if (n_ != 2) GTEST_SKIP() << "two ranks see what more would see, and are quicker";
+  const Tensor tensor = backend_->zeros(DType::f32, {1});
+  int shared = 0;  // passes with the tag of the one before
+  for (int pass = 0; pass < 33000; ++pass) {
+    const int before = sent.last_tag;
+    communicator_->all_reduce(tensor)->wait();
+    shared += sent.last_tag == before;
+  }
+  EXPECT_EQ(shared, 0);
+  EXPECT_LE(sent.highest_tag, 32767);
 }
 
 // Sharing the optimizer's work costs no traffic.
