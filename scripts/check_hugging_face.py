@@ -7,7 +7,7 @@
 
 Ours to theirs, for each tokenizer: trains a small model for a few steps and opens RUN/latest with AutoTokenizer and
 AutoModelForCausalLM. No warning and no missing or unexpected key; then the same ids, the text back, the same logits
-and the same text that follows. Theirs to ours: models that `transformers` saves, and some as older versions and others
+and the same text that follows; and the loss over the whole validation part is the one that the run reported. Theirs to ours: models that `transformers` saves, and some as older versions and others
 save them, are read by model_probe and trained from by stage0_train, and what comes out is opened by `transformers`
 again. Prints a table; exits 1 when a row fails. About a minute. --gpt2: the directory with GPT-2's encoder.json and
 vocab.bpe (scripts/download_gpt2.sh); without it that tokenizer is left out. Passes with transformers 4.57 and 5.23.
@@ -37,6 +37,8 @@ from hugging_face_models import (  # noqa: E402
 )  # fmt: skip
 
 LOGITS_LIMIT = 1e-4  # largest absolute difference; logits are of the order of 1
+LOSS_LIMIT = 1e-5  # of a validation loss, in nats
+VAL_FRACTION = 0.1  # stage0_train's default
 NEW_TOKENS = 24
 SHAPE = {"--n-layer": 2, "--n-head": 3, "--n-embd": 48, "--block-size": 96}
 TRAINING = {"--steps": 30, "--batch-size": 4, "--learning-rate": 0.003, "--max-new-tokens": 0}
@@ -134,6 +136,17 @@ class Theirs:
     def logits(self, ids: list[int]) -> torch.Tensor:  # (V)
         with torch.no_grad():
             return self.model(torch.tensor([ids])).logits[0, -1]
+
+    def mean_loss(self, ids: list[int]) -> tuple[float, int]:
+        """Over all whole windows of the context's length, and how many tokens these are."""
+        length = self.model.config.n_positions
+        losses = []
+        with torch.no_grad():
+            for begin in range(0, len(ids) - length, length):
+                window = torch.tensor([ids[begin : begin + length + 1]])
+                logits = self.model(window[:, :-1]).logits[0].double()
+                losses.append(torch.nn.functional.cross_entropy(logits, window[0, 1:]))
+        return torch.stack(losses).mean().item(), len(losses) * length
 
     def greedy(self, ids: list[int], count: int) -> list[int]:
         prompt = torch.tensor([ids])
@@ -251,6 +264,21 @@ class Checks:
             compare(self.probe, theirs, text, worst)
         return worst
 
+    def validation(self, kind: str) -> str:
+        """The validation at the end of that run, of the text that its data end with."""
+        directory = self.scratch / f"run_{kind}"
+        theirs = Theirs.load(directory / "latest")
+        text = self.corpus.read_bytes()
+        begin = len(text) - int(VAL_FRACTION * len(text))
+        while text[begin] & 0xC0 == 0x80:  # inside a UTF-8 character, which begins before
+            begin -= 1
+        loss, tokens = theirs.mean_loss(theirs.tokenizer(text[begin:].decode(), verbose=False)["input_ids"])
+        last = json.loads((directory / "metrics.jsonl").read_text().splitlines()[-1])["validation_all"]
+        expect(last["tokens"] == tokens, f"{last['tokens']} tokens, theirs {tokens}")
+        difference = abs(last["loss"] - loss)
+        expect(difference <= LOSS_LIMIT, f"loss {last['loss']}, theirs {loss}")
+        return f"{tokens} tokens, loss within {difference:.1e}"
+
     def saved_again(self, kind: str) -> str:
         """That run, loaded and saved by `transformers`, read by us."""
         theirs, directory = Theirs.load(self.scratch / f"run_{kind}/latest"), self.scratch / f"again_{kind}"
@@ -296,6 +324,8 @@ class Checks:
         kinds = ["char", "word", "bpe"] + (["gpt2"] if self.gpt2 else [])
         for kind in kinds:
             self.row(f"ours -> theirs: {kind}", lambda kind=kind: self.ours(kind))
+        for kind in kinds:
+            self.row(f"ours -> theirs, validation loss: {kind}", lambda kind=kind: self.validation(kind))
         for kind in kinds:
             self.row(f"ours -> theirs, saved again -> ours: {kind}", lambda kind=kind: self.saved_again(kind))
         for variant in VARIANTS:

@@ -9,6 +9,7 @@ from choose import files_of
 from rewrite import mentioned, rewritten
 
 _FAILED = re.compile(r"^FAILED: ", re.MULTILINE)
+_PLACE = re.compile(r"^(\S+?):(\d+):\d+: (?:error|note):", re.MULTILINE)
 
 
 def write_copy(original, copy, mutants):
@@ -50,8 +51,20 @@ def build_all(original, copy, build, mutants, programs, jobs, say):
             return mutants
         # Each part of the output is what one compiler said.
         wrong = set().union(*(mentioned(part) for part in _FAILED.split(ended.stdout + ended.stderr)[1:]))
-        if not wrong & {mutant.id for mutant in mutants}:
+        wrong = wrong & {mutant.id for mutant in mutants} or beside(original, ended.stdout, mutants)
+        if not wrong:
             (build / "errors.txt").write_text(ended.stdout + ended.stderr)
             raise SystemExit(f"mutations: the copy does not build: {build / 'errors.txt'}")
         mutants = [mutant for mutant in mutants if mutant.id not in wrong]
         say(f"{len(wrong)} mutants do not compile; {len(mutants)} left")
+
+
+def beside(original, errors, mutants):
+    """The mutants on the lines of errors, and on those before: of a constant without which the next line is wrong."""
+    places = {(file, int(line)) for file, line in _PLACE.findall(errors)}
+    found = set()
+    for mutant in mutants:
+        line = (original / mutant.file).read_text().count("\n", 0, mutant.start) + 1
+        if places & {(mutant.file, line), (mutant.file, line + 1)}:
+            found.add(mutant.id)
+    return found
