@@ -14,6 +14,7 @@ anew. Exit code 1 when a mutant survives that equivalent.json does not explain. 
 import argparse
 import json
 import shutil
+import signal
 import sys
 import time
 from dataclasses import asdict
@@ -74,6 +75,9 @@ def save_sample(kept, mutants, compiling):
 
 def main():
     arguments = parse()
+    # A job in a shell's background ignores these, and so would the programs that tests send them to.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     name = f"seed_{arguments.seed}_count_{arguments.count}" if arguments.count else arguments.list.stem
     work = arguments.work.resolve()
     directory = work / name

@@ -58,7 +58,27 @@ def discover(build, left_out, programs=()):
         if program is None or set(labels) & set(left_out) or (programs and program.name not in programs):
             continue
         environment = dict(line.split("=", 1) for line in properties.get("ENVIRONMENT", []))
-        tests.append(Test(entry["name"], command, properties.get("WORKING_DIRECTORY", str(build)), environment, labels))
+        test = Test(entry["name"], command, properties.get("WORKING_DIRECTORY", str(build)), environment, labels)
+        if "GTEST_TOTAL_SHARDS" not in environment:
+            tests.append(test)
+        elif environment["GTEST_SHARD_INDEX"] == "0":
+            tests += apart(test)
+    return tests
+
+
+def apart(group):
+    """All tests of a program whose tests are divided among several entries, of which this is one."""
+    listed = subprocess.run([*group.command, "--gtest_list_tests"], check=True, capture_output=True, text=True)
+    environment = {key: value for key, value in group.environment.items() if not key.startswith("GTEST_")}
+    tests, suite = [], None
+    for line in listed.stdout.splitlines():
+        name = line.split("#")[0].rstrip()
+        if name.startswith("  "):
+            name = suite + name.strip()
+            tests.append(Test(f"{Path(group.command[0]).name}.{name}", [*group.command, _FILTER + name],
+                              group.directory, environment, group.labels))
+        elif name.endswith("."):
+            suite = name
     return tests
 
 
@@ -68,7 +88,6 @@ def run(tests, environment, patience=30, stop_at_first=True):
     command = list(tests[0].command)
     if len(tests) > 1:
         command = [word for word in command if not word.startswith(_FILTER)]
-        command.append(_FILTER + ":".join(test.gtest for test in tests))
         command += ["--gtest_fail_fast"] if stop_at_first else []
     if "mpi" in tests[0].labels:
         with _one_of_ranks:
@@ -92,6 +111,10 @@ def _run(command, tests, environment, patience):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
     began = time.monotonic()
+    if len(tests) > 1:  # in a file: thousands of names are too long for a command line
+        flags = Path(scratch) / "flags"
+        flags.write_text(_FILTER + ":".join(test.gtest for test in tests))
+        command.append(f"--gtest_flagfile={flags}")
     with open(Path(scratch) / "output", "w+b") as output:
         child = subprocess.Popen(command, cwd=tests[0].directory, env=environment, stdin=subprocess.DEVNULL,
                                  stdout=output, stderr=subprocess.STDOUT, preexec_fn=limit, start_new_session=True)

@@ -47,6 +47,8 @@ ProgramResult run_program(const std::string& program, const std::vector<std::str
   check(child >= 0, "fork failed");
   if (child == 0) {
     unsetenv("OMP_WAIT_POLICY");  // set by ctest, not by users
+    // A shell's background job ignores SIGINT, and so would the program.
+    for (const int signal : options.signals) std::signal(signal, SIG_DFL);
     for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
     constexpr int kMode = 0600, kNotStarted = 127;
     const int out = open(output.c_str(), O_WRONLY | O_CREAT, kMode),
