@@ -2,8 +2,9 @@
 
     commands_test.py DIR        with the directory of the programs
 
-Trainings are not run; their flags and values are read by the program itself, with --print-config. What takes no time is run:
-stageN_verify and some scripts.
+What takes no time is run as it stands, on tiny models and texts: generation, conversion, preparation of data, resuming, verification and
+some scripts. Of trainings the program reads the flags and their values, with --print-config; of other commands the flags are compared
+with --help.
 """
 
 import functools
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import markdown
 import shell_commands
+import workplace
 from shell_commands import Call
 
 ROOT = markdown.ROOT
@@ -25,7 +27,7 @@ JOB = re.compile(r"stage([0-3])_(train|generate|verify|bench)(_emulated)?")
 FOREIGN_FLAGS = {"--oversubscribe", "--bind-to", "--map-by", "--report-bindings", "--hostfile", "--mca", "--preset",
                  "--external-launcher", "--gpus-per-task", "--gpu-bind", "--mpi"}
 
-QUICK_SCRIPTS = {"scripts/scaling_model.py"}  # run as they are: they take no time and write no file
+QUICK_SCRIPTS = {"scripts/scaling_model.py"}  # they take no time and write no file
 
 
 class Programs:
@@ -40,9 +42,10 @@ class Programs:
         return self.directory / (name + "_emulated" if job and job.group(1) in "23" and not job.group(3) else name)
 
     def run(self, name: str, arguments: list[str], directory: Path) -> subprocess.CompletedProcess:
-        environment = dict(os.environ, ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0")
-        return subprocess.run([self.path(name), *arguments], cwd=directory, env=environment, capture_output=True, text=True,
-                              check=False)
+        environment = dict(os.environ, OMP_NUM_THREADS="1",
+                           ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0")
+        return subprocess.run([self.path(name), *arguments], cwd=directory, env=environment, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, check=False)
 
     @functools.cache
     def flags(self, name: str) -> set[str]:
@@ -73,31 +76,40 @@ def unknown_flags(call: Call, programs: Programs) -> list[str]:
     return [flag for flag in flags_in(own) if flag not in known] + [flag for flag in flags_in(behind) if flag not in handed_on]
 
 
+def missing(call: Call, programs: Programs) -> str:
+    """What says that the program or script of a call is not there; empty where it is."""
+    if call.is_script:
+        return "" if (ROOT / call.name).exists() else f"there is no {call.name}"
+    for source in (f"tests/fuzz/{call.name}.cpp", f"bench/{call.name}.cpp"):  # not in every build
+        if (ROOT / source).exists():
+            return ""
+    return "" if programs.path(call.name).exists() else f"there is no program {call.name}"
+
+
+def result_of(call: Call, programs: Programs, scratch: Path) -> subprocess.CompletedProcess | None:
+    """Runs a call, or has its program read the flags; None where that would take long."""
+    if any("$" in argument for argument in call.arguments):
+        return None
+    if call.name in QUICK_SCRIPTS:
+        return subprocess.run([ROOT / call.name, *call.arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    job = JOB.fullmatch(call.name)
+    if job and job.group(2) == "train" and "--resume" not in call.arguments:
+        return programs.run(call.name, [*call.arguments, "--print-config"], scratch)
+    if job and job.group(2) == "verify":
+        return programs.run(call.name, call.arguments, ROOT)
+    if (job and job.group(2) in ("train", "generate")) or call.name in ("convert_checkpoint", "prepare_data"):
+        return programs.run(call.name, call.arguments, scratch)
+    return None
+
+
 def problem_of(call: Call, programs: Programs, scratch: Path) -> str:
     """What is wrong with a call; empty where nothing is."""
-    if call.is_script:
-        if not (ROOT / call.name).exists():
-            return f"there is no {call.name}"
-    elif call.name.startswith("fuzz_"):
-        return "" if (ROOT / f"tests/fuzz/{call.name}.cpp").exists() else f"there is no fuzzer {call.name}"
-    elif not programs.path(call.name).exists():
-        return f"there is no program {call.name}"
-    if unknown := unknown_flags(call, programs):
+    if problem := missing(call, programs):
+        return problem
+    if unknown := unknown_flags(call, programs) if not call.name.startswith("fuzz_") else []:
         return f"{call.name} has no {', '.join(unknown)}"
-    if any("$" in argument for argument in call.arguments):
-        return ""
-    job = JOB.fullmatch(call.name)
-    if call.name in QUICK_SCRIPTS:
-        run = subprocess.run([ROOT / call.name, *call.arguments], cwd=ROOT, capture_output=True, text=True, check=False)
-    elif not job:
-        return ""
-    elif job.group(2) == "train" and "--resume" not in call.arguments:
-        run = programs.run(call.name, [*call.arguments, "--print-config"], scratch)
-    elif job.group(2) == "verify":
-        run = programs.run(call.name, call.arguments, ROOT)
-    else:
-        return ""
-    return f"exit code {run.returncode}: {run.stderr.strip()}" if run.returncode else ""
+    result = result_of(call, programs, scratch)
+    return f"exit code {result.returncode}: {result.stderr.strip()}" if result and result.returncode else ""
 
 
 def unknown_options(command: str) -> list[str]:
@@ -153,6 +165,7 @@ def main() -> int:
     known = all_flags(programs)
     wrong, calls = [], 0
     with tempfile.TemporaryDirectory() as scratch:
+        workplace.make(Path(scratch), ROOT / "data/dummy.txt", programs.run)
         for page in markdown.guides():
             count, found = problems(page, programs, Path(scratch))
             calls += count

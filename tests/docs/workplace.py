@@ -1,0 +1,24 @@
+"""A directory in which the commands of the guides can run: the texts, the runs and the models that they name, all tiny."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+TEXTS = ["my.txt", "a.txt", "b.txt", "plays/one.txt", "data/tinyshakespeare.txt"]
+RUNS = ["runs/mine", "runs/fox"]  # copies of runs/nano
+TINY = ["--n-layer", "1", "--n-head", "2", "--n-embd", "16", "--block-size", "16", "--max-new-tokens", "4"]
+LETTERS = 20_000  # of the corpus, for each text
+
+
+def make(directory: Path, corpus: Path, run: Callable[[str, list[str], Path], object]) -> None:
+    """Fills a directory. `run` is called with a program, its arguments and where to run it."""
+    text = corpus.read_text(encoding="utf-8")[:LETTERS]
+    for name in TEXTS:
+        (directory / name).parent.mkdir(exist_ok=True)
+        (directory / name).write_text(text, encoding="utf-8")
+    run("stage0_train", ["--data", "my.txt", "--steps", "4", "--stop-after", "2", "--run-dir", "runs/nano", *TINY], directory)
+    for name in RUNS:
+        shutil.copytree(directory / "runs/nano", directory / name, symlinks=True)
+    run("convert_checkpoint", ["--input", "runs/nano", "--output", "gpt2.bin"], directory)
+    (directory / "data/gpt2").mkdir()
+    shutil.copy(directory / "runs/nano/tokenizer.json", directory / "data/gpt2")
