@@ -4,12 +4,14 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SKIPPED = {"build", "runs", "gpu_check", ".git"}  # made by builds and runs
+# Where the project has pages. Elsewhere lie builds, runs, and data that were downloaded with pages of their own.
+PATTERNS = ["*.md", "bench/**/*.md", "common/**/*.md", "data/README.md", "docs/**/*.md", "scripts/**/*.md", "stage*/**/*.md",
+            "tests/**/*.md"]
 
 
 def pages(root: Path = ROOT) -> list[Path]:
     """All Markdown files of the repository."""
-    return sorted(page for page in root.rglob("*.md") if page.relative_to(root).parts[0] not in SKIPPED)
+    return sorted(page for pattern in PATTERNS for page in root.glob(pattern))
 
 
 def guides(root: Path = ROOT) -> list[Path]:
