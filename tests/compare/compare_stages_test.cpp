@@ -171,6 +171,7 @@ TEST_F(CompareStages, RefusesWhatCannotBe) {
   expect_refused({"--output", "report", "--ranks", "0"}, "--ranks");
   expect_refused({"--output", "report", "--scaling", "sideways"}, "--scaling");
   expect_refused({"--output", "report", "--stages", "0", "--programs", "nowhere"}, "stage 0 cannot run");
+  expect_refused({"--output", "report", "--programs", "nowhere"}, "no stage can run here");
   expect_refused({"--output", "report", "--stages", "1", "--mpirun", "no-such-launcher"}, "--mpirun");
   expect_refused({"--output", "report", "--stages", "0", "--config", "nowhere"}, "--config");
   expect_refused({"--output", "report", "--", "--threads", "3"}, "--threads");
