@@ -322,6 +322,9 @@ TEST_P(HuggingFaceRoundTrip, KeepsConfigAndEveryBit) {
             std::tuple(b.vocab_size, b.block_size, b.n_layer, b.n_head, b.n_embd));
   EXPECT_EQ(a.activation, b.activation);
   EXPECT_EQ(a.initializer_range, b.initializer_range);
+  const std::string config = read_bytes(scratch.path() / "config.json");
+  EXPECT_TRUE(config.starts_with("{\n  \"") && config.ends_with("\n}\n"))
+      << config;  // as transformers writes it
 
   const Gpt2 again = in_f32(*backend, read, b.block_size);
   EXPECT_EQ(to_host<float>(*backend, again.parameters().weights()),

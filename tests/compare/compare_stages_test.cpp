@@ -26,17 +26,22 @@ class CompareStages : public testing::Test {
 
   Json results() const { return Json::parse(read_bytes(directory_.path() / "report" / "results.json")); }
 
-  // A folder with the programs, in which `name` is a script that calls the real one with other flags.
-  std::string programs_with(const std::string& name, const std::string& flags) const {
+  // A folder with the programs, in which those of `names` are scripts that call the real ones with other
+  // flags.
+  std::string programs_with(const std::set<std::string>& names, const std::string& flags) const {
     const fs::path folder = directory_.path() / "programs";
     fs::create_directory(folder);
-    for (const char* program :
+    for (const std::string program :
          {"stage0_train", "stage1_train", "stage2_train_emulated", "stage3_train_emulated"}) {
-      if (program != name) fs::create_symlink(fs::path(STAGEGPT_BIN_DIR) / program, folder / program);
+      const fs::path real = fs::path(STAGEGPT_BIN_DIR) / program;
+      if (!names.contains(program)) {
+        fs::create_symlink(real, folder / program);
+        continue;
+      }
+      directory_.write("programs/" + program,
+                       "#!/bin/sh\nexec '" + real.string() + "' \"$@\" " + flags + "\n");
+      fs::permissions(folder / program, fs::perms::owner_all);
     }
-    const std::string script = directory_.write(
-        "programs/" + name, "#!/bin/sh\nexec '" STAGEGPT_BIN_DIR "/" + name + "' \"$@\" " + flags + "\n");
-    fs::permissions(script, fs::perms::owner_all);
     return folder;
   }
 
@@ -81,7 +86,7 @@ TEST_F(CompareStages, AllStagesAgree) {
 
 TEST_F(CompareStages, NamesTheStageAndTheStepThatDisagree) {
   // The first loss and norm are those of the same weights.
-  const std::string programs = programs_with("stage1_train", "--learning-rate 0.0031");
+  const std::string programs = programs_with({"stage1_train"}, "--learning-rate 0.0031");
   const ProgramResult result = run(Arguments{"--output", "report", "--programs", programs, "--stages", "0,1",
                                              "--ranks", "2", "--repeats", "1", "--no-reproducible-pass"} +
                                    kTiny);
@@ -99,8 +104,25 @@ TEST_F(CompareStages, NamesTheStageAndTheStepThatDisagree) {
   EXPECT_NE(result.output.find(tensor["tensor"].get<std::string>()), std::string::npos) << result.output;
 }
 
+// Stage 0 is traced beside each of them.
+TEST_F(CompareStages, NamesTheFirstTensorOfEachStageThatDisagrees) {
+  const std::string programs =
+      programs_with({"stage1_train", "stage2_train_emulated"}, "--learning-rate 0.0031");
+  const ProgramResult result =
+      run(Arguments{"--output", "report", "--programs", programs, "--stages", "0,1,2", "--emulated",
+                    "--ranks", "1", "--repeats", "1", "--no-reproducible-pass"} +
+          kTiny);
+  EXPECT_EQ(result.exit_code, 1) << result.errors << result.output;
+  const Json json = results();
+  ASSERT_EQ(json["agreement"].size(), 2u);
+  for (const Json& one : json["agreement"]) {
+    const Json& tensor = one["disagreement"]["first_divergent_tensor"];
+    EXPECT_TRUE(tensor["tensor"].get<std::string>().starts_with("the weight ")) << one;
+  }
+}
+
 TEST_F(CompareStages, ReportsWhoFails) {
-  const std::string programs = programs_with("stage0_train", "");
+  const std::string programs = programs_with({"stage0_train"}, "");
   directory_.write("programs/stage0_train",
                    "#!/bin/sh\ncase \"$*\" in *--run-dir*) echo it broke >&2; exit 3;; esac\n"
                    "exec '" STAGEGPT_BIN_DIR "/stage0_train' \"$@\"\n");
@@ -115,7 +137,7 @@ TEST_F(CompareStages, ReportsWhoFails) {
 }
 
 TEST_F(CompareStages, LeavesOutWhatWasOnlyTried) {
-  const std::string programs = programs_with("stage1_train", "");
+  const std::string programs = programs_with({"stage1_train"}, "");
   directory_.write("programs/stage1_train",
                    "#!/bin/sh\nif [ \"$OMPI_COMM_WORLD_SIZE\" = 2 ]; then echo 'stage1_train: one is enough' "
                    ">&2; exit 2; fi\n"
@@ -186,7 +208,7 @@ TEST_F(CompareStages, RefusesWhatCannotBe) {
 TEST_F(CompareStages, TakesFlagsOfTheReportAndTheExperiment) {
   directory_.write("config.json", R"({"grad_clip": 0.001})");
   // Stage 1's second step differs from stage 0's by less than the usual limits, and by more than none.
-  const std::string programs = programs_with("stage1_train", "--learning-rate 0.003001");
+  const std::string programs = programs_with({"stage1_train"}, "--learning-rate 0.003001");
   const Arguments flags =
       Arguments{"--output",    "report",   "--overwrite", "--stages", "0,1",     "--programs", programs,
                 "--ranks",     "1",        "--repeats",   "1",        "--title", "A <title>",  "--author",
@@ -222,7 +244,7 @@ TEST_F(CompareStages, TakesFlagsOfTheReportAndTheExperiment) {
 }
 
 TEST_F(CompareStages, EndsAContestantThatTakesTooLong) {
-  const std::string programs = programs_with("stage0_train", "");
+  const std::string programs = programs_with({"stage0_train"}, "");
   directory_.write("programs/stage0_train",
                    "#!/bin/sh\ncase \"$*\" in *--run-dir*) exec sleep 60;; esac\n"
                    "exec '" STAGEGPT_BIN_DIR "/stage0_train' \"$@\"\n");

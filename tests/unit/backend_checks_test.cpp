@@ -124,6 +124,14 @@ const Call kLayerCalls[] = {
      }},
     {"attention_forward", "heads that do not divide the channels",
      [](Backend& be, T t) { be.attention_forward(t.y, t.lse, t.qkv, 3, {}); }},
+    {"attention_forward", "queries, keys and values without a batch",
+     [](Backend& be, T t) {
+       be.attention_forward(t.y, t.lse, t.qkv.view({kB * kT, 3 * kC}), kHeads, {});
+     }},
+    {"attention_forward", "columns that are no three parts",
+     [](Backend& be, T t) {
+       be.attention_forward(t.y, t.lse, t.qkv.view({kB, kC, 3 * kT}), kHeads, {});
+     }},
     {"attention_forward", "no packed queries, keys and values",
      [](Backend& be, T t) { be.attention_forward(t.y, t.lse, t.x, kHeads, {}); }},
     {"attention_forward", "an lse of another shape",
