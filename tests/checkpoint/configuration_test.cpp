@@ -113,7 +113,6 @@ TEST_F(Settings, ThatAreWrongAreRefused) {
   expect_config_refused(R"({"batch_size": 8, "batch-size": 9})", "'batch_size' is there twice");
   expect_config_refused(R"({"n_layer": -1, "batch_size": 8, "batch_size": 9})",
                         "the key 'batch_size' is there twice");
-                        "'batch_size' is there twice");
   expect_config_refused(R"({"batch_size": "8"})", "--batch-size: expected a whole number, not \"8\"");
   expect_config_refused(R"({"batch_size": 8.0})", "--batch-size: expected a whole number, not 8.0");
   expect_config_refused(R"({"batch_size": 0})",
