@@ -29,10 +29,10 @@ double now() {
 
 // Each part has one thread that writes it; all watchdogs of the node read it.
 struct Watchdog::Slot {
-  WatchSlot state;                  // by the rank
-  std::atomic<double> alive = 0;    // by its watchdog: when that has last looked
-  std::atomic<double> excused = 0;  // by its watchdog: what lay before is not counted against the rank
-  int rank = 0;                     // written once, before others look
+  WatchSlot state;                    // by the rank
+  std::atomic<double> alive = now();  // by its watchdog: when that has last looked
+  std::atomic<double> excused = 0;    // by its watchdog: what lay before is not counted against the rank
+  int rank = 0;                       // written once, before others look
   std::atomic<bool> reported = false;
 };
 
@@ -55,7 +55,6 @@ Watchdog::Watchdog(MPI_Comm comm) {
   slots_ = {static_cast<Slot*>(memory), static_cast<std::size_t>(node_size)};
   own_ = new (&slots_[static_cast<std::size_t>(node_rank)]) Slot;
   own_->rank = rank;
-  own_->alive = now();
   state_.since = now();
   own_->state.set(state_);
   check_mpi(MPI_Barrier(node_), "MPI_Barrier");

@@ -19,8 +19,9 @@ struct Rung {
 struct Ladder {
   std::string name;  // "matmul (64,48) · (48,80)"
   std::vector<Rung> rungs;
-  std::function<void()> clear;    // of what a rung has left
-  std::function<double()> error;  // of it: norm-wise, relative to a product in f64
+  std::function<void()> clear;  // of what a rung has left
+  // Of what it has left: norm-wise, relative to a result in f64; of several outputs the greatest.
+  std::function<double()> error;
   double tolerance = 0;
   double work = 0;   // of one run: bytes or FLOP
   std::string unit;  // "GB/s" or "GFLOP/s"

@@ -17,15 +17,16 @@ namespace {
 
 constexpr double kTolerance = 1e-5, kTf32Tolerance = 2e-3;
 
-// What some rows of a result should be.
+// What some rows of an output should be.
 struct Reference {
+  Tensor out;  // (rows, columns), which rungs write
   std::int64_t columns = 0;
   std::vector<std::int64_t> rows;
   std::vector<double> values;  // (rows.size(), columns)
 };
 
-double relative_error(Backend& backend, const Tensor& out, const Reference& reference) {
-  const std::vector<float> values = to_host<float>(backend, out);
+double relative_error(Backend& backend, const Reference& reference) {
+  const std::vector<float> values = to_host<float>(backend, reference.out);
   double squares = 0, norm = 0;
   std::size_t i = 0;
   for (const std::int64_t row : reference.rows) {
@@ -39,16 +40,25 @@ double relative_error(Backend& backend, const Tensor& out, const Reference& refe
   return std::sqrt(squares / norm);
 }
 
-// `out` is what rungs write, which the reference is of.
-Ladder ladder_of(std::string name, Backend& backend, const Tensor& out, Reference reference) {
+// The references are of all that rungs write.
+Ladder ladder_of(std::string name, Backend& backend, std::vector<Reference> references) {
+  const auto outputs = std::make_shared<const std::vector<Reference>>(std::move(references));
   Ladder ladder;
   ladder.name = std::move(name);
-  ladder.clear = [&backend, out] {
-    backend.fill(out, std::numeric_limits<double>::quiet_NaN());
+  ladder.clear = [&backend, outputs] {
+    for (const Reference& output : *outputs) {
+      backend.fill(output.out, std::numeric_limits<double>::quiet_NaN());
+    }
     backend.synchronize();
   };
-  ladder.error = [&backend, out, kept = std::make_shared<const Reference>(std::move(reference))] {
-    return relative_error(backend, out, *kept);
+  ladder.error = [&backend, outputs] {
+    double greatest = 0;
+    for (const Reference& output : *outputs) {
+      const double error = relative_error(backend, output);
+      if (std::isnan(error)) return error;  // a part that nobody has written
+      greatest = std::max(greatest, error);
+    }
+    return greatest;
   };
   ladder.tolerance = kTolerance;
   return ladder;
@@ -60,22 +70,25 @@ struct LayernormTensors {
   Tensor out, mean, rstd, x, w, bias;
 };
 
-Reference layernorm_reference(Backend& backend, const LayernormTensors& t, double eps) {
+// Of out, mean and rstd.
+std::vector<Reference> layernorm_references(Backend& backend, const LayernormTensors& t, double eps) {
   const std::int64_t N = t.x.shape()[0], C = t.x.shape()[1];
   const std::vector<float> x = to_host<float>(backend, t.x), w = to_host<float>(backend, t.w),
                            bias = to_host<float>(backend, t.bias);
-  Reference reference{.columns = C, .rows = {}, .values = {}};
+  Reference out{t.out, C, {}, {}}, mean{t.mean, 1, {}, {}}, rstd{t.rstd, 1, {}, {}};
   for (std::int64_t row = 0; row < N; ++row) {
-    reference.rows.push_back(row);
+    for (Reference* reference : {&out, &mean, &rstd}) reference->rows.push_back(row);
     const std::span values(x.data() + row * C, static_cast<std::size_t>(C));
-    double mean = 0, variance = 0;
-    for (const double v : values) mean += v / static_cast<double>(C);
-    for (const double v : values) variance += (v - mean) * (v - mean) / static_cast<double>(C);
+    double m = 0, variance = 0;
+    for (const double v : values) m += v / static_cast<double>(C);
+    for (const double v : values) variance += (v - m) * (v - m) / static_cast<double>(C);
+    mean.values.push_back(m);
+    rstd.values.push_back(1 / std::sqrt(variance + eps));
     for (std::size_t c = 0; c < values.size(); ++c) {
-      reference.values.push_back((values[c] - mean) / std::sqrt(variance + eps) * w[c] + bias[c]);
+      out.values.push_back((values[c] - m) * rstd.values.back() * w[c] + bias[c]);
     }
   }
-  return reference;
+  return {std::move(out), std::move(mean), std::move(rstd)};
 }
 
 // Bytes a second of a copy as large as the ladder's.
@@ -97,7 +110,7 @@ Ladder layernorm_ladder(Backend& backend, const LadderOptions& options) {
                            random_tensor(backend, {C}),
                            random_tensor(backend, {C})};
   Ladder ladder =
-      ladder_of(concat("layernorm (", N, ',', C, ')'), backend, t.out, layernorm_reference(backend, t, kEps));
+      ladder_of(concat("layernorm (", N, ',', C, ')'), backend, layernorm_references(backend, t, kEps));
   const auto rung = [&](const char* name, void (*run)(StreamHandle, const LayernormCall&)) {
     ladder.rungs.push_back({name, [t, N, C, run](StreamHandle stream) {
                               run(stream,
@@ -118,11 +131,12 @@ Ladder layernorm_ladder(Backend& backend, const LadderOptions& options) {
 
 // ---- Matrix product: the MLP's first, out = x · w + bias ----
 
-Reference matmul_reference(Backend& backend, const Tensor& x, const Tensor& w, const Tensor& bias) {
+Reference matmul_reference(Backend& backend, const Tensor& out, const Tensor& x, const Tensor& w,
+                           const Tensor& bias) {
   const std::int64_t M = x.shape()[0], K = x.shape()[1], N = w.shape()[1];
   const std::vector<float> a = to_host<float>(backend, x), b = to_host<float>(backend, w),
                            offset = to_host<float>(backend, bias);
-  Reference reference{.columns = N, .rows = {}, .values = {}};
+  Reference reference{out, N, {}, {}};
   const std::int64_t step = std::max<std::int64_t>(1, M / 37);  // all would take a minute
   for (std::int64_t m = 0; m < M; m += step) {
     reference.rows.push_back(m);
@@ -141,8 +155,8 @@ Ladder matmul_ladder(Backend& backend, const LadderOptions& options) {
   const Tensor out = backend.allocate(DType::f32, {M, N});
   const Tensor x = random_tensor(backend, {M, K}), w = random_tensor(backend, {K, N}),
                bias = random_tensor(backend, {N});
-  Ladder ladder = ladder_of(concat("matmul (", M, ',', K, ") · (", K, ',', N, ')'), backend, out,
-                            matmul_reference(backend, x, w, bias));
+  Ladder ladder = ladder_of(concat("matmul (", M, ',', K, ") · (", K, ',', N, ')'), backend,
+                            {matmul_reference(backend, out, x, w, bias)});
   const auto rung = [&](const char* name, const std::function<void(StreamHandle, const Product&)>& run) {
     ladder.rungs.push_back({name, [=](StreamHandle stream) {
                               Product product;

@@ -43,12 +43,11 @@ DeviceInfo open_device(int index) {
     user_error("--device: ", index, ": ", count, count == 1 ? " GPU is" : " GPUs are",
                " emulated, numbered from 0 (STAGEGPT_EMULATOR_DEVICES)");
   }
-  emulation::thread_order();  // complains of the environment now rather than in a launch
   return {.name = "emulated GPU",
           .id = concat("emulated ", index),
           .major = 8,
           .minor = 0,
-          .multiprocessors = emulation::threads(),
+          .multiprocessors = emulation::threads(),  // reads the environment: complains now, not in a launch
           .memory_bytes = memory_info().total};
 }
 

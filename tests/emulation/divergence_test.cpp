@@ -107,14 +107,17 @@ TEST_P(EmulatedDivergence, a_lane_that_its_mask_does_not_name) {
                [] { launch<not_in_the_mask>(kGrid, 32, 0, nullptr); });
 }
 
+constexpr unsigned kReadsOutside = __LINE__ + 2;
 __global__ void reads_outside(int* out) {
   if (threadIdx.x < 16) out[threadIdx.x] = __shfl_sync(0xFFFF, 1, here() && threadIdx.x == 11 ? 20 : 3);
 }
 
 TEST_P(EmulatedDivergence, a_lane_reads_from_one_that_the_mask_does_not_name) {
   DeviceArray<int> out(32);
-  expect_error({"kernel reads_outside", kBlock, "thread (11,0,0): lane 11 reads from lane 20", "0x0000ffff"},
-               [&] { launch<reads_outside>(kGrid, 32, 0, nullptr, out.data()); });
+  expect_error(
+      {"kernel reads_outside, block (1,2,0), thread (11,0,0): lane 11 reads from lane 20 in __shfl_sync in " +
+       line(kReadsOutside) + ", which the mask 0x0000ffff does not name"},
+      [&] { launch<reads_outside>(kGrid, 32, 0, nullptr, out.data()); });
 }
 
 __global__ void whole_warp() { __syncwarp(); }

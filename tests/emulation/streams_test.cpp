@@ -46,6 +46,16 @@ TEST_F(LateStreams, a_copy_reads_its_source_when_its_turn_comes) {
   deallocate_pinned(pinned);
 }
 
+TEST_F(LateStreams, a_stream_has_done_its_work_when_it_is_destroyed) {
+  const DeviceArray<float> array(1);
+  {
+    const Stream stream;
+    set(stream, array, 3);
+    EXPECT_EQ(array.values()[0], 0);
+  }
+  EXPECT_EQ(array.values()[0], 3);
+}
+
 TEST_F(LateStreams, an_event_is_reached_with_the_work_before_it_alone) {
   const Stream stream;
   const DeviceArray<float> first(1), second(1);

@@ -67,12 +67,19 @@ TEST(EmulatedThreadOrder, does_not_depend_on_the_os_threads) {
   emulation::set_threads(2);
 }
 
-// Reads the environment as a program does at its start, and exits with 0 if that has led to `order`.
+// Reads the environment, and exits with 0 if that has led to `order`.
 void expect_from_environment(const char* value, ThreadOrder order) {
   setenv("STAGEGPT_EMULATOR_ORDER", value, 1);
+  const ThreadOrder got = emulation::thread_order();
+  std::exit(got.order == order.order && got.seed == order.seed ? 0 : 1);
+}
+
+// Opens the device as a program does at its start, and exits with 2 where the environment is malformed.
+void open_device_with(const char* value) {
+  setenv("STAGEGPT_EMULATOR_ORDER", value, 1);
   try {
-    const ThreadOrder got = emulation::thread_order();
-    std::exit(got.order == order.order && got.seed == order.seed ? 0 : 1);
+    open_device(0);
+    std::exit(0);
   } catch (const UserError& error) {
     std::fprintf(stderr, "%s\n", error.what());
     std::exit(2);
@@ -93,9 +100,9 @@ TEST_F(EmulatedThreadOrderDeathTest, is_read_from_the_environment) {
   EXPECT_EXIT(expect_from_environment("random:12345678901", {Order::random, 12345678901}), ok, "");
 }
 
-TEST_F(EmulatedThreadOrderDeathTest, names_a_malformed_variable) {
+TEST_F(EmulatedThreadOrderDeathTest, is_judged_when_a_device_is_opened) {
   for (const char* value : {"", "backward", "random:", "random:x", "random:1x", "random:-1", "reverse:1"}) {
-    EXPECT_EXIT(expect_from_environment(value, {}), testing::ExitedWithCode(2),
+    EXPECT_EXIT(open_device_with(value), testing::ExitedWithCode(2),
                 "STAGEGPT_EMULATOR_ORDER: expected forward, reverse, random or random:SEED");
   }
 }
