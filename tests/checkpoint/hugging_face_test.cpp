@@ -324,7 +324,8 @@ TEST_P(HuggingFaceRoundTrip, KeepsConfigAndEveryBit) {
   EXPECT_EQ(a.initializer_range, b.initializer_range);
   const std::string config = read_bytes(scratch.path() / "config.json");
   EXPECT_TRUE(config.starts_with("{\n  \"") && config.ends_with("\n}\n"))
-      << config;  // as transformers writes it
+      << config;                                      // as transformers writes it
+  EXPECT_EQ(Json::parse(config)["use_cache"], true);  // without it transformers generates slowly
 
   const Gpt2 again = in_f32(*backend, read, b.block_size);
   EXPECT_EQ(to_host<float>(*backend, again.parameters().weights()),

@@ -162,7 +162,7 @@ TEST_F(Gpt2Files, RefuseMergesThatAreCutShort) {
 
 TEST_F(Gpt2Files, RefuseAMergeThatIsThereTwice) {
   merges.push_back(merges.front());
-  expect_refused("is there twice");
+  expect_refused("merge " + std::to_string(merges.size()) + " is there twice");
 }
 
 TEST_F(Gpt2Files, RefuseKeysThatAreThereTwice) {

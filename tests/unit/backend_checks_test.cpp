@@ -128,10 +128,6 @@ const Call kLayerCalls[] = {
      [](Backend& be, T t) {
        be.attention_forward(t.y, t.lse, t.qkv.view({kB * kT, 3 * kC}), kHeads, {});
      }},
-    {"attention_forward", "columns that are no three parts",
-     [](Backend& be, T t) {
-       be.attention_forward(t.y, t.lse, t.qkv.view({kB, kC, 3 * kT}), kHeads, {});
-     }},
     {"attention_forward", "no packed queries, keys and values",
      [](Backend& be, T t) { be.attention_forward(t.y, t.lse, t.x, kHeads, {}); }},
     {"attention_forward", "an lse of another shape",
@@ -179,6 +175,23 @@ class BackendChecks : public testing::Test {
 TEST_F(BackendChecks, name_the_op_that_was_called_wrongly) {
   for (const Call& call : kDataCalls) expect_refused(call);
   for (const Call& call : kLayerCalls) expect_refused(call);
+}
+
+// Queries, keys and values are one tensor: its columns are three parts. Here they are four, and all else
+// would fit.
+TEST_F(BackendChecks, name_the_shape_that_attention_wants) {
+  const auto f32 = [&](Shape shape) { return backend_->zeros(DType::f32, shape); };
+  const Tensor qkv = f32({kB, kT, 4}), out = f32({kB, kT, 1});
+  const auto expect_named = [](const std::function<void()>& call) {
+    try {
+      call();
+      ADD_FAILURE() << "was not refused";
+    } catch (const InternalError& error) {
+      EXPECT_NE(std::string(error.what()).find("qkv of shape (B,T,3C)"), std::string::npos) << error.what();
+    }
+  };
+  expect_named([&] { backend_->attention_forward(out, f32({kB, 1, kT}), qkv, 1, {}); });
+  expect_named([&] { backend_->cached_attention_forward(out, f32({kB, kT, 2}), qkv, 1, 0); });
 }
 
 TEST_F(BackendChecks, let_right_calls_pass) {
