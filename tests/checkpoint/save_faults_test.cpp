@@ -183,6 +183,12 @@ TEST_F(SaveFaults, FullAndBrokenDisksAreReported) {
         EXPECT_NE(result.errors.find("No space left on device"), std::string::npos) << call << result.errors;
       }
       EXPECT_GE(result.exit_code, 0) << call << result.errors;  // no crash
+      for (const auto& entry : std::filesystem::recursive_directory_iterator(in("root"))) {
+        const std::filesystem::path& path = entry.path();
+        const bool is_link = entry.is_symlink(), was_whole = path.stem().extension() == ".old";
+        if (!entry.is_directory() || is_link || was_whole) continue;
+        EXPECT_NE(path.extension(), ".tmp") << call << path;  // what cannot be used would take room
+      }
       std::filesystem::remove_all(in("root/run"));
     }
   }

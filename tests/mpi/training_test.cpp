@@ -108,6 +108,22 @@ TEST_P(TrainingOfRanks, equals_that_of_one_process) {
   }
 }
 
+TEST_P(TrainingOfRanks, names_the_rank_whose_numbers_are_not_finite) {
+  SmallRun run = run_of_ranks({});
+  const StepReport report = run.trainer.step();
+  const int last = ranks().size() - 1;
+  if (ranks().rank() == last) {
+    upload<float>(*run.backend, run.model.parameters().weights().slice(0, {1}),
+                  std::array{std::numeric_limits<float>::quiet_NaN()});
+  }
+  const std::string found = run.trainer.first_non_finite(report);
+  if (last > 0) {
+    EXPECT_TRUE(found.ends_with(concat(" on rank ", last))) << found;
+  } else {
+    EXPECT_EQ(found.find("rank"), std::string::npos) << found;
+  }
+}
+
 TEST_P(TrainingOfRanks, leaves_the_same_weights_on_all) {
   SmallRun run = run_of_ranks({.dropout = 0.2});
   for (int step = 0; step < kSteps; ++step) run.trainer.step();
