@@ -211,7 +211,7 @@ void Child::end_if_asked() {
   const Clock::time_point now = Clock::now();
   if (!asked_to_end_) {
     result_.timed_out =
-        subprocess_.timeout_seconds > 0 && seconds_between(start_, now) > subprocess_.timeout_seconds;
+        subprocess_.timeout_seconds && seconds_between(start_, now) > *subprocess_.timeout_seconds;
     result_.cancelled = subprocess_.cancelled && subprocess_.cancelled();
     if (!result_.timed_out && !result_.cancelled) return;
     asked_to_end_ = now;

@@ -16,8 +16,8 @@ struct Subprocess {
   std::vector<std::string> argv;
   // Added to our own environment, in place of variables of the same name.
   std::vector<std::pair<std::string, std::string>> environment = {};
-  std::filesystem::path directory = {};  // to run in; our own where it is empty
-  double timeout_seconds = 0;            // 0: none
+  std::filesystem::path directory = {};        // to run in; our own where it is empty
+  std::optional<double> timeout_seconds = {};  // nothing: it may take as long as it likes
   // Asked several times a second; when it says true the program is ended.
   std::function<bool()> cancelled = {};
   // Hears what the program writes to standard error as it comes.

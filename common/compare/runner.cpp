@@ -88,7 +88,7 @@ std::vector<std::string> Runner::command(const Contestant& contestant,
 
 SubprocessResult Runner::start(const std::vector<std::string>& command) const {
   Subprocess subprocess{.argv = command, .environment = launcher_.environment()};
-  subprocess.timeout_seconds = timeout_seconds_;
+  if (timeout_seconds_ > 0) subprocess.timeout_seconds = timeout_seconds_;
   subprocess.cancelled = cancelled_;
   SubprocessResult result = run_subprocess(subprocess);
   if (result.cancelled) throw Interrupted();

@@ -133,6 +133,18 @@ TEST(Flags, OfTheDefaultSizesGiveWayToAModel) {
   EXPECT_FALSE(flags.has("--block-size"));
 }
 
+// Validation, samples and checkpoints would be timed too.
+TEST(Flags, AskForTrainingAlone) {
+  const FlagList asked = FlagList::parse(
+      Texts{"--eval-every", "5", "--checkpoint-every", "5", "--sample-every", "5", "--max-new-tokens", "5"});
+  const FlagList flags = experiment_flags(FlagList::of_settings({{"val_fraction", 0.5}}), asked);
+  EXPECT_EQ(flags.value("--eval-every"), "1000000000");
+  EXPECT_EQ(flags.value("--checkpoint-every"), "1000000000");
+  for (const char* none : {"--val-fraction", "--sample-every", "--max-new-tokens"}) {
+    EXPECT_EQ(flags.value(none), "0") << none;
+  }
+}
+
 TEST(Flags, ThatOnlySomeStagesKnowAreGivenToThose) {
   const FlagList flags = FlagList::parse(Texts{"--steps", "7", "--comm", "flat", "--stpes", "8"});
   EXPECT_EQ(flags.known_to({"--steps"}, {"--steps", "--comm"}).arguments(),

@@ -181,6 +181,33 @@ TEST(Page, EscapesWhatUsersWrite) {
   EXPECT_EQ(page(comparison).find("<script"), std::string::npos);
 }
 
+TEST(HtmlTable, NamesItsColumnsAndItsRows) {
+  const Table table{{{"stage"}, {"tokens/s", true}}, {{{"a & b"}, {"7", Cell::Mark::good}}, {{"c"}, {"8"}}}};
+  EXPECT_EQ(html_table(table, "Speed"),
+            R"(<div class="scroll" role="region" tabindex="0" aria-label="Speed">
+<table>
+<thead><tr><th scope="col" class="text">stage</th><th scope="col" class="number">tokens/s</th></tr></thead>
+<tbody>
+<tr><th scope="row">a &amp; b</th><td class="number good">7</td></tr>
+<tr><th scope="row">c</th><td class="number">8</td></tr>
+</tbody>
+</table>
+</div>
+)");
+}
+
+TEST(Page, HasARowForEachFactOfTheMachine) {
+  Comparison comparison = made_comparison();
+  comparison.manifest = {{"date", "today"},
+                         {"machine", {{"cpu_model", "A processor"}, {"memory_bytes", 3 << 19}}}};
+  const std::string html = page(comparison);
+  for (const char* row : {"<th scope=\"row\">date</th><td class=\"text\">today</td>",
+                          "<th scope=\"row\">machine, cpu model</th><td class=\"text\">A processor</td>",
+                          "<th scope=\"row\">machine, memory bytes</th><td class=\"text\">1.50 MiB</td>"}) {
+    EXPECT_NE(html.find(row), std::string::npos) << row;
+  }
+}
+
 TEST(Page, TellsOfADisagreementFirst) {
   Comparison comparison = made_comparison();
   comparison.entries[2].trials[0].steps[1].loss += 1;

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "common/file.h"
 #include "tests/support/program.h"
 
 namespace stagegpt::test {
@@ -44,6 +45,19 @@ TEST(Subprocess, HasItsEnvironmentItsDirectoryAndNoInput) {
   subprocess.directory = directory.path();
   const std::string expected = "a b\npath\n" + std::filesystem::canonical(directory.path()).string() + '\n';
   EXPECT_EQ(run_subprocess(subprocess).output, expected);
+}
+
+// Else the space of a file that is deleted would not be free before the program ends.
+TEST(Subprocess, InheritsNoFileThatWeRead) {
+  const ScratchDirectory directory;
+  const std::string path = directory.write("weights.bin", "content");
+  std::string open_files;
+  read_blocks(path, PageCache::use, [&](std::span<const std::byte>) {
+    EXPECT_NE(run_subprocess(shell("ls -l /proc/$PPID/fd")).output.find("weights.bin"), std::string::npos);
+    open_files = run_subprocess(shell("ls -l /proc/$$/fd")).output;
+  });
+  EXPECT_NE(open_files, "");
+  EXPECT_EQ(open_files.find("weights.bin"), std::string::npos) << open_files;
 }
 
 TEST(Subprocess, IsEndedWithItsChildrenAfterTheTimeout) {

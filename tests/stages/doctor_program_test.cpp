@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tests/support/program.h"
 
@@ -39,6 +40,16 @@ TEST_F(DoctorProgram, PrintsOneObject) {
   EXPECT_TRUE(json["stage0_runs"]);
   for (const auto& finding : json["findings"]) {
     EXPECT_EQ(finding["advice"].is_null(), finding["mark"] == "ok") << finding;
+  }
+}
+
+TEST_F(DoctorProgram, TellsOfEverySubject) {
+  std::set<std::string> subjects;
+  const auto json = nlohmann::json::parse(run({"--json"}).output);
+  for (const auto& finding : json["findings"]) subjects.insert(finding["subject"]);
+  for (const char* subject : {"build", "processor", "instructions", "OpenMP", "BLAS", "memory", "disk", "GPU",
+                              "MPI", "NCCL", "stage 0"}) {
+    EXPECT_TRUE(subjects.contains(subject)) << subject;
   }
 }
 

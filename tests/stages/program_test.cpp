@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <tuple>
 
 namespace stagegpt::test {
@@ -127,18 +128,41 @@ TEST(Verify, PassesOnTheReferenceInEveryRung) {
   }
 }
 
-TEST(Verify, FailsOnAWrongGradient) {
+// Of a reference whose last element, one of the gradient of ln_f.bias, is wrong.
+ProgramResult verify_wrong_gradient(const std::vector<std::string>& flags) {
   const ScratchDirectory directory;
   std::string state = read_bytes(kTinyState);
-  state[state.size() - 1] = static_cast<char>(state.back() ^ 0x40);  // the last element of ln_f.bias
-  const ProgramResult result = run_program(
-      "stage0_verify", {"--model", kTiny, "--state", directory.write("state.bin", state), "--json"},
-      directory.path());
+  state[state.size() - 1] = static_cast<char>(state.back() ^ 0x40);
+  return run_program("stage0_verify",
+                     with({"--model", kTiny, "--state", directory.write("state.bin", state)}, flags),
+                     directory.path());
+}
+
+TEST(Verify, FailsOnAWrongGradient) {
+  const ProgramResult result = verify_wrong_gradient({"--json"});
   EXPECT_EQ(result.exit_code, 1);
   const auto json = nlohmann::json::parse(result.output);
   EXPECT_FALSE(json["passed"].get<bool>());
   for (const auto& tensor : json["tensors"])
     EXPECT_EQ(tensor["ok"].get<bool>(), tensor["name"] != "ln_f.bias");
+}
+
+// Each row ends with its verdict: "logits  (2, 17, 101)  3.16e-07  2e-05  ok".
+TEST(Verify, PrintsARowForEachTensor) {
+  const ProgramResult result = verify_wrong_gradient({"--steps", "2"});
+  EXPECT_EQ(result.exit_code, 1);
+  std::istringstream lines(result.output);
+  std::vector<std::string> ok, failed, others;
+  for (std::string line; std::getline(lines, line);) {
+    const std::string name = line.substr(0, line.find(' '));
+    (line.ends_with("  ok") ? ok : line.ends_with("  FAILED") ? failed : others).push_back(name);
+  }
+  ASSERT_EQ(ok.size(), 2 + 27u) << result.output;
+  EXPECT_EQ(ok[0], "logits");
+  EXPECT_EQ(ok[1], "loss");
+  EXPECT_EQ(ok[2], "wte.weight");
+  EXPECT_EQ(failed, std::vector<std::string>{"ln_f.bias"});
+  EXPECT_EQ(others, (std::vector<std::string>{"tensor", "step", "step", "FAILED"}));
 }
 
 nlohmann::json bench_json(const std::vector<std::string>& arguments) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 namespace stagegpt::test {
@@ -31,10 +32,12 @@ BenchReport made_report() {
   report.step_ms = samples({500, 400, 100});
   report.products_ms = samples({200, 220, 210});
   report.adamw_ms = samples({90, 80, 100});
-  report.phases.backward = 0.25;
+  report.phases = {
+      .data = 0.012, .forward = 0.1, .backward = 0.25, .communication = 0.03, .optimizer = 0.008};
   report.kernels = {{"linear_forward", 13, 0.3, {6e9, 3e9}}, {"copy", 2, 0.1, {0, 4e9}}};
   report.peak = {25e9, "measured GEMM 2048"};
-  report.peak_bytes = 1000;
+  report.peak_bytes = 3 << 19;
+  report.load = {.others_share = 0.125, .cores = 4, .threads = 4};
   return report;
 }
 
@@ -43,10 +46,21 @@ TEST(BenchJson, efficiency_is_the_bound_by_the_step) {
   EXPECT_EQ(json["ms_per_step"]["median"], 400);
   EXPECT_EQ(json["ms_per_step"]["min"], 100);
   EXPECT_EQ(json["ms_per_step"]["max"], 500);
-  EXPECT_EQ(json["phases_ms"]["backward"], 250);
   EXPECT_EQ(json["tokens_per_second"], 80);
   EXPECT_EQ(json["gemm_bound_ms"], 210 + 90);
   EXPECT_EQ(json["efficiency"], 0.75);
+}
+
+TEST(BenchJson, has_all_phases_and_the_memory) {
+  const auto json = bench_json(kSubject, made_report());
+  const auto& phases = json["phases_ms"];
+  EXPECT_EQ(phases.size(), 5u);
+  EXPECT_DOUBLE_EQ(phases["data"], 12);
+  EXPECT_DOUBLE_EQ(phases["forward"], 100);
+  EXPECT_DOUBLE_EQ(phases["backward"], 250);
+  EXPECT_DOUBLE_EQ(phases["communication"], 30);
+  EXPECT_DOUBLE_EQ(phases["optimizer"], 8);
+  EXPECT_EQ(json["peak_memory_bytes"], 1572864);
 }
 
 TEST(BenchJson, mfu_is_by_the_peak_of_all_ranks) {
@@ -77,6 +91,51 @@ TEST(BenchJson, ops_have_rates) {
   EXPECT_DOUBLE_EQ(kernels[0]["gflops"], 20);
   EXPECT_DOUBLE_EQ(kernels[0]["gbytes_per_second"], 10);
   EXPECT_EQ(kernels[1]["gflops"], 0);
+}
+
+// What a user sees: the numbers of BenchJson, and those that only the table has.
+std::string printed(const BenchReport& report) {
+  testing::internal::CaptureStdout();
+  print_bench_table(kSubject, report);
+  std::fflush(stdout);
+  return testing::internal::GetCapturedStdout();
+}
+
+TEST(BenchTable, has_a_line_for_each_figure) {
+  EXPECT_EQ(printed(made_report()),
+            R"(nano, 7 parameters, 32 tokens a step in sequences of 16
+a machine
+
+step            400.00 ms   median of 3; quartiles 250.00 and 450.00, least 100.00, most 500.00
+speed               80 tokens/s
+bound           300.00 ms   matrix products of linear layers and head 210.00, AdamW 90.00
+efficiency        75.0 %    bound / step
+MFU, 6N+12LCT     60.0 %    of 50.0 GFLOP/s, measured GEMM 2048
+MFU, 6N+6LCT      40.0 %    causal: 20.0 GFLOP/s
+memory             1.5 MiB  most in use during a step
+others            12.5 %    of 4 cores, used by other programs meanwhile: the figures may be off
+
+phase                         median ms   share
+data                             12.000    3.0%
+forward                         100.000   25.0%
+backward                        250.000   62.5%
+communication                    30.000    7.5%
+optimizer                         8.000    2.0%
+
+op                            median ms   share   calls   GFLOP/s      GB/s
+linear_forward                  300.000   75.0%      13      20.0      10.0
+copy                            100.000   25.0%       2       0.0      40.0
+)");
+}
+
+TEST(BenchTable, tells_of_other_programs_where_they_are_known) {
+  BenchReport report = made_report();
+  report.load = {.others_share = 0.0625, .cores = 4, .threads = 4};
+  EXPECT_NE(
+      printed(report).find("\nothers             6.2 %    of 4 cores, used by other programs meanwhile\n"),
+      std::string::npos);
+  report.load.reset();
+  EXPECT_EQ(printed(report).find("others"), std::string::npos);
 }
 
 }  // namespace

@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 
+#include "common/app/stage.h"
+#include "common/comm/self_communicator.h"
 #include "common/model/gpt2.h"
 #include "stage0_serial/kernels/vector_math.h"
 #include "tests/support/tensors.h"
@@ -45,6 +48,29 @@ TEST(CpuBackend, gradients_without_blas_have_the_same_bits_with_any_number_of_th
   }
   EXPECT_EQ(grads[0], grads[1]);
   EXPECT_EQ(grads[0], grads[2]);
+}
+
+// Shapes at which OpenBLAS rounds otherwise with two threads than with one, on processors with AVX-512.
+TEST(CpuBackend, products_with_blas_have_the_same_bits_on_a_reproducible_machine) {
+  for (const auto& [rows, outputs, inputs] :
+       {std::array<std::int64_t, 3>{64, 64, 5000}, {200, 300, 400}, {300, 70, 1000}}) {
+    std::vector<Values> products;
+    for (const int threads : {1, 2, 3}) {
+      Machine machine;
+      machine.backend = make_cpu_backend(threads, CpuMatmul::blas);
+      machine.communicator = std::make_unique<SelfCommunicator>();
+      make_reproducible(machine);
+      Backend& backend = *machine.backend;
+      const Tensor x = to_tensor(backend, DType::f32, {rows, inputs}, random_values(1, 0, rows * inputs));
+      const Tensor w =
+          to_tensor(backend, DType::f32, {outputs, inputs}, random_values(1, 1, outputs * inputs));
+      const Tensor out = backend.allocate(DType::f32, {rows, outputs});
+      backend.linear_forward(out, x, w, Tensor());
+      products.push_back(to_values(backend, out));
+    }
+    EXPECT_EQ(products[0], products[1]) << rows << " rows";
+    EXPECT_EQ(products[0], products[2]) << rows << " rows";
+  }
 }
 
 TEST(CpuBackend, knows_its_matrix_products_by_name) {

@@ -184,6 +184,25 @@ TEST_F(DivergenceTest, LeavesOutWhatAdamMakesOfNoise) {
   EXPECT_TRUE(after_adding(5e-3f, 0, 0));  // with weights that are the same
 }
 
+// Weights that differ by noise may make what is computed from them differ by ten times as much.
+TEST_F(DivergenceTest, AllowsTenTimesTheDriftOfTheWeights) {
+  std::vector<Traced> a = small_step(), b = small_step();
+  a[3].values[1] = 1e-8f;
+  b[3].values[1] = -1e-8f;
+  b[6].values[1] += 1;  // of (1, 2): by 1 / sqrt(5) of the reference's norm
+  for (const char* step : {"step_00000001.safetensors", "step_00000002.safetensors"}) {
+    write("a", step, a);
+    write("b", step, b);
+  }
+  std::vector<double> limits;  // of the loss
+  for (const Divergence& one : divergences(directory("a"), directory("b"), {})) {
+    if (one.tensor == "the loss") limits.push_back(one.limit);
+  }
+  ASSERT_EQ(limits.size(), 2u);
+  EXPECT_DOUBLE_EQ(limits[0], VerifyLimits{}.loss);
+  EXPECT_NEAR(limits[1], VerifyLimits{}.loss + 10 / std::sqrt(5.0), 1e-6);
+}
+
 TEST_F(DivergenceTest, ComparesTheSequencesThatBothHave) {
   const auto with_half = [&](float first) {
     return after([&](std::vector<Traced>& step) { step[1] = {step[1].name, {1, 1, 2}, {first, 2}}; });
