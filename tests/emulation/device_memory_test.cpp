@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 
 #include "common/error.h"
 #include "common/tensor/caching_allocator.h"
@@ -195,7 +196,9 @@ TEST_F(EmulatedMemoryDeathTest, address_sanitizer_sees_the_slack_of_a_block_and_
 
 void exhaust(std::size_t total) {
   setenv("STAGEGPT_EMULATOR_MEMORY", std::to_string(total).c_str(), 1);
-  const bool right = memory_info().total == total && allocate(total + 1) == nullptr;
+  constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();  // rounded up, it would be 0
+  const bool right =
+      memory_info().total == total && allocate(total + 1) == nullptr && allocate(kMost) == nullptr;
   void* half = allocate(total / 2);
   const bool then_none =
       half != nullptr && allocate(total / 2 + 1) == nullptr && memory_info().free == total / 2;
