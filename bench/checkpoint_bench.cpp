@@ -2,10 +2,11 @@
 // written as they lie in memory, and synced. Each with the removal of as many old bytes; in turns, on one
 // file system.
 //
-//   checkpoint_bench [directory [rounds]]
+//   checkpoint_bench DIRECTORY [ROUNDS]
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -138,6 +139,19 @@ int checkpoint_bench(const fs::path& directory, int rounds) {
 }  // namespace stagegpt
 
 int main(int argc, char** argv) {
-  const std::filesystem::path directory = argc > 1 ? argv[1] : ".";
-  return stagegpt::checkpoint_bench(directory, argc > 2 ? std::atoi(argv[2]) : 5);
+  CLI::App app{"The time of a checkpoint of GPT-2 124M with its optimizer, beside that of the bare bytes."};
+  std::filesystem::path directory;
+  int rounds = 5;
+  app.add_option("DIRECTORY", directory, "where the files, of 1.5 GB each, are written; none is left there")
+      ->required()
+      ->check(CLI::ExistingDirectory);
+  app.add_option("ROUNDS", rounds, "checkpoints, in turns with the bare bytes")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  return stagegpt::checkpoint_bench(directory, rounds);
 }
