@@ -5,9 +5,8 @@
 
 namespace stagegpt {
 
-void ByteProgress::operator()(std::int64_t done, std::int64_t total) {
+void ByteProgress::at(Time now, std::int64_t done, std::int64_t total) {
   constexpr double kSilent = 1, kInterval = 0.1, kPlainInterval = 10;
-  const Time now = std::chrono::steady_clock::now();
   const auto since = [&](Time then) { return std::chrono::duration<double>(now - then).count(); };
   const bool plain = since(plain_) >= kPlainInterval;
   const bool due = since(shown_) >= kInterval || (done == total && shown_ != start_);

@@ -13,18 +13,24 @@ namespace stagegpt {
 // line every ten seconds.
 class ByteProgress {
  public:
-  explicit ByteProgress(std::string job) : job_(std::move(job)) {}
-
-  void operator()(std::int64_t done, std::int64_t total);
-
- private:
   using Time = std::chrono::steady_clock::time_point;
 
+  // A job that begins now.
+  explicit ByteProgress(std::string job, Time now = std::chrono::steady_clock::now())
+      : job_(std::move(job)), start_(now) {}
+
+  void operator()(std::int64_t done, std::int64_t total) {
+    at(std::chrono::steady_clock::now(), done, total);
+  }
+  // The same at a given time, for tests.
+  void at(Time now, std::int64_t done, std::int64_t total);
+
+ private:
   std::string line(std::int64_t done, std::int64_t total, double seconds) const;
 
   std::string job_;
   StatusLine status_;
-  Time start_ = std::chrono::steady_clock::now(), shown_ = start_, plain_ = start_;
+  Time start_, shown_ = start_, plain_ = start_;
 };
 
 }  // namespace stagegpt

@@ -123,16 +123,19 @@ TEST_F(CompareStages, NamesTheFirstTensorOfEachStageThatDisagrees) {
 
 TEST_F(CompareStages, ReportsWhoFails) {
   const std::string programs = programs_with({"stage0_train"}, "");
-  directory_.write("programs/stage0_train",
-                   "#!/bin/sh\ncase \"$*\" in *--run-dir*) echo it broke >&2; exit 3;; esac\n"
-                   "exec '" STAGEGPT_BIN_DIR "/stage0_train' \"$@\"\n");
+  directory_.write(
+      "programs/stage0_train",
+      "#!/bin/sh\ncase \"$*\" in *--run-dir*) ls report/index.html >&2; echo it broke >&2; exit 3;; esac\n"
+      "exec '" STAGEGPT_BIN_DIR "/stage0_train' \"$@\"\n");
   const ProgramResult result = run(Arguments{"--output", "report", "--programs", programs, "--stages", "0,2",
                                              "--emulated", "--repeats", "1", "--no-reproducible-pass"} +
                                    kTiny);
   EXPECT_EQ(result.exit_code, 1) << result.errors;
   EXPECT_NE(result.output.find("Stage 0 failed"), std::string::npos) << result.output;
   const Json json = results();
-  EXPECT_NE(json["contestants"][0]["failure"].get<std::string>().find("it broke"), std::string::npos);
+  const std::string failure = json["contestants"][0]["failure"];
+  EXPECT_NE(failure.find("it broke"), std::string::npos);
+  EXPECT_NE(failure.find("\nreport/index.html\n"), std::string::npos) << failure;  // there from the beginning
   EXPECT_EQ(json["contestants"][1]["trials"].size(), 1u);
 }
 
@@ -261,6 +264,8 @@ TEST_F(CompareStages, EndsAContestantThatTakesTooLong) {
             std::string::npos)
       << results()["contestants"][0]["failure"];
   EXPECT_TRUE(fs::exists(directory_.path() / "launched"));
+  // A launcher of the user's may start it elsewhere: others' share of this machine says nothing of it.
+  EXPECT_TRUE(results()["contestants"][1]["trials"][0]["busy"].is_null());
 }
 
 TEST_F(CompareStages, GivesAFlagToTheStagesThatKnowIt) {
@@ -268,6 +273,9 @@ TEST_F(CompareStages, GivesAFlagToTheStagesThatKnowIt) {
                                              "--repeats", "1", "--no-reproducible-pass"} +
                                    kTiny + Arguments{"--comm", "flat"});
   ASSERT_EQ(result.exit_code, 0) << result.errors << result.output;
+  for (const char* progress : {"[1/2] Stage 0, run 1: ", "[2/2] Stage 1, 2 ranks, run 1: "}) {
+    EXPECT_NE(result.errors.find(progress), std::string::npos) << result.errors;
+  }
   const auto gets = [json = results()](int entry) {
     const Arguments command = json["contestants"][static_cast<std::size_t>(entry)]["command"];
     return std::ranges::find(command, "--comm") != command.end();

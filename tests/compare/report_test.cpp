@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <regex>
 #include <sstream>
 
 #include "common/compare/axis.h"
@@ -179,6 +180,50 @@ TEST(Page, EscapesWhatUsersWrite) {
   check(comparison);
   comparison.divergences[0].text = "<script>";
   EXPECT_EQ(page(comparison).find("<script"), std::string::npos);
+}
+
+TEST(AgreementTable, HasTheLargestDifferencesAndTheVerdict) {
+  Comparison comparison = made_comparison();
+  // Stage 1 on one rank repeats itself but for bits of the second step; the fourth is beyond the limits.
+  comparison.entries[1].trials[1].steps[1].loss *= 1 + 1e-12;
+  comparison.entries[1].trials[1].steps[3].loss *= 1.5;
+  check(comparison);
+  const Table table = agreement_table(comparison);
+  const auto row = [&](std::size_t index) {
+    std::vector<std::string> texts;
+    for (const Cell& cell : table.rows.at(index)) texts.push_back(cell.text);
+    return texts;
+  };
+  EXPECT_EQ(row(1), (std::vector<std::string>{"Stage 1, 1 rank", "differs, step 4", "Stage 0",
+                                              "within limits", "5e-1 at step 4", "none", "2, other bits"}));
+  EXPECT_EQ(row(2), (std::vector<std::string>{"Stage 1, 2 ranks", "agrees", "Stage 0", "within limits",
+                                              "none", "none", "2, same bits"}));
+}
+
+// The bar of the largest number is the longest: a line from the least to the most lies on each.
+TEST(BarPlot, HasALineFromTheLeastToTheMost) {
+  const std::string svg =
+      figure(BarPlot{.title = "t",
+                     .description = "d",
+                     .bars = {{.name = "a", .look = {}, .value = 2, .min = 1, .max = 4, .text = "2"}}},
+             "id");
+  const std::regex line("<line x1=\"(.*?)\" y1=\"(.*?)\" x2=\"(.*?)\" y2=\"(.*?)\" class=\"whisker\"/>");
+  std::vector<std::array<double, 4>> lines;
+  for (std::sregex_iterator at(svg.begin(), svg.end(), line), end; at != end; ++at) {
+    lines.push_back({std::stod((*at)[1]), std::stod((*at)[2]), std::stod((*at)[3]), std::stod((*at)[4])});
+  }
+  ASSERT_EQ(lines.size(), 3u) << svg;
+  const auto [least, middle, most, same_height] = lines[0];
+  EXPECT_GT(least, 0);
+  EXPECT_EQ(most, 4 * least);
+  EXPECT_EQ(same_height, middle);
+  for (const std::size_t end : {1, 2}) {  // short and upright
+    const auto [x, top, same_x, bottom] = lines[end];
+    EXPECT_EQ(x, end == 1 ? least : most);
+    EXPECT_EQ(same_x, x);
+    EXPECT_EQ(middle - top, bottom - middle);
+    EXPECT_LT(top, middle);
+  }
 }
 
 TEST(HtmlTable, NamesItsColumnsAndItsRows) {

@@ -1,0 +1,61 @@
+// When a job over bytes shows how far it is, and where.
+#include "common/byte_progress.h"
+
+#include <gtest/gtest.h>
+#include <pty.h>
+#include <unistd.h>
+
+namespace stagegpt::test {
+namespace {
+
+constexpr std::int64_t kMegabyte = 1000000, kTotal = 60 * kMegabyte;
+
+// A job of 60 MB at 2 MB/s: told of its progress at each of these times after its beginning.
+void run_job(const std::vector<double>& seconds) {
+  const ByteProgress::Time start{};
+  ByteProgress progress("train", start);
+  for (const double after : seconds) {
+    const auto since = std::chrono::duration<double>(after);
+    progress.at(start + std::chrono::duration_cast<ByteProgress::Time::duration>(since),
+                static_cast<std::int64_t>(after * 2 * kMegabyte), kTotal);
+  }
+}
+
+TEST(ByteProgress, IsALineEveryTenSecondsInAFile) {
+  testing::internal::CaptureStderr();
+  run_job({0.5, 5, 9.9, 10, 15, 19.9, 20.5, 30});
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "train  20.0 / 60.0 MB  2.0 MB/s  ETA 0:20\n"
+            "train  41.0 / 60.0 MB  2.0 MB/s  ETA 0:10\n");
+}
+
+// What `job` writes to standard error while that is a terminal.
+template <class Job>
+std::string on_a_terminal(const Job& job) {
+  int screen = -1, terminal = -1;
+  EXPECT_EQ(openpty(&screen, &terminal, nullptr, nullptr, nullptr), 0);
+  const int before = dup(STDERR_FILENO);
+  dup2(terminal, STDERR_FILENO);
+  job();
+  dup2(before, STDERR_FILENO);
+  for (const int fd : {before, terminal}) close(fd);
+  std::string written;
+  for (char byte = 0; read(screen, &byte, 1) == 1;) written += byte;  // fails when nobody writes any more
+  close(screen);
+  return written;
+}
+
+// Each line goes over the one before; the last one is ended.
+TEST(ByteProgress, IsRewrittenTenTimesASecondOnATerminal) {
+  const std::string rewritten = "\r\x1b[J";
+  EXPECT_EQ(on_a_terminal([] {
+              run_job({0.5, 1, 1.05, 1.125, 30});
+            }),
+            rewritten + "train  2.0 / 60.0 MB  2.0 MB/s  ETA 0:29" +      //
+                rewritten + "train  2.2 / 60.0 MB  2.0 MB/s  ETA 0:29" +  //
+                rewritten + "train  60.0 / 60.0 MB  2.0 MB/s  ETA 0:00\r\n");
+  EXPECT_EQ(on_a_terminal([] { run_job({0.5, 0.9}); }), "");
+}
+
+}  // namespace
+}  // namespace stagegpt::test
