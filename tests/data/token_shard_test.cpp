@@ -96,6 +96,22 @@ TEST_F(TokenShardRefuses, TokensOutsideTheVocabulary) {
   }
 }
 
+// Behind what is read at once.
+TEST_F(TokenShardRefuses, ATokenOutsideTheVocabularyByItsPlace) {
+  std::vector<std::int32_t> ids(2'200'000, 3);
+  ids[2'150'000] = 7;
+  write_shard(directory.path() / "a.bin", ids);
+  const TokenShard shard(directory.path() / "a.bin", "--data");
+  try {
+    shard.verify(7);
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("token 2150000 is 7, outside the vocabulary of 7"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 // A shard of several blocks.
 class OpenShard : public testing::Test {
  protected:

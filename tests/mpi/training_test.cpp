@@ -111,6 +111,7 @@ TEST_P(TrainingOfRanks, equals_that_of_one_process) {
 TEST_P(TrainingOfRanks, names_the_rank_whose_numbers_are_not_finite) {
   SmallRun run = run_of_ranks({});
   const StepReport report = run.trainer.step();
+  EXPECT_EQ(run.trainer.first_non_finite(report), "a tensor that cannot be found again");
   const int last = ranks().size() - 1;
   if (ranks().rank() == last) {
     upload<float>(*run.backend, run.model.parameters().weights().slice(0, {1}),
