@@ -1,5 +1,6 @@
 #include "stage0_serial/naive_backend.h"
 
+#include <span>
 #include <vector>
 
 #include "stage0_serial/host_backend.h"
@@ -32,8 +33,8 @@ class Matrix {
       data_ = weight.data<T>();
       return;
     }
-    const Bf16* elements = weight.data<Bf16>();
-    for (std::int64_t i = 0; i < weight.numel(); ++i) widened_.push_back(as_float(elements[i]));
+    const std::span elements(weight.data<Bf16>(), static_cast<std::size_t>(weight.numel()));
+    for (const Bf16 element : elements) widened_.push_back(as_float(element));
     data_ = widened_.data();
   }
   const T* data() const { return data_; }

@@ -53,8 +53,6 @@ void tell(const char* complaint, const void* address) {
 void pass_on(int signal, siginfo_t* info, void* context) {
   if ((previous_action.sa_flags & SA_SIGINFO) != 0) {
     previous_action.sa_sigaction(signal, info, context);
-  } else if (previous_action.sa_handler != SIG_DFL && previous_action.sa_handler != SIG_IGN) {
-    previous_action.sa_handler(signal);
   } else {
     sigaction(signal, &previous_action, nullptr);  // and the same access faults again
   }

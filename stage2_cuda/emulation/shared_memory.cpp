@@ -1,11 +1,11 @@
 #include "stage2_cuda/emulation/shared_memory.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <new>
 
 #include "stage2_cuda/emulation/block.h"
+#include "stage2_cuda/emulation/lanes.h"
 
 namespace stagegpt::gpu::emulation {
 namespace {
@@ -153,18 +153,13 @@ void pass_time(Warp& warp, unsigned mask, unsigned existing) {
     warp.partial = true;
   }
   std::uint32_t heard[kWarpSize] = {};  // by any lane of the mask
-  for (unsigned lane = 0; lane < kWarpSize; ++lane) {
-    if ((mask >> lane & 1U) == 0) continue;
+  for_lanes(mask, [&](unsigned lane) {
     for (unsigned other = 0; other < kWarpSize; ++other) {
       heard[other] = std::max(heard[other], warp.heard[lane][other]);
     }
-  }
-  for (unsigned lane = 0; lane < kWarpSize; ++lane) {
-    if ((mask >> lane & 1U) != 0) heard[lane] = now;
-  }
-  for (unsigned lane = 0; lane < kWarpSize; ++lane) {
-    if ((mask >> lane & 1U) != 0) std::copy_n(heard, kWarpSize, warp.heard[lane]);
-  }
+  });
+  for_lanes(mask, [&](unsigned lane) { heard[lane] = now; });
+  for_lanes(mask, [&](unsigned lane) { std::copy_n(heard, kWarpSize, warp.heard[lane]); });
 }
 
 }  // namespace stagegpt::gpu::emulation

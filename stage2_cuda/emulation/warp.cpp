@@ -1,10 +1,10 @@
 // The calls that lanes of a warp make together, and what is said when threads wait for one another in vain.
-#include <bit>
 #include <cstring>
 #include <iomanip>
 #include <string_view>
 
 #include "stage2_cuda/emulation/block.h"
+#include "stage2_cuda/emulation/lanes.h"
 
 namespace stagegpt::gpu::emulation {
 namespace {
@@ -13,12 +13,6 @@ std::string hex(unsigned mask) {
   std::ostringstream out;
   out << "0x" << std::hex << std::setw(8) << std::setfill('0') << mask;
   return out.str();
-}
-
-// Calls body(lane) for the lanes of a mask.
-template <class Body>
-void for_lanes(unsigned mask, const Body& body) {
-  for (; mask != 0; mask &= mask - 1) body(static_cast<unsigned>(std::countr_zero(mask)));
 }
 
 }  // namespace

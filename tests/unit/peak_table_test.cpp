@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace stagegpt::gpu::test {
 namespace {
 
@@ -25,6 +27,16 @@ TEST(PeakTable, the_longest_name_that_fits_is_meant) {
   EXPECT_EQ(f32("NVIDIA GeForce RTX 4070"), 29.1e12);
   EXPECT_EQ(f32("NVIDIA GeForce RTX 4070 Ti"), 40.1e12);
   EXPECT_EQ(f32("NVIDIA GeForce RTX 4070 Ti SUPER"), 44.1e12);
+}
+
+// As NVIDIA's white papers on Ada and RTX Blackwell say.
+TEST(PeakTable, geforce_computes_dense_tf32_as_fast_as_f32) {
+  for (const char* model : {"4060", "4060 Ti", "4070", "4070 SUPER", "4070 Ti", "4070 Ti SUPER", "4080",
+                            "4080 SUPER", "4090", "5070", "5070 Ti", "5080", "5090"}) {
+    const std::string device = std::string("NVIDIA GeForce RTX ") + model;
+    EXPECT_GT(f32(device), 10e12) << device;
+    EXPECT_EQ(tf32(device), f32(device)) << device;
+  }
 }
 
 TEST(PeakTable, nothing_is_made_up) {

@@ -1,0 +1,14 @@
+// Lanes of a warp as the bits of a mask.
+#pragma once
+
+#include <bit>
+
+namespace stagegpt::gpu::emulation {
+
+// Calls body(lane) for the lanes of a mask.
+template <class Body>
+void for_lanes(unsigned mask, const Body& body) {
+  for (; mask != 0; mask &= mask - 1) body(static_cast<unsigned>(std::countr_zero(mask)));
+}
+
+}  // namespace stagegpt::gpu::emulation
