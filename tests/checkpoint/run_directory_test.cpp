@@ -44,6 +44,20 @@ TEST_F(RunFiles, AreThese) {
   EXPECT_EQ(read_bytes(in("run/latest/tokenizer.json")), read_bytes(in("run/tokenizer.json")));
 }
 
+TEST_F(RunFiles, AreAsLargeAsIsSaid) {
+  const ProgramResult result = train(with_flags(flags("run"), {"--steps", "1", "--n-embd", "192"}));
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  double bytes = 0;
+  for (const auto& entry : fs::directory_iterator(in("run/latest/"))) {
+    if (entry.path().filename() != "manifest.json") bytes += static_cast<double>(entry.file_size());
+  }
+  const std::string note = "step_00000001 (";
+  const std::size_t at = result.errors.find(note);
+  ASSERT_NE(at, std::string::npos) << result.errors;
+  EXPECT_NEAR(std::stod(result.errors.substr(at + note.size())), bytes / 1e6, 0.051)
+      << result.errors;  // "6.1 MB"
+}
+
 TEST_F(RunFiles, HoldTracesOfTheFirstStepsOfACall) {
   expect_success(flags("untraced", {"--steps", "6", "--stop-after", "4"}));
   EXPECT_FALSE(fs::exists(in("untraced/traces")));
