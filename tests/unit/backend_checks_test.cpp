@@ -206,5 +206,12 @@ TEST_F(BackendChecks, let_right_calls_pass) {
   EXPECT_NO_THROW(be.adamw(t.x, t.x, t.x, t.x, t.norm, std::array{DecayRange{0, 24, 0}}, {}));
 }
 
+// A tensor of no columns has no rows either, so that there is no mean to keep.
+TEST_F(BackendChecks, let_tensors_without_elements_pass) {
+  const Tensor x = tensors_.f32({0, 0}), none = tensors_.f32({0}), one = tensors_.f32({1});
+  EXPECT_NO_THROW(backend_->layernorm_forward(x, none, none, x, none, none, 1e-5));
+  EXPECT_THROW(backend_->layernorm_forward(x, one, one, x, none, none, 1e-5), InternalError);
+}
+
 }  // namespace
 }  // namespace stagegpt::test
