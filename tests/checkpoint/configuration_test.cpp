@@ -182,6 +182,22 @@ TEST_F(Settings, ATrainingThatHasNoRoomIsRefused) {
   EXPECT_NE(dry.output.find("fits        no; "), std::string::npos) << dry.output;
 }
 
+// gpt2 is made for 50,257 tokens, the text has fewer than 30: what is refused before the text is read takes
+// no more than what is planned with its vocabulary.
+TEST_F(Settings, ATrainingIsNotRefusedForTokensThatTheTextLacks) {
+  const Arguments large = {"--model",      "gpt2",     "--data",       "text.txt", "--tokenizer",
+                           "char",         "--n-head", "16",           "--n-embd", "1024",
+                           "--block-size", "128",      "--batch-size", "40000"};
+  const auto number_behind = [](const std::string& text, const std::string& words) {
+    const std::size_t at = text.find(words);
+    return at == text.npos ? 0 : std::stod(text.substr(at + words.size()));
+  };
+  const double refused_gib = number_behind(train(large).errors, " sequences of 128 tokens takes "),
+               planned_mib = number_behind(train(with(large, {"--dry-run"})).output, "  needed ");
+  EXPECT_GT(planned_mib, 0);
+  EXPECT_NEAR(refused_gib, planned_mib / 1024, 1);
+}
+
 TEST_F(Settings, ATrainingBeginsFromADirectory) {
   ASSERT_EQ(
       train(with(model_flags(), {"--steps", "40", "--run-dir", "a", "--learning-rate", "0.01"})).exit_code,

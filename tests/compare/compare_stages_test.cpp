@@ -276,6 +276,9 @@ TEST_F(CompareStages, GivesAFlagToTheStagesThatKnowIt) {
   for (const char* progress : {"[1/2] Stage 0, run 1: ", "[2/2] Stage 1, 2 ranks, run 1: "}) {
     EXPECT_NE(result.errors.find(progress), std::string::npos) << result.errors;
   }
+  const std::string data = results()["experiment"]["data"];
+  EXPECT_NE(data.find("dummy.txt, "), std::string::npos) << data;
+  EXPECT_NE(data.find(" tokens"), std::string::npos) << data;
   const auto gets = [json = results()](int entry) {
     const Arguments command = json["contestants"][static_cast<std::size_t>(entry)]["command"];
     return std::ranges::find(command, "--comm") != command.end();

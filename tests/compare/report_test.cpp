@@ -226,6 +226,25 @@ TEST(BarPlot, HasALineFromTheLeastToTheMost) {
   }
 }
 
+// Letters are 12 high, and a quarter of that hangs below their line.
+TEST(BarPlot, IsDescribedAndItsNamesTouchNoBar) {
+  const BarPlot bars{.title = "t",
+                     .description = "d",
+                     .bars = {{.name = "gpq", .look = {}, .value = 2, .min = 1, .max = 4, .text = "2"}}};
+  const PartsPlot parts{
+      .title = "t", .description = "d", .part_names = {"p"}, .bars = {{"gpq", "1 ms", {1}}}};
+  const std::regex name("y=\"([^\"]*)\"[^>]*>gpq<"), bar("<rect x=\"[^\"]*\" y=\"(.*?)\"");
+  for (const std::string& svg : {figure(bars, "id"), figure(parts, "id")}) {
+    std::smatch written, drawn;
+    ASSERT_TRUE(std::regex_search(svg, written, name)) << svg;
+    ASSERT_TRUE(std::regex_search(svg, drawn, bar)) << svg;
+    EXPECT_LE(std::stod(written[1]) + 12 / 4, std::stod(drawn[1])) << svg;
+    for (const char* part : {"<figcaption>t</", "<title id=\"id-title\">t</", "<desc id=\"id-text\">d</"}) {
+      EXPECT_NE(svg.find(part), std::string::npos) << svg;
+    }
+  }
+}
+
 TEST(HtmlTable, NamesItsColumnsAndItsRows) {
   const Table table{{{"stage"}, {"tokens/s", true}}, {{{"a & b"}, {"7", Cell::Mark::good}}, {{"c"}, {"8"}}}};
   EXPECT_EQ(html_table(table, "Speed"),

@@ -266,6 +266,13 @@ TEST_F(DivergenceTest, RefusesWhatCannotBeCompared) {
   expect_refused("b/step_00000001.safetensors\": not safetensors");
   write("b", "step_00000001.safetensors", {small_step()[0], small_step()[0]});
   expect_refused("is there twice");
+  // Each name begins with a number of five digits.
+  for (const std::string name : {"the loss", "about the loss", "0001 the loss", "00001the loss"}) {
+    SafetensorsWriter writer(directory("b") / "step_00000001.safetensors", {{name, {1}}});
+    writer.append(std::vector<float>{1});
+    writer.finish();
+    expect_refused("no trace: a tensor is called '" + name + "'");
+  }
 }
 
 }  // namespace
