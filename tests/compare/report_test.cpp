@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <limits>
-#include <regex>
 #include <sstream>
 
 #include "common/compare/axis.h"
@@ -16,6 +16,7 @@
 #include "common/compare/results_json.h"
 #include "common/error.h"
 #include "tests/compare/made_comparison.h"
+#include "tests/support/program.h"
 
 namespace stagegpt::compare::test {
 namespace {
@@ -182,84 +183,6 @@ TEST(Page, EscapesWhatUsersWrite) {
   EXPECT_EQ(page(comparison).find("<script"), std::string::npos);
 }
 
-TEST(AgreementTable, HasTheLargestDifferencesAndTheVerdict) {
-  Comparison comparison = made_comparison();
-  // Stage 1 on one rank repeats itself but for bits of the second step; the fourth is beyond the limits.
-  comparison.entries[1].trials[1].steps[1].loss *= 1 + 1e-12;
-  comparison.entries[1].trials[1].steps[3].loss *= 1.5;
-  check(comparison);
-  const Table table = agreement_table(comparison);
-  const auto row = [&](std::size_t index) {
-    std::vector<std::string> texts;
-    for (const Cell& cell : table.rows.at(index)) texts.push_back(cell.text);
-    return texts;
-  };
-  EXPECT_EQ(row(1), (std::vector<std::string>{"Stage 1, 1 rank", "differs, step 4", "Stage 0",
-                                              "within limits", "5e-1 at step 4", "none", "2, other bits"}));
-  EXPECT_EQ(row(2), (std::vector<std::string>{"Stage 1, 2 ranks", "agrees", "Stage 0", "within limits",
-                                              "none", "none", "2, same bits"}));
-}
-
-// The bar of the largest number is the longest: a line from the least to the most lies on each.
-TEST(BarPlot, HasALineFromTheLeastToTheMost) {
-  const std::string svg =
-      figure(BarPlot{.title = "t",
-                     .description = "d",
-                     .bars = {{.name = "a", .look = {}, .value = 2, .min = 1, .max = 4, .text = "2"}}},
-             "id");
-  const std::regex line("<line x1=\"(.*?)\" y1=\"(.*?)\" x2=\"(.*?)\" y2=\"(.*?)\" class=\"whisker\"/>");
-  std::vector<std::array<double, 4>> lines;
-  for (std::sregex_iterator at(svg.begin(), svg.end(), line), end; at != end; ++at) {
-    lines.push_back({std::stod((*at)[1]), std::stod((*at)[2]), std::stod((*at)[3]), std::stod((*at)[4])});
-  }
-  ASSERT_EQ(lines.size(), 3u) << svg;
-  const auto [least, middle, most, same_height] = lines[0];
-  EXPECT_GT(least, 0);
-  EXPECT_EQ(most, 4 * least);
-  EXPECT_EQ(same_height, middle);
-  for (const std::size_t end : {1, 2}) {  // short and upright
-    const auto [x, top, same_x, bottom] = lines[end];
-    EXPECT_EQ(x, end == 1 ? least : most);
-    EXPECT_EQ(same_x, x);
-    EXPECT_EQ(middle - top, bottom - middle);
-    EXPECT_LT(top, middle);
-  }
-}
-
-// Letters are 12 high, and a quarter of that hangs below their line.
-TEST(BarPlot, IsDescribedAndItsNamesTouchNoBar) {
-  const BarPlot bars{.title = "t",
-                     .description = "d",
-                     .bars = {{.name = "gpq", .look = {}, .value = 2, .min = 1, .max = 4, .text = "2"}}};
-  const PartsPlot parts{
-      .title = "t", .description = "d", .part_names = {"p"}, .bars = {{"gpq", "1 ms", {1}}}};
-  const std::regex name("y=\"([^\"]*)\"[^>]*>gpq<"), bar("<rect x=\"[^\"]*\" y=\"(.*?)\"");
-  for (const std::string& svg : {figure(bars, "id"), figure(parts, "id")}) {
-    std::smatch written, drawn;
-    ASSERT_TRUE(std::regex_search(svg, written, name)) << svg;
-    ASSERT_TRUE(std::regex_search(svg, drawn, bar)) << svg;
-    EXPECT_LE(std::stod(written[1]) + 12 / 4, std::stod(drawn[1])) << svg;
-    for (const char* part : {"<figcaption>t</", "<title id=\"id-title\">t</", "<desc id=\"id-text\">d</"}) {
-      EXPECT_NE(svg.find(part), std::string::npos) << svg;
-    }
-  }
-}
-
-TEST(HtmlTable, NamesItsColumnsAndItsRows) {
-  const Table table{{{"stage"}, {"tokens/s", true}}, {{{"a & b"}, {"7", Cell::Mark::good}}, {{"c"}, {"8"}}}};
-  EXPECT_EQ(html_table(table, "Speed"),
-            R"(<div class="scroll" role="region" tabindex="0" aria-label="Speed">
-<table>
-<thead><tr><th scope="col" class="text">stage</th><th scope="col" class="number">tokens/s</th></tr></thead>
-<tbody>
-<tr><th scope="row">a &amp; b</th><td class="number good">7</td></tr>
-<tr><th scope="row">c</th><td class="number">8</td></tr>
-</tbody>
-</table>
-</div>
-)");
-}
-
 TEST(Page, HasARowForEachFactOfTheMachine) {
   Comparison comparison = made_comparison();
   comparison.manifest = {{"date", "today"},
@@ -402,6 +325,21 @@ TEST(Manifest, KnowsItsMachineAndItsCompiler) {
   EXPECT_GT(manifest["machine"]["memory_bytes"], 0);
   EXPECT_FALSE(manifest["build"]["compiler"].get<std::string>().empty());
   EXPECT_EQ(manifest["date"].get<std::string>().size(), 20u);
+}
+
+TEST(Manifest, ListsTheGpusOfAnNvidiaSmiThatSucceeds) {
+  const stagegpt::test::ScratchDirectory directory;
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", (directory.path().string() + ':' + path).c_str(), 1);
+  const auto gpus = [&](const std::string& exit_code) {
+    const std::string program =
+        directory.write("nvidia-smi", "#!/bin/sh\necho 'A GPU, 8 MiB, 1.2'\nexit " + exit_code + "\n");
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+    return make_manifest("", "/")["machine"]["gpus"];
+  };
+  EXPECT_NE(gpus("0").dump().find("A GPU, 8 MiB, 1.2"), std::string::npos);
+  EXPECT_TRUE(gpus("9").is_null());
+  setenv("PATH", path.c_str(), 1);
 }
 
 TEST(Manifest, ReadsKeysAndValues) {
