@@ -45,6 +45,16 @@ TEST_P(ElementwiseOps, copy_takes_the_elements_under_another_shape) {
   EXPECT_EQ(to_values(*backend_, out), expected);
 }
 
+// A GPU refuses a launch of no blocks.
+TEST_P(ElementwiseOps, tensors_without_elements_are_no_error) {
+  const Tensor none = backend_->zeros(DType::f32, {0, 3});
+  EXPECT_NO_THROW({
+    backend_->fill(none, 1);
+    backend_->add(none, none, none);
+    backend_->synchronize();
+  });
+}
+
 TEST_P(ElementwiseOps, add_may_write_over_its_first_argument) {
   for (const std::int64_t n : {1, 17, 40001}) {
     const Values x = random_values(1, 0, n), y = random_values(1, 1, n);
