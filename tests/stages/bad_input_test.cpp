@@ -187,6 +187,13 @@ TEST_F(VerifyRefuses, HeadersThatMakeNoModel) {
   }
 }
 
+TEST_F(VerifyRefuses, StateOfAnotherVersion) {
+  std::string changed = read_bytes(state);
+  const std::int32_t version = 1;
+  changed.replace(4, 4, reinterpret_cast<const char*>(&version), 4);
+  refuse(model, files.write("state.bin", changed), "--state: version 1, expected 2");
+}
+
 TEST_F(VerifyRefuses, StateOfAnotherModel) {
   refuse(model, std::string(kGolden) + "tiny_debug_state.bin", "--state: sequences of 17 tokens");
 }
