@@ -243,8 +243,11 @@ TEST_F(ParametersTest, finish_with_zeros_where_no_gradient_came) {
                             [&](const Tensor&, Grads g) { g.give(0, ones); }));
   parameters.finish_grads();
   EXPECT_EQ(to_values(*backend_, bias.grad()), Values(48, 1));
-  const Parameter& row = parameters.table()[parameters.table().find("h.0.ln_1.weight")];
-  EXPECT_EQ(to_values(*backend_, parameters.grads().slice(row.offset, row.shape)), Values(48, 0));
+  for (const Parameter& row : parameters.table().rows()) {
+    if (row.name == "ln_f.bias") continue;
+    const Values grad = to_values(*backend_, parameters.grads().slice(row.offset, row.shape));
+    EXPECT_EQ(grad, Values(grad.size(), 0)) << row.name;
+  }
   parameters.clear_grads();
   EXPECT_FALSE(bias.grad_written());
 }
