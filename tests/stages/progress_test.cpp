@@ -38,6 +38,13 @@ TEST(ProgressLine, HasAllWhereThereIsRoom) {
   EXPECT_EQ(progress_line(state_at(1000), 19), "[=> ]  ETA 10:00:00");
 }
 
+TEST(ProgressLine, HasNoValidationBeforeTheFirst) {
+  ProgressState state = state_at(1000);
+  state.validation_loss.reset();
+  EXPECT_EQ(progress_line(state, std::string::npos),
+            "step 1000/2000  loss 1.2346  lr 3.00e-03  norm 0.50  12345 tok/s  ETA 10:00:00");
+}
+
 TEST(ProgressLine, HasASteadyBar) {
   for (const std::size_t width : {19, 80, 200}) {
     const std::size_t end = progress_line(state_at(0), width).find(']');
