@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Sets up, builds, and trains a small GPT-2 on data/dummy.txt in about a minute; a sample of what it has learnt to
-# write comes last. Arguments are passed on to stage0_train.
+# Sets up, builds stage0_train and stage0_generate, and trains a small GPT-2 on data/dummy.txt in about a minute. A sample
+# of the text that it generates comes last. Arguments are passed on to stage0_train.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 ./scripts/setup.sh
 cmake --preset release -DSTAGEGPT_TESTS=OFF >/dev/null
-cmake --build --preset release >&2
+cmake --build --preset release --target stage0_train stage0_generate >&2
 exec ./build/release/bin/stage0_train "$@"
