@@ -210,6 +210,28 @@ class Lists(unittest.TestCase):
                 (Path(directory) / "list.json").write_text(json.dumps([entry]))
                 self.assertRaises(SystemExit, choose.listed_mutants, directory, Path(directory) / "list.json")
 
+    def test_a_constant_that_the_next_line_needs_is_at_fault(self):
+        with tempfile.TemporaryDirectory() as directory:
+            source = "int a = 1;\nint b = 2;\nint c[b];\n"
+            (Path(directory) / "a.h").write_text(source)
+            mutants = [Mutant(i + 1, "constant", "a.h", source.index(text), source.index(text) + 1, "3")
+                       for i, text in enumerate("12")]
+            self.assertEqual(build.beside(Path(directory), "a.h:3:5: error: size of array\n", mutants), {2})
+
+    def test_the_tests_of_an_entry_are_taken_apart(self):
+        with tempfile.TemporaryDirectory() as directory:
+            program = Path(directory) / "some_tests"
+            program.write_text("#!/bin/sh\n"
+                               "printf 'Running main()\\nOps/Table.\\n  adds/f32  # GetParam() = f32\\n  adds/f64\\n'\n")
+            program.chmod(0o755)
+            group = suite.Test("some_tests_1_of_2", [str(program)], directory,
+                               {"GTEST_TOTAL_SHARDS": "2", "GTEST_SHARD_INDEX": "0", "A": "b"}, ["fast"])
+            tests = suite.apart(group)
+            self.assertEqual([test.name for test in tests],
+                             ["some_tests.Ops/Table.adds/f32", "some_tests.Ops/Table.adds/f64"])
+            self.assertEqual([test.gtest for test in tests], ["Ops/Table.adds/f32", "Ops/Table.adds/f64"])
+            self.assertEqual(tests[0].environment, {"A": "b"})
+
     def test_what_is_explained_is_still_there(self):
         for entry in json.loads((HERE / "equivalent.json").read_text()):
             self.assertIn(choose.plain(entry["find"]), choose.plain((ROOT / entry["file"]).read_text()), entry["file"])
