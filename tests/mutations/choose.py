@@ -40,12 +40,12 @@ def mutable_files(names):
             and not name.startswith(ONLY_FOR_GPUS)]
 
 
-def random_mutants(tree, seed, count, without=()):
+def random_mutants(tree, seed, count, prefixes=("",)):
     """`count` different mutants: of all lines that have any, each is drawn as often as every other, and of a line's
-    mutants each as well. The same seed, count and sources: the same mutants; a larger count begins with them. None is
-    drawn from the files `without`."""
+    mutants each as well. The same seed, count and sources: the same mutants; a larger count begins with them. They are
+    drawn from the files that begin with one of `prefixes`."""
     lines = {}
-    for file in [name for name in mutable_files(files_of(tree)) if name not in without]:
+    for file in [name for name in mutable_files(files_of(tree)) if name.startswith(prefixes)]:
         source = (Path(tree) / file).read_text()
         places = regions(source)
         for edit in edits(source):

@@ -249,6 +249,15 @@ class Lists(unittest.TestCase):
             build.write_copy(tree, copy, five)
             self.assertIn('"mutant_1/common/a.cpp"', (copy / "common" / "a.cpp").read_text())
 
+    def test_a_sample_can_be_of_some_files(self):
+        with tempfile.TemporaryDirectory() as directory:
+            tree = Path(directory)
+            (tree / "common").mkdir()
+            for name in ("a.cpp", "b.cpp"):
+                (tree / "common" / name).write_text(PROGRAM)
+            self.assertEqual({m.file for m in choose.random_mutants(tree, 3, 5)}, {"common/a.cpp", "common/b.cpp"})
+            self.assertEqual({m.file for m in choose.random_mutants(tree, 3, 5, ("common/b",))}, {"common/b.cpp"})
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -4,6 +4,7 @@
     tests/mutations/run.py                              # the mutants of mutants.json
     tests/mutations/run.py --seed 7 --count 100         # a random sample of all sources
     tests/mutations/run.py --seed 7 --count 100 --report  # the results so far
+    tests/mutations/run.py --seed 7 --count 60 --of common/doctor --programs doctor_tests   # of one folder, by its tests
 
 All mutants are compiled together, in a copy of the sources, and chosen by an environment variable. Each test runs once
 without a mutant, which tells the mutants that it reaches; then each mutant meets the tests that reach it, until one
@@ -39,7 +40,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seed", type=int, default=1, help="of a random sample (default: %(default)s)")
     parser.add_argument("--count", type=int, help="size of a random sample (default: mutants.json instead)")
-    parser.add_argument("--without", nargs="*", default=[], metavar="FILE", help="files to draw no sample from")
+    parser.add_argument("--of", nargs="*", default=[""], metavar="PREFIX", help="draw a sample of the files that begin so")
     parser.add_argument("--list", type=Path, default=HERE / "mutants.json", help="mutants as data")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "mutants", help="directory of all that is made")
     parser.add_argument("--copy", type=Path, help="the mutated copy, with its build (default: source in --work)")
@@ -60,7 +61,7 @@ def sample(arguments, directory, original):
     kept = directory / "sample.json"
     if not kept.exists():
         snapshot(ROOT, original)
-        mutants = (random_mutants(original, arguments.seed, arguments.count, arguments.without) if arguments.count
+        mutants = (random_mutants(original, arguments.seed, arguments.count, tuple(arguments.of)) if arguments.count
                    else listed_mutants(original, arguments.list))
         save_sample(kept, mutants, mutants)
     entries = json.loads(kept.read_text())
@@ -78,7 +79,9 @@ def main():
     # A job in a shell's background ignores these, and so would the programs that tests send them to.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
-    name = f"seed_{arguments.seed}_count_{arguments.count}" if arguments.count else arguments.list.stem
+    name = arguments.list.stem
+    if arguments.count:
+        name = "_".join([f"seed_{arguments.seed}_count_{arguments.count}", *arguments.of]).strip("_").replace("/", "-")
     work = arguments.work.resolve()
     directory = work / name
     if arguments.fresh and directory.exists():
