@@ -16,10 +16,11 @@ constexpr const char* kCompiler = "GCC " __VERSION__;
 }  // namespace
 
 BuildFacts build_facts() {
-  BuildFacts facts{.compiler = kCompiler, .build_type = STAGEGPT_BUILD_TYPE};
-  facts.native = STAGEGPT_BUILT_NATIVE;
-  facts.sanitized = STAGEGPT_BUILT_SANITIZED;
-  facts.nvcc = STAGEGPT_NVCC_VERSION;
+  BuildFacts facts{.compiler = kCompiler,
+                   .build_type = STAGEGPT_BUILD_TYPE,
+                   .native = STAGEGPT_BUILT_NATIVE,
+                   .sanitized = STAGEGPT_BUILT_SANITIZED,
+                   .nvcc = STAGEGPT_NVCC_VERSION};
   std::istringstream architectures(STAGEGPT_CUDA_ARCHITECTURES);
   for (std::string one; std::getline(architectures, one, ',');) facts.architectures.push_back(one);
   return facts;

@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
-#include <set>
+#include <vector>
 
 #include "tests/support/program.h"
 
@@ -44,13 +44,50 @@ TEST_F(DoctorProgram, PrintsOneObject) {
 }
 
 TEST_F(DoctorProgram, TellsOfEverySubject) {
-  std::set<std::string> subjects;
   const auto json = nlohmann::json::parse(run({"--json"}).output);
-  for (const auto& finding : json["findings"]) subjects.insert(finding["subject"]);
-  for (const char* subject : {"build", "processor", "instructions", "OpenMP", "BLAS", "memory", "disk", "GPU",
-                              "MPI", "NCCL", "stage 0"}) {
-    EXPECT_TRUE(subjects.contains(subject)) << subject;
-  }
+  std::vector<std::string> subjects;
+  for (const auto& finding : json["findings"]) subjects.push_back(finding["subject"]);
+  EXPECT_EQ(subjects,
+            (std::vector<std::string>{"build", "processor", "instructions", "OpenMP", "BLAS", "memory",
+                                      "disk", "GPU", "MPI", "NCCL", "stage 0", "stage 1", "stage 2",
+                                      "stage 2, emulated", "stage 3", "stage 3, emulated"}));
+}
+
+// Two GPUs, for which MPI may know CUDA, and of which NCCL is of use.
+TEST_F(DoctorProgram, AsksForWhatSeveralGpusNeed) {
+  script("nvidia-smi", "printf 'A, 535.1, 8.6, 49152\\nB, 535.1, 8.6, 49152\\n'");
+  script("mpirun", "echo 'mpirun (Open MPI) 4.1.4'");
+  script("ompi_info", "echo mpi_built_with_cuda_support:value:false");
+  const ProgramResult result = run();
+  EXPECT_NE(result.output.find("ok       GPU               2 GPUs, the first: A, 48 GiB"), std::string::npos)
+      << result.output;
+  EXPECT_NE(result.output.find("note     CUDA-aware MPI    no\n"), std::string::npos) << result.output;
+  EXPECT_EQ(result.output.find("of use to several GPUs only"), std::string::npos) << result.output;
+}
+
+TEST_F(DoctorProgram, LooksForProgramsBesideItself) {
+  const std::filesystem::path bin = scratch_.path() / "bin";
+  std::filesystem::create_directory(bin);
+  std::filesystem::copy(STAGEGPT_BIN_DIR "/doctor", bin);
+  const ProgramResult result =
+      run_program(bin / "doctor", {}, scratch_.path(), {.environment = {{"PATH", scratch_.path()}}});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.output.find(
+                "problem  stage 0           not built: stage0_train, stage0_generate, stage0_verify, "
+                "stage0_bench\n                           -> cmake --build " +
+                scratch_.path().string() + '\n'),
+            std::string::npos)
+      << result.output;
+}
+
+// A processor that does not know an instruction sends this signal.
+TEST_F(DoctorProgram, TellsThatItWasBuiltForAnotherProcessor) {
+  script("nvidia-smi", "kill -ILL $PPID");
+  const ProgramResult result = run();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.output,
+            "problem  instructions      these programs were built for another processor\n"
+            "                           -> configure and build on this machine: cmake --preset release\n");
 }
 
 TEST_F(DoctorProgram, AsksNvidiaSmiAndMpirun) {
@@ -87,7 +124,9 @@ TEST_F(DoctorProgram, ExitsWith1WhereStage0CannotRun) {
 
 TEST_F(DoctorProgram, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(run({"--gpu"}).exit_code, 2);
-  EXPECT_EQ(run({"--help"}).exit_code, 0);
+  const ProgramResult help = run({"--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_EQ(help.output.find("OpenMP"), std::string::npos) << help.output;  // it examines nothing
 }
 
 }  // namespace

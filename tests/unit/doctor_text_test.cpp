@@ -1,0 +1,362 @@
+// All that doctor says, word for word, of machines that are made up here.
+#include <gtest/gtest.h>
+
+#include "common/doctor/gpu.h"
+#include "common/doctor/mpi.h"
+#include "common/doctor/nccl.h"
+#include "common/doctor/processor.h"
+#include "common/doctor/programs.h"
+#include "common/doctor/storage.h"
+#include "common/doctor/threads.h"
+
+namespace stagegpt::test {
+namespace {
+
+using Mark = Finding::Mark;
+
+// As doctor prints them, and after each one whether stage 0 cannot run for it.
+std::string text_of(const Findings& findings) {
+  std::string text;
+  for (const Finding& finding : findings) {
+    text += to_text({finding});
+    if (finding.prevents_stage0) text += "stage 0 does not run\n";
+  }
+  return '\n' + text;
+}
+
+BuildFacts built(const std::string& type, bool native, const std::string& nvcc = "") {
+  return {.compiler = "GCC 12.2.0",
+          .build_type = type,
+          .native = native,
+          .nvcc = nvcc,
+          .architectures = {"80-real", "90"}};
+}
+
+TEST(DoctorText, of_the_build) {
+  BuildFacts sanitized = built("Release", true);
+  sanitized.sanitized = true;
+  EXPECT_EQ(
+      text_of({judge_build(built("Release", true, "12.4.131")), judge_build(built("RelWithDebInfo", true)),
+               judge_build(built("Release", false)), judge_build(built("Debug", true)),
+               judge_build(built("", false)), judge_build(sanitized)}),
+      R"(
+ok       build             GCC 12.2.0, Release, for the processor it was built on, nvcc 12.4.131
+ok       build             GCC 12.2.0, RelWithDebInfo, for the processor it was built on, without nvcc
+note     build             GCC 12.2.0, Release, for any processor, without nvcc
+                           -> faster where it is to stay: -DSTAGEGPT_NATIVE=ON
+note     build             GCC 12.2.0, Debug, for the processor it was built on, without nvcc
+                           -> not optimised: to train, cmake --preset release
+note     build             GCC 12.2.0, , for any processor, without nvcc
+                           -> not optimised: to train, cmake --preset release
+note     build             GCC 12.2.0, Release, for the processor it was built on, without nvcc, with sanitizers
+                           -> many times slower: to train, cmake --preset release
+)");
+}
+
+TEST(DoctorText, of_the_processor) {
+  const auto cores = [](ProcessorFacts facts) { return judge_processor(facts).front(); };
+  EXPECT_EQ(text_of({cores({.model = "AMD EPYC", .cores = 1}), cores({.model = "", .cores = 4}),
+                     cores({.model = "AMD EPYC", .cores = 4, .quota = 2.75}),
+                     cores({.model = "", .cores = 1, .quota = 0.5}),
+                     cores({.model = "", .cores = 4, .quota = 4.0})}),
+            R"(
+ok       processor         1 core, AMD EPYC
+ok       processor         4 cores
+note     processor         4 cores, AMD EPYC, of which this container may use 2.75
+                           -> threads beyond that wait for each other: --threads 2
+note     processor         1 core, of which this container may use 0.5
+                           -> threads beyond that wait for each other: --threads 1
+ok       processor         4 cores
+)");
+}
+
+TEST(DoctorText, of_instructions) {
+  const auto instructions = [](std::vector<InstructionSet> sets) {
+    return judge_processor({.model = "", .instructions = std::move(sets)}).at(1);
+  };
+  EXPECT_EQ(
+      text_of({instructions({{"A", true, true}, {"B", true, true}, {"C", false, false}}), instructions({}),
+               instructions({{"A", false, true}, {"B", true, true}, {"C", false, true}}),
+               instructions({{"A", true, false}, {"B", false, true}, {"C", true, false}})}),
+      R"(
+ok       instructions      A, B
+ok       instructions      none beyond the usual
+note     instructions      this processor has A, C, the programs do not use it
+                           -> they were built for another machine, or for any: configure and build on this one
+problem  instructions      the programs use A, C, which this processor lacks
+                           -> they were built on another machine: configure and build on this one
+stage 0 does not run
+)");
+}
+
+TEST(DoctorText, of_threads) {
+  const auto with = [](const char* name, const char* value) {
+    return judge_threads({.cores = 8, .environment = {{name, value}}});
+  };
+  EXPECT_EQ(
+      text_of({judge_threads({}), judge_threads({.cores = 8, .limit = 8}), with("OMP_WAIT_POLICY", "PASSIVE"),
+               with("OMP_WAIT_POLICY", "Active"), with("OMP_DYNAMIC", "TRUE"), with("OMP_DYNAMIC", "false"),
+               with("OMP_PROC_BIND", "close"), with("OMP_PLACES", "cores"), with("GOMP_CPU_AFFINITY", "0-3"),
+               with("OMP_NUM_THREADS", "2"), with("OPENBLAS_CORETYPE", "Haswell"),
+               with("OMP_THREAD_LIMIT", "9")}),
+      R"(
+ok       OpenMP            1 thread, one a core
+ok       OpenMP            8 threads, one a core
+note     OpenMP            8 threads, one a core, OMP_WAIT_POLICY=PASSIVE
+                           -> passive threads sleep between any two loops, which takes longer: unset OMP_WAIT_POLICY
+ok       OpenMP            8 threads, one a core, OMP_WAIT_POLICY=Active
+note     OpenMP            8 threads, one a core, OMP_DYNAMIC=TRUE
+                           -> OpenMP may take fewer threads than there are cores: unset OMP_DYNAMIC
+ok       OpenMP            8 threads, one a core, OMP_DYNAMIC=false
+ok       OpenMP            8 threads, one a core, OMP_PROC_BIND=close
+ok       OpenMP            8 threads, one a core, OMP_PLACES=cores
+ok       OpenMP            8 threads, one a core, GOMP_CPU_AFFINITY=0-3
+note     OpenMP            8 threads, one a core, OMP_NUM_THREADS=2
+                           -> not what the programs go by: --threads is
+note     OpenMP            8 threads, one a core, OPENBLAS_CORETYPE=Haswell
+                           -> it decides on OpenBLAS's kernels, in place of what the processor can do: unset it
+ok       OpenMP            8 threads, one a core, OMP_THREAD_LIMIT=9
+)");
+}
+
+// The first of several reasons is given; a limit goes before all.
+TEST(DoctorText, of_threads_with_several_variables) {
+  ThreadFacts facts{.cores = 8, .environment = {{"OMP_DYNAMIC", "true"}, {"OMP_NUM_THREADS", "2"}}};
+  const Finding first = judge_threads(facts);
+  facts.limit = 7;
+  EXPECT_EQ(text_of({first, judge_threads(facts)}), R"(
+note     OpenMP            8 threads, one a core, OMP_DYNAMIC=true, OMP_NUM_THREADS=2
+                           -> OpenMP may take fewer threads than there are cores: unset OMP_DYNAMIC
+note     OpenMP            8 threads, one a core, OMP_DYNAMIC=true, OMP_NUM_THREADS=2
+                           -> OpenMP does not go beyond its limit: unset OMP_THREAD_LIMIT
+)");
+}
+
+TEST(DoctorText, of_blas) {
+  EXPECT_EQ(text_of({judge_blas(true, "OpenBLAS 0.3.21 Haswell"), judge_blas(false, "no libopenblas")}), R"(
+ok       BLAS              OpenBLAS 0.3.21 Haswell, with OpenMP's threads
+problem  BLAS              no libopenblas
+                           -> ./scripts/setup.sh installs it; without it, --cpu-matmul tiled multiplies, at a fraction of the speed
+stage 0 does not run
+)");
+}
+
+const Gpu kV100{.name = "V100", .driver = "535.1", .capability = 70, .gibibytes = 31.7};
+const Gpu kA6000{.name = "A6000", .driver = "535.1", .capability = 86, .gibibytes = 48.2};
+const Gpu kB300{.name = "B300", .driver = "580.1", .capability = 103, .gibibytes = 267.4};
+
+GpuFacts there(std::vector<Gpu> gpus, std::optional<CudaVersion> driver_supports) {
+  return {.has_nvidia_smi = true, .gpus = std::move(gpus), .driver_supports = driver_supports};
+}
+
+TEST(DoctorText, where_there_is_no_gpu) {
+  const BuildFacts build = built("Release", true, "12.4.131");
+  Findings findings;
+  for (const GpuFacts& facts : {GpuFacts{}, GpuFacts{.has_nvidia_smi = true, .failure = "no driver"},
+                                there({}, CudaVersion{12, 4})}) {
+    std::ranges::copy(judge_gpus(facts, build), std::back_inserter(findings));
+  }
+  EXPECT_EQ(text_of(findings), R"(
+note     GPU               none: there is no nvidia-smi
+                           -> stage 2 and 3's programs run without one on the emulator: stage2_train_emulated
+note     GPU               none to be used: no driver
+                           -> where there is one, its driver must be installed and loaded, and a container started with --gpus all
+note     GPU               none: nvidia-smi lists no device
+                           -> stage 2 and 3's programs run without one on the emulator: stage2_train_emulated
+)");
+}
+
+TEST(DoctorText, of_gpus_and_a_build_for_them) {
+  const BuildFacts build = built("Release", true, "12.4.131");
+  EXPECT_EQ(text_of(judge_gpus(there({kA6000, kV100}, CudaVersion{12, 4}), build)), R"(
+ok       GPU               2 GPUs, the first: A6000, 48 GiB, compute capability 8.6
+ok       driver            535.1, for CUDA up to 12.4; built with 12.4
+ok       architecture      compiled for 80-real, 90; A6000 has 8.6
+)");
+  EXPECT_EQ(text_of(judge_gpus(there({kV100}, CudaVersion{12, 3}), build)), R"(
+ok       GPU               V100, 32 GiB, compute capability 7.0
+note     driver            535.1, for CUDA up to 12.3; built with 12.4
+                           -> runs machine code, but compiles nothing for a newer GPU when it is loaded: update it if a kernel fails
+problem  architecture      compiled for 80-real, 90; V100 has 7.0
+                           -> build for it: cmake --preset release -DCMAKE_CUDA_ARCHITECTURES=70
+)");
+  EXPECT_EQ(text_of(judge_gpus(there({kB300}, CudaVersion{11, 8}), build)), R"(
+ok       GPU               B300, 267 GiB, compute capability 10.3
+problem  driver            580.1, for CUDA up to 11.8; built with 12.4
+                           -> too old for these programs: install a driver for CUDA 12, or build with CUDA 11
+note     architecture      compiled for 80-real, 90; B300 has 10.3
+                           -> the first start takes longer, while the driver compiles: -DCMAKE_CUDA_ARCHITECTURES=103
+)");
+}
+
+TEST(DoctorText, of_a_gpu_and_a_build_without_nvcc) {
+  EXPECT_EQ(text_of(judge_gpus(there({kA6000}, CudaVersion{13, 0}), built("Release", true))), R"(
+ok       GPU               A6000, 48 GiB, compute capability 8.6
+ok       driver            535.1, for CUDA up to 13.0
+note     toolkit           none when these programs were built: they use no GPU
+                           -> install the CUDA toolkit, 12 or newer, and configure again: cmake --preset release
+)");
+  EXPECT_EQ(text_of({judge_gpus(there({kA6000}, {}), built("Release", true)).at(1)}), R"(
+ok       driver            535.1
+)");
+}
+
+TEST(DoctorText, of_mpi) {
+  const Findings whole = judge_mpi({.version = "Open MPI 4.1.4", .slots = 2, .cuda_aware = true}, true);
+  const Findings small = judge_mpi({.version = "Open MPI 4.1.4", .slots = 1, .cuda_aware = false}, true);
+  EXPECT_EQ(text_of(whole) + text_of(small), R"(
+ok       MPI               Open MPI 4.1.4
+ok       MPI slots         2 ranks without --oversubscribe, as mpirun starts them
+ok       CUDA-aware MPI    yes
+
+ok       MPI               Open MPI 4.1.4
+note     MPI slots         1 rank without --oversubscribe, as mpirun starts them
+                           -> to try several ranks on few cores: mpirun --oversubscribe -np 2
+note     CUDA-aware MPI    no
+                           -> stage 3's ranks exchange gradients through host memory or NCCL; --transport chooses
+)");
+}
+
+TEST(DoctorText, of_mpi_that_does_not_run) {
+  Findings findings;
+  for (const MpiFacts& facts : {MpiFacts{}, MpiFacts{.version = "", .failure = "no libmpi"},
+                                MpiFacts{.version = "Open MPI 5.0.3", .refuses_root = true}}) {
+    std::ranges::copy(judge_mpi(facts, true), std::back_inserter(findings));
+  }
+  EXPECT_EQ(text_of(findings), R"(
+note     MPI               no mpirun
+                           -> stages 1 and 3 are started by it: ./scripts/setup.sh installs Open MPI
+problem  MPI               mpirun does not run: no libmpi
+                           -> install it again: ./scripts/setup.sh
+problem  MPI               Open MPI 5.0.3, which refuses to run as root
+                           -> in a container: export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+)");
+}
+
+TEST(DoctorText, of_nccl) {
+  EXPECT_EQ(text_of({judge_nccl(21805, 0), judge_nccl({}, 1), judge_nccl({}, 2)}), R"(
+ok       NCCL              2.18.5
+ok       NCCL              none, and of use to several GPUs only
+note     NCCL              none: libnccl.so.2 cannot be loaded
+                           -> stage 3 is fastest with it: install libnccl2 and libnccl-dev for this CUDA, and configure again
+)");
+  EXPECT_EQ(nccl_version_text(9999), "9.9.99");
+  EXPECT_EQ(nccl_version_text(10000), "1.0.0");
+}
+
+TEST(DoctorText, of_the_disk) {
+  const auto disk = [](bool writable, double free_bytes) {
+    return judge_disk({"/runs", writable, free_bytes}, 1.5e9);
+  };
+  EXPECT_EQ(
+      text_of({disk(true, 6e9), disk(true, 5.94e9), disk(true, 1e8), disk(true, 9.9e7), disk(false, 6e9)}),
+      R"(
+ok       disk              6.0 GB free for runs in "/runs"
+note     disk              5.9 GB free for runs in "/runs"
+                           -> enough for nano; a run of gpt2 takes 6.0 GB, 1.5 GB a checkpoint
+note     disk              0.1 GB free for runs in "/runs"
+                           -> enough for nano; a run of gpt2 takes 6.0 GB, 1.5 GB a checkpoint
+problem  disk              0.1 GB free for runs in "/runs"
+                           -> not enough for checkpoints: make room, or name a place with --run-dir
+stage 0 does not run
+problem  disk              cannot write into "/runs"
+                           -> runs go into runs/ here: go elsewhere, or name a place with --run-dir
+stage 0 does not run
+)");
+}
+
+TEST(DoctorText, of_memory) {
+  constexpr double kGibibyte = 1024.0 * 1024 * 1024;
+  const auto memory = [](double available, std::optional<double> limit) {
+    MemoryFacts facts{.total_bytes = 64 * kGibibyte, .available_bytes = available * kGibibyte};
+    if (limit) facts.limit_bytes = *limit * kGibibyte;
+    return judge_memory(facts, {.nano_bytes = 0.5 * kGibibyte, .gpt2_bytes = 8 * kGibibyte});
+  };
+  EXPECT_EQ(text_of({memory(8, {}), memory(7.9, 64), memory(0.5, 32), memory(20, 16), memory(20, 0.25)}), R"(
+ok       memory            8.0 GiB available of 64.0 GiB; training gpt2 takes 8.0 GiB (--dry-run)
+note     memory            7.9 GiB available of 64.0 GiB
+                           -> enough for nano; gpt2 takes 8.0 GiB (as --dry-run counts it): less with a smaller --batch-size or --block-size
+note     memory            0.5 GiB available of 32.0 GiB, the limit of this container
+                           -> enough for nano; gpt2 takes 8.0 GiB (as --dry-run counts it): less with a smaller --batch-size or --block-size
+ok       memory            16.0 GiB available of 16.0 GiB, the limit of this container; training gpt2 takes 8.0 GiB (--dry-run)
+problem  memory            0.2 GiB available of 0.2 GiB, the limit of this container
+                           -> nano takes 0.5 GiB: end something else, or take a smaller --batch-size
+stage 0 does not run
+)");
+}
+
+TEST(DoctorText, of_programs) {
+  const std::set<std::string> names = {"stage0_train",          "stage0_generate", "stage0_verify",
+                                       "stage0_bench",          "stage1_verify",   "stage2_bench",
+                                       "stage2_train_emulated", "stage3_generate"};
+  EXPECT_EQ(text_of(judge_programs(names, built("Release", true), "/build")), R"(
+ok       stage 0           stage0_train, stage0_generate, stage0_verify, stage0_bench
+note     stage 1           not built: stage1_train, stage1_generate, stage1_bench
+                           -> cmake --build /build
+note     stage 2           not built: there was no nvcc
+                           -> for a GPU, install the CUDA toolkit, 12 or newer, and configure again; the emulated programs need none
+note     stage 2, emulated not built: stage2_generate_emulated, stage2_verify_emulated, stage2_bench_emulated
+                           -> cmake --build /build
+note     stage 3           not built: there was no nvcc
+                           -> for a GPU, install the CUDA toolkit, 12 or newer, and configure again; the emulated programs need none
+note     stage 3, emulated not built: stage3_train_emulated, stage3_generate_emulated, stage3_verify_emulated, stage3_bench_emulated
+                           -> cmake --build /build
+)");
+  const Findings with_nvcc =
+      judge_programs({"stage0_generate", "stage2_train"}, built("Release", true, "12.4"), "/b");
+  EXPECT_EQ(text_of({with_nvcc.at(0), with_nvcc.at(2)}), R"(
+problem  stage 0           not built: stage0_train, stage0_verify, stage0_bench
+                           -> cmake --build /b
+stage 0 does not run
+note     stage 2           not built: stage2_generate, stage2_verify, stage2_bench
+                           -> cmake --build /b
+)");
+  EXPECT_EQ(text_of({judge_programs({"stage0_train"}, built("Release", true), "/b").front()}), R"(
+note     stage 0           not built: stage0_generate, stage0_verify, stage0_bench
+                           -> cmake --build /b
+)");
+}
+
+TEST(DoctorText, is_one_object_as_json) {
+  const Findings findings = {{"MPI", Mark::ok, "Open MPI 4.1.4"},
+                             {"GPU", Mark::note, "none: \xff", "buy one"},
+                             {"disk", Mark::problem, "full", "make room", /*prevents_stage0=*/true}};
+  EXPECT_EQ(to_json_text(findings), R"({
+  "stage0_runs": false,
+  "findings": [
+    {
+      "subject": "MPI",
+      "mark": "ok",
+      "found": "Open MPI 4.1.4",
+      "advice": null,
+      "prevents_stage0": false
+    },
+    {
+      "subject": "GPU",
+      "mark": "note",
+      "found": "none: �",
+      "advice": "buy one",
+      "prevents_stage0": false
+    },
+    {
+      "subject": "disk",
+      "mark": "problem",
+      "found": "full",
+      "advice": "make room",
+      "prevents_stage0": true
+    }
+  ]
+}
+)");
+  EXPECT_EQ(to_json_text({}), "{\n  \"stage0_runs\": true,\n  \"findings\": []\n}\n");
+}
+
+TEST(DoctorText, of_a_probe_that_fails) {
+  EXPECT_EQ(text_of(examine("GPU", []() -> Findings { throw std::runtime_error("no answer"); })), R"(
+note     GPU               cannot be told: no answer
+                           -> a doctor that knows no more is no reason not to train
+)");
+}
+
+}  // namespace
+}  // namespace stagegpt::test
