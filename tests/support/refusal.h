@@ -1,0 +1,21 @@
+// What a reader says of input that it does not take.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "common/error.h"
+
+namespace stagegpt::test {
+
+// The message of the UserError that `read` throws; "" where it throws none.
+inline std::string refusal(const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace stagegpt::test
