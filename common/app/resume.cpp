@@ -80,10 +80,6 @@ void open_run(ResumedRun& resumed, const std::string& given, const std::optional
   naming(concat("--resume: ", configuration), [&] { resumed.settings = parse_json(settings.text()); });
 }
 
-bool has_changed(const Json& before, const Json& now, const char* key) {
-  return before.contains(key) && now.contains(key) && before[key] != now[key];
-}
-
 }  // namespace
 
 ResumedRun open_resumed_run(RankGroup& group, const std::string& given,
@@ -134,15 +130,15 @@ void refuse_changes(const Json& run, const Json& now) {
 
 void announce_changes(const Json& run, const Json& settings) {
   const Json before = resolved_settings(run), now = resolved_settings(settings);
-  const auto changed = [&](const char* key) { return changes(before, now, key); };
-  if (changed("steps")) {
+  if (changes(before, now, "steps")) {
     std::cerr << "note: the horizon of the schedule changes from " << before["steps"] << " to "
               << now["steps"] << " steps, and with it the learning rate of the steps to come\n";
   }
   for (const char* key : kAnnounced) {
-    if (has_changed(before, now, key))
+    if (changes(before, now, key)) {
       std::cerr << "note: " << flag_of_key(key) << " changes from " << before[key] << " to " << now[key]
                 << '\n';
+    }
   }
 }
 

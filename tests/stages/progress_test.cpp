@@ -60,6 +60,34 @@ TEST(ProgressLine, HasASteadyBar) {
   }
 }
 
+// The bar is a fifth of the line, from 3 to 30 characters; what has the highest rank gives way first.
+TEST(ProgressLine, GivesWayOneFieldAfterTheOther) {
+  const auto line = [](std::size_t width) { return progress_line(state_at(500), width); };
+  EXPECT_EQ(line(118),
+            "[=====>                 ]  step 500/2000  loss 1.2346  val 1.5000  lr 3.00e-03  norm 0.50  "
+            "12345 tok/s  ETA 10:00:00");
+  EXPECT_EQ(
+      line(104),
+      "[=====>              ]  step 500/2000  loss 1.2346  val 1.5000  norm 0.50  12345 tok/s  ETA 10:00:00");
+  EXPECT_EQ(line(90),
+            "[====>             ]  step 500/2000  loss 1.2346  val 1.5000  12345 tok/s  ETA 10:00:00");
+  EXPECT_EQ(line(74), "[===>          ]  step 500/2000  loss 1.2346  val 1.5000  ETA 10:00:00");
+  EXPECT_EQ(line(60), "[===>        ]  step 500/2000  loss 1.2346  ETA 10:00:00");
+  EXPECT_EQ(line(45), "[==>      ]  loss 1.2346  ETA 10:00:00");
+  EXPECT_EQ(line(10), "[>  ]  ETA");
+  EXPECT_TRUE(line(200).starts_with("[=======>                      ]  step 500/2000"));
+}
+
+TEST(ClockTime, IsInWholeSecondsMinutesAndHours) {
+  EXPECT_EQ(clock_time(0), "0:00");
+  EXPECT_EQ(clock_time(59.4), "0:59");
+  EXPECT_EQ(clock_time(59.5), "1:00");
+  EXPECT_EQ(clock_time(754), "12:34");
+  EXPECT_EQ(clock_time(3599), "59:59");
+  EXPECT_EQ(clock_time(3600), "1:00:00");
+  EXPECT_EQ(clock_time(100 * 3600 + 23 * 60 + 7), "100:23:07");
+}
+
 TEST(ProgressLine, HasNoBarInAFile) {
   EXPECT_TRUE(
       progress_line(state_at(7), std::string::npos).starts_with("step 7/2000  loss 1.2346  val 1.5000"));

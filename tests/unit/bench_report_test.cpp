@@ -93,6 +93,55 @@ TEST(BenchJson, ops_have_rates) {
   EXPECT_EQ(kernels[1]["gflops"], 0);
 }
 
+TEST(BenchJson, has_each_figure_once) {
+  BenchReport report = made_report();
+  // Numbers without rounding errors: halves and whole ones.
+  report.phases = {.data = 0.5, .forward = 1, .backward = 1.5, .communication = 2, .optimizer = 2.5};
+  report.kernels = {{"copy", 2, 0.5, {4e9, 3e9}}};
+  report.peak.flops_per_second = 20e9;
+  report.load.reset();
+  EXPECT_EQ(bench_json(kSubject, report).dump(2), R"({
+  "model": "nano",
+  "parameters": 7,
+  "batch_size": 2,
+  "seq_len": 16,
+  "ranks": 2,
+  "threads": 3,
+  "tokens_per_second": 80.0,
+  "ms_per_step": {
+    "median": 400.0,
+    "min": 100.0,
+    "max": 500.0
+  },
+  "phases_ms": {
+    "data": 500.0,
+    "forward": 1000.0,
+    "backward": 1500.0,
+    "communication": 2000.0,
+    "optimizer": 2500.0
+  },
+  "gemm_bound_ms": 300.0,
+  "efficiency": 0.75,
+  "gflops": 20.0,
+  "mfu": 0.75,
+  "mfu_causal": 0.5,
+  "peak_gflops": 40.0,
+  "peak": "measured GEMM 2048",
+  "kernels": [
+    {
+      "name": "copy",
+      "ms": 500.0,
+      "share": 1.0,
+      "calls": 2,
+      "gflops": 8.0,
+      "gbytes_per_second": 6.0
+    }
+  ],
+  "peak_memory_bytes": 1572864,
+  "busy": null
+})");
+}
+
 // What a user sees: the numbers of BenchJson, and those that only the table has.
 std::string printed(const BenchReport& report) {
   testing::internal::CaptureStdout();

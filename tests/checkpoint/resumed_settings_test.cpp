@@ -1,0 +1,82 @@
+// Settings of a run that goes on: what is kept, what may not change, and what is told of what does.
+#include <gtest/gtest.h>
+
+#include "common/app/resume.h"
+#include "common/error.h"
+
+namespace stagegpt::test {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string refusal(const Json& run, const Json& now) {
+  try {
+    refuse_changes(run, now);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string announced(const Json& run, const Json& now) {
+  testing::internal::CaptureStderr();
+  announce_changes(run, now);
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(ResumedSettings, OfTheModelAndTheDataMayNotChange) {
+  for (const std::string key :
+       {"model", "n_layer", "n_head", "n_embd", "block_size", "activation", "tokenizer", "tokenizer_path",
+        "vocab_size", "val_fraction", "seed", "parse_special_tokens"}) {
+    std::string flag = "--" + key;
+    std::ranges::replace(flag, '_', '-');
+    EXPECT_EQ(refusal({{key, 1}}, {{key, "x"}}),
+              flag + ": the run has 1, and goes on with it; \"x\" needs a new run");
+    EXPECT_EQ(refusal({{key, 1}}, {{key, 1}}), "");
+    // A run of an older version may lack a key.
+    EXPECT_EQ(refusal(Json::object(), {{key, 1}}) + refusal({{key, 1}}, Json::object()), "");
+    EXPECT_EQ(refusal({{key, nullptr}, {"derived", {{key, 1}}}}, {{key, 1}}), "");
+  }
+  EXPECT_EQ(refusal({{"steps", 1}, {"dropout", 0}}, {{"steps", 2}, {"dropout", 1}}), "");
+}
+
+TEST(ResumedSettings, ThatChangeWhatIsLearntAreAnnounced) {
+  for (const std::string key :
+       {"batch_size", "grad_accumulation", "learning_rate", "min_lr", "warmup_steps", "lr_schedule",
+        "weight_decay", "beta1", "beta2", "eps", "grad_clip", "dropout", "threads", "cpu_matmul", "no_fused",
+        "overfit_batch", "reproducible"}) {
+    std::string flag = "--" + key;
+    std::ranges::replace(flag, '_', '-');
+    EXPECT_EQ(announced({{key, 1}}, {{key, "x"}}), "note: " + flag + " changes from 1 to \"x\"\n");
+    EXPECT_EQ(announced({{key, 1}}, {{key, 1}}), "");
+    EXPECT_EQ(announced(Json::object(), {{key, 1}}) + announced({{key, 1}}, Json::object()), "");
+    EXPECT_EQ(announced({{key, nullptr}, {"derived", {{key, 1}}}}, {{key, nullptr}, {"derived", {{key, 2}}}}),
+              "note: " + flag + " changes from 1 to 2\n");
+  }
+  EXPECT_EQ(
+      announced({{"steps", 10}, {"eps", 1}, {"log_interval", 1}},
+                {{"steps", 20}, {"eps", 2}, {"log_interval", 2}}),
+      "note: the horizon of the schedule changes from 10 to 20 steps, and with it the learning rate of the "
+      "steps to come\n"
+      "note: --eps changes from 1 to 2\n");
+}
+
+TEST(ResumedSettings, ThatWereDerivedAreKept) {
+  const Json run = {
+      {"a", nullptr}, {"b", nullptr}, {"c", 3}, {"d", nullptr}, {"derived", {{"a", 1}, {"b", 2}}}};
+  EXPECT_EQ(kept_values(run, {{"a", nullptr}, {"b", 5}, {"c", nullptr}}), (Json{{"a", 1}}));
+  EXPECT_EQ(kept_values(run, Json::object()), (Json{{"a", 1}, {"b", 2}}));
+  EXPECT_EQ(kept_values({{"a", 1}}, Json::object()), Json::object());
+}
+
+TEST(ResumedSettings, ADerivedFinalRateFollowsAnotherPeak) {
+  const Json run = {{"learning_rate", 1}, {"min_lr", nullptr}, {"derived", {{"min_lr", 0.1}}}};
+  const Json kept = {{"min_lr", 0.1}};
+  EXPECT_EQ(kept_values(run, Json::object()), kept);
+  EXPECT_EQ(kept_values(run, {{"learning_rate", nullptr}}), kept);
+  EXPECT_EQ(kept_values(run, {{"learning_rate", 1}}), kept);
+  EXPECT_EQ(kept_values(run, {{"learning_rate", 2}}), Json::object());
+}
+
+}  // namespace
+}  // namespace stagegpt::test

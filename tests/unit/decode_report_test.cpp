@@ -1,0 +1,59 @@
+// What the benchmark of writing makes of its measurements, on numbers made by hand.
+#include "common/app/decode_report.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace stagegpt::test {
+namespace {
+
+const DecodeSubject kSubject{
+    .model = "nano", .machine = "a machine", .weights = "bf16", .parameters = 7, .threads = 3};
+
+// Tokens of 8 ms, of 4 MB each: 0.5 GB/s, of 2.
+DecodeReport made_report() {
+  DecodeReport report;
+  for (const double ms : {20.0, 8.0, 4.0}) report.token_ms.add(ms);
+  report.peak_bytes = 3 << 19;
+  report.bytes_per_token = 4e6;
+  report.memory_bytes_per_second = 2e9;
+  return report;
+}
+
+TEST(DecodeReport, has_each_figure_once_as_json) {
+  EXPECT_EQ(decode_json(kSubject, made_report()).dump(2), R"({
+  "model": "nano",
+  "parameters": 7,
+  "weights": "bf16",
+  "threads": 3,
+  "tokens_per_second": 125.0,
+  "ms_per_token": {
+    "median": 8.0,
+    "min": 4.0,
+    "max": 20.0
+  },
+  "bytes_per_token": 4000000.0,
+  "gbytes_per_second": 0.5,
+  "memory_gbytes_per_second": 2.0,
+  "bandwidth_share": 0.25,
+  "peak_memory_bytes": 1572864,
+  "busy": null
+})");
+}
+
+TEST(DecodeReport, has_them_in_a_table) {
+  testing::internal::CaptureStdout();
+  print_decode_table(kSubject, made_report());
+  std::fflush(stdout);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), R"(nano, 7 parameters, matrices in bf16
+a machine
+token     8.00 ms (median of 3; 4.00 to 20.00), 125.0 tokens/s
+reads     4.0 MB a token: 0.5 GB/s, 25 % of the 2.0 GB/s that memory gives
+memory    1.5 MiB
+)");
+}
+
+}  // namespace
+}  // namespace stagegpt::test

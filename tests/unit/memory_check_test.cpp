@@ -1,0 +1,235 @@
+// What is said of memory, word for word: by --dry-run, and where a training or a model has no room.
+#include "common/app/memory_check.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "common/app/dry_run.h"
+#include "common/comm/self_communicator.h"
+#include "common/error.h"
+#include "common/train/memory_plan.h"
+
+namespace stagegpt::test {
+namespace {
+
+constexpr std::size_t kMebibyte = 1 << 20;
+
+// Of two ranks each updates a half, as with --comm zero1.
+class HalfSync final : public NoGradientSync {
+ public:
+  ArenaRange owned(std::int64_t arena_size) const override { return {0, arena_size / 2}; }
+};
+
+class MemoryMessages : public testing::Test {
+ protected:
+  // Of a device, of which there is no more than that.
+  static TensorMemory device(double bytes) {
+    return {.device_bytes = static_cast<std::size_t>(bytes), .on_host = false};
+  }
+  TrainingMemory training(const TrainerConfig& trainer, const TensorMemory& memory, int ranks = 1) const {
+    return {config_, trainer, 64, ranks, sync_, memory};
+  }
+  static TrainerConfig batches(std::int64_t batch_size, std::int64_t grad_accumulation,
+                               bool reproducible = false) {
+    TrainerConfig trainer;
+    trainer.batch_size = batch_size;
+    trainer.grad_accumulation = grad_accumulation;
+    trainer.reproducible = reproducible;
+    trainer.schedule.steps = 100;
+    return trainer;
+  }
+  // What a device needs for it: no more than its tensors.
+  double bytes(const TrainerConfig& trainer, int ranks = 1) const {
+    return static_cast<double>(plan_memory(config_, trainer, 64, ranks, sync_).total());
+  }
+  std::string text(const TrainerConfig& trainer, int ranks = 1) const {
+    return memory_text(bytes(trainer, ranks));
+  }
+  template <class Require>
+  static std::string refusal(const Require& require) {
+    try {
+      require();
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  const Gpt2Config config_{.vocab_size = 1000, .block_size = 64, .n_layer = 8, .n_head = 4, .n_embd = 256};
+  NoGradientSync sync_;
+};
+
+TEST_F(MemoryMessages, ADeviceNeedsItsTensorsAndAHostTheProgramToo) {
+  const TensorMemory on_device = device(1), on_host{.host_ranks = 2};
+  EXPECT_EQ(needed_memory(on_device, 1000, 24), 1000);
+  EXPECT_EQ(needed_memory(on_host, 1000, 24), 1024 + 128.0 * kMebibyte);
+  EXPECT_EQ(needed_memory(on_host, 1000), 1000 + 128.0 * kMebibyte);
+}
+
+TEST_F(MemoryMessages, ATrainingIsToldOfASmallerBatchThatFits) {
+  const TrainerConfig whole = batches(12, 3), half = batches(6, 6);
+  const TensorMemory memory = device(bytes(half));
+  EXPECT_EQ(
+      refusal([&] { require_training_memory(training(whole, memory), {}); }),
+      concat("--batch-size: training with 12 sequences of 64 tokens takes ", text(whole), ", and ",
+             text(half),
+             " are available on the device; --batch-size 6 --grad-accumulation 6, the same step, takes ",
+             text(half), "; --ignore-memory begins all the same"));
+  EXPECT_EQ(refusal([&] { require_training_memory(training(half, memory), {}); }), "");
+}
+
+TEST_F(MemoryMessages, AdviceKeepsBatchesThatDivide) {
+  // Three sequences cannot be halved; in a reproducible step, eight.
+  EXPECT_EQ(advice(training(batches(3, 1), device(0)), bytes(batches(1, 1))),
+            "a smaller --batch-size takes less");
+  const std::string even = concat("even --batch-size 8 takes ", text(batches(8, 1, true)),
+                                  "; a smaller --model or --block-size takes less");
+  EXPECT_EQ(advice(training(batches(16, 1, true), device(0)), 1), even);
+  EXPECT_EQ(advice(training(batches(16, 1, true), device(0)), bytes(batches(8, 2, true))),
+            concat("--batch-size 8 --grad-accumulation 2, the same step, takes ", text(batches(8, 2, true))));
+  // All micro-steps' losses are kept: with them the fewest sequences may not fit, and without them they do.
+  EXPECT_EQ(advice(training(batches(24, 1, true), device(0)), bytes(batches(8, 1, true))),
+            "a smaller --batch-size takes less");
+}
+
+TEST_F(MemoryMessages, RanksAreToldOfWhatTheyShare) {
+  const TensorMemory memory{.host_ranks = 3};
+  const TrainingMemory two = training(batches(2, 1), memory, 2);
+  const std::string needed = memory_text(needed_memory(two));
+  EXPECT_EQ(
+      refusal([&] {
+        require_training_memory(two, {.machine = 30.0 * kMebibyte, .cgroup = {}, .address_space = {}});
+      }),
+      concat(
+          "--batch-size: training with 2 sequences of 64 tokens takes ", needed,
+          " a rank, and 10.0 MiB are available on this machine, for each of 3 ranks; even --batch-size 2 "
+          "takes ",
+          needed,
+          "; a smaller --model or --block-size takes less, and --comm zero1, which divides AdamW's moments "
+          "among the ranks, and fewer ranks on a node; --ignore-memory begins all the same"));
+  const std::string smaller = "a smaller --batch-size takes less";
+  const TensorMemory gpu = device(1);
+  EXPECT_EQ(advice(training(batches(6, 1), gpu, 2), bytes(batches(2, 1), 2)),
+            smaller + ", and --comm zero1, which divides AdamW's moments among the ranks");
+  HalfSync half;
+  EXPECT_EQ(advice({config_, batches(6, 1), 64, 2, half, gpu}, 1e12), smaller);
+  EXPECT_EQ(advice(training(batches(24, 1, true), gpu, 2), bytes(batches(8, 1, true), 2)), smaller);
+}
+
+TEST_F(MemoryMessages, NameTheTightestLimit) {
+  const auto where = [](const FreeMemory& host, int ranks) {
+    const auto available = available_memory({.host_ranks = ranks}, host);
+    return concat(available->bytes, ' ', available->where);
+  };
+  EXPECT_EQ(where({.machine = 6, .cgroup = 8, .address_space = 10}, 1), "6 on this machine");
+  EXPECT_EQ(where({.machine = 10, .cgroup = 8, .address_space = 10}, 2),
+            "4 under the limit of this container or job, for each of 2 ranks");
+  EXPECT_EQ(where({.machine = 10, .cgroup = 8, .address_space = 3}, 2), "3 under `ulimit -v`");
+  EXPECT_EQ(available_memory(device(7), {.machine = 1, .cgroup = 1, .address_space = 1})->where,
+            "on the device");
+}
+
+TEST_F(MemoryMessages, AModelThatHasNoRoomToWriteIsToldOfItsMatrices) {
+  const TensorMemory memory = device(10.0 * kMebibyte);
+  const auto says = [&](DType matrices) {
+    return refusal([&] { require_generation_memory(config_, matrices, memory, {}); });
+  };
+  const auto takes = [&](DType matrices) {
+    return memory_text(static_cast<double>(plan_generation(config_, matrices)));
+  };
+  EXPECT_EQ(says(DType::f32),
+            concat("--model: it takes ", takes(DType::f32),
+                   " to write, and 10.0 MiB are available on the device; a smaller model takes "
+                   "less; --ignore-memory begins all the same"));
+  EXPECT_EQ(says(DType::bf16),
+            concat("--model: it takes ", takes(DType::bf16),
+                   " to write, and 10.0 MiB are available on the device; a smaller model, or "
+                   "--weights f32, which keeps one copy of the matrices, takes less; "
+                   "--ignore-memory begins all the same"));
+}
+
+TEST_F(MemoryMessages, AGibibyteIsTheFirstInGibibytes) {
+  EXPECT_EQ(memory_text(1024.0 * kMebibyte), "1.0 GiB");
+  EXPECT_EQ(memory_text(1023.0 * kMebibyte), "1023.0 MiB");
+}
+
+class DryRun : public MemoryMessages {
+ protected:
+  std::string printed(const TrainingMemory& training, bool json = false) const {
+    SelfCommunicator communicator;
+    testing::internal::CaptureStdout();
+    print_plan(training, communicator.group(), json);
+    std::fflush(stdout);
+    return testing::internal::GetCapturedStdout();
+  }
+  static std::string row(const char* name, double bytes, const std::string& more = "") {
+    char text[64];
+    std::snprintf(text, sizeof text, "  %-12s%12.1f", name, bytes / static_cast<double>(kMebibyte));
+    return text + more + '\n';
+  }
+};
+
+// 6,590,976 parameters: (1000 + 64) · 256 + 8 · (12 · 256² + 13 · 256) + 2 · 256. A step has 12 · 3 · 64
+// tokens, and a token 6 · 6,590,976 + 6 · 8 · 64 · 256 FLOPs.
+TEST_F(DryRun, HasALineForEachFigure) {
+  const TrainerConfig trainer = batches(12, 3);
+  const TensorMemory memory = device(bytes(trainer));
+  const MemoryPlan plan = plan_memory(config_, trainer, 64, 1, sync_);
+  const std::string head =
+      "parameters  6590976\n"
+      "tokens      2304 a step, 230400 in all\n"
+      "FLOPs       4.03e+07 a token, 9.29e+12 in all\n";
+  const auto rows = [](const MemoryPlan& of) {
+    return row("weights", static_cast<double>(of.weights)) +
+           row("gradients", static_cast<double>(of.gradients)) +
+           row("moments", static_cast<double>(of.moments)) +
+           row("activations", static_cast<double>(of.activations)) +
+           row("total", static_cast<double>(of.total()));
+  };
+  const auto total = static_cast<double>(plan.total());
+  EXPECT_EQ(printed(training(trainer, memory)),
+            head + "memory of the process, in MiB\n" + rows(plan) + row("needed", total) +
+                row("available", total, "  on the device") + "fits        yes\n");
+  const TensorMemory less = device(bytes(batches(6, 6)));
+  EXPECT_TRUE(printed(training(trainer, less))
+                  .ends_with("\nfits        no; --batch-size 6 --grad-accumulation 6, the same step, takes " +
+                             text(batches(6, 6)) + '\n'));
+  const TensorMemory unknown{.on_host = false};
+  const MemoryPlan of_two = plan_memory(config_, trainer, 64, 2, sync_);
+  const double needed = static_cast<double>(of_two.total() + of_two.free_blocks) + 128.0 * kMebibyte;
+  EXPECT_EQ(printed(training(trainer, unknown, 2)),
+            head + "memory of each rank, in MiB\n" + rows(of_two) +
+                row("needed", needed, "  with the program, an estimate"));
+}
+
+TEST_F(DryRun, HasThemAllAsJson) {
+  const TrainerConfig trainer = batches(12, 3);
+  const TensorMemory memory = device(bytes(trainer) - 1), unknown{.on_host = false};
+  const MemoryPlan plan = plan_memory(config_, trainer, 64, 2, sync_);
+  nlohmann::ordered_json expected = {{"parameters", 6590976},
+                                     {"tokens_per_step", 2304.0},
+                                     {"flops_per_token", 40332288.0},
+                                     {"total_flops", 40332288.0 * 230400},
+                                     {"ranks", 2},
+                                     {"memory_bytes",
+                                      {{"weights", plan.weights},
+                                       {"gradients", plan.gradients},
+                                       {"moments", plan.moments},
+                                       {"activations", plan.activations},
+                                       {"total", plan.total()}}},
+                                     {"needed_bytes", static_cast<double>(plan.total())},
+                                     {"available_bytes", bytes(trainer) - 1},
+                                     {"fits", true}};
+  EXPECT_EQ(printed(training(trainer, memory, 2), true), expected.dump(2) + '\n');  // half of it a rank
+  const auto of_one = nlohmann::json::parse(printed(training(trainer, memory), true));
+  EXPECT_EQ(of_one["ranks"], 1);
+  EXPECT_EQ(of_one["fits"], false);
+  const auto of_none = nlohmann::json::parse(printed(training(trainer, unknown), true));
+  EXPECT_TRUE(of_none["available_bytes"].is_null());
+  EXPECT_TRUE(of_none["fits"].is_null());
+}
+
+}  // namespace
+}  // namespace stagegpt::test
