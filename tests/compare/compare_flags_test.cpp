@@ -1,0 +1,221 @@
+// The flags of compare_stages, with stages that are shell scripts beside it.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "common/compare/manifest.h"
+#include "tests/compare/fake_stages.h"
+
+namespace stagegpt::compare::test {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Arguments = std::vector<std::string>;
+using stagegpt::test::ProgramResult;
+using stagegpt::test::operator+;
+
+class CompareFlagsTest : public FakeStages {
+ protected:
+  CompareFlagsTest() {
+    mpirun();
+    for (const char* name : {"stage0_train", "stage1_train", "stage2_train", "stage2_train_emulated"})
+      stage(name);
+    fs::copy(fs::path(STAGEGPT_BIN_DIR) / "compare_stages", folder());
+  }
+
+  // The program in the scripts' folder finds them beside itself.
+  ProgramResult run(const Arguments& arguments) const {
+    return stagegpt::test::run_program(folder() / "compare_stages", arguments, folder());
+  }
+  Json results() const {
+    return Json::parse(stagegpt::test::read_bytes(folder() / "report" / "results.json"));
+  }
+  Arguments labels() const {
+    Arguments all;
+    const Json json = results();
+    for (const Json& one : json["contestants"]) all.push_back(one["label"]);
+    return all;
+  }
+  std::string refused(const Arguments& arguments) const {
+    const ProgramResult result = run(Arguments{"--output", "report"} + arguments);
+    EXPECT_EQ(result.exit_code, 2);
+    return result.errors;
+  }
+};
+
+// How they are laid out is the business of the library that reads flags.
+TEST_F(CompareFlagsTest, AreInHelp) {
+  const ProgramResult result = run({"--help"});
+  EXPECT_EQ(result.exit_code, 0);
+  const std::string help = std::regex_replace(result.output, std::regex("\\s+"), " ");
+  for (const char* part :
+       {"Run one experiment at every stage that this machine can run, and compare.",
+        "Report: --output",
+        "directory to make, for index.html, results.json, results.csv and runs/ --overwrite",
+        "replace the comparison that is there --title",
+        "The stages of StageGPT, compared of the page --author",
+        "named on the page --json",
+        "print results.json instead of tables Contestants: --stages",
+        "such as 0,1,3 (default: all that can run) --ranks",
+        "of stages 1 and 3, such as 1,2,4 (default: 1,2) --emulated",
+        "stages 2 and 3 on the emulator, though there is a GPU --programs",
+        "directory of stageN_train (default: that of this program) --mpirun",
+        "command that starts ranks, before -np N (default: mpirun, and with Open MPI --oversubscribe "
+        "--bind-to "
+        "none) --cores",
+        "cores for each contestant, ranks dividing them (default: all) Experiment: --config",
+        "settings of stageN_train, a JSON object, such as a run's run.json --scaling",
+        "each rank has its own cores, the most ranks all; the batch stays, or grows with them",
+        "3 runs of each contestant, in turns --warmup",
+        "3 first steps of a run, which are not timed --reproducible",
+        "every run with --reproducible: the same bits are expected --no-reproducible-pass",
+        "leave out the further run of each stage with --reproducible --loss-limit",
+        "1e-05 largest relative difference of losses --norm-limit",
+        "0.0001 largest relative difference of gradient norms --timeout-seconds",
+        "1800 end a run that takes longer (0: never) Everything behind -- is handed on",
+        "Exit codes: 0 all stages agree, 1 they disagree or one failed, 2 the input is at fault."}) {
+    EXPECT_NE(help.find(part), std::string::npos) << part << " in:\n" << help;
+  }
+}
+
+TEST_F(CompareFlagsTest, HaveDefaults) {
+  metrics("stage1_train", {4, 3, 2 + 1.5e-5});  // within the usual limits
+  metrics("stage2_train", {4, 3, 2 + 3e-5});
+  const ProgramResult result = run({"--output", "report"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_TRUE(result.output.starts_with(
+      "Stage 2 disagrees with Stage 0 from step 3 on: loss 2.00003 instead of 2, a"))
+      << result.output;
+  EXPECT_TRUE(result.errors.ends_with("report: report/index.html\n")) << result.errors;
+  const Json json = results();
+  EXPECT_EQ(json["title"], "The stages of StageGPT, compared");
+  EXPECT_TRUE(json["author"].is_null());
+  EXPECT_EQ(json["command"], Json({(folder() / "compare_stages").string(), "--output", "report"}));
+  EXPECT_EQ(labels(),
+            (Arguments{"Stage 0", "Stage 1, 1 rank", "Stage 1, 2 ranks", "Stage 2", "Stage 0, reproducible",
+                       "Stage 1, 2 ranks, reproducible", "Stage 2, reproducible"}));
+  Json experiment = json["experiment"];
+  experiment.erase("settings");
+  EXPECT_EQ(experiment.dump(),
+            concat(R"({"mode":"same cores","cores":)", usable_cores(),
+                   R"(,"ranks":[1,2],"repeats":3,"warmup":3,"reproducible":false,)",
+                   R"("limits":{"loss":1e-05,"grad_norm":0.0001},"model":"a model of stage0_train",)",
+                   R"("data":"some text, 9 tokens"})"));
+  EXPECT_EQ(json["contestants"][0]["trials"].size(), 3u);
+}
+
+TEST_F(CompareFlagsTest, SetTheExperiment) {
+  directory_.write("settings.json", R"({"steps": 3, "n_layer": 5})");
+  const Arguments flags = {"--output",
+                           "report",
+                           "--title",
+                           "A title",
+                           "--author",
+                           "An author",
+                           "--stages",
+                           "1,0",
+                           "--ranks",
+                           "4,1",
+                           "--cores",
+                           "8",
+                           "--repeats",
+                           "1",
+                           "--warmup",
+                           "2",
+                           "--loss-limit",
+                           "0.5",
+                           "--norm-limit",
+                           "0.25",
+                           "--scaling",
+                           "strong",
+                           "--reproducible",
+                           "--config",
+                           "settings.json",
+                           "--json",
+                           "--mpirun",
+                           (folder() / "mpirun").string() + " --fast",
+                           "--programs",
+                           folder(),
+                           "--",
+                           "--steps",
+                           "7"};
+  const ProgramResult result = run(flags);
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  const Json json = Json::parse(result.output);
+  EXPECT_EQ(json, results());
+  EXPECT_EQ(json["title"], "A title");
+  EXPECT_EQ(json["author"], "An author");
+  Json experiment = json["experiment"];
+  experiment.erase("settings");
+  EXPECT_EQ(experiment.dump(), R"({"mode":"strong","cores":8,"ranks":[1,4],"repeats":1,"warmup":2,)"
+                               R"("reproducible":true,"limits":{"loss":0.5,"grad_norm":0.25},)"
+                               R"("model":"a model of stage0_train","data":"some text, 9 tokens"})");
+  EXPECT_EQ(labels(), (Arguments{"Stage 0, reproducible", "Stage 1, 1 rank, reproducible",
+                                 "Stage 1, 4 ranks, reproducible"}));
+  const Arguments command = json["contestants"][2]["command"];
+  EXPECT_EQ(command, (Arguments{folder() / "mpirun",
+                                "--fast",
+                                "-np",
+                                "4",
+                                folder() / "stage1_train",
+                                "--data",
+                                "data/dummy.txt",
+                                "--tokenizer",
+                                "char",
+                                "--n-layer",
+                                "5",
+                                "--n-head",
+                                "2",
+                                "--n-embd",
+                                "64",
+                                "--block-size",
+                                "32",
+                                "--batch-size",
+                                "8",
+                                "--steps",
+                                "7",
+                                "--eval-every",
+                                "1000000000",
+                                "--checkpoint-every",
+                                "1000000000",
+                                "--val-fraction",
+                                "0",
+                                "--sample-every",
+                                "0",
+                                "--max-new-tokens",
+                                "0",
+                                "--threads",
+                                "2",
+                                "--reproducible",
+                                "--run-dir",
+                                "report/runs/stage1-4-ranks-batch-8-reproducible-1"}));
+}
+
+TEST_F(CompareFlagsTest, ChooseTheContestants) {
+  const Arguments flags = {"--output", "report", "--overwrite", "--repeats", "1"};
+  EXPECT_EQ(run(flags + Arguments{"--stages", "2", "--emulated"}).exit_code, 0);
+  EXPECT_EQ(labels(), (Arguments{"Stage 2, emulated", "Stage 2, emulated, reproducible"}));
+  EXPECT_EQ(run(flags + Arguments{"--stages", "2", "--no-reproducible-pass"}).exit_code, 0);
+  EXPECT_EQ(labels(), (Arguments{"Stage 2"}));
+  EXPECT_EQ(run(flags + Arguments{"--stages", "1", "--scaling", "weak"}).exit_code, 0);
+  EXPECT_EQ(labels(), (Arguments{"Stage 1, 1 rank, batch 8", "Stage 1, 2 ranks, batch 16"}));
+}
+
+TEST_F(CompareFlagsTest, AreRefused) {
+  EXPECT_EQ(run({}).errors, "compare_stages: --output: expected a directory to make\n");
+  EXPECT_EQ(refused({"--stages", "0,4"}),
+            "compare_stages: --stages: expected a whole number from 0 to 3, not '4'\n");
+  EXPECT_EQ(refused({"--ranks", "0"}),
+            "compare_stages: --ranks: expected a whole number from 1 to 65536, not '0'\n");
+  directory_.write("settings.json", "[1]");
+  EXPECT_EQ(refused({"--config", "settings.json"}),
+            "compare_stages: --config: \"settings.json\": expected a JSON object\n");
+  EXPECT_EQ(
+      run({"--output", "report", "--stages", "0", "--repeats", "1", "--no-reproducible-pass"}).exit_code, 0);
+  EXPECT_EQ(refused({"--stages", "0"}),
+            "compare_stages: --output: \"report\" holds a comparison; --overwrite replaces it\n");
+}
+
+}  // namespace
+}  // namespace stagegpt::compare::test

@@ -1,0 +1,307 @@
+// A whole comparison, in process, of stages that are shell scripts: which commands are started, in which
+// order, and what is made of what the programs leave behind.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <regex>
+
+#include "common/checkpoint/safetensors.h"
+#include "common/compare/compare.h"
+#include "common/compare/runner.h"
+#include "common/content_hash.h"
+#include "tests/compare/fake_stages.h"
+#include "tests/support/golden.h"
+
+namespace stagegpt::compare::test {
+namespace {
+
+using Words = std::vector<std::string>;
+using stagegpt::test::expect_golden;
+using stagegpt::test::read_bytes;
+
+class FakeComparison : public FakeStages {
+ protected:
+  FakeComparison() {
+    mpirun();
+    stage("stage0_train");
+    FakeProgram of_ranks;
+    of_ranks.help += "; echo '  --comm NAME'";
+    stage("stage1_train", of_ranks);
+    options_.output = folder() / "report";
+    options_.title = "A title";
+    options_.author = "An author";
+    options_.command = {"compare_stages", "--output"};
+    options_.choice.programs = folder();
+    options_.choice.stages = {0, 1};
+    options_.experiment.flags = {{"--batch-size", {"8"}}, {"--data", {"text"}}, {"--comm", {"flat"}}};
+    options_.experiment.cores = 4;
+    options_.experiment.ranks = {1, 2};
+    options_.experiment.repeats = 2;
+    options_.experiment.warmup = 0;
+    options_.experiment.reproducible_pass = false;
+    options_.cancelled = [] { return false; };
+  }
+
+  // Stage 0 alone, once.
+  void once() {
+    options_.choice.stages = {0};
+    options_.experiment.repeats = 1;
+  }
+
+  // What is said on standard error is kept, with "T s" for all times.
+  Comparison run() {
+    testing::internal::CaptureStderr();
+    try {
+      Comparison comparison = compare(options_);
+      said_ = std::regex_replace(testing::internal::GetCapturedStderr(), std::regex(": [0-9.]+ s"), ": T s");
+      return comparison;
+    } catch (...) {
+      testing::internal::GetCapturedStderr();
+      throw;
+    }
+  }
+
+  std::string failure_of(const FakeProgram& program) {
+    once();
+    options_.overwrite = true;
+    stage("stage0_train", program);
+    const Comparison comparison = run();
+    EXPECT_TRUE(comparison.entries[0].trials.empty());
+    return comparison.entries[0].failure;
+  }
+
+  // The trace of step `step` in a program's runs: a loss, and a weight.
+  void trace(const std::string& stage, int step, float loss, float weight) const {
+    fs::create_directories(folder() / (stage + ".traces"));
+    SafetensorsWriter writer(folder() / (stage + ".traces") / concat("step_0000000", step, ".safetensors"),
+                             {{"00000 the loss", {1}}, {"00001 the weight w", {2}}});
+    writer.append(std::vector{loss});
+    writer.append(std::vector{weight, 2.0f});
+    writer.finish();
+  }
+
+  CompareOptions options_;
+  std::string said_;
+};
+
+TEST_F(FakeComparison, RunsTheContestantsInTurns) {
+  const Comparison comparison = run();
+  EXPECT_TRUE(comparison.passed());
+  EXPECT_GT(comparison.seconds, 0);
+  expect_golden(calls(), "compare/calls.txt");
+  EXPECT_EQ(said_,
+            "[1/6] Stage 0, run 1: T s, loss 2.00\n[2/6] Stage 1, 1 rank, run 1: T s, loss 2.00\n"
+            "[3/6] Stage 1, 2 ranks, run 1: T s, loss 2.00\n[4/6] Stage 0, run 2: T s, loss 2.00\n"
+            "[5/6] Stage 1, 1 rank, run 2: T s, loss 2.00\n[6/6] Stage 1, 2 ranks, run 2: T s, loss 2.00\n");
+  ASSERT_EQ(comparison.entries.size(), 3u);
+  for (const Entry& entry : comparison.entries) EXPECT_EQ(entry.trials.size(), 2u);
+  std::set<std::string> left;  // of a run: no checkpoints
+  for (const auto& file : fs::directory_iterator(options_.output / "runs" / "stage1-2-ranks-batch-8-2")) {
+    left.insert(file.path().filename());
+  }
+  EXPECT_EQ(left, std::set<std::string>{"metrics.jsonl"});
+}
+
+TEST_F(FakeComparison, KnowsWhatTheProgramsSay) {
+  options_.experiment.repeats = 1;
+  options_.experiment.ranks = {2};
+  const Comparison comparison = run();
+  EXPECT_EQ(comparison.title, "A title");
+  EXPECT_EQ(comparison.author, "An author");
+  EXPECT_EQ(comparison.command, (Words{"compare_stages", "--output"}));
+  EXPECT_EQ(comparison.model, "a model of stage0_train");
+  EXPECT_EQ(comparison.data, "some text, 9 tokens");
+  EXPECT_EQ(comparison.settings.dump(), R"({"n_layer":7})");
+  EXPECT_EQ(comparison.manifest["libraries"]["mpi"], "mpirun (Open MPI) 9.9");
+  EXPECT_EQ(comparison.experiment.cores, 4);
+  const Entry& ranks = comparison.entries.at(1);
+  EXPECT_EQ(ranks.machine, "that of stage1_train");
+  EXPECT_EQ(ranks.command,
+            (Words{"mpirun", "--oversubscribe", "--bind-to", "none", "-np", "2", folder() / "stage1_train",
+                   "--batch-size", "8", "--data", "text", "--comm", "flat", "--threads", "2", "--run-dir",
+                   options_.output / "runs" / "stage1-2-ranks-batch-8-1"}));
+  const Trial& trial = ranks.trials.at(0);
+  EXPECT_EQ(trial.steps.at(2).loss, 2);
+  EXPECT_EQ(trial.steps[2].grad_norm, 0.25);
+  EXPECT_EQ(trial.tokens_per_step, 64);
+  EXPECT_EQ(trial.peak_memory_bytes, 1048576);  // the most, of the first step
+  EXPECT_EQ(trial.weights_xxh3_128, content_hash(directory_.write("same", "weights\n")));
+}
+
+TEST_F(FakeComparison, MeasuresTheLoadOfWhatItStartsItself) {
+  options_.mpirun = (folder() / "mpirun").string();
+  options_.experiment.repeats = 1;
+  stage("stage1_train", {.train = "sleep 0.3"});
+  const Comparison comparison = run();
+  ASSERT_EQ(comparison.entries.size(), 3u);
+  EXPECT_FALSE(comparison.entries[1].trials.at(0).load);
+}
+
+TEST_F(FakeComparison, TellsHowARunHasEnded) {
+  EXPECT_EQ(failure_of({.train = "for i in 1 2 3 4 5 6 7 8 9; do echo line $i >&2; done; exit 3"}),
+            "exit code 3:\nline 2\nline 3\nline 4\nline 5\nline 6\nline 7\nline 8\nline 9");
+  EXPECT_TRUE(said_.starts_with("[1/1] Stage 0, run 1: T s, FAILED: exit code 3:\nline 2\n")) << said_;
+  EXPECT_EQ(failure_of({.train = "exit 128"}),
+            "exit code 128:\nnote: of stage0_train\nmachine: that of stage0_train");
+  EXPECT_EQ(failure_of({.train = "kill -9 $$"}),
+            "ended by signal 9:\nnote: of stage0_train\nmachine: that of stage0_train");
+  const std::string no_weights = failure_of({.train = "rm \"$run/latest/model.safetensors\""});
+  EXPECT_NE(no_weights.find("latest/model.safetensors"), std::string::npos) << no_weights;
+  EXPECT_EQ(failure_of({.train = "echo nonsense > \"$run/metrics.jsonl\""}).substr(0, 22),
+            "metrics.jsonl, line 1:");
+  options_.timeout_seconds = 0.2;
+  EXPECT_TRUE(std::regex_match(failure_of({.train = "exec sleep 20"}),
+                               std::regex("did not end within 0\\.[0-9]+ s; see --timeout-seconds:\n"
+                                          "note: of stage0_train\nmachine: that of stage0_train")));
+}
+
+TEST_F(FakeComparison, RunsNobodyAgainWhoHasFailed) {
+  options_.experiment.ranks = {1};
+  stage("stage0_train", {.train = "exit 3"});
+  const Comparison comparison = run();
+  EXPECT_EQ(comparison.entries[0].trials.size(), 0u);
+  EXPECT_EQ(comparison.entries[1].trials.size(), 2u);
+  EXPECT_EQ(said_.find("Stage 0, run 2"), std::string::npos) << said_;
+}
+
+TEST_F(FakeComparison, RefusesWhoCannotBegin) {
+  once();
+  stage("stage0_train", {.dry_run = "echo 'stage0_train: --n-head: bad' >&2; exit 2"});
+  EXPECT_EQ(message<UserError>([&] { run(); }), "--n-head: bad");
+  stage("stage0_train", {.dry_run = "echo 'stage0_train: broken' >&2; exit 1"});
+  EXPECT_EQ(message<std::runtime_error>([&] { run(); }), "Stage 0: exit code 1: broken");
+  EXPECT_FALSE(fs::exists(options_.output));
+  options_.choice.stages = {};
+  options_.choice.programs = folder() / "nowhere";
+  EXPECT_EQ(message<UserError>([&] { run(); }), "no stage can run here: stage0_train is not there");
+}
+
+// More ranks than there are GPUs, for one, are tried.
+TEST_F(FakeComparison, LeavesOutTheRanksThatCannotBegin) {
+  options_.experiment.repeats = 1;
+  const FakeProgram alone = {.dry_run =
+                                 R"(if [ "$FAKE_RANKS" = 2 ]; then echo "stage1_train: no" >&2; exit 2; fi)"};
+  stage("stage1_train", alone);
+  const Comparison comparison = run();
+  ASSERT_EQ(comparison.left_out.size(), 1u);
+  EXPECT_EQ(comparison.left_out[0].who, "Stage 1, 2 ranks");
+  EXPECT_EQ(comparison.left_out[0].why, "no");
+  EXPECT_EQ(comparison.entries.size(), 2u);
+  options_.overwrite = true;
+  options_.experiment.ranks_are_asked_for = true;
+  EXPECT_EQ(message<UserError>([&] { run(); }), "no");
+}
+
+TEST_F(FakeComparison, RunsOnceMoreReproducibly) {
+  options_.experiment.repeats = 1;
+  options_.experiment.reproducible_pass = true;
+  const Comparison comparison = run();
+  ASSERT_EQ(comparison.entries.size(), 5u);
+  EXPECT_EQ(comparison.entries[4].contestant.label(), "Stage 1, 2 ranks, reproducible");
+  EXPECT_EQ(comparison.entries[4].command.at(15), "--reproducible");
+  EXPECT_EQ(comparison.checks.back().kind, Check::Kind::bits);
+}
+
+TEST_F(FakeComparison, IsInterrupted) {
+  once();
+  options_.experiment.repeats = 5;
+  const auto report = [&] { return read_bytes(options_.output / "results.json"); };
+  options_.cancelled = [] { return true; };
+  EXPECT_EQ(message<std::runtime_error>([&] { run(); }), "interrupted before anything has run");
+  EXPECT_FALSE(fs::exists(options_.output));
+  options_.cancelled = [&] { return fs::exists(options_.output / "runs" / "stage0-batch-8-2"); };
+  stage("stage0_train", {.train = "case $run in *-2) exec sleep 20;; esac"});
+  const Comparison comparison = run();
+  EXPECT_TRUE(comparison.interrupted);
+  EXPECT_EQ(comparison.entries[0].trials.size(), 1u);
+  EXPECT_NE(report().find("\"interrupted\": true"), std::string::npos);
+  EXPECT_FALSE(fs::exists(options_.output / "runs" / "stage0-batch-8-2" / "checkpoints"));
+}
+
+TEST_F(FakeComparison, LooksForTheFirstTensorOfAStageThatDisagrees) {
+  options_.experiment.repeats = 1;
+  options_.experiment.limits = {.loss = 0.001, .grad_norm = 0.01};
+  metrics("stage1_train", {4, 3.75, 2});
+  for (const int step : {1, 2}) {
+    trace("stage0_train", step, 4, 1);
+    trace("stage1_train", step, step == 1 ? 4.003f : 5, 1);  // the first is within the limit
+  }
+  calls();
+  const Comparison comparison = run();
+  EXPECT_TRUE(said_.ends_with("loss 2.00\nlooking for the first tensor that differs: Stage 1, 1 rank\n"))
+      << said_;
+  ASSERT_EQ(comparison.divergences.size(), 2u);
+  const FirstTensor& first = comparison.divergences[0];
+  EXPECT_EQ(
+      first.text,
+      "The first tensor of Stage 1, 1 rank that differs, at step 2: the loss differs by 2.5e-01, more than "
+      "1.0e-03.");
+  EXPECT_EQ(first.step, 2);
+  EXPECT_EQ(first.tensor, "the loss");
+  EXPECT_EQ(first.error, 0.25);
+  EXPECT_EQ(first.limit, 0.001);
+  EXPECT_EQ(comparison.divergences[1].text, "");  // of the same stage
+  EXPECT_NE(calls().find("stage0_train --batch-size 8 --data text --threads 4 --run-dir "
+                         "report/runs/stage0-batch-8-traced --trace-steps 2 --stop-after 2\n"),
+            std::string::npos);
+  for (const char* run : {"stage0-batch-8-traced", "stage1-1-rank-batch-8-traced"}) {
+    const fs::path traced = options_.output / "runs" / run;
+    EXPECT_FALSE(fs::exists(traced / "traces" / "step_00000001.safetensors"));
+    EXPECT_TRUE(fs::exists(traced / "traces" / "step_00000002.safetensors"));
+    EXPECT_FALSE(fs::exists(traced / "checkpoints"));
+  }
+}
+
+TEST_F(FakeComparison, FindsNoTensorWhereNoneDiffers) {
+  options_.experiment.repeats = 1;
+  options_.experiment.ranks = {1};
+  metrics("stage1_train", {4, 3, 2.5});
+  const auto found = [&] {
+    options_.overwrite = true;
+    return run().divergences.at(0);
+  };
+  EXPECT_EQ(found().text.substr(0, 90),
+            "Which tensor of Stage 1, 1 rank is the first to differ is not known: traces: no step has o");
+  trace("stage0_train", 1, 4, 1);
+  trace("stage1_train", 1, 4, 1);
+  EXPECT_EQ(found().text,
+            "No tensor of Stage 1, 1 rank differs by more than its limit up to step 3: it has crept away, a "
+            "little in "
+            "each step, or would do otherwise once more.");
+  EXPECT_FALSE(fs::exists(options_.output / "runs/stage0-batch-8-traced/traces/step_00000001.safetensors"));
+  stage("stage1_train", {.train = "case $run in *traced) echo 'stage1_train: gone' >&2; exit 1;; esac"});
+  metrics("stage1_train", {4, 3, 2.5});
+  EXPECT_EQ(found().text,
+            "Which tensor of Stage 1, 1 rank is the first to differ is not known: exit code 1: gone");
+  EXPECT_EQ(found().step, 0);
+  stage("stage1_train", {.help = "echo '  --data FILE'"});
+  metrics("stage1_train", {4, 3, 2.5});
+  EXPECT_EQ(found().text,
+            "Which tensor is the first to differ is not known: \"stage1_train\" has no --trace-steps.");
+}
+
+// Where the same bits are promised, the last one of a weight counts. Stage 0 is traced beside each.
+TEST_F(FakeComparison, TracesForTheSameBits) {
+  options_.experiment.repeats = 1;
+  options_.experiment.ranks = {1};
+  options_.experiment.reproducible = true;
+  options_.choice.stages = {0, 1, 2};
+  options_.choice.emulated = true;
+  stage("stage2_train_emulated");
+  for (const char* other : {"stage1_train", "stage2_train_emulated"}) {
+    metrics(other, {4, 3, 2.5});
+    trace(other, 3, 4, std::nextafter(1.0f, 2.0f));
+  }
+  trace("stage0_train", 3, 4, 1);
+  const Comparison comparison = run();
+  ASSERT_EQ(comparison.divergences.size(), 2u);
+  EXPECT_EQ(comparison.divergences[0].tensor, "the weight w");
+  EXPECT_EQ(comparison.divergences[0].limit, 0);
+  EXPECT_TRUE(
+      comparison.divergences[1].text.starts_with("No tensor of Stage 2, emulated, reproducible differs"));
+  EXPECT_TRUE(fs::exists(options_.output / "runs/stage0-batch-8-reproducible-traced"));
+  EXPECT_TRUE(fs::exists(options_.output / "runs/stage0-batch-8-reproducible-traced-2"));
+}
+
+}  // namespace
+}  // namespace stagegpt::compare::test

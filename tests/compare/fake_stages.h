@@ -1,0 +1,116 @@
+// Stages and an mpirun that are shell scripts: what compare_stages does with programs, without any training.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <sstream>
+
+#include "common/error.h"
+#include "tests/support/program.h"
+
+namespace stagegpt::compare::test {
+
+namespace fs = std::filesystem;
+
+// What a fake program does; each is a piece of a shell script. A run has its directory in $run.
+struct FakeProgram {
+  std::string help =
+      "echo '  --data FILE'; echo '  --steps N'; echo '  --threads N'; echo '  --reproducible'; "
+      "echo '  --trace-steps N'";
+  std::string dry_run = "echo \"$name: a model of $name\" >&2; echo 'data: some text, 9 tokens' >&2";
+  std::string config = "echo '{\"n_layer\": null, \"derived\": {\"n_layer\": 7}}'";
+  std::string train = "";  // before what a training leaves behind; `exit 3` for one that fails
+};
+
+// A test with a folder for such programs, which comes first in PATH. Each call is a line of the file `calls`.
+class FakeStages : public testing::Test {
+ protected:
+  FakeStages() : path_(std::getenv("PATH")) {
+    setenv("PATH", (directory_.path().string() + ':' + path_).c_str(), 1);
+  }
+  ~FakeStages() override { setenv("PATH", path_.c_str(), 1); }
+
+  fs::path folder() const { return directory_.path(); }
+
+  std::string script(const std::string& name, const std::string& text) const {
+    const std::string path = directory_.write(name, "#!/bin/sh\n" + text + '\n');
+    fs::permissions(path, fs::perms::owner_all);
+    return path;
+  }
+
+  void stage(const std::string& name, const FakeProgram& program = {}) const {
+    script(name, "folder='" + folder().string() + "'; name=" + name + R"(
+echo "$name $*" >> "$folder/calls"
+for word in "$@"; do
+  [ "$before" = --run-dir ] && run=$word
+  before=$word
+done
+case " $* " in
+*" --help "*) )" + program.help +
+                     R"( ;;
+*" --dry-run "*) )" + program.dry_run +
+                     R"( ;;
+*" --print-config "*) )" +
+                     program.config + R"( ;;
+*)
+mkdir -p "$run/latest" "$run/best" "$run/checkpoints"
+echo weights > "$run/latest/model.safetensors"
+cp "$folder/$name.metrics" "$run/metrics.jsonl"
+[ -e "$folder/$name.traces" ] && cp -r "$folder/$name.traces" "$run/traces"
+echo "note: of $name" >&2
+echo "machine: that of $name" >&2
+)" + program.train + "\n;;\nesac");
+    metrics(name, {4, 3, 2});
+  }
+
+  // What a stage's training measures: its losses, and norms a tenth of them.
+  void metrics(const std::string& stage, const std::vector<double>& losses) const {
+    std::ostringstream lines;
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      lines << "{\"step\":" << i + 1 << ",\"tokens\":" << 64 * (i + 1) << ",\"loss\":" << losses[i]
+            << ",\"grad_norm\":" << losses[i] / 8
+            << R"(,"seconds":0.5,"ms":{"data":1,"forward":2,"backward":3,"communication":4,"optimizer":5},)"
+            << "\"peak_memory_bytes\":" << 1048576 - i << "}\n";
+    }
+    directory_.write(stage + ".metrics", lines.str());
+  }
+
+  void mpirun(const std::string& version = "mpirun (Open MPI) 9.9\\nmore of it") const {
+    script("mpirun", "if [ \"$1\" = --version ]; then printf '" + version + "\\n'; exit; fi\ncalls='" +
+                         folder().string() + R"(/calls'
+printf 'mpirun' >> "$calls"
+while [ "$1" != -np ]; do printf ' %s' "$1" >> "$calls"; shift; done
+printf ' -np %s: ' "$2" >> "$calls"
+FAKE_RANKS=$2; export FAKE_RANKS
+shift 2
+exec "$@")");
+  }
+
+  // The calls since the last time, with the folder's name left out.
+  std::string calls() const {
+    const fs::path file = folder() / "calls";
+    std::string text = stagegpt::test::read_bytes(file), word = folder().string() + '/';
+    for (std::size_t at = text.find(word); at != text.npos; at = text.find(word)) text.erase(at, word.size());
+    fs::remove(file);
+    return text;
+  }
+
+  stagegpt::test::ScratchDirectory directory_;
+
+ private:
+  std::string path_;
+};
+
+// What a call complains of.
+template <class Error, class Call>
+std::string message(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "(nothing)";
+}
+
+}  // namespace stagegpt::compare::test

@@ -1,0 +1,136 @@
+// Which stages are found, how they are started, and what is said of those that cannot be.
+#include "common/compare/stage_programs.h"
+
+#include <unistd.h>
+
+#include "tests/compare/fake_stages.h"
+
+namespace stagegpt::compare::test {
+namespace {
+
+using Words = std::vector<std::string>;
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+class StageProgramsTest : public FakeStages {
+ protected:
+  // "0 CPU, 2 emulator | who: why; who: why".
+  std::string found(const StageChoice& choice) const {
+    const Launcher launcher(std::nullopt);
+    const FoundStages found = find_stages(choice, launcher);
+    std::string text;
+    for (const StageProgram& stage : found.stages) {
+      text += concat(text.empty() ? "" : ", ", stage.stage, " ", name_of(stage.hardware), " ",
+                     stage.path.filename().string());
+    }
+    for (const LeftOut& out : found.left_out) text += concat(" | ", out.who, ": ", out.why);
+    return text;
+  }
+  StageChoice all(bool emulated = false) const {
+    return {.programs = folder(), .stages = {}, .emulated = emulated};
+  }
+  StageChoice only(std::vector<std::int64_t> stages, bool emulated = false) const {
+    return {.programs = folder(), .stages = std::move(stages), .emulated = emulated};
+  }
+};
+
+using LauncherTest = StageProgramsTest;
+
+TEST_F(LauncherTest, OfOpenMpiLetsRanksShareCores) {
+  const Words shares = {"mpirun", "--oversubscribe", "--bind-to", "none", "-np", "3"};
+  for (const std::string version : {"mpirun (Open MPI) 9.9", "mpirun (OpenRTE) 2"}) {
+    mpirun(version + "\\nmore of it");
+    const Launcher launcher(std::nullopt);
+    EXPECT_EQ(launcher.words(3), shares);
+    EXPECT_EQ(launcher.version(), version);
+    EXPECT_EQ(launcher.why_not(), "");
+    EXPECT_TRUE(launcher.starts_here());
+  }
+  mpirun("HYDRA 4");
+  EXPECT_EQ(Launcher(std::nullopt).words(2), (Words{"mpirun", "-np", "2"}));
+}
+
+TEST_F(LauncherTest, OfAUserGetsHisWords) {
+  mpirun();
+  const Launcher launcher(folder().string() + "/mpirun  --fast");
+  EXPECT_EQ(launcher.words(2), (Words{folder() / "mpirun", "--fast", "-np", "2"}));
+  EXPECT_EQ(launcher.version(), "mpirun (Open MPI) 9.9");
+  EXPECT_EQ(launcher.why_not(), "");
+  EXPECT_FALSE(launcher.starts_here());
+}
+
+TEST_F(LauncherTest, IsNotThere) {
+  setenv("PATH", "/nowhere", 1);
+  const Launcher launcher(std::nullopt);
+  EXPECT_EQ(launcher.why_not(), "mpirun is not found");
+  EXPECT_EQ(launcher.version(), "");
+  EXPECT_FALSE(launcher.starts_here());
+  EXPECT_EQ(message<UserError>([] { Launcher("nobody --fast"); }), "--mpirun: nobody is not found");
+  EXPECT_EQ(message<UserError>([] { Launcher(" "); }), "--mpirun: expected a command, not an empty one");
+}
+
+TEST_F(LauncherTest, TellsOpenMpiThatRootMeansIt) {
+  mpirun();
+  const Environment root = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+  EXPECT_EQ(Launcher(std::nullopt).environment(), geteuid() == 0 ? root : Environment());
+}
+
+TEST_F(StageProgramsTest, AreFoundWithTheirFlags) {
+  mpirun();
+  for (const char* name : {"stage0_train", "stage1_train", "stage2_train_emulated", "stage3_train"})
+    stage(name);
+  stage("stage0_train", {.help = "echo '  --data FILE'; echo '  --steps N'"});
+  const FoundStages found = find_stages(all(), Launcher(std::nullopt));
+  ASSERT_EQ(found.stages.size(), 4u);
+  EXPECT_EQ(found.stages[0].flags, (std::set<std::string>{"--data", "--steps"}));
+  EXPECT_EQ(found.stages[0].path, folder() / "stage0_train");
+  const std::string launched = "mpirun --oversubscribe --bind-to none -np 1: ";
+  EXPECT_EQ(calls(), "stage0_train --help\n" + launched + "stage1_train --help\n" +
+                         "stage2_train_emulated --help\n" + launched + "stage3_train --help\n" + launched +
+                         "stage3_train --dry-run --tokenizer char\n");
+  EXPECT_EQ(this->found(all()),
+            "0 CPU stage0_train, 1 CPU stage1_train, 2 emulator stage2_train_emulated, 3 GPU stage3_train"
+            " | Stage 2 on a GPU: stage2_train is not there; it is emulated");
+}
+
+TEST_F(StageProgramsTest, OnTheEmulatorAreAskedForOrTakeThePlaceOfAGpu) {
+  const FakeProgram no_gpu = {.dry_run = "echo 'stage2_train: no GPU: none' >&2; exit 1"};
+  stage("stage2_train", no_gpu);
+  EXPECT_EQ(message<UserError>([&] { found(only({2})); }),
+            "--stages: stage 2 cannot run: no GPU: none; stage2_train_emulated is not there");
+  EXPECT_EQ(message<UserError>([&] { found(only({2}, true)); }),
+            "--stages: stage 2 cannot run: stage2_train_emulated is not there");
+  stage("stage2_train_emulated");
+  EXPECT_EQ(found(only({2})),
+            "2 emulator stage2_train_emulated | Stage 2 on a GPU: no GPU: none; it is emulated");
+  stage("stage2_train");
+  EXPECT_EQ(found(only({2})), "2 GPU stage2_train");
+  calls();
+  EXPECT_EQ(found(only({2}, true)), "2 emulator stage2_train_emulated");
+  EXPECT_EQ(calls(), "stage2_train_emulated --help\n");
+}
+
+TEST_F(StageProgramsTest, ThatCannotRunAreLeftOutUnlessTheyAreAskedFor) {
+  mpirun();
+  stage("stage0_train", {.help = "echo 'stage0_train: a library is missing' >&2; exit 1"});
+  EXPECT_EQ(
+      found(all()),
+      " | Stage 0: stage0_train does not start: a library is missing | Stage 1: stage1_train is not there"
+      " | Stage 2: stage2_train is not there; stage2_train_emulated is not there"
+      " | Stage 3: stage3_train is not there; stage3_train_emulated is not there");
+  stage("stage0_train");
+  EXPECT_EQ(found(only({0})), "0 CPU stage0_train");
+  EXPECT_EQ(message<UserError>([&] {
+              found(only({0, 1}));
+            }),
+            "--stages: stage 1 cannot run: stage1_train is not there");
+}
+
+TEST_F(StageProgramsTest, OfRanksNeedALauncher) {
+  stage("stage1_train");
+  setenv("PATH", "/nowhere", 1);
+  EXPECT_EQ(message<UserError>([&] { found(only({1})); }),
+            "--stages: stage 1 cannot run: mpirun is not found");
+}
+
+}  // namespace
+}  // namespace stagegpt::compare::test
