@@ -1,0 +1,314 @@
+// What each flag with a value takes, by what the programs say of "?"; and what training does without any
+// flag.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "common/app/train_flags.h"
+#include "common/error.h"
+#include "stage0_serial/cpu_flags.h"
+#include "tests/support/program.h"
+
+namespace stagegpt::test {
+namespace {
+
+// What the program says of each of these flags where its value is "?": all but the flag and the "?".
+std::string refusals(const std::string& program, const std::vector<std::string>& flags) {
+  std::string text = "\n";
+  for (const std::string& flag : flags) {
+    const ProgramResult result = run_program(program, {flag, "?"}, ".");
+    EXPECT_EQ(result.exit_code, 2) << flag;
+    const std::string begin = program + ": " + flag + ": expected ", end = ", not '?'\n";
+    EXPECT_TRUE(result.errors.starts_with(begin) && result.errors.ends_with(end)) << result.errors;
+    text += flag.substr(2) + "  " +
+            result.errors.substr(begin.size(), result.errors.size() - begin.size() - end.size()) + '\n';
+  }
+  return text;
+}
+
+TEST(FlagRanges, OfGenerate) {
+  EXPECT_EQ(refusals("stage0_generate",
+                     {"--weights", "--max-new-tokens", "--num-samples", "--temperature", "--top-k", "--top-p",
+                      "--repetition-penalty", "--seed", "--threads", "--cpu-matmul"}),
+            R"(
+weights  one of f32, bf16
+max-new-tokens  a whole number from 1 to 1099511627776
+num-samples  a whole number from 1 to 1048576
+temperature  a number from 0 to 1000
+top-k  a whole number from 0 to 1073741824
+top-p  a number above 0 and up to 1
+repetition-penalty  a number above 0 and up to 1000
+seed  a whole number from 0 to 9223372036854775807
+threads  a whole number from 1 to 1024
+cpu-matmul  one of naive, tiled, blas
+)");
+}
+
+// Numbers at the end of a range are taken: what is missing then is the model.
+TEST(FlagRanges, OfGenerateHaveEndsThatAreTaken) {
+  const auto says = [](const char* flag, const char* value) {
+    return run_program("stage0_generate", {flag, value}, ".").errors;
+  };
+  const std::string taken =
+      "stage0_generate: --model: expected a directory, or a model file in llm.c's format\n";
+  EXPECT_EQ(says("--temperature", "0"), taken);
+  EXPECT_EQ(says("--temperature", "1000"), taken);
+  EXPECT_EQ(says("--repetition-penalty", "1000"), taken);
+  EXPECT_EQ(says("--top-p", "1"), taken);
+  const std::pair<const char*, const char*> beyond[] = {
+      {"--temperature", "-1"},          {"--temperature", "1001"}, {"--repetition-penalty", "0"},
+      {"--repetition-penalty", "1001"}, {"--top-p", "0"},          {"--top-p", "1.01"}};
+  for (const auto& [flag, value] : beyond) EXPECT_NE(says(flag, value), taken) << flag << ' ' << value;
+}
+
+TEST(FlagRanges, OfVerify) {
+  EXPECT_EQ(refusals("stage0_verify", {"--steps", "--learning-rate", "--weight-decay", "--beta1", "--beta2",
+                                       "--eps", "--grad-clip"}),
+            R"(
+steps  a whole number from 0 to 1000000
+learning-rate  a number above 0
+weight-decay  a number of at least 0
+beta1  a number from 0 to below 1
+beta2  a number from 0 to below 1
+eps  a number above 0
+grad-clip  a number of at least 0
+)");
+}
+
+TEST(FlagRanges, OfBench) {
+  EXPECT_EQ(refusals("stage0_bench", {"--vocab-size", "--batch-size", "--grad-accumulation", "--seq-len",
+                                      "--steps", "--warmup", "--weights"}),
+            R"(
+vocab-size  a whole number from 1 to 16777216
+batch-size  a whole number from 1 to 1048576
+grad-accumulation  a whole number from 1 to 1048576
+seq-len  a whole number from 1 to 1048576
+steps  a whole number from 1 to 1000000
+warmup  a whole number from 0 to 1000000
+weights  one of f32, bf16
+)");
+}
+
+TEST(FlagRanges, OfPrepareDataAndConvertCheckpoint) {
+  EXPECT_EQ(refusals("prepare_data",
+                     {"--tokenizer", "--vocab-size", "--val-fraction", "--shard-tokens", "--threads"}),
+            R"(
+tokenizer  one of char, word, bpe, gpt2
+vocab-size  a whole number from 1 to 16777216
+val-fraction  a number from 0 to below 1
+shard-tokens  a whole number from 1 to 2147483647
+threads  a whole number from 1 to 1024
+)");
+  EXPECT_EQ(refusals("convert_checkpoint", {"--precision"}), "\nprecision  one of f32, bf16\n");
+}
+
+// The settings of a training, as --config and the command line take them.
+class TrainingSettings : public testing::Test {
+ protected:
+  TrainingSettings() : command_line_("stage0_train", "", 0) {
+    flags_.add(command_line_);
+    machine_.add(command_line_, "");
+  }
+  std::string refusal(const std::string& flag) {
+    const char* argv[] = {"stage0_train", flag.c_str(), "?"};
+    try {
+      command_line_.parse(3, argv);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return flag + ": taken";
+  }
+
+  TrainFlags flags_;
+  CpuFlags machine_;
+  CommandLine command_line_;
+};
+
+TEST_F(TrainingSettings, HaveRanges) {
+  std::string text = "\n";
+  for (const char* flag : {"--stop-after",
+                           "--trace-steps",
+                           "--tokenizer",
+                           "--vocab-size",
+                           "--val-fraction",
+                           "--n-layer",
+                           "--n-head",
+                           "--n-embd",
+                           "--block-size",
+                           "--activation",
+                           "--dropout",
+                           "--batch-size",
+                           "--grad-accumulation",
+                           "--steps",
+                           "--learning-rate",
+                           "--min-lr",
+                           "--warmup-steps",
+                           "--lr-schedule",
+                           "--weight-decay",
+                           "--beta1",
+                           "--beta2",
+                           "--eps",
+                           "--grad-clip",
+                           "--non-finite",
+                           "--seed",
+                           "--eval-every",
+                           "--eval-tokens",
+                           "--checkpoint-every",
+                           "--keep-last",
+                           "--keep-every",
+                           "--sample-every",
+                           "--max-new-tokens",
+                           "--threads",
+                           "--cpu-matmul"}) {
+    text += refusal(flag) + '\n';
+  }
+  EXPECT_EQ(text, R"(
+--stop-after: expected a whole number from 1 to 1000000000, not '?'
+--trace-steps: expected a whole number from 0 to 1000000000, not '?'
+--tokenizer: expected one of char, word, bpe, gpt2, not '?'
+--vocab-size: expected a whole number from 1 to 16777216, not '?'
+--val-fraction: expected a number from 0 to below 1, not '?'
+--n-layer: expected a whole number from 1 to 1000, not '?'
+--n-head: expected a whole number from 1 to 65536, not '?'
+--n-embd: expected a whole number from 1 to 65536, not '?'
+--block-size: expected a whole number from 1 to 1048576, not '?'
+--activation: expected one of gelu_new, gelu, relu, not '?'
+--dropout: expected a number from 0 to below 1, not '?'
+--batch-size: expected a whole number from 1 to 1048576, not '?'
+--grad-accumulation: expected a whole number from 1 to 1048576, not '?'
+--steps: expected a whole number from 1 to 1000000000, not '?'
+--learning-rate: expected a number above 0, not '?'
+--min-lr: expected a number of at least 0, not '?'
+--warmup-steps: expected a whole number from 0 to 1000000000, not '?'
+--lr-schedule: expected one of cosine, linear, constant, not '?'
+--weight-decay: expected a number of at least 0, not '?'
+--beta1: expected a number from 0 to below 1, not '?'
+--beta2: expected a number from 0 to below 1, not '?'
+--eps: expected a number above 0, not '?'
+--grad-clip: expected a number of at least 0, not '?'
+--non-finite: expected one of stop, skip, not '?'
+--seed: expected a whole number from 0 to 9223372036854775807, not '?'
+--eval-every: expected a whole number from 1 to 1000000000, not '?'
+--eval-tokens: expected a whole number from 0 to 1000000000000000, not '?'
+--checkpoint-every: expected a whole number from 1 to 1000000000, not '?'
+--keep-last: expected a whole number from 2 to 1000000000, not '?'
+--keep-every: expected a whole number from 0 to 1000000000, not '?'
+--sample-every: expected a whole number from 0 to 1000000000, not '?'
+--max-new-tokens: expected a whole number from 0 to 1000000, not '?'
+--threads: expected a whole number from 1 to 1024, not '?'
+--cpu-matmul: expected one of naive, tiled, blas, not '?'
+)");
+}
+
+TEST_F(TrainingSettings, HaveDefaults) {
+  EXPECT_EQ(command_line_.settings().dump(2), R"({
+  "data": "data/dummy.txt",
+  "tokenizer": null,
+  "tokenizer_path": null,
+  "vocab_size": null,
+  "parse_special_tokens": false,
+  "val_fraction": 0.1,
+  "model": "nano",
+  "n_layer": null,
+  "n_head": null,
+  "n_embd": null,
+  "block_size": null,
+  "activation": null,
+  "dropout": 0.0,
+  "batch_size": 8,
+  "grad_accumulation": 1,
+  "steps": 2000,
+  "learning_rate": null,
+  "min_lr": null,
+  "warmup_steps": null,
+  "lr_schedule": "cosine",
+  "weight_decay": 0.1,
+  "beta1": 0.9,
+  "beta2": 0.95,
+  "eps": 1e-08,
+  "grad_clip": 1.0,
+  "overfit_batch": false,
+  "reproducible": false,
+  "non_finite": "stop",
+  "seed": 1337,
+  "run_dir": null,
+  "eval_every": 100,
+  "eval_tokens": null,
+  "checkpoint_every": 1000,
+  "keep_last": 2,
+  "keep_every": 0,
+  "sample_every": 0,
+  "max_new_tokens": 500,
+  "no_fused": false,
+  "threads": null,
+  "cpu_matmul": "blas"
+})");
+  for (const char* flag : {"dry_run", "print_config", "ignore_memory", "json"}) {
+    EXPECT_FALSE(command_line_.settings().contains(flag)) << flag;  // of one call
+  }
+  EXPECT_FALSE(flags_.dry_run || flags_.print_config || flags_.ignore_memory || flags_.json || flags_.resume);
+}
+
+TEST_F(TrainingSettings, AreThoseOfARun) {
+  flags_.resolve();
+  const TrainingRunConfig run = flags_.run();
+  EXPECT_EQ(run.last_step, 2000);
+  EXPECT_EQ(run.eval_every, 100);
+  EXPECT_FALSE(run.eval_tokens);
+  EXPECT_EQ(run.checkpoint_every, 1000);
+  EXPECT_EQ(run.sample_every, 0);
+  EXPECT_EQ(run.trace_steps, 0);
+  EXPECT_EQ(run.keep.last, 2);
+  EXPECT_EQ(run.keep.every, 0);
+  EXPECT_EQ(run.non_finite, NonFinite::stop);
+  EXPECT_EQ(run.trainer.seed, 1337u);
+  EXPECT_EQ(run.trainer.schedule.kind, LrSchedule::Kind::cosine);
+  EXPECT_EQ(run.trainer.schedule.learning_rate, 0.003);
+  EXPECT_EQ(run.trainer.schedule.min_lr, 0.003 / 10);
+  EXPECT_EQ(run.trainer.schedule.warmup_steps, 100);
+  EXPECT_EQ(run.trainer.schedule.steps, 2000);
+  EXPECT_FALSE(run.trainer.synchronize_phases);
+}
+
+// The call is what ranks compare beside settings.
+TEST(CommandLineCalls, AreWhatIsNoSetting) {
+  TrainFlags flags;
+  CommandLine command_line("stage0_train", "", 0);
+  flags.add(command_line);
+  const char* argv[] = {"stage0_train", "--resume", "run", "--json", "--stop-after", "7", "--steps", "9"};
+  ASSERT_TRUE(command_line.parse(8, argv));
+  std::string text;
+  for (const auto& [flag, value] : command_line.call()) text += flag + ": " + value + '\n';
+  EXPECT_EQ(
+      text,
+      "--help: no\n--config: no\n--print-config: no\n--dry-run: no\n--resume: yes run\n--stop-after: yes 7\n"
+      "--trace-steps: no\n--ignore-memory: no\n--json: yes\n");
+  EXPECT_TRUE(command_line.is_given("--steps"));
+  EXPECT_FALSE(command_line.is_given("--seed"));
+}
+
+TEST(Errors, HaveExitCodes) {
+  EXPECT_EQ(exit_code_of(UserError("")), 2);
+  EXPECT_EQ(exit_code_of(std::runtime_error("")), 1);
+  EXPECT_EQ(exit_code_of(InternalError("")), 1);
+}
+
+// One line of no more than 1000 characters, whatever is in it.
+TEST(Errors, AreOneLine) {
+  const auto printed = [](const std::string& message) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(stagegpt::run_program("/bin/program", [&]() -> int { throw UserError(message); }), 2);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(printed("a\nb\tc\x1f \x7f~"), "program: a?b?c? ?~\n");
+  EXPECT_EQ(printed(std::string(1000, 'a')), "program: " + std::string(1000, 'a') + '\n');
+  EXPECT_EQ(printed(std::string(1001, 'a')), "program: " + std::string(1000, 'a') + "...\n");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(stagegpt::run_program("program", []() -> int { throw std::bad_alloc(); }), 1);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "program: out of memory; a smaller model, --batch-size or --block-size needs less\n");
+  EXPECT_EQ(stagegpt::run_program("program", [] { return 7; }), 7);
+}
+
+}  // namespace
+}  // namespace stagegpt::test

@@ -1,0 +1,243 @@
+// What the programs print, line by line: all of it but times and what floating-point arithmetic rounds.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "tests/support/program.h"
+
+namespace stagegpt::test {
+namespace {
+
+using Arguments = std::vector<std::string>;
+using Json = nlohmann::json;
+
+// With "#" for numbers that have a fraction, for times and speeds, and without the machine's name.
+std::string masked(std::string text) {
+  for (const auto& [pattern, by] : {std::pair{R"([0-9]+\.[0-9]+(e[-+][0-9]+)?)", "#"},
+                                    {"[0-9]+ tok/s", "# tok/s"},
+                                    {"ETA [0-9:]+", "ETA #"},
+                                    {"trained in [0-9]+ s", "trained in # s"},
+                                    {"machine: [^\n]*", "machine: #"}}) {
+    text = std::regex_replace(text, std::regex(pattern), by);
+  }
+  return text;
+}
+
+// Runs of a model of (9 + 8) · 8 + 12 · 8² + 13 · 8 + 2 · 8 parameters over a text of 400 characters, of
+// which there are eight, and the end of the text.
+class ProgramText : public testing::Test {
+ protected:
+  ProgramText() {
+    std::string text;
+    for (int i = 0; i < 50; ++i) text += "abcdefgh";
+    directory_.write("text.txt", text);
+  }
+  ProgramResult run(const std::string& program, const Arguments& arguments, int exit_code = 0) const {
+    ProgramResult result = run_program(program, arguments, directory_.path());
+    EXPECT_EQ(result.exit_code, exit_code) << result.errors;
+    return result;
+  }
+  ProgramResult train(const Arguments& more) const {
+    return run("stage0_train", Arguments{"--data", "text.txt", "--tokenizer", "char", "--n-layer", "1",
+                                         "--n-head", "1", "--n-embd", "8", "--block-size", "8",
+                                         "--batch-size", "2", "--threads", "1", "--run-dir", "run"} +
+                                   more);
+  }
+
+  ScratchDirectory directory_;
+};
+
+const std::string kModel =
+    "nano with n_layer 1, n_head 1, n_embd 8, block_size 8: 1024 parameters, 1 layers, 1 heads, 8 channels, "
+    "context "
+    "8\n";
+const std::string kData = "data: text.txt, 300 tokens and 100 for validation, vocabulary 9 (char)\n";
+const std::string kAll = "validation: all 96 tokens in 12 windows of 8\n";
+
+TEST_F(ProgramText, OfATrainingIsThis) {
+  const ProgramResult first =
+      train({"--steps", "4", "--stop-after", "3", "--val-fraction", "0.25", "--max-new-tokens", "4"});
+  EXPECT_EQ(masked(first.errors),
+            kModel + kData + kAll +
+                "machine: #\nrun: run\n"
+                "step 1/4  loss #  lr #  norm #  # tok/s  ETA #\n"
+                "step 2/4  loss #  lr #  norm #  # tok/s  ETA #\n"
+                "step 3/4  loss #  lr #  norm #  # tok/s  ETA #\n"
+                "checkpoint: run/checkpoints/step_00000003 (# MB, # s)\n"
+                "trained in # s: validation loss # nats per token, # bits per byte, of all 96 "
+                "tokens\nmodel: run/latest\n");
+  const std::string nothing =
+      "nothing is trained or saved\nvalidation loss # nats per token, # bits per byte, of all 96 "
+      "tokens\nmodel: "
+      "run/latest\n";
+  EXPECT_EQ(masked(train({"--resume", "--stop-after", "2"}).errors),
+            kModel + kData + kAll +
+                "machine: #\nrun: run has done 3 steps, --stop-after asks for 2; a later one, or none, goes "
+                "on with "
+                "it\n" +
+                nothing);
+  EXPECT_EQ(masked(train({"--resume"}).errors),
+            kModel + kData + kAll +
+                "machine: #\nrun: run, resumed from \"step_00000003\"\n"
+                "step 4/4  loss #  val #  lr #  norm #  # tok/s  ETA #\n"
+                "checkpoint: run/checkpoints/step_00000004 (# MB, # s)\n"
+                "trained in # s: validation loss # nats per token, # bits per byte, of all 96 tokens\nmodel: "
+                "run/latest\n");
+  EXPECT_EQ(masked(train({"--resume"}).errors), kModel + kData + kAll +
+                                                    "machine: #\nrun: run is finished: all its 4 steps are "
+                                                    "done; --resume run --steps 8, for one, goes on "
+                                                    "with it\n" +
+                                                    nothing);
+}
+
+TEST_F(ProgramText, OfATrainingSaysWhichTokensAreValidated) {
+  const ProgramResult some = train({"--val-fraction", "0.25", "--eval-tokens", "16", "--dry-run"});
+  EXPECT_EQ(
+      masked(some.errors),
+      kModel + kData +
+          "validation: 16 tokens in 2 of 12 windows of 8, spread evenly; at the end all 96\nmachine: #\n");
+  EXPECT_TRUE(some.output.starts_with("parameters  1024\n")) << some.output;
+  const ProgramResult none = train({"--val-fraction", "0", "--steps", "1", "--max-new-tokens", "0"});
+  EXPECT_EQ(masked(none.errors), kModel +
+                                     "data: text.txt, 400 tokens and 0 for validation, vocabulary 9 (char)\n"
+                                     "validation: none (--val-fraction 0)\nmachine: #\nrun: run\n"
+                                     "step 1/1  loss #  lr #  norm #  # tok/s  ETA #\n"
+                                     "checkpoint: run/checkpoints/step_00000001 (# MB, # s)\n"
+                                     "trained in # s: no validation (--val-fraction 0)\nmodel: run/latest\n");
+  EXPECT_EQ(none.output, "");
+}
+
+TEST_F(ProgramText, OfATrainingAsJsonHasTheSame) {
+  const Arguments flags = {"--steps", "3", "--val-fraction", "0.25", "--max-new-tokens", "4"};
+  const Json json = Json::parse(train(flags + Arguments{"--json"}).output);
+  std::string keys;
+  for (const auto& [key, value] : json.items()) keys += key + ' ';
+  EXPECT_EQ(keys,
+            "bits_per_byte loss model parameters run_dir sample seconds steps tokens_per_second "
+            "validation_accuracy "
+            "validation_loss validation_tokens ");
+  EXPECT_EQ(json["model"], "nano with n_layer 1, n_head 1, n_embd 8, block_size 8");
+  EXPECT_EQ(json["parameters"], 1024);
+  EXPECT_EQ(json["run_dir"], "run");
+  EXPECT_EQ(json["steps"], 3);
+  EXPECT_EQ(json["validation_tokens"], 96);
+  EXPECT_NEAR(json["bits_per_byte"].get<double>() * std::log(2.0), json["validation_loss"].get<double>(),
+              1e-9);
+  const std::string metrics = read_bytes(directory_.path() / "run" / "metrics.jsonl");
+  std::istringstream lines(metrics);
+  Json last;
+  for (std::string line; std::getline(lines, line);) {
+    if (Json one = Json::parse(line); one.contains("loss")) last = one;
+  }
+  EXPECT_EQ(json["loss"], last["loss"]) << metrics;
+  EXPECT_EQ(json["validation_loss"], last["validation_loss"]) << metrics;
+  std::filesystem::remove_all(directory_.path() / "run");
+  EXPECT_EQ(train(flags).output, json["sample"].get<std::string>() + '\n');
+}
+
+TEST_F(ProgramText, OfPreparedDataIsThis) {
+  EXPECT_EQ(run("prepare_data", {"--input", "text.txt", "--output", "out", "--tokenizer", "char",
+                                 "--shard-tokens", "200", "--val-fraction", "0.25"})
+                .output,
+            "out: char, vocabulary 9\n"
+            "train  2 files  300 tokens  1.00 bytes per token\n"
+            "val    1 file  100 tokens  1.00 bytes per token\n");
+  EXPECT_EQ(run("prepare_data",
+                {"--input", "text.txt", "--output", "all", "--tokenizer", "char", "--val-fraction", "0"})
+                .output,
+            "all: char, vocabulary 9\n"
+            "train  1 file  400 tokens  1.00 bytes per token\n"
+            "val    0 files  0 tokens  0.00 bytes per token\n");
+}
+
+const std::string kOne = STAGEGPT_SOURCE_DIR "/tests/golden/one.bin";
+const std::string kOneState = STAGEGPT_SOURCE_DIR "/tests/golden/one_debug_state.bin";
+
+// (37 + 7) · 20 + 12 · 20² + 13 · 20 + 2 · 20 parameters.
+TEST_F(ProgramText, OfAConversionIsThis) {
+  const ProgramResult result = run("convert_checkpoint", {"--input", kOne, "--output", "one/"});
+  EXPECT_EQ(result.output, "one: 5980 parameters, vocabulary 37, context 7\n");
+  EXPECT_EQ(result.errors, "note: without --tokenizer-path the directory has no tokenizer\n");
+}
+
+// The table of a verification, made of its JSON object.
+TEST_F(ProgramText, OfAVerificationIsItsJson) {
+  const Arguments flags = {"--model", kOne, "--state", kOneState, "--steps", "2", "--threads", "1"};
+  const Json json = Json::parse(run("stage0_verify", flags + Arguments{"--json"}).output);
+  std::string table = "tensor                       shape                   error      limit\n";
+  const auto add = [&](const std::string& name, const std::string& shape, double error, const char* limit) {
+    char row[120];
+    std::snprintf(row, sizeof row, "%-28s %-18s %10.2e      %s  ok\n", name.c_str(), shape.c_str(), error,
+                  limit);
+    table += row;
+  };
+  add("logits", "(1, 5, 37)", json["logits_error"], "2e-05");
+  add("loss", "(1)", json["loss_error"], "1e-05");
+  for (const Json& tensor : json["tensors"]) {
+    std::string shape;
+    for (const std::int64_t n : tensor["shape"]) shape += (shape.empty() ? "(" : ", ") + std::to_string(n);
+    add(tensor["name"], shape + ')', tensor["error"], "1e-04");
+    EXPECT_EQ(tensor["limit"], 1e-4);
+    EXPECT_TRUE(tensor["ok"]);
+  }
+  for (std::size_t i = 0; i < json["losses"].size(); ++i) {
+    char line[60];
+    std::snprintf(line, sizeof line, "step %3zu  loss %.6f\n", i, json["losses"][i].get<double>());
+    table += line;
+  }
+  EXPECT_EQ(json["losses"].size(), 2u);
+  EXPECT_EQ(json["tensors"].size(), 16u);
+  EXPECT_TRUE(json["passed"]);
+  EXPECT_EQ(run("stage0_verify", flags).output, table + "passed\n");
+}
+
+TEST_F(ProgramText, OfWritingEndsWithItsSpeed) {
+  train({"--steps", "1", "--max-new-tokens", "0"});
+  const Arguments flags = {"--model", "run", "--threads", "1", "--prompt", "abc", "--max-new-tokens", "1"};
+  const ProgramResult result = run("stage0_generate", flags + Arguments{"--num-samples", "3"});
+  EXPECT_TRUE(std::regex_match(result.output, std::regex("abc.*\n---\nabc.*\n---\nabc.*\n")))
+      << result.output;
+  EXPECT_EQ(masked(result.errors), "3 tokens: # ms per token, # tokens/s, first after # ms\n");
+  // Of a text of one token, its time is that of the first.
+  const Json json = Json::parse(run("stage0_generate", flags + Arguments{"--json"}).output);
+  EXPECT_EQ(json["prompt"], "abc");
+  EXPECT_EQ(json["tokens"], 1);
+  EXPECT_EQ(json["ms_per_token"], json["ms_to_first_token"]);
+  EXPECT_EQ(json["samples"].size(), 1u);
+}
+
+// What is not given is as --help says.
+TEST_F(ProgramText, OfABenchmarkHasItsDefaults) {
+  const Arguments model = {"--n-layer",    "1",  "--n-head",     "1",   "--n-embd",  "8",
+                           "--block-size", "16", "--vocab-size", "100", "--threads", "1"};
+  const std::string name = "nano with n_layer 1, n_head 1, n_embd 8, block_size 16, 1816 parameters, ";
+  const std::string step = run("stage0_bench", model).output;
+  EXPECT_TRUE(step.starts_with(name + "64 tokens a step in sequences of 16\nCPU, 1 thread, ")) << step;
+  EXPECT_NE(step.find(" ms   median of 10; quartiles "), std::string::npos) << step;
+  const std::string token = run("stage0_bench", model + Arguments{"--generate"}).output;
+  EXPECT_TRUE(token.starts_with(name + "matrices in f32\nCPU, 1 thread, ")) << token;
+  EXPECT_NE(token.find(" ms (median of 64; "), std::string::npos) << token;
+  const Json json =
+      Json::parse(run("stage0_bench", model + Arguments{"--json", "--batch-size", "6", "--grad-accumulation",
+                                                        "2", "--steps", "1"})
+                      .output);
+  EXPECT_EQ(json["batch_size"], 6);
+  EXPECT_EQ(json["seq_len"], 16);
+  EXPECT_EQ(json["ranks"], 1);
+  EXPECT_EQ(json["threads"], 1);
+  EXPECT_EQ(json["parameters"], 1816);
+  EXPECT_NEAR(json["tokens_per_second"].get<double>() * json["ms_per_step"]["median"].get<double>(), 192e3,
+              1e-3);
+  const Json written = Json::parse(
+      run("stage0_bench", model + Arguments{"--json", "--generate", "--weights", "bf16", "--steps", "1"})
+          .output);
+  EXPECT_EQ(written["weights"], "bf16");
+  EXPECT_EQ(written["threads"], 1);
+  EXPECT_EQ(written["parameters"], 1816);
+}
+
+}  // namespace
+}  // namespace stagegpt::test
