@@ -60,8 +60,9 @@ std::string verdict(const Comparison& comparison) {
     if (entry.failed()) text += concat(entry.contestant.label(), " failed. ");
   }
   const auto first = std::ranges::find_if_not(comparison.checks, &Check::passed);
+  std::set<std::size_t> named;  // each once, though it may differ from itself as well
   for (auto check = first; check != comparison.checks.end(); ++check) {
-    if (check == first || check->passed()) continue;
+    if (check->passed() || !named.insert(check->subject).second || check == first) continue;
     others += concat(others.empty() ? " So do: " : "; ", comparison.subject(*check).contestant.label());
   }
   if (first != comparison.checks.end()) {

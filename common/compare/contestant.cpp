@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/compare/numbers.h"
 #include "common/data/step_division.h"
 #include "common/error.h"
 
@@ -126,7 +127,7 @@ std::string Contestant::label() const {
 }
 
 std::string Contestant::cores_text() const {
-  if (program.hardware == Hardware::gpu) return concat(ranks, ranks == 1 ? " GPU" : " GPUs");
+  if (program.hardware == Hardware::gpu) return counted(ranks, "GPU");
   return concat(ranks, " × ", threads);
 }
 

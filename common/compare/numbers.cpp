@@ -36,6 +36,8 @@ std::string scientific(double value) {
   if (value == 0) return "0";
   const int exponent = static_cast<int>(std::floor(std::log10(std::abs(value)) + 1e-9));
   const std::string digits = printed("%.*f", 1, value / std::pow(10, exponent));
+  if (digits.ends_with("10.0"))
+    return scientific(value < 0 ? -std::pow(10, exponent + 1) : std::pow(10, exponent + 1));
   return concat(digits.ends_with(".0") ? digits.substr(0, digits.size() - 2) : digits, "e", exponent);
 }
 
@@ -43,6 +45,10 @@ std::string exactly(double value) {
   char text[64];
   const auto result = std::to_chars(text, text + sizeof text, value);
   return std::string(text, result.ptr);
+}
+
+std::string counted(std::int64_t count, const char* thing) {
+  return concat(count, " ", thing, count == 1 ? "" : "s");
 }
 
 std::string percent(double share) { return concat(printed("%.*f", 1, 100 * share), " %"); }

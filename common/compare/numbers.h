@@ -14,6 +14,8 @@ std::string three_digits(double value);
 std::string scientific(double value);
 // As many digits as make it the same number when it is read again.
 std::string exactly(double value);
+// "1 core", "2 cores".
+std::string counted(std::int64_t count, const char* thing);
 // "12.3 %".
 std::string percent(double share);
 // "12.3 MiB".

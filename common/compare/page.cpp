@@ -78,7 +78,7 @@ std::string key_figures(const Comparison& comparison) {
   }
   std::string text = "<dl class=\"figures\">\n";
   text += fact("Stages compared", std::to_string(stages.size()),
-               concat(comparison.entries.size(), " contestants"));
+               counted(static_cast<std::int64_t>(comparison.entries.size()), "contestant"));
   text += fact("Largest difference of the loss", scientific(loss),
                concat("limit ", scientific(experiment.limits.loss)));
   text += fact("Largest of the gradient norm", scientific(norm),
@@ -133,12 +133,12 @@ std::string command_line(const std::vector<std::string>& words) {
 
 std::string experiment(const Comparison& comparison) {
   const Experiment& experiment = comparison.experiment;
-  std::string text =
-      concat("<h2>Experiment</h2>\n", paragraph(concat("Model: ", comparison.model, ".")),
-             paragraph(concat("Data: ", comparison.data, ".")),
-             paragraph(concat(experiment.repeats, " repeats, ", experiment.warmup, " warm-up steps in each, ",
-                              grouped(comparison.seconds), " s in all.")),
-             "<h3>Settings of the reference</h3>\n<dl class=\"settings\">\n");
+  std::string text = concat("<h2>Experiment</h2>\n", paragraph(concat("Model: ", comparison.model, ".")),
+                            paragraph(concat("Data: ", comparison.data, ".")),
+                            paragraph(concat(counted(experiment.repeats, "repeat"), ", ",
+                                             counted(experiment.warmup, "warm-up step"), " in each, ",
+                                             grouped(comparison.seconds), " s in all.")),
+                            "<h3>Settings of the reference</h3>\n<dl class=\"settings\">\n");
   for (const auto& [key, value] : comparison.settings.items()) {
     if (!value.is_null()) text += fact(key, text_of(value));
   }

@@ -100,7 +100,7 @@ std::string crowding_note(const Comparison& comparison) {
       most = std::max(most, contestant.ranks * contestant.threads);
   }
   const std::int64_t cores = comparison.experiment.cores;
-  return most > cores ? concat(" Up to ", most, " threads share ", cores, cores == 1 ? " core" : " cores",
+  return most > cores ? concat(" Up to ", most, " threads share ", counted(cores, "core"),
                                ": such contestants cannot be faster than that allows.")
                       : "";
 }
@@ -165,7 +165,8 @@ std::string speed_note(const Comparison& comparison) {
   const Experiment& experiment = comparison.experiment;
   std::string text =
       concat("Each ran ", times(experiment.repeats), ", in turns; medians, with the least and the most. ",
-             experiment.warmup, " steps of each run are warm-up. ");
+             counted(experiment.warmup, "step"), " of each run ", experiment.warmup == 1 ? "is" : "are",
+             " warm-up. ");
   for (const Entry& entry : comparison.entries) {
     if (!entry.contestant.timed || entry.trials.empty()) continue;
     text +=
@@ -199,9 +200,9 @@ std::string speed_note(const Comparison& comparison) {
 std::string busy_note(const Comparison& comparison) {
   const BusyRuns all = busy_runs(comparison);
   if (all.busy == 0) return "";
-  return concat("The machine was busy in ", all.busy, " of ", all.runs, all.runs == 1 ? " run" : " runs",
+  return concat("The machine was busy in ", all.busy, " of ", counted(all.runs, "run"),
                 ": other programs used up to ", percent(all.busiest->others_share), " of ",
-                all.busiest->cores, all.busiest->cores == 1 ? " core" : " cores",
+                counted(all.busiest->cores, "core"),
                 ". The speeds may be off; the agreement is not touched by it.");
 }
 
