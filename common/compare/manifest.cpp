@@ -127,8 +127,7 @@ Json make_manifest(const std::string& mpi, const std::string& source_directory) 
 
 std::int64_t usable_cores() {
   cpu_set_t cores;
-  CPU_ZERO(&cores);
-  if (sched_getaffinity(0, sizeof cores, &cores) == 0) return std::max(1, CPU_COUNT(&cores));
+  if (sched_getaffinity(0, sizeof cores, &cores) == 0) return CPU_COUNT(&cores);
   return std::max(1u, std::thread::hardware_concurrency());
 }
 

@@ -2,13 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <sstream>
 
 #include "common/compare/axis.h"
 #include "common/compare/html.h"
-#include "common/compare/manifest.h"
 #include "common/compare/numbers.h"
 #include "common/compare/page.h"
 #include "common/compare/report_plots.h"
@@ -16,7 +14,6 @@
 #include "common/compare/results_json.h"
 #include "common/error.h"
 #include "tests/compare/made_comparison.h"
-#include "tests/support/program.h"
 
 namespace stagegpt::compare::test {
 namespace {
@@ -315,41 +312,6 @@ TEST(Numbers, AreWrittenForPeople) {
   EXPECT_EQ(scientific(1.26e-7), "1.3e-7");
   EXPECT_EQ(exactly(0.1), "0.1");
   EXPECT_EQ(percent(0.5), "50.0 %");
-}
-
-TEST(Manifest, KnowsItsMachineAndItsCompiler) {
-  const Json manifest = make_manifest("mpi 1", "/");
-  EXPECT_EQ(manifest["libraries"]["mpi"], "mpi 1");
-  EXPECT_TRUE(manifest["libraries"].contains("cuda_toolkit"));
-  EXPECT_TRUE(manifest["source"]["commit"].is_null());
-  EXPECT_GT(manifest["machine"]["memory_bytes"], 0);
-  EXPECT_FALSE(manifest["build"]["compiler"].get<std::string>().empty());
-  EXPECT_EQ(manifest["date"].get<std::string>().size(), 20u);
-}
-
-TEST(Manifest, ListsTheGpusOfAnNvidiaSmiThatSucceeds) {
-  const stagegpt::test::ScratchDirectory directory;
-  const std::string path = std::getenv("PATH");
-  setenv("PATH", (directory.path().string() + ':' + path).c_str(), 1);
-  const auto gpus = [&](const std::string& exit_code) {
-    const std::string program =
-        directory.write("nvidia-smi", "#!/bin/sh\necho 'A GPU, 8 MiB, 1.2'\nexit " + exit_code + "\n");
-    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
-    return make_manifest("", "/")["machine"]["gpus"];
-  };
-  EXPECT_NE(gpus("0").dump().find("A GPU, 8 MiB, 1.2"), std::string::npos);
-  EXPECT_TRUE(gpus("9").is_null());
-  setenv("PATH", path.c_str(), 1);
-}
-
-TEST(Manifest, ReadsKeysAndValues) {
-  const std::string text =
-      "model name\t: A processor \nMemTotal:   12 kB\nPRETTY_NAME=\"A system\"\n: none\nempty:\n";
-  EXPECT_EQ(value_of(text, "model name"), "A processor");
-  EXPECT_EQ(value_of(text, "MemTotal"), "12 kB");
-  EXPECT_EQ(value_of(text, "PRETTY_NAME"), "A system");
-  EXPECT_EQ(value_of(text, "empty"), "");
-  EXPECT_EQ(value_of(text, "none"), "");
 }
 
 }  // namespace

@@ -1,0 +1,123 @@
+// What a report says of machine and source, beside what the system and two scripts say.
+#include "common/compare/manifest.h"
+
+#include <sched.h>
+#include <sys/utsname.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <thread>
+
+#include "tests/compare/fake_stages.h"
+
+namespace stagegpt::compare::test {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+class ManifestTest : public FakeStages {
+ protected:
+  // A git that knows one folder, with a commit and `status`.
+  void git(const std::string& status) const {
+    script("git",
+           "if [ \"$1 $2\" != '-C /source' ]; then exit 128; fi\n"
+           "case \"$3 $4 $5\" in\n"
+           "'rev-parse HEAD ') printf 'abc123\\nmore\\n' ;;\n"
+           "'status --porcelain --untracked-files=no') printf '" +
+               status +
+               "' ;;\n"
+               "*) exit 1 ;;\nesac");
+  }
+};
+
+TEST_F(ManifestTest, NamesTheCommitAndWhetherFilesAreChanged) {
+  git(" M file\\n");
+  EXPECT_EQ(make_manifest("", "/source")["source"].dump(), R"({"commit":"abc123","changed":true})");
+  git("");
+  EXPECT_EQ(make_manifest("", "/source")["source"].dump(), R"({"commit":"abc123","changed":false})");
+  EXPECT_EQ(make_manifest("", "/elsewhere")["source"].dump(), R"({"commit":null,"changed":null})");
+}
+
+TEST_F(ManifestTest, NamesGpusAndTheirDriver) {
+  script("nvidia-smi",
+         "if [ \"$*\" = -q ]; then printf 'Driver : 1\\nCUDA Version                  : 12.9\\n'; exit; fi\n"
+         "[ \"$*\" = '--query-gpu=name,memory.total,driver_version --format=csv,noheader' ] || exit 1\n"
+         "echo 'A GPU, 8 MiB, 1.2'");
+  const Json manifest = make_manifest("mpirun 1", "/elsewhere");
+  EXPECT_EQ(manifest["machine"]["gpus"], "A GPU, 8 MiB, 1.2\n");
+  EXPECT_EQ(manifest["libraries"]["mpi"], "mpirun 1");
+  EXPECT_EQ(manifest["libraries"]["cuda_of_driver"], "12.9");
+  script("nvidia-smi", "exit 9");
+  const Json without = make_manifest("", "/elsewhere");
+  EXPECT_TRUE(without["machine"]["gpus"].is_null());
+  EXPECT_TRUE(without["libraries"]["cuda_of_driver"].is_null());
+  EXPECT_TRUE(without["libraries"]["mpi"].is_null());
+}
+
+// In seconds, of "2026-01-02T03:04:05Z".
+std::time_t seconds_of(const std::string& date) {
+  std::tm utc{};
+  EXPECT_NE(strptime(date.c_str(), "%Y-%m-%dT%H:%M:%SZ", &utc), nullptr) << date;
+  return timegm(&utc);
+}
+
+TEST_F(ManifestTest, KnowsItsMachine) {
+  const std::time_t before = std::time(nullptr);
+  const Json manifest = make_manifest("", "/elsewhere");
+  EXPECT_GE(seconds_of(manifest["date"]), before);
+  EXPECT_LE(seconds_of(manifest["date"]), std::time(nullptr));
+  const Json& machine = manifest["machine"];
+  EXPECT_EQ(machine["cores_online"], std::thread::hardware_concurrency());
+  EXPECT_EQ(machine["cores_usable"], usable_cores());
+  std::string word;
+  std::int64_t kibibytes = 0;
+  std::ifstream("/proc/meminfo") >> word >> kibibytes;  // MemTotal is the first
+  EXPECT_EQ(machine["memory_bytes"], 1024 * kibibytes);
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  const std::string cpu{std::istreambuf_iterator<char>(cpuinfo), {}};
+  if (!value_of(cpu, "cpu family").empty()) {
+    EXPECT_EQ(machine["processor"], value_of(cpu, "model name") + " (family " + value_of(cpu, "cpu family") +
+                                        " model " + value_of(cpu, "model") + ")");
+  }
+  utsname name{};
+  ASSERT_EQ(uname(&name), 0);
+  EXPECT_EQ(manifest["system"]["kernel"], concat(name.sysname, " ", name.release, " ", name.machine));
+  std::ifstream release("/etc/os-release");
+  const std::string os{std::istreambuf_iterator<char>(release), {}};
+  EXPECT_EQ(manifest["system"]["system"], value_of(os, "PRETTY_NAME"));
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : manifest["build"].items()) {
+    keys.push_back(key);
+    EXPECT_TRUE(value.is_string()) << key;
+  }
+  EXPECT_EQ(keys, (std::vector<std::string>{"compiler", "flags", "build_type"}));
+}
+
+TEST(UsableCores, AreThoseOfTheProcess) {
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  EXPECT_EQ(usable_cores(), CPU_COUNT(&before));
+  int first = 0;
+  while (!CPU_ISSET(first, &before)) ++first;
+  CPU_ZERO(&one);
+  CPU_SET(first, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_EQ(usable_cores(), 1);
+  sched_setaffinity(0, sizeof before, &before);
+}
+
+TEST(ValueOf, IsThatOfTheFirstLineWithTheKey) {
+  EXPECT_EQ(value_of("a: 1\na: 2\n", "a"), "1");
+  EXPECT_EQ(value_of("ab: 1\n a = 2 \n", "a"), "");  // no space before it
+  EXPECT_EQ(value_of("a\t : \"x: y=z\"\r\n", "a"), "x: y=z");
+  EXPECT_EQ(value_of("a=1", "a"), "1");
+  EXPECT_EQ(value_of("a:", "a"), "");
+  EXPECT_EQ(value_of("a: \" \"", "a"), "");
+  EXPECT_EQ(value_of(": 1", ""), "");
+  EXPECT_EQ(value_of("a 1", "a"), "");
+  EXPECT_EQ(value_of("a: x", "a"), "x");
+}
+
+}  // namespace
+}  // namespace stagegpt::compare::test
