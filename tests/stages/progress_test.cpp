@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 namespace stagegpt::test {
 namespace {
 
@@ -76,6 +78,49 @@ TEST(ProgressLine, GivesWayOneFieldAfterTheOther) {
   EXPECT_EQ(line(45), "[==>      ]  loss 1.2346  ETA 10:00:00");
   EXPECT_EQ(line(10), "[>  ]  ETA");
   EXPECT_TRUE(line(200).starts_with("[=======>                      ]  step 500/2000"));
+}
+
+StepReport report_of(std::int64_t step, double seconds) {
+  StepReport report;
+  report.step = step;
+  report.loss = 2;
+  report.grad_norm = 3;
+  report.learning_rate = 0.5;
+  report.seconds.forward = seconds;
+  return report;
+}
+
+// The first step, the last, every fortieth part, and those with a validation loss.
+TEST(Progress, HasALineEveryFortiethPart) {
+  testing::internal::CaptureStderr();
+  {
+    Progress progress(0, 400, 10);
+    for (std::int64_t step = 0; step < 400; ++step) {
+      progress.step(report_of(step, 0.1), step == 6 ? std::optional(4.0) : std::nullopt);
+    }
+    progress.note("note: a line");
+  }
+  std::istringstream lines(testing::internal::GetCapturedStderr());
+  std::vector<std::string> seen;
+  for (std::string line; std::getline(lines, line);) seen.push_back(line.substr(0, line.find("  lr ")));
+  ASSERT_EQ(seen.size(), 2 + 40 + 1u);
+  EXPECT_EQ(seen[0], "step 1/400  loss 2.0000");
+  EXPECT_EQ(seen[1], "step 7/400  loss 2.0000  val 4.0000");
+  EXPECT_EQ(seen[2], "step 10/400  loss 2.0000");
+  EXPECT_EQ(seen[41], "step 400/400  loss 2.0000");
+  EXPECT_EQ(seen[42], "note: a line");
+}
+
+// From the 100th of 104 steps on: 3 steps of 64 tokens in half a second each.
+TEST(Progress, CountsTokensSinceItWasMade) {
+  testing::internal::CaptureStderr();
+  Progress progress(100, 104, 64);
+  EXPECT_EQ(progress.tokens_per_second(), 0);
+  for (std::int64_t step = 100; step < 103; ++step) progress.step(report_of(step, 0.5), std::nullopt);
+  EXPECT_EQ(progress.tokens_per_second(), 128);
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(text.starts_with("step 101/104  loss 2.0000  lr 5.00e-01  norm 3.00  128 tok/s  ETA 0:00\n"))
+      << text;
 }
 
 TEST(ClockTime, IsInWholeSecondsMinutesAndHours) {

@@ -55,6 +55,13 @@ TEST(Bench, times_steps_and_their_bound) {
   EXPECT_EQ(progress, (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7}));
 }
 
+TEST(Bench, has_the_phases_of_its_steps) {
+  const auto [report, progress] = measure({.steps = 1, .warmup = 0, .profiled = 1});
+  EXPECT_GT(report.phases.forward, 0);
+  EXPECT_GT(report.phases.backward, 0);
+  EXPECT_LE(1e3 * report.phases.total(), report.step_ms.median());  // they lie within it
+}
+
 TEST(Bench, measures_no_peak_where_one_is_known) {
   const auto [report, progress] =
       measure({.steps = 1, .warmup = 0, .profiled = 1, .peak = Peak{5e9, "a peak"}});

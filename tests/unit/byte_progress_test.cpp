@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 #include <pty.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
+
+#include "common/error.h"
 
 namespace stagegpt::test {
 namespace {
@@ -55,6 +58,45 @@ TEST(ByteProgress, IsRewrittenTenTimesASecondOnATerminal) {
                 rewritten + "train  2.2 / 60.0 MB  2.0 MB/s  ETA 0:29" +  //
                 rewritten + "train  60.0 / 60.0 MB  2.0 MB/s  ETA 0:00\r\n");
   EXPECT_EQ(on_a_terminal([] { run_job({0.5, 0.9}); }), "");
+}
+
+void set_width(unsigned short columns) {
+  const winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+  ioctl(STDERR_FILENO, TIOCSWINSZ, &size);
+}
+
+// A line has a column less than the window. One that a narrower window has broken into rows goes as a whole.
+TEST(StatusLine, FitsItsWindow) {
+  const auto line = [](std::size_t width) { return std::string(width, 'x'); };
+  const std::string rewritten = "\r\x1b[J";
+  EXPECT_EQ(on_a_terminal([&] {
+              StatusLine status;
+              EXPECT_TRUE(status.is_terminal());
+              set_width(21);
+              status.show(false, line);
+              set_width(6);
+              status.show(false, line);
+              set_width(5);
+              status.print_above("note");
+              set_width(1);  // of no use: 80 columns are meant
+              status.show(false, [](std::size_t width) { return std::to_string(width); });
+            }),
+            rewritten + std::string(20, 'x') +                  //
+                "\x1b[3A" + rewritten + std::string(5, 'x') +   // 20 characters in rows of 6
+                rewritten + "note\r\n" + std::string(5, 'x') +  // 5 in one row of 5
+                rewritten + "79\r\n");
+}
+
+TEST(StatusLine, IsLinesInAFile) {
+  testing::internal::CaptureStderr();
+  {
+    StatusLine status;
+    EXPECT_FALSE(status.is_terminal());
+    status.show(false, [](std::size_t) { return std::string("hidden"); });
+    status.show(true, [](std::size_t width) { return concat(width == std::string::npos); });
+    status.print_above("note");
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "1\nnote\n");
 }
 
 }  // namespace

@@ -1,0 +1,131 @@
+// What measurements do, by the ops that they ask a backend for.
+#include <gtest/gtest.h>
+
+#include "common/comm/self_communicator.h"
+#include "common/train/decode_bench.h"
+#include "common/train/gemm_bound.h"
+#include "common/train/memory_plan.h"
+#include "common/train/peak.h"
+#include "stage0_serial/cpu_backend.h"
+#include "tests/support/tensors.h"
+
+namespace stagegpt::test {
+namespace {
+
+const Gpt2Config kConfig{.vocab_size = 101, .block_size = 16, .n_layer = 2, .n_head = 2, .n_embd = 32};
+
+class Measuring : public testing::Test {
+ protected:
+  // What an op was asked for since the last time.
+  Profiler::Entry asked(const std::string& name) const {
+    for (const Profiler::Entry& entry : profiler_.entries()) {
+      if (entry.name == name) return entry;
+    }
+    return {};
+  }
+
+  const std::unique_ptr<Backend> backend_ = make_cpu_backend(1);
+  Profiler profiler_;
+};
+
+TEST_F(Measuring, OfAPeakTriesEachSizeSomeTimes) {
+  const auto measured = [&](GemmEffort effort) {
+    profiler_.reset();
+    backend_->set_profiler(&profiler_);
+    const Peak peak = measure_peak(*backend_, effort);
+    backend_->set_profiler(nullptr);
+    return peak;
+  };
+  // A product that is long enough is the last.
+  const Peak small = measured({.smallest = 16, .long_enough = 1e-12, .tries = 3, .seconds = 0});
+  EXPECT_EQ(small.name, "measured GEMM 16");
+  EXPECT_EQ(asked("linear_forward").calls, 3);
+  EXPECT_EQ(asked("linear_forward").work.flops, 3 * 2.0 * 16 * 16 * 16);
+  EXPECT_GT(small.flops_per_second, 0);
+  EXPECT_EQ(measured({.smallest = 16, .long_enough = 0}).flops_per_second, 0);
+  EXPECT_EQ(measured({.smallest = 16384, .long_enough = 1}).name, "");
+  // A product twice as large takes longer; the last one is the first that is long enough.
+  measured({.smallest = 8, .long_enough = 1e-6, .tries = 1});
+  const std::int64_t sizes = asked("linear_forward").calls;
+  double flops = 0;
+  for (std::int64_t i = 0, n = 8; i < sizes; ++i, n *= 2) flops += 2.0 * static_cast<double>(n * n * n);
+  EXPECT_EQ(asked("linear_forward").work.flops, flops);
+}
+
+TEST_F(Measuring, OfAPeakGoesOnForItsTime) {
+  backend_->set_profiler(&profiler_);
+  measure_peak(*backend_, {.smallest = 4, .long_enough = 1e-12, .tries = 1, .seconds = 0.1});
+  backend_->set_profiler(nullptr);
+  EXPECT_GT(asked("linear_forward").calls, 1);
+}
+
+// Two blocks with four matrices each, and the head, whose rows are padded to 128: in two micro-steps of 48
+// tokens.
+TEST_F(Measuring, OfTheBoundDoesTheProductsOfAStep) {
+  Gpt2 model(*backend_, kConfig);
+  model.parameters().initialize(1);
+  const AdamW optimizer(*backend_, model.parameters(), AdamWConfig());
+  const GemmBound bound(*backend_, model, optimizer, {.tokens = 48, .micro_steps = 2});
+  const auto weights = to_values(*backend_, model.parameters().weights());
+  backend_->set_profiler(&profiler_);
+  bound.products();
+  bound.adamw();
+  backend_->set_profiler(nullptr);
+  const double matrices = 2 * 12 * 32 * 32 + 128 * 32;
+  EXPECT_EQ(asked("linear_forward").calls, 2 * (2 * 4 + 1));
+  EXPECT_EQ(asked("linear_forward").work.flops, 2 * 2 * 48 * matrices);
+  EXPECT_EQ(asked("linear_backward").calls, 2 * (2 * 4 + 1));
+  EXPECT_EQ(asked("linear_backward").work.flops, 2 * 2 * 2 * 48 * matrices);
+  EXPECT_EQ(asked("adamw").calls, 1);
+  EXPECT_EQ(profiler_.entries().size(), 3u);
+  EXPECT_EQ(to_values(*backend_, model.parameters().weights()), weights);  // at a learning rate of zero
+}
+
+struct Written {
+  DecodeReport report;
+  std::vector<std::int64_t> progress;
+};
+
+Written write(Backend& backend, const DecodeBenchConfig& config) {
+  Gpt2 model(backend, kConfig, DType::f32, 1, Purpose::inference);
+  model.parameters().initialize(1);
+  if (config.matrices == DType::bf16) model.read_matrices_in_bf16(backend);
+  Written written;
+  written.report = bench_decoding(backend, model, config, [&](std::int64_t done, std::int64_t total) {
+    EXPECT_EQ(total, config.tokens);
+    written.progress.push_back(done);
+  });
+  return written;
+}
+
+TEST_F(Measuring, OfWritingTimesTokensAndReadsOfMemory) {
+  backend_->set_profiler(&profiler_);
+  const auto [report, progress] = write(*backend_, {.tokens = 5, .warmup = 2});
+  backend_->set_profiler(nullptr);
+  EXPECT_EQ(report.token_ms.size(), 5);
+  EXPECT_EQ(progress, (std::vector<std::int64_t>{1, 2, 3, 4, 5}));
+  EXPECT_EQ(asked("embedding_forward").calls, 2 + 5);
+  constexpr double kSum = 8;                  // the result, f64
+  EXPECT_EQ(asked("squared_norm").calls, 2);  // before the second and the sixth token
+  EXPECT_EQ(asked("squared_norm").work.bytes, 2 * (256.0 * (1 << 20) + kSum));
+  EXPECT_EQ(report.peak_bytes, plan_generation(kConfig, DType::f32));
+  EXPECT_GT(report.memory_bytes_per_second, 0);
+  EXPECT_FALSE(report.load);
+}
+
+// 128 rows of the head and 12 C² a block; C + 13 C a block, and 2 C; of each token before a key and a value.
+TEST_F(Measuring, OfWritingCountsTheBytesOfAToken) {
+  const double C = 32, L = 2, matrices = 128 * C + L * 12 * C * C, others = C + L * 13 * C + 2 * C;
+  const auto bytes = [&](std::int64_t tokens, std::int64_t warmup, DType matrices_in) {
+    return write(*backend_, {.tokens = tokens, .warmup = warmup, .matrices = matrices_in})
+        .report.bytes_per_token;
+  };
+  const double f32 = 4 * (matrices + others), row = 2 * 4 * C * L;
+  EXPECT_EQ(bytes(1, 3, DType::f32), f32 + row * 4);
+  EXPECT_EQ(bytes(3, 0, DType::f32), f32 + row * 3);  // of 2, 3 and 4: one token comes before in any case
+  EXPECT_EQ(bytes(2, 15, DType::f32), f32 + row * (16 + 1) / 2);  // a full context is emptied
+  EXPECT_EQ(bytes(1, 3, DType::bf16), 2 * matrices + 4 * others + row * 4);
+}
+
+}  // namespace
+}  // namespace stagegpt::test
