@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/data/make_tokenizer.h"
 #include "common/data/tokenizers/stream_decoder.h"
 #include "common/data/utf8.h"
 #include "common/error.h"
@@ -56,6 +57,14 @@ TEST(WordTokenizer, TakesTheSmallerOfEquallyFrequentWords) {
 }
 
 TEST(WordTokenizer, RefusesAVocabularyWithoutAWord) { EXPECT_THROW(word_tokenizer("a b", 3), UserError); }
+
+TEST(DefaultVocabulary, HasATokenForEach600BytesOfText) {
+  EXPECT_EQ(default_vocab_size(0), 512);
+  EXPECT_EQ(default_vocab_size(600 * 513 - 1), 512);
+  EXPECT_EQ(default_vocab_size(600 * 513), 513);
+  EXPECT_EQ(default_vocab_size(600 * 50257), 50257);
+  EXPECT_EQ(default_vocab_size(600 * 50258), 50257);
+}
 
 RC_GTEST_PROP(CharTokenizer, RoundTripsItsCorpus, ()) {
   const std::string text = *any_text(true);

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
 #include <stdexcept>
 
 #include "stage2_cuda/cuda_backend.h"
+#include "stage2_cuda/device_objects.h"
 #include "stage2_cuda/ladders.h"
 
 namespace stagegpt::gpu {
@@ -45,6 +47,15 @@ TEST_F(LadderTest, rungs_are_timed_in_order) {
   EXPECT_GT(reports[1].microseconds, 0);
   EXPECT_DOUBLE_EQ(reports[1].rate, 1e9 / (reports[1].microseconds / 1e6));
   EXPECT_DOUBLE_EQ(reports[1].share, reports[1].rate / 1e12);
+  EXPECT_EQ(runs_, 2 * (1 + 3 + 50))
+      << "once to be checked, three times to warm up, fifty times for the median";
+}
+
+TEST_F(LadderTest, a_rung_may_err_as_much_as_the_tolerance) {
+  add("just right", 1e-5);
+  EXPECT_EQ(climb(ladder_).size(), 1u);
+  add("just wrong", 1.0000001e-5);
+  EXPECT_THROW(climb(ladder_), std::runtime_error);
 }
 
 TEST_F(LadderTest, a_wrong_rung_is_not_timed) {
@@ -53,7 +64,7 @@ TEST_F(LadderTest, a_wrong_rung_is_not_timed) {
     climb(ladder_);
     FAIL() << "nothing thrown";
   } catch (const std::runtime_error& error) {
-    EXPECT_NE(std::string(error.what()).find("rung wrong: error 0.001"), std::string::npos) << error.what();
+    EXPECT_STREQ(error.what(), "rung wrong: error 0.001, at most 1e-05 is allowed");
   }
   EXPECT_EQ(runs_, 1);
 }
@@ -67,6 +78,116 @@ TEST_F(LadderTest, a_rung_that_does_nothing_is_wrong) {
   add("right", 0);
   ladder_.rungs.push_back({"idle", [](StreamHandle) {}});
   EXPECT_THROW(climb(ladder_), std::runtime_error);
+}
+
+class PrintedLadder : public testing::Test {
+ protected:
+  static std::string printed(bool json) {
+    Ladder ladder;
+    ladder.name = "matmul (2,3)";
+    ladder.unit = "GFLOP/s";
+    ladder.bound = 2.5e12;
+    ladder.bound_name = "a measured GEMM";
+    const std::vector<RungReport> reports = {
+        {.name = "plain", .error = 1.5e-7, .microseconds = 1234.5, .rate = 4e9, .share = 0.0016},
+        {.name = "fast", .error = 0, .microseconds = 2, .rate = 1.25e12, .share = 0.5}};
+    testing::internal::CaptureStdout();
+    print(ladder, reports, "a machine", json);
+    std::fflush(stdout);
+    return testing::internal::GetCapturedStdout();
+  }
+};
+
+TEST_F(PrintedLadder, is_a_table) {
+  const char* const table = R"(matmul (2,3)
+a machine
+bound: 2500.0 GFLOP/s, a measured GEMM
+
+rung                  error    median us    GFLOP/s  of bound
+plain               1.5e-07      1234.50        4.0      0.2%
+fast                      0         2.00     1250.0     50.0%
+)";
+  EXPECT_EQ(printed(false), table);
+}
+
+TEST_F(PrintedLadder, is_one_object) {
+  const char* const object = R"json({
+  "ladder": "matmul (2,3)",
+  "machine": "a machine",
+  "unit": "GFLOP/s",
+  "bound": 2500.0,
+  "bound_name": "a measured GEMM",
+  "rungs": [
+    {
+      "name": "plain",
+      "error": 1.5e-07,
+      "us": 1234.5,
+      "rate": 4.0,
+      "share": 0.0016
+    },
+    {
+      "name": "fast",
+      "error": 0.0,
+      "us": 2.0,
+      "rate": 1250.0,
+      "share": 0.5
+    }
+  ]
+}
+)json";
+  EXPECT_EQ(printed(true), object);
+}
+
+std::vector<std::string> names_of_rungs(const Ladder& ladder) {
+  std::vector<std::string> names;
+  for (const Rung& rung : ladder.rungs) names.push_back(rung.name);
+  return names;
+}
+
+TEST(Ladders, say_what_they_compute) {
+  using Names = std::vector<std::string>;
+  open_device(0);
+  const std::unique_ptr<Backend> backend = make_cuda_backend({});
+  const Ladder layernorm = make_ladder("layernorm", *backend, {.large = false, .peak = {}});
+  EXPECT_EQ(layernorm.name, "layernorm (64,192)");
+  EXPECT_EQ(names_of_rungs(layernorm),
+            (Names{"v1 thread a row", "v2 block a row", "v3 warp a row", "v4 in fours"}));
+  EXPECT_EQ(layernorm.work, 2 * 4 * 64 * 192) << "bytes read and written";
+  EXPECT_EQ(layernorm.unit, "GB/s");
+  EXPECT_GT(layernorm.bound, 0);
+  EXPECT_EQ(layernorm.bound_name, "a copy on the device");
+  EXPECT_EQ(layernorm.tolerance, 1e-5);
+
+  const Peak peak{.flops_per_second = 3e12, .name = "made up"};
+  const Ladder matmul = make_ladder("matmul", *backend, {.large = false, .peak = peak});
+  EXPECT_EQ(matmul.name, "matmul (72,48) · (48,192)");
+  EXPECT_EQ(names_of_rungs(matmul), (Names{"v1 naive", "v2 tiled", "v3 vectorised", "cublaslt"}));
+  EXPECT_EQ(matmul.work, 2.0 * 72 * 48 * 192);
+  EXPECT_EQ(matmul.unit, "GFLOP/s");
+  EXPECT_EQ(matmul.bound, 3e12);
+  EXPECT_EQ(matmul.bound_name, "made up");
+  EXPECT_EQ(matmul.tolerance, 1e-5);
+  EXPECT_EQ(
+      make_ladder("matmul", *backend, {.large = false, .precision = Precision::tf32, .peak = peak}).tolerance,
+      2e-3);
+}
+
+// What no rung has written is not taken for right, and what each output should be is known in every row.
+TEST(Ladders, see_what_is_missing_or_wrong) {
+  open_device(0);
+  const std::unique_ptr<Backend> backend = make_cuda_backend({});
+  const Peak peak{.flops_per_second = 3e12, .name = "made up"};
+  const Stream stream;
+  for (const char* name : {"layernorm", "matmul"}) {
+    const Ladder ladder = make_ladder(name, *backend, {.large = false, .peak = peak});
+    ladder.clear();
+    EXPECT_TRUE(std::isnan(ladder.error())) << name;
+    ladder.rungs[0].run(stream);
+    synchronize(stream);
+    const double error = ladder.error();
+    EXPECT_GT(error, 0) << name;
+    EXPECT_LT(error, 1e-5) << name;
+  }
 }
 
 TEST(Ladders, every_rung_is_right) {

@@ -21,6 +21,35 @@ TEST(PeakTable, knows_devices_by_the_names_nvidia_smi_prints) {
   EXPECT_EQ(f32("NVIDIA GeForce RTX 4090"), 82.6e12);
 }
 
+// Dense rates in TFLOP/s, as peak_table.cpp says where its numbers come from: TF32 is half of what a data
+// sheet gives with sparsity.
+TEST(PeakTable, has_the_rates_of_the_data_sheets) {
+  struct Sheet {
+    const char* device;
+    double f32, tf32;
+  };
+  for (const auto& [device, single, tensor] : {Sheet{"NVIDIA A100-PCIE-40GB", 19.5, 312 / 2.0},
+                                               {"NVIDIA H100 80GB HBM3", 67, 989 / 2.0},
+                                               {"NVIDIA H100 PCIe", 51, 756 / 2.0},
+                                               {"NVIDIA H100 NVL", 60, 835 / 2.0},
+                                               {"NVIDIA H200", 67, 989 / 2.0},
+                                               {"NVIDIA H200 NVL", 60, 835 / 2.0},
+                                               {"NVIDIA B200", 75, 2200 / 2.0},
+                                               {"NVIDIA L4", 30.3, 120 / 2.0},
+                                               {"NVIDIA GeForce RTX 4060", 15.1, 15.1},
+                                               {"NVIDIA GeForce RTX 4060 Ti", 22.1, 22.1},
+                                               {"NVIDIA GeForce RTX 4070 SUPER", 35.5, 35.5},
+                                               {"NVIDIA GeForce RTX 4080", 48.7, 48.7},
+                                               {"NVIDIA GeForce RTX 4080 SUPER", 52.2, 52.2},
+                                               {"NVIDIA GeForce RTX 5070", 30.9, 30.9},
+                                               {"NVIDIA GeForce RTX 5070 Ti", 43.9, 43.9},
+                                               {"NVIDIA GeForce RTX 5080", 56.3, 56.3},
+                                               {"NVIDIA GeForce RTX 5090", 104.8, 104.8}}) {
+    EXPECT_EQ(f32(device), single * 1e12) << device;
+    EXPECT_EQ(tf32(device), tensor * 1e12) << device;
+  }
+}
+
 TEST(PeakTable, the_longest_name_that_fits_is_meant) {
   EXPECT_EQ(f32("NVIDIA H100 PCIe"), 51e12);
   EXPECT_EQ(f32("NVIDIA H200 NVL"), 60e12);
@@ -42,7 +71,8 @@ TEST(PeakTable, geforce_computes_dense_tf32_as_fast_as_f32) {
 TEST(PeakTable, nothing_is_made_up) {
   for (const char* device :
        {"", "NVIDIA", "emulated GPU", "NVIDIA L40", "NVIDIA L40S", "Tesla T4", "NVIDIA H100 64GB HBM2",
-        "NVIDIA H200 MIG 1g.18gb", "NVIDIA GeForce RTX 4070 Laptop GPU", "NVIDIA GeForce RTX 5090 D"}) {
+        "NVIDIA H200 MIG 1g.18gb", "NVIDIA GeForce RTX 4070 Laptop GPU", "NVIDIA GeForce RTX 4090 D",
+        "NVIDIA GeForce RTX 5090 D"}) {
     EXPECT_EQ(f32(device), std::nullopt) << device;
     EXPECT_EQ(tf32(device), std::nullopt) << device;
   }

@@ -1,0 +1,35 @@
+// Staging on streams that do their work as late as they may: what is reused too early shows.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "stage2_cuda/emulation/settings.h"
+#include "stage2_cuda/staging.h"
+
+namespace stagegpt::gpu {
+namespace {
+
+class LateStaging : public testing::Test {
+ protected:
+  LateStaging() { emulation::set_late_streams(true); }
+  ~LateStaging() override { emulation::set_late_streams(false); }
+};
+
+// More pieces than there are slots: the first slots are used a second time.
+TEST_F(LateStaging, WaitsForASlotBeforeItIsUsedAgain) {
+  constexpr std::size_t kSlot = std::size_t{4} << 20, kBytes = 6 * kSlot;
+  std::vector<std::uint32_t> words(kBytes / 4), back(words.size());
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = static_cast<std::uint32_t>(i * 2654435761u);
+  void* const device = allocate(kBytes);
+  {
+    const Stream stream;
+    Staging staging(stream);
+    staging.copy_to_device(device, words.data(), kBytes);
+    staging.copy_to_host(back.data(), device, kBytes);
+  }
+  EXPECT_TRUE(back == words);
+  deallocate(device);
+}
+
+}  // namespace
+}  // namespace stagegpt::gpu
