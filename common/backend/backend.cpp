@@ -113,8 +113,12 @@ void Backend::embedding_backward(const Grad& dwte, const Grad& dwpe, const Tenso
   checks.that(ids.shape().rank() == 2, "ids of shape (B,T)");
   const std::int64_t B = ids.shape()[0], T = ids.shape()[1], C = dout.shape()[-1];
   checks.shape(dout, dout.dtype(), {B, T, C}, "dout");
-  if (dwte.wanted()) checks.shape(dwte.tensor, dout.dtype(), {dwte.tensor.shape()[0], C}, "dwte");
+  if (dwte.wanted()) {
+    checks.dtype(dwte.tensor, dout.dtype(), "dwte");
+    checks.shape(dwte.tensor, dout.dtype(), {dwte.tensor.shape()[0], C}, "dwte");
+  }
   if (dwpe.wanted()) {
+    checks.dtype(dwpe.tensor, dout.dtype(), "dwpe");
     checks.shape(dwpe.tensor, dout.dtype(), {dwpe.tensor.shape()[0], C}, "dwpe");
     checks.that(dwpe.tensor.shape()[0] >= T, "at least T positions in dwpe");
   }

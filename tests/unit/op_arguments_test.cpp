@@ -1,0 +1,263 @@
+// Each argument of each op in turn is missing, of another type and of another shape: the op says so by its
+// name.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <functional>
+
+#include "common/backend/planning_backend.h"
+#include "common/error.h"
+
+namespace stagegpt::test {
+namespace {
+
+constexpr std::int64_t kB = 2, kT = 3, kC = 4, kO = 5, kVocabulary = 6, kPadded = 8;
+constexpr int kHeads = 2;
+
+struct Argument {
+  const char* name;  // as messages have it
+  DType dtype = DType::f32;
+  Shape shape;
+  bool optional = false, any_real_type = false, any_width = false;
+};
+
+using Arguments = std::vector<Tensor>;
+
+struct Op {
+  const char* name;
+  std::vector<Argument> arguments;
+  std::function<void(Backend&, const Arguments&)> call;
+};
+
+Grad into(const Tensor& tensor) { return {tensor, GradMode::overwrite}; }
+
+const Shape kX{kB, kT, kC}, kOut{kB, kT, kO}, kW{kO, kC}, kQkv{kB, kT, 3 * kC}, kLogits{kB, kT, kPadded};
+const Argument kIds{"ids", DType::i32, {kB, kT}}, kTargets{"targets", DType::i32, {kB * kT}};
+const Argument kMean{"mean", DType::f32, {kB * kT}}, kRstd{"rstd", DType::f32, {kB * kT}};
+const Argument kGain{"weight", DType::f32, {kC}}, kShift{"bias", DType::f32, {kC}};
+const Argument kLse{"lse", DType::f32, {kB, kHeads, kT}}, kRowLse{"lse", DType::f32, {kB * kT}};
+
+Argument f32(const char* name, Shape shape) { return {name, DType::f32, shape}; }
+
+const Argument kWideLogits{.name = "logits", .shape = kLogits, .any_width = true};
+const Argument kAnyLogits{.name = "logits", .shape = kLogits, .any_real_type = true, .any_width = true};
+const Argument kAnyX{.name = "x", .shape = kX, .any_real_type = true, .any_width = true};
+
+const Op kOps[] = {
+    {"copy", {f32("out", kX), f32("in", kX)}, [](Backend& be, const Arguments& t) { be.copy(t[0], t[1]); }},
+    {"add",
+     {f32("out", kX), f32("a", kX), f32("b", kX)},
+     [](Backend& be, const Arguments& t) { be.add(t[0], t[1], t[2]); }},
+    {"cast",
+     {{"out", DType::bf16, kX}, f32("in", kX)},
+     [](Backend& be, const Arguments& t) { be.cast(t[0], t[1]); }},
+    {"embedding_forward",
+     {f32("out", kX), kIds, f32("wte", {kPadded, kC}), f32("wpe", {kT, kC})},
+     [](Backend& be, const Arguments& t) { be.embedding_forward(t[0], t[1], t[2], t[3]); }},
+    {"embedding_backward",
+     {f32("dwte", {kPadded, kC}), f32("dwpe", {kT, kC}), f32("dout", kX), kIds},
+     [](Backend& be, const Arguments& t) { be.embedding_backward(into(t[0]), into(t[1]), t[2], t[3]); }},
+    {"linear_forward",
+     {f32("out", kOut), f32("x", kX), f32("weight", kW), {"bias", DType::f32, {kO}, true}},
+     [](Backend& be, const Arguments& t) { be.linear_forward(t[0], t[1], t[2], t[3]); }},
+    {"linear_backward",
+     {f32("dx", kX), f32("dw", kW), f32("dbias", {kO}), f32("out", kOut), f32("x", kX), f32("weight", kW)},
+     [](Backend& be, const Arguments& t) {
+       be.linear_backward(into(t[0]), into(t[1]), into(t[2]), t[3], t[4], t[5]);
+     }},
+    {"linear_activation_forward",
+     {f32("out", kOut),
+      f32("pre-activation", kOut),
+      f32("x", kX),
+      f32("weight", kW),
+      {"bias", DType::f32, {kO}, true}},
+     [](Backend& be, const Arguments& t) {
+       be.linear_activation_forward(t[0], t[1], t[2], t[3], t[4], Activation::relu);
+     }},
+    {"activation_forward",
+     {f32("out", kX), f32("x", kX)},
+     [](Backend& be, const Arguments& t) { be.activation_forward(t[0], t[1], Activation::relu); }},
+    {"activation_backward",
+     {f32("dx", kX), f32("dout", kX), f32("x", kX)},
+     [](Backend& be, const Arguments& t) {
+       be.activation_backward(into(t[0]), t[1], t[2], Activation::relu);
+     }},
+    {"layernorm_forward",
+     {f32("out", kX), kMean, kRstd, f32("x", kX), kGain, kShift},
+     [](Backend& be, const Arguments& t) { be.layernorm_forward(t[0], t[1], t[2], t[3], t[4], t[5], 1e-5); }},
+    {"residual_layernorm_forward",
+     {f32("sum", kX), f32("out", kX), kMean, kRstd, f32("x", kX), f32("residual", kX), kGain, kShift},
+     [](Backend& be, const Arguments& t) {
+       be.residual_layernorm_forward(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], 1e-5);
+     }},
+    {"layernorm_backward",
+     {f32("dx", kX), f32("dw", {kC}), f32("dbias", {kC}), f32("out", kX), f32("x", kX), kGain, kMean, kRstd},
+     [](Backend& be, const Arguments& t) {
+       be.layernorm_backward(into(t[0]), into(t[1]), into(t[2]), t[3], t[4], t[5], t[6], t[7]);
+     }},
+    {"attention_forward",
+     {f32("out", kX), kLse, f32("qkv", kQkv)},
+     [](Backend& be, const Arguments& t) { be.attention_forward(t[0], t[1], t[2], kHeads, {}); }},
+    {"attention_backward",
+     {f32("dqkv", kQkv), f32("dout", kX), f32("out", kX), kLse, f32("qkv", kQkv)},
+     [](Backend& be, const Arguments& t) {
+       be.attention_backward(into(t[0]), t[1], t[2], t[3], t[4], kHeads, {});
+     }},
+    {"cached_attention_forward",
+     {f32("out", kX), f32("cache", {kB, 10, 2 * kC}), f32("qkv", kQkv)},
+     [](Backend& be, const Arguments& t) { be.cached_attention_forward(t[0], t[1], t[2], kHeads, 7); }},
+    {"dropout_forward",
+     {f32("out", kX), f32("x", kX)},
+     [](Backend& be, const Arguments& t) { be.dropout_forward(t[0], t[1], {}); }},
+    {"dropout_backward",
+     {f32("dx", kX), f32("dout", kX)},
+     [](Backend& be, const Arguments& t) { be.dropout_backward(into(t[0]), t[1], {}); }},
+    {"cross_entropy_forward",
+     {f32("loss", {1}), kRowLse, kWideLogits, kTargets},
+     [](Backend& be, const Arguments& t) { be.cross_entropy_forward(t[0], t[1], t[2], t[3], kVocabulary); }},
+    {"cross_entropy_backward",
+     {f32("dlogits", kLogits), f32("dloss", {1}), f32("logits", kLogits), kRowLse, kTargets},
+     [](Backend& be, const Arguments& t) {
+       be.cross_entropy_backward(t[0], t[1], t[2], t[3], t[4], kVocabulary);
+     }},
+    {"count_correct",
+     {{"count", DType::i32, {1}}, kAnyLogits, kTargets},
+     [](Backend& be, const Arguments& t) { be.count_correct(t[0], t[1], t[2], kVocabulary); }},
+    {"squared_norm",
+     {{"out", DType::f64, {1}}, kAnyX},
+     [](Backend& be, const Arguments& t) { be.squared_norm(t[0], t[1]); }},
+    {"adamw",
+     {f32("weights", {24}),
+      f32("arena", {24}),
+      f32("arena", {24}),
+      f32("arena", {24}),
+      {"squared norm", DType::f64, {1}}},
+     [](Backend& be, const Arguments& t) {
+       be.adamw(t[0], t[1], t[2], t[3], t[4], std::array{DecayRange{0, 24, 0}}, {});
+     }},
+};
+
+// The same shape with one column more.
+Shape one_wider(const Shape& shape) {
+  const std::int64_t columns = shape[-1] + 1;
+  if (shape.rank() == 1) return {columns};
+  return shape.rank() == 2 ? Shape{shape[0], columns} : Shape{shape[0], shape[1], columns};
+}
+
+// On a backend that computes nothing: what is not refused has no effect.
+class OpArguments : public testing::Test {
+ protected:
+  Arguments fitting(const Op& op) {
+    Arguments tensors;
+    for (const Argument& argument : op.arguments)
+      tensors.push_back(backend_->allocate(argument.dtype, argument.shape));
+    return tensors;
+  }
+  // What is said when argument i is another tensor; nothing where that is taken.
+  std::string refusal(const Op& op, std::size_t i, const Tensor& other) {
+    Arguments tensors = fitting(op);
+    tensors[i] = other;
+    try {
+      op.call(*backend_, tensors);
+    } catch (const InternalError& error) {
+      return error.what();
+    }
+    return "";
+  }
+  static bool begins_with_name(const Op& op, const std::string& message) {
+    return message.starts_with(concat(op.name, ": "));
+  }
+
+  const std::unique_ptr<Backend> backend_ = make_planning_backend();
+};
+
+TEST_F(OpArguments, that_fit_are_taken) {
+  for (const Op& op : kOps) EXPECT_NO_THROW(op.call(*backend_, fitting(op))) << op.name;
+}
+
+TEST_F(OpArguments, that_are_missing_are_named) {
+  for (const Op& op : kOps) {
+    for (std::size_t i = 0; i < op.arguments.size(); ++i) {
+      const Argument& argument = op.arguments[i];
+      const std::string expected =
+          argument.optional ? "" : concat(op.name, ": ", argument.name, " is missing");
+      EXPECT_EQ(refusal(op, i, Tensor()), expected);
+    }
+  }
+}
+
+TEST_F(OpArguments, of_another_type_are_refused) {
+  for (const Op& op : kOps) {
+    for (std::size_t i = 0; i < op.arguments.size(); ++i) {
+      const Argument& argument = op.arguments[i];
+      for (const DType dtype : {DType::f32, DType::f64, DType::i32}) {
+        if (dtype == argument.dtype || (argument.any_real_type && dtype == DType::f64)) continue;
+        const std::string message = refusal(op, i, backend_->allocate(dtype, argument.shape));
+        EXPECT_TRUE(begins_with_name(op, message)) << op.name << ", " << argument.name << ": " << message;
+      }
+    }
+  }
+}
+
+TEST_F(OpArguments, of_another_shape_are_refused) {
+  for (const Op& op : kOps) {
+    for (std::size_t i = 0; i < op.arguments.size(); ++i) {
+      const Argument& argument = op.arguments[i];
+      const Tensor wider = backend_->allocate(argument.dtype, one_wider(argument.shape));
+      const std::string message = refusal(op, i, wider);
+      if (argument.any_width) {
+        EXPECT_EQ(message, "");
+      } else {
+        EXPECT_TRUE(begins_with_name(op, message)) << op.name << ", " << argument.name << ": " << message;
+      }
+    }
+  }
+}
+
+TEST_F(OpArguments, that_are_numbers_have_their_ranges) {
+  Backend& be = *backend_;
+  const auto refused = [](const std::function<void()>& call) {
+    try {
+      call();
+    } catch (const InternalError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const Tensor out = be.allocate(DType::f32, kX), qkv = be.allocate(DType::f32, kQkv),
+               cache = be.allocate(DType::f32, {kB, 10, 2 * kC});
+  const auto cached = [&](int heads, std::int64_t first) {
+    return refused([&] { be.cached_attention_forward(out, cache, qkv, heads, first); });
+  };
+  EXPECT_EQ(cached(kHeads, 0), "");
+  EXPECT_EQ(cached(kHeads, 7), "");
+  EXPECT_EQ(cached(kHeads, 8), "cached_attention_forward: expected room for the new tokens in the cache");
+  EXPECT_EQ(cached(kHeads, -1), "cached_attention_forward: expected room for the new tokens in the cache");
+  for (const int heads : {0, -2, 3}) {
+    EXPECT_EQ(cached(heads, 0),
+              "cached_attention_forward: expected a number of heads that divides the channels");
+  }
+  const Tensor logits = be.allocate(DType::f32, kLogits), targets = be.allocate(DType::i32, {kB * kT}),
+               count = be.allocate(DType::i32, {1});
+  const auto counted = [&](std::int64_t vocabulary) {
+    return refused([&] { be.count_correct(count, logits, targets, vocabulary); });
+  };
+  EXPECT_EQ(counted(1), "");
+  EXPECT_EQ(counted(kPadded), "");
+  for (const std::int64_t vocabulary : {std::int64_t{0}, kPadded + 1}) {
+    EXPECT_EQ(counted(vocabulary), "count_correct: expected a vocabulary no larger than the logits' columns");
+  }
+  const Tensor arena = be.allocate(DType::f32, {24}), norm = be.allocate(DType::f64, {1});
+  const auto updated = [&](const DecayRange& range, std::int64_t step) {
+    return refused([&] { be.adamw(arena, arena, arena, arena, norm, std::array{range}, {.step = step}); });
+  };
+  EXPECT_EQ(updated({0, 0, 0}, 1), "");
+  EXPECT_EQ(updated({24, 24, 0}, 1), "");
+  EXPECT_EQ(updated({0, 24, 0}, 0), "adamw: expected a step that counts from 1");
+  for (const DecayRange& range : {DecayRange{-1, 3, 0}, {3, 2, 0}, {0, 25, 0}}) {
+    EXPECT_EQ(updated(range, 1), "adamw: expected ranges inside the arena");
+  }
+}
+
+}  // namespace
+}  // namespace stagegpt::test
