@@ -7,9 +7,9 @@
 #include "common/app/decode_report.h"
 #include "common/app/model_flags.h"
 #include "common/app/stage.h"
+#include "common/app/step_counter.h"
 #include "common/comm/agreement.h"
 #include "common/model/flops.h"
-#include "common/status_line.h"
 
 namespace stagegpt {
 namespace {
@@ -47,27 +47,6 @@ struct BenchFlags {
     add_ignore_memory(command_line, ignore_memory);
     command_line.toggle("--json", json, "print one JSON object instead of a table");
   }
-};
-
-// Shows how far a measurement is, on standard error, once it takes longer than a second.
-class StepCounter {
- public:
-  void operator()(std::int64_t done, std::int64_t total) {
-    constexpr double kSilent = 1, kPlainInterval = 10;
-    const double seconds = seconds_since(start_);
-    if (seconds < kSilent) return;
-    const bool plain = seconds_since(plain_) >= kPlainInterval;
-    if (plain) plain_ = std::chrono::steady_clock::now();
-    const double left = seconds / static_cast<double>(done) * static_cast<double>(total - done);
-    status_.show(plain, [&](std::size_t width) {
-      return concat("step ", done, '/', total, "  ETA ", clock_time(left)).substr(0, width);
-    });
-    if (done == total) status_.end();
-  }
-
- private:
-  StatusLine status_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now(), plain_ = start_;
 };
 
 // Random tokens, enough for a few batches.

@@ -58,6 +58,13 @@ std::string progress_line(const ProgressState& state, std::size_t width) {
   return (head + joined(list)).substr(0, width);
 }
 
+std::string validation_line(std::int64_t done, std::int64_t total, double seconds) {
+  const double left = seconds * static_cast<double>(total - done) / static_cast<double>(done);
+  return format("validation  %lld/%lld tokens  ETA ", static_cast<long long>(done),
+                static_cast<long long>(total)) +
+         clock_time(left);
+}
+
 Progress::Progress(std::int64_t first, std::int64_t steps, std::int64_t tokens_per_step)
     : first_(first), steps_(steps), tokens_per_step_(tokens_per_step) {}
 
@@ -83,13 +90,8 @@ void Progress::validation(std::int64_t done, std::int64_t total) {
   const double interval = status_.is_terminal() ? kInterval : kPlainInterval;
   if (done == 0 || seconds < kSilent || seconds_since(shown_) < interval) return;
   shown_ = std::chrono::steady_clock::now();
-  const double left = seconds * static_cast<double>(total - done) / static_cast<double>(done);
-  status_.show(true, [&](std::size_t width) {
-    return format("validation  %lld/%lld tokens  ETA ", static_cast<long long>(done),
-                  static_cast<long long>(total))
-        .append(clock_time(left))
-        .substr(0, width);
-  });
+  status_.show(true,
+               [&](std::size_t width) { return validation_line(done, total, seconds).substr(0, width); });
 }
 
 double Progress::tokens_per_second() const {

@@ -26,6 +26,9 @@ struct ProgressState {
 // all but the bar.
 std::string progress_line(const ProgressState& state, std::size_t width);
 
+// How far a validation is that has taken `seconds`: tokens done of those to do, at least one.
+std::string validation_line(std::int64_t done, std::int64_t total, double seconds);
+
 class Progress {
  public:
   // Of a run that has done `first` of `steps` steps.

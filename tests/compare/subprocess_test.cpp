@@ -84,6 +84,18 @@ TEST(Subprocess, IsEndedWhenItIsCancelled) {
   EXPECT_FALSE(result.timed_out);
 }
 
+// It has some seconds for it.
+TEST(Subprocess, MayEndByItselfWhenItIsAsked) {
+  Subprocess subprocess =
+      shell("trap 'sleep 0.2; echo saved; exit 3' TERM; echo begun >&2; while :; do sleep 0.02; done");
+  bool begun = false;
+  subprocess.on_errors = [&](std::string_view) { begun = true; };
+  subprocess.cancelled = [&] { return begun; };
+  const SubprocessResult result = run_subprocess(subprocess);
+  EXPECT_EQ(result.output, "saved\n");
+  EXPECT_EQ(result.exit_code, 3);
+}
+
 TEST(Subprocess, DoesNotWaitForWhomItLeavesBehind) {
   Subprocess subprocess = shell("sleep 60 & echo done");
   subprocess.timeout_seconds = 30;

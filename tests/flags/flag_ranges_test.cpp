@@ -270,6 +270,62 @@ TEST_F(TrainingSettings, AreThoseOfARun) {
   EXPECT_FALSE(run.trainer.synchronize_phases);
 }
 
+TEST_F(TrainingSettings, NameTheModelByWhatDiffersFromItsPreset) {
+  flags_.resolve();
+  EXPECT_EQ(flags_.model.label(), "nano");
+  const char* argv[] = {"stage0_train", "--n-layer",    "1",  "--n-head",     "2",   "--n-embd",
+                        "64",           "--block-size", "16", "--activation", "relu"};
+  ASSERT_TRUE(command_line_.parse(11, argv));
+  flags_.resolve();
+  EXPECT_EQ(flags_.model.label(), "nano with n_layer 1, n_head 2, n_embd 64, block_size 16, activation relu");
+}
+
+// Of flags that not every stage has, those who have them are named.
+TEST(CommandLineCalls, OfOtherStagesAreNamed) {
+  std::string text = "\n";
+  for (const char* flag :
+       {"--cpu-matmul", "--threads", "--device", "--precision", "--gpu-matmul", "--ladder", "--comm",
+        "--comm-algorithm", "--watchdog-seconds", "--transport", "--share-gpu"}) {
+    for (const int stage : {0, 1, 2, 3}) {
+      CommandLine command_line("train", "", stage);
+      const char* argv[] = {"train", flag};
+      try {
+        command_line.parse(2, argv);
+      } catch (const UserError& error) {
+        const std::string what = error.what();
+        if (!what.starts_with("unknown flag")) text += what + '\n';
+      }
+    }
+  }
+  EXPECT_EQ(text, R"(
+--cpu-matmul: stage 2 has no use for it; it belongs to stages 0 and 1
+--cpu-matmul: stage 3 has no use for it; it belongs to stages 0 and 1
+--threads: stage 2 has no use for it; it belongs to stages 0 and 1
+--threads: stage 3 has no use for it; it belongs to stages 0 and 1
+--device: stage 0 has no use for it; it belongs to stages 2 and 3
+--device: stage 1 has no use for it; it belongs to stages 2 and 3
+--precision: stage 0 has no use for it; it belongs to stages 2 and 3
+--precision: stage 1 has no use for it; it belongs to stages 2 and 3
+--gpu-matmul: stage 0 has no use for it; it belongs to stages 2 and 3
+--gpu-matmul: stage 1 has no use for it; it belongs to stages 2 and 3
+--ladder: stage 0 has no use for it; it belongs to stage 2
+--ladder: stage 1 has no use for it; it belongs to stage 2
+--ladder: stage 3 has no use for it; it belongs to stage 2
+--comm: stage 0 has no use for it; it belongs to stages 1 and 3
+--comm: stage 2 has no use for it; it belongs to stages 1 and 3
+--comm-algorithm: stage 0 has no use for it; it belongs to stages 1 and 3
+--comm-algorithm: stage 2 has no use for it; it belongs to stages 1 and 3
+--watchdog-seconds: stage 0 has no use for it; it belongs to stages 1 and 3
+--watchdog-seconds: stage 2 has no use for it; it belongs to stages 1 and 3
+--transport: stage 0 has no use for it; it belongs to stage 3
+--transport: stage 1 has no use for it; it belongs to stage 3
+--transport: stage 2 has no use for it; it belongs to stage 3
+--share-gpu: stage 0 has no use for it; it belongs to stage 3
+--share-gpu: stage 1 has no use for it; it belongs to stage 3
+--share-gpu: stage 2 has no use for it; it belongs to stage 3
+)");
+}
+
 // The call is what ranks compare beside settings.
 TEST(CommandLineCalls, AreWhatIsNoSetting) {
   TrainFlags flags;

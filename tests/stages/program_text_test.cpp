@@ -153,6 +153,20 @@ TEST_F(ProgramText, OfPreparedDataIsThis) {
             "val    0 files  0 tokens  0.00 bytes per token\n");
 }
 
+TEST_F(ProgramText, OfPreparedDataAsJsonSaysWhatItIsMadeOf) {
+  directory_.write("more.txt", "abc");
+  const Json json =
+      Json::parse(run("prepare_data", {"--input", "text.txt", "--input", "more.txt", "--output", "out",
+                                       "--tokenizer", "char", "--val-fraction", "0.25", "--json"})
+                      .output);
+  EXPECT_EQ(json["inputs"].dump(), R"([{"bytes":400,"path":"text.txt"},{"bytes":3,"path":"more.txt"}])");
+  EXPECT_EQ(json["special_tokens"], "as text");
+  EXPECT_EQ(json["val_fraction"], 0.25);
+  EXPECT_EQ(json["tokenizer"]["kind"], "char");
+  EXPECT_EQ(json["tokenizer"]["vocab_size"], 9);
+  EXPECT_EQ(json["train"]["text_bytes"].get<int>() + json["val"]["text_bytes"].get<int>(), 403);
+}
+
 const std::string kOne = STAGEGPT_SOURCE_DIR "/tests/golden/one.bin";
 const std::string kOneState = STAGEGPT_SOURCE_DIR "/tests/golden/one_debug_state.bin";
 
@@ -217,6 +231,10 @@ TEST_F(ProgramText, OfABenchmarkHasItsDefaults) {
   const std::string step = run("stage0_bench", model).output;
   EXPECT_TRUE(step.starts_with(name + "64 tokens a step in sequences of 16\nCPU, 1 thread, ")) << step;
   EXPECT_NE(step.find(" ms   median of 10; quartiles "), std::string::npos) << step;
+  EXPECT_EQ(step.find(", reproducible\n"), std::string::npos) << step;
+  const std::string fixed =
+      run("stage0_bench", model + Arguments{"--reproducible", "--batch-size", "8", "--steps", "1"}).output;
+  EXPECT_NE(fixed.find(", reproducible\n"), std::string::npos) << fixed;
   const std::string token = run("stage0_bench", model + Arguments{"--generate"}).output;
   EXPECT_TRUE(token.starts_with(name + "matrices in f32\nCPU, 1 thread, ")) << token;
   EXPECT_NE(token.find(" ms (median of 64; "), std::string::npos) << token;

@@ -123,6 +123,17 @@ TEST(Progress, CountsTokensSinceItWasMade) {
       << text;
 }
 
+// A quarter has taken 20 s.
+TEST(ValidationLine, TellsWhatIsLeft) {
+  EXPECT_EQ(validation_line(1024, 4096, 20), "validation  1024/4096 tokens  ETA 1:00");
+  EXPECT_EQ(validation_line(4096, 4096, 20), "validation  4096/4096 tokens  ETA 0:00");
+}
+
+TEST(ProgressLine, OfNothingIsEmpty) {
+  EXPECT_EQ(progress_line({}, std::string::npos),
+            "step 0/1  loss 0.0000  lr 0.00e+00  norm 0.00  0 tok/s  ETA 0:00");
+}
+
 TEST(ClockTime, IsInWholeSecondsMinutesAndHours) {
   EXPECT_EQ(clock_time(0), "0:00");
   EXPECT_EQ(clock_time(59.4), "0:59");

@@ -6,6 +6,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "common/app/step_counter.h"
 #include "common/error.h"
 
 namespace stagegpt::test {
@@ -58,6 +59,32 @@ TEST(ByteProgress, IsRewrittenTenTimesASecondOnATerminal) {
                 rewritten + "train  2.2 / 60.0 MB  2.0 MB/s  ETA 0:29" +  //
                 rewritten + "train  60.0 / 60.0 MB  2.0 MB/s  ETA 0:00\r\n");
   EXPECT_EQ(on_a_terminal([] { run_job({0.5, 0.9}); }), "");
+}
+
+// A measurement of 60 steps, two a second.
+void run_steps(const std::vector<double>& seconds) {
+  const StepCounter::Time start{};
+  StepCounter counter(start);
+  for (const double after : seconds) {
+    const auto since = std::chrono::duration<double>(after);
+    counter.at(start + std::chrono::duration_cast<StepCounter::Time::duration>(since),
+               static_cast<std::int64_t>(2 * after), 60);
+  }
+}
+
+TEST(StepCounter, IsALineEveryTenSecondsInAFile) {
+  testing::internal::CaptureStderr();
+  run_steps({0.5, 5, 9.5, 10, 15, 19.5, 20.5, 30});
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "step 20/60  ETA 0:20\nstep 41/60  ETA 0:10\n");
+}
+
+TEST(StepCounter, IsRewrittenAfterEachStepOnATerminal) {
+  const std::string rewritten = "\r\x1b[J";
+  EXPECT_EQ(on_a_terminal([] {
+              run_steps({0.5, 1, 1.5, 30});
+            }),
+            rewritten + "step 2/60  ETA 0:29" + rewritten + "step 3/60  ETA 0:29" + rewritten +
+                "step 60/60  ETA 0:00\r\n");
 }
 
 void set_width(unsigned short columns) {

@@ -48,6 +48,7 @@ TEST_F(Files, AreReadFromWhereItIsSaid) {
 
 TEST_F(Files, AreMappedWhole) {
   EXPECT_EQ(MappedFile(directory_.write("a", "text"), "--data").text(), "text");
+  EXPECT_EQ(MappedFile(directory_.write("b", "x"), "--data").text(), "x");
   EXPECT_TRUE(MappedFile(directory_.write("empty", ""), "--data").bytes().empty());
 }
 

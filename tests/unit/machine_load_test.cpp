@@ -2,9 +2,12 @@
 #include "common/machine_load.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
+#include <chrono>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "common/app/bench_report.h"
 #include "common/app/decode_report.h"
@@ -111,6 +114,48 @@ TEST(MachineLoad, a_busy_machine_has_one_line) {
       "needed them; the figures may be off");
   EXPECT_EQ(busy_line(load_of({reading(20, 19)})), "");
   EXPECT_EQ(busy_line(std::nullopt), "");
+}
+
+TEST(MachineLoad, of_nothing_is_nothing) {
+  EXPECT_EQ(MachineLoad().missing_share(), 0);
+  EXPECT_EQ(
+      busy_json(MachineLoad()).dump(),
+      R"({"is_busy":false,"others_share":0.0,"of_cores":0,"threads":0,"over_seconds":0.0,"host":null})");
+  EXPECT_FALSE(load_of({{.known = true, .seconds = 10}}));  // of no cores
+  EXPECT_FALSE(load_of({{.seconds = 10, .cores = 1}}));     // not known
+  const auto idle = load_of({{.known = true, .seconds = 0.5, .cores = 1}});
+  ASSERT_TRUE(idle);
+  EXPECT_EQ(idle->others_share, 0);
+  EXPECT_EQ(idle->threads, 0);
+}
+
+TEST(MachineLoad, one_core_and_one_thread_are_one) {
+  MachineLoad load{.host = "a", .others_share = 0.5, .cores = 1, .threads = 1};
+  EXPECT_EQ(
+      busy_line(load),
+      "a was busy: other programs used 50 % of 1 core while this was measured, and 1 thread needed them; the "
+      "figures may be off");
+  EXPECT_EQ(busy_json(load)["host"], "a");
+}
+
+// On one of the processors, if a container leaves us a whole one.
+TEST(MachineLoad, a_meter_counts_the_cores_that_we_may_use) {
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  int core = 0;
+  while (!CPU_ISSET(core, &before)) ++core;
+  CPU_ZERO(&one);
+  CPU_SET(core, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  SingleProcess alone;
+  const LoadMeter meter(alone, 3);
+  std::this_thread::sleep_for(std::chrono::milliseconds(520));  // the kernel's counters are coarse
+  const auto load = meter.read();
+  sched_setaffinity(0, sizeof before, &before);
+  if (!load) GTEST_SKIP() << "the kernel's counters are not ours";
+  EXPECT_EQ(load->cores, 1);
+  EXPECT_EQ(load->threads, 3);
+  EXPECT_GE(load->seconds, 0.52);
 }
 
 TEST(MachineLoad, a_meter_reads_the_kernels_counters) {

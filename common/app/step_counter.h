@@ -1,0 +1,30 @@
+// How far a measurement is, on standard error: "step 7/18  ETA 0:35".
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "common/status_line.h"
+
+namespace stagegpt {
+
+// Silent for the first second. Then after each step on a terminal, elsewhere a line every ten seconds.
+class StepCounter {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  // Of a measurement that begins now.
+  explicit StepCounter(Time now = std::chrono::steady_clock::now()) : start_(now) {}
+
+  void operator()(std::int64_t done, std::int64_t total) {
+    at(std::chrono::steady_clock::now(), done, total);
+  }
+  // The same at a given time, for tests.
+  void at(Time now, std::int64_t done, std::int64_t total);
+
+ private:
+  StatusLine status_;
+  Time start_, plain_ = start_;
+};
+
+}  // namespace stagegpt
