@@ -105,7 +105,6 @@ BusyRuns busy_runs(const Comparison& comparison) {
     for (const Trial& trial : entry.trials) {
       ++all.runs;
       if (!trial.load) continue;
-      ++all.known;
       all.busy += trial.load->busy();
       if (!all.busiest || trial.load->missing_share() > all.busiest->missing_share())
         all.busiest = trial.load;

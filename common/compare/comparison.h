@@ -55,7 +55,7 @@ struct Speed {
 
 // How busy other programs kept the machine during the runs that are timed.
 struct BusyRuns {
-  std::int64_t runs = 0, known = 0, busy = 0;
+  std::int64_t runs = 0, busy = 0;
   std::optional<MachineLoad> busiest;  // of those that are known
 };
 BusyRuns busy_runs(const Comparison& comparison);

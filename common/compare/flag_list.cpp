@@ -95,12 +95,6 @@ std::vector<std::string> FlagList::arguments() const {
   return all;
 }
 
-std::vector<std::string> FlagList::names() const {
-  std::vector<std::string> all;
-  for (const auto& entry : flags_) all.push_back(entry.first);
-  return all;
-}
-
 std::set<std::string> flags_in_help(const std::string& help) {
   std::set<std::string> flags;
   std::istringstream lines(help);

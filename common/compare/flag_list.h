@@ -36,7 +36,6 @@ class FlagList {
   FlagList known_to(const std::set<std::string>& known, const std::set<std::string>& others) const;
 
   std::vector<std::string> arguments() const;
-  std::vector<std::string> names() const;
 
  private:
   std::vector<std::pair<std::string, std::vector<std::string>>> flags_;

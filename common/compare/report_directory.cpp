@@ -23,9 +23,8 @@ bool is_own(const std::string& name) {
                              [&](const char* own) { return name == own || name == concat(own, ".tmp"); });
 }
 
-// Whether this is a comparison's results.json.
+// Whether this is a comparison's results.json; not where there is no such file.
 bool is_results(const fs::path& path) {
-  if (!file_exists(path)) return false;
   try {
     return parse_json(MappedFile(path, kFlag).text()).value("format", "") == kFormat;
   } catch (const std::exception&) {

@@ -100,17 +100,15 @@ Json check_json(const Comparison& comparison, std::size_t index) {
                {"disagreement", nullptr}};
   if (!check.first) return json;
   const Disagreement& first = *check.first;
-  json["disagreement"] = {
-      {"step", first.step},
-      {"quantity", first.quantity},
-      {"expected", number(first.expected)},
-      {"actual", number(first.actual)},
-      {"difference", number(first.error)},
-      {"limit", first.limit},
-      {"trial", first.trial + 1},
-      {"first_divergent_tensor",
-       index < comparison.divergences.size() ? tensor_json(comparison.divergences[index]) : Json()},
-      {"text", describe(comparison, check)}};
+  json["disagreement"] = {{"step", first.step},
+                          {"quantity", first.quantity},
+                          {"expected", number(first.expected)},
+                          {"actual", number(first.actual)},
+                          {"difference", number(first.error)},
+                          {"limit", first.limit},
+                          {"trial", first.trial + 1},
+                          {"first_divergent_tensor", tensor_json(comparison.divergences[index])},
+                          {"text", describe(comparison, check)}};
   return json;
 }
 

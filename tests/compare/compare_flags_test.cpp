@@ -51,6 +51,7 @@ TEST_F(CompareFlagsTest, AreInHelp) {
   const std::string help = std::regex_replace(result.output, std::regex("\\s+"), " ");
   for (const char* part :
        {"Run one experiment at every stage that this machine can run, and compare.",
+        "compare_stages [OPTIONS]",
         "Report: --output",
         "directory to make, for index.html, results.json, results.csv and runs/ --overwrite",
         "replace the comparison that is there --title",
@@ -208,6 +209,8 @@ TEST_F(CompareFlagsTest, AreRefused) {
             "compare_stages: --stages: expected a whole number from 0 to 3, not '4'\n");
   EXPECT_EQ(refused({"--ranks", "0"}),
             "compare_stages: --ranks: expected a whole number from 1 to 65536, not '0'\n");
+  EXPECT_EQ(refused({"--ranks", "3"}),
+            "compare_stages: --batch-size: 8 does not divide among 3 ranks; 6 or 9 would\n");
   directory_.write("settings.json", "[1]");
   EXPECT_EQ(refused({"--config", "settings.json"}),
             "compare_stages: --config: \"settings.json\": expected a JSON object\n");

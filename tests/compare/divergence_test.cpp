@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "common/checkpoint/safetensors.h"
 #include "tests/support/program.h"
@@ -158,6 +159,8 @@ TEST_F(DivergenceTest, CountsEveryBitWhereTheSameBitsAreExpected) {
   ASSERT_TRUE(found);
   EXPECT_EQ(found->tensor, "the gradient of h.0.attn.c_attn.bias");
   EXPECT_EQ(found->limit, 0);
+  EXPECT_NEAR(found->error, 0x1p-23 / std::sqrt(3.0), 1e-12);
+  EXPECT_EQ(with(1, 0, 0.0f, -0.0f)->error, std::numeric_limits<double>::min());
 }
 
 // A gradient next to zero, of which Adam has made an update as large as any.

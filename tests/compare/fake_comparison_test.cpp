@@ -2,7 +2,6 @@
 // order, and what is made of what the programs leave behind.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <regex>
 
 #include "common/checkpoint/safetensors.h"
@@ -145,6 +144,11 @@ TEST_F(FakeComparison, TellsHowARunHasEnded) {
             "exit code 128:\nnote: of stage0_train\nmachine: that of stage0_train");
   EXPECT_EQ(failure_of({.train = "kill -9 $$"}),
             "ended by signal 9:\nnote: of stage0_train\nmachine: that of stage0_train");
+  EXPECT_EQ(
+      failure_of(
+          {.train = "cd $folder; echo report/*.html report/results.* >&2; exit 1"}),  // from the beginning
+      "exit code 1:\nnote: of stage0_train\nmachine: that of stage0_train\n"
+      "report/index.html report/results.csv report/results.json");
   const std::string no_weights = failure_of({.train = "rm \"$run/latest/model.safetensors\""});
   EXPECT_NE(no_weights.find("latest/model.safetensors"), std::string::npos) << no_weights;
   EXPECT_EQ(failure_of({.train = "echo nonsense > \"$run/metrics.jsonl\""}).substr(0, 22),
@@ -280,7 +284,7 @@ TEST_F(FakeComparison, FindsNoTensorWhereNoneDiffers) {
             "Which tensor is the first to differ is not known: \"stage1_train\" has no --trace-steps.");
 }
 
-// Where the same bits are promised, the last one of a weight counts. Stage 0 is traced beside each.
+// Where the same bits are promised, the sign of a zero counts. Stage 0 is traced beside each.
 TEST_F(FakeComparison, TracesForTheSameBits) {
   options_.experiment.repeats = 1;
   options_.experiment.ranks = {1};
@@ -290,9 +294,9 @@ TEST_F(FakeComparison, TracesForTheSameBits) {
   stage("stage2_train_emulated");
   for (const char* other : {"stage1_train", "stage2_train_emulated"}) {
     metrics(other, {4, 3, 2.5});
-    trace(other, 3, 4, std::nextafter(1.0f, 2.0f));
+    trace(other, 3, 4, -0.0f);
   }
-  trace("stage0_train", 3, 4, 1);
+  trace("stage0_train", 3, 4, 0.0f);
   const Comparison comparison = run();
   ASSERT_EQ(comparison.divergences.size(), 2u);
   EXPECT_EQ(comparison.divergences[0].tensor, "the weight w");

@@ -17,10 +17,8 @@ using stagegpt::test::expect_golden;
 
 // Four steps, unlike each other and unlike those of another `number`. The first is slow, and so is the last.
 Trial numbered_trial(int number, double seconds) {
-  Trial trial{.steps = {},
-              .tokens_per_step = 256,
-              .peak_memory_bytes = number * (1 << 18),
-              .weights_xxh3_128 = "a"};
+  Trial trial{
+      .steps = {}, .tokens_per_step = 256, .peak_memory_bytes = number * (1 << 18), .weights_xxh3_128 = "a"};
   for (int i = 0; i < 4; ++i) {
     const double factor = std::array{8.0, 1.0, 1.25, 3.0}[static_cast<std::size_t>(i)] + number / 16.0;
     const double ms = 1024 * seconds * factor;
