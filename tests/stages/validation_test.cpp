@@ -184,5 +184,27 @@ TEST(Validation, HasBitsPerByteOfTheVeryTokensThatItEvaluates) {
   }
 }
 
+// However large a training batch is; windows longer than that go one by one.
+TEST(Validation, TakesAtMost4096TokensAtOnce) {
+  const auto tokenizer = word_tokenizer("a b");
+  const auto backend = make_naive_backend();
+  SingleProcess group;
+  const Gpt2 model(
+      *backend,
+      {.vocab_size = tokenizer->size(), .block_size = 5000, .n_layer = 1, .n_head = 1, .n_embd = 2});
+  const auto steps = [&](std::int64_t windows, std::int64_t seq_len, std::int64_t batch_size) {
+    const TokenSequence tokens(std::vector<std::int32_t>(static_cast<std::size_t>(windows * seq_len + 1), 3));
+    const Validation validation(tokens, *tokenizer, seq_len, batch_size);
+    std::vector<std::pair<std::int64_t, std::int64_t>> told;
+    validation.run(group, *backend, model, validation.all(),
+                   [&](std::int64_t done, std::int64_t total) { told.emplace_back(done, total); });
+    return told;
+  };
+  using Steps = std::vector<std::pair<std::int64_t, std::int64_t>>;
+  EXPECT_EQ(steps(513, 8, 1000), (Steps{{0, 4104}, {4096, 4104}, {4104, 4104}}));
+  EXPECT_EQ(steps(5, 8, 3), (Steps{{0, 40}, {24, 40}, {40, 40}}));
+  EXPECT_EQ(steps(2, 4097, 2), (Steps{{0, 8194}, {4097, 8194}, {8194, 8194}}));
+}
+
 }  // namespace
 }  // namespace stagegpt::test

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/refusal.h"
+
 namespace stagegpt::test {
 namespace {
 
@@ -36,7 +38,21 @@ TEST(Transports, a_cuda_aware_mpi_reduces_by_the_ring_alone) {
   EXPECT_NE(why_not(Transport::cuda_aware, conditions).find("--comm-algorithm"), std::string::npos);
 }
 
+TEST(Transports, say_why_they_are_none) {
+  const auto refusal = [](const char* name, const gpu::TransportConditions& conditions) {
+    return test::refusal([&] { choose_transport(name, conditions); });
+  };
+  EXPECT_EQ(refusal("nccl", kEmulated),
+            "--transport: nccl: the emulated GPU has the host transport only; host works everywhere");
+  EXPECT_EQ(
+      refusal("cuda-aware", kShared),
+      "--transport: cuda-aware: ranks that share a GPU have the host transport only; host works everywhere");
+  EXPECT_EQ(refusal("cuda-aware", {.algorithm = CommAlgorithm::mpi}),
+            "--transport: cuda-aware: --comm-algorithm mpi adds on the host; host works everywhere");
+}
+
 TEST(Transports, have_names) {
+  EXPECT_EQ(gpu::transport_names(), (std::vector<std::string>{"nccl", "cuda-aware", "host"}));
   for (const Transport transport : {Transport::nccl, Transport::cuda_aware, Transport::host}) {
     EXPECT_EQ(gpu::transport_names()[static_cast<std::size_t>(transport)], name_of(transport));
   }
