@@ -152,9 +152,13 @@ TEST(MemoryPlan, of_hundreds_of_gigabytes_takes_no_memory_itself) {
 TEST(MemoryPlan, of_a_huge_batch_grows_as_that_of_a_large_one) {
   const Gpt2Config config{.vocab_size = 101, .block_size = 1024, .n_layer = 1, .n_head = 1, .n_embd = 8};
   // 2²³ tokens are planned as they are, 40 times as many are carried on from fewer.
-  const auto large = static_cast<double>(plan({"large", config, 1024, 1 << 13}).activations);
-  const auto huge = static_cast<double>(plan({"huge", config, 1024, 40 << 13}).activations);
-  EXPECT_NEAR(huge / large, 40, 0.4);
+  const MemoryPlan large = plan({"large", config, 1024, 1 << 13}),
+                   huge = plan({"huge", config, 1024, 40 << 13});
+  const auto times = [&](std::size_t MemoryPlan::*part) {
+    return static_cast<double>(huge.*part) / static_cast<double>(large.*part);
+  };
+  EXPECT_NEAR(times(&MemoryPlan::activations), 40, 0.4);
+  EXPECT_NEAR(times(&MemoryPlan::free_blocks), 40, 0.4) << large.free_blocks << ' ' << huge.free_blocks;
 }
 
 TEST(MemoryPlan, of_writing_is_what_a_first_token_takes_to_the_byte) {

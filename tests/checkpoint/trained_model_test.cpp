@@ -1,0 +1,53 @@
+// A model that writes, from a directory or from llm.c's file, and what is said where it cannot be.
+#include "common/app/trained_model.h"
+
+#include <gtest/gtest.h>
+
+#include "common/checkpoint/hugging_face_model.h"
+#include "common/error.h"
+#include "stage0_serial/cpu_backend.h"
+#include "tests/support/program.h"
+
+namespace stagegpt::test {
+namespace {
+
+const std::string kGolden = STAGEGPT_SOURCE_DIR "/tests/golden/";
+const std::string kDirectory = kGolden + "hugging_face/plain", kFile = kGolden + "one.bin";
+// Of 638 tokens.
+const std::string kTokenizer = kGolden + "saved_char.json";
+
+// What is said of a model with a tokenizer; `check` is told which model it is.
+std::string refusal(const std::string& path, const std::optional<std::string>& tokenizer,
+                    const std::function<void(const Gpt2Config&)>& check) {
+  const std::unique_ptr<Backend> backend = make_cpu_backend(1);
+  try {
+    load_trained_model(*backend, path, tokenizer, check);
+  } catch (const UserError& error) {
+    EXPECT_EQ(backend->memory_stats().bytes_in_use, 0u);
+    return error.what();
+  }
+  return "";
+}
+
+// Before any memory is taken for it.
+TEST(TrainedModels, AreCheckedWhenTheirSizeIsKnown) {
+  const auto no_room = [](const Gpt2Config& config) {
+    user_error("no room for ", config.vocab_size, " tokens and ", config.block_size, " positions");
+  };
+  EXPECT_EQ(refusal(kFile, kTokenizer, no_room), "no room for 37 tokens and 7 positions");
+  const Gpt2Config directory = HuggingFaceModel(kDirectory, "--model").config();
+  EXPECT_EQ(refusal(kDirectory, kTokenizer, no_room),
+            concat("no room for ", directory.vocab_size, " tokens and ", directory.block_size, " positions"));
+}
+
+TEST(TrainedModels, NeedATokenizerThatFits) {
+  const auto any = [](const Gpt2Config&) {};
+  EXPECT_EQ(refusal(kFile, std::nullopt, any),
+            "--tokenizer-path: \"" + kFile + "\" has no tokenizer with it: expected the path of one");
+  EXPECT_EQ(refusal(kGolden + "none.bin", std::nullopt, any),
+            "--model: there is no \"" + kGolden + "none.bin\"");
+  EXPECT_EQ(refusal(kFile, kTokenizer, any), "--tokenizer-path: the tokenizer has 638 tokens, the model 37");
+}
+
+}  // namespace
+}  // namespace stagegpt::test
