@@ -153,9 +153,9 @@ TEST_F(FakeComparison, TellsHowARunHasEnded) {
   EXPECT_NE(no_weights.find("latest/model.safetensors"), std::string::npos) << no_weights;
   EXPECT_EQ(failure_of({.train = "echo nonsense > \"$run/metrics.jsonl\""}).substr(0, 22),
             "metrics.jsonl, line 1:");
-  options_.timeout_seconds = 0.2;
+  options_.timeout_seconds = 1.5;
   EXPECT_TRUE(std::regex_match(failure_of({.train = "exec sleep 20"}),
-                               std::regex("did not end within 0\\.[0-9]+ s; see --timeout-seconds:\n"
+                               std::regex("did not end within 1\\.[5-9][0-9]* s; see --timeout-seconds:\n"
                                           "note: of stage0_train\nmachine: that of stage0_train")));
 }
 
