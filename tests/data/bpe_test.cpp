@@ -231,6 +231,19 @@ TEST(BpeTrainer, RefusesAVocabularySmallerThanTheBytes) {
   EXPECT_EQ(bpe_tokenizer("ab ab", 257)->merges().size(), 0u);
 }
 
+TEST(PieceCounts, RememberThatAPartLeftSomethingOut) {
+  PieceCounts part, total;
+  part.add("a");
+  total.add(part);
+  EXPECT_FALSE(total.truncated());
+  part.add(std::string(PieceCounts::kMaxBytes, 'x'));  // no room beside the other
+  EXPECT_TRUE(part.truncated());
+  total.add(part);
+  EXPECT_TRUE(total.truncated());
+  total.add(PieceCounts());
+  EXPECT_TRUE(total.truncated());
+}
+
 TEST(PieceCounts, AreBounded) {
   PieceCounts counts;
   const std::string large(PieceCounts::kMaxBytes / 2, 'x');

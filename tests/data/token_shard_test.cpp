@@ -205,6 +205,10 @@ TEST_F(OpenShard, IsKnownByItsHashAndItsPart) {
   EXPECT_NE(tokens_.slice(0, 100).identity(), tokens_.slice(1, 100).identity());
   EXPECT_NE(tokens_.slice(0, 100).identity(), tokens_.slice(0, 99).identity());
   EXPECT_EQ(TokenSequence(ids_).identity(), (TokenIdentity{Of::ids, content_hash(tokens_)}));
+  TokenSequence behind_nothing;
+  behind_nothing.append(std::vector<std::int32_t>(), 300);
+  behind_nothing.append(verified_shard(path_));
+  EXPECT_EQ(behind_nothing.identity(), same.identity());
   change(5);
   TokenSequence changed;
   changed.append(verified_shard(path_));

@@ -46,6 +46,19 @@ TEST(Trainer, AccumulationEqualsTheLargeBatch) {
   }
 }
 
+// Shards are parts of a micro-step, and weigh as much as it does.
+TEST(Trainer, ReproducibleStepsAreTheSameSteps) {
+  TrainerConfig in_shards = test::small_config(8, 2);
+  in_shards.reproducible = true;
+  SmallRun plain(test::small_config(8, 2), random_tokens(1000)), reproducible(in_shards, random_tokens(1000));
+  for (int step = 0; step < 2; ++step) {
+    const StepReport a = plain.trainer.step(), b = reproducible.trainer.step();
+    EXPECT_NEAR(a.loss, b.loss, 1e-6 * a.loss);
+    EXPECT_NEAR(a.grad_norm, b.grad_norm, 1e-5 * a.grad_norm);
+    EXPECT_LT(relative_difference(plain.grads(), reproducible.grads()), 1e-5);
+  }
+}
+
 TEST(Trainer, SameSeedSameBits) {
   for (const double dropout : {0.0, 0.2}) {
     SmallRun a(test::small_config(4, 2), random_tokens(1000), 2, dropout),
