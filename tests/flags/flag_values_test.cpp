@@ -142,6 +142,22 @@ TEST(StrictJson, TakesNaturalNumbersOnly) {
             "n is \"" + std::string(39, 'a') + ", no natural number");
 }
 
+TEST(ConfigurationKeys, AreKnownOrPassedOverOrRefused) {
+  Configuration configuration;
+  nlohmann::json steps;
+  configuration.add({"max_steps", [&](const nlohmann::json& value) { steps = value; }, [] { return 7; }});
+  EXPECT_EQ(configuration.values().dump(), R"({"max_steps":7})");
+  configuration.apply({{"max-steps", 5}, {"derived", 1}, {"device", 2}}, {"device"});
+  EXPECT_EQ(steps, 5);
+  const auto refused = [&](const nlohmann::json& json) {
+    return refusal([&] { configuration.apply(json, {"device"}); });
+  };
+  EXPECT_EQ(refused({{"max_step", 5}}), "unknown key 'max_step', did you mean max_steps?");
+  EXPECT_EQ(refused({{std::string(61, 'a'), 5}}), "unknown key '" + std::string(60, 'a') + "'");
+  EXPECT_EQ(refused({{"max_steps", 5}, {"max-steps", 5}}), "'max_steps' is there twice");
+  EXPECT_EQ(refused(nlohmann::json::array()), "expected a JSON object, {\"batch_size\": 8, …}");
+}
+
 TEST(ConfigurationKeys, AreFlagsInOtherLetters) {
   EXPECT_EQ(config_key("--batch-size"), "batch_size");
   EXPECT_EQ(config_key("batch_size"), "batch_size");
