@@ -181,5 +181,23 @@ TEST(LlmcFile, OfAStateHasNumbersInTheirRanges) {
   EXPECT_EQ(state(3, 5), "--debug-state: sequences of 5 tokens, the model's context has 4");
 }
 
+TEST(LlmcFile, OfAStateHasTokensOfTheVocabulary) {
+  const Gpt2Config config{.vocab_size = 5, .block_size = 4, .n_layer = 1, .n_head = 2, .n_embd = 8};
+  // One token and its target, five logits, the loss, and the gradients.
+  std::vector<std::byte> file = llmc_file(kDebugState, 2, 1);
+  file.resize(1024 + 4 * (2 + 5 + 1 + 132 * 8 + 16 + 872));
+  const auto with_token = [&](std::size_t i, std::int32_t token) {
+    std::vector<std::byte> changed = file;
+    std::memcpy(changed.data() + 1024 + 4 * i, &token, sizeof token);
+    return refusal([&] { parse_llmc_state(changed, config, "--debug-state"); });
+  };
+  for (const std::size_t i : {0, 1}) {
+    EXPECT_EQ(with_token(i, 0), "");
+    EXPECT_EQ(with_token(i, 4), "");
+    EXPECT_EQ(with_token(i, 5), "--debug-state: token 5 is outside the vocabulary of 5");
+    EXPECT_EQ(with_token(i, -1), "--debug-state: token -1 is outside the vocabulary of 5");
+  }
+}
+
 }  // namespace
 }  // namespace stagegpt::test

@@ -10,6 +10,7 @@
 #include "common/error.h"
 #include "tests/data/make_tokenizers.h"
 #include "tests/data/random_text.h"
+#include "tests/support/program.h"
 
 namespace stagegpt::test {
 namespace {
@@ -57,6 +58,27 @@ TEST(WordTokenizer, TakesTheSmallerOfEquallyFrequentWords) {
 }
 
 TEST(WordTokenizer, RefusesAVocabularyWithoutAWord) { EXPECT_THROW(word_tokenizer("a b", 3), UserError); }
+
+// Of a text of several blocks: how many bytes are done, of how many.
+TEST(MakeTokenizer, TellsHowFarItIs) {
+  const ScratchDirectory directory;
+  constexpr std::int64_t kBytes = 600'000;
+  std::string bytes;
+  while (std::ssize(bytes) < kBytes) bytes += "ab ";
+  const TextSource text({directory.write("text.txt", bytes)}, "--data");
+  std::vector<std::int64_t> done;
+  TokenizeOptions options;
+  options.progress = [&](std::int64_t now, std::int64_t all) {
+    done.push_back(now);
+    EXPECT_EQ(all, kBytes);
+  };
+  TokenizerChoice choice;
+  choice.kind = "word";
+  make_tokenizer(choice, text, options);
+  EXPECT_GT(done.size(), 1u);
+  EXPECT_TRUE(std::ranges::is_sorted(done));
+  EXPECT_EQ(done.back(), kBytes);
+}
 
 TEST(DefaultVocabulary, HasATokenForEach600BytesOfText) {
   EXPECT_EQ(default_vocab_size(0), 512);
