@@ -110,7 +110,9 @@ TEST_F(DivergenceTest, HasALimitForEachKind) {
 // A gradient that is next to nothing beside the others is rounding.
 TEST_F(DivergenceTest, MeasuresTinyGradientsByAllOfThem) {
   EXPECT_FALSE(after_adding(1e-8f, 5, 0));
-  EXPECT_TRUE(after_adding(1e-5f, 5, 0));
+  const auto found = after_adding(1e-5f, 5, 0);
+  ASSERT_TRUE(found);
+  EXPECT_NEAR(found->error, 1e-5 / (1e-3 * std::sqrt(9.0 + 16 + 1 + 1)), 1e-7);
 }
 
 TEST_F(DivergenceTest, MeasuresSmallLossesByANat) {
