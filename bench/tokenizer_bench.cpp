@@ -6,11 +6,11 @@
 #include <iostream>
 #include <string>
 
+#include "common/base/error.h"
 #include "common/data/make_tokenizer.h"
 #include "common/data/text_source.h"
 #include "common/data/tokenizers/bpe_trainer.h"
 #include "common/data/tokenizers/load_tokenizer.h"
-#include "common/error.h"
 
 namespace stagegpt {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/blas/openblas.h"
+#include "stage0_serial/blas/openblas.h"
 #include "stage0_serial/host_backend.h"
 #include "stage0_serial/kernels/activation.h"
 #include "stage0_serial/kernels/adamw.h"

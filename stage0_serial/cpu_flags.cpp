@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "common/blas/openblas.h"
-#include "common/error.h"
+#include "common/base/error.h"
+#include "stage0_serial/blas/openblas.h"
 
 namespace stagegpt {
 

@@ -1,8 +1,8 @@
 // Stage 0: the CPU backend, one process.
 #include "common/app/stage.h"
 
-#include "common/brief_waits.h"
 #include "common/comm/self_communicator.h"
+#include "common/system/brief_waits.h"
 #include "stage0_serial/cpu_flags.h"
 
 namespace stagegpt {

@@ -7,7 +7,7 @@
 
 #include "common/backend/backend.h"
 #include "common/comm/communicator.h"
-#include "common/train/gradient_sync.h"
+#include "common/comm/gradient_sync.h"
 
 namespace stagegpt {
 

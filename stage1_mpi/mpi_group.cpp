@@ -9,8 +9,8 @@
 #include <cstdio>
 #include <iostream>
 
+#include "common/base/error.h"
 #include "common/comm/agreement.h"
-#include "common/error.h"
 #include "stage1_mpi/mpi_check.h"
 
 namespace stagegpt {

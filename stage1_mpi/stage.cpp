@@ -3,8 +3,8 @@
 
 #include <iostream>
 
-#include "common/brief_waits.h"
 #include "common/comm/agreement.h"
+#include "common/system/brief_waits.h"
 #include "stage0_serial/cpu_flags.h"
 #include "stage1_mpi/gradient_syncs.h"
 #include "stage1_mpi/mpi_flags.h"

@@ -1,6 +1,6 @@
 #include "stage2_cuda/cuda_flags.h"
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "stage2_cuda/peak_table.h"
 
 namespace stagegpt::gpu {

@@ -7,7 +7,7 @@
 
 #include "common/app/command_line.h"
 #include "common/app/memory_check.h"
-#include "common/train/peak.h"
+#include "common/measure/peak.h"
 #include "stage2_cuda/cuda_backend.h"
 #include "stage2_cuda/platform.h"
 

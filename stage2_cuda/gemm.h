@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "stage2_cuda/runtime.h"
 
 namespace stagegpt::gpu {

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "common/error.h"
-#include "common/train/bench.h"
+#include "common/base/error.h"
+#include "common/measure/bench.h"
 #include "stage2_cuda/device_objects.h"
 
 namespace stagegpt::gpu {

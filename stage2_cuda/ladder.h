@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/train/peak.h"
+#include "common/measure/peak.h"
 #include "stage2_cuda/runtime.h"
 
 namespace stagegpt::gpu {

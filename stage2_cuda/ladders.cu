@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/error.h"
-#include "common/train/random_tensor.h"
+#include "common/base/error.h"
+#include "common/measure/random_tensor.h"
 #include "stage2_cuda/device_objects.h"
 #include "stage2_cuda/kernels/layernorm_ladder.cuh"
 #include "stage2_cuda/kernels/matmul.cuh"

@@ -9,6 +9,7 @@
 #include "common/app/stage.h"
 #include "common/app/step_counter.h"
 #include "common/comm/agreement.h"
+#include "common/io/status_line.h"
 #include "common/model/flops.h"
 
 namespace stagegpt {

@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "common/train/bench.h"
+#include "common/measure/bench.h"
 
 namespace stagegpt {
 

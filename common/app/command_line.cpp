@@ -13,11 +13,11 @@
 
 #include "common/app/standard_output.h"
 #include "common/app/suggestion.h"
-#include "common/error.h"
-#include "common/file.h"
-#include "common/json.h"
-#include "common/mapping_faults.h"
-#include "common/stop_signals.h"
+#include "common/base/error.h"
+#include "common/base/json.h"
+#include "common/io/file.h"
+#include "common/io/mapping_faults.h"
+#include "common/system/stop_signals.h"
 
 namespace stagegpt {
 namespace {

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/app/suggestion.h"
-#include "common/error.h"
+#include "common/base/error.h"
 
 namespace stagegpt {
 

@@ -1,6 +1,6 @@
 #include "common/app/data_flags.h"
 
-#include "common/error.h"
+#include "common/base/error.h"
 
 namespace stagegpt {
 

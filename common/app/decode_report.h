@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "common/train/decode_bench.h"
+#include "common/measure/decode_bench.h"
 
 namespace stagegpt {
 

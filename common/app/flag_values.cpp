@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "common/app/suggestion.h"
-#include "common/error.h"
+#include "common/base/error.h"
 
 namespace stagegpt {
 namespace {

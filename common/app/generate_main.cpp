@@ -9,12 +9,12 @@
 #include "common/app/text_interrupt.h"
 #include "common/app/trained_model.h"
 #include "common/comm/agreement.h"
-#include "common/content_hash.h"
 #include "common/data/tokenizers/stream_decoder.h"
 #include "common/data/tokenizers/tokenizer_json.h"
 #include "common/data/utf8.h"
-#include "common/train/generation.h"
-#include "common/train/stop_strings.h"
+#include "common/generation/generation.h"
+#include "common/generation/stop_strings.h"
+#include "common/io/content_hash.h"
 
 namespace stagegpt {
 namespace {

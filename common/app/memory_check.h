@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "common/free_memory.h"
+#include "common/comm/gradient_sync.h"
 #include "common/model/gpt2.h"
-#include "common/train/gradient_sync.h"
+#include "common/system/free_memory.h"
 #include "common/train/trainer.h"
 
 namespace stagegpt {

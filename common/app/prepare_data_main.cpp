@@ -6,12 +6,12 @@
 #include <thread>
 
 #include "common/app/data_flags.h"
-#include "common/byte_progress.h"
+#include "common/base/error.h"
 #include "common/data/find_files.h"
 #include "common/data/prepared_data.h"
 #include "common/data/text_source.h"
-#include "common/error.h"
-#include "common/hashed_file.h"
+#include "common/io/byte_progress.h"
+#include "common/io/hashed_file.h"
 
 namespace stagegpt {
 namespace {

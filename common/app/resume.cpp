@@ -4,10 +4,10 @@
 #include <iostream>
 
 #include "common/app/configuration.h"
+#include "common/base/json.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/comm/agreement.h"
 #include "common/data/find_files.h"
-#include "common/json.h"
 
 namespace stagegpt {
 namespace {

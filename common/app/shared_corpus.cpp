@@ -1,8 +1,8 @@
 #include "common/app/shared_corpus.h"
 
+#include "common/base/json.h"
 #include "common/comm/agreement.h"
 #include "common/data/tokenizers/tokenizer_json.h"
-#include "common/json.h"
 
 namespace stagegpt {
 

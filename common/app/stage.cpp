@@ -5,7 +5,7 @@
 
 #include "common/app/configuration.h"
 #include "common/comm/agreement.h"
-#include "common/train/tree_sync.h"
+#include "common/comm/tree_sync.h"
 
 namespace stagegpt {
 namespace {

@@ -10,8 +10,8 @@
 #include "common/app/memory_check.h"
 #include "common/backend/backend.h"
 #include "common/comm/communicator.h"
-#include "common/train/gradient_sync.h"
-#include "common/train/peak.h"
+#include "common/comm/gradient_sync.h"
+#include "common/measure/peak.h"
 
 namespace stagegpt {
 

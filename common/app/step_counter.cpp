@@ -1,6 +1,6 @@
 #include "common/app/step_counter.h"
 
-#include "common/error.h"
+#include "common/base/error.h"
 
 namespace stagegpt {
 

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "common/status_line.h"
+#include "common/io/status_line.h"
 
 namespace stagegpt {
 

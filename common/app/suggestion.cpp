@@ -4,7 +4,7 @@
 #include <numeric>
 #include <utility>
 
-#include "common/error.h"
+#include "common/base/error.h"
 
 namespace stagegpt {
 namespace {

@@ -13,9 +13,9 @@
 #include "common/comm/agreement.h"
 #include "common/comm/self_communicator.h"
 #include "common/data/tokenizers/stream_decoder.h"
-#include "common/stop_signals.h"
+#include "common/generation/generation.h"
+#include "common/system/stop_signals.h"
 #include "common/train/broadcast_weights.h"
-#include "common/train/generation.h"
 
 namespace stagegpt {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "common/app/stage.h"
 #include "common/comm/agreement.h"
-#include "common/file.h"
-#include "common/train/verify.h"
+#include "common/io/file.h"
+#include "common/measure/verify.h"
 
 namespace stagegpt {
 namespace {

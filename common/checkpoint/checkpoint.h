@@ -10,7 +10,7 @@
 #include "common/checkpoint/parameter_values.h"
 #include "common/checkpoint/trainer_state.h"
 #include "common/data/tokenizers/tokenizer.h"
-#include "common/hashed_file.h"
+#include "common/io/hashed_file.h"
 #include "common/model/gpt2.h"
 #include "common/optim/adamw.h"
 

@@ -1,6 +1,6 @@
 #include "common/checkpoint/hugging_face_config.h"
 
-#include "common/json.h"
+#include "common/base/json.h"
 
 namespace stagegpt {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <set>
 
+#include "common/base/json.h"
 #include "common/checkpoint/hugging_face_config.h"
 #include "common/data/tokenizers/tokenizer_json.h"
-#include "common/json.h"
 
 namespace stagegpt {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "common/checkpoint/parameter_file.h"
 #include "common/data/tokenizers/tokenizer.h"
-#include "common/file.h"
+#include "common/io/file.h"
 #include "common/model/gpt2.h"
 
 namespace stagegpt {

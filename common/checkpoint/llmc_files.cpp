@@ -7,7 +7,7 @@
 #include <numeric>
 #include <utility>
 
-#include "common/output_file.h"
+#include "common/io/output_file.h"
 #include "common/tensor/half_floats.h"
 
 namespace stagegpt {

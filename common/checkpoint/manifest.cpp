@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "common/json.h"
+#include "common/base/json.h"
 
 namespace stagegpt {
 namespace {

@@ -10,9 +10,9 @@
 #include <cstring>
 #include <iostream>
 
+#include "common/base/error.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/manifest.h"
-#include "common/error.h"
 
 namespace stagegpt {
 namespace {

@@ -18,8 +18,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/file.h"
-#include "common/hashed_file.h"
+#include "common/io/file.h"
+#include "common/io/hashed_file.h"
 
 namespace stagegpt {
 

@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstring>
 
-#include "common/json.h"
+#include "common/base/json.h"
 #include "common/tensor/half_floats.h"
 
 namespace stagegpt {

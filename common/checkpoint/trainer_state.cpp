@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "common/json.h"
+#include "common/base/json.h"
 
 namespace stagegpt {
 namespace {

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/error.h"
 #include "common/comm/rank_group.h"
-#include "common/error.h"
-#include "common/stop_signals.h"
+#include "common/system/stop_signals.h"
 
 namespace stagegpt {
 

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
+#include "common/base/error.h"
 #include "common/comm/rank_group.h"
-#include "common/error.h"
 #include "common/tensor/tensor.h"
 
 namespace stagegpt {

@@ -1,8 +1,8 @@
 // The communicator of a single process: every collective is done before it begins.
 #pragma once
 
+#include "common/base/error.h"
 #include "common/comm/communicator.h"
-#include "common/error.h"
 
 namespace stagegpt {
 

@@ -1,6 +1,6 @@
 #include "common/data/batch_stream.h"
 
-#include "common/error.h"
+#include "common/base/error.h"
 
 namespace stagegpt {
 

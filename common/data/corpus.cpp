@@ -6,15 +6,15 @@
 #include <functional>
 #include <utility>
 
-#include "common/byte_progress.h"
+#include "common/base/error.h"
 #include "common/comm/agreement.h"
-#include "common/content_hash.h"
 #include "common/data/find_files.h"
 #include "common/data/prepared_data.h"
 #include "common/data/text_source.h"
 #include "common/data/tokenizers/load_tokenizer.h"
 #include "common/data/verify_shards.h"
-#include "common/error.h"
+#include "common/io/byte_progress.h"
+#include "common/io/content_hash.h"
 
 namespace stagegpt {
 namespace {

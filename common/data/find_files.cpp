@@ -5,8 +5,8 @@
 #include <cstring>
 #include <filesystem>
 
-#include "common/error.h"
-#include "common/file.h"
+#include "common/base/error.h"
+#include "common/io/file.h"
 
 namespace stagegpt {
 namespace {

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <iostream>
 
+#include "common/base/error.h"
+#include "common/base/in_order.h"
 #include "common/data/tokenizers/bpe_trainer.h"
 #include "common/data/tokenizers/char_tokenizer.h"
 #include "common/data/tokenizers/load_tokenizer.h"
 #include "common/data/tokenizers/splitter.h"
 #include "common/data/tokenizers/word_tokenizer.h"
 #include "common/data/utf8.h"
-#include "common/error.h"
-#include "common/in_order.h"
 
 namespace stagegpt {
 namespace {

@@ -10,9 +10,9 @@
 #include <cstring>
 #include <iostream>
 
-#include "common/error.h"
-#include "common/hashed_file.h"
-#include "common/json.h"
+#include "common/base/error.h"
+#include "common/base/json.h"
+#include "common/io/hashed_file.h"
 
 namespace stagegpt {
 namespace {

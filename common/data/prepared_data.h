@@ -10,7 +10,7 @@
 
 #include "common/data/token_shard.h"
 #include "common/data/tokenizers/tokenizer.h"
-#include "common/file.h"
+#include "common/io/file.h"
 
 namespace stagegpt {
 

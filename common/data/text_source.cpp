@@ -8,9 +8,9 @@
 #include <cerrno>
 #include <cstring>
 
+#include "common/base/error.h"
 #include "common/data/utf8.h"
-#include "common/error.h"
-#include "common/stop_signals.h"
+#include "common/system/stop_signals.h"
 
 namespace stagegpt {
 namespace {

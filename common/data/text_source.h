@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/file.h"
+#include "common/io/file.h"
 
 namespace stagegpt {
 

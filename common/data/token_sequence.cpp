@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "common/content_hash.h"
-#include "common/error.h"
+#include "common/base/error.h"
+#include "common/io/content_hash.h"
 
 namespace stagegpt {
 namespace {

@@ -5,9 +5,9 @@
 #include <bit>
 #include <utility>
 
-#include "common/content_hash.h"
-#include "common/error.h"
-#include "common/stop_signals.h"
+#include "common/base/error.h"
+#include "common/io/content_hash.h"
+#include "common/system/stop_signals.h"
 
 namespace stagegpt {
 namespace {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/file.h"
-#include "common/output_file.h"
+#include "common/io/file.h"
+#include "common/io/output_file.h"
 
 namespace stagegpt {
 

@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/error.h"
+#include "common/base/in_order.h"
 #include "common/data/utf8.h"
-#include "common/error.h"
-#include "common/in_order.h"
 
 namespace stagegpt {
 

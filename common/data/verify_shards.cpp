@@ -4,7 +4,7 @@
 #include <string>
 
 #include "common/comm/agreement.h"
-#include "common/content_hash.h"
+#include "common/io/content_hash.h"
 
 namespace stagegpt {
 namespace {

@@ -5,10 +5,10 @@
 #include <type_traits>
 #include <utility>
 
-#include "common/in_order.h"
+#include "common/base/in_order.h"
 #include "common/model/zero_arena.h"
 #include "common/random/normal.h"
-#include "common/stop_signals.h"
+#include "common/system/stop_signals.h"
 
 namespace stagegpt {
 namespace {

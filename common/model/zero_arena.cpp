@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/stop_signals.h"
+#include "common/system/stop_signals.h"
 
 namespace stagegpt {
 

@@ -4,7 +4,7 @@
 #include <bit>
 #include <stdexcept>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "common/tensor/poison.h"
 
 namespace stagegpt {

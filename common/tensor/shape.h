@@ -8,7 +8,7 @@
 #include <ostream>
 #include <span>
 
-#include "common/error.h"
+#include "common/base/error.h"
 
 namespace stagegpt {
 

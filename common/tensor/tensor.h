@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "common/tensor/dtype.h"
 #include "common/tensor/shape.h"
 #include "common/tensor/storage.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "common/content_hash.h"
+#include "common/io/content_hash.h"
 
 namespace stagegpt {
 namespace {

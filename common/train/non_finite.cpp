@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "common/train/tensor_names.h"
+#include "common/logging/tensor_names.h"
 
 namespace stagegpt {
 namespace {

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "common/comm/communicator.h"
+#include "common/comm/gradient_sync.h"
+#include "common/comm/gradient_tree.h"
 #include "common/data/batch_stream.h"
 #include "common/model/gpt2.h"
 #include "common/optim/adamw.h"
 #include "common/optim/lr_schedule.h"
 #include "common/train/divided_arenas.h"
-#include "common/train/gradient_sync.h"
-#include "common/train/gradient_tree.h"
 
 namespace stagegpt {
 

@@ -7,11 +7,11 @@
 
 #include "common/comm/agreement.h"
 #include "common/data/utf8.h"
+#include "common/logging/step_trace.h"
+#include "common/measure/peak.h"
 #include "common/model/flops.h"
-#include "common/stop_signals.h"
+#include "common/system/stop_signals.h"
 #include "common/train/compare_weights.h"
-#include "common/train/peak.h"
-#include "common/train/step_trace.h"
 
 namespace stagegpt {
 namespace {

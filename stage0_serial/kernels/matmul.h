@@ -4,7 +4,7 @@
 // `blas` (matmul_blas.h, OpenBLAS). The first to read is the naive one: the others compute the same sums.
 #pragma once
 
-#include "common/blas/matrix_view.h"
+#include "stage0_serial/blas/matrix_view.h"
 
 namespace stagegpt {
 namespace naive {

@@ -1,6 +1,6 @@
 #include "stage0_serial/kernels/matmul_blas.h"
 
-#include "common/blas/openblas.h"
+#include "stage0_serial/blas/openblas.h"
 
 namespace stagegpt::blas {
 

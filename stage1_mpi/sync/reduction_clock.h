@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "common/backend/profiler.h"
-#include "common/train/gradient_sync.h"
+#include "common/comm/gradient_sync.h"
 
 namespace stagegpt {
 

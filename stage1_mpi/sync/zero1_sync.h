@@ -6,7 +6,7 @@
 
 #include "common/comm/agreement.h"
 #include "common/comm/communicator.h"
-#include "common/train/gradient_sync.h"
+#include "common/comm/gradient_sync.h"
 #include "stage1_mpi/sync/reduction_clock.h"
 
 namespace stagegpt {

@@ -5,7 +5,7 @@
 
 #include <stdexcept>
 
-#include "common/error.h"
+#include "common/base/error.h"
 
 namespace stagegpt::gpu {
 

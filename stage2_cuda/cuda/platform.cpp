@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "common/error.h"
+#include "common/base/error.h"
 
 namespace stagegpt::gpu {
 namespace {

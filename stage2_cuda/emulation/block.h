@@ -11,7 +11,7 @@
 #include <random>
 #include <string>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "stage2_cuda/emulation/fibers.h"
 #include "stage2_cuda/emulation/kernel_error.h"
 #include "stage2_cuda/emulation/memory_faults.h"

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "common/tensor/poison.h"
 #include "stage2_cuda/emulation/memory_faults.h"
 

@@ -1,7 +1,7 @@
 // The products that cuBLASLt computes on a GPU, by the host's OpenBLAS.
 #include "stage2_cuda/gemm.h"
 
-#include "common/blas/openblas.h"
+#include "stage0_serial/blas/openblas.h"
 #include "stage2_cuda/emulation/device_memory.h"
 #include "stage2_cuda/emulation/launch.h"
 

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "stage2_cuda/emulation/block.h"
 #include "stage2_cuda/emulation/device_memory.h"
 

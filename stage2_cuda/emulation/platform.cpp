@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "common/brief_waits.h"
-#include "common/error.h"
+#include "common/base/error.h"
+#include "common/system/brief_waits.h"
 #include "stage2_cuda/emulation/settings.h"
 
 namespace stagegpt::gpu {

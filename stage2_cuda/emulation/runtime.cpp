@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "stage2_cuda/emulation/device_memory.h"
 #include "stage2_cuda/emulation/launch.h"
 #include "stage2_cuda/emulation/settings.h"

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <string_view>
 
-#include "common/error.h"
+#include "common/base/error.h"
 
 namespace stagegpt::gpu::emulation {
 namespace {

@@ -5,7 +5,7 @@
 #include "common/checkpoint/manifest.h"
 #include "common/data/corpus.h"
 #include "common/data/verify_shards.h"
-#include "common/hashed_file.h"
+#include "common/io/hashed_file.h"
 #include "tests/checkpoint/small_run.h"
 
 namespace stagegpt::test {

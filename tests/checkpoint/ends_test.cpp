@@ -2,8 +2,8 @@
 #include <csignal>
 #include <map>
 
-#include "common/error.h"
-#include "common/stop_signals.h"
+#include "common/base/error.h"
+#include "common/system/stop_signals.h"
 #include "tests/checkpoint/small_run.h"
 
 namespace stagegpt::test {

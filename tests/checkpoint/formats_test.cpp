@@ -3,10 +3,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/json.h"
 #include "common/checkpoint/hugging_face_config.h"
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/trainer_state.h"
-#include "common/json.h"
 #include "tests/support/program.h"
 #include "tests/support/refusal.h"
 

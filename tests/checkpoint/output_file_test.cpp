@@ -1,5 +1,5 @@
 // Files written block after block, and read back, on a disk and in memory.
-#include "common/output_file.h"
+#include "common/io/output_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

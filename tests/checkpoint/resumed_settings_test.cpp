@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "common/app/resume.h"
-#include "common/error.h"
+#include "common/base/error.h"
 
 namespace stagegpt::test {
 namespace {

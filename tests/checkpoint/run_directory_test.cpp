@@ -10,9 +10,9 @@
 #include <set>
 #include <thread>
 
+#include "common/base/error.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/manifest.h"
-#include "common/error.h"
 #include "tests/checkpoint/small_run.h"
 
 namespace stagegpt::test {

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "common/content_hash.h"
+#include "common/io/content_hash.h"
 #include "tests/support/program.h"
 
 namespace stagegpt::test {

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <map>
 
-#include "common/stop_signals.h"
+#include "common/system/stop_signals.h"
 #include "tests/checkpoint/small_run.h"
 
 namespace stagegpt::test {

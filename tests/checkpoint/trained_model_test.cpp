@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/base/error.h"
 #include "common/checkpoint/hugging_face_model.h"
-#include "common/error.h"
 #include "stage0_serial/cpu_backend.h"
 #include "tests/support/program.h"
 

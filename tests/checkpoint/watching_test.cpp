@@ -8,8 +8,8 @@
 #include <limits>
 #include <set>
 
-#include "common/error.h"
-#include "common/train/tensorboard_log.h"
+#include "common/base/error.h"
+#include "common/logging/tensorboard_log.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/event_file.h"
 

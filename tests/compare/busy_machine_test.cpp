@@ -1,10 +1,10 @@
 // A comparison on a machine that was busy says so.
 #include <gtest/gtest.h>
 
-#include "common/compare/page.h"
-#include "common/compare/report_tables.h"
-#include "common/compare/results_json.h"
 #include "tests/compare/made_comparison.h"
+#include "tools/compare/page.h"
+#include "tools/compare/report_tables.h"
+#include "tools/compare/results_json.h"
 
 namespace stagegpt::compare::test {
 namespace {

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "common/compare/manifest.h"
 #include "tests/compare/fake_stages.h"
+#include "tools/compare/manifest.h"
 
 namespace stagegpt::compare::test {
 namespace {

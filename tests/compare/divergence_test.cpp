@@ -1,5 +1,5 @@
 // What counts as a difference between two traces, and what does not.
-#include "common/compare/divergence.h"
+#include "tools/compare/divergence.h"
 
 #include <gtest/gtest.h>
 

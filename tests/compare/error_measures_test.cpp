@@ -5,11 +5,11 @@
 #include <cmath>
 #include <limits>
 
-#include "common/compare/adam_noise.h"
-#include "common/compare/divergence.h"
-#include "common/compare/relative_error.h"
-#include "common/compare/unseen_by_softmax.h"
-#include "common/error.h"
+#include "common/base/error.h"
+#include "common/measure/relative_error.h"
+#include "tools/compare/adam_noise.h"
+#include "tools/compare/divergence.h"
+#include "tools/compare/unseen_by_softmax.h"
 
 namespace stagegpt::test {
 namespace {

@@ -1,16 +1,16 @@
 // What an experiment is made of, to the letter: its flags, who takes part, what is read back of a run, where
 // it goes.
-#include "common/compare/experiment.h"
+#include "tools/compare/experiment.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "common/compare/report_directory.h"
-#include "common/compare/trial.h"
 #include "tests/compare/fake_stages.h"
 #include "tests/compare/made_comparison.h"
+#include "tools/compare/report_directory.h"
+#include "tools/compare/trial.h"
 
 namespace stagegpt::compare::test {
 namespace {

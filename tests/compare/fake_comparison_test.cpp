@@ -5,11 +5,11 @@
 #include <regex>
 
 #include "common/checkpoint/safetensors.h"
-#include "common/compare/compare.h"
-#include "common/compare/runner.h"
-#include "common/content_hash.h"
+#include "common/io/content_hash.h"
 #include "tests/compare/fake_stages.h"
 #include "tests/support/golden.h"
+#include "tools/compare/compare.h"
+#include "tools/compare/runner.h"
 
 namespace stagegpt::compare::test {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "tests/support/program.h"
 
 namespace stagegpt::compare::test {

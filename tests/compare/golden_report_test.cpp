@@ -4,11 +4,11 @@
 
 #include <limits>
 
-#include "common/compare/page.h"
-#include "common/compare/report_tables.h"
-#include "common/compare/results_json.h"
 #include "tests/compare/made_comparison.h"
 #include "tests/support/golden.h"
+#include "tools/compare/page.h"
+#include "tools/compare/report_tables.h"
+#include "tools/compare/results_json.h"
 
 namespace stagegpt::compare::test {
 namespace {

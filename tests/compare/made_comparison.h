@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "common/compare/comparison.h"
+#include "tools/compare/comparison.h"
 
 namespace stagegpt::compare::test {
 

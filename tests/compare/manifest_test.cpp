@@ -1,5 +1,5 @@
 // What a report says of machine and source, beside what the system and two scripts say.
-#include "common/compare/manifest.h"
+#include "tools/compare/manifest.h"
 
 #include <sched.h>
 #include <sys/utsname.h>

@@ -3,9 +3,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "common/compare/launcher.h"
-#include "common/error.h"
+#include "common/base/error.h"
 #include "tests/compare/made_comparison.h"
+#include "tools/compare/launcher.h"
 
 namespace stagegpt::compare::test {
 namespace {

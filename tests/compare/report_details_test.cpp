@@ -4,14 +4,14 @@
 #include <cmath>
 #include <limits>
 
-#include "common/compare/axis.h"
-#include "common/compare/numbers.h"
-#include "common/compare/page.h"
-#include "common/compare/plot.h"
-#include "common/compare/report_plots.h"
-#include "common/compare/report_tables.h"
-#include "common/error.h"
+#include "common/base/error.h"
 #include "tests/compare/made_comparison.h"
+#include "tools/compare/axis.h"
+#include "tools/compare/numbers.h"
+#include "tools/compare/page.h"
+#include "tools/compare/plot.h"
+#include "tools/compare/report_plots.h"
+#include "tools/compare/report_tables.h"
 
 namespace stagegpt::compare::test {
 namespace {

@@ -5,15 +5,17 @@
 #include <limits>
 #include <sstream>
 
-#include "common/compare/axis.h"
-#include "common/compare/html.h"
-#include "common/compare/numbers.h"
-#include "common/compare/page.h"
-#include "common/compare/report_plots.h"
-#include "common/compare/report_tables.h"
-#include "common/compare/results_json.h"
-#include "common/error.h"
+#include "common/base/error.h"
 #include "tests/compare/made_comparison.h"
+#include "tests/support/program.h"
+#include "tools/compare/axis.h"
+#include "tools/compare/html.h"
+#include "tools/compare/manifest.h"
+#include "tools/compare/numbers.h"
+#include "tools/compare/page.h"
+#include "tools/compare/report_plots.h"
+#include "tools/compare/report_tables.h"
+#include "tools/compare/results_json.h"
 
 namespace stagegpt::compare::test {
 namespace {

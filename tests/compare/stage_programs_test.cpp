@@ -1,5 +1,5 @@
 // Which stages are found, how they are started, and what is said of those that cannot be.
-#include "common/compare/stage_programs.h"
+#include "tools/compare/stage_programs.h"
 
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 // Running programs and waiting for them.
-#include "common/subprocess.h"
+#include "common/system/subprocess.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "common/file.h"
+#include "common/io/file.h"
 #include "tests/support/program.h"
 
 namespace stagegpt::test {

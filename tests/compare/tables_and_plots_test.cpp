@@ -4,9 +4,9 @@
 #include <array>
 #include <regex>
 
-#include "common/compare/plot.h"
-#include "common/compare/report_tables.h"
 #include "tests/compare/made_comparison.h"
+#include "tools/compare/plot.h"
+#include "tools/compare/report_tables.h"
 
 namespace stagegpt::compare::test {
 namespace {

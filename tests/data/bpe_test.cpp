@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "common/base/error.h"
 #include "common/data/tokenizers/byte_alphabet.h"
-#include "common/error.h"
 #include "tests/data/make_tokenizers.h"
 #include "tests/data/random_text.h"
 

@@ -8,8 +8,8 @@
 #include <numeric>
 #include <set>
 
+#include "common/base/error.h"
 #include "common/data/batch_stream.h"
-#include "common/error.h"
 #include "common/random/permutation.h"
 
 namespace stagegpt {

@@ -1,8 +1,8 @@
 // llm.c's tokenizer file, whole and broken.
 #include <gtest/gtest.h>
 
+#include "common/base/error.h"
 #include "common/data/tokenizers/load_tokenizer.h"
-#include "common/error.h"
 #include "tests/data/make_tokenizers.h"
 #include "tests/support/program.h"
 

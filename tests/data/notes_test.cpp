@@ -1,5 +1,5 @@
 // What prepare_data says beside its result: notes on standard error, each provoked once.
-#include "common/error.h"
+#include "common/base/error.h"
 #include "tests/data/prepare_data_fixture.h"
 
 namespace stagegpt::test {

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <fstream>
 
-#include "common/content_hash.h"
 #include "common/data/corpus.h"
+#include "common/io/content_hash.h"
 #include "tests/data/prepare_data_fixture.h"
 
 namespace stagegpt::test {

@@ -5,10 +5,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "common/content_hash.h"
 #include "common/data/tokenizers/load_tokenizer.h"
 #include "common/data/tokenizers/tokenizer_json.h"
-#include "common/file.h"
+#include "common/io/content_hash.h"
+#include "common/io/file.h"
 #include "tests/data/make_tokenizers.h"
 #include "tests/support/program.h"
 

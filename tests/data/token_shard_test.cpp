@@ -7,10 +7,10 @@
 #include <numeric>
 #include <thread>
 
-#include "common/content_hash.h"
+#include "common/base/error.h"
 #include "common/data/batch_stream.h"
 #include "common/data/token_sequence.h"
-#include "common/error.h"
+#include "common/io/content_hash.h"
 #include "tests/data/shards.h"
 #include "tests/support/program.h"
 

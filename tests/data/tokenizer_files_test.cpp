@@ -5,9 +5,9 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "common/base/error.h"
 #include "common/data/tokenizers/byte_alphabet.h"
 #include "common/data/tokenizers/load_tokenizer.h"
-#include "common/error.h"
 #include "tests/data/make_tokenizers.h"
 #include "tests/support/program.h"
 

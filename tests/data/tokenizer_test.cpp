@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "common/data/make_tokenizer.h"
+#include "common/base/error.h"
 #include "common/data/tokenizers/stream_decoder.h"
 #include "common/data/utf8.h"
-#include "common/error.h"
 #include "tests/data/make_tokenizers.h"
 #include "tests/data/random_text.h"
 #include "tests/support/program.h"

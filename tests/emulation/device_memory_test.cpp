@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "common/tensor/caching_allocator.h"
 #include "stage2_cuda/device_memory_source.h"
 #include "tests/emulation/emulated.h"

@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "tests/emulation/emulated.h"
 
 namespace stagegpt::test {

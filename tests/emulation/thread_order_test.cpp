@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "tests/emulation/emulated.h"
 
 namespace stagegpt::test {

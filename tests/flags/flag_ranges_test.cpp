@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/app/train_flags.h"
-#include "common/error.h"
+#include "common/base/error.h"
 #include "stage0_serial/cpu_flags.h"
 #include "tests/support/program.h"
 

@@ -8,8 +8,8 @@
 
 #include "common/app/configuration.h"
 #include "common/app/suggestion.h"
-#include "common/error.h"
-#include "common/json.h"
+#include "common/base/error.h"
+#include "common/base/json.h"
 
 namespace stagegpt::test {
 namespace {

@@ -4,8 +4,8 @@
 #include <numbers>
 #include <sstream>
 
-#include "common/compare/trace_file.h"
-#include "common/train/step_trace.h"
+#include "common/logging/step_trace.h"
+#include "tools/compare/trace_file.h"
 
 namespace stagegpt::test {
 

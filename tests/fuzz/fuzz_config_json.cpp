@@ -1,5 +1,5 @@
+#include "common/base/json.h"
 #include "common/checkpoint/hugging_face_config.h"
-#include "common/json.h"
 #include "tests/fuzz/fuzz_target.h"
 
 using namespace stagegpt;

@@ -1,6 +1,6 @@
 #include "common/app/command_line.h"
 #include "common/app/train_flags.h"
-#include "common/json.h"
+#include "common/base/json.h"
 #include "tests/fuzz/fuzz_target.h"
 
 using namespace stagegpt;

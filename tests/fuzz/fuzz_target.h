@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-#include "common/error.h"
+#include "common/base/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 

@@ -1,5 +1,5 @@
+#include "common/base/json.h"
 #include "common/data/tokenizers/tokenizer_json.h"
-#include "common/json.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/tokenizer_use.h"
 

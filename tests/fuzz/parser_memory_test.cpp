@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "common/app/command_line.h"
+#include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/checkpoint/hugging_face_config.h"
 #include "common/checkpoint/llmc_files.h"
 #include "common/checkpoint/manifest.h"
@@ -21,8 +23,6 @@
 #include "common/data/tokenizers/llmc_tokenizer.h"
 #include "common/data/tokenizers/splitter.h"
 #include "common/data/tokenizers/tokenizer_json.h"
-#include "common/error.h"
-#include "common/json.h"
 
 namespace {
 

@@ -1,10 +1,10 @@
 // What is done with a tokenizer that a fuzz target has read.
 #pragma once
 
+#include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/data/tokenizers/tokenizer.h"
 #include "common/data/tokenizers/tokenizer_json.h"
-#include "common/error.h"
-#include "common/json.h"
 
 namespace stagegpt::test {
 

@@ -6,7 +6,7 @@
 #include <bit>
 
 #include "common/comm/agreement.h"
-#include "common/train/tree_sync.h"
+#include "common/comm/tree_sync.h"
 #include "stage1_mpi/gradient_syncs.h"
 #include "tests/mpi/small_run.h"
 

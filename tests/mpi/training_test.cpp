@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "common/comm/agreement.h"
+#include "common/comm/tree_sync.h"
 #include "common/train/evaluate.h"
-#include "common/train/tree_sync.h"
 #include "stage1_mpi/gradient_syncs.h"
 #include "stage1_mpi/sync/bucketed_sync.h"
 #include "stage1_mpi/sync/overlapped_sync.h"

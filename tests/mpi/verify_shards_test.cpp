@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "common/comm/agreement.h"
-#include "common/content_hash.h"
+#include "common/io/content_hash.h"
 #include "tests/data/shards.h"
 #include "tests/support/mpi_ranks.h"
 #include "tests/support/program.h"

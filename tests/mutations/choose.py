@@ -10,7 +10,7 @@ from cpp_source import regions
 from mutators import edits
 from rewrite import Mutant, region_of
 
-FOLDERS = ("common", "stage0_serial", "stage1_mpi", "stage2_cuda", "stage3_mpi_cuda")
+FOLDERS = ("common", "tools", "stage0_serial", "stage1_mpi", "stage2_cuda", "stage3_mpi_cuda")
 ENDINGS = (".cpp", ".h", ".cu", ".cuh")
 # Compiled only where there is nvcc; a mutant in them would seem to survive.
 ONLY_FOR_GPUS = ("stage2_cuda/cuda/", "stage3_mpi_cuda/nccl_communicator.cpp")

@@ -4,7 +4,7 @@
     tests/mutations/run.py                              # the mutants of mutants.json
     tests/mutations/run.py --seed 7 --count 100         # a random sample of all sources
     tests/mutations/run.py --seed 7 --count 100 --report  # the results so far
-    tests/mutations/run.py --seed 7 --count 60 --of common/doctor --programs doctor_tests   # of one folder, by its tests
+    tests/mutations/run.py --seed 7 --count 60 --of tools/doctor --programs doctor_tests   # of one folder, by its tests
 
 All mutants are compiled together, in a copy of the sources, and chosen by an environment variable. Each test runs once
 without a mutant, which tells the mutants that it reaches; then each mutant meets the tests that reach it, until one

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "common/file.h"
-#include "common/train/verify.h"
+#include "common/io/file.h"
+#include "common/measure/verify.h"
 #include "tests/support/backends.h"
 #include "tests/support/tensors.h"
 

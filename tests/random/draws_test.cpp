@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "common/comm/self_communicator.h"
-#include "common/train/generation.h"
-#include "common/train/random_tensor.h"
+#include "common/generation/generation.h"
+#include "common/measure/random_tensor.h"
 #include "stage0_serial/cpu_backend.h"
 #include "tests/random/reference.h"
 #include "tests/support/statistics.h"

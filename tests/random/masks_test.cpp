@@ -4,8 +4,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "common/generation/generation.h"
 #include "common/train/evaluate.h"
-#include "common/train/generation.h"
 #include "stage0_serial/cpu_backend.h"
 #include "tests/random/reference.h"
 #include "tests/support/small_training.h"

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "tests/checkpoint/small_run.h"
 
 namespace stagegpt::test {

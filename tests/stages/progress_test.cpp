@@ -1,4 +1,4 @@
-#include "common/train/progress.h"
+#include "common/logging/progress.h"
 
 #include <gtest/gtest.h>
 

@@ -6,8 +6,8 @@
 #include <csignal>
 #include <filesystem>
 
+#include "common/base/error.h"
 #include "common/checkpoint/run_directory.h"
-#include "common/error.h"
 #include "tests/support/mpi_program.h"
 #include "tests/support/sanitized.h"
 

@@ -4,9 +4,9 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "common/error.h"
-#include "common/train/metrics_log.h"
-#include "common/train/tensorboard_log.h"
+#include "common/base/error.h"
+#include "common/logging/metrics_log.h"
+#include "common/logging/tensorboard_log.h"
 #include "tests/support/event_file.h"
 #include "tests/support/program.h"
 

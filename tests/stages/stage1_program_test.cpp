@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "common/train/step_trace.h"
+#include "common/logging/step_trace.h"
 #include "tests/support/mpi_program.h"
 #include "tests/support/trained_runs.h"
 

@@ -1,5 +1,5 @@
 // What is made of a step's measurements: the line of metrics.jsonl, and the curves of TensorBoard.
-#include "common/train/step_metrics.h"
+#include "common/logging/step_metrics.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "common/error.h"
+#include "common/base/error.h"
 
 namespace stagegpt::test {
 namespace {

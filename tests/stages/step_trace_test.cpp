@@ -1,14 +1,14 @@
 // What a trace of a training step holds, and where two runs are found to part.
-#include "common/train/step_trace.h"
+#include "common/logging/step_trace.h"
 
 #include <gtest/gtest.h>
 
-#include "common/compare/divergence.h"
-#include "common/compare/trace_file.h"
 #include "stage0_serial/cpu_backend.h"
 #include "tests/support/program.h"
 #include "tests/support/recording_backend.h"
 #include "tests/support/small_training.h"
+#include "tools/compare/divergence.h"
+#include "tools/compare/trace_file.h"
 
 namespace stagegpt::test {
 namespace {

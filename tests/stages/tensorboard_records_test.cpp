@@ -1,4 +1,4 @@
-#include "common/train/tensorboard_records.h"
+#include "common/logging/tensorboard_records.h"
 
 #include <cmath>
 #include <limits>

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <limits>
 
+#include "common/generation/generation.h"
 #include "common/train/evaluate.h"
-#include "common/train/generation.h"
 #include "stage0_serial/cpu_backend.h"
 #include "tests/support/small_training.h"
 

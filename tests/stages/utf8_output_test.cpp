@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "common/base/error.h"
 #include "common/data/utf8.h"
-#include "common/error.h"
 #include "tests/checkpoint/small_run.h"
 
 namespace stagegpt::test {

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "stage2_cuda/runtime.h"
 
 namespace {

@@ -14,7 +14,7 @@
 #include "common/checkpoint/hugging_face_model.h"
 #include "common/comm/self_communicator.h"
 #include "common/data/tokenizers/load_tokenizer.h"
-#include "common/train/generation.h"
+#include "common/generation/generation.h"
 #include "stage0_serial/cpu_backend.h"
 
 namespace stagegpt {

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "common/error.h"
+#include "common/base/error.h"
 
 namespace stagegpt::test {
 namespace {

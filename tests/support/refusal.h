@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "common/error.h"
+#include "common/base/error.h"
 
 namespace stagegpt::test {
 

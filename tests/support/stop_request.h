@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <functional>
 
-#include "common/stop_signals.h"
+#include "common/system/stop_signals.h"
 
 namespace stagegpt::test {
 

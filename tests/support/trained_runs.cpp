@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "common/compare/divergence.h"
-#include "common/train/step_trace.h"
+#include "common/logging/step_trace.h"
+#include "tools/compare/divergence.h"
 
 namespace stagegpt::test {
 

@@ -1,10 +1,10 @@
 // What the benchmark does with a model.
-#include "common/train/bench.h"
+#include "common/measure/bench.h"
 
 #include <gtest/gtest.h>
 
+#include "common/comm/gradient_sync.h"
 #include "common/comm/self_communicator.h"
-#include "common/train/gradient_sync.h"
 #include "common/train/memory_plan.h"
 #include "stage0_serial/cpu_backend.h"
 #include "tests/support/tensors.h"

@@ -6,10 +6,10 @@
 #include <numeric>
 
 #include "common/checkpoint/parameter_file.h"
-#include "common/content_hash.h"
 #include "common/data/token_sequence.h"
 #include "common/data/utf8.h"
-#include "common/file.h"
+#include "common/io/content_hash.h"
+#include "common/io/file.h"
 #include "stage0_serial/cpu_backend.h"
 #include "tests/support/program.h"
 #include "tests/support/tensors.h"

@@ -1,5 +1,5 @@
 // When a job over bytes shows how far it is, and where.
-#include "common/byte_progress.h"
+#include "common/io/byte_progress.h"
 
 #include <gtest/gtest.h>
 #include <pty.h>
@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "common/app/step_counter.h"
-#include "common/error.h"
+#include "common/base/error.h"
 
 namespace stagegpt::test {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "common/error.h"
+#include "common/base/error.h"
 
 namespace stagegpt::test {
 namespace {

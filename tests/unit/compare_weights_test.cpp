@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "stage0_serial/naive_backend.h"
 
 namespace stagegpt::test {

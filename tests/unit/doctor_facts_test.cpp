@@ -8,14 +8,14 @@
 #include <fstream>
 #include <sstream>
 
-#include "common/doctor/build_facts.h"
-#include "common/doctor/gpu.h"
-#include "common/doctor/mpi.h"
-#include "common/doctor/processor.h"
-#include "common/doctor/programs.h"
-#include "common/doctor/storage.h"
-#include "common/doctor/threads.h"
 #include "tests/support/program.h"
+#include "tools/doctor/build_facts.h"
+#include "tools/doctor/gpu.h"
+#include "tools/doctor/mpi.h"
+#include "tools/doctor/processor.h"
+#include "tools/doctor/programs.h"
+#include "tools/doctor/storage.h"
+#include "tools/doctor/threads.h"
 
 namespace stagegpt::test {
 namespace {

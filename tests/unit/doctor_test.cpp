@@ -1,14 +1,14 @@
 // What doctor makes of what machines say.
 #include <gtest/gtest.h>
 
-#include "common/cpu_quota.h"
-#include "common/doctor/gpu.h"
-#include "common/doctor/mpi.h"
-#include "common/doctor/nccl.h"
-#include "common/doctor/processor.h"
-#include "common/doctor/programs.h"
-#include "common/doctor/storage.h"
-#include "common/doctor/threads.h"
+#include "common/system/cpu_quota.h"
+#include "tools/doctor/gpu.h"
+#include "tools/doctor/mpi.h"
+#include "tools/doctor/nccl.h"
+#include "tools/doctor/processor.h"
+#include "tools/doctor/programs.h"
+#include "tools/doctor/storage.h"
+#include "tools/doctor/threads.h"
 
 namespace stagegpt::test {
 namespace {

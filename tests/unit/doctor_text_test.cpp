@@ -1,13 +1,13 @@
 // All that doctor says, word for word, of machines that are made up here.
 #include <gtest/gtest.h>
 
-#include "common/doctor/gpu.h"
-#include "common/doctor/mpi.h"
-#include "common/doctor/nccl.h"
-#include "common/doctor/processor.h"
-#include "common/doctor/programs.h"
-#include "common/doctor/storage.h"
-#include "common/doctor/threads.h"
+#include "tools/doctor/gpu.h"
+#include "tools/doctor/mpi.h"
+#include "tools/doctor/nccl.h"
+#include "tools/doctor/processor.h"
+#include "tools/doctor/programs.h"
+#include "tools/doctor/storage.h"
+#include "tools/doctor/threads.h"
 
 namespace stagegpt::test {
 namespace {

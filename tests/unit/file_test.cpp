@@ -1,5 +1,5 @@
 // Files: what is read of them, what is left of them, and whose fault it is where they cannot be opened.
-#include "common/file.h"
+#include "common/io/file.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <chrono>
 #include <cstring>
 
-#include "common/content_hash.h"
-#include "common/error.h"
+#include "common/base/error.h"
+#include "common/io/content_hash.h"
 #include "tests/support/program.h"
 
 namespace stagegpt::test {

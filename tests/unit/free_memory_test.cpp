@@ -1,10 +1,10 @@
 // What is left of memory, from files of the kernel that are made up; and who gets what share of it.
-#include "common/free_memory.h"
+#include "common/system/free_memory.h"
 
 #include <gtest/gtest.h>
 
 #include "common/app/memory_check.h"
-#include "common/error.h"
+#include "common/base/error.h"
 #include "common/model/kv_cache.h"
 #include "common/train/memory_plan.h"
 #include "tests/support/program.h"

@@ -1,12 +1,12 @@
 // Writing with a cache of keys and values.
-#include "common/train/generation.h"
+#include "common/generation/generation.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "common/comm/self_communicator.h"
-#include "common/train/stop_strings.h"
+#include "common/generation/stop_strings.h"
 #include "stage0_serial/cpu_backend.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/support/tensors.h"

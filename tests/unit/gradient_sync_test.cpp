@@ -1,13 +1,13 @@
 // What each rung asks of the communicator, against what theory says that it must.
-#include "common/train/gradient_sync.h"
+#include "common/comm/gradient_sync.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <numeric>
 
+#include "common/comm/tree_sync.h"
 #include "common/model/gpt2.h"
-#include "common/train/tree_sync.h"
 #include "stage0_serial/naive_backend.h"
 #include "stage1_mpi/gradient_syncs.h"
 #include "stage1_mpi/mpi_flags.h"

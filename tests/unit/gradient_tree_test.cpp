@@ -1,5 +1,5 @@
 // Gradients of shards, added in an order that does not depend on who owns which.
-#include "common/train/gradient_tree.h"
+#include "common/comm/gradient_tree.h"
 
 #include <gtest/gtest.h>
 

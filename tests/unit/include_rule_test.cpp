@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/error.h"
+#include "common/base/error.h"
 
 namespace stagegpt::test {
 namespace {
@@ -86,13 +86,13 @@ TEST(IncludeRule, stages_1_and_3_know_whose_backend_they_take) {
 }
 
 TEST(IncludeRule, stage_2_knows_no_other_stage_and_has_cuda_in_one_folder) {
-  expect_own_headers_from("stage2_cuda", {"common/", "stage2_cuda/"});
+  expect_own_headers_from("stage2_cuda", {"common/", "stage2_cuda/", "stage0_serial/blas/"});
   for (const char* folder : {"stage2_cuda/kernels", "stage2_cuda/emulation"})
     expect_no_mpi_and_no_cuda(folder);
 }
 
 TEST(IncludeRule, finds_includes_however_they_are_written) {
-  EXPECT_EQ(included("#include \"common/error.h\""), "\"common/error.h\"");
+  EXPECT_EQ(included("#include \"common/base/error.h\""), "\"common/base/error.h\"");
   EXPECT_EQ(included("  #  include <mpi.h>  // for MPI_Init"), "<mpi.h>");
   EXPECT_EQ(included("// #include <mpi.h>"), "");
   EXPECT_EQ(included("int include = 0;"), "");

@@ -1,5 +1,5 @@
 // Whether a machine was busy, by counters made by hand.
-#include "common/machine_load.h"
+#include "common/measure/machine_load.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

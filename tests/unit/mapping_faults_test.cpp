@@ -1,12 +1,12 @@
 // A mapped file that shrinks ends the program in order.
-#include "common/mapping_faults.h"
+#include "common/io/mapping_faults.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
 #include <csignal>
 
-#include "common/file.h"
+#include "common/io/file.h"
 #include "tests/support/program.h"
 
 namespace stagegpt::test {

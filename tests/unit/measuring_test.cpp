@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "common/comm/self_communicator.h"
-#include "common/train/decode_bench.h"
-#include "common/train/gemm_bound.h"
+#include "common/measure/decode_bench.h"
+#include "common/measure/gemm_bound.h"
+#include "common/measure/peak.h"
 #include "common/train/memory_plan.h"
-#include "common/train/peak.h"
 #include "stage0_serial/cpu_backend.h"
 #include "tests/support/tensors.h"
 

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "common/app/dry_run.h"
+#include "common/base/error.h"
 #include "common/comm/self_communicator.h"
-#include "common/error.h"
 #include "common/train/memory_plan.h"
 
 namespace stagegpt::test {

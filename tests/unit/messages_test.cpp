@@ -5,24 +5,24 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/checkpoint/hugging_face_model.h"
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/run_directory.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/checkpoint/trainer_state.h"
-#include "common/compare/flag_list.h"
-#include "common/compare/launcher.h"
-#include "common/compare/report_directory.h"
-#include "common/compare/trace_file.h"
-#include "common/compare/trial.h"
 #include "common/data/text_source.h"
 #include "common/data/tokenizers/load_tokenizer.h"
 #include "common/data/tokenizers/tokenizer_json.h"
-#include "common/error.h"
-#include "common/hashed_file.h"
-#include "common/json.h"
+#include "common/io/hashed_file.h"
 #include "tests/data/make_tokenizers.h"
 #include "tests/support/program.h"
+#include "tools/compare/flag_list.h"
+#include "tools/compare/launcher.h"
+#include "tools/compare/report_directory.h"
+#include "tools/compare/trace_file.h"
+#include "tools/compare/trial.h"
 
 namespace stagegpt::test {
 namespace {

@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "common/backend/planning_backend.h"
-#include "common/error.h"
+#include "common/base/error.h"
 
 namespace stagegpt::test {
 namespace {

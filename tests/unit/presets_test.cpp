@@ -1,7 +1,7 @@
 // The presets, number by number: GPT-2's four sizes are those of its paper and of Brown et al.
 #include <gtest/gtest.h>
 
-#include "common/error.h"
+#include "common/base/error.h"
 #include "common/model/gpt2.h"
 #include "tests/support/refusal.h"
 

@@ -1,5 +1,5 @@
 // The sampler against its definition.
-#include "common/train/sampler.h"
+#include "common/generation/sampler.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What one step takes, by the times of several.
-#include "common/train/step_times.h"
+#include "common/measure/step_times.h"
 
 #include <gtest/gtest.h>
 

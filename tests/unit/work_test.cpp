@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "common/measure/gemm_bound.h"
 #include "common/model/gpt2.h"
 #include "common/optim/adamw.h"
-#include "common/train/gemm_bound.h"
 #include "stage0_serial/cpu_backend.h"
 #include "tests/support/tensors.h"
 

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "common/base/error.h"
 #include "common/data/tokenizers/byte_alphabet.h"
 #include "common/data/tokenizers/splitter.h"
-#include "common/error.h"
 
 namespace stagegpt {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <queue>
 
+#include "common/base/error.h"
 #include "common/data/tokenizers/byte_alphabet.h"
-#include "common/error.h"
-#include "common/stop_signals.h"
+#include "common/system/stop_signals.h"
 
 namespace stagegpt {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/error.h"
 #include "common/data/tokenizers/word_level_json.h"
 #include "common/data/utf8.h"
-#include "common/error.h"
 
 namespace stagegpt {
 namespace {

@@ -6,11 +6,11 @@
 #include <optional>
 #include <unordered_set>
 
+#include "common/base/error.h"
 #include "common/data/tokenizers/bpe_tokenizer.h"
 #include "common/data/tokenizers/char_tokenizer.h"
 #include "common/data/tokenizers/word_tokenizer.h"
 #include "common/data/utf8.h"
-#include "common/error.h"
 
 namespace stagegpt {
 namespace {

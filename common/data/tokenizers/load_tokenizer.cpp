@@ -1,10 +1,10 @@
 #include "common/data/tokenizers/load_tokenizer.h"
 
+#include "common/base/json.h"
 #include "common/data/tokenizers/llmc_tokenizer.h"
 #include "common/data/tokenizers/named_vocabulary.h"
 #include "common/data/tokenizers/tokenizer_json.h"
-#include "common/file.h"
-#include "common/json.h"
+#include "common/io/file.h"
 
 namespace stagegpt {
 namespace {

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
+#include "common/base/error.h"
 #include "common/data/tokenizers/byte_alphabet.h"
-#include "common/error.h"
 
 namespace stagegpt {
 namespace {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <new>
 
+#include "common/base/error.h"
 #include "common/data/utf8.h"
-#include "common/error.h"
 
 namespace stagegpt {
 namespace {

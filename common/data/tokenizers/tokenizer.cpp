@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "common/base/error.h"
 #include "common/data/tokenizers/llmc_tokenizer.h"
 #include "common/data/tokenizers/tokenizer_json.h"
-#include "common/error.h"
-#include "common/file.h"
+#include "common/io/file.h"
 
 namespace stagegpt {
 

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "common/base/json.h"
 #include "common/data/tokenizers/char_tokenizer.h"
 #include "common/data/tokenizers/named_vocabulary.h"
 #include "common/data/tokenizers/splitter.h"
 #include "common/data/tokenizers/word_level_json.h"
 #include "common/data/tokenizers/word_tokenizer.h"
-#include "common/json.h"
 
 namespace stagegpt {
 namespace {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "common/base/error.h"
 #include "common/data/tokenizers/splitter.h"
 #include "common/data/tokenizers/word_level_json.h"
 #include "common/data/utf8.h"
-#include "common/error.h"
 
 namespace stagegpt {
 namespace {}  // namespace

@@ -1,0 +1,84 @@
+#include "common/generation/generation.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/comm/agreement.h"
+#include "common/random/philox.h"
+
+namespace stagegpt {
+
+std::int64_t window_begin(std::int64_t n, std::int64_t block_size) {
+  if (n <= block_size) return 0;
+  const std::int64_t half = (block_size + 1) / 2;
+  return (n - block_size + half - 1) / half * half;
+}
+
+std::vector<float> Context::next_logits(std::span<const std::int32_t> tokens) {
+  check(!tokens.empty(), "generation: expected at least one token");
+  const Gpt2Config& config = model_.config();
+  const auto window =
+      tokens.subspan(static_cast<std::size_t>(window_begin(std::ssize(tokens), config.block_size)));
+  const bool goes_on =
+      cached_.size() < window.size() && std::ranges::equal(cached_, window.first(cached_.size()));
+  if (!goes_on) {
+    cache_.clear();
+    cached_.clear();
+  }
+  const auto added = window.subspan(cached_.size());
+  const Tensor ids = to_device<std::int32_t>(backend_, {1, std::ssize(added)}, added);
+  const Tensor logits = model_.next_logits(backend_, ids, cache_);  // (1,1,Vp)
+  cached_.insert(cached_.end(), added.begin(), added.end());
+  return mean_over_ranks(logits.slice(0, {config.vocab_size}));
+}
+
+std::vector<float> Context::mean_over_ranks(const Tensor& logits) {
+  std::vector<float> own = to_host<float>(backend_, logits);
+  const int ranks = communicator_.size();
+  if (ranks == 1) return own;
+  const bool finite = std::ranges::all_of(own, [](float logit) { return std::isfinite(logit); });
+  const std::vector<char> which = gather<char>(group(), finite ? 1 : 0);
+  if (const auto broken = std::ranges::find(which, 0); broken != which.end()) {
+    throw AgreedFailure(concat("the logits of rank ", broken - which.begin(), " are not finite"));
+  }
+  communicator_.all_reduce(logits)->wait();
+  std::vector<float> mean = to_host<float>(backend_, logits);
+  // Processors of another kind round otherwise; other weights differ by far more.
+  constexpr double kRounding = 1e-3;
+  double largest = 0, difference = 0;
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    mean[i] /= static_cast<float>(ranks);
+    largest = std::max(largest, static_cast<double>(std::abs(mean[i])));
+    difference = std::max(difference, static_cast<double>(std::abs(mean[i] - own[i])));
+  }
+  const std::vector<double> differences = gather(group(), difference);
+  const auto most = std::ranges::max_element(differences);
+  if (*most > kRounding * largest) {
+    throw AgreedFailure(concat("the logits of rank ", most - differences.begin(), " differ by ", *most,
+                               " from the mean over ranks; do all have the same model?"));
+  }
+  return mean;
+}
+
+void generate(Context& context, std::vector<std::int32_t> prompt, std::int64_t count,
+              const SamplingConfig& config, std::uint32_t sample,
+              const std::function<bool(std::int32_t)>& emit) {
+  std::vector<std::int32_t>& tokens = prompt;
+  RankGroup& group = context.group();
+  const RandomKey key{config.seed, stream_id(RandomStream::sample), sample};
+  for (std::int64_t i = 0; i < count; ++i) {
+    group.enter("generation");
+    const std::vector<float> logits = context.next_logits(tokens);
+    if (!std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); })) {
+      throw AgreedFailure(concat("the model's logits behind token ", tokens.size(), " are not finite"));
+    }
+    std::int32_t token = 0;
+    if (group.is_root())
+      token = draw(candidates(logits, tokens, config), random_uniform(key, static_cast<std::uint64_t>(i)));
+    tokens.push_back(from_root(group, token));
+    group.enter(kUnwatched);  // readers may take their time, and all ranks with them
+    if (!from_root(group, emit(tokens.back()))) return;
+  }
+}
+
+}  // namespace stagegpt

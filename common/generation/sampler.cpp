@@ -1,0 +1,86 @@
+#include "common/generation/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/base/error.h"
+
+namespace stagegpt {
+namespace {
+
+// A logit, later exp(logit - largest).
+using Weighted = Candidate;
+
+bool comes_first(const Weighted& a, const Weighted& b) {
+  return a.probability != b.probability ? a.probability > b.probability : a.id < b.id;
+}
+
+bool comes_last(const Weighted& a, const Weighted& b) { return comes_first(b, a); }
+
+void penalise(std::vector<Weighted>& tokens, std::span<const std::int32_t> seen, double penalty) {
+  std::vector<bool> done(tokens.size());
+  for (const std::int32_t id : seen) {
+    const auto i = static_cast<std::size_t>(id);
+    if (done[i]) continue;
+    done[i] = true;
+    double& logit = tokens[i].probability;
+    logit = logit > 0 ? logit / penalty : logit * penalty;
+  }
+}
+
+void keep_largest(std::vector<Weighted>& tokens, std::int64_t k) {
+  if (k < std::ssize(tokens)) {
+    std::ranges::nth_element(tokens, tokens.begin() + k, comes_first);
+    tokens.resize(static_cast<std::size_t>(k));
+  }
+  std::ranges::sort(tokens, comes_first);
+}
+
+// Keeps the fewest that hold `p` of the sum of all. They are taken off a heap one by one: the few that count
+// are found without sorting the vocabulary.
+void keep_nucleus(std::vector<Weighted>& tokens, double p) {
+  double all = 0, taken = 0;
+  for (const Weighted& token : tokens) all += token.probability;
+  std::ranges::make_heap(tokens, comes_last);
+  auto end = tokens.end();
+  while (end != tokens.begin() && (end == tokens.end() || taken < p * all)) {
+    std::ranges::pop_heap(tokens.begin(), end, comes_last);
+    taken += (--end)->probability;
+  }
+  tokens.erase(tokens.begin(), end);
+  std::ranges::reverse(tokens);
+}
+
+}  // namespace
+
+std::vector<Candidate> candidates(std::span<const float> logits, std::span<const std::int32_t> seen,
+                                  const SamplingConfig& config) {
+  std::vector<Weighted> tokens(logits.size());
+  for (std::size_t i = 0; i < logits.size(); ++i) tokens[i] = {static_cast<std::int32_t>(i), logits[i]};
+  if (config.repetition_penalty != 1) penalise(tokens, seen, config.repetition_penalty);
+  const Weighted best = *std::ranges::min_element(tokens, comes_first);
+  if (config.temperature == 0) return {{best.id, 1}};
+  if (config.top_k > 0) keep_largest(tokens, config.top_k);
+  for (Weighted& token : tokens)
+    token.probability = std::exp((token.probability - best.probability) / config.temperature);
+  if (config.top_p < 1) keep_nucleus(tokens, config.top_p);
+  double sum = 0;
+  for (const Weighted& token : tokens) sum += token.probability;
+  for (Weighted& token : tokens) token.probability /= sum;
+  return tokens;
+}
+
+std::int32_t draw(std::span<const Candidate> candidates, double u) {
+  check(!candidates.empty(), "draw: nothing to draw from");
+  double sum = 0;
+  for (const Candidate& candidate : candidates) {
+    sum += candidate.probability;
+    if (u < sum) return candidate.id;
+  }
+  // Rounding has left the sum short of u: the last one that is possible.
+  const auto possible = std::ranges::find_if(candidates.rbegin(), candidates.rend(),
+                                             [](const Candidate& c) { return c.probability > 0; });
+  return possible->id;
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,44 @@
+#include "common/io/content_hash.h"
+
+#include <xxhash.h>
+
+#include <cstdio>
+#include <new>
+
+#include "common/io/file.h"
+
+namespace stagegpt {
+
+ContentHash::ContentHash()
+    : state_(XXH3_createState(), [](void* state) { XXH3_freeState(static_cast<XXH3_state_t*>(state)); }) {
+  if (!state_) throw std::bad_alloc();
+  XXH3_128bits_reset(static_cast<XXH3_state_t*>(state_.get()));
+}
+
+void ContentHash::add(std::span<const std::byte> bytes) {
+  XXH3_128bits_update(static_cast<XXH3_state_t*>(state_.get()), bytes.data(), bytes.size());
+}
+
+std::string ContentHash::hexadecimal() const {
+  const XXH128_hash_t hash = XXH3_128bits_digest(static_cast<const XXH3_state_t*>(state_.get()));
+  char text[33];
+  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+                static_cast<unsigned long long>(hash.low64));
+  return text;
+}
+
+std::string content_hash_of(std::string_view text) {
+  ContentHash hash;
+  hash.add(std::as_bytes(std::span(text)));
+  return hash.hexadecimal();
+}
+
+std::uint64_t block_hash(std::span<const std::byte> block) { return XXH3_64bits(block.data(), block.size()); }
+
+std::string content_hash(const std::filesystem::path& path) {
+  ContentHash hash;
+  read_blocks(path, PageCache::use, [&](std::span<const std::byte> block) { hash.add(block); });
+  return hash.hexadecimal();
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,50 @@
+// Entries of a manifest: a file's name, size and hash.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "common/base/heartbeat.h"
+#include "common/io/content_hash.h"
+#include "common/io/file.h"
+#include "common/io/output_file.h"
+
+namespace stagegpt {
+
+struct FileEntry {
+  std::string file;  // its name, without directories
+  std::uint64_t bytes = 0;
+  std::string xxh3_128;
+
+  bool operator==(const FileEntry&) const = default;
+};
+
+// Hashed while it is written. Failures throw as OutputFile's do.
+class HashedFile {
+ public:
+  explicit HashedFile(const std::filesystem::path& path) : path_(path), file_(path) {}
+
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  // Returns when the file is on the disk.
+  FileEntry finish();
+
+ private:
+  std::filesystem::path path_;
+  OutputFile file_;
+  ContentHash hash_;
+  std::uint64_t bytes_ = 0;
+};
+
+// A whole file at once.
+FileEntry write_hashed(const std::filesystem::path& path, std::string_view text);
+
+// Of a file that is there. Throws std::runtime_error when it cannot be read.
+FileEntry file_entry(
+    const std::filesystem::path& path, PageCache cache = PageCache::avoid, const Heartbeat& beat = [] {});
+
+nlohmann::ordered_json to_json(const FileEntry& entry);
+
+}  // namespace stagegpt

@@ -1,0 +1,58 @@
+#include "common/io/output_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace stagegpt {
+OutputFile::OutputFile(const std::filesystem::path& path)
+    : path_(path), fd_(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+  if (!fd_.is_open()) fail_to_write(path_);
+}
+
+void OutputFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    if (filled_ == kSmallBlock && !leaving_) make_room();
+    const std::size_t n = std::min(bytes.size(), capacity() - filled_);
+    std::memcpy(filling_.get() + filled_, bytes.data(), n);
+    filled_ += n;
+    bytes = bytes.subspan(n);
+    if (filled_ == kBlock) write_full_block();
+  }
+}
+
+void OutputFile::make_room() {
+  AlignedBlock block = make_aligned_block(kBlock);
+  std::memcpy(block.get(), filling_.get(), filled_);
+  filling_ = std::move(block);
+  leaving_ = make_aligned_block(kBlock);
+}
+
+void OutputFile::write_full_block() {
+  if (departed_.valid()) departed_.get();
+  std::swap(filling_, leaving_);
+  filled_ = 0;
+  fcntl(fd_.get(), F_SETFL, O_DIRECT);  // may fail: some file systems know no way but through the cache
+  departed_ =
+      std::async(std::launch::async, [this] { write_fully(fd_, std::span(leaving_.get(), kBlock), path_); });
+}
+
+void OutputFile::write_rest() {
+  if (departed_.valid()) departed_.get();
+  write_fully(fd_, std::span(filling_.get(), filled_), path_);
+  filled_ = 0;
+}
+
+void OutputFile::rewind() {
+  write_rest();
+  if (lseek(fd_.get(), 0, SEEK_SET) != 0) fail_to_write(path_);
+}
+
+void OutputFile::sync() {
+  write_rest();
+  if (fsync(fd_.get()) != 0) fail_to_write(path_);
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,113 @@
+#include "common/logging/step_metrics.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace stagegpt {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kMilliseconds = 1e3;
+
+std::vector<Scalar> milliseconds(const PhaseSeconds& seconds) {
+  return {{"data", kMilliseconds * seconds.data},
+          {"forward", kMilliseconds * seconds.forward},
+          {"backward", kMilliseconds * seconds.backward},
+          {"communication", kMilliseconds * seconds.communication},
+          {"optimizer", kMilliseconds * seconds.optimizer}};
+}
+
+// Milliseconds that make sense where there are several.
+std::vector<Scalar> of_ranks(const StepReport& report) {
+  return {{"quickest_ms", kMilliseconds * report.least_rank_seconds},
+          {"slowest_ms", kMilliseconds * report.most_rank_seconds},
+          {"reduction_ms", kMilliseconds * report.communication.seconds_under_way}};
+}
+
+double tokens_per_second(const StepMetrics& metrics) {
+  return static_cast<double>(metrics.step_tokens) / metrics.report.seconds.total();
+}
+
+double flops_per_second(const StepMetrics& metrics) {
+  return metrics.step_flops / metrics.report.seconds.total();
+}
+
+double mfu(const StepMetrics& metrics) { return flops_per_second(metrics) / metrics.peak_flops_per_second; }
+
+}  // namespace
+
+Json to_json(const ValidationResult& validation) {
+  Json json = {{"loss", validation.loss},
+               {"perplexity", std::exp(validation.loss)},
+               {"accuracy", validation.accuracy},
+               {"tokens", validation.tokens}};
+  if (validation.bits_per_byte) json["bits_per_byte"] = *validation.bits_per_byte;
+  return json;
+}
+
+Json to_json(const StepMetrics& metrics) {
+  const StepReport& report = metrics.report;
+  Json ms;
+  for (const Scalar& phase : milliseconds(report.seconds)) ms[phase.tag] = phase.value;
+  Json line = {{"step", report.step + 1},
+               {"tokens", metrics.tokens_seen},
+               {"loss", report.loss},
+               {"perplexity", std::exp(report.loss)},
+               {"grad_norm", report.grad_norm},
+               {"learning_rate", report.learning_rate},
+               {"tokens_per_second", tokens_per_second(metrics)},
+               {"model_flops_per_second", flops_per_second(metrics)},
+               {"mfu", mfu(metrics)},
+               {"ms", ms},
+               {"seconds", report.seconds.total()},
+               {"bytes_reduced", report.communication.bytes_reduced},
+               {"peak_memory_bytes", metrics.peak_memory_bytes}};
+  if (metrics.ranks > 1) {
+    Json& ranks = line["ranks"] = {{"size", metrics.ranks}};
+    for (const Scalar& scalar : of_ranks(report)) ranks[scalar.tag] = scalar.value;
+    ranks["slowest_rank"] = report.slowest_rank;
+    ranks["slowest_host"] = metrics.slowest_host;
+  }
+  if (report.skipped()) line["skipped"] = true;
+  if (const auto& validation = metrics.validation) {
+    line["validation_loss"] = validation->loss;
+    line["validation_perplexity"] = std::exp(validation->loss);
+    line["validation_accuracy"] = validation->accuracy;
+    line["validation_tokens"] = validation->tokens;
+    if (validation->bits_per_byte) line["bits_per_byte"] = *validation->bits_per_byte;
+  }
+  return line;
+}
+
+std::vector<Scalar> to_scalars(const std::string& group, const ValidationResult& validation) {
+  std::vector<Scalar> scalars = {{group + "/loss", validation.loss},
+                                 {group + "/perplexity", std::exp(validation.loss)},
+                                 {group + "/accuracy", validation.accuracy}};
+  if (validation.bits_per_byte) scalars.push_back({group + "/bits_per_byte", *validation.bits_per_byte});
+  return scalars;
+}
+
+std::vector<Scalar> to_scalars(const StepMetrics& metrics) {
+  const StepReport& report = metrics.report;
+  std::vector<Scalar> scalars = {
+      {"train/loss", report.loss},
+      {"train/grad_norm", report.grad_norm},
+      {"train/learning_rate", report.learning_rate},
+      {"speed/tokens_per_second", tokens_per_second(metrics)},
+      {"speed/model_gflops_per_second", flops_per_second(metrics) / 1e9},
+      {"speed/mfu", mfu(metrics)},
+      {"memory/peak_megabytes", static_cast<double>(metrics.peak_memory_bytes) / 1e6}};
+  for (const Scalar& phase : milliseconds(report.seconds)) {
+    scalars.push_back({"milliseconds/" + phase.tag, phase.value});
+  }
+  if (metrics.ranks > 1) {
+    for (const Scalar& scalar : of_ranks(report)) scalars.push_back({"ranks/" + scalar.tag, scalar.value});
+  }
+  if (metrics.validation) {
+    for (const Scalar& scalar : to_scalars("validation", *metrics.validation)) scalars.push_back(scalar);
+  }
+  return scalars;
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,69 @@
+#include "common/measure/bench.h"
+
+#include <optional>
+
+namespace stagegpt {
+namespace {
+
+template <class Work>
+double milliseconds(Backend& backend, const Work& work) {
+  backend.synchronize();
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  backend.synchronize();
+  return 1e3 * seconds_since(start);
+}
+
+// The time of each op in one step.
+std::vector<Profiler::Entry> profile_step(Backend& backend, Trainer& trainer) {
+  Profiler profiler;
+  backend.set_profiler(&profiler);
+  trainer.step();
+  backend.set_profiler(nullptr);
+  return profiler.entries();
+}
+
+// How many of `profiled` steps come before the i-th of `steps` timed ones, where they are spread evenly.
+std::int64_t profiled_before(std::int64_t i, std::int64_t steps, std::int64_t profiled) {
+  return i * profiled / steps;
+}
+
+}  // namespace
+
+BenchReport bench(Backend& backend, Trainer& trainer, const Gpt2& model, StepSize size,
+                  const BenchConfig& config, const BenchProgress& progress) {
+  BenchReport report;
+  std::optional<GemmBound> bound;
+  PhaseTimes phase_times;
+  OpTimes op_times;
+  const std::int64_t total = config.warmup + config.steps + config.profiled;
+  std::int64_t done = 0;
+  for (std::int64_t i = -config.warmup; i < config.steps; ++i) {
+    PhaseSeconds phases;
+    const double step = milliseconds(backend, [&] { phases = trainer.step().seconds; });
+    if (!bound) {  // not before a step has shown how much memory it takes by itself
+      report.peak_bytes = backend.memory_stats().peak_bytes_in_use;
+      bound.emplace(backend, model, trainer.optimizer(), size);
+    }
+    const double products = milliseconds(backend, [&] { bound->products(); });
+    const double adamw = milliseconds(backend, [&] { bound->adamw(); });
+    progress(++done, total);
+    if (i < 0) continue;
+    report.step_ms.add(step);
+    report.products_ms.add(products);
+    report.adamw_ms.add(adamw);
+    phase_times.add(phases);
+    for (std::int64_t p = profiled_before(i, config.steps, config.profiled);
+         p < profiled_before(i + 1, config.steps, config.profiled); ++p) {
+      op_times.add(profile_step(backend, trainer));
+      progress(++done, total);
+    }
+  }
+  bound.reset();
+  report.phases = phase_times.median();
+  report.kernels = op_times.medians();
+  report.peak = config.peak ? *config.peak : measure_peak(backend, kThoroughGemm);
+  return report;
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,101 @@
+#include "common/measure/decode_bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <span>
+
+#include "common/model/kv_cache.h"
+
+namespace stagegpt {
+namespace {
+
+// What one token reads of the weights: all but the positions, of which it is one row.
+double weight_bytes(const ParameterTable& table, DType matrices) {
+  double bytes = 0;
+  for (const Parameter& row : table.rows()) {
+    const bool is_matrix = row.shape.rank() == 2;
+    if (row.name == "wpe.weight") {
+      bytes += static_cast<double>(row.shape[1]) * size_of(DType::f32);
+    } else {
+      bytes += static_cast<double>(row.arena_shape().numel()) *
+               static_cast<double>(size_of(is_matrix ? matrices : DType::f32));
+    }
+  }
+  return bytes;
+}
+
+// The next token, and the time until it is known on the host.
+class Decoder {
+ public:
+  Decoder(Backend& backend, const Gpt2& model) : backend_(backend), model_(model), cache_(backend, model) {}
+
+  // Tokens that the last one attended to.
+  double context() const { return static_cast<double>(cache_.size()); }
+  double timed_token() {
+    const Gpt2Config& config = model_.config();
+    if (cache_.size() == config.block_size) cache_.clear();
+    const auto start = std::chrono::steady_clock::now();
+    const Tensor ids = to_device<std::int32_t>(backend_, {1, 1}, std::span(&token_, 1));
+    const Tensor logits = model_.next_logits(backend_, ids, cache_);  // (1,1,Vp)
+    const auto row = to_host<float>(backend_, logits.slice(0, {config.vocab_size}));
+    token_ = static_cast<std::int32_t>(std::ranges::max_element(row) - row.begin());
+    return seconds_since(start);
+  }
+
+ private:
+  Backend& backend_;
+  const Gpt2& model_;
+  KvCache cache_;
+  std::int32_t token_ = 0;
+};
+
+// Reads a tensor that no cache holds, from one end to the other.
+class MemoryRead {
+ public:
+  explicit MemoryRead(Backend& backend)
+      : backend_(backend),
+        large_(backend.zeros(DType::f32, {kElements})),
+        sum_(backend.zeros(DType::f64, {1})) {}
+
+  double bytes() const { return static_cast<double>(large_.bytes()); }
+  double timed_pass() {
+    const auto start = std::chrono::steady_clock::now();
+    backend_.squared_norm(sum_, large_);
+    backend_.synchronize();
+    return seconds_since(start);
+  }
+
+ private:
+  static constexpr std::int64_t kElements = std::int64_t{1} << 26;  // 256 MiB
+
+  Backend& backend_;
+  Tensor large_, sum_;
+};
+
+}  // namespace
+
+DecodeReport bench_decoding(Backend& backend, const Gpt2& model, const DecodeBenchConfig& config,
+                            const BenchProgress& progress) {
+  constexpr std::int64_t kTokensPerRead = 4;
+  Decoder decoder(backend, model);
+  for (std::int64_t i = 0; i < std::max<std::int64_t>(1, config.warmup); ++i) decoder.timed_token();
+  DecodeReport report;
+  report.peak_bytes = backend.memory_stats().peak_bytes_in_use;
+  MemoryRead memory(backend);
+  Samples read_ms;
+  double context = 0;
+  for (std::int64_t i = 0; i < config.tokens; ++i) {
+    report.token_ms.add(1e3 * decoder.timed_token());
+    context += decoder.context();
+    if (i % kTokensPerRead == 0) read_ms.add(1e3 * memory.timed_pass());
+    progress(i + 1, config.tokens);
+  }
+  const Gpt2Config& gpt2 = model.config();
+  const double row_bytes = 2.0 * gpt2.n_embd * gpt2.n_layer * static_cast<double>(size_of(DType::f32));
+  report.bytes_per_token = weight_bytes(model.parameters().table(), config.matrices) +
+                           row_bytes * context / static_cast<double>(config.tokens);
+  report.memory_bytes_per_second = 1e3 * memory.bytes() / read_ms.median();
+  return report;
+}
+
+}  // namespace stagegpt

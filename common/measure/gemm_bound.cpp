@@ -1,0 +1,63 @@
+#include "common/measure/gemm_bound.h"
+
+#include <algorithm>
+#include <ranges>
+
+#include "common/measure/random_tensor.h"
+
+namespace stagegpt {
+
+GemmBound::GemmBound(Backend& backend, const Gpt2& model, const AdamW& optimizer, StepSize size)
+    : backend_(backend), model_(model), optimizer_(optimizer), size_(size) {
+  const Parameters& parameters = model.parameters();
+  std::int64_t inputs = 0, outputs = 0;
+  for (const Parameter& row : parameters.table().rows()) {
+    // The matrices are those of linear layers, but for the positions, which are only looked up.
+    if (row.shape.rank() != 2 || row.name == "wpe.weight") continue;
+    const Shape shape = row.arena_shape();
+    layers_.push_back(
+        {parameters.weights().slice(row.offset, shape), parameters.grads().slice(row.offset, shape)});
+    inputs = std::max(inputs, shape[1]);
+    outputs = std::max(outputs, shape[0]);
+  }
+  std::ranges::rotate(layers_, layers_.begin() + 1);  // the head, tied to wte, is the last layer
+  x_ = random_tensor(backend, {size.tokens * inputs});
+  dx_ = backend.allocate(DType::f32, {size.tokens * inputs});
+  out_ = backend.allocate(DType::f32, {size.tokens * outputs});
+  norm_ = backend.zeros(DType::f64, {1});
+}
+
+Tensor GemmBound::rows(const Tensor& buffer, std::int64_t columns) const {
+  return buffer.slice(0, {size_.tokens, columns});
+}
+
+void GemmBound::products() const {
+  for (std::int64_t micro = 0; micro < size_.micro_steps; ++micro) {
+    micro_step(micro == 0 ? GradMode::overwrite : GradMode::accumulate);
+  }
+}
+
+void GemmBound::micro_step(GradMode dw_mode) const {
+  for (const auto& [w, dw] : layers_) {
+    backend_.linear_forward(rows(out_, w.shape()[0]), rows(x_, w.shape()[1]), w, Tensor());
+  }
+  // Every layer needs dX, the first too: the embeddings below it learn.
+  for (const auto& [w, dw] : std::views::reverse(layers_)) {
+    backend_.linear_backward({rows(dx_, w.shape()[1]), GradMode::overwrite}, {dw, dw_mode}, Grad(),
+                             rows(out_, w.shape()[0]), rows(x_, w.shape()[1]), w);
+  }
+}
+
+void GemmBound::adamw() const {
+  const Parameters& parameters = model_.parameters();
+  const ArenaRange owned = optimizer_.owned();
+  const Shape shape{owned.size()};
+  const DecayRange all{0, owned.size(), 0.1};
+  // Of the backend, as only it knows where the arenas are. At a learning rate of zero weights keep their
+  // values.
+  backend_.adamw(parameters.weights().slice(owned.begin, shape), optimizer_.moments().m,
+                 optimizer_.moments().v, parameters.grads().slice(owned.begin, shape), norm_, {&all, 1},
+                 {.learning_rate = 0});
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,42 @@
+#include "common/measure/peak.h"
+
+#include <algorithm>
+
+#include "common/base/error.h"
+#include "common/measure/random_tensor.h"
+
+namespace stagegpt {
+namespace {
+
+// The best of some, in seconds.
+double product_seconds(Backend& backend, std::int64_t n, GemmEffort effort) {
+  const Tensor a = random_tensor(backend, {n, n}), b = random_tensor(backend, {n, n});
+  const Tensor out = backend.allocate(DType::f32, {n, n});
+  double best = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < effort.tries || seconds_since(begin) < effort.seconds; ++i) {
+    backend.synchronize();
+    const auto start = std::chrono::steady_clock::now();
+    backend.linear_forward(out, a, b, Tensor());
+    backend.synchronize();
+    const double seconds = seconds_since(start);
+    best = i == 0 ? seconds : std::min(best, seconds);
+  }
+  return best;
+}
+
+}  // namespace
+
+Peak measure_peak(Backend& backend, GemmEffort effort) {
+  constexpr std::int64_t kLargest = 8192;  // 0.8 GB
+  Peak peak;
+  double seconds = 0;
+  for (std::int64_t n = effort.smallest; n <= kLargest && seconds < effort.long_enough; n *= 2) {
+    seconds = product_seconds(backend, n, effort);
+    const double rate = 2.0 * static_cast<double>(n * n * n) / seconds;
+    if (rate > peak.flops_per_second) peak = {rate, concat("measured GEMM ", n)};
+  }
+  return peak;
+}
+
+}  // namespace stagegpt

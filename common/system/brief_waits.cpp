@@ -1,0 +1,49 @@
+#include "common/system/brief_waits.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "common/system/stop_signals.h"
+
+namespace stagegpt {
+namespace {
+
+// A signal that comes while the process starts itself again waits: its handler's notes would be lost.
+void hold_signals(bool hold) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGUSR1, SIGTERM, SIGHUP, SIGINT}) sigaddset(&signals, signal);
+  sigprocmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &signals, nullptr);
+}
+
+void start_again() {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  std::ifstream command_line("/proc/self/cmdline");
+  std::vector<std::string> arguments;
+  for (std::string argument; std::getline(command_line, argument, '\0');) arguments.push_back(argument);
+  if (error || arguments.empty()) return;  // without /proc, threads spin longer
+
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  setenv("GOMP_SPINCOUNT", "2000", /*overwrite=*/0);
+  hold_signals(true);
+  if (!StopSignals::requested()) execv(program.c_str(), argv.data());
+}
+
+}  // namespace
+
+void wait_briefly() {
+  const auto is_set = [](const char* name) { return std::getenv(name) != nullptr; };
+  if (!is_set("GOMP_SPINCOUNT") && !is_set("OMP_WAIT_POLICY")) start_again();
+  hold_signals(false);
+}
+
+}  // namespace stagegpt

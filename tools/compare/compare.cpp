@@ -1,0 +1,180 @@
+#include "tools/compare/compare.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <set>
+
+#include "common/app/configuration.h"
+#include "common/backend/profiler.h"
+#include "common/base/error.h"
+#include "common/base/json.h"
+#include "common/io/status_line.h"
+#include "tools/compare/first_tensor.h"
+#include "tools/compare/manifest.h"
+#include "tools/compare/numbers.h"
+#include "tools/compare/runner.h"
+
+namespace stagegpt::compare {
+namespace {
+
+// Which run goes on, how each ended, and what is left.
+class Progress {
+ public:
+  explicit Progress(std::int64_t runs) : runs_(runs) {}
+
+  void begin(const Contestant& contestant, std::int64_t trial) {
+    ++run_;
+    const std::string text = concat("[", run_, "/", runs_, "] ", contestant.label(), ", run ", trial);
+    current_ = text;
+    start_ = std::chrono::steady_clock::now();
+    status_.show(false, [&](std::size_t width) { return concat(text, " …").substr(0, width); });
+  }
+  void end(const Entry& entry) {
+    std::string text = concat(current_, ": ", three_digits(seconds_since(start_)), " s");
+    if (entry.failed()) {
+      text += concat(", FAILED: ", entry.failure);
+    } else {
+      const Trial& trial = entry.trials.back();
+      text += concat(", loss ", three_digits(trial.steps.back().loss));
+      if (trial.load && trial.load->busy()) {
+        text += concat("; the machine was busy, others used ", percent(trial.load->others_share), " of ",
+                       trial.load->cores, " cores");
+      }
+    }
+    status_.print_above(text);
+  }
+
+ private:
+  StatusLine status_;
+  std::int64_t runs_, run_ = 0;
+  std::string current_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+// What follows `beginning` in its line.
+std::string words_behind(const std::string& beginning, const std::string& messages) {
+  const std::size_t at = messages.find(beginning);
+  if (at == messages.npos) return "";
+  const std::size_t begin = at + beginning.size();
+  return messages.substr(begin, messages.find('\n', begin) - begin);
+}
+
+class Comparer {
+ public:
+  explicit Comparer(const CompareOptions& options)
+      : options_(options), directory_(options.output, options.overwrite), launcher_(options.mpirun) {
+    comparison_.title = options.title;
+    comparison_.author = options.author;
+    comparison_.command = options.command;
+    comparison_.experiment = options.experiment;
+  }
+
+  Comparison run() {
+    try {
+      prepare();
+    } catch (const Interrupted&) {
+      throw std::runtime_error("interrupted before anything has run");
+    }
+    directory_.begin();
+    report();
+    try {
+      run_all();
+      explain();
+    } catch (const Interrupted&) {
+      comparison_.interrupted = true;
+    }
+    report();
+    return std::move(comparison_);
+  }
+
+ private:
+  const Experiment& experiment() const { return comparison_.experiment; }
+
+  // Everything that can be found to be wrong before there is anything to lose.
+  void prepare() {
+    FoundStages found = find_stages(options_.choice, launcher_);
+    if (found.stages.empty()) user_error("no stage can run here: ", found.left_out.front().why);
+    Plan plan = plan_contestants(experiment(), found.stages);
+    runner_.emplace(experiment(), found.stages, launcher_, directory_.path(), options_.timeout_seconds,
+                    options_.cancelled);
+    comparison_.left_out = std::move(found.left_out);
+    comparison_.left_out.insert(comparison_.left_out.end(), plan.left_out.begin(), plan.left_out.end());
+    for (const Contestant& contestant : plan.contestants) admit(contestant);
+    if (comparison_.entries.empty()) user_error("--stages: nobody is left to run");
+    comparison_.manifest = make_manifest(launcher_.version(), STAGEGPT_SOURCE_DIR);
+  }
+
+  // Takes in a contestant that can begin. One that cannot is a mistake, unless it was only tried: on more
+  // ranks than there are GPUs, for one.
+  void admit(const Contestant& contestant) {
+    std::string said;
+    try {
+      said = runner_->look(contestant);
+    } catch (const std::exception& error) {
+      if (contestant.ranks == 1 || experiment().ranks_are_asked_for) throw;
+      comparison_.left_out.push_back({contestant.label(), error.what()});
+      return;
+    }
+    comparison_.entries.push_back(
+        {.contestant = contestant, .command = {}, .machine = {}, .trials = {}, .failure = {}});
+    if (!comparison_.model.empty()) return;
+    comparison_.data = words_behind("data: ", said);
+    comparison_.model = words_behind(": ", said);  // of its first line
+    comparison_.settings = resolved_settings(parse_json(runner_->settings(contestant)));
+  }
+
+  std::int64_t repeats_of(const Entry& entry) const {
+    return entry.contestant.timed ? experiment().repeats : 1;
+  }
+
+  // In turns, so that all meet the same machine.
+  void run_all() {
+    std::int64_t runs = 0;
+    for (const Entry& entry : comparison_.entries) runs += repeats_of(entry);
+    Progress progress(runs);
+    for (std::int64_t trial = 1; trial <= experiment().repeats; ++trial) {
+      for (Entry& entry : comparison_.entries) {
+        if (entry.failed() || trial > repeats_of(entry)) continue;
+        progress.begin(entry.contestant, trial);
+        runner_->run(entry);
+        progress.end(entry);
+        report();
+      }
+    }
+  }
+
+  // Which tensor is the first, for one contestant of each stage that disagrees with another.
+  void explain() {
+    std::set<int> explained;
+    for (std::size_t i = 0; i < comparison_.checks.size(); ++i) {
+      const Check& check = comparison_.checks[i];
+      const Contestant& subject = comparison_.subject(check).contestant;
+      if (check.passed() || check.kind == Check::Kind::repeats) continue;
+      if (!explained.insert(subject.program.stage).second) continue;
+      std::cerr << "looking for the first tensor that differs: " << subject.label() << '\n';
+      comparison_.divergences[i] =
+          first_divergent_tensor(*runner_, comparison_.entries, check, experiment().limits);
+    }
+  }
+
+  void report() {
+    comparison_.seconds = seconds_since(start_);
+    comparison_.checks = check_agreement(comparison_.entries, experiment().limits);
+    comparison_.divergences.resize(comparison_.checks.size());
+    directory_.write(comparison_);
+  }
+
+  const CompareOptions& options_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  ReportDirectory directory_;
+  Launcher launcher_;
+  Comparison comparison_;
+  std::optional<Runner> runner_;
+};
+
+}  // namespace
+
+Comparison compare(const CompareOptions& options) { return Comparer(options).run(); }
+
+}  // namespace stagegpt::compare

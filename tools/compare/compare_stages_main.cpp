@@ -1,0 +1,152 @@
+// compare_stages: one experiment at every stage that this machine can run, in one report.
+#include <algorithm>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "common/app/command_line.h"
+#include "common/base/error.h"
+#include "common/base/json.h"
+#include "common/io/file.h"
+#include "common/system/stop_signals.h"
+#include "common/system/subprocess.h"
+#include "tools/compare/compare.h"
+#include "tools/compare/manifest.h"
+#include "tools/compare/report_tables.h"
+#include "tools/compare/results_json.h"
+
+namespace stagegpt {
+namespace {
+
+using compare::Comparison;
+using compare::Experiment;
+using compare::FlagList;
+
+constexpr const char* kFooter =
+    "Everything behind -- is handed on to every stage that knows it:\n"
+    "  compare_stages --output report -- --n-embd 128 --steps 40 --comm flat\n"
+    "Without it: a char-level GPT-2 of 2 layers, 2 heads and 64 channels on data/dummy.txt, 20 steps of 8 "
+    "sequences\n"
+    "of 32 tokens.\n"
+    "Exit codes: 0 all stages agree, 1 they disagree or one failed, 2 the input is at fault.";
+
+struct CompareFlags {
+  std::optional<std::string> output, config, programs, mpirun, scaling;
+  std::string title = "The stages of StageGPT, compared", author, stages, ranks;
+  bool overwrite = false, json = false, emulated = false, reproducible = false, no_reproducible_pass = false;
+  std::optional<std::int64_t> cores;
+  double timeout_seconds = 1800;
+  Experiment experiment;
+
+  void add(CommandLine& command_line);
+  compare::CompareOptions options(const std::vector<std::string>& handed_on);
+
+ private:
+  void resolve_experiment(const std::vector<std::string>& handed_on);
+};
+
+void CompareFlags::add(CommandLine& command_line) {
+  command_line.group("Report");
+  command_line.text("--output", output,
+                    "directory to make, for index.html, results.json, results.csv and runs/");
+  command_line.toggle("--overwrite", overwrite, "replace the comparison that is there");
+  command_line.free_text("--title", title, "of the page");
+  command_line.free_text("--author", author, "named on the page");
+  command_line.toggle("--json", json, "print results.json instead of tables");
+  command_line.group("Contestants");
+  command_line.free_text("--stages", stages, "such as 0,1,3 (default: all that can run)");
+  command_line.free_text("--ranks", ranks, "of stages 1 and 3, such as 1,2,4 (default: 1,2)");
+  command_line.toggle("--emulated", emulated, "stages 2 and 3 on the emulator, though there is a GPU");
+  command_line.text("--programs", programs, "directory of stageN_train (default: that of this program)");
+  command_line.text(
+      "--mpirun", mpirun,
+      "command that starts ranks, before -np N (default: mpirun, and with Open MPI --oversubscribe "
+      "--bind-to none)");
+  command_line.integer("--cores", cores, 1, 1 << 20,
+                       "cores for each contestant, ranks dividing them (default: all)");
+  command_line.group("Experiment");
+  command_line.text("--config", config, "settings of stageN_train, a JSON object, such as a run's run.json");
+  command_line.choice("--scaling", scaling, {"strong", "weak"},
+                      "each rank has its own cores, the most ranks all; the batch stays, or grows with them");
+  command_line.integer("--repeats", experiment.repeats, 1, 1000, "runs of each contestant, in turns");
+  command_line.integer("--warmup", experiment.warmup, 0, 1'000'000,
+                       "first steps of a run, which are not timed");
+  command_line.toggle("--reproducible", reproducible,
+                      "every run with --reproducible: the same bits are expected");
+  command_line.toggle("--no-reproducible-pass", no_reproducible_pass,
+                      "leave out the further run of each stage with --reproducible");
+  command_line.real("--loss-limit", experiment.limits.loss, kPositive,
+                    "largest relative difference of losses");
+  command_line.real("--norm-limit", experiment.limits.grad_norm, kPositive,
+                    "largest relative difference of gradient norms");
+  command_line.real("--timeout-seconds", timeout_seconds, kNotNegative,
+                    "end a run that takes longer (0: never)");
+  command_line.footer(kFooter);
+}
+
+void CompareFlags::resolve_experiment(const std::vector<std::string>& handed_on) {
+  FlagList configuration;
+  if (config) {
+    const MappedFile file(*config, "--config");
+    configuration = naming(concat("--config: \"", *config, "\""),
+                           [&] { return FlagList::of_settings(parse_json(file.text())); });
+  }
+  experiment.flags = experiment_flags(configuration, FlagList::parse(handed_on));
+  if (!ranks.empty()) {
+    constexpr std::int64_t kMostRanks = 65536;
+    experiment.ranks = compare::parse_numbers("--ranks", ranks, 1, kMostRanks);
+    experiment.ranks_are_asked_for = true;
+  }
+  if (scaling) experiment.mode = *scaling == "weak" ? compare::Mode::weak : compare::Mode::strong;
+  experiment.cores = cores.value_or(compare::usable_cores());
+  experiment.reproducible = reproducible;
+  experiment.reproducible_pass = !no_reproducible_pass;
+}
+
+compare::CompareOptions CompareFlags::options(const std::vector<std::string>& handed_on) {
+  if (!output) user_error("--output: expected a directory to make");
+  resolve_experiment(handed_on);
+  compare::CompareOptions options;
+  options.output = *output;
+  options.overwrite = overwrite;
+  options.title = title;
+  options.author = author;
+  options.choice.programs = programs ? std::filesystem::path(*programs) : own_directory();
+  options.choice.emulated = emulated;
+  if (!stages.empty()) options.choice.stages = compare::parse_numbers("--stages", stages, 0, 3);
+  options.mpirun = mpirun;
+  options.experiment = experiment;
+  options.timeout_seconds = timeout_seconds;
+  return options;
+}
+
+int compare_stages_main(int argc, char** argv) {
+  const auto end =
+      std::find_if(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--"; });
+  CompareFlags flags;
+  CommandLine command_line(
+      argv[0], "Run one experiment at every stage that this machine can run, and compare.", std::nullopt);
+  flags.add(command_line);
+  if (!command_line.parse(static_cast<int>(end - argv), argv)) return 0;
+  compare::CompareOptions options = flags.options(
+      end == argv + argc ? std::vector<std::string>() : std::vector<std::string>(end + 1, argv + argc));
+  options.command.assign(argv, argv + argc);
+  const StopSignals signals({SIGINT, SIGTERM, SIGHUP});
+  options.cancelled = StopSignals::requested;
+
+  const Comparison comparison = compare::compare(options);
+  if (flags.json) {
+    std::cout << results_json(comparison).dump(1, ' ', false, nlohmann::json::error_handler_t::replace)
+              << '\n';
+  } else {
+    std::cout << terminal_report(comparison);
+  }
+  std::cerr << "report: " << (options.output / "index.html").string() << '\n';
+  return comparison.passed() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace stagegpt
+
+int main(int argc, char** argv) {
+  return stagegpt::run_program(argv[0], [&] { return stagegpt::compare_stages_main(argc, argv); });
+}

@@ -1,0 +1,159 @@
+#include "tools/compare/divergence.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <iterator>
+#include <limits>
+#include <string_view>
+
+#include "common/logging/step_trace.h"
+#include "common/measure/relative_error.h"
+#include "common/train/non_finite.h"
+#include "tools/compare/adam_noise.h"
+#include "tools/compare/trace_file.h"
+#include "tools/compare/unseen_by_softmax.h"
+
+namespace stagegpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kGradient = "the gradient of ", kWeight = "the weight ", kLoss = "the loss";
+
+enum class Kind : std::uint8_t { output, loss, gradient, weight };
+
+Kind kind_of(const std::string& tensor) {
+  if (tensor.starts_with(kGradient)) return Kind::gradient;
+  if (tensor.starts_with(kWeight)) return Kind::weight;
+  return tensor == kLoss ? Kind::loss : Kind::output;
+}
+
+// The norm of all gradients.
+double gradient_norm(const TraceFile& trace) {
+  double squared = 0;
+  for (const std::string& name : trace.names()) {
+    if (kind_of(name) == Kind::gradient) squared += std::pow(norm(trace.values(name)), 2);
+  }
+  return std::sqrt(squared);
+}
+
+// Of two that have not the same bits, more than 0: they may be 0 and -0.
+double error_of_bits(const std::vector<float>& actual, const std::vector<float>& expected) {
+  if (std::memcmp(actual.data(), expected.data(), expected.size() * sizeof(float)) == 0) return 0;
+  return std::max(relative_error(actual, expected), std::numeric_limits<double>::min());
+}
+
+// Two runs, step by step.
+class Comparison {
+ public:
+  explicit Comparison(const TraceLimits& limits) : limits_(limits) {}
+
+  std::vector<Divergence> step(std::int64_t step, const TraceFile& reference, const TraceFile& other) {
+    std::vector<Divergence> all;
+    gradient_norm_ = gradient_norm(reference);
+    for (const std::string& name : reference.names()) {
+      all.push_back(other.has(name) ? compare(name, reference, other)
+                                    : Divergence{.tensor = name, .missing_in = other.path()});
+    }
+    for (const std::string& name : other.names()) {
+      if (!reference.has(name)) all.push_back({.tensor = name, .missing_in = reference.path()});
+    }
+    for (Divergence& divergence : all) divergence.step = step;
+    noise_.next_step();
+    return all;
+  }
+
+ private:
+  Divergence compare(const std::string& name, const TraceFile& reference, const TraceFile& other) {
+    const std::int64_t rows = common_rows(name, reference, other);
+    std::vector<float> expected = reference.values(name, rows), actual = other.values(name, rows);
+    if (limits_.are_zero()) return {.tensor = name, .error = error_of_bits(actual, expected)};
+    leave_out_unseen(name, reference.shape(name), expected);
+    leave_out_unseen(name, reference.shape(name), actual);
+    switch (kind_of(name)) {
+      case Kind::output:
+        return within(limits_.computed.logits, {.tensor = name, .error = relative_error(actual, expected)});
+      case Kind::loss: {
+        constexpr double kLogit = 1;  // it is a difference of numbers of this size or larger
+        return within(limits_.computed.loss,
+                      {.tensor = name, .error = relative_error(actual, expected, kLogit)});
+      }
+      case Kind::gradient: {
+        // All gradients share their rounding errors: a tensor that is next to nothing beside the others, as
+        // one is whose true value is zero, holds little else.
+        constexpr double kSmallest = 1e-3;
+        noise_.see_gradients(name.substr(kGradient.size()), actual, expected);
+        return within(
+            limits_.computed.gradient,
+            {.tensor = name, .error = relative_error(actual, expected, kSmallest * gradient_norm_)});
+      }
+      case Kind::weight:
+        break;
+    }
+    const std::string parameter = name.substr(kWeight.size());
+    noise_.see_weights(actual, expected, reference.shape(name).size() == 1);
+    noise_.leave_out(parameter, expected);
+    noise_.leave_out(parameter, actual);
+    return within(limits_.weight, {.tensor = name, .error = relative_error(actual, expected)});
+  }
+
+  Divergence within(double limit, Divergence divergence) const {
+    divergence.limit = limit + noise_.allowance();
+    return divergence;
+  }
+
+  // A rank has the first sequences of a batch, more or fewer of them.
+  static std::int64_t common_rows(const std::string& name, const TraceFile& reference,
+                                  const TraceFile& other) {
+    const std::vector<std::int64_t>&expected = reference.shape(name), &shape = other.shape(name);
+    const bool same_rows =
+        std::ranges::equal(expected.begin() + 1, expected.end(), shape.begin() + 1, shape.end());
+    if (!same_rows || (kind_of(name) != Kind::output && expected[0] != shape[0])) {
+      user_error(other.path(), ": '", name, "' has another shape than in ", reference.path());
+    }
+    return std::min(expected[0], shape[0]);
+  }
+
+  const TraceLimits& limits_;
+  AdamNoise noise_;
+  double gradient_norm_ = 0;
+};
+
+}  // namespace
+
+bool TraceLimits::are_zero() const {
+  return computed.logits == 0 && computed.loss == 0 && computed.gradient == 0 && weight == 0;
+}
+
+std::string Divergence::text() const {
+  if (missing_in) return concat("step ", step, ": ", tensor, " is missing in ", *missing_in);
+  char numbers[64];
+  std::snprintf(numbers, sizeof numbers, " differs by %.1e, more than %.1e", unsigned_nan(error), limit);
+  return concat("step ", step, ": ", tensor, numbers);
+}
+
+std::vector<Divergence> divergences(const fs::path& reference, const fs::path& other,
+                                    const TraceLimits& limits) {
+  std::vector<Divergence> all;
+  Comparison comparison(limits);
+  const auto others = traces_in(other);
+  for (const auto& [step, path] : traces_in(reference)) {
+    const auto same_step = others.find(step);
+    if (same_step == others.end()) continue;
+    const TraceFile a(path), b(same_step->second);
+    std::ranges::move(comparison.step(step, a, b), std::back_inserter(all));
+  }
+  if (all.empty()) user_error("traces: no step has one in both ", reference, " and ", other);
+  return all;
+}
+
+std::optional<Divergence> first_divergence(const fs::path& reference, const fs::path& other,
+                                           const TraceLimits& limits) {
+  const std::vector<Divergence> all = divergences(reference, other, limits);
+  const auto first = std::ranges::find_if_not(all, &Divergence::within_limit);
+  return first == all.end() ? std::nullopt : std::optional(*first);
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,68 @@
+#include "tools/compare/first_tensor.h"
+
+#include "common/base/error.h"
+#include "common/logging/step_trace.h"
+#include "tools/compare/divergence.h"
+
+namespace stagegpt::compare {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTrace = "--trace-steps";
+
+// Nothing may differ where the same bits are promised.
+TraceLimits trace_limits(const Check& check, const Limits& limits) {
+  if (check.kind == Check::Kind::bits)
+    return {.computed = {.logits = 0, .loss = 0, .gradient = 0}, .weight = 0};
+  TraceLimits loose;
+  loose.computed.loss = limits.loss;
+  loose.computed.gradient = limits.grad_norm;
+  return loose;
+}
+
+// They are as large as the model, for every step.
+void keep_step(const fs::path& traces, std::int64_t kept) {
+  std::error_code ignored;
+  for (const auto& [step, path] : traces_in(traces)) {
+    if (step != kept) fs::remove(path, ignored);
+  }
+}
+
+FirstTensor look(const Runner& runner, const Entry& reference, const Entry& subject, std::int64_t steps,
+                 const TraceLimits& limits) {
+  const std::string step = std::to_string(steps);
+  const std::vector<std::string> flags = {kTrace, step, "--stop-after", step};
+  const fs::path expected = runner.run_again(reference.contestant, flags) / "traces",
+                 actual = runner.run_again(subject.contestant, flags) / "traces";
+  const std::optional<Divergence> first = first_divergence(expected, actual, limits);
+  for (const fs::path& traces : {expected, actual}) keep_step(traces, first ? first->step : 0);
+  const std::string who = subject.contestant.label();
+  if (!first) {
+    return {concat("No tensor of ", who, " differs by more than its limit up to step ", step,
+                   ": it has crept away, a little in each step, or would do otherwise once more.")};
+  }
+  return {concat("The first tensor of ", who, " that differs, at ", first->text(), "."), first->step,
+          first->tensor, first->error, first->limit};
+}
+
+}  // namespace
+
+FirstTensor first_divergent_tensor(const Runner& runner, const std::vector<Entry>& entries,
+                                   const Check& check, const Limits& limits) {
+  const Entry &subject = entries[check.subject], &reference = entries[check.reference];
+  for (const Entry* entry : {&reference, &subject}) {
+    if (!entry->contestant.program.flags.contains(kTrace)) {
+      return {concat("Which tensor is the first to differ is not known: ",
+                     entry->contestant.program.path.filename(), " has no ", kTrace, ".")};
+    }
+  }
+  try {
+    return look(runner, reference, subject, check.first->step, trace_limits(check, limits));
+  } catch (const std::exception& error) {
+    return {concat("Which tensor of ", subject.contestant.label(),
+                   " is the first to differ is not known: ", error.what())};
+  }
+}
+
+}  // namespace stagegpt::compare

@@ -1,0 +1,134 @@
+#include "tools/compare/manifest.h"
+
+#include <sched.h>
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "common/base/error.h"
+#include "common/system/subprocess.h"
+
+namespace stagegpt::compare {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Of a file in /proc or /etc: their sizes are not known before they are read.
+std::string content(const char* path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// What a program prints; empty where it is not there, or fails.
+std::string output_of(const std::vector<std::string>& argv) {
+  constexpr double kSeconds = 20;
+  try {
+    const SubprocessResult result = run_subprocess({.argv = argv, .timeout_seconds = kSeconds});
+    return result.exit_code == 0 ? result.output : "";
+  } catch (const std::runtime_error&) {
+    return "";
+  }
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
+Json number_or_null(const std::string& text) {
+  std::istringstream in(text);
+  std::int64_t number = 0;
+  return in >> number ? Json(number) : Json();
+}
+
+Json processor() {
+  const std::string cpu = content("/proc/cpuinfo");
+  constexpr std::int64_t kKibibyte = 1024;
+  Json memory = number_or_null(value_of(content("/proc/meminfo"), "MemTotal"));
+  if (!memory.is_null()) memory = memory.get<std::int64_t>() * kKibibyte;
+  std::string model = value_of(cpu, "model name");
+  if (const std::string family = value_of(cpu, "cpu family"); !family.empty()) {
+    model += concat(" (family ", family, " model ", value_of(cpu, "model"), ")");
+  }
+  return {{"processor", text_or_null(model)},
+          {"cores_online", std::thread::hardware_concurrency()},
+          {"cores_usable", usable_cores()},
+          {"memory_bytes", memory},
+          {"gpus", text_or_null(output_of({"nvidia-smi", "--query-gpu=name,memory.total,driver_version",
+                                           "--format=csv,noheader"}))}};
+}
+
+Json system() {
+  utsname name{};
+  const bool known = uname(&name) == 0;
+  return {{"system", text_or_null(value_of(content("/etc/os-release"), "PRETTY_NAME"))},
+          {"kernel", known ? Json(concat(name.sysname, " ", name.release, " ", name.machine)) : Json()}};
+}
+
+Json build() {
+  return {
+      {"compiler", STAGEGPT_COMPILER}, {"flags", STAGEGPT_CXX_FLAGS}, {"build_type", STAGEGPT_BUILD_TYPE}};
+}
+
+Json source(const std::string& directory) {
+  const auto git = [&](const std::vector<std::string>& words) {
+    std::vector<std::string> argv = {"git", "-C", directory};
+    argv.insert(argv.end(), words.begin(), words.end());
+    return output_of(argv);
+  };
+  const std::string commit = first_line(git({"rev-parse", "HEAD"}));
+  if (commit.empty()) return {{"commit", nullptr}, {"changed", nullptr}};
+  return {{"commit", commit}, {"changed", !git({"status", "--porcelain", "--untracked-files=no"}).empty()}};
+}
+
+std::string now() {
+  const std::time_t time = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm utc{};
+  gmtime_r(&time, &utc);
+  char text[32];
+  const std::size_t length = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return {text, length};
+}
+
+}  // namespace
+
+std::string value_of(const std::string& text, const std::string& key) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t separator = line.find_first_of(":=");
+    if (separator == line.npos) continue;
+    const std::size_t key_end = line.find_last_not_of(" \t", separator - 1);
+    if (separator == 0 || line.substr(0, key_end + 1) != key) continue;
+    const std::size_t begin = line.find_first_not_of(" \t\"", separator + 1);
+    const std::size_t end = line.find_last_not_of(" \t\"\r");
+    return begin == line.npos || end < begin ? "" : line.substr(begin, end - begin + 1);
+  }
+  return "";
+}
+
+Json make_manifest(const std::string& mpi, const std::string& source_directory) {
+  const std::string cuda = value_of(output_of({"nvidia-smi", "-q"}), "CUDA Version");
+  return {{"date", now()},
+          {"machine", processor()},
+          {"system", system()},
+          {"build", build()},
+          {"libraries",
+           {{"mpi", text_or_null(mpi)},
+            {"cuda_toolkit", text_or_null(STAGEGPT_CUDA_TOOLKIT)},
+            {"cuda_of_driver", text_or_null(cuda)}}},
+          {"source", source(source_directory)}};
+}
+
+std::int64_t usable_cores() {
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof cores, &cores) == 0) return CPU_COUNT(&cores);
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+}  // namespace stagegpt::compare

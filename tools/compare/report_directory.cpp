@@ -1,0 +1,74 @@
+#include "tools/compare/report_directory.h"
+
+#include <algorithm>
+#include <array>
+
+#include "common/base/error.h"
+#include "common/base/json.h"
+#include "common/io/file.h"
+#include "tools/compare/page.h"
+#include "tools/compare/results_json.h"
+
+namespace stagegpt::compare {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char *kFlag = "--output", *kResults = "results.json", *kTable = "results.csv",
+                     *kPage = "index.html", *kRuns = "runs";
+constexpr std::array<const char*, 4> kOwn = {kResults, kTable, kPage, kRuns};
+
+bool is_own(const std::string& name) {
+  return std::ranges::any_of(kOwn,
+                             [&](const char* own) { return name == own || name == concat(own, ".tmp"); });
+}
+
+// Whether this is a comparison's results.json; not where there is no such file.
+bool is_results(const fs::path& path) {
+  try {
+    return parse_json(MappedFile(path, kFlag).text()).value("format", "") == kFormat;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+// JSON holds paths and words of users, which may be no UTF-8.
+std::string text_of(const nlohmann::ordered_json& json) {
+  return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+}
+
+}  // namespace
+
+ReportDirectory::ReportDirectory(fs::path path, bool overwrite) : path_(std::move(path)) {
+  std::error_code error;
+  if (!fs::exists(path_, error)) return;
+  if (!fs::is_directory(path_, error)) user_error(kFlag, ": ", path_, " is not a directory");
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path_, error)) {
+    names.push_back(entry.path().filename());
+  }
+  if (error) user_error(kFlag, ": cannot read ", path_, ": ", error.message());
+  const auto foreign = std::ranges::find_if_not(names, is_own);
+  if (foreign != names.end()) user_error(kFlag, ": ", path_, " is not empty: it holds \"", *foreign, "\"");
+  if (names.empty()) return;
+  if (!is_results(path_ / kResults)) user_error(kFlag, ": ", path_, " is not empty, and holds no comparison");
+  if (!overwrite) user_error(kFlag, ": ", path_, " holds a comparison; --overwrite replaces it");
+}
+
+void ReportDirectory::begin() const {
+  try {
+    make_directories(path_);
+    for (const char* name : kOwn) fs::remove_all(path_ / name);
+    make_directories(path_ / kRuns);
+  } catch (const std::runtime_error& error) {
+    user_error(kFlag, ": ", error.what());
+  }
+}
+
+void ReportDirectory::write(const Comparison& comparison) const {
+  replace_file(path_ / kResults, text_of(results_json(comparison)));
+  replace_file(path_ / kTable, results_csv(comparison));
+  replace_file(path_ / kPage, page(comparison));
+}
+
+}  // namespace stagegpt::compare

@@ -1,0 +1,144 @@
+#include "tools/compare/report_plots.h"
+
+#include <bit>
+#include <map>
+
+#include "common/base/error.h"
+#include "tools/compare/numbers.h"
+
+namespace stagegpt::compare {
+namespace {
+
+// 1, 2, 4, … ranks have dashes of their own, and so have batches for as many.
+Look look_of(const Comparison& comparison, const Contestant& contestant) {
+  std::int64_t ranks = contestant.ranks;
+  if (contestant.one_of_several_batches) ranks = contestant.batch_size / comparison.experiment.batch_size();
+  const int dashes = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(ranks))) - 1;
+  return {.stage = contestant.program.stage, .dashes = dashes + (contestant.reproducible ? 3 : 0)};
+}
+
+double value_at(const StepRecord& step, Curve curve) {
+  return curve == Curve::loss ? step.loss : step.grad_norm;
+}
+
+Series difference_series(const Comparison& comparison, const Check& check, Curve curve) {
+  const Entry& subject = comparison.subject(check);
+  Series series{
+      .name = subject.contestant.label(), .look = look_of(comparison, subject.contestant), .points = {}};
+  const std::vector<StepRecord>& expected = comparison.reference(check).trials.front().steps;
+  const std::vector<StepRecord>& actual = subject.trials.front().steps;
+  for (std::size_t i = 0; i < std::min(expected.size(), actual.size()); ++i) {
+    series.points.emplace_back(static_cast<double>(i + 1),
+                               relative_difference(value_at(expected[i], curve), value_at(actual[i], curve)));
+  }
+  return series;
+}
+
+const Contestant& contestant_of(const Comparison& comparison, const Speed& speed) {
+  return comparison.entries[speed.entry].contestant;
+}
+
+}  // namespace
+
+LinePlot curve_plot(const Comparison& comparison, Curve curve) {
+  const bool loss = curve == Curve::loss;
+  LinePlot plot{
+      .title = loss ? "Loss" : "Gradient norm",
+      .description = concat(loss ? "Training loss" : "Norm of all gradients",
+                            " of every contestant at every step, one line over the other."),
+      .x_label = "step",
+      .y_label = concat(loss ? "nats per token" : "before clipping", "; the reference is the wide line"),
+      .series = {}};
+  for (const Entry& entry : comparison.entries) {
+    if (entry.trials.empty()) continue;
+    Series series{
+        .name = entry.contestant.label(), .look = look_of(comparison, entry.contestant), .points = {}};
+    series.look.wide = plot.series.empty();
+    for (const StepRecord& step : entry.trials.front().steps) {
+      series.points.emplace_back(static_cast<double>(series.points.size() + 1), value_at(step, curve));
+    }
+    plot.series.push_back(std::move(series));
+  }
+  return plot;
+}
+
+LinePlot difference_plot(const Comparison& comparison, Curve curve) {
+  const bool loss = curve == Curve::loss;
+  const Limits& limits = comparison.experiment.limits;
+  LinePlot plot{
+      .title = loss ? "Loss: relative difference" : "Gradient norm: relative difference",
+      .description = concat("Relative difference of the ", loss ? "loss" : "gradient norm",
+                            " from the reference at every step, on a logarithmic axis, with the limit."),
+      .x_label = "step",
+      .y_label = "of its reference, in the first run; 0 is the same bits",
+      .series = {},
+      .logarithmic = true,
+      .limit = loss ? limits.loss : limits.grad_norm,
+      .limit_name = concat("limit ", scientific(loss ? limits.loss : limits.grad_norm))};
+  for (const Check& check : comparison.checks) {
+    if (check.kind != Check::Kind::repeats)
+      plot.series.push_back(difference_series(comparison, check, curve));
+  }
+  return plot;
+}
+
+BarPlot speed_plot(const Comparison& comparison) {
+  BarPlot plot{.title = "Tokens per second",
+               .description = "Median over the repeats of every contestant, with the least and the most.",
+               .bars = {}};
+  for (const Speed& speed : speeds(comparison)) {
+    const Contestant& contestant = contestant_of(comparison, speed);
+    const Spread& spread = speed.tokens_per_second;
+    plot.bars.push_back({contestant.label(), look_of(comparison, contestant), spread.median, spread.min,
+                         spread.max, grouped(spread.median)});
+  }
+  return plot;
+}
+
+PartsPlot phases_plot(const Comparison& comparison) {
+  PartsPlot plot{.title = "What a step is made of",
+                 .description = "Share of each phase in a step of every contestant, as rank 0 measures it.",
+                 .part_names = {kPhases.begin(), kPhases.end()},
+                 .bars = {}};
+  for (const Speed& speed : speeds(comparison)) {
+    if (!speed.ms) continue;
+    plot.bars.push_back({contestant_of(comparison, speed).label(),
+                         concat(three_digits(speed.step_ms.median), " ms"),
+                         {speed.ms->begin(), speed.ms->end()}});
+  }
+  return plot;
+}
+
+LinePlot scaling_plot(const Comparison& comparison) {
+  LinePlot plot{.title = comparison.experiment.mode == Mode::weak ? "Weak scaling" : "Strong scaling",
+                .description =
+                    "Tokens per second of each stage, by ranks, in units of what one rank contributes where "
+                    "there are the fewest.",
+                .x_label = "ranks",
+                .y_label = "tokens/s over one rank's share of the fewest ranks'",
+                .series = {},
+                .from_zero = true,
+                .dots = true,
+                .ideal = true};
+  if (comparison.experiment.mode == Mode::same_cores) return plot;
+  std::map<int, Series> of_stage;
+  std::map<int, double> one_rank;
+  for (const Speed& speed : speeds(comparison)) {
+    const Contestant& contestant = contestant_of(comparison, speed);
+    const int stage = contestant.program.stage;
+    if (!contestant.program.has_ranks()) continue;
+    Series& series = of_stage[stage];
+    const bool emulated = contestant.program.hardware == Hardware::emulator;
+    series.name = concat("Stage ", stage, emulated ? ", emulated" : "");
+    series.look.stage = stage;
+    const auto ranks = static_cast<double>(contestant.ranks);
+    if (series.points.empty()) one_rank[stage] = speed.tokens_per_second.median / ranks;
+    series.points.emplace_back(ranks, speed.tokens_per_second.median / one_rank[stage]);
+  }
+  for (auto& [stage, series] : of_stage) {
+    if (series.points.size() > 1) plot.series.push_back(std::move(series));
+  }
+  return plot;
+}
+
+}  // namespace stagegpt::compare

@@ -1,0 +1,227 @@
+#include "tools/compare/report_tables.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "common/base/error.h"
+#include "tools/compare/numbers.h"
+
+namespace stagegpt::compare {
+namespace {
+
+std::string difference(double error, std::int64_t step) {
+  return error == 0 ? "none" : concat(scientific(error), " at step ", step);
+}
+
+// The check of an entry with another one, or with itself; nullptr where there is none.
+const Check* check_of(const Comparison& comparison, std::size_t entry, bool with_itself) {
+  for (const Check& check : comparison.checks) {
+    if (check.subject == entry && (check.kind == Check::Kind::repeats) == with_itself) return &check;
+  }
+  return nullptr;
+}
+
+Cell verdict_cell(const Check* check, const Check* repeats) {
+  for (const Check* one : {check, repeats}) {
+    if (one != nullptr && one->first) return {concat("differs, step ", one->first->step), Cell::Mark::bad};
+  }
+  if (check == nullptr && repeats == nullptr) return {"–"};
+  return {"agrees", Cell::Mark::good};
+}
+
+std::string repeats_text(const Entry& entry, const Check* repeats) {
+  if (repeats == nullptr) return "1";
+  return concat(entry.trials.size(), repeats->passed() ? ", same bits" : ", other bits");
+}
+
+std::vector<Cell> agreement_row(const Comparison& comparison, std::size_t index) {
+  const Entry& entry = comparison.entries[index];
+  const Check *check = check_of(comparison, index, false), *repeats = check_of(comparison, index, true);
+  std::vector<Cell> row = {{entry.contestant.label()}, verdict_cell(check, repeats)};
+  if (check == nullptr) {
+    row.insert(row.end(), {{"is the reference"}, {"–"}, {"–"}, {"–"}});
+  } else {
+    row.insert(row.end(), {{comparison.reference(*check).contestant.label()},
+                           {check->kind == Check::Kind::bits ? "same bits" : "within limits"},
+                           {difference(check->loss_error, check->loss_step)},
+                           {difference(check->norm_error, check->norm_step)}});
+  }
+  row.push_back({repeats_text(entry, repeats)});
+  return row;
+}
+
+std::vector<Cell> speed_row(const Comparison& comparison, const Speed& speed) {
+  const Contestant& contestant = comparison.entries[speed.entry].contestant;
+  const bool communicates = contestant.program.has_ranks() && speed.communication_share;
+  const auto ratio = [](const std::optional<double>& value) { return value ? three_digits(*value) : "–"; };
+  return {{contestant.label()},
+          {contestant.cores_text()},
+          {grouped(speed.tokens_per_second.median)},
+          {concat(grouped(speed.tokens_per_second.min), " – ", grouped(speed.tokens_per_second.max))},
+          {three_digits(speed.step_ms.median)},
+          {ratio(speed.speed_up)},
+          {speed.efficiency ? percent(*speed.efficiency) : "–"},
+          {communicates ? percent(*speed.communication_share) : "–"},
+          {mebibytes(speed.peak_memory_bytes)}};
+}
+
+std::string times(std::int64_t count) { return count == 1 ? "once" : concat(count, " times"); }
+
+std::string heading(const char* text) { return concat("\n", text, "\n"); }
+
+// In lines of at most a terminal's width, but for words that are longer.
+std::string in_lines(const std::string& text) {
+  constexpr std::size_t kLongest = 100;
+  std::istringstream words(text);
+  std::string lines;
+  std::size_t length = 0;
+  for (std::string word; words >> word; length += word.size() + 1) {
+    const bool next = length > 0 && length + word.size() > kLongest;
+    if (length > 0) lines += next ? '\n' : ' ';
+    if (next) length = 0;
+    lines += word;
+  }
+  return concat(lines, "\n");
+}
+
+std::string phases_note(const Comparison& comparison) {
+  const bool known = std::ranges::all_of(comparison.entries,
+                                         [](const Entry& entry) { return entry.contestant.has_phases(); });
+  return known ? ""
+               : " On a GPU the host runs ahead of the device, so that what it sees of a step's phases, "
+                 "communication among them, is launching: they are left out; stageN_bench measures them.";
+}
+
+std::string crowding_note(const Comparison& comparison) {
+  std::int64_t most = 0;
+  for (const Entry& entry : comparison.entries) {
+    const Contestant& contestant = entry.contestant;
+    if (contestant.program.hardware != Hardware::gpu)
+      most = std::max(most, contestant.ranks * contestant.threads);
+  }
+  const std::int64_t cores = comparison.experiment.cores;
+  return most > cores ? concat(" Up to ", most, " threads share ", counted(cores, "core"),
+                               ": such contestants cannot be faster than that allows.")
+                      : "";
+}
+
+}  // namespace
+
+Table agreement_table(const Comparison& comparison) {
+  Table table{{{"contestant"},
+               {"verdict"},
+               {"compared with"},
+               {"must be"},
+               {"loss differs by", true},
+               {"gradient norm by", true},
+               {"repeats"}},
+              {}};
+  if (comparison.checks.empty()) return table;
+  for (std::size_t i = 0; i < comparison.entries.size(); ++i) {
+    if (!comparison.entries[i].trials.empty()) table.rows.push_back(agreement_row(comparison, i));
+  }
+  return table;
+}
+
+Table speed_table(const Comparison& comparison) {
+  Table table{{{"contestant"},
+               {"ranks × threads"},
+               {"tokens/s", true},
+               {"spread", true},
+               {"ms per step", true},
+               {"speed-up", true},
+               {"efficiency", true},
+               {"communication", true},
+               {"peak memory", true}},
+              {}};
+  for (const Speed& speed : speeds(comparison)) table.rows.push_back(speed_row(comparison, speed));
+  return table;
+}
+
+Table left_out_table(const Comparison& comparison) {
+  Table table{{{"left out"}, {"why"}}, {}};
+  for (const auto& [who, why] : comparison.left_out) table.rows.push_back({{who}, {why}});
+  for (const Entry& entry : comparison.entries) {
+    if (entry.failed())
+      table.rows.push_back({{entry.contestant.label()}, {concat("failed: ", entry.failure)}});
+  }
+  return table;
+}
+
+std::string agreement_note(const Comparison& comparison) {
+  const Limits& limits = comparison.experiment.limits;
+  std::string text =
+      concat("Limits: at every step the loss may differ from the reference's by ", scientific(limits.loss),
+             " of it, the gradient norm by ", scientific(limits.grad_norm),
+             ". Repeats of one contestant must have the same bits");
+  text += ", and so must reproducible runs on the same kind of hardware, with their final weights.";
+  if (comparison.experiment.mode == Mode::weak) {
+    text += " Contestants are compared with those of the same batch: more ranks have a larger one.";
+  }
+  return text;
+}
+
+std::string speed_note(const Comparison& comparison) {
+  const Experiment& experiment = comparison.experiment;
+  std::string text =
+      concat("Each ran ", times(experiment.repeats), ", in turns; medians, with the least and the most. ",
+             counted(experiment.warmup, "step"), " of each run ", experiment.warmup == 1 ? "is" : "are",
+             " warm-up. ");
+  for (const Entry& entry : comparison.entries) {
+    if (!entry.contestant.timed || entry.trials.empty()) continue;
+    text +=
+        concat("Speed-up is over ", entry.contestant.label(), " on ", entry.contestant.cores_text(), ". ");
+    break;
+  }
+  switch (experiment.mode) {
+    case Mode::same_cores:
+      text += concat(
+          "Every contestant on the CPU has ",
+          experiment.cores == 1 ? "one core" : concat("the same ", experiment.cores, " cores"),
+          " in all: ranks divide them. Efficiency is tokens/s beside the same stage on its fewest ranks, "
+          "for each core or GPU.");
+      break;
+    case Mode::strong:
+      text +=
+          "Strong scaling: all ranks together have the same batch, each has its own cores. Efficiency is "
+          "tokens/s "
+          "for each core or GPU, beside the same stage on its fewest ranks.";
+      break;
+    case Mode::weak:
+      text +=
+          "Weak scaling: each rank has the same batch and its own cores. Efficiency is tokens/s for each "
+          "core or "
+          "GPU, beside the same stage on its fewest ranks.";
+      break;
+  }
+  return concat(text, phases_note(comparison), crowding_note(comparison));
+}
+
+std::string busy_note(const Comparison& comparison) {
+  const BusyRuns all = busy_runs(comparison);
+  if (all.busy == 0) return "";
+  return concat("The machine was busy in ", all.busy, " of ", counted(all.runs, "run"),
+                ": other programs used up to ", percent(all.busiest->others_share), " of ",
+                counted(all.busiest->cores, "core"),
+                ". The speeds may be off; the agreement is not touched by it.");
+}
+
+std::string terminal_report(const Comparison& comparison) {
+  std::string text = in_lines(verdict(comparison));
+  for (const FirstTensor& divergence : comparison.divergences) {
+    if (!divergence.text.empty()) text += in_lines(divergence.text);
+  }
+  if (const Table table = agreement_table(comparison); !table.rows.empty()) {
+    text += concat(heading("Agreement"), terminal_table(table), in_lines(agreement_note(comparison)));
+  }
+  if (const Table table = speed_table(comparison); !table.rows.empty()) {
+    text += concat(heading("Speed"), terminal_table(table), in_lines(speed_note(comparison)));
+    if (const std::string note = busy_note(comparison); !note.empty()) text += in_lines(note);
+  }
+  if (const Table table = left_out_table(comparison); !table.rows.empty()) {
+    text += concat("\n", terminal_table(table));
+  }
+  return text;
+}
+
+}  // namespace stagegpt::compare

@@ -1,0 +1,187 @@
+#include "tools/compare/results_json.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "common/base/error.h"
+
+namespace stagegpt::compare {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// JSON has no number for infinity and NaN.
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
+
+Json number(const std::optional<double>& value) { return value ? number(*value) : Json(); }
+
+Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
+Json spread_json(const Spread& spread) {
+  return {{"median", spread.median}, {"min", spread.min}, {"max", spread.max}};
+}
+
+Json phases_json(const PhaseMs& ms) {
+  Json json;
+  for (std::size_t i = 0; i < kPhases.size(); ++i) json[kPhases[i]] = ms[i];
+  return json;
+}
+
+Json trial_json(const Trial& trial, std::int64_t warmup, bool has_phases) {
+  Json loss = Json::array(), grad_norm = Json::array(), seconds = Json::array();
+  for (const StepRecord& step : trial.steps) {
+    loss.push_back(number(step.loss));
+    grad_norm.push_back(number(step.grad_norm));
+    seconds.push_back(step.seconds);
+  }
+  const Timing timed = timing(trial, warmup);
+  return {{"loss", std::move(loss)},
+          {"grad_norm", std::move(grad_norm)},
+          {"seconds", std::move(seconds)},
+          {"tokens_per_second", timed.tokens_per_second},
+          {"step_ms", timed.step_ms},
+          {"phases_ms", has_phases ? phases_json(timed.ms) : Json()},
+          {"communication_share", has_phases ? Json(timed.communication_share) : Json()},
+          {"peak_memory_bytes", trial.peak_memory_bytes},
+          {"weights_xxh3_128", trial.weights_xxh3_128},
+          {"busy", busy_json(trial.load)}};
+}
+
+Json entry_json(const Entry& entry, std::int64_t warmup) {
+  const Contestant& contestant = entry.contestant;
+  Json trials = Json::array();
+  for (const Trial& trial : entry.trials) {
+    trials.push_back(trial_json(trial, warmup, contestant.has_phases()));
+  }
+  return {{"name", contestant.name()},
+          {"label", contestant.label()},
+          {"stage", contestant.program.stage},
+          {"hardware", name_of(contestant.program.hardware)},
+          {"ranks", contestant.ranks},
+          {"threads_per_rank", contestant.threads},
+          {"batch_size", contestant.batch_size},
+          {"reproducible", contestant.reproducible},
+          {"timed", contestant.timed},
+          {"machine", text_or_null(entry.machine)},
+          {"command", entry.command},
+          {"failure", text_or_null(entry.failure)},
+          {"trials", std::move(trials)}};
+}
+
+Json speed_json(const Comparison& comparison, const Speed& speed) {
+  return {{"name", comparison.entries[speed.entry].contestant.name()},
+          {"tokens_per_second", spread_json(speed.tokens_per_second)},
+          {"step_ms", spread_json(speed.step_ms)},
+          {"phases_ms", speed.ms ? phases_json(*speed.ms) : Json()},
+          {"speed_up", number(speed.speed_up)},
+          {"efficiency", number(speed.efficiency)},
+          {"communication_share", number(speed.communication_share)},
+          {"peak_memory_bytes", speed.peak_memory_bytes}};
+}
+
+Json tensor_json(const FirstTensor& first) {
+  if (first.text.empty()) return nullptr;
+  return {{"step", first.step > 0 ? Json(first.step) : Json()},
+          {"tensor", text_or_null(first.tensor)},
+          {"difference", first.step > 0 ? number(first.error) : Json()},
+          {"limit", first.step > 0 ? number(first.limit) : Json()},
+          {"text", first.text}};
+}
+
+Json check_json(const Comparison& comparison, std::size_t index) {
+  const Check& check = comparison.checks[index];
+  Json json = {{"name", comparison.subject(check).contestant.name()},
+               {"reference", comparison.reference(check).contestant.name()},
+               {"kind", name_of(check.kind)},
+               {"passed", check.passed()},
+               {"steps", check.steps},
+               {"loss_difference", number(check.loss_error)},
+               {"grad_norm_difference", number(check.norm_error)},
+               {"disagreement", nullptr}};
+  if (!check.first) return json;
+  const Disagreement& first = *check.first;
+  json["disagreement"] = {{"step", first.step},
+                          {"quantity", first.quantity},
+                          {"expected", number(first.expected)},
+                          {"actual", number(first.actual)},
+                          {"difference", number(first.error)},
+                          {"limit", first.limit},
+                          {"trial", first.trial + 1},
+                          {"first_divergent_tensor", tensor_json(comparison.divergences[index])},
+                          {"text", describe(comparison, check)}};
+  return json;
+}
+
+Json experiment_json(const Comparison& comparison) {
+  const Experiment& experiment = comparison.experiment;
+  return {{"mode", name_of(experiment.mode)},
+          {"cores", experiment.cores},
+          {"ranks", experiment.ranks},
+          {"repeats", experiment.repeats},
+          {"warmup", experiment.warmup},
+          {"reproducible", experiment.reproducible},
+          {"limits", {{"loss", experiment.limits.loss}, {"grad_norm", experiment.limits.grad_norm}}},
+          {"model", comparison.model},
+          {"data", comparison.data},
+          {"settings", comparison.settings}};
+}
+
+std::string csv_number(double value) { return std::isfinite(value) ? Json(value).dump() : ""; }
+
+}  // namespace
+
+Json results_json(const Comparison& comparison) {
+  const std::int64_t warmup = comparison.experiment.warmup;
+  Json json = {{"format", kFormat},
+               {"version", kVersion},
+               {"passed", comparison.passed()},
+               {"agree", comparison.all_agree()},
+               {"interrupted", comparison.interrupted},
+               {"verdict", verdict(comparison)},
+               {"title", comparison.title},
+               {"author", text_or_null(comparison.author)},
+               {"command", comparison.command},
+               {"seconds", comparison.seconds},
+               {"busy", busy_json(busy_runs(comparison).busiest)},
+               {"manifest", comparison.manifest},
+               {"experiment", experiment_json(comparison)},
+               {"contestants", Json::array()},
+               {"left_out", Json::array()},
+               {"agreement", Json::array()},
+               {"speed", Json::array()}};
+  for (const Entry& entry : comparison.entries) json["contestants"].push_back(entry_json(entry, warmup));
+  for (const auto& [who, why] : comparison.left_out) json["left_out"].push_back({{"who", who}, {"why", why}});
+  for (std::size_t i = 0; i < comparison.checks.size(); ++i) {
+    json["agreement"].push_back(check_json(comparison, i));
+  }
+  for (const Speed& speed : speeds(comparison)) json["speed"].push_back(speed_json(comparison, speed));
+  return json;
+}
+
+std::string results_csv(const Comparison& comparison) {
+  std::string text =
+      "name,stage,hardware,ranks,threads_per_rank,batch_size,reproducible,trial,steps,tokens_per_second,step_"
+      "ms";
+  for (const char* phase : kPhases) text += concat(",", phase, "_ms");
+  text += ",communication_share,peak_memory_bytes,first_loss,last_loss\r\n";
+  for (const Entry& entry : comparison.entries) {
+    const Contestant& contestant = entry.contestant;
+    for (std::size_t i = 0; i < entry.trials.size(); ++i) {
+      const Trial& trial = entry.trials[i];
+      const Timing timed = timing(trial, comparison.experiment.warmup);
+      text +=
+          concat(contestant.name(), ',', contestant.program.stage, ',', name_of(contestant.program.hardware),
+                 ',', contestant.ranks, ',', contestant.threads, ',', contestant.batch_size, ',',
+                 contestant.reproducible ? "true" : "false", ',', i + 1, ',', trial.steps.size(), ',',
+                 csv_number(timed.tokens_per_second), ',', csv_number(timed.step_ms));
+      const bool phases = contestant.has_phases();
+      for (const double ms : timed.ms) text += concat(',', phases ? csv_number(ms) : "");
+      text +=
+          concat(',', phases ? csv_number(timed.communication_share) : "", ',', trial.peak_memory_bytes, ',',
+                 csv_number(trial.steps.front().loss), ',', csv_number(trial.steps.back().loss), "\r\n");
+    }
+  }
+  return text;
+}
+
+}  // namespace stagegpt::compare

@@ -1,0 +1,19 @@
+// DIR/results.json and DIR/results.csv. Their fields: docs/compare.md.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "tools/compare/comparison.h"
+
+namespace stagegpt::compare {
+
+inline constexpr const char* kFormat = "stagegpt comparison";
+inline constexpr int kVersion = 1;
+
+nlohmann::ordered_json results_json(const Comparison& comparison);
+
+// A line for each trial, under a line of names.
+std::string results_csv(const Comparison& comparison);
+
+}  // namespace stagegpt::compare

@@ -1,0 +1,153 @@
+#include "tools/compare/runner.h"
+
+#include <sstream>
+#include <utility>
+
+#include "common/base/error.h"
+#include "common/io/content_hash.h"
+#include "common/io/file.h"
+#include "tools/compare/stage_programs.h"
+
+namespace stagegpt::compare {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kLinesOfErrors = 8;
+constexpr int kUsersMistake = 2;
+
+// "machine: …" of a program's messages.
+std::string machine_of(const std::string& errors) {
+  constexpr std::string_view kMachine = "machine: ";
+  std::istringstream lines(errors);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(kMachine)) return line.substr(kMachine.size());
+  }
+  return "";
+}
+
+std::string how_it_ended(const SubprocessResult& result) {
+  if (result.timed_out) return concat("did not end within ", result.seconds, " s; see --timeout-seconds");
+  constexpr int kSignalled = 128;
+  return result.exit_code > kSignalled ? concat("ended by signal ", result.exit_code - kSignalled)
+                                       : concat("exit code ", result.exit_code);
+}
+
+Trial read_trial(const fs::path& run) {
+  Trial trial = parse_metrics(MappedFile(run / "metrics.jsonl", "metrics.jsonl").text());
+  trial.weights_xxh3_128 = content_hash(run / "latest" / "model.safetensors");
+  return trial;
+}
+
+// Removes a run's checkpoints at the end of a scope, however it is left: they may be large, and their bytes
+// are known by then.
+class CheckpointRemover {
+ public:
+  explicit CheckpointRemover(fs::path run) : run_(std::move(run)) {}
+  ~CheckpointRemover() {
+    std::error_code ignored;
+    for (const char* name : {"checkpoints", "latest", "best"}) fs::remove_all(run_ / name, ignored);
+  }
+  CheckpointRemover(const CheckpointRemover&) = delete;
+  CheckpointRemover& operator=(const CheckpointRemover&) = delete;
+
+ private:
+  fs::path run_;
+};
+
+}  // namespace
+
+Runner::Runner(const Experiment& experiment, const std::vector<StageProgram>& stages,
+               const Launcher& launcher, fs::path directory, double timeout_seconds,
+               std::function<bool()> cancelled)
+    : experiment_(experiment),
+      launcher_(launcher),
+      directory_(std::move(directory)),
+      timeout_seconds_(timeout_seconds),
+      cancelled_(std::move(cancelled)) {
+  for (const StageProgram& stage : stages) all_flags_.insert(stage.flags.begin(), stage.flags.end());
+}
+
+std::vector<std::string> Runner::command(const Contestant& contestant,
+                                         const std::vector<std::string>& more) const {
+  const StageProgram& program = contestant.program;
+  FlagList flags = experiment_.flags;
+  flags.set("--batch-size", {std::to_string(contestant.batch_size)});
+  flags.set("--threads", {std::to_string(contestant.threads)});
+  if (contestant.reproducible) flags.set("--reproducible");
+  flags.update(FlagList::parse(more));
+  std::vector<std::string> words = start_words(program, contestant.ranks, launcher_);
+  // A flag that nobody knows is a mistake, which the program explains; one that others know is meant for
+  // them.
+  std::set<std::string> others = all_flags_;
+  others.insert("--threads");
+  const std::vector<std::string> arguments = flags.known_to(program.flags, others).arguments();
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return words;
+}
+
+SubprocessResult Runner::start(const std::vector<std::string>& command) const {
+  Subprocess subprocess{.argv = command, .environment = launcher_.environment()};
+  if (timeout_seconds_ > 0) subprocess.timeout_seconds = timeout_seconds_;
+  subprocess.cancelled = cancelled_;
+  SubprocessResult result = run_subprocess(subprocess);
+  if (result.cancelled) throw Interrupted();
+  return result;
+}
+
+std::string Runner::look(const Contestant& contestant) const {
+  const SubprocessResult result = start(command(contestant, {"--dry-run"}));
+  if (result.exit_code == kUsersMistake) user_error(own_words(result.errors));
+  if (result.exit_code != 0) {
+    throw std::runtime_error(
+        concat(contestant.label(), ": ", how_it_ended(result), ": ", own_words(result.errors)));
+  }
+  return result.errors;
+}
+
+std::string Runner::settings(const Contestant& contestant) const {
+  return start(command(contestant, {"--print-config"})).output;
+}
+
+void Runner::run(Entry& entry) const {
+  const fs::path directory =
+      directory_ / "runs" / concat(entry.contestant.name(), "-", entry.trials.size() + 1);
+  const std::vector<std::string> words = command(entry.contestant, {"--run-dir", directory});
+  if (entry.command.empty()) entry.command = words;
+  const CheckpointRemover remover(directory);
+  try {
+    SingleProcess alone;
+    const LoadMeter meter(alone, entry.contestant.computing_threads());
+    const SubprocessResult result = start(words);
+    const std::optional<MachineLoad> load = meter.read();
+    entry.machine = machine_of(result.errors);
+    if (result.exit_code == 0) {
+      entry.trials.push_back(read_trial(directory));
+      // What a launcher of the user's starts elsewhere, or through a daemon, is not counted as our own.
+      if (!entry.contestant.program.has_ranks() || launcher_.starts_here()) entry.trials.back().load = load;
+    } else {
+      entry.failure =
+          concat(how_it_ended(result), ":\n", last_lines(before_launcher(result.errors), kLinesOfErrors));
+    }
+  } catch (const std::exception& error) {
+    entry.failure = error.what();
+  }
+}
+
+fs::path Runner::run_again(const Contestant& contestant, const std::vector<std::string>& more) const {
+  const std::string name = concat(contestant.name(), "-traced");
+  fs::path directory = directory_ / "runs" / name;
+  // It may have been traced before, for another one.
+  for (int number = 2; file_exists(directory); ++number)
+    directory.replace_filename(concat(name, "-", number));
+  std::vector<std::string> flags = {"--run-dir", directory};
+  flags.insert(flags.end(), more.begin(), more.end());
+  const CheckpointRemover remover(directory);
+  const SubprocessResult result = start(command(contestant, flags));
+  if (result.exit_code != 0) {
+    throw std::runtime_error(concat(how_it_ended(result), ": ", own_words(result.errors)));
+  }
+  return directory;
+}
+
+}  // namespace stagegpt::compare

@@ -1,0 +1,83 @@
+#include "tools/compare/table.h"
+
+#include <algorithm>
+
+#include "common/base/error.h"
+#include "common/data/utf8.h"
+#include "tools/compare/html.h"
+
+namespace stagegpt::compare {
+namespace {
+
+// Characters, not bytes.
+std::size_t width_of(const std::string& text) {
+  std::size_t width = 0;
+  each_character(text, [&](std::string_view) { ++width; });
+  return width;
+}
+
+std::string padded(const std::string& text, std::size_t width, bool right) {
+  const std::string space(width - std::min(width, width_of(text)), ' ');
+  return right ? concat(space, text) : concat(text, space);
+}
+
+const char* class_of(Cell::Mark mark) {
+  switch (mark) {
+    case Cell::Mark::good:
+      return " good";
+    case Cell::Mark::bad:
+      return " bad";
+    case Cell::Mark::none:
+      break;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string terminal_table(const Table& table) {
+  std::vector<std::size_t> widths;
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    widths.push_back(width_of(table.columns[i].name));
+    for (const auto& row : table.rows) widths[i] = std::max(widths[i], width_of(row[i].text));
+  }
+  std::string out;
+  const auto add_line = [&](const auto& text_of) {
+    std::string line;
+    for (std::size_t i = 0; i < table.columns.size(); ++i) {
+      line += concat(i > 0 ? "  " : "", padded(text_of(i), widths[i], table.columns[i].is_number));
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += line;
+    out += '\n';
+  };
+  add_line([&](std::size_t i) { return table.columns[i].name; });
+  for (const auto& row : table.rows) {
+    add_line([&](std::size_t i) { return row[i].text; });
+  }
+  return out;
+}
+
+std::string html_table(const Table& table, const std::string& caption) {
+  std::string out = concat("<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"",
+                           escaped(caption), "\">\n<table>\n<thead><tr>");
+  const auto class_name = [&](std::size_t column) {
+    return table.columns[column].is_number ? "number" : "text";
+  };
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    out +=
+        concat("<th scope=\"col\" class=\"", class_name(i), "\">", escaped(table.columns[i].name), "</th>");
+  }
+  out += "</tr></thead>\n<tbody>\n";
+  for (const auto& row : table.rows) {
+    out += concat("<tr><th scope=\"row\">", escaped(row.front().text), "</th>");
+    for (std::size_t i = 1; i < row.size(); ++i) {
+      out +=
+          concat("<td class=\"", class_name(i), class_of(row[i].mark), "\">", escaped(row[i].text), "</td>");
+    }
+    out += "</tr>\n";
+  }
+  return out + "</tbody>\n</table>\n</div>\n";
+}
+
+}  // namespace stagegpt::compare

@@ -1,0 +1,23 @@
+// How these programs were built.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/doctor/finding.h"
+
+namespace stagegpt {
+
+struct BuildFacts {
+  std::string compiler;    // "GCC 12.2.0"
+  std::string build_type;  // CMake's: "Release"
+  bool native = true;      // for the processor of the machine that built it
+  bool sanitized = false;
+  std::string nvcc = {};                        // its version; empty where there was none
+  std::vector<std::string> architectures = {};  // CMake's: "80-real", "90"
+};
+
+BuildFacts build_facts();
+Finding judge_build(const BuildFacts& build);
+
+}  // namespace stagegpt

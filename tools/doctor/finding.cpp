@@ -1,0 +1,70 @@
+#include "tools/doctor/finding.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace stagegpt {
+namespace {
+
+constexpr std::size_t kMarkWidth = 9, kSubjectWidth = 18;
+
+const char* name_of(Finding::Mark mark) {
+  switch (mark) {
+    case Finding::Mark::ok:
+      return "ok";
+    case Finding::Mark::note:
+      return "note";
+    case Finding::Mark::problem:
+      break;
+  }
+  return "problem";
+}
+
+// Text filled up to a column.
+std::string padded(std::string text, std::size_t width) {
+  text.resize(std::max(text.size() + 1, width), ' ');
+  return text;
+}
+
+}  // namespace
+
+Findings examine(const std::string& subject, const std::function<Findings()>& probe) {
+  try {
+    return probe();
+  } catch (const std::exception& error) {
+    return {{subject, Finding::Mark::note, std::string("cannot be told: ") + error.what(),
+             "a doctor that knows no more is no reason not to train"}};
+  }
+}
+
+std::string to_text(const Findings& findings) {
+  std::string text;
+  for (const Finding& finding : findings) {
+    text += padded(name_of(finding.mark), kMarkWidth) + padded(finding.subject, kSubjectWidth);
+    text += finding.found + '\n';
+    if (!finding.advice.empty()) {
+      text += std::string(kMarkWidth + kSubjectWidth, ' ') + "-> " + finding.advice + '\n';
+    }
+  }
+  return text;
+}
+
+std::string to_json_text(const Findings& findings) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Finding& finding : findings) {
+    const nlohmann::ordered_json advice(finding.advice);
+    list.push_back({{"subject", finding.subject},
+                    {"mark", name_of(finding.mark)},
+                    {"found", finding.found},
+                    {"advice", finding.advice.empty() ? nlohmann::ordered_json() : advice},
+                    {"prevents_stage0", finding.prevents_stage0}});
+  }
+  const nlohmann::ordered_json json = {{"stage0_runs", stage0_runs(findings)}, {"findings", list}};
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+}
+
+bool stage0_runs(const Findings& findings) {
+  return std::ranges::none_of(findings, &Finding::prevents_stage0);
+}
+
+}  // namespace stagegpt
