@@ -16,12 +16,12 @@
 namespace stagegpt {
 namespace {
 
-constexpr std::size_t kMessage = std::size_t{1} << 30;  // MPI counts in int
+constexpr std::size_t kMessageBytes = std::size_t{1} << 30;  // MPI counts in int
 
 template <class Byte, class F>
 void for_each_message(std::span<Byte> bytes, const F& f) {
-  for (std::size_t begin = 0; begin < bytes.size(); begin += kMessage) {
-    f(bytes.subspan(begin, std::min(kMessage, bytes.size() - begin)));
+  for (std::size_t begin = 0; begin < bytes.size(); begin += kMessageBytes) {
+    f(bytes.subspan(begin, std::min(kMessageBytes, bytes.size() - begin)));
   }
 }
 
@@ -70,7 +70,7 @@ void MpiGroup::broadcast(std::span<std::byte> bytes, int root) {
 }
 
 void MpiGroup::all_gather(std::span<const std::byte> own, std::span<std::byte> all) {
-  check(all.size() == own.size() * static_cast<std::size_t>(size_) && own.size() <= kMessage,
+  check(all.size() == own.size() * static_cast<std::size_t>(size_) && own.size() <= kMessageBytes,
         "all_gather: ", own.size(), " bytes of each into ", all.size());
   const Watchdog::Waiting waiting(*watchdog_);
   const int count = static_cast<int>(own.size());

@@ -3,10 +3,10 @@
 #include <chrono>
 #include <cstdio>
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/measure/bench.h"
 #include "stage2_cuda/device_objects.h"
 
@@ -61,17 +61,17 @@ std::vector<RungReport> climb(const Ladder& ladder) {
 void print(const Ladder& ladder, const std::vector<RungReport>& reports, const std::string& machine,
            bool json) {
   if (json) {
-    auto rungs = nlohmann::ordered_json::array();
+    auto rungs = Json::array();
     for (const auto& [name, error, microseconds, rate, share] : reports) {
       rungs.push_back(
           {{"name", name}, {"error", error}, {"us", microseconds}, {"rate", rate / 1e9}, {"share", share}});
     }
-    const nlohmann::ordered_json object = {{"ladder", ladder.name},
-                                           {"machine", machine},
-                                           {"unit", ladder.unit},
-                                           {"bound", ladder.bound / 1e9},
-                                           {"bound_name", ladder.bound_name},
-                                           {"rungs", rungs}};
+    const Json object = {{"ladder", ladder.name},
+                         {"machine", machine},
+                         {"unit", ladder.unit},
+                         {"bound", ladder.bound / 1e9},
+                         {"bound_name", ladder.bound_name},
+                         {"rungs", rungs}};
     std::cout << object.dump(2) << '\n';
     return;
   }

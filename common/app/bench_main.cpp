@@ -1,13 +1,13 @@
 // stageN_bench: time of a training step on random tokens, or of writing one.
 #include <algorithm>
 #include <iostream>
-#include <nlohmann/json.hpp>
 
 #include "common/app/bench_report.h"
 #include "common/app/decode_report.h"
 #include "common/app/model_flags.h"
 #include "common/app/stage.h"
 #include "common/app/step_counter.h"
+#include "common/base/json.h"
 #include "common/comm/agreement.h"
 #include "common/io/status_line.h"
 #include "common/model/flops.h"
@@ -59,9 +59,9 @@ std::vector<std::int32_t> random_tokens(std::int64_t n, std::int64_t vocab_size)
   return tokens;
 }
 
-void print_json(const nlohmann::ordered_json& json) {
+void print_json(const Json& json) {
   // A model's name is what the user has typed, which may be no UTF-8.
-  std::cout << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+  std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
 }
 
 // Of all ranks. A GPU is fed by one thread of each.

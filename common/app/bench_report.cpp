@@ -1,8 +1,9 @@
 #include "common/app/bench_report.h"
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <utility>
+
+#include "common/base/json.h"
 
 namespace stagegpt {
 namespace {
@@ -37,9 +38,9 @@ std::vector<std::pair<const char*, double>> phases_ms(const PhaseSeconds& second
           {"optimizer", 1e3 * seconds.optimizer}};
 }
 
-nlohmann::ordered_json kernels_json(const std::vector<Profiler::Entry>& kernels) {
+Json kernels_json(const std::vector<Profiler::Entry>& kernels) {
   const double total = total_seconds(kernels);
-  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  Json json = Json::array();
   for (const auto& [name, calls, seconds, work] : kernels) {
     json.push_back({{"name", name},
                     {"ms", 1e3 * seconds},
@@ -70,9 +71,9 @@ void print_kernels(const std::vector<Profiler::Entry>& kernels) {
 
 }  // namespace
 
-nlohmann::ordered_json bench_json(const BenchSubject& subject, const BenchReport& report) {
+Json bench_json(const BenchSubject& subject, const BenchReport& report) {
   const Figures figures(subject, report);
-  nlohmann::ordered_json phases;
+  Json phases;
   for (const auto& [phase, ms] : phases_ms(report.phases)) phases[phase] = ms;
   return {{"model", subject.model},
           {"parameters", subject.parameters},

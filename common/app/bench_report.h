@@ -4,6 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "common/base/json.h"
 #include "common/measure/bench.h"
 
 namespace stagegpt {
@@ -20,7 +21,7 @@ struct BenchSubject {
   double flops = 0, flops_causal = 0;  // of a step, over all ranks: 6N + 12LCT and 6N + 6LCT a token
 };
 
-nlohmann::ordered_json bench_json(const BenchSubject& subject, const BenchReport& report);
+Json bench_json(const BenchSubject& subject, const BenchReport& report);
 // The same for people, on standard output.
 void print_bench_table(const BenchSubject& subject, const BenchReport& report);
 

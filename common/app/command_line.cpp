@@ -38,11 +38,9 @@ const std::vector<StageFlag>& stage_flags() {
   return flags;
 }
 
-using Json = nlohmann::json;
-
 template <class T>
-nlohmann::ordered_json or_null(const std::optional<T>& value) {
-  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
 }
 
 // CLI11 counts values: "--steps: 1 required N missing". Says it as a user would.
@@ -69,7 +67,7 @@ std::string printable(std::string message) {
 CommandLine::CommandLine(const std::string& program, const std::string& description, std::optional<int> stage)
     : app_(std::make_unique<CLI::App>(description, program)),
       stage_(stage),
-      file_settings_(std::make_unique<Json>(Json::object())) {
+      file_settings_(std::make_unique<nlohmann::json>(nlohmann::json::object())) {
   app_->allow_extras();
   app_->get_formatter()->column_width(34);
 }
@@ -90,11 +88,12 @@ CLI::Option* CommandLine::option(const std::string& flag, const std::string& hel
 // A flag with a value: `parse` turns text into one, `is_right` tells whether JSON is of its type.
 template <class T, class Parse>
 void CommandLine::add(const std::string& flag, T& value, const std::string& help, const std::string& type,
-                      std::string_view json_type, bool (*is_right)(const Json&), const Parse& parse) {
+                      std::string_view json_type, bool (*is_right)(const nlohmann::json&),
+                      const Parse& parse) {
   option(flag, help, type, concat(value), [&value, parse](const std::string& text) { value = parse(text); });
   add_key(
-      flag, [&value] { return nlohmann::ordered_json(value); },
-      [&value, flag, parse, json_type, is_right](const Json& json) {
+      flag, [&value] { return Json(value); },
+      [&value, flag, parse, json_type, is_right](const nlohmann::json& json) {
         value = parse(config_text(flag, json, is_right(json), json_type));
       });
 }
@@ -102,27 +101,27 @@ void CommandLine::add(const std::string& flag, T& value, const std::string& help
 // The same for one that need not be given; null in a configuration is as if it were not.
 template <class T, class Parse>
 void CommandLine::add(const std::string& flag, std::optional<T>& value, const std::string& help,
-                      const std::string& type, std::string_view json_type, bool (*is_right)(const Json&),
-                      const Parse& parse) {
+                      const std::string& type, std::string_view json_type,
+                      bool (*is_right)(const nlohmann::json&), const Parse& parse) {
   option(flag, help, type, "", [&value, parse](const std::string& text) { value = parse(text); });
   add_key(
       flag, [&value] { return or_null(value); },
-      [&value, flag, parse, json_type, is_right](const Json& json) {
+      [&value, flag, parse, json_type, is_right](const nlohmann::json& json) {
         value.reset();
         if (!json.is_null()) value = parse(config_text(flag, json, is_right(json), json_type));
       });
 }
 
-void CommandLine::add_key(const std::string& flag, std::function<nlohmann::ordered_json()> get,
-                          std::function<void(const Json&)> set) {
+void CommandLine::add_key(const std::string& flag, std::function<Json()> get,
+                          std::function<void(const nlohmann::json&)> set) {
   if (in_config_) configuration_.add({config_key(flag), std::move(set), std::move(get)});
 }
 
 namespace {
 
-bool is_integer(const Json& json) { return json.is_number_integer(); }
-bool is_number(const Json& json) { return json.is_number(); }
-bool is_text(const Json& json) { return json.is_string(); }
+bool is_integer(const nlohmann::json& json) { return json.is_number_integer(); }
+bool is_number(const nlohmann::json& json) { return json.is_number(); }
+bool is_text(const nlohmann::json& json) { return json.is_string(); }
 
 auto integer_parser(const std::string& flag, std::int64_t min, std::int64_t max) {
   return [=](const std::string& text) { return parse_integer(flag, text, min, max); };
@@ -203,8 +202,8 @@ void CommandLine::free_texts(const std::string& flag, std::vector<std::string>& 
 void CommandLine::toggle(const std::string& flag, bool& value, const std::string& help) {
   app_->add_flag(flag, value, help)->disable_flag_override()->group(group_);
   add_key(
-      flag, [&value] { return nlohmann::ordered_json(value); },
-      [&value, flag](const Json& json) {
+      flag, [&value] { return Json(value); },
+      [&value, flag](const nlohmann::json& json) {
         config_text(flag, json, json.is_boolean(), "true or false");
         value = json.get<bool>();
       });
@@ -220,7 +219,7 @@ void CommandLine::config_file() {
          "PATH", "", [this](const std::string& path) {
            const MappedFile file(path, "--config");
            try {
-             const Json settings = parse_json(file.text());
+             const nlohmann::json settings = parse_json(file.text());
              if (settings.is_object()) {
                for (const auto& [key, value] : settings.items()) refuse_other_stages(flag_of_key(key));
              }
@@ -240,10 +239,10 @@ void CommandLine::apply(const nlohmann::json& settings) const {
 
 bool CommandLine::is_given(const std::string& flag) const { return app_->get_option(flag)->count() > 0; }
 
-nlohmann::ordered_json CommandLine::settings() const { return configuration_.values(); }
+Json CommandLine::settings() const { return configuration_.values(); }
 
 std::vector<std::pair<std::string, std::string>> CommandLine::call() const {
-  const nlohmann::ordered_json settings = configuration_.values();
+  const Json settings = configuration_.values();
   std::vector<std::pair<std::string, std::string>> flags;
   for (const CLI::Option* option : app_->get_options()) {
     const std::string flag = option->get_name();

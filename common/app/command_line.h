@@ -13,6 +13,7 @@
 
 #include "common/app/configuration.h"
 #include "common/app/flag_values.h"
+#include "common/base/json.h"
 
 namespace CLI {  // CLI11 is no part of this header: it takes long to compile
 class App;
@@ -74,7 +75,7 @@ class CommandLine {
   // Whether a flag is on the command line itself.
   bool is_given(const std::string& flag) const;
   // All settings as they stand, by key.
-  nlohmann::ordered_json settings() const;
+  Json settings() const;
   // What this call was given beside settings: "yes" and values, or "no", by flag.
   std::vector<std::pair<std::string, std::string>> call() const;
 
@@ -87,7 +88,7 @@ class CommandLine {
   template <class T, class Parse>
   void add(const std::string& flag, std::optional<T>& value, const std::string& help, const std::string& type,
            std::string_view json_type, bool (*is_right)(const nlohmann::json&), const Parse& parse);
-  void add_key(const std::string& flag, std::function<nlohmann::ordered_json()> get,
+  void add_key(const std::string& flag, std::function<Json()> get,
                std::function<void(const nlohmann::json&)> set);
   void refuse_other_stages(const std::string& flag) const;
   [[noreturn]] void refuse(const std::string& argument) const;

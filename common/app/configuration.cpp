@@ -1,10 +1,10 @@
 #include "common/app/configuration.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "common/app/suggestion.h"
 #include "common/base/error.h"
+#include "common/base/json.h"
 
 namespace stagegpt {
 
@@ -20,8 +20,8 @@ std::string flag_of_key(std::string_view key) {
   return "--" + flag;
 }
 
-nlohmann::ordered_json with_derived(nlohmann::ordered_json given, const nlohmann::ordered_json& resolved) {
-  nlohmann::ordered_json derived = nlohmann::ordered_json::object();
+Json with_derived(Json given, const Json& resolved) {
+  Json derived = Json::object();
   for (const auto& [key, value] : given.items()) {
     if (value.is_null() && !resolved.at(key).is_null()) derived[key] = resolved.at(key);
   }
@@ -29,10 +29,10 @@ nlohmann::ordered_json with_derived(nlohmann::ordered_json given, const nlohmann
   return given;
 }
 
-nlohmann::ordered_json resolved_settings(nlohmann::ordered_json settings) {
+Json resolved_settings(Json settings) {
   const auto found = settings.find(kDerived);
   if (found == settings.end()) return settings;
-  const nlohmann::ordered_json derived = *found;
+  const Json derived = *found;
   if (!derived.is_object()) user_error("'", kDerived, "': expected an object");
   settings.erase(kDerived);
   for (const auto& [key, value] : derived.items()) {
@@ -58,8 +58,8 @@ void Configuration::apply(const nlohmann::json& json, const std::set<std::string
   }
 }
 
-nlohmann::ordered_json Configuration::values() const {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+Json Configuration::values() const {
+  Json json = Json::object();
   for (const ConfigKey& key : keys_) json[key.name] = key.get();
   return json;
 }

@@ -10,13 +10,15 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/json.h"
+
 namespace stagegpt {
 
 // One setting. `set` throws UserError, naming the flag, for a value of another type or out of range.
 struct ConfigKey {
   std::string name;  // "batch_size"
   std::function<void(const nlohmann::json&)> set;
-  std::function<nlohmann::ordered_json()> get;
+  std::function<Json()> get;
 };
 
 // The key of a flag: "--batch-size" is "batch_size".
@@ -29,9 +31,9 @@ std::string flag_of_key(std::string_view key);
 inline constexpr const char* kDerived = "derived";
 
 // `given` and, under kDerived, what those that are null in it are in `resolved`, which has the same keys.
-nlohmann::ordered_json with_derived(nlohmann::ordered_json given, const nlohmann::ordered_json& resolved);
+Json with_derived(Json given, const Json& resolved);
 // The other way round: derived values in the place of null. Throws UserError where kDerived is no object.
-nlohmann::ordered_json resolved_settings(nlohmann::ordered_json settings);
+Json resolved_settings(Json settings);
 
 class Configuration {
  public:
@@ -41,7 +43,7 @@ class Configuration {
   // known, with the nearest one that is, or there twice; those in `ignored` and kDerived are passed over.
   void apply(const nlohmann::json& json, const std::set<std::string>& ignored = {}) const;
   // All settings as they stand.
-  nlohmann::ordered_json values() const;
+  Json values() const;
 
  private:
   std::vector<ConfigKey> keys_;

@@ -1,11 +1,12 @@
 #include "common/app/decode_report.h"
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
+
+#include "common/base/json.h"
 
 namespace stagegpt {
 
-nlohmann::ordered_json decode_json(const DecodeSubject& subject, const DecodeReport& report) {
+Json decode_json(const DecodeSubject& subject, const DecodeReport& report) {
   return {{"model", subject.model},
           {"parameters", subject.parameters},
           {"weights", subject.weights},

@@ -4,6 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "common/base/json.h"
 #include "common/measure/decode_bench.h"
 
 namespace stagegpt {
@@ -15,7 +16,7 @@ struct DecodeSubject {
   int threads = 1;
 };
 
-nlohmann::ordered_json decode_json(const DecodeSubject& subject, const DecodeReport& report);
+Json decode_json(const DecodeSubject& subject, const DecodeReport& report);
 // The same for people, on standard output.
 void print_decode_table(const DecodeSubject& subject, const DecodeReport& report);
 

@@ -3,16 +3,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
-#include <nlohmann/json.hpp>
 
+#include "common/base/json.h"
 #include "common/comm/agreement.h"
 #include "common/model/flops.h"
 #include "common/train/memory_plan.h"
 
 namespace stagegpt {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // What the rank with the least has; nothing where one does not know.
 std::optional<AvailableMemory> least_available(const TensorMemory& memory, RankGroup& group) {

@@ -2,12 +2,12 @@
 #include <unistd.h>
 
 #include <iostream>
-#include <nlohmann/json.hpp>
 
 #include "common/app/stage.h"
 #include "common/app/standard_output.h"
 #include "common/app/text_interrupt.h"
 #include "common/app/trained_model.h"
+#include "common/base/json.h"
 #include "common/comm/agreement.h"
 #include "common/data/tokenizers/stream_decoder.h"
 #include "common/data/tokenizers/tokenizer_json.h"
@@ -165,21 +165,21 @@ void print_samples(const GenerateFlags& flags, const std::string& prompt, Writer
 
 void print_json(const GenerateFlags& flags, Writer& writer) {
   const std::vector<std::int32_t> ids = writer.ids_of(flags.prompt);
-  nlohmann::ordered_json samples = nlohmann::ordered_json::array();
+  Json samples = Json::array();
   for (std::int64_t i = 0; i < flags.num_samples; ++i) {
     std::string text;
     const std::string reason = writer.write(ids, "", [&](const std::string& piece) { text += piece; });
     samples.push_back({{"text", text}, {"ended_by", reason}});
   }
   const Timing& timing = writer.timing();
-  const nlohmann::ordered_json json = {{"prompt", flags.prompt},
-                                       {"samples", samples},
-                                       {"tokens", timing.tokens},
-                                       {"ms_per_token", timing.token_ms()},
-                                       {"tokens_per_second", 1e3 / timing.token_ms()},
-                                       {"ms_to_first_token", timing.first_ms()}};
+  const Json json = {{"prompt", flags.prompt},
+                     {"samples", samples},
+                     {"tokens", timing.tokens},
+                     {"ms_per_token", timing.token_ms()},
+                     {"tokens_per_second", 1e3 / timing.token_ms()},
+                     {"ms_to_first_token", timing.first_ms()}};
   // The prompt may hold bytes that are no UTF-8.
-  std::cout << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+  std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
 }
 
 void converse(const GenerateFlags& flags, RankGroup& group, Writer& writer) {

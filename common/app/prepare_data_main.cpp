@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "common/app/data_flags.h"
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/data/find_files.h"
 #include "common/data/prepared_data.h"
 #include "common/data/text_source.h"
@@ -15,8 +15,6 @@
 
 namespace stagegpt {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct PrepareFlags {
   std::vector<std::string> input;

@@ -13,7 +13,6 @@ namespace stagegpt {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 // What a model is and what it learns from.
 constexpr const char* kFixed[] = {"model",      "n_layer",      "n_head",    "n_embd",

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
+#include "common/base/json.h"
 #include "common/checkpoint/run_directory.h"
 #include "common/comm/rank_group.h"
 
@@ -15,7 +15,7 @@ struct ResumedRun {
   std::optional<RunDirectory> directory;  // locked; on rank 0
   std::filesystem::path path;             // the run's
   std::filesystem::path checkpoint;       // verified
-  nlohmann::ordered_json settings;        // of run.json
+  Json settings;                          // of run.json
 };
 
 // `given` is what follows --resume: nothing (then the run is in run_dir), a run, or the newest checkpoint of
@@ -31,12 +31,12 @@ void require_data_of_run(const ResumedRun& resumed, const std::string& data);
 // What was derived when the run began and is still not given (null) in `now`: the run goes on with these
 // values. A final learning rate that was derived follows another peak. Throws UserError where kDerived is no
 // object.
-nlohmann::ordered_json kept_values(const nlohmann::ordered_json& run, const nlohmann::ordered_json& now);
+Json kept_values(const Json& run, const Json& now);
 
 // Compares the settings of a run with those it is to go on with, after kept_values(). Throws UserError,
 // naming the flag, for one that cannot change.
-void refuse_changes(const nlohmann::ordered_json& run, const nlohmann::ordered_json& now);
+void refuse_changes(const Json& run, const Json& now);
 // Tells on standard error of those that change what the run computes. Derived values belong to both.
-void announce_changes(const nlohmann::ordered_json& run, const nlohmann::ordered_json& settings);
+void announce_changes(const Json& run, const Json& settings);
 
 }  // namespace stagegpt

@@ -1,9 +1,9 @@
 #include "common/app/stage.h"
 
 #include <new>
-#include <nlohmann/json.hpp>
 
 #include "common/app/configuration.h"
+#include "common/base/json.h"
 #include "common/comm/agreement.h"
 #include "common/comm/tree_sync.h"
 
@@ -11,7 +11,7 @@ namespace stagegpt {
 namespace {
 
 // To be compared: a text may hold bytes that are no UTF-8, which JSON cannot.
-std::string exact_text(const nlohmann::ordered_json& value) {
+std::string exact_text(const Json& value) {
   return value.is_string() ? concat('\'', value.get<std::string>(), '\'') : value.dump();
 }
 
@@ -34,7 +34,7 @@ bool parse_flags(Stage& stage, CommandLine& command_line, int argc, const char* 
 void require_same_settings(RankGroup& group, const CommandLine& command_line) {
   if (group.size() == 1) return;
   NamedValues values;
-  const nlohmann::ordered_json settings = command_line.settings();
+  const Json settings = command_line.settings();
   for (const auto& [key, value] : settings.items()) {
     // How fast a rank is, is its own affair.
     if (key != "threads") values.emplace_back(flag_of_key(key), exact_text(value));

@@ -1,13 +1,13 @@
 // stageN_train: train GPT-2 on a text, then let it write.
 #include <algorithm>
 #include <iostream>
-#include <nlohmann/json.hpp>
 
 #include "common/app/dry_run.h"
 #include "common/app/resume.h"
 #include "common/app/shared_corpus.h"
 #include "common/app/stage.h"
 #include "common/app/train_flags.h"
+#include "common/base/json.h"
 #include "common/checkpoint/hugging_face_model.h"
 #include "common/checkpoint/manifest.h"
 #include "common/comm/agreement.h"
@@ -21,7 +21,6 @@ namespace stagegpt {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 // Flags and what reads them. They refer to each other: one is not moved.
 struct Call {

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
-#include <nlohmann/json.hpp>
 
 #include "common/app/stage.h"
+#include "common/base/json.h"
 #include "common/comm/agreement.h"
 #include "common/io/file.h"
 #include "common/measure/verify.h"
@@ -57,8 +57,8 @@ void print_table(const VerifyReport& report) {
   std::printf("%s\n", report.passed() ? "passed" : "FAILED");
 }
 
-nlohmann::ordered_json to_json(const VerifyReport& report) {
-  nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
+Json to_json(const VerifyReport& report) {
+  Json tensors = Json::array();
   for (const auto& row : report.gradients) {
     tensors.push_back({{"name", row.name},
                        {"shape", std::vector<std::int64_t>(row.shape.dims().begin(), row.shape.dims().end())},

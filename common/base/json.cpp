@@ -8,19 +8,17 @@ namespace stagegpt {
 
 namespace {
 
-using Json = nlohmann::json;
-
 // Refuses what nlohmann accepts, without keeping any value. Its own parser would call back too, but looks
 // through all elements of an array after each object among them, and so takes minutes for a large one.
-class Strictness final : public Json::json_sax_t {
+class Strictness final : public nlohmann::json::json_sax_t {
  public:
   bool null() override { return true; }
   bool boolean(bool) override { return true; }
-  bool number_integer(Json::number_integer_t) override { return true; }
-  bool number_unsigned(Json::number_unsigned_t) override { return true; }
-  bool number_float(Json::number_float_t, const std::string&) override { return true; }
+  bool number_integer(nlohmann::json::number_integer_t) override { return true; }
+  bool number_unsigned(nlohmann::json::number_unsigned_t) override { return true; }
+  bool number_float(nlohmann::json::number_float_t, const std::string&) override { return true; }
   bool string(std::string&) override { return true; }
-  bool binary(Json::binary_t&) override { return true; }
+  bool binary(nlohmann::json::binary_t&) override { return true; }
   bool start_object(std::size_t) override { return open(); }
   bool start_array(std::size_t) override { return open(); }
   bool end_object() override { return close(); }
@@ -31,7 +29,7 @@ class Strictness final : public Json::json_sax_t {
     return true;
   }
   bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception&) override {
-    return false;  // Json::parse() says it
+    return false;  // nlohmann::json::parse() says it
   }
 
  private:
@@ -53,8 +51,8 @@ class Strictness final : public Json::json_sax_t {
 
 nlohmann::json parse_json(std::string_view text) {
   Strictness strictness;
-  Json::sax_parse(text, &strictness);
-  return read_json([&] { return Json::parse(text); });
+  nlohmann::json::sax_parse(text, &strictness);
+  return read_json([&] { return nlohmann::json::parse(text); });
 }
 
 std::uint64_t natural_number(const nlohmann::json& json, std::string_view what) {

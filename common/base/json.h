@@ -10,6 +10,9 @@
 
 namespace stagegpt {
 
+// JSON that is written: its keys stay in the order in which they were added. What is read is nlohmann::json.
+using Json = nlohmann::ordered_json;
+
 // Throws UserError, in one line, for text that is not JSON, has a key twice in one object
 // or is nested more than 64 deep.
 nlohmann::json parse_json(std::string_view text);

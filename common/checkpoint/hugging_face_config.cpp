@@ -5,13 +5,12 @@
 namespace stagegpt {
 namespace {
 
-using Json = nlohmann::json;
-using OrderedJson = nlohmann::ordered_json;
+using OrderedJson = Json;
 
 OrderedJson or_null(std::optional<std::int32_t> id) { return id ? OrderedJson(*id) : OrderedJson(); }
 
 // A size; `fallback` where the field is missing or null.
-std::int64_t size_field(const Json& json, const char* name, std::int64_t max,
+std::int64_t size_field(const nlohmann::json& json, const char* name, std::int64_t max,
                         std::optional<std::int64_t> fallback = std::nullopt) {
   const auto field = json.find(name);
   if (field == json.end() || field->is_null()) {
@@ -25,7 +24,7 @@ std::int64_t size_field(const Json& json, const char* name, std::int64_t max,
 }
 
 // Refuses a value that would change results, unless the field is missing.
-void require(const Json& json, const char* name, const Json& expected) {
+void require(const nlohmann::json& json, const char* name, const nlohmann::json& expected) {
   const auto field = json.find(name);
   if (field != json.end() && *field != expected) {
     user_error("'", name, "': ", field->dump().substr(0, 40), " is not supported, expected ",
@@ -78,7 +77,7 @@ std::string generation_config_json(std::optional<std::int32_t> end_of_text) {
   return json.dump(2) + '\n';
 }
 
-Gpt2Config parse_config(const Json& json) {
+Gpt2Config parse_config(const nlohmann::json& json) {
   return read_json([&] {
     if (!json.is_object() || json.value("model_type", "") != "gpt2")
       user_error("'model_type' is not \"gpt2\"");

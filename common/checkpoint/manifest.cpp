@@ -1,14 +1,11 @@
 #include "common/checkpoint/manifest.h"
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/json.h"
 
 namespace stagegpt {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kFormat = "stagegpt checkpoint";

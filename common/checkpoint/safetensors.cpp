@@ -137,15 +137,14 @@ void to_floats(const SafetensorsView& tensor, std::int64_t begin, std::span<floa
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const std::vector<Announced>& tensors)
     : file_(path) {
-  nlohmann::ordered_json json = {{kMetadata, {{"format", "pt"}}}};
-  auto& object = json.get_ref<nlohmann::ordered_json::object_t&>();
+  Json json = {{kMetadata, {{"format", "pt"}}}};
+  auto& object = json.get_ref<Json::object_t&>();
   for (const Announced& tensor : tensors) {
     std::uint64_t bytes = sizeof(float);
     for (const std::int64_t extent : tensor.shape) bytes *= static_cast<std::uint64_t>(extent);
-    object.emplace_back(tensor.name,
-                        nlohmann::ordered_json{{"dtype", "F32"},
-                                               {"shape", tensor.shape},
-                                               {"data_offsets", {missing_bytes_, missing_bytes_ + bytes}}});
+    object.emplace_back(tensor.name, Json{{"dtype", "F32"},
+                                          {"shape", tensor.shape},
+                                          {"data_offsets", {missing_bytes_, missing_bytes_ + bytes}}});
     missing_bytes_ += bytes;
   }
   std::string header = json.dump();

@@ -7,8 +7,8 @@
 namespace stagegpt {
 namespace {
 
-constexpr const char* kFormat = "stagegpt trainer state";
-constexpr int kVersion = 2;
+constexpr const char* kStateFormat = "stagegpt trainer state";
+constexpr int kTrainerStateVersion = 2;
 constexpr const char* kIds = "ids";
 constexpr const char* kShards = "shards";
 // No run comes here, and counting on from here does not overflow.
@@ -51,12 +51,11 @@ TokenIdentity parse_identity(const nlohmann::json& json, int version) {
 }  // namespace
 
 std::string to_json_text(const TrainerState& state) {
-  using Json = nlohmann::ordered_json;
   const LrSchedule& schedule = state.schedule;
   const TokenIdentity& data = state.train_identity;
   const Json json = {
-      {"format", kFormat},
-      {"version", kVersion},
+      {"format", kStateFormat},
+      {"version", kTrainerStateVersion},
       {"step", state.step},
       {"data_position", state.data_position},
       {"seed", state.seed},
@@ -79,8 +78,8 @@ TrainerState parse_trainer_state(std::string_view text) {
   const nlohmann::json json = parse_json(text);
   return read_json([&] {
     const nlohmann::json& version = json.at("version");
-    if (json.at("format") != kFormat || (version != 1 && version != kVersion)) {
-      user_error("not version 1 or ", kVersion, " of '", kFormat, "'");
+    if (json.at("format") != kStateFormat || (version != 1 && version != kTrainerStateVersion)) {
+      user_error("not version 1 or ", kTrainerStateVersion, " of '", kStateFormat, "'");
     }
     TrainerState state;
     state.step = natural<std::int64_t>(json, "step", kMostSteps);

@@ -116,20 +116,20 @@ void PreparedDataWriter::end_shard() {
   const std::int64_t tokens = shard_->size();
   shard_->finish();
   shard_.reset();
-  nlohmann::ordered_json entry = to_json(file_entry(shard_path_));
+  Json entry = to_json(file_entry(shard_path_));
   entry["tokens"] = tokens;
   shards_.push_back(std::move(entry));
 }
 
-nlohmann::ordered_json PreparedDataWriter::end_part() {
+Json PreparedDataWriter::end_part() {
   if (shard_) end_shard();
   std::int64_t tokens = 0;
   for (const auto& shard : shards_) tokens += shard["tokens"].get<std::int64_t>();
-  return {{"tokens", tokens}, {"shards", std::exchange(shards_, nlohmann::ordered_json::array())}};
+  return {{"tokens", tokens}, {"shards", std::exchange(shards_, Json::array())}};
 }
 
-void PreparedDataWriter::commit(const nlohmann::ordered_json& manifest) {
-  nlohmann::ordered_json json = {{"format", kFormat}, {"version", kVersion}};
+void PreparedDataWriter::commit(const Json& manifest) {
+  Json json = {{"format", kFormat}, {"version", kVersion}};
   json.update(manifest);
   // Names of files need not be UTF-8.
   write_file(partial_ / kManifest, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n');

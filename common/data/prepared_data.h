@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "common/base/json.h"
 #include "common/data/token_shard.h"
 #include "common/data/tokenizers/tokenizer.h"
 #include "common/io/file.h"
@@ -32,10 +32,10 @@ class PreparedDataWriter {
   void begin_part(const std::string& name) { part_ = name; }
   void append(std::span<const std::int32_t> ids);
   // What the manifest says of the part: tokens and shards.
-  nlohmann::ordered_json end_part();
+  Json end_part();
 
   // Writes the manifest and gives the directory its name.
-  void commit(const nlohmann::ordered_json& manifest);
+  void commit(const Json& manifest);
 
  private:
   void end_shard();
@@ -47,7 +47,7 @@ class PreparedDataWriter {
   std::string part_;
   std::unique_ptr<TokenShardWriter> shard_;
   std::filesystem::path shard_path_;
-  nlohmann::ordered_json shards_ = nlohmann::ordered_json::array();
+  Json shards_ = Json::array();
   bool committed_ = false;
 };
 

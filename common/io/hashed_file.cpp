@@ -1,6 +1,6 @@
 #include "common/io/hashed_file.h"
 
-#include <nlohmann/json.hpp>
+#include "common/base/json.h"
 
 namespace stagegpt {
 
@@ -32,7 +32,7 @@ FileEntry file_entry(const std::filesystem::path& path, PageCache cache, const H
   return {path.filename(), bytes, hash.hexadecimal()};
 }
 
-nlohmann::ordered_json to_json(const FileEntry& entry) {
+Json to_json(const FileEntry& entry) {
   return {{"file", entry.file}, {"bytes", entry.bytes}, {"xxh3_128", entry.xxh3_128}};
 }
 

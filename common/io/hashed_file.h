@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/base/heartbeat.h"
+#include "common/base/json.h"
 #include "common/io/content_hash.h"
 #include "common/io/file.h"
 #include "common/io/output_file.h"
@@ -45,6 +46,6 @@ FileEntry write_hashed(const std::filesystem::path& path, std::string_view text)
 FileEntry file_entry(
     const std::filesystem::path& path, PageCache cache = PageCache::avoid, const Heartbeat& beat = [] {});
 
-nlohmann::ordered_json to_json(const FileEntry& entry);
+Json to_json(const FileEntry& entry);
 
 }  // namespace stagegpt

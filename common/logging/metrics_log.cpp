@@ -59,13 +59,13 @@ const std::filesystem::path& drop_lines(const std::filesystem::path& path, std::
 MetricsLog::MetricsLog(const std::filesystem::path& path, std::int64_t steps_done)
     : path_(path), file_(drop_lines(path, steps_done)) {}
 
-void MetricsLog::add(const nlohmann::ordered_json& fields) {
-  nlohmann::ordered_json line = {{"version", kVersion}};
+void MetricsLog::add(const Json& fields) {
+  Json line = {{"version", kVersion}};
   line.update(fields);
   file_.add(line.dump() + '\n');
 }
 
-void MetricsLog::add_to_last(const nlohmann::ordered_json& fields) {
+void MetricsLog::add_to_last(const Json& fields) {
   constexpr std::string_view kEnd = "}\n";
   sync();
   std::string lines(MappedFile(path_, "metrics.jsonl").text());

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 
+#include "common/base/json.h"
 #include "common/io/append_file.h"
 
 namespace stagegpt {
@@ -17,10 +18,10 @@ class MetricsLog {
 
   // Adds a line, which begins with the schema's version. What cannot be written now, on a full disk for one,
   // is written with the next.
-  void add(const nlohmann::ordered_json& fields);
+  void add(const Json& fields);
   // Adds fields to the last line. Throws std::runtime_error when the file cannot be written; what it was
   // stays.
-  void add_to_last(const nlohmann::ordered_json& fields);
+  void add_to_last(const Json& fields);
   // Returns when all lines are on the disk; throws std::runtime_error when they cannot be written.
   void sync() { file_.sync(); }
 

@@ -1,12 +1,11 @@
 #include "common/logging/step_metrics.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
+
+#include "common/base/json.h"
 
 namespace stagegpt {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr double kMilliseconds = 1e3;
 

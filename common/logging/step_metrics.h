@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/json.h"
 #include "common/logging/tensorboard_records.h"
 #include "common/train/trainer.h"
 #include "common/train/validation.h"
@@ -26,10 +27,10 @@ struct StepMetrics {
 };
 
 // Of a validation, as the fields of an object.
-nlohmann::ordered_json to_json(const ValidationResult& validation);
+Json to_json(const ValidationResult& validation);
 
 // A line of metrics.jsonl. JSON has no number for infinity and NaN: they become null.
-nlohmann::ordered_json to_json(const StepMetrics& metrics);
+Json to_json(const StepMetrics& metrics);
 
 // The same as curves.
 std::vector<Scalar> to_scalars(const StepMetrics& metrics);

@@ -9,10 +9,10 @@
 #include <chrono>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <vector>
 
+#include "common/base/json.h"
 #include "common/comm/agreement.h"
 #include "common/system/cpu_quota.h"
 #include "common/system/system_files.h"
@@ -161,14 +161,11 @@ std::string busy_line(const std::optional<MachineLoad>& load) {
                 " needed them; the figures may be off");
 }
 
-nlohmann::ordered_json busy_json(const std::optional<MachineLoad>& load) {
+Json busy_json(const std::optional<MachineLoad>& load) {
   if (!load) return nullptr;
-  return {{"is_busy", load->busy()},
-          {"others_share", load->others_share},
-          {"of_cores", load->cores},
-          {"threads", load->threads},
-          {"over_seconds", load->seconds},
-          {"host", load->host.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(load->host)}};
+  return {{"is_busy", load->busy()},       {"others_share", load->others_share},
+          {"of_cores", load->cores},       {"threads", load->threads},
+          {"over_seconds", load->seconds}, {"host", load->host.empty() ? Json() : Json(load->host)}};
 }
 
 }  // namespace stagegpt

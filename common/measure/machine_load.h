@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/base/json.h"
 #include "common/comm/rank_group.h"
 
 namespace stagegpt {
@@ -75,6 +76,6 @@ class LoadMeter {
 // "the machine was busy: …", one line without its end; empty where it was not, or where nothing is known.
 std::string busy_line(const std::optional<MachineLoad>& load);
 // The field "busy" of what is measured: null where nothing is known.
-nlohmann::ordered_json busy_json(const std::optional<MachineLoad>& load);
+Json busy_json(const std::optional<MachineLoad>& load);
 
 }  // namespace stagegpt

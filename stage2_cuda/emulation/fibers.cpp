@@ -8,8 +8,8 @@
 namespace stagegpt::gpu::emulation {
 namespace {
 
-constexpr std::size_t kPage = 4096;
-constexpr std::size_t kSpread = 3 * 64, kMostSpread = kPage;
+constexpr std::size_t kStackPage = 4096;
+constexpr std::size_t kSpread = 3 * 64, kMostSpread = kStackPage;
 
 // Gives memory back without the marks of the frames that were on it: whatever the process maps there next
 // would be taken for out of bounds.
@@ -67,7 +67,7 @@ bool Fibers::is_stack_guard(const void* address) const {
   for (const auto& fiber : all_) {
     const auto distance =
         reinterpret_cast<std::uintptr_t>(fiber->stack.bottom) - reinterpret_cast<std::uintptr_t>(address);
-    if (distance > 0 && distance <= kMostSpread + kPage) return true;
+    if (distance > 0 && distance <= kMostSpread + kStackPage) return true;
   }
   return false;
 }

@@ -14,7 +14,8 @@ T* on_host(T* device) {
 }
 
 MatrixView<float> view(const Matrix& matrix, std::int64_t index) {
-  const MatrixView<float> stored = row_major(on_host(matrix.data) + index * matrix.stride, matrix.ld);
+  const MatrixView<float> stored =
+      stagegpt::row_major(on_host(matrix.data) + index * matrix.stride, matrix.ld);
   return matrix.transposed ? stored.transposed() : stored;
 }
 

@@ -10,7 +10,7 @@
 namespace stagegpt::gpu::emulation {
 namespace {
 
-constexpr std::size_t kAlignment = 16;
+constexpr std::size_t kArrayAlignment = 16;
 
 template <class... Parts>
 [[noreturn]] void fail(const Parts&... parts) {
@@ -26,7 +26,7 @@ template <class... Parts>
 }  // namespace
 
 SharedMemory::SharedMemory()
-    : bytes_(std::aligned_alloc(kAlignment, kSharedBytes)),
+    : bytes_(std::aligned_alloc(kArrayAlignment, kSharedBytes)),
       // As many as there are bytes, at most; of those never used the system makes no pages.
       cells_(static_cast<Cell*>(std::calloc(kSharedBytes, sizeof(Cell)))) {
   if (bytes_ == nullptr || cells_ == nullptr) throw std::bad_alloc();
@@ -40,7 +40,7 @@ void SharedMemory::begin_block(std::size_t dynamic_bytes) {
   first_epoch_ = ++epoch_;
   dynamic_bytes_ = dynamic_bytes;
   dynamic_element_bytes_ = 0;
-  used_bytes_ = (dynamic_bytes + kAlignment - 1) / kAlignment * kAlignment;
+  used_bytes_ = (dynamic_bytes + kArrayAlignment - 1) / kArrayAlignment * kArrayAlignment;
   used_cells_ = array_count_ = 0;
 }
 
@@ -71,7 +71,7 @@ SharedSpan SharedMemory::make(const SharedDeclaration& declaration) {
   if (dynamic) {
     dynamic_element_bytes_ = declaration.element_bytes;
   } else {
-    used_bytes_ = begin + (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    used_bytes_ = begin + (bytes + kArrayAlignment - 1) / kArrayAlignment * kArrayAlignment;
   }
   return arrays_[array_count_++] = span;
 }

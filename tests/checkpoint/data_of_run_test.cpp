@@ -2,6 +2,7 @@
 // not end a run for good.
 #include <fstream>
 
+#include "common/base/json.h"
 #include "common/checkpoint/manifest.h"
 #include "common/data/corpus.h"
 #include "common/data/verify_shards.h"
@@ -37,8 +38,7 @@ class DataOfRun : public SmallRun {
   }
   // As an earlier program would have written it.
   void write_version_1(const std::string& hash_of_ids) const {
-    nlohmann::ordered_json json =
-        nlohmann::ordered_json::parse(read_bytes(in("run/latest/trainer_state.json")));
+    Json json = Json::parse(read_bytes(in("run/latest/trainer_state.json")));
     json["version"] = 1;
     json["train_data"].erase("of");
     json["train_data"]["xxh3_128"] = hash_of_ids;

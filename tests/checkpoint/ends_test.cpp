@@ -9,7 +9,6 @@
 namespace stagegpt::test {
 namespace {
 
-using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
 // The validation part is easy at its beginning and hard at its end: which of it is looked at matters.
@@ -27,10 +26,10 @@ class EndOfARun : public SmallRun {
   static Arguments flags(const std::string& run, const Arguments& more = {}) {
     return with(model_flags(), with({"--steps", "12", "--eval-every", "5", "--run-dir", run}, more));
   }
-  Json json_of(const Arguments& arguments) const {
+  nlohmann::json json_of(const Arguments& arguments) const {
     const ProgramResult result = train(with(arguments, {"--json"}));
     EXPECT_EQ(result.exit_code, 0) << result.errors;
-    return Json::parse(result.output);
+    return nlohmann::json::parse(result.output);
   }
   // Each file's bytes, and when it was written.
   std::map<std::string, std::string> files(const std::string& run) const {
@@ -56,7 +55,7 @@ TEST_F(EndOfARun, ValidatesAllTokens) {
 
   const auto of_all = metrics("all"), of_some = metrics("some");
   ASSERT_EQ(of_some.size(), 12u);
-  const Json& whole = of_some.back()["validation_all"];
+  const nlohmann::json& whole = of_some.back()["validation_all"];
   EXPECT_EQ(whole, of_all.back()["validation_all"]);
   EXPECT_EQ(whole["tokens"], 384);
   EXPECT_EQ(of_all.back()["validation_loss"], whole["loss"]);
@@ -65,11 +64,11 @@ TEST_F(EndOfARun, ValidatesAllTokens) {
     EXPECT_EQ(of_some[step - 1]["validation_tokens"], 64) << step;
     EXPECT_NE(of_some[step - 1]["validation_loss"], of_all[step - 1]["validation_loss"]) << step;
   }
-  const Json state = Json::parse(read_bytes(in("some/best/trainer_state.json")));
+  const nlohmann::json state = nlohmann::json::parse(read_bytes(in("some/best/trainer_state.json")));
   EXPECT_EQ(state["validation_tokens"], 64);
   EXPECT_EQ(state["validation_loss"], of_some.back()["validation_loss"]);
   // What is told at the end is of all.
-  const Json result = Json::parse(some.output);
+  const nlohmann::json result = nlohmann::json::parse(some.output);
   EXPECT_EQ(result["validation_loss"], whole["loss"]);
   EXPECT_EQ(result["validation_accuracy"], whole["accuracy"]);
   EXPECT_EQ(result["bits_per_byte"], whole["bits_per_byte"]);
@@ -81,10 +80,10 @@ TEST_F(EndOfARun, ValidatesAllTokens) {
 TEST_F(EndOfARun, ThatIsStoppedBeforeItsHorizonIsValidatedToo) {
   const Arguments some = {"--eval-tokens", "64"};
   expect_success(flags("whole", some));
-  const Json result = json_of(flags("run", with(some, {"--stop-after", "7"})));
+  const nlohmann::json result = json_of(flags("run", with(some, {"--stop-after", "7"})));
   EXPECT_EQ(result["validation_tokens"], 384);
   // Its metrics are those of a run that goes on.
-  for (const Json& line : metrics("run")) EXPECT_FALSE(line.contains("validation_all"));
+  for (const nlohmann::json& line : metrics("run")) EXPECT_FALSE(line.contains("validation_all"));
   expect_success({"--resume", "run"});
   EXPECT_EQ(metrics("run"), metrics("whole"));
 }
@@ -99,7 +98,7 @@ TEST_F(EndOfARun, FinishedStaysAsItIs) {
   expect_says(result, "nothing is trained or saved\nvalidation loss ");
   EXPECT_EQ(result.errors.find("changes from"), std::string::npos) << result.errors;
   EXPECT_EQ(result.errors.find("resumed from"), std::string::npos) << result.errors;
-  const Json json = json_of({"--resume", "run"});
+  const nlohmann::json json = json_of({"--resume", "run"});
   EXPECT_TRUE(json["loss"].is_null());
   EXPECT_EQ(json["validation_loss"], metrics("run").back()["validation_all"]["loss"]);
   EXPECT_EQ(files("run"), before);
@@ -123,10 +122,12 @@ TEST_F(EndOfARun, WithoutAValidationPart) {
   expect_says(result, "4000 tokens and 0 for validation");
   expect_says(result, "\nvalidation: none (--val-fraction 0)\n");
   expect_says(result, " s: no validation (--val-fraction 0)\n");
-  for (const Json& line : metrics("run")) EXPECT_EQ(line.dump().find("validation"), std::string::npos);
+  for (const nlohmann::json& line : metrics("run"))
+    EXPECT_EQ(line.dump().find("validation"), std::string::npos);
   EXPECT_FALSE(fs::exists(in("run/best")));
-  EXPECT_TRUE(Json::parse(read_bytes(in("run/latest/trainer_state.json")))["validation_loss"].is_null());
-  const Json json = json_of({"--resume", "run", "--steps", "14"});
+  EXPECT_TRUE(
+      nlohmann::json::parse(read_bytes(in("run/latest/trainer_state.json")))["validation_loss"].is_null());
+  const nlohmann::json json = json_of({"--resume", "run", "--steps", "14"});
   for (const char* field : {"validation_loss", "validation_accuracy", "validation_tokens", "bits_per_byte"}) {
     EXPECT_TRUE(json.at(field).is_null()) << field;
   }
@@ -142,7 +143,7 @@ TEST_F(EndOfARun, ASignalEndsTheLastValidation) {
   EXPECT_EQ(result.exit_code, kExitStopped) << result.errors;
   expect_says(result,
               "stopped by a signal in the last validation, after step 12 of 12; --resume run goes on\n");
-  EXPECT_EQ(Json::parse(read_bytes(in("run/latest/trainer_state.json")))["step"], 12);
+  EXPECT_EQ(nlohmann::json::parse(read_bytes(in("run/latest/trainer_state.json")))["step"], 12);
   EXPECT_EQ(metrics("run").back()["validation_tokens"], 64);
   EXPECT_FALSE(metrics("run").back().contains("validation_all"));
 }

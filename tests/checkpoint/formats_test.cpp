@@ -1,8 +1,6 @@
 // The JSON files of a checkpoint: every byte that is written, and the range of each number that is read.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/json.h"
 #include "common/checkpoint/hugging_face_config.h"
 #include "common/checkpoint/manifest.h"
@@ -12,8 +10,6 @@
 
 namespace stagegpt::test {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 TrainerState made_state() {
   return {.step = 12,

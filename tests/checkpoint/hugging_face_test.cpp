@@ -15,11 +15,9 @@ namespace stagegpt::test {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
-
 const fs::path kFixtures = STAGEGPT_SOURCE_DIR "/tests/golden/hugging_face";
 
-Json read_json_file(const fs::path& path) { return Json::parse(read_bytes(path)); }
+nlohmann::json read_json_file(const fs::path& path) { return nlohmann::json::parse(read_bytes(path)); }
 
 Values logits_at(Backend& backend, const Gpt2& model, const std::vector<std::int32_t>& ids, std::int64_t t) {
   Tape tape(backend, Tape::Mode::inference);
@@ -51,7 +49,7 @@ Gpt2 in_f32(Backend& backend, const HuggingFaceModel& file, std::int64_t block_s
 
 class HuggingFaceFixture : public testing::TestWithParam<const char*> {
  protected:
-  const Json json = read_json_file(kFixtures / "logits.json");
+  const nlohmann::json json = read_json_file(kFixtures / "logits.json");
   const std::vector<std::int32_t> ids = json["ids"];
   const std::int64_t last = std::ssize(ids) - 1;
   const HuggingFaceModel file{kFixtures / GetParam(), "--model"};
@@ -97,8 +95,8 @@ class Copy {
   }
 
   const fs::path& path() const { return scratch_.path(); }
-  void set(const char* option, const Json& value) const {
-    Json config = read_json_file(path() / "config.json");
+  void set(const char* option, const nlohmann::json& value) const {
+    nlohmann::json config = read_json_file(path() / "config.json");
     config[option] = value;
     scratch_.write("config.json", config.dump());
   }
@@ -111,7 +109,7 @@ class Copy {
   // Has the index name `file` for a tensor.
   void point_index_at(const std::string& file) const {
     constexpr const char* kIndex = "model.safetensors.index.json";
-    Json index = read_json_file(path() / kIndex);
+    nlohmann::json index = read_json_file(path() / kIndex);
     index["weight_map"]["transformer.wpe.weight"] = file;
     scratch_.write(kIndex, index.dump());
   }
@@ -147,7 +145,7 @@ TEST(HuggingFaceModel, TakesGeluNewByItsOtherNames) {
 
 TEST(HuggingFaceModel, NeedsNoMoreThanTheShapeOfConfig) {
   const Copy copy;
-  Json config;
+  nlohmann::json config;
   for (const char* name : {"vocab_size", "n_positions", "n_embd", "n_layer", "n_head"})
     config[name] = read_json_file(copy.path() / "config.json")[name];
   config["model_type"] = "gpt2";
@@ -175,7 +173,7 @@ struct Fault {
 
 std::ostream& operator<<(std::ostream& out, const Fault& fault) { return out << fault.name; }
 
-std::function<void(const Copy&)> option(const char* name, const Json& value) {
+std::function<void(const Copy&)> option(const char* name, const nlohmann::json& value) {
   return [=](const Copy& copy) { copy.set(name, value); };
 }
 std::function<void(const Copy&)> tensors(const std::function<void(RawTensors&)>& change) {
@@ -324,8 +322,8 @@ TEST_P(HuggingFaceRoundTrip, KeepsConfigAndEveryBit) {
   EXPECT_EQ(a.initializer_range, b.initializer_range);
   const std::string config = read_bytes(scratch.path() / "config.json");
   EXPECT_TRUE(config.starts_with("{\n  \"") && config.ends_with("\n}\n"))
-      << config;                                      // as transformers writes it
-  EXPECT_EQ(Json::parse(config)["use_cache"], true);  // without it transformers generates slowly
+      << config;                                                // as transformers writes it
+  EXPECT_EQ(nlohmann::json::parse(config)["use_cache"], true);  // without it transformers generates slowly
 
   const Gpt2 again = in_f32(*backend, read, b.block_size);
   EXPECT_EQ(to_host<float>(*backend, again.parameters().weights()),
@@ -342,13 +340,13 @@ TEST_P(HuggingFaceRoundTrip, KeepsTheTokenizerAndItsEnd) {
     EXPECT_EQ(read_json_file(scratch.path() / name)["eos_token_id"], tokenizer->end_of_text().value())
         << name;
   }
-  const Json roles = read_json_file(scratch.path() / "tokenizer_config.json");
+  const nlohmann::json roles = read_json_file(scratch.path() / "tokenizer_config.json");
   EXPECT_EQ(roles["eos_token"], tokenizer->kind() == "word" ? "[EOS]" : "<|endoftext|>");
   EXPECT_EQ(roles.contains("unk_token"), tokenizer->kind() == "word");
   EXPECT_EQ(roles.contains("pad_token"), tokenizer->kind() == "word");
   EXPECT_EQ(roles["clean_up_tokenization_spaces"], false);
   // What `transformers` takes for a character or word that it has not seen; bytes are all seen.
-  const Json written = read_json_file(scratch.path() / "tokenizer.json")["model"];
+  const nlohmann::json written = read_json_file(scratch.path() / "tokenizer.json")["model"];
   if (written["type"] == "WordLevel") {
     EXPECT_TRUE(written["vocab"].contains(written["unk_token"])) << written["unk_token"];
   }

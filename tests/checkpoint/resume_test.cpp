@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "common/base/json.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/sanitized.h"
 
@@ -135,7 +136,7 @@ TEST_F(Resume, ToALaterHorizonSaysSo) {
 // Whatever they would be today: a preset may have changed since.
 TEST_F(Resume, KeepsWhatWasDerivedWhenItBegan) {
   expect_success(with(model_flags(), {"--steps", "100", "--run-dir", "run", "--stop-after", "3"}));
-  auto settings = nlohmann::ordered_json::parse(read_bytes(in("run/run.json")));
+  auto settings = Json::parse(read_bytes(in("run/run.json")));
   EXPECT_EQ(
       settings["derived"],
       (nlohmann::json{
@@ -162,7 +163,7 @@ TEST_F(Resume, OfADerivedFinalRateFollowsAnotherPeak) {
 
 TEST_F(Resume, RefusesDerivedValuesThatAreNone) {
   expect_success(flags("run", {"--stop-after", "3"}));
-  auto settings = nlohmann::ordered_json::parse(read_bytes(in("run/run.json")));
+  auto settings = Json::parse(read_bytes(in("run/run.json")));
   settings["derived"] = 3;
   directory.write("run/run.json", settings.dump());
   expect_refused({"--resume", "run"}, "--resume: \"run/run.json\": 'derived': expected an object");

@@ -3,11 +3,10 @@
 
 #include "common/app/resume.h"
 #include "common/base/error.h"
+#include "common/base/json.h"
 
 namespace stagegpt::test {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string refusal(const Json& run, const Json& now) {
   try {

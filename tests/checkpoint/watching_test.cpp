@@ -17,8 +17,6 @@ namespace stagegpt::test {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
-
 class Watching : public SmallRun {
  protected:
   static Arguments flags(const std::string& run, const Arguments& more = {}) {
@@ -26,10 +24,10 @@ class Watching : public SmallRun {
                      {"--steps", "12", "--eval-every", "5", "--checkpoint-every", "6", "--run-dir", run}),
                 more);
   }
-  std::vector<Json> all_metrics(const std::string& run) const {
-    std::vector<Json> lines;
+  std::vector<nlohmann::json> all_metrics(const std::string& run) const {
+    std::vector<nlohmann::json> lines;
     std::istringstream text(read_bytes(in(run) / "metrics.jsonl"));
-    for (std::string line; std::getline(text, line);) lines.push_back(Json::parse(line));
+    for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
     return lines;
   }
   std::vector<EventRecord> events(const std::string& run, int file) const {
@@ -37,7 +35,7 @@ class Watching : public SmallRun {
   }
 };
 
-std::set<std::string> keys_of(const Json& json) {
+std::set<std::string> keys_of(const nlohmann::json& json) {
   std::set<std::string> keys;
   for (const auto& [key, value] : json.items()) keys.insert(key);
   return keys;
@@ -46,7 +44,7 @@ std::set<std::string> keys_of(const Json& json) {
 TEST_F(Watching, MetricsHaveTheFieldsOfTheirVersion) {
   const ProgramResult result = train(flags("run", {"--grad-accumulation", "2"}));
   ASSERT_EQ(result.exit_code, 0) << result.errors;
-  const std::vector<Json> lines = all_metrics("run");
+  const std::vector<nlohmann::json> lines = all_metrics("run");
   ASSERT_EQ(lines.size(), 12u);
   const std::set<std::string> always = {"version",
                                         "step",
@@ -68,7 +66,7 @@ TEST_F(Watching, MetricsHaveTheFieldsOfTheirVersion) {
   std::set<std::string> at_the_end = validated;
   at_the_end.insert("validation_all");
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    const Json& line = lines[i];
+    const nlohmann::json& line = lines[i];
     const bool validation = i == 4 || i == 5 || i == 9 || i == 11;
     EXPECT_EQ(keys_of(line), i == 11 ? at_the_end : validation ? validated : always) << i;
     EXPECT_EQ(line["version"], 3);
@@ -85,23 +83,23 @@ TEST_F(Watching, MetricsHaveTheFieldsOfTheirVersion) {
     EXPECT_GT(line["mfu"], 0);
     EXPECT_LT(line["mfu"], 1.5);
     // One peak for the whole run.
-    const auto peak_of = [](const Json& at) {
+    const auto peak_of = [](const nlohmann::json& at) {
       return at["model_flops_per_second"].get<double>() / at["mfu"].get<double>();
     };
     EXPECT_NEAR(peak_of(line) / peak_of(lines[0]), 1, 1e-12);
     EXPECT_GT(line["peak_memory_bytes"], 10000);
     EXPECT_LT(line["peak_memory_bytes"], 1000000);  // less than the matrices that the peak was measured with
   }
-  const Json& last = lines.back();
+  const nlohmann::json& last = lines.back();
   EXPECT_NEAR(last["bits_per_byte"], last["validation_loss"].get<double>() / std::log(2.0), 1e-9);
   EXPECT_NEAR(last["validation_perplexity"], std::exp(last["validation_loss"].get<double>()), 1e-9);
   const std::int64_t windows = (250 - 1) / 16;  // of the last tenth of the text, a character a token
   EXPECT_EQ(last["validation_tokens"], 16 * windows);
-  EXPECT_EQ(last["validation_all"], (Json{{"loss", last["validation_loss"]},
-                                          {"perplexity", last["validation_perplexity"]},
-                                          {"accuracy", last["validation_accuracy"]},
-                                          {"tokens", 16 * windows},
-                                          {"bits_per_byte", last["bits_per_byte"]}}));
+  EXPECT_EQ(last["validation_all"], (nlohmann::json{{"loss", last["validation_loss"]},
+                                                    {"perplexity", last["validation_perplexity"]},
+                                                    {"accuracy", last["validation_accuracy"]},
+                                                    {"tokens", 16 * windows},
+                                                    {"bits_per_byte", last["bits_per_byte"]}}));
   // 6N + 6LCT operations for a token, L = 1, C = T = 16.
   const double N = std::stod(result.errors.substr(result.errors.find(": ") + 2));
   EXPECT_NEAR(last["model_flops_per_second"].get<double>() * last["seconds"].get<double>(),
@@ -123,7 +121,7 @@ TEST_F(Watching, ARunOfTheFirstVersionGoesOn) {
   const ProgramResult result = train({"--resume", "run"});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(result.errors.find("lacks"), std::string::npos) << result.errors;
-  const std::vector<Json> lines = all_metrics("run");
+  const std::vector<nlohmann::json> lines = all_metrics("run");
   ASSERT_EQ(lines.size(), 12u);
   for (std::size_t i = 0; i < 12; ++i) {
     EXPECT_EQ(lines[i]["step"], i + 1);
@@ -134,7 +132,7 @@ TEST_F(Watching, ARunOfTheFirstVersionGoesOn) {
 TEST_F(Watching, TensorBoardGetsWhatTheMetricsHave) {
   expect_success(flags("run"));
   const std::vector<EventRecord> all = events("run", 1);
-  const std::vector<Json> lines = all_metrics("run");
+  const std::vector<nlohmann::json> lines = all_metrics("run");
   ASSERT_EQ(all.size(), 2 + 12 + 1u);
   EXPECT_EQ(all[0].version, "brain.Event:2");
   EXPECT_TRUE(all[1].restart);
@@ -159,7 +157,7 @@ TEST_F(Watching, TensorBoardGetsWhatTheMetricsHave) {
     expect("validation/accuracy", "validation_accuracy");
     expect("validation/bits_per_byte", "bits_per_byte");
   }
-  const Json& whole = lines.back()["validation_all"];
+  const nlohmann::json& whole = lines.back()["validation_all"];
   EXPECT_EQ(all.back().step, 12);
   EXPECT_EQ(all.back().scalars.at("validation_all/loss"), whole["loss"].get<float>());
   EXPECT_EQ(all.back().scalars.at("validation_all/perplexity"), whole["perplexity"].get<float>());
@@ -283,7 +281,7 @@ TEST_F(Watching, OverfitBatchTrainsOnOneBatch) {
   EXPECT_LT(metrics("whole").back()["loss"], 0.5);
   EXPECT_GT(metrics("whole").back()["validation_loss"], 3);
   EXPECT_EQ(metrics("whole").back()["tokens"], 120 * 64);
-  EXPECT_EQ(Json::parse(read_bytes(in("whole/run.json")))["overfit_batch"], true);
+  EXPECT_EQ(nlohmann::json::parse(read_bytes(in("whole/run.json")))["overfit_batch"], true);
   expect_success(with(longer("run"), {"--stop-after", "50"}));
   expect_success({"--resume", "run"});
   EXPECT_EQ(hash_of("run/latest"), hash_of("whole/latest"));
@@ -302,7 +300,7 @@ class NonFiniteSteps : public Watching {
     std::string bytes = read_bytes(in("bad/model.safetensors"));
     std::uint64_t header = 0;
     std::memcpy(&header, bytes.data(), sizeof header);
-    const Json tensors = Json::parse(bytes.substr(8, header));
+    const nlohmann::json tensors = nlohmann::json::parse(bytes.substr(8, header));
     const auto begin = tensors["h.0.mlp.c_fc.bias"]["data_offsets"][0].get<std::uint64_t>();
     const float nan = -std::numeric_limits<float>::quiet_NaN();  // as a processor makes it
     std::memcpy(bytes.data() + 8 + header + begin, &nan, sizeof nan);
@@ -346,9 +344,9 @@ TEST_F(NonFiniteSteps, AreSkipped) {
             std::string::npos);
   EXPECT_NE(result.errors.find("; 3 steps skipped"), std::string::npos) << result.errors;
   EXPECT_EQ(result.errors.find("-nan"), std::string::npos) << result.errors;
-  const std::vector<Json> lines = all_metrics("run");
+  const std::vector<nlohmann::json> lines = all_metrics("run");
   ASSERT_EQ(lines.size(), 3u);
-  for (const Json& line : lines) {
+  for (const nlohmann::json& line : lines) {
     EXPECT_EQ(line["skipped"], true);
     for (const char* field : {"loss", "perplexity", "grad_norm"})
       EXPECT_TRUE(line.at(field).is_null()) << field;

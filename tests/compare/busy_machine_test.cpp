@@ -1,6 +1,7 @@
 // A comparison on a machine that was busy says so.
 #include <gtest/gtest.h>
 
+#include "common/base/json.h"
 #include "tests/compare/made_comparison.h"
 #include "tools/compare/page.h"
 #include "tools/compare/report_tables.h"
@@ -31,7 +32,7 @@ TEST(BusyMachine, IsToldOnTheTerminalAndThePage) {
 }
 
 TEST(BusyMachine, IsAFieldOfTheResults) {
-  const nlohmann::ordered_json json = results_json(busy_comparison());
+  const Json json = results_json(busy_comparison());
   EXPECT_EQ(json["busy"]["is_busy"], true);
   EXPECT_EQ(json["busy"]["others_share"], 0.61);
   const auto& trials = json["contestants"][0]["trials"];

@@ -1,16 +1,15 @@
 // The flags of compare_stages, with stages that are shell scripts beside it.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <regex>
 
+#include "common/base/json.h"
 #include "tests/compare/fake_stages.h"
 #include "tools/compare/manifest.h"
 
 namespace stagegpt::compare::test {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Arguments = std::vector<std::string>;
 using stagegpt::test::ProgramResult;
 using stagegpt::test::operator+;

@@ -10,7 +10,6 @@ namespace stagegpt::test {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
 using Arguments = std::vector<std::string>;
 
 // What is behind --: steps that even the emulator does within a second.
@@ -24,7 +23,9 @@ class CompareStages : public testing::Test {
     return run_program("compare_stages", arguments, directory_.path(), options);
   }
 
-  Json results() const { return Json::parse(read_bytes(directory_.path() / "report" / "results.json")); }
+  nlohmann::json results() const {
+    return nlohmann::json::parse(read_bytes(directory_.path() / "report" / "results.json"));
+  }
 
   // A folder with the programs, in which those of `names` are scripts that call the real ones with other
   // flags.
@@ -58,17 +59,17 @@ class CompareStages : public testing::Test {
 TEST_F(CompareStages, AllStagesAgree) {
   const ProgramResult result = run(Arguments{"--output", "report", "--repeats", "2", "--emulated"} + kTiny);
   ASSERT_EQ(result.exit_code, 0) << result.errors << result.output;
-  const Json json = results();
+  const nlohmann::json json = results();
   EXPECT_EQ(json["passed"], true);
   std::set<int> stages;
   std::size_t bits = 0;
-  for (const Json& one : json["contestants"]) {
+  for (const nlohmann::json& one : json["contestants"]) {
     stages.insert(one["stage"].get<int>());
     EXPECT_EQ(one["trials"].size(), one["timed"].get<bool>() ? 2u : 1u) << one["name"];
-    for (const Json& trial : one["trials"]) EXPECT_EQ(trial["loss"].size(), 4u);
+    for (const nlohmann::json& trial : one["trials"]) EXPECT_EQ(trial["loss"].size(), 4u);
   }
   EXPECT_EQ(stages.size(), 4u);
-  for (const Json& one : json["agreement"]) {
+  for (const nlohmann::json& one : json["agreement"]) {
     EXPECT_EQ(one["passed"], true) << one;
     bits += one["kind"] == "same bits";
   }
@@ -81,7 +82,7 @@ TEST_F(CompareStages, AllStagesAgree) {
   const ProgramResult again =
       run(Arguments{"--output", "report", "--overwrite", "--stages", "0", "--json"} + kTiny);
   EXPECT_EQ(again.exit_code, 0) << again.errors;
-  EXPECT_EQ(Json::parse(again.output)["contestants"].size(), 2u);
+  EXPECT_EQ(nlohmann::json::parse(again.output)["contestants"].size(), 2u);
 }
 
 TEST_F(CompareStages, NamesTheStageAndTheStepThatDisagree) {
@@ -93,12 +94,12 @@ TEST_F(CompareStages, NamesTheStageAndTheStepThatDisagree) {
   EXPECT_EQ(result.exit_code, 1) << result.errors << result.output;
   EXPECT_NE(result.output.find("Stage 1, 2 ranks disagrees with Stage 0 from step 2 on"), std::string::npos)
       << result.output;
-  const Json json = results();
+  const nlohmann::json json = results();
   EXPECT_EQ(json["passed"], false);
   EXPECT_EQ(json["agreement"][0]["disagreement"]["step"], 2);
   EXPECT_EQ(json["agreement"][0]["name"], "stage1-2-ranks-batch-8");
   // The gradients of the first step are right, what they are used for is not.
-  const Json& tensor = json["agreement"][0]["disagreement"]["first_divergent_tensor"];
+  const nlohmann::json& tensor = json["agreement"][0]["disagreement"]["first_divergent_tensor"];
   EXPECT_EQ(tensor["step"], 1) << tensor;
   EXPECT_TRUE(tensor["tensor"].get<std::string>().starts_with("the weight ")) << tensor;
   EXPECT_NE(result.output.find(tensor["tensor"].get<std::string>()), std::string::npos) << result.output;
@@ -113,10 +114,10 @@ TEST_F(CompareStages, NamesTheFirstTensorOfEachStageThatDisagrees) {
                     "--ranks", "1", "--repeats", "1", "--no-reproducible-pass"} +
           kTiny);
   EXPECT_EQ(result.exit_code, 1) << result.errors << result.output;
-  const Json json = results();
+  const nlohmann::json json = results();
   ASSERT_EQ(json["agreement"].size(), 2u);
-  for (const Json& one : json["agreement"]) {
-    const Json& tensor = one["disagreement"]["first_divergent_tensor"];
+  for (const nlohmann::json& one : json["agreement"]) {
+    const nlohmann::json& tensor = one["disagreement"]["first_divergent_tensor"];
     EXPECT_TRUE(tensor["tensor"].get<std::string>().starts_with("the weight ")) << one;
   }
 }
@@ -132,7 +133,7 @@ TEST_F(CompareStages, ReportsWhoFails) {
                                    kTiny);
   EXPECT_EQ(result.exit_code, 1) << result.errors;
   EXPECT_NE(result.output.find("Stage 0 failed"), std::string::npos) << result.output;
-  const Json json = results();
+  const nlohmann::json json = results();
   const std::string failure = json["contestants"][0]["failure"];
   EXPECT_NE(failure.find("it broke"), std::string::npos);
   EXPECT_NE(failure.find("\nreport/index.html\n"), std::string::npos) << failure;  // there from the beginning
@@ -149,7 +150,7 @@ TEST_F(CompareStages, LeavesOutWhatWasOnlyTried) {
       Arguments{"--output", "report", "--programs", programs, "--stages", "0,1", "--repeats", "1"} + kTiny;
   const ProgramResult result = run(flags);
   EXPECT_EQ(result.exit_code, 0) << result.errors;
-  const Json left_out = results()["left_out"];
+  const nlohmann::json left_out = results()["left_out"];
   ASSERT_EQ(left_out.size(), 2u) << left_out;  // the reproducible one too
   EXPECT_EQ(left_out[0]["who"], "Stage 1, 2 ranks");
   EXPECT_EQ(left_out[0]["why"], "one is enough");
@@ -163,7 +164,7 @@ TEST_F(CompareStages, KeepsWhatIsDoneWhenItIsInterrupted) {
       run(Arguments{"--output", "report", "--stages", "0", "--repeats", "1000"} + kTiny,
           {.signal_after = "run 2", .signals = {SIGINT}});
   EXPECT_EQ(result.exit_code, 1) << result.errors;
-  const Json json = results();
+  const nlohmann::json json = results();
   EXPECT_EQ(json["interrupted"], true);
   EXPECT_GE(json["contestants"][0]["trials"].size(), 2u);
   EXPECT_NE(result.output.find("Interrupted"), std::string::npos) << result.output;
@@ -179,7 +180,7 @@ TEST_F(CompareStages, ScalesWeaklyAndStrongly) {
                       "--repeats", "1", "--no-reproducible-pass"} +
             kTiny);
     ASSERT_EQ(result.exit_code, 0) << result.errors << result.output;
-    const Json json = results();
+    const nlohmann::json json = results();
     EXPECT_EQ(json["experiment"]["mode"], scaling);
     const bool weak = std::string(scaling) == "weak";
     EXPECT_EQ(json["contestants"].size(), weak ? 4u : 3u);
@@ -219,10 +220,10 @@ TEST_F(CompareStages, TakesFlagsOfTheReportAndTheExperiment) {
   for (const char* limit : {"--loss-limit", "--norm-limit"}) {
     const ProgramResult result = run(flags + Arguments{limit, "1e-30", "--no-reproducible-pass"} + kTiny);
     EXPECT_EQ(result.exit_code, 1) << result.errors << result.output;
-    const Json json = results();
+    const nlohmann::json json = results();
     EXPECT_EQ(json["agreement"][0]["disagreement"]["quantity"],
               std::string(limit) == "--loss-limit" ? "loss" : "gradient norm");
-    const Json& trial = json["contestants"][0]["trials"][0];
+    const nlohmann::json& trial = json["contestants"][0]["trials"][0];
     EXPECT_DOUBLE_EQ(trial["step_ms"], 1e3 * trial["seconds"][3].get<double>());  // of the fourth step alone
     EXPECT_DOUBLE_EQ(trial["tokens_per_second"], 8 * 8 / trial["seconds"][3].get<double>());
     const auto command = json["contestants"][0]["command"].get<Arguments>();
@@ -239,8 +240,8 @@ TEST_F(CompareStages, TakesFlagsOfTheReportAndTheExperiment) {
       Arguments{"--output", "report", "--overwrite", "--stages", "0", "--repeats", "1", "--reproducible"} +
       kTiny);
   EXPECT_EQ(same_bits.exit_code, 0) << same_bits.errors;
-  const Json reproducible = results();
-  for (const Json& one : reproducible["contestants"]) {
+  const nlohmann::json reproducible = results();
+  for (const nlohmann::json& one : reproducible["contestants"]) {
     const auto command = one["command"].get<Arguments>();
     EXPECT_NE(std::ranges::find(command, "--reproducible"), command.end());
   }

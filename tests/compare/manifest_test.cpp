@@ -5,16 +5,14 @@
 #include <sys/utsname.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <regex>
 #include <thread>
 
+#include "common/base/json.h"
 #include "tests/compare/fake_stages.h"
 
 namespace stagegpt::compare::test {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 class ManifestTest : public FakeStages {
  protected:

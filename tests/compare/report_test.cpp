@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "tests/compare/made_comparison.h"
 #include "tests/support/program.h"
 #include "tools/compare/axis.h"
@@ -19,8 +20,6 @@
 
 namespace stagegpt::compare::test {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 TEST(Statistics, MedianAndSpread) {
   EXPECT_EQ(median({3, 1, 2}), 2);

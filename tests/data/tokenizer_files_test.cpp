@@ -14,8 +14,6 @@
 namespace stagegpt::test {
 namespace {
 
-using Json = nlohmann::json;
-
 std::unique_ptr<Tokenizer> tokenizer_of_kind(std::string_view kind) {
   if (kind == "char") return char_tokenizer(kText);
   if (kind == "word") return word_tokenizer(kText);
@@ -76,7 +74,7 @@ class Gpt2Files : public testing::Test {
 
   ScratchDirectory directory;
   std::unique_ptr<BpeTokenizer> tokenizer = small_bpe();
-  Json vocabulary;
+  nlohmann::json vocabulary;
   std::vector<std::string> merges;
 };
 
@@ -213,7 +211,7 @@ TEST(TokenizerPath, ThatIsMissingNamesTheScript) {
 // What is wrong with a tokenizer.json, and what is said about it.
 struct Defect {
   const char* name;
-  std::function<void(Json&)> make;
+  std::function<void(nlohmann::json&)> make;
   const char* says;
 };
 
@@ -223,7 +221,7 @@ TEST_P(TokenizerJsonRefuses, With) {
   const ScratchDirectory directory;
   const auto path = directory.path() / "tokenizer.json";
   small_bpe()->save(path);
-  Json json = Json::parse(read_bytes(path));
+  nlohmann::json json = nlohmann::json::parse(read_bytes(path));
   GetParam().make(json);
   directory.write("tokenizer.json", json.dump());
   try {
@@ -236,62 +234,68 @@ TEST_P(TokenizerJsonRefuses, With) {
 
 const Defect kDefects[] = {
     {"normalizer",
-     [](Json& json) {
+     [](nlohmann::json& json) {
        json["normalizer"] = {{"type", "NFC"}};
      },
      "'normalizer'"},
-    {"no_model", [](Json& json) { json.erase("model"); }, "model"},
-    {"model_of_another_kind", [](Json& json) { json["model"]["type"] = "Unigram"; },
+    {"no_model", [](nlohmann::json& json) { json.erase("model"); }, "model"},
+    {"model_of_another_kind", [](nlohmann::json& json) { json["model"]["type"] = "Unigram"; },
      "'Unigram' is not supported"},
-    {"prefix_space", [](Json& json) { json["pre_tokenizer"]["add_prefix_space"] = true; },
+    {"prefix_space", [](nlohmann::json& json) { json["pre_tokenizer"]["add_prefix_space"] = true; },
      "add_prefix_space"},
-    {"no_regex", [](Json& json) { json["pre_tokenizer"]["use_regex"] = false; }, "use_regex"},
-    {"another_pre_tokenizer", [](Json& json) { json["pre_tokenizer"]["type"] = "Whitespace"; },
+    {"no_regex", [](nlohmann::json& json) { json["pre_tokenizer"]["use_regex"] = false; }, "use_regex"},
+    {"another_pre_tokenizer", [](nlohmann::json& json) { json["pre_tokenizer"]["type"] = "Whitespace"; },
      "pre_tokenizer"},
-    {"no_pre_tokenizer", [](Json& json) { json["pre_tokenizer"] = nullptr; }, "pre_tokenizer is missing"},
-    {"another_decoder", [](Json& json) { json["decoder"]["type"] = "Fuse"; }, "decoder"},
+    {"no_pre_tokenizer", [](nlohmann::json& json) { json["pre_tokenizer"] = nullptr; },
+     "pre_tokenizer is missing"},
+    {"another_decoder", [](nlohmann::json& json) { json["decoder"]["type"] = "Fuse"; }, "decoder"},
     {"post_processor",
-     [](Json& json) {
+     [](nlohmann::json& json) {
        json["post_processor"] = {{"type", "RobertaProcessing"}};
      },
      "post_processor"},
-    {"dropout", [](Json& json) { json["model"]["dropout"] = 0.1; }, "'dropout': 0.1"},
-    {"byte_fallback", [](Json& json) { json["model"]["byte_fallback"] = true; }, "byte_fallback"},
-    {"suffix", [](Json& json) { json["model"]["end_of_word_suffix"] = "</w>"; }, "end_of_word_suffix"},
-    {"ordinary_added_token", [](Json& json) { json["added_tokens"][0]["special"] = false; },
+    {"dropout", [](nlohmann::json& json) { json["model"]["dropout"] = 0.1; }, "'dropout': 0.1"},
+    {"byte_fallback", [](nlohmann::json& json) { json["model"]["byte_fallback"] = true; }, "byte_fallback"},
+    {"suffix", [](nlohmann::json& json) { json["model"]["end_of_word_suffix"] = "</w>"; },
+     "end_of_word_suffix"},
+    {"ordinary_added_token", [](nlohmann::json& json) { json["added_tokens"][0]["special"] = false; },
      "is not special"},
-    {"stripping_added_token", [](Json& json) { json["added_tokens"][0]["lstrip"] = true; }, "lstrip"},
-    {"added_token_elsewhere", [](Json& json) { json["added_tokens"][0]["id"] = 3; }, "has the ids 279 and 3"},
-    {"added_token_far_away", [](Json& json) { json["added_tokens"][0]["id"] = (1ll << 32) + 279; },
+    {"stripping_added_token", [](nlohmann::json& json) { json["added_tokens"][0]["lstrip"] = true; },
+     "lstrip"},
+    {"added_token_elsewhere", [](nlohmann::json& json) { json["added_tokens"][0]["id"] = 3; },
+     "has the ids 279 and 3"},
+    {"added_token_far_away", [](nlohmann::json& json) { json["added_tokens"][0]["id"] = (1ll << 32) + 279; },
      "id is 4294967575"},
-    {"added_token_between_ids", [](Json& json) { json["added_tokens"][0]["id"] = 279.7; }, "id is 279.7"},
-    {"added_token_twice", [](Json& json) { json["added_tokens"].push_back(json["added_tokens"][0]); },
-     "is there twice"},
-    {"too_many_added_tokens", [](Json& json) { json["added_tokens"] = Json(1025, json["added_tokens"][0]); },
+    {"added_token_between_ids", [](nlohmann::json& json) { json["added_tokens"][0]["id"] = 279.7; },
+     "id is 279.7"},
+    {"added_token_twice",
+     [](nlohmann::json& json) { json["added_tokens"].push_back(json["added_tokens"][0]); }, "is there twice"},
+    {"too_many_added_tokens",
+     [](nlohmann::json& json) { json["added_tokens"] = nlohmann::json(1025, json["added_tokens"][0]); },
      "expected at most 1024"},
     {"template_that_adds",
-     [](Json& json) {
+     [](nlohmann::json& json) {
        json["post_processor"] = {{"type", "TemplateProcessing"}, {"special_tokens", {{"[CLS]", 1}}}};
      },
      "post_processor"},
-    {"added_token_without_id", [](Json& json) { json["added_tokens"][0].erase("id"); }, "id"},
+    {"added_token_without_id", [](nlohmann::json& json) { json["added_tokens"][0].erase("id"); }, "id"},
     {"vocab_is_a_list",
-     [](Json& json) {
+     [](nlohmann::json& json) {
        json["model"]["vocab"] = {1, 2};
      },
      "is not a JSON object"},
     {"merge_of_three",
-     [](Json& json) {
+     [](nlohmann::json& json) {
        json["model"]["merges"][0] = {"a", "b", "c"};
      },
      "merge"},
     {"merge_of_nothing",
-     [](Json& json) {
+     [](nlohmann::json& json) {
        json["model"]["merges"][0] = {"", "a"};
      },
      "'' is not in the vocabulary"},
-    {"merge_is_a_number", [](Json& json) { json["model"]["merges"][0] = 7; }, "type must be"},
-    {"merges_missing", [](Json& json) { json["model"].erase("merges"); }, "merges"},
+    {"merge_is_a_number", [](nlohmann::json& json) { json["model"]["merges"][0] = 7; }, "type must be"},
+    {"merges_missing", [](nlohmann::json& json) { json["model"].erase("merges"); }, "merges"},
 };
 
 INSTANTIATE_TEST_SUITE_P(Defects, TokenizerJsonRefuses, testing::ValuesIn(kDefects),
@@ -302,8 +306,8 @@ TEST(TokenizerJson, TakesMergesAsPairs) {
   const auto path = directory.path() / "tokenizer.json";
   const auto tokenizer = small_bpe();
   tokenizer->save(path);
-  Json json = Json::parse(read_bytes(path));
-  for (Json& merge : json["model"]["merges"]) {
+  nlohmann::json json = nlohmann::json::parse(read_bytes(path));
+  for (nlohmann::json& merge : json["model"]["merges"]) {
     const std::string line = merge.get<std::string>();
     merge = {line.substr(0, line.find(' ')), line.substr(line.find(' ') + 1)};
   }
@@ -315,8 +319,8 @@ TEST(TokenizerJson, TakesATemplateThatAddsNothing) {  // as transformers writes 
   const ScratchDirectory directory;
   const auto tokenizer = small_bpe();
   tokenizer->save(directory.path() / "tokenizer.json");
-  Json json = Json::parse(read_bytes(directory.path() / "tokenizer.json"));
-  json["post_processor"] = {{"type", "TemplateProcessing"}, {"special_tokens", Json::object()}};
+  nlohmann::json json = nlohmann::json::parse(read_bytes(directory.path() / "tokenizer.json"));
+  json["post_processor"] = {{"type", "TemplateProcessing"}, {"special_tokens", nlohmann::json::object()}};
   expect_same(*tokenizer,
               *load_tokenizer(directory.write("tokenizer.json", json.dump()), "--tokenizer-path"));
 }

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <nlohmann/json.hpp>
 
 #include "common/app/configuration.h"
 #include "common/app/suggestion.h"
@@ -166,8 +165,8 @@ TEST(ConfigurationKeys, AreFlagsInOtherLetters) {
 }
 
 TEST(DerivedSettings, AreThoseThatWereNotGiven) {
-  const nlohmann::ordered_json given = {{"a", 1}, {"b", nullptr}, {"c", nullptr}},
-                               resolved = {{"a", 1}, {"b", 2}, {"c", nullptr}};
+  const Json given = {{"a", 1}, {"b", nullptr}, {"c", nullptr}},
+             resolved = {{"a", 1}, {"b", 2}, {"c", nullptr}};
   const auto both = with_derived(given, resolved);
   EXPECT_EQ(both.dump(), R"({"a":1,"b":null,"c":null,"derived":{"b":2}})");
   EXPECT_EQ(resolved_settings(both).dump(), R"({"a":1,"b":2,"c":null})");

@@ -13,8 +13,6 @@
 namespace stagegpt::test {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr std::int64_t kT = 12;
 
 // A character has one byte or two. The first 3,000 are to be learnt, the other 1,000 for validation.
@@ -92,11 +90,11 @@ TEST(Metrics, AreWhatTheirNamesSay) {
              "--min-lr",       "0.004", "--checkpoint-every", "4",
              "--seed",         "5",     "--max-new-tokens",   "0",
              "--json"});
-  const std::vector<Json> lines = run.metrics();
+  const std::vector<nlohmann::json> lines = run.metrics();
   ASSERT_EQ(lines.size(), 4u);
   const auto tokenizer = load_tokenizer(run.in("tokenizer.json"), "--tokenizer-path");
   const std::vector<std::int32_t> ids = tokenizer->encode(text);
-  const auto state = Json::parse(read_bytes(run.in("latest/trainer_state.json")));
+  const auto state = nlohmann::json::parse(read_bytes(run.in("latest/trainer_state.json")));
   const auto train_tokens = state["train_data"]["tokens"].get<std::ptrdiff_t>();
   const std::vector<std::int32_t> learnt(ids.begin(), ids.begin() + train_tokens);
   EXPECT_NEAR(static_cast<double>(tokenizer->decode(learnt).size()), 0.75 * static_cast<double>(text.size()),
@@ -104,7 +102,7 @@ TEST(Metrics, AreWhatTheirNamesSay) {
   const DataLoader data(learnt, kT, 5);
   const OptimizerFlags flags{.learning_rate = 0.02, .min_lr = 0.004, .warmup_steps = 2, .steps = 4};
   for (int step = 1; step <= 4; ++step) {
-    const Json& line = lines[static_cast<std::size_t>(step) - 1];
+    const nlohmann::json& line = lines[static_cast<std::size_t>(step) - 1];
     const auto [loss, accuracy] =
         mean_of(run.values(step, "the output of wte (linear)"), data.shuffled((step - 1) * 5, 5).targets);
     EXPECT_NEAR(line["loss"], loss, 1e-6);
@@ -118,7 +116,7 @@ TEST(Metrics, AreWhatTheirNamesSay) {
   // Of validation: all windows behind the part that is learnt, in f64.
   const std::vector<std::int32_t> validation(ids.begin() + train_tokens, ids.end());
   const auto [loss, accuracy] = evaluated(run.in("latest"), validation);
-  const Json& last = lines.back();
+  const nlohmann::json& last = lines.back();
   EXPECT_NEAR(last["validation_loss"], loss, 1e-5);
   EXPECT_NEAR(last["validation_perplexity"], std::exp(loss), 1e-4);
   EXPECT_NEAR(last["validation_accuracy"], accuracy, 1e-9);
@@ -132,7 +130,7 @@ TEST(Metrics, AreWhatTheirNamesSay) {
   EXPECT_NEAR(last["bits_per_byte"], loss / std::numbers::ln2 / per_token, 1e-5);
 
   // --json has the same numbers, and those of the whole run.
-  const Json json = Json::parse(run.result().output);
+  const nlohmann::json json = nlohmann::json::parse(run.result().output);
   EXPECT_EQ(json["loss"], last["loss"]);
   EXPECT_EQ(json["validation_loss"], last["validation_loss"]);
   EXPECT_EQ(json["validation_accuracy"], last["validation_accuracy"]);
@@ -141,7 +139,7 @@ TEST(Metrics, AreWhatTheirNamesSay) {
   const std::int64_t C = 16, V = 8;  // six letters, é, and the end of text
   EXPECT_EQ(json["parameters"], (V + kT) * C + 2 * (12 * C * C + 13 * C) + 2 * C);
   double seconds = 0;
-  for (const Json& line : lines) seconds += line["seconds"].get<double>();
+  for (const nlohmann::json& line : lines) seconds += line["seconds"].get<double>();
   EXPECT_NEAR(json["tokens_per_second"].get<double>() * seconds, 4 * 5 * kT, 1e-6);
   EXPECT_GE(json["seconds"], seconds);
   // Weights, gradients and two moments, and not much more than the activations of a batch beside them.
@@ -159,7 +157,7 @@ TEST(Metrics, OfADryRunAreSumsOverTheParameters) {
       {"--data", "text.txt", "--tokenizer", "char", "--n-layer", "2", "--n-head", "2", "--n-embd", "20",
        "--block-size", "12", "--batch-size", "5", "--grad-accumulation", "3", "--dry-run", "--json"},
       directory.path());
-  const Json json = Json::parse(result.output);
+  const nlohmann::json json = nlohmann::json::parse(result.output);
   const std::int64_t C = 20, V = 8;
   const auto padded = [](std::int64_t n) { return (n + 63) / 64 * 64; };  // to a parameter's beginning
   const std::int64_t vectors = 6 * padded(C) + padded(3 * C) + padded(4 * C),
@@ -188,9 +186,9 @@ TEST(Metrics, OfGenerationBelongTogether) {
                   {"--model", "run", "--threads", "1", "--prompt", "abc", "--num-samples", "3",
                    "--max-new-tokens", "7", "--temperature", "0", "--json"},
                   run.directory().path());
-  const Json json = Json::parse(result.output);
+  const nlohmann::json json = nlohmann::json::parse(result.output);
   std::size_t written = 0;
-  for (const Json& sample : json["samples"]) written += sample["text"].get<std::string>().size();
+  for (const nlohmann::json& sample : json["samples"]) written += sample["text"].get<std::string>().size();
   EXPECT_EQ(json["tokens"], written);
   EXPECT_EQ(written, 3 * 7u);
   EXPECT_GT(json["ms_per_token"], 0);

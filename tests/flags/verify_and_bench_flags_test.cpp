@@ -10,15 +10,13 @@ namespace stagegpt::test {
 namespace {
 
 using Arguments = std::vector<std::string>;
-using Json = nlohmann::json;
-
 const std::string kGolden = STAGEGPT_SOURCE_DIR "/tests/golden/";
 
 // PyTorch's losses under settings of which none is the program's default.
 TEST(VerifyFlags, ReachTheOptimizer) {
-  const Json golden = Json::parse(std::ifstream(kGolden + "tiny.json"));
+  const nlohmann::json golden = nlohmann::json::parse(std::ifstream(kGolden + "tiny.json"));
   for (const std::size_t number : {0, 2}) {
-    const Json& run = golden["runs"][number];
+    const nlohmann::json& run = golden["runs"][number];
     Arguments arguments = {
         "--model", kGolden + "tiny.bin", "--state", kGolden + "tiny_debug_state.bin", "--steps", "10",
         "--json",  "--threads",          "1"};
@@ -30,18 +28,18 @@ TEST(VerifyFlags, ReachTheOptimizer) {
     }
     const ProgramResult result = run_program("stage0_verify", arguments, ".");
     ASSERT_EQ(result.exit_code, 0) << result.errors;
-    const auto losses = Json::parse(result.output)["losses"].get<std::vector<double>>();
+    const auto losses = nlohmann::json::parse(result.output)["losses"].get<std::vector<double>>();
     const auto expected = run["losses"].get<std::vector<double>>();
     ASSERT_EQ(losses.size(), 10u);
     for (std::size_t i = 0; i < 10; ++i) EXPECT_NEAR(losses[i], expected[i], 2e-6 * expected[i]) << i;
   }
 }
 
-Json bench(const Arguments& arguments) {
+nlohmann::json bench(const Arguments& arguments) {
   const ProgramResult result =
       run_program("stage0_bench", Arguments{"--json", "--threads", "1"} + arguments, ".");
   EXPECT_EQ(result.exit_code, 0) << result.errors;
-  return Json::parse(result.output);
+  return nlohmann::json::parse(result.output);
 }
 
 // Of a model of L layers with C channels: vocabulary, positions, blocks, last layernorm.
@@ -53,8 +51,8 @@ struct Kernel {
   double calls = 0, operations = 0;
 };
 
-Kernel kernel(const Json& json, const std::string& name) {
-  for (const Json& one : json["kernels"]) {
+Kernel kernel(const nlohmann::json& json, const std::string& name) {
+  for (const nlohmann::json& one : json["kernels"]) {
     if (one["name"] == name)
       return {one["calls"].get<double>(), one["gflops"].get<double>() * one["ms"].get<double>() * 1e6};
   }
@@ -64,8 +62,9 @@ Kernel kernel(const Json& json, const std::string& name) {
 TEST(BenchFlags, ReachTheStepThatIsTimed) {
   const Arguments model = {"--model",      "nano", "--n-layer",    "3",   "--n-head", "4", "--n-embd", "32",
                            "--block-size", "24",   "--vocab-size", "300", "--steps",  "1", "--warmup", "0"};
-  const Json json = bench(model + Arguments{"--batch-size", "5", "--grad-accumulation", "2", "--seq-len",
-                                            "20", "--activation", "relu", "--dropout", "0.1"});
+  const nlohmann::json json =
+      bench(model + Arguments{"--batch-size", "5", "--grad-accumulation", "2", "--seq-len", "20",
+                              "--activation", "relu", "--dropout", "0.1"});
   EXPECT_EQ(json["parameters"], parameters_of(300, 24, 3, 32));
   EXPECT_EQ(json["ms_per_step"]["min"], json["ms_per_step"]["max"]);  // of one step
   // Two micro-steps of 5 sequences of 20 tokens: each token meets 4C² + 4C² weights in a block that have no
@@ -80,7 +79,7 @@ TEST(BenchFlags, ReachTheStepThatIsTimed) {
               1e-3 * fused.operations);  // relu
   EXPECT_EQ(kernel(json, "dropout_forward").calls, 2 * (1 + 2 * 3));
 
-  const Json plain = bench(model + Arguments{"--batch-size", "8", "--no-fused", "--reproducible"});
+  const nlohmann::json plain = bench(model + Arguments{"--batch-size", "8", "--no-fused", "--reproducible"});
   EXPECT_EQ(kernel(plain, "linear_activation_forward").calls, 0);
   EXPECT_EQ(kernel(plain, "activation_forward").calls, 8 * 3);  // eight shards
   EXPECT_EQ(kernel(plain, "dropout_forward").calls, 0);

@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     command_line.apply(parse_json(test::text_of(data, size)));
     return command_line.settings();
   };
-  const auto use = [](const nlohmann::ordered_json& settings) {
+  const auto use = [](const Json& settings) {
     command_line.apply(parse_json(settings.dump()));
     check(command_line.settings() == settings, "other settings are read than were printed");
   };

@@ -12,8 +12,6 @@ namespace stagegpt::test {
 namespace {
 
 using Arguments = std::vector<std::string>;
-using Json = nlohmann::json;
-
 // With "#" for numbers that have a fraction, for times and speeds, and without the machine's name.
 std::string masked(std::string text) {
   for (const auto& [pattern, by] : {std::pair{R"([0-9]+\.[0-9]+(e[-+][0-9]+)?)", "#"},
@@ -112,7 +110,7 @@ TEST_F(ProgramText, OfATrainingSaysWhichTokensAreValidated) {
 
 TEST_F(ProgramText, OfATrainingAsJsonHasTheSame) {
   const Arguments flags = {"--steps", "3", "--val-fraction", "0.25", "--max-new-tokens", "4"};
-  const Json json = Json::parse(train(flags + Arguments{"--json"}).output);
+  const nlohmann::json json = nlohmann::json::parse(train(flags + Arguments{"--json"}).output);
   std::string keys;
   for (const auto& [key, value] : json.items()) keys += key + ' ';
   EXPECT_EQ(keys,
@@ -128,9 +126,9 @@ TEST_F(ProgramText, OfATrainingAsJsonHasTheSame) {
               1e-9);
   const std::string metrics = read_bytes(directory_.path() / "run" / "metrics.jsonl");
   std::istringstream lines(metrics);
-  Json last;
+  nlohmann::json last;
   for (std::string line; std::getline(lines, line);) {
-    if (Json one = Json::parse(line); one.contains("loss")) last = one;
+    if (nlohmann::json one = nlohmann::json::parse(line); one.contains("loss")) last = one;
   }
   EXPECT_EQ(json["loss"], last["loss"]) << metrics;
   EXPECT_EQ(json["validation_loss"], last["validation_loss"]) << metrics;
@@ -155,10 +153,10 @@ TEST_F(ProgramText, OfPreparedDataIsThis) {
 
 TEST_F(ProgramText, OfPreparedDataAsJsonSaysWhatItIsMadeOf) {
   directory_.write("more.txt", "abc");
-  const Json json =
-      Json::parse(run("prepare_data", {"--input", "text.txt", "--input", "more.txt", "--output", "out",
-                                       "--tokenizer", "char", "--val-fraction", "0.25", "--json"})
-                      .output);
+  const nlohmann::json json = nlohmann::json::parse(
+      run("prepare_data", {"--input", "text.txt", "--input", "more.txt", "--output", "out", "--tokenizer",
+                           "char", "--val-fraction", "0.25", "--json"})
+          .output);
   EXPECT_EQ(json["inputs"].dump(), R"([{"bytes":400,"path":"text.txt"},{"bytes":3,"path":"more.txt"}])");
   EXPECT_EQ(json["special_tokens"], "as text");
   EXPECT_EQ(json["val_fraction"], 0.25);
@@ -180,7 +178,7 @@ TEST_F(ProgramText, OfAConversionIsThis) {
 // The table of a verification, made of its JSON object.
 TEST_F(ProgramText, OfAVerificationIsItsJson) {
   const Arguments flags = {"--model", kOne, "--state", kOneState, "--steps", "2", "--threads", "1"};
-  const Json json = Json::parse(run("stage0_verify", flags + Arguments{"--json"}).output);
+  const nlohmann::json json = nlohmann::json::parse(run("stage0_verify", flags + Arguments{"--json"}).output);
   std::string table = "tensor                       shape                   error      limit\n";
   const auto add = [&](const std::string& name, const std::string& shape, double error, const char* limit) {
     char row[120];
@@ -190,7 +188,7 @@ TEST_F(ProgramText, OfAVerificationIsItsJson) {
   };
   add("logits", "(1, 5, 37)", json["logits_error"], "2e-05");
   add("loss", "(1)", json["loss_error"], "1e-05");
-  for (const Json& tensor : json["tensors"]) {
+  for (const nlohmann::json& tensor : json["tensors"]) {
     std::string shape;
     for (const std::int64_t n : tensor["shape"]) shape += (shape.empty() ? "(" : ", ") + std::to_string(n);
     add(tensor["name"], shape + ')', tensor["error"], "1e-04");
@@ -216,7 +214,8 @@ TEST_F(ProgramText, OfWritingEndsWithItsSpeed) {
       << result.output;
   EXPECT_EQ(masked(result.errors), "3 tokens: # ms per token, # tokens/s, first after # ms\n");
   // Of a text of one token, its time is that of the first.
-  const Json json = Json::parse(run("stage0_generate", flags + Arguments{"--json"}).output);
+  const nlohmann::json json =
+      nlohmann::json::parse(run("stage0_generate", flags + Arguments{"--json"}).output);
   EXPECT_EQ(json["prompt"], "abc");
   EXPECT_EQ(json["tokens"], 1);
   EXPECT_EQ(json["ms_per_token"], json["ms_to_first_token"]);
@@ -238,10 +237,10 @@ TEST_F(ProgramText, OfABenchmarkHasItsDefaults) {
   const std::string token = run("stage0_bench", model + Arguments{"--generate"}).output;
   EXPECT_TRUE(token.starts_with(name + "matrices in f32\nCPU, 1 thread, ")) << token;
   EXPECT_NE(token.find(" ms (median of 64; "), std::string::npos) << token;
-  const Json json =
-      Json::parse(run("stage0_bench", model + Arguments{"--json", "--batch-size", "6", "--grad-accumulation",
-                                                        "2", "--steps", "1"})
-                      .output);
+  const nlohmann::json json =
+      nlohmann::json::parse(run("stage0_bench", model + Arguments{"--json", "--batch-size", "6",
+                                                                  "--grad-accumulation", "2", "--steps", "1"})
+                                .output);
   EXPECT_EQ(json["batch_size"], 6);
   EXPECT_EQ(json["seq_len"], 16);
   EXPECT_EQ(json["ranks"], 1);
@@ -249,7 +248,7 @@ TEST_F(ProgramText, OfABenchmarkHasItsDefaults) {
   EXPECT_EQ(json["parameters"], 1816);
   EXPECT_NEAR(json["tokens_per_second"].get<double>() * json["ms_per_step"]["median"].get<double>(), 192e3,
               1e-3);
-  const Json written = Json::parse(
+  const nlohmann::json written = nlohmann::json::parse(
       run("stage0_bench", model + Arguments{"--json", "--generate", "--weights", "bf16", "--steps", "1"})
           .output);
   EXPECT_EQ(written["weights"], "bf16");

@@ -5,14 +5,12 @@
 
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
+#include "common/base/json.h"
 
 namespace stagegpt::test {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // A step of 3.875 s, in which each number is another one.
 StepMetrics measured() {

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "common/app/dry_run.h"
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/comm/self_communicator.h"
 #include "common/train/memory_plan.h"
 
@@ -208,20 +208,20 @@ TEST_F(DryRun, HasThemAllAsJson) {
   const TrainerConfig trainer = batches(12, 3);
   const TensorMemory memory = device(bytes(trainer) - 1), unknown{.on_host = false};
   const MemoryPlan plan = plan_memory(config_, trainer, 64, 2, sync_);
-  nlohmann::ordered_json expected = {{"parameters", 6590976},
-                                     {"tokens_per_step", 2304.0},
-                                     {"flops_per_token", 40332288.0},
-                                     {"total_flops", 40332288.0 * 230400},
-                                     {"ranks", 2},
-                                     {"memory_bytes",
-                                      {{"weights", plan.weights},
-                                       {"gradients", plan.gradients},
-                                       {"moments", plan.moments},
-                                       {"activations", plan.activations},
-                                       {"total", plan.total()}}},
-                                     {"needed_bytes", static_cast<double>(plan.total())},
-                                     {"available_bytes", bytes(trainer) - 1},
-                                     {"fits", true}};
+  Json expected = {{"parameters", 6590976},
+                   {"tokens_per_step", 2304.0},
+                   {"flops_per_token", 40332288.0},
+                   {"total_flops", 40332288.0 * 230400},
+                   {"ranks", 2},
+                   {"memory_bytes",
+                    {{"weights", plan.weights},
+                     {"gradients", plan.gradients},
+                     {"moments", plan.moments},
+                     {"activations", plan.activations},
+                     {"total", plan.total()}}},
+                   {"needed_bytes", static_cast<double>(plan.total())},
+                   {"available_bytes", bytes(trainer) - 1},
+                   {"fits", true}};
   EXPECT_EQ(printed(training(trainer, memory, 2), true), expected.dump(2) + '\n');  // half of it a rank
   const auto of_one = nlohmann::json::parse(printed(training(trainer, memory), true));
   EXPECT_EQ(of_one["ranks"], 1);

@@ -27,8 +27,6 @@
 namespace stagegpt::test {
 namespace {
 
-using Json = nlohmann::json;
-
 // What a call says that throws.
 std::string said(const std::function<void()>& call) {
   try {
@@ -75,10 +73,10 @@ TEST(Messages, OfSafetensors) {
 TEST(Messages, OfTrainerStates) {
   TrainerState state;
   state.step = 1;
-  const Json good = Json::parse(to_json_text(state));
-  const auto changed = [&](const char* pointer, const Json& value) {
-    Json json = good;
-    json[Json::json_pointer(pointer)] = value;
+  const nlohmann::json good = nlohmann::json::parse(to_json_text(state));
+  const auto changed = [&](const char* pointer, const nlohmann::json& value) {
+    nlohmann::json json = good;
+    json[nlohmann::json::json_pointer(pointer)] = value;
     return [text = json.dump()] { parse_trainer_state(text); };
   };
   EXPECT_EQ(said(changed("/step", 2)), "nothing");
@@ -105,18 +103,18 @@ TEST(Messages, OfManifests) {
   std::filesystem::remove(directory.path() / "a");
   expect_said(verify, "is missing: No such file");
   expect_said([&] { parse_manifest(good + " "); }, "it has been changed");
-  Json json = Json::parse(good);
+  nlohmann::json json = nlohmann::json::parse(good);
   json["version"] = 99;
   expect_said([&] { parse_manifest(json.dump()); }, "not version 1 of '");
-  json = Json::parse(good);
+  json = nlohmann::json::parse(good);
   json["files"][0]["file"] = "../a";
   expect_said([&] { parse_manifest(json.dump()); }, "'../a' is not the name of a file");
 }
 
 TEST(Messages, OfHuggingFaceConfigurations) {
   const ScratchDirectory directory;
-  Json json = {{"model_type", "gpt2"}, {"vocab_size", 8}, {"n_positions", 8},
-               {"n_embd", 8},          {"n_layer", 1},    {"n_head", 1}};
+  nlohmann::json json = {{"model_type", "gpt2"}, {"vocab_size", 8}, {"n_positions", 8},
+                         {"n_embd", 8},          {"n_layer", 1},    {"n_head", 1}};
   const auto read = [&] {
     directory.write("config.json", json.dump());
     read_config(directory.path(), "--model");
@@ -129,25 +127,27 @@ TEST(Messages, OfHuggingFaceConfigurations) {
 }
 
 TEST(Messages, OfTokenizers) {
-  const Json good = Json::parse(tokenizer_json(*small_bpe()));
-  const auto changed = [&](const std::function<void(Json&)>& change) {
+  const nlohmann::json good = nlohmann::json::parse(tokenizer_json(*small_bpe()));
+  const auto changed = [&](const std::function<void(nlohmann::json&)>& change) {
     return [change, json = good]() mutable {
       change(json);
       parse_tokenizer_json(json);
     };
   };
-  EXPECT_EQ(said(changed([](Json&) {})), "nothing");
-  expect_said(changed([](Json& json) { json["added_tokens"][0]["id"] = -1; }), "an added token's id is -1");
-  expect_said(changed([](Json& json) { json["added_tokens"][0]["content"] = ""; }),
+  EXPECT_EQ(said(changed([](nlohmann::json&) {})), "nothing");
+  expect_said(changed([](nlohmann::json& json) { json["added_tokens"][0]["id"] = -1; }),
+              "an added token's id is -1");
+  expect_said(changed([](nlohmann::json& json) { json["added_tokens"][0]["content"] = ""; }),
               "an added token is empty");
-  expect_said(changed([](Json& json) { json["decoder"]["type"] = "Metaspace"; }),
+  expect_said(changed([](nlohmann::json& json) { json["decoder"]["type"] = "Metaspace"; }),
               "the decoder is not 'ByteLevel'");
-  expect_said(changed([](Json& json) { json["model"]["type"] = "Unigram"; }),
+  expect_said(changed([](nlohmann::json& json) { json["model"]["type"] = "Unigram"; }),
               "the model 'Unigram' is not supported, expected 'BPE' or 'WordLevel'");
-  expect_said(changed([](Json& json) { json["model"]["merges"][0] = "one"; }),
+  expect_said(changed([](nlohmann::json& json) { json["model"]["merges"][0] = "one"; }),
               "expected a merge, two tokens with a space between, not 'one'");
-  EXPECT_NE(said(changed([](Json& json) { json["model"]["merges"][1] = json["model"]["merges"][0]; })),
-            "nothing");
+  EXPECT_NE(
+      said(changed([](nlohmann::json& json) { json["model"]["merges"][1] = json["model"]["merges"][0]; })),
+      "nothing");
   const ScratchDirectory directory;
   directory.write("vocab.json", R"({"a": 0})");
   directory.write("merges.txt", "#version: 0.2\na b\nstray\n");
@@ -162,7 +162,7 @@ TEST(Messages, OfComparisons) {
   const std::vector<std::string> stray = {"stray"};
   expect_said([&] { compare::FlagList::parse(stray); },
               "behind --: expected flags of stageN_train, not 'stray'");
-  expect_said([&] { compare::FlagList::of_settings(Json::array()); }, "expected a JSON object");
+  expect_said([&] { compare::FlagList::of_settings(nlohmann::json::array()); }, "expected a JSON object");
   expect_said([] { compare::Launcher{" "}; }, "--mpirun: expected a command, not an empty one");
   expect_said([] { compare::Launcher{"no-such-launcher -x"}; }, "--mpirun: no-such-launcher is not found");
   expect_said([] { compare::parse_metrics("{\"step\": 7}\n"); }, "metrics.jsonl, line 1: step 7");
@@ -177,7 +177,7 @@ TEST(Messages, OfFilesThatCannotBeRead) {
   expect_said([&] { read_blocks(missing, PageCache::use, [](auto) {}); },
               "cannot read \"" + missing.string());
   expect_said([&] { file_identity(missing, "--data"); }, "--data: cannot open \"" + missing.string());
-  expect_said([&] { natural_number(Json(-1), "'bytes'"); }, "'bytes' is -1, no natural number");
+  expect_said([&] { natural_number(nlohmann::json(-1), "'bytes'"); }, "'bytes' is -1, no natural number");
   // A directory can be opened as a file, and not read as one.
   expect_said([&] { TextSource({directory.path().string()}, "--input", directory.path()); },
               "is a directory");

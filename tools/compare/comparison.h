@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "common/base/json.h"
 #include "tools/compare/agreement.h"
 #include "tools/compare/first_tensor.h"
 #include "tools/compare/statistics.h"
@@ -16,8 +16,8 @@ namespace stagegpt::compare {
 struct Comparison {
   std::string title, author;
   std::vector<std::string> command;  // of compare_stages
-  nlohmann::ordered_json manifest;   // of the machine
-  nlohmann::ordered_json settings;   // of the reference, as --print-config prints them
+  Json manifest;                     // of the machine
+  Json settings;                     // of the reference, as --print-config prints them
   std::string model, data;           // in words, as the reference says it
   Experiment experiment;
   std::vector<Entry> entries;

@@ -8,17 +8,15 @@
 #include <ctime>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
 
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/system/subprocess.h"
 
 namespace stagegpt::compare {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Of a file in /proc or /etc: their sizes are not known before they are read.
 std::string content(const char* path) {

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/system/subprocess.h"
 #include "tools/compare/html.h"
 #include "tools/compare/numbers.h"
@@ -13,8 +14,6 @@
 
 namespace stagegpt::compare {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string paragraph(const std::string& text, const char* css = "") {
   return concat("<p class=\"", css, "\">", escaped(text), "</p>\n");

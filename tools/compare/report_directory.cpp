@@ -33,8 +33,8 @@ bool is_results(const fs::path& path) {
 }
 
 // JSON holds paths and words of users, which may be no UTF-8.
-std::string text_of(const nlohmann::ordered_json& json) {
-  return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+std::string lines_of(const Json& json) {
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ void ReportDirectory::begin() const {
 }
 
 void ReportDirectory::write(const Comparison& comparison) const {
-  replace_file(path_ / kResults, text_of(results_json(comparison)));
+  replace_file(path_ / kResults, lines_of(results_json(comparison)));
   replace_file(path_ / kTable, results_csv(comparison));
   replace_file(path_ / kPage, page(comparison));
 }

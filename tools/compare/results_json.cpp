@@ -1,14 +1,12 @@
 #include "tools/compare/results_json.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
+#include "common/base/json.h"
 
 namespace stagegpt::compare {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // JSON has no number for infinity and NaN.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }

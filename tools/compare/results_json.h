@@ -4,6 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "common/base/json.h"
 #include "tools/compare/comparison.h"
 
 namespace stagegpt::compare {
@@ -11,7 +12,7 @@ namespace stagegpt::compare {
 inline constexpr const char* kFormat = "stagegpt comparison";
 inline constexpr int kVersion = 1;
 
-nlohmann::ordered_json results_json(const Comparison& comparison);
+Json results_json(const Comparison& comparison);
 
 // A line for each trial, under a line of names.
 std::string results_csv(const Comparison& comparison);

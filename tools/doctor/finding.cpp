@@ -1,7 +1,8 @@
 #include "tools/doctor/finding.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+
+#include "common/base/json.h"
 
 namespace stagegpt {
 namespace {
@@ -50,16 +51,16 @@ std::string to_text(const Findings& findings) {
 }
 
 std::string to_json_text(const Findings& findings) {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  Json list = Json::array();
   for (const Finding& finding : findings) {
-    const nlohmann::ordered_json advice(finding.advice);
+    const Json advice(finding.advice);
     list.push_back({{"subject", finding.subject},
                     {"mark", name_of(finding.mark)},
                     {"found", finding.found},
-                    {"advice", finding.advice.empty() ? nlohmann::ordered_json() : advice},
+                    {"advice", finding.advice.empty() ? Json() : advice},
                     {"prevents_stage0", finding.prevents_stage0}});
   }
-  const nlohmann::ordered_json json = {{"stage0_runs", stage0_runs(findings)}, {"findings", list}};
+  const Json json = {{"stage0_runs", stage0_runs(findings)}, {"findings", list}};
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
 }
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/data/tokenizers/byte_alphabet.h"
 #include "common/data/tokenizers/splitter.h"
 
@@ -122,8 +122,7 @@ void BpeTokenizer::encode_text(std::string_view text, std::vector<std::int32_t>&
 
 std::size_t BpeTokenizer::cut_text(std::string_view text) const { return Splitter::gpt2().safe_cut(text); }
 
-nlohmann::ordered_json BpeTokenizer::hugging_face() const {
-  using Json = nlohmann::ordered_json;
+Json BpeTokenizer::hugging_face() const {
   Json vocab = Json::object(), merges = Json::array();
   const auto name = [&](std::int32_t id) {
     const std::string& token = vocabulary().tokens[static_cast<std::size_t>(id)];

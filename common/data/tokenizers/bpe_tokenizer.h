@@ -4,6 +4,7 @@
 // has an encoding.
 #pragma once
 
+#include "common/base/json.h"
 #include "common/data/tokenizers/bpe_merger.h"
 #include "common/data/tokenizers/tokenizer.h"
 
@@ -19,7 +20,7 @@ class BpeTokenizer final : public Tokenizer {
 
   std::string_view kind() const override { return "bpe"; }
   bool needs_utf8() const override { return false; }
-  nlohmann::ordered_json hugging_face() const override;
+  Json hugging_face() const override;
 
  private:
   void encode_text(std::string_view text, std::vector<std::int32_t>& ids) const override;

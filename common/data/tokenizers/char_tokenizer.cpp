@@ -1,8 +1,7 @@
 #include "common/data/tokenizers/char_tokenizer.h"
 
-#include <nlohmann/json.hpp>
-
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/data/tokenizers/word_level_json.h"
 #include "common/data/utf8.h"
 
@@ -57,7 +56,7 @@ void CharTokenizer::encode_text(std::string_view text, std::vector<std::int32_t>
 
 std::size_t CharTokenizer::cut_text(std::string_view text) const { return utf8_complete(text); }
 
-nlohmann::ordered_json CharTokenizer::hugging_face() const {
+Json CharTokenizer::hugging_face() const {
   // There a character that the vocabulary lacks must become some token: the end of text, as in GPT-2's own
   // tokenizer of transformers. Encoding here refuses it.
   const auto end = end_of_text();

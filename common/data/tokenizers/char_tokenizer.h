@@ -6,6 +6,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "common/base/json.h"
 #include "common/data/tokenizers/piece_counts.h"
 #include "common/data/tokenizers/tokenizer.h"
 
@@ -18,7 +19,7 @@ class CharTokenizer final : public Tokenizer {
 
   std::string_view kind() const override { return "char"; }
   bool needs_utf8() const override { return true; }
-  nlohmann::ordered_json hugging_face() const override;
+  Json hugging_face() const override;
 
  private:
   void encode_text(std::string_view text, std::vector<std::int32_t>& ids) const override;

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/json.h"
 #include "common/data/tokenizers/special_tokens.h"
 
 namespace stagegpt {
@@ -54,7 +55,7 @@ class Tokenizer {
   std::size_t safe_cut(std::string_view text, SpecialTokens special = SpecialTokens::as_text) const;
 
   // The parts of Hugging Face's tokenizer.json that differ from kind to kind: pre_tokenizer, decoder, model.
-  virtual nlohmann::ordered_json hugging_face() const = 0;
+  virtual Json hugging_face() const = 0;
   // Writes tokenizer.json, or llm.c's file where the name ends in ".bin".
   void save(const std::filesystem::path& path) const;
 

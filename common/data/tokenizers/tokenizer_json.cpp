@@ -12,32 +12,32 @@
 namespace stagegpt {
 namespace {
 
-using Json = nlohmann::json;
-
 // A field that may be missing, which is the same as null.
-const Json& field(const Json& object, const char* name) {
-  static const Json null;
+const nlohmann::json& field(const nlohmann::json& object, const char* name) {
+  static const nlohmann::json null;
   if (!object.is_object()) user_error("expected a JSON object, not one of type ", object.type_name());
   const auto found = object.find(name);
   return found == object.end() ? null : *found;
 }
 
 // Refuses an option that would change ids, unless it has a value that changes nothing.
-void require(const Json& object, const char* name, const std::vector<Json>& harmless) {
-  const Json& value = field(object, name);
+void require(const nlohmann::json& object, const char* name, const std::vector<nlohmann::json>& harmless) {
+  const nlohmann::json& value = field(object, name);
   if (value.is_null() || std::ranges::find(harmless, value) != harmless.end()) return;
   user_error("'", name, "': ", value.dump().substr(0, 60), " is not supported");
 }
 
-std::string type_of(const Json& object) { return object.is_object() ? object.value("type", "") : ""; }
+std::string type_of(const nlohmann::json& object) {
+  return object.is_object() ? object.value("type", "") : "";
+}
 
-std::vector<SpecialToken> read_special_tokens(const Json& added_tokens) {
+std::vector<SpecialToken> read_special_tokens(const nlohmann::json& added_tokens) {
   constexpr std::size_t kMost = 1024;  // each is looked for, one after the other, wherever there may be one
   if (added_tokens.size() > kMost)
     user_error("there are ", added_tokens.size(), " added tokens, expected at most ", kMost);
   std::vector<SpecialToken> special;
-  for (const Json& token : added_tokens) {
-    const Json& id = token.at("id");
+  for (const nlohmann::json& token : added_tokens) {
+    const nlohmann::json& id = token.at("id");
     if (!id.is_number_integer() || id < 0 || id > INT32_MAX) user_error("an added token's id is ", id.dump());
     special.push_back({token.at("content").get<std::string>(), id.get<std::int32_t>()});
     const auto same = std::ranges::find(special, special.back().text, &SpecialToken::text);
@@ -51,8 +51,8 @@ std::vector<SpecialToken> read_special_tokens(const Json& added_tokens) {
   return special;
 }
 
-void require_byte_level(const Json& json) {
-  const Json& pre_tokenizer = field(json, "pre_tokenizer");
+void require_byte_level(const nlohmann::json& json) {
+  const nlohmann::json& pre_tokenizer = field(json, "pre_tokenizer");
   if (type_of(pre_tokenizer) != "ByteLevel") {
     user_error("the pre_tokenizer is ",
                pre_tokenizer.is_null() ? "missing" : "'" + type_of(pre_tokenizer) + "'",
@@ -62,33 +62,34 @@ void require_byte_level(const Json& json) {
   if (pre_tokenizer.value("add_prefix_space", true)) user_error("'add_prefix_space': true is not supported");
   require(pre_tokenizer, "use_regex", {true});
   if (type_of(field(json, "decoder")) != "ByteLevel") user_error("the decoder is not 'ByteLevel'");
-  const Json& post = field(json, "post_processor");
+  const nlohmann::json& post = field(json, "post_processor");
   const bool adds_nothing = type_of(post) == "TemplateProcessing" && field(post, "special_tokens").empty();
   if (!post.is_null() && type_of(post) != "ByteLevel" && !adds_nothing) {
     user_error("the post_processor '", type_of(post), "' is not supported");
   }
 }
 
-std::unique_ptr<Tokenizer> read_bpe(const Json& json, std::vector<SpecialToken> special) {
-  const Json& model = json.at("model");
+std::unique_ptr<Tokenizer> read_bpe(const nlohmann::json& json, std::vector<SpecialToken> special) {
+  const nlohmann::json& model = json.at("model");
   require_byte_level(json);
   require(model, "dropout", {0.0});
   for (const char* option : {"continuing_subword_prefix", "end_of_word_suffix"}) require(model, option, {""});
   for (const char* option : {"byte_fallback", "ignore_merges"}) require(model, option, {false});
   NamedMerges merges;
-  for (const Json& merge : model.at("merges")) {
+  for (const nlohmann::json& merge : model.at("merges")) {
     merges.push_back(merge.is_string() ? split_merge(merge.get_ref<const std::string&>())
                                        : merge.get<std::pair<std::string, std::string>>());
   }
   return bpe_from_names(read_vocabulary(model.at("vocab"), std::move(special)), merges);
 }
 
-std::unique_ptr<Tokenizer> read_word_level(const Json& json, std::vector<SpecialToken> special) {
+std::unique_ptr<Tokenizer> read_word_level(const nlohmann::json& json, std::vector<SpecialToken> special) {
   Vocabulary vocabulary = read_vocabulary(json.at("model").at("vocab"), std::move(special));
-  const Json& pre_tokenizer = field(json, "pre_tokenizer");
+  const nlohmann::json& pre_tokenizer = field(json, "pre_tokenizer");
   require(pre_tokenizer, "behavior", {"Isolated"});
   require(pre_tokenizer, "invert", {false});
-  const Json pattern = type_of(pre_tokenizer) == "Split" ? pre_tokenizer.at("pattern").at("Regex") : Json();
+  const nlohmann::json pattern =
+      type_of(pre_tokenizer) == "Split" ? pre_tokenizer.at("pattern").at("Regex") : nlohmann::json();
   if (pattern == kOneCharacter) return std::make_unique<CharTokenizer>(std::move(vocabulary));
   if (pattern == Splitter::words().pattern()) return std::make_unique<WordTokenizer>(std::move(vocabulary));
   user_error("a vocabulary of pieces that are split in another way than char's and word's is not supported");
@@ -97,7 +98,7 @@ std::unique_ptr<Tokenizer> read_word_level(const Json& json, std::vector<Special
 }  // namespace
 
 std::string tokenizer_json(const Tokenizer& tokenizer) {
-  using OrderedJson = nlohmann::ordered_json;
+  using OrderedJson = Json;
   OrderedJson added = OrderedJson::array();
   for (const SpecialToken& token : tokenizer.special_tokens()) {
     added.push_back({{"id", token.id},
@@ -122,9 +123,9 @@ std::string tokenizer_json(const Tokenizer& tokenizer) {
 }
 
 std::string tokenizer_config_json(const Tokenizer& tokenizer, std::int64_t longest) {
-  nlohmann::ordered_json json = {{"tokenizer_class", "PreTrainedTokenizerFast"},
-                                 {"model_max_length", longest},
-                                 {"clean_up_tokenization_spaces", false}};
+  Json json = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+               {"model_max_length", longest},
+               {"clean_up_tokenization_spaces", false}};
   const auto name = [&](const char* part, std::optional<std::int32_t> id) {
     if (id) json[part] = tokenizer.vocabulary().tokens[static_cast<std::size_t>(*id)];
   };
@@ -136,11 +137,11 @@ std::string tokenizer_config_json(const Tokenizer& tokenizer, std::int64_t longe
   return json.dump(2) + '\n';
 }
 
-std::unique_ptr<Tokenizer> parse_tokenizer_json(const Json& json) {
+std::unique_ptr<Tokenizer> parse_tokenizer_json(const nlohmann::json& json) {
   return read_json([&]() -> std::unique_ptr<Tokenizer> {
     require(json, "normalizer", {});
     std::vector<SpecialToken> special = read_special_tokens(field(json, "added_tokens"));
-    const Json& model = json.at("model");
+    const nlohmann::json& model = json.at("model");
     // Older files do not name the model that has merges.
     const std::string type = model.value("type", model.contains("merges") ? "BPE" : "");
     if (type == "BPE") return read_bpe(json, std::move(special));

@@ -1,14 +1,13 @@
 #include "common/data/tokenizers/word_level_json.h"
 
-#include <nlohmann/json.hpp>
+#include "common/base/json.h"
 
 namespace stagegpt {
 
-nlohmann::ordered_json word_level_json(const Vocabulary& vocabulary, const std::string& pattern,
-                                       const std::string& unknown) {
-  nlohmann::ordered_json vocab = nlohmann::ordered_json::object();
+Json word_level_json(const Vocabulary& vocabulary, const std::string& pattern, const std::string& unknown) {
+  Json vocab = Json::object();
   // As the vector that an ordered object is: its own insertion searches through all of it.
-  auto& entries = vocab.get_ref<nlohmann::ordered_json::object_t&>();
+  auto& entries = vocab.get_ref<Json::object_t&>();
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
     entries.emplace_back(vocabulary.tokens[id], id);
   return {

@@ -4,6 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "common/base/json.h"
 #include "common/data/tokenizers/tokenizer.h"
 
 namespace stagegpt {
@@ -13,7 +14,6 @@ inline constexpr const char* kOneCharacter = R"([\s\S])";
 
 // pre_tokenizer, decoder and model: pieces are the matches of `pattern`, `unknown` stands for what is not in
 // the vocabulary, and decoding joins without spaces.
-nlohmann::ordered_json word_level_json(const Vocabulary& vocabulary, const std::string& pattern,
-                                       const std::string& unknown);
+Json word_level_json(const Vocabulary& vocabulary, const std::string& pattern, const std::string& unknown);
 
 }  // namespace stagegpt

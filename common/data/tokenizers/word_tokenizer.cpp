@@ -1,9 +1,9 @@
 #include "common/data/tokenizers/word_tokenizer.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/data/tokenizers/splitter.h"
 #include "common/data/tokenizers/word_level_json.h"
 #include "common/data/utf8.h"
@@ -33,7 +33,7 @@ void WordTokenizer::encode_text(std::string_view text, std::vector<std::int32_t>
 
 std::size_t WordTokenizer::cut_text(std::string_view text) const { return Splitter::words().safe_cut(text); }
 
-nlohmann::ordered_json WordTokenizer::hugging_face() const {
+Json WordTokenizer::hugging_face() const {
   return word_level_json(vocabulary(), Splitter::words().pattern(), kUnknownWord);
 }
 

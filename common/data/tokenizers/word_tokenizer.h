@@ -4,6 +4,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "common/base/json.h"
 #include "common/data/tokenizers/piece_counts.h"
 #include "common/data/tokenizers/tokenizer.h"
 
@@ -17,7 +18,7 @@ class WordTokenizer final : public Tokenizer {
   std::string_view kind() const override { return "word"; }
   bool needs_utf8() const override { return true; }
   std::optional<std::int32_t> unknown() const override { return unknown_; }
-  nlohmann::ordered_json hugging_face() const override;
+  Json hugging_face() const override;
 
  private:
   void encode_text(std::string_view text, std::vector<std::int32_t>& ids) const override;
