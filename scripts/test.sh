@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Sets up, builds, and runs every test that this machine can run.
-#   scripts/test.sh [--all] [--preset NAME]...
-# --all adds the tests labelled `slow`. Presets (CMakePresets.json): release, then asan, unless others are named.
+# Sets up, builds, and runs every test that this machine can run, optimised.
+#   scripts/test.sh [--full] [--all] [--preset NAME]...
+# --full is what continuous integration runs: all tests under AddressSanitizer and UBSan, then all tests optimised,
+# with each source file compiled alone. --all adds the tests labelled `slow`. --preset names a preset of
+# CMakePresets.json to use in place of `release`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,14 +11,15 @@ presets=()
 exclude=(--label-exclude slow)
 while [ $# -gt 0 ]; do
   case $1 in
+    --full) presets+=(asan ci) ;;
     --all) exclude=() ;;
     --preset) presets+=("${2:?--preset needs a name}"); shift ;;
-    -h | --help) sed -n '2,4s/^# //p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,6s/^# //p' "$0"; exit 0 ;;
     *) echo "test.sh: unknown argument '$1'; see --help" >&2; exit 2 ;;
   esac
   shift
 done
-[ ${#presets[@]} -gt 0 ] || presets=(release asan)
+[ ${#presets[@]} -gt 0 ] || presets=(release)
 
 ./scripts/setup.sh
 for preset in "${presets[@]}"; do

@@ -34,7 +34,8 @@ def write_copy(original, copy, mutants):
 
 def configure(copy, preset):
     """Returns the directory of the build."""
-    options = ["-DSTAGEGPT_NVCC=OFF", "-DSTAGEGPT_WERROR=OFF", "-DSTAGEGPT_MUTANTS=ON"]
+    options = ["-DSTAGEGPT_NVCC=OFF", "-DSTAGEGPT_WERROR=OFF", "-DSTAGEGPT_MUTANTS=ON",
+               "-DCMAKE_UNITY_BUILD=OFF"]  # an error tells of the mutants of one file
     subprocess.run(["cmake", "--preset", preset, *options], cwd=copy, check=True, stdout=subprocess.DEVNULL)
     return copy / "build" / preset
 

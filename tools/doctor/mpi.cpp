@@ -8,11 +8,11 @@
 namespace stagegpt {
 namespace {
 
-constexpr double kSeconds = 20;  // a launcher that waits for another machine waits long
+constexpr double kLauncherSeconds = 20;  // a launcher that waits for another machine waits long
 
 SubprocessResult run(std::vector<std::string> argv, bool as_root) {
   Subprocess subprocess{.argv = std::move(argv)};
-  subprocess.timeout_seconds = kSeconds;
+  subprocess.timeout_seconds = kLauncherSeconds;
   if (as_root) {
     for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"}) {
       subprocess.environment.emplace_back(name, "1");
