@@ -58,6 +58,7 @@ def discover(build, left_out, programs=()):
         if program is None or set(labels) & set(left_out) or (programs and program.name not in programs):
             continue
         environment = dict(line.split("=", 1) for line in properties.get("ENVIRONMENT", []))
+        environment |= dict(line.split("=set:", 1) for line in properties.get("ENVIRONMENT_MODIFICATION", []))
         test = Test(entry["name"], command, properties.get("WORKING_DIRECTORY", str(build)), environment, labels)
         if "GTEST_TOTAL_SHARDS" not in environment:
             tests.append(test)
