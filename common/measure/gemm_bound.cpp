@@ -1,7 +1,6 @@
 #include "common/measure/gemm_bound.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include "common/measure/random_tensor.h"
 
@@ -20,7 +19,7 @@ GemmBound::GemmBound(Backend& backend, const Gpt2& model, const AdamW& optimizer
     inputs = std::max(inputs, shape[1]);
     outputs = std::max(outputs, shape[0]);
   }
-  std::ranges::rotate(layers_, layers_.begin() + 1);  // the head, tied to wte, is the last layer
+  std::rotate(layers_.begin(), layers_.begin() + 1, layers_.end());  // the head, tied to wte, is the last layer
   x_ = random_tensor(backend, {size.tokens * inputs});
   dx_ = backend.allocate(DType::f32, {size.tokens * inputs});
   out_ = backend.allocate(DType::f32, {size.tokens * outputs});
@@ -42,7 +41,8 @@ void GemmBound::micro_step(GradMode dw_mode) const {
     backend_.linear_forward(rows(out_, w.shape()[0]), rows(x_, w.shape()[1]), w, Tensor());
   }
   // Every layer needs dX, the first too: the embeddings below it learn.
-  for (const auto& [w, dw] : std::views::reverse(layers_)) {
+  for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
+    const auto& [w, dw] = *layer;
     backend_.linear_backward({rows(dx_, w.shape()[1]), GradMode::overwrite}, {dw, dw_mode}, Grad(),
                              rows(out_, w.shape()[0]), rows(x_, w.shape()[1]), w);
   }
