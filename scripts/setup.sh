@@ -1,7 +1,17 @@
 #!/usr/bin/env bash
 # Installs what building and testing StageGPT needs, from Debian's or Ubuntu's packages. Does nothing when all of
-# it is there. Elsewhere it names the packages and stops.
+# it is there. On other systems it names the packages and stops.
+#   scripts/setup.sh [--check]
+# --check installs nothing: it prints the names of missing packages, and exits with 1 if there are any.
 set -euo pipefail
+
+check=
+case ${1:-} in
+  "") ;;
+  --check) check=1 ;;
+  -h | --help) sed -n '2,5s/^# //p' "$0"; exit 0 ;;
+  *) echo "setup.sh: unknown argument '$1'; see --help" >&2; exit 2 ;;
+esac
 
 packages=(g++ cmake ninja-build libcli11-dev nlohmann-json3-dev libopenblas-openmp-dev libgtest-dev libpcre2-dev
   libxxhash-dev libboost-dev libboost-context-dev librapidcheck-dev libbenchmark-dev
@@ -17,6 +27,12 @@ for package in "${packages[@]}"; do
   status=$(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2>/dev/null || true)
   [ "$status" = installed ] || missing+=("$package")
 done
+
+if [ -n "$check" ]; then
+  echo "${missing[*]}"
+  [ ${#missing[@]} -eq 0 ]
+  exit
+fi
 
 require_cmake() {
   local version

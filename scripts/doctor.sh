@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Reports what this machine lacks to build StageGPT, before anything has been built. Then it runs the program doctor, if that
+# is built, which reports what is missing to train.
+#   scripts/doctor.sh [arguments of doctor]
+# The exit code is 1 if something is missing without which nothing can be built, or if stage 0 cannot train.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+
+exit_code=0
+# report MARK SUBJECT FOUND [ADVICE], in the layout of the program doctor.
+report() {
+  printf '%-8s %-17s %s\n' "$1" "$2" "$3"
+  [ $# -lt 4 ] || printf '%-26s -> %s\n' '' "$4"
+  [ "$1" != problem ] || exit_code=1
+}
+
+# at_least VERSION NEEDED: whether the first is as new as the second.
+at_least() { [ "$(printf '%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+
+compiler() {
+  local name=${CXX:-c++} version
+  if ! command -v "$name" >/dev/null; then
+    report problem compiler "there is no $name" "./scripts/setup.sh installs g++"
+  elif ! version=$(echo '#include <span>
+      int main() { return std::span<int>().size(); }' | "$name" -std=c++20 -fsyntax-only -x c++ - 2>&1); then
+    report problem compiler "$name does not compile C++20: $(head -n 1 <<<"$version")" "install g++ 12 or newer, or set CXX"
+  else
+    report ok compiler "$("$name" --version | head -n 1)"
+  fi
+}
+
+# tool NAME NEEDED: a tool of the build, and the oldest version that will do.
+tool() {
+  local version
+  if ! command -v "$1" >/dev/null; then
+    report problem "$1" "there is none" "./scripts/setup.sh installs it"
+    return
+  fi
+  version=$("$1" --version | head -n 1 | grep -Eo '[0-9][0-9.]*' | head -n 1)
+  if at_least "$version" "$2"; then
+    report ok "$1" "$version"
+  else
+    report problem "$1" "version $version, $2 or newer is needed" "use Debian 12, Ubuntu 24.04, or install a newer $1"
+  fi
+}
+
+packages() {
+  local missing
+  if missing=$(./scripts/setup.sh --check 2>&1); then
+    report ok packages "all that scripts/setup.sh installs"
+  elif command -v dpkg-query >/dev/null; then
+    report problem packages "missing: $missing" "run ./scripts/setup.sh"
+  else
+    report note packages "this is neither Debian nor Ubuntu" "install what scripts/setup.sh names, under the names they have here"
+  fi
+}
+
+# Two compilers side by side take less than 2 GiB. Programs and tests take 0.4 GB of disk, sanitised ones 2.4 GB.
+room() {
+  local memory disk
+  memory=$(awk '/^MemAvailable/ {print int($2 / 1024)}' /proc/meminfo)
+  disk=$(df -Pm . | awk 'END {print $4}')
+  if [ "$memory" -ge 2048 ]; then report ok memory "$memory MiB available"; else
+    report note memory "$memory MiB available" "build with fewer compilers at a time: cmake --build --preset release -j 1"
+  fi
+  if [ "$disk" -ge 3072 ]; then report ok disk "$disk MiB free"; else
+    report note disk "$disk MiB free" "programs and tests take 0.4 GB, with ./scripts/test.sh --full 3 GB"
+  fi
+}
+
+gpu_tools() {
+  local nvcc
+  nvcc=$(PATH=$PATH:/usr/local/cuda/bin command -v nvcc)
+  if [ -n "$nvcc" ]; then report ok nvcc "$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p'), in $nvcc"; else
+    report note nvcc "none: programs for GPUs will not be built" "for a GPU, install the CUDA toolkit, 12 or newer; the emulator needs none"
+  fi
+}
+
+compiler
+tool cmake 3.25
+tool ninja 1.10
+packages
+room
+gpu_tools
+
+built=$(ls -t build/*/bin/doctor 2>/dev/null | head -n 1)
+if [ -z "$built" ]; then
+  report note doctor "not built yet; it reports more about this machine" "cmake --preset release && cmake --build --preset release --target doctor"
+  exit $exit_code
+fi
+echo
+"./$built" "$@" || exit_code=1
+exit $exit_code
