@@ -11,7 +11,7 @@ namespace stagegpt {
 
 void CpuFlags::add(CommandLine& command_line, const std::string& threads_help) {
   command_line.integer("--threads", threads_, 1, 1024, threads_help);
-  command_line.choice("--cpu-matmul", matmul_, {"naive", "tiled", "blas"}, "matrix product");
+  command_line.choice("--cpu-matmul", matmul_, {"naive", "tiled", "blas"}, "GEMM implementation");
 }
 
 int CpuFlags::threads(int processes) const {

@@ -6,11 +6,12 @@ namespace stagegpt {
 
 void MpiFlags::add(CommandLine& command_line) {
   command_line.choice("--comm", comm_, gradient_sync_names(),
-                      "how gradients are combined; --reproducible has a way of its own");
-  command_line.choice("--comm-algorithm", algorithm_, {"ring", "mpi"},
-                      "who carries out a reduction: a ring written by hand, or the MPI library");
+                      "how the gradients of the ranks are combined; --reproducible uses its own way");
+  command_line.choice(
+      "--comm-algorithm", algorithm_, {"ring", "mpi"},
+      "implementation of all-reduce and its parts: the ring of this project, or the MPI library");
   command_line.real("--watchdog-seconds", watchdog_seconds_, kNotNegative,
-                    "end all ranks when one hangs for so long (0: never)");
+                    "end all ranks when one hangs for this long (0: never)");
 }
 
 CommAlgorithm MpiFlags::algorithm() const {

@@ -7,11 +7,11 @@ namespace stagegpt::gpu {
 
 void CudaFlags::add(CommandLine& command_line) {
   command_line.integer("--device", device_, 0, 1023,
-                       "GPU, by its number (default: 0; of several ranks, one each)");
+                       "number of the GPU (default: 0; with several ranks, one each)");
   command_line.choice("--precision", precision_, {"f32", "tf32"},
-                      "what matrix products round their factors to");
+                      "precision of the factors of matrix products");
   command_line.choice("--gpu-matmul", matmul_, {"naive", "tiled", "vectorised", "cublaslt"},
-                      "matrix product");
+                      "GEMM implementation");
   platform_->add_flags(command_line);
 }
 

@@ -32,7 +32,8 @@ class CudaStage final : public Stage {
   }
 
   void add_bench_flags(CommandLine& command_line) override {
-    command_line.choice("--ladder", ladder_, {"layernorm", "matmul"}, "time the rungs of a kernel instead");
+    command_line.choice("--ladder", ladder_, {"layernorm", "matmul"},
+                        "time the versions of a kernel instead");
   }
   bool bench_instead(Machine& machine, bool json) override {
     if (!ladder_) return false;

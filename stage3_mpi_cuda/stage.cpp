@@ -26,8 +26,8 @@ class MpiCudaStage final : public Stage {
     cuda_.add(command_line);
     mpi_.add(command_line);
     command_line.choice("--transport", transport_, gpu::transport_names(),
-                        "how tensors go from GPU to GPU (default: the first of these that there is)");
-    command_line.toggle("--share-gpu", share_gpu_, "let ranks share a GPU, where there are too few");
+                        "transport between GPUs (default: the first of these that is available)");
+    command_line.toggle("--share-gpu", share_gpu_, "allow ranks to share a GPU if there are too few");
   }
 
   Machine& start() override {

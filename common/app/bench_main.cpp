@@ -32,19 +32,20 @@ struct BenchFlags {
     model.add(command_line);
     command_line.integer("--vocab-size", vocab_size, 1, 1 << 24, "vocabulary (default: the preset's)");
     command_line.group("Measurement");
-    command_line.integer("--batch-size", trainer.batch_size, 1, 1 << 20, "sequences in a micro-step");
+    command_line.integer("--batch-size", trainer.batch_size, 1, 1 << 20, "sequences per micro-step");
     command_line.integer("--grad-accumulation", trainer.grad_accumulation, 1, 1 << 20,
-                         "micro-steps in a step");
+                         "micro-steps per optimizer step");
     command_line.integer("--seq-len", seq_len, 1, 1 << 20, "tokens in a sequence (default: --block-size)");
     command_line.integer("--steps", steps, 1, 1000000,
-                         "steps timed (default: 10; 64 tokens with --generate)");
-    command_line.integer("--warmup", bench.warmup, 0, 1000000, "steps before, not timed");
-    command_line.toggle("--generate", generate, "time the writing of text, a step being a token");
-    command_line.choice("--weights", weights, {"f32", "bf16"}, "what --generate reads matrices in");
+                         "steps to time (default: 10; 64 tokens with --generate)");
+    command_line.integer("--warmup", bench.warmup, 0, 1000000, "warm-up steps, not timed");
+    command_line.toggle("--generate", generate, "time the generation of text; a step is a token");
+    command_line.choice("--weights", weights, {"f32", "bf16"},
+                        "precision of matrices in memory with --generate");
     command_line.toggle("--reproducible", trainer.reproducible,
-                        "the same bits at 1, 2, 4 and 8 ranks; see stageN_train");
+                        "identical bits at 1, 2, 4 and 8 ranks; see stageN_train");
     command_line.group("Run");
-    command_line.toggle("--no-fused", no_fused, "compose fused ops of primitive ones");
+    command_line.toggle("--no-fused", no_fused, "run fused ops as sequences of primitive ones");
     add_ignore_memory(command_line, ignore_memory);
     command_line.toggle("--json", json, "print one JSON object instead of a table");
   }

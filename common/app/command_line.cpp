@@ -215,8 +215,9 @@ void CommandLine::optional_text(const std::string& flag, std::optional<std::stri
 }
 
 void CommandLine::config_file() {
-  option("--config", "settings, a JSON object as --print-config prints it (null: not set); flags override it",
-         "PATH", "", [this](const std::string& path) {
+  option("--config",
+         "JSON file of settings, as --print-config prints them (null: not set); flags override it", "PATH",
+         "", [this](const std::string& path) {
            const MappedFile file(path, "--config");
            try {
              const nlohmann::json settings = parse_json(file.text());

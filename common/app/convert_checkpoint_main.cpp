@@ -24,13 +24,14 @@ struct ConvertFlags {
     command_line.text("--input", input,
                       "a run, a checkpoint, a Hugging Face GPT-2 directory, or llm.c's model file");
     command_line.text("--output", output,
-                      "llm.c's model file where it ends in .bin, else a directory to make, whose name has no "
-                      "ending but a version (gpt2.v2), or a slash behind it");
-    command_line.choice("--precision", precision, {"f32", "bf16"}, "of weights in llm.c's file");
-    command_line.text(
-        "--tokenizer-path", tokenizer_path,
-        "for the directory (default: the input's): tokenizer.json, GPT-2's two files, llm.c's file, "
-        "or a directory of these");
+                      "llm.c's model file if it ends in .bin, else a directory to create; its name may end "
+                      "in a version (gpt2.v2) or a slash, but in no other file ending");
+    command_line.choice("--precision", precision, {"f32", "bf16"},
+                        "precision of the weights in llm.c's file");
+    command_line.text("--tokenizer-path", tokenizer_path,
+                      "tokenizer for the directory (default: the input's): tokenizer.json, GPT-2's two "
+                      "files, llm.c's file, "
+                      "or a directory of these");
   }
 };
 

@@ -36,24 +36,27 @@ struct GenerateFlags {
     command_line.text("--model", model,
                       "a run, a checkpoint, any Hugging Face GPT-2 directory, or llm.c's model file");
     command_line.text("--tokenizer-path", tokenizer_path, "tokenizer (default: the directory's)");
-    command_line.choice("--weights", weights, {"f32", "bf16"}, "in bf16 matrices are half as many bytes");
+    command_line.choice("--weights", weights, {"f32", "bf16"},
+                        "precision of matrices in memory; bf16 takes half the bytes");
     command_line.group("Text");
-    command_line.free_text("--prompt", prompt, "what to go on from (default: a new text)");
-    command_line.integer("--max-new-tokens", max_new_tokens, 1, std::int64_t{1} << 40, "tokens to write");
-    command_line.integer("--num-samples", num_samples, 1, 1 << 20, "texts to write, one after the other");
-    command_line.free_texts("--stop", stop, "text to stop before; may be given several times");
-    command_line.toggle("--interactive", interactive, "take prompts from standard input, one a line");
+    command_line.free_text("--prompt", prompt, "text to continue (default: a new text)");
+    command_line.integer("--max-new-tokens", max_new_tokens, 1, std::int64_t{1} << 40, "tokens to generate");
+    command_line.integer("--num-samples", num_samples, 1, 1 << 20, "texts to generate, one after the other");
+    command_line.free_texts("--stop", stop, "stop before this text; may be given several times");
+    command_line.toggle("--interactive", interactive, "read prompts from standard input, one per line");
     command_line.group("Sampling");
     command_line.real("--temperature", sampling.temperature, kTemperature,
                       "divides the logits, at most 1000 (0: always the most probable token)");
-    command_line.integer("--top-k", sampling.top_k, 0, 1 << 30, "of the k most probable tokens (0: of all)");
+    command_line.integer("--top-k", sampling.top_k, 0, 1 << 30,
+                         "sample from the k most probable tokens (0: from all)");
     command_line.real("--top-p", sampling.top_p, kProbability,
-                      "of the fewest tokens that have this probability together");
+                      "sample from the smallest set of tokens with this total probability");
     command_line.real("--repetition-penalty", sampling.repetition_penalty, kPenalty,
-                      "makes tokens that are there already less probable; at most 1000");
-    command_line.integer("--seed", seed, 0, std::numeric_limits<std::int64_t>::max(), "of all draws");
+                      "makes tokens that have occurred less probable; at most 1000");
+    command_line.integer("--seed", seed, 0, std::numeric_limits<std::int64_t>::max(),
+                         "random seed of sampling");
     command_line.group("Run");
-    command_line.toggle("--no-fused", no_fused, "compose fused ops of primitive ones");
+    command_line.toggle("--no-fused", no_fused, "run fused ops as sequences of primitive ones");
     add_ignore_memory(command_line, ignore_memory);
     command_line.toggle("--json", json, "print one JSON object instead of the text");
   }
@@ -213,7 +216,7 @@ NamedValues found(const TrainedModel& trained) {
 
 int generate_main(Stage& stage, int argc, char** argv) {
   GenerateFlags flags;
-  CommandLine command_line(argv[0], "Let a model write.", stage.number());
+  CommandLine command_line(argv[0], "Generate text with a model.", stage.number());
   flags.add(command_line);
   stage.add_flags(command_line);
   if (!parse_flags(stage, command_line, argc, argv, [&] { flags.check(); })) return 0;

@@ -120,7 +120,7 @@ void require_generation_memory(const Gpt2Config& config, DType matrices, const T
 }
 
 void add_ignore_memory(CommandLine& command_line, bool& ignore) {
-  command_line.toggle("--ignore-memory", ignore, "begin although more memory is needed than is available");
+  command_line.toggle("--ignore-memory", ignore, "start even if more memory is needed than is available");
 }
 
 }  // namespace stagegpt

@@ -37,14 +37,16 @@ void replace(T& value, std::optional<Given>& given, const char* flag, bool weigh
 
 void ModelFlags::add(CommandLine& command_line) {
   command_line.group("Model");
-  command_line.text("--model", name_,
-                    "preset, or a directory to begin from: a run, a checkpoint, any Hugging Face GPT-2");
-  command_line.integer("--n-layer", n_layer_, 1, 1000, "blocks (default: the preset's, listed below)");
+  command_line.text(
+      "--model", name_,
+      "preset, or a directory with weights to start from: a run, a checkpoint, any Hugging Face GPT-2");
+  command_line.integer("--n-layer", n_layer_, 1, 1000,
+                       "transformer blocks (default: the preset's, listed below)");
   command_line.integer("--n-head", n_head_, 1, 65536, "attention heads; must divide --n-embd");
-  command_line.integer("--n-embd", n_embd_, 1, 65536, "channels");
+  command_line.integer("--n-embd", n_embd_, 1, 65536, "channels of the embedding");
   command_line.integer("--block-size", block_size_, 1, 1 << 20, "longest context, in tokens");
   command_line.choice("--activation", activation_, {"gelu_new", "gelu", "relu"}, "non-linearity");
-  command_line.real("--dropout", dropout_, kBelowOne, "probability of dropping");
+  command_line.real("--dropout", dropout_, kBelowOne, "dropout probability");
 
   std::string list = "Presets:";
   for (const auto& [name, config, learning_rate] : presets()) {

@@ -30,13 +30,15 @@ struct PrepareFlags {
 
 void PrepareFlags::add(CommandLine& command_line) {
   command_line.group("Input");
-  command_line.texts("--input", input, "text files or patterns, each file a document; - is standard input");
+  command_line.texts("--input", input,
+                     "text files or glob patterns; each file is a document; - is standard input");
   tokenizer.add(command_line);
   command_line.group("Output");
-  command_line.text("--output", output, "directory to make");
+  command_line.text("--output", output, "directory to create");
   command_line.real("--val-fraction", val_fraction, kBelowOne,
-                    "part of the text, at its end, for validation");
-  command_line.integer("--shard-tokens", shard_tokens, 1, TokenShard::kMaxTokens, "most tokens in a file");
+                    "fraction of the text, taken from its end, for validation");
+  command_line.integer("--shard-tokens", shard_tokens, 1, TokenShard::kMaxTokens,
+                       "maximum number of tokens in a file");
   command_line.toggle("--json", json, "print the manifest");
   command_line.group("Machine");
   command_line.integer("--threads", threads, 1, 1024, "threads (default: all cores)");

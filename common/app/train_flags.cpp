@@ -29,67 +29,73 @@ void TrainFlags::add(CommandLine& command_line) {
   command_line.group("This call", CommandLine::Concerns::this_call);
   command_line.config_file();
   command_line.toggle("--print-config", print_config,
-                      "print all settings, and what null ones come to be, and do nothing else");
-  command_line.toggle("--dry-run", dry_run, "print parameters, FLOPs and memory and do nothing else");
+                      "print all settings and the values derived for those that are null, then exit");
+  command_line.toggle("--dry-run", dry_run, "print the number of parameters, FLOPs and memory, then exit");
   command_line.optional_text("--resume", resume,
-                             "go on with the run in --run-dir, or in this directory, with its settings");
-  command_line.integer("--stop-after", stop_after_, 1, kMaxSteps,
-                       "step to stop at, with a checkpoint; the schedule stays that of --steps");
+                             "resume the run in --run-dir, or in this directory, with its settings");
+  command_line.integer(
+      "--stop-after", stop_after_, 1, kMaxSteps,
+      "stop at this step and save a checkpoint; the learning-rate schedule still ends at --steps");
   command_line.integer("--trace-steps", trace_steps_, 0, kMaxSteps,
-                       "first steps of this call whose tensors are kept, in RUN/traces (0: none)");
+                       "write the tensors of the first N steps to RUN/traces (0: none)");
   add_ignore_memory(command_line, ignore_memory);
   command_line.toggle("--json", json, "print the result as one JSON object");
 
   command_line.group("Data");
-  command_line.text(
-      "--data", data_,
-      "what to learn: a text, token shards, a pattern of either, or a directory of prepare_data's");
+  command_line.text("--data", data_,
+                    "training data: a text file, token shards, a glob pattern of either, or a directory that "
+                    "prepare_data wrote");
   tokenizer_.add(command_line);
   command_line.real("--val-fraction", val_fraction_, kBelowOne,
-                    "part of the text, at its end, for validation (0: none)");
+                    "fraction of the text, taken from its end, for validation (0: none)");
   model.add(command_line);
 
   command_line.group("Training");
-  command_line.integer("--batch-size", trainer_.batch_size, 1, 1 << 20, "sequences in a micro-step");
+  command_line.integer("--batch-size", trainer_.batch_size, 1, 1 << 20, "sequences per micro-step");
   command_line.integer("--grad-accumulation", trainer_.grad_accumulation, 1, 1 << 20,
-                       "micro-steps in a step");
-  command_line.integer("--steps", steps, 1, kMaxSteps, "optimizer steps, the horizon of the schedule");
+                       "micro-steps per optimizer step");
+  command_line.integer("--steps", steps, 1, kMaxSteps,
+                       "optimizer steps; the learning-rate schedule ends there");
   command_line.real("--learning-rate", learning_rate_, kPositive,
                     "peak learning rate (default: the preset's; 5e-05 for a directory)");
   command_line.real("--min-lr", min_lr_, kNotNegative, "final learning rate (default: a tenth of the peak)");
   command_line.integer("--warmup-steps", warmup_steps_, 0, kMaxSteps,
-                       "steps of warm-up (default: a twentieth)");
+                       "warm-up steps (default: a twentieth of --steps)");
   command_line.choice("--lr-schedule", schedule_, {"cosine", "linear", "constant"},
                       "decay of the learning rate");
-  command_line.real("--weight-decay", trainer_.adamw.weight_decay, kNotNegative, "decay of matrices");
-  command_line.real("--beta1", trainer_.adamw.beta1, kBelowOne, "decay of the first moment");
-  command_line.real("--beta2", trainer_.adamw.beta2, kBelowOne, "decay of the second moment");
-  command_line.real("--eps", trainer_.adamw.eps, kPositive, "added to the root of the second moment");
-  command_line.real("--grad-clip", trainer_.adamw.grad_clip, kNotNegative, "largest gradient norm (0: off)");
+  command_line.real("--weight-decay", trainer_.adamw.weight_decay, kNotNegative, "weight decay of matrices");
+  command_line.real("--beta1", trainer_.adamw.beta1, kBelowOne, "AdamW's decay rate of the first moment");
+  command_line.real("--beta2", trainer_.adamw.beta2, kBelowOne, "AdamW's decay rate of the second moment");
+  command_line.real("--eps", trainer_.adamw.eps, kPositive,
+                    "AdamW's epsilon, added to the square root of the second moment");
+  command_line.real("--grad-clip", trainer_.adamw.grad_clip, kNotNegative,
+                    "clip the gradient to this norm (0: off)");
   command_line.toggle("--overfit-batch", trainer_.overfit_batch,
-                      "train on the first batch alone, to see that a model learns at all");
+                      "train on the first batch only, to check that the model can learn");
   command_line.toggle(
       "--reproducible", trainer_.reproducible,
-      "the same bits at 1, 2, 4 and 8 ranks, any number of threads, and at every stage on the CPU");
+      "identical bits at 1, 2, 4 and 8 ranks, with any number of threads, and at every stage on the CPU");
   command_line.choice("--non-finite", non_finite_, {"stop", "skip"},
-                      "a step whose loss or gradient is infinite or NaN");
+                      "what to do when a loss or gradient is infinite or NaN");
   command_line.integer("--seed", seed_, 0, INT64_MAX,
-                       "of initialisation, order of samples, dropout and samples");
+                       "random seed of initialisation, data order, dropout and generated samples");
 
   command_line.group("Run");
   command_line.text("--run-dir", run_dir, "directory of the run (default: runs/MODEL, or runs/MODEL-2, …)");
-  command_line.integer("--eval-every", eval_every_, 1, kMaxSteps, "steps between validation losses");
+  command_line.integer("--eval-every", eval_every_, 1, kMaxSteps, "validate every N steps");
   command_line.integer(
       "--eval-tokens", eval_tokens_, 0, kMaxTokens,
-      concat("tokens of these, spread evenly (0: all; default: all where that is cheap, else ", kSampleTokens,
-             "); the last validation is always of all"));
-  command_line.integer("--checkpoint-every", checkpoint_every_, 1, kMaxSteps, "steps between checkpoints");
-  command_line.integer("--keep-last", keep_.last, 2, kMaxSteps, "newest checkpoints that are kept");
+      concat("validation tokens to use, spread evenly (0: all; default: all where that is cheap, else ",
+             kSampleTokens, "); the last validation always uses all"));
+  command_line.integer("--checkpoint-every", checkpoint_every_, 1, kMaxSteps,
+                       "save a checkpoint every N steps");
+  command_line.integer("--keep-last", keep_.last, 2, kMaxSteps, "keep the N newest checkpoints");
   command_line.integer("--keep-every", keep_.every, 0, kMaxSteps,
-                       "checkpoints at multiples of this are kept too (0: none)");
-  command_line.integer("--sample-every", sample_every_, 0, kMaxSteps, "steps between samples (0: none)");
-  command_line.integer("--max-new-tokens", sample_tokens, 0, 1'000'000, "length of a sample");
-  command_line.toggle("--no-fused", no_fused, "compose fused ops of primitive ones");
+                       "also keep the checkpoints at multiples of N steps (0: none)");
+  command_line.integer("--sample-every", sample_every_, 0, kMaxSteps,
+                       "generate a sample every N steps (0: never)");
+  command_line.integer("--max-new-tokens", sample_tokens, 0, 1'000'000, "tokens in a sample");
+  command_line.toggle("--no-fused", no_fused, "run fused ops as sequences of primitive ones");
 }
 
 void TrainFlags::resolve() {

@@ -18,8 +18,8 @@
 namespace stagegpt {
 
 struct TrainerConfig {
-  std::int64_t batch_size = 8;         // sequences in a micro-step, over all ranks
-  std::int64_t grad_accumulation = 1;  // micro-steps in a step
+  std::int64_t batch_size = 8;         // sequences per micro-step, over all ranks
+  std::int64_t grad_accumulation = 1;  // micro-steps per optimizer step
   LrSchedule schedule;
   AdamWConfig adamw;
   std::uint64_t seed = 1337;

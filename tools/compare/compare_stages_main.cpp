@@ -47,15 +47,16 @@ struct CompareFlags {
 void CompareFlags::add(CommandLine& command_line) {
   command_line.group("Report");
   command_line.text("--output", output,
-                    "directory to make, for index.html, results.json, results.csv and runs/");
-  command_line.toggle("--overwrite", overwrite, "replace the comparison that is there");
-  command_line.free_text("--title", title, "of the page");
+                    "directory to create, with index.html, results.json, results.csv and runs/");
+  command_line.toggle("--overwrite", overwrite, "replace an existing comparison");
+  command_line.free_text("--title", title, "title of the page");
   command_line.free_text("--author", author, "named on the page");
   command_line.toggle("--json", json, "print results.json instead of tables");
   command_line.group("Contestants");
-  command_line.free_text("--stages", stages, "such as 0,1,3 (default: all that can run)");
-  command_line.free_text("--ranks", ranks, "of stages 1 and 3, such as 1,2,4 (default: 1,2)");
-  command_line.toggle("--emulated", emulated, "stages 2 and 3 on the emulator, though there is a GPU");
+  command_line.free_text("--stages", stages, "stages to compare, such as 0,1,3 (default: all that can run)");
+  command_line.free_text("--ranks", ranks,
+                         "numbers of ranks for stages 1 and 3, such as 1,2,4 (default: 1,2)");
+  command_line.toggle("--emulated", emulated, "run stages 2 and 3 on the emulator even if there is a GPU");
   command_line.text("--programs", programs, "directory of stageN_train (default: that of this program)");
   command_line.text(
       "--mpirun", mpirun,
@@ -66,14 +67,15 @@ void CompareFlags::add(CommandLine& command_line) {
   command_line.group("Experiment");
   command_line.text("--config", config, "settings of stageN_train, a JSON object, such as a run's run.json");
   command_line.choice("--scaling", scaling, {"strong", "weak"},
-                      "each rank has its own cores, the most ranks all; the batch stays, or grows with them");
+                      "one core or more for each rank, all cores at the largest number of ranks; the batch "
+                      "stays (strong) or grows with the ranks (weak)");
   command_line.integer("--repeats", experiment.repeats, 1, 1000, "runs of each contestant, in turns");
   command_line.integer("--warmup", experiment.warmup, 0, 1'000'000,
-                       "first steps of a run, which are not timed");
+                       "first steps of a run that are not timed");
   command_line.toggle("--reproducible", reproducible,
-                      "every run with --reproducible: the same bits are expected");
+                      "make every run with --reproducible, and expect identical bits");
   command_line.toggle("--no-reproducible-pass", no_reproducible_pass,
-                      "leave out the further run of each stage with --reproducible");
+                      "skip the extra run of each stage with --reproducible");
   command_line.real("--loss-limit", experiment.limits.loss, kPositive,
                     "largest relative difference of losses");
   command_line.real("--norm-limit", experiment.limits.grad_norm, kPositive,

@@ -54,11 +54,10 @@ Findings examine_all() {
 
 int doctor_main(int argc, char** argv) {
   bool json = false;
-  CommandLine command_line(
-      argv[0],
-      "Tell what this machine has for training, and what to do about what it lacks. Exits with 0 "
-      "where stage 0 can train, else with 1.",
-      std::nullopt);
+  CommandLine command_line(argv[0],
+                           "Report what this machine has for training, and how to get what is missing. The "
+                           "exit code is 0 if stage 0 can train, else 1.",
+                           std::nullopt);
   command_line.group("Output", CommandLine::Concerns::this_call);
   command_line.toggle("--json", json, "print one JSON object");
   if (!command_line.parse(argc, argv)) return 0;
