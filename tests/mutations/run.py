@@ -18,6 +18,7 @@ import shutil
 import signal
 import sys
 import time
+import zlib
 from dataclasses import asdict
 from pathlib import Path
 
@@ -81,7 +82,9 @@ def main():
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     name = arguments.list.stem
     if arguments.count:
-        name = "_".join([f"seed_{arguments.seed}_count_{arguments.count}", *arguments.of]).strip("_").replace("/", "-")
+        name = f"seed_{arguments.seed}_count_{arguments.count}"
+        if arguments.of != [""]:  # of any number of files
+            name += f"_of_{zlib.crc32(' '.join(arguments.of).encode()):08x}"
     work = arguments.work.resolve()
     directory = work / name
     if arguments.fresh and directory.exists():
