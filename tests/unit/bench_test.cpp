@@ -12,8 +12,8 @@
 namespace stagegpt::test {
 namespace {
 
-constexpr std::int64_t kT = 16;
-const Gpt2Config kConfig{.vocab_size = 101, .block_size = kT, .n_layer = 2, .n_head = 2, .n_embd = 32};
+constexpr std::int64_t kLength = 16;
+const Gpt2Config kConfig{.vocab_size = 101, .block_size = kLength, .n_layer = 2, .n_head = 2, .n_embd = 32};
 const TrainerConfig kTraining{.batch_size = 3,
                               .grad_accumulation = 2,
                               .schedule = {},
@@ -32,11 +32,11 @@ Measured measure(const BenchConfig& config) {
   NoGradientSync sync;
   Gpt2 model(*backend, kConfig);
   model.parameters().initialize(1);
-  const DataLoader data(random_ids(1, 0, 1000, 101), kT, 1);
+  const DataLoader data(random_ids(1, 0, 1000, 101), kLength, 1);
   Trainer trainer(*backend, communicator, sync, model, data, kTraining);
   Measured measured;
   measured.report =
-      bench(*backend, trainer, model, {3 * kT, 2}, config, [&](std::int64_t done, std::int64_t total) {
+      bench(*backend, trainer, model, {3 * kLength, 2}, config, [&](std::int64_t done, std::int64_t total) {
         EXPECT_EQ(total, config.warmup + config.steps + config.profiled);
         measured.progress.push_back(done);
       });
@@ -86,7 +86,7 @@ TEST(Bench, shows_the_ops_of_one_step) {
 
 TEST(Bench, reports_the_memory_of_a_step_alone) {
   const auto [report, progress] = measure({.steps = 2, .warmup = 0, .profiled = 1});
-  EXPECT_EQ(report.peak_bytes, plan_memory(kConfig, kTraining, kT, 1, NoGradientSync()).total());
+  EXPECT_EQ(report.peak_bytes, plan_memory(kConfig, kTraining, kLength, 1, NoGradientSync()).total());
 }
 
 }  // namespace

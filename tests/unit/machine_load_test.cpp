@@ -147,8 +147,8 @@ TEST(MachineLoad, a_meter_counts_the_cores_that_we_may_use) {
   CPU_ZERO(&one);
   CPU_SET(core, &one);
   ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
-  SingleProcess alone;
-  const LoadMeter meter(alone, 3);
+  SingleProcess one_process;
+  const LoadMeter meter(one_process, 3);
   std::this_thread::sleep_for(std::chrono::milliseconds(520));  // the kernel's counters are coarse
   const auto load = meter.read();
   sched_setaffinity(0, sizeof before, &before);
@@ -159,8 +159,8 @@ TEST(MachineLoad, a_meter_counts_the_cores_that_we_may_use) {
 }
 
 TEST(MachineLoad, a_meter_reads_the_kernels_counters) {
-  SingleProcess alone;
-  const LoadMeter meter(alone, 1);
+  SingleProcess one_process;
+  const LoadMeter meter(one_process, 1);
   EXPECT_FALSE(meter.read());  // no time has passed
 }
 
