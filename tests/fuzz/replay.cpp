@@ -1,10 +1,14 @@
-// Runs a fuzz target over the files of a directory, in order of their names.
+// Runs a fuzz target over the files of a directory, and over those in the archive DIRECTORY.tar, in order of
+// their names.
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "tests/fuzz/fuzz_target.h"
@@ -12,33 +16,47 @@
 namespace {
 
 namespace fs = std::filesystem;
+using Bytes = std::vector<char>;
 
-std::vector<fs::path> files_in(const fs::path& directory) {
-  std::vector<fs::path> files;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
-    if (entry.is_regular_file()) files.push_back(entry.path());
-  }
-  std::ranges::sort(files);
-  return files;
+Bytes read(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
-void replay(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::vector<char> read{std::istreambuf_iterator<char>(file), {}};
-  const std::vector<std::uint8_t> bytes(read.begin(),
-                                        read.end());  // as long as the file: no read past its end
-  LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
+// Files of a tar archive (POSIX ustar): a header of 512 bytes, which begins with a name and has the size in
+// octal digits at byte 124, then the bytes of the file, filled up to a multiple of 512. An empty header is
+// the end.
+void add_files_of(const fs::path& archive, std::map<std::string, Bytes>& files) {
+  constexpr std::size_t kBlock = 512, kSizeAt = 124;
+  const Bytes bytes = read(archive);
+  if (bytes.empty()) stagegpt::user_error(archive.string(), " cannot be read");
+  for (std::size_t at = 0; at + kBlock <= bytes.size() && bytes[at] != '\0';) {
+    const std::size_t size = std::strtoull(&bytes[at + kSizeAt], nullptr, 8);
+    const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(at + kBlock);
+    files[&bytes[at]] = Bytes(begin, begin + static_cast<std::ptrdiff_t>(size));
+    at += kBlock + (size + kBlock - 1) / kBlock * kBlock;
+  }
+}
+
+std::map<std::string, Bytes> files_of(const fs::path& directory) {
+  std::map<std::string, Bytes> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
+    if (entry.is_regular_file()) files[entry.path().filename().string()] = read(entry.path());
+  }
+  add_files_of(directory.string() + ".tar", files);
+  return files;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) try {
   if (argc != 2) stagegpt::user_error("expected one argument, the directory of a corpus");
-  const std::vector<fs::path> files = files_in(argv[1]);
-  if (files.empty()) stagegpt::user_error(argv[1], " holds no file");
-  for (const fs::path& path : files) {
-    std::cerr << path.filename().string() << std::endl;  // the last one is where it ended
-    replay(path);
+  const auto files = files_of(argv[1]);
+  for (const auto& [name, content] : files) {
+    std::cerr << name << std::endl;  // the last one is where it ended
+    const std::vector<std::uint8_t> bytes(content.begin(),
+                                          content.end());  // as long as the file: no read past its end
+    LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
   }
   return 0;
 } catch (const std::exception& error) {
