@@ -2,30 +2,40 @@
 # Reports what this machine lacks to build StageGPT, before anything has been built. Then it runs the program doctor, if that
 # is built, which reports what is missing to train.
 #   scripts/doctor.sh [arguments of doctor]
-# The exit code is 1 if something is missing without which nothing can be built, or if stage 0 cannot train.
+# The exit code is 1 if the compiler, a tool or a package of scripts/setup.sh is missing or too old, or if stage 0 cannot train.
+# Lines of this script go to standard error, those of the program doctor to standard output.
 set -uo pipefail
+case ${1:-} in -h | --help) sed -n '2,6s/^# //p' "$0"; exit 0 ;; esac
 cd "$(dirname "$0")/.." || exit 1
 
 exit_code=0
 # report MARK SUBJECT FOUND [ADVICE], in the layout of the program doctor.
 report() {
-  printf '%-8s %-17s %s\n' "$1" "$2" "$3"
-  [ $# -lt 4 ] || printf '%-26s -> %s\n' '' "$4"
+  printf '%-8s %-17s %s\n' "$1" "$2" "$3" >&2
+  [ $# -lt 4 ] || printf '%-26s -> %s\n' '' "$4" >&2
   [ "$1" != problem ] || exit_code=1
 }
 
 # at_least VERSION NEEDED: whether the first is as new as the second.
 at_least() { [ "$(printf '%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 
+# What an old compiler does not have.
+cxx20='#include <omp.h>
+#include <algorithm>
+#include <span>
+int main() { return static_cast<int>(std::ranges::count(std::span<int>(), 0)) + omp_get_max_threads(); }'
+
 compiler() {
-  local name=${CXX:-c++} version
-  if ! command -v "$name" >/dev/null; then
-    report problem compiler "there is no $name" "./scripts/setup.sh installs g++"
-  elif ! version=$(echo '#include <span>
-      int main() { return std::span<int>().size(); }' | "$name" -std=c++20 -fsyntax-only -x c++ - 2>&1); then
-    report problem compiler "$name does not compile C++20: $(head -n 1 <<<"$version")" "install g++ 12 or newer, or set CXX"
+  local -a command
+  local errors
+  read -ra command <<<"${CXX:-c++}"  # CXX may be "ccache g++"
+  if ! command -v "${command[0]}" >/dev/null; then
+    report problem compiler "there is no ${command[0]}" "./scripts/setup.sh installs g++"
+  elif ! errors=$("${command[@]}" -std=c++20 -fopenmp -fsyntax-only -x c++ - 2>&1 <<<"$cxx20"); then
+    report problem compiler "${command[*]} does not compile C++20: $(head -n 1 <<<"$errors")" \
+      "install a newer g++ (12 is tested), or set CXX"
   else
-    report ok compiler "$("$name" --version | head -n 1)"
+    report ok compiler "$("${command[@]}" --version | head -n 1)"
   fi
 }
 
@@ -48,7 +58,7 @@ packages() {
   local missing
   if missing=$(./scripts/setup.sh --check 2>&1); then
     report ok packages "all that scripts/setup.sh installs"
-  elif command -v dpkg-query >/dev/null; then
+  elif command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; then
     report problem packages "missing: $missing" "run ./scripts/setup.sh"
   else
     report note packages "this is neither Debian nor Ubuntu" "install what scripts/setup.sh names, under the names they have here"
@@ -60,10 +70,10 @@ room() {
   local memory disk
   memory=$(awk '/^MemAvailable/ {print int($2 / 1024)}' /proc/meminfo)
   disk=$(df -Pm . | awk 'END {print $4}')
-  if [ "$memory" -ge 2048 ]; then report ok memory "$memory MiB available"; else
+  if [ "${memory:-0}" -ge 2048 ]; then report ok memory "$memory MiB available"; else
     report note memory "$memory MiB available" "build with fewer compilers at a time: cmake --build --preset release -j 1"
   fi
-  if [ "$disk" -ge 3072 ]; then report ok disk "$disk MiB free"; else
+  if [ "${disk:-0}" -ge 3072 ]; then report ok disk "$disk MiB free"; else
     report note disk "$disk MiB free" "programs and tests take 0.4 GB, with ./scripts/test.sh --full 3 GB"
   fi
 }
@@ -88,6 +98,5 @@ if [ -z "$built" ]; then
   report note doctor "not built yet; it reports more about this machine" "cmake --preset release && cmake --build --preset release --target doctor"
   exit $exit_code
 fi
-echo
 "./$built" "$@" || exit_code=1
 exit $exit_code

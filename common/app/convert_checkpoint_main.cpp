@@ -30,8 +30,7 @@ struct ConvertFlags {
                         "precision of the weights in llm.c's file");
     command_line.text("--tokenizer-path", tokenizer_path,
                       "tokenizer for the directory (default: the input's): tokenizer.json, GPT-2's two "
-                      "files, llm.c's file, "
-                      "or a directory of these");
+                      "files, llm.c's file, or a directory that contains one of these");
   }
 };
 
@@ -45,7 +44,7 @@ Output kind_of(const std::string& name) {
   if (ending.starts_with(".v")) ending.erase(1, 1);
   const bool is_version = ending.find_first_not_of(".0123456789") == ending.npos;
   if (!is_version) {
-    user_error("--output: expected llm.c's model file, NAME.bin, or a directory to make, not '", name,
+    user_error("--output: expected llm.c's model file, NAME.bin, or a directory to create, not '", name,
                "'; a directory of that name is '", name, "/'");
   }
   return Output::directory;
@@ -129,7 +128,7 @@ int convert_checkpoint_main(int argc, char** argv) {
   flags.add(command_line);
   if (!command_line.parse(argc, argv)) return 0;
   if (flags.input.empty()) user_error("--input: expected a model");
-  if (flags.output.empty()) user_error("--output: expected a file or directory to make");
+  if (flags.output.empty()) user_error("--output: expected a file or directory to create");
   const Output kind = kind_of(flags.output);
   const Model model(flags.input);
   const fs::path output = (fs::path(flags.output) / "").parent_path();

@@ -14,7 +14,7 @@ void TokenizerFlags::add(CommandLine& command_line) {
                        concat("size of the vocabulary that is learnt from the text (default: bpe: a token "
                               "for every 600 bytes, between ",
                               kSmallestDefaultVocabSize, " and ", kLargestDefaultVocabSize,
-                              "; word: every word, up to the same limit)"));
+                              "; word: every word, at most ", kLargestDefaultVocabSize, ")"));
   command_line.toggle("--parse-special-tokens", parse_special_,
                       "read the names of special tokens in the text, such as <|endoftext|>, as tokens");
 }

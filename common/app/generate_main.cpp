@@ -1,4 +1,4 @@
-// stageN_generate: let a model write.
+// stageN_generate: generate text with a model.
 #include <unistd.h>
 
 #include <iostream>

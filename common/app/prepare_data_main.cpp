@@ -115,7 +115,7 @@ int prepare_data_main(int argc, char** argv) {
   flags.add(command_line);
   if (!command_line.parse(argc, argv)) return 0;
   if (flags.input.empty()) user_error("--input: expected text files");
-  if (flags.output.empty()) user_error("--output: expected a directory to make");
+  if (flags.output.empty()) user_error("--output: expected a directory to create");
   const Json manifest = prepare(flags);
   if (flags.json) {
     std::cout << manifest.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';

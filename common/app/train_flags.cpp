@@ -37,7 +37,7 @@ void TrainFlags::add(CommandLine& command_line) {
       "--stop-after", stop_after_, 1, kMaxSteps,
       "stop at this step and save a checkpoint; the learning-rate schedule still ends at --steps");
   command_line.integer("--trace-steps", trace_steps_, 0, kMaxSteps,
-                       "write the tensors of the first N steps to RUN/traces (0: none)");
+                       "write the tensors of the first N steps of this call to RUN/traces (0: none)");
   add_ignore_memory(command_line, ignore_memory);
   command_line.toggle("--json", json, "print the result as one JSON object");
 

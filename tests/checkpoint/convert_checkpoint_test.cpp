@@ -44,10 +44,10 @@ TEST_F(Convert, RefusesEndingsOfFormatsThatItDoesNotWrite) {
   for (const std::string name : {"x.gguf", "x.safetensors", "x.pt", "x.BIN", "x.h5", "x.v2a"}) {
     const ProgramResult result = convert(golden, name);
     EXPECT_EQ(result.exit_code, 2) << name;
-    EXPECT_NE(
-        result.errors.find("--output: expected llm.c's model file, NAME.bin, or a directory to make, not '" +
-                           name + "'; a directory of that name is '" + name + "/'"),
-        std::string::npos)
+    EXPECT_NE(result.errors.find(
+                  "--output: expected llm.c's model file, NAME.bin, or a directory to create, not '" + name +
+                  "'; a directory of that name is '" + name + "/'"),
+              std::string::npos)
         << result.errors;
     EXPECT_FALSE(std::filesystem::exists(in(name)));
   }

@@ -66,8 +66,8 @@ TEST_F(CompareFlagsTest, AreInHelp) {
         "none) --cores",
         "cores for each contestant, ranks dividing them (default: all) Experiment: --config",
         "settings of stageN_train, a JSON object, such as a run's run.json --scaling",
-        "one core or more for each rank, all cores at the largest number of ranks; the batch stays (strong) "
-        "or grows with the ranks (weak)",
+        "each rank has --cores divided by the largest number of ranks; the batch stays (strong) or grows "
+        "with the ranks (weak)",
         "3 runs of each contestant, in turns --warmup",
         "3 first steps of a run that are not timed --reproducible",
         "make every run with --reproducible, and expect identical bits --no-reproducible-pass",
@@ -204,7 +204,7 @@ TEST_F(CompareFlagsTest, ChooseTheContestants) {
 }
 
 TEST_F(CompareFlagsTest, AreRefused) {
-  EXPECT_EQ(run({}).errors, "compare_stages: --output: expected a directory to make\n");
+  EXPECT_EQ(run({}).errors, "compare_stages: --output: expected a directory to create\n");
   EXPECT_EQ(refused({"--stages", "0,4"}),
             "compare_stages: --stages: expected a whole number from 0 to 3, not '4'\n");
   EXPECT_EQ(refused({"--ranks", "0"}),

@@ -5,10 +5,10 @@ import shlex
 from dataclasses import dataclass
 
 # What may stand first on a line of commands. A block of which the first line begins otherwise shows something else.
-STARTERS = {"mpirun", "sbatch", "cmake", "ctest", "python3", "pip", "tensorboard", "gdb", "export", "module", "mkdir", "ompi_info",
-            "for", "done", "xargs"}
+STARTERS = {"mpirun", "sbatch", "cmake", "ctest", "python3", "pip", "tensorboard", "gdb", "export", "module", "mkdir", "cp",
+            "rm", "tar", "ompi_info", "for", "done", "xargs"}
 PROGRAM = re.compile(r"(?:\./)?build/[\w-]+/bin/(\w+)")
-SCRIPT = re.compile(r"(?:\./)?((?:scripts|bench|tests|common|stage\w+)/[\w./-]+\.(?:sh|py|sbatch))")
+SCRIPT = re.compile(r"(?:\./)?((?:scripts|bench|tests|common|tools|stage\w+)/[\w./-]+\.(?:sh|py|sbatch))")
 
 
 @dataclass

@@ -2,6 +2,7 @@
 // their names.
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <fstream>
@@ -27,13 +28,17 @@ Bytes read(const fs::path& path) {
 // octal digits at byte 124, then the bytes of the file, filled up to a multiple of 512. An empty header is
 // the end.
 void add_files_of(const fs::path& archive, std::map<std::string, Bytes>& files) {
-  constexpr std::size_t kBlock = 512, kSizeAt = 124;
+  constexpr std::size_t kBlock = 512, kNameBytes = 100, kSizeAt = 124;
   const Bytes bytes = read(archive);
   if (bytes.empty()) stagegpt::user_error(archive.string(), " cannot be read");
   for (std::size_t at = 0; at + kBlock <= bytes.size() && bytes[at] != '\0';) {
     const std::size_t size = std::strtoull(&bytes[at + kSizeAt], nullptr, 8);
+    if (size > bytes.size() - at - kBlock) stagegpt::user_error(archive.string(), " is cut short");
+    const std::string name(&bytes[at], strnlen(&bytes[at], kNameBytes));
     const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(at + kBlock);
-    files[&bytes[at]] = Bytes(begin, begin + static_cast<std::ptrdiff_t>(size));
+    if (!files.emplace(name, Bytes(begin, begin + static_cast<std::ptrdiff_t>(size))).second) {
+      stagegpt::user_error(archive.string(), ": ", name, " is in the directory, too");
+    }
     at += kBlock + (size + kBlock - 1) / kBlock * kBlock;
   }
 }

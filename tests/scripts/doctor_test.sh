@@ -37,6 +37,11 @@ stand_in scripts/setup.sh 'exit 0'
 stand_in tools/c++ 'echo "error: unrecognised option -std=c++20" >&2; exit 1'
 expect "an old compiler" 1 '^problem +compiler +c\+\+ does not compile C\+\+20: error: unrecognised'
 stand_in tools/c++ 'echo "c++ 12.2.0"'
+stand_in tools/launcher '"$@"'
+output=$(CXX="launcher c++" PATH=$scratch/tools:$PATH ./scripts/doctor.sh 2>&1)
+if ! grep -q '^ok  *compiler  *c++ 12.2.0$' <<<"$output"; then
+  echo "a compiler behind a launcher is not found"; failed=1
+fi
 stand_in build/release/bin/doctor 'echo "the program, $*"; exit 1'
 expect "what the program says" 1 '^the program, --json$'
 stand_in build/release/bin/doctor 'exit 0'

@@ -85,7 +85,13 @@ TEST(IncludeRule, stages_1_and_3_know_whose_backend_they_take) {
                                               "stage0_serial/cpu_backend.h"});
 }
 
-TEST(IncludeRule, stage_2_knows_no_other_stage_and_has_cuda_in_one_folder) {
+TEST(IncludeRule, tools_know_no_mpi_and_no_cuda) {
+  expect_own_headers_from("tools/compare", {"common/", "tools/compare/"});
+  expect_own_headers_from("tools/doctor", {"common/", "tools/doctor/", "stage0_serial/blas/"});
+  expect_no_mpi_and_no_cuda("tools");
+}
+
+TEST(IncludeRule, stage_2_knows_blas_of_another_stage_and_has_cuda_in_one_folder) {
   expect_own_headers_from("stage2_cuda", {"common/", "stage2_cuda/", "stage0_serial/blas/"});
   for (const char* folder : {"stage2_cuda/kernels", "stage2_cuda/emulation"})
     expect_no_mpi_and_no_cuda(folder);

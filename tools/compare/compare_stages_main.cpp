@@ -1,7 +1,6 @@
 // compare_stages: one experiment at every stage that this machine can run, in one report.
 #include <algorithm>
 #include <iostream>
-#include <nlohmann/json.hpp>
 
 #include "common/app/command_line.h"
 #include "common/base/error.h"
@@ -67,8 +66,8 @@ void CompareFlags::add(CommandLine& command_line) {
   command_line.group("Experiment");
   command_line.text("--config", config, "settings of stageN_train, a JSON object, such as a run's run.json");
   command_line.choice("--scaling", scaling, {"strong", "weak"},
-                      "one core or more for each rank, all cores at the largest number of ranks; the batch "
-                      "stays (strong) or grows with the ranks (weak)");
+                      "each rank has --cores divided by the largest number of ranks; the batch stays "
+                      "(strong) or grows with the ranks (weak)");
   command_line.integer("--repeats", experiment.repeats, 1, 1000, "runs of each contestant, in turns");
   command_line.integer("--warmup", experiment.warmup, 0, 1'000'000,
                        "first steps of a run that are not timed");
@@ -105,7 +104,7 @@ void CompareFlags::resolve_experiment(const std::vector<std::string>& handed_on)
 }
 
 compare::CompareOptions CompareFlags::options(const std::vector<std::string>& handed_on) {
-  if (!output) user_error("--output: expected a directory to make");
+  if (!output) user_error("--output: expected a directory to create");
   resolve_experiment(handed_on);
   compare::CompareOptions options;
   options.output = *output;
