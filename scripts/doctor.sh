@@ -65,7 +65,7 @@ packages() {
   fi
 }
 
-# Two compilers side by side take less than 2 GiB. Programs and tests take 0.4 GB of disk, sanitised ones 2.4 GB.
+# Two compilers side by side take less than 2 GiB. Programs and tests take 0.4 GB of disk, sanitised ones 3 GB.
 room() {
   local memory disk
   memory=$(awk '/^MemAvailable/ {print int($2 / 1024)}' /proc/meminfo)
@@ -73,8 +73,8 @@ room() {
   if [ "${memory:-0}" -ge 2048 ]; then report ok memory "$memory MiB available"; else
     report note memory "$memory MiB available" "build with fewer compilers at a time: cmake --build --preset release -j 1"
   fi
-  if [ "${disk:-0}" -ge 3072 ]; then report ok disk "$disk MiB free"; else
-    report note disk "$disk MiB free" "programs and tests take 0.4 GB, with ./scripts/test.sh --full 3 GB"
+  if [ "${disk:-0}" -ge 4096 ]; then report ok disk "$disk MiB free"; else
+    report note disk "$disk MiB free" "programs and tests take 0.4 GB, with ./scripts/test.sh --full 4 GB"
   fi
 }
 

@@ -10,7 +10,7 @@
 
 namespace stagegpt {
 
-// JSON that is written: its keys stay in the order in which they were added. What is read is nlohmann::json.
+// Keys stay in the order in which they were added: for all that is written. parse_json() sorts them.
 using Json = nlohmann::ordered_json;
 
 // Throws UserError, in one line, for text that is not JSON, has a key twice in one object

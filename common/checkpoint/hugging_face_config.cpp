@@ -5,9 +5,7 @@
 namespace stagegpt {
 namespace {
 
-using OrderedJson = Json;
-
-OrderedJson or_null(std::optional<std::int32_t> id) { return id ? OrderedJson(*id) : OrderedJson(); }
+Json or_null(std::optional<std::int32_t> id) { return id ? Json(*id) : Json(); }
 
 // A size; `fallback` where the field is missing or null.
 std::int64_t size_field(const nlohmann::json& json, const char* name, std::int64_t max,
@@ -44,36 +42,36 @@ std::optional<Activation> activation_of(const std::string& name) {
 }  // namespace
 
 std::string config_json(const Gpt2Config& config, std::optional<std::int32_t> end_of_text) {
-  const OrderedJson json = {{"architectures", {"GPT2LMHeadModel"}},
-                            {"model_type", "gpt2"},
-                            {"vocab_size", config.vocab_size},
-                            {"n_positions", config.block_size},
-                            {"n_ctx", config.block_size},
-                            {"n_embd", config.n_embd},
-                            {"n_layer", config.n_layer},
-                            {"n_head", config.n_head},
-                            {"n_inner", nullptr},
-                            {"activation_function", name_of(config.activation)},
-                            {"layer_norm_epsilon", kLayernormEps},
-                            {"initializer_range", config.initializer_range},
-                            {"embd_pdrop", config.dropout},
-                            {"attn_pdrop", config.dropout},
-                            {"resid_pdrop", config.dropout},
-                            {"scale_attn_weights", true},
-                            {"scale_attn_by_inverse_layer_idx", false},
-                            {"reorder_and_upcast_attn", false},
-                            {"tie_word_embeddings", true},
-                            {"use_cache", true},
-                            {"bos_token_id", or_null(end_of_text)},
-                            {"eos_token_id", or_null(end_of_text)},
-                            {"torch_dtype", "float32"}};
+  const Json json = {{"architectures", {"GPT2LMHeadModel"}},
+                     {"model_type", "gpt2"},
+                     {"vocab_size", config.vocab_size},
+                     {"n_positions", config.block_size},
+                     {"n_ctx", config.block_size},
+                     {"n_embd", config.n_embd},
+                     {"n_layer", config.n_layer},
+                     {"n_head", config.n_head},
+                     {"n_inner", nullptr},
+                     {"activation_function", name_of(config.activation)},
+                     {"layer_norm_epsilon", kLayernormEps},
+                     {"initializer_range", config.initializer_range},
+                     {"embd_pdrop", config.dropout},
+                     {"attn_pdrop", config.dropout},
+                     {"resid_pdrop", config.dropout},
+                     {"scale_attn_weights", true},
+                     {"scale_attn_by_inverse_layer_idx", false},
+                     {"reorder_and_upcast_attn", false},
+                     {"tie_word_embeddings", true},
+                     {"use_cache", true},
+                     {"bos_token_id", or_null(end_of_text)},
+                     {"eos_token_id", or_null(end_of_text)},
+                     {"torch_dtype", "float32"}};
   return json.dump(2) + '\n';
 }
 
 std::string generation_config_json(std::optional<std::int32_t> end_of_text) {
-  const OrderedJson json = {{"_from_model_config", true},
-                            {"bos_token_id", or_null(end_of_text)},
-                            {"eos_token_id", or_null(end_of_text)}};
+  const Json json = {{"_from_model_config", true},
+                     {"bos_token_id", or_null(end_of_text)},
+                     {"eos_token_id", or_null(end_of_text)}};
   return json.dump(2) + '\n';
 }
 

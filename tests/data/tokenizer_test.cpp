@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "common/data/make_tokenizer.h"
 #include "common/base/error.h"
+#include "common/data/make_tokenizer.h"
 #include "common/data/tokenizers/stream_decoder.h"
 #include "common/data/utf8.h"
 #include "tests/data/make_tokenizers.h"

@@ -30,10 +30,14 @@ Bytes read(const fs::path& path) {
 void add_files_of(const fs::path& archive, std::map<std::string, Bytes>& files) {
   constexpr std::size_t kBlock = 512, kNameBytes = 100, kSizeAt = 124;
   const Bytes bytes = read(archive);
-  if (bytes.empty()) stagegpt::user_error(archive.string(), " cannot be read");
-  for (std::size_t at = 0; at + kBlock <= bytes.size() && bytes[at] != '\0';) {
+  const auto require = [&](std::size_t end) {
+    if (end > bytes.size()) stagegpt::user_error(archive.string(), " is missing or cut short");
+  };
+  for (std::size_t at = 0;;) {
+    require(at + kBlock);
+    if (bytes[at] == '\0') return;
     const std::size_t size = std::strtoull(&bytes[at + kSizeAt], nullptr, 8);
-    if (size > bytes.size() - at - kBlock) stagegpt::user_error(archive.string(), " is cut short");
+    require(at + kBlock + size);
     const std::string name(&bytes[at], strnlen(&bytes[at], kNameBytes));
     const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(at + kBlock);
     if (!files.emplace(name, Bytes(begin, begin + static_cast<std::ptrdiff_t>(size))).second) {

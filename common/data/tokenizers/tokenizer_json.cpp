@@ -98,8 +98,7 @@ std::unique_ptr<Tokenizer> read_word_level(const nlohmann::json& json, std::vect
 }  // namespace
 
 std::string tokenizer_json(const Tokenizer& tokenizer) {
-  using OrderedJson = Json;
-  OrderedJson added = OrderedJson::array();
+  Json added = Json::array();
   for (const SpecialToken& token : tokenizer.special_tokens()) {
     added.push_back({{"id", token.id},
                      {"content", token.text},
@@ -109,16 +108,16 @@ std::string tokenizer_json(const Tokenizer& tokenizer) {
                      {"normalized", false},
                      {"special", true}});
   }
-  OrderedJson parts = tokenizer.hugging_face();
-  const OrderedJson json = {{"version", "1.0"},
-                            {"truncation", nullptr},
-                            {"padding", nullptr},
-                            {"added_tokens", std::move(added)},
-                            {"normalizer", nullptr},
-                            {"pre_tokenizer", std::move(parts.at("pre_tokenizer"))},
-                            {"post_processor", nullptr},
-                            {"decoder", std::move(parts.at("decoder"))},
-                            {"model", std::move(parts.at("model"))}};
+  Json parts = tokenizer.hugging_face();
+  const Json json = {{"version", "1.0"},
+                     {"truncation", nullptr},
+                     {"padding", nullptr},
+                     {"added_tokens", std::move(added)},
+                     {"normalizer", nullptr},
+                     {"pre_tokenizer", std::move(parts.at("pre_tokenizer"))},
+                     {"post_processor", nullptr},
+                     {"decoder", std::move(parts.at("decoder"))},
+                     {"model", std::move(parts.at("model"))}};
   return json.dump(2) + '\n';
 }
 

@@ -9,7 +9,6 @@
 #include "common/data/utf8.h"
 
 namespace stagegpt {
-namespace {}  // namespace
 
 WordTokenizer::WordTokenizer(Vocabulary vocabulary_in) : Tokenizer(std::move(vocabulary_in)) {
   const auto unknown = std::ranges::find(special_tokens(), kUnknownWord, &SpecialToken::text);
