@@ -1,4 +1,4 @@
-"""Which mutants: those of mutants.json, or a random sample of all that mutators.py can make."""
+"""Which mutants: those of listed/, or a random sample of all that mutators.py can make."""
 
 import json
 import random
@@ -63,19 +63,26 @@ def random_mutants(tree, seed, count, prefixes=("",)):
 
 
 def listed_mutants(tree, path):
-    """The mutants of a file like mutants.json. One that does not apply ends the program, with its reason."""
-    mutants = []
-    for entry in json.loads(Path(path).read_text()):
-        source = (Path(tree) / entry["file"]).read_text()
-        name = f"mutations: {entry['file']}: '{entry['find']}'"
-        if source.count(entry["find"]) != 1:
-            raise SystemExit(f"{name}: there {source.count(entry['find'])} times, expected once")
-        start = source.index(entry["find"])
-        end = start + len(entry["find"])
-        if not region_of(regions(source), start, end):
-            raise SystemExit(f"{name}: outside of functions and initial values")
-        mutants.append(Mutant(len(mutants) + 1, entry["what"], entry["file"], start, end, entry["replace"],
-                              entry["tests"]))
+    """The mutants of a list, or of all lists in a directory. Those that do not apply end the program, with the
+    reasons."""
+    lists = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    files, mutants, wrong = {}, [], []
+    for entry in [entry for file in lists for entry in json.loads(file.read_text())]:
+        file, find = entry["file"], entry["find"]
+        if file not in files:
+            source = (Path(tree) / file).read_text() if (Path(tree) / file).is_file() else ""
+            files[file] = source, regions(source)
+        source, places = files[file]
+        start = source.find(find)
+        if source.count(find) != 1:
+            wrong.append(f"{file}: '{find}': there {source.count(find)} times, expected once")
+        elif not region_of(places, start, start + len(find)):
+            wrong.append(f"{file}: '{find}': outside of functions and initial values")
+        else:
+            mutants.append(Mutant(len(mutants) + 1, entry["what"], file, start, start + len(find), entry["replace"],
+                                  entry["tests"]))
+    if wrong:
+        raise SystemExit("\n".join(f"mutations: {reason}" for reason in wrong))
     return mutants
 
 

@@ -198,8 +198,22 @@ class Running(unittest.TestCase):
 
 
 class Lists(unittest.TestCase):
-    def test_every_mutant_of_the_list_applies(self):
-        self.assertGreater(len(choose.listed_mutants(ROOT, HERE / "mutants.json")), 0)
+    def test_every_mutant_of_the_lists_applies(self):
+        mutants = choose.listed_mutants(ROOT, HERE / "listed")
+        self.assertGreater(len(mutants), 0)
+        for mutant in mutants:
+            self.assertTrue(mutant.tests, mutant.kind)
+
+    def test_lists_of_a_directory_are_read_in_order(self):
+        with tempfile.TemporaryDirectory() as directory:
+            tree = Path(directory)
+            (tree / "a.cpp").write_text("int f() { return 1; }")
+            (tree / "lists").mkdir()
+            for name, number in (("b.json", "3"), ("a.json", "2")):
+                entry = {"what": name, "file": "a.cpp", "find": "1", "replace": number, "tests": []}
+                (tree / "lists" / name).write_text(json.dumps([entry]))
+            self.assertEqual([(m.id, m.kind, m.text) for m in choose.listed_mutants(tree, tree / "lists")],
+                             [(1, "a.json", "2"), (2, "b.json", "3")])
 
     def test_a_mutant_that_does_not_apply_is_refused(self):
         for source, find in [("int f() { return 1 + 1; }", "1"), ("int f() { return 2; }", "1"),

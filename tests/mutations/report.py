@@ -7,7 +7,7 @@ from choose import plain
 
 def report(original, mutants, compiling, results, directory, equivalent):
     """Prints a table of survivors and the counts; writes both to report.json. Those that
-    nothing explains are returned, and written as a list like mutants.json as well, survivors.json."""
+    nothing explains are returned, and written as a list like those of listed/ as well, survivors.json."""
     outcomes = {}
     if results.exists():
         outcomes = {result["id"]: result for result in map(json.loads, results.read_text().splitlines())}
@@ -47,7 +47,7 @@ def report(original, mutants, compiling, results, directory, equivalent):
 
 
 def listed(mutant, source):
-    """A mutant as mutants.json has it, found by as much text before and behind it as makes it unique."""
+    """A mutant as a list has it, found by as much text before and behind it as makes it unique."""
     start, end = mutant.start, mutant.end
     while source.count(source[start:end]) != 1:
         start, end = max(0, start - 1), min(len(source), end + 1)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the tests against mutants of the code and prints which ones no test notices.
 
-    tests/mutations/run.py                              # the mutants of mutants.json
+    tests/mutations/run.py                              # the mutants of listed/
     tests/mutations/run.py --seed 7 --count 100         # a random sample of all sources
     tests/mutations/run.py --seed 7 --count 100 --report  # the results so far
     tests/mutations/run.py --seed 7 --count 60 --of tools/doctor --programs doctor_tests   # of one folder, by its tests
@@ -40,9 +40,9 @@ def say(*words):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seed", type=int, default=1, help="of a random sample (default: %(default)s)")
-    parser.add_argument("--count", type=int, help="size of a random sample (default: mutants.json instead)")
+    parser.add_argument("--count", type=int, help="size of a random sample (default: listed mutants instead)")
     parser.add_argument("--of", nargs="*", default=[""], metavar="PREFIX", help="draw a sample of the files that begin so")
-    parser.add_argument("--list", type=Path, default=HERE / "mutants.json", help="mutants as data")
+    parser.add_argument("--list", type=Path, default=HERE / "listed", help="mutants as data: a file or a directory")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "mutants", help="directory of all that is made")
     parser.add_argument("--copy", type=Path, help="the mutated copy, with its build (default: source in --work)")
     parser.add_argument("--preset", default="release", help="how it is built (default: %(default)s)")
