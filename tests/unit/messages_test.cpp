@@ -108,6 +108,9 @@ TEST(Messages, OfManifests) {
   json = nlohmann::json::parse(good);
   json["files"][0]["file"] = "../a";
   expect_said([&] { parse_manifest(json.dump()); }, "'../a' is not the name of a file");
+  json = nlohmann::json::parse(good);
+  json["files"][0]["bytes"] = 10.5;
+  expect_said([&] { parse_manifest(json.dump()); }, "'bytes' is 10.5, no natural number");
 }
 
 TEST(Messages, OfHuggingFaceConfigurations) {
