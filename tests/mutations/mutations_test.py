@@ -204,6 +204,15 @@ class Lists(unittest.TestCase):
         for mutant in mutants:
             self.assertTrue(mutant.tests, mutant.kind)
 
+    def test_every_mutant_of_the_lists_is_another(self):
+        kinds, sources = {}, {}
+        for mutant in choose.listed_mutants(ROOT, HERE / "listed"):
+            source = sources.setdefault(mutant.file, (ROOT / mutant.file).read_text())
+            mutated = mutant.file, choose.plain(source[:mutant.start] + mutant.text + source[mutant.end:])
+            self.assertFalse(mutated in kinds, f"{mutant.kind}: the same as '{kinds.get(mutated)}'")
+            kinds[mutated] = mutant.kind
+            self.assertFalse(mutated[1] == choose.plain(source), f"{mutant.kind}: changes nothing")
+
     def test_lists_of_a_directory_are_read_in_order(self):
         with tempfile.TemporaryDirectory() as directory:
             tree = Path(directory)
