@@ -1,5 +1,5 @@
-// What every backend whose device is the host has in common: memory is the host's, and ops are done when they
-// return.
+// What all backends on the CPU have in common: tensors are in host memory, and an op has finished when it
+// returns.
 #pragma once
 
 #include <cstring>
@@ -11,10 +11,10 @@
 
 namespace stagegpt {
 
-class HostBackend : public Backend {
+class HostBackend : public Backend, protected Kernels {
  public:
   explicit HostBackend(std::unique_ptr<MemorySource> memory = std::make_unique<HostMemory>())
-      : Backend(std::move(memory)) {}
+      : Backend(std::move(memory), this) {}
   void synchronize() override {}
 
  private:

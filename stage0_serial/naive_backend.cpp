@@ -95,6 +95,12 @@ class NaiveBackend final : public HostBackend {
     });
   }
 
+  void do_linear_activation_forward(const Tensor& out, const Tensor& pre, const Tensor& x, const Tensor& w,
+                                    const Tensor& bias, Activation activation) override {
+    do_linear_forward(pre, x, w, bias);
+    do_activation_forward(out, pre, activation);
+  }
+
   void do_linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
                           const Tensor& x, const Tensor& w) override {
     with_real(dout.dtype(), [&](auto t) {
@@ -128,6 +134,13 @@ class NaiveBackend final : public HostBackend {
       naive::layernorm_forward(out.data<T>(), mean.data<T>(), rstd.data<T>(), x.data<T>(), w.data<T>(),
                                bias.data<T>(), eps, mean.numel(), w.numel());
     });
+  }
+
+  void do_residual_layernorm_forward(const Tensor& sum, const Tensor& out, const Tensor& mean,
+                                     const Tensor& rstd, const Tensor& x, const Tensor& residual,
+                                     const Tensor& w, const Tensor& bias, double eps) override {
+    do_add(sum, x, residual);
+    do_layernorm_forward(out, mean, rstd, sum, w, bias, eps);
   }
 
   void do_layernorm_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,

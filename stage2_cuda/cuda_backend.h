@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "common/backend/backend.h"
 #include "stage2_cuda/gemm.h"
@@ -20,9 +21,9 @@ struct CudaOptions {
   Precision precision = Precision::f32;  // of the library's products
 };
 
-class CudaBackend : public Backend {
+class CudaBackend : public Backend, protected Kernels {
  public:
-  using Backend::Backend;
+  explicit CudaBackend(std::unique_ptr<MemorySource> memory) : Backend(std::move(memory), this) {}
   // Where its work waits its turn.
   virtual StreamHandle stream() const = 0;
 };

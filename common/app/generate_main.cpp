@@ -8,6 +8,7 @@
 #include "common/app/text_interrupt.h"
 #include "common/app/trained_model.h"
 #include "common/base/json.h"
+#include "common/base/seconds_since.h"
 #include "common/comm/agreement.h"
 #include "common/data/tokenizers/stream_decoder.h"
 #include "common/data/tokenizers/tokenizer_json.h"

@@ -1,9 +1,12 @@
 #include "common/backend/backend.h"
 
 #include <array>
+#include <functional>
 #include <utility>
 
 #include "common/backend/op_checks.h"
+#include "common/backend/op_observer.h"
+#include "common/backend/work.h"
 
 namespace stagegpt {
 namespace {
@@ -28,17 +31,22 @@ std::optional<Activation> activation_named(std::string_view name) {
   return std::nullopt;
 }
 
-Backend::Backend(std::unique_ptr<MemorySource> memory)
-    : allocator_(std::make_shared<CachingAllocator>(std::move(memory))) {}
+Backend::Backend(std::unique_ptr<MemorySource> memory, Kernels* kernels)
+    : allocator_(std::make_shared<CachingAllocator>(std::move(memory))), kernels_(kernels) {}
 
-// Calls a kernel inside a profiling range.
+// Calls `function`, through the observer if there is one.
+template <class Function>
+void Backend::observe(const char* op, const Work& work, const Function& function) {
+  if (observer_ == nullptr) return function();
+  observer_->around(op, work, std::cref(function));
+}
+
+// The same for a function that calls a kernel.
 template <class Kernel>
-void Backend::run(const char* name, const Work& work, const Kernel& kernel) {
-  if (profiler_ == nullptr) return kernel();
-  const auto start = std::chrono::steady_clock::now();
-  kernel();
-  synchronize();
-  profiler_->add(name, seconds_since(start), work);
+void Backend::run(const char* op, const Work& work, const Kernel& kernel) {
+  observe(op, work, [&] {
+    if (kernels_ != nullptr) kernel();
+  });
 }
 
 Tensor Backend::allocate(DType dtype, Shape shape) {
@@ -54,28 +62,29 @@ Tensor Backend::zeros(DType dtype, Shape shape) {
 
 void Backend::fill(const Tensor& out, double value) {
   check(out.defined(), "fill: out is missing");
-  run("fill", work::fill(out), [&] { do_fill(out, value); });
+  run("fill", work::fill(out), [&] { kernels_->do_fill(out, value); });
 }
 
 void Backend::copy(const Tensor& out, const Tensor& in) {
   const Checks checks("copy");
   check(in.defined(), "copy: in is missing");
   checks.elements(out, in.dtype(), in.numel(), "out");
-  run("copy", work::copy(out, in), [&] { do_copy(out, in); });
+  run("copy", work::copy(out, in), [&] { kernels_->do_copy(out, in); });
 }
 
 void Backend::copy_from_host(const Tensor& out, std::span<const std::byte> in) {
   check(out.defined(), "copy_from_host: out is missing");
   check(out.bytes() == in.size(), "copy_from_host: ", in.size(), " bytes into a tensor of ", out.bytes());
   if (!in.empty())
-    run("copy_from_host", work::transfer(out), [&] { do_copy_from_host(out.raw(), in.data(), in.size()); });
+    observe("copy_from_host", work::transfer(out),
+            [&] { do_copy_from_host(out.raw(), in.data(), in.size()); });
 }
 
 void Backend::copy_to_host(std::span<std::byte> out, const Tensor& in) {
   check(in.defined(), "copy_to_host: in is missing");
   check(in.bytes() == out.size(), "copy_to_host: a tensor of ", in.bytes(), " bytes into ", out.size());
   if (!out.empty())
-    run("copy_to_host", work::transfer(in), [&] { do_copy_to_host(out.data(), in.raw(), out.size()); });
+    observe("copy_to_host", work::transfer(in), [&] { do_copy_to_host(out.data(), in.raw(), out.size()); });
 }
 
 void Backend::add(const Tensor& out, const Tensor& a, const Tensor& b) {
@@ -83,14 +92,14 @@ void Backend::add(const Tensor& out, const Tensor& a, const Tensor& b) {
   checks.real(a, "a");
   checks.elements(b, a.dtype(), a.numel(), "b");
   checks.elements(out, a.dtype(), a.numel(), "out");
-  run("add", work::add(out, a, b), [&] { do_add(out, a, b); });
+  run("add", work::add(out, a, b), [&] { kernels_->do_add(out, a, b); });
 }
 
 void Backend::cast(const Tensor& out, const Tensor& in) {
   const Checks checks("cast");
   checks.dtype(in, DType::f32, "in");
   checks.elements(out, DType::bf16, in.numel(), "out");
-  run("cast", work::cast(out, in), [&] { do_cast(out, in); });
+  run("cast", work::cast(out, in), [&] { kernels_->do_cast(out, in); });
 }
 
 void Backend::embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte, const Tensor& wpe) {
@@ -103,7 +112,7 @@ void Backend::embedding_forward(const Tensor& out, const Tensor& ids, const Tens
   checks.shape(out, wpe.dtype(), {B, T, C}, "out");
   checks.that(wpe.shape()[1] == C && wpe.shape()[0] >= T, "at least T positions of C channels");
   run("embedding_forward", work::embedding_forward(out, ids, wte),
-      [&] { do_embedding_forward(out, ids, wte, wpe); });
+      [&] { kernels_->do_embedding_forward(out, ids, wte, wpe); });
 }
 
 void Backend::embedding_backward(const Grad& dwte, const Grad& dwpe, const Tensor& dout, const Tensor& ids) {
@@ -123,14 +132,15 @@ void Backend::embedding_backward(const Grad& dwte, const Grad& dwpe, const Tenso
     checks.that(dwpe.tensor.shape()[0] >= T, "at least T positions in dwpe");
   }
   run("embedding_backward", work::embedding_backward(dwte, dwpe, dout, ids),
-      [&] { do_embedding_backward(dwte, dwpe, dout, ids); });
+      [&] { kernels_->do_embedding_backward(dwte, dwpe, dout, ids); });
 }
 
 void Backend::linear_forward(const Tensor& out, const Tensor& x, const Tensor& w, const Tensor& bias) {
   const Checks checks("linear_forward");
   check_linear(checks, out, x, w);
   check_optional_bias(checks, bias, x, w);
-  run("linear_forward", work::linear_forward(out, x, w, bias), [&] { do_linear_forward(out, x, w, bias); });
+  run("linear_forward", work::linear_forward(out, x, w, bias),
+      [&] { kernels_->do_linear_forward(out, x, w, bias); });
 }
 
 void Backend::linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
@@ -141,7 +151,7 @@ void Backend::linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias,
   checks.grad(dw, x.dtype(), w.shape(), "dw");
   checks.grad(dbias, x.dtype(), {w.shape()[0]}, "dbias");
   run("linear_backward", work::linear_backward(dx, dw, dbias, dout, x, w),
-      [&] { do_linear_backward(dx, dw, dbias, dout, x, w); });
+      [&] { kernels_->do_linear_backward(dx, dw, dbias, dout, x, w); });
 }
 
 void Backend::activation_forward(const Tensor& out, const Tensor& x, Activation activation) {
@@ -149,7 +159,7 @@ void Backend::activation_forward(const Tensor& out, const Tensor& x, Activation 
   checks.real(x, "x");
   checks.shape(out, x.dtype(), x.shape(), "out");
   run("activation_forward", work::activation_forward(out, x, activation),
-      [&] { do_activation_forward(out, x, activation); });
+      [&] { kernels_->do_activation_forward(out, x, activation); });
 }
 
 void Backend::activation_backward(const Grad& dx, const Tensor& dout, const Tensor& x,
@@ -159,7 +169,7 @@ void Backend::activation_backward(const Grad& dx, const Tensor& dout, const Tens
   checks.shape(dout, x.dtype(), x.shape(), "dout");
   checks.grad(dx, x.dtype(), x.shape(), "dx");
   run("activation_backward", work::activation_backward(dx, dout, x, activation),
-      [&] { do_activation_backward(dx, dout, x, activation); });
+      [&] { kernels_->do_activation_backward(dx, dout, x, activation); });
 }
 
 void Backend::layernorm_forward(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Tensor& x,
@@ -168,7 +178,7 @@ void Backend::layernorm_forward(const Tensor& out, const Tensor& mean, const Ten
   check_layernorm(checks, out, x, w, mean, rstd);
   checks.shape(bias, x.dtype(), w.shape(), "bias");
   run("layernorm_forward", work::layernorm_forward(out, mean, rstd, x, w, bias),
-      [&] { do_layernorm_forward(out, mean, rstd, x, w, bias, eps); });
+      [&] { kernels_->do_layernorm_forward(out, mean, rstd, x, w, bias, eps); });
 }
 
 void Backend::layernorm_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
@@ -179,14 +189,14 @@ void Backend::layernorm_backward(const Grad& dx, const Grad& dw, const Grad& dbi
   checks.grad(dw, x.dtype(), w.shape(), "dw");
   checks.grad(dbias, x.dtype(), w.shape(), "dbias");
   run("layernorm_backward", work::layernorm_backward(dx, dw, dbias, dout, x, w, mean, rstd),
-      [&] { do_layernorm_backward(dx, dw, dbias, dout, x, w, mean, rstd); });
+      [&] { kernels_->do_layernorm_backward(dx, dw, dbias, dout, x, w, mean, rstd); });
 }
 
 void Backend::attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head,
                                 const Dropout& dropout) {
   check_attention(Checks("attention_forward"), out, lse, qkv, n_head);
   run("attention_forward", work::attention_forward(out, lse, qkv),
-      [&] { do_attention_forward(out, lse, qkv, n_head, dropout); });
+      [&] { kernels_->do_attention_forward(out, lse, qkv, n_head, dropout); });
 }
 
 void Backend::attention_backward(const Grad& dqkv, const Tensor& dout, const Tensor& out, const Tensor& lse,
@@ -197,7 +207,7 @@ void Backend::attention_backward(const Grad& dqkv, const Tensor& dout, const Ten
   checks.grad(dqkv, qkv.dtype(), qkv.shape(), "dqkv");
   if (!dqkv.wanted()) return;
   run("attention_backward", work::attention_backward(dqkv, dout, out, lse, qkv),
-      [&] { do_attention_backward(dqkv, dout, out, lse, qkv, n_head, dropout); });
+      [&] { kernels_->do_attention_backward(dqkv, dout, out, lse, qkv, n_head, dropout); });
 }
 
 void Backend::cached_attention_forward(const Tensor& out, const Tensor& cache, const Tensor& qkv, int n_head,
@@ -214,14 +224,15 @@ void Backend::cached_attention_forward(const Tensor& out, const Tensor& cache, c
   checks.that(first >= 0 && first + T <= P, "room for the new tokens in the cache");
   checks.shape(out, qkv.dtype(), {B, T, C}, "out");
   run("cached_attention_forward", work::cached_attention_forward(out, cache, qkv, n_head, first),
-      [&] { do_cached_attention_forward(out, cache, qkv, n_head, first); });
+      [&] { kernels_->do_cached_attention_forward(out, cache, qkv, n_head, first); });
 }
 
 void Backend::dropout_forward(const Tensor& out, const Tensor& x, const Dropout& dropout) {
   const Checks checks("dropout_forward");
   checks.real(x, "x");
   checks.shape(out, x.dtype(), x.shape(), "out");
-  run("dropout_forward", work::dropout_forward(out, x), [&] { do_dropout_forward(out, x, dropout); });
+  run("dropout_forward", work::dropout_forward(out, x),
+      [&] { kernels_->do_dropout_forward(out, x, dropout); });
 }
 
 void Backend::dropout_backward(const Grad& dx, const Tensor& dout, const Dropout& dropout) {
@@ -229,7 +240,8 @@ void Backend::dropout_backward(const Grad& dx, const Tensor& dout, const Dropout
   checks.real(dout, "dout");
   checks.grad(dx, dout.dtype(), dout.shape(), "dx");
   if (!dx.wanted()) return;
-  run("dropout_backward", work::dropout_backward(dx, dout), [&] { do_dropout_backward(dx, dout, dropout); });
+  run("dropout_backward", work::dropout_backward(dx, dout),
+      [&] { kernels_->do_dropout_backward(dx, dout, dropout); });
 }
 
 void Backend::cross_entropy_forward(const Tensor& loss, const Tensor& lse, const Tensor& logits,
@@ -238,7 +250,7 @@ void Backend::cross_entropy_forward(const Tensor& loss, const Tensor& lse, const
   check_cross_entropy(checks, logits, lse, targets, vocab_size);
   checks.elements(loss, logits.dtype(), 1, "loss");
   run("cross_entropy_forward", work::cross_entropy_forward(loss, lse, logits, targets, vocab_size),
-      [&] { do_cross_entropy_forward(loss, lse, logits, targets, vocab_size); });
+      [&] { kernels_->do_cross_entropy_forward(loss, lse, logits, targets, vocab_size); });
 }
 
 void Backend::cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss, const Tensor& logits,
@@ -249,7 +261,7 @@ void Backend::cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss,
   checks.shape(dlogits, logits.dtype(), logits.shape(), "dlogits");
   run("cross_entropy_backward",
       work::cross_entropy_backward(dlogits, dloss, logits, lse, targets, vocab_size),
-      [&] { do_cross_entropy_backward(dlogits, dloss, logits, lse, targets, vocab_size); });
+      [&] { kernels_->do_cross_entropy_backward(dlogits, dloss, logits, lse, targets, vocab_size); });
 }
 
 void Backend::count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,
@@ -258,14 +270,14 @@ void Backend::count_correct(const Tensor& count, const Tensor& logits, const Ten
   check_classes(checks, logits, targets, vocab_size);
   checks.elements(count, DType::i32, 1, "count");
   run("count_correct", work::count_correct(count, logits, targets, vocab_size),
-      [&] { do_count_correct(count, logits, targets, vocab_size); });
+      [&] { kernels_->do_count_correct(count, logits, targets, vocab_size); });
 }
 
 void Backend::squared_norm(const Tensor& out, const Tensor& x) {
   const Checks checks("squared_norm");
   checks.real(x, "x");
   checks.elements(out, DType::f64, 1, "out");
-  run("squared_norm", work::squared_norm(out, x), [&] { do_squared_norm(out, x); });
+  run("squared_norm", work::squared_norm(out, x), [&] { kernels_->do_squared_norm(out, x); });
 }
 
 void Backend::adamw(const Tensor& weights, const Tensor& m, const Tensor& v, const Tensor& grads,
@@ -281,7 +293,7 @@ void Backend::adamw(const Tensor& weights, const Tensor& m, const Tensor& v, con
   }
   checks.that(step.step >= 1, "a step that counts from 1");
   run("adamw", work::adamw(weights, ranges),
-      [&] { do_adamw(weights, m, v, grads, squared_norm, ranges, step); });
+      [&] { kernels_->do_adamw(weights, m, v, grads, squared_norm, ranges, step); });
 }
 
 void Backend::linear_activation_forward(const Tensor& out, const Tensor& pre, const Tensor& x,
@@ -290,9 +302,13 @@ void Backend::linear_activation_forward(const Tensor& out, const Tensor& pre, co
   check_linear(checks, out, x, w);
   check_optional_bias(checks, bias, x, w);
   checks.shape(pre, x.dtype(), out.shape(), "pre-activation");
-  if (!fused_) return Backend::do_linear_activation_forward(out, pre, x, w, bias, activation);
+  if (!fused_) {
+    linear_forward(pre, x, w, bias);
+    activation_forward(out, pre, activation);
+    return;
+  }
   run("linear_activation_forward", work::linear_activation_forward(out, pre, x, w, bias, activation),
-      [&] { do_linear_activation_forward(out, pre, x, w, bias, activation); });
+      [&] { kernels_->do_linear_activation_forward(out, pre, x, w, bias, activation); });
 }
 
 void Backend::residual_layernorm_forward(const Tensor& sum, const Tensor& out, const Tensor& mean,
@@ -303,23 +319,14 @@ void Backend::residual_layernorm_forward(const Tensor& sum, const Tensor& out, c
   checks.shape(bias, x.dtype(), w.shape(), "bias");
   checks.shape(residual, x.dtype(), x.shape(), "residual");
   checks.shape(sum, x.dtype(), x.shape(), "sum");
-  if (!fused_) return Backend::do_residual_layernorm_forward(sum, out, mean, rstd, x, residual, w, bias, eps);
+  if (!fused_) {
+    add(sum, x, residual);
+    layernorm_forward(out, mean, rstd, sum, w, bias, eps);
+    return;
+  }
   run("residual_layernorm_forward",
       work::residual_layernorm_forward(sum, out, mean, rstd, x, residual, w, bias),
-      [&] { do_residual_layernorm_forward(sum, out, mean, rstd, x, residual, w, bias, eps); });
-}
-
-void Backend::do_linear_activation_forward(const Tensor& out, const Tensor& pre, const Tensor& x,
-                                           const Tensor& w, const Tensor& bias, Activation activation) {
-  linear_forward(pre, x, w, bias);
-  activation_forward(out, pre, activation);
-}
-
-void Backend::do_residual_layernorm_forward(const Tensor& sum, const Tensor& out, const Tensor& mean,
-                                            const Tensor& rstd, const Tensor& x, const Tensor& residual,
-                                            const Tensor& w, const Tensor& bias, double eps) {
-  add(sum, x, residual);
-  layernorm_forward(out, mean, rstd, sum, w, bias, eps);
+      [&] { kernels_->do_residual_layernorm_forward(sum, out, mean, rstd, x, residual, w, bias, eps); });
 }
 
 }  // namespace stagegpt

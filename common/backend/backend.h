@@ -1,10 +1,14 @@
-// The ops a machine must know to train GPT-2. Every op is a public method that checks shapes and element
-// types once, for all backends, and calls a private virtual kernel. Destinations come first and are allocated
-// by the caller. An op that returns may still be running: synchronize() waits.
+// The tensor operations that GPT-2 needs, for training and for inference. Each op is a public method of
+// Backend, which checks the shapes and element types of its arguments and then calls the op's kernel. The
+// kernels of a backend are virtual functions: see Kernels, below.
 //
-// Dimensions: B batch, T time, C channels, NH heads, HS = C/NH head size, V vocabulary, Vp vocabulary padded.
-// N stands for any number of rows, so (B,T,C) is accepted where (N,C) is written. Arithmetic tensors of one
-// call share one dtype. Broken preconditions are InternalErrors: they cannot come from a user's input.
+// The caller allocates the outputs, and passes them first. A method may return before its op has finished:
+// synchronize() waits for all ops.
+//
+// Dimensions: B batch, T time, C channels, NH heads, HS = C/NH head size, V vocabulary, Vp padded vocabulary.
+// N is any number of rows: where (N,C) is written, (B,T,C) is accepted. All floating-point tensors of one
+// call have the same dtype, unless the op says otherwise. An argument that violates an op's conditions is an
+// InternalError, because no input of a user can cause it.
 #pragma once
 
 #include <cstdint>
@@ -12,36 +16,40 @@
 #include <span>
 
 #include "common/backend/op_types.h"
-#include "common/backend/profiler.h"
 #include "common/tensor/caching_allocator.h"
 #include "common/tensor/tensor.h"
 
 namespace stagegpt {
 
+class Kernels;
+class OpObserver;
+struct Work;
+
 class Backend {
  public:
-  explicit Backend(std::unique_ptr<MemorySource> memory);
+  // `kernels` is usually the derived class itself. Without kernels, ops check their arguments and compute
+  // nothing: see planning_backend.h.
+  Backend(std::unique_ptr<MemorySource> memory, Kernels* kernels);
   virtual ~Backend() = default;
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
 
-  // Without fusion every fused op is composed of primitive ones: slower, and the reference for the fused.
+  // Without fusion, a fused op calls the primitive ops that it combines. This is slower; tests compare the
+  // fused kernels with it.
   void set_fused(bool fused) { fused_ = fused; }
-  // From now on results have the same bits with any number of threads: some kernels are slower for it.
+  // Makes results independent of the number of threads, bit for bit. Some kernels become slower.
   virtual void set_reproducible(bool /*reproducible*/) {}
-  // Times every op into `profiler`, synchronizing after each, with the work it had; nullptr stops.
-  void set_profiler(Profiler* profiler) { profiler_ = profiler; }
 
   // ---- Memory -------------------------------------------------------------------------------------------
   Tensor allocate(DType dtype, Shape shape);  // contents undefined
   Tensor zeros(DType dtype, Shape shape);
   MemoryStats memory_stats() const { return allocator_->stats(); }
-  // From here on the peak is counted anew.
+  // Sets the peak to the memory that is in use now.
   void forget_memory_peak() { allocator_->forget_peak(); }
   void fill(const Tensor& out, double value);
   void copy(const Tensor& out, const Tensor& in);  // same dtype and number of elements
-  // Whole tensors to and from host memory of the same dtype and size. The first returns when `in` has been
-  // read, the second when `out` is there.
+  // Copy a whole tensor between the backend and host memory of the same size. The first returns when `in` has
+  // been read, the second when `out` has been written.
   void copy_from_host(const Tensor& out, std::span<const std::byte> in);
   void copy_to_host(std::span<std::byte> out, const Tensor& in);
   virtual void synchronize() = 0;
@@ -54,17 +62,17 @@ class Backend {
   void cast(const Tensor& out, const Tensor& in);
 
   // out (B,T,C) = wte[ids] + wpe[0…T-1]; ids i32 (B,T), wte (Vp,C), wpe (P,C) with P >= T. wte may be bf16
-  // where the others are f32.
+  // while the others are f32.
   void embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte, const Tensor& wpe);
   void embedding_backward(const Grad& dwte, const Grad& dwpe, const Tensor& dout, const Tensor& ids);
 
-  // out (N,O) = x (N,I) · wᵀ + bias; w (O,I), bias (O) or undefined. In the forward w may be bf16 where the
-  // others are f32; sums are f32 then too.
+  // out (N,O) = x (N,I) · wᵀ + bias; w (O,I), bias (O) or undefined. In linear_forward, w may be bf16
+  // while the others are f32; it still accumulates in f32.
   void linear_forward(const Tensor& out, const Tensor& x, const Tensor& w, const Tensor& bias);
   void linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout, const Tensor& x,
                        const Tensor& w);
 
-  // out = activation(x), element by element. In the backward dx.tensor may be x.
+  // out = activation(x), element by element. In activation_backward, dx.tensor may be x.
   void activation_forward(const Tensor& out, const Tensor& x, Activation activation);
   void activation_backward(const Grad& dx, const Tensor& dout, const Tensor& x, Activation activation);
 
@@ -84,41 +92,41 @@ class Backend {
   void attention_backward(const Grad& dqkv, const Tensor& dout, const Tensor& out, const Tensor& lse,
                           const Tensor& qkv, int n_head, const Dropout& dropout);
 
-  // The same without dropout for T new tokens of each sequence, the first of which is token `first`: they
-  // attend to the tokens before them and to themselves. Row t of cache (B,P,2C) holds key and value of token
-  // t; rows before `first` are read, those of the new tokens are written. qkv (B,T,3C), out (B,T,C), first +
-  // T <= P.
+  // The same for inference, without dropout and with a cache of keys and values. The T new tokens of each
+  // sequence have the indices first … first + T - 1; each attends to all tokens up to itself. Row t of cache
+  // (B,P,2C) holds the key and the value of token t: rows before `first` are read, rows of the new tokens are
+  // written. qkv (B,T,3C), out (B,T,C), first + T <= P.
   void cached_attention_forward(const Tensor& out, const Tensor& cache, const Tensor& qkv, int n_head,
                                 std::int64_t first);
 
-  // out = x with elements dropped.
+  // out = x, with elements dropped (Dropout in op_types.h).
   void dropout_forward(const Tensor& out, const Tensor& x, const Dropout& dropout);
   void dropout_backward(const Grad& dx, const Tensor& dout, const Dropout& dropout);
 
   // loss (1) = mean over rows of lse - logits[target], lse (N) = log Σ exp(logits) over the first vocab_size
-  // columns of logits (N,Vp); the columns behind are padding. targets i32 (N).
+  // columns of logits (N,Vp); the other columns are padding. targets i32 (N).
   void cross_entropy_forward(const Tensor& loss, const Tensor& lse, const Tensor& logits,
                              const Tensor& targets, std::int64_t vocab_size);
   // dlogits (N,Vp) = dloss/N · (softmax - one hot), zero in the padding. `dlogits` may be `logits`.
   void cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss, const Tensor& logits,
                               const Tensor& lse, const Tensor& targets, std::int64_t vocab_size);
 
-  // count i32 (1) = number of rows of logits (N,Vp) whose largest of the first vocab_size columns, of equal
-  // ones the first, is the target's. targets i32 (N). A row with NaN does not count.
+  // count i32 (1) = number of rows of logits (N,Vp) whose argmax over the first vocab_size columns is the
+  // target; the argmax of equal logits is the first. targets i32 (N). A row with a NaN is never counted.
   void count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,
                      std::int64_t vocab_size);
 
   // out f64 (1) = Σ x², in an order that does not depend on the number of threads.
   void squared_norm(const Tensor& out, const Tensor& x);
 
-  // One AdamW step over flat tensors of one size, with decoupled weight decay (Loshchilov and Hutter,
+  // One AdamW step over flat tensors of the same size, with decoupled weight decay (Loshchilov and Hutter,
   // arXiv:1711.05101, algorithm 2). Gradients are first scaled by min(1, max_grad_norm / (√squared_norm +
-  // 1e-6)), with squared_norm f64 (1); if that is not finite, nothing is changed. Elements outside every
-  // range stay.
+  // 1e-6)), with squared_norm f64 (1); if that is not finite, nothing is changed. Elements outside all
+  // ranges are not changed either.
   void adamw(const Tensor& weights, const Tensor& m, const Tensor& v, const Tensor& grads,
              const Tensor& squared_norm, std::span<const DecayRange> ranges, const AdamWStep& step);
 
-  // ---- Fused ops: each has a default, composed of the primitives ----------------------------------------
+  // ---- Fused ops: one kernel in place of several primitive ops --------------------------------------------
   // out = activation(pre), pre (N,O) = x · wᵀ + bias.
   void linear_activation_forward(const Tensor& out, const Tensor& pre, const Tensor& x, const Tensor& w,
                                  const Tensor& bias, Activation activation);
@@ -127,19 +135,29 @@ class Backend {
                                   const Tensor& rstd, const Tensor& x, const Tensor& residual,
                                   const Tensor& w, const Tensor& bias, double eps);
 
- protected:
-  // The fused ops' defaults. A backend that fuses overrides them.
-  virtual void do_linear_activation_forward(const Tensor& out, const Tensor& pre, const Tensor& x,
-                                            const Tensor& w, const Tensor& bias, Activation activation);
-  virtual void do_residual_layernorm_forward(const Tensor& sum, const Tensor& out, const Tensor& mean,
-                                             const Tensor& rstd, const Tensor& x, const Tensor& residual,
-                                             const Tensor& w, const Tensor& bias, double eps);
-
  private:
-  virtual void do_fill(const Tensor& out, double value) = 0;
-  virtual void do_copy(const Tensor& out, const Tensor& in) = 0;
+  friend class OpObserver;
+
   virtual void do_copy_from_host(void* out, const void* in, std::size_t bytes) = 0;
   virtual void do_copy_to_host(void* out, const void* in, std::size_t bytes) = 0;
+
+  template <class Function>
+  void observe(const char* op, const Work& work, const Function& function);
+  template <class Kernel>
+  void run(const char* op, const Work& work, const Kernel& kernel);
+
+  std::shared_ptr<CachingAllocator> allocator_;
+  Kernels* kernels_;
+  bool fused_ = true;
+  OpObserver* observer_ = nullptr;
+};
+
+// One kernel for each op, with the op's arguments, which Backend has checked. A backend implements all of
+// them: if one is missing, the backend does not compile.
+class Kernels {
+ public:
+  virtual void do_fill(const Tensor& out, double value) = 0;
+  virtual void do_copy(const Tensor& out, const Tensor& in) = 0;
   virtual void do_add(const Tensor& out, const Tensor& a, const Tensor& b) = 0;
   virtual void do_cast(const Tensor& out, const Tensor& in) = 0;
   virtual void do_embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte,
@@ -177,16 +195,17 @@ class Backend {
   virtual void do_adamw(const Tensor& weights, const Tensor& m, const Tensor& v, const Tensor& grads,
                         const Tensor& squared_norm, std::span<const DecayRange> ranges,
                         const AdamWStep& step) = 0;
+  virtual void do_linear_activation_forward(const Tensor& out, const Tensor& pre, const Tensor& x,
+                                            const Tensor& w, const Tensor& bias, Activation activation) = 0;
+  virtual void do_residual_layernorm_forward(const Tensor& sum, const Tensor& out, const Tensor& mean,
+                                             const Tensor& rstd, const Tensor& x, const Tensor& residual,
+                                             const Tensor& w, const Tensor& bias, double eps) = 0;
 
-  template <class Kernel>
-  void run(const char* name, const Work& work, const Kernel& kernel);
-
-  std::shared_ptr<CachingAllocator> allocator_;
-  bool fused_ = true;
-  Profiler* profiler_ = nullptr;
+ protected:
+  ~Kernels() = default;
 };
 
-// Whole tensors between the host and a backend.
+// Copy whole tensors between the host and a backend.
 template <class T>
 void upload(Backend& backend, const Tensor& out, std::span<const T> in) {
   check(out.dtype() == kDTypeOf<T>, "upload: ", kDTypeOf<T>, " into ", out.dtype());

@@ -1,4 +1,4 @@
-// What an op demands of its arguments: shapes and element types. A broken demand is an InternalError.
+// Checks of the arguments of ops: their shapes and element types. A failed check is an InternalError.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace stagegpt {
 
-// Checks of one op's arguments; every message names the op.
+// Checks the arguments of one op. Every message begins with the op's name.
 class Checks {
  public:
   explicit Checks(const char* op) : op_(op) {}
@@ -26,7 +26,7 @@ class Checks {
     this->dtype(tensor, dtype, what);
     check(tensor.shape() == shape, op_, ": ", what, " has shape ", tensor.shape(), ", expected ", shape);
   }
-  // A matrix that is only read may be bf16 among f32.
+  // A weight that is only read may be bf16 while the other tensors are f32.
   void weight(const Tensor& tensor, DType dtype, const char* what) const {
     check(tensor.defined(), op_, ": ", what, " is missing");
     if (tensor.dtype() != DType::bf16 || dtype != DType::f32) this->dtype(tensor, dtype, what);

@@ -1,4 +1,4 @@
-// Small types that appear in the signatures of ops.
+// Types of the arguments of ops.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace stagegpt {
 
-// What a backward kernel does with a gradient: nothing, write it, or add to what is there.
+// What a backward kernel does with a gradient: skip it, overwrite the tensor, or add to the tensor.
 enum class GradMode : std::uint8_t { skip, overwrite, accumulate };
 
-// Where a gradient goes. With `skip` the tensor may be undefined.
+// The tensor that receives a gradient. With `skip` it may be undefined.
 struct Grad {
   Tensor tensor;
   GradMode mode = GradMode::skip;
@@ -23,15 +23,16 @@ struct Grad {
   bool accumulates() const { return mode == GradMode::accumulate; }
 };
 
-// Pointwise non-linearities, by Hugging Face's names. `gelu_new` is the tanh form of GPT-2 (Hendrycks and
-// Gimpel, arXiv:1606.08415, section 2), `gelu` the exact one with erf.
+// Activation functions, with Hugging Face's names. `gelu_new` is GELU's approximation with tanh, which GPT-2
+// uses (Hendrycks and Gimpel, arXiv:1606.08415, section 2); `gelu` is GELU itself, with erf.
 enum class Activation : std::uint8_t { none, gelu_new, gelu, relu };
 
 std::string_view name_of(Activation activation);
 std::optional<Activation> activation_named(std::string_view name);
 
-// Dropout with probability p of dropping; what stays is scaled by 1/(1-p). Element i of the tensor is kept
-// when number first_element + i of the sequence `key` is at least p: the mask is never stored.
+// Dropout: sets an element to zero with probability p, and scales it by 1/(1-p) otherwise. Element i of the
+// tensor is kept if the random number with index first_element + i in the sequence of `key` is at least p.
+// The mask is not stored: the backward pass computes it again.
 struct Dropout {
   double p = 0;
   RandomKey key;
@@ -45,11 +46,11 @@ struct AdamWStep {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
-  std::int64_t step = 1;     // counts from 1, for the correction of the moments' bias
-  double max_grad_norm = 0;  // gradients are scaled down to this global norm; 0 leaves them alone
+  std::int64_t step = 1;     // counts from 1, for the bias correction of the moments
+  double max_grad_norm = 0;  // gradients are scaled down to this global norm; 0: no clipping
 };
 
-// Part [begin, end) of an arena, in elements, and its weight decay.
+// Elements [begin, end) of an arena, and their weight decay.
 struct DecayRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;

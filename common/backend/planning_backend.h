@@ -1,5 +1,5 @@
-// A backend that computes nothing, on memory that is not there: the real graph runs on it to tell what memory
-// it would take (memory_stats()).
+// A backend that computes nothing and has no memory. A model runs on it to find out how much memory it would
+// use: memory_stats() counts what is allocated.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace stagegpt {
 
-// Ops check their arguments and leave it at that. Tensors have addresses and sizes, and nothing behind them:
-// touching one is a crash, and planning terabytes takes none. Everything read back to the host is zero.
+// Ops check their arguments and do nothing else. Tensors have addresses and sizes, but no memory: an access
+// to an element crashes, and a tensor of terabytes costs nothing. Everything copied to the host is zero.
 std::unique_ptr<Backend> make_planning_backend();
 
 }  // namespace stagegpt

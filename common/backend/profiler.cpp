@@ -2,11 +2,17 @@
 
 #include <algorithm>
 
+#include "common/base/seconds_since.h"
+
 namespace stagegpt {
 
-void Profiler::add(const char* name, double seconds, const Work& work) {
-  auto entry = std::ranges::find(entries_, name, &Entry::name);
-  if (entry == entries_.end()) entry = entries_.insert(entries_.end(), Entry{name});
+void Profiler::around(const char* op, const Work& work, const std::function<void()>& kernel) {
+  const auto start = std::chrono::steady_clock::now();
+  kernel();
+  backend().synchronize();
+  const double seconds = seconds_since(start);
+  auto entry = std::ranges::find(entries_, op, &Entry::name);
+  if (entry == entries_.end()) entry = entries_.insert(entries_.end(), Entry{op});
   ++entry->calls;
   entry->seconds += seconds;
   entry->work.flops += work.flops;

@@ -1,35 +1,32 @@
-// Wall-clock time and work by op. Off unless a Profiler is attached to a backend.
+// Measures the time of each op of a backend, and the work that it did.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "common/backend/work.h"
+#include "common/backend/op_observer.h"
 
 namespace stagegpt {
 
-class Profiler {
+// Waits for each op to finish before the next one starts: a profiled step is slower than others.
+class Profiler final : public OpObserver {
  public:
+  // All calls of one op.
   struct Entry {
     std::string name;
     std::int64_t calls = 0;
-    double seconds = 0;
+    double seconds = 0;  // wall-clock time
     Work work = {};
   };
 
-  void add(const char* name, double seconds, const Work& work);
-  void reset() { entries_.clear(); }
-  // Longest first.
+  using OpObserver::OpObserver;
+  void around(const char* op, const Work& work, const std::function<void()>& kernel) override;
+  // The op with the longest time first.
   std::vector<Entry> entries() const;
 
  private:
   std::vector<Entry> entries_;
 };
-
-inline double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 }  // namespace stagegpt

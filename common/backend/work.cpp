@@ -10,14 +10,15 @@ double size(const Grad& grad) {
   return grad.accumulates() ? 2 * size(grad.tensor) : size(grad.tensor);
 }
 
-// Bytes of all.
+// Bytes of all operands.
 template <class... Operands>
 double moved(const Operands&... operands) {
   return (size(operands) + ...);
 }
 
-// A table (P,C) of which rows of n elements in all get a gradient: overwritten as a whole, the rows that get
-// none with zeros; or those rows added to.
+// Bytes of the gradient of a table (P,C), where rows with n elements in total receive a gradient. `overwrite`
+// writes the whole table, the other rows with zeros. `accumulate` reads and writes only the rows that receive
+// one.
 double moved_rows(const Grad& table, double n) {
   if (!table.wanted()) return 0;
   return table.accumulates() ? 2 * n * static_cast<double>(size_of(table.tensor.dtype()))
@@ -29,7 +30,7 @@ double product_flops(const Tensor& out, const Tensor& w) {
   return 2 * count(out) * static_cast<double>(w.shape()[1]);
 }
 
-// Of one element.
+// For each element.
 double forward_flops(Activation activation) {
   switch (activation) {
     case Activation::none:
@@ -44,7 +45,7 @@ double forward_flops(Activation activation) {
   return 0;
 }
 
-// Of one element: the derivative, and its product with dout.
+// For each element: the derivative, and its product with dout.
 double backward_flops(Activation activation) {
   switch (activation) {
     case Activation::none:
@@ -59,7 +60,8 @@ double backward_flops(Activation activation) {
   return 0;
 }
 
-// Pairs of a query and a key, of all heads: each query has the keys up to its own. lse (B,NH,T).
+// Number of pairs of a query and a key, in all heads: a query attends to the keys up to its own position. lse
+// (B,NH,T).
 double causal_pairs(const Tensor& lse) { return count(lse) * static_cast<double>(lse.shape()[2] + 1) / 2; }
 
 // qkv (B,T,3C), lse (B,NH,T).
@@ -67,7 +69,7 @@ double head_size(const Tensor& qkv, const Tensor& lse) {
   return static_cast<double>(qkv.shape()[2] / 3 / lse.shape()[1]);
 }
 
-// The first vocab_size columns of logits (N,Vp).
+// Number of elements in the first vocab_size columns of logits (N,Vp).
 double real_logits(const Tensor& logits, std::int64_t vocab_size) {
   return count(logits) / static_cast<double>(logits.shape()[-1]) * static_cast<double>(vocab_size);
 }
@@ -82,7 +84,7 @@ Work add(const Tensor& out, const Tensor& a, const Tensor& b) { return {count(ou
 Work cast(const Tensor& out, const Tensor& in) { return {count(out), moved(out, in)}; }
 
 Work embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte) {
-  // A row of wte for each token; T rows of wpe, which are as large as one sequence of out.
+  // One row of wte for each token, and T rows of wpe: as many elements as one sequence of out has.
   const double rows = count(out) * static_cast<double>(size_of(wte.dtype())),
                positions = size(out) / static_cast<double>(ids.shape()[0]);
   return {count(out), moved(out, ids) + rows + positions};
@@ -141,22 +143,22 @@ Work layernorm_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const
 }
 
 Work attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv) {
-  // For a pair: q·k and p·v; scale, max, difference, exp and sum. Then every output is divided by its sum.
+  // For each pair: q·k and p·v; scale, max, difference, exp and sum. Each output is then divided by its sum.
   return {causal_pairs(lse) * (4 * head_size(qkv, lse) + 5) + count(out), moved(out, lse, qkv)};
 }
 
 Work attention_backward(const Grad& dqkv, const Tensor& dout, const Tensor& out, const Tensor& lse,
                         const Tensor& qkv) {
-  // For a pair: q·k again, as p was not kept, dout·v, and its part of dq, dk and dv; p = exp(scale·s - lse),
-  // ds = scale · p · (dp - Σ), where Σ is dout·out of the query.
+  // For each pair: q·k again, since p was not saved; dout·v; its share of dq, dk and dv; p = exp(scale·s -
+  // lse), ds = scale · p · (dp - Σ), where Σ is dout·out of the query.
   return {causal_pairs(lse) * (10 * head_size(qkv, lse) + 6) + 2 * count(out),
           moved(dqkv, dout, out, lse, qkv)};
 }
 
 Work cached_attention_forward(const Tensor& out, const Tensor& cache, const Tensor& qkv, int n_head,
                               std::int64_t first) {
-  // As above, where new token t has first + t + 1 keys. Rows of the cache are read before the new ones, which
-  // are written.
+  // As in attention_forward, but new token t attends to first + t + 1 keys. In the cache, the rows of earlier
+  // tokens are read and those of the new tokens are written.
   const double B = static_cast<double>(qkv.shape()[0]), T = static_cast<double>(qkv.shape()[1]),
                before = static_cast<double>(first);
   const double pairs = B * n_head * (T * before + T * (T + 1) / 2);

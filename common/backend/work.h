@@ -1,9 +1,9 @@
-// How much an op has to do: what its time is compared with. One function for each op, with the op's
-// arguments.
+// The work of an op: how many floating-point operations it does and how many bytes it moves. Its measured
+// time is compared with them. There is one function for each op, with the op's arguments.
 //
-// Operations: every +, -, ·, ÷, max and function (exp, tanh, √) is one, so a product of matrices of (N,K) and
-// (K,M) has 2NKM. Bytes are the least that must move: every operand read once and every result written once;
-// a gradient that is added to is both, one that is skipped neither.
+// Every +, -, ·, ÷, max and function call (exp, tanh, √) counts as one operation, so the product of an (N,K)
+// and a (K,M) matrix has 2NKM. Bytes are the minimum: every operand is read once and every result is written
+// once. A gradient that is accumulated is read and written; one that is skipped is neither.
 #pragma once
 
 #include <span>
@@ -21,7 +21,7 @@ namespace work {
 
 Work fill(const Tensor& out);
 Work copy(const Tensor& out, const Tensor& in);
-// Between a tensor and the host.
+// A copy between a tensor and the host.
 Work transfer(const Tensor& tensor);
 Work add(const Tensor& out, const Tensor& a, const Tensor& b);
 Work cast(const Tensor& out, const Tensor& in);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "common/base/seconds_since.h"
+
 namespace stagegpt {
 
 void TreeSync::finish(Parameters& parameters) {

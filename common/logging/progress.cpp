@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <vector>
 
+#include "common/base/seconds_since.h"
+
 namespace stagegpt {
 namespace {
 

@@ -2,6 +2,8 @@
 
 #include <optional>
 
+#include "common/base/seconds_since.h"
+
 namespace stagegpt {
 namespace {
 
@@ -16,10 +18,8 @@ double milliseconds(Backend& backend, const Work& work) {
 
 // The time of each op in one step.
 std::vector<Profiler::Entry> profile_step(Backend& backend, Trainer& trainer) {
-  Profiler profiler;
-  backend.set_profiler(&profiler);
+  Profiler profiler(backend);
   trainer.step();
-  backend.set_profiler(nullptr);
   return profiler.entries();
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <span>
 
+#include "common/base/seconds_since.h"
 #include "common/model/kv_cache.h"
 
 namespace stagegpt {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/error.h"
+#include "common/base/seconds_since.h"
 #include "common/measure/random_tensor.h"
 
 namespace stagegpt {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "common/base/seconds_since.h"
 #include "common/comm/agreement.h"
 #include "common/train/non_finite.h"
 

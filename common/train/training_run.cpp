@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "common/base/seconds_since.h"
 #include "common/comm/agreement.h"
 #include "common/data/utf8.h"
 #include "common/logging/step_trace.h"

@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "common/backend/profiler.h"
+#include "common/base/seconds_since.h"
 #include "common/comm/gradient_sync.h"
 
 namespace stagegpt {

@@ -1,6 +1,9 @@
 // What measurements do, by the ops that they ask a backend for.
 #include <gtest/gtest.h>
 
+#include <optional>
+
+#include "common/backend/profiler.h"
 #include "common/comm/self_communicator.h"
 #include "common/measure/decode_bench.h"
 #include "common/measure/gemm_bound.h"
@@ -16,25 +19,24 @@ const Gpt2Config kConfig{.vocab_size = 101, .block_size = 16, .n_layer = 2, .n_h
 
 class Measuring : public testing::Test {
  protected:
-  // What an op was asked for since the last time.
+  // Forgets what was measured, and measures the ops from here on.
+  void start_profiler() { profiler_.emplace(*backend_); }
+  // The calls of an op since start_profiler().
   Profiler::Entry asked(const std::string& name) const {
-    for (const Profiler::Entry& entry : profiler_.entries()) {
+    for (const Profiler::Entry& entry : profiler_->entries()) {
       if (entry.name == name) return entry;
     }
     return {};
   }
 
   const std::unique_ptr<Backend> backend_ = make_cpu_backend(1);
-  Profiler profiler_;
+  std::optional<Profiler> profiler_;
 };
 
 TEST_F(Measuring, OfAPeakTriesEachSizeSomeTimes) {
   const auto measured = [&](GemmEffort effort) {
-    profiler_.reset();
-    backend_->set_profiler(&profiler_);
-    const Peak peak = measure_peak(*backend_, effort);
-    backend_->set_profiler(nullptr);
-    return peak;
+    start_profiler();
+    return measure_peak(*backend_, effort);
   };
   // A product that is long enough is the last.
   const Peak small = measured({.smallest = 16, .long_enough = 1e-12, .tries = 3, .seconds = 0});
@@ -53,9 +55,8 @@ TEST_F(Measuring, OfAPeakTriesEachSizeSomeTimes) {
 }
 
 TEST_F(Measuring, OfAPeakGoesOnForItsTime) {
-  backend_->set_profiler(&profiler_);
+  start_profiler();
   measure_peak(*backend_, {.smallest = 4, .long_enough = 1e-12, .tries = 1, .seconds = 0.1});
-  backend_->set_profiler(nullptr);
   EXPECT_GT(asked("linear_forward").calls, 1);
 }
 
@@ -67,17 +68,16 @@ TEST_F(Measuring, OfTheBoundDoesTheProductsOfAStep) {
   const AdamW optimizer(*backend_, model.parameters(), AdamWConfig());
   const GemmBound bound(*backend_, model, optimizer, {.tokens = 48, .micro_steps = 2});
   const auto weights = to_values(*backend_, model.parameters().weights());
-  backend_->set_profiler(&profiler_);
+  start_profiler();
   bound.products();
   bound.adamw();
-  backend_->set_profiler(nullptr);
   const double matrices = 2 * 12 * 32 * 32 + 128 * 32;
   EXPECT_EQ(asked("linear_forward").calls, 2 * (2 * 4 + 1));
   EXPECT_EQ(asked("linear_forward").work.flops, 2 * 2 * 48 * matrices);
   EXPECT_EQ(asked("linear_backward").calls, 2 * (2 * 4 + 1));
   EXPECT_EQ(asked("linear_backward").work.flops, 2 * 2 * 2 * 48 * matrices);
   EXPECT_EQ(asked("adamw").calls, 1);
-  EXPECT_EQ(profiler_.entries().size(), 3u);
+  EXPECT_EQ(profiler_->entries().size(), 3u);
   EXPECT_EQ(to_values(*backend_, model.parameters().weights()), weights);  // at a learning rate of zero
 }
 
@@ -99,9 +99,8 @@ Written write(Backend& backend, const DecodeBenchConfig& config) {
 }
 
 TEST_F(Measuring, OfWritingTimesTokensAndReadsOfMemory) {
-  backend_->set_profiler(&profiler_);
+  start_profiler();
   const auto [report, progress] = write(*backend_, {.tokens = 5, .warmup = 2});
-  backend_->set_profiler(nullptr);
   EXPECT_EQ(report.token_ms.size(), 5);
   EXPECT_EQ(progress, (std::vector<std::int64_t>{1, 2, 3, 4, 5}));
   EXPECT_EQ(asked("embedding_forward").calls, 2 + 5);

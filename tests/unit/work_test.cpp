@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/backend/profiler.h"
 #include "common/measure/gemm_bound.h"
 #include "common/model/gpt2.h"
 #include "common/optim/adamw.h"
@@ -37,10 +38,8 @@ class WorkOfOps : public ::testing::Test {
   // Runs one op and compares what the profiler was told; `words` are of four bytes.
   template <class Op>
   void expect(const char* name, double flops, double words, const Op& op) {
-    Profiler profiler;
-    backend_->set_profiler(&profiler);
+    Profiler profiler(*backend_);
     op();
-    backend_->set_profiler(nullptr);
     ASSERT_EQ(profiler.entries().size(), 1u) << name;
     const Profiler::Entry entry = profiler.entries()[0];
     EXPECT_EQ(entry.name, name);
@@ -178,22 +177,27 @@ TEST(WorkOfSteps, linear_ops_are_three_products_for_each_weight_and_their_biases
   const GemmBound bound(*backend, model, optimizer, {kN, kMicroSteps});
   const std::vector<float> weights = to_host<float>(*backend, model.parameters().weights());
 
-  Profiler step, products;
-  backend->set_profiler(&step);
-  for (std::int64_t micro = 0; micro < kMicroSteps; ++micro) {
-    Tape tape(*backend);
-    tape.backward(model.loss(tape, to_tensor(*backend, {kB, kT}, random_ids(1, 0, kN, 101)),
-                             to_tensor(*backend, {kB, kT}, random_ids(1, 1, kN, 101))));
-  }
-  backend->set_profiler(&products);
-  bound.products();
-  bound.adamw();
-  backend->set_profiler(nullptr);
+  const auto linear_flops_of = [&](const auto& run) {
+    Profiler profiler(*backend);
+    run();
+    return linear_flops(profiler);
+  };
+  const double step = linear_flops_of([&] {
+    for (std::int64_t micro = 0; micro < kMicroSteps; ++micro) {
+      Tape tape(*backend);
+      tape.backward(model.loss(tape, to_tensor(*backend, {kB, kT}, random_ids(1, 0, kN, 101)),
+                               to_tensor(*backend, {kB, kT}, random_ids(1, 1, kN, 101))));
+    }
+  });
+  const double products = linear_flops_of([&] {
+    bound.products();
+    bound.adamw();
+  });
 
   // qkv 3C², projection C², and twice 4C² in the MLP; 9C biases, added forward and summed backward.
   constexpr double kGemms = 3.0 * 2 * kMicroSteps * kN * (12 * kL * kC * kC + kVp * kC);
-  EXPECT_EQ(linear_flops(products), kGemms);
-  EXPECT_EQ(linear_flops(step), kGemms + 2.0 * kMicroSteps * kN * 9 * kL * kC);
+  EXPECT_EQ(products, kGemms);
+  EXPECT_EQ(step, kGemms + 2.0 * kMicroSteps * kN * 9 * kL * kC);
   EXPECT_EQ(to_host<float>(*backend, model.parameters().weights()), weights);
 }
 

@@ -6,9 +6,9 @@
 #include <set>
 
 #include "common/app/configuration.h"
-#include "common/backend/profiler.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
+#include "common/base/seconds_since.h"
 #include "common/io/status_line.h"
 #include "tools/compare/first_tensor.h"
 #include "tools/compare/manifest.h"
