@@ -53,7 +53,7 @@ Tensor Grads::writable(const Tensor& grad) {
   return out;
 }
 
-// A tape that is given up before its backward releases the leaves it counted on.
+// Ops whose backward has not run, because the tape was not used to the end, no longer count as consumers.
 Tape::~Tape() {
   for (const Node& node : nodes_) {
     for (const auto& input : node.inputs) {
@@ -109,7 +109,7 @@ void Tape::backward(const Var& loss, double scale) {
 
 void Tape::run_backward(Node& node) {
   if (std::ranges::any_of(node.outputs, [](const auto& output) { return output->written; })) {
-    // Moved out of their slots, so that a gradient nobody else holds can be written in place.
+    // Moved out of the slots, so that a gradient that nothing else uses can be modified in place.
     std::vector<Tensor> douts;
     for (const auto& output : node.outputs) {
       douts.push_back(output->written ? std::exchange(output->grad, Tensor())

@@ -1,11 +1,13 @@
-// Reverse-mode differentiation. Ops are recorded in execution order; backward() walks them in reverse.
+// Reverse-mode automatic differentiation. The tape records ops in the order in which they run; backward()
+// visits them in reverse order.
 //
-// An op is a forward call, a record() and a closure for the backward (see ops/*.cpp). A tensor lives as long
-// as something holds it: the closure holds what backward needs, and the tape drops each closure as soon as it
-// has run.
+// An op calls its forward kernel, and then record() with a closure that computes its backward (see
+// ops/*.cpp). The closure holds the tensors that the backward needs. The tape destroys a closure as soon as
+// it has run, and this frees the tensors that nothing else uses.
 //
-// Gradients are not zeroed. The first contribution to a gradient overwrites it, later ones accumulate, and
-// what nobody asked for is skipped; the tape tells each kernel which (GradMode).
+// Gradients are not set to zero first: the first contribution to a gradient overwrites it, later ones
+// accumulate, and a gradient that is not needed is skipped. The tape tells each kernel which of the three to
+// do (GradMode).
 #pragma once
 
 #include <functional>
@@ -18,35 +20,35 @@
 
 namespace stagegpt {
 
-// Where the gradient of one variable is collected.
+// Collects the gradient of one variable.
 struct GradSlot {
   DType dtype = DType::f32;
   Shape shape;
-  Tensor grad;           // a leaf's is given; others' are allocated at the first contribution
+  Tensor grad;           // given for a leaf; for others, allocated at the first contribution
   bool written = false;  // holds a gradient: the next contribution accumulates
   bool leaf = false;
-  int leaf_id = -1;   // what the leaf's owner knows it by
-  int consumers = 0;  // of a leaf: recorded ops whose backward has not run yet
+  int leaf_id = -1;   // the number that the leaf's owner gave it
+  int consumers = 0;  // of a leaf: ops that use it and whose backward has not run yet
 };
 
-// A tensor and, where it needs one, its gradient. A handle: copies share both.
+// A tensor and, if it needs one, its gradient. A Var is a handle: copies share both.
 class Var {
  public:
   Var() = default;
-  // Without a gradient: inputs and constants.
+  // An input or a constant, which needs no gradient.
   explicit Var(Tensor value) : value_(std::move(value)) {}
-  // A leaf that collects its gradient in `grad`, which the caller owns.
+  // A leaf, such as a parameter. Its gradient is collected in `grad`, which the caller owns.
   Var(Tensor value, Tensor grad, int leaf_id = -1);
 
   const Tensor& value() const { return value_; }
   bool needs_grad() const { return slot_ != nullptr; }
-  // The gradient collected so far; undefined when there is none.
+  // The gradient collected so far; undefined if there is none.
   Tensor grad() const { return slot_ && slot_->written ? slot_->grad : Tensor(); }
-  // What a leaf's owner knows it by; -1 for anything else.
+  // The number that a leaf's owner gave it; -1 for other variables.
   int leaf_id() const { return slot_ ? slot_->leaf_id : -1; }
-  // Of a leaf: true when it holds a gradient of this step.
+  // For a leaf: true if its gradient has a contribution since clear_grad().
   bool grad_written() const { return slot_->written; }
-  // Forgets a leaf's gradient: the next contribution overwrites it.
+  // For a leaf: the next contribution overwrites the gradient.
   void clear_grad() const { slot_->written = false; }
 
  private:
@@ -56,19 +58,22 @@ class Var {
   std::shared_ptr<GradSlot> slot_;
 };
 
-// What an op's backward sees: where the gradient of each of its inputs goes.
+// Passed to an op's backward: where the gradients of its inputs go.
 class Grads {
  public:
   Grads(Backend& backend, std::span<const std::shared_ptr<GradSlot>> inputs)
       : backend_(backend), inputs_(inputs) {}
 
-  // The buffer and mode for a kernel to write the gradient of input i. The kernel must write it.
+  // The tensor and the mode with which a kernel has to write the gradient of input i.
   Grad operator[](std::size_t i);
-  // Hands over a finished gradient of input i instead. Shared buffers are copied before they are added to.
+  // Alternatively, passes on a gradient of input i that exists already. A tensor that something else uses too
+  // is copied before anything is added to it.
   void give(std::size_t i, const Tensor& grad);
-  // `saved` itself when the caller holds the only handle to its memory, else new memory of its shape.
+  // `saved` itself if the caller has the only handle to its storage, otherwise a new tensor of the same
+  // shape.
   Tensor reuse(const Tensor& saved);
-  // A tensor with the elements of `grad` that may be written: `grad` itself when nothing else holds it.
+  // A tensor with the elements of `grad` that may be modified: `grad` itself if nothing else uses its
+  // storage, otherwise a copy.
   Tensor writable(const Tensor& grad);
 
  private:
@@ -86,7 +91,7 @@ class Tape {
   using ReadyHook = std::function<void(int leaf_id)>;
   using OpWatch = std::function<void(const char* op, std::span<const Var> inputs, std::span<const Var> outs)>;
 
-  // An inference tape records nothing: ops run forward, and what they save is freed at once.
+  // An inference tape records nothing: what an op saves for its backward is freed at once.
   explicit Tape(Backend& backend, Mode mode = Mode::training) : backend_(backend), mode_(mode) {}
   ~Tape();
   Tape(const Tape&) = delete;
@@ -94,22 +99,24 @@ class Tape {
 
   Backend& backend() const { return backend_; }
 
-  // Records an op with one output. The inputs that need a gradient must differ. `backward` gets the gradient
-  // of the output; it is not called when no gradient reaches the op.
+  // Records an op with one output. No two inputs that need a gradient may be the same variable. `backward`
+  // receives the gradient of the output; it is not called if the output has no gradient.
   Var record(const char* name, std::vector<Var> inputs, Tensor out, Backward backward);
-  // The same with several outputs. Gradients that did not arrive are passed as zeros.
+  // The same with several outputs. An output without a gradient is passed as zeros, if another one has a
+  // gradient.
   std::vector<Var> record(const char* name, std::vector<Var> inputs, std::vector<Tensor> outs,
                           MultiBackward backward);
 
-  // Calls `watch` after each op, with its name, inputs and outputs, also when nothing is recorded.
+  // Calls `watch` after each op with its name, inputs and outputs, also on an inference tape.
   void on_op(OpWatch watch) { op_watch_ = std::move(watch); }
 
-  // Calls `hook` for each leaf used on this tape when its last consumer's backward has run: once for a leaf
-  // that several ops share. A leaf that no gradient has reached is zeroed first.
+  // Calls `hook` for each leaf that this tape uses, after the backward of the last op that uses it: once,
+  // even if several ops use it. If the leaf has no contribution by then, its gradient is set to zero before
+  // the call.
   void on_leaf_ready(ReadyHook hook) { leaf_ready_ = std::move(hook); }
 
-  // Adds `scale` times the derivative of `loss` (one element) to the gradient of every leaf. At most once for
-  // a tape.
+  // Adds `scale` times the derivative of `loss` (one element) to the gradient of every leaf. A tape has at
+  // most one backward.
   void backward(const Var& loss, double scale = 1);
 
   // Names of the recorded ops, in order.

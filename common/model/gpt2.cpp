@@ -20,7 +20,8 @@ class Dropouts {
   Dropouts(double p, const std::optional<DropoutPosition>& position) : p_(position ? p : 0) {
     if (position) position_ = *position;
   }
-  // The dropout of `stream` in layer `layer`; a sequence takes `elements` of the random sequence.
+  // The dropout of `stream` in layer `layer`, where each sequence of the batch uses `elements` random
+  // numbers.
   Dropout at(RandomStream stream, int layer, std::int64_t elements) const {
     return {
         p_, {position_.seed, stream_id(stream, layer), position_.step}, position_.first_sequence * elements};
@@ -57,7 +58,7 @@ const std::vector<Preset>& presets() {
     Gpt2Config& nano = list[0].config;
     nano.block_size = 128;
     nano.vocab_size = 128;
-    nano.initializer_range = 0.08;  // about 1/√C: at 0.02 a model this narrow learns at half the pace
+    nano.initializer_range = 0.08;  // about 1/√C: with 0.02, a model this narrow learns half as fast
     return list;
   }();
   return presets;
@@ -123,8 +124,8 @@ Var Gpt2::hidden(Tape& tape, const Tensor& ids, const std::optional<DropoutPosit
   x = dropout(tape, x, drop.at(RandomStream::dropout_embedding, 0, T * C));
   Var norm = layernorm(tape, x, layers_[0].ln_1_weight, layers_[0].ln_1_bias, kLayernormEps);  // (B,T,C)
 
-  // Each branch ends in a residual addition, which is fused with the layernorm that comes next: x is the
-  // stream (B,T,C), norm its layernorm (B,T,C) for the next branch, which may be in the next block.
+  // The residual addition at the end of a branch is fused with the layernorm at the start of the next branch,
+  // which may be in the next block. x is the residual stream (B,T,C), norm its layernorm (B,T,C).
   for (int l = 0; l < config_.n_layer; ++l) {
     const Layer& h = layers_[l];
     const bool last = l + 1 == config_.n_layer;

@@ -26,7 +26,7 @@ struct Gpt2Config {
   double initializer_range =
       0.02;  // standard deviation of initial weights; residual projections get 1/√(2·n_layer) of it
 
-  // Throws UserError when the numbers do not make a model.
+  // Throws UserError if no model can have these sizes.
   void validate() const;
   // The vocabulary rounded up to a multiple of 128: rows of wte and columns of the logits.
   std::int64_t padded_vocab_size() const { return (vocab_size + 127) / 128 * 128; }
@@ -35,7 +35,7 @@ struct Gpt2Config {
 struct Preset {
   std::string_view name;
   Gpt2Config config;     // the vocabulary is replaced by the tokenizer's
-  double learning_rate;  // a peak that trains it well
+  double learning_rate;  // a peak learning rate with which it trains well
 };
 
 // nano (small enough to learn data/dummy.txt within a minute on two cores), and GPT-2's four sizes with the
@@ -45,8 +45,8 @@ const std::vector<Preset>& presets();
 // Names, shapes and initialisation of a model's parameters, in Hugging Face's order.
 ParameterTable gpt2_parameter_table(const Gpt2Config& config);
 
-// Where in training a forward pass is, for dropout: the sequences of the whole run are numbered, so that a
-// mask does not depend on how a batch is divided.
+// Where in training a forward pass is: its dropout masks are derived from this. The sequences of a step are
+// numbered over all ranks and micro-steps, so that a mask does not depend on how the batch is divided.
 struct DropoutPosition {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
@@ -60,18 +60,19 @@ class Gpt2 {
   Gpt2(Backend& backend, Gpt2Config config, DType dtype = DType::f32, int ranks = 1,
        Purpose purpose = Purpose::training);
 
-  // Logits (B,T,Vp) for ids i32 (B,T), T <= block_size; columns from vocab_size on are padding. With
-  // `dropout` the pass is a training pass; without, nothing is dropped.
+  // Logits (B,T,Vp) for ids i32 (B,T), T <= block_size. Columns from vocab_size on are padding. Elements are
+  // dropped only if `dropout` is given.
   Var logits(Tape& tape, const Tensor& ids, std::optional<DropoutPosition> dropout = std::nullopt) const;
-  // Logits (1,1,Vp) behind the last of the T >= 1 tokens ids i32 (1,T), which follow those in the cache and
-  // are put into it. They must fit: cache.size() + T <= block_size.
+  // Logits (1,1,Vp) of the token after ids i32 (1,T), T >= 1. The tokens `ids` follow those in the cache, and
+  // their keys and values are added to it: cache.size() + T <= block_size.
   Tensor next_logits(Backend& backend, const Tensor& ids, KvCache& cache) const;
   // Mean cross-entropy (1), in nats, of targets i32 (B,T).
   Var loss(Tape& tape, const Tensor& ids, const Tensor& targets,
            std::optional<DropoutPosition> dropout = std::nullopt) const;
 
-  // From now on wte and the matrices of linear layers are read in bf16, rounded to nearest: half the bytes of
-  // f32. For inference in f32; the f32 weights stay where they are, and unused.
+  // For inference: from now on, ops read wte and the matrices of the linear layers from a copy in bf16,
+  // rounded to nearest, which has half as many bytes. All other tensors stay f32. The f32 weights stay in
+  // memory, unused.
   void read_matrices_in_bf16(Backend& backend);
 
   const Gpt2Config& config() const { return config_; }
@@ -84,7 +85,7 @@ class Gpt2 {
     Var ln_2_weight, ln_2_bias, c_fc_weight, c_fc_bias, mlp_c_proj_weight, mlp_c_proj_bias;
   };
 
-  // The last layernorm (B,T,C). With a cache, of tokens that follow those in it.
+  // The output of the last layernorm (B,T,C). With a cache, `ids` follow the tokens in it.
   Var hidden(Tape& tape, const Tensor& ids, const std::optional<DropoutPosition>& dropout,
              KvCache* cache) const;
 

@@ -1,4 +1,5 @@
-// Keys and values of the tokens that a model has seen, so that the next ones cost only themselves.
+// Keys and values of the tokens that a model has read, so that they are not computed again for each new
+// token.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 
 namespace stagegpt {
 
-// Of one sequence of up to block_size tokens.
+// For one sequence of up to block_size tokens.
 class KvCache {
  public:
   KvCache(Backend& backend, const Gpt2& model) {
@@ -19,7 +20,7 @@ class KvCache {
     }
   }
 
-  // Tokens in it.
+  // Number of tokens in the cache.
   std::int64_t size() const { return size_; }
   void clear() { size_ = 0; }
 

@@ -17,7 +17,7 @@ std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
-constexpr std::int64_t kDrawn = 1 << 18;  // elements at once: 1 MB in f32
+constexpr std::int64_t kDrawn = 1 << 18;  // elements in a piece: 1 MB in f32
 
 // Elements [begin, end) of a parameter, without its padding.
 struct Stretch {
@@ -25,7 +25,7 @@ struct Stretch {
   std::int64_t begin = 0, end = 0;
 };
 
-// What of a part of the arena is drawn, in pieces of at most kDrawn elements.
+// The elements of a part of the arena that are drawn, in pieces of at most kDrawn.
 std::vector<Stretch> drawn_stretches(const ParameterTable& table, ArenaRange part) {
   std::vector<Stretch> stretches;
   for (std::size_t i = 0; i < table.size(); ++i) {
@@ -53,7 +53,7 @@ std::vector<T> draw(const Parameter& parameter, const RandomKey& key, const Stre
   return values;
 }
 
-// Draws stretches on several threads; this one puts them where they belong.
+// Draws stretches on several threads; the calling thread copies them into the arena.
 template <class T>
 void draw_all(Backend& backend, const Tensor& weights, const ParameterTable& table, ArenaRange part,
               std::uint64_t seed, int threads) {
@@ -103,7 +103,7 @@ std::vector<DecayRange> ParameterTable::decay_ranges(double weight_decay, ArenaR
     const std::int64_t begin = std::max(row.offset, part.begin) - part.begin;
     const std::int64_t end = std::min(row.offset + row.arena_shape().numel(), part.end) - part.begin;
     if (begin >= end) continue;
-    // Neighbours with the same decay share a range; the gap between them is padding and holds zeros.
+    // Neighbours with the same decay become one range. The gap between them is padding, which is zero.
     if (!ranges.empty() && ranges.back().weight_decay == decay) {
       ranges.back().end = end;
     } else {

@@ -1,6 +1,6 @@
-// The parameters of a model in flat arenas: one for the weights, one for the gradients, two for Adam's
-// moments. A parameter is a named slice of each. One table drives layout, initialisation, weight decay,
-// sharding and I/O.
+// The parameters of a model. They lie in arenas, which are flat tensors: one for the weights, one for the
+// gradients, and two for Adam's moments. A parameter is a named slice of each arena. One table determines
+// layout, initialisation, weight decay, sharding and I/O.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ namespace stagegpt {
 struct Parameter {
   std::string name;          // Hugging Face's, as in "h.0.attn.c_attn.weight"
   Shape shape;               // without padding; weights of linear layers are (out,in)
-  std::int64_t padded_rows;  // rows inside the arena, at least shape[0]; those behind shape[0] stay zero
+  std::int64_t padded_rows;  // rows in the arena, at least shape[0]; rows from shape[0] on stay zero
   double init_mean = 0;
   double init_std = 0;
   std::int64_t offset = 0;  // in elements from the start of the arena
 
-  // With its padding, as it lies in the arena.
+  // The shape in the arena, with padding.
   Shape arena_shape() const { return shape.rank() == 1 ? Shape{padded_rows} : Shape{padded_rows, shape[1]}; }
-  // Only matrices decay: biases and layer norms do not.
+  // Weight decay applies to matrices, not to biases and layernorms.
   bool decays() const { return shape.rank() >= 2; }
 };
 
@@ -39,7 +39,7 @@ class ParameterTable {
   // A parameter begins at a multiple of this many elements (256 bytes in f32), for vector loads.
   static constexpr std::int64_t kAlignment = 64;
 
-  // Appends a row and places it. Names must differ.
+  // Appends a row and sets its offset. No two names may be equal.
   void add(Parameter parameter);
 
   const std::vector<Parameter>& rows() const { return rows_; }
@@ -47,11 +47,12 @@ class ParameterTable {
   std::size_t size() const { return rows_.size(); }
   // Index of a name, or -1.
   int find(std::string_view name) const;
-  // Elements of all parameters, without padding.
+  // Number of elements of all parameters, without padding.
   std::int64_t numel() const;
-  // Elements of an arena that divides evenly among `ranks`.
+  // Number of elements of an arena, padded so that it divides evenly among `ranks`.
   std::int64_t arena_size(int ranks) const;
-  // A part of the arena as ranges with and without weight decay, for AdamW: counted from the part's begin.
+  // Divides a part of the arena into ranges with and without weight decay, for AdamW. Positions are relative
+  // to the beginning of the part.
   std::vector<DecayRange> decay_ranges(double weight_decay, ArenaRange part) const;
 
  private:
@@ -59,32 +60,32 @@ class ParameterTable {
   std::int64_t end_ = 0;
 };
 
-// What a model is for: one that only writes needs no memory for gradients.
+// What a model is used for. For inference, no gradients are allocated.
 enum class Purpose : std::uint8_t { training, inference };
 
 class Parameters {
  public:
-  // Weights and gradients are zero.
+  // Weights and gradients are zero at first.
   Parameters(Backend& backend, ParameterTable table, DType dtype, int ranks = 1,
              Purpose purpose = Purpose::training);
 
-  // Draws every parameter from its distribution, on `threads` threads. An element depends on the seed, its
-  // parameter's place in the table and its own in the parameter, and on nothing else. Padding is left as it
-  // is: zero. Of host memory little more than `threads` MB is needed.
+  // Draws every parameter from its distribution, on `threads` threads. An element depends only on the seed,
+  // on the index of its parameter in the table, and on its index in the parameter. Padding is not written: it
+  // stays zero. Takes little more than `threads` MB of host memory.
   void initialize(std::uint64_t seed, int threads = 1);
   // The same for a part of the arena, such as a rank's slice.
   void initialize(std::uint64_t seed, int threads, ArenaRange part);
 
   const ParameterTable& table() const { return table_; }
-  // Parameter i as an input of ops.
+  // Parameter i, as an input for ops.
   const Var& var(std::size_t i) const { return vars_[i]; }
   const Var& var(std::string_view name) const;
   const Tensor& weights() const { return weights_; }  // (arena_size)
   const Tensor& grads() const { return grads_; }      // (arena_size); undefined for inference
 
-  // Starts a new sum of gradients: the first contribution to each overwrites.
+  // Starts a new sum of gradients: the first contribution to each gradient overwrites it.
   void clear_grads();
-  // Zeroes the gradients that nothing has contributed to since clear_grads().
+  // Sets the gradients without a contribution since clear_grads() to zero.
   void finish_grads();
 
  private:

@@ -1,4 +1,4 @@
-// The vocabulary is padded inside the program, and nowhere else.
+// Removes the padding of the vocabulary. Only tensors of a running program have it; files and results do not.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace stagegpt {
 
-// The first `columns` of each row of `width`.
+// The first `columns` elements of each row of `width` elements.
 inline std::vector<float> without_padding(std::vector<float> rows, std::int64_t width, std::int64_t columns) {
   if (columns == width) return rows;
   std::vector<float> out;

@@ -1,4 +1,4 @@
-// Arenas begin as zeros.
+// Allocation of arenas.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,9 @@
 
 namespace stagegpt {
 
-// An arena of `numel` elements, all zero. It is filled in pieces, since a large one takes seconds: the system
-// supplies each page of memory when it is first written. Throws Stopped when a signal has come meanwhile.
+// An arena of `numel` elements, all zero. Filling a large one takes seconds, because the system provides each
+// page of memory when it is first written. Stop signals are therefore checked after each piece: throws
+// Stopped.
 Tensor zero_arena(Backend& backend, DType dtype, std::int64_t numel);
 
 }  // namespace stagegpt

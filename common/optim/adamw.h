@@ -1,5 +1,5 @@
-// AdamW over a model's parameters, or the part of them that a rank owns: one launch over the arena, with
-// global-norm clipping over all of them.
+// The optimizer AdamW, with clipping to a global norm. One kernel updates all parameters, or the part of them
+// that a rank owns.
 #pragma once
 
 #include "common/model/parameters.h"
@@ -10,11 +10,11 @@ struct AdamWConfig {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
-  double weight_decay = 0.1;  // of matrices only
+  double weight_decay = 0.1;  // for matrices only
   double grad_clip = 1.0;     // largest global norm of the gradients; 0 = off
 };
 
-// Adam's running means of the gradients and of their squares.
+// Adam's moving averages of the gradients and of their squares.
 struct Moments {
   Tensor m, v;
 };
@@ -22,16 +22,17 @@ using Moment = Tensor Moments::*;  // one of the two
 
 class AdamW {
  public:
-  // Of the whole arena.
+  // Updates the whole arena.
   AdamW(Backend& backend, const Parameters& parameters, const AdamWConfig& config);
-  // Of a part: moments are as long as that.
+  // Updates a part of the arena; the moments have the size of that part.
   AdamW(Backend& backend, const Parameters& parameters, const AdamWConfig& config, ArenaRange owned);
 
-  // Takes the squared norm of the owned gradients, f64 (1). Who owns a part makes it that of all gradients.
+  // Computes the squared norm of the owned gradients, f64 (1). If each rank owns a part, the caller must sum
+  // it over the ranks (GradientSync::sum_squared_norm) before update().
   const Tensor& measure_norm(const Parameters& parameters);
   // One update of the owned weights, after measure_norm(). `step` counts from 0.
   void update(const Parameters& parameters, double learning_rate, std::int64_t step);
-  // Norm of all gradients before clipping, at the last update. When it is not finite, that update changed
+  // Norm of all gradients at the last update, before clipping. If it is not finite, that update changed
   // nothing.
   double grad_norm() const;
 

@@ -1,4 +1,4 @@
-// Learning rate over a run: linear warm-up, then cosine, linear or no decay to a floor.
+// The learning rate of each step: linear warm-up, then cosine decay, linear decay or none.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ struct LrSchedule {
 
   Kind kind = Kind::cosine;
   double learning_rate = 1e-3;  // the peak
-  double min_lr = 1e-4;         // reached at the horizon
+  double min_lr = 1e-4;         // at the horizon and after it
   std::int64_t warmup_steps = 0;
-  std::int64_t steps = 1;  // the horizon
+  std::int64_t steps = 1;  // the horizon: the step at which the decay ends
 
   // Learning rate of step `step`, which counts from 0. With W warm-up steps, step i < W has (i+1)/W of the
-  // peak; behind the horizon it is min_lr (the peak, if constant).
+  // peak. From the horizon on it is min_lr, or the peak if `kind` is constant.
   double at(std::int64_t step) const;
 };
 

@@ -10,8 +10,8 @@
 namespace stagegpt {
 namespace {
 
-// Requests are rounded up to one of eight steps between two powers of two: at most an eighth is wasted, and
-// tensors of nearly the same size share blocks.
+// The size of the block for a request: the next of eight sizes between two powers of two. At most an eighth
+// of a block is wasted, and a freed block can be reused for a tensor of nearly the same size.
 std::size_t size_class(std::size_t bytes) {
   constexpr std::size_t kSmallest = 256;
   const std::size_t wanted = std::max(bytes, kSmallest);

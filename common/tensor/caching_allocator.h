@@ -1,4 +1,4 @@
-// Keeps freed blocks for reuse, so that after the first step a training step asks the system for nothing.
+// Keeps freed blocks for reuse, so that training steps after the first allocate nothing from the system.
 #pragma once
 
 #include <cstddef>
@@ -11,17 +11,17 @@
 
 namespace stagegpt {
 
-// Where an allocator gets its memory: the host's heap, a GPU.
+// Where an allocator gets its memory: for example the host's heap or a GPU.
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  // Returns nullptr when there is none left.
+  // Returns nullptr if there is not enough memory.
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void deallocate(void* block, std::size_t bytes) noexcept = 0;
-  // Where the host finds what an address of a block leads to, for AddressSanitizer to watch over it; nullptr
-  // where the host cannot see it.
+  // The address at which the host can access the block, so that AddressSanitizer can check accesses; nullptr
+  // if the host cannot access it.
   virtual void* host_view(void* block) const { return block; }
-  // How much there is left, where the source can tell.
+  // The free memory, if the source knows it.
   virtual std::optional<std::size_t> free_bytes() const { return std::nullopt; }
 };
 
@@ -39,20 +39,20 @@ class CachingAllocator {
   CachingAllocator(const CachingAllocator&) = delete;
   CachingAllocator& operator=(const CachingAllocator&) = delete;
 
-  // A block of at least `bytes`, its contents undefined. Throws std::runtime_error when the source has
-  // none left, even after everything kept for reuse has been given back.
+  // A block of at least `bytes`; its contents are undefined. Throws std::runtime_error if the source has not
+  // enough memory even after all blocks that are kept for reuse have been returned to it.
   void* allocate(std::size_t bytes);
-  // `bytes` as given to allocate.
+  // `bytes` must be what was passed to allocate().
   void deallocate(void* block, std::size_t bytes) noexcept;
 
   MemoryStats stats() const;
-  // What is in use now becomes the peak.
+  // Sets the peak to the memory that is in use now.
   void forget_peak();
 
  private:
   void release_free_blocks() noexcept;
   [[noreturn]] void fail(std::size_t bytes) const;
-  // Marks what may be touched of a block: its first `bytes`.
+  // Tells AddressSanitizer that only the first `bytes` of a block may be accessed.
   void watch(void* block, std::size_t size, std::size_t bytes) const noexcept;
 
   mutable std::mutex mutex_;

@@ -1,4 +1,4 @@
-// The two formats of 16 bits, as files hold them.
+// Conversions between f32 and the two 16-bit formats, bf16 and f16.
 #pragma once
 
 #include <bit>
@@ -24,7 +24,7 @@ constexpr std::uint16_t bf16_of_float(float value) {
   return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-// An element in f32, whichever of the two it is.
+// Converts an element of either type to f32.
 constexpr float as_float(float value) { return value; }
 constexpr float as_float(Bf16 value) { return float_of_bf16(value.bits); }
 
@@ -40,7 +40,7 @@ constexpr float float_of_f16(std::uint16_t bits) {
   return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
 }
 
-// out[i] = convert(bits of element i), for elements of 16 bits that need not be aligned.
+// out[i] = convert(bits of element i). The 16-bit elements need not be aligned.
 template <class Convert>
 void convert_halves(std::span<const std::byte> in, std::span<float> out, const Convert& convert) {
   for (std::size_t i = 0; i < out.size(); ++i) {

@@ -1,5 +1,5 @@
-// Under AddressSanitizer, marks memory that must not be touched: the slack of a block and freed blocks.
-// Elsewhere these do nothing.
+// With AddressSanitizer, marks memory that must not be accessed: freed blocks, and the unused end of a block.
+// Without it, these functions do nothing.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The extents of a tensor, outermost first, at most four of them.
+// The shape of a tensor: at most four extents, outermost first.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace stagegpt {
 class Shape {
  public:
   static constexpr int kMaxRank = 4;
-  static constexpr std::int64_t kMaxElements = std::int64_t{1} << 56;  // their bytes fit 64 bits
+  static constexpr std::int64_t kMaxElements = std::int64_t{1} << 56;  // so that their bytes fit into 64 bits
 
   Shape() = default;
   Shape(std::initializer_list<std::int64_t> dims) {

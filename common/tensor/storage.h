@@ -1,4 +1,4 @@
-// One block of memory, returned to its allocator when the last tensor that uses it is gone.
+// A block of memory, which is returned to its allocator when the last tensor that uses it is destroyed.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ class Storage {
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
-  // An address on the backend's device; the host may follow it only where the device is the host.
+  // An address on the backend's device. Only if the device is the host may the host dereference it.
   std::byte* data() const { return static_cast<std::byte*>(data_); }
   std::size_t bytes() const { return bytes_; }
 

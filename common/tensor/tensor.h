@@ -1,5 +1,5 @@
-// A contiguous row-major tensor: shape, element type, and a place in a shared block of memory. Copying one
-// copies the handle, never the elements.
+// A contiguous row-major tensor: a shape, an element type, and a position in a shared block of memory. A
+// Tensor is a handle: a copy refers to the same elements.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace stagegpt {
 class Tensor {
  public:
   Tensor() = default;
-  // A tensor that starts `offset` elements into the storage.
+  // A tensor whose first element is element `offset` of the storage.
   Tensor(std::shared_ptr<Storage> storage, DType dtype, Shape shape, std::int64_t offset = 0)
       : storage_(std::move(storage)), dtype_(dtype), shape_(shape), offset_(offset) {
     check((offset_ + numel()) * size_of(dtype_) <= storage_->bytes(), "tensor: ", shape_, " at ", offset_,
@@ -36,19 +36,19 @@ class Tensor {
     return static_cast<T*>(raw());
   }
 
-  // The same elements under another shape.
+  // The same elements with another shape.
   Tensor view(Shape shape) const {
     check(shape.numel() == numel(), "tensor: cannot view ", shape_, " as ", shape);
     return {storage_, dtype_, shape, offset_};
   }
-  // The elements from `begin` on that fill the given shape.
+  // A tensor of the given shape whose first element is element `begin` of this one.
   Tensor slice(std::int64_t begin, Shape shape) const {
     check(begin >= 0 && begin + shape.numel() <= numel(), "tensor: slice ", begin, " + ", shape, " of ",
           shape_);
     return {storage_, dtype_, shape, offset_ + begin};
   }
 
-  // True when no other tensor uses this one's memory.
+  // True if no other tensor uses this one's storage.
   bool sole_owner() const { return storage_.use_count() == 1; }
   bool same_memory(const Tensor& other) const {
     return storage_ == other.storage_ && offset_ == other.offset_;

@@ -9,7 +9,7 @@ Var cross_entropy(Tape& tape, Var logits, const Tensor& targets, std::int64_t vo
   be.cross_entropy_forward(loss, lse, logits.value(), targets, vocab_size);
   return tape.record("cross_entropy", {logits}, loss,
                      [=, &be, x = logits.value()](const Tensor& dloss, Grads g) {
-                       Tensor dlogits = g.reuse(x);  // (B,T,Vp), in place when nobody else holds the logits
+                       Tensor dlogits = g.reuse(x);  // (B,T,Vp), in place if nothing else uses the logits
                        be.cross_entropy_backward(dlogits, dloss, x, lse, targets, vocab_size);
                        g.give(0, dlogits);
                      });

@@ -4,7 +4,7 @@
 
 namespace stagegpt {
 
-// x with elements dropped; x itself when dropout is off.
+// x with elements dropped; x itself if dropout is off.
 Var dropout(Tape& tape, Var x, const Dropout& dropout);
 
 }  // namespace stagegpt

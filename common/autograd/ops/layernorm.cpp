@@ -34,8 +34,8 @@ std::pair<Var, Var> residual_layernorm(Tape& tape, Var x, Var residual, Var w, V
   auto outs = tape.record(
       "residual_layernorm", {x, residual, w, bias}, {sum, y.out},
       [=, &be, mean = y.mean, rstd = y.rstd](std::vector<Tensor>& douts, Grads g) {
-        // sum has two uses: it is normalised here, and it goes on as the stream. The gradient of the first is
-        // added to that of the second, and both terms of the sum receive the whole.
+        // `sum` is used twice: it is normalised here, and it is the residual stream for later ops. Its
+        // gradient is the sum of both uses' gradients, and it is the gradient of x and of `residual`.
         const Tensor dsum = g.writable(std::exchange(douts[0], Tensor()));
         be.layernorm_backward({dsum, GradMode::accumulate}, g[2], g[3], douts[1], sum, w.value(), mean, rstd);
         g.give(0, dsum);
