@@ -10,6 +10,40 @@ function(stagegpt_add_stage name)
   foreach(job train generate verify bench)
     set(program ${name}_${job}${arg_SUFFIX})
     add_executable(${program})
-    target_link_libraries(${program} PRIVATE ${job}_main ${stage} stagegpt_common)
+    target_link_libraries(${program} PRIVATE ${job}_main ${stage} stage_flags stagegpt_common)
   endforeach()
+endfunction()
+
+# stagegpt_add_stage_flags()
+#
+# Builds the library stage_flags, which defines stage_flags() (common/app/stage.h): the names in flags.txt of every
+# stage's folder, also of stages that are not built.
+function(stagegpt_add_stage_flags)
+  file(GLOB lists CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/stage[0-9]_*/flags.txt)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${lists})
+  set(rows "")
+  foreach(list IN LISTS lists)
+    string(REGEX REPLACE ".*/stage([0-9])_[^/]*/flags.txt" "\\1" stage ${list})
+    file(STRINGS ${list} flags REGEX "^--")
+    foreach(flag IN LISTS flags)
+      string(APPEND rows "    {\"${flag}\", ${stage}},\n")
+    endforeach()
+  endforeach()
+  set(source ${CMAKE_BINARY_DIR}/stage_flags.cpp)
+  file(CONFIGURE OUTPUT ${source} @ONLY CONTENT [[
+// Written by cmake/stage.cmake from the stages' flags.txt.
+#include "common/app/stage.h"
+
+namespace stagegpt {
+
+std::span<const StageFlag> stage_flags() {
+  static constexpr StageFlag kFlags[] = {
+@rows@  };
+  return kFlags;
+}
+
+}  // namespace stagegpt
+]])
+  add_library(stage_flags OBJECT ${source})
+  target_link_libraries(stage_flags PUBLIC stagegpt_common)
 endfunction()

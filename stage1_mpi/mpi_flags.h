@@ -10,6 +10,9 @@ namespace stagegpt {
 
 class MpiFlags {
  public:
+  // Divides AdamW's moments among the ranks.
+  static constexpr const char* kDividesMoments = "--comm zero1";
+
   void add(CommandLine& command_line);
 
   const std::string& gradient_sync() const { return comm_; }

@@ -31,6 +31,7 @@ class MpiStage final : public Stage {
     machine_.communicator = make_mpi_communicator(group_, *machine_.backend, mpi_.algorithm());
     machine_.sync = make_gradient_sync(mpi_.gradient_sync(), *machine_.communicator, *machine_.backend);
     machine_.memory.host_ranks = static_cast<int>(placement_.on_node.size());
+    machine_.memory.divides_moments = MpiFlags::kDividesMoments;
     machine_.description = concat(stagegpt::description(placement_, group_.size()), "; ",
                                   cpu_.description(machine_.threads), "; gradients ", mpi_.gradient_sync());
     const std::string warning = stagegpt::warning(group_, placement_, machine_.threads);

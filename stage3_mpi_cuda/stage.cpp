@@ -41,6 +41,7 @@ class MpiCudaStage final : public Stage {
     machine_.sync = make_gradient_sync(mpi_.gradient_sync(), *machine_.communicator, *machine_.backend);
     machine_.memory = cuda_.memory(gpu::ranks_on_gpu_of(group_, placement_, device));
     machine_.memory.host_ranks = static_cast<int>(placement_.on_node.size());
+    machine_.memory.divides_moments = MpiFlags::kDividesMoments;
     machine_.threads = cuda_.threads();
     machine_.on_device = cuda_.platform().is_gpu();
     machine_.peak = cuda_.peak(device);

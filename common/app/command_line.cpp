@@ -22,22 +22,6 @@
 namespace stagegpt {
 namespace {
 
-struct StageFlag {
-  std::string_view name;
-  std::vector<int> stages;
-};
-
-// Flags that not every stage has.
-const std::vector<StageFlag>& stage_flags() {
-  static const std::vector<StageFlag> flags = {
-      {"--cpu-matmul", {0, 1}}, {"--threads", {0, 1}},        {"--device", {2, 3}},
-      {"--precision", {2, 3}},  {"--gpu-matmul", {2, 3}},     {"--ladder", {2}},
-      {"--comm", {1, 3}},       {"--comm-algorithm", {1, 3}}, {"--watchdog-seconds", {1, 3}},
-      {"--transport", {3}},     {"--share-gpu", {3}},
-  };
-  return flags;
-}
-
 template <class T>
 Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json();
@@ -64,9 +48,11 @@ std::string printable(std::string message) {
 
 }  // namespace
 
-CommandLine::CommandLine(const std::string& program, const std::string& description, std::optional<int> stage)
+CommandLine::CommandLine(const std::string& program, const std::string& description, std::optional<int> stage,
+                         std::span<const StageFlag> stage_flags)
     : app_(std::make_unique<CLI::App>(description, program)),
       stage_(stage),
+      stage_flags_(stage_flags),
       file_settings_(std::make_unique<nlohmann::json>(nlohmann::json::object())) {
   app_->allow_extras();
   app_->get_formatter()->column_width(34);
@@ -222,7 +208,9 @@ void CommandLine::config_file() {
            try {
              const nlohmann::json settings = parse_json(file.text());
              if (settings.is_object()) {
-               for (const auto& [key, value] : settings.items()) refuse_other_stages(flag_of_key(key));
+               for (const auto& [key, value] : settings.items()) {
+                 refuse_flag_of_other_stages(flag_of_key(key));
+               }
              }
              configuration_.apply(settings);
              for (const auto& [key, value] : settings.items()) (*file_settings_)[config_key(key)] = value;
@@ -233,14 +221,18 @@ void CommandLine::config_file() {
 }
 
 void CommandLine::apply(const nlohmann::json& settings) const {
-  std::set<std::string> others;
-  for (const StageFlag& flag : stage_flags()) others.insert(config_key(flag.name));
-  configuration_.apply(settings, others);
+  configuration_.apply(settings, stage_keys());
 }
 
 bool CommandLine::is_given(const std::string& flag) const { return app_->get_option(flag)->count() > 0; }
 
 Json CommandLine::settings() const { return configuration_.values(); }
+
+std::set<std::string> CommandLine::stage_keys() const {
+  std::set<std::string> keys;
+  for (const StageFlag& flag : stage_flags_) keys.insert(config_key(flag.name));
+  return keys;
+}
 
 std::vector<std::pair<std::string, std::string>> CommandLine::call() const {
   const Json settings = configuration_.values();
@@ -268,23 +260,25 @@ bool CommandLine::parse(int argc, const char* const* argv) {
   return true;
 }
 
-// Says which stages have a flag that this one has no use for.
-void CommandLine::refuse_other_stages(const std::string& flag) const {
-  const auto other = std::ranges::find(stage_flags(), flag, &StageFlag::name);
-  if (stage_ && other != stage_flags().end() &&
-      std::ranges::find(other->stages, *stage_) == other->stages.end()) {
-    std::string stages;
-    for (int stage : other->stages) stages += concat(stages.empty() ? "" : " and ", stage);
-    user_error(flag, ": stage ", *stage_, " has no use for it; it belongs to stage",
-               other->stages.size() > 1 ? "s " : " ", stages);
+// Does nothing for a flag that this program or another one of its stage has, and for one that no stage has.
+void CommandLine::refuse_flag_of_other_stages(const std::string& flag) const {
+  std::vector<int> stages;
+  for (const StageFlag& other : stage_flags_) {
+    if (other.name == flag) stages.push_back(other.stage);
   }
+  const bool is_known = app_->get_option_no_throw(flag) != nullptr;
+  if (!stage_ || is_known || stages.empty() || std::ranges::find(stages, *stage_) != stages.end()) return;
+  std::string numbers;
+  for (const int stage : stages) numbers += concat(numbers.empty() ? "" : " and ", stage);
+  user_error(flag, ": stage ", *stage_, " has no use for it; it belongs to stage",
+             stages.size() > 1 ? "s " : " ", numbers);
 }
 
 void CommandLine::refuse(const std::string& argument) const {
   if (!argument.starts_with('-') || argument == "--")
     user_error("unexpected argument '", argument, "'; see --help");
   const std::string flag = argument.substr(0, argument.find('='));
-  refuse_other_stages(flag);
+  refuse_flag_of_other_stages(flag);
   std::vector<std::string> known;
   for (const CLI::Option* option : app_->get_options()) known.push_back(option->get_name());
   user_error("unknown flag ", flag, suggestion(flag, known), "; see --help");

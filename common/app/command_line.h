@@ -7,6 +7,8 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,11 +24,18 @@ class Option;
 
 namespace stagegpt {
 
+// A flag that a stage has and some other stage does not.
+struct StageFlag {
+  std::string_view name;  // "--comm"
+  int stage;
+};
+
 class CommandLine {
  public:
-  // `stage` is the stage's number: flags that only other stages have are refused with their names. Programs
-  // that belong to no stage give none.
-  CommandLine(const std::string& program, const std::string& description, std::optional<int> stage);
+  // A program of a stage gives the stage's number and the flags of all stages, which are borrowed: a flag
+  // that only other stages have is refused with their numbers.
+  CommandLine(const std::string& program, const std::string& description, std::optional<int> stage = {},
+              std::span<const StageFlag> stage_flags = {});
   ~CommandLine();
 
   // The flags that follow are listed under this heading by --help. They are settings, part of a
@@ -63,6 +72,9 @@ class CommandLine {
   void optional_text(const std::string& flag, std::optional<std::string>& value, const std::string& help);
   // Declares --config, which must come before all other flags: these override it.
   void config_file();
+  // Says that ranks of one program may be given different values of a flag.
+  void allow_another_value_per_rank(const std::string& flag) { per_rank_.insert(flag); }
+  bool may_differ_between_ranks(const std::string& flag) const { return per_rank_.contains(flag); }
 
   // False when the command line only asked for help, which has then been printed.
   bool parse(int argc, const char* const* argv);
@@ -76,6 +88,8 @@ class CommandLine {
   bool is_given(const std::string& flag) const;
   // All settings as they stand, by key.
   Json settings() const;
+  // The keys of the flags that not every stage has.
+  std::set<std::string> stage_keys() const;
   // What this call was given beside settings: "yes" and values, or "no", by flag.
   std::vector<std::pair<std::string, std::string>> call() const;
 
@@ -90,11 +104,13 @@ class CommandLine {
            std::string_view json_type, bool (*is_right)(const nlohmann::json&), const Parse& parse);
   void add_key(const std::string& flag, std::function<Json()> get,
                std::function<void(const nlohmann::json&)> set);
-  void refuse_other_stages(const std::string& flag) const;
+  void refuse_flag_of_other_stages(const std::string& flag) const;
   [[noreturn]] void refuse(const std::string& argument) const;
 
   std::unique_ptr<CLI::App> app_;
   std::optional<int> stage_;
+  std::span<const StageFlag> stage_flags_;
+  std::set<std::string> per_rank_;
   std::string group_;
   bool in_config_ = true;
   Configuration configuration_;

@@ -217,7 +217,7 @@ NamedValues found(const TrainedModel& trained) {
 
 int generate_main(Stage& stage, int argc, char** argv) {
   GenerateFlags flags;
-  CommandLine command_line(argv[0], "Generate text with a model.", stage.number());
+  CommandLine command_line(argv[0], "Generate text with a model.", stage.number(), stage_flags());
   flags.add(command_line);
   stage.add_flags(command_line);
   if (!parse_flags(stage, command_line, argc, argv, [&] { flags.check(); })) return 0;

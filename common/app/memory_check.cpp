@@ -54,8 +54,9 @@ std::string advice(const TrainingMemory& training, double available) {
                                   memory_text(needed), "; a smaller --model or --block-size takes less");
   const std::int64_t arena = gpt2_parameter_table(training.config).arena_size(training.ranks);
   const bool all_moments = training.sync.owned(arena).size() == arena;
-  if (training.ranks > 1 && all_moments && !training.trainer.reproducible) {
-    text += ", and --comm zero1, which divides AdamW's moments among the ranks";
+  const std::string& divides_moments = training.memory.divides_moments;
+  if (!divides_moments.empty() && training.ranks > 1 && all_moments && !training.trainer.reproducible) {
+    text += concat(", and ", divides_moments, ", which divides AdamW's moments among the ranks");
   }
   if (training.memory.host_ranks > 1) text += ", and fewer ranks on a node";
   return text;

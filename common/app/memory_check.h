@@ -20,6 +20,8 @@ struct TensorMemory {
   std::optional<std::size_t> device_bytes = {};
   bool on_host = true;  // also where the device is emulated
   int host_ranks = 1;   // that share the host's memory, this one too
+  // The flag, with its value, that divides AdamW's moments among the ranks; empty where the stage has none.
+  std::string divides_moments = {};
 };
 
 struct AvailableMemory {

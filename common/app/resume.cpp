@@ -20,12 +20,11 @@ constexpr const char* kFixed[] = {"model",      "n_layer",      "n_head",    "n_
                                   "vocab_size", "val_fraction", "seed",      "parse_special_tokens"};
 // How it learns, to the last bit.
 constexpr const char* kAnnounced[] = {
-    "batch_size",    "grad_accumulation", "learning_rate", "min_lr",     "warmup_steps",
-    "lr_schedule",   "weight_decay",      "beta1",         "beta2",      "eps",
-    "grad_clip",     "dropout",           "threads",       "cpu_matmul", "no_fused",
-    "overfit_batch", "reproducible"};
+    "batch_size",  "grad_accumulation", "learning_rate", "min_lr",        "warmup_steps",
+    "lr_schedule", "weight_decay",      "beta1",         "beta2",         "eps",
+    "grad_clip",   "dropout",           "no_fused",      "overfit_batch", "reproducible"};
 
-bool changes(const Json& before, const Json& now, const char* key) {
+bool changes(const Json& before, const Json& now, const std::string& key) {
   return before.contains(key) && now.contains(key) && before[key] != now[key];
 }
 
@@ -127,13 +126,15 @@ void refuse_changes(const Json& run, const Json& now) {
   }
 }
 
-void announce_changes(const Json& run, const Json& settings) {
+void announce_changes(const Json& run, const Json& settings, const std::set<std::string>& stage_keys) {
   const Json before = resolved_settings(run), now = resolved_settings(settings);
   if (changes(before, now, "steps")) {
     std::cerr << "note: the horizon of the schedule changes from " << before["steps"] << " to "
               << now["steps"] << " steps, and with it the learning rate of the steps to come\n";
   }
-  for (const char* key : kAnnounced) {
+  std::vector<std::string> keys(std::begin(kAnnounced), std::end(kAnnounced));
+  keys.insert(keys.end(), stage_keys.begin(), stage_keys.end());
+  for (const std::string& key : keys) {
     if (changes(before, now, key)) {
       std::cerr << "note: " << flag_of_key(key) << " changes from " << before[key] << " to " << now[key]
                 << '\n';

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "common/base/json.h"
@@ -36,7 +37,8 @@ Json kept_values(const Json& run, const Json& now);
 // Compares the settings of a run with those it is to go on with, after kept_values(). Throws UserError,
 // naming the flag, for one that cannot change.
 void refuse_changes(const Json& run, const Json& now);
-// Tells on standard error of those that change what the run computes. Derived values belong to both.
-void announce_changes(const Json& run, const Json& settings);
+// Prints on standard error the settings that change what the run computes, and all of a stage's own
+// (`stage_keys`), where they differ. Derived values belong to both.
+void announce_changes(const Json& run, const Json& settings, const std::set<std::string>& stage_keys);
 
 }  // namespace stagegpt

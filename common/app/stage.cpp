@@ -36,8 +36,8 @@ void require_same_settings(RankGroup& group, const CommandLine& command_line) {
   NamedValues values;
   const Json settings = command_line.settings();
   for (const auto& [key, value] : settings.items()) {
-    // How fast a rank is, is its own affair.
-    if (key != "threads") values.emplace_back(flag_of_key(key), exact_text(value));
+    const std::string flag = flag_of_key(key);
+    if (!command_line.may_differ_between_ranks(flag)) values.emplace_back(flag, exact_text(value));
   }
   require_same(group, values);
 }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "common/app/command_line.h"
@@ -33,7 +34,7 @@ class Stage {
   virtual int number() const = 0;
   // Who else runs this program. There from the beginning, so that ranks can agree on flags.
   virtual RankGroup& group() = 0;
-  // Declares the flags that only this stage has a use for.
+  // Declares the flags of this stage that not every stage has; flags.txt in its folder lists them.
   virtual void add_flags(CommandLine& command_line) = 0;
   // Called once, on all ranks, after the flags have been read. What fails on one, fails on all. The stage
   // keeps the machine: when a main ends by an error, it is still there as end_all() is called (see
@@ -50,6 +51,8 @@ class Stage {
 
 // Each stage's own.
 std::unique_ptr<Stage> make_stage();
+// The flags that not every stage has, of all stages: what the stages' flags.txt list (cmake/stage.cmake).
+std::span<const StageFlag> stage_flags();
 
 // Parses the command line on all ranks, then calls `check`, and sees that their settings are the same. False
 // when it only asked for help.

@@ -28,8 +28,8 @@ struct Call {
   CommandLine command_line;
 
   Call(const char* program, Stage& stage)
-      : command_line(program, "Train GPT-2 on a text. With no flag: nano, on data/dummy.txt.",
-                     stage.number()) {
+      : command_line(program, "Train GPT-2 on a text. With no flag: nano, on data/dummy.txt.", stage.number(),
+                     stage_flags()) {
     flags.add(command_line);
     stage.add_flags(command_line);
   }
@@ -329,7 +329,8 @@ Json resolve(Call& call, const std::optional<ResumedRun>& resumed) {
   call.flags.resolve();
   settings = with_derived(std::move(settings), call.command_line.settings());
   if (resumed) {
-    if (has_steps_left(call.flags, resumed)) announce_changes(resumed->settings, settings);
+    if (has_steps_left(call.flags, resumed))
+      announce_changes(resumed->settings, settings, call.command_line.stage_keys());
     call.flags.take_tokenizer(resumed->path / "tokenizer.json");
   } else {
     call.flags.model.refuse_fields_of_another_model(call.command_line);

@@ -93,7 +93,8 @@ bool verify(const VerifyFlags& flags, const Machine& machine) {
 
 int verify_main(Stage& stage, int argc, char** argv) {
   VerifyFlags flags;
-  CommandLine command_line(argv[0], "Compare logits, loss and gradients with a reference.", stage.number());
+  CommandLine command_line(argv[0], "Compare logits, loss and gradients with a reference.",
+                           stage.number(), stage_flags());
   flags.add(command_line);
   stage.add_flags(command_line);
   if (!parse_flags(stage, command_line, argc, argv, [&] { flags.check(); })) return 0;

@@ -17,6 +17,7 @@ class Emulator final : public Platform {
         "--threads", threads_, 1, emulation::kMostThreads,
         concat("threads of each rank that run blocks (default: its share of the cores, at most ",
                emulation::kMostThreads, ")"));
+    command_line.allow_another_value_per_rank("--threads");
   }
   void start(int processes) override {
     emulation::set_threads(threads_ ? static_cast<int>(*threads_)

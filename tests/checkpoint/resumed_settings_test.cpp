@@ -17,9 +17,9 @@ std::string refusal(const Json& run, const Json& now) {
   return "";
 }
 
-std::string announced(const Json& run, const Json& now) {
+std::string announced(const Json& run, const Json& now, const std::set<std::string>& stage_keys = {}) {
   testing::internal::CaptureStderr();
-  announce_changes(run, now);
+  announce_changes(run, now, stage_keys);
   return testing::internal::GetCapturedStderr();
 }
 
@@ -42,8 +42,7 @@ TEST(ResumedSettings, OfTheModelAndTheDataMayNotChange) {
 TEST(ResumedSettings, ThatChangeWhatIsLearntAreAnnounced) {
   for (const std::string key :
        {"batch_size", "grad_accumulation", "learning_rate", "min_lr", "warmup_steps", "lr_schedule",
-        "weight_decay", "beta1", "beta2", "eps", "grad_clip", "dropout", "threads", "cpu_matmul", "no_fused",
-        "overfit_batch", "reproducible"}) {
+        "weight_decay", "beta1", "beta2", "eps", "grad_clip", "dropout", "no_fused", "overfit_batch", "reproducible"}) {
     std::string flag = "--" + key;
     std::ranges::replace(flag, '_', '-');
     EXPECT_EQ(announced({{key, 1}}, {{key, "x"}}), "note: " + flag + " changes from 1 to \"x\"\n");
@@ -58,6 +57,13 @@ TEST(ResumedSettings, ThatChangeWhatIsLearntAreAnnounced) {
       "note: the horizon of the schedule changes from 10 to 20 steps, and with it the learning rate of the "
       "steps to come\n"
       "note: --eps changes from 1 to 2\n");
+}
+
+TEST(ResumedSettings, OfAStageAreAnnounced) {
+  const Json run = {{"threads", nullptr}, {"comm", "flat"}, {"eval_every", 1}},
+             now = {{"threads", 2}, {"device", 1}, {"eval_every", 2}};
+  EXPECT_EQ(announced(run, now, {"comm", "device", "threads"}), "note: --threads changes from null to 2\n");
+  EXPECT_EQ(announced(run, now), "");
 }
 
 TEST(ResumedSettings, ThatWereDerivedAreKept) {

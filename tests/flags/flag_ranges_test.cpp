@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/app/stage.h"
 #include "common/app/train_flags.h"
 #include "common/base/error.h"
 #include "stage0_serial/cpu_flags.h"
@@ -287,7 +288,7 @@ TEST(CommandLineCalls, OfOtherStagesAreNamed) {
        {"--cpu-matmul", "--threads", "--device", "--precision", "--gpu-matmul", "--ladder", "--comm",
         "--comm-algorithm", "--watchdog-seconds", "--transport", "--share-gpu"}) {
     for (const int stage : {0, 1, 2, 3}) {
-      CommandLine command_line("train", "", stage);
+      CommandLine command_line("train", "", stage, stage_flags());
       const char* argv[] = {"train", flag};
       try {
         command_line.parse(2, argv);
@@ -324,6 +325,26 @@ TEST(CommandLineCalls, OfOtherStagesAreNamed) {
 --share-gpu: stage 1 has no use for it; it belongs to stage 3
 --share-gpu: stage 2 has no use for it; it belongs to stage 3
 )");
+}
+
+// The emulator's programs have --threads, which the programs for a GPU do not have.
+TEST(CommandLineCalls, MayHaveAFlagThatIsListedForOtherStagesOnly) {
+  constexpr StageFlag kFlags[] = {{"--threads", 0}, {"--comm", 1}};
+  const ScratchDirectory directory;
+  directory.write("threads.json", R"({"threads": 3})");
+  directory.write("comm.json", R"({"comm": "flat"})");
+  const auto threads_of = [&](const char* file) {
+    std::int64_t threads = 1;
+    CommandLine command_line("train", "", 2, kFlags);
+    command_line.config_file();
+    command_line.integer("--threads", threads, 1, 8, "");
+    const std::string path = directory.path() / file;
+    const char* argv[] = {"train", "--config", path.c_str()};
+    command_line.parse(3, argv);
+    return threads;
+  };
+  EXPECT_EQ(threads_of("threads.json"), 3);
+  EXPECT_THROW(threads_of("comm.json"), UserError);
 }
 
 // The call is what ranks compare beside settings.

@@ -2,10 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
+#include "common/app/stage.h"
+#include "common/base/error.h"
 #include "tests/support/program.h"
 
 namespace stagegpt::test {
@@ -75,6 +78,27 @@ TEST(Flags, AllHaveATestOfTheirEffect) {
   std::set<std::string> bench = flags_in_table({"bench", "stage2"});
   bench.erase("--share-gpu");
   EXPECT_EQ(flags_of("stage2_bench_emulated"), bench);
+}
+
+// Those of all programs of a stage, but for --threads of the emulator.
+std::set<std::string> flags_of_stage(int stage) {
+  std::set<std::string> flags;
+  for (const char* job : {"train", "bench"}) {
+    flags.merge(flags_of(concat("stage", stage, '_', job, stage < 2 ? "" : "_emulated")));
+  }
+  if (stage >= 2) flags.erase("--threads");
+  return flags;
+}
+
+// Programs know other stages' flags by the lists in the stages' folders.
+TEST(Flags, ThatNotEveryStageHasAreListedInTheStagesFolders) {
+  std::map<std::string, std::set<int>> stages_of, listed;
+  for (int stage = 0; stage < 4; ++stage) {
+    for (const std::string& flag : flags_of_stage(stage)) stages_of[flag].insert(stage);
+  }
+  std::erase_if(stages_of, [](const auto& flag) { return flag.second.size() == 4; });
+  for (const StageFlag& flag : stage_flags()) listed[std::string(flag.name)].insert(flag.stage);
+  EXPECT_EQ(stages_of, listed);
 }
 
 TEST(Flags, AreInTheFilesOfTheirTests) {

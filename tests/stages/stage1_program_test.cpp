@@ -155,6 +155,13 @@ TEST_F(Stage1, KeepsWhatItsWayOfCombiningGradientsNeeds) {
   EXPECT_NEAR(moments("zero1") / moments("overlapped"), 0.5, 0.05);
 }
 
+TEST_F(Stage1, RanksMayHaveDifferentNumbersOfThreads) {
+  const auto rank = [&](const char* threads) {
+    return ranks_of(1, "stage1_train") + small("run", {"--stop-after", "1", "--threads", threads});
+  };
+  expect_done(run_mpi(rank("1") + Arguments{":"} + rank("2"), directory_.path()));
+}
+
 TEST_F(Stage1, HelpComesOnce) {
   const std::string help = stage1(2, "train", {"--help"}).output;
   const std::size_t first = help.find("--comm-algorithm");

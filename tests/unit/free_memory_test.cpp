@@ -99,7 +99,7 @@ class Needs : public testing::Test {
   std::string refusal(double available, std::int64_t batch_size = 12, int ranks = 1) const {
     TrainerConfig trainer;
     trainer.batch_size = batch_size;
-    const TensorMemory memory{.host_ranks = ranks};
+    const TensorMemory memory{.host_ranks = ranks, .divides_moments = "--comm zero1"};
     try {
       require_training_memory({config_, trainer, 64, ranks, sync_, memory},
                               {.machine = available, .cgroup = {}, .address_space = {}});

@@ -95,7 +95,7 @@ TEST_F(MemoryMessages, AdviceKeepsBatchesThatDivide) {
 }
 
 TEST_F(MemoryMessages, RanksAreToldOfWhatTheyShare) {
-  const TensorMemory memory{.host_ranks = 3};
+  const TensorMemory memory{.host_ranks = 3, .divides_moments = "--divide them"};
   const TrainingMemory two = training(batches(2, 1), memory, 2);
   const std::string needed = memory_text(needed_memory(two));
   EXPECT_EQ(
@@ -107,12 +107,14 @@ TEST_F(MemoryMessages, RanksAreToldOfWhatTheyShare) {
           " a rank, and 10.0 MiB are available on this machine, for each of 3 ranks; even --batch-size 2 "
           "takes ",
           needed,
-          "; a smaller --model or --block-size takes less, and --comm zero1, which divides AdamW's moments "
+          "; a smaller --model or --block-size takes less, and --divide them, which divides AdamW's moments "
           "among the ranks, and fewer ranks on a node; --ignore-memory begins all the same"));
   const std::string smaller = "a smaller --batch-size takes less";
-  const TensorMemory gpu = device(1);
+  TensorMemory gpu = device(1);
+  EXPECT_EQ(advice(training(batches(6, 1), gpu, 2), bytes(batches(2, 1), 2)), smaller);
+  gpu.divides_moments = "--divide them";
   EXPECT_EQ(advice(training(batches(6, 1), gpu, 2), bytes(batches(2, 1), 2)),
-            smaller + ", and --comm zero1, which divides AdamW's moments among the ranks");
+            smaller + ", and --divide them, which divides AdamW's moments among the ranks");
   HalfSync half;
   EXPECT_EQ(advice({config_, batches(6, 1), 64, 2, half, gpu}, 1e12), smaller);
   EXPECT_EQ(advice(training(batches(24, 1, true), gpu, 2), bytes(batches(8, 1, true), 2)), smaller);
