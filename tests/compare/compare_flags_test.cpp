@@ -5,7 +5,7 @@
 
 #include "common/base/json.h"
 #include "tests/compare/fake_stages.h"
-#include "tools/compare/manifest.h"
+#include "tools/compare/provenance.h"
 
 namespace stagegpt::compare::test {
 namespace {

@@ -111,7 +111,7 @@ TEST_F(FakeComparison, KnowsWhatTheProgramsSay) {
   EXPECT_EQ(comparison.model, "a model of stage0_train");
   EXPECT_EQ(comparison.data, "some text, 9 tokens");
   EXPECT_EQ(comparison.settings.dump(), R"({"n_layer":7})");
-  EXPECT_EQ(comparison.manifest["libraries"]["mpi"], "mpirun (Open MPI) 9.9");
+  EXPECT_EQ(comparison.provenance["libraries"]["mpi"], "mpirun (Open MPI) 9.9");
   EXPECT_EQ(comparison.experiment.cores, 4);
   const Entry& ranks = comparison.entries.at(1);
   EXPECT_EQ(ranks.machine, "that of stage1_train");

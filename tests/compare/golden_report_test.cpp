@@ -55,7 +55,7 @@ Comparison described(Mode mode) {
   Comparison comparison;
   comparison.title = "Stages & <title>";
   comparison.command = {"bin/compare_stages", "--output", "a report", "--title", "Stages & <title>"};
-  comparison.manifest = {
+  comparison.provenance = {
       {"date", "2026-01-02T03:04:05Z"},
       {"machine", {{"processor", "A <processor>"}, {"cores_usable", 2}, {"memory_bytes", 3 << 20}}},
       {"libraries", {{"mpi", nullptr}, {"clock_ghz", 2.5}}},
@@ -147,7 +147,7 @@ Comparison strong_comparison() {
 // The batch grows with the ranks. It was interrupted.
 Comparison weak_comparison() {
   Comparison comparison = described(Mode::weak);
-  comparison.manifest.erase("date");
+  comparison.provenance.erase("date");
   comparison.experiment.cores = 1;
   comparison.experiment.warmup = 0;
   comparison.interrupted = true;

@@ -45,7 +45,7 @@ inline Comparison made_comparison() {
   Comparison comparison;
   comparison.title = "A comparison";
   comparison.command = {"compare_stages", "--output", "there"};
-  comparison.manifest = {{"date", "2026-01-01T00:00:00Z"}, {"machine", {{"memory_bytes", 1048576}}}};
+  comparison.provenance = {{"date", "2026-01-01T00:00:00Z"}, {"machine", {{"memory_bytes", 1048576}}}};
   comparison.settings = {{"n_layer", 2}, {"learning_rate", 0.003}};
   comparison.model = "a model";
   comparison.data = "some data";

@@ -11,9 +11,9 @@
 #include "tests/support/program.h"
 #include "tools/compare/axis.h"
 #include "tools/compare/html.h"
-#include "tools/compare/manifest.h"
 #include "tools/compare/numbers.h"
 #include "tools/compare/page.h"
+#include "tools/compare/provenance.h"
 #include "tools/compare/report_plots.h"
 #include "tools/compare/report_tables.h"
 #include "tools/compare/results_json.h"
@@ -183,8 +183,8 @@ TEST(Page, EscapesWhatUsersWrite) {
 
 TEST(Page, HasARowForEachFactOfTheMachine) {
   Comparison comparison = made_comparison();
-  comparison.manifest = {{"date", "today"},
-                         {"machine", {{"cpu_model", "A processor"}, {"memory_bytes", 3 << 19}}}};
+  comparison.provenance = {{"date", "today"},
+                           {"machine", {{"cpu_model", "A processor"}, {"memory_bytes", 3 << 19}}}};
   const std::string html = page(comparison);
   for (const char* row : {"<th scope=\"row\">date</th><td class=\"text\">today</td>",
                           "<th scope=\"row\">machine, cpu model</th><td class=\"text\">A processor</td>",

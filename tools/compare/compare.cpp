@@ -11,8 +11,8 @@
 #include "common/base/seconds_since.h"
 #include "common/io/status_line.h"
 #include "tools/compare/first_tensor.h"
-#include "tools/compare/manifest.h"
 #include "tools/compare/numbers.h"
+#include "tools/compare/provenance.h"
 #include "tools/compare/runner.h"
 
 namespace stagegpt::compare {
@@ -102,7 +102,7 @@ class Comparer {
     comparison_.left_out.insert(comparison_.left_out.end(), plan.left_out.begin(), plan.left_out.end());
     for (const Contestant& contestant : plan.contestants) admit(contestant);
     if (comparison_.entries.empty()) user_error("--stages: nobody is left to run");
-    comparison_.manifest = make_manifest(launcher_.version(), STAGEGPT_SOURCE_DIR);
+    comparison_.provenance = find_provenance(launcher_.version(), STAGEGPT_SOURCE_DIR);
   }
 
   // Takes in a contestant that can begin. One that cannot is a mistake, unless it was only tried: on more

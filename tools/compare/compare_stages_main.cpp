@@ -9,7 +9,7 @@
 #include "common/system/stop_signals.h"
 #include "common/system/subprocess.h"
 #include "tools/compare/compare.h"
-#include "tools/compare/manifest.h"
+#include "tools/compare/provenance.h"
 #include "tools/compare/report_tables.h"
 #include "tools/compare/results_json.h"
 

@@ -16,7 +16,7 @@ namespace stagegpt::compare {
 struct Comparison {
   std::string title, author;
   std::vector<std::string> command;  // of compare_stages
-  Json manifest;                     // of the machine
+  Json provenance;                   // what it ran on
   Json settings;                     // of the reference, as --print-config prints them
   std::string model, data;           // in words, as the reference says it
   Experiment experiment;

@@ -42,7 +42,7 @@ std::string head(const Comparison& comparison) {
       escaped(comparison.title), "</title>\n<style>", kPageStyle, "</style>\n</head>\n<body>\n<header>\n<h1>",
       escaped(comparison.title), "</h1>\n",
       paragraph(concat(comparison.author.empty() ? "" : concat(comparison.author, " · "),
-                       text_of(comparison.manifest.value("date", Json()))),
+                       text_of(comparison.provenance.value("date", Json()))),
                 "byline"),
       "</header>\n<main>\n");
 }
@@ -151,7 +151,7 @@ std::string experiment(const Comparison& comparison) {
 
 std::string machine(const Comparison& comparison) {
   Table table{{{"what"}, {"value"}}, {}};
-  for (const auto& [group, values] : comparison.manifest.items()) {
+  for (const auto& [group, values] : comparison.provenance.items()) {
     if (!values.is_object()) {
       table.rows.push_back({{group}, {text_of(values)}});
       continue;

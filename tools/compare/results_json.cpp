@@ -141,7 +141,7 @@ Json results_json(const Comparison& comparison) {
                {"command", comparison.command},
                {"seconds", comparison.seconds},
                {"busy", busy_json(busy_runs(comparison).busiest)},
-               {"manifest", comparison.manifest},
+               {"provenance", comparison.provenance},
                {"experiment", experiment_json(comparison)},
                {"contestants", Json::array()},
                {"left_out", Json::array()},

@@ -1,4 +1,4 @@
-#include "tools/compare/manifest.h"
+#include "tools/compare/provenance.h"
 
 #include <sched.h>
 #include <sys/utsname.h>
@@ -110,7 +110,7 @@ std::string value_of(const std::string& text, const std::string& key) {
   return "";
 }
 
-Json make_manifest(const std::string& mpi, const std::string& source_directory) {
+Json find_provenance(const std::string& mpi, const std::string& source_directory) {
   const std::string cuda = value_of(output_of({"nvidia-smi", "-q"}), "CUDA Version");
   return {{"date", now()},
           {"machine", processor()},

@@ -11,7 +11,7 @@ namespace stagegpt::compare {
 
 // An object of objects; what cannot be found out is null. No name of the host or the user is in it. `mpi` is
 // what the launcher says of itself, `source` the folder of the source code.
-Json make_manifest(const std::string& mpi, const std::string& source);
+Json find_provenance(const std::string& mpi, const std::string& source);
 
 // Cores that this process may use.
 std::int64_t usable_cores();

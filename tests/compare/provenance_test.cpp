@@ -1,5 +1,5 @@
 // What a report says of machine and source, beside what the system and two scripts say.
-#include "tools/compare/manifest.h"
+#include "tools/compare/provenance.h"
 
 #include <sched.h>
 #include <sys/utsname.h>
@@ -14,7 +14,7 @@
 namespace stagegpt::compare::test {
 namespace {
 
-class ManifestTest : public FakeStages {
+class ProvenanceTest : public FakeStages {
  protected:
   // A git that knows one folder, with a commit and `status`.
   void git(const std::string& status) const {
@@ -29,25 +29,25 @@ class ManifestTest : public FakeStages {
   }
 };
 
-TEST_F(ManifestTest, NamesTheCommitAndWhetherFilesAreChanged) {
+TEST_F(ProvenanceTest, NamesTheCommitAndWhetherFilesAreChanged) {
   git(" M file\\n");
-  EXPECT_EQ(make_manifest("", "/source")["source"].dump(), R"({"commit":"abc123","changed":true})");
+  EXPECT_EQ(find_provenance("", "/source")["source"].dump(), R"({"commit":"abc123","changed":true})");
   git("");
-  EXPECT_EQ(make_manifest("", "/source")["source"].dump(), R"({"commit":"abc123","changed":false})");
-  EXPECT_EQ(make_manifest("", "/elsewhere")["source"].dump(), R"({"commit":null,"changed":null})");
+  EXPECT_EQ(find_provenance("", "/source")["source"].dump(), R"({"commit":"abc123","changed":false})");
+  EXPECT_EQ(find_provenance("", "/elsewhere")["source"].dump(), R"({"commit":null,"changed":null})");
 }
 
-TEST_F(ManifestTest, NamesGpusAndTheirDriver) {
+TEST_F(ProvenanceTest, NamesGpusAndTheirDriver) {
   script("nvidia-smi",
          "if [ \"$*\" = -q ]; then printf 'Driver : 1\\nCUDA Version                  : 12.9\\n'; exit; fi\n"
          "[ \"$*\" = '--query-gpu=name,memory.total,driver_version --format=csv,noheader' ] || exit 1\n"
          "echo 'A GPU, 8 MiB, 1.2'");
-  const Json manifest = make_manifest("mpirun 1", "/elsewhere");
-  EXPECT_EQ(manifest["machine"]["gpus"], "A GPU, 8 MiB, 1.2\n");
-  EXPECT_EQ(manifest["libraries"]["mpi"], "mpirun 1");
-  EXPECT_EQ(manifest["libraries"]["cuda_of_driver"], "12.9");
+  const Json provenance = find_provenance("mpirun 1", "/elsewhere");
+  EXPECT_EQ(provenance["machine"]["gpus"], "A GPU, 8 MiB, 1.2\n");
+  EXPECT_EQ(provenance["libraries"]["mpi"], "mpirun 1");
+  EXPECT_EQ(provenance["libraries"]["cuda_of_driver"], "12.9");
   script("nvidia-smi", "exit 9");
-  const Json without = make_manifest("", "/elsewhere");
+  const Json without = find_provenance("", "/elsewhere");
   EXPECT_TRUE(without["machine"]["gpus"].is_null());
   EXPECT_TRUE(without["libraries"]["cuda_of_driver"].is_null());
   EXPECT_TRUE(without["libraries"]["mpi"].is_null());
@@ -60,12 +60,12 @@ std::time_t seconds_of(const std::string& date) {
   return timegm(&utc);
 }
 
-TEST_F(ManifestTest, KnowsItsMachine) {
+TEST_F(ProvenanceTest, KnowsItsMachine) {
   const std::time_t before = std::time(nullptr);
-  const Json manifest = make_manifest("", "/elsewhere");
-  EXPECT_GE(seconds_of(manifest["date"]), before);
-  EXPECT_LE(seconds_of(manifest["date"]), std::time(nullptr));
-  const Json& machine = manifest["machine"];
+  const Json provenance = find_provenance("", "/elsewhere");
+  EXPECT_GE(seconds_of(provenance["date"]), before);
+  EXPECT_LE(seconds_of(provenance["date"]), std::time(nullptr));
+  const Json& machine = provenance["machine"];
   EXPECT_EQ(machine["cores_online"], std::thread::hardware_concurrency());
   EXPECT_EQ(machine["cores_usable"], usable_cores());
   std::string word;
@@ -80,12 +80,12 @@ TEST_F(ManifestTest, KnowsItsMachine) {
   }
   utsname name{};
   ASSERT_EQ(uname(&name), 0);
-  EXPECT_EQ(manifest["system"]["kernel"], concat(name.sysname, " ", name.release, " ", name.machine));
+  EXPECT_EQ(provenance["system"]["kernel"], concat(name.sysname, " ", name.release, " ", name.machine));
   std::ifstream release("/etc/os-release");
   const std::string os{std::istreambuf_iterator<char>(release), {}};
-  EXPECT_EQ(manifest["system"]["system"], value_of(os, "PRETTY_NAME"));
+  EXPECT_EQ(provenance["system"]["system"], value_of(os, "PRETTY_NAME"));
   std::vector<std::string> keys;
-  for (const auto& [key, value] : manifest["build"].items()) {
+  for (const auto& [key, value] : provenance["build"].items()) {
     keys.push_back(key);
     EXPECT_TRUE(value.is_string()) << key;
   }
