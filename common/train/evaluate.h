@@ -1,4 +1,5 @@
-// How well a model predicts windows of a text: the work of a validation, divided among ranks.
+// Loss and accuracy of a model on windows of tokens that the caller chooses, computed by all ranks together.
+// Which windows a validation takes, and what a loss is per byte of text, is in validation.h.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// How well a model predicts text that it has not been trained on.
+// Validation between training steps and at the end: which windows of the validation part are taken, and the
+// result per token and per byte of text. The windows are computed by evaluate.h.
 #pragma once
 
 #include <optional>
