@@ -2,7 +2,7 @@
 #include "common/app/stage.h"
 
 #include "common/comm/self_communicator.h"
-#include "common/system/brief_waits.h"
+#include "common/system/restart_for_openmp.h"
 #include "stage0_serial/cpu_flags.h"
 
 namespace stagegpt {
@@ -38,7 +38,7 @@ class SerialStage final : public Stage {
 }  // namespace
 
 std::unique_ptr<Stage> make_stage() {
-  wait_briefly();
+  restart_with_short_spins();
   return std::make_unique<SerialStage>();
 }
 

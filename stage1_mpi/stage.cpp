@@ -4,7 +4,7 @@
 #include <iostream>
 
 #include "common/comm/agreement.h"
-#include "common/system/brief_waits.h"
+#include "common/system/restart_for_openmp.h"
 #include "stage0_serial/cpu_flags.h"
 #include "stage1_mpi/gradient_syncs.h"
 #include "stage1_mpi/mpi_flags.h"
@@ -53,7 +53,7 @@ class MpiStage final : public Stage {
 }  // namespace
 
 std::unique_ptr<Stage> make_stage() {
-  wait_briefly();
+  restart_with_short_spins();
   return std::make_unique<MpiStage>();
 }
 

@@ -86,7 +86,7 @@ class MpiCudaStage final : public Stage {
     return transport;
   }
 
-  gpu::CudaFlags cuda_;  // before MPI begins: the emulator may start the program anew (wait_briefly)
+  gpu::CudaFlags cuda_;  // before MPI starts: the emulator may restart the program (restart_for_openmp.h)
   MpiGroup group_;
   Placement placement_ = find_placement(group_);
   MpiFlags mpi_;

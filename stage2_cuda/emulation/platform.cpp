@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "common/base/error.h"
-#include "common/system/brief_waits.h"
+#include "common/system/restart_for_openmp.h"
 #include "stage2_cuda/emulation/settings.h"
 
 namespace stagegpt::gpu {
@@ -37,7 +37,7 @@ class Emulator final : public Platform {
 }  // namespace
 
 std::unique_ptr<Platform> make_platform() {
-  wait_briefly();
+  restart_with_short_spins();
   return std::make_unique<Emulator>();
 }
 

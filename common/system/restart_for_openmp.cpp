@@ -1,4 +1,4 @@
-#include "common/system/brief_waits.h"
+#include "common/system/restart_for_openmp.h"
 
 #include <unistd.h>
 
@@ -14,7 +14,7 @@
 namespace stagegpt {
 namespace {
 
-// A signal that comes while the process starts itself again waits: its handler's notes would be lost.
+// Blocked signals stay pending through exec; what a handler has noted does not.
 void hold_signals(bool hold) {
   sigset_t signals;
   sigemptyset(&signals);
@@ -22,13 +22,13 @@ void hold_signals(bool hold) {
   sigprocmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &signals, nullptr);
 }
 
-void start_again() {
+void execute_again() {
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
   std::ifstream command_line("/proc/self/cmdline");
   std::vector<std::string> arguments;
   for (std::string argument; std::getline(command_line, argument, '\0');) arguments.push_back(argument);
-  if (error || arguments.empty()) return;  // without /proc, threads spin longer
+  if (error || arguments.empty()) return;  // without /proc: threads spin longer
 
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -40,9 +40,9 @@ void start_again() {
 
 }  // namespace
 
-void wait_briefly() {
+void restart_with_short_spins() {
   const auto is_set = [](const char* name) { return std::getenv(name) != nullptr; };
-  if (!is_set("GOMP_SPINCOUNT") && !is_set("OMP_WAIT_POLICY")) start_again();
+  if (!is_set("GOMP_SPINCOUNT") && !is_set("OMP_WAIT_POLICY")) execute_again();
   hold_signals(false);
 }
 
