@@ -81,8 +81,8 @@ int checkpoint_bench(const fs::path& directory, int rounds) {
   const Moments& moments = optimizer.moments();
   for (const Tensor& moment : {moments.m, moments.v}) backend->copy(moment, model.parameters().weights());
   const ParameterTable& table = model.parameters().table();
-  const MomentValues moment_values = {values_in(*backend, table, moments.m),
-                                      values_in(*backend, table, moments.v)};
+  const MomentValues moment_values = {arena_values(*backend, table, moments.m),
+                                      arena_values(*backend, table, moments.v)};
   PieceCounts counts;
   counts.add("text");
   const auto tokenizer = train_bpe(counts, 257);

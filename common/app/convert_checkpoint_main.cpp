@@ -69,7 +69,7 @@ struct Model {
     }
   }
   const Gpt2Config& config() const { return llmc ? llmc->config : hugging_face->config(); }
-  ParameterValues values() const { return llmc ? values_in(*llmc, table) : hugging_face->values(); }
+  ParameterValues values() const { return llmc ? llmc_values(table, *llmc) : hugging_face->values(); }
 };
 
 // What has not got its name yet; removed again unless it gets it.

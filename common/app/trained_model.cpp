@@ -29,7 +29,7 @@ std::unique_ptr<Gpt2> load_llmc_file(Backend& backend, const fs::path& path, con
   check(file.config);
   auto model = std::make_unique<Gpt2>(backend, file.config, DType::f32, 1, Purpose::inference);
   const Parameters& parameters = model->parameters();
-  load_values(backend, parameters.table(), parameters.weights(), values_in(file, parameters.table()));
+  load_values(backend, parameters.table(), parameters.weights(), llmc_values(parameters.table(), file));
   return model;
 }
 

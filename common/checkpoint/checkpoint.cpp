@@ -31,7 +31,7 @@ std::vector<FileEntry> write_checkpoint(const fs::path& directory, Backend& back
   const ParameterTable& table = parameters.table();
   std::vector<FileEntry> files =
       write_hugging_face(directory, model.config(),
-                         beating(values_in(backend, table, parameters.weights()), beat), &tokenizer, beat);
+                         beating(arena_values(backend, table, parameters.weights()), beat), &tokenizer, beat);
   files.push_back(write_parameters(
       directory / kOptimizerFile, table,
       {{kFirstMoment, beating(moments.m, beat)}, {kSecondMoment, beating(moments.v, beat)}}));
@@ -63,7 +63,7 @@ void load_moment(const fs::path& directory, Moment moment, Backend& backend, con
   naming(path, [&] {
     const SafetensorsViews tensors = parse_safetensors(file.bytes());
     const char* prefix = moment == &Moments::m ? kFirstMoment : kSecondMoment;
-    load_values(backend, table, arena, values_in(tensors, table, prefix));
+    load_values(backend, table, arena, safetensors_values(table, tensors, prefix));
   });
 }
 

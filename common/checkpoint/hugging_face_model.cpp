@@ -106,7 +106,7 @@ void HuggingFaceModel::map_file(const fs::path& path) {
 }
 
 void HuggingFaceModel::check_weights() {
-  values_ = values_in(weights_, table_, "");
+  values_ = safetensors_values(table_, weights_, "");
   if (const auto head = weights_.find(kHead); head != weights_.end()) {
     if (!same_bytes(head->second, weights_.at("wte.weight"))) {
       user_error(kHead, " is not wte.weight: an output head of its own is not supported");

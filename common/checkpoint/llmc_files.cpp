@@ -148,7 +148,7 @@ std::int64_t llmc_offset(const ParameterTable& table, const Gpt2Config& config, 
   return offset;
 }
 
-ParameterValues values_in(const LlmcModel& file, const ParameterTable& table) {
+ParameterValues llmc_values(const ParameterTable& table, const LlmcModel& file) {
   return [&file, &table](std::size_t i, std::int64_t first, std::span<float> out) {
     const std::size_t bytes = bytes_of(file.precision);
     const auto begin = static_cast<std::size_t>(llmc_offset(table, file.config, i) + first) * bytes;

@@ -43,7 +43,7 @@ LlmcState parse_llmc_state(std::span<const std::byte> file, const Gpt2Config& co
 std::int64_t llmc_offset(const ParameterTable& table, const Gpt2Config& config, std::size_t i);
 
 // The weights of a file by gpt2_parameter_table(file.config). Both are borrowed.
-ParameterValues values_in(const LlmcModel& file, const ParameterTable& table);
+ParameterValues llmc_values(const ParameterTable& table, const LlmcModel& file);
 
 // Writes a model file, which is on the disk when it returns. Throws UserError for a model that llm.c does not
 // have; failures throw as OutputFile's do.

@@ -105,8 +105,8 @@ FileEntry write_parameters(const std::filesystem::path& path, const ParameterTab
   return writer.finish();
 }
 
-ParameterValues values_in(const SafetensorsViews& tensors, const ParameterTable& table,
-                          const std::string& prefix) {
+ParameterValues safetensors_values(const ParameterTable& table, const SafetensorsViews& tensors,
+                                   const std::string& prefix) {
   for (const Parameter& row : table.rows()) {
     const auto tensor = tensors.find(prefix + row.name);
     if (tensor == tensors.end()) user_error("the tensor ", prefix, row.name, " is missing");

@@ -25,7 +25,7 @@ using SafetensorsViews = std::map<std::string, SafetensorsView>;
 
 // The values of one group; weights that lie transposed are given whole only. Throws UserError where a tensor
 // is missing, has another shape, or holds no floats. Both are borrowed.
-ParameterValues values_in(const SafetensorsViews& tensors, const ParameterTable& table,
-                          const std::string& prefix);
+ParameterValues safetensors_values(const ParameterTable& table, const SafetensorsViews& tensors,
+                                   const std::string& prefix);
 
 }  // namespace stagegpt

@@ -4,7 +4,7 @@
 
 namespace stagegpt {
 
-ParameterValues values_in(Backend& backend, const ParameterTable& table, const Tensor& arena) {
+ParameterValues arena_values(Backend& backend, const ParameterTable& table, const Tensor& arena) {
   return [&backend, &table, arena](std::size_t i, std::int64_t begin, std::span<float> out) {
     check(begin + std::ssize(out) <= table[i].shape.numel(), "parameter values: behind the end of ",
           table[i].name);

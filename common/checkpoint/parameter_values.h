@@ -14,7 +14,7 @@ namespace stagegpt {
 using ParameterValues = std::function<void(std::size_t i, std::int64_t begin, std::span<float> out)>;
 
 // What an arena f32 (arena_size) holds. Everything is borrowed.
-ParameterValues values_in(Backend& backend, const ParameterTable& table, const Tensor& arena);
+ParameterValues arena_values(Backend& backend, const ParameterTable& table, const Tensor& arena);
 
 // Copies values into an arena; its padding becomes zero.
 void load_values(Backend& backend, const ParameterTable& table, const Tensor& arena,

@@ -77,7 +77,7 @@ void StepTrace::write(const fs::path& path, double loss, const ParameterValues& 
   }
   for (const Parameter& row : table) announcement.add_parameter(weight_name(row), row);
 
-  const ParameterValues weights = values_in(backend_, parameters_.table(), parameters_.weights());
+  const ParameterValues weights = arena_values(backend_, parameters_.table(), parameters_.weights());
   const auto values_of = [&](std::size_t i, const ParameterValues& values) {
     beat();
     std::vector<float> elements(static_cast<std::size_t>(table[i].shape.numel()));

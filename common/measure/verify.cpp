@@ -17,7 +17,7 @@ VerifyReport verify(Backend& backend, const LlmcModel& file, const LlmcState& st
                     double learning_rate, const AdamWConfig& adamw) {
   Gpt2 model(backend, file.config);
   Parameters& parameters = model.parameters();
-  load_values(backend, parameters.table(), parameters.weights(), values_in(file, parameters.table()));
+  load_values(backend, parameters.table(), parameters.weights(), llmc_values(parameters.table(), file));
   const Tensor ids = to_device(backend, {state.B, state.T}, state.ids);
   const Tensor targets = to_device(backend, {state.B, state.T}, state.targets);
   const VerifyLimits limits;

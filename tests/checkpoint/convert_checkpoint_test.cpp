@@ -75,8 +75,8 @@ TEST_F(Convert, RoundsToTheNearest) {
   const ParameterTable table = gpt2_parameter_table(exact.config);
   double largest = 0;
   for (std::size_t i = 0; i < table.size(); ++i) {
-    const auto a = elements_of(values_in(exact, table), table, i),
-               b = elements_of(values_in(rounded, table), table, i);
+    const auto a = elements_of(llmc_values(table, exact), table, i),
+               b = elements_of(llmc_values(table, rounded), table, i);
     for (std::size_t k = 0; k < a.size(); ++k) {
       if (a[k] != 0) largest = std::max(largest, std::abs(double{a[k]} - b[k]) / std::abs(a[k]));
     }

@@ -295,7 +295,7 @@ class HuggingFaceRoundTrip : public testing::TestWithParam<const char*> {
       set_values(*backend, weights.slice(row.offset, row.shape),
                  random_values(1, static_cast<std::uint32_t>(i), row.shape.numel()));
     }
-    files = write_hugging_face(scratch.path(), model.config(), values_in(*backend, table, weights),
+    files = write_hugging_face(scratch.path(), model.config(), arena_values(*backend, table, weights),
                                tokenizer.get());
   }
 

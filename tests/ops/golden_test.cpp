@@ -84,7 +84,7 @@ struct GoldenRun {
         ids(to_device(be, {golden.state.B, golden.state.T}, golden.state.ids)),
         targets(to_device(be, ids.shape(), golden.state.targets)) {
     const ParameterTable& table = model.parameters().table();
-    const ParameterValues values = values_in(golden.model, table);
+    const ParameterValues values = llmc_values(table, golden.model);
     for (std::size_t i = 0; i < table.size(); ++i) {
       std::vector<float> weights = test::elements_of(values, table, i);
       weights.resize(static_cast<std::size_t>(table[i].arena_shape().numel()));  // padding is zero

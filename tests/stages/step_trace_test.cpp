@@ -26,7 +26,7 @@ struct TracedTraining : SmallTraining {
       StepTrace trace(*backend, model.parameters());
       report = trainer.step(trace.watch());
       trace.write(directory.path() / trace_name(trainer.steps_done()), report.loss,
-                  values_in(*backend, model.parameters().table(), model.parameters().grads()));
+                  arena_values(*backend, model.parameters().table(), model.parameters().grads()));
     }
     return directory.path();
   }

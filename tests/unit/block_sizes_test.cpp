@@ -81,7 +81,7 @@ TEST(BlockSizes, AFileOfParametersHasAllElements) {
       wrong += stored[turned ? column * shape[0] + row : i] != element(p, i);
     }
     EXPECT_EQ(wrong, 0) << table[p].name;
-    EXPECT_EQ(elements_of(values_in(views, table, ""), table, p), elements_of(values, table, p))
+    EXPECT_EQ(elements_of(safetensors_values(table, views, ""), table, p), elements_of(values, table, p))
         << table[p].name;
   }
 }
