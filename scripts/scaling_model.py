@@ -18,7 +18,7 @@ CHUNK = 1 << 18         # bytes of a chunk of the ring, and of an exchange of --
 UNDER_WAY = 4           # chunks of one ring
 BUCKET = 25 << 20       # bytes at which a bucket is closed
 ALIGNMENT = 64          # elements: where a parameter may begin
-SHARDS = 8              # of --reproducible
+SUB_BATCHES = 8         # of --reproducible
 ADAMW_BYTES, NORM_BYTES = 28, 4  # that the update, and the norm, move for each parameter
 TREE_BYTES = 20         # an addition and a copy in --reproducible's tree
 LENGTH = 64             # tokens of a sequence, as measured
@@ -193,8 +193,8 @@ class Machine:
 
 def step_time(rung, model, ranks, network, machine, micro_steps=1):
     optimizer = machine.optimizer / (ranks if rung == "zero1" else 1)
-    if rung == "reproducible":  # each rank owns so many shards of a batch
-        optimizer += machine.optimizer * TREE_BYTES / (ADAMW_BYTES + NORM_BYTES) * (SHARDS // ranks - 1)
+    if rung == "reproducible":  # a rank adds the gradients of its sub-batches
+        optimizer += machine.optimizer * TREE_BYTES / (ADAMW_BYTES + NORM_BYTES) * (SUB_BATCHES // ranks - 1)
     backward = machine.compute * 2 / 3
     return micro_steps * machine.compute + optimizer + communication(rung, model, ranks, network, backward)
 

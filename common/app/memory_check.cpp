@@ -21,7 +21,7 @@ bool fits(double needed, const std::optional<AvailableMemory>& available) {
 
 // Sequences come in multiples of this.
 std::int64_t parts_of(const TrainingMemory& training) {
-  return training.trainer.reproducible ? kReproducibleShards : training.ranks;
+  return training.trainer.reproducible ? kReproducibleSubBatches : training.ranks;
 }
 
 // The same step in more micro-steps, of sequences that fit; nothing where even the fewest do not.

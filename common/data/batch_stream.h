@@ -1,4 +1,4 @@
-// One rank's share of the samples, part after part, fetched while the one before is computed.
+// One rank's share of the samples, sub-batch after sub-batch, each fetched while the one before is computed.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,21 @@
 
 namespace stagegpt {
 
-struct Part {
+struct SubBatch {
   Batch batch;
   std::int64_t first_sample = 0;  // counted within the step
 };
 
-// Each step takes the next samples() samples (see data_loader.h). The ranks' parts are disjoint and together
+// Each step takes the next samples() samples (see data_loader.h). The ranks' shares are disjoint and together
 // complete, and a position means the same for every division.
 class BatchStream {
  public:
   // `data` is borrowed.
   BatchStream(const DataLoader& data, const StepDivision& division);
 
-  // The next part: of the first owned shard those of all micro-steps, then those of the next shard. Throws
-  // what fetching it threw.
-  Part next();
+  // The first owned sub-batch of each micro-step in turn, then the second of each. Throws what fetching it
+  // threw.
+  SubBatch next();
   std::int64_t seq_len() const { return data_.seq_len(); }
   // Samples that all ranks together have taken in whole steps: the state of the stream.
   std::int64_t position() const { return position_; }
@@ -36,8 +36,8 @@ class BatchStream {
   const DataLoader& data_;
   StepDivision division_;
   std::int64_t position_ = 0;
-  std::int64_t part_ = 0;  // of the step at position_, counted over this rank's
-  std::future<Part> fetched_;
+  std::int64_t pass_ = 0;  // of this rank in the step at position_, whose sub-batch is fetched
+  std::future<SubBatch> fetched_;
 };
 
 }  // namespace stagegpt

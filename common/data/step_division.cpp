@@ -8,22 +8,22 @@ namespace stagegpt {
 
 StepDivision divide_step(std::int64_t batch_size, std::int64_t micro_steps, int rank, int ranks,
                          bool reproducible) {
-  const std::int64_t shards = reproducible ? kReproducibleShards : ranks;
-  if (shards % ranks != 0) {
+  const std::int64_t sub_batches = reproducible ? kReproducibleSubBatches : ranks;
+  if (sub_batches % ranks != 0) {
     user_error("--reproducible: expected 1, 2, 4 or 8 ranks, not ", ranks);
   }
-  if (const std::int64_t below = batch_size / shards * shards; below != batch_size) {
+  if (const std::int64_t below = batch_size / sub_batches * sub_batches; below != batch_size) {
     user_error("--batch-size: ", batch_size, " does not divide ",
-               reproducible ? concat("into the ", shards, " shards of --reproducible")
+               reproducible ? concat("into the ", sub_batches, " sub-batches of --reproducible")
                             : concat("among ", ranks, " ranks"),
-               "; ", below > 0 ? concat(below, " or ") : "", below + shards, " would");
+               "; ", below > 0 ? concat(below, " or ") : "", below + sub_batches, " would");
   }
-  const std::int64_t owned = shards / ranks;
+  const std::int64_t owned = sub_batches / ranks;
   return {.batch_size = batch_size,
           .micro_steps = micro_steps,
-          .shards = shards,
-          .first_shard = rank * owned,
-          .owned_shards = owned};
+          .sub_batches = sub_batches,
+          .first_sub_batch = rank * owned,
+          .owned_sub_batches = owned};
 }
 
 }  // namespace stagegpt

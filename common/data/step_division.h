@@ -5,22 +5,23 @@
 
 namespace stagegpt {
 
-// With --reproducible a batch is always cut into so many shards, whatever the number of ranks.
-inline constexpr std::int64_t kReproducibleShards = 8;
+// With --reproducible a batch always has so many sub-batches, whatever the number of ranks.
+inline constexpr std::int64_t kReproducibleSubBatches = 8;
 
-// A step takes `micro_steps` batches of `batch_size` samples; each batch is cut into `shards` equal parts, of
-// which this rank computes `owned_shards` from `first_shard` on.
+// A step takes `micro_steps` batches of `batch_size` samples. Each batch is divided into `sub_batches` of
+// equal size, of which this rank computes `owned_sub_batches` from `first_sub_batch` on.
 struct StepDivision {
   std::int64_t batch_size = 1;
   std::int64_t micro_steps = 1;
-  std::int64_t shards = 1, first_shard = 0, owned_shards = 1;
+  std::int64_t sub_batches = 1, first_sub_batch = 0, owned_sub_batches = 1;
 
-  std::int64_t samples() const { return batch_size * micro_steps; }  // of a step, over all ranks
-  std::int64_t part_size() const { return batch_size / shards; }     // samples of a part
+  std::int64_t samples() const { return batch_size * micro_steps; }         // of a step, over all ranks
+  std::int64_t sub_batch_size() const { return batch_size / sub_batches; }  // in samples
+  std::int64_t passes() const { return owned_sub_batches * micro_steps; }   // of this rank in a step
 };
 
-// A shard for each rank or, with `reproducible`, always kReproducibleShards. Throws UserError when the batch
-// or the ranks do not divide.
+// One sub-batch for each rank or, with `reproducible`, kReproducibleSubBatches. Throws UserError when the
+// batch or the ranks do not divide.
 StepDivision divide_step(std::int64_t batch_size, std::int64_t micro_steps, int rank, int ranks,
                          bool reproducible);
 

@@ -1,6 +1,6 @@
 // The parameters of a model. They lie in arenas, which are flat tensors: one for the weights, one for the
 // gradients, and two for Adam's moments. A parameter is a named slice of each arena. One table determines
-// layout, initialisation, weight decay, sharding and I/O.
+// layout, initialisation, weight decay, division among ranks and I/O.
 #pragma once
 
 #include <cstdint>

@@ -85,10 +85,10 @@ MemoryPlan plan_large_batch(const Run& run, const TrainerConfig& trainer, std::i
   return plan;
 }
 
-MemoryPlan plan_micro_step(const Run& run, const TrainerConfig& trainer, std::int64_t shards) {
+MemoryPlan plan_micro_step(const Run& run, const TrainerConfig& trainer, std::int64_t sub_batches) {
   constexpr std::int64_t kManyTokens = std::int64_t{1} << 23;
-  const std::int64_t small_batch = std::max<std::int64_t>(1, kManyTokens / run.T / shards) * shards;
-  const bool is_large = trainer.batch_size > 4 * small_batch && trainer.batch_size % shards == 0;
+  const std::int64_t small_batch = std::max<std::int64_t>(1, kManyTokens / run.T / sub_batches) * sub_batches;
+  const bool is_large = trainer.batch_size > 4 * small_batch && trainer.batch_size % sub_batches == 0;
   return is_large ? plan_large_batch(run, trainer, small_batch) : plan_two_steps(run, trainer);
 }
 
@@ -97,15 +97,15 @@ MemoryPlan plan_micro_step(const Run& run, const TrainerConfig& trainer, std::in
 MemoryPlan plan_memory(const Gpt2Config& config, const TrainerConfig& trainer, std::int64_t T, int ranks,
                        const GradientSync& sync) {
   const Run run{config, T, ranks, sync};
-  const std::int64_t shards =
-      divide_step(trainer.batch_size, 1, /*rank=*/0, ranks, trainer.reproducible).shards;
+  const std::int64_t sub_batches =
+      divide_step(trainer.batch_size, 1, /*rank=*/0, ranks, trainer.reproducible).sub_batches;
   TrainerConfig planned = trainer;
   planned.grad_accumulation = 1;
-  MemoryPlan plan = plan_micro_step(run, planned, shards);
+  MemoryPlan plan = plan_micro_step(run, planned, sub_batches);
   if (trainer.grad_accumulation == 1) return plan;
   // Every further micro-step adds the same, whatever the batch: it comes on top of the losses of those
   // before.
-  planned.batch_size = shards;
+  planned.batch_size = sub_batches;
   const std::size_t one = plan_two_steps(run, planned).activations;
   planned.grad_accumulation = 2;
   const std::size_t added = plan_two_steps(run, planned).activations - one;

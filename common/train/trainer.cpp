@@ -46,7 +46,7 @@ Trainer::Trainer(Backend& backend, Communicator& communicator, GradientSync& syn
       config_(config),
       optimizer_(backend, model.parameters(), config.adamw,
                  sync.owned(model.parameters().weights().numel())) {
-  if (config.reproducible) tree_.emplace(backend, division_.owned_shards);
+  if (config.reproducible) tree_.emplace(backend, division_.owned_sub_batches);
 }
 
 void Trainer::restore(std::int64_t steps_done, std::int64_t data_position) {
@@ -61,7 +61,7 @@ StepReport Trainer::step(const Tape::OpWatch& watch_op) {
   report.learning_rate = config_.schedule.at(step_);
   Parameters& parameters = model_.parameters();
   if (config_.overfit_batch) batches_.seek(0);
-  const std::vector<Tensor> losses = run_parts(watch_op, report.seconds);
+  const std::vector<Tensor> losses = run_sub_batches(watch_op, report.seconds);
 
   communicator_.group().enter("communication");
   Stopwatch watch(backend_, config_.synchronize_phases);
@@ -89,22 +89,22 @@ StepReport Trainer::step(const Tape::OpWatch& watch_op) {
   return report;
 }
 
-DropoutPosition Trainer::dropout_position(std::int64_t step, const Part& part) const {
-  return {config_.seed, static_cast<std::uint32_t>(step), part.first_sample};
+DropoutPosition Trainer::dropout_position(std::int64_t step, const SubBatch& sub_batch) const {
+  return {config_.seed, static_cast<std::uint32_t>(step), sub_batch.first_sample};
 }
 
-std::vector<Tensor> Trainer::run_parts(const Tape::OpWatch& watch_op, PhaseSeconds& seconds) {
+std::vector<Tensor> Trainer::run_sub_batches(const Tape::OpWatch& watch_op, PhaseSeconds& seconds) {
   Parameters& parameters = model_.parameters();
   std::vector<Tensor> losses;
-  for (std::int64_t shard = 0; shard < division_.owned_shards; ++shard) {
+  for (std::int64_t owned = 0; owned < division_.owned_sub_batches; ++owned) {
     parameters.clear_grads();
     for (std::int64_t micro = 1; micro <= division_.micro_steps; ++micro) {
       communicator_.group().enter("data");
       Stopwatch watch(backend_, config_.synchronize_phases);
-      const Part part = batches_.next();
+      const SubBatch sub_batch = batches_.next();
       watch.lap(seconds.data);
-      losses.push_back(run_part(part, !tree_ && micro == division_.micro_steps,
-                                losses.empty() ? watch_op : Tape::OpWatch(), seconds));
+      losses.push_back(run_sub_batch(sub_batch, !tree_ && micro == division_.micro_steps,
+                                     losses.empty() ? watch_op : Tape::OpWatch(), seconds));
     }
     parameters.finish_grads();
     if (!tree_) continue;
@@ -115,15 +115,16 @@ std::vector<Tensor> Trainer::run_parts(const Tape::OpWatch& watch_op, PhaseSecon
   return losses;
 }
 
-Tensor Trainer::run_part(const Part& part, bool last, const Tape::OpWatch& watch_op, PhaseSeconds& seconds) {
+Tensor Trainer::run_sub_batch(const SubBatch& sub_batch, bool last, const Tape::OpWatch& watch_op,
+                              PhaseSeconds& seconds) {
   Stopwatch watch(backend_, config_.synchronize_phases);
-  const DeviceBatch batch = to_device_batch(backend_, part.batch, batches_.seq_len());
+  const DeviceBatch batch = to_device_batch(backend_, sub_batch.batch, batches_.seq_len());
   watch.lap(seconds.data);
 
   communicator_.group().enter("forward");
   Tape tape(backend_);
   tape.on_op(watch_op);
-  const Var loss = model_.loss(tape, batch.ids, batch.targets, dropout_position(step_, part));
+  const Var loss = model_.loss(tape, batch.ids, batch.targets, dropout_position(step_, sub_batch));
   watch.lap(seconds.forward);
 
   communicator_.group().enter("backward");
@@ -135,8 +136,8 @@ Tensor Trainer::run_part(const Part& part, bool last, const Tape::OpWatch& watch
       watch.lap(seconds.communication);
     });
   }
-  // Gradients are those of the mean over all parts: a sum over ranks needs no division then.
-  tape.backward(loss, 1.0 / static_cast<double>(division_.micro_steps * division_.shards));
+  // Gradients are those of the mean over all sub-batches: a sum over ranks needs no division then.
+  tape.backward(loss, 1.0 / static_cast<double>(division_.micro_steps * division_.sub_batches));
   watch.lap(seconds.backward);
   return loss.value();
 }
@@ -147,12 +148,12 @@ void Trainer::gather_report(const std::vector<Tensor>& losses, StepReport& repor
   std::vector<double> own = {own_seconds};
   for (const Tensor& loss : losses) own.push_back(to_host<float>(backend_, loss)[0]);
   const std::vector<double> all = gather(communicator_.group(), own);
-  // Rank by rank, which is shard by shard: the order does not depend on the number of ranks.
+  // Rank by rank, which is sub-batch by sub-batch: the order does not depend on the number of ranks.
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (i % own.size() == 0) {
       report.rank_seconds.push_back(all[i]);
     } else {
-      report.loss += all[i] / static_cast<double>(division_.micro_steps * division_.shards);
+      report.loss += all[i] / static_cast<double>(division_.micro_steps * division_.sub_batches);
     }
   }
   report.loss = unsigned_nan(report.loss);
@@ -184,11 +185,11 @@ std::string Trainer::first_non_finite(const StepReport& report) {
   std::optional<std::string> found;
   const std::int64_t after = batches_.position();
   batches_.seek(after - division_.samples());
-  for (std::int64_t i = 0; i < division_.owned_shards * division_.micro_steps && !found; ++i) {
-    const Part part = batches_.next();
-    const DeviceBatch batch = to_device_batch(backend_, part.batch, batches_.seq_len());
+  for (std::int64_t i = 0; i < division_.passes() && !found; ++i) {
+    const SubBatch sub_batch = batches_.next();
+    const DeviceBatch batch = to_device_batch(backend_, sub_batch.batch, batches_.seq_len());
     found = first_non_finite_output(backend_, model_, batch.ids, batch.targets,
-                                    dropout_position(report.step, part));
+                                    dropout_position(report.step, sub_batch));
   }
   batches_.seek(after);
   // What forward has found is the cause: gradients have gone to all ranks already.

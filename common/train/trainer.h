@@ -27,7 +27,7 @@ struct TrainerConfig {
   bool synchronize_phases = false;
   // Every step trains on the samples of the first one: a model that learns at all learns them by heart.
   bool overfit_batch = false;
-  // The same bits at 1, 2, 4 and 8 ranks: each batch in kReproducibleShards parts, whose gradients are added
+  // The same bits at 1, 2, 4 and 8 ranks: each batch has kReproducibleSubBatches, whose gradients are added
   // in a fixed order. The backend must be so too: Backend::set_reproducible().
   bool reproducible = false;
 };
@@ -65,7 +65,7 @@ class Trainer {
   Trainer(Backend& backend, Communicator& communicator, GradientSync& sync, Gpt2& model,
           const DataLoader& data, const TrainerConfig& config);
 
-  // One optimizer step. `watch` sees the ops of the forward pass of this rank's first part.
+  // One optimizer step. `watch` sees the ops of the forward pass of this rank's first sub-batch.
   StepReport step(const Tape::OpWatch& watch = {});
   std::int64_t steps_done() const { return step_; }
   // Samples that all ranks together have taken.
@@ -84,12 +84,13 @@ class Trainer {
   void set_moment(Moment moment, const Tensor& arena);
 
  private:
-  // Forward and backward of one part; returns its mean loss (1). The last part's gradients may be combined
-  // with other ranks' as they come.
-  Tensor run_part(const Part& part, bool last, const Tape::OpWatch& watch, PhaseSeconds& seconds);
-  // Forward and backward of all of this rank's parts. Returns their losses.
-  std::vector<Tensor> run_parts(const Tape::OpWatch& watch, PhaseSeconds& seconds);
-  DropoutPosition dropout_position(std::int64_t step, const Part& part) const;
+  // Forward and backward of one sub-batch; returns its mean loss (1). The last one's gradients may be
+  // combined with other ranks' as they come.
+  Tensor run_sub_batch(const SubBatch& sub_batch, bool last, const Tape::OpWatch& watch,
+                       PhaseSeconds& seconds);
+  // Forward and backward of all of this rank's sub-batches. Returns their losses.
+  std::vector<Tensor> run_sub_batches(const Tape::OpWatch& watch, PhaseSeconds& seconds);
+  DropoutPosition dropout_position(std::int64_t step, const SubBatch& sub_batch) const;
   // Fills in what the ranks tell each other about a step.
   void gather_report(const std::vector<Tensor>& losses, StepReport& report);
 

@@ -149,7 +149,7 @@ TEST(PlanDetails, RefuseRanksThatWereAskedForOfStagesThatHaveThem) {
   experiment.reproducible_pass = true;
   experiment.ranks = {1};
   EXPECT_EQ(plan_contestants(experiment, {program(0)}).left_out.at(0).why,
-            "--batch-size: 4 does not divide into the 8 shards of --reproducible; 8 would");
+            "--batch-size: 4 does not divide into the 8 sub-batches of --reproducible; 8 would");
 }
 
 TEST(ContestantDetails, AreInWords) {

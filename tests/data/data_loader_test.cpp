@@ -142,17 +142,17 @@ TEST(BatchStream, GoesOnFromAPositionAtAnotherNumberOfRanks) {
   EXPECT_EQ(after.next().batch.ids, loader.shuffled(std::int64_t{12} * 1'000'000'000'000 + 8, 4).ids);
 }
 
-// Of two micro-steps of 16 samples in 8 shards, the second of four ranks has the third and fourth shard: of
-// each shard first the part of one micro-step, then that of the other.
-TEST(BatchStream, PartsComeShardByShard) {
+// Of two micro-steps of 16 samples in 8 sub-batches, the second of four ranks has the third sub-batch of each
+// micro-step, then the fourth of each.
+TEST(BatchStream, GivesOneSubBatchOfAllMicroStepsThenTheNext) {
   const DataLoader loader(counting(1003), 10, 1);
   BatchStream stream(loader, divide_step(16, 2, 1, 4, /*reproducible=*/true));
   for (int step = 0; step < 3; ++step) {
     for (const std::int64_t sample : {4, 20, 6, 22}) {
       EXPECT_EQ(stream.position(), 32 * step);
-      const Part part = stream.next();
-      EXPECT_EQ(part.first_sample, sample);
-      EXPECT_EQ(part.batch.ids, loader.shuffled(32 * step + sample, 2).ids);
+      const SubBatch sub_batch = stream.next();
+      EXPECT_EQ(sub_batch.first_sample, sample);
+      EXPECT_EQ(sub_batch.batch.ids, loader.shuffled(32 * step + sample, 2).ids);
     }
   }
 }
@@ -170,7 +170,7 @@ TEST(StepDivision, RefusesABatchThatDoesNotDivideAndNamesThoseThatWould) {
   EXPECT_EQ(message(3, 4, false), "--batch-size: 3 does not divide among 4 ranks; 4 would");
   EXPECT_EQ(message(8, 4, false), "");
   EXPECT_EQ(message(12, 4, true),
-            "--batch-size: 12 does not divide into the 8 shards of --reproducible; 8 or 16 would");
+            "--batch-size: 12 does not divide into the 8 sub-batches of --reproducible; 8 or 16 would");
   EXPECT_EQ(message(24, 3, true), "--reproducible: expected 1, 2, 4 or 8 ranks, not 3");
   EXPECT_EQ(message(24, 16, true), "--reproducible: expected 1, 2, 4 or 8 ranks, not 16");
   for (const int ranks : {1, 2, 4, 8}) EXPECT_EQ(message(24, ranks, true), "");

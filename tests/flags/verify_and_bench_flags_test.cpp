@@ -81,7 +81,7 @@ TEST(BenchFlags, ReachTheStepThatIsTimed) {
 
   const nlohmann::json plain = bench(model + Arguments{"--batch-size", "8", "--no-fused", "--reproducible"});
   EXPECT_EQ(kernel(plain, "linear_activation_forward").calls, 0);
-  EXPECT_EQ(kernel(plain, "activation_forward").calls, 8 * 3);  // eight shards
+  EXPECT_EQ(kernel(plain, "activation_forward").calls, 8 * 3);  // eight sub-batches
   EXPECT_EQ(kernel(plain, "dropout_forward").calls, 0);
 }
 

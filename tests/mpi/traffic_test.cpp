@@ -129,7 +129,7 @@ TEST_F(Traffic, of_a_step_in_pieces_is_a_little_less) {
 }
 
 TEST_F(Traffic, of_a_reproducible_step_is_an_arena_for_each_level) {
-  if (kReproducibleShards % n_ != 0) GTEST_SKIP() << "the shards do not divide";
+  if (kReproducibleSubBatches % n_ != 0) GTEST_SKIP() << "the sub-batches do not divide";
   const Step step =
       train({.batch_size = 8, .reproducible = true}, [](Communicator& communicator, Backend& backend) {
         return std::make_unique<TreeSync>(communicator, backend);

@@ -186,7 +186,7 @@ SmallRun reproducible_run(const SmallSettings& settings) {
 // Each rank has another number of threads, too.
 TEST(ReproducibleTraining, has_the_bits_of_one_process) {
   SmallSettings settings{.batch_size = 16, .accumulation = 2, .dropout = 0.2, .reproducible = true};
-  if (kReproducibleShards % ranks().size() != 0) {
+  if (kReproducibleSubBatches % ranks().size() != 0) {
     EXPECT_THROW(reproducible_run(settings), UserError);
     return;
   }

@@ -46,11 +46,12 @@ TEST(Trainer, AccumulationEqualsTheLargeBatch) {
   }
 }
 
-// Shards are parts of a micro-step, and weigh as much as it does.
+// Sub-batches together weigh as much as the batch that they are parts of.
 TEST(Trainer, ReproducibleStepsAreTheSameSteps) {
-  TrainerConfig in_shards = test::small_config(8, 2);
-  in_shards.reproducible = true;
-  SmallRun plain(test::small_config(8, 2), random_tokens(1000)), reproducible(in_shards, random_tokens(1000));
+  TrainerConfig in_sub_batches = test::small_config(8, 2);
+  in_sub_batches.reproducible = true;
+  SmallRun plain(test::small_config(8, 2), random_tokens(1000)),
+      reproducible(in_sub_batches, random_tokens(1000));
   for (int step = 0; step < 2; ++step) {
     const StepReport a = plain.trainer.step(), b = reproducible.trainer.step();
     EXPECT_NEAR(a.loss, b.loss, 1e-6 * a.loss);

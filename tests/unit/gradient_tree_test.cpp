@@ -1,4 +1,4 @@
-// Gradients of shards, added in an order that does not depend on who owns which.
+// Gradients of sub-batches, added in an order that does not depend on who owns which.
 #include "common/comm/gradient_tree.h"
 
 #include <gtest/gtest.h>
@@ -15,28 +15,28 @@ using Floats = std::vector<float>;
 
 class GradientTreeTest : public testing::Test {
  protected:
-  // Gradients of eight shards, of sizes so unlike that every order of adding them gives other bits.
+  // Gradients of eight sub-batches, of sizes so unlike that every order of adding them gives other bits.
   GradientTreeTest() {
-    for (std::uint32_t shard = 0; shard < 8; ++shard) {
-      const Values values = random_values(1, shard, kSize, std::pow(10, static_cast<int>(shard * 3 % 8)));
-      shards_.emplace_back(values.begin(), values.end());
+    for (std::uint32_t i = 0; i < 8; ++i) {
+      const Values values = random_values(1, i, kSize, std::pow(10, static_cast<int>(i * 3 % 8)));
+      gradients_.emplace_back(values.begin(), values.end());
     }
   }
 
-  // What a tree makes of shards [begin, end).
+  // What a tree makes of sub-batches [begin, end).
   Floats tree_sum(std::size_t begin, std::size_t end) {
     GradientTree tree(*backend_, static_cast<std::int64_t>(end - begin));
-    for (std::size_t shard = begin; shard < end; ++shard) add(tree, shards_[shard]);
+    for (std::size_t i = begin; i < end; ++i) add(tree, gradients_[i]);
     return to_host<float>(*backend_, grads_);
   }
-  void add(GradientTree& tree, const Floats& shard) {
-    upload<float>(*backend_, grads_, shard);
+  void add(GradientTree& tree, const Floats& gradients) {
+    upload<float>(*backend_, grads_, gradients);
     tree.add(grads_);
   }
 
   const std::unique_ptr<Backend> backend_ = make_naive_backend();
   const Tensor grads_ = backend_->allocate(DType::f32, {kSize});
-  std::vector<Floats> shards_;
+  std::vector<Floats> gradients_;
 };
 
 Floats operator+(const Floats& a, const Floats& b) {
@@ -46,7 +46,7 @@ Floats operator+(const Floats& a, const Floats& b) {
 }
 
 TEST_F(GradientTreeTest, adds_neighbours_first) {
-  const auto& g = shards_;
+  const auto& g = gradients_;
   EXPECT_EQ(tree_sum(0, 1), g[0]);
   EXPECT_EQ(tree_sum(0, 2), g[0] + g[1]);
   EXPECT_EQ(tree_sum(0, 4), (g[0] + g[1]) + (g[2] + g[3]));
@@ -67,10 +67,10 @@ TEST_F(GradientTreeTest, of_parts_and_of_the_whole_have_the_same_bits) {
   }
 }
 
-TEST_F(GradientTreeTest, begins_again_after_the_last_shard) {
+TEST_F(GradientTreeTest, begins_again_after_the_last_sub_batch) {
   GradientTree tree(*backend_, 4);
   for (int step = 0; step < 3; ++step) {
-    for (std::size_t shard = 0; shard < 4; ++shard) add(tree, shards_[shard]);
+    for (std::size_t i = 0; i < 4; ++i) add(tree, gradients_[i]);
     EXPECT_EQ(to_host<float>(*backend_, grads_), tree_sum(0, 4)) << "step " << step;
   }
 }
@@ -81,11 +81,11 @@ TEST_F(GradientTreeTest, takes_the_memory_of_its_height) {
     GradientTree tree(*backend_, std::int64_t{1} << height);
     const std::size_t before = backend_->memory_stats().bytes_in_use;
     for (int step = 0; step < 2; ++step) {
-      for (std::size_t shard = 0; shard < std::size_t{1} << height; ++shard) add(tree, shards_[shard]);
+      for (std::size_t i = 0; i < std::size_t{1} << height; ++i) add(tree, gradients_[i]);
     }
     const std::size_t taken = backend_->memory_stats().bytes_in_use - before;
     EXPECT_GE(taken, height * kArena);
-    EXPECT_LT(taken, height * kArena + kArena) << "with 2^" << height << " shards";
+    EXPECT_LT(taken, height * kArena + kArena) << "with 2^" << height << " sub-batches";
   }
 }
 

@@ -17,18 +17,18 @@ std::string refusal(std::int64_t batch_size, int ranks, bool reproducible) {
   return "";
 }
 
-TEST(StepDivision, gives_each_shard_to_one_rank) {
+TEST(StepDivision, gives_each_sub_batch_to_one_rank) {
   for (const bool reproducible : {false, true}) {
     for (const int ranks : {1, 2, 4, 8}) {
       std::int64_t next = 0;
       for (int rank = 0; rank < ranks; ++rank) {
         const StepDivision division = divide_step(24, 3, rank, ranks, reproducible);
-        EXPECT_EQ(division.first_shard, next);
-        EXPECT_EQ(division.part_size() * division.shards, 24);
+        EXPECT_EQ(division.first_sub_batch, next);
+        EXPECT_EQ(division.sub_batch_size() * division.sub_batches, 24);
         EXPECT_EQ(division.samples(), 72);
-        next += division.owned_shards;
+        next += division.owned_sub_batches;
       }
-      EXPECT_EQ(next, reproducible ? kReproducibleShards : ranks);
+      EXPECT_EQ(next, reproducible ? kReproducibleSubBatches : ranks);
     }
   }
 }
@@ -37,10 +37,10 @@ TEST(StepDivision, refuses_a_batch_that_does_not_divide) {
   EXPECT_EQ(refusal(13, 4, false), "--batch-size: 13 does not divide among 4 ranks; 12 or 16 would");
   EXPECT_EQ(refusal(3, 4, false), "--batch-size: 3 does not divide among 4 ranks; 4 would");
   EXPECT_EQ(refusal(12, 4, true),
-            "--batch-size: 12 does not divide into the 8 shards of --reproducible; 8 or 16 would");
+            "--batch-size: 12 does not divide into the 8 sub-batches of --reproducible; 8 or 16 would");
 }
 
-TEST(StepDivision, refuses_ranks_that_do_not_divide_the_shards) {
+TEST(StepDivision, refuses_ranks_that_do_not_divide_the_sub_batches) {
   EXPECT_EQ(refusal(48, 3, true), "--reproducible: expected 1, 2, 4 or 8 ranks, not 3");
   EXPECT_EQ(refusal(48, 16, true), "--reproducible: expected 1, 2, 4 or 8 ranks, not 16");
 }
