@@ -65,7 +65,8 @@ void print_json(const Json& json) {
   std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
 }
 
-// Of all ranks. A GPU is fed by one thread of each.
+// Measures the machine's load beside our own threads, on all ranks. Where a GPU computes, one thread of each
+// rank feeds it.
 LoadMeter load_meter(const Machine& machine) {
   return {machine.communicator->group(), machine.on_device ? 1 : machine.threads};
 }
@@ -75,7 +76,7 @@ void warn_of(const std::optional<MachineLoad>& load) {
   if (!line.empty()) std::cerr << "warning: " << line << '\n';
 }
 
-// Measures the writing of text with random weights, and prints.
+// Measures the generation of text with random weights, and prints the result.
 void run_generation(const BenchFlags& flags, const Gpt2Config& config, const Machine& machine) {
   Backend& backend = *machine.backend;
   const DecodeBenchConfig bench{.tokens = flags.steps.value_or(64),
@@ -97,7 +98,7 @@ void run_generation(const BenchFlags& flags, const Gpt2Config& config, const Mac
   warn_of(report.load);
 }
 
-// Measures a training step, and prints.
+// Measures a training step, and prints the result.
 void run(const BenchFlags& flags, const Gpt2Config& config, std::int64_t T, const Machine& machine) {
   Backend& backend = *machine.backend;
   const int ranks = machine.communicator->size();
@@ -156,8 +157,11 @@ int bench_main(Stage& stage, int argc, char** argv) {
     config.vocab_size = flags.vocab_size.value_or(config.vocab_size);
     T = flags.seq_len.value_or(config.block_size);
     if (T > config.block_size) user_error("--seq-len: ", T, " exceeds --block-size ", config.block_size);
-    if (flags.generate && flags.seq_len) user_error("--seq-len: not with --generate");
-    if (!flags.generate && flags.weights != "f32") user_error("--weights: only with --generate");
+    if (flags.generate && flags.seq_len)
+      user_error("--seq-len: cannot be combined with --generate, which times one token at a time");
+    if (!flags.generate && flags.weights != "f32")
+      user_error("--weights: expected f32 for a training step, not '", flags.weights,
+                 "'; bf16 is for --generate");
     const TrainerConfig& trainer = flags.trainer;
     divide_step(trainer.batch_size, trainer.grad_accumulation, stage.group().rank(), stage.group().size(),
                 trainer.reproducible);

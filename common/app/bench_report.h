@@ -22,7 +22,7 @@ struct BenchSubject {
 };
 
 Json bench_json(const BenchSubject& subject, const BenchReport& report);
-// The same for people, on standard output.
+// Prints the same as a table.
 void print_bench_table(const BenchSubject& subject, const BenchReport& report);
 
 }  // namespace stagegpt

@@ -27,7 +27,7 @@ Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json();
 }
 
-// CLI11 counts values: "--steps: 1 required N missing". Says it as a user would.
+// Rewords messages of CLI11, such as "--steps: 1 required N missing".
 [[noreturn]] void refuse_values(const std::string& message) {
   const auto says = [&](std::string_view part) { return message.find(part) != std::string::npos; };
   const std::string name = message.substr(0, message.find_first_of(": "));
@@ -37,7 +37,7 @@ Json or_null(const std::optional<T>& value) {
   user_error(message);
 }
 
-// On one line, and no long one, whatever the user's input holds.
+// Without control characters, and of limited length: a message may quote any input.
 std::string printable(std::string message) {
   constexpr std::size_t kLongest = 1000;
   if (message.size() > kLongest) message.replace(kLongest, std::string::npos, "...");
@@ -71,7 +71,7 @@ CLI::Option* CommandLine::option(const std::string& flag, const std::string& hel
       ->group(group_);
 }
 
-// A flag with a value: `parse` turns text into one, `is_right` tells whether JSON is of its type.
+// A flag with a value: `parse` reads it from text, `is_right` says whether JSON is of its type.
 template <class T, class Parse>
 void CommandLine::add(const std::string& flag, T& value, const std::string& help, const std::string& type,
                       std::string_view json_type, bool (*is_right)(const nlohmann::json&),
@@ -84,7 +84,7 @@ void CommandLine::add(const std::string& flag, T& value, const std::string& help
       });
 }
 
-// The same for one that need not be given; null in a configuration is as if it were not.
+// The same for a value that may be absent, which is null in a configuration.
 template <class T, class Parse>
 void CommandLine::add(const std::string& flag, std::optional<T>& value, const std::string& help,
                       const std::string& type, std::string_view json_type,
@@ -179,7 +179,7 @@ void CommandLine::free_texts(const std::string& flag, std::vector<std::string>& 
   };
   app_->add_option_function<std::vector<std::string>>(flag, add, help)
       ->expected(1)
-      ->allow_extra_args(false)  // nor are brackets a list then
+      ->allow_extra_args(false)  // with it, brackets would be read as a list
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("TEXT")
       ->group(group_);
@@ -286,8 +286,8 @@ void CommandLine::refuse(const std::string& argument) const {
 
 namespace {
 
-// A file that is opened must not take the place of a standard stream that was closed: messages would go into
-// it.
+// Opens /dev/null for a standard stream that is closed. Otherwise the next file that is opened would get its
+// number, and messages would be written into that file.
 void open_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(stream, F_GETFD) < 0) open("/dev/null", stream == STDIN_FILENO ? O_RDONLY : O_WRONLY);

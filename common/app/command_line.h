@@ -1,5 +1,5 @@
 // Flags with strict values. A mistake is a UserError of one line that names the flag, what was expected and
-// what was given; an unknown flag comes with the nearest known one.
+// what was given. For an unknown flag the nearest known one is suggested.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ class CommandLine {
     group_ = heading;
     in_config_ = concerns == Concerns::settings;
   }
-  // Text behind the list of flags.
+  // Text that --help prints after the flags.
   void footer(const std::string& text);
 
   // Each takes the value's present content as the default that --help shows.
@@ -57,11 +57,11 @@ class CommandLine {
   void real(const std::string& flag, std::optional<double>& value, RealRule rule, const std::string& help);
   void text(const std::string& flag, std::string& value, const std::string& help);
   void text(const std::string& flag, std::optional<std::string>& value, const std::string& help);
-  // One or more, behind one flag or several.
+  // One value or more after the flag, which may be repeated.
   void texts(const std::string& flag, std::vector<std::string>& values, const std::string& help);
   // Text of any kind; it may be empty.
   void free_text(const std::string& flag, std::string& value, const std::string& help);
-  // The same, not empty, each behind a flag of its own.
+  // Texts that are not empty: one after the flag, which may be repeated.
   void free_texts(const std::string& flag, std::vector<std::string>& values, const std::string& help);
   void choice(const std::string& flag, std::string& value, const std::vector<std::string>& names,
               const std::string& help);
@@ -90,7 +90,7 @@ class CommandLine {
   Json settings() const;
   // The keys of the flags that not every stage has.
   std::set<std::string> stage_keys() const;
-  // What this call was given beside settings: "yes" and values, or "no", by flag.
+  // The flags that are no settings, each with "no" or with "yes" and the values that it was given.
   std::vector<std::pair<std::string, std::string>> call() const;
 
  private:
@@ -123,8 +123,8 @@ inline constexpr const char* kOutOfMemory =
 // What a program that ends with this error returns: 2 for a UserError, 75 for Stopped, 1 for all others.
 int exit_code_of(const std::exception& error);
 
-// Runs a program and returns the value that `body` returns, or exit_code_of() what it throws, which is
-// printed as one line on standard error.
+// Runs a program. Returns what `body` returns. An error that it throws is printed as one line on standard
+// error, and its exit_code_of() is returned.
 int run_program(const char* argv0, const std::function<int()>& body);
 
 }  // namespace stagegpt

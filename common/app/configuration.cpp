@@ -46,7 +46,8 @@ void Configuration::apply(const nlohmann::json& json, const std::set<std::string
   std::set<std::string> seen;
   for (const auto& [name, value] : json.items()) {
     const std::string key = config_key(name);
-    if (!seen.insert(key).second) user_error("'", key, "' is there twice");
+    if (!seen.insert(key).second)
+      user_error("the key '", key, "' is there twice: once with dashes, once with underscores");
     const auto known = std::ranges::find(keys_, key, &ConfigKey::name);
     if (known != keys_.end()) {
       known->set(value);

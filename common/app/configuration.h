@@ -1,6 +1,6 @@
-// Settings as a JSON object, {"batch_size": 8, …}: a flag's name without its dashes is a key. A setting that
-// was not given is null; what it then comes to be is told under the key "derived", which no reader of
-// settings takes in.
+// Settings as a JSON object, {"batch_size": 8, …}. The key of a flag is its name without the leading dashes,
+// with underscores. A setting that was not given is null; the value that follows from other settings is in
+// the object "derived", which is not read back as settings.
 #pragma once
 
 #include <functional>
@@ -24,23 +24,24 @@ struct ConfigKey {
 // The key of a flag: "--batch-size" is "batch_size".
 std::string config_key(std::string_view flag);
 
-// The other way round.
+// The flag of a key.
 std::string flag_of_key(std::string_view key);
 
-// The key of the values that were not given but follow from other settings, an object of its own.
+// The key of the object of values that were not given but follow from other settings.
 inline constexpr const char* kDerived = "derived";
 
-// `given` and, under kDerived, what those that are null in it are in `resolved`, which has the same keys.
+// `given` with the object kDerived: the values in `resolved` of the keys that are null in `given`. Both have
+// the same keys.
 Json with_derived(Json given, const Json& resolved);
-// The other way round: derived values in the place of null. Throws UserError where kDerived is no object.
+// Replaces null by the derived values, and removes kDerived. Throws UserError where kDerived is no object.
 Json resolved_settings(Json settings);
 
 class Configuration {
  public:
   void add(ConfigKey key) { keys_.push_back(std::move(key)); }
 
-  // Sets what an object holds; keys may have dashes for underscores. Throws UserError for a key that is not
-  // known, with the nearest one that is, or there twice; those in `ignored` and kDerived are passed over.
+  // Sets what an object holds; keys may have dashes for underscores. Throws UserError for a key that occurs
+  // twice, and for an unknown one, with the nearest known key. Keys in `ignored` and kDerived are skipped.
   void apply(const nlohmann::json& json, const std::set<std::string>& ignored = {}) const;
   // All settings as they stand.
   Json values() const;

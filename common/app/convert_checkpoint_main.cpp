@@ -1,4 +1,4 @@
-// convert_checkpoint: models between Hugging Face's directories and llm.c's files.
+// convert_checkpoint: convert a model between a Hugging Face directory and llm.c's file.
 #include <unistd.h>
 
 #include <iostream>
@@ -36,7 +36,7 @@ struct ConvertFlags {
 
 enum class Output { llmc_file, directory };
 
-// By its name. Throws UserError for an ending that looks like the file of a format that is not written.
+// Follows from the name. Throws UserError for the ending of a file format that is not written.
 Output kind_of(const std::string& name) {
   if (name.ends_with('/')) return Output::directory;
   std::string ending = fs::path(name).extension();
@@ -50,7 +50,7 @@ Output kind_of(const std::string& name) {
   return Output::directory;
 }
 
-// A model from either kind of file, open as long as this lives.
+// A model from either kind of file, which stays open as long as this lives.
 struct Model {
   std::optional<MappedFile> file;
   std::optional<LlmcModel> llmc;
@@ -72,7 +72,7 @@ struct Model {
   ParameterValues values() const { return llmc ? llmc_values(table, *llmc) : hugging_face->values(); }
 };
 
-// What has not got its name yet; removed again unless it gets it.
+// A file or directory under a temporary name, which is removed unless commit() gives it its own.
 class Partial {
  public:
   explicit Partial(const fs::path& path)
@@ -104,10 +104,11 @@ std::unique_ptr<Tokenizer> tokenizer_for(const ConvertFlags& flags, const Model&
   } else if (model.hugging_face) {
     tokenizer = load_tokenizer(model_directory(flags.input), "--input");
   } else {
-    std::cerr << "note: without --tokenizer-path the directory has no tokenizer\n";
+    std::cerr << "note: the directory gets no tokenizer; --tokenizer-path adds one\n";
   }
   if (tokenizer && tokenizer->size() > model.config().vocab_size) {
-    user_error("the tokenizer has ", tokenizer->size(), " tokens, the model ", model.config().vocab_size);
+    user_error(flags.tokenizer_path ? "--tokenizer-path" : "--input", ": expected a tokenizer of at most ",
+               model.config().vocab_size, " tokens, as the model has, not ", tokenizer->size());
   }
   return tokenizer;
 }
@@ -138,7 +139,9 @@ int convert_checkpoint_main(int argc, char** argv) {
                      flags.precision == "bf16" ? LlmcPrecision::bf16 : LlmcPrecision::f32);
     partial.commit();
   } else {
-    if (flags.precision != "f32") user_error("--precision: directories are written in f32");
+    if (flags.precision != "f32")
+      user_error("--precision: expected f32 for a directory, not '", flags.precision,
+                 "'; llm.c's file, NAME.bin, can have it");
     write_directory(flags, model, output);
   }
   std::cout << output.string() << ": " << gpt2_parameter_table(model.config()).numel()

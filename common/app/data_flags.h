@@ -10,7 +10,7 @@ class TokenizerFlags {
  public:
   void add(CommandLine& command_line);
 
-  // Takes a file for what --tokenizer-path names, whatever else was chosen.
+  // Replaces what was chosen by the tokenizer in a file, as --tokenizer-path does.
   void load(const std::filesystem::path& path) { choice_ = {.kind = {}, .path = path, .vocab_size = {}}; }
   const TokenizerChoice& choice() const { return choice_; }
   SpecialTokens special() const {

@@ -17,7 +17,7 @@ struct DecodeSubject {
 };
 
 Json decode_json(const DecodeSubject& subject, const DecodeReport& report);
-// The same for people, on standard output.
+// Prints the same as a table.
 void print_decode_table(const DecodeSubject& subject, const DecodeReport& report);
 
 }  // namespace stagegpt

@@ -12,7 +12,7 @@
 namespace stagegpt {
 namespace {
 
-// What the rank with the least has; nothing where one does not know.
+// What is available to the rank that has least; nothing where a rank does not know.
 std::optional<AvailableMemory> least_available(const TensorMemory& memory, RankGroup& group) {
   constexpr double kUnknown = -1;
   std::optional<AvailableMemory> own = available_memory(memory, free_memory());
@@ -28,7 +28,7 @@ void print_plan(const TrainingMemory& training, RankGroup& group, bool json) {
   const Gpt2Config& config = training.config;
   const TrainerConfig& trainer = training.trainer;
   const std::int64_t T = training.T, parameters = gpt2_parameter_table(config).numel();
-  // Numbers that no machine has need not fit 64 bits.
+  // As double: settings may multiply to more than 64 bits hold.
   const double tokens =
       static_cast<double>(trainer.batch_size) * static_cast<double>(trainer.grad_accumulation * T);
   const double total_tokens = tokens * static_cast<double>(trainer.schedule.steps);

@@ -1,4 +1,4 @@
-// --dry-run: what a run would take.
+// --dry-run: what a run would need.
 #pragma once
 
 #include "common/app/memory_check.h"
@@ -6,8 +6,8 @@
 
 namespace stagegpt {
 
-// Prints parameters, FLOPs, memory of each rank by kind, and whether there is as much, on standard output, as
-// a table or as JSON. All ranks call it: what is available is told of the one with the least.
+// Prints parameters, FLOPs, the memory of each rank by kind, and whether it is available, on standard output,
+// as a table or as JSON. All ranks call it: what is available is that of the rank that has least.
 void print_plan(const TrainingMemory& training, RankGroup& group, bool json);
 
 }  // namespace stagegpt

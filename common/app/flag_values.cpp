@@ -40,7 +40,7 @@ double parse_real(const std::string& flag, const std::string& text, RealRule rul
   if (!is_number || (fits_f64 && !rule.accepts(value))) {
     user_error(flag, ": expected ", rule.expected, ", not '", text, "'");
   }
-  // Kernels compute in f32: a number must be one there, neither infinite nor lost to zero.
+  // Kernels compute in f32: the number must neither overflow nor underflow there.
   const double size = std::abs(value), largest = std::numeric_limits<float>::max(),
                smallest = std::numeric_limits<float>::min();
   if (!fits_f64 || size > largest || (size > 0 && size < smallest)) {
@@ -51,7 +51,7 @@ double parse_real(const std::string& flag, const std::string& text, RealRule rul
 }
 
 std::string not_empty(const std::string& flag, const std::string& text) {
-  if (text.empty()) user_error(flag, ": expected a value, not an empty one");
+  if (text.empty()) user_error(flag, ": expected a value, not an empty text");
   return text;
 }
 

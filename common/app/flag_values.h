@@ -1,5 +1,5 @@
-// Strict values of flags: the text that a command line or a configuration has for one, as what it means. Each
-// function throws UserError that names the flag, what was expected and what was given.
+// Strict reading of flags' values, from the text on a command line or in a configuration. Each function
+// throws UserError that names the flag, what was expected and what was given.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace stagegpt {
 
-// Which numbers a flag takes, and the words for it.
+// Which numbers a flag takes, and how a message describes them.
 struct RealRule {
   bool (*accepts)(double);
   const char* expected;

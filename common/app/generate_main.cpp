@@ -67,15 +67,15 @@ struct GenerateFlags {
     if (model.empty()) user_error("--model: expected a directory, or a model file in llm.c's format");
     for (const std::string& text : stop) {
       if (const std::size_t at = utf8_prefix(text); at < text.size())
-        user_error("--stop: the text is not UTF-8, as all that is written: byte ", at,
-                   " begins no character");
+        user_error("--stop: expected UTF-8, as generated text is; byte ", at, " starts no character");
     }
-    if (interactive && json) user_error("--json: not with --interactive");
-    if (interactive && !prompt.empty()) user_error("--prompt: not with --interactive");
+    if (interactive && json) user_error("--json: cannot be combined with --interactive");
+    if (interactive && !prompt.empty())
+      user_error("--prompt: cannot be combined with --interactive, which reads prompts from standard input");
   }
 };
 
-// How long tokens took, over all texts. The first of each has the prompt to read.
+// The time of all texts' tokens. Before the first token of a text the prompt is processed.
 struct Timing {
   std::int64_t texts = 0, tokens = 0;
   double first_seconds = 0, later_seconds = 0;
@@ -99,7 +99,7 @@ class Writer {
         tokenizer_(*trained.tokenizer),
         context_(*machine.backend, *trained.model, *machine.communicator) {}
 
-  // Where a text begins: behind a prompt, or as a new one.
+  // The tokens that a text continues: a prompt's or, for a new text, the end of text.
   std::vector<std::int32_t> ids_of(const std::string& prompt) const {
     std::vector<std::int32_t> ids;
     agree(context_.group(), [&] {
@@ -107,14 +107,15 @@ class Writer {
       if (!ids.empty()) return;
       const auto end = tokenizer_.end_of_text();
       if (!end)
-        user_error("--prompt: expected a text, since this tokenizer has no end of text to begin behind");
+        user_error(
+            "--prompt: expected a text: the tokenizer has no end-of-text token for a new text to follow");
       ids = {*end};
     });
     return ids;
   }
 
-  // Writes text behind a prompt and passes it to `out`, whole characters at a time. The prompt itself comes
-  // first where its text is given. Returns why the text ended. Each text draws anew.
+  // Continues `prompt` and passes the text to `out` in whole characters, after `echo`. Returns why the text
+  // ended. The n-th call draws the n-th sample's random numbers.
   std::string write(const std::vector<std::int32_t>& prompt, std::string_view echo,
                     const std::function<void(const std::string&)>& out) {
     StreamDecoder decoder(tokenizer_);
@@ -151,7 +152,7 @@ class Writer {
   Timing timing_;
 };
 
-// Throws where it cannot be written: nobody would see the texts that follow.
+// Throws where standard output cannot be written, which ends the generation.
 void print_text(const std::string& text) {
   if (text.empty()) return;
   std::cout << text;
@@ -188,7 +189,7 @@ void print_json(const GenerateFlags& flags, Writer& writer) {
 
 void converse(const GenerateFlags& flags, RankGroup& group, Writer& writer) {
   const bool terminal = isatty(STDIN_FILENO) == 1;
-  if (terminal) std::cerr << "a prompt a line; Ctrl-C ends a text, Ctrl-D all\n";
+  if (terminal) std::cerr << "one prompt per line; Ctrl-C ends a text, Ctrl-D the program\n";
   std::string prompt;
   while (true) {
     if (terminal) std::cerr << "> ";
@@ -208,7 +209,7 @@ void converse(const GenerateFlags& flags, RankGroup& group, Writer& writer) {
   });
 }
 
-// What all ranks must have found alike before they write.
+// What must be the same on all ranks before they generate.
 NamedValues found(const TrainedModel& trained) {
   return {{"--model", concat(trained.model->config().vocab_size, " tokens and ",
                              trained.model->parameters().table().numel(), " parameters")},

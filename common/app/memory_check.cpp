@@ -10,16 +10,16 @@ namespace stagegpt {
 namespace {
 
 constexpr double kMebibyte = 1 << 20, kGibibyte = 1 << 30;
-// Of a process beside its tensors: measured, see docs/performance.md.
+// What a process takes beside its tensors, as measured (docs/performance.md).
 constexpr double kProcessBytes = 128 * kMebibyte;
 
-constexpr const char* kIgnore = "; --ignore-memory begins all the same";
+constexpr const char* kIgnore = "; --ignore-memory starts nevertheless";
 
 bool fits(double needed, const std::optional<AvailableMemory>& available) {
   return !available || needed <= available->bytes;
 }
 
-// Sequences come in multiples of this.
+// The batch size must be a multiple of this.
 std::int64_t parts_of(const TrainingMemory& training) {
   return training.trainer.reproducible ? kReproducibleSubBatches : training.ranks;
 }
@@ -114,7 +114,7 @@ void require_generation_memory(const Gpt2Config& config, DType matrices, const T
   const auto available = available_memory(memory, host);
   const double needed = needed_memory(memory, plan_generation(config, matrices));
   if (fits(needed, available)) return;
-  user_error("--model: it takes ", memory_text(needed), " to write, and ", memory_text(available->bytes),
+  user_error("--model: generation takes ", memory_text(needed), ", and ", memory_text(available->bytes),
              " are available ", available->where, "; a smaller model",
              matrices == DType::bf16 ? ", or --weights f32, which keeps one copy of the matrices," : "",
              " takes less", kIgnore);

@@ -1,4 +1,4 @@
-// What a program is about to take of memory, compared with what there is.
+// Compares the memory that a program will need with what is available.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,12 @@ namespace stagegpt {
 
 class CommandLine;
 
-// Whose memory a rank's tensors take.
+// Where a rank's tensors are.
 struct TensorMemory {
-  // Of a device: this rank's share of what is free. Nothing where tensors are in the host's memory.
+  // This rank's share of a device's free memory. Nothing where tensors are in the host's memory.
   std::optional<std::size_t> device_bytes = {};
   bool on_host = true;  // also where the device is emulated
-  int host_ranks = 1;   // that share the host's memory, this one too
+  int host_ranks = 1;   // that share the host's memory, with this one
   // The flag, with its value, that divides AdamW's moments among the ranks; empty where the stage has none.
   std::string divides_moments = {};
 };
@@ -32,11 +32,11 @@ struct AvailableMemory {
 // none of them says.
 std::optional<AvailableMemory> available_memory(const TensorMemory& memory, const FreeMemory& host);
 
-// What a rank takes in all for tensors of so many bytes. In the host's memory there are added the blocks that
-// the allocator keeps for reuse, and an estimate of what the program takes beside (docs/performance.md).
+// What a rank needs for tensors of so many bytes. In the host's memory the blocks that the allocator keeps
+// for reuse are added, and an estimate of what the program itself takes (docs/performance.md).
 double needed_memory(const TensorMemory& memory, std::size_t tensor_bytes, std::size_t free_blocks = 0);
 
-// What a training takes, and what there is for it.
+// A training run whose memory is asked for.
 struct TrainingMemory {
   const Gpt2Config& config;
   TrainerConfig trainer;
@@ -45,14 +45,14 @@ struct TrainingMemory {
   const GradientSync& sync;
   const TensorMemory& memory;
 };
-// The same for a training.
+// The same for a training run.
 double needed_memory(const TrainingMemory& training);
-// What to do where that is more than is available: flags, with what they bring.
+// What to do where that is more than is available: flags, and what they save.
 std::string advice(const TrainingMemory& training, double available);
 // Throws UserError, with both numbers and the advice, where it does not fit.
 void require_training_memory(const TrainingMemory& training, const FreeMemory& host);
 
-// The same for a model that writes, its matrices in f32 or bf16.
+// The same for generation with a model whose matrices are f32 or bf16.
 void require_generation_memory(const Gpt2Config& config, DType matrices, const TensorMemory& memory,
                                const FreeMemory& host);
 

@@ -9,7 +9,7 @@
 namespace stagegpt {
 namespace {
 
-// Weights that have been trained are not to be torn far from where they are.
+// The peak for weights that are trained already: small, lest they lose what they have learnt.
 constexpr double kFineTuningRate = 5e-5;
 
 const Preset* preset_named(std::string_view name) {
@@ -23,11 +23,12 @@ std::vector<std::string> preset_names() {
   return names;
 }
 
-// Sets `value` to what was given, if anything, and remembers what it is. Weights that are there have a shape.
+// Sets `value` to what was given, if anything, and then `given` to `value`. Existing weights keep their
+// shape.
 template <class T, class Given>
 void replace(T& value, std::optional<Given>& given, const char* flag, bool weights_are_there) {
   if (given && weights_are_there && static_cast<T>(*given) != value) {
-    user_error(flag, ": ", *given, ", but the weights of --model have ", value);
+    user_error(flag, ": expected ", value, ", as the weights of --model have, not ", *given);
   }
   if (given) value = static_cast<T>(*given);
   given = value;
@@ -112,7 +113,8 @@ const Gpt2Config& ModelFlags::resolve() {
   config_ = preset ? preset->config : read_config(*directory_, "--model");
   std::string activation(name_of(config_.activation));
   if (!preset && block_size_ > config_.block_size) {
-    user_error("--block-size: ", *block_size_, ", but --model has learnt ", config_.block_size, " positions");
+    user_error("--block-size: expected at most ", config_.block_size,
+               ", the positions that --model has learnt, not ", *block_size_);
   }
   replace(config_.block_size, block_size_, "--block-size", false);
   replace(config_.n_layer, n_layer_, "--n-layer", !preset);

@@ -16,11 +16,11 @@ class ModelFlags {
  public:
   void add(CommandLine& command_line);
 
-  // Begins from a directory, whatever --model names.
+  // Starts from the weights of a directory, whatever --model names.
   void begin_from(const std::filesystem::path& directory) { directory_ = directory; }
-  // The preset's or the directory's model with the fields that were given replaced; those that were not are
-  // set to what they are. Throws UserError for a model that cannot be, and for another shape than that of a
-  // directory's weights: they can only be given a shorter context.
+  // The preset's or the directory's model, with the fields that were given; the other flags are set to its
+  // values. Throws UserError for an impossible model, and for a shape that a directory's weights do not have:
+  // only their context can be made shorter.
   const Gpt2Config& resolve();
   const Gpt2Config& config() const { return config_; }
   // Throws UserError where the command line names a preset and a file, --config, gives it another size or
@@ -31,9 +31,9 @@ class ModelFlags {
   const std::string& name() const { return name_; }
   // The same with what differs from the preset: "gpt2", "gpt2 with n_layer 4, block_size 64".
   std::string label() const;
-  // The Hugging Face directory to begin from, where it is not a preset that is trained from its beginning.
+  // The Hugging Face directory of the weights to start from; nothing for a preset, whose weights are random.
   std::optional<std::filesystem::path> directory() const;
-  // A peak that trains the model well.
+  // The default peak learning rate.
   double learning_rate() const;
 
  private:

@@ -14,11 +14,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a model is and what it learns from.
+// Settings that cannot change: those of the model, and of the data that it learns from.
 constexpr const char* kFixed[] = {"model",      "n_layer",      "n_head",    "n_embd",
                                   "block_size", "activation",   "tokenizer", "tokenizer_path",
                                   "vocab_size", "val_fraction", "seed",      "parse_special_tokens"};
-// How it learns, to the last bit.
+// Settings that may change, and then lead to other weights.
 constexpr const char* kAnnounced[] = {
     "batch_size",  "grad_accumulation", "learning_rate", "min_lr",        "warmup_steps",
     "lr_schedule", "weight_decay",      "beta1",         "beta2",         "eps",
@@ -41,33 +41,35 @@ Named named_run(const std::string& given) {
   const fs::path checkpoint = fs::canonical(given, error), checkpoints = checkpoint.parent_path();
   if (error) user_error("--resume: cannot open \"", given, "\": ", error.message());
   if (checkpoints.filename() != "checkpoints" || !is_run(checkpoints.parent_path())) {
-    user_error("--resume: \"", given, "\" is neither a run nor a checkpoint of one");
+    user_error("--resume: expected a run or one of its checkpoints, not \"", given, "\"");
   }
   return {checkpoints.parent_path(), checkpoint};
 }
 
-// The checkpoint that was named, if it is whole and nothing comes after it.
+// The checkpoint that was named, verified. Throws UserError where it is not the newest one of the run.
 fs::path require_newest(const fs::path& run, const fs::path& checkpoint) {
   naming("--resume", [&] { verify_checkpoint(checkpoint); });
   const auto checkpoints = checkpoints_of(run);
   const auto is_named = [&](const auto& entry) { return entry.second.filename() == checkpoint.filename(); };
   if (std::ranges::none_of(checkpoints, is_named)) {
-    user_error("--resume: ", checkpoint, " has not the name that it was saved under");
+    user_error("--resume: expected a checkpoint under the name that it was saved with, not ", checkpoint);
   }
   const fs::path newest = checkpoints.rbegin()->second;
   if (checkpoint.filename() != newest.filename()) {
-    user_error("--resume: the run has gone on to ", newest.filename(), "; to go back to ",
-               checkpoint.filename(), ", remove the checkpoints after it, or begin a run with --model");
+    user_error("--resume: expected the newest checkpoint of the run, ", newest.filename(), ", not ",
+               checkpoint.filename(),
+               "; to go back to it, remove the newer ones, or start a new run with --model ", checkpoint);
   }
   return checkpoint;
 }
 
 void open_run(ResumedRun& resumed, const std::string& given, const std::optional<std::string>& run_dir) {
-  if (given.empty() && !run_dir) user_error("--resume: which run? Name its directory, or give --run-dir");
+  if (given.empty() && !run_dir)
+    user_error("--resume: expected the directory of a run, here or in --run-dir");
   const Named named = named_run(given.empty() ? *run_dir : given);
   std::error_code ignored;
   if (run_dir && !fs::equivalent(named.run, *run_dir, ignored)) {
-    user_error("--run-dir: ", *run_dir, " is not the run that --resume names");
+    user_error("--run-dir: expected the run that --resume names, ", named.run, ", not \"", *run_dir, "\"");
   }
   resumed.directory.emplace(RunDirectory::open(named.run));
   resumed.path = named.run;
@@ -99,8 +101,9 @@ void require_data_of_run(const ResumedRun& resumed, const std::string& data) {
   const Json& before = resumed.settings.contains("data") ? resumed.settings["data"] : Json();
   if (!before.is_string() || fs::absolute(data) != before.get<std::string>()) return;
   if (matching_files(data).empty()) {
-    throw std::runtime_error(
-        concat("--data: \"", data, "\", which the run was trained on, is not there now"));
+    throw std::runtime_error(concat("--data: \"", data,
+                                    "\", which the run was trained on, does not exist now; make it available "
+                                    "again, or name a copy with --data"));
   }
 }
 
@@ -120,8 +123,8 @@ void refuse_changes(const Json& run, const Json& now) {
   const Json before = resolved_settings(run);
   for (const char* key : kFixed) {
     if (changes(before, now, key)) {
-      user_error(flag_of_key(key), ": the run has ", before[key].dump(), ", and goes on with it; ",
-                 now[key].dump(), " needs a new run");
+      user_error(flag_of_key(key), ": expected ", before[key].dump(), ", as the run began with, not ",
+                 now[key].dump(), "; another value needs a new run");
     }
   }
 }

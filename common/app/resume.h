@@ -19,19 +19,19 @@ struct ResumedRun {
   Json settings;                          // of run.json
 };
 
-// `given` is what follows --resume: nothing (then the run is in run_dir), a run, or the newest checkpoint of
-// one. Without a checkpoint's name it is the newest that verifies; one that is named is taken or refused.
-// Rank 0 opens it, and tells the others. Throws UserError.
+// `given` is the value of --resume: empty (then the run is in run_dir), a run, or the newest checkpoint of
+// one. Of a run the newest checkpoint that verifies is taken; a checkpoint that is named is taken or refused.
+// Rank 0 opens the run, and sends the others what it has found. Throws UserError.
 ResumedRun open_resumed_run(RankGroup& group, const std::string& given,
                             const std::optional<std::string>& run_dir);
 
-// Throws std::runtime_error where `data` is what the run was trained on and is not there now: that is no
-// mistake in a flag, but a file system that is not mounted, say, and the same command may succeed later.
+// Throws std::runtime_error where `data` is what the run was trained on and does not exist now. That is no
+// mistake in a flag: a file system may not be mounted, and the same command may succeed later.
 void require_data_of_run(const ResumedRun& resumed, const std::string& data);
 
-// What was derived when the run began and is still not given (null) in `now`: the run goes on with these
-// values. A final learning rate that was derived follows another peak. Throws UserError where kDerived is no
-// object.
+// The values that were derived when the run began, of settings that are not given (null) in `now`: the run
+// keeps them. But a final learning rate is derived again from a new peak. Throws UserError where kDerived is
+// no object.
 Json kept_values(const Json& run, const Json& now);
 
 // Compares the settings of a run with those it is to go on with, after kept_values(). Throws UserError,

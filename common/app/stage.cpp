@@ -10,7 +10,7 @@
 namespace stagegpt {
 namespace {
 
-// To be compared: a text may hold bytes that are no UTF-8, which JSON cannot.
+// For a comparison. A text may hold bytes that are not UTF-8, which JSON cannot.
 std::string exact_text(const Json& value) {
   return value.is_string() ? concat('\'', value.get<std::string>(), '\'') : value.dump();
 }

@@ -25,14 +25,14 @@ struct Machine {
   int threads = 1;           // of each rank
   bool on_device = false;    // a GPU computes, and threads only feed it
   std::string description;   // one line for the reader
-  std::optional<Peak> peak;  // of this rank, where its maker tells
+  std::optional<Peak> peak;  // of this rank's device, where its data sheet is known
 };
 
 class Stage {
  public:
   virtual ~Stage() = default;
   virtual int number() const = 0;
-  // Who else runs this program. There from the beginning, so that ranks can agree on flags.
+  // The ranks of this program. They exist from the beginning, so that they can agree on flags.
   virtual RankGroup& group() = 0;
   // Declares the flags of this stage that not every stage has; flags.txt in its folder lists them.
   virtual void add_flags(CommandLine& command_line) = 0;
@@ -40,12 +40,12 @@ class Stage {
   // keeps the machine: when a main ends by an error, it is still there as end_all() is called (see
   // run_stage()).
   virtual Machine& start() = 0;
-  // The same for flags of stageN_bench alone, and what they ask for: another measurement than that of a
-  // training step, printed as a table or as JSON. False where none is asked for.
+  // The flags of this stage that stageN_bench alone has, and the measurement that they ask for in place of a
+  // training step's, printed as a table or as JSON. False where they ask for none.
   virtual void add_bench_flags(CommandLine& /*command_line*/) {}
   virtual bool bench_instead(Machine& /*machine*/, bool /*json*/) { return false; }
-  // Called when this rank cannot go on while others may wait for it: tells why, and ends all of them. Returns
-  // where there are no others.
+  // Called when this rank cannot continue and others may wait for it: prints why, and ends all of them.
+  // Returns where there are no others.
   virtual void end_all(const std::string& why, int exit_code) = 0;
 };
 
@@ -61,14 +61,14 @@ bool parse_flags(Stage& stage, CommandLine& command_line, int argc, const char* 
 // Throws AgreedUserError, naming flag and rank, where settings differ that must not.
 void require_same_settings(RankGroup& group, const CommandLine& command_line);
 
-// Makes a machine give the same bits with any number of threads, and combine gradients in a fixed order
-// whatever the stage's own way.
+// Makes a machine give the same bits with any number of threads. Replaces the stage's gradient
+// synchronisation by one that adds in a fixed order (TreeSync).
 void make_reproducible(Machine& machine);
 
-// Runs a main as run_program() does. An error that not all ranks have agreed on ends all of them, and before
-// anything is destroyed that could wait for them: communicators, whose end is a collective call, and a
-// backend whose device still works for others are the stage's, which outlives the main. What the main itself
-// has (a model, a run, files) waits for nobody else.
+// Runs a main as run_program() does. An error that the ranks have not agreed on ends all of them, before
+// anything is destroyed that could wait for other ranks. That is a communicator, whose destruction is a
+// collective call, and a backend whose device still works for others; the stage owns both and outlives the
+// main. What the main itself owns (a model, a run, files) waits for no rank.
 int run_stage(int argc, char** argv, std::unique_ptr<Stage> (*make)(),
               int (*body)(Stage& stage, int argc, char** argv));
 

@@ -1,4 +1,4 @@
-// Results that do not reach standard output are a failure.
+// A result that cannot be written to standard output is a failure.
 #pragma once
 
 namespace stagegpt {

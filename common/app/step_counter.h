@@ -1,4 +1,4 @@
-// How far a measurement is, on standard error: "step 7/18  ETA 0:35".
+// The progress of a measurement, on standard error: "step 7/18  ETA 0:35".
 #pragma once
 
 #include <chrono>
@@ -8,12 +8,13 @@
 
 namespace stagegpt {
 
-// Silent for the first second. Then after each step on a terminal, elsewhere a line every ten seconds.
+// Silent for the first second. Then it updates a terminal after each step; elsewhere it writes a line every
+// ten seconds.
 class StepCounter {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // Of a measurement that begins now.
+  // The measurement starts now.
   explicit StepCounter(Time now = std::chrono::steady_clock::now()) : start_(now) {}
 
   void operator()(std::int64_t done, std::int64_t total) {

@@ -26,8 +26,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string suggestion(std::string_view given, const std::vector<std::string>& names) {
-  // Anything longer differs from every name by more than is allowed below; to measure how much would take
-  // long.
+  // A longer text differs from every name by more than the limit below, and its distances take long.
   std::size_t longest = 0;
   for (const std::string& name : names) longest = std::max(longest, name.size());
   if (given.size() > 2 * longest + 2) return "";

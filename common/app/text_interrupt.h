@@ -5,7 +5,7 @@
 
 namespace stagegpt {
 
-// While it lives SIGINT is noted; a second one ends the program at once.
+// While an object lives, the first SIGINT only sets requested(); a second one ends the program at once.
 class TextInterrupt {
  public:
   TextInterrupt();
@@ -13,7 +13,7 @@ class TextInterrupt {
   TextInterrupt(const TextInterrupt&) = delete;
   TextInterrupt& operator=(const TextInterrupt&) = delete;
 
-  // Whether it has come since the last object was made.
+  // Whether SIGINT has come since the last object was made.
   static bool requested();
 
  private:

@@ -115,7 +115,7 @@ CorpusConfig TrainFlags::corpus() const {
   config.tokenizer = tokenizer_.choice();
   config.special = tokenizer_.special();
   config.val_fraction = val_fraction_;
-  // A model that has been trained knows its own tokens only.
+  // A trained model keeps the tokenizer that it was trained with.
   const bool made_from_text = !config.tokenizer.path && config.tokenizer.kind != "gpt2";
   if (const auto directory = model.directory(); directory && made_from_text) {
     config.tokenizer.path = directory->string();

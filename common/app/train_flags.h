@@ -21,7 +21,7 @@ class TrainFlags {
 
   // Fills in what was not given and depends on other flags. Throws UserError where flags disagree.
   void resolve();
-  // Goes on with the tokenizer of a run, whatever --tokenizer and --tokenizer-path say.
+  // Uses the tokenizer of a run, whatever --tokenizer and --tokenizer-path say.
   void take_tokenizer(const std::filesystem::path& tokenizer) { tokenizer_.load(tokenizer); }
 
   // The rest is for flags that have been resolved.

@@ -1,4 +1,4 @@
-// stageN_train: train GPT-2 on a text, then let it write.
+// stageN_train: train GPT-2 on a text, then print a sample.
 #include <algorithm>
 #include <iostream>
 
@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Flags and what reads them. They refer to each other: one is not moved.
+// The flags, and the command line that refers to them: this cannot be moved.
 struct Call {
   TrainFlags flags;
   CommandLine command_line;
@@ -35,13 +35,12 @@ struct Call {
   }
 };
 
-// Paths may hold bytes that are no UTF-8.
+// Paths may hold bytes that are not UTF-8.
 std::string text_of(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
-// Where a sample begins: behind the first line break among the first tokens, or behind the text's first token
-// where there is none.
+// The prompt of a sample: a line break, or the text's first token if there is no line break near its start.
 std::vector<std::int32_t> sample_prompt(const Corpus& corpus) {
   constexpr std::int64_t kSearched = 1 << 16;
   const auto ids = corpus.train.read(0, std::min(kSearched, corpus.train.size()));
@@ -102,13 +101,14 @@ std::int64_t vocab_size(const TrainFlags& flags, const Tokenizer& tokenizer) {
   if (!flags.model.directory()) return tokenizer.size();
   const std::int64_t size = flags.model.config().vocab_size;
   if (tokenizer.size() > size) {
-    user_error("--model: ", flags.model.name(), " has ", size, " tokens, the tokenizer ", tokenizer.size());
+    user_error("--model: expected a vocabulary of at least ", tokenizer.size(),
+               " tokens, as the tokenizer has, not ", size);
   }
   return size;
 }
 
-// The weights to begin from. Their files are compared with what config.json says before a model of that size
-// is made.
+// The weights to start from. Opening them compares the files with config.json, before a model of that size is
+// allocated.
 std::unique_ptr<HuggingFaceModel> open_weights(const TrainFlags& flags, bool verified) {
   const std::optional<fs::path> directory = flags.model.directory();
   if (!directory) return nullptr;
@@ -117,7 +117,7 @@ std::unique_ptr<HuggingFaceModel> open_weights(const TrainFlags& flags, bool ver
   return std::make_unique<HuggingFaceModel>(*directory, flag);
 }
 
-// "nano", or what a person calls the directory: a run's checkpoint is called as the run.
+// "nano", or the name of the directory; for a checkpoint of a run, the run's name.
 std::string run_name(const TrainFlags& flags) {
   if (!flags.model.directory()) return flags.model.name();
   fs::path directory = fs::weakly_canonical(*flags.model.directory());
@@ -125,7 +125,7 @@ std::string run_name(const TrainFlags& flags) {
   return directory.has_filename() ? directory.filename().string() : "model";
 }
 
-// A new run's directory, with what does not change in it.
+// The directory of a new run, with the tokenizer.
 RunDirectory create_run(const TrainFlags& flags, const Tokenizer& tokenizer) {
   RunDirectory run =
       flags.run_dir ? RunDirectory::create(*flags.run_dir) : RunDirectory::create_numbered(run_name(flags));
@@ -161,7 +161,7 @@ std::string describe_result(const std::optional<ValidationResult>& validation) {
                 ", of all ", validation->tokens, " tokens");
 }
 
-// What came out, for a person.
+// Prints the result for a reader.
 void print_result(const TrainFlags& flags, const fs::path& run, const TrainingResult& result) {
   if (result.interrupted) {
     const bool validating = result.steps >= flags.run().last_step;
@@ -173,7 +173,7 @@ void print_result(const TrainFlags& flags, const fs::path& run, const TrainingRe
   std::cerr << describe_result(result.validation) << "\nmodel: " << (run / "latest").string() << '\n';
 }
 
-// What all ranks must have found alike before they train.
+// What must be the same on all ranks before they train.
 NamedValues found(const Gpt2Config& config, const Corpus& corpus) {
   return {{"--model", concat(config.n_layer, " layers, ", config.n_head, " heads, ", config.n_embd,
                              " channels, context ", config.block_size)},
@@ -196,7 +196,7 @@ void begin_model(const TrainFlags& flags, const Machine& machine, const HuggingF
   stop_if_requested(communicator.group());
 }
 
-// Puts down what the run goes on with, and says where it is.
+// Writes the settings of the run, and prints where it is.
 void begin_run(const TrainFlags& flags, Json settings, const std::optional<ResumedRun>& resumed,
                RunDirectory& directory) {
   settings.erase("run_dir");  // a run may be moved, and resumed from anywhere
@@ -227,22 +227,22 @@ bool has_steps_left(const TrainFlags& flags, const std::optional<ResumedRun>& re
   return !resumed || steps_done(*resumed) < flags.run().last_step;
 }
 
-// What to do about a run of which this call asks for no further step.
+// Explains why this call trains no step of a run, and what would continue the run.
 void explain_nothing_left(const TrainFlags& flags, const ResumedRun& resumed) {
   const std::int64_t steps = steps_done(resumed);
   const std::string run = resumed.path.string();
   std::cerr << "run: " << run;
   if (steps == flags.steps) {
-    std::cerr << " is finished: all its " << steps << " steps are done; --resume " << run << " --steps "
-              << 2 * steps << ", for one, goes on with it\n";
+    std::cerr << " is finished: all its " << steps << " steps are done; to continue it, give more, such as "
+              << "--resume " << run << " --steps " << 2 * steps << '\n';
   } else {
     std::cerr << " has done " << steps << " steps, --stop-after asks for " << flags.run().last_step
-              << "; a later one, or none, goes on with it\n";
+              << "; to continue it, give a later step, or leave out --stop-after\n";
   }
   std::cerr << "nothing is trained or saved\n";
 }
 
-// Trains, from random weights or those of a directory, and prints what came out. `resumed` is empty for a new
+// Trains, from random weights or those of a directory, and prints the result. `resumed` is empty for a new
 // run; `settings` are the run's.
 int train(TrainFlags& flags, Json settings, const Machine& machine, std::optional<ResumedRun> resumed) {
   RankGroup& group = machine.communicator->group();
@@ -252,7 +252,7 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, std::optiona
     if (resumed) require_data_of_run(*resumed, flags.corpus().data);
   });
   Gpt2Config config = flags.model.config();
-  // Not known yet. What does not fit with one token never will, and a text may take long to read.
+  // Checked with one token first: reading the text, which gives the size, may take long.
   config.vocab_size = 1;
   require_memory(flags, config, machine);
   const Corpus corpus =
@@ -301,7 +301,7 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, std::optiona
   return result.interrupted ? kExitStopped : 0;
 }
 
-// What can be said before any work is done.
+// Checks that need neither data nor weights.
 void check_run(const TrainFlags& flags, RankGroup& group, bool resumed) {
   const TrainerConfig config = flags.run().trainer;
   agree(group, [&] {
@@ -316,8 +316,8 @@ std::string settings_file(const ResumedRun& resumed) {
   return concat("--resume: ", resumed.path / "run.json");
 }
 
-// Fills in what was not given: as the run had it, which does not change when a preset or a default does, else
-// from other flags. Returns the settings as they were given, with what they came to be.
+// Fills in what was not given: from the run, so that a new default does not change it, otherwise from other
+// flags. Returns the settings that were given, with those derived.
 Json resolve(Call& call, const std::optional<ResumedRun>& resumed) {
   Json settings = call.command_line.settings();
   if (resumed) {
@@ -370,8 +370,8 @@ int train_main(Stage& stage, int argc, char** argv) {
 }  // namespace stagegpt
 
 int main(int argc, char** argv) {
-  // From the first moment on: a scheduler's signal must not end a run that has only begun.
+  // First of all: a scheduler's signal must not end a run that is just starting.
   const stagegpt::StopSignals scheduler({SIGUSR1, SIGTERM, SIGHUP});
-  std::signal(SIGPIPE, SIG_IGN);  // who reads along may leave
+  std::signal(SIGPIPE, SIG_IGN);  // the reader of a pipe may end before us
   return stagegpt::run_stage(argc, argv, stagegpt::make_stage, stagegpt::train_main);
 }

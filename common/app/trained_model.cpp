@@ -41,8 +41,9 @@ TrainedModel load_trained_model(Backend& backend, const fs::path& path,
   const bool is_directory = fs::is_directory(path, ignored);
   const fs::path directory = is_directory ? model_directory(path) : fs::path();
   if (!is_directory && !tokenizer_path) {
-    if (!fs::exists(path, ignored)) user_error(kModel, ": there is no ", path);
-    user_error(kTokenizer, ": ", path, " has no tokenizer with it: expected the path of one");
+    if (!fs::exists(path, ignored))
+      user_error(kModel, ": expected a directory or a model file, but ", path, " does not exist");
+    user_error(kTokenizer, ": expected the path of a tokenizer, since the model file ", path, " has none");
   }
   TrainedModel trained;
   trained.tokenizer =
@@ -51,8 +52,8 @@ TrainedModel load_trained_model(Backend& backend, const fs::path& path,
       is_directory ? load_directory(backend, directory, check) : load_llmc_file(backend, path, check);
   const std::int64_t size = trained.model->config().vocab_size;
   if (trained.tokenizer->size() > size) {
-    user_error(tokenizer_path ? kTokenizer : kModel, ": the tokenizer has ", trained.tokenizer->size(),
-               " tokens, the model ", size);
+    user_error(tokenizer_path ? kTokenizer : kModel, ": expected a tokenizer of at most ", size,
+               " tokens, as the model has, not ", trained.tokenizer->size());
   }
   return trained;
 }

@@ -1,4 +1,4 @@
-// A model that was trained, and its tokenizer, from whatever files they come in.
+// A trained model and its tokenizer, from files of any supported format.
 #pragma once
 
 #include <filesystem>

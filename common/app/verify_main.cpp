@@ -75,7 +75,7 @@ Json to_json(const VerifyReport& report) {
           {"losses", report.losses}};
 }
 
-// Whether all is within tolerance. Where there are several ranks each compares for itself.
+// Whether everything is within tolerance. Each rank makes the whole comparison.
 bool verify(const VerifyFlags& flags, const Machine& machine) {
   const MappedFile model_file(flags.model_path, "--model"), state_file(flags.state_path, "--state");
   const LlmcModel model = parse_llmc_model(model_file.bytes(), "--model");
@@ -93,8 +93,8 @@ bool verify(const VerifyFlags& flags, const Machine& machine) {
 
 int verify_main(Stage& stage, int argc, char** argv) {
   VerifyFlags flags;
-  CommandLine command_line(argv[0], "Compare logits, loss and gradients with a reference.",
-                           stage.number(), stage_flags());
+  CommandLine command_line(argv[0], "Compare logits, loss and gradients with a reference.", stage.number(),
+                           stage_flags());
   flags.add(command_line);
   stage.add_flags(command_line);
   if (!parse_flags(stage, command_line, argc, argv, [&] { flags.check(); })) return 0;

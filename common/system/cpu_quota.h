@@ -1,4 +1,4 @@
-// How much of the processors the control group (container) that this process is in may use.
+// How many cores the control group (container) of this process may use.
 #pragma once
 
 #include <optional>

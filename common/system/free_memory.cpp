@@ -23,7 +23,7 @@ std::optional<double> leading_number(std::string_view text) {
   return end.ec == std::errc() ? std::optional(value) : std::nullopt;
 }
 
-// The number behind a word at the beginning of a line.
+// The number after a word that begins a line.
 std::optional<double> number_behind(std::string_view text, std::string_view word) {
   for (std::size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) {
     if (at == 0 || text[at - 1] == '\n') return leading_number(text.substr(at + word.size()));
@@ -40,7 +40,7 @@ constexpr CgroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes"
 constexpr CgroupFiles kVersion2{"memory.max", "memory.current", "active_file ", "inactive_file "};
 
 std::optional<CgroupMemory> memory_of(const fs::path& group, const CgroupFiles& files) {
-  constexpr double kNoLimit = 0x1p60;  // version 1 has a number that no machine has
+  constexpr double kNoLimit = 0x1p60;  // version 1: a number above any machine's memory
   const auto limit = leading_number(system_file(group / files.limit));  // version 2: "max"
   const auto usage = leading_number(system_file(group / files.usage));
   if (!limit || !usage || *limit >= kNoLimit) return std::nullopt;
@@ -54,7 +54,7 @@ void take_least(std::optional<CgroupMemory>& least, const std::optional<CgroupMe
   if (other && (!least || other->left < least->left)) least = other;
 }
 
-// What a limit on addresses leaves beside those in use.
+// What a limit on the address space leaves.
 std::optional<double> address_space_left() {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
@@ -81,7 +81,7 @@ std::optional<CgroupMemory> cgroup_memory(const fs::path& root, std::string_view
     const bool version2 = path == controllers;
     if (!version2 && line.substr(controllers, path - controllers).find("memory") == line.npos) continue;
     const fs::path top = version2 ? root : root / "memory";
-    // In a container its own group may be the top one, whatever it is called outside.
+    // In a container its own group may be mounted at the top, while /proc/self/cgroup gives its path outside.
     for (fs::path group = top / line.substr(path + 2);; group = group.parent_path()) {
       take_least(least, memory_of(group, version2 ? kVersion2 : kVersion1));
       if (group == top || group == group.root_path()) break;

@@ -16,7 +16,7 @@ struct FreeMemory {
 };
 FreeMemory free_memory();
 
-// The number of bytes behind a name in /proc/meminfo: "MemTotal".
+// The value of a name in /proc/meminfo, such as "MemTotal", in bytes.
 std::optional<double> meminfo_bytes(std::string_view meminfo, std::string_view name);
 
 struct CgroupMemory {

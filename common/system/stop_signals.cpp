@@ -16,19 +16,19 @@ StopSignals::StopSignals(std::initializer_list<int> signals) {
   for (const int signal : signals) {
     struct sigaction action {};
     action.sa_handler = note_signal;
-    // Whoever presses Ctrl-C again does not want to wait. A scheduler may repeat itself.
+    // A second Ctrl-C ends the process at once. A scheduler may send its signal more than once.
     action.sa_flags = SA_RESTART | (signal == SIGINT ? static_cast<int>(SA_RESETHAND) : 0);
     sigemptyset(&action.sa_mask);
     replaced_.push_back({signal, {}});
     struct sigaction& before = replaced_.back().before;
     sigaction(signal, &action, &before);
-    // Whoever started the program wants it to ignore the signal: nohup, or a shell's background job.
+    // A signal that was ignored stays ignored: nohup, or a shell's background job.
     if (before.sa_handler == SIG_IGN) sigaction(signal, &before, nullptr);
   }
 }
 
 StopSignals::~StopSignals() {
-  // On its way to exit 75: one that comes again must not end the process in another way.
+  // The process is about to exit with 75: another signal must not end it otherwise.
   if (stop_requested) return;
   for (const Replaced& replaced : replaced_) sigaction(replaced.signal, &replaced.before, nullptr);
 }

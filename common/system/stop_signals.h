@@ -22,8 +22,8 @@ class Stopped : public std::exception {
   }
 };
 
-// While it lives the signals are noted instead of ending the process, and for good once one has come: what is
-// left to do then is to save and to exit. A second SIGINT ends the process at once.
+// While an object lives, the signals set requested() instead of ending the process. Once one has come that
+// stays so: what is left to do is to save and to exit. A second SIGINT ends the process at once.
 class StopSignals {
  public:
   explicit StopSignals(std::initializer_list<int> signals);

@@ -64,7 +64,7 @@ std::vector<std::string> environment_with(const std::vector<std::pair<std::strin
   return all;
 }
 
-// What the child does between fork and exec: nothing that takes memory or a lock.
+// What the child does between fork and exec, without allocating memory or taking a lock.
 struct Start {
   const char* program;
   char* const* argv;
@@ -76,7 +76,7 @@ struct Start {
   [[noreturn]] void run() const {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent) _exit(1);  // it has died in between
+    if (getppid() != parent) _exit(1);  // the parent has died before prctl()
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR1}) std::signal(signal, SIG_DFL);
     const bool ready = dup2(input, STDIN_FILENO) >= 0 && dup2(output, STDOUT_FILENO) >= 0 &&
                        dup2(errors, STDERR_FILENO) >= 0 && (directory == nullptr || chdir(directory) == 0);
@@ -87,15 +87,16 @@ struct Start {
   }
 };
 
-// Whoever started us may have had the ends of children ignored: then they leave no exit code.
-void heed_ends_of_children() {
+// The process that started us may have ignored SIGCHLD, and we inherit that: children leave no exit code
+// then.
+void stop_ignoring_sigchld() {
   struct sigaction action {};
   if (sigaction(SIGCHLD, nullptr, &action) == 0 && action.sa_handler == SIG_IGN) {
     std::signal(SIGCHLD, SIG_DFL);
   }
 }
 
-// A program that has been started, and what comes from it.
+// A program that has been started, and its output.
 class Child {
  public:
   Child(const Subprocess& subprocess, const fs::path& program);
@@ -106,7 +107,7 @@ class Child {
 
  private:
   void start(const fs::path& program);
-  // Waits for output, for a moment at most. False when there will be none any more.
+  // Waits for output for a short time. False when no more output can come.
   bool read_some();
   bool read_from(int stream);
   void end_if_asked();
@@ -129,7 +130,7 @@ Child::Child(const Subprocess& subprocess, const fs::path& program) : subprocess
 
 Child::~Child() {
   if (pid_ < 0 || has_ended()) return;
-  kill(-pid_, SIGKILL);  // whoever waited for it has failed
+  kill(-pid_, SIGKILL);  // wait() has thrown
   waitpid(pid_, nullptr, 0);
 }
 
@@ -147,11 +148,11 @@ void Child::start(const fs::path& program) {
                     .errors = pipes_[1].write_end.get(),
                     .failure = failure.write_end.get(),
                     .parent = getpid()};
-  heed_ends_of_children();
+  stop_ignoring_sigchld();
   pid_ = fork();
   if (pid_ == 0) start.run();
   if (pid_ < 0) throw std::runtime_error(concat("cannot start ", program, ": ", std::strerror(errno)));
-  setpgid(pid_, pid_);  // whichever of the two comes first
+  setpgid(pid_, pid_);  // as the child does: either may run first
   failure.write_end = FileDescriptor();
   int why = 0;
   ssize_t n = 0;
@@ -177,7 +178,7 @@ bool Child::read_from(int stream) {
 }
 
 bool Child::read_some() {
-  // Asked first: what a program has written by its end is in the pipes then, and is read.
+  // Before reading: all that a program wrote until its end is in the pipes then.
   const bool last = has_ended();
   std::array<pollfd, 2> wanted;
   for (std::size_t i = 0; i < 2; ++i) {
@@ -191,7 +192,7 @@ bool Child::read_some() {
     return open_[0] || open_[1];
   }
   if (ready < 0 && errno == EINTR) return true;
-  // Someone it has left behind may hold the pipes open.
+  // A process that the program has left behind may hold the pipes open.
   return !last && (open_[0] || open_[1]);
 }
 

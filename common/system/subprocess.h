@@ -12,15 +12,15 @@
 namespace stagegpt {
 
 struct Subprocess {
-  // The first is a path, or a name that is looked for as a shell does.
+  // The first is a path, or a name that is searched for in PATH.
   std::vector<std::string> argv;
   // Added to our own environment, in place of variables of the same name.
   std::vector<std::pair<std::string, std::string>> environment = {};
   std::filesystem::path directory = {};        // to run in; our own where it is empty
-  std::optional<double> timeout_seconds = {};  // nothing: it may take as long as it likes
-  // Asked several times a second; when it says true the program is ended.
+  std::optional<double> timeout_seconds = {};  // nothing: no limit
+  // Asked several times a second; the program is ended when it returns true.
   std::function<bool()> cancelled = {};
-  // Hears what the program writes to standard error as it comes.
+  // Called with what the program writes to standard error, as it arrives.
   std::function<void(std::string_view)> on_errors = {};
 };
 
@@ -31,10 +31,10 @@ struct SubprocessResult {
   std::string output, errors;  // what it wrote to standard output and to standard error
 };
 
-// Runs a program with nothing on its standard input. It has a process group of its own: Ctrl-C reaches us
-// alone. To be ended it gets SIGTERM, and SIGKILL five seconds later; if we die, it gets SIGTERM. Where
-// SIGCHLD is ignored that is ended: there would be no exit code. Throws std::runtime_error, naming the
-// program, when it cannot be started.
+// Runs a program with an empty standard input. It has a process group of its own, so that Ctrl-C reaches this
+// process only. It is ended by SIGTERM, and by SIGKILL five seconds later; it gets SIGTERM too if this
+// process dies. If SIGCHLD is ignored, which would hide exit codes, its default is restored. Throws
+// std::runtime_error, naming the program, when it cannot be started.
 SubprocessResult run_subprocess(const Subprocess& subprocess);
 
 // The path of an executable in one of the directories of PATH; of a name with a slash, that file.

@@ -1,4 +1,4 @@
-// What the kernel tells in files.
+// Files in which the kernel describes the system.
 #pragma once
 
 #include <filesystem>

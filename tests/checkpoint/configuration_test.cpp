@@ -110,7 +110,8 @@ TEST_F(Settings, OfARunAreInItAndMakeItAgain) {
 TEST_F(Settings, ThatAreWrongAreRefused) {
   expect_config_refused(R"({"bacth_size": 8})", "unknown key 'bacth_size', did you mean batch_size?");
   expect_config_refused(R"({"batch_size": 8, "batch_size": 9})", "the key 'batch_size' is there twice");
-  expect_config_refused(R"({"batch_size": 8, "batch-size": 9})", "'batch_size' is there twice");
+  expect_config_refused(R"({"batch_size": 8, "batch-size": 9})",
+                        "the key 'batch_size' is there twice: once with dashes, once with underscores");
   expect_config_refused(R"({"n_layer": -1, "batch_size": 8, "batch_size": 9})",
                         "the key 'batch_size' is there twice");
   expect_config_refused(R"({"batch_size": "8"})", "--batch-size: expected a whole number, not \"8\"");
@@ -215,9 +216,11 @@ TEST_F(Settings, ATrainingBeginsFromADirectory) {
   const auto refused = [&](const Arguments& flag, const std::string& says) {
     expect_refused(with({"--model", "a/latest", "--data", "text.txt"}, flag), says);
   };
-  refused({"--n-layer", "2"}, "--n-layer: 2, but the weights of --model have 1");
-  refused({"--block-size", "17"}, "--block-size: 17, but --model has learnt 16 positions");
-  refused({"--activation", "relu"}, "--activation: relu, but the weights of --model have gelu_new");
+  refused({"--n-layer", "2"}, "--n-layer: expected 1, as the weights of --model have, not 2");
+  refused({"--block-size", "17"},
+          "--block-size: expected at most 16, the positions that --model has learnt, not 17");
+  refused({"--activation", "relu"},
+          "--activation: expected gelu_new, as the weights of --model have, not relu");
   refused({"--tokenizer", "bpe"},
           "--tokenizer: bpe, but \"a/checkpoints/step_00000040\" holds one of kind char");
   expect_refused({"--model", "nowhere"}, "--model: expected one of nano, gpt2");

@@ -112,7 +112,8 @@ TEST_F(Convert, RefusesWithOneLine) {
   refused("nowhere", "out", {}, "--input: cannot open \"nowhere\"");
   directory.write("text", "");
   refused(golden, "text", {}, "--output: \"text\" exists already");
-  refused(golden, "out", {"--precision", "bf16"}, "--precision: directories are written in f32");
+  refused(golden, "out", {"--precision", "bf16"},
+          "--precision: expected f32 for a directory, not 'bf16'; llm.c's file, NAME.bin, can have it");
   refused(golden, "out", {"--tokenizer-path", "text.txt"}, "--tokenizer-path");
   refused("text.txt", "out", {}, "--input: expected a model file of llm.c");
   expect_success(with(model_flags(), {"--steps", "1", "--run-dir", "run", "--activation", "relu"}));

@@ -91,7 +91,7 @@ TEST_F(DataOfRun, ThatAreGoneAreAFailureOfTheMachine) {
   fs::rename(in("shards"), in("away"));
   const ProgramResult result = train({"--resume", "run"});
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_NE(result.errors.find("which the run was trained on, is not there now"), std::string::npos)
+  EXPECT_NE(result.errors.find("which the run was trained on, does not exist now"), std::string::npos)
       << result.errors;
   expect_refused({"--resume", "run", "--data", "elsewhere"}, "--data: cannot open \"elsewhere\"");
   expect_success({"--resume", "run", "--data", "away"});

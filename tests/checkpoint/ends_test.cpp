@@ -94,7 +94,8 @@ TEST_F(EndOfARun, FinishedStaysAsItIs) {
   const ProgramResult result = train({"--resume", "run", "--learning-rate", "0.1", "--batch-size", "4"});
   EXPECT_EQ(result.exit_code, 0);
   expect_says(result,
-              "run: run is finished: all its 12 steps are done; --resume run --steps 24, for one, goes on");
+              "run: run is finished: all its 12 steps are done; to continue it, give more, such as --resume "
+              "run --steps 24\n");
   expect_says(result, "nothing is trained or saved\nvalidation loss ");
   EXPECT_EQ(result.errors.find("changes from"), std::string::npos) << result.errors;
   EXPECT_EQ(result.errors.find("resumed from"), std::string::npos) << result.errors;
@@ -102,7 +103,7 @@ TEST_F(EndOfARun, FinishedStaysAsItIs) {
   EXPECT_TRUE(json["loss"].is_null());
   EXPECT_EQ(json["validation_loss"], metrics("run").back()["validation_all"]["loss"]);
   EXPECT_EQ(files("run"), before);
-  expect_refused({"--resume", "run", "--seed", "7"}, "--seed: the run has 1337");
+  expect_refused({"--resume", "run", "--seed", "7"}, "--seed: expected 1337");
 }
 
 TEST_F(EndOfARun, AtAnEarlierStepThanItHasDoneStaysAsItIs) {
@@ -111,7 +112,8 @@ TEST_F(EndOfARun, AtAnEarlierStepThanItHasDoneStaysAsItIs) {
   const ProgramResult result = train({"--resume", "run", "--stop-after", "6", "--learning-rate", "0.1"});
   EXPECT_EQ(result.exit_code, 0);
   expect_says(result,
-              "run: run has done 7 steps, --stop-after asks for 6; a later one, or none, goes on with it\n");
+              "run: run has done 7 steps, --stop-after asks for 6; to continue it, give a later step, or "
+              "leave out --stop-after\n");
   EXPECT_EQ(result.errors.find("changes from"), std::string::npos) << result.errors;
   EXPECT_EQ(files("run"), before);
 }

@@ -33,7 +33,7 @@ TEST_F(Notes, TellThatADirectoryHasNoTokenizer) {
   expect_note(run_program("convert_checkpoint",
                           {"--input", STAGEGPT_SOURCE_DIR "/tests/golden/one.bin", "--output", "directory"},
                           directory.path()),
-              "without --tokenizer-path the directory has no tokenizer");
+              "the directory gets no tokenizer; --tokenizer-path adds one");
   EXPECT_FALSE(fs::exists(in("directory/tokenizer.json")));
 }
 

@@ -116,7 +116,8 @@ TEST_F(Resume, TakesAnOlderCheckpointForADamagedOne) {
 
 TEST_F(Resume, OfANamedCheckpointIsExactOrRefused) {
   expect_success(flags("run", {"--stop-after", "25"}));
-  expect_refused({"--resume", "run/checkpoints/step_00000022"}, "the run has gone on to \"step_00000025\"");
+  expect_refused({"--resume", "run/checkpoints/step_00000022"},
+                 "expected the newest checkpoint of the run, \"step_00000025\", not \"step_00000022\"");
   std::filesystem::resize_file(in("run/checkpoints/step_00000025/optimizer.safetensors"), 1000);
   expect_refused({"--resume", "run/latest"}, "has 1000 bytes");
   std::filesystem::remove_all(in("run/checkpoints/step_00000025"));
@@ -185,11 +186,12 @@ TEST_F(Resume, KeepsTheModelAndTheData) {
   const auto refused = [&](const Arguments& flag, const std::string& says) {
     expect_refused(with({"--resume", "run"}, flag), says);
   };
-  refused({"--seed", "7"}, "--seed: the run has 1337, and goes on with it; 7 needs a new run");
-  refused({"--n-layer", "2"}, "--n-layer: the run has 1");
-  refused({"--block-size", "8"}, "--block-size: the run has 16");
-  refused({"--model", "gpt2"}, "--model: the run has \"nano\"");
-  refused({"--tokenizer", "bpe"}, "--tokenizer: the run has \"char\"");
+  refused({"--seed", "7"},
+          "--seed: expected 1337, as the run began with, not 7; another value needs a new run");
+  refused({"--n-layer", "2"}, "--n-layer: expected 1, as the run began with, not 2");
+  refused({"--block-size", "8"}, "--block-size: expected 16, as the run began with, not 8");
+  refused({"--model", "gpt2"}, "--model: expected \"nano\", as the run began with, not \"gpt2\"");
+  refused({"--tokenizer", "bpe"}, "--tokenizer: expected \"char\", as the run began with, not \"bpe\"");
   directory.write("other.txt", read_bytes(in("text.txt")) + "the mat sat on the cats.\n");
   refused({"--data", "other.txt"}, "--data: these are not the 2250 tokens");
   std::string changed = read_bytes(in("text.txt"));
@@ -202,12 +204,12 @@ TEST_F(Resume, KeepsTheModelAndTheData) {
 }
 
 TEST_F(Resume, NeedsARun) {
-  expect_refused({"--resume"}, "--resume: which run?");
+  expect_refused({"--resume"}, "--resume: expected the directory of a run, here or in --run-dir");
   expect_refused({"--resume", "nowhere"}, "--resume: cannot open \"nowhere\"");
-  expect_refused({"--resume", "."}, "neither a run nor a checkpoint");
+  expect_refused({"--resume", "."}, "--resume: expected a run or one of its checkpoints, not \".\"");
   expect_success(flags("run", {"--stop-after", "3"}));
   expect_refused({"--resume", "run", "--run-dir", "other"},
-                 "--run-dir: other is not the run that --resume names");
+                 "--run-dir: expected the run that --resume names, \"run\", not \"other\"");
   std::filesystem::remove_all(in("run/checkpoints"));
   expect_refused({"--resume", "run"}, "--resume: \"run\" holds no checkpoint");
 }

@@ -30,7 +30,7 @@ TEST(ResumedSettings, OfTheModelAndTheDataMayNotChange) {
     std::string flag = "--" + key;
     std::ranges::replace(flag, '_', '-');
     EXPECT_EQ(refusal({{key, 1}}, {{key, "x"}}),
-              flag + ": the run has 1, and goes on with it; \"x\" needs a new run");
+              flag + ": expected 1, as the run began with, not \"x\"; another value needs a new run");
     EXPECT_EQ(refusal({{key, 1}}, {{key, 1}}), "");
     // A run of an older version may lack a key.
     EXPECT_EQ(refusal(Json::object(), {{key, 1}}) + refusal({{key, 1}}, Json::object()), "");
@@ -40,9 +40,9 @@ TEST(ResumedSettings, OfTheModelAndTheDataMayNotChange) {
 }
 
 TEST(ResumedSettings, ThatChangeWhatIsLearntAreAnnounced) {
-  for (const std::string key :
-       {"batch_size", "grad_accumulation", "learning_rate", "min_lr", "warmup_steps", "lr_schedule",
-        "weight_decay", "beta1", "beta2", "eps", "grad_clip", "dropout", "no_fused", "overfit_batch", "reproducible"}) {
+  for (const std::string key : {"batch_size", "grad_accumulation", "learning_rate", "min_lr", "warmup_steps",
+                                "lr_schedule", "weight_decay", "beta1", "beta2", "eps", "grad_clip",
+                                "dropout", "no_fused", "overfit_batch", "reproducible"}) {
     std::string flag = "--" + key;
     std::ranges::replace(flag, '_', '-');
     EXPECT_EQ(announced({{key, 1}}, {{key, "x"}}), "note: " + flag + " changes from 1 to \"x\"\n");

@@ -265,7 +265,8 @@ TEST_F(RunFiles, DamagedCheckpointsAreSetAside) {
 TEST_F(RunFiles, ACheckpointOfAnotherNameIsRefused) {
   expect_success(flags("run", {"--steps", "2"}));
   fs::rename(in("run/checkpoints/step_00000002"), in("run/checkpoints/mine"));
-  expect_refused({"--resume", "run/checkpoints/mine"}, "has not the name that it was saved under");
+  expect_refused({"--resume", "run/checkpoints/mine"},
+                 "--resume: expected a checkpoint under the name that it was saved with, not \"");
 }
 
 TEST_F(RunFiles, HaveTheValidationLossOfTheStepAtWhichTheyStop) {

@@ -42,11 +42,13 @@ TEST(TrainedModels, AreCheckedWhenTheirSizeIsKnown) {
 
 TEST(TrainedModels, NeedATokenizerThatFits) {
   const auto any = [](const Gpt2Config&) {};
-  EXPECT_EQ(refusal(kFile, std::nullopt, any),
-            "--tokenizer-path: \"" + kFile + "\" has no tokenizer with it: expected the path of one");
+  EXPECT_EQ(
+      refusal(kFile, std::nullopt, any),
+      "--tokenizer-path: expected the path of a tokenizer, since the model file \"" + kFile + "\" has none");
   EXPECT_EQ(refusal(kGolden + "none.bin", std::nullopt, any),
-            "--model: there is no \"" + kGolden + "none.bin\"");
-  EXPECT_EQ(refusal(kFile, kTokenizer, any), "--tokenizer-path: the tokenizer has 638 tokens, the model 37");
+            "--model: expected a directory or a model file, but \"" + kGolden + "none.bin\" does not exist");
+  EXPECT_EQ(refusal(kFile, kTokenizer, any),
+            "--tokenizer-path: expected a tokenizer of at most 37 tokens, as the model has, not 638");
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ TEST(FlagValues, NumbersAreThoseThatF32Holds) {
 
 TEST(FlagValues, TextsAreNotEmptyOrOneOfSome) {
   EXPECT_EQ(not_empty("--t", "a"), "a");
-  EXPECT_EQ(refusal([] { not_empty("--t", ""); }), "--t: expected a value, not an empty one");
+  EXPECT_EQ(refusal([] { not_empty("--t", ""); }), "--t: expected a value, not an empty text");
   EXPECT_EQ(one_of("--t", "relu", {"gelu", "relu"}), "relu");
   EXPECT_EQ(refusal([] {
               one_of("--t", "rel", {"gelu", "relu"});
@@ -153,7 +153,8 @@ TEST(ConfigurationKeys, AreKnownOrPassedOverOrRefused) {
   };
   EXPECT_EQ(refused({{"max_step", 5}}), "unknown key 'max_step', did you mean max_steps?");
   EXPECT_EQ(refused({{std::string(61, 'a'), 5}}), "unknown key '" + std::string(60, 'a') + "'");
-  EXPECT_EQ(refused({{"max_steps", 5}, {"max-steps", 5}}), "'max_steps' is there twice");
+  EXPECT_EQ(refused({{"max_steps", 5}, {"max-steps", 5}}),
+            "the key 'max_steps' is there twice: once with dashes, once with underscores");
   EXPECT_EQ(refused(nlohmann::json::array()), "expected a JSON object, {\"batch_size\": 8, …}");
 }
 

@@ -221,12 +221,14 @@ TEST_F(Generate, RefusesWhatItCannotUse) {
   expect_refused({"--temperature", "1e-300"}, "0 to 1000 that f32 can hold (1.17549e-38 to 3.40282e+38)");
   expect_refused({"--tokenizer-path", "text.txt"}, "--tokenizer-path");
   expect_refused({"--prompt", "THE"}, "--prompt");  // the text had no capitals
-  expect_refused({"--interactive", "--json"}, "--json: not with --interactive");
+  expect_refused({"--interactive", "--json"}, "--json: cannot be combined with --interactive");
   const auto without = [&](const Arguments& arguments) {
     return run_program("stage0_generate", arguments, directory.path()).errors;
   };
   EXPECT_NE(without({}).find("--model: expected"), std::string::npos);
-  EXPECT_NE(without({"--model", "nothing"}).find("--model: there is no \"nothing\""), std::string::npos);
+  EXPECT_NE(without({"--model", "nothing"})
+                .find("--model: expected a directory or a model file, but \"nothing\" does not exist"),
+            std::string::npos);
   EXPECT_NE(without({"--model", "text.txt"}).find("--tokenizer-path: "), std::string::npos);
 }
 

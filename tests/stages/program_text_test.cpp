@@ -71,12 +71,12 @@ TEST_F(ProgramText, OfATrainingIsThis) {
       "nothing is trained or saved\nvalidation loss # nats per token, # bits per byte, of all 96 "
       "tokens\nmodel: "
       "run/latest\n";
-  EXPECT_EQ(masked(train({"--resume", "--stop-after", "2"}).errors),
-            kModel + kData + kAll +
-                "machine: #\nrun: run has done 3 steps, --stop-after asks for 2; a later one, or none, goes "
-                "on with "
-                "it\n" +
-                nothing);
+  EXPECT_EQ(
+      masked(train({"--resume", "--stop-after", "2"}).errors),
+      kModel + kData + kAll +
+          "machine: #\nrun: run has done 3 steps, --stop-after asks for 2; to continue it, give a later "
+          "step, or leave out --stop-after\n" +
+          nothing);
   EXPECT_EQ(masked(train({"--resume"}).errors),
             kModel + kData + kAll +
                 "machine: #\nrun: run, resumed from \"step_00000003\"\n"
@@ -86,8 +86,8 @@ TEST_F(ProgramText, OfATrainingIsThis) {
                 "run/latest\n");
   EXPECT_EQ(masked(train({"--resume"}).errors), kModel + kData + kAll +
                                                     "machine: #\nrun: run is finished: all its 4 steps are "
-                                                    "done; --resume run --steps 8, for one, goes on "
-                                                    "with it\n" +
+                                                    "done; to continue it, give more, such as --resume "
+                                                    "run --steps 8\n" +
                                                     nothing);
 }
 
@@ -172,7 +172,7 @@ const std::string kOneState = STAGEGPT_SOURCE_DIR "/tests/golden/one_debug_state
 TEST_F(ProgramText, OfAConversionIsThis) {
   const ProgramResult result = run("convert_checkpoint", {"--input", kOne, "--output", "one/"});
   EXPECT_EQ(result.output, "one: 5980 parameters, vocabulary 37, context 7\n");
-  EXPECT_EQ(result.errors, "note: without --tokenizer-path the directory has no tokenizer\n");
+  EXPECT_EQ(result.errors, "note: the directory gets no tokenizer; --tokenizer-path adds one\n");
 }
 
 // The table of a verification, made of its JSON object.

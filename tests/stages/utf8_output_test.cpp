@@ -100,9 +100,8 @@ TEST_F(Utf8Output, HasNoUseForAStopStringThatIsNone) {
   const ProgramResult result =
       run_program("stage0_generate", call({"--stop", "the", "--stop", "x\xff"}), directory.path());
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_NE(
-      result.errors.find("--stop: the text is not UTF-8, as all that is written: byte 1 begins no character"),
-      std::string::npos)
+  EXPECT_NE(result.errors.find("--stop: expected UTF-8, as generated text is; byte 1 starts no character"),
+            std::string::npos)
       << result.errors;
 }
 

@@ -76,7 +76,7 @@ TEST_F(MemoryMessages, ATrainingIsToldOfASmallerBatchThatFits) {
       concat("--batch-size: training with 12 sequences of 64 tokens takes ", text(whole), ", and ",
              text(half),
              " are available on the device; --batch-size 6 --grad-accumulation 6, the same step, takes ",
-             text(half), "; --ignore-memory begins all the same"));
+             text(half), "; --ignore-memory starts nevertheless"));
   EXPECT_EQ(refusal([&] { require_training_memory(training(half, memory), {}); }), "");
 }
 
@@ -108,7 +108,7 @@ TEST_F(MemoryMessages, RanksAreToldOfWhatTheyShare) {
           "takes ",
           needed,
           "; a smaller --model or --block-size takes less, and --divide them, which divides AdamW's moments "
-          "among the ranks, and fewer ranks on a node; --ignore-memory begins all the same"));
+          "among the ranks, and fewer ranks on a node; --ignore-memory starts nevertheless"));
   const std::string smaller = "a smaller --batch-size takes less";
   TensorMemory gpu = device(1);
   EXPECT_EQ(advice(training(batches(6, 1), gpu, 2), bytes(batches(2, 1), 2)), smaller);
@@ -141,15 +141,13 @@ TEST_F(MemoryMessages, AModelThatHasNoRoomToWriteIsToldOfItsMatrices) {
   const auto takes = [&](DType matrices) {
     return memory_text(static_cast<double>(plan_generation(config_, matrices)));
   };
-  EXPECT_EQ(says(DType::f32),
-            concat("--model: it takes ", takes(DType::f32),
-                   " to write, and 10.0 MiB are available on the device; a smaller model takes "
-                   "less; --ignore-memory begins all the same"));
-  EXPECT_EQ(says(DType::bf16),
-            concat("--model: it takes ", takes(DType::bf16),
-                   " to write, and 10.0 MiB are available on the device; a smaller model, or "
-                   "--weights f32, which keeps one copy of the matrices, takes less; "
-                   "--ignore-memory begins all the same"));
+  EXPECT_EQ(says(DType::f32), concat("--model: generation takes ", takes(DType::f32),
+                                     ", and 10.0 MiB are available on the device; a smaller model takes "
+                                     "less; --ignore-memory starts nevertheless"));
+  EXPECT_EQ(says(DType::bf16), concat("--model: generation takes ", takes(DType::bf16),
+                                      ", and 10.0 MiB are available on the device; a smaller model, or "
+                                      "--weights f32, which keeps one copy of the matrices, takes less; "
+                                      "--ignore-memory starts nevertheless"));
 }
 
 TEST_F(MemoryMessages, AGibibyteIsTheFirstInGibibytes) {
