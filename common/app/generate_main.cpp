@@ -213,7 +213,7 @@ void converse(const GenerateFlags& flags, RankGroup& group, Writer& writer) {
 NamedValues found(const TrainedModel& trained) {
   return {{"--model", concat(trained.model->config().vocab_size, " tokens and ",
                              trained.model->parameters().table().numel(), " parameters")},
-          {"tokenizer", content_hash_of(tokenizer_json(*trained.tokenizer))}};
+          {"tokenizer", hash_of_text(tokenizer_json(*trained.tokenizer))}};
 }
 
 int generate_main(Stage& stage, int argc, char** argv) {

@@ -17,7 +17,7 @@ std::string manifest_text(const std::vector<FileEntry>& files) {
   for (const FileEntry& entry : files) list.push_back(to_json(entry));
   Json json = {{"format", kFormat}, {"version", kVersion}, {"files", std::move(list)}, {"xxh3_128", ""}};
   const std::string unsigned_text = json.dump(2);
-  json["xxh3_128"] = content_hash_of(unsigned_text);
+  json["xxh3_128"] = hash_of_text(unsigned_text);
   return json.dump(2) + '\n';
 }
 

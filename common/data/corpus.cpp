@@ -62,7 +62,7 @@ std::unique_ptr<Tokenizer> tokenizer_of_shards(const std::string& first_shard,
   for (const char* name : {"tokenizer.json", "tokenizer.bin"}) {
     const fs::path path = fs::path(first_shard).parent_path() / name;
     if (!fs::exists(path, ignored)) continue;
-    if (std::strcmp(name, "tokenizer.json") == 0) manifests.require(path, content_hash(path), kFlag);
+    if (std::strcmp(name, "tokenizer.json") == 0) manifests.require(path, hash_of_file(path), kFlag);
     auto tokenizer = load_tokenizer(path, kFlag);
     if (choice.kind && *choice.kind != tokenizer->kind()) {
       user_error("--tokenizer: ", *choice.kind, ", but ", path, " beside the shards is of kind ",

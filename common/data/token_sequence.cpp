@@ -88,13 +88,13 @@ TokenIdentity TokenSequence::identity() const {
   std::string shards;
   for (const Segment& segment : segments_) {
     const auto* shard = std::get_if<std::shared_ptr<const TokenShard>>(&segment.tokens);
-    if (shard == nullptr) return {TokenIdentity::Of::ids, content_hash(*this)};
+    if (shard == nullptr) return {TokenIdentity::Of::ids, hash_of_tokens(*this)};
     shards += concat((*shard)->hash(), ' ', segment.offset, ' ', segment.size, '\n');
   }
-  return {TokenIdentity::Of::shards, content_hash_of(shards)};
+  return {TokenIdentity::Of::shards, hash_of_text(shards)};
 }
 
-std::string content_hash(const TokenSequence& tokens) {
+std::string hash_of_tokens(const TokenSequence& tokens) {
   constexpr std::int64_t kBlock = 1 << 18;
   ContentHash hash;
   for (std::int64_t first = 0; first < tokens.size(); first += kBlock) {

@@ -62,6 +62,6 @@ class TokenSequence {
 };
 
 // Hash of the ids in their order, however they are stored. Throws as read() does.
-std::string content_hash(const TokenSequence& tokens);
+std::string hash_of_tokens(const TokenSequence& tokens);
 
 }  // namespace stagegpt

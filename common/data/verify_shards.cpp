@@ -32,7 +32,7 @@ std::string sizes_of(const std::vector<std::shared_ptr<TokenShard>>& shards) {
     tokens += shard->size();
     sizes += concat(shard->size(), ' ');
   }
-  return concat(shards.size(), " shards of ", tokens, " tokens, with hash ", content_hash_of(sizes),
+  return concat(shards.size(), " shards of ", tokens, " tokens, with hash ", hash_of_text(sizes),
                 " of their sizes");
 }
 

@@ -27,7 +27,7 @@ std::string ContentHash::hexadecimal() const {
   return text;
 }
 
-std::string content_hash_of(std::string_view text) {
+std::string hash_of_text(std::string_view text) {
   ContentHash hash;
   hash.add(std::as_bytes(std::span(text)));
   return hash.hexadecimal();
@@ -35,7 +35,7 @@ std::string content_hash_of(std::string_view text) {
 
 std::uint64_t block_hash(std::span<const std::byte> block) { return XXH3_64bits(block.data(), block.size()); }
 
-std::string content_hash(const std::filesystem::path& path) {
+std::string hash_of_file(const std::filesystem::path& path) {
   ContentHash hash;
   read_blocks(path, PageCache::use, [&](std::span<const std::byte> block) { hash.add(block); });
   return hash.hexadecimal();

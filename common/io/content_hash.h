@@ -22,10 +22,10 @@ class ContentHash {
   std::unique_ptr<void, void (*)(void*)> state_;
 };
 
-std::string content_hash_of(std::string_view text);
+// ContentHash of a text, and of a file's bytes. The second throws as read_blocks() does.
+std::string hash_of_text(std::string_view text);
+std::string hash_of_file(const std::filesystem::path& path);
 // XXH3 (64 bits) of a block.
 std::uint64_t block_hash(std::span<const std::byte> block);
-// Of a file's bytes. Throws as read_blocks() does.
-std::string content_hash(const std::filesystem::path& path);
 
 }  // namespace stagegpt

@@ -74,7 +74,7 @@ bool TrainingRun::trained_on_these_tokens(const TrainerState& state) const {
   // A checkpoint of version 1 knows shards by their ids: to compare them all tokens are read.
   const bool by_ids =
       state.train_identity.of == TokenIdentity::Of::ids && train_identity_.of != TokenIdentity::Of::ids;
-  return by_ids ? content_hash(data_.tokens()) == state.train_identity.hash
+  return by_ids ? hash_of_tokens(data_.tokens()) == state.train_identity.hash
                 : state.train_identity == train_identity_;
 }
 

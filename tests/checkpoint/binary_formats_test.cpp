@@ -42,7 +42,7 @@ TEST(SafetensorsFile, IsWrittenLikeThis) {
   const float numbers[] = {1, 2, 3};
   std::memcpy(expected.data() + expected.size() - 12, numbers, 12);
   EXPECT_EQ(read_bytes(path), expected);
-  EXPECT_EQ(entry, (FileEntry{"x.safetensors", expected.size(), content_hash_of(expected)}));
+  EXPECT_EQ(entry, (FileEntry{"x.safetensors", expected.size(), hash_of_text(expected)}));
 }
 
 TEST(SafetensorsFile, KnowsTheSizeOfEachType) {

@@ -54,7 +54,7 @@ class DataOfRun : public SmallRun {
   std::string hash_of_ids(const std::string& data) const {
     CorpusConfig config;
     config.data = in(data).string();
-    return content_hash(load_corpus(config, 16, 1).train);
+    return hash_of_tokens(load_corpus(config, 16, 1).train);
   }
 };
 

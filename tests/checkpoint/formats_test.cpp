@@ -130,7 +130,7 @@ TEST(ManifestFile, ListsNamesSizesAndHashes) {
   "xxh3_128": ")" +
            hash + "\"\n}";
   };
-  EXPECT_EQ(text, with_hash(content_hash_of(with_hash(""))) + '\n');
+  EXPECT_EQ(text, with_hash(hash_of_text(with_hash(""))) + '\n');
   EXPECT_EQ(parse_manifest(text), files);
 }
 

@@ -48,7 +48,7 @@ class SmallRun : public testing::Test {
   std::filesystem::path in(const std::string& name) const { return directory.path() / name; }
   // Of all that a checkpoint holds.
   std::string hash_of(const std::string& checkpoint) const {
-    return content_hash(in(checkpoint) / "manifest.json");
+    return hash_of_file(in(checkpoint) / "manifest.json");
   }
   // The lines of metrics.jsonl, less what depends on time.
   std::vector<nlohmann::json> metrics(const std::string& run) const {

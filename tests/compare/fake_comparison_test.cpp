@@ -124,7 +124,7 @@ TEST_F(FakeComparison, KnowsWhatTheProgramsSay) {
   EXPECT_EQ(trial.steps[2].grad_norm, 0.25);
   EXPECT_EQ(trial.tokens_per_step, 64);
   EXPECT_EQ(trial.peak_memory_bytes, 1048576);  // the most, of the first step
-  EXPECT_EQ(trial.weights_xxh3_128, content_hash(directory_.write("same", "weights\n")));
+  EXPECT_EQ(trial.weights_xxh3_128, hash_of_file(directory_.write("same", "weights\n")));
 }
 
 TEST_F(FakeComparison, MeasuresTheLoadOfWhatItStartsItself) {

@@ -41,7 +41,7 @@ TEST_F(PrepareData, SaysInTheManifestWhatItMade) {
     for (const auto& shard : manifest[part]["shards"]) {
       const fs::path path = directory.path() / "out" / shard["file"].get<std::string>();
       EXPECT_EQ(shard["bytes"], fs::file_size(path));
-      EXPECT_EQ(shard["xxh3_128"], content_hash(path));
+      EXPECT_EQ(shard["xxh3_128"], hash_of_file(path));
       EXPECT_LE(shard["tokens"], 1000);
     }
   }

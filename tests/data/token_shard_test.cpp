@@ -204,7 +204,7 @@ TEST_F(OpenShard, IsKnownByItsHashAndItsPart) {
   EXPECT_NE(tokens_.slice(0, 100).identity(), tokens_.identity());
   EXPECT_NE(tokens_.slice(0, 100).identity(), tokens_.slice(1, 100).identity());
   EXPECT_NE(tokens_.slice(0, 100).identity(), tokens_.slice(0, 99).identity());
-  EXPECT_EQ(TokenSequence(ids_).identity(), (TokenIdentity{Of::ids, content_hash(tokens_)}));
+  EXPECT_EQ(TokenSequence(ids_).identity(), (TokenIdentity{Of::ids, hash_of_tokens(tokens_)}));
   TokenSequence behind_nothing;
   behind_nothing.append(std::vector<std::int32_t>(), 300);
   behind_nothing.append(verified_shard(path_));

@@ -54,7 +54,7 @@ std::int32_t token_of(const TokenShard& shard, std::int64_t token) {
 TEST_F(VerifyShards, tells_all_ranks_what_they_hold) {
   const auto shards = verified();
   for (int i = 0; i < ranks().size(); ++i) {
-    EXPECT_EQ(shards[static_cast<std::size_t>(i)]->hash(), content_hash(path_of(i)));
+    EXPECT_EQ(shards[static_cast<std::size_t>(i)]->hash(), hash_of_file(path_of(i)));
     EXPECT_EQ(token_of(*shards[static_cast<std::size_t>(i)], kMiddle), i);
   }
 }

@@ -31,7 +31,7 @@ TEST(BlockSizes, AHashOfTokensIsOfAllOfThem) {
     std::vector<std::int32_t> ids(size);
     std::iota(ids.begin(), ids.end(), 0);
     const std::string_view bytes(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof ids[0]);
-    EXPECT_EQ(content_hash(TokenSequence(ids)), content_hash_of(bytes)) << size;
+    EXPECT_EQ(hash_of_tokens(TokenSequence(ids)), hash_of_text(bytes)) << size;
   }
 }
 
@@ -41,10 +41,10 @@ TEST(BlockSizes, AFileIsReadWhole) {
   for (const std::size_t block : {64 << 10, 4 << 20}) {
     for (const std::size_t size : around(block)) {
       const std::string path = directory.write("file", all.substr(0, size));
-      EXPECT_EQ(content_hash(path), content_hash_of(all.substr(0, size))) << size;
+      EXPECT_EQ(hash_of_file(path), hash_of_text(all.substr(0, size))) << size;
       ContentHash uncached;
       read_blocks(path, PageCache::avoid, [&](std::span<const std::byte> part) { uncached.add(part); });
-      EXPECT_EQ(uncached.hexadecimal(), content_hash_of(all.substr(0, size))) << size;
+      EXPECT_EQ(uncached.hexadecimal(), hash_of_text(all.substr(0, size))) << size;
     }
   }
 }

@@ -158,7 +158,7 @@ TEST_F(Files, AreReadInBlocksOfTheirSize) {
 
 // XXH3's own values for no bytes (seed 0), of 128 and of 64 bits.
 TEST(ContentHashes, AreThoseOfXxh3) {
-  EXPECT_EQ(content_hash_of(""), "99aa06d3014798d86001c324468d497f");
+  EXPECT_EQ(hash_of_text(""), "99aa06d3014798d86001c324468d497f");
   EXPECT_EQ(block_hash({}), 0x2d06800538d394c2u);
 }
 

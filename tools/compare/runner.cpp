@@ -35,7 +35,7 @@ std::string how_it_ended(const SubprocessResult& result) {
 
 Trial read_trial(const fs::path& run) {
   Trial trial = parse_metrics(MappedFile(run / "metrics.jsonl", "metrics.jsonl").text());
-  trial.weights_xxh3_128 = content_hash(run / "latest" / "model.safetensors");
+  trial.weights_xxh3_128 = hash_of_file(run / "latest" / "model.safetensors");
   return trial;
 }
 
