@@ -10,11 +10,11 @@
 
 #include "tests/support/program.h"
 #include "tools/doctor/build_facts.h"
+#include "tools/doctor/disk_and_memory.h"
 #include "tools/doctor/gpu.h"
 #include "tools/doctor/mpi.h"
 #include "tools/doctor/processor.h"
 #include "tools/doctor/programs.h"
-#include "tools/doctor/storage.h"
 #include "tools/doctor/threads.h"
 
 namespace stagegpt::test {

@@ -1,12 +1,12 @@
 // All that doctor says, word for word, of machines that are made up here.
 #include <gtest/gtest.h>
 
+#include "tools/doctor/disk_and_memory.h"
 #include "tools/doctor/gpu.h"
 #include "tools/doctor/mpi.h"
 #include "tools/doctor/nccl.h"
 #include "tools/doctor/processor.h"
 #include "tools/doctor/programs.h"
-#include "tools/doctor/storage.h"
 #include "tools/doctor/threads.h"
 
 namespace stagegpt::test {

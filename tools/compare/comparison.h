@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/base/json.h"
-#include "tools/compare/agreement.h"
+#include "tools/compare/checks.h"
 #include "tools/compare/first_tensor.h"
 #include "tools/compare/statistics.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/compare/agreement.h"
+#include "tools/compare/checks.h"
 #include "tools/compare/runner.h"
 
 namespace stagegpt::compare {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/system/subprocess.h"
-#include "tools/compare/agreement.h"
+#include "tools/compare/checks.h"
 #include "tools/compare/launcher.h"
 
 namespace stagegpt::compare {

@@ -1,4 +1,4 @@
-// Room: on the disk where runs go, and in memory.
+// Free space on the disk where runs are written, and in memory.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "tools/doctor/storage.h"
+#include "tools/doctor/disk_and_memory.h"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "tools/compare/agreement.h"
+#include "tools/compare/checks.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,5 +1,5 @@
 // Whether what differs is found, where and between whom.
-#include "tools/compare/agreement.h"
+#include "tools/compare/checks.h"
 
 #include <gtest/gtest.h>
 
