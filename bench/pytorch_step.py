@@ -1,9 +1,9 @@
-"""Times one f32 training step of GPT-2 in PyTorch on the CPU, as StageGPT's opponent.
+"""Times a training step of GPT-2 in PyTorch, on the CPU or on a GPU, to compare StageGPT with.
 
 A step is zero_grad, forward, backward, clipping to norm 1 and AdamW, on one fixed batch of random
 tokens. Prints one JSON object. Needs torch; --compile needs a C++ compiler as well.
 
-The strongest opponent is the defaults (fused AdamW) with tcmalloc, which spares PyTorch the page
+On the CPU PyTorch is fastest with the defaults (fused AdamW) and tcmalloc, which spares it the page
 faults of a fresh set of gradients and logits each step:
 
     LD_PRELOAD=/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4 python3 pytorch_step.py
@@ -41,6 +41,9 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--block-size", type=int, default=1024)
     parser.add_argument("--batch-size", type=int, default=4)
     parser.add_argument("--seq-len", type=int, default=64)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--precision", choices=("f32", "tf32", "bf16"), default="f32",
+                        help="of matrix products; bf16: autocast")  # fmt: skip
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--warmup", type=int, default=3)
@@ -62,16 +65,18 @@ def make_step(args: argparse.Namespace) -> Callable[[], torch.Tensor]:
                     config.padded_vocab_size)  # fmt: skip
     model = GPT2(padded, fused_attention=True)
     initialize(model, args.seed)
+    model.to(args.device)
     tokens = torch.randint(config.vocab_size, (args.batch_size, args.seq_len + 1),
                            generator=torch.Generator().manual_seed(args.seed))  # fmt: skip
-    x, y = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+    x, y = tokens[:, :-1].contiguous().to(args.device), tokens[:, 1:].contiguous().to(args.device)
     kernels = {args.optimizer: True} if args.optimizer != "for-loop" else {"foreach": False}
     optimizer = torch.optim.AdamW(decay_groups(model, 0.1), lr=1e-4, betas=(0.9, 0.95), **kernels)
     loss_of = torch.compile(model.loss, mode=args.compile_mode) if args.compile else model.loss
 
     def step() -> torch.Tensor:
         optimizer.zero_grad(set_to_none=not args.keep_gradients)
-        loss = loss_of(x, y)
+        with torch.autocast(args.device, torch.bfloat16, enabled=args.precision == "bf16"):
+            loss = loss_of(x, y)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -83,6 +88,7 @@ def make_step(args: argparse.Namespace) -> Callable[[], torch.Tensor]:
 def main() -> None:
     args = parse_args()
     torch.set_num_threads(args.threads)
+    torch.backends.cuda.matmul.allow_tf32 = args.precision == "tf32"
     torch.set_flush_denormal(args.flush_denormal)
     step = make_step(args)
     losses, milliseconds = [], []
@@ -102,6 +108,8 @@ def main() -> None:
         "mkl": torch.backends.mkl.is_available(),
         "onednn": torch.backends.mkldnn.is_available(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "gpu": torch.cuda.get_device_name() if args.device == "cuda" else None,
+        "peak_memory_bytes": torch.cuda.max_memory_allocated() if args.device == "cuda" else None,
         "options": vars(args),
         "environment": {name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
     }  # fmt: skip

@@ -1,126 +1,287 @@
 #!/usr/bin/env bash
-# Runs everything there is to run on a machine with a GPU: tests of the kernels, compute-sanitizer, a comparison with
-# PyTorch's numbers, and measurements. Says what passed, failed and was skipped; exit code 1 when something failed.
-#   scripts/gpu_check.sh [--bin DIR] [--no-bench]
-# --bin takes programs that were built elsewhere for this machine's architecture; else they are built here, in
-# build/gpu. Where CMake misses MPI, OpenBLAS or GoogleTest, stage 2's programs alone are built, and no tests run.
-# Results go to $OUT (default ./gpu_check): summary.txt, log.txt, verify.json, bench_*.json, ladders.txt.
+# Runs all that needs a GPU, most valuable first: the comparison with PyTorch's numbers, tests, measurements beside
+# PyTorch, stage 3, a profile of the kernels, compute-sanitizer. Exit code 1 when something failed.
+#   scripts/gpu_check.sh [--bundle DIR | --bin DIR] [--seconds N] [--rehearse]
+# --bundle takes the programs and libraries that scripts/gpu_bundle.sh has packed, --bin programs that were built for this
+# machine. Without both they are built here, in build/gpu (where CMake misses MPI or OpenBLAS, stage 2's programs alone).
+# --seconds is the time for all steps (default: 3600); what has no time left is named. --rehearse runs every step on the
+# emulator, with small models, on a machine without a GPU.
+# Results go to $OUT (default: gpu_check): summary.txt, results.jsonl, ncu.csv, and log.xz (log.txt until the end).
+# scripts/gpu_report.py makes tables of them.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
-bin='' bench=yes
+bundle='' bin='' seconds=3600 rehearse=''
 while [ $# -gt 0 ]; do
   case $1 in
+    --bundle) bundle=$(realpath "${2:?--bundle needs a folder}"); shift ;;
     --bin) bin=$(realpath "${2:?--bin needs a folder}"); shift ;;
-    --no-bench) bench=no ;;
-    -h | --help) sed -n '2,7s/^# //p' "$0"; exit 0 ;;
+    --seconds) seconds=${2:?--seconds needs a number}; shift ;;
+    --rehearse) rehearse=yes ;;
+    -h | --help) sed -n '2,12s/^# //p' "$0"; exit 0 ;;
     *) echo "gpu_check.sh: unknown argument '$1'; see --help" >&2; exit 2 ;;
   esac
   shift
 done
+[[ $seconds =~ ^[0-9]+$ ]] || { echo "gpu_check.sh: --seconds: expected a number, got '$seconds'" >&2; exit 2; }
 
 out=${OUT:-gpu_check}
 mkdir -p "$out" || exit 1
-summary=$out/summary.txt log=$out/log.txt
+out=$(realpath "$out")
+summary=$out/summary.txt results=$out/results.jsonl log=$out/log.txt
 : >"$summary"
+: >"$results"
 : >"$log"
-PATH=$PATH:/usr/local/cuda/bin
-export STAGEGPT_REQUIRE_GPU=1  # tests fail where they would be skipped for want of a GPU
+deadline=$((SECONDS + seconds - 5))  # the rest is for packing
+scratch=$(mktemp -d)
 failed=no
+own_libraries=${LD_LIBRARY_PATH:-}  # without the bundle's
+
+finish() {
+  rm -rf "$scratch"
+  if command -v xz >/dev/null; then xz -f "$log"; else gzip -f "$log"; fi
+}
+trap finish EXIT
+trap 'exit 1' TERM INT
 
 note() { echo "$*" | tee -a "$summary"; }
 
-# attempt NAME FILE COMMAND…: runs a command for ten minutes at most, its standard output into FILE, the rest into the
-# log, and notes how it ended.
-attempt() {
-  local name=$1 file=$2 start=$SECONDS code
+# record NAME STATUS SECONDS CODE FILE: a line of results.jsonl, with the JSON object that FILE holds.
+record() {
+  local result=null
+  [ "$(head -c 1 "$5" 2>/dev/null)" != '{' ] || result=$(tr '\n' ' ' <"$5")
+  printf '{"step": "%s", "status": "%s", "seconds": %d, "exit_code": %d, "result": %s}\n' \
+    "$1" "$2" "$3" "$4" "$result" >>"$results"
+}
+
+# step NAME LIMIT COMMAND…: runs a command for LIMIT seconds at most, or for what is left. Its standard output is in
+# $scratch/output afterwards. Returns whether it passed.
+step() {
+  local name=$1 limit=$2 start=$SECONDS left=$((deadline - SECONDS)) code status
   shift 2
-  printf '\n== %s: %s\n' "$name" "$*" >>"$log"
-  timeout 600 "$@" 2>>"$log" >>"$file"
-  code=$?
-  if [ $code -eq 0 ]; then
-    note "passed   $name ($((SECONDS - start)) s)"
-    return 0
+  : >"$scratch/output"
+  if [ $left -lt 3 ]; then
+    note "no time  $name"
+    record "$name" 'no time' 0 0 /dev/null
+    return 1
   fi
-  note "FAILED   $name (exit code $code, $((SECONDS - start)) s)"
-  tail -n 20 "$file" "$log" >&2
-  return $code
+  printf '\n== %s: %s\n' "$name" "$*" >>"$log"
+  timeout --kill-after=5 "$((limit < left ? limit : left))" "$@" >"$scratch/output" 2>"$scratch/errors" </dev/null
+  code=$?
+  cat "$scratch/errors" "$scratch/output" >>"$log"
+  if [ $code -eq 0 ]; then
+    status=passed
+  elif [ $code -eq 124 ] && [ "$limit" -gt $left ]; then
+    status='cut off'
+  else
+    status=FAILED failed=yes
+    tail -n 5 "$scratch/output" "$scratch/errors" >&2
+  fi
+  note "$(printf '%-8s' "$status") $name ($((SECONDS - start)) s$([ $code -eq 0 ] || echo ", exit code $code"))"
+  record "$name" "$status" $((SECONDS - start)) $code "$scratch/output"
+  [ $code -eq 0 ]
 }
-step() { attempt "$1" "$log" "${@:2}" || failed=yes; }
-measure() {
-  : >"$out/$1"
-  attempt "${1%.*}" "$out/$1" "${@:2}" || failed=yes
+
+skip() {
+  note "skipped  $1: $2"
+  record "$1" skipped 0 0 /dev/null
 }
-# with PROGRAM: whether it was built; its steps are skipped else.
+
+# with PROGRAM NAME: whether the program was built; else step NAME is skipped.
 with() {
   [ -x "$bin/$1" ] && return 0
-  note "skipped  what needs $1: it was not built"
+  skip "$2" "$1 was not built"
   return 1
 }
 
-if ! command -v nvidia-smi >/dev/null || ! nvidia-smi >>"$log" 2>&1; then
-  echo "gpu_check.sh: nvidia-smi finds no GPU on this machine" >&2
-  exit 1
-fi
-architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d '. ')
-note "$(nvidia-smi --query-gpu=name,driver_version,compute_cap --format=csv,noheader | head -n 1)"
-note "commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
+# same NAME LIMIT A B: whether two numbers differ by at most LIMIT of the second.
+same() {
+  local status=passed
+  awk -v a="$3" -v b="$4" -v limit="$2" 'BEGIN { d = a - b; exit !(a != "" && b != "" && d * d <= (limit * b) ^ 2) }' ||
+    status=FAILED failed=yes
+  note "$(printf '%-8s' $status) $1: $3 and $4, at most $2 of it apart"
+  printf '{"step": "%s", "status": "%s", "values": ["%s", "%s"], "limit": %s}\n' "$1" $status "$3" "$4" "$2" >>"$results"
+}
 
-if [ -z "$bin" ]; then
-  configure=(cmake -S . -B build/gpu -DCMAKE_BUILD_TYPE=Release "-DCMAKE_CUDA_ARCHITECTURES=$architecture")
-  if ! attempt 'configure' "$log" "${configure[@]}" -DSTAGEGPT_GPU_ONLY=OFF; then
-    note "skipped  tests: log.txt says what CMake misses; ./scripts/setup.sh installs it"
-    attempt 'configure stage 2 alone' "$log" "${configure[@]}" -DSTAGEGPT_GPU_ONLY=ON || exit 1
+# ---- The programs ----
+
+prepare_bundle() {
+  [ -f "$bundle/bundle.tar.xz" ] || { echo "gpu_check.sh: $bundle holds no bundle.tar.xz" >&2; exit 1; }
+  local unpack=(tar -xJf)
+  # tar needs xz for that, which a bare machine may lack: Python can do it too.
+  command -v xz >/dev/null || unpack=(python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall()')
+  mkdir -p "$scratch/bundle"
+  (cd "$scratch/bundle" && "${unpack[@]}" "$bundle/bundle.tar.xz") || exit 1
+  # shellcheck disable=SC1091
+  source "$scratch/bundle/environment"
+  bin=$scratch/bundle/bin
+  note "bundle: $(head -n 1 "$scratch/bundle/contents.txt")"
+}
+
+build_here() {
+  local architecture targets configure
+  architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d '. ')
+  configure=(cmake -S . -B build/gpu -DCMAKE_BUILD_TYPE=Release -DCMAKE_UNITY_BUILD=ON
+    "-DCMAKE_CUDA_ARCHITECTURES=$architecture")
+  if ! step configure 600 "${configure[@]}" -DSTAGEGPT_GPU_ONLY=OFF; then
+    failed=no
+    skip tests "log says what CMake misses; ./scripts/setup.sh installs it"
+    step 'configure stage 2 alone' 600 "${configure[@]}" -DSTAGEGPT_GPU_ONLY=ON || exit 1
   fi
   targets=(stage2_train stage2_generate stage2_verify stage2_bench)
   if grep -q '^STAGEGPT_GPU_ONLY:BOOL=OFF' build/gpu/CMakeCache.txt; then
-    targets+=(stage2_gpu_tests stage2_gpu_op_tests)
+    targets+=(stage3_train stage3_verify stage3_bench stage2_gpu_tests stage2_gpu_op_tests)
   fi
-  # Ten minutes at a time are enough for a few cores; what has been built is kept.
-  attempt build "$log" cmake --build build/gpu --parallel "$(nproc)" --target "${targets[@]}" || exit 1
+  step build 3600 cmake --build build/gpu --parallel "$(nproc)" --target "${targets[@]}" || exit 1
   bin=$PWD/build/gpu/bin
-fi
-
-[ -x "$bin/stage2_verify" ] || { echo "gpu_check.sh: $bin holds no stage2_verify" >&2; exit 1; }
-
-# Every test that is labelled gpu is in one of these two.
-if with stage2_gpu_op_tests; then step 'op table' "$bin/stage2_gpu_op_tests" --gtest_brief=1; fi
-if with stage2_gpu_tests; then step 'runtime and products' "$bin/stage2_gpu_tests" --gtest_brief=1; fi
-
-# One product, as each instruction takes many times as long.
-sanitize() {
-  step "$1" compute-sanitizer --tool "$1" --error-exitcode 1 "$bin/stage2_gpu_op_tests" --gtest_brief=1 \
-    --gtest_filter='*gpu_vectorised*:CachedAttention.*:Bf16.*'
 }
-if ! command -v compute-sanitizer >/dev/null; then
-  note "skipped  compute-sanitizer: it is not installed"
-elif with stage2_gpu_op_tests; then
-  sanitize memcheck
-  sanitize racecheck
-fi
 
-if with stage2_verify; then
-  measure verify.json "$bin/stage2_verify" --model tests/golden/tiny.bin --state tests/golden/tiny_debug_state.bin --steps 10 --json
+PATH=$PATH:/usr/local/cuda/bin
+commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
+if [ -n "$rehearse" ]; then
+  suffix=_emulated op_tests=stage2_emulated_op_tests tests=stage2_tests op_filter='*emulated_vectorised_reverse*layernorm*'
+  check_filter='*layernorm*emulated_vectorised_reverse*' transport=host memory=0
+  note "rehearsal on the emulator, commit $commit"
+else
+  suffix='' op_tests=stage2_gpu_op_tests tests=stage2_gpu_tests op_filter='*'
+  check_filter='*gpu_vectorised*:CachedAttention.*:Bf16.*' transport=nccl
+  export STAGEGPT_REQUIRE_GPU=1  # tests fail where they would be skipped for want of a GPU
+  if ! command -v nvidia-smi >/dev/null || ! nvidia-smi >>"$log" 2>&1; then
+    echo "gpu_check.sh: nvidia-smi finds no GPU on this machine; --rehearse needs none" >&2
+    exit 1
+  fi
+  memory=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits | head -n 1)
+  device=$(nvidia-smi --query-gpu=name,driver_version,compute_cap --format=csv,noheader | head -n 1)
+  note "$device, $memory MiB, commit $commit"
+  printf '{"step": "machine", "status": "passed", "device": "%s", "memory_mib": %d, "commit": "%s", "date": "%s"}\n' \
+    "$device" "$memory" "$commit" "$(date -u +%F)" >>"$results"
 fi
-if with stage2_train; then
-  scratch=$(mktemp -d)
-  trap 'rm -r "$scratch"' EXIT
-  step 'train nano' "$bin/stage2_train" --run-dir "$scratch/run" --steps 100
-  if with stage2_generate; then step generate "$bin/stage2_generate" --model "$scratch/run" --prompt 'Once there was'; fi
+if [ -n "$bundle" ]; then prepare_bundle; fi
+if [ -z "$bin" ]; then
+  [ -z "$rehearse" ] || { echo "gpu_check.sh: --rehearse needs --bundle or --bin" >&2; exit 2; }
+  build_here
 fi
+[ -x "$bin/stage2_verify$suffix" ] || { echo "gpu_check.sh: $bin holds no stage2_verify$suffix" >&2; exit 1; }
+ldd "$bin/stage2_train$suffix" >>"$log"
 
-if [ $bench = yes ] && with stage2_bench; then
+# ---- The steps ----
+
+golden=(--model tests/golden/tiny.bin --state tests/golden/tiny_debug_state.bin)
+bench_model=(--model gpt2 --seq-len 1024)
+[ -z "$rehearse" ] || bench_model=(--n-layer 1 --n-head 2 --n-embd 32 --vocab-size 300 --block-size 32)
+nano=(--steps 20 --val-fraction 0.02 --eval-every 1000 --checkpoint-every 1000)
+[ -z "$rehearse" ] || nano+=(--n-layer 1 --n-embd 32 --n-head 2 --block-size 16 --batch-size 2 --max-new-tokens 5)
+
+verify() {
   for precision in f32 tf32; do
-    for batch in 4 16; do
-      measure "bench_${precision}_b$batch.json" "$bin/stage2_bench" --model gpt2 --batch-size $batch --seq-len 1024 \
-        --precision $precision --json
-    done
+    step "verify $precision" 60 "$bin/stage2_verify$suffix" "${golden[@]}" --steps 10 --precision $precision --json
   done
-  : >"$out/ladders.txt"
-  for ladder in 'layernorm' 'matmul' 'matmul --precision tf32'; do
-    # shellcheck disable=SC2086  # two words
-    attempt "ladder $ladder" "$out/ladders.txt" "$bin/stage2_bench" --ladder $ladder || failed=yes
+}
+
+unit_tests() {
+  if with $op_tests 'op table'; then step 'op table' 150 "$bin/$op_tests" --gtest_brief=1 "--gtest_filter=$op_filter"; fi
+  if with $tests 'runtime and products'; then step 'runtime and products' 60 "$bin/$tests" --gtest_brief=1; fi
+}
+
+train_nano() {
+  local train=("$bin/stage2_train$suffix" "${nano[@]}" --run-dir "$scratch/nano")
+  step 'train nano' 60 "${train[@]}" --stop-after 10 &&
+    step 'resume nano' 60 "$bin/stage2_train$suffix" --resume --run-dir "$scratch/nano" &&
+    step generate 60 "$bin/stage2_generate$suffix" --model "$scratch/nano" --prompt 'Once there was' --max-new-tokens 20
+}
+
+# bench PRECISION BATCH ROUND: a training step, then PyTorch's.
+bench() {
+  local name="$1 b$2 round $3" steps=(--steps 10 --warmup 3)
+  [ "$2" -lt 64 ] || steps=(--steps 5 --warmup 1)
+  [ -z "$rehearse" ] || steps=(--steps 2 --warmup 1)
+  step "bench $name" 90 "$bin/stage2_bench$suffix" "${bench_model[@]}" --batch-size "$2" --precision "$1" "${steps[@]}" --json
+  [ "$1 $2" != 'f32 64' ] || cp "$scratch/output" "$scratch/f32_b64"
+  if ! env LD_LIBRARY_PATH="$own_libraries" python3 -c 'import torch' 2>/dev/null; then
+    skip "pytorch $name" 'PyTorch is not installed'
+    return
+  fi
+  local torch=(env LD_LIBRARY_PATH="$own_libraries" python3 bench/pytorch_step.py --precision "$1" --batch-size "$2" "${steps[@]}")
+  if [ -n "$rehearse" ]; then
+    torch+=(--n-layer 1 --n-head 2 --n-embd 32 --vocab-size 300 --seq-len 32)
+  else
+    torch+=(--device cuda --compile --seq-len 1024)
+  fi
+  step "pytorch $name" 150 "${torch[@]}"
+}
+
+# Beyond 2³¹ elements: the logits of 64 · 1024 tokens, beside the same samples in four parts.
+first_step() { tr '\n' ' ' <"$1" | sed -n "s/.*\"first_step\": {[^}]*\"$2\": *\([-+.0-9e]*\).*/\1/p"; }
+large_products() {
+  if [ -z "$rehearse" ] && [ "$memory" -lt 70000 ]; then
+    skip 'more than 2^31 elements' 'the GPU has too little memory'
+  elif [ -s "$scratch/f32_b64" ] && step 'bench f32 b16 in 4 micro-steps' 90 "$bin/stage2_bench$suffix" "${bench_model[@]}" \
+    --batch-size 16 --grad-accumulation 4 --steps 1 --warmup 0 --json; then
+    same 'loss beyond 2^31 elements' 1e-5 "$(first_step "$scratch/f32_b64" loss)" "$(first_step "$scratch/output" loss)"
+    same 'gradient norm beyond 2^31 elements' 1e-4 "$(first_step "$scratch/f32_b64" grad_norm)" \
+      "$(first_step "$scratch/output" grad_norm)"
+  fi
+}
+
+last_loss() { tail -n 1 "$1/metrics.jsonl" | sed -n 's/.*"loss": *\([-+.0-9e]*\).*/\1/p'; }
+stage3() {
+  local comm mpirun=(mpirun --oversubscribe --bind-to none) train=("$bin/stage3_train$suffix" "${nano[@]}")
+  with "stage3_train$suffix" 'stage 3' || return
+  step 'stage 2 for comparison' 60 "$bin/stage2_train$suffix" "${nano[@]}" --run-dir "$scratch/stage2" || return
+  for comm in per-tensor flat bucketed overlapped zero1; do
+    step "stage 3, 1 rank, $comm over $transport" 60 "${mpirun[@]}" -np 1 "${train[@]}" --comm $comm --transport $transport \
+      --run-dir "$scratch/stage3_$comm" &&
+      same "loss of stage 3, $comm" 1e-4 "$(last_loss "$scratch/stage3_$comm")" "$(last_loss "$scratch/stage2")"
   done
-fi
+  step 'stage 3, 2 ranks on one GPU' 60 "${mpirun[@]}" -np 2 "${train[@]}" --transport host --share-gpu --run-dir "$scratch/stage3_2" &&
+    same 'loss of stage 3, 2 ranks' 1e-4 "$(last_loss "$scratch/stage3_2")" "$(last_loss "$scratch/stage2")"
+}
+
+ladders() {
+  step 'ladder layernorm' 60 "$bin/stage2_bench$suffix" --ladder layernorm --json
+  step 'ladder matmul' 60 "$bin/stage2_bench$suffix" --ladder matmul --json
+  step 'ladder matmul tf32' 60 "$bin/stage2_bench$suffix" --ladder matmul --precision tf32 --json
+}
+
+# tool NAME: whether one of the toolkit's programs is there; on the emulator its steps run without it.
+tool() {
+  [ -n "$rehearse" ] || command -v "$1" >/dev/null || { skip "$1" 'it is not installed'; return 1; }
+}
+
+profile() {
+  tool ncu || return
+  local ncu=(ncu --csv --page raw --launch-count 600 --metrics
+    gpu__time_duration.sum,dram__bytes.sum,dram__throughput.avg.pct_of_peak_sustained_elapsed,sm__throughput.avg.pct_of_peak_sustained_elapsed,launch__registers_per_thread,sm__warps_active.avg.pct_of_peak_sustained_active)
+  [ -z "$rehearse" ] || ncu=()
+  step 'ncu of a step' 120 "${ncu[@]}" "$bin/stage2_bench$suffix" "${bench_model[@]}" --batch-size 4 --precision tf32 --steps 1 \
+    --warmup 0 --json
+  cp "$scratch/output" "$out/ncu.csv"
+}
+
+sanitize() {
+  tool compute-sanitizer || return
+  with $op_tests compute-sanitizer || return
+  local check command
+  for check in memcheck racecheck initcheck synccheck; do
+    command=(compute-sanitizer --tool $check --error-exitcode 1)
+    [ -z "$rehearse" ] || command=()
+    # Each tensor is a block of its own, so that memcheck sees its end.
+    step $check 120 env STAGEGPT_ALLOCATOR=direct "${command[@]}" "$bin/$op_tests" --gtest_brief=1 "--gtest_filter=$check_filter"
+  done
+}
+
+verify
+unit_tests
+train_nano
+for precision in tf32 f32; do
+  for batch in 16 64 4; do bench $precision $batch 1; done
+done
+large_products
+stage3
+bench tf32 16 2
+bench f32 16 2
+ladders
+profile
+sanitize
 
 [ $failed = no ]

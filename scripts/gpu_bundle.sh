@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# Builds, on a machine with nvcc and without a GPU, all that scripts/gpu_check.sh runs, and packs it with the libraries
+# that a bare machine lacks (Open MPI, OpenBLAS, PCRE2, xxHash, …). CUDA's own libraries, cuBLASLt and NCCL, are those of
+# the machine that it runs on.
+#   scripts/gpu_bundle.sh [--architectures LIST] [DIR]
+# LIST: compute capabilities (default: 90-real, for H100 and H200). DIR (default: gpu_bundle) gets bundle.tar.xz, and
+# contents.txt, which names what is in it. There: scripts/gpu_check.sh --bundle DIR
+# The programs need an x86-64-v3 processor (AVX2, FMA) and the glibc of this machine or a newer one. The build is in
+# build/bundle.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+architectures=90-real out=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --architectures) architectures=${2:?--architectures needs a list}; shift ;;
+    -h | --help) sed -n '2,10s/^# //p' "$0"; exit 0 ;;
+    -*) echo "gpu_bundle.sh: unknown argument '$1'; see --help" >&2; exit 2 ;;
+    *) out=$1 ;;
+  esac
+  shift
+done
+mkdir -p "${out:=gpu_bundle}"
+out=$(realpath "$out")
+build=build/bundle
+
+programs=(stage2_{train,generate,verify,bench} stage3_{train,verify,bench} stage2_gpu_op_tests stage2_gpu_tests)
+twins=(stage2_{train,generate,verify,bench}_emulated stage3_{train,verify,bench}_emulated stage2_emulated_op_tests
+  stage2_tests)
+
+cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_UNITY_BUILD=ON -DSTAGEGPT_NATIVE=OFF \
+  -DCMAKE_CXX_FLAGS=-march=x86-64-v3 "-DCMAKE_CUDA_ARCHITECTURES=$architectures" -DSTAGEGPT_TREE=. \
+  -DSTAGEGPT_OPENBLAS=libopenblas.so.0 >/dev/null
+grep -q '^CMAKE_CUDA_COMPILER:' "$build/CMakeCache.txt" || {
+  echo "gpu_bundle.sh: needs nvcc 12 or newer, and CMake found none" >&2
+  exit 1
+}
+cmake --build "$build" --target "${programs[@]}" "${twins[@]}"
+
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+mkdir -p "$root/bin" "$root/lib/openmpi" "$root/lib/pmix" "$root/share"
+
+for program in "${programs[@]}" "${twins[@]}"; do
+  strip -o "$root/bin/$program" "$build/bin/$program"
+done
+
+# libraries_of FILE…: paths of the libraries that they need, but for glibc's and CUDA's.
+libraries_of() {
+  ldd "$@" | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p' | sort -u |
+    grep -vE '/lib(c|m|dl|rt|pthread|resolv|util|mvec)\.so|/(ld-linux|libcu|libnvidia|libnvJit|libnccl)'
+}
+
+# Open MPI: its launcher, its texts, and its plugins but for those of networks between machines.
+openmpi_path() { ompi_info --all --parsable | sed -n "s/^path:$1://p" | head -n 1; }
+cp "$(readlink -f "$(command -v mpirun)")" "$root/bin/mpirun"
+strip "$root/bin/mpirun"
+for plugin in "$(openmpi_path pkglibdir)"/*.so; do
+  ldd "$plugin" | grep -qE 'libuc[a-z]+\.|libfabric|libibverbs|libpsm|libinfinipath|librdmacm|liboshmem|libnl-' ||
+    cp "$plugin" "$root/lib/openmpi/"
+done
+cp -rL "$(openmpi_path pkgdatadir)" "$root/share/openmpi"
+pmix=$(dirname "$(readlink -f "$(libraries_of "$root"/lib/openmpi/*.so | grep '/libpmix')")")
+cp "$pmix"/pmix/*.so "$root/lib/pmix/"
+cp -rL "$pmix/../share/pmix" "$root/share/pmix"
+
+openblas=$(sed -n 's/^openblas_library:.*=//p' "$build/CMakeCache.txt")
+cp -L "${openblas:-$(find /usr/lib -path '*openblas-openmp/libopenblas.so.0' | head -n 1)}" "$root/lib/libopenblas.so.0"
+libraries_of "$root"/bin/* "$root"/lib/*.so* "$root"/lib/openmpi/*.so "$root"/lib/pmix/*.so |
+  while read -r library; do cp -L "$library" "$root/lib/"; done
+
+cat >"$root/environment" <<'END'
+# Sourced by bash: the programs of this folder find each other and their libraries.
+STAGEGPT_BUNDLE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+export STAGEGPT_BUNDLE PATH=$STAGEGPT_BUNDLE/bin:$PATH
+export LD_LIBRARY_PATH=$STAGEGPT_BUNDLE/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export OPAL_PREFIX=$STAGEGPT_BUNDLE OPAL_LIBDIR=$STAGEGPT_BUNDLE/lib OPAL_PKGLIBDIR=$STAGEGPT_BUNDLE/lib/openmpi
+export OPAL_DATADIR=$STAGEGPT_BUNDLE/share OPAL_PKGDATADIR=$STAGEGPT_BUNDLE/share/openmpi
+export PMIX_INSTALL_PREFIX=$STAGEGPT_BUNDLE PMIX_PKGLIBDIR=$STAGEGPT_BUNDLE/lib/pmix PMIX_PKGDATADIR=$STAGEGPT_BUNDLE/share/pmix
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+# CUDA's libraries: the loader's, a toolkit's, or those of a Python environment.
+for stagegpt_library in libcublasLt.so.@CUDA@ libnccl.so.2; do
+  ldconfig -p 2>/dev/null | grep -q "$stagegpt_library" && continue
+  for stagegpt_folder in /usr/local/cuda*/lib64 /usr/local/cuda*/targets/x86_64-linux/lib \
+    $(python3 -c 'import sys; print(*[p + "/nvidia/*/lib" for p in sys.path if p.endswith("-packages")])' 2>/dev/null); do
+    if [ -e "$stagegpt_folder/$stagegpt_library" ]; then
+      LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$stagegpt_folder
+      break
+    fi
+  done
+done
+unset stagegpt_library stagegpt_folder
+END
+cuda=$(ldd "$build/bin/stage2_train" | sed -n 's/.*libcublasLt\.so\.\([0-9]*\).*/\1/p')
+sed -i "s/@CUDA@/$cuda/" "$root/environment"
+
+{
+  echo "commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown)$(git diff --quiet HEAD 2>/dev/null || echo ', with changes')"
+  echo "built $(date -u +%F), $("${CXX:-c++}" --version | head -n 1)"
+  nvcc=$(sed -n 's/^CMAKE_CUDA_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt")
+  echo "nvcc $("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p'), for $architectures"
+  echo
+  (cd "$root" && find . -type f -printf '%10s %P\n' | sort -k 2)
+} >"$out/contents.txt"
+cp "$out/contents.txt" "$root/"
+tar -C "$root" -c . | xz -T0 -6 >"$out/bundle.tar.xz"
+echo "$out: $(du -k "$out/bundle.tar.xz" | cut -f1) KiB packed, $(du -sk "$root" | cut -f1) KiB unpacked"

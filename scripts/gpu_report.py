@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Turns the results of scripts/gpu_check.sh into the tables of docs/performance.md.
+
+    ./scripts/gpu_report.py gpu_check     # the folder with results.jsonl, and ncu.csv where there is one
+
+Standard library only.
+"""
+
+import argparse
+import collections
+import csv
+import json
+import re
+import sys
+from pathlib import Path
+
+
+def table(head, rows):
+    """A Markdown table; the columns after the first are numbers."""
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+
+
+def steps_table(results):
+    rows = [(line["step"], line["status"], f"{line.get('seconds', 0)} s") for line in results
+            if line["status"] != "passed"]
+    return table(("step", "result", "time"), rows) if rows else "All steps passed."
+
+
+def verify_table(results):
+    rows = []
+    for line in results:
+        report = line.get("result")
+        if line["step"].startswith("verify ") and report:
+            worst = max(report["tensors"], key=lambda tensor: tensor["error"] / tensor["limit"])
+            rows.append((line["step"].split()[1], f"{report['logits_error']:.1e}", f"{report['loss_error']:.1e}",
+                         f"{worst['error']:.1e}", worst["name"], f"{worst['limit']:.0e}"))
+    return table(("precision", "logits", "loss", "largest error of a gradient", "of", "its limit"), rows)
+
+
+def bench_table(results):
+    """A row for each precision, batch and round: our step beside PyTorch's."""
+    rounds = collections.defaultdict(dict)
+    for line in results:
+        found = re.fullmatch(r"(bench|pytorch) (\w+) b(\d+) round (\d+)", line["step"])
+        if found and line.get("result"):
+            program, precision, batch, number = found.groups()
+            rounds[precision, int(batch), int(number)][program] = line["result"]
+    rows = []
+    for (precision, batch, number), both in sorted(rounds.items()):
+        ours, theirs = both.get("bench"), both.get("pytorch")
+        ms = [f"{one['ms_per_step']['median']:.2f}" if one else "–" for one in (ours, theirs)]
+        ratio = ours["ms_per_step"]["median"] / theirs["ms_per_step"]["median"] if ours and theirs else None
+        rows.append((precision, batch, number, *ms, f"{ratio:.2f}" if ratio else "–",
+                     f"{ours['tokens_per_second']:.0f}" if ours else "–", f"{100 * ours['mfu']:.1f} %" if ours else "–",
+                     f"{100 * ours['efficiency']:.0f} %" if ours else "–",
+                     f"{ours['peak_memory_bytes'] / 2**30:.1f}" if ours else "–"))
+    return table(("precision", "batch", "round", "ms", "PyTorch, ms", "ours / PyTorch", "tokens/s", "MFU, 6N+12LCT",
+                  "bound / step", "GiB"), rows)
+
+
+def phases_table(results):
+    rows = []
+    for line in results:
+        if line["step"].startswith("bench ") and line.get("result"):
+            phases = line["result"]["phases_ms"]
+            rows.append((line["step"].removeprefix("bench "), *(f"{phases[name]:.2f}" for name in phases)))
+    return table(("ms", "data", "forward", "backward", "communication", "optimizer"), rows)
+
+
+def ladder_tables(results):
+    parts = []
+    for line in results:
+        ladder = line.get("result")
+        if line["step"].startswith("ladder ") and ladder:
+            rows = [(rung["name"], f"{rung['us']:.1f}", f"{rung['rate']:.0f}", f"{100 * rung['share']:.0f} %",
+                     f"{rung['error']:.1e}") for rung in ladder["rungs"]]
+            parts.append(f"{ladder['ladder']}; bound: {ladder['bound']:.0f} {ladder['unit']}, {ladder['bound_name']}\n\n" +
+                         table(("rung", "median µs", ladder["unit"], "of the bound", "error"), rows))
+    return "\n\n".join(parts)
+
+
+def ncu_table(path):
+    """Time of each kernel, over all its launches; throughputs are means weighted by time."""
+    lines = path.read_text(errors="replace").splitlines()
+    begin = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
+    if begin is None:
+        return "ncu.csv has no table."
+    kernels = collections.defaultdict(lambda: [0, 0.0, 0.0, 0.0, 0.0])
+    reader = csv.DictReader(lines[begin:])
+    units = next(reader)  # the line under the head
+    scale = {"ns": 1e-3, "nsecond": 1e-3, "us": 1.0, "usecond": 1.0, "ms": 1e3, "msecond": 1e3}[units["gpu__time_duration.sum"]]
+    in_bytes = {"byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9}[units["dram__bytes.sum"]]
+
+    def number(line, name):
+        return float(line[name].replace(",", ""))
+
+    for line in reader:
+        if not line["Kernel Name"]:
+            continue
+        microseconds = scale * number(line, "gpu__time_duration.sum")
+        row = kernels[re.sub(r"[<(].*", "", line["Kernel Name"]).removeprefix("void ")]
+        row[0] += 1
+        row[1] += microseconds
+        row[2] += in_bytes * number(line, "dram__bytes.sum")
+        row[3] += microseconds * number(line, "dram__throughput.avg.pct_of_peak_sustained_elapsed")
+        row[4] += microseconds * number(line, "sm__throughput.avg.pct_of_peak_sustained_elapsed")
+    total = sum(row[1] for row in kernels.values())
+    rows = [(f"`{name}`", launches, f"{time:.0f}", f"{100 * time / total:.1f} %", f"{moved / time / 1e3:.0f}",
+             f"{memory / time:.0f} %", f"{compute / time:.0f} %")
+            for name, (launches, time, moved, memory, compute) in sorted(kernels.items(), key=lambda item: -item[1][1])]
+    return table(("kernel", "launches", "µs", "share", "GB/s of DRAM", "memory", "compute"), rows)
+
+
+def report(folder):
+    results = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    machine = next((line for line in results if line["step"] == "machine"), None)
+    where = f"{machine['device']}; {machine['date']}, commit {machine['commit']}" if machine else "A rehearsal: no GPU"
+    sections = [("What did not pass", steps_table(results)), ("Beside PyTorch's numbers", verify_table(results)),
+                ("GPT-2 124M, 1024 tokens in a sequence, one training step", bench_table(results)),
+                ("Phases", phases_table(results)), ("Ladders", ladder_tables(results))]
+    if (folder / "ncu.csv").exists():
+        sections.append(("Kernels of a step, by ncu", ncu_table(folder / "ncu.csv")))
+    return f"{where}\n\n" + "\n\n".join(f"### {title}\n\n{text}" for title, text in sections) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, help="what gpu_check.sh has written")
+    folder = parser.parse_args().folder
+    if not (folder / "results.jsonl").is_file():
+        sys.exit(f"gpu_report.py: {folder} has no results.jsonl")
+    print(report(folder), end="")
+
+
+if __name__ == "__main__":
+    main()
