@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <stdexcept>
+
+#include "common/base/error.h"
 
 namespace stagegpt::gpu {
 
@@ -15,6 +18,10 @@ Staging::Slot& Staging::next_slot() {
   Slot& slot = slots_[next_];
   next_ = (next_ + 1) % slots_.size();
   if (slot.memory == nullptr) slot.memory = allocate_pinned(kSlotBytes);
+  if (slot.memory == nullptr) {
+    throw std::runtime_error(
+        concat("out of memory: ", kSlotBytes, " bytes of pinned memory for copies to the device"));
+  }
   wait_for(slot.done);
   return slot;
 }

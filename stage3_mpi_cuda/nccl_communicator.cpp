@@ -15,6 +15,7 @@
 
 #include "common/comm/agreement.h"
 #include "stage2_cuda/device_objects.h"
+#include "stage3_mpi_cuda/nccl_debug_file.h"
 
 static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0), "NCCL 2.18 or newer is needed");
 
@@ -81,7 +82,7 @@ class OnStream final : public Pending {
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(MpiGroup& group, CudaBackend& device) : Communicator(group), device_(device) {
-    setenv("NCCL_DEBUG_FILE", "/dev/stderr", /*overwrite=*/0);  // standard output is for results
+    setenv("NCCL_DEBUG_FILE", nccl_debug_file().c_str(), /*overwrite=*/0);
     ncclUniqueId id = {};
     on_root(group, [&] { check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId"); });
     id = from_root(group, id);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 #include <stdexcept>
+#include <string_view>
 
 #include "common/base/error.h"
 #include "common/tensor/poison.h"
@@ -19,13 +21,28 @@ std::size_t size_class(std::size_t bytes) {
   return (wanted + step - 1) / step * step;
 }
 
+bool keeps_blocks() {
+  const char* const value = std::getenv("STAGEGPT_ALLOCATOR");
+  const std::string_view mode = value == nullptr ? "caching" : value;
+  if (mode != "caching" && mode != "direct")
+    user_error("STAGEGPT_ALLOCATOR: expected 'caching' or 'direct', got '", mode, "'");
+  return mode == "caching";
+}
+
 }  // namespace
+
+CachingAllocator::CachingAllocator(std::unique_ptr<MemorySource> source)
+    : source_(std::move(source)), keeps_blocks_(keeps_blocks()) {}
+
+std::size_t CachingAllocator::block_size(std::size_t bytes) const {
+  return keeps_blocks_ ? size_class(bytes) : std::max<std::size_t>(bytes, 1);
+}
 
 CachingAllocator::~CachingAllocator() { release_free_blocks(); }
 
 void* CachingAllocator::allocate(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
-  const std::size_t size = size_class(bytes);
+  const std::size_t size = block_size(bytes);
   void* block = nullptr;
   if (auto& free = free_blocks_[size]; !free.empty()) {
     block = free.back();
@@ -55,10 +72,11 @@ void CachingAllocator::fail(std::size_t bytes) const {
 
 void CachingAllocator::deallocate(void* block, std::size_t bytes) noexcept {
   const std::lock_guard lock(mutex_);
-  const std::size_t size = size_class(bytes);
+  const std::size_t size = block_size(bytes);
+  stats_.bytes_in_use -= size;
+  if (!keeps_blocks_) return give_back(block, size);
   watch(block, size, 0);
   free_blocks_[size].push_back(block);
-  stats_.bytes_in_use -= size;
 }
 
 MemoryStats CachingAllocator::stats() const {
@@ -78,13 +96,15 @@ void CachingAllocator::watch(void* block, std::size_t size, std::size_t bytes) c
   unpoison(view, bytes);
 }
 
+void CachingAllocator::give_back(void* block, std::size_t size) noexcept {
+  watch(block, size, size);
+  source_->deallocate(block, size);
+  stats_.bytes_reserved -= size;
+}
+
 void CachingAllocator::release_free_blocks() noexcept {
   for (auto& [size, blocks] : free_blocks_) {
-    for (void* block : blocks) {
-      watch(block, size, size);
-      source_->deallocate(block, size);
-      stats_.bytes_reserved -= size;
-    }
+    for (void* block : blocks) give_back(block, size);
     blocks.clear();
   }
 }

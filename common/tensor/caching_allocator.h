@@ -1,4 +1,8 @@
 // Keeps freed blocks for reuse, so that training steps after the first allocate nothing from the system.
+//
+// With STAGEGPT_ALLOCATOR=direct in the environment it keeps nothing: each block is the source's own, of
+// exactly the size that was asked for. Then tools that watch the source's blocks, such as compute-sanitizer,
+// find what is read or written beside a tensor or after its end.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +38,8 @@ struct MemoryStats {
 
 class CachingAllocator {
  public:
-  explicit CachingAllocator(std::unique_ptr<MemorySource> source) : source_(std::move(source)) {}
+  // Throws UserError if the environment holds another value than "caching" or "direct".
+  explicit CachingAllocator(std::unique_ptr<MemorySource> source);
   ~CachingAllocator();
   CachingAllocator(const CachingAllocator&) = delete;
   CachingAllocator& operator=(const CachingAllocator&) = delete;
@@ -50,6 +55,9 @@ class CachingAllocator {
   void forget_peak();
 
  private:
+  // Of a block for so many bytes.
+  std::size_t block_size(std::size_t bytes) const;
+  void give_back(void* block, std::size_t size) noexcept;
   void release_free_blocks() noexcept;
   [[noreturn]] void fail(std::size_t bytes) const;
   // Tells AddressSanitizer that only the first `bytes` of a block may be accessed.
@@ -57,6 +65,7 @@ class CachingAllocator {
 
   mutable std::mutex mutex_;
   std::unique_ptr<MemorySource> source_;
+  bool keeps_blocks_;
   std::unordered_map<std::size_t, std::vector<void*>> free_blocks_;  // by size class
   MemoryStats stats_;
 };

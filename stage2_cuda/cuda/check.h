@@ -17,6 +17,17 @@ inline const char* advice_for(cudaError_t code) {
       return "; this program was not compiled for the device: build with -DCMAKE_CUDA_ARCHITECTURES=native";
     case cudaErrorMemoryAllocation:
       return "; a smaller --batch-size or --block-size needs less memory";
+    // Found by a later call than the one that caused them.
+    case cudaErrorIllegalAddress:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorHardwareStackError:
+    case cudaErrorAssert:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorLaunchFailure:
+      return "; an earlier kernel failed: with CUDA_LAUNCH_BLOCKING=1 the message names it";
     default:
       return "";
   }

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "common/base/error.h"
+#include "tests/support/refusal.h"
 
 namespace stagegpt::test {
 namespace {
@@ -63,6 +64,32 @@ TEST_F(CachingAllocatorTest, the_second_round_asks_the_source_for_nothing) {
   round();
   EXPECT_EQ(allocator_->stats().source_allocations, allocations);
   EXPECT_EQ(account_.calls, allocations);
+}
+
+TEST(DirectAllocator, asks_the_source_for_each_block_and_keeps_none) {
+  LimitedMemory::Account account{.limit = 1000};
+  setenv("STAGEGPT_ALLOCATOR", "direct", 1);
+  CachingAllocator allocator(std::make_unique<LimitedMemory>(account));
+  unsetenv("STAGEGPT_ALLOCATOR");
+  for (int round = 0; round < 3; ++round) {
+    void* const block = allocator.allocate(7);
+    EXPECT_EQ(account.bytes, 7u);
+    EXPECT_EQ(allocator.stats().bytes_in_use, 7u);
+    allocator.deallocate(block, 7);
+    EXPECT_EQ(account.bytes, 0u);
+    EXPECT_EQ(allocator.stats().bytes_in_use + allocator.stats().bytes_reserved, 0u);
+    EXPECT_EQ(allocator.stats().source_allocations, round + 1);
+  }
+  allocator.deallocate(allocator.allocate(0), 0);
+  EXPECT_THROW(allocator.allocate(1001), std::runtime_error);
+}
+
+TEST(DirectAllocator, is_what_the_environment_asks_for) {
+  LimitedMemory::Account account;
+  setenv("STAGEGPT_ALLOCATOR", "directly", 1);
+  EXPECT_EQ(refusal([&] { CachingAllocator allocator(std::make_unique<LimitedMemory>(account)); }),
+            "STAGEGPT_ALLOCATOR: expected 'caching' or 'direct', got 'directly'");
+  unsetenv("STAGEGPT_ALLOCATOR");
 }
 
 TEST_F(CachingAllocatorTest, blocks_in_use_are_distinct) {
