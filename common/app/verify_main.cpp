@@ -81,8 +81,8 @@ bool verify(const VerifyFlags& flags, const Machine& machine) {
   const LlmcModel model = parse_llmc_model(model_file.bytes(), "--model");
   const LlmcState state = parse_llmc_state(state_file.bytes(), model.config, "--state");
   machine.backend->set_fused(!flags.no_fused);
-  const VerifyReport report =
-      verify(*machine.backend, model, state, flags.steps, flags.learning_rate, flags.adamw);
+  const VerifyReport report = verify(*machine.backend, model, state, flags.steps, flags.learning_rate,
+                                     flags.adamw, machine.tf32 ? kTf32Limits : VerifyLimits{});
   if (flags.json) {
     std::cout << to_json(report).dump(2) << '\n';
   } else {

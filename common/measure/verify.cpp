@@ -14,13 +14,12 @@ bool VerifyReport::passed() const {
 }
 
 VerifyReport verify(Backend& backend, const LlmcModel& file, const LlmcState& state, std::int64_t steps,
-                    double learning_rate, const AdamWConfig& adamw) {
+                    double learning_rate, const AdamWConfig& adamw, const VerifyLimits& limits) {
   Gpt2 model(backend, file.config);
   Parameters& parameters = model.parameters();
   load_values(backend, parameters.table(), parameters.weights(), llmc_values(parameters.table(), file));
   const Tensor ids = to_device(backend, {state.B, state.T}, state.ids);
   const Tensor targets = to_device(backend, {state.B, state.T}, state.targets);
-  const VerifyLimits limits;
   VerifyReport report;
 
   {

@@ -24,6 +24,14 @@ constexpr std::uint16_t bf16_of_float(float value) {
   return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+// An f32 rounded to the ten bits of fraction that TF32 has: to nearest, ties to even. Infinity and NaN stay.
+constexpr float rounded_to_tf32(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  constexpr std::uint32_t kExponent = 0x7f80'0000, kDropped = 0x1fff;
+  if ((bits & kExponent) == kExponent) return value;
+  return std::bit_cast<float>((bits + 0xfff + (bits >> 13 & 1)) & ~kDropped);
+}
+
 // Converts an element of either type to f32.
 constexpr float as_float(float value) { return value; }
 constexpr float as_float(Bf16 value) { return float_of_bf16(value.bits); }

@@ -1,6 +1,9 @@
 // The products that cuBLASLt computes on a GPU, by the host's OpenBLAS.
 #include "stage2_cuda/gemm.h"
 
+#include <vector>
+
+#include "common/tensor/half_floats.h"
 #include "stage0_serial/blas/openblas.h"
 #include "stage2_cuda/emulation/device_memory.h"
 #include "stage2_cuda/emulation/launch.h"
@@ -26,32 +29,51 @@ void add_bias(float* c, const Product& product) {
   }
 }
 
-// The precision asked for makes no difference: TF32's factors are not rounded here, so that a product is more
-// exact than a GPU's.
+// A row-major copy of a factor, each element rounded to TF32.
+std::vector<float> rounded(const MatrixView<float>& factor, std::int64_t rows, std::int64_t columns) {
+  std::vector<float> copy;
+  copy.reserve(static_cast<std::size_t>(rows * columns));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t column = 0; column < columns; ++column)
+      copy.push_back(rounded_to_tf32(factor(row, column)));
+  }
+  return copy;
+}
+
 class BlasGemm final : public Gemm {
  public:
+  explicit BlasGemm(Precision precision) : precision_(precision) {}
   void run(const Product& product, StreamHandle stream) override {
-    submit(stream, [product] { multiply(product); });
+    submit(stream, [product, precision = precision_] { multiply(product, precision); });
   }
 
  private:
-  static void multiply(const Product& product) {
+  static void multiply(const Product& product, Precision precision) {
     const auto& [c, ldc, stride_c, a, b, m, n, k, batch, scale, accumulate, bias] = product;
     if (is_empty(product)) return;
     const OpenBlas& blas = OpenBlas::instance();
     blas.set_threads(1);  // another number gives other bits, and the kernels around it take far longer
     for (std::int64_t i = 0; i < batch; ++i) {
-      blas.sgemm(on_host(c) + i * stride_c, ldc, view(a, i), view(b, i), {m, n, k}, accumulate, scale);
+      float* const out = on_host(c) + i * stride_c;
+      if (precision == Precision::tf32) {
+        const std::vector<float> left = rounded(view(a, i), m, k), right = rounded(view(b, i), k, n);
+        blas.sgemm(out, ldc, stagegpt::row_major(left.data(), k), stagegpt::row_major(right.data(), n),
+                   {m, n, k}, accumulate, scale);
+      } else {
+        blas.sgemm(out, ldc, view(a, i), view(b, i), {m, n, k}, accumulate, scale);
+      }
     }
     if (bias != nullptr) add_bias(on_host(c), product);
   }
+
+  Precision precision_;
 };
 
 }  // namespace
 
-std::unique_ptr<Gemm> make_library_gemm(Precision) {
+std::unique_ptr<Gemm> make_library_gemm(Precision precision) {
   OpenBlas::instance();  // loads the library: a missing one is reported here, not in the first step
-  return std::make_unique<BlasGemm>();
+  return std::make_unique<BlasGemm>(precision);
 }
 
 }  // namespace stagegpt::gpu

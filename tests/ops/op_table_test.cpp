@@ -46,7 +46,8 @@ class OpTable : public testing::TestWithParam<Target> {
   }
 
   void expect_close(const RelativeError& error, const RelativeError& plain_error, const std::string& what) {
-    EXPECT_LE(error.value(), error_limit(plain_error.value(), op().K, dtype())) << what;
+    EXPECT_LE(error.value(), error_limit(plain_error.value(), op().K, dtype(), GetParam().backend->rounding))
+        << what;
     EXPECT_LE(plain_error.value(), plain_error_limit(dtype())) << what << " of the plain kernel";
   }
 

@@ -90,6 +90,16 @@ TEST_F(Stage2Emulated, VerifiesTheGoldenModel) {
   }
 }
 
+// Rounded factors show in the errors, and the limits allow for them.
+TEST_F(Stage2Emulated, VerifiesTheGoldenModelInTf32) {
+  const ProgramResult result =
+      stage2("verify", {"--model", kTiny, "--state", kTinyState, "--precision", "tf32", "--json"});
+  const auto json = nlohmann::json::parse(result.output);
+  EXPECT_TRUE(json["passed"].get<bool>());
+  EXPECT_GT(json["logits_error"], 1e-4);
+  for (const auto& tensor : json["tensors"]) EXPECT_EQ(tensor["limit"], 1e-2);
+}
+
 TEST_F(Stage2Emulated, BenchReports) {
   const ProgramResult result =
       stage2("bench", {"--n-layer", "1", "--n-embd", "32", "--batch-size", "2", "--seq-len", "16", "--steps",

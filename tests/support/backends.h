@@ -15,7 +15,8 @@ struct BackendUnderTest {
   std::string name;  // letters, digits and underscores: it becomes part of a test's name
   std::function<std::unique_ptr<Backend>()> make;
   std::vector<DType> dtypes;
-  bool slow = false;  // too slow for training
+  bool slow = false;    // too slow for training
+  double rounding = 0;  // unit roundoff of the factors of products, where it is larger than the dtype's
 };
 
 // What a failing test shows of a backend.

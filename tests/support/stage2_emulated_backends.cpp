@@ -2,6 +2,7 @@
 #include "stage2_cuda/emulation/settings.h"
 #include "tests/support/backends.h"
 #include "tests/support/sanitized.h"
+#include "tests/support/tolerance.h"
 
 namespace stagegpt::test {
 namespace {
@@ -10,12 +11,13 @@ using gpu::GpuMatmul;
 using gpu::emulation::Order;
 
 std::function<std::unique_ptr<Backend>()> emulated(gpu::emulation::ThreadOrder order, GpuMatmul matmul,
-                                                   bool fused = true, bool late = false) {
+                                                   bool fused = true, bool late = false,
+                                                   gpu::Precision precision = gpu::Precision::f32) {
   return [=] {
     gpu::emulation::set_late_streams(late);
     gpu::emulation::set_thread_order(order);
     gpu::open_device(0);
-    std::unique_ptr<Backend> backend = gpu::make_cuda_backend({.matmul = matmul});
+    std::unique_ptr<Backend> backend = gpu::make_cuda_backend({.matmul = matmul, .precision = precision});
     backend->set_fused(fused);
     return backend;
   };
@@ -35,6 +37,11 @@ const std::vector<BackendUnderTest>& backends_under_test() {
     add("emulated_tiled_random", emulated({Order::random, 2}, GpuMatmul::tiled), kSlow);
     add("emulated_vectorised_random", emulated({Order::random, 3}, GpuMatmul::vectorised), kSlow);
     add("emulated_unfused", emulated({Order::forward}, GpuMatmul::cublaslt, /*fused=*/false));
+    all.push_back({.name = "emulated_tf32",
+                   .make = emulated({Order::forward}, GpuMatmul::cublaslt, /*fused=*/true, /*late=*/false,
+                                    gpu::Precision::tf32),
+                   .dtypes = {DType::f32},
+                   .rounding = kTf32Roundoff});
     // What the sanitizers look for they find in one order as in another.
     if (kSanitized) return all;
     add("emulated_forward", emulated({Order::forward}, GpuMatmul::cublaslt));

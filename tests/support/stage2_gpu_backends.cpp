@@ -1,15 +1,17 @@
 #include "stage2_cuda/cuda_backend.h"
 #include "tests/support/backends.h"
+#include "tests/support/tolerance.h"
 
 namespace stagegpt::test {
 namespace {
 
 using gpu::GpuMatmul;
 
-std::function<std::unique_ptr<Backend>()> gpu_backend(GpuMatmul matmul, bool fused = true) {
+std::function<std::unique_ptr<Backend>()> gpu_backend(GpuMatmul matmul, bool fused = true,
+                                                      gpu::Precision precision = gpu::Precision::f32) {
   return [=] {
     gpu::open_device(0);
-    std::unique_ptr<Backend> backend = gpu::make_cuda_backend({.matmul = matmul});
+    std::unique_ptr<Backend> backend = gpu::make_cuda_backend({.matmul = matmul, .precision = precision});
     backend->set_fused(fused);
     return backend;
   };
@@ -24,6 +26,10 @@ const std::vector<BackendUnderTest>& backends_under_test() {
       {"gpu_tiled", gpu_backend(GpuMatmul::tiled), {DType::f32}},
       {"gpu_vectorised", gpu_backend(GpuMatmul::vectorised), {DType::f32}},
       {"gpu_unfused", gpu_backend(GpuMatmul::cublaslt, /*fused=*/false), {DType::f32}},
+      {.name = "gpu_tf32",
+       .make = gpu_backend(GpuMatmul::cublaslt, /*fused=*/true, gpu::Precision::tf32),
+       .dtypes = {DType::f32},
+       .rounding = kTf32Roundoff},
   };
   return backends;
 }

@@ -19,6 +19,9 @@ inline constexpr double kToleranceFactor = 2;  // c; 1 is too little for AdamW, 
 // Seeds that an error is taken over.
 inline constexpr int kSeeds = 3;
 
+// Of a factor that is rounded to TF32's eleven bits of significand.
+inline constexpr double kTf32Roundoff = 0x1p-11;
+
 inline double unit_roundoff(DType dtype) { return dtype == DType::f64 ? 0x1p-53 : 0x1p-24; }
 
 // Collects ‖got - expected‖ / ‖expected‖ over all the vectors that are added.
@@ -44,10 +47,11 @@ inline double relative_error(const Values& got, const Values& expected) {
   return error.value();
 }
 
-// The largest error allowed; `plain_error` is that of the plain kernel in the same dtype.
-inline double error_limit(double plain_error, std::int64_t K, DType dtype) {
-  return std::max(2 * plain_error,
-                  kToleranceFactor * std::sqrt(static_cast<double>(K)) * unit_roundoff(dtype));
+// The largest error allowed; `plain_error` is that of the plain kernel in the same dtype. `rounding` is the
+// unit roundoff of the factors of products, where they are rounded further.
+inline double error_limit(double plain_error, std::int64_t K, DType dtype, double rounding = 0) {
+  return std::max(2 * plain_error, kToleranceFactor * std::sqrt(static_cast<double>(K)) *
+                                       std::max(unit_roundoff(dtype), rounding));
 }
 
 // What a plain kernel's own error must stay below, lest everything else be measured by a broken one: half the
