@@ -19,12 +19,7 @@ struct BenchFlags {
   ModelFlags model;
   BenchConfig bench;
   std::optional<std::int64_t> vocab_size, seq_len, steps;
-  TrainerConfig trainer{.batch_size = 4,
-                        .grad_accumulation = 1,
-                        .schedule = {},
-                        .adamw = {},
-                        .seed = 1337,
-                        .synchronize_phases = true};
+  TrainerConfig trainer{.batch_size = 4, .grad_accumulation = 1, .schedule = {}, .adamw = {}, .seed = 1337};
   bool generate = false, no_fused = false, ignore_memory = false, json = false;
   std::string weights = "f32";
 
@@ -51,7 +46,7 @@ struct BenchFlags {
   }
 };
 
-// Random tokens, enough for a few batches.
+// Random tokens, enough for a few steps.
 std::vector<std::int32_t> random_tokens(std::int64_t n, std::int64_t vocab_size) {
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(n));
   for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -105,7 +100,9 @@ void run(const BenchFlags& flags, const Gpt2Config& config, std::int64_t T, cons
   const TrainerConfig& training = flags.trainer;
   Gpt2 model(backend, config, DType::f32, ranks);
   model.parameters().initialize(training.seed, machine.threads);
-  const DataLoader data(random_tokens(4 * training.batch_size * T + 1, config.vocab_size), T, training.seed);
+  const DataLoader data(
+      random_tokens(4 * training.batch_size * training.grad_accumulation * T + 1, config.vocab_size), T,
+      training.seed);
   Trainer trainer(backend, *machine.communicator, *machine.sync, model, data, training);
 
   const StepSize size{training.batch_size / ranks * T, training.grad_accumulation};

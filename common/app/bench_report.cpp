@@ -87,6 +87,7 @@ Json bench_json(const BenchSubject& subject, const BenchReport& report) {
             {"min", report.step_ms.quantile(0)},
             {"max", report.step_ms.quantile(1)}}},
           {"phases_ms", phases},
+          {"first_step", {{"loss", report.first_loss}, {"grad_norm", report.first_grad_norm}}},
           {"gemm_bound_ms", report.gemm_bound_ms()},
           {"efficiency", report.efficiency()},
           {"gflops", figures.gflops},

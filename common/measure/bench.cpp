@@ -39,9 +39,12 @@ BenchReport bench(Backend& backend, Trainer& trainer, const Gpt2& model, StepSiz
   const std::int64_t total = config.warmup + config.steps + config.profiled;
   std::int64_t done = 0;
   for (std::int64_t i = -config.warmup; i < config.steps; ++i) {
-    PhaseSeconds phases;
-    const double step = milliseconds(backend, [&] { phases = trainer.step().seconds; });
-    if (!bound) {  // not before a step has shown how much memory it takes by itself
+    StepReport done_step;
+    const double step = milliseconds(backend, [&] { done_step = trainer.step(); });
+    if (!bound) {
+      report.first_loss = done_step.loss;
+      report.first_grad_norm = done_step.grad_norm;
+      // The bound takes memory too.
       report.peak_bytes = backend.memory_stats().peak_bytes_in_use;
       bound.emplace(backend, model, trainer.optimizer(), size);
     }
@@ -52,7 +55,7 @@ BenchReport bench(Backend& backend, Trainer& trainer, const Gpt2& model, StepSiz
     report.step_ms.add(step);
     report.products_ms.add(products);
     report.adamw_ms.add(adamw);
-    phase_times.add(phases);
+    phase_times.add(done_step.seconds);
     for (std::int64_t p = profiled_before(i, config.steps, config.profiled);
          p < profiled_before(i + 1, config.steps, config.profiled); ++p) {
       op_times.add(profile_step(backend, trainer));

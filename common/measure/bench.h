@@ -22,12 +22,13 @@ struct BenchConfig {
 };
 
 struct BenchReport {
-  Samples step_ms, products_ms, adamw_ms;  // of a step, and of its bound (GemmBound)
-  PhaseSeconds phases;                     // median of each
-  std::vector<Profiler::Entry> kernels;    // of each op the median of the profiled steps, longest first
-  Peak peak;                               // of this rank
-  std::size_t peak_bytes = 0;              // most memory in use during a step
-  std::optional<MachineLoad> load;         // of the host that was the busiest
+  double first_loss = 0, first_grad_norm = 0;  // of the first step, from the initial weights
+  Samples step_ms, products_ms, adamw_ms;      // of a step, and of its bound (GemmBound)
+  PhaseSeconds phases;                         // median of each
+  std::vector<Profiler::Entry> kernels;        // of each op the median of the profiled steps, longest first
+  Peak peak;                                   // of this rank
+  std::size_t peak_bytes = 0;                  // most memory in use during a step
+  std::optional<MachineLoad> load;             // of the host that was the busiest
 
   double gemm_bound_ms() const { return products_ms.median() + adamw_ms.median(); }
   // How near a step comes to its bound.

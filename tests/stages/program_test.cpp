@@ -190,6 +190,21 @@ TEST(Bench, ReportsWhatItMeasured) {
   EXPECT_TRUE(json.contains("busy"));
 }
 
+// Of the same samples, however they are divided into micro-steps: from weights near zero all tokens are
+// equally probable.
+TEST(Bench, HasLossAndNormOfTheFirstStep) {
+  const auto first = [](const char* batch, const char* micro_steps) {
+    return bench_json({"--batch-size", batch, "--grad-accumulation", micro_steps, "--seq-len", "16",
+                       "--vocab-size", "300", "--steps", "1", "--warmup", "0"})["first_step"];
+  };
+  const auto whole = first("8", "1"), divided = first("2", "4");
+  const double loss = whole["loss"].get<double>(), norm = whole["grad_norm"].get<double>();
+  EXPECT_NEAR(loss, std::log(300), 0.3);
+  EXPECT_GT(norm, 0);
+  EXPECT_NEAR(divided["loss"].get<double>() / loss, 1, 1e-5);
+  EXPECT_NEAR(divided["grad_norm"].get<double>() / norm, 1, 1e-5);
+}
+
 TEST(Bench, AStepTakesItsBoundAtLeast) {
   // On a busy machine threads wait for each other, and what is shorter than a turn of the scheduler is
   // disturbed or not: one thread, and steps of some 30 ms.

@@ -37,6 +37,7 @@ BenchReport made_report() {
   report.kernels = {{"linear_forward", 13, 0.3, {6e9, 3e9}}, {"copy", 2, 0.1, {0, 4e9}}};
   report.peak = {25e9, "measured GEMM 2048"};
   report.peak_bytes = 3 << 19;
+  report.first_loss = 4.5, report.first_grad_norm = 2.25;
   report.load = {.others_share = 0.125, .cores = 4, .threads = 4};
   return report;
 }
@@ -49,6 +50,12 @@ TEST(BenchJson, efficiency_is_the_bound_by_the_step) {
   EXPECT_EQ(json["tokens_per_second"], 80);
   EXPECT_EQ(json["gemm_bound_ms"], 210 + 90);
   EXPECT_EQ(json["efficiency"], 0.75);
+}
+
+TEST(BenchJson, has_loss_and_norm_of_the_first_step) {
+  const auto json = bench_json(kSubject, made_report());
+  EXPECT_EQ(json["first_step"]["loss"], 4.5);
+  EXPECT_EQ(json["first_step"]["grad_norm"], 2.25);
 }
 
 TEST(BenchJson, has_all_phases_and_the_memory) {
@@ -119,6 +126,10 @@ TEST(BenchJson, has_each_figure_once) {
     "backward": 1500.0,
     "communication": 2000.0,
     "optimizer": 2500.0
+  },
+  "first_step": {
+    "loss": 4.5,
+    "grad_norm": 2.25
   },
   "gemm_bound_ms": 300.0,
   "efficiency": 0.75,
