@@ -15,10 +15,10 @@ const std::vector<std::string>& gradient_sync_names() {
 
 std::unique_ptr<GradientSync> make_gradient_sync(const std::string& name, Communicator& communicator,
                                                  Backend& backend) {
-  if (name == "per-tensor") return std::make_unique<PerTensorSync>(communicator);
-  if (name == "flat") return std::make_unique<FlatSync>(communicator);
-  if (name == "bucketed") return std::make_unique<BucketedSync>(communicator);
-  if (name == "overlapped") return std::make_unique<OverlappedSync>(communicator);
+  if (name == "per-tensor") return std::make_unique<PerTensorSync>(communicator, backend);
+  if (name == "flat") return std::make_unique<FlatSync>(communicator, backend);
+  if (name == "bucketed") return std::make_unique<BucketedSync>(communicator, backend);
+  if (name == "overlapped") return std::make_unique<OverlappedSync>(communicator, backend);
   check(name == "zero1", "gradient sync: there is no ", name);
   return std::make_unique<Zero1Sync>(communicator, backend);
 }

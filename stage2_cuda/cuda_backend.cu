@@ -5,6 +5,7 @@
 #include "stage2_cuda/cuda_backend.h"
 #include "stage2_cuda/device_memory_source.h"
 #include "stage2_cuda/device_objects.h"
+#include "stage2_cuda/event_timer.h"
 #include "stage2_cuda/kernels/activation.cuh"
 #include "stage2_cuda/kernels/adamw.cuh"
 #include "stage2_cuda/kernels/attention.cuh"
@@ -78,6 +79,7 @@ class StreamBackend final : public CudaBackend {
 
   void synchronize() override { gpu::synchronize(stream_); }
   StreamHandle stream() const override { return stream_; }
+  std::unique_ptr<WorkTimer> make_timer() override { return std::make_unique<EventTimer>(stream_); }
 
  private:
   void do_fill(const Tensor& out, double value) override {

@@ -19,7 +19,7 @@ class Stream {
 
 class Event {
  public:
-  Event() : handle_(make_event()) {}
+  explicit Event(EventKind kind = EventKind::order) : handle_(make_event(kind)) {}
   ~Event() { destroy_event(handle_); }
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;

@@ -36,7 +36,7 @@ RungReport climb(const Ladder& ladder, const Rung& rung, StreamHandle stream) {
 double median_microseconds(const std::function<void(StreamHandle)>& run, StreamHandle stream) {
   constexpr int kWarmup = 3, kLeast = 5, kMost = 50;
   constexpr double kEnoughMs = 1000;
-  const Event begin, end;
+  const Event begin(EventKind::time), end(EventKind::time);
   for (int i = 0; i < kWarmup; ++i) run(stream);
   Samples ms;
   double total = 0;

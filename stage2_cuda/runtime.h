@@ -32,7 +32,8 @@ MemoryInfo memory_info();
 // Where the host may follow a device address: nullptr on a GPU. Under emulation another mapping of the same
 // memory, for those who poison it.
 void* host_view(void* device) noexcept;
-// Memory of the host that copies to and from the device can use while the host goes on.
+// Memory of the host that copies to and from the device can use while the host goes on; nullptr when there is
+// none left.
 void* allocate_pinned(std::size_t bytes);
 void deallocate_pinned(void* block) noexcept;
 
@@ -50,12 +51,13 @@ void set_zero(void* out, std::size_t bytes, StreamHandle stream);
 
 // ---- Events: points in a stream ----
 using EventHandle = void*;
-EventHandle make_event();
+enum class EventKind { order, time };  // only the second kind can be asked for times; recording it costs more
+EventHandle make_event(EventKind kind);
 void destroy_event(EventHandle event) noexcept;
 void record(EventHandle event, StreamHandle stream);
 void wait_for(EventHandle event);                                // on the host
 void wait_for(StreamHandle stream, EventHandle event);           // what the stream gets from now on waits
 bool is_done(EventHandle event);                                 // reached, or never recorded
-float milliseconds_between(EventHandle begin, EventHandle end);  // both recorded, and waited for
+float milliseconds_between(EventHandle begin, EventHandle end);  // of kind time, recorded, and waited for
 
 }  // namespace stagegpt::gpu

@@ -16,6 +16,7 @@
 #include <span>
 
 #include "common/backend/op_types.h"
+#include "common/backend/work_timer.h"
 #include "common/tensor/caching_allocator.h"
 #include "common/tensor/tensor.h"
 
@@ -53,6 +54,8 @@ class Backend {
   void copy_from_host(const Tensor& out, std::span<const std::byte> in);
   void copy_to_host(std::span<std::byte> out, const Tensor& in);
   virtual void synchronize() = 0;
+  // A clock for this backend's work; it may not outlive the backend.
+  virtual std::unique_ptr<WorkTimer> make_timer() { return std::make_unique<HostTimer>(); }
 
   // ---- Primitive ops ------------------------------------------------------------------------------------
   // out = a + b, element by element; `out` may be `a`.

@@ -25,10 +25,10 @@ class GradientSync {
   // Makes a squared norm f64 (1) of the owned part that of all gradients: rank 0's, the same bits on every
   // rank, so that none clips or skips otherwise than the others.
   virtual void sum_squared_norm(const Tensor& squared_norm) = 0;
-  // Ends a step: after it, every rank has all weights, and report() is that of the step.
+  // Ends a step: after it, every rank has all weights.
   virtual void share_weights(Parameters& parameters) = 0;
-  // Of the last step.
-  virtual CommunicationReport report() const = 0;
+  // Of the step that has ended; called once a step. Waits for the backend's work.
+  virtual CommunicationReport take_report() = 0;
 };
 
 // A single process has nothing to combine.
@@ -38,7 +38,7 @@ class NoGradientSync : public GradientSync {
   void finish(Parameters&) override {}
   void sum_squared_norm(const Tensor&) override {}
   void share_weights(Parameters&) override {}
-  CommunicationReport report() const override { return {}; }
+  CommunicationReport take_report() override { return {}; }
 };
 
 }  // namespace stagegpt

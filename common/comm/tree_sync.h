@@ -5,23 +5,24 @@
 
 #include "common/backend/backend.h"
 #include "common/comm/communicator.h"
-#include "common/comm/gradient_sync.h"
+#include "common/comm/reduction_clock.h"
 
 namespace stagegpt {
 
 class TreeSync final : public NoGradientSync {
  public:
   // Over a number of ranks that is a power of two. Both are borrowed.
-  TreeSync(Communicator& communicator, Backend& backend) : communicator_(communicator), backend_(backend) {}
+  TreeSync(Communicator& communicator, Backend& backend)
+      : communicator_(communicator), backend_(backend), clock_(backend.make_timer()) {}
 
   void finish(Parameters& parameters) override;
   void sum_squared_norm(const Tensor& squared_norm) override { communicator_.broadcast(squared_norm, 0); }
-  CommunicationReport report() const override { return report_; }
+  CommunicationReport take_report() override { return clock_.take_report(); }
 
  private:
   Communicator& communicator_;
   Backend& backend_;
-  CommunicationReport report_;
+  ReductionClock clock_;
 };
 
 }  // namespace stagegpt

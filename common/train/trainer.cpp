@@ -1,7 +1,6 @@
 #include "common/train/trainer.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "common/base/seconds_since.h"
 #include "common/comm/agreement.h"
@@ -9,22 +8,6 @@
 
 namespace stagegpt {
 namespace {
-
-// Adds the time since it was made, or since the last call, to a phase.
-class Stopwatch {
- public:
-  Stopwatch(Backend& backend, bool synchronize) : backend_(backend), synchronize_(synchronize) {}
-  void lap(double& seconds) {
-    if (synchronize_) backend_.synchronize();
-    seconds += seconds_since(start_);
-    start_ = std::chrono::steady_clock::now();
-  }
-
- private:
-  Backend& backend_;
-  bool synchronize_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 DeviceBatch to_device_batch(Backend& backend, const Batch& batch, std::int64_t seq_len) {
   const Shape shape{static_cast<std::int64_t>(batch.ids.size()) / seq_len, seq_len};
@@ -44,6 +27,7 @@ Trainer::Trainer(Backend& backend, Communicator& communicator, GradientSync& syn
                             communicator.size(), config.reproducible)),
       batches_(data, division_),
       config_(config),
+      clock_(backend.make_timer()),
       optimizer_(backend, model.parameters(), config.adamw,
                  sync.owned(model.parameters().weights().numel())) {
   if (config.reproducible) tree_.emplace(backend, division_.owned_sub_batches);
@@ -61,29 +45,32 @@ StepReport Trainer::step(const Tape::OpWatch& watch_op) {
   report.learning_rate = config_.schedule.at(step_);
   Parameters& parameters = model_.parameters();
   if (config_.overfit_batch) batches_.seek(0);
-  const std::vector<Tensor> losses = run_sub_batches(watch_op, report.seconds);
+  clock_.start();
+  const std::vector<Tensor> losses = run_sub_batches(watch_op);
 
   communicator_.group().enter("communication");
-  Stopwatch watch(backend_, config_.synchronize_phases);
   sync_.finish(parameters);
-  watch.lap(report.seconds.communication);
+  clock_.end(&PhaseSeconds::communication);
 
   communicator_.group().enter("optimizer");
   const Tensor& squared_norm = optimizer_.measure_norm(parameters);
-  watch.lap(report.seconds.optimizer);
+  clock_.end(&PhaseSeconds::optimizer);
   sync_.sum_squared_norm(squared_norm);
-  watch.lap(report.seconds.communication);
+  clock_.end(&PhaseSeconds::communication);
   optimizer_.update(parameters, report.learning_rate, step_);
-  watch.lap(report.seconds.optimizer);
+  clock_.end(&PhaseSeconds::optimizer);
   sync_.share_weights(parameters);
-  watch.lap(report.seconds.communication);
+  clock_.end(&PhaseSeconds::communication);
 
   // Only now does the host look at a result: until here a device could run ahead.
   report.grad_norm = unsigned_nan(optimizer_.grad_norm());
-  watch.lap(report.seconds.optimizer);
+  clock_.end(&PhaseSeconds::optimizer);
+  clock_.add_to(report.seconds);
+  clock_.start();
   gather_report(losses, report);
-  watch.lap(report.seconds.communication);
-  report.communication = sync_.report();
+  clock_.end(&PhaseSeconds::communication);
+  clock_.add_to(report.seconds);
+  report.communication = sync_.take_report();
   ++step_;
   samples_ += division_.samples();
   return report;
@@ -93,52 +80,46 @@ DropoutPosition Trainer::dropout_position(std::int64_t step, const SubBatch& sub
   return {config_.seed, static_cast<std::uint32_t>(step), sub_batch.first_sample};
 }
 
-std::vector<Tensor> Trainer::run_sub_batches(const Tape::OpWatch& watch_op, PhaseSeconds& seconds) {
+std::vector<Tensor> Trainer::run_sub_batches(const Tape::OpWatch& watch_op) {
   Parameters& parameters = model_.parameters();
   std::vector<Tensor> losses;
   for (std::int64_t owned = 0; owned < division_.owned_sub_batches; ++owned) {
     parameters.clear_grads();
     for (std::int64_t micro = 1; micro <= division_.micro_steps; ++micro) {
       communicator_.group().enter("data");
-      Stopwatch watch(backend_, config_.synchronize_phases);
       const SubBatch sub_batch = batches_.next();
-      watch.lap(seconds.data);
       losses.push_back(run_sub_batch(sub_batch, !tree_ && micro == division_.micro_steps,
-                                     losses.empty() ? watch_op : Tape::OpWatch(), seconds));
+                                losses.empty() ? watch_op : Tape::OpWatch()));
     }
     parameters.finish_grads();
-    if (!tree_) continue;
-    Stopwatch watch(backend_, config_.synchronize_phases);
-    tree_->add(parameters.grads());
-    watch.lap(seconds.backward);
+    if (tree_) tree_->add(parameters.grads());
+    clock_.end(&PhaseSeconds::backward);
   }
   return losses;
 }
 
-Tensor Trainer::run_sub_batch(const SubBatch& sub_batch, bool last, const Tape::OpWatch& watch_op,
-                              PhaseSeconds& seconds) {
-  Stopwatch watch(backend_, config_.synchronize_phases);
+Tensor Trainer::run_sub_batch(const SubBatch& sub_batch, bool last, const Tape::OpWatch& watch_op) {
   const DeviceBatch batch = to_device_batch(backend_, sub_batch.batch, batches_.seq_len());
-  watch.lap(seconds.data);
+  clock_.end(&PhaseSeconds::data);
 
   communicator_.group().enter("forward");
   Tape tape(backend_);
   tape.on_op(watch_op);
   const Var loss = model_.loss(tape, batch.ids, batch.targets, dropout_position(step_, sub_batch));
-  watch.lap(seconds.forward);
+  clock_.end(&PhaseSeconds::forward);
 
   communicator_.group().enter("backward");
   if (last) {
     tape.on_leaf_ready([&](int parameter) {
       if (communicator_.size() == 1) return sync_.ready(model_.parameters(), parameter);
-      watch.lap(seconds.backward);
+      clock_.end(&PhaseSeconds::backward);
       sync_.ready(model_.parameters(), parameter);
-      watch.lap(seconds.communication);
+      clock_.end(&PhaseSeconds::communication);
     });
   }
   // Gradients are those of the mean over all sub-batches: a sum over ranks needs no division then.
   tape.backward(loss, 1.0 / static_cast<double>(division_.micro_steps * division_.sub_batches));
-  watch.lap(seconds.backward);
+  clock_.end(&PhaseSeconds::backward);
   return loss.value();
 }
 

@@ -14,6 +14,7 @@
 #include "common/optim/adamw.h"
 #include "common/optim/lr_schedule.h"
 #include "common/train/divided_arenas.h"
+#include "common/train/phase_clock.h"
 
 namespace stagegpt {
 
@@ -23,20 +24,11 @@ struct TrainerConfig {
   LrSchedule schedule;
   AdamWConfig adamw;
   std::uint64_t seed = 1337;
-  // Waits for the device at the end of each phase, so that its time is the phase's own: for measurements.
-  bool synchronize_phases = false;
   // Every step trains on the samples of the first one: a model that learns at all learns them by heart.
   bool overfit_batch = false;
   // The same bits at 1, 2, 4 and 8 ranks: each batch has kReproducibleSubBatches, whose gradients are added
   // in a fixed order. The backend must be so too: Backend::set_reproducible().
   bool reproducible = false;
-};
-
-// Seconds spent in each phase of a step. What a rank waits for others during backward is communication.
-struct PhaseSeconds {
-  double data = 0, forward = 0, backward = 0, communication = 0, optimizer = 0;
-
-  double total() const { return data + forward + backward + communication + optimizer; }
 };
 
 struct StepReport {
@@ -84,12 +76,11 @@ class Trainer {
   void set_moment(Moment moment, const Tensor& arena);
 
  private:
-  // Forward and backward of one sub-batch; returns its mean loss (1). The last one's gradients may be
-  // combined with other ranks' as they come.
-  Tensor run_sub_batch(const SubBatch& sub_batch, bool last, const Tape::OpWatch& watch,
-                       PhaseSeconds& seconds);
+  // Forward and backward of one sub-batch; returns its mean loss (1). The last one's gradients may be combined
+  // with other ranks' as they come.
+  Tensor run_sub_batch(const SubBatch& sub_batch, bool last, const Tape::OpWatch& watch);
   // Forward and backward of all of this rank's sub-batches. Returns their losses.
-  std::vector<Tensor> run_sub_batches(const Tape::OpWatch& watch, PhaseSeconds& seconds);
+  std::vector<Tensor> run_sub_batches(const Tape::OpWatch& watch);
   DropoutPosition dropout_position(std::int64_t step, const SubBatch& sub_batch) const;
   // Fills in what the ranks tell each other about a step.
   void gather_report(const std::vector<Tensor>& losses, StepReport& report);
@@ -101,6 +92,7 @@ class Trainer {
   StepDivision division_;
   BatchStream batches_;
   TrainerConfig config_;
+  PhaseClock clock_;
   AdamW optimizer_;
   std::optional<GradientTree> tree_;  // with reproducible
   std::int64_t step_ = 0;

@@ -5,16 +5,16 @@
 #include <vector>
 
 #include "common/comm/communicator.h"
-#include "common/comm/gradient_sync.h"
-#include "stage1_mpi/sync/reduction_clock.h"
+#include "common/comm/reduction_clock.h"
 
 namespace stagegpt {
 
 class AllReduceSync : public NoGradientSync {
  public:
-  explicit AllReduceSync(Communicator& communicator) : communicator_(communicator) {}
+  AllReduceSync(Communicator& communicator, Backend& backend)
+      : communicator_(communicator), clock_(backend.make_timer()) {}
   void sum_squared_norm(const Tensor& squared_norm) override { communicator_.broadcast(squared_norm, 0); }
-  CommunicationReport report() const override { return clock_.report(); }
+  CommunicationReport take_report() override { return clock_.take_report(); }
 
  protected:
   std::unique_ptr<Pending> start(const Tensor& grads) {

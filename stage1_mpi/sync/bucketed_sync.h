@@ -10,8 +10,8 @@ namespace stagegpt {
 
 class BucketedSync final : public AllReduceSync {
  public:
-  explicit BucketedSync(Communicator& communicator, std::int64_t bucket_bytes = kBucketBytes)
-      : AllReduceSync(communicator), bucket_bytes_(bucket_bytes) {}
+  BucketedSync(Communicator& communicator, Backend& backend, std::int64_t bucket_bytes = kBucketBytes)
+      : AllReduceSync(communicator, backend), bucket_bytes_(bucket_bytes) {}
 
   void finish(Parameters& parameters) override {
     std::vector<std::unique_ptr<Pending>> pending;

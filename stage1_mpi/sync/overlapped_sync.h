@@ -13,8 +13,8 @@ namespace stagegpt {
 
 class OverlappedSync final : public AllReduceSync {
  public:
-  explicit OverlappedSync(Communicator& communicator, std::int64_t bucket_bytes = kBucketBytes)
-      : AllReduceSync(communicator), bucket_bytes_(bucket_bytes) {}
+  OverlappedSync(Communicator& communicator, Backend& backend, std::int64_t bucket_bytes = kBucketBytes)
+      : AllReduceSync(communicator, backend), bucket_bytes_(bucket_bytes) {}
 
   void ready(Parameters& parameters, int i) override {
     begin_step(parameters);

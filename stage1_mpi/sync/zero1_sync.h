@@ -6,14 +6,14 @@
 
 #include "common/comm/agreement.h"
 #include "common/comm/communicator.h"
-#include "common/comm/gradient_sync.h"
-#include "stage1_mpi/sync/reduction_clock.h"
+#include "common/comm/reduction_clock.h"
 
 namespace stagegpt {
 
 class Zero1Sync final : public GradientSync {
  public:
-  Zero1Sync(Communicator& communicator, Backend& backend) : communicator_(communicator), backend_(backend) {}
+  Zero1Sync(Communicator& communicator, Backend& backend)
+      : communicator_(communicator), backend_(backend), clock_(backend.make_timer()) {}
 
   ArenaRange owned(std::int64_t arena_size) const override {
     const std::int64_t slice = arena_size / communicator_.size();
@@ -37,12 +37,12 @@ class Zero1Sync final : public GradientSync {
   }
 
   void share_weights(Parameters& parameters) override {
-    clock_.go_on();
+    clock_.start();
     communicator_.all_gather(parameters.weights())->wait();
     clock_.stop();
   }
 
-  CommunicationReport report() const override { return clock_.report(); }
+  CommunicationReport take_report() override { return clock_.take_report(); }
 
  private:
   Communicator& communicator_;

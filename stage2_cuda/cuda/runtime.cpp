@@ -111,7 +111,12 @@ void* host_view(void*) noexcept { return nullptr; }
 
 void* allocate_pinned(std::size_t bytes) {
   void* block = nullptr;
-  check_cuda(cudaMallocHost(&block, bytes), "allocating pinned memory");
+  const cudaError_t code = cudaMallocHost(&block, bytes);
+  if (code == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // or the next launch would find it
+    return nullptr;
+  }
+  check_cuda(code, "allocating pinned memory");
   return block;
 }
 
@@ -152,9 +157,10 @@ void set_zero(void* out, std::size_t bytes, StreamHandle stream) {
 
 // ---- Events ----
 
-EventHandle make_event() {
+EventHandle make_event(EventKind kind) {
   cudaEvent_t event = nullptr;
-  check_cuda(cudaEventCreate(&event), "making an event");
+  const unsigned flags = kind == EventKind::time ? cudaEventDefault : cudaEventDisableTiming;
+  check_cuda(cudaEventCreateWithFlags(&event, flags), "making an event");
   return event;
 }
 

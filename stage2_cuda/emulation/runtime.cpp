@@ -20,7 +20,10 @@ namespace {
 
 // What a StreamHandle points to, and an EventHandle.
 using SharedStream = std::shared_ptr<emulation::Stream>;
-using Event = std::optional<emulation::RecordedEvent>;
+struct Event {
+  EventKind kind;
+  std::optional<emulation::RecordedEvent> recorded = {};
+};
 
 const SharedStream& stream_of(StreamHandle stream) { return *static_cast<SharedStream*>(stream); }
 Event& event_of(EventHandle event) { return *static_cast<Event*>(event); }
@@ -28,7 +31,8 @@ Event& event_of(EventHandle event) { return *static_cast<Event*>(event); }
 constexpr std::size_t kPinnedAlignment = 4096;
 
 std::chrono::steady_clock::time_point time_of(EventHandle event) {
-  const Event& recorded = event_of(event);
+  const auto& [kind, recorded] = event_of(event);
+  check(kind == EventKind::time, "an event was asked for its time that was made without");
   check(recorded && recorded->time(), "an event was asked for its time before it was reached");
   return *recorded->time();
 }
@@ -67,9 +71,7 @@ void* host_view(void* device) noexcept {
 
 void* allocate_pinned(std::size_t bytes) {
   const std::size_t rounded = (bytes + kPinnedAlignment - 1) / kPinnedAlignment * kPinnedAlignment;
-  void* block = std::aligned_alloc(kPinnedAlignment, rounded);
-  if (block == nullptr) throw std::runtime_error(concat("out of memory: ", bytes, " bytes of pinned memory"));
-  return block;
+  return std::aligned_alloc(kPinnedAlignment, rounded);
 }
 
 void deallocate_pinned(void* block) noexcept {
@@ -120,22 +122,26 @@ void set_zero(void* out, std::size_t bytes, StreamHandle stream) {
   submit(stream, [=] { std::memset(to, 0, bytes); });
 }
 
-EventHandle make_event() { return new Event; }
+EventHandle make_event(EventKind kind) { return new Event{kind}; }
 
 void destroy_event(EventHandle event) noexcept { delete static_cast<Event*>(event); }
 
-void record(EventHandle event, StreamHandle stream) { event_of(event).emplace(stream_of(stream)); }
+void record(EventHandle event, StreamHandle stream) { event_of(event).recorded.emplace(stream_of(stream)); }
 
 void wait_for(EventHandle event) {
-  if (event_of(event)) event_of(event)->reach();
+  if (auto& recorded = event_of(event).recorded) recorded->reach();
 }
 
 void wait_for(StreamHandle stream, EventHandle event) {
-  if (event_of(event))
-    stream_of(stream)->submit([recorded = *event_of(event)]() mutable { recorded.reach(); });
+  if (const auto& recorded = event_of(event).recorded) {
+    stream_of(stream)->submit([reached = *recorded]() mutable { reached.reach(); });
+  }
 }
 
-bool is_done(EventHandle event) { return !event_of(event) || event_of(event)->is_reached(); }
+bool is_done(EventHandle event) {
+  auto& recorded = event_of(event).recorded;
+  return !recorded || recorded->is_reached();
+}
 
 float milliseconds_between(EventHandle begin, EventHandle end) {
   return std::chrono::duration<float, std::milli>(time_of(end) - time_of(begin)).count();

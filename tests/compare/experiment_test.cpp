@@ -158,13 +158,11 @@ TEST(ContestantDetails, AreInWords) {
   EXPECT_EQ(two.cores_text(), "2 × 3");
   EXPECT_EQ(two.resources(100), 6);
   EXPECT_EQ(two.resources(0), 1);
-  EXPECT_TRUE(two.has_phases());
   EXPECT_EQ(contestant(2).label(), "Stage 2, emulated");
   EXPECT_EQ(contestant(0).name(), "stage0-batch-8");
   Contestant gpu = contestant(3, 1, 4);
   gpu.program.hardware = Hardware::gpu;
   EXPECT_EQ(gpu.cores_text(), "1 GPU");
-  EXPECT_FALSE(gpu.has_phases());
 }
 
 std::string line(int step, double tokens, double loss, int memory) {

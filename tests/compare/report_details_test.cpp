@@ -239,7 +239,7 @@ TEST(Speeds, AreOfTimedEntriesInTheirOrder) {
   EXPECT_EQ(all[1].peak_memory_bytes, 7);
   EXPECT_DOUBLE_EQ(*all[1].speed_up, 2);  // over the first that is timed
   EXPECT_DOUBLE_EQ(all[1].step_ms.median, 100);
-  EXPECT_EQ(*all[1].ms, (PhaseMs{0, 25, 50, 25, 0}));
+  EXPECT_EQ(all[1].ms, (PhaseMs{0, 25, 50, 25, 0}));
 }
 
 // The fewest ranks need not come first, nor be one.

@@ -215,26 +215,6 @@ TEST(Page, TellsWhenThereWasNothingToCompareWith) {
   EXPECT_NE(html.find("Nothing to compare with"), std::string::npos);
 }
 
-// There the host runs ahead of the device: its times are those of launching.
-TEST(Reports, HaveNoPhasesOfAGpu) {
-  Comparison comparison = made_comparison();
-  comparison.entries[2].contestant.program.hardware = Hardware::gpu;
-  check(comparison);
-  const Json json = results_json(comparison);
-  for (const Json& one : {json["speed"][2], json["contestants"][2]["trials"][1]}) {
-    EXPECT_TRUE(one["communication_share"].is_null());
-    EXPECT_TRUE(one["phases_ms"].is_null());
-  }
-  EXPECT_EQ(json["speed"][1]["communication_share"], 0.25);
-  EXPECT_NE(results_csv(comparison).find(",100.0,,,,,,,1048576,"), std::string::npos);
-  EXPECT_EQ(speed_table(comparison).rows[2][7].text, "–");
-  EXPECT_EQ(phases_plot(comparison).bars.size(), 2u);
-  EXPECT_NE(speed_note(comparison).find("stageN_bench"), std::string::npos);
-  EXPECT_EQ(speed_note(made_comparison()).find("stageN_bench"), std::string::npos);
-  for (Entry& one : comparison.entries) one.contestant.program.hardware = Hardware::gpu;
-  EXPECT_EQ(page(comparison).find("What a step is made of"), std::string::npos);
-}
-
 TEST(Speeds, OfScalingAreNamedByWhatTheyRanOn) {
   Comparison comparison = made_comparison();
   comparison.experiment.mode = Mode::strong;

@@ -101,7 +101,7 @@ TEST(EmulatedRuntime, is_one_device) {
 
 TEST(EmulatedRuntime, streams_events_and_pinned_memory) {
   StreamHandle stream = make_stream();
-  EventHandle begin = make_event(), end = make_event();
+  EventHandle begin = make_event(EventKind::time), end = make_event(EventKind::time);
   EXPECT_THROW(milliseconds_between(begin, end), InternalError);
   record(begin, stream);
   auto* pinned = static_cast<float*>(allocate_pinned(5));

@@ -1,6 +1,9 @@
 // Streams that do their work as late as they may: what is not waited for has not happened.
-#include "stage2_cuda/device_objects.h"
+#include <chrono>
+#include <thread>
+
 #include "stage2_cuda/emulation/settings.h"
+#include "stage2_cuda/event_timer.h"
 #include "tests/emulation/emulated.h"
 
 namespace stagegpt::test {
@@ -13,6 +16,11 @@ __global__ void set_to(float* out, float value) { out[0] = value; }
 __global__ void some_wait(float* out) {
   if (threadIdx.x == 0) __syncthreads();
   out[threadIdx.x] = 1;
+}
+
+__global__ void sleep_for_20_ms(float* out) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  out[0] = 1;
 }
 
 class LateStreams : public testing::Test {
@@ -68,6 +76,37 @@ TEST_F(LateStreams, an_event_is_reached_with_the_work_before_it_alone) {
   EXPECT_TRUE(is_done(event));
   EXPECT_EQ(first.values()[0], 1);
   EXPECT_EQ(second.values()[0], 0);
+}
+
+TEST_F(LateStreams, a_timer_takes_the_time_of_the_work_and_does_not_wait_before) {
+  const Stream stream;
+  const DeviceArray<float> array(1);
+  EventTimer timer(stream);
+  for (int turn = 0; turn < 2; ++turn) {
+    set(stream, array, 0);
+    synchronize(stream);
+    timer.mark();
+    timer.mark();
+    launch<sleep_for_20_ms>({1, 1, 1}, {1, 1, 1}, 0, stream, array.data());
+    timer.mark();
+    EXPECT_EQ(array.values()[0], 0) << "a mark waited";
+    const std::vector<double> seconds = timer.take_intervals();
+    ASSERT_EQ(seconds.size(), 2u);
+    EXPECT_EQ(array.values()[0], 1);
+    EXPECT_GE(seconds[0], 0);
+    EXPECT_GE(seconds[1], 0.02);
+  }
+  EXPECT_TRUE(timer.take_intervals().empty());
+}
+
+TEST_F(LateStreams, an_event_for_order_has_no_time) {
+  const Stream stream;
+  const Event order, time(EventKind::time);
+  record(time, stream);
+  record(order, stream);
+  wait_for(order);
+  EXPECT_GE(milliseconds_between(time, time), 0);
+  EXPECT_THROW(milliseconds_between(time, order), InternalError);
 }
 
 TEST_F(LateStreams, who_asks_for_an_event_again_and_again_sees_it_reached) {

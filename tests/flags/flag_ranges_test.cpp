@@ -268,7 +268,6 @@ TEST_F(TrainingSettings, AreThoseOfARun) {
   EXPECT_EQ(run.trainer.schedule.min_lr, 0.003 / 10);
   EXPECT_EQ(run.trainer.schedule.warmup_steps, 100);
   EXPECT_EQ(run.trainer.schedule.steps, 2000);
-  EXPECT_FALSE(run.trainer.synchronize_phases);
 }
 
 TEST_F(TrainingSettings, NameTheModelByWhatDiffersFromItsPreset) {

@@ -40,11 +40,11 @@ std::vector<Rung> rungs() {
                      }});
       std::ranges::replace(all.back().name, '-', '_');
     }
-    all.push_back({"bucketed_in_small" + by, algorithm, [](Communicator& communicator, Backend&) {
-                     return std::make_unique<BucketedSync>(communicator, kSmallBucket);
+    all.push_back({"bucketed_in_small" + by, algorithm, [](Communicator& communicator, Backend& backend) {
+                     return std::make_unique<BucketedSync>(communicator, backend, kSmallBucket);
                    }});
-    all.push_back({"overlapped_in_small" + by, algorithm, [](Communicator& communicator, Backend&) {
-                     return std::make_unique<OverlappedSync>(communicator, kSmallBucket);
+    all.push_back({"overlapped_in_small" + by, algorithm, [](Communicator& communicator, Backend& backend) {
+                     return std::make_unique<OverlappedSync>(communicator, backend, kSmallBucket);
                    }});
   }
   return all;

@@ -5,7 +5,6 @@
 #include <functional>
 
 #include "stage0_serial/cpu_backend.h"
-#include "stage2_cuda/runtime.h"
 #include "tests/support/backends.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/small_training.h"
@@ -23,12 +22,13 @@ class Stage2Training : public testing::TestWithParam<BackendUnderTest> {};
 
 TEST_P(Stage2Training, TrainsAsStage0) {
   constexpr int kSteps = kSanitized ? 3 : 20;
+  const double limit = GetParam().rounding > 0 ? 5e-3 : kDividedTrainingLimit;
   for (const double dropout : {0.0, 0.2}) {
     SmallTraining serial = training(make_cpu_backend(1), dropout), run = training(GetParam().make(), dropout);
     for (int step = 0; step < kSteps; ++step) {
       const StepReport expected = serial.trainer.step(), got = run.trainer.step();
-      ASSERT_NEAR(got.loss / expected.loss, 1, kDividedTrainingLimit) << "step " << step;
-      ASSERT_NEAR(got.grad_norm / expected.grad_norm, 1, kDividedTrainingLimit) << "step " << step;
+      ASSERT_NEAR(got.loss / expected.loss, 1, limit) << "step " << step;
+      ASSERT_NEAR(got.grad_norm / expected.grad_norm, 1, limit) << "step " << step;
     }
   }
 }
@@ -37,16 +37,27 @@ TEST_P(Stage2Training, ASecondStepAsksTheDeviceForNoMemory) {
   SmallTraining run = training(GetParam().make(), 0.1);
   run.trainer.step();
   const std::int64_t after_one = run.backend->memory_stats().source_allocations;
-  const std::size_t free = gpu::memory_info().free;
   for (int step = 0; step < 3; ++step) run.trainer.step();
   EXPECT_EQ(run.backend->memory_stats().source_allocations, after_one);
-  EXPECT_EQ(gpu::memory_info().free, free);
 }
 
 TEST_P(Stage2Training, SameSeedSameBits) {
   SmallTraining a = training(GetParam().make(), 0.1), b = training(GetParam().make(), 0.1);
   for (int step = 0; step < 4; ++step) EXPECT_EQ(a.trainer.step().loss, b.trainer.step().loss);
   EXPECT_EQ(a.weights(), b.weights());
+}
+
+// The host runs ahead of the device, above all of streams that do their work late: by the host's clock nearly
+// all of a step would be optimizer, at whose end it waits.
+TEST_P(Stage2Training, PhasesAreTimesOfTheDevice) {
+  SmallTraining run = training(GetParam().make(), 0);
+  run.trainer.step();
+  for (int step = 0; step < 3; ++step) {
+    const PhaseSeconds seconds = run.trainer.step().seconds;
+    EXPECT_GT(seconds.forward, 0);
+    EXPECT_GT(seconds.forward + seconds.backward, seconds.optimizer);
+    EXPECT_LT(seconds.communication, seconds.backward);
+  }
 }
 
 // The device decides, and the host learns of it later.

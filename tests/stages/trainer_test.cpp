@@ -182,7 +182,7 @@ class CountingSync final : public NoGradientSync {
     ++counts[static_cast<std::size_t>(i)];
   }
   void finish(Parameters&) override { ++finished; }
-  CommunicationReport report() const override { return {100 * finished, 0}; }
+  CommunicationReport take_report() override { return {100 * finished, 0}; }
   std::vector<int> counts;
   int finished = 0;
 };

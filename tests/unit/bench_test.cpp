@@ -14,12 +14,8 @@ namespace {
 
 constexpr std::int64_t kLength = 16;
 const Gpt2Config kConfig{.vocab_size = 101, .block_size = kLength, .n_layer = 2, .n_head = 2, .n_embd = 32};
-const TrainerConfig kTraining{.batch_size = 3,
-                              .grad_accumulation = 2,
-                              .schedule = {},
-                              .adamw = {},
-                              .seed = 1,
-                              .synchronize_phases = true};
+const TrainerConfig kTraining{
+    .batch_size = 3, .grad_accumulation = 2, .schedule = {}, .adamw = {}, .seed = 1};
 
 struct Measured {
   BenchReport report;

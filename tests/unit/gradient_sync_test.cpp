@@ -112,14 +112,14 @@ TEST_F(GradientSyncTest, flat_has_one_of_the_arena) {
 }
 
 TEST_F(GradientSyncTest, bucketed_has_all_buckets_at_once) {
-  BucketedSync sync(communicator_, kSmallBucket);
+  BucketedSync sync(communicator_, *backend_, kSmallBucket);
   step(sync, backward_order());
   EXPECT_EQ(communicator_.calls(), reductions_of_buckets(kSmallBucket));
   EXPECT_EQ(communicator_.most_under_way(), std::ssize(communicator_.calls()));
 }
 
 TEST_F(GradientSyncTest, overlapped_begins_with_a_bucket_when_it_is_complete) {
-  OverlappedSync sync(communicator_, kSmallBucket);
+  OverlappedSync sync(communicator_, *backend_, kSmallBucket);
   const Buckets buckets(parameters_.table(), kSmallBucket);
   for (int step = 0; step < 2; ++step) {
     communicator_.clear();
@@ -138,7 +138,7 @@ TEST_F(GradientSyncTest, overlapped_begins_with_a_bucket_when_it_is_complete) {
 }
 
 TEST_F(GradientSyncTest, overlapped_has_one_order_whatever_becomes_ready_first) {
-  OverlappedSync sync(communicator_, kSmallBucket);
+  OverlappedSync sync(communicator_, *backend_, kSmallBucket);
   const Buckets buckets(parameters_.table(), kSmallBucket);
   std::vector<int> order = backward_order();
   for (int turn = 0; turn < 20; ++turn) {
@@ -161,7 +161,7 @@ TEST_F(GradientSyncTest, overlapped_has_one_order_whatever_becomes_ready_first) 
 }
 
 TEST_F(GradientSyncTest, overlapped_reduces_what_was_never_ready_too) {
-  OverlappedSync sync(communicator_, kSmallBucket);
+  OverlappedSync sync(communicator_, *backend_, kSmallBucket);
   for (const std::vector<int>& order : {std::vector<int>{}, {3}, {0, 27, 5}}) {
     step(sync, order);
     EXPECT_EQ(communicator_.calls(), reductions_of_buckets(kSmallBucket));
@@ -202,8 +202,8 @@ TEST_F(GradientSyncTest, reports_the_bytes_of_a_step) {
     for (int i = 0; i < 2; ++i) {
       step(*sync, backward_order());
       const std::size_t given = communicator_.bytes("all_reduce") + communicator_.bytes("reduce_scatter");
-      EXPECT_EQ(sync->report().bytes_reduced, static_cast<std::int64_t>(given)) << name;
-      EXPECT_GE(sync->report().seconds_under_way, 0) << name;
+      EXPECT_EQ(sync->take_report().bytes_reduced, static_cast<std::int64_t>(given)) << name;
+      EXPECT_GE(sync->take_report().seconds_under_way, 0) << name;
     }
   }
 }
@@ -220,7 +220,7 @@ TEST_P(TreeSyncTest, exchanges_an_arena_at_each_level) {
     const std::size_t arenas = grads().bytes() * static_cast<std::size_t>(GetParam());
     EXPECT_EQ(communicator_.bytes("send"), arenas);
     EXPECT_EQ(communicator_.bytes("receive"), arenas);
-    EXPECT_EQ(sync.report().bytes_reduced, static_cast<std::int64_t>(arenas));
+    EXPECT_EQ(sync.take_report().bytes_reduced, static_cast<std::int64_t>(arenas));
   }
 }
 

@@ -23,10 +23,8 @@ Speed speed_of(const Entry& entry, std::int64_t warmup) {
   }
   speed.tokens_per_second = spread(tokens_per_second);
   speed.step_ms = spread(step_ms);
-  if (!entry.contestant.has_phases()) return speed;
   speed.communication_share = median(share);
-  speed.ms.emplace();
-  for (std::size_t i = 0; i < ms.size(); ++i) (*speed.ms)[i] = median(ms[i]);
+  for (std::size_t i = 0; i < ms.size(); ++i) speed.ms[i] = median(ms[i]);
   return speed;
 }
 

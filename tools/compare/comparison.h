@@ -46,10 +46,10 @@ std::string describe(const Comparison& comparison, const Check& check);
 struct Speed {
   std::size_t entry = 0;
   Spread tokens_per_second, step_ms;
-  std::optional<PhaseMs> ms;         // medians over trials; none on a GPU
+  PhaseMs ms = {};                   // medians over trials
   std::optional<double> speed_up;    // over the reference
   std::optional<double> efficiency;  // of its ranks, per core or GPU, beside the fewest of the same stage
-  std::optional<double> communication_share;  // of a step; none on a GPU
+  double communication_share = 0;    // of a step
   std::int64_t peak_memory_bytes = 0;
 };
 

@@ -49,9 +49,6 @@ struct Contestant {
   int computing_threads() const {
     return static_cast<int>(program.hardware == Hardware::gpu ? ranks : ranks * threads);
   }
-  // Whether the phases of its metrics.jsonl are those of computing. On a GPU they are not: the host launches,
-  // and runs ahead of the device.
-  bool has_phases() const { return program.hardware != Hardware::gpu; }
   // Cores that compute, or GPUs; of `cores` there are no more.
   double resources(std::int64_t cores) const;
 

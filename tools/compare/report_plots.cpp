@@ -101,10 +101,9 @@ PartsPlot phases_plot(const Comparison& comparison) {
                  .part_names = {kPhases.begin(), kPhases.end()},
                  .bars = {}};
   for (const Speed& speed : speeds(comparison)) {
-    if (!speed.ms) continue;
     plot.bars.push_back({contestant_of(comparison, speed).label(),
                          concat(three_digits(speed.step_ms.median), " ms"),
-                         {speed.ms->begin(), speed.ms->end()}});
+                         {speed.ms.begin(), speed.ms.end()}});
   }
   return plot;
 }

@@ -52,7 +52,7 @@ std::vector<Cell> agreement_row(const Comparison& comparison, std::size_t index)
 
 std::vector<Cell> speed_row(const Comparison& comparison, const Speed& speed) {
   const Contestant& contestant = comparison.entries[speed.entry].contestant;
-  const bool communicates = contestant.program.has_ranks() && speed.communication_share;
+  const bool communicates = contestant.program.has_ranks();
   const auto ratio = [](const std::optional<double>& value) { return value ? three_digits(*value) : "–"; };
   return {{contestant.label()},
           {contestant.cores_text()},
@@ -61,7 +61,7 @@ std::vector<Cell> speed_row(const Comparison& comparison, const Speed& speed) {
           {three_digits(speed.step_ms.median)},
           {ratio(speed.speed_up)},
           {speed.efficiency ? percent(*speed.efficiency) : "–"},
-          {communicates ? percent(*speed.communication_share) : "–"},
+          {communicates ? percent(speed.communication_share) : "–"},
           {mebibytes(speed.peak_memory_bytes)}};
 }
 
@@ -82,14 +82,6 @@ std::string in_lines(const std::string& text) {
     lines += word;
   }
   return concat(lines, "\n");
-}
-
-std::string phases_note(const Comparison& comparison) {
-  const bool known = std::ranges::all_of(comparison.entries,
-                                         [](const Entry& entry) { return entry.contestant.has_phases(); });
-  return known ? ""
-               : " On a GPU the host runs ahead of the device, so that what it sees of a step's phases, "
-                 "communication among them, is launching: they are left out; stageN_bench measures them.";
 }
 
 std::string crowding_note(const Comparison& comparison) {
@@ -194,7 +186,7 @@ std::string speed_note(const Comparison& comparison) {
           "GPU, beside the same stage on its fewest ranks.";
       break;
   }
-  return concat(text, phases_note(comparison), crowding_note(comparison));
+  return concat(text, crowding_note(comparison));
 }
 
 std::string busy_note(const Comparison& comparison) {

@@ -25,7 +25,7 @@ Json phases_json(const PhaseMs& ms) {
   return json;
 }
 
-Json trial_json(const Trial& trial, std::int64_t warmup, bool has_phases) {
+Json trial_json(const Trial& trial, std::int64_t warmup) {
   Json loss = Json::array(), grad_norm = Json::array(), seconds = Json::array();
   for (const StepRecord& step : trial.steps) {
     loss.push_back(number(step.loss));
@@ -38,8 +38,8 @@ Json trial_json(const Trial& trial, std::int64_t warmup, bool has_phases) {
           {"seconds", std::move(seconds)},
           {"tokens_per_second", timed.tokens_per_second},
           {"step_ms", timed.step_ms},
-          {"phases_ms", has_phases ? phases_json(timed.ms) : Json()},
-          {"communication_share", has_phases ? Json(timed.communication_share) : Json()},
+          {"phases_ms", phases_json(timed.ms)},
+          {"communication_share", timed.communication_share},
           {"peak_memory_bytes", trial.peak_memory_bytes},
           {"weights_xxh3_128", trial.weights_xxh3_128},
           {"busy", busy_json(trial.load)}};
@@ -48,9 +48,7 @@ Json trial_json(const Trial& trial, std::int64_t warmup, bool has_phases) {
 Json entry_json(const Entry& entry, std::int64_t warmup) {
   const Contestant& contestant = entry.contestant;
   Json trials = Json::array();
-  for (const Trial& trial : entry.trials) {
-    trials.push_back(trial_json(trial, warmup, contestant.has_phases()));
-  }
+  for (const Trial& trial : entry.trials) trials.push_back(trial_json(trial, warmup));
   return {{"name", contestant.name()},
           {"label", contestant.label()},
           {"stage", contestant.program.stage},
@@ -70,10 +68,10 @@ Json speed_json(const Comparison& comparison, const Speed& speed) {
   return {{"name", comparison.entries[speed.entry].contestant.name()},
           {"tokens_per_second", spread_json(speed.tokens_per_second)},
           {"step_ms", spread_json(speed.step_ms)},
-          {"phases_ms", speed.ms ? phases_json(*speed.ms) : Json()},
+          {"phases_ms", phases_json(speed.ms)},
           {"speed_up", number(speed.speed_up)},
           {"efficiency", number(speed.efficiency)},
-          {"communication_share", number(speed.communication_share)},
+          {"communication_share", speed.communication_share},
           {"peak_memory_bytes", speed.peak_memory_bytes}};
 }
 
@@ -172,11 +170,9 @@ std::string results_csv(const Comparison& comparison) {
                  ',', contestant.ranks, ',', contestant.threads, ',', contestant.batch_size, ',',
                  contestant.reproducible ? "true" : "false", ',', i + 1, ',', trial.steps.size(), ',',
                  csv_number(timed.tokens_per_second), ',', csv_number(timed.step_ms));
-      const bool phases = contestant.has_phases();
-      for (const double ms : timed.ms) text += concat(',', phases ? csv_number(ms) : "");
-      text +=
-          concat(',', phases ? csv_number(timed.communication_share) : "", ',', trial.peak_memory_bytes, ',',
-                 csv_number(trial.steps.front().loss), ',', csv_number(trial.steps.back().loss), "\r\n");
+      for (const double ms : timed.ms) text += concat(',', csv_number(ms));
+      text += concat(',', csv_number(timed.communication_share), ',', trial.peak_memory_bytes, ',',
+                     csv_number(trial.steps.front().loss), ',', csv_number(trial.steps.back().loss), "\r\n");
     }
   }
   return text;
