@@ -101,7 +101,7 @@ double copy_rate(const Tensor& out, const Tensor& in) {
 
 Ladder layernorm_ladder(Backend& backend, const LadderOptions& options) {
   constexpr float kEps = 1e-5f;
-  const std::int64_t N = options.large ? 8192 : 64, C = options.large ? 768 : 192;
+  const std::int64_t N = options.large ? 65536 : 64, C = options.large ? 768 : 192;
   const auto vector = [&](std::int64_t n) { return backend.allocate(DType::f32, {n}); };
   const LayernormTensors t{backend.allocate(DType::f32, {N, C}),
                            vector(N),
