@@ -280,7 +280,7 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, std::optiona
   std::optional<RunDirectory> directory;  // rank 0 keeps the run
   on_root(group, [&] {
     directory = resumed ? std::move(resumed->directory) : create_run(flags, *corpus.tokenizer);
-    if (resumed) directory->go_on_from(resumed->checkpoint);
+    if (resumed) directory->resume_from(resumed->checkpoint);
     if (has_steps_left(flags, resumed)) {
       begin_run(flags, std::move(settings), resumed, *directory);
     } else {

@@ -16,14 +16,14 @@ std::string concat(const Parts&... parts) {
   return out.str();
 }
 
-// The input is at fault: a flag, a file, a configuration. The message is one line that names it, what was
-// expected and what was found.
+// An error in the user's input: a flag, a file or a configuration. The message is one line that names the
+// input, what was expected and what was found.
 class UserError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// The program is at fault.
+// An error in the program itself.
 class InternalError : public std::logic_error {
  public:
   using std::logic_error::logic_error;
@@ -35,7 +35,7 @@ template <class... Parts>
   throw UserError(concat(parts...));
 }
 
-// Returns read(). What it complains of with a UserError begins with `name`, of a file or a flag, then.
+// Returns read(). If it throws a UserError, the message is prefixed with `name`, that of a file or a flag.
 template <class Name, class Read>
 auto naming(const Name& name, const Read& read) {
   try {

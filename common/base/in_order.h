@@ -1,4 +1,4 @@
-// Work on several threads whose results come in order.
+// Work on several threads, with the results in order.
 #pragma once
 
 #include <deque>
@@ -8,9 +8,10 @@
 
 namespace stagegpt {
 
-// For each value that produce() returns, until it returns nothing: consume(work(value)). work() runs on up to
-// `threads` threads; produce() and consume() run on the caller's, in order. So what comes out does not depend
-// on the number of threads, and no more than `threads` values are held. An exception of any of them ends all.
+// Calls consume(work(value)) for each value that produce() returns, until it returns nullopt. work() runs on
+// up to `threads` threads. produce() and consume() run on the caller's thread, in order, so the result does
+// not depend on the number of threads. At most `threads` values are held at a time. An exception in any of
+// the three ends the loop and is rethrown.
 template <class Produce, class Work, class Consume>
 void for_each_in_order(int threads, Produce&& produce, Work&& work, Consume&& consume) {
   using Value = typename decltype(produce())::value_type;

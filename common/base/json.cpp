@@ -8,9 +8,10 @@ namespace stagegpt {
 
 namespace {
 
-// Refuses what nlohmann accepts, without keeping any value. Its own parser would call back too, but looks
-// through all elements of an array after each object among them, and so takes minutes for a large one.
-class Strictness final : public nlohmann::json::json_sax_t {
+// Rejects JSON that nlohmann accepts but this project does not: duplicate keys and deep nesting. It stores no
+// values. nlohmann::json::parse() with a callback could do the same, but after each object in an array it
+// scans all elements of the array, which takes minutes for a large one.
+class StrictChecker final : public nlohmann::json::json_sax_t {
  public:
   bool null() override { return true; }
   bool boolean(bool) override { return true; }
@@ -25,17 +26,17 @@ class Strictness final : public nlohmann::json::json_sax_t {
   bool end_array() override { return close(); }
   bool key(std::string& key) override {
     constexpr std::size_t kShown = 60;
-    if (!keys_.back().insert(key).second) user_error("the key '", key.substr(0, kShown), "' is there twice");
+    if (!keys_.back().insert(key).second) user_error("the key '", key.substr(0, kShown), "' occurs twice");
     return true;
   }
   bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception&) override {
-    return false;  // nlohmann::json::parse() says it
+    return false;  // nlohmann::json::parse() reports it
   }
 
  private:
   bool open() {
-    constexpr std::size_t kDeepest = 64;  // nothing that is read here is deeper than 6
-    if (keys_.size() == kDeepest) user_error("values are nested more than ", kDeepest, " deep");
+    constexpr std::size_t kDeepest = 64;  // no file format of this project nests more than 6 levels
+    if (keys_.size() == kDeepest) user_error("values are nested more than ", kDeepest, " levels deep");
     keys_.emplace_back();
     return true;
   }
@@ -44,19 +45,20 @@ class Strictness final : public nlohmann::json::json_sax_t {
     return true;
   }
 
-  std::vector<std::set<std::string>> keys_;  // of each object or array that is open
+  std::vector<std::set<std::string>> keys_;  // the keys so far of each open object or array
 };
 
 }  // namespace
 
 nlohmann::json parse_json(std::string_view text) {
-  Strictness strictness;
-  nlohmann::json::sax_parse(text, &strictness);
+  StrictChecker checker;
+  nlohmann::json::sax_parse(text, &checker);
   return read_json([&] { return nlohmann::json::parse(text); });
 }
 
 std::uint64_t natural_number(const nlohmann::json& json, std::string_view what) {
-  if (!json.is_number_unsigned()) user_error(what, " is ", json.dump().substr(0, 40), ", no natural number");
+  if (!json.is_number_unsigned())
+    user_error(what, " is ", json.dump().substr(0, 40), ", expected a non-negative integer");
   return json.get<std::uint64_t>();
 }
 
@@ -64,7 +66,8 @@ std::string json_message(const nlohmann::json::exception& error) {
   constexpr std::size_t kShown = 200;
   std::string message = error.what();  // "[json.exception.type_error.302] type must be ..."
   if (const std::size_t end = message.find("] "); end != std::string::npos) message.erase(0, end + 2);
-  message.erase(std::min(message.size(), message.find("; last read")));  // may be any bytes, and many
+  // The quoted input may be long and not UTF-8.
+  message.erase(std::min(message.size(), message.find("; last read")));
   return message.substr(0, kShown);
 }
 

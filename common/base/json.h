@@ -1,4 +1,4 @@
-// JSON from a person or a file, read strictly.
+// Strict reading of JSON from files and users.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,23 @@
 
 namespace stagegpt {
 
-// Keys stay in the order in which they were added: for all that is written. parse_json() sorts them.
+// Keeps keys in the order in which they were added. Used for all JSON that is written; parse_json() returns
+// sorted keys.
 using Json = nlohmann::ordered_json;
 
-// Throws UserError, in one line, for text that is not JSON, has a key twice in one object
-// or is nested more than 64 deep.
+// Throws UserError, with a message of one line, if the text is not JSON, an object has a duplicate key, or
+// values are nested more than 64 levels deep.
 nlohmann::json parse_json(std::string_view text);
 
-// The value, which may not be converted from another kind: of a number out of range, or a fraction, that is
-// undefined. Throws UserError, calling it `what`, for anything but a whole number that is not negative.
+// The value of a non-negative integer. Nothing is converted: nlohmann's conversion of a fraction or a number
+// out of range is undefined. Throws UserError, which names the value `what`, for anything else.
 std::uint64_t natural_number(const nlohmann::json& json, std::string_view what);
 
-// What nlohmann's exception says, in one line, without its number.
+// The message of an exception of nlohmann, in one line, without its error number.
 std::string json_message(const nlohmann::json::exception& error);
 
-// Returns read(), which takes values out of JSON. Throws UserError where one is missing or of another type.
+// Returns read(), which extracts values from JSON. Throws UserError if a value is missing or has another
+// type.
 template <class Read>
 auto read_json(const Read& read) {
   try {

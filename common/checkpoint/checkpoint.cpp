@@ -14,8 +14,8 @@ constexpr const char* kState = "trainer_state.json";
 // PyTorch's names for Adam's moments.
 constexpr const char *kFirstMoment = "exp_avg.", *kSecondMoment = "exp_avg_sq.";
 
-// The same values, with a heartbeat for each piece of them.
-ParameterValues beating(ParameterValues values, const Heartbeat& beat) {
+// The same values, with a heartbeat after each call.
+ParameterValues with_heartbeat(ParameterValues values, const Heartbeat& beat) {
   return [values = std::move(values), beat](std::size_t i, std::int64_t begin, std::span<float> out) {
     values(i, begin, out);
     beat();
@@ -29,12 +29,12 @@ std::vector<FileEntry> write_checkpoint(const fs::path& directory, Backend& back
                                         const TrainerState& state, const Heartbeat& beat) {
   const Parameters& parameters = model.parameters();
   const ParameterTable& table = parameters.table();
-  std::vector<FileEntry> files =
-      write_hugging_face(directory, model.config(),
-                         beating(arena_values(backend, table, parameters.weights()), beat), &tokenizer, beat);
+  std::vector<FileEntry> files = write_hugging_face(
+      directory, model.config(), with_heartbeat(arena_values(backend, table, parameters.weights()), beat),
+      &tokenizer, beat);
   files.push_back(write_parameters(
       directory / kOptimizerFile, table,
-      {{kFirstMoment, beating(moments.m, beat)}, {kSecondMoment, beating(moments.v, beat)}}));
+      {{kFirstMoment, with_heartbeat(moments.m, beat)}, {kSecondMoment, with_heartbeat(moments.v, beat)}}));
   beat();
   files.push_back(write_hashed(directory / kState, to_json_text(state)));
   beat();

@@ -1,6 +1,6 @@
-// A checkpoint: a Hugging Face GPT-2 directory with what it takes to train on exactly where it was made:
-// optimizer.safetensors (the moments, by parameter name) and trainer_state.json. Its bytes depend on the
-// state alone, not on time, ranks or threads.
+// A checkpoint: a Hugging Face GPT-2 directory plus the state that is needed to resume training exactly:
+// optimizer.safetensors (Adam's moments, by parameter name) and trainer_state.json. Its bytes depend on this
+// state only, not on the time, the ranks or the threads.
 #pragma once
 
 #include <filesystem>
@@ -16,26 +16,27 @@
 
 namespace stagegpt {
 
-// Adam's moments, by the model's table.
+// Adam's moments, in the order of the model's parameter table.
 struct MomentValues {
   ParameterValues m, v;
 };
 
-// Writes all files but the manifest; each is on the disk when it returns. Failures throw as OutputFile's do.
+// Writes all files except the manifest. They are on the disk when the call returns. Errors are those of
+// OutputFile.
 std::vector<FileEntry> write_checkpoint(
     const std::filesystem::path& directory, Backend& backend, const Gpt2& model, const MomentValues& moments,
     const Tokenizer& tokenizer, const TrainerState& state, const Heartbeat& beat = [] {});
 
-// Reads all of it, and compares it with its manifest. Throws UserError, naming the file, where one is missing
-// or not what it was.
+// Reads all files and compares them with the manifest. Throws UserError, which names the file, if a file is
+// missing or has changed.
 void verify_checkpoint(
     const std::filesystem::path& directory, const Heartbeat& beat = [] {});
 
-// Reads trainer_state.json alone. Throws UserError that names the file.
+// Reads only trainer_state.json. Throws UserError that names the file.
 TrainerState read_trainer_state(const std::filesystem::path& directory);
 
-// Copies one of the moments into an arena of the same table; the weights are a HuggingFaceModel's. Throws
-// UserError, naming the file, where it is missing, broken, or that of another model.
+// Copies one of the moments into an arena of the same table. (The weights are loaded by HuggingFaceModel.)
+// Throws UserError, which names the file, if it is missing, invalid, or of another model.
 void load_moment(const std::filesystem::path& directory, Moment moment, Backend& backend,
                  const ParameterTable& table, const Tensor& arena);
 

@@ -7,7 +7,7 @@ namespace {
 
 Json or_null(std::optional<std::int32_t> id) { return id ? Json(*id) : Json(); }
 
-// A size; `fallback` where the field is missing or null.
+// A size; `fallback` if the field is missing or null.
 std::int64_t size_field(const nlohmann::json& json, const char* name, std::int64_t max,
                         std::optional<std::int64_t> fallback = std::nullopt) {
   const auto field = json.find(name);
@@ -21,7 +21,7 @@ std::int64_t size_field(const nlohmann::json& json, const char* name, std::int64
   return field->get<std::int64_t>();
 }
 
-// Refuses a value that would change results, unless the field is missing.
+// Throws UserError if the field exists and has a value that would change the model's results.
 void require(const nlohmann::json& json, const char* name, const nlohmann::json& expected) {
   const auto field = json.find(name);
   if (field != json.end() && *field != expected) {
@@ -30,9 +30,9 @@ void require(const nlohmann::json& json, const char* name, const nlohmann::json&
   }
 }
 
-// By the names that transformers has for them. Two of them are gelu_new written otherwise: gelu_pytorch_tanh
-// by PyTorch's own function, gelu_fast as x/2 (1 + tanh(√(2/π) x (1 + 0.044715 x²))) with √(2/π) to ten
-// digits.
+// The activation with a name of `transformers`. Two names are other implementations of gelu_new:
+// gelu_pytorch_tanh is PyTorch's own function; gelu_fast is x/2 (1 + tanh(√(2/π) x (1 + 0.044715 x²))) with
+// √(2/π) to ten digits.
 std::optional<Activation> activation_of(const std::string& name) {
   if (name == "gelu_pytorch_tanh" || name == "gelu_fast") return Activation::gelu_new;
   const auto named = activation_named(name);
@@ -93,7 +93,7 @@ Gpt2Config parse_config(const nlohmann::json& json) {
     config.activation = *named;
     config.initializer_range = json.value("initializer_range", config.initializer_range);
     if (size_field(json, "n_inner", 1 << 20, 4 * config.n_embd) != 4 * config.n_embd) {
-      user_error("'n_inner' is not 4 times 'n_embd': not supported");
+      user_error("'n_inner' is not 4 times 'n_embd', which is not supported");
     }
     require(json, "layer_norm_epsilon", kLayernormEps);
     require(json, "scale_attn_weights", true);

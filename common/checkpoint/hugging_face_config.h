@@ -13,8 +13,8 @@ namespace stagegpt {
 std::string config_json(const Gpt2Config& config, std::optional<std::int32_t> end_of_text);
 std::string generation_config_json(std::optional<std::int32_t> end_of_text);
 
-// The model that a config.json describes, without dropout. Throws UserError where it is not GPT-2, or has an
-// option that changes results and is not supported.
+// The model described by a config.json; dropout is ignored. Throws UserError if it is not GPT-2, or has an
+// unsupported option that changes results.
 Gpt2Config parse_config(const nlohmann::json& json);
 
 }  // namespace stagegpt

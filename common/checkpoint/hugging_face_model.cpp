@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kConfig = "config.json";
 constexpr const char* kWeights = "model.safetensors";
-constexpr const char* kIndex = "model.safetensors.index.json";  // of weights in several files
+constexpr const char* kIndex = "model.safetensors.index.json";  // lists the files if there are several
 constexpr const char* kHead = "lm_head.weight";
 
 nlohmann::json read_json_file(const fs::path& path) {
@@ -27,7 +27,7 @@ std::string without_prefix(const std::string& name) {
   return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
 }
 
-// h.N.attn.bias and h.N.attn.masked_bias: the causal mask, which older files hold as a tensor.
+// h.N.attn.bias and h.N.attn.masked_bias: the causal mask, a tensor in older files.
 bool is_mask(const std::string& name) {
   std::string_view rest = name;
   if (!rest.starts_with("h.")) return false;
@@ -41,7 +41,7 @@ bool same_bytes(const SafetensorsView& a, const SafetensorsView& b) {
   return a.dtype == b.dtype && a.shape == b.shape && std::ranges::equal(a.bytes, b.bytes);
 }
 
-// The files that an index spreads the weights over.
+// The weight files that an index lists.
 std::set<std::string> files_of_index(const nlohmann::json& index) {
   return read_json([&] {
     std::set<std::string> files;
@@ -68,7 +68,7 @@ Gpt2Config config_in(const fs::path& directory) {
 HuggingFaceModel::HuggingFaceModel(const fs::path& directory, std::string_view flag) {
   try {
     config_ = config_in(directory);
-    // More layers than the files can have would make a table out of proportion to them.
+    // Before the parameter table is built: a wrong n_layer could make it far larger than the files.
     map_weights(directory);
     if (weights_.size() < static_cast<std::size_t>(config_.n_layer)) {
       user_error(directory, ": ", weights_.size(), " tensors are too few for ", config_.n_layer, " layers");
@@ -83,11 +83,11 @@ HuggingFaceModel::HuggingFaceModel(const fs::path& directory, std::string_view f
 void HuggingFaceModel::map_weights(const fs::path& directory) {
   if (file_exists(directory / kWeights)) return map_file(directory / kWeights);
   if (!file_exists(directory / kIndex)) {
-    user_error(
-        directory, " holds no ", kWeights,
-        file_exists(directory / "pytorch_model.bin")
-            ? "; pytorch_model.bin is not read: save it with save_pretrained(…, safe_serialization=True)"
-            : "");
+    user_error(directory, " holds no ", kWeights,
+               file_exists(directory / "pytorch_model.bin")
+                   ? "; pytorch_model.bin is not supported: convert it with save_pretrained(…, "
+                     "safe_serialization=True)"
+                   : "");
   }
   const std::set<std::string> files =
       naming(directory / kIndex, [&] { return files_of_index(read_json_file(directory / kIndex)); });
@@ -100,7 +100,7 @@ void HuggingFaceModel::map_file(const fs::path& path) {
     for (auto& [name, view] : parse_safetensors(files_.back()->bytes())) {
       const std::string ours = without_prefix(name);
       if (is_mask(ours)) continue;
-      if (!weights_.emplace(ours, std::move(view)).second) user_error("the tensor ", ours, " is there twice");
+      if (!weights_.emplace(ours, std::move(view)).second) user_error("the tensor ", ours, " occurs twice");
     }
   });
 }
@@ -109,12 +109,15 @@ void HuggingFaceModel::check_weights() {
   values_ = safetensors_values(table_, weights_, "");
   if (const auto head = weights_.find(kHead); head != weights_.end()) {
     if (!same_bytes(head->second, weights_.at("wte.weight"))) {
-      user_error(kHead, " is not wte.weight: an output head of its own is not supported");
+      user_error(
+          kHead,
+          " differs from wte.weight: an output head that is not tied to the embedding is not supported");
     }
     weights_.erase(head);
   }
   for (const auto& [name, view] : weights_) {
-    if (table_.find(name) < 0) user_error("the tensor '", name.substr(0, 80), "' is none of this model's");
+    if (table_.find(name) < 0)
+      user_error("the tensor '", name.substr(0, 80), "' does not belong to this model");
   }
 }
 
@@ -123,7 +126,7 @@ Gpt2Config read_config(const fs::path& directory, std::string_view flag) {
 }
 
 void load_weights(const HuggingFaceModel& file, Backend& backend, const Gpt2& model) {
-  // Of the positions only the first are asked for.
+  // A model with a shorter context loads only the first positions.
   load_values(backend, model.parameters().table(), model.parameters().weights(), file.values());
 }
 

@@ -19,7 +19,7 @@ constexpr std::size_t kHeaderInts = 256, kHeaderBytes = kHeaderInts * sizeof(std
 constexpr std::int32_t kModelMagic = 20240326, kModelVersionF32 = 3, kModelVersionBf16 = 5;
 constexpr std::int32_t kStateMagic = 20240327, kStateVersion = 2;
 
-// Takes spans from the front of a file whose size has been checked.
+// Reads spans from a file, from its beginning on. The size of the file has been checked.
 class Cursor {
  public:
   explicit Cursor(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -39,7 +39,8 @@ class Cursor {
 std::span<const std::int32_t> read_header(std::span<const std::byte> file, std::int32_t magic,
                                           std::string_view what, std::string_view flag) {
   if (file.size() < kHeaderBytes) {
-    user_error(flag, ": expected ", what, ", the file has ", file.size(), " bytes, fewer than its header");
+    user_error(flag, ": expected ", what, ", but the file has ", file.size(),
+               " bytes, fewer than its header");
   }
   const auto header = Cursor(file).take<std::int32_t>(kHeaderInts);
   if (header[0] != magic) {
@@ -49,7 +50,8 @@ std::span<const std::int32_t> read_header(std::span<const std::byte> file, std::
   return header;
 }
 
-// A number of the header, in a range that no model exceeds and in which no product of sizes overflows.
+// Checks the range of a number in the header. The range exceeds that of real models, and products of such
+// sizes do not overflow.
 std::int64_t header_number(std::int32_t value, std::int32_t max, std::string_view name,
                            std::string_view flag) {
   if (value < 1 || value > max) user_error(flag, ": ", name, " is ", value, ", expected 1 to ", max);
@@ -60,7 +62,7 @@ void require_size(std::span<const std::byte> file, std::int64_t elements, std::s
                   std::string_view flag) {
   const std::uint64_t expected = kHeaderBytes + static_cast<std::uint64_t>(elements) * element_bytes;
   if (file.size() != expected) {
-    user_error(flag, ": the file has ", file.size(), " bytes, its header announces ", expected);
+    user_error(flag, ": the file has ", file.size(), " bytes, its header specifies ", expected);
   }
 }
 
@@ -73,8 +75,8 @@ std::size_t bytes_of(LlmcPrecision precision) {
   return precision == LlmcPrecision::f32 ? sizeof(float) : sizeof(std::uint16_t);
 }
 
-// Elements of a whole model in llm.c's layout. All layers are alike: what it costs does not depend on how
-// many a header announces.
+// The number of elements of a model in llm.c's layout. It is computed from one layer, so that a header with
+// too many layers does not cost time or memory.
 std::int64_t llmc_numel(Gpt2Config config) {
   const std::int64_t layers = std::exchange(config.n_layer, 1);
   const ParameterTable table = gpt2_parameter_table(config);
@@ -103,7 +105,7 @@ LlmcModel parse_llmc_model(std::span<const std::byte> file, std::string_view fla
     user_error(flag, ": the padded vocabulary is ", header[7], ", expected ", config.padded_vocab_size());
   }
   if (config.n_embd % config.n_head != 0) {
-    user_error(flag, ": ", config.n_head, " heads do not divide ", config.n_embd, " channels");
+    user_error(flag, ": ", config.n_embd, " channels are not divisible by ", config.n_head, " heads");
   }
   const std::int64_t numel = llmc_numel(config);
   require_size(file, numel, bytes_of(precision), flag);
@@ -117,7 +119,8 @@ LlmcState parse_llmc_state(std::span<const std::byte> file, const Gpt2Config& co
   state.B = header_number(header[2], 1 << 16, "the batch size", flag);
   state.T = header_number(header[3], 1 << 20, "the sequence length", flag);
   if (state.T > config.block_size) {
-    user_error(flag, ": sequences of ", state.T, " tokens, the model's context has ", config.block_size);
+    user_error(flag, ": the sequences have ", state.T, " tokens, the model's context has only ",
+               config.block_size);
   }
   const std::int64_t tokens = state.B * state.T, numel = llmc_numel(config);
   require_size(file, 2 * tokens + tokens * config.vocab_size + 1 + numel, sizeof(float), flag);
@@ -133,7 +136,8 @@ LlmcState parse_llmc_state(std::span<const std::byte> file, const Gpt2Config& co
 }
 
 std::int64_t llmc_offset(const ParameterTable& table, const Gpt2Config& config, std::size_t i) {
-  // The table goes layer by layer: wte, wpe, 12 rows a layer, ln_f. llm.c stacks the layers of each kind.
+  // The rows of the table are wte, wpe, 12 rows per layer, ln_f. llm.c stores all layers of one kind of
+  // parameter together.
   constexpr std::size_t kFirst = 2, kPerLayer = 12;
   const auto numel = [&](std::size_t row) { return table[row].arena_shape().numel(); };
   const std::size_t layers = static_cast<std::size_t>(config.n_layer),

@@ -1,5 +1,5 @@
-// llm.c's binary files: a model's weights, and a reference state (batch, logits, loss, gradients) to compare
-// with. Little-endian; a header of 256 int32, then tensors without gaps. Layouts: docs/file_formats.md.
+// llm.c's binary files: a model's weights, and a reference state (batch, logits, loss, gradients) for
+// comparison. Little-endian; a header of 256 int32, then tensors without gaps. Layouts: docs/file_formats.md.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace stagegpt {
 
-// How a model file holds weights.
+// The data type of the weights in a model file.
 enum class LlmcPrecision : std::uint8_t { f32, bf16 };
 
 struct LlmcModel {
   Gpt2Config config;
   LlmcPrecision precision = LlmcPrecision::f32;
-  // Inside the file: the tensors of a model in llm.c's order, layers stacked, wte padded to
+  // A view of the file: the tensors in llm.c's order, all layers of a parameter together, wte padded to
   // padded_vocab_size() rows.
   std::span<const std::byte> weights;
 };
@@ -29,24 +29,24 @@ struct LlmcState {
   std::span<const std::int32_t> ids, targets;  // (B,T)
   std::span<const float> logits;               // (B,T,V)
   float loss = 0;
-  std::span<const float> grads;  // in the order of a model
+  std::span<const float> grads;  // in the order of the weights in a model file
 };
 
-// Reads a model file (version 3, f32, or 5, bf16). Throws UserError, naming `flag` and what is wrong, for any
-// other file.
+// Parses a model file: version 3 (f32) or 5 (bf16). Throws UserError, which names `flag` and the problem, for
+// any other file.
 LlmcModel parse_llmc_model(std::span<const std::byte> file, std::string_view flag);
-// Reads a debug state (version 2) of a model with this configuration. Tokens are checked against the
+// Parses a debug state (version 2) of a model with this configuration. Checks that all tokens are in the
 // vocabulary.
 LlmcState parse_llmc_state(std::span<const std::byte> file, const Gpt2Config& config, std::string_view flag);
 
-// Where parameter i of the table lies in llm.c's order, in elements, with its padded rows.
+// The offset of parameter i of the table in llm.c's order, in elements, including padded rows.
 std::int64_t llmc_offset(const ParameterTable& table, const Gpt2Config& config, std::size_t i);
 
-// The weights of a file by gpt2_parameter_table(file.config). Both are borrowed.
+// The weights of a file in the order of gpt2_parameter_table(file.config). Both are borrowed.
 ParameterValues llmc_values(const ParameterTable& table, const LlmcModel& file);
 
-// Writes a model file, which is on the disk when it returns. Throws UserError for a model that llm.c does not
-// have; failures throw as OutputFile's do.
+// Writes a model file, which is on the disk when the call returns. Throws UserError for a model that llm.c
+// does not support. Other errors are those of OutputFile.
 void write_llmc_model(const std::filesystem::path& path, const Gpt2Config& config,
                       const ParameterValues& values, LlmcPrecision precision);
 

@@ -11,13 +11,13 @@ constexpr const char* kManifest = "manifest.json";
 constexpr const char* kFormat = "stagegpt checkpoint";
 constexpr int kVersion = 1;
 
-// The manifest's text. Its hash is that of the same text with no hash in it.
+// The text of the manifest. It contains the hash of the same text with an empty hash.
 std::string manifest_text(const std::vector<FileEntry>& files) {
   Json list = Json::array();
   for (const FileEntry& entry : files) list.push_back(to_json(entry));
   Json json = {{"format", kFormat}, {"version", kVersion}, {"files", std::move(list)}, {"xxh3_128", ""}};
-  const std::string unsigned_text = json.dump(2);
-  json["xxh3_128"] = hash_of_text(unsigned_text);
+  const std::string text_without_hash = json.dump(2);
+  json["xxh3_128"] = hash_of_text(text_without_hash);
   return json.dump(2) + '\n';
 }
 
@@ -45,8 +45,8 @@ std::vector<FileEntry> parse_entries(std::string_view text) {
 
 std::vector<FileEntry> parse_manifest(std::string_view text) {
   std::vector<FileEntry> files = parse_entries(text);
-  // Whatever is not to the letter what was written has been changed.
-  if (text != manifest_text(files)) user_error("it has been changed");
+  // A manifest is valid only if it is exactly the text that write_manifest() would write.
+  if (text != manifest_text(files)) user_error("it has been changed since it was written");
   return files;
 }
 
@@ -69,7 +69,7 @@ std::vector<FileEntry> verify_manifest(const fs::path& directory, Verified what,
     if (what == Verified::model && expected.file == kOptimizerFile) continue;
     const PageCache cache = what == Verified::all ? PageCache::avoid : PageCache::use;
     if (file_entry(file, cache, beat) != expected)
-      user_error(file, " is damaged: its hash is not the manifest's");
+      user_error(file, " is damaged: its hash differs from that in the manifest");
   }
   return files;
 }

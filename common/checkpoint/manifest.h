@@ -1,5 +1,5 @@
-// manifest.json: name, size and hash of every file of a checkpoint, and its own hash. It is written last, so
-// a directory that has one is whole.
+// manifest.json: the name, size and hash of every file of a checkpoint, and its own hash. It is written last,
+// so a directory with a manifest is complete.
 #pragma once
 
 #include <filesystem>
@@ -10,25 +10,25 @@
 
 namespace stagegpt {
 
-// The file of a checkpoint that is no part of the model.
+// The largest file of a checkpoint that is not part of the model.
 inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
 
-// Writes DIRECTORY/manifest.json for files that are there. Failures throw as OutputFile's do.
+// Writes DIRECTORY/manifest.json for existing files. Errors are those of OutputFile.
 void write_manifest(const std::filesystem::path& directory, const std::vector<FileEntry>& files);
 
-// Takes a manifest's text apart. Throws UserError unless it is, to the letter, what write_manifest() writes.
+// Parses a manifest. Throws UserError unless the text is exactly what write_manifest() writes.
 std::vector<FileEntry> parse_manifest(std::string_view text);
 
-// What is read: all files from the disk; or those of the model, not the optimizer's, and left in the page
-// cache for who reads them next.
+// Which files are read. all: every file, past the page cache, from the disk. model: all except the
+// optimizer's file, and they are left in the page cache, because they are loaded next.
 enum class Verified { all, model };
 
-// Reads what the manifest lists, and returns the list. Throws UserError, naming the file, where the
-// manifest is missing or broken, or a file is missing or not what it was.
+// Reads the files that the manifest lists, and returns the list. Throws UserError, which names the file, if
+// the manifest is missing or invalid, or if a file is missing or has changed.
 std::vector<FileEntry> verify_manifest(
     const std::filesystem::path& directory, Verified what = Verified::all, const Heartbeat& beat = [] {});
-// The model's files of a directory that a user names by `flag`, which may be somebody else's and have no
-// manifest.
+// Verifies the model's files in a directory that the user named by `flag`. Does nothing if it has no
+// manifest, because another program may have written it.
 void verify_named(const std::filesystem::path& directory, std::string_view flag);
 
 }  // namespace stagegpt

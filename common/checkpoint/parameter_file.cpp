@@ -18,7 +18,8 @@ std::vector<std::int64_t> file_shape(const Parameter& parameter) {
   return shape;
 }
 
-// out (columns,rows) = inᵀ, in (rows,columns), tile by tile, so that whole cache lines are read and written.
+// out (columns,rows) = inᵀ, in (rows,columns). Works in tiles, so that whole cache lines are read and
+// written.
 void transpose(std::span<const float> in, std::int64_t rows, std::int64_t columns, std::span<float> out) {
   constexpr std::int64_t kTile = 32;
   for (std::int64_t column = 0; column < columns; column += kTile) {
@@ -31,8 +32,8 @@ void transpose(std::span<const float> in, std::int64_t rows, std::int64_t column
   }
 }
 
-// What is fetched at once: a parameter that has to be turned, or a piece of another, so that little memory is
-// enough.
+// The elements that are fetched at once: a whole parameter if it is transposed, otherwise a piece of one, to
+// limit the memory.
 struct Piece {
   const Parameter* parameter;
   const ParameterValues* values;
@@ -54,23 +55,23 @@ std::vector<Piece> pieces_of(const ParameterTable& table, const std::vector<Para
   return pieces;
 }
 
-// A piece on its way from the device to the file.
+// Holds a piece between the device and the file.
 class Buffer {
  public:
   void fetch(const Piece& piece) {
     fetched_.resize(static_cast<std::size_t>(piece.size));
     (*piece.values)(piece.i, piece.begin, fetched_);
   }
-  // What was fetched, in the order of files.
+  // The fetched elements in the file's order.
   std::span<const float> in_file_order(const Piece& piece) {
     if (!is_transposed(*piece.parameter)) return fetched_;
-    turned_.resize(fetched_.size());
-    transpose(fetched_, piece.parameter->shape[0], piece.parameter->shape[1], turned_);
-    return turned_;
+    transposed_.resize(fetched_.size());
+    transpose(fetched_, piece.parameter->shape[0], piece.parameter->shape[1], transposed_);
+    return transposed_;
   }
 
  private:
-  std::vector<float> fetched_, turned_;
+  std::vector<float> fetched_, transposed_;
 };
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
@@ -84,13 +85,13 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 
 FileEntry write_parameters(const std::filesystem::path& path, const ParameterTable& table,
                            const std::vector<ParameterGroup>& groups) {
-  std::vector<SafetensorsWriter::Announced> tensors;
+  std::vector<SafetensorsWriter::TensorInfo> tensors;
   for (const ParameterGroup& group : groups) {
     for (const Parameter& row : table.rows()) tensors.push_back({group.prefix + row.name, file_shape(row)});
   }
   SafetensorsWriter writer(path, tensors);
-  // While one piece is written, the next one, which has been fetched, is turned. Devices are spoken to from
-  // this thread alone.
+  // While one piece is written, another thread transposes the next one, which is already fetched. Only this
+  // thread accesses the device.
   std::array<Buffer, 2> buffers;
   std::future<std::span<const float>> ready;
   std::size_t n = 0;

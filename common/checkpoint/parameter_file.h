@@ -1,5 +1,5 @@
-// Parameters as tensors of a safetensors file, under Hugging Face's names and in its order of elements: the
-// weights of a block's four projections are (in,out) there, (out,in) in the table.
+// Parameters as tensors of a safetensors file, with Hugging Face's names and element order: the weights of a
+// block's four projections are (in,out) in the file, (out,in) in the table.
 #pragma once
 
 #include <map>
@@ -11,20 +11,20 @@
 
 namespace stagegpt {
 
-// Values of every parameter of a table, named prefix + the parameter's name in files.
+// The values of every parameter of a table. Their names in the file are prefix + the parameter's name.
 struct ParameterGroup {
   std::string prefix;
   ParameterValues values;
 };
 
-// Writes all groups. Failures throw as OutputFile's do.
+// Writes all groups. Errors are those of OutputFile.
 FileEntry write_parameters(const std::filesystem::path& path, const ParameterTable& table,
                            const std::vector<ParameterGroup>& groups);
 
 using SafetensorsViews = std::map<std::string, SafetensorsView>;
 
-// The values of one group; weights that lie transposed are given whole only. Throws UserError where a tensor
-// is missing, has another shape, or holds no floats. Both are borrowed.
+// The values of one group. Transposed weights can only be read as a whole. Throws UserError if a tensor is
+// missing, has another shape, or is not F32, F16 or BF16. `tensors` and `table` are borrowed.
 ParameterValues safetensors_values(const ParameterTable& table, const SafetensorsViews& tensors,
                                    const std::string& prefix);
 

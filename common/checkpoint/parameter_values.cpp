@@ -6,7 +6,7 @@ namespace stagegpt {
 
 ParameterValues arena_values(Backend& backend, const ParameterTable& table, const Tensor& arena) {
   return [&backend, &table, arena](std::size_t i, std::int64_t begin, std::span<float> out) {
-    check(begin + std::ssize(out) <= table[i].shape.numel(), "parameter values: behind the end of ",
+    check(begin + std::ssize(out) <= table[i].shape.numel(), "parameter values: past the end of ",
           table[i].name);
     check(arena.dtype() == DType::f32, "parameter values: ", arena.dtype(), " as f32");
     backend.copy_to_host(std::as_writable_bytes(out),

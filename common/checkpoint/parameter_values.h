@@ -1,4 +1,5 @@
-// A model's parameters one by one on the host: what lies between an arena and a file of any format.
+// Access to a model's parameters, one by one, on the host. The interface between arenas and files of all
+// formats.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +10,14 @@
 
 namespace stagegpt {
 
-// values(i, begin, out) copies elements [begin, begin + out.size()) of parameter i of a table: f32, without
-// padding, in the order of its shape there.
+// values(i, begin, out) copies elements [begin, begin + out.size()) of parameter i of a table to `out`: f32,
+// without padding, in row-major order of its shape in the table.
 using ParameterValues = std::function<void(std::size_t i, std::int64_t begin, std::span<float> out)>;
 
-// What an arena f32 (arena_size) holds. Everything is borrowed.
+// The values in an arena f32 (arena_size). All arguments are borrowed.
 ParameterValues arena_values(Backend& backend, const ParameterTable& table, const Tensor& arena);
 
-// Copies values into an arena; its padding becomes zero.
+// Copies values into an arena, and sets its padding to zero.
 void load_values(Backend& backend, const ParameterTable& table, const Tensor& arena,
                  const ParameterValues& values);
 

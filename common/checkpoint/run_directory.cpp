@@ -35,16 +35,16 @@ void rename_or_throw(const fs::path& from, const fs::path& to) {
   if (error) fail("rename", from, error.message());
 }
 
-// It is renamed first: half of a directory must not stand under a checkpoint's name.
+// The directory is renamed first, so that a partly removed checkpoint does not keep its name.
 void remove_directory(const fs::path& path) {
-  fs::path doomed = path;
-  doomed += concat(".old", kTemporary);
-  fs::remove_all(doomed);
-  rename_or_throw(path, doomed);
-  fs::remove_all(doomed);
+  fs::path removed = path;
+  removed += concat(".old", kTemporary);
+  fs::remove_all(removed);
+  rename_or_throw(path, removed);
+  fs::remove_all(removed);
 }
 
-// Held until the descriptor is closed, by the end of the process at the latest.
+// The lock is held until the descriptor is closed, at the latest at the end of the process.
 FileDescriptor lock_run(const fs::path& run) {
   constexpr int kMode = 0666;
   const fs::path path = run / kLock;
@@ -57,7 +57,7 @@ FileDescriptor lock_run(const fs::path& run) {
   return lock;
 }
 
-// Whether a file is what a process that was stopped has left behind.
+// Whether a file is a temporary file that a stopped process has left.
 bool is_left_over(const fs::path& path) {
   const std::string name = path.filename();
   for (const char* unfinished : {kRun, kLatest, kBest, kMetrics}) {
@@ -79,7 +79,7 @@ bool verifies(
   try {
     verify_checkpoint(checkpoint, beat);
     return true;
-  } catch (const std::runtime_error& error) {  // damaged, or not to be read
+  } catch (const std::runtime_error& error) {  // damaged, or cannot be read
 
     std::cerr << "note: " << error.what() << '\n';
     return false;
@@ -103,7 +103,7 @@ std::optional<std::int64_t> step_in_name(const std::string& name) {
 
 void require_no_run(const fs::path& path) {
   if (!checkpoints_of(path).empty()) {
-    user_error(kFlag, ": ", path, " holds a run; --resume goes on with it, or name another directory");
+    user_error(kFlag, ": ", path, " already has a run; continue it with --resume, or name another directory");
   }
   std::error_code error;
   if (!fs::exists(path, error)) return;
@@ -111,7 +111,7 @@ void require_no_run(const fs::path& path) {
   const bool begun = file_exists(path / kLock);
   for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
     const std::string name = entry.path().filename();
-    // A run that has been stopped before its first checkpoint begins anew.
+    // A run that was stopped before its first checkpoint is started again in the same directory.
     const bool ours = begun && (name == kRun || name == kLock || name == kCheckpoints || name == kTokenizer ||
                                 name == kMetrics || name == kTraces || name.starts_with(kEventFile) ||
                                 is_left_over(entry.path()));
@@ -136,7 +136,7 @@ RunDirectory RunDirectory::create(const fs::path& path) {
     user_error(kFlag, ": ", error.what());
   }
   FileDescriptor lock = lock_run(path);
-  require_no_run(path);  // another process may have made it meanwhile
+  require_no_run(path);  // another process may have created a run in the meantime
   return {path, std::move(lock)};
 }
 
@@ -146,7 +146,7 @@ RunDirectory RunDirectory::create_numbered(const std::string& name) {
   for (int number = 1;; ++number) {
     const fs::path path = runs / (number == 1 ? name : concat(name, "-", number));
     std::error_code error;
-    if (fs::create_directory(path, error)) {  // nobody else has
+    if (fs::create_directory(path, error)) {  // false if it existed already
       sync_directory(runs);
       return create(path);
     }
@@ -155,28 +155,28 @@ RunDirectory RunDirectory::create_numbered(const std::string& name) {
 }
 
 RunDirectory RunDirectory::open(const fs::path& path) {
-  if (!file_exists(path / kRun)) user_error("--resume: ", path, " holds no run");
+  if (!file_exists(path / kRun)) user_error("--resume: ", path, " has no run");
   return {path, lock_run(path)};
 }
 
-fs::path RunDirectory::unfinished(std::int64_t step) const {
+fs::path RunDirectory::temporary_path(std::int64_t step) const {
   return path_ / kCheckpoints / concat(checkpoint_name(step), kTemporary);
 }
 
 fs::path RunDirectory::begin_checkpoint(std::int64_t step) {
-  const fs::path path = unfinished(step);
+  const fs::path path = temporary_path(step);
   fs::remove_all(path);
   make_directories(path);
   return path;
 }
 
 fs::path RunDirectory::commit_checkpoint(std::int64_t step, const std::vector<FileEntry>& files) {
-  const fs::path path = path_ / kCheckpoints / checkpoint_name(step), temporary = unfinished(step);
+  const fs::path path = path_ / kCheckpoints / checkpoint_name(step), temporary = temporary_path(step);
   write_manifest(temporary, files);
   beat_();
   sync_directory(temporary);
   beat_();
-  if (file_exists(path)) remove_directory(path);  // damaged: the run has come here again from an older one
+  if (file_exists(path)) remove_directory(path);  // damaged; the run was resumed from an older one
   rename_or_throw(temporary, path);
   sync_directory(path.parent_path());
   beat_();
@@ -199,8 +199,8 @@ std::shared_future<bool> RunDirectory::read_back_newest() {
 
 void RunDirectory::abandon_checkpoint(std::int64_t step) noexcept {
   try {
-    fs::remove_all(unfinished(step));
-  } catch (...) {  // what is left is removed when the run is opened again
+    fs::remove_all(temporary_path(step));
+  } catch (...) {  // the rest is removed when the run is opened again
   }
 }
 
@@ -219,7 +219,7 @@ void RunDirectory::prune(const KeepRule& keep) {
     } else if (is_whole(path)) {
       ++whole;
     } else {
-      set_aside(path);
+      rename_damaged(path);
     }
   }
 }
@@ -240,24 +240,24 @@ bool RunDirectory::wait_for_read_back() {
   return read_back_is_whole_.get();
 }
 
-void RunDirectory::go_on_from(const fs::path& checkpoint) {
+void RunDirectory::resume_from(const fs::path& checkpoint) {
   for (const auto& [step, path] : checkpoints_of(path_)) {
-    if (path.filename() > checkpoint.filename()) set_aside(path);
+    if (path.filename() > checkpoint.filename()) rename_damaged(path);
   }
   newest_ = checkpoint;
-  std::promise<bool> verified;  // when it was chosen
+  std::promise<bool> verified;  // it was verified when it was chosen
   verified.set_value(true);
   read_back_ = checkpoint;
   read_back_is_whole_ = verified.get_future().share();
   set_links(checkpoint);
 }
 
-void RunDirectory::set_aside(const fs::path& checkpoint) {
-  fs::path aside = checkpoint;
-  aside += ".damaged";
-  fs::remove_all(aside);
-  rename_or_throw(checkpoint, aside);
-  std::cerr << "note: " << checkpoint << " is damaged, and is " << aside.filename() << " now\n";
+void RunDirectory::rename_damaged(const fs::path& checkpoint) {
+  fs::path renamed = checkpoint;
+  renamed += ".damaged";
+  fs::remove_all(renamed);
+  rename_or_throw(checkpoint, renamed);
+  std::cerr << "note: " << checkpoint << " is damaged and was renamed to " << renamed.filename() << '\n';
 }
 
 void RunDirectory::set_links(const fs::path& latest) {
@@ -281,7 +281,8 @@ void RunDirectory::set_link(const char* name, const fs::path& checkpoint) {
   sync_directory(path_);
 }
 
-// Of equal ones the newest. Losses over other tokens than the newest loss say nothing about which is better.
+// Of equal losses the newest. Losses over other tokens than the newest are ignored, because they are not
+// comparable.
 std::optional<fs::path> RunDirectory::best() const {
   std::optional<fs::path> best;
   TrainerState lowest;
@@ -295,7 +296,7 @@ std::optional<fs::path> RunDirectory::best() const {
       if (best && !better) continue;
       best = entry->second;
       lowest = state;
-    } catch (const UserError&) {  // damaged: not the best
+    } catch (const UserError&) {  // a damaged checkpoint is not the best
     }
   }
   return best;
@@ -317,9 +318,9 @@ fs::path newest_checkpoint(const fs::path& run) {
     if (verifies(entry->second)) return entry->second;
   }
   if (checkpoints.empty()) {
-    user_error("--resume: ", run, " holds no checkpoint yet; without --resume it begins anew");
+    user_error("--resume: ", run, " has no checkpoint yet; start it again without --resume");
   }
-  user_error("--resume: ", run, " holds no checkpoint that is whole");
+  user_error("--resume: ", run, " has no undamaged checkpoint");
 }
 
 }  // namespace stagegpt

@@ -1,7 +1,8 @@
-// The directory of a run. What stands under a final name is whole, whenever the machine stops.
+// The directory of a run. A file or directory gets its final name only when it is complete, also if the
+// machine crashes.
 //
 //   run.json  tokenizer.json  metrics.jsonl       see docs/file_formats.md
-//   events.out.tfevents.000001                    for TensorBoard; one more each time it goes on
+//   events.out.tfevents.000001                    for TensorBoard; a new one after each resume
 //   traces/step_00000001.safetensors              with --trace-steps
 //   checkpoints/step_00001000/                    each with a manifest
 //   latest -> checkpoints/step_…   best -> checkpoints/step_…
@@ -23,10 +24,11 @@
 
 namespace stagegpt {
 
-// What the names of TensorBoard's event files begin with; see tensorboard_log.h.
+// The prefix of the names of TensorBoard's event files; see tensorboard_log.h.
 inline constexpr std::string_view kEventFile = "events.out.tfevents.";
 
-// How many checkpoints stay: the last ones, those at multiples of `every` (0: none), and the best.
+// Which checkpoints are kept: the last `last` ones, those at multiples of `every` steps (0: none), and the
+// best.
 struct KeepRule {
   std::int64_t last = 2;
   std::int64_t every = 0;
@@ -34,12 +36,12 @@ struct KeepRule {
 
 class RunDirectory {
  public:
-  // Makes a run's directory. Throws UserError when there is a run in it, or anything else, or another
-  // process is using it.
+  // Creates a run's directory. Throws UserError if the directory has a run or other files, or another process
+  // uses it.
   static RunDirectory create(const std::filesystem::path& path);
-  // Makes the first of runs/NAME, runs/NAME-2, … that is not there.
+  // Creates the first of runs/NAME, runs/NAME-2, … that does not exist.
   static RunDirectory create_numbered(const std::string& name);
-  // One that is there. Throws UserError when there is no run in it, or another process is using it.
+  // Opens an existing run. Throws UserError if there is no run, or another process uses it.
   static RunDirectory open(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
@@ -48,64 +50,66 @@ class RunDirectory {
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path traces() const { return path_ / "traces"; }
 
-  // Called while checkpoints are committed and pruned, which may mean to read them.
+  // Called while checkpoints are committed and pruned, which may include reading them.
   void set_heartbeat(Heartbeat beat) { beat_ = std::move(beat); }
 
-  // A checkpoint is written into the directory that begin_checkpoint() makes, files first; then
-  // commit_checkpoint() gives it its manifest and its name, and moves `latest` and `best`: the checkpoint
-  // with the lowest of the validation losses that were taken over the same tokens as the newest one. Both
-  // throw std::runtime_error that names the file when something cannot be written; what was there before
-  // stays.
+  // begin_checkpoint() creates a temporary directory, into which the caller writes the files.
+  // commit_checkpoint() adds the manifest, renames the directory to its final name, and updates the links
+  // `latest` and `best`. The best checkpoint has the lowest validation loss among those measured on the same
+  // tokens as the newest one. Both throw std::runtime_error that names the file if something cannot be
+  // written; earlier checkpoints are kept.
   std::filesystem::path begin_checkpoint(std::int64_t step);
   std::filesystem::path commit_checkpoint(std::int64_t step, const std::vector<FileEntry>& files);
-  // Reads the newest checkpoint, made or gone on from here, back from the disk while the caller goes on;
-  // once. What comes is whether it verifies; it is valid if there is one.
+  // Reads the newest checkpoint (committed, or resumed from) back from the disk in another thread; once per
+  // checkpoint. The result is whether it verifies. The future is valid if there is a checkpoint.
   std::shared_future<bool> read_back_newest();
-  // Removes what begin_checkpoint() made, if that is still there.
+  // Removes the temporary directory of begin_checkpoint() if it still exists.
   void abandon_checkpoint(std::int64_t step) noexcept;
 
-  // Removes checkpoints that the rule does not keep. Two that verify always stay, beside the best.
+  // Removes checkpoints that the rule does not keep. The two newest checkpoints that verify, and the best,
+  // are always kept.
   void prune(const KeepRule& keep);
 
-  // Takes a checkpoint for the one to go on with: `latest` names it, and newer ones, which are damaged, are
-  // renamed to step_N.damaged.
-  void go_on_from(const std::filesystem::path& checkpoint);
+  // Makes a checkpoint the one to resume from: points `latest` at it, and renames newer ones, which are
+  // damaged, to step_N.damaged.
+  void resume_from(const std::filesystem::path& checkpoint);
 
  private:
   RunDirectory(std::filesystem::path path, FileDescriptor lock);
 
-  // Where a checkpoint stands while it is written.
-  std::filesystem::path unfinished(std::int64_t step) const;
-  void set_aside(const std::filesystem::path& checkpoint);
-  // Points `latest` and `best` at checkpoints. Without links, on a disk that has none, a run is whole too.
+  // The path of a checkpoint while it is written.
+  std::filesystem::path temporary_path(std::int64_t step) const;
+  void rename_damaged(const std::filesystem::path& checkpoint);
+  // Points `latest` and `best` at checkpoints. An error is only a warning, because a run is complete without
+  // links; some file systems have none.
   void set_links(const std::filesystem::path& latest);
   void set_link(const char* name, const std::filesystem::path& checkpoint);
   std::optional<std::filesystem::path> best() const;
   bool is_whole(const std::filesystem::path& checkpoint);
-  // Waits for what read_back_newest() has begun, with a heartbeat whenever it has read on.
+  // Waits for the thread of read_back_newest(), with a heartbeat whenever it has made progress.
   bool wait_for_read_back();
 
   std::filesystem::path path_;
   FileDescriptor lock_;
   std::filesystem::path newest_;
-  std::filesystem::path read_back_;  // newest_, now or before
+  std::filesystem::path read_back_;  // the checkpoint that is or was read back; newest_ or an earlier one
   std::shared_future<bool> read_back_is_whole_;
   std::shared_ptr<std::atomic<std::int64_t>> blocks_read_back_;
   Heartbeat beat_ = [] {};
 };
 
-// Throws UserError unless RunDirectory::create() can make one here, as far as that can be known.
+// Throws UserError if RunDirectory::create() would refuse this path.
 void require_no_run(const std::filesystem::path& path);
 
-// What a checkpoint is called, and the step of one that is called so.
+// The name of a checkpoint, and the step in such a name.
 std::string checkpoint_name(std::int64_t step);
 std::optional<std::int64_t> step_in_name(const std::string& name);
 
-// All checkpoints of a run by step, whole or not.
+// All checkpoints of a run by step, valid or damaged.
 std::map<std::int64_t, std::filesystem::path> checkpoints_of(const std::filesystem::path& run);
 
-// The newest checkpoint that verifies. Each newer one that does not is named on standard error. Throws
-// UserError when there is none.
+// The newest checkpoint that verifies. Each newer one that does not verify is named on standard error. Throws
+// UserError if there is none.
 std::filesystem::path newest_checkpoint(const std::filesystem::path& run);
 
 }  // namespace stagegpt

@@ -35,7 +35,7 @@ constexpr std::array kElementTypes = std::to_array<ElementType>({{"F32", 4},
                                                                  {"U8", 1},
                                                                  {"BOOL", 1}});
 
-// A header's entry; its bytes are still offsets.
+// An entry of the header. view.bytes is not set yet; the offsets are.
 struct Entry {
   std::string name;
   SafetensorsView view;
@@ -44,11 +44,10 @@ struct Entry {
 
 Entry parse_entry(const std::string& name, const nlohmann::json& json) {
   Entry entry{name, {}, 0, 0};
-  if (!json.is_object() || json.size() != 3) user_error("expected dtype, shape and data_offsets, no more");
+  if (!json.is_object() || json.size() != 3) user_error("expected exactly dtype, shape and data_offsets");
   entry.view.dtype = json.at("dtype").get<std::string>();
   const auto type = std::ranges::find(kElementTypes, entry.view.dtype, &ElementType::name);
-  if (type == kElementTypes.end())
-    user_error("the dtype '", entry.view.dtype.substr(0, 20), "' is not known");
+  if (type == kElementTypes.end()) user_error("the dtype '", entry.view.dtype.substr(0, 20), "' is unknown");
   std::uint64_t bytes = type->bytes;
   for (const nlohmann::json& extent : json.at("shape").get_ref<const nlohmann::json::array_t&>()) {
     const std::uint64_t n = natural_number(extent, "an extent");
@@ -67,7 +66,7 @@ Entry parse_entry(const std::string& name, const nlohmann::json& json) {
 }
 
 std::vector<Entry> parse_header(std::string_view header) {
-  if (!header.starts_with('{')) user_error("the header is no JSON object");
+  if (!header.starts_with('{')) user_error("the header is not a JSON object");
   const nlohmann::json json = parse_json(header);
   std::vector<Entry> entries;
   for (const auto& item : json.items()) {
@@ -75,7 +74,7 @@ std::vector<Entry> parse_header(std::string_view header) {
     const nlohmann::json& value = item.value();
     if (name == kMetadata) {
       if (!value.is_object() || !std::ranges::all_of(value, [](const auto& v) { return v.is_string(); })) {
-        user_error(kMetadata, " is no object of texts");
+        user_error(kMetadata, " is not an object of strings");
       }
       continue;
     }
@@ -92,7 +91,7 @@ std::vector<Entry> parse_header(std::string_view header) {
 
 std::map<std::string, SafetensorsView> parse_safetensors(std::span<const std::byte> file) {
   std::uint64_t length = 0;
-  if (file.size() < kLengthBytes) user_error("not safetensors: ", file.size(), " bytes");
+  if (file.size() < kLengthBytes) user_error("not safetensors: the file has only ", file.size(), " bytes");
   std::memcpy(&length, file.data(), kLengthBytes);
   const std::span<const std::byte> rest = file.subspan(kLengthBytes);
   if (length > rest.size() || length > kLongestHeader) {
@@ -115,7 +114,7 @@ std::map<std::string, SafetensorsView> parse_safetensors(std::span<const std::by
     tensors.emplace(std::move(entry.name), std::move(entry.view));
   }
   if (end != data.size())
-    user_error("the header announces ", end, " bytes of tensors, there are ", data.size());
+    user_error("the header specifies ", end, " bytes of tensors, the file has ", data.size());
   return tensors;
 }
 
@@ -135,11 +134,12 @@ void to_floats(const SafetensorsView& tensor, std::int64_t begin, std::span<floa
   if (!out.empty()) std::memcpy(out.data(), in.data(), bytes);
 }
 
-SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const std::vector<Announced>& tensors)
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
+                                     const std::vector<TensorInfo>& tensors)
     : file_(path) {
   Json json = {{kMetadata, {{"format", "pt"}}}};
   auto& object = json.get_ref<Json::object_t&>();
-  for (const Announced& tensor : tensors) {
+  for (const TensorInfo& tensor : tensors) {
     std::uint64_t bytes = sizeof(float);
     for (const std::int64_t extent : tensor.shape) bytes *= static_cast<std::uint64_t>(extent);
     object.emplace_back(tensor.name, Json{{"dtype", "F32"},
@@ -149,14 +149,14 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const st
   }
   std::string header = json.dump();
   header.resize((header.size() + kLengthBytes - 1) / kLengthBytes * kLengthBytes,
-                ' ');  // tensors are aligned
+                ' ');  // aligns the tensors
   const std::uint64_t length = header.size();
   file_.write(std::as_bytes(std::span(&length, 1)));
   file_.write(header);
 }
 
 void SafetensorsWriter::append(std::span<const float> values) {
-  check(values.size_bytes() <= missing_bytes_, "safetensors: more elements than were announced");
+  check(values.size_bytes() <= missing_bytes_, "safetensors: more elements than in the header");
   missing_bytes_ -= values.size_bytes();
   file_.write(std::as_bytes(values));
 }

@@ -11,7 +11,7 @@ constexpr const char* kStateFormat = "stagegpt trainer state";
 constexpr int kTrainerStateVersion = 2;
 constexpr const char* kIds = "ids";
 constexpr const char* kShards = "shards";
-// No run comes here, and counting on from here does not overflow.
+// No run reaches these numbers, and further counting does not overflow.
 constexpr std::uint64_t kMostSamples = std::uint64_t{1} << 60, kMostSteps = std::uint64_t{1} << 31;
 
 template <class T>
@@ -23,14 +23,14 @@ T natural(const nlohmann::json& json, const char* name, std::uint64_t most = INT
 
 double number(const nlohmann::json& json, const char* name) {
   const nlohmann::json& value = json.at(name);
-  if (!value.is_number()) user_error("'", name, "' is ", value.dump().substr(0, 40), ", no number");
+  if (!value.is_number()) user_error("'", name, "' is ", value.dump().substr(0, 40), ", expected a number");
   return value.get<double>();
 }
 
 LrSchedule parse_schedule(const nlohmann::json& json) {
   LrSchedule schedule;
   const auto kind = lr_schedule_named(json.at("kind").get<std::string>());
-  if (!kind) user_error("'kind' is no learning-rate schedule");
+  if (!kind) user_error("'kind' is not a learning-rate schedule");
   schedule.kind = *kind;
   schedule.learning_rate = number(json, "learning_rate");
   schedule.min_lr = number(json, "min_lr");

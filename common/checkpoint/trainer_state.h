@@ -1,4 +1,4 @@
-// trainer_state.json: where a run is, apart from the weights and the optimizer's moments.
+// trainer_state.json: the state of a run other than the weights and the optimizer's moments.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,22 @@ namespace stagegpt {
 
 struct TrainerState {
   std::int64_t step = 0;                  // optimizer steps done
-  std::int64_t data_position = 0;         // samples taken, over all ranks
-  std::uint64_t seed = 0;                 // with the step, the state of every random number
-  LrSchedule schedule;                    // of the steps before; a resumed run may have another horizon
-  std::int64_t train_tokens = 0;          // of the training data
-  TokenIdentity train_identity;           // and what they are
-  std::optional<double> validation_loss;  // nats per token at this step, where it was taken
-  // Over how many tokens: losses over as many, of one run, are over the same. Older versions did not say.
+  std::int64_t data_position = 0;         // samples taken by all ranks together
+  std::uint64_t seed = 0;                 // with the step, the state of all random numbers
+  LrSchedule schedule;                    // of the steps so far; a resumed run may have another horizon
+  std::int64_t train_tokens = 0;          // the number of training tokens
+  TokenIdentity train_identity;           // of the training tokens
+  std::optional<double> validation_loss;  // nats per token at this step, if it was measured
+  // The number of tokens of that loss. Losses of one run over the same number are over the same tokens.
+  // Missing in states of older versions.
   std::optional<std::int64_t> validation_tokens;
 };
 
-// Doubles keep all their bits.
+// Doubles are written with all digits, so that reading gives the same bits.
 std::string to_json_text(const TrainerState& state);
 
-// Throws UserError where something that to_json_text() writes is missing or of another kind. Reads version 1
-// too, in which tokens are known by the hash of their ids, also where they lie in shards.
+// Throws UserError if a field that to_json_text() writes is missing or has another type. Also reads version
+// 1, which identifies tokens by the hash of their ids even if they are in shards.
 TrainerState parse_trainer_state(std::string_view text);
 
 }  // namespace stagegpt

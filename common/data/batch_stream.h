@@ -1,4 +1,5 @@
-// One rank's share of the samples, sub-batch after sub-batch, each fetched while the one before is computed.
+// One rank's share of the samples, in sub-batches. The next one is fetched in the background while the current one
+// is computed.
 #pragma once
 
 #include <cstdint>
@@ -11,23 +12,23 @@ namespace stagegpt {
 
 struct SubBatch {
   Batch batch;
-  std::int64_t first_sample = 0;  // counted within the step
+  std::int64_t first_sample = 0;  // index within the step
 };
 
-// Each step takes the next samples() samples (see data_loader.h). The ranks' shares are disjoint and together
-// complete, and a position means the same for every division.
+// Each step takes the next samples() samples (see data_loader.h). The sub-batches of the ranks are
+// disjoint and together cover the step. A position has the same meaning for every division.
 class BatchStream {
  public:
   // `data` is borrowed.
   BatchStream(const DataLoader& data, const StepDivision& division);
 
-  // The first owned sub-batch of each micro-step in turn, then the second of each. Throws what fetching it
-  // threw.
+  // The next sub-batch. The order is: the first owned sub-batch of each micro-step, then the second of each.
+  // Rethrows errors of fetching it.
   SubBatch next();
   std::int64_t seq_len() const { return data_.seq_len(); }
-  // Samples that all ranks together have taken in whole steps: the state of the stream.
+  // The samples that all ranks together have taken in complete steps. This is the state of the stream.
   std::int64_t position() const { return position_; }
-  // Goes on with the step at a position, in no time whatever its distance.
+  // Continues with the step at a position. The cost does not depend on the distance.
   void seek(std::int64_t position);
 
  private:
@@ -36,7 +37,7 @@ class BatchStream {
   const DataLoader& data_;
   StepDivision division_;
   std::int64_t position_ = 0;
-  std::int64_t pass_ = 0;  // of this rank in the step at position_, whose sub-batch is fetched
+  std::int64_t pass_ = 0;  // index of the next sub-batch among this rank's of the step
   std::future<SubBatch> fetched_;
 };
 

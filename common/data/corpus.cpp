@@ -22,21 +22,21 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kFlag = "--data";
 
-// Directories that prepare_data made, as the pattern of their training shards.
-std::string without_directory(const std::string& data) {
+// Replaces a directory made by prepare_data by the pattern of its training shards.
+std::string expand_directory(const std::string& data) {
   std::error_code ignored;
   if (!fs::is_directory(data, ignored)) return data;
-  const std::string shards = as_pattern((fs::path(data) / "").string()) + "train_*.bin";
+  const std::string shards = escape_pattern((fs::path(data) / "").string()) + "train_*.bin";
   if (matching_files(shards).empty()) {
     user_error(kFlag, ": \"", data,
-               "\" is a directory without train_*.bin, expected one that prepare_data made");
+               "\" is a directory without train_*.bin; expected a directory made by prepare_data");
   }
   return shards;
 }
 
 bool is_shard(const std::string& path) { return fs::path(path).extension() == ".bin"; }
 
-// What --data names: texts, or shards, of which the pattern tells where those of validation are.
+// The files of --data: texts or token shards. The pattern of the validation shards is derived from `pattern`.
 struct DataFiles {
   std::string pattern;
   std::vector<std::string> files;
@@ -44,7 +44,8 @@ struct DataFiles {
   bool are_shards() const { return is_shard(files.front()); }
 };
 
-// The pattern of the validation shards: "train" becomes "val" in the name. Empty where it does not occur.
+// The pattern of the validation shards: "train" in the file name is replaced by "val". Empty if the name does
+// not contain "train".
 std::string validation_pattern(const std::string& train) {
   constexpr std::string_view kTrain = "train";
   const std::size_t name = train.rfind('/') + 1, at = train.rfind(kTrain);
@@ -56,7 +57,7 @@ std::unique_ptr<Tokenizer> tokenizer_of_shards(const std::string& first_shard,
                                                const TokenizerChoice& choice) {
   if (auto chosen = load_chosen_tokenizer(choice)) return chosen;
   if (choice.vocab_size)
-    user_error("--vocab-size: shards are tokens already, of a vocabulary of its own size");
+    user_error("--vocab-size: cannot be set for token shards; they have the vocabulary of their tokenizer");
   std::error_code ignored;
   ManifestCheck manifests;
   for (const char* name : {"tokenizer.json", "tokenizer.bin"}) {
@@ -65,27 +66,26 @@ std::unique_ptr<Tokenizer> tokenizer_of_shards(const std::string& first_shard,
     if (std::strcmp(name, "tokenizer.json") == 0) manifests.require(path, hash_of_file(path), kFlag);
     auto tokenizer = load_tokenizer(path, kFlag);
     if (choice.kind && *choice.kind != tokenizer->kind()) {
-      user_error("--tokenizer: ", *choice.kind, ", but ", path, " beside the shards is of kind ",
+      user_error("--tokenizer: ", *choice.kind, ", but the tokenizer of the shards, ", path, ", is of kind ",
                  tokenizer->kind());
     }
     return tokenizer;
   }
-  user_error(kFlag, ": no tokenizer.json beside \"", first_shard,
-             "\"; name theirs with --tokenizer gpt2 or "
-             "--tokenizer-path");
+  user_error(kFlag, ": there is no tokenizer.json beside \"", first_shard,
+             "\"; name the tokenizer of the shards with --tokenizer gpt2 or --tokenizer-path");
 }
 
-// The shards of each part, opened: their headers are right.
+// The opened shards of both parts. Their headers have been checked.
 struct Shards {
   std::vector<std::shared_ptr<TokenShard>> all;
-  std::size_t training = 0;  // of `all`, the first ones
+  std::size_t training = 0;  // how many of `all`, from the first on, are for training
 
   void add(const std::vector<std::string>& more) {
     for (const std::string& path : more) all.push_back(std::make_shared<TokenShard>(path, kFlag));
   }
 };
 
-// Directories whose shards are read must hold tokens of one vocabulary.
+// All shards must have tokens of the same vocabulary, also if they are in several directories.
 void require_same_tokenizer(const std::vector<std::string>& shards, const Tokenizer& tokenizer) {
   fs::path last;
   for (const std::string& shard : shards) {
@@ -93,16 +93,21 @@ void require_same_tokenizer(const std::vector<std::string>& shards, const Tokeni
     std::error_code ignored;
     if (path == std::exchange(last, path) || !fs::exists(path, ignored)) continue;
     if (load_tokenizer(path, kFlag)->vocabulary().tokens != tokenizer.vocabulary().tokens) {
-      user_error(kFlag, ": \"", shard, "\" holds tokens of another vocabulary: see ", path);
+      user_error(kFlag, ": \"", shard, "\" has tokens of another vocabulary (", path,
+                 "); all shards must have the same tokenizer");
     }
   }
 }
 
 void require_shards(const std::vector<std::string>& files, const CorpusConfig& config) {
   const auto other = std::ranges::find_if_not(files, is_shard);
-  if (other != files.end()) user_error(kFlag, ": \"", *other, "\" is no token shard (.bin), but others are");
+  if (other != files.end())
+    user_error(kFlag, ": \"", *other,
+               "\" is not a token shard (.bin), but other files are; expected either texts or shards");
   if (config.special == SpecialTokens::recognised) {
-    user_error("--parse-special-tokens: shards are tokens already; it is for prepare_data");
+    user_error(
+        "--parse-special-tokens: cannot be used with token shards, which are already encoded; give it to "
+        "prepare_data");
   }
 }
 
@@ -115,7 +120,7 @@ Shards open_shards(const DataFiles& data, const CorpusConfig& config) {
   return shards;
 }
 
-// Compares what the shards are with the manifests beside them, where there are any.
+// Compares the hashes of the shards with those in the manifests of their directories, if there are any.
 void require_as_in_manifests(const Shards& shards) {
   ManifestCheck manifests;
   for (const auto& shard : shards.all) manifests.require(shard->path(), shard->hash(), kFlag);
@@ -160,7 +165,7 @@ Corpus load_text(const std::vector<std::string>& files, const CorpusConfig& conf
 }
 
 DataFiles find_data_files(const CorpusConfig& config) {
-  const std::string pattern = without_directory(config.data);
+  const std::string pattern = expand_directory(config.data);
   const DataFiles data{pattern, find_files(pattern, kFlag)};
   if (std::ranges::any_of(data.files, is_shard)) require_shards(data.files, config);
   return data;
@@ -192,7 +197,8 @@ Corpus load_corpus(RankGroup& group, const CorpusConfig& config, std::unique_ptr
                    std::int64_t block_size, int threads) {
   DataFiles data;
   agree(group, [&] { data = find_data_files(config); });
-  require_same(group, {{kFlag, data.are_shards() ? "token shards" : "text"}});  // the calls below differ
+  // All ranks must take the same branch below.
+  require_same(group, {{kFlag, data.are_shards() ? "token shards" : "text"}});
   Corpus corpus;
   if (data.are_shards()) {
     corpus = load_shards(group, data, config, std::move(tokenizer));

@@ -1,4 +1,4 @@
-// What --data names, as training and validation tokens.
+// The corpus: the training and validation tokens of --data.
 #pragma once
 
 #include <memory>
@@ -12,11 +12,11 @@
 namespace stagegpt {
 
 struct CorpusConfig {
-  // A text file; a pattern that matches several, each a document; token shards, by name or pattern; or a
-  // directory that prepare_data made.
+  // A text file; a pattern that matches several text files, each of which is a document; token shards, by
+  // name or pattern; or a directory made by prepare_data.
   std::string data;
   TokenizerChoice tokenizer;
-  // Of the text, or of the tokens of shards that come without validation shards. 0: no validation at all.
+  // The fraction of the text, or of the tokens of shards without validation shards. 0: no validation.
   double val_fraction = 0.1;
   SpecialTokens special = SpecialTokens::as_text;
 };
@@ -24,23 +24,23 @@ struct CorpusConfig {
 struct Corpus {
   std::unique_ptr<Tokenizer> tokenizer;
   TokenSequence train;
-  // The end of the text, or the shards named "val" where the others are named "train". Empty where none was
-  // wanted.
+  // The end of the text, or the shards named "val" where the training shards are named "train". Empty if
+  // val_fraction is 0.
   TokenSequence validation;
-  TokenIdentity train_identity, validation_identity;  // of each
+  TokenIdentity train_identity, validation_identity;  // of the two
 };
 
-// The tokenizer that a corpus asks for: loaded, that of shards, or made from the text on `threads` threads.
-// Throws UserError.
+// The tokenizer of a corpus: loaded from files, that of the token shards, or trained on the text with
+// `threads` threads. Throws UserError.
 std::unique_ptr<Tokenizer> corpus_tokenizer(const CorpusConfig& config, int threads);
 
-// The corpus in tokens of that tokenizer, on every rank. Text is tokenised by each rank, on `threads` threads
-// of its own; of shards each rank verifies its share (see verify_shards()), and compares them with their
-// manifest where there is one. Throws AgreedUserError, also when a part that is wanted is shorter than one
-// window of block_size + 1 tokens.
+// Loads the corpus as tokens of that tokenizer, on every rank. Each rank tokenises the whole text, with
+// `threads` threads. Of token shards each rank verifies its share (see verify_shards()) and compares all of
+// them with their manifest if there is one. Throws AgreedUserError, also if a requested part is shorter than
+// one window of block_size + 1 tokens.
 Corpus load_corpus(RankGroup& group, const CorpusConfig& config, std::unique_ptr<Tokenizer> tokenizer,
                    std::int64_t block_size, int threads);
-// The same in one process, with the tokenizer that the corpus asks for.
+// The same in one process, with the corpus's own tokenizer.
 Corpus load_corpus(const CorpusConfig& config, std::int64_t block_size, int threads);
 
 }  // namespace stagegpt

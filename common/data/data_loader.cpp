@@ -30,7 +30,7 @@ Batch DataLoader::in_order(std::span<const std::int64_t> windows) const {
 std::int64_t DataLoader::shuffled_start(std::int64_t sample) const {
   const RandomKey key{seed_, stream_id(RandomStream::shuffle), static_cast<std::uint32_t>(sample / windows_)};
   const auto slack = static_cast<std::uint64_t>(tokens_.size() - 1 - windows_ * seq_len_);
-  // A word of the key's that the permutation, which counts from 0, does not use.
+  // The permutation uses the words of the key from 0 on; this word is not among them.
   const std::uint64_t offset = random_word(key, ~std::uint64_t{0}) % (slack + 1);
   const std::uint64_t window = permuted(key, static_cast<std::uint64_t>(sample % windows_), windows_);
   return static_cast<std::int64_t>(offset) + static_cast<std::int64_t>(window) * seq_len_;

@@ -1,8 +1,8 @@
-// Windows of a long sequence of tokens, shuffled, as samples.
+// Draws samples from a token sequence: windows of seq_len tokens, in shuffled order.
 //
-// Samples are numbered over the whole run. Sample i belongs to epoch i / windows(); within an epoch every
-// window comes once, in an order that depends on (seed, epoch) alone. So a position is one number, any sample
-// is found in O(1), and the order does not depend on batch size or ranks.
+// Samples are numbered over the whole run. Sample i belongs to epoch i / windows(). An epoch contains each
+// window once, in an order that depends on (seed, epoch) only. So the position is one number, any sample is
+// computed in O(1), and the order does not depend on the batch size or the number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +20,20 @@ struct Batch {
 
 class DataLoader {
  public:
-  // Windows of `seq_len` tokens and the one behind. There must be at least seq_len + 1 tokens.
+  // A window has `seq_len` tokens and the token after them, the last target. `tokens` must have at least
+  // seq_len + 1 tokens.
   DataLoader(TokenSequence tokens, std::int64_t seq_len, std::uint64_t seed);
 
   // Samples [first, first + count), shuffled.
   Batch shuffled(std::int64_t first, std::int64_t count) const;
-  // These windows of the text, which are numbered in its order, from its beginning, without overlap: for
-  // validation. There are (tokens - 1) / seq_len, rounded down.
+  // The given windows without shuffling, for validation. Windows do not overlap and are numbered from the
+  // beginning of the sequence. There are (tokens - 1) / seq_len of them, rounded down.
   Batch in_order(std::span<const std::int64_t> windows) const;
 
   const TokenSequence& tokens() const { return tokens_; }
   std::int64_t seq_len() const { return seq_len_; }
-  // Windows in an epoch. One fewer than fit, where there are several: each epoch begins at another offset.
+  // The number of windows in an epoch. It is one less than fit (but at least 1), because each epoch begins at
+  // another offset.
   std::int64_t windows() const { return windows_; }
   std::int64_t windows_in_order() const { return (tokens_.size() - 1) / seq_len_; }
 

@@ -29,7 +29,7 @@ std::vector<std::string> find_files(const std::string& pattern, std::string_view
 
 std::vector<std::string> matching_files(const std::string& pattern) {
   const auto require_readable = [&](int error) {
-    if (error != 0 && !is_users_to_mend(error))
+    if (error != 0 && !is_users_mistake(error))
       throw std::runtime_error(concat("cannot look for \"", pattern, "\": ", std::strerror(error)));
   };
   std::error_code error;
@@ -40,7 +40,7 @@ std::vector<std::string> matching_files(const std::string& pattern) {
   static thread_local int glob_error;
   glob_error = 0;
   const auto note = [](const char*, int why) {
-    if (!is_users_to_mend(why)) glob_error = why;
+    if (!is_users_mistake(why)) glob_error = why;
     return glob_error;
   };
   if (glob(pattern.c_str(), 0, note, &matches) == 0) {
@@ -51,7 +51,7 @@ std::vector<std::string> matching_files(const std::string& pattern) {
   return files;
 }
 
-std::string as_pattern(std::string_view text) {
+std::string escape_pattern(std::string_view text) {
   std::string pattern;
   for (const char c : text) {
     if (c == '\\' || kSpecial.find(c) != std::string_view::npos) pattern += '\\';

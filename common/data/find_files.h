@@ -1,4 +1,4 @@
-// Files by name or pattern.
+// Finds files by name or glob pattern.
 #pragma once
 
 #include <string>
@@ -7,14 +7,15 @@
 
 namespace stagegpt {
 
-// The file of that very name, if there is one; else all that the pattern (*, ?, [...]) matches, sorted.
-// Throws UserError, naming `flag`, where there are none.
+// The file with exactly this name, if it exists; otherwise all files that match the pattern (*, ?, [...]),
+// sorted. Throws UserError, which names `flag`, if there are none.
 std::vector<std::string> find_files(const std::string& pattern, std::string_view flag);
 
-// The same without that error. Both throw std::runtime_error where the file system fails.
+// The same without that error: returns an empty list. Both throw std::runtime_error on an error of the file
+// system.
 std::vector<std::string> matching_files(const std::string& pattern);
 
-// A pattern that matches this very text.
-std::string as_pattern(std::string_view text);
+// A pattern that matches exactly this text: escapes special characters.
+std::string escape_pattern(std::string_view text);
 
 }  // namespace stagegpt

@@ -15,9 +15,9 @@
 namespace stagegpt {
 namespace {
 
-constexpr const char* kGpt2Directory = "data/gpt2";  // where scripts/download_gpt2.sh puts it
+constexpr const char* kGpt2Directory = "data/gpt2";  // created by scripts/download_gpt2.sh
 
-// What a vocabulary is made from: how pieces are counted, and where a text may be cut for that.
+// How the pieces of a text are counted to build a vocabulary, and where the text may be cut into blocks.
 struct Counting {
   void (*count)(std::string_view, PieceCounts&);
   std::size_t (*safe_cut)(std::string_view);
@@ -44,7 +44,7 @@ PieceCounts count_pieces(const TextSource& text, const Counting& counting, const
   PieceCounts total;
   BlockReader reader(text, text.all(), counting.safe_cut);
   std::int64_t done = 0;
-  // What is a token already takes no part in the vocabulary.
+  // A special token in the text is not counted as a piece.
   std::vector<SpecialToken> special;
   if (options.special == SpecialTokens::recognised) special.push_back({counting.end_of_text, 0});
   const auto count = [&](const TextBlock& block) {
@@ -62,8 +62,9 @@ PieceCounts count_pieces(const TextSource& text, const Counting& counting, const
         options.progress(done += part.second, text.bytes());
       });
   if (total.truncated()) {
-    std::cerr << "note: the text has more different words than fit; the vocabulary is made from the first "
-              << PieceCounts::kMaxPieces << " or " << (PieceCounts::kMaxBytes >> 20) << " MB of them\n";
+    std::cerr
+        << "note: the text has too many different words to count all; the vocabulary is made from the first "
+        << PieceCounts::kMaxPieces << " or " << (PieceCounts::kMaxBytes >> 20) << " MB of them\n";
   }
   return total;
 }
@@ -79,8 +80,7 @@ std::filesystem::path gpt2_directory() {
     if (std::filesystem::exists(directory, ignored)) return directory;
   }
   user_error("--tokenizer gpt2: no vocabulary in ", kGpt2Directory,
-             ": scripts/download_gpt2.sh fetches it, or "
-             "--tokenizer-path names it");
+             "; run scripts/download_gpt2.sh, or give its path with --tokenizer-path");
 }
 
 }  // namespace
@@ -93,12 +93,12 @@ std::int64_t default_vocab_size(std::int64_t text_bytes) {
 std::unique_ptr<Tokenizer> load_chosen_tokenizer(const TokenizerChoice& choice) {
   const bool gpt2 = choice.kind == "gpt2";
   if (!choice.path && !gpt2) return nullptr;
-  refuse_vocab_size(choice, "the vocabulary is loaded and has its own size");
+  refuse_vocab_size(choice, "cannot be set for a tokenizer that is loaded; its vocabulary has a fixed size");
   const std::filesystem::path path = choice.path ? std::filesystem::path(*choice.path) : gpt2_directory();
   std::unique_ptr<Tokenizer> tokenizer =
       load_tokenizer(path, choice.path ? "--tokenizer-path" : "--tokenizer gpt2");
   if (choice.kind && tokenizer->kind() != (gpt2 ? "bpe" : *choice.kind)) {
-    user_error("--tokenizer: ", *choice.kind, ", but ", path, " holds one of kind ", tokenizer->kind());
+    user_error("--tokenizer: ", *choice.kind, ", but ", path, " has a tokenizer of kind ", tokenizer->kind());
   }
   return tokenizer;
 }
@@ -107,7 +107,9 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerChoice& choice, const T
                                           const TokenizeOptions& options) {
   if (auto loaded = load_chosen_tokenizer(choice)) return loaded;
   const std::string kind = choice.kind.value_or("bpe");
-  if (kind == "char") refuse_vocab_size(choice, "char takes every character that occurs");
+  if (kind == "char")
+    refuse_vocab_size(choice,
+                      "cannot be set for --tokenizer char; its vocabulary is every character of the text");
   const PieceCounts counts = count_pieces(text, counting_for(kind), options);
   if (kind == "char") return make_char_tokenizer(counts);
   if (kind == "word")

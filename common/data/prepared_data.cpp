@@ -23,7 +23,7 @@ constexpr const char* kManifest = "manifest.json";
 constexpr const char* kFormat = "stagegpt prepared data";
 constexpr int kVersion = 1;
 
-// Opens a directory, made if need be, that no other process has locked.
+// Opens a directory, which is created if it does not exist, and locks it against other processes.
 FileDescriptor lock_directory(const fs::path& path) {
   std::error_code error;
   fs::create_directories(path, error);
@@ -39,7 +39,7 @@ FileDescriptor lock_directory(const fs::path& path) {
   return lock;
 }
 
-// Throws UserError unless a directory can be given this name: there is nothing yet, or an empty directory.
+// Throws UserError unless a directory can be renamed to `path`: nothing exists there, or an empty directory.
 void require_free(const fs::path& path) {
   std::error_code error;
   if (path == "." || path.filename() == ".." || fs::is_symlink(path, error)) {
@@ -57,13 +57,15 @@ void require_free(const fs::path& path) {
   }
 }
 
-// Removes a file of an interrupted run. Throws UserError for anything else.
+// Removes a file that an interrupted run has left. Throws UserError for any other file.
 void remove_left_over(const fs::directory_entry& entry) {
   const std::string name = entry.path().filename();
   const bool ours = entry.is_regular_file() &&
                     (name.starts_with("train_") || name.starts_with("val_") ||
                      name.starts_with("tokenizer.") || name.starts_with("spool.") || name == kManifest);
-  if (!ours) user_error("--output: ", entry.path(), " is in the way, and was not made by prepare_data");
+  if (!ours)
+    user_error("--output: ", entry.path(),
+               " was not made by prepare_data; move it away, or name another directory");
   fs::remove(entry.path());
 }
 
@@ -75,10 +77,10 @@ PreparedDataWriter::PreparedDataWriter(const fs::path& directory, std::int64_t s
   const fs::path partial = directory_.string() + ".partial";
   require_free(directory_);
   lock_ = lock_directory(partial);
-  require_free(directory_);  // another process may have made it meanwhile
+  require_free(directory_);  // another process may have created it in the meantime
   partial_ = partial;
   for (const fs::directory_entry& left : fs::directory_iterator(partial_)) remove_left_over(left);
-  // Shards that are whole already must not be taken for all: no reader accepts this manifest.
+  // Readers reject this manifest, so that they do not accept the finished shards of an unfinished directory.
   write_file(partial_ / kManifest, "{\"format\": \"unfinished\"}\n");
 }
 
@@ -131,7 +133,7 @@ Json PreparedDataWriter::end_part() {
 void PreparedDataWriter::commit(const Json& manifest) {
   Json json = {{"format", kFormat}, {"version", kVersion}};
   json.update(manifest);
-  // Names of files need not be UTF-8.
+  // File names may not be UTF-8.
   write_file(partial_ / kManifest, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n');
   sync_directory(partial_);
   std::error_code error;
@@ -146,10 +148,10 @@ void ManifestCheck::require(const fs::path& path, const std::string& hash, std::
   const Entries* listed = entries(path.parent_path(), flag);
   if (listed == nullptr) return;
   const auto entry = listed->find(path.filename().string());
-  if (entry == listed->end()) user_error(flag, ": ", path, " is not in the ", kManifest, " beside it");
+  if (entry == listed->end())
+    user_error(flag, ": ", path, " is not listed in ", kManifest, " in its directory");
   if (entry->second != hash) {
-    user_error(flag, ": ", path, " is not the file that the ", kManifest,
-               " beside it describes: it has changed");
+    user_error(flag, ": ", path, " has changed: its hash differs from that in ", kManifest);
   }
 }
 

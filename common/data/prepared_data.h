@@ -14,27 +14,28 @@
 
 namespace stagegpt {
 
-// Writes one, under another name until it is whole: DIR.partial. What an interrupted run leaves there is
-// removed by the next.
+// Writes such a directory. It is named DIR.partial until it is complete. The next run removes what an
+// interrupted run has left there.
 class PreparedDataWriter {
  public:
-  // Throws UserError when `directory` exists and is not empty, or another process is writing it.
+  // Throws UserError if `directory` exists and is not empty, or if another process is writing it.
   PreparedDataWriter(const std::filesystem::path& directory, std::int64_t shard_tokens);
   ~PreparedDataWriter();
   PreparedDataWriter(const PreparedDataWriter&) = delete;
   PreparedDataWriter& operator=(const PreparedDataWriter&) = delete;
 
-  // Where it is written for now.
+  // The directory that is being written: DIR.partial.
   const std::filesystem::path& partial() const { return partial_; }
 
-  // First the tokenizer, then the tokens of each part ("train", "val"), from begin_part to end_part.
+  // Call write_tokenizer() first. Then, for each part ("train", "val"), begin_part(), append() and
+  // end_part().
   void write_tokenizer(const Tokenizer& tokenizer);
   void begin_part(const std::string& name) { part_ = name; }
   void append(std::span<const std::int32_t> ids);
-  // What the manifest says of the part: tokens and shards.
+  // Returns the manifest's entry for the part: its tokens and shards.
   Json end_part();
 
-  // Writes the manifest and gives the directory its name.
+  // Writes the manifest and renames the directory to its final name.
   void commit(const Json& manifest);
 
  private:
@@ -51,17 +52,17 @@ class PreparedDataWriter {
   bool committed_ = false;
 };
 
-// Compares files with the manifests beside them, where there are any.
+// Compares files with the manifests in their directories, if there are any.
 class ManifestCheck {
  public:
-  // Throws UserError, naming `flag` and the file, when the manifest does not list it, lists another hash,
-  // or lists files that are missing.
+  // Throws UserError, which names `flag` and the file, if the manifest does not list the file, lists another
+  // hash, or lists files that are missing.
   void require(const std::filesystem::path& path, const std::string& hash, std::string_view flag);
 
  private:
-  using Entries = std::map<std::string, std::string>;  // hashes by name
+  using Entries = std::map<std::string, std::string>;  // hashes by file name
 
-  // Null where there is no manifest.
+  // Null if there is no manifest.
   const Entries* entries(const std::filesystem::path& directory, std::string_view flag);
 
   std::map<std::filesystem::path, std::unique_ptr<Entries>> manifests_;

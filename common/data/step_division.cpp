@@ -13,10 +13,10 @@ StepDivision divide_step(std::int64_t batch_size, std::int64_t micro_steps, int 
     user_error("--reproducible: expected 1, 2, 4 or 8 ranks, not ", ranks);
   }
   if (const std::int64_t below = batch_size / sub_batches * sub_batches; below != batch_size) {
-    user_error("--batch-size: ", batch_size, " does not divide ",
-               reproducible ? concat("into the ", sub_batches, " sub-batches of --reproducible")
-                            : concat("among ", ranks, " ranks"),
-               "; ", below > 0 ? concat(below, " or ") : "", below + sub_batches, " would");
+    user_error("--batch-size: ", batch_size, " is not divisible by ",
+               reproducible ? concat("the ", sub_batches, " sub-batches of --reproducible")
+                            : concat("the number of ranks, ", ranks),
+               "; use ", below > 0 ? concat(below, " or ") : "", below + sub_batches);
   }
   const std::int64_t owned = sub_batches / ranks;
   return {.batch_size = batch_size,

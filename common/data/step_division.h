@@ -1,15 +1,15 @@
-// How the samples of a step are divided into what one forward and backward pass takes.
+// How the samples of a step are divided into sub-batches, one for each forward and backward pass.
 #pragma once
 
 #include <cstdint>
 
 namespace stagegpt {
 
-// With --reproducible a batch always has so many sub-batches, whatever the number of ranks.
+// The number of sub-batches of a batch with --reproducible, on any number of ranks.
 inline constexpr std::int64_t kReproducibleSubBatches = 8;
 
-// A step takes `micro_steps` batches of `batch_size` samples. Each batch is divided into `sub_batches` of
-// equal size, of which this rank computes `owned_sub_batches` from `first_sub_batch` on.
+// A step has `micro_steps` batches of `batch_size` samples. Each batch is divided into `sub_batches` equal
+// parts. This rank computes `owned_sub_batches` of them, from `first_sub_batch` on.
 struct StepDivision {
   std::int64_t batch_size = 1;
   std::int64_t micro_steps = 1;
@@ -20,8 +20,8 @@ struct StepDivision {
   std::int64_t passes() const { return owned_sub_batches * micro_steps; }   // of this rank in a step
 };
 
-// One sub-batch for each rank or, with `reproducible`, kReproducibleSubBatches. Throws UserError when the
-// batch or the ranks do not divide.
+// One sub-batch for each rank; with `reproducible`, always kReproducibleSubBatches. Throws UserError if the
+// sub-batches are not divisible by the ranks, or the batch by the sub-batches.
 StepDivision divide_step(std::int64_t batch_size, std::int64_t micro_steps, int rank, int ranks,
                          bool reproducible);
 

@@ -17,7 +17,8 @@ namespace {
 
 constexpr std::size_t kBlockBytes = std::size_t{1} << 18;
 
-// read() or pread(), as `call` has it, until `bytes` is full or the file ends; how much was read.
+// Repeats `call`, a read() or pread(), until `bytes` is full or the file ends. Returns the number of bytes
+// read.
 template <class Call>
 std::size_t read_fully(std::span<char> bytes, const std::string& path, const Call& call) {
   std::size_t done = 0;
@@ -31,21 +32,21 @@ std::size_t read_fully(std::span<char> bytes, const std::string& path, const Cal
   return done;
 }
 
-// A file without a name that holds what is left in `file`.
-FileDescriptor spooled(const FileDescriptor& file, const std::string& path,
-                       const std::filesystem::path& directory) {
+// Copies the rest of `file` into a temporary file without a name.
+FileDescriptor spool(const FileDescriptor& file, const std::string& path,
+                     const std::filesystem::path& directory) {
   std::string name = (directory / "spool.XXXXXX").string();
-  FileDescriptor spool(mkostemp(name.data(), O_CLOEXEC));
-  if (!spool.is_open()) {
+  FileDescriptor copy(mkostemp(name.data(), O_CLOEXEC));
+  if (!copy.is_open()) {
     throw std::runtime_error(concat("cannot write into ", directory, ": ", std::strerror(errno)));
   }
   unlink(name.c_str());
   std::vector<char> block(kBlockBytes);
   const auto read_on = [&](char* at, std::size_t size, std::size_t) { return ::read(file.get(), at, size); };
   while (const std::size_t n = read_fully(block, path, read_on)) {
-    write_fully(spool, std::as_bytes(std::span(block).first(n)), directory);
+    write_fully(copy, std::as_bytes(std::span(block).first(n)), directory);
   }
-  return spool;
+  return copy;
 }
 
 }  // namespace
@@ -61,7 +62,7 @@ TextSource::TextSource(const std::vector<std::string>& paths, std::string_view f
 
 void TextSource::add(const std::string& path, const std::optional<std::filesystem::path>& spool_directory) {
   const bool standard_input = path == "-" && spool_directory;
-  // Does not wait for a pipe's writer unless it is to be read.
+  // O_NONBLOCK: opening a pipe that will be refused must not wait for its writer.
   const int wait = spool_directory ? 0 : O_NONBLOCK;
   const FileDescriptor file(standard_input ? dup(STDIN_FILENO)
                                            : open(path.c_str(), O_RDONLY | O_CLOEXEC | wait));
@@ -72,7 +73,7 @@ void TextSource::add(const std::string& path, const std::optional<std::filesyste
   Document document{path, info.st_size, {}, FileDescriptor()};
   if (standard_input || !S_ISREG(info.st_mode)) {
     if (!spool_directory) user_error(flag_, ": \"", path, "\" is not a regular file");
-    document.spooled = spooled(file, path, *spool_directory);
+    document.spooled = spool(file, path, *spool_directory);
     document.bytes = lseek(document.spooled.get(), 0, SEEK_END);
   } else {
     document.identity = file_identity(path, flag_);
@@ -114,7 +115,7 @@ bool BlockReader::read_more() {
   if (!file_.is_open()) open_document();
   const std::int64_t end = std::min(document.bytes, range_.end - document_begin_);
   const std::size_t before = rest_.size();
-  // A block that cannot be cut yet doubles: few are tried, however long it gets.
+  // A block that cannot be cut yet is doubled, so a long one needs few attempts.
   const auto most = static_cast<std::int64_t>(std::max(kBlockBytes, before));
   const auto wanted = static_cast<std::size_t>(std::clamp<std::int64_t>(end - read_, 0, most));
   rest_.resize(before + wanted);

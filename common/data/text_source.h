@@ -1,4 +1,4 @@
-// The text of one or more files, in order: each is a document.
+// The text of one or more files, in order. Each file is a document.
 #pragma once
 
 #include <cstdint>
@@ -13,37 +13,37 @@
 
 namespace stagegpt {
 
-// A stretch of the text, in bytes. The bytes of all documents count, one behind the other.
+// A range of the text, in bytes, counted over all documents in order.
 struct TextRange {
   std::int64_t begin = 0, end = 0;
 };
 
 class TextSource {
  public:
-  // Empty files are left out. Throws UserError, naming `flag` and the file, for one that cannot be read, is
-  // not a regular file or, when all are, is empty.
+  // Empty files are skipped. Throws UserError, which names `flag` and the file, if a file cannot be read or
+  // is not a regular file, or if all files are empty.
   //
-  // With a directory to spool into, "-" is standard input, and what is not a regular file is taken too: they
-  // are copied there, into a file without a name, since a text may have to be read twice.
+  // With a spool directory, "-" means standard input, and files that are not regular, such as pipes, are
+  // accepted. They are copied into a temporary file in that directory, because a text may be read twice.
   TextSource(const std::vector<std::string>& paths, std::string_view flag,
              const std::optional<std::filesystem::path>& spool_directory = std::nullopt);
 
   struct Document {
     std::string path;
     std::int64_t bytes = 0;
-    FileIdentity identity;   // when it was first seen
-    FileDescriptor spooled;  // where it was copied
+    FileIdentity identity;   // when it was first opened
+    FileDescriptor spooled;  // its copy, if there is one
   };
   const std::vector<Document>& documents() const { return documents_; }
   const std::string& flag() const { return flag_; }
   std::int64_t bytes() const { return bytes_; }
   TextRange all() const { return {0, bytes_}; }
 
-  // Where the last `fraction` of the bytes begins, moved back to the beginning of a character.
+  // The offset at which the last `fraction` of the bytes begins, moved back to the beginning of a character.
   std::int64_t split(double fraction) const;
 
  private:
-  // Adds a document, or copies it first; leaves an empty one out.
+  // Adds a document, copied first if necessary. Skips an empty one.
   void add(const std::string& path, const std::optional<std::filesystem::path>& spool_directory);
 
   std::string flag_;
@@ -55,18 +55,18 @@ class TextSource {
 struct TextBlock {
   std::string text;
   std::size_t document = 0;
-  std::int64_t offset = 0;  // of the text, in the document
+  std::int64_t offset = 0;  // of the block, in the document
 };
 
-// Reads a range from its beginning to its end, one block after the other.
+// Reads a range of the text in blocks, from its beginning to its end.
 class BlockReader {
  public:
-  // Blocks end where `safe_cut` allows it (see Tokenizer::safe_cut), or with a document.
+  // A block ends where `safe_cut` allows it (see Tokenizer::safe_cut), or at the end of a document.
   BlockReader(const TextSource& source, TextRange range,
               std::function<std::size_t(std::string_view)> safe_cut);
 
-  // Nothing at the end. Throws UserError when a file has changed since the source first saw it, Stopped when
-  // a signal has come.
+  // The next block, or nullopt at the end. Throws UserError if a file has changed since the source opened it,
+  // and Stopped after a stop signal.
   std::optional<TextBlock> next();
 
  private:
@@ -78,10 +78,10 @@ class BlockReader {
   TextRange range_;
   std::function<std::size_t(std::string_view)> safe_cut_;
   std::size_t document_ = 0;
-  FileDescriptor file_;              // of the document, once it is read
+  FileDescriptor file_;              // of the document; open while it is read
   std::int64_t document_begin_ = 0;  // in the text
-  std::int64_t read_ = 0;            // how far, in the document
-  std::string rest_;                 // read and not given out
+  std::int64_t read_ = 0;            // bytes of the document read so far
+  std::string rest_;                 // read, but not yet returned in a block
 };
 
 }  // namespace stagegpt

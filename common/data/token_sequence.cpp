@@ -16,7 +16,7 @@ std::shared_ptr<const std::vector<Token>> shared_copy(std::span<const std::int32
 }  // namespace
 
 TokenSequence::TokenSequence(const std::vector<std::int32_t>& ids) {
-  append(ids, INT32_MAX);  // of a vocabulary that needs 32 bits
+  append(ids, INT32_MAX);  // any vocabulary that needs 32 bits
 }
 
 void TokenSequence::append(std::shared_ptr<const TokenShard> shard) {

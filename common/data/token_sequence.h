@@ -1,4 +1,4 @@
-// A long sequence of tokens, wherever they lie: in memory, or in any number of mapped shards.
+// A long sequence of tokens, stored in memory or in any number of shards.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace stagegpt {
 
-// What tokens are: the hash of their ids, or that of the files which they are in and of where.
+// Identifies tokens: the hash of their ids, or the hash of their shard files' hashes and ranges.
 struct TokenIdentity {
   enum class Of : std::uint8_t { ids, shards };
 
@@ -28,9 +28,9 @@ class TokenSequence {
   TokenSequence() = default;
   TokenSequence(const std::vector<std::int32_t>& ids);
 
-  // Of a shard whose content is known.
+  // Appends the tokens of a shard whose content is known (TokenShard::expect()).
   void append(std::shared_ptr<const TokenShard> shard);
-  // As many bytes a token as the vocabulary needs.
+  // Appends ids. They are stored with as many bytes per token as the vocabulary needs.
   void append(std::span<const std::int32_t> ids, std::int64_t vocab_size);
 
   std::int64_t size() const { return size_; }
@@ -39,7 +39,7 @@ class TokenSequence {
   std::vector<std::int32_t> read(std::int64_t first, std::int64_t count) const;
   // Tokens [first, first + count) as a sequence of their own.
   TokenSequence slice(std::int64_t first, std::int64_t count) const;
-  // Of tokens that all lie in shards it is found without reading them.
+  // If all tokens are in shards, it is computed without reading them.
   TokenIdentity identity() const;
 
  private:
@@ -47,9 +47,9 @@ class TokenSequence {
       std::variant<std::shared_ptr<const TokenShard>, std::shared_ptr<const std::vector<std::uint16_t>>,
                    std::shared_ptr<const std::vector<std::uint32_t>>>;
   struct Segment {
-    std::int64_t first = 0;  // of its tokens, in the sequence
+    std::int64_t first = 0;  // position of its first token in the sequence
     std::int64_t size = 0;
-    std::int64_t offset = 0;  // of its first token, in what holds it
+    std::int64_t offset = 0;  // position of its first token in `tokens`
     Tokens tokens;
   };
 
@@ -61,7 +61,7 @@ class TokenSequence {
   std::int64_t size_ = 0;
 };
 
-// Hash of the ids in their order, however they are stored. Throws as read() does.
+// The hash of the ids in order. It does not depend on how they are stored. Throws as read() does.
 std::string hash_of_tokens(const TokenSequence& tokens);
 
 }  // namespace stagegpt

@@ -16,7 +16,7 @@ static_assert(std::endian::native == std::endian::little, "token shards are litt
 
 using Header = std::array<std::int32_t, 256>;
 constexpr std::int64_t kHeaderBytes = sizeof(Header);
-constexpr std::int64_t kReadBytes = std::int64_t{4} << 20;  // at once, when all is read: a number of blocks
+constexpr std::int64_t kReadBytes = std::int64_t{4} << 20;  // that verify() reads at once
 static_assert(kReadBytes % TokenShard::kBlockBytes == 0);
 
 struct Format {
@@ -30,12 +30,12 @@ std::span<const T> tokens_in(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
 
-[[noreturn]] void fail_as_shorter(const std::filesystem::path& path, std::int64_t bytes) {
-  throw std::runtime_error(concat("cannot read ", path, ": it has become shorter than the ", bytes,
-                                  " bytes that it had when it was opened"));
+[[noreturn]] void fail_truncated(const std::filesystem::path& path, std::int64_t bytes) {
+  throw std::runtime_error(
+      concat("cannot read ", path, ": it was truncated after it was opened, when it had ", bytes, " bytes"));
 }
 
-// Calls use() with the tokens in `bytes`, as a span of their type.
+// Calls use() with the tokens in `bytes` as a span of uint16 or uint32.
 template <class Use>
 void with_tokens(std::span<const std::byte> bytes, int token_bytes, const Use& use) {
   token_bytes == 2 ? use(tokens_in<std::uint16_t>(bytes)) : use(tokens_in<std::uint32_t>(bytes));
@@ -54,7 +54,7 @@ TokenShard::TokenShard(const std::filesystem::path& path, std::string_view flag)
   }
   const auto format = std::ranges::find(kFormats, header[0], &Format::magic);
   if (format == std::end(kFormats)) {
-    user_error(flag, ": ", path, " is no token shard: it begins with ", header[0], ", expected ",
+    user_error(flag, ": ", path, " is not a token shard: it begins with ", header[0], ", expected ",
                kFormats[0].magic, " or ", kFormats[1].magic);
   }
   if (header[1] != format->version) {
@@ -64,17 +64,18 @@ TokenShard::TokenShard(const std::filesystem::path& path, std::string_view flag)
   size_ = header[2];
   const std::int64_t expected = kHeaderBytes + size_ * token_bytes_;
   if (size_ < 0 || file_bytes_ != expected) {
-    user_error(flag, ": ", path, " has ", file_bytes_, " bytes, its header announces ", size_,
-               " tokens, which is ", expected);
+    user_error(flag, ": ", path, " has ", file_bytes_, " bytes, its header specifies ", size_, " tokens (",
+               expected, " bytes)");
   }
 }
 
 ShardContent TokenShard::verify(std::int64_t vocab_size) const {
   ShardContent content;
   ContentHash hash;
-  std::int64_t first = 0;  // token of what was read
+  std::int64_t first = 0;  // index of the first token in the buffer
   const auto require_below = [&](auto tokens) {
-    typename decltype(tokens)::value_type largest = 0;  // of all: a loop that may stop is not vectorised
+    // The largest of all tokens, because a loop with an early exit is not vectorised.
+    typename decltype(tokens)::value_type largest = 0;
     for (const auto id : tokens) largest = std::max(largest, id);
     if (!tokens.empty() && largest >= vocab_size) {
       user_error(flag_, ": ", path_, ": token ",
@@ -88,7 +89,7 @@ ShardContent TokenShard::verify(std::int64_t vocab_size) const {
     StopSignals::throw_if_requested();
     const std::span bytes =
         std::span(buffer).first(static_cast<std::size_t>(std::min(kReadBytes, file_bytes_ - at)));
-    if (read_at(file_, at, bytes, path_) < bytes.size()) fail_as_shorter(path_, file_bytes_);
+    if (read_at(file_, at, bytes, path_) < bytes.size()) fail_truncated(path_, file_bytes_);
     hash.add(bytes);
     for (std::size_t begin = 0; begin < bytes.size(); begin += kBlockBytes) {
       content.block_hashes.push_back(
@@ -139,7 +140,7 @@ bool TokenShard::read_block(std::int64_t index, std::span<std::byte> buffer,
         content_.block_hashes.size(), " that are known");
   const std::int64_t begin = index * kBlockBytes;
   buffer = buffer.first(static_cast<std::size_t>(std::min(kBlockBytes, file_bytes_ - begin)));
-  if (read_at(file_, begin, buffer, path_) < buffer.size()) fail_as_shorter(path_, file_bytes_);
+  if (read_at(file_, begin, buffer, path_) < buffer.size()) fail_truncated(path_, file_bytes_);
   block = buffer;
   return block_hash(block) == content_.block_hashes[static_cast<std::size_t>(index)];
 }

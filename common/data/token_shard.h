@@ -13,46 +13,45 @@
 
 namespace stagegpt {
 
-// Bytes that a token of a vocabulary takes: 2, or 4 where its ids need them.
+// Bytes per token of a vocabulary: 2, or 4 if the ids do not fit into 2.
 int token_bytes(std::int64_t vocab_size);
 
-// What a shard holds, as somebody found who has read all of it.
+// The hashes of a shard, computed by a rank that has read all of it.
 struct ShardContent {
   std::string hash;                         // of the file, as in a manifest
-  std::vector<std::uint64_t> block_hashes;  // of its blocks of TokenShard::kBlockBytes, the header among them
+  std::vector<std::uint64_t> block_hashes;  // of each block of TokenShard::kBlockBytes, including the header
 };
 
-// A shard, kept open. It is not mapped: a file that shrinks, or a disk that fails, ends a program which reads
-// mapped memory by SIGBUS.
+// An open shard. It is not memory-mapped, because reading mapped memory raises SIGBUS if the file is
+// truncated or the disk fails.
 class TokenShard {
  public:
   static constexpr std::int64_t kMaxTokens = INT32_MAX;
   static constexpr std::int64_t kBlockBytes = 1 << 16;
 
-  // Throws UserError, naming `flag` and the file, unless the header is right and the file has exactly the
-  // tokens that it announces; otherwise as open_to_read() does.
+  // Throws UserError, which names `flag` and the file, unless the header is valid and the file has exactly
+  // the number of tokens in it. Otherwise throws as open_to_read() does.
   TokenShard(const std::filesystem::path& path, std::string_view flag);
 
   const std::filesystem::path& path() const { return path_; }
   std::int64_t size() const { return size_; }
 
-  // Reads all of the file. Throws UserError where a token is not below vocab_size, Stopped when a signal has
-  // come, std::runtime_error where the file cannot be read.
+  // Reads the whole file and returns its hashes. Throws UserError if a token is not below vocab_size, Stopped
+  // after a stop signal, and std::runtime_error if the file cannot be read.
   ShardContent verify(std::int64_t vocab_size) const;
-  // Tells what verify() has found, here or on another rank. Throws UserError where the first or last block of
-  // this file differs from it.
+  // Sets the result of verify(), from this or another rank. Throws UserError if the first or last block of
+  // this file does not match it.
   void expect(ShardContent content);
-  // The file's, once it is known.
+  // The hash of the file, after expect().
   const std::string& hash() const { return content_.hash; }
 
-  // Tokens [first, first + out.size()), once the content is known: what is read is compared with it, block by
-  // block. So damage, and changes that somebody makes meanwhile, are found when they are used, without asking
-  // the file system for a file's time stamp again and again. Throws std::runtime_error, naming the file. On
-  // any thread.
+  // Reads tokens [first, first + out.size()), after expect(). Each block is compared with its hash, so damage
+  // and later changes of the file are found when the tokens are used, without checking the file's time stamp.
+  // Throws std::runtime_error, which names the file. May be called on any thread.
   void read(std::int64_t first, std::span<std::int32_t> out) const;
 
  private:
-  // Block `index`, into the beginning of `buffer`. False where it is not what was expected.
+  // Reads block `index` into the beginning of `buffer`. False if its hash is not the expected one.
   bool read_block(std::int64_t index, std::span<std::byte> buffer, std::span<const std::byte>& block) const;
   std::int64_t blocks() const { return (file_bytes_ + kBlockBytes - 1) / kBlockBytes; }
 
@@ -65,7 +64,7 @@ class TokenShard {
   ShardContent content_;
 };
 
-// Writes a shard. Until finish() the file has no header, so that nobody takes it for one.
+// Writes a shard. Until finish() the header is empty, so readers reject an unfinished file.
 class TokenShardWriter {
  public:
   TokenShardWriter(const std::filesystem::path& path, int token_bytes);

@@ -14,7 +14,7 @@ void require_utf8(const TextSource& text, const TextBlock& block) {
   const std::size_t valid = utf8_prefix(block.text);
   if (valid == block.text.size()) return;
   user_error(text.flag(), ": \"", text.documents()[block.document].path, "\" is not UTF-8: byte ",
-             block.offset + static_cast<std::int64_t>(valid), "; --tokenizer bpe takes any bytes");
+             block.offset + static_cast<std::int64_t>(valid), "; --tokenizer bpe accepts any bytes");
 }
 
 void tokenize(const TextSource& text, TextRange range, const Tokenizer& tokenizer,
@@ -42,7 +42,9 @@ void tokenize(const TextSource& text, TextRange range, const Tokenizer& tokenize
       [&](const Tokens& tokens) {
         if (document && *document != tokens.document) {
           const std::optional<std::int32_t> end = tokenizer.end_of_text();
-          if (!end) user_error(text.flag(), ": several documents, but this vocabulary has no end of text");
+          if (!end)
+            user_error(text.flag(),
+                       ": several documents need an end-of-text token, which this vocabulary does not have");
           sink(std::span(&*end, 1));
         }
         document = tokens.document;

@@ -1,4 +1,4 @@
-// From a text to tokens, on several threads. The tokens do not depend on their number.
+// Tokenises a text with several threads. The tokens do not depend on the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ namespace stagegpt {
 struct TokenizeOptions {
   int threads = 1;
   SpecialTokens special = SpecialTokens::as_text;
-  // Called as work goes on, with the bytes done of those to do.
+  // Called as the work proceeds, with the bytes done and the total.
   std::function<void(std::int64_t done, std::int64_t total)> progress = [](std::int64_t, std::int64_t) {};
 };
 
-// Throws UserError, naming file and byte, unless the block is UTF-8.
+// Throws UserError, which names the file and the byte, unless the block is UTF-8.
 void require_utf8(const TextSource& text, const TextBlock& block);
 
-// Passes the tokens of a range to `sink`, in order, the end of text between documents. Throws UserError for
-// text that the vocabulary cannot express, naming the file.
+// Passes the tokens of a range to `sink`, in order, with an end-of-text token between documents. Throws
+// UserError, which names the file, for text that the vocabulary cannot encode.
 void tokenize(const TextSource& text, TextRange range, const Tokenizer& tokenizer,
               const TokenizeOptions& options, const std::function<void(std::span<const std::int32_t>)>& sink);
 

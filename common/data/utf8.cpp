@@ -10,15 +10,15 @@ namespace {
 
 constexpr std::size_t kLongest = 4;
 
-// Length that a first byte announces; 0 for a byte that begins no character.
-std::size_t announced_length(unsigned char first) {
+// The length of a character by its first byte; 0 if no character begins with this byte.
+std::size_t expected_length(unsigned char first) {
   if (first < 0x80) return 1;
   if (first < 0xC2 || first > 0xF4) return 0;
   return first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
 }
 
-// Whether `second` may follow `first`: after some first bytes only a part of the continuation bytes may,
-// which leaves out overlong forms, surrogates, and what is above U+10FFFF.
+// Whether `second` may follow `first`. After some first bytes only a part of the continuation bytes is valid,
+// which excludes overlong forms, surrogates and values above U+10FFFF.
 bool may_follow(unsigned char first, unsigned char second) {
   switch (first) {
     case 0xE0:
@@ -34,12 +34,12 @@ bool may_follow(unsigned char first, unsigned char second) {
   }
 }
 
-// How many bytes of `text`, from its first on, belong to one character, which may be unfinished; 0 where none
-// begins.
+// How many bytes at the beginning of `text` belong to one character, which may be incomplete; 0 if no
+// character begins there.
 std::size_t bytes_of_character(std::string_view text) {
   if (text.empty()) return 0;
   const auto first = static_cast<unsigned char>(text[0]);
-  const std::size_t length = std::min(announced_length(first), text.size());
+  const std::size_t length = std::min(expected_length(first), text.size());
   for (std::size_t i = 1; i < length; ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
     if (i == 1 ? !may_follow(first, byte) : (byte & 0xC0) != 0x80) return i;
@@ -52,7 +52,7 @@ std::size_t bytes_of_character(std::string_view text) {
 std::size_t utf8_length(std::string_view text, std::size_t at) {
   const std::string_view rest = text.substr(std::min(at, text.size()));
   const std::size_t bytes = bytes_of_character(rest);
-  return bytes > 0 && bytes == announced_length(static_cast<unsigned char>(rest[0])) ? bytes : 0;
+  return bytes > 0 && bytes == expected_length(static_cast<unsigned char>(rest[0])) ? bytes : 0;
 }
 
 std::size_t utf8_broken_length(std::string_view text, std::size_t at) {
@@ -87,7 +87,7 @@ char32_t utf8_code_point(std::string_view character) {
 std::size_t utf8_complete(std::string_view text) {
   for (std::size_t back = 1; back < kLongest && back <= text.size(); ++back) {
     const std::string_view tail = text.substr(text.size() - back);
-    if (bytes_of_character(tail) == back && announced_length(static_cast<unsigned char>(tail[0])) > back)
+    if (bytes_of_character(tail) == back && expected_length(static_cast<unsigned char>(tail[0])) > back)
       return text.size() - back;
   }
   return text.size();

@@ -7,25 +7,25 @@
 
 namespace stagegpt {
 
-// Length in bytes of the character that begins at text[at], or 0 where none does: a stray or missing
+// The length in bytes of the character at text[at]. 0 if there is no valid character: a stray or missing
 // continuation byte, an overlong form, a surrogate, a value above U+10FFFF.
 std::size_t utf8_length(std::string_view text, std::size_t at);
 
-// Length of the longest prefix of `text` that is whole characters.
+// The length of the longest prefix of `text` that consists of valid characters.
 std::size_t utf8_prefix(std::string_view text);
 
-// Code point of a whole character.
+// The code point of a valid character.
 char32_t utf8_code_point(std::string_view character);
 
-// Length of `text` without a character at its end of which bytes are still missing.
+// The length of `text` without an incomplete character at its end.
 std::size_t utf8_complete(std::string_view text);
 
-// Where no character begins at text[at]: how many bytes one U+FFFD stands for. That is the longest sequence
-// that a character could begin with, or else one byte (the Unicode Standard, section 3.9, "U+FFFD
-// Substitution of Maximal Subparts").
+// If there is no valid character at text[at]: how many bytes are replaced by one U+FFFD. It is the longest
+// sequence that is the beginning of a valid character, or else one byte (the Unicode Standard, section 3.9,
+// "U+FFFD Substitution of Maximal Subparts").
 std::size_t utf8_broken_length(std::string_view text, std::size_t at);
 
-// Calls take() with each character in turn, and with U+FFFD for what is none.
+// Calls take() with each character in order, and with U+FFFD for invalid bytes.
 template <class Take>
 void each_character(std::string_view text, const Take& take) {
   for (std::size_t at = 0; at < text.size();) {
@@ -35,15 +35,15 @@ void each_character(std::string_view text, const Take& take) {
   }
 }
 
-// `text` with U+FFFD for what is no character: the same as Python's bytes.decode("utf-8", "replace"), which
-// Hugging Face's and OpenAI's tokenizers decode alike.
+// `text` with invalid bytes replaced by U+FFFD, as Python's bytes.decode("utf-8", "replace") and the
+// tokenizers of Hugging Face and OpenAI do.
 std::string utf8_replaced(std::string_view text);
 
-// A text for people: what is no character becomes U+FFFD, a control character but for line breaks and tabs a
-// question mark.
+// A text that is safe to print: invalid bytes become U+FFFD; control characters other than line breaks and
+// tabs become question marks.
 std::string printable_text(std::string_view text);
 
-// The last boundary between characters at or before `at`. Between bytes that are no UTF-8: `at` itself.
+// The last boundary between characters at or before `at`. Between invalid bytes: `at` itself.
 std::size_t utf8_boundary(std::string_view text, std::size_t at);
 
 }  // namespace stagegpt

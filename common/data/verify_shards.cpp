@@ -9,7 +9,7 @@
 namespace stagegpt {
 namespace {
 
-// The hash of the file, and then those of the blocks as they are in memory.
+// The hash of the file, then the hashes of the blocks as they are in memory.
 std::string to_message(const ShardContent& content) {
   const std::span hashes = std::as_bytes(std::span(content.block_hashes));
   return content.hash + std::string(reinterpret_cast<const char*>(hashes.data()), hashes.size());
@@ -24,7 +24,7 @@ ShardContent from_message(const std::string& message) {
   return content;
 }
 
-// How many shards there are, and of which sizes.
+// The number of shards and their sizes, as text.
 std::string sizes_of(const std::vector<std::shared_ptr<TokenShard>>& shards) {
   std::int64_t tokens = 0;
   std::string sizes;

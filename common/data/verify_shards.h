@@ -1,4 +1,4 @@
-// Token shards, read whole once by all ranks together.
+// Verifies token shards; the ranks share the work.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace stagegpt {
 
-// Shard i is verified by rank i % size, which tells the others what it holds; each of them sees that its own
-// file has the same size, beginning and end (see TokenShard::expect), and compares the rest as it reads it.
-// So where ranks have copies of their own, a damaged one is found too. All ranks make the same call with as
-// many shards. Throws AgreedUserError, naming `flag`, where ranks have different shards; what
-// TokenShard::verify() throws on one rank, on all.
+// Rank i % size verifies shard i and broadcasts its hashes. Every rank checks that its own file has the same
+// size, first block and last block (see TokenShard::expect), and compares the other blocks when it reads
+// them. So a damaged copy is found even if each rank has copies of its own. All ranks must call this with the
+// same number of shards. Throws AgreedUserError, which names `flag`, if ranks have different shards. An error
+// of TokenShard::verify() on one rank is thrown on all ranks.
 void verify_shards(RankGroup& group, const std::vector<std::shared_ptr<TokenShard>>& shards,
                    std::int64_t vocab_size, const char* flag);
 

@@ -1,4 +1,4 @@
-// A file that grows while a long job goes on, whatever becomes of the disk meanwhile.
+// A log file that a long job appends to. Write errors, such as a full disk, do not end the job.
 #pragma once
 
 #include <filesystem>
@@ -11,13 +11,13 @@ namespace stagegpt {
 
 class AppendFile {
  public:
-  // Opens a file to write behind what it holds, or creates it. Throws std::runtime_error that names it.
+  // Opens a file for appending, or creates it. Throws std::runtime_error that names it.
   explicit AppendFile(const std::filesystem::path& path);
 
-  // Writes bytes behind those before them. False where that cannot be done now, on a full disk for one: what
-  // is left, which may begin inside these bytes, is written with the next. errno says why.
+  // Appends bytes. Returns false if not all of them could be written now, for example on a full disk; errno
+  // has the reason. The rest is kept and written by the next call.
   bool add(std::string_view bytes);
-  // Returns when all bytes are on the disk; throws std::runtime_error when they cannot be written.
+  // Returns when all bytes are on the disk. Throws std::runtime_error if they cannot be written.
   void sync();
 
  private:

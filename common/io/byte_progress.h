@@ -1,4 +1,4 @@
-// How far a job over bytes is: "train  123.0 / 1024.0 MB  25.1 MB/s  ETA 0:35".
+// Progress of a job that processes bytes: "train  123.0 / 1024.0 MB  25.1 MB/s  ETA 0:35".
 #pragma once
 
 #include <chrono>
@@ -9,20 +9,20 @@
 
 namespace stagegpt {
 
-// Silent for the first second: short jobs need no line. Then ten times a second on a terminal, elsewhere a
-// line every ten seconds.
+// Prints nothing in the first second, so short jobs print nothing. Then it updates a terminal ten times a
+// second, and prints a line every ten seconds elsewhere.
 class ByteProgress {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // A job that begins now.
+  // A job that starts now.
   explicit ByteProgress(std::string job, Time now = std::chrono::steady_clock::now())
       : job_(std::move(job)), start_(now) {}
 
   void operator()(std::int64_t done, std::int64_t total) {
     at(std::chrono::steady_clock::now(), done, total);
   }
-  // The same at a given time, for tests.
+  // The same with a given time, for tests.
   void at(Time now, std::int64_t done, std::int64_t total);
 
  private:

@@ -1,4 +1,4 @@
-// Hashes that tell whether bytes have changed. They protect against damage, not against forgery.
+// Hashes that detect changed bytes. They protect against damage, not against forgery.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace stagegpt {
 
-// XXH3 (128 bits) of what was added.
+// XXH3 (128 bits) of the bytes that were added.
 class ContentHash {
  public:
   ContentHash();
@@ -22,10 +22,11 @@ class ContentHash {
   std::unique_ptr<void, void (*)(void*)> state_;
 };
 
-// ContentHash of a text, and of a file's bytes. The second throws as read_blocks() does.
+// The hash of a text.
 std::string hash_of_text(std::string_view text);
-std::string hash_of_file(const std::filesystem::path& path);
 // XXH3 (64 bits) of a block.
 std::uint64_t block_hash(std::span<const std::byte> block);
+// The hash of a file's bytes. Throws as read_blocks() does.
+std::string hash_of_file(const std::filesystem::path& path);
 
 }  // namespace stagegpt

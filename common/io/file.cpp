@@ -19,14 +19,14 @@
 namespace stagegpt {
 namespace {
 
-// Lets a file's content go through the page cache from now on, as the end of a file must. False if it did so
+// Turns O_DIRECT off for an open file, as the unaligned end of a file requires. Returns false if it was off
 // already.
 bool leave_direct(const FileDescriptor& file) {
   const int flags = fcntl(file.get(), F_GETFL);
   return (flags & O_DIRECT) != 0 && fcntl(file.get(), F_SETFL, flags & ~O_DIRECT) == 0;
 }
 
-// As many files as the system lets this process have open. False where it had them already.
+// Raises the limit of open files to the hard limit. Returns false if it was there already.
 bool raise_file_limit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return false;
@@ -40,19 +40,19 @@ FileDescriptor::~FileDescriptor() {
   if (is_open()) close(fd_);
 }
 
-bool is_users_to_mend(int error) {
+bool is_users_mistake(int error) {
   constexpr int kUsers[] = {ENOENT, ENOTDIR, EACCES, EPERM, EISDIR, ELOOP, ENAMETOOLONG, ENXIO, ENODEV};
   return std::ranges::find(kUsers, error) != std::end(kUsers);
 }
 
 void fail_to_open(const std::filesystem::path& path, std::string_view flag, int error) {
   const std::string what = concat(flag, ": cannot open ", path, ": ", std::strerror(error));
-  if (is_users_to_mend(error)) throw UserError(what);
+  if (is_users_mistake(error)) throw UserError(what);
   throw std::runtime_error(what);
 }
 
 FileDescriptor open_to_read(const std::filesystem::path& path, std::string_view flag) {
-  // Does not wait for a pipe's writer.
+  // O_NONBLOCK: opening a pipe must not wait for its writer.
   const auto open_now = [&] { return FileDescriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)); };
   FileDescriptor file = open_now();
   if (!file.is_open() && errno == EMFILE && raise_file_limit()) file = open_now();
@@ -132,7 +132,7 @@ void replace_file(const std::filesystem::path& path,
     write(temporary);
   } catch (...) {
     std::error_code ignored;
-    std::filesystem::remove(temporary, ignored);  // it may be what has filled the disk
+    std::filesystem::remove(temporary, ignored);  // it may have filled the disk
     throw;
   }
   if (std::rename(temporary.c_str(), path.c_str()) != 0) fail_to_write(path);
@@ -180,7 +180,8 @@ void read_blocks(const std::filesystem::path& path, PageCache cache,
   const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.is_open()) fail();
   struct stat info {};
-  // Small files are not worth the wait for the disk. Where there is no O_DIRECT, all go through the cache.
+  // Small files are read through the page cache, which is faster. So are all files if the file system has no
+  // O_DIRECT.
   const bool is_large = fstat(file.get(), &info) == 0 && info.st_size >= static_cast<off_t>(kBlock);
   if (cache == PageCache::avoid && is_large) fcntl(file.get(), F_SETFL, O_DIRECT);
   const std::size_t size = is_large ? kBlock : kSmallBlock;

@@ -1,4 +1,4 @@
-// Files: read through memory, written for good.
+// Files: reading, memory mapping, and writing that survives a crash.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace stagegpt {
 
-// An open file's number, closed at the end.
+// Owns a file descriptor and closes it.
 class FileDescriptor {
  public:
   explicit FileDescriptor(int fd = -1) : fd_(fd) {}
@@ -32,25 +32,25 @@ class FileDescriptor {
   int fd_;
 };
 
-// Whether an error of opening a file, an errno, is one that its user can see to.
-bool is_users_to_mend(int error);
-// Throws that a file which `flag` names cannot be opened, because of `error`, an errno. A UserError where
-// the user can see to it: the file is missing, say, or may not be read. Where the machine is at fault (a
-// disk, a network file system that is gone for a moment, too many open files) it is a std::runtime_error: the
+// Whether an errno of opening a file is one that the user can correct.
+bool is_users_mistake(int error);
+// Throws the error that a file named by `flag` cannot be opened; `error` is the errno. It is a UserError if
+// the user can correct it, for example a missing file or missing permission. It is a std::runtime_error for a
+// fault of the machine (a disk, a network file system that is briefly unavailable, too many open files): the
 // same command may succeed later.
 [[noreturn]] void fail_to_open(const std::filesystem::path& path, std::string_view flag, int error);
 
-// A regular file, open for reading. Throws UserError for what is none, otherwise as fail_to_open() does.
-// Where the process has too many open files, its limit is raised as far as it may be.
+// Opens a regular file for reading. Throws UserError if it is not a regular file, otherwise as fail_to_open()
+// does. If the process has too many open files, its limit is raised to the hard limit first.
 FileDescriptor open_to_read(const std::filesystem::path& path, std::string_view flag);
-// Bytes of an open file.
+// The size of an open file in bytes.
 std::int64_t size_of(const FileDescriptor& file, const std::filesystem::path& path, std::string_view flag);
-// Reads from `offset` on until `bytes` is full or the file ends; how much that was. Throws std::runtime_error
-// that names `path`.
+// Reads from `offset` until `bytes` is full or the file ends, and returns the number of bytes read. Throws
+// std::runtime_error that names `path`.
 std::size_t read_at(const FileDescriptor& file, std::int64_t offset, std::span<std::byte> bytes,
                     const std::filesystem::path& path);
 
-// Mapped read-only. The views end with the object.
+// A file that is memory-mapped read-only. The views are valid while the object lives.
 class MappedFile {
  public:
   // Throws as open_to_read() does.
@@ -66,30 +66,33 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-// Throws std::runtime_error that names the file and what errno says.
+// Throws std::runtime_error with the file's name and the reason in errno.
 [[noreturn]] void fail_to_write(const std::filesystem::path& path);
 
-// Writes all bytes where the file stands; past the page cache, in a file opened so, what can be. Throws
-// std::runtime_error that names `path`, on a full disk for one.
+// Writes all bytes at the current position of the file. With O_DIRECT, unaligned bytes go through the page
+// cache. Throws std::runtime_error that names `path`, for example on a full disk.
 void write_fully(const FileDescriptor& file, std::span<const std::byte> bytes,
                  const std::filesystem::path& path);
 
-// A whole file, on the disk when it returns. Throws std::runtime_error that names it.
+// Writes a whole file, which is on the disk when the call returns. Throws std::runtime_error that names it.
 void write_file(const std::filesystem::path& path, std::string_view bytes);
-// The same under a name that has the old content or the new, whenever the machine stops.
+// The same, atomically: after a crash the file has either the old or the new content.
 void replace_file(const std::filesystem::path& path, std::string_view bytes);
-// The same for what write() writes into a file that it is given the name of, for good.
+// The same for a file that write() writes. write() gets a temporary name, and must leave the content on the
+// disk.
 void replace_file(const std::filesystem::path& path,
                   const std::function<void(const std::filesystem::path& temporary)>& write);
-// Creates a directory and those above it that are missing, for good. Throws std::runtime_error that names it.
+// Creates a directory and its missing parents, and syncs them to the disk. Throws std::runtime_error that
+// names it.
 void make_directories(const std::filesystem::path& path);
-// Makes what was created in or renamed into a directory last. Throws std::runtime_error that names it.
+// Syncs a directory, so that files created in it or renamed into it survive a crash. Throws
+// std::runtime_error that names it.
 void sync_directory(const std::filesystem::path& path);
 
-// Whether there is anything under a name that can be looked at.
+// Whether a path exists and can be accessed.
 bool file_exists(const std::filesystem::path& path);
 
-// Which file a name leads to, and whether it has been changed: by its time stamps, not by its content.
+// Identifies a file and its version: device, inode, size and modification time. The content is not compared.
 struct FileIdentity {
   std::uint64_t device = 0, inode = 0;
   std::int64_t bytes = 0, seconds = 0, nanoseconds = 0;
@@ -98,16 +101,17 @@ struct FileIdentity {
 // Throws as fail_to_open() does.
 FileIdentity file_identity(const std::filesystem::path& path, std::string_view flag);
 
-// Memory as O_DIRECT wants it for the usual disks: it begins at a multiple of 4096 bytes.
+// Memory aligned to 4096 bytes, as O_DIRECT requires on common disks.
 using AlignedBlock = std::unique_ptr<std::byte[], decltype(&std::free)>;
 AlignedBlock make_aligned_block(std::size_t bytes);
 
-// Whether a file's content is left in the page cache for others, or passes it by: that of a large file, where
-// the file system can.
+// Whether reading leaves a file's content in the page cache for later readers, or bypasses the cache. Only
+// large files bypass it, and only if the file system supports that.
 enum class PageCache { use, avoid };
 
-// Passes a file, block after block, to use(): without a mapping, which a file that shrinks makes deadly.
-// Throws std::runtime_error that names the file when it cannot be read.
+// Passes the blocks of a file to use(), in order. The file is not memory-mapped, because reading a mapping of
+// a file that has shrunk ends the process. Throws std::runtime_error that names the file if it cannot be
+// read.
 void read_blocks(const std::filesystem::path& path, PageCache cache,
                  const std::function<void(std::span<const std::byte>)>& use);
 

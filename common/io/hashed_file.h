@@ -15,14 +15,14 @@
 namespace stagegpt {
 
 struct FileEntry {
-  std::string file;  // its name, without directories
+  std::string file;  // the file name without directories
   std::uint64_t bytes = 0;
   std::string xxh3_128;
 
   bool operator==(const FileEntry&) const = default;
 };
 
-// Hashed while it is written. Failures throw as OutputFile's do.
+// A file that is hashed while it is written. Errors are those of OutputFile.
 class HashedFile {
  public:
   explicit HashedFile(const std::filesystem::path& path) : path_(path), file_(path) {}
@@ -39,10 +39,10 @@ class HashedFile {
   std::uint64_t bytes_ = 0;
 };
 
-// A whole file at once.
+// Writes a whole file at once.
 FileEntry write_hashed(const std::filesystem::path& path, std::string_view text);
 
-// Of a file that is there. Throws std::runtime_error when it cannot be read.
+// The entry of an existing file. Throws std::runtime_error if it cannot be read.
 FileEntry file_entry(
     const std::filesystem::path& path, PageCache cache = PageCache::avoid, const Heartbeat& beat = [] {});
 

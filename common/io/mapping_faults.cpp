@@ -12,10 +12,10 @@
 namespace stagegpt {
 namespace {
 
-// Fixed memory: a signal handler reads it.
+// In static memory, because a signal handler reads it.
 struct Slot {
   std::atomic<bool> taken = false;
-  std::atomic<const std::byte*> begin = nullptr;  // null until the rest is there
+  std::atomic<const std::byte*> begin = nullptr;  // null until the other fields are set
   std::size_t bytes = 0;
   char path[512] = {};
 };
@@ -37,12 +37,12 @@ const Slot* slot_of(const void* address) {
 void on_fault(int, siginfo_t* info, void*) {
   const Slot* slot = slot_of(info->si_addr);
   if (slot == nullptr) {
-    sigaction(SIGBUS, &previous_action, nullptr);  // and the same access faults again
+    sigaction(SIGBUS, &previous_action, nullptr);  // the access is repeated and faults again
     return;
   }
   char line[1024];
   std::snprintf(line, sizeof line,
-                "%s: cannot read \"%s\": it has become shorter since it was opened, or its disk fails\n",
+                "%s: cannot read \"%s\": it was truncated after it was opened, or its disk failed\n",
                 program_name, slot->path);
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, std::strlen(line));
   _exit(1);

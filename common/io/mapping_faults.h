@@ -1,5 +1,5 @@
-// A file that is mapped may shrink, or its disk fail: reading the memory ends a program by SIGBUS then,
-// without a word. Here it gets one.
+// Reading a memory-mapped file raises SIGBUS if the file has been truncated or its disk fails. By default
+// that ends the program without a message. This file adds the message.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,13 @@
 
 namespace stagegpt {
 
-// From now on such a fault prints "PROGRAM: cannot read FILE: …" and ends the process with exit code 1, as
-// any failure does. Faults elsewhere are left to the handler before it. `program` lives as long as the
-// process.
+// Installs a handler of SIGBUS. For a fault in a mapped file it prints "PROGRAM: cannot read FILE: …" and
+// ends the process with exit code 1. Other faults are left to the previous handler. `program` must live as
+// long as the process.
 void explain_mapping_faults(const char* program);
 
-// Tells the handler of a file's mapping, until it is forgotten. There is room for some hundred; of further
-// ones the handler does not know.
+// Registers the mapping of a file with the handler, and removes it. At most 256 mappings are registered; the
+// handler ignores any further ones.
 void note_mapping(std::span<const std::byte> bytes, const std::filesystem::path& path);
 void forget_mapping(std::span<const std::byte> bytes);
 

@@ -14,7 +14,7 @@ OutputFile::OutputFile(const std::filesystem::path& path)
 
 void OutputFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    if (filled_ == kSmallBlock && !leaving_) make_room();
+    if (filled_ == kSmallBlock && !writing_) grow();
     const std::size_t n = std::min(bytes.size(), capacity() - filled_);
     std::memcpy(filling_.get() + filled_, bytes.data(), n);
     filled_ += n;
@@ -23,24 +23,24 @@ void OutputFile::write(std::span<const std::byte> bytes) {
   }
 }
 
-void OutputFile::make_room() {
+void OutputFile::grow() {
   AlignedBlock block = make_aligned_block(kBlock);
   std::memcpy(block.get(), filling_.get(), filled_);
   filling_ = std::move(block);
-  leaving_ = make_aligned_block(kBlock);
+  writing_ = make_aligned_block(kBlock);
 }
 
 void OutputFile::write_full_block() {
-  if (departed_.valid()) departed_.get();
-  std::swap(filling_, leaving_);
+  if (write_done_.valid()) write_done_.get();
+  std::swap(filling_, writing_);
   filled_ = 0;
-  fcntl(fd_.get(), F_SETFL, O_DIRECT);  // may fail: some file systems know no way but through the cache
-  departed_ =
-      std::async(std::launch::async, [this] { write_fully(fd_, std::span(leaving_.get(), kBlock), path_); });
+  fcntl(fd_.get(), F_SETFL, O_DIRECT);  // may fail: not all file systems support O_DIRECT
+  write_done_ =
+      std::async(std::launch::async, [this] { write_fully(fd_, std::span(writing_.get(), kBlock), path_); });
 }
 
 void OutputFile::write_rest() {
-  if (departed_.valid()) departed_.get();
+  if (write_done_.valid()) write_done_.get();
   write_fully(fd_, std::span(filling_.get(), filled_), path_);
   filled_ = 0;
 }

@@ -1,4 +1,4 @@
-// A file that is written from its beginning to its end, however large, at the speed of the disk.
+// A file of any size that is written sequentially at the speed of the disk.
 #pragma once
 
 #include <cstddef>
@@ -10,40 +10,42 @@
 
 namespace stagegpt {
 
-// Bytes are gathered into blocks. While one is filled, the one before is written past the page cache
-// (O_DIRECT), where the file system can: what nobody is going to read takes no memory from those who read.
-// Failures, such as a full disk, throw std::runtime_error that names the file, from this call or a later one.
+// Bytes are collected into blocks. While one block is filled, a thread writes the block before it. If the
+// file system supports O_DIRECT, blocks bypass the page cache, so that files which are not read soon do not
+// displace others. Errors, such as a full disk, throw std::runtime_error that names the file, from the same
+// call or a later one.
 class OutputFile {
  public:
-  // Large enough that a disk is busy with one block at a time.
+  // Large enough that writing one block at a time keeps a disk busy.
   static constexpr std::size_t kBlock = std::size_t{8} << 20;
   static constexpr std::size_t kSmallBlock = std::size_t{64} << 10;
 
-  // Creates the file, or empties it.
+  // Creates the file, or truncates it.
   explicit OutputFile(const std::filesystem::path& path);
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
   void write(std::span<const std::byte> bytes);
-  // Goes back to the beginning: what is written next replaces what is there.
+  // Moves to the beginning of the file: the next write() overwrites what is there.
   void rewind();
-  // Returns when the bytes are on the disk. What is written and not synced is lost.
+  // Returns when all bytes are on the disk. Bytes that are not synced may be lost.
   void sync();
 
  private:
-  // Bytes that filling_ has room for.
-  std::size_t capacity() const { return leaving_ ? kBlock : kSmallBlock; }
-  void make_room();
+  // The size of filling_ in bytes.
+  std::size_t capacity() const { return writing_ ? kBlock : kSmallBlock; }
+  void grow();
   void write_full_block();
-  // Returns when all bytes are written.
+  // Writes what is left, and waits for the block that is being written.
   void write_rest();
 
   std::filesystem::path path_;
   FileDescriptor fd_;
-  // Most files are small: the two blocks come when there is more to write.
-  AlignedBlock filling_ = make_aligned_block(kSmallBlock), leaving_{nullptr, &std::free};
-  std::size_t filled_ = 0;      // bytes of filling_
-  std::future<void> departed_;  // leaving_ is written; the last member, since its end waits for that
+  // Most files are small: the two large blocks are allocated only when they are needed.
+  AlignedBlock filling_ = make_aligned_block(kSmallBlock), writing_{nullptr, &std::free};
+  std::size_t filled_ = 0;  // bytes in filling_
+  // Of the write of writing_. The last member, because its destructor waits for that write.
+  std::future<void> write_done_;
 };
 
 }  // namespace stagegpt

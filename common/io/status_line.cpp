@@ -27,7 +27,7 @@ void StatusLine::end() {
 void StatusLine::show(bool plain, const std::function<std::string(std::size_t width)>& line) {
   if (terminal_) {
     erase();
-    // Never as wide as the window, since a line that wraps cannot be rewritten.
+    // Narrower than the window, because a line that wraps cannot be rewritten.
     shown_ = line(terminal_width() - 1);
     std::fputs(shown_.c_str(), stderr);
   } else if (plain) {
@@ -43,7 +43,7 @@ void StatusLine::print_above(const std::string& text) {
 }
 
 void StatusLine::erase() {
-  // In a window that has become narrower, a terminal has broken the line into rows.
+  // If the window has become narrower, the terminal has wrapped the line into rows.
   const std::size_t rows = shown_.empty() ? 0 : (shown_.size() - 1) / terminal_width();
   if (rows > 0) std::fprintf(stderr, "\x1b[%zuA", rows);
   std::fputs("\r\x1b[J", stderr);

@@ -1,4 +1,4 @@
-// A line on standard error that tells how far a long job is: rewritten on a terminal, plain lines elsewhere.
+// A progress line on standard error: one line that is rewritten on a terminal, plain lines elsewhere.
 #pragma once
 
 #include <cstddef>
@@ -15,19 +15,20 @@ class StatusLine {
   StatusLine& operator=(const StatusLine&) = delete;
 
   bool is_terminal() const { return terminal_; }
-  // Shows line(width), of at most `width` characters: on a terminal always, elsewhere when `plain` is set.
+  // Shows line(width), which has at most `width` characters. Elsewhere than on a terminal, it is shown only
+  // if `plain` is set.
   void show(bool plain, const std::function<std::string(std::size_t width)>& line);
-  // Prints whole lines, on a terminal above the line that is shown.
+  // Prints whole lines; on a terminal, above the progress line.
   void print_above(const std::string& text);
-  // Ends the line: what is printed next stands below it.
+  // Ends the progress line, so that later output is printed below it.
   void end();
 
  private:
   bool terminal_;
-  // Of a terminal: goes back to the beginning of the line that is shown, and removes it.
+  // Removes the progress line from a terminal.
   void erase();
 
-  std::string shown_;  // what stands in the line; empty where there is none
+  std::string shown_;  // the current progress line; empty if there is none
 };
 
 // "1:05" or "2:03:04".

@@ -15,7 +15,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kSuffix = ".safetensors";
 
-// Columns of an op's output that are no padding: a product has a column for each row of its matrix.
+// The number of columns of an op's output without padding. The output of a linear op has a column for each
+// row of its weight matrix.
 std::int64_t real_columns(std::string_view op, std::span<const Var> inputs, const Tensor& output,
                           const ParameterTable& table) {
   if (!op.starts_with("linear")) return output.shape()[-1];
@@ -23,8 +24,9 @@ std::int64_t real_columns(std::string_view op, std::span<const Var> inputs, cons
   return table[static_cast<std::size_t>(matrix.leaf_id())].shape[0];
 }
 
-// Tensors in the order in which they are computed: that of their names, too.
-class Announcement {
+// The list of tensors in the order in which they are computed. The number at the beginning of a name keeps
+// this order when names are sorted.
+class TensorList {
  public:
   void add(const std::string& name, std::vector<std::int64_t> shape) {
     char number[16];
@@ -35,10 +37,10 @@ class Announcement {
     const auto dims = parameter.shape.dims();
     add(name, {dims.begin(), dims.end()});
   }
-  const std::vector<SafetensorsWriter::Announced>& tensors() const { return tensors_; }
+  const std::vector<SafetensorsWriter::TensorInfo>& tensors() const { return tensors_; }
 
  private:
-  std::vector<SafetensorsWriter::Announced> tensors_;
+  std::vector<SafetensorsWriter::TensorInfo> tensors_;
 };
 
 }  // namespace
@@ -52,7 +54,7 @@ Tape::OpWatch StepTrace::watch() {
     const std::vector<std::string> output_names = names.of(op, inputs, outputs.size());
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const Tensor& output = outputs[i].value();
-      if (output.shape().rank() == 1) continue;  // the loss of a part of the step
+      if (output.shape().rank() == 1) continue;  // the loss of one forward pass
       take(output_names[i], output, real_columns(op, inputs, output, parameters_.table()));
     }
   };
@@ -68,14 +70,14 @@ void StepTrace::take(std::string name, const Tensor& output, std::int64_t column
 void StepTrace::write(const fs::path& path, double loss, const ParameterValues& gradients,
                       const Heartbeat& beat) const {
   const std::vector<Parameter>& table = parameters_.table().rows();
-  Announcement announcement;
-  for (const Output& output : outputs_) announcement.add(output.name, output.shape);
-  announcement.add("the loss", {1});
-  // Backward ends with the parameters that forward begins with.
+  TensorList list;
+  for (const Output& output : outputs_) list.add(output.name, output.shape);
+  list.add("the loss", {1});
+  // Backward computes the gradients in reverse order of the parameters.
   for (auto row = table.rbegin(); row != table.rend(); ++row) {
-    announcement.add_parameter(gradient_name(*row), *row);
+    list.add_parameter(gradient_name(*row), *row);
   }
-  for (const Parameter& row : table) announcement.add_parameter(weight_name(row), row);
+  for (const Parameter& row : table) list.add_parameter(weight_name(row), row);
 
   const ParameterValues weights = arena_values(backend_, parameters_.table(), parameters_.weights());
   const auto values_of = [&](std::size_t i, const ParameterValues& values) {
@@ -85,7 +87,7 @@ void StepTrace::write(const fs::path& path, double loss, const ParameterValues& 
     return elements;
   };
   replace_file(path, [&](const fs::path& temporary) {
-    SafetensorsWriter file(temporary, announcement.tensors());
+    SafetensorsWriter file(temporary, list.tensors());
     for (const Output& output : outputs_) file.append(output.values);
     const auto step_loss = static_cast<float>(loss);
     file.append({&step_loss, 1});

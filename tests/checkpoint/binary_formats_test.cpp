@@ -65,21 +65,21 @@ TEST(SafetensorsFile, IsRefusedWhereItsHeaderIsWrong) {
     return refusal_of_safetensors(safetensors_of(header, bytes));
   };
   const auto entry = [](const std::string& fields) { return R"({"t":{)" + fields + "}}"; };
-  EXPECT_EQ(refusal_of_safetensors("1234567"), "not safetensors: 7 bytes");
-  EXPECT_EQ(refusal_of_safetensors(std::string(8, '\0')), "the header is no JSON object");
+  EXPECT_EQ(refusal_of_safetensors("1234567"), "not safetensors: the file has only 7 bytes");
+  EXPECT_EQ(refusal_of_safetensors(std::string(8, '\0')), "the header is not a JSON object");
   EXPECT_EQ(refusal_of_safetensors("\3" + std::string(7, '\0') + "{}"),
             "not safetensors: a header of 3 bytes in a file of 10");
   EXPECT_EQ(with("{}"), "");
-  EXPECT_EQ(with("{}", 1), "the header announces 0 bytes of tensors, there are 1");
-  EXPECT_EQ(with(" {}"), "the header is no JSON object");
+  EXPECT_EQ(with("{}", 1), "the header specifies 0 bytes of tensors, the file has 1");
+  EXPECT_EQ(with(" {}"), "the header is not a JSON object");
   EXPECT_EQ(with(R"({"__metadata__":{"a":"b"}})"), "");
   for (const char* metadata : {"1", R"({"a":1})", R"(["a"])"}) {
-    EXPECT_EQ(with(concat(R"({"__metadata__":)", metadata, '}')), "__metadata__ is no object of texts");
+    EXPECT_EQ(with(concat(R"({"__metadata__":)", metadata, '}')), "__metadata__ is not an object of strings");
   }
   const std::string right = R"("dtype":"I32","shape":[2],)";
   EXPECT_EQ(with(entry(right + R"("data_offsets":[0,8])"), 8), "");
   EXPECT_EQ(with(entry(right + R"("data_offsets":[0,8])"), 7),
-            "the header announces 8 bytes of tensors, there are 7");
+            "the header specifies 8 bytes of tensors, the file has 7");
   EXPECT_EQ(with(entry(right + R"("data_offsets":[0,4])"), 8),
             "tensor 't': the data_offsets are 0 and 4, dtype and shape need 8 bytes");
   EXPECT_EQ(with(entry(right + R"("data_offsets":[8,0])"), 8),
@@ -89,26 +89,26 @@ TEST(SafetensorsFile, IsRefusedWhereItsHeaderIsWrong) {
   EXPECT_EQ(with(entry(right + R"("data_offsets":[0,4,8])"), 8),
             "tensor 't': expected two data_offsets, not 3");
   EXPECT_EQ(with(entry(right + R"("data_offsets":[0,8],"more":1)"), 8),
-            "tensor 't': expected dtype, shape and data_offsets, no more");
-  EXPECT_EQ(with(R"({"t":3})"), "tensor 't': expected dtype, shape and data_offsets, no more");
+            "tensor 't': expected exactly dtype, shape and data_offsets");
+  EXPECT_EQ(with(R"({"t":3})"), "tensor 't': expected exactly dtype, shape and data_offsets");
   EXPECT_EQ(with(entry(R"("dtype":"I32","shape":[-2],"data_offsets":[0,8])"), 8),
-            "tensor 't': an extent is -2, no natural number");
+            "tensor 't': an extent is -2, expected a non-negative integer");
   EXPECT_EQ(with(entry(right + R"("data_offsets":[0,-8])"), 8),
-            "tensor 't': a data offset is -8, no natural number");
+            "tensor 't': a data offset is -8, expected a non-negative integer");
   EXPECT_EQ(with(entry(right + R"("data_offsets":["0",8])"), 8),
-            "tensor 't': a data offset is \"0\", no natural number");
+            "tensor 't': a data offset is \"0\", expected a non-negative integer");
   EXPECT_EQ(with(entry(R"("dtype":"Q123456789012345678901234567890","shape":[],"data_offsets":[0,4])"), 4),
-            "tensor 't': the dtype 'Q1234567890123456789' is not known");
+            "tensor 't': the dtype 'Q1234567890123456789' is unknown");
   const std::string most = "9223372036854775807", beyond = "9223372036854775808";
   EXPECT_EQ(with(entry(R"("dtype":"I8","shape":[)" + most + R"(],"data_offsets":[0,)" + most + "]")),
-            "the header announces " + most + " bytes of tensors, there are 0");
+            "the header specifies " + most + " bytes of tensors, the file has 0");
   EXPECT_EQ(with(entry(R"("dtype":"I8","shape":[)" + beyond + R"(],"data_offsets":[0,)" + beyond + "]")),
             "tensor 't': the shape is too large");
   EXPECT_EQ(with(entry(R"("dtype":"I32","shape":[)" + most + R"(],"data_offsets":[0,8])")),
             "tensor 't': the shape is too large");
   const std::string name(90, 'n');
   EXPECT_EQ(with(R"({")" + name + R"(":3})"),
-            "tensor '" + name.substr(0, 80) + "': expected dtype, shape and data_offsets, no more");
+            "tensor '" + name.substr(0, 80) + "': expected exactly dtype, shape and data_offsets");
 }
 
 // A header of a model file of llm.c's that fits nothing, and what is said of it where one number is changed.
@@ -145,16 +145,16 @@ TEST(LlmcFile, HasNumbersInTheirRanges) {
     EXPECT_EQ(model(i, 1).find(name), std::string::npos) << model(i, 1);
   }
   EXPECT_EQ(model(7, 256), "--model: the padded vocabulary is 256, expected 128");
-  EXPECT_EQ(model(5, 3), "--model: 3 heads do not divide 8 channels");
+  EXPECT_EQ(model(5, 3), "--model: 8 channels are not divisible by 3 heads");
   // wte (128,8), wpe (4,8), a layer of 12·8·8 + 13·8, and ln_f: 1,944 elements behind a header of 1,024
   // bytes.
-  EXPECT_EQ(model(1, 3), concat("--model: the file has 1024 bytes, its header announces ", 1024 + 4 * 1944));
-  EXPECT_EQ(model(1, 5), concat("--model: the file has 1024 bytes, its header announces ", 1024 + 2 * 1944));
-  EXPECT_EQ(model(4, 1024), concat("--model: the file has 1024 bytes, its header announces ",
+  EXPECT_EQ(model(1, 3), concat("--model: the file has 1024 bytes, its header specifies ", 1024 + 4 * 1944));
+  EXPECT_EQ(model(1, 5), concat("--model: the file has 1024 bytes, its header specifies ", 1024 + 2 * 1944));
+  EXPECT_EQ(model(4, 1024), concat("--model: the file has 1024 bytes, its header specifies ",
                                    1024 + 4 * (132 * 8 + 16 + 1024 * 872)));
   const std::vector<std::byte> cut(1023);
   EXPECT_EQ(refusal([&] { parse_llmc_model(cut, "--model"); }),
-            "--model: expected a model file of llm.c, the file has 1023 bytes, fewer than its header");
+            "--model: expected a model file of llm.c, but the file has 1023 bytes, fewer than its header");
 }
 
 TEST(LlmcFile, OfAStateHasNumbersInTheirRanges) {
@@ -171,14 +171,14 @@ TEST(LlmcFile, OfAStateHasNumbersInTheirRanges) {
   EXPECT_EQ(state(3, 1048577), "--debug-state: the sequence length is 1048577, expected 1 to 1048576");
   // Ids, targets, logits of each token; the loss; gradients, of wpe too.
   const auto announced = [](std::int64_t tokens, std::int64_t block_size) {
-    return concat("--debug-state: the file has 1024 bytes, its header announces ",
+    return concat("--debug-state: the file has 1024 bytes, its header specifies ",
                   1024 + 4 * (tokens * (2 + 5) + 1 + (128 + block_size) * 8 + 16 + 872));
   };
   EXPECT_EQ(state(2, 65536), announced(65536, 1 << 20));
   EXPECT_EQ(state(3, 1 << 20), announced(1 << 20, 1 << 20));
   config.block_size = 4;
   EXPECT_EQ(state(3, 4), announced(4, 4));
-  EXPECT_EQ(state(3, 5), "--debug-state: sequences of 5 tokens, the model's context has 4");
+  EXPECT_EQ(state(3, 5), "--debug-state: the sequences have 5 tokens, the model's context has only 4");
 }
 
 TEST(LlmcFile, OfAStateHasTokensOfTheVocabulary) {

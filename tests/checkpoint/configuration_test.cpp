@@ -109,11 +109,11 @@ TEST_F(Settings, OfARunAreInItAndMakeItAgain) {
 
 TEST_F(Settings, ThatAreWrongAreRefused) {
   expect_config_refused(R"({"bacth_size": 8})", "unknown key 'bacth_size', did you mean batch_size?");
-  expect_config_refused(R"({"batch_size": 8, "batch_size": 9})", "the key 'batch_size' is there twice");
+  expect_config_refused(R"({"batch_size": 8, "batch_size": 9})", "the key 'batch_size' occurs twice");
   expect_config_refused(R"({"batch_size": 8, "batch-size": 9})",
                         "the key 'batch_size' is there twice: once with dashes, once with underscores");
   expect_config_refused(R"({"n_layer": -1, "batch_size": 8, "batch_size": 9})",
-                        "the key 'batch_size' is there twice");
+                        "the key 'batch_size' occurs twice");
   expect_config_refused(R"({"batch_size": "8"})", "--batch-size: expected a whole number, not \"8\"");
   expect_config_refused(R"({"batch_size": 8.0})", "--batch-size: expected a whole number, not 8.0");
   expect_config_refused(R"({"batch_size": 0})",
@@ -139,7 +139,7 @@ TEST_F(Settings, ThatAreWrongAreRefused) {
   expect_config_refused("[]", "expected a JSON object");
   expect_config_refused("", "parse error");
   expect_config_refused(R"({"steps": 5} {})", "parse error");
-  expect_config_refused(std::string(100, '['), "values are nested more than 64 deep");
+  expect_config_refused(std::string(100, '['), "values are nested more than 64 levels deep");
 }
 
 TEST_F(Settings, NeedAFile) {
@@ -222,7 +222,7 @@ TEST_F(Settings, ATrainingBeginsFromADirectory) {
   refused({"--activation", "relu"},
           "--activation: expected gelu_new, as the weights of --model have, not relu");
   refused({"--tokenizer", "bpe"},
-          "--tokenizer: bpe, but \"a/checkpoints/step_00000040\" holds one of kind char");
+          "--tokenizer: bpe, but \"a/checkpoints/step_00000040\" has a tokenizer of kind char");
   expect_refused({"--model", "nowhere"}, "--model: expected one of nano, gpt2");
   fs::create_directory(in("empty"));
   expect_refused({"--model", "empty"}, "--model: \"empty/config.json\"");

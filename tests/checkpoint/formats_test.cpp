@@ -85,7 +85,7 @@ TEST(TrainerStateFile, IsRefusedWhereItCannotBeTrue) {
     const std::string name = std::string(pointer).substr(std::string(pointer).rfind('/') + 1);
     EXPECT_EQ(refusal_of(pointer, kSteps), "") << pointer;
     EXPECT_EQ(refusal_of(pointer, kSteps + 1), "'" + name + "' is 2147483649, expected at most 2147483648");
-    EXPECT_EQ(refusal_of(pointer, -1), "'" + name + "' is -1, no natural number");
+    EXPECT_EQ(refusal_of(pointer, -1), "'" + name + "' is -1, expected a non-negative integer");
   }
   EXPECT_EQ(refusal_of("/data_position", kSamples), "");
   EXPECT_EQ(refusal_of("/data_position", kSamples + 1),
@@ -93,12 +93,13 @@ TEST(TrainerStateFile, IsRefusedWhereItCannotBeTrue) {
   EXPECT_EQ(refusal_of("/train_data/tokens", INT64_MAX), "");
   EXPECT_EQ(refusal_of("/train_data/tokens", std::uint64_t{1} << 63),
             "'tokens' is 9223372036854775808, expected at most 9223372036854775807");
-  EXPECT_EQ(refusal_of("/schedule/min_lr", "x"), "'min_lr' is \"x\", no number");
+  EXPECT_EQ(refusal_of("/schedule/min_lr", "x"), "'min_lr' is \"x\", expected a number");
   EXPECT_EQ(refusal_of("/schedule/learning_rate", std::string(50, 'y')),
-            "'learning_rate' is \"" + std::string(39, 'y') + ", no number");
-  EXPECT_EQ(refusal_of("/validation_loss", true), "'validation_loss' is true, no number");
-  EXPECT_EQ(refusal_of("/validation_tokens", 1.5), "'validation_tokens' is 1.5, no natural number");
-  EXPECT_EQ(refusal_of("/schedule/kind", "square"), "'kind' is no learning-rate schedule");
+            "'learning_rate' is \"" + std::string(39, 'y') + ", expected a number");
+  EXPECT_EQ(refusal_of("/validation_loss", true), "'validation_loss' is true, expected a number");
+  EXPECT_EQ(refusal_of("/validation_tokens", 1.5),
+            "'validation_tokens' is 1.5, expected a non-negative integer");
+  EXPECT_EQ(refusal_of("/schedule/kind", "square"), "'kind' is not a learning-rate schedule");
   EXPECT_EQ(refusal_of("/train_data/of", "words"), "'of' is neither 'ids' nor 'shards'");
   const std::string other = "not version 1 or 2 of 'stagegpt trainer state'";
   EXPECT_EQ(refusal_of("/version", 3), other);

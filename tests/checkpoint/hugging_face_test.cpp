@@ -199,26 +199,26 @@ const Fault kFaults[] = {
      }),
      "h.1.mlp.c_fc.weight has the shape (48, 12), expected (12, 48)"},
     {"unknown_tensor", "plain", tensors([](RawTensors& t) { t["transformer.h.0.extra"] = t[kFirst]; }),
-     "the tensor 'h.0.extra' is none of this model's"},
+     "the tensor 'h.0.extra' does not belong to this model"},
     {"tensor_of_a_layer_too_many", "plain",
      tensors([](RawTensors& t) { t["transformer.h.2.ln_1.weight"] = t[kFirst]; }),
-     "the tensor 'h.2.ln_1.weight' is none of this model's"},
+     "the tensor 'h.2.ln_1.weight' does not belong to this model"},
     {"what_looks_like_a_mask", "plain", tensors([](RawTensors& t) { t["h.attn.bias"] = t[kFirst]; }),
-     "the tensor 'h.attn.bias' is none of this model's"},
+     "the tensor 'h.attn.bias' does not belong to this model"},
     {"head_of_its_own", "plain", tensors([](RawTensors& t) {
        t["lm_head.weight"] = t["transformer.wte.weight"];
        t["lm_head.weight"].bytes[0] ^= 1;
      }),
-     "lm_head.weight is not wte.weight"},
+     "lm_head.weight differs from wte.weight"},
     {"tensor_twice", "plain", tensors([](RawTensors& t) { t["h.0.ln_1.weight"] = t[kFirst]; }),
-     "the tensor h.0.ln_1.weight is there twice"},
+     "the tensor h.0.ln_1.weight occurs twice"},
     {"tensor_in_two_files", "sharded",
      [](const Copy& copy) {
        const auto other = read_safetensors(copy.path() / "model-00002-of-00003.safetensors");
        copy.change_tensors([&](RawTensors& t) { t.insert(*other.begin()); },
                            "model-00001-of-00003.safetensors");
      },
-     "is there twice"},
+     "occurs twice"},
     {"whole_numbers", "plain", tensors([](RawTensors& t) {
        t[kFirst].dtype = "I64";
        t[kFirst].bytes += t[kFirst].bytes;
@@ -240,7 +240,7 @@ const Fault kFaults[] = {
      [](const Copy& copy) {
        fs::rename(copy.path() / "model.safetensors", copy.path() / "pytorch_model.bin");
      },
-     "pytorch_model.bin is not read: save it with save_pretrained(…, safe_serialization=True)"},
+     "pytorch_model.bin is not supported: convert it with save_pretrained(…, safe_serialization=True)"},
     {"no_config", "plain", [](const Copy& copy) { fs::remove(copy.path() / "config.json"); }, "config.json"},
     {"another_model", "plain", option("model_type", "llama"), "'model_type' is not \"gpt2\""},
     {"inner_size", "plain", option("n_inner", 47), "'n_inner' is not 4 times 'n_embd'"},

@@ -23,7 +23,8 @@ TEST_F(Notes, TellWhatARunHasLost) {
   directory.write("run/metrics.jsonl", metrics.substr(metrics.find('\n') + 1));
   std::ofstream(in("run/latest/model.safetensors"), std::ios::app) << 'x';
   const ProgramResult result = train({"--resume", "run"});
-  expect_note(result, "\"run/checkpoints/step_00000004\" is damaged, and is \"step_00000004.damaged\" now");
+  expect_note(result,
+              "\"run/checkpoints/step_00000004\" is damaged and was renamed to \"step_00000004.damaged\"");
   expect_note(result, "\"run/metrics.jsonl\" lacks 1 of the steps up to 2");
   EXPECT_TRUE(fs::exists(in("run/checkpoints/step_00000004.damaged")));
   EXPECT_EQ(this->metrics("run").size(), 5u);

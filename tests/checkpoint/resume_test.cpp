@@ -211,7 +211,7 @@ TEST_F(Resume, NeedsARun) {
   expect_refused({"--resume", "run", "--run-dir", "other"},
                  "--run-dir: expected the run that --resume names, \"run\", not \"other\"");
   std::filesystem::remove_all(in("run/checkpoints"));
-  expect_refused({"--resume", "run"}, "--resume: \"run\" holds no checkpoint");
+  expect_refused({"--resume", "run"}, "--resume: \"run\" has no checkpoint");
 }
 
 TEST_F(Resume, MovesWithItsDirectory) {

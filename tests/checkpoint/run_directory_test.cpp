@@ -98,7 +98,8 @@ TEST_F(RunFiles, OfRunsWithoutANameAreNumbered) {
 TEST_F(RunFiles, AreNotOverwritten) {
   expect_success(flags("run", {"--steps", "2"}));
   const std::string hash = hash_of("run/latest");
-  expect_refused(flags("run", {"--steps", "4"}), "--run-dir: \"run\" holds a run; --resume goes on with it");
+  expect_refused(flags("run", {"--steps", "4"}),
+                 "--run-dir: \"run\" already has a run; continue it with --resume");
   EXPECT_EQ(hash_of("run/latest"), hash);
   fs::create_directory(in("full"));
   directory.write("full/letter.txt", "dear reader");

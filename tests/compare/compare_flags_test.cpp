@@ -210,7 +210,7 @@ TEST_F(CompareFlagsTest, AreRefused) {
   EXPECT_EQ(refused({"--ranks", "0"}),
             "compare_stages: --ranks: expected a whole number from 1 to 65536, not '0'\n");
   EXPECT_EQ(refused({"--ranks", "3"}),
-            "compare_stages: --batch-size: 8 does not divide among 3 ranks; 6 or 9 would\n");
+            "compare_stages: --batch-size: 8 is not divisible by the number of ranks, 3; use 6 or 9\n");
   directory_.write("settings.json", "[1]");
   EXPECT_EQ(refused({"--config", "settings.json"}),
             "compare_stages: --config: \"settings.json\": expected a JSON object\n");

@@ -40,7 +40,7 @@ class DivergenceTest : public testing::Test {
     return path;
   }
   void write(const std::string& run, const std::string& file, const std::vector<Traced>& tensors) const {
-    std::vector<SafetensorsWriter::Announced> announced;
+    std::vector<SafetensorsWriter::TensorInfo> announced;
     for (const Traced& tensor : tensors) {
       char number[16];
       std::snprintf(number, sizeof number, "%05d ", static_cast<int>(announced.size()));

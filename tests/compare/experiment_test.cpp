@@ -127,8 +127,10 @@ TEST(PlanDetails, SayWhyABatchIsLeftOut) {
   for (const LeftOut& out : plan.left_out) reasons.push_back(out.who + ": " + out.why);
   EXPECT_EQ(labels, (Texts{"Stage 0", "Stage 1, 1 rank", "Stage 1, 4 ranks",
                            "Stage 0, reproducible, not timed", "Stage 1, 4 ranks, reproducible, not timed"}));
-  EXPECT_EQ(reasons, (Texts{"Stage 1, 3 ranks: --batch-size: 8 does not divide among 3 ranks; 6 or 9 would",
-                            "Stage 1, 16 ranks: --batch-size: 8 does not divide among 16 ranks; 16 would"}));
+  EXPECT_EQ(
+      reasons,
+      (Texts{"Stage 1, 3 ranks: --batch-size: 8 is not divisible by the number of ranks, 3; use 6 or 9",
+             "Stage 1, 16 ranks: --batch-size: 8 is not divisible by the number of ranks, 16; use 16"}));
   EXPECT_EQ(plan.contestants[4].threads, 1);
   EXPECT_EQ(plan.contestants[3].threads, 4);
 }
@@ -144,12 +146,12 @@ TEST(PlanDetails, RefuseRanksThatWereAskedForOfStagesThatHaveThem) {
   EXPECT_EQ(plan.contestants[0].threads, 2);
   experiment.mode = Mode::strong;
   EXPECT_EQ(message<UserError>([&] { plan_contestants(experiment, {program(1)}); }),
-            "--batch-size: 8 does not divide among 3 ranks; 6 or 9 would");
+            "--batch-size: 8 is not divisible by the number of ranks, 3; use 6 or 9");
   experiment.flags.set("--batch-size", {"4"});
   experiment.reproducible_pass = true;
   experiment.ranks = {1};
   EXPECT_EQ(plan_contestants(experiment, {program(0)}).left_out.at(0).why,
-            "--batch-size: 4 does not divide into the 8 sub-batches of --reproducible; 8 would");
+            "--batch-size: 4 is not divisible by the 8 sub-batches of --reproducible; use 8");
 }
 
 TEST(ContestantDetails, AreInWords) {

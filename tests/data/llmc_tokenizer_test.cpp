@@ -57,12 +57,12 @@ class LlmcTokenizerRefuses : public testing::Test {
 
 TEST_F(LlmcTokenizerRefuses, BrokenFiles) {
   refuse(with_header(1, 3), "version 3");
-  refuse(with_header(2, 0), "announces 0 tokens");
+  refuse(with_header(2, 0), "specifies 0 tokens");
   refuse(with_header(2, 281), "the file ends at token 280 of 281");
   refuse(with_header(2, 279), "bytes follow the last token");
   refuse(with_header(2, INT32_MAX), "the file ends at token 280");
-  refuse(with_header(3, 280), "the end of text is token 280");
-  refuse(with_header(3, -1), "the end of text is token -1");
+  refuse(with_header(3, 280), "the end-of-text token is 280");
+  refuse(with_header(3, -1), "the end-of-text token is -1");
   refuse(with_header(2, 280).substr(0, 500), "fewer than its header");
   refuse(with_header(2, 280).substr(0, 1030), "the file ends at token 3 of 280");
   std::string empty_token = with_header(2, 280);
@@ -75,14 +75,14 @@ TEST_F(LlmcTokenizerRefuses, AVocabularyThatNoMergesMake) {
   const std::size_t first = 1024 + 2 * 256;  // the first merge's token: two bytes behind their number
   ASSERT_EQ(bytes[first + 3], 2);
   bytes.replace(first + 3, 3, bytes.substr(first, 3));
-  refuse(bytes, "token 257 is there twice");
+  refuse(bytes, "token 257 occurs twice");
   std::string unmade = with_header(2, 280);
   const std::size_t other = unmade.find(std::string("\x01\x01", 2), 1026) + 1;
   std::swap(unmade[1025], unmade[other]);  // "!" and the byte 1 change places, merges stay
   EXPECT_NO_THROW(load_tokenizer(directory.write("swapped.bin", unmade), "--tokenizer-path"));
   const std::size_t last = unmade.rfind("\x0d<|endoftext|>");
   unmade[last - 1] = '\x7f';  // the last merge's token ends in another byte
-  refuse(unmade, "is no merge of two before it");
+  refuse(unmade, "is not a merge of two earlier tokens");
 }
 
 TEST(LlmcTokenizer, CannotHoldLongTokens) {

@@ -15,9 +15,9 @@ TEST_F(PrepareData, NotesThatNotAllWordsFit) {
   for (int i = 0; i < 13000; ++i) text += std::to_string(100000 + i) + std::string(1000, 'x') + ' ';
   directory.write("text.txt", text);
   const ProgramResult result = prepare("out", {"--input", "text.txt", "--tokenizer", "word"});
-  expect_note(
-      result,
-      "the text has more different words than fit; the vocabulary is made from the first 1000000 or 12 MB");
+  expect_note(result,
+              "the text has too many different words to count all; the vocabulary is made from the first "
+              "1000000 or 12 MB");
   expect_note(result, "no tokenizer.bin, which llm.c's programs read: ");
   const auto words = tokenizer("out");
   EXPECT_NE(words->encode("100000" + std::string(1000, 'x')).front(), words->unknown());

@@ -191,7 +191,7 @@ TEST_F(PrepareData, RefusesBadInput) {
   expect_refused({"--input", "text.txt", "--vocab-size", "256", "--output", "out"},
                  "--vocab-size: 256, expected at least 257");
   expect_refused({"--input", "text.txt", "--tokenizer", "char", "--vocab-size", "99", "--output", "out"},
-                 "--vocab-size: char");
+                 "--vocab-size: cannot be set for --tokenizer char");
   expect_refused(
       {"--input", "text.txt", "--tokenizer", "gpt2", "--tokenizer-path", "nowhere", "--output", "out"},
       "scripts/download_gpt2.sh");

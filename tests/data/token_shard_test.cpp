@@ -78,12 +78,12 @@ class TokenShardRefuses : public testing::Test {
 TEST_F(TokenShardRefuses, WrongFiles) {
   refuse("", "0 bytes, fewer than the header");
   refuse(std::string(1023, 'x'), "fewer than the header");
-  refuse(with_header(0, 20240326), "is no token shard: it begins with 20240326");
+  refuse(with_header(0, 20240326), "is not a token shard: it begins with 20240326");
   refuse(with_header(1, 2), "has version 2, expected 1");
-  refuse(with_header(2, 4), "its header announces 4 tokens");
-  refuse(with_header(2, 2), "its header announces 2 tokens");
-  refuse(with_header(2, -1), "its header announces -1 tokens");
-  refuse(with_header(2, INT32_MAX), "its header announces 2147483647 tokens");
+  refuse(with_header(2, 4), "its header specifies 4 tokens");
+  refuse(with_header(2, 2), "its header specifies 2 tokens");
+  refuse(with_header(2, -1), "its header specifies -1 tokens");
+  refuse(with_header(2, INT32_MAX), "its header specifies 2147483647 tokens");
   refuse(with_header(2, 3) + "x", "has 1031 bytes");  // an odd length
 }
 
@@ -169,7 +169,7 @@ TEST_F(OpenShard, IsComparedWithWhatWasVerified) {
 
 TEST_F(OpenShard, ThatHasBecomeShorterIsNamed) {
   std::filesystem::resize_file(path_, 150'000);
-  expect_failure(80'000, 10, "it has become shorter than the 201024 bytes");
+  expect_failure(80'000, 10, "it was truncated after it was opened, when it had 201024 bytes");
   EXPECT_EQ(tokens_.read(100, 1), Ids{ids_[100]});
 }
 

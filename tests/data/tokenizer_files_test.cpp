@@ -132,7 +132,7 @@ TEST_F(Gpt2Files, RefuseNamesOutsideTheAlphabet) {
   vocabulary.erase(name(260));
   vocabulary["中"] = 260;
   merges.clear();
-  expect_refused("is not spelled in GPT-2's alphabet");
+  expect_refused("is not written in GPT-2's byte alphabet");
 }
 
 TEST_F(Gpt2Files, RefuseMergesOfUnknownTokens) {
@@ -155,12 +155,12 @@ TEST_F(Gpt2Files, RefuseMergesThatLeadNowhereOrInCircles) {
 
 TEST_F(Gpt2Files, RefuseMergesThatAreCutShort) {
   merges.pop_back();
-  expect_refused("no merge makes token 278");
+  expect_refused("no merge results in token 278");
 }
 
 TEST_F(Gpt2Files, RefuseAMergeThatIsThereTwice) {
   merges.push_back(merges.front());
-  expect_refused("merge " + std::to_string(merges.size()) + " is there twice");
+  expect_refused("merge " + std::to_string(merges.size()) + " occurs twice");
 }
 
 TEST_F(Gpt2Files, RefuseKeysThatAreThereTwice) {
@@ -170,8 +170,7 @@ TEST_F(Gpt2Files, RefuseKeysThatAreThereTwice) {
     load_tokenizer(directory.path(), "--tokenizer-path");
     ADD_FAILURE();
   } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("the key '!' is there twice"), std::string::npos)
-        << error.what();
+    EXPECT_NE(std::string(error.what()).find("the key '!' occurs twice"), std::string::npos) << error.what();
   }
 }
 
@@ -269,7 +268,7 @@ const Defect kDefects[] = {
     {"added_token_between_ids", [](nlohmann::json& json) { json["added_tokens"][0]["id"] = 279.7; },
      "id is 279.7"},
     {"added_token_twice",
-     [](nlohmann::json& json) { json["added_tokens"].push_back(json["added_tokens"][0]); }, "is there twice"},
+     [](nlohmann::json& json) { json["added_tokens"].push_back(json["added_tokens"][0]); }, "occurs twice"},
     {"too_many_added_tokens",
      [](nlohmann::json& json) { json["added_tokens"] = nlohmann::json(1025, json["added_tokens"][0]); },
      "expected at most 1024"},

@@ -46,18 +46,18 @@ TEST_F(BadShards, ThatHaveChanged) {
   std::string bytes = read_bytes(directory.path() / "good/train_000000.bin");
   bytes[1500] = static_cast<char>(bytes[1500] ^ 1);
   directory.write("good/train_000000.bin", bytes);
-  expect_train_refused({"--data", "good"}, "it has changed");
+  expect_train_refused({"--data", "good"}, "has changed: its hash differs");
 }
 
 TEST_F(BadShards, WhoseTokenizerHasChanged) {
   std::string json = read_bytes(directory.path() / "good/tokenizer.json");
   directory.write("good/tokenizer.json", json + " ");
-  expect_train_refused({"--data", "good"}, "it has changed");
+  expect_train_refused({"--data", "good"}, "has changed: its hash differs");
 }
 
 TEST_F(BadShards, ThatTheManifestDoesNotList) {
   write_shard("good/train_000001.bin", {1, 2, 3});
-  expect_train_refused({"--data", "good"}, "is not in the manifest.json");
+  expect_train_refused({"--data", "good"}, "is not listed in manifest.json");
 }
 
 TEST_F(BadShards, WithABrokenManifest) {
@@ -87,8 +87,8 @@ TEST_F(BadShards, OfATokenizerOfAnotherKind) {
 
 TEST_F(BadShards, OfAnotherVocabulary) {
   prepare("other", {"--input", "text.txt", "--vocab-size", "310"});
-  expect_train_refused({"--data", "good", "--tokenizer-path", "other"}, "holds tokens of another vocabulary");
-  expect_train_refused({"--data", "*/train_*.bin"}, "holds tokens of another vocabulary");
+  expect_train_refused({"--data", "good", "--tokenizer-path", "other"}, "has tokens of another vocabulary");
+  expect_train_refused({"--data", "*/train_*.bin"}, "has tokens of another vocabulary");
 }
 
 TEST_F(BadShards, OfWhichSomeAreMissing) {
@@ -98,7 +98,7 @@ TEST_F(BadShards, OfWhichSomeAreMissing) {
 
 TEST_F(BadShards, WithFlagsForText) {
   expect_train_refused({"--data", "good", "--parse-special-tokens"},
-                       "--parse-special-tokens: shards are tokens already");
+                       "--parse-special-tokens: cannot be used with token shards");
 }
 
 TEST_F(BadShards, ThatAreNowhere) {
@@ -109,7 +109,7 @@ TEST_F(BadShards, ThatAreNowhere) {
 
 TEST_F(BadShards, AmongTexts) {
   directory.write("good/train_0.txt", "text");
-  expect_train_refused({"--data", "good/train_*"}, "others are");
+  expect_train_refused({"--data", "good/train_*"}, "but other files are");
 }
 
 // llm.c's own: a pair of files, without a manifest.

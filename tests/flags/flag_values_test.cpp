@@ -100,13 +100,13 @@ TEST(Suggestions, AreNamesThatDifferLittle) {
 
 TEST(StrictJson, RefusesKeysThatAreThereTwiceAndDeepNesting) {
   EXPECT_EQ(refusal([] { parse_json(R"([{"a": 1, "b": {"a": 2}, "c": [{"a": 3}, {"a": 4}]}])"); }), "taken");
-  EXPECT_EQ(refusal([] { parse_json(R"({"b": [], "a": {"b": 1}, "b": 2})"); }), "the key 'b' is there twice");
+  EXPECT_EQ(refusal([] { parse_json(R"({"b": [], "a": {"b": 1}, "b": 2})"); }), "the key 'b' occurs twice");
   const std::string key(61, 'k');
   EXPECT_EQ(refusal([&] { parse_json("{\"" + key + "\": 1, \"" + key + "\": 2}"); }),
-            "the key '" + key.substr(0, 60) + "' is there twice");
+            "the key '" + key.substr(0, 60) + "' occurs twice");
   const auto nested = [](std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
   EXPECT_EQ(refusal([&] { parse_json(nested(64)); }), "taken");
-  EXPECT_EQ(refusal([&] { parse_json(nested(65)); }), "values are nested more than 64 deep");
+  EXPECT_EQ(refusal([&] { parse_json(nested(65)); }), "values are nested more than 64 levels deep");
 }
 
 TEST(StrictJson, HasAllKindsOfValues) {
@@ -134,11 +134,12 @@ TEST(StrictJson, TakesNaturalNumbersOnly) {
   EXPECT_EQ(natural_number(nlohmann::json::parse("0"), "n"), 0u);
   EXPECT_EQ(natural_number(nlohmann::json::parse("18446744073709551615"), "n"), 18446744073709551615u);
   for (const char* wrong : {"-1", "0.5", "1e3", "\"1\"", "null"}) {
-    EXPECT_EQ(refusal([&] { natural_number(nlohmann::json::parse(wrong), "the size"); }),
-              concat("the size is ", nlohmann::json::parse(wrong).dump(), ", no natural number"));
+    EXPECT_EQ(
+        refusal([&] { natural_number(nlohmann::json::parse(wrong), "the size"); }),
+        concat("the size is ", nlohmann::json::parse(wrong).dump(), ", expected a non-negative integer"));
   }
   EXPECT_EQ(refusal([] { natural_number(std::string(50, 'a'), "n"); }),
-            "n is \"" + std::string(39, 'a') + ", no natural number");
+            "n is \"" + std::string(39, 'a') + ", expected a non-negative integer");
 }
 
 TEST(ConfigurationKeys, AreKnownOrPassedOverOrRefused) {

@@ -157,8 +157,8 @@ TEST_F(VerifyRefuses, TruncatedFiles) {
 }
 
 TEST_F(VerifyRefuses, LongerFiles) {
-  refuse(files.write("model.bin", model_bytes + '\0'), state, "its header announces");
-  refuse(model, files.write("state.bin", state_bytes + '\0'), "its header announces");
+  refuse(files.write("model.bin", model_bytes + '\0'), state, "its header specifies");
+  refuse(model, files.write("state.bin", state_bytes + '\0'), "its header specifies");
 }
 
 TEST_F(VerifyRefuses, ForeignFiles) {
@@ -174,12 +174,12 @@ TEST_F(VerifyRefuses, HeadersThatMakeNoModel) {
     const char* says;
   };
   for (const auto& [index, value, says] : {Change{1, 1, "version 1"},
-                                           {1, 5, "its header announces 16624"},
+                                           {1, 5, "its header specifies 16624"},
                                            {2, 0, "the context length is 0"},
                                            {3, -1, "the vocabulary is -1"},
                                            {4, 2'000'000'000, "the number of layers"},
-                                           {5, 3, "3 heads do not divide 20"},
-                                           {6, 40, "its header announces"},
+                                           {5, 3, "20 channels are not divisible by 3 heads"},
+                                           {6, 40, "its header specifies"},
                                            {7, 37, "the padded vocabulary is 37"}}) {
     std::string changed = model_bytes;
     changed.replace(index * 4, 4, reinterpret_cast<const char*>(&value), 4);
@@ -195,7 +195,7 @@ TEST_F(VerifyRefuses, StateOfAnotherVersion) {
 }
 
 TEST_F(VerifyRefuses, StateOfAnotherModel) {
-  refuse(model, std::string(kGolden) + "tiny_debug_state.bin", "--state: sequences of 17 tokens");
+  refuse(model, std::string(kGolden) + "tiny_debug_state.bin", "--state: the sequences have 17 tokens");
 }
 
 TEST_F(VerifyRefuses, TokensOutsideTheVocabulary) {

@@ -103,11 +103,11 @@ TEST_F(Files, AreKnownByWhatIsInThem) {
 
 TEST(FileErrors, AreTheUsersOrTheMachines) {
   for (const int error : {ENOENT, ENOTDIR, EACCES, EPERM, EISDIR, ELOOP, ENAMETOOLONG, ENXIO, ENODEV}) {
-    EXPECT_TRUE(is_users_to_mend(error)) << error;
+    EXPECT_TRUE(is_users_mistake(error)) << error;
     EXPECT_THROW(fail_to_open("a", "--data", error), UserError);
   }
   for (const int error : {EIO, EMFILE, ENFILE, ENOMEM, ESTALE, EINTR, 0}) {
-    EXPECT_FALSE(is_users_to_mend(error)) << error;
+    EXPECT_FALSE(is_users_mistake(error)) << error;
     try {
       fail_to_open("a", "--data", error);
     } catch (const UserError&) {

@@ -33,7 +33,7 @@ TEST_F(MappingFaultsDeathTest, name_the_file_and_exit_with_1) {
     last_of(file);
   };
   EXPECT_EXIT(shrink(), testing::ExitedWithCode(1),
-              "a_program: cannot read \".*/a\": it has become shorter since it was opened");
+              "a_program: cannot read \".*/a\": it was truncated after it was opened");
 }
 
 // Of a mapping that is gone, or of another's, the handler knows nothing.

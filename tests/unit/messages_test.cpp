@@ -49,17 +49,17 @@ std::string safetensors(const std::string& header, std::size_t data = 0) {
 
 TEST(Messages, OfSafetensors) {
   const std::pair<std::string, const char*> cases[] = {
-      {"1234567", "not safetensors: 7 bytes"},
-      {safetensors("[]"), "the header is no JSON object"},
-      {safetensors(R"({"__metadata__": {"a": 1}})"), "__metadata__ is no object of texts"},
+      {"1234567", "not safetensors: the file has only 7 bytes"},
+      {safetensors("[]"), "the header is not a JSON object"},
+      {safetensors(R"({"__metadata__": {"a": 1}})"), "__metadata__ is not an object of strings"},
       {safetensors(R"({"a": {"dtype": "F32", "shape": []}})"),
-       "tensor 'a': expected dtype, shape and data_offsets"},
+       "tensor 'a': expected exactly dtype, shape and data_offsets"},
       {safetensors(R"({"a": {"dtype": "F33", "shape": [], "data_offsets": [0, 4]}})", 4),
-       "the dtype 'F33' is not known"},
+       "the dtype 'F33' is unknown"},
       {safetensors(R"({"a": {"dtype": "F32", "shape": [4611686018427387904], "data_offsets": [0, 4]}})", 4),
        "the shape is too large"},
       {safetensors(R"({"a": {"dtype": "F32", "shape": [1.5], "data_offsets": [0, 4]}})", 4),
-       "an extent is 1.5, no natural number"},
+       "an extent is 1.5, expected a non-negative integer"},
       {safetensors(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 2, 4]}})", 4),
        "expected two data_offsets, not 3"},
       {safetensors(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}})", 4),
@@ -81,9 +81,9 @@ TEST(Messages, OfTrainerStates) {
   EXPECT_EQ(said(changed("/step", 2)), "nothing");
   expect_said(changed("/version", 99), "not version 1 or 2 of '");
   expect_said(changed("/train_data/of", "files"), "'of' is neither 'ids' nor 'shards'");
-  expect_said(changed("/schedule/kind", "sine"), "'kind' is no learning-rate schedule");
-  expect_said(changed("/schedule/min_lr", "low"), "'min_lr' is \"low\", no number");
-  expect_said(changed("/step", -1), "'step' is -1, no natural number");
+  expect_said(changed("/schedule/kind", "sine"), "'kind' is not a learning-rate schedule");
+  expect_said(changed("/schedule/min_lr", "low"), "'min_lr' is \"low\", expected a number");
+  expect_said(changed("/step", -1), "'step' is -1, expected a non-negative integer");
   expect_said(changed("/step", std::uint64_t{1} << 40),
               "'step' is 1099511627776, expected at most 2147483648");
 }
@@ -96,7 +96,7 @@ TEST(Messages, OfManifests) {
   const auto verify = [&] { verify_manifest(directory.path()); };
   EXPECT_EQ(said(verify), "nothing");
   directory.write("a", "some bites");
-  expect_said(verify, "is damaged: its hash is not the manifest's");
+  expect_said(verify, "is damaged: its hash differs from that in the manifest");
   directory.write("a", "some");
   expect_said(verify, "has 4 bytes, the manifest says 10");
   std::filesystem::remove(directory.path() / "a");
@@ -110,7 +110,7 @@ TEST(Messages, OfManifests) {
   expect_said([&] { parse_manifest(json.dump()); }, "'../a' is not the name of a file");
   json = nlohmann::json::parse(good);
   json["files"][0]["bytes"] = 10.5;
-  expect_said([&] { parse_manifest(json.dump()); }, "'bytes' is 10.5, no natural number");
+  expect_said([&] { parse_manifest(json.dump()); }, "'bytes' is 10.5, expected a non-negative integer");
 }
 
 TEST(Messages, OfHuggingFaceConfigurations) {
@@ -138,7 +138,7 @@ TEST(Messages, OfTokenizers) {
   };
   EXPECT_EQ(said(changed([](nlohmann::json&) {})), "nothing");
   expect_said(changed([](nlohmann::json& json) { json["added_tokens"][0]["id"] = -1; }),
-              "an added token's id is -1");
+              "an added token's id is -1, expected 0 to 2147483647");
   expect_said(changed([](nlohmann::json& json) { json["added_tokens"][0]["content"] = ""; }),
               "an added token is empty");
   expect_said(changed([](nlohmann::json& json) { json["decoder"]["type"] = "Metaspace"; }),
@@ -146,7 +146,7 @@ TEST(Messages, OfTokenizers) {
   expect_said(changed([](nlohmann::json& json) { json["model"]["type"] = "Unigram"; }),
               "the model 'Unigram' is not supported, expected 'BPE' or 'WordLevel'");
   expect_said(changed([](nlohmann::json& json) { json["model"]["merges"][0] = "one"; }),
-              "expected a merge, two tokens with a space between, not 'one'");
+              "expected a merge (two tokens separated by a space), not 'one'");
   EXPECT_NE(
       said(changed([](nlohmann::json& json) { json["model"]["merges"][1] = json["model"]["merges"][0]; })),
       "nothing");
@@ -179,7 +179,8 @@ TEST(Messages, OfFilesThatCannotBeRead) {
   expect_said([&] { read_blocks(missing, PageCache::use, [](auto) {}); },
               "cannot read \"" + missing.string());
   expect_said([&] { file_identity(missing, "--data"); }, "--data: cannot open \"" + missing.string());
-  expect_said([&] { natural_number(nlohmann::json(-1), "'bytes'"); }, "'bytes' is -1, no natural number");
+  expect_said([&] { natural_number(nlohmann::json(-1), "'bytes'"); },
+              "'bytes' is -1, expected a non-negative integer");
   // A directory can be opened as a file, and not read as one.
   expect_said([&] { TextSource({directory.path().string()}, "--input", directory.path()); },
               "is a directory");

@@ -34,10 +34,11 @@ TEST(StepDivision, gives_each_sub_batch_to_one_rank) {
 }
 
 TEST(StepDivision, refuses_a_batch_that_does_not_divide) {
-  EXPECT_EQ(refusal(13, 4, false), "--batch-size: 13 does not divide among 4 ranks; 12 or 16 would");
-  EXPECT_EQ(refusal(3, 4, false), "--batch-size: 3 does not divide among 4 ranks; 4 would");
+  EXPECT_EQ(refusal(13, 4, false),
+            "--batch-size: 13 is not divisible by the number of ranks, 4; use 12 or 16");
+  EXPECT_EQ(refusal(3, 4, false), "--batch-size: 3 is not divisible by the number of ranks, 4; use 4");
   EXPECT_EQ(refusal(12, 4, true),
-            "--batch-size: 12 does not divide into the 8 sub-batches of --reproducible; 8 or 16 would");
+            "--batch-size: 12 is not divisible by the 8 sub-batches of --reproducible; use 8 or 16");
 }
 
 TEST(StepDivision, refuses_ranks_that_do_not_divide_the_sub_batches) {

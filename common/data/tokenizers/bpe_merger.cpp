@@ -52,7 +52,7 @@ void BpeMerger::merge_long(std::string_view piece, std::vector<std::int32_t>& id
   };
   struct Candidate {
     std::int32_t rank, at, left, right;
-    bool operator<(const Candidate& other) const {  // the queue gives the greatest first
+    bool operator<(const Candidate& other) const {  // priority_queue returns the largest first
       return rank != other.rank ? rank > other.rank : at > other.at;
     }
   };
@@ -66,7 +66,7 @@ void BpeMerger::merge_long(std::string_view piece, std::vector<std::int32_t>& id
   const auto symbol = [&](std::int32_t at) -> Symbol& { return symbols[static_cast<std::size_t>(at)]; };
 
   std::vector<Candidate> storage;
-  // Passes the merge of the symbol at `at` and the one behind it, if there is one, to use().
+  // If the symbol at `at` can be merged with the next symbol, passes that candidate to use().
   const auto consider = [&](std::int32_t at, auto&& use) {
     if (at == kNone || symbol(at).next == kNone) return;
     const std::int32_t left = symbol(at).id, right = symbol(symbol(at).next).id;
@@ -78,8 +78,8 @@ void BpeMerger::merge_long(std::string_view piece, std::vector<std::int32_t>& id
   while (!queue.empty()) {
     const Candidate best = queue.top();
     queue.pop();
-    // Nothing is taken out of the queue when its symbols are merged with others: they are then no longer the
-    // same.
+    // Candidates stay in the queue when one of their symbols is merged with another symbol. They are outdated
+    // then, and are recognised by the changed ids.
     Symbol& left = symbol(best.at);
     if (left.id != best.left || left.next == kNone || symbol(left.next).id != best.right) continue;
     Symbol& right = symbol(left.next);

@@ -1,7 +1,8 @@
-// The inner part of byte-pair encoding: one piece of text, merged.
+// The core of byte-pair encoding: merges one piece of text into tokens.
 //
-// A piece begins as one token a byte. Of all neighbours that a merge is known for, those of the first merge
-// become one token (from left to right where there are several), until there are none left.
+// A piece starts as one token per byte. In each round, of all neighbouring pairs that have a merge, the pair
+// with the earliest merge is replaced by its result (the leftmost one if it occurs several times). This is
+// repeated until no pair has a merge.
 #pragma once
 
 #include <array>
@@ -23,12 +24,12 @@ class BpeMerger {
   BpeMerger() { byte_ids_.fill(kNone); }
 
   void set_byte(unsigned char byte, std::int32_t id) { byte_ids_[byte] = id; }
-  // A byte without a token, which merge() must not meet.
+  // A byte that has no token, if there is one. merge() requires a token for each byte of its piece.
   std::optional<int> missing_byte() const;
-  // The merge that comes after those added so far. False, and nothing done, where its pair has one already.
+  // Adds a merge after the earlier ones. Returns false and does nothing if its pair already has a merge.
   bool add(const Merge& merge);
 
-  // Appends the tokens of `piece`. Several threads may call it at once.
+  // Appends the tokens of `piece`. Thread-safe.
   void merge(std::string_view piece, std::vector<std::int32_t>& ids) const;
 
  private:
@@ -41,9 +42,9 @@ class BpeMerger {
   const Rule* rule(std::int32_t left, std::int32_t right) const {
     return rules_.find(PairMap<Rule>::key(left, right));
   }
-  // Searches all neighbours for the next merge: quadratic, and the fastest while there are few.
+  // Searches all pairs for the next merge. Quadratic, but fastest for short pieces.
   void merge_short(std::string_view piece, std::vector<std::int32_t>& ids) const;
-  // Keeps the candidates in a heap: n log n.
+  // Keeps the candidates in a heap: O(n log n).
   void merge_long(std::string_view piece, std::vector<std::int32_t>& ids) const;
 
   std::array<std::int32_t, 256> byte_ids_{};

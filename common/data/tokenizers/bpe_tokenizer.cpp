@@ -12,7 +12,8 @@
 namespace stagegpt {
 namespace {
 
-// The tokens of short pieces that came by, most of which come again: one slot for each value of a hash.
+// A cache of the tokens of short pieces, because most pieces occur repeatedly. A hash table with one entry
+// per slot.
 class PieceCache {
  public:
   static constexpr std::size_t kMaxBytes = 15, kMaxTokens = 3;
@@ -21,13 +22,13 @@ class PieceCache {
       : slots_(std::bit_ceil(std::clamp(text_bytes / kBytesPerSlot, kMinSlots, kMaxSlots))) {}
 
   struct Slot {
-    std::array<std::uint64_t, 2> key{};  // the bytes, padded with zeros; the last one is their number
+    std::array<std::uint64_t, 2> key{};  // the bytes, padded with zeros; the last byte is their number
     std::array<std::int32_t, kMaxTokens> ids{};
     std::int32_t count = 0;
   };
 
-  // `piece` lies inside `text` and has at most kMaxBytes bytes, but at least one: no empty slot has its key.
-  // Reads 16 bytes at once where the text has them, and masks those behind the piece.
+  // `piece` is a part of `text` with 1 to kMaxBytes bytes, so its key differs from that of an empty slot. If
+  // the text has 16 bytes from there, they are read at once, and the bytes after the piece are masked.
   static std::array<std::uint64_t, 2> key(std::string_view piece, std::string_view text) {
     std::array<std::uint64_t, 2> key{};
     const std::size_t n = piece.size();
@@ -58,7 +59,8 @@ class PieceCache {
   std::vector<Slot> slots_;
 };
 
-static_assert(std::endian::native == std::endian::little, "PieceCache::key puts the length behind the bytes");
+static_assert(std::endian::native == std::endian::little,
+              "PieceCache::key stores the length after the bytes");
 
 }  // namespace
 
@@ -80,17 +82,17 @@ BpeTokenizer::BpeTokenizer(Vocabulary vocabulary_in, std::vector<Merge> merges)
     };
     ++number;
     if (token(merge.left) + token(merge.right) != token(merge.result)) {
-      user_error("merge ", number, " does not give what its parts make");
+      user_error("merge ", number, ": its result is not the concatenation of its two tokens");
     }
-    if (!merger_.add(merge)) user_error("merge ", number, " is there twice");
+    if (!merger_.add(merge)) user_error("merge ", number, " occurs twice");
     made[static_cast<std::size_t>(merge.result)] = true;
   }
-  // Merges that are cut short would go unnoticed otherwise, and give other ids.
+  // A truncated list of merges would otherwise be accepted, and give other ids.
   for (std::int32_t id = 0; id < size(); ++id) {
     if (!made[static_cast<std::size_t>(id)] && !is_special(id) &&
         tokens[static_cast<std::size_t>(id)].size() > 1) {
-      user_error("no merge makes token ", id,
-                 ": merges are missing, or it is a special token that is not marked");
+      user_error("no merge results in token ", id,
+                 ": merges are missing, or it is a special token that is not marked as special");
     }
   }
 }
@@ -128,7 +130,8 @@ Json BpeTokenizer::hugging_face() const {
     const std::string& token = vocabulary().tokens[static_cast<std::size_t>(id)];
     return is_special(id) ? token : to_byte_alphabet(token);
   };
-  // As the vector that an ordered object is: its own insertion searches through all of it.
+  // An ordered_json object is a vector. Appending to it directly avoids the linear search of its own
+  // insertion.
   auto& entries = vocab.get_ref<Json::object_t&>();
   for (std::int32_t id = 0; id < size(); ++id) entries.emplace_back(name(id), id);
   for (const Merge& merge : merges_) merges.push_back(name(merge.left) + ' ' + name(merge.right));

@@ -1,4 +1,4 @@
-// Byte-level byte-pair encoding, as GPT-2 has it (Radford et al., 2019, section 2.2).
+// Byte-level byte-pair encoding (BPE), as in GPT-2 (Radford et al., 2019, section 2.2).
 //
 // A text is split into pieces (splitter.h), and each piece is merged (bpe_merger.h). Every sequence of bytes
 // has an encoding.
@@ -12,8 +12,9 @@ namespace stagegpt {
 
 class BpeTokenizer final : public Tokenizer {
  public:
-  // Merges in order of preference. Throws UserError unless each byte is a token, each merge gives a token
-  // that is its two parts joined, no pair has two merges, and every other token is made by one.
+  // Merges are in order of priority. Throws UserError unless each byte is a token, the result of each merge
+  // is the concatenation of its two tokens, no pair has two merges, and every other token is the result of a
+  // merge.
   BpeTokenizer(Vocabulary vocabulary, std::vector<Merge> merges);
 
   const std::vector<Merge>& merges() const { return merges_; }
@@ -30,8 +31,8 @@ class BpeTokenizer final : public Tokenizer {
   BpeMerger merger_;
 };
 
-// The vocabulary of the 256 bytes in GPT-2's order, one token for each merge, and the end of text; for merges
-// whose ids count accordingly.
+// The vocabulary of the 256 bytes in GPT-2's order, one token per merge, and the end of text. The results of
+// the merges must be numbered from 256 on.
 Vocabulary bpe_vocabulary(const std::vector<Merge>& merges);
 
 }  // namespace stagegpt

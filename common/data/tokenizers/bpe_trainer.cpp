@@ -17,7 +17,7 @@ class BpeTrainer {
  public:
   explicit BpeTrainer(std::span<const PieceCount> pieces);
 
-  // The next merge, made in every word; nothing when no pair occurs often enough.
+  // Chooses the next merge and applies it to all words; nullopt if no pair occurs often enough.
   std::optional<Merge> next();
 
  private:
@@ -30,12 +30,13 @@ class BpeTrainer {
   };
   struct Pair {
     std::int64_t count = 0;
-    std::vector<std::uint32_t> words;  // that hold it, or held it, each once: words are visited in order
+    // The words that contain the pair or did before. No duplicates, because words are visited in order.
+    std::vector<std::uint32_t> words;
   };
   struct Candidate {
     std::int64_t count;
     Key key;
-    bool operator<(const Candidate& other) const {  // the queue gives the greatest first
+    bool operator<(const Candidate& other) const {  // priority_queue returns the largest first
       return count != other.count ? count < other.count : key > other.key;
     }
   };
@@ -44,12 +45,12 @@ class BpeTrainer {
   void count_pair(Key key, std::uint32_t word, std::int64_t change);
   void merge_in_word(std::uint32_t index, const Merge& merge);
 
-  std::vector<std::int32_t> symbols_;  // those of all words, one behind the other
+  std::vector<std::int32_t> symbols_;  // of all words, concatenated
   std::vector<Word> words_;
   PairMap<Pair> pairs_;
   std::vector<Key> new_pairs_;
-  // Counts may be outdated, but only too large: after the step that made them, pairs only become fewer, since
-  // a merge makes new pairs of its own token alone.
+  // Counts may be outdated, but never too small: a merge creates only pairs with its own new token, so the
+  // count of an existing pair can only decrease.
   std::priority_queue<Candidate> queue_;
   std::int32_t next_id_ = kBytes;
 };
@@ -84,14 +85,15 @@ std::optional<Merge> BpeTrainer::next() {
     const auto [count, key] = queue_.top();
     queue_.pop();
     Pair& pair = pairs_.emplace(key).first;
-    if (pair.count != count) {  // it has fallen since
+    if (pair.count != count) {  // the count is outdated
       if (pair.count >= kMinFrequency) queue_.push({pair.count, key});
       continue;
     }
     if (count < kMinFrequency) return std::nullopt;
     const Merge merge{static_cast<std::int32_t>(key >> 32), static_cast<std::int32_t>(key & 0xFFFFFFFF),
                       next_id_++};
-    // Moved out, since new pairs move the map's. Its count stays as it is: the pair never comes again.
+    // Moved out, because new pairs may reallocate the map. The count is left as it is: the pair never occurs
+    // again.
     const std::vector<std::uint32_t> words = std::exchange(pair.words, {});
     new_pairs_.clear();
     for (const std::uint32_t word : words) merge_in_word(word, merge);
@@ -105,9 +107,9 @@ void BpeTrainer::merge_in_word(std::uint32_t index, const Merge& merge) {
   Word& word = words_[index];
   std::int32_t* symbol = symbols(word);
   const auto key = [](std::int32_t left, std::int32_t right) { return PairMap<Pair>::key(left, right); };
-  // Symbols [0, kept) are done, [i, length) as they were. Each merge takes the pairs with its two neighbours
-  // away and puts those of its result there: "abab", of which the left "ab" has become X, has lost (b,a) and
-  // won (X,a); the right one takes (X,a) away again and adds (X,X).
+  // Symbols [0, kept) are done; symbols [i, length) are unchanged. Each merge removes the pairs with its two
+  // neighbours and adds those of its result. Example "abab": when the left "ab" becomes X, (b,a) is removed
+  // and (X,a) is added; when the right "ab" becomes X, (X,a) is removed and (X,X) is added.
   std::uint32_t kept = 0;
   for (std::uint32_t i = 0; i < word.length; ++kept) {
     if (i + 1 == word.length || symbol[i] != merge.left || symbol[i + 1] != merge.right) {
@@ -143,10 +145,10 @@ std::vector<Merge> train_merges(std::span<const PieceCount> pieces, std::size_t 
 }
 
 std::unique_ptr<BpeTokenizer> train_bpe(const PieceCounts& counts, std::int64_t vocab_size) {
-  constexpr std::int64_t kSpecial = 1;  // the end of text
+  constexpr std::int64_t kSpecial = 1;  // end of text
   if (vocab_size < kBytes + kSpecial) {
     user_error("--vocab-size: ", vocab_size, ", expected at least ", kBytes + kSpecial,
-               ": the bytes and the end of text");
+               ": 256 bytes and the end of text");
   }
   std::vector<Merge> merges =
       train_merges(counts.sorted(), static_cast<std::size_t>(vocab_size - kBytes - kSpecial));

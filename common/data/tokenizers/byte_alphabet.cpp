@@ -5,17 +5,17 @@
 namespace stagegpt {
 namespace {
 
-constexpr char32_t kFirstStandIn = 0x100;
+constexpr char32_t kFirstSubstitute = 0x100;
 
-bool stands_for_itself(unsigned byte) {
+bool is_printable(unsigned byte) {
   return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
 }
 
-// Code point of each byte's stand-in.
-std::array<char32_t, 256> stand_ins() {
+// The code point that represents each byte.
+std::array<char32_t, 256> substitutes() {
   std::array<char32_t, 256> code_points{};
-  char32_t next = kFirstStandIn;
-  for (unsigned byte = 0; byte < 256; ++byte) code_points[byte] = stands_for_itself(byte) ? byte : next++;
+  char32_t next = kFirstSubstitute;
+  for (unsigned byte = 0; byte < 256; ++byte) code_points[byte] = is_printable(byte) ? byte : next++;
   return code_points;
 }
 
@@ -26,14 +26,14 @@ std::array<unsigned char, 256> bytes_in_gpt2_order() {
   std::size_t n = 0;
   for (const bool printable : {true, false}) {
     for (unsigned byte = 0; byte < 256; ++byte) {
-      if (stands_for_itself(byte) == printable) order[n++] = static_cast<unsigned char>(byte);
+      if (is_printable(byte) == printable) order[n++] = static_cast<unsigned char>(byte);
     }
   }
   return order;
 }
 
 std::string to_byte_alphabet(std::string_view bytes) {
-  static const std::array<char32_t, 256> code_points = stand_ins();
+  static const std::array<char32_t, 256> code_points = substitutes();
   std::string text;
   for (const char byte : bytes) {
     const char32_t c = code_points[static_cast<unsigned char>(byte)];
@@ -48,19 +48,19 @@ std::string to_byte_alphabet(std::string_view bytes) {
 }
 
 std::optional<std::string> from_byte_alphabet(std::string_view text) {
-  constexpr std::size_t kStandIns = 0x180;
-  static const std::array<int, kStandIns> bytes = [] {
-    std::array<int, kStandIns> table{};
+  constexpr std::size_t kCodePoints = 0x180;
+  static const std::array<int, kCodePoints> bytes = [] {
+    std::array<int, kCodePoints> table{};
     table.fill(-1);
-    const auto code_points = stand_ins();
+    const auto code_points = substitutes();
     for (int byte = 0; byte < 256; ++byte) table[code_points[static_cast<std::size_t>(byte)]] = byte;
     return table;
   }();
   std::string out;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t length = utf8_length(text, at);
-    const char32_t c = length == 0 ? kStandIns : utf8_code_point(text.substr(at, length));
-    if (c >= kStandIns || bytes[c] < 0) return std::nullopt;
+    const char32_t c = length == 0 ? kCodePoints : utf8_code_point(text.substr(at, length));
+    if (c >= kCodePoints || bytes[c] < 0) return std::nullopt;
     out += static_cast<char>(bytes[c]);
     at += length;
   }

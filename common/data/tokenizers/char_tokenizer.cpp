@@ -15,7 +15,7 @@ template <class Use>
 void for_each_character(std::string_view text, const Use& use) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t length = utf8_length(text, at);
-    if (length == 0) user_error("the text is not UTF-8: byte ", at, " begins no character");
+    if (length == 0) user_error("the text is not UTF-8: no character begins at byte ", at);
     use(text.substr(at, length));
     at += length;
   }
@@ -57,8 +57,8 @@ void CharTokenizer::encode_text(std::string_view text, std::vector<std::int32_t>
 std::size_t CharTokenizer::cut_text(std::string_view text) const { return utf8_complete(text); }
 
 Json CharTokenizer::hugging_face() const {
-  // There a character that the vocabulary lacks must become some token: the end of text, as in GPT-2's own
-  // tokenizer of transformers. Encoding here refuses it.
+  // Hugging Face's format needs a token for characters that are not in the vocabulary. It is the end of text,
+  // as in the GPT-2 tokenizer of transformers. encode() refuses such characters.
   const auto end = end_of_text();
   return word_level_json(vocabulary(), kOneCharacter,
                          end ? vocabulary().tokens[static_cast<std::size_t>(*end)] : kUnknownWord);
@@ -81,7 +81,7 @@ void count_characters(std::string_view text, PieceCounts& counts) {
 
 std::unique_ptr<CharTokenizer> make_char_tokenizer(const PieceCounts& counts) {
   Vocabulary vocabulary;
-  // The order of bytes in UTF-8 is that of code points.
+  // Sorting UTF-8 by bytes sorts by code point.
   for (const auto& [piece, count] : counts.sorted()) vocabulary.tokens.emplace_back(piece);
   vocabulary.end_of_text = static_cast<std::int32_t>(vocabulary.tokens.size());
   vocabulary.special_tokens = {{kEndOfText, *vocabulary.end_of_text}};

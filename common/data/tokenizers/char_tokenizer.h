@@ -1,4 +1,4 @@
-// One token for each character (Unicode code point), and the end of text.
+// Character tokenizer: one token per character (Unicode code point), and the end of text.
 #pragma once
 
 #include <array>
@@ -29,10 +29,10 @@ class CharTokenizer final : public Tokenizer {
   std::unordered_map<char32_t, std::int32_t> others_;
 };
 
-// Counts the characters of a text, which must be UTF-8.
+// Counts the characters of a text. Throws UserError unless it is UTF-8.
 void count_characters(std::string_view text, PieceCounts& counts);
 
-// The characters counted, in order of code point, then the end of text.
+// A vocabulary of the counted characters in order of code point, then the end of text.
 std::unique_ptr<CharTokenizer> make_char_tokenizer(const PieceCounts& counts);
 
 }  // namespace stagegpt

@@ -17,7 +17,7 @@ namespace {
 
 using Header = std::array<std::int32_t, 256>;
 constexpr std::int32_t kMagic = 20240328, kVersion = 2;
-constexpr std::int32_t kGpt2EndOfText = 50256;  // what version 1 means
+constexpr std::int32_t kGpt2EndOfText = 50256;  // implied by version 1
 constexpr std::size_t kLongestToken = 255;
 
 Header read_header(std::span<const std::byte> file) {
@@ -25,13 +25,13 @@ Header read_header(std::span<const std::byte> file) {
   if (file.size() < sizeof header) user_error("the file has ", file.size(), " bytes, fewer than its header");
   std::memcpy(header.data(), file.data(), sizeof header);
   if (header[1] != 1 && header[1] != kVersion) user_error("version ", header[1], ", expected 1 or 2");
-  if (header[2] < 1) user_error("the header announces ", header[2], " tokens");
+  if (header[2] < 1) user_error("the header specifies ", header[2], " tokens, expected at least 1");
   return header;
 }
 
 std::vector<std::string> read_tokens(std::span<const std::byte> rest, std::int32_t count) {
   std::vector<std::string> tokens;
-  constexpr std::size_t kLeast = 2;  // bytes of a token; what the header announces need not be there
+  constexpr std::size_t kLeast = 2;  // bytes per token; the file may have fewer tokens than its header says
   tokens.reserve(std::min(static_cast<std::size_t>(count), rest.size() / kLeast));
   std::unordered_set<std::string_view> seen;  // views of the file
   for (std::int32_t id = 0; id < count; ++id) {
@@ -40,14 +40,14 @@ std::vector<std::string> read_tokens(std::span<const std::byte> rest, std::int32
     if (length == 0) user_error("token ", id, " is empty");
     const std::string_view token(reinterpret_cast<const char*>(rest.data()) + 1, length);
     tokens.emplace_back(token);
-    if (!seen.insert(token).second) user_error("token ", id, " is there twice");
+    if (!seen.insert(token).second) user_error("token ", id, " occurs twice");
     rest = rest.subspan(1 + length);
   }
   if (!rest.empty()) user_error(rest.size(), " bytes follow the last token");
   return tokens;
 }
 
-// Token by token: the merge that makes one joins the two that it falls into under the merges before.
+// For each token in order: the earlier merges split its bytes into two tokens, and these are its merge.
 std::vector<Merge> infer_merges(const Vocabulary& vocabulary) {
   BpeMerger merger;
   std::vector<Merge> merges;
@@ -65,7 +65,7 @@ std::vector<Merge> infer_merges(const Vocabulary& vocabulary) {
     if (token.size() == 1) return;
     parts.clear();
     merger.merge(token, parts);
-    if (parts.size() != 2) user_error("token ", id, " is no merge of two before it");
+    if (parts.size() != 2) user_error("token ", id, " is not a merge of two earlier tokens");
     merges.push_back({parts[0], parts[1], id});
     merger.add(merges.back());
   });
@@ -87,12 +87,12 @@ std::unique_ptr<Tokenizer> parse_llmc_tokenizer(std::span<const std::byte> file)
   vocabulary.tokens = read_tokens(file.subspan(sizeof header), header[2]);
   const std::int32_t end_of_text = header[1] == 1 ? kGpt2EndOfText : header[3];
   if (end_of_text < 0 || end_of_text >= header[2]) {
-    user_error("the end of text is token ", end_of_text, ", outside the vocabulary of ", header[2]);
+    user_error("the end-of-text token is ", end_of_text, ", outside the vocabulary of ", header[2]);
   }
   vocabulary.end_of_text = end_of_text;
   bool all_characters = true, has_unknown = false;
   std::array<bool, 256> bytes{};
-  std::optional<std::int32_t> not_utf8;  // a token that is no word
+  std::optional<std::int32_t> not_utf8;  // a token that cannot be a word
   for (std::int32_t id = 0; id < header[2]; ++id) {
     const std::string& token = vocabulary.tokens[static_cast<std::size_t>(id)];
     const bool is_utf8 = utf8_prefix(token) == token.size();
@@ -113,11 +113,14 @@ std::unique_ptr<Tokenizer> parse_llmc_tokenizer(std::span<const std::byte> file)
   if (has_unknown && not_utf8) user_error("token ", *not_utf8, ", a word, is not UTF-8");
   if (has_unknown) return std::make_unique<WordTokenizer>(std::move(vocabulary));
   if (all_characters) return std::make_unique<CharTokenizer>(std::move(vocabulary));
-  user_error("the tokens are neither all bytes and merges, nor characters, nor words with [UNK]");
+  user_error(
+      "the vocabulary is none of the supported kinds: all bytes and merges (bpe), characters (char), or "
+      "words with [UNK] (word)");
 }
 
 std::string llmc_tokenizer(const Tokenizer& tokenizer) {
-  if (!tokenizer.end_of_text()) user_error("llm.c's format needs an end of text, this vocabulary has none");
+  if (!tokenizer.end_of_text())
+    user_error("llm.c's format needs an end-of-text token, which this vocabulary does not have");
   Header header{};
   header[0] = kMagic;
   header[1] = kVersion;
@@ -126,7 +129,7 @@ std::string llmc_tokenizer(const Tokenizer& tokenizer) {
   std::string file(reinterpret_cast<const char*>(header.data()), sizeof header);
   for (const std::string& token : tokenizer.vocabulary().tokens) {
     if (token.empty() || token.size() > kLongestToken) {
-      user_error("a token has ", token.size(), " bytes, llm.c's format takes 1 to ", kLongestToken);
+      user_error("a token has ", token.size(), " bytes, but llm.c's format allows 1 to ", kLongestToken);
     }
     file += static_cast<char>(token.size());
     file += token;

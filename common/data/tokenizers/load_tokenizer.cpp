@@ -16,13 +16,13 @@ struct FilePair {
 };
 constexpr FilePair kGpt2Files[] = {{"encoder.json", "vocab.bpe"}, {"vocab.json", "merges.txt"}};
 
-// Names the flag and the file in what read() complains of.
+// Prefixes the errors of read() with the flag and the file.
 template <class Read>
 auto naming_both(std::string_view flag, const fs::path& path, const Read& read) {
   return naming(flag, [&] { return naming(path, read); });
 }
 
-// The lines of a merges file, less its first one when that tells the version.
+// The merges in a merges file. A first line that states the version is skipped.
 NamedMerges read_merges(std::string_view text) {
   NamedMerges merges;
   for (std::size_t number = 1; !text.empty(); ++number) {
@@ -40,7 +40,7 @@ NamedMerges read_merges(std::string_view text) {
   return merges;
 }
 
-// GPT-2's files do not say which token is special: the one of this name is.
+// GPT-2's files do not say which tokens are special. The token named <|endoftext|> is.
 std::unique_ptr<Tokenizer> load_gpt2_files(const fs::path& vocabulary_path, const fs::path& merges_path,
                                            std::string_view flag) {
   for (const fs::path& path : {vocabulary_path, merges_path}) {
@@ -62,7 +62,7 @@ std::unique_ptr<Tokenizer> load_gpt2_files(const fs::path& vocabulary_path, cons
                      [&] { return bpe_from_names(std::move(names), read_merges(merges_file.text())); });
 }
 
-// The file that a directory is loaded from.
+// The tokenizer file in a directory.
 fs::path file_in(const fs::path& directory, std::string_view flag) {
   std::error_code ignored;
   for (const char* name :
@@ -93,7 +93,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path, std::string_view
     try {
       return parse_tokenizer_json(parse_json(file.text()));
     } catch (const UserError& error) {
-      user_error("not a tokenizer that can be read: ", error.what());
+      user_error("not a supported tokenizer: ", error.what());
     }
   });
 }

@@ -10,7 +10,7 @@
 namespace stagegpt {
 namespace {
 
-// The special token, if any, that ends a text: it is known by its name.
+// The special token that ends a text, if there is one. It is recognised by its name.
 std::optional<std::int32_t> end_of_text_among(const std::vector<SpecialToken>& special) {
   for (const char* name : {kEndOfText, kEndOfWords, "</s>"}) {
     const auto token = std::ranges::find(special, name, &SpecialToken::text);
@@ -60,7 +60,7 @@ std::pair<std::string, std::string> split_merge(std::string_view line) {
   const std::size_t space = line.find(' ');
   if (space == line.npos || space == 0 || space + 1 == line.size() ||
       line.find(' ', space + 1) != line.npos) {
-    user_error("expected a merge, two tokens with a space between, not '", line, "'");
+    user_error("expected a merge (two tokens separated by a space), not '", line, "'");
   }
   return {std::string(line.substr(0, space)), std::string(line.substr(space + 1))};
 }
@@ -73,8 +73,7 @@ std::unique_ptr<BpeTokenizer> bpe_from_names(Vocabulary names, const NamedMerges
     std::string& token = vocabulary.tokens[id];
     ids.emplace(token, static_cast<std::int32_t>(id));
     std::optional<std::string> bytes = from_byte_alphabet(token);
-    if (!bytes || bytes->empty())
-      user_error("token '", token, "' is not spelled in GPT-2's alphabet of bytes");
+    if (!bytes || bytes->empty()) user_error("token '", token, "' is not written in GPT-2's byte alphabet");
     token = std::move(*bytes);
   }
   const auto id_of = [&](const std::string& name, std::size_t number) {

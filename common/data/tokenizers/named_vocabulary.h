@@ -1,4 +1,4 @@
-// Vocabularies as files spell them: names of tokens with their ids, and merges of names.
+// Vocabularies as they are in files: the names of tokens with their ids, and merges of names.
 #pragma once
 
 #include <memory>
@@ -11,16 +11,16 @@
 
 namespace stagegpt {
 
-// The tokens of a JSON object {name: id, …} and of `special`, by id. Throws UserError unless ids count from 0
-// without gap or repeat.
+// The tokens of a JSON object {name: id, …} and of `special`, by id. Throws UserError unless the ids are 0,
+// 1, 2, … without gaps or duplicates.
 Vocabulary read_vocabulary(const nlohmann::json& ids_by_name, std::vector<SpecialToken> special);
 
 using NamedMerges = std::vector<std::pair<std::string, std::string>>;
 
-// "a b": the parts of a merge as a line.
+// The two tokens of a merge from its line "a b".
 std::pair<std::string, std::string> split_merge(std::string_view line);
 
-// Byte-level BPE from names spelled in GPT-2's byte alphabet (those of special tokens are plain text).
+// Byte-level BPE from names in GPT-2's byte alphabet (names of special tokens are plain text).
 std::unique_ptr<BpeTokenizer> bpe_from_names(Vocabulary names, const NamedMerges& merges);
 
 }  // namespace stagegpt

@@ -16,13 +16,14 @@ class PairMap {
     return static_cast<Key>(static_cast<std::uint32_t>(left)) << 32 | static_cast<std::uint32_t>(right);
   }
 
-  // Null where there is none.
+  // Null if the key is not in the map.
   const Value* find(Key key) const {
     const Slot& slot = slots_[place(key)];
     return slot.key == key ? &slot.value : nullptr;
   }
 
-  // The value, made where there is none; and whether it was made. References hold until the next call.
+  // The value of the key, inserted if it is new, and whether it was inserted. References are valid until the
+  // next call.
   std::pair<Value&, bool> emplace(Key key) {
     if (2 * (size_ + 1) > slots_.size()) grow();
     Slot& slot = slots_[place(key)];
@@ -37,14 +38,14 @@ class PairMap {
   std::size_t size() const { return size_; }
 
  private:
-  static constexpr Key kEmpty = ~Key{0};  // a pair of ids that are -1
+  static constexpr Key kEmpty = ~Key{0};  // the key of the ids (-1, -1)
 
   struct Slot {
     Key key = kEmpty;
     Value value{};
   };
 
-  // Where `key` is, or would be put.
+  // The slot of `key`, or the empty slot in which it would be inserted.
   std::size_t place(Key key) const {
     constexpr Key kGoldenRatio = 0x9E3779B97F4A7C15;  // Knuth's multiplicative hash
     const std::size_t mask = slots_.size() - 1;

@@ -17,7 +17,7 @@ void PieceCounts::add(std::string_view piece, std::int64_t count) {
 }
 
 void PieceCounts::add(const PieceCounts& later) {
-  // In order of bytes: which pieces still fit does not depend on the order inside a hash table.
+  // In sorted order, so that the pieces that still fit do not depend on the order in the hash table.
   for (const auto& [piece, count] : later.sorted()) add(piece, count);
   truncated_ |= later.truncated_;
 }

@@ -1,4 +1,4 @@
-// How often each piece of a corpus occurs: what vocabularies are made from.
+// Counts how often each piece of a corpus occurs. Vocabularies are made from these counts.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@ struct PieceCount {
   std::int64_t count = 0;
 };
 
-// Memory is bounded: when kMaxPieces different ones, or kMaxBytes of them, have been seen, new ones are left
-// out, and those that are known go on being counted.
+// Memory is bounded: after kMaxPieces different pieces, or kMaxBytes in total, new pieces are ignored and
+// only known pieces are counted.
 class PieceCounts {
  public:
   static constexpr std::size_t kMaxPieces = 1'000'000, kMaxBytes = std::size_t{12} << 20;
 
   void add(std::string_view piece, std::int64_t count = 1);
-  // Those of a later part of the corpus.
+  // Adds the counts of a later part of the corpus.
   void add(const PieceCounts& later);
 
-  // By their bytes. The views hold until the next call of add().
+  // All pieces, sorted by bytes. The views are valid until the next call of add().
   std::vector<PieceCount> sorted() const;
-  // Whether pieces were left out.
+  // Whether pieces were ignored.
   bool truncated() const { return truncated_; }
 
  private:

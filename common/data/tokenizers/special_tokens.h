@@ -1,4 +1,4 @@
-// Special tokens, and where their names occur in a text.
+// Special tokens, and how to find their names in a text.
 #pragma once
 
 #include <cstdint>
@@ -8,23 +8,24 @@
 
 namespace stagegpt {
 
-// A token that stands for no text of its own, such as the end of a document.
+// A token that does not represent text, such as the end of a document.
 struct SpecialToken {
   std::string text;  // its name
   std::int32_t id = 0;
 };
 
-// Whether the name of a special token inside a text is text like any other, or the token.
+// Whether the name of a special token in a text is encoded as ordinary text or as the token.
 enum class SpecialTokens { as_text, recognised };
 
-// Occurrences of special tokens in a text, from left to right; of those that begin at one place, the longest.
+// Finds special tokens in a text, from left to right. If several begin at the same position, the longest is
+// found.
 class SpecialTokenScan {
  public:
   // Both are borrowed.
   SpecialTokenScan(std::string_view text, const std::vector<SpecialToken>& tokens);
 
-  // Sets `at` to the first occurrence at or behind `from`; null where there is none. `from` must not
-  // decrease.
+  // The first special token that begins at or after `from`, and its position `at`; null if there is none.
+  // `from` must not decrease from call to call.
   const SpecialToken* next(std::size_t from, std::size_t& at);
 
  private:
@@ -36,14 +37,14 @@ class SpecialTokenScan {
   std::vector<Occurrence> next_;
 };
 
-// Names of what ends a text: of words, and of all others.
+// The name of the end-of-text token: of the word tokenizer, and of all others.
 inline constexpr const char* kEndOfText = "<|endoftext|>";
 inline constexpr const char* kEndOfWords = "[EOS]";
-// Names of what fills a batch, and of words that a vocabulary lacks.
+// The names of the padding token and of the token for words that are not in the vocabulary.
 inline constexpr const char *kPadding = "[PAD]", *kUnknownWord = "[UNK]";
 
-// Calls on_text(part) for the parts of a text between special tokens, and on_token(token) for these, in
-// order.
+// Calls on_text(part) for each part of a text between special tokens, and on_token(token) for each special
+// token, in order.
 template <class OnText, class OnToken>
 void split_at_special_tokens(std::string_view text, const std::vector<SpecialToken>& tokens,
                              const OnText& on_text, const OnToken& on_token) {

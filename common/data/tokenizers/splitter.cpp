@@ -12,10 +12,10 @@
 namespace stagegpt {
 namespace {
 
-// Classes of characters are spelled out where versions and dialects of regular expressions differ: Unicode's
-// White_Space, since PCRE2's \s takes U+180E too; and the letters, numbers and marks of Unicode 15 and 16,
-// which older versions of PCRE2 do not know. So every PCRE2 splits as Hugging Face's tokenizers and tiktoken
-// do.
+// Character classes are listed explicitly where regular-expression libraries differ. White space is Unicode's
+// White_Space, because PCRE2's \s also matches U+180E. Letters, numbers and marks include those of Unicode 15
+// and 16, which older versions of PCRE2 lack. So any version of PCRE2 splits as Hugging Face's tokenizers and
+// tiktoken do.
 constexpr const char* kWhiteSpace =
     R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 constexpr const char* kLetters =
@@ -35,8 +35,8 @@ constexpr const char* kMarks =
     R"(\x{1e08f}\x{1e4ec}-\x{1e4ef}\x{1e5ee}\x{1e5ef})";
 
 // GPT-2's expression is  's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-// Possessive quantifiers (++) match the same and remember nothing to go back to; white space has to go back
-// by one character where something else follows, which then takes that one along.
+// Possessive quantifiers (++) match the same text but do not backtrack. White space must backtrack by one
+// character if other text follows; that character then becomes part of the next piece.
 std::string gpt2_pattern() {
   return concat("'(?:[sdmt]|ll|ve|re)", "| ?[", kLetters, "]++", "| ?[", kNumbers, "]++",  //
                 "| ?[^", kWhiteSpace, kLetters, kNumbers, "]++",                           //
@@ -45,13 +45,13 @@ std::string gpt2_pattern() {
 
 std::string word_pattern() { return concat("[", kLetters, kMarks, kNumbers, "]++", R"(|[\s\S])"); }
 
-// How many bytes behind a match could change it: one character behind white space, two behind an apostrophe,
-// each of at most 4 bytes and perhaps unfinished; and some more.
+// How many bytes after a match can influence it: one character after white space, two after an apostrophe,
+// each of at most 4 bytes and possibly incomplete; plus a margin.
 constexpr std::size_t kLookahead = 16;
 
 pcre2_code* code_of(const std::shared_ptr<void>& code) { return static_cast<pcre2_code*>(code.get()); }
 
-// The set that kWhiteSpace spells.
+// The same set as kWhiteSpace.
 bool is_white_space(char32_t c) {
   return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
@@ -76,7 +76,7 @@ Splitter::Splitter(const std::string& pattern) : pattern_(pattern) {
                                    PCRE2_UTF | PCRE2_UCP | PCRE2_NO_AUTO_CAPTURE, &error, &offset, nullptr);
   check(code != nullptr, "splitter: PCRE2 error ", error, " at ", offset, " of ", pattern);
   code_ = {code, [](void* owned) { pcre2_code_free(static_cast<pcre2_code*>(owned)); }};
-  pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where there is no such compiler, PCRE2 interprets
+  pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // if JIT is not available, PCRE2 interprets the pattern
 }
 
 const Splitter& Splitter::gpt2() {
@@ -132,16 +132,17 @@ std::size_t Splitter::Cursor::invalid_end() const {
 }
 
 std::size_t Splitter::safe_cut(std::string_view text) const {
-  // No piece goes on from something that is not white space into white space, and no expression looks from
-  // the one to the other.
+  // The text can be cut before white space that follows other text: no piece contains such a boundary, and no
+  // expression looks ahead over it.
   for (std::size_t cut = text.empty() ? 0 : text.size() - 1; cut > 0; --cut) {
     if (is_white_space(static_cast<unsigned char>(text[cut])) &&
         static_cast<unsigned char>(text[cut]) < 0x80 && !ends_in_white_space(text.substr(0, cut))) {
       return cut;
     }
   }
-  // No such place: behind the last piece that what follows cannot change. White space looks at what follows
-  // it, so it is no end, unless it was cut for its length.
+  // There is no such boundary. Cut after the last piece that later text cannot change. A piece of white space
+  // depends on the text after it, so the cut is not after white space, unless the piece was cut because of
+  // its length.
   std::size_t cut = 0, end = 0;
   Cursor cursor(*this, text);
   for (std::string_view piece; cursor.next(piece);) {

@@ -1,4 +1,4 @@
-// Text to pieces, each of which a tokenizer turns into tokens on its own ("pre-tokenisation").
+// Pre-tokenisation: splits a text into pieces. A tokenizer encodes each piece separately.
 #pragma once
 
 #include <cstddef>
@@ -8,19 +8,20 @@
 
 namespace stagegpt {
 
-// A piece is a match of a regular expression (PCRE2, compiled to machine code), and the pieces of a text
-// joined are the text. Each run of bytes that are not UTF-8 is a piece, and text ends before and begins after
-// it. A piece of more than kMaxPiece bytes is cut there, which bounds the memory and time that one costs.
+// A piece is a match of a regular expression (PCRE2, compiled to machine code). The concatenation of all
+// pieces is the text. Each run of bytes that are not UTF-8 is a piece of its own. A longer piece is cut at
+// kMaxPiece bytes, which bounds the memory and time for one piece.
 class Splitter {
  public:
   static constexpr std::size_t kMaxPiece = std::size_t{1} << 20;
 
-  // GPT-2's: contractions; letters, numbers, or other characters, each with a space in front; white space.
+  // GPT-2's expression: contractions; letters, numbers or other characters, with an optional space before
+  // them; white space.
   static const Splitter& gpt2();
-  // Words (letters, marks, numbers); any other character alone.
+  // Words (letters, marks, numbers); each other character is a piece.
   static const Splitter& words();
 
-  // Pieces of `text`, which must outlive the cursor, from left to right.
+  // Iterates over the pieces of `text` from left to right. `text` must outlive the cursor.
   class Cursor {
    public:
     Cursor(const Splitter& splitter, std::string_view text);
@@ -41,9 +42,9 @@ class Splitter {
     void* match_data_;
   };
 
-  // See Tokenizer::safe_cut. There is one in 2 * kMaxPiece + 64 bytes.
+  // See Tokenizer::safe_cut. A text of 2 * kMaxPiece + 64 bytes or more always has one.
   std::size_t safe_cut(std::string_view text) const;
-  // The expression, for programs that know no PCRE2: see tokenizer.json.
+  // The expression as other libraries read it; it is written to tokenizer.json.
   const std::string& pattern() const { return pattern_; }
 
  private:

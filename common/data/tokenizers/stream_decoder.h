@@ -1,4 +1,4 @@
-// Decoding while tokens come in.
+// Decodes a stream of tokens.
 #pragma once
 
 #include <string>
@@ -8,18 +8,20 @@
 
 namespace stagegpt {
 
-// Gives out text as soon as its characters are whole: a token may end inside one. What is given out is always
-// UTF-8: bytes that are no character become U+FFFD, also those of a character that the text ends inside.
-// Joined, it is utf8_replaced() of decode() of all ids, which is the text that Hugging Face's decode gives.
+// Returns text as soon as its characters are complete, because a token may end inside a character. The text
+// is always UTF-8: invalid bytes become U+FFFD, also those of an incomplete character at the end. The
+// concatenated text equals utf8_replaced() of decode() of all ids, which is what Hugging Face's decode
+// returns.
 class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
-  // The text up to the last whole character.
+  // Adds a token. Returns the new text up to the last complete character.
   std::string push(std::int32_t id) { return push_bytes(tokenizer_.decode({&id, 1})); }
-  // The same for bytes that are there already, of a prompt: a token may end the character they end inside.
+  // The same for bytes, such as those of a prompt. They may end inside a character, which the next token
+  // completes.
   std::string push_bytes(std::string_view bytes);
-  // The end of the text: U+FFFD where bytes of its last character are missing, else nothing.
+  // The rest of the text: U+FFFD if its last character is incomplete, otherwise nothing.
   std::string finish();
 
  private:

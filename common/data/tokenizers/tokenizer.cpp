@@ -45,15 +45,16 @@ std::size_t Tokenizer::safe_cut(std::string_view text, SpecialTokens special) co
   std::size_t longest = 0;
   for (const SpecialToken& token : vocabulary_.special_tokens) longest = std::max(longest, token.text.size());
   if (text.size() < longest) return 0;
-  // A name that begins up to here is whole in the text, and could not turn out to be a longer one.
+  // A special token that begins up to here is complete in this text, and cannot be the beginning of a longer
+  // one.
   const std::size_t last = text.size() - longest;
   SpecialTokenScan scan(text, vocabulary_.special_tokens);
-  std::size_t behind = 0, at = 0;  // end of the last such name; where the next one begins
+  std::size_t behind = 0, at = 0;  // end of the last special token; begin of the next
   while (const SpecialToken* token = scan.next(behind, at)) {
     if (at > last) break;
     behind = at + token->text.size();
   }
-  // Behind a name is a place to cut; a later one may lie in the ordinary text that follows it.
+  // The text can be cut after a special token. There may be a later position in the ordinary text after it.
   return behind >= last ? behind : behind + cut_text(text.substr(behind, last - behind));
 }
 

@@ -1,4 +1,4 @@
-// Text to token ids and back.
+// Tokenizers: encode text as token ids, and decode ids.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace stagegpt {
 
-// What every tokenizer has: the bytes that each id stands for, and which ids are special.
+// The vocabulary of a tokenizer: the bytes of each id, and the special tokens.
 struct Vocabulary {
   std::vector<std::string> tokens;  // by id
   std::vector<SpecialToken> special_tokens;
@@ -30,10 +30,10 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  // Throws UserError for text that the vocabulary cannot express. Several threads may call it at once.
+  // Throws UserError for text that the vocabulary cannot encode. Thread-safe.
   std::vector<std::int32_t> encode(std::string_view text,
                                    SpecialTokens special = SpecialTokens::as_text) const;
-  // The bytes of all ids, joined. Ids must be in [0, size()).
+  // The concatenated bytes of all ids. Ids must be in [0, size()).
   std::string decode(std::span<const std::int32_t> ids) const;
 
   std::int64_t size() const { return std::ssize(vocabulary_.tokens); }
@@ -41,22 +41,22 @@ class Tokenizer {
   const std::vector<SpecialToken>& special_tokens() const { return vocabulary_.special_tokens; }
   bool is_special(std::int32_t id) const { return vocabulary_.is_special(id); }
   std::optional<std::int32_t> end_of_text() const { return vocabulary_.end_of_text; }
-  // The token that stands for what the vocabulary lacks, of the kind of tokenizer that has one.
+  // The token for text that is not in the vocabulary, if this kind of tokenizer has one.
   virtual std::optional<std::int32_t> unknown() const { return std::nullopt; }
 
-  // As --tokenizer names it.
+  // The name of the kind in --tokenizer.
   virtual std::string_view kind() const = 0;
   // Whether encode() refuses bytes that are not UTF-8.
   virtual bool needs_utf8() const = 0;
 
-  // The beginning of a longer text: how much of it can be encoded without seeing what follows. With n the
-  // result, encode(text + more) equals encode(text[0, n)) and encode(text[n, end) + more), joined. 0 where
+  // Where a text that continues can be cut into two parts that are encoded separately. If the result is n,
+  // then encode(text + more) is the concatenation of encode(text[0, n)) and encode(text[n, end) + more). 0 if
   // there is no such n; a text that is long enough has one.
   std::size_t safe_cut(std::string_view text, SpecialTokens special = SpecialTokens::as_text) const;
 
-  // The parts of Hugging Face's tokenizer.json that differ from kind to kind: pre_tokenizer, decoder, model.
+  // The parts of Hugging Face's tokenizer.json that depend on the kind: pre_tokenizer, decoder, model.
   virtual Json hugging_face() const = 0;
-  // Writes tokenizer.json, or llm.c's file where the name ends in ".bin".
+  // Writes tokenizer.json, or llm.c's format if the name ends in ".bin".
   void save(const std::filesystem::path& path) const;
 
  protected:

@@ -12,15 +12,15 @@
 namespace stagegpt {
 namespace {
 
-// A field that may be missing, which is the same as null.
+// A field of an object; null if it is missing.
 const nlohmann::json& field(const nlohmann::json& object, const char* name) {
   static const nlohmann::json null;
-  if (!object.is_object()) user_error("expected a JSON object, not one of type ", object.type_name());
+  if (!object.is_object()) user_error("expected a JSON object, not a value of type ", object.type_name());
   const auto found = object.find(name);
   return found == object.end() ? null : *found;
 }
 
-// Refuses an option that would change ids, unless it has a value that changes nothing.
+// Throws UserError if an option has a value that would change the ids.
 void require(const nlohmann::json& object, const char* name, const std::vector<nlohmann::json>& harmless) {
   const nlohmann::json& value = field(object, name);
   if (value.is_null() || std::ranges::find(harmless, value) != harmless.end()) return;
@@ -32,19 +32,20 @@ std::string type_of(const nlohmann::json& object) {
 }
 
 std::vector<SpecialToken> read_special_tokens(const nlohmann::json& added_tokens) {
-  constexpr std::size_t kMost = 1024;  // each is looked for, one after the other, wherever there may be one
+  constexpr std::size_t kMost = 1024;  // the time to search a text grows with their number
   if (added_tokens.size() > kMost)
     user_error("there are ", added_tokens.size(), " added tokens, expected at most ", kMost);
   std::vector<SpecialToken> special;
   for (const nlohmann::json& token : added_tokens) {
     const nlohmann::json& id = token.at("id");
-    if (!id.is_number_integer() || id < 0 || id > INT32_MAX) user_error("an added token's id is ", id.dump());
+    if (!id.is_number_integer() || id < 0 || id > INT32_MAX)
+      user_error("an added token's id is ", id.dump(), ", expected 0 to ", INT32_MAX);
     special.push_back({token.at("content").get<std::string>(), id.get<std::int32_t>()});
     const auto same = std::ranges::find(special, special.back().text, &SpecialToken::text);
-    if (same != special.end() - 1) user_error("the added token '", same->text, "' is there twice");
+    if (same != special.end() - 1) user_error("the added token '", same->text, "' occurs twice");
     if (special.back().text.empty()) user_error("an added token is empty");
     if (!token.value("special", false)) {
-      user_error("the added token '", special.back().text, "' is not special: not supported");
+      user_error("the added token '", special.back().text, "' is not special, which is not supported");
     }
     for (const char* option : {"lstrip", "rstrip", "single_word"}) require(token, option, {false});
   }
@@ -58,7 +59,7 @@ void require_byte_level(const nlohmann::json& json) {
                pre_tokenizer.is_null() ? "missing" : "'" + type_of(pre_tokenizer) + "'",
                ", expected GPT-2's, 'ByteLevel'");
   }
-  // Missing, the first is true there; ours is false.
+  // If add_prefix_space is missing, Hugging Face's default is true. GPT-2 has false.
   if (pre_tokenizer.value("add_prefix_space", true)) user_error("'add_prefix_space': true is not supported");
   require(pre_tokenizer, "use_regex", {true});
   if (type_of(field(json, "decoder")) != "ByteLevel") user_error("the decoder is not 'ByteLevel'");
@@ -92,7 +93,9 @@ std::unique_ptr<Tokenizer> read_word_level(const nlohmann::json& json, std::vect
       type_of(pre_tokenizer) == "Split" ? pre_tokenizer.at("pattern").at("Regex") : nlohmann::json();
   if (pattern == kOneCharacter) return std::make_unique<CharTokenizer>(std::move(vocabulary));
   if (pattern == Splitter::words().pattern()) return std::make_unique<WordTokenizer>(std::move(vocabulary));
-  user_error("a vocabulary of pieces that are split in another way than char's and word's is not supported");
+  user_error(
+      "the pre_tokenizer of this WordLevel model is not supported, expected that of --tokenizer char or "
+      "word");
 }
 
 }  // namespace
@@ -141,7 +144,7 @@ std::unique_ptr<Tokenizer> parse_tokenizer_json(const nlohmann::json& json) {
     require(json, "normalizer", {});
     std::vector<SpecialToken> special = read_special_tokens(field(json, "added_tokens"));
     const nlohmann::json& model = json.at("model");
-    // Older files do not name the model that has merges.
+    // Older files have no "type" in a BPE model.
     const std::string type = model.value("type", model.contains("merges") ? "BPE" : "");
     if (type == "BPE") return read_bpe(json, std::move(special));
     if (type == "WordLevel") return read_word_level(json, std::move(special));

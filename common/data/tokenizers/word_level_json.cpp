@@ -6,7 +6,8 @@ namespace stagegpt {
 
 Json word_level_json(const Vocabulary& vocabulary, const std::string& pattern, const std::string& unknown) {
   Json vocab = Json::object();
-  // As the vector that an ordered object is: its own insertion searches through all of it.
+  // An ordered_json object is a vector. Appending to it directly avoids the linear search of its own
+  // insertion.
   auto& entries = vocab.get_ref<Json::object_t&>();
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
     entries.emplace_back(vocabulary.tokens[id], id);

@@ -1,4 +1,4 @@
-// Hugging Face's form of a tokenizer that looks whole pieces up.
+// Hugging Face's WordLevel model: a tokenizer that looks up whole pieces in its vocabulary.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -9,11 +9,11 @@
 
 namespace stagegpt {
 
-// A regular expression for any one character.
+// A regular expression that matches any single character.
 inline constexpr const char* kOneCharacter = R"([\s\S])";
 
-// pre_tokenizer, decoder and model: pieces are the matches of `pattern`, `unknown` stands for what is not in
-// the vocabulary, and decoding joins without spaces.
+// pre_tokenizer, decoder and model. The pieces are the matches of `pattern`. `unknown` is the token for
+// pieces that are not in the vocabulary. Decoding concatenates tokens without spaces.
 Json word_level_json(const Vocabulary& vocabulary, const std::string& pattern, const std::string& unknown);
 
 }  // namespace stagegpt

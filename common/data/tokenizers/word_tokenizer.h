@@ -1,4 +1,4 @@
-// One token for each word, and for each punctuation mark or white-space character.
+// Word tokenizer: one token per word, punctuation mark or white-space character.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,8 @@ namespace stagegpt {
 
 class WordTokenizer final : public Tokenizer {
  public:
-  // Throws UserError unless there is a special token named [UNK]: what the vocabulary lacks.
+  // Throws UserError unless there is a special token [UNK], which encodes words that are not in the
+  // vocabulary.
   explicit WordTokenizer(Vocabulary vocabulary);
 
   std::string_view kind() const override { return "word"; }
@@ -24,12 +25,12 @@ class WordTokenizer final : public Tokenizer {
   void encode_text(std::string_view text, std::vector<std::int32_t>& ids) const override;
   std::size_t cut_text(std::string_view text) const override;
 
-  std::unordered_map<std::string_view, std::int32_t> ids_;  // views of the vocabulary
+  std::unordered_map<std::string_view, std::int32_t> ids_;  // the keys are views of the vocabulary
   std::int32_t unknown_ = 0;
 };
 
-// [PAD], [EOS], [UNK], then the pieces counted, the most frequent first (of equals the one with smaller
-// bytes): `vocab_size` tokens at most. Throws UserError, naming --vocab-size, below 4.
+// A vocabulary of at most `vocab_size` tokens: [PAD], [EOS], [UNK], then the counted pieces, most frequent
+// first, ties in order of their bytes. Throws UserError, which names --vocab-size, if it is below 4.
 std::unique_ptr<WordTokenizer> make_word_tokenizer(const PieceCounts& counts, std::int64_t vocab_size);
 
 }  // namespace stagegpt
