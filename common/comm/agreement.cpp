@@ -5,8 +5,8 @@
 namespace stagegpt {
 namespace {
 
-// How a rank has fared, in what all_gather() takes.
-enum class Outcome : std::uint8_t { done, failed, users_mistake, stopped };
+// The outcome on a rank, in a type that all_gather() can send.
+enum class Outcome : std::uint8_t { done, failed, user_error, stopped };
 
 struct Failure {
   Outcome outcome = Outcome::done;
@@ -18,7 +18,7 @@ Failure outcome_of(const std::function<void()>& body) {
     body();
     return {};
   } catch (const UserError& error) {
-    return {Outcome::users_mistake, error.what()};
+    return {Outcome::user_error, error.what()};
   } catch (const Stopped&) {
     return {Outcome::stopped, ""};
   } catch (const std::bad_alloc&) {
@@ -28,10 +28,10 @@ Failure outcome_of(const std::function<void()>& body) {
   }
 }
 
-bool is_failure(Outcome outcome) { return outcome == Outcome::failed || outcome == Outcome::users_mistake; }
+bool is_failure(Outcome outcome) { return outcome == Outcome::failed || outcome == Outcome::user_error; }
 
 [[noreturn]] void throw_agreed(Outcome outcome, const std::string& message) {
-  if (outcome == Outcome::users_mistake) throw AgreedUserError(message);
+  if (outcome == Outcome::user_error) throw AgreedUserError(message);
   throw AgreedFailure(message);
 }
 
@@ -101,7 +101,7 @@ void require_same(RankGroup& group, const NamedValues& values) {
     if (other == differs.end()) continue;
     const int rank = static_cast<int>(other - differs.begin());
     throw AgreedUserError(concat(name, ": ", broadcast_text(group, value, rank), " on rank ", rank, ", ",
-                                 roots, " on rank 0; expected the same on all"));
+                                 roots, " on rank 0; expected the same on all ranks"));
   }
 }
 

@@ -1,5 +1,5 @@
-// How ranks agree: on values, on texts, and on whether something has failed. What fails on one rank fails on
-// all, with the same message, so that nobody waits for a rank that has given up.
+// Agreement between ranks: on values, on texts, and on whether an operation has failed. An error on one rank
+// is thrown on all ranks with the same message, so no rank waits for a rank that has failed.
 #pragma once
 
 #include <exception>
@@ -15,7 +15,8 @@
 
 namespace stagegpt {
 
-// Errors that every rank throws at the same point: the program may end in order, and rank 0 speaks for all.
+// Errors that every rank throws at the same point. The program can end normally, and only rank 0 prints the
+// message.
 class AgreedUserError final : public UserError {
  public:
   using UserError::UserError;
@@ -24,11 +25,11 @@ class AgreedFailure : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
-// No error: a signal has come to at least one of them.
+// Not an error: at least one rank has received a stop signal.
 class AgreedStop final : public Stopped {};
 bool is_agreed(const std::exception& error);
 
-// The value of each rank, by rank.
+// All-gathers one value per rank. The result is in order of rank.
 template <class T>
 std::vector<T> gather(RankGroup& group, const T& own) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -36,7 +37,7 @@ std::vector<T> gather(RankGroup& group, const T& own) {
   group.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
   return all;
 }
-// The values of rank 0, those of rank 1, …: of each the same number.
+// All-gathers the same number of values from each rank: those of rank 0, of rank 1, ….
 template <class T>
 std::vector<T> gather(RankGroup& group, const std::vector<T>& own) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -45,7 +46,7 @@ std::vector<T> gather(RankGroup& group, const std::vector<T>& own) {
   return all;
 }
 
-// The value of rank 0, on every rank.
+// Broadcasts the value of rank 0.
 template <class T>
 T from_root(RankGroup& group, T own) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -53,30 +54,31 @@ T from_root(RankGroup& group, T own) {
   return own;
 }
 
-// Whether it is true on any rank.
+// Whether `own` is true on any rank.
 bool any(RankGroup& group, bool own);
 
-// The root's text, on every rank.
+// Broadcasts the text of `root`.
 std::string broadcast_text(RankGroup& group, std::string text, int root = 0);
 
-// Throws AgreedStop on every rank when a stop signal has come to any.
+// Throws AgreedStop on every rank if any rank has received a stop signal.
 void stop_if_requested(RankGroup& group);
 
-// Runs `body` on every rank. Where it throws on any, every rank throws: the error of the first such rank,
-// whose number it names unless all have failed alike. AgreedStop, where none has failed and one was stopped.
+// Runs `body` on every rank. If it throws on any rank, every rank throws the error of the lowest such rank.
+// The message names that rank, unless all ranks have failed with the same message. Throws AgreedStop if no
+// rank has failed and one was stopped.
 void agree(RankGroup& group, const std::function<void()>& body);
 
-// Runs `body` on rank 0 while the others wait. What it throws, all throw. If it may take long, it calls
-// group.beat() as it goes on: who waits would take it for hung otherwise.
+// Runs `body` on rank 0 while the others wait. An error in it is thrown on all ranks. A body that may take
+// long must call group.beat() repeatedly; otherwise the watchdog treats rank 0 as hung.
 //
-// For each group.ask_others() of the body, the others call `help`; what that throws is not agreed on.
+// For each group.ask_others() in the body, the others call `help`. There is no agreement on errors of `help`.
 void on_root(RankGroup& group, const std::function<void()>& body, const RankGroup::Help& help = {});
-// The same, and returns its text on every rank.
+// The same; returns the body's text on every rank.
 std::string text_from_root(RankGroup& group, const std::function<std::string()>& body);
 
-// What must not differ between ranks: a name, and its value as text.
+// Values that must be the same on all ranks: a name, and the value as text.
 using NamedValues = std::vector<std::pair<std::string, std::string>>;
-// Throws AgreedUserError, naming the value and the rank, where one differs from rank 0's.
+// Throws AgreedUserError, which names the value and the rank, if a value differs from rank 0's.
 void require_same(RankGroup& group, const NamedValues& values);
 
 }  // namespace stagegpt

@@ -1,4 +1,4 @@
-// What ranks do with each other's tensors.
+// Collectives and point-to-point messages of tensors between ranks.
 #pragma once
 
 #include <memory>
@@ -10,19 +10,19 @@
 
 namespace stagegpt {
 
-// Something that is under way. Its tensors are neither read nor written by others before it is done; it is
-// not destroyed before, either.
+// An asynchronous operation in progress. Until it is done, its tensors must not be read or written, and it
+// must not be destroyed.
 class Pending {
  public:
   virtual ~Pending() = default;
-  // Returns when the result is in place on this rank, for the work that its backend gets from then on.
+  // Returns when work that is given to this rank's backend from now on sees the result.
   virtual void wait() = 0;
-  // Goes on as far as that is possible without waiting. Whether it is done.
+  // Advances the operation as far as possible without blocking. Returns whether it is done.
   virtual bool progress() = 0;
 };
 
-// Every rank makes the same calls in the same order, and waits for what is under way in that order too:
-// waiting moves only what is waited for. Tensors are in place: input and output.
+// Every rank must make the same calls in the same order, and wait for their results in this order too,
+// because wait() advances only its own operation. Operations are in place: a tensor is both input and output.
 class Communicator {
  public:
   explicit Communicator(RankGroup& group) : group_(group) {}
@@ -31,31 +31,31 @@ class Communicator {
   int rank() const { return group_.rank(); }
   int size() const { return group_.size(); }
 
-  // The root's elements, on every rank.
+  // Copies the root's elements to every rank.
   virtual void broadcast(const Tensor& tensor, int root) = 0;
   // The element-wise sum over ranks, the same bits on every rank. f32.
   virtual std::unique_ptr<Pending> all_reduce(const Tensor& tensor) = 0;
-  // The tensor is cut into size() equal slices; rank r's slice receives the sum, the others are undefined.
-  // f32.
+  // The tensor has size() equal slices. On rank r, slice r becomes the sum over ranks; the other slices are
+  // undefined. f32.
   virtual std::unique_ptr<Pending> reduce_scatter(const Tensor& tensor) = 0;
-  // Slice r of every rank's tensor becomes rank r's.
+  // Slice r of the tensor is copied from rank r to every rank.
   virtual std::unique_ptr<Pending> all_gather(const Tensor& tensor) = 0;
-  // From one rank to another. Those between two ranks arrive in order.
+  // Point-to-point messages. Messages between two ranks arrive in order.
   virtual std::unique_ptr<Pending> send(const Tensor& tensor, int to) = 0;
   virtual std::unique_ptr<Pending> receive(const Tensor& tensor, int from) = 0;
-  // Sends `out` to a rank while it sends as many elements, which become `in`.
+  // Exchanges the same number of elements with another rank: sends `out` and receives `in`.
   virtual void exchange(const Tensor& out, const Tensor& in, int with) {
     const std::unique_ptr<Pending> receiving = receive(in, with), sending = send(out, with);
     receiving->wait();
     sending->wait();
   }
-  // Waits for all of them, moving each on whenever that is possible.
+  // Waits for all operations. Implementations may advance them concurrently.
   virtual void wait_all(const std::vector<std::unique_ptr<Pending>>& pending) {
     for (const auto& one : pending) one->wait();
   }
 
  protected:
-  // The slice of a tensor that is this rank's. The tensor divides among ranks.
+  // This rank's slice of a tensor. The number of elements must be divisible by the number of ranks.
   Tensor own_slice(const Tensor& tensor) const {
     check(tensor.numel() % size() == 0, "communicator: ", tensor.numel(), " elements among ", size());
     const std::int64_t slice = tensor.numel() / size();
@@ -66,7 +66,7 @@ class Communicator {
   RankGroup& group_;
 };
 
-// Moves each on, in turns, until all are done.
+// Advances all operations in turn until all are done.
 inline void progress_until_done(const std::vector<std::unique_ptr<Pending>>& pending) {
   for (std::size_t done = 0; done < pending.size();) {
     done = 0;
@@ -74,7 +74,7 @@ inline void progress_until_done(const std::vector<std::unique_ptr<Pending>>& pen
   }
 }
 
-// What needs no waiting.
+// An operation that is already complete.
 class Done final : public Pending {
  public:
   void wait() override {}

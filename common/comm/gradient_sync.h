@@ -1,15 +1,15 @@
-// How ranks combine their gradients. The trainer calls ready() while backward still runs, so that an
-// implementation can start early.
+// Gradient synchronisation: how ranks combine their gradients. The trainer calls ready() during backward, so
+// that an implementation can overlap communication with backward.
 #pragma once
 
 #include "common/model/parameters.h"
 
 namespace stagegpt {
 
-// What synchronisation took in one step of this rank.
+// The communication of one step on this rank.
 struct CommunicationReport {
-  std::int64_t bytes_reduced = 0;  // of gradients, given to reductions
-  double seconds_under_way = 0;    // from the start of the first reduction to the end of the last
+  std::int64_t bytes_reduced = 0;  // bytes of gradients passed to reductions
+  double seconds_under_way = 0;    // from the start of the first reduction to the end of the last one
 };
 
 class GradientSync {
@@ -17,21 +17,21 @@ class GradientSync {
   virtual ~GradientSync() = default;
   // The part of an arena that this rank updates.
   virtual ArenaRange owned(std::int64_t arena_size) const { return {0, arena_size}; }
-  // Parameter i's gradient is complete on this rank. Called in any order, once a step for each parameter that
-  // the model used; the gradients of others are zero when finish() is called.
+  // The gradient of parameter i is complete on this rank. Called once per step for each parameter that the
+  // model uses, in any order. The gradients of unused parameters are zero when finish() is called.
   virtual void ready(Parameters& parameters, int i) = 0;
-  // After it, the gradients of the owned part are the sum over all ranks.
+  // Completes the reduction: afterwards the gradients of the owned part are summed over all ranks.
   virtual void finish(Parameters& parameters) = 0;
-  // Makes a squared norm f64 (1) of the owned part that of all gradients: rank 0's, the same bits on every
-  // rank, so that none clips or skips otherwise than the others.
+  // Replaces the squared norm f64 (1) of the owned part by that of all gradients. Every rank gets rank 0's
+  // bits, so that all ranks decide equally whether to clip or skip.
   virtual void sum_squared_norm(const Tensor& squared_norm) = 0;
-  // Ends a step: after it, every rank has all weights.
+  // Ends a step: afterwards every rank has all updated weights.
   virtual void share_weights(Parameters& parameters) = 0;
-  // Of the step that has ended; called once a step. Waits for the backend's work.
+  // The report of the step that has ended; called once per step. Waits for the backend's work.
   virtual CommunicationReport take_report() = 0;
 };
 
-// A single process has nothing to combine.
+// The implementation for a single process: does nothing.
 class NoGradientSync : public GradientSync {
  public:
   void ready(Parameters&, int) override {}

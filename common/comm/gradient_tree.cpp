@@ -11,7 +11,7 @@ GradientTree::GradientTree(Backend& backend, std::int64_t leaves) : backend_(bac
 
 void GradientTree::add(const Tensor& grads) {
   std::size_t level = 0;
-  // As in counting: each one that is set is carried into the next.
+  // As in a binary counter: each set bit is a finished subtree, which is added and carried to the next level.
   for (std::int64_t n = added_; n % 2 == 1; n /= 2) backend_.add(grads, subtrees_[level++], grads);
   added_ = (added_ + 1) % leaves_;
   if (added_ == 0) return;

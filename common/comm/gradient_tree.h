@@ -1,6 +1,6 @@
-// The sum of gradients in a fixed order: that of a binary tree over the sub-batches of a batch. Neighbours
-// are added first, ((0+1)+(2+3))+((4+5)+(6+7)), so that an aligned part of them is a subtree: ranks that own
-// such parts add to the same bits as one that owns all.
+// Sums gradients in a fixed order, a binary tree over the sub-batches of a batch: ((0+1)+(2+3))+((4+5)+(6+7)). An
+// aligned range of sub-batches is a subtree. So ranks that each own such a range get the same bits as one rank
+// that owns all sub-batches.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,18 @@ namespace stagegpt {
 
 class GradientTree {
  public:
-  // Over `leaves` sub-batches, a power of two.
+  // The number of sub-batches, `leaves`, must be a power of two.
   GradientTree(Backend& backend, std::int64_t leaves);
 
-  // Takes the gradients of the next sub-batch. After the last one their sum is in `grads`; before, what is
-  // there may be overwritten.
+  // Adds the gradients of the next sub-batch. After the last sub-batch, `grads` is the sum; after earlier ones its
+  // contents are undefined.
   void add(const Tensor& grads);
 
  private:
   Backend& backend_;
   std::int64_t leaves_, added_ = 0;
-  std::vector<Tensor> subtrees_;  // the sum of 2^i of them that waits for as many more; allocated when needed
+  // subtrees_[i]: the sum of 2^i sub-batches, to be added to that of the next 2^i. Allocated when needed.
+  std::vector<Tensor> subtrees_;
 };
 
 }  // namespace stagegpt

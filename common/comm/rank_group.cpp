@@ -11,14 +11,16 @@ void RankGroup::while_root_works(const std::function<void()>& body, const Help&)
   barrier();
 }
 
-void RankGroup::ask_others(const Request&) { throw InternalError("rank group: there are no others to ask"); }
+void RankGroup::ask_others(const Request&) {
+  throw InternalError("rank group: ask_others() with a single process");
+}
 
 void RankGroup::send(std::span<const std::byte>, int to) {
-  throw InternalError(concat("rank group: there is no rank ", to, " to speak to"));
+  throw InternalError(concat("rank group: cannot send to rank ", to, " with a single process"));
 }
 
 void RankGroup::receive(std::span<std::byte>, int from) {
-  throw InternalError(concat("rank group: there is no rank ", from, " to listen to"));
+  throw InternalError(concat("rank group: cannot receive from rank ", from, " with a single process"));
 }
 
 void SingleProcess::all_gather(std::span<const std::byte> own, std::span<std::byte> all) {

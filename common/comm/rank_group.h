@@ -1,5 +1,5 @@
-// The processes that run one program together, and what they say to each other about it: short messages in
-// host memory. A group is passed to whoever needs one; there is no global rank.
+// The group of processes (ranks) of one run, and short messages between them in host memory. A group is
+// passed as an argument; there is no global rank.
 #pragma once
 
 #include <array>
@@ -11,42 +11,44 @@
 
 namespace stagegpt {
 
-// Every rank makes the same calls in the same order. A call returns when its result is there.
+// Every rank must make the same calls in the same order. Calls are blocking.
 class RankGroup {
  public:
   virtual ~RankGroup() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
   bool is_root() const { return rank() == 0; }
-  // The name of the machine that a rank runs on; empty where there is nothing to tell apart.
+  // The name of the node on which a rank runs; empty for a single process.
   virtual std::string host(int /*rank*/) const { return ""; }
 
   virtual void barrier() = 0;
-  // The root's bytes, on every rank, of the same number.
+  // Copies the root's bytes to every rank. The number of bytes must be the same on all ranks.
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
-  // all = the bytes of rank 0, of rank 1, …: of each rank the same number.
+  // all = the bytes of rank 0, of rank 1, …. The number of bytes must be the same on all ranks.
   virtual void all_gather(std::span<const std::byte> own, std::span<std::byte> all) = 0;
 
-  // What this rank does from now on, for whoever watches that it does not take for ever. `phase` is a
-  // literal.
+  // Begins a phase of this rank's work, for the watchdog, which ends the run if a phase takes too long.
+  // `phase` must be a string literal.
   virtual void enter(const char* phase) = 0;
-  // This rank makes progress in its phase: its time begins anew. Cheap enough for every block that is
-  // written.
+  // Reports progress in the current phase: its time limit starts again. Cheap enough to call for every block
+  // of a file.
   virtual void beat() {}
-  // What rank 0 asks of the others: its meaning is between those two.
+  // A request of rank 0 to the others. Its meaning is defined by the caller.
   using Request = std::array<std::int64_t, 3>;
   using Help = std::function<void(const Request&)>;
-  // Calls `body`, which must not throw, on rank 0; the others return when it has ended. A beat() in it counts
-  // for those who wait as well; for each ask_others() in it they call `help`.
+  // Calls `body`, which must not throw, on rank 0. The other ranks wait until it has ended. A beat() in
+  // `body` also restarts the time limit of the waiting ranks. For each ask_others() in `body` they call
+  // `help`.
   virtual void while_root_works(const std::function<void()>& body, const Help& help);
   virtual void ask_others(const Request& request);
 
-  // From one rank to another, of the same number. Those between two ranks arrive in order.
+  // Point-to-point messages. Both ranks must give the same number of bytes. Messages between two ranks arrive
+  // in order.
   virtual void send(std::span<const std::byte> bytes, int to);
   virtual void receive(std::span<std::byte> bytes, int from);
 };
 
-// Marks a phase of which it cannot be said how long it may take: nobody watches.
+// A phase without a time limit, for work whose duration is not bounded.
 inline constexpr const char* kUnwatched = "";
 
 class SingleProcess final : public RankGroup {

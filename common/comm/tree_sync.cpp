@@ -7,7 +7,7 @@
 namespace stagegpt {
 
 void TreeSync::finish(Parameters& parameters) {
-  constexpr std::int64_t kChunk = 1 << 16;  // elements: added while they are in the processor's cache
+  constexpr std::int64_t kChunk = 1 << 16;  // elements: small enough to be added while they are in the cache
   const Tensor& grads = parameters.grads();
   if (communicator_.size() == 1) return;
   const Tensor received = backend_.allocate(grads.dtype(), {kChunk});

@@ -1,6 +1,6 @@
-// How ranks combine gradients with --reproducible: the upper levels of the tree whose lower ones are
-// gradient_tree.h's. At distance 1, 2, 4, … two ranks exchange what they have and add it: a + b on one, b + a
-// on the other, which are the same bits.
+// Gradient synchronisation with --reproducible: the upper levels of the binary tree; gradient_tree.h has the
+// lower levels. At distance 1, 2, 4, … two ranks exchange their sums and add them: a + b on one rank, b + a
+// on the other, which gives the same bits.
 #pragma once
 
 #include "common/backend/backend.h"
@@ -11,7 +11,7 @@ namespace stagegpt {
 
 class TreeSync final : public NoGradientSync {
  public:
-  // Over a number of ranks that is a power of two. Both are borrowed.
+  // The number of ranks must be a power of two. Both are borrowed.
   TreeSync(Communicator& communicator, Backend& backend)
       : communicator_(communicator), backend_(backend), clock_(backend.make_timer()) {}
 

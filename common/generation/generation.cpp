@@ -19,9 +19,9 @@ std::vector<float> Context::next_logits(std::span<const std::int32_t> tokens) {
   const Gpt2Config& config = model_.config();
   const auto window =
       tokens.subspan(static_cast<std::size_t>(window_begin(std::ssize(tokens), config.block_size)));
-  const bool goes_on =
+  const bool is_continuation =
       cached_.size() < window.size() && std::ranges::equal(cached_, window.first(cached_.size()));
-  if (!goes_on) {
+  if (!is_continuation) {
     cache_.clear();
     cached_.clear();
   }
@@ -43,7 +43,7 @@ std::vector<float> Context::mean_over_ranks(const Tensor& logits) {
   }
   communicator_.all_reduce(logits)->wait();
   std::vector<float> mean = to_host<float>(backend_, logits);
-  // Processors of another kind round otherwise; other weights differ by far more.
+  // Different processors round differently. Different weights cause far larger differences.
   constexpr double kRounding = 1e-3;
   double largest = 0, difference = 0;
   for (std::size_t i = 0; i < mean.size(); ++i) {
@@ -55,7 +55,7 @@ std::vector<float> Context::mean_over_ranks(const Tensor& logits) {
   const auto most = std::ranges::max_element(differences);
   if (*most > kRounding * largest) {
     throw AgreedFailure(concat("the logits of rank ", most - differences.begin(), " differ by ", *most,
-                               " from the mean over ranks; do all have the same model?"));
+                               " from the mean over ranks; do all ranks have the same model?"));
   }
   return mean;
 }
@@ -70,13 +70,13 @@ void generate(Context& context, std::vector<std::int32_t> prompt, std::int64_t c
     group.enter("generation");
     const std::vector<float> logits = context.next_logits(tokens);
     if (!std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); })) {
-      throw AgreedFailure(concat("the model's logits behind token ", tokens.size(), " are not finite"));
+      throw AgreedFailure(concat("the model's logits after token ", tokens.size(), " are not finite"));
     }
     std::int32_t token = 0;
     if (group.is_root())
       token = draw(candidates(logits, tokens, config), random_uniform(key, static_cast<std::uint64_t>(i)));
     tokens.push_back(from_root(group, token));
-    group.enter(kUnwatched);  // readers may take their time, and all ranks with them
+    group.enter(kUnwatched);  // a slow reader of the output may block all ranks
     if (!from_root(group, emit(tokens.back()))) return;
   }
 }

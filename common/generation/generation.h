@@ -1,4 +1,4 @@
-// Writing text with a model.
+// Text generation with a model.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,22 @@
 
 namespace stagegpt {
 
-// What a model sees of a text that outgrows it. Up to block_size tokens all of them; then the first half is
-// dropped, and again whenever the context is full: of n tokens the first window_begin(n) are unseen, the
-// smallest multiple of ⌈block_size/2⌉ that leaves at most block_size. Positions are learned, so that what
-// stays is computed anew at each drop, and only then.
+// The beginning of the context window of a text of n tokens: the model sees tokens [window_begin(n), n).
+// While n is at most block_size, this is the whole text. Whenever the context is full, its first half is
+// dropped: window_begin(n) is the smallest multiple of ⌈block_size/2⌉ that leaves at most block_size tokens.
+// Because positions are learned, the remaining tokens are recomputed then, but only then.
 std::int64_t window_begin(std::int64_t n, std::int64_t block_size);
 
-// A text and what the model makes of it. Only new tokens are computed.
+// The state of a generation: a text and its KV cache. Only new tokens are computed.
 class Context {
  public:
-  // Where there are several ranks, all of them write the same text.
+  // With several ranks, all of them generate the same text.
   Context(Backend& backend, const Gpt2& model, Communicator& communicator)
       : backend_(backend), model_(model), communicator_(communicator), cache_(backend, model) {}
 
-  // Logits (V) of what follows `tokens`: those of the last time and at least one more, or another text. The
-  // mean over ranks; throws AgreedFailure, naming a rank, where they differ by more than rounding.
+  // The logits (V) of the token after `tokens`. `tokens` are those of the previous call plus at least one
+  // token, or a new text. Returns the mean over ranks. Throws AgreedFailure, which names a rank, if the
+  // logits of ranks differ by more than rounding errors.
   std::vector<float> next_logits(std::span<const std::int32_t> tokens);
   RankGroup& group() const { return communicator_.group(); }
 
@@ -40,10 +41,9 @@ class Context {
   std::vector<std::int32_t> cached_;  // the tokens in the cache
 };
 
-// Draws up to `count` tokens after `prompt` (at least one token) and passes each to `emit`, until that
-// returns false. The i-th draw of sample `sample` depends on the seed, on both numbers and on the logits.
-// Rank 0 draws, and its `emit` decides; the others follow. Throws AgreedFailure where the logits are not
-// finite.
+// Samples up to `count` tokens after `prompt` (at least one token) and passes each to `emit`, until `emit`
+// returns false. Draw i depends on the seed, on `sample`, on i and on the logits. Rank 0 draws, and the
+// result of its `emit` applies to all ranks. Throws AgreedFailure if the logits are not finite.
 void generate(Context& context, std::vector<std::int32_t> prompt, std::int64_t count,
               const SamplingConfig& config, std::uint32_t sample,
               const std::function<bool(std::int32_t)>& emit);

@@ -8,7 +8,7 @@
 namespace stagegpt {
 namespace {
 
-// A logit, later exp(logit - largest).
+// `probability` is first the logit, then exp(logit - largest logit), then the probability.
 using Weighted = Candidate;
 
 bool comes_first(const Weighted& a, const Weighted& b) {
@@ -36,8 +36,8 @@ void keep_largest(std::vector<Weighted>& tokens, std::int64_t k) {
   std::ranges::sort(tokens, comes_first);
 }
 
-// Keeps the fewest that hold `p` of the sum of all. They are taken off a heap one by one: the few that count
-// are found without sorting the vocabulary.
+// Keeps the smallest set of tokens with at least `p` of the total weight. They are popped from a heap, which
+// avoids sorting the whole vocabulary.
 void keep_nucleus(std::vector<Weighted>& tokens, double p) {
   double all = 0, taken = 0;
   for (const Weighted& token : tokens) all += token.probability;
@@ -71,13 +71,13 @@ std::vector<Candidate> candidates(std::span<const float> logits, std::span<const
 }
 
 std::int32_t draw(std::span<const Candidate> candidates, double u) {
-  check(!candidates.empty(), "draw: nothing to draw from");
+  check(!candidates.empty(), "draw: no candidates");
   double sum = 0;
   for (const Candidate& candidate : candidates) {
     sum += candidate.probability;
     if (u < sum) return candidate.id;
   }
-  // Rounding has left the sum short of u: the last one that is possible.
+  // Because of rounding, the sum may not exceed u: then take the last candidate with a positive probability.
   const auto possible = std::ranges::find_if(candidates.rbegin(), candidates.rend(),
                                              [](const Candidate& c) { return c.probability > 0; });
   return possible->id;

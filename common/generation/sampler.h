@@ -1,4 +1,4 @@
-// The next token from the logits of all.
+// Sampling: chooses the next token from the logits.
 #pragma once
 
 #include <cstdint>
@@ -9,28 +9,28 @@ namespace stagegpt {
 
 // Applied in this order. The defaults change nothing.
 struct SamplingConfig {
-  double repetition_penalty = 1;  // logits of tokens that are there: positive ones divided by it, others
-                                  // times it. Keskar et al., arXiv:1909.05858, section 4.1
-  double temperature = 1;         // logits are divided by it; 0 takes the most probable token
-  std::int64_t top_k = 0;         // the k largest logits stay; 0: all
-  double top_p = 1;               // of these the fewest whose probabilities add up to this: Holtzman et al.,
-                                  // arXiv:1904.09751, section 3.1
+  double repetition_penalty = 1;  // logits of tokens in the text: positive ones are divided by it, others
+                                  // multiplied. Keskar et al., arXiv:1909.05858, section 4.1
+  double temperature = 1;         // logits are divided by it; 0: greedy, the most probable token
+  std::int64_t top_k = 0;         // keep the k largest logits; 0: all
+  double top_p = 1;               // then keep the smallest set of tokens with this total probability:
+                                  // Holtzman et al., arXiv:1904.09751, section 3.1
   std::uint64_t seed = 1337;
 };
 
-// A token that may come next.
+// A possible next token.
 struct Candidate {
   std::int32_t id;
   double probability;
 };
 
-// The tokens that may follow, with probabilities that add up to 1, most probable first where top_k or top_p
-// makes a choice. `logits` (V), of which at least one is finite and none is NaN or +∞; `seen` are the tokens
-// so far. Equal logits go by id.
+// The possible next tokens, with probabilities that add up to 1. With top_k or top_p they are sorted, most
+// probable first; equal logits are ordered by id. `logits` (V) must contain at least one finite value, and no
+// NaN or +∞. `seen` are the tokens so far.
 std::vector<Candidate> candidates(std::span<const float> logits, std::span<const std::int32_t> seen,
                                   const SamplingConfig& config);
 
-// One of them, with u uniform in [0, 1).
+// Draws one of the candidates; u is uniform in [0, 1).
 std::int32_t draw(std::span<const Candidate> candidates, double u);
 
 }  // namespace stagegpt

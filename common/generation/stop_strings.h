@@ -1,4 +1,4 @@
-// Text on its way out, which ends before the first stop string.
+// Filters a stream of text so that it ends before the first stop string.
 #pragma once
 
 #include <algorithm>
@@ -11,10 +11,11 @@ namespace stagegpt {
 
 class StopStrings {
  public:
-  // None of them is empty.
+  // The strings must not be empty.
   explicit StopStrings(std::vector<std::string> strings) : strings_(std::move(strings)) {}
 
-  // What may go out now: all but what may be the beginning of a stop string, and nothing from one on.
+  // Adds text, and returns what can be printed now: everything before a stop string, and before an end that
+  // may be the beginning of one.
   std::string push(std::string_view text) {
     if (found_) return "";
     held_ += text;
@@ -26,12 +27,12 @@ class StopStrings {
     for (const std::string& stop : strings_) held = std::max(held, common_part(stop));
     return take(held_.size() - held);
   }
-  // What was held back when the text ends without a stop string.
+  // The text that was held back, if the text has ended without a stop string.
   std::string finish() { return found_ ? std::string() : std::exchange(held_, {}); }
   bool found() const { return found_; }
 
  private:
-  // The longest end of what is held that a stop string begins with.
+  // The length of the longest suffix of held_ that is a proper prefix of `stop`.
   std::size_t common_part(std::string_view stop) const {
     std::size_t n = std::min(stop.size() - 1, held_.size());
     while (!std::string_view(held_).ends_with(stop.substr(0, n))) --n;

@@ -40,7 +40,7 @@ Kept kept_lines(std::string_view text, std::int64_t steps_done) {
   return kept;
 }
 
-// Rewrites a file without the lines that are not kept. Returns its path.
+// Rewrites a file with only the lines that are kept. Returns its path.
 const std::filesystem::path& drop_lines(const std::filesystem::path& path, std::int64_t steps_done) {
   Kept kept;
   std::error_code ignored;

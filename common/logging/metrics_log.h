@@ -1,4 +1,5 @@
-// metrics.jsonl: what a run measured, one JSON object a line, one line a step. Fields: docs/file_formats.md.
+// metrics.jsonl: the measurements of a run. One JSON object per line, one line per step. Fields:
+// docs/file_formats.md.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +13,17 @@ namespace stagegpt {
 
 class MetricsLog {
  public:
-  // Keeps the lines of steps 1 to `steps_done` of a file that is there, and drops the rest: steps that will
-  // be done again, and half a line that a killed process left. Failures throw as OutputFile's do.
+  // Opens the file. Of an existing file it keeps the lines of steps 1 to `steps_done` and drops the rest:
+  // steps that will be repeated, and an incomplete line of a killed process. Errors are those of OutputFile.
   MetricsLog(const std::filesystem::path& path, std::int64_t steps_done);
 
-  // Adds a line, which begins with the schema's version. What cannot be written now, on a full disk for one,
-  // is written with the next.
+  // Adds a line, which begins with the version of the schema. If it cannot be written now, for example on a
+  // full disk, it is written with the next line.
   void add(const Json& fields);
-  // Adds fields to the last line. Throws std::runtime_error when the file cannot be written; what it was
-  // stays.
+  // Adds fields to the last line. Throws std::runtime_error if the file cannot be written; the file is
+  // unchanged then.
   void add_to_last(const Json& fields);
-  // Returns when all lines are on the disk; throws std::runtime_error when they cannot be written.
+  // Returns when all lines are on the disk. Throws std::runtime_error if they cannot be written.
   void sync() { file_.sync(); }
 
  private:
@@ -30,8 +31,8 @@ class MetricsLog {
   AppendFile file_;
 };
 
-// Whether the last line of a file is that of step `step`, in the newest version of the schema, and has no
-// field of this name. False where there is no such file.
+// Whether the last line of a file is that of step `step`, has the current version of the schema, and has no
+// field of this name. False if the file does not exist.
 bool last_line_lacks(const std::filesystem::path& path, std::int64_t step, const char* field);
 
 }  // namespace stagegpt

@@ -25,7 +25,7 @@ std::string bar(const ProgressState& state, std::size_t width) {
   return "[" + text + "]  ";
 }
 
-// From left to right. Those that give way first have the highest rank.
+// In order from left to right. If there is no room for all, the field with the highest rank is dropped first.
 struct Field {
   int rank;
   std::string text;

@@ -1,5 +1,4 @@
-// What a person sees while a run goes on, on standard error: one line that is rewritten on a terminal, plain
-// lines elsewhere.
+// The progress of a run on standard error: one line that is rewritten on a terminal, plain lines elsewhere.
 #pragma once
 
 #include <chrono>
@@ -21,30 +20,30 @@ struct ProgressState {
   double seconds_left = 0;
 };
 
-// At most `width` characters, with a bar whose size depends on `width` alone. Where there is little room,
-// learning rate, norm, speed, validation loss, step and loss give way, in this order. With npos, for a file,
-// all but the bar.
+// A line of at most `width` characters, with a bar whose size depends on `width` only. If there is no room
+// for all fields, they are dropped in this order: learning rate, norm, speed, validation loss, step, loss.
+// With npos, for a file: all fields, without the bar.
 std::string progress_line(const ProgressState& state, std::size_t width);
 
-// How far a validation is that has taken `seconds`: tokens done of those to do, at least one.
+// The progress of a validation that has taken `seconds`: tokens done (at least one) and in total.
 std::string validation_line(std::int64_t done, std::int64_t total, double seconds);
 
 class Progress {
  public:
-  // Of a run that has done `first` of `steps` steps.
+  // For a run that has done `first` of `steps` steps.
   Progress(std::int64_t first, std::int64_t steps, std::int64_t tokens_per_step);
 
-  // After each step, with the validation loss where one was taken. Plain lines come at intervals, and
-  // whenever there is a validation loss; a terminal's line ten times a second.
+  // Call after each step, with the validation loss if one was measured. Plain lines are printed at intervals
+  // and for each validation loss; a terminal's line is updated ten times a second.
   void step(const StepReport& report, std::optional<double> validation_loss);
 
-  // While a validation goes on: tokens done of those to do. Shown when it takes longer than a second.
+  // Call during a validation, with the tokens done and in total. Shown if it takes longer than a second.
   void validation(std::int64_t done, std::int64_t total);
 
-  // Lines of their own.
+  // Prints text on lines of its own.
   void note(const std::string& text) { status_.print_above(text); }
 
-  // Over the steps since it was made; 0 where there were none.
+  // The mean over the steps since construction; 0 if there were none.
   double tokens_per_second() const;
 
  private:

@@ -17,7 +17,7 @@ std::vector<Scalar> milliseconds(const PhaseSeconds& seconds) {
           {"optimizer", kMilliseconds * seconds.optimizer}};
 }
 
-// Milliseconds that make sense where there are several.
+// Times of a run with several ranks.
 std::vector<Scalar> of_ranks(const StepReport& report) {
   return {{"quickest_ms", kMilliseconds * report.least_rank_seconds},
           {"slowest_ms", kMilliseconds * report.most_rank_seconds},

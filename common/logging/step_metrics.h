@@ -1,4 +1,4 @@
-// What is measured in a step: once for metrics.jsonl, once for TensorBoard. Fields: docs/file_formats.md.
+// The measurements of a step, formatted for metrics.jsonl and for TensorBoard. Fields: docs/file_formats.md.
 #pragma once
 
 #include <cstdint>
@@ -17,24 +17,24 @@ namespace stagegpt {
 struct StepMetrics {
   StepReport report;
   int ranks = 1;
-  std::string slowest_host = {};     // where report.slowest_rank runs
+  std::string slowest_host = {};     // the node of report.slowest_rank
   std::int64_t tokens_seen = 0;      // in the whole run
   std::int64_t step_tokens = 0;      // in this step
   double step_flops = 0;             // of the model, in this step
   double peak_flops_per_second = 0;  // of all ranks' machines
   std::size_t peak_memory_bytes = 0;
-  std::optional<ValidationResult> validation;  // of the sample that is taken between steps
+  std::optional<ValidationResult> validation;  // of the validation between steps, if there was one
 };
 
-// Of a validation, as the fields of an object.
+// The fields of a validation as a JSON object.
 Json to_json(const ValidationResult& validation);
 
-// A line of metrics.jsonl. JSON has no number for infinity and NaN: they become null.
+// A line of metrics.jsonl. Infinity and NaN, for which JSON has no number, become null.
 Json to_json(const StepMetrics& metrics);
 
-// The same as curves.
+// The same as TensorBoard curves.
 std::vector<Scalar> to_scalars(const StepMetrics& metrics);
-// Of a validation, as curves whose names begin with "group/".
+// A validation as curves whose names begin with "group/".
 std::vector<Scalar> to_scalars(const std::string& group, const ValidationResult& validation);
 
 }  // namespace stagegpt

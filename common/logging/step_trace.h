@@ -1,4 +1,4 @@
-// The tensors of one training step in a file, to be compared with those of another run: see
+// Writes the tensors of one training step to a file, for comparison with another run: see
 // tools/compare/divergence.h. Layout: docs/file_formats.md.
 #pragma once
 
@@ -14,16 +14,17 @@
 
 namespace stagegpt {
 
-// Outputs are held in host memory until they are written.
+// Outputs are kept in host memory until they are written.
 class StepTrace {
  public:
   // Both are borrowed.
   StepTrace(Backend& backend, const Parameters& parameters);
 
-  // Takes what the ops of a forward pass compute, for Trainer::step(); it must not outlive the trace.
+  // A callback for Trainer::step() that records the outputs of all ops of the forward pass. It must not
+  // outlive the trace.
   Tape::OpWatch watch();
-  // Writes that, the loss of the whole step, the gradients and the weights as they are now. The
-  // file is on the disk when it returns; one that was there is replaced. Throws std::runtime_error that names
+  // Writes the recorded outputs, the loss of the whole step, the gradients and the current weights. The file
+  // is on the disk when the call returns; an existing file is replaced. Throws std::runtime_error that names
   // the file.
   void write(
       const std::filesystem::path& path, double loss, const ParameterValues& gradients,
@@ -43,11 +44,11 @@ class StepTrace {
   std::vector<Output> outputs_;
 };
 
-// What the trace of a step is called, counted from 1.
+// The file name of the trace of a step. Steps count from 1.
 std::string trace_name(std::int64_t step);
-// All traces in a directory, by step; none where there is no directory.
+// All traces in a directory, by step; none if the directory does not exist.
 std::map<std::int64_t, std::filesystem::path> traces_in(const std::filesystem::path& directory);
-// Removes those of later steps: a run that was stopped has left them, and comes there again.
+// Removes the traces of steps after `step`. A run that resumes from `step` will write them again.
 void remove_traces_behind(const std::filesystem::path& directory, std::int64_t step);
 
 }  // namespace stagegpt

@@ -22,7 +22,7 @@ std::vector<std::string> OutputNames::of(const std::string& op, std::span<const 
   }
   last_layer_ = layer_of(table_[static_cast<std::size_t>(parameter->leaf_id())].name);
   std::vector<std::string> names(outputs, concat("the output of ", last_layer_, " (", op, ")"));
-  // A fused op's first output is what its layer gets: the stream with a branch added to it.
+  // The first output of a fused op is the residual stream with a branch added: the input of the layer.
   if (outputs > 1) names.front() = concat("the residual stream before ", last_layer_);
   return names;
 }

@@ -1,5 +1,5 @@
-// What the tensors of a training step are called, for a reader: "the weight h.3.mlp.c_fc.weight", "the output
-// of h.3.mlp.c_fc (linear)", "the output of attention, after h.3.attn.c_attn".
+// Readable names for the tensors of a training step: "the weight h.3.mlp.c_fc.weight", "the output of
+// h.3.mlp.c_fc (linear)", "the output of attention, after h.3.attn.c_attn".
 #pragma once
 
 #include <span>
@@ -13,13 +13,13 @@ namespace stagegpt {
 std::string weight_name(const Parameter& parameter);
 std::string gradient_name(const Parameter& parameter);
 
-// Names of what a forward pass computes.
+// Names of the outputs of a forward pass.
 class OutputNames {
  public:
   // The table is borrowed.
   explicit OutputNames(const ParameterTable& table) : table_(table) {}
 
-  // Those of an op's outputs. Ops are told in the order in which they run.
+  // The names of the outputs of an op. Must be called for all ops in the order in which they run.
   std::vector<std::string> of(const std::string& op, std::span<const Var> inputs, std::size_t outputs);
 
  private:

@@ -18,7 +18,7 @@ double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// TensorBoard reads files in the order of their names.
+// The next number in the name: TensorBoard reads files in the order of their names.
 std::filesystem::path next_event_file(const std::filesystem::path& directory) {
   int last = 0;
   std::error_code ignored;
@@ -64,7 +64,8 @@ void TensorBoardLog::append(std::string_view record) {
 }
 
 void TensorBoardLog::warn(const std::string& why) {
-  if (!std::exchange(warned_, true)) report_(concat("warning: ", why, "; TensorBoard will lack what comes"));
+  if (!std::exchange(warned_, true))
+    report_(concat("warning: ", why, "; TensorBoard will not show later steps"));
 }
 
 }  // namespace stagegpt

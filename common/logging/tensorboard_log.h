@@ -1,4 +1,4 @@
-// A run's curves and samples for TensorBoard: `tensorboard --logdir RUN`.
+// Writes a run's curves and samples for TensorBoard: `tensorboard --logdir RUN`.
 #pragma once
 
 #include <filesystem>
@@ -12,12 +12,13 @@
 
 namespace stagegpt {
 
-// One event file, made when there is something to write, with the next number of a run's. What cannot be
-// written is reported, once: nothing that a run needs is in it.
+// Writes one event file with the next free number in the run's directory. It is created when there is
+// something to write. An error is reported once and does not end the run, because a run does not need this
+// file.
 class TensorBoardLog {
  public:
-  // Of the run in `directory` that has done `steps_done` steps: readers drop what older files have of later
-  // ones.
+  // For the run in `directory` that has done `steps_done` steps. TensorBoard drops later steps of older
+  // files. `report` prints a warning.
   TensorBoardLog(std::filesystem::path directory, std::int64_t steps_done,
                  std::function<void(const std::string&)> report);
 

@@ -8,7 +8,7 @@
 namespace stagegpt {
 namespace {
 
-// A number's bytes, the lowest first.
+// The bytes of a number in little-endian order.
 template <class T>
 std::string little_endian(T number) {
   std::string bytes;
@@ -16,7 +16,7 @@ std::string little_endian(T number) {
   return bytes;
 }
 
-// A message under construction. Fields are named by their numbers in the .proto files.
+// Builds a protobuf message. Fields are given by their numbers in the .proto files.
 class Message {
  public:
   Message& varint(int field, std::uint64_t value) {
@@ -59,7 +59,7 @@ Message event(double wall_time, std::int64_t step) {
   return Message().real64(1, wall_time).varint(2, static_cast<std::uint64_t>(step));
 }
 
-// As Markdown that shows a text as it is: indented by four spaces.
+// Markdown that shows a text verbatim: a code block, indented by four spaces.
 std::string as_markdown(std::string_view text) {
   std::string out = "    ";
   each_character(text, [&](std::string_view character) {
@@ -91,7 +91,7 @@ std::string scalars_record(double wall_time, std::int64_t step, std::span<const 
 
 std::string text_record(double wall_time, std::int64_t step, std::string_view tag, std::string_view text) {
   constexpr int kString = 7, kTensorData = 2;  // DataType, DataClass
-  // TensorProto: dtype 1, tensor_shape 2 (of a scalar, with no dimensions), string_val 8.
+  // TensorProto: dtype 1, tensor_shape 2 (a scalar has no dimensions), string_val 8.
   const Message tensor = Message().varint(1, kString).message(2, Message()).bytes(8, as_markdown(text));
   // SummaryMetadata: plugin_data 1 (plugin_name 1), data_class 4.
   const Message metadata = Message().message(1, Message().bytes(1, "text")).varint(4, kTensorData);

@@ -1,6 +1,6 @@
-// What TensorBoard reads, in bytes: records of TFRecord, each a tensorflow.Event in protobuf's wire format
-// (https://protobuf.dev/programming-guides/encoding). The messages, of which only what is written here
-// exists:
+// Encodes TensorBoard's files: TFRecord records, each a tensorflow.Event in protobuf's wire format
+// (https://protobuf.dev/programming-guides/encoding). Only the fields that are needed are implemented, of the
+// messages
 //   Event, SessionLog    tensorflow/core/util/event.proto
 //   Summary              tensorflow/core/framework/summary.proto
 //   TensorProto          tensorflow/core/framework/tensor.proto
@@ -15,7 +15,7 @@
 namespace stagegpt {
 
 struct Scalar {
-  std::string tag;  // "train/loss": curves with the same first part stand together
+  std::string tag;  // "train/loss": TensorBoard groups curves by the first part
   double value = 0;
 };
 
@@ -23,15 +23,15 @@ struct Scalar {
 
 // The first record of a file.
 std::string version_record(double wall_time);
-// Has a reader drop all that it knows of `step` and later ones: a run goes on from there.
+// Makes TensorBoard drop the data of `step` and later steps of earlier files: the run was resumed there.
 std::string restart_record(double wall_time, std::int64_t step);
 std::string scalars_record(double wall_time, std::int64_t step, std::span<const Scalar> scalars);
-// A text, shown as it is; bytes that are no UTF-8 become U+FFFD.
+// A text, shown verbatim; bytes that are not UTF-8 become U+FFFD.
 std::string text_record(double wall_time, std::int64_t step, std::string_view tag, std::string_view text);
 
-// Length, its checksum, the bytes, their checksum.
+// A TFRecord: the length, its checksum, the bytes, their checksum.
 std::string tfrecord(std::string_view bytes);
-// CRC-32C, rotated and shifted: of bytes that hold checksums themselves, plain ones tell little.
+// CRC-32C, rotated and offset by a constant: a plain CRC is weak for data that contains CRCs.
 std::uint32_t masked_crc32c(std::string_view bytes);
 
 }  // namespace stagegpt

@@ -168,7 +168,7 @@ TEST_F(Agreement, names_what_differs_and_where) {
                              {"--seed", ranks().rank() == rank ? "8" : "7"},
                              {"--later", std::to_string(ranks().rank())}});
     });
-    EXPECT_EQ(message, concat("--seed: 8 on rank ", rank, ", 7 on rank 0; expected the same on all"));
+    EXPECT_EQ(message, concat("--seed: 8 on rank ", rank, ", 7 on rank 0; expected the same on all ranks"));
   }
 }
 
