@@ -19,7 +19,7 @@ std::unique_ptr<GradientSync> make_gradient_sync(const std::string& name, Commun
   if (name == "flat") return std::make_unique<FlatSync>(communicator, backend);
   if (name == "bucketed") return std::make_unique<BucketedSync>(communicator, backend);
   if (name == "overlapped") return std::make_unique<OverlappedSync>(communicator, backend);
-  check(name == "zero1", "gradient sync: there is no ", name);
+  check(name == "zero1", "gradient sync: unknown name ", name);
   return std::make_unique<Zero1Sync>(communicator, backend);
 }
 

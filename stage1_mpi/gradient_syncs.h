@@ -1,4 +1,4 @@
-// The ladder of gradient synchronisation, by name.
+// The implementations of gradient synchronisation, by name.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,10 @@
 
 namespace stagegpt {
 
-// From the simplest on.
+// In order, the simplest first.
 const std::vector<std::string>& gradient_sync_names();
 
-// Both are borrowed. The name is one of the above.
+// `name` must be one of gradient_sync_names(). Communicator and backend are borrowed.
 std::unique_ptr<GradientSync> make_gradient_sync(const std::string& name, Communicator& communicator,
                                                  Backend& backend);
 

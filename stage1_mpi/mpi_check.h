@@ -1,4 +1,4 @@
-// Every return code of MPI's is looked at.
+// Checks the return codes of MPI calls.
 #pragma once
 
 #include <mpi.h>
@@ -8,7 +8,7 @@
 
 namespace stagegpt {
 
-// Throws std::runtime_error, naming the call, unless `code` is MPI_SUCCESS.
+// Throws std::runtime_error, which names the call, unless `code` is MPI_SUCCESS.
 inline void check_mpi(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
   char reason[MPI_MAX_ERROR_STRING];

@@ -9,14 +9,14 @@
 namespace stagegpt {
 namespace {
 
-constexpr std::int64_t kMessage = std::int64_t{1} << 30;  // elements or bytes: MPI counts in int
+constexpr std::int64_t kMessage = std::int64_t{1} << 30;  // elements or bytes: MPI's counts are int
 
 MPI_Datatype mpi_type(const Tensor& tensor) {
   check(tensor.dtype() == DType::f32, "communicator: expected f32, not ", tensor.dtype());
   return MPI_FLOAT;
 }
 
-// Calls f(address, count) for parts of a tensor that MPI can count.
+// Calls f(address, count) for parts of a tensor whose counts fit into an int.
 template <class T, class F>
 void for_each_message(T* data, std::int64_t count, const F& f) {
   for (std::int64_t begin = 0; begin < count; begin += kMessage) {
@@ -24,13 +24,13 @@ void for_each_message(T* data, std::int64_t count, const F& f) {
   }
 }
 
-// What the library has been asked to do.
+// Non-blocking operations of the MPI library.
 class Requests final : public Pending {
  public:
-  // For an MPI call to fill in.
+  // A new request, to be passed to an MPI call.
   MPI_Request* add() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
-  // Memory that the calls need, and what to do when they are done.
-  void then(Backend& backend, Tensor into, Tensor from) {
+  // When all requests are done, `from` is copied to `into`. Both tensors are kept until then.
+  void copy_when_done(Backend& backend, Tensor into, Tensor from) {
     backend_ = &backend;
     into_ = std::move(into);
     from_ = std::move(from);
@@ -60,7 +60,7 @@ class Requests final : public Pending {
   Tensor into_, from_;
 };
 
-// Lets the watchdog know when this rank waits.
+// Tells the watchdog when this rank waits.
 class Watched final : public Pending {
  public:
   Watched(Watchdog& watchdog, std::unique_ptr<Pending> pending)
@@ -76,7 +76,7 @@ class Watched final : public Pending {
   std::unique_ptr<Pending> pending_;
 };
 
-// MPI reads and writes memory at once: each call first waits for what the backend does there.
+// MPI accesses memory immediately, so each call first waits for the backend's work on it.
 class MpiCommunicator final : public Communicator {
  public:
   MpiCommunicator(MpiGroup& group, Backend& backend, CommAlgorithm algorithm)
@@ -113,7 +113,7 @@ class MpiCommunicator final : public Communicator {
     check_mpi(MPI_Ireduce_scatter_block(tensor.data<float>(), sum.data<float>(), slice_count(own),
                                         mpi_type(tensor), MPI_SUM, comm_, requests->add()),
               "MPI_Ireduce_scatter_block");
-    requests->then(backend_, own, sum);
+    requests->copy_when_done(backend_, own, sum);
     return watched(std::move(requests));
   }
 
@@ -153,14 +153,15 @@ class MpiCommunicator final : public Communicator {
   }
 
  private:
-  // Tags. MPI promises those up to 32767.
+  // Message tags. MPI guarantees tags up to 32767.
   static constexpr int kPointToPoint = 0, kFirstRing = 1, kRings = 1 << 14;
 
-  // These collectives cannot be cut into messages: their slices would no longer lie side by side.
+  // These collectives cannot be split into several messages, because the slices of a part would not be
+  // contiguous.
   static int slice_count(const Tensor& slice) {
     if (slice.numel() > kMessage) {
-      throw std::runtime_error(concat("--comm-algorithm mpi: MPI cannot count the ", slice.numel(),
-                                      " elements of a rank's slice; ring can"));
+      throw std::runtime_error(concat("--comm-algorithm mpi: a rank's slice has ", slice.numel(),
+                                      " elements, more than MPI can count; use --comm-algorithm ring"));
     }
     return static_cast<int>(slice.numel());
   }
@@ -180,7 +181,7 @@ class MpiCommunicator final : public Communicator {
   Backend& backend_;
   CommAlgorithm algorithm_;
   MPI_Comm comm_ = MPI_COMM_NULL;
-  int rings_ = 0;  // begun, modulo kRings: on all ranks in the same order
+  int rings_ = 0;  // rings started so far, modulo kRings; the same on all ranks
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Tensors between MPI ranks, in memory that the MPI library reaches: the host's or, if it is built for that,
-// a GPU's.
+// The communicator over MPI. Tensors must be in memory that the MPI library can access: host memory or, with
+// a CUDA-aware library, GPU memory.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,10 @@
 
 namespace stagegpt {
 
-// Who carries out the collectives: the ring of ring.h, or the MPI library by algorithms of its own.
+// The implementation of the collectives: the ring of ring.h, or the MPI library's own algorithms.
 enum class CommAlgorithm : std::uint8_t { ring, mpi };
 
-// A collective call. The backend is the tensors' own, and adds what a ring receives.
+// Collective call. `backend` must be the backend of the tensors; it also does the additions of the ring.
 std::unique_ptr<Communicator> make_mpi_communicator(MpiGroup& group, Backend& backend,
                                                     CommAlgorithm algorithm);
 

@@ -6,7 +6,7 @@ namespace stagegpt {
 
 void MpiFlags::add(CommandLine& command_line) {
   command_line.choice("--comm", comm_, gradient_sync_names(),
-                      "how the gradients of the ranks are combined; --reproducible uses its own way");
+                      "how the gradients of the ranks are combined; --reproducible uses a method of its own");
   command_line.choice(
       "--comm-algorithm", algorithm_, {"ring", "mpi"},
       "implementation of all-reduce and its parts: the ring of this project, or the MPI library");

@@ -1,4 +1,4 @@
-// The flags of a stage that runs in many processes, and what they ask for.
+// The command-line flags of a stage with several processes, and their values.
 #pragma once
 
 #include <string>

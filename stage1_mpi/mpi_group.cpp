@@ -16,7 +16,7 @@
 namespace stagegpt {
 namespace {
 
-constexpr std::size_t kMessageBytes = std::size_t{1} << 30;  // MPI counts in int
+constexpr std::size_t kMessageBytes = std::size_t{1} << 30;  // MPI's counts are int
 
 template <class Byte, class F>
 void for_each_message(std::span<Byte> bytes, const F& f) {
@@ -25,7 +25,7 @@ void for_each_message(std::span<Byte> bytes, const F& f) {
   }
 }
 
-void be_silent() {
+void silence_output() {
   const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
   if (nowhere < 0 || dup2(nowhere, STDOUT_FILENO) < 0) throw std::runtime_error("cannot open /dev/null");
   close(nowhere);
@@ -38,7 +38,8 @@ MpiGroup::MpiGroup() {
   int provided = MPI_THREAD_SINGLE;
   check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  if (provided < MPI_THREAD_FUNNELED) throw std::runtime_error("this MPI library allows no threads");
+  if (provided < MPI_THREAD_FUNNELED)
+    throw std::runtime_error("this MPI library does not support threads (MPI_THREAD_FUNNELED)");
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
   check_mpi(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
@@ -47,7 +48,7 @@ MpiGroup::MpiGroup() {
   int length = 0;
   check_mpi(MPI_Get_processor_name(host.data(), &length), "MPI_Get_processor_name");
   for (const auto& name : gather(*this, host)) hosts_.emplace_back(name.data());
-  if (rank_ != 0) be_silent();
+  if (rank_ != 0) silence_output();
 }
 
 MpiGroup::~MpiGroup() {
@@ -77,7 +78,7 @@ void MpiGroup::all_gather(std::span<const std::byte> own, std::span<std::byte> a
   check_mpi(MPI_Allgather(own.data(), count, MPI_BYTE, all.data(), count, MPI_BYTE, comm_), "MPI_Allgather");
 }
 
-MpiGroup::Signal MpiGroup::tell(Kind kind, const Request& request) {
+MpiGroup::Signal MpiGroup::signal_others(Kind kind, const Request& request) {
   return from_root(*this, Signal{kind, request});
 }
 
@@ -85,9 +86,9 @@ void MpiGroup::beat() {
   constexpr auto kInterval = std::chrono::milliseconds(100);
   watchdog_->beat();
   const auto now = std::chrono::steady_clock::now();
-  if (!others_wait_ || now - told_ < kInterval) return;
-  told_ = now;
-  tell(Kind::goes_on);
+  if (!others_wait_ || now - last_signal_ < kInterval) return;
+  last_signal_ = now;
+  signal_others(Kind::progress);
 }
 
 void MpiGroup::while_root_works(const std::function<void()>& body, const Help& help) {
@@ -95,16 +96,17 @@ void MpiGroup::while_root_works(const std::function<void()>& body, const Help& h
     others_wait_ = size_ > 1;
     body();
     others_wait_ = false;
-    tell(Kind::done);
+    signal_others(Kind::done);
     return;
   }
-  // A wait of its own for each signal.
-  for (Signal signal = tell(Kind::done); signal.kind != Kind::done; signal = tell(Kind::done)) {
+  // Each signal is a separate wait for the watchdog.
+  for (Signal signal = signal_others(Kind::done); signal.kind != Kind::done;
+       signal = signal_others(Kind::done)) {
     if (signal.kind == Kind::request) help(signal.request);
   }
 }
 
-void MpiGroup::ask_others(const Request& request) { tell(Kind::request, request); }
+void MpiGroup::ask_others(const Request& request) { signal_others(Kind::request, request); }
 
 void MpiGroup::send(std::span<const std::byte> bytes, int to) {
   const Watchdog::Waiting waiting(*watchdog_);

@@ -13,8 +13,8 @@
 
 namespace stagegpt {
 
-// Made once: it initialises MPI, and ends it when it is destroyed. From then on rank 0 speaks for all: what
-// others print goes nowhere, but for end_all().
+// Created once: the constructor initialises MPI, and the destructor finalises it. From then on only rank 0
+// prints: the output of other ranks is discarded, except that of end_all().
 class MpiGroup final : public RankGroup {
  public:
   MpiGroup();
@@ -29,7 +29,7 @@ class MpiGroup final : public RankGroup {
   void broadcast(std::span<std::byte> bytes, int root) override;
   void all_gather(std::span<const std::byte> own, std::span<std::byte> all) override;
   void enter(const char* phase) override { watchdog_->enter(phase); }
-  // Inside while_root_works(), the others get a message now and then.
+  // In while_root_works(), it also sends a message to the waiting ranks, at most every 100 ms.
   void beat() override;
   void while_root_works(const std::function<void()>& body, const Help& help) override;
   void ask_others(const Request& request) override;
@@ -37,25 +37,25 @@ class MpiGroup final : public RankGroup {
   void receive(std::span<std::byte> bytes, int from) override;
 
   Watchdog& watchdog() { return *watchdog_; }
-  // Says on standard error why this rank cannot go on, and ends all ranks. Does not return, unless there is
-  // only one.
+  // Prints to standard error why this rank cannot continue, and ends all ranks. Returns only if there is a
+  // single rank.
   void end_all(const std::string& why, int exit_code);
 
  private:
-  // What the root tells those who wait for it.
-  enum class Kind : std::int64_t { goes_on, request, done };
+  // A message of the root to the ranks that wait for it.
+  enum class Kind : std::int64_t { progress, request, done };
   struct Signal {
     Kind kind;
     Request request;
   };
-  Signal tell(Kind kind, const Request& request = {});
+  Signal signal_others(Kind kind, const Request& request = {});
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1;
   std::vector<std::string> hosts_;  // by rank
   std::unique_ptr<Watchdog> watchdog_;
-  bool others_wait_ = false;                    // in while_root_works(), on the root
-  std::chrono::steady_clock::time_point told_;  // when they were told last
+  bool others_wait_ = false;                           // in while_root_works(), on the root
+  std::chrono::steady_clock::time_point last_signal_;  // when the last signal was sent
 };
 
 }  // namespace stagegpt

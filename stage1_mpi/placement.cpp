@@ -19,18 +19,18 @@ struct Place {
   std::string_view name() const { return node; }
 };
 
-// Threads that may have to share cores.
+// Threads, and the cores that they share.
 struct Load {
   int threads = 0, cores = 1;
 
-  double share() const { return static_cast<double>(threads) / cores; }
+  double threads_per_core() const { return static_cast<double>(threads) / cores; }
 };
 
 Place own_place() {
   Place place;
   gethostname(place.node, sizeof place.node - 1);
   CPU_ZERO(&place.cores);
-  if (sched_getaffinity(0, sizeof place.cores, &place.cores) != 0) {  // more cores than the set can tell
+  if (sched_getaffinity(0, sizeof place.cores, &place.cores) != 0) {  // more cores than cpu_set_t has bits
     for (int core = 0; core < CPU_SETSIZE; ++core) CPU_SET(core, &place.cores);
   }
   return place;
@@ -76,18 +76,18 @@ std::string warning(RankGroup& group, const Placement& placement, int threads) {
   Load own{0, placement.cores};
   for (const int rank : placement.sharing) own.threads += all_threads[static_cast<std::size_t>(rank)];
   const std::vector<Load> loads = gather(group, own);
-  const auto worst = std::ranges::max_element(loads, {}, &Load::share);
-  if (worst->share() > 1) {
+  const auto worst = std::ranges::max_element(loads, {}, &Load::threads_per_core);
+  if (worst->threads_per_core() > 1) {
     return concat("warning: ", worst->threads, worst->threads == 1 ? " thread shares " : " threads share ",
-                  worst->cores, worst->cores == 1 ? " core" : " cores", ", those of rank ",
-                  worst - loads.begin(), "; fewer ranks or --threads would not",
+                  worst->cores, worst->cores == 1 ? " core" : " cores", " (rank ", worst - loads.begin(),
+                  "); use fewer ranks or fewer --threads",
                   worst->threads <= placement.online_cores
-                      ? concat(", nor would mpirun --map-by slot:PE=", threads, " --bind-to core")
+                      ? concat(", or mpirun --map-by slot:PE=", threads, " --bind-to core")
                       : "");
   }
   if (group.size() == 1 && placement.cores < placement.online_cores) {
     return concat("note: the launcher has bound this rank to ", placement.cores, " of ",
-                  placement.online_cores, " cores; mpirun --bind-to none gives it all");
+                  placement.online_cores, " cores; mpirun --bind-to none gives it all cores");
   }
   return "";
 }

@@ -1,4 +1,4 @@
-// Where the ranks run: nodes, and the cores that each may use.
+// The placement of ranks: their nodes, and the cores that each rank may use.
 #pragma once
 
 #include <string>
@@ -10,21 +10,21 @@ namespace stagegpt {
 
 struct Placement {
   int nodes = 1;
-  int cores = 1;                   // that this rank may use
-  int online_cores = 1;            // that its node has
-  std::vector<int> sharing = {0};  // ranks that may use any of them, this one too
-  std::vector<int> on_node = {0};  // ranks that run on its node, this one too
-  int node_rank = 0;               // this one's place among them
+  int cores = 1;                   // the cores that this rank may use
+  int online_cores = 1;            // the cores of its node
+  std::vector<int> sharing = {0};  // ranks that may use any of these cores, including this one
+  std::vector<int> on_node = {0};  // ranks on its node, including this one
+  int node_rank = 0;               // the index of this rank in on_node
 };
 
-// A collective call.
+// Collective call.
 Placement find_placement(RankGroup& group);
 
-// One line for the reader: how many ranks on how many nodes, and this rank's cores.
+// A description in one line: the numbers of ranks and nodes, and this rank's cores.
 std::string description(const Placement& placement, int ranks);
 
-// What the user should know, if there is anything: cores that stay idle, or threads of whatever ranks that
-// share one. `threads` are this rank's. A collective call.
+// A warning for the user if threads of any ranks share cores, or a note if cores stay idle; empty otherwise.
+// `threads` is the number of this rank's threads. Collective call.
 std::string warning(RankGroup& group, const Placement& placement, int threads);
 
 }  // namespace stagegpt

@@ -15,10 +15,10 @@ Ring::Ring(RingPlace place, Backend& backend, RingKind kind, const Tensor& tenso
   first_step_ = kind == RingKind::all_gather ? rounds : 0;
   items_ = (kind == RingKind::all_reduce ? 2 * rounds : rounds) * chunks_;
   if (kind != RingKind::all_gather && items_ > 0) {
-    buffers_ = backend.allocate(DType::f32, {std::min(kUnderWay, chunks_), std::min(kChunk, longest)});
+    buffers_ = backend.allocate(DType::f32, {std::min(kInFlight, chunks_), std::min(kChunk, longest)});
   }
-  // A chunk goes on only when it has come: no more are under way than one step has.
-  while (started_ < std::min({kUnderWay, chunks_, items_})) start(started_++);
+  // A chunk can be sent on only after it has been received, so at most the chunks of one step are in flight.
+  while (started_ < std::min({kInFlight, chunks_, items_})) start(started_++);
 }
 
 Tensor Ring::part(std::int64_t slice, std::int64_t chunk) const {
@@ -47,7 +47,7 @@ void Ring::start(std::int64_t item) {
   const int next = (place_.rank + 1) % place_.size, before = (place_.rank + place_.size - 1) % place_.size;
   const Tensor out = sent(item), in = received(item);
   const Tensor target = adds(item) ? buffer(item, in.numel()) : in;
-  auto& [receive, send] = requests_[item % kUnderWay];
+  auto& [receive, send] = requests_[item % kInFlight];
   check_mpi(MPI_Irecv(target.raw(), static_cast<int>(in.numel()), MPI_FLOAT, before, place_.tag, place_.comm,
                       &receive),
             "MPI_Irecv");
@@ -61,11 +61,11 @@ void Ring::finish(std::int64_t item) {
   const Tensor in = received(item);
   if (in.numel() == 0) return;
   backend_.add(in, in, buffer(item, in.numel()));
-  backend_.synchronize();  // MPI reads the sum, and writes into the buffer
+  backend_.synchronize();  // before MPI sends the sum and receives into the buffer again
 }
 
 bool Ring::advance(bool wait) {
-  auto& requests = requests_[done_ % kUnderWay];
+  auto& requests = requests_[done_ % kInFlight];
   int all = 1;
   if (wait) {
     check_mpi(MPI_Waitall(2, requests.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");

@@ -47,7 +47,7 @@ class MpiStage final : public Stage {
   Placement placement_ = find_placement(group_);
   CpuFlags cpu_;
   MpiFlags mpi_;
-  Machine machine_;  // ends first
+  Machine machine_;  // must be destroyed first
 };
 
 }  // namespace

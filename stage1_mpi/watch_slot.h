@@ -1,12 +1,12 @@
-// What a rank tells the watchdogs of its node: its phase, since when, and whether it waits for others. One
-// thread writes it, threads of other processes read it, in memory that they share.
+// The state that a rank publishes to the watchdogs of its node: its phase, when it began, and whether it
+// waits for others. It is in shared memory. One thread writes it; threads of other processes read it.
 //
-// The three belong together: an old time beside a new flag would accuse a healthy rank. States are numbered,
-// and state n is written into buffer n mod 2 before its number is published. A reader takes the number,
-// copies that buffer, and takes the number again. Where the number is the same, the copy is whole: the buffer
-// is written again only for state n+2, after n+1 has been published. Its words are stored with release and
-// loaded with acquire, so a reader that has seen one of them sees the number n+1 as well. A writer that is
-// stopped in the middle of a state leaves the one before it to be read.
+// The three fields must be read together: an old time with a new flag could make a healthy rank look hung.
+// States are numbered. State n is written into buffer n mod 2, and then its number is published. A reader
+// loads the number, copies that buffer, and loads the number again. If the number has not changed, the copy
+// is consistent: the buffer is written again only for state n+2, after n+1 has been published. The words are
+// stored with release and loaded with acquire, so a reader that sees a word of state n+2 also sees the number
+// n+1. If the writer is stopped in the middle of a state, readers still get the previous one.
 #pragma once
 
 #include <array>
@@ -18,9 +18,9 @@
 namespace stagegpt {
 
 struct RankState {
-  std::array<char, 24> phase{};  // ends in zeros; empty: nobody watches
-  double since = 0;      // when the phase began, or the wait in it: seconds of a clock that never jumps
-  bool waiting = false;  // for other ranks
+  std::array<char, 24> phase{};  // padded with zeros; empty: not watched
+  double since = 0;              // when the phase, or the wait in it, began: seconds of the steady clock
+  bool waiting = false;          // for other ranks
 
   void set_phase(const char* name) {
     phase.fill(0);
@@ -31,7 +31,7 @@ struct RankState {
 
 class WatchSlot {
  public:
-  // By one thread.
+  // Called by one thread only.
   void set(const RankState& state) {
     const std::uint32_t next = number_.load(std::memory_order_relaxed) + 1;
     Words words{};
@@ -41,7 +41,7 @@ class WatchSlot {
     number_.store(next, std::memory_order_release);
   }
 
-  // By any thread. It sees, too, what the writer did before that state.
+  // Called by any thread. It also sees the writer's memory writes before that state.
   RankState get() const {
     Words words;
     std::uint32_t number;
@@ -62,7 +62,7 @@ class WatchSlot {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "in shared memory");
 
   std::array<Buffer, 2> buffers_{};
-  std::atomic<std::uint32_t> number_ = 0;  // of the newest state
+  std::atomic<std::uint32_t> number_ = 0;  // the number of the newest state
 };
 
 }  // namespace stagegpt

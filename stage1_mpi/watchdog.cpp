@@ -27,12 +27,12 @@ double now() {
 
 }  // namespace
 
-// Each part has one thread that writes it; all watchdogs of the node read it.
+// Each field has one writing thread. All watchdogs of the node read it.
 struct Watchdog::Slot {
-  WatchSlot state;                    // by the rank
-  std::atomic<double> alive = now();  // by its watchdog: when that has last looked
-  std::atomic<double> excused = 0;    // by its watchdog: what lay before is not counted against the rank
-  int rank = 0;                       // written once, before others look
+  WatchSlot state;                    // written by the rank
+  std::atomic<double> alive = now();  // written by its watchdog: when the watchdog last ran
+  std::atomic<double> excused = 0;    // written by its watchdog: time before this moment is not counted
+  int rank = 0;                       // written once, before other processes read it
   std::atomic<bool> reported = false;
 };
 
@@ -44,7 +44,7 @@ Watchdog::Watchdog(MPI_Comm comm) {
   check_mpi(MPI_Comm_rank(node_, &node_rank), "MPI_Comm_rank");
   check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
 
-  // All slots are rank 0's of the node, so that they lie side by side.
+  // The node's rank 0 allocates all slots, so that they are contiguous.
   void* memory = nullptr;
   const MPI_Aint bytes = node_rank == 0 ? static_cast<MPI_Aint>(sizeof(Slot)) * node_size : 0;
   check_mpi(MPI_Win_allocate_shared(bytes, sizeof(Slot), MPI_INFO_NULL, node_, &memory, &window_),
@@ -99,23 +99,23 @@ void Watchdog::watch() {
   constexpr auto kInterval = std::chrono::milliseconds(250);
   std::unique_lock lock(mutex_);
   while (!ended_.wait_for(lock, kInterval, [this] { return end_; })) {
-    constexpr double kAsleep = 2;  // far more than an interval: this process has been stopped itself
+    constexpr double kAsleep = 2;  // far more than an interval: this process was stopped
     if (now() - own_->alive > kAsleep) {
       own_->excused = now();
       not_before_ = now() + limit_;
     }
     own_->alive = now();
-    if (limit_ > 0 && now() > not_before_) look();
+    if (limit_ > 0 && now() > not_before_) check_ranks();
   }
 }
 
-void Watchdog::look() const {
-  constexpr double kGrace = 1;  // for the rank itself to speak first
+void Watchdog::check_ranks() const {
+  constexpr double kGrace = 1;  // so that the rank itself reports first
   bool all_wait = true;
   for (Slot& slot : slots_) {
     const RankState state = slot.state.get();
     const double seconds = now() - std::max(state.since, slot.excused.load());
-    const bool stopped = now() - slot.alive > limit_;  // the whole process
+    const bool stopped = now() - slot.alive > limit_;  // the whole process is stopped
     const bool waits = state.waiting && !stopped;
     all_wait = all_wait && state.watched() && waits && seconds > 2 * limit_;
     const bool late = state.watched() && !waits && seconds > limit_ + (&slot == own_ ? 0 : kGrace);
@@ -124,7 +124,7 @@ void Watchdog::look() const {
         state.watched() ? state.phase.data() : "an unlimited phase", seconds);
   }
   if (all_wait && !slots_[0].reported.exchange(true)) {
-    end(own_->rank, "has waited for others in", own_->state.get().phase.data(), 2 * limit_);
+    end(own_->rank, "has waited for other ranks in", own_->state.get().phase.data(), 2 * limit_);
   }
 }
 

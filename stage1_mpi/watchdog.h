@@ -1,18 +1,18 @@
-// Sees to it that no rank waits for ever for one that hangs.
+// The watchdog ends all ranks if one hangs, so that no rank waits forever.
 //
-// Each rank keeps a slot in memory that the ranks of its node share: what it does, since when, and whether it
-// waits for others. A thread of each looks at all slots of the node, so that a rank which is stopped as a
-// whole is named too.
+// Each rank has a slot in memory shared by the ranks of its node: its phase, when it began, and whether it
+// waits for others. A thread of each rank checks all slots of the node, so that a rank whose process is
+// stopped is found too.
 //
-// No memory is shared between nodes. Ranks of another node know only that they wait; when all of a node have
-// waited for twice the limit, they end the job. So a rank for which others wait long must tell them that it
-// works: while rank 0 saves, samples or writes a trace, it sends a message to all with every few of its
-// heartbeats (MpiGroup::beat()), and each message begins a new wait. Not to watch such waits would be
-// simpler, but a rank 0 alone on its node that is stopped in a save would never be found.
+// Nodes share no memory. A rank of another node only knows that it waits. If all ranks of a node have waited
+// for twice the limit, they end the job. So a rank for which others wait long must show them that it works:
+// while rank 0 saves, samples or writes a trace, its heartbeats (MpiGroup::beat()) also send messages to the
+// others, and each message starts a new wait. Leaving such waits unwatched would be simpler, but if rank 0 is
+// alone on its node, its being stopped during a save would never be found.
 //
-// A heartbeat is a block written or read, a file that has reached the disk, a token of a sample. A single
-// call to the system gives none: an fsync, or the removal of a file, must return within the limit. Files are
-// written past the page cache where the file system can, which leaves little to fsync.
+// There is a heartbeat for each block written or read, each file synced to the disk, and each sampled token.
+// There is none during a system call: an fsync, or the removal of a file, must return within the limit. Files
+// bypass the page cache if the file system supports that, which keeps fsync short.
 #pragma once
 
 #include <mpi.h>
@@ -30,22 +30,22 @@ inline constexpr double kDefaultWatchdogSeconds = 600;
 
 class Watchdog {
  public:
-  // Of the ranks of a communicator; a collective call.
+  // Watches the ranks of a communicator. Collective call.
   explicit Watchdog(MPI_Comm comm);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  // Ends all ranks, naming rank and phase, when one has been in a phase for `seconds` without waiting for
-  // others, when one's process is stopped for so long, in whatever phase, or when all of this node have
-  // waited twice as long. 0: never.
+  // All ranks are ended, with a message that names the rank and its phase, if a rank has been in a phase for
+  // `seconds` without waiting for others; if its process has been stopped for that long, in any phase; or if
+  // all ranks of this node have waited for twice that long. 0: never.
   void set_limit(double seconds);
   // See RankGroup::enter().
   void enter(const char* phase);
   // See RankGroup::beat().
   void beat();
 
-  // While it lives, this rank waits for others.
+  // During its lifetime, this rank is marked as waiting for others.
   class Waiting {
    public:
     explicit Waiting(Watchdog& watchdog) : watchdog_(watchdog) { watchdog_.set_waiting(true); }
@@ -62,20 +62,20 @@ class Watchdog {
 
   void set_waiting(bool waiting);
   void watch();
-  void look() const;
+  void check_ranks() const;
 
-  RankState state_;  // this rank's, as it was last told
+  RankState state_;  // this rank's current state
 
   MPI_Comm node_ = MPI_COMM_NULL;
   MPI_Win window_ = MPI_WIN_NULL;
-  std::span<Slot> slots_;  // of the node's ranks
+  std::span<Slot> slots_;  // of the ranks of this node
   Slot* own_ = nullptr;
 
   std::mutex mutex_;
   std::condition_variable ended_;
   bool end_ = false;
   double limit_ = kDefaultWatchdogSeconds;
-  double not_before_ = 0;  // when this process, that was stopped itself, looks at others again
+  double not_before_ = 0;  // after this process was stopped: when it checks other ranks again
   std::thread thread_;
 };
 

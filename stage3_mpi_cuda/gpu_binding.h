@@ -1,4 +1,4 @@
-// Which GPU of its node a rank computes on.
+// Assigns a GPU of its node to each rank.
 #pragma once
 
 #include <optional>
@@ -9,15 +9,15 @@
 
 namespace stagegpt::gpu {
 
-// The rank's place on its node, counted round the GPUs that it sees: a launcher may show each rank one of its
-// own.
-int usual_device(const Placement& placement, int devices);
+// The rank's index on its node, modulo the number of GPUs that it sees. A launcher may make a different GPU
+// visible to each rank.
+int default_device(const Placement& placement, int devices);
 
-// The first two ranks that compute on one GPU, if there are any. A collective call.
+// The first two ranks that use the same GPU, if there are any. Collective call.
 std::optional<std::pair<int, int>> ranks_on_one_gpu(RankGroup& group, const Placement& placement,
                                                     const DeviceInfo& device);
 
-// How many ranks compute on this one's GPU, itself included. A collective call.
+// The number of ranks that use this rank's GPU, including this rank. Collective call.
 int ranks_on_gpu_of(RankGroup& group, const Placement& placement, const DeviceInfo& device);
 
 }  // namespace stagegpt::gpu

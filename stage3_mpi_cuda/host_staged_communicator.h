@@ -1,5 +1,5 @@
-// --transport host: a device's tensors go by way of the host, in memory that is pinned. This works with every
-// MPI library and every GPU.
+// --transport host: tensors in device memory are copied through pinned host memory. This works with any MPI
+// library and any GPU.
 //
 //   compute stream   … backward ──┬───────────────────────────────────────────
 //   copy stream                   └► device → host ┐             ┌► host → device
@@ -14,7 +14,7 @@
 
 namespace stagegpt::gpu {
 
-// A collective call. Both are borrowed.
+// Collective call. Group and backend are borrowed.
 std::unique_ptr<Communicator> make_host_staged_communicator(MpiGroup& group, CudaBackend& device,
                                                             CommAlgorithm algorithm);
 

@@ -22,14 +22,14 @@ static_assert(NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0), "NCCL 2.18 or newer i
 namespace stagegpt::gpu {
 namespace {
 
-// Throws std::runtime_error with NCCL's own words.
+// Throws std::runtime_error with NCCL's message.
 void check_nccl(ncclResult_t code, const char* call) {
   if (code == ncclSuccess) return;
-  throw std::runtime_error(concat(call, ": ", ncclGetErrorString(code), "; NCCL_DEBUG=WARN tells more"));
+  throw std::runtime_error(concat(call, ": ", ncclGetErrorString(code), "; set NCCL_DEBUG=WARN for details"));
 }
 
-// Looks for errors that come up while nobody is in a call, such as a connection that has been lost: kernels
-// then wait for ever. Ends this process, and so all ranks.
+// Polls for asynchronous errors, such as a lost connection, after which kernels would wait forever. On an
+// error it ends this process, and the launcher ends all ranks.
 class ErrorWatch {
  public:
   ErrorWatch(ncclComm_t comm, int rank) : comm_(comm), rank_(rank), thread_([this] { watch(); }) {}
@@ -52,7 +52,7 @@ class ErrorWatch {
       ncclResult_t error = ncclSuccess;
       if (ncclCommGetAsyncError(comm_, &error) != ncclSuccess) continue;
       if (error == ncclSuccess) continue;
-      std::fprintf(stderr, "%s: rank %d: NCCL: %s; NCCL_DEBUG=WARN tells more: ending all ranks\n",
+      std::fprintf(stderr, "%s: rank %d: NCCL: %s (set NCCL_DEBUG=WARN for details): ending all ranks\n",
                    program_invocation_short_name, rank_, ncclGetErrorString(error));
       _exit(1);
     }
@@ -66,7 +66,7 @@ class ErrorWatch {
   std::thread thread_;
 };
 
-// A call on NCCL's stream. Who waits for it is the backend's stream, not the host.
+// An operation on NCCL's stream. wait() makes the backend's stream wait for it, not the host.
 class OnStream final : public Pending {
  public:
   OnStream(StreamHandle compute, StreamHandle nccl) : compute_(compute) { record(done_, nccl); }
@@ -78,7 +78,7 @@ class OnStream final : public Pending {
   Event done_;
 };
 
-// A bucket is one slice of the arena, so each collective is one call, and one kernel.
+// A bucket is one slice of the arena, so each collective is one NCCL call and one kernel.
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(MpiGroup& group, CudaBackend& device) : Communicator(group), device_(device) {
@@ -91,7 +91,7 @@ class NcclCommunicator final : public Communicator {
     group.enter(kUnwatched);
     watch_.emplace(comm_, rank());
   }
-  // On the way out of an error, others may never do their part of what is under way.
+  // After an error, other ranks may never do their part of pending operations, so they are aborted.
   ~NcclCommunicator() override {
     watch_.reset();
     if (std::uncaught_exceptions() > exceptions_) {
@@ -99,9 +99,9 @@ class NcclCommunicator final : public Communicator {
       return;
     }
     try {
-      group().barrier();  // nobody takes the end of another's for an error
+      group().barrier();  // so that no rank sees the end of another rank's communicator as an error
     } catch (const std::exception&) {
-      // A destructor cannot tell: the launcher does.
+      // A destructor must not throw. The launcher reports the error.
     }
     ncclCommDestroy(comm_);
   }
@@ -150,7 +150,7 @@ class NcclCommunicator final : public Communicator {
     return pending();
   }
 
-  // In a group: one after the other, each would wait for the other rank's.
+  // In an NCCL group: separate calls would deadlock, because each would wait for the other rank's call.
   void exchange(const Tensor& out, const Tensor& in, int with) override {
     start();
     check_nccl(ncclGroupStart(), "ncclGroupStart");
@@ -165,7 +165,7 @@ class NcclCommunicator final : public Communicator {
   static std::size_t count(const Tensor& tensor) { return static_cast<std::size_t>(tensor.numel()); }
   cudaStream_t stream() const { return static_cast<cudaStream_t>(static_cast<StreamHandle>(stream_)); }
 
-  // What comes next on NCCL's stream sees what the backend has been asked for so far.
+  // Makes NCCL's stream wait for all work that the backend has been given so far.
   void start() {
     record(begin_, device_.stream());
     gpu::wait_for(stream_, begin_);
@@ -182,7 +182,7 @@ class NcclCommunicator final : public Communicator {
 
 }  // namespace
 
-std::string why_no_nccl() { return ""; }
+std::string nccl_unavailable_reason() { return ""; }
 
 std::unique_ptr<Communicator> make_nccl_communicator(MpiGroup& group, CudaBackend& device) {
   return std::make_unique<NcclCommunicator>(group, device);

@@ -1,5 +1,6 @@
-// --transport nccl: NVIDIA's collectives, from GPU to GPU over NVLink, PCIe or the network, on a stream of
-// their own beside that of backward. MPI starts them, and carries what ranks say to each other.
+// --transport nccl: NVIDIA's collectives from GPU to GPU over NVLink, PCIe or the network. They run on their
+// own stream, concurrently with backward. MPI starts the processes and sends the short messages between
+// ranks.
 #pragma once
 
 #include <memory>
@@ -11,10 +12,10 @@
 
 namespace stagegpt::gpu {
 
-// Why this program has no NCCL; empty when it has.
-std::string why_no_nccl();
+// Why NCCL is not available in this program; empty if it is.
+std::string nccl_unavailable_reason();
 
-// A collective call. Both are borrowed.
+// Collective call. Group and backend are borrowed.
 std::unique_ptr<Communicator> make_nccl_communicator(MpiGroup& group, CudaBackend& device);
 
 }  // namespace stagegpt::gpu

@@ -1,12 +1,12 @@
-// Of a program that is built without NCCL.
+// Replaces nccl_communicator.cpp in programs that are built without NCCL.
 #include "stage3_mpi_cuda/nccl_communicator.h"
 
 namespace stagegpt::gpu {
 
-std::string why_no_nccl() { return "this program was built without NCCL"; }
+std::string nccl_unavailable_reason() { return "this program was built without NCCL"; }
 
 std::unique_ptr<Communicator> make_nccl_communicator(MpiGroup&, CudaBackend&) {
-  check(false, why_no_nccl());
+  check(false, nccl_unavailable_reason());
   return nullptr;
 }
 

@@ -1,4 +1,4 @@
-// Pinned memory of the host as the source of a backend's memory: copies to and from the device need no other.
+// Pinned host memory for a backend's allocator. Copies to and from the device need no staging buffer.
 #pragma once
 
 #include "common/tensor/caching_allocator.h"

@@ -1,5 +1,5 @@
-// Stage 3: stage 2's backend in many processes, each with a GPU, under stage 1's synchronisation. Built for
-// GPUs, and for the emulator.
+// Stage 3: stage 2's backend in many processes, each with a GPU, with stage 1's gradient synchronisation.
+// Built for GPUs and for the emulator.
 #include "common/app/stage.h"
 
 #include <iostream>
@@ -35,7 +35,7 @@ class MpiCudaStage final : public Stage {
     std::unique_ptr<gpu::CudaBackend> backend;
     agree(group_, [&] { backend = gpu::make_cuda_backend(cuda_.options()); });
     const gpu::Transport transport = choose_transport();
-    group_.watchdog().set_limit(mpi_.watchdog_seconds());  // from here on: NCCL may fail to start by hanging
+    group_.watchdog().set_limit(mpi_.watchdog_seconds());  // now, because NCCL may hang when it starts
     machine_.communicator = make_device_communicator(transport, group_, *backend, mpi_.algorithm());
     machine_.backend = std::move(backend);
     machine_.sync = make_gradient_sync(mpi_.gradient_sync(), *machine_.communicator, *machine_.backend);
@@ -58,22 +58,21 @@ class MpiCudaStage final : public Stage {
   void end_all(const std::string& why, int exit_code) override { group_.end_all(why, exit_code); }
 
  private:
-  // This rank's GPU, which is no other's unless that is wanted.
+  // Opens this rank's GPU. Throws AgreedUserError if ranks share a GPU without --share-gpu.
   gpu::DeviceInfo open_device() {
     gpu::DeviceInfo device;
     int devices = 0;
     agree(group_, [&] {
       devices = gpu::device_count();
       device =
-          cuda_.open(gpu::usual_device(placement_, devices), static_cast<int>(placement_.sharing.size()));
+          cuda_.open(gpu::default_device(placement_, devices), static_cast<int>(placement_.sharing.size()));
     });
     const auto sharers = gpu::ranks_on_one_gpu(group_, placement_, device);
     shares_gpu_ = sharers.has_value();
     if (!shares_gpu_ || share_gpu_) return device;
-    throw AgreedUserError(concat("ranks ", sharers->first, " and ", sharers->second, " have one GPU (",
-                                 device.name, ", of ", devices,
-                                 " that rank 0 sees): start fewer ranks on a node, or let them "
-                                 "with --share-gpu"));
+    throw AgreedUserError(concat("ranks ", sharers->first, " and ", sharers->second, " use the same GPU (",
+                                 device.name, "; GPUs visible to rank 0: ", devices,
+                                 "): start fewer ranks per node, or allow it with --share-gpu"));
   }
 
   gpu::Transport choose_transport() {
@@ -93,7 +92,7 @@ class MpiCudaStage final : public Stage {
   MpiFlags mpi_;
   std::optional<std::string> transport_;
   bool share_gpu_ = false, shares_gpu_ = false;
-  Machine machine_;  // ends first
+  Machine machine_;  // must be destroyed first
 };
 
 }  // namespace

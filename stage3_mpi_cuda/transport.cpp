@@ -13,8 +13,8 @@
 namespace stagegpt::gpu {
 namespace {
 
-// Whether the MPI library says that it reads and writes memory of GPUs. Those that do not say are taken not
-// to.
+// Whether the MPI library reports that it is CUDA-aware. A library that does not report it is treated as not
+// CUDA-aware.
 bool mpi_is_cuda_aware() {
 #if defined(MPIX_CUDA_AWARE_SUPPORT)
   return MPIX_Query_cuda_support() != 0;
@@ -34,28 +34,30 @@ const std::string& name_of(Transport transport) {
   return transport_names()[static_cast<std::size_t>(transport)];
 }
 
-std::string why_not(Transport transport, const TransportConditions& conditions) {
+std::string unavailable_reason(Transport transport, const TransportConditions& conditions) {
   if (transport == Transport::host) return "";
-  if (!conditions.is_gpu) return "the emulated GPU has the host transport only";
-  if (conditions.shares_gpu) return "ranks that share a GPU have the host transport only";
-  if (transport == Transport::nccl) return why_no_nccl();
+  if (!conditions.is_gpu) return "emulated GPUs support only the host transport";
+  if (conditions.shares_gpu) return "ranks that share a GPU can use only the host transport";
+  if (transport == Transport::nccl) return nccl_unavailable_reason();
   if (conditions.algorithm == CommAlgorithm::mpi) {
-    // Open MPI's MPI_Iallreduce and MPI_Ireduce_scatter_block add on the host, wherever the memory is.
+    // Open MPI's MPI_Iallreduce and MPI_Ireduce_scatter_block add on the host, even for GPU memory.
     return "--comm-algorithm mpi adds on the host";
   }
-  return mpi_is_cuda_aware() ? "" : "this MPI library does not say that it is CUDA-aware";
+  return mpi_is_cuda_aware() ? "" : "this MPI library does not report that it is CUDA-aware";
 }
 
-Transport choose_transport(const std::optional<std::string>& asked, const TransportConditions& conditions) {
+Transport choose_transport(const std::optional<std::string>& requested,
+                           const TransportConditions& conditions) {
   const std::vector<std::string>& names = transport_names();
-  if (asked) {
-    const auto transport = static_cast<Transport>(std::ranges::find(names, *asked) - names.begin());
-    const std::string reason = why_not(transport, conditions);
-    if (!reason.empty()) user_error("--transport: ", *asked, ": ", reason, "; host works everywhere");
+  if (requested) {
+    const auto transport = static_cast<Transport>(std::ranges::find(names, *requested) - names.begin());
+    const std::string reason = unavailable_reason(transport, conditions);
+    if (!reason.empty())
+      user_error("--transport: ", *requested, ": ", reason, "; use host, which always works");
     return transport;
   }
   for (const Transport transport : {Transport::nccl, Transport::cuda_aware}) {
-    if (why_not(transport, conditions).empty()) return transport;
+    if (unavailable_reason(transport, conditions).empty()) return transport;
   }
   return Transport::host;
 }

@@ -1,4 +1,4 @@
-// The ways of a device's tensors between ranks.
+// Transports: how tensors in device memory are sent between ranks.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,25 @@ namespace stagegpt::gpu {
 
 enum class Transport : std::uint8_t { nccl, cuda_aware, host };
 
-// The fastest first.
+// In order, the fastest first.
 const std::vector<std::string>& transport_names();
 const std::string& name_of(Transport transport);
 
-// What decides which of them there are.
+// The conditions that determine which transports are available.
 struct TransportConditions {
-  bool is_gpu = true;       // or emulated
+  bool is_gpu = true;       // false: emulated
   bool shares_gpu = false;  // with other ranks
   CommAlgorithm algorithm = CommAlgorithm::ring;
 };
 
-// Why a transport cannot be used; empty when it can.
-std::string why_not(Transport transport, const TransportConditions& conditions);
-// The one that is asked for, or else the fastest that can be used. Throws UserError where the first cannot.
-Transport choose_transport(const std::optional<std::string>& asked, const TransportConditions& conditions);
+// Why a transport cannot be used; empty if it can.
+std::string unavailable_reason(Transport transport, const TransportConditions& conditions);
+// The requested transport or, if none is requested, the fastest that is available. Throws UserError if the
+// requested one is not available.
+Transport choose_transport(const std::optional<std::string>& requested,
+                           const TransportConditions& conditions);
 
-// A collective call. Group and backend are borrowed; the algorithm is for transports that go through MPI.
+// Collective call. Group and backend are borrowed. `algorithm` is used by transports over MPI.
 std::unique_ptr<Communicator> make_device_communicator(Transport transport, MpiGroup& group,
                                                        CudaBackend& device, CommAlgorithm algorithm);
 

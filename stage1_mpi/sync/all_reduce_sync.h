@@ -1,4 +1,5 @@
-// What the rungs have in common on which every rank ends with all gradients, and updates all weights.
+// Base class of the synchronisations with all-reduce: every rank gets all summed gradients and updates all
+// weights.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// --comm bucketed: after backward, one all-reduce for each bucket, all of them at once.
+// --comm bucketed: after backward, one all-reduce per bucket, all concurrently.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// The arena cut into buckets: neighbours that are reduced together, of about equal size. The first bucket is
-// the arena's end, whose gradients backward completes first.
+// Cuts the gradient arena into buckets: neighbouring parameters that are reduced together, of about equal
+// size. The first bucket is the end of the arena, because backward completes its gradients first.
 #pragma once
 
 #include <vector>
@@ -8,21 +8,22 @@
 
 namespace stagegpt {
 
-// PyTorch's size: enough for bandwidth to outweigh latency, and little enough to begin early.
+// PyTorch's default size: large enough that latency does not dominate, small enough that reductions start
+// early.
 inline constexpr std::int64_t kBucketBytes = 25 << 20;
 
 struct Bucket {
   ArenaRange range;
-  int parameters = 0;  // whole ones; no parameter is in two buckets
+  int parameters = 0;  // complete parameters; none is split between buckets
 };
 
 class Buckets {
  public:
-  // Closes a bucket when it has `bytes` of f32.
+  // A bucket is closed when its f32 elements have at least `bytes` bytes.
   Buckets(const ParameterTable& table, std::int64_t bytes);
 
   const std::vector<Bucket>& all() const { return buckets_; }
-  // Index of the bucket that parameter i is in.
+  // The index of the bucket of parameter i.
   std::size_t of(int i) const { return bucket_of_[static_cast<std::size_t>(i)]; }
 
  private:

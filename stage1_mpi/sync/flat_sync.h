@@ -1,4 +1,4 @@
-// --comm flat: after backward, one all-reduce of the whole arena. The latency is paid once.
+// --comm flat: after backward, one all-reduce of the whole arena. Its latency occurs only once.
 #pragma once
 
 #include "stage1_mpi/sync/all_reduce_sync.h"

@@ -1,6 +1,6 @@
-// --comm overlapped: the all-reduce of a bucket begins as soon as backward has completed its gradients, and
-// goes on while the others are computed. MPI moves data only inside its calls: each gradient that is ready is
-// an occasion to give it a push.
+// --comm overlapped: the all-reduce of a bucket starts as soon as backward has completed its gradients, and
+// overlaps with the rest of backward. MPI makes progress only inside its calls, so each ready() also advances
+// the pending reductions.
 #pragma once
 
 #include <optional>
@@ -19,14 +19,14 @@ class OverlappedSync final : public AllReduceSync {
   void ready(Parameters& parameters, int i) override {
     begin_step(parameters);
     const std::size_t bucket = buckets_->of(i);
-    if (--missing_[bucket] == 0) start_up_to(parameters);
+    if (--missing_[bucket] == 0) start_complete(parameters);
     for (const auto& reduction : pending_) reduction->progress();
   }
 
   void finish(Parameters& parameters) override {
     begin_step(parameters);
-    missing_.assign(missing_.size(), 0);  // of parameters that the model did not use: they are zero now
-    start_up_to(parameters);
+    missing_.assign(missing_.size(), 0);  // the gradients of unused parameters are zero now
+    start_complete(parameters);
     wait_all(pending_);
     pending_.clear();
     missing_.clear();
@@ -40,8 +40,8 @@ class OverlappedSync final : public AllReduceSync {
     for (const Bucket& bucket : buckets_->all()) missing_.push_back(bucket.parameters);
   }
 
-  // Starts what is complete, in the order of buckets: collectives must come in the same order on all ranks.
-  void start_up_to(Parameters& parameters) {
+  // Starts the complete buckets in order: collectives must be called in the same order on all ranks.
+  void start_complete(Parameters& parameters) {
     while (pending_.size() < missing_.size() && missing_[pending_.size()] == 0) {
       const ArenaRange range = buckets_->all()[pending_.size()].range;
       pending_.push_back(start(parameters.grads().slice(range.begin, {range.size()})));
@@ -50,7 +50,7 @@ class OverlappedSync final : public AllReduceSync {
 
   std::int64_t bucket_bytes_;
   std::optional<Buckets> buckets_;
-  std::vector<int> missing_;  // gradients of each bucket that are not complete; empty between steps
+  std::vector<int> missing_;  // how many gradients of each bucket are not complete; empty between steps
   std::vector<std::unique_ptr<Pending>> pending_;
 };
 

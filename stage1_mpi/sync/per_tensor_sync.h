@@ -1,5 +1,5 @@
-// --comm per-tensor: after backward, one all-reduce for each parameter, one after the other. The simplest
-// there is; each reduction pays the network's latency.
+// --comm per-tensor: after backward, one all-reduce per parameter, one after the other. The simplest method;
+// the network's latency occurs once for each reduction.
 #pragma once
 
 #include "stage1_mpi/sync/all_reduce_sync.h"

@@ -1,7 +1,7 @@
-// --comm zero1: each rank owns a slice of the arena. Gradients are reduce-scattered, so that it has the sum
-// of its slice; it updates that, with moments of that alone, and the weights are all-gathered. As many bytes
-// move as in an all-reduce, but AdamW's work and memory are divided. Rajbhandari et al., arXiv:1910.02054,
-// section 5.1.
+// --comm zero1: each rank owns a slice of the arena. A reduce-scatter gives each rank the summed gradients of
+// its slice. The rank updates only this slice, and holds only the moments of this slice. An all-gather then
+// distributes the weights. This sends as many bytes as an all-reduce, but divides the work and memory of
+// AdamW among ranks. Rajbhandari et al., arXiv:1910.02054, section 5.1.
 #pragma once
 
 #include "common/comm/agreement.h"

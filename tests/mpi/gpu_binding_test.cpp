@@ -32,8 +32,8 @@ TEST(GpuBinding, ranks_of_a_node_take_gpus_in_turn) {
   for (int node_rank = 0; node_rank < 6; ++node_rank) {
     Placement placement;
     placement.node_rank = node_rank;
-    EXPECT_EQ(gpu::usual_device(placement, 4), node_rank % 4);
-    EXPECT_EQ(gpu::usual_device(placement, 1), 0) << "the launcher shows each rank its own";
+    EXPECT_EQ(gpu::default_device(placement, 4), node_rank % 4);
+    EXPECT_EQ(gpu::default_device(placement, 1), 0) << "the launcher shows each rank its own";
   }
 }
 

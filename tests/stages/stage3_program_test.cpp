@@ -95,20 +95,20 @@ TEST_F(Stage3Emulated, BenchTellsRanksAndCommunication) {
 
 TEST_F(Stage3Emulated, RanksShareAGpuOnlyIfTheyMay) {
   const RunOptions one_gpu = {.environment = {{"STAGEGPT_EMULATOR_DEVICES", "1"}}};
-  expect_refusal(run(2, "train", small("run"), one_gpu), "ranks 0 and 1 have one GPU");
+  expect_refusal(run(2, "train", small("run"), one_gpu), "ranks 0 and 1 use the same GPU");
   const ProgramResult shared =
       run(2, "train", small("run", {"--steps", "2"}) + Arguments{"--share-gpu"}, one_gpu);
   EXPECT_NE(expect_done(shared).errors.find("transport host, sharing GPUs"), std::string::npos)
       << shared.errors;
   // Also where there are enough, but all are told to take the same.
-  expect_refusal(run(2, "train", small("other", {"--device", "1"})), "ranks 0 and 1 have one GPU");
+  expect_refusal(run(2, "train", small("other", {"--device", "1"})), "ranks 0 and 1 use the same GPU");
 }
 
 TEST_F(Stage3Emulated, RefusesTransportsThatItHasNot) {
   for (const char* transport : {"nccl", "cuda-aware"}) {
     expect_refusal(
         run(2, "train", small("run", {"--transport", transport})),
-        "--transport: " + std::string(transport) + ": the emulated GPU has the host transport only");
+        "--transport: " + std::string(transport) + ": emulated GPUs support only the host transport");
   }
 }
 

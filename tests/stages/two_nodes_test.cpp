@@ -59,7 +59,8 @@ TEST_F(TwoNodes, ARootThatIsStoppedWhileItSavesIsMissed) {
   const ProgramResult result =
       train(2, {"--checkpoint-every", "1"}, "300", {.signal_after = "step_00000002", .instead = stop_root});
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_NE(result.errors.find("rank 1 has waited for others in \""), std::string::npos) << result.errors;
+  EXPECT_NE(result.errors.find("rank 1 has waited for other ranks in \""), std::string::npos)
+      << result.errors;
   EXPECT_TRUE(all_end(directory_.path()));
 }
 

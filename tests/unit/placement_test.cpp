@@ -40,25 +40,24 @@ TEST(Placement, WarnsOfThreadsThatShareCores) {
   AlikeRanks pair(0, 2);
   EXPECT_EQ(warning(pair, two, 2), "") << "four threads on four cores";
   EXPECT_EQ(warning(pair, two, 3),
-            "warning: 6 threads share 4 cores, those of rank 0; fewer ranks or --threads would not, nor "
-            "would mpirun "
+            "warning: 6 threads share 4 cores (rank 0); use fewer ranks or fewer --threads, or mpirun "
             "--map-by slot:PE=3 --bind-to core");
   EXPECT_EQ(warning(pair, two, 4),
-            "warning: 8 threads share 4 cores, those of rank 0; fewer ranks or --threads would not, nor "
-            "would mpirun "
+            "warning: 8 threads share 4 cores (rank 0); use fewer ranks or fewer --threads, or mpirun "
             "--map-by slot:PE=4 --bind-to core");
   EXPECT_EQ(warning(pair, two, 5),
-            "warning: 10 threads share 4 cores, those of rank 0; fewer ranks or --threads would not");
+            "warning: 10 threads share 4 cores (rank 0); use fewer ranks or fewer --threads");
   const Placement narrow{.cores = 1, .online_cores = 1, .sharing = {0}};
   EXPECT_EQ(warning(pair, narrow, 2),
-            "warning: 2 threads share 1 core, those of rank 0; fewer ranks or --threads would not");
+            "warning: 2 threads share 1 core (rank 0); use fewer ranks or fewer --threads");
 }
 
 TEST(Placement, TellsOneRankOfCoresThatItLacks) {
   AlikeRanks one(0, 1), pair(0, 2);
   const Placement bound{.cores = 3, .online_cores = 8}, free{.cores = 8, .online_cores = 8};
-  EXPECT_EQ(warning(one, bound, 3),
-            "note: the launcher has bound this rank to 3 of 8 cores; mpirun --bind-to none gives it all");
+  EXPECT_EQ(
+      warning(one, bound, 3),
+      "note: the launcher has bound this rank to 3 of 8 cores; mpirun --bind-to none gives it all cores");
   EXPECT_EQ(warning(pair, bound, 3), "") << "others have the rest";
   EXPECT_EQ(warning(one, free, 8), "");
 }

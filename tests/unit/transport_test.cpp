@@ -10,13 +10,13 @@ namespace {
 
 using gpu::choose_transport;
 using gpu::Transport;
-using gpu::why_not;
+using gpu::unavailable_reason;
 
 constexpr gpu::TransportConditions kEmulated{.is_gpu = false}, kShared{.shares_gpu = true};
 
 TEST(Transports, by_way_of_the_host_always_works) {
   for (const auto& conditions : {gpu::TransportConditions{}, kEmulated, kShared}) {
-    EXPECT_EQ(why_not(Transport::host, conditions), "");
+    EXPECT_EQ(unavailable_reason(Transport::host, conditions), "");
     EXPECT_EQ(choose_transport("host", conditions), Transport::host);
   }
 }
@@ -24,7 +24,7 @@ TEST(Transports, by_way_of_the_host_always_works) {
 TEST(Transports, an_emulated_gpu_and_a_shared_one_have_no_other) {
   for (const auto& [conditions, reason] : {std::pair(kEmulated, "emulated"), std::pair(kShared, "share")}) {
     for (const Transport transport : {Transport::nccl, Transport::cuda_aware}) {
-      EXPECT_NE(why_not(transport, conditions).find(reason), std::string::npos);
+      EXPECT_NE(unavailable_reason(transport, conditions).find(reason), std::string::npos);
     }
     EXPECT_EQ(choose_transport(std::nullopt, conditions), Transport::host);
     EXPECT_THROW(choose_transport("nccl", conditions), UserError);
@@ -35,7 +35,8 @@ TEST(Transports, an_emulated_gpu_and_a_shared_one_have_no_other) {
 // MPI's reductions that do not block compute on the host, where a GPU's memory cannot be read.
 TEST(Transports, a_cuda_aware_mpi_reduces_by_the_ring_alone) {
   const gpu::TransportConditions conditions{.algorithm = CommAlgorithm::mpi};
-  EXPECT_NE(why_not(Transport::cuda_aware, conditions).find("--comm-algorithm"), std::string::npos);
+  EXPECT_NE(unavailable_reason(Transport::cuda_aware, conditions).find("--comm-algorithm"),
+            std::string::npos);
 }
 
 TEST(Transports, say_why_they_are_none) {
@@ -43,12 +44,12 @@ TEST(Transports, say_why_they_are_none) {
     return test::refusal([&] { choose_transport(name, conditions); });
   };
   EXPECT_EQ(refusal("nccl", kEmulated),
-            "--transport: nccl: the emulated GPU has the host transport only; host works everywhere");
-  EXPECT_EQ(
-      refusal("cuda-aware", kShared),
-      "--transport: cuda-aware: ranks that share a GPU have the host transport only; host works everywhere");
+            "--transport: nccl: emulated GPUs support only the host transport; use host, which always works");
+  EXPECT_EQ(refusal("cuda-aware", kShared),
+            "--transport: cuda-aware: ranks that share a GPU can use only the host transport; use host, "
+            "which always works");
   EXPECT_EQ(refusal("cuda-aware", {.algorithm = CommAlgorithm::mpi}),
-            "--transport: cuda-aware: --comm-algorithm mpi adds on the host; host works everywhere");
+            "--transport: cuda-aware: --comm-algorithm mpi adds on the host; use host, which always works");
 }
 
 TEST(Transports, have_names) {
