@@ -27,7 +27,7 @@ namespace {
 using MatmulFunction = void (*)(const Parallel&, float* c, std::int64_t ldc, MatrixView<float> a,
                                 MatrixView<float> b, MatmulSize size, bool accumulate);
 
-// The naive rung, with threads on the rows of c.
+// The naive GEMM; the rows of c are divided among threads.
 void naive_matmul(const Parallel& parallel, float* c, std::int64_t ldc, MatrixView<float> a,
                   MatrixView<float> b, MatmulSize size, bool accumulate) {
   parallel.each(size.m, [&](std::int64_t m) {
@@ -43,7 +43,7 @@ MatmulFunction matmul_function(CpuMatmul matmul) {
     case CpuMatmul::tiled:
       return tiled::matmul;
     case CpuMatmul::blas:
-      OpenBlas::instance();  // loads the library: a missing one is reported here, not in the first step
+      OpenBlas::instance();  // loads the library, so that an error is reported before the first step
       return blas::matmul;
   }
   return nullptr;
@@ -54,7 +54,7 @@ class CpuBackend final : public HostBackend {
   CpuBackend(int threads, CpuMatmul matmul, std::unique_ptr<MemorySource> memory)
       : HostBackend(std::move(memory)), parallel_(threads), matmul_(matmul_function(matmul)) {}
 
-  // The library's product is the only kernel whose sums depend on the number of threads.
+  // OpenBLAS's GEMM is the only kernel whose sums depend on the number of threads.
   void set_reproducible(bool reproducible) override {
     if (matmul_ == blas::matmul || matmul_ == blas::reproducible_matmul)
       matmul_ = reproducible ? blas::reproducible_matmul : blas::matmul;
@@ -227,7 +227,7 @@ class CpuBackend final : public HostBackend {
                     *squared_norm.data<double>(), ranges, step);
   }
 
-  // out (N,O) = x (N,I) · wᵀ. Of several rows panel by panel, each made f32 first.
+  // out (N,O) = x (N,I) · wᵀ. If N > 1, w is converted to f32 panel by panel.
   void bf16_product(float* out, const float* x, const Bf16* w, LinearSize s) {
     if (s.N == 1) return vectorised::matvec(parallel_, out, x, w, s.O, s.I);
     constexpr std::int64_t kPanel = 256;

@@ -14,7 +14,7 @@ enum class CpuMatmul { naive, tiled, blas };
 
 std::optional<CpuMatmul> cpu_matmul_named(std::string_view name);
 
-// Throws std::runtime_error when OpenBLAS is asked for and cannot be loaded.
+// Throws std::runtime_error if `matmul` is blas and OpenBLAS cannot be loaded.
 std::unique_ptr<Backend> make_cpu_backend(
     int threads, CpuMatmul matmul = CpuMatmul::blas,
     std::unique_ptr<MemorySource> memory = std::make_unique<HostMemory>());

@@ -1,4 +1,4 @@
-// The flags of a stage that computes on the CPU, and what they ask for.
+// The flags of a stage that computes on the CPU, and the backend that they select.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ class CpuFlags {
  public:
   void add(CommandLine& command_line, const std::string& threads_help);
 
-  // As given or, for each of several processes on one set of cores, its share of them.
+  // --threads, or else the cores of this machine divided by the number of processes on it.
   int threads(int processes) const;
   std::unique_ptr<Backend> make_backend(int threads) const;
-  // One line for the reader.
+  // One line for the user.
   std::string description(int threads) const;
 
  private:

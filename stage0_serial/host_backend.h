@@ -1,5 +1,4 @@
-// What all backends on the CPU have in common: tensors are in host memory, and an op has finished when it
-// returns.
+// Base of the backends whose device is the host: memory is host memory, and ops are synchronous.
 #pragma once
 
 #include <cstring>

@@ -7,7 +7,7 @@
 namespace stagegpt {
 
 void* HostMemory::allocate(std::size_t bytes) {
-  // Large blocks begin on a huge page and ask for more of them: fewer page faults and TLB misses.
+  // Large blocks are aligned to huge pages and request them: fewer page faults and TLB misses.
   constexpr std::size_t kCacheLine = 64, kHugePage = std::size_t{1} << 21;
   const std::size_t alignment = bytes >= 2 * kHugePage ? kHugePage : kCacheLine;
   void* block = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);

@@ -1,4 +1,4 @@
-// The host's heap as the source of the CPU backend's memory.
+// The memory source of the CPU backend: the host's heap.
 #pragma once
 
 #include "common/tensor/caching_allocator.h"

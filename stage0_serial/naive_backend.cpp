@@ -18,13 +18,13 @@
 namespace stagegpt {
 namespace {
 
-// Calls kernel with a float or a double, whose type is the dtype's.
+// Calls `kernel` with a value of the dtype's C++ type, float or double.
 template <class Kernel>
 void with_real(DType dtype, const Kernel& kernel) {
   dtype == DType::f64 ? kernel(double{}) : kernel(float{});
 }
 
-// The elements of a weight, which may be bf16, as T.
+// The elements of a weight as T; those of a bf16 weight are converted.
 template <class T>
 class Matrix {
  public:

@@ -1,4 +1,4 @@
-// The reference: plain loops in f32 and f64, one thread. Everything else is tested against it.
+// The reference backend: plain loops in f32 and f64, one thread. The other backends are tested against it.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// Threads of the CPU backend. Work is cut into parts that depend on its size alone, never on the number of
-// threads, so that a sum over parts has the same bits with any number of them.
+// Threads of the CPU backend. The parts into which work is divided depend only on its size, not on the number
+// of threads, so that a sum over parts has the same bits with any number of threads.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace stagegpt {
 
-// Elements worth a part of their own in a pass over memory.
+// Elements per part, in a pass over memory.
 inline constexpr std::int64_t kElementGrain = 16384;
 
 class Parallel {
@@ -26,7 +26,7 @@ class Parallel {
     for (std::int64_t i = 0; i < n; ++i) f(i);
   }
 
-  // Calls f(begin, end) for consecutive parts of [0, n), `grain` long but for the last.
+  // Calls f(begin, end) for consecutive parts of [0, n) of `grain` elements; the last may be shorter.
   template <class F>
   void ranges(std::int64_t n, std::int64_t grain, const F& f) const {
     each((n + grain - 1) / grain,

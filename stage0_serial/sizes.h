@@ -1,4 +1,4 @@
-// The sizes of kernels, read off the tensors of an op.
+// The size arguments of kernels, from the shapes of an op's tensors.
 #pragma once
 
 #include "stage0_serial/kernels/attention.h"
@@ -9,7 +9,7 @@
 
 namespace stagegpt {
 
-// A tensor's elements, or nullptr where it is absent.
+// A tensor's elements; nullptr if the tensor is absent.
 template <class T>
 T* optional_data(const Tensor& tensor) {
   return tensor.defined() ? tensor.data<T>() : nullptr;

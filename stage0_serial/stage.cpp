@@ -32,7 +32,7 @@ class SerialStage final : public Stage {
  private:
   SingleProcess group_;
   CpuFlags cpu_;
-  Machine machine_;  // ends first
+  Machine machine_;  // destroyed first: it uses group_
 };
 
 }  // namespace

@@ -1,11 +1,11 @@
-// Matrices as products take them: where they lie, and how large they are.
+// The operands of a GEMM: their layout in memory, and their extents.
 #pragma once
 
 #include <cstdint>
 
 namespace stagegpt {
 
-// A factor: element (row, column) lies at data[row · row_stride + column · column_stride]. One stride is 1.
+// Element (row, column) is data[row · row_stride + column · column_stride]. One of the strides is 1.
 template <class T>
 struct MatrixView {
   const T* data;
@@ -24,7 +24,7 @@ MatrixView<T> row_major(const T* data, std::int64_t columns) {
   return {data, columns, 1};
 }
 
-// Extents of a product: c (m,n) = a (m,k) · b (k,n).
+// The extents of c (m,n) = a (m,k) · b (k,n).
 struct MatmulSize {
   std::int64_t m, n, k;
 };

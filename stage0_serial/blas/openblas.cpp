@@ -1,9 +1,9 @@
-// OpenBLAS is opened by path at the first use rather than linked, for two reasons.
-//   1. Debian installs several builds under one name, and its alternatives prefer the one with threads of its
-//      own, which fight with OpenMP's. The path names the OpenMP build, and it is checked.
-//   2. The library picks its kernels once, when it is loaded, from the processors known when it was released:
-//      0.3.21 runs an Emerald Rapids on SSE3 kernels, at a quarter of its speed. OPENBLAS_CORETYPE overrides
-//      the choice, if it is set before.
+// OpenBLAS is not linked but loaded by path at the first use, for two reasons.
+//   1. Debian installs several builds under one name. Its default is the pthreads build, whose threads
+//      compete with those of OpenMP. The path names the OpenMP build, and the constructor checks it.
+//   2. OpenBLAS selects its kernels when it is loaded, among the processors known at its release: 0.3.21 uses
+//      SSE3 kernels on Emerald Rapids, at a quarter of the speed. The variable OPENBLAS_CORETYPE overrides
+//      the selection if it is set before loading.
 #include "stage0_serial/blas/openblas.h"
 
 #include <cblas.h>
@@ -17,7 +17,7 @@
 namespace stagegpt {
 namespace {
 
-// OpenBLAS's name for the best kernels this processor can run, or nullptr to leave the choice to the library.
+// OpenBLAS's name of the fastest kernels that this processor can run; nullptr: let OpenBLAS choose.
 const char* best_core() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
@@ -40,7 +40,8 @@ void* open_library() {
   return library;
 }
 
-// A factor as BLAS takes it. A view with one row may have any row stride; BLAS wants at least its columns.
+// An operand in BLAS's terms. A view with one row may have any row stride, but BLAS requires that the leading
+// dimension is at least the number of columns.
 struct Factor {
   Factor(MatrixView<float> view, std::int64_t columns)
       : transpose(view.column_stride == 1 ? CblasNoTrans : CblasTrans),
@@ -52,7 +53,7 @@ struct Factor {
 
 }  // namespace
 
-// What is used of the library.
+// The functions of the library that are used.
 struct OpenBlas::Functions {
   Functions() : library(open_library()) {
     find(sgemm, "cblas_sgemm");
@@ -84,7 +85,8 @@ const OpenBlas& OpenBlas::instance() {
 
 OpenBlas::OpenBlas(const Functions& functions) : functions_(functions) {
   if (functions.get_parallel() != OPENBLAS_OPENMP) {
-    throw std::runtime_error(concat(STAGEGPT_OPENBLAS, " is not the OpenMP build of OpenBLAS"));
+    throw std::runtime_error(concat(
+        STAGEGPT_OPENBLAS, " is not the OpenMP build of OpenBLAS; ./scripts/setup.sh installs that build"));
   }
   const std::string config = functions.get_config();  // "OpenBLAS 0.3.21 …"
   const std::string version = config.substr(0, config.find(' ', config.find(' ') + 1));

@@ -1,5 +1,5 @@
-// OpenBLAS, which whoever multiplies matrices on the host shares. It is opened at the first use; one that is
-// missing, or another build than the one with OpenMP, is a std::runtime_error.
+// OpenBLAS, for all code that multiplies matrices on the host. It is loaded at the first use, which throws
+// std::runtime_error if the library is missing or is not its OpenMP build.
 #pragma once
 
 #include <string>
@@ -12,12 +12,12 @@ class OpenBlas {
  public:
   static const OpenBlas& instance();
 
-  // Of the products that follow. Inside a parallel region of OpenMP's the library has one thread anyway.
+  // Sets the number of threads of later sgemm calls. Inside an OpenMP parallel region a call has one thread.
   void set_threads(int threads) const;
-  // c (m,n) = scale · a (m,k) · b (k,n), added to c or not; c has rows of ldc elements.
+  // c (m,n) = scale · a (m,k) · b (k,n), or += with `accumulate`; rows of c are ldc elements apart.
   void sgemm(float* c, std::int64_t ldc, MatrixView<float> a, MatrixView<float> b, MatmulSize size,
              bool accumulate, float scale = 1) const;
-  // What was loaded, such as "OpenBLAS 0.3.21 SkylakeX".
+  // Version and kernels, such as "OpenBLAS 0.3.21 SkylakeX".
   const std::string& description() const { return description_; }
 
  private:

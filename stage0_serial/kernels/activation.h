@@ -1,6 +1,6 @@
 // Pointwise non-linearities and their derivatives.
-//   gelu_new: x · σ(2u), u = √(2/π) (x + 0.044715 x³): the tanh form, since (1 + tanh u)/2 = σ(2u), which
-//             loses no digits where tanh is near -1.
+//   gelu_new: x · σ(2u), u = √(2/π) (x + 0.044715 x³). This equals x · (1 + tanh u)/2, without the
+//             cancellation where tanh u is near -1.
 //   gelu:     x · Φ(x), Φ(x) = erfc(-x/√2)/2.
 //   relu:     max(x, 0).
 // Backward: dx = dout · f'(x). Every element is independent.
@@ -22,7 +22,7 @@ struct ActivationValue {
   T value, slope;
 };
 
-// std::exp, or the one that vectorises. As types, so that the compiler sees through the call.
+// std::exp, or vector_exp, which the compiler can vectorise. They are types, so that calls are inlined.
 struct PlainExp {
   template <class T>
   T operator()(T x) const {
@@ -53,7 +53,7 @@ inline ActivationValue<T> relu(T x) {
   return {x > 0 ? x : T(0), x > 0 ? T(1) : T(0)};
 }
 
-// Calls `use` with the function an Activation names, once, outside any loop.
+// Calls `use` once with the function of `activation`, so that loops inside `use` contain no switch.
 template <class T, class Exp, class Use>
 void with_activation(Activation activation, Exp exp, const Use& use) {
   switch (activation) {

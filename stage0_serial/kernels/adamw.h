@@ -1,11 +1,11 @@
 // AdamW, with g the gradient scaled by min(1, max_grad_norm/(‖g‖ + 1e-6)) and t the step counted from 1:
 //   m ← β₁m + (1-β₁)g,  v ← β₂v + (1-β₂)g²,
 //   w ← w - lr·( (m/(1-β₁ᵗ)) / (√(v/(1-β₂ᵗ)) + eps) + weight_decay·w ).
-// A norm that is not finite leaves everything as it was.
+// If the norm is not finite, nothing is changed.
 //
-// Squared norm: Σx² over parts of fixed length, added in order in f64.
+// Squared norm: Σx² of parts of fixed length; the parts are added in order, in f64.
 //
-// Vectorised: one pass over the arenas, threads on contiguous parts: 28 bytes an element.
+// Vectorised: one pass over the arenas, 28 bytes per element; threads take contiguous parts.
 #pragma once
 
 #include <algorithm>
@@ -19,13 +19,13 @@
 
 namespace stagegpt {
 
-// What gradients of this squared norm are scaled by. The 1e-6 is PyTorch's, whose results ours are compared
-// with.
+// The factor that scales gradients of this squared norm. The 1e-6 is the one in PyTorch, with whose results
+// ours are compared.
 inline double clip_factor(double max_grad_norm, double squared_norm) {
   return max_grad_norm > 0 ? std::min(1.0, max_grad_norm / (std::sqrt(squared_norm) + 1e-6)) : 1.0;
 }
 
-// The numbers of one step that are the same for every element.
+// The factors of one step, which are the same for all elements.
 template <class T>
 struct AdamWFactors {
   T grad_scale, beta1, beta2, one_minus_beta1, one_minus_beta2, step_size, inv_sqrt_correction2, eps,
@@ -43,7 +43,7 @@ struct AdamWFactors {
         learning_rate(static_cast<T>(s.learning_rate)) {}
 };
 
-// Elements [begin, end).
+// Updates elements [begin, end).
 template <class T>
 void adamw_elements(T* w, T* m, T* v, const T* g, const AdamWFactors<T>& factors, double weight_decay,
                     std::int64_t begin, std::int64_t end) {
@@ -83,7 +83,7 @@ double squared_norm(const T* x, std::int64_t n) {
 
 namespace vectorised {
 
-// Σx² of [begin, end): runs of 256 in f32, whose sums are added in f64.
+// Σx² of [begin, end): sums of 256 elements in f32, which are added in f64.
 inline double squared_norm_part(const float* x, std::int64_t begin, std::int64_t end) {
   constexpr std::int64_t kRun = 256;
   double sum = 0;

@@ -22,7 +22,8 @@ struct AttentionSize {
 
   std::int64_t channels() const { return NH * HS; }
   std::int64_t row() const { return 3 * NH * HS; }  // elements of a row of qkv
-  // Where the queries of head `head` = b·NH + h begin in qkv; keys and values follow at distance channels().
+  // Offset in qkv of the queries of head `head` = b·NH + h. Its keys and values are channels() and
+  // 2·channels() elements further.
   std::int64_t qkv_offset(std::int64_t head) const { return head / NH * T * row() + head % NH * HS; }
   std::int64_t out_offset(std::int64_t head) const { return head / NH * T * channels() + head % NH * HS; }
 };

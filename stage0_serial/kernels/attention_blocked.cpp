@@ -9,9 +9,9 @@
 namespace stagegpt::vectorised {
 namespace {
 
-constexpr std::int64_t kQueries = 48;  // a block: whole register tiles of 12 or 6 rows
+constexpr std::int64_t kQueries = 48;  // per block; a multiple of the rows of a register tile (12 or 6)
 
-// A thread's memory, kept between calls.
+// Scratch memory of a thread, kept between calls.
 class Scratch {
  public:
   // `n` floats in slot `slot`, contents undefined.
@@ -29,7 +29,7 @@ class Scratch {
   std::array<std::vector<float>, 4> slots_;
 };
 
-// out (HS, columns) = rowsᵀ of T rows of HS elements at distance `stride`; columns beyond T are zero.
+// out (HS, columns) = rowsᵀ, for T rows of HS elements that are `stride` apart; columns beyond T are zero.
 void transpose_padded(float* out, std::int64_t columns, const float* rows, std::int64_t stride,
                       std::int64_t T, std::int64_t HS) {
   for (std::int64_t i = 0; i < HS; ++i) {
@@ -38,7 +38,7 @@ void transpose_padded(float* out, std::int64_t columns, const float* rows, std::
   }
 }
 
-// What both directions know about one head.
+// One head's sizes and inputs, for forward and backward.
 struct Head {
   Head(const float* qkv, AttentionSize size, std::int64_t head)
       : s(size),
@@ -49,13 +49,14 @@ struct Head {
         k(q + size.channels()),
         v(k + size.channels()) {}
 
-  // scores (queries t0…t1-1, keys 0…t1-1), rows of padded_T, = rows · transposed, both of depth HS.
+  // scores (queries t0…t1-1, keys 0…t1-1) = rows · transposed, over HS elements; rows of scores and of
+  // `transposed` are padded_T elements apart.
   void block_product(float* scores, const float* rows, std::int64_t row_stride, const float* transposed,
                      std::int64_t t0, std::int64_t t1) const {
     tile_product(scores, padded_T, row_major(rows + t0 * row_stride, row_stride), transposed, padded_T,
                  {t1 - t0, round_up_to_lanes(t1), s.HS}, false);
   }
-  // Number of query t's first element in the dropout sequence.
+  // Index in the dropout sequence of the first element of query t.
   std::int64_t dropout_row(std::int64_t t) const { return (index * s.T + t) * s.T; }
 
   AttentionSize s;
@@ -64,7 +65,8 @@ struct Head {
   const float *q, *k, *v;
 };
 
-// Scores of one query become probabilities: exp(scale·p - lse) up to key t, zero from there to `end`.
+// Replaces the scores of query t by probabilities: exp(scale·p - lse) for keys up to t, zero for later keys.
+// Returns lse.
 float softmax_row(float* p, std::int64_t t, std::int64_t end, float scale) {
   float max = p[0], sum = 0;
 #pragma omp simd reduction(max : max)
@@ -106,7 +108,7 @@ void forward_head(float* y, float* lse, const Head& head, const Dropout& dropout
   }
 }
 
-// One query's rows: p from scores, with dropout; ds from dp.
+// For query t: replaces the scores in `p` by probabilities times dropout factors, and dp in `ds` by ds.
 void backward_row(float* p, float* ds, std::int64_t t, std::int64_t end, float scale, float lse, float D,
                   const float* factors) {
   if (factors) {
@@ -133,7 +135,7 @@ float dot(const float* a, const float* b, std::int64_t n) {
   return sum;
 }
 
-// dq, dk and dv of one head are added to dq, dq + C and dq + 2C.
+// Adds the gradients of one head's queries, keys and values at dq, dq + C and dq + 2C.
 void backward_head(float* dq, const float* dy, const float* y, const float* lse, const Head& head,
                    const Dropout& dropout) {
   const AttentionSize& s = head.s;

@@ -1,10 +1,10 @@
-// Causal self-attention in blocks of queries (formulas: attention.h). A thread owns one head of one sequence
-// and goes through its queries in blocks: scores of a block against all earlier keys are one small matrix
-// product, then the softmax in place, then another product with the values. Memory beyond input and output is
-// O(T·HS) a thread (blocks of scores, transposed keys and values), where a materialised T×T would be O(T²) a
+// Causal self-attention in blocks of queries (formulas: attention.h). A thread computes one head of one
+// sequence. For each block of queries, a small GEMM gives the scores for all earlier keys, the softmax is
+// computed in place, and a second GEMM multiplies by the values. Memory beyond input and output is O(T·HS)
+// per thread (a block of scores, transposed keys and values); a full T×T matrix of scores would be O(T²) per
 // head.
 //
-// The backward computes the probabilities of a block again from lse and adds to dk and dv block by block.
+// The backward recomputes the probabilities of a block from lse, and accumulates dk and dv block by block.
 #pragma once
 
 #include "stage0_serial/kernels/attention.h"

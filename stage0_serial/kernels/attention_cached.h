@@ -1,8 +1,9 @@
-// Attention of new tokens over a cache of keys and values: for token t = first, first + 1, … of a sequence,
+// Attention of new tokens with a KV cache: for tokens t = first, first + 1, … of a sequence,
 //   out[t] = Σ_{u <= t} p[u]·v[u],  p = softmax(q[t]·k[u]/√HS),
-// with k[u], v[u] in row u of the cache, where the new tokens' are put first.
+// with k[u], v[u] in row u of the cache. Keys and values of the new tokens are stored there first.
 //
-// One work item is a new token's head: it walks the rows twice, for the scores and for their sum of values.
+// A work item is one head of one new token. It reads the rows twice: for the scores, then for the sum of
+// values.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +37,8 @@ void store_rows(T* cache, const T* qkv, CachedAttentionSize s) {
   }
 }
 
-// out (HS) of one query over `n` rows that begin at k, at distance `stride`; values lie C behind keys.
+// out (HS) of one query over `n` keys, which start at k and are `stride` elements apart. The values are C
+// elements after their keys.
 template <class T>
 void attend(T* out, const T* q, const T* k, std::int64_t n, std::int64_t stride, CachedAttentionSize s) {
   thread_local std::vector<T> p;

@@ -2,11 +2,11 @@
 //   lse = log Σ exp(logits),  loss = mean over rows of (lse - logits[target]).
 // Backward: dlogits = dloss/N · (exp(logits - lse) - [column = target]), 0 in the padding; it may overwrite
 // the logits.
-// Accuracy: a row counts as correct when its target's logit is above those before it and at least those
-// behind.
+// Accuracy: a row is correct if its target is the argmax, which is the first of equal logits.
 //
-// Vectorised: threads on rows, each row read once for its maximum and once for the sum. The mean is taken in
-// row order, in f64. Correct rows are counted by an atomic integer, whose sum has no order.
+// Vectorised: rows are divided among threads; a row is read once for its maximum and once for the sum. The
+// mean is computed in row order, in f64. Correct rows are counted with an atomic integer: order does not
+// matter.
 #pragma once
 
 #include <atomic>

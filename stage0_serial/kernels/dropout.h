@@ -1,7 +1,7 @@
 // Dropout: out[i] = x[i] / (1-p) if u[i] >= p, else 0, where u[i] is number first_element + i of a Philox
-// sequence. The backward is the same map on gradients. The mask is drawn again, never stored.
+// sequence. The backward applies the same factors to gradients. The mask is not stored but computed again.
 //
-// Vectorised: threads on contiguous parts; a draw depends on its index alone.
+// Vectorised: threads take contiguous parts; u[i] depends only on its index.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ T dropout_factor(const Dropout& dropout, std::int64_t i) {
   return u >= static_cast<float>(dropout.p) ? static_cast<T>(1 / (1 - dropout.p)) : T(0);
 }
 
-// Factors of elements [begin, end), drawing each Philox block once.
+// The factors of elements [begin, end); each Philox block is computed once.
 template <class T>
 void dropout_factors(T* factors, const Dropout& dropout, std::int64_t begin, std::int64_t end) {
   const T keep = static_cast<T>(1 / (1 - dropout.p));

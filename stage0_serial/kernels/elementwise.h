@@ -1,4 +1,4 @@
-// out = a + b, and out = value: element by element, threads on contiguous parts.
+// out = a + b, and out = value, element by element; threads take contiguous parts.
 #pragma once
 
 #include <cstdint>

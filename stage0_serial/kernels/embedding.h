@@ -1,8 +1,8 @@
 // Embedding: out[b][t] = wte[ids[b][t]] + wpe[t].
 // Backward:  dwte[v] = Σ over (b,t) with ids[b][t] = v of dout[b][t],   dwpe[t] = Σ_b dout[b][t].
 //
-// Vectorised: rows of out are independent. In the backward each thread owns a range of channels and walks all
-// tokens in order, so that equal ids never meet in two threads and the order of the sum is fixed.
+// Vectorised: forward: rows are divided among threads. Backward: channels are, and each thread adds all
+// tokens in order, so that no two threads write the same element and the order of each sum is fixed.
 #pragma once
 
 #include <cstdint>

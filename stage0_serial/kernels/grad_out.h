@@ -1,4 +1,4 @@
-// How kernels write gradients.
+// The destination of a gradient in a kernel.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace stagegpt {
 
-// A gradient's destination inside a kernel; false where no gradient is wanted.
+// Converts to false if the gradient is not wanted.
 template <class T>
 struct GradOut {
   T* data = nullptr;

@@ -3,8 +3,8 @@
 // Backward, with d̂ = dout·w:
 //   dx = rstd·(d̂ - Σd̂/C - x̂·Σ(d̂·x̂)/C),  dw = Σ_rows dout·x̂,  dbias = Σ_rows dout.
 //
-// Vectorised: threads on rows; for dw and dbias threads on channels, each walking all rows in order, so that
-// the sum does not depend on the number of threads.
+// Vectorised: rows are divided among threads. For dw and dbias channels are, and each thread adds all rows in
+// order, so that the sums do not depend on the number of threads.
 #pragma once
 
 #include <cmath>
@@ -67,7 +67,7 @@ void layernorm_backward(GradOut<T> dx, GradOut<T> dw, GradOut<T> dbias, const T*
 
 namespace vectorised {
 
-// One row. With `residual`, x + residual is normalised and written to `sum`.
+// One row. If `residual` is not null, x + residual is normalised, and written to `sum`.
 inline void layernorm_row(float* out, float* sum, float& mean, float& rstd, const float* x,
                           const float* residual, const float* w, const float* bias, float eps,
                           std::int64_t C) {
@@ -93,7 +93,7 @@ inline void layernorm_row(float* out, float* sum, float& mean, float& rstd, cons
   rstd = r;
 }
 
-// With `residual` null: out = layernorm(x), and `sum` is not used.
+// If `residual` is null, out = layernorm(x) and `sum` is not used.
 inline void layernorm_forward(const Parallel& parallel, float* out, float* sum, float* mean, float* rstd,
                               const float* x, const float* residual, const float* w, const float* bias,
                               double eps, std::int64_t N, std::int64_t C) {

@@ -1,8 +1,9 @@
 // Linear layer: out (N,O) = x (N,I) · wᵀ + bias, w (O,I).
 // Backward: dx = dout · w,  dw = doutᵀ · x,  dbias = Σ_rows dout.
 //
-// Three matrix products on the chosen rung (matmul.h). Vectorised: the bias and the activation in one pass
-// over out; dbias with threads on columns, each walking all rows in order.
+// The three matrix products use the GEMM that --cpu-matmul selects (matmul.h). Vectorised: bias and
+// activation are one pass over out; for dbias columns are divided among threads, each of which adds all rows
+// in order.
 #pragma once
 
 #include <cstdint>
@@ -53,14 +54,14 @@ void linear_backward(GradOut<T> dx, GradOut<T> dw, GradOut<T> dbias, const T* do
 
 namespace vectorised {
 
-// out (n) = w (n) in f32.
+// Converts w (n) to f32.
 inline void widen(const Parallel& parallel, float* out, const Bf16* w, std::int64_t n) {
   parallel.ranges(n, kElementGrain, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) out[i] = as_float(w[i]);
   });
 }
 
-// pre += bias and out = activation(pre), in one pass; `out` may be `pre`, `bias` null.
+// pre += bias and out = activation(pre), in one pass; `out` may be `pre`, and `bias` may be null.
 inline void bias_activation(const Parallel& parallel, float* out, float* pre, const float* bias,
                             Activation activation, LinearSize s) {
   if (!bias && activation == Activation::none) return;

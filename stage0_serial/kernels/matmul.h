@@ -1,7 +1,7 @@
-// Matrix product: c[m][n] = Σ_k a[m][k] · b[k][n], with either factor given transposed, added to c or not.
+// GEMM: c[m][n] = Σ_k a[m][k] · b[k][n], or += with `accumulate`. Either operand may be transposed.
 //
-// Three rungs, chosen by --cpu-matmul: `naive` (here, the reference), `tiled` (matmul_tiled.h, by hand) and
-// `blas` (matmul_blas.h, OpenBLAS). The first to read is the naive one: the others compute the same sums.
+// --cpu-matmul selects one of three implementations: `naive` (here, the reference), `tiled` (matmul_tiled.h)
+// and `blas` (matmul_blas.h, OpenBLAS). Read the naive one first: the others compute the same sums.
 #pragma once
 
 #include "stage0_serial/blas/matrix_view.h"
@@ -9,7 +9,7 @@
 namespace stagegpt {
 namespace naive {
 
-// c has rows of ldc elements.
+// Rows of c are ldc elements apart.
 template <class T>
 void matmul(T* c, std::int64_t ldc, MatrixView<T> a, MatrixView<T> b, MatmulSize size, bool accumulate) {
   for (std::int64_t m = 0; m < size.m; ++m) {

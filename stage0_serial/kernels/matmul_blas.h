@@ -1,4 +1,4 @@
-// Matrix product by OpenBLAS.
+// GEMM by OpenBLAS: c = a · b, or += with `accumulate`.
 #pragma once
 
 #include "stage0_serial/kernels/matmul.h"
@@ -9,8 +9,8 @@ namespace stagegpt::blas {
 void matmul(const Parallel& parallel, float* c, std::int64_t ldc, MatrixView<float> a, MatrixView<float> b,
             MatmulSize size, bool accumulate);
 
-// The same bits with any number of threads, which the library's own threads do not give: c is cut into panels
-// of fixed size, each a product of one thread.
+// Gives the same bits with any number of threads, which OpenBLAS's own threading does not: c is divided into
+// panels of fixed size, and one thread computes a panel.
 void reproducible_matmul(const Parallel& parallel, float* c, std::int64_t ldc, MatrixView<float> a,
                          MatrixView<float> b, MatmulSize size, bool accumulate);
 

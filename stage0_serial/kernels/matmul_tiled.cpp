@@ -8,11 +8,11 @@
 namespace stagegpt {
 namespace {
 
-// A register tile is kTileRows × 2 vectors of c, with room left for a row of b and an element of a.
+// A register tile is kTileRows × 2 vectors of c. The remaining registers hold a row of b and an element of a.
 constexpr int kTileRows = kVectorRegisters == 32 ? 12 : 6;
 constexpr int kTileColumns = 2 * kLanes;
 
-// c (kRows, kVectors·kLanes) from k products of a column of a and a row of b.
+// c (kRows, kVectors·kLanes) = the sum of k outer products, each of a column of a and a row of b.
 template <int kRows, int kVectors>
 void register_tile(float* c, std::int64_t ldc, MatrixView<float> a, const float* b, std::int64_t ldb,
                    std::int64_t k, bool accumulate) {
@@ -33,7 +33,7 @@ void register_tile(float* c, std::int64_t ldc, MatrixView<float> a, const float*
   }
 }
 
-// At most kRows rows of c and all n columns: full tiles, then one vector, then single columns.
+// Computes at most kRows rows of c: full tiles first, then single vectors, then single columns.
 template <int kRows>
 void row_panel(float* c, std::int64_t ldc, MatrixView<float> a, const float* b, std::int64_t ldb,
                MatmulSize size, bool accumulate) {
@@ -74,8 +74,8 @@ void tile_product(float* c, std::int64_t ldc, MatrixView<float> a, const float* 
   }
 }
 
-// A thread owns a panel of columns of c, and goes through k in blocks: the block of b is packed once (at most
-// 128 KiB, for the second-level cache) and multiplied with all rows of a.
+// A thread computes a panel of columns of c, in blocks of k. A block of b is packed once (at most 128 KiB,
+// for the L2 cache) and multiplied with all rows of a.
 void tiled::matmul(const Parallel& parallel, float* c, std::int64_t ldc, MatrixView<float> a,
                    MatrixView<float> b, MatmulSize size, bool accumulate) {
   constexpr std::int64_t kColumns = 4 * kTileColumns, kDepth = 256;

@@ -1,7 +1,8 @@
-// Matrix product by hand: a tile of c stays in registers while k runs, so that each load is used many times.
+// GEMM with register tiles: c = a · b, or += with `accumulate`. A tile of c stays in registers during the
+// loop over k, so that each loaded value is used many times.
 //
-// tile_product() is the inner part, for one thread and factors that fit in cache; attention is built on it.
-// tiled::matmul() blocks and packs larger factors around it.
+// tile_product() is the inner part: one thread, operands that fit in cache. Attention uses it directly.
+// tiled::matmul() adds blocking for the cache, packing and threads.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,8 @@
 
 namespace stagegpt {
 
-// c (m,n) = a · b, or += with `accumulate`; c and b are row-major with rows of ldc and ldb elements, a is any
-// view. For a b that fits in cache.
+// c (m,n) = a · b, or += with `accumulate`. c and b are row-major, with rows ldc and ldb elements apart; a is
+// any view. b should fit in cache.
 void tile_product(float* c, std::int64_t ldc, MatrixView<float> a, const float* b, std::int64_t ldb,
                   MatmulSize size, bool accumulate);
 

@@ -1,9 +1,9 @@
-// A linear layer on one row: out[o] = Σ_i w[o][i]·x[i], w (O,I) in f32 or bf16, sums in f32. All of the time
-// goes into reading w, once: 2·O·I operations on as many or twice as many bytes.
+// A linear layer on one row (GEMV): out[o] = Σ_i w[o][i]·x[i], w (O,I) in f32 or bf16, sums in f32. It is
+// bound by reading w once: 2·O·I FLOP for 2·O·I bytes (bf16) or 4·O·I bytes (f32).
 //
-// Four rows of w at a time, so that the sums do not wait for each other; threads on groups of rows. Two
-// elements of bf16 are a word, whose halves are their f32 but for a shift and a mask: no element is widened
-// on its own, and x is split into its even and its odd elements to match.
+// Groups of rows are divided among threads. Four rows are computed at a time, as four independent sums. A
+// 32-bit word holds two bf16 elements; a shift gives the first in f32, a mask the second. To match, x is
+// split into its even and its odd elements.
 #pragma once
 
 #include <bit>
@@ -16,7 +16,7 @@
 
 namespace stagegpt::vectorised {
 
-// out (kRows) of as many rows of w.
+// out (kRows): the dot products of x and kRows rows of w.
 template <int kRows>
 void products(float* out, const float* x, const float* w, std::int64_t I) {
   FloatVector sums[kRows] = {};
@@ -30,7 +30,7 @@ void products(float* out, const float* x, const float* w, std::int64_t I) {
   }
 }
 
-// x (I) as even[i] = x[2i], odd[i] = x[2i + 1].
+// The elements of x (I): even[i] = x[2i], odd[i] = x[2i + 1].
 struct SplitRow {
   SplitRow(const float* x, std::int64_t I) : even((I + 1) / 2), odd(I / 2) {
     for (std::int64_t i = 0; i < I; ++i) (i % 2 == 0 ? even : odd)[static_cast<std::size_t>(i / 2)] = x[i];

@@ -1,4 +1,4 @@
-// Vectors of floats as wide as the processor that is compiled for, through the compiler's vector extension.
+// Vectors of floats, as wide as the target processor's registers, through the compiler's vector extension.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ inline FloatVector load(const float* p) {
   return v;
 }
 
-// As many words of 32 bits.
+// A vector of as many 32-bit words.
 using WordVector = std::uint32_t __attribute__((vector_size(kVectorBytes)));
 
 inline WordVector load_words(const void* p) {
