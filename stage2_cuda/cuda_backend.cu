@@ -22,7 +22,7 @@
 namespace stagegpt::gpu {
 namespace {
 
-// A rung by hand.
+// A hand-written GEMM (kernels/matmul.cuh).
 template <void (*matmul)(StreamHandle, const Product&)>
 class HandGemm final : public Gemm {
  public:
@@ -45,11 +45,11 @@ std::unique_ptr<Gemm> make_gemm(const CudaOptions& options) {
 
 float* floats(const Tensor& tensor) { return tensor.data<float>(); }
 float* optional_floats(const Tensor& tensor) { return tensor.defined() ? tensor.data<float>() : nullptr; }
-// Where a gradient goes; null where none is wanted.
+// The elements of a gradient; null if it is not wanted.
 float* floats(const Grad& grad) { return grad.wanted() ? grad.tensor.data<float>() : nullptr; }
 const std::int32_t* ids_of(const Tensor& tensor) { return tensor.data<std::int32_t>(); }
 
-// A row-major matrix with rows of `columns` elements.
+// A tensor as a row-major matrix with rows of `columns` elements.
 Matrix row_major(const Tensor& tensor, std::int64_t columns) { return {floats(tensor), columns}; }
 
 CrossEntropySize cross_entropy_size(const Tensor& logits, std::int64_t vocab_size) {
@@ -62,18 +62,18 @@ AttentionSize attention_size(const Tensor& qkv, int n_head) {
   return {s[0], s[1], n_head, s[2] / 3 / n_head};
 }
 
-// Every op is one or several launches on one stream; nothing waits but copies to the host. With the same
-// shapes every kernel adds in the same order, so reproducible mode asks for nothing more.
+// Every op is one or more launches on one stream. The host waits only for copies to the host. With the same
+// shapes all kernels add in the same order, so that reproducible mode needs nothing else.
 class StreamBackend final : public CudaBackend {
  public:
   explicit StreamBackend(const CudaOptions& options)
       : CudaBackend(std::make_unique<DeviceMemorySource>()), staging_(stream_), gemm_(make_gemm(options)) {}
-  // Work that is under way uses memory that is given back now.
+  // Waits for queued work, which uses memory that is freed now.
   ~StreamBackend() override {
     try {
       gpu::synchronize(stream_);
     } catch (const std::exception&) {
-      // A destructor cannot tell: whoever waits for the result does.
+      // A destructor cannot throw; a caller that waits for results gets the error from synchronize().
     }
   }
 
@@ -211,7 +211,7 @@ class StreamBackend final : public CudaBackend {
                              const Tensor& x, const Tensor& w, const Tensor& mean,
                              const Tensor& rstd) override {
     const std::int64_t N = mean.numel(), C = w.numel();
-    // Before dx, which may take the place of dout.
+    // Before dx, which may overwrite dout.
     if (dw.wanted() || dbias.wanted()) sum_columns(dbias, dw, dout, x, mean, rstd, N, C);
     if (dx.wanted()) {
       gpu::layernorm_backward(stream_, floats(dx), dx.accumulates(), floats(dout), floats(x), floats(w),
@@ -284,7 +284,7 @@ class StreamBackend final : public CudaBackend {
                weights.numel());
   }
 
-  // Gradients of a bias and, where x is given, of LayerNorm's weights.
+  // Gradients of a bias and, if x is defined, of LayerNorm's weights.
   void sum_columns(const Grad& dbias, const Grad& dw, const Tensor& dout, const Tensor& x, const Tensor& mean,
                    const Tensor& rstd, std::int64_t N, std::int64_t C) {
     const Tensor scratch = allocate(DType::f32, {ColumnSums::scratch_size(N, C)});
@@ -292,7 +292,7 @@ class StreamBackend final : public CudaBackend {
                      optional_floats(x), optional_floats(mean), optional_floats(rstd), N, C, floats(scratch));
   }
 
-  // The tensor itself, or its bf16 elements in f32.
+  // The tensor itself if it is f32; a bf16 tensor converted to f32.
   Tensor in_f32(const Tensor& tensor) {
     if (tensor.dtype() == DType::f32) return tensor;
     const Tensor wide = allocate(DType::f32, tensor.shape());

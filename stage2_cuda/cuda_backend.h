@@ -1,4 +1,4 @@
-// The CUDA backend: f32 on one GPU or, built by a host compiler, on the emulator.
+// The CUDA backend: f32, on one GPU or, compiled by a host compiler, on the emulator.
 #pragma once
 
 #include <memory>
@@ -11,24 +11,24 @@
 
 namespace stagegpt::gpu {
 
-// Rungs of the matrix product: three by hand (kernels/matmul.cuh), and the library's.
+// Implementations of GEMM: three hand-written ones (kernels/matmul.cuh), and the library (gemm.h).
 enum class GpuMatmul { naive, tiled, vectorised, cublaslt };
 
 std::optional<GpuMatmul> gpu_matmul_named(std::string_view name);
 
 struct CudaOptions {
   GpuMatmul matmul = GpuMatmul::cublaslt;
-  Precision precision = Precision::f32;  // of the library's products
+  Precision precision = Precision::f32;  // of the library's GEMM
 };
 
 class CudaBackend : public Backend, protected Kernels {
  public:
   explicit CudaBackend(std::unique_ptr<MemorySource> memory) : Backend(std::move(memory), this) {}
-  // Where its work waits its turn.
+  // The stream on which all ops are launched.
   virtual StreamHandle stream() const = 0;
 };
 
-// On the device that was opened last (runtime.h), with a stream of its own.
+// Uses the device that was opened last (runtime.h), and creates a stream.
 std::unique_ptr<CudaBackend> make_cuda_backend(const CudaOptions& options);
 
 }  // namespace stagegpt::gpu

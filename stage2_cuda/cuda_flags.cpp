@@ -8,8 +8,7 @@ namespace stagegpt::gpu {
 void CudaFlags::add(CommandLine& command_line) {
   command_line.integer("--device", device_, 0, 1023,
                        "number of the GPU (default: 0; with several ranks, one each)");
-  command_line.choice("--precision", precision_, {"f32", "tf32"},
-                      "precision of the factors of matrix products");
+  command_line.choice("--precision", precision_, {"f32", "tf32"}, "precision of the operands of GEMM");
   command_line.choice("--gpu-matmul", matmul_, {"naive", "tiled", "vectorised", "cublaslt"},
                       "GEMM implementation");
   platform_->add_flags(command_line);
@@ -17,7 +16,8 @@ void CudaFlags::add(CommandLine& command_line) {
 
 DeviceInfo CudaFlags::open(int otherwise, int processes) {
   if (precision_ != "f32" && matmul_ != "cublaslt") {
-    user_error("--precision: ", precision_, " only with --gpu-matmul cublaslt; those by hand are f32");
+    user_error("--precision: ", precision_, " needs --gpu-matmul cublaslt, got \"", matmul_,
+               "\", which computes in f32");
   }
   platform_->start(processes);
   opened_ = device_ ? static_cast<int>(*device_) : otherwise;
@@ -30,7 +30,7 @@ CudaOptions CudaFlags::options() const {
 }
 
 TensorMemory CudaFlags::memory(int processes) const {
-  const bool emulated = !platform_->is_gpu();  // by each process for itself
+  const bool emulated = !platform_->is_gpu();  // each process emulates its own device
   return {.device_bytes = memory_info().free / static_cast<std::size_t>(emulated ? 1 : processes),
           .on_host = emulated};
 }

@@ -1,4 +1,4 @@
-// The flags of a stage that computes on a GPU, and what they ask for.
+// The flags of a stage that computes on a GPU, and the device that they select.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,17 @@ class CudaFlags {
  public:
   void add(CommandLine& command_line);
 
-  // Opens the device that was asked for, or else number `otherwise`, on a node where so many processes share
-  // the cores. Throws UserError where the device cannot be used, or flags do not go together.
+  // Opens the device of --device, or else device `otherwise`. `processes` share the cores of this node.
+  // Throws UserError if the device cannot be used, or if flags contradict each other.
   DeviceInfo open(int otherwise = 0, int processes = 1);
   CudaOptions options() const;
   int threads() const { return platform_->threads(); }
   const Platform& platform() const { return *platform_; }
-  // What is left of the opened device, to so many processes.
+  // The free memory of the opened device, divided by the number of processes on it.
   TensorMemory memory(int processes = 1) const;
-  // One line for the reader, and what the data sheet says of such a device.
+  // One line for the user.
   std::string description(const DeviceInfo& device) const;
+  // The peak FLOP/s in the device's data sheet, if it is known.
   std::optional<Peak> peak(const DeviceInfo& device) const;
 
  private:

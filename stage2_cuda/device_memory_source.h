@@ -1,4 +1,4 @@
-// The device as the source of a backend's memory.
+// The memory source of the CUDA backend: device memory.
 #pragma once
 
 #include "common/tensor/caching_allocator.h"

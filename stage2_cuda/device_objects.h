@@ -1,4 +1,4 @@
-// Streams and events, for as long as a scope lasts.
+// Owners (RAII) of a stream and of an event.
 #pragma once
 
 #include "stage2_cuda/runtime.h"

@@ -1,5 +1,5 @@
-// Matrix products by a library: cuBLASLt on a GPU (cuda/gemm.cpp), the host's BLAS under emulation
-// (emulation/gemm.cpp). The hand-written rungs are in kernels/matmul.cuh.
+// GEMM by a library: cuBLASLt on a GPU (cuda/gemm.cpp), the host's BLAS under emulation (emulation/gemm.cpp).
+// The hand-written versions are in kernels/matmul.cuh.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace stagegpt::gpu {
 
-// A factor or a result, row-major in device memory: rows of `ld` elements, for each of a batch `stride`
-// elements behind the one before. A transposed factor is stored as its transpose.
+// An operand or a result, row-major in device memory. Rows are `ld` elements apart, matrices of a batch
+// `stride` elements. A transposed operand is stored as its transpose.
 struct Matrix {
   const float* data = nullptr;
   std::int64_t ld = 0;
@@ -19,7 +19,7 @@ struct Matrix {
   std::int64_t stride = 0;
 };
 
-// c (m,n) = scale · a (m,k) · b (k,n) + bias, for each of `batch`; added to c where it accumulates.
+// c (m,n) = scale · a (m,k) · b (k,n) + bias, or += with `accumulate`, for each matrix of a batch.
 struct Product {
   float* c = nullptr;
   std::int64_t ldc = 0, stride_c = 0;
@@ -28,7 +28,7 @@ struct Product {
   std::int64_t batch = 1;
   float scale = 1;
   bool accumulate = false;
-  const float* bias = nullptr;  // (n), added to every row; not with accumulate or a batch
+  const float* bias = nullptr;  // (n), added to every row; not allowed with accumulate or a batch
 };
 
 // Whether there is nothing to compute.
@@ -40,7 +40,7 @@ inline bool is_empty(const Product& product) {
   return empty;
 }
 
-// How f32 factors are multiplied: as they are, or rounded to TF32's ten bits on tensor cores.
+// How f32 operands are multiplied: in f32, or rounded to TF32 (10-bit mantissa) on tensor cores.
 enum class Precision { f32, tf32 };
 
 class Gemm {

@@ -14,12 +14,12 @@ namespace stagegpt::gpu {
 namespace {
 
 void require_right(const Rung& rung, double error, double tolerance) {
-  if (error <= tolerance) return;  // NaN is not
+  if (error <= tolerance) return;  // false for NaN
   throw std::runtime_error(
-      concat("rung ", rung.name, ": error ", error, ", at most ", tolerance, " is allowed"));
+      concat("version ", rung.name, ": expected an error of at most ", tolerance, ", got ", error));
 }
 
-RungReport climb(const Ladder& ladder, const Rung& rung, StreamHandle stream) {
+RungReport check_and_time(const Ladder& ladder, const Rung& rung, StreamHandle stream) {
   ladder.clear();
   rung.run(stream);
   synchronize(stream);
@@ -51,19 +51,19 @@ double median_microseconds(const std::function<void(StreamHandle)>& run, StreamH
   return 1e3 * ms.median();
 }
 
-std::vector<RungReport> climb(const Ladder& ladder) {
+std::vector<RungReport> check_and_time(const Ladder& ladder) {
   const Stream stream;
   std::vector<RungReport> reports;
-  for (const Rung& rung : ladder.rungs) reports.push_back(climb(ladder, rung, stream));
+  for (const Rung& rung : ladder.rungs) reports.push_back(check_and_time(ladder, rung, stream));
   return reports;
 }
 
 void print(const Ladder& ladder, const std::vector<RungReport>& reports, const std::string& machine,
            bool json) {
   if (json) {
-    auto rungs = Json::array();
+    auto versions = Json::array();
     for (const auto& [name, error, microseconds, rate, share] : reports) {
-      rungs.push_back(
+      versions.push_back(
           {{"name", name}, {"error", error}, {"us", microseconds}, {"rate", rate / 1e9}, {"share", share}});
     }
     const Json object = {{"ladder", ladder.name},
@@ -71,15 +71,15 @@ void print(const Ladder& ladder, const std::vector<RungReport>& reports, const s
                          {"unit", ladder.unit},
                          {"bound", ladder.bound / 1e9},
                          {"bound_name", ladder.bound_name},
-                         {"rungs", rungs}};
+                         {"versions", versions}};
     std::cout << object.dump(2) << '\n';
     return;
   }
   std::printf("%s\n%s\nbound: %.1f %s, %s\n\n", ladder.name.c_str(), machine.c_str(), ladder.bound / 1e9,
               ladder.unit.c_str(), ladder.bound_name.c_str());
-  std::printf("%-16s %10s %12s %10s %9s\n", "rung", "error", "median us", ladder.unit.c_str(), "of bound");
+  std::printf("%-18s %10s %12s %10s %9s\n", "version", "error", "median us", ladder.unit.c_str(), "of bound");
   for (const auto& [name, error, microseconds, rate, share] : reports) {
-    std::printf("%-16s %10.2g %12.2f %10.1f %8.1f%%\n", name.c_str(), error, microseconds, rate / 1e9,
+    std::printf("%-18s %10.2g %12.2f %10.1f %8.1f%%\n", name.c_str(), error, microseconds, rate / 1e9,
                 100 * share);
   }
 }

@@ -1,5 +1,5 @@
-// A ladder: one computation written several times, from the plain to the fast, each rung checked before it is
-// timed.
+// A ladder: several versions of one kernel, from the simplest to the fastest. Each version (rung) is checked
+// before it is timed.
 #pragma once
 
 #include <functional>
@@ -19,13 +19,13 @@ struct Rung {
 struct Ladder {
   std::string name;  // "matmul (64,48) · (48,80)"
   std::vector<Rung> rungs;
-  std::function<void()> clear;  // of what a rung has left
-  // Of what it has left: norm-wise, relative to a result in f64; of several outputs the greatest.
+  std::function<void()> clear;  // fills the outputs with NaN
+  // Norm-wise relative error of the outputs, against a reference in f64; the maximum over several outputs.
   std::function<double()> error;
   double tolerance = 0;
-  double work = 0;   // of one run: bytes or FLOP
+  double work = 0;   // bytes or FLOP of one run
   std::string unit;  // "GB/s" or "GFLOP/s"
-  double bound = 0;  // the most work a second that this machine can do
+  double bound = 0;  // the machine's peak: work per second
   std::string bound_name;
 };
 
@@ -33,17 +33,17 @@ struct RungReport {
   std::string name;
   double error = 0;
   double microseconds = 0;  // median
-  double rate = 0;          // work a second
-  double share = 0;         // of the bound
+  double rate = 0;          // work per second
+  double share = 0;         // rate / bound
 };
 
-// Runs a computation some times, and returns the median of its microseconds, by events of the stream.
+// Runs a kernel several times; returns the median time in microseconds, measured by events of the stream.
 double median_microseconds(const std::function<void(StreamHandle)>& run, StreamHandle stream);
 
-// Checks and times every rung. Throws std::runtime_error, naming the rung, where one computes something else.
-std::vector<RungReport> climb(const Ladder& ladder);
+// Checks and times every version. Throws std::runtime_error if the error of one exceeds the tolerance.
+std::vector<RungReport> check_and_time(const Ladder& ladder);
 
-// A table, or one JSON object, on standard output.
+// Prints a table, or one JSON object, to standard output.
 void print(const Ladder& ladder, const std::vector<RungReport>& reports, const std::string& machine,
            bool json);
 

@@ -17,9 +17,9 @@ namespace {
 
 constexpr double kTolerance = 1e-5, kTf32Tolerance = 2e-3;
 
-// What some rows of an output should be.
+// An output, and the expected values of some of its rows.
 struct Reference {
-  Tensor out;  // (rows, columns), which rungs write
+  Tensor out;  // (rows, columns), written by a kernel
   std::int64_t columns = 0;
   std::vector<std::int64_t> rows;
   std::vector<double> values;  // (rows.size(), columns)
@@ -40,7 +40,7 @@ double relative_error(Backend& backend, const Reference& reference) {
   return std::sqrt(squares / norm);
 }
 
-// The references are of all that rungs write.
+// `references` has one entry per output.
 Ladder ladder_of(std::string name, Backend& backend, std::vector<Reference> references) {
   const auto outputs = std::make_shared<const std::vector<Reference>>(std::move(references));
   Ladder ladder;
@@ -55,7 +55,7 @@ Ladder ladder_of(std::string name, Backend& backend, std::vector<Reference> refe
     double greatest = 0;
     for (const Reference& output : *outputs) {
       const double error = relative_error(backend, output);
-      if (std::isnan(error)) return error;  // a part that nobody has written
+      if (std::isnan(error)) return error;  // part of the output was not written
       greatest = std::max(greatest, error);
     }
     return greatest;
@@ -70,7 +70,7 @@ struct LayernormTensors {
   Tensor out, mean, rstd, x, w, bias;
 };
 
-// Of out, mean and rstd.
+// The references of out, mean and rstd, computed in f64.
 std::vector<Reference> layernorm_references(Backend& backend, const LayernormTensors& t, double eps) {
   const std::int64_t N = t.x.shape()[0], C = t.x.shape()[1];
   const std::vector<float> x = to_host<float>(backend, t.x), w = to_host<float>(backend, t.w),
@@ -91,7 +91,7 @@ std::vector<Reference> layernorm_references(Backend& backend, const LayernormTen
   return {std::move(out), std::move(mean), std::move(rstd)};
 }
 
-// Bytes a second of a copy as large as the ladder's.
+// Rate of a device-to-device copy of `in` to `out`, in bytes per second.
 double copy_rate(const Tensor& out, const Tensor& in) {
   const Stream stream;
   const std::size_t bytes = static_cast<std::size_t>(in.numel()) * sizeof(float);
@@ -118,10 +118,10 @@ Ladder layernorm_ladder(Backend& backend, const LadderOptions& options) {
                                    t.x.data<float>(), t.w.data<float>(), t.bias.data<float>(), kEps, N, C});
                             }});
   };
-  rung("v1 thread a row", layernorm_v1);
-  rung("v2 block a row", layernorm_v2);
-  rung("v3 warp a row", layernorm_warps<1>);
-  rung("v4 in fours", layernorm_warps<4>);
+  rung("v1 thread per row", layernorm_v1);
+  rung("v2 block per row", layernorm_v2);
+  rung("v3 warp per row", layernorm_warps<1>);
+  rung("v4 four floats", layernorm_warps<4>);
   ladder.work = 8.0 * static_cast<double>(N * C);
   ladder.unit = "GB/s";
   ladder.bound = copy_rate(t.out, t.x);
@@ -129,7 +129,7 @@ Ladder layernorm_ladder(Backend& backend, const LadderOptions& options) {
   return ladder;
 }
 
-// ---- Matrix product: the MLP's first, out = x · w + bias ----
+// ---- GEMM: the first one of the MLP, out = x · w + bias ----
 
 Reference matmul_reference(Backend& backend, const Tensor& out, const Tensor& x, const Tensor& w,
                            const Tensor& bias) {
@@ -137,7 +137,7 @@ Reference matmul_reference(Backend& backend, const Tensor& out, const Tensor& x,
   const std::vector<float> a = to_host<float>(backend, x), b = to_host<float>(backend, w),
                            offset = to_host<float>(backend, bias);
   Reference reference{out, N, {}, {}};
-  const std::int64_t step = std::max<std::int64_t>(1, M / 37);  // all would take a minute
+  const std::int64_t step = std::max<std::int64_t>(1, M / 37);  // computing all rows would take a minute
   for (std::int64_t m = 0; m < M; m += step) {
     reference.rows.push_back(m);
     std::vector<double> row(offset.begin(), offset.end());
@@ -185,7 +185,7 @@ Ladder matmul_ladder(Backend& backend, const LadderOptions& options) {
 
 Ladder make_ladder(std::string_view name, Backend& backend, const LadderOptions& options) {
   Ladder ladder = name == "layernorm" ? layernorm_ladder(backend, options) : matmul_ladder(backend, options);
-  backend.synchronize();  // its inputs are there
+  backend.synchronize();  // completes the ladder's inputs
   return ladder;
 }
 

@@ -1,4 +1,4 @@
-// The ladders that stage2_bench --ladder climbs.
+// The ladders of stage2_bench --ladder.
 #pragma once
 
 #include <optional>
@@ -11,12 +11,12 @@
 namespace stagegpt::gpu {
 
 struct LadderOptions {
-  bool large = true;                     // sizes of GPT-2 124M, on a GPU; else such as can be emulated
-  Precision precision = Precision::f32;  // of the library's products
-  std::optional<Peak> peak;              // the bound of products; measured where there is none
+  bool large = true;                     // sizes of GPT-2 124M, for a GPU; else sizes for the emulator
+  Precision precision = Precision::f32;  // of the library's GEMM
+  std::optional<Peak> peak;              // the bound of GEMM; measured if it is not given
 };
 
-// `name` is layernorm or matmul. The backend, whose memory it uses, must outlive it.
+// `name` is layernorm or matmul. The backend must outlive the ladder, which uses its memory.
 Ladder make_ladder(std::string_view name, Backend& backend, const LadderOptions& options);
 
 }  // namespace stagegpt::gpu

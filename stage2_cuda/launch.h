@@ -1,22 +1,22 @@
-// How kernels are written, and how they are started. One source serves nvcc and a host compiler: the first
-// makes a GPU's kernels of it, the second runs them on the emulator. A kernel file includes this and uses
+// The language in which kernels are written, and their launch. nvcc compiles a kernel file for a GPU; a host
+// compiler compiles the same file for the emulator. A kernel file includes this header and uses
 //
 //   __global__ void kernel(…)                 arguments are pointers to device memory and plain numbers; a
 //                                             pointer inside a struct is not recognised
 //   threadIdx, blockIdx, blockDim, gridDim
-//   __syncthreads(), __syncthreads_or(p)      every thread of the block, at the same line
-//   __syncwarp(), __shfl_sync, __shfl_xor_sync, __shfl_down_sync, __ballot_sync     the lanes of the mask
-//   atomicAdd(int*, int)                      sums of integers only: those of floats have no order
-//   STAGEGPT_SHARED(float, tile, 256);        an array that the threads of a block share
-//   STAGEGPT_DYNAMIC_SHARED(float, scores);   another, of the size that the launch gives
+//   __syncthreads(), __syncthreads_or(p)      called by every thread of the block, at the same line
+//   __syncwarp(), __shfl_sync, __shfl_xor_sync, __shfl_down_sync, __ballot_sync   called by the mask's lanes
+//   atomicAdd(int*, int)                      integers only: a sum of floats would depend on the order
+//   STAGEGPT_SHARED(float, tile, 256);        an array in shared memory
+//   STAGEGPT_DYNAMIC_SHARED(float, scores);   an array in shared memory, whose size the launch gives
 //   load4(array, i), store4(array, i, value)  four floats at once, 16-byte aligned; array may be shared
 //
 // and
 //
 //   launch<kernel>(grid, block, shared_bytes, stream, arguments…)
 //
-// starts it: a bad launch throws, an error inside the kernel comes to light at the next synchronisation at
-// the latest. A shared array that is handed to a __device__ function is a template parameter there.
+// launches it. An invalid launch throws. An error inside the kernel is reported at the next synchronisation,
+// or earlier. A __device__ function that takes a shared array has the array's type as a template parameter.
 #pragma once
 
 #if defined(__CUDACC__)

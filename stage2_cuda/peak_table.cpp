@@ -14,8 +14,8 @@ namespace stagegpt::gpu {
 namespace {
 
 struct Row {
-  std::string_view name;  // the device's, or its first words
-  double f32, tf32;       // TFLOP/s; 0 where nothing is known
+  std::string_view name;  // the first words of the device's name
+  double f32, tf32;       // TFLOP/s; 0 if unknown
 };
 
 constexpr Row kTable[] = {
@@ -44,7 +44,7 @@ constexpr Row kTable[] = {
     {"NVIDIA GeForce RTX 5090 D", 0, 0},
 };
 
-// Whether `name` begins with whole words: "NVIDIA L40" is no "NVIDIA L4".
+// Whether `name` begins with `words`, as whole words: "NVIDIA L40" does not begin with "NVIDIA L4".
 bool begins_with_words(std::string_view name, std::string_view words) {
   if (!name.starts_with(words)) return false;
   return name.size() == words.size() || name[words.size()] == ' ' || name[words.size()] == '-';

@@ -1,4 +1,4 @@
-// What makers say their devices can do.
+// Peak FLOP/s of GPUs, from their data sheets.
 #pragma once
 
 #include <optional>
@@ -8,9 +8,9 @@
 
 namespace stagegpt::gpu {
 
-// FLOP/s of matrix products, of dense matrices, at the boost clock: in f32 on CUDA cores, or in TF32 on
-// tensor cores. The device is named as nvidia-smi does. Nothing for one that is not in the table, for a part
-// of a device (MIG), and for laptops, whose clocks are their makers' choice.
+// FLOP/s of a GEMM of dense matrices at the boost clock: in f32 on CUDA cores, or in TF32 on tensor cores.
+// `device` is a name as nvidia-smi prints it. Empty for a device that is not in the table, for a part of a
+// device (MIG), and for laptops, whose clocks depend on the manufacturer.
 std::optional<double> data_sheet_flops(std::string_view device, Precision precision);
 
 }  // namespace stagegpt::gpu

@@ -1,5 +1,5 @@
-// What a program needs to know of the machine that it was built for: a GPU (cuda/platform.cpp), or the
-// emulator (emulation/platform.cpp).
+// The differences between programs for a GPU (cuda/platform.cpp) and for the emulator
+// (emulation/platform.cpp).
 #pragma once
 
 #include <memory>
@@ -13,15 +13,15 @@ namespace stagegpt::gpu {
 class Platform {
  public:
   virtual ~Platform() = default;
-  // Declares the flags that only this machine has a use for.
+  // Adds the flags that only this platform has.
   virtual void add_flags(CommandLine& command_line) = 0;
-  // Called once, when they have been read; so many processes share the host's cores.
+  // Called once, after the flags have been parsed. `processes` share the host's cores.
   virtual void start(int processes) = 0;
-  virtual int threads() const = 0;  // of the host, for what it computes: tokens and, emulated, kernels
-  // For the reader: the device, and what make_library_gemm() gives.
+  virtual int threads() const = 0;  // of the host, for tokenization and emulated kernels
+  // For the user: the device, and the library of make_library_gemm().
   virtual std::string description(int index, const DeviceInfo& device) const = 0;
   virtual std::string library() const = 0;
-  // Whether a millisecond here is a GPU's.
+  // Whether kernels run on a GPU, so that measured times are those of a GPU.
   virtual bool is_gpu() const = 0;
 };
 

@@ -1,6 +1,6 @@
-// The part of the CUDA runtime that stage 2 uses, in our own words, so that it has two implementations:
-// cuda/runtime.cpp on a GPU, emulation/runtime.cpp on the host. Functions throw std::runtime_error with the
-// cause, UserError where the machine has no GPU to run on.
+// An interface for the part of the CUDA runtime that stage 2 uses. It has two implementations:
+// cuda/runtime.cpp for a GPU, emulation/runtime.cpp for the emulator. Functions throw std::runtime_error with
+// the cause, and UserError if the machine has no usable GPU.
 #pragma once
 
 #include <cstddef>
@@ -10,40 +10,39 @@ namespace stagegpt::gpu {
 
 struct DeviceInfo {
   std::string name;          // "NVIDIA H200"; "emulated GPU"
-  std::string id;            // of this one, whatever number a process knows it by
+  std::string id;            // identifies this device, independently of its index in a process
   int major = 0, minor = 0;  // compute capability
   int multiprocessors = 0;
   std::size_t memory_bytes = 0;
 };
 
-// Devices that this process may open; at least one.
+// Number of devices that this process can open; at least 1.
 int device_count();
-// Makes device `index` the one that everything below is about. What is missing on this machine (a driver, a
-// device, the device's architecture in this program) is told with what would help.
+// Selects device `index` for all functions below. Throws UserError, with the remedy, if there is no driver or
+// no such device, or if this program was not compiled for the device's architecture.
 DeviceInfo open_device(int index);
 
 // ---- Memory ----
-void* allocate(std::size_t bytes);  // on the device, aligned to 256 bytes; nullptr when there is none left
+void* allocate(std::size_t bytes);  // device memory, aligned to 256 bytes; nullptr if out of memory
 void deallocate(void* block) noexcept;
 struct MemoryInfo {
   std::size_t free = 0, total = 0;
 };
 MemoryInfo memory_info();
-// Where the host may follow a device address: nullptr on a GPU. Under emulation another mapping of the same
-// memory, for those who poison it.
+// The address at which the host can access device memory: under emulation, another mapping of the same
+// memory, used for poisoning; nullptr on a GPU.
 void* host_view(void* device) noexcept;
-// Memory of the host that copies to and from the device can use while the host goes on; nullptr when there is
-// none left.
+// Page-locked host memory, for asynchronous copies; nullptr when there is none left.
 void* allocate_pinned(std::size_t bytes);
 void deallocate_pinned(void* block) noexcept;
 
-// ---- Streams: work in order, while the host goes on ----
+// ---- Streams: asynchronous work, in order ----
 using StreamHandle = void*;
 StreamHandle make_stream();
 void destroy_stream(StreamHandle stream) noexcept;
-// Waits for all work of the stream, and tells of errors that happened in it.
+// Waits for all work of the stream. Throws if an error occurred in it.
 void synchronize(StreamHandle stream);
-// Host memory is pinned, and stays as it is until the copy is done.
+// Copies are asynchronous: host memory must be pinned, and must not change until the copy is complete.
 void copy_to_device(void* out, const void* in, std::size_t bytes, StreamHandle stream);
 void copy_to_host(void* out, const void* in, std::size_t bytes, StreamHandle stream);
 void copy_on_device(void* out, const void* in, std::size_t bytes, StreamHandle stream);
@@ -51,13 +50,13 @@ void set_zero(void* out, std::size_t bytes, StreamHandle stream);
 
 // ---- Events: points in a stream ----
 using EventHandle = void*;
-enum class EventKind { order, time };  // only the second kind can be asked for times; recording it costs more
+enum class EventKind { order, time };  // only the second kind has a time; recording it costs more
 EventHandle make_event(EventKind kind);
 void destroy_event(EventHandle event) noexcept;
 void record(EventHandle event, StreamHandle stream);
 void wait_for(EventHandle event);                                // on the host
-void wait_for(StreamHandle stream, EventHandle event);           // what the stream gets from now on waits
+void wait_for(StreamHandle stream, EventHandle event);           // makes later work of the stream wait
 bool is_done(EventHandle event);                                 // reached, or never recorded
-float milliseconds_between(EventHandle begin, EventHandle end);  // of kind time, recorded, and waited for
+float milliseconds_between(EventHandle begin, EventHandle end);  // both of kind time, and reached
 
 }  // namespace stagegpt::gpu

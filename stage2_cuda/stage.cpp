@@ -1,4 +1,4 @@
-// Stage 2: the CUDA backend, one process. Built for a GPU, and for the emulator.
+// Stage 2: the CUDA backend, one process. Compiled for a GPU and for the emulator.
 #include "common/app/stage.h"
 
 #include "common/comm/self_communicator.h"
@@ -34,14 +34,14 @@ class CudaStage final : public Stage {
 
   void add_bench_flags(CommandLine& command_line) override {
     command_line.choice("--ladder", ladder_, {"layernorm", "matmul"},
-                        "time the versions of a kernel instead");
+                        "time all versions of one kernel instead");
   }
   bool bench_instead(Machine& machine, bool json) override {
     if (!ladder_) return false;
     const gpu::LadderOptions options{
         .large = cuda_.platform().is_gpu(), .precision = cuda_.options().precision, .peak = machine.peak};
     const gpu::Ladder ladder = gpu::make_ladder(*ladder_, *machine.backend, options);
-    gpu::print(ladder, gpu::climb(ladder), machine.description, json);
+    gpu::print(ladder, gpu::check_and_time(ladder), machine.description, json);
     return true;
   }
 
@@ -51,7 +51,7 @@ class CudaStage final : public Stage {
   SingleProcess group_;
   gpu::CudaFlags cuda_;
   std::optional<std::string> ladder_;
-  Machine machine_;  // ends first
+  Machine machine_;  // destroyed first: it uses group_
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Copies between the host and the device through pinned memory: what is copied to the device may be forgotten
-// at once, while the copy waits for its turn in the stream.
+// Copies between the host and the device through pinned memory. The source of a copy to the device may be
+// changed or freed as soon as the call returns, while the copy is still queued in the stream.
 #pragma once
 
 #include <array>
@@ -16,20 +16,20 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  // Returns when `in` has been read; the device has it when the stream gets there.
+  // Returns when `in` has been read. The copy to the device is in stream order.
   void copy_to_device(void* out, const void* in, std::size_t bytes);
-  // Returns when `out` is there.
+  // Returns when `out` is complete.
   void copy_to_host(void* out, const void* in, std::size_t bytes);
 
  private:
-  // A piece of pinned memory, and the end of the last copy that used it.
+  // A buffer of pinned memory, and an event at the end of the last copy that used it.
   struct Slot {
     void* memory = nullptr;
     Event done;
   };
   static constexpr std::size_t kSlotBytes = std::size_t{4} << 20;
 
-  // The slot that was used longest ago, free again.
+  // Returns the least recently used slot, after its last copy is complete.
   Slot& next_slot();
 
   StreamHandle stream_;

@@ -1,4 +1,4 @@
-// Every return code of CUDA's libraries is looked at here.
+// Checks the return codes of the CUDA runtime.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,12 +9,12 @@
 
 namespace stagegpt::gpu {
 
-// What helps against an error; empty where nothing is known to.
+// How to resolve an error, as the end of its message; empty if unknown.
 inline const char* advice_for(cudaError_t code) {
   switch (code) {
     case cudaErrorNoKernelImageForDevice:
     case cudaErrorUnsupportedPtxVersion:
-      return "; this program was not compiled for the device: build with -DCMAKE_CUDA_ARCHITECTURES=native";
+      return "; this program was not compiled for this device: build with -DCMAKE_CUDA_ARCHITECTURES=native";
     case cudaErrorMemoryAllocation:
       return "; a smaller --batch-size or --block-size needs less memory";
     // Found by a later call than the one that caused them.
@@ -33,7 +33,7 @@ inline const char* advice_for(cudaError_t code) {
   }
 }
 
-// Throws std::runtime_error with CUDA's own words for what went wrong in `what`.
+// Throws std::runtime_error with CUDA's description of the error. `what` names the operation.
 inline void check_cuda(cudaError_t code, const char* what) {
   if (code != cudaSuccess) {
     throw std::runtime_error(concat("CUDA: ", what, ": ", cudaGetErrorString(code), " (",

@@ -1,5 +1,5 @@
-// Products by cuBLASLt. For each kind of product it is asked once how it would compute it; its first answer
-// is kept, untimed, so that a product has the same bits whenever it runs.
+// GEMM by cuBLASLt: c = scale · a · b + bias. For each shape, the first algorithm of its heuristic is used
+// and cached. Algorithms are not timed, so that a product has the same bits in every run.
 #include "stage2_cuda/gemm.h"
 
 #include <cublasLt.h>
@@ -14,7 +14,7 @@
 namespace stagegpt::gpu {
 namespace {
 
-constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what Hopper's split products want
+constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // recommended for Hopper's split-K kernels
 
 void check_cublas(cublasStatus_t status, const char* what) {
   if (status != CUBLAS_STATUS_SUCCESS) {
@@ -23,7 +23,7 @@ void check_cublas(cublasStatus_t status, const char* what) {
   }
 }
 
-// Owns one of the library's objects.
+// Deleter of cuBLASLt's objects.
 template <auto destroy>
 struct Destroy {
   template <class T>
@@ -39,34 +39,35 @@ using Preference =
 
 Handle make_handle() {
   cublasLtHandle_t handle = nullptr;
-  check_cublas(cublasLtCreate(&handle), "opening the library");
+  check_cublas(cublasLtCreate(&handle), "creating a handle");
   return Handle(handle);
 }
 
 template <class T>
 void set(const Layout& layout, cublasLtMatrixLayoutAttribute_t attribute, T value) {
-  check_cublas(cublasLtMatrixLayoutSetAttribute(layout.get(), attribute, &value, sizeof(value)), "a layout");
+  check_cublas(cublasLtMatrixLayoutSetAttribute(layout.get(), attribute, &value, sizeof(value)),
+               "setting a matrix layout");
 }
 
 template <class T>
 void set(const Description& description, cublasLtMatmulDescAttributes_t attribute, T value) {
   check_cublas(cublasLtMatmulDescSetAttribute(description.get(), attribute, &value, sizeof(value)),
-               "a product's description");
+               "setting a GEMM descriptor");
 }
 
 template <class T>
 void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t attribute, T value) {
   check_cublas(cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof(value)),
-               "a preference");
+               "setting a preference");
 }
 
-// The power of two, at most 256, that divides an address: what kernels with wide loads ask about.
+// The largest power of two, at most 256, that divides an address. It decides which kernels can be used.
 std::uint32_t alignment(const void* address) {
   const auto bits = reinterpret_cast<std::uintptr_t>(address);
   return static_cast<std::uint32_t>(std::min<std::uintptr_t>(256, bits & (~bits + 1)));
 }
 
-// All that the choice of a kernel depends on.
+// Everything on which the choice of an algorithm depends.
 struct PlanKey {
   explicit PlanKey(const Product& p)
       : m(p.m), n(p.n), k(p.k), batch(p.batch), ldc(p.ldc), lda(p.a.ld), ldb(p.b.ld) {
@@ -85,22 +86,22 @@ struct PlanKey {
   std::uint32_t aligned_c, aligned_a, aligned_b, aligned_bias = 0;
 };
 
-// The library's matrices are column-major, and a row-major matrix read so is its transpose. So it is asked
-// for cᵀ (n,m) = bᵀ (n,k) · aᵀ (k,m): b is its first factor, and what is stored transposed is so for it too.
-// A bias for each column of c is one for each row of cᵀ, which is what its epilogue adds.
+// cuBLASLt's matrices are column-major, and a row-major matrix read as column-major is its transpose. So it
+// computes cᵀ (n,m) = bᵀ (n,k) · aᵀ (k,m): b is its first operand, and the transpose flags stay the same. A
+// bias per column of c is a bias per row of cᵀ, as cuBLASLt's bias epilogue expects.
 struct Plan {
   Description description;
   Layout first, second, result;
   cublasLtMatmulAlgo_t algorithm;
 };
 
-// rows, columns: of the matrix as it lies in memory, column-major.
+// rows, columns: of the matrix in memory, read as column-major.
 Layout make_layout(std::int64_t rows, std::int64_t columns, std::int64_t ld, std::int64_t batch,
                    std::int64_t stride) {
   cublasLtMatrixLayout_t created = nullptr;
   check_cublas(cublasLtMatrixLayoutCreate(&created, CUDA_R_32F, static_cast<std::uint64_t>(rows),
                                           static_cast<std::uint64_t>(columns), ld),
-               "a layout");
+               "creating a matrix layout");
   Layout layout(created);
   set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(batch));
   set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, stride);
@@ -116,20 +117,20 @@ Layout make_factor(std::int64_t rows, std::int64_t columns, bool transposed, std
 Description make_description(const PlanKey& key, Precision precision, const float* bias) {
   cublasLtMatmulDesc_t created = nullptr;
   const auto type = precision == Precision::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-  check_cublas(cublasLtMatmulDescCreate(&created, type, CUDA_R_32F), "a product's description");
+  check_cublas(cublasLtMatmulDescCreate(&created, type, CUDA_R_32F), "creating a GEMM descriptor");
   Description description(created);
   set(description, CUBLASLT_MATMUL_DESC_TRANSA, key.transposed_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(description, CUBLASLT_MATMUL_DESC_TRANSB, key.transposed_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   if (bias != nullptr) {
     set(description, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);  // its alignment counts
+    set(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);  // the heuristic uses its alignment
   }
   return description;
 }
 
 Preference make_preference(const PlanKey& key) {
   cublasLtMatmulPreference_t created = nullptr;
-  check_cublas(cublasLtMatmulPreferenceCreate(&created), "a preference");
+  check_cublas(cublasLtMatmulPreferenceCreate(&created), "creating a preference");
   Preference preference(created);
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.aligned_b);
@@ -152,11 +153,11 @@ Plan make_plan(cublasLtHandle_t handle, const PlanKey& key, Precision precision,
       handle, plan.description.get(), plan.first.get(), plan.second.get(), plan.result.get(),
       plan.result.get(), preference.get(), /*requestedAlgoCount=*/1, &found, &count);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && count == 0)) {
-    throw std::runtime_error(concat("cuBLASLt has no kernel for a product of ", key.m, 'x', key.k, " and ",
+    throw std::runtime_error(concat("cuBLASLt has no algorithm for a GEMM of ", key.m, 'x', key.k, " and ",
                                     key.k, 'x', key.n, ", batch ", key.batch));
   }
-  check_cublas(status, "choosing a kernel");
-  check_cublas(found.state, "choosing a kernel");
+  check_cublas(status, "choosing an algorithm");
+  check_cublas(found.state, "choosing an algorithm");
   plan.algorithm = found.algo;
   return plan;
 }
@@ -166,13 +167,13 @@ class CublasLtGemm final : public Gemm {
   explicit CublasLtGemm(Precision precision)
       : precision_(precision), handle_(make_handle()), workspace_(allocate(kWorkspaceBytes)) {
     check_cuda(workspace_ == nullptr ? cudaErrorMemoryAllocation : cudaSuccess,
-               "32 MiB for cuBLASLt's workspace");
+               "allocating cuBLASLt's workspace of 32 MiB");
   }
   ~CublasLtGemm() override { deallocate(workspace_); }
   CublasLtGemm(const CublasLtGemm&) = delete;
   CublasLtGemm& operator=(const CublasLtGemm&) = delete;
 
-  // All products are of one stream, as they share the workspace.
+  // All calls must use the same stream, because they share the workspace.
   void run(const Product& product, StreamHandle stream) override {
     if (is_empty(product)) return;
     const Plan& plan = plan_for(product);
@@ -184,7 +185,7 @@ class CublasLtGemm final : public Gemm {
                                 plan.first.get(), product.a.data, plan.second.get(), &beta, product.c,
                                 plan.result.get(), product.c, plan.result.get(), &plan.algorithm, workspace_,
                                 kWorkspaceBytes, static_cast<cudaStream_t>(stream)),
-                 "a product");
+                 "computing a GEMM");
   }
 
  private:

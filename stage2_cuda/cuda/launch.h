@@ -1,4 +1,4 @@
-// launch.h for nvcc: the language is CUDA's own.
+// launch.h for nvcc.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,10 +8,10 @@
 #include "stage2_cuda/cuda/check.h"
 #include "stage2_cuda/runtime.h"
 
-// 16 bytes suit every vector load.
+// Alignment to 16 bytes allows load4.
 #define STAGEGPT_SHARED(type, name, count) __shared__ __align__(16) type name[count]
 
-// All kernels of a translation unit see one symbol, so it has one type.
+// All kernels of a translation unit share one symbol, so that it needs one type.
 #define STAGEGPT_DYNAMIC_SHARED(type, name)                                \
   extern __shared__ __align__(16) unsigned char stagegpt_dynamic_shared[]; \
   type* name = reinterpret_cast<type*>(stagegpt_dynamic_shared)

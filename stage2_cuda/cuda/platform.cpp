@@ -10,11 +10,11 @@
 namespace stagegpt::gpu {
 namespace {
 
-// That this process may use: a launcher may have bound it to some.
+// Number of cores that this process may use; a launcher may have bound it to some.
 int own_cores() {
   cpu_set_t cores;
   if (sched_getaffinity(0, sizeof cores, &cores) == 0) return CPU_COUNT(&cores);
-  return static_cast<int>(std::thread::hardware_concurrency());  // more than the set can tell
+  return static_cast<int>(std::thread::hardware_concurrency());  // more cores than cpu_set_t holds
 }
 
 class Gpu final : public Platform {

@@ -1,4 +1,4 @@
-// runtime.h by CUDA's runtime.
+// runtime.h on the CUDA runtime.
 #include "stage2_cuda/runtime.h"
 
 #include <cuda_runtime.h>
@@ -13,18 +13,18 @@ namespace {
 constexpr const char* kElsewhere =
     "or use this program's _emulated twin, which runs the same kernels on the CPU";
 
-// CUDA's 13010 as 13.1.
+// CUDA's version number 13010 as "13.1".
 std::string version_text(int version) { return concat(version / 1000, '.', version % 1000 / 10); }
 
 [[noreturn]] void refuse_driver() {
   int driver = 0, toolkit = 0;
-  check_cuda(cudaDriverGetVersion(&driver), "the driver's version");
-  check_cuda(cudaRuntimeGetVersion(&toolkit), "the toolkit's version");
+  check_cuda(cudaDriverGetVersion(&driver), "querying the driver version");
+  check_cuda(cudaRuntimeGetVersion(&toolkit), "querying the runtime version");
   if (driver == 0) {
     user_error("no NVIDIA driver was found on this machine; install one, ", kElsewhere);
   }
-  user_error("the NVIDIA driver is for CUDA ", version_text(driver),
-             " and older, this program was built with CUDA ", version_text(toolkit),
+  user_error("the NVIDIA driver supports CUDA up to ", version_text(driver),
+             ", but this program was built with CUDA ", version_text(toolkit),
              "; install a newer driver, build with an older toolkit, ", kElsewhere);
 }
 
@@ -39,12 +39,12 @@ std::string id_of(const cudaDeviceProp& properties) {
   return id;
 }
 
-// Newer devices run what was compiled for older ones; older ones cannot.
+// Code compiled for a device runs on newer devices, but not on older ones.
 void require_compiled_for(const DeviceInfo& device) {
   constexpr int kOldest = STAGEGPT_OLDEST_ARCHITECTURE;
   if (10 * device.major + device.minor >= kOldest) return;
   user_error(device.name, " has compute capability ", device.major, '.', device.minor,
-             ", the oldest that this program was compiled for is ", kOldest / 10, '.', kOldest % 10,
+             ", but this program was compiled for ", kOldest / 10, '.', kOldest % 10, " and newer",
              "; build with -DCMAKE_CUDA_ARCHITECTURES=", device.major, device.minor, ", ", kElsewhere);
 }
 
@@ -58,7 +58,7 @@ int device_count() {
   const cudaError_t code = cudaGetDeviceCount(&count);
   if (code == cudaErrorInsufficientDriver) refuse_driver();
   if (code == cudaErrorNoDevice || (code == cudaSuccess && count == 0)) {
-    user_error("no CUDA device was found; look at nvidia-smi and at CUDA_VISIBLE_DEVICES, ", kElsewhere);
+    user_error("no CUDA device was found; check nvidia-smi and CUDA_VISIBLE_DEVICES, ", kElsewhere);
   }
   check_cuda(code, "counting devices");
   return count;
@@ -71,7 +71,7 @@ DeviceInfo open_device(int index) {
                ", numbered from 0");
   }
   cudaDeviceProp properties;
-  check_cuda(cudaGetDeviceProperties(&properties, index), "a device's properties");
+  check_cuda(cudaGetDeviceProperties(&properties, index), "querying the device properties");
   const DeviceInfo device{.name = properties.name,
                           .id = id_of(properties),
                           .major = properties.major,
@@ -89,21 +89,21 @@ void* allocate(std::size_t bytes) {
   void* block = nullptr;
   const cudaError_t code = cudaMalloc(&block, bytes);
   if (code == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // or the next launch would find it
+    cudaGetLastError();  // clears the error; otherwise the next launch would report it
     return nullptr;
   }
   check_cuda(code, "allocating memory");
   return block;
 }
 
-// What goes wrong here went wrong in earlier work, and is told where that is waited for.
+// An error here comes from earlier asynchronous work; synchronize() reports it.
 void deallocate(void* block) noexcept {
-  if (cudaFree(block) != cudaSuccess) cudaGetLastError();  // or the next launch would find it
+  if (cudaFree(block) != cudaSuccess) cudaGetLastError();  // clears the error
 }
 
 MemoryInfo memory_info() {
   MemoryInfo info;
-  check_cuda(cudaMemGetInfo(&info.free, &info.total), "asking for free memory");
+  check_cuda(cudaMemGetInfo(&info.free, &info.total), "querying free memory");
   return info;
 }
 
@@ -126,14 +126,14 @@ void deallocate_pinned(void* block) noexcept { static_cast<void>(cudaFreeHost(bl
 
 StreamHandle make_stream() {
   cudaStream_t stream = nullptr;
-  check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+  check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream");
   return stream;
 }
 
 void destroy_stream(StreamHandle stream) noexcept { static_cast<void>(cudaStreamDestroy(stream_of(stream))); }
 
 void synchronize(StreamHandle stream) {
-  check_cuda(cudaStreamSynchronize(stream_of(stream)), "the work of a stream");
+  check_cuda(cudaStreamSynchronize(stream_of(stream)), "synchronizing a stream");
 }
 
 void copy_to_device(void* out, const void* in, std::size_t bytes, StreamHandle stream) {
@@ -152,7 +152,7 @@ void copy_on_device(void* out, const void* in, std::size_t bytes, StreamHandle s
 }
 
 void set_zero(void* out, std::size_t bytes, StreamHandle stream) {
-  check_cuda(cudaMemsetAsync(out, 0, bytes, stream_of(stream)), "clearing memory");
+  check_cuda(cudaMemsetAsync(out, 0, bytes, stream_of(stream)), "setting memory to zero");
 }
 
 // ---- Events ----
@@ -160,7 +160,7 @@ void set_zero(void* out, std::size_t bytes, StreamHandle stream) {
 EventHandle make_event(EventKind kind) {
   cudaEvent_t event = nullptr;
   const unsigned flags = kind == EventKind::time ? cudaEventDefault : cudaEventDisableTiming;
-  check_cuda(cudaEventCreateWithFlags(&event, flags), "making an event");
+  check_cuda(cudaEventCreateWithFlags(&event, flags), "creating an event");
   return event;
 }
 
@@ -175,22 +175,23 @@ void wait_for(EventHandle event) {
 }
 
 void wait_for(StreamHandle stream, EventHandle event) {
-  check_cuda(cudaStreamWaitEvent(stream_of(stream), event_of(event), 0), "having a stream wait for an event");
+  check_cuda(cudaStreamWaitEvent(stream_of(stream), event_of(event), 0), "making a stream wait for an event");
 }
 
 bool is_done(EventHandle event) {
   const cudaError_t code = cudaEventQuery(event_of(event));
   if (code == cudaErrorNotReady) {
-    cudaGetLastError();  // or the next launch would find it
+    cudaGetLastError();  // clears the error; otherwise the next launch would report it
     return false;
   }
-  check_cuda(code, "asking for an event");
+  check_cuda(code, "querying an event");
   return true;
 }
 
 float milliseconds_between(EventHandle begin, EventHandle end) {
   float milliseconds = 0;
-  check_cuda(cudaEventElapsedTime(&milliseconds, event_of(begin), event_of(end)), "the time between events");
+  check_cuda(cudaEventElapsedTime(&milliseconds, event_of(begin), event_of(end)),
+             "measuring the time between events");
   return milliseconds;
 }
 

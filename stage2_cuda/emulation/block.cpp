@@ -9,7 +9,7 @@ thread_local constinit Thread* current_thread = nullptr;
 thread_local constinit Block* current_block = nullptr;
 
 Block& Block::of_this_thread() {
-  // Not itself thread-local: every thread of the program would have the room for it in its stack.
+  // On the heap: a thread_local Block would take space in every thread of the program.
   static thread_local const auto block = std::make_unique<Block>();
   return *block;
 }
@@ -48,7 +48,7 @@ void Block::set_up(const Launch& launch, Index block) {
     std::seed_seq seed = {launch.order.seed, launch.number, number};
     random_.seed(seed);
   }
-  handed_over_ = nullptr;
+  to_start_ = nullptr;
   shared_.begin_block(launch.shared_bytes);
 }
 
@@ -70,16 +70,16 @@ void Block::run(const Launch& launch, Index block) {
 }
 
 void Block::work() {
-  Thread* next = handed_over_ != nullptr ? std::exchange(handed_over_, nullptr) : take_ready();
+  Thread* next = to_start_ != nullptr ? std::exchange(to_start_, nullptr) : take_ready();
   while (next != nullptr && next->fiber == nullptr && run_thread(*next)) next = take_ready();
   if (next == nullptr && exited_ != size_) {
     try {
-      report_stuck();
+      report_deadlock();
     } catch (...) {
       error_ = std::current_exception();
     }
   }
-  fibers_.becomes_idle();
+  fibers_.mark_idle();
   fibers_.switch_to(next != nullptr && next->fiber != nullptr ? *next->fiber : fibers_.origin());
 }
 

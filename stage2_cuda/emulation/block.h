@@ -1,5 +1,5 @@
-// A block of CUDA threads, run by one OS thread: it takes turns among those that can go on, and stops with an
-// error where none can.
+// A block of CUDA threads, run by one OS thread: a scheduler that switches between the threads that are
+// ready, and reports an error on deadlock.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@
 
 namespace stagegpt::gpu::emulation {
 
-// Ends a thread that waits in a block that has failed.
+// Thrown in the waiting threads of a block that has failed, to unwind their stacks.
 struct Abandoned {};
 
 struct Launch {
@@ -31,7 +31,7 @@ struct Launch {
   void (*run_thread)(const void* arguments) = nullptr;
   const void* arguments = nullptr;
   ThreadOrder order = {};
-  std::uint64_t number = 0;  // of the launch
+  std::uint64_t number = 0;  // index of the launch
 };
 
 class Block {
@@ -50,15 +50,15 @@ class Block {
   Warp& warp(unsigned number) { return warps_[number]; }
   const Fibers& fibers() const { return fibers_; }
 
-  // What threads call. A barrier returns whether any thread's predicate held.
+  // Called by CUDA threads. A barrier returns whether the predicate of any thread is true.
   bool barrier(const char* call, bool predicate, Where where);
-  // Each lane of the mask gives a value, and gets that of its source.
+  // A shuffle: each lane of the mask contributes a value, and gets that of lane `source`.
   std::uint64_t exchange(const char* call, unsigned mask, std::uint64_t value, unsigned source, Where where);
-  // Each gets the set of lanes whose value is not 0.
+  // Each lane gets the set of lanes whose value is true.
   unsigned ballot(unsigned mask, bool value, Where where);
   void sync_warp(unsigned mask, Where where);
 
-  // Throws KernelError, which names kernel, block and thread, and then says the parts.
+  // Throws KernelError. The message names kernel, block and thread, followed by `parts`.
   template <class... Parts>
   [[noreturn]] void fail(const Thread& thread, const Parts&... parts) const {
     throw KernelError(concat(described(thread), parts...));
@@ -66,33 +66,33 @@ class Block {
 
  private:
   void set_up(const Launch& launch, Index block);
-  // Of a fiber: runs threads until it has nothing to do.
+  // The body of a fiber: runs threads until no thread is ready.
   void work();
   bool run_thread(Thread& thread);
   void wait(Thread& self);
   void abandon_waiting();
   void all_are_ready();
-  // One that can go on, which it does now; null when there is none.
+  // Takes a ready thread and marks it as running; null if no thread is ready.
   Thread* take_ready();
   unsigned pick(unsigned set);
-  [[noreturn, gnu::cold]] void report_stuck() const;
+  [[noreturn, gnu::cold]] void report_deadlock() const;
   void check_lanes(const Thread& waiting) const;
   void join(Thread& self, const char* call, unsigned mask, Where where);
-  bool all_there(const Thread& self) const;
+  bool all_arrived(const Thread& self) const;
   void release(const Thread& self);
   std::string described(const Thread& thread) const;
   std::string described_launch() const;
 
   const Launch* launch_ = nullptr;
-  Index index_, shape_;  // shape_: for which threads_ is numbered
+  Index index_, shape_;  // shape_: the block shape for which threads_ is numbered
   unsigned size_ = 0, exited_ = 0;
   std::array<Thread, kMaxBlockThreads> threads_;
   std::array<Warp, kMaxBlockThreads / kWarpSize> warps_;
-  // Threads that can go on, as sets of warps and of their lanes.
+  // The ready threads, as a set of warps and a set of lanes per warp.
   unsigned ready_warps_ = 0;
   std::array<unsigned, kMaxBlockThreads / kWarpSize> ready_ = {};
-  std::array<unsigned, kMaxBlockThreads / kWarpSize> lanes_ = {};  // that exist
-  // The barrier.
+  std::array<unsigned, kMaxBlockThreads / kWarpSize> lanes_ = {};  // existing lanes
+  // State of the barrier.
   unsigned arrived_ = 0;
   const Thread* first_arrived_ = nullptr;
   bool any_ = false, result_ = false;
@@ -100,13 +100,13 @@ class Block {
   std::minstd_rand random_;
   std::exception_ptr error_;
   bool abandoning_ = false;
-  Thread* handed_over_ = nullptr;  // to the fiber that is switched to: a thread to start
+  Thread* to_start_ = nullptr;  // thread to be started by the fiber that is switched to
   SharedMemory shared_;
   SignalStack signal_stack_;
   Fibers fibers_;
 };
 
-// The block that this OS thread runs; null outside of kernels.
+// The block that this OS thread runs; null outside kernels.
 extern thread_local constinit Block* current_block;
 
 inline unsigned Block::pick(unsigned set) {
@@ -118,7 +118,7 @@ inline unsigned Block::pick(unsigned set) {
     case Order::random:
       break;
   }
-  // The first from a place on that is drawn.
+  // The first element of the set from a random position on.
   const auto place = static_cast<unsigned>(random_() % kWarpSize);
   const int from_place = std::countr_zero(std::rotr(set, static_cast<int>(place)));
   return (static_cast<unsigned>(from_place) + place) % kWarpSize;
@@ -137,11 +137,10 @@ inline Thread* Block::take_ready() {
 
 inline void Block::wait(Thread& self) {
   Thread* next = take_ready();
-  if (next == nullptr) report_stuck();
-  Fiber& fiber =
-      next->fiber != nullptr ? *next->fiber : fibers_.take_idle();  // may find no memory for a stack
+  if (next == nullptr) report_deadlock();
+  Fiber& fiber = next->fiber != nullptr ? *next->fiber : fibers_.take_idle();  // throws if out of memory
   self.fiber = &fibers_.current();
-  if (next->fiber == nullptr) handed_over_ = next;
+  if (next->fiber == nullptr) to_start_ = next;
   fibers_.switch_to(fiber);
   self.fiber = nullptr;
   current_thread = &self;

@@ -1,2 +1,2 @@
-// The same source, for the emulator.
+// cuda_backend.cu, compiled for the emulator.
 #include "stage2_cuda/cuda_backend.cu"

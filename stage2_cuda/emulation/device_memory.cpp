@@ -44,8 +44,9 @@ std::size_t total_bytes() {
 char* reserve(std::size_t bytes) {
   void* region = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (region == MAP_FAILED) {
-    throw std::runtime_error(concat("cannot reserve ", bytes, " bytes of addresses for the emulated GPU: ",
-                                    std::strerror(errno), "; a smaller ", kVariable, " (bytes) needs fewer"));
+    throw std::runtime_error(concat("cannot reserve ", bytes,
+                                    " bytes of address space for the emulated GPU: ", std::strerror(errno),
+                                    "; set ", kVariable, " to fewer bytes"));
   }
   return static_cast<char*>(region);
 }
@@ -58,7 +59,7 @@ bool overlaps(const char* begin, std::size_t bytes, const void* range, std::size
 }  // namespace
 
 DeviceMemory::DeviceMemory() : total_(total_bytes()) {
-  // Small blocks take a page and a guard page each, and freed ones leave gaps.
+  // More than total_: a small block takes a page and a guard page, and freed blocks leave gaps.
   region_bytes_ = round_up(4 * total_ + (std::size_t{1} << 30), kPage);
   device_ = reserve(region_bytes_);
   view_ = reserve(region_bytes_);
@@ -91,7 +92,7 @@ void DeviceMemory::deallocate(void* block) noexcept {
   check(found != allocations_.end(), "deallocate: ", block, " was not allocated");
   const auto [size, pages_begin, pages] = found->second;
   unpoison(view_ + pages_begin, pages);
-  // A new mapping in its place: without contents, and not to be touched.
+  // Replaces the pages by new ones, which are empty and inaccessible.
   check(mmap(view_ + pages_begin, pages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
              -1, 0) != MAP_FAILED,
         "deallocate: mmap failed");
@@ -155,15 +156,15 @@ void* DeviceMemory::copied_range(const void* device, std::size_t bytes, const ch
   if (allocation == nullptr) throw std::runtime_error(concat(copy, ": ", device, " is not in device memory"));
   if (bytes > begin + allocation->bytes - offset(device)) {
     throw std::runtime_error(concat(copy, ": ", bytes, " bytes at ", device,
-                                    " end behind their allocation, which goes on for ",
-                                    begin + allocation->bytes - offset(device)));
+                                    " exceed their allocation: it ends after ",
+                                    begin + allocation->bytes - offset(device), " bytes"));
   }
   return view_ + offset(device);
 }
 
 void DeviceMemory::check_host_range(const void* host, std::size_t bytes, const char* copy) const {
   if (overlaps(device_, region_bytes_, host, bytes) || overlaps(view_, region_bytes_, host, bytes)) {
-    throw std::runtime_error(concat(copy, ": ", host, " is in device memory, not in the host's"));
+    throw std::runtime_error(concat(copy, ": ", host, " is in device memory, expected host memory"));
   }
 }
 
@@ -176,7 +177,7 @@ bool DeviceMemory::is_view_address(const void* address) const {
 }
 
 DeviceMemory& device_memory() {
-  // Never destroyed: those who hold blocks may go after it.
+  // Never destroyed, because static objects that own blocks may be destroyed later.
   static DeviceMemory* memory = [] {
     auto* made = new DeviceMemory();
     explain_memory_faults(*made);

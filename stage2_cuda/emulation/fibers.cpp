@@ -11,8 +11,8 @@ namespace {
 constexpr std::size_t kStackPage = 4096;
 constexpr std::size_t kSpread = 3 * 64, kMostSpread = kStackPage;
 
-// Gives memory back without the marks of the frames that were on it: whatever the process maps there next
-// would be taken for out of bounds.
+// An allocator of stacks that removes AddressSanitizer's poison before it frees one. Otherwise memory that is
+// mapped there later would seem to be out of bounds.
 class Stacks {
  public:
   boost::context::stack_context allocate() { return stacks_.allocate(); }
@@ -40,12 +40,12 @@ Fiber& Fibers::take_idle() {
 }
 
 Fiber& Fibers::make() {
-  idle_.reserve(all_.size() + 1);  // becomes_idle must not fail
+  idle_.reserve(all_.size() + 1);  // so that mark_idle() cannot throw
   all_.push_back(std::make_unique<Fiber>());
   Fiber& self = *all_.back();
   Stacks stacks;
   const boost::context::stack_context stack = stacks.allocate();
-  // Stacks that all began at the same place of a page would share a few lines of the cache.
+  // Different offsets within a page avoid cache conflicts between stacks.
   const std::size_t spread = all_.size() * kSpread % kMostSpread;
   char* top = static_cast<char*>(stack.sp) - spread;
   self.stack = {top - kStackBytes, kStackBytes};

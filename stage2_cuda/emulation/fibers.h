@@ -1,5 +1,5 @@
-// The fibers of one OS thread: stacks between which it switches by itself, in nanoseconds. One that has done
-// its work is kept for later work.
+// The fibers of one OS thread: stacks between which the thread switches in user space, in nanoseconds. Idle
+// fibers are kept and reused.
 #pragma once
 
 #include <boost/context/fiber.hpp>
@@ -12,25 +12,25 @@
 namespace stagegpt::gpu::emulation {
 
 struct Fiber {
-  boost::context::fiber context;  // while it does not run
+  boost::context::fiber context;  // valid while the fiber does not run
   StackBounds stack;
   void* sanitizer_state = nullptr;
 };
 
 class Fibers {
  public:
-  // What a fiber does: `work` is called whenever it is idle and gets switched to. It throws nothing.
+  // An idle fiber calls `work` when it is switched to. `work` must not throw.
   explicit Fibers(std::function<void()> work) : work_(std::move(work)) {}
   ~Fibers();
   Fibers(const Fibers&) = delete;
   Fibers& operator=(const Fibers&) = delete;
 
   Fiber& current() { return *current_; }
-  // One that is idle, or a new one. Throws std::bad_alloc when there is no memory for its stack.
+  // Returns an idle fiber, or a new one. Throws std::bad_alloc if there is no memory for its stack.
   Fiber& take_idle();
-  // The running fiber is idle once it has switched to another.
-  void becomes_idle() { idle_.push_back(current_); }
-  // Returns when somebody switches back.
+  // Marks the running fiber as idle; it must then switch to another.
+  void mark_idle() { idle_.push_back(current_); }
+  // Returns when another fiber switches back.
   void switch_to(Fiber& to);
   // The OS thread's own stack.
   Fiber& origin() { return origin_; }
@@ -51,7 +51,7 @@ class Fibers {
   bool quitting_ = false;
 };
 
-// Inline, as few returns lead to the kernel then: after a switch the processor predicts each of them wrong.
+// Inline: after a switch the processor mispredicts every return up to the kernel, so there should be few.
 inline void Fibers::switch_to(Fiber& to) {
   Fiber& self = *current_;
   left_ = &self;

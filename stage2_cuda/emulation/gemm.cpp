@@ -1,4 +1,4 @@
-// The products that cuBLASLt computes on a GPU, by the host's OpenBLAS.
+// The library's GEMM under emulation, c = scale · a · b + bias: OpenBLAS in place of cuBLASLt.
 #include "stage2_cuda/gemm.h"
 
 #include <vector>
@@ -52,7 +52,7 @@ class BlasGemm final : public Gemm {
     const auto& [c, ldc, stride_c, a, b, m, n, k, batch, scale, accumulate, bias] = product;
     if (is_empty(product)) return;
     const OpenBlas& blas = OpenBlas::instance();
-    blas.set_threads(1);  // another number gives other bits, and the kernels around it take far longer
+    blas.set_threads(1);  // for the same bits everywhere; GEMM takes little of an emulated step's time
     for (std::int64_t i = 0; i < batch; ++i) {
       float* const out = on_host(c) + i * stride_c;
       if (precision == Precision::tf32) {
@@ -72,7 +72,7 @@ class BlasGemm final : public Gemm {
 }  // namespace
 
 std::unique_ptr<Gemm> make_library_gemm(Precision precision) {
-  OpenBlas::instance();  // loads the library: a missing one is reported here, not in the first step
+  OpenBlas::instance();  // loads the library, so that an error is reported before the first step
   return std::make_unique<BlasGemm>(precision);
 }
 

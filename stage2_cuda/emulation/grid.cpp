@@ -25,10 +25,10 @@ void check_launch(const Launch& launch) {
   check_launch(grid.x > 0 && grid.y > 0 && grid.z > 0, launch, "a grid of ", to_string(grid), " blocks");
   check_launch(block.x > 0 && block.y > 0 && block.z > 0, launch, "blocks of ", to_string(block), " threads");
   check_launch(grid.x <= 0x7FFFFFFF && grid.y <= 65535 && grid.z <= 65535, launch, "a grid of ",
-               to_string(grid), " blocks, at most (2147483647,65535,65535) are possible");
+               to_string(grid), " blocks, expected at most (2147483647,65535,65535)");
   check_launch(
       block.x <= 1024 && block.y <= 1024 && block.z <= 64 && block.x * block.y * block.z <= kMaxBlockThreads,
-      launch, "blocks of ", to_string(block), " threads, at most 1024 are possible, 64 along z");
+      launch, "blocks of ", to_string(block), " threads, expected at most 1024, and at most 64 along z");
   check_launch(launch.shared_bytes <= kSharedBytes, launch, launch.shared_bytes,
                " bytes of dynamic shared memory, more than the ", kSharedBytes, " of a block");
 }
@@ -38,7 +38,7 @@ Index block_at(const Index& grid, std::uint64_t number) {
           static_cast<unsigned>(number / grid.x / grid.y)};
 }
 
-// Blocks are taken by whichever OS thread is free.
+// Runs the blocks of a launch; each OS thread takes the next blocks when it is free.
 class Grid {
  public:
   explicit Grid(const Launch& launch)
@@ -58,7 +58,7 @@ class Grid {
   }
 
  private:
-  // Takes `some` at a time, until there are none left or one has failed.
+  // Takes `some` blocks at a time, until all are done or one has failed.
   void run_blocks(std::uint64_t some) noexcept {
     try {
       Block& block = Block::of_this_thread();

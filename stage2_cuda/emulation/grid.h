@@ -1,4 +1,4 @@
-// A launch: the kernel with its arguments, and the blocks of the grid shared out among OS threads.
+// A launch: a kernel with its arguments, and a grid of blocks, which are divided among OS threads.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@
 
 namespace stagegpt::gpu::emulation {
 
-// Runs all blocks. Throws KernelError: of the launch, or the first error of a block.
+// Runs all blocks. Throws KernelError if the launch is invalid, or the first error of a block.
 void run_grid(Launch launch);
 
-// The kernel's view of device memory that the launch was given as its argument number `index`, from 1 on.
-// Throws KernelError where it is an address of the host.
+// The kernel's view of the device address that is argument `index` (from 1) of the launch. Throws KernelError
+// if it is a host address.
 void* kernel_view(const char* kernel, std::size_t index, const void* device);
 
-// "softmax_forward<256>", out of the signature of a function template for a kernel.
+// The kernel's name, such as "softmax_forward<256>", from __PRETTY_FUNCTION__ of name_of().
 std::string kernel_name(std::string_view signature);
 
 template <auto kernel>

@@ -1,2 +1,2 @@
-// The same source, for the emulator.
+// ladders.cu, compiled for the emulator.
 #include "stage2_cuda/ladders.cu"

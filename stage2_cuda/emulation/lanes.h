@@ -5,7 +5,7 @@
 
 namespace stagegpt::gpu::emulation {
 
-// Calls body(lane) for the lanes of a mask.
+// Calls body(lane) for each lane of a mask.
 template <class Body>
 void for_lanes(unsigned mask, const Body& body) {
   for (; mask != 0; mask &= mask - 1) body(static_cast<unsigned>(std::countr_zero(mask)));

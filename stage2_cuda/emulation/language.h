@@ -1,4 +1,4 @@
-// What CUDA adds to C++, for a host compiler. Names are CUDA's, and so in the global namespace.
+// The parts of CUDA C++ that kernels use, for a host compiler. As in CUDA, they are in the global namespace.
 #pragma once
 
 #include <math.h>
@@ -33,7 +33,7 @@ namespace stagegpt::gpu::emulation {
 
 [[noreturn]] void fail_width(const char* call, int width, Where where);
 
-// Throws KernelError unless a warp may be divided into groups of `width` lanes.
+// Throws KernelError unless `width` is a valid group size: a power of two from 1 to 32.
 inline void check_width(const char* call, int width, Where where) {
   const bool fits = width >= 1 && width <= 32 && std::has_single_bit(static_cast<unsigned>(width));
   if (!fits) [[unlikely]]
@@ -80,7 +80,7 @@ T __shfl_sync(unsigned mask, T value, int source, int width = 32,
                                             (lane & ~last) | (static_cast<unsigned>(source) & last), where);
 }
 
-// Beyond the lane's group a lane gets its own value.
+// If the source lane is beyond its group, a lane gets its own value.
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32,
                   std::source_location where = std::source_location::current()) {

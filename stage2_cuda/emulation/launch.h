@@ -11,11 +11,12 @@
 
 namespace stagegpt::gpu {
 
-// Has a stream do what the host does in place of the device; without a stream it is done at once.
+// Submits work to a stream; the host does it in place of the device. If `stream` is null, it is done
+// immediately.
 void submit(StreamHandle stream, std::function<void()> work);
 
-// Throws KernelError where the launch or the kernel is at fault: now or, on a late stream, when it is waited
-// for.
+// Throws KernelError if the launch is invalid or the kernel has an error: immediately or, on a late stream,
+// when the host waits for it.
 template <auto kernel, class... Args>
 void launch(dim3 grid, dim3 block, std::size_t shared_bytes, StreamHandle stream, Args... args) {
   const emulation::KernelCall<kernel> call(args...);

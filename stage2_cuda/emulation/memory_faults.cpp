@@ -20,15 +20,15 @@ constexpr std::size_t kLineBytes = 512;
 
 const DeviceMemory* watched_memory = nullptr;
 struct sigaction previous_action;
-std::atomic_flag has_ended;
+std::atomic_flag has_reported;
 
 bool in_kernel() { return current_block != nullptr && current_thread != nullptr; }
 
-// What is wrong with an access to `address`; null where it has nothing to do with device memory or fibers.
-const char* complaint(const void* address) {
+// Describes a faulting access to `address`; null if it is neither device memory nor a fiber's stack guard.
+const char* description_of_fault(const void* address) {
   if (watched_memory->is_device_address(address)) {
-    return in_kernel() ? "followed a device address that was not an argument of its launch"
-                       : "touched device memory outside a copy";
+    return in_kernel() ? "dereferenced a device address that is not an argument of the launch"
+                       : "accessed device memory outside a copy";
   }
   if (watched_memory->is_view_address(address))
     return "reads or writes beyond an allocation of device memory";
@@ -36,16 +36,16 @@ const char* complaint(const void* address) {
   return nullptr;
 }
 
-// Asks for no memory: the fault may be in the heap.
-void tell(const char* complaint, const void* address) {
+// Allocates no memory, because the heap may be damaged.
+void report(const char* description, const void* address) {
   char line[kLineBytes];
   if (in_kernel()) {
     const Index block = current_block->index(), thread = current_thread->index;
     std::snprintf(line, sizeof(line), "kernel %.200s, block (%u,%u,%u), thread (%u,%u,%u): %s (%p)\n",
                   current_block->launch().kernel, block.x, block.y, block.z, thread.x, thread.y, thread.z,
-                  complaint, address);
+                  description, address);
   } else {
-    std::snprintf(line, sizeof(line), "host code %s (%p)\n", complaint, address);
+    std::snprintf(line, sizeof(line), "host code %s (%p)\n", description, address);
   }
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, std::strlen(line));
 }
@@ -54,17 +54,17 @@ void pass_on(int signal, siginfo_t* info, void* context) {
   if ((previous_action.sa_flags & SA_SIGINFO) != 0) {
     previous_action.sa_sigaction(signal, info, context);
   } else {
-    sigaction(signal, &previous_action, nullptr);  // and the same access faults again
+    sigaction(signal, &previous_action, nullptr);  // the access is repeated, with the previous handler
   }
 }
 
 void on_fault(int signal, siginfo_t* info, void* context) {
-  if (const char* found = complaint(info->si_addr)) {
-    while (has_ended.test_and_set()) pause();  // another OS thread's line is the one
-    tell(found, info->si_addr);
+  if (const char* description = description_of_fault(info->si_addr)) {
+    while (has_reported.test_and_set()) pause();  // another OS thread reports its fault and ends the program
+    report(description, info->si_addr);
     std::abort();
   }
-  if (in_kernel()) tell("touched an address that leads nowhere", info->si_addr);
+  if (in_kernel()) report("accessed an invalid address", info->si_addr);
   pass_on(signal, info, context);
 }
 

@@ -1,5 +1,6 @@
-// Says in one line what an access went beyond before it ends the program: device memory that host code
-// followed an address into, the end of an allocation, a fiber's stack.
+// A handler of SIGSEGV that reports invalid accesses to emulated device memory in one line and ends the
+// program: host code that dereferences a device address, a kernel that exceeds an allocation, a stack
+// overflow.
 #pragma once
 
 #include <memory>
@@ -8,10 +9,11 @@ namespace stagegpt::gpu::emulation {
 
 class DeviceMemory;
 
-// Installs a handler of SIGSEGV, which hands faults elsewhere on to the handler before it.
+// Installs the handler. It passes other faults on to the previous handler.
 void explain_memory_faults(const DeviceMemory& memory);
 
-// A stack for signal handlers of this OS thread, should it have none: a fiber's own may be what overflowed.
+// An alternate stack for this OS thread's signal handlers, if it has none: after an overflow of a fiber's
+// stack, the handler cannot run on it.
 class SignalStack {
  public:
   SignalStack();
@@ -20,7 +22,7 @@ class SignalStack {
   SignalStack& operator=(const SignalStack&) = delete;
 
  private:
-  std::unique_ptr<char[]> memory_;  // null where there was one
+  std::unique_ptr<char[]> memory_;  // null if the thread already had one
 };
 
 }  // namespace stagegpt::gpu::emulation

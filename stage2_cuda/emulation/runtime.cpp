@@ -1,4 +1,4 @@
-// The runtime of the emulated GPU.
+// runtime.h for the emulated GPU.
 #include "stage2_cuda/runtime.h"
 
 #include <chrono>
@@ -18,7 +18,7 @@
 namespace stagegpt::gpu {
 namespace {
 
-// What a StreamHandle points to, and an EventHandle.
+// A StreamHandle points to a SharedStream, an EventHandle to an Event.
 using SharedStream = std::shared_ptr<emulation::Stream>;
 struct Event {
   EventKind kind;
@@ -32,8 +32,8 @@ constexpr std::size_t kPinnedAlignment = 4096;
 
 std::chrono::steady_clock::time_point time_of(EventHandle event) {
   const auto& [kind, recorded] = event_of(event);
-  check(kind == EventKind::time, "an event was asked for its time that was made without");
-  check(recorded && recorded->time(), "an event was asked for its time before it was reached");
+  check(kind == EventKind::time, "milliseconds_between: an event of kind order has no time");
+  check(recorded && recorded->time(), "milliseconds_between: an event has not been reached yet");
   return *recorded->time();
 }
 
@@ -44,14 +44,15 @@ int device_count() { return emulation::device_count(); }
 DeviceInfo open_device(int index) {
   const int count = device_count();
   if (index < 0 || index >= count) {
-    user_error("--device: ", index, ": ", count, count == 1 ? " GPU is" : " GPUs are",
-               " emulated, numbered from 0 (STAGEGPT_EMULATOR_DEVICES)");
+    user_error("--device: ", index, ": this machine has ", count,
+               count == 1 ? " emulated GPU" : " emulated GPUs",
+               ", numbered from 0 (STAGEGPT_EMULATOR_DEVICES)");
   }
   return {.name = "emulated GPU",
           .id = concat("emulated ", index),
           .major = 8,
           .minor = 0,
-          .multiprocessors = emulation::threads(),  // reads the environment: complains now, not in a launch
+          .multiprocessors = emulation::threads(),  // reads the environment, so that errors are reported now
           .memory_bytes = memory_info().total};
 }
 
@@ -64,7 +65,7 @@ void deallocate(void* block) noexcept {
 
 MemoryInfo memory_info() { return emulation::device_memory().info(); }
 
-// None where work is done late: it may use a block that has been given back, before the next one does.
+// nullptr for late streams: their pending work may still use a block that has been freed, and poisoned.
 void* host_view(void* device) noexcept {
   return emulation::late_streams() ? nullptr : emulation::device_memory().view(device);
 }

@@ -1,5 +1,5 @@
-// Tells AddressSanitizer when a fiber gives way to another, so that it knows which stack is in use. Elsewhere
-// these do nothing.
+// Notifies AddressSanitizer of switches between fibers, so that it checks against the current stack. Without
+// AddressSanitizer these functions do nothing.
 #pragma once
 
 #include <cstddef>

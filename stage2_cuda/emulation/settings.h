@@ -1,4 +1,4 @@
-// How kernels are emulated: what the environment says (docs/emulator.md), until a program says otherwise.
+// Settings of the emulator: initially from the environment (docs/emulator.md); a program can change them.
 #pragma once
 
 #include <cstdint>
@@ -7,31 +7,30 @@ namespace stagegpt::gpu::emulation {
 
 enum class Order { forward, reverse, random };
 
-// Which thread of a block goes on where several could: the first, the last, or one drawn at random, anew each
-// time. What is drawn depends on the seed, on how many launches there were since the order was set, and on
-// the block.
+// Which of a block's ready threads runs next: the first, the last, or a random one. The random numbers depend
+// on the seed, the number of launches since the order was set, and the block.
 struct ThreadOrder {
   Order order = Order::forward;
   std::uint64_t seed = 0;
 };
 
-// The first call of each of these reads the environment, and throws UserError when that is malformed.
+// The first call of any of these functions reads the environment, and throws UserError if it is malformed.
 ThreadOrder thread_order();
 void set_thread_order(ThreadOrder order);
-// Counts launches for the random order.
+// Returns the index of the next launch, for the random order.
 std::uint64_t next_launch();
 
 // Each OS thread has up to 1024 stacks with their guard pages, and Linux allows a program 65530 mappings.
 inline constexpr int kMostThreads = 16;
-// How many OS threads run blocks side by side; at first as many as OpenMP would use, at most kMostThreads.
+// Number of OS threads that run blocks; initially OpenMP's number of threads, at most kMostThreads.
 int threads();
 void set_threads(int count);
 
-// Whether streams that are made from now on do their work as late as they may (streams.h).
+// Whether new streams delay their work as long as possible (streams.h).
 bool late_streams();
 void set_late_streams(bool late);
 
-// How many GPUs the ranks of a node find, as STAGEGPT_EMULATOR_DEVICES says, or 8.
+// Number of emulated GPUs of a node: STAGEGPT_EMULATOR_DEVICES, or 8.
 int device_count();
 
 }  // namespace stagegpt::gpu::emulation

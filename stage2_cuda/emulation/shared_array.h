@@ -1,4 +1,4 @@
-// Shared arrays as kernels see them: an array of `type`, each access of which is checked.
+// Arrays in shared memory, as kernels declare them. Every access is checked.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace stagegpt::gpu::emulation {
 
-// An element; reads as a T and is assigned to like one. (`auto x = array[i]` makes another name of the
-// element, where CUDA copies it: say `float x`.)
+// A reference to an element, which converts to T and can be assigned a T. (`auto x = array[i]` is a reference
+// here but a copy in CUDA: write `float x`.)
 template <class T>
 class SharedElement {
  public:
@@ -55,13 +55,13 @@ class SharedArray {
 
 }  // namespace stagegpt::gpu::emulation
 
-// `count` is a constant. The array's name is also its name in messages.
+// `count` is a constant. Messages use the array's name.
 #define STAGEGPT_SHARED(type, name, count)                                                      \
   static constexpr ::stagegpt::gpu::emulation::SharedDeclaration stagegpt_##name##_declaration{ \
       #name, sizeof(type), (count)};                                                            \
   const ::stagegpt::gpu::emulation::SharedArray<type> name(stagegpt_##name##_declaration)
 
-// All of the dynamic shared memory that the launch gives, once per kernel.
+// All dynamic shared memory of the launch; at most once per kernel.
 #define STAGEGPT_DYNAMIC_SHARED(type, name)                                                     \
   static constexpr ::stagegpt::gpu::emulation::SharedDeclaration stagegpt_##name##_declaration{ \
       #name, sizeof(type), 0};                                                                  \

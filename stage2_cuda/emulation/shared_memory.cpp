@@ -27,13 +27,13 @@ template <class... Parts>
 
 SharedMemory::SharedMemory()
     : bytes_(std::aligned_alloc(kArrayAlignment, kSharedBytes)),
-      // As many as there are bytes, at most; of those never used the system makes no pages.
+      // At most one cell per byte; the system allocates only the pages that are used.
       cells_(static_cast<Cell*>(std::calloc(kSharedBytes, sizeof(Cell)))) {
   if (bytes_ == nullptr || cells_ == nullptr) throw std::bad_alloc();
 }
 
 void SharedMemory::begin_block(std::size_t dynamic_bytes) {
-  if (epoch_ > 1U << 31) {  // what cells remember of earlier blocks would come round again
+  if (epoch_ > 1U << 31) {  // before the counter overflows and repeats epochs that cells hold
     std::memset(static_cast<void*>(cells_.get()), 0, kSharedBytes * sizeof(Cell));
     epoch_ = 0;
   }
@@ -91,7 +91,7 @@ void SharedMemory::read(const SharedSpan& array, std::int64_t i) {
   if (cell.write_epoch == epoch_ && !in_order(cell.writer, cell.write_time)) {
     race(array, i, "reads", cell.writer, "has written");
   }
-  note_reader(cell);
+  record_reader(cell);
 }
 
 void SharedMemory::write(const SharedSpan& array, std::int64_t i) {
@@ -108,22 +108,22 @@ void SharedMemory::write(const SharedSpan& array, std::int64_t i) {
 
 void SharedMemory::check_readers(const SharedSpan& array, std::int64_t i, const Cell& cell) const {
   if (!in_order(cell.reader, cell.reader_time)) race(array, i, "writes", cell.reader, "has read");
-  if (cell.earlier != kNobody && !in_order(cell.earlier, cell.earlier_time)) {
+  if (cell.earlier != kNoThread && !in_order(cell.earlier, cell.earlier_time)) {
     race(array, i, "writes", cell.earlier, "has read");
   }
-  if (cell.other_warp != kNobody && cell.other_warp / kWarpSize != current_thread->warp) {
+  if (cell.other_warp != kNoThread && cell.other_warp / kWarpSize != current_thread->warp) {
     race(array, i, "writes", cell.other_warp, "has read");
   }
 }
 
-void SharedMemory::note_reader(Cell& cell) const {
+void SharedMemory::record_reader(Cell& cell) const {
   const Thread& self = *current_thread;
   const std::uint32_t time = current_block->warp(self.warp).time;
   if (cell.read_epoch != epoch_) {
     cell.read_epoch = epoch_;
-    cell.earlier = cell.other_warp = kNobody;
+    cell.earlier = cell.other_warp = kNoThread;
   } else if (cell.reader / kWarpSize != self.warp) {
-    if (cell.other_warp == kNobody) cell.other_warp = self.number;
+    if (cell.other_warp == kNoThread) cell.other_warp = self.number;
     return;
   } else if (cell.reader != self.number) {
     cell.earlier = cell.reader;
@@ -138,7 +138,7 @@ bool SharedMemory::in_order(std::uint16_t other, std::uint32_t time) const {
   if (other == self.number) return true;
   if (other / kWarpSize != self.warp) return false;
   const Warp& warp = current_block->warp(self.warp);
-  return time < warp.full_time || (warp.partial && time < warp.heard[self.lane][other % kWarpSize]);
+  return time < warp.full_time || (warp.partial && time < warp.clock[self.lane][other % kWarpSize]);
 }
 
 void pass_time(Warp& warp, unsigned mask, unsigned existing) {
@@ -149,17 +149,17 @@ void pass_time(Warp& warp, unsigned mask, unsigned existing) {
     return;
   }
   if (!warp.partial) {
-    std::memset(warp.heard, 0, sizeof(warp.heard));
+    std::memset(warp.clock, 0, sizeof(warp.clock));
     warp.partial = true;
   }
-  std::uint32_t heard[kWarpSize] = {};  // by any lane of the mask
+  std::uint32_t clock[kWarpSize] = {};  // the maximum over the lanes of the mask
   for_lanes(mask, [&](unsigned lane) {
     for (unsigned other = 0; other < kWarpSize; ++other) {
-      heard[other] = std::max(heard[other], warp.heard[lane][other]);
+      clock[other] = std::max(clock[other], warp.clock[lane][other]);
     }
   });
-  for_lanes(mask, [&](unsigned lane) { heard[lane] = now; });
-  for_lanes(mask, [&](unsigned lane) { std::copy_n(heard, kWarpSize, warp.heard[lane]); });
+  for_lanes(mask, [&](unsigned lane) { clock[lane] = now; });
+  for_lanes(mask, [&](unsigned lane) { std::copy_n(clock, kWarpSize, warp.clock[lane]); });
 }
 
 }  // namespace stagegpt::gpu::emulation

@@ -1,6 +1,6 @@
-// The memory that the threads of a block share, and who touched it: a word that nobody has written in this
-// block holds NaN, and reading it is an error; so is touching what another thread touched with no barrier in
-// between, where either of them writes.
+// The shared memory of a block, with a race detector. It is filled with NaN. Errors are: to read an element
+// that no thread of the block has written, and to access an element that another thread has accessed with no
+// barrier in between, if one of them writes.
 #pragma once
 
 #include <cstddef>
@@ -13,26 +13,26 @@
 namespace stagegpt::gpu::emulation {
 
 constexpr std::size_t kSharedBytes = std::size_t{48} << 10;
-constexpr std::uint16_t kNobody = 0xFFFF;
+constexpr std::uint16_t kNoThread = 0xFFFF;
 
-// Of one element: its last writer, and of its readers since the last __syncthreads the last two lanes of one
-// warp and one thread of another warp. A writer who is in order with these is in order with all: among
-// readers of two warps there is always one of another warp than the writer's; within a warp, a __syncwarp of
-// all lanes that comes after the last reader comes after the earlier ones too.
+// The recorded accesses to one element: its last writer and, since the last __syncthreads, the last two
+// reading lanes of one warp and one reading thread of another warp. Ordering a write against these orders it
+// against all readers. Between warps, one of the two recorded warps is not the writer's. Within a warp, a
+// __syncwarp of all lanes after the last reader is also after the earlier ones.
 struct Cell {
-  std::uint32_t write_epoch = 0, read_epoch = 0;    // epochs pass with each __syncthreads and each block
-  std::uint32_t write_time = 0;                     // of the writer's warp
-  std::uint32_t reader_time = 0, earlier_time = 0;  // of the readers' warp
-  std::uint16_t writer = 0, reader = 0, earlier = kNobody, other_warp = kNobody;
+  std::uint32_t write_epoch = 0, read_epoch = 0;    // each __syncthreads and each block begins an epoch
+  std::uint32_t write_time = 0;                     // time of the writer's warp
+  std::uint32_t reader_time = 0, earlier_time = 0;  // times of the readers' warp
+  std::uint16_t writer = 0, reader = 0, earlier = kNoThread, other_warp = kNoThread;
 };
 
 struct SharedDeclaration {
   const char* name;
   std::size_t element_bytes;
-  std::size_t count;  // of elements; dynamic memory: 0
+  std::size_t count;  // number of elements; 0 for dynamic shared memory
 };
 
-// An array as its elements know it.
+// A declared array: its memory, and the recorded accesses.
 struct SharedSpan {
   const SharedDeclaration* declaration = nullptr;
   void* data = nullptr;
@@ -47,10 +47,10 @@ class SharedMemory {
   void begin_block(std::size_t dynamic_bytes);
   void pass_barrier() { ++epoch_; }
 
-  // The block's array of a declaration, which the first thread to ask for it makes. Throws KernelError.
+  // The block's array of a declaration; the first call creates it. Throws KernelError.
   SharedSpan array(const SharedDeclaration& declaration);
 
-  // What the running thread is about to do. Throws KernelError.
+  // Checks and records an access of the running thread. Throws KernelError.
   void read(const SharedSpan& array, std::int64_t i);
   void write(const SharedSpan& array, std::int64_t i);
 
@@ -60,21 +60,21 @@ class SharedMemory {
   };
   SharedSpan make(const SharedDeclaration& declaration);
   bool in_order(std::uint16_t other, std::uint32_t time) const;
-  void note_reader(Cell& cell) const;
+  void record_reader(Cell& cell) const;
   void check_bounds(const SharedSpan& array, std::int64_t i, const char* does) const;
   void check_readers(const SharedSpan& array, std::int64_t i, const Cell& cell) const;
 
   std::unique_ptr<void, Free> bytes_;
   std::unique_ptr<Cell[], Free> cells_;
-  std::uint32_t epoch_ = 0, first_epoch_ = 0;  // now, and when the block began
+  std::uint32_t epoch_ = 0, first_epoch_ = 0;  // the current epoch, and the block's first
   std::size_t dynamic_bytes_ = 0, used_bytes_ = 0, used_cells_ = 0;
-  std::size_t dynamic_element_bytes_ = 0;  // 0: not declared yet
+  std::size_t dynamic_element_bytes_ = 0;  // 0 before the declaration
   static constexpr std::size_t kMaxArrays = 32;
   SharedSpan arrays_[kMaxArrays];
   std::size_t array_count_ = 0;
 };
 
-// A __syncwarp of a warp's lanes, of which `existing` are there.
+// Records a __syncwarp of the lanes `mask`, in a warp with the lanes `existing`.
 void pass_time(Warp& warp, unsigned mask, unsigned existing);
 
 }  // namespace stagegpt::gpu::emulation

@@ -1,7 +1,7 @@
 // Streams and events of the emulated GPU.
 //
-// Work is done as soon as it is submitted or, with STAGEGPT_EMULATOR_STREAMS=late, not before somebody waits
-// for it: whoever reads a result without waiting, or lets go of what a copy still reads, finds that out.
+// Work is done when it is submitted or, with STAGEGPT_EMULATOR_STREAMS=late, when the host waits for it. The
+// latter reveals code that reads a result without waiting, or frees memory that a copy still reads.
 #pragma once
 
 #include <chrono>
@@ -14,21 +14,22 @@
 
 namespace stagegpt::gpu::emulation {
 
-// Work in order. What it throws is thrown where it is done. One thread uses streams and events.
+// A queue of work, which is done in order. Exceptions of the work are thrown where it is done. Streams and
+// events are used by one thread only.
 class Stream {
  public:
   Stream();
   void submit(std::function<void()> work);
   std::uint64_t submitted() const { return done_ + waiting_.size(); }
-  // Does what has been submitted, up to the given number since the beginning.
+  // Does the first `count` items of work submitted since construction.
   void finish(std::uint64_t count);
   void finish() { finish(submitted()); }
-  // The same; what it throws is thrown by the next finish().
+  // Does all work; an exception is thrown by the next finish().
   void finish_quietly() noexcept;
 
  private:
   bool late_;
-  std::exception_ptr error_;  // that nobody has been told of
+  std::exception_ptr error_;  // not reported yet
   std::uint64_t done_ = 0;
   std::deque<std::function<void()>> waiting_;
 };
@@ -38,9 +39,9 @@ class RecordedEvent {
  public:
   explicit RecordedEvent(const std::shared_ptr<Stream>& stream);
   void reach() { stream_->finish(position_); }
-  // Late streams go on only when somebody asks for the second time.
+  // A late stream proceeds at the second call only.
   bool is_reached();
-  // When it was; empty before.
+  // When the event was reached; empty before.
   std::optional<std::chrono::steady_clock::time_point> time() const { return *time_; }
 
  private:
@@ -51,7 +52,7 @@ class RecordedEvent {
 };
 
 std::shared_ptr<Stream> make_stream();
-// As whoever frees memory does: late work may still use it.
+// Called before memory is freed, which late work may still use.
 void finish_all_streams() noexcept;
 
 }  // namespace stagegpt::gpu::emulation

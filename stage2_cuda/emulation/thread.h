@@ -1,4 +1,4 @@
-// What the emulator knows of a CUDA thread and of its warp.
+// The state of a CUDA thread and of a warp.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct Thread {
   std::uint16_t number = 0;  // in the block: x first, then y, then z
   std::uint8_t warp = 0, lane = 0;
   ThreadState state = ThreadState::ready;
-  Fiber* fiber = nullptr;  // that it waits on; null before it has started and while it runs
-  // Of the call that it waits in:
+  Fiber* fiber = nullptr;  // on which it waits; null before it has started and while it runs
+  // The call in which it waits:
   const char* call = nullptr;
   Where where;
   unsigned mask = 0;
@@ -35,15 +35,15 @@ struct Warp {
   unsigned waiting = 0;  // lanes in a warp call
   std::uint64_t value[kWarpSize] = {};
   std::uint8_t source[kWarpSize] = {};
-  // Orders what lanes do with shared memory. Time passes with each __syncwarp.
+  // Order of the lanes' accesses to shared memory: each __syncwarp increments the time.
   std::uint32_t time = 0;
-  std::uint32_t full_time = 0;  // of the last one that all lanes took part in
-  bool partial = false;         // whether there was one since that some lanes did not take part in
-  // [a][b]: when a last heard of b, through one of those, by way of others too.
-  std::uint32_t heard[kWarpSize][kWarpSize] = {};
+  std::uint32_t full_time = 0;  // time of the last __syncwarp of all lanes
+  bool partial = false;         // whether a __syncwarp of only some lanes followed
+  // Vector clocks: accesses of lane b before time clock[a][b] happened before those of lane a now.
+  std::uint32_t clock[kWarpSize][kWarpSize] = {};
 };
 
-// The thread that runs on this OS thread; null outside of kernels.
+// The CUDA thread that runs on this OS thread; null outside kernels.
 extern thread_local constinit Thread* current_thread;
 
 }  // namespace stagegpt::gpu::emulation

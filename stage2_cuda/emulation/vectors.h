@@ -1,4 +1,4 @@
-// Four floats at once.
+// Vector loads and stores of four floats.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct alignas(16) Float4 {
 
 namespace emulation {
 
-// Throws KernelError: what CUDA calls a misaligned address.
+// Throws KernelError for a misaligned address.
 [[noreturn]] void fail_alignment(const char* call, std::int64_t i);
 
 inline void check_alignment(const char* call, const void* array, std::int64_t i) {

@@ -1,4 +1,4 @@
-// The calls that lanes of a warp make together, and what is said when threads wait for one another in vain.
+// Collective calls of a warp's lanes, and the messages about deadlocks.
 #include <cstring>
 #include <iomanip>
 #include <string_view>
@@ -39,7 +39,7 @@ std::string Block::described_launch() const {
 void Block::join(Thread& self, const char* call, unsigned mask, Where where) {
   if ((mask >> self.lane & 1U) == 0) {
     fail(self, "lane ", int{self.lane}, " calls ", call, " in ", to_string(where), " with the mask ",
-         hex(mask), ", which does not name it");
+         hex(mask), ", which does not contain this lane");
   }
   self.call = call;
   self.mask = mask;
@@ -48,7 +48,7 @@ void Block::join(Thread& self, const char* call, unsigned mask, Where where) {
   warps_[self.warp].waiting |= 1U << self.lane;
 }
 
-bool Block::all_there(const Thread& self) const {
+bool Block::all_arrived(const Thread& self) const {
   if ((warps_[self.warp].waiting & self.mask) != self.mask) return false;
   bool all = true;
   for_lanes(self.mask, [&](unsigned lane) {
@@ -75,12 +75,13 @@ std::uint64_t Block::exchange(const char* call, unsigned mask, std::uint64_t val
   join(self, call, mask, where);
   if ((mask >> source & 1U) == 0) {
     fail(self, "lane ", int{self.lane}, " reads from lane ", source, " in ", call, " in ", to_string(where),
-         ", which the mask ", hex(mask), " does not name");
+         ", which is not in the mask ", hex(mask));
   }
   warp.value[self.lane] = value;
   warp.source[self.lane] = static_cast<std::uint8_t>(source);
-  if (all_there(self)) {
-    // Taken now for all: a lane that goes on may give a new value before another has looked at this one.
+  if (all_arrived(self)) {
+    // Computed for all lanes now: a lane that continues may store a new value before another has read this
+    // one.
     for_lanes(mask, [&](unsigned lane) {
       threads_[self.warp * kWarpSize + lane].result = warp.value[warp.source[lane]];
     });
@@ -96,7 +97,7 @@ unsigned Block::ballot(unsigned mask, bool value, Where where) {
   Warp& warp = warps_[self.warp];
   join(self, "__ballot_sync", mask, where);
   warp.value[self.lane] = value ? 1 : 0;
-  if (all_there(self)) {
+  if (all_arrived(self)) {
     unsigned result = 0;
     for_lanes(mask, [&](unsigned lane) { result |= static_cast<unsigned>(warp.value[lane]) << lane; });
     for_lanes(mask, [&](unsigned lane) { threads_[self.warp * kWarpSize + lane].result = result; });
@@ -110,7 +111,7 @@ unsigned Block::ballot(unsigned mask, bool value, Where where) {
 void Block::sync_warp(unsigned mask, Where where) {
   Thread& self = *current_thread;
   join(self, "__syncwarp", mask, where);
-  if (all_there(self)) {
+  if (all_arrived(self)) {
     pass_time(warps_[self.warp], mask, lanes_[self.warp]);
     release(self);
   } else {
@@ -122,7 +123,7 @@ void Block::check_lanes(const Thread& waiting) const {
   for_lanes(waiting.mask, [&](unsigned lane) {
     const unsigned number = waiting.warp * kWarpSize + lane;
     const std::string call = concat(" waits in ", waiting.call, " in ", to_string(waiting.where),
-                                    ", whose mask ", hex(waiting.mask), " names lane ", lane);
+                                    ", whose mask ", hex(waiting.mask), " contains lane ", lane);
     if (number >= size_) {
       throw KernelError(concat(described(waiting), call.substr(1), ", but the block has no such thread"));
     }
@@ -140,13 +141,14 @@ void Block::check_lanes(const Thread& waiting) const {
   });
 }
 
-void Block::report_stuck() const {
+void Block::report_deadlock() const {
   const Thread* exited = nullptr;
   for (unsigned i = 0; i < size_; ++i) {
     if (threads_[i].state == ThreadState::at_warp_call) check_lanes(threads_[i]);
     if (threads_[i].state == ThreadState::exited && exited == nullptr) exited = &threads_[i];
   }
-  check(exited != nullptr && arrived_ > 0, described_launch(), ": threads wait for nothing");
+  check(exited != nullptr && arrived_ > 0, described_launch(),
+        ": no thread is ready, but none waits at a barrier");
   throw KernelError(concat(described(*exited), "has exited, but thread ", to_string(first_arrived_->index),
                            " waits in ", first_arrived_->call, " in ", to_string(first_arrived_->where),
                            " for all threads of the block"));

@@ -1,6 +1,6 @@
-// Pointwise non-linearities and their derivatives, one thread an element.
-//   gelu_new: x · σ(2u), u = √(2/π) (x + 0.044715 x³): the tanh form, since (1 + tanh u)/2 = σ(2u), which
-//             loses no digits where tanh is near -1.
+// Pointwise non-linearities and their derivatives, one thread per element.
+//   gelu_new: x · σ(2u), u = √(2/π) (x + 0.044715 x³). This equals x · (1 + tanh u)/2, without the
+//             cancellation where tanh u is near -1.
 //   gelu:     x · Φ(x), Φ(x) = erfc(-x/√2)/2.
 //   relu:     max(x, 0).
 // Backward: dx = dout · f'(x).

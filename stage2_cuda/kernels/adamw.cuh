@@ -1,10 +1,11 @@
 // AdamW, with g the gradient scaled by min(1, max_grad_norm/(‖g‖ + 1e-6)) and t the step counted from 1:
 //   m ← β₁m + (1-β₁)g,  v ← β₂v + (1-β₂)g²,
 //   w ← w - lr·( (m/(1-β₁ᵗ)) / (√(v/(1-β₂ᵗ)) + eps) + weight_decay·w ).
-// A norm that is not finite leaves everything as it was: the host need not look at it.
+// If the norm is not finite, nothing is changed, so that the host need not wait for the norm.
 //
-// One launch over the arenas, one pass: 28 bytes an element. A block takes kPart consecutive elements, finds
-// the range of the first among the table's, which are in order, and goes on from there.
+// One launch, one pass over the arenas: 28 bytes per element. A block updates kAdamWPart consecutive
+// elements. It finds the range of the first one by binary search, then follows the table, whose ranges are in
+// order.
 #pragma once
 
 #include <cmath>
@@ -14,7 +15,7 @@
 
 namespace stagegpt::gpu {
 
-// The numbers of one step that are the same for every element.
+// The factors of one step, which are the same for all elements.
 struct AdamWFactors {
   explicit AdamWFactors(const AdamWStep& s)
       : max_grad_norm(s.max_grad_norm),
@@ -31,14 +32,14 @@ struct AdamWFactors {
   float beta1, beta2, one_minus_beta1, one_minus_beta2, step_size, inv_sqrt_correction2, eps, learning_rate;
 };
 
-// What gradients of this squared norm are scaled by. The 1e-6 is PyTorch's.
+// The factor that scales gradients of this squared norm. The 1e-6 is the one in PyTorch.
 __device__ inline float clip_factor(double max_grad_norm, double squared_norm) {
   if (max_grad_norm <= 0) return 1;
   const double factor = max_grad_norm / (sqrt(squared_norm) + 1e-6);
   return factor < 1 ? static_cast<float>(factor) : 1.0f;
 }
 
-// The first of `count` ranges that ends behind element i; `count` if there is none.
+// Index of the first range whose end is greater than i; `count` if there is none.
 __device__ inline int first_range_behind(const DecayRange* ranges, int count, std::int64_t i) {
   int begin = 0, end = count;
   while (begin < end) {
@@ -52,7 +53,7 @@ __device__ inline int first_range_behind(const DecayRange* ranges, int count, st
   return begin;
 }
 
-inline constexpr std::int64_t kAdamWPart = 4096;  // elements of a block
+inline constexpr std::int64_t kAdamWPart = 4096;  // elements per block
 
 static __global__ void adamw_kernel(float* w, float* m, float* v, const float* g, const double* squared_norm,
                                     const DecayRange* ranges, int count, AdamWFactors f, std::int64_t n) {
@@ -74,7 +75,7 @@ static __global__ void adamw_kernel(float* w, float* m, float* v, const float* g
   }
 }
 
-// `ranges`, on the device, are in order.
+// `ranges` are in device memory, in order.
 inline void adamw(StreamHandle stream, float* w, float* m, float* v, const float* g,
                   const double* squared_norm, const DecayRange* ranges, int count, const AdamWStep& step,
                   std::int64_t n) {

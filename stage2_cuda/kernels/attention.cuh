@@ -4,9 +4,9 @@
 // Backward, with ds of softmax.cuh:
 //   dv = (f·p)ᵀ·dout,  dp = dout·vᵀ,  dq = ds·k,  dk = dsᵀ·q.
 //
-// Matrix products and a softmax between them, one sequence at a time, all its heads in one batch: a head is
-// HS columns of rows of 3C, so nothing has to be copied into another order. Memory beside input and output:
-// the scores of one sequence, (NH,T,T), in the backward twice.
+// Two GEMMs with a softmax between them, one sequence at a time; its heads are a batch. A head is HS columns
+// of rows of 3C elements, so that no transposed copy is needed. Memory beyond input and output: the scores of
+// one sequence, (NH,T,T); in the backward twice.
 #pragma once
 
 #include "stage2_cuda/gemm.h"
@@ -18,11 +18,11 @@ struct AttentionSize {
   std::int64_t B, T, NH, HS;
 
   std::int64_t channels() const { return NH * HS; }
-  std::int64_t scores() const { return NH * T * T; }  // of one sequence
+  std::int64_t scores() const { return NH * T * T; }  // elements, for one sequence
   float scale() const { return 1 / sqrtf(static_cast<float>(HS)); }
 };
 
-// The matrices of one sequence, a batch of heads.
+// The matrices of one sequence, batched over heads.
 struct AttentionMatrices {
   AttentionMatrices(const float* qkv, AttentionSize size, std::int64_t b)
       : s(size), q(head_columns(qkv + b * s.T * 3 * s.channels(), 3 * s.channels())), k(q), v(q) {
@@ -30,7 +30,7 @@ struct AttentionMatrices {
     v.data += 2 * s.channels();
   }
 
-  // Rows of `ld` floats, of which each head has HS.
+  // One matrix per head: HS columns of rows that are `ld` floats apart.
   Matrix head_columns(const float* data, std::int64_t ld) const { return {data, ld, false, s.HS}; }
   Matrix square(const float* data) const { return {data, s.T, false, s.T * s.T}; }
 
@@ -43,7 +43,7 @@ inline Matrix transposed(Matrix matrix) {
   return matrix;
 }
 
-// c (NH,T,T) = scale · a · bᵀ, of rows of HS.
+// c (NH,T,T) = scale · a · bᵀ; rows of a and b have HS elements.
 inline void multiply_to_square(Gemm& gemm, StreamHandle stream, float* c, Matrix a, Matrix b, float scale,
                                AttentionSize s) {
   gemm.run({.c = c,
@@ -59,7 +59,7 @@ inline void multiply_to_square(Gemm& gemm, StreamHandle stream, float* c, Matrix
            stream);
 }
 
-// c, rows of `ld` floats of which each head has HS, = square · b.
+// c = square · b; each head has HS columns of c, whose rows are `ld` floats apart.
 inline void multiply_by_square(Gemm& gemm, StreamHandle stream, float* c, std::int64_t ld, Matrix square,
                                Matrix b, bool accumulate, AttentionSize s) {
   gemm.run({.c = c,
@@ -75,7 +75,7 @@ inline void multiply_by_square(Gemm& gemm, StreamHandle stream, float* c, std::i
            stream);
 }
 
-// `scores` has room for those of one sequence.
+// `scores` has s.scores() elements.
 inline void attention_forward(Gemm& gemm, StreamHandle stream, float* out, float* lse, const float* qkv,
                               const Dropout& dropout, AttentionSize s, float* scores) {
   const dim3 grid = blocks(s.NH * s.T, kThreads / kWarp);
@@ -89,7 +89,7 @@ inline void attention_forward(Gemm& gemm, StreamHandle stream, float* out, float
   }
 }
 
-// `scores` has room for those of one sequence twice.
+// `scores` has 2 · s.scores() elements.
 inline void attention_backward(Gemm& gemm, StreamHandle stream, float* dqkv, bool accumulate,
                                const float* dout, const float* out, const float* lse, const float* qkv,
                                const Dropout& dropout, AttentionSize s, float* scores) {

@@ -1,10 +1,10 @@
-// Attention of new tokens over a cache of keys and values: for token t = first, first + 1, … of a sequence,
+// Attention of new tokens with a KV cache: for tokens t = first, first + 1, … of a sequence,
 //   out[t] = Σ_{u <= t} p[u]·v[u],  p = softmax(q[t]·k[u]/√HS),
-// with k[u], v[u] in row u of the cache, where the new tokens' are put first.
+// with k[u], v[u] in row u of the cache. Keys and values of the new tokens are stored there first.
 //
-// One block is a new token's head. It walks the rows kKeys at a time: one thread a key for the scores, then
-// one thread a channel for the sum of values, which is rescaled whenever a larger score turns up (Milakov and
-// Gimelshein, arXiv:1805.02867). Memory does not grow with the number of rows.
+// One block per head of a new token. It processes the rows kKeys at a time: one thread per key for the
+// scores, then one thread per channel for the sum of values, which is rescaled when the maximum score grows
+// (online softmax: Milakov and Gimelshein, arXiv:1805.02867). Memory does not grow with the number of rows.
 #pragma once
 
 #include "stage2_cuda/kernels/reduce.cuh"
@@ -17,7 +17,7 @@ struct CachedAttentionSize {
   __host__ __device__ std::int64_t channels() const { return NH * HS; }
 };
 
-// cache (B,P,2C): keys and values of the new tokens, from qkv (B,T,3C).
+// Copies keys and values of the new tokens from qkv (B,T,3C) to cache (B,P,2C).
 static __global__ void store_rows_kernel(float* cache, const float* qkv, CachedAttentionSize s,
                                          std::int64_t n) {
   const std::int64_t i = thread_index(), columns = 2 * s.channels();
@@ -26,7 +26,7 @@ static __global__ void store_rows_kernel(float* cache, const float* qkv, CachedA
   cache[(b * s.P + s.first + t) * columns + c] = qkv[row * 3 * s.channels() + s.channels() + c];
 }
 
-inline constexpr int kKeys = 128;  // threads of a block
+inline constexpr int kKeys = 128;  // threads per block
 
 static __global__ void cached_attention_kernel(float* out, const float* cache, const float* qkv, float scale,
                                                CachedAttentionSize s) {
@@ -55,7 +55,7 @@ static __global__ void cached_attention_kernel(float* out, const float* cache, c
     for (int w = 0; w < kKeys / kWarp; ++w) new_max = fmaxf(new_max, maxima[w]);
     weights[threadIdx.x] = u <= last ? expf(score - new_max) : 0;
     __syncthreads();
-    const float rescale = expf(max - new_max);  // 0 at the first keys
+    const float rescale = expf(max - new_max);  // 0 for the first keys
     denominator *= rescale;
     for (int j = 0; j < kKeys; ++j) denominator += weights[j];
     const std::int64_t keys = last - begin + 1 < kKeys ? last - begin + 1 : kKeys;

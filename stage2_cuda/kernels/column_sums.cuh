@@ -1,9 +1,9 @@
-// Sums over rows, the gradients of biases and of LayerNorm's weights:
+// Sums over rows: the gradients of biases and of LayerNorm's weights,
 //   dbias[c] = Σ_n dout[n][c],   dw[c] = Σ_n dout[n][c]·x̂[n][c],  x̂ = (x - mean)·rstd.
 //
-// In two passes, so that many blocks can share the rows and the order of the sum is fixed. In the first a
-// block takes 32 columns of kRows rows: warp j adds rows j, j + 8, …, then one warp adds the eight sums. In
-// the second one thread a column adds the blocks' sums.
+// Two passes, so that many blocks can work on a column while the order of its sum is fixed. First pass: one
+// block per 32 columns of kRows rows; warp j adds rows j, j + 8, …, then one warp adds the eight sums. Second
+// pass: one thread per column adds the sums of the blocks.
 #pragma once
 
 #include "stage2_cuda/kernels/grid.cuh"
@@ -11,13 +11,13 @@
 namespace stagegpt::gpu {
 
 struct ColumnSums {
-  static constexpr std::int64_t kRows = 128;  // of a block
+  static constexpr std::int64_t kRows = 128;  // per block
 
-  // Elements of the memory between the passes.
+  // Number of floats between the passes.
   static std::int64_t scratch_size(std::int64_t N, std::int64_t C) { return 2 * parts(N, kRows) * C; }
 };
 
-// sums (2, chunks, C): first of dout, then of dout·x̂ where x is given.
+// sums (2, chunks, C): sums of dout, then sums of dout·x̂ if x is not null.
 static __global__ void column_sums_kernel(float* sums, const float* dout, const float* x, const float* mean,
                                           const float* rstd, std::int64_t N, std::int64_t C) {
   constexpr int kWarps = kThreads / kWarp;
@@ -45,7 +45,7 @@ static __global__ void column_sums_kernel(float* sums, const float* dout, const 
   sums[(gridDim.y + chunk) * C + c] = xhat;
 }
 
-// Adds `chunks` sums for each column, into dbias and dw where they are not null.
+// For each column, adds the sums of all chunks, and writes to dbias and dw if they are not null.
 static __global__ void add_chunks_kernel(float* dbias, bool accumulate_bias, float* dw, bool accumulate_w,
                                          const float* sums, std::int64_t chunks, std::int64_t C) {
   const std::int64_t c = thread_index();
@@ -59,8 +59,8 @@ static __global__ void add_chunks_kernel(float* dbias, bool accumulate_bias, flo
   if (dw) put(dw, c, xhat, accumulate_w);
 }
 
-// dbias and, where x, mean and rstd are given, dw; either may be null. `scratch` has ColumnSums::scratch_size
-// elements.
+// Computes dbias and dw; either may be null. dw needs x, mean and rstd. `scratch` has
+// ColumnSums::scratch_size elements.
 inline void column_sums(StreamHandle stream, float* dbias, bool accumulate_bias, float* dw, bool accumulate_w,
                         const float* dout, const float* x, const float* mean, const float* rstd,
                         std::int64_t N, std::int64_t C, float* scratch) {

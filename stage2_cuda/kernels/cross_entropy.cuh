@@ -2,12 +2,11 @@
 //   lse = log Σ exp(logits),  loss = mean over rows of (lse - logits[target]).
 // Backward: dlogits = dloss/N · (exp(logits - lse) - [column = target]), 0 in the padding; it may overwrite
 // the logits.
-// Accuracy: a row counts as correct when its target's logit is above those before it and at least those
-// behind.
+// Accuracy: a row is correct if its target is the argmax, which is the first of equal logits.
 //
-// One block a row. The forward reads it once: each thread keeps a maximum and a sum that is rescaled when the
-// maximum grows (Milakov and Gimelshein, arXiv:1805.02867). The mean is taken by one block, in f64. Correct
-// rows are counted by an atomic integer, whose sum has no order.
+// One block per row. The forward reads a row once: each thread keeps a maximum and a sum, which is rescaled
+// when the maximum grows (online softmax: Milakov and Gimelshein, arXiv:1805.02867). One block computes the
+// mean, in f64. Correct rows are counted with an atomic integer: order does not matter.
 #pragma once
 
 #include "stage2_cuda/kernels/reduce.cuh"
@@ -60,13 +59,13 @@ inline void cross_entropy_backward(StreamHandle stream, float* dlogits, const fl
                                         lse, targets, s);
 }
 
-// Adds to count.
+// Adds the number of correct rows to count.
 static __global__ void count_correct_kernel(std::int32_t* count, const float* logits,
                                             const std::int32_t* targets, CrossEntropySize s) {
   const float* row = logits + blockIdx.x * s.Vp;
   const std::int64_t target = targets[blockIdx.x];
   const float logit = row[target];
-  int larger = 0;  // or not a number
+  int larger = 0;  // whether another logit is larger, or NaN
   for (std::int64_t v = threadIdx.x; v < s.V; v += kThreads) {
     larger |= v < target ? !(row[v] < logit) : !(row[v] <= logit);
   }

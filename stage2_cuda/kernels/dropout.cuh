@@ -1,6 +1,6 @@
 // Dropout: out[i] = x[i] / (1-p) if u[i] >= p, else 0, where u[i] is number first_element + i of a Philox
-// sequence. The backward is the same map on gradients. One thread an element; the mask is drawn again, never
-// stored.
+// sequence. The backward applies the same factors to gradients. One thread per element; the mask is not
+// stored but computed again.
 #pragma once
 
 #include "common/backend/op_types.h"
@@ -8,7 +8,7 @@
 
 namespace stagegpt::gpu {
 
-// What a kernel needs to know of a Dropout.
+// The parameters of a Dropout, as a kernel argument.
 struct DropoutMap {
   explicit DropoutMap(const Dropout& dropout)
       : key(dropout.key),

@@ -1,4 +1,4 @@
-// out = value, out = a + b, and changes of element type: one thread an element.
+// out = value, out = a + b, and conversions between f32 and bf16: one thread per element.
 #pragma once
 
 #include "common/tensor/half_floats.h"

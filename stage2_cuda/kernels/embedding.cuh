@@ -1,11 +1,11 @@
 // Embedding: out[b][t] = wte[ids[b][t]] + wpe[t].
 // Backward:  dwte[v] = Σ over (b,t) with ids[b][t] = v of dout[b][t],   dwpe[t] = Σ_b dout[b][t].
 //
-// Forward: one thread an element. Backward of wpe: one thread an element, which adds over b. Backward of wte:
-// one block a token. It does nothing when the same id came before; otherwise it sums that id's rows itself,
-// so that no two blocks write one row and the order of the sum is that of the tokens. It looks at kThreads
-// ids at once and lists, in order, those that are equal (a ballot per warp); its threads then own a channel
-// each.
+// Forward: one thread per element. dwpe: one thread per element, which adds over b. dwte: one block per
+// token. The block exits if the same id occurs earlier; otherwise it adds the rows of all tokens with this
+// id. So no two blocks write the same row, and the sum is in token order. The block compares kThreads ids at
+// a time and lists the equal ones in order (one ballot per warp); then each thread adds channels of the
+// listed rows.
 #pragma once
 
 #include "common/tensor/half_floats.h"
@@ -43,7 +43,8 @@ static __global__ void embedding_backward_positions_kernel(float* dwpe, const fl
   dwpe[i] += sum;
 }
 
-// The places of those of ids[begin, begin + kThreads) that are `id`, in order, in `places`; returns how many.
+// Writes to `places` the positions in ids[begin, begin + kThreads) that hold `id`, in order. Returns their
+// number.
 template <class Shared, class Counts>
 __device__ int list_equal(Shared& places, Counts& counts, const std::int32_t* ids, std::int64_t begin,
                           std::int64_t n, std::int32_t id) {

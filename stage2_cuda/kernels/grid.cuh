@@ -9,31 +9,31 @@ namespace stagegpt::gpu {
 
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xffffffff;
-inline constexpr int kThreads = 256;  // of a block, unless a kernel says otherwise
+inline constexpr int kThreads = 256;  // per block, unless a kernel says otherwise
 
 // Number of parts of `size` that cover n.
 constexpr std::int64_t parts(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
 
-// A row of blocks, `per_block` items each.
+// A one-dimensional grid of blocks for n items, `per_block` each.
 inline dim3 blocks(std::int64_t n, std::int64_t per_block) {
   return dim3(static_cast<unsigned>(parts(n, per_block)));
 }
 
-// Starts a kernel whose last argument is n, with one thread for each of n elements.
+// Launches a kernel with one thread per element; its last argument is n.
 template <auto kernel, class... Args>
 void launch_elements(StreamHandle stream, std::int64_t n, Args... args) {
   if (n > 0) launch<kernel>(blocks(n, kThreads), dim3(kThreads), 0, stream, args..., n);
 }
 
-// This thread's number among all of a row of blocks.
+// This thread's index in a one-dimensional grid.
 __device__ inline std::int64_t thread_index() {
   return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
-// This warp's number among all of a row of blocks, and this thread's place in it.
+// This warp's index in a one-dimensional grid, and this thread's lane.
 __device__ inline std::int64_t warp_index() { return thread_index() / kWarp; }
 __device__ inline int lane_index() { return static_cast<int>(threadIdx.x % kWarp); }
 
-// How a kernel writes a gradient: over what is there, or added to it.
+// Overwrites or accumulates one element of a gradient.
 __device__ inline void put(float* out, std::int64_t i, float value, bool accumulate) {
   out[i] = accumulate ? out[i] + value : value;
 }

@@ -3,9 +3,9 @@
 // Backward, with d̂ = dout·w:
 //   dx = rstd·(d̂ - Σd̂/C - x̂·Σ(d̂·x̂)/C);  dw = Σ_rows dout·x̂ and dbias = Σ_rows dout are in column_sums.cuh.
 //
-// One warp a row, whose lanes take every 32nd float, or group of four where rows allow it; sums are
-// butterflies of shuffles. A row is read from memory once, then again from the cache. The steps that lead
-// here, from one thread a row, are in layernorm_ladder.cuh.
+// One warp per row. Each lane takes every 32nd float, or every 32nd group of four if the row is aligned;
+// warps add by shuffles (reduce.cuh). A row is read from memory once, then again from the cache. Simpler
+// versions of this kernel, starting with one thread per row, are in layernorm_ladder.cuh.
 #pragma once
 
 #include "stage2_cuda/kernels/reduce.cuh"
@@ -13,7 +13,7 @@
 
 namespace stagegpt::gpu {
 
-// x (N,C) or, where `residual` is given, x + residual, which goes to `sum`.
+// Normalises x (N,C) or, if `residual` is not null, x + residual, which is written to `sum`.
 template <int V>
 static __global__ void layernorm_forward_kernel(float* out, float* sum, float* mean, float* rstd,
                                                 const float* x, const float* residual, const float* w,
@@ -51,7 +51,7 @@ static __global__ void layernorm_forward_kernel(float* out, float* sum, float* m
   }
 }
 
-// With `residual` null: out = layernorm(x), and `sum` is not used.
+// If `residual` is null, out = layernorm(x) and `sum` is not used.
 inline void layernorm_forward(StreamHandle stream, float* out, float* sum, float* mean, float* rstd,
                               const float* x, const float* residual, const float* w, const float* bias,
                               float eps, std::int64_t N, std::int64_t C) {

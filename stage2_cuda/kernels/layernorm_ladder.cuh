@@ -1,17 +1,17 @@
-// The steps from the formula of LayerNorm (layernorm.cuh) to its fast kernel, forward only:
-//   v1  one thread a row: neighbouring threads read memory C floats apart, and there are only N of them;
-//   v2  one block a row, sums through shared memory: neighbouring threads read neighbours, but wait for each
-//       other at every halving of the tree;
-//   v3  one warp a row, sums through shuffles: no waiting and no shared memory (layernorm.cuh, one float);
-//   v4  the same, four floats at a time (layernorm.cuh).
-// What bounds all of them: x read once and out written once, 8 bytes an element.
+// LayerNorm forward, out = (x - mean)·rstd·w + bias (layernorm.cuh), from the simplest kernel to the fastest:
+//   v1  one thread per row: accesses are not coalesced (neighbouring threads read C floats apart), and there
+//       are only N threads;
+//   v2  one block per row, sums by a tree in shared memory: coalesced, but with a barrier at each level;
+//   v3  one warp per row, sums by shuffles: no barriers and no shared memory (layernorm.cuh, one float);
+//   v4  v3 with four floats at a time (layernorm.cuh).
+// All are bound by memory: x is read once and out is written once, 8 bytes per element.
 #pragma once
 
 #include "stage2_cuda/kernels/layernorm.cuh"
 
 namespace stagegpt::gpu {
 
-// What a rung computes: out (N,C), mean (N), rstd (N) of x (N,C).
+// Arguments of all versions: out (N,C), mean (N) and rstd (N), of x (N,C).
 struct LayernormCall {
   float *out, *mean, *rstd;
   const float *x, *w, *bias;
@@ -66,7 +66,7 @@ static __global__ void layernorm_v2_kernel(float* out, float* mean, float* rstd,
 }
 
 inline void layernorm_v1(StreamHandle stream, const LayernormCall& call) {
-  constexpr int kFew = 32;  // threads of a block: more blocks, of which there are few enough
+  constexpr int kFew = 32;  // threads per block: small, so that N rows give more blocks
   launch<layernorm_v1_kernel>(blocks(call.N, kFew), dim3(kFew), 0, stream, call.out, call.mean, call.rstd,
                               call.x, call.w, call.bias, call.eps, call.N, call.C);
 }
@@ -76,7 +76,7 @@ inline void layernorm_v2(StreamHandle stream, const LayernormCall& call) {
                               call.x, call.w, call.bias, call.eps, call.C);
 }
 
-// v3 and v4: V floats at a time.
+// v3 (V = 1) and v4 (V = 4).
 template <int V>
 void layernorm_warps(StreamHandle stream, const LayernormCall& call) {
   launch<layernorm_forward_kernel<V>>(blocks(call.N, kThreads / kWarp), dim3(kThreads), 0, stream, call.out,

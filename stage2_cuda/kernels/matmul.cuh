@@ -1,13 +1,12 @@
-// Matrix product: c[m][n] = scale · Σ_k a[m][k]·b[k][n] + bias[n], for each of a batch, added to c or not,
-// with either factor given transposed.
+// GEMM: c[m][n] = scale · Σ_k a[m][k]·b[k][n] + bias[n], or += with `accumulate`, for each matrix of a batch.
+// Either operand may be transposed.
 //
-// Three rungs by hand, chosen by --gpu-matmul; the library's is `cublaslt` (gemm.h). The first to read is the
-// naive one: the others compute the same sums, and differ in how often a number is read from memory. For a
-// product of (M,K) and (K,N):
-//   naive       one thread an element of c: every element of a is read N times, every element of b M times;
-//   tiled       one block 16 × 16 of c, factors go through shared memory: N/16 and M/16 times;
-//   vectorised  one block 64 × 64 of c, each thread 4 × 4 of it in registers, fed four floats at a time by
-//               shared memory: N/64 and M/64 times, and two such reads for 16 products.
+// Three implementations, selected by --gpu-matmul (the fourth, `cublaslt`, is in gemm.h). Read the naive one
+// first: the others compute the same sums with fewer reads from global memory. For (M,K) · (K,N):
+//   naive       one thread per element of c: an element of a is read N times, an element of b M times;
+//   tiled       one block per 16 × 16 tile of c, operands in shared memory: N/16 and M/16 times;
+//   vectorised  one block per 64 × 64 tile of c, 4 × 4 of it per thread, in registers: N/64 and M/64 times.
+//               Two reads of four floats from shared memory give 16 products.
 #pragma once
 
 #include "stage2_cuda/gemm.h"
@@ -15,7 +14,7 @@
 
 namespace stagegpt::gpu {
 
-// Where element (row, column) of matrix `batch` lies.
+// Distances in memory between rows, between columns and between the matrices of a batch.
 struct Layout {
   std::int64_t row = 0, column = 0, batch = 0;
 
@@ -25,7 +24,7 @@ struct Layout {
         batch(matrix.stride) {}
 };
 
-// All of a product but its pointers.
+// A Product without its pointers.
 struct ProductShape {
   explicit ProductShape(const Product& p)
       : a(p.a),
@@ -44,7 +43,7 @@ struct ProductShape {
   bool accumulate;
 };
 
-// Writes one element of c, if there is one.
+// Writes element (m, n) of c, if it exists.
 __device__ inline void finish(float* c, float sum, const float* bias, std::int64_t m, std::int64_t n,
                               const ProductShape& s) {
   if (m >= s.m || n >= s.n) return;
@@ -69,7 +68,7 @@ inline constexpr int kTile = 16;
 
 static __global__ void matmul_tiled_kernel(float* c, const float* a, const float* b, const float* bias,
                                            ProductShape s) {
-  STAGEGPT_SHARED(float, tile_a, kTile*(kTile + 1));  // [m][k]; a column more, lest columns share a bank
+  STAGEGPT_SHARED(float, tile_a, kTile*(kTile + 1));  // [m][k]; one column more avoids bank conflicts
   STAGEGPT_SHARED(float, tile_b, kTile*(kTile + 1));  // [k][n]
   const int x = static_cast<int>(threadIdx.x % kTile), y = static_cast<int>(threadIdx.x / kTile);
   const std::int64_t m = static_cast<std::int64_t>(blockIdx.x) * kTile + y,
@@ -86,13 +85,12 @@ static __global__ void matmul_tiled_kernel(float* c, const float* a, const float
   finish(c + batch * s.stride_c, sum, bias, m, n, s);
 }
 
-// The vectorised rung's block of c, its depth, and how far the rows of its tiles lie apart: a multiple of
-// four, for load4, that is none of 32, for the banks.
+// The vectorised version's tile of c, its depth in k, and the row stride of its tiles in shared memory: a
+// multiple of 4 for load4, but not of 32, to avoid bank conflicts.
 inline constexpr int kBlockTile = 64, kDepth = 16, kTileStride = kBlockTile + 4;
 
-// tile[k][i] = element (i0 + i, k0 + k) of a factor whose rows are `row` and whose columns are `column`
-// elements apart; zero outside its `rows` and `columns`. Neighbouring threads take neighbouring elements in
-// memory.
+// tile[k][i] = element (i0 + i, k0 + k) of an operand whose rows are `row` and whose columns are `column`
+// elements apart; zero outside its `rows` and `columns`. Reads are coalesced.
 template <class Shared>
 __device__ void load_tile(Shared& tile, const float* factor, std::int64_t row, std::int64_t column,
                           std::int64_t i0, std::int64_t k0, std::int64_t rows, std::int64_t columns) {
@@ -129,8 +127,7 @@ static __global__ void matmul_vectorised_kernel(float* c, const float* a, const 
   }
 }
 
-// Starts a rung's kernel with one block for `rows` × `columns` of c. Rows go along x, of which there may be
-// most.
+// Launches one block per `rows` × `columns` tile of c. Rows are along x, which allows the most blocks.
 template <auto kernel>
 void launch_product(StreamHandle stream, const Product& p, int threads, std::int64_t rows,
                     std::int64_t columns) {

@@ -1,5 +1,6 @@
-// Sums and maxima over a warp and over a block, in an order that never changes: butterflies of shuffles, of
-// which every lane gets the same bits, and for a block a second one over the warps' results.
+// Sums (Σ over threads of a value) and maxima over a warp and over a block, in a fixed order. A warp reduces
+// by a butterfly of shuffles, which gives every lane the same bits; a block reduces the results of its warps
+// the same way.
 #pragma once
 
 #include "stage2_cuda/kernels/grid.cuh"
@@ -21,7 +22,7 @@ __device__ inline float warp_max(float value) {
   return value;
 }
 
-// Over a block of kSize threads, a multiple of 32; every thread gets it.
+// The sum over a block of kSize threads, a multiple of 32; every thread gets it.
 template <int kSize, class T>
 __device__ T block_sum(T value) {
   STAGEGPT_SHARED(T, sums, kSize / kWarp);
@@ -31,19 +32,20 @@ __device__ T block_sum(T value) {
   return warp_sum(lane_index() < kSize / kWarp ? static_cast<T>(sums[lane_index()]) : T(0));
 }
 
-// The same for a maximum and a sum of exponentials: of pairs (m, Σ exp(x - m)).
+// A maximum m and a sum of exponentials Σ exp(x - m), which are reduced together (online softmax).
 struct MaxAndSum {
   float max, sum;
 };
 
-// The pair of two parts together. A part without elements has a maximum of -∞ and a sum of 0; a NaN stays.
+// The result for the elements of both. Without elements, the maximum is -∞ and the sum is 0. NaN is
+// propagated.
 __device__ inline MaxAndSum merge(MaxAndSum a, MaxAndSum b) {
   const float max = a.max < b.max ? b.max : a.max;
   if (max == -INFINITY) return {b.max, 0};
   return {max, a.sum * expf(a.max - max) + b.sum * expf(b.max - max)};
 }
 
-// The pair with one element more.
+// The result for a's elements and x.
 __device__ inline MaxAndSum with(MaxAndSum a, float x) {
   if (x <= a.max && a.max > -INFINITY) return {a.max, a.sum + expf(x - a.max)};
   return merge(a, {x, 1});

@@ -1,13 +1,13 @@
-// Causal softmax over rows of scores, the two steps of attention (attention.cuh) between matrix products. For
-// query t of a head, over keys u <= t:
+// Causal softmax over rows of scores: the step of attention (attention.cuh) between the two GEMMs. For query
+// t of a head, over keys u <= t:
 //   lse = log Σ_u exp(score[u]),  p[u] = exp(score[u] - lse),  out[u] = f[u]·p[u],  f the dropout factor.
 // Backward, given dp[u] = dout[t]·v[u]:
-//   ds[u] = scale·p[u]·(f[u]·dp[u] - D),  D = dout[t]·out[t],
-// which equals Σ_u p·f·dp (Dao et al., arXiv:2205.14135, appendix B) and has not p's rounding in it, which
-// would not cancel where p is near 1. What lies behind key t is set to zero, for the products read whole
+//   ds[u] = scale·p[u]·(f[u]·dp[u] - D),  D = dout[t]·out[t].
+// D equals Σ_u p·f·dp (Dao et al., arXiv:2205.14135, appendix B) but is free of the rounding of p, which
+// would not cancel where p is near 1. Elements after key t are set to zero, because the GEMMs read whole
 // rows.
 //
-// One warp a row, whose lanes take every 32nd key. Everything is written over what was read.
+// One warp per row; each lane takes every 32nd key. Results overwrite inputs.
 #pragma once
 
 #include "stage2_cuda/kernels/dropout.cuh"
@@ -15,7 +15,7 @@
 
 namespace stagegpt::gpu {
 
-// Rows of (heads, T, T), of which the first belongs to row `first` of the op's (B·NH, T) rows.
+// The rows of scores (heads, T, T). The first is row `first` of all (B·NH, T) rows of the op.
 struct SoftmaxRows {
   std::int64_t heads, T, first;
 
@@ -37,15 +37,15 @@ static __global__ void softmax_forward_kernel(float* scores, float* lse, Dropout
   if (lane_index() == 0) lse[row] = all.max + logf(all.sum);
 }
 
-// What attention computed for the rows, and its gradient: (T, heads, HS).
+// Layout (T, heads, HS) of the output of attention and of its gradient.
 struct HeadRows {
   std::int64_t heads, HS;
 
-  // Where row t of a head begins.
+  // Offset of row t of a head.
   __device__ std::int64_t begin(std::int64_t head, std::int64_t t) const { return (t * heads + head) * HS; }
 };
 
-// scores become f·p, what the values are weighted with; dp becomes ds.
+// Replaces scores by f·p, the weights of the values, and dp by ds.
 static __global__ void softmax_backward_kernel(float* scores, float* dp, const float* lse, const float* out,
                                                const float* dout, float scale, DropoutMap dropout,
                                                SoftmaxRows rows, HeadRows values) {

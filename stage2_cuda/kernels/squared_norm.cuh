@@ -1,14 +1,15 @@
-// Squared norm: Σx², in two passes with a fixed order. In the first a block adds kPart consecutive elements:
-// each thread its own in f32, then all threads' in f64. In the second one block adds the blocks' sums.
+// Squared norm: Σx², in two passes with a fixed order. First pass: a block adds kNormPart consecutive
+// elements; each thread adds its own in f32, then the block adds these sums in f64. Second pass: one block
+// adds the sums of the blocks.
 #pragma once
 
 #include "stage2_cuda/kernels/reduce.cuh"
 
 namespace stagegpt::gpu {
 
-inline constexpr std::int64_t kNormPart = 65536;  // elements of a block: 256 a thread
+inline constexpr std::int64_t kNormPart = 65536;  // elements per block: 256 per thread
 
-// Elements of the memory between the passes.
+// Number of doubles between the passes.
 inline std::int64_t squared_norm_scratch(std::int64_t n) { return parts(n, kNormPart); }
 
 static __global__ void squared_norm_kernel(double* sums, const float* x, std::int64_t n) {

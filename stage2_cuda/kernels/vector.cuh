@@ -1,4 +1,5 @@
-// One or four floats at once: kernels that are bound by memory read and write four where rows allow it.
+// Loads and stores of one float or of four. Kernels that are bound by memory use four if the rows are
+// aligned.
 #pragma once
 
 #include "stage2_cuda/kernels/grid.cuh"
@@ -29,7 +30,7 @@ __device__ void store(float* array, std::int64_t i, const Floats<V>& f) {
   }
 }
 
-// Whether rows of `columns` floats that begin at `pointers` can be read four floats at a time.
+// Whether rows of `columns` floats, starting at each of `pointers`, can be read four floats at a time.
 template <class... Pointers>
 bool in_fours(std::int64_t columns, Pointers... pointers) {
   return columns % 4 == 0 && ((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...);

@@ -1,4 +1,4 @@
-// The emulated device's memory and the rest of its runtime: where an address leads, and where it must not.
+// The emulated device's memory and the rest of its runtime: which accesses are valid, and which are reported.
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -75,11 +75,11 @@ TEST(EmulatedMemory, copies_keep_to_one_allocation) {
   expect_refused("set_zero: 257 bytes", [&] { set_zero(x.data(), 257, nullptr); });
   expect_refused("copy_on_device: 256 bytes", [&] { copy_on_device(x.data(), y.data() + 1, 256, nullptr); });
   expect_refused("is not in device memory", [&] { copy_to_device(host.data(), host.data(), 1, nullptr); });
-  expect_refused("is in device memory, not in the host's",
+  expect_refused("is in device memory, expected host memory",
                  [&] { copy_to_device(x.data(), y.data(), 1, nullptr); });
-  expect_refused("is in device memory, not in the host's",
+  expect_refused("is in device memory, expected host memory",
                  [&] { copy_to_host(x.data(), y.data(), 1, nullptr); });
-  expect_refused("is in device memory, not in the host's",
+  expect_refused("is in device memory, expected host memory",
                  [&] { copy_to_host(host_view(x.data()), y.data(), 1, nullptr); });
 }
 
@@ -142,8 +142,8 @@ class EmulatedMemoryDeathTest : public testing::Test {
 
 TEST_F(EmulatedMemoryDeathTest, host_code_follows_a_device_address) {
   DeviceArray<float> x(4);
-  EXPECT_DEATH(std::printf("%f", x.data()[1]), "host code touched device memory outside a copy");
-  EXPECT_DEATH(x.data()[1] = 1, "host code touched device memory outside a copy");
+  EXPECT_DEATH(std::printf("%f", x.data()[1]), "host code accessed device memory outside a copy");
+  EXPECT_DEATH(x.data()[1] = 1, "host code accessed device memory outside a copy");
 }
 
 TEST_F(EmulatedMemoryDeathTest, a_kernel_goes_beyond_an_allocation) {
@@ -158,14 +158,13 @@ TEST_F(EmulatedMemoryDeathTest, a_kernel_goes_beyond_an_allocation) {
 TEST_F(EmulatedMemoryDeathTest, a_kernel_follows_an_address_that_was_not_an_argument) {
   DeviceArray<float> x(4);
   EXPECT_DEATH(launch<follow>(1, 1, 0, nullptr, Holder{x.data()}),
-               "kernel follow, .*followed a device address that was not an argument");
+               "kernel follow, .*dereferenced a device address that is not an argument");
 }
 
 TEST_F(EmulatedMemoryDeathTest, a_kernel_follows_a_null_pointer) {
   const DeviceArray<float> x(4);  // with the device comes the handler
-  EXPECT_DEATH(
-      launch<write_at>(1, 1, 0, nullptr, nullptr, 1),
-      "kernel write_at, block \\(0,0,0\\), thread \\(0,0,0\\): touched an address that leads nowhere");
+  EXPECT_DEATH(launch<write_at>(1, 1, 0, nullptr, nullptr, 1),
+               "kernel write_at, block \\(0,0,0\\), thread \\(0,0,0\\): accessed an invalid address");
 }
 
 TEST_F(EmulatedMemoryDeathTest, a_kernel_overflows_its_stack) {

@@ -1,5 +1,4 @@
-// Threads that wait for one another in vain. Each error names the kernel, the block and who waits for whom
-// where.
+// Deadlocks between threads. Each error names the kernel, the block, the waiting threads, and the lines.
 #include "tests/emulation/emulated.h"
 
 namespace stagegpt::test {
@@ -103,8 +102,9 @@ __global__ void not_in_the_mask() {
 }
 
 TEST_P(EmulatedDivergence, a_lane_that_its_mask_does_not_name) {
-  expect_error({"kernel not_in_the_mask", kBlock, "__syncwarp", "0x0000fff0, which does not name it"},
-               [] { launch<not_in_the_mask>(kGrid, 32, 0, nullptr); });
+  expect_error(
+      {"kernel not_in_the_mask", kBlock, "__syncwarp", "0x0000fff0, which does not contain this lane"},
+      [] { launch<not_in_the_mask>(kGrid, 32, 0, nullptr); });
 }
 
 constexpr unsigned kReadsOutside = __LINE__ + 2;
@@ -116,7 +116,7 @@ TEST_P(EmulatedDivergence, a_lane_reads_from_one_that_the_mask_does_not_name) {
   DeviceArray<int> out(32);
   expect_error(
       {"kernel reads_outside, block (1,2,0), thread (11,0,0): lane 11 reads from lane 20 in __shfl_sync in " +
-       line(kReadsOutside) + ", which the mask 0x0000ffff does not name"},
+       line(kReadsOutside) + ", which is not in the mask 0x0000ffff"},
       [&] { launch<reads_outside>(kGrid, 32, 0, nullptr, out.data()); });
 }
 

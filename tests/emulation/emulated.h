@@ -1,4 +1,4 @@
-// What tests of the emulator share: arrays in device memory, all thread orders, the error of a launch.
+// Helpers for tests of the emulator: arrays in device memory, all thread orders, the error of a launch.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -12,7 +12,7 @@ TEST(Fibers, LeaveNoMarksWhereTheirStacksWere) {
   StackBounds stack;
   {
     Fibers fibers([&] {
-      fibers.becomes_idle();
+      fibers.mark_idle();
       fibers.switch_to(fibers.origin());
     });
     Fiber& fiber = fibers.take_idle();

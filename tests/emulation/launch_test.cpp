@@ -1,4 +1,4 @@
-// Launches: what is asked of them, how their errors come back, and that the next one works.
+// Launches: validation, error reporting, and that the next launch works after an error.
 #include <atomic>
 #include <stdexcept>
 

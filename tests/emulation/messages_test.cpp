@@ -1,4 +1,4 @@
-// The whole text of what the emulator says about a kernel that is wrong, and the limits that it names.
+// The exact messages of the emulator about wrong kernels, and the limits in them.
 #include <omp.h>
 
 #include <cstdlib>
@@ -71,21 +71,21 @@ TEST(EmulatorSays, which_lane_a_warp_waits_for_in_vain) {
   DeviceArray<unsigned> out(64);
   EXPECT_EQ(error_of([] { launch<not_named>(1, 64, 0, nullptr); }),
             concat("kernel not_named, block (0,0,0), thread (35,0,0): lane 3 calls __syncwarp in ",
-                   line(kNotNamed), " with the mask 0x000000f1, which does not name it"));
+                   line(kNotNamed), " with the mask 0x000000f1, which does not contain this lane"));
   EXPECT_EQ(
       error_of([] { launch<no_such_lane>(1, 33, 0, nullptr); }),
       concat("kernel no_such_lane, block (0,0,0), thread (32,0,0): waits in __syncwarp in ",
-             line(kNoSuchLane), ", whose mask 0x00000003 names lane 1, but the block has no such thread"));
+             line(kNoSuchLane), ", whose mask 0x00000003 contains lane 1, but the block has no such thread"));
   EXPECT_EQ(
       error_of([] { launch<exited>(1, 34, 0, nullptr); }),
       concat("kernel exited, block (0,0,0), thread (33,0,0): lane 1 has exited, but thread (32,0,0) waits in "
              "__syncwarp in ",
-             line(kExited), ", whose mask 0x00000003 names lane 1"));
+             line(kExited), ", whose mask 0x00000003 contains lane 1"));
   // Two calls are two places, though they are on one line.
   EXPECT_EQ(error_of([&] { launch<one_line>(1, 2, 0, nullptr, out.data()); }),
             concat("kernel one_line, block (0,0,0), thread (1,0,0): lane 1 waits in __ballot_sync in ",
                    line(kOneLine), ", but thread (0,0,0) waits in __ballot_sync in ", line(kOneLine),
-                   ", whose mask 0x00000003 names lane 1"));
+                   ", whose mask 0x00000003 contains lane 1"));
 }
 
 TEST(EmulatorSays, which_thread_a_block_waits_for_in_vain) {
@@ -231,8 +231,8 @@ TEST(EmulatorSays, which_launches_are_impossible) {
   const auto error = [](dim3 grid, dim3 block, std::size_t shared) {
     return error_of([&] { launch<nothing>(grid, block, shared, nullptr); });
   };
-  const std::string grids = " blocks, at most (2147483647,65535,65535) are possible";
-  const std::string blocks = " threads, at most 1024 are possible, 64 along z";
+  const std::string grids = " blocks, expected at most (2147483647,65535,65535)";
+  const std::string blocks = " threads, expected at most 1024, and at most 64 along z";
   EXPECT_EQ(error(dim3(2, 0, 3), 1, 0), "kernel nothing: a grid of (2,0,3) blocks");
   EXPECT_EQ(error(dim3(2, 65536, 3), 1, 0), "kernel nothing: a grid of (2,65536,3)" + grids);
   EXPECT_EQ(error(1, dim3(4, 5, 0), 0), "kernel nothing: blocks of (4,5,0) threads");
@@ -260,7 +260,7 @@ TEST(EmulatorSays, which_copies_leave_their_allocation) {
   const void* const inside = x.data() + 200;
   EXPECT_EQ(
       error([&] { copy_to_device(x.data() + 200, host.data(), 57, nullptr); }),
-      concat("copy_to_device: 57 bytes at ", inside, " end behind their allocation, which goes on for 56"));
+      concat("copy_to_device: 57 bytes at ", inside, " exceed their allocation: it ends after 56 bytes"));
   EXPECT_EQ(error([&] { copy_to_device(x.data() + 200, host.data(), 56, nullptr); }), "");
   const void* const there = host.data();
   EXPECT_EQ(error([&] { copy_on_device(x.data(), host.data(), 1, nullptr); }),
@@ -269,7 +269,7 @@ TEST(EmulatorSays, which_copies_leave_their_allocation) {
             concat("set_zero: ", there, " is not in device memory"));
   const void* const device = x.data();
   EXPECT_EQ(error([&] { copy_to_host(x.data(), x.data(), 1, nullptr); }),
-            concat("copy_to_host: ", device, " is in device memory, not in the host's"));
+            concat("copy_to_host: ", device, " is in device memory, expected host memory"));
   // A copy of nothing asks nothing.
   EXPECT_NO_THROW(copy_to_host(x.data(), host.data(), 0, nullptr));
   EXPECT_NO_THROW(copy_on_device(host.data(), host.data(), 0, nullptr));
@@ -280,8 +280,10 @@ TEST(EmulatorSays, which_device_there_is_not) {
   const auto error = [](int index) { return message_of<UserError>([index] { open_device(index); }); };
   EXPECT_EQ(device_count(), 8);
   EXPECT_EQ(open_device(7).id, "emulated 7");
-  EXPECT_EQ(error(8), "--device: 8: 8 GPUs are emulated, numbered from 0 (STAGEGPT_EMULATOR_DEVICES)");
-  EXPECT_EQ(error(-1), "--device: -1: 8 GPUs are emulated, numbered from 0 (STAGEGPT_EMULATOR_DEVICES)");
+  EXPECT_EQ(error(8),
+            "--device: 8: this machine has 8 emulated GPUs, numbered from 0 (STAGEGPT_EMULATOR_DEVICES)");
+  EXPECT_EQ(error(-1),
+            "--device: -1: this machine has 8 emulated GPUs, numbered from 0 (STAGEGPT_EMULATOR_DEVICES)");
   const auto with = [&](const char* count, int index) {
     setenv("STAGEGPT_EMULATOR_DEVICES", count, 1);
     const std::string text = error(index);
@@ -289,7 +291,8 @@ TEST(EmulatorSays, which_device_there_is_not) {
     return text;
   };
   EXPECT_EQ(with("1", 0), "");
-  EXPECT_EQ(with("1", 1), "--device: 1: 1 GPU is emulated, numbered from 0 (STAGEGPT_EMULATOR_DEVICES)");
+  EXPECT_EQ(with("1", 1),
+            "--device: 1: this machine has 1 emulated GPU, numbered from 0 (STAGEGPT_EMULATOR_DEVICES)");
   EXPECT_EQ(with("1024", 1023), "");
   for (const std::string count : {"0", "1025", "", "2x", "-1", "99999999999"}) {
     EXPECT_EQ(with(count.c_str(), 0),

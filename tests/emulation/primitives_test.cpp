@@ -1,4 +1,4 @@
-// What kernels are made of, in every order of threads.
+// The primitives of kernels, in every thread order.
 #include <numeric>
 
 #include "tests/emulation/emulated.h"

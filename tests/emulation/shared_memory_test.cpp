@@ -1,4 +1,4 @@
-// Accesses to shared memory that are wrong in some order of threads, found in every order.
+// Accesses to shared memory that are wrong in some thread order are found in every thread order.
 #include "tests/emulation/emulated.h"
 
 namespace stagegpt::test {

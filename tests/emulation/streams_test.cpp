@@ -1,4 +1,4 @@
-// Streams that do their work as late as they may: what is not waited for has not happened.
+// Late streams: work is not done before the host waits for it.
 #include <chrono>
 #include <thread>
 

@@ -1,4 +1,4 @@
-// The order in which threads of a block get their turn, and how it is asked for.
+// The order in which the threads of a block run, and how it is set.
 #include <cstdlib>
 #include <set>
 

@@ -1,4 +1,4 @@
-// Stage 2's programs for a GPU, where none is to be seen.
+// Stage 2's programs for a GPU, on a machine without a visible GPU.
 #include <gtest/gtest.h>
 
 #include "tests/support/program.h"
@@ -31,7 +31,7 @@ TEST(Stage2WithoutDevice, HandWrittenProductsAreF32) {
   const ProgramResult result =
       without_device("stage2_train", {"--precision", "tf32", "--gpu-matmul", "tiled"});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_NE(result.errors.find("--precision: tf32 only with --gpu-matmul cublaslt"), std::string::npos)
+  EXPECT_NE(result.errors.find("--precision: tf32 needs --gpu-matmul cublaslt"), std::string::npos)
       << result.errors;
 }
 

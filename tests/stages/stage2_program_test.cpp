@@ -1,4 +1,4 @@
-// Stage 2's programs on the emulator, as a user runs them, beside stage 0's.
+// Stage 2's programs on the emulator, as a user runs them, compared with stage 0's.
 #include <nlohmann/json.hpp>
 
 #include "tests/support/sanitized.h"
@@ -134,7 +134,7 @@ TEST_F(Stage2Emulated, RatesOfLaddersAreThoseOfTheirSizes) {
     ASSERT_EQ(sizes.size(), ladder == "layernorm" ? 2u : 4u) << json["ladder"];
     const double work = ladder == "layernorm" ? 8 * sizes[0] * sizes[1] : 2 * sizes[0] * sizes[1] * sizes[3];
     EXPECT_NE(json["bound_name"], "");
-    for (const auto& rung : json["rungs"]) {
+    for (const auto& rung : json["versions"]) {
       EXPECT_NEAR(rung["rate"].get<double>() * 1e9 * rung["us"].get<double>() / 1e6, work, 1e-9 * work)
           << rung;
       EXPECT_NEAR(rung["share"].get<double>() * json["bound"].get<double>(), rung["rate"], 1e-9) << rung;

@@ -1,4 +1,4 @@
-// A ladder's rungs are checked, then timed.
+// The versions of a ladder are checked, then timed.
 #include "stage2_cuda/ladder.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ class LadderTest : public testing::Test {
 TEST_F(LadderTest, rungs_are_timed_in_order) {
   add("plain", 1e-7);
   add("fast", 2e-7);
-  const std::vector<RungReport> reports = climb(ladder_);
+  const std::vector<RungReport> reports = check_and_time(ladder_);
   ASSERT_EQ(reports.size(), 2u);
   EXPECT_EQ(reports[0].name, "plain");
   EXPECT_EQ(reports[1].error, 2e-7);
@@ -53,31 +53,31 @@ TEST_F(LadderTest, rungs_are_timed_in_order) {
 
 TEST_F(LadderTest, a_rung_may_err_as_much_as_the_tolerance) {
   add("just right", 1e-5);
-  EXPECT_EQ(climb(ladder_).size(), 1u);
+  EXPECT_EQ(check_and_time(ladder_).size(), 1u);
   add("just wrong", 1.0000001e-5);
-  EXPECT_THROW(climb(ladder_), std::runtime_error);
+  EXPECT_THROW(check_and_time(ladder_), std::runtime_error);
 }
 
 TEST_F(LadderTest, a_wrong_rung_is_not_timed) {
   add("wrong", 1e-3);
   try {
-    climb(ladder_);
+    check_and_time(ladder_);
     FAIL() << "nothing thrown";
   } catch (const std::runtime_error& error) {
-    EXPECT_STREQ(error.what(), "rung wrong: error 0.001, at most 1e-05 is allowed");
+    EXPECT_STREQ(error.what(), "version wrong: expected an error of at most 1e-05, got 0.001");
   }
   EXPECT_EQ(runs_, 1);
 }
 
 TEST_F(LadderTest, a_rung_that_leaves_no_number_is_wrong) {
   add("nan", std::nan(""));
-  EXPECT_THROW(climb(ladder_), std::runtime_error);
+  EXPECT_THROW(check_and_time(ladder_), std::runtime_error);
 }
 
 TEST_F(LadderTest, a_rung_that_does_nothing_is_wrong) {
   add("right", 0);
   ladder_.rungs.push_back({"idle", [](StreamHandle) {}});
-  EXPECT_THROW(climb(ladder_), std::runtime_error);
+  EXPECT_THROW(check_and_time(ladder_), std::runtime_error);
 }
 
 class PrintedLadder : public testing::Test {
@@ -103,9 +103,9 @@ TEST_F(PrintedLadder, is_a_table) {
 a machine
 bound: 2500.0 GFLOP/s, a measured GEMM
 
-rung                  error    median us    GFLOP/s  of bound
-plain               1.5e-07      1234.50        4.0      0.2%
-fast                      0         2.00     1250.0     50.0%
+version                 error    median us    GFLOP/s  of bound
+plain                 1.5e-07      1234.50        4.0      0.2%
+fast                        0         2.00     1250.0     50.0%
 )";
   EXPECT_EQ(printed(false), table);
 }
@@ -117,7 +117,7 @@ TEST_F(PrintedLadder, is_one_object) {
   "unit": "GFLOP/s",
   "bound": 2500.0,
   "bound_name": "a measured GEMM",
-  "rungs": [
+  "versions": [
     {
       "name": "plain",
       "error": 1.5e-07,
@@ -151,7 +151,7 @@ TEST(Ladders, say_what_they_compute) {
   const Ladder layernorm = make_ladder("layernorm", *backend, {.large = false, .peak = {}});
   EXPECT_EQ(layernorm.name, "layernorm (64,192)");
   EXPECT_EQ(names_of_rungs(layernorm),
-            (Names{"v1 thread a row", "v2 block a row", "v3 warp a row", "v4 in fours"}));
+            (Names{"v1 thread per row", "v2 block per row", "v3 warp per row", "v4 four floats"}));
   EXPECT_EQ(layernorm.work, 2 * 4 * 64 * 192) << "bytes read and written";
   EXPECT_EQ(layernorm.unit, "GB/s");
   EXPECT_GT(layernorm.bound, 0);
@@ -194,7 +194,7 @@ TEST(Ladders, every_rung_is_right) {
   open_device(0);
   const std::unique_ptr<Backend> backend = make_cuda_backend({});
   for (const char* name : {"layernorm", "matmul"}) {
-    EXPECT_EQ(climb(make_ladder(name, *backend, {.large = false, .peak = {}})).size(), 4u) << name;
+    EXPECT_EQ(check_and_time(make_ladder(name, *backend, {.large = false, .peak = {}})).size(), 4u) << name;
   }
 }
 
