@@ -23,7 +23,7 @@ std::vector<Profiler::Entry> profile_step(Backend& backend, Trainer& trainer) {
   return profiler.entries();
 }
 
-// How many of `profiled` steps come before the i-th of `steps` timed ones, where they are spread evenly.
+// Number of profiled steps before the i-th of `steps` timed ones, if `profiled` steps are spread evenly.
 std::int64_t profiled_before(std::int64_t i, std::int64_t steps, std::int64_t profiled) {
   return i * profiled / steps;
 }

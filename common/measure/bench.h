@@ -1,4 +1,4 @@
-// Timing training steps, next to the least that they could take.
+// Times training steps, and compares them with a lower bound (gemm_bound.h).
 #pragma once
 
 #include <cstdint>
@@ -17,29 +17,29 @@ namespace stagegpt {
 struct BenchConfig {
   std::int64_t steps = 10;        // timed
   std::int64_t warmup = 3;        // not timed
-  std::int64_t profiled = 5;      // timed op by op, spread over the others
-  std::optional<Peak> peak = {};  // of this rank; measured where there is none
+  std::int64_t profiled = 5;      // timed op by op, spread over the timed steps
+  std::optional<Peak> peak = {};  // of this rank; measured if not given
 };
 
 struct BenchReport {
   double first_loss = 0, first_grad_norm = 0;  // of the first step, from the initial weights
-  Samples step_ms, products_ms, adamw_ms;      // of a step, and of its bound (GemmBound)
+  Samples step_ms, products_ms, adamw_ms;      // of a step, and of the parts of its bound (GemmBound)
   PhaseSeconds phases;                         // median of each
-  std::vector<Profiler::Entry> kernels;        // of each op the median of the profiled steps, longest first
+  std::vector<Profiler::Entry> kernels;        // median of the profiled steps for each op, longest first
   Peak peak;                                   // of this rank
-  std::size_t peak_bytes = 0;                  // most memory in use during a step
-  std::optional<MachineLoad> load;             // of the host that was the busiest
+  std::size_t peak_bytes = 0;                  // peak memory during a step
+  std::optional<MachineLoad> load;             // of the busiest host
 
   double gemm_bound_ms() const { return products_ms.median() + adamw_ms.median(); }
-  // How near a step comes to its bound.
+  // The bound divided by the median time of a step, at most about 1.
   double efficiency() const { return gemm_bound_ms() / step_ms.median(); }
 };
 
 // Called after each of `total` steps.
 using BenchProgress = std::function<void(std::int64_t done, std::int64_t total)>;
 
-// `trainer` trains `model`, in steps of `size`. Step, bound and profiled steps take turns, so that all meet
-// the same machine. Afterwards the model has learnt nothing of use.
+// `trainer` trains `model`, in steps of `size`. Steps, bounds and profiled steps alternate, so that all are
+// measured under the same conditions. The model is not usable afterwards.
 BenchReport bench(Backend& backend, Trainer& trainer, const Gpt2& model, StepSize size,
                   const BenchConfig& config, const BenchProgress& progress);
 

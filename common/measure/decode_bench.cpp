@@ -10,7 +10,7 @@
 namespace stagegpt {
 namespace {
 
-// What one token reads of the weights: all but the positions, of which it is one row.
+// Bytes of weights that are read for one token: all matrices, but one row only of the position embedding.
 double weight_bytes(const ParameterTable& table, DType matrices) {
   double bytes = 0;
   for (const Parameter& row : table.rows()) {
@@ -25,12 +25,12 @@ double weight_bytes(const ParameterTable& table, DType matrices) {
   return bytes;
 }
 
-// The next token, and the time until it is known on the host.
+// Generates tokens greedily; each call returns when the token is known on the host.
 class Decoder {
  public:
   Decoder(Backend& backend, const Gpt2& model) : backend_(backend), model_(model), cache_(backend, model) {}
 
-  // Tokens that the last one attended to.
+  // Number of tokens in the KV cache.
   double context() const { return static_cast<double>(cache_.size()); }
   double timed_token() {
     const Gpt2Config& config = model_.config();
@@ -50,7 +50,7 @@ class Decoder {
   std::int32_t token_ = 0;
 };
 
-// Reads a tensor that no cache holds, from one end to the other.
+// Reads a tensor that is larger than the processor's caches, once.
 class MemoryRead {
  public:
   explicit MemoryRead(Backend& backend)

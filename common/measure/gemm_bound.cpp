@@ -11,7 +11,7 @@ GemmBound::GemmBound(Backend& backend, const Gpt2& model, const AdamW& optimizer
   const Parameters& parameters = model.parameters();
   std::int64_t inputs = 0, outputs = 0;
   for (const Parameter& row : parameters.table().rows()) {
-    // The matrices are those of linear layers, but for the positions, which are only looked up.
+    // All matrices belong to linear layers, except the position embedding.
     if (row.shape.rank() != 2 || row.name == "wpe.weight") continue;
     const Shape shape = row.arena_shape();
     layers_.push_back(
@@ -19,7 +19,8 @@ GemmBound::GemmBound(Backend& backend, const Gpt2& model, const AdamW& optimizer
     inputs = std::max(inputs, shape[1]);
     outputs = std::max(outputs, shape[0]);
   }
-  std::rotate(layers_.begin(), layers_.begin() + 1, layers_.end());  // the head, tied to wte, is the last layer
+  std::rotate(layers_.begin(), layers_.begin() + 1,
+              layers_.end());  // the head, tied to wte, is the last layer
   x_ = random_tensor(backend, {size.tokens * inputs});
   dx_ = backend.allocate(DType::f32, {size.tokens * inputs});
   out_ = backend.allocate(DType::f32, {size.tokens * outputs});
@@ -40,7 +41,7 @@ void GemmBound::micro_step(GradMode dw_mode) const {
   for (const auto& [w, dw] : layers_) {
     backend_.linear_forward(rows(out_, w.shape()[0]), rows(x_, w.shape()[1]), w, Tensor());
   }
-  // Every layer needs dX, the first too: the embeddings below it learn.
+  // The first layer needs dX too, for the gradient of the embeddings.
   for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
     const auto& [w, dw] = *layer;
     backend_.linear_backward({rows(dx_, w.shape()[1]), GradMode::overwrite}, {dw, dw_mode}, Grad(),
@@ -53,8 +54,7 @@ void GemmBound::adamw() const {
   const ArenaRange owned = optimizer_.owned();
   const Shape shape{owned.size()};
   const DecayRange all{0, owned.size(), 0.1};
-  // Of the backend, as only it knows where the arenas are. At a learning rate of zero weights keep their
-  // values.
+  // Calls the backend directly. With a learning rate of zero the weights do not change.
   backend_.adamw(parameters.weights().slice(owned.begin, shape), optimizer_.moments().m,
                  optimizer_.moments().v, parameters.grads().slice(owned.begin, shape), norm_, {&all, 1},
                  {.learning_rate = 0});

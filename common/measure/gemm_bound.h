@@ -1,5 +1,5 @@
-// The least a step can take on this machine: the matrix products of its linear layers and one pass of AdamW,
-// through the same backend, and nothing else.
+// A lower bound for the time of a step on this machine: the GEMMs of the linear layers and one AdamW update,
+// on the same backend.
 #pragma once
 
 #include "common/model/gpt2.h"
@@ -7,7 +7,7 @@
 
 namespace stagegpt {
 
-// What a step has to do, on this rank.
+// The work of a step, on this rank.
 struct StepSize {
   std::int64_t tokens = 0;  // in a micro-step
   std::int64_t micro_steps = 1;
@@ -15,13 +15,14 @@ struct StepSize {
 
 class GemmBound {
  public:
-  // Works on the model's own arenas: weights stay as they are, gradients and moments do not, so that steps in
-  // between take their time but learn nothing. Everything is borrowed.
+  // Uses the model's arenas. Weights keep their values, but gradients and moments do not: training steps in
+  // between are timed correctly, but their results are meaningless. All arguments must outlive this.
   GemmBound(Backend& backend, const Gpt2& model, const AdamW& optimizer, StepSize size);
 
-  // Forward, dX and dW of every linear layer and of the head, for all micro-steps; no bias, no activation.
+  // Computes forward, dX and dW of all linear layers and of the head, for all micro-steps; no bias or
+  // activation.
   void products() const;
-  // One pass over the arena.
+  // Updates the arena once.
   void adamw() const;
 
  private:
@@ -40,7 +41,7 @@ class GemmBound {
   StepSize size_;
   std::vector<Layer> layers_;  // in the order of the forward
   Tensor x_, dx_;              // (N · largest I): inputs, and their gradients
-  Tensor out_;                 // (N · largest O): results, which are taken for gradients in the backward
+  Tensor out_;                 // (N · largest O): outputs, used as their gradients in the backward
   Tensor norm_;                // f64 (1)
 };
 

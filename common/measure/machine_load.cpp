@@ -20,11 +20,11 @@
 namespace stagegpt {
 namespace {
 
-// Where a rank may run.
+// The host of a rank, and the cores that it may use.
 struct Place {
   char host[sizeof LoadReading::host] = {};
   cpu_set_t cores;
-  bool known = false;  // false where there are more cores than the set can tell
+  bool known = false;  // false if there are more cores than cpu_set_t holds
 };
 
 Place own_place() {
@@ -35,7 +35,7 @@ Place own_place() {
   return place;
 }
 
-// Of all ranks on this host; empty where one of them does not know.
+// The cores that the ranks on this host may use; empty if those of one rank are unknown.
 std::set<int> cores_of_host(RankGroup& group) {
   const std::vector<Place> places = gather(group, own_place());
   const std::string_view host = places[static_cast<std::size_t>(group.rank())].host;
@@ -50,7 +50,7 @@ std::set<int> cores_of_host(RankGroup& group) {
   return cores;
 }
 
-// Of this process and of the children that it has waited for.
+// Processor time of this process and of its terminated children.
 double own_processor_seconds() {
   double seconds = 0;
   for (const int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
@@ -62,7 +62,7 @@ double own_processor_seconds() {
   return seconds;
 }
 
-// What a host's ranks have read, together: the time of the cores is the same for all of them.
+// Combines the readings of a host's ranks; `used` and `cores` are the same in all of them.
 MachineLoad load_of_host(std::span<const LoadReading* const> readings) {
   const LoadReading& first = *readings.front();
   MachineLoad load{.host = first.host, .cores = first.cores, .seconds = first.seconds};
@@ -78,7 +78,7 @@ MachineLoad load_of_host(std::span<const LoadReading* const> readings) {
 bool is_sound(const LoadReading& reading) {
   constexpr double kLongEnough = 0.5;
   return reading.known && reading.cores > 0 && reading.seconds >= kLongEnough &&
-         reading.used >= reading.own / 2;  // else /proc/stat is not what it should be
+         reading.used >= reading.own / 2;  // else /proc/stat does not count our time
 }
 
 std::string percent(double share) { return concat(std::lround(100 * share), " %"); }
@@ -157,8 +157,8 @@ std::string busy_line(const std::optional<MachineLoad>& load) {
   if (!load || !load->busy()) return "";
   return concat(load->host.empty() ? "the machine" : load->host, " was busy: other programs used ",
                 percent(load->others_share), " of ", load->cores, load->cores == 1 ? " core" : " cores",
-                " while this was measured, and ", load->threads, load->threads == 1 ? " thread" : " threads",
-                " needed them; the figures may be off");
+                " during the measurement, which used ", load->threads,
+                load->threads == 1 ? " thread" : " threads", "; the figures may be off");
 }
 
 Json busy_json(const std::optional<MachineLoad>& load) {

@@ -1,9 +1,8 @@
-// How much other programs had of the processors while something was measured.
+// Processor time that other programs used during a measurement.
 //
-// The kernel counts for each processor how long it has worked, whoever for, and for each process how long it
-// has computed: the difference is what others have had. Of a virtual machine that includes what its host gave
-// to others ("steal"). In a container /proc/stat shows all of the host: that is right as long as we may use
-// the processors that it lists in full, else nothing is known.
+// It is the busy time of the cores (/proc/stat) minus the processor time of this program. In a virtual
+// machine it includes the time that the host gave to others ("steal"). In a container /proc/stat shows the
+// whole host. So the load is only known if this program may use the listed cores without a quota.
 #pragma once
 
 #include <cstdint>
@@ -20,43 +19,43 @@
 namespace stagegpt {
 
 struct MachineLoad {
-  std::string host = {};    // named where there are several
-  double others_share = 0;  // what other programs used of `cores` over `seconds`, from 0 to 1
-  int cores = 0;            // that this program may use there, all its ranks together
-  int threads = 0;          // with which it computes there
-  double seconds = 0;       // for which the counters were read
+  std::string host = {};    // empty if there is only one host
+  double others_share = 0;  // share of `cores` that other programs used during `seconds`, from 0 to 1
+  int cores = 0;            // that all ranks on this host may use
+  int threads = 0;          // of all ranks on this host
+  double seconds = 0;       // length of the measurement
 
-  // Of the cores that our threads want, the share that others left too little for: with 2 threads on 2 cores
-  // that is others_share; with 8 threads on 16 cores it is above 0 once others use more than 8 of them.
+  // Share of the cores needed by our threads that other programs used: with 2 threads on 2 cores it equals
+  // others_share; with 8 threads on 16 cores it is above 0 if other programs use more than 8 cores.
   double missing_share() const;
-  // From here on measured times mean little.
+  // The missing_share() from which on measured times are unreliable.
   static constexpr double kBusy = 0.1;
   bool busy() const { return missing_share() >= kBusy; }
 };
 
-// What one rank has read over the same time as the others.
+// The counters of one rank; all ranks read them over the same time.
 struct LoadReading {
   char host[256] = {};
   bool known = false;
   double seconds = 0;
-  double used = 0;  // processor seconds of `cores`, by all programs
+  double used = 0;  // processor seconds of all programs on `cores`
   double own = 0;   // processor seconds of this rank, on all of its threads
   int cores = 0;    // of all ranks on this host
   int threads = 0;  // of this rank
 };
 
-// Of the host whose threads missed most. Nothing where a rank has read nothing, where the time was too short
-// for the kernel's counters (10 ms each), or where these do not count what we have used ourselves.
+// The load of the host with the largest missing_share(). Empty if a rank has no reading, if the time was too
+// short for the kernel's counters (resolution: 10 ms), or if these do not include our own time.
 std::optional<MachineLoad> busiest_load(std::span<const LoadReading> readings);
 
-// Processor seconds that `cores` have worked, of a /proc/stat. Nothing where it lacks one of them.
+// Busy seconds of `cores`, from the text of /proc/stat. Empty if one of them is missing there.
 std::optional<double> parse_used_seconds(std::string_view proc_stat, const std::set<int>& cores,
                                          double ticks_per_second);
 
-// Measures from its construction on. Both calls are made by all ranks.
+// Measures from its construction to read(). The constructor and read() are collective calls.
 class LoadMeter {
  public:
-  // `threads`: with which this rank computes.
+  // `threads`: number of threads of this rank.
   LoadMeter(RankGroup& group, int threads);
   std::optional<MachineLoad> read() const;
 
@@ -69,13 +68,13 @@ class LoadMeter {
 
   RankGroup& group_;
   int threads_;
-  std::set<int> cores_;  // of all ranks on this host; empty where they are not known
+  std::set<int> cores_;  // of all ranks on this host; empty if unknown
   Counters begin_;
 };
 
-// "the machine was busy: …", one line without its end; empty where it was not, or where nothing is known.
+// "the machine was busy: …", without a newline; empty if it was not busy, or if the load is unknown.
 std::string busy_line(const std::optional<MachineLoad>& load);
-// The field "busy" of what is measured: null where nothing is known.
+// The field "busy" in the JSON of a measurement; null if the load is unknown.
 Json busy_json(const std::optional<MachineLoad>& load);
 
 }  // namespace stagegpt

@@ -9,7 +9,7 @@
 namespace stagegpt {
 namespace {
 
-// The best of some, in seconds.
+// Shortest time of a product of (n,n) matrices, in seconds.
 double product_seconds(Backend& backend, std::int64_t n, GemmEffort effort) {
   const Tensor a = random_tensor(backend, {n, n}), b = random_tensor(backend, {n, n});
   const Tensor out = backend.allocate(DType::f32, {n, n});

@@ -1,12 +1,12 @@
-// How far results are from a reference.
+// Relative error of results against a reference.
 #pragma once
 
 #include <span>
 
 namespace stagegpt {
 
-// ‖actual - expected‖ / max(‖expected‖, floor), in f64; 0 when both are the same. NaN and infinity do not
-// pass any limit.
+// ‖actual - expected‖ / max(‖expected‖, floor), in f64; 0 if both are equal. With NaN or infinity the result
+// exceeds any limit.
 double relative_error(std::span<const float> actual, std::span<const float> expected, double floor = 0);
 
 // ‖values‖, in f64.

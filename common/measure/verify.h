@@ -1,5 +1,5 @@
-// Comparing the model with an external reference: logits, loss and every gradient, then the losses of
-// optimizer steps on the same batch.
+// Compares the model with an external reference: logits, loss and all gradients. Then it records the losses
+// of optimizer steps on the same batch.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace stagegpt {
 
-// Largest relative L2 error that passes, in f32.
+// Largest accepted relative L2 errors, in f32.
 struct VerifyLimits {
   double logits = 2e-5;
   double loss = 1e-5;

@@ -1,13 +1,13 @@
-// Box and Muller's normal numbers in loops that the compiler vectorises.
+// Normal random numbers by the Box-Muller transform, in loops that the compiler vectorises.
 //
 //   u = (w₀ + 1/2) / 2³²,  a = 2π w₁ / 2³²,  normal numbers √(-2 ln u) · cos a and √(-2 ln u) · sin a
 //
 // for the words w₀, w₁ of a pair; a Philox block of four words gives two pairs. The definition,
-// random_normal(), takes logarithm, cosine and sine from the C library. Here they are polynomials in f64, and
-// a result is off from the definition's by less than kError times its radius. So where the two ends of that
-// interval round to the same f32, the definition rounds to it as well. Where they do not, about once in
-// 250,000 numbers, the definition itself is asked. (The idea is Ziv's: "Fast evaluation of elementary
-// mathematical functions with correctly rounded last bit", ACM TOMS 1991.)
+// random_normal(), uses logarithm, cosine and sine of the C library. Here they are polynomials in f64, and a
+// result differs from the definition by less than kError times the radius. If both ends of this interval
+// round to the same f32, the definition rounds to it too. If not, about once in 250,000 numbers,
+// random_normal() is called. (This is Ziv's rounding test: "Fast evaluation of elementary mathematical
+// functions with correctly rounded last bit", ACM TOMS 1991.)
 #include "common/random/normal.h"
 
 #include <algorithm>
@@ -18,14 +18,14 @@
 namespace stagegpt {
 namespace {
 
-// Bounds: logarithm 2e-15 relative, of which the radius has half; cosine and sine 2e-15; the definition's
-// rounded angle, at most 2π, 1e-15, and its functions, at one unit in the last place, 5e-16.
+// Error bounds: logarithm 2e-15 (relative), half of which in the radius; cosine and sine 2e-15; in the
+// definition, the rounded angle (at most 2π) 1e-15, and its functions (1 ULP) 5e-16.
 constexpr double kError = 0x1p-46;  // 1.4e-14
-constexpr int kBlocks = 64;         // of Philox, at once
+constexpr int kBlocks = 64;         // Philox blocks per loop
 constexpr int kNumbers = 4 * kBlocks;
 
 // ln u for normal, positive u: u = 2^e m with m in [√½, √2), and ln m = 2 artanh s = 2 (s + s³/3 + s⁵/5 + …)
-// with s = (m-1)/(m+1), |s| <= 0.172. The first term left out is below 1e-15 of it.
+// with s = (m-1)/(m+1), |s| <= 0.172. The first omitted term is below 1e-15 (relative).
 inline double vector_log(double u) {
   constexpr std::uint64_t kSqrtHalf = std::bit_cast<std::uint64_t>(std::numbers::sqrt2 / 2);
   const std::uint64_t bits = std::bit_cast<std::uint64_t>(u);
@@ -48,8 +48,9 @@ struct Direction {
   double cosine, sine;
 };
 
-// Of the angle 2π word / 2³²: the nearest multiple of π/2 and what remains, |x| <= π/4, are found in
-// integers, without error. Taylor's polynomials to x¹⁵ and x¹⁴; the first terms left out are below 1.1e-15.
+// Cosine and sine of the angle 2π word / 2³². Range reduction to the nearest multiple of π/2, |x| <= π/4, is
+// done in integers, without error. Taylor polynomials to x¹⁵ and x¹⁴; the first omitted terms are
+// below 1.1e-15.
 inline Direction vector_direction(std::uint32_t word) {
   const std::uint32_t quarter = (word + (1u << 29)) >> 30;
   const double x = static_cast<std::int32_t>(word - (quarter << 30)) * (2 * std::numbers::pi * 0x1p-32);
@@ -75,8 +76,8 @@ inline Direction vector_direction(std::uint32_t word) {
   return {((quarter + 1) & 2) != 0 ? -cosine : cosine, (quarter & 2) != 0 ? -sine : sine};
 }
 
-// Numbers 4 i + pair and 4 i + pair + 1 of `out`, from the first and second words of a pair in each block i.
-// Returns whether all of them are certain to be the definition's.
+// Writes elements 4 i + pair and 4 i + pair + 1 of `out`, from the first and second word of a pair in each
+// block i. Returns whether all of them are certain to equal the definition.
 bool fill_pairs(const std::uint32_t* first, const std::uint32_t* second, double mean, double std,
                 float* out) {
   double cosine[kBlocks], sine[kBlocks], radius[kBlocks];

@@ -1,4 +1,4 @@
-// Many normal numbers at once.
+// Normal random numbers in bulk.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace stagegpt {
 
-// out[i] = mean + std · random_normal(key, first + i), rounded to f32: the same bits as one at a time, in a
-// tenth of the time. For std > 0.
+// out[i] = mean + std · random_normal(key, first + i), rounded to f32, for std > 0. The same bits as calling
+// random_normal(), in a tenth of the time.
 void draw_normal(const RandomKey& key, std::uint64_t first, double mean, double std, std::span<float> out);
 
 }  // namespace stagegpt

@@ -1,4 +1,4 @@
-// A random permutation of [0, n) of which any element is found in O(1).
+// A random permutation of [0, n), each element of which is computed in O(1).
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace stagegpt {
 
-// Where `i` goes under the permutation of [0, n) that `key` names: a four-round Feistel network (Luby and
-// Rackoff, 1988) with Philox as its round function, on the next larger power of four, walked until it lands
-// in the range.
+// Element `i` of the permutation of [0, n) that `key` selects: a four-round Feistel network (Luby and
+// Rackoff, 1988) on the next larger power of four, with Philox as the round function, iterated until the
+// result is in the range (cycle walking).
 inline std::uint64_t permuted(const RandomKey& key, std::uint64_t i, std::uint64_t n) {
   int half = 1;
   while ((std::uint64_t{1} << 2 * half) < n) ++half;

@@ -1,6 +1,6 @@
 // Philox4x32-10, a counter-based generator: J. Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3",
-// SC 2011. A number is a function of (seed, stream, step, element) and of nothing else, so that it does not
-// depend on the stage, the number of ranks or threads, or the order in which numbers are drawn.
+// SC 2011. A number is a function of (seed, stream, step, element) only. So it does not depend on the stage,
+// the number of ranks or threads, or the order in which numbers are drawn.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace stagegpt {
 
-// Names a sequence of random numbers. `stream` is what it is for (see RandomStream), `step` which time.
+// Selects a sequence of random numbers. `stream` is its purpose (RandomStream), `step` counts its uses.
 struct RandomKey {
   std::uint64_t seed = 0;
   std::uint32_t stream = 0;
@@ -55,7 +55,7 @@ constexpr std::uint32_t random_word(const RandomKey& key, std::uint64_t element)
   return philox(key, element / 4)[element % 4];
 }
 
-// Uniform in [0, 1), with the 24 bits that a float can hold.
+// Uniform in [0, 1), with 24 bits, the precision of a float.
 constexpr float uniform_of(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 
 constexpr float random_uniform(const RandomKey& key, std::uint64_t element) {

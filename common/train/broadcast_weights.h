@@ -1,4 +1,4 @@
-// The weights of all ranks begin alike.
+// Gives all ranks the same initial weights.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace stagegpt {
 
-// Draws random weights (Parameters::initialize): each rank a slice, on its threads, and then every rank gets
-// all. The bits are those of one process. Throws as broadcast_weights() does, and Stopped when a signal
-// has come.
+// Draws random weights (Parameters::initialize): each rank draws a slice, then the ranks exchange their
+// slices. The bits are those of one process. Throws as broadcast_weights() does, and Stopped if a signal has
+// been received.
 void draw_weights(Communicator& communicator, Backend& backend, Parameters& parameters, std::uint64_t seed,
                   int threads);
 
-// Makes every rank's weights those of rank 0, and compares them as require_same_weights() does.
+// Broadcasts the weights of rank 0, then compares the weights of all ranks with require_same_weights().
 void broadcast_weights(Communicator& communicator, Backend& backend, Parameters& parameters);
 
 }  // namespace stagegpt

@@ -11,7 +11,7 @@ namespace {
 using Hash = std::array<char, 32>;
 
 Hash hash_of(RankGroup& group, Backend& backend, const Tensor& arena) {
-  constexpr std::int64_t kElements = 1 << 20;  // at once, so that little memory is enough
+  constexpr std::int64_t kElements = 1 << 20;  // copied at a time, to need little memory
   ContentHash hash;
   std::vector<float> elements;
   for (std::int64_t begin = 0; begin < arena.numel(); begin += kElements) {
@@ -26,7 +26,7 @@ Hash hash_of(RankGroup& group, Backend& backend, const Tensor& arena) {
   return text;
 }
 
-// "rank 1 (node07)", "ranks 1 (node07), 4 (node09)"; of many ranks the first ones.
+// "rank 1 (node07)", "ranks 1 (node07), 4 (node09)"; if there are many, the first ones and a number.
 std::string names(const RankGroup& group, const std::vector<int>& ranks) {
   constexpr std::size_t kNamed = 8;
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
@@ -44,7 +44,7 @@ void require_same_weights(RankGroup& group, Backend& backend, const Parameters& 
   Hash own{};
   agree(group, [&] { own = hash_of(group, backend, parameters.weights()); });
   const std::vector<Hash> all = gather(group, own);
-  // Of equally many the first rank's.
+  // If two values are equally frequent, that of the lower rank.
   const auto most =
       std::ranges::max_element(all, {}, [&](const Hash& hash) { return std::ranges::count(all, hash); });
   std::vector<int> like_most, others;
@@ -53,9 +53,10 @@ void require_same_weights(RankGroup& group, Backend& backend, const Parameters& 
   }
   if (others.empty()) return;
   const bool majority = like_most.size() > others.size();
-  throw WeightsDiffer(concat("weights ", when, ": those of ", names(group, others), " are not those of ",
+  throw WeightsDiffer(concat("weights ", when, ": ", names(group, others),
+                             others.size() == 1 ? " differs from " : " differ from ",
                              majority ? concat("the other ", like_most.size()) : names(group, like_most),
-                             majority ? "" : ", and no majority tells which are right"));
+                             majority ? "" : "; without a majority, the correct ones are unknown"));
 }
 
 }  // namespace stagegpt

@@ -1,5 +1,5 @@
-// Every rank has the same weights, to the last bit. Where one has not, its memory, its processor or its
-// network is at fault, or this program: nothing else tells.
+// Checks that all ranks have bit-identical weights. A difference means an error in a rank's memory, processor
+// or network, or in this program, which would otherwise remain unnoticed.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@
 
 namespace stagegpt {
 
-// On every rank.
+// Thrown on every rank.
 class WeightsDiffer final : public AgreedFailure {
  public:
   using AgreedFailure::AgreedFailure;
 };
 
-// Compares hashes of all ranks' weights, for which each reads its own once. Throws WeightsDiffer, on all
-// ranks, that names `when` and the ranks, with their hosts, whose weights are not those of the majority. A
-// rank without memory for it makes all throw AgreedFailure.
+// Compares hashes of the weights of all ranks. If they differ, all ranks throw WeightsDiffer; the message
+// contains `when`, and the ranks and hosts whose weights differ from the majority. If one rank is out of
+// memory, all throw AgreedFailure.
 void require_same_weights(RankGroup& group, Backend& backend, const Parameters& parameters,
                           const std::string& when);
 

@@ -8,7 +8,7 @@ namespace stagegpt {
 
 DividedArenas::DividedArenas(RankGroup& group, Backend& backend, ArenaRange owned, std::vector<Tensor> parts)
     : group_(group), backend_(backend), owned_(gather(group, owned)), parts_(std::move(parts)) {
-  // Before rank 0 begins to ask, when all can still agree that there is no memory.
+  // Allocates before rank 0 sends requests, so that all ranks can agree on a lack of memory.
   agree(group_, [&] {
     if (!group_.is_root()) sent_.resize(static_cast<std::size_t>(std::min(kElements, owned.size())));
   });
@@ -28,7 +28,7 @@ void DividedArenas::read(std::size_t arena, std::int64_t begin, std::span<float>
   while (!out.empty()) {
     const auto owner = std::ranges::find_if(
         owned_, [&](const ArenaRange& range) { return range.begin <= begin && begin < range.end; });
-    check(owner != owned_.end(), "divided arena: nobody owns element ", begin);
+    check(owner != owned_.end(), "divided arena: no rank owns element ", begin);
     const int rank = static_cast<int>(owner - owned_.begin());
     std::int64_t size = std::min(std::ssize(out), owner->end - begin);
     if (rank != 0) size = std::min(size, kElements);
@@ -47,7 +47,7 @@ void DividedArenas::read(std::size_t arena, std::int64_t begin, std::span<float>
 void DividedArenas::send(const RankGroup::Request& request) const {
   const auto [arena, begin, end] = request;
   const ArenaRange& owned = owned_[static_cast<std::size_t>(group_.rank())];
-  if (begin < owned.begin || end > owned.end) return;  // another's
+  if (begin < owned.begin || end > owned.end) return;  // owned by another rank
   const std::span<float> piece = std::span(sent_).first(static_cast<std::size_t>(end - begin));
   copy_own(static_cast<std::size_t>(arena), begin, piece);
   group_.send(std::as_bytes(piece), 0);

@@ -54,7 +54,7 @@ std::optional<Evaluation> evaluate(RankGroup& group, Backend& backend, const Gpt
     if (options.stoppable && any(group, StopSignals::requested())) return std::nullopt;
     if (options.on_windows) options.on_windows(std::min(windows.count, turn * ranks * B));
     const std::int64_t first = (turn * ranks + group.rank()) * B;
-    if (first >= windows.count) break;  // the last turn may be shorter than the others
+    if (first >= windows.count) break;  // in the last round, some ranks have no batch
     std::vector<std::int64_t> taken;
     for (std::int64_t i = first; i < std::min(windows.count, first + B); ++i) taken.push_back(windows[i]);
     const Batch batch = data.in_order(taken);
@@ -63,7 +63,7 @@ std::optional<Evaluation> evaluate(RankGroup& group, Backend& backend, const Gpt
   }
   const std::vector<Sums> all = gather(group, own);
   Sums sum;
-  // Batch by batch, whoever has computed it.
+  // Added in the order of batches, which does not depend on the number of ranks.
   for (std::int64_t batch = 0; batch < batches; ++batch) {
     const Sums& part = all[batch % ranks * std::ssize(own) + batch / ranks];
     sum.loss += part.loss;

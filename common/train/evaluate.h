@@ -13,10 +13,10 @@
 
 namespace stagegpt {
 
-// Some of a text's windows, spread evenly over it: the i-th of them is window floor(i · all / count).
+// A selection of a text's windows, spread evenly: the i-th one is window floor(i · all / count).
 struct WindowSample {
-  std::int64_t all = 0;    // windows of the text, in order and without overlap
-  std::int64_t count = 0;  // that are taken, at most all
+  std::int64_t all = 0;    // number of windows of the text, which do not overlap
+  std::int64_t count = 0;  // number of selected windows, at most `all`
 
   std::int64_t operator[](std::int64_t i) const { return i * (all / count) + i * (all % count) / count; }
   bool is_all() const { return count == all; }
@@ -24,9 +24,9 @@ struct WindowSample {
 
 struct Evaluation {
   double loss = 0;          // mean, in nats per token
-  double accuracy = 0;      // share of the tokens that the model takes for the most probable
-  std::int64_t tokens = 0;  // that were evaluated
-  // Of text that these tokens stand for. Nothing where some of them are unknown, or bytes were not asked for.
+  double accuracy = 0;      // share of the tokens to which the model gives the highest probability
+  std::int64_t tokens = 0;  // number of evaluated tokens
+  // Bytes of text in these tokens. Empty if it is unknown for some of them, or if token_bytes is empty.
   std::optional<std::int64_t> bytes;
 };
 
@@ -34,15 +34,16 @@ inline constexpr std::int32_t kUnknownBytes = -1;
 
 struct EvaluateOptions {
   WindowSample windows;
-  std::int64_t batch_size = 1;  // windows at once, on a rank
-  // Bytes that each token of the vocabulary stands for, kUnknownBytes where that is lost. Empty: not counted.
+  std::int64_t batch_size = 1;  // windows per batch, on a rank
+  // Bytes of text in each token of the vocabulary; kUnknownBytes if unknown. Empty: bytes are not counted.
   std::span<const std::int32_t> token_bytes = {};
-  bool stoppable = false;                             // whether a signal ends it early
-  std::function<void(std::int64_t)> on_windows = {};  // called with the number of windows that are done
+  bool stoppable = false;                             // whether a signal stops the evaluation
+  std::function<void(std::int64_t)> on_windows = {};  // called with the number of completed windows
 };
 
-// The ranks take turns with batches; all get the same bits, whatever their number. Nothing when a signal has
-// come to any of them (see stop_signals.h) and may end it: after the batches under way.
+// Batches are distributed over the ranks in turn. All ranks get the same bits, which do not depend on their
+// number. Empty if `stoppable` and any rank has received a signal (stop_signals.h); the ranks stop after
+// their current batches.
 std::optional<Evaluation> evaluate(RankGroup& group, Backend& backend, const Gpt2& model,
                                    const DataLoader& data, const EvaluateOptions& options);
 

@@ -9,10 +9,10 @@
 namespace stagegpt {
 namespace {
 
-// Rank 0 among ranks that are only imagined: nothing is sent to them.
-class ImaginedRanks final : public RankGroup {
+// Rank 0 of a group whose other ranks do not exist: it sends nothing.
+class PlannedRanks final : public RankGroup {
  public:
-  explicit ImaginedRanks(int size) : size_(size) {}
+  explicit PlannedRanks(int size) : size_(size) {}
   int rank() const override { return 0; }
   int size() const override { return size_; }
   void barrier() override {}
@@ -26,17 +26,17 @@ class ImaginedRanks final : public RankGroup {
   int size_;
 };
 
-// Synchronisation that is only imagined too: what is owned is as with another one.
-class ImaginedSync final : public NoGradientSync {
+// A synchronisation that sends nothing, and divides ownership as `like` does.
+class PlannedSync final : public NoGradientSync {
  public:
-  explicit ImaginedSync(const GradientSync& like) : like_(like) {}
+  explicit PlannedSync(const GradientSync& like) : like_(like) {}
   ArenaRange owned(std::int64_t arena_size) const override { return like_.owned(arena_size); }
 
  private:
   const GradientSync& like_;
 };
 
-// What is planned for.
+// The run to be planned.
 struct Run {
   const Gpt2Config& config;
   std::int64_t T;
@@ -44,12 +44,12 @@ struct Run {
   const GradientSync& sync;
 };
 
-// The plan of two steps, the second of which finds what the first has left.
+// The plan of two steps; the second one reuses blocks that the first one has freed.
 MemoryPlan plan_two_steps(const Run& run, const TrainerConfig& trainer_config) {
   const std::unique_ptr<Backend> backend = make_planning_backend();
-  ImaginedRanks group(run.ranks);
+  PlannedRanks group(run.ranks);
   SelfCommunicator communicator(group);
-  ImaginedSync sync(run.sync);
+  PlannedSync sync(run.sync);
   Gpt2 model(*backend, run.config, DType::f32, run.ranks);
   const std::size_t model_bytes = backend->memory_stats().bytes_in_use;
   const DataLoader data(std::vector<std::int32_t>(static_cast<std::size_t>(run.T) + 1), run.T,
@@ -57,7 +57,7 @@ MemoryPlan plan_two_steps(const Run& run, const TrainerConfig& trainer_config) {
   Trainer trainer(*backend, communicator, sync, model, data, trainer_config);
 
   MemoryPlan plan;
-  plan.weights = plan.gradients = model_bytes / 2;  // two arenas of one size
+  plan.weights = plan.gradients = model_bytes / 2;  // two arenas of equal size
   plan.moments = backend->memory_stats().bytes_in_use - model_bytes;
   for (int step = 0; step < 2; ++step) trainer.step();
   const MemoryStats stats = backend->memory_stats();
@@ -66,8 +66,8 @@ MemoryPlan plan_two_steps(const Run& run, const TrainerConfig& trainer_config) {
   return plan;
 }
 
-// For batches of which the ids alone would be much: what a sequence adds is always the same, but for how the
-// allocator rounds it.
+// For large batches, whose ids alone would need much memory: extrapolates linearly from two small batches.
+// The memory per sequence is constant, except for the allocator's rounding.
 MemoryPlan plan_large_batch(const Run& run, const TrainerConfig& trainer, std::int64_t small_batch) {
   TrainerConfig planned = trainer;
   planned.batch_size = small_batch;
@@ -103,8 +103,7 @@ MemoryPlan plan_memory(const Gpt2Config& config, const TrainerConfig& trainer, s
   planned.grad_accumulation = 1;
   MemoryPlan plan = plan_micro_step(run, planned, sub_batches);
   if (trainer.grad_accumulation == 1) return plan;
-  // Every further micro-step adds the same, whatever the batch: it comes on top of the losses of those
-  // before.
+  // Each further micro-step adds the same amount, which does not depend on the batch: losses are kept.
   planned.batch_size = sub_batches;
   const std::size_t one = plan_two_steps(run, planned).activations;
   planned.grad_accumulation = 2;

@@ -9,14 +9,14 @@
 namespace stagegpt {
 namespace {
 
-// On the host, element by element: the square of a large number may be infinite.
+// On the host, element by element; the squared norm would overflow for large finite elements.
 bool all_finite(Backend& backend, const Tensor& tensor) {
   const auto finite = [](auto x) { return std::isfinite(x); };
   if (tensor.dtype() == DType::f64) return std::ranges::all_of(to_host<double>(backend, tensor), finite);
   return std::ranges::all_of(to_host<float>(backend, tensor), finite);
 }
 
-// Follows a forward pass until something is not finite.
+// Checks the ops of a forward pass until a tensor is not finite.
 class Search {
  public:
   Search(Backend& backend, const ParameterTable& table) : backend_(backend), table_(table), names_(table) {}

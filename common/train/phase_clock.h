@@ -10,7 +10,7 @@
 
 namespace stagegpt {
 
-// Seconds spent in each phase of a step. What a rank waits for others during backward is communication.
+// Seconds of each phase of a step. The time in which a rank waits for others during backward is communication.
 struct PhaseSeconds {
   double data = 0, forward = 0, backward = 0, communication = 0, optimizer = 0;
 

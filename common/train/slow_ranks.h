@@ -1,4 +1,4 @@
-// Which rank holds the others up for long enough to be worth a warning.
+// Detects a rank that delays the others.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace stagegpt {
 
-// Ranks that divide the work evenly all wait for the slowest one. A single step says little: over each kSteps
-// of them, a rank is slow when it has taken more than kFactor times the median of the others.
+// Ranks with equal work all wait for the slowest one. Because single steps vary, times are added over kSteps
+// steps: a rank is slow if its time is more than kFactor times the median of the others.
 class SlowRanks {
  public:
   static constexpr std::int64_t kSteps = 50;
@@ -18,15 +18,15 @@ class SlowRanks {
 
   struct Slow {
     int rank;
-    double factor;  // its time over the median of the others'
+    double factor;  // its time divided by the median of the others
   };
 
-  // Takes the seconds of a step by rank, without those in which ranks wait for each other. The slowest rank
-  // after each kSteps, where it is slow and has not been named before.
+  // Adds the seconds of a step by rank, without the time of communication. After every kSteps steps, returns
+  // the slowest rank if it is slow and has not been returned before.
   std::optional<Slow> add(std::span<const double> seconds);
 
  private:
-  std::vector<double> sums_;  // by rank, of the steps since the last kSteps were complete
+  std::vector<double> sums_;  // by rank, over the current kSteps steps
   std::int64_t steps_ = 0;
   std::set<int> named_;
 };

@@ -62,7 +62,7 @@ StepReport Trainer::step(const Tape::OpWatch& watch_op) {
   sync_.share_weights(parameters);
   clock_.end(&PhaseSeconds::communication);
 
-  // Only now does the host look at a result: until here a device could run ahead.
+  // The host reads the first result here; all work before is asynchronous on a device.
   report.grad_norm = unsigned_nan(optimizer_.grad_norm());
   clock_.end(&PhaseSeconds::optimizer);
   clock_.add_to(report.seconds);
@@ -117,7 +117,8 @@ Tensor Trainer::run_sub_batch(const SubBatch& sub_batch, bool last, const Tape::
       clock_.end(&PhaseSeconds::communication);
     });
   }
-  // Gradients are those of the mean over all sub-batches: a sum over ranks needs no division then.
+  // The loss is scaled to the mean over all sub-batches, so that gradients are summed over ranks without
+  // division.
   tape.backward(loss, 1.0 / static_cast<double>(division_.micro_steps * division_.sub_batches));
   clock_.end(&PhaseSeconds::backward);
   return loss.value();
@@ -129,7 +130,7 @@ void Trainer::gather_report(const std::vector<Tensor>& losses, StepReport& repor
   std::vector<double> own = {own_seconds};
   for (const Tensor& loss : losses) own.push_back(to_host<float>(backend_, loss)[0]);
   const std::vector<double> all = gather(communicator_.group(), own);
-  // Rank by rank, which is sub-batch by sub-batch: the order does not depend on the number of ranks.
+  // In the order of ranks, which is the order of sub-batches: it does not depend on the number of ranks.
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (i % own.size() == 0) {
       report.rank_seconds.push_back(all[i]);
@@ -173,12 +174,12 @@ std::string Trainer::first_non_finite(const StepReport& report) {
                                     dropout_position(report.step, sub_batch));
   }
   batches_.seek(after);
-  // What forward has found is the cause: gradients have gone to all ranks already.
+  // A tensor of the forward pass has priority: it is the cause. Gradients have been reduced over all ranks.
   const char certainty = found ? 2 : 1;
   if (!found) found = first_non_finite_gradient(backend_, model_.parameters());
   const std::vector<char> all = gather<char>(communicator_.group(), found ? certainty : 0);
   const auto first = std::ranges::max_element(all);
-  if (*first == 0) return "a tensor that cannot be found again";
+  if (*first == 0) return "an unknown tensor, which a second forward pass does not reproduce,";
   const int rank = static_cast<int>(first - all.begin());
   const std::string what = broadcast_text(communicator_.group(), found.value_or(""), rank);
   return *first == 2 && communicator_.size() > 1 ? concat(what, " on rank ", rank) : what;

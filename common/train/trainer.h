@@ -1,4 +1,5 @@
-// Owns the step: fetch, forward, backward (once a micro-step), synchronise, clip, update, share.
+// The training step: fetch, forward and backward for each micro-step; synchronise, clip, update, share
+// weights.
 #pragma once
 
 #include <cmath>
@@ -24,7 +25,7 @@ struct TrainerConfig {
   LrSchedule schedule;
   AdamWConfig adamw;
   std::uint64_t seed = 1337;
-  // Every step trains on the samples of the first one: a model that learns at all learns them by heart.
+  // Every step trains on the samples of the first one, which a correct model overfits.
   bool overfit_batch = false;
   // The same bits at 1, 2, 4 and 8 ranks: each batch has kReproducibleSubBatches, whose gradients are added
   // in a fixed order. The backend must be so too: Backend::set_reproducible().
@@ -34,14 +35,14 @@ struct TrainerConfig {
 struct StepReport {
   std::int64_t step = 0;  // counts from 0
   double loss = 0;        // mean over the step's tokens, in nats, before the update
-  double grad_norm = 0;   // of all gradients, before clipping; not finite when the update was skipped
+  double grad_norm = 0;   // of all gradients, before clipping; not finite if the update was skipped
   double learning_rate = 0;
   PhaseSeconds seconds;
   CommunicationReport communication;  // of this rank
-  // Of the quickest and the slowest rank: a step without communication, in which ranks wait for each other.
+  // Seconds of the fastest and of the slowest rank in this step, without communication.
   double least_rank_seconds = 0, most_rank_seconds = 0;
   int slowest_rank = 0;
-  std::vector<double> rank_seconds = {};  // of all, by rank
+  std::vector<double> rank_seconds = {};  // the same, by rank
 
   bool skipped() const { return !std::isfinite(grad_norm); }
   bool finite() const { return std::isfinite(loss) && std::isfinite(grad_norm); }
@@ -53,36 +54,36 @@ struct DeviceBatch {
 
 class Trainer {
  public:
-  // Everything is borrowed and must outlive the trainer. Throws UserError as divide_step() does.
+  // The arguments must outlive the trainer. Throws UserError as divide_step() does.
   Trainer(Backend& backend, Communicator& communicator, GradientSync& sync, Gpt2& model,
           const DataLoader& data, const TrainerConfig& config);
 
-  // One optimizer step. `watch` sees the ops of the forward pass of this rank's first sub-batch.
+  // One optimizer step. `watch` is called for the ops of the forward pass of this rank's first sub-batch.
   StepReport step(const Tape::OpWatch& watch = {});
   std::int64_t steps_done() const { return step_; }
-  // Samples that all ranks together have taken.
+  // Number of samples that all ranks together have consumed.
   std::int64_t data_position() const { return samples_; }
-  // Goes on as if so many steps had been done; weights and moments are loaded into model and optimizer.
+  // Continues after `steps_done` steps. Weights and moments are restored separately.
   void restore(std::int64_t steps_done, std::int64_t data_position);
-  // What went wrong in the last step, whose loss or gradient is not finite: the first tensor of the forward
-  // pass, which is run again, or else the first gradient, that holds infinity or NaN. "the output of …".
+  // For a last step whose loss or gradient is not finite: describes the first tensor with infinity or NaN, as
+  // in non_finite.h. It repeats the forward pass, and checks the gradients if all tensors there are finite.
   std::string first_non_finite(const StepReport& report);
   const AdamW& optimizer() const { return optimizer_; }
-  // For rank 0 to read: the gradients of the last step, over all ranks and before clipping; the moments m and
-  // v. Collective calls.
+  // Arenas for rank 0 to read: the gradients of the last step, reduced over all ranks and before clipping;
+  // the moments m and v. Collective calls.
   DividedArenas gradients() const;
   DividedArenas moments() const;
-  // Takes this rank's part of arenas that are the same on all ranks.
+  // Copies this rank's part from an arena that is the same on all ranks.
   void set_moment(Moment moment, const Tensor& arena);
 
  private:
-  // Forward and backward of one sub-batch; returns its mean loss (1). The last one's gradients may be combined
-  // with other ranks' as they come.
+  // Forward and backward of one sub-batch; returns its mean loss (1). During the backward of the last one,
+  // gradients are reduced over ranks as soon as they are ready.
   Tensor run_sub_batch(const SubBatch& sub_batch, bool last, const Tape::OpWatch& watch);
   // Forward and backward of all of this rank's sub-batches. Returns their losses.
   std::vector<Tensor> run_sub_batches(const Tape::OpWatch& watch);
   DropoutPosition dropout_position(std::int64_t step, const SubBatch& sub_batch) const;
-  // Fills in what the ranks tell each other about a step.
+  // Gathers losses and times of all ranks into the report.
   void gather_report(const std::vector<Tensor>& losses, StepReport& report);
 
   Backend& backend_;
@@ -94,7 +95,7 @@ class Trainer {
   TrainerConfig config_;
   PhaseClock clock_;
   AdamW optimizer_;
-  std::optional<GradientTree> tree_;  // with reproducible
+  std::optional<GradientTree> tree_;  // only if config.reproducible
   std::int64_t step_ = 0;
   std::int64_t samples_ = 0;
 };

@@ -28,7 +28,7 @@ std::string checkpoint_note(const std::filesystem::path& path, double megabytes,
 WindowSample validation_sample(std::int64_t tokens, std::int64_t seq_len, const TrainingRunConfig& config) {
   const auto windows_of_a_step =
       static_cast<double>(config.trainer.batch_size) * static_cast<double>(config.trainer.grad_accumulation);
-  // A checkpoint has a validation loss too.
+  // A checkpoint needs a validation loss too.
   const auto steps = static_cast<double>(std::min(config.eval_every, config.checkpoint_every));
   return validation_sample(tokens, seq_len, config.eval_tokens, steps * windows_of_a_step);
 }
@@ -53,14 +53,15 @@ TrainingRun::TrainingRun(Backend& backend, Communicator& communicator, GradientS
 TrainerState TrainingRun::read_state(const std::filesystem::path& checkpoint) const {
   TrainerState state = read_trainer_state(checkpoint);
   if (checkpoint.filename() != checkpoint_name(state.step)) {
-    user_error("--resume: ", checkpoint, " says that it was made after step ", state.step);
+    user_error("--resume: ", checkpoint, ": expected the state of the step in its name, got step ",
+               state.step);
   }
   if (state.seed != config_.trainer.seed) {
-    user_error("--seed: ", config_.trainer.seed, ", but ", checkpoint, " was made with ", state.seed);
+    user_error("--seed: expected ", state.seed, " as in ", checkpoint, ", got ", config_.trainer.seed);
   }
   if (!trained_on_these_tokens(state)) {
     user_error("--data: these are not the ", state.train_tokens, " tokens that ", checkpoint,
-               " was trained on; to train on other data, begin a run with --model ", checkpoint);
+               " was trained on; to train on other data, start a new run with --model ", checkpoint);
   }
   if (state.step > config_.trainer.schedule.steps) {
     user_error("--steps: the run has done ", state.step, " steps already, more than ",
@@ -71,7 +72,7 @@ TrainerState TrainingRun::read_state(const std::filesystem::path& checkpoint) co
 
 bool TrainingRun::trained_on_these_tokens(const TrainerState& state) const {
   if (state.train_tokens != data_.tokens().size()) return false;
-  // A checkpoint of version 1 knows shards by their ids: to compare them all tokens are read.
+  // A checkpoint of version 1 identifies shards by a hash of their ids, which requires reading all tokens.
   const bool by_ids =
       state.train_identity.of == TokenIdentity::Of::ids && train_identity_.of != TokenIdentity::Of::ids;
   return by_ids ? hash_of_tokens(data_.tokens()) == state.train_identity.hash
@@ -82,7 +83,8 @@ void TrainingRun::resume(const std::filesystem::path& checkpoint) {
   const TrainerState state =
       parse_trainer_state(text_from_root(group_, [&] { return to_json_text(read_state(checkpoint)); }));
   const Parameters& parameters = model_.parameters();
-  const Tensor& arena = parameters.grads();  // of no use before the first step
+  const Tensor& arena =
+      parameters.grads();  // used as a buffer; gradients are not needed before the first step
   for (const Moment moment : {&Moments::m, &Moments::v}) {
     on_root(group_, [&] { load_moment(checkpoint, moment, backend_, parameters.table(), arena); });
     communicator_.broadcast(arena, 0);
@@ -128,8 +130,8 @@ TrainingResult TrainingRun::run(RunDirectory* directory) {
   }
   result.steps = trainer_.steps_done();
   if (non_finite_steps_ > 0) {
-    note(concat("note: ", non_finite_steps_, " steps were not finite, ", skipped_steps_,
-                " steps skipped in all"));
+    note(concat("note: loss or gradient not finite in ", non_finite_steps_, " steps, ", skipped_steps_,
+                " steps skipped"));
   }
   result.interrupted = result.steps < config_.last_step;
   if (saved_step_ != result.steps) note(save());
@@ -146,7 +148,7 @@ bool TrainingRun::stop_requested() const { return any(group_, StopSignals::reque
 void TrainingRun::find_peak() {
   const Peak own = config_.peak ? *config_.peak : measure_peak(backend_, kQuickGemm);
   for (const double peak : gather(group_, own.flops_per_second)) peak_flops_per_second_ += peak;
-  backend_.forget_memory_peak();  // the matrices are no part of the run
+  backend_.forget_memory_peak();  // the measured matrices do not count
 }
 
 void TrainingRun::step(TrainingResult& result) {
@@ -184,8 +186,8 @@ void TrainingRun::log(const StepReport& report) {
   progress_->step(report, validation_loss());
   if (const auto slow = slow_ranks_.add(report.rank_seconds)) {
     note(concat("warning: rank ", slow->rank, " (", group_.host(slow->rank), ") took ", slow->factor,
-                " times as long as the others' median over the last ", SlowRanks::kSteps,
-                " steps: all wait for it"));
+                " times the others' median over the last ", SlowRanks::kSteps,
+                " steps; all ranks wait for it"));
   }
 }
 
@@ -215,13 +217,13 @@ void TrainingRun::log_all(const ValidationResult& validation) {
   constexpr const char* kField = "validation_all";
   const std::int64_t step = trainer_.steps_done();
   try {
-    if (!metrics_) {  // the call that did the last step has ended after it, and before this
+    if (!metrics_) {  // an earlier call did the last step, but was stopped before this validation
       if (!last_line_lacks(directory_->metrics(), step, kField)) return;
       open_files();
     }
     metrics_->add_to_last({{kField, to_json(validation)}});
   } catch (const std::runtime_error& error) {
-    note(concat("warning: ", error.what()));  // all is saved: a run does not end for it
+    note(concat("warning: ", error.what()));  // not fatal: the checkpoint has been saved
   }
   if (tensorboard_) tensorboard_->add(step, to_scalars(kField, validation));
 }
@@ -240,20 +242,21 @@ void TrainingRun::note(const std::string& text) {
 bool TrainingRun::due(std::int64_t every) const { return every > 0 && trainer_.steps_done() % every == 0; }
 
 void TrainingRun::on_non_finite(const StepReport& report) {
-  constexpr std::int64_t kTold = 10;
+  constexpr std::int64_t kReported = 10;
   skipped_steps_ += report.skipped();
-  if (config_.non_finite == NonFinite::skip && ++non_finite_steps_ > kTold) return;
+  if (config_.non_finite == NonFinite::skip && ++non_finite_steps_ > kReported) return;
   const std::string what =
       concat("step ", report.step + 1, ": ", trainer_.first_non_finite(report), " is not finite (loss ",
              report.loss, ", gradient norm ", report.grad_norm, ")");
   if (config_.non_finite == NonFinite::stop) {
     const bool saved = report.skipped() && save_before(report.step);
     const std::string run = directory_ ? directory_->path().string() : "";
-    throw AgreedFailure(concat(what, "; a lower --learning-rate may help",
-                               saved ? concat(", --resume ", run, " --non-finite skip goes on") : ""));
+    throw AgreedFailure(
+        concat(what, "; a lower --learning-rate may help",
+               saved ? concat("; to continue, use --resume ", run, " --non-finite skip") : ""));
   }
   note(concat("note: ", what, "; ", skipped_steps_, " steps skipped",
-              non_finite_steps_ == kTold ? "; further ones are only counted" : ""));
+              non_finite_steps_ == kReported ? "; further ones are counted but not reported" : ""));
 }
 
 StepMetrics TrainingRun::metrics_of(const StepReport& report) const {
@@ -293,7 +296,7 @@ std::string TrainingRun::write(const MomentValues& moments) {
   std::vector<FileEntry> files;
   std::filesystem::path path;
   const Heartbeat beat = [this] { group_.beat(); };
-  metrics_->sync();  // what a checkpoint takes for done is in the metrics
+  metrics_->sync();  // so that the metrics contain all steps of the checkpoint
   try {
     const std::filesystem::path directory = directory_->begin_checkpoint(step);
     beat();
@@ -313,9 +316,9 @@ std::string TrainingRun::try_to_save() {
   try {
     return save();
   } catch (const WeightsDiffer&) {
-    throw;  // no later checkpoint would be right
+    throw;  // later checkpoints would be wrong too
   } catch (const std::runtime_error& error) {
-    if (group_.size() > 1 && !is_agreed(error)) throw;  // of this rank alone: the others wait for it
+    if (group_.size() > 1 && !is_agreed(error)) throw;  // on this rank only: the others wait for it
     return not_saved(error.what());
   } catch (const std::bad_alloc&) {
     if (group_.size() > 1) throw;

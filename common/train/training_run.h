@@ -1,4 +1,4 @@
-// A run from its first step, or from a checkpoint, to its end: steps, validation, metrics, checkpoints.
+// A training run, from its first step or from a checkpoint: steps, validation, metrics, checkpoints.
 #pragma once
 
 #include <filesystem>
@@ -20,96 +20,97 @@
 
 namespace stagegpt {
 
-// What to do about a step whose loss or gradient is not finite. Such a gradient changes nothing.
+// What to do if a step's loss or gradient is not finite. Weights are never updated with such a gradient.
 enum class NonFinite : std::uint8_t { stop, skip };
 
 struct TrainingRunConfig {
   TrainerConfig trainer;
-  std::int64_t last_step = 1;  // where to stop, at most trainer.schedule.steps
+  std::int64_t last_step = 1;  // after which to stop, at most trainer.schedule.steps
   std::int64_t eval_every = 100;
   std::optional<std::int64_t> eval_tokens;  // see validation_sample()
   std::int64_t checkpoint_every = 1000;
   std::int64_t sample_every = 0;  // 0: never
-  std::int64_t trace_steps = 0;   // of those that run() does, the first ones whose tensors are kept
+  std::int64_t trace_steps = 0;   // number of first steps in run() whose tensors are recorded
   KeepRule keep;
   NonFinite non_finite = NonFinite::stop;
-  std::function<std::string()> sample;  // a text by the model as it is
-  std::optional<Peak> peak;             // of this rank, for MFU; measured where there is none
+  std::function<std::string()> sample;  // generates a text with the current model
+  std::optional<Peak> peak;             // of this rank, for MFU; measured if not given
 };
 
-// What is validated between the steps of such a run, of a validation part of so many tokens.
+// The windows that such a run validates between steps, of a validation part of `tokens` tokens.
 WindowSample validation_sample(std::int64_t tokens, std::int64_t seq_len, const TrainingRunConfig& config);
 
 struct TrainingResult {
-  std::int64_t steps = 0;            // done, also before it was resumed
-  std::optional<double> train_loss;  // of the last step; nothing where none was left to do
-  // Over all of the validation part. Nothing where there is none, or a signal has interrupted the run.
+  std::int64_t steps = 0;            // completed steps, including those before it was resumed
+  std::optional<double> train_loss;  // of the last step; empty if run() did no step
+  // Over the whole validation part. Empty if there is none, or if a signal has interrupted the run.
   std::optional<ValidationResult> validation;
   std::optional<double> tokens_per_second;
   double seconds = 0;
-  bool interrupted = false;  // by a signal, after a checkpoint: before last_step, or in the last validation
+  bool interrupted =
+      false;  // by a signal, before last_step or in the last validation; a checkpoint was saved
 };
 
 class TrainingRun {
  public:
-  // All is borrowed. The model's weights are where the run begins. All ranks make the same calls; what one
-  // throws, all throw.
+  // The arguments must outlive the run, which starts with the model's weights. All calls are collective; an
+  // exception is thrown on all ranks.
   TrainingRun(Backend& backend, Communicator& communicator, GradientSync& sync, Gpt2& model,
               const Corpus& corpus, const TrainingRunConfig& config);
 
-  // Goes on where a checkpoint was made, whose weights the model has already; rank 0 reads it. Throws
-  // UserError when it does not fit the model, the data or the seed.
+  // Restores the state of a checkpoint, except the weights, which the model already has. Rank 0 reads it.
+  // Throws UserError if it does not match the model, the data or the seed.
   void resume(const std::filesystem::path& checkpoint);
 
-  // What is left to do before the first step. Throws Stopped when a signal has come meanwhile (see
-  // stop_signals.h): nothing has been written yet.
+  // Preparations before the first step. Throws Stopped if a signal has been received (stop_signals.h);
+  // nothing has been written yet.
   void prepare();
 
-  // Ends at last_step, or after the step in which a signal came, always with a checkpoint; at last_step with
-  // a validation of all tokens too. Where no step is left to do, that is all, and nothing is written. A
-  // checkpoint that cannot be written is reported, and tried again at the next occasion; at the end it
-  // throws. Throws std::runtime_error when a loss or gradient is not finite, and that is to stop it. Rank 0
-  // alone has a directory, and keeps the run; on the others it is null.
+  // Trains up to last_step, or until a signal is received, and saves a checkpoint. At last_step it also
+  // validates on all tokens; if no step remains, it does only this and writes nothing. If a checkpoint cannot
+  // be written, a warning is printed and the next one is tried; the last one throws. Throws
+  // std::runtime_error if a loss or gradient is not finite and config.non_finite is stop. `directory` is null
+  // except on rank 0, which writes.
   TrainingResult run(RunDirectory* directory);
 
  private:
-  // Opens what rank 0 tells of the run; its files only where steps are left to do.
+  // Opens the logs of rank 0; the files only if steps remain.
   void open_logs();
-  // Those files: metrics and TensorBoard's. Of steps behind those that are done, nothing stays in them.
+  // Opens metrics and TensorBoard's files, and removes entries after the completed steps.
   void open_files();
-  // Whether a signal has come, to any rank.
+  // Whether any rank has received a signal.
   bool stop_requested() const;
-  // That of all ranks, for MFU.
+  // Finds the peak of all ranks together, for MFU.
   void find_peak();
-  // One step, with what follows on it: validation, metrics, sample.
+  // One step, then validation, metrics, sample and checkpoint if they are due.
   void step(TrainingResult& result);
-  // Trains for one step, with a trace where that is wanted.
+  // One training step, with a trace if it is one of the first trace_steps.
   StepReport train();
   void log(const StepReport& report);
-  // Of the sample, after a step.
+  // Validates on the sample, after a step.
   void validate();
-  // Of all tokens, at the end of a call that did `own_steps` of the steps.
+  // Validates on all tokens, at the end. `own_steps`: whether this call of run() did any step.
   void validate_all(TrainingResult& result, bool own_steps);
   std::optional<ValidationResult> validate(const WindowSample& windows);
-  // Adds what came of it to the metrics of the last step, unless they have it.
+  // Adds this validation to the metrics of the last step, unless it is there already.
   void log_all(const ValidationResult& validation);
   void sample();
-  // A line for whoever watches.
+  // Prints a line, on rank 0.
   void note(const std::string& text);
   TrainerState read_state(const std::filesystem::path& checkpoint) const;
   bool trained_on_these_tokens(const TrainerState& state) const;
   bool due(std::int64_t every) const;
-  // Throws, or tells of it.
+  // Throws or prints a note, according to config.non_finite.
   void on_non_finite(const StepReport& report);
   StepMetrics metrics_of(const StepReport& report) const;
   std::optional<double> validation_loss() const;
-  // Both return the line that tells of it.
+  // Both save a checkpoint and return a line about it.
   std::string save();
   std::string write(const MomentValues& moments);
-  // save() that returns a warning where the run can go on without: no room, no memory.
+  // save(), but returns a warning if the run can continue without the checkpoint (disk full, out of memory).
   std::string try_to_save();
   std::string not_saved(const std::string& why) const;
-  // After a step that changed nothing: as if it had not been. Whether there is a checkpoint of that now.
+  // Undoes a step that was skipped, and saves a checkpoint. Returns whether there is one now.
   bool save_before(std::int64_t step);
   TrainerState state() const;
 
@@ -122,17 +123,17 @@ class TrainingRun {
   TrainingRunConfig config_;
   DataLoader data_;
   TokenIdentity train_identity_;
-  std::optional<Validation> validation_;  // where there is a validation part
-  WindowSample sample_;                   // of it, between steps
+  std::optional<Validation> validation_;  // empty if there is no validation part
+  WindowSample sample_;                   // windows to be validated between steps
   Trainer trainer_;
-  // On rank 0.
+  // On rank 0 only.
   std::optional<Progress> progress_;
   std::optional<MetricsLog> metrics_;
   std::optional<TensorBoardLog> tensorboard_;
   SlowRanks slow_ranks_;
 
-  std::optional<ValidationResult> validated_;  // the sample, after the last step
-  std::int64_t traced_until_ = 0;              // the step behind the last that is traced
+  std::optional<ValidationResult> validated_;  // on the sample, after the last step
+  std::int64_t traced_until_ = 0;              // end of the traced steps
   double peak_flops_per_second_ = 0;
   std::int64_t saved_step_ = -1;
   std::int64_t non_finite_steps_ = 0, skipped_steps_ = 0;  // in this process

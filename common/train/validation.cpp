@@ -6,9 +6,9 @@
 namespace stagegpt {
 namespace {
 
-constexpr std::int64_t kBatchTokens = 1 << 12;  // at most at once, however large the batch over all ranks
+constexpr std::int64_t kBatchTokens = 1 << 12;  // maximum tokens per batch on a rank
 
-// Special tokens stand for no text.
+// Bytes of text in each token; special tokens have 0.
 std::vector<std::int32_t> bytes_of_tokens(const Tokenizer& tokenizer) {
   std::vector<std::int32_t> bytes;
   for (std::int32_t id = 0; id < tokenizer.size(); ++id) {
@@ -33,7 +33,7 @@ WindowSample validation_sample(std::int64_t tokens, std::int64_t seq_len,
 
 Validation::Validation(const TokenSequence& tokens, const Tokenizer& tokenizer, std::int64_t seq_len,
                        std::int64_t batch_size)
-    : data_(tokens, seq_len, 0),  // the seed is for shuffling, which is not done
+    : data_(tokens, seq_len, 0),  // seed 0: windows are not shuffled
       batch_size_(std::min(batch_size, std::max<std::int64_t>(1, kBatchTokens / seq_len))),
       token_bytes_(bytes_of_tokens(tokenizer)) {}
 

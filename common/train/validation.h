@@ -11,39 +11,38 @@
 
 namespace stagegpt {
 
-// What is validated of a long validation part between steps, unless --eval-tokens says otherwise. A
-// validation of more tokens ends early when a signal comes.
+// Number of tokens that are validated between steps if the validation part is long and --eval-tokens is not
+// given. A validation of more tokens is stopped by a signal.
 inline constexpr std::int64_t kSampleTokens = 1 << 15;
 
-// The windows that are validated between steps, of a validation part of `tokens` tokens: whole windows of
-// `seq_len` tokens of `eval_tokens`, at least one (0: all). Where nothing was asked for, all where their
-// forward passes are at most a tenth of the work of the `trained_windows` that are trained on between two
-// validations (a window's training counts as three passes), else those of kSampleTokens. Of the machine they
-// do not depend.
+// The windows of `seq_len` tokens that are validated between steps, of a validation part of `tokens` tokens.
+// Their number is that of whole windows in `eval_tokens`, at least one (0: all). If eval_tokens is empty: all
+// windows, if their forward passes are at most a tenth of the work of the `trained_windows` between two
+// validations (training a window counts as three passes); else those of kSampleTokens. It does not depend on
+// the machine.
 WindowSample validation_sample(std::int64_t tokens, std::int64_t seq_len,
                                std::optional<std::int64_t> eval_tokens, double trained_windows);
 
 struct ValidationResult {
   double loss = 0;      // mean, in nats per token
-  double accuracy = 0;  // share of the tokens that the model takes for the most probable
-  // The loss in bits per byte of the text that was evaluated: comparable between tokenizers. Nothing where
-  // words are unknown: what they were is lost.
+  double accuracy = 0;  // share of the tokens to which the model gives the highest probability
+  // The loss in bits per byte of the evaluated text, comparable between tokenizers. Empty if there are
+  // unknown words, whose bytes are not known.
   std::optional<double> bits_per_byte;
-  std::int64_t tokens = 0;  // that were evaluated
+  std::int64_t tokens = 0;  // number of evaluated tokens
 };
 
 class Validation {
  public:
-  // The loss is taken over batches of windows of `seq_len` tokens: `batch_size`, or fewer where those would
-  // be many for a rank that has a small part of a training batch.
+  // Batches have `batch_size` windows of `seq_len` tokens, or fewer, to limit the memory of a rank.
   Validation(const TokenSequence& tokens, const Tokenizer& tokenizer, std::int64_t seq_len,
              std::int64_t batch_size);
 
-  // Windows of the whole part. What remains behind the last one is never evaluated.
+  // All windows of the part. Tokens after the last whole window are never evaluated.
   WindowSample all() const { return {data_.windows_in_order(), data_.windows_in_order()}; }
 
-  // The ranks share the work; all get the same bits. `on_tokens` is called as work goes on, with the number
-  // of tokens done of those to do. Nothing when a signal has ended it.
+  // The windows are divided among the ranks; all get the same bits. `on_tokens` is called with the number of
+  // completed tokens and of all tokens. Empty if a signal has stopped it.
   std::optional<ValidationResult> run(RankGroup& group, Backend& backend, const Gpt2& model,
                                       const WindowSample& windows,
                                       const std::function<void(std::int64_t, std::int64_t)>& on_tokens) const;
@@ -51,7 +50,7 @@ class Validation {
  private:
   DataLoader data_;
   std::int64_t batch_size_;
-  std::vector<std::int32_t> token_bytes_;  // of each token; kUnknownBytes for the unknown one
+  std::vector<std::int32_t> token_bytes_;  // bytes of each token; kUnknownBytes for the unknown token
 };
 
 }  // namespace stagegpt

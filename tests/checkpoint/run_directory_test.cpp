@@ -1,4 +1,4 @@
-// What stays in a run's directory, who may write there, and which damage is found.
+// The content of a run directory, exclusive access to it, and detection of damage.
 #include "common/checkpoint/run_directory.h"
 
 #include <sys/stat.h>
@@ -366,8 +366,8 @@ TEST_F(Damage, ThatHashesDoNotShowIsRefused) {
   const std::string state = "trainer_state.json", config = "config.json";
   expect_says(state, "\"data_position\": 2", "\"data_position\": 9223372036854775807",
               "expected at most 1152921504606846976");
-  expect_says(state, "\"step\": 1", "\"step\": 3", "says that it was made after step 3");
-  expect_says(state, "\"seed\": 1337", "\"seed\": 1338", "was made with 1338");
+  expect_says(state, "\"step\": 1", "\"step\": 3", "expected the state of the step in its name, got step 3");
+  expect_says(state, "\"seed\": 1337", "\"seed\": 1338", "--seed: expected 1338 as in ");
   // Sizes that nothing in the files bears out take no memory.
   expect_says(config, "\"vocab_size\": 13", "\"vocab_size\": 16000000",
               "wte.weight has the shape (13, 16), expected (16000000, 16)");

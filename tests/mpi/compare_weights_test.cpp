@@ -1,4 +1,4 @@
-// A rank whose weights have changed is found and named.
+// A rank whose weights have changed is detected and named.
 #include "common/train/compare_weights.h"
 
 #include <gtest/gtest.h>
@@ -51,11 +51,11 @@ TEST_F(CompareWeights, names_the_rank_in_which_a_bit_has_changed) {
   for (const std::int64_t i : {std::int64_t{0}, last}) {
     if (ranks().rank() == changed) flip_a_bit(i);
     const std::string expected =
-        size == 1   ? ""
-        : size == 2 ? concat("weights after step 3: those of rank ", name(1), " are not those of rank ",
-                             name(0), ", and no majority tells which are right")
-                    : concat("weights after step 3: those of rank ", name(changed),
-                             " are not those of the other ", size - 1);
+        size == 1 ? ""
+        : size == 2
+            ? concat("weights after step 3: rank ", name(1), " differs from rank ", name(0),
+                     "; without a majority, the correct ones are unknown")
+            : concat("weights after step 3: rank ", name(changed), " differs from the other ", size - 1);
     EXPECT_EQ(complaint(), expected);
     if (ranks().rank() == changed) flip_a_bit(i);
   }
@@ -65,8 +65,7 @@ TEST_F(CompareWeights, names_the_rank_in_which_a_bit_has_changed) {
 TEST_F(CompareWeights, goes_by_the_majority) {
   if (ranks().size() < 3) GTEST_SKIP() << "there is no majority";
   if (ranks().rank() == 0) flip_a_bit(5);
-  EXPECT_NE(complaint().find(concat("those of rank ", name(0), " are not")), std::string::npos)
-      << complaint();
+  EXPECT_NE(complaint().find(concat("rank ", name(0), " differs from")), std::string::npos) << complaint();
 }
 
 }  // namespace

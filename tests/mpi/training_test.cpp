@@ -1,4 +1,4 @@
-// Ranks train as one process does, however they combine their gradients.
+// Training on several ranks gives the results of one process, with every gradient synchronisation.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -111,7 +111,8 @@ TEST_P(TrainingOfRanks, equals_that_of_one_process) {
 TEST_P(TrainingOfRanks, names_the_rank_whose_numbers_are_not_finite) {
   SmallRun run = run_of_ranks({});
   const StepReport report = run.trainer.step();
-  EXPECT_EQ(run.trainer.first_non_finite(report), "a tensor that cannot be found again");
+  EXPECT_EQ(run.trainer.first_non_finite(report),
+            "an unknown tensor, which a second forward pass does not reproduce,");
   const int last = ranks().size() - 1;
   if (ranks().rank() == last) {
     upload<float>(*run.backend, run.model.parameters().weights().slice(0, {1}),

@@ -1,4 +1,4 @@
-// How ranks whose weights differ are named, in groups larger than those that tests start.
+// The message about ranks whose weights differ, for groups larger than tests can start.
 #include "common/train/compare_weights.h"
 
 #include <gtest/gtest.h>
@@ -57,31 +57,27 @@ std::string complaint(int size, const std::set<int>& others) {
 TEST(RanksThatDiffer, AreNamedWithTheirHosts) {
   EXPECT_EQ(complaint(1, {0}), "");
   EXPECT_EQ(complaint(5, {}), "");
-  EXPECT_EQ(complaint(5, {3}), "weights after step 3: those of rank 3 (node1) are not those of the other 4");
-  EXPECT_EQ(complaint(5, {0, 4}),
-            "weights after step 3: those of ranks 0 (node0), 4 (node2) are not those of the other 3");
-  EXPECT_EQ(complaint(5, {1, 2, 3, 4}),
-            "weights after step 3: those of rank 0 (node0) are not those of the other 4");
+  EXPECT_EQ(complaint(5, {3}), "weights after step 3: rank 3 (node1) differs from the other 4");
+  EXPECT_EQ(complaint(5, {0, 4}), "weights after step 3: ranks 0 (node0), 4 (node2) differ from the other 3");
+  EXPECT_EQ(complaint(5, {1, 2, 3, 4}), "weights after step 3: rank 0 (node0) differs from the other 4");
 }
 
 TEST(RanksThatDiffer, AreNotBlamedWithoutAMajority) {
-  EXPECT_EQ(
-      complaint(2, {1}),
-      "weights after step 3: those of rank 1 (node0) are not those of rank 0 (node0), and no majority tells "
-      "which are right");
+  EXPECT_EQ(complaint(2, {1}),
+            "weights after step 3: rank 1 (node0) differs from rank 0 (node0); without a majority, the "
+            "correct ones are unknown");
   EXPECT_EQ(complaint(4, {0, 3}),
-            "weights after step 3: those of ranks 1 (node0), 2 (node1) are not those of ranks 0 (node0), 3 "
-            "(node1), "
-            "and no majority tells which are right");
+            "weights after step 3: ranks 1 (node0), 2 (node1) differ from ranks 0 (node0), 3 (node1); "
+            "without a majority, the correct ones are unknown");
 }
 
 TEST(RanksThatDiffer, AreCountedWhereThereAreMany) {
   std::string eight = "4 (node2)";
   for (int rank = 5; rank < 12; ++rank) eight += concat(", ", rank, " (node", rank / 2, ')');
   EXPECT_EQ(complaint(20, {4, 5, 6, 7, 8, 9, 10, 11}),
-            "weights after step 3: those of ranks " + eight + " are not those of the other 12");
+            "weights after step 3: ranks " + eight + " differ from the other 12");
   EXPECT_EQ(complaint(30, {4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}),
-            "weights after step 3: those of ranks " + eight + " and 3 others are not those of the other 19");
+            "weights after step 3: ranks " + eight + " and 3 others differ from the other 19");
 }
 
 // Whoever watches sees that a large arena is being read.

@@ -1,4 +1,4 @@
-// Whether a machine was busy, by counters made by hand.
+// Whether a machine was busy, for made-up counters.
 #include "common/measure/machine_load.h"
 
 #include <gtest/gtest.h>
@@ -108,10 +108,9 @@ TEST(MachineLoad, is_not_known_where_counters_tell_nothing) {
 }
 
 TEST(MachineLoad, a_busy_machine_has_one_line) {
-  EXPECT_EQ(
-      busy_line(load_of({reading(20, 7.8)})),
-      "the machine was busy: other programs used 61 % of 2 cores while this was measured, and 2 threads "
-      "needed them; the figures may be off");
+  EXPECT_EQ(busy_line(load_of({reading(20, 7.8)})),
+            "the machine was busy: other programs used 61 % of 2 cores during the measurement, which used 2 "
+            "threads; the figures may be off");
   EXPECT_EQ(busy_line(load_of({reading(20, 19)})), "");
   EXPECT_EQ(busy_line(std::nullopt), "");
 }
@@ -131,10 +130,9 @@ TEST(MachineLoad, of_nothing_is_nothing) {
 
 TEST(MachineLoad, one_core_and_one_thread_are_one) {
   MachineLoad load{.host = "a", .others_share = 0.5, .cores = 1, .threads = 1};
-  EXPECT_EQ(
-      busy_line(load),
-      "a was busy: other programs used 50 % of 1 core while this was measured, and 1 thread needed them; the "
-      "figures may be off");
+  EXPECT_EQ(busy_line(load),
+            "a was busy: other programs used 50 % of 1 core during the measurement, which used 1 thread; the "
+            "figures may be off");
   EXPECT_EQ(busy_json(load)["host"], "a");
 }
 
