@@ -1,4 +1,4 @@
-// A comparison on a machine that was busy says so.
+// A comparison on a busy machine reports the load.
 #include <gtest/gtest.h>
 
 #include "common/base/json.h"

@@ -1,4 +1,4 @@
-// Whether what differs is found, where and between whom.
+// Disagreements are found, with the correct step and contestants.
 #include "tools/compare/checks.h"
 
 #include <gtest/gtest.h>

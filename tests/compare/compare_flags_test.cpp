@@ -1,4 +1,4 @@
-// The flags of compare_stages, with stages that are shell scripts beside it.
+// The flags of compare_stages, with fake stages (shell scripts).
 #include <gtest/gtest.h>
 
 #include <regex>
@@ -55,7 +55,7 @@ TEST_F(CompareFlagsTest, AreInHelp) {
         "directory to create, with index.html, results.json, results.csv and runs/ --overwrite",
         "replace an existing comparison --title",
         "The stages of StageGPT, compared title of the page --author",
-        "named on the page --json",
+        "author, shown on the page --json",
         "print results.json instead of tables Contestants: --stages",
         "stages to compare, such as 0,1,3 (default: all that can run) --ranks",
         "numbers of ranks for stages 1 and 3, such as 1,2,4 (default: 1,2) --emulated",
@@ -64,18 +64,18 @@ TEST_F(CompareFlagsTest, AreInHelp) {
         "command that starts ranks, before -np N (default: mpirun, and with Open MPI --oversubscribe "
         "--bind-to "
         "none) --cores",
-        "cores for each contestant, ranks dividing them (default: all) Experiment: --config",
+        "cores of each contestant, divided among its ranks (default: all) Experiment: --config",
         "settings of stageN_train, a JSON object, such as a run's run.json --scaling",
         "each rank has --cores divided by the largest number of ranks; the batch stays (strong) or grows "
         "with the ranks (weak)",
-        "3 runs of each contestant, in turns --warmup",
-        "3 first steps of a run that are not timed --reproducible",
+        "3 runs of each contestant, alternating with the others --warmup",
+        "3 number of first steps that are not timed --reproducible",
         "make every run with --reproducible, and expect identical bits --no-reproducible-pass",
         "skip the extra run of each stage with --reproducible --loss-limit",
         "1e-05 largest relative difference of losses --norm-limit",
         "0.0001 largest relative difference of gradient norms --timeout-seconds",
-        "1800 end a run that takes longer (0: never) Everything behind -- is handed on",
-        "Exit codes: 0 all stages agree, 1 they disagree or one failed, 2 the input is at fault."}) {
+        "1800 end a run that takes longer (0: never) Flags after -- are passed",
+        "Exit codes: 0 all stages agree, 1 they disagree or one failed, 2 the input is wrong."}) {
     EXPECT_NE(help.find(part), std::string::npos) << part << " in:\n" << help;
   }
 }
@@ -217,7 +217,7 @@ TEST_F(CompareFlagsTest, AreRefused) {
   EXPECT_EQ(
       run({"--output", "report", "--stages", "0", "--repeats", "1", "--no-reproducible-pass"}).exit_code, 0);
   EXPECT_EQ(refused({"--stages", "0"}),
-            "compare_stages: --output: \"report\" holds a comparison; --overwrite replaces it\n");
+            "compare_stages: --output: \"report\" contains a comparison; --overwrite replaces it\n");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// compare_stages as a user runs it, over the stages that are built.
+// compare_stages as a user runs it, with the stages that are built.
 #include <gtest/gtest.h>
 
 #include <csignal>

@@ -1,5 +1,5 @@
-// The arithmetic under a comparison of traces: relative errors, what Adam makes of noise, what softmax does
-// not see.
+// The arithmetic of comparing traces: relative errors, noise in Adam's updates, and key biases, which softmax
+// cancels.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "common/measure/relative_error.h"
 #include "tools/compare/adam_noise.h"
 #include "tools/compare/divergence.h"
-#include "tools/compare/unseen_by_softmax.h"
+#include "tools/compare/softmax_invariance.h"
 
 namespace stagegpt::test {
 namespace {
@@ -31,32 +31,32 @@ TEST(RelativeError, IsTheNormOfTheDifferenceOverTheReferences) {
 // What stays of weights (1, 2, 3, 4).
 Floats left(const AdamNoise& noise, const std::string& parameter) {
   Floats weights = {1, 2, 3, 4};
-  noise.leave_out(parameter, weights);
+  noise.remove_noise(parameter, weights);
   return weights;
 }
 
 TEST(AdamNoise, IsWhereGradientsDifferByMoreThanAThousandth) {
   AdamNoise noise;
-  noise.see_gradients("w", Floats{1.0009765625f, 1.00048828125f, 0, -1}, Floats{1, 1, 0, -1});
+  noise.add_gradients("w", Floats{1.0009765625f, 1.00048828125f, 0, -1}, Floats{1, 1, 0, -1});
   EXPECT_EQ(left(noise, "w"), (Floats{1, 2, 3, 4}));  // the first differs by 1/1024
-  noise.see_gradients("w", Floats{-1.0f, -0.998046875f, 1e-30f, 1}, Floats{-1, -1, 0, 1});
+  noise.add_gradients("w", Floats{-1.0f, -0.998046875f, 1e-30f, 1}, Floats{-1, -1, 0, 1});
   EXPECT_EQ(left(noise, "w"), (Floats{1, 0, 0, 4}));
-  noise.see_gradients("w", Floats{1, 1, 1, 1}, Floats{1, 1, 1, 1});
+  noise.add_gradients("w", Floats{1, 1, 1, 1}, Floats{1, 1, 1, 1});
   EXPECT_EQ(left(noise, "w"), (Floats{1, 0, 0, 4}));  // once noise, always noise
   EXPECT_EQ(left(noise, "v"), (Floats{1, 2, 3, 4}));
-  noise.see_gradients("v", Floats{5}, Floats{1});
+  noise.add_gradients("v", Floats{5}, Floats{1});
   EXPECT_EQ(left(noise, "v"), (Floats{0, 2, 3, 4}));
 }
 
 TEST(AdamNoise, AllowsTenTimesTheLargestDifferenceOfWeightsAfterTheirStep) {
   AdamNoise noise;
   EXPECT_EQ(noise.allowance(), 0);
-  noise.see_weights(Floats{3, 4.5}, Floats{3, 4}, false);
-  noise.see_weights(Floats{3, 4.25}, Floats{3, 4}, false);
+  noise.add_weights(Floats{3, 4.5}, Floats{3, 4}, false);
+  noise.add_weights(Floats{3, 4.25}, Floats{3, 4}, false);
   EXPECT_EQ(noise.allowance(), 0);
   noise.next_step();
   EXPECT_DOUBLE_EQ(noise.allowance(), 10 * 0.5 / 5);
-  noise.see_weights(Floats{3, 4.25}, Floats{3, 4}, false);
+  noise.add_weights(Floats{3, 4.25}, Floats{3, 4}, false);
   noise.next_step();
   EXPECT_DOUBLE_EQ(noise.allowance(), 10 * 0.25 / 5);
   noise.next_step();
@@ -66,14 +66,14 @@ TEST(AdamNoise, AllowsTenTimesTheLargestDifferenceOfWeightsAfterTheirStep) {
 // A vector counts as if each element was 0.1 at least: four of them have the norm 0.2.
 TEST(AdamNoise, MeasuresSmallVectorsByATenthOfAnElement) {
   AdamNoise noise;
-  noise.see_weights(Floats{0.5f, 0, 0, 0}, Floats{0, 0, 0, 0}, true);
+  noise.add_weights(Floats{0.5f, 0, 0, 0}, Floats{0, 0, 0, 0}, true);
   noise.next_step();
   EXPECT_DOUBLE_EQ(noise.allowance(), 10 * 0.5 / 0.2);
 }
 
 // Of weights, shape and values.
 Floats seen(const std::string& tensor, const std::vector<std::int64_t>& shape, Floats values) {
-  leave_out_unseen(tensor, shape, values);
+  remove_softmax_invariant(tensor, shape, values);
   return values;
 }
 

@@ -1,5 +1,5 @@
-// What an experiment is made of, to the letter: its flags, who takes part, what is read back of a run, where
-// it goes.
+// The parts of an experiment: its flags, its contestants, the results that are read from a run, and its
+// directory.
 #include "tools/compare/experiment.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ TEST(ExperimentFlags, ThatAreItsOwnAreRefusedBehindTheDashesAndLeftOutOfAConfigu
   for (const std::string own : {"--run-dir", "--resume", "--threads", "--reproducible", "--json", "--dry-run",
                                 "--config", "--print-config", "--trace-steps", "--help", "--val-fraction"}) {
     EXPECT_EQ(message<UserError>([&] { flags({}, {own}); }),
-              own + ": not behind --: compare_stages sets it for each run");
+              own + ": not allowed after --, because compare_stages sets it for each run");
     const Texts all = flags({own, "9"}, {});
     EXPECT_EQ(std::ranges::count(all, own), own == "--val-fraction" ? 1 : 0) << own;
     EXPECT_EQ(std::ranges::count(all, "9"), 0) << own;
@@ -70,7 +70,7 @@ TEST(Experiment, ReadsBatchAndMicroStepsOfItsFlags) {
 TEST(ParseNumbers, NameTheFlag) {
   EXPECT_EQ(parse_numbers("--ranks", "8,1", 1, 8), (std::vector<std::int64_t>{1, 8}));
   EXPECT_EQ(message<UserError>([] { parse_numbers("--ranks", "", 1, 8); }),
-            "--ranks: expected numbers with commas between them, not ''");
+            "--ranks: expected comma-separated numbers, not ''");
   EXPECT_EQ(message<UserError>([] { parse_numbers("--ranks", "1,9", 1, 8); }),
             "--ranks: expected a whole number from 1 to 8, not '9'");
 }
@@ -85,7 +85,7 @@ TEST(FlagLists, AreReadFromACommandLine) {
   EXPECT_EQ(message<UserError>([] {
               FlagList::parse(Texts{"x", "--a"});
             }),
-            "behind --: expected flags of stageN_train, not 'x'");
+            "after --: expected flags of stageN_train, not 'x'");
   EXPECT_EQ(message<UserError>([] { FlagList::parse(Texts{"--a", "--a=2"}); }), "--a: given more than once");
 }
 
@@ -102,7 +102,7 @@ TEST(FlagLists, AreReadFromSettings) {
   EXPECT_EQ(message<UserError>([] {
               FlagList::of_settings({{"a", nlohmann::json::array()}});
             }),
-            "a: expected a number, a text, true or false");
+            "a: expected a number, a string, true or false");
 }
 
 TEST(FlagLists, KnowWhatHelpLists) {
@@ -183,7 +183,7 @@ TEST(ParseMetrics, NamesTheLine) {
   EXPECT_EQ(trial.tokens_per_step, 64);
   EXPECT_EQ(trial.peak_memory_bytes, 9);
   EXPECT_EQ(message<std::runtime_error>([] { parse_metrics(line(1, 64, 4, 9) + line(3, 64, 4, 9)); }),
-            "metrics.jsonl, line 2: step 3");
+            "metrics.jsonl, line 2: expected step 2, got 3");
   EXPECT_EQ(message<std::runtime_error>([] { parse_metrics(""); }), "metrics.jsonl has no steps");
 }
 
@@ -230,7 +230,7 @@ TEST_F(ReportDirectoryTest, HoldsTheReportsAndTheRuns) {
   EXPECT_TRUE(stagegpt::test::read_bytes(path() / "results.csv").starts_with("name,stage,"));
   EXPECT_TRUE(stagegpt::test::read_bytes(path() / "index.html").starts_with("<!doctype html>"));
 
-  EXPECT_EQ(refused(false), "--output: \"report\" holds a comparison; --overwrite replaces it");
+  EXPECT_EQ(refused(false), "--output: \"report\" contains a comparison; --overwrite replaces it");
   scratch_.write("report/results.json.tmp", "of one that was killed");
   EXPECT_EQ(refused(true), "(nothing)");
   ReportDirectory(path(), true).begin();
@@ -245,15 +245,15 @@ TEST_F(ReportDirectoryTest, IsNoOtherDirectory) {
   fs::create_directory(path());
   EXPECT_EQ(refused(false), "(nothing)");  // empty
   scratch_.write("report/index.html", "");
-  EXPECT_EQ(refused(true), "--output: \"report\" is not empty, and holds no comparison");
+  EXPECT_EQ(refused(true), "--output: \"report\" is not empty, and contains no comparison");
   for (const char* other : {"nonsense", R"({"format": "another"})", "[]"}) {
     scratch_.write("report/results.json", other);
-    EXPECT_EQ(refused(true), "--output: \"report\" is not empty, and holds no comparison") << other;
+    EXPECT_EQ(refused(true), "--output: \"report\" is not empty, and contains no comparison") << other;
   }
   scratch_.write("report/results.json", R"({"format": "stagegpt comparison"})");
   EXPECT_EQ(refused(true), "(nothing)");
   scratch_.write("report/mine", "");
-  EXPECT_EQ(refused(true), "--output: \"report\" is not empty: it holds \"mine\"");
+  EXPECT_EQ(refused(true), "--output: \"report\" is not empty: it contains \"mine\"");
 }
 
 }  // namespace

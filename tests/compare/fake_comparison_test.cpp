@@ -1,5 +1,5 @@
-// A whole comparison, in process, of stages that are shell scripts: which commands are started, in which
-// order, and what is made of what the programs leave behind.
+// A whole comparison, in process, of fake stages (shell scripts): which commands are started, in which order,
+// and how results of the programs are used.
 #include <gtest/gtest.h>
 
 #include <regex>
@@ -177,7 +177,7 @@ TEST_F(FakeComparison, RefusesWhoCannotBegin) {
   EXPECT_FALSE(fs::exists(options_.output));
   options_.choice.stages = {};
   options_.choice.programs = folder() / "nowhere";
-  EXPECT_EQ(message<UserError>([&] { run(); }), "no stage can run here: stage0_train is not there");
+  EXPECT_EQ(message<UserError>([&] { run(); }), "no stage can run here: stage0_train not found");
 }
 
 // More ranks than there are GPUs, for one, are tried.
@@ -211,7 +211,7 @@ TEST_F(FakeComparison, IsInterrupted) {
   options_.experiment.repeats = 5;
   const auto report = [&] { return read_bytes(options_.output / "results.json"); };
   options_.cancelled = [] { return true; };
-  EXPECT_EQ(message<std::runtime_error>([&] { run(); }), "interrupted before anything has run");
+  EXPECT_EQ(message<std::runtime_error>([&] { run(); }), "interrupted before the first run");
   EXPECT_FALSE(fs::exists(options_.output));
   options_.cancelled = [&] { return fs::exists(options_.output / "runs" / "stage0-batch-8-2"); };
   stage("stage0_train", {.train = "case $run in *-2) exec sleep 20;; esac"});
@@ -238,7 +238,7 @@ TEST_F(FakeComparison, LooksForTheFirstTensorOfAStageThatDisagrees) {
   const FirstTensor& first = comparison.divergences[0];
   EXPECT_EQ(
       first.text,
-      "The first tensor of Stage 1, 1 rank that differs, at step 2: the loss differs by 2.5e-01, more than "
+      "The first tensor of Stage 1, 1 rank that differs is at step 2: the loss differs by 2.5e-01, more than "
       "1.0e-03.");
   EXPECT_EQ(first.step, 2);
   EXPECT_EQ(first.tensor, "the loss");
@@ -264,24 +264,21 @@ TEST_F(FakeComparison, FindsNoTensorWhereNoneDiffers) {
     options_.overwrite = true;
     return run().divergences.at(0);
   };
-  EXPECT_EQ(found().text.substr(0, 90),
-            "Which tensor of Stage 1, 1 rank is the first to differ is not known: traces: no step has o");
+  EXPECT_EQ(found().text.substr(0, 89),
+            "The first tensor of Stage 1, 1 rank that differs is unknown: traces: no common step in \"/");
   trace("stage0_train", 1, 4, 1);
   trace("stage1_train", 1, 4, 1);
   EXPECT_EQ(found().text,
-            "No tensor of Stage 1, 1 rank differs by more than its limit up to step 3: it has crept away, a "
-            "little in "
-            "each step, or would do otherwise once more.");
+            "No tensor of Stage 1, 1 rank differs by more than its limit up to step 3: small differences "
+            "have accumulated, or the disagreement did not occur again.");
   EXPECT_FALSE(fs::exists(options_.output / "runs/stage0-batch-8-traced/traces/step_00000001.safetensors"));
   stage("stage1_train", {.train = "case $run in *traced) echo 'stage1_train: gone' >&2; exit 1;; esac"});
   metrics("stage1_train", {4, 3, 2.5});
-  EXPECT_EQ(found().text,
-            "Which tensor of Stage 1, 1 rank is the first to differ is not known: exit code 1: gone");
+  EXPECT_EQ(found().text, "The first tensor of Stage 1, 1 rank that differs is unknown: exit code 1: gone");
   EXPECT_EQ(found().step, 0);
   stage("stage1_train", {.help = "echo '  --data FILE'"});
   metrics("stage1_train", {4, 3, 2.5});
-  EXPECT_EQ(found().text,
-            "Which tensor is the first to differ is not known: \"stage1_train\" has no --trace-steps.");
+  EXPECT_EQ(found().text, "The first tensor that differs is unknown: \"stage1_train\" has no --trace-steps.");
 }
 
 // Where the same bits are promised, the sign of a zero counts. Stage 0 is traced beside each.

@@ -1,4 +1,4 @@
-// Stages and an mpirun that are shell scripts: what compare_stages does with programs, without any training.
+// Fake stages and a fake mpirun (shell scripts), to test compare_stages without training.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Reports as a whole, of comparisons made so that every branch and every number of them shows. The numbers
-// are dyadic fractions, so that medians and ratios have no rounding.
+// Whole reports of made-up comparisons, which contain every branch and every number. The numbers are dyadic
+// fractions, so that medians and ratios have no rounding.
 #include <gtest/gtest.h>
 
 #include <limits>

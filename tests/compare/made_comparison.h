@@ -1,4 +1,4 @@
-// Comparisons with numbers that were made up.
+// Comparisons with made-up numbers.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Who takes part in which experiment, and the flags that all are given.
+// The contestants of each kind of experiment, and the flags that they get.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -171,11 +171,11 @@ TEST(Flags, AreFoundInHelp) {
 TEST(OwnWords, AreNotTheLaunchers) {
   const std::string launcher =
       std::string(70, '-') + "\nPrimary job terminated normally, but\n" + std::string(70, '-') + '\n';
-  EXPECT_EQ(own_words("note: x\nstage3_train: no GPU: none\n" + launcher), "no GPU: none");
-  EXPECT_EQ(own_words("some library: broken_train: y\nlast\n\n" + launcher), "last");
+  EXPECT_EQ(error_message("note: x\nstage3_train: no GPU: none\n" + launcher), "no GPU: none");
+  EXPECT_EQ(error_message("some library: broken_train: y\nlast\n\n" + launcher), "last");
   EXPECT_EQ(before_launcher("a\nb\n" + launcher), "a\nb\n");
   EXPECT_EQ(before_launcher(launcher), launcher);
-  EXPECT_EQ(own_words(""), "");
+  EXPECT_EQ(error_message(""), "");
 }
 
 TEST(Numbers, AreSortedAndThereOnce) {

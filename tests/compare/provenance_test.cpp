@@ -1,4 +1,4 @@
-// What a report says of machine and source, beside what the system and two scripts say.
+// The machine and source in a report, against the system's own output and that of two scripts.
 #include "tools/compare/provenance.h"
 
 #include <sched.h>

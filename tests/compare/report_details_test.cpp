@@ -1,4 +1,4 @@
-// Numbers, axes, tables and plots to the letter, and sentences of reports that the golden texts do not have.
+// Exact numbers, axes, tables, plots, and sentences of reports that the golden texts do not contain.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -216,14 +216,12 @@ TEST(Notes, CountInEnglish) {
       << busy_note(comparison);
   comparison.experiment.repeats = 1;
   comparison.experiment.cores = 1;
-  EXPECT_EQ(speed_note(comparison),
-            "Each ran once, in turns; medians, with the least and the most. 1 step of each run is warm-up. "
-            "Speed-up is "
-            "over Stage 0 on 1 × 2. Every contestant on the CPU has one core in all: ranks divide them. "
-            "Efficiency is "
-            "tokens/s beside the same stage on its fewest ranks, for each core or GPU. Up to 2 threads share "
-            "1 core: such "
-            "contestants cannot be faster than that allows.");
+  EXPECT_EQ(
+      speed_note(comparison),
+      "Each contestant ran once; values are medians, the spread is minimum and maximum. 1 step of each run "
+      "is warm-up. Speed-up is relative to Stage 0 on 1 × 2. On the CPU, every contestant has one core, "
+      "divided among its ranks. Efficiency is tokens/s per core or GPU, relative to the same stage on its "
+      "smallest number of ranks. Up to 2 threads share 1 core, which limits the speed of these contestants.");
 }
 
 // The reference of the speed-up is the first of them; memory is the most of its trials.

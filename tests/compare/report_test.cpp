@@ -1,4 +1,4 @@
-// What is made of measurements: medians, ratios, JSON, CSV, tables and the page.
+// From measurements to reports: medians, ratios, JSON, CSV, tables and the page.
 #include <gtest/gtest.h>
 
 #include <cmath>

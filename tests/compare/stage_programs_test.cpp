@@ -1,4 +1,4 @@
-// Which stages are found, how they are started, and what is said of those that cannot be.
+// Which stages are found, how they are started, and the reasons why others are left out.
 #include "tools/compare/stage_programs.h"
 
 #include <unistd.h>
@@ -61,11 +61,11 @@ TEST_F(LauncherTest, OfAUserGetsHisWords) {
 TEST_F(LauncherTest, IsNotThere) {
   setenv("PATH", "/nowhere", 1);
   const Launcher launcher(std::nullopt);
-  EXPECT_EQ(launcher.why_not(), "mpirun is not found");
+  EXPECT_EQ(launcher.why_not(), "mpirun not found");
   EXPECT_EQ(launcher.version(), "");
   EXPECT_FALSE(launcher.starts_here());
   EXPECT_EQ(message<UserError>([] { Launcher("nobody --fast"); }), "--mpirun: nobody is not found");
-  EXPECT_EQ(message<UserError>([] { Launcher(" "); }), "--mpirun: expected a command, not an empty one");
+  EXPECT_EQ(message<UserError>([] { Launcher(" "); }), "--mpirun: expected a command, got \"\"");
 }
 
 TEST_F(LauncherTest, TellsOpenMpiThatRootMeansIt) {
@@ -89,19 +89,20 @@ TEST_F(StageProgramsTest, AreFoundWithTheirFlags) {
                          "stage3_train --dry-run --tokenizer char\n");
   EXPECT_EQ(this->found(all()),
             "0 CPU stage0_train, 1 CPU stage1_train, 2 emulator stage2_train_emulated, 3 GPU stage3_train"
-            " | Stage 2 on a GPU: stage2_train is not there; it is emulated");
+            " | Stage 2 on a GPU: stage2_train not found; the emulator is used instead");
 }
 
 TEST_F(StageProgramsTest, OnTheEmulatorAreAskedForOrTakeThePlaceOfAGpu) {
   const FakeProgram no_gpu = {.dry_run = "echo 'stage2_train: no GPU: none' >&2; exit 1"};
   stage("stage2_train", no_gpu);
   EXPECT_EQ(message<UserError>([&] { found(only({2})); }),
-            "--stages: stage 2 cannot run: no GPU: none; stage2_train_emulated is not there");
+            "--stages: stage 2 cannot run: no GPU: none; stage2_train_emulated not found");
   EXPECT_EQ(message<UserError>([&] { found(only({2}, true)); }),
-            "--stages: stage 2 cannot run: stage2_train_emulated is not there");
+            "--stages: stage 2 cannot run: stage2_train_emulated not found");
   stage("stage2_train_emulated");
-  EXPECT_EQ(found(only({2})),
-            "2 emulator stage2_train_emulated | Stage 2 on a GPU: no GPU: none; it is emulated");
+  EXPECT_EQ(
+      found(only({2})),
+      "2 emulator stage2_train_emulated | Stage 2 on a GPU: no GPU: none; the emulator is used instead");
   stage("stage2_train");
   EXPECT_EQ(found(only({2})), "2 GPU stage2_train");
   calls();
@@ -112,24 +113,22 @@ TEST_F(StageProgramsTest, OnTheEmulatorAreAskedForOrTakeThePlaceOfAGpu) {
 TEST_F(StageProgramsTest, ThatCannotRunAreLeftOutUnlessTheyAreAskedFor) {
   mpirun();
   stage("stage0_train", {.help = "echo 'stage0_train: a library is missing' >&2; exit 1"});
-  EXPECT_EQ(
-      found(all()),
-      " | Stage 0: stage0_train does not start: a library is missing | Stage 1: stage1_train is not there"
-      " | Stage 2: stage2_train is not there; stage2_train_emulated is not there"
-      " | Stage 3: stage3_train is not there; stage3_train_emulated is not there");
+  EXPECT_EQ(found(all()),
+            " | Stage 0: stage0_train does not start: a library is missing | Stage 1: stage1_train not found"
+            " | Stage 2: stage2_train not found; stage2_train_emulated not found"
+            " | Stage 3: stage3_train not found; stage3_train_emulated not found");
   stage("stage0_train");
   EXPECT_EQ(found(only({0})), "0 CPU stage0_train");
   EXPECT_EQ(message<UserError>([&] {
               found(only({0, 1}));
             }),
-            "--stages: stage 1 cannot run: stage1_train is not there");
+            "--stages: stage 1 cannot run: stage1_train not found");
 }
 
 TEST_F(StageProgramsTest, OfRanksNeedALauncher) {
   stage("stage1_train");
   setenv("PATH", "/nowhere", 1);
-  EXPECT_EQ(message<UserError>([&] { found(only({1})); }),
-            "--stages: stage 1 cannot run: mpirun is not found");
+  EXPECT_EQ(message<UserError>([&] { found(only({1})); }), "--stages: stage 1 cannot run: mpirun not found");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Running programs and waiting for them.
+// Starting programs and waiting for them.
 #include "common/system/subprocess.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tables and plots of a report: what stands in them, and where.
+// The content of a report's tables and plots.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -23,8 +23,9 @@ TEST(AgreementTable, HasTheLargestDifferencesAndTheVerdict) {
     for (const Cell& cell : table.rows.at(index)) texts.push_back(cell.text);
     return texts;
   };
-  EXPECT_EQ(row(1), (std::vector<std::string>{"Stage 1, 1 rank", "differs, step 4", "Stage 0",
-                                              "within limits", "5e-1 at step 4", "none", "2, other bits"}));
+  EXPECT_EQ(row(1),
+            (std::vector<std::string>{"Stage 1, 1 rank", "differs, step 4", "Stage 0", "within limits",
+                                      "5e-1 at step 4", "none", "2, different bits"}));
   EXPECT_EQ(row(2), (std::vector<std::string>{"Stage 1, 2 ranks", "agrees", "Stage 0", "within limits",
                                               "none", "none", "2, same bits"}));
 }

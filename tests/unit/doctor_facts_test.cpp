@@ -1,4 +1,4 @@
-// What doctor reads of the machine that it runs on, beside what the kernel, the build and other programs say.
+// The facts that doctor reads from this machine, against the kernel, the build and other programs.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/stat.h>
@@ -191,7 +191,7 @@ TEST_F(DoctorAsks, nvidia_smi_what_has_failed) {
   EXPECT_EQ(ask_nvidia_smi().failure, "errors");
   script("nvidia-smi", "exit 9");
   const GpuFacts facts = ask_nvidia_smi();
-  EXPECT_EQ(facts.failure, "nvidia-smi exits with 9");
+  EXPECT_EQ(facts.failure, "nvidia-smi: exit code 9");
   EXPECT_TRUE(facts.gpus.empty());
   EXPECT_FALSE(facts.driver_supports);
 }

@@ -1,4 +1,4 @@
-// What doctor makes of what machines say.
+// The findings of doctor, for made-up facts.
 #include <gtest/gtest.h>
 
 #include "common/system/cpu_quota.h"
@@ -81,7 +81,7 @@ TEST(DoctorOfTheProcessor, KnowsProgramsThatWereBuiltElsewhere) {
   const Finding lacking = judged({"AVX-512", true, false});
   expect(lacking, Mark::problem, "AVX-512, which this processor lacks", "build on this one");
   EXPECT_TRUE(lacking.prevents_stage0);
-  expect(judged({"AVX-512", false, true}), Mark::note, "do not use it", "build on this one");
+  expect(judged({"AVX-512", false, true}), Mark::note, "which the programs do not use", "build on this one");
   expect(judged({"AVX-512", true, true}), Mark::ok, "AVX2, AVX-512");
   expect(judged({"AVX-512", false, false}), Mark::ok, "AVX2");
 }
@@ -128,13 +128,13 @@ TEST(DoctorOfGpus, ReadsWhatNvidiaSmiPrints) {
 }
 
 TEST(DoctorOfGpus, TellsWhereThereIsNone) {
-  expect(judge_gpus({}, built_with("12.4")).front(), Mark::note, "no nvidia-smi", "emulat");
+  expect(judge_gpus({}, built_with("12.4")).front(), Mark::note, "nvidia-smi not found", "emulat");
   expect(judge_gpus(gpus(""), built_with("12.4")).front(), Mark::note, "no device", "emulat");
   const char* kFailure =
       "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that …";
   EXPECT_EQ(judge_gpus({}, built_with("12.4")).size(), 1u);
   expect(judge_gpus({.has_nvidia_smi = true, .failure = kFailure}, built_with("12.4")).front(), Mark::note,
-         "couldn't communicate", "driver must be installed");
+         "couldn't communicate", "install and load its driver");
 }
 
 TEST(DoctorOfGpus, ComparesDriverAndToolkit) {
@@ -177,7 +177,7 @@ TEST(DoctorOfMpi, ReadsWhatOpenMpiPrints) {
   EXPECT_EQ(parse_mpirun_version("mpirun (Open MPI) 4.1.4\n\nReport bugs to …\n"), "Open MPI 4.1.4");
   EXPECT_EQ(parse_mpirun_version("mpiexec (OpenRTE) 5.0.3\n"), "OpenRTE 5.0.3");
   EXPECT_EQ(parse_mpirun_version("HYDRA build details:\n    Version: 4.0.2\n"), "HYDRA build details:");
-  EXPECT_EQ(parse_mpirun_version(""), "of an unknown make");
+  EXPECT_EQ(parse_mpirun_version(""), "unknown MPI");
   EXPECT_TRUE(refuses_root("mpirun has detected an attempt to run as root.\n"));
   EXPECT_FALSE(refuses_root("There are not enough slots available\n"));
   EXPECT_EQ(count_slots("slot\nslot\n"), 2);
@@ -190,7 +190,7 @@ TEST(DoctorOfMpi, ReadsWhatOpenMpiPrints) {
 }
 
 TEST(DoctorOfMpi, TellsWhatKeepsStage1FromRunning) {
-  expect(of(judge_mpi({}, false), "MPI"), Mark::note, "no mpirun", "./scripts/setup.sh");
+  expect(of(judge_mpi({}, false), "MPI"), Mark::note, "mpirun not found", "./scripts/setup.sh");
   expect(of(judge_mpi({.version = "", .failure = "cannot open shared object file"}, false), "MPI"),
          Mark::problem, "does not run: cannot open", "./scripts/setup.sh");
   const MpiFacts root{.version = "Open MPI 4.1.4", .refuses_root = true, .slots = 2};
@@ -240,12 +240,12 @@ TEST(DoctorOfRoom, ComparesMemoryWithWhatTrainingTakes) {
   const MemoryNeeds needs{.nano_bytes = 1e8, .gpt2_bytes = 8e9};
   expect(judge_memory({.total_bytes = 2e10, .available_bytes = 1e10}, needs), Mark::ok, "9.3 GiB available");
   expect(judge_memory({.total_bytes = 2e10, .available_bytes = 1e9}, needs), Mark::note, "0.9 GiB available",
-         "enough for nano; gpt2 takes 7.5 GiB");
+         "enough for nano; gpt2 needs 7.5 GiB");
   const Finding none = judge_memory({.total_bytes = 2e10, .available_bytes = 1e7}, needs);
-  expect(none, Mark::problem, "available", "nano takes");
+  expect(none, Mark::problem, "available", "nano needs");
   EXPECT_TRUE(none.prevents_stage0);
   expect(judge_memory({.total_bytes = 2e10, .available_bytes = 1e10, .limit_bytes = 1e9}, needs), Mark::note,
-         "the limit of this container", "gpt2 takes");
+         "the limit of this container", "gpt2 needs");
   const MemoryNeeds counted = memory_needs();
   EXPECT_LT(counted.nano_bytes, counted.gpt2_bytes / 10);
   EXPECT_GT(counted.gpt2_bytes, 16 * 124e6);  // weights, gradients and moments alone
@@ -256,7 +256,7 @@ TEST(DoctorOfPrograms, TellsWhyOnesAreMissing) {
   const Findings without_nvcc = judge_programs(stage0, built_with(""), "/build");
   expect(of(without_nvcc, "stage 0"), Mark::ok, "stage0_train, stage0_generate");
   expect(of(without_nvcc, "stage 1"), Mark::note, "stage1_train, stage1_generate", "cmake --build /build");
-  expect(of(without_nvcc, "stage 2"), Mark::note, "no nvcc", "CUDA toolkit");
+  expect(of(without_nvcc, "stage 2"), Mark::note, "nvcc was not found", "CUDA toolkit");
   expect(of(without_nvcc, "stage 3, emulated"), Mark::note, "stage3_train_emulated", "cmake --build /build");
   expect(of(judge_programs(stage0, built_with("12.4"), "/build"), "stage 2"), Mark::note, "stage2_train",
          "cmake --build /build");

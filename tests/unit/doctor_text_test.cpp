@@ -1,4 +1,4 @@
-// All that doctor says, word for word, of machines that are made up here.
+// All messages of doctor, word for word, for made-up machines.
 #include <gtest/gtest.h>
 
 #include "tools/doctor/disk_and_memory.h"
@@ -40,16 +40,16 @@ TEST(DoctorText, of_the_build) {
                judge_build(built("Release", false)), judge_build(built("Debug", true)),
                judge_build(built("", false)), judge_build(sanitized)}),
       R"(
-ok       build             GCC 12.2.0, Release, for the processor it was built on, nvcc 12.4.131
-ok       build             GCC 12.2.0, RelWithDebInfo, for the processor it was built on, without nvcc
+ok       build             GCC 12.2.0, Release, for the processor of the build machine, nvcc 12.4.131
+ok       build             GCC 12.2.0, RelWithDebInfo, for the processor of the build machine, without nvcc
 note     build             GCC 12.2.0, Release, for any processor, without nvcc
-                           -> faster where it is to stay: -DSTAGEGPT_NATIVE=ON
-note     build             GCC 12.2.0, Debug, for the processor it was built on, without nvcc
-                           -> not optimised: to train, cmake --preset release
+                           -> faster on this machine, if built with -DSTAGEGPT_NATIVE=ON
+note     build             GCC 12.2.0, Debug, for the processor of the build machine, without nvcc
+                           -> not optimised; for training: cmake --preset release
 note     build             GCC 12.2.0, , for any processor, without nvcc
-                           -> not optimised: to train, cmake --preset release
-note     build             GCC 12.2.0, Release, for the processor it was built on, without nvcc, with sanitizers
-                           -> many times slower: to train, cmake --preset release
+                           -> not optimised; for training: cmake --preset release
+note     build             GCC 12.2.0, Release, for the processor of the build machine, without nvcc, with sanitizers
+                           -> many times slower; for training: cmake --preset release
 )");
 }
 
@@ -63,9 +63,9 @@ TEST(DoctorText, of_the_processor) {
 ok       processor         1 core, AMD EPYC
 ok       processor         4 cores
 note     processor         4 cores, AMD EPYC, of which this container may use 2.75
-                           -> threads beyond that wait for each other: --threads 2
+                           -> more threads are slower: --threads 2
 note     processor         1 core, of which this container may use 0.5
-                           -> threads beyond that wait for each other: --threads 1
+                           -> more threads are slower: --threads 1
 ok       processor         4 cores
 )");
 }
@@ -80,9 +80,9 @@ TEST(DoctorText, of_instructions) {
                instructions({{"A", true, false}, {"B", false, true}, {"C", true, false}})}),
       R"(
 ok       instructions      A, B
-ok       instructions      none beyond the usual
-note     instructions      this processor has A, C, the programs do not use it
-                           -> they were built for another machine, or for any: configure and build on this one
+ok       instructions      baseline only
+note     instructions      this processor has A, C, which the programs do not use
+                           -> they were built for another processor, or for any: configure and build on this one
 problem  instructions      the programs use A, C, which this processor lacks
                            -> they were built on another machine: configure and build on this one
 stage 0 does not run
@@ -100,22 +100,22 @@ TEST(DoctorText, of_threads) {
                with("OMP_NUM_THREADS", "2"), with("OPENBLAS_CORETYPE", "Haswell"),
                with("OMP_THREAD_LIMIT", "9")}),
       R"(
-ok       OpenMP            1 thread, one a core
-ok       OpenMP            8 threads, one a core
-note     OpenMP            8 threads, one a core, OMP_WAIT_POLICY=PASSIVE
-                           -> passive threads sleep between any two loops, which takes longer: unset OMP_WAIT_POLICY
-ok       OpenMP            8 threads, one a core, OMP_WAIT_POLICY=Active
-note     OpenMP            8 threads, one a core, OMP_DYNAMIC=TRUE
-                           -> OpenMP may take fewer threads than there are cores: unset OMP_DYNAMIC
-ok       OpenMP            8 threads, one a core, OMP_DYNAMIC=false
-ok       OpenMP            8 threads, one a core, OMP_PROC_BIND=close
-ok       OpenMP            8 threads, one a core, OMP_PLACES=cores
-ok       OpenMP            8 threads, one a core, GOMP_CPU_AFFINITY=0-3
-note     OpenMP            8 threads, one a core, OMP_NUM_THREADS=2
-                           -> not what the programs go by: --threads is
-note     OpenMP            8 threads, one a core, OPENBLAS_CORETYPE=Haswell
-                           -> it decides on OpenBLAS's kernels, in place of what the processor can do: unset it
-ok       OpenMP            8 threads, one a core, OMP_THREAD_LIMIT=9
+ok       OpenMP            1 thread, one per core
+ok       OpenMP            8 threads, one per core
+note     OpenMP            8 threads, one per core, OMP_WAIT_POLICY=PASSIVE
+                           -> threads sleep between parallel loops, which is slower: unset OMP_WAIT_POLICY
+ok       OpenMP            8 threads, one per core, OMP_WAIT_POLICY=Active
+note     OpenMP            8 threads, one per core, OMP_DYNAMIC=TRUE
+                           -> OpenMP may use fewer threads than cores: unset OMP_DYNAMIC
+ok       OpenMP            8 threads, one per core, OMP_DYNAMIC=false
+ok       OpenMP            8 threads, one per core, OMP_PROC_BIND=close
+ok       OpenMP            8 threads, one per core, OMP_PLACES=cores
+ok       OpenMP            8 threads, one per core, GOMP_CPU_AFFINITY=0-3
+note     OpenMP            8 threads, one per core, OMP_NUM_THREADS=2
+                           -> the programs ignore it: use --threads
+note     OpenMP            8 threads, one per core, OPENBLAS_CORETYPE=Haswell
+                           -> it overrides OpenBLAS's choice of kernels for this processor: unset it
+ok       OpenMP            8 threads, one per core, OMP_THREAD_LIMIT=9
 )");
 }
 
@@ -125,18 +125,18 @@ TEST(DoctorText, of_threads_with_several_variables) {
   const Finding first = judge_threads(facts);
   facts.limit = 7;
   EXPECT_EQ(text_of({first, judge_threads(facts)}), R"(
-note     OpenMP            8 threads, one a core, OMP_DYNAMIC=true, OMP_NUM_THREADS=2
-                           -> OpenMP may take fewer threads than there are cores: unset OMP_DYNAMIC
-note     OpenMP            8 threads, one a core, OMP_DYNAMIC=true, OMP_NUM_THREADS=2
-                           -> OpenMP does not go beyond its limit: unset OMP_THREAD_LIMIT
+note     OpenMP            8 threads, one per core, OMP_DYNAMIC=true, OMP_NUM_THREADS=2
+                           -> OpenMP may use fewer threads than cores: unset OMP_DYNAMIC
+note     OpenMP            8 threads, one per core, OMP_DYNAMIC=true, OMP_NUM_THREADS=2
+                           -> it limits OpenMP to fewer threads than cores: unset OMP_THREAD_LIMIT
 )");
 }
 
 TEST(DoctorText, of_blas) {
   EXPECT_EQ(text_of({judge_blas(true, "OpenBLAS 0.3.21 Haswell"), judge_blas(false, "no libopenblas")}), R"(
-ok       BLAS              OpenBLAS 0.3.21 Haswell, with OpenMP's threads
+ok       BLAS              OpenBLAS 0.3.21 Haswell, OpenMP build
 problem  BLAS              no libopenblas
-                           -> ./scripts/setup.sh installs it; without it, --cpu-matmul tiled multiplies, at a fraction of the speed
+                           -> ./scripts/setup.sh installs it; without it, use --cpu-matmul tiled, which is much slower
 stage 0 does not run
 )");
 }
@@ -157,12 +157,12 @@ TEST(DoctorText, where_there_is_no_gpu) {
     std::ranges::copy(judge_gpus(facts, build), std::back_inserter(findings));
   }
   EXPECT_EQ(text_of(findings), R"(
-note     GPU               none: there is no nvidia-smi
-                           -> stage 2 and 3's programs run without one on the emulator: stage2_train_emulated
-note     GPU               none to be used: no driver
-                           -> where there is one, its driver must be installed and loaded, and a container started with --gpus all
+note     GPU               none: nvidia-smi not found
+                           -> without a GPU, stages 2 and 3 run on the emulator: stage2_train_emulated
+note     GPU               not usable: no driver
+                           -> if this machine has one: install and load its driver; start containers with --gpus all
 note     GPU               none: nvidia-smi lists no device
-                           -> stage 2 and 3's programs run without one on the emulator: stage2_train_emulated
+                           -> without a GPU, stages 2 and 3 run on the emulator: stage2_train_emulated
 )");
 }
 
@@ -176,7 +176,7 @@ ok       architecture      compiled for 80-real, 90; A6000 has 8.6
   EXPECT_EQ(text_of(judge_gpus(there({kV100}, CudaVersion{12, 3}), build)), R"(
 ok       GPU               V100, 32 GiB, compute capability 7.0
 note     driver            535.1, for CUDA up to 12.3; built with 12.4
-                           -> runs machine code, but compiles nothing for a newer GPU when it is loaded: update it if a kernel fails
+                           -> it runs compiled kernels, but cannot compile PTX of this toolkit: update the driver if a kernel fails
 problem  architecture      compiled for 80-real, 90; V100 has 7.0
                            -> build for it: cmake --preset release -DCMAKE_CUDA_ARCHITECTURES=70
 )");
@@ -185,7 +185,7 @@ ok       GPU               B300, 267 GiB, compute capability 10.3
 problem  driver            580.1, for CUDA up to 11.8; built with 12.4
                            -> too old for these programs: install a driver for CUDA 12, or build with CUDA 11
 note     architecture      compiled for 80-real, 90; B300 has 10.3
-                           -> the first start takes longer, while the driver compiles: -DCMAKE_CUDA_ARCHITECTURES=103
+                           -> the driver compiles kernels at the first start, which is slow; to avoid it: -DCMAKE_CUDA_ARCHITECTURES=103
 )");
 }
 
@@ -193,7 +193,7 @@ TEST(DoctorText, of_a_gpu_and_a_build_without_nvcc) {
   EXPECT_EQ(text_of(judge_gpus(there({kA6000}, CudaVersion{13, 0}), built("Release", true))), R"(
 ok       GPU               A6000, 48 GiB, compute capability 8.6
 ok       driver            535.1, for CUDA up to 13.0
-note     toolkit           none when these programs were built: they use no GPU
+note     toolkit           not found when these programs were built, so they use no GPU
                            -> install the CUDA toolkit, 12 or newer, and configure again: cmake --preset release
 )");
   EXPECT_EQ(text_of({judge_gpus(there({kA6000}, {}), built("Release", true)).at(1)}), R"(
@@ -206,14 +206,14 @@ TEST(DoctorText, of_mpi) {
   const Findings small = judge_mpi({.version = "Open MPI 4.1.4", .slots = 1, .cuda_aware = false}, true);
   EXPECT_EQ(text_of(whole) + text_of(small), R"(
 ok       MPI               Open MPI 4.1.4
-ok       MPI slots         2 ranks without --oversubscribe, as mpirun starts them
+ok       MPI slots         2 ranks without --oversubscribe
 ok       CUDA-aware MPI    yes
 
 ok       MPI               Open MPI 4.1.4
-note     MPI slots         1 rank without --oversubscribe, as mpirun starts them
-                           -> to try several ranks on few cores: mpirun --oversubscribe -np 2
+note     MPI slots         1 rank without --oversubscribe
+                           -> to start more ranks than that: mpirun --oversubscribe -np 2
 note     CUDA-aware MPI    no
-                           -> stage 3's ranks exchange gradients through host memory or NCCL; --transport chooses
+                           -> stage 3's ranks exchange gradients through host memory or NCCL; --transport selects one
 )");
 }
 
@@ -224,8 +224,8 @@ TEST(DoctorText, of_mpi_that_does_not_run) {
     std::ranges::copy(judge_mpi(facts, true), std::back_inserter(findings));
   }
   EXPECT_EQ(text_of(findings), R"(
-note     MPI               no mpirun
-                           -> stages 1 and 3 are started by it: ./scripts/setup.sh installs Open MPI
+note     MPI               mpirun not found
+                           -> stages 1 and 3 need it: ./scripts/setup.sh installs Open MPI
 problem  MPI               mpirun does not run: no libmpi
                            -> install it again: ./scripts/setup.sh
 problem  MPI               Open MPI 5.0.3, which refuses to run as root
@@ -236,7 +236,7 @@ problem  MPI               Open MPI 5.0.3, which refuses to run as root
 TEST(DoctorText, of_nccl) {
   EXPECT_EQ(text_of({judge_nccl(21805, 0), judge_nccl({}, 1), judge_nccl({}, 2)}), R"(
 ok       NCCL              2.18.5
-ok       NCCL              none, and of use to several GPUs only
+ok       NCCL              none; used with several GPUs only
 note     NCCL              none: libnccl.so.2 cannot be loaded
                            -> stage 3 is fastest with it: install libnccl2 and libnccl-dev for this CUDA, and configure again
 )");
@@ -253,14 +253,14 @@ TEST(DoctorText, of_the_disk) {
       R"(
 ok       disk              6.0 GB free for runs in "/runs"
 note     disk              5.9 GB free for runs in "/runs"
-                           -> enough for nano; a run of gpt2 takes 6.0 GB, 1.5 GB a checkpoint
+                           -> enough for nano; a run of gpt2 needs 6.0 GB, 1.5 GB per checkpoint
 note     disk              0.1 GB free for runs in "/runs"
-                           -> enough for nano; a run of gpt2 takes 6.0 GB, 1.5 GB a checkpoint
+                           -> enough for nano; a run of gpt2 needs 6.0 GB, 1.5 GB per checkpoint
 problem  disk              0.1 GB free for runs in "/runs"
-                           -> not enough for checkpoints: make room, or name a place with --run-dir
+                           -> not enough for checkpoints: free space, or use --run-dir
 stage 0 does not run
-problem  disk              cannot write into "/runs"
-                           -> runs go into runs/ here: go elsewhere, or name a place with --run-dir
+problem  disk              cannot write to "/runs"
+                           -> runs are written to runs/ in this directory: use another one, or --run-dir
 stage 0 does not run
 )");
 }
@@ -273,14 +273,14 @@ TEST(DoctorText, of_memory) {
     return judge_memory(facts, {.nano_bytes = 0.5 * kGibibyte, .gpt2_bytes = 8 * kGibibyte});
   };
   EXPECT_EQ(text_of({memory(8, {}), memory(7.9, 64), memory(0.5, 32), memory(20, 16), memory(20, 0.25)}), R"(
-ok       memory            8.0 GiB available of 64.0 GiB; training gpt2 takes 8.0 GiB (--dry-run)
+ok       memory            8.0 GiB available of 64.0 GiB; training gpt2 needs 8.0 GiB (--dry-run)
 note     memory            7.9 GiB available of 64.0 GiB
-                           -> enough for nano; gpt2 takes 8.0 GiB (as --dry-run counts it): less with a smaller --batch-size or --block-size
+                           -> enough for nano; gpt2 needs 8.0 GiB (--dry-run); less with a smaller --batch-size or --block-size
 note     memory            0.5 GiB available of 32.0 GiB, the limit of this container
-                           -> enough for nano; gpt2 takes 8.0 GiB (as --dry-run counts it): less with a smaller --batch-size or --block-size
-ok       memory            16.0 GiB available of 16.0 GiB, the limit of this container; training gpt2 takes 8.0 GiB (--dry-run)
+                           -> enough for nano; gpt2 needs 8.0 GiB (--dry-run); less with a smaller --batch-size or --block-size
+ok       memory            16.0 GiB available of 16.0 GiB, the limit of this container; training gpt2 needs 8.0 GiB (--dry-run)
 problem  memory            0.2 GiB available of 0.2 GiB, the limit of this container
-                           -> nano takes 0.5 GiB: end something else, or take a smaller --batch-size
+                           -> nano needs 0.5 GiB: close other programs, or use a smaller --batch-size
 stage 0 does not run
 )");
 }
@@ -293,12 +293,12 @@ TEST(DoctorText, of_programs) {
 ok       stage 0           stage0_train, stage0_generate, stage0_verify, stage0_bench
 note     stage 1           not built: stage1_train, stage1_generate, stage1_bench
                            -> cmake --build /build
-note     stage 2           not built: there was no nvcc
-                           -> for a GPU, install the CUDA toolkit, 12 or newer, and configure again; the emulated programs need none
+note     stage 2           not built: nvcc was not found
+                           -> for a GPU, install the CUDA toolkit, 12 or newer, and configure again; the emulated programs do not need it
 note     stage 2, emulated not built: stage2_generate_emulated, stage2_verify_emulated, stage2_bench_emulated
                            -> cmake --build /build
-note     stage 3           not built: there was no nvcc
-                           -> for a GPU, install the CUDA toolkit, 12 or newer, and configure again; the emulated programs need none
+note     stage 3           not built: nvcc was not found
+                           -> for a GPU, install the CUDA toolkit, 12 or newer, and configure again; the emulated programs do not need it
 note     stage 3, emulated not built: stage3_train_emulated, stage3_generate_emulated, stage3_verify_emulated, stage3_bench_emulated
                            -> cmake --build /build
 )");
@@ -353,8 +353,8 @@ TEST(DoctorText, is_one_object_as_json) {
 
 TEST(DoctorText, of_a_probe_that_fails) {
   EXPECT_EQ(text_of(examine("GPU", []() -> Findings { throw std::runtime_error("no answer"); })), R"(
-note     GPU               cannot be told: no answer
-                           -> a doctor that knows no more is no reason not to train
+note     GPU               check failed: no answer
+                           -> training may work nevertheless
 )");
 }
 

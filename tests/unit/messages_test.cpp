@@ -1,5 +1,5 @@
-// Refusals of files and settings, each provoked once, in process: what is said names the thing that is wrong.
-// Those of the command line are in tests/stages/bad_input_test.cpp.
+// Error messages about files and settings, each provoked once, in process: they name what is wrong. Those of
+// the command line are in tests/stages/bad_input_test.cpp.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -160,17 +160,19 @@ TEST(Messages, OfComparisons) {
   const ScratchDirectory directory;
   const std::string tensor = R"({"a name": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})";
   const std::string trace = directory.write("trace", safetensors(tensor, 4));
-  expect_said([&] { TraceFile{trace}; }, "no trace: a tensor is called 'a name'");
+  expect_said([&] { TraceFile{trace}; }, "not a trace: unexpected tensor name 'a name'");
   const std::vector<std::string> stray = {"stray"};
   expect_said([&] { compare::FlagList::parse(stray); },
-              "behind --: expected flags of stageN_train, not 'stray'");
+              "after --: expected flags of stageN_train, not 'stray'");
   expect_said([&] { compare::FlagList::of_settings(nlohmann::json::array()); }, "expected a JSON object");
-  expect_said([] { compare::Launcher{" "}; }, "--mpirun: expected a command, not an empty one");
+  expect_said([] { compare::Launcher{" "}; }, "--mpirun: expected a command, got \"\"");
   expect_said([] { compare::Launcher{"no-such-launcher -x"}; }, "--mpirun: no-such-launcher is not found");
-  expect_said([] { compare::parse_metrics("{\"step\": 7}\n"); }, "metrics.jsonl, line 1: step 7");
+  expect_said([] { compare::parse_metrics("{\"step\": 7}\n"); },
+              "metrics.jsonl, line 1: expected step 1, got 7");
   expect_said([] { compare::parse_metrics(""); }, "metrics.jsonl has no steps");
   expect_said([&] { compare::ReportDirectory(trace, false); }, "is not a directory");
-  expect_said([&] { compare::ReportDirectory(directory.path(), false); }, "is not empty: it holds \"trace\"");
+  expect_said([&] { compare::ReportDirectory(directory.path(), false); },
+              "is not empty: it contains \"trace\"");
 }
 
 TEST(Messages, OfFilesThatCannotBeRead) {

@@ -8,7 +8,7 @@
 
 namespace stagegpt {
 
-void AdamNoise::see_gradients(const std::string& parameter, std::span<const float> actual,
+void AdamNoise::add_gradients(const std::string& parameter, std::span<const float> actual,
                               std::span<const float> expected) {
   constexpr double kNoise = 1e-3;
   std::vector<bool>& noisy = noisy_[parameter];
@@ -19,9 +19,9 @@ void AdamNoise::see_gradients(const std::string& parameter, std::span<const floa
   }
 }
 
-void AdamNoise::see_weights(std::span<const float> actual, std::span<const float> expected, bool is_vector) {
-  // A bias is added to sums whose elements are of the order of one: until it has grown, its own size says
-  // nothing about what an error of it does.
+void AdamNoise::add_weights(std::span<const float> actual, std::span<const float> expected, bool is_vector) {
+  // A bias is added to sums whose elements are of the order of 1. So while the bias is small, its error is
+  // measured relative to kVectorElement, not to its own size.
   constexpr double kVectorElement = 0.1;
   const double floor = is_vector ? kVectorElement * std::sqrt(static_cast<double>(expected.size())) : 0;
   next_drift_ = std::max(next_drift_, relative_error(actual, expected, floor));
@@ -29,7 +29,7 @@ void AdamNoise::see_weights(std::span<const float> actual, std::span<const float
 
 void AdamNoise::next_step() { drift_ = std::exchange(next_drift_, 0); }
 
-void AdamNoise::leave_out(const std::string& parameter, std::vector<float>& weights) const {
+void AdamNoise::remove_noise(const std::string& parameter, std::vector<float>& weights) const {
   const auto noisy = noisy_.find(parameter);
   if (noisy == noisy_.end()) return;
   for (std::size_t i = 0; i < std::min(weights.size(), noisy->second.size()); ++i) {

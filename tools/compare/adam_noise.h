@@ -1,7 +1,7 @@
-// Adam divides a gradient by its size. Of one that is next to zero, and so differs between machines by as
-// much as it is large, it makes updates in opposite directions: a few weights in a million differ by two
-// learning rates after the first step, and everything that is computed from them differs a little. A
-// comparison has to take that for what it is.
+// Adam normalises a gradient by its size. For an element whose true gradient is almost zero, the computed
+// gradient is mostly rounding error, which differs between machines. Adam then updates the weight in
+// different directions: after the first step, a few weights in a million differ by two learning rates, and
+// all that is computed from them differs slightly. A comparison must allow for this noise.
 #pragma once
 
 #include <map>
@@ -13,18 +13,18 @@ namespace stagegpt {
 
 class AdamNoise {
  public:
-  // Of each step, the gradients of each parameter, then its weights after the update.
-  void see_gradients(const std::string& parameter, std::span<const float> actual,
+  // To be called in each step: with the gradients of each parameter, then with its weights after the update.
+  void add_gradients(const std::string& parameter, std::span<const float> actual,
                      std::span<const float> expected);
-  void see_weights(std::span<const float> actual, std::span<const float> expected, bool is_vector);
+  void add_weights(std::span<const float> actual, std::span<const float> expected, bool is_vector);
   // Ends a step.
   void next_step();
 
-  // Makes those elements of a parameter zero whose gradients were noise in any step up to this one: they
-  // differ by more than a thousandth.
-  void leave_out(const std::string& parameter, std::vector<float>& weights) const;
-  // What the weights that a step begins with may add to the error of what is computed from them: ten times as
-  // much as they differ. Measured: twice to three times as much.
+  // Sets those elements of a parameter to zero whose gradients were noise in this or an earlier step: their
+  // relative difference was more than 1e-3.
+  void remove_noise(const std::string& parameter, std::vector<float>& weights) const;
+  // Additional relative error allowed in a step, because its initial weights differ: ten times their
+  // difference. The measured factor is two to three.
   double allowance() const;
 
  private:

@@ -10,7 +10,7 @@
 namespace stagegpt::compare {
 namespace {
 
-// 1, 2 or 5 times a power of ten, the nearest above.
+// Rounds up to 1, 2 or 5 times a power of ten.
 double round_step(double step) {
   const double power = std::pow(10, std::floor(std::log10(step)));
   for (const double factor : {1.0, 2.0, 5.0}) {

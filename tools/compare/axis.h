@@ -1,4 +1,4 @@
-// From numbers to places along an axis.
+// Maps numbers to positions along an axis.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@ namespace stagegpt::compare {
 
 class Axis {
  public:
-  // Round numbers from `low` to `high` or a little further, about `count` of them, from `begin` to `end` in
-  // the plot's units.
+  // An axis with about `count` ticks at round numbers, which covers `low` to `high`, drawn from `begin` to
+  // `end` in the plot's units.
   static Axis linear(double low, double high, int count, double begin, double end);
-  // Powers of ten. Below the lowest there is one more step for 0.
+  // An axis with ticks at powers of ten, and one more tick below the lowest for 0.
   static Axis logarithmic(double low, double high, double begin, double end);
 
-  // Of a value beyond an end: that end. Of NaN: the far end.
+  // The position of a value. A value outside the axis is at its nearer end, NaN at the upper end.
   double place(double value) const;
   const std::vector<std::pair<double, std::string>>& ticks() const { return ticks_; }
 
@@ -24,7 +24,7 @@ class Axis {
       : logarithmic_(logarithmic), low_(low), high_(high), begin_(begin), end_(end) {}
 
   bool logarithmic_;
-  double low_, high_;  // of a logarithmic one, of the logarithm
+  double low_, high_;  // of the logarithms, if the axis is logarithmic
   double begin_, end_;
   std::vector<std::pair<double, std::string>> ticks_;
 };

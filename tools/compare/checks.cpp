@@ -24,7 +24,7 @@ bool same_bits(double a, double b) {
   return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
 }
 
-// Adds the comparison of one trial with another. The first disagreement of all stays.
+// Adds comparisons of trials to a Check, which keeps the first disagreement.
 class TrialComparison {
  public:
   TrialComparison(Check& check, const Limits& limits) : check_(check), limits_(limits) {}
@@ -103,7 +103,7 @@ class Checker {
     return first_before(subject, [&](const Contestant& other) { return other.batch_size == own.batch_size; });
   }
 
-  // The first that must have the same bits.
+  // The first entry that must have the same bits as the subject.
   std::optional<std::size_t> twin_of(std::size_t subject) const {
     const Contestant& own = entries_[subject].contestant;
     return first_before(subject, [&](const Contestant& other) {

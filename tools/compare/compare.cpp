@@ -18,7 +18,7 @@
 namespace stagegpt::compare {
 namespace {
 
-// Which run goes on, how each ended, and what is left.
+// Shows the current run, and prints a line for each completed one.
 class Progress {
  public:
   explicit Progress(std::int64_t runs) : runs_(runs) {}
@@ -38,8 +38,8 @@ class Progress {
       const Trial& trial = entry.trials.back();
       text += concat(", loss ", three_digits(trial.steps.back().loss));
       if (trial.load && trial.load->busy()) {
-        text += concat("; the machine was busy, others used ", percent(trial.load->others_share), " of ",
-                       trial.load->cores, " cores");
+        text += concat("; the machine was busy, other programs used ", percent(trial.load->others_share),
+                       " of ", trial.load->cores, " cores");
       }
     }
     status_.print_above(text);
@@ -52,8 +52,8 @@ class Progress {
   std::chrono::steady_clock::time_point start_;
 };
 
-// What follows `beginning` in its line.
-std::string words_behind(const std::string& beginning, const std::string& messages) {
+// The rest of the line after the first occurrence of `beginning`.
+std::string text_after(const std::string& beginning, const std::string& messages) {
   const std::size_t at = messages.find(beginning);
   if (at == messages.npos) return "";
   const std::size_t begin = at + beginning.size();
@@ -74,13 +74,13 @@ class Comparer {
     try {
       prepare();
     } catch (const Interrupted&) {
-      throw std::runtime_error("interrupted before anything has run");
+      throw std::runtime_error("interrupted before the first run");
     }
     directory_.begin();
     report();
     try {
       run_all();
-      explain();
+      find_first_tensors();
     } catch (const Interrupted&) {
       comparison_.interrupted = true;
     }
@@ -91,7 +91,7 @@ class Comparer {
  private:
   const Experiment& experiment() const { return comparison_.experiment; }
 
-  // Everything that can be found to be wrong before there is anything to lose.
+  // All checks that are possible before a previous report is replaced.
   void prepare() {
     FoundStages found = find_stages(options_.choice, launcher_);
     if (found.stages.empty()) user_error("no stage can run here: ", found.left_out.front().why);
@@ -100,17 +100,17 @@ class Comparer {
                     options_.cancelled);
     comparison_.left_out = std::move(found.left_out);
     comparison_.left_out.insert(comparison_.left_out.end(), plan.left_out.begin(), plan.left_out.end());
-    for (const Contestant& contestant : plan.contestants) admit(contestant);
-    if (comparison_.entries.empty()) user_error("--stages: nobody is left to run");
+    for (const Contestant& contestant : plan.contestants) add_contestant(contestant);
+    if (comparison_.entries.empty()) user_error("--stages: none of these stages can run");
     comparison_.provenance = find_provenance(launcher_.version(), STAGEGPT_SOURCE_DIR);
   }
 
-  // Takes in a contestant that can begin. One that cannot is a mistake, unless it was only tried: on more
-  // ranks than there are GPUs, for one.
-  void admit(const Contestant& contestant) {
+  // Adds a contestant if it can start. If it cannot, that is an error, except for a default number of ranks
+  // (for example, with more ranks than GPUs).
+  void add_contestant(const Contestant& contestant) {
     std::string said;
     try {
-      said = runner_->look(contestant);
+      said = runner_->dry_run(contestant);
     } catch (const std::exception& error) {
       if (contestant.ranks == 1 || experiment().ranks_are_asked_for) throw;
       comparison_.left_out.push_back({contestant.label(), error.what()});
@@ -119,8 +119,8 @@ class Comparer {
     comparison_.entries.push_back(
         {.contestant = contestant, .command = {}, .machine = {}, .trials = {}, .failure = {}});
     if (!comparison_.model.empty()) return;
-    comparison_.data = words_behind("data: ", said);
-    comparison_.model = words_behind(": ", said);  // of its first line
+    comparison_.data = text_after("data: ", said);
+    comparison_.model = text_after(": ", said);  // the rest of its first line
     comparison_.settings = resolved_settings(parse_json(runner_->settings(contestant)));
   }
 
@@ -128,7 +128,7 @@ class Comparer {
     return entry.contestant.timed ? experiment().repeats : 1;
   }
 
-  // In turns, so that all meet the same machine.
+  // Alternates between contestants, so that all run under the same conditions.
   void run_all() {
     std::int64_t runs = 0;
     for (const Entry& entry : comparison_.entries) runs += repeats_of(entry);
@@ -144,8 +144,8 @@ class Comparer {
     }
   }
 
-  // Which tensor is the first, for one contestant of each stage that disagrees with another.
-  void explain() {
+  // Finds the first tensor that differs, for one contestant of each stage that disagrees with another.
+  void find_first_tensors() {
     std::set<int> explained;
     for (std::size_t i = 0; i < comparison_.checks.size(); ++i) {
       const Check& check = comparison_.checks[i];

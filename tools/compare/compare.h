@@ -1,4 +1,4 @@
-// From what a user asks for to a comparison that is done.
+// Runs a whole comparison.
 #pragma once
 
 #include <functional>
@@ -16,17 +16,17 @@ struct CompareOptions {
   std::filesystem::path output;
   bool overwrite = false;
   std::string title, author;
-  std::vector<std::string> command;  // ours, for the report
+  std::vector<std::string> command;  // of compare_stages, for the report
   StageChoice choice;
   std::optional<std::string> mpirun;
-  Experiment experiment;       // with its flags
+  Experiment experiment;       // including its flags
   double timeout_seconds = 0;  // of one run; 0: none
   std::function<bool()> cancelled;
 };
 
-// Runs everything, with progress on standard error, and writes the reports, after each run and at the end.
-// When it is cancelled, what has been done is reported. Throws UserError where the input is at fault, before
-// anything is written.
+// Runs all contestants, with progress on standard error, and writes the reports after each run and at the
+// end. If it is cancelled, the completed runs are reported. Throws UserError for wrong input, before anything
+// is written.
 Comparison compare(const CompareOptions& options);
 
 }  // namespace stagegpt::compare

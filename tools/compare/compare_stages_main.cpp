@@ -21,12 +21,12 @@ using compare::Experiment;
 using compare::FlagList;
 
 constexpr const char* kFooter =
-    "Everything behind -- is handed on to every stage that knows it:\n"
+    "Flags after -- are passed to every stage that has them:\n"
     "  compare_stages --output report -- --n-embd 128 --steps 40 --comm flat\n"
-    "Without it: a char-level GPT-2 of 2 layers, 2 heads and 64 channels on data/dummy.txt, 20 steps of 8 "
+    "Default: a char-level GPT-2 of 2 layers, 2 heads and 64 channels on data/dummy.txt, 20 steps of 8 "
     "sequences\n"
     "of 32 tokens.\n"
-    "Exit codes: 0 all stages agree, 1 they disagree or one failed, 2 the input is at fault.";
+    "Exit codes: 0 all stages agree, 1 they disagree or one failed, 2 the input is wrong.";
 
 struct CompareFlags {
   std::optional<std::string> output, config, programs, mpirun, scaling;
@@ -49,7 +49,7 @@ void CompareFlags::add(CommandLine& command_line) {
                     "directory to create, with index.html, results.json, results.csv and runs/");
   command_line.toggle("--overwrite", overwrite, "replace an existing comparison");
   command_line.free_text("--title", title, "title of the page");
-  command_line.free_text("--author", author, "named on the page");
+  command_line.free_text("--author", author, "author, shown on the page");
   command_line.toggle("--json", json, "print results.json instead of tables");
   command_line.group("Contestants");
   command_line.free_text("--stages", stages, "stages to compare, such as 0,1,3 (default: all that can run)");
@@ -62,15 +62,16 @@ void CompareFlags::add(CommandLine& command_line) {
       "command that starts ranks, before -np N (default: mpirun, and with Open MPI --oversubscribe "
       "--bind-to none)");
   command_line.integer("--cores", cores, 1, 1 << 20,
-                       "cores for each contestant, ranks dividing them (default: all)");
+                       "cores of each contestant, divided among its ranks (default: all)");
   command_line.group("Experiment");
   command_line.text("--config", config, "settings of stageN_train, a JSON object, such as a run's run.json");
   command_line.choice("--scaling", scaling, {"strong", "weak"},
                       "each rank has --cores divided by the largest number of ranks; the batch stays "
                       "(strong) or grows with the ranks (weak)");
-  command_line.integer("--repeats", experiment.repeats, 1, 1000, "runs of each contestant, in turns");
+  command_line.integer("--repeats", experiment.repeats, 1, 1000,
+                       "runs of each contestant, alternating with the others");
   command_line.integer("--warmup", experiment.warmup, 0, 1'000'000,
-                       "first steps of a run that are not timed");
+                       "number of first steps that are not timed");
   command_line.toggle("--reproducible", reproducible,
                       "make every run with --reproducible, and expect identical bits");
   command_line.toggle("--no-reproducible-pass", no_reproducible_pass,

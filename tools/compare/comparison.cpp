@@ -28,7 +28,7 @@ Speed speed_of(const Entry& entry, std::int64_t warmup) {
   return speed;
 }
 
-// The same stage on the fewest ranks: with it efficiency is compared.
+// The speed of the same stage on the smallest number of ranks, to which efficiency is relative.
 const Speed* fewest_ranks(const Comparison& comparison, const std::vector<Speed>& speeds,
                           const Contestant& contestant) {
   const Speed* fewest = nullptr;
@@ -58,10 +58,11 @@ std::string verdict(const Comparison& comparison) {
     if (entry.failed()) text += concat(entry.contestant.label(), " failed. ");
   }
   const auto first = std::ranges::find_if_not(comparison.checks, &Check::passed);
-  std::set<std::size_t> named;  // each once, though it may differ from itself as well
+  std::set<std::size_t> named;  // lists each contestant once, even if several of its checks fail
   for (auto check = first; check != comparison.checks.end(); ++check) {
     if (check->passed() || !named.insert(check->subject).second || check == first) continue;
-    others += concat(others.empty() ? " So do: " : "; ", comparison.subject(*check).contestant.label());
+    others += concat(others.empty() ? " These disagree too: " : "; ",
+                     comparison.subject(*check).contestant.label());
   }
   if (first != comparison.checks.end()) {
     return concat(text, describe(comparison, *first), others, others.empty() ? "" : ".");
@@ -83,7 +84,7 @@ std::string describe(const Comparison& comparison, const Check& check) {
   const std::string where = concat(subject, " disagrees with ", other, " from step ", first.step, " on");
   if (first.quantity == "final weights") {
     return concat(subject, " disagrees with ", other, ": the weights after step ", first.step,
-                  " are not the same bits.");
+                  " do not have the same bits.");
   }
   if (first.quantity == "number of steps") {
     return concat(subject, " disagrees with ", other, ": ", first.actual, " steps instead of ",
@@ -92,7 +93,7 @@ std::string describe(const Comparison& comparison, const Check& check) {
   return concat(where, ": ", first.quantity, " ", exactly(first.actual), " instead of ",
                 exactly(first.expected), ", a relative difference of ", scientific(first.error),
                 check.kind == Check::Kind::tolerance ? concat("; the limit is ", scientific(first.limit))
-                                                     : std::string(" where the same bits are promised"),
+                                                     : std::string("; the same bits are expected"),
                 ".");
 }
 

@@ -1,4 +1,4 @@
-// A comparison: what was done, and what came out. Reports are made of it.
+// A comparison: the experiment and its results, from which reports are written.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@ struct Comparison {
   std::vector<std::string> command;  // of compare_stages
   Json provenance;                   // what it ran on
   Json settings;                     // of the reference, as --print-config prints them
-  std::string model, data;           // in words, as the reference says it
+  std::string model, data;           // descriptions, as the reference prints them
   Experiment experiment;
   std::vector<Entry> entries;
   std::vector<LeftOut> left_out;
   std::vector<Check> checks;
-  std::vector<FirstTensor> divergences;  // of each check, where it has failed
+  std::vector<FirstTensor> divergences;  // one per check; empty if the check has passed
   bool interrupted = false;
   double seconds = 0;
 
@@ -31,36 +31,36 @@ struct Comparison {
   const Entry& reference(const Check& check) const { return entries[check.reference]; }
   bool failed() const;
   bool all_agree() const;
-  // Whether everything ran, and all agree.
+  // Whether all contestants ran and agree.
   bool passed() const { return !failed() && !interrupted && all_agree(); }
-  // Whether any contestant stands beside another one, not only beside itself.
+  // Whether any contestant is compared with another one.
   bool has_compared() const;
 };
 
-// One sentence: what an instructor wants to know first.
+// The result in one sentence.
 std::string verdict(const Comparison& comparison);
-// A sentence on a check that has failed: who, with whom, at which step, and by how much.
+// Describes a check that has failed: the contestants, the step, the quantity and the difference.
 std::string describe(const Comparison& comparison, const Check& check);
 
-// How fast a contestant was, beside others.
+// The speed of a contestant.
 struct Speed {
   std::size_t entry = 0;
   Spread tokens_per_second, step_ms;
   PhaseMs ms = {};                   // medians over trials
-  std::optional<double> speed_up;    // over the reference
-  std::optional<double> efficiency;  // of its ranks, per core or GPU, beside the fewest of the same stage
+  std::optional<double> speed_up;    // relative to the reference
+  std::optional<double> efficiency;  // per core or GPU, relative to the smallest number of ranks of the stage
   double communication_share = 0;    // of a step
   std::int64_t peak_memory_bytes = 0;
 };
 
-// How busy other programs kept the machine during the runs that are timed.
+// The load by other programs during the timed runs.
 struct BusyRuns {
   std::int64_t runs = 0, busy = 0;
-  std::optional<MachineLoad> busiest;  // of those that are known
+  std::optional<MachineLoad> busiest;  // of the runs whose load is known
 };
 BusyRuns busy_runs(const Comparison& comparison);
 
-// Of all timed entries with trials. The reference of the speed-up is the first of them.
+// The speeds of all timed entries with trials. Speed-up is relative to the first one.
 std::vector<Speed> speeds(const Comparison& comparison);
 
 }  // namespace stagegpt::compare

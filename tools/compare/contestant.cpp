@@ -9,7 +9,7 @@
 namespace stagegpt::compare {
 namespace {
 
-// Why a batch cannot be divided so; empty where it can.
+// Why a batch cannot be divided among so many ranks; empty if it can.
 std::string why_not(const Experiment& experiment, std::int64_t batch_size, std::int64_t ranks,
                     bool reproducible) {
   try {
@@ -38,12 +38,12 @@ class Planner {
 
  private:
   std::int64_t threads(std::int64_t ranks) const {
-    // To see how a stage scales, every rank gets what the largest number of ranks leaves it.
+    // For scaling, every rank has the same number of threads, whatever the number of ranks.
     const std::int64_t sharing = experiment_.mode == Mode::same_cores ? ranks : experiment_.ranks.back();
     return std::max<std::int64_t>(1, experiment_.cores / sharing);
   }
 
-  // In weak mode ranks are given, and a batch that is `factor` times as large.
+  // In weak mode, `factor` is the number of ranks, and the batch is `factor` times as large.
   void add_timed(const StageProgram& stage, std::int64_t factor) {
     const bool weak = experiment_.mode == Mode::weak;
     std::vector<std::int64_t> ranks = {1};
@@ -60,7 +60,7 @@ class Planner {
     }
   }
 
-  // Once, on as many ranks as possible.
+  // Adds a contestant that runs once, on the largest possible number of ranks.
   void add_reproducible(const StageProgram& stage) {
     Contestant contestant{.program = stage,
                           .ranks = 1,

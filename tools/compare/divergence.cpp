@@ -12,8 +12,8 @@
 #include "common/measure/relative_error.h"
 #include "common/train/non_finite.h"
 #include "tools/compare/adam_noise.h"
+#include "tools/compare/softmax_invariance.h"
 #include "tools/compare/trace_file.h"
-#include "tools/compare/unseen_by_softmax.h"
 
 namespace stagegpt {
 namespace {
@@ -39,13 +39,13 @@ double gradient_norm(const TraceFile& trace) {
   return std::sqrt(squared);
 }
 
-// Of two that have not the same bits, more than 0: they may be 0 and -0.
+// The relative error, but more than 0 if the bits differ, as those of 0 and -0 do.
 double error_of_bits(const std::vector<float>& actual, const std::vector<float>& expected) {
   if (std::memcmp(actual.data(), expected.data(), expected.size() * sizeof(float)) == 0) return 0;
   return std::max(relative_error(actual, expected), std::numeric_limits<double>::min());
 }
 
-// Two runs, step by step.
+// Compares two runs step by step.
 class Comparison {
  public:
   explicit Comparison(const TraceLimits& limits) : limits_(limits) {}
@@ -70,21 +70,21 @@ class Comparison {
     const std::int64_t rows = common_rows(name, reference, other);
     std::vector<float> expected = reference.values(name, rows), actual = other.values(name, rows);
     if (limits_.are_zero()) return {.tensor = name, .error = error_of_bits(actual, expected)};
-    leave_out_unseen(name, reference.shape(name), expected);
-    leave_out_unseen(name, reference.shape(name), actual);
+    remove_softmax_invariant(name, reference.shape(name), expected);
+    remove_softmax_invariant(name, reference.shape(name), actual);
     switch (kind_of(name)) {
       case Kind::output:
         return within(limits_.computed.logits, {.tensor = name, .error = relative_error(actual, expected)});
       case Kind::loss: {
-        constexpr double kLogit = 1;  // it is a difference of numbers of this size or larger
+        constexpr double kLogit = 1;  // the loss is a difference of numbers of at least this size
         return within(limits_.computed.loss,
                       {.tensor = name, .error = relative_error(actual, expected, kLogit)});
       }
       case Kind::gradient: {
-        // All gradients share their rounding errors: a tensor that is next to nothing beside the others, as
-        // one is whose true value is zero, holds little else.
+        // Rounding errors depend on the size of all gradients. A tensor that is tiny in comparison, for
+        // example because its true gradient is zero, contains little but rounding errors.
         constexpr double kSmallest = 1e-3;
-        noise_.see_gradients(name.substr(kGradient.size()), actual, expected);
+        noise_.add_gradients(name.substr(kGradient.size()), actual, expected);
         return within(
             limits_.computed.gradient,
             {.tensor = name, .error = relative_error(actual, expected, kSmallest * gradient_norm_)});
@@ -93,9 +93,9 @@ class Comparison {
         break;
     }
     const std::string parameter = name.substr(kWeight.size());
-    noise_.see_weights(actual, expected, reference.shape(name).size() == 1);
-    noise_.leave_out(parameter, expected);
-    noise_.leave_out(parameter, actual);
+    noise_.add_weights(actual, expected, reference.shape(name).size() == 1);
+    noise_.remove_noise(parameter, expected);
+    noise_.remove_noise(parameter, actual);
     return within(limits_.weight, {.tensor = name, .error = relative_error(actual, expected)});
   }
 
@@ -104,7 +104,7 @@ class Comparison {
     return divergence;
   }
 
-  // A rank has the first sequences of a batch, more or fewer of them.
+  // A trace holds the first sequences of the batch, whose number depends on the number of ranks.
   static std::int64_t common_rows(const std::string& name, const TraceFile& reference,
                                   const TraceFile& other) {
     const std::vector<std::int64_t>&expected = reference.shape(name), &shape = other.shape(name);
@@ -145,7 +145,7 @@ std::vector<Divergence> divergences(const fs::path& reference, const fs::path& o
     const TraceFile a(path), b(same_step->second);
     std::ranges::move(comparison.step(step, a, b), std::back_inserter(all));
   }
-  if (all.empty()) user_error("traces: no step has one in both ", reference, " and ", other);
+  if (all.empty()) user_error("traces: no common step in ", reference, " and ", other);
   return all;
 }
 

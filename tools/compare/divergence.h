@@ -1,5 +1,5 @@
-// Two runs of the same experiment, at different stages or on different ranks, tensor by tensor: where they
-// part. See step_trace.h for what there is to compare.
+// Compares two runs of the same experiment, at different stages or on different numbers of ranks, tensor by
+// tensor, to find where they diverge. step_trace.h lists the tensors.
 #pragma once
 
 #include <cstdint>
@@ -12,39 +12,40 @@
 
 namespace stagegpt {
 
-// Largest relative L2 errors in f32. Where the weights that a step begins with differ already, so may what is
-// computed from them, by more: see adam_noise.h.
+// Largest accepted relative L2 errors in f32. If the initial weights of a step differ already, larger errors
+// are accepted (adam_noise.h).
 struct TraceLimits {
   VerifyLimits computed = {};  // of the forward and backward pass: outputs as logits
-  // After an update, noise left out: what the outputs of the next step may differ by. Measured between stage
-  // 0 and stage 0 with other products or the emulated stage 2, nano and smaller: 4.2e-6 at most, of biases,
-  // which are nothing but updates.
+  // After an update, without noise (adam_noise.h). The limit is that of outputs. Measured for nano and
+  // smaller models, between stage 0 and stage 0 with another GEMM or the emulated stage 2: at most 4.2e-6,
+  // for biases, whose initial value is zero.
   double weight = 2e-5;
 
-  // All are 0: nothing is left out then, and any difference of bits counts.
+  // Whether all limits are 0: then nothing is left out, and any difference of bits counts.
   bool are_zero() const;
 };
 
-// How far a tensor is from the reference's.
+// The difference of a tensor from the reference.
 struct Divergence {
   std::int64_t step = 0;
   std::string tensor = {};  // "the output of h.0.attn.c_attn (linear)"
   double error = 0;         // relative, L2
   double limit = 0;
-  std::optional<std::filesystem::path> missing_in = {};  // the trace that lacks it: then there is no error
+  std::optional<std::filesystem::path> missing_in =
+      {};  // the trace without this tensor; then error is unused
 
   bool within_limit() const { return !missing_in && error <= limit; }  // false for NaN
-  // "step 2: the output of … differs by 3.1e-03, more than 2.0e-05", for a reader.
+  // "step 2: the output of … differs by 3.1e-03, more than 2.0e-05".
   std::string text() const;
 };
 
-// Every tensor of the steps of which both directories hold a trace, in the order in which they are computed.
-// Throws UserError that names the file where one is no trace or has other shapes, or where there is no such
-// step.
+// The differences of all tensors, for the steps with a trace in both directories, in order of computation.
+// Throws UserError, which names the file, if a file is not a trace, if shapes differ, or if there is no
+// common step.
 std::vector<Divergence> divergences(const std::filesystem::path& reference,
                                     const std::filesystem::path& other, const TraceLimits& limits = {});
 
-// The first of them that is beyond its limit: what comes later may follow from it.
+// The first one that exceeds its limit; later ones may be consequences of it.
 std::optional<Divergence> first_divergence(const std::filesystem::path& reference,
                                            const std::filesystem::path& other,
                                            const TraceLimits& limits = {});

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kMaxBatch = 1 << 20;
 
-// Small enough for the emulator, and for a comparison of all stages within three minutes on two cores.
+// Small enough for the emulator: all stages are compared within three minutes on two cores.
 const FlagList& default_flags() {
   static const FlagList flags = {{"--data", {"data/dummy.txt"}}, {"--tokenizer", {"char"}},
                                  {"--n-layer", {"2"}},           {"--n-head", {"2"}},
@@ -20,7 +20,7 @@ const FlagList& default_flags() {
   return flags;
 }
 
-// What compare_stages sets for each run, or has a flag of its own for.
+// Flags that compare_stages sets for each run, or for which it has its own flag.
 constexpr const char* kOwn[] = {"--run-dir",     "--resume",  "--threads",     "--reproducible",
                                 "--json",        "--dry-run", "--config",      "--print-config",
                                 "--trace-steps", "--help",    "--val-fraction"};
@@ -49,16 +49,17 @@ std::int64_t Experiment::micro_steps() const {
 
 FlagList experiment_flags(const FlagList& configuration, const FlagList& handed_on) {
   for (const char* own : kOwn) {
-    if (handed_on.has(own)) user_error(own, ": not behind --: compare_stages sets it for each run");
+    if (handed_on.has(own))
+      user_error(own, ": not allowed after --, because compare_stages sets it for each run");
   }
   FlagList flags = default_flags();
-  if (configuration.has("--model") || handed_on.has("--model")) {  // which has sizes of its own
+  if (configuration.has("--model") || handed_on.has("--model")) {  // a model has its own sizes
     for (const char* size : {"--n-layer", "--n-head", "--n-embd", "--block-size"}) flags.remove(size);
   }
   flags.update(configuration);
   flags.update(handed_on);
-  for (const char* own : kOwn) flags.remove(own);  // a run's configuration may have them
-  // Nothing but training, but for the checkpoint that every run ends with.
+  for (const char* own : kOwn) flags.remove(own);  // run.json may contain them
+  // Training only; each run still saves a checkpoint at its end.
   constexpr const char* kNever = "1000000000";
   for (const char* every : {"--eval-every", "--checkpoint-every"}) flags.set(every, {kNever});
   flags.set("--val-fraction", {"0"});
@@ -73,7 +74,7 @@ std::vector<std::int64_t> parse_numbers(const std::string& flag, const std::stri
   std::istringstream parts(text);
   for (std::string part; std::getline(parts, part, ',');)
     numbers.push_back(parse_integer(flag, part, min, max));
-  if (numbers.empty()) user_error(flag, ": expected numbers with commas between them, not '", text, "'");
+  if (numbers.empty()) user_error(flag, ": expected comma-separated numbers, not '", text, "'");
   std::ranges::sort(numbers);
   numbers.erase(std::ranges::unique(numbers).begin(), numbers.end());
   return numbers;

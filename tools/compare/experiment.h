@@ -1,4 +1,4 @@
-// What is compared: one training run's settings, and how often and on how many ranks it is done.
+// The experiment of a comparison: the settings of a training run, the numbers of ranks and the repeats.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,13 @@
 
 namespace stagegpt::compare {
 
-// What several ranks share: the cores of the machine, each rank count all of them; or, to see how a stage
-// scales, a batch (strong) that ranks with cores of their own divide, or one that grows with them (weak).
+// same_cores: each contestant uses all cores, which its ranks divide. strong, weak: each rank has its own
+// cores; the batch is fixed (strong) or grows with the number of ranks (weak).
 enum class Mode { same_cores, strong, weak };
 const char* name_of(Mode mode);
 
-// Largest relative differences of losses and gradient norms that pass: those of stageN_verify.
+// Largest accepted relative differences of losses and gradient norms; the defaults are those of
+// stageN_verify.
 struct Limits {
   double loss = VerifyLimits{}.loss;
   double grad_norm = VerifyLimits{}.gradient;
@@ -29,20 +30,20 @@ struct Experiment {
   bool ranks_are_asked_for = false;
   std::int64_t repeats = 3;
   std::int64_t warmup = 3;  // steps that are not timed
-  std::int64_t cores = 1;   // for each contestant together
+  std::int64_t cores = 1;   // of a contestant, over all ranks
   bool reproducible = false;
-  bool reproducible_pass = true;  // once more with --reproducible, where it is not on anyway
+  bool reproducible_pass = true;  // an additional run with --reproducible, unless all runs have it
   Limits limits;
 
   std::int64_t batch_size() const;
   std::int64_t micro_steps() const;
 };
 
-// Flags of the default experiment, replaced by those of a configuration, by `handed_on`, and by what a
-// comparison needs. Throws UserError for flags that only compare_stages sets.
+// The flags of the default experiment, overridden by those of a configuration, by `handed_on`, and by those
+// that a comparison needs. Throws UserError for flags that only compare_stages may set.
 FlagList experiment_flags(const FlagList& configuration, const FlagList& handed_on);
 
-// "0,1,3" as increasing numbers. Throws UserError, naming the flag.
+// Parses "0,1,3" to increasing numbers. Throws UserError, which names the flag.
 std::vector<std::int64_t> parse_numbers(const std::string& flag, const std::string& text, std::int64_t min,
                                         std::int64_t max);
 

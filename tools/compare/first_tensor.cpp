@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kTrace = "--trace-steps";
 
-// Nothing may differ where the same bits are promised.
+// All limits are 0 if the same bits are expected.
 TraceLimits trace_limits(const Check& check, const Limits& limits) {
   if (check.kind == Check::Kind::bits)
     return {.computed = {.logits = 0, .loss = 0, .gradient = 0}, .weight = 0};
@@ -21,7 +21,7 @@ TraceLimits trace_limits(const Check& check, const Limits& limits) {
   return loose;
 }
 
-// They are as large as the model, for every step.
+// Removes the traces of other steps; each is as large as the model.
 void keep_step(const fs::path& traces, std::int64_t kept) {
   std::error_code ignored;
   for (const auto& [step, path] : traces_in(traces)) {
@@ -29,8 +29,8 @@ void keep_step(const fs::path& traces, std::int64_t kept) {
   }
 }
 
-FirstTensor look(const Runner& runner, const Entry& reference, const Entry& subject, std::int64_t steps,
-                 const TraceLimits& limits) {
+FirstTensor find_first(const Runner& runner, const Entry& reference, const Entry& subject, std::int64_t steps,
+                       const TraceLimits& limits) {
   const std::string step = std::to_string(steps);
   const std::vector<std::string> flags = {kTrace, step, "--stop-after", step};
   const fs::path expected = runner.run_again(reference.contestant, flags) / "traces",
@@ -40,9 +40,9 @@ FirstTensor look(const Runner& runner, const Entry& reference, const Entry& subj
   const std::string who = subject.contestant.label();
   if (!first) {
     return {concat("No tensor of ", who, " differs by more than its limit up to step ", step,
-                   ": it has crept away, a little in each step, or would do otherwise once more.")};
+                   ": small differences have accumulated, or the disagreement did not occur again.")};
   }
-  return {concat("The first tensor of ", who, " that differs, at ", first->text(), "."), first->step,
+  return {concat("The first tensor of ", who, " that differs is at ", first->text(), "."), first->step,
           first->tensor, first->error, first->limit};
 }
 
@@ -53,15 +53,15 @@ FirstTensor first_divergent_tensor(const Runner& runner, const std::vector<Entry
   const Entry &subject = entries[check.subject], &reference = entries[check.reference];
   for (const Entry* entry : {&reference, &subject}) {
     if (!entry->contestant.program.flags.contains(kTrace)) {
-      return {concat("Which tensor is the first to differ is not known: ",
-                     entry->contestant.program.path.filename(), " has no ", kTrace, ".")};
+      return {concat("The first tensor that differs is unknown: ", entry->contestant.program.path.filename(),
+                     " has no ", kTrace, ".")};
     }
   }
   try {
-    return look(runner, reference, subject, check.first->step, trace_limits(check, limits));
+    return find_first(runner, reference, subject, check.first->step, trace_limits(check, limits));
   } catch (const std::exception& error) {
-    return {concat("Which tensor of ", subject.contestant.label(),
-                   " is the first to differ is not known: ", error.what())};
+    return {concat("The first tensor of ", subject.contestant.label(),
+                   " that differs is unknown: ", error.what())};
   }
 }
 

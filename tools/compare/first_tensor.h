@@ -1,4 +1,4 @@
-// Where two contestants part: the first tensor of a step that differs by more than it may.
+// Finds the first tensor by which two contestants differ by more than the limit.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 namespace stagegpt::compare {
 
 struct FirstTensor {
-  std::string text;       // for a reader; that it is not known, and why, for one; empty: nobody has looked
-  std::int64_t step = 0;  // 0 where it is not known
+  std::string text;       // for the user; if the tensor is unknown, the reason; empty: not searched for
+  std::int64_t step = 0;  // 0 if the tensor is unknown
   std::string tensor = {};
   double error = 0, limit = 0;  // relative, L2
 };
 
-// Runs both contestants of a check once more, up to the step at which they disagree, with their tensors
-// written down (--trace-steps). The traces of the step with that tensor are kept.
+// Runs both contestants of a check again with --trace-steps, up to the step at which they disagree. Keeps the
+// traces of the step of that tensor.
 FirstTensor first_divergent_tensor(const Runner& runner, const std::vector<Entry>& entries,
                                    const Check& check, const Limits& limits);
 

@@ -19,7 +19,7 @@ FlagList FlagList::parse(std::span<const std::string> arguments) {
       list.set(flag);
       if (equals != argument.npos) list.flags_.back().second = {argument.substr(equals + 1)};
     } else if (list.flags_.empty()) {
-      user_error("behind --: expected flags of stageN_train, not '", argument, "'");
+      user_error("after --: expected flags of stageN_train, not '", argument, "'");
     } else {
       list.flags_.back().second.push_back(argument);
     }
@@ -42,7 +42,7 @@ FlagList FlagList::of_settings(const nlohmann::json& settings) {
     } else if (value.is_null()) {
       list.null_.insert(flag);
     } else {
-      user_error(key, ": expected a number, a text, true or false");
+      user_error(key, ": expected a number, a string, true or false");
     }
   }
   return list;

@@ -1,4 +1,4 @@
-// Text in HTML, and in SVG inside it.
+// Escapes text for HTML and SVG.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace stagegpt::compare {
 
-// As a text or an attribute's value: markup becomes text, bytes that are no UTF-8 become U+FFFD.
+// For text and attribute values: escapes markup, and replaces invalid UTF-8 by U+FFFD.
 std::string escaped(std::string_view text);
 
 }  // namespace stagegpt::compare

@@ -17,10 +17,10 @@ constexpr double kVersionSeconds = 20;
 Launcher::Launcher(const std::optional<std::string>& command) {
   std::istringstream words(command.value_or("mpirun"));
   for (std::string word; words >> word;) command_.push_back(word);
-  if (command_.empty()) user_error("--mpirun: expected a command, not an empty one");
+  if (command_.empty()) user_error("--mpirun: expected a command, got \"\"");
   if (!find_program(command_.front())) {
     if (command) user_error("--mpirun: ", command_.front(), " is not found");
-    why_not_ = "mpirun is not found";
+    why_not_ = "mpirun not found";
     return;
   }
   const SubprocessResult told = run_subprocess({.argv = {command_.front(), "--version"},
@@ -39,7 +39,7 @@ std::string before_launcher(const std::string& errors) {
   return last_lines(before, 1).empty() ? errors : before;
 }
 
-std::string own_words(const std::string& errors) {
+std::string error_message(const std::string& errors) {
   const std::string messages = before_launcher(errors);
   std::istringstream lines(messages);
   for (std::string line; std::getline(lines, line);) {

@@ -1,4 +1,4 @@
-// How programs of many ranks are started: by mpirun, or what the user has instead.
+// Starts programs with several ranks: by mpirun, or by the command of --mpirun.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@ namespace stagegpt::compare {
 
 class Launcher {
  public:
-  // `command` is the user's, words with spaces between them; without it, mpirun is looked for. Open MPI's is
-  // given flags that let ranks share cores: how many there are is for the experiment to say.
+  // `command`: that of --mpirun, split at spaces; without it, mpirun is used. Open MPI's mpirun gets flags
+  // that let ranks share cores, because the experiment determines their number.
   explicit Launcher(const std::optional<std::string>& command);
 
-  // Why programs cannot be started; empty where they can.
+  // Why programs cannot be started; empty if they can.
   const std::string& why_not() const { return why_not_; }
-  // What `mpirun --version` says, its first line.
+  // The first line of `mpirun --version`.
   const std::string& version() const { return version_; }
-  // Whether ranks are processes below this one, on this host: not known of the user's command.
+  // Whether ranks are descendants of this process, on this host. False for the command of --mpirun: unknown.
   bool starts_here() const { return starts_here_; }
-  // The words that go before a program's.
+  // The command line up to the program.
   std::vector<std::string> words(std::int64_t ranks) const;
-  // Open MPI starts nothing as root, as in a container, unless told twice.
+  // The two variables that allow Open MPI to run as root, for containers.
   std::vector<std::pair<std::string, std::string>> environment() const;
 
  private:
@@ -32,9 +32,9 @@ class Launcher {
   bool starts_here_ = false;
 };
 
-// Messages without what mpirun adds at the end, between lines of dashes: that a rank has failed.
+// Messages without the final ones of mpirun, which are between lines of dashes.
 std::string before_launcher(const std::string& errors);
-// The line in which a program says why it has ended, without its name.
-std::string own_words(const std::string& errors);
+// The error message of a program, without the program's name.
+std::string error_message(const std::string& errors);
 
 }  // namespace stagegpt::compare

@@ -1,4 +1,4 @@
-// Numbers for people.
+// Formats numbers for tables.
 #pragma once
 
 #include <cstdint>
@@ -6,13 +6,13 @@
 
 namespace stagegpt::compare {
 
-// "12,345"; with `decimals` behind the point.
+// "12,345"; with `decimals` decimal places.
 std::string grouped(double value, int decimals = 0);
-// Three digits that count: "0.123", "4.56", "78.9", "12,345".
+// Three significant digits: "0.123", "4.56", "78.9", "12,345".
 std::string three_digits(double value);
 // "1.2e-7", "1e-5"; "0" and "infinite".
 std::string scientific(double value);
-// As many digits as make it the same number when it is read again.
+// The shortest text that gives the same number when it is parsed.
 std::string exactly(double value);
 // "1 core", "2 cores".
 std::string counted(std::int64_t count, const char* thing);

@@ -25,10 +25,11 @@ std::string fact(const std::string& name, const std::string& value, const std::s
 }
 
 std::string text_of(const Json& json) {
-  if (json.is_null()) return "not known";
+  if (json.is_null()) return "unknown";
   if (json.is_string()) return json.get<std::string>();
   if (json.is_boolean()) return json.get<bool>() ? "yes" : "no";
-  if (json.is_number_float()) return concat(json.get<double>());  // of 0.30000000000000004 six digits
+  if (json.is_number_float())
+    return concat(json.get<double>());  // six digits, instead of 0.30000000000000004
   return json.dump();
 }
 
@@ -54,7 +55,7 @@ std::string heading_of_verdict(const Comparison& comparison) {
   return comparison.has_compared() ? "✓ The stages agree" : "Nothing to compare with";
 }
 
-// The verdict, and what is known of each disagreement.
+// The verdict, and the first differing tensor of each disagreement.
 std::string verdict_box(const Comparison& comparison) {
   std::string text = concat("<div class=\"verdict", comparison.passed() ? "" : " failed", "\">\n<strong>",
                             heading_of_verdict(comparison), "</strong>\n", paragraph(verdict(comparison)));
@@ -80,7 +81,7 @@ std::string key_figures(const Comparison& comparison) {
                counted(static_cast<std::int64_t>(comparison.entries.size()), "contestant"));
   text += fact("Largest difference of the loss", scientific(loss),
                concat("limit ", scientific(experiment.limits.loss)));
-  text += fact("Largest of the gradient norm", scientific(norm),
+  text += fact("Largest difference of the gradient norm", scientific(norm),
                concat("limit ", scientific(experiment.limits.grad_norm)));
   const std::vector<Speed> all = speeds(comparison);
   const auto fastest =
@@ -120,7 +121,7 @@ std::string left_out(const Comparison& comparison) {
   return concat("<h2>Left out</h2>\n<div class=\"wraps\">\n", html_table(table, "Left out"), "</div>\n");
 }
 
-// Lines break between its words alone.
+// A command; lines break only between its words.
 std::string command_line(const std::vector<std::string>& words) {
   std::string text = "<pre>";
   for (const std::string& word : words) {
@@ -136,7 +137,7 @@ std::string experiment(const Comparison& comparison) {
                             paragraph(concat("Data: ", comparison.data, ".")),
                             paragraph(concat(counted(experiment.repeats, "repeat"), ", ",
                                              counted(experiment.warmup, "warm-up step"), " in each, ",
-                                             grouped(comparison.seconds), " s in all.")),
+                                             grouped(comparison.seconds), " s in total.")),
                             "<h3>Settings of the reference</h3>\n<dl class=\"settings\">\n");
   for (const auto& [key, value] : comparison.settings.items()) {
     if (!value.is_null()) text += fact(key, text_of(value));
@@ -172,24 +173,24 @@ std::string machine(const Comparison& comparison) {
 constexpr const char* kMeanings = R"(<h2>How to read this</h2>
 <dl class="means">
 <dt>Contestant</dt><dd>A stage on a number of ranks. All train the same model from the same weights on the same batches, with the same settings; in weak scaling the batch grows with the ranks.</dd>
-<dt>Difference</dt><dd>|x &minus; reference| / |reference|, of the training loss or of the norm of all gradients before clipping, at each step. The table has the largest of all steps and repeats.</dd>
-<dt>tokens/s</dt><dd>Tokens of a step over the median time of a step, warm-up left out; of the repeats the median. Checkpoints are not in it, and nothing is validated.</dd>
-<dt>Speed-up</dt><dd>tokens/s over those of the reference.</dd>
-<dt>Efficiency</dt><dd>tokens/s for each core (or GPU) that the contestant has, over the same of that stage on its fewest ranks. 100 % is ideal.</dd>
-<dt>Communication</dt><dd>The share of a step in which rank 0 waits for other ranks or exchanges with them. Not known on a GPU.</dd>
-<dt>Peak memory</dt><dd>Of tensors in use on rank 0.</dd>
-<dt>Emulated</dt><dd>The CUDA kernels, run by a CPU one thread after the other. That shows that they are right, not how fast a GPU is.</dd>
+<dt>Difference</dt><dd>|x &minus; reference| / |reference|, where x is the training loss or the norm of all gradients before clipping, at each step. The table shows the largest over all steps and repeats.</dd>
+<dt>tokens/s</dt><dd>Tokens of a step divided by the median time of a step, without warm-up steps; the median over the repeats. Checkpoints are not included, and there is no validation.</dd>
+<dt>Speed-up</dt><dd>tokens/s divided by those of the reference.</dd>
+<dt>Efficiency</dt><dd>tokens/s per core (or GPU) of the contestant, divided by the same value of that stage on its smallest number of ranks. 100 % is ideal.</dd>
+<dt>Communication</dt><dd>The share of a step in which rank 0 communicates with other ranks or waits for them. Unknown on a GPU.</dd>
+<dt>Peak memory</dt><dd>Of the tensors on rank 0.</dd>
+<dt>Emulated</dt><dd>The CUDA kernels, executed on a CPU. This shows that they are correct, but not how fast a GPU is.</dd>
 </dl>
 )";
 
 }  // namespace
 
 std::string page(const Comparison& comparison) {
-  return concat(
-      head(comparison), verdict_box(comparison), key_figures(comparison), agreement(comparison),
-      speed(comparison), left_out(comparison), experiment(comparison), machine(comparison), kMeanings,
-      "</main>\n<footer>Made by StageGPT's compare_stages. The same numbers: results.json, results.csv."
-      "</footer>\n</body>\n</html>\n");
+  return concat(head(comparison), verdict_box(comparison), key_figures(comparison), agreement(comparison),
+                speed(comparison), left_out(comparison), experiment(comparison), machine(comparison),
+                kMeanings,
+                "</main>\n<footer>Written by StageGPT's compare_stages. "
+                "The same numbers are in results.json and results.csv.</footer>\n</body>\n</html>\n");
 }
 
 }  // namespace stagegpt::compare

@@ -1,4 +1,4 @@
-// DIR/index.html: a comparison's report as one page that needs nothing else.
+// DIR/index.html: the report of a comparison as one self-contained page.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The style sheet of a report's page. It names nothing outside the page.
+// The style sheet of a report's page. It refers to no other file.
 #pragma once
 
 namespace stagegpt::compare {

@@ -14,7 +14,7 @@
 namespace stagegpt::compare {
 namespace {
 
-// Of the drawing, in units of which a letter is 12 high.
+// Size of the drawing, in units in which a letter is 12 high.
 constexpr double kWidth = 460, kHeight = 280;
 constexpr double kLeft = 60, kRight = 446, kTop = 12, kBottom = 236;
 constexpr double kRow = 42, kBar = 14, kLetters = 16, kBarsRight = 350;
@@ -64,7 +64,7 @@ std::string legend_item(const std::string& sample, const std::string& name) {
                 "</li>\n");
 }
 
-// Least and most of all finite values; of positive ones alone on a logarithmic axis.
+// Minimum and maximum of all finite values; on a logarithmic axis, of the positive ones.
 std::pair<double, double> range(const LinePlot& plot, bool of_y) {
   double low = std::numeric_limits<double>::infinity(), high = -low;
   for (const Series& series : plot.series) {

@@ -1,4 +1,4 @@
-// Plots as SVG, to stand inside a page: colours and letters are those of its style sheet (page_style.h).
+// Plots as SVG inside a page, with the colours and fonts of its style sheet (page_style.h).
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace stagegpt::compare {
 
-// What a line or a bar belongs to has the same colour and dashes in every plot.
+// Colour and dashes of a line or a bar. A contestant has the same ones in all plots.
 struct Look {
   int stage = 0;   // its colour
   int dashes = 0;  // 0: a solid line
@@ -22,30 +22,30 @@ struct Series {
 };
 
 struct LinePlot {
-  std::string title, description;  // the description is for those who cannot see the plot
+  std::string title, description;  // the description is for screen readers
   std::string x_label, y_label;
   std::vector<Series> series;
-  bool logarithmic = false;  // y; what is 0 stands on the ground
-  bool from_zero = false;    // both axes begin at 0
-  bool dots = false;         // a mark at each point
+  bool logarithmic = false;  // y axis; 0 is at its lower end
+  bool from_zero = false;    // both axes start at 0
+  bool dots = false;         // a dot at each point
   std::optional<double> limit = {};
   std::string limit_name = {};
   bool ideal = false;  // a line y = x
 };
 
-// A bar for each, with its value, and a line from the least to the most.
+// Bars with their values; a line on each bar shows the range from minimum to maximum.
 struct BarPlot {
   struct Bar {
     std::string name;
     Look look;
     double value = 0, min = 0, max = 0;
-    std::string text;  // the value, written out
+    std::string text;  // the value as text
   };
   std::string title, description;
   std::vector<Bar> bars;
 };
 
-// A bar for each, as long as the others, divided into parts.
+// Bars of equal length, divided into parts.
 struct PartsPlot {
   struct Bar {
     std::string name, text;
@@ -56,7 +56,7 @@ struct PartsPlot {
   std::vector<Bar> bars;
 };
 
-// A <figure> with heading, plot and legend. `id` is unlike any other in the page.
+// A <figure> with heading, plot and legend. `id` must be unique in the page.
 std::string figure(const LinePlot& plot, const std::string& id);
 std::string figure(const BarPlot& plot, const std::string& id);
 std::string figure(const PartsPlot& plot, const std::string& id);

@@ -18,13 +18,13 @@
 namespace stagegpt::compare {
 namespace {
 
-// Of a file in /proc or /etc: their sizes are not known before they are read.
+// The content of a file in /proc or /etc, whose size is unknown before it is read.
 std::string content(const char* path) {
   std::ifstream in(path);
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// What a program prints; empty where it is not there, or fails.
+// The output of a program; empty if it does not exist, or fails.
 std::string output_of(const std::vector<std::string>& argv) {
   constexpr double kSeconds = 20;
   try {

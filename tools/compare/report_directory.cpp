@@ -23,7 +23,7 @@ bool is_own(const std::string& name) {
                              [&](const char* own) { return name == own || name == concat(own, ".tmp"); });
 }
 
-// Whether this is a comparison's results.json; not where there is no such file.
+// Whether this file exists and is the results.json of a comparison.
 bool is_results(const fs::path& path) {
   try {
     return parse_json(MappedFile(path, kFlag).text()).value("format", "") == kFormat;
@@ -32,7 +32,7 @@ bool is_results(const fs::path& path) {
   }
 }
 
-// JSON holds paths and words of users, which may be no UTF-8.
+// Invalid UTF-8 is replaced, because paths and titles may contain it.
 std::string lines_of(const Json& json) {
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';
 }
@@ -49,10 +49,11 @@ ReportDirectory::ReportDirectory(fs::path path, bool overwrite) : path_(std::mov
   }
   if (error) user_error(kFlag, ": cannot read ", path_, ": ", error.message());
   const auto foreign = std::ranges::find_if_not(names, is_own);
-  if (foreign != names.end()) user_error(kFlag, ": ", path_, " is not empty: it holds \"", *foreign, "\"");
+  if (foreign != names.end()) user_error(kFlag, ": ", path_, " is not empty: it contains \"", *foreign, "\"");
   if (names.empty()) return;
-  if (!is_results(path_ / kResults)) user_error(kFlag, ": ", path_, " is not empty, and holds no comparison");
-  if (!overwrite) user_error(kFlag, ": ", path_, " holds a comparison; --overwrite replaces it");
+  if (!is_results(path_ / kResults))
+    user_error(kFlag, ": ", path_, " is not empty, and contains no comparison");
+  if (!overwrite) user_error(kFlag, ": ", path_, " contains a comparison; --overwrite replaces it");
 }
 
 void ReportDirectory::begin() const {

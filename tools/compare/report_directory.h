@@ -1,4 +1,4 @@
-// Where a comparison goes: DIR/index.html, results.json, results.csv, runs/.
+// The directory of a report: DIR/index.html, results.json, results.csv, runs/.
 #pragma once
 
 #include <filesystem>
@@ -9,13 +9,13 @@ namespace stagegpt::compare {
 
 class ReportDirectory {
  public:
-  // Throws UserError, naming --output, unless it is new or empty; with `overwrite` it may hold an earlier
-  // comparison, and nothing else.
+  // Throws UserError, which names --output, unless the directory is new or empty; with `overwrite` it may
+  // contain an earlier comparison, and nothing else.
   ReportDirectory(std::filesystem::path path, bool overwrite);
 
-  // Makes it, and removes what an earlier comparison has left.
+  // Creates the directory, or removes an earlier comparison from it.
   void begin() const;
-  // Writes the three reports, in place of those that are there.
+  // Writes the three reports; replaces existing ones.
   void write(const Comparison& comparison) const;
 
   const std::filesystem::path& path() const { return path_; }

@@ -9,7 +9,7 @@
 namespace stagegpt::compare {
 namespace {
 
-// 1, 2, 4, … ranks have dashes of their own, and so have batches for as many.
+// The numbers of ranks 1, 2, 4, … have different dashes; so have the batch sizes of weak scaling.
 Look look_of(const Comparison& comparison, const Contestant& contestant) {
   std::int64_t ranks = contestant.ranks;
   if (contestant.one_of_several_batches) ranks = contestant.batch_size / comparison.experiment.batch_size();
@@ -45,7 +45,7 @@ LinePlot curve_plot(const Comparison& comparison, Curve curve) {
   LinePlot plot{
       .title = loss ? "Loss" : "Gradient norm",
       .description = concat(loss ? "Training loss" : "Norm of all gradients",
-                            " of every contestant at every step, one line over the other."),
+                            " of every contestant at every step, one line for each."),
       .x_label = "step",
       .y_label = concat(loss ? "nats per token" : "before clipping", "; the reference is the wide line"),
       .series = {}};
@@ -70,7 +70,7 @@ LinePlot difference_plot(const Comparison& comparison, Curve curve) {
       .description = concat("Relative difference of the ", loss ? "loss" : "gradient norm",
                             " from the reference at every step, on a logarithmic axis, with the limit."),
       .x_label = "step",
-      .y_label = "of its reference, in the first run; 0 is the same bits",
+      .y_label = "in the first run; 0: the same bits",
       .series = {},
       .logarithmic = true,
       .limit = loss ? limits.loss : limits.grad_norm,
@@ -84,7 +84,7 @@ LinePlot difference_plot(const Comparison& comparison, Curve curve) {
 
 BarPlot speed_plot(const Comparison& comparison) {
   BarPlot plot{.title = "Tokens per second",
-               .description = "Median over the repeats of every contestant, with the least and the most.",
+               .description = "Median over the repeats of every contestant, with minimum and maximum.",
                .bars = {}};
   for (const Speed& speed : speeds(comparison)) {
     const Contestant& contestant = contestant_of(comparison, speed);
@@ -96,8 +96,8 @@ BarPlot speed_plot(const Comparison& comparison) {
 }
 
 PartsPlot phases_plot(const Comparison& comparison) {
-  PartsPlot plot{.title = "What a step is made of",
-                 .description = "Share of each phase in a step of every contestant, as rank 0 measures it.",
+  PartsPlot plot{.title = "Phases of a step",
+                 .description = "Share of each phase in a step of every contestant, measured by rank 0.",
                  .part_names = {kPhases.begin(), kPhases.end()},
                  .bars = {}};
   for (const Speed& speed : speeds(comparison)) {
@@ -111,10 +111,10 @@ PartsPlot phases_plot(const Comparison& comparison) {
 LinePlot scaling_plot(const Comparison& comparison) {
   LinePlot plot{.title = comparison.experiment.mode == Mode::weak ? "Weak scaling" : "Strong scaling",
                 .description =
-                    "Tokens per second of each stage, by ranks, in units of what one rank contributes where "
-                    "there are the fewest.",
+                    "Tokens per second of each stage by number of ranks, relative to one rank's share at the "
+                    "smallest number of ranks.",
                 .x_label = "ranks",
-                .y_label = "tokens/s over one rank's share of the fewest ranks'",
+                .y_label = "tokens/s, relative to one rank",
                 .series = {},
                 .from_zero = true,
                 .dots = true,

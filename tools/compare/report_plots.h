@@ -8,18 +8,18 @@ namespace stagegpt::compare {
 
 enum class Curve { loss, grad_norm };
 
-// Of all contestants, over each other.
+// Loss or gradient norm of all contestants.
 LinePlot curve_plot(const Comparison& comparison, Curve curve);
 
-// How far each is from its reference at each step, with the limit.
+// Relative difference of each contestant from its reference at each step, with the limit.
 LinePlot difference_plot(const Comparison& comparison, Curve curve);
 
 BarPlot speed_plot(const Comparison& comparison);
-// Without bars of those on a GPU, whose phases are not known.
+// Phases of a step. Contestants on a GPU have no bar, because their phases are unknown.
 PartsPlot phases_plot(const Comparison& comparison);
 
-// How much faster more ranks of a stage are than its fewest, beside the ideal. Without lines where no stage
-// ran on several numbers of ranks, each with its own cores.
+// Tokens per second of each stage by number of ranks, and the ideal. It has no lines unless a stage ran on
+// several numbers of ranks with strong or weak scaling.
 LinePlot scaling_plot(const Comparison& comparison);
 
 }  // namespace stagegpt::compare

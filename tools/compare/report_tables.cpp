@@ -13,7 +13,7 @@ std::string difference(double error, std::int64_t step) {
   return error == 0 ? "none" : concat(scientific(error), " at step ", step);
 }
 
-// The check of an entry with another one, or with itself; nullptr where there is none.
+// The check of an entry with another one, or of its own repeats; nullptr if there is none.
 const Check* check_of(const Comparison& comparison, std::size_t entry, bool with_itself) {
   for (const Check& check : comparison.checks) {
     if (check.subject == entry && (check.kind == Check::Kind::repeats) == with_itself) return &check;
@@ -31,7 +31,7 @@ Cell verdict_cell(const Check* check, const Check* repeats) {
 
 std::string repeats_text(const Entry& entry, const Check* repeats) {
   if (repeats == nullptr) return "1";
-  return concat(entry.trials.size(), repeats->passed() ? ", same bits" : ", other bits");
+  return concat(entry.trials.size(), repeats->passed() ? ", same bits" : ", different bits");
 }
 
 std::vector<Cell> agreement_row(const Comparison& comparison, std::size_t index) {
@@ -39,7 +39,7 @@ std::vector<Cell> agreement_row(const Comparison& comparison, std::size_t index)
   const Check *check = check_of(comparison, index, false), *repeats = check_of(comparison, index, true);
   std::vector<Cell> row = {{entry.contestant.label()}, verdict_cell(check, repeats)};
   if (check == nullptr) {
-    row.insert(row.end(), {{"is the reference"}, {"–"}, {"–"}, {"–"}});
+    row.insert(row.end(), {{"(reference)"}, {"–"}, {"–"}, {"–"}});
   } else {
     row.insert(row.end(), {{comparison.reference(*check).contestant.label()},
                            {check->kind == Check::Kind::bits ? "same bits" : "within limits"},
@@ -69,7 +69,7 @@ std::string times(std::int64_t count) { return count == 1 ? "once" : concat(coun
 
 std::string heading(const char* text) { return concat("\n", text, "\n"); }
 
-// In lines of at most a terminal's width, but for words that are longer.
+// Breaks text into lines of at most kLongest characters, unless a word is longer.
 std::string in_lines(const std::string& text) {
   constexpr std::size_t kLongest = 100;
   std::istringstream words(text);
@@ -93,7 +93,7 @@ std::string crowding_note(const Comparison& comparison) {
   }
   const std::int64_t cores = comparison.experiment.cores;
   return most > cores ? concat(" Up to ", most, " threads share ", counted(cores, "core"),
-                               ": such contestants cannot be faster than that allows.")
+                               ", which limits the speed of these contestants.")
                       : "";
 }
 
@@ -103,9 +103,9 @@ Table agreement_table(const Comparison& comparison) {
   Table table{{{"contestant"},
                {"verdict"},
                {"compared with"},
-               {"must be"},
-               {"loss differs by", true},
-               {"gradient norm by", true},
+               {"expected"},
+               {"loss difference", true},
+               {"norm difference", true},
                {"repeats"}},
               {}};
   if (comparison.checks.empty()) return table;
@@ -131,7 +131,7 @@ Table speed_table(const Comparison& comparison) {
 }
 
 Table left_out_table(const Comparison& comparison) {
-  Table table{{{"left out"}, {"why"}}, {}};
+  Table table{{{"left out"}, {"reason"}}, {}};
   for (const auto& [who, why] : comparison.left_out) table.rows.push_back({{who}, {why}});
   for (const Entry& entry : comparison.entries) {
     if (entry.failed())
@@ -143,47 +143,44 @@ Table left_out_table(const Comparison& comparison) {
 std::string agreement_note(const Comparison& comparison) {
   const Limits& limits = comparison.experiment.limits;
   std::string text =
-      concat("Limits: at every step the loss may differ from the reference's by ", scientific(limits.loss),
-             " of it, the gradient norm by ", scientific(limits.grad_norm),
-             ". Repeats of one contestant must have the same bits");
-  text += ", and so must reproducible runs on the same kind of hardware, with their final weights.";
+      concat("Limits of the relative difference from the reference, at every step: ", scientific(limits.loss),
+             " for the loss, ", scientific(limits.grad_norm), " for the gradient norm.");
+  text +=
+      " Repeats of a contestant must have the same bits, including the final weights; so must reproducible "
+      "runs on the same kind of hardware.";
   if (comparison.experiment.mode == Mode::weak) {
-    text += " Contestants are compared with those of the same batch: more ranks have a larger one.";
+    text += " Contestants are compared at the same batch size, which grows with the number of ranks.";
   }
   return text;
 }
 
 std::string speed_note(const Comparison& comparison) {
+  constexpr const char* kEfficiency =
+      "Efficiency is tokens/s per core or GPU, relative to the same stage on its smallest number of ranks.";
   const Experiment& experiment = comparison.experiment;
   std::string text =
-      concat("Each ran ", times(experiment.repeats), ", in turns; medians, with the least and the most. ",
-             counted(experiment.warmup, "step"), " of each run ", experiment.warmup == 1 ? "is" : "are",
-             " warm-up. ");
+      concat("Each contestant ran ", times(experiment.repeats),
+             "; values are medians, the spread is minimum and maximum. ", counted(experiment.warmup, "step"),
+             " of each run ", experiment.warmup == 1 ? "is" : "are", " warm-up. ");
   for (const Entry& entry : comparison.entries) {
     if (!entry.contestant.timed || entry.trials.empty()) continue;
-    text +=
-        concat("Speed-up is over ", entry.contestant.label(), " on ", entry.contestant.cores_text(), ". ");
+    text += concat("Speed-up is relative to ", entry.contestant.label(), " on ",
+                   entry.contestant.cores_text(), ". ");
     break;
   }
   switch (experiment.mode) {
     case Mode::same_cores:
-      text += concat(
-          "Every contestant on the CPU has ",
-          experiment.cores == 1 ? "one core" : concat("the same ", experiment.cores, " cores"),
-          " in all: ranks divide them. Efficiency is tokens/s beside the same stage on its fewest ranks, "
-          "for each core or GPU.");
+      text += concat("On the CPU, every contestant has ",
+                     experiment.cores == 1 ? "one core" : concat("the same ", experiment.cores, " cores"),
+                     ", divided among its ranks. ", kEfficiency);
       break;
     case Mode::strong:
       text +=
-          "Strong scaling: all ranks together have the same batch, each has its own cores. Efficiency is "
-          "tokens/s "
-          "for each core or GPU, beside the same stage on its fewest ranks.";
+          concat("Strong scaling: the batch is fixed and divided among ranks; each rank has its own cores. ",
+                 kEfficiency);
       break;
     case Mode::weak:
-      text +=
-          "Weak scaling: each rank has the same batch and its own cores. Efficiency is tokens/s for each "
-          "core or "
-          "GPU, beside the same stage on its fewest ranks.";
+      text += concat("Weak scaling: each rank has a batch of fixed size, and its own cores. ", kEfficiency);
       break;
   }
   return concat(text, crowding_note(comparison));
@@ -195,7 +192,7 @@ std::string busy_note(const Comparison& comparison) {
   return concat("The machine was busy in ", all.busy, " of ", counted(all.runs, "run"),
                 ": other programs used up to ", percent(all.busiest->others_share), " of ",
                 counted(all.busiest->cores, "core"),
-                ". The speeds may be off; the agreement is not touched by it.");
+                ". The speeds may be inaccurate; the agreement is not affected.");
 }
 
 std::string terminal_report(const Comparison& comparison) {

@@ -8,7 +8,7 @@
 namespace stagegpt::compare {
 namespace {
 
-// JSON has no number for infinity and NaN.
+// Infinity and NaN become null, because JSON has no number for them.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
 Json number(const std::optional<double>& value) { return value ? number(*value) : Json(); }

@@ -14,7 +14,7 @@ inline constexpr int kVersion = 1;
 
 Json results_json(const Comparison& comparison);
 
-// A line for each trial, under a line of names.
+// A header line, then a line for each trial.
 std::string results_csv(const Comparison& comparison);
 
 }  // namespace stagegpt::compare

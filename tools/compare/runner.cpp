@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kLinesOfErrors = 8;
 constexpr int kUsersMistake = 2;
 
-// "machine: …" of a program's messages.
+// The text after "machine: " in a program's messages.
 std::string machine_of(const std::string& errors) {
   constexpr std::string_view kMachine = "machine: ";
   std::istringstream lines(errors);
@@ -39,8 +39,8 @@ Trial read_trial(const fs::path& run) {
   return trial;
 }
 
-// Removes a run's checkpoints at the end of a scope, however it is left: they may be large, and their bytes
-// are known by then.
+// Removes a run's checkpoints at the end of a scope, because they may be large. Their hash is recorded
+// before.
 class CheckpointRemover {
  public:
   explicit CheckpointRemover(fs::path run) : run_(std::move(run)) {}
@@ -77,8 +77,8 @@ std::vector<std::string> Runner::command(const Contestant& contestant,
   if (contestant.reproducible) flags.set("--reproducible");
   flags.update(FlagList::parse(more));
   std::vector<std::string> words = start_words(program, contestant.ranks, launcher_);
-  // A flag that nobody knows is a mistake, which the program explains; one that others know is meant for
-  // them.
+  // A flag that no stage has is passed too, so that the program reports it. A flag that only other stages
+  // have is omitted.
   std::set<std::string> others = all_flags_;
   others.insert("--threads");
   const std::vector<std::string> arguments = flags.known_to(program.flags, others).arguments();
@@ -95,12 +95,12 @@ SubprocessResult Runner::start(const std::vector<std::string>& command) const {
   return result;
 }
 
-std::string Runner::look(const Contestant& contestant) const {
+std::string Runner::dry_run(const Contestant& contestant) const {
   const SubprocessResult result = start(command(contestant, {"--dry-run"}));
-  if (result.exit_code == kUsersMistake) user_error(own_words(result.errors));
+  if (result.exit_code == kUsersMistake) user_error(error_message(result.errors));
   if (result.exit_code != 0) {
     throw std::runtime_error(
-        concat(contestant.label(), ": ", how_it_ended(result), ": ", own_words(result.errors)));
+        concat(contestant.label(), ": ", how_it_ended(result), ": ", error_message(result.errors)));
   }
   return result.errors;
 }
@@ -123,7 +123,8 @@ void Runner::run(Entry& entry) const {
     entry.machine = machine_of(result.errors);
     if (result.exit_code == 0) {
       entry.trials.push_back(read_trial(directory));
-      // What a launcher of the user's starts elsewhere, or through a daemon, is not counted as our own.
+      // If --mpirun starts ranks elsewhere, or through a daemon, their time would count as that of other
+      // programs.
       if (!entry.contestant.program.has_ranks() || launcher_.starts_here()) entry.trials.back().load = load;
     } else {
       entry.failure =
@@ -137,7 +138,7 @@ void Runner::run(Entry& entry) const {
 fs::path Runner::run_again(const Contestant& contestant, const std::vector<std::string>& more) const {
   const std::string name = concat(contestant.name(), "-traced");
   fs::path directory = directory_ / "runs" / name;
-  // It may have been traced before, for another one.
+  // The contestant may have been traced before, for another check.
   for (int number = 2; file_exists(directory); ++number)
     directory.replace_filename(concat(name, "-", number));
   std::vector<std::string> flags = {"--run-dir", directory};
@@ -145,7 +146,7 @@ fs::path Runner::run_again(const Contestant& contestant, const std::vector<std::
   const CheckpointRemover remover(directory);
   const SubprocessResult result = start(command(contestant, flags));
   if (result.exit_code != 0) {
-    throw std::runtime_error(concat(how_it_ended(result), ": ", own_words(result.errors)));
+    throw std::runtime_error(concat(how_it_ended(result), ": ", error_message(result.errors)));
   }
   return directory;
 }

@@ -1,4 +1,4 @@
-// Running contestants: the commands, and what comes of them.
+// Runs contestants: builds their commands, and collects their results.
 #pragma once
 
 #include <filesystem>
@@ -13,25 +13,25 @@
 
 namespace stagegpt::compare {
 
-// The user does not want to wait.
+// Thrown when the user has cancelled the comparison.
 struct Interrupted {};
 
 class Runner {
  public:
-  // Runs are put into `directory`, which is there.
+  // Runs are written to `directory`, which must exist.
   Runner(const Experiment& experiment, const std::vector<StageProgram>& stages, const Launcher& launcher,
          std::filesystem::path directory, double timeout_seconds, std::function<bool()> cancelled);
 
-  // Sees that a contestant can begin, and returns what its program says of model, data and machine. Throws
-  // UserError with its words where its flags are at fault, std::runtime_error where something else is.
-  std::string look(const Contestant& contestant) const;
+  // Checks that a contestant can start, and returns its program's messages about model, data and machine.
+  // Throws UserError with the program's message if its flags are wrong, std::runtime_error for other errors.
+  std::string dry_run(const Contestant& contestant) const;
   // The settings of a contestant, as its program prints them.
   std::string settings(const Contestant& contestant) const;
-  // Trains once, and adds what was measured to the entry, or why it failed. Of the run its metrics and
-  // settings are kept, its checkpoints are not.
+  // Trains once, and adds the result, or the reason of a failure, to the entry. Keeps the run's metrics and
+  // settings, but not its checkpoints.
   void run(Entry& entry) const;
-  // Trains once more, with more flags, for its traces. Returns the run's directory. Throws std::runtime_error
-  // when it fails.
+  // Trains again with additional flags, for traces. Returns the run's directory. Throws std::runtime_error if
+  // it fails.
   std::filesystem::path run_again(const Contestant& contestant, const std::vector<std::string>& more) const;
 
  private:
@@ -39,7 +39,7 @@ class Runner {
   SubprocessResult start(const std::vector<std::string>& command) const;
 
   const Experiment& experiment_;
-  std::set<std::string> all_flags_;  // that any of the stages knows
+  std::set<std::string> all_flags_;  // flags of any stage
   const Launcher& launcher_;
   std::filesystem::path directory_;
   double timeout_seconds_;

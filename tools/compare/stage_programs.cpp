@@ -9,7 +9,7 @@ namespace stagegpt::compare {
 namespace {
 
 constexpr int kStages = 4;
-constexpr double kProbeSeconds = 120;  // a GPU may take its time to wake
+constexpr double kProbeSeconds = 120;  // a GPU may be slow to initialise
 
 class Finder {
  public:
@@ -29,7 +29,7 @@ class Finder {
   }
 
  private:
-  // Finds a stage's program. Returns why there is none.
+  // Finds a stage's program. Returns why there is none, or an empty string.
   std::string add(int stage) {
     if (stage < 2) return add_program(stage, Hardware::cpu, concat("stage", stage, "_train"));
     std::string no_gpu = "--emulated";
@@ -40,21 +40,22 @@ class Finder {
     std::string why = add_program(stage, Hardware::emulator, concat("stage", stage, "_train_emulated"));
     if (!why.empty()) return choice_.emulated ? why : concat(no_gpu, "; ", why);
     if (!choice_.emulated) {
-      found_.left_out.push_back({concat("Stage ", stage, " on a GPU"), concat(no_gpu, "; it is emulated")});
+      found_.left_out.push_back(
+          {concat("Stage ", stage, " on a GPU"), concat(no_gpu, "; the emulator is used instead")});
     }
     return "";
   }
 
   std::string add_program(int stage, Hardware hardware, const std::string& name) {
     StageProgram program{.stage = stage, .hardware = hardware, .path = choice_.programs / name, .flags = {}};
-    if (!find_program(program.path)) return concat(name, " is not there");
+    if (!find_program(program.path)) return concat(name, " not found");
     if (program.has_ranks() && !launcher_.why_not().empty()) return launcher_.why_not();
     const SubprocessResult help = start(program, {"--help"});
-    if (help.exit_code != 0) return concat(name, " does not start: ", own_words(help.errors));
+    if (help.exit_code != 0) return concat(name, " does not start: ", error_message(help.errors));
     program.flags = flags_in_help(help.output);
     if (hardware == Hardware::gpu) {
       const SubprocessResult device = start(program, {"--dry-run", "--tokenizer", "char"});
-      if (device.exit_code != 0) return own_words(device.errors);
+      if (device.exit_code != 0) return error_message(device.errors);
     }
     found_.stages.push_back(std::move(program));
     return "";

@@ -1,4 +1,4 @@
-// Which stages this machine can run, and with which program.
+// Finds the stages that this machine can run, and their programs.
 #pragma once
 
 #include <filesystem>
@@ -12,20 +12,20 @@
 namespace stagegpt::compare {
 
 struct StageChoice {
-  std::filesystem::path programs;                   // the folder of stageN_train
-  std::optional<std::vector<std::int64_t>> stages;  // asked for; else all that can run
-  bool emulated = false;                            // no GPU, though there is one
+  std::filesystem::path programs;                   // the directory of stageN_train
+  std::optional<std::vector<std::int64_t>> stages;  // those of --stages; else all that can run
+  bool emulated = false;                            // whether to use the emulator even if there is a GPU
 };
 
 struct FoundStages {
   std::vector<StageProgram> stages;
-  std::vector<LeftOut> left_out;  // stages that cannot run, and GPUs in whose place there is the emulator
+  std::vector<LeftOut> left_out;  // stages that cannot run, or that run on the emulator instead of a GPU
 };
 
-// Starts each program once, for its flags. Throws UserError for a stage that was asked for and cannot run.
+// Starts each program once, to get its flags. Throws UserError if a stage of --stages cannot run.
 FoundStages find_stages(const StageChoice& choice, const Launcher& launcher);
 
-// The words that start a stage's program.
+// The command line that starts a stage's program, without its flags.
 std::vector<std::string> start_words(const StageProgram& program, std::int64_t ranks,
                                      const Launcher& launcher);
 

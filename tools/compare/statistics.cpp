@@ -7,7 +7,7 @@
 namespace stagegpt::compare {
 
 double median(std::vector<double> values) {
-  check(!values.empty(), "a median of nothing");
+  check(!values.empty(), "median: expected at least one value, got none");
   std::ranges::sort(values);
   const std::size_t middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;

@@ -5,7 +5,7 @@
 
 namespace stagegpt::compare {
 
-// Of the middle two the mean. Throws InternalError where there are none.
+// For an even number of values, the mean of the middle two. Throws InternalError if there are none.
 double median(std::vector<double> values);
 
 struct Spread {

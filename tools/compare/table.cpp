@@ -9,7 +9,7 @@
 namespace stagegpt::compare {
 namespace {
 
-// Characters, not bytes.
+// Width in characters, not bytes.
 std::size_t width_of(const std::string& text) {
   std::size_t width = 0;
   each_character(text, [&](std::string_view) { ++width; });

@@ -15,18 +15,18 @@ struct Cell {
 
 struct Column {
   std::string name;
-  bool is_number = false;  // set flush right
+  bool is_number = false;  // aligned to the right
 };
 
 struct Table {
   std::vector<Column> columns;
-  std::vector<std::vector<Cell>> rows;  // a cell for each column; the first one names the row
+  std::vector<std::vector<Cell>> rows;  // one cell per column; the first is the row's name
 };
 
-// With columns as wide as their content, and two spaces between them.
+// Columns are as wide as their content, with two spaces between them.
 std::string terminal_table(const Table& table);
 
-// In a box that scrolls where the window is too narrow. `caption` is read by screen readers.
+// In a box that scrolls if the window is too narrow. `caption` is for screen readers.
 std::string html_table(const Table& table, const std::string& caption);
 
 }  // namespace stagegpt::compare

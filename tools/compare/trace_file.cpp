@@ -18,14 +18,14 @@ void TraceFile::add(const std::string& numbered, const SafetensorsView& tensor) 
   const bool is_numbered =
       numbered.size() > kDigits + 1 && numbered[kDigits] == ' ' &&
       std::all_of(numbered.begin(), numbered.begin() + kDigits, [](char c) { return c >= '0' && c <= '9'; });
-  if (!is_numbered) user_error("no trace: a tensor is called '", numbered.substr(0, 80), "'");
+  if (!is_numbered) user_error("not a trace: unexpected tensor name '", numbered.substr(0, 80), "'");
   const std::string name = numbered.substr(kDigits + 1);
   if (tensor.dtype != "F32" || tensor.shape.empty()) {
-    user_error("no trace: '", name.substr(0, 80), "' holds ", tensor.dtype, " in ", tensor.shape.size(),
-               " dimensions");
+    user_error("not a trace: '", name.substr(0, 80), "': expected F32 of 1 or more dimensions, got ",
+               tensor.dtype, " of ", tensor.shape.size());
   }
   if (!tensors_.emplace(name, tensor).second) {
-    user_error("no trace: '", name.substr(0, 80), "' is there twice");
+    user_error("not a trace: '", name.substr(0, 80), "' occurs twice");
   }
   names_.push_back(name);
 }

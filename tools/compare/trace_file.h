@@ -1,4 +1,4 @@
-// The trace of one training step, as StepTrace writes it.
+// Reads the trace of one training step, as StepTrace writes it.
 #pragma once
 
 #include <filesystem>
@@ -13,15 +13,15 @@ namespace stagegpt {
 
 class TraceFile {
  public:
-  // Throws UserError that names the file when it is no trace.
+  // Throws UserError, which names the file, if it is not a trace.
   explicit TraceFile(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
-  // Without their numbers, in order of computation.
+  // Names of the tensors, without their numbers, in order of computation.
   const std::vector<std::string>& names() const { return names_; }
   bool has(const std::string& name) const { return tensors_.contains(name); }
   const std::vector<std::int64_t>& shape(const std::string& name) const { return tensors_.at(name).shape; }
-  // The first rows; all of them by default.
+  // The first `rows` rows; -1: all of them.
   std::vector<float> values(const std::string& name, std::int64_t rows = -1) const;
 
  private:

@@ -12,7 +12,7 @@
 namespace stagegpt::compare {
 namespace {
 
-// JSON has no number for infinity and NaN: they are null.
+// Infinity and NaN are null in JSON.
 double number(const nlohmann::json& json) {
   return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
 }
@@ -28,7 +28,8 @@ StepRecord read_step(const nlohmann::json& line) {
 void read_line(std::string_view text, Trial& trial) {
   const nlohmann::json line = parse_json(text);
   read_json([&] {
-    if (line.at("step") != trial.steps.size() + 1) user_error("step ", line.at("step").dump());
+    if (line.at("step") != trial.steps.size() + 1)
+      user_error("expected step ", trial.steps.size() + 1, ", got ", line.at("step").dump());
     trial.steps.push_back(read_step(line));
     trial.tokens_per_step = line.at("tokens").get<double>() / static_cast<double>(trial.steps.size());
     trial.peak_memory_bytes =

@@ -1,4 +1,4 @@
-// What one run of one stage has measured: its metrics.jsonl, read.
+// The measurements of one run of a stage, from its metrics.jsonl.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ inline constexpr std::size_t kCommunication = 3;
 using PhaseMs = std::array<double, kPhases.size()>;
 
 struct StepRecord {
-  double loss = 0, grad_norm = 0;  // NaN where they were not finite
+  double loss = 0, grad_norm = 0;  // NaN if they were not finite
   double seconds = 0;
   PhaseMs ms = {};
 };
@@ -33,17 +33,17 @@ struct Trial {
   std::optional<MachineLoad> load = {};  // from the start of the program to its end
 };
 
-// Of a metrics.jsonl. Throws std::runtime_error for a line that is none of its own.
+// Parses a metrics.jsonl. Throws std::runtime_error for an invalid line.
 Trial parse_metrics(std::string_view text);
 
-// How fast a trial was, after steps that are not counted.
+// The speed of a trial, without warm-up steps.
 struct Timing {
   double step_ms = 0;  // median
   double tokens_per_second = 0;
   PhaseMs ms = {};                 // medians
-  double communication_share = 0;  // of the phases' medians
+  double communication_share = 0;  // share of communication in the sum of the phases' medians
 };
-// Where `warmup` leaves no step, the last one counts.
+// If `warmup` leaves no step, the last step is used.
 Timing timing(const Trial& trial, std::int64_t warmup);
 
 }  // namespace stagegpt::compare

@@ -29,17 +29,18 @@ BuildFacts build_facts() {
 Finding judge_build(const BuildFacts& build) {
   const std::string found =
       concat(build.compiler, ", ", build.build_type,
-             build.native ? ", for the processor it was built on" : ", for any processor",
+             build.native ? ", for the processor of the build machine" : ", for any processor",
              build.nvcc.empty() ? ", without nvcc" : ", nvcc ", build.nvcc);
   if (build.sanitized) {
     return {"build", Finding::Mark::note, found + ", with sanitizers",
-            "many times slower: to train, cmake --preset release"};
+            "many times slower; for training: cmake --preset release"};
   }
   if (build.build_type != "Release" && build.build_type != "RelWithDebInfo") {
-    return {"build", Finding::Mark::note, found, "not optimised: to train, cmake --preset release"};
+    return {"build", Finding::Mark::note, found, "not optimised; for training: cmake --preset release"};
   }
   if (!build.native) {
-    return {"build", Finding::Mark::note, found, "faster where it is to stay: -DSTAGEGPT_NATIVE=ON"};
+    return {"build", Finding::Mark::note, found,
+            "faster on this machine, if built with -DSTAGEGPT_NATIVE=ON"};
   }
   return {"build", Finding::Mark::ok, found};
 }

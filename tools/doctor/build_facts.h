@@ -1,4 +1,4 @@
-// How these programs were built.
+// Checks how these programs were built.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@ namespace stagegpt {
 struct BuildFacts {
   std::string compiler;    // "GCC 12.2.0"
   std::string build_type;  // CMake's: "Release"
-  bool native = true;      // for the processor of the machine that built it
+  bool native = true;      // compiled for the processor of the build machine
   bool sanitized = false;
-  std::string nvcc = {};                        // its version; empty where there was none
+  std::string nvcc = {};                        // version of nvcc; empty if there was none
   std::vector<std::string> architectures = {};  // CMake's: "80-real", "90"
 };
 

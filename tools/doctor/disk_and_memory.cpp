@@ -19,9 +19,9 @@ namespace fs = std::filesystem;
 using Mark = Finding::Mark;
 
 constexpr double kGigabyte = 1e9, kGibibyte = 1 << 30;
-// nano's checkpoints, metrics and samples take less.
+// More than a run of nano needs.
 constexpr double kLeastDisk = 100e6;
-// The two that are kept, the best, and the one that is being written.
+// Two that are kept, the best one, and the one that is being written.
 constexpr int kCheckpoints = 4;
 
 std::string in_units(double bytes, double unit, const char* name) {
@@ -42,7 +42,7 @@ double plan_bytes(std::string_view name) {
       plan_memory(config, TrainerConfig(), config.block_size, 1, NoGradientSync()).total());
 }
 
-// Permissions do not tell: root has all of them where nobody can write.
+// Tries to write: permissions are not enough, because root has them on read-only file systems too.
 bool can_write_into(const fs::path& directory) {
   std::string name = directory / ".doctor.XXXXXX";
   const FileDescriptor file(mkstemp(name.data()));
@@ -59,20 +59,19 @@ DiskFacts disk_facts(const fs::path& directory) {
 
 Finding judge_disk(const DiskFacts& facts, double checkpoint_bytes) {
   if (!facts.writable) {
-    return {"disk", Mark::problem, concat("cannot write into ", facts.directory),
-            "runs go into runs/ here: go elsewhere, or name a place with --run-dir",
+    return {"disk", Mark::problem, concat("cannot write to ", facts.directory),
+            "runs are written to runs/ in this directory: use another one, or --run-dir",
             /*prevents_stage0=*/true};
   }
   const std::string found = concat(gigabytes(facts.free_bytes), " free for runs in ", facts.directory);
   if (facts.free_bytes < kLeastDisk) {
-    return {"disk", Mark::problem, found,
-            "not enough for checkpoints: make room, or name a place with --run-dir",
+    return {"disk", Mark::problem, found, "not enough for checkpoints: free space, or use --run-dir",
             /*prevents_stage0=*/true};
   }
   if (facts.free_bytes < kCheckpoints * checkpoint_bytes) {
     return {"disk", Mark::note, found,
-            concat("enough for nano; a run of gpt2 takes ", gigabytes(kCheckpoints * checkpoint_bytes), ", ",
-                   gigabytes(checkpoint_bytes), " a checkpoint")};
+            concat("enough for nano; a run of gpt2 needs ", gigabytes(kCheckpoints * checkpoint_bytes), ", ",
+                   gigabytes(checkpoint_bytes), " per checkpoint")};
   }
   return {"disk", Mark::ok, found};
 }
@@ -99,17 +98,17 @@ Finding judge_memory(const MemoryFacts& facts, const MemoryNeeds& needs) {
                                    limited ? ", the limit of this container" : "");
   if (available < needs.nano_bytes) {
     return {"memory", Mark::problem, found,
-            concat("nano takes ", gibibytes(needs.nano_bytes),
-                   ": end something else, or take a smaller --batch-size"),
+            concat("nano needs ", gibibytes(needs.nano_bytes),
+                   ": close other programs, or use a smaller --batch-size"),
             /*prevents_stage0=*/true};
   }
   if (available < needs.gpt2_bytes) {
     return {"memory", Mark::note, found,
-            concat("enough for nano; gpt2 takes ", gibibytes(needs.gpt2_bytes),
-                   " (as --dry-run counts it): less with a smaller --batch-size or --block-size")};
+            concat("enough for nano; gpt2 needs ", gibibytes(needs.gpt2_bytes),
+                   " (--dry-run); less with a smaller --batch-size or --block-size")};
   }
   return {"memory", Mark::ok,
-          concat(found, "; training gpt2 takes ", gibibytes(needs.gpt2_bytes), " (--dry-run)")};
+          concat(found, "; training gpt2 needs ", gibibytes(needs.gpt2_bytes), " (--dry-run)")};
 }
 
 double gpt2_checkpoint_bytes() {

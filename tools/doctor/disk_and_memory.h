@@ -1,4 +1,4 @@
-// Free space on the disk where runs are written, and in memory.
+// Checks disk space for runs, and memory.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ struct DiskFacts {
   double free_bytes = 0;
 };
 DiskFacts disk_facts(const std::filesystem::path& directory);
-// `checkpoint_bytes`: of gpt2, the smallest of the presets that takes room.
+// `checkpoint_bytes`: size of a checkpoint of gpt2.
 Finding judge_disk(const DiskFacts& facts, double checkpoint_bytes);
 
 struct MemoryFacts {
   double total_bytes = 0, available_bytes = 0;
   std::optional<double> limit_bytes = {};  // of a container
 };
-// What training takes, as `stage0_train --dry-run` counts it.
+// The memory that training needs, as computed by `stage0_train --dry-run`.
 struct MemoryNeeds {
   double nano_bytes = 0, gpt2_bytes = 0;
 };
@@ -31,7 +31,7 @@ MemoryFacts memory_facts();
 MemoryNeeds memory_needs();
 Finding judge_memory(const MemoryFacts& facts, const MemoryNeeds& needs);
 
-// Of the weights and both moments of gpt2, f32.
+// Bytes of the weights and of both moments of gpt2, in f32.
 double gpt2_checkpoint_bytes();
 
 }  // namespace stagegpt

@@ -1,4 +1,4 @@
-// doctor: what this machine has for training, and what to do about what it lacks.
+// doctor: reports what this machine has for training, and how to get what is missing.
 #include <unistd.h>
 
 #include <csignal>
@@ -17,7 +17,8 @@
 namespace stagegpt {
 namespace {
 
-// This program is compiled as the others are: it may not come to tell that the processor lacks something.
+// This program is compiled like the others. So on another processor it may stop at an unknown instruction,
+// before it can report that.
 void on_unknown_instruction(int) {
   constexpr std::string_view kMessage =
       "problem  instructions      these programs were built for another processor\n"

@@ -21,7 +21,7 @@ const char* name_of(Finding::Mark mark) {
   return "problem";
 }
 
-// Text filled up to a column.
+// Pads text with spaces.
 std::string padded(std::string text, std::size_t width) {
   text.resize(std::max(text.size() + 1, width), ' ');
   return text;
@@ -33,8 +33,8 @@ Findings examine(const std::string& subject, const std::function<Findings()>& pr
   try {
     return probe();
   } catch (const std::exception& error) {
-    return {{subject, Finding::Mark::note, std::string("cannot be told: ") + error.what(),
-             "a doctor that knows no more is no reason not to train"}};
+    return {{subject, Finding::Mark::note, std::string("check failed: ") + error.what(),
+             "training may work nevertheless"}};
   }
 }
 

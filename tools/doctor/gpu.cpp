@@ -18,7 +18,7 @@ constexpr double kSeconds = 20;
 std::string to_text(CudaVersion version) { return concat(version.major_number, '.', version.minor_number); }
 std::string capability_text(int capability) { return concat(capability / 10, '.', capability % 10); }
 
-// "80" of "80-real"; 0 of what is no architecture.
+// The number in "80-real", 80; 0 if there is none.
 int number_of(std::string_view architecture) {
   int number = 0;
   std::from_chars(architecture.data(), architecture.data() + architecture.size(), number);
@@ -35,12 +35,11 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 
 Finding judge_presence(const GpuFacts& facts) {
   constexpr const char* kEmulator =
-      "stage 2 and 3's programs run without one on the emulator: stage2_train_emulated";
-  if (!facts.has_nvidia_smi) return {"GPU", Mark::note, "none: there is no nvidia-smi", kEmulator};
+      "without a GPU, stages 2 and 3 run on the emulator: stage2_train_emulated";
+  if (!facts.has_nvidia_smi) return {"GPU", Mark::note, "none: nvidia-smi not found", kEmulator};
   if (!facts.failure.empty()) {
-    return {"GPU", Mark::note, "none to be used: " + facts.failure,
-            "where there is one, its driver must be installed and loaded, and a container started with "
-            "--gpus all"};
+    return {"GPU", Mark::note, "not usable: " + facts.failure,
+            "if this machine has one: install and load its driver; start containers with --gpus all"};
   }
   if (facts.gpus.empty()) return {"GPU", Mark::note, "none: nvidia-smi lists no device", kEmulator};
   const Gpu& first = facts.gpus.front();
@@ -65,8 +64,8 @@ Finding judge_driver(const GpuFacts& facts, const BuildFacts& build) {
   }
   if (toolkit && known < *toolkit) {
     return {"driver", Mark::note, found,
-            "runs machine code, but compiles nothing for a newer GPU when it is loaded: update it if a "
-            "kernel fails"};
+            "it runs compiled kernels, but cannot compile PTX of this toolkit: update the driver if a kernel "
+            "fails"};
   }
   return {"driver", Mark::ok, found};
 }
@@ -82,7 +81,8 @@ Finding judge_architecture(const Gpu& gpu, const BuildFacts& build) {
       return {"architecture", Mark::ok, found};
     case Coverage::compiled_when_loaded:
       return {"architecture", Mark::note, found,
-              concat("the first start takes longer, while the driver compiles: -DCMAKE_CUDA_ARCHITECTURES=",
+              concat("the driver compiles kernels at the first start, which is slow; to avoid it: "
+                     "-DCMAKE_CUDA_ARCHITECTURES=",
                      gpu.capability)};
     case Coverage::none:
       break;
@@ -116,7 +116,7 @@ std::vector<Gpu> parse_gpus(std::string_view csv) {
     const auto version = parse_cuda_version(capability);
     if (!version) continue;
     gpu.capability = 10 * version->major_number + version->minor_number;
-    gpu.gibibytes = number_of(memory) / 1024.0;  // of MiB
+    gpu.gibibytes = number_of(memory) / 1024.0;  // from MiB
     gpus.push_back(gpu);
   }
   return gpus;
@@ -134,7 +134,7 @@ Coverage coverage(const std::vector<std::string>& architectures, int capability)
   for (const std::string& architecture : architectures) {
     const int number = number_of(architecture);
     if (number == 0 || number > capability) continue;
-    const bool has_letter = architecture.find('a') < architecture.find('-');  // 90a runs on 9.0 alone
+    const bool has_letter = architecture.find('a') < architecture.find('-');  // 90a runs on 9.0 only
     const bool runs = has_letter ? number == capability : number / 10 == capability / 10;
     if (!architecture.ends_with("-virtual") && runs) return Coverage::machine_code;
     if (!architecture.ends_with("-real") && !has_letter) best = Coverage::compiled_when_loaded;
@@ -150,7 +150,7 @@ GpuFacts ask_nvidia_smi() {
                                      "--format=csv,noheader,nounits"});
   if (list.exit_code != 0) {
     facts.failure = first_line(list.output.empty() ? list.errors : list.output);
-    if (facts.failure.empty()) facts.failure = concat("nvidia-smi exits with ", list.exit_code);
+    if (facts.failure.empty()) facts.failure = concat("nvidia-smi: exit code ", list.exit_code);
     return facts;
   }
   facts.gpus = parse_gpus(list.output);
@@ -164,7 +164,7 @@ Findings judge_gpus(const GpuFacts& facts, const BuildFacts& build) {
   findings.push_back(judge_driver(facts, build));
   if (build.nvcc.empty()) {
     findings.push_back(
-        {"toolkit", Mark::note, "none when these programs were built: they use no GPU",
+        {"toolkit", Mark::note, "not found when these programs were built, so they use no GPU",
          "install the CUDA toolkit, 12 or newer, and configure again: cmake --preset release"});
   } else {
     findings.push_back(judge_architecture(facts.gpus.front(), build));

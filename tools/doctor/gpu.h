@@ -1,4 +1,4 @@
-// GPUs, as nvidia-smi tells of them, against what the programs were compiled for.
+// Checks the GPUs that nvidia-smi lists against the architectures of the build.
 #pragma once
 
 #include <optional>
@@ -11,12 +11,12 @@
 
 namespace stagegpt {
 
-// "12.4", in order.
+// A version such as 12.4.
 struct CudaVersion {
   int major_number = 0, minor_number = 0;
   auto operator<=>(const CudaVersion&) const = default;
 };
-// Of "12.4" or "12.4.131".
+// Parses "12.4" or "12.4.131".
 std::optional<CudaVersion> parse_cuda_version(std::string_view text);
 
 struct Gpu {
@@ -27,18 +27,18 @@ struct Gpu {
 
 struct GpuFacts {
   bool has_nvidia_smi = false;
-  std::string failure = {};  // what nvidia-smi complains of
+  std::string failure = {};  // error message of nvidia-smi
   std::vector<Gpu> gpus = {};
-  std::optional<CudaVersion> driver_supports = {};  // the newest CUDA that the driver knows
+  std::optional<CudaVersion> driver_supports = {};  // the newest CUDA version that the driver supports
 };
 
-// What `nvidia-smi --query-gpu=name,driver_version,compute_cap,memory.total --format=csv,noheader,nounits`
-// prints. Lines that are none are left out.
+// Parses the output of `nvidia-smi --query-gpu=name,driver_version,compute_cap,memory.total
+// --format=csv,noheader,nounits`. Other lines are ignored.
 std::vector<Gpu> parse_gpus(std::string_view csv);
-// "CUDA Version: 12.4" in what `nvidia-smi` prints.
+// Finds "CUDA Version: 12.4" in the output of `nvidia-smi`.
 std::optional<CudaVersion> parse_driver_support(std::string_view output);
-// Whether code compiled for these architectures runs on a GPU: its own machine code, or code that the driver
-// compiles when it is loaded.
+// How code compiled for these architectures runs on a GPU: as machine code, or as PTX, which the driver
+// compiles when it is loaded; or not at all.
 enum class Coverage : std::uint8_t { machine_code, compiled_when_loaded, none };
 Coverage coverage(const std::vector<std::string>& architectures, int capability);
 

@@ -8,7 +8,7 @@
 namespace stagegpt {
 namespace {
 
-constexpr double kLauncherSeconds = 20;  // a launcher that waits for another machine waits long
+constexpr double kLauncherSeconds = 20;  // mpirun may wait for another machine
 
 SubprocessResult run(std::vector<std::string> argv, bool as_root) {
   Subprocess subprocess{.argv = std::move(argv)};
@@ -23,8 +23,8 @@ SubprocessResult run(std::vector<std::string> argv, bool as_root) {
 
 Finding judge_launcher(const MpiFacts& facts) {
   if (!facts.version) {
-    return {"MPI", Finding::Mark::note, "no mpirun",
-            "stages 1 and 3 are started by it: ./scripts/setup.sh installs Open MPI"};
+    return {"MPI", Finding::Mark::note, "mpirun not found",
+            "stages 1 and 3 need it: ./scripts/setup.sh installs Open MPI"};
   }
   if (!facts.failure.empty()) {
     return {"MPI", Finding::Mark::problem, "mpirun does not run: " + facts.failure,
@@ -38,17 +38,16 @@ Finding judge_launcher(const MpiFacts& facts) {
 }
 
 Finding judge_slots(int slots) {
-  const std::string found =
-      concat(slots, slots == 1 ? " rank" : " ranks", " without --oversubscribe, as mpirun starts them");
+  const std::string found = concat(slots, slots == 1 ? " rank" : " ranks", " without --oversubscribe");
   if (slots > 1) return {"MPI slots", Finding::Mark::ok, found};
   return {"MPI slots", Finding::Mark::note, found,
-          "to try several ranks on few cores: mpirun --oversubscribe -np 2"};
+          "to start more ranks than that: mpirun --oversubscribe -np 2"};
 }
 
 Finding judge_cuda_awareness(bool aware) {
   if (aware) return {"CUDA-aware MPI", Finding::Mark::ok, "yes"};
   return {"CUDA-aware MPI", Finding::Mark::note, "no",
-          "stage 3's ranks exchange gradients through host memory or NCCL; --transport chooses"};
+          "stage 3's ranks exchange gradients through host memory or NCCL; --transport selects one"};
 }
 
 }  // namespace
@@ -56,7 +55,7 @@ Finding judge_cuda_awareness(bool aware) {
 std::string parse_mpirun_version(std::string_view output) {
   std::string line(output.substr(0, output.find('\n')));
   const std::size_t open = line.find('('), close = line.find(')');
-  if (open == std::string::npos || close < open) return line.empty() ? "of an unknown make" : line;
+  if (open == std::string::npos || close < open) return line.empty() ? "unknown MPI" : line;
   return line.substr(open + 1, close - open - 1) + line.substr(close + 1);  // "mpirun (Open MPI) 4.1.4"
 }
 
@@ -82,7 +81,7 @@ MpiFacts ask_mpirun() {
   const SubprocessResult version = run({"mpirun", "--version"}, true);
   facts.version = parse_mpirun_version(version.output);
   if (version.exit_code != 0) {
-    facts.failure = version.timed_out ? "it does not answer" : last_lines(version.errors, 1);
+    facts.failure = version.timed_out ? "no answer" : last_lines(version.errors, 1);
     if (facts.failure.empty()) facts.failure = concat("exit code ", version.exit_code);
     return facts;
   }

@@ -1,4 +1,4 @@
-// mpirun, asked as a user would: these programs are not linked with MPI.
+// Checks MPI by running mpirun, because doctor is not linked with MPI.
 #pragma once
 
 #include <optional>
@@ -10,20 +10,20 @@
 namespace stagegpt {
 
 struct MpiFacts {
-  std::optional<std::string> version = {};  // "Open MPI 4.1.4"; nothing where there is no mpirun
-  std::string failure = {};                 // what mpirun complains of
+  std::optional<std::string> version = {};  // "Open MPI 4.1.4"; empty if there is no mpirun
+  std::string failure = {};                 // error message of mpirun
   bool refuses_root = false;
-  std::optional<int> slots = {};  // processes that it starts without --oversubscribe
+  std::optional<int> slots = {};  // number of processes that it starts without --oversubscribe
   std::optional<bool> cuda_aware = {};
 };
 
-// Of what `mpirun --version` prints.
+// Parses the output of `mpirun --version`.
 std::string parse_mpirun_version(std::string_view output);
-// Whether it has refused to run as root.
+// Whether mpirun has refused to run as root.
 bool refuses_root(std::string_view errors);
-// The number of lines "slot": without -np, Open MPI starts a process in each slot.
+// Counts lines "slot": without -np, Open MPI starts one process per slot.
 int count_slots(std::string_view output);
-// Of what `ompi_info --parsable --all` prints; nothing where it does not say.
+// Parses the output of `ompi_info --parsable --all`; empty if it is not in there.
 std::optional<bool> parse_cuda_awareness(std::string_view output);
 
 MpiFacts ask_mpirun();

@@ -23,7 +23,7 @@ std::optional<int> ask_nccl() {
 
 Finding judge_nccl(std::optional<int> version, std::size_t gpus) {
   if (version) return {"NCCL", Finding::Mark::ok, nccl_version_text(*version)};
-  if (gpus < 2) return {"NCCL", Finding::Mark::ok, "none, and of use to several GPUs only"};
+  if (gpus < 2) return {"NCCL", Finding::Mark::ok, "none; used with several GPUs only"};
   return {"NCCL", Finding::Mark::note, "none: libnccl.so.2 cannot be loaded",
           "stage 3 is fastest with it: install libnccl2 and libnccl-dev for this CUDA, and configure again"};
 }

@@ -1,4 +1,4 @@
-// NCCL, which stage 3 is built with where it is there.
+// Checks NCCL, which stage 3 uses if it was found by the build.
 #pragma once
 
 #include <optional>
@@ -8,10 +8,10 @@
 
 namespace stagegpt {
 
-// Of NCCL's number for its version: 21805 is 2.18.5. Before 2.9 it was written otherwise: 2804 is 2.8.4.
+// NCCL's version number as text: 21805 is 2.18.5; before 2.9 the format was different: 2804 is 2.8.4.
 std::string nccl_version_text(int number);
 
-// The number of the library's version; nothing where it cannot be loaded.
+// The library's version number; empty if it cannot be loaded.
 std::optional<int> ask_nccl();
 Finding judge_nccl(std::optional<int> version, std::size_t gpus);
 

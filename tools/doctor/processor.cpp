@@ -44,8 +44,7 @@ Finding judge_cores(const ProcessorFacts& facts) {
   if (facts.quota && *facts.quota < facts.cores) {
     return {"processor", Finding::Mark::note,
             concat(found, ", of which this container may use ", *facts.quota),
-            concat("threads beyond that wait for each other: --threads ",
-                   std::max(1, static_cast<int>(*facts.quota)))};
+            concat("more threads are slower: --threads ", std::max(1, static_cast<int>(*facts.quota)))};
   }
   return {"processor", Finding::Mark::ok, found};
 }
@@ -64,10 +63,10 @@ Finding judge_instructions(const std::vector<InstructionSet>& sets) {
   }
   if (!unused.empty()) {
     return {"instructions", Finding::Mark::note,
-            concat("this processor has ", unused, ", the programs do not use it"),
-            "they were built for another machine, or for any: configure and build on this one"};
+            concat("this processor has ", unused, ", which the programs do not use"),
+            "they were built for another processor, or for any: configure and build on this one"};
   }
-  return {"instructions", Finding::Mark::ok, used.empty() ? "none beyond the usual" : used};
+  return {"instructions", Finding::Mark::ok, used.empty() ? "baseline only" : used};
 }
 
 }  // namespace

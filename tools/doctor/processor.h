@@ -1,5 +1,5 @@
-// The processor: which cores we may use, and whether it knows the instructions that the programs were
-// compiled to.
+// Checks the processor: the cores that this process may use, and whether it has the instructions for which
+// the programs were compiled.
 #pragma once
 
 #include <optional>
@@ -18,12 +18,12 @@ struct InstructionSet {
 
 struct ProcessorFacts {
   std::string model;
-  int cores = 1;                     // that this process may run on
+  int cores = 1;                     // number that this process may use
   std::optional<double> quota = {};  // of a container, in cores
   std::vector<InstructionSet> instructions = {};
 };
 
-// "model name" of /proc/cpuinfo; empty where there is none.
+// The "model name" in /proc/cpuinfo; empty if there is none.
 std::string parse_processor_model(std::string_view cpuinfo);
 
 ProcessorFacts processor_facts();

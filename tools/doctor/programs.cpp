@@ -26,9 +26,9 @@ Finding judge_stage(const StagePrograms& stage, const std::set<std::string>& nam
   }
   if (missing.empty()) return {stage.subject, Mark::ok, there};
   if (stage.needs_nvcc && build.nvcc.empty()) {
-    return {stage.subject, Mark::note, "not built: there was no nvcc",
-            "for a GPU, install the CUDA toolkit, 12 or newer, and configure again; the emulated programs "
-            "need none"};
+    return {stage.subject, Mark::note, "not built: nvcc was not found",
+            "for a GPU, install the CUDA toolkit, 12 or newer, and configure again; the emulated programs do "
+            "not need it"};
   }
   const bool prevents = !names.contains("stage0_train") && stage.prefix == "stage0_";
   return {stage.subject, prevents ? Mark::problem : Mark::note, "not built: " + missing,

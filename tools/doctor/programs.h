@@ -1,4 +1,4 @@
-// Which of the project's programs are there.
+// Checks which programs of the stages exist.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@ namespace stagegpt {
 
 // Names of the programs in a directory.
 std::set<std::string> programs_in(const std::filesystem::path& directory);
-// A finding for each stage, of programs that were built in `build_directory`.
+// One finding per stage, for programs that were built in `build_directory`.
 Findings judge_programs(const std::set<std::string>& names, const BuildFacts& build,
                         const std::filesystem::path& build_directory);
 

@@ -12,25 +12,23 @@
 namespace stagegpt {
 namespace {
 
-// What a variable does to training.
+// An environment variable that changes the speed of training.
 struct Variable {
   const char* name;
-  const char* advice;  // nullptr: it does no harm
+  const char* advice;  // nullptr if it is harmless
 };
 constexpr Variable kVariables[] = {
-    {"OMP_THREAD_LIMIT", nullptr},  // judged by its value
-    {"OMP_WAIT_POLICY",
-     "passive threads sleep between any two loops, which takes longer: unset OMP_WAIT_POLICY"},
-    {"OMP_DYNAMIC", "OpenMP may take fewer threads than there are cores: unset OMP_DYNAMIC"},
+    {"OMP_THREAD_LIMIT", nullptr},  // depends on its value: judge_threads()
+    {"OMP_WAIT_POLICY", "threads sleep between parallel loops, which is slower: unset OMP_WAIT_POLICY"},
+    {"OMP_DYNAMIC", "OpenMP may use fewer threads than cores: unset OMP_DYNAMIC"},
     {"OMP_PROC_BIND", nullptr},
     {"OMP_PLACES", nullptr},
     {"GOMP_CPU_AFFINITY", nullptr},
-    {"OMP_NUM_THREADS", "not what the programs go by: --threads is"},
-    {"OPENBLAS_CORETYPE",
-     "it decides on OpenBLAS's kernels, in place of what the processor can do: unset it"},
+    {"OMP_NUM_THREADS", "the programs ignore it: use --threads"},
+    {"OPENBLAS_CORETYPE", "it overrides OpenBLAS's choice of kernels for this processor: unset it"},
 };
 
-// OpenMP reads its variables so: ACTIVE is active.
+// OpenMP ignores the case of its variables' values.
 std::string in_lower_case(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
   return text;
@@ -47,7 +45,7 @@ ThreadFacts thread_facts() {
 }
 
 Finding judge_threads(const ThreadFacts& facts) {
-  std::string found = concat(facts.cores, facts.cores == 1 ? " thread" : " threads", ", one a core");
+  std::string found = concat(facts.cores, facts.cores == 1 ? " thread" : " threads", ", one per core");
   std::string advice;
   for (const auto& [name, value] : facts.environment) {
     found += concat(", ", name, "=", value);
@@ -56,16 +54,16 @@ Finding judge_threads(const ThreadFacts& facts) {
     const bool harmless = meant == "active" || meant == "false";
     if (advice.empty() && variable->advice != nullptr && !harmless) advice = variable->advice;
   }
-  if (facts.limit < facts.cores) advice = "OpenMP does not go beyond its limit: unset OMP_THREAD_LIMIT";
+  if (facts.limit < facts.cores)
+    advice = "it limits OpenMP to fewer threads than cores: unset OMP_THREAD_LIMIT";
   return {"OpenMP", advice.empty() ? Finding::Mark::ok : Finding::Mark::note, found, advice};
 }
 
 Finding judge_blas(bool loaded, const std::string& description) {
-  if (loaded) return {"BLAS", Finding::Mark::ok, description + ", with OpenMP's threads"};
-  return {
-      "BLAS", Finding::Mark::problem, description,
-      "./scripts/setup.sh installs it; without it, --cpu-matmul tiled multiplies, at a fraction of the speed",
-      /*prevents_stage0=*/true};
+  if (loaded) return {"BLAS", Finding::Mark::ok, description + ", OpenMP build"};
+  return {"BLAS", Finding::Mark::problem, description,
+          "./scripts/setup.sh installs it; without it, use --cpu-matmul tiled, which is much slower",
+          /*prevents_stage0=*/true};
 }
 
 Finding examine_blas() {

@@ -1,4 +1,4 @@
-// OpenMP's threads, and OpenBLAS, which multiplies matrices with them.
+// Checks OpenMP and OpenBLAS.
 #pragma once
 
 #include <string>
@@ -10,16 +10,16 @@
 namespace stagegpt {
 
 struct ThreadFacts {
-  int cores = 1;        // OpenMP's: as many threads a program takes without --threads
+  int cores = 1;        // omp_get_num_procs(), the default of --threads
   int limit = 1 << 30;  // OMP_THREAD_LIMIT
-  // Variables of the environment that are set, of those that change what threads do.
+  // Environment variables that are set and affect threads.
   std::vector<std::pair<std::string, std::string>> environment = {};
 };
 
 ThreadFacts thread_facts();
 Finding judge_threads(const ThreadFacts& facts);
 
-// `description` of the library, or why it cannot be loaded.
+// `description`: that of the library, or why it cannot be loaded.
 Finding judge_blas(bool loaded, const std::string& description);
 Finding examine_blas();
 

@@ -1,4 +1,4 @@
-#include "tools/compare/unseen_by_softmax.h"
+#include "tools/compare/softmax_invariance.h"
 
 #include <algorithm>
 
@@ -15,8 +15,8 @@ void remove_mean(float* channel, std::int64_t T, std::int64_t stride) {
 
 }  // namespace
 
-void leave_out_unseen(std::string_view tensor, const std::vector<std::int64_t>& shape,
-                      std::vector<float>& values) {
+void remove_softmax_invariant(std::string_view tensor, const std::vector<std::int64_t>& shape,
+                              std::vector<float>& values) {
   const std::int64_t width = shape.back(), C = width / 3;
   if (tensor.ends_with(".attn.c_attn.bias") && shape.size() == 1) {
     std::fill(values.begin() + C, values.begin() + 2 * C, 0.0f);
