@@ -1,5 +1,5 @@
-// The backends that the table of op cases runs on. Every program of op tests is linked with one file that
-// defines backends_under_test(): stage0_backends.cpp, and one for each later stage.
+// The backends on which op cases are tested. Each program of op tests is linked with one file that defines
+// backends_under_test(): stage0_backends.cpp, and one for each later stage.
 #pragma once
 
 #include <functional>
@@ -12,14 +12,14 @@
 namespace stagegpt::test {
 
 struct BackendUnderTest {
-  std::string name;  // letters, digits and underscores: it becomes part of a test's name
+  std::string name;  // letters, digits and underscores, because it is part of a test's name
   std::function<std::unique_ptr<Backend>()> make;
   std::vector<DType> dtypes;
   bool slow = false;    // too slow for training
   double rounding = 0;  // unit roundoff of the factors of products, where it is larger than the dtype's
 };
 
-// What a failing test shows of a backend.
+// For the messages of failing tests.
 inline std::ostream& operator<<(std::ostream& out, const BackendUnderTest& backend) {
   return out << backend.name;
 }

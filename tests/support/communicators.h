@@ -1,4 +1,4 @@
-// The communicators that communicator_test.cpp is built for.
+// The communicators for which communicator_test.cpp is built.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@ struct CommunicatorUnderTest {
 
 inline std::ostream& operator<<(std::ostream& out, const CommunicatorUnderTest& it) { return out << it.name; }
 
-// Defined once in each test program, in the file that CMake names first.
+// Defined once in each test program, in its first source file in CMake.
 const std::vector<CommunicatorUnderTest>& communicators_under_test();
 
 }  // namespace stagegpt::test

@@ -1,4 +1,4 @@
-// Stand-ins for many ranks: a communicator that writes down what it is asked for, and moves nothing.
+// Fakes for many ranks: a communicator that records its calls, and transfers nothing.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace stagegpt::test {
 
-// All ranks have what this one has.
+// A group in which all ranks have the same data as this one.
 class AlikeRanks final : public RankGroup {
  public:
   AlikeRanks(int rank, int size) : rank_(rank), size_(size) {}
@@ -67,7 +67,7 @@ class CountingCommunicator final : public Communicator {
     int now = 0, most = 0;
   };
 
-  // Not done before it is waited for.
+  // Not complete before wait().
   class Counted final : public Pending {
    public:
     explicit Counted(UnderWay& under_way) : under_way_(under_way) {

@@ -1,4 +1,4 @@
-// Reads event files of TensorBoard's, by the formats' definitions alone: framing, checksums, protobuf fields.
+// Reads TensorBoard's event files by the definition of the format: framing, checksums, protobuf fields.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ T take_number(std::string_view& bytes) {
   return number;
 }
 
-// The bytes of each record; fails the test where a checksum is wrong or bytes are left over.
+// The bytes of each record; the test fails if a checksum is wrong or bytes remain.
 inline std::vector<std::string> records_of(std::string_view file) {
   const auto masked = [](std::string_view bytes) {
     const std::uint32_t crc = crc32c(bytes);

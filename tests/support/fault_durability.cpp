@@ -9,12 +9,12 @@ namespace {
 struct Account {
   long n_kept = 0;
   std::vector<std::weak_ptr<Inode>> inodes = {};
-  std::vector<InodePtr> written = {};  // and not synced since
+  std::vector<InodePtr> written = {};  // since their last fsync
   std::vector<Change> changes = {};
 };
 
 Account& account() {
-  static Account& account = *new Account;  // never destroyed, as the settings
+  static Account& account = *new Account;  // never destroyed, like the settings
   return account;
 }
 
@@ -36,14 +36,14 @@ std::string path_to_keep() {
   return settings().keep + "/" + std::to_string(getpid()) + "." + std::to_string(++account().n_kept);
 }
 
-void put_back(const Lost& lost) {
+void restore(const Lost& lost) {
   const int at = lost.name.directory->fd;
   const char* name = lost.name.text.c_str();
   struct stat& status = lost.inode->status;
   if (!S_ISDIR(status.st_mode)) {
     linkat(AT_FDCWD, lost.kept.c_str(), at, name, 0);
   } else if (syscall(SYS_mkdirat, at, name, status.st_mode & ALLPERMS) == 0) {
-    // Earlier changes in it have to find the new one.
+    // Earlier changes in this directory are undone in the new one.
     syscall(SYS_close, lost.inode->fd);
     lost.inode->fd = hold(at, name, O_DIRECTORY);
     fstat(lost.inode->fd, &status);
@@ -55,15 +55,15 @@ void undo(const Change& change) {
     const int at = change.to.directory->fd;
     const char* name = change.to.text.c_str();
     struct stat there;
-    // Something else is there when a later change was made durable and this one was not.
+    // The name refers to another inode if a later change was made durable and this one was not.
     if (fstatat(at, name, &there, AT_SYMLINK_NOFOLLOW) != 0 || !change.inode->is(there)) return;
-    // What was created goes with its contents, durable or not: nothing leads to them any more.
+    // A created inode is lost with its contents, even if they are durable: it has no name any more.
     const bool created = change.from.directory == nullptr;
     const std::string back = created ? path_to_keep() : change.from.text;
     syscall(SYS_renameat2, at, name, created ? AT_FDCWD : change.from.directory->fd, back.c_str(),
             change.flags);
   }
-  if (change.lost.inode != nullptr) put_back(change.lost);
+  if (change.lost.inode != nullptr) restore(change.lost);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What a program has changed on the disk and not made durable yet, so that it can be lost.
+// Records a program's changes on the disk that are not durable yet, so that a power loss can be simulated.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace fault {
 
-// A file or directory, held open so that it is the same one whatever happens to its names.
+// A file or directory, held open so that it is identified independently of its names.
 struct Inode {
   explicit Inode(int held) : fd(held) { fstat(fd, &status); }
   ~Inode() { syscall(SYS_close, fd); }
@@ -29,37 +29,37 @@ struct Name {
   std::string text;
 };
 
-// What a name stood for before it was removed or replaced.
+// The file or directory of a name before it was removed or replaced.
 struct Lost {
   Name name;
   InodePtr inode;
-  std::string kept;  // a hard link to it; a directory, being empty, is made anew
+  std::string kept;  // a hard link to it; an empty directory is created again instead
 };
 
-// A change of names that is not durable yet. Names are relative to directories held open, so a directory that
-// is renamed takes its changes along.
+// A change of names that is not durable yet. Names are relative to open directories, so that renaming a
+// directory does not affect the changes in it.
 struct Change {
-  InodePtr inode;  // what was created or moved
+  InodePtr inode;  // the created or moved inode
   Name from, to;   // a creation has no `from`, a removal neither
   Lost lost;
-  std::vector<InodePtr> awaits;  // the directories that still need an fsync
+  std::vector<InodePtr> awaits;  // directories without an fsync since
   unsigned flags = 0;            // of renameat2
 };
 
-// Whoever calls these holds a mutex: there is one account of a process.
+// The caller must hold a mutex: there is one record per process.
 
-// The one Inode for what a name stands for; null where it does not exist.
+// The Inode of a name, always the same object for the same inode; null if it does not exist.
 InodePtr inode_at(const Entry& entry);
 Name name_of(const Entry& entry);
-// Holds on to what a name stands for, that it can be put back.
+// Keeps the file or directory of a name, so that it can be restored.
 Lost keep(const Entry& entry);
 
 void note_write(int fd);
 void note_sync(int fd);
 void note_change(Change change);
-// A forked child has its parent's account, which is not its own to lose.
+// For a forked child, which must not undo its parent's changes.
 void forget_all();
-// Undoes all that is not durable.
+// Undoes all changes that are not durable.
 void lose_power();
 
 }  // namespace fault

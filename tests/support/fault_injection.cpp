@@ -1,32 +1,35 @@
-// A library for LD_PRELOAD that injects faults into a program's calls to the file system, so that a test can
-// strike at every step of a save. It is set up through the environment:
+// A library for LD_PRELOAD that injects faults into a program's calls to the file system, at any step of a
+// save. It is configured by environment variables:
 //
-//   FAULT_ROOT=/abs/dir   Only calls about names and files under this directory count. Standard input, output
-//                         and error never do, nor does opening a file to read it.
-//   FAULT_LOG=/abs/file   Each counted call appends the line `N name path [path2]`; the name is open (to
-//                         write or create), close (of what was open to write), write, fsync, ftruncate,
-//                         rename, symlink, unlink, rmdir or mkdir, whichever variant was called.
-//   FAULT_AT=N            The N-th counted call, from 1, is struck. Without it calls are only counted.
-//   FAULT_KIND            What happens then:
-//     kill                The process dies by SIGKILL before the call is carried out.
-//     kill_halfway        So too, but the first half of a write is carried out.
-//     power_loss          So too, and all that was not made durable is lost: files written to since their
-//                         last fsync keep half of their bytes, and creations, renames and removals are undone
-//                         where a parent directory has had no fsync since (both parents, for a rename).
-//     data_loss           As power_loss, but the names stay as they are: only bytes are lost. This catches a
-//                         file that was renamed before its fsync.
+//   FAULT_ROOT=/abs/dir   Only calls on names and files under this directory count; not those on standard
+//                         input, output and error, and not opening a file for reading.
+//   FAULT_LOG=/abs/file   Each counted call appends the line `N name path [path2]`. The name is open (for
+//                         writing or creating), close (of a file open for writing), write, fsync, ftruncate,
+//                         rename, symlink, unlink, rmdir or mkdir, for all variants of the call.
+//   FAULT_AT=N            The fault is injected into the N-th counted call, from 1. Without it calls are only
+//                         counted.
+//   FAULT_KIND            The kind of fault:
+//     kill                SIGKILL ends the process before the call is executed.
+//     kill_halfway        As kill, but the first half of a write is executed.
+//     power_loss          As kill, and all that is not durable is lost: files written to since their last
+//                         fsync keep half of their bytes, and creations, renames and removals are undone if a
+//                         parent directory has had no fsync since (both parents, for a rename).
+//     data_loss           As power_loss, but names are kept: only bytes are lost. This detects a file that
+//                         was renamed before its fsync.
 //     enospc              This call and all later writes and creations fail with ENOSPC.
 //     eio                 This call fails with EIO.
-//     short_write         A write writes half of its bytes, and says so.
+//     short_write         A write writes half of its bytes, and returns their number.
 //     eintr               A write fails with EINTR.
-//   FAULT_KEEP=/abs/dir   For power_loss: an existing directory outside the root, on its file system, for
-//                         what has to be put back. What was never durable ends up there too.
+//   FAULT_KEEP=/abs/dir   For power_loss: an existing directory outside the root, on the same file system,
+//                         for files that must be restored. Files that were never durable are moved there too.
 //
-// Where the program ends by itself before its N-th call, power is lost after it: what a program that claims
-// success did not make durable is gone. So a test runs N from 1 until no signal ends the program.
+// If the program ends before its N-th call, the power loss is simulated at its end: all that it has not made
+// durable is lost, even if it has reported success. So a test increases N from 1 until no signal ends the
+// program.
 //
-// Calls are counted per process. Not seen: fopen (and so the creation of a file by std::ofstream, though not
-// its writes), sendfile, truncate, link, mmap and _exit; O_SYNC and sync do not make anything durable here.
+// Calls are counted per process. Not intercepted: fopen (and so the creation of a file by std::ofstream, but
+// not its writes), sendfile, truncate, link, mmap and _exit. O_SYNC and sync do not make anything durable
+// here.
 #undef _FORTIFY_SOURCE  // its inline open would clash with the one defined here
 
 #include <fcntl.h>
@@ -68,7 +71,7 @@ State& state() {
 
 __attribute__((destructor)) void lose_power_at_exit() {
   const std::lock_guard lock(state_mutex);
-  // A forked child that has made no counted call yet has its parent's records, which are not its own to lose.
+  // A forked child without a counted call still has its parent's records, which it must not undo.
   if (settings().loses_power() && state().process == getpid()) lose_power();
 }
 
@@ -84,8 +87,8 @@ void log_call(const std::string& line) {
   syscall(SYS_close, fd);
 }
 
-// Counts a call and says how much of it to carry out. The caller holds the mutex until that is done, so that
-// what is recorded is in the order in which it happened.
+// Counts a call and decides how much of it is executed. The caller holds the mutex until then, so that
+// records are in the order of execution.
 Fate count(Effect effect, const std::string& name, const std::string& path, const std::string& path2 = "") {
   if (state().process != getpid()) {
     state() = State{.process = getpid()};
@@ -127,7 +130,7 @@ ssize_t do_write(int fd, std::size_t n_bytes, WriteFirst write_first) {
   return written;
 }
 
-// Other calls about an open file. `note(fd)` records that it succeeded.
+// Other calls on an open file. `note(fd)` records that the call has succeeded.
 template <typename Carry, typename Note>
 int do_on_file(const char* call, int fd, Carry carry, Note note) {
   const std::string path = path_that_counts(fd);
@@ -186,12 +189,12 @@ int do_rename(int at, const char* path, int to_at, const char* to_path, unsigned
   if (from.counts) change.awaits.push_back(change.from.directory);
   if (to.counts) change.awaits.push_back(change.to.directory);
   const int result = carry();
-  // Between two links to one file rename does nothing.
+  // rename does nothing if both names are links to the same file.
   if (result == 0 && change.inode != change.lost.inode) note_change(change);
   return result;
 }
 
-// The bit that sets O_TMPFILE apart from O_DIRECTORY: such an open has a mode too.
+// The bit of O_TMPFILE that O_DIRECTORY does not have. An open with O_TMPFILE has a mode too.
 constexpr int kTemporary = O_TMPFILE & ~O_DIRECTORY;
 
 }  // namespace
@@ -288,7 +291,7 @@ int mkdir(const char* path, mode_t mode) noexcept { return mkdirat(AT_FDCWD, pat
 int unlinkat(int at, const char* path, int flags) noexcept { return do_remove(at, path, flags); }
 int unlink(const char* path) noexcept { return do_remove(AT_FDCWD, path, 0); }
 int rmdir(const char* path) noexcept { return do_remove(AT_FDCWD, path, AT_REMOVEDIR); }
-int remove(const char* path) noexcept {  // which std::filesystem::remove calls
+int remove(const char* path) noexcept {  // called by std::filesystem::remove
   struct stat status;
   const bool directory = lstat(path, &status) == 0 && S_ISDIR(status.st_mode);
   return do_remove(AT_FDCWD, path, directory ? AT_REMOVEDIR : 0);

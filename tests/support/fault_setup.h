@@ -1,4 +1,4 @@
-// What fault_injection.cpp is asked for through the environment, and which names and files that concerns.
+// The settings of fault_injection.cpp, from environment variables, and the names and files that they concern.
 #pragma once
 
 #include <fcntl.h>
@@ -13,12 +13,12 @@
 #include <iterator>
 #include <string>
 
-// Everything is carried out by system calls made directly: there is no function to look up before the first
-// call, which may come before main, and none that could come back here. Nothing is allocated for reading, nor
-// for pipes and the like, to which signal handlers may write.
+// All operations use direct system calls. So nothing has to be looked up before the first call, which may
+// precede main, and no function calls back into this library. Reads, and writes to pipes (by signal
+// handlers), allocate no memory.
 namespace fault {
 
-inline constexpr int kMisuse = 99;  // the exit status where the set-up makes no sense
+inline constexpr int kMisuse = 99;  // exit status for invalid settings
 
 [[noreturn]] inline void refuse(const std::string& problem) {
   const std::string line = "fault_injection: " + problem + "\n";
@@ -42,7 +42,7 @@ struct Settings {
     };
     if (value("FAULT_ROOT").empty()) return;
     char real[PATH_MAX];
-    if (realpath(value("FAULT_ROOT").c_str(), real) == nullptr) refuse("FAULT_ROOT is not there");
+    if (realpath(value("FAULT_ROOT").c_str(), real) == nullptr) refuse("FAULT_ROOT does not exist");
     root = real;
     log = value("FAULT_LOG");
     keep = value("FAULT_KEEP");
@@ -61,7 +61,7 @@ struct Settings {
   bool holds(const std::string& path) const { return path.starts_with(root) && path[root.size()] == '/'; }
 };
 
-// Neither this nor the state is ever destroyed: the program may write until its very end.
+// Settings and state are never destroyed, because the program may write until its end.
 inline const Settings& settings() {
   static const Settings& settings = *new Settings;
   return settings;
@@ -69,7 +69,7 @@ inline const Settings& settings() {
 
 inline std::atomic<bool> dying = false;
 
-// While power is lost names move about: what another thread finds outside the root then may not be.
+// During a power loss names are moved, so that another thread would see wrong paths; it waits here instead.
 inline void never_return_if_dying() {
   while (dying) syscall(SYS_pause);
 }
@@ -86,15 +86,15 @@ inline int hold(int at, const char* path, int flags) {
   return static_cast<int>(syscall(SYS_openat, at, path, O_PATH | O_CLOEXEC | flags));
 }
 
-// A name in a directory. The directory is open and its path is the kernel's, so that there is one path to a
-// name whichever way the program wrote it.
+// A name in a directory. The directory is open and its path is that of the kernel, so that each name has one
+// path, however the program wrote it.
 struct Entry {
   Entry(int at, const char* given) {
     if (settings().root.empty() || given == nullptr) return;
     path = given;
     while (path.size() > 1 && path.back() == '/') path.pop_back();
     const std::size_t slash = path.rfind('/');
-    name = path.substr(slash + 1);  // all of it where there is no slash
+    name = path.substr(slash + 1);  // the whole path if there is no slash
     if (name.empty() || name == "." || name == "..") return;
     parent = hold(at, slash == std::string::npos ? "." : path.substr(0, slash + 1).c_str(), O_DIRECTORY);
     path = path_of(parent) + "/" + name;
@@ -116,7 +116,7 @@ struct Entry {
   bool counts = false;
 };
 
-// The path of an open file or directory if calls about it count, and nothing otherwise.
+// The path of an open file or directory if calls on it count, else an empty string.
 inline std::string path_that_counts(int fd) {
   struct stat status;
   if (settings().root.empty() || fd <= STDERR_FILENO || fstat(fd, &status) != 0) return {};

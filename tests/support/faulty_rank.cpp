@@ -1,11 +1,12 @@
-// Preloaded into a program that mpirun starts: ends the rank that STAGEGPT_EARLY_EXIT names, after a second,
-// as if it had come to its end; has the thread that SIGUSR2 meets sleep for ever, while others of the
-// process go on; with STAGEGPT_SLOW_DISK every file or directory of a checkpoint takes so many milliseconds
-// to reach the disk; and with STAGEGPT_NODES the ranks are divided among so many nodes: those of one node
-// share no memory with another's. With STAGEGPT_FREE_WAITS the end of a communicator waits for all its ranks.
-// STAGEGPT_CORRUPT names a rank in which the last message of each all-reduce of one chunk among three arrives
-// with other signs than it was sent with; STAGEGPT_NO_MEMORY a part of the path of a file for which, when it
-// has been opened to be written, there is no memory for blocks.
+// Preloaded into a program that mpirun starts, to inject faults:
+//   STAGEGPT_EARLY_EXIT=RANK   the rank exits with 0 after one second
+//   SIGUSR2                    the thread that receives it sleeps forever; other threads continue
+//   STAGEGPT_SLOW_DISK=MS      each fsync in a checkpoint takes MS milliseconds longer
+//   STAGEGPT_NODES=N           the ranks are divided into N nodes, which share no memory
+//   STAGEGPT_FREE_WAITS=1      MPI_Comm_free waits for all ranks of the communicator
+//   STAGEGPT_CORRUPT=RANK      at the rank, the last message of each all-reduce of one chunk among three
+//                              ranks arrives with inverted signs
+//   STAGEGPT_NO_MEMORY=TEXT    aligned_alloc fails after a file whose path contains TEXT was created
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <mpi.h>
@@ -24,13 +25,14 @@
 
 namespace {
 
-// 0 where the variable is not set.
+// An integer variable; 0 if it is not set.
 int number(const char* variable) {
   const char* text = std::getenv(variable);
   return text == nullptr ? 0 : std::atoi(text);
 }
 
-// What the MPI library calls so: this library is not linked with it, since mpirun loads this one too.
+// A function of the MPI library. It is looked up at run time: mpirun itself loads this library too, so that
+// it must not be linked with MPI.
 template <class Function>
 Function* in_mpi(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
@@ -40,7 +42,7 @@ extern "C" void hang(int) {
   while (true) pause();
 }
 
-// In place of the C library's.
+// Replaces that of the C library.
 extern "C" int fsync(int file) {
   char path[PATH_MAX] = {};
   const std::string name = "/proc/self/fd/" + std::to_string(file);
@@ -49,7 +51,7 @@ extern "C" int fsync(int file) {
   return static_cast<int>(syscall(SYS_fsync, file));
 }
 
-// In place of the MPI library's.
+// Replaces that of the MPI library.
 extern "C" int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm* part) {
   const int nodes = number("STAGEGPT_NODES");
   if (nodes == 0) {
@@ -61,14 +63,14 @@ extern "C" int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info in
   return in_mpi<decltype(MPI_Comm_split)>("PMPI_Comm_split")(comm, rank * nodes / size, key, part);
 }
 
-// What a rank has asked to receive last, how much, and how often with that tag.
+// The last MPI_Irecv: its buffer and tag, and the number of calls with this tag.
 struct LastReceived {
   float* floats = nullptr;
   int count = 0, tag = -1, calls = 0;
 };
 LastReceived last_received;
 
-// Which every rank has to call, and which may wait until all have.
+// A collective call, which may wait for all ranks.
 extern "C" int MPI_Comm_free(MPI_Comm* comm) {
   if (number("STAGEGPT_FREE_WAITS") != 0) in_mpi<decltype(MPI_Barrier)>("PMPI_Barrier")(*comm);
   return in_mpi<decltype(MPI_Comm_free)>("PMPI_Comm_free")(comm);
@@ -77,7 +79,7 @@ extern "C" int MPI_Comm_free(MPI_Comm* comm) {
 extern "C" int MPI_Irecv(void* buffer, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
                          MPI_Request* request) {
   const int calls =
-      tag == last_received.tag ? last_received.calls + 1 : 1;  // each reduction has a tag of its own
+      tag == last_received.tag ? last_received.calls + 1 : 1;  // each all-reduce has its own tag
   last_received = {static_cast<float*>(buffer), count, tag, calls};
   return in_mpi<decltype(MPI_Irecv)>("PMPI_Irecv")(buffer, count, type, from, tag, comm, request);
 }
@@ -85,7 +87,7 @@ extern "C" int MPI_Irecv(void* buffer, int count, MPI_Datatype type, int from, i
 extern "C" int MPI_Waitall(int count, MPI_Request* requests, MPI_Status* statuses) {
   const int result = in_mpi<decltype(MPI_Waitall)>("PMPI_Waitall")(count, requests, statuses);
   const char* chosen = std::getenv("STAGEGPT_CORRUPT");
-  constexpr int kMessages = 4;  // of an all-reduce among three, to each; the last is not passed on
+  constexpr int kMessages = 4;  // received by each of three ranks in an all-reduce; the last is not passed on
   if (chosen != nullptr && std::strcmp(std::getenv("OMPI_COMM_WORLD_RANK"), chosen) == 0 &&
       last_received.calls == kMessages) {
     for (int i = 0; i < last_received.count; ++i) last_received.floats[i] *= -1;

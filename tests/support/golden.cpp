@@ -11,7 +11,7 @@
 namespace stagegpt::test {
 namespace {
 
-// The first line that differs, of both.
+// The first line that differs, from both texts.
 std::string first_difference(const std::string& expected, const std::string& actual) {
   std::istringstream a(expected), b(actual);
   for (int number = 1;; ++number) {

@@ -1,5 +1,5 @@
-// Runs tests on a GPU. Where there is none they are skipped, which CTest tells from passed by the exit code,
-// or fail, where STAGEGPT_REQUIRE_GPU is set.
+// Runs tests on a GPU. Without a GPU they are skipped, with an exit code that CTest reports as skipped; if
+// STAGEGPT_REQUIRE_GPU is set, they fail.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kSkipped = 77;  // SKIP_RETURN_CODE in tests/CMakeLists.txt
 
-// What is wrong with device 0; empty when nothing is.
+// Why device 0 cannot be used; empty if it can.
 std::string why_no_gpu() {
   try {
     stagegpt::gpu::open_device(0);

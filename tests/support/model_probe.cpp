@@ -1,10 +1,10 @@
 // model_probe DIR --prompt TEXT --new-tokens N
 //
-// What a Hugging Face GPT-2 directory and its tokenizer make of a text, as one JSON object on standard
-// output, for scripts/check_hugging_face.py to compare with `transformers`:
+// Prints the output of a Hugging Face GPT-2 directory and its tokenizer for a text, as one JSON object, which
+// scripts/check_hugging_face.py compares with `transformers`:
 //   ids                      of the prompt
-//   logits                   of its last position: vocab_size numbers, with the digits that tell f32 apart
-//   greedy_ids, greedy_text  the N most probable tokens that follow, one after the other
+//   logits                   of its last position: vocab_size numbers, with all digits of f32
+//   greedy_ids, greedy_text  N tokens of greedy generation
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
@@ -20,7 +20,7 @@
 namespace stagegpt {
 namespace {
 
-// nlohmann's, with float for numbers.
+// nlohmann::json with float numbers.
 using FloatJson =
     nlohmann::basic_json<std::map, std::vector, std::string, bool, std::int64_t, std::uint64_t, float>;
 
@@ -62,7 +62,7 @@ int probe(int argc, char** argv) {
                           {"logits", last_logits(*backend, model, ids)},
                           {"greedy_ids", greedy_ids},
                           {"greedy_text", tokenizer->decode(greedy_ids)}};
-  // A text may hold bytes that are no UTF-8.
+  // A text may contain invalid UTF-8.
   std::cout << json.dump(-1, ' ', false, FloatJson::error_handler_t::replace) << '\n';
   return 0;
 }

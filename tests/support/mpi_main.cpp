@@ -1,5 +1,5 @@
-// The main of tests that mpirun runs. Rank 0 prints what GoogleTest prints; others only their failures, with
-// their number. All ranks exit with 1 when a test has failed on any.
+// The main of tests that mpirun runs. Rank 0 prints GoogleTest's output, other ranks only their failures,
+// with their rank. All ranks exit with 1 if a test has failed on any of them.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -24,7 +24,7 @@ class FailuresOfARank final : public testing::EmptyTestEventListener {
     if (!result.failed()) return;
     const std::string what = concat(test_, ", ", result.file_name() ? result.file_name() : "unknown file",
                                     ':', result.line_number(), ": ", result.summary());
-    // A test that one rank has left: the others wait for it.
+    // The test has ended on this rank, and the other ranks would wait for it.
     if (result.fatally_failed()) ranks().end_all(what, 1);
     if (!ranks().is_root()) std::fprintf(stderr, "rank %d: %s\n", ranks().rank(), what.c_str());
   }
@@ -46,7 +46,8 @@ int main(int argc, char** argv) {
   testing::UnitTest::GetInstance()->listeners().Append(new test::FailuresOfARank);
   const bool failed = RUN_ALL_TESTS() != 0;
 #if defined(__SANITIZE_ADDRESS__)
-  // Not at the end: with its plugins unloaded, what the MPI library keeps cannot be told from what we do.
+  // Before MPI_Finalize, which unloads plugins: then leaks of the MPI library could not be distinguished from
+  // ours.
   __lsan_do_leak_check();
 #endif
   return any(group, failed) ? 1 : 0;

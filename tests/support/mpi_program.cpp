@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What /proc says of a process: of one that has ended, nothing.
+// A file of a process in /proc; empty if the process has ended.
 std::string process_file(const fs::path& process, const char* name) { return read_bytes(process / name); }
 
 bool is_alive(const fs::path& process) {
@@ -19,7 +19,7 @@ bool is_alive(const fs::path& process) {
   return name_end != std::string::npos && stat.substr(name_end, 4).find('Z') == std::string::npos;
 }
 
-// The rank of a process that mpirun has started, or -1.
+// The rank of a process that mpirun has started, else -1.
 int rank_of(const fs::path& process) {
   constexpr std::string_view kRank = "OMPI_COMM_WORLD_RANK=";
   const std::string environment = process_file(process, "environ");
@@ -47,10 +47,10 @@ ProgramResult run_mpi(const std::vector<std::string>& arguments, const fs::path&
        {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_mpi_yield_when_idle"}) {
     with_root.environment.emplace_back(name, "1");
   }
-  // For ranks alone (see ranks_of): mpirun reads memory that it has not written when a rank aborts, and dies
-  // of the pattern.
+  // Only ranks have MALLOC_PERTURB_ (see ranks_of): mpirun itself reads uninitialised memory when a rank
+  // aborts, and would crash.
   with_root.environment.emplace_back("MALLOC_PERTURB_", "0");
-  // The tests in tests/mpi look for leaks: at a program's end the MPI library's cannot be told from ours.
+  // Leaks are checked by the tests in tests/mpi: at a program's end those of the MPI library look like ours.
   with_root.environment.emplace_back("ASAN_OPTIONS", "detect_leaks=0");
   return run_program(STAGEGPT_MPIEXEC, arguments, directory, with_root);
 }

@@ -1,4 +1,5 @@
-// For tests that mpirun runs, linked with mpi_main.cpp. Every rank runs the same tests in the same order.
+// For tests that mpirun runs, which are linked with mpi_main.cpp. All ranks run the same tests in the same
+// order.
 #pragma once
 
 #include "stage1_mpi/mpi_group.h"

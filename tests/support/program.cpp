@@ -14,7 +14,7 @@
 namespace stagegpt::test {
 namespace {
 
-// Waits for the text and signals; not for ever, if the program ends without it.
+// Waits for the text, then sends the signals. Stops waiting if the program ends.
 void send_signals(pid_t child, const std::filesystem::path& errors, const RunOptions& options) {
   if (options.signals.empty() && !options.instead) return;
   const auto ended = [&] {
@@ -26,7 +26,7 @@ void send_signals(pid_t child, const std::filesystem::path& errors, const RunOpt
   if (options.instead) options.instead(child);
   for (const int signal : options.signals) {
     kill(child, signal);
-    usleep(1000);  // two that come at once are one
+    usleep(1000);  // two pending signals of the same number are merged
   }
 }
 
@@ -47,7 +47,7 @@ ProgramResult run_program(const std::string& program, const std::vector<std::str
   check(child >= 0, "fork failed");
   if (child == 0) {
     unsetenv("OMP_WAIT_POLICY");  // set by ctest, not by users
-    // A shell's background job ignores SIGINT, and so would the program.
+    // A background job of a shell ignores SIGINT, which the program would inherit.
     for (const int signal : options.signals) std::signal(signal, SIG_DFL);
     for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
     constexpr int kMode = 0600, kNotStarted = 127;

@@ -1,4 +1,4 @@
-// Running the project's programs as a user does.
+// Runs the project's programs as a user does.
 #pragma once
 
 #include <sys/types.h>
@@ -11,28 +11,26 @@
 namespace stagegpt::test {
 
 struct ProgramResult {
-  int exit_code = -1;  // -1 when a signal ended it
+  int exit_code = -1;  // -1 if a signal ended the program
   std::string output;  // standard output
   std::string errors;  // standard error
 };
 
 struct RunOptions {
-  std::filesystem::path output_to = {};  // a file for its standard output, which is captured otherwise
+  std::filesystem::path output_to = {};  // a file for its standard output; if empty, the output is captured
   std::vector<std::pair<std::string, std::string>> environment = {};
-  // Signals it gets when its standard error has this text, one after the other; or something else that is
-  // done with it then.
+  // When standard error contains this text, the signals are sent one after the other, or `instead` is called.
   std::string signal_after = {};
   std::vector<int> signals = {};
   std::function<void(pid_t)> instead = {};
 };
 
-// Runs build/<preset>/bin/<program>, or a program anywhere by its whole path, in `directory` and waits for
-// it.
+// Runs build/<preset>/bin/<program>, or a program with an absolute path, in `directory`, and waits for it.
 ProgramResult run_program(const std::string& program, const std::vector<std::string>& arguments,
                           const std::filesystem::path& directory, const RunOptions& options = {});
 
 std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b);
-// Flags with values, of which those of `more` replace others of the same name.
+// Merges flags with values; those of `more` replace flags of the same name.
 std::vector<std::string> with_flags(std::vector<std::string> flags, const std::vector<std::string>& more);
 
 // An empty directory that is removed with its contents at the end.

@@ -1,10 +1,10 @@
-// A library for LD_PRELOAD: one read of one file fails with EIO, once, as on a disk or a network file system
-// that cannot be read for a moment. It is set up through the environment:
+// A library for LD_PRELOAD: one read of one file fails with EIO, once, as with a temporary error of a disk or
+// a network file system. It is configured by environment variables:
 //
-//   READ_FAULT_FILE=/abs/file   Only reads of this file count (the path that the kernel uses).
-//   READ_FAULT_AT=N             The N-th of them in a process, from 1, fails,
-//   READ_FAULT_MARK=/abs/file   unless this file exists, which is made then: a program that starts again can
-//   read.
+//   READ_FAULT_FILE=/abs/file   Only reads of this file count (with the kernel's path).
+//   READ_FAULT_AT=N             The N-th read in a process, from 1, fails,
+//   READ_FAULT_MARK=/abs/file   unless this file exists. It is created at the fault, so that a restarted
+//                               program can read.
 #undef _FORTIFY_SOURCE  // its inline functions would clash with those defined here
 
 #include <fcntl.h>
@@ -28,7 +28,7 @@ bool fails(int fd) {
   const long length = file == nullptr ? -1 : syscall(SYS_readlink, link.c_str(), path, sizeof path);
   if (length < 0 || std::string(path, static_cast<std::size_t>(length)) != file) return false;
   if (++count != atol(getenv("READ_FAULT_AT"))) return false;
-  // Whoever makes the mark is the one that fails.
+  // Only the process that creates the mark fails.
   const int mark = static_cast<int>(syscall(SYS_openat, AT_FDCWD, getenv("READ_FAULT_MARK"),
                                             O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (mark < 0) return false;

@@ -1,4 +1,4 @@
-// What a reader says of input that it does not take.
+// The error message of a reader about invalid input.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 
 namespace stagegpt::test {
 
-// The message of the UserError that `read` throws; "" where it throws none.
+// The message of the UserError that `read` throws; "" if it throws none.
 inline std::string refusal(const std::function<void()>& read) {
   try {
     read();

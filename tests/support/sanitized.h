@@ -1,4 +1,4 @@
-// Whether the tests are built with the sanitizers, under which programs take several times as long.
+// Whether the tests are built with sanitizers, which make programs several times slower.
 #pragma once
 
 namespace stagegpt::test {

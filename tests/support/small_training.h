@@ -1,4 +1,4 @@
-// A small model on random tokens, with all that a trainer needs.
+// A small model on random tokens, and everything that a trainer needs.
 #pragma once
 
 #include "common/comm/self_communicator.h"
@@ -15,7 +15,7 @@ inline std::vector<std::int32_t> random_tokens(int n) {
   return tokens;
 }
 
-// At a learning rate that stays.
+// With a constant learning rate.
 inline TrainerConfig small_config(std::int64_t batch_size, std::int64_t grad_accumulation) {
   TrainerConfig config;
   config.batch_size = batch_size;

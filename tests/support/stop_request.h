@@ -1,4 +1,4 @@
-// Work that a signal is to stop.
+// Tests of work that a signal stops.
 #pragma once
 
 #include <csignal>
@@ -9,8 +9,8 @@
 
 namespace stagegpt::test {
 
-// Runs `body` after a stop signal has come, and ends the process: with exit code 75 if it was given up, else
-// 0. For EXPECT_EXIT, since a signal is noted for good.
+// Runs `body` after a stop signal, then exits: with code 75 if `body` was stopped, else 0. For EXPECT_EXIT,
+// because a stop signal cannot be reset.
 [[noreturn]] inline void exit_as_stopped(const std::function<void()>& body) {
   const StopSignals signals({SIGTERM});
   raise(SIGTERM);

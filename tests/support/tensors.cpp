@@ -35,7 +35,7 @@ void set_values(Backend& backend, const Tensor& out, const Values& values) {
 }
 
 Values to_values(Backend& backend, const Tensor& tensor) {
-  check(tensor.defined(), "to_values: there is no tensor");
+  check(tensor.defined(), "to_values: expected a tensor, got none");
   if (tensor.dtype() == DType::f64) return to_host<double>(backend, tensor);
   const std::vector<float> values = to_host<float>(backend, tensor);
   return {values.begin(), values.end()};

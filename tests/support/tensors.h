@@ -1,5 +1,5 @@
-// Numbers for tests. On the host they are always f64, rounded to f32, so that every backend and every dtype
-// computes on the same ones.
+// Numbers for tests. On the host they are f64, rounded to f32, so that all backends and dtypes compute with
+// the same numbers.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace stagegpt::test {
 
 using Values = std::vector<double>;
 
-// `n` normal numbers with the given mean and standard deviation; another `stream`, other numbers.
+// `n` normal numbers with the given mean and standard deviation; each `stream` gives other numbers.
 Values random_values(std::uint64_t seed, std::uint32_t stream, std::int64_t n, double scale = 1,
                      double mean = 0);
 // `n` integers in [0, range).
@@ -22,7 +22,7 @@ std::vector<std::int32_t> random_ids(std::uint64_t seed, std::uint32_t stream, s
 
 Tensor to_tensor(Backend& backend, DType dtype, Shape shape, const Values& values);
 Tensor to_tensor(Backend& backend, Shape shape, const std::vector<std::int32_t>& values);
-// Overwrites a tensor of real numbers.
+// Overwrites a floating-point tensor.
 void set_values(Backend& backend, const Tensor& out, const Values& values);
 Values to_values(Backend& backend, const Tensor& tensor);
 // The only element of a tensor.

@@ -1,4 +1,4 @@
-// The one home of tolerances. A result is right when its norm-wise relative error against the f64 reference,
+// All tolerances of the tests. A result is correct if its norm-wise relative error against the f64 reference,
 // over several seeds, is at most
 //   max(2 · the error of the plain kernel in the same dtype, c·√K·u)
 // with K the length of the reduction, u the unit roundoff of the dtype and one c for the whole project.
@@ -16,7 +16,7 @@ namespace stagegpt::test {
 
 inline constexpr double kToleranceFactor = 2;  // c; 1 is too little for AdamW, whose betas are rounded to f32
 
-// Seeds that an error is taken over.
+// Number of seeds over which an error is computed.
 inline constexpr int kSeeds = 3;
 
 // Of a factor that is rounded to TF32's eleven bits of significand.
@@ -24,7 +24,7 @@ inline constexpr double kTf32Roundoff = 0x1p-11;
 
 inline double unit_roundoff(DType dtype) { return dtype == DType::f64 ? 0x1p-53 : 0x1p-24; }
 
-// Collects ‖got - expected‖ / ‖expected‖ over all the vectors that are added.
+// Computes ‖got - expected‖ / ‖expected‖ over all vectors that are added.
 class RelativeError {
  public:
   void add(const Values& got, const Values& expected) {
@@ -34,7 +34,7 @@ class RelativeError {
       reference_ += expected[i] * expected[i];
     }
   }
-  // Not a number where a result is not a number: no comparison with a limit holds.
+  // NaN if a result is NaN; comparisons with a limit are then false.
   double value() const { return difference_ == 0 ? 0 : std::sqrt(difference_ / reference_); }
 
  private:
@@ -54,8 +54,8 @@ inline double error_limit(double plain_error, std::int64_t K, DType dtype, doubl
                                        std::max(unit_roundoff(dtype), rounding));
 }
 
-// What a plain kernel's own error must stay below, lest everything else be measured by a broken one: half the
-// digits of the dtype.
+// The largest error of a plain kernel: half the digits of the dtype. Without this limit, a broken plain
+// kernel would loosen the limits of all others.
 inline double plain_error_limit(DType dtype) { return std::sqrt(unit_roundoff(dtype)); }
 
 // Central differences in f64, (L(x+h) - L(x-h)) / 2h, are off by L'''h²/6 + L·u/h. With h = ∛u both terms are
@@ -65,11 +65,11 @@ inline const double kDifferenceStep = std::cbrt(unit_roundoff(DType::f64));
 // Measured: 2.1e-8 at most (layernorm of small numbers, whose third derivative is large).
 inline constexpr double kGradientCheckLimit = 1e-7;
 
-// For what training on a batch divided among ranks comes to after a few updates, against one process: Adam
-// makes noise of gradients that are next to zero a difference in weights. Measured: 8.9e-6 at most.
+// For training on several ranks after a few updates, against one process: Adam amplifies rounding errors of
+// gradients that are almost zero. Measured: 8.9e-6 at most.
 inline constexpr double kDividedTrainingLimit = 5e-5;
 
-// For f64 against numbers that a file holds with ten digits. Measured: 1.9e-10 at most.
+// For f64 against numbers with ten digits in a file. Measured: 1.9e-10 at most.
 inline constexpr double kTenDigitsLimit = 1e-9;
 
 }  // namespace stagegpt::test
