@@ -1,6 +1,6 @@
-// Time of a checkpoint of GPT-2 124M with optimizer, next to that of the bare bytes: weights and moments
-// written as they lie in memory, and synced. Each with the removal of as many old bytes; in turns, on one
-// file system.
+// Time to write a checkpoint of GPT-2 124M with optimizer state, compared with writing the same weights and
+// moments as plain bytes, both with fsync. Each also removes as many old bytes; they alternate, on one file
+// system.
 //
 //   checkpoint_bench DIRECTORY [ROUNDS]
 #include <fcntl.h>
@@ -32,8 +32,8 @@ std::span<const std::byte> bytes_of(const Tensor& arena) {
 
 using Arenas = std::vector<std::vector<Tensor>>;  // of each file
 
-// The arenas as they lie in memory: nothing is looked for, turned, hashed or named. As a checkpoint's bytes
-// are written, so that the disk alone is left of its time.
+// Writes the arenas as they are in memory: without lookup, transposition, hash or names. The I/O is that of a
+// checkpoint, so that the time is that of the disk.
 void write_bare(const fs::path& directory, const Arenas& files) {
   for (std::size_t i = 0; i < files.size(); ++i) {
     OutputFile file(directory / std::to_string(i));
@@ -42,7 +42,7 @@ void write_bare(const fs::path& directory, const Arenas& files) {
   }
 }
 
-// As programs write otherwise: through the page cache.
+// Writes in the usual way, through the page cache.
 void write_cached(const fs::path& directory, const Arenas& files) {
   for (std::size_t i = 0; i < files.size(); ++i) {
     const fs::path path = directory / std::to_string(i);
@@ -52,7 +52,7 @@ void write_cached(const fs::path& directory, const Arenas& files) {
   }
 }
 
-// Medians over the rounds, of the seconds of each kind of work.
+// Median seconds of each kind of work, over the rounds.
 class Times {
  public:
   void measure(const char* name, const auto& action) {
@@ -123,7 +123,7 @@ int checkpoint_bench(const fs::path& directory, int rounds) {
       });
       times.measure("reading it back, meanwhile", [&] { run.read_back_newest().wait(); });
     };
-    // In turns, so that none always finds what the other has left of the memory and of the disk.
+    // In alternating order, so that neither is always measured after the other.
     if (round % 2 == 1) time_checkpoint();
     times.measure("hash of the weights", time_hash);
     time_bare("bare bytes", write_bare);
@@ -139,13 +139,14 @@ int checkpoint_bench(const fs::path& directory, int rounds) {
 }  // namespace stagegpt
 
 int main(int argc, char** argv) {
-  CLI::App app{"The time of a checkpoint of GPT-2 124M with its optimizer, beside that of the bare bytes."};
+  CLI::App app{
+      "The time of a checkpoint of GPT-2 124M with its optimizer, compared with that of the bare bytes."};
   std::filesystem::path directory;
   int rounds = 5;
   app.add_option("DIRECTORY", directory, "where the files, of 1.5 GB each, are written; none is left there")
       ->required()
       ->check(CLI::ExistingDirectory);
-  app.add_option("ROUNDS", rounds, "checkpoints, in turns with the bare bytes")
+  app.add_option("ROUNDS", rounds, "number of rounds, each with a checkpoint and the bare bytes")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   try {

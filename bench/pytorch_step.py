@@ -8,7 +8,7 @@ faults of a fresh set of gradients and logits each step:
 
     LD_PRELOAD=/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4 python3 pytorch_step.py
 
-Measure it with and without --compile: with tcmalloc they are within 3 % of each other (2 cores of
+Measure with and without --compile: with tcmalloc they are within 3 % of each other (2 cores of
 a Sapphire Rapids Xeon, torch 2.15.0).
 """
 

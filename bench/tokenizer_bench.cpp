@@ -1,6 +1,6 @@
-// How fast text becomes tokens, and merges are learnt.
+// Speed of tokenizing text, and of learning merges.
 //   tokenizer_bench FILE [--tokenizer PATH] [flags of Google Benchmark]
-// bench/tokenizer_peers.py does the same with tiktoken and Hugging Face's tokenizers.
+// bench/tokenizer_peers.py measures tiktoken and Hugging Face's tokenizers in the same way.
 #include <benchmark/benchmark.h>
 
 #include <iostream>
@@ -20,7 +20,7 @@ void set_megabytes(benchmark::State& state, std::int64_t bytes) {
       benchmark::Counter(static_cast<double>(bytes) / 1e6, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-// Encodes the whole file, on as many threads as the argument says.
+// Encodes the whole file; the benchmark's argument is the number of threads.
 void encode(benchmark::State& state, const TextSource& text, const Tokenizer& tokenizer) {
   TokenizeOptions options;
   options.threads = static_cast<int>(state.range(0));
@@ -34,7 +34,7 @@ void encode(benchmark::State& state, const TextSource& text, const Tokenizer& to
   set_megabytes(state, text.bytes());
 }
 
-// Counts the pieces of the file and learns the merges of a vocabulary of this size.
+// Counts the pieces of the file and learns merges; the argument is the size of the vocabulary.
 void train(benchmark::State& state, const TextSource& text) {
   TokenizeOptions options;
   options.threads = static_cast<int>(state.range(1));

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""How fast tiktoken and Hugging Face's tokenizers encode a file and learn merges: peers of tokenizer_bench.
+"""Measures how fast tiktoken and Hugging Face's tokenizers encode a file and learn merges, to compare with tokenizer_bench.
 
   tokenizer_peers.py FILE GPT2_DIRECTORY [--threads 1,2]
 
-Needs tiktoken and tokenizers from PyPI; GPT2_DIRECTORY holds encoder.json and vocab.bpe. Medians of 9 runs.
+Needs tiktoken and tokenizers from PyPI; GPT2_DIRECTORY has encoder.json and vocab.bpe. Prints medians of 9 runs.
 """
 import argparse
 import os

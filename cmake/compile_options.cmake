@@ -1,4 +1,4 @@
-# Options that every target is compiled with. nvcc has its own, and hands some to the host's compiler.
+# Compile options of all targets. nvcc has its own options, and passes some to the host compiler.
 add_library(stagegpt_options INTERFACE)
 
 function(stagegpt_cxx_options)

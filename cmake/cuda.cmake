@@ -1,6 +1,6 @@
-# Enables CUDA where its compiler is found: STAGEGPT_CUDA tells. GPU programs are no part of sanitised builds.
+# Enables CUDA if nvcc is found, and sets STAGEGPT_CUDA. GPU programs are not built with sanitizers.
 #
-# STAGEGPT_OLDEST_ARCHITECTURE is the oldest compute capability that is compiled for, 80 for 8.0; 0 where unknown.
+# STAGEGPT_OLDEST_ARCHITECTURE is the lowest compute capability that is compiled for, 80 for 8.0; 0 if unknown.
 set(STAGEGPT_CUDA OFF)
 option(STAGEGPT_NVCC "Build programs for GPUs where nvcc is found" ON)
 if(NOT STAGEGPT_NVCC OR STAGEGPT_SANITIZE OR STAGEGPT_FUZZ)
@@ -8,13 +8,13 @@ if(NOT STAGEGPT_NVCC OR STAGEGPT_SANITIZE OR STAGEGPT_FUZZ)
 endif()
 
 if(NOT CMAKE_CUDA_COMPILER)
-  unset(CMAKE_CUDA_COMPILER CACHE)  # since the last time, one may have been installed
+  unset(CMAKE_CUDA_COMPILER CACHE)  # it may have been installed since the last configuration
   find_program(nvcc nvcc PATHS /usr/local/cuda/bin NO_CACHE)
   if(nvcc AND NOT DEFINED ENV{CUDACXX})
     set(ENV{CUDACXX} ${nvcc})
   endif()
   include(CheckLanguage)
-  check_language(CUDA)  # a compiler that does not work is none
+  check_language(CUDA)  # rejects a compiler that does not work
 endif()
 set(why "No CUDA compiler")
 if(CMAKE_CUDA_COMPILER)
@@ -23,12 +23,12 @@ if(CMAKE_CUDA_COMPILER)
   if(CMAKE_MATCH_1 VERSION_GREATER_EQUAL 12)
     set(why "")
   else()
-    set(why "${CMAKE_CUDA_COMPILER} is no nvcc 12 or newer, which C++20 takes")
+    set(why "${CMAKE_CUDA_COMPILER} is not nvcc 12 or newer, which C++20 requires")
   endif()
 endif()
 if(why)
-  message(STATUS "${why}: stage2_train, stage2_generate, stage2_verify and stage2_bench are left out; "
-                 "their twins stage2_*_emulated, which need none, are built")
+  message(STATUS "${why}: stage2_train, stage2_generate, stage2_verify and stage2_bench are not built; "
+                 "the stage2_*_emulated programs, which do not need it, are")
   return()
 endif()
 

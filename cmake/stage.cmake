@@ -1,7 +1,7 @@
 # stagegpt_add_stage(<name> [SUFFIX <suffix>] LIBRARIES <library>…)
 #
-# Builds <name>_train<suffix>, and so _generate, _verify and _bench: the mains of common/app, each linked with the
-# stage's stage.cpp (in the calling folder) and the libraries that it wires together.
+# Builds <name>_train<suffix>, and likewise _generate, _verify and _bench: each main of common/app, linked with the
+# stage's stage.cpp (in the calling folder) and with the libraries.
 function(stagegpt_add_stage name)
   cmake_parse_arguments(arg "" "SUFFIX" "LIBRARIES" ${ARGN})
   set(stage ${name}_stage${arg_SUFFIX})

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Checks against `transformers` that checkpoints are Hugging Face GPT-2 directories as they stand, both ways.
+"""Checks with `transformers` that checkpoints are valid Hugging Face GPT-2 directories, in both directions.
 
     pip install torch transformers safetensors
     cmake --build --preset release
     ./scripts/check_hugging_face.py [--gpt2 DIR] [--bin build/release/bin]
 
-Ours to theirs, for each tokenizer: trains a small model for a few steps and opens RUN/latest with AutoTokenizer and
-AutoModelForCausalLM. No warning and no missing or unexpected key; then the same ids, the text back, the same logits
-and the same text that follows; and the loss over the whole validation part is the one that the run reported. Theirs to ours: models that `transformers` saves, and some as older versions and others
-save them, are read by model_probe and trained from by stage0_train, and what comes out is opened by `transformers`
-again. Prints a table; exits 1 when a row fails. About a minute. --gpt2: the directory with GPT-2's encoder.json and
-vocab.bpe (scripts/download_gpt2.sh); without it that tokenizer is left out. Passes with transformers 4.57 and 5.23.
+StageGPT to transformers, for each tokenizer: trains a small model for a few steps and opens RUN/latest with AutoTokenizer
+and AutoModelForCausalLM. There must be no warning and no missing or unexpected key. Ids, decoded text, logits and
+generated text must be equal, and the loss over the validation part must equal the one that the run reported.
+transformers to StageGPT: models saved by `transformers`, some in the format of older versions, are read by model_probe
+and trained by stage0_train, and the result is opened by `transformers` again. Prints a table; exits with 1 if a row
+fails. Takes about a minute. --gpt2: the directory with GPT-2's encoder.json and vocab.bpe (scripts/download_gpt2.sh);
+without it that tokenizer is left out. Passes with transformers 4.57 and 5.23.
 """
 
 import argparse

@@ -2,9 +2,9 @@
 """Write docs/command_line.md: every flag of every program, as --help prints it.
 
     ./scripts/command_line_reference.py build/release/bin            # after a change of a flag or of its help
-    ./scripts/command_line_reference.py build/release/bin --check    # exits with 1 where the file is out of date
+    ./scripts/command_line_reference.py build/release/bin --check    # exits with 1 if the file is out of date
 
-The argument is the directory of the programs. Those of stages 2 and 3 are asked in their emulated form, which every build has.
+The argument is the directory of the programs. For stages 2 and 3 the emulated programs are used, which every build has.
 """
 
 import argparse

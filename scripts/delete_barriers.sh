@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Deletes each barrier of stage 2's kernels in turn, and sees whether the emulated tests catch it.
+# Deletes each barrier of stage 2's kernels in turn, and checks whether the emulated tests detect it.
 #   scripts/delete_barriers.sh [--list] [--target NAME]... [FILE]...
 # A barrier is a __syncthreads, __syncthreads_or or __syncwarp in stage2_cuda/kernels/*.cuh, or in the FILEs (paths
-# from the repository's root). Works in a copy of the tree, which it builds once and then again for each barrier. Runs
-# the test programs named (stage2_emulated_op_tests and stage2_tests). For each barrier one line: "caught" or "SURVIVED", file:line.
-# Exit code 1 when one survives that does not say why it may, in a comment on its line or the one before:
+# relative to the repository's root). Works in a copy of the tree, which is built once, and again for each barrier. Runs
+# the test programs of --target (default: stage2_emulated_op_tests and stage2_tests). Prints one line per barrier:
+# "caught" or "SURVIVED", file:line. Exit code 1 if a barrier survives without a comment on its line or the line before:
 #   // survives deletion: REASON
-# --list names the barriers and runs nothing.
+# --list prints the barriers and runs nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,7 +18,7 @@ while [ $# -gt 0 ]; do
   case $1 in
     --list) list=1 ;;
     --target) targets+=("${2:?--target needs the name of a test program}"); shift ;;
-    -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) echo "$program: unknown argument '$1'; see --help" >&2; exit 2 ;;
     *) files+=("$1") ;;
   esac
@@ -36,7 +36,7 @@ barriers() {
        code ~ /__sync(threads|threads_or|warp)[ ]*\(/ { print FILENAME ":" FNR }' "${files[@]}"
 }
 
-# Whether the barrier at $1:$2 says why it may be deleted.
+# Whether a comment explains why the barrier at $1:$2 can be deleted.
 is_justified() {
   sed -n "$(($2 > 1 ? $2 - 1 : 1)),$2p" "$1" | grep -q '// survives deletion: .'
 }
@@ -55,7 +55,7 @@ git ls-files --cached --others --exclude-standard -z | tar --create --null --fil
 
 build() { cmake --build "$copy/build" --target "${targets[@]}" >"$copy/log" 2>&1; }
 
-# In the copy. Fails when a test does, or does not end.
+# Runs the tests of the copy. Fails if a test fails or does not end.
 tests_pass() {
   local target
   for target in "${targets[@]}"; do
@@ -69,12 +69,12 @@ if ! configure || ! build; then
   echo "$program: ${targets[*]}: not built" >&2
   exit 1
 fi
-tests_pass || { tail -20 "$copy/log" >&2; echo "$program: the tests fail with nothing deleted" >&2; exit 1; }
+tests_pass || { tail -20 "$copy/log" >&2; echo "$program: the tests fail before anything is deleted" >&2; exit 1; }
 
 failed=0
 for place in "${places[@]}"; do
   file=${place%:*} line=${place##*:}
-  # What a barrier is given stays: it may say what the thread goes on with.
+  # Keeps the argument of a barrier, because the thread may use its value.
   sed -i "$line"'{s/__syncthreads_or *(/(/; s/__syncthreads *( *)//; s/__syncwarp *([^()]*)//}' "$copy/$file"
   if ! build; then
     verdict="NOT BUILT"

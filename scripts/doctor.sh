@@ -16,10 +16,10 @@ report() {
   [ "$1" != problem ] || exit_code=1
 }
 
-# at_least VERSION NEEDED: whether the first is as new as the second.
+# at_least VERSION NEEDED: whether VERSION is NEEDED or newer.
 at_least() { [ "$(printf '%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 
-# What an old compiler does not have.
+# Code that an old compiler cannot compile.
 cxx20='#include <omp.h>
 #include <algorithm>
 #include <span>
@@ -30,7 +30,7 @@ compiler() {
   local errors
   read -ra command <<<"${CXX:-c++}"  # CXX may be "ccache g++"
   if ! command -v "${command[0]}" >/dev/null; then
-    report problem compiler "there is no ${command[0]}" "./scripts/setup.sh installs g++"
+    report problem compiler "${command[0]} not found" "./scripts/setup.sh installs g++"
   elif ! errors=$("${command[@]}" -std=c++20 -fopenmp -fsyntax-only -x c++ - 2>&1 <<<"$cxx20"); then
     report problem compiler "${command[*]} does not compile C++20: $(head -n 1 <<<"$errors")" \
       "install a newer g++ (12 is tested), or set CXX"
@@ -39,11 +39,11 @@ compiler() {
   fi
 }
 
-# tool NAME NEEDED: a tool of the build, and the oldest version that will do.
+# tool NAME NEEDED: checks a tool of the build, and its oldest usable version.
 tool() {
   local version
   if ! command -v "$1" >/dev/null; then
-    report problem "$1" "there is none" "./scripts/setup.sh installs it"
+    report problem "$1" "not found" "./scripts/setup.sh installs it"
     return
   fi
   version=$("$1" --version | head -n 1 | grep -Eo '[0-9][0-9.]*' | head -n 1)
@@ -57,21 +57,21 @@ tool() {
 packages() {
   local missing
   if missing=$(./scripts/setup.sh --check 2>&1); then
-    report ok packages "all that scripts/setup.sh installs"
+    report ok packages "all packages of scripts/setup.sh are installed"
   elif command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; then
     report problem packages "missing: $missing" "run ./scripts/setup.sh"
   else
-    report note packages "this is neither Debian nor Ubuntu" "install what scripts/setup.sh names, under the names they have here"
+    report note packages "this is neither Debian nor Ubuntu" "install the equivalents of the packages in scripts/setup.sh"
   fi
 }
 
-# Two compilers side by side take less than 2 GiB. Programs and tests take 0.4 GB of disk, sanitised ones 3 GB.
+# Two parallel compilers need less than 2 GiB. Programs and tests need 0.4 GB of disk, with sanitizers 3 GB.
 room() {
   local memory disk
   memory=$(awk '/^MemAvailable/ {print int($2 / 1024)}' /proc/meminfo)
   disk=$(df -Pm . | awk 'END {print $4}')
   if [ "${memory:-0}" -ge 2048 ]; then report ok memory "$memory MiB available"; else
-    report note memory "$memory MiB available" "build with fewer compilers at a time: cmake --build --preset release -j 1"
+    report note memory "$memory MiB available" "build with fewer parallel compilers: cmake --build --preset release -j 1"
   fi
   if [ "${disk:-0}" -ge 4096 ]; then report ok disk "$disk MiB free"; else
     report note disk "$disk MiB free" "programs and tests take 0.4 GB, with ./scripts/test.sh --full 4 GB"
@@ -82,7 +82,7 @@ gpu_tools() {
   local nvcc
   nvcc=$(PATH=$PATH:/usr/local/cuda/bin command -v nvcc)
   if [ -n "$nvcc" ]; then report ok nvcc "$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p'), in $nvcc"; else
-    report note nvcc "none: programs for GPUs will not be built" "for a GPU, install the CUDA toolkit, 12 or newer; the emulator needs none"
+    report note nvcc "not found: GPU programs will not be built" "for a GPU, install the CUDA toolkit, 12 or newer; the emulator does not need it"
   fi
 }
 

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the download scripts share; they source it.
+# Functions of the download scripts, which source this file.
 
 program=${0##*/}
 # shellcheck disable=SC2034  # used where this is sourced
@@ -15,7 +15,7 @@ usage_error() { say "$*; see --help"; exit 2; }
 
 sha256() { sha256sum <"$1" | cut -d ' ' -f 1; }
 
-# fetch URL FILE: goes on with what FILE holds already.
+# fetch URL FILE: resumes the download if FILE is incomplete.
 fetch() {
   local progress=() status=0 code
   if ! command -v curl >/dev/null; then
@@ -26,7 +26,7 @@ fetch() {
   if [ -t 2 ]; then progress=(--progress-bar); else progress=(--silent --show-error); fi
   local curl=(curl --fail --location "${progress[@]}" --retry 3 --connect-timeout 30 --speed-time 60 --output "$2")
   code=$("${curl[@]}" --continue-at - --write-out '%{http_code}' "$1") || status=$?
-  # The server cannot resume, or has nothing beyond what FILE holds: from the start, then.
+  # If the server cannot resume, or FILE is not shorter than the server's, starts from the beginning.
   if [ $status -eq 33 ] || [ "$code" = 416 ]; then
     rm -f "$2"
     "${curl[@]}" "$1"
@@ -35,16 +35,16 @@ fetch() {
   return $status
 }
 
-# download URL FILE [SHA256]: a FILE that is there is kept.
+# download URL FILE [SHA256]: an existing FILE is kept.
 download() {
   local url=$1 file=$2 expected=${3:-} part=$2.part actual
   if [ -s "$file" ]; then
     if [ -z "$expected" ]; then
-      say "$file is there already (no checksum known)"
+      say "$file exists already (no checksum known)"
     elif actual=$(sha256 "$file") && [ "$actual" = "$expected" ]; then
-      say "$file is there already"
+      say "$file exists already"
     else
-      fail "$file is there but differs from $url: its SHA-256 is $actual, not $expected; remove it to fetch it"
+      fail "$file exists but differs from $url: expected SHA-256 $expected, got $actual; remove it to download it again"
     fi
     return
   fi
@@ -54,18 +54,18 @@ download() {
   if [ -s "$part" ]; then say "resuming $url"; else say "fetching $url"; fi
   if ! fetch "$url" "$part"; then
     [ -s "$part" ] || { rm -f "$part"; fail "cannot fetch $url"; }
-    fail "cannot fetch $url; what came is kept, the next run goes on from there"
+    fail "cannot fetch $url; the incomplete file is kept, and the next run resumes it"
   fi
   actual=$(sha256 "$part")
   if [ -n "$expected" ] && [ "$actual" != "$expected" ]; then
     rm -f "$part"
-    fail "$url: SHA-256 is $actual, not $expected; removed, try again"
+    fail "$url: expected SHA-256 $expected, got $actual; the file was removed, try again"
   fi
   mv "$part" "$file"
   say "$file: $(wc -c <"$file") bytes"
 }
 
-# set_output DIR DEFAULT: goes to the repository's root; $output is DIR, else DEFAULT, as named from there.
+# set_output DIR DEFAULT: changes to the repository's root, and sets $output to DIR, else DEFAULT, relative to it.
 set_output() {
   local here=$PWD
   cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit

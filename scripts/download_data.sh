@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Fetches data sets to train on.
+# Downloads data sets for training.
 #   scripts/download_data.sh [--output DIR] DATASET...
-# tinyshakespeare: 1.1 MB of Shakespeare's plays. tinystories: about 2 GB of short stories, GPT-4's.
-# DIR: data/ in the repository. Files that are there are kept, interrupted downloads resumed. STAGEGPT_GITHUB_URL
-# and STAGEGPT_HUGGINGFACE_URL name other hosts.
+# tinyshakespeare: 1.1 MB of Shakespeare's plays. tinystories: about 2 GB of short stories, written by GPT-4.
+# DIR: data/ in the repository. Existing files are kept, interrupted downloads are resumed. STAGEGPT_GITHUB_URL
+# and STAGEGPT_HUGGINGFACE_URL set other hosts.
 set -euo pipefail
 . "$(dirname "$0")/download.sh"
 
@@ -18,7 +18,7 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-[ ${#datasets[@]} -gt 0 ] || usage_error "name a data set: tinyshakespeare, tinystories"
+[ ${#datasets[@]} -gt 0 ] || usage_error "expected a data set: tinyshakespeare or tinystories"
 set_output "$directory" data
 
 for dataset in "${datasets[@]}"; do

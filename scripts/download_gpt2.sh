@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Fetches GPT-2's vocabulary (encoder.json, vocab.bpe) and weights (config.json, model.safetensors).
+# Downloads GPT-2's vocabulary (encoder.json, vocab.bpe) and weights (config.json, model.safetensors).
 #   scripts/download_gpt2.sh [--output DIR] [--model gpt2|gpt2-medium|gpt2-large|gpt2-xl] [--vocabulary-only]
-# DIR: data/gpt2 in the repository, or data/ and the other model's name. Files that are there are kept, interrupted
-# downloads resumed. STAGEGPT_OPENAI_URL and STAGEGPT_HUGGINGFACE_URL name other hosts.
+# DIR: data/gpt2 in the repository, or data/ and the other model's name. Existing files are kept, interrupted
+# downloads are resumed. STAGEGPT_OPENAI_URL and STAGEGPT_HUGGINGFACE_URL set other hosts.
 set -euo pipefail
 . "$(dirname "$0")/download.sh"
 
@@ -24,7 +24,7 @@ case $model in
   gpt2-medium) channels=1024 ;;
   gpt2-large) channels=1280 ;;
   gpt2-xl) channels=1600 ;;
-  *) usage_error "--model: gpt2, gpt2-medium, gpt2-large or gpt2-xl, not '$model'" ;;
+  *) usage_error "--model: expected gpt2, gpt2-medium, gpt2-large or gpt2-xl, got '$model'" ;;
 esac
 set_output "$directory" "data/$model"
 
@@ -38,7 +38,7 @@ if $weights; then
   download "$files/config.json" "$output/config.json"
   # Weights have no checksum here: those of another model must not be kept or resumed.
   grep -Eq "\"n_embd\": *$channels\b" "$output/config.json" ||
-    fail "$output/config.json is not $model's (n_embd $channels): remove it and the weights, or use another --output"
+    fail "$output/config.json is not that of $model (n_embd $channels): remove it and the weights, or use another --output"
   download "$files/model.safetensors" "$output/model.safetensors"
 fi
 

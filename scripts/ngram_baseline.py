@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Validation loss of a character n-gram model: what a language model has to beat.
+"""Validation loss of a character n-gram model: a baseline for language models.
 
 The model interpolates every order with the one below it, down to the uniform distribution p_0:
 
@@ -7,8 +7,8 @@ The model interpolates every order with the one below it, down to the uniform di
 
 where h is the last n-1 characters, h' is h without its first one, and k_n > 0 is the strength of the
 smoothing (a Dirichlet prior; MacKay and Peto, "A Hierarchical Dirichlet Language Model", 1995).
-Each order has its own k_1..k_n, chosen on the last tenth of the training characters; the model that
-is reported has then counted all of them. The validation characters are used for nothing but the loss.
+Each order has its own k_1..k_n, chosen on the last tenth of the training characters; the reported
+model then counts all of them. The validation characters are used only for the loss.
 """
 
 import argparse

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Draw the curves of one or several runs side by side, as PNG or SVG.
+"""Plot the curves of one or more runs, as PNG or SVG.
 
     ./scripts/plot_run.py runs/nano
     ./scripts/plot_run.py runs/nano runs/nano-2 --output compared.svg
 
-Reads RUN/metrics.jsonl (docs/file_formats.md), also while the run goes on. Needs matplotlib: Debian's
+Reads RUN/metrics.jsonl (docs/file_formats.md), also during a run. Needs matplotlib: Debian's
 python3-matplotlib, or `pip install matplotlib`.
 """
 

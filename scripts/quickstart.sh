@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sets up, builds stage0_train and stage0_generate, and trains a small GPT-2 on data/dummy.txt in about a minute. A sample
-# of the text that it generates comes last. Arguments are passed on to stage0_train.
+# Sets up, builds stage0_train and stage0_generate, and trains a small GPT-2 on data/dummy.txt in about a minute. At the end
+# it prints a sample of generated text. Arguments are passed on to stage0_train.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Keeps a training run going: starts it, or goes on with it, and again after a failure, from the newest checkpoint.
+# Starts or resumes a training run, and after a failure resumes it again from the newest checkpoint.
 #   scripts/run_resilient.sh [--failures N] COMMAND...
-# COMMAND ends in a stageN_train with its flags, among them --run-dir; before it may stand mpirun with its own. It is
-# given up after N failures in a row (3) between which no checkpoint was made, and at once when flags are at fault
-# (exit code 2). SIGTERM, SIGINT, SIGHUP and SIGUSR1 are passed on as SIGUSR1, which mpirun hands to its ranks: they
-# save and end with exit code 75, and so does this script. (mpirun itself, sent SIGTERM, kills its ranks.)
+# COMMAND is stageN_train with its flags, including --run-dir; mpirun with its flags may precede it. The script gives up
+# after N (3) failures in a row without a new checkpoint, and immediately if flags are wrong (exit code 2). It passes
+# SIGTERM, SIGINT, SIGHUP and SIGUSR1 on as SIGUSR1, which mpirun forwards to its ranks: they save a checkpoint and exit
+# with code 75, and so does this script. (On SIGTERM, mpirun itself would kill its ranks.)
 set -uo pipefail
 
 program=${0##*/}
@@ -12,7 +12,7 @@ say() { echo "$program: $*" >&2; }
 
 most_failures=3
 case ${1:-} in
-  -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
   --failures) most_failures=${2:?--failures needs a number}; shift 2 ;;
 esac
 command=("$@")
@@ -22,10 +22,10 @@ for ((i = 0; i < ${#command[@]}; i++)); do
   case ${command[i]} in
     --run-dir) run=${command[i + 1]:-} ;;
     --run-dir=*) run=${command[i]#*=} ;;
-    --resume | --resume=*) say "--resume comes by itself; leave it out"; exit 2 ;;
+    --resume | --resume=*) say "--resume is added automatically; remove it"; exit 2 ;;
   esac
 done
-[ -n "$run" ] || { say "COMMAND needs --run-dir, to be found again; see --help"; exit 2; }
+[ -n "$run" ] || { say "COMMAND needs --run-dir; see --help"; exit 2; }
 
 child="" stopping=""
 stop() {
@@ -36,7 +36,7 @@ trap stop TERM INT HUP USR1
 
 newest_checkpoint() { find "$run/checkpoints" -maxdepth 1 -name 'step_????????*' ! -name '*.*' 2>/dev/null | sort | tail -1; }
 
-# In a process group of its own: a terminal's Ctrl-C reaches this script alone.
+# In its own process group, so that a terminal's Ctrl-C reaches only this script.
 run_once() {
   local status
   set -m
@@ -51,7 +51,7 @@ run_once() {
   done
   if [ -n "$stopping" ]; then wait "$child"; status=$?; fi  # of the child, not of an interrupted wait
   child=""
-  # USR1 has met it before it could take it: nothing is lost.
+  # USR1 ended it before it could handle the signal; nothing is lost.
   if [ -n "$stopping" ] && [ $status -eq 138 ]; then status=75; fi
   return $status
 }
@@ -69,10 +69,10 @@ while true; do
   [ -z "$stopping" ] || exit $status
   if [ "$(newest_checkpoint)" = "$before" ]; then failures=$((failures + 1)); else failures=1; fi
   if [ $failures -ge "$most_failures" ]; then
-    say "given up: $failures failures in a row without a new checkpoint (exit code $status)"
+    say "gave up after $failures failures in a row without a new checkpoint (exit code $status)"
     exit $status
   fi
   after=$(newest_checkpoint)
-  say "ended with exit code $status; going on from ${after:-the beginning}"
-  sleep "${STAGEGPT_RESTART_SECONDS:-1}"  # until the last rank is gone, which holds the run
+  say "ended with exit code $status; restarting from ${after:-the beginning}"
+  sleep "${STAGEGPT_RESTART_SECONDS:-1}"  # until the last rank has ended and released the run
 done

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What a step costs on many ranks: the model of docs/scaling.md, and its tables.
+"""The time of a step on many ranks: the model of docs/scaling.md, and its tables.
 
     ./scripts/scaling_model.py                                            # the tables of docs/scaling.md
     ./scripts/scaling_model.py --alpha 3 --bandwidth 200 --ranks 16 256   # another network
     ./scripts/scaling_model.py --bandwidth 100 --step-ms 220 --adamw-ms 25 --model gpt2-medium
 
-A message takes alpha + bytes * beta; what is received is added at gamma a byte. Times are in seconds unless a
-name says otherwise. Standard library only.
+A message takes alpha + bytes * beta; adding received data takes gamma per byte. Times are in seconds unless a
+name says otherwise. Needs only the standard library.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what building and testing StageGPT needs, from Debian's or Ubuntu's packages. Does nothing when all of
-# it is there. On other systems it names the packages and stops.
+# Installs the packages of Debian or Ubuntu that are needed to build and test StageGPT. Does nothing if all are
+# installed. On other systems it prints the names of the packages and exits.
 #   scripts/setup.sh [--check]
 # --check installs nothing: it prints the names of missing packages, and exits with 1 if there are any.
 set -euo pipefail
@@ -18,7 +18,7 @@ packages=(g++ cmake ninja-build libcli11-dev nlohmann-json3-dev libopenblas-open
   libopenmpi-dev openmpi-bin)
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
-  echo "setup.sh: this is neither Debian nor Ubuntu; install what these packages of theirs hold: ${packages[*]}" >&2
+  echo "setup.sh: this is neither Debian nor Ubuntu; install the equivalents of these packages: ${packages[*]}" >&2
   exit 1
 fi
 
@@ -38,7 +38,7 @@ require_cmake() {
   local version
   version=$(cmake --version | sed -n '1s/[^0-9]*//p')
   dpkg --compare-versions "$version" ge 3.25 && return
-  echo "setup.sh: CMake is $version, 3.25 is needed: Debian 12, Ubuntu 24.04 or newer" >&2
+  echo "setup.sh: expected CMake 3.25 or newer, got $version; use Debian 12, Ubuntu 24.04 or newer" >&2
   exit 1
 }
 

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# What the jobs share; they source it, with a program and its flags.
+# Common part of the jobs, which source this file with a program and its flags as arguments.
 
 # Slurm may put a type before the number: a100:4.
 if [ -n "${SLURM_GPUS_PER_NODE:-}" ] && [ "${SLURM_GPUS_PER_NODE##*:}" != "$SLURM_NTASKS_PER_NODE" ]; then
   echo "train.sh: --gpus-per-node=$SLURM_GPUS_PER_NODE and --ntasks-per-node=$SLURM_NTASKS_PER_NODE:" \
-    "a rank for each GPU is wanted" >&2
+    "expected one rank per GPU" >&2
   exit 2
 fi
 

@@ -1,5 +1,5 @@
-// Binary files of a model, safetensors and llm.c's: every byte of a header, and the range of each of its
-// numbers.
+// Binary files of a model, in safetensors and llm.c's format: every byte of the header, and the valid range
+// of each number.
 #include <gtest/gtest.h>
 
 #include <array>

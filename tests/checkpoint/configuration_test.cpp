@@ -1,4 +1,4 @@
-// Settings: defaults, then --config, then flags; and what is refused.
+// Settings: the order of defaults, --config and flags; and invalid settings.
 #include <algorithm>
 
 #include "tests/checkpoint/small_run.h"

@@ -1,4 +1,4 @@
-// Models between Hugging Face's directories and llm.c's files.
+// Conversion of models between Hugging Face directories and llm.c's files.
 #include <cmath>
 #include <limits>
 

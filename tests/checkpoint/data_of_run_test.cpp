@@ -1,5 +1,5 @@
-// A run and its training data: what they are is in each checkpoint, and a disk that fails for a moment does
-// not end a run for good.
+// A run and its training data: checkpoints identify the data, and a temporary read error does not make a run
+// unusable.
 #include <fstream>
 
 #include "common/base/json.h"
@@ -112,7 +112,7 @@ TEST_F(DataOfRun, AShardThatCannotBeReadOnceStopsNoRun) {
                        {"READ_FAULT_MARK", in("mark").string()}}});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   EXPECT_NE(result.errors.find("train_000001.bin\": Input/output error"), std::string::npos) << result.errors;
-  EXPECT_NE(result.errors.find("ended with exit code 1; going on from run/checkpoints/step_0000000"),
+  EXPECT_NE(result.errors.find("ended with exit code 1; restarting from run/checkpoints/step_0000000"),
             std::string::npos)
       << result.errors;
   EXPECT_EQ(hash_of("run/latest"), hash_of("whole/latest"));

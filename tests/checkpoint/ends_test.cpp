@@ -1,4 +1,4 @@
-// How runs end: what is validated, what is said of it, and that a finished run stays as it is.
+// The end of runs: validation, messages, and that a finished run is not changed.
 #include <csignal>
 #include <map>
 

@@ -1,4 +1,5 @@
-// The JSON files of a checkpoint: every byte that is written, and the range of each number that is read.
+// The JSON files of a checkpoint: every byte that is written, and the valid range of each number that is
+// read.
 #include <gtest/gtest.h>
 
 #include "common/base/json.h"

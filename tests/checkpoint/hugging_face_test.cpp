@@ -1,4 +1,4 @@
-// Hugging Face GPT-2 directories: those that `transformers` saved, broken ones, and our own.
+// Hugging Face GPT-2 directories: those that `transformers` saved, damaged ones, and our own.
 #include <gtest/gtest.h>
 
 #include <functional>

@@ -1,4 +1,4 @@
-// What programs say beside their results: notes on standard error, each provoked once.
+// Notes that programs print on standard error; each is provoked once.
 #include <fstream>
 
 #include "tests/checkpoint/small_run.h"

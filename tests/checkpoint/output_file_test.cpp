@@ -1,4 +1,4 @@
-// Files written block after block, and read back, on a disk and in memory.
+// Files that are written block by block and read back, on a disk and in memory.
 #include "common/io/output_file.h"
 
 #include <fcntl.h>

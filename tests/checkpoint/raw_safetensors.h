@@ -1,4 +1,4 @@
-// A safetensors file taken apart and put together again, right or wrong: for tests of what readers refuse.
+// Parses and writes safetensors files, also invalid ones, for tests of readers.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A run that is stopped and resumed is the run that was not.
+// A run that is stopped and resumed gives the same result as an uninterrupted run.
 #include <algorithm>
 #include <fstream>
 

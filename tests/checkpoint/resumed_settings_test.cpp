@@ -1,4 +1,4 @@
-// Settings of a run that goes on: what is kept, what may not change, and what is told of what does.
+// Settings of a resumed run: which are kept, which must not change, and messages about changes.
 #include <gtest/gtest.h>
 
 #include "common/app/resume.h"

@@ -1,5 +1,5 @@
-// A save that is interrupted anywhere, by the end of the process or of power, leaves the newest checkpoint
-// whole. Faults come from a library that is preloaded: support/fault_injection.cpp.
+// If a save is interrupted at any point, by the end of the process or by power loss, the newest checkpoint
+// remains valid. Faults are injected by a preloaded library: support/fault_injection.cpp.
 #include <algorithm>
 #include <fstream>
 

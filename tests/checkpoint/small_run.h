@@ -1,4 +1,4 @@
-// A run of a few milliseconds, with checkpoints.
+// A training run of a few milliseconds, with checkpoints.
 #pragma once
 
 #include <gtest/gtest.h>

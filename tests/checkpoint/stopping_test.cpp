@@ -1,4 +1,4 @@
-// Signals that stop a run: after a step, with a checkpoint, or before the first one, with nothing.
+// Signals that stop a run: after a step, with a checkpoint; before the first step, without writing anything.
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// A model that writes, from a directory or from llm.c's file, and what is said where it cannot be.
+// Loading a model for generation from a directory or from llm.c's file, and error messages.
 #include "common/app/trained_model.h"
 
 #include <gtest/gtest.h>

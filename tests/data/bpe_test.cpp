@@ -1,4 +1,4 @@
-// Byte-level BPE: pieces, merges, and learning them.
+// Byte-level BPE: splitting, merges, and training.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 

@@ -1,4 +1,4 @@
-// Tokens to batches.
+// The data loader: from tokens to batches.
 #include "common/data/data_loader.h"
 
 #include <gtest/gtest.h>

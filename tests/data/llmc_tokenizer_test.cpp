@@ -1,4 +1,4 @@
-// llm.c's tokenizer file, whole and broken.
+// llm.c's tokenizer file, valid and damaged.
 #include <gtest/gtest.h>
 
 #include "common/base/error.h"

@@ -1,4 +1,4 @@
-// What prepare_data says beside its result: notes on standard error, each provoked once.
+// Notes that prepare_data prints on standard error; each is provoked once.
 #include "common/base/error.h"
 #include "tests/data/prepare_data_fixture.h"
 

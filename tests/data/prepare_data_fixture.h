@@ -1,4 +1,4 @@
-// Running prepare_data in a directory of its own, and training on what it makes.
+// Runs prepare_data in a temporary directory, and trains on its output.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Token ids and merges that Hugging Face's tokenizers and OpenAI's tiktoken give: see golden/make_tokens.py.
+// Token ids and merges, against those of Hugging Face's tokenizers and OpenAI's tiktoken
+// (golden/make_tokens.py).
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Small token shards, written and opened.
+// Writes and opens small token shards.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Reading and tokenising are given up when a signal has come.
+// A signal stops reading and tokenizing.
 #include <gtest/gtest.h>
 
 #include <numeric>

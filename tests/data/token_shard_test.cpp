@@ -1,4 +1,4 @@
-// Token shards in llm.c's format, and sequences of tokens that lie in several of them.
+// Token shards in llm.c's format, and sequences of tokens that span several shards.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 

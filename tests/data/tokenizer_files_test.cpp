@@ -1,4 +1,4 @@
-// Tokenizers in files: Hugging Face's tokenizer.json, GPT-2's two files, llm.c's file; whole and broken.
+// Tokenizer files: Hugging Face's tokenizer.json, GPT-2's two files, llm.c's file; valid and damaged.
 #include <gtest/gtest.h>
 
 #include <fstream>

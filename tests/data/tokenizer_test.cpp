@@ -1,4 +1,4 @@
-// Tokenizers by character and by word, and what all kinds have in common.
+// Character and word tokenizers, and properties of all tokenizers.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 

@@ -1,4 +1,4 @@
-// Training on token shards, prepared or llm.c's, whole or not.
+// Training on token shards, from prepare_data or from llm.c, valid and damaged.
 #include <numeric>
 
 #include "common/data/corpus.h"

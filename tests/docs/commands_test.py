@@ -1,10 +1,10 @@
-"""The commands of README files and docs/: every program, script, preset and option in them exists, and every flag is known.
+"""Checks the commands in README files and docs/: their programs, scripts, presets, options and flags exist.
 
     commands_test.py DIR        with the directory of the programs
 
-What takes no time is run as it stands, on tiny models and texts: generation, conversion, preparation of data, resuming, verification and
-some scripts. Of trainings the program reads the flags and their values, with --print-config; of other commands the flags are compared
-with --help.
+Commands that take little time are run, on tiny models and texts: generation, conversion, preparation of data, resuming,
+verification and some scripts. For training commands the flags and their values are checked with --print-config; for
+other commands the flags are compared with --help.
 """
 
 import functools

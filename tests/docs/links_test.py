@@ -1,4 +1,4 @@
-"""Every relative link of the Markdown files leads to a file, every anchor to a heading, every path in code to a file."""
+"""Checks that relative links of the Markdown files lead to files, anchors to headings, and that paths in code exist."""
 
 import re
 import sys

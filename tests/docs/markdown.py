@@ -1,4 +1,4 @@
-"""Reads the project's Markdown files: headings, links, blocks of commands, and code inside of text."""
+"""Parses the project's Markdown files: headings, links, blocks of commands, and inline code."""
 
 import re
 from pathlib import Path

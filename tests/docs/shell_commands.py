@@ -1,4 +1,4 @@
-"""Takes the commands out of a block of code, and finds in them what is ours: programs, scripts and their flags."""
+"""Extracts the commands from a block of code, and finds the project's programs, scripts and flags in them."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""A directory in which the commands of the guides can run: the texts, the runs and the models that they name, all tiny."""
+"""A directory in which the commands of the guides can run, with the texts, runs and models that they use, all tiny."""
 
 import shutil
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-// Flags that say how text becomes tokens, and the tokens that come of them.
+// Flags of tokenization, and the resulting tokens.
 #include <gtest/gtest.h>
 
 #include <algorithm>

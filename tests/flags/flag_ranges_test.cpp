@@ -1,5 +1,4 @@
-// What each flag with a value takes, by what the programs say of "?"; and what training does without any
-// flag.
+// The valid values of each flag, as listed in the error for the value "?"; and the defaults of training.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

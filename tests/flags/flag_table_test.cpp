@@ -1,4 +1,4 @@
-// flags.txt names a test for each flag of each program. A flag that is new and has none makes this fail.
+// flags.txt lists a test for each flag of each program. A new flag without a test makes this test fail.
 #include <gtest/gtest.h>
 
 #include <fstream>

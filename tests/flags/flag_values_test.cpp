@@ -1,4 +1,4 @@
-// Values of flags at the edge of what is taken, and what is said, word for word, of those beyond it.
+// Values of flags at the limits of their range, and the exact messages for values outside it.
 #include "common/app/flag_values.h"
 
 #include <gtest/gtest.h>

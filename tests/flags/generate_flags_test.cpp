@@ -1,4 +1,4 @@
-// Flags of stage0_generate: the text that they make the program write, computed from the definitions.
+// Flags of stage0_generate: the generated text, against its computation from the definitions.
 #include <gtest/gtest.h>
 
 #include <algorithm>

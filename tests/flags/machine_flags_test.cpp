@@ -1,4 +1,4 @@
-// Flags of the machine at stage 0, and what they do: threads and kinds of matrix products.
+// Machine flags at stage 0 and their effect: threads and GEMM implementations.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Metrics against what they are by definition, computed from the tensors of a traced run and from its text.
+// Metrics against their definitions, computed from the tensors of a traced run and from its text.
 #include <algorithm>
 #include <cmath>
 #include <numbers>

@@ -1,4 +1,4 @@
-// A run of stage0_train that keeps all tensors of its steps, and what they should be by the definitions.
+// A run of stage0_train that records all tensors of its steps, and their expected values by the definitions.
 #pragma once
 
 #include <gtest/gtest.h>

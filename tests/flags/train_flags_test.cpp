@@ -1,4 +1,4 @@
-// Flags of stage0_train and what they do to numbers: weights, activations, tokens, files.
+// Flags of stage0_train and their effect on numbers: weights, activations, tokens, files.
 #include <algorithm>
 #include <cmath>
 #include <functional>

@@ -1,4 +1,5 @@
-// Flags of stage0_verify against PyTorch's steps, and of stage0_bench against counts of operations and bytes.
+// Flags of stage0_verify, against PyTorch's steps; flags of stage0_bench, against counts of operations and
+// bytes.
 #include <gtest/gtest.h>
 
 #include <fstream>

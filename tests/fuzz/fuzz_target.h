@@ -1,4 +1,4 @@
-// A fuzz target is what parses a file of one kind: whatever the bytes, it returns, or throws UserError.
+// A fuzz target parses a file of one kind: for any bytes, it returns or throws UserError.
 // LLVMFuzzerTestOneInput() calls it with bytes from libFuzzer, or from a corpus (replay.cpp).
 #pragma once
 

@@ -1,4 +1,4 @@
-// What reading a file costs in memory, for files that cost the most: a small multiple of their size.
+// Peak memory of parsing files of the worst case: a small multiple of their size.
 #include <gtest/gtest.h>
 #include <malloc.h>
 

@@ -1,5 +1,4 @@
-// Runs a fuzz target over the files of a directory, and over those in the archive DIRECTORY.tar, in order of
-// their names.
+// Runs a fuzz target on the files of a directory, and on those in the archive DIRECTORY.tar, sorted by name.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>

@@ -1,4 +1,4 @@
-// What is done with a tokenizer that a fuzz target has read.
+// Uses a tokenizer that a fuzz target has read.
 #pragma once
 
 #include "common/base/error.h"

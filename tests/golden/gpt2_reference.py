@@ -1,6 +1,6 @@
-"""GPT-2 in PyTorch, small enough to check by eye: the outside opinion on StageGPT's numbers.
+"""A short GPT-2 in PyTorch: the independent reference for StageGPT's numbers.
 
-Parameters carry the names of Hugging Face's GPT-2. Their orientation is nn.Linear's, (out,in),
+Parameters have the names of Hugging Face's GPT-2. Their orientation is that of nn.Linear, (out,in),
 which is also that of llm.c's files. Dimensions: B batch, T time, C channels, NH heads,
 HS = C/NH head size, V vocabulary, Vp padded vocabulary, L layers.
 """

@@ -1,10 +1,10 @@
-"""Tiny random GPT-2s as `transformers` and others save them, for the tests of reading such directories.
+"""Writes tiny random GPT-2s as `transformers` and other tools save them, for tests of reading such directories.
 
     pip install torch transformers safetensors
-    python3 hugging_face_models.py             rewrites the committed fixtures in hugging_face/, beside this file
+    python3 hugging_face_models.py             rewrites the committed fixtures in hugging_face/, next to this file
 
 The fixtures were made with torch 2.15.0, transformers 5.23.0 and safetensors 0.8.0. README.md describes them.
-scripts/check_hugging_face.py writes more variants, under whichever version of transformers is installed.
+scripts/check_hugging_face.py writes more variants, with the installed version of transformers.
 """
 
 import json

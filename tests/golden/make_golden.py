@@ -1,7 +1,7 @@
 """Writes golden states of a tiny GPT-2: model, debug state, ten optimizer steps.
 
-    python3 make_golden.py                             the committed fixtures, beside this file
-    python3 make_golden.py --name NAME --output DIR …  one of another shape
+    python3 make_golden.py                             the committed fixtures, next to this file
+    python3 make_golden.py --name NAME --output DIR …  a state of another shape
 
 The committed fixtures were made with torch 2.15.0 and numpy 2.4.6. README.md describes the files.
 """

@@ -1,8 +1,8 @@
-"""Writes random.json: what StageGPT's random numbers are, computed without StageGPT.
+"""Writes random.json: the values of StageGPT's random numbers, computed independently of StageGPT.
 
     python3 make_random.py
 
-Needs the standard library only. Philox4x32-10 is written here from the paper (J. Salmon et al., "Parallel
+Needs only the standard library. Philox4x32-10 is implemented here from the paper (J. Salmon et al., "Parallel
 Random Numbers: As Easy as 1, 2, 3", SC 2011), and checked against its published known answers. README.md
 describes the file.
 """

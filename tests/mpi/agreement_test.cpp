@@ -1,4 +1,4 @@
-// What fails on one rank fails on all, and all say the same.
+// An error on one rank is thrown on all ranks, with the same message.
 #include "common/comm/agreement.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// All ranks begin with the same weights.
+// All ranks start with the same weights.
 #include "common/train/broadcast_weights.h"
 
 #include <gtest/gtest.h>

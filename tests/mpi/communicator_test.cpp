@@ -1,5 +1,5 @@
-// Tensors between ranks: those of the host and, through the host, those of a device; by the hand-written ring
-// and by the MPI library.
+// Communication of tensors between ranks: host tensors and, through the host, device tensors; with the
+// hand-written ring and with the MPI library.
 #include "common/comm/communicator.h"
 
 #include <gtest/gtest.h>

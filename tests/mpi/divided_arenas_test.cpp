@@ -1,4 +1,4 @@
-// Rank 0 reads what others hold.
+// Rank 0 reads arenas that are divided among ranks.
 #include "common/train/divided_arenas.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Which GPU a rank computes on, and who shares one.
+// Which GPU a rank uses, and which ranks share one.
 #include "stage3_mpi_cuda/gpu_binding.h"
 
 #include <gtest/gtest.h>

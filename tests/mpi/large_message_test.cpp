@@ -1,5 +1,5 @@
-// Tensors longer than MPI counts in an int: of 2^31 bytes and more, and of 2^30 elements and more. Two ranks
-// and MPI's own buffers take up to 9 GiB.
+// Tensors whose size exceeds an int: 2^31 bytes and more, and 2^30 elements and more. Two ranks and MPI's
+// buffers need up to 9 GiB.
 #include <gtest/gtest.h>
 
 #include "stage0_serial/naive_backend.h"

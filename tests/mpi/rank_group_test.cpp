@@ -1,4 +1,4 @@
-// What ranks say to each other.
+// Communication of a rank group.
 #include <gtest/gtest.h>
 
 #include <chrono>

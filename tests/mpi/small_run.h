@@ -1,4 +1,4 @@
-// A small model in training, on one process or on the ranks of a communicator.
+// Training of a small model, on one process or on the ranks of a communicator.
 #pragma once
 
 #include <functional>

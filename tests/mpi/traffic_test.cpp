@@ -1,5 +1,5 @@
-// The bytes that ranks send, counted where they are given to MPI, against what theory says: 2(N-1)/N of a
-// tensor for an all-reduce, half of it for each of its halves.
+// The bytes that ranks send, counted at the calls of MPI, against theory: 2(N-1)/N of a tensor for an
+// all-reduce, half of that for a reduce-scatter or an all-gather.
 #include <gtest/gtest.h>
 #include <mpi.h>
 

@@ -1,4 +1,4 @@
-// Ranks verify token shards together, and compare what they read with what others have verified.
+// Ranks verify token shards together, and compare the hashes of what they read.
 #include "common/data/verify_shards.h"
 
 #include <gtest/gtest.h>

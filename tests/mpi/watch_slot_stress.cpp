@@ -1,6 +1,6 @@
-// One thread changes a slot's state as fast as it can, others read it: every state that they see is one that
-// was written, whole, and none comes twice after a newer one. Built with ThreadSanitizer where there is one,
-// which also sees whether a state that is read orders memory: what its writer had done before is there.
+// One thread changes a slot's state as fast as it can, others read it: every state that they read was written
+// as a whole, and none is older than one that they read before. Built with ThreadSanitizer if available,
+// which also checks that reading a state orders memory: the writer's earlier writes are visible.
 #include <atomic>
 #include <cstdio>
 #include <functional>

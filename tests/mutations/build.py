@@ -1,4 +1,4 @@
-"""The mutated copy of the sources, and its build. Mutants that do not compile are found here and dropped."""
+"""Creates the mutated copy of the sources, and builds it. Mutants that do not compile are dropped here."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Which tests reach a mutant, and which of them notices it."""
+"""Finds which tests reach a mutant, and which of them kill it."""
 
 import collections
 import json

@@ -1,4 +1,4 @@
-"""Which mutants: those of listed/, or a random sample of all that mutators.py can make."""
+"""Chooses mutants: those of listed/, or a random sample of all that mutators.py can make."""
 
 import json
 import random

@@ -1,8 +1,8 @@
-"""Where in a C++ file a mutation can be switched: its tokens, and its regions.
+"""Finds where in a C++ file a mutation can be switched: its tokens, and its regions.
 
-A region is a piece of text of which a program can hold two versions and choose between them when it runs: the body of
-a function, or an expression outside of functions that gives a variable its initial value. No parser: brackets are
-matched, and what stands before a brace tells what the brace opens.
+A region is a piece of text of which a program can contain two versions and choose between them at run time: the body of
+a function, or an expression outside functions that initialises a variable. There is no parser: brackets are matched, and
+the text before a brace tells what the brace opens.
 """
 
 import re

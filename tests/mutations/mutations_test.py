@@ -1,4 +1,4 @@
-"""Tests of the generator of mutants, of how they are put into a file, and of the committed lists. Run by CTest."""
+"""Tests of the mutant generator, of inserting mutants into a file, and of the committed lists. Run by CTest."""
 
 import json
 import shutil

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests of tests/mutations. 77 is for "skipped": no Python.
+# Tests of tests/mutations. Exit code 77 means "skipped": no Python.
 set -euo pipefail
 command -v python3 >/dev/null || { echo "no python3"; exit 77; }
 cd "$(dirname "$0")"

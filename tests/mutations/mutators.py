@@ -1,7 +1,7 @@
-"""What can be changed in a C++ file: each small change that a tired programmer might make.
+"""The mutation operators: small changes of C++ code such as a programmer's mistakes.
 
-Layout helps to tell tokens apart, as clang-format has been over all files: a binary operator has white space on both
-sides, a template's angle bracket and a unary operator do not. What is not C++ after all is found by compiling.
+They rely on clang-format's layout to distinguish tokens: a binary operator has white space on both sides, a template's
+angle bracket and a unary operator do not. Mutants that are not valid C++ are found by compiling.
 """
 
 import re

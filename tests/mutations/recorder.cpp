@@ -1,6 +1,6 @@
-// Linked into test programs with STAGEGPT_MUTANTS: records for each test by itself which mutants it reaches,
-// though all run in one process. STAGEGPT_MUTANTS_TESTS names a directory: each test gets a file there, its
-// name with % for /.
+// Linked into test programs with STAGEGPT_MUTANTS: records which mutants each test of a process reaches. For
+// each test it writes a file in the directory STAGEGPT_MUTANTS_TESTS; the file's name is that of the test,
+// with % for /.
 #include <gtest/gtest.h>
 
 #include <algorithm>

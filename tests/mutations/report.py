@@ -1,4 +1,4 @@
-"""The kill rate, and what is known of each survivor."""
+"""Reports the kill rate, and the data of each survivor."""
 
 import fnmatch
 import json

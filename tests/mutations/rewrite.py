@@ -1,8 +1,8 @@
-"""Puts mutants into a C++ file beside the original, switched by STAGEGPT_MUTANT (switch.h).
+"""Inserts mutants into a C++ file next to the original code, switched by STAGEGPT_MUTANT (switch.h).
 
 A function's body becomes `if (mutant 17) { mutated } else { original }`, an expression `(mutant 17 ? mutated :
-original)`. What belongs to a mutant claims to come from a file mutant_17/…, so that a compiler's errors tell which
-mutants are no C++.
+original)`. Line directives attribute a mutant's code to a file mutant_17/…, so that a compiler's errors tell which
+mutants are invalid.
 """
 
 import re

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Runs the tests against mutants of the code and prints which ones no test notices.
+"""Runs the tests against mutants of the code, and prints the mutants that no test kills.
 
     tests/mutations/run.py                              # the mutants of listed/
     tests/mutations/run.py --seed 7 --count 100         # a random sample of all sources
     tests/mutations/run.py --seed 7 --count 100 --report  # the results so far
     tests/mutations/run.py --seed 7 --count 60 --of tools/doctor --programs doctor_tests   # of one folder, by its tests
 
-All mutants are compiled together, in a copy of the sources, and chosen by an environment variable. Each test runs once
-without a mutant, which tells the mutants that it reaches; then each mutant meets the tests that reach it, until one
-fails. What is done is kept in the --work directory: the same command goes on where it was interrupted, --fresh begins
-anew. Exit code 1 when a mutant survives that equivalent.json does not explain. Standard library only.
+All mutants are compiled together, in a copy of the sources, and selected by an environment variable. Each test runs once
+without a mutant, to record the mutants that it reaches; then each mutant is run with the tests that reach it, until one
+fails. Results are kept in the --work directory: the same command continues after an interruption, --fresh starts again.
+Exit code 1 if a mutant survives that is not in equivalent.json. Needs only the standard library.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The tests of a build: what CTest knows of them, and running some of them with a mutant."""
+"""The tests of a build: reads CTest's list of them, and runs some of them with a mutant."""
 
 import fnmatch
 import json

@@ -1,4 +1,4 @@
-// In front of every file that has mutants: which of them this process runs, by the environment.
+// Included before every file that has mutants: selects the mutant of this process by environment variables.
 //   STAGEGPT_MUTANT=N            mutant N; none without it
 //   STAGEGPT_MUTANTS_REACHED=F   a file with a byte for each mutant; those that are evaluated set theirs to 1
 #ifndef STAGEGPT_MUTANT

@@ -1,5 +1,5 @@
-// The plain kernels in f64 against the formulas of the ops, written down once more and as directly as can be:
-// central differences show that backward belongs to forward, these that forward is the right function.
+// The plain kernels in f64 against the formulas of the ops, written again as directly as possible. Central
+// differences show that backward matches forward; this test shows that forward is correct.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Ops that no tape records, and promises of single ops, on every backend in f32.
+// Ops without a backward, and guarantees of single ops, on every backend in f32.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Central differences in f64 for every case of the table, on the plain kernels: the reference that everything
-// else is held against is itself held against the definition of a derivative. The step and the error that is
-// to be expected of it: kDifferenceStep in tolerance.h.
+// Central differences in f64 for every op case, on the plain kernels. So the reference of all other tests is
+// itself checked against the definition of a derivative. For step and expected error see kDifferenceStep in
+// tolerance.h.
 #include <gtest/gtest.h>
 
 #include <algorithm>

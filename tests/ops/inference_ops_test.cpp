@@ -1,4 +1,4 @@
-// Ops of inference on every backend: attention over a cache, and matrices in bf16.
+// Ops of inference on every backend: attention with a KV cache, and matrices in bf16.
 #include <gtest/gtest.h>
 
 #include <functional>

@@ -1,5 +1,5 @@
-// Central differences in f64 for the whole model: every parameter, several elements each. The step and the
-// error that is to be expected of it: kDifferenceStep in tolerance.h.
+// Central differences in f64 for the whole model: several elements of every parameter. For step and expected
+// error see kDifferenceStep in tolerance.h.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The table of op cases: every op, at sizes that are odd on purpose. The tests of ops run through it on every
-// backend; a new op, or a size that once went wrong, is one more row.
+// The table of op cases: every op, at sizes that are odd on purpose. The op tests run all cases on every
+// backend. A new op, or a size that once failed, is one more row.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Every case of the table on every backend and dtype, against the plain kernels in f64.
+// Every op case on every backend and dtype, against the plain kernels in f64.
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -1,4 +1,4 @@
-// The draws of generation: against numbers from outside, and independent of each other.
+// The random numbers of generation: against independently computed values, and for independence.
 #include <gtest/gtest.h>
 
 #include "common/comm/self_communicator.h"

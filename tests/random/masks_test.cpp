@@ -1,4 +1,4 @@
-// Dropout's masks, as a training step uses them: against numbers from outside, and independent of each other.
+// Dropout masks, as a training step uses them: against independently computed values, and for independence.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// The order of samples: against numbers from outside, and as random as a shuffled deck.
+// The order of samples: against independently computed values, and for randomness.
 #include <gtest/gtest.h>
 
 #include <numeric>

@@ -1,4 +1,4 @@
-// Random numbers that were computed outside, by tests/golden/make_random.py.
+// Random numbers that were computed independently, by tests/golden/make_random.py.
 #pragma once
 
 #include <fstream>

@@ -1,4 +1,4 @@
-// Initial weights: against numbers from outside, and independent of each other.
+// Initial weights: against independently computed values, and for independence.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts/delete_barriers.sh, in a tree of its own, with a stand-in for cmake that builds a test program: it catches
-# whatever is missing of the lines that are marked with CAUGHT.
+# scripts/delete_barriers.sh, in a temporary tree, with a fake cmake that builds a test program: the program detects the
+# deletion of any line marked with CAUGHT.
 set -uo pipefail
 command -v git >/dev/null || exit 77  # the script copies what git knows
 script=$(realpath "$(dirname "$0")/../../scripts/delete_barriers.sh")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/doctor.sh, on machines that lack something: tools of the build are replaced by stand-ins.
+# scripts/doctor.sh, on machines that lack something: tools of the build are replaced by fake ones.
 set -uo pipefail
 scripts=$(realpath "$(dirname "$0")/../../scripts")
 scratch=$(mktemp -d)

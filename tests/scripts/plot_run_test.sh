@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/plot_run.py draws runs and says what is wrong with others. 77 is for "skipped": no matplotlib.
+# scripts/plot_run.py plots runs, and reports invalid ones. Exit code 77 means "skipped": no matplotlib.
 set -euo pipefail
 script=$(dirname "$0")/../../scripts/plot_run.py
 for python in python3 /usr/bin/python3 none; do

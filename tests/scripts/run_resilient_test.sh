@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/run_resilient.sh, with a stand-in for training that does what RUN/script says, a line for each start.
+# scripts/run_resilient.sh, with a fake training program that executes RUN/script, one line for each start.
 set -uo pipefail
 resilient=$(realpath "$(dirname "$0")/../../scripts/run_resilient.sh")
 scratch=$(mktemp -d)

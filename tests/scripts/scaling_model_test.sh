@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/scaling_model.py keeps to what holds whatever the constants are. 77 is for "skipped": no Python.
+# Properties of scripts/scaling_model.py that hold for any constants. Exit code 77 means "skipped": no Python.
 set -euo pipefail
 scripts=$(realpath "$(dirname "$0")/../../scripts")
 command -v python3 >/dev/null || { echo "no python3"; exit 77; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts/slurm/*.sbatch as sbatch would start them, with stand-ins for mpirun, which does what the environment's
-# TRAINING says, and for scontrol. There is no Slurm in it: what is tested is what the jobs call, and when.
+# scripts/slurm/*.sbatch as sbatch would start them, with a fake mpirun, which executes $TRAINING, and a fake scontrol.
+# Slurm is not used: the test checks what the jobs call, and when.
 set -uo pipefail
 root=$(realpath "$(dirname "$0")/../..")
 scratch=$(mktemp -d)

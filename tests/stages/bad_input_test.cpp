@@ -1,5 +1,5 @@
-// A user's mistakes: one clear line on standard error that names what is wrong, exit code 2, nothing on
-// standard output, nothing written.
+// Wrong input: one line on standard error that names the mistake, exit code 2, nothing on standard output,
+// and nothing written.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// stageN_generate as a user calls it.
+// stageN_generate as a user runs it.
 #include <pty.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// Where llm.c's files keep each tensor.
+// The position of each tensor in llm.c's files.
 #include "common/checkpoint/llmc_files.h"
 
 #include <gtest/gtest.h>

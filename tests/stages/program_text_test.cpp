@@ -1,4 +1,4 @@
-// What the programs print, line by line: all of it but times and what floating-point arithmetic rounds.
+// The output of the programs, line by line, except for times and rounding.
 #include <gtest/gtest.h>
 
 #include <cmath>

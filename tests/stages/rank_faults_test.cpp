@@ -1,5 +1,5 @@
-// What ends one rank ends all of them, with an exit code, and says which rank and why; and what was saved is
-// not lost. At both stages that have ranks.
+// If one rank ends, all ranks end, with an exit code and a message that names the rank and the cause; saved
+// checkpoints remain valid. For both stages that have ranks.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

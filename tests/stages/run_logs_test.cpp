@@ -1,4 +1,4 @@
-// The files in which a run tells of its steps, when it goes on: metrics.jsonl, and TensorBoard's event files.
+// The logs of a run that is resumed: metrics.jsonl, and TensorBoard's event files.
 #include <gtest/gtest.h>
 
 #include <chrono>

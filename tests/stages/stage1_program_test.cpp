@@ -1,4 +1,4 @@
-// Stage 1's programs as a user runs them, beside stage 0's.
+// Stage 1's programs as a user runs them, compared with stage 0's.
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// Training through the CUDA backend, on a GPU or emulated, beside stage 0's.
+// Training on the CUDA backend, on a GPU or emulated, compared with stage 0.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Stage 3's programs on the emulator, as a user runs them, beside stages 0 and 2.
+// Stage 3's programs on the emulator, as a user runs them, compared with stages 0 and 2.
 #include <nlohmann/json.hpp>
 
 #include "tests/support/mpi_program.h"

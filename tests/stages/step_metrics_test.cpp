@@ -1,4 +1,4 @@
-// What is made of a step's measurements: the line of metrics.jsonl, and the curves of TensorBoard.
+// From a step's measurements to the line of metrics.jsonl and the curves of TensorBoard.
 #include "common/logging/step_metrics.h"
 
 #include <gtest/gtest.h>

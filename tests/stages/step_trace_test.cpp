@@ -1,4 +1,4 @@
-// What a trace of a training step holds, and where two runs are found to part.
+// The content of a training step's trace, and the first divergence between two runs.
 #include "common/logging/step_trace.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Ranks whose node shares no memory with that of rank 0: what they know of it comes in messages. The nodes
-// are this machine, divided by faulty_rank.cpp.
+// Ranks on another node than rank 0, without shared memory: they get its state in messages. faulty_rank.cpp
+// divides this machine into nodes.
 #include <gtest/gtest.h>
 
 #include <csignal>

@@ -1,5 +1,5 @@
-// What programs write of a model's text is UTF-8, whatever bytes the model puts next to each other and
-// wherever the text ends.
+// Generated text that programs print is valid UTF-8, whatever bytes the model generates and wherever the text
+// ends.
 #include <gtest/gtest.h>
 
 #include <algorithm>

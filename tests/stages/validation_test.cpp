@@ -1,4 +1,4 @@
-// Which tokens are validated, and what comes out.
+// Which tokens are validated, and the results.
 #include "common/train/validation.h"
 
 #include <gtest/gtest.h>

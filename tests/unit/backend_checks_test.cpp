@@ -1,4 +1,4 @@
-// Every public op of a backend refuses tensors of a wrong shape or dtype, and says which op it was.
+// Every public op of a backend rejects tensors of a wrong shape or dtype, with an error that names the op.
 #include <gtest/gtest.h>
 
 #include <functional>

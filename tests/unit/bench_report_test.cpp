@@ -1,4 +1,4 @@
-// What the benchmark makes of its measurements, on numbers made by hand.
+// The report of the benchmark, for made-up measurements.
 #include "common/app/bench_report.h"
 
 #include <gtest/gtest.h>

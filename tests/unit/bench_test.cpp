@@ -1,4 +1,4 @@
-// What the benchmark does with a model.
+// The benchmark, on a model.
 #include "common/measure/bench.h"
 
 #include <gtest/gtest.h>

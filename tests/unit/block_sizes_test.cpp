@@ -1,6 +1,5 @@
-// Work that is done block by block, at sizes around a block and above two of them: what lies behind the first
-// block counts as much as what lies in it. Ops have their own cases (tests/ops/op_cases.cpp); the table is in
-// docs/testing.md.
+// Work that is done block by block, at sizes around one block and above two blocks, so that later blocks are
+// tested too. Ops have their own cases (tests/ops/op_cases.cpp); the table is in docs/testing.md.
 #include <gtest/gtest.h>
 
 #include <numeric>

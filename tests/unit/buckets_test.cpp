@@ -1,4 +1,4 @@
-// The arena cut into buckets.
+// Division of the arena into buckets.
 #include "stage1_mpi/sync/buckets.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// When a job over bytes shows how far it is, and where.
+// When and where a job on bytes shows its progress.
 #include "common/io/byte_progress.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What the CPU backend promises beyond the numbers of its ops.
+// Guarantees of the CPU backend other than the numbers of its ops.
 #include "stage0_serial/cpu_backend.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What the benchmark of writing makes of its measurements, on numbers made by hand.
+// The report of the decoding benchmark, for made-up measurements.
 #include "common/app/decode_report.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The library behind the emulated device's products.
+// The library GEMM of the emulated device.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Staging on streams that do their work as late as they may: what is reused too early shows.
+// Staging on late streams: memory that is reused too early gives wrong results.
 #include <gtest/gtest.h>
 
 #include <vector>

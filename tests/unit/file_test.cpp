@@ -1,4 +1,4 @@
-// Files: what is read of them, what is left of them, and whose fault it is where they cannot be opened.
+// Reading files, their cleanup, and whether an error is the user's mistake.
 #include "common/io/file.h"
 
 #include <gtest/gtest.h>

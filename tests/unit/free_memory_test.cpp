@@ -1,4 +1,4 @@
-// What is left of memory, from files of the kernel that are made up; and who gets what share of it.
+// Free memory, from made-up files of the kernel; and how ranks share it.
 #include "common/system/free_memory.h"
 
 #include <gtest/gtest.h>

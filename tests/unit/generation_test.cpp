@@ -1,4 +1,4 @@
-// Writing with a cache of keys and values.
+// Generation with a KV cache.
 #include "common/generation/generation.h"
 
 #include <gtest/gtest.h>

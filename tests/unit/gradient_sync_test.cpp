@@ -1,4 +1,4 @@
-// What each rung asks of the communicator, against what theory says that it must.
+// The communication of each gradient synchronisation, against theory.
 #include "common/comm/gradient_sync.h"
 
 #include <gtest/gtest.h>

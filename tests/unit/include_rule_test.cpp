@@ -1,4 +1,4 @@
-// Who may include whom: the folders are layers, and a header of a layer above is not for those below.
+// The include rule: folders are layers, and a file must not include a header of a higher layer.
 #include <gtest/gtest.h>
 
 #include <algorithm>

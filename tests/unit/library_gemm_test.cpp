@@ -1,5 +1,5 @@
-// Products by the library, cuBLASLt's or the host's BLAS, against f64: transposed factors, batches, rows that
-// lie apart, scales, sums and biases.
+// GEMM by the library, cuBLASLt or the host's BLAS, against f64: transposed operands, batches, padded rows,
+// scales, accumulation and biases.
 #include <gtest/gtest.h>
 
 #include <cmath>

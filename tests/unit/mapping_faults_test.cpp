@@ -1,4 +1,4 @@
-// A mapped file that shrinks ends the program in order.
+// A mapped file that shrinks ends the program with an error message.
 #include "common/io/mapping_faults.h"
 
 #include <gtest/gtest.h>

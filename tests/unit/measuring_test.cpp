@@ -1,4 +1,4 @@
-// What measurements do, by the ops that they ask a backend for.
+// The ops that measurements call on a backend.
 #include <gtest/gtest.h>
 
 #include <optional>

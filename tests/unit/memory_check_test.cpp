@@ -1,4 +1,4 @@
-// What is said of memory, word for word: by --dry-run, and where a training or a model has no room.
+// Messages about memory, word for word: by --dry-run, and if there is too little for training or for a model.
 #include "common/app/memory_check.h"
 
 #include <gtest/gtest.h>

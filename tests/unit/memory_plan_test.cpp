@@ -1,4 +1,4 @@
-// The plan against the memory that real steps take, and that planning itself takes none.
+// The memory plan against the memory of real steps; planning itself allocates none.
 #include "common/train/memory_plan.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,4 @@
-// Each argument of each op in turn is missing, of another type and of another shape: the op says so by its
-// name.
+// Each argument of each op is missing, or has a wrong dtype or shape: the error names the op.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,4 +1,4 @@
-// What is known of devices, by the names that nvidia-smi prints.
+// The peak FLOP/s of devices, by the names that nvidia-smi prints.
 #include "stage2_cuda/peak_table.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What stage 1 says about where ranks run, and when their threads share cores.
+// Stage 1's description of where ranks run, and of threads that share cores.
 #include "stage1_mpi/placement.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// When a rank is named for being slow.
+// When a rank is reported as slow.
 #include "common/train/slow_ranks.h"
 
 #include <gtest/gtest.h>

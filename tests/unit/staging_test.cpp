@@ -1,4 +1,4 @@
-// Copies that go through pinned memory piece by piece, at sizes around a piece and above all of them.
+// Copies through pinned memory, piece by piece, at sizes around one piece and above all pieces together.
 #include "stage2_cuda/staging.h"
 
 #include <gtest/gtest.h>

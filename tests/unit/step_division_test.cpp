@@ -1,4 +1,4 @@
-// Who computes which samples of a step.
+// Division of a step's samples among ranks.
 #include "common/data/step_division.h"
 
 #include <gtest/gtest.h>

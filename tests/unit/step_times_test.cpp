@@ -1,4 +1,4 @@
-// What one step takes, by the times of several.
+// The time of a step, from the times of several steps.
 #include "common/measure/step_times.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The tape, on small ops that the tests record themselves.
+// The tape, on small ops that the tests define.
 #include <gtest/gtest.h>
 
 #include "common/autograd/ops/cross_entropy.h"

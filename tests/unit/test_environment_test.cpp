@@ -1,4 +1,4 @@
-// What CTest sets for the tests of tests/CMakeLists.txt.
+// The environment variables that CTest sets for the tests of tests/CMakeLists.txt.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Which way a device's tensors go between ranks.
+// The transport of a device's tensors between ranks.
 #include "stage3_mpi_cuda/transport.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The work that ops report, against counts by hand.
+// The work that ops report, against counts made by hand.
 #include "common/backend/work.h"
 
 #include <gtest/gtest.h>
