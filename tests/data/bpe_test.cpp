@@ -37,6 +37,7 @@ TEST(Gpt2Pieces, WhiteSpaceIsUnicodesAndNotPcre2s) {
   // U+180E is a format character since Unicode 6.3; U+3000 and U+0085 are white space.
   EXPECT_EQ(pieces(Splitter::gpt2(), "a\u180eb"), (std::vector<std::string>{"a", "\u180e", "b"}));
   EXPECT_EQ(pieces(Splitter::gpt2(), " \u180e"), (std::vector<std::string>{" \u180e"}));
+  EXPECT_EQ(pieces(Splitter::gpt2(), "  \u180e"), (std::vector<std::string>{" ", " \u180e"}));
   EXPECT_EQ(pieces(Splitter::gpt2(), "\u180e."), (std::vector<std::string>{"\u180e."}));
   EXPECT_EQ(pieces(Splitter::gpt2(), " \u3000"), (std::vector<std::string>{" \u3000"}));
   EXPECT_EQ(pieces(Splitter::gpt2(), "\u0085\u3000x"), (std::vector<std::string>{"\u0085", "\u3000", "x"}));
@@ -163,6 +164,11 @@ TEST(BpeTokenizer, RemembersPiecesOfEveryLengthApart) {
   EXPECT_EQ(tokenizer->decode(tokenizer->encode(text + text)), text + text);
   const std::string zeros = std::string(3, '\0') + "a" + std::string(4, '\0') + "a" + std::string(1, '\0');
   EXPECT_EQ(tokenizer->decode(tokenizer->encode(zeros)), zeros);
+  // Of one length, with the same first eight bytes, and of few tokens: others are not remembered.
+  std::string words;
+  for (int i = 0; i < 3; ++i) words += " abcdefghi abcdefghj";
+  const auto of_words = bpe_tokenizer(words);
+  EXPECT_EQ(of_words->decode(of_words->encode(words)), words);
 }
 
 // Counts all pairs anew for each merge; ties go to the smaller ids.

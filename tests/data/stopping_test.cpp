@@ -25,7 +25,10 @@ TEST(StopWhile, TextIsTokenised) {
 
 TEST(StopWhile, MergesAreLearnt) {
   const PieceCounts counts = count_pieces(Splitter::gpt2(), std::string(kText) + kText);
-  EXPECT_EXIT(exit_as_stopped([&] { train_merges(counts.sorted(), 10); }), kGivenUp, "");
+  const auto pairs_are_counted = [&] { train_merges(counts.sorted(), 0); };
+  const auto a_merge_is_chosen = [] { train_merges({}, 1); };
+  EXPECT_EXIT(exit_as_stopped(pairs_are_counted), kGivenUp, "");
+  EXPECT_EXIT(exit_as_stopped(a_merge_is_chosen), kGivenUp, "");
 }
 
 TEST(StopWhile, ShardsAreVerified) {
