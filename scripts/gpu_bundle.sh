@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds, on a machine with nvcc and without a GPU, all that scripts/gpu_check.sh runs, and packs it with the libraries
-# that a bare machine lacks (Open MPI, OpenBLAS, PCRE2, xxHash, …). CUDA's own libraries, cuBLASLt and NCCL, are those of
-# the machine that it runs on.
+# Builds the programs of scripts/gpu_check.sh on a machine with nvcc but without a GPU, and packs them with the libraries
+# that a bare machine lacks (Open MPI, OpenBLAS, PCRE2, xxHash, …). CUDA's own libraries, cuBLASLt and NCCL, must be on
+# the machine that runs the programs.
 #   scripts/gpu_bundle.sh [--architectures LIST] [DIR]
 # LIST: compute capabilities (default: 90-real, for H100 and H200). DIR (default: gpu_bundle) gets bundle.tar.xz, and
-# contents.txt, which names what is in it. There: scripts/gpu_check.sh --bundle DIR
+# contents.txt, which lists its content. To run it: scripts/gpu_check.sh --bundle DIR
 # The programs need an x86-64-v3 processor (AVX2, FMA) and the glibc of this machine or a newer one. The build is in
 # build/bundle.
 set -euo pipefail

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Runs all that needs a GPU, most valuable first: the comparison with PyTorch's numbers, tests, measurements beside
-# PyTorch, stage 3, a profile of the kernels, compute-sanitizer. Exit code 1 when something failed.
+# Runs all checks that need a GPU, in order of importance: comparison with PyTorch's numbers, tests, measurements against
+# PyTorch, stage 3, a profile of the kernels, compute-sanitizer. Exit code 1 if something failed.
 #   scripts/gpu_check.sh [--bundle DIR | --bin DIR] [--seconds N] [--rehearse]
-# --bundle takes the programs and libraries that scripts/gpu_bundle.sh has packed, --bin programs that were built for this
-# machine. Without both they are built here, in build/gpu (where CMake misses MPI or OpenBLAS, stage 2's programs alone).
-# --seconds is the time for all steps (default: 3600); what has no time left is named. --rehearse runs every step on the
-# emulator, with small models, on a machine without a GPU.
-# Results go to $OUT (default: gpu_check): summary.txt, results.jsonl, ncu.csv, and log.xz (log.txt until the end).
-# scripts/gpu_report.py makes tables of them.
+# --bundle uses the programs and libraries packed by scripts/gpu_bundle.sh, --bin programs that were built for this
+# machine. Without both they are built here, in build/gpu (without MPI or OpenBLAS only stage 2's programs).
+# --seconds is the time limit of all steps (default: 3600); steps without time left are listed. --rehearse runs every step
+# on the emulator, with small models, on a machine without a GPU.
+# Results are written to $OUT (default: gpu_check): summary.txt, results.jsonl, ncu.csv, and log.xz (log.txt until the end).
+# scripts/gpu_report.py converts them to tables.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 

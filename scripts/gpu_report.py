@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Turns the results of scripts/gpu_check.sh into the tables of docs/performance.md.
+"""Converts the results of scripts/gpu_check.sh to the tables of docs/performance.md.
 
-    ./scripts/gpu_report.py gpu_check     # the folder with results.jsonl, and ncu.csv where there is one
+    ./scripts/gpu_report.py gpu_check     # the folder with results.jsonl and, if it exists, ncu.csv
 
-Standard library only.
+Needs only the standard library.
 """
 
 import argparse

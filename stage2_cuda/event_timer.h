@@ -1,4 +1,4 @@
-// Times the work of a stream by events: the device takes the time when it reaches them, and the host does not
+// Times the work of a stream by events, which the device records when it reaches them; the host does not
 // wait.
 #pragma once
 
@@ -30,8 +30,8 @@ class EventTimer final : public WorkTimer {
 
  private:
   StreamHandle stream_;
-  std::deque<Event> events_;  // kept for the next step
-  std::size_t marks_ = 0;     // events that are recorded
+  std::deque<Event> events_;  // reused in the next step
+  std::size_t marks_ = 0;     // number of recorded events
 };
 
 }  // namespace stagegpt::gpu

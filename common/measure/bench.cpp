@@ -44,7 +44,7 @@ BenchReport bench(Backend& backend, Trainer& trainer, const Gpt2& model, StepSiz
     if (!bound) {
       report.first_loss = done_step.loss;
       report.first_grad_norm = done_step.grad_norm;
-      // The bound takes memory too.
+      // Before the bound allocates memory.
       report.peak_bytes = backend.memory_stats().peak_bytes_in_use;
       bound.emplace(backend, model, trainer.optimizer(), size);
     }

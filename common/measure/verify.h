@@ -18,9 +18,9 @@ struct VerifyLimits {
   double gradient = 1e-4;
 };
 
-// The same where products round their factors to TF32, whose unit roundoff is 4.9e-4. Measured with rounding
-// to nearest on models of one and two layers: logits 5.7e-4, gradients 1.2e-3 at most. Tensor cores may cut
-// off instead, which doubles the error, and errors grow with depth.
+// The limits if GEMM rounds its operands to TF32, whose unit roundoff is 4.9e-4. Measured with rounding to
+// nearest, on models of one and two layers: logits 5.7e-4, gradients 1.2e-3 at most. Tensor cores may
+// truncate instead, which doubles the error, and errors grow with depth.
 inline constexpr VerifyLimits kTf32Limits{.logits = 5e-3, .loss = 1e-3, .gradient = 1e-2};
 
 struct VerifyReport {

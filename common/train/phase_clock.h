@@ -1,5 +1,5 @@
-// How long each phase of a step takes, as the backend's work is done: on a GPU the device's time, not the
-// time of launching. Measuring does not wait, so that the host can run ahead of the device.
+// Times the phases of a step. On a GPU it measures the device's time, not the launch time. The host does not
+// wait during a step, so that launches stay asynchronous.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace stagegpt {
 
-// Seconds of each phase of a step. The time in which a rank waits for others during backward is communication.
+// Seconds of each phase of a step. The time that a rank waits for others during backward is communication.
 struct PhaseSeconds {
   double data = 0, forward = 0, backward = 0, communication = 0, optimizer = 0;
 
@@ -23,18 +23,17 @@ class PhaseClock {
 
   explicit PhaseClock(std::unique_ptr<WorkTimer> timer) : timer_(std::move(timer)) {}
 
-  // The first phase begins.
+  // Starts the first phase.
   void start() {
     discard();
     timer_->mark();
   }
-  // What came since the last call of start() or end() was of this phase.
+  // Ends a phase, which began at the last call of start() or end().
   void end(Phase phase) {
     timer_->mark();
     ended_.push_back(phase);
   }
-  // Waits for the work, and adds the time of each phase since start(), which is to be called again before
-  // end().
+  // Waits for the work, and adds the time of each phase since start(). The next call must be start().
   void add_to(PhaseSeconds& seconds) {
     const std::vector<double> intervals = timer_->take_intervals();
     for (std::size_t i = 0; i < ended_.size(); ++i) seconds.*ended_[i] += intervals[i];
@@ -42,7 +41,7 @@ class PhaseClock {
   }
 
  private:
-  // After a step that an exception has ended.
+  // Removes the marks of a step that has ended by an exception.
   void discard() {
     if (ended_.empty()) return;
     timer_->take_intervals();

@@ -27,8 +27,8 @@ struct TrainerConfig {
   std::uint64_t seed = 1337;
   // Every step trains on the samples of the first one, which a correct model overfits.
   bool overfit_batch = false;
-  // The same bits at 1, 2, 4 and 8 ranks: each batch has kReproducibleSubBatches, whose gradients are added
-  // in a fixed order. The backend must be so too: Backend::set_reproducible().
+  // The same bits with 1, 2, 4 and 8 ranks: each batch is divided into kReproducibleSubBatches, whose
+  // gradients are added in a fixed order. The backend must be reproducible too: Backend::set_reproducible().
   bool reproducible = false;
 };
 

@@ -17,7 +17,7 @@ inline const char* advice_for(cudaError_t code) {
       return "; this program was not compiled for this device: build with -DCMAKE_CUDA_ARCHITECTURES=native";
     case cudaErrorMemoryAllocation:
       return "; a smaller --batch-size or --block-size needs less memory";
-    // Found by a later call than the one that caused them.
+    // Asynchronous errors, which a later call reports.
     case cudaErrorIllegalAddress:
     case cudaErrorMisalignedAddress:
     case cudaErrorIllegalInstruction:

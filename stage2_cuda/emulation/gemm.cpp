@@ -29,7 +29,7 @@ void add_bias(float* c, const Product& product) {
   }
 }
 
-// A row-major copy of a factor, each element rounded to TF32.
+// A row-major copy of an operand, rounded to TF32.
 std::vector<float> rounded(const MatrixView<float>& factor, std::int64_t rows, std::int64_t columns) {
   std::vector<float> copy;
   copy.reserve(static_cast<std::size_t>(rows * columns));

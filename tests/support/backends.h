@@ -16,7 +16,7 @@ struct BackendUnderTest {
   std::function<std::unique_ptr<Backend>()> make;
   std::vector<DType> dtypes;
   bool slow = false;    // too slow for training
-  double rounding = 0;  // unit roundoff of the factors of products, where it is larger than the dtype's
+  double rounding = 0;  // unit roundoff of GEMM's operands, if it is larger than that of the dtype
 };
 
 // For the messages of failing tests.

@@ -42,7 +42,7 @@ const std::vector<BackendUnderTest>& backends_under_test() {
                                     gpu::Precision::tf32),
                    .dtypes = {DType::f32},
                    .rounding = kTf32Roundoff});
-    // What the sanitizers look for they find in one order as in another.
+    // The sanitizers find the same errors in every thread order.
     if (kSanitized) return all;
     add("emulated_forward", emulated({Order::forward}, GpuMatmul::cublaslt));
     add("emulated_reverse", emulated({Order::reverse}, GpuMatmul::cublaslt));

@@ -19,7 +19,7 @@ inline constexpr double kToleranceFactor = 2;  // c; 1 is too little for AdamW, 
 // Number of seeds over which an error is computed.
 inline constexpr int kSeeds = 3;
 
-// Of a factor that is rounded to TF32's eleven bits of significand.
+// Unit roundoff of TF32, whose significand has eleven bits.
 inline constexpr double kTf32Roundoff = 0x1p-11;
 
 inline double unit_roundoff(DType dtype) { return dtype == DType::f64 ? 0x1p-53 : 0x1p-24; }
@@ -48,7 +48,7 @@ inline double relative_error(const Values& got, const Values& expected) {
 }
 
 // The largest error allowed; `plain_error` is that of the plain kernel in the same dtype. `rounding` is the
-// unit roundoff of the factors of products, where they are rounded further.
+// unit roundoff of GEMM's operands, if they are rounded further.
 inline double error_limit(double plain_error, std::int64_t K, DType dtype, double rounding = 0) {
   return std::max(2 * plain_error, kToleranceFactor * std::sqrt(static_cast<double>(K)) *
                                        std::max(unit_roundoff(dtype), rounding));

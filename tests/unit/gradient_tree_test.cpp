@@ -1,4 +1,4 @@
-// Gradients of sub-batches, added in an order that does not depend on who owns which.
+// The sum of the sub-batches' gradients, whose order does not depend on which rank owns which sub-batch.
 #include "common/comm/gradient_tree.h"
 
 #include <gtest/gtest.h>

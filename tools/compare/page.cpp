@@ -177,7 +177,7 @@ constexpr const char* kMeanings = R"(<h2>How to read this</h2>
 <dt>tokens/s</dt><dd>Tokens of a step divided by the median time of a step, without warm-up steps; the median over the repeats. Checkpoints are not included, and there is no validation.</dd>
 <dt>Speed-up</dt><dd>tokens/s divided by those of the reference.</dd>
 <dt>Efficiency</dt><dd>tokens/s per core (or GPU) of the contestant, divided by the same value of that stage on its smallest number of ranks. 100 % is ideal.</dd>
-<dt>Communication</dt><dd>The share of a step in which rank 0 communicates with other ranks or waits for them. Unknown on a GPU.</dd>
+<dt>Communication</dt><dd>The share of a step in which rank 0 communicates with other ranks or waits for them.</dd>
 <dt>Peak memory</dt><dd>Of the tensors on rank 0.</dd>
 <dt>Emulated</dt><dd>The CUDA kernels, executed on a CPU. This shows that they are correct, but not how fast a GPU is.</dd>
 </dl>

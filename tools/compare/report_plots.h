@@ -15,7 +15,7 @@ LinePlot curve_plot(const Comparison& comparison, Curve curve);
 LinePlot difference_plot(const Comparison& comparison, Curve curve);
 
 BarPlot speed_plot(const Comparison& comparison);
-// Phases of a step. Contestants on a GPU have no bar, because their phases are unknown.
+// Phases of a step of each contestant.
 PartsPlot phases_plot(const Comparison& comparison);
 
 // Tokens per second of each stage by number of ranks, and the ideal. It has no lines unless a stage ran on
