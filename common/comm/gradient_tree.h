@@ -1,6 +1,6 @@
-// Sums gradients in a fixed order, a binary tree over the sub-batches of a batch: ((0+1)+(2+3))+((4+5)+(6+7)). An
-// aligned range of sub-batches is a subtree. So ranks that each own such a range get the same bits as one rank
-// that owns all sub-batches.
+// Sums gradients in a fixed order, a binary tree over the sub-batches of a batch:
+// ((0+1)+(2+3))+((4+5)+(6+7)). An aligned range of sub-batches is a subtree. So ranks that each own such a
+// range get the same bits as one rank that owns all sub-batches.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ class GradientTree {
   // The number of sub-batches, `leaves`, must be a power of two.
   GradientTree(Backend& backend, std::int64_t leaves);
 
-  // Adds the gradients of the next sub-batch. After the last sub-batch, `grads` is the sum; after earlier ones its
+  // Adds the gradients of the next sub-batch. After the last one, `grads` is the sum; after earlier ones its
   // contents are undefined.
   void add(const Tensor& grads);
 

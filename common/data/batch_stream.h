@@ -1,5 +1,5 @@
-// One rank's share of the samples, in sub-batches. The next one is fetched in the background while the current one
-// is computed.
+// One rank's share of the samples, in sub-batches. The next one is fetched in the background while the
+// current one is computed.
 #pragma once
 
 #include <cstdint>
