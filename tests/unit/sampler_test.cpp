@@ -89,14 +89,14 @@ TEST(Sampler, HasTheProbabilitiesOfItsDefinition) {
 // the others, is chi-squared distributed with one degree of freedom less than cells. Its mean is then the
 // number of degrees n and its variance 2n: six deviations above are as good as never.
 TEST(Sampler, DrawsAreDistributedAsDefined) {
-  constexpr int kDraws = 200000;
+  constexpr int kSamples = 200000;
   std::uint32_t stream = 0;
   for (const SamplingConfig& config : kConfigs) {
     const auto expected = defined(config);
     const auto from = candidates(some_logits(), kSeen, config);
     std::map<std::int32_t, int> drawn;
     ++stream;
-    for (std::uint64_t i = 0; i < kDraws; ++i) ++drawn[draw(from, random_uniform({77, stream, 0}, i))];
+    for (std::uint64_t i = 0; i < kSamples; ++i) ++drawn[draw(from, random_uniform({77, stream, 0}, i))];
     double chi_squared = 0, rare_expected = 0, rare_drawn = 0;
     int cells = 0;
     const auto add = [&](double observed, double expectation) {
@@ -104,7 +104,7 @@ TEST(Sampler, DrawsAreDistributedAsDefined) {
       ++cells;
     };
     for (const auto& [id, probability] : expected) {
-      const double expectation = probability * kDraws;
+      const double expectation = probability * kSamples;
       const bool rare = expectation < 5;
       rare_expected += rare ? expectation : 0;
       rare_drawn += rare ? drawn[id] : 0;
