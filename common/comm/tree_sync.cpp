@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "common/base/seconds_since.h"
-
 namespace stagegpt {
 
 void TreeSync::finish(Parameters& parameters) {

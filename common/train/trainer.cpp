@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "common/base/seconds_since.h"
 #include "common/comm/agreement.h"
 #include "common/train/non_finite.h"
 
