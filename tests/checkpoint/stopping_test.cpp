@@ -61,6 +61,17 @@ TEST(StopSignals, AreNotedForGoodOnceOneHasCome) {
   EXPECT_EXIT(stopped(), testing::ExitedWithCode(75), "");
 }
 
+// As nohup ignores them, and a shell for a job in its background.
+TEST(StopSignals, ThatAreIgnoredStayIgnored) {
+  const auto ignored = [] {
+    std::signal(SIGHUP, SIG_IGN);
+    const StopSignals signals({SIGHUP});
+    raise(SIGHUP);
+    std::_Exit(StopSignals::requested() ? 75 : 0);
+  };
+  EXPECT_EXIT(ignored(), testing::ExitedWithCode(0), "");
+}
+
 TEST(StopSignals, ThatDidNotComeAreAsBefore) {
   const auto not_stopped = [] {
     { const StopSignals signals({SIGUSR1}); }

@@ -239,8 +239,11 @@ TEST_F(Generate, SaysThatARunHasNoCheckpointYet) {
 }
 
 TEST_F(Generate, RefusesADamagedCheckpoint) {
-  std::ofstream(in("run/latest/model.safetensors"), std::ios::app) << 'x';
-  expect_refused({}, "model.safetensors");
+  const std::filesystem::path file = in("run/latest/model.safetensors");
+  std::string bytes = read_bytes(file);
+  bytes[bytes.size() - 4] ^= 1;  // of a weight, which stays a number
+  std::ofstream(file, std::ios::binary) << bytes;
+  expect_refused({}, "model.safetensors\" is damaged");
 }
 
 }  // namespace

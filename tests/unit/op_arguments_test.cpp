@@ -236,6 +236,14 @@ TEST_F(OpArguments, that_are_numbers_have_their_ranges) {
     EXPECT_EQ(cached(heads, 0),
               "cached_attention_forward: expected a number of heads that divides the channels");
   }
+  const Tensor lse = be.allocate(DType::f32, {kB, 3, kT});
+  EXPECT_EQ(refused([&] { be.attention_forward(out, lse, qkv, 3, {}); }),
+            "attention_forward: expected a number of heads that divides the channels");
+  // As many elements as there should be, in other rows.
+  const Tensor product = be.allocate(DType::f32, kOut), w = be.allocate(DType::f32, kW),
+               wide = be.allocate(DType::f32, {kB, 2, 6});
+  EXPECT_EQ(refused([&] { be.linear_forward(product, wide, w, Tensor()); }),
+            "linear_forward: expected x with as many columns as the weight");
   const Tensor logits = be.allocate(DType::f32, kLogits), targets = be.allocate(DType::i32, {kB * kT}),
                count = be.allocate(DType::i32, {1});
   const auto counted = [&](std::int64_t vocabulary) {
