@@ -109,7 +109,7 @@ std::map<std::string, SafetensorsView> parse_safetensors(std::span<const std::by
                  ", the one before it ends at ", end);
     }
     end = entry.end;
-    if (end > data.size()) break;
+    if (end > data.size()) continue;  // refused below, with what all of them need
     entry.view.bytes = data.subspan(entry.begin, entry.end - entry.begin);
     tensors.emplace(std::move(entry.name), std::move(entry.view));
   }

@@ -80,6 +80,10 @@ TEST(SafetensorsFile, IsRefusedWhereItsHeaderIsWrong) {
   EXPECT_EQ(with(entry(right + R"("data_offsets":[0,8])"), 8), "");
   EXPECT_EQ(with(entry(right + R"("data_offsets":[0,8])"), 7),
             "the header specifies 8 bytes of tensors, the file has 7");
+  EXPECT_EQ(with(R"({"a":{"dtype":"I8","shape":[8],"data_offsets":[0,8]},)"
+                 R"("b":{"dtype":"I8","shape":[4],"data_offsets":[8,12]}})",
+                 7),
+            "the header specifies 12 bytes of tensors, the file has 7");
   EXPECT_EQ(with(entry(right + R"("data_offsets":[0,4])"), 8),
             "tensor 't': the data_offsets are 0 and 4, dtype and shape need 8 bytes");
   EXPECT_EQ(with(entry(right + R"("data_offsets":[8,0])"), 8),
