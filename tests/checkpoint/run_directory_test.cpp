@@ -109,6 +109,12 @@ TEST_F(RunFiles, AreNotOverwritten) {
   expect_success(flags("empty", {"--steps", "1"}));
 }
 
+TEST_F(RunFiles, AreFoundBeforeTheDataAreRead) {
+  expect_success(flags("run", {"--steps", "1"}));
+  fs::remove(in("text.txt"));
+  expect_refused(flags("run"), "--run-dir: \"run\" already has a run");
+}
+
 TEST_F(RunFiles, OfOthersStay) {
   // What looks like a run's is none without its lock; what is in a run and not its own is let alone.
   fs::create_directory(in("mine"));

@@ -9,6 +9,7 @@
 
 #include "common/system/stop_signals.h"
 #include "tests/checkpoint/small_run.h"
+#include "tests/support/sanitized.h"
 
 namespace stagegpt::test {
 namespace {
@@ -119,6 +120,13 @@ TEST_F(SignalsBeforeTheFirstStep, LeaveNoRun) {
   std::filesystem::resize_file(in("text.txt"), kLong);
   expect_stopped(stopped_while_it_reads(with(model_flags(), {"--run-dir", "run"})));
   EXPECT_FALSE(std::filesystem::exists(in("run")));
+}
+
+TEST_F(SignalsBeforeTheFirstStep, AreKeptWhileTheProgramStartsItselfAgain) {
+  if (kSanitized) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
+  if (std::getenv("GOMP_SPINCOUNT") != nullptr) GTEST_SKIP() << "with GOMP_SPINCOUNT it does not start again";
+  expect_stopped(train(with(model_flags(), {"--run-dir", "run"}),
+                       {.environment = {{"LD_PRELOAD", STAGEGPT_EARLY_SIGNAL_LIBRARY}}}));
 }
 
 TEST_F(SignalsBeforeTheFirstStep, LeaveARunThatWasResumedAsItWas) {

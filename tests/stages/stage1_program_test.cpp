@@ -162,6 +162,12 @@ TEST_F(Stage1, RanksMayHaveDifferentNumbersOfThreads) {
   expect_done(run_mpi(rank("1") + Arguments{":"} + rank("2"), directory_.path()));
 }
 
+TEST_F(Stage1, WithNothingToWarnOfPrintsNoEmptyLine) {
+  const Arguments plan = small("run", {"--threads", "1"}) + Arguments{"--dry-run"};
+  const std::string errors = stage1(1, "train", plan).errors;
+  EXPECT_FALSE(errors.starts_with('\n')) << errors;
+}
+
 TEST_F(Stage1, HelpComesOnce) {
   const std::string help = stage1(2, "train", {"--help"}).output;
   const std::size_t first = help.find("--comm-algorithm");
