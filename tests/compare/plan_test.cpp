@@ -56,6 +56,17 @@ TEST(Plan, ReproducibleOnceMoreOnAsManyRanksAsItCan) {
   EXPECT_EQ(planned(once_more).size(), 4u);
 }
 
+TEST(Plan, ReproducibleRunsTakeOneOf1And2And4And8Ranks) {
+  Experiment of_three = experiment(Mode::same_cores, {2, 3});
+  of_three.reproducible_pass = true;
+  of_three.flags.set("--batch-size", {"24"});
+  const Plan plan = plan_contestants(of_three, {program(1)});
+  ASSERT_EQ(plan.contestants.size(), 3u);
+  EXPECT_EQ(plan.contestants[1].ranks, 3);
+  EXPECT_EQ(plan.contestants[2].ranks, 2);
+  EXPECT_TRUE(plan.contestants[2].reproducible);
+}
+
 TEST(Plan, ABatchThatDoesNotDivideIsLeftOutOrRefused) {
   Experiment odd = experiment(Mode::same_cores, {1, 2, 3});
   odd.reproducible_pass = true;

@@ -158,6 +158,11 @@ TEST_F(Gpt2Files, RefuseMergesThatAreCutShort) {
   expect_refused("no merge results in token 278");
 }
 
+TEST_F(Gpt2Files, RefuseATokenOfTwoBytesWithoutItsMerge) {
+  merges.erase(merges.begin());
+  expect_refused("no merge results in token 256");
+}
+
 TEST_F(Gpt2Files, RefuseAMergeThatIsThereTwice) {
   merges.push_back(merges.front());
   expect_refused("merge " + std::to_string(merges.size()) + " occurs twice");
@@ -241,6 +246,8 @@ const Defect kDefects[] = {
     {"model_of_another_kind", [](nlohmann::json& json) { json["model"]["type"] = "Unigram"; },
      "'Unigram' is not supported"},
     {"prefix_space", [](nlohmann::json& json) { json["pre_tokenizer"]["add_prefix_space"] = true; },
+     "add_prefix_space"},
+    {"prefix_space_by_default", [](nlohmann::json& json) { json["pre_tokenizer"].erase("add_prefix_space"); },
      "add_prefix_space"},
     {"no_regex", [](nlohmann::json& json) { json["pre_tokenizer"]["use_regex"] = false; }, "use_regex"},
     {"another_pre_tokenizer", [](nlohmann::json& json) { json["pre_tokenizer"]["type"] = "Whitespace"; },

@@ -133,6 +133,16 @@ TEST_F(LateStreams, one_stream_waits_for_another) {
   EXPECT_EQ(copy.values()[0], 5);
 }
 
+TEST_F(LateStreams, a_stream_does_not_wait_for_an_event_that_was_never_recorded) {
+  const Stream stream;
+  const DeviceArray<float> array(1);
+  const Event event;
+  gpu::wait_for(stream, event);
+  set(stream, array, 5);
+  synchronize(stream);
+  EXPECT_EQ(array.values()[0], 5);
+}
+
 TEST_F(LateStreams, streams_that_do_not_wait_run_past_each_other) {
   const Stream writer, reader;
   const DeviceArray<float> array(1), copy(1);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <limits>
 
 #include "common/app/configuration.h"
 #include "common/app/suggestion.h"
@@ -51,6 +52,7 @@ TEST(FlagValues, NumbersAreTakenByTheirRule) {
 TEST(FlagValues, NumbersAreThoseThatF32Holds) {
   EXPECT_EQ(parse_real("--x", "3.4e38", kPositive), 3.4e38);
   EXPECT_EQ(parse_real("--x", "1.2e-38", kPositive), 1.2e-38);
+  EXPECT_EQ(parse_real("--x", "1.1754943508222875e-38", kPositive), std::numeric_limits<float>::min());
   for (const char* wrong : {"3.5e38", "1.1e-38", "inf", "1e999", "1e-999"}) {
     EXPECT_EQ(refusal([&] { parse_real("--x", wrong, kPositive); }),
               concat("--x: expected a number above 0 that f32 can hold (1.17549e-38 to 3.40282e+38), not '",

@@ -152,6 +152,14 @@ TEST(LibraryGemmSizes, of_no_elements_do_nothing) {
   synchronize(stream);
 }
 
+TEST(LibraryGemmSizes, a_sum_of_no_products_is_refused) {
+  open_device(0);
+  const Stream stream;
+  Product product;
+  product.m = product.n = 1;
+  EXPECT_THROW(make_library_gemm(Precision::f32)->run(product, stream), InternalError);
+}
+
 TEST(LibraryGemmSizes, a_bias_is_not_for_a_batch) {
   open_device(0);
   const Stream stream;
