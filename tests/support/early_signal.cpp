@@ -1,5 +1,5 @@
-// A library for LD_PRELOAD: a program that has started itself again (see brief_waits.h) gets SIGTERM before its
-// main function begins.
+// A library for LD_PRELOAD: a program that has started itself again (see brief_waits.h) gets SIGTERM before
+// its main function begins.
 #include <csignal>
 #include <cstdlib>
 

@@ -201,7 +201,8 @@ TEST(Gpt2, ReadsEveryMatrixInBf16) {
   model.read_matrices_in_bf16(*backend);
   Context context(*backend, model, alone), expected(*backend, rounded, alone);
   const Ids text = {3, 1, 4, 1, 5};
-  EXPECT_LT(relative_error(as_values(context.next_logits(text)), as_values(expected.next_logits(text))), 1e-6);
+  EXPECT_LT(relative_error(as_values(context.next_logits(text)), as_values(expected.next_logits(text))),
+            1e-6);
 }
 
 std::string passed(const std::vector<std::string>& stops, const std::vector<std::string>& pieces,
