@@ -73,10 +73,10 @@ def ladder_tables(results):
     for line in results:
         ladder = line.get("result")
         if line["step"].startswith("ladder ") and ladder:
-            rows = [(rung["name"], f"{rung['us']:.1f}", f"{rung['rate']:.0f}", f"{100 * rung['share']:.0f} %",
-                     f"{rung['error']:.1e}") for rung in ladder["rungs"]]
+            rows = [(one["name"], f"{one['us']:.1f}", f"{one['rate']:.0f}", f"{100 * one['share']:.0f} %",
+                     f"{one['error']:.1e}") for one in ladder["versions"]]
             parts.append(f"{ladder['ladder']}; bound: {ladder['bound']:.0f} {ladder['unit']}, {ladder['bound_name']}\n\n" +
-                         table(("rung", "median µs", ladder["unit"], "of the bound", "error"), rows))
+                         table(("version", "median µs", ladder["unit"], "of the bound", "error"), rows))
     return "\n\n".join(parts)
 
 

@@ -26,7 +26,7 @@ case $name in
   *_bench_*)
     if [[ $arguments == *--ladder* ]]; then
       echo '{"ladder": "a ladder", "bound": 100, "unit": "GB/s", "bound_name": "copy",'
-      echo ' "rungs": [{"name": "plain", "us": 12.5, "rate": 40, "share": 0.4, "error": 1e-7}]}'
+      echo ' "versions": [{"name": "plain", "us": 12.5, "rate": 40, "share": 0.4, "error": 1e-7}]}'
       exit
     fi
     echo '{"ms_per_step": {"median": 20.0}, "tokens_per_second": 1000, "mfu": 0.25, "efficiency": 0.5,'

@@ -199,7 +199,7 @@ TEST(Bench, HasLossAndNormOfTheFirstStep) {
   };
   const auto whole = first("8", "1"), divided = first("2", "4");
   const double loss = whole["loss"].get<double>(), norm = whole["grad_norm"].get<double>();
-  EXPECT_NEAR(loss, std::log(300), 0.3);
+  EXPECT_NEAR(loss, std::log(300), 0.5);
   EXPECT_GT(norm, 0);
   EXPECT_NEAR(divided["loss"].get<double>() / loss, 1, 1e-5);
   EXPECT_NEAR(divided["grad_norm"].get<double>() / norm, 1, 1e-5);
