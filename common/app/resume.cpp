@@ -8,6 +8,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/comm/agreement.h"
 #include "common/data/find_files.h"
+#include "common/system/stop_signals.h"
 
 namespace stagegpt {
 namespace {
@@ -48,7 +49,7 @@ Named named_run(const std::string& given) {
 
 // The checkpoint that was named, verified. Throws UserError where it is not the newest one of the run.
 fs::path require_newest(const fs::path& run, const fs::path& checkpoint) {
-  naming("--resume", [&] { verify_checkpoint(checkpoint); });
+  naming("--resume", [&] { verify_checkpoint(checkpoint, StopSignals::throw_if_requested); });
   const auto checkpoints = checkpoints_of(run);
   const auto is_named = [&](const auto& entry) { return entry.second.filename() == checkpoint.filename(); };
   if (std::ranges::none_of(checkpoints, is_named)) {
@@ -73,8 +74,8 @@ void open_run(ResumedRun& resumed, const std::string& given, const std::optional
   }
   resumed.directory.emplace(RunDirectory::open(named.run));
   resumed.path = named.run;
-  resumed.checkpoint =
-      named.checkpoint ? require_newest(named.run, *named.checkpoint) : newest_checkpoint(named.run);
+  resumed.checkpoint = named.checkpoint ? require_newest(named.run, *named.checkpoint)
+                                        : newest_checkpoint(named.run, StopSignals::throw_if_requested);
   const fs::path configuration = resumed.directory->configuration();
   const MappedFile settings(configuration, "--resume");
   naming(concat("--resume: ", configuration), [&] { resumed.settings = parse_json(settings.text()); });
@@ -85,15 +86,17 @@ void open_run(ResumedRun& resumed, const std::string& given, const std::optional
 ResumedRun open_resumed_run(RankGroup& group, const std::string& given,
                             const std::optional<std::string>& run_dir) {
   ResumedRun resumed;
-  const std::string opened = text_from_root(group, [&] {
+  // Each as a text of its own: a path may hold bytes that are no UTF-8, which JSON cannot.
+  const std::string path = text_from_root(group, [&] {
     open_run(resumed, given, run_dir);
-    return Json{resumed.path.string(), resumed.checkpoint.string(), resumed.settings}.dump();
+    return resumed.path.string();
   });
+  const std::string checkpoint = broadcast_text(group, resumed.checkpoint.string());
+  const std::string settings = broadcast_text(group, resumed.settings.dump());
   if (group.is_root()) return resumed;
-  const Json told = Json::parse(opened);
-  resumed.path = told[0].get<std::string>();
-  resumed.checkpoint = told[1].get<std::string>();
-  resumed.settings = told[2];
+  resumed.path = path;
+  resumed.checkpoint = checkpoint;
+  resumed.settings = Json::parse(settings);
   return resumed;
 }
 

@@ -21,7 +21,8 @@ struct ResumedRun {
 
 // `given` is the value of --resume: empty (then the run is in run_dir), a run, or the newest checkpoint of
 // one. Of a run the newest checkpoint that verifies is taken; a checkpoint that is named is taken or refused.
-// Rank 0 opens the run, and sends the others what it has found. Throws UserError.
+// Rank 0 opens the run, and sends the others what it has found. Throws UserError; AgreedStop
+// when a signal comes meanwhile.
 ResumedRun open_resumed_run(RankGroup& group, const std::string& given,
                             const std::optional<std::string>& run_dir);
 

@@ -113,7 +113,7 @@ std::unique_ptr<HuggingFaceModel> open_weights(const TrainFlags& flags, bool ver
   const std::optional<fs::path> directory = flags.model.directory();
   if (!directory) return nullptr;
   const char* flag = verified ? "--resume" : "--model";
-  if (!verified) verify_named(*directory, flag);
+  if (!verified) verify_named(*directory, flag, StopSignals::throw_if_requested);
   return std::make_unique<HuggingFaceModel>(*directory, flag);
 }
 
@@ -187,7 +187,8 @@ void begin_model(const TrainFlags& flags, const Machine& machine, const HuggingF
                  Gpt2& model) {
   Communicator& communicator = *machine.communicator;
   if (flags.model.directory()) {
-    on_root(communicator.group(), [&] { load_weights(*weights, *machine.backend, model); });
+    on_root(communicator.group(),
+            [&] { load_weights(*weights, *machine.backend, model, StopSignals::throw_if_requested); });
     broadcast_weights(communicator, *machine.backend, model.parameters());
   } else {
     draw_weights(communicator, *machine.backend, model.parameters(), flags.run().trainer.seed,

@@ -14,14 +14,6 @@ constexpr const char* kState = "trainer_state.json";
 // PyTorch's names for Adam's moments.
 constexpr const char *kFirstMoment = "exp_avg.", *kSecondMoment = "exp_avg_sq.";
 
-// The same values, with a heartbeat after each call.
-ParameterValues with_heartbeat(ParameterValues values, const Heartbeat& beat) {
-  return [values = std::move(values), beat](std::size_t i, std::int64_t begin, std::span<float> out) {
-    values(i, begin, out);
-    beat();
-  };
-}
-
 }  // namespace
 
 std::vector<FileEntry> write_checkpoint(const fs::path& directory, Backend& backend, const Gpt2& model,
@@ -57,13 +49,13 @@ TrainerState read_trainer_state(const fs::path& directory) {
 }
 
 void load_moment(const fs::path& directory, Moment moment, Backend& backend, const ParameterTable& table,
-                 const Tensor& arena) {
+                 const Tensor& arena, const Heartbeat& beat) {
   const fs::path path = directory / kOptimizerFile;
   const MappedFile file(path, "checkpoint");
   naming(path, [&] {
     const SafetensorsViews tensors = parse_safetensors(file.bytes());
     const char* prefix = moment == &Moments::m ? kFirstMoment : kSecondMoment;
-    load_values(backend, table, arena, safetensors_values(table, tensors, prefix));
+    load_values(backend, table, arena, with_heartbeat(safetensors_values(table, tensors, prefix), beat));
   });
 }
 

@@ -37,7 +37,8 @@ TrainerState read_trainer_state(const std::filesystem::path& directory);
 
 // Copies one of the moments into an arena of the same table. (The weights are loaded by HuggingFaceModel.)
 // Throws UserError, which names the file, if it is missing, invalid, or of another model.
-void load_moment(const std::filesystem::path& directory, Moment moment, Backend& backend,
-                 const ParameterTable& table, const Tensor& arena);
+void load_moment(
+    const std::filesystem::path& directory, Moment moment, Backend& backend, const ParameterTable& table,
+    const Tensor& arena, const Heartbeat& beat = [] {});
 
 }  // namespace stagegpt

@@ -74,9 +74,9 @@ std::vector<FileEntry> verify_manifest(const fs::path& directory, Verified what,
   return files;
 }
 
-void verify_named(const fs::path& directory, std::string_view flag) {
+void verify_named(const fs::path& directory, std::string_view flag, const Heartbeat& beat) {
   if (!file_exists(directory / kManifest)) return;
-  naming(flag, [&] { verify_manifest(directory, Verified::model); });
+  naming(flag, [&] { verify_manifest(directory, Verified::model, beat); });
 }
 
 }  // namespace stagegpt

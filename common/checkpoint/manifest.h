@@ -29,6 +29,7 @@ std::vector<FileEntry> verify_manifest(
     const std::filesystem::path& directory, Verified what = Verified::all, const Heartbeat& beat = [] {});
 // Verifies the model's files in a directory that the user named by `flag`. Does nothing if it has no
 // manifest, because another program may have written it.
-void verify_named(const std::filesystem::path& directory, std::string_view flag);
+void verify_named(
+    const std::filesystem::path& directory, std::string_view flag, const Heartbeat& beat = [] {});
 
 }  // namespace stagegpt

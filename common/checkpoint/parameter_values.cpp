@@ -1,5 +1,6 @@
 #include "common/checkpoint/parameter_values.h"
 
+#include <utility>
 #include <vector>
 
 namespace stagegpt {
@@ -11,6 +12,13 @@ ParameterValues arena_values(Backend& backend, const ParameterTable& table, cons
     check(arena.dtype() == DType::f32, "parameter values: ", arena.dtype(), " as f32");
     backend.copy_to_host(std::as_writable_bytes(out),
                          arena.slice(table[i].offset + begin, {std::ssize(out)}));
+  };
+}
+
+ParameterValues with_heartbeat(ParameterValues values, const Heartbeat& beat) {
+  return [values = std::move(values), beat](std::size_t i, std::int64_t begin, std::span<float> out) {
+    values(i, begin, out);
+    beat();
   };
 }
 

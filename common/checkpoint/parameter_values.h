@@ -6,6 +6,7 @@
 #include <functional>
 #include <span>
 
+#include "common/base/heartbeat.h"
 #include "common/model/parameters.h"
 
 namespace stagegpt {
@@ -16,6 +17,9 @@ using ParameterValues = std::function<void(std::size_t i, std::int64_t begin, st
 
 // The values in an arena f32 (arena_size). All arguments are borrowed.
 ParameterValues arena_values(Backend& backend, const ParameterTable& table, const Tensor& arena);
+
+// The same values, with a heartbeat after each call.
+ParameterValues with_heartbeat(ParameterValues values, const Heartbeat& beat);
 
 // Copies values into an arena, and sets its padding to zero.
 void load_values(Backend& backend, const ParameterTable& table, const Tensor& arena,

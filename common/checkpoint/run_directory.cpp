@@ -74,8 +74,7 @@ void remove_left_overs(const fs::path& directory) {
   for (const fs::path& path : left) fs::remove_all(path);
 }
 
-bool verifies(
-    const fs::path& checkpoint, const Heartbeat& beat = [] {}) {
+bool verifies(const fs::path& checkpoint, const Heartbeat& beat) {
   try {
     verify_checkpoint(checkpoint, beat);
     return true;
@@ -312,10 +311,10 @@ std::map<std::int64_t, fs::path> checkpoints_of(const fs::path& run) {
   return checkpoints;
 }
 
-fs::path newest_checkpoint(const fs::path& run) {
+fs::path newest_checkpoint(const fs::path& run, const Heartbeat& beat) {
   const auto checkpoints = checkpoints_of(run);
   for (auto entry = checkpoints.rbegin(); entry != checkpoints.rend(); ++entry) {
-    if (verifies(entry->second)) return entry->second;
+    if (verifies(entry->second, beat)) return entry->second;
   }
   if (checkpoints.empty()) {
     user_error("--resume: ", run, " has no checkpoint yet; start it again without --resume");

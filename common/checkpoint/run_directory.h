@@ -110,6 +110,7 @@ std::map<std::int64_t, std::filesystem::path> checkpoints_of(const std::filesyst
 
 // The newest checkpoint that verifies. Each newer one that does not verify is named on standard error. Throws
 // UserError if there is none.
-std::filesystem::path newest_checkpoint(const std::filesystem::path& run);
+std::filesystem::path newest_checkpoint(
+    const std::filesystem::path& run, const Heartbeat& beat = [] {});
 
 }  // namespace stagegpt

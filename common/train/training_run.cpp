@@ -86,7 +86,9 @@ void TrainingRun::resume(const std::filesystem::path& checkpoint) {
   const Tensor& arena =
       parameters.grads();  // used as a buffer; gradients are not needed before the first step
   for (const Moment moment : {&Moments::m, &Moments::v}) {
-    on_root(group_, [&] { load_moment(checkpoint, moment, backend_, parameters.table(), arena); });
+    on_root(group_, [&] {
+      load_moment(checkpoint, moment, backend_, parameters.table(), arena, StopSignals::throw_if_requested);
+    });
     communicator_.broadcast(arena, 0);
     trainer_.set_moment(moment, arena);
   }

@@ -32,6 +32,14 @@ TEST_F(Resume, AfterAnyStepEndsInTheSameBits) {
   }
 }
 
+// The names of files are bytes.
+TEST_F(Resume, FromAPathThatIsNoUtf8) {
+  expect_success(flags("run\xff", {"--stop-after", "12"}));
+  expect_success({"--resume", "run\xff", "--stop-after", "13"});
+  expect_success({"--resume", "run\xff/checkpoints/step_00000013"});
+  EXPECT_EQ(metrics("run\xff").size(), 30u);
+}
+
 TEST_F(Resume, ManyTimes) {
   expect_success(flags("whole"));
   expect_success(flags("run", {"--stop-after", "1"}));

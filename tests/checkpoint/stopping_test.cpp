@@ -7,7 +7,11 @@
 #include <cstdlib>
 #include <map>
 
+#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/hugging_face_model.h"
+#include "common/checkpoint/manifest.h"
 #include "common/system/stop_signals.h"
+#include "stage0_serial/naive_backend.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/sanitized.h"
 
@@ -81,7 +85,7 @@ TEST(StopSignals, ThatDidNotComeAreAsBefore) {
   EXPECT_EXIT(not_stopped(), testing::KilledBySignal(SIGUSR1), "");
 }
 
-// Of a text that takes long to read: it has a hole of 2 GB.
+// Of what takes long to read, a text or a checkpoint: it has a hole of 2 GB.
 class SignalsBeforeTheFirstStep : public SmallRun {
  protected:
   static constexpr std::uintmax_t kLong = std::uintmax_t{1} << 31;
@@ -127,6 +131,41 @@ TEST_F(SignalsBeforeTheFirstStep, AreKeptWhileTheProgramStartsItselfAgain) {
   if (std::getenv("GOMP_SPINCOUNT") != nullptr) GTEST_SKIP() << "with GOMP_SPINCOUNT it does not start again";
   expect_stopped(train(with(model_flags(), {"--run-dir", "run"}),
                        {.environment = {{"LD_PRELOAD", STAGEGPT_EARLY_SIGNAL_LIBRARY}}}));
+}
+
+// The weights of the checkpoint are damaged: who reads all of them refuses it.
+TEST_F(SignalsBeforeTheFirstStep, EndTheVerificationOfACheckpoint) {
+  expect_success(with(model_flags(), {"--run-dir", "run", "--steps", "20", "--stop-after", "2"}));
+  const std::filesystem::path checkpoint = in("run/checkpoints/step_00000002");
+  std::vector<FileEntry> files = parse_manifest(read_bytes(checkpoint / "manifest.json"));
+  std::ranges::find(files, "model.safetensors", &FileEntry::file)->bytes = kLong;
+  std::filesystem::resize_file(checkpoint / "model.safetensors", kLong);
+  write_manifest(checkpoint, files);
+  expect_stopped(stopped_while_it_reads({"--resume", "run"}));
+  expect_stopped(stopped_while_it_reads({"--resume", checkpoint}));
+  expect_stopped(stopped_while_it_reads(
+      {"--model", "run", "--data", "text.txt", "--run-dir", "other", "--threads", "1"}));
+  EXPECT_FALSE(std::filesystem::exists(in("other")));
+  EXPECT_TRUE(std::filesystem::exists(checkpoint));
+}
+
+TEST_F(SignalsBeforeTheFirstStep, AreLookedForAfterEachTensor) {
+  expect_success(with(model_flags(), {"--run-dir", "run", "--steps", "1"}));
+  const HuggingFaceModel file(in("run/latest"), "--model");
+  const auto backend = make_naive_backend();
+  const Gpt2 model(*backend, file.config());
+  const Parameters& parameters = model.parameters();
+  std::size_t beats = 0;
+  const Heartbeat beat = [&] { ++beats; };
+  load_weights(file, *backend, model, beat);
+  EXPECT_EQ(beats, parameters.table().size());
+  load_moment(in("run/latest"), &Moments::v, *backend, parameters.table(), parameters.grads(), beat);
+  EXPECT_EQ(beats, 2 * parameters.table().size());
+  const Heartbeat stop = [] { throw Stopped(); };
+  EXPECT_THROW(load_weights(file, *backend, model, stop), Stopped);
+  EXPECT_THROW(
+      load_moment(in("run/latest"), &Moments::m, *backend, parameters.table(), parameters.grads(), stop),
+      Stopped);
 }
 
 TEST_F(SignalsBeforeTheFirstStep, LeaveARunThatWasResumedAsItWas) {
