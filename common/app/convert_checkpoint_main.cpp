@@ -1,6 +1,8 @@
 // convert_checkpoint: convert a model between a Hugging Face directory and llm.c's file.
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <iostream>
 #include <optional>
 
@@ -96,6 +98,13 @@ class Partial {
   fs::path path_, partial_;
 };
 
+// Throws UserError where no file can be made.
+void require_directory_above(const fs::path& path) {
+  const fs::path directory = fs::absolute(path).parent_path();
+  if (access((directory / "").c_str(), W_OK) == 0) return;
+  user_error("--output: cannot write into ", directory, ": ", std::strerror(errno));
+}
+
 // The tokenizer that goes into a directory, if there is one.
 std::unique_ptr<Tokenizer> tokenizer_for(const ConvertFlags& flags, const Model& model) {
   std::unique_ptr<Tokenizer> tokenizer;
@@ -116,7 +125,11 @@ std::unique_ptr<Tokenizer> tokenizer_for(const ConvertFlags& flags, const Model&
 void write_directory(const ConvertFlags& flags, const Model& model, const fs::path& output) {
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_for(flags, model);
   const Partial partial(output);
-  make_directories(partial.path());
+  try {
+    make_directories(partial.path());
+  } catch (const std::runtime_error& error) {
+    user_error("--output: ", error.what());
+  }
   write_hugging_face(partial.path(), model.config(), model.values(), tokenizer.get());
   sync_directory(partial.path());
   partial.commit();
@@ -134,6 +147,7 @@ int convert_checkpoint_main(int argc, char** argv) {
   const Model model(flags.input);
   const fs::path output = (fs::path(flags.output) / "").parent_path();
   if (kind == Output::llmc_file) {
+    require_directory_above(output);
     const Partial partial(output);
     write_llmc_model(partial.path(), model.config(), model.values(),
                      flags.precision == "bf16" ? LlmcPrecision::bf16 : LlmcPrecision::f32);

@@ -112,10 +112,24 @@ TEST_F(Convert, RefusesWithOneLine) {
   refused("nowhere", "out", {}, "--input: cannot open \"nowhere\"");
   directory.write("text", "");
   refused(golden, "text", {}, "--output: \"text\" exists already");
+  refused(golden, "not/there.bin", {}, "/not\": No such file or directory");
+  refused(golden, "text/there.bin", {}, "/text\": Not a directory");
+  refused(golden, "text/there", {}, "--output: cannot create \"text\": ");
   refused(golden, "out", {"--precision", "bf16"},
           "--precision: expected f32 for a directory, not 'bf16'; llm.c's file, NAME.bin, can have it");
   refused(golden, "out", {"--tokenizer-path", "text.txt"}, "--tokenizer-path");
   refused("text.txt", "out", {}, "--input: expected a model file of llm.c");
+  const Arguments words = {"--data",   "words.txt", "--tokenizer",  "char", "--n-layer",    "1",
+                           "--n-head", "1",         "--n-embd",     "8",    "--block-size", "8",
+                           "--steps",  "1",         "--batch-size", "1",    "--run-dir"};
+  directory.write("words.txt", std::string(200, 'a') + "bc");
+  expect_success(with(words, {"three"}));
+  directory.write("words.txt", std::string(200, 'a') + "bcd");
+  expect_success(with(words, {"four"}));
+  expect_converted("three", "three.bin");
+  expect_converted("three.bin", "of-three", {"--tokenizer-path", "three"});
+  refused("three.bin", "out", {"--tokenizer-path", "four"},
+          "--tokenizer-path: expected a tokenizer of at most 4 tokens, as the model has, not 5");
   expect_success(with(model_flags(), {"--steps", "1", "--run-dir", "run", "--activation", "relu"}));
   refused("run", "out.bin", {}, "llm.c's models have the activation gelu_new, not relu");
   std::filesystem::resize_file(in("run/latest/model.safetensors"), 1000);
