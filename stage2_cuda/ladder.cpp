@@ -7,7 +7,6 @@
 
 #include "common/base/error.h"
 #include "common/base/json.h"
-#include "common/measure/bench.h"
 #include "stage2_cuda/device_objects.h"
 
 namespace stagegpt::gpu {
@@ -33,21 +32,30 @@ RungReport check_and_time(const Ladder& ladder, const Rung& rung, StreamHandle s
 
 }  // namespace
 
-double median_microseconds(const std::function<void(StreamHandle)>& run, StreamHandle stream) {
-  constexpr int kWarmup = 3, kLeast = 5, kMost = 50;
-  constexpr double kEnoughMs = 1000;
-  const Event begin(EventKind::time), end(EventKind::time);
-  for (int i = 0; i < kWarmup; ++i) run(stream);
+Samples enough_samples(const std::function<double()>& milliseconds) {
+  constexpr int kLeast = 5, kMost = 50;
+  constexpr double kEnough = 1000;
   Samples ms;
   double total = 0;
-  while (ms.size() < kLeast || (ms.size() < kMost && total < kEnoughMs)) {
+  while (ms.size() < kLeast || (ms.size() < kMost && total < kEnough)) {
+    const double sample = milliseconds();
+    ms.add(sample);
+    total += sample;
+  }
+  return ms;
+}
+
+double median_microseconds(const std::function<void(StreamHandle)>& run, StreamHandle stream) {
+  constexpr int kWarmup = 3;
+  const Event begin(EventKind::time), end(EventKind::time);
+  for (int i = 0; i < kWarmup; ++i) run(stream);
+  const Samples ms = enough_samples([&] {
     record(begin, stream);
     run(stream);
     record(end, stream);
     wait_for(end);
-    ms.add(milliseconds_between(begin, end));
-    total += milliseconds_between(begin, end);
-  }
+    return milliseconds_between(begin, end);
+  });
   return 1e3 * ms.median();
 }
 
@@ -58,7 +66,7 @@ std::vector<RungReport> check_and_time(const Ladder& ladder) {
   return reports;
 }
 
-void print(const Ladder& ladder, const std::vector<RungReport>& reports, const std::string& machine,
+void print(const Ladder& ladder, const std::vector<RungReport>& reports, const LadderMachine& machine,
            bool json) {
   if (json) {
     auto versions = Json::array();
@@ -66,17 +74,15 @@ void print(const Ladder& ladder, const std::vector<RungReport>& reports, const s
       versions.push_back(
           {{"name", name}, {"error", error}, {"us", microseconds}, {"rate", rate / 1e9}, {"share", share}});
     }
-    const Json object = {{"ladder", ladder.name},
-                         {"machine", machine},
-                         {"unit", ladder.unit},
-                         {"bound", ladder.bound / 1e9},
-                         {"bound_name", ladder.bound_name},
-                         {"versions", versions}};
+    const Json object = {
+        {"ladder", ladder.name},          {"machine", machine.description},  {"unit", ladder.unit},
+        {"bound", ladder.bound / 1e9},    {"bound_name", ladder.bound_name}, {"versions", versions},
+        {"busy", busy_json(machine.load)}};
     std::cout << object.dump(2) << '\n';
     return;
   }
-  std::printf("%s\n%s\nbound: %.1f %s, %s\n\n", ladder.name.c_str(), machine.c_str(), ladder.bound / 1e9,
-              ladder.unit.c_str(), ladder.bound_name.c_str());
+  std::printf("%s\n%s\nbound: %.1f %s, %s\n\n", ladder.name.c_str(), machine.description.c_str(),
+              ladder.bound / 1e9, ladder.unit.c_str(), ladder.bound_name.c_str());
   std::printf("%-18s %10s %12s %10s %9s\n", "version", "error", "median us", ladder.unit.c_str(), "of bound");
   for (const auto& [name, error, microseconds, rate, share] : reports) {
     std::printf("%-18s %10.2g %12.2f %10.1f %8.1f%%\n", name.c_str(), error, microseconds, rate / 1e9,

@@ -3,10 +3,13 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "common/measure/machine_load.h"
 #include "common/measure/peak.h"
+#include "common/measure/step_times.h"
 #include "stage2_cuda/runtime.h"
 
 namespace stagegpt::gpu {
@@ -37,14 +40,23 @@ struct RungReport {
   double share = 0;         // rate / bound
 };
 
+// Times of a computation, as many as its median needs: from 5 to 50, and no more after a second of them.
+Samples enough_samples(const std::function<double()>& milliseconds);
+
 // Runs a kernel several times; returns the median time in microseconds, measured by events of the stream.
 double median_microseconds(const std::function<void(StreamHandle)>& run, StreamHandle stream);
 
 // Checks and times every version. Throws std::runtime_error if the error of one exceeds the tolerance.
 std::vector<RungReport> check_and_time(const Ladder& ladder);
 
+// Where a ladder was timed, and what other programs used of the processors meanwhile.
+struct LadderMachine {
+  std::string description;
+  std::optional<MachineLoad> load = {};
+};
+
 // Prints a table, or one JSON object, to standard output.
-void print(const Ladder& ladder, const std::vector<RungReport>& reports, const std::string& machine,
+void print(const Ladder& ladder, const std::vector<RungReport>& reports, const LadderMachine& machine,
            bool json);
 
 }  // namespace stagegpt::gpu

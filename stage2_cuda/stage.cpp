@@ -36,12 +36,13 @@ class CudaStage final : public Stage {
     command_line.choice("--ladder", ladder_, {"layernorm", "matmul"},
                         "time all versions of one kernel instead");
   }
-  bool bench_instead(Machine& machine, bool json) override {
+  bool bench_instead(Machine& machine, const ReadLoad& load, bool json) override {
     if (!ladder_) return false;
     const gpu::LadderOptions options{
         .large = cuda_.platform().is_gpu(), .precision = cuda_.options().precision, .peak = machine.peak};
     const gpu::Ladder ladder = gpu::make_ladder(*ladder_, *machine.backend, options);
-    gpu::print(ladder, gpu::check_and_time(ladder), machine.description, json);
+    const std::vector<gpu::RungReport> reports = gpu::check_and_time(ladder);
+    gpu::print(ladder, reports, {machine.description, load()}, json);
     return true;
   }
 

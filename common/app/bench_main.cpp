@@ -169,8 +169,10 @@ int bench_main(Stage& stage, int argc, char** argv) {
   if (flags.trainer.reproducible) make_reproducible(machine);
   machine.backend->set_fused(!flags.no_fused);
   const LoadMeter meter = load_meter(machine);
-  if (stage.bench_instead(machine, flags.json)) {
-    warn_of(meter.read());
+  std::optional<MachineLoad> load;
+  if (stage.bench_instead(
+          machine, [&] { return load = meter.read(); }, flags.json)) {
+    warn_of(load);
     return 0;
   }
   flags.bench.steps = flags.steps.value_or(flags.bench.steps);

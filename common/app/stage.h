@@ -12,6 +12,7 @@
 #include "common/backend/backend.h"
 #include "common/comm/communicator.h"
 #include "common/comm/gradient_sync.h"
+#include "common/measure/machine_load.h"
 #include "common/measure/peak.h"
 
 namespace stagegpt {
@@ -42,9 +43,11 @@ class Stage {
   // run_stage()).
   virtual Machine& start() = 0;
   // The flags of this stage that stageN_bench alone has, and the measurement that they ask for in place of a
-  // training step's, printed as a table or as JSON. False where they ask for none.
+  // training step's, printed as a table or as JSON. `load` tells how busy the machine was until it is called.
+  // False where they ask for none.
   virtual void add_bench_flags(CommandLine& /*command_line*/) {}
-  virtual bool bench_instead(Machine& /*machine*/, bool /*json*/) { return false; }
+  using ReadLoad = std::function<std::optional<MachineLoad>()>;
+  virtual bool bench_instead(Machine& /*machine*/, const ReadLoad& /*load*/, bool /*json*/) { return false; }
   // Called when this rank cannot continue and others may wait for it: prints why, and ends all of them.
   // Returns where there are no others.
   virtual void end_all(const std::string& why, int exit_code) = 0;

@@ -134,6 +134,7 @@ TEST_F(Stage2Emulated, RatesOfLaddersAreThoseOfTheirSizes) {
     ASSERT_EQ(sizes.size(), ladder == "layernorm" ? 2u : 4u) << json["ladder"];
     const double work = ladder == "layernorm" ? 8 * sizes[0] * sizes[1] : 2 * sizes[0] * sizes[1] * sizes[3];
     EXPECT_NE(json["bound_name"], "");
+    EXPECT_TRUE(json.contains("busy"));
     for (const auto& rung : json["versions"]) {
       EXPECT_NEAR(rung["rate"].get<double>() * 1e9 * rung["us"].get<double>() / 1e6, work, 1e-9 * work)
           << rung;
