@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "common/base/error.h"
@@ -148,19 +149,25 @@ Corpus load_shards(RankGroup& group, const DataFiles& data, const CorpusConfig& 
   return corpus;
 }
 
-Corpus load_text(const std::vector<std::string>& files, const CorpusConfig& config,
+Corpus load_text(RankGroup& group, const std::vector<std::string>& files, const CorpusConfig& config,
                  std::unique_ptr<Tokenizer> tokenizer, int threads) {
-  const TextSource text(files, kFlag);
+  std::optional<TextSource> opened;
+  std::int64_t split = 0;
+  agree(group, [&] {
+    opened.emplace(files, kFlag);
+    split = opened->split(config.val_fraction);
+  });
+  const TextSource& text = *opened;
   ByteProgress progress("reading the text");
   const TokenizeOptions options{threads, config.special, std::ref(progress)};
   Corpus corpus;
   corpus.tokenizer = std::move(tokenizer);
-  const std::int64_t split = text.split(config.val_fraction);
   const auto append_to = [&](TokenSequence& tokens) {
     return [&](std::span<const std::int32_t> ids) { tokens.append(ids, corpus.tokenizer->size()); };
   };
-  tokenize(text, {0, split}, *corpus.tokenizer, options, append_to(corpus.train));
-  tokenize(text, {split, text.bytes()}, *corpus.tokenizer, options, append_to(corpus.validation));
+  tokenize_together(group, text, {0, split}, *corpus.tokenizer, options, append_to(corpus.train));
+  tokenize_together(group, text, {split, text.bytes()}, *corpus.tokenizer, options,
+                    append_to(corpus.validation));
   return corpus;
 }
 
@@ -176,9 +183,9 @@ void require_windows(const Corpus& corpus, const CorpusConfig& config, std::int6
        {std::pair{"training", &corpus.train}, {"validation", &corpus.validation}}) {
     if (tokens == &corpus.validation && config.val_fraction == 0) continue;
     if (tokens->size() < block_size + 1) {
-      user_error(kFlag, ": \"", config.data, "\" leaves ", tokens->size(), " tokens for ", name,
-                 ", fewer than one window of ", block_size + 1,
-                 "; give a longer text, another --val-fraction or a smaller --block-size");
+      user_error(kFlag, ": \"", config.data, "\" leaves ", tokens->size(),
+                 tokens->size() == 1 ? " token" : " tokens", " for ", name, ", fewer than one window of ",
+                 block_size + 1, "; give a longer text, another --val-fraction or a smaller --block-size");
     }
   }
 }
@@ -200,11 +207,8 @@ Corpus load_corpus(RankGroup& group, const CorpusConfig& config, std::unique_ptr
   // All ranks must take the same branch below.
   require_same(group, {{kFlag, data.are_shards() ? "token shards" : "text"}});
   Corpus corpus;
-  if (data.are_shards()) {
-    corpus = load_shards(group, data, config, std::move(tokenizer));
-  } else {
-    agree(group, [&] { corpus = load_text(data.files, config, std::move(tokenizer), threads); });
-  }
+  corpus = data.are_shards() ? load_shards(group, data, config, std::move(tokenizer))
+                             : load_text(group, data.files, config, std::move(tokenizer), threads);
   agree(group, [&] {
     require_windows(corpus, config, block_size);
     corpus.train_identity = corpus.train.identity();

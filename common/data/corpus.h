@@ -34,10 +34,10 @@ struct Corpus {
 // `threads` threads. Throws UserError.
 std::unique_ptr<Tokenizer> corpus_tokenizer(const CorpusConfig& config, int threads);
 
-// Loads the corpus as tokens of that tokenizer, on every rank. Each rank tokenises the whole text, with
-// `threads` threads. Of token shards each rank verifies its share (see verify_shards()) and compares all of
-// them with their manifest if there is one. Throws AgreedUserError, also if a requested part is shorter than
-// one window of block_size + 1 tokens.
+// Loads the corpus as tokens of that tokenizer, on every rank. The ranks divide the work, each with `threads`
+// threads: each encodes a share of a text (see tokenize_together()), or verifies a share of the token shards
+// (see verify_shards()) and compares all of them with their manifest if there is one. Throws AgreedUserError,
+// also if a requested part is shorter than one window of block_size + 1 tokens.
 Corpus load_corpus(RankGroup& group, const CorpusConfig& config, std::unique_ptr<Tokenizer> tokenizer,
                    std::int64_t block_size, int threads);
 // The same in one process, with the corpus's own tokenizer.

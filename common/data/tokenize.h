@@ -5,6 +5,7 @@
 #include <functional>
 #include <span>
 
+#include "common/comm/rank_group.h"
 #include "common/data/text_source.h"
 #include "common/data/tokenizers/tokenizer.h"
 
@@ -20,9 +21,17 @@ struct TokenizeOptions {
 // Throws UserError, which names the file and the byte, unless the block is UTF-8.
 void require_utf8(const TextSource& text, const TextBlock& block);
 
+using TokenSink = std::function<void(std::span<const std::int32_t>)>;
+
 // Passes the tokens of a range to `sink`, in order, with an end-of-text token between documents. Throws
 // UserError, which names the file, for text that the vocabulary cannot encode.
 void tokenize(const TextSource& text, TextRange range, const Tokenizer& tokenizer,
-              const TokenizeOptions& options, const std::function<void(std::span<const std::int32_t>)>& sink);
+              const TokenizeOptions& options, const TokenSink& sink);
+
+// The same on all ranks together: each rank reads the whole text, encodes every size-th block, and gets the
+// tokens of the other blocks from the ranks that have encoded them. All ranks make the same call. An error of
+// one rank is thrown on all; AgreedUserError, which names a rank, if that rank's text differs.
+void tokenize_together(RankGroup& group, const TextSource& text, TextRange range, const Tokenizer& tokenizer,
+                       const TokenizeOptions& options, const TokenSink& sink);
 
 }  // namespace stagegpt

@@ -117,6 +117,13 @@ TEST(TrainRefusesCorpus, ValidationShorterThanOneWindow) {
                  "leaves 100 tokens for validation");
 }
 
+TEST(TrainRefusesCorpus, OfOneToken) {
+  const ScratchDirectory files;
+  expect_refused("stage0_train",
+                 {"--data", files.write("short.txt", "a"), "--tokenizer", "char", "--val-fraction", "0"},
+                 "leaves 1 token for training");
+}
+
 TEST(TrainRefusesCorpus, ThatIsNotUtf8) {
   const ScratchDirectory files;
   expect_refused("stage0_train",
