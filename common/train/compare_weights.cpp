@@ -33,7 +33,9 @@ std::string names(const RankGroup& group, const std::vector<int>& ranks) {
   for (std::size_t i = 0; i < std::min(kNamed, ranks.size()); ++i) {
     text += concat(i == 0 ? "" : ", ", ranks[i], " (", group.host(ranks[i]), ")");
   }
-  return ranks.size() > kNamed ? concat(text, " and ", ranks.size() - kNamed, " others") : text;
+  if (ranks.size() <= kNamed) return text;
+  const std::size_t more = ranks.size() - kNamed;
+  return concat(text, " and ", more, more == 1 ? " other" : " others");
 }
 
 }  // namespace

@@ -41,9 +41,9 @@ TEST_F(ProvenanceTest, NamesGpusAndTheirDriver) {
   script("nvidia-smi",
          "if [ \"$*\" = -q ]; then printf 'Driver : 1\\nCUDA Version                  : 12.9\\n'; exit; fi\n"
          "[ \"$*\" = '--query-gpu=name,memory.total,driver_version --format=csv,noheader' ] || exit 1\n"
-         "echo 'A GPU, 8 MiB, 1.2'");
+         "echo 'A GPU, 8 MiB, 1.2'; echo 'Another, 9 MiB, 1.2'");
   const Json provenance = find_provenance("mpirun 1", "/elsewhere");
-  EXPECT_EQ(provenance["machine"]["gpus"], "A GPU, 8 MiB, 1.2\n");
+  EXPECT_EQ(provenance["machine"]["gpus"], "A GPU, 8 MiB, 1.2; Another, 9 MiB, 1.2");
   EXPECT_EQ(provenance["libraries"]["mpi"], "mpirun 1");
   EXPECT_EQ(provenance["libraries"]["cuda_of_driver"], "12.9");
   script("nvidia-smi", "exit 9");

@@ -30,6 +30,15 @@ TEST(AgreementTable, HasTheLargestDifferencesAndTheVerdict) {
                                               "none", "none", "2, same bits"}));
 }
 
+TEST(TerminalTable, HasALineForEachRow) {
+  const Table table{{{"left out"}, {"why"}},
+                    {{{"Stage 1"}, {"not enough slots\nfor 8 ranks"}}, {{"Stage 2"}, {"no"}}}};
+  EXPECT_EQ(terminal_table(table),
+            "left out  why\n"
+            "Stage 1   not enough slots for 8 ranks\n"
+            "Stage 2   no\n");
+}
+
 // The bar of the largest number is the longest: a line from the least to the most lies on each.
 TEST(BarPlot, HasALineFromTheLeastToTheMost) {
   const std::string svg =

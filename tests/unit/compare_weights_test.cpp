@@ -76,6 +76,8 @@ TEST(RanksThatDiffer, AreCountedWhereThereAreMany) {
   for (int rank = 5; rank < 12; ++rank) eight += concat(", ", rank, " (node", rank / 2, ')');
   EXPECT_EQ(complaint(20, {4, 5, 6, 7, 8, 9, 10, 11}),
             "weights after step 3: ranks " + eight + " differ from the other 12");
+  EXPECT_EQ(complaint(20, {4, 5, 6, 7, 8, 9, 10, 11, 12}),
+            "weights after step 3: ranks " + eight + " and 1 other differ from the other 11");
   EXPECT_EQ(complaint(30, {4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}),
             "weights after step 3: ranks " + eight + " and 3 others differ from the other 19");
 }

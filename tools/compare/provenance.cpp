@@ -35,6 +35,13 @@ std::string output_of(const std::vector<std::string>& argv) {
   }
 }
 
+// The lines of a text, in one.
+std::string in_one_line(std::string text) {
+  while (text.ends_with('\n')) text.pop_back();
+  for (std::size_t at = text.find('\n'); at != text.npos; at = text.find('\n', at)) text.replace(at, 1, "; ");
+  return text;
+}
+
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
@@ -58,8 +65,9 @@ Json processor() {
           {"cores_online", std::thread::hardware_concurrency()},
           {"cores_usable", usable_cores()},
           {"memory_bytes", memory},
-          {"gpus", text_or_null(output_of({"nvidia-smi", "--query-gpu=name,memory.total,driver_version",
-                                           "--format=csv,noheader"}))}};
+          {"gpus",
+           text_or_null(in_one_line(output_of(
+               {"nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"})))}};
 }
 
 Json system() {

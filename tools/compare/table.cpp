@@ -16,6 +16,14 @@ std::size_t width_of(const std::string& text) {
   return width;
 }
 
+// The same with a space for what begins a new line in a cell, the message of a failure for one.
+Table in_single_lines(Table table) {
+  for (auto& row : table.rows) {
+    for (Cell& cell : row) std::ranges::replace(cell.text, '\n', ' ');
+  }
+  return table;
+}
+
 std::string padded(const std::string& text, std::size_t width, bool right) {
   const std::string space(width - std::min(width, width_of(text)), ' ');
   return right ? concat(space, text) : concat(text, space);
@@ -35,7 +43,8 @@ const char* class_of(Cell::Mark mark) {
 
 }  // namespace
 
-std::string terminal_table(const Table& table) {
+std::string terminal_table(const Table& original) {
+  const Table table = in_single_lines(original);
   std::vector<std::size_t> widths;
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     widths.push_back(width_of(table.columns[i].name));
