@@ -223,6 +223,10 @@ TEST_F(Settings, ATrainingBeginsFromADirectory) {
           "--activation: expected gelu_new, as the weights of --model have, not relu");
   refused({"--tokenizer", "bpe"},
           "--tokenizer: bpe, but \"a/checkpoints/step_00000040\" has a tokenizer of kind char");
+  const Arguments more_characters = with_flags(model_flags(), {"--data", "more.txt", "--run-dir", "more"});
+  directory.write("more.txt", read_bytes(in("text.txt")) + "XYZ");
+  ASSERT_EQ(train(with(more_characters, {"--steps", "1"})).exit_code, 0);
+  refused({"--tokenizer-path", "more"}, " tokens, as the tokenizer has, not ");
   expect_refused({"--model", "nowhere"}, "--model: expected one of nano, gpt2");
   fs::create_directory(in("empty"));
   expect_refused({"--model", "empty"}, "--model: \"empty/config.json\"");

@@ -27,7 +27,8 @@ TEST_F(PrepareData, NotesThatNotAllWordsFit) {
 TEST_F(PrepareData, NotesThatAVocabularyIsSmaller) {
   directory.write("text.txt", "ab ab ab");
   const ProgramResult result = prepare("out", {"--input", "text.txt", "--vocab-size", "5000"});
-  expect_note(result, concat("the vocabulary has ", tokenizer("out")->size(), " tokens, not 5000"));
+  expect_note(result, concat("the vocabulary has ", tokenizer("out")->size(),
+                             " tokens, not 5000: no other pair of tokens occurs twice"));
 }
 
 }  // namespace

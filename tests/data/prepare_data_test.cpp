@@ -110,6 +110,13 @@ TEST_F(PrepareData, ReadsStandardInputAndPipes) {
             0)
       << read_bytes(directory.path() / "out.log");
   prepare("file", {"--input", "text.txt"});
+  // What comes in pieces is read in pieces.
+  ASSERT_EQ(std::system((enter + "{ head -c 700 text.txt; sleep 0.2; tail -c +701 text.txt; } | '" + program +
+                         "' --input - --output pieces >out.log 2>&1")
+                            .c_str()),
+            0)
+      << read_bytes(directory.path() / "out.log");
+  EXPECT_EQ(tokens("pieces", "train"), tokens("file", "train"));
   EXPECT_EQ(tokens("piped", "train"), tokens("file", "train"));
   EXPECT_EQ(tokens("piped", "val"), tokens("file", "val"));
 }
@@ -200,8 +207,28 @@ TEST_F(PrepareData, RefusesBadInput) {
   expect_refused({"--input", "text.txt", "--output", "."}, "cannot be replaced");
   expect_refused({"--input", "data/tinyshakespeare.txt", "--output", "out"}, "scripts/download_data.sh");
   expect_refused({"--input", "*.md", "--output", "out"}, "no file matches");
+  fs::create_directory(directory.path() / "elsewhere");
+  fs::create_directory_symlink("elsewhere", directory.path() / "name.partial");
+  expect_refused({"--input", "text.txt", "--output", "name"}, "--output: cannot open \"name.partial\"");
   fs::create_directory_symlink("elsewhere", directory.path() / "link");
   expect_refused({"--input", "text.txt", "--output", "link"}, "cannot be replaced");
+}
+
+// It is given its name by renaming, which cannot cross to another file system.
+TEST_F(PrepareData, RefusesAMountPoint) {
+  directory.write("text.txt", story(5));
+  std::ifstream mounts("/proc/self/mounts");
+  std::string empty;
+  for (std::string line; std::getline(mounts, line) && empty.empty();) {
+    std::istringstream words(line);
+    std::string path;
+    words >> path >> path;
+    std::error_code error;
+    if (fs::is_directory(path, error) && fs::is_empty(path, error) && !error && path != "/") empty = path;
+  }
+  if (empty.empty()) GTEST_SKIP() << "there is no empty one";
+  expect_refused({"--input", "text.txt", "--output", empty},
+                 "\" is a mount point and cannot be replaced, name a directory in it");
 }
 
 TEST_F(PrepareData, TakesOddTextAsItIs) {

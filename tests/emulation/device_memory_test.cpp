@@ -1,4 +1,6 @@
 // The emulated device's memory and the rest of its runtime: which accesses are valid, and which are reported.
+#include <sys/resource.h>
+
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -8,6 +10,7 @@
 #include "common/tensor/caching_allocator.h"
 #include "stage2_cuda/device_memory_source.h"
 #include "tests/emulation/emulated.h"
+#include "tests/support/sanitized.h"
 
 namespace stagegpt::test {
 namespace {
@@ -219,6 +222,26 @@ void open_with_memory(const char* value) {
     std::fprintf(stderr, "%s\n", error.what());
     std::exit(2);
   }
+}
+
+// As after `ulimit -v`.
+void open_with_few_addresses() {
+  const rlimit few{.rlim_cur = std::size_t{1} << 30, .rlim_max = std::size_t{1} << 30};
+  setrlimit(RLIMIT_AS, &few);
+  try {
+    open_device(0);
+  } catch (const std::runtime_error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    std::exit(1);
+  }
+}
+
+TEST_F(EmulatedMemoryDeathTest, needs_addresses) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizer takes more of them";
+  EXPECT_EXIT(
+      open_with_few_addresses(), testing::ExitedWithCode(1),
+      "cannot reserve .* bytes of address space for the emulated GPU: .*; set STAGEGPT_EMULATOR_MEMORY to "
+      "fewer bytes");
 }
 
 TEST_F(EmulatedMemoryDeathTest, there_is_as_much_as_the_environment_says) {

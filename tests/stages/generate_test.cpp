@@ -196,6 +196,7 @@ TEST_F(Generate, EndsATextAndNotTheConversationOnCtrlC) {
   const Terminal terminal(directory.path(),
                           {concat(STAGEGPT_BIN_DIR, "/stage0_generate"), "--model", "run", "--threads", "1",
                            "--interactive", "--temperature", "0", "--max-new-tokens", "1000000000000"});
+  ASSERT_TRUE(terminal.shows("one prompt per line; Ctrl-C ends a text, Ctrl-D the program\r\n"));
   for (int text = 0; text < 2; ++text) {
     ASSERT_TRUE(terminal.shows("> "));
     terminal.type("the\n");

@@ -109,6 +109,17 @@ TEST_F(Stage1, Verifies) {
   EXPECT_TRUE(nlohmann::json::parse(result.output)["passed"]);  // printed once
 }
 
+// Of a state that was made by another model.
+TEST_F(Stage1, NamesARankThatIsOutOfTolerance) {
+  const Arguments arguments = {"--model", STAGEGPT_SOURCE_DIR "/tests/golden/tiny.bin", "--state", "other"};
+  std::string state = read_bytes(STAGEGPT_SOURCE_DIR "/tests/golden/tiny_debug_state.bin");
+  for (std::size_t byte = state.size() - 4000; byte < state.size(); ++byte) state[byte] = 0;  // gradients
+  directory_.write("other", state);
+  const ProgramResult result = run_mpi(ranks_of(2, "stage1_verify") + arguments, directory_.path());
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.errors.find("rank 0 is out of tolerance\n"), std::string::npos) << result.errors;
+}
+
 TEST_F(Stage1, MetricsTellOfRanks) {
   stage1(2, "train", small("run", {"--comm", "flat"}));
   std::istringstream lines(read_bytes(directory_.path() / "run" / "metrics.jsonl"));

@@ -12,6 +12,7 @@
 #include "common/checkpoint/safetensors.h"
 #include "common/checkpoint/trainer_state.h"
 #include "common/data/text_source.h"
+#include "common/data/tokenizers/llmc_tokenizer.h"
 #include "common/data/tokenizers/load_tokenizer.h"
 #include "common/data/tokenizers/tokenizer_json.h"
 #include "common/io/hashed_file.h"
@@ -156,6 +157,45 @@ TEST(Messages, OfTokenizers) {
   expect_said([&] { load_tokenizer(directory.path(), "--tokenizer-path"); }, "line 3: expected a merge");
 }
 
+// Of vocabularies that no file of ours has.
+TEST(Messages, OfVocabularies) {
+  const auto bpe = small_bpe();
+  std::vector<Merge> merges = bpe->merges();
+  merges[1].result = merges[0].result;
+  expect_said([&] { BpeTokenizer(bpe->vocabulary(), merges); },
+              "merge 2: its result is not the concatenation of its two tokens");
+  Vocabulary vocabulary;
+  vocabulary.tokens = {"a", "ab"};
+  expect_said([&] { CharTokenizer{vocabulary}; }, "token 1 is not one character");
+  expect_said([&] { WordTokenizer{vocabulary}; }, "a vocabulary of words needs the special token [UNK]");
+  vocabulary.tokens = {"a"};
+  expect_said([&] { llmc_tokenizer(CharTokenizer(vocabulary)); },
+              "llm.c's format needs an end-of-text token, which this vocabulary does not have");
+  expect_said([&] { llmc_tokenizer(*word_tokenizer(std::string(256, 'x'))); },
+              "a token has 256 bytes, but llm.c's format allows 1 to ");
+}
+
+TEST(Messages, OfTokenizersThatAreNotThere) {
+  const ScratchDirectory directory;
+  const auto load = [&](const char* name) {
+    return [path = directory.path() / name] { load_tokenizer(path, "--tokenizer-path"); };
+  };
+  expect_said(load("nowhere"), "/nowhere\" does not exist; scripts/download_gpt2.sh fetches GPT-2's");
+  expect_said(load(""),
+              " holds no tokenizer.json, encoder.json with vocab.bpe, vocab.json with merges.txt, or");
+  directory.write("encoder.json", "{}");
+  expect_said(load(""), "/vocab.bpe\" does not exist; scripts/download_gpt2.sh fetches GPT-2's");
+}
+
+TEST(Messages, OfATextThatChanges) {
+  const ScratchDirectory directory;
+  const std::string path = directory.write("text.txt", "one text");
+  const TextSource text({path}, "--data");
+  directory.write("text.txt", "another text");
+  BlockReader reader(text, text.all(), [](std::string_view block) { return block.size(); });
+  expect_said([&] { reader.next(); }, "--data: \"" + path + "\" has changed while it was read");
+}
+
 TEST(Messages, OfComparisons) {
   const ScratchDirectory directory;
   const std::string tensor = R"({"a name": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})";
@@ -193,6 +233,8 @@ TEST(Messages, OfRunsThatAreTaken) {
   const ScratchDirectory directory;
   const RunDirectory first = RunDirectory::create(directory.path() / "run");
   expect_said([&] { RunDirectory::create(directory.path() / "run"); }, "another process");
+  // Made, and not begun.
+  expect_said([&] { RunDirectory::open(directory.path() / "run"); }, "/run\" has no run");
 }
 
 }  // namespace
