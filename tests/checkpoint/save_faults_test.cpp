@@ -24,15 +24,18 @@ class SaveFaults : public SmallRun, public testing::WithParamInterface<const cha
     return with(model_flags(),
                 {"--steps", "3", "--eval-every", "3", "--checkpoint-every", "1", "--run-dir", "root/" + run});
   }
+  RunOptions fault(const std::string& kind, int at) const {
+    return {.environment = {{"LD_PRELOAD", STAGEGPT_FAULT_LIBRARY},
+                            // The library need not come before that of the sanitizer.
+                            {"ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0"},
+                            {"FAULT_ROOT", in("root").string()},
+                            {"FAULT_KEEP", in("kept").string()},
+                            {"FAULT_LOG", in("log").string()},
+                            {"FAULT_KIND", kind},
+                            {"FAULT_AT", std::to_string(at)}}};
+  }
   ProgramResult train_with_fault(const std::string& run, const std::string& kind, int at) const {
-    return train(flags(run), {.environment = {{"LD_PRELOAD", STAGEGPT_FAULT_LIBRARY},
-                                              // The library need not come before that of the sanitizer.
-                                              {"ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0"},
-                                              {"FAULT_ROOT", in("root").string()},
-                                              {"FAULT_KEEP", in("kept").string()},
-                                              {"FAULT_LOG", in("log").string()},
-                                              {"FAULT_KIND", kind},
-                                              {"FAULT_AT", std::to_string(at)}}});
+    return train(flags(run), fault(kind, at));
   }
   // The calls of a run without a fault, "N name path", from the first on.
   std::vector<std::string> calls() const {
@@ -154,6 +157,53 @@ TEST_F(SaveFaults, OfTensorBoardsEventsStopNothing) {
     ++struck;
   }
   EXPECT_GE(struck, 1 + 3);  // made, and a step each
+}
+
+// Power is lost right after the end of a program that has said that all went well.
+TEST_F(SaveFaults, OfPreparedDataAndConvertedModelsLoseNothing) {
+  constexpr int kNever = 1'000'000;
+  const auto run_before_power_loss = [&](const std::string& program, const Arguments& arguments) {
+    const ProgramResult result =
+        run_program(program, arguments, directory.path(), fault("power_loss", kNever));
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+  };
+  const std::string golden = STAGEGPT_SOURCE_DIR "/tests/golden/tiny.bin";
+  run_before_power_loss("prepare_data", {"--input", "text.txt", "--output", "root/data"});
+  run_before_power_loss("convert_checkpoint", {"--input", golden, "--output", "root/model"});
+  run_before_power_loss("convert_checkpoint", {"--input", golden, "--output", "root/model.bin"});
+  for (const char* name : {"root/data/manifest.json", "root/data/train_000000.bin",
+                           "root/model/model.safetensors", "root/model.bin"}) {
+    EXPECT_TRUE(std::filesystem::exists(in(name))) << name;
+  }
+  EXPECT_EQ(read_bytes(in("root/model.bin")), read_bytes(golden));
+}
+
+// The last validation of a run that ended before it was noted.
+TEST_F(SaveFaults, OfTheLastValidationStopNothing) {
+  expect_success(flags("run"));
+  std::vector<nlohmann::json> lines = metrics("root/run");
+  lines.back().erase("validation_all");
+  std::string text;
+  for (const nlohmann::json& line : lines) text += line.dump() + '\n';
+  const Arguments again = {"--resume", "root/run"};
+  const auto resume = [&](int at) {
+    directory.write("root/run/metrics.jsonl", text);
+    std::filesystem::remove(in("log"));
+    return train(again, fault("eio", at));
+  };
+  ASSERT_EQ(resume(1'000'000).exit_code, 0);
+  EXPECT_TRUE(metrics("root/run").back().contains("validation_all"));
+  std::ifstream log(in("log"));
+  int calls = 0, struck = 0;
+  for (std::string line; struck == 0 && std::getline(log, line);) {
+    ++calls;
+    if (line.find("metrics.jsonl") != line.npos) struck = calls;
+  }
+  ASSERT_GT(struck, 0);
+  const ProgramResult result = resume(struck);
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_NE(result.errors.find("warning: cannot "), std::string::npos) << result.errors;
+  EXPECT_FALSE(metrics("root/run").back().contains("validation_all"));
 }
 
 // One save that fails is told of, and the run goes on to the next.

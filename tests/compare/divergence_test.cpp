@@ -126,6 +126,7 @@ TEST_F(DivergenceTest, MeasuresSmallLossesByANat) {
   };
   EXPECT_FALSE(with_loss(1e-3f, 1.005e-3f));
   EXPECT_TRUE(with_loss(1e-3f, 2e-3f));
+  EXPECT_TRUE(with_loss(1e-3f, 1e-3f + 1.5e-5f));  // the limit is 1e-5
 }
 
 TEST_F(DivergenceTest, LeavesOutWhatSoftmaxDoesNotSee) {

@@ -8,6 +8,7 @@
 #include "common/io/content_hash.h"
 #include "tests/compare/fake_stages.h"
 #include "tests/support/golden.h"
+#include "tests/support/on_a_terminal.h"
 #include "tools/compare/compare.h"
 #include "tools/compare/runner.h"
 
@@ -101,6 +102,20 @@ TEST_F(FakeComparison, RunsTheContestantsInTurns) {
   EXPECT_EQ(left, std::set<std::string>{"metrics.jsonl"});
 }
 
+// The run that goes on stands in the last line, as far as there is room.
+TEST_F(FakeComparison, ShowsTheRunThatGoesOnOnATerminal) {
+  once();
+  options_.overwrite = true;
+  const auto shown = [&](unsigned short columns) {
+    const std::string text = stagegpt::test::on_a_terminal([&] { compare(options_); }, columns);
+    return std::regex_replace(text, std::regex(": [0-9.]+ s"), ": T s");
+  };
+  const std::string rewritten = "\r\x1b[J", run = "[1/1] Stage 0, run 1",
+                    ended = run + ": T s, loss 2.00\r\n";
+  EXPECT_EQ(shown(80), concat(rewritten, run, " …", rewritten, ended, run, " …\r\n"));
+  EXPECT_EQ(shown(15), concat(rewritten, "[1/1] Stage 0,", rewritten, ended, "[1/1] Stage 0,\r\n"));
+}
+
 TEST_F(FakeComparison, KnowsWhatTheProgramsSay) {
   options_.experiment.repeats = 1;
   options_.experiment.ranks = {2};
@@ -180,6 +195,13 @@ TEST_F(FakeComparison, RefusesWhoCannotBegin) {
   EXPECT_EQ(message<UserError>([&] { run(); }), "no stage can run here: stage0_train not found");
 }
 
+// Three ranks cannot divide the batch.
+TEST_F(FakeComparison, RefusesThatNobodyIsLeft) {
+  options_.choice.stages = {1};
+  options_.experiment.ranks = {3};
+  EXPECT_EQ(message<UserError>([&] { run(); }), "--stages: none of these stages can run");
+}
+
 // More ranks than there are GPUs, for one, are tried.
 TEST_F(FakeComparison, LeavesOutTheRanksThatCannotBegin) {
   options_.experiment.repeats = 1;
@@ -254,6 +276,31 @@ TEST_F(FakeComparison, LooksForTheFirstTensorOfAStageThatDisagrees) {
     EXPECT_TRUE(fs::exists(traced / "traces" / "step_00000002.safetensors"));
     EXPECT_FALSE(fs::exists(traced / "checkpoints"));
   }
+}
+
+// A gradient has the limit that was given for the norm of all of them.
+TEST_F(FakeComparison, LooksForTheFirstGradientBeyondItsLimit) {
+  options_.experiment.repeats = 1;
+  options_.experiment.ranks = {1};
+  options_.experiment.limits = {.loss = 0.001, .grad_norm = 0.1};
+  metrics("stage1_train", {4, 3.75, 2});
+  const auto gradient = [&](const std::string& stage, int step, float value) {
+    const fs::path traces = folder() / (stage + ".traces");
+    fs::create_directories(traces);
+    SafetensorsWriter writer(traces / concat("step_0000000", step, ".safetensors"),
+                             {{"00000 the gradient of w", {1}}});
+    writer.append(std::vector{value});
+    writer.finish();
+  };
+  for (const int step : {1, 2}) {
+    gradient("stage0_train", step, 1);
+    gradient("stage1_train", step, step == 1 ? 1.05f : 1.25f);
+  }
+  const Comparison comparison = run();
+  ASSERT_EQ(comparison.divergences.size(), 1u);
+  EXPECT_EQ(comparison.divergences[0].step, 2);
+  EXPECT_EQ(comparison.divergences[0].tensor, "the gradient of w");
+  EXPECT_EQ(comparison.divergences[0].limit, 0.1);
 }
 
 TEST_F(FakeComparison, FindsNoTensorWhereNoneDiffers) {

@@ -61,6 +61,9 @@ TEST(Axis, HasRoundNumbersAtTheirPlaces) {
   EXPECT_EQ(ticks(Axis::linear(-0.25, 0.25, 5, 0, 60)),
             "-0.3@0 -0.2@10 -0.1@20 0.0@30 0.1@40 0.2@50 0.3@60 ");
   EXPECT_EQ(ticks(Axis::linear(1.01, 1.03, 5, 0, 40)), "1.010@0 1.015@10 1.020@20 1.025@30 1.030@40 ");
+  // Quotients next to a whole number: 0.6 / 0.1 is below 6, 0.07 / 0.01 above 7.
+  EXPECT_EQ(ticks(Axis::linear(0.6, 1.1, 5, 0, 50)), "0.6@0 0.7@10 0.8@20 0.9@30 1.0@40 1.1@50 ");
+  EXPECT_EQ(ticks(Axis::linear(0.02, 0.07, 5, 0, 50)), "0.02@0 0.03@10 0.04@20 0.05@30 0.06@40 0.07@50 ");
   EXPECT_EQ(ticks(Axis::linear(0, 5000, 5, 0, 100)), "0@0 1,000@20 2,000@40 3,000@60 4,000@80 5,000@100 ");
   EXPECT_EQ(ticks(Axis::logarithmic(1e-3, 1, 0, 80)), "0@0 1e-3@20 1e-2@40 1e-1@60 1e0@80 ");
   EXPECT_EQ(ticks(Axis::logarithmic(2e-3, 0.5, 0, 80)), "0@0 1e-3@20 1e-2@40 1e-1@60 1e0@80 ");
@@ -100,6 +103,16 @@ std::size_t count(const std::string& text, const std::string& part) {
   std::size_t n = 0;
   for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++n;
   return n;
+}
+
+// The first one that was timed, and has ended.
+TEST(SpeedNote, NamesWhatSpeedUpIsRelativeTo) {
+  Comparison comparison = made_comparison();
+  EXPECT_NE(speed_note(comparison).find("Speed-up is relative to Stage 0 on "), std::string::npos);
+  comparison.entries[0].contestant.timed = false;
+  EXPECT_NE(speed_note(comparison).find("Speed-up is relative to Stage 1, 1 rank on "), std::string::npos);
+  comparison.entries[1].trials.clear();
+  EXPECT_NE(speed_note(comparison).find("Speed-up is relative to Stage 1, 2 ranks on "), std::string::npos);
 }
 
 // No division by zero.

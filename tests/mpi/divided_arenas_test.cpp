@@ -50,6 +50,18 @@ TEST_F(DividedArenasTest, are_read_from_whoever_owns_them) {
   EXPECT_EQ(wrong, 0);
 }
 
+TEST_F(DividedArenasTest, have_the_values_of_parameters) {
+  ParameterTable table;
+  table.add({"a", {100}, 100});
+  table.add({"b", {1000}, 1000});
+  std::vector<float> out(10), expected;
+  for (int i = 0; i < 10; ++i) expected.push_back(static_cast<float>(table[1].offset + 7 + i) + 0.5f);
+  arenas_.on_root([&] { arenas_.values(table, 1)(1, 7, out); });
+  if (ranks().is_root()) {
+    EXPECT_EQ(out, expected);
+  }
+}
+
 // In the middle of it; who still waits to be asked goes on.
 TEST_F(DividedArenasTest, leave_nobody_behind_when_reading_fails) {
   const auto fail = [&] {

@@ -82,6 +82,17 @@ TEST(StepTrace, HoldsTheNumbersOfTheStep) {
   }
 }
 
+TEST(StepTrace, TellsThatItIsBeingWritten) {
+  TracedTraining run(make_cpu_backend(1));
+  run.trainer.step();
+  const Parameters& parameters = run.model.parameters();
+  const StepTrace trace(*run.backend, parameters);
+  std::size_t beats = 0;
+  trace.write(run.directory.path() / trace_name(1), 4,
+              arena_values(*run.backend, parameters.table(), parameters.grads()), [&] { ++beats; });
+  EXPECT_EQ(beats, 2 * parameters.table().size()) << "once for each gradient and each weight";
+}
+
 TEST(StepTrace, ChangesNoBit) {
   TracedTraining traced(make_cpu_backend(1), 0.1), untraced(make_cpu_backend(1), 0.1);
   traced.trace(3);

@@ -67,6 +67,15 @@ TEST_F(Utf8Output, IsEveryText) {
   EXPECT_EQ(plain, joined);
 }
 
+// A byte that only begins a character is one that is missing, not none.
+TEST_F(Utf8Output, HasACharacterForEachByteByItself) {
+  const auto json = nlohmann::json::parse(
+      written({"--num-samples", "300", "--max-new-tokens", "1", "--prompt", "a", "--json"}));
+  for (const auto& sample : json["samples"]) {
+    EXPECT_EQ(sample["text"] == "", sample["ended_by"] == "end_of_text") << sample;
+  }
+}
+
 TEST_F(Utf8Output, IsAPromptThatIsNone) {
   const Arguments short_text = {"--max-new-tokens", "2"};
   EXPECT_TRUE(

@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "common/comm/gradient_sync.h"
 #include "common/comm/self_communicator.h"
 #include "common/train/memory_plan.h"
 #include "stage0_serial/cpu_backend.h"
+#include "stage0_serial/host_memory.h"
 #include "tests/support/tensors.h"
 
 namespace stagegpt::test {
@@ -56,6 +59,35 @@ TEST(Bench, has_the_phases_of_its_steps) {
   EXPECT_GT(report.phases.forward, 0);
   EXPECT_GT(report.phases.backward, 0);
   EXPECT_LE(1e3 * report.phases.total(), report.step_ms.median());  // they lie within it
+}
+
+// Computes nothing, and counts how often it is waited for.
+class WaitedFor final : public Backend {
+ public:
+  WaitedFor() : Backend(std::make_unique<HostMemory>(), nullptr) {}
+  void synchronize() override { ++waits; }
+  int waits = 0;
+
+ private:
+  void do_copy_from_host(void*, const void*, std::size_t) override {}
+  void do_copy_to_host(void* out, const void*, std::size_t bytes) override { std::memset(out, 0, bytes); }
+};
+
+// A device works on while the host goes on: what is timed begins when it is idle, and ends when it is.
+TEST(Bench, waits_for_the_device_before_and_after_what_it_times) {
+  WaitedFor backend;
+  SelfCommunicator communicator;
+  NoGradientSync sync;
+  Gpt2 model(backend, kConfig);
+  model.parameters().initialize(1);
+  const DataLoader data(random_ids(1, 0, 1000, 101), kLength, 1);
+  Trainer trainer(backend, communicator, sync, model, data, kTraining);
+  trainer.step();
+  const int of_a_step = std::exchange(backend.waits, 0);
+  bench(backend, trainer, model, {3 * kLength, 2},
+        {.steps = 2, .warmup = 0, .profiled = 0, .peak = Peak{5e9, "a peak"}},
+        [](std::int64_t, std::int64_t) {});
+  EXPECT_EQ(backend.waits, 2 * (of_a_step + 2 * 3)) << "a step, its products and AdamW are timed";
 }
 
 TEST(Bench, measures_no_peak_where_one_is_known) {

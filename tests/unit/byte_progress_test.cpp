@@ -2,12 +2,12 @@
 #include "common/io/byte_progress.h"
 
 #include <gtest/gtest.h>
-#include <pty.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "common/app/step_counter.h"
 #include "common/base/error.h"
+#include "tests/support/on_a_terminal.h"
 
 namespace stagegpt::test {
 namespace {
@@ -31,22 +31,6 @@ TEST(ByteProgress, IsALineEveryTenSecondsInAFile) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "train  20.0 / 60.0 MB  2.0 MB/s  ETA 0:20\n"
             "train  41.0 / 60.0 MB  2.0 MB/s  ETA 0:10\n");
-}
-
-// What `job` writes to standard error while that is a terminal.
-template <class Job>
-std::string on_a_terminal(const Job& job) {
-  int screen = -1, terminal = -1;
-  EXPECT_EQ(openpty(&screen, &terminal, nullptr, nullptr, nullptr), 0);
-  const int before = dup(STDERR_FILENO);
-  dup2(terminal, STDERR_FILENO);
-  job();
-  dup2(before, STDERR_FILENO);
-  for (const int fd : {before, terminal}) close(fd);
-  std::string written;
-  for (char byte = 0; read(screen, &byte, 1) == 1;) written += byte;  // fails when nobody writes any more
-  close(screen);
-  return written;
 }
 
 // Each line goes over the one before; the last one is ended.

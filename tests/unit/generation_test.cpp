@@ -5,11 +5,13 @@
 
 #include <set>
 
+#include "common/comm/agreement.h"
 #include "common/comm/self_communicator.h"
 #include "common/generation/stop_strings.h"
 #include "common/tensor/half_floats.h"
 #include "stage0_serial/cpu_backend.h"
 #include "stage0_serial/naive_backend.h"
+#include "tests/support/counting_communicator.h"
 #include "tests/support/tensors.h"
 #include "tests/support/tolerance.h"
 
@@ -140,6 +142,76 @@ TEST(Generate, DependsOnTheSeedAndTheSampleAlone) {
   EXPECT_NE(written(context, {3}, 40, {.seed = 2}), first);
 }
 
+TEST(Generate, HasTheSeedOfTheProgramsUnlessOneIsGiven) {
+  const auto backend = make_cpu_backend(1);
+  Gpt2 model(*backend, tiny(12));
+  model.parameters().initialize(5);
+  Context context(*backend, model, alone);
+  EXPECT_EQ(written(context, {3}, 40, {}), written(context, {3}, 40, {.seed = 1337}));
+}
+
+// Rank 0 of two, of which the other has the same logits but for the largest, to which it adds `difference`
+// times that.
+class TwoRanks final : public Communicator {
+ public:
+  TwoRanks(RankGroup& group, Backend& backend) : Communicator(group), backend_(backend) {}
+  std::unique_ptr<Pending> all_reduce(const Tensor& tensor) override {
+    std::vector<float> sum = to_host<float>(backend_, tensor);
+    const auto larger = [](float a, float b) { return std::abs(a) < std::abs(b); };
+    const auto largest = std::ranges::max_element(sum, larger);
+    const float added = difference * std::abs(*largest);
+    for (float& element : sum) element *= 2;
+    *largest += added;
+    upload<float>(backend_, tensor, sum);
+    return std::make_unique<Done>();
+  }
+  void broadcast(const Tensor&, int) override {}
+  std::unique_ptr<Pending> reduce_scatter(const Tensor&) override { return std::make_unique<Done>(); }
+  std::unique_ptr<Pending> all_gather(const Tensor&) override { return std::make_unique<Done>(); }
+  std::unique_ptr<Pending> send(const Tensor&, int) override { return std::make_unique<Done>(); }
+  std::unique_ptr<Pending> receive(const Tensor&, int) override { return std::make_unique<Done>(); }
+
+  float difference = 0;
+
+ private:
+  Backend& backend_;
+};
+
+// Half of what another rank adds is the difference from the mean.
+TEST(Context, TakesTheMeanOfRanksThatDifferByRounding) {
+  const auto backend = make_cpu_backend(1);
+  Gpt2 model(*backend, tiny(12));
+  model.parameters().initialize(5);
+  const Ids text = {3, 1, 4};
+  AlikeRanks group(0, 2);
+  TwoRanks ranks(group, *backend);
+  const auto logits = [&](float difference) {
+    ranks.difference = difference;
+    return Context(*backend, model, ranks).next_logits(text);
+  };
+  const auto complaint = [&](float difference) -> std::string {
+    try {
+      logits(difference);
+      return "";
+    } catch (const AgreedFailure& error) {
+      return error.what();
+    }
+  };
+  const std::vector<float> own = Context(*backend, model, alone).next_logits(text), same = logits(0);
+  EXPECT_EQ(same, own);
+  const std::vector<float> mean = logits(1.5e-3f);
+  EXPECT_NEAR(relative_error(as_values(mean), as_values(own)), 0, 0.75e-3);
+  EXPECT_NE(mean, own);
+  for (const float sign : {1.0f, -1.0f}) {
+    EXPECT_EQ(complaint(sign * 1.9e-3f), "");
+    const std::string says = complaint(sign * 2.1e-3f);
+    EXPECT_TRUE(says.starts_with("the logits of rank 0 differ by ")) << says;
+    EXPECT_TRUE(says.ends_with(" from the mean over ranks; do all ranks have the same model?")) << says;
+  }
+  backend->fill(model.parameters().weights(), std::numeric_limits<double>::quiet_NaN());
+  EXPECT_EQ(complaint(0), "the logits of rank 0 are not finite");
+}
+
 // A model that knows nothing finds all tokens alike.
 TEST(Generate, DrawsEachTokenAnew) {
   const auto backend = make_cpu_backend(1);
@@ -159,6 +231,32 @@ TEST(Generate, EndsWhenItIsToldTo) {
   int tokens = 0;
   generate(context, {3}, 40, {}, 0, [&](std::int32_t) { return ++tokens < 7; });
   EXPECT_EQ(tokens, 7);
+}
+
+// One process that writes down its phases.
+class Phases final : public RankGroup {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  void barrier() override {}
+  void broadcast(std::span<std::byte>, int) override {}
+  void all_gather(std::span<const std::byte>, std::span<std::byte>) override {}
+  void enter(const char* phase) override { entered.emplace_back(phase); }
+  std::vector<std::string> entered;
+};
+
+TEST(Generate, IsWatchedWhileItComputesAndNotWhileItIsRead) {
+  const auto backend = make_cpu_backend(1);
+  Gpt2 model(*backend, tiny(12));
+  model.parameters().initialize(5);
+  Phases group;
+  SelfCommunicator communicator(group);
+  Context context(*backend, model, communicator);
+  generate(context, {3}, 2, {}, 0, [&](std::int32_t) {
+    EXPECT_EQ(group.entered.back(), kUnwatched);
+    return true;
+  });
+  EXPECT_EQ(group.entered, (std::vector<std::string>{"generation", kUnwatched, "generation", kUnwatched}));
 }
 
 TEST(Generate, RefusesLogitsThatAreNotFinite) {

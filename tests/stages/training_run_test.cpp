@@ -1,0 +1,65 @@
+// A whole run in process: what it tells whoever watches it.
+#include "common/train/training_run.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "common/comm/self_communicator.h"
+#include "stage0_serial/cpu_backend.h"
+#include "tests/data/make_tokenizers.h"
+#include "tests/support/program.h"
+#include "tests/support/small_training.h"
+
+namespace stagegpt::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// One process that calls `on_beat` whenever it says that it goes on.
+class Watched final : public RankGroup {
+ public:
+  explicit Watched(std::function<void()> on_beat) : on_beat_(std::move(on_beat)) {}
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  void barrier() override {}
+  void broadcast(std::span<std::byte>, int) override {}
+  void all_gather(std::span<const std::byte> own, std::span<std::byte> all) override {
+    std::ranges::copy(own, all.begin());
+  }
+  void enter(const char*) override {}
+  void beat() override { on_beat_(); }
+
+ private:
+  std::function<void()> on_beat_;
+};
+
+// Who saves goes on while the last file and the directories reach the disk, which may take long.
+TEST(TrainingRun, BeatsWhileACheckpointIsCommitted) {
+  const ScratchDirectory scratch;
+  const fs::path run_path = scratch.path() / "run";
+  bool committing = false;
+  Watched group([&] { committing |= fs::exists(run_path / "checkpoints/step_00000001.tmp/manifest.json"); });
+  SelfCommunicator communicator(group);
+  NoGradientSync sync;
+  const auto backend = make_cpu_backend(1);
+  Gpt2 model(*backend, SmallTraining::model_config(0));
+  model.parameters().initialize(1);
+  Corpus corpus;
+  corpus.tokenizer = char_tokenizer("abc");
+  corpus.train = TokenSequence(random_tokens(500));
+  TrainingRunConfig config;
+  config.trainer = small_config(2, 1);
+  config.peak = Peak{1e9, "made up"};
+  TrainingRun run(*backend, communicator, sync, model, corpus, config);
+  run.prepare();
+  RunDirectory directory = RunDirectory::create(run_path);
+  testing::internal::CaptureStderr();
+  run.run(&directory);
+  testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(fs::exists(run_path / "checkpoints/step_00000001"));
+  EXPECT_TRUE(committing);
+}
+
+}  // namespace
+}  // namespace stagegpt::test
