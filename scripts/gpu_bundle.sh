@@ -3,7 +3,7 @@
 # that a bare machine lacks (Open MPI, OpenBLAS, PCRE2, xxHash, …). CUDA's own libraries, cuBLASLt and NCCL, must be on
 # the machine that runs the programs.
 #   scripts/gpu_bundle.sh [--architectures LIST] [DIR]
-# LIST: compute capabilities (default: 90-real, for H100 and H200). DIR (default: gpu_bundle) gets bundle.tar.xz, and
+# LIST: compute capabilities (default: 90-real, for H100 and H200). DIR (default: gpu_bundle) gets bundle.tar.gz, and
 # contents.txt, which lists its content. To run it: scripts/gpu_check.sh --bundle DIR
 # The programs need an x86-64-v3 processor (AVX2, FMA) and the glibc of this machine or a newer one. The build is in
 # build/bundle.
@@ -103,5 +103,5 @@ sed -i "s/@CUDA@/$cuda/" "$root/environment"
   (cd "$root" && find . -type f -printf '%10s %P\n' | sort -k 2)
 } >"$out/contents.txt"
 cp "$out/contents.txt" "$root/"
-tar -C "$root" -c . | xz -T0 -6 >"$out/bundle.tar.xz"
-echo "$out: $(du -k "$out/bundle.tar.xz" | cut -f1) KiB packed, $(du -sk "$root" | cut -f1) KiB unpacked"
+tar -C "$root" -c . | gzip -9 >"$out/bundle.tar.gz"  # every machine has gzip
+echo "$out: $(du -k "$out/bundle.tar.gz" | cut -f1) KiB packed, $(du -sk "$root" | cut -f1) KiB unpacked"

@@ -106,12 +106,9 @@ same() {
 # ---- The programs ----
 
 prepare_bundle() {
-  [ -f "$bundle/bundle.tar.xz" ] || { echo "gpu_check.sh: $bundle holds no bundle.tar.xz" >&2; exit 1; }
-  local unpack=(tar -xJf)
-  # tar needs xz for that, which a bare machine may lack: Python can do it too.
-  command -v xz >/dev/null || unpack=(python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall()')
+  [ -f "$bundle/bundle.tar.gz" ] || { echo "gpu_check.sh: $bundle holds no bundle.tar.gz" >&2; exit 1; }
   mkdir -p "$scratch/bundle"
-  (cd "$scratch/bundle" && "${unpack[@]}" "$bundle/bundle.tar.xz") || exit 1
+  tar -C "$scratch/bundle" -xzf "$bundle/bundle.tar.gz" || exit 1
   # shellcheck disable=SC1091
   source "$scratch/bundle/environment"
   bin=$scratch/bundle/bin
