@@ -78,6 +78,7 @@ export OPAL_PREFIX=$STAGEGPT_BUNDLE OPAL_LIBDIR=$STAGEGPT_BUNDLE/lib OPAL_PKGLIB
 export OPAL_DATADIR=$STAGEGPT_BUNDLE/share OPAL_PKGDATADIR=$STAGEGPT_BUNDLE/share/openmpi
 export PMIX_INSTALL_PREFIX=$STAGEGPT_BUNDLE PMIX_PKGLIBDIR=$STAGEGPT_BUNDLE/lib/pmix PMIX_PKGDATADIR=$STAGEGPT_BUNDLE/share/pmix
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_plm=isolated  # ranks on this machine only: it may have no ssh
 # CUDA's libraries: the loader's, a toolkit's, or those of a Python environment.
 for stagegpt_library in libcublasLt.so.@CUDA@ libnccl.so.2; do
   ldconfig -p 2>/dev/null | grep -q "$stagegpt_library" && continue
