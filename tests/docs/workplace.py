@@ -20,5 +20,4 @@ def make(directory: Path, corpus: Path, run: Callable[[str, list[str], Path], ob
     for name in RUNS:
         shutil.copytree(directory / "runs/nano", directory / name, symlinks=True)
     run("convert_checkpoint", ["--input", "runs/nano", "--output", "gpt2.bin"], directory)
-    (directory / "data/gpt2").mkdir()
-    shutil.copy(directory / "runs/nano/tokenizer.json", directory / "data/gpt2")
+    shutil.copytree(directory / "runs/nano/latest", directory / "data/gpt2")
