@@ -135,8 +135,8 @@ void refuse_changes(const Json& run, const Json& now) {
 void announce_changes(const Json& run, const Json& settings, const std::set<std::string>& stage_keys) {
   const Json before = resolved_settings(run), now = resolved_settings(settings);
   if (changes(before, now, "steps")) {
-    std::cerr << "note: the horizon of the schedule changes from " << before["steps"] << " to "
-              << now["steps"] << " steps, and with it the learning rate of the steps to come\n";
+    std::cerr << "note: the learning-rate schedule now ends at step " << now["steps"] << ", not "
+              << before["steps"] << "; the learning rate of the next steps changes\n";
   }
   std::vector<std::string> keys(std::begin(kAnnounced), std::end(kAnnounced));
   keys.insert(keys.end(), stage_keys.begin(), stage_keys.end());

@@ -166,11 +166,15 @@ void print_result(const TrainFlags& flags, const fs::path& run, const TrainingRe
   if (result.interrupted) {
     const bool validating = result.steps >= flags.run().last_step;
     std::cerr << "stopped by a signal " << (validating ? "in the last validation, " : "") << "after step "
-              << result.steps << " of " << flags.steps << "; --resume " << run.string() << " goes on\n";
+              << result.steps << " of " << flags.steps << "; continue with --resume " << run.string() << '\n';
     return;
   }
   if (result.train_loss) std::cerr << "trained in " << static_cast<long long>(result.seconds + 0.5) << " s: ";
   std::cerr << describe_result(result.validation) << "\nmodel: " << (run / "latest").string() << '\n';
+  if (result.train_loss && result.steps < flags.steps) {
+    std::cerr << "stopped after step " << result.steps << " of " << flags.steps
+              << " (--stop-after); continue with --resume " << run.string() << '\n';
+  }
 }
 
 // What must be the same on all ranks before they train.

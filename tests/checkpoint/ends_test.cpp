@@ -144,7 +144,7 @@ TEST_F(EndOfARun, ASignalEndsTheLastValidation) {
   const ProgramResult result = train(arguments, {.signal_after = "validation of all", .signals = {SIGTERM}});
   EXPECT_EQ(result.exit_code, kExitStopped) << result.errors;
   expect_says(result,
-              "stopped by a signal in the last validation, after step 12 of 12; --resume run goes on\n");
+              "stopped by a signal in the last validation, after step 12 of 12; continue with --resume run\n");
   EXPECT_EQ(nlohmann::json::parse(read_bytes(in("run/latest/trainer_state.json")))["step"], 12);
   EXPECT_EQ(metrics("run").back()["validation_tokens"], 64);
   EXPECT_FALSE(metrics("run").back().contains("validation_all"));

@@ -137,7 +137,7 @@ TEST_F(Resume, ToALaterHorizonSaysSo) {
   expect_refused({"--resume", "run", "--steps", "20"}, "--steps: the run has done 30 steps already");
   const ProgramResult result = train({"--resume", "run", "--steps", "40"});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_NE(result.errors.find("the horizon of the schedule changes from 30 to 40 steps"), std::string::npos);
+  EXPECT_NE(result.errors.find("the learning-rate schedule now ends at step 40, not 30"), std::string::npos);
   EXPECT_EQ(metrics("run").size(), 40u);
   EXPECT_EQ(nlohmann::json::parse(read_bytes(in("run/run.json")))["steps"], 40);
 }

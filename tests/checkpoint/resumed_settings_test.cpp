@@ -51,12 +51,11 @@ TEST(ResumedSettings, ThatChangeWhatIsLearntAreAnnounced) {
     EXPECT_EQ(announced({{key, nullptr}, {"derived", {{key, 1}}}}, {{key, nullptr}, {"derived", {{key, 2}}}}),
               "note: " + flag + " changes from 1 to 2\n");
   }
-  EXPECT_EQ(
-      announced({{"steps", 10}, {"eps", 1}, {"log_interval", 1}},
-                {{"steps", 20}, {"eps", 2}, {"log_interval", 2}}),
-      "note: the horizon of the schedule changes from 10 to 20 steps, and with it the learning rate of the "
-      "steps to come\n"
-      "note: --eps changes from 1 to 2\n");
+  EXPECT_EQ(announced({{"steps", 10}, {"eps", 1}, {"log_interval", 1}},
+                      {{"steps", 20}, {"eps", 2}, {"log_interval", 2}}),
+            "note: the learning-rate schedule now ends at step 20, not 10; the learning rate of the next "
+            "steps changes\n"
+            "note: --eps changes from 1 to 2\n");
 }
 
 TEST(ResumedSettings, OfAStageAreAnnounced) {

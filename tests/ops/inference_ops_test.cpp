@@ -14,11 +14,12 @@
 namespace stagegpt::test {
 namespace {
 
-void on_every_backend(const std::function<void(Backend&, DType)>& test) {
+// `rounding` is that of the backend (backends.h).
+void on_every_backend(const std::function<void(Backend&, DType, double rounding)>& test) {
   for (const BackendUnderTest& backend : backends_under_test()) {
     for (const DType dtype : backend.dtypes) {
       SCOPED_TRACE(concat(backend.name, ' ', dtype));
-      test(*backend.make(), dtype);
+      test(*backend.make(), dtype, backend.rounding);
     }
   }
 }
@@ -101,7 +102,7 @@ Tensor bf16_tensor(Backend& backend, Shape shape, const Values& values) {
 }
 
 TEST(Bf16, IsCastToTheNearest) {
-  on_every_backend([](Backend& backend, DType dtype) {
+  on_every_backend([](Backend& backend, DType dtype, double /*rounding*/) {
     if (dtype != DType::f32) return;
     Values values = random_values(2, 0, 40001);
     values[7] = 1 + 0x1p-8;      // half way: to even
@@ -122,7 +123,7 @@ struct LinearSizes {
 
 // Rows of one panel and of several, one row and many, sizes that no vector divides.
 TEST(Bf16, LinearIsThatOfTheRoundedWeights) {
-  on_every_backend([](Backend& backend, DType dtype) {
+  on_every_backend([](Backend& backend, DType dtype, double rounding) {
     if (dtype != DType::f32) return;
     for (const auto& [N, I, O] : {LinearSizes{1, 192, 576},
                                   {1, 33, 131},
@@ -142,14 +143,14 @@ TEST(Bf16, LinearIsThatOfTheRoundedWeights) {
       const Values expected =
           linear(*reference, DType::f64, to_tensor(*reference, DType::f64, {O, I}, rounded_to_bf16(w)));
       EXPECT_LE(relative_error(linear(backend, dtype, bf16_tensor(backend, {O, I}, w)), expected),
-                error_limit(0, I, dtype))
+                error_limit(0, I, dtype, rounding))
           << N << " x " << I << " x " << O;
     }
   });
 }
 
 TEST(Bf16, EmbeddingIsThatOfTheRoundedWeights) {
-  on_every_backend([](Backend& backend, DType dtype) {
+  on_every_backend([](Backend& backend, DType dtype, double /*rounding*/) {
     if (dtype != DType::f32) return;
     const std::int64_t C = 35;
     const Values wte = random_values(4, 0, 11 * C), wpe = random_values(4, 1, 5 * C);

@@ -226,7 +226,7 @@ TEST_F(Generate, RefusesWhatItCannotUse) {
   const auto without = [&](const Arguments& arguments) {
     return run_program("stage0_generate", arguments, directory.path()).errors;
   };
-  EXPECT_NE(without({}).find("--model: expected"), std::string::npos);
+  EXPECT_NE(without({}).find("--model is missing: expected a run"), std::string::npos);
   EXPECT_NE(without({"--model", "nothing"})
                 .find("--model: expected a directory or a model file, but \"nothing\" does not exist"),
             std::string::npos);

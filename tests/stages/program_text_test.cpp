@@ -66,7 +66,8 @@ TEST_F(ProgramText, OfATrainingIsThis) {
                 "step 3/4  loss #  lr #  norm #  # tok/s  ETA #\n"
                 "checkpoint: run/checkpoints/step_00000003 (# MB, # s)\n"
                 "trained in # s: validation loss # nats per token, # bits per byte, of all 96 "
-                "tokens\nmodel: run/latest\n");
+                "tokens\nmodel: run/latest\n"
+                "stopped after step 3 of 4 (--stop-after); continue with --resume run\n");
   const std::string nothing =
       "nothing is trained or saved\nvalidation loss # nats per token, # bits per byte, of all 96 "
       "tokens\nmodel: "
