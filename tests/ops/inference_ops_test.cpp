@@ -57,7 +57,7 @@ TEST(CachedAttention, IsThatOfTheWholeSequence) {
                                          {2, 70, 2, 8, {50, 1, 19}},   {1, 1, 1, 1, {1}},
                                          {3, 9, 4, 5, {1, 4, 1, 3}},   {1, 200, 2, 64, {150, 1, 49}},
                                          {1, 300, 1, 8, {290, 1, 9}},  {1, 20, 1, 150, {13, 1}}};
-  on_every_backend([&](Backend& backend, DType dtype) {
+  on_every_backend([&](Backend& backend, DType dtype, double /*rounding*/) {
     for (const CachedCase& c : cases) {
       const std::int64_t C = c.NH * c.HS,
                          T = std::accumulate(c.parts.begin(), c.parts.end(), std::int64_t{0});
