@@ -134,6 +134,7 @@ build_here() {
 }
 
 PATH=$PATH:/usr/local/cuda/bin
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1  # containers often run as root
 commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
 if [ -n "$rehearse" ]; then
   suffix=_emulated op_tests=stage2_emulated_op_tests tests=stage2_tests op_filter='*emulated_vectorised_reverse*layernorm*'
