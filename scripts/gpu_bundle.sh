@@ -64,8 +64,7 @@ pmix=$(dirname "$(readlink -f "$(libraries_of "$root"/lib/openmpi/*.so | grep '/
 cp "$pmix"/pmix/*.so "$root/lib/pmix/"
 cp -rL "$pmix/../share/pmix" "$root/share/pmix"
 
-openblas=$(sed -n 's/^openblas_library:.*=//p' "$build/CMakeCache.txt")
-cp -L "${openblas:-$(find /usr/lib -path '*openblas-openmp/libopenblas.so.0' | head -n 1)}" "$root/lib/libopenblas.so.0"
+cp -L "$(find /usr/lib -path '*openblas-openmp/libopenblas.so.0' | head -n 1)" "$root/lib/libopenblas.so.0"
 libraries_of "$root"/bin/* "$root"/lib/*.so* "$root"/lib/openmpi/*.so "$root"/lib/pmix/*.so |
   while read -r library; do cp -L "$library" "$root/lib/"; done
 

@@ -7,8 +7,7 @@ namespace stagegpt::gpu {
 
 // A value of NCCL_DEBUG_FILE. By default NCCL writes to standard output, which is for results. Messages go to
 // standard error, unless that is a regular file, which NCCL would truncate: then to a file beside it for each
-// process,
-// "<its name>.nccl.<host>.<process>".
+// process, "<its name>.nccl.<host>.<process>".
 std::string nccl_debug_file();
 
 }  // namespace stagegpt::gpu

@@ -88,7 +88,7 @@ std::vector<Tensor> Trainer::run_sub_batches(const Tape::OpWatch& watch_op) {
       communicator_.group().enter("data");
       const SubBatch sub_batch = batches_.next();
       losses.push_back(run_sub_batch(sub_batch, !tree_ && micro == division_.micro_steps,
-                                losses.empty() ? watch_op : Tape::OpWatch()));
+                                     losses.empty() ? watch_op : Tape::OpWatch()));
     }
     parameters.finish_grads();
     if (tree_) tree_->add(parameters.grads());

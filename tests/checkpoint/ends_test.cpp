@@ -143,8 +143,9 @@ TEST_F(EndOfARun, ASignalEndsTheLastValidation) {
       with_flags(flags("run"), {"--data", "long.txt", "--val-fraction", "0.9", "--eval-tokens", "64"});
   const ProgramResult result = train(arguments, {.signal_after = "validation of all", .signals = {SIGTERM}});
   EXPECT_EQ(result.exit_code, kExitStopped) << result.errors;
-  expect_says(result,
-              "stopped by a signal in the last validation, after step 12 of 12; continue with --resume run\n");
+  expect_says(
+      result,
+      "stopped by a signal in the last validation, after step 12 of 12; continue with --resume run\n");
   EXPECT_EQ(nlohmann::json::parse(read_bytes(in("run/latest/trainer_state.json")))["step"], 12);
   EXPECT_EQ(metrics("run").back()["validation_tokens"], 64);
   EXPECT_FALSE(metrics("run").back().contains("validation_all"));

@@ -12,6 +12,7 @@
 #include "common/measure/verify.h"
 #include "tests/support/backends.h"
 #include "tests/support/tensors.h"
+#include "tests/support/tolerance.h"
 
 namespace stagegpt {
 namespace {
@@ -59,7 +60,7 @@ class GoldenModel : public testing::TestWithParam<GoldenTarget> {
  protected:
   DType dtype() const { return GetParam().dtype; }
   // A limit in f32, widened where factors are rounded to TF32.
-  double limit(double f32) const { return GetParam().backend->rounding > 0 ? 5e-3 : f32; }
+  double limit(double f32) const { return GetParam().backend->rounding > 0 ? test::kTf32ModelLimit : f32; }
 
   Golden golden{GetParam().model};
   std::unique_ptr<Backend> backend = GetParam().backend->make();

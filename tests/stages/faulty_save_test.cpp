@@ -43,8 +43,7 @@ TEST_F(FaultySave, OfWeightsThatDifferEndsTheRunAndNamesTheRank) {
   const ProgramResult result =
       train(3, "run", {"--comm", "flat", "--checkpoint-every", "2"}, "STAGEGPT_CORRUPT", "2");
   EXPECT_EQ(result.exit_code, 1) << result.errors;
-  EXPECT_NE(result.errors.find("weights after step 2: rank 2 ("), std::string::npos)
-      << result.errors;
+  EXPECT_NE(result.errors.find("weights after step 2: rank 2 ("), std::string::npos) << result.errors;
   EXPECT_FALSE(has_checkpoint("run", "step_00000002"));
 }
 

@@ -22,7 +22,7 @@ class Stage2Training : public testing::TestWithParam<BackendUnderTest> {};
 
 TEST_P(Stage2Training, TrainsAsStage0) {
   constexpr int kSteps = kSanitized ? 3 : 20;
-  const double limit = GetParam().rounding > 0 ? 5e-3 : kDividedTrainingLimit;
+  const double limit = GetParam().rounding > 0 ? kTf32ModelLimit : kDividedTrainingLimit;
   for (const double dropout : {0.0, 0.2}) {
     SmallTraining serial = training(make_cpu_backend(1), dropout), run = training(GetParam().make(), dropout);
     for (int step = 0; step < kSteps; ++step) {
