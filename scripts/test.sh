@@ -1,30 +1,64 @@
 #!/usr/bin/env bash
 # Sets up, builds, and runs every test that this machine can run, optimised.
-#   scripts/test.sh [--full] [--all] [--preset NAME]...
-# --full is what continuous integration runs: all tests under AddressSanitizer and UBSan, then all tests optimised,
-# with each source file compiled alone. --all adds the tests labelled `slow`. --preset names a preset of
-# CMakePresets.json to use in place of `release`.
+#   scripts/test.sh [--full] [--all] [--preset NAME]... [--minutes N]
+# --full is what continuous integration runs: all tests optimised, with each source file compiled alone, then all
+# tests under AddressSanitizer and UBSan. --all adds the tests labelled `slow`. --preset names a preset of
+# CMakePresets.json to use in place of `release`. --minutes ends after N minutes and says what has not run; that
+# is a failure unless all tests have run with one preset.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 presets=()
 exclude=(--label-exclude slow)
+minutes=
 while [ $# -gt 0 ]; do
   case $1 in
-    --full) presets+=(asan ci) ;;
+    --full) presets+=(ci asan) ;;
     --all) exclude=() ;;
     --preset) presets+=("${2:?--preset needs a name}"); shift ;;
-    -h | --help) sed -n '2,6s/^# //p' "$0"; exit 0 ;;
+    --minutes) minutes=${2:?--minutes needs a number}; shift ;;
+    -h | --help) sed -n '2,8s/^# //p' "$0"; exit 0 ;;
     *) echo "test.sh: unknown argument '$1'; see --help" >&2; exit 2 ;;
   esac
   shift
 done
 [ ${#presets[@]} -gt 0 ] || presets=(release)
+case $minutes in *[!0-9]*) echo "test.sh: --minutes: expected a whole number, not '$minutes'" >&2; exit 2 ;; esac
+
+# Runs a command; exits with 124 if it has not ended when the time is over.
+in_time() {
+  if [ -z "$minutes" ]; then "$@"; return; fi
+  local left=$((60 * minutes - SECONDS))
+  [ $left -gt 0 ] || return 124
+  timeout --kill-after 20 $left "$@"
+}
+
+output=$(mktemp)
+trap 'rm -f "$output"' EXIT
+
+# Exits with 124 if the time is over and no test has failed so far.
+test_preset() {
+  : >"$output"
+  cmake --preset "$1" -DSTAGEGPT_TESTS=ON >/dev/null || return
+  in_time cmake --build --preset "$1" || return
+  in_time ctest --preset "$1" "${exclude[@]}" | tee "$output" && return
+  local status=${PIPESTATUS[0]}
+  if [ "$status" = 124 ] && grep -E '\*\*\*(Failed|Timeout|Exception)' "$output" >&2; then return 1; fi
+  return "$status"
+}
 
 ./scripts/setup.sh
+complete=
 for preset in "${presets[@]}"; do
   echo "== $preset"
-  cmake --preset "$preset" -DSTAGEGPT_TESTS=ON >/dev/null
-  cmake --build --preset "$preset"
-  ctest --preset "$preset" "${exclude[@]}"
+  status=0
+  test_preset "$preset" || status=$?
+  if [ $status = 124 ]; then
+    echo "test.sh: $minutes minutes are over; of $preset only $(grep -c ' Passed ' "$output" || true) tests have run, all" \
+         "passed. All tests have run with: ${complete:-none}"
+    [ -n "$complete" ] || exit 1
+    exit 0
+  fi
+  [ $status = 0 ] || exit $status
+  complete+="${complete:+, }$preset"
 done

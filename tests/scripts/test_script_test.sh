@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# scripts/test.sh with stand-ins for CMake and CTest: which presets it runs, how it ends, and what it says when its
+# time is over.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work/scripts" "$work/bin"
+cp "$here/../../scripts/test.sh" "$work/scripts/"
+printf '#!/bin/sh\n' >"$work/scripts/setup.sh"
+# `cmake --preset P`, `cmake --build --preset P`; `ctest --preset P …` does what $work/P says.
+cat >"$work/bin/cmake" <<'END'
+#!/bin/sh
+echo "cmake $*" >>"$CALLS"
+END
+cat >"$work/bin/ctest" <<'END'
+#!/bin/sh
+echo "ctest $*" >>"$CALLS"
+. "$BEHAVIOUR/$2"
+END
+chmod +x "$work/scripts/setup.sh" "$work/bin/cmake" "$work/bin/ctest"
+export PATH="$work/bin:$PATH" CALLS="$work/calls" BEHAVIOUR="$work"
+
+passing="echo '1/1 Test #1: a ....   Passed    1.00 sec'"
+hanging="$passing; sleep 100"
+failing="echo '1/1 Test #1: a ....***Failed    1.00 sec'; exit 8"
+
+# expect STATUS TEXT ARGUMENTS…: how it ends, and what its output contains.
+expect() {
+  local status=$1 text=$2 got=0
+  shift 2
+  : >"$CALLS"
+  "$work/scripts/test.sh" "$@" >"$work/out" 2>&1 || got=$?
+  if [ $got != "$status" ] || ! grep -qF -- "$text" "$work/out"; then
+    echo "test.sh $*: expected exit code $status and '$text', got $got and:" >&2
+    cat "$work/out" >&2
+    exit 1
+  fi
+}
+
+expect_no_call() {
+  if grep -- "$1" "$CALLS" >&2; then exit 1; fi
+}
+
+for preset in release ci asan; do echo "$passing" >"$work/$preset"; done
+expect 0 "== release"
+grep -q 'ctest --preset release --label-exclude slow' "$CALLS"
+expect 0 "== asan" --full
+[ "$(grep -c '^ctest' "$CALLS")" = 2 ]
+expect 0 "== release" --all
+expect_no_call 'label-exclude'
+expect 2 "unknown argument '--fast'" --fast
+expect 2 "expected a whole number, not 'ten'" --minutes ten
+expect 0 "--minutes ends after N minutes" --help
+
+echo "$failing" >"$work/ci"
+expect 8 "***Failed" --full
+expect_no_call '^ctest --preset asan'
+
+# The time is over at once: nothing has run with any preset.
+expect 1 "All tests have run with: none" --minutes 0
+
+# It is over in the second preset. `sed` shortens a minute to a second.
+sed -i 's/60 \* minutes/minutes/' "$work/scripts/test.sh"
+echo "$passing" >"$work/ci"
+echo "$hanging" >"$work/asan"
+expect 0 "of asan only 1 tests have run, all passed. All tests have run with: ci" --full --minutes 3
+echo "echo '1/9 Test #1: a ....***Failed    1.00 sec'; sleep 100" >"$work/asan"
+expect 1 "***Failed" --full --minutes 3
+echo "$hanging" >"$work/ci"
+expect 1 "All tests have run with: none" --full --minutes 3
