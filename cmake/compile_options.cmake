@@ -20,7 +20,9 @@ if(STAGEGPT_NATIVE)
 endif()
 if(STAGEGPT_WERROR)
   stagegpt_cxx_options(-Werror)
-  stagegpt_cuda_options(-Werror=all-warnings -Xcompiler=-Werror)
+  stagegpt_cuda_options(-Werror=all-warnings -Xcompiler=-Werror
+    # No kernel may keep variables in memory for want of registers, or because it indexes an array of them.
+    -Xptxas=--warn-on-spills,--warn-on-local-memory-usage,--warning-as-error)
 endif()
 if(STAGEGPT_SANITIZE)
   # Without UBSan's checks at every use of a pointer, which take a third of the time to compile: AddressSanitizer sees null

@@ -142,7 +142,7 @@ if [ -n "$rehearse" ]; then
   note "rehearsal on the emulator, commit $commit"
 else
   suffix='' op_tests=stage2_gpu_op_tests tests=stage2_gpu_tests op_filter='*'
-  check_filter='*gpu_vectorised*:CachedAttention.*:Bf16.*' transport=nccl
+  check_filter='*gpu_vectorised*:*attention*gpu_cublaslt*:CachedAttention.*:Bf16.*' transport=nccl
   export STAGEGPT_REQUIRE_GPU=1  # tests fail where they would be skipped for want of a GPU
   if ! command -v nvidia-smi >/dev/null || ! nvidia-smi >>"$log" 2>&1; then
     echo "gpu_check.sh: nvidia-smi finds no GPU on this machine; --rehearse needs none" >&2
@@ -235,6 +235,15 @@ stage3() {
     same 'loss of stage 3, 2 ranks' 1e-4 "$(last_loss "$scratch/stage3_2")" "$(last_loss "$scratch/stage2")"
 }
 
+# Flash attention beside the materialised one, whose products are in TF32.
+attentions() {
+  local attention
+  for attention in materialised flash; do
+    step "bench tf32 b16 $attention attention" 60 "$bin/stage2_bench$suffix" "${bench_model[@]}" --batch-size 16 \
+      --precision tf32 --gpu-attention $attention --steps 5 --warmup 1 --json
+  done
+}
+
 ladders() {
   step 'ladder layernorm' 60 "$bin/stage2_bench$suffix" --ladder layernorm --json
   step 'ladder matmul' 60 "$bin/stage2_bench$suffix" --ladder matmul --json
@@ -275,6 +284,7 @@ for precision in tf32 f32; do
   for batch in 16 64 4; do bench $precision $batch 1; done
 done
 large_products
+attentions
 stage3
 bench tf32 16 2
 bench f32 16 2

@@ -26,7 +26,7 @@ SEQUENCES = 4           # of a micro-step, as measured
 GLOBAL_BATCH = 4096     # sequences of a step, for strong scaling
 MANY_MICRO_STEPS = 16   # for weak scaling
 
-RUNGS = ["per-tensor", "flat", "bucketed", "overlapped", "zero1"]
+SYNCS = ["per-tensor", "flat", "bucketed", "overlapped", "zero1"]
 PRESETS = {"gpt2": (12, 768), "gpt2-medium": (24, 1024), "gpt2-large": (36, 1280), "gpt2-xl": (48, 1600)}
 
 
@@ -140,44 +140,44 @@ def overlapped_time(model, ranks, network, backward):
     return exposed + together(left, network)
 
 
-def communication(rung, model, ranks, network, backward=0.0):
+def communication(sync, model, ranks, network, backward=0.0):
     """Seconds of a step in which a rank does nothing but communicate."""
     if ranks == 1:
         return 0.0
-    small = (3 if rung == "zero1" else 2) * small_time(ranks, network)
+    small = (3 if sync == "zero1" else 2) * small_time(ranks, network)
     size = model.arena(ranks)
-    if rung == "per-tensor":
+    if sync == "per-tensor":
         return small + sum(ring_time(tensor, ranks, network) for tensor in model.sizes)
-    if rung == "bucketed":
+    if sync == "bucketed":
         rings = [ring_items(bucket, ranks) for bucket, _ in model.buckets()]
         half = ranks - 1
         return small + together([(n, chunk, half * n, half * n) for n, chunk in rings], network)
-    if rung == "overlapped":
+    if sync == "overlapped":
         return small + overlapped_time(model, ranks, network, backward)
-    if rung == "flat, mpi":  # a binomial tree of the whole arena, then a broadcast
+    if sync == "flat, mpi":  # a binomial tree of the whole arena, then a broadcast
         return small + ceil(log2(ranks)) * (2 * network.alpha + size * (2 * network.beta + network.gamma))
-    if rung == "reproducible":
+    if sync == "reproducible":
         chunks = ceil(size / CHUNK)
         return small + log2(ranks) * (chunks * network.alpha + size * (network.beta + network.gamma))
     return small + ring_time(size, ranks, network)  # flat, zero1
 
 
-def bytes_sent(rung, model, ranks):
+def bytes_sent(sync, model, ranks):
     """By each rank in a step."""
     size = model.arena(ranks)
-    if rung == "reproducible":
+    if sync == "reproducible":
         return log2(ranks) * size
-    if rung == "flat, mpi":  # by the one that sends most
+    if sync == "flat, mpi":  # by the one that sends most
         return ceil(log2(ranks)) * size
     return 2 * (ranks - 1) / ranks * size
 
 
-def messages_sent(rung, model, ranks):
+def messages_sent(sync, model, ranks):
     sizes = {"per-tensor": model.sizes, "bucketed": [size for size, _ in model.buckets()]}
     sizes["overlapped"] = sizes["bucketed"]
-    if rung == "reproducible":
+    if sync == "reproducible":
         return round(log2(ranks) * ceil(model.arena(ranks) / CHUNK))
-    return sum(2 * (ranks - 1) * ring_items(size, ranks)[0] for size in sizes.get(rung, [model.arena(ranks)]))
+    return sum(2 * (ranks - 1) * ring_items(size, ranks)[0] for size in sizes.get(sync, [model.arena(ranks)]))
 
 
 @dataclass
@@ -191,23 +191,23 @@ class Machine:
         return Machine(self.compute * model.flops() / gpt2.flops(), self.optimizer * model.arena() / gpt2.arena())
 
 
-def step_time(rung, model, ranks, network, machine, micro_steps=1):
-    optimizer = machine.optimizer / (ranks if rung == "zero1" else 1)
-    if rung == "reproducible":  # a rank adds the gradients of its sub-batches
+def step_time(sync, model, ranks, network, machine, micro_steps=1):
+    optimizer = machine.optimizer / (ranks if sync == "zero1" else 1)
+    if sync == "reproducible":  # a rank adds the gradients of its sub-batches
         optimizer += machine.optimizer * TREE_BYTES / (ADAMW_BYTES + NORM_BYTES) * (SUB_BATCHES // ranks - 1)
     backward = machine.compute * 2 / 3
-    return micro_steps * machine.compute + optimizer + communication(rung, model, ranks, network, backward)
+    return micro_steps * machine.compute + optimizer + communication(sync, model, ranks, network, backward)
 
 
-def best_rung(model, ranks, network, machine, micro_steps=1):
-    return min(RUNGS, key=lambda rung: step_time(rung, model, ranks, network, machine, micro_steps))
+def best_sync(model, ranks, network, machine, micro_steps=1):
+    return min(SYNCS, key=lambda sync: step_time(sync, model, ranks, network, machine, micro_steps))
 
 
-def efficiency(rung, model, ranks, network, machine, alone, micro_steps):
+def efficiency(sync, model, ranks, network, machine, alone, micro_steps):
     """One rank's step of `alone` micro-steps, against `ranks` ranks' of `micro_steps` each."""
     one = alone * machine.compute + machine.optimizer
     share = ranks * micro_steps / alone
-    return one * share / (ranks * step_time(rung, model, ranks, network, machine, micro_steps))
+    return one * share / (ranks * step_time(sync, model, ranks, network, machine, micro_steps))
 
 
 def table(header, rows):
@@ -221,24 +221,24 @@ def milliseconds(seconds):
 
 def volume_table(model, all_ranks):
     rows = []
-    for rung in RUNGS:
-        row = [f"`{rung}`"]
+    for sync in SYNCS:
+        row = [f"`{sync}`"]
         for ranks in all_ranks:
-            row += [f"{bytes_sent(rung, model, ranks) / 1e6:,.0f}", f"{messages_sent(rung, model, ranks):,}"]
+            row += [f"{bytes_sent(sync, model, ranks) / 1e6:,.0f}", f"{messages_sent(sync, model, ranks):,}"]
         rows.append(row)
-    header = ["rung"] + [text for n in all_ranks for text in (f"{n:,} ranks: MB", "messages")]
+    header = ["`--comm`"] + [text for n in all_ranks for text in (f"{n:,} ranks: MB", "messages")]
     return table(header, rows)
 
 
 def communication_table(model, all_ranks, networks, machine):
-    columns = RUNGS + ["flat, mpi", "reproducible"]
+    columns = SYNCS + ["flat, mpi", "reproducible"]
     rows = []
     for network in networks:
         for ranks in all_ranks:
             backward = machine.compute * 2 / 3
-            times = [milliseconds(communication(rung, model, ranks, network, backward))
-                     if rung != "reproducible" or ranks in (2, 4, 8) else "" for rung in columns]
-            rows.append([f"{network.name}, {ranks:,}"] + times + [best_rung(model, ranks, network, machine)])
+            times = [milliseconds(communication(sync, model, ranks, network, backward))
+                     if sync != "reproducible" or ranks in (2, 4, 8) else "" for sync in columns]
+            rows.append([f"{network.name}, {ranks:,}"] + times + [best_sync(model, ranks, network, machine)])
     return table(["network, ranks"] + columns + ["shortest step"], rows)
 
 
@@ -249,8 +249,8 @@ def efficiency_table(model, all_ranks, networks, machine):
         for ranks in all_ranks:
             row = [f"{network.name}, {ranks:,}"]
             for micro_steps, alone in ((1, 1), (MANY_MICRO_STEPS, MANY_MICRO_STEPS), (total / ranks, total)):
-                for rung in ("flat", best_rung(model, ranks, network, machine, micro_steps)):
-                    value = efficiency(rung, model, ranks, network, machine, alone, micro_steps)
+                for sync in ("flat", best_sync(model, ranks, network, machine, micro_steps)):
+                    value = efficiency(sync, model, ranks, network, machine, alone, micro_steps)
                     row.append(f"{100 * value:.0f}")
             rows.append(row)
     header = ["network, ranks"]
@@ -265,7 +265,7 @@ def memory_table(models, all_ranks):
         arena = model.arena() / 1e9
         rows.append([model.name, f"{arena:.2f}", f"{4 * arena:.2f}"] +
                     [f"{(2 + 2 / ranks) * arena:.2f}" for ranks in all_ranks])
-    return table(["model", "arena", "all rungs but zero1"] + [f"zero1, {n:,} ranks" for n in all_ranks], rows)
+    return table(["model", "arena", "all but zero1"] + [f"zero1, {n:,} ranks" for n in all_ranks], rows)
 
 
 def positive(text):

@@ -8,8 +8,9 @@
 #include "stage2_cuda/event_timer.h"
 #include "stage2_cuda/kernels/activation.cuh"
 #include "stage2_cuda/kernels/adamw.cuh"
-#include "stage2_cuda/kernels/attention.cuh"
 #include "stage2_cuda/kernels/attention_cached.cuh"
+#include "stage2_cuda/kernels/attention_flash.cuh"
+#include "stage2_cuda/kernels/attention_materialised.cuh"
 #include "stage2_cuda/kernels/column_sums.cuh"
 #include "stage2_cuda/kernels/cross_entropy.cuh"
 #include "stage2_cuda/kernels/elementwise.cuh"
@@ -67,7 +68,10 @@ AttentionSize attention_size(const Tensor& qkv, int n_head) {
 class StreamBackend final : public CudaBackend {
  public:
   explicit StreamBackend(const CudaOptions& options)
-      : CudaBackend(std::make_unique<DeviceMemorySource>()), staging_(stream_), gemm_(make_gemm(options)) {}
+      : CudaBackend(std::make_unique<DeviceMemorySource>()),
+        staging_(stream_),
+        gemm_(make_gemm(options)),
+        attention_(options.attention) {}
   // Waits for queued work, which uses memory that is freed now.
   ~StreamBackend() override {
     try {
@@ -222,17 +226,23 @@ class StreamBackend final : public CudaBackend {
   void do_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head,
                             const Dropout& dropout) override {
     const AttentionSize s = attention_size(qkv, n_head);
+    if (is_flash(s)) return flash_forward(stream_, floats(out), floats(lse), floats(qkv), dropout, s);
     const Tensor scores = allocate(DType::f32, {s.scores()});  // (NH,T,T)
-    gpu::attention_forward(*gemm_, stream_, floats(out), floats(lse), floats(qkv), dropout, s,
-                           floats(scores));
+    materialised_forward(*gemm_, stream_, floats(out), floats(lse), floats(qkv), dropout, s, floats(scores));
   }
 
   void do_attention_backward(const Grad& dqkv, const Tensor& dout, const Tensor& out, const Tensor& lse,
                              const Tensor& qkv, int n_head, const Dropout& dropout) override {
     const AttentionSize s = attention_size(qkv, n_head);
+    if (is_flash(s)) {
+      const Tensor dots = allocate(DType::f32, {s.rows()});  // (B,NH,T)
+      flash_backward(stream_, floats(dqkv), dqkv.accumulates(), floats(dout), floats(out), floats(lse),
+                     floats(qkv), dropout, s, floats(dots));
+      return;
+    }
     const Tensor scores = allocate(DType::f32, {2 * s.scores()});  // (2,NH,T,T)
-    gpu::attention_backward(*gemm_, stream_, floats(dqkv), dqkv.accumulates(), floats(dout), floats(out),
-                            floats(lse), floats(qkv), dropout, s, floats(scores));
+    materialised_backward(*gemm_, stream_, floats(dqkv), dqkv.accumulates(), floats(dout), floats(out),
+                          floats(lse), floats(qkv), dropout, s, floats(scores));
   }
 
   void do_cached_attention_forward(const Tensor& out, const Tensor& cache, const Tensor& qkv, int n_head,
@@ -284,6 +294,10 @@ class StreamBackend final : public CudaBackend {
                weights.numel());
   }
 
+  bool is_flash(const AttentionSize& size) const {
+    return attention_ == GpuAttention::flash && size.HS <= kFlashHeadSize;
+  }
+
   // Gradients of a bias and, if x is defined, of LayerNorm's weights.
   void sum_columns(const Grad& dbias, const Grad& dw, const Tensor& dout, const Tensor& x, const Tensor& mean,
                    const Tensor& rstd, std::int64_t N, std::int64_t C) {
@@ -303,6 +317,7 @@ class StreamBackend final : public CudaBackend {
   Stream stream_;
   Staging staging_;
   std::unique_ptr<Gemm> gemm_;
+  GpuAttention attention_;
 };
 
 constexpr std::array<std::pair<GpuMatmul, std::string_view>, 4> kMatmulNames = {{

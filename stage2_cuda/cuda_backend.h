@@ -16,8 +16,12 @@ enum class GpuMatmul { naive, tiled, vectorised, cublaslt };
 
 std::optional<GpuMatmul> gpu_matmul_named(std::string_view name);
 
+// Implementations of attention (kernels/attention.cuh). Heads that are too wide for flash are materialised.
+enum class GpuAttention { materialised, flash };
+
 struct CudaOptions {
   GpuMatmul matmul = GpuMatmul::cublaslt;
+  GpuAttention attention = GpuAttention::flash;
   Precision precision = Precision::f32;  // of the library's GEMM
 };
 

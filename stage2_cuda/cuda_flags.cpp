@@ -8,9 +8,12 @@ namespace stagegpt::gpu {
 void CudaFlags::add(CommandLine& command_line) {
   command_line.integer("--device", device_, 0, 1023,
                        "number of the GPU (default: 0; with several ranks, one each)");
-  command_line.choice("--precision", precision_, {"f32", "tf32"}, "precision of the operands of GEMM");
+  command_line.choice("--precision", precision_, {"f32", "tf32"},
+                      "precision of the factors of matrix products (GEMM)");
   command_line.choice("--gpu-matmul", matmul_, {"naive", "tiled", "vectorised", "cublaslt"},
-                      "GEMM implementation");
+                      "implementation of matrix multiplication (GEMM)");
+  command_line.choice("--gpu-attention", attention_, {"materialised", "flash"},
+                      "implementation of attention: with its scores in memory, or without");
   platform_->add_flags(command_line);
 }
 
@@ -26,6 +29,7 @@ DeviceInfo CudaFlags::open(int otherwise, int processes) {
 
 CudaOptions CudaFlags::options() const {
   return {.matmul = *gpu_matmul_named(matmul_),
+          .attention = attention_ == "flash" ? GpuAttention::flash : GpuAttention::materialised,
           .precision = precision_ == "tf32" ? Precision::tf32 : Precision::f32};
 }
 

@@ -34,7 +34,7 @@ class CudaFlags {
   std::unique_ptr<Platform> platform_ = make_platform();
   std::optional<std::int64_t> device_;
   int opened_ = 0;
-  std::string precision_ = "f32", matmul_ = "cublaslt";
+  std::string precision_ = "f32", matmul_ = "cublaslt", attention_ = "flash";
 };
 
 }  // namespace stagegpt::gpu

@@ -12,19 +12,19 @@
 namespace stagegpt::gpu {
 namespace {
 
-void require_right(const Rung& rung, double error, double tolerance) {
+void require_right(const KernelVersion& version, double error, double tolerance) {
   if (error <= tolerance) return;  // false for NaN
   throw std::runtime_error(
-      concat("version ", rung.name, ": expected an error of at most ", tolerance, ", got ", error));
+      concat("version ", version.name, ": expected an error of at most ", tolerance, ", got ", error));
 }
 
-RungReport check_and_time(const Ladder& ladder, const Rung& rung, StreamHandle stream) {
+VersionReport check_and_time(const Ladder& ladder, const KernelVersion& version, StreamHandle stream) {
   ladder.clear();
-  rung.run(stream);
+  version.run(stream);
   synchronize(stream);
-  RungReport report{.name = rung.name, .error = ladder.error()};
-  require_right(rung, report.error, ladder.tolerance);
-  report.microseconds = median_microseconds(rung.run, stream);
+  VersionReport report{.name = version.name, .error = ladder.error()};
+  require_right(version, report.error, ladder.tolerance);
+  report.microseconds = median_microseconds(version.run, stream);
   report.rate = ladder.work / (report.microseconds / 1e6);
   report.share = report.rate / ladder.bound;
   return report;
@@ -59,14 +59,15 @@ double median_microseconds(const std::function<void(StreamHandle)>& run, StreamH
   return 1e3 * ms.median();
 }
 
-std::vector<RungReport> check_and_time(const Ladder& ladder) {
+std::vector<VersionReport> check_and_time(const Ladder& ladder) {
   const Stream stream;
-  std::vector<RungReport> reports;
-  for (const Rung& rung : ladder.rungs) reports.push_back(check_and_time(ladder, rung, stream));
+  std::vector<VersionReport> reports;
+  for (const KernelVersion& version : ladder.versions)
+    reports.push_back(check_and_time(ladder, version, stream));
   return reports;
 }
 
-void print(const Ladder& ladder, const std::vector<RungReport>& reports, const LadderMachine& machine,
+void print(const Ladder& ladder, const std::vector<VersionReport>& reports, const LadderMachine& machine,
            bool json) {
   if (json) {
     auto versions = Json::array();

@@ -1,4 +1,4 @@
-// A ladder: several versions of one kernel, from the simplest to the fastest. Each version (rung) is checked
+// A ladder: several versions of one kernel, from the simplest to the fastest. Each version is checked
 // before it is timed.
 #pragma once
 
@@ -14,14 +14,14 @@
 
 namespace stagegpt::gpu {
 
-struct Rung {
+struct KernelVersion {
   std::string name;
   std::function<void(StreamHandle)> run;
 };
 
 struct Ladder {
   std::string name;  // "matmul (64,48) · (48,80)"
-  std::vector<Rung> rungs;
+  std::vector<KernelVersion> versions;
   std::function<void()> clear;  // fills the outputs with NaN
   // Norm-wise relative error of the outputs, against a reference in f64; the maximum over several outputs.
   std::function<double()> error;
@@ -32,7 +32,7 @@ struct Ladder {
   std::string bound_name;
 };
 
-struct RungReport {
+struct VersionReport {
   std::string name;
   double error = 0;
   double microseconds = 0;  // median
@@ -47,7 +47,7 @@ Samples enough_samples(const std::function<double()>& milliseconds);
 double median_microseconds(const std::function<void(StreamHandle)>& run, StreamHandle stream);
 
 // Checks and times every version. Throws std::runtime_error if the error of one exceeds the tolerance.
-std::vector<RungReport> check_and_time(const Ladder& ladder);
+std::vector<VersionReport> check_and_time(const Ladder& ladder);
 
 // Where a ladder was timed, and what other programs used of the processors meanwhile.
 struct LadderMachine {
@@ -56,7 +56,7 @@ struct LadderMachine {
 };
 
 // Prints a table, or one JSON object, to standard output.
-void print(const Ladder& ladder, const std::vector<RungReport>& reports, const LadderMachine& machine,
+void print(const Ladder& ladder, const std::vector<VersionReport>& reports, const LadderMachine& machine,
            bool json);
 
 }  // namespace stagegpt::gpu

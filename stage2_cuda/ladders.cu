@@ -111,17 +111,17 @@ Ladder layernorm_ladder(Backend& backend, const LadderOptions& options) {
                            random_tensor(backend, {C})};
   Ladder ladder =
       ladder_of(concat("layernorm (", N, ',', C, ')'), backend, layernorm_references(backend, t, kEps));
-  const auto rung = [&](const char* name, void (*run)(StreamHandle, const LayernormCall&)) {
-    ladder.rungs.push_back({name, [t, N, C, run](StreamHandle stream) {
-                              run(stream,
-                                  {t.out.data<float>(), t.mean.data<float>(), t.rstd.data<float>(),
-                                   t.x.data<float>(), t.w.data<float>(), t.bias.data<float>(), kEps, N, C});
-                            }});
+  const auto version = [&](const char* name, void (*run)(StreamHandle, const LayernormCall&)) {
+    ladder.versions.push_back({name, [t, N, C, run](StreamHandle stream) {
+                                 run(stream, {t.out.data<float>(), t.mean.data<float>(), t.rstd.data<float>(),
+                                              t.x.data<float>(), t.w.data<float>(), t.bias.data<float>(),
+                                              kEps, N, C});
+                               }});
   };
-  rung("v1 thread per row", layernorm_v1);
-  rung("v2 block per row", layernorm_v2);
-  rung("v3 warp per row", layernorm_warps<1>);
-  rung("v4 four floats", layernorm_warps<4>);
+  version("v1 thread per row", layernorm_v1);
+  version("v2 block per row", layernorm_v2);
+  version("v3 warp per row", layernorm_warps<1>);
+  version("v4 four floats", layernorm_warps<4>);
   ladder.work = 8.0 * static_cast<double>(N * C);
   ladder.unit = "GB/s";
   ladder.bound = copy_rate(t.out, t.x);
@@ -157,21 +157,22 @@ Ladder matmul_ladder(Backend& backend, const LadderOptions& options) {
                bias = random_tensor(backend, {N});
   Ladder ladder = ladder_of(concat("matmul (", M, ',', K, ") · (", K, ',', N, ')'), backend,
                             {matmul_reference(backend, out, x, w, bias)});
-  const auto rung = [&](const char* name, const std::function<void(StreamHandle, const Product&)>& run) {
-    ladder.rungs.push_back({name, [=](StreamHandle stream) {
-                              Product product;
-                              product.c = out.data<float>(), product.ldc = N;
-                              product.a = {x.data<float>(), K}, product.b = {w.data<float>(), N};
-                              product.m = M, product.n = N, product.k = K;
-                              product.bias = bias.data<float>();
-                              run(stream, product);
-                            }});
+  const auto version = [&](const char* name, const std::function<void(StreamHandle, const Product&)>& run) {
+    ladder.versions.push_back({name, [=](StreamHandle stream) {
+                                 Product product;
+                                 product.c = out.data<float>(), product.ldc = N;
+                                 product.a = {x.data<float>(), K}, product.b = {w.data<float>(), N};
+                                 product.m = M, product.n = N, product.k = K;
+                                 product.bias = bias.data<float>();
+                                 run(stream, product);
+                               }});
   };
-  rung("v1 naive", matmul_naive);
-  rung("v2 tiled", matmul_tiled);
-  rung("v3 vectorised", matmul_vectorised);
+  version("v1 naive", matmul_naive);
+  version("v2 tiled", matmul_tiled);
+  version("v3 vectorised", matmul_vectorised);
   const std::shared_ptr<Gemm> library = make_library_gemm(options.precision);
-  rung("cublaslt", [library](StreamHandle stream, const Product& product) { library->run(product, stream); });
+  version("cublaslt",
+          [library](StreamHandle stream, const Product& product) { library->run(product, stream); });
   if (options.precision == Precision::tf32) ladder.tolerance = kTf32Tolerance;
   const Peak peak = options.peak ? *options.peak : measure_peak(backend, kThoroughGemm);
   ladder.work = 2.0 * static_cast<double>(M * N * K);

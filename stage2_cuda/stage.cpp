@@ -41,7 +41,7 @@ class CudaStage final : public Stage {
     const gpu::LadderOptions options{
         .large = cuda_.platform().is_gpu(), .precision = cuda_.options().precision, .peak = machine.peak};
     const gpu::Ladder ladder = gpu::make_ladder(*ladder_, *machine.backend, options);
-    const std::vector<gpu::RungReport> reports = gpu::check_and_time(ladder);
+    const std::vector<gpu::VersionReport> reports = gpu::check_and_time(ladder);
     gpu::print(ladder, reports, {machine.description, load()}, json);
     return true;
   }

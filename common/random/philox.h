@@ -50,9 +50,12 @@ constexpr std::array<std::uint32_t, 4> philox(const RandomKey& key, std::uint64_
   return {c0, c1, c2, c3};
 }
 
-// Element `element` of a sequence of 32-bit words.
+// Element `element` of a sequence of 32-bit words. Not an index: on a GPU, an array that is indexed by a
+// variable is in memory.
 constexpr std::uint32_t random_word(const RandomKey& key, std::uint64_t element) {
-  return philox(key, element / 4)[element % 4];
+  const auto words = philox(key, element / 4);
+  const bool odd = element % 2 != 0;
+  return element % 4 < 2 ? (odd ? words[1] : words[0]) : (odd ? words[3] : words[2]);
 }
 
 // Uniform in [0, 1), with 24 bits, the precision of a float.

@@ -16,6 +16,8 @@
   extern __shared__ __align__(16) unsigned char stagegpt_dynamic_shared[]; \
   type* name = reinterpret_cast<type*>(stagegpt_dynamic_shared)
 
+#define STAGEGPT_UNROLL _Pragma("unroll")
+
 namespace stagegpt::gpu {
 
 using Float4 = float4;
@@ -27,8 +29,16 @@ __device__ inline void store4(float* array, std::int64_t i, Float4 value) {
   *reinterpret_cast<float4*>(array + i) = value;
 }
 
+// What every kernel may have without asking for more.
+inline constexpr std::size_t kDefaultSharedBytes = std::size_t{48} << 10;
+
 template <auto kernel, class... Args>
 void launch(dim3 grid, dim3 block, std::size_t shared_bytes, StreamHandle stream, Args... args) {
+  if (shared_bytes > kDefaultSharedBytes) {
+    check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    static_cast<int>(shared_bytes)),
+               "asking for shared memory");
+  }
   kernel<<<grid, block, shared_bytes, static_cast<cudaStream_t>(stream)>>>(args...);
   check_cuda(cudaGetLastError(), "launching a kernel");
 }

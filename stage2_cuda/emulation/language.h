@@ -17,6 +17,7 @@
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
+#define STAGEGPT_UNROLL
 
 #define threadIdx (::stagegpt::gpu::emulation::current_thread->index)
 #define blockIdx (::stagegpt::gpu::emulation::current_block->index())

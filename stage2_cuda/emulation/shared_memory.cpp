@@ -59,9 +59,10 @@ SharedSpan SharedMemory::make(const SharedDeclaration& declaration) {
     fail("declares dynamic shared memory twice, the second time as ", declaration.name);
   }
   const std::size_t begin = dynamic ? 0 : used_bytes_;
-  if (begin + bytes > kSharedBytes) {
-    fail("shared arrays take ", begin + bytes, " bytes with ", declaration.name, ", more than the ",
-         kSharedBytes, " of a block");
+  const std::size_t limit = dynamic_bytes_ > kDefaultSharedBytes ? kSharedBytes : kDefaultSharedBytes;
+  if (begin + bytes > limit) {
+    fail("shared arrays take ", begin + bytes, " bytes with ", declaration.name, ", more than the ", limit,
+         " of a block");
   }
   char* data = static_cast<char*>(bytes_.get()) + begin;
   std::memset(data, 0xFF, bytes);

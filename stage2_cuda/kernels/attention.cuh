@@ -1,114 +1,26 @@
-// Causal self-attention with materialised scores. For every sequence and head, with q, k, v rows of HS
-// numbers inside qkv:
+// Causal self-attention: qkv (B,T,3C), out (B,T,C), lse (B,NH,T). For every sequence and head, with q, k, v
+// rows of HS = C/NH numbers inside qkv, and f the dropout factors:
 //   p[t][u] = exp(q[t]·k[u]/√HS - lse[t]) for u <= t,  out[t] = Σ_u f[t][u]·p[t][u]·v[u].
-// Backward, with ds of softmax.cuh:
-//   dv = (f·p)ᵀ·dout,  dp = dout·vᵀ,  dq = ds·k,  dk = dsᵀ·q.
+// Backward:
+//   dv[u] = Σ_t f·p·dout[t],  dp[t][u] = dout[t]·v[u],  ds = p·(f·dp - D[t])/√HS,  D[t] = dout[t]·out[t],
+//   dq[t] = Σ_u ds·k[u],  dk[u] = Σ_t ds·q[t].
+// D equals Σ_u p·f·dp (Dao et al., arXiv:2205.14135, appendix B) but is free of the rounding of p, which
+// would not cancel where p is near 1.
 //
-// Two GEMMs with a softmax between them, one sequence at a time; its heads are a batch. A head is HS columns
-// of rows of 3C elements, so that no transposed copy is needed. Memory beyond input and output: the scores of
-// one sequence, (NH,T,T); in the backward twice.
+// attention_materialised.cuh writes the scores of a sequence to memory; attention_flash.cuh never does.
 #pragma once
 
-#include "stage2_cuda/gemm.h"
-#include "stage2_cuda/kernels/softmax.cuh"
+#include "stage2_cuda/kernels/grid.cuh"
 
 namespace stagegpt::gpu {
 
 struct AttentionSize {
   std::int64_t B, T, NH, HS;
 
-  std::int64_t channels() const { return NH * HS; }
+  __host__ __device__ std::int64_t channels() const { return NH * HS; }
   std::int64_t scores() const { return NH * T * T; }  // elements, for one sequence
+  __host__ __device__ std::int64_t rows() const { return B * NH * T; }
   float scale() const { return 1 / sqrtf(static_cast<float>(HS)); }
 };
-
-// The matrices of one sequence, batched over heads.
-struct AttentionMatrices {
-  AttentionMatrices(const float* qkv, AttentionSize size, std::int64_t b)
-      : s(size), q(head_columns(qkv + b * s.T * 3 * s.channels(), 3 * s.channels())), k(q), v(q) {
-    k.data += s.channels();
-    v.data += 2 * s.channels();
-  }
-
-  // One matrix per head: HS columns of rows that are `ld` floats apart.
-  Matrix head_columns(const float* data, std::int64_t ld) const { return {data, ld, false, s.HS}; }
-  Matrix square(const float* data) const { return {data, s.T, false, s.T * s.T}; }
-
-  AttentionSize s;
-  Matrix q, k, v;
-};
-
-inline Matrix transposed(Matrix matrix) {
-  matrix.transposed = !matrix.transposed;
-  return matrix;
-}
-
-// c (NH,T,T) = scale · a · bᵀ; rows of a and b have HS elements.
-inline void multiply_to_square(Gemm& gemm, StreamHandle stream, float* c, Matrix a, Matrix b, float scale,
-                               AttentionSize s) {
-  gemm.run({.c = c,
-            .ldc = s.T,
-            .stride_c = s.T * s.T,
-            .a = a,
-            .b = transposed(b),
-            .m = s.T,
-            .n = s.T,
-            .k = s.HS,
-            .batch = s.NH,
-            .scale = scale},
-           stream);
-}
-
-// c = square · b; each head has HS columns of c, whose rows are `ld` floats apart.
-inline void multiply_by_square(Gemm& gemm, StreamHandle stream, float* c, std::int64_t ld, Matrix square,
-                               Matrix b, bool accumulate, AttentionSize s) {
-  gemm.run({.c = c,
-            .ldc = ld,
-            .stride_c = s.HS,
-            .a = square,
-            .b = b,
-            .m = s.T,
-            .n = s.HS,
-            .k = s.T,
-            .batch = s.NH,
-            .accumulate = accumulate},
-           stream);
-}
-
-// `scores` has s.scores() elements.
-inline void attention_forward(Gemm& gemm, StreamHandle stream, float* out, float* lse, const float* qkv,
-                              const Dropout& dropout, AttentionSize s, float* scores) {
-  const dim3 grid = blocks(s.NH * s.T, kThreads / kWarp);
-  for (std::int64_t b = 0; b < s.B; ++b) {
-    const AttentionMatrices x(qkv, s, b);
-    multiply_to_square(gemm, stream, scores, x.q, x.k, s.scale(), s);
-    launch<softmax_forward_kernel>(grid, dim3(kThreads), 0, stream, scores, lse + b * s.NH * s.T,
-                                   DropoutMap(dropout), SoftmaxRows{s.NH, s.T, b * s.NH * s.T});
-    multiply_by_square(gemm, stream, out + b * s.T * s.channels(), s.channels(), x.square(scores), x.v, false,
-                       s);
-  }
-}
-
-// `scores` has 2 · s.scores() elements.
-inline void attention_backward(Gemm& gemm, StreamHandle stream, float* dqkv, bool accumulate,
-                               const float* dout, const float* out, const float* lse, const float* qkv,
-                               const Dropout& dropout, AttentionSize s, float* scores) {
-  const std::int64_t C = s.channels(), row = 3 * C;
-  const dim3 grid = blocks(s.NH * s.T, kThreads / kWarp);
-  float* dp = scores + s.scores();
-  for (std::int64_t b = 0; b < s.B; ++b) {
-    const AttentionMatrices x(qkv, s, b);
-    const Matrix dy = x.head_columns(dout + b * s.T * C, C);
-    multiply_to_square(gemm, stream, scores, x.q, x.k, s.scale(), s);
-    multiply_to_square(gemm, stream, dp, dy, x.v, 1, s);
-    launch<softmax_backward_kernel>(grid, dim3(kThreads), 0, stream, scores, dp, lse + b * s.NH * s.T,
-                                    out + b * s.T * C, dy.data, s.scale(), DropoutMap(dropout),
-                                    SoftmaxRows{s.NH, s.T, b * s.NH * s.T}, HeadRows{s.NH, s.HS});
-    float* dq = dqkv + b * s.T * row;
-    multiply_by_square(gemm, stream, dq, row, x.square(dp), x.k, accumulate, s);
-    multiply_by_square(gemm, stream, dq + C, row, transposed(x.square(dp)), x.q, accumulate, s);
-    multiply_by_square(gemm, stream, dq + 2 * C, row, transposed(x.square(scores)), dy, accumulate, s);
-  }
-}
 
 }  // namespace stagegpt::gpu

@@ -1,22 +1,23 @@
 // Sums (Σ over threads of a value) and maxima over a warp and over a block, in a fixed order. A warp reduces
 // by a butterfly of shuffles, which gives every lane the same bits; a block reduces the results of its warps
-// the same way.
+// the same way. With kLanes, a power of two, each group of so many neighbouring lanes is reduced by itself.
 #pragma once
 
 #include "stage2_cuda/kernels/grid.cuh"
 
 namespace stagegpt::gpu {
 
-template <class T>
+template <int kLanes = kWarp, class T>
 __device__ T warp_sum(T value) {
-  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+  for (int distance = kLanes / 2; distance > 0; distance /= 2) {
     value += __shfl_xor_sync(kAllLanes, value, distance);
   }
   return value;
 }
 
-__device__ inline float warp_max(float value) {
-  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+template <int kLanes = kWarp>
+__device__ float warp_max(float value) {
+  for (int distance = kLanes / 2; distance > 0; distance /= 2) {
     value = fmaxf(value, __shfl_xor_sync(kAllLanes, value, distance));
   }
   return value;

@@ -1,11 +1,9 @@
-// Causal softmax over rows of scores: the step of attention (attention.cuh) between the two GEMMs. For query
-// t of a head, over keys u <= t:
+// Causal softmax over rows of scores: the step of materialised attention between the two GEMMs. For query t
+// of a head, over keys u <= t:
 //   lse = log Σ_u exp(score[u]),  p[u] = exp(score[u] - lse),  out[u] = f[u]·p[u],  f the dropout factor.
 // Backward, given dp[u] = dout[t]·v[u]:
 //   ds[u] = scale·p[u]·(f[u]·dp[u] - D),  D = dout[t]·out[t].
-// D equals Σ_u p·f·dp (Dao et al., arXiv:2205.14135, appendix B) but is free of the rounding of p, which
-// would not cancel where p is near 1. Elements after key t are set to zero, because the GEMMs read whole
-// rows.
+// Elements after key t are set to zero, because the GEMMs read whole rows.
 //
 // One warp per row; each lane takes every 32nd key. Results overwrite inputs.
 #pragma once

@@ -19,7 +19,7 @@ TEST(EmulatedLaunch, extents_that_are_possible) {
   EXPECT_EQ(error_of_launch(1, 1024), "");
   EXPECT_EQ(error_of_launch(dim3(1, 65535), dim3(1, 1, 64)), "");
   EXPECT_EQ(error_of_launch(dim3(1, 1, 65535), 1), "");
-  EXPECT_EQ(error_of_launch(1, 1, 49152), "");
+  EXPECT_EQ(error_of_launch(1, 1, 101376), "");
 }
 
 TEST(EmulatedLaunch, extents_that_are_not) {
@@ -36,7 +36,7 @@ TEST(EmulatedLaunch, extents_that_are_not) {
     EXPECT_NE(error.find("kernel nothing: blocks of (" + std::to_string(block.x)), std::string::npos)
         << error;
   }
-  EXPECT_NE(error_of_launch(1, 1, 49153).find("kernel nothing: 49153 bytes of dynamic shared memory"),
+  EXPECT_NE(error_of_launch(1, 1, 101377).find("kernel nothing: 101377 bytes of dynamic shared memory"),
             std::string::npos);
 }
 

@@ -241,8 +241,8 @@ TEST(EmulatorSays, which_launches_are_impossible) {
   EXPECT_EQ(error(1, dim3(16, 1, 64), 0), "");
   EXPECT_EQ(error(1, dim3(1, 1024, 1), 0), "");
   EXPECT_EQ(error(1, dim3(5, 205, 1), 0), "kernel nothing: blocks of (5,205,1)" + blocks);
-  EXPECT_EQ(error(1, 1, 49153),
-            "kernel nothing: 49153 bytes of dynamic shared memory, more than the 49152 of a block");
+  EXPECT_EQ(error(1, 1, 101377),
+            "kernel nothing: 101377 bytes of dynamic shared memory, more than the 101376 of a block");
 }
 
 TEST(EmulatorSays, which_pointer_is_none_of_the_devices) {

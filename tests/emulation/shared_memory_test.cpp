@@ -186,6 +186,23 @@ TEST_P(EmulatedShared, more_than_a_block_has) {
                [] { launch<large_arrays>(1, 32, 16, nullptr); });
 }
 
+__global__ void large_and_dynamic() {
+  STAGEGPT_SHARED(float, a, 8192);
+  STAGEGPT_DYNAMIC_SHARED(float, rest);
+  a[threadIdx.x] = 1;
+  rest[threadIdx.x] = 1;
+}
+
+// More than 48 KiB of dynamic shared memory are asked for, and then the limit of static arrays rises with it.
+TEST_P(EmulatedShared, more_than_the_default) {
+  constexpr std::size_t kStatic = 8192 * sizeof(float);
+  expect_error({"kernel large_and_dynamic", "49168 bytes", "more than the 49152"},
+               [] { launch<large_and_dynamic>(1, 32, 49152 - kStatic + 16, nullptr); });
+  EXPECT_EQ(error_of([] { launch<large_and_dynamic>(1, 32, 101376 - kStatic, nullptr); }), "");
+  expect_error({"kernel large_and_dynamic", "101392 bytes", "more than the 101376"},
+               [] { launch<large_and_dynamic>(1, 32, 101376 - kStatic + 16, nullptr); });
+}
+
 __global__ void misaligned(int index, float* out) {
   STAGEGPT_SHARED(float, tile, 16);
   for (int i = 0; i < 16; ++i) tile[i] = 1;

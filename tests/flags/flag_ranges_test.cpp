@@ -285,8 +285,8 @@ TEST_F(TrainingSettings, NameTheModelByWhatDiffersFromItsPreset) {
 TEST(CommandLineCalls, OfOtherStagesAreNamed) {
   std::string text = "\n";
   for (const char* flag :
-       {"--cpu-matmul", "--threads", "--device", "--precision", "--gpu-matmul", "--ladder", "--comm",
-        "--comm-algorithm", "--watchdog-seconds", "--transport", "--share-gpu"}) {
+       {"--cpu-matmul", "--threads", "--device", "--precision", "--gpu-matmul", "--gpu-attention", "--ladder",
+        "--comm", "--comm-algorithm", "--watchdog-seconds", "--transport", "--share-gpu"}) {
     for (const int stage : {0, 1, 2, 3}) {
       CommandLine command_line("train", "", stage, stage_flags());
       const char* argv[] = {"train", flag};
@@ -309,6 +309,8 @@ TEST(CommandLineCalls, OfOtherStagesAreNamed) {
 --precision: stage 1 has no use for it; it belongs to stages 2 and 3
 --gpu-matmul: stage 0 has no use for it; it belongs to stages 2 and 3
 --gpu-matmul: stage 1 has no use for it; it belongs to stages 2 and 3
+--gpu-attention: stage 0 has no use for it; it belongs to stages 2 and 3
+--gpu-attention: stage 1 has no use for it; it belongs to stages 2 and 3
 --ladder: stage 0 has no use for it; it belongs to stage 2
 --ladder: stage 1 has no use for it; it belongs to stage 2
 --ladder: stage 3 has no use for it; it belongs to stage 2

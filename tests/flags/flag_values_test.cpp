@@ -100,6 +100,13 @@ TEST(Suggestions, AreNamesThatDifferLittle) {
   EXPECT_EQ(suggestion("xyz", {"abc"}), "");
 }
 
+// A name of another program is answered only where the program has the flag.
+TEST(Suggestions, KnowFlagsOfOtherPrograms) {
+  EXPECT_EQ(suggestion("--lr", {"--min-lr", "--learning-rate"}), ", did you mean --learning-rate?");
+  EXPECT_EQ(suggestion("--epochs", {"--eps", "--steps"}), ", did you mean --steps?");
+  EXPECT_EQ(suggestion("--epochs", {"--seed"}), "");
+}
+
 TEST(StrictJson, RefusesKeysThatAreThereTwiceAndDeepNesting) {
   EXPECT_EQ(refusal([] { parse_json(R"([{"a": 1, "b": {"a": 2}, "c": [{"a": 3}, {"a": 4}]}])"); }), "taken");
   EXPECT_EQ(refusal([] { parse_json(R"({"b": [], "a": {"b": 1}, "b": 2})"); }), "the key 'b' occurs twice");
@@ -157,7 +164,7 @@ TEST(ConfigurationKeys, AreKnownOrPassedOverOrRefused) {
   EXPECT_EQ(refused({{"max_step", 5}}), "unknown key 'max_step', did you mean max_steps?");
   EXPECT_EQ(refused({{std::string(61, 'a'), 5}}), "unknown key '" + std::string(60, 'a') + "'");
   EXPECT_EQ(refused({{"max_steps", 5}, {"max-steps", 5}}),
-            "the key 'max_steps' is there twice: once with dashes, once with underscores");
+            "the key 'max_steps' occurs twice: once with dashes, once with underscores");
   EXPECT_EQ(refused(nlohmann::json::array()), "expected a JSON object, {\"batch_size\": 8, …}");
 }
 

@@ -66,9 +66,9 @@ class Traffic : public testing::Test {
     run.trainer.step();
     return {sent.bytes, static_cast<std::int64_t>(run.model.parameters().grads().bytes())};
   }
-  static Step train(const std::string& rung) {
+  static Step train(const std::string& sync) {
     return train({}, [&](Communicator& communicator, Backend& backend) {
-      return make_gradient_sync(rung, communicator, backend);
+      return make_gradient_sync(sync, communicator, backend);
     });
   }
 
@@ -112,19 +112,19 @@ TEST_F(Traffic, of_more_passes_than_there_are_tags_keeps_them_apart) {
 
 // Sharing the optimizer's work costs no traffic.
 TEST_F(Traffic, of_a_step_is_that_of_an_all_reduce_of_the_arena) {
-  for (const char* rung : {"flat", "zero1"}) {
-    const Step step = train(rung);
-    EXPECT_EQ(step.sent, 2 * (n_ - 1) * step.arena / n_) << rung;
+  for (const char* sync : {"flat", "zero1"}) {
+    const Step step = train(sync);
+    EXPECT_EQ(step.sent, 2 * (n_ - 1) * step.arena / n_) << sync;
   }
 }
 
 // They leave out the arena's padding.
 TEST_F(Traffic, of_a_step_in_pieces_is_a_little_less) {
-  for (const char* rung : {"per-tensor", "bucketed", "overlapped"}) {
-    const Step step = train(rung);
+  for (const char* sync : {"per-tensor", "bucketed", "overlapped"}) {
+    const Step step = train(sync);
     const std::int64_t all = over_ranks(step.sent);
-    EXPECT_LE(all, 2 * (n_ - 1) * step.arena) << rung;
-    EXPECT_GE(all, 2 * (n_ - 1) * step.arena * 98 / 100) << rung;
+    EXPECT_LE(all, 2 * (n_ - 1) * step.arena) << sync;
+    EXPECT_GE(all, 2 * (n_ - 1) * step.arena * 98 / 100) << sync;
   }
 }
 

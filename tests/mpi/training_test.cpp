@@ -22,16 +22,16 @@ constexpr int kSteps = 3;
 // One tenth of the small model's arena: several buckets.
 constexpr std::int64_t kSmallBucket = 40 << 10;
 
-struct Rung {
+struct Sync {
   std::string name;
   CommAlgorithm algorithm;
   MakeSync make;
 };
 
-std::ostream& operator<<(std::ostream& out, const Rung& rung) { return out << rung.name; }
+std::ostream& operator<<(std::ostream& out, const Sync& sync) { return out << sync.name; }
 
-std::vector<Rung> rungs() {
-  std::vector<Rung> all;
+std::vector<Sync> syncs() {
+  std::vector<Sync> all;
   for (const CommAlgorithm algorithm : {CommAlgorithm::ring, CommAlgorithm::mpi}) {
     const std::string by = algorithm == CommAlgorithm::ring ? "_by_ring" : "_by_mpi";
     for (std::string name : gradient_sync_names()) {
@@ -65,7 +65,7 @@ std::array<std::vector<float>, 2> moments_on_root(const SmallRun& run) {
   return all;
 }
 
-class TrainingOfRanks : public testing::TestWithParam<Rung> {
+class TrainingOfRanks : public testing::TestWithParam<Sync> {
  protected:
   static SmallRun run_of_ranks(const SmallSettings& settings) {
     return SmallRun(settings, GetParam().algorithm, GetParam().make);
@@ -175,8 +175,8 @@ TEST_P(TrainingOfRanks, skips_an_update_on_all_ranks_for_what_one_has) {
   EXPECT_NE(found, "");
 }
 
-std::string name_of_rung(const testing::TestParamInfo<Rung>& test) { return test.param.name; }
-INSTANTIATE_TEST_SUITE_P(By, TrainingOfRanks, testing::ValuesIn(rungs()), name_of_rung);
+std::string name_of_sync(const testing::TestParamInfo<Sync>& test) { return test.param.name; }
+INSTANTIATE_TEST_SUITE_P(By, TrainingOfRanks, testing::ValuesIn(syncs()), name_of_sync);
 
 SmallRun reproducible_run(const SmallSettings& settings) {
   return SmallRun(settings, CommAlgorithm::ring, [](Communicator& communicator, Backend& backend) {

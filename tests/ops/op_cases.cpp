@@ -190,12 +190,19 @@ void add_attentions(Cases& cases) {
   add_attention(cases, {"t47", 1, 47, 20, 1});  // around and above a block of 48 queries
   add_attention(cases, {"t48", 1, 48, 20, 1});
   add_attention(cases, {"t49", 1, 49, 20, 1});
+  for (const std::int64_t t : {31, 32, 33, 63, 64, 65}) {  // tiles of 32 keys and of 64 queries
+    add_attention(cases, {concat("t", t), 1, t, 20, 1});
+  }
+  for (const std::int64_t hs : {31, 32, 33, 64, 65, 96, 97, 128, 129}) {  // head sizes that have a kernel
+    add_attention(cases, {concat("hs", hs), 1, 35, 2 * hs, 2});
+  }
   add_attention(cases, {"t130", 1, 130, 40, 2});
   add_attention(cases, {"t130_hs64", 1, 130, 64, 1});
   add_attention(cases, {"many_heads", 1, 2, 270, 270});  // more than a block has threads
   add_attention(cases, {"sharp", 1, 17, 48, 3, 0, 4});   // scores of standard deviation 16
   add_attention(cases, {"dropout", 2, 17, 48, 3, 0.3});
   add_attention(cases, {"dropout_t130", 1, 130, 40, 2, 0.1});
+  add_attention(cases, {"dropout_batch", 2, 67, 68, 2, 0.1});
   add_attention(cases, {"dropout_one_token", 3, 1, 20, 1, 0.5});
 }
 

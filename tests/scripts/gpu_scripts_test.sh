@@ -58,7 +58,7 @@ said() { grep -qE -- "$1" "$work/out/summary.txt" || fail "the summary has no li
 check
 [ $code = 0 ] || fail "exit code $code where all passed"
 for line in '^passed   verify f32 ' '^passed   op table ' '^passed   bench tf32 b16 round 2 ' '^skipped  pytorch f32 b4 round 1: ' \
-  '^passed   loss beyond 2.31 elements: 5.5 and 5.5' '^passed   stage 3, 1 rank, zero1 over host ' \
+  '^passed   loss beyond 2.31 elements: 5.5 and 5.5' '^passed   stage 3, 1 rank, zero1 over host ' '^passed   bench tf32 b16 materialised attention ' \
   '^passed   loss of stage 3, 2 ranks: 4.25 and 4.25' '^passed   memcheck ' '^passed   ncu of a step '; do
   said "$line"
 done
@@ -66,6 +66,7 @@ done
 [ -s "$work/out/log.xz" ] || [ -s "$work/out/log.txt.xz" ] || [ -s "$work/out/log.txt.gz" ] || fail 'no log'
 [ "$(find "$work/out" -type f | wc -l)" -le 8 ] || fail 'too many files'
 grep -q -- '--resume' "$work/calls" || fail 'nano was not resumed'
+grep -q -- '--gpu-attention flash' "$work/calls" || fail 'flash attention was not timed'
 
 "$scripts/gpu_report.py" "$work/out" >"$work/report" || fail 'gpu_report.py'
 for text in '| pytorch f32 b4 round 1 | skipped | 0 s |' 'ncu.csv has no table' '| f32 | 1.0e-07 | 2.0e-08 | 3.0e-06 | wte.weight | 1e-04 |' \

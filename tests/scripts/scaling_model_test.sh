@@ -7,7 +7,7 @@ command -v python3 >/dev/null || { echo "no python3"; exit 77; }
 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$scripts python3 - <<'END_OF_PYTHON'
 from math import isclose
 
-from scaling_model import (RUNGS, Machine, Model, Network, bytes_sent, communication, efficiency, messages_sent,
+from scaling_model import (SYNCS, Machine, Model, Network, bytes_sent, communication, efficiency, messages_sent,
                            ring_time, step_time)
 
 gpt2 = Model("gpt2")
@@ -19,21 +19,21 @@ assert sum(size for size, _ in buckets) == sum(gpt2.sizes) and sum(n for _, n in
 assert all(size >= 25 << 20 for size, _ in buckets[:-1])
 
 # One rank has nobody to send to.
-for rung in RUNGS:
-    assert communication(rung, gpt2, 1, ethernet) == bytes_sent(rung, gpt2, 1) == messages_sent(rung, gpt2, 1) == 0
-    assert isclose(efficiency(rung, gpt2, 1, ethernet, machine, 16, 16), 1)
+for sync in SYNCS:
+    assert communication(sync, gpt2, 1, ethernet) == bytes_sent(sync, gpt2, 1) == messages_sent(sync, gpt2, 1) == 0
+    assert isclose(efficiency(sync, gpt2, 1, ethernet, machine, 16, 16), 1)
 
 for ranks in (2, 3, 8, 64, 1000):
     # All of the ladder send the same bytes, but for padding: the least there can be.
-    for rung in RUNGS:
-        assert bytes_sent(rung, gpt2, ranks) == 2 * (ranks - 1) / ranks * gpt2.arena(ranks)
+    for sync in SYNCS:
+        assert bytes_sent(sync, gpt2, ranks) == 2 * (ranks - 1) / ranks * gpt2.arena(ranks)
     # A ring costs its bytes where nothing else does, and its steps where bytes do not.
     bandwidth, latency = Network("", 0, 1e-9, 0), Network("", 1e-6, 0, 0)
     assert isclose(ring_time(4e8, ranks, bandwidth), 2 * (ranks - 1) / ranks * 0.4)
     assert isclose(ring_time(1000, ranks, latency), 2 * (ranks - 1) * 1e-6)
     # Additions are made in half of the steps.
     assert isclose(ring_time(4e8, ranks, Network("", 0, 0, 1e-9)), (ranks - 1) / ranks * 0.4)
-    times = {rung: communication(rung, gpt2, ranks, ethernet, backward=0.34) for rung in RUNGS}
+    times = {sync: communication(sync, gpt2, ranks, ethernet, backward=0.34) for sync in SYNCS}
     # Buckets go on together: no slower than one ring, nor than one tensor after the other.
     assert times["bucketed"] < 1.001 * times["flat"] < 1.002 * times["per-tensor"]
     # Backward hides something, unless nobody moves data meanwhile.

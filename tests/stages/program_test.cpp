@@ -115,7 +115,7 @@ TEST(Train, DivergenceIsAFailureThatNamesTheStep) {
   EXPECT_NE(diverged.errors.find("a lower --learning-rate may help"), std::string::npos) << diverged.errors;
 }
 
-TEST(Verify, PassesOnTheReferenceInEveryRung) {
+TEST(Verify, PassesOnTheReferenceInEveryVersion) {
   for (const char* matmul : {"naive", "tiled", "blas"}) {
     const ProgramResult result = run_program(
         "stage0_verify",

@@ -49,9 +49,8 @@ class ProgramText : public testing::Test {
 };
 
 const std::string kModel =
-    "nano with n_layer 1, n_head 1, n_embd 8, block_size 8: 1024 parameters, 1 layers, 1 heads, 8 channels, "
-    "context "
-    "8\n";
+    "nano with n_layer 1, n_head 1, n_embd 8, block_size 8: 1024 parameters, 1 layer, 1 head, 8 channels, "
+    "context 8\n";
 const std::string kData = "data: text.txt, 300 tokens and 100 for validation, vocabulary 9 (char)\n";
 const std::string kAll = "validation: all 96 tokens in 12 windows of 8\n";
 

@@ -48,7 +48,7 @@ TEST_F(Stage1, ARunWithDividedMomentsGoesOnAtOtherNumbersOfRanks) {
   expect_same_curves("moved", "serial");
 }
 
-TEST_F(Stage1, EveryRungTrainsAsStage0) {
+TEST_F(Stage1, EverySyncTrainsAsStage0) {
   stage0("train", small("serial", {"--grad-accumulation", "2"}));
   for (const char* comm : {"per-tensor", "flat", "bucketed", "overlapped", "zero1"}) {
     stage1(2, "train", small(comm, {"--grad-accumulation", "2", "--comm", comm}));

@@ -43,7 +43,7 @@ TEST_F(Stage3Emulated, TrainsAsStage0OnAnyNumberOfRanks) {
 }
 
 // With streams that do nothing before somebody waits: every copy and every sum is waited for.
-TEST_F(Stage3Emulated, EveryRungTrainsAsStage0) {
+TEST_F(Stage3Emulated, EverySyncTrainsAsStage0) {
   const RunOptions late = {.environment = {{"STAGEGPT_EMULATOR_STREAMS", "late"}}};
   const Arguments shorter = {"--steps", "5", "--eval-every", "5", "--comm-algorithm", "mpi"};
   stage0("train", small("serial", {"--steps", "5", "--eval-every", "5"}));

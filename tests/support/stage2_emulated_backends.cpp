@@ -7,6 +7,7 @@
 namespace stagegpt::test {
 namespace {
 
+using gpu::GpuAttention;
 using gpu::GpuMatmul;
 using gpu::emulation::Order;
 
@@ -17,7 +18,12 @@ std::function<std::unique_ptr<Backend>()> emulated(gpu::emulation::ThreadOrder o
     gpu::emulation::set_late_streams(late);
     gpu::emulation::set_thread_order(order);
     gpu::open_device(0);
-    std::unique_ptr<Backend> backend = gpu::make_cuda_backend({.matmul = matmul, .precision = precision});
+    // Flash attention has no GEMM: the other versions of GEMM are tested in materialised attention as well.
+    const bool flash = matmul == GpuMatmul::cublaslt && fused && precision == gpu::Precision::f32;
+    std::unique_ptr<Backend> backend =
+        gpu::make_cuda_backend({.matmul = matmul,
+                                .attention = flash ? GpuAttention::flash : GpuAttention::materialised,
+                                .precision = precision});
     backend->set_fused(fused);
     return backend;
   };

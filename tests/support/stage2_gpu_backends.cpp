@@ -5,13 +5,19 @@
 namespace stagegpt::test {
 namespace {
 
+using gpu::GpuAttention;
 using gpu::GpuMatmul;
 
 std::function<std::unique_ptr<Backend>()> gpu_backend(GpuMatmul matmul, bool fused = true,
                                                       gpu::Precision precision = gpu::Precision::f32) {
   return [=] {
     gpu::open_device(0);
-    std::unique_ptr<Backend> backend = gpu::make_cuda_backend({.matmul = matmul, .precision = precision});
+    // Flash attention has no GEMM: the other versions of GEMM are tested in materialised attention as well.
+    const bool flash = matmul == GpuMatmul::cublaslt && fused && precision == gpu::Precision::f32;
+    std::unique_ptr<Backend> backend =
+        gpu::make_cuda_backend({.matmul = matmul,
+                                .attention = flash ? GpuAttention::flash : GpuAttention::materialised,
+                                .precision = precision});
     backend->set_fused(fused);
     return backend;
   };

@@ -26,10 +26,10 @@ class LadderTest : public testing::Test {
     ladder_.bound = 1e12;
   }
   void add(const char* name, double error) {
-    ladder_.rungs.push_back({name, [this, error](StreamHandle) {
-                               left_ = error;
-                               ++runs_;
-                             }});
+    ladder_.versions.push_back({name, [this, error](StreamHandle) {
+                                  left_ = error;
+                                  ++runs_;
+                                }});
   }
 
   Ladder ladder_;
@@ -37,10 +37,10 @@ class LadderTest : public testing::Test {
   int runs_ = 0;
 };
 
-TEST_F(LadderTest, rungs_are_timed_in_order) {
+TEST_F(LadderTest, versions_are_timed_in_order) {
   add("plain", 1e-7);
   add("fast", 2e-7);
-  const std::vector<RungReport> reports = check_and_time(ladder_);
+  const std::vector<VersionReport> reports = check_and_time(ladder_);
   ASSERT_EQ(reports.size(), 2u);
   EXPECT_EQ(reports[0].name, "plain");
   EXPECT_EQ(reports[1].error, 2e-7);
@@ -63,14 +63,14 @@ TEST(EnoughSamples, AreFewerOfWhatTakesLong) {
   EXPECT_EQ(enough_samples([&] { return ++next; }).median(), 23) << "of 1 to 45, which are 1035 together";
 }
 
-TEST_F(LadderTest, a_rung_may_err_as_much_as_the_tolerance) {
+TEST_F(LadderTest, a_version_may_err_as_much_as_the_tolerance) {
   add("just right", 1e-5);
   EXPECT_EQ(check_and_time(ladder_).size(), 1u);
   add("just wrong", 1.0000001e-5);
   EXPECT_THROW(check_and_time(ladder_), std::runtime_error);
 }
 
-TEST_F(LadderTest, a_wrong_rung_is_not_timed) {
+TEST_F(LadderTest, a_wrong_version_is_not_timed) {
   add("wrong", 1e-3);
   try {
     check_and_time(ladder_);
@@ -81,14 +81,14 @@ TEST_F(LadderTest, a_wrong_rung_is_not_timed) {
   EXPECT_EQ(runs_, 1);
 }
 
-TEST_F(LadderTest, a_rung_that_leaves_no_number_is_wrong) {
+TEST_F(LadderTest, a_version_that_leaves_no_number_is_wrong) {
   add("nan", std::nan(""));
   EXPECT_THROW(check_and_time(ladder_), std::runtime_error);
 }
 
-TEST_F(LadderTest, a_rung_that_does_nothing_is_wrong) {
+TEST_F(LadderTest, a_version_that_does_nothing_is_wrong) {
   add("right", 0);
-  ladder_.rungs.push_back({"idle", [](StreamHandle) {}});
+  ladder_.versions.push_back({"idle", [](StreamHandle) {}});
   EXPECT_THROW(check_and_time(ladder_), std::runtime_error);
 }
 
@@ -100,7 +100,7 @@ class PrintedLadder : public testing::Test {
     ladder.unit = "GFLOP/s";
     ladder.bound = 2.5e12;
     ladder.bound_name = "a measured GEMM";
-    const std::vector<RungReport> reports = {
+    const std::vector<VersionReport> reports = {
         {.name = "plain", .error = 1.5e-7, .microseconds = 1234.5, .rate = 4e9, .share = 0.0016},
         {.name = "fast", .error = 0, .microseconds = 2, .rate = 1.25e12, .share = 0.5}};
     testing::internal::CaptureStdout();
@@ -159,9 +159,9 @@ TEST_F(PrintedLadder, is_one_object) {
   EXPECT_EQ(printed(true), object);
 }
 
-std::vector<std::string> names_of_rungs(const Ladder& ladder) {
+std::vector<std::string> names_of_versions(const Ladder& ladder) {
   std::vector<std::string> names;
-  for (const Rung& rung : ladder.rungs) names.push_back(rung.name);
+  for (const KernelVersion& version : ladder.versions) names.push_back(version.name);
   return names;
 }
 
@@ -171,7 +171,7 @@ TEST(Ladders, say_what_they_compute) {
   const std::unique_ptr<Backend> backend = make_cuda_backend({});
   const Ladder layernorm = make_ladder("layernorm", *backend, {.large = false, .peak = {}});
   EXPECT_EQ(layernorm.name, "layernorm (64,192)");
-  EXPECT_EQ(names_of_rungs(layernorm),
+  EXPECT_EQ(names_of_versions(layernorm),
             (Names{"v1 thread per row", "v2 block per row", "v3 warp per row", "v4 four floats"}));
   EXPECT_EQ(layernorm.work, 2 * 4 * 64 * 192) << "bytes read and written";
   EXPECT_EQ(layernorm.unit, "GB/s");
@@ -182,7 +182,7 @@ TEST(Ladders, say_what_they_compute) {
   const Peak peak{.flops_per_second = 3e12, .name = "made up"};
   const Ladder matmul = make_ladder("matmul", *backend, {.large = false, .peak = peak});
   EXPECT_EQ(matmul.name, "matmul (72,48) · (48,192)");
-  EXPECT_EQ(names_of_rungs(matmul), (Names{"v1 naive", "v2 tiled", "v3 vectorised", "cublaslt"}));
+  EXPECT_EQ(names_of_versions(matmul), (Names{"v1 naive", "v2 tiled", "v3 vectorised", "cublaslt"}));
   EXPECT_EQ(matmul.work, 2.0 * 72 * 48 * 192);
   EXPECT_EQ(matmul.unit, "GFLOP/s");
   EXPECT_EQ(matmul.bound, 3e12);
@@ -193,7 +193,7 @@ TEST(Ladders, say_what_they_compute) {
       2e-3);
 }
 
-// What no rung has written is not taken for right, and what each output should be is known in every row.
+// What no version has written is not taken for right, and what each output should be is known in every row.
 TEST(Ladders, see_what_is_missing_or_wrong) {
   open_device(0);
   const std::unique_ptr<Backend> backend = make_cuda_backend({});
@@ -203,7 +203,7 @@ TEST(Ladders, see_what_is_missing_or_wrong) {
     const Ladder ladder = make_ladder(name, *backend, {.large = false, .peak = peak});
     ladder.clear();
     EXPECT_TRUE(std::isnan(ladder.error())) << name;
-    ladder.rungs[0].run(stream);
+    ladder.versions[0].run(stream);
     synchronize(stream);
     const double error = ladder.error();
     EXPECT_GT(error, 0) << name;
@@ -211,7 +211,7 @@ TEST(Ladders, see_what_is_missing_or_wrong) {
   }
 }
 
-TEST(Ladders, every_rung_is_right) {
+TEST(Ladders, every_version_is_right) {
   open_device(0);
   const std::unique_ptr<Backend> backend = make_cuda_backend({});
   for (const char* name : {"layernorm", "matmul"}) {
