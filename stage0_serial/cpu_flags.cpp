@@ -12,7 +12,8 @@ namespace stagegpt {
 void CpuFlags::add(CommandLine& command_line, const std::string& threads_help) {
   command_line.integer("--threads", threads_, 1, 1024, threads_help);
   command_line.allow_another_value_per_rank("--threads");
-  command_line.choice("--cpu-matmul", matmul_, {"naive", "tiled", "blas"}, "GEMM implementation");
+  command_line.choice("--cpu-matmul", matmul_, {"naive", "tiled", "blas"},
+                      "implementation of matrix multiplication (GEMM)");
 }
 
 int CpuFlags::threads(int processes) const {

@@ -27,7 +27,8 @@ struct BenchFlags {
     model.add(command_line);
     command_line.integer("--vocab-size", vocab_size, 1, 1 << 24, "vocabulary (default: the preset's)");
     command_line.group("Measurement");
-    command_line.integer("--batch-size", trainer.batch_size, 1, 1 << 20, "sequences per micro-step");
+    command_line.integer("--batch-size", trainer.batch_size, 1, 1 << 20,
+                         "sequences per micro-step, of all ranks together");
     command_line.integer("--grad-accumulation", trainer.grad_accumulation, 1, 1 << 20,
                          "micro-steps per optimizer step");
     command_line.integer("--seq-len", seq_len, 1, 1 << 20, "tokens in a sequence (default: --block-size)");
@@ -38,7 +39,7 @@ struct BenchFlags {
     command_line.choice("--weights", weights, {"f32", "bf16"},
                         "precision of matrices in memory with --generate");
     command_line.toggle("--reproducible", trainer.reproducible,
-                        "identical bits at 1, 2, 4 and 8 ranks; see stageN_train");
+                        "as in training: the same bits on 1, 2, 4 or 8 ranks");
     command_line.group("Run");
     command_line.toggle("--no-fused", no_fused, "run fused ops as sequences of primitive ones");
     add_ignore_memory(command_line, ignore_memory);

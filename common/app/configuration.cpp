@@ -47,7 +47,7 @@ void Configuration::apply(const nlohmann::json& json, const std::set<std::string
   for (const auto& [name, value] : json.items()) {
     const std::string key = config_key(name);
     if (!seen.insert(key).second)
-      user_error("the key '", key, "' is there twice: once with dashes, once with underscores");
+      user_error("the key '", key, "' occurs twice: once with dashes, once with underscores");
     const auto known = std::ranges::find(keys_, key, &ConfigKey::name);
     if (known != keys_.end()) {
       known->set(value);

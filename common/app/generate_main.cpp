@@ -67,8 +67,7 @@ struct GenerateFlags {
     if (model.empty()) {
       user_error(
           "--model is missing: expected a run, a checkpoint, a Hugging Face GPT-2 directory, or a model file "
-          "in "
-          "llm.c's format");
+          "in llm.c's format");
     }
     for (const std::string& text : stop) {
       if (const std::size_t at = utf8_prefix(text); at < text.size())

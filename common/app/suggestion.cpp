@@ -9,6 +9,15 @@
 namespace stagegpt {
 namespace {
 
+// Flags of other GPT-2 programs, and ours for the same setting.
+constexpr std::pair<std::string_view, std::string_view> kElsewhere[] = {
+    {"--lr", "--learning-rate"},         {"--epochs", "--steps"},
+    {"--num-train-epochs", "--steps"},   {"--max-iters", "--steps"},
+    {"--max-steps", "--steps"},          {"--iterations", "--steps"},
+    {"--out-dir", "--run-dir"},          {"--output-dir", "--run-dir"},
+    {"--dtype", "--precision"},          {"--num-return-sequences", "--num-samples"},
+    {"--max-length", "--max-new-tokens"}};
+
 // Levenshtein's distance.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
@@ -26,6 +35,10 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string suggestion(std::string_view given, const std::vector<std::string>& names) {
+  for (const auto& [elsewhere, ours] : kElsewhere) {
+    if (given == elsewhere && std::ranges::find(names, ours) != names.end())
+      return concat(", did you mean ", ours, "?");
+  }
   // A longer text differs from every name by more than the limit below, and its distances take long.
   std::size_t longest = 0;
   for (const std::string& name : names) longest = std::max(longest, name.size());

@@ -7,7 +7,8 @@
 
 namespace stagegpt {
 
-// ", did you mean X?" for the name nearest to what was given, where one is near; else nothing.
+// ", did you mean X?" for the flag that other programs call by the given name, or the name nearest to it
+// where one is near; else nothing.
 std::string suggestion(std::string_view given, const std::vector<std::string>& names);
 
 }  // namespace stagegpt

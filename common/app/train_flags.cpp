@@ -51,7 +51,8 @@ void TrainFlags::add(CommandLine& command_line) {
   model.add(command_line);
 
   command_line.group("Training");
-  command_line.integer("--batch-size", trainer_.batch_size, 1, 1 << 20, "sequences per micro-step");
+  command_line.integer("--batch-size", trainer_.batch_size, 1, 1 << 20,
+                       "sequences per micro-step, of all ranks together");
   command_line.integer("--grad-accumulation", trainer_.grad_accumulation, 1, 1 << 20,
                        "micro-steps per optimizer step");
   command_line.integer("--steps", steps, 1, kMaxSteps,
@@ -72,9 +73,9 @@ void TrainFlags::add(CommandLine& command_line) {
                     "clip the gradient to this norm (0: off)");
   command_line.toggle("--overfit-batch", trainer_.overfit_batch,
                       "train on the first batch only, to check that the model can learn");
-  command_line.toggle(
-      "--reproducible", trainer_.reproducible,
-      "identical bits at 1, 2, 4 and 8 ranks, with any number of threads, and at every stage on the CPU");
+  command_line.toggle("--reproducible", trainer_.reproducible,
+                      "the same weights, to the last bit, on 1, 2, 4 or 8 ranks, with any number of threads, "
+                      "at stages 0 and 1");
   command_line.choice("--non-finite", non_finite_, {"stop", "skip"},
                       "what to do when a loss or gradient is infinite or NaN");
   command_line.integer("--seed", seed_, 0, INT64_MAX,

@@ -146,10 +146,11 @@ std::string describe_validation(const TrainFlags& flags, std::int64_t tokens, st
 void describe(const TrainFlags& flags, const Gpt2Config& config, const Corpus& corpus,
               const Machine& machine) {
   std::cerr << flags.model.label() << ": " << gpt2_parameter_table(config).numel() << " parameters, "
-            << config.n_layer << " layers, " << config.n_head << " heads, " << config.n_embd
-            << " channels, context " << config.block_size << "\ndata: " << flags.corpus().data << ", "
-            << corpus.train.size() << " tokens and " << corpus.validation.size()
-            << " for validation, vocabulary " << config.vocab_size << " (" << corpus.tokenizer->kind() << ")"
+            << config.n_layer << (config.n_layer == 1 ? " layer, " : " layers, ") << config.n_head
+            << (config.n_head == 1 ? " head, " : " heads, ") << config.n_embd << " channels, context "
+            << config.block_size << "\ndata: " << flags.corpus().data << ", " << corpus.train.size()
+            << " tokens and " << corpus.validation.size() << " for validation, vocabulary "
+            << config.vocab_size << " (" << corpus.tokenizer->kind() << ")"
             << "\nvalidation: " << describe_validation(flags, corpus.validation.size(), config.block_size)
             << "\nmachine: " << machine.description << '\n';
 }

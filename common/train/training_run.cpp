@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -187,7 +188,8 @@ void TrainingRun::log(const StepReport& report) {
   tensorboard_->add(trainer_.steps_done(), to_scalars(metrics));
   progress_->step(report, validation_loss());
   if (const auto slow = slow_ranks_.add(report.rank_seconds)) {
-    note(concat("warning: rank ", slow->rank, " (", group_.host(slow->rank), ") took ", slow->factor,
+    const double tenths = std::floor(slow->factor * 10) / 10;  // not above what was measured
+    note(concat("warning: rank ", slow->rank, " (", group_.host(slow->rank), ") took ", tenths,
                 " times the others' median over the last ", SlowRanks::kSteps,
                 " steps; all ranks wait for it"));
   }

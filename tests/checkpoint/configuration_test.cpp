@@ -111,7 +111,7 @@ TEST_F(Settings, ThatAreWrongAreRefused) {
   expect_config_refused(R"({"bacth_size": 8})", "unknown key 'bacth_size', did you mean batch_size?");
   expect_config_refused(R"({"batch_size": 8, "batch_size": 9})", "the key 'batch_size' occurs twice");
   expect_config_refused(R"({"batch_size": 8, "batch-size": 9})",
-                        "the key 'batch_size' is there twice: once with dashes, once with underscores");
+                        "the key 'batch_size' occurs twice: once with dashes, once with underscores");
   expect_config_refused(R"({"n_layer": -1, "batch_size": 8, "batch_size": 9})",
                         "the key 'batch_size' occurs twice");
   expect_config_refused(R"({"batch_size": "8"})", "--batch-size: expected a whole number, not \"8\"");
