@@ -13,7 +13,8 @@
 namespace stagegpt::test {
 namespace {
 
-// Bytes of a file: the header's length, the header, and so many bytes of tensors.
+// The content of a safetensors file: the header's length (8 bytes), the header, and `bytes` bytes of tensor
+// data.
 std::string safetensors_of(const std::string& header, std::size_t bytes) {
   const std::uint64_t length = header.size();
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + header +
@@ -115,7 +116,8 @@ TEST(SafetensorsFile, IsRefusedWhereItsHeaderIsWrong) {
             "tensor '" + name.substr(0, 80) + "': expected exactly dtype, shape and data_offsets");
 }
 
-// A header of a model file of llm.c's that fits nothing, and what is said of it where one number is changed.
+// Headers of llm.c's model file and debug state file. llmc_file() replaces the number at index i of a header
+// by `value`.
 constexpr std::array<std::int32_t, 8> kModel = {20240326, 3, 4, 5, 1, 2, 8, 128};
 constexpr std::array<std::int32_t, 8> kDebugState = {20240327, 2, 1, 1, 0, 0, 0, 0};
 
@@ -150,8 +152,8 @@ TEST(LlmcFile, HasNumbersInTheirRanges) {
   }
   EXPECT_EQ(model(7, 256), "--model: the padded vocabulary is 256, expected 128");
   EXPECT_EQ(model(5, 3), "--model: 8 channels are not divisible by 3 heads");
-  // wte (128,8), wpe (4,8), a layer of 12·8·8 + 13·8, and ln_f: 1,944 elements behind a header of 1,024
-  // bytes.
+  // The file has a header of 1,024 bytes and 1,944 elements: wte (128,8), wpe (4,8), ln_f, and one layer of
+  // 12·8·8 + 13·8.
   EXPECT_EQ(model(1, 3), concat("--model: the file has 1024 bytes, its header specifies ", 1024 + 4 * 1944));
   EXPECT_EQ(model(1, 5), concat("--model: the file has 1024 bytes, its header specifies ", 1024 + 2 * 1944));
   EXPECT_EQ(model(4, 1024), concat("--model: the file has 1024 bytes, its header specifies ",
@@ -173,7 +175,7 @@ TEST(LlmcFile, OfAStateHasNumbersInTheirRanges) {
   EXPECT_EQ(state(2, 0), "--debug-state: the batch size is 0, expected 1 to 65536");
   EXPECT_EQ(state(2, 65537), "--debug-state: the batch size is 65537, expected 1 to 65536");
   EXPECT_EQ(state(3, 1048577), "--debug-state: the sequence length is 1048577, expected 1 to 1048576");
-  // Ids, targets, logits of each token; the loss; gradients, of wpe too.
+  // For each token: its id, its target and 5 logits. Then the loss, and the gradients of all parameters.
   const auto announced = [](std::int64_t tokens, std::int64_t block_size) {
     return concat("--debug-state: the file has 1024 bytes, its header specifies ",
                   1024 + 4 * (tokens * (2 + 5) + 1 + (128 + block_size) * 8 + 16 + 872));
@@ -187,7 +189,7 @@ TEST(LlmcFile, OfAStateHasNumbersInTheirRanges) {
 
 TEST(LlmcFile, OfAStateHasTokensOfTheVocabulary) {
   const Gpt2Config config{.vocab_size = 5, .block_size = 4, .n_layer = 1, .n_head = 2, .n_embd = 8};
-  // One token and its target, five logits, the loss, and the gradients.
+  // One token, its target, five logits, the loss, and the gradients.
   std::vector<std::byte> file = llmc_file(kDebugState, 2, 1);
   file.resize(1024 + 4 * (2 + 5 + 1 + 132 * 8 + 16 + 872));
   const auto with_token = [&](std::size_t i, std::int32_t token) {

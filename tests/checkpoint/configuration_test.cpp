@@ -41,7 +41,7 @@ TEST_F(Settings, AreDefaultsThenFileThenFlags) {
   EXPECT_EQ(json["learning_rate"], 1.0);
   EXPECT_FALSE(json["derived"].contains("learning_rate"));
   EXPECT_EQ(json["min_lr"], nullptr);
-  EXPECT_EQ(json["derived"]["min_lr"], 0.1);  // what depends on others follows them
+  EXPECT_EQ(json["derived"]["min_lr"], 0.1);  // derived from learning_rate
   EXPECT_EQ(json["tokenizer"], "char");
 }
 
@@ -56,7 +56,8 @@ TEST_F(Settings, ThatArePrintedGiveTheSameAgain) {
   EXPECT_EQ(json["threads"], 1);
 }
 
-// All that follows from other settings, and from what.
+// All settings that are derived from others. A printed configuration contains their values. When it is read
+// with --config, they are derived again.
 TEST_F(Settings, ThatWereDerivedAreDerivedAnewFromWhatWasPrinted) {
   directory.write("config.json", printed({}).dump());
   const nlohmann::json gpt2 = printed({"--config", "config.json", "--model", "gpt2", "--steps", "40"});
@@ -81,7 +82,8 @@ TEST_F(Settings, OfAFileForAnotherModelAreRefused) {
   directory.write("size.json", R"({"activation": "relu"})");
   expect_refused({"--config", "size.json", "--model", "gpt2", "--print-config"},
                  "--model: gpt2 has activation gelu_new, but the file of --config says relu; leave");
-  // Said twice, or by the file alone, it is meant.
+  // A flag next to --model, or a file that contains both settings, states the difference explicitly: it is
+  // accepted.
   const auto n_layer = [&](const Arguments& flags) {
     return printed(with({"--config", "config.json"}, flags))["n_layer"];
   };
@@ -162,29 +164,29 @@ TEST_F(Settings, DryRunTellsWhatATrainingTakes) {
                                  memory["moments"].get<std::int64_t>() +
                                  memory["activations"].get<std::int64_t>());
   EXPECT_GE(memory["weights"], parameters * 4);
-  EXPECT_GT(json["needed_bytes"], memory["total"].get<double>());  // with the program
+  EXPECT_GT(json["needed_bytes"], memory["total"].get<double>());  // includes the program's own memory
   EXPECT_GT(json["available_bytes"], json["needed_bytes"]);
   EXPECT_EQ(json["fits"], true);
   EXPECT_FALSE(fs::exists(in("runs")));
 }
 
 TEST_F(Settings, ATrainingThatHasNoRoomIsRefused) {
-  // A model that no allocator gives memory for: a check that is lost costs no time.
+  // The model is too large for any allocation. If the check is missing, the test fails quickly.
   const Arguments huge = {"--n-layer", "100", "--n-head", "64", "--n-embd", "65536"};
   const ProgramResult result = train(huge);
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_NE(result.errors.find("--batch-size: training with 8 sequences of 128 tokens takes "),
             std::string::npos)
       << result.errors;
-  EXPECT_EQ(result.errors.find("data:"), std::string::npos);  // before the text is read
+  EXPECT_EQ(result.errors.find("data:"), std::string::npos);  // the text has not been read yet
   EXPECT_FALSE(fs::exists(in("runs")));
   const ProgramResult dry = train(with(huge, {"--dry-run"}));
   EXPECT_EQ(dry.exit_code, 0) << dry.errors;
   EXPECT_NE(dry.output.find("fits        no; "), std::string::npos) << dry.output;
 }
 
-// gpt2 is made for 50,257 tokens, the text has fewer than 30: what is refused before the text is read takes
-// no more than what is planned with its vocabulary.
+// The preset gpt2 has 50,257 tokens, but the text has fewer than 30. The check before the text is read must
+// not count more memory than the plan with the text's own vocabulary.
 TEST_F(Settings, ATrainingIsNotRefusedForTokensThatTheTextLacks) {
   const Arguments large = {"--model",      "gpt2",     "--data",       "text.txt", "--tokenizer",
                            "char",         "--n-head", "16",           "--n-embd", "1024",
@@ -204,13 +206,13 @@ TEST_F(Settings, ATrainingBeginsFromADirectory) {
       train(with(model_flags(), {"--steps", "40", "--run-dir", "a", "--learning-rate", "0.01"})).exit_code,
       0);
   const double learnt = metrics("a").back()["loss"];
-  // As the run ended, or with fewer positions; the tokenizer comes along.
+  // With all positions of the trained model, or with fewer. The tokenizer is copied too.
   for (const Arguments& more : {Arguments{}, {"--block-size", "12"}}) {
     fs::remove_all(in("b"));
     const ProgramResult result =
         train(with({"--model", "a", "--data", "text.txt", "--steps", "1", "--run-dir", "b"}, more));
     ASSERT_EQ(result.exit_code, 0) << result.errors;
-    EXPECT_NEAR(metrics("b").front()["loss"].get<double>(), learnt, 0.3);  // log 13 = 2.6 for a guess
+    EXPECT_NEAR(metrics("b").front()["loss"].get<double>(), learnt, 0.3);  // untrained: log 13 = 2.6
     EXPECT_EQ(read_bytes(in("a/tokenizer.json")), read_bytes(in("b/tokenizer.json")));
   }
   const auto refused = [&](const Arguments& flag, const std::string& says) {

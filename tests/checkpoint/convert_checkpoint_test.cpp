@@ -58,7 +58,8 @@ TEST_F(Convert, RefusesEndingsOfFormatsThatItDoesNotWrite) {
 }
 
 TEST_F(Convert, KeepsWhatTheModelComputes) {
-  // The directory is the reference's model: logits and gradients say so, after a way through it.
+  // Converts the reference model to a directory and back. The result must still have the reference's logits
+  // and gradients.
   expect_converted(std::string(kGolden) + "/tiny.bin", "directory");
   expect_converted("directory", "back.bin");
   const ProgramResult result = run_program(
@@ -81,8 +82,8 @@ TEST_F(Convert, RoundsToTheNearest) {
       if (a[k] != 0) largest = std::max(largest, std::abs(double{a[k]} - b[k]) / std::abs(a[k]));
     }
   }
-  EXPECT_LE(largest, 0x1p-8);  // half a unit of eight bits
-  EXPECT_GT(largest, 0x1p-9);  // and not less: some are half way
+  EXPECT_LE(largest, 0x1p-8);  // bf16 has 8 significant bits: at most half a unit in the last place
+  EXPECT_GT(largest, 0x1p-9);  // and some errors are more than half of this
 }
 
 TEST_F(Convert, ARunKeepsItsTokenizer) {
@@ -145,11 +146,11 @@ TEST(HalfFloats, AreThoseOfTheStandards) {
   EXPECT_EQ(float_of_f16(0x7c00), std::numeric_limits<float>::infinity());
   EXPECT_TRUE(std::isnan(float_of_f16(0x7e00)));
   EXPECT_TRUE(std::signbit(float_of_f16(0x8000)));
-  // bf16, to nearest, ties to even.
+  // Rounding to bf16: to the nearest value, ties to even.
   EXPECT_EQ(bf16_of_float(1.0f), 0x3f80);
   EXPECT_EQ(bf16_of_float(1.0f + 0x1p-8f), 0x3f80);             // a tie: down
   EXPECT_EQ(bf16_of_float(1.0f + 0x1p-7f + 0x1p-8f), 0x3f82);   // a tie: up
-  EXPECT_EQ(bf16_of_float(1.0f + 0x1p-8f + 0x1p-20f), 0x3f81);  // above it
+  EXPECT_EQ(bf16_of_float(1.0f + 0x1p-8f + 0x1p-20f), 0x3f81);  // above the tie: up
   EXPECT_EQ(bf16_of_float(-std::numeric_limits<float>::max()), 0xff80);
   EXPECT_TRUE(std::isnan(float_of_bf16(bf16_of_float(std::nanf("1")))));
   for (int bits = 0; bits < 0x7f80; ++bits) {

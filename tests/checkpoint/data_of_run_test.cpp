@@ -36,7 +36,7 @@ class DataOfRun : public SmallRun {
   nlohmann::json state() const {
     return nlohmann::json::parse(read_bytes(in("run/latest/trainer_state.json")));
   }
-  // As an earlier program would have written it.
+  // Changes the checkpoint to version 1 of the format, as older programs wrote it.
   void write_version_1(const std::string& hash_of_ids) const {
     Json json = Json::parse(read_bytes(in("run/latest/trainer_state.json")));
     json["version"] = 1;
@@ -75,7 +75,7 @@ TEST_F(DataOfRun, OfACheckpointOfVersion1AreKnownByTheirIds) {
   expect_refused({"--resume", "run"}, "--data: these are not the 2250 tokens that");
 }
 
-// llm.c's shards have no manifest.
+// Without a manifest (as for llm.c's shards), the program compares the tokens themselves.
 TEST_F(DataOfRun, MustBeThoseOfTheRun) {
   fs::remove(in("shards/manifest.json"));
   train_three_steps("shards");
@@ -85,7 +85,8 @@ TEST_F(DataOfRun, MustBeThoseOfTheRun) {
   expect_refused({"--resume", "run"}, "--data: these are not the 2250 tokens that");
 }
 
-// A file system that is not mounted now, say: the same command may succeed later.
+// For example, a file system may not be mounted now. The exit code is 1, because the same command may succeed
+// later.
 TEST_F(DataOfRun, ThatAreGoneAreAFailureOfTheMachine) {
   train_three_steps("shards");
   fs::rename(in("shards"), in("away"));
@@ -108,7 +109,7 @@ TEST_F(DataOfRun, AShardThatCannotBeReadOnceStopsNoRun) {
                        {"ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0"},
                        {"STAGEGPT_RESTART_SECONDS", "0"},
                        {"READ_FAULT_FILE", fs::canonical(in("shards/train_000001.bin")).string()},
-                       {"READ_FAULT_AT", "6"},  // header, all, beginning and end come before the first window
+                       {"READ_FAULT_AT", "6"},  // after the reads of header, whole file, beginning and end
                        {"READ_FAULT_MARK", in("mark").string()}}});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   EXPECT_NE(result.errors.find("train_000001.bin\": Input/output error"), std::string::npos) << result.errors;

@@ -11,7 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The validation part is easy at its beginning and hard at its end: which of it is looked at matters.
+// The loss is low at the beginning of the validation data and high at its end. So the validation loss shows
+// which windows were used.
 class EndOfARun : public SmallRun {
  protected:
   EndOfARun() {
@@ -31,7 +32,7 @@ class EndOfARun : public SmallRun {
     EXPECT_EQ(result.exit_code, 0) << result.errors;
     return nlohmann::json::parse(result.output);
   }
-  // Each file's bytes, and when it was written.
+  // For each file: its modification time and its bytes.
   std::map<std::string, std::string> files(const std::string& run) const {
     std::map<std::string, std::string> all;
     for (const auto& entry : fs::recursive_directory_iterator(in(run))) {
@@ -59,7 +60,7 @@ TEST_F(EndOfARun, ValidatesAllTokens) {
   EXPECT_EQ(whole, of_all.back()["validation_all"]);
   EXPECT_EQ(whole["tokens"], 384);
   EXPECT_EQ(of_all.back()["validation_loss"], whole["loss"]);
-  // Between steps, and for `best`, the same four windows each time.
+  // During training, and for `best`, the same four windows are used each time.
   for (const int step : {5, 10, 12}) {
     EXPECT_EQ(of_some[step - 1]["validation_tokens"], 64) << step;
     EXPECT_NE(of_some[step - 1]["validation_loss"], of_all[step - 1]["validation_loss"]) << step;
@@ -67,7 +68,7 @@ TEST_F(EndOfARun, ValidatesAllTokens) {
   const nlohmann::json state = nlohmann::json::parse(read_bytes(in("some/best/trainer_state.json")));
   EXPECT_EQ(state["validation_tokens"], 64);
   EXPECT_EQ(state["validation_loss"], of_some.back()["validation_loss"]);
-  // What is told at the end is of all.
+  // The final report is for all validation tokens.
   const nlohmann::json result = nlohmann::json::parse(some.output);
   EXPECT_EQ(result["validation_loss"], whole["loss"]);
   EXPECT_EQ(result["validation_accuracy"], whole["accuracy"]);
@@ -82,7 +83,7 @@ TEST_F(EndOfARun, ThatIsStoppedBeforeItsHorizonIsValidatedToo) {
   expect_success(flags("whole", some));
   const nlohmann::json result = json_of(flags("run", with(some, {"--stop-after", "7"})));
   EXPECT_EQ(result["validation_tokens"], 384);
-  // Its metrics are those of a run that goes on.
+  // metrics.jsonl does not contain the final validation: the run may be resumed.
   for (const nlohmann::json& line : metrics("run")) EXPECT_FALSE(line.contains("validation_all"));
   expect_success({"--resume", "run"});
   EXPECT_EQ(metrics("run"), metrics("whole"));

@@ -27,7 +27,7 @@ Values logits_at(Backend& backend, const Gpt2& model, const std::vector<std::int
                    logits.slice(t * model.config().padded_vocab_size(), {model.config().vocab_size}));
 }
 
-// A model in f64, which load_weights() does not know.
+// Loads a model in f64, which load_weights() does not support.
 Gpt2 in_f64(Backend& backend, const HuggingFaceModel& file) {
   Gpt2 model(backend, file.config(), DType::f64);
   for (std::size_t i = 0; i < model.parameters().table().size(); ++i) {
@@ -71,7 +71,7 @@ TEST_P(HuggingFaceFixture, HasThemInF32) {
     return relative_error(logits_at(*backend, model, ids, last), expected("last"));
   };
   const double plain_error = error_on(make_naive_backend()), error = error_on(make_cpu_backend(2));
-  const std::int64_t K = 4 * file.config().n_embd;  // of the longest reduction
+  const std::int64_t K = 4 * file.config().n_embd;  // the longest sum, in the MLP's second matrix product
   EXPECT_LE(plain_error, plain_error_limit(DType::f32));
   EXPECT_LE(error, error_limit(plain_error, K, DType::f32));
 }
@@ -87,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, HuggingFaceFixture,
                          testing::Values("plain", "sharded", "bf16", "f16", "masks_without_prefix"),
                          [](const auto& test) { return std::string(test.param); });
 
-// A copy of a fixture, to be changed.
+// A copy of a fixture that a test may modify.
 class Copy {
  public:
   explicit Copy(const char* fixture = "plain") {
@@ -106,7 +106,7 @@ class Copy {
     change(tensors);
     write_safetensors(path() / name, tensors);
   }
-  // Has the index name `file` for a tensor.
+  // Changes the index: it then says that wpe.weight is in `file`.
   void point_index_at(const std::string& file) const {
     constexpr const char* kIndex = "model.safetensors.index.json";
     nlohmann::json index = read_json_file(path() / kIndex);
@@ -322,8 +322,8 @@ TEST_P(HuggingFaceRoundTrip, KeepsConfigAndEveryBit) {
   EXPECT_EQ(a.initializer_range, b.initializer_range);
   const std::string config = read_bytes(scratch.path() / "config.json");
   EXPECT_TRUE(config.starts_with("{\n  \"") && config.ends_with("\n}\n"))
-      << config;                                                // as transformers writes it
-  EXPECT_EQ(nlohmann::json::parse(config)["use_cache"], true);  // without it transformers generates slowly
+      << config;                                                // the layout that transformers writes
+  EXPECT_EQ(nlohmann::json::parse(config)["use_cache"], true);  // otherwise transformers generates slowly
 
   const Gpt2 again = in_f32(*backend, read, b.block_size);
   EXPECT_EQ(to_host<float>(*backend, again.parameters().weights()),
@@ -345,7 +345,8 @@ TEST_P(HuggingFaceRoundTrip, KeepsTheTokenizerAndItsEnd) {
   EXPECT_EQ(roles.contains("unk_token"), tokenizer->kind() == "word");
   EXPECT_EQ(roles.contains("pad_token"), tokenizer->kind() == "word");
   EXPECT_EQ(roles["clean_up_tokenization_spaces"], false);
-  // What `transformers` takes for a character or word that it has not seen; bytes are all seen.
+  // The unknown token of a word-level vocabulary must be in it: `transformers` uses it for unseen words.
+  // Byte-level tokenizers need none.
   const nlohmann::json written = read_json_file(scratch.path() / "tokenizer.json")["model"];
   if (written["type"] == "WordLevel") {
     EXPECT_TRUE(written["vocab"].contains(written["unk_token"])) << written["unk_token"];

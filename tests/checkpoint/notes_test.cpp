@@ -1,4 +1,4 @@
-// Notes that programs print on standard error; each is provoked once.
+// Notes that programs print on standard error. Each test causes one note.
 #include <fstream>
 
 #include "tests/checkpoint/small_run.h"

@@ -1,4 +1,4 @@
-// Files that are written block by block and read back, on a disk and in memory.
+// Files that are written and read in blocks, on a disk and in memory.
 #include "common/io/output_file.h"
 
 #include <fcntl.h>
@@ -32,7 +32,7 @@ std::vector<std::byte> bytes_in(const fs::path& path, PageCache cache) {
   return bytes;
 }
 
-// Whether the files of a directory can pass the page cache by.
+// Whether the directory's file system supports O_DIRECT, which bypasses the page cache.
 bool has_direct_files(const fs::path& directory) {
   const FileDescriptor file(open((directory / "probe").c_str(), O_WRONLY | O_CREAT | O_DIRECT, 0600));
   return file.is_open();
@@ -46,7 +46,7 @@ std::size_t pages_in_cache(const fs::path& path) {
   return static_cast<std::size_t>(std::ranges::count_if(pages, [](unsigned char page) { return page & 1; }));
 }
 
-// While it lives no file of this process grows beyond a size.
+// Limits the size of files that this process writes (RLIMIT_FSIZE), until it is destroyed.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(std::size_t bytes) : handler_(signal(SIGXFSZ, SIG_IGN)) {
@@ -115,8 +115,8 @@ TEST(OutputFile, LeavesThePageCacheToOthers) {
   EXPECT_GT(pages_in_cache(path), 0);
 }
 
-// The write that meets the limit is cut short, in the middle of a sector: what is left of the block is no
-// longer aligned.
+// The write that reaches the limit is short and ends inside a sector. The rest of the block is then not
+// aligned.
 TEST(OutputFile, ThatMeetsALimitHasAllUpToItAndFails) {
   const ScratchDirectory scratch;
   const fs::path path = scratch.path() / "file";

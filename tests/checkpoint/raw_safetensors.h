@@ -1,4 +1,4 @@
-// Parses and writes safetensors files, also invalid ones, for tests of readers.
+// Parses and writes safetensors files, including invalid ones, for tests of readers.
 #pragma once
 
 #include <cstdint>

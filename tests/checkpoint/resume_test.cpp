@@ -32,7 +32,7 @@ TEST_F(Resume, AfterAnyStepEndsInTheSameBits) {
   }
 }
 
-// The names of files are bytes.
+// A path is a sequence of bytes, and need not be valid UTF-8.
 TEST_F(Resume, FromAPathThatIsNoUtf8) {
   expect_success(flags("run\xff", {"--stop-after", "12"}));
   expect_success({"--resume", "run\xff", "--stop-after", "13"});
@@ -45,7 +45,7 @@ TEST_F(Resume, ManyTimes) {
   expect_success(flags("run", {"--stop-after", "1"}));
   for (int k = 4; k < 30; k += 3)
     expect_success({"--resume", "--run-dir", "run", "--stop-after", std::to_string(k)});
-  // The same command again, with --resume: as a job script has it.
+  // The first command again, with --resume added, as in a job script.
   expect_success(flags("run", {"--resume"}));
   EXPECT_EQ(hash_of("run/latest"), hash_of("whole/latest"));
   EXPECT_EQ(metrics("run"), metrics("whole"));
@@ -67,7 +67,8 @@ TEST_F(Resume, WithAccumulationAndAnotherTokenizer) {
 TEST_F(Resume, DropsStepsBehindTheCheckpoint) {
   expect_success(flags("whole"));
   expect_success(flags("run", {"--stop-after", "22"}));
-  // As if the process had died in step 24.
+  // The state after a crash in step 24: after the last checkpoint come the line of step 23 and a truncated
+  // line.
   {
     std::ofstream log(in("run/metrics.jsonl"), std::ios::app);
     log << metrics("whole")[22].dump() << "\n{\"version\":1,\"st";
@@ -142,7 +143,7 @@ TEST_F(Resume, ToALaterHorizonSaysSo) {
   EXPECT_EQ(nlohmann::json::parse(read_bytes(in("run/run.json")))["steps"], 40);
 }
 
-// Whatever they would be today: a preset may have changed since.
+// A resumed run keeps its derived settings, even if a newer program would derive other values.
 TEST_F(Resume, KeepsWhatWasDerivedWhenItBegan) {
   expect_success(with(model_flags(), {"--steps", "100", "--run-dir", "run", "--stop-after", "3"}));
   auto settings = Json::parse(read_bytes(in("run/run.json")));
@@ -157,7 +158,7 @@ TEST_F(Resume, KeepsWhatWasDerivedWhenItBegan) {
   expect_success({"--resume", "run", "--stop-after", "4"});
   EXPECT_DOUBLE_EQ(metrics("run").back()["learning_rate"].get<double>(), 0.01 * 4 / 8);
   EXPECT_EQ(read_bytes(in("run/run.json")), before);
-  // With another horizon too: the warm-up is past, or has begun.
+  // A new number of steps does not change the warm-up either.
   expect_success({"--resume", "run", "--stop-after", "5", "--steps", "400"});
   EXPECT_DOUBLE_EQ(metrics("run").back()["learning_rate"].get<double>(), 0.01 * 5 / 8);
 }
@@ -203,7 +204,7 @@ TEST_F(Resume, KeepsTheModelAndTheData) {
   directory.write("other.txt", read_bytes(in("text.txt")) + "the mat sat on the cats.\n");
   refused({"--data", "other.txt"}, "--data: these are not the 2250 tokens");
   std::string changed = read_bytes(in("text.txt"));
-  changed[0] = 'c';  // as many tokens of the same kind
+  changed[0] = 'c';  // the number of tokens and the vocabulary stay the same
   directory.write("changed.txt", changed);
   refused({"--data", "changed.txt"}, "--data: these are not the 2250 tokens");
   const ProgramResult result = train({"--resume", "run", "--learning-rate", "0.004"});

@@ -82,7 +82,7 @@ TEST_F(RunFiles, OfADryRunAreNone) {
   EXPECT_FALSE(fs::exists(in("run")));
 }
 
-// It has left traces and no checkpoint.
+// The stopped run has left traces, but no checkpoint.
 TEST_F(RunFiles, OfARunThatWasStoppedEarlyAreReplaced) {
   expect_success(flags("run", {"--steps", "2", "--trace-steps", "2"}));
   for (const char* name : {"run/checkpoints", "run/latest", "run/best"}) fs::remove_all(in(name));
@@ -116,7 +116,8 @@ TEST_F(RunFiles, AreFoundBeforeTheDataAreRead) {
 }
 
 TEST_F(RunFiles, OfOthersStay) {
-  // What looks like a run's is none without its lock; what is in a run and not its own is let alone.
+  // A directory without the lock file is not a run, even if it contains a run's files. Unknown files in a run
+  // are not deleted.
   fs::create_directory(in("mine"));
   directory.write("mine/tokenizer.json", "{}");
   expect_refused(flags("mine"), "--run-dir: \"mine\" is not empty: it holds \"tokenizer.json\"");
@@ -136,14 +137,14 @@ TEST_F(RunFiles, AreCalledAsTheModelIs) {
 }
 
 TEST_F(RunFiles, AreWholeWhereThereAreNoLinks) {
-  // As copies of a run have it, that follow links.
+  // A copy of a run that follows links has a directory in place of the link `latest`.
   expect_success(flags("run", {"--steps", "2"}));
   fs::remove(in("run/latest"));
   fs::create_directory(in("run/latest"));
   const ProgramResult result = train({"--resume", "run", "--steps", "9", "--checkpoint-every", "1"});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   EXPECT_NE(result.errors.find("warning: cannot rename"), std::string::npos) << result.errors;
-  EXPECT_LE(names("run/checkpoints").size(), 3u);  // pruned all the same
+  EXPECT_LE(names("run/checkpoints").size(), 3u);  // old checkpoints are still deleted
 }
 
 TEST_F(RunFiles, AreLockedWhileInUse) {
@@ -154,7 +155,7 @@ TEST_F(RunFiles, AreLockedWhileInUse) {
 
 TEST_F(RunFiles, UnwritableOnesAreReported) {
   if (geteuid() == 0) {
-    // Root may write anywhere but where nobody can.
+    // Root ignores permissions, but even root cannot write to /proc.
     expect_refused(flags("/proc/run"), "--run-dir: cannot create \"/proc/run\"");
     return;
   }
@@ -192,7 +193,7 @@ TEST_F(RunFiles, CheckpointsAreKeptByRule) {
   expect_refused(flags("one", {"--keep-last", "1"}), "--keep-last: expected a whole number from 2");
 }
 
-// Checkpoints of a run that is made by hand: step n has the n-th validation loss.
+// A run whose checkpoints the test writes itself, with chosen validation losses.
 class MadeRun : public RunFiles {
  protected:
   MadeRun() { expect_success(flags("run", {"--steps", "1"})); }
@@ -225,7 +226,7 @@ TEST_F(MadeRun, BestHasTheLowestValidationLossAndStays) {
 
 TEST_F(MadeRun, BestComparesLossesOverTheSameTokens) {
   RunDirectory made = RunDirectory::create(in("made"));
-  save(made, 1, 1);  // by a version that did not say
+  save(made, 1, 1);  // an older version, which did not save the number of tokens
   save(made, 2, 2, 32);
   EXPECT_EQ(fs::read_symlink(in("made/best")), "checkpoints/step_00000002");
   save(made, 3, 5, 64);
@@ -351,7 +352,8 @@ TEST_F(Damage, OfWhatTheManifestListsIsToldByName) {
   expect_says({}, "the manifest does not list config.json");
 }
 
-// Whoever can write a manifest can write what nothing was hashed for.
+// A file and its manifest may both be changed, so that all hashes are right. The content must then be
+// checked.
 TEST_F(Damage, ThatHashesDoNotShowIsRefused) {
   const fs::path checkpoint = in("run/checkpoints/step_00000001");
   const auto expect_says = [&](const std::string& file, const std::string& from, const std::string& to,
@@ -374,7 +376,7 @@ TEST_F(Damage, ThatHashesDoNotShowIsRefused) {
               "expected at most 1152921504606846976");
   expect_says(state, "\"step\": 1", "\"step\": 3", "expected the state of the step in its name, got step 3");
   expect_says(state, "\"seed\": 1337", "\"seed\": 1338", "--seed: expected 1338 as in ");
-  // Sizes that nothing in the files bears out take no memory.
+  // Wrong sizes are refused before memory is allocated for them.
   expect_says(config, "\"vocab_size\": 13", "\"vocab_size\": 16000000",
               "wte.weight has the shape (13, 16), expected (16000000, 16)");
   expect_says("optimizer.safetensors", "exp_avg.wpe", "exp_avg.wpo",

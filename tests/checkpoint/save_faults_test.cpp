@@ -13,7 +13,7 @@
 namespace stagegpt::test {
 namespace {
 
-// Three checkpoints, of which two are kept: with the third the first is removed.
+// A run saves three checkpoints and keeps two: saving the third deletes the first.
 class SaveFaults : public SmallRun, public testing::WithParamInterface<const char*> {
  protected:
   SaveFaults() {
@@ -26,7 +26,7 @@ class SaveFaults : public SmallRun, public testing::WithParamInterface<const cha
   }
   RunOptions fault(const std::string& kind, int at) const {
     return {.environment = {{"LD_PRELOAD", STAGEGPT_FAULT_LIBRARY},
-                            // The library need not come before that of the sanitizer.
+                            // Allows another preloaded library before the sanitizer's.
                             {"ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0"},
                             {"FAULT_ROOT", in("root").string()},
                             {"FAULT_KEEP", in("kept").string()},
@@ -37,7 +37,7 @@ class SaveFaults : public SmallRun, public testing::WithParamInterface<const cha
   ProgramResult train_with_fault(const std::string& run, const std::string& kind, int at) const {
     return train(flags(run), fault(kind, at));
   }
-  // The calls of a run without a fault, "N name path", from the first on.
+  // The system calls of a run without a fault, in order; each line is "N name path".
   std::vector<std::string> calls() const {
     EXPECT_EQ(train_with_fault("run", "eintr", 1'000'000).exit_code, 0);
     std::ifstream log(in("log"));
@@ -46,7 +46,7 @@ class SaveFaults : public SmallRun, public testing::WithParamInterface<const cha
     std::filesystem::remove_all(in("root/run"));
     return lines;
   }
-  // For each call, the step of the checkpoint that must be there when a fault strikes it.
+  // For each call, the step of the newest checkpoint that must survive a fault in this call.
   static std::vector<std::int64_t> durable_steps(const std::vector<std::string>& calls) {
     std::vector<std::int64_t> steps;
     std::int64_t renamed = 0, durable = 0;
@@ -59,7 +59,7 @@ class SaveFaults : public SmallRun, public testing::WithParamInterface<const cha
     }
     return steps;
   }
-  // The newest checkpoint that verifies; all of it is read. 0 where there is none.
+  // The step of the newest valid checkpoint, all of which is read; 0 if there is none.
   static std::int64_t newest_step(const std::filesystem::path& run) {
     if (checkpoints_of(run).empty()) return 0;
     const std::filesystem::path checkpoint = newest_checkpoint(run);
@@ -70,7 +70,8 @@ class SaveFaults : public SmallRun, public testing::WithParamInterface<const cha
 
 class Interrupted : public SaveFaults {};
 
-// Under the sanitizer, where a program takes ten times as long to start, only some calls are struck.
+// Faults are injected at every kEvery-th call. With the sanitizer, a program takes ten times as long to
+// start.
 constexpr std::size_t kEvery = kSanitized ? 11 : 1;
 
 TEST_P(Interrupted, AtAnyCallLeavesTheNewestCheckpointWhole) {
@@ -81,7 +82,7 @@ TEST_P(Interrupted, AtAnyCallLeavesTheNewestCheckpointWhole) {
   for (std::size_t n = 1; n <= all.size(); n += kEvery) {
     ASSERT_EQ(train_with_fault("run", GetParam(), static_cast<int>(n)).exit_code, -1) << all[n - 1];
     EXPECT_GE(newest_step(run), durable[n - 1]) << all[n - 1];
-    // What the links name is whole at any time, and once there they stay.
+    // The target of a link is valid at any time. From the second checkpoint on, `latest` exists.
     EXPECT_TRUE(durable[n - 1] < 2 || std::filesystem::is_symlink(run / "latest")) << all[n - 1];
     for (const char* link : {"latest", "best"}) {
       if (!std::filesystem::is_symlink(run / link)) continue;
@@ -115,10 +116,10 @@ TEST_F(SaveFaults, ARunGoesOnFromWhereverItWasKilled) {
   const std::vector<std::string> all = calls();
   expect_success(with(
       model_flags(), {"--steps", "3", "--eval-every", "3", "--checkpoint-every", "1", "--run-dir", "whole"}));
-  for (std::size_t n = 1; n <= all.size(); n += 17) {  // no divisor in common with the calls of a save
+  for (std::size_t n = 1; n <= all.size(); n += 17) {  // coprime to the number of calls of a save
     const std::string run = "run" + std::to_string(n);
     ASSERT_EQ(train_with_fault(run, "kill_halfway", static_cast<int>(n)).exit_code, -1);
-    const bool resumable = newest_step(in("root/" + run)) > 0;  // otherwise the same command begins anew
+    const bool resumable = newest_step(in("root/" + run)) > 0;  // if not, the same command starts a new run
     expect_success(resumable ? Arguments{"--resume", "root/" + run} : flags(run));
     EXPECT_EQ(hash_of("root/" + run + "/latest"), hash_of("whole/latest")) << all[n - 1];
     EXPECT_EQ(metrics("root/" + run), metrics("whole")) << all[n - 1];
@@ -156,10 +157,10 @@ TEST_F(SaveFaults, OfTensorBoardsEventsStopNothing) {
     std::filesystem::remove_all(in("root/run"));
     ++struck;
   }
-  EXPECT_GE(struck, 1 + 3);  // made, and a step each
+  EXPECT_GE(struck, 1 + 3);  // one to create the file, and one for each step
 }
 
-// Power is lost right after the end of a program that has said that all went well.
+// Power is lost right after a program has ended successfully.
 TEST_F(SaveFaults, OfPreparedDataAndConvertedModelsLoseNothing) {
   constexpr int kNever = 1'000'000;
   const auto run_before_power_loss = [&](const std::string& program, const Arguments& arguments) {
@@ -178,7 +179,8 @@ TEST_F(SaveFaults, OfPreparedDataAndConvertedModelsLoseNothing) {
   EXPECT_EQ(read_bytes(in("root/model.bin")), read_bytes(golden));
 }
 
-// The last validation of a run that ended before it was noted.
+// The run ended before its last validation was written to metrics.jsonl. A resumed run adds it. If the file
+// cannot be written, the program prints a warning and still succeeds.
 TEST_F(SaveFaults, OfTheLastValidationStopNothing) {
   expect_success(flags("run"));
   std::vector<nlohmann::json> lines = metrics("root/run");
@@ -206,7 +208,7 @@ TEST_F(SaveFaults, OfTheLastValidationStopNothing) {
   EXPECT_FALSE(metrics("root/run").back().contains("validation_all"));
 }
 
-// One save that fails is told of, and the run goes on to the next.
+// One failed save is reported, and the run continues to the next save.
 TEST_F(SaveFaults, ThatStrikeOnceAreToldAndTheRunGoesOn) {
   const std::vector<std::string> all = calls();
   const auto struck = std::ranges::find_if(all, [](const std::string& call) {
@@ -219,7 +221,7 @@ TEST_F(SaveFaults, ThatStrikeOnceAreToldAndTheRunGoesOn) {
   EXPECT_EQ(newest_step(in("root/run")), 3);
 }
 
-// A full disk, a broken disk: the run says so, and what was there stays.
+// A full or broken disk is reported, and earlier checkpoints remain valid.
 TEST_F(SaveFaults, FullAndBrokenDisksAreReported) {
   const std::vector<std::string> all = calls();
   const std::vector<std::int64_t> durable = durable_steps(all);
@@ -228,7 +230,7 @@ TEST_F(SaveFaults, FullAndBrokenDisksAreReported) {
       const std::string& call = all[n - 1];
       const ProgramResult result = train_with_fault("run", kind, static_cast<int>(n));
       EXPECT_GE(newest_step(in("root/run")), durable[n - 1]) << call << result.errors;
-      const bool is_close = call.find(" close ") != std::string::npos;  // all has been synced
+      const bool is_close = call.find(" close ") != std::string::npos;  // all data has been synced before
       if (std::string(kind) == "enospc" && !is_close && durable[n - 1] < 3) {
         EXPECT_NE(result.exit_code, 0) << call << result.errors;
         EXPECT_NE(result.errors.find("No space left on device"), std::string::npos) << call << result.errors;
@@ -238,7 +240,7 @@ TEST_F(SaveFaults, FullAndBrokenDisksAreReported) {
         const std::filesystem::path& path = entry.path();
         const bool is_link = entry.is_symlink(), was_whole = path.stem().extension() == ".old";
         if (!entry.is_directory() || is_link || was_whole) continue;
-        EXPECT_NE(path.extension(), ".tmp") << call << path;  // what cannot be used would take room
+        EXPECT_NE(path.extension(), ".tmp") << call << path;  // incomplete files must not occupy the disk
       }
       std::filesystem::remove_all(in("root/run"));
     }

@@ -12,7 +12,7 @@ namespace stagegpt::test {
 
 using Arguments = std::vector<std::string>;
 
-// Every test has its own directory, with a text.
+// Every test has its own directory with a training text.
 class SmallRun : public testing::Test {
  protected:
   SmallRun() {
@@ -21,7 +21,7 @@ class SmallRun : public testing::Test {
     directory.write("text.txt", text);
   }
 
-  // Flags behind others override nothing: each may be given once.
+  // A flag may be given only once: flags added with with() do not override these.
   static Arguments model_flags() {
     return {"--data",       "text.txt", "--tokenizer", "char", "--n-layer",        "1",
             "--n-head",     "2",        "--n-embd",    "16",   "--block-size",     "16",
@@ -46,11 +46,11 @@ class SmallRun : public testing::Test {
   }
 
   std::filesystem::path in(const std::string& name) const { return directory.path() / name; }
-  // Of all that a checkpoint holds.
+  // Hash of a checkpoint: of its manifest, which contains the hashes of all its files.
   std::string hash_of(const std::string& checkpoint) const {
     return hash_of_file(in(checkpoint) / "manifest.json");
   }
-  // The lines of metrics.jsonl, less what depends on time.
+  // The lines of metrics.jsonl without the values that depend on time.
   std::vector<nlohmann::json> metrics(const std::string& run) const {
     std::vector<nlohmann::json> lines;
     std::istringstream text(read_bytes(in(run) / "metrics.jsonl"));

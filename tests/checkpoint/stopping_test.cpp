@@ -45,11 +45,11 @@ TEST_F(Signals, StopARunAfterACheckpoint) {
 }
 
 TEST_F(Signals, ThatComeTwiceDoNoHarm) {
-  // Until after its end: while it saves, and on its way out.
+  // The signals continue until the process has ended: they also come while it saves and while it exits.
   std::vector<int> signals(500, SIGUSR1);
   signals[0] = SIGTERM;
   expect_stopped("usr1", signalled("usr1", signals));
-  // Whoever presses Ctrl-C again wants to be rid of it; what was saved is whole.
+  // A second SIGINT ends the process at once. What was saved before is valid.
   EXPECT_NE(signalled("int", {SIGINT, SIGINT}).exit_code, 0);
 }
 
@@ -66,7 +66,7 @@ TEST(StopSignals, AreNotedForGoodOnceOneHasCome) {
   EXPECT_EXIT(stopped(), testing::ExitedWithCode(75), "");
 }
 
-// As nohup ignores them, and a shell for a job in its background.
+// nohup ignores SIGHUP, and a shell ignores SIGINT for a background job.
 TEST(StopSignals, ThatAreIgnoredStayIgnored) {
   const auto ignored = [] {
     std::signal(SIGHUP, SIG_IGN);
@@ -85,12 +85,12 @@ TEST(StopSignals, ThatDidNotComeAreAsBefore) {
   EXPECT_EXIT(not_stopped(), testing::KilledBySignal(SIGUSR1), "");
 }
 
-// Of what takes long to read, a text or a checkpoint: it has a hole of 2 GB.
+// A signal comes while a text or a checkpoint is read. A sparse file of 2 GB makes the reading slow.
 class SignalsBeforeTheFirstStep : public SmallRun {
  protected:
   static constexpr std::uintmax_t kLong = std::uintmax_t{1} << 31;
 
-  // Trains, and sends the signal as soon as it no longer ends the process by itself.
+  // Trains, and sends SIGTERM as soon as the process handles it.
   ProgramResult stopped_while_it_reads(const Arguments& arguments) const {
     const auto signal_when_ready = [](pid_t child) {
       while (!has_ended(child) && !catches(child, SIGTERM)) usleep(1000);
@@ -111,7 +111,7 @@ class SignalsBeforeTheFirstStep : public SmallRun {
     waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT);
     return info.si_pid == child;
   }
-  // By the line "SigCgt:\t0000000000004a00" of its status.
+  // Whether a process handles the signal: reads the line "SigCgt:\t0000000000004a00" of /proc/PID/status.
   static bool catches(pid_t child, int signal) {
     const std::string status = read_bytes("/proc/" + std::to_string(child) + "/status"), field = "SigCgt:\t";
     const std::size_t at = status.find(field);
@@ -133,7 +133,7 @@ TEST_F(SignalsBeforeTheFirstStep, AreKeptWhileTheProgramStartsItselfAgain) {
                        {.environment = {{"LD_PRELOAD", STAGEGPT_EARLY_SIGNAL_LIBRARY}}}));
 }
 
-// The weights of the checkpoint are damaged: who reads all of them refuses it.
+// The weights of the checkpoint are damaged: a program that read all of them would refuse the checkpoint.
 TEST_F(SignalsBeforeTheFirstStep, EndTheVerificationOfACheckpoint) {
   expect_success(with(model_flags(), {"--run-dir", "run", "--steps", "20", "--stop-after", "2"}));
   const std::filesystem::path checkpoint = in("run/checkpoints/step_00000002");
@@ -190,7 +190,7 @@ TEST_F(SignalsBeforeTheFirstStep, LeaveARunThatWasResumedAsItWas) {
 TEST_F(Signals, LoseNothing) {
   expect_success(flags("whole"));
   const ProgramResult result = train(flags("run"), {.signal_after = "step 1/", .signals = {SIGTERM}});
-  if (result.exit_code == 75) expect_success({"--resume", "run"});  // it may have ended before
+  if (result.exit_code == 75) expect_success({"--resume", "run"});  // or it has ended before the signal
   EXPECT_EQ(hash_of("run/latest"), hash_of("whole/latest"));
   EXPECT_EQ(metrics("run"), metrics("whole"));
 }

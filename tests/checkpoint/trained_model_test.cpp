@@ -13,10 +13,10 @@ namespace {
 
 const std::string kGolden = STAGEGPT_SOURCE_DIR "/tests/golden/";
 const std::string kDirectory = kGolden + "hugging_face/plain", kFile = kGolden + "one.bin";
-// Of 638 tokens.
+// A tokenizer of 638 tokens.
 const std::string kTokenizer = kGolden + "saved_char.json";
 
-// What is said of a model with a tokenizer; `check` is told which model it is.
+// The error message of load_trained_model(), which calls `check` with the model's configuration.
 std::string refusal(const std::string& path, const std::optional<std::string>& tokenizer,
                     const std::function<void(const Gpt2Config&)>& check) {
   const std::unique_ptr<Backend> backend = make_cpu_backend(1);
@@ -29,7 +29,7 @@ std::string refusal(const std::string& path, const std::optional<std::string>& t
   return "";
 }
 
-// Before any memory is taken for it.
+// `check` is called before memory is allocated for the model.
 TEST(TrainedModels, AreCheckedWhenTheirSizeIsKnown) {
   const auto no_room = [](const Gpt2Config& config) {
     user_error("no room for ", config.vocab_size, " tokens and ", config.block_size, " positions");

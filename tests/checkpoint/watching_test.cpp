@@ -82,32 +82,32 @@ TEST_F(Watching, MetricsHaveTheFieldsOfTheirVersion) {
     EXPECT_EQ(line["bytes_reduced"], 0);
     EXPECT_GT(line["mfu"], 0);
     EXPECT_LT(line["mfu"], 1.5);
-    // One peak for the whole run.
+    // All lines use the same peak FLOP/s.
     const auto peak_of = [](const nlohmann::json& at) {
       return at["model_flops_per_second"].get<double>() / at["mfu"].get<double>();
     };
     EXPECT_NEAR(peak_of(line) / peak_of(lines[0]), 1, 1e-12);
     EXPECT_GT(line["peak_memory_bytes"], 10000);
-    EXPECT_LT(line["peak_memory_bytes"], 1000000);  // less than the matrices that the peak was measured with
+    EXPECT_LT(line["peak_memory_bytes"], 1000000);  // less than the matrices of the peak measurement
   }
   const nlohmann::json& last = lines.back();
   EXPECT_NEAR(last["bits_per_byte"], last["validation_loss"].get<double>() / std::log(2.0), 1e-9);
   EXPECT_NEAR(last["validation_perplexity"], std::exp(last["validation_loss"].get<double>()), 1e-9);
-  const std::int64_t windows = (250 - 1) / 16;  // of the last tenth of the text, a character a token
+  const std::int64_t windows = (250 - 1) / 16;  // from the last tenth of the text; one token per character
   EXPECT_EQ(last["validation_tokens"], 16 * windows);
   EXPECT_EQ(last["validation_all"], (nlohmann::json{{"loss", last["validation_loss"]},
                                                     {"perplexity", last["validation_perplexity"]},
                                                     {"accuracy", last["validation_accuracy"]},
                                                     {"tokens", 16 * windows},
                                                     {"bits_per_byte", last["bits_per_byte"]}}));
-  // 6N + 6LCT operations for a token, L = 1, C = T = 16.
+  // FLOPs per token: 6N + 6LCT, L = 1, C = T = 16.
   const double N = std::stod(result.errors.substr(result.errors.find(": ") + 2));
   EXPECT_NEAR(last["model_flops_per_second"].get<double>() * last["seconds"].get<double>(),
               64 * (6 * N + 6 * 16 * 16), 1);
 }
 
 TEST_F(Watching, AccuracyIsThatOfTheModel) {
-  // A text of one letter is learnt in no time.
+  // A text of one repeated letter is learnt within a few steps.
   directory.write("text.txt", std::string(3000, 'a') + "b");
   expect_success(flags("run", {"--learning-rate", "0.01"}));
   EXPECT_EQ(all_metrics("run").back()["validation_accuracy"], 1);
@@ -176,7 +176,7 @@ TEST_F(Watching, AResumedRunHasAnotherEventFile) {
   EXPECT_TRUE(all[1].restart);
   EXPECT_EQ(all[1].step, 7);
   EXPECT_EQ(all[2].step, 7);
-  expect_success({"--resume", "run"});  // nothing to do, and nothing to tell
+  expect_success({"--resume", "run"});  // no step is left, so there are no events
   EXPECT_FALSE(fs::exists(in("run/events.out.tfevents.000003")));
 }
 
@@ -191,7 +191,7 @@ TEST_F(Watching, ARunThatBeginsAnewMayHaveEventFiles) {
   expect_refused(flags("other"), "is not empty");
 }
 
-// While it lives, files hold no more than some bytes, as on a disk that is full.
+// Simulates a full disk: limits the size of files (RLIMIT_FSIZE) until it is destroyed.
 class FullDisk {
  public:
   explicit FullDisk(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -257,15 +257,15 @@ TEST_F(Watching, SamplesComeWhileItTrains) {
     const std::string title = "sample after step " + std::to_string(step) + ":\n";
     const std::size_t at = result.errors.find(title);
     ASSERT_NE(at, std::string::npos) << result.errors;
-    EXPECT_EQ(result.errors.at(at + title.size() + 9), '\n');  // a character is a token
+    EXPECT_EQ(result.errors.at(at + title.size() + 9), '\n');  // one token per character
   }
-  // The last one is the one that is printed at the end; a character is a token.
+  // The last sample is also the program's output; one token per character.
   EXPECT_EQ(result.output.size(), 9 + 1u);
   const std::size_t at = result.errors.find("sample after step 12:\n");
   EXPECT_EQ(result.errors.substr(at + 22, 10), result.output);
   expect_success(flags("silent"));
   for (const EventRecord& event : events("silent", 1)) EXPECT_TRUE(event.texts.empty());
-  // Samples change nothing in what is learnt.
+  // Sampling does not change the training.
   EXPECT_EQ(hash_of("run/latest"), hash_of("silent/latest"));
 }
 
@@ -290,7 +290,7 @@ TEST_F(Watching, OverfitBatchTrainsOnOneBatch) {
 
 class NonFiniteSteps : public Watching {
  protected:
-  // A model with a NaN among its weights, whose file is otherwise right.
+  // A model with one NaN among its weights, in an otherwise valid file.
   NonFiniteSteps() {
     expect_success(flags("good"));
     fs::create_directory(in("bad"));
@@ -302,7 +302,7 @@ class NonFiniteSteps : public Watching {
     std::memcpy(&header, bytes.data(), sizeof header);
     const nlohmann::json tensors = nlohmann::json::parse(bytes.substr(8, header));
     const auto begin = tensors["h.0.mlp.c_fc.bias"]["data_offsets"][0].get<std::uint64_t>();
-    const float nan = -std::numeric_limits<float>::quiet_NaN();  // as a processor makes it
+    const float nan = -std::numeric_limits<float>::quiet_NaN();  // with the sign bit, as on x86
     std::memcpy(bytes.data() + 8 + header + begin, &nan, sizeof nan);
     directory.write("bad/model.safetensors", bytes);
   }
@@ -320,7 +320,7 @@ TEST_F(NonFiniteSteps, StopARunAndAreNamed) {
       result.errors.find("step 1: the weight h.0.mlp.c_fc.bias is not finite (loss nan, gradient norm nan)"),
       std::string::npos)
       << result.errors;
-  // What was there before the step is there.
+  // The state before the step has been saved.
   EXPECT_NE(result.errors.find("to continue, use --resume run --non-finite skip"), std::string::npos);
   EXPECT_EQ(fs::read_symlink(in("run/latest")), "checkpoints/step_00000000");
   EXPECT_EQ(hash_of_file(in("run/latest/model.safetensors")), hash_of_file(in("bad/model.safetensors")));
@@ -353,7 +353,7 @@ TEST_F(NonFiniteSteps, AreSkipped) {
   }
   EXPECT_TRUE(lines.back().at("validation_loss").is_null());
   EXPECT_EQ(lines.back().at("validation_accuracy"), 0);
-  // Nothing was changed.
+  // The weights have not changed.
   EXPECT_EQ(hash_of_file(in("run/latest/model.safetensors")), hash_of_file(in("bad/model.safetensors")));
 }
 

@@ -48,7 +48,7 @@ TEST(BusyMachine, IsNothingWhereItIsNotKnown) {
   EXPECT_EQ(page(comparison).find("was busy"), std::string::npos);
 }
 
-// A GPU is fed by one thread of each rank.
+// On a GPU, each rank counts as one thread.
 TEST(BusyMachine, CountsTheThreadsThatCompute) {
   Contestant two = contestant(3, 2, 4);
   EXPECT_EQ(two.computing_threads(), 8);
@@ -56,7 +56,7 @@ TEST(BusyMachine, CountsTheThreadsThatCompute) {
   EXPECT_EQ(two.computing_threads(), 2);
 }
 
-// Runs that are not timed, of the reproducible pass, may be as slow as they like.
+// Runs of the reproducible pass are not timed, so they are not counted.
 TEST(BusyMachine, IsThatOfTimedRuns) {
   Comparison comparison = busy_comparison();
   comparison.entries[1].contestant.timed = false;

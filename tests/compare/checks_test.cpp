@@ -1,4 +1,4 @@
-// Disagreements are found, with the correct step and contestants.
+// Checks find disagreements and name the correct step and contestants.
 #include "tools/compare/checks.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ const Check& check_of(const Comparison& comparison, std::size_t subject, Check::
 TEST(Agreement, HoldsWhereAllIsAlike) {
   Comparison comparison = made_comparison();
   check(comparison);
-  ASSERT_EQ(comparison.checks.size(), 5u);  // two with the reference, and repeats of three
+  ASSERT_EQ(comparison.checks.size(), 5u);  // 2 comparisons with the reference, 3 of repeats
   EXPECT_TRUE(comparison.passed());
   for (const Check& found : comparison.checks) EXPECT_EQ(found.steps, 5);
   EXPECT_NE(verdict(comparison).find("All 3 contestants agree"), std::string::npos) << verdict(comparison);
@@ -32,7 +32,7 @@ TEST(Agreement, NamesTheFirstStepThatIsBeyondTheLimit) {
   std::vector<StepRecord>& steps = comparison.entries[2].trials[1].steps;  // in one repeat only
   steps[3].loss *= 1 + 3e-5;
   steps[4].loss *= 1 + 4e-5;
-  steps[1].loss *= 1 + 0.5e-5;  // within
+  steps[1].loss *= 1 + 0.5e-5;  // within the limit
   check(comparison);
   EXPECT_FALSE(comparison.passed());
   const Check& found = check_of(comparison, 2, Check::Kind::tolerance);
@@ -85,7 +85,7 @@ TEST(Agreement, RepeatsMustHaveTheSameBits) {
   EXPECT_EQ(check_of(comparison, 1, Check::Kind::repeats).first->quantity, "final weights");
 }
 
-// Stage 0, and then stages 0, 1, 2 and 3, reproducible.
+// Stage 0 without --reproducible, then stages 0, 1, 2 and 3 with it.
 Comparison reproducible_comparison() {
   Comparison comparison = made_comparison();
   comparison.entries.resize(1);
@@ -152,7 +152,7 @@ TEST(Agreement, IsNotClaimedWhereNothingWasCompared) {
   Comparison comparison = made_comparison();
   comparison.entries.resize(1);
   check(comparison);
-  ASSERT_EQ(comparison.checks.size(), 1u);  // its repeats
+  ASSERT_EQ(comparison.checks.size(), 1u);  // only the comparison of its repeats
   EXPECT_TRUE(comparison.passed());
   EXPECT_NE(verdict(comparison).find("nothing to compare with"), std::string::npos) << verdict(comparison);
   comparison.entries = made_comparison().entries;

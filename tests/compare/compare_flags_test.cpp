@@ -23,7 +23,7 @@ class CompareFlagsTest : public FakeStages {
     fs::copy(fs::path(STAGEGPT_BIN_DIR) / "compare_stages", folder());
   }
 
-  // The program in the scripts' folder finds them beside itself.
+  // Runs the copy of compare_stages in the scripts' folder: it looks for the stages in its own folder.
   ProgramResult run(const Arguments& arguments) const {
     return stagegpt::test::run_program(folder() / "compare_stages", arguments, folder());
   }
@@ -43,7 +43,7 @@ class CompareFlagsTest : public FakeStages {
   }
 };
 
-// How they are laid out is the business of the library that reads flags.
+// Compares the texts of --help without its white space, because the library for flags chooses the layout.
 TEST_F(CompareFlagsTest, AreInHelp) {
   const ProgramResult result = run({"--help"});
   EXPECT_EQ(result.exit_code, 0);
@@ -81,7 +81,7 @@ TEST_F(CompareFlagsTest, AreInHelp) {
 }
 
 TEST_F(CompareFlagsTest, HaveDefaults) {
-  metrics("stage1_train", {4, 3, 2 + 1.5e-5});  // within the usual limits
+  metrics("stage1_train", {4, 3, 2 + 1.5e-5});  // within the default limits
   metrics("stage2_train", {4, 3, 2 + 3e-5});
   const ProgramResult result = run({"--output", "report"});
   EXPECT_EQ(result.exit_code, 1);

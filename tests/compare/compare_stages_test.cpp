@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 using Arguments = std::vector<std::string>;
 
-// What is behind --: steps that even the emulator does within a second.
+// The arguments after "--": a model so small that even the emulator takes less than a second for its steps.
 const Arguments kTiny = {"--", "--n-layer",    "1", "--n-head", "1", "--n-embd", "16", "--block-size",
                          "8",  "--batch-size", "8", "--steps",  "4"};
 
@@ -27,7 +27,7 @@ class CompareStages : public testing::Test {
     return nlohmann::json::parse(read_bytes(directory_.path() / "report" / "results.json"));
   }
 
-  // A folder with the programs, in which those of `names` are scripts that call the real ones with other
+  // A folder with all programs. Those in `names` are scripts that call the real program with additional
   // flags.
   std::string programs_with(const std::set<std::string>& names, const std::string& flags) const {
     const fs::path folder = directory_.path() / "programs";
@@ -78,7 +78,7 @@ TEST_F(CompareStages, AllStagesAgree) {
   EXPECT_NE(read_bytes(directory_.path() / "report" / "index.html").find("</html>"), std::string::npos);
   EXPECT_FALSE(fs::exists(directory_.path() / "report" / "runs" / "stage0-batch-8-1" / "checkpoints"));
 
-  EXPECT_EQ(run(Arguments{"--output", "report"} + kTiny).exit_code, 2);  // what is there is not lost
+  EXPECT_EQ(run(Arguments{"--output", "report"} + kTiny).exit_code, 2);  // a report is not overwritten
   const ProgramResult again =
       run(Arguments{"--output", "report", "--overwrite", "--stages", "0", "--json"} + kTiny);
   EXPECT_EQ(again.exit_code, 0) << again.errors;
@@ -86,7 +86,7 @@ TEST_F(CompareStages, AllStagesAgree) {
 }
 
 TEST_F(CompareStages, NamesTheStageAndTheStepThatDisagree) {
-  // The first loss and norm are those of the same weights.
+  // The learning rate changes the results only from step 2 on: step 1 uses the same initial weights.
   const std::string programs = programs_with({"stage1_train"}, "--learning-rate 0.0031");
   const ProgramResult result = run(Arguments{"--output", "report", "--programs", programs, "--stages", "0,1",
                                              "--ranks", "2", "--repeats", "1", "--no-reproducible-pass"} +
@@ -98,14 +98,14 @@ TEST_F(CompareStages, NamesTheStageAndTheStepThatDisagree) {
   EXPECT_EQ(json["passed"], false);
   EXPECT_EQ(json["agreement"][0]["disagreement"]["step"], 2);
   EXPECT_EQ(json["agreement"][0]["name"], "stage1-2-ranks-batch-8");
-  // The gradients of the first step are right, what they are used for is not.
+  // In step 1 the gradients agree, but the weights after the update do not.
   const nlohmann::json& tensor = json["agreement"][0]["disagreement"]["first_divergent_tensor"];
   EXPECT_EQ(tensor["step"], 1) << tensor;
   EXPECT_TRUE(tensor["tensor"].get<std::string>().starts_with("the weight ")) << tensor;
   EXPECT_NE(result.output.find(tensor["tensor"].get<std::string>()), std::string::npos) << result.output;
 }
 
-// Stage 0 is traced beside each of them.
+// For each stage that disagrees, stage 0 is traced again for comparison.
 TEST_F(CompareStages, NamesTheFirstTensorOfEachStageThatDisagrees) {
   const std::string programs =
       programs_with({"stage1_train", "stage2_train_emulated"}, "--learning-rate 0.0031");
@@ -136,7 +136,7 @@ TEST_F(CompareStages, ReportsWhoFails) {
   const nlohmann::json json = results();
   const std::string failure = json["contestants"][0]["failure"];
   EXPECT_NE(failure.find("it broke"), std::string::npos);
-  EXPECT_NE(failure.find("\nreport/index.html\n"), std::string::npos) << failure;  // there from the beginning
+  EXPECT_NE(failure.find("\nreport/index.html\n"), std::string::npos) << failure;  // present during the run
   EXPECT_EQ(json["contestants"][1]["trials"].size(), 1u);
 }
 
@@ -151,7 +151,7 @@ TEST_F(CompareStages, LeavesOutWhatWasOnlyTried) {
   const ProgramResult result = run(flags);
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   const nlohmann::json left_out = results()["left_out"];
-  ASSERT_EQ(left_out.size(), 2u) << left_out;  // the reproducible one too
+  ASSERT_EQ(left_out.size(), 2u) << left_out;  // the normal run and the reproducible run
   EXPECT_EQ(left_out[0]["who"], "Stage 1, 2 ranks");
   EXPECT_EQ(left_out[0]["why"], "one is enough");
   const ProgramResult asked = run(Arguments{"--ranks", "2", "--overwrite"} + flags);
@@ -211,7 +211,8 @@ TEST_F(CompareStages, RefusesWhatCannotBe) {
 
 TEST_F(CompareStages, TakesFlagsOfTheReportAndTheExperiment) {
   directory_.write("config.json", R"({"grad_clip": 0.001})");
-  // Stage 1's second step differs from stage 0's by less than the usual limits, and by more than none.
+  // In step 2, stage 1 differs from stage 0 by less than the default limits, but by more than the limit
+  // 1e-30.
   const std::string programs = programs_with({"stage1_train"}, "--learning-rate 0.003001");
   const Arguments flags =
       Arguments{"--output",    "report",   "--overwrite", "--stages", "0,1",     "--programs", programs,
@@ -224,7 +225,7 @@ TEST_F(CompareStages, TakesFlagsOfTheReportAndTheExperiment) {
     EXPECT_EQ(json["agreement"][0]["disagreement"]["quantity"],
               std::string(limit) == "--loss-limit" ? "loss" : "gradient norm");
     const nlohmann::json& trial = json["contestants"][0]["trials"][0];
-    EXPECT_DOUBLE_EQ(trial["step_ms"], 1e3 * trial["seconds"][3].get<double>());  // of the fourth step alone
+    EXPECT_DOUBLE_EQ(trial["step_ms"], 1e3 * trial["seconds"][3].get<double>());  // of step 4 alone
     EXPECT_DOUBLE_EQ(trial["tokens_per_second"], 8 * 8 / trial["seconds"][3].get<double>());
     const auto command = json["contestants"][0]["command"].get<Arguments>();
     const auto threads = std::ranges::find(command, "--threads");
@@ -265,7 +266,8 @@ TEST_F(CompareStages, EndsAContestantThatTakesTooLong) {
             std::string::npos)
       << results()["contestants"][0]["failure"];
   EXPECT_TRUE(fs::exists(directory_.path() / "launched"));
-  // A launcher of the user's may start it elsewhere: others' share of this machine says nothing of it.
+  // The user's launcher may start the program on another machine, so the load of this machine is not
+  // reported.
   EXPECT_TRUE(results()["contestants"][1]["trials"][0]["busy"].is_null());
 }
 

@@ -36,7 +36,7 @@ TEST(RelativeError, OfVectorsOfDifferentSizesIsAnInternalError) {
   }
 }
 
-// What stays of weights (1, 2, 3, 4).
+// The weights (1, 2, 3, 4) after noise.remove_noise(), which sets noisy elements to 0.
 Floats left(const AdamNoise& noise, const std::string& parameter) {
   Floats weights = {1, 2, 3, 4};
   noise.remove_noise(parameter, weights);
@@ -46,11 +46,11 @@ Floats left(const AdamNoise& noise, const std::string& parameter) {
 TEST(AdamNoise, IsWhereGradientsDifferByMoreThanAThousandth) {
   AdamNoise noise;
   noise.add_gradients("w", Floats{1.0009765625f, 1.00048828125f, 0, -1}, Floats{1, 1, 0, -1});
-  EXPECT_EQ(left(noise, "w"), (Floats{1, 2, 3, 4}));  // the first differs by 1/1024
+  EXPECT_EQ(left(noise, "w"), (Floats{1, 2, 3, 4}));  // 1/1024 = 9.8e-4 is within the limit
   noise.add_gradients("w", Floats{-1.0f, -0.998046875f, 1e-30f, 1}, Floats{-1, -1, 0, 1});
   EXPECT_EQ(left(noise, "w"), (Floats{1, 0, 0, 4}));
   noise.add_gradients("w", Floats{1, 1, 1, 1}, Floats{1, 1, 1, 1});
-  EXPECT_EQ(left(noise, "w"), (Floats{1, 0, 0, 4}));  // once noise, always noise
+  EXPECT_EQ(left(noise, "w"), (Floats{1, 0, 0, 4}));  // noise of an earlier step stays marked
   EXPECT_EQ(left(noise, "v"), (Floats{1, 2, 3, 4}));
   noise.add_gradients("v", Floats{5}, Floats{1});
   EXPECT_EQ(left(noise, "v"), (Floats{0, 2, 3, 4}));
@@ -71,7 +71,7 @@ TEST(AdamNoise, AllowsTenTimesTheLargestDifferenceOfWeightsAfterTheirStep) {
   EXPECT_EQ(noise.allowance(), 0);
 }
 
-// A vector counts as if each element was 0.1 at least: four of them have the norm 0.2.
+// Each element counts as at least 0.1 in the norm: a vector of four elements has at least the norm 0.2.
 TEST(AdamNoise, MeasuresSmallVectorsByATenthOfAnElement) {
   AdamNoise noise;
   noise.add_weights(Floats{0.5f, 0, 0, 0}, Floats{0, 0, 0, 0}, true);
@@ -79,7 +79,7 @@ TEST(AdamNoise, MeasuresSmallVectorsByATenthOfAnElement) {
   EXPECT_DOUBLE_EQ(noise.allowance(), 10 * 0.5 / 0.2);
 }
 
-// Of weights, shape and values.
+// The values of a tensor after remove_softmax_invariant().
 Floats seen(const std::string& tensor, const std::vector<std::int64_t>& shape, Floats values) {
   remove_softmax_invariant(tensor, shape, values);
   return values;
@@ -96,10 +96,10 @@ TEST(UnseenBySoftmax, AreTheKeysPartOfTheBias) {
 
 TEST(UnseenBySoftmax, IsTheMeanOfTheKeysOverASequence) {
   const std::string output = "the output of h.0.attn.c_attn (linear)";
-  // Two sequences of two tokens, one channel: query, key, value.
+  // Shape (2,2,3): two sequences of two tokens, one channel; each token has a query, a key and a value.
   const Floats values = {1, 2, 3, 4, 8, 6, 7, 1, 9, 10, 2, 12};
   EXPECT_EQ(seen(output, {2, 2, 3}, values), (Floats{1, -3, 3, 4, 3, 6, 7, -0.5, 9, 10, 0.5, 12}));
-  // One sequence, two channels.
+  // Shape (1,2,6): one sequence of two tokens, two channels.
   EXPECT_EQ(seen(output, {1, 2, 6}, values), (Floats{1, 2, -3, -3, 8, 6, 7, 1, 3, 3, 2, 12}));
   EXPECT_EQ(seen(output, {4, 3}, values), values);
   EXPECT_EQ(seen("the output of attention", {2, 2, 3}, values), values);

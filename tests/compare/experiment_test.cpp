@@ -135,7 +135,7 @@ TEST(PlanDetails, SayWhyABatchIsLeftOut) {
   EXPECT_EQ(plan.contestants[3].threads, 4);
 }
 
-// A stage without ranks is not what the user's ranks are about.
+// --ranks does not apply to a stage that has no ranks.
 TEST(PlanDetails, RefuseRanksThatWereAskedForOfStagesThatHaveThem) {
   Experiment experiment = planned(Mode::weak, {1, 3}, 7);
   experiment.ranks_are_asked_for = true;

@@ -1,5 +1,5 @@
-// A whole comparison, in process, of fake stages (shell scripts): which commands are started, in which order,
-// and how results of the programs are used.
+// A whole comparison of fake stages (shell scripts), run in this process: which commands are started, in
+// which order, and how their results are used.
 #include <gtest/gtest.h>
 
 #include <regex>
@@ -42,13 +42,13 @@ class FakeComparison : public FakeStages {
     options_.cancelled = [] { return false; };
   }
 
-  // Stage 0 alone, once.
+  // Restricts the comparison to one run of stage 0.
   void once() {
     options_.choice.stages = {0};
     options_.experiment.repeats = 1;
   }
 
-  // What is said on standard error is kept, with "T s" for all times.
+  // Runs the comparison. said_ is its standard error, in which each time is replaced by "T s".
   Comparison run() {
     testing::internal::CaptureStderr();
     try {
@@ -70,7 +70,7 @@ class FakeComparison : public FakeStages {
     return comparison.entries[0].failure;
   }
 
-  // The trace of step `step` in a program's runs: a loss, and a weight.
+  // Writes a trace of step `step` for a fake program: a loss and a weight.
   void trace(const std::string& stage, int step, float loss, float weight) const {
     fs::create_directories(folder() / (stage + ".traces"));
     SafetensorsWriter writer(folder() / (stage + ".traces") / concat("step_0000000", step, ".safetensors"),
@@ -95,14 +95,14 @@ TEST_F(FakeComparison, RunsTheContestantsInTurns) {
             "[5/6] Stage 1, 1 rank, run 2: T s, loss 2.00\n[6/6] Stage 1, 2 ranks, run 2: T s, loss 2.00\n");
   ASSERT_EQ(comparison.entries.size(), 3u);
   for (const Entry& entry : comparison.entries) EXPECT_EQ(entry.trials.size(), 2u);
-  std::set<std::string> left;  // of a run: no checkpoints
+  std::set<std::string> left;  // the files kept of a run; no checkpoints
   for (const auto& file : fs::directory_iterator(options_.output / "runs" / "stage1-2-ranks-batch-8-2")) {
     left.insert(file.path().filename());
   }
   EXPECT_EQ(left, std::set<std::string>{"metrics.jsonl"});
 }
 
-// The run that goes on stands in the last line, as far as there is room.
+// On a terminal, the last line shows the current run. It is cut to the terminal's width.
 TEST_F(FakeComparison, ShowsTheRunThatGoesOnOnATerminal) {
   once();
   options_.overwrite = true;
@@ -138,7 +138,7 @@ TEST_F(FakeComparison, KnowsWhatTheProgramsSay) {
   EXPECT_EQ(trial.steps.at(2).loss, 2);
   EXPECT_EQ(trial.steps[2].grad_norm, 0.25);
   EXPECT_EQ(trial.tokens_per_step, 64);
-  EXPECT_EQ(trial.peak_memory_bytes, 1048576);  // the most, of the first step
+  EXPECT_EQ(trial.peak_memory_bytes, 1048576);  // the maximum, in the first step
   EXPECT_EQ(trial.weights_xxh3_128, hash_of_file(directory_.write("same", "weights\n")));
 }
 
@@ -161,7 +161,7 @@ TEST_F(FakeComparison, TellsHowARunHasEnded) {
             "ended by signal 9:\nnote: of stage0_train\nmachine: that of stage0_train");
   EXPECT_EQ(
       failure_of(
-          {.train = "cd $folder; echo report/*.html report/results.* >&2; exit 1"}),  // from the beginning
+          {.train = "cd $folder; echo report/*.html report/results.* >&2; exit 1"}),  // exists during the run
       "exit code 1:\nnote: of stage0_train\nmachine: that of stage0_train\n"
       "report/index.html report/results.csv report/results.json");
   const std::string no_weights = failure_of({.train = "rm \"$run/latest/model.safetensors\""});
@@ -195,14 +195,14 @@ TEST_F(FakeComparison, RefusesWhoCannotBegin) {
   EXPECT_EQ(message<UserError>([&] { run(); }), "no stage can run here: stage0_train not found");
 }
 
-// Three ranks cannot divide the batch.
+// The batch of 8 cannot be divided among three ranks.
 TEST_F(FakeComparison, RefusesThatNobodyIsLeft) {
   options_.choice.stages = {1};
   options_.experiment.ranks = {3};
   EXPECT_EQ(message<UserError>([&] { run(); }), "--stages: none of these stages can run");
 }
 
-// More ranks than there are GPUs, for one, are tried.
+// A number of ranks that cannot start is left out, for example more ranks than GPUs.
 TEST_F(FakeComparison, LeavesOutTheRanksThatCannotBegin) {
   options_.experiment.repeats = 1;
   const FakeProgram alone = {.dry_run =
@@ -250,7 +250,7 @@ TEST_F(FakeComparison, LooksForTheFirstTensorOfAStageThatDisagrees) {
   metrics("stage1_train", {4, 3.75, 2});
   for (const int step : {1, 2}) {
     trace("stage0_train", step, 4, 1);
-    trace("stage1_train", step, step == 1 ? 4.003f : 5, 1);  // the first is within the limit
+    trace("stage1_train", step, step == 1 ? 4.003f : 5, 1);  // step 1 is within the limit
   }
   calls();
   const Comparison comparison = run();
@@ -266,7 +266,7 @@ TEST_F(FakeComparison, LooksForTheFirstTensorOfAStageThatDisagrees) {
   EXPECT_EQ(first.tensor, "the loss");
   EXPECT_EQ(first.error, 0.25);
   EXPECT_EQ(first.limit, 0.001);
-  EXPECT_EQ(comparison.divergences[1].text, "");  // of the same stage
+  EXPECT_EQ(comparison.divergences[1].text, "");  // belongs to the same stage
   EXPECT_NE(calls().find("stage0_train --batch-size 8 --data text --threads 4 --run-dir "
                          "report/runs/stage0-batch-8-traced --trace-steps 2 --stop-after 2\n"),
             std::string::npos);
@@ -278,7 +278,7 @@ TEST_F(FakeComparison, LooksForTheFirstTensorOfAStageThatDisagrees) {
   }
 }
 
-// A gradient has the limit that was given for the norm of all of them.
+// Each gradient has the limit given for the norm of all gradients.
 TEST_F(FakeComparison, LooksForTheFirstGradientBeyondItsLimit) {
   options_.experiment.repeats = 1;
   options_.experiment.ranks = {1};
@@ -328,7 +328,8 @@ TEST_F(FakeComparison, FindsNoTensorWhereNoneDiffers) {
   EXPECT_EQ(found().text, "The first tensor that differs is unknown: \"stage1_train\" has no --trace-steps.");
 }
 
-// Where the same bits are promised, the sign of a zero counts. Stage 0 is traced beside each.
+// If the same bits are required, even the sign of a zero counts. Stage 0 is traced once for each stage that
+// disagrees.
 TEST_F(FakeComparison, TracesForTheSameBits) {
   options_.experiment.repeats = 1;
   options_.experiment.ranks = {1};

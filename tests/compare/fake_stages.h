@@ -13,17 +13,18 @@ namespace stagegpt::compare::test {
 
 namespace fs = std::filesystem;
 
-// What a fake program does; each is a piece of a shell script. A run has its directory in $run.
+// The behaviour of a fake program. Each field is a piece of a shell script; $run is the directory of the run.
 struct FakeProgram {
   std::string help =
       "echo '  --data FILE'; echo '  --steps N'; echo '  --threads N'; echo '  --reproducible'; "
       "echo '  --trace-steps N'";
   std::string dry_run = "echo \"$name: a model of $name\" >&2; echo 'data: some text, 9 tokens' >&2";
   std::string config = "echo '{\"n_layer\": null, \"derived\": {\"n_layer\": 7}}'";
-  std::string train = "";  // before what a training leaves behind; `exit 3` for one that fails
+  std::string train = "";  // runs before the result files are written; `exit 3` makes the training fail
 };
 
-// A test with a folder for such programs, which comes first in PATH. Each call is a line of the file `calls`.
+// A test with a folder of fake programs that is first in PATH. Each call of a program adds a line to the file
+// `calls`.
 class FakeStages : public testing::Test {
  protected:
   FakeStages() : path_(std::getenv("PATH")) {
@@ -64,7 +65,7 @@ echo "machine: that of $name" >&2
     metrics(name, {4, 3, 2});
   }
 
-  // What a stage's training measures: its losses, and norms a tenth of them.
+  // Writes the metrics of a stage's training: the losses, and gradient norms of an eighth of the loss.
   void metrics(const std::string& stage, const std::vector<double>& losses) const {
     std::ostringstream lines;
     for (std::size_t i = 0; i < losses.size(); ++i) {
@@ -87,7 +88,7 @@ shift 2
 exec "$@")");
   }
 
-  // The calls since the last time, with the folder's name left out.
+  // The calls since the last call of this function, with the folder's name removed.
   std::string calls() const {
     const fs::path file = folder() / "calls";
     std::string text = stagegpt::test::read_bytes(file), word = folder().string() + '/';
@@ -102,7 +103,7 @@ exec "$@")");
   std::string path_;
 };
 
-// What a call complains of.
+// The message of the Error that a call throws.
 template <class Error, class Call>
 std::string message(const Call& call) {
   try {

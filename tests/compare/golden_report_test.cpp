@@ -1,5 +1,5 @@
-// Whole reports of made-up comparisons, which contain every branch and every number. The numbers are dyadic
-// fractions, so that medians and ratios have no rounding.
+// Whole reports of made-up comparisons, which together cover every branch and every number of a report. The
+// numbers are dyadic fractions, so that medians and ratios are exact.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -15,7 +15,7 @@ namespace {
 
 using stagegpt::test::expect_golden;
 
-// Four steps, unlike each other and unlike those of another `number`. The first is slow, and so is the last.
+// A trial of four different steps, which also depend on `number`. The first and the last step are slow.
 Trial numbered_trial(int number, double seconds) {
   Trial trial{
       .steps = {}, .tokens_per_step = 256, .peak_memory_bytes = number * (1 << 18), .weights_xxh3_128 = "a"};
@@ -74,7 +74,7 @@ MachineLoad load(double others, int cores) {
   return {.others_share = others, .cores = cores, .threads = cores, .seconds = 3.5};
 }
 
-// Everybody disagrees in a way of his own, or has failed.
+// A comparison in which each contestant fails, or disagrees in a different way.
 Comparison disagreeing_comparison() {
   Comparison comparison = described(Mode::same_cores);
   comparison.author = "An <author>";
@@ -92,9 +92,9 @@ Comparison disagreeing_comparison() {
              numbered_entry(on_gpu(contestant(3, 2, 1)), 2, 0.0078125),
              numbered_entry(reproducible(contestant(0, 1, 2)), 1, 0.5),
              numbered_entry(reproducible(contestant(1, 2, 1)), 1, 0.5)};
-  entries[1].trials[2].steps[3].grad_norm += 1.0 / 1024;  // a repeat; within the limits
+  entries[1].trials[2].steps[3].grad_norm += 1.0 / 1024;  // differs from its repeats, but within the limits
   entries[2].trials[1].steps[2].loss *= 1.25;
-  entries[2].trials[1].steps[1].grad_norm *= 1.0703125;  // within
+  entries[2].trials[1].steps[1].grad_norm *= 1.0703125;  // within the limit
   entries[3].failure = "exit code 3:\nit <broke>";
   entries[3].machine = "";
   entries[3].command = {};
@@ -112,7 +112,7 @@ Comparison disagreeing_comparison() {
   return comparison;
 }
 
-// With what is known of two of the disagreements.
+// The same comparison, with the first divergent tensor of two disagreements.
 Comparison explained_comparison() {
   Comparison comparison = disagreeing_comparison();
   std::size_t explained = 0;
@@ -126,7 +126,7 @@ Comparison explained_comparison() {
   return comparison;
 }
 
-// All agree; stages 1 and 3 scale.
+// All contestants agree; the plot shows the scaling of stages 1 and 3.
 Comparison strong_comparison() {
   Comparison comparison = described(Mode::strong);
   comparison.experiment.cores = 4;
@@ -144,7 +144,7 @@ Comparison strong_comparison() {
   return comparison;
 }
 
-// The batch grows with the ranks. It was interrupted.
+// A comparison of weak scaling (the batch grows with the ranks) that was interrupted.
 Comparison weak_comparison() {
   Comparison comparison = described(Mode::weak);
   comparison.provenance.erase("date");
@@ -167,7 +167,7 @@ Comparison weak_comparison() {
   return comparison;
 }
 
-// Without the style sheet, in which nothing is computed.
+// The page without its style sheet, which does not depend on the comparison.
 std::string page_without_style(const Comparison& comparison) {
   std::string html = page(comparison);
   const std::size_t begin = html.find("<style>") + 7;

@@ -19,7 +19,8 @@ inline Contestant contestant(int stage, std::int64_t ranks = 1, std::int64_t thr
           .batch_size = 8};
 }
 
-// Steps whose losses and norms fall from 4 and 2, all of `seconds`, a quarter of which is communication.
+// A run of `steps` steps. The loss decreases from 4 and the norm from 2. Each step takes `seconds`, a quarter
+// of which is communication.
 inline Trial trial(std::size_t steps, double seconds) {
   Trial trial{.steps = {}, .tokens_per_step = 256, .peak_memory_bytes = 1 << 20, .weights_xxh3_128 = "a"};
   for (std::size_t i = 0; i < steps; ++i) {
@@ -40,7 +41,7 @@ inline Entry entry(const Contestant& who, std::size_t trials, double seconds) {
           .failure = {}};
 }
 
-// Stage 0, and stage 1 on 1 and 2 ranks that take half and a quarter of its time.
+// Stage 0, and stage 1 with 1 and 2 ranks, which take half and a quarter of stage 0's time.
 inline Comparison made_comparison() {
   Comparison comparison;
   comparison.title = "A comparison";

@@ -22,7 +22,7 @@ Experiment experiment(Mode mode, const std::vector<std::int64_t>& ranks) {
   return experiment;
 }
 
-// "stage ranks×threads batch", of each.
+// The contestants, each as "stage ranks×threads batch".
 Texts planned(const Experiment& experiment) {
   Texts texts;
   for (const Contestant& who :
@@ -52,7 +52,7 @@ TEST(Plan, ReproducibleOnceMoreOnAsManyRanksAsItCan) {
   once_more.reproducible_pass = true;
   EXPECT_EQ(planned(once_more), (Texts{"0 1x4 8", "1 1x4 8", "1 2x2 8", "2 1x4 8", "0 1x4 8 reproducible",
                                        "1 2x2 8 reproducible", "2 1x4 8 reproducible"}));
-  once_more.reproducible = true;  // all of them are
+  once_more.reproducible = true;  // all runs are reproducible already
   EXPECT_EQ(planned(once_more).size(), 4u);
 }
 
@@ -73,7 +73,7 @@ TEST(Plan, ABatchThatDoesNotDivideIsLeftOutOrRefused) {
   odd.flags.set("--batch-size", {"6"});
   const Plan plan = plan_contestants(odd, {program(0), program(1)});
   EXPECT_EQ(plan.contestants.size(), 4u);
-  EXPECT_EQ(plan.left_out.size(), 2u);  // reproducible ones, which need 8
+  EXPECT_EQ(plan.left_out.size(), 2u);  // the reproducible ones: the batch must divide by 8
   odd.ranks = {1, 4};
   EXPECT_EQ(plan_contestants(odd, {program(1)}).contestants.size(), 1u);
   odd.ranks_are_asked_for = true;
@@ -126,7 +126,8 @@ TEST(Flags, AreReplacedByAConfigurationAndByThoseHandedOn) {
   EXPECT_EQ((Texts{data, data + 3}), (Texts{"--data", "a", "b"}));
 }
 
-// A run's settings: what is null there is not the default experiment's.
+// The settings of an earlier run. A setting that is null there is derived again, and is not taken from the
+// default experiment.
 TEST(Flags, ThatARunDerivedAreDerivedAgain) {
   const FlagList run = FlagList::of_settings(
       {{"model", "nano"}, {"n_layer", nullptr}, {"tokenizer", nullptr}, {"derived", {{"n_layer", 4}}}});
@@ -144,7 +145,7 @@ TEST(Flags, OfTheDefaultSizesGiveWayToAModel) {
   EXPECT_FALSE(flags.has("--block-size"));
 }
 
-// Validation, samples and checkpoints would be timed too.
+// Validation, samples and checkpoints are switched off, because they would add to the measured time.
 TEST(Flags, AskForTrainingAlone) {
   const FlagList asked = FlagList::parse(
       Texts{"--eval-every", "5", "--checkpoint-every", "5", "--sample-every", "5", "--max-new-tokens", "5"});

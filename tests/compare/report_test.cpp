@@ -66,7 +66,7 @@ TEST(Metrics, AreReadLineByLine) {
 
 TEST(Speeds, AreRatiosToTheReferenceAndToFewestRanks) {
   Comparison comparison = made_comparison();
-  comparison.entries[2].trials[1] = trial(5, 0.2);  // medians of 2560 and 1280
+  comparison.entries[2].trials[1] = trial(5, 0.2);  // trials with 2560 and 1280 tokens/s
   const std::vector<Speed> all = speeds(comparison);
   ASSERT_EQ(all.size(), 3u);
   EXPECT_DOUBLE_EQ(all[0].tokens_per_second.median, 640);

@@ -13,7 +13,7 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 
 class StageProgramsTest : public FakeStages {
  protected:
-  // "0 CPU, 2 emulator | who: why; who: why".
+  // The stages found and those left out, as "0 CPU, 2 emulator | who: why; who: why".
   std::string found(const StageChoice& choice) const {
     const Launcher launcher(std::nullopt);
     const FoundStages found = find_stages(choice, launcher);

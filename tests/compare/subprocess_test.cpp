@@ -16,7 +16,7 @@ namespace {
 
 Subprocess shell(const std::string& script) { return {.argv = {"sh", "-c", script}}; }
 
-// Whether a process is there that has not ended.
+// Whether the process exists and is not a zombie.
 bool is_alive(const std::string& pid) {
   const std::string stat = read_bytes(std::filesystem::path("/proc") / pid / "stat");
   return !stat.empty() && stat.find(") Z") == stat.npos;
@@ -47,7 +47,7 @@ TEST(Subprocess, HasItsEnvironmentItsDirectoryAndNoInput) {
   EXPECT_EQ(run_subprocess(subprocess).output, expected);
 }
 
-// Else the space of a file that is deleted would not be free before the program ends.
+// Otherwise the disk space of a deleted file would not be free until the program ends.
 TEST(Subprocess, InheritsNoFileThatWeRead) {
   const ScratchDirectory directory;
   const std::string path = directory.write("weights.bin", "content");
@@ -84,7 +84,7 @@ TEST(Subprocess, IsEndedWhenItIsCancelled) {
   EXPECT_FALSE(result.timed_out);
 }
 
-// It has some seconds for it.
+// After SIGTERM, the program has some seconds to end.
 TEST(Subprocess, MayEndByItselfWhenItIsAsked) {
   Subprocess subprocess =
       shell("trap 'sleep 0.2; echo saved; exit 3' TERM; echo begun >&2; while :; do sleep 0.02; done");
@@ -105,8 +105,8 @@ TEST(Subprocess, DoesNotWaitForWhomItLeavesBehind) {
   EXPECT_FALSE(result.timed_out);
 }
 
-// A handler holds us up while we wait: by the time we look whether the program is there it has written, and
-// has ended.
+// A signal handler delays the parent while it waits. During this time the program writes and ends; the parent
+// must still read everything.
 TEST(Subprocess, LosesNothingThatIsWrittenJustBeforeTheEnd) {
   struct sigaction slow {
   }, before{};
@@ -123,7 +123,7 @@ TEST(Subprocess, LosesNothingThatIsWrittenJustBeforeTheEnd) {
   for (int i = 0; i < 100; ++i) EXPECT_EQ(run_subprocess({.argv = {"echo", "soon"}}).output, "soon\n");
 }
 
-// As whoever has started us may have left it.
+// The parent of the test may have left SIGCHLD ignored.
 TEST(Subprocess, HasAnExitCodeThoughEndsOfChildrenAreIgnored) {
   const auto before = std::signal(SIGCHLD, SIG_IGN);
   EXPECT_EQ(run_subprocess(shell("exit 7")).exit_code, 7);
@@ -147,7 +147,7 @@ TEST(Subprocess, NamesAProgramThatCannotBeStarted) {
 TEST(FindProgram, LooksInThePathOnly) {
   EXPECT_TRUE(find_program("sh"));
   EXPECT_FALSE(find_program("no-such-program"));
-  EXPECT_FALSE(find_program("/etc/passwd"));  // no program
+  EXPECT_FALSE(find_program("/etc/passwd"));  // not executable
   EXPECT_EQ(find_program("/bin/sh"), "/bin/sh");
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 TEST(AgreementTable, HasTheLargestDifferencesAndTheVerdict) {
   Comparison comparison = made_comparison();
-  // Stage 1 on one rank repeats itself but for bits of the second step; the fourth is beyond the limits.
+  // The two trials of stage 1 with one rank differ: in step 2 by rounding, in step 4 by more than the limits.
   comparison.entries[1].trials[1].steps[1].loss *= 1 + 1e-12;
   comparison.entries[1].trials[1].steps[3].loss *= 1.5;
   check(comparison);
@@ -39,7 +39,7 @@ TEST(TerminalTable, HasALineForEachRow) {
             "Stage 2   no\n");
 }
 
-// The bar of the largest number is the longest: a line from the least to the most lies on each.
+// On each bar, a line marks the range from the minimum to the maximum. The scale fits the largest maximum.
 TEST(BarPlot, HasALineFromTheLeastToTheMost) {
   const std::string svg =
       figure(BarPlot{.title = "t",
@@ -56,7 +56,7 @@ TEST(BarPlot, HasALineFromTheLeastToTheMost) {
   EXPECT_GT(least, 0);
   EXPECT_EQ(most, 4 * least);
   EXPECT_EQ(same_height, middle);
-  for (const std::size_t end : {1, 2}) {  // short and upright
+  for (const std::size_t end : {1, 2}) {  // the short vertical ends of the line
     const auto [x, top, same_x, bottom] = lines[end];
     EXPECT_EQ(x, end == 1 ? least : most);
     EXPECT_EQ(same_x, x);
@@ -65,7 +65,7 @@ TEST(BarPlot, HasALineFromTheLeastToTheMost) {
   }
 }
 
-// Letters are 12 high, and a quarter of that hangs below their line.
+// Text is 12 high, and a quarter of that is below the baseline.
 TEST(BarPlot, IsDescribedAndItsNamesTouchNoBar) {
   const BarPlot bars{.title = "t",
                      .description = "d",

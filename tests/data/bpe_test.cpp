@@ -63,7 +63,7 @@ TEST(Gpt2Pieces, LongOnesAreCutBetweenCharacters) {
   EXPECT_EQ(parts[0].size(), kMax);
   EXPECT_EQ(parts[2].size(), 5u);
   std::string wide;
-  while (wide.size() <= kMax) wide += "中";  // three bytes: the limit lies inside a character
+  while (wide.size() <= kMax) wide += "中";  // 3 bytes each; kMax is not a multiple of 3
   EXPECT_EQ(pieces(Splitter::gpt2(), wide)[0].size(), kMax / 3 * 3);
 }
 
@@ -88,8 +88,8 @@ TEST(ByteAlphabet, IsGpt2s) {
   EXPECT_EQ(order[255], 0xAD);
 }
 
-// The definition, word for word: of all neighbours with a merge, the first of the earliest merge, again and
-// again.
+// Merges by the definition: as long as any neighbours have a merge, apply the earliest merge at its first
+// position.
 Ids merged_by_definition(const BpeTokenizer& tokenizer, std::string_view piece) {
   Ids ids;
   for (const char byte : piece) {
@@ -122,7 +122,7 @@ RC_GTEST_PROP(BpeTokenizer, MergesByTheDefinition, ()) {
   static const auto tokenizer = bpe_tokenizer(kCorpus, 300);
   const std::string letters =
       *rc::gen::container<std::string>(rc::gen::element('a', 'b', 't', 'h', 'e', 'r'));
-  for (const int copies : {1, 3}) {  // short and long pieces are merged by different code
+  for (const int copies : {1, 3}) {  // different code merges short and long pieces
     std::string piece;
     for (int i = 0; i < copies; ++i) piece += letters;
     RC_ASSERT(tokenizer->encode(piece) == merged_by_definition(*tokenizer, piece));
@@ -144,7 +144,7 @@ RC_GTEST_PROP(BpeTokenizer, IsLossless, ()) {
   RC_ASSERT(tokenizer->decode(tokenizer->encode(text)) == text);
 }
 
-// What has been seen is remembered; a piece's tokens must not depend on it.
+// The tokenizer caches the tokens of pieces. The result must not depend on the cache.
 RC_GTEST_PROP(BpeTokenizer, TokensOfAPieceDoNotDependOnThoseBefore, ()) {
   static const auto tokenizer = bpe_tokenizer(kCorpus, 300);
   const std::string text = *any_text(false);
@@ -164,14 +164,14 @@ TEST(BpeTokenizer, RemembersPiecesOfEveryLengthApart) {
   EXPECT_EQ(tokenizer->decode(tokenizer->encode(text + text)), text + text);
   const std::string zeros = std::string(3, '\0') + "a" + std::string(4, '\0') + "a" + std::string(1, '\0');
   EXPECT_EQ(tokenizer->decode(tokenizer->encode(zeros)), zeros);
-  // Of one length, with the same first eight bytes, and of few tokens: others are not remembered.
+  // Words of the same length with the same first eight bytes, and few enough tokens to be cached.
   std::string words;
   for (int i = 0; i < 3; ++i) words += " abcdefghi abcdefghj";
   const auto of_words = bpe_tokenizer(words);
   EXPECT_EQ(of_words->decode(of_words->encode(words)), words);
 }
 
-// Counts all pairs anew for each merge; ties go to the smaller ids.
+// Learns merges by the definition: counts all pairs again for each merge; ties go to the smaller ids.
 std::vector<std::pair<std::int32_t, std::int32_t>> merges_by_definition(std::string_view text,
                                                                         std::size_t count) {
   std::vector<Ids> words;
@@ -218,7 +218,7 @@ void expect_merges_by_definition(const std::string& text) {
 TEST(BpeTrainer, LearnsTheMostFrequentPairs) { expect_merges_by_definition(kCorpus); }
 
 TEST(BpeTrainer, PairsThatOverlapCountEachTime) {
-  // "aaa" has the pair twice: as often as "bc" here, and its ids are smaller.
+  // In "aaa" the pair "aa" occurs twice, as often as "bc" here. The tie goes to "aa", whose ids are smaller.
   const std::vector<Merge> merges = train_merges(count_pieces(Splitter::gpt2(), "aaa bc bc").sorted(), 2);
   ASSERT_EQ(merges.size(), 2u);
   const auto tokens = bpe_vocabulary(merges).tokens;
@@ -242,7 +242,7 @@ TEST(PieceCounts, RememberThatAPartLeftSomethingOut) {
   part.add("a");
   total.add(part);
   EXPECT_FALSE(total.truncated());
-  part.add(std::string(PieceCounts::kMaxBytes, 'x'));  // no room beside the other
+  part.add(std::string(PieceCounts::kMaxBytes, 'x'));  // no room for a second large piece
   EXPECT_TRUE(part.truncated());
   total.add(part);
   EXPECT_TRUE(total.truncated());
@@ -256,7 +256,7 @@ TEST(PieceCounts, AreBounded) {
   counts.add(large);
   counts.add(large + "1");  // no room
   EXPECT_TRUE(counts.truncated());
-  counts.add(large);  // known: still counted
+  counts.add(large);  // a known piece is still counted
   counts.add("small");
   ASSERT_EQ(counts.sorted().size(), 2u);
   EXPECT_EQ(counts.sorted()[1].count, 2);

@@ -57,7 +57,7 @@ TEST(DataLoader, AnEpochHasEveryWindowOnce) {
     EXPECT_FALSE(std::ranges::is_sorted(ids));
     std::ranges::sort(ids);
     std::vector<std::int32_t> expected(990);
-    std::iota(expected.begin(), expected.end(), ids.front());  // one stretch without gap or repeat
+    std::iota(expected.begin(), expected.end(), ids.front());  // contiguous: no gap, no repeat
     EXPECT_EQ(ids, expected);
   }
 }
@@ -138,12 +138,12 @@ TEST(BatchStream, GoesOnFromAPositionAtAnotherNumberOfRanks) {
   BatchStream after(loader, divide_step(12, 1, 2, 3, false));
   after.seek(before.position());
   EXPECT_EQ(after.next().batch.ids, loader.shuffled(7 * 12 + 8, 4).ids);
-  after.seek(std::int64_t{12} * 1'000'000'000'000);  // any distance is near
+  after.seek(std::int64_t{12} * 1'000'000'000'000);  // seeking takes the same time for any distance
   EXPECT_EQ(after.next().batch.ids, loader.shuffled(std::int64_t{12} * 1'000'000'000'000 + 8, 4).ids);
 }
 
-// Of two micro-steps of 16 samples in 8 sub-batches, the second of four ranks has the third sub-batch of each
-// micro-step, then the fourth of each.
+// A step has two micro-steps of 16 samples, each divided into 8 sub-batches of 2. Rank 1 of 4 gets sub-batch
+// 2 of each micro-step, then sub-batch 3 of each (counted from 0).
 TEST(BatchStream, GivesOneSubBatchOfAllMicroStepsThenTheNext) {
   const DataLoader loader(counting(1003), 10, 1);
   BatchStream stream(loader, divide_step(16, 2, 1, 4, /*reproducible=*/true));

@@ -16,7 +16,7 @@ TEST(LlmcTokenizer, Version1EndsWithGpt2s) {
   header[1] = 1;
   header[2] = 50257;
   std::string bytes(reinterpret_cast<const char*>(header.data()), 1024);
-  for (int id = 0; id < 50256; ++id) {  // characters, since merges would have to make sense
+  for (int id = 0; id < 50256; ++id) {  // characters: other byte strings would have to be merges
     const std::string token = {static_cast<char>(0xF0), static_cast<char>(0x90 | id >> 12),
                                static_cast<char>(0x80 | (id >> 6 & 0x3F)),
                                static_cast<char>(0x80 | (id & 0x3F))};
@@ -72,16 +72,16 @@ TEST_F(LlmcTokenizerRefuses, BrokenFiles) {
 
 TEST_F(LlmcTokenizerRefuses, AVocabularyThatNoMergesMake) {
   std::string bytes = with_header(2, 280);
-  const std::size_t first = 1024 + 2 * 256;  // the first merge's token: two bytes behind their number
+  const std::size_t first = 1024 + 2 * 256;  // the first merge's token: a length byte, then two bytes
   ASSERT_EQ(bytes[first + 3], 2);
   bytes.replace(first + 3, 3, bytes.substr(first, 3));
   refuse(bytes, "token 257 occurs twice");
   std::string unmade = with_header(2, 280);
   const std::size_t other = unmade.find(std::string("\x01\x01", 2), 1026) + 1;
-  std::swap(unmade[1025], unmade[other]);  // "!" and the byte 1 change places, merges stay
+  std::swap(unmade[1025], unmade[other]);  // swaps the tokens "!" and byte 1; the merges stay valid
   EXPECT_NO_THROW(load_tokenizer(directory.write("swapped.bin", unmade), "--tokenizer-path"));
   const std::size_t last = unmade.rfind("\x0d<|endoftext|>");
-  unmade[last - 1] = '\x7f';  // the last merge's token ends in another byte
+  unmade[last - 1] = '\x7f';  // changes the last byte of the last merge's token
   refuse(unmade, "is not a merge of two earlier tokens");
 }
 

@@ -1,4 +1,4 @@
-// Notes that prepare_data prints on standard error; each is provoked once.
+// Notes that prepare_data prints on standard error. Each test causes one note.
 #include "common/base/error.h"
 #include "tests/data/prepare_data_fixture.h"
 
@@ -9,7 +9,8 @@ void expect_note(const ProgramResult& result, const std::string& text) {
   EXPECT_NE(result.errors.find("note: " + text), std::string::npos) << result.errors;
 }
 
-// 13 MB of different words, of which a vocabulary is made from 12 MB: the last ones are unknown to it.
+// A text of 13 MB of different words. The vocabulary is made from the first 12 MB, so it does not contain the
+// last words.
 TEST_F(PrepareData, NotesThatNotAllWordsFit) {
   std::string text;
   for (int i = 0; i < 13000; ++i) text += std::to_string(100000 + i) + std::string(1000, 'x') + ' ';

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 using Ids = std::vector<std::int32_t>;
 using Arguments = std::vector<std::string>;
 
-// Sentences that repeat, never quite.
+// Similar sentences with different words and numbers.
 inline std::string story(int sentences) {
   std::string text;
   for (int i = 0; i < sentences; ++i) {
@@ -63,7 +63,7 @@ class PrepareData : public testing::Test {
     EXPECT_FALSE(fs::exists(directory.path() / "out"));
     EXPECT_FALSE(fs::exists(directory.path() / "out.partial"));
   }
-  // Runs stage0_train for some steps; the losses, and what it said.
+  // Runs stage0_train for 8 steps. Returns its JSON output and its standard error.
   std::pair<nlohmann::json, std::string> train(const Arguments& data) const {
     Arguments arguments = {"--n-layer",        "1",  "--n-head",     "1", "--n-embd", "16",
                            "--block-size",     "16", "--batch-size", "4", "--steps",  "8",

@@ -1,4 +1,4 @@
-// prepare_data as a user runs it.
+// Tests of the program prepare_data.
 #include <algorithm>
 #include <fstream>
 
@@ -49,7 +49,7 @@ TEST_F(PrepareData, SaysInTheManifestWhatItMade) {
 }
 
 TEST_F(PrepareData, DoesNotDependOnThreadsOrShards) {
-  std::string text = story(20000);  // several blocks
+  std::string text = story(20000);  // the text has several blocks
   text += std::string(300'000, 'x') + std::string(300'000, ' ') + story(10);
   directory.write("text.txt", text);
   prepare("a", {"--input", "text.txt", "--threads", "1"});
@@ -77,7 +77,7 @@ TEST_F(PrepareData, PutsTheEndOfTextBetweenDocuments) {
   const Ids ids = tokens("special", "train");
   EXPECT_EQ(std::ranges::count(ids, 256), 2);
   EXPECT_EQ(bpe->decode(ids), "one one<|endoftext|>two <|endoftext|> two");
-  // A name that is a token takes no part in the vocabulary.
+  // The name of a special token does not add characters to the vocabulary.
   prepare("chars", {"--input", "1.txt", "3.txt", "--tokenizer", "char", "--parse-special-tokens"});
   EXPECT_EQ(tokenizer("chars")->size(), std::string(" enotw").size() + 1);
 }
@@ -95,7 +95,7 @@ TEST_F(PrepareData, SplitsInsideADocument) {
 }
 
 TEST_F(PrepareData, SplitsBetweenCharacters) {
-  directory.write("text.txt", "中文中文");  // 12 bytes: a quarter is a character, a third ends inside one
+  directory.write("text.txt", "中文中文");  // 4 characters of 3 bytes; 34 % of 12 bytes ends inside one
   prepare("out", {"--input", "text.txt", "--tokenizer", "char", "--val-fraction", "0.34"});
   const auto made = tokenizer("out");
   EXPECT_EQ(made->decode(tokens("out", "train")), "中文");
@@ -110,7 +110,7 @@ TEST_F(PrepareData, ReadsStandardInputAndPipes) {
             0)
       << read_bytes(directory.path() / "out.log");
   prepare("file", {"--input", "text.txt"});
-  // What comes in pieces is read in pieces.
+  // A pipe that delivers the text in two pieces gives the same tokens.
   ASSERT_EQ(std::system((enter + "{ head -c 700 text.txt; sleep 0.2; tail -c +701 text.txt; } | '" + program +
                          "' --input - --output pieces >out.log 2>&1")
                             .c_str()),
@@ -151,7 +151,7 @@ TEST_F(PrepareData, TakesOverWhatAnInterruptedRunLeft) {
 
 TEST_F(PrepareData, LeavesNothingThatLooksWholeWhenItIsKilled) {
   directory.write("text.txt", story(40'000));
-  // Killed as soon as some of its tens of thousands of shards are finished.
+  // Kills the program when the third of its tens of thousands of shards is complete.
   directory.write("kill.sh",
                   "cd '" + directory.path().string() + "'\n'" + STAGEGPT_BIN_DIR +
                       "/prepare_data' --input text.txt --tokenizer char --shard-tokens 40 --output out &\n"
@@ -214,7 +214,7 @@ TEST_F(PrepareData, RefusesBadInput) {
   expect_refused({"--input", "text.txt", "--output", "link"}, "cannot be replaced");
 }
 
-// It is given its name by renaming, which cannot cross to another file system.
+// The output directory gets its name by renaming, which is impossible across file systems.
 TEST_F(PrepareData, RefusesAMountPoint) {
   directory.write("text.txt", story(5));
   std::ifstream mounts("/proc/self/mounts");

@@ -8,13 +8,13 @@
 
 namespace stagegpt::test {
 
-// Any bytes.
+// Arbitrary bytes, which need not be UTF-8.
 inline rc::Gen<std::string> any_bytes() {
   return rc::gen::container<std::string>(rc::gen::arbitrary<char>());
 }
 
-// Pieces that meet in texts, in any order: words, white space of all kinds, contractions, marks, other
-// scripts, and, unless only UTF-8 is asked for, broken characters.
+// Random sequences of parts of texts: words, white space of all kinds, contractions, punctuation, other
+// scripts, and, unless `utf8` is set, invalid UTF-8.
 inline rc::Gen<std::string> any_text(bool utf8) {
   std::vector<std::string> parts = {"a",        "the",
                                     "Then",     " ",

@@ -1,4 +1,4 @@
-// Token ids and merges, against those of Hugging Face's tokenizers and OpenAI's tiktoken
+// Token ids and merges, compared with those of Hugging Face's tokenizers and OpenAI's tiktoken
 // (golden/make_tokens.py).
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ const json& golden() {
   return tokens;
 }
 
-// The tokenizer has the ids that the reference gives, by their name in the golden file, for every text.
+// For every text of the golden file, the tokenizer must give the ids stored there under `name`.
 void expect_reference_ids(const Tokenizer& tokenizer, const char* name) {
   ASSERT_GE(golden().at("texts").size(), 60u);
   for (const json& entry : golden().at("texts")) {
@@ -61,7 +61,8 @@ TEST(ReferenceTokens, AreTheSameAfterSaving) {
   }
 }
 
-// What the splitter takes a character for: which pieces it goes on.
+// The class that the splitter gives a character: L (letter), N (number), O (other), or white space. It is
+// found from the pieces that the character extends.
 std::string class_of(std::string_view character) {
   const std::pair<std::string, const char*> prefixes[] = {{"x", "L"}, {"1", "N"}, {"!", "O"}};
   for (const auto& [prefix, name] : prefixes) {
@@ -89,7 +90,7 @@ TEST(ReferenceTokens, TakeEveryCharacterForTheSame) {
     const auto end = run + 1 < runs.size() ? runs[run + 1][0].get<char32_t>() : char32_t{0x110000};
     const auto expected = runs[run][1].get<std::string>();
     for (auto c = runs[run][0].get<char32_t>(); c < end; ++c) {
-      if (c >= 0xD800 && c < 0xE000) continue;  // no characters
+      if (c >= 0xD800 && c < 0xE000) continue;  // surrogates are not characters
       const std::string found = class_of(utf8(c));
       if (found != expected && ++wrong <= 20)
         ADD_FAILURE() << std::hex << "U+" << static_cast<std::uint32_t>(c) << ": " << found << ", expected "
@@ -99,7 +100,7 @@ TEST(ReferenceTokens, TakeEveryCharacterForTheSame) {
   EXPECT_EQ(wrong, 0);
 }
 
-// What is saved here is what Hugging Face's library has loaded to give these ids.
+// Hugging Face's library loaded these saved files, and gave the expected ids.
 TEST(ReferenceTokens, OfSavedTokenizers) {
   const auto text = golden().at("multilingual").get<std::string>();
   const std::unique_ptr<Tokenizer> tokenizers[] = {char_tokenizer(text), word_tokenizer(text),
@@ -127,14 +128,14 @@ TEST(ReferenceTokens, OfGpt2) {
   ContentHash hash;
   hash.add(std::as_bytes(std::span(ids)));
   EXPECT_EQ(hash.hexadecimal(),
-            "89aa3f76e4ebe8c103c8c2eb0efe3e03");  // of the ids that tiktoken and tokenizers give, as int32
+            "89aa3f76e4ebe8c103c8c2eb0efe3e03");  // hash of the ids (int32) from tiktoken and tokenizers
 }
 
 void expect_reference_merges(std::string_view text, const char* name) {
   const auto expected =
       golden().at("merges").at(name).get<std::vector<std::pair<std::int32_t, std::int32_t>>>();
   const PieceCounts counts = count_pieces(Splitter::gpt2(), text);
-  constexpr std::size_t kMost = 700;  // the reference has all of a text where they are fewer
+  constexpr std::size_t kMost = 700;  // or fewer, if the text has fewer merges
   const std::vector<Merge> merges = train_merges(counts.sorted(), kMost);
   ASSERT_EQ(merges.size(), expected.size());
   for (std::size_t i = 0; i < merges.size(); ++i) {

@@ -17,7 +17,7 @@ inline void write_shard(const std::filesystem::path& path, const std::vector<std
   writer.finish();
 }
 
-// A shard whose content is known, as it must be for reading.
+// A shard that has been verified, which is required before reading.
 inline std::shared_ptr<const TokenShard> verified_shard(const std::filesystem::path& path) {
   const auto shard = std::make_shared<TokenShard>(path, "--data");
   shard->expect(shard->verify(INT32_MAX));

@@ -96,7 +96,7 @@ TEST_F(TokenShardRefuses, TokensOutsideTheVocabulary) {
   }
 }
 
-// Behind what is read at once.
+// The wrong token is not in the part of the file that is read first.
 TEST_F(TokenShardRefuses, ATokenOutsideTheVocabularyByItsPlace) {
   std::vector<std::int32_t> ids(2'200'000, 3);
   ids[2'150'000] = 7;
@@ -116,7 +116,7 @@ TEST_F(TokenShardRefuses, ATokenOutsideTheVocabularyByItsPlace) {
 class OpenShard : public testing::Test {
  protected:
   static constexpr std::int64_t kSize =
-      100'000;  // in blocks of 32,768 tokens, less the header's 512 in the first
+      100'000;  // blocks of 32,768 tokens; the header takes the place of 512 tokens
 
   OpenShard() {
     for (std::int64_t i = 0; i < kSize; ++i) ids_.push_back(static_cast<std::int32_t>(i * 7 % 60'000));
@@ -128,7 +128,7 @@ class OpenShard : public testing::Test {
     file.seekp(1024 + 2 * token);
     file.put('\x7f');
   }
-  // Not the user's: whether these are other data is for the next start to say.
+  // Expects a runtime error, not a UserError: only the next start can tell whether the user changed the data.
   void expect_failure(std::int64_t first, std::int64_t count, const std::string& says) const {
     try {
       tokens_.read(first, count);
@@ -161,7 +161,7 @@ TEST_F(OpenShard, IsComparedWithWhatWasVerified) {
   change(40'000);
   expect_failure(40'000, 1, "has changed since the run began, or is damaged: bytes 65536 to 131071");
   expect_failure(32'256, 1, "bytes 65536 to 131071");  // the block's first token
-  expect_failure(65'023, 1, "bytes 65536 to 131071");  // and its last
+  expect_failure(65'023, 1, "bytes 65536 to 131071");  // the block's last token
   expect_failure(0, kSize, "bytes 65536 to 131071");
   EXPECT_EQ(tokens_.read(32'255, 1), Ids{ids_[32'255]});
   EXPECT_EQ(tokens_.read(65'024, 1), Ids{ids_[65'024]});
@@ -173,13 +173,13 @@ TEST_F(OpenShard, ThatHasBecomeShorterIsNamed) {
   EXPECT_EQ(tokens_.read(100, 1), Ids{ids_[100]});
 }
 
-// Who has it open keeps what was verified.
+// An open shard remains readable after the file has been deleted.
 TEST_F(OpenShard, OutlivesItsName) {
   std::filesystem::remove(path_);
   EXPECT_EQ(tokens_.read(50'000, 3), (Ids{ids_[50'000], ids_[50'001], ids_[50'002]}));
 }
 
-// Another rank has read another file.
+// Another rank may have read a different file: a change of the first or last block must be found.
 TEST_F(OpenShard, MustBeginAndEndAsExpected) {
   const ShardContent content = TokenShard(path_, "--data").verify(60'000);
   for (const std::int64_t token : {3, 99'999}) {
@@ -218,7 +218,8 @@ TEST_F(OpenShard, IsKnownByItsHashAndItsPart) {
 TEST(BatchStream, FetchesTheNextBatchAhead) {
   const ScratchDirectory directory;
   const auto path = directory.path() / "a.bin";
-  // What has been fetched can be had when its file is empty. How soon that is depends on the machine.
+  // A batch that was fetched ahead is available even after the file has become empty. The time for fetching
+  // depends on the machine, so the test tries increasing times.
   for (int milliseconds = 1; milliseconds < 10'000; milliseconds *= 4) {
     write_shard(path, Ids(100, 7));
     TokenSequence tokens;
@@ -240,7 +241,7 @@ TEST(TokenSequence, BeyondTwoGigabytes) {
   const ScratchDirectory directory;
   const auto path = directory.path() / "large.bin";
   constexpr std::int64_t kTokens =
-      1'200'000'000;  // 2.4 GB, of which the file system stores little more than one page
+      1'200'000'000;  // 2.4 GB; the sparse file takes little more than one page on disk
   write_shard(path, {5});
   std::filesystem::resize_file(path, 1024 + 2 * kTokens);
   {
@@ -252,7 +253,7 @@ TEST(TokenSequence, BeyondTwoGigabytes) {
     file.seekp(1024 + 2 * (kTokens - 1));
     file.write(reinterpret_cast<const char*>(&last), sizeof last);
   }
-  // To verify all of it would take seconds: only the blocks that are read matter.
+  // Hashing the whole file would take seconds. Only the hashes of blocks that are read are needed.
   const auto hash_at = [&](std::int64_t block) {
     std::ifstream file(path, std::ios::binary);
     file.seekg(block * TokenShard::kBlockBytes);
@@ -268,7 +269,7 @@ TEST(TokenSequence, BeyondTwoGigabytes) {
   shard->expect(content);
   TokenSequence tokens;
   tokens.append(shard);
-  tokens.append(shard);  // 2.4e9 tokens: more than 32 bits count
+  tokens.append(shard);  // 2.4e9 tokens: the count does not fit in 31 bits
   EXPECT_EQ(tokens.size(), 2 * kTokens);
   EXPECT_EQ(tokens.read(kTokens - 1, 2), (Ids{77, 5}));
   EXPECT_EQ(tokens.read(2 * kTokens - 2, 2), (Ids{0, 77}));

@@ -43,7 +43,7 @@ TEST_P(TokenizerFiles, RoundTrip) {
 INSTANTIATE_TEST_SUITE_P(Kinds, TokenizerFiles, testing::Values("char", "word", "bpe"),
                          [](const auto& test) { return std::string(test.param); });
 
-// The tokenizer of kText as GPT-2's two files, after a change to either.
+// The tokenizer of kText in GPT-2's two files. Tests change one of them.
 class Gpt2Files : public testing::Test {
  protected:
   Gpt2Files() {
@@ -92,7 +92,7 @@ TEST_F(Gpt2Files, WithWindowsLineEnds) {
 }
 
 TEST_F(Gpt2Files, NumberedInAnyOrder) {
-  // Ids need not be in order of merges, nor the bytes be first.
+  // The ids may be in any order: the bytes need not be first, and merges need not be in their order.
   const std::int32_t last = static_cast<std::int32_t>(tokenizer->size()) - 1;
   for (auto& [token, id] : vocabulary.items()) id = last - id.get<std::int32_t>();
   const auto reversed = load();
@@ -122,7 +122,7 @@ TEST_F(Gpt2Files, RefuseIdsThatAreNoNumbers) {
 }
 
 TEST_F(Gpt2Files, RefuseAVocabularyWithoutAllBytes) {
-  // "!" gets a longer spelling, which keeps the ids whole.
+  // Replaces the token "!" by "!!!", so that the ids still have no gap.
   vocabulary.erase("!");
   vocabulary["!!!"] = 0;
   expect_refused("no token for the byte 33");
@@ -212,7 +212,7 @@ TEST(TokenizerPath, ThatIsMissingNamesTheScript) {
   }
 }
 
-// What is wrong with a tokenizer.json, and what is said about it.
+// A change that makes a tokenizer.json invalid, and the expected error message.
 struct Defect {
   const char* name;
   std::function<void(nlohmann::json&)> make;
@@ -321,7 +321,7 @@ TEST(TokenizerJson, TakesMergesAsPairs) {
   expect_same(*tokenizer, *load_tokenizer(path, "--tokenizer-path"));
 }
 
-TEST(TokenizerJson, TakesATemplateThatAddsNothing) {  // as transformers writes it
+TEST(TokenizerJson, TakesATemplateThatAddsNothing) {  // transformers writes such files
   const ScratchDirectory directory;
   const auto tokenizer = small_bpe();
   tokenizer->save(directory.path() / "tokenizer.json");

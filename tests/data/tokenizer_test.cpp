@@ -20,7 +20,7 @@ using Ids = std::vector<std::int32_t>;
 TEST(CharTokenizer, NumbersCharactersInOrder) {
   const std::string text = "aß€😀\n a";
   const auto tokenizer = char_tokenizer(text);
-  EXPECT_EQ(tokenizer->size(), 7);  // with the end of text
+  EXPECT_EQ(tokenizer->size(), 7);  // six characters and the end-of-text token
   EXPECT_EQ(tokenizer->encode(text), (Ids{2, 3, 4, 5, 0, 1, 2}));
   EXPECT_EQ(tokenizer->end_of_text(), 6);
 }
@@ -44,12 +44,12 @@ TEST(WordTokenizer, SplitsWordsPunctuationAndWhiteSpace) {
 
 TEST(WordTokenizer, KeepsTheMostFrequentWordsAndCallsTheOthersUnknown) {
   const auto tokenizer =
-      word_tokenizer("b a b c b a", 5);  // room for two, and there are four: " " 5, b 3, a 2, c 1
+      word_tokenizer("b a b c b a", 5);  // room for two of four words; counts: " " 5, b 3, a 2, c 1
   EXPECT_EQ(tokenizer->size(), 5);
   const Ids ids = tokenizer->encode("b a");
   EXPECT_EQ(ids, (Ids{4, 3, 2}));
   EXPECT_EQ(tokenizer->decode(ids), "b [UNK]");
-  EXPECT_EQ(tokenizer->encode("[UNK]"), (Ids{2, 2, 2}));  // ordinary text, of which nothing is known
+  EXPECT_EQ(tokenizer->encode("[UNK]"), (Ids{2, 2, 2}));  // ordinary text; its parts are unknown words
 }
 
 TEST(WordTokenizer, TakesTheSmallerOfEquallyFrequentWords) {
@@ -59,7 +59,7 @@ TEST(WordTokenizer, TakesTheSmallerOfEquallyFrequentWords) {
 
 TEST(WordTokenizer, RefusesAVocabularyWithoutAWord) { EXPECT_THROW(word_tokenizer("a b", 3), UserError); }
 
-// Of a text of several blocks: how many bytes are done, of how many.
+// The progress (bytes done, bytes in all) of a text of several blocks.
 TEST(MakeTokenizer, TellsHowFarItIs) {
   const ScratchDirectory directory;
   constexpr std::int64_t kBytes = 600'000;
@@ -122,7 +122,8 @@ TEST(SpecialTokens, TheLongestOfThoseThatBeginTogetherIsTaken) {
   EXPECT_EQ(tokenizer.encode("<|endof", SpecialTokens::recognised), (Ids{257, 258}));
 }
 
-// Wherever a text may be cut, its parts encode to what it encodes to: whatever follows.
+// The text before a safe cut and the text after it, encoded separately, must give the tokens of the whole
+// text, whatever text follows.
 void expect_safe_cut(const Tokenizer& tokenizer, const std::string& text, const std::string& more,
                      SpecialTokens special) {
   const std::size_t cut = tokenizer.safe_cut(text, special);
@@ -147,7 +148,7 @@ std::vector<std::string> gpt2_pieces(std::string_view text) {
   return pieces;
 }
 
-// The pieces of a text that goes on with `more`, cut where `text` may be cut.
+// The pieces of text + more, split separately before and after the safe cut of `text`.
 std::vector<std::string> pieces_across_cut(const std::string& text, const std::string& more) {
   const std::size_t cut = Splitter::gpt2().safe_cut(text);
   std::vector<std::string> pieces = gpt2_pieces(text.substr(0, cut));
@@ -155,7 +156,7 @@ std::vector<std::string> pieces_across_cut(const std::string& text, const std::s
   return pieces;
 }
 
-// Where there is no ASCII white space to cut at, what follows a piece matters.
+// Without ASCII white space, whether a cut is safe depends on the characters after it.
 RC_GTEST_PROP(SafeCut, WithoutAsciiWhiteSpaceChangesNoPieces, ()) {
   const auto any = rc::gen::map(rc::gen::container<std::vector<std::string>>(rc::gen::element<std::string>(
                                     "'", "l", "r", "e", "ll", "s", "\u3000", "\u3000\u3000", "\u0085", "中",
@@ -199,7 +200,7 @@ TEST(SafeCut, SplitsNoSpecialToken) {
 
 TEST(SafeCut, IsFoundAmongManySpecialTokens) {
   const auto tokenizer = bpe_tokenizer("");
-  std::string text;  // a search that began anew behind each name would take hours
+  std::string text;  // a search of quadratic time would take hours
   for (int i = 0; i < 200'000; ++i) text += "<|endoftext|>";
   EXPECT_EQ(tokenizer->safe_cut(text, SpecialTokens::recognised), text.size());
   EXPECT_EQ(tokenizer->safe_cut(text + "<|endoftext|", SpecialTokens::recognised), text.size());
@@ -222,7 +223,7 @@ TEST(SafeCut, LeavesAnUnfinishedCharacterAlone) {
   EXPECT_EQ(char_tokenizer("aß€")->safe_cut("aß"), 3u);
 }
 
-// Whatever the tokens are, and wherever the text ends.
+// Holds for any tokens and for any end of the text.
 RC_GTEST_PROP(StreamDecoder, GivesUtf8AndLosesNothing, ()) {
   static const auto tokenizer = bpe_tokenizer("no merges across these bytes");
   const std::string text = *any_text(*rc::gen::arbitrary<bool>()) + *any_bytes();
@@ -280,8 +281,8 @@ TEST(Utf8, KnowsWhatMayStillBecomeACharacter) {
   }
 }
 
-// Tables 3-8 to 3-11 of the Unicode Standard 16, section 3.9; what else there is by Python's
-// bytes.decode("utf-8", "replace").
+// Expected values: tables 3-8 to 3-11 of the Unicode Standard 16, section 3.9. The other cases are from
+// Python's bytes.decode("utf-8", "replace").
 TEST(Utf8, ReplacesAsTheStandardAdvises) {
   const auto replaced = [](std::string text) {
     for (std::size_t at = 0; (at = text.find('?', at)) != std::string::npos;) text.replace(at, 1, "\uFFFD");

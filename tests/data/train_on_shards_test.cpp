@@ -112,7 +112,7 @@ TEST_F(BadShards, AmongTexts) {
   expect_train_refused({"--data", "good/train_*"}, "but other files are");
 }
 
-// llm.c's own: a pair of files, without a manifest.
+// llm.c has a pair of files, NAME_train.bin and NAME_val.bin, and no manifest.
 TEST_F(BadShards, NamedTrainGoWithThoseNamedVal) {
   fs::create_directory(directory.path() / "llmc");
   fs::copy(directory.path() / "good/tokenizer.bin", directory.path() / "llmc/tokenizer.bin");

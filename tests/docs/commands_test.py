@@ -59,11 +59,11 @@ def flags_in(arguments: list[str]) -> list[str]:
 def unknown_flags(call: Call, programs: Programs) -> list[str]:
     """The flags of a call that what it calls does not have."""
     own, behind = call.arguments, []
-    if "--" in own:  # compare_stages hands the rest on
+    if "--" in own:  # compare_stages passes the rest to training programs
         own, behind = own[: own.index("--")], own[own.index("--") :]
     if call.is_script:
         known = set(re.findall(r"--[\w-]+", (ROOT / call.name).read_text(encoding="utf-8")))
-        if call.name.endswith(".sbatch"):  # hands its arguments on to a training
+        if call.name.endswith(".sbatch"):  # passes its arguments to a training program
             known |= programs.flags("stage3_train") | programs.flags("stage1_train")
     elif (ROOT / f"bench/{call.name}.cpp").exists():
         known = set(re.findall(r"--[\w-]+", (ROOT / f"bench/{call.name}.cpp").read_text(encoding="utf-8")))
@@ -80,7 +80,7 @@ def missing(call: Call, programs: Programs) -> str:
     """What says that the program or script of a call is not there; empty where it is."""
     if call.is_script:
         return "" if (ROOT / call.name).exists() else f"there is no {call.name}"
-    for source in (f"tests/fuzz/{call.name}.cpp", f"bench/{call.name}.cpp"):  # not in every build
+    for source in (f"tests/fuzz/{call.name}.cpp", f"bench/{call.name}.cpp"):  # not built in every build
         if (ROOT / source).exists():
             return ""
     return "" if programs.path(call.name).exists() else f"there is no program {call.name}"

@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# Where the project has pages. Elsewhere lie builds, runs, and data that were downloaded with pages of their own.
+# The places of the project's pages. Other folders contain builds, runs and downloads, which may have pages of
+# other projects.
 PATTERNS = ["*.md", "bench/**/*.md", "common/**/*.md", "data/README.md", "docs/**/*.md", "scripts/**/*.md", "stage*/**/*.md",
             "tests/**/*.md"]
 

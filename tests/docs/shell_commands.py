@@ -4,7 +4,8 @@ import re
 import shlex
 from dataclasses import dataclass
 
-# What may stand first on a line of commands. A block of which the first line begins otherwise shows something else.
+# Possible first words of a line of commands, besides paths. If the first line of a block begins with another
+# word, the block does not contain commands.
 STARTERS = {"mpirun", "sbatch", "cmake", "ctest", "python3", "pip", "tensorboard", "gdb", "export", "module", "mkdir", "cp",
             "rm", "tar", "ompi_info", "for", "done", "xargs"}
 PROGRAM = re.compile(r"(?:\./)?build/[\w-]+/bin/(\w+)")
@@ -16,7 +17,7 @@ class Call:
     """A program or a script of ours and what follows it."""
 
     line: int
-    name: str  # of a program, or a script's path
+    name: str  # the name of a program, or the path of a script
     is_script: bool
     arguments: list[str]
 
@@ -55,7 +56,7 @@ def ours(word: str) -> tuple[str, bool] | None:
 def calls(line: int, command: str) -> list[Call]:
     """Each of our programs and scripts in a command, with its own arguments alone."""
     found: list[Call] = []
-    foreign = False  # behind mpirun, say, until the next of ours
+    foreign = False  # whether the words are arguments of another program, for example mpirun
     for word in shlex.split(command, comments=True):
         if which := ours(word):
             found.append(Call(line, *which, []))

@@ -7,7 +7,7 @@ from pathlib import Path
 TEXTS = ["my.txt", "a.txt", "b.txt", "plays/one.txt", "data/tinyshakespeare.txt"]
 RUNS = ["runs/mine", "runs/fox"]  # copies of runs/nano
 TINY = ["--n-layer", "1", "--n-head", "2", "--n-embd", "16", "--block-size", "16", "--max-new-tokens", "4"]
-LETTERS = 20_000  # of the corpus, for each text
+LETTERS = 20_000  # the length of each text, in characters of the corpus
 
 
 def make(directory: Path, corpus: Path, run: Callable[[str, list[str], Path], object]) -> None:

@@ -28,7 +28,7 @@ TEST(EmulatedMemory, blocks_are_aligned_distinct_and_hold_no_numbers) {
     copy_to_device(block, std::vector<unsigned char>(size, 1).data(), size, nullptr);
   }
   for (void* block : blocks) deallocate(block);
-  // Memory that was in use before is as new.
+  // Memory that is allocated again is filled with NaN again.
   DeviceArray<float> again(1);
   void* block = allocate(5000);
   float value = 0;
@@ -150,7 +150,7 @@ TEST_F(EmulatedMemoryDeathTest, host_code_follows_a_device_address) {
 }
 
 TEST_F(EmulatedMemoryDeathTest, a_kernel_goes_beyond_an_allocation) {
-  DeviceArray<float> x(64), out(64);  // 256 bytes: nothing between their end and the guard page
+  DeviceArray<float> x(64), out(64);  // 256 bytes, directly before the guard page
   EXPECT_DEATH(
       launch<write_at>(1, 1, 0, nullptr, x.data(), 64),
       "kernel write_at, block \\(0,0,0\\), thread \\(0,0,0\\): reads or writes beyond an allocation");
@@ -165,7 +165,7 @@ TEST_F(EmulatedMemoryDeathTest, a_kernel_follows_an_address_that_was_not_an_argu
 }
 
 TEST_F(EmulatedMemoryDeathTest, a_kernel_follows_a_null_pointer) {
-  const DeviceArray<float> x(4);  // with the device comes the handler
+  const DeviceArray<float> x(4);  // opens the device, which installs the signal handler
   EXPECT_DEATH(launch<write_at>(1, 1, 0, nullptr, nullptr, 1),
                "kernel write_at, block \\(0,0,0\\), thread \\(0,0,0\\): accessed an invalid address");
 }
@@ -198,7 +198,7 @@ TEST_F(EmulatedMemoryDeathTest, address_sanitizer_sees_the_slack_of_a_block_and_
 
 void exhaust(std::size_t total) {
   setenv("STAGEGPT_EMULATOR_MEMORY", std::to_string(total).c_str(), 1);
-  constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();  // rounded up, it would be 0
+  constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();  // rounded up, this overflows to 0
   const bool right =
       memory_info().total == total && allocate(total + 1) == nullptr && allocate(kMost) == nullptr;
   void* half = allocate(total / 2);
@@ -208,8 +208,8 @@ void exhaust(std::size_t total) {
   CachingAllocator allocator(std::make_unique<DeviceMemorySource>());
   void* x = allocator.allocate(total / 2);
   allocator.deallocate(x, total / 2);
-  const bool all = allocate(total) == nullptr;  // half of it is kept for reuse
-  x = allocator.allocate(total);                // and given back for this
+  const bool all = allocate(total) == nullptr;  // the allocator caches half of the memory
+  x = allocator.allocate(total);                // the cached half is freed for this block
   allocator.deallocate(x, total);
   std::exit(right && then_none && all ? 0 : 1);
 }
@@ -224,7 +224,7 @@ void open_with_memory(const char* value) {
   }
 }
 
-// As after `ulimit -v`.
+// Limits the address space to 1 GiB, like `ulimit -v`.
 void open_with_few_addresses() {
   const rlimit few{.rlim_cur = std::size_t{1} << 30, .rlim_max = std::size_t{1} << 30};
   setrlimit(RLIMIT_AS, &few);

@@ -11,7 +11,7 @@ constexpr unsigned kAll = 0xFFFFFFFF;
 class EmulatedDivergence : public InEveryOrder {};
 INSTANTIATE_TEST_SUITE_P(Orders, EmulatedDivergence, kOrders, order_name);
 
-// In block (1,2,0), where all that is wrong here happens.
+// Whether this is block (1,2,0): only in this block, the test kernels make errors.
 __device__ bool here() { return blockIdx.x == 1 && blockIdx.y == 2; }
 const dim3 kGrid(2, 3);
 constexpr const char* kBlock = "block (1,2,0)";

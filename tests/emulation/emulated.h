@@ -35,7 +35,7 @@ class DeviceArray {
   T* data_;
 };
 
-// Runs each test in a thread order; afterwards threads are in order again.
+// Runs each test in the thread order of its parameter, and restores the default order afterwards.
 class InEveryOrder : public testing::TestWithParam<gpu::emulation::ThreadOrder> {
  protected:
   void SetUp() override { gpu::emulation::set_thread_order(GetParam()); }
@@ -59,7 +59,7 @@ using gpu::emulation::ThreadOrder;
 inline const auto kOrders = testing::Values(ThreadOrder{Order::forward, 0}, ThreadOrder{Order::reverse, 0},
                                             ThreadOrder{Order::random, 1}, ThreadOrder{Order::random, 2});
 
-// What run() complains of with a KernelError; "" when it does not.
+// The message of the KernelError that run() throws; "" if it throws none.
 template <class Run>
 std::string error_of(const Run& run) {
   try {
@@ -70,7 +70,7 @@ std::string error_of(const Run& run) {
   return "";
 }
 
-// Expects an error whose message has each of the parts.
+// Expects that run() throws a KernelError whose message contains each of the parts.
 template <class Run>
 void expect_error(const std::vector<std::string>& parts, const Run& run) {
   const std::string message = error_of(run);

@@ -7,7 +7,8 @@
 namespace stagegpt::gpu::emulation {
 namespace {
 
-// AddressSanitizer's marks are of addresses: they would outlive the memory, and be the next owner's.
+// AddressSanitizer marks addresses as poisoned. The marks must be removed with a fiber's stack, because the
+// addresses may be used again.
 TEST(Fibers, LeaveNoMarksWhereTheirStacksWere) {
   StackBounds stack;
   {

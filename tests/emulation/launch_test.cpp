@@ -1,4 +1,4 @@
-// Launches: validation, error reporting, and that the next launch works after an error.
+// Launches: validation, error messages, and that a launch works after a failed launch.
 #include <atomic>
 #include <stdexcept>
 
@@ -48,7 +48,7 @@ __global__ void fill(T* out, std::int64_t n, double value) {
 
 TEST(EmulatedLaunch, arguments_become_the_kernels_types) {
   DeviceArray<float> out(7);
-  launch<fill<2, float>>(1, 32, 0, nullptr, out.data() + 2, 4, 3);  // two int
+  launch<fill<2, float>>(1, 32, 0, nullptr, out.data() + 2, 4, 3);  // two arguments of type int
   EXPECT_EQ(out.values(), (std::vector<float>{0, 0, 6, 6, 6, 6, 0}));
   launch<fill<2, float>>(1, 32, 0, nullptr, nullptr, 4, 3.0F);
 }

@@ -1,4 +1,4 @@
-// The exact messages of the emulator about wrong kernels, and the limits in them.
+// The exact error messages of the emulator about wrong kernels, and the limits stated in them.
 #include <omp.h>
 
 #include <cstdlib>
@@ -81,7 +81,7 @@ TEST(EmulatorSays, which_lane_a_warp_waits_for_in_vain) {
       concat("kernel exited, block (0,0,0), thread (33,0,0): lane 1 has exited, but thread (32,0,0) waits in "
              "__syncwarp in ",
              line(kExited), ", whose mask 0x00000003 contains lane 1"));
-  // Two calls are two places, though they are on one line.
+  // Two calls on the same line are different calls.
   EXPECT_EQ(error_of([&] { launch<one_line>(1, 2, 0, nullptr, out.data()); }),
             concat("kernel one_line, block (0,0,0), thread (1,0,0): lane 1 waits in __ballot_sync in ",
                    line(kOneLine), ", but thread (0,0,0) waits in __ballot_sync in ", line(kOneLine),
@@ -153,7 +153,7 @@ __global__ void many_arrays() {
   declare<kCount>();
 }
 
-// Where arrays begin that have odd sizes, behind dynamic memory of an odd size.
+// The offsets of shared arrays with odd sizes, after dynamic shared memory of an odd size.
 __global__ void addresses(int* out) {
   STAGEGPT_DYNAMIC_SHARED(char, dynamic);
   STAGEGPT_SHARED(char, odd, 17);
@@ -169,7 +169,7 @@ __global__ void addresses(int* out) {
 
 __global__ void full_with_dynamic() {
   STAGEGPT_DYNAMIC_SHARED(float, dynamic);
-  STAGEGPT_SHARED(float, rest, 12284);  // 16 bytes less than all
+  STAGEGPT_SHARED(float, rest, 12284);  // all shared memory but 16 bytes
   dynamic[3] = rest[12283] = 1;
 }
 
@@ -179,7 +179,7 @@ TEST(EmulatorSays, who_races_with_whom) {
             begin + "reads tile[3], which thread (0,0,0) has written with no barrier in between");
   EXPECT_EQ(error_of([] { launch<race>(1, 2, 0, nullptr, 1); }),
             begin + "writes tile[3], which thread (0,0,0) has written with no barrier in between");
-  emulation::set_thread_order({Order::reverse, 0});  // thread 0 goes on first behind the barrier
+  emulation::set_thread_order({Order::reverse, 0});  // thread 0 continues first after the barrier
   EXPECT_EQ(error_of([] { launch<race>(1, 2, 0, nullptr, 2); }),
             begin + "writes tile[3], which thread (0,0,0) has read with no barrier in between");
   emulation::set_thread_order({});
@@ -270,7 +270,7 @@ TEST(EmulatorSays, which_copies_leave_their_allocation) {
   const void* const device = x.data();
   EXPECT_EQ(error([&] { copy_to_host(x.data(), x.data(), 1, nullptr); }),
             concat("copy_to_host: ", device, " is in device memory, expected host memory"));
-  // A copy of nothing asks nothing.
+  // A copy of 0 bytes does not check its pointers.
   EXPECT_NO_THROW(copy_to_host(x.data(), host.data(), 0, nullptr));
   EXPECT_NO_THROW(copy_on_device(host.data(), host.data(), 0, nullptr));
   EXPECT_NO_THROW(set_zero(host.data(), 0, nullptr));

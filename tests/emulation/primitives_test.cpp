@@ -13,7 +13,7 @@ constexpr unsigned kAll = 0xFFFFFFFF;
 class EmulatedPrimitives : public InEveryOrder {};
 INSTANTIATE_TEST_SUITE_P(Orders, EmulatedPrimitives, kOrders, order_name);
 
-// Where a thread is, as one number.
+// Writes the thread and block indices of each thread, as one decimal number.
 __global__ void indices(int* out) {
   const unsigned in_block = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
   const unsigned block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
@@ -35,7 +35,7 @@ TEST_P(EmulatedPrimitives, threads_and_blocks_have_all_indices) {
   }
 }
 
-// Sums in[0, 256) by a tree in shared memory, again and again.
+// Sums in[0, 256) by a tree reduction in shared memory, `rounds` times.
 __global__ void tree_sum(float* out, const float* in, int rounds) {
   STAGEGPT_SHARED(float, part, 256);
   for (int round = 0; round < rounds; ++round) {
@@ -79,7 +79,7 @@ __global__ void shuffles(T* out) {
   const T value = static_cast<T>(i) + static_cast<T>(100);
   T* mine = out + 6 * i;
   mine[0] = __shfl_sync(kAll, value, 5);
-  mine[1] = __shfl_sync(kAll, value, static_cast<int>(i) + 1);  // round
+  mine[1] = __shfl_sync(kAll, value, static_cast<int>(i) + 1);  // the next lane, cyclically
   mine[2] = __shfl_xor_sync(kAll, value, 3);
   mine[3] = __shfl_down_sync(kAll, value, 7);
   mine[4] = __shfl_xor_sync(kAll, value, 8, 8);
@@ -112,7 +112,8 @@ TEST_P(EmulatedPrimitives, lanes_get_what_their_source_gives) {
   expect_shuffles<double>();
 }
 
-// Two halves of a warp, in different calls at the same time; the lower one makes many more.
+// The two halves of a warp are in different calls at the same time. The lower half makes five times as many
+// calls.
 __global__ void halves(int* out) {
   int value = static_cast<int>(threadIdx.x);
   if (threadIdx.x < 16) {
@@ -145,7 +146,7 @@ TEST_P(EmulatedPrimitives, a_ballot_is_the_set_of_those_who_said_yes) {
   for (unsigned i = 1; i < 32; i += 2) EXPECT_EQ(got[2 * i + 1], 0xAAAA0000U);
 }
 
-// Lanes of a warp pass numbers on through shared memory.
+// Each lane passes a number to the next lane of its warp through shared memory, `rounds` times.
 __global__ void ring(int* out, int rounds) {
   STAGEGPT_SHARED(int, slot, 64);
   int value = static_cast<int>(threadIdx.x % 32);
@@ -165,7 +166,8 @@ TEST_P(EmulatedPrimitives, a_warp_shares_memory_with_syncwarp) {
   for (int i = 0; i < 64; ++i) EXPECT_EQ(out.values()[i], (i + 27) % 32);
 }
 
-// Half a warp at a time, and then one lane of each half for the others: 20 hears of 0 by way of 16.
+// Lanes 0 to 16 synchronise, then lanes 16 to 31. Lane 16 takes part in both barriers, so lane 20 may read
+// what lane 0 wrote.
 __global__ void half_rings(int* out) {
   STAGEGPT_SHARED(int, slot, 32);
   const unsigned i = threadIdx.x;
@@ -181,7 +183,7 @@ TEST_P(EmulatedPrimitives, lanes_hear_of_others_by_way_of_a_third) {
   EXPECT_EQ(out.values()[20], 0);
 }
 
-// Long enough for OS threads to meet.
+// Runs long enough for several OS threads to execute blocks at the same time.
 __global__ void count(int* sum, int n) {
   const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   for (int k = 0; k < 100; ++k) {
@@ -195,7 +197,7 @@ TEST_P(EmulatedPrimitives, atomic_sums_of_all_blocks) {
   EXPECT_EQ(sum.values()[0], 5000100);
 }
 
-// Reverses 4·n floats, four at a time, by way of dynamic shared memory.
+// Reverses the order of n groups of four floats, through dynamic shared memory.
 __global__ void reverse_fours(float* out, const float* in, int n) {
   STAGEGPT_DYNAMIC_SHARED(float, buffer);
   const int i = static_cast<int>(threadIdx.x);

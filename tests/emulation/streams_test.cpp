@@ -1,4 +1,4 @@
-// Late streams: work is not done before the host waits for it.
+// Late streams: work is delayed until the host waits for it.
 #include <chrono>
 #include <thread>
 
@@ -48,7 +48,7 @@ TEST_F(LateStreams, a_copy_reads_its_source_when_its_turn_comes) {
   auto* pinned = static_cast<float*>(allocate_pinned(sizeof(float)));
   *pinned = 1;
   copy_to_device(array.data(), pinned, sizeof(float), stream);
-  *pinned = 2;  // too early
+  *pinned = 2;  // wrong: the copy has not run yet
   synchronize(stream);
   EXPECT_EQ(array.values()[0], 2);
   deallocate_pinned(pinned);

@@ -10,7 +10,7 @@ namespace {
 
 using namespace gpu;
 
-// order[i]: the thread whose turn was i-th, first to start and then to go on behind a barrier.
+// order[i] is the i-th thread that runs: first all threads before the barrier, then all after it.
 __global__ void turns(int* order, int* next) {
   order[atomicAdd(next, 1)] = static_cast<int>(threadIdx.x);
   __syncthreads();
@@ -25,7 +25,7 @@ std::vector<int> turns_of(int threads) {
 
 TEST(EmulatedThreadOrder, forward_and_reverse) {
   emulation::set_thread_order({Order::forward, 0});
-  EXPECT_EQ(turns_of(4), (std::vector<int>{0, 1, 2, 3, 3, 0, 1, 2}));  // the last one there goes on
+  EXPECT_EQ(turns_of(4), (std::vector<int>{0, 1, 2, 3, 3, 0, 1, 2}));  // the last to arrive goes on
   emulation::set_thread_order({Order::reverse, 0});
   EXPECT_EQ(turns_of(4), (std::vector<int>{3, 2, 1, 0, 0, 3, 2, 1}));
   emulation::set_thread_order({});
@@ -41,11 +41,11 @@ TEST(EmulatedThreadOrder, a_seed_repeats_its_order_and_each_launch_has_its_own) 
   EXPECT_NE(first, second);
   EXPECT_NE(two_launches(8).first, first);
   emulation::set_thread_order({});
-  EXPECT_EQ(std::set<int>(first.begin(), first.begin() + 100).size(), 100);  // each has had its turn
+  EXPECT_EQ(std::set<int>(first.begin(), first.begin() + 100).size(), 100);  // each thread has run once
   EXPECT_EQ(std::set<int>(first.begin() + 100, first.end()).size(), 100);
 }
 
-// All blocks, told apart.
+// The same for several blocks, each with its own part of `order`.
 __global__ void turns_of_blocks(int* order, int* next) {
   const int i = atomicAdd(next + blockIdx.x, 1);
   order[blockIdx.x * blockDim.x + static_cast<unsigned>(i)] = static_cast<int>(threadIdx.x);
@@ -67,14 +67,14 @@ TEST(EmulatedThreadOrder, does_not_depend_on_the_os_threads) {
   emulation::set_threads(2);
 }
 
-// Reads the environment, and exits with 0 if that has led to `order`.
+// Reads the order from the environment, and exits with 0 if it is `order`.
 void expect_from_environment(const char* value, ThreadOrder order) {
   setenv("STAGEGPT_EMULATOR_ORDER", value, 1);
   const ThreadOrder got = emulation::thread_order();
   std::exit(got.order == order.order && got.seed == order.seed ? 0 : 1);
 }
 
-// Opens the device as a program does at its start, and exits with 2 where the environment is malformed.
+// Opens the device as a program does at its start. Exits with 2 if the environment variable is malformed.
 void open_device_with(const char* value) {
   setenv("STAGEGPT_EMULATOR_ORDER", value, 1);
   try {
@@ -88,7 +88,7 @@ void open_device_with(const char* value) {
 
 class EmulatedThreadOrderDeathTest : public testing::Test {
  protected:
-  // In a new process, which has not read the environment yet.
+  // Each test runs in a new process, which has not read the environment yet.
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 };
 

@@ -19,7 +19,7 @@ class DataFlags : public testing::Test {
     file_ = directory_.write("text.txt", text_);
   }
 
-  // What training learns from with these flags.
+  // The tokenized data of a training with these flags.
   Corpus corpus(const Arguments& arguments) const {
     TrainFlags flags;
     CommandLine command_line("stage0_train", "", 0);

@@ -80,7 +80,7 @@ TEST(FlagValues, OfAConfigurationAreTakenAsTexts) {
             "--t: expected a number, not \"" + std::string(59, 'a'));
 }
 
-// Two letters may differ, or a third of them, where one has been added, left out or replaced.
+// A name is suggested if its edit distance is at most 2, or at most a third of the length of the given text.
 TEST(Suggestions, AreNamesThatDifferLittle) {
   const auto suggested = [](const char* given) {
     return suggestion(given, {"--steps", "--seed", "--threads"});
@@ -100,7 +100,7 @@ TEST(Suggestions, AreNamesThatDifferLittle) {
   EXPECT_EQ(suggestion("xyz", {"abc"}), "");
 }
 
-// A name of another program is answered only where the program has the flag.
+// A flag of another well-known program is mapped to the corresponding flag, if the program has it.
 TEST(Suggestions, KnowFlagsOfOtherPrograms) {
   EXPECT_EQ(suggestion("--lr", {"--min-lr", "--learning-rate"}), ", did you mean --learning-rate?");
   EXPECT_EQ(suggestion("--epochs", {"--eps", "--steps"}), ", did you mean --steps?");
@@ -182,7 +182,7 @@ TEST(DerivedSettings, AreThoseThatWereNotGiven) {
   EXPECT_EQ(both.dump(), R"({"a":1,"b":null,"c":null,"derived":{"b":2}})");
   EXPECT_EQ(resolved_settings(both).dump(), R"({"a":1,"b":2,"c":null})");
   EXPECT_EQ(resolved_settings(given), given);
-  // What is given goes before what was derived, of which there may be more.
+  // A given value takes precedence over the derived value. Other derived settings are ignored.
   EXPECT_EQ(resolved_settings({{"a", 1}, {"derived", {{"a", 2}, {"d", 3}}}}).dump(), R"({"a":1})");
   EXPECT_EQ(refusal([] { resolved_settings({{"a", 1}, {"derived", 2}}); }), "'derived': expected an object");
 }

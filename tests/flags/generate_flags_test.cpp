@@ -1,4 +1,4 @@
-// Flags of stage0_generate: the generated text, against its computation from the definitions.
+// Flags of stage0_generate: the generated text is compared with the text computed from the definitions.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,11 +19,12 @@ using Arguments = std::vector<std::string>;
 
 constexpr int kLetters = 20;
 
-// Of token `id`, whatever comes before. No two are equal, in f32 or in bf16.
+// The logit of token `id` after any text. All logits are different, in f32 and in bf16.
 float logit_of(int id) { return 0.25f * static_cast<float>(7 * id % 23) - 2 + 0.001f; }
 
-// A model whose logits are the same behind every text: its last layernorm gives its bias, (1, 0, …), so that
-// the logits are the first column of wte. Its tokens are letters, and the end of a text that it never writes.
+// A model whose logits do not depend on the text. Its last layernorm always gives its bias, (1, 0, …), so the
+// logits are the first column of wte. Its tokens are letters, and the end-of-text token, which it never
+// generates.
 class GenerateFlags : public testing::Test {
  protected:
   GenerateFlags() {
@@ -65,7 +66,7 @@ struct Sampling {
   bool bf16 = false;
 };
 
-// The letters that may follow, with their probabilities, most probable first.
+// The letters that may follow `text` and their probabilities, most probable first.
 std::vector<std::pair<double, int>> letters_behind(const std::string& text, const Sampling& sampling) {
   std::vector<std::pair<double, int>> letters;
   for (int id = 0; id < kLetters; ++id) {
@@ -86,13 +87,14 @@ std::vector<std::pair<double, int>> letters_behind(const std::string& text, cons
     kept += letters[count++].first;
   letters.resize(count);
   for (auto& [p, id] : letters) p /= kept;
-  // Where nothing chooses among them they keep the order of their ids: a draw goes through them so.
+  // Without top-k and top-p, sampling goes through the letters in the order of their ids.
   if (sampling.top_k == 0 && sampling.top_p == 1)
     std::ranges::sort(letters, {}, [](const auto& letter) { return letter.second; });
   return letters;
 }
 
-// The text of sample `sample` behind "c", drawn with numbers that tests/random/draws_test.cpp has checked.
+// The text that sample `sample` adds to the prompt "c". The random numbers are tested in
+// tests/random/draws_test.cpp.
 std::string expected_text(const Sampling& sampling, std::uint32_t sample, std::size_t count) {
   std::string text = "c";
   while (text.size() <= count) {
@@ -124,7 +126,7 @@ TEST_F(GenerateFlags, DecideWhichLettersAreDrawn) {
       texts.push_back(json["samples"][sample]["text"]);
       EXPECT_EQ(texts.back(), expected_text(sampling, sample, 60)) << sample;
     }
-    // Each flag shows: without it another text would be written.
+    // Each flag has an effect: the default settings give a different text.
     if (!arguments.empty() && !sampling.bf16) {
       EXPECT_NE(texts.back(), expected_text({}, 1, 60)) << arguments.front();
     }
@@ -133,7 +135,7 @@ TEST_F(GenerateFlags, DecideWhichLettersAreDrawn) {
 
 TEST_F(GenerateFlags, DecideWhereATextEnds) {
   const std::string whole = expected_text({}, 0, 30);
-  EXPECT_EQ(run({"--max-new-tokens", "30"}).output, "c" + whole + "\n");  // behind --prompt
+  EXPECT_EQ(run({"--max-new-tokens", "30"}).output, "c" + whole + "\n");  // printed after the prompt
   const std::string stop = whole.substr(11, 3);
   EXPECT_EQ(run({"--max-new-tokens", "30", "--stop", stop}).output,
             "c" + whole.substr(0, whole.find(stop)) + "\n");

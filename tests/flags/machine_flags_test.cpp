@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The backend that flags ask for.
+// The backend that the flags select.
 std::unique_ptr<Backend> backend_of(const std::vector<std::string>& arguments) {
   CpuFlags flags;
   CommandLine command_line("stage0_train", "", 0);
@@ -23,7 +23,7 @@ std::unique_ptr<Backend> backend_of(const std::vector<std::string>& arguments) {
   return flags.make_backend(flags.threads(/*processes=*/1));
 }
 
-// A product of matrices (8,1000) and (1000,8).
+// The product of a matrix (8,1000) and the transpose of a matrix (8,1000).
 Values product(Backend& backend) {
   const Tensor x = to_tensor(backend, DType::f32, {8, 1000}, random_values(1, 0, 8000)),
                w = to_tensor(backend, DType::f32, {8, 1000}, random_values(1, 1, 8000)),
@@ -37,7 +37,7 @@ std::ptrdiff_t threads_of_this_process() {
 }
 
 TEST(MachineFlags, SayHowManyThreadsThereAre) {
-  // OpenMP makes threads when they are first needed, and keeps them.
+  // OpenMP creates threads when they are first needed, and does not end them.
   const std::ptrdiff_t before = threads_of_this_process();
   for (const int threads : {1, 3, 5}) {
     const auto backend = backend_of({"--threads", std::to_string(threads), "--cpu-matmul", "naive"});
@@ -47,7 +47,8 @@ TEST(MachineFlags, SayHowManyThreadsThereAre) {
   }
 }
 
-// Each kind adds up in another order; one of them comes from a library.
+// Each GEMM implementation adds in a different order, so the results differ in rounding. One of them is a
+// library, which is loaded only when it is used.
 TEST(MachineFlags, SayWhoMultipliesMatrices) {
   const auto library_is_loaded = [] {
     return read_bytes("/proc/self/maps").find("libopenblas") != std::string::npos;

@@ -1,4 +1,4 @@
-// Metrics against their definitions, computed from the tensors of a traced run and from its text.
+// Metrics are compared with their definitions, computed from the tensors and the text of a traced run.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::int64_t kT = 12;
 
-// A character has one byte or two. The first 3,000 are to be learnt, the other 1,000 for validation.
+// A text of characters of one and two bytes. The first 3,000 characters are for training, the other 1,000 for
+// validation.
 std::string text_with_long_characters() {
   std::string text;
   for (int i = 0; i < 4000; ++i) {
@@ -30,7 +31,8 @@ struct Prediction {
   bool right = false;
 };
 
-// What logits (V) are worth where `target` comes next: −log softmax, and whether it is the most probable.
+// The loss, −log softmax, of logits (V) for the next token `target`, and whether `target` is the most
+// probable token.
 Prediction predicted(std::span<const double> logits, std::int32_t target) {
   const auto best = std::ranges::max_element(logits);
   double sum = 0;
@@ -38,7 +40,7 @@ Prediction predicted(std::span<const double> logits, std::int32_t target) {
   return {*best + std::log(sum) - logits[static_cast<std::size_t>(target)], best - logits.begin() == target};
 }
 
-// Mean loss and accuracy of logits (rows, V).
+// The mean loss and the accuracy of logits (rows, V).
 std::pair<double, double> mean_of(std::span<const double> logits, std::span<const std::int32_t> targets) {
   const std::size_t V = logits.size() / targets.size();
   double loss = 0, right = 0;
@@ -51,7 +53,7 @@ std::pair<double, double> mean_of(std::span<const double> logits, std::span<cons
   return {loss / n, right / n};
 }
 
-// Of a checkpoint's model in f64, over all whole windows of the text.
+// The mean loss and the accuracy of a checkpoint's model in f64, over all complete windows of `text`.
 std::pair<double, double> evaluated(const std::filesystem::path& checkpoint,
                                     const std::vector<std::int32_t>& text) {
   const auto backend = make_naive_backend();
@@ -113,14 +115,14 @@ TEST(Metrics, AreWhatTheirNamesSay) {
     EXPECT_EQ(line["step"], step);
   }
 
-  // Of validation: all windows behind the part that is learnt, in f64.
+  // Validation: all windows after the training part, computed in f64.
   const std::vector<std::int32_t> validation(ids.begin() + train_tokens, ids.end());
   const auto [loss, accuracy] = evaluated(run.in("latest"), validation);
   const nlohmann::json& last = lines.back();
   EXPECT_NEAR(last["validation_loss"], loss, 1e-5);
   EXPECT_NEAR(last["validation_perplexity"], std::exp(loss), 1e-4);
   EXPECT_NEAR(last["validation_accuracy"], accuracy, 1e-9);
-  // Bits, and bytes of the tokens that were to be predicted.
+  // Bits per byte: the loss in bits, divided by the mean number of bytes of the target tokens.
   const std::size_t windows = (validation.size() - 1) / kT;
   double bytes = 0;
   for (std::size_t i = 1; i <= windows * kT; ++i)
@@ -129,7 +131,7 @@ TEST(Metrics, AreWhatTheirNamesSay) {
   EXPECT_GT(per_token, 1.2);
   EXPECT_NEAR(last["bits_per_byte"], loss / std::numbers::ln2 / per_token, 1e-5);
 
-  // --json has the same numbers, and those of the whole run.
+  // --json has the same values, and values of the whole run.
   const nlohmann::json json = nlohmann::json::parse(run.result().output);
   EXPECT_EQ(json["loss"], last["loss"]);
   EXPECT_EQ(json["validation_loss"], last["validation_loss"]);
@@ -142,7 +144,7 @@ TEST(Metrics, AreWhatTheirNamesSay) {
   for (const nlohmann::json& line : lines) seconds += line["seconds"].get<double>();
   EXPECT_NEAR(json["tokens_per_second"].get<double>() * seconds, 4 * 5 * kT, 1e-6);
   EXPECT_GE(json["seconds"], seconds);
-  // Weights, gradients and two moments, and not much more than the activations of a batch beside them.
+  // The peak memory: weights, gradients, two moments, and not much more than the activations of a batch.
   const double arena = 4.0 * static_cast<double>(json["parameters"]);
   EXPECT_GT(last["peak_memory_bytes"], 4 * arena);
   EXPECT_LT(last["peak_memory_bytes"],
@@ -159,13 +161,13 @@ TEST(Metrics, OfADryRunAreSumsOverTheParameters) {
       directory.path());
   const nlohmann::json json = nlohmann::json::parse(result.output);
   const std::int64_t C = 20, V = 8;
-  const auto padded = [](std::int64_t n) { return (n + 63) / 64 * 64; };  // to a parameter's beginning
+  const auto padded = [](std::int64_t n) { return (n + 63) / 64 * 64; };  // the alignment of parameters
   const std::int64_t vectors = 6 * padded(C) + padded(3 * C) + padded(4 * C),
                      matrices = padded(3 * C * C) + padded(C * C) + 2 * padded(4 * C * C),
                      arena = padded(128 * C) + padded(kT * C) + 2 * (vectors + matrices) + 2 * padded(C);
   const std::int64_t parameters = (V + kT) * C + 2 * (12 * C * C + 13 * C) + 2 * C;
   EXPECT_EQ(json["parameters"], parameters);
-  // What is asked of the allocator, which takes no more than an eighth above it.
+  // The bytes of the allocated blocks: the allocator adds at most an eighth to a request.
   const std::pair<const char*, std::int64_t> kinds[] = {{"weights", 4}, {"gradients", 4}, {"moments", 8}};
   for (const auto& [kind, bytes] : kinds) {
     EXPECT_GE(json["memory_bytes"][kind], bytes * arena) << kind;
@@ -176,7 +178,7 @@ TEST(Metrics, OfADryRunAreSumsOverTheParameters) {
   EXPECT_EQ(json["total_flops"], 2000.0 * 5 * 3 * kT * static_cast<double>(6 * parameters + 6 * 2 * C * kT));
 }
 
-// Of generation: tokens are counted, and its rates belong together.
+// Generation: the number of tokens is correct, and tokens_per_second is consistent with ms_per_token.
 TEST(Metrics, OfGenerationBelongTogether) {
   TracedRun run;
   run.train({"--steps", "1", "--n-layer", "1", "--n-head", "1", "--n-embd", "8", "--block-size", "8",

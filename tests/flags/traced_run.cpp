@@ -61,13 +61,14 @@ double OptimizerFlags::rate(int step) const {
 
 namespace {
 
-// One parameter on its way through AdamW.
+// The state of one parameter in AdamW.
 struct Course {
   Values weights, m, v;
   bool decays = false;
 };
 
-// The change of element i at step t, which counts from 1. Brings the moments up to date.
+// Updates the moments of element i with its gradient g at step t (from 1), and returns the change of the
+// weight.
 double change(Course& course, std::size_t i, double g, int t, const OptimizerFlags& flags) {
   double &m = course.m[i], &v = course.v[i];
   m = flags.beta1 * m + (1 - flags.beta1) * g;

@@ -1,4 +1,4 @@
-// A run of stage0_train that records all tensors of its steps, and their expected values by the definitions.
+// A run of stage0_train that records all tensors of its steps, and the expected values of these tensors.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ using Arguments = std::vector<std::string>;
 
 class TracedRun {
  public:
-  // In a directory of its own with "text.txt": 4,000 random letters from a to t. The run is called "run".
+  // Creates a directory with "text.txt": 4,000 random letters from a to t. The run directory is "run".
   TracedRun();
   void train(const Arguments& arguments, const RunOptions& options = {});
 
@@ -25,9 +25,9 @@ class TracedRun {
   // The lines of metrics.jsonl.
   std::vector<nlohmann::json> metrics() const;
 
-  // The traced steps.
+  // The number of traced steps.
   int steps() const { return static_cast<int>(steps_.size()); }
-  // Of step `step`, which counts from 1: a tensor and its shape. Weights are those after the step.
+  // The values and the shape of a tensor of step `step` (from 1). Weights are those after the step.
   const Values& values(int step, const std::string& name) const { return tensor(step, name).values; }
   const std::vector<std::int64_t>& shape(int step, const std::string& name) const {
     return tensor(step, name).shape;
@@ -49,22 +49,22 @@ class TracedRun {
   std::vector<std::map<std::string, Traced>> steps_;
 };
 
-// Of the gradients of a traced step, over all parameters.
+// The norm of all gradients of a traced step.
 double norm_of_gradients(const TracedRun& run, int step);
 
-// What the flags of the optimizer say.
+// The values of the optimizer's flags.
 struct OptimizerFlags {
   double learning_rate = 3e-3, min_lr = 3e-4;
   int warmup_steps = 0, steps = 1;
   std::string lr_schedule = "cosine";
   double weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, grad_clip = 1;
 
-  // Of step `step`, which counts from 0.
+  // The learning rate of step `step` (from 0).
   double rate(int step) const;
 };
 
-// How far the weights of all traced steps are from those of AdamW (Loshchilov and Hutter, algorithm 2, in
-// f64) with the traced gradients: the norm of the difference by that of the change, in the worst step.
+// The error of the weights, relative to AdamW (Loshchilov and Hutter, algorithm 2, in f64) with the traced
+// gradients: the norm of the difference divided by the norm of the change, in the worst traced step.
 // `initial` are the weights before the first step, by name.
 double adamw_error(const TracedRun& run, const OptimizerFlags& flags,
                    const std::map<std::string, Values>& initial);

@@ -17,7 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Initial weights by name. They are drawn as tests/random/weights_test.cpp says; nano's deviation is 0.08.
+// The initial weights by name; tests/random/weights_test.cpp tests their values. nano's standard deviation is
+// 0.08.
 std::map<std::string, Values> initial_weights(const Gpt2Config& config, std::uint64_t seed) {
   const std::unique_ptr<Backend> backend = make_naive_backend();
   Parameters parameters(*backend, gpt2_parameter_table(config), DType::f32, 1, Purpose::inference);
@@ -31,7 +32,7 @@ std::map<std::string, Values> initial_weights(const Gpt2Config& config, std::uin
   return weights;
 }
 
-// The tokens of the first micro-step of step 1, found in its embeddings (B,T,C).
+// The tokens of the first micro-step of step 1, recovered from its embeddings (B,T,C).
 std::vector<std::int32_t> tokens_of_first_step(const TracedRun& run, std::map<std::string, Values>& initial) {
   const Values& embedded = run.values(1, "the output of wte (embedding)");
   const auto shape = run.shape(1, "the output of wte (embedding)");
@@ -52,7 +53,8 @@ std::vector<std::int32_t> tokens_of_first_step(const TracedRun& run, std::map<st
   return ids;
 }
 
-// The weights must be those of AdamW with the flags, and must not be with any of them as it is by default.
+// The weights must be those of AdamW with these flags. With the default value of any of the flags in
+// `others`, the weights must differ.
 void expect_optimizer(
     const TracedRun& run, const OptimizerFlags& flags, const std::map<std::string, Values>& initial,
     const std::vector<std::pair<const char*, std::function<void(OptimizerFlags&)>>>& others) {
@@ -106,7 +108,7 @@ TEST(TrainFlags, OfTheOptimizerAndTheBatchReachTheWeights) {
              "--max-new-tokens",
              "0"});
   ASSERT_EQ(run.steps(), 5);
-  const Gpt2Config config{.vocab_size = 21,  // the end of text is a token
+  const Gpt2Config config{.vocab_size = 21,  // 20 letters and the end of text
                           .block_size = 12,
                           .n_layer = 2,
                           .n_head = 2,
@@ -135,7 +137,8 @@ TEST(TrainFlags, OfTheOptimizerAndTheBatchReachTheWeights) {
                     {"--eps", [](OptimizerFlags& f) { f.eps = 1e-8; }},
                     {"--grad-clip", [](OptimizerFlags& f) { f.grad_clip = 1; }}});
 
-  // The first three quarters of the text, in the order of seed 99 (see tests/random/order_test.cpp).
+  // The training part is the first three quarters of the text. Its windows are shuffled with seed 99 (see
+  // tests/random/order_test.cpp).
   const auto tokenizer = load_tokenizer(run.in("tokenizer.json"), "--tokenizer-path");
   const DataLoader data(tokenizer->encode(run.text().substr(0, 3000)), 12, 99);
   EXPECT_EQ(tokens_of_first_step(run, initial),
@@ -163,7 +166,8 @@ TEST(TrainFlags, OfAScheduleWithoutDecayAndClippingReachTheWeights) {
                     {"--grad-clip", [](OptimizerFlags& f) { f.grad_clip = 1; }}});
 }
 
-// Softmax of scaled, causal scores over NH heads, times values: attention's definition. qkv (B,T,3C).
+// Attention by its definition: the softmax of scaled, causal scores, times the values, for each of NH heads.
+// qkv (B,T,3C).
 Values defined_attention(const Values& qkv, std::size_t B, std::size_t T, std::size_t C, std::size_t NH) {
   const std::size_t HS = C / NH;
   Values out(B * T * C);
@@ -208,7 +212,7 @@ TEST(TrainFlags, OfTheModelReachTheActivations) {
                  &y = run.values(2, "the output of attention, after h.1.attn.c_attn");
     EXPECT_LT(largest_difference(y, defined_attention(qkv, 2, 10, 24, 4)), 1e-5);
     EXPECT_GT(largest_difference(y, defined_attention(qkv, 2, 10, 24, 2)), 1e-3);  // --n-head
-    // act(W x + b) with the weights that step 1 has left.
+    // act(W x + b), with the weights after step 1.
     const Values &x = run.values(2, "the output of h.1.ln_2 (residual_layernorm)"),
                  &w = run.values(1, "the weight h.1.mlp.c_fc.weight"),
                  &bias = run.values(1, "the weight h.1.mlp.c_fc.bias"),
@@ -223,11 +227,12 @@ TEST(TrainFlags, OfTheModelReachTheActivations) {
                         ? z / 2 * (1 + std::erf(z / std::sqrt(2)))
                         : z / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (z + 0.044715 * z * z * z)));
     }
-    EXPECT_LT(largest_difference(out, expected), 5e-6) << activation;  // the two of gelu differ by 5e-4
+    EXPECT_LT(largest_difference(out, expected), 5e-6) << activation;  // the two gelus differ by 5e-4
   }
 }
 
-// The share of zeros is p, and of all samples those of the first step are the only ones.
+// With dropout, the fraction of zeros is p. With --overfit-batch, every step has the samples of the first
+// step.
 TEST(TrainFlags, OfDropoutAndOfOneBatchReachTheActivations) {
   TracedRun run;
   run.train({"--batch-size",
@@ -278,7 +283,7 @@ TEST(TrainFlags, OfRhythmSayAfterWhichStepsThereIsWhat) {
              "--eval-every",  "5",  "--checkpoint-every", "2",        "--keep-last",     "3",
              "--keep-every",  "4",  "--lr-schedule",      "constant", "--learning-rate", "0.01",
              "--trace-steps", "3",  "--max-new-tokens",   "0",        "--json"});
-  // The newest three, of the others multiples of four, and the best.
+  // Kept are the newest three checkpoints, older ones whose step is a multiple of four, and the best one.
   std::set<std::string> expected = {"step_00000004", "step_00000008", "step_00000010", "step_00000011"};
   expected.insert(fs::read_symlink(run.in("best")).filename());
   EXPECT_EQ(names_in(run.in("checkpoints")), expected);
@@ -286,7 +291,7 @@ TEST(TrainFlags, OfRhythmSayAfterWhichStepsThereIsWhat) {
   for (const auto& line : run.metrics()) {
     if (line.contains("validation_loss")) validated.push_back(line["step"]);
   }
-  EXPECT_EQ(validated, (std::vector{2, 4, 5, 6, 8, 10, 11}));  // with every checkpoint, and every fifth step
+  EXPECT_EQ(validated, (std::vector{2, 4, 5, 6, 8, 10, 11}));  // at every checkpoint and every fifth step
   EXPECT_EQ(run.steps(), 3);
   EXPECT_EQ(nlohmann::json::parse(run.result().output)["steps"], 11);
   const Gpt2Config config{

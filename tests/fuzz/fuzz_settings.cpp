@@ -9,7 +9,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static TrainFlags flags;
   static CommandLine& command_line = *[] {
     auto* made =
-        new CommandLine("stage0_train", "train", 0);  // points into `flags`: made once, as it is slow
+        new CommandLine("stage0_train", "train", 0);  // made once, because it is slow; it refers to `flags`
     flags.add(*made);
     return made;
   }();

@@ -21,8 +21,7 @@ inline std::string_view text_of(const std::uint8_t* data, std::size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-// Calls read(), which may refuse its input and throw nothing else; then use() of what it returned, which may
-// throw nothing at all.
+// Calls read(), which may throw only UserError, and then use() with the result, which may not throw.
 template <class Read, class Use>
 int read_then_use(const Read& read, const Use& use) {
   auto value = [&]() -> std::optional<decltype(read())> {

@@ -1,4 +1,4 @@
-// Peak memory of parsing files of the worst case: a small multiple of their size.
+// The peak memory of parsing worst-case files is at most a small multiple of the file's size.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -26,7 +26,7 @@
 
 namespace {
 
-// Bytes on the heap now, and the most there were.
+// Bytes on the heap: the current number and the maximum.
 std::size_t live_bytes = 0, peak_bytes = 0;
 
 void* allocate(std::size_t size) {
@@ -56,28 +56,28 @@ namespace {
 
 constexpr std::size_t kFileBytes = 1'000'000;
 
-// The greatest cost of each kind of file, in bytes of memory for a byte of the file. Beside it: what the
-// costliest of the files below was measured to take.
-constexpr double kJson = 40;              // 32.4: objects without fields
-constexpr double kTokenizerJson = 45;     // 39.6: a normalizer, which is shown
+// Limits of the peak memory for each kind of file, in bytes of memory per byte of the file. Each comment
+// gives the largest measured value, and the file below that needs it.
+constexpr double kJson = 40;              // 32.4: empty objects
+constexpr double kTokenizerJson = 45;     // 39.6: a normalizer, which the message quotes
 constexpr double kLlmcTokenizer = 45;     // 36.9: byte-pair encoding
-constexpr double kSafetensors = 30;       // 25.2: a shape of many extents
-constexpr double kDescription = 45;       // 39.6: a size that is an array, which is shown
-constexpr std::size_t kNothing = 65'536;  // bytes that do not grow with the file
-// The longest that one may take: it is measured to be 0.2 s, and minutes where the time grows with the
-// square.
+constexpr double kSafetensors = 30;       // 25.2: a shape with many dimensions
+constexpr double kDescription = 45;       // 39.6: an array as a size, which the message quotes
+constexpr std::size_t kNothing = 65'536;  // bytes, for any size of the file
+// The limit of the parsing time of a file. The measured time is 0.2 s; with quadratic time it would be
+// minutes.
 constexpr double kCpuSeconds = 10;
 
 struct FileCase {
   const char* name;
-  double most;  // of the constants above
+  double most;  // one of the constants above
   std::function<std::string()> make;
   std::function<void(std::string_view)> read;
 };
 
 void PrintTo(const FileCase& file, std::ostream* out) { *out << file.name; }
 
-// Items, with commas between, until there are `bytes`.
+// Items separated by commas, until the text has `bytes` bytes.
 std::string listed(const std::function<std::string(std::size_t)>& item, std::size_t bytes = kFileBytes) {
   std::string text;
   for (std::size_t i = 0; text.size() < bytes; ++i) text += concat(i == 0 ? "" : ",", item(i));
@@ -88,7 +88,7 @@ std::string repeated(const char* item) {
   return listed([&](std::size_t) { return item; });
 }
 
-// A short name for each number: letters only.
+// A different short name of letters for each number.
 std::string name_of(std::size_t i) {
   std::string name;
   for (; name.empty() || i > 0; i /= 26) name += static_cast<char>('a' + i % 26);
@@ -105,7 +105,8 @@ std::string llmc_header(std::vector<std::int32_t> numbers) {
   return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof numbers[0]};
 }
 
-// All tokens of one byte, of two, and of three as far as there is room: every longer one is a merge.
+// A BPE vocabulary of all tokens of one and two bytes, and as many of three bytes as fit. Each longer token
+// is a merge.
 std::string llmc_bpe() {
   std::string tokens;
   std::int32_t n = 0;
@@ -134,7 +135,7 @@ std::string llmc_words() {
   return llmc_header({20240328, 2, n, 0}) + tokens;
 }
 
-// Byte-level BPE of letters: `merge` spells the merge of two tokens.
+// Byte-level BPE of letters. `merge` formats the merge of two tokens.
 std::string bpe_json(const std::function<std::string(const std::string&, const std::string&)>& merge) {
   constexpr std::size_t kLetters = 26, kPairs = kLetters * kLetters;
   nlohmann::json vocabulary = nlohmann::json::object();
@@ -154,7 +155,7 @@ std::string bpe_json(const std::function<std::string(const std::string&, const s
     bytes += left.size() + right.size() + 10;
   };
   for (std::size_t i = 0; i < kPairs; ++i) add(letter(i), letter(i / kLetters));
-  std::vector<std::string> before;  // of one length more each time
+  std::vector<std::string> before;  // tokens that become one letter longer in each round
   for (std::size_t i = 0; i < kPairs; ++i) before.push_back(letter(i) + letter(i / kLetters));
   while (bytes + merges.size() < kFileBytes) {
     std::vector<std::string> longer;
@@ -312,7 +313,7 @@ const FileCase kCases[] = {
      }},
 };
 
-// The most bytes on the heap while `file` is read, or refused, above those that there were.
+// The peak number of bytes on the heap while `file` is parsed, minus the bytes before.
 std::size_t peak_of(const std::function<void(std::string_view)>& read, std::string_view file) {
   const std::size_t before = live_bytes;
   peak_bytes = before;
@@ -341,7 +342,7 @@ INSTANTIATE_TEST_SUITE_P(Files, ParserMemory, testing::ValuesIn(kCases),
 TEST(ParserMemoryOfData, IsNothing) {
   const std::string header = R"({"a":{"dtype":"F32","shape":[250000],"data_offsets":[0,1000000]}})";
   EXPECT_LE(peak_of(tensors, with_length(header) + std::string(kFileBytes, '\0')), kNothing);
-  // The costliest model that a header may announce; there is none behind it.
+  // The largest model that a header may specify; the file contains no parameters.
   EXPECT_LE(peak_of(model, llmc_header({20240326, 3, 1 << 20, 1 << 24, 1 << 10, 1 << 16, 1 << 16, 1 << 24})),
             kNothing);
 }

@@ -23,9 +23,9 @@ Bytes read(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Files of a tar archive (POSIX ustar): a header of 512 bytes, which begins with a name and has the size in
-// octal digits at byte 124, then the bytes of the file, filled up to a multiple of 512. An empty header is
-// the end.
+// Reads the files of a tar archive (POSIX ustar). Each file has a header of 512 bytes: its name is at byte 0,
+// its size in octal digits at byte 124. The content follows, padded to a multiple of 512 bytes. An empty
+// header marks the end.
 void add_files_of(const fs::path& archive, std::map<std::string, Bytes>& files) {
   constexpr std::size_t kBlock = 512, kNameBytes = 100, kSizeAt = 124;
   const Bytes bytes = read(archive);
@@ -61,9 +61,9 @@ int main(int argc, char** argv) try {
   if (argc != 2) stagegpt::user_error("expected one argument, the directory of a corpus");
   const auto files = files_of(argv[1]);
   for (const auto& [name, content] : files) {
-    std::cerr << name << std::endl;  // the last one is where it ended
+    std::cerr << name << std::endl;  // after a crash, the last name is the failing file
     const std::vector<std::uint8_t> bytes(content.begin(),
-                                          content.end());  // as long as the file: no read past its end
+                                          content.end());  // exact size, to detect reads past the end
     LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
   }
   return 0;

@@ -8,7 +8,7 @@
 
 namespace stagegpt::test {
 
-// Texts come back, and so does the tokenizer from the file that a run would keep it in.
+// Decoding must give the encoded texts, and saving and loading must give the same tokenizer.
 inline void use_tokenizer(const Tokenizer& tokenizer) {
   for (const char* text : {"It's 12 o'clock,\t<|endoftext|>[UNK]\n  Zwölf 中文 😀 aab", "\xff\xc3 ab", "a"}) {
     for (const auto special : {SpecialTokens::as_text, SpecialTokens::recognised}) {
@@ -16,7 +16,7 @@ inline void use_tokenizer(const Tokenizer& tokenizer) {
         const auto ids = tokenizer.encode(text, special);
         const std::string back = tokenizer.decode(ids);
         check(tokenizer.unknown() || back == text, "another text is decoded than was encoded");
-      } catch (const UserError&) {  // a vocabulary need not have every character
+      } catch (const UserError&) {  // a vocabulary may lack some characters
         check(tokenizer.needs_utf8(), "a text of bytes is refused");
       }
     }

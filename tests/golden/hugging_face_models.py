@@ -17,8 +17,8 @@ import torch
 from safetensors.torch import save_file
 from transformers import GPT2Config, GPT2LMHeadModel
 
-STD = 0.15  # of weights; 0.02, meant for 768 channels, would leave attention nearly even
-PERTURBATION = 0.1  # added to biases and layernorm weights, so that a reader that skips one shows
+STD = 0.15  # of weights; with GPT-2's 0.02, which is for 768 channels, attention would be nearly uniform
+PERTURBATION = 0.1  # added to biases and layernorm weights, so that tests detect a reader that skips one
 
 
 def random_model(dtype: torch.dtype = torch.float32, **config) -> GPT2LMHeadModel:
@@ -26,7 +26,7 @@ def random_model(dtype: torch.dtype = torch.float32, **config) -> GPT2LMHeadMode
     model = GPT2LMHeadModel(GPT2Config(**config)).eval()
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
-        for name, parameter in model.named_parameters():  # the tied head is not named
+        for name, parameter in model.named_parameters():  # does not include the tied head
             noise = torch.randn(parameter.shape, generator=generator)
             if name.endswith("bias") or ".ln_" in name:
                 parameter += PERTURBATION * noise
@@ -126,7 +126,7 @@ class Variant:
         return random_model(self.dtype, **config, **self.config)
 
 
-# Activations and types are spread over the ways to save: few files cover all.
+# The variants combine activations, dtypes and ways to save, so that a few files cover all of them.
 FIXTURES = [
     Variant("plain"),
     Variant("sharded", save_sharded, torch.float16, {"activation_function": "gelu"}),
@@ -134,7 +134,7 @@ FIXTURES = [
     Variant("f16", save_base, torch.float16),
     Variant("masks_without_prefix", save_bare_with_head, torch.bfloat16),
 ]
-# Odd on purpose, but for the heads.
+# Unusual sizes on purpose: only the numbers of layers and heads are powers of two.
 FIXTURE_CONFIG = dict(
     vocab_size=67, n_positions=15, n_embd=12, n_layer=2, n_head=2, bos_token_id=66, eos_token_id=66
 )
@@ -154,12 +154,12 @@ def write_fixtures(output: Path) -> None:
         model = variant.model(**FIXTURE_CONFIG)
         variant.save(model, output / variant.name)
         with torch.no_grad():
-            logits = model.double()(ids).logits[0]  # (T,V), of the very weights that were saved
+            logits = model.double()(ids).logits[0]  # (T,V), in f64, with exactly the saved weights
         expected["logits"][variant.name] = {"first": ten_digits(logits[0]), "last": ten_digits(logits[-1])}
         print(f"{variant.name}: logits up to {logits.abs().max().item():.3f}")
     (output / "logits.json").write_text(json.dumps(expected, separators=(",", ":")) + "\n")
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)  # the order of additions, hence the last digits, would depend on it
+    torch.set_num_threads(1)  # the order of additions, and so the last digits, depend on the number of threads
     write_fixtures(Path(__file__).resolve().parent / "hugging_face")

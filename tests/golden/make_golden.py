@@ -158,7 +158,7 @@ def check_gradients(
             flat[entry] = value
             error = abs((above - below) / (2 * step) - float(gradient[entry]))
             scale = float(np.abs(gradient).max())
-            if error > 1e-9:  # the noise of the difference itself
+            if error > 1e-9:  # smaller errors are rounding errors of the difference
                 worst = max(worst, error / scale if scale else math.inf)
             assert worst <= limit, f"{name}[{entry}]: stored {gradient[entry]}, off by {error}"
     return worst
@@ -225,7 +225,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--dtype", choices=DTYPES, default="f64")
     args = parser.parse_args()
-    torch.set_num_threads(1)  # the order of additions, hence the bytes, would depend on it
+    torch.set_num_threads(1)  # the order of additions, and so the bytes, depend on the number of threads
     if args.name is None:
         make(args.output, "tiny", Config(2, 3, 48, 20, 101), 2, 17, args.seed, args.dtype)
         make(args.output, "one", Config(1, 1, 20, 7, 37), 1, 5, args.seed, args.dtype)

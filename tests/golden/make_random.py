@@ -110,7 +110,7 @@ def masks() -> list:
             return {"op": "dropout", "kept": mask(stream, index, T * C, lambda i: True)}
 
         def of_attention(index: int) -> dict:
-            # Element (b, head, query, key); a key behind the query is not seen.
+            # Element (b, head, query, key); a key after the query is not visible.
             visible = lambda i: i % T <= i // T % T
             return {"op": "attention", "kept": mask(DROPOUT_ATTENTION, index, heads * T * T, visible)}
 
@@ -168,7 +168,7 @@ def draws() -> list:
 
 def main() -> None:
     golden = {"weights": weights(), "masks": masks(), "order": order(), "draws": draws()}
-    # An entry a line.
+    # One entry per line.
     parts = []
     for name, entries in golden.items():
         lines = entries if isinstance(entries, list) else [entries]

@@ -29,10 +29,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 HERE = Path(__file__).resolve().parent
 END_OF_TEXT = "<|endoftext|>"
 BYTES = 256
-VOCAB_SIZE = 1000  # the end of text comes on top
+VOCAB_SIZE = 1000  # without the end-of-text token
 MERGES = 700
-MULTILINGUAL_REPEATS = 20  # in the tokenizer's training text, so that the stories do not take every merge
-# As tiktoken's own gpt2, which it would fetch the vocabulary for.
+MULTILINGUAL_REPEATS = 20  # in the training text, so that not all merges come from the stories of dummy.txt
+# The pattern of tiktoken's own encoding gpt2, which is not used because tiktoken would download its vocabulary.
 GPT2_PATTERN = (
     r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
 )
@@ -78,8 +78,8 @@ for (std::size_t i = 0; i < names.size(); ++i) {
 SELECT name, COUNT(*) FROM boats WHERE length >= 12.5 GROUP BY name;  -- 2024-03-31T23:59:60Z 0xDEADBEEF 1e-9
 """
 
-# A set of characters of Unicode 15 and 16 letters and numbers, by block: Kawi, Nag Mundari, Garay, Todhri, Sunuwar,
-# Gurung Khema, Kirat Rai, Ol Onal, Tulu-Tigalari, CJK extensions H and I, Latin.
+# Letters and numbers that Unicode 15 and 16 added, by block: Kawi, Nag Mundari, Garay, Todhri, Sunuwar, Gurung
+# Khema, Kirat Rai, Ol Onal, Tulu-Tigalari, CJK extensions H and I, Latin.
 NEW_LETTERS = (
     "\U00011f04\U00011f05\U00011f50\U00011f51 \U0001e4d0\U0001e4d1\U0001e4f0 \U00010d50\U00010d70\U00010d40 "
     "\U000105c0\U000105c1 \U00011bc0\U00011bf0 \U00016100\U00016130 \U00016d40\U00016d70 \U0001e5d0\U0001e5f1 "
@@ -87,7 +87,7 @@ NEW_LETTERS = (
 )
 
 TEXTS = [
-    # White space: alone, in runs, at ends, before letters, and what some take for white space.
+    # White space: alone, repeated, at ends, before letters; and characters that may be taken for white space.
     "",
     " ",
     "  ",
@@ -117,7 +117,7 @@ TEXTS = [
     "x 's 't 're 've 'm 'll 'd 'x 'l 'r 'v",
     "rock ''n'' roll''s ''ll '''re 'tis 'sss 'llama 'veto",
     "it\u2019s what we\u2018ll say, they\u201bre \u02bcve o\uff07d",
-    # Names of special tokens are text.
+    # Names of special tokens, which are ordinary text here.
     "<|endoftext|>",
     "a<|endoftext|>b <|endoftext|>\n<|endoftext|><|endoftext|>",
     "<|endoftext <|endoftext| <|ENDOFTEXT|> |endoftext|>",
@@ -125,12 +125,12 @@ TEXTS = [
     # Numbers.
     "0 1 12 123 1234 1234567890 3.14159 1,000,000 -7 2^10 0x1F 1e-9 12abc34",
     "٠١٢ ۳۴۵ ०१२ ০১২ ๐๑๒ １２３ ²³¹ ½¾ Ⅷ ⅻ ①② 一二三 𝟘𝟙𝟚 1²x",
-    # Control characters, and what is next to nothing.
+    # Control characters, invisible characters, and code points without a character.
     "a\0b \0 \0\0c",
     "\ufeffwith a mark \ufeff in the middle",
     "\u0001\u0002\u001b[0m\u007f \u0080\u009f\u00ad\u200e\u202e\ufffd\ufffe\uffff",
     "\U0010ffff\U000e0001\U000f0000\ue000 a\U0010ffff",
-    # Marks.
+    # Combining marks.
     "e\u0301a\u0300 \u0301 o\u0308\u0323 n\u0303\u0303\u0303 x\u20dd \u0915\u094d\u0937\u093f",
     "Z\u0351\u036b\u0343a\u0321\u0489l\u034f\u0315g\u0360o 1\u0307 !\u0338",
     NEW_LETTERS,
@@ -148,14 +148,14 @@ TEXTS = [
     "𝔐𝔞𝔱𝔥 𝒮𝒸𝓇𝒾𝓅𝓉 𐍈𐌰 𓀀𓁐 𒀀 ꦗꦮ ᚠᚢᚦ ᏣᎳᎩ ⲁⲃⲅ",
     # Emoji.
     "👩‍👩‍👧‍👦👨🏽‍🚀 🐈‍⬛🏳️‍🌈 🇩🇪🇧🇷 👍🏿👍 ❤️❤ 1️⃣#️⃣ ☺☺️ 🫠🫨🪿 😀 😀  😀",
-    # Programs.
+    # Program code and markup.
     "import sys\n\n\ndef main(argv):\n    for i, a in enumerate(argv):\n        print(f\"{i}: {a!r}\")  # every one\n"
     "\n    return 0\n\n\nif __name__ == '__main__':\n    sys.exit(main(sys.argv))\n",
     "template <class T>\nvoid swap(T& a, T& b) noexcept {\n\tT c = std::move(a);\n\ta = std::move(b);\r\n"
     "\tb = std::move(c);  // done\n}\n#define MAX(a,b) ((a)>(b)?(a):(b))\n",
     '{"name": "x_y-z", "list": [1, 2.5, null], "path": "C:\\\\temp\\\\new", "url": "https://example.org/?q=a%20b&c#d"}',
     "<p class=\"a\">Tom &amp; Jerry</p><!-- --> $x_{i}^{2}$ \\frac{1}{2} @user #tag a@b.example ~/.bashrc",
-    # Long pieces: words, runs of one character, both sides of where an encoder may change its ways.
+    # Long pieces: words, and repeated characters with lengths around which an encoder may change its algorithm.
     "Donaudampfschifffahrtsgesellschaftskapitänsmützenfabrikantenvereinsvorsitzenderstellvertretung",
     "thestoryofthelittlemousewhorantothehillbecauseitwasacloudymorningandshehadheryellowkitewithher" * 3,
     "a" * 63 + " " + "a" * 64 + " " + "a" * 65,
@@ -249,7 +249,8 @@ def agreed_ids(text: str, plain: Tokenizer, encoding: tiktoken.Encoding) -> list
 def character_classes() -> list[tuple[int, str]]:
     """A letter goes on a piece that begins with "x", a number one with "1", another mark one with "!"."""
     prefixes = {"x": "L", "1": "N", "!": "O"}
-    # A vocabulary in which each of these and any byte merge shows whether tiktoken sees one piece or two.
+    # In this vocabulary each prefix merges with any byte. So the number of tokens shows whether tiktoken splits
+    # the text into one piece or two.
     ranks = {bytes([byte]): byte for byte in range(BYTES)}
     for prefix in prefixes:
         for byte in range(BYTES):

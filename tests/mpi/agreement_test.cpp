@@ -12,7 +12,7 @@ namespace {
 
 int last() { return ranks().size() - 1; }
 
-// What a body throws, which must be agreed on: that is, of the types that all ranks throw together.
+// The message of the error that `body` throws. The error must be of a type that all ranks throw together.
 template <class Error>
 std::string agreed_message(const std::function<void()>& body) {
   try {
@@ -26,7 +26,7 @@ std::string agreed_message(const std::function<void()>& body) {
   return "no error";
 }
 
-// A single process throws what its body threw, as it is.
+// These tests need several ranks: a single process throws the original error.
 class Agreement : public testing::Test {
  protected:
   void SetUp() override {

@@ -15,7 +15,7 @@ namespace {
 
 class BroadcastWeights : public testing::Test {
  protected:
-  // Every rank begins with numbers of its own.
+  // Every rank begins with different weights.
   BroadcastWeights() { parameters_.initialize(static_cast<std::uint64_t>(ranks().rank())); }
 
   std::vector<float> weights() { return to_host<float>(*backend_, parameters_.weights()); }
@@ -44,10 +44,10 @@ TEST_F(BroadcastWeights, random_ones_are_those_of_one_process) {
   EXPECT_EQ(weights() == expected, true);
 }
 
-// Not a user's mistake.
+// Weights that differ after the broadcast are not a user's mistake.
 TEST_F(BroadcastWeights, fails_on_all_ranks_when_a_rank_has_others_after_it) {
   if (ranks().size() == 1) GTEST_SKIP() << "there are no others";
-  CountingCommunicator broken(ranks());  // moves nothing
+  CountingCommunicator broken(ranks());  // transfers no data
   try {
     broadcast_weights(broken, *backend_, parameters_);
     ADD_FAILURE() << "no error";
@@ -57,12 +57,12 @@ TEST_F(BroadcastWeights, fails_on_all_ranks_when_a_rank_has_others_after_it) {
   EXPECT_THROW(draw_weights(broken, *backend_, parameters_, 7, 1), AgreedFailure);
 }
 
-// Weights are hashed in blocks of 2^20 elements.
+// Weights are hashed in blocks of 2^20 elements; the test changes elements around a block's end.
 TEST_F(BroadcastWeights, are_compared_to_the_last_element) {
   if (ranks().size() == 1) GTEST_SKIP() << "there are no others";
   ParameterTable table;
   table.add({"large", {(1 << 19) + 64, 2}, (1 << 19) + 64});
-  CountingCommunicator broken(ranks());  // moves nothing
+  CountingCommunicator broken(ranks());  // transfers no data
   Parameters large(*backend_, table, DType::f32, 1, Purpose::inference);
   EXPECT_NO_THROW(broadcast_weights(broken, *backend_, large));
   for (const std::int64_t element : {(1 << 20) - 1, 1 << 20, (1 << 20) + 127}) {

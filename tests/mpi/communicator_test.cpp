@@ -12,7 +12,7 @@
 namespace stagegpt::test {
 namespace {
 
-constexpr std::int64_t kChunk = 1 << 16;  // elements: the ring's
+constexpr std::int64_t kChunk = 1 << 16;  // elements in a chunk of the ring
 
 class CommunicatorOfRanks : public testing::TestWithParam<CommunicatorUnderTest> {
  protected:
@@ -29,7 +29,7 @@ class CommunicatorOfRanks : public testing::TestWithParam<CommunicatorUnderTest>
     for (std::int64_t i = 0; i < n; ++i) values[static_cast<std::size_t>(i)] = element(ranks().rank(), i);
     return to_device<float>(*backend_, {n}, values);
   }
-  // That elements [begin, end) are f(i).
+  // Expects that element i is f(i), for i in [begin, end).
   template <class F>
   void expect_elements(const Tensor& tensor, std::int64_t begin, std::int64_t end, const F& f) {
     const std::vector<float> values = to_host<float>(*backend_, tensor);
@@ -42,7 +42,7 @@ class CommunicatorOfRanks : public testing::TestWithParam<CommunicatorUnderTest>
   }
   void expect_sum(const Tensor& tensor) { expect_elements(tensor, 0, tensor.numel(), sum); }
 
-  // Sizes that divide among the ranks, so that it can be said whose a slice is.
+  // Sizes that are divisible by the number of ranks, so that all slices are equal.
   static std::vector<std::int64_t> divisible_sizes() {
     const std::int64_t n = ranks().size();
     return {0, n, 64 * n, kChunk * n, (kChunk + 1) * n, (6 * kChunk + 5) * n};
@@ -132,7 +132,7 @@ TEST_P(CommunicatorOfRanks, gathers_the_slices_of_all) {
   }
 }
 
-// Each rank to every other, two messages at once.
+// Each rank sends two messages at once to every other rank.
 TEST_P(CommunicatorOfRanks, sends_in_order) {
   for (const std::int64_t size : {std::int64_t{0}, std::int64_t{1}, kChunk + 1}) {
     const Tensor own = own_elements(size), negative = backend_->allocate(DType::f32, {size});
@@ -156,7 +156,7 @@ TEST_P(CommunicatorOfRanks, sends_in_order) {
   }
 }
 
-// What is begun together and finished in another order.
+// Operations that are started together and finished in a different order.
 class ManyAtOnce : public CommunicatorOfRanks {
  protected:
   ManyAtOnce() {
@@ -195,13 +195,13 @@ TEST_P(ManyAtOnce, get_done_by_progress_alone) {
   std::size_t done = 0;
   while (done < pending_.size()) {
     done = 0;
-    // Each rank begins with another one.
+    // Each rank begins with a different operation.
     for (std::size_t i = 0; i < pending_.size(); ++i) {
       done += pending_[(i + static_cast<std::size_t>(ranks().rank())) % pending_.size()]->progress() ? 1 : 0;
     }
   }
   expect_all_right();
-  for (const auto& one : pending_) one->wait();  // which is allowed, and does nothing
+  for (const auto& one : pending_) one->wait();  // wait() after completion does nothing
   expect_all_right();
 }
 
@@ -218,7 +218,7 @@ TEST_P(CommunicatorOfRanks, refuses_what_it_cannot_do) {
   EXPECT_THROW(communicator_->all_gather(odd), InternalError);
 }
 
-// Ranks go on with two communicators in different orders: neither takes the other's messages.
+// Ranks use two communicators in different orders. The messages of the two must not be mixed up.
 TEST_P(CommunicatorOfRanks, is_apart_from_others) {
   const std::unique_ptr<Communicator> other = GetParam().make(*backend_);
   const std::int64_t size = 20 * kChunk;

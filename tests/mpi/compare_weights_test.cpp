@@ -16,14 +16,14 @@ class CompareWeights : public testing::Test {
  protected:
   CompareWeights() { parameters_.initialize(7); }
 
-  // In this rank's element i.
+  // Inverts the lowest bit of element i on this rank.
   void flip_a_bit(std::int64_t i) {
     const Tensor element = parameters_.weights().slice(i, {1});
     const auto bits = std::bit_cast<std::uint32_t>(to_host<float>(*backend_, element)[0]);
     const std::vector<float> changed = {std::bit_cast<float>(bits ^ 1)};
     upload<float>(*backend_, element, changed);
   }
-  // What is wrong, on every rank; nothing where nothing is.
+  // The error message, which is the same on every rank; "" if the weights agree.
   std::string complaint() {
     try {
       require_same_weights(ranks(), *backend_, parameters_, "after step 3");
@@ -35,7 +35,7 @@ class CompareWeights : public testing::Test {
   static std::string name(int rank) { return concat(rank, " (", ranks().host(rank), ")"); }
 
   const std::unique_ptr<Backend> backend_ = make_naive_backend();
-  // More elements than are hashed at once.
+  // More elements than one hashed block has.
   Parameters parameters_{
       *backend_,
       gpt2_parameter_table({.vocab_size = 12000, .block_size = 20, .n_layer = 1, .n_head = 3, .n_embd = 96}),
@@ -61,7 +61,7 @@ TEST_F(CompareWeights, names_the_rank_in_which_a_bit_has_changed) {
   }
 }
 
-// Rank 0 too may be the one.
+// The rank that differs is found by majority, so it may also be rank 0.
 TEST_F(CompareWeights, goes_by_the_majority) {
   if (ranks().size() < 3) GTEST_SKIP() << "there is no majority";
   if (ranks().rank() == 0) flip_a_bit(5);

@@ -10,12 +10,13 @@
 namespace stagegpt::test {
 namespace {
 
-// Divides among 1, 2, 3 and 4 ranks; on two, each has more than is sent at once.
+// Elements: divisible by 1, 2, 3 and 4 ranks. With two ranks, each part is larger than the piece that is sent
+// at once.
 constexpr std::int64_t kArena = 3 << 20;
 
 class DividedArenasTest : public testing::Test {
  protected:
-  // Element i of arena a is i + a/2.
+  // This rank's part of arena a, whose element i is i + a/2.
   Tensor part(float a) const {
     std::vector<float> elements;
     for (std::int64_t i = owned_.begin; i < owned_.end; ++i)
@@ -62,7 +63,7 @@ TEST_F(DividedArenasTest, have_the_values_of_parameters) {
   }
 }
 
-// In the middle of it; who still waits to be asked goes on.
+// Rank 0 fails after some of the reads. The other ranks, which wait for further reads, must continue.
 TEST_F(DividedArenasTest, leave_nobody_behind_when_reading_fails) {
   const auto fail = [&] {
     std::vector<float> out(100);

@@ -13,7 +13,7 @@ namespace {
 
 using gpu::ranks_on_one_gpu;
 
-// All ranks on one node.
+// The placement of all ranks on one node.
 Placement one_node() {
   Placement placement;
   placement.on_node.resize(static_cast<std::size_t>(ranks().size()));

@@ -9,8 +9,8 @@
 namespace stagegpt::test {
 namespace {
 
-constexpr std::int64_t kBytesOverflow = 550'000'004;                     // elements: 2.2 GB
-constexpr std::int64_t kElementsOverflow = (std::int64_t{1} << 30) + 7;  // 4.3 GB
+constexpr std::int64_t kBytesOverflow = 550'000'004;                     // elements; 2.2 GB
+constexpr std::int64_t kElementsOverflow = (std::int64_t{1} << 30) + 7;  // elements; 4.3 GB
 
 class LargeMessages : public testing::Test {
  protected:

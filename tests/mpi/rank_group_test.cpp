@@ -46,7 +46,7 @@ TEST(RankGroup, refuses_to_gather_into_another_size) {
   EXPECT_THROW(ranks().all_gather(own, all), InternalError);
 }
 
-// The clock is one for all processes of a machine.
+// All processes of a machine have the same steady clock, so times of different ranks can be compared.
 TEST(RankGroup, nobody_leaves_a_barrier_before_all_have_come) {
   using Clock = std::chrono::steady_clock;
   std::this_thread::sleep_for(std::chrono::milliseconds(20 * ranks().rank()));
@@ -56,7 +56,7 @@ TEST(RankGroup, nobody_leaves_a_barrier_before_all_have_come) {
   for (const std::int64_t others : gather(ranks(), came)) EXPECT_GE(left, others);
 }
 
-// With messages in between, which nobody takes for something else.
+// The root reports progress meanwhile. These messages must not be confused with the later broadcasts.
 TEST(RankGroup, waits_while_the_root_works) {
   using Clock = std::chrono::steady_clock;
   int calls = 0;

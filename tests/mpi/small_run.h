@@ -17,7 +17,7 @@ namespace stagegpt::test {
 inline constexpr std::int64_t kVocabulary = 101, kT = 17;
 
 struct SmallSettings {
-  std::int64_t batch_size = 12;  // 1, 2, 3 and 4 ranks divide it
+  std::int64_t batch_size = 12;  // divisible by 1, 2, 3 and 4 ranks
   std::int64_t accumulation = 1;
   double dropout = 0;
   bool reproducible = false;
@@ -28,12 +28,12 @@ using MakeSync = std::function<std::unique_ptr<GradientSync>(Communicator&, Back
 
 class SmallRun {
  public:
-  // As stage 0 trains.
+  // Training on one process, as in stage 0.
   explicit SmallRun(const SmallSettings& settings)
       : SmallRun(
             settings, [this](Backend&) { return std::make_unique<SelfCommunicator>(single_); },
             [](Communicator&, Backend&) { return std::make_unique<NoGradientSync>(); }) {}
-  // As the ranks of this program do.
+  // Training on the MPI ranks of this program.
   SmallRun(const SmallSettings& settings, CommAlgorithm algorithm, const MakeSync& make_sync)
       : SmallRun(
             settings, [=](Backend& own) { return make_mpi_communicator(ranks(), own, algorithm); },

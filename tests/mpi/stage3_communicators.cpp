@@ -6,7 +6,7 @@
 namespace stagegpt::test {
 namespace {
 
-// With streams that do their work at once or late.
+// A communicator of device tensors. With `late`, streams delay their work until the host waits.
 CommunicatorUnderTest by(std::string name, CommAlgorithm algorithm, bool late) {
   const auto make_backend = [=]() -> std::unique_ptr<Backend> {
     gpu::emulation::set_late_streams(late);

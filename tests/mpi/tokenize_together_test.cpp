@@ -16,7 +16,8 @@ namespace {
 using Ids = std::vector<std::int32_t>;
 constexpr std::int64_t kBlock = 1 << 18;
 
-// A byte a token, and the end of text where one is asked for. Counts the bytes that it encodes.
+// A tokenizer with one token per byte and, if asked for, an end-of-text token. It counts the bytes that it
+// encodes.
 class Bytes final : public Tokenizer {
  public:
   explicit Bytes(bool has_end) : Tokenizer(vocabulary_of_bytes(has_end)) {}
@@ -41,7 +42,7 @@ class Bytes final : public Tokenizer {
   std::size_t cut_text(std::string_view text) const override { return text.size(); }
 };
 
-// Documents of two blocks and a bit, and of three, of ranks that have files of their own.
+// Two documents, of slightly more than two blocks and of three blocks. Each rank has its own files.
 class TokenizeTogether : public testing::Test {
  protected:
   TokenizeTogether() { write(text_of(2 * kBlock + 1000), text_of(3 * kBlock)); }
@@ -102,7 +103,7 @@ TEST_F(TokenizeTogether, encodes_each_block_once) {
   std::int64_t sum = 0;
   for (const std::int64_t bytes : gather(ranks(), tokenizer_.encoded.load())) {
     sum += bytes;
-    EXPECT_LT(bytes, ranks().size() == 1 ? text_->bytes() + 1 : 4 * kBlock);  // of 5 and a bit
+    EXPECT_LT(bytes, ranks().size() == 1 ? text_->bytes() + 1 : 4 * kBlock);  // the text: over 5 blocks
   }
   EXPECT_EQ(sum, text_->bytes());
   EXPECT_TRUE(std::ranges::is_sorted(done));
@@ -117,7 +118,7 @@ TEST_F(TokenizeTogether, names_a_rank_that_has_another_text) {
   const std::string says = complaint<AgreedUserError>();
   EXPECT_NE(says.find("rank 1"), std::string::npos) << says;
   EXPECT_NE(says.find("--data"), std::string::npos) << says;
-  // One that is longer, in more blocks.
+  // A longer text with more blocks.
   if (ranks().rank() == 1) write(text_of(2 * kBlock + 1000), text_of(5 * kBlock));
   EXPECT_NE(complaint<AgreedUserError>().find("rank 1"), std::string::npos);
 }
@@ -142,7 +143,7 @@ TEST_F(TokenizeTogether, needs_an_end_between_documents) {
   }
 }
 
-// A signal is seen as a block is read.
+// A signal is noticed when a block is read.
 TEST_F(TokenizeTogether, stops_on_all_ranks_when_one_is_to_stop) {
   options_.progress = [](std::int64_t, std::int64_t) {
     if (ranks().rank() == ranks().size() - 1) throw Stopped();

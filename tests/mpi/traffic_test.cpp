@@ -1,5 +1,5 @@
-// The bytes that ranks send, counted at the calls of MPI, against theory: 2(N-1)/N of a tensor for an
-// all-reduce, half of that for a reduce-scatter or an all-gather.
+// The bytes that ranks send, counted in the calls of MPI and compared with theory: 2(N-1)/N of a tensor's
+// bytes for an all-reduce, half of that for a reduce-scatter or an all-gather.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -22,7 +22,7 @@ struct Sent {
 }  // namespace
 }  // namespace stagegpt::test
 
-// MPI's profiling interface: this one is called in place of the library's.
+// Replaces the library's function through MPI's profiling interface, and counts the bytes.
 int MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
               MPI_Request* request) {
   using namespace stagegpt::test;
@@ -44,7 +44,7 @@ class Traffic : public testing::Test {
  protected:
   void SetUp() override { sent = {}; }
 
-  // What this rank sends for one collective.
+  // The bytes that this rank sends in one collective operation.
   std::int64_t bytes_of(Collective collective, const Tensor& tensor) {
     sent = {};
     ((*communicator_).*collective)(tensor)->wait();
@@ -56,7 +56,7 @@ class Traffic : public testing::Test {
     for (const std::int64_t part : gather(ranks(), own)) sum += part;
     return sum;
   }
-  // What this rank sends in one step of training, and how long the arena is, in bytes.
+  // The bytes that this rank sends in one training step, and the size of the arena in bytes.
   struct Step {
     std::int64_t sent, arena;
   };
@@ -96,11 +96,11 @@ TEST_F(Traffic, of_a_tensor_that_does_not_divide_is_no_more_over_all_ranks) {
   }
 }
 
-// The MPI standard promises tags up to 32767, and a run has more passes than that.
+// The MPI standard guarantees only tags up to 32767. A run has more collective operations than that.
 TEST_F(Traffic, of_more_passes_than_there_are_tags_keeps_them_apart) {
   if (n_ != 2) GTEST_SKIP() << "two ranks see what more would see, and are quicker";
   const Tensor tensor = backend_->zeros(DType::f32, {1});
-  int shared = 0;  // passes with the tag of the one before
+  int shared = 0;  // operations with the same tag as the one before
   for (int pass = 0; pass < 33000; ++pass) {
     const int before = sent.last_tag;
     communicator_->all_reduce(tensor)->wait();
@@ -110,7 +110,7 @@ TEST_F(Traffic, of_more_passes_than_there_are_tags_keeps_them_apart) {
   EXPECT_LE(sent.highest_tag, 32767);
 }
 
-// Sharing the optimizer's work costs no traffic.
+// zero1 divides the optimizer's work without additional traffic.
 TEST_F(Traffic, of_a_step_is_that_of_an_all_reduce_of_the_arena) {
   for (const char* sync : {"flat", "zero1"}) {
     const Step step = train(sync);
@@ -118,7 +118,7 @@ TEST_F(Traffic, of_a_step_is_that_of_an_all_reduce_of_the_arena) {
   }
 }
 
-// They leave out the arena's padding.
+// These synchronisations do not send the arena's padding.
 TEST_F(Traffic, of_a_step_in_pieces_is_a_little_less) {
   for (const char* sync : {"per-tensor", "bucketed", "overlapped"}) {
     const Step step = train(sync);

@@ -1,4 +1,4 @@
-// A whole run of several ranks, in process: what rank 0 tells of the others, and that they tell nothing.
+// A whole run on several ranks: rank 0 reports about all ranks, and the other ranks print nothing.
 #include "common/train/training_run.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::int64_t kTokens = 31, kLength = 8;
 
-// Takes its time for each micro-step.
+// Delays each micro-step by `pause`.
 class Slow final : public OpObserver {
  public:
   Slow(Backend& backend, std::chrono::milliseconds pause) : OpObserver(backend), pause_(pause) {}

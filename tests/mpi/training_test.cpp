@@ -19,7 +19,7 @@ namespace stagegpt::test {
 namespace {
 
 constexpr int kSteps = 3;
-// One tenth of the small model's arena: several buckets.
+// A bucket size of one tenth of the small model's arena, so that there are several buckets.
 constexpr std::int64_t kSmallBucket = 40 << 10;
 
 struct Sync {
@@ -52,7 +52,7 @@ std::vector<Sync> syncs() {
 
 Values doubles(std::span<const float> values) { return {values.begin(), values.end()}; }
 
-// m and v, on rank 0.
+// AdamW's moments m and v, gathered on rank 0.
 std::array<std::vector<float>, 2> moments_on_root(const SmallRun& run) {
   std::array<std::vector<float>, 2> all;
   const DividedArenas moments = run.trainer.moments();
@@ -70,8 +70,8 @@ class TrainingOfRanks : public testing::TestWithParam<Sync> {
   static SmallRun run_of_ranks(const SmallSettings& settings) {
     return SmallRun(settings, GetParam().algorithm, GetParam().make);
   }
-  // `got` lies in an arena from `begin` on. Arenas for different numbers of ranks differ in the padding at
-  // their end: compares what both have.
+  // Compares `got` with the elements of `expected` from `begin` on. Arenas for different numbers of ranks
+  // have different padding at the end, so only the common elements are compared.
   static void expect_close(const char* what, const std::vector<float>& got, std::int64_t begin,
                            const std::vector<float>& expected, double limit) {
     const auto first = static_cast<std::size_t>(begin);
@@ -151,7 +151,8 @@ TEST_P(TrainingOfRanks, goes_on_from_gathered_moments) {
   EXPECT_EQ(resumed.weights() == run.weights(), true);
 }
 
-// Each rank has measured another one.
+// Each rank has a different squared norm. The sum over ranks is needed only if the optimizer is divided among
+// the ranks.
 TEST_P(TrainingOfRanks, has_one_norm) {
   const SmallRun run = run_of_ranks({});
   const bool divided = run.trainer.optimizer().owned().size() != run.model.parameters().grads().numel();
@@ -184,7 +185,7 @@ SmallRun reproducible_run(const SmallSettings& settings) {
   });
 }
 
-// Each rank has another number of threads, too.
+// Each rank also has a different number of threads.
 TEST(ReproducibleTraining, has_the_bits_of_one_process) {
   SmallSettings settings{.batch_size = 16, .accumulation = 2, .dropout = 0.2, .reproducible = true};
   if (kReproducibleSubBatches % ranks().size() != 0) {
@@ -203,7 +204,7 @@ TEST(ReproducibleTraining, has_the_bits_of_one_process) {
       EXPECT_EQ(report.loss, expected.loss);
       EXPECT_EQ(report.grad_norm, expected.grad_norm);
       std::vector<float> weights = run->weights(), expected_weights = one.weights();
-      weights.resize(expected_weights.size());  // no padding for ranks
+      weights.resize(expected_weights.size());  // without the padding for ranks
       EXPECT_EQ(weights == expected_weights, true) << "step " << step;
     }
   }

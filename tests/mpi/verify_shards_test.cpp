@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kVocabSize = 60'000, kTokens = 100'000;
 constexpr std::int64_t kMiddle = 50'000;  // neither in the first block nor in the last
 
-// Every rank has copies of its own, of as many shards as there are ranks.
+// Every rank has its own copies of the shards. There are as many shards as ranks.
 class VerifyShards : public testing::Test {
  protected:
   VerifyShards() {
@@ -28,7 +28,7 @@ class VerifyShards : public testing::Test {
     }
   }
   std::filesystem::path path_of(int shard) const { return directory_.path() / concat(shard, ".bin"); }
-  // The shards as they are now.
+  // Opens the shards and verifies them together with the other ranks.
   std::vector<std::shared_ptr<TokenShard>> verified() {
     std::vector<std::shared_ptr<TokenShard>> shards;
     for (int i = 0; i < ranks().size(); ++i)
@@ -59,7 +59,7 @@ TEST_F(VerifyShards, tells_all_ranks_what_they_hold) {
   }
 }
 
-// Rank 0's copy of the last shard is damaged, which the last rank verifies.
+// The last rank verifies the last shard, but rank 0's copy of this shard is damaged.
 TEST_F(VerifyShards, finds_damage_of_a_copy_when_it_is_read) {
   if (ranks().size() == 1) GTEST_SKIP() << "there are no others";
   const int last = ranks().size() - 1;

@@ -1,6 +1,7 @@
-// One thread changes a slot's state as fast as it can, others read it: every state that they read was written
-// as a whole, and none is older than one that they read before. Built with ThreadSanitizer if available,
-// which also checks that reading a state orders memory: the writer's earlier writes are visible.
+// One thread changes a slot's state as fast as possible, and others read it. Every state that is read must
+// have been written as a whole, and must not be older than a state read before. The program is built with
+// ThreadSanitizer if available, which also checks the memory order: after reading a state, the writer's
+// earlier writes are visible.
 #include <atomic>
 #include <cstdio>
 #include <functional>
@@ -16,7 +17,7 @@ using stagegpt::RankState;
 
 constexpr int kStates = 200'000, kReaders = 2;
 
-// All fields say the same number, in all of the phase's bytes but the last.
+// A state whose fields all encode the number n. All bytes of the phase but the last are the same letter.
 RankState numbered(int n) {
   RankState state;
   state.phase.fill(static_cast<char>('a' + n % 26));
@@ -33,7 +34,7 @@ bool is_whole(const RankState& state) {
 
 struct Shared {
   stagegpt::WatchSlot slot;
-  std::vector<int> done_before = std::vector<int>(kStates + 1);  // by the writer, before that state
+  std::vector<int> done_before = std::vector<int>(kStates + 1);  // written before each state is set
   std::atomic<bool> failed = false;
 };
 

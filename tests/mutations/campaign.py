@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import suite
 
 _START = 0.05  # seconds that a process takes to start
-_FIRST_BATCH = 0.5  # seconds of tests that are run in one process, at first; later ones are longer
+_FIRST_BATCH = 0.5  # seconds of tests in the first process of a mutant; later processes get more tests
 
 
 def record(tests, kept, mutants, arguments, say):
@@ -27,7 +27,7 @@ def record(tests, kept, mutants, arguments, say):
             kept.write_text(json.dumps(done))
             say(f"{len(done)} of {len(tests)} tests have run without a mutant")
 
-    for alone in (False, True):  # what a program did not record for each test, alone
+    for alone in (False, True):  # second round: tests without a record run alone in a process
         groups = collections.defaultdict(list)
         for test in left:
             if test.name not in done:
@@ -48,7 +48,7 @@ class Campaign:
     def __init__(self, mutants, tests, reached, results, budget, say):
         self.mutants, self.tests, self.reached = mutants, tests, reached
         self.results, self.budget, self.say = results, budget, say
-        self.kills = collections.Counter()  # of a test, in a file and in all
+        self.kills = collections.Counter()  # mutants that a test has killed: per file, and in all files
         self.lock = threading.Lock()
         self.count = 0
 
@@ -100,7 +100,7 @@ class Campaign:
                     with self.lock:
                         self.kills.update([suspect.name, (mutant.file, suspect.name)])
                     return {**result, "status": "killed", "test": suspect.name, "how": outcome.how}
-                batch = [suspect]  # the others again
+                batch = [suspect]  # it passes alone, so the other tests of the batch are run again
             tests = [test for test in tests if test not in batch]
             result["ran"] += len(batch)
             limit = min(2 * limit, 10.0)

@@ -12,7 +12,7 @@ from rewrite import Mutant, region_of
 
 FOLDERS = ("common", "tools", "stage0_serial", "stage1_mpi", "stage2_cuda", "stage3_mpi_cuda")
 ENDINGS = (".cpp", ".h", ".cu", ".cuh")
-# Compiled only where there is nvcc; a mutant in them would seem to survive.
+# These files are compiled only with nvcc. Without nvcc, a mutant in them would seem to survive.
 ONLY_FOR_GPUS = ("stage2_cuda/cuda/", "stage3_mpi_cuda/nccl_communicator.cpp")
 
 

@@ -36,7 +36,7 @@ class Region:
     kind: str  # "body" of a function, "argument" of a constructor's initialiser, or a variable's "value"
     start: int
     end: int
-    # Of a value: where its declaration begins and ends, and what makes it a constant that only the compiler reads.
+    # For a value: the begin and end of its declaration, and its token `constexpr`, if it has one.
     declaration: tuple = (0, 0)
     constexpr: Token | None = None
     in_class: bool = False
@@ -81,9 +81,9 @@ class _Header:
     def __init__(self, begin):
         self.begin = begin
         self.words = []        # names outside of all brackets
-        self.parameters = False  # a pair of parentheses outside of all brackets: a function
+        self.parameters = False  # whether there are parentheses outside of all other brackets: a function
         self.equals = None     # the index of '='
-        self.colon = False     # behind the parameters: a constructor's initialisers
+        self.colon = False     # whether a colon follows the parameters: a constructor's initialisers
 
 
 class _Scanner:
@@ -146,7 +146,7 @@ class _Scanner:
         """Looks into a brace. Returns whether the declaration has ended with it."""
         words = set(header.words)
         if header.equals is not None or "enum" in words:
-            return False  # ends with a semicolon
+            return False  # the declaration ends with a semicolon
         if header.parameters:
             if header.colon and self.tokens[i - 1].kind == "name" and self.tokens[i - 1].text != "noexcept":
                 self.arguments(i)

@@ -19,7 +19,7 @@ _WORDS = {"true": "false", "false": "true"}
 _EXTREMES = {"min": "max", "max": "min", "min_element": "max_element", "max_element": "min_element"}
 _FLOATING = re.compile(r"0[xX].*[pP]|(?!0[xX]).*[.eE]")
 _NOT_CALLS = {"if", "for", "while", "switch", "catch", "return", "sizeof", "alignof", "decltype", "noexcept"}
-# Calls of which a change would only be another text, another use of memory, or another compilation.
+# Calls that are not mutated. A change in them would affect only a message, the use of memory or compilation.
 _LEFT_ALONE = {"user_error", "concat", "InternalError", "UserError", "static_assert", "reserve"}
 _ASSIGNMENTS = {"=", "+=", "-=", "*=", "/=", "%=", "|=", "&=", "^=", "<<=", ">>=", "<<", "++", "--"}
 _NOT_STATEMENTS = {"return", "throw", "goto", "case", "default", "else", "do", "if", "for", "while", "switch", "try",
@@ -78,7 +78,7 @@ class _Mutator:
         for i, token in enumerate(self.tokens):
             if self.token(i + 1) == "(" and token.text in _LEFT_ALONE:
                 indices |= set(range(i, self.partner[i + 1] + 1))
-            if self.token(i + 1) == "(" and token.text == "check":  # its condition is not
+            if self.token(i + 1) == "(" and token.text == "check":  # only its message, not its condition
                 first = next(self.arguments(i + 1), (i, i))
                 indices |= set(range(first[1] + 1, self.partner[i + 1] + 1))
             if token.text == "[" and self.token(i + 1) == "[":
@@ -168,7 +168,7 @@ class _Mutator:
 
     def begins_statement(self, i):
         before = self.token(i - 1)
-        if before == ":":  # of a label
+        if before == ":":  # possibly the end of a label
             label = i - 1
             while self.token(label) not in (";", "{", "}", "?", "case", "default"):
                 label -= 1

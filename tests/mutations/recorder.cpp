@@ -14,7 +14,7 @@
 namespace stagegpt::mutants {
 namespace {
 
-constexpr const char* kReached = "STAGEGPT_MUTANTS_REACHED";  // of this process, and of those that it starts
+constexpr const char* kReached = "STAGEGPT_MUTANTS_REACHED";  // inherited by child processes
 
 class Recorder final : public testing::EmptyTestEventListener {
  public:

@@ -52,7 +52,7 @@ def rewritten(source, mutants):
             raise ValueError(f"{mutant.file}:{mutant.line_number(source)}: no place for a mutant")
         groups.setdefault(region, []).append(mutant)
     changes = [change for region, group in groups.items() for change in _changes(source, region, group)]
-    # From the end, so that offsets before a change stay what they are; a declaration is marked around its values.
+    # Changes are made from the end of the file, so that the offsets of earlier changes remain valid.
     for start, end, text in sorted(set(changes), key=lambda change: change[:2], reverse=True):
         source = source[:start] + text + source[end:]
     return f'#line 1 "switch.h"\n{_SWITCH}#line 1 "{mutants[0].file}"\n{source}'
@@ -88,7 +88,8 @@ def _changes(source, region, mutants):
     text = "(" + "".join(parts) + f"({original}){_line(source, region.end, file)})"
     changes = [(region.start, region.end, text)]
     if region.constexpr:
-        # It has to be read when the program starts. Where it is needed before, the compiler points here.
+        # The mutant is chosen when the program starts, so the constant must not be constexpr. If the compiler
+        # needs its value, the compiler's error names this declaration.
         begin, end = region.declaration
         changes += [(begin, begin, _line(source, begin, file, mutants[0])),
                     (region.constexpr.start, region.constexpr.end, "inline const" if region.in_class else "const"),

@@ -77,13 +77,14 @@ def save_sample(kept, mutants, compiling):
 
 def main():
     arguments = parse()
-    # A job in a shell's background ignores these, and so would the programs that tests send them to.
+    # A background job of a shell ignores these signals, and its child processes inherit this. But tests send
+    # these signals to programs.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     name = arguments.list.stem
     if arguments.count:
         name = f"seed_{arguments.seed}_count_{arguments.count}"
-        if arguments.of != [""]:  # of any number of files
+        if arguments.of != [""]:  # a hash, so that the name is short for any number of prefixes
             name += f"_of_{zlib.crc32(' '.join(arguments.of).encode()):08x}"
     work = arguments.work.resolve()
     directory = work / name

@@ -18,7 +18,7 @@ from pathlib import Path
 _ENDED = re.compile(r"^\[ +(OK|SKIPPED|FAILED) +\] (\S+?)(?:, where .*)? \((\d+) ms\)", re.MULTILINE)
 _FILTER = "--gtest_filter="
 _MEMORY = 8 << 30  # bytes that a process may write to: address ranges that it only reserves do not count
-_one_of_ranks = threading.Lock()  # tests that start ranks do not run side by side
+_one_of_ranks = threading.Lock()  # tests that start ranks run one at a time
 
 
 @dataclass
@@ -99,7 +99,7 @@ def run(tests, environment, patience=30, stop_at_first=True):
 def _run(command, tests, environment, patience):
     expected = sum(test.seconds for test in tests)
     mark = f"STAGEGPT_MUTANTS_RUN={uuid.uuid4().hex}"
-    scratch = tempfile.mkdtemp(prefix="mut.", dir="/tmp")  # short: MPI makes sockets there
+    scratch = tempfile.mkdtemp(prefix="mut.", dir="/tmp")  # a short path: MPI creates sockets in it
     environment = {**os.environ, **tests[0].environment, **environment, "TMPDIR": scratch,
                    **dict([mark.split("=")])}
 

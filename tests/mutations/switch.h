@@ -1,6 +1,6 @@
 // Included before every file that has mutants: selects the mutant of this process by environment variables.
 //   STAGEGPT_MUTANT=N            mutant N; none without it
-//   STAGEGPT_MUTANTS_REACHED=F   a file with a byte for each mutant; those that are evaluated set theirs to 1
+//   STAGEGPT_MUTANTS_REACHED=F   a file with a byte for each mutant; an evaluated mutant sets its byte to 1
 #ifndef STAGEGPT_MUTANT
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -15,7 +15,7 @@ namespace stagegpt::mutants {
 inline int chosen = 0;
 inline unsigned char* reached = nullptr;
 
-// The bytes of a file, shared with all who map it; null where there is none.
+// Maps a file into memory, shared between processes; null if it cannot be opened.
 inline unsigned char* mapped(const char* path) {
   const int file = path == nullptr ? -1 : ::open(path, O_RDWR | O_CLOEXEC);
   struct stat status {};
@@ -26,7 +26,8 @@ inline unsigned char* mapped(const char* path) {
   return bytes == MAP_FAILED ? nullptr : static_cast<unsigned char*>(bytes);
 }
 
-// Before the constructors of static objects; in every file, of which the first does it.
+// Runs before the constructors of static objects. Each source file contains this function; the first call has
+// the effect.
 __attribute__((constructor(101))) static void read_environment() {
   if (const char* mutant = std::getenv("STAGEGPT_MUTANT")) chosen = std::atoi(mutant);
   if (reached == nullptr) reached = mapped(std::getenv("STAGEGPT_MUTANTS_REACHED"));
@@ -38,7 +39,7 @@ inline bool is_chosen(int mutant) {
   return mutant == chosen;
 }
 
-// A template, which may stand in a constexpr function though it is none itself.
+// A template, so that constexpr functions may call it, although it is not constant itself.
 template <int mutant>
 constexpr bool is_chosen_at_run_time() {
   return is_chosen(mutant);
@@ -46,7 +47,7 @@ constexpr bool is_chosen_at_run_time() {
 
 }  // namespace stagegpt::mutants
 
-// What the compiler evaluates is never mutated.
+// Code that is evaluated at compile time is never mutated.
 #define STAGEGPT_MUTANT(id) \
   (!std::is_constant_evaluated() && ::stagegpt::mutants::is_chosen_at_run_time<id>())
 #endif

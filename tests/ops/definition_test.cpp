@@ -1,5 +1,5 @@
-// The plain kernels in f64 against the formulas of the ops, written again as directly as possible. Central
-// differences show that backward matches forward; this test shows that forward is correct.
+// The plain kernels in f64, compared with direct implementations of the ops' formulas. Central differences
+// (gradient_check_test.cpp) show that backward matches forward. This test shows that forward is correct.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,7 +17,7 @@ class Definition : public testing::Test {
  protected:
   Tensor tensor(Shape shape, const Values& values) { return to_tensor(*backend_, DType::f64, shape, values); }
   Tensor empty(Shape shape) { return backend_->allocate(DType::f64, shape); }
-  // `tensor` holds `expected` but for the rounding of sums of K.
+  // Expects that `tensor` contains `expected`, apart from rounding errors of sums of K terms.
   void expect_values(const Tensor& tensor, const Values& expected, std::int64_t K) {
     EXPECT_LE(relative_error(to_values(*backend_, tensor), expected), error_limit(0, K, DType::f64));
   }
@@ -67,7 +67,7 @@ TEST_F(Definition, layernorm_uses_the_biased_variance_and_eps_under_the_root) {
   const Tensor out = empty({1, 4}), mean = empty({1}), rstd = empty({1});
   backend_->layernorm_forward(out, mean, rstd, tensor({1, 4}, {1, 2, 3, 6}), tensor({4}, {1, 2, 3, 4}),
                               tensor({4}, {5, 6, 7, 8}), kEps);
-  const double r = 1 / std::sqrt((4 + 1 + 0 + 9) / 4.0 + kEps);  // around the mean, 3
+  const double r = 1 / std::sqrt((4 + 1 + 0 + 9) / 4.0 + kEps);  // squared deviations from the mean, 3
   expect_values(out, {5 - 2 * r, 6 - 2 * r, 7, 8 + 12 * r}, 4);
   expect_values(mean, {3}, 1);
   expect_values(rstd, {r}, 1);
@@ -85,12 +85,13 @@ TEST_F(Definition, cross_entropy_is_the_mean_of_minus_the_logarithm_of_the_targe
   expect_values(loss, {(minus_log_p(0, 2) + minus_log_p(1, 0)) / 2}, 3);
 }
 
-// One element of the output of attention, from whole rows of scores with minus infinity above the diagonal.
+// One element of the output of attention: sequence b, head h, query t, channel i of the head. Keys after the
+// query have the weight 0.
 double attended(const Values& qkv, std::int64_t T, std::int64_t NH, std::int64_t HS, std::int64_t b,
                 std::int64_t h, std::int64_t t, std::int64_t i, const Dropout& dropout) {
   const std::int64_t C = NH * HS;
   auto at = [&](std::int64_t time, std::int64_t part, std::int64_t element) {
-    return qkv[((b * T + time) * 3 + part) * C + h * HS + element];  // part 0 queries, 1 keys, 2 values
+    return qkv[((b * T + time) * 3 + part) * C + h * HS + element];  // part: 0 queries, 1 keys, 2 values
   };
   double denominator = 0, numerator = 0;
   for (std::int64_t s = 0; s < T; ++s) {

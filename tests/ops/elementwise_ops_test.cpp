@@ -1,4 +1,4 @@
-// Ops without a backward, and guarantees of single ops, on every backend in f32.
+// Ops without a backward, and properties of single ops, on every backend.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ TEST_P(ElementwiseOps, copy_takes_the_elements_under_another_shape) {
   EXPECT_EQ(to_values(*backend_, out), expected);
 }
 
-// A GPU refuses a launch of no blocks.
+// CUDA rejects a kernel launch with zero blocks.
 TEST_P(ElementwiseOps, tensors_without_elements_are_no_error) {
   const Tensor none = backend_->zeros(DType::f32, {0, 3});
   EXPECT_NO_THROW({
@@ -89,7 +89,7 @@ TEST_P(ElementwiseOps, cross_entropy_reads_no_padding_and_its_gradient_there_is_
   const Tensor dlogits = be.allocate(DType::f32, logits.shape());
   be.fill(dlogits, kNan);
   be.cross_entropy_backward(dlogits, dloss, logits, lse, targets, kVocabulary);
-  be.cross_entropy_backward(logits, dloss, logits, lse, targets, kVocabulary);  // over the logits
+  be.cross_entropy_backward(logits, dloss, logits, lse, targets, kVocabulary);  // in place
   const Values grad = to_values(be, dlogits);
   EXPECT_EQ(to_values(be, logits), grad);
   for (std::int64_t i = 0; i < kRows * kPadded; ++i) {
@@ -100,12 +100,12 @@ TEST_P(ElementwiseOps, cross_entropy_reads_no_padding_and_its_gradient_there_is_
 
 TEST_P(ElementwiseOps, count_correct_counts_rows_whose_largest_logit_is_the_targets) {
   constexpr std::int64_t kVocabulary = 5;
-  // Columns from the fifth on are padding.
+  // Columns 5 and 6 (from 0) are padding.
   const Tensor logits =
       to_tensor(*backend_, DType::f32, {8, 7}, {0,  1,  2,    1,  0,  9, 9,     //
                                                 5,  1,  2,    1,  0,  9, kNan,  //
                                                 0,  1,  2,    1,  4,  9, 9,     //
-                                                3,  3,  2,    3,  0,  9, 9,     // of equal ones the first
+                                                3,  3,  2,    3,  0,  9, 9,     // a tie: the first counts
                                                 3,  3,  2,    3,  0,  9, 9,     //
                                                 -9, -1, -2,   -3, -4, 0, 0,     //
                                                 1,  2,  kNan, 4,  5,  9, 9,     //
@@ -130,7 +130,7 @@ TEST_P(ElementwiseOps, count_correct_agrees_with_the_definition_on_many_rows) {
     const auto row = values.begin() + n * kPadded;
     const auto largest = static_cast<std::int32_t>(std::max_element(row, row + kVocabulary) - row);
     if (n % 3 == 0) targets[n] = largest;
-    if (n % 3 == 1) row[targets[n]] = row[largest] - 1e-3;  // only one is larger, wherever it is
+    if (n % 3 == 1) row[targets[n]] = row[largest] - 1e-3;  // slightly less than the largest
     expected += targets[n] == largest;
   }
   const Tensor count = backend_->allocate(DType::i32, {1});

@@ -1,6 +1,6 @@
-// Central differences in f64 for every op case, on the plain kernels. So the reference of all other tests is
-// itself checked against the definition of a derivative. For step and expected error see kDifferenceStep in
-// tolerance.h.
+// Compares the gradients of every op case with central differences in f64, on the plain kernels. These
+// kernels are the reference of the other op tests. The step and the expected error are explained at
+// kDifferenceStep in tolerance.h.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,8 @@
 namespace stagegpt::test {
 namespace {
 
-// Elements to try: all of a small gradient, else those where it is largest and a random choice.
+// The elements to test: all elements of a small gradient. Of a larger gradient, the kLargest elements of
+// largest absolute value and kRandom random elements.
 std::vector<std::size_t> elements_to_try(const Values& grad, std::uint32_t stream) {
   constexpr std::size_t kLargest = 8, kRandom = 16;
   std::vector<std::size_t> elements(grad.size());
@@ -28,8 +29,8 @@ std::vector<std::size_t> elements_to_try(const Values& grad, std::uint32_t strea
   return elements;
 }
 
-// dL/dx of one element by central differences. Outputs are subtracted before they are added up: most of them
-// do not change.
+// dL/dx of one element by central differences. The outputs are subtracted before they are summed, so that
+// outputs that do not change add no rounding error.
 double difference_quotient(OpRun& run, std::size_t input, std::size_t element) {
   Values x = run.input(input);
   auto outputs_at = [&](double offset) {

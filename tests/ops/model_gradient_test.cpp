@@ -1,5 +1,5 @@
-// Central differences in f64 for the whole model: several elements of every parameter. For step and expected
-// error see kDifferenceStep in tolerance.h.
+// Compares gradients of the whole model with central differences in f64, at several elements of every
+// parameter. The step and the expected error are explained at kDifferenceStep in tolerance.h.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ std::ostream& operator<<(std::ostream& out, const Variant& variant) {
 
 class ModelGradient : public testing::TestWithParam<Variant> {
  protected:
-  // Weights larger than the initialisation's: with those the loss is nearly flat.
+  // The weights are larger than at the start of a training, where the loss hardly depends on them.
   ModelGradient() {
     for (std::size_t i = 0; i < table().size(); ++i) {
       values_.push_back(random_values(1, static_cast<std::uint32_t>(i), table()[i].shape.numel(), 0.3,
@@ -49,7 +49,7 @@ class ModelGradient : public testing::TestWithParam<Variant> {
     return value;
   }
 
-  // The element with the largest gradient and a random choice, which may be in the padding.
+  // The element with the largest gradient, and kRandom random elements, which may be padding.
   static std::vector<std::size_t> elements_to_try(const Values& grad, std::uint32_t stream) {
     constexpr std::size_t kRandom = 5;
     auto smaller = [](double a, double b) { return std::abs(a) < std::abs(b); };
@@ -70,7 +70,7 @@ class ModelGradient : public testing::TestWithParam<Variant> {
                .activation = GetParam().activation,
                .dropout = GetParam().dropout},
               DType::f64};
-  std::vector<Values> values_;  // of each parameter, with its padding
+  std::vector<Values> values_;  // the values of each parameter, with padding
   const Tensor ids_ = to_tensor(*backend_, {kB, kT}, random_ids(1, 1000, kB* kT, kVocabulary));
   const Tensor targets_ = to_tensor(*backend_, {kB, kT}, random_ids(1, 1001, kB* kT, kVocabulary));
 };

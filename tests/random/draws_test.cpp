@@ -1,4 +1,4 @@
-// The random numbers of generation: against independently computed values, and for independence.
+// The random numbers of generation, compared with independently computed values and tested for independence.
 #include <gtest/gtest.h>
 
 #include "common/comm/self_communicator.h"
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kVocabulary = 37;
 
-// A model whose weights are zero: after every text all tokens are equally probable.
+// A model whose weights are zero: after any text, all tokens have the same probability.
 class EvenModel {
  public:
   std::vector<std::int32_t> written(std::uint64_t seed, std::uint32_t sample, std::int64_t count) {
@@ -65,7 +65,7 @@ TEST(Draws, AreIndependentOfEachOtherAndOfOtherSamplesAndSeeds) {
   }
 }
 
-// What benchmarks multiply: numbers around zero that repeat, beyond the period too.
+// The input of benchmarks: uniform random numbers around zero, repeated with a period of 2^16.
 TEST(RandomTensor, RepeatsAPeriodOfUniformNumbers) {
   const std::unique_ptr<Backend> backend = make_cpu_backend(1);
   constexpr std::int64_t kPeriod = 1 << 16;

@@ -1,4 +1,4 @@
-// Dropout masks, as a training step uses them: against independently computed values, and for independence.
+// Dropout masks of training steps, compared with independently computed values and tested for independence.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,13 +17,14 @@ namespace {
 constexpr double kP = 0.3;
 constexpr std::int64_t kB = 3, kHeads = 3, kHeadSize = 16;
 
-// What an op kept (1) and what it dropped (0), element by element. Keys behind their query count as dropped.
+// Which elements an op kept (1) and dropped (0). Keys after their query count as dropped.
 struct Mask {
   std::string op;
   std::vector<int> kept;
 };
 
-// A dropout shows its mask in its zeros: what comes into it has none. What stays is scaled by 1/(1-p).
+// The mask of a dropout op: its input has no zeros, so each zero of its output is a dropped element. Kept
+// elements are scaled by 1/(1-p).
 std::vector<int> mask_of_dropout(const std::vector<float>& in, const std::vector<float>& out) {
   std::vector<int> kept(out.size());
   int wrong = 0;
@@ -35,8 +36,9 @@ std::vector<int> mask_of_dropout(const std::vector<float>& in, const std::vector
   return kept;
 }
 
-// Queries and keys of zero make all visible keys equally probable: 1/(t+1) at query t, 1/(1-p) of that where
-// it is kept. Value t is 1 in channel t, or 2 in channel 0 for the last, which has no channel of its own.
+// Sets qkv so that the output of attention shows the mask. Queries and keys are zero, so each of the t+1
+// visible keys of query t has the probability 1/(t+1), and 1/(1-p) of that if it is kept. Value t is 1 in
+// channel t. The last value has no channel of its own: it is 2 in channel 0.
 void make_probabilities_visible(Backend& backend, const Tensor& qkv) {
   const std::int64_t C = kHeads * kHeadSize;
   std::vector<float> values(static_cast<std::size_t>(qkv.numel()));
@@ -51,7 +53,7 @@ void make_probabilities_visible(Backend& backend, const Tensor& qkv) {
   upload<float>(backend, qkv, values);
 }
 
-// The mask (B,NH,T,T) in the output (B,T,C) of attention over such values.
+// The mask (B,NH,T,T), recovered from the output (B,T,C) of attention over such values.
 std::vector<int> mask_of_attention(const std::vector<float>& out) {
   std::vector<int> kept;
   int wrong = 0;
@@ -87,14 +89,14 @@ std::vector<std::vector<Mask>> masks_of_steps(int steps, std::uint64_t seed = 13
       } else if (op == "linear" && out.shape()[-1] == 3 * kHeads * kHeadSize) {
         make_probabilities_visible(backend, out);
       } else if (op == "linear" && out.shape()[-1] == kHeads * kHeadSize) {
-        backend.fill(out, 1);  // a branch of which all elements show whether they stay
+        backend.fill(out, 1);  // without zeros, so that the dropout's mask is visible
       }
     });
   }
   return masks;
 }
 
-// Four bits a digit.
+// Bits as hexadecimal digits, four bits per digit.
 std::string hexadecimal(const std::vector<int>& bits) {
   std::string digits;
   for (std::size_t i = 0; i < bits.size(); i += 4) {
@@ -119,7 +121,7 @@ TEST(Masks, AreThoseOfTheReference) {
   }
 }
 
-// The masks of one op and sequence, as numbers; of attention the keys that a query sees.
+// The mask of an op for each sequence, as numbers. For attention, only the visible keys of each query.
 std::vector<std::vector<double>> by_sequence(const Mask& mask) {
   std::vector<std::vector<double>> sequences(kB);
   const std::size_t length = mask.kept.size() / kB;
@@ -151,12 +153,12 @@ TEST(Masks, AreIndependentOfOtherOpsStepsSequencesAndSeeds) {
     for (std::size_t j = 0; j < i; ++j) {
       const std::size_t both = std::min(all[i].size(), all[j].size());
       EXPECT_LT(std::abs(correlation(std::span(all[i]).first(both), std::span(all[j]).first(both))), 5.5)
-          << i << " and " << j;  // 3,500 pairs: one in 3e7 each
+          << i << " and " << j;  // 3,500 pairs; probability 1 in 3e7 for each
     }
   }
 }
 
-// Validation and generation drop nothing: a model of any dropout gives the numbers of one without.
+// Validation and generation do not use dropout: the results do not depend on its probability.
 TEST(Masks, AreForTrainingOnly) {
   SmallTraining with(make_cpu_backend(2), small_config(kB, 1), random_tokens(500), 0.5),
       without(make_cpu_backend(2), small_config(kB, 1), random_tokens(500));

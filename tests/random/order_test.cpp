@@ -1,4 +1,4 @@
-// The order of samples: against independently computed values, and for randomness.
+// The order of samples, compared with independently computed values and tested for randomness.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -26,8 +26,8 @@ TEST(Order, IsThatOfTheReference) {
   }
 }
 
-// Of n windows in a random order, the correlation of a window's number with the next one's, and with that of
-// the same place in another epoch or seed, is as of independent numbers, but for about -1/n.
+// Correlations of a window's number with the next window's number, and with the number at the same position
+// of another epoch or seed. Apart from about -1/n for n windows, they must be those of independent numbers.
 TEST(Order, HasNoPattern) {
   constexpr std::int64_t kWindows = 3000;
   const auto epoch = [](std::uint64_t seed, std::int64_t number) {
@@ -64,7 +64,7 @@ TEST(Order, PutsEachWindowAnywhere) {
   }
 }
 
-// Each epoch begins elsewhere: windows would otherwise be cut at the same places for ever.
+// Each epoch begins at a random offset, so that the text is not cut at the same positions in every epoch.
 TEST(Order, BeginsEachEpochAnywhere) {
   constexpr std::int64_t kT = 40, kEpochs = 4000, kWindows = 3;
   const DataLoader loader(counting(kT * (kWindows + 1) + kT), kT, 5);

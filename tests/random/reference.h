@@ -6,7 +6,8 @@
 
 namespace stagegpt::test {
 
-// "weights", "masks", "order" or "draws": what an entry holds says the function of that name.
+// The part "weights", "masks", "order" or "draws". The function of that name in make_random.py documents its
+// entries.
 inline nlohmann::json random_reference(const char* part) {
   std::ifstream file(STAGEGPT_SOURCE_DIR "/tests/golden/random.json");
   return nlohmann::json::parse(file).at(part);

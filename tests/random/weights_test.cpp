@@ -1,4 +1,4 @@
-// Initial weights: against independently computed values, and for independence.
+// Initial weights, compared with independently computed values and tested for independence.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,7 +13,8 @@
 namespace stagegpt::test {
 namespace {
 
-// That of make_random.py. The first parameter has more than 2^20 elements, and rows of an odd length.
+// The same table as in make_random.py. The first parameter has more than 2^20 elements, in rows of odd
+// length.
 ParameterTable table() {
   ParameterTable table;
   table.add({"large", {4099, 259}, 4224, 0, 0.5});
@@ -24,7 +25,7 @@ ParameterTable table() {
 
 class InitialWeights : public testing::Test {
  protected:
-  // Only the first time for each seed and dtype: a million numbers take their time.
+  // Caches the weights for each seed and dtype, because drawing a million numbers is slow.
   const Values& drawn(std::uint64_t seed, const std::string& name, DType dtype = DType::f32) {
     std::map<std::string, Values>& drawn = drawn_[{seed, dtype}];
     if (drawn.empty()) {
@@ -42,7 +43,7 @@ class InitialWeights : public testing::Test {
   const std::unique_ptr<Backend> backend_ = make_cpu_backend(2);
 };
 
-// A factor for element i, another for each: sums with it tell orders apart.
+// A different factor for each element i, so that the weighted sum depends on the order of the elements.
 double pattern(std::uint64_t i) {
   return static_cast<double>(i * 2654435761u % (1ull << 32)) * 0x1p-32 - 0.5;
 }
@@ -60,14 +61,14 @@ TEST_F(InitialWeights, AreThoseOfTheReference) {
       sum += values[i];
       pattern_sum += pattern(i) * values[i];
     }
-    // Each number is rounded to f32, by 2^-25 of itself at most; the roundings add up as a random walk does.
+    // Rounding to f32 has a relative error of at most 2^-25. The errors of the sum grow as in a random walk.
     const double limit = 10 * 0x1p-25 * std::sqrt(static_cast<double>(values.size()));
     EXPECT_NEAR(sum, expected["sum"], limit);
     EXPECT_NEAR(pattern_sum, expected["pattern_sum"], limit);
   }
 }
 
-// A moment of n numbers from N(0, 1) is off by √(variance / n).
+// The standard error of a moment of n numbers from N(0, 1) is √(variance / n).
 TEST_F(InitialWeights, AreNormal) {
   Values values = drawn(1, "large", DType::f64);
   for (double& value : values) value /= 0.5;
@@ -82,7 +83,8 @@ TEST_F(InitialWeights, AreIndependentOfTheirNeighbours) {
   const Values& values = drawn(1, "large", DType::f64);
   Values squares;
   for (const double value : values) squares.push_back(value * value);
-  // In a block of random words, in the next block, in the next row, and where a thread's part may end.
+  // Lags within a block of random words, to the next block, to the next row, and between the parts of
+  // threads.
   for (const std::size_t lag : {1, 2, 3, 4, 5, 8, 16, 259, 1 << 12, 1 << 16, 1 << 18}) {
     EXPECT_LT(std::abs(correlation_at(values, lag)), kLimit) << lag;
     EXPECT_LT(std::abs(correlation_at(squares, lag)), kLimit) << lag;

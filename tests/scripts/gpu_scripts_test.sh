@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts/gpu_check.sh and gpu_report.py on programs that only pretend: what passes, fails, takes too long, is missing, has
-# no time left. 77 is for "skipped": no Python.
+# scripts/gpu_check.sh and gpu_report.py with fake programs, which pass, fail, take too long, are missing, or
+# have no time left. Exit code 77 means "skipped": no Python.
 set -euo pipefail
 scripts=$(realpath "$(dirname "$0")/../../scripts")
 command -v python3 >/dev/null || { echo "no Python"; exit 77; }
@@ -46,7 +46,7 @@ END
 printf '#!/bin/sh\nexit 1\n' >"$work/python3"  # a Python without PyTorch
 chmod +x "$work/mpirun" "$work/python3"
 
-# check ARGUMENTS…: a rehearsal, with the exit code in $code.
+# check ARGUMENTS…: runs a rehearsal and stores its exit code in $code.
 check() {
   code=0
   rm -rf "$work/out"

@@ -14,7 +14,7 @@ for step in 1 2 3; do
   echo '{"version":2,"step":'$step',"loss":'$((5 - step))',"grad_norm":null,"learning_rate":0.1,"tokens_per_second":9,"validation_loss":2,"validation_accuracy":0.5,"validation_perplexity":7.4}'
   [ $step = 3 ] || echo '{"version":1,"step":'$step',"loss":4,"grad_norm":1,"learning_rate":0.1}' >>"$work/owl/metrics.jsonl"
 done >"$work/fox/metrics.jsonl"
-printf '{"version":2,"st' >>"$work/fox/metrics.jsonl"  # being written
+printf '{"version":2,"st' >>"$work/fox/metrics.jsonl"  # an incomplete line
 touch "$work/empty/metrics.jsonl"
 cp "$work/owl/metrics.jsonl" "$work/_x"
 cp "$work/owl/metrics.jsonl" "$work/"'a$b^$'
@@ -23,7 +23,7 @@ echo 'no json' >"$work/broken/metrics.jsonl"
 
 fail() { echo "FAILED: $*" >&2; exit 1; }
 draw() { "$python" "$script" "$@" >"$work/said" 2>&1; }
-refused() {  # what it says, then arguments
+refused() {  # refused MESSAGE ARGUMENT...
   local says=$1 code=0
   shift
   draw "$@" || code=$?

@@ -16,7 +16,7 @@ END
 chmod +x train
 
 failed=0
-# expect NAME EXIT_CODE STARTS: of a run whose script is on standard input.
+# expect NAME EXIT_CODE STARTS: the script of the run is read from standard input.
 expect() {
   rm -rf run; mkdir -p run/checkpoints; cat >run/script
   local status=0 starts

@@ -18,29 +18,32 @@ buckets = gpt2.buckets()
 assert sum(size for size, _ in buckets) == sum(gpt2.sizes) and sum(n for _, n in buckets) == 148
 assert all(size >= 25 << 20 for size, _ in buckets[:-1])
 
-# One rank has nobody to send to.
+# One rank sends nothing.
 for sync in SYNCS:
     assert communication(sync, gpt2, 1, ethernet) == bytes_sent(sync, gpt2, 1) == messages_sent(sync, gpt2, 1) == 0
     assert isclose(efficiency(sync, gpt2, 1, ethernet, machine, 16, 16), 1)
 
 for ranks in (2, 3, 8, 64, 1000):
-    # All of the ladder send the same bytes, but for padding: the least there can be.
+    # All synchronisations of the ladder send the same number of bytes, apart from padding. It is the minimum.
     for sync in SYNCS:
         assert bytes_sent(sync, gpt2, ranks) == 2 * (ranks - 1) / ranks * gpt2.arena(ranks)
-    # A ring costs its bytes where nothing else does, and its steps where bytes do not.
+    # The time of a ring depends only on its bytes if the latency is 0, and only on its steps if the bandwidth
+    # is infinite.
     bandwidth, latency = Network("", 0, 1e-9, 0), Network("", 1e-6, 0, 0)
     assert isclose(ring_time(4e8, ranks, bandwidth), 2 * (ranks - 1) / ranks * 0.4)
     assert isclose(ring_time(1000, ranks, latency), 2 * (ranks - 1) * 1e-6)
-    # Additions are made in half of the steps.
+    # Half of the steps include additions.
     assert isclose(ring_time(4e8, ranks, Network("", 0, 0, 1e-9)), (ranks - 1) / ranks * 0.4)
     times = {sync: communication(sync, gpt2, ranks, ethernet, backward=0.34) for sync in SYNCS}
-    # Buckets go on together: no slower than one ring, nor than one tensor after the other.
+    # Buckets overlap, so they are not slower than one ring over all gradients, nor than one tensor after the
+    # other.
     assert times["bucketed"] < 1.001 * times["flat"] < 1.002 * times["per-tensor"]
-    # Backward hides something, unless nobody moves data meanwhile.
+    # The backward pass hides some of the communication, unless data are not transferred meanwhile
+    # (hides=False).
     assert times["overlapped"] < times["bucketed"]
     copying = Network("", 50e-6, 0.8e-9, 0.06e-9, hides=False)
     assert isclose(communication("overlapped", gpt2, ranks, copying, 0.34), times["bucketed"])
-    # zero1 divides AdamW, and gathers one more number.
+    # zero1 divides the work of AdamW, and gathers one more number.
     saved = step_time("flat", gpt2, ranks, ethernet, machine) - step_time("zero1", gpt2, ranks, ethernet, machine)
     assert 0 < machine.optimizer * (1 - 1 / ranks) - saved < 1e-3
     assert efficiency("flat", gpt2, ranks, ethernet, machine, 1, 1) < 1

@@ -31,7 +31,7 @@ run() {
   status=0
   bash "scripts/slurm/$1.sbatch" "${@:2}" >/dev/null 2>errors || status=$?
 }
-# expect NAME EXIT_CODE CALLS: of the job that has just run.
+# expect NAME EXIT_CODE CALLS: checks the last job that was run.
 expect() {
   local calls
   calls=$(cat called 2>/dev/null)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts/test.sh with stand-ins for CMake and CTest: which presets it runs, how it ends, and what it says when its
-# time is over.
+# scripts/test.sh with fake versions of CMake and CTest: which presets it runs, its exit code, and its message
+# when the time is over.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
@@ -8,7 +8,7 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/scripts" "$work/bin"
 cp "$here/../../scripts/test.sh" "$work/scripts/"
 printf '#!/bin/sh\n' >"$work/scripts/setup.sh"
-# `cmake --preset P`, `cmake --build --preset P`; `ctest --preset P …` does what $work/P says.
+# The fake cmake only records its calls. The fake `ctest --preset P` also executes $work/P.
 cat >"$work/bin/cmake" <<'END'
 #!/bin/sh
 echo "cmake $*" >>"$CALLS"
@@ -25,7 +25,7 @@ passing="echo '1/1 Test #1: a ....   Passed    1.00 sec'"
 hanging="$passing; sleep 100"
 failing="echo '1/1 Test #1: a ....***Failed    1.00 sec'; exit 8"
 
-# expect STATUS TEXT ARGUMENTS…: how it ends, and what its output contains.
+# expect STATUS TEXT ARGUMENTS…: the exit code, and a text that the output contains.
 expect() {
   local status=$1 text=$2 got=0
   shift 2
@@ -57,10 +57,10 @@ echo "$failing" >"$work/ci"
 expect 8 "***Failed" --full
 expect_no_call '^ctest --preset asan'
 
-# The time is over at once: nothing has run with any preset.
+# The time is over at once, so no preset has been run.
 expect 1 "All tests have run with: none" --minutes 0
 
-# It is over in the second preset. `sed` shortens a minute to a second.
+# The time is over during the second preset. `sed` changes the unit of --minutes to seconds.
 sed -i 's/60 \* minutes/minutes/' "$work/scripts/test.sh"
 echo "$passing" >"$work/ci"
 echo "$hanging" >"$work/asan"

@@ -1,5 +1,5 @@
-// Wrong input: one line on standard error that names the mistake, exit code 2, nothing on standard output,
-// and nothing written.
+// Wrong input gives one line on standard error that names the mistake, exit code 2, no standard output, and
+// no files.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ using Arguments = std::vector<std::string>;
 struct Mistake {
   std::string name;
   Arguments arguments;
-  std::string says;  // part of the message
+  std::string says;  // a part of the message
 };
 
 std::ostream& operator<<(std::ostream& out, const Mistake& mistake) { return out << mistake.name; }

@@ -16,7 +16,7 @@ class DoctorProgram : public testing::Test {
     constexpr mode_t kMode = 0755;
     chmod(scratch_.write(name, "#!/bin/sh\n" + body).c_str(), kMode);
   }
-  // With nothing in its PATH but scripts.
+  // Runs doctor in directory `in`, with only the scripts in its PATH.
   ProgramResult run(const std::vector<std::string>& arguments = {},
                     const std::filesystem::path& in = "") const {
     return run_program("doctor", arguments, in.empty() ? scratch_.path() : in,
@@ -53,7 +53,7 @@ TEST_F(DoctorProgram, TellsOfEverySubject) {
                                       "stage 2, emulated", "stage 3", "stage 3, emulated"}));
 }
 
-// Two GPUs, for which MPI may know CUDA, and of which NCCL is of use.
+// With two GPUs, doctor also reports whether MPI supports CUDA and whether NCCL is available.
 TEST_F(DoctorProgram, AsksForWhatSeveralGpusNeed) {
   script("nvidia-smi", "printf 'A, 535.1, 8.6, 49152\\nB, 535.1, 8.6, 49152\\n'");
   script("mpirun", "echo 'mpirun (Open MPI) 4.1.4'");
@@ -80,7 +80,7 @@ TEST_F(DoctorProgram, LooksForProgramsBesideItself) {
       << result.output;
 }
 
-// A processor that does not know an instruction sends this signal.
+// A processor causes SIGILL at an instruction that it does not support.
 TEST_F(DoctorProgram, TellsThatItWasBuiltForAnotherProcessor) {
   script("nvidia-smi", "kill -ILL $PPID");
   const ProgramResult result = run();
@@ -117,7 +117,7 @@ TEST_F(DoctorProgram, TellsWhatTheyComplainOf) {
 }
 
 TEST_F(DoctorProgram, ExitsWith1WhereStage0CannotRun) {
-  const ProgramResult result = run({}, "/proc");  // nobody can write there
+  const ProgramResult result = run({}, "/proc");  // not writable for anyone
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.output.find("problem  disk"), std::string::npos) << result.output;
 }
@@ -126,7 +126,7 @@ TEST_F(DoctorProgram, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(run({"--gpu"}).exit_code, 2);
   const ProgramResult help = run({"--help"});
   EXPECT_EQ(help.exit_code, 0);
-  EXPECT_EQ(help.output.find("OpenMP"), std::string::npos) << help.output;  // it examines nothing
+  EXPECT_EQ(help.output.find("OpenMP"), std::string::npos) << help.output;  // nothing is examined
 }
 
 }  // namespace

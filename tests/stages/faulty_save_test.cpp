@@ -24,7 +24,7 @@ class FaultySave : public TrainedRuns {
   }
 };
 
-// The run goes on, and saves at the next occasion.
+// A save without memory fails, but the run continues and the next save succeeds.
 TEST_F(FaultySave, WithoutMemoryIsTriedAgain) {
   for (const int ranks : {1, 2}) {
     const std::string run = std::to_string(ranks);
@@ -38,7 +38,7 @@ TEST_F(FaultySave, WithoutMemoryIsTriedAgain) {
   }
 }
 
-// Its weights go another way than those of the others; that it was the network, they cannot know.
+// Rank 2 receives wrong data, so its weights differ. The ranks detect the difference, but not its cause.
 TEST_F(FaultySave, OfWeightsThatDifferEndsTheRunAndNamesTheRank) {
   const ProgramResult result =
       train(3, "run", {"--comm", "flat", "--checkpoint-every", "2"}, "STAGEGPT_CORRUPT", "2");

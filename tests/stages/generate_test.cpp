@@ -1,4 +1,4 @@
-// stageN_generate as a user runs it.
+// Tests of the program stage0_generate.
 #include <pty.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -39,7 +39,7 @@ class Generate : public SmallRun {
 TEST_F(Generate, EchoesThePromptAndGoesOn) {
   const std::string written = text({"--prompt", "the c", "--max-new-tokens", "40", "--temperature", "0"});
   EXPECT_TRUE(written.starts_with("the c")) << written;
-  EXPECT_EQ(written.size(), 5 + 40 + 1) << written;  // a character a token, and a line break
+  EXPECT_EQ(written.size(), 5 + 40 + 1) << written;  // one character per token, and a line break
   EXPECT_TRUE(written.ends_with("\n"));
 }
 
@@ -133,7 +133,7 @@ TEST_F(Generate, AnswersPromptsFromStandardInput) {
   EXPECT_NE(read_bytes(in("errors")).find("the character 'T' is not in the vocabulary"), std::string::npos);
 }
 
-// A million texts that nobody can read: it does not begin the second one.
+// The output cannot be written, so the program ends at the first of a million texts.
 TEST_F(Generate, EndsWhenItsOutputCannotBeWritten) {
   const ProgramResult result = generate({"--num-samples", "1000000"}, {.output_to = "/dev/full"});
   EXPECT_EQ(result.exit_code, 1);
@@ -148,7 +148,7 @@ TEST_F(Generate, SaysThatItsInputCannotBeRead) {
   EXPECT_EQ(read_bytes(in("errors")), "stage0_generate: standard input cannot be read\n");
 }
 
-// A program on a terminal of its own.
+// Runs a program on a pseudo-terminal.
 class Terminal {
  public:
   Terminal(const std::filesystem::path& directory, const Arguments& command) {
@@ -167,8 +167,8 @@ class Terminal {
   void type(const std::string& keys) const {
     ASSERT_EQ(write(fd_, keys.data(), keys.size()), std::ssize(keys));
   }
-  // Reads on until `text` comes, and at least so many bytes; false where the program ends before, or goes on
-  // and on.
+  // Reads until `text` has been read, and at least `least` bytes. Returns false if the program ends before,
+  // or if it writes too much.
   bool shows(const std::string& text, std::size_t least = 0) const {
     constexpr std::size_t kMost = 100000;
     std::string shown;
@@ -242,7 +242,7 @@ TEST_F(Generate, SaysThatARunHasNoCheckpointYet) {
 TEST_F(Generate, RefusesADamagedCheckpoint) {
   const std::filesystem::path file = in("run/latest/model.safetensors");
   std::string bytes = read_bytes(file);
-  bytes[bytes.size() - 4] ^= 1;  // of a weight, which stays a number
+  bytes[bytes.size() - 4] ^= 1;  // changes a weight to another finite number
   std::ofstream(file, std::ios::binary) << bytes;
   expect_refused({}, "model.safetensors\" is damaged");
 }

@@ -20,7 +20,7 @@ TEST(LrSchedule, WarmsUpLinearly) {
 }
 
 TEST(LrSchedule, DecaysToTheFloorAndStays) {
-  EXPECT_DOUBLE_EQ(schedule(LrSchedule::Kind::cosine).at(9), 0.6);  // half way
+  EXPECT_DOUBLE_EQ(schedule(LrSchedule::Kind::cosine).at(9), 0.6);  // halfway through the decay
   EXPECT_DOUBLE_EQ(schedule(LrSchedule::Kind::linear).at(9), 0.6);
   EXPECT_NEAR(schedule(LrSchedule::Kind::cosine).at(6), 0.2 + 0.4 * (1 + 0.80901699437), 1e-10);  // cos 36°
   EXPECT_DOUBLE_EQ(schedule(LrSchedule::Kind::linear).at(6), 0.84);

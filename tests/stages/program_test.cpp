@@ -1,4 +1,4 @@
-// The programs as a user runs them.
+// Tests of the programs stage0_train, stage0_verify and stage0_bench.
 #include "tests/support/program.h"
 
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@ namespace {
 constexpr const char* kTiny = STAGEGPT_SOURCE_DIR "/tests/golden/tiny.bin";
 constexpr const char* kTinyState = STAGEGPT_SOURCE_DIR "/tests/golden/tiny_debug_state.bin";
 
-// A run of less than a second: a small model, and a text that repeats every 25 characters, so that its
-// windows of 16 begin everywhere in it.
+// Flags of a run that takes less than a second: a small model and a text with a period of 25 characters.
+// Windows of 16 characters begin at all positions of this period.
 std::vector<std::string> small_run(const ScratchDirectory& directory) {
   std::string text;
   for (int i = 0; i < 200; ++i) text += "the cat sat on the mats.\n";
@@ -43,7 +43,7 @@ TEST(Train, LearnsAndWrites) {
       run_program("stage0_train", with(small_run(directory), {"--json"}), directory.path());
   ASSERT_EQ(result.exit_code, 0) << result.errors;
   const auto json = nlohmann::json::parse(result.output);
-  EXPECT_LT(json["validation_loss"].get<double>(), 1.0);  // log 14 = 2.6 for a guess
+  EXPECT_LT(json["validation_loss"].get<double>(), 1.0);  // untrained: log 14 = 2.6
   EXPECT_EQ(json["sample"].get<std::string>().size(), 40u);
   EXPECT_NE(result.errors.find("step 200/200"), std::string::npos) << result.errors;
   EXPECT_EQ(result.errors.find('\r'), std::string::npos);  // not a terminal: plain lines
@@ -59,11 +59,12 @@ TEST(Train, MeasuresBitsPerByte) {
     const ProgramResult result = run_program("stage0_train", arguments, directory.path());
     return result.exit_code == 0 ? nlohmann::json::parse(result.output) : nlohmann::json();
   };
-  // A token of char is a byte here; so is one of bpe that has no merges.
+  // Here each token is one byte: with the tokenizer char, and with bpe without merges.
   for (const auto& json : {run("char", ""), run("bpe", "257")}) {
     EXPECT_NEAR(json["bits_per_byte"], json["validation_loss"].get<double>() / std::log(2.0), 1e-9);
   }
-  // The text repeats 25 bytes, 9 tokens: "the", " cat", " sat", " on", " the", " mat", "s", ".", "\n".
+  // The text has a period of 25 bytes, which is 9 tokens: "the", " cat", " sat", " on", " the", " mat", "s",
+  // ".", "\n".
   const auto json = run("bpe", "269");
   EXPECT_NEAR(json["bits_per_byte"], json["validation_loss"].get<double>() / std::log(2.0) * 9 / 25, 0.1);
 }
@@ -81,7 +82,7 @@ TEST(Train, SpecialTokensAreNoBytes) {
   const auto json = nlohmann::json::parse(result.output);
   // 26 tokens for 25 bytes.
   EXPECT_NEAR(json["bits_per_byte"], json["validation_loss"].get<double>() / std::log(2.0) * 26 / 25, 0.02);
-  // Words that are unknown had bytes that nobody knows.
+  // The number of bytes of unknown words is not known, so there is no value.
   *std::ranges::find(arguments, "char") = "word";
   result = run_program("stage0_train", with(arguments, {"--vocab-size", "6"}), directory.path());
   ASSERT_EQ(result.exit_code, 0) << result.errors;
@@ -128,7 +129,7 @@ TEST(Verify, PassesOnTheReferenceInEveryVersion) {
   }
 }
 
-// Of a reference whose last element, one of the gradient of ln_f.bias, is wrong.
+// Runs stage0_verify with a reference whose last element, in the gradient of ln_f.bias, is wrong.
 ProgramResult verify_wrong_gradient(const std::vector<std::string>& flags) {
   const ScratchDirectory directory;
   std::string state = read_bytes(kTinyState);
@@ -190,8 +191,8 @@ TEST(Bench, ReportsWhatItMeasured) {
   EXPECT_TRUE(json.contains("busy"));
 }
 
-// Of the same samples, however they are divided into micro-steps: from weights near zero all tokens are
-// equally probable.
+// The loss and norm do not depend on the division into micro-steps. With weights near zero, all tokens have
+// nearly the same probability.
 TEST(Bench, HasLossAndNormOfTheFirstStep) {
   const auto first = [](const char* batch, const char* micro_steps) {
     return bench_json({"--batch-size", batch, "--grad-accumulation", micro_steps, "--seq-len", "16",
@@ -206,19 +207,19 @@ TEST(Bench, HasLossAndNormOfTheFirstStep) {
 }
 
 TEST(Bench, AStepTakesItsBoundAtLeast) {
-  // On a busy machine threads wait for each other, and what is shorter than a turn of the scheduler is
-  // disturbed or not: one thread, and steps of some 30 ms.
+  // Long steps of about 30 ms on one thread: on a busy machine, threads wait for each other, and short
+  // measurements may or may not be interrupted.
   const auto json = bench_json(
       {"--threads", "1", "--batch-size", "4", "--seq-len", "128", "--steps", "15", "--warmup", "1"});
   EXPECT_GT(json["efficiency"], 0);
-  EXPECT_LE(json["efficiency"], 1.2);  // no more than noise above 1
+  EXPECT_LE(json["efficiency"], 1.2);  // 1 and a margin for noise
 }
 
 TEST(Bench, ComparesWithANamedPeakInBothConventions) {
   const auto json = small_bench({});
   const double median = json["ms_per_step"]["median"].get<double>() / 1e3;
   const double peak = json["peak_gflops"].get<double>() * 1e9, tokens = 2 * 16;
-  const double parameters = json["parameters"].get<double>(), attention = 4 * 128 * 16;  // LCT of nano
+  const double parameters = json["parameters"].get<double>(), attention = 4 * 128 * 16;  // L·C·T of nano
   EXPECT_EQ(json["peak"].get<std::string>().find("measured GEMM "), 0u) << json["peak"];
   EXPECT_NEAR(json["mfu"], tokens * (6 * parameters + 12 * attention) / median / peak, 1e-12);
   EXPECT_NEAR(json["mfu_causal"], tokens * (6 * parameters + 6 * attention) / median / peak, 1e-12);
@@ -235,7 +236,7 @@ TEST(Bench, ListsWhatEachOpDid) {
     EXPECT_GT(kernel["gbytes_per_second"], 0) << kernel;
   }
   EXPECT_NEAR(shares, 1, 1e-12);
-  // Four linear layers in each of nano's four blocks, and the head.
+  // Each of nano's four blocks has four linear layers; the head is one more.
   const auto calls = [](const auto& json, const std::string& name) {
     for (const auto& kernel : json["kernels"]) {
       if (kernel["name"] == name) return kernel["calls"].template get<int>();

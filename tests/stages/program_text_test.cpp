@@ -12,7 +12,7 @@ namespace stagegpt::test {
 namespace {
 
 using Arguments = std::vector<std::string>;
-// With "#" for numbers that have a fraction, for times and speeds, and without the machine's name.
+// Replaces numbers with a fraction, times, speeds and the machine's name by "#".
 std::string masked(std::string text) {
   for (const auto& [pattern, by] : {std::pair{R"([0-9]+\.[0-9]+(e[-+][0-9]+)?)", "#"},
                                     {"[0-9]+ tok/s", "# tok/s"},
@@ -24,8 +24,8 @@ std::string masked(std::string text) {
   return text;
 }
 
-// Runs of a model of (9 + 8) · 8 + 12 · 8² + 13 · 8 + 2 · 8 parameters over a text of 400 characters, of
-// which there are eight, and the end of the text.
+// Runs of a model with (9 + 8) · 8 + 12 · 8² + 13 · 8 + 2 · 8 parameters, on a text of 400 characters. The
+// vocabulary has eight letters and the end of text.
 class ProgramText : public testing::Test {
  protected:
   ProgramText() {
@@ -168,14 +168,14 @@ TEST_F(ProgramText, OfPreparedDataAsJsonSaysWhatItIsMadeOf) {
 const std::string kOne = STAGEGPT_SOURCE_DIR "/tests/golden/one.bin";
 const std::string kOneState = STAGEGPT_SOURCE_DIR "/tests/golden/one_debug_state.bin";
 
-// (37 + 7) · 20 + 12 · 20² + 13 · 20 + 2 · 20 parameters.
+// The number of parameters is (37 + 7) · 20 + 12 · 20² + 13 · 20 + 2 · 20 = 5,980.
 TEST_F(ProgramText, OfAConversionIsThis) {
   const ProgramResult result = run("convert_checkpoint", {"--input", kOne, "--output", "one/"});
   EXPECT_EQ(result.output, "one: 5980 parameters, vocabulary 37, context 7\n");
   EXPECT_EQ(result.errors, "note: the directory gets no tokenizer; --tokenizer-path adds one\n");
 }
 
-// The table of a verification, made of its JSON object.
+// The table of a verification contains the values of its JSON object.
 TEST_F(ProgramText, OfAVerificationIsItsJson) {
   const Arguments flags = {"--model", kOne, "--state", kOneState, "--steps", "2", "--threads", "1"};
   const nlohmann::json json = nlohmann::json::parse(run("stage0_verify", flags + Arguments{"--json"}).output);
@@ -213,7 +213,7 @@ TEST_F(ProgramText, OfWritingEndsWithItsSpeed) {
   EXPECT_TRUE(std::regex_match(result.output, std::regex("abc.*\n---\nabc.*\n---\nabc.*\n")))
       << result.output;
   EXPECT_EQ(masked(result.errors), "3 tokens: # ms per token, # tokens/s, first after # ms\n");
-  // Of a text of one token, its time is that of the first.
+  // For a text of one token, the time per token is the time to the first token.
   const nlohmann::json json =
       nlohmann::json::parse(run("stage0_generate", flags + Arguments{"--json"}).output);
   EXPECT_EQ(json["prompt"], "abc");
@@ -222,7 +222,7 @@ TEST_F(ProgramText, OfWritingEndsWithItsSpeed) {
   EXPECT_EQ(json["samples"].size(), 1u);
 }
 
-// What is not given is as --help says.
+// Flags that are not given have the defaults listed by --help.
 TEST_F(ProgramText, OfABenchmarkHasItsDefaults) {
   const Arguments model = {"--n-layer",    "1",  "--n-head",     "1",   "--n-embd",  "8",
                            "--block-size", "16", "--vocab-size", "100", "--threads", "1"};

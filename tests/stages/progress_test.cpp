@@ -62,7 +62,8 @@ TEST(ProgressLine, HasASteadyBar) {
   }
 }
 
-// The bar is a fifth of the line, from 3 to 30 characters; what has the highest rank gives way first.
+// The bar has a fifth of the line's width, from 3 to 30 characters. If the line is too long, fields are left
+// out in this order: learning rate, norm, tok/s, validation loss, step, loss.
 TEST(ProgressLine, GivesWayOneFieldAfterTheOther) {
   const auto line = [](std::size_t width) { return progress_line(state_at(500), width); };
   EXPECT_EQ(line(118),
@@ -90,7 +91,8 @@ StepReport report_of(std::int64_t step, double seconds) {
   return report;
 }
 
-// The first step, the last, every fortieth part, and those with a validation loss.
+// There is a line for the first step, the last step, every fortieth of the steps, and each step with a
+// validation loss.
 TEST(Progress, HasALineEveryFortiethPart) {
   testing::internal::CaptureStderr();
   {
@@ -111,7 +113,7 @@ TEST(Progress, HasALineEveryFortiethPart) {
   EXPECT_EQ(seen[42], "note: a line");
 }
 
-// From the 100th of 104 steps on: 3 steps of 64 tokens in half a second each.
+// The run resumes at step 100 of 104: 3 steps of 64 tokens take half a second each.
 TEST(Progress, CountsTokensSinceItWasMade) {
   testing::internal::CaptureStderr();
   Progress progress(100, 104, 64);
@@ -123,7 +125,7 @@ TEST(Progress, CountsTokensSinceItWasMade) {
       << text;
 }
 
-// A quarter has taken 20 s.
+// A quarter of the tokens has taken 20 s.
 TEST(ValidationLine, TellsWhatIsLeft) {
   EXPECT_EQ(validation_line(1024, 4096, 20), "validation  1024/4096 tokens  ETA 1:00");
   EXPECT_EQ(validation_line(4096, 4096, 20), "validation  4096/4096 tokens  ETA 0:00");

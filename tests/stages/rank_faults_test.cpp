@@ -1,5 +1,5 @@
-// If one rank ends, all ranks end, with an exit code and a message that names the rank and the cause; saved
-// checkpoints remain valid. For both stages that have ranks.
+// If one rank ends, all ranks end, with an exit code and a message that names the rank and the cause. Saved
+// checkpoints remain valid. The tests run with both stages that have ranks.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -18,8 +18,8 @@ using Arguments = std::vector<std::string>;
 
 constexpr const char* kEndless = "1000000";
 
-// A run in "run", of a small model on the text t.txt, that goes on until something ends it. The parameter is
-// the program.
+// A run of a small model on the text t.txt, in the directory "run", which continues until it is ended. The
+// test parameter is the program.
 class Faults : public testing::TestWithParam<const char*> {
  protected:
   static std::string program() { return concat(STAGEGPT_BIN_DIR "/", GetParam()); }
@@ -37,7 +37,7 @@ class Faults : public testing::TestWithParam<const char*> {
                       more);
   }
 
-  // Trains on `ranks` ranks, and does something to it when there is a checkpoint.
+  // Trains on `ranks` ranks. With once_saved(action), `action` is called when there is a checkpoint.
   ProgramResult train(int ranks, const Arguments& more, const RunOptions& options = {}) const {
     return run_mpi(ranks_of(ranks, GetParam()) + small(more), directory_.path(), options);
   }
@@ -49,12 +49,12 @@ class Faults : public testing::TestWithParam<const char*> {
     ASSERT_GT(std::ssize(ranks), rank);
     kill(ranks[static_cast<std::size_t>(rank)], signal);
   }
-  // Nobody is left, and another number of ranks goes on from a checkpoint.
+  // Expects that all processes have ended, and that two ranks can resume the run.
   void expect_ended_and_resumable() const {
     EXPECT_TRUE(all_end(directory_.path()));
     const auto latest = std::filesystem::read_symlink(directory_.path() / "run/latest").filename();
     const std::int64_t done = step_in_name(latest).value_or(0);
-    // Behind the checkpoint that `latest` may not name yet.
+    // There may be a newer checkpoint than `latest`, so this is some steps after it.
     const Arguments go_on = {"--resume", "run", "--stop-after", std::to_string(done + 40)};
     const ProgramResult result = run_mpi(ranks_of(2, GetParam()) + go_on, directory_.path());
     EXPECT_EQ(result.exit_code, 0) << result.errors;
@@ -83,7 +83,7 @@ TEST_P(Faults, ARankThatStallsIsNamed) {
   expect_ended_and_resumable();
 }
 
-// Its process lives, but what it computes does not go on.
+// The process exists, but the thread that computes does not continue.
 TEST_P(Faults, ARankThatHangsIsNamed) {
   if (kSanitized) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
   RunOptions options = once_saved([&](pid_t) { signal_rank(2, SIGUSR2); });
@@ -94,7 +94,7 @@ TEST_P(Faults, ARankThatHangsIsNamed) {
   EXPECT_TRUE(all_end(directory_.path()));
 }
 
-// Saving may take as long as it does; who waits for it may not hang.
+// A long save is allowed, but a rank that hangs while it waits for the save must be detected.
 TEST_P(Faults, ARankThatHangsWhileAnotherSavesEndsAll) {
   if (kSanitized) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
   const ProgramResult result =
@@ -107,7 +107,7 @@ TEST_P(Faults, ARankThatHangsWhileAnotherSavesEndsAll) {
   EXPECT_TRUE(all_end(directory_.path()));
 }
 
-// Of two ranks that wait for each other, one is stopped.
+// Rank 1 is stopped while it waits for rank 0, which continues.
 TEST_P(Faults, ARankThatIsStoppedWhileItWaitsIsNamed) {
   const auto stop_while_it_waits = [&](pid_t) {
     constexpr int kMicroseconds = 300'000;
@@ -153,8 +153,8 @@ TEST_P(Faults, TerminatingTheLauncherEndsAll) {
   expect_ended_and_resumable();
 }
 
-// With a limit on what one rank may have, of the host's memory and of an emulated device's. A communicator
-// that is freed waits for the other ranks: on the way out, none may be.
+// Rank 1 has a limit on the host's memory and on the emulated device's memory. MPI_Comm_free waits here for
+// all ranks, so it must not be called after an error.
 TEST_P(Faults, ARankWithoutMemoryEndsAll) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer needs more address space than there would be";
   Arguments limited = {"sh", "-c", "ulimit -v 4000000; STAGEGPT_EMULATOR_MEMORY=50000000 exec \"$0\" \"$@\"",
@@ -186,7 +186,7 @@ TEST_P(Faults, WhatIsNotFiniteEndsAllAndIsToldOnce) {
   EXPECT_EQ(result.errors.find("is not finite (loss", told + 1), std::string::npos) << result.errors;
 }
 
-// The same relative path, in another directory for each rank.
+// The path is the same, but each rank has another working directory.
 TEST_P(Faults, DataThatDifferAreNamed) {
   std::filesystem::create_directory(directory_.path() / "other");
   directory_.write("other/t.txt", std::string(4000, 'a') + "\n");
@@ -210,7 +210,7 @@ TEST_P(Faults, SettingsThatDifferAreNamed) {
   EXPECT_NE(result.errors.find("--seed: 2 on rank 2, 1 on rank 0"), std::string::npos) << result.errors;
 }
 
-// What one call asks for, beside settings.
+// Flags that are not settings, but must be the same on all ranks.
 TEST_P(Faults, CallsThatDifferAreNamed) {
   for (const char* flag : {"--help", "--dry-run", "--print-config", "--json"}) {
     const ProgramResult result =
@@ -233,7 +233,7 @@ TEST_P(Faults, NumbersOfTracesThatDifferAreNamed) {
       << result.errors;
 }
 
-// On rank 0, which alone writes it.
+// Only rank 0 writes the trace.
 TEST_P(Faults, ATraceThatCannotBeWrittenEndsAllAndIsToldOnce) {
   EXPECT_EQ(train(2, {"--stop-after", "20"}).exit_code, 0);
   directory_.write("run/traces", "no directory");
@@ -265,7 +265,7 @@ TEST_P(Faults, AMistakeOfTheUsersIsToldOnce) {
   EXPECT_EQ(result.errors.find("--grad-clip: ", told + 1), std::string::npos) << result.errors;
 }
 
-// Under the sanitizers only one of the two: each takes minutes, and most of what they run is the same.
+// With sanitizers only one of the programs: each takes minutes, and both run mostly the same code.
 std::vector<const char*> programs() {
   if (kSanitized) return {"stage1_train"};
   return {"stage1_train", "stage3_train_emulated"};

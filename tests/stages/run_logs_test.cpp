@@ -17,7 +17,8 @@ namespace fs = std::filesystem;
 
 class MetricsFile : public testing::Test {
  protected:
-  // What a run that goes on after some steps finds, and what it leaves of that. Notes go to `notes_`.
+  // The content of metrics.jsonl after a run with the content `text` was resumed after `steps_done` steps.
+  // Notes are stored in notes_.
   std::string kept_of(const std::string& text, std::int64_t steps_done) {
     scratch_.write("metrics.jsonl", text);
     testing::internal::CaptureStderr();
@@ -54,7 +55,7 @@ TEST_F(MetricsFile, KeepsTheLinesOfStepsThatAreDone) {
   EXPECT_EQ(kept_of(one + two + three, 3), one + two + three);
   EXPECT_EQ(kept_of(one + two + three, 0), "");
   EXPECT_EQ(notes_, "");
-  // A line each, in order; no half of one, and nothing that is no step.
+  // One line per step, in order. Duplicate lines, incomplete lines and lines without a step are removed.
   EXPECT_EQ(kept_of(one + one + two + one + two, 2), one + two);
   EXPECT_EQ(kept_of("[1]\n" + one + "{\"step\":\n{}\n{\"step\":0}\n" + two + "{\"step\":3}", 3), one + two);
 }
@@ -127,7 +128,7 @@ TEST(EventFiles, AreNumberedBehindThoseThatAreThere) {
   EXPECT_EQ(reports, std::vector<std::string>());
 }
 
-// The bytes as TensorFlow's own writer has them.
+// The expected bytes are those of TensorFlow's writer.
 TEST(EventFiles, HaveTheBytesOfTextsAndRestarts) {
   using namespace std::string_literals;
   const std::string time = "\x09\0\0\0\0\0\0\xf0\x3f"s;  // wall_time 1.0

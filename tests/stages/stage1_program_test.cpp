@@ -1,4 +1,4 @@
-// Stage 1's programs as a user runs them, compared with stage 0's.
+// Stage 1's programs, compared with stage 0's.
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
@@ -109,7 +109,7 @@ TEST_F(Stage1, Verifies) {
   EXPECT_TRUE(nlohmann::json::parse(result.output)["passed"]);  // printed once
 }
 
-// Of a state that was made by another model.
+// The debug state contains wrong gradients.
 TEST_F(Stage1, NamesARankThatIsOutOfTolerance) {
   const Arguments arguments = {"--model", STAGEGPT_SOURCE_DIR "/tests/golden/tiny.bin", "--state", "other"};
   std::string state = read_bytes(STAGEGPT_SOURCE_DIR "/tests/golden/tiny_debug_state.bin");
@@ -135,13 +135,13 @@ TEST_F(Stage1, MetricsTellOfRanks) {
     const int slowest = ranks["slowest_rank"];
     EXPECT_TRUE(slowest == 0 || slowest == 1) << slowest;
     EXPECT_EQ(ranks["slowest_host"], host);
-    // The line is rank 0's, which knows what it took itself.
+    // Rank 0 writes the line, with its own times.
     double own = 0;
     for (const char* phase : {"data", "forward", "backward", "optimizer"})
       own += json["ms"][phase].get<double>();
     EXPECT_NEAR(ranks[slowest == 0 ? "slowest_ms" : "quickest_ms"], own, 1e-6);
     EXPECT_GT(ranks["reduction_ms"], 0);
-    EXPECT_LE(ranks["reduction_ms"], json["ms"]["communication"]);  // nothing else is done meanwhile
+    EXPECT_LE(ranks["reduction_ms"], json["ms"]["communication"]);  // flat computes nothing meanwhile
     EXPECT_GE(json["bytes_reduced"].get<double>(), 4 * 3776);       // the parameters, and padding
   }
   EXPECT_EQ(count, 30);
@@ -156,7 +156,7 @@ TEST_F(Stage1, BenchTellsRanksAndCommunication) {
   EXPECT_GT(json["phases_ms"]["communication"], 0);
 }
 
-// --comm shows in what a rank keeps: with zero1 half of the moments.
+// The memory of a rank depends on --comm: with zero1, each of two ranks has half of the moments.
 TEST_F(Stage1, KeepsWhatItsWayOfCombiningGradientsNeeds) {
   const auto moments = [&](const char* comm) {
     const ProgramResult planned =

@@ -12,7 +12,7 @@
 namespace stagegpt::test {
 namespace {
 
-// A step of 3.875 s, in which each number is another one.
+// A step of 3.875 s. All numbers are different, so that a mix-up is detected.
 StepMetrics measured() {
   StepMetrics metrics;
   metrics.report = {
@@ -124,7 +124,7 @@ TEST(StepMetrics, HaveAValidationWhereThereWasOne) {
                                            "validation/accuracy 0.375", "validation/bits_per_byte 1.25"};
   EXPECT_EQ(texts(to_scalars(metrics)), kCurves + curves);
 
-  // Words that are unknown have no bytes.
+  // Without bits_per_byte, as for unknown words.
   metrics.validation->bits_per_byte.reset();
   expected.erase("bits_per_byte");
   EXPECT_EQ(to_json(metrics).dump(1), expected.dump(1));

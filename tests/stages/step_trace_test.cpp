@@ -20,7 +20,7 @@ struct TracedTraining : SmallTraining {
   explicit TracedTraining(std::unique_ptr<Backend> on, double dropout = 0)
       : SmallTraining(std::move(on), small_config(4, 2), random_tokens(1000), dropout) {}
 
-  // Does steps, and leaves a trace of each in a directory of its own.
+  // Trains for some steps, and writes a trace of each step to `directory`.
   const fs::path& trace(int steps) {
     for (int i = 0; i < steps; ++i) {
       StepTrace trace(*backend, model.parameters());
@@ -142,7 +142,7 @@ class WithoutBiasForward final : public OpObserver {
   std::vector<Tensor> biases_;
 };
 
-// Makes the backward of c_fc ignore its bias, whose gradient is zero.
+// Makes the backward of c_fc ignore its bias: the bias's gradient is zero.
 class WithoutBiasBackward final : public OpObserver {
  public:
   explicit WithoutBiasBackward(const TracedTraining& run)
@@ -170,7 +170,7 @@ TEST(Divergence, IsNoneBetweenBackends) {
   EXPECT_FALSE(found) << found->text();
 }
 
-// Biases are zero until the first update.
+// Biases are zero in step 1, so the error is visible from step 2 on.
 TEST(Divergence, NamesAForwardThatIgnoresABias) {
   TracedTraining run(make_naive_backend(), 0.1);
   WithoutBiasForward fault(run);

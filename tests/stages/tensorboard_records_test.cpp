@@ -14,7 +14,7 @@ TEST(TensorBoardRecords, HaveTheKnownChecksum) {
   EXPECT_EQ(masked_crc32c("123456789"), (crc >> 15 | crc << 17) + 0xa282ead8u);
 }
 
-// Bytes as TensorFlow's own writer has them.
+// The expected bytes are those of TensorFlow's writer.
 TEST(TensorBoardRecords, BeginWithTheVersion) {
   const std::string time = std::string("\x09") + std::string(6, '\0') + "\xf0\x3f";  // 1.0
   EXPECT_EQ(records_of(version_record(1)),

@@ -1,4 +1,4 @@
-// A whole run in process: what it tells whoever watches it.
+// A whole run in this process, and the beats that it sends to a watchdog.
 #include "common/train/training_run.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// One process that calls `on_beat` whenever it says that it goes on.
+// A group of one process that calls `on_beat` at each beat.
 class Watched final : public RankGroup {
  public:
   explicit Watched(std::function<void()> on_beat) : on_beat_(std::move(on_beat)) {}
@@ -34,7 +34,7 @@ class Watched final : public RankGroup {
   std::function<void()> on_beat_;
 };
 
-// Who saves goes on while the last file and the directories reach the disk, which may take long.
+// Writing the last file and the directories to disk may take long. The run must send beats meanwhile.
 TEST(TrainingRun, BeatsWhileACheckpointIsCommitted) {
   const ScratchDirectory scratch;
   const fs::path run_path = scratch.path() / "run";

@@ -1,5 +1,5 @@
-// Ranks on another node than rank 0, without shared memory: they get its state in messages. faulty_rank.cpp
-// divides this machine into nodes.
+// Ranks on another node than rank 0, without shared memory: they get rank 0's state in messages.
+// faulty_rank.cpp simulates nodes on this machine.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -18,7 +18,8 @@ class TwoNodes : public TrainedRuns {
     if (kSanitized) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
     TrainedRuns::SetUp();
   }
-  // On each node one of `ranks` ranks, where a file takes `milliseconds` to reach the disk; the limit is 2 s.
+  // Trains with one rank per node. A file takes `milliseconds` to reach the disk. The watchdog's limit is
+  // 2 s.
   ProgramResult train(int ranks, const Arguments& more, const char* milliseconds,
                       RunOptions options = {}) const {
     options.environment = {{"LD_PRELOAD", STAGEGPT_FAULTY_RANK},
@@ -49,7 +50,7 @@ TEST_F(TwoNodes, ASaveThatHangsIsNamed) {
   EXPECT_TRUE(all_end(directory_.path()));
 }
 
-// Nobody on its node sees it.
+// There is no other rank on rank 0's node that could detect the stop.
 TEST_F(TwoNodes, ARootThatIsStoppedWhileItSavesIsMissed) {
   const auto stop_root = [&](pid_t) {
     const std::vector<pid_t> ranks = ranks_in(directory_.path());

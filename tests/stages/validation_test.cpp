@@ -1,4 +1,4 @@
-// Which tokens are validated, and the results.
+// The selection of validation tokens, and the results of the validation.
 #include "common/train/validation.h"
 
 #include <gtest/gtest.h>
@@ -44,12 +44,12 @@ TEST(WindowSample, IsSpreadEvenly) {
 }
 
 TEST(ValidationSample, IsAllWhereThatIsATenthOfTheTraining) {
-  // 300 windows trained are the work of 900 passes.
+  // Training on 300 windows costs as much as 900 forward passes; a tenth of that is 90 windows.
   EXPECT_TRUE(validation_sample(90 * 512 + 1, 512, std::nullopt, 300).is_all());
   const WindowSample longer = validation_sample(91 * 512 + 1, 512, std::nullopt, 300);
   EXPECT_EQ(longer.all, 91);
   EXPECT_EQ(longer.count, 64);  // 32,768 tokens
-  // A part that is shorter than the sample is taken whole, however little is trained.
+  // Validation data shorter than the sample are used completely, even for a short training.
   EXPECT_TRUE(validation_sample(64 * 512 + 1, 512, std::nullopt, 1).is_all());
 }
 
@@ -83,7 +83,7 @@ class EvaluateTest : public testing::Test {
   std::optional<Evaluation> evaluation(const EvaluateOptions& options) {
     return evaluate(run_.communicator.group(), *run_.backend, run_.model, run_.data, options);
   }
-  // Of one window, by the model's own loss.
+  // The loss of one window, computed by the model.
   double loss_of(std::int64_t window) {
     const std::vector<std::int32_t> ids(run_.tokens.begin() + window * kT,
                                         run_.tokens.begin() + (window + 1) * kT),
@@ -116,7 +116,7 @@ TEST_F(EvaluateTest, CountsTheBytesOfItsTargets) {
   std::iota(token_bytes.begin(), token_bytes.end(), 0);
   const WindowSample windows{29, 7};
   std::int64_t expected = 0;
-  std::int32_t absent = 0;  // a token that these windows lack, and their first target, which is there
+  std::int32_t absent = 0;  // a token that is not among the targets of these windows
   std::vector<bool> seen(kVocabulary);
   for (const std::int64_t window : numbers(windows)) {
     for (std::int64_t i = window * kT + 1; i <= (window + 1) * kT; ++i) {
@@ -154,7 +154,7 @@ TEST_F(EvaluateTest, EndsEarlyWhenASignalMayEndIt) {
   EXPECT_EXIT(exit_as_stopped(evaluated(false)), testing::ExitedWithCode(1), "");
 }
 
-// Tokens of a text whose words get longer: bytes per token differ from part to part.
+// The words of the text become longer, so the number of bytes per token is different in different parts.
 TEST(Validation, HasBitsPerByteOfTheVeryTokensThatItEvaluates) {
   std::string text;
   for (int i = 0; i < 30; ++i) text += "ab ";
@@ -184,7 +184,8 @@ TEST(Validation, HasBitsPerByteOfTheVeryTokensThatItEvaluates) {
   }
 }
 
-// However large a training batch is; windows longer than that go one by one.
+// The limit does not depend on the batch size of the training. Windows of more than 4096 tokens are evaluated
+// one at a time.
 TEST(Validation, TakesAtMost4096TokensAtOnce) {
   const auto tokenizer = word_tokenizer("a b");
   const auto backend = make_naive_backend();

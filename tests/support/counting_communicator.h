@@ -67,7 +67,7 @@ class CountingCommunicator final : public Communicator {
     int now = 0, most = 0;
   };
 
-  // Not complete before wait().
+  // The operation is not complete before wait().
   class Counted final : public Pending {
    public:
     explicit Counted(UnderWay& under_way) : under_way_(under_way) {

@@ -9,7 +9,7 @@ namespace {
 struct Account {
   long n_kept = 0;
   std::vector<std::weak_ptr<Inode>> inodes = {};
-  std::vector<InodePtr> written = {};  // since their last fsync
+  std::vector<InodePtr> written = {};  // files with writes since their last fsync
   std::vector<Change> changes = {};
 };
 

@@ -40,10 +40,10 @@ struct Lost {
 // directory does not affect the changes in it.
 struct Change {
   InodePtr inode;  // the created or moved inode
-  Name from, to;   // a creation has no `from`, a removal neither
+  Name from, to;   // a creation has no `from`; a removal has neither
   Lost lost;
-  std::vector<InodePtr> awaits;  // directories without an fsync since
-  unsigned flags = 0;            // of renameat2
+  std::vector<InodePtr> awaits;  // directories that had no fsync after the change
+  unsigned flags = 0;            // the flags of renameat2
 };
 
 // The caller must hold a mutex: there is one record per process.
@@ -57,7 +57,7 @@ Lost keep(const Entry& entry);
 void note_write(int fd);
 void note_sync(int fd);
 void note_change(Change change);
-// For a forked child, which must not undo its parent's changes.
+// Clears the record. A forked child calls this, because it must not undo its parent's changes.
 void forget_all();
 // Undoes all changes that are not durable.
 void lose_power();

@@ -86,8 +86,8 @@ inline int hold(int at, const char* path, int flags) {
   return static_cast<int>(syscall(SYS_openat, at, path, O_PATH | O_CLOEXEC | flags));
 }
 
-// A name in a directory. The directory is open and its path is that of the kernel, so that each name has one
-// path, however the program wrote it.
+// A name in an open directory. The directory's path is the kernel's, so that each name has exactly one path,
+// even if the program uses different paths for it.
 struct Entry {
   Entry(int at, const char* given) {
     if (settings().root.empty() || given == nullptr) return;

@@ -42,7 +42,7 @@ extern "C" void hang(int) {
   while (true) pause();
 }
 
-// Replaces that of the C library.
+// Replaces fsync of the C library.
 extern "C" int fsync(int file) {
   char path[PATH_MAX] = {};
   const std::string name = "/proc/self/fd/" + std::to_string(file);
@@ -51,7 +51,7 @@ extern "C" int fsync(int file) {
   return static_cast<int>(syscall(SYS_fsync, file));
 }
 
-// Replaces that of the MPI library.
+// Replaces MPI_Comm_split_type of the MPI library.
 extern "C" int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm* part) {
   const int nodes = number("STAGEGPT_NODES");
   if (nodes == 0) {

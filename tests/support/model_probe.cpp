@@ -1,9 +1,9 @@
 // model_probe DIR --prompt TEXT --new-tokens N
 //
-// Prints the output of a Hugging Face GPT-2 directory and its tokenizer for a text, as one JSON object, which
-// scripts/check_hugging_face.py compares with `transformers`:
-//   ids                      of the prompt
-//   logits                   of its last position: vocab_size numbers, with all digits of f32
+// Loads a GPT-2 and its tokenizer from a Hugging Face directory, and prints their output for a text as one
+// JSON object. scripts/check_hugging_face.py compares it with the output of `transformers`:
+//   ids                      the token ids of the prompt
+//   logits                   the logits of the last position: vocab_size numbers, with all digits of f32
 //   greedy_ids, greedy_text  N tokens of greedy generation
 #include <algorithm>
 #include <cstdlib>

@@ -24,7 +24,7 @@ class FailuresOfARank final : public testing::EmptyTestEventListener {
     if (!result.failed()) return;
     const std::string what = concat(test_, ", ", result.file_name() ? result.file_name() : "unknown file",
                                     ':', result.line_number(), ": ", result.summary());
-    // The test has ended on this rank, and the other ranks would wait for it.
+    // The test has ended on this rank, and the other ranks would wait for this rank.
     if (result.fatally_failed()) ranks().end_all(what, 1);
     if (!ranks().is_root()) std::fprintf(stderr, "rank %d: %s\n", ranks().rank(), what.c_str());
   }
@@ -46,8 +46,8 @@ int main(int argc, char** argv) {
   testing::UnitTest::GetInstance()->listeners().Append(new test::FailuresOfARank);
   const bool failed = RUN_ALL_TESTS() != 0;
 #if defined(__SANITIZE_ADDRESS__)
-  // Before MPI_Finalize, which unloads plugins: then leaks of the MPI library could not be distinguished from
-  // ours.
+  // MPI_Finalize unloads plugins. After it, leaks of the MPI library could not be distinguished from ours, so
+  // leaks are checked before it.
   __lsan_do_leak_check();
 #endif
   return any(group, failed) ? 1 : 0;

@@ -50,7 +50,8 @@ ProgramResult run_mpi(const std::vector<std::string>& arguments, const fs::path&
   // Only ranks have MALLOC_PERTURB_ (see ranks_of): mpirun itself reads uninitialised memory when a rank
   // aborts, and would crash.
   with_root.environment.emplace_back("MALLOC_PERTURB_", "0");
-  // Leaks are checked by the tests in tests/mpi: at a program's end those of the MPI library look like ours.
+  // Leaks are checked by the tests in tests/mpi. At a program's end, leaks of the MPI library cannot be
+  // distinguished from ours.
   with_root.environment.emplace_back("ASAN_OPTIONS", "detect_leaks=0");
   return run_program(STAGEGPT_MPIEXEC, arguments, directory, with_root);
 }

@@ -1,4 +1,4 @@
-// What is written to standard error while that is a terminal.
+// Captures standard error while it is a terminal.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,8 @@
 
 namespace stagegpt::test {
 
-// Of `job`, on one of so many columns; with 0 they are not known. No more than a terminal holds unread: 4 kB.
+// The text that `job` writes to standard error on a terminal with `columns` columns (0: unknown). The text
+// may have at most 4 kB, the size of the terminal's buffer.
 template <class Job>
 std::string on_a_terminal(const Job& job, unsigned short columns = 0) {
   int screen = -1, terminal = -1;
@@ -22,7 +23,7 @@ std::string on_a_terminal(const Job& job, unsigned short columns = 0) {
   dup2(before, STDERR_FILENO);
   for (const int fd : {before, terminal}) close(fd);
   std::string written;
-  for (char byte = 0; read(screen, &byte, 1) == 1;) written += byte;  // fails when nobody writes any more
+  for (char byte = 0; read(screen, &byte, 1) == 1;) written += byte;  // ends when the terminal is closed
   close(screen);
   return written;
 }

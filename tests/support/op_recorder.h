@@ -16,7 +16,7 @@ class OpRecorder final : public OpObserver {
     ops_.emplace_back(op);
     kernel();
   }
-  // The ops since the last call.
+  // The ops since the last call of take().
   std::vector<std::string> take() { return std::exchange(ops_, {}); }
 
  private:

@@ -47,7 +47,7 @@ ProgramResult run_program(const std::string& program, const std::vector<std::str
   check(child >= 0, "fork failed");
   if (child == 0) {
     unsetenv("OMP_WAIT_POLICY");  // set by ctest, not by users
-    // A background job of a shell ignores SIGINT, which the program would inherit.
+    // A background job of a shell ignores SIGINT, and its child processes would inherit this.
     for (const int signal : options.signals) std::signal(signal, SIG_DFL);
     for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
     constexpr int kMode = 0600, kNotStarted = 127;

@@ -1,4 +1,4 @@
-// The error message of a reader about invalid input.
+// The error message of a reader for invalid input.
 #pragma once
 
 #include <functional>

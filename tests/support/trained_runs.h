@@ -23,7 +23,7 @@ class TrainedRuns : public testing::Test {
   std::string hash_after(int steps, const std::string& run) const;
   // The values of a field in metrics.jsonl, from all lines that have it.
   std::vector<double> metric(const std::string& run, const char* field) const;
-  // Expects losses and norms that differ by at most 1e-4.
+  // Expects losses and gradient norms with a relative difference of at most 1e-4.
   void expect_same_curves(const std::string& run, const std::string& other) const;
 
   // Expects traces of `steps` steps in which no tensor diverges.

@@ -102,7 +102,7 @@ TEST(BenchJson, ops_have_rates) {
 
 TEST(BenchJson, has_each_figure_once) {
   BenchReport report = made_report();
-  // Numbers without rounding errors: halves and whole ones.
+  // Numbers that floating point represents exactly.
   report.phases = {.data = 0.5, .forward = 1, .backward = 1.5, .communication = 2, .optimizer = 2.5};
   report.kernels = {{"copy", 2, 0.5, {4e9, 3e9}}};
   report.peak.flops_per_second = 20e9;
@@ -153,7 +153,7 @@ TEST(BenchJson, has_each_figure_once) {
 })");
 }
 
-// What a user sees: the numbers of BenchJson, and those that only the table has.
+// The printed table: the values of the JSON report, and values that only the table has.
 std::string printed(const BenchReport& report) {
   testing::internal::CaptureStdout();
   print_bench_table(kSubject, report);

@@ -58,10 +58,10 @@ TEST(Bench, has_the_phases_of_its_steps) {
   const auto [report, progress] = measure({.steps = 1, .warmup = 0, .profiled = 1});
   EXPECT_GT(report.phases.forward, 0);
   EXPECT_GT(report.phases.backward, 0);
-  EXPECT_LE(1e3 * report.phases.total(), report.step_ms.median());  // they lie within it
+  EXPECT_LE(1e3 * report.phases.total(), report.step_ms.median());  // the phases are parts of a step
 }
 
-// Computes nothing, and counts how often it is waited for.
+// A backend that computes nothing and counts calls of synchronize().
 class WaitedFor final : public Backend {
  public:
   WaitedFor() : Backend(std::make_unique<HostMemory>(), nullptr) {}
@@ -73,7 +73,7 @@ class WaitedFor final : public Backend {
   void do_copy_to_host(void* out, const void*, std::size_t bytes) override { std::memset(out, 0, bytes); }
 };
 
-// A device works on while the host goes on: what is timed begins when it is idle, and ends when it is.
+// A device works asynchronously. So the device must be idle when a measurement begins and when it ends.
 TEST(Bench, waits_for_the_device_before_and_after_what_it_times) {
   WaitedFor backend;
   SelfCommunicator communicator;

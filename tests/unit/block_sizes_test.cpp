@@ -1,5 +1,5 @@
-// Work that is done block by block, at sizes around one block and above two blocks, so that later blocks are
-// tested too. Ops have their own cases (tests/ops/op_cases.cpp); the table is in docs/testing.md.
+// Work that is done in blocks, at sizes around one block and above two blocks, so that later blocks are
+// tested too. The ops have their own cases (tests/ops/op_cases.cpp). docs/testing.md lists all block sizes.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -24,7 +24,7 @@ std::string random_bytes(std::size_t n) {
   return bytes;
 }
 
-// That of the ids' own bytes, however they are read.
+// The hash of tokens is the hash of the ids' bytes (int32), for any number of blocks.
 TEST(BlockSizes, AHashOfTokensIsOfAllOfThem) {
   for (const std::size_t size : around(1 << 18)) {
     std::vector<std::int32_t> ids(size);
@@ -48,12 +48,12 @@ TEST(BlockSizes, AFileIsReadWhole) {
   }
 }
 
-// Of element i of parameter p: another for each element, and for each of eight parameters. f32 holds it.
+// A different value for each element i, and for each of eight parameters p. f32 represents it exactly.
 float element(std::size_t p, std::int64_t i) {
   return static_cast<float>(8 * i + static_cast<std::int64_t>(p % 8));
 }
 
-// Tensors that are written in pieces of 2^20 elements, or turned in tiles of 32 by 32.
+// Tensors are written in pieces of 2^20 elements, and transposed in tiles of 32 by 32.
 TEST(BlockSizes, AFileOfParametersHasAllElements) {
   ParameterTable table;
   table.add({"wte.weight", {(1 << 19) + 1, 2}, (1 << 19) + 1});
@@ -85,7 +85,7 @@ TEST(BlockSizes, AFileOfParametersHasAllElements) {
   }
 }
 
-// Eight bytes at a time.
+// UTF-8 is checked eight bytes at a time.
 TEST(BlockSizes, AByteThatIsNoUtf8IsFoundAnywhere) {
   for (std::size_t size = 1; size < 36; ++size) {
     EXPECT_EQ(utf8_prefix(std::string(size, 'a')), size);

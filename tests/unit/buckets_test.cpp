@@ -44,7 +44,7 @@ TEST(Buckets, are_closed_when_they_have_their_size) {
       if (!last) {
         EXPECT_GE(bucket.range.size() * kFloat, bytes);
       }
-      // Without the parameter that came last it would have been too small.
+      // Without its last parameter, the bucket would have been too small.
       const std::int64_t before = bucket.range.end - end_of(table[parameter]);
       if (bucket.parameters > 1) {
         EXPECT_LT(before * kFloat, bytes);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kMegabyte = 1000000, kTotal = 60 * kMegabyte;
 
-// A job of 60 MB at 2 MB/s: told of its progress at each of these times after its beginning.
+// A job of 60 MB at 2 MB/s, which reports its progress at each of these times after its beginning.
 void run_job(const std::vector<double>& seconds) {
   const ByteProgress::Time start{};
   ByteProgress progress("train", start);
@@ -33,7 +33,7 @@ TEST(ByteProgress, IsALineEveryTenSecondsInAFile) {
             "train  41.0 / 60.0 MB  2.0 MB/s  ETA 0:10\n");
 }
 
-// Each line goes over the one before; the last one is ended.
+// Each line replaces the one before; the last line ends with a line break.
 TEST(ByteProgress, IsRewrittenTenTimesASecondOnATerminal) {
   const std::string rewritten = "\r\x1b[J";
   EXPECT_EQ(on_a_terminal([] {
@@ -45,7 +45,7 @@ TEST(ByteProgress, IsRewrittenTenTimesASecondOnATerminal) {
   EXPECT_EQ(on_a_terminal([] { run_job({0.5, 0.9}); }), "");
 }
 
-// A measurement of 60 steps, two a second.
+// A measurement of 60 steps, with two steps per second.
 void run_steps(const std::vector<double>& seconds) {
   const StepCounter::Time start{};
   StepCounter counter(start);
@@ -76,7 +76,8 @@ void set_width(unsigned short columns) {
   ioctl(STDERR_FILENO, TIOCSWINSZ, &size);
 }
 
-// A line has a column less than the window. One that a narrower window has broken into rows goes as a whole.
+// A line has one column less than the window. If the window becomes narrower, the line occupies several rows,
+// and all of them are replaced.
 TEST(StatusLine, FitsItsWindow) {
   const auto line = [](std::size_t width) { return std::string(width, 'x'); };
   const std::string rewritten = "\r\x1b[J";
@@ -89,7 +90,7 @@ TEST(StatusLine, FitsItsWindow) {
               status.show(false, line);
               set_width(5);
               status.print_above("note");
-              set_width(1);  // of no use: 80 columns are meant
+              set_width(1);  // too narrow: 80 columns are assumed
               status.show(false, [](std::size_t width) { return std::to_string(width); });
             }),
             rewritten + std::string(20, 'x') +                  //

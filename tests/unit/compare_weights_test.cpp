@@ -12,7 +12,8 @@
 namespace stagegpt::test {
 namespace {
 
-// Rank 0 of several. What it gathers are its own bytes for each rank, but other ones for those in `others`.
+// Rank 0 of several. An all-gather gives rank 0's bytes for each rank, but different bytes for the ranks in
+// `others`.
 class MadeUpRanks final : public RankGroup {
  public:
   MadeUpRanks(int size, std::set<int> others) : size_(size), others_(std::move(others)) {}
@@ -35,7 +36,7 @@ class MadeUpRanks final : public RankGroup {
   int beats = 0;
 
  private:
-  static constexpr std::size_t kHash = 32;  // other messages are of fewer bytes
+  static constexpr std::size_t kHash = 32;  // bytes; other messages are shorter
   int size_;
   std::set<int> others_;
 };
@@ -82,7 +83,7 @@ TEST(RanksThatDiffer, AreCountedWhereThereAreMany) {
             "weights after step 3: ranks " + eight + " and 3 others differ from the other 19");
 }
 
-// Whoever watches sees that a large arena is being read.
+// A beat after each piece shows the watchdog that a large arena is being read.
 TEST(RanksThatDiffer, AreLookedForInPieces) {
   constexpr std::int64_t kPiece = 1 << 20;
   const auto backend = make_naive_backend();

@@ -30,7 +30,8 @@ TEST(CpuBackend, the_squared_norm_has_the_same_bits_with_any_number_of_threads) 
   }
 }
 
-// OpenBLAS divides its sums by the number of threads; everything else keeps their order.
+// OpenBLAS divides sums among threads, so its rounding depends on their number. All other code has a fixed
+// order of sums.
 TEST(CpuBackend, gradients_without_blas_have_the_same_bits_with_any_number_of_threads) {
   const Gpt2Config config = {
       .vocab_size = 101, .block_size = 70, .n_layer = 2, .n_head = 3, .n_embd = 96, .dropout = 0.1};
@@ -50,7 +51,7 @@ TEST(CpuBackend, gradients_without_blas_have_the_same_bits_with_any_number_of_th
   EXPECT_EQ(grads[0], grads[2]);
 }
 
-// Shapes at which OpenBLAS rounds otherwise with two threads than with one, on processors with AVX-512.
+// For these shapes, OpenBLAS rounds differently with one and with two threads, on processors with AVX-512.
 TEST(CpuBackend, products_with_blas_have_the_same_bits_on_a_reproducible_machine) {
   for (const auto& [rows, outputs, inputs] :
        {std::array<std::int64_t, 3>{64, 64, 5000}, {200, 300, 400}, {300, 70, 1000}}) {

@@ -12,7 +12,7 @@ namespace {
 const DecodeSubject kSubject{
     .model = "nano", .machine = "a machine", .weights = "bf16", .parameters = 7, .threads = 3};
 
-// Tokens of 8 ms, of 4 MB each: 0.5 GB/s, of 2.
+// The median token takes 8 ms and reads 4 MB: 0.5 GB/s of the memory's 2 GB/s.
 DecodeReport made_report() {
   DecodeReport report;
   for (const double ms : {20.0, 8.0, 4.0}) report.token_ms.add(ms);

@@ -1,4 +1,4 @@
-// The facts that doctor reads from this machine, against the kernel, the build and other programs.
+// The facts that doctor reads from this machine, compared with the kernel, the build and other programs.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/stat.h>
@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A variable of our own environment, as it was afterwards.
+// Sets an environment variable, and restores its value at the end.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) {
@@ -40,7 +40,7 @@ class Variable {
   std::optional<std::string> before_;
 };
 
-// What a cache of CMake's has for a name; empty where it has nothing.
+// The value of a variable in CMakeCache.txt; empty if it is not there.
 std::string cached(const std::string& name) {
   std::ifstream lines(fs::path(STAGEGPT_BIN_DIR).parent_path() / "CMakeCache.txt");
   for (std::string line; std::getline(lines, line);) {
@@ -81,7 +81,7 @@ TEST(DoctorFacts, of_the_processor_are_those_of_the_kernel) {
     EXPECT_EQ(set.name, (std::vector<std::string>{"AVX2", "FMA", "AVX-512"})[i]);
     EXPECT_EQ(set.here, flags.find(std::string(" ") + names[i] + ' ') != std::string::npos) << set.name;
   }
-#if defined(__AVX2__)  // we are compiled as doctor is
+#if defined(__AVX2__)  // the test is compiled with doctor's flags
   EXPECT_TRUE(facts.instructions[0].compiled_for);
 #else
   EXPECT_FALSE(facts.instructions[0].compiled_for);
@@ -124,7 +124,7 @@ TEST(DoctorFacts, of_memory_are_those_of_the_kernel) {
             facts.limit_bytes ? std::min(*facts.limit_bytes, facts.total_bytes) : facts.total_bytes);
 }
 
-// Weights and both moments, f32, of 124,439,808 parameters.
+// Weights and both moments in f32, for 124,439,808 parameters.
 TEST(DoctorFacts, of_a_checkpoint_are_those_of_gpt2) {
   EXPECT_EQ(gpt2_checkpoint_bytes(), 3 * 4 * 124439808.0);
 }
@@ -135,7 +135,7 @@ TEST(DoctorFacts, of_the_disk_are_those_of_the_file_system) {
   struct statvfs info {};
   ASSERT_EQ(statvfs(scratch.path().c_str(), &info), 0);
   const double free_bytes = static_cast<double>(info.f_bavail) * static_cast<double>(info.f_frsize);
-  EXPECT_NEAR(facts.free_bytes, free_bytes, 0.3 * free_bytes);  // others write meanwhile
+  EXPECT_NEAR(facts.free_bytes, free_bytes, 0.3 * free_bytes);  // other programs may write meanwhile
   EXPECT_EQ(facts.directory, scratch.path());
   EXPECT_TRUE(facts.writable);
   EXPECT_TRUE(fs::is_empty(scratch.path()));  // nothing is left behind
@@ -152,7 +152,7 @@ class DoctorAsks : public testing::Test {
   }
 
   ScratchDirectory scratch_;
-  // Nothing is found but scripts. Tests may be told to run as root.
+  // Only the scripts are in PATH. The permission to run mpirun as root, which tests may have, is removed.
   Variable path_{"PATH", scratch_.path().c_str()};
   Variable root_{"OMPI_ALLOW_RUN_AS_ROOT", nullptr}, confirmed_{"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", nullptr};
 };
@@ -196,7 +196,8 @@ TEST_F(DoctorAsks, nvidia_smi_what_has_failed) {
   EXPECT_FALSE(facts.driver_supports);
 }
 
-// It refuses root where it is not told twice that root may; doctor tells it, but where it wants to know.
+// A fake mpirun that refuses root unless both variables allow it. doctor sets them, except where it tests for
+// the refusal (`mpirun true`).
 constexpr const char* kMpirun =
     "allowed=$OMPI_ALLOW_RUN_AS_ROOT$OMPI_ALLOW_RUN_AS_ROOT_CONFIRM\n"
     "[ \"$*\" = true ] && [ \"$allowed\" = '' ] && { echo 'attempt to run as root' >&2; exit 1; }\n"
@@ -225,7 +226,7 @@ TEST_F(DoctorAsks, mpirun_that_starts_nothing) {
   EXPECT_EQ(facts.version, "Open MPI 5.0.1");
   EXPECT_FALSE(facts.refuses_root);
   EXPECT_FALSE(facts.slots);
-  // It warns of root, and starts programs all the same.
+  // This mpirun only prints a warning about root, and still starts programs.
   script("mpirun",
          "echo 'you run as root' >&2; [ \"$1\" = --version ] && echo 'mpirun (Open MPI) 5.0.1'; exit 0");
   EXPECT_FALSE(ask_mpirun().refuses_root);

@@ -31,7 +31,7 @@ const Finding& of(const Findings& findings, const std::string& subject) {
   return none;
 }
 
-// Says this, and what to do about it.
+// Expects a finding with this mark whose text and advice contain `found` and `advice`.
 void expect(const Finding& finding, Mark mark, const std::string& found, const std::string& advice = "") {
   EXPECT_EQ(finding.mark, mark) << finding.subject << ": " << finding.found;
   EXPECT_NE(finding.found.find(found), std::string::npos) << finding.found;
@@ -248,7 +248,7 @@ TEST(DoctorOfRoom, ComparesMemoryWithWhatTrainingTakes) {
          "the limit of this container", "gpt2 needs");
   const MemoryNeeds counted = memory_needs();
   EXPECT_LT(counted.nano_bytes, counted.gpt2_bytes / 10);
-  EXPECT_GT(counted.gpt2_bytes, 16 * 124e6);  // weights, gradients and moments alone
+  EXPECT_GT(counted.gpt2_bytes, 16 * 124e6);  // weights, gradients and moments
 }
 
 TEST(DoctorOfPrograms, TellsWhyOnesAreMissing) {

@@ -14,7 +14,7 @@ namespace {
 
 using Mark = Finding::Mark;
 
-// As doctor prints them, and after each one whether stage 0 cannot run for it.
+// The findings as doctor prints them. A line is added after each finding that prevents stage 0.
 std::string text_of(const Findings& findings) {
   std::string text;
   for (const Finding& finding : findings) {
@@ -119,7 +119,7 @@ ok       OpenMP            8 threads, one per core, OMP_THREAD_LIMIT=9
 )");
 }
 
-// The first of several reasons is given; a limit goes before all.
+// If there are several reasons, the advice is about the first one. A thread limit comes before all others.
 TEST(DoctorText, of_threads_with_several_variables) {
   ThreadFacts facts{.cores = 8, .environment = {{"OMP_DYNAMIC", "true"}, {"OMP_NUM_THREADS", "2"}}};
   const Finding first = judge_threads(facts);

@@ -16,8 +16,8 @@ bool library_is_loaded() {
   return std::string(std::istreambuf_iterator<char>(maps), {}).find("libopenblas") != std::string::npos;
 }
 
-// So that a library that is missing is told of before the first step. In a new process, which has not
-// loaded it yet.
+// The library is loaded when the GEMM is created, so that a missing library is reported before the first
+// step. The test needs a new process, which has not loaded the library yet.
 TEST(EmulatedGemmDeathTest, its_library_is_loaded_when_it_is_made) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto make = [] {

@@ -15,7 +15,7 @@ class LateStaging : public testing::Test {
   ~LateStaging() override { emulation::set_late_streams(false); }
 };
 
-// More pieces than there are slots: the first slots are used a second time.
+// There are more pieces than slots, so the first slots are used twice.
 TEST_F(LateStaging, WaitsForASlotBeforeItIsUsedAgain) {
   constexpr std::size_t kSlot = std::size_t{4} << 20, kBytes = 6 * kSlot;
   std::vector<std::uint32_t> words(kBytes / 4), back(words.size());

@@ -133,7 +133,7 @@ TEST_F(Files, ThatAreNoneAreRefused) {
   EXPECT_EQ(refusal(in("none")), concat("--data: cannot open ", in("none"), ": No such file or directory"));
 }
 
-// A block of a large file has 4 MiB, that of a small one 64 KiB.
+// Large files are read in blocks of 4 MiB, small ones in blocks of 64 KiB.
 TEST_F(Files, AreReadInBlocksOfTheirSize) {
   const auto sizes = [&](std::size_t bytes, PageCache cache) {
     std::vector<std::size_t> all;
@@ -156,7 +156,7 @@ TEST_F(Files, AreReadInBlocksOfTheirSize) {
   }
 }
 
-// XXH3's own values for no bytes (seed 0), of 128 and of 64 bits.
+// The published XXH3 values for empty input with seed 0, with 128 and 64 bits.
 TEST(ContentHashes, AreThoseOfXxh3) {
   EXPECT_EQ(hash_of_text(""), "99aa06d3014798d86001c324468d497f");
   EXPECT_EQ(block_hash({}), 0x2d06800538d394c2u);

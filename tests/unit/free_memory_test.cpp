@@ -65,7 +65,7 @@ TEST_F(Cgroups, LeaveWhatTheTightestOfThoseAroundDoes) {
   write_v2("user/job", "1000000", 100000);
   write_v2("user/job/step", "max", 100000);
   EXPECT_EQ(found("0::/user/job/step\n")->left, 4e5);
-  // In a container the group has another name than outside.
+  // In a container, the group may have another name than outside. Then the limit of the root group counts.
   EXPECT_FALSE(found("0::/nowhere/at/all\n"));
   write_v2(".", "300000", 100000);
   EXPECT_EQ(found("0::/nowhere/at/all\n")->left, 2e5);
@@ -83,11 +83,11 @@ TEST(AvailableMemory, IsTheLeastAndSharedByRanks) {
   const FreeMemory host{.machine = 8e9, .cgroup = 6e9, .address_space = 5e9};
   const auto bytes = [&](const TensorMemory& memory) { return available_memory(memory, host)->bytes; };
   EXPECT_EQ(bytes({}), 5e9);
-  EXPECT_EQ(bytes({.host_ranks = 2}), 3e9);  // addresses are each process's own
+  EXPECT_EQ(bytes({.host_ranks = 2}), 3e9);  // address space is per process
   EXPECT_NE(available_memory({.host_ranks = 2}, host)->where.find("each of 2 ranks"), std::string::npos);
   EXPECT_EQ(available_memory({}, {.machine = 8e9, .cgroup = {}, .address_space = {}})->bytes, 8e9);
   EXPECT_FALSE(available_memory({}, {}));
-  // A GPU's is its own; an emulated one's is the host's too, at addresses that are reserved.
+  // A GPU has its own memory. An emulated GPU uses the host's memory, in a reserved address range.
   EXPECT_EQ(bytes({.device_bytes = 7'000'000'000, .on_host = false, .host_ranks = 4}), 7e9);
   EXPECT_EQ(bytes({.device_bytes = 7'000'000'000}), 6e9);
   EXPECT_EQ(bytes({.device_bytes = 1'000'000'000, .host_ranks = 4}), 1e9);
@@ -95,7 +95,7 @@ TEST(AvailableMemory, IsTheLeastAndSharedByRanks) {
 
 class Needs : public testing::Test {
  protected:
-  // What is said where only so much is available; empty where it fits.
+  // The error message if only `available` bytes are available; empty if the training fits.
   std::string refusal(double available, std::int64_t batch_size = 12, int ranks = 1) const {
     TrainerConfig trainer;
     trainer.batch_size = batch_size;
@@ -129,7 +129,7 @@ TEST_F(Needs, AreComparedToTheByte) {
 }
 
 TEST_F(Needs, AreMetByMoreMicroStepsWhereTheyCanBe) {
-  constexpr double kLosses = 4096;  // of more micro-steps
+  constexpr double kLosses = 4096;  // bytes for the losses of more micro-steps
   EXPECT_NE(refusal(needed(6) + kLosses).find("--batch-size 6 --grad-accumulation 2, the same step, takes"),
             std::string::npos);
   EXPECT_NE(refusal(needed(6) - 1).find("--batch-size 3 --grad-accumulation 4"), std::string::npos);

@@ -31,7 +31,7 @@ Gpt2Config tiny(std::int64_t block_size) {
           .initializer_range = 0.3};
 }
 
-// What the model makes of the window of a text, all of it computed at once.
+// The logits for the last window of a text, computed at once without a KV cache.
 std::vector<float> recomputed(Backend& backend, const Gpt2& model, std::span<const std::int32_t> tokens) {
   const auto window =
       tokens.subspan(static_cast<std::size_t>(window_begin(std::ssize(tokens), model.config().block_size)));
@@ -150,8 +150,8 @@ TEST(Generate, HasTheSeedOfTheProgramsUnlessOneIsGiven) {
   EXPECT_EQ(written(context, {3}, 40, {}), written(context, {3}, 40, {.seed = 1337}));
 }
 
-// Rank 0 of two, of which the other has the same logits but for the largest, to which it adds `difference`
-// times that.
+// Rank 0 of two ranks. The other rank has the same logits, except that `difference` times its absolute value
+// is added to the largest.
 class TwoRanks final : public Communicator {
  public:
   TwoRanks(RankGroup& group, Backend& backend) : Communicator(group), backend_(backend) {}
@@ -177,7 +177,7 @@ class TwoRanks final : public Communicator {
   Backend& backend_;
 };
 
-// Half of what another rank adds is the difference from the mean.
+// Each rank differs from the mean by half of the difference between the two ranks.
 TEST(Context, TakesTheMeanOfRanksThatDifferByRounding) {
   const auto backend = make_cpu_backend(1);
   Gpt2 model(*backend, tiny(12));
@@ -212,7 +212,7 @@ TEST(Context, TakesTheMeanOfRanksThatDifferByRounding) {
   EXPECT_EQ(complaint(0), "the logits of rank 0 are not finite");
 }
 
-// A model that knows nothing finds all tokens alike.
+// With zero weights, all tokens have the same probability.
 TEST(Generate, DrawsEachTokenAnew) {
   const auto backend = make_cpu_backend(1);
   Gpt2 model(*backend, tiny(12));
@@ -233,7 +233,7 @@ TEST(Generate, EndsWhenItIsToldTo) {
   EXPECT_EQ(tokens, 7);
 }
 
-// One process that writes down its phases.
+// A group of one process that records its phases.
 class Phases final : public RankGroup {
  public:
   int rank() const override { return 0; }
@@ -267,7 +267,7 @@ TEST(Generate, RefusesLogitsThatAreNotFinite) {
   EXPECT_THROW(written(context, {3}, 1, {}), std::runtime_error);
 }
 
-// Matrices of numbers that bf16 has are read without a difference but for the order of sums.
+// If bf16 represents all weights exactly, the result differs only by the order of sums.
 TEST(Gpt2, ReadsMatricesInBf16) {
   const auto backend = make_cpu_backend(2);
   Gpt2 model(*backend, tiny(12));
@@ -278,11 +278,11 @@ TEST(Gpt2, ReadsMatricesInBf16) {
   model.read_matrices_in_bf16(*backend);
   Context rounded(*backend, model, alone);
   const double error = relative_error(as_values(rounded.next_logits(text)), exact);
-  EXPECT_GT(error, 1e-4);  // it is bf16 that was read,
-  EXPECT_LT(error, 1e-2);  // and these weights; measured: 3.4e-3
+  EXPECT_GT(error, 1e-4);  // bf16 was used
+  EXPECT_LT(error, 1e-2);  // measured: 3.4e-3
 }
 
-// It writes as a model in f32 whose matrices were rounded before.
+// With bf16 matrices, the model generates the same text as an f32 model with rounded matrices.
 TEST(Gpt2, ReadsEveryMatrixInBf16) {
   const auto backend = make_cpu_backend(2);
   Gpt2 model(*backend, tiny(12)), rounded(*backend, tiny(12));

@@ -28,7 +28,7 @@ Gpt2Config tiny(double dropout = 0) {
 Ids some_ids(std::int64_t sequences = kB) { return random_ids(5, 0, sequences * kT, 50); }
 Ids some_targets(std::int64_t sequences = kB) { return random_ids(5, 1, sequences * kT, kVocabulary); }
 
-// A model with the same numbers in every dtype on every backend.
+// A model with the same weights in every dtype on every backend.
 class Model {
  public:
   Model(Backend& backend, DType dtype, const Gpt2Config& config = tiny())
@@ -68,7 +68,7 @@ class Model {
   Gpt2 gpt2_;
 };
 
-// Gradients of every parameter, norm by norm, against the f64 model and by the rule of tolerance.h.
+// Compares the gradient of each parameter with that of the f64 model, by the norm-wise rule of tolerance.h.
 void expect_right_gradients(Model& tested, Model& plain, Model& reference) {
   const std::int64_t K = std::max<std::int64_t>(kPadded, 4 * reference.gpt2().config().n_embd);
   for (std::size_t i = 0; i < reference.table().size(); ++i) {
@@ -86,7 +86,8 @@ class Gpt2Model : public testing::Test {
   const std::unique_ptr<Backend> cpu_ = make_cpu_backend(2);
 };
 
-// Changes a token at several places and looks at the logits of the same sequence.
+// Changes one token at several positions of the second sequence. Only the logits from this position on may
+// change.
 void expect_causality(Backend& backend) {
   Model model(backend, DType::f32);
   const Values before = model.logits(some_ids());

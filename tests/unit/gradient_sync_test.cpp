@@ -1,4 +1,4 @@
-// The communication of each gradient synchronisation, against theory.
+// The communication of each gradient synchronisation, compared with theory.
 #include "common/comm/gradient_sync.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using Calls = std::vector<CommunicatorCall>;
 
 constexpr std::int64_t kSmallBucket = 24 << 10;  // one tenth of the arena
 
-// Rank 1 of three, or of more.
+// Gradient synchronisation on rank 1 of `size` ranks.
 class GradientSyncTest : public testing::Test {
  protected:
   explicit GradientSyncTest(int size = 3) : ranks_(1, size) {}
@@ -71,7 +71,7 @@ class GradientSyncTest : public testing::Test {
       DType::f32, ranks_.size()};
 };
 
-// --comm chooses what is asked of the communicator, --comm-algorithm who does it.
+// --comm selects the calls of the communicator, --comm-algorithm their implementation.
 TEST_F(GradientSyncTest, is_what_the_flags_ask_for) {
   const auto parsed = [](std::vector<const char*> argv) {
     auto flags = std::make_unique<MpiFlags>();
@@ -187,7 +187,8 @@ TEST_F(GradientSyncTest, zero1_owns_a_slice_and_the_others_all) {
   }
 }
 
-// Of the owned part it is of one rank; all ranks here have the same.
+// With zero1, each rank has the squared norm of its own part, so these must be added. In this test all ranks
+// have the same value.
 TEST_F(GradientSyncTest, zero1_sums_the_norm_over_ranks) {
   const Tensor norm = to_tensor(*backend_, DType::f64, {1}, {2.5});
   make("flat")->sum_squared_norm(norm);

@@ -15,7 +15,8 @@ using Floats = std::vector<float>;
 
 class GradientTreeTest : public testing::Test {
  protected:
-  // Gradients of eight sub-batches, of sizes so unlike that every order of adding them gives other bits.
+  // Gradients of eight sub-batches, of magnitudes so different that each order of addition gives different
+  // bits.
   GradientTreeTest() {
     for (std::uint32_t i = 0; i < 8; ++i) {
       const Values values = random_values(1, i, kSize, std::pow(10, static_cast<int>(i * 3 % 8)));
@@ -23,7 +24,7 @@ class GradientTreeTest : public testing::Test {
     }
   }
 
-  // What a tree makes of sub-batches [begin, end).
+  // The sum of the sub-batches [begin, end), computed by a tree.
   Floats tree_sum(std::size_t begin, std::size_t end) {
     GradientTree tree(*backend_, static_cast<std::int64_t>(end - begin));
     for (std::size_t i = begin; i < end; ++i) add(tree, gradients_[i]);

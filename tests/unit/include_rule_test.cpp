@@ -52,7 +52,8 @@ bool begins_with_any(const std::string& header, const Prefixes& prefixes) {
   return std::ranges::any_of(prefixes, [&](std::string_view prefix) { return header.starts_with(prefix); });
 }
 
-// Our own headers are included in quotes, by their path from the root; those of libraries in angle brackets.
+// The project's headers are included in quotes, with the path from the root; headers of libraries in angle
+// brackets.
 void expect_own_headers_from(const std::string& folder, const Prefixes& allowed) {
   const std::vector<Include> includes = includes_under(folder);
   EXPECT_FALSE(includes.empty()) << "nothing read in " << folder;

@@ -1,5 +1,5 @@
-// GEMM by the library, cuBLASLt or the host's BLAS, against f64: transposed operands, batches, padded rows,
-// scales, accumulation and biases.
+// GEMM by the library (cuBLASLt or the host's BLAS), compared with f64: transposed operands, batches, padded
+// rows, scales, accumulation and biases.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ Floats random_floats(std::uint32_t stream, std::int64_t n) {
   return {values.begin(), values.end()};
 }
 
-// Floats on the device, that are as those of the host when it is made.
+// An array of floats on the device, initialised with values of the host.
 class DeviceFloats {
  public:
   DeviceFloats(const Floats& values, StreamHandle stream)
@@ -55,7 +55,7 @@ class DeviceFloats {
 struct GemmCase {
   const char* name;
   bool transposed_a = false, transposed_b = false, accumulate = false, bias = false;
-  std::int64_t batch = 1, apart = 0;  // apart: what lies between rows
+  std::int64_t batch = 1, apart = 0;  // apart: padding between rows
   float scale = 1;
   std::int64_t m = 9, n = 13, k = 21;
 };
@@ -67,7 +67,7 @@ class LibraryGemm : public testing::TestWithParam<GemmCase> {
   void SetUp() override { open_device(0); }
 };
 
-// A factor of `rows` × `columns`, as it is stored.
+// The memory layout of a factor (rows,columns).
 struct Stored {
   Stored(std::int64_t rows, std::int64_t columns, bool as_transpose, const GemmCase& c)
       : ld((as_transpose ? rows : columns) + c.apart),

@@ -55,7 +55,7 @@ TEST(MachineLoad, is_what_others_have_used) {
   EXPECT_DOUBLE_EQ(load->missing_share(), 0.6);
   EXPECT_EQ(load->cores, 2);
   EXPECT_EQ(load->seconds, 10);
-  EXPECT_EQ(load->host, "");  // there is only one
+  EXPECT_EQ(load->host, "");  // there is only one host
   EXPECT_TRUE(load->busy());
   EXPECT_DOUBLE_EQ(load_of({reading(12, 12)})->others_share, 0);
   EXPECT_DOUBLE_EQ(load_of({reading(12, 12.02)})->others_share, 0);  // counters are coarse
@@ -73,7 +73,7 @@ TEST(MachineLoad, others_may_have_the_cores_that_nobody_needs) {
   load.others_share = 0.75;  // 4 cores are left for 8 threads
   EXPECT_DOUBLE_EQ(load.missing_share(), 0.5);
   EXPECT_TRUE(load.busy());
-  load.threads = 64;  // more than there are cores: that is our own doing
+  load.threads = 64;  // more than the cores: not the fault of others
   load.others_share = 0.01;
   EXPECT_FALSE(load.busy());
 }
@@ -120,8 +120,8 @@ TEST(MachineLoad, of_nothing_is_nothing) {
   EXPECT_EQ(
       busy_json(MachineLoad()).dump(),
       R"({"is_busy":false,"others_share":0.0,"of_cores":0,"threads":0,"over_seconds":0.0,"host":null})");
-  EXPECT_FALSE(load_of({{.known = true, .seconds = 10}}));  // of no cores
-  EXPECT_FALSE(load_of({{.seconds = 10, .cores = 1}}));     // not known
+  EXPECT_FALSE(load_of({{.known = true, .seconds = 10}}));  // without cores
+  EXPECT_FALSE(load_of({{.seconds = 10, .cores = 1}}));     // the load is unknown
   const auto idle = load_of({{.known = true, .seconds = 0.5, .cores = 1}});
   ASSERT_TRUE(idle);
   EXPECT_EQ(idle->others_share, 0);
@@ -136,7 +136,7 @@ TEST(MachineLoad, one_core_and_one_thread_are_one) {
   EXPECT_EQ(busy_json(load)["host"], "a");
 }
 
-// On one of the processors, if a container leaves us a whole one.
+// Restricts this process to one processor. A container may allow less than one; then the test is skipped.
 TEST(MachineLoad, a_meter_counts_the_cores_that_we_may_use) {
   cpu_set_t before, one;
   ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);

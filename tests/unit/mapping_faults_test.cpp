@@ -36,10 +36,10 @@ TEST_F(MappingFaultsDeathTest, name_the_file_and_exit_with_1) {
               "a_program: cannot read \".*/a\": it was truncated after it was opened");
 }
 
-// Of a mapping that is gone, or of another's, the handler knows nothing.
+// The handler must ignore mappings that have ended and mappings of other code.
 TEST_F(MappingFaultsDeathTest, are_left_alone_elsewhere) {
   const auto shrink = [&] {
-    std::signal(SIGBUS, SIG_DFL);  // no sanitizer's
+    std::signal(SIGBUS, SIG_DFL);  // removes a sanitizer's handler
     explain_mapping_faults("a_program");
     { const MappedFile file(path_, "--data"); }
     const FileDescriptor file = open_to_read(path_, "--data");

@@ -1,4 +1,5 @@
-// Messages about memory, word for word: by --dry-run, and if there is too little for training or for a model.
+// The exact messages about memory: of --dry-run, and if there is too little memory for training or for a
+// model.
 #include "common/app/memory_check.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +17,7 @@ namespace {
 
 constexpr std::size_t kMebibyte = 1 << 20;
 
-// Of two ranks each updates a half, as with --comm zero1.
+// Each of two ranks updates half of the parameters, as with --comm zero1.
 class HalfSync final : public NoGradientSync {
  public:
   ArenaRange owned(std::int64_t arena_size) const override { return {0, arena_size / 2}; }
@@ -24,7 +25,7 @@ class HalfSync final : public NoGradientSync {
 
 class MemoryMessages : public testing::Test {
  protected:
-  // Of a device, of which there is no more than that.
+  // The memory of a device with `bytes` bytes.
   static TensorMemory device(double bytes) {
     return {.device_bytes = static_cast<std::size_t>(bytes), .on_host = false};
   }
@@ -40,7 +41,7 @@ class MemoryMessages : public testing::Test {
     trainer.schedule.steps = 100;
     return trainer;
   }
-  // What a device needs for it: no more than its tensors.
+  // The bytes that a training needs on a device: only its tensors.
   double bytes(const TrainerConfig& trainer, int ranks = 1) const {
     return static_cast<double>(plan_memory(config_, trainer, 64, ranks, sync_).total());
   }
@@ -81,7 +82,7 @@ TEST_F(MemoryMessages, ATrainingIsToldOfASmallerBatchThatFits) {
 }
 
 TEST_F(MemoryMessages, AdviceKeepsBatchesThatDivide) {
-  // Three sequences cannot be halved; in a reproducible step, eight.
+  // Three sequences cannot be halved. In a reproducible step, eight sequences cannot be halved.
   EXPECT_EQ(advice(training(batches(3, 1), device(0)), bytes(batches(1, 1))),
             "a smaller --batch-size takes less");
   const std::string even = concat("even --batch-size 8 takes ", text(batches(8, 1, true)),
@@ -89,7 +90,8 @@ TEST_F(MemoryMessages, AdviceKeepsBatchesThatDivide) {
   EXPECT_EQ(advice(training(batches(16, 1, true), device(0)), 1), even);
   EXPECT_EQ(advice(training(batches(16, 1, true), device(0)), bytes(batches(8, 2, true))),
             concat("--batch-size 8 --grad-accumulation 2, the same step, takes ", text(batches(8, 2, true))));
-  // All micro-steps' losses are kept: with them the fewest sequences may not fit, and without them they do.
+  // The losses of all micro-steps are stored. With them, the smallest batch may not fit; without them, it
+  // would.
   EXPECT_EQ(advice(training(batches(24, 1, true), device(0)), bytes(batches(8, 1, true))),
             "a smaller --batch-size takes less");
 }
@@ -171,8 +173,8 @@ class DryRun : public MemoryMessages {
   }
 };
 
-// 6,590,976 parameters: (1000 + 64) · 256 + 8 · (12 · 256² + 13 · 256) + 2 · 256. A step has 12 · 3 · 64
-// tokens, and a token 6 · 6,590,976 + 6 · 8 · 64 · 256 FLOPs.
+// Parameters: (1000 + 64) · 256 + 8 · (12 · 256² + 13 · 256) + 2 · 256 = 6,590,976.
+// Tokens per step: 12 · 3 · 64. FLOPs per token: 6 · 6,590,976 + 6 · 8 · 64 · 256.
 TEST_F(DryRun, HasALineForEachFigure) {
   const TrainerConfig trainer = batches(12, 3);
   const TensorMemory memory = device(bytes(trainer));
@@ -222,7 +224,7 @@ TEST_F(DryRun, HasThemAllAsJson) {
                    {"needed_bytes", static_cast<double>(plan.total())},
                    {"available_bytes", bytes(trainer) - 1},
                    {"fits", true}};
-  EXPECT_EQ(printed(training(trainer, memory, 2), true), expected.dump(2) + '\n');  // half of it a rank
+  EXPECT_EQ(printed(training(trainer, memory, 2), true), expected.dump(2) + '\n');  // half per rank
   const auto of_one = nlohmann::json::parse(printed(training(trainer, memory), true));
   EXPECT_EQ(of_one["ranks"], 1);
   EXPECT_EQ(of_one["fits"], false);

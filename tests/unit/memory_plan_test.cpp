@@ -1,4 +1,4 @@
-// The memory plan against the memory of real steps; planning itself allocates none.
+// The memory plan is compared with the memory of real steps. Planning itself allocates no memory.
 #include "common/train/memory_plan.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ MemoryPlan plan(const Training& training, int ranks = 1) {
   return plan_memory(training.config, training.trainer(), training.T, ranks, NoGradientSync());
 }
 
-// What the CPU backend has taken after two steps; the arenas are laid out for `ranks`.
+// The memory statistics of the CPU backend after two steps. The arenas are laid out for `ranks` ranks.
 MemoryStats real_stats(const Training& training, bool fused = true, int ranks = 1) {
   const std::unique_ptr<Backend> backend = make_cpu_backend(2);
   backend->set_fused(fused);
@@ -116,8 +116,8 @@ TEST(MemoryPlan, names_the_arenas) {
   EXPECT_GE(gpt2.weights, arena);
   EXPECT_LE(gpt2.weights, arena + arena / 8);  // the allocator rounds up
   EXPECT_EQ(gpt2.gradients, gpt2.weights);
-  EXPECT_EQ(gpt2.moments, 2 * gpt2.weights + 256);  // the smallest block holds the norm
-  // Two of T×4C a layer around the non-linearity, and the logits, at least.
+  EXPECT_EQ(gpt2.moments, 2 * gpt2.weights + 256);  // 256: the block of the norm
+  // At least two tensors (T,4C) per layer around the activation, and the logits.
   const std::int64_t saved = training.batch_size * training.T * (12 * 2 * 4 * 768 + 50304);
   EXPECT_GT(gpt2.activations, static_cast<std::size_t>(saved) * sizeof(float));
   EXPECT_EQ(gpt2.total(), gpt2.weights + gpt2.gradients + gpt2.moments + gpt2.activations);
@@ -151,7 +151,7 @@ TEST(MemoryPlan, of_hundreds_of_gigabytes_takes_no_memory_itself) {
 
 TEST(MemoryPlan, of_a_huge_batch_grows_as_that_of_a_large_one) {
   const Gpt2Config config{.vocab_size = 101, .block_size = 1024, .n_layer = 1, .n_head = 1, .n_embd = 8};
-  // 2²³ tokens are planned as they are, 40 times as many are carried on from fewer.
+  // The plan for 2²³ tokens is computed directly; the plan for 40 times as many is extrapolated from fewer.
   const MemoryPlan large = plan({"large", config, 1024, 1 << 13}),
                    huge = plan({"huge", config, 1024, 40 << 13});
   const auto times = [&](std::size_t MemoryPlan::*part) {
@@ -174,7 +174,7 @@ TEST(MemoryPlan, of_writing_is_what_a_first_token_takes_to_the_byte) {
   }
 }
 
-// A limit on addresses is no limit on what can be planned: it is what plans are compared with.
+// A limit on the address space must not limit the plan, because plans are compared with such limits.
 TEST(MemoryPlan, needs_no_addresses_of_the_system) {
   const auto planned_under_a_limit = [] {
     constexpr rlim_t kBytes = rlim_t{64} << 30;

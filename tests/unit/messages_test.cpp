@@ -1,5 +1,5 @@
-// Error messages about files and settings, each provoked once, in process: they name what is wrong. Those of
-// the command line are in tests/stages/bad_input_test.cpp.
+// Error messages about files and settings. Each is caused once, in process, and must name the mistake.
+// Messages about the command line are tested in tests/stages/bad_input_test.cpp.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -27,7 +27,7 @@
 namespace stagegpt::test {
 namespace {
 
-// What a call says that throws.
+// The message of the exception that a call throws.
 std::string said(const std::function<void()>& call) {
   try {
     call();
@@ -157,7 +157,7 @@ TEST(Messages, OfTokenizers) {
   expect_said([&] { load_tokenizer(directory.path(), "--tokenizer-path"); }, "line 3: expected a merge");
 }
 
-// Of vocabularies that no file of ours has.
+// Invalid vocabularies, which the project's own files cannot contain.
 TEST(Messages, OfVocabularies) {
   const auto bpe = small_bpe();
   std::vector<Merge> merges = bpe->merges();
@@ -223,17 +223,17 @@ TEST(Messages, OfFilesThatCannotBeRead) {
   expect_said([&] { file_identity(missing, "--data"); }, "--data: cannot open \"" + missing.string());
   expect_said([&] { natural_number(nlohmann::json(-1), "'bytes'"); },
               "'bytes' is -1, expected a non-negative integer");
-  // A directory can be opened as a file, and not read as one.
+  // A directory can be opened, but not read as a file.
   expect_said([&] { TextSource({directory.path().string()}, "--input", directory.path()); },
               "is a directory");
 }
 
-// Whoever holds a run's lock keeps others out.
+// A run that is locked by another process cannot be opened.
 TEST(Messages, OfRunsThatAreTaken) {
   const ScratchDirectory directory;
   const RunDirectory first = RunDirectory::create(directory.path() / "run");
   expect_said([&] { RunDirectory::create(directory.path() / "run"); }, "another process");
-  // Made, and not begun.
+  // The directory exists, but the run has not begun.
   expect_said([&] { RunDirectory::open(directory.path() / "run"); }, "/run\" has no run");
 }
 

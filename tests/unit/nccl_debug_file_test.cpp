@@ -1,4 +1,4 @@
-// Where NCCL's messages go, by what standard error is.
+// The file for NCCL's messages, which depends on the type of standard error.
 #include "stage3_mpi_cuda/nccl_debug_file.h"
 
 #include <fcntl.h>
@@ -28,7 +28,7 @@ TEST(NcclDebugFile, IsStandardErrorWhereThatIsNoFile) {
   for (const int end : ends) close(end);
 }
 
-// NCCL truncates the file that it opens: with 2>log it would be the log.
+// NCCL truncates the file that it opens. With 2>log, this must not be the log itself.
 TEST(NcclDebugFile, IsBesideARegularFile) {
   char directory[] = "/tmp/stagegpt.XXXXXX";
   ASSERT_NE(mkdtemp(directory), nullptr);

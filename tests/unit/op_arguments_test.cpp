@@ -1,4 +1,4 @@
-// Each argument of each op is missing, or has a wrong dtype or shape: the error names the op.
+// If an argument of an op is missing, or has a wrong dtype or shape, the error names the op.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -14,7 +14,7 @@ constexpr std::int64_t kB = 2, kT = 3, kC = 4, kO = 5, kVocabulary = 6, kPadded 
 constexpr int kHeads = 2;
 
 struct Argument {
-  const char* name;  // as messages have it
+  const char* name;  // the name in messages
   DType dtype = DType::f32;
   Shape shape;
   bool optional = false, any_real_type = false, any_width = false;
@@ -143,7 +143,7 @@ Shape one_wider(const Shape& shape) {
   return shape.rank() == 2 ? Shape{shape[0], columns} : Shape{shape[0], shape[1], columns};
 }
 
-// On a backend that computes nothing: what is not refused has no effect.
+// Uses a backend that computes nothing, so a call that is not refused has no effect.
 class OpArguments : public testing::Test {
  protected:
   Arguments fitting(const Op& op) {
@@ -152,7 +152,7 @@ class OpArguments : public testing::Test {
       tensors.push_back(backend_->allocate(argument.dtype, argument.shape));
     return tensors;
   }
-  // What is said when argument i is another tensor; nothing where that is taken.
+  // The error message if argument i is replaced by `other`; empty if there is no error.
   std::string refusal(const Op& op, std::size_t i, const Tensor& other) {
     Arguments tensors = fitting(op);
     tensors[i] = other;
@@ -239,7 +239,7 @@ TEST_F(OpArguments, that_are_numbers_have_their_ranges) {
   const Tensor lse = be.allocate(DType::f32, {kB, 3, kT});
   EXPECT_EQ(refused([&] { be.attention_forward(out, lse, qkv, 3, {}); }),
             "attention_forward: expected a number of heads that divides the channels");
-  // As many elements as there should be, in other rows.
+  // The number of elements is right, but the shape is wrong.
   const Tensor product = be.allocate(DType::f32, kOut), w = be.allocate(DType::f32, kW),
                wide = be.allocate(DType::f32, {kB, 2, 6});
   EXPECT_EQ(refused([&] { be.linear_forward(product, wide, w, Tensor()); }),

@@ -1,4 +1,4 @@
-// What an observer of a backend sees, and how long.
+// The ops that an observer of a backend sees, and how long it observes.
 #include "common/backend/op_observer.h"
 
 #include <gtest/gtest.h>
@@ -95,7 +95,7 @@ TEST(ObservingAPlan, CountsTheWorkOfOpsThatAreNotComputed) {
   EXPECT_EQ(profiler.entries()[0].work.flops, 0x1p40);
 }
 
-// Ops of a GPU are still running when they return.
+// A GPU's op may still run when its call returns, so the profiler must wait for it.
 TEST(Profiling, WaitsForEachOp) {
   class Counting final : public Backend {
    public:

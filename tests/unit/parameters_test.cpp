@@ -125,7 +125,8 @@ class ParametersTest : public testing::Test {
     values.resize(static_cast<std::size_t>(parameters.table().arena_size(1)));
     return values;
   }
-  // Of a sample of `n` from N(0, std): mean and standard deviation are within five standard errors.
+  // Expects that the mean and the standard deviation of `n` numbers from N(0, std²) are within five standard
+  // errors.
   void expect_normal(const Values& sample, std::size_t n, double std) {
     double sum = 0, squares = 0;
     for (std::size_t i = 0; i < n; ++i) {
@@ -191,7 +192,7 @@ TEST_F(ParametersTest, depend_on_the_seed_alone) {
   EXPECT_NE(initial(DType::f64, 2), f64);
 }
 
-// A parameter is drawn in pieces of 2^18 elements, by several threads or ranks.
+// Parameters are drawn in pieces of 2^18 elements, by several threads or ranks.
 TEST_F(ParametersTest, do_not_depend_on_how_the_work_is_divided) {
   ParameterTable table;
   table.add({.name = "small", .shape = {37}, .padded_rows = 37, .init_std = 0.5});
@@ -235,7 +236,7 @@ TEST_F(ParametersTest, differ_between_parameters_of_one_shape) {
 
 TEST_F(ParametersTest, finish_with_zeros_where_no_gradient_came) {
   Parameters parameters(*backend_, gpt2_parameter_table(kTiny), DType::f64);
-  backend_->fill(parameters.grads(), 7);  // of an earlier step
+  backend_->fill(parameters.grads(), 7);  // gradients of an earlier step
   const Var bias = parameters.var("ln_f.bias");
   Tape tape(*backend_);
   const Tensor ones = to_tensor(*backend_, DType::f64, {48}, Values(48, 1));

@@ -21,8 +21,8 @@ TEST(PeakTable, knows_devices_by_the_names_nvidia_smi_prints) {
   EXPECT_EQ(f32("NVIDIA GeForce RTX 4090"), 82.6e12);
 }
 
-// Dense rates in TFLOP/s, as peak_table.cpp says where its numbers come from: TF32 is half of what a data
-// sheet gives with sparsity.
+// Dense rates in TFLOP/s. The sources are in peak_table.cpp. Data sheets give TF32 rates with sparsity, which
+// are twice the dense rates.
 TEST(PeakTable, has_the_rates_of_the_data_sheets) {
   struct Sheet {
     const char* device;
@@ -58,7 +58,7 @@ TEST(PeakTable, the_longest_name_that_fits_is_meant) {
   EXPECT_EQ(f32("NVIDIA GeForce RTX 4070 Ti SUPER"), 44.1e12);
 }
 
-// As NVIDIA's white papers on Ada and RTX Blackwell say.
+// The source is NVIDIA's white papers on Ada and RTX Blackwell.
 TEST(PeakTable, geforce_computes_dense_tf32_as_fast_as_f32) {
   for (const char* model : {"4060", "4060 Ti", "4070", "4070 SUPER", "4070 Ti", "4070 Ti SUPER", "4080",
                             "4080 SUPER", "4090", "5070", "5070 Ti", "5080", "5090"}) {

@@ -13,7 +13,7 @@ namespace {
 
 using Words = std::array<std::uint32_t, 4>;
 
-// The block of a counter (c0, c1, c2, c3) and a key (k0, k1), as Random123 writes them.
+// The random block for a counter (c0, c1, c2, c3) and a key (k0, k1), in Random123's notation.
 Words block(Words counter, std::uint32_t k0, std::uint32_t k1) {
   const RandomKey key{std::uint64_t{k1} << 32 | k0, /*stream=*/counter[3], /*step=*/counter[2]};
   return philox(key, std::uint64_t{counter[1]} << 32 | counter[0]);
@@ -58,7 +58,7 @@ TEST(PhiloxTest, streams_do_not_meet) {
   EXPECT_EQ(ids.size(), 600);
 }
 
-// Mean of a power of `n` numbers.
+// The mean of the `power`-th power of `n` numbers.
 template <class Draw>
 double moment(const Draw& draw, int power, int n) {
   double sum = 0;
@@ -66,7 +66,8 @@ double moment(const Draw& draw, int power, int n) {
   return sum / n;
 }
 
-// A moment over n numbers is off by its standard error, sqrt(variance / n); five of them in a million runs.
+// Five standard errors, 5 · sqrt(variance / n), of a moment of n = kDraws numbers. A larger error has a
+// probability of about 1e-6.
 constexpr int kDraws = 200000;
 double five_errors(double variance) { return 5 * std::sqrt(variance / kDraws); }
 
@@ -115,7 +116,7 @@ TEST(DrawNormal, gives_the_bits_of_the_definition) {
   expect_as_defined({7, 0, 1}, 0, 1 << 16, 1, 0.5);
 }
 
-// Blocks of Philox have 4 numbers, those of the vectorised loop 256.
+// Philox gives blocks of 4 numbers; the vectorised loop computes blocks of 256.
 TEST(DrawNormal, begins_and_ends_anywhere) {
   for (const std::uint64_t first : {0, 1, 2, 3, 4, 255, 257}) {
     for (const std::size_t count : {0, 1, 3, 5, 255, 256, 257, 261, 1025}) {
@@ -124,8 +125,8 @@ TEST(DrawNormal, begins_and_ends_anywhere) {
   }
 }
 
-// They lie so near the middle between two floats that the vectorised polynomials alone end on the wrong side;
-// found among 335 million.
+// These numbers are so near the middle between two floats that the vectorised polynomials alone would round
+// to the wrong float. They were found among 335 million numbers.
 TEST(DrawNormal, asks_the_definition_where_rounding_is_close) {
   const std::pair<std::uint32_t, std::uint64_t> hard[] = {
       {25, 3256939}, {50, 2837093}, {57, 2666674}, {62, 533318}, {74, 3229084}};

@@ -1,4 +1,4 @@
-// The presets, number by number: GPT-2's four sizes are those of its paper and of Brown et al.
+// All numbers of the presets. GPT-2's four sizes are those of its paper and of Brown et al.
 #include <gtest/gtest.h>
 
 #include "common/base/error.h"

@@ -1,4 +1,4 @@
-// The sampler against its definition.
+// The sampler, compared with its definition.
 #include "common/generation/sampler.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 constexpr int kV = 40;
 const std::vector<std::int32_t> kSeen = {3, 5, 5, 8, 39};
 
-// With ties, and tokens that are nearly impossible.
+// Random logits with ties and with a very improbable token.
 std::vector<float> some_logits() {
   const Values values = random_values(9, 0, kV, 2);
   std::vector<float> logits(values.begin(), values.end());
@@ -27,10 +27,10 @@ std::vector<float> some_logits() {
   return logits;
 }
 
-// The definition, on the whole vocabulary, step by step and sorted.
+// The probabilities by the definition: all steps on the whole sorted vocabulary.
 std::map<std::int32_t, double> defined(const SamplingConfig& config) {
   const std::vector<float> logits = some_logits();
-  std::vector<std::pair<double, std::int32_t>> order;  // minus the logit, so that ties go by id
+  std::vector<std::pair<double, std::int32_t>> order;  // -logit and id: ties are ordered by id
   for (std::int32_t id = 0; id < kV; ++id) {
     double logit = logits[static_cast<std::size_t>(id)];
     if (std::ranges::count(kSeen, id) > 0)
@@ -85,9 +85,10 @@ TEST(Sampler, HasTheProbabilitiesOfItsDefinition) {
   }
 }
 
-// The sum of (observed - expected)²/expected over the tokens that are expected five times, with one cell for
-// the others, is chi-squared distributed with one degree of freedom less than cells. Its mean is then the
-// number of degrees n and its variance 2n: six deviations above are as good as never.
+// A chi-squared test: the sum of (observed - expected)²/expected over all cells. Each token that is expected
+// at least five times is a cell; all other tokens are one cell. The number of degrees of freedom, n, is one
+// less than the number of cells. The mean is n and the variance 2n. The limit is six standard deviations
+// above the mean.
 TEST(Sampler, DrawsAreDistributedAsDefined) {
   constexpr int kSamples = 200000;
   std::uint32_t stream = 0;
@@ -136,7 +137,8 @@ TEST(Draw, TakesEachTokenOnItsShareOfTheUnitInterval) {
   EXPECT_EQ(draw(two, std::nextafter(0.25, 0)), 4);
   EXPECT_EQ(draw(two, 0.25), 9);
   EXPECT_EQ(draw(two, std::nextafter(1, 0)), 9);
-  // Rounding may leave the sum below 1; what is impossible is not drawn then either.
+  // Rounding may make the sum of the probabilities less than 1. A token of probability 0 must not be drawn
+  // even then.
   const std::vector<Candidate> short_of_one = {{4, 0.5}, {9, 0.5 - 1e-12}, {11, 0}};
   EXPECT_EQ(draw(short_of_one, std::nextafter(1, 0)), 9);
 }

@@ -6,7 +6,7 @@
 namespace stagegpt::test {
 namespace {
 
-// What is said after each of so many steps that take the ranks these times; ranks, or -1.
+// The ranks that are reported as slow during `steps` steps, in which the ranks take `seconds`.
 std::vector<int> named(SlowRanks& ranks, std::int64_t steps, const std::vector<double>& seconds) {
   std::vector<int> told;
   for (std::int64_t i = 0; i < steps; ++i) {
@@ -21,7 +21,7 @@ std::vector<int> named(SlowRanks& ranks, std::int64_t steps, const std::vector<d
 TEST(SlowRanks, OneIsNamedOnceAfterItsSteps) {
   SlowRanks ranks;
   EXPECT_EQ(named(ranks, 3 * SlowRanks::kSteps, {1, 1.1, 1.7, 0.9}), std::vector<int>{2});
-  // Then another one.
+  // Then another rank is slow.
   EXPECT_EQ(named(ranks, SlowRanks::kSteps, {3, 1, 1, 1}), std::vector<int>{0});
 }
 

@@ -1,4 +1,4 @@
-// Copies through pinned memory, piece by piece, at sizes around one piece and above all pieces together.
+// Copies through pinned memory in pieces, at sizes around one piece and above all pieces together.
 #include "stage2_cuda/staging.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ TEST(Staging, CopiesAllBytesThereAndBack) {
     staging.copy_to_device(device, words.data(), bytes);
     staging.copy_to_host(back.data(), device, bytes);
     EXPECT_TRUE(std::equal(back.begin(), back.end(), words.begin())) << bytes;
-    std::ranges::reverse(words);  // other words in every place the next time
+    std::ranges::reverse(words);  // different content for the next size
   }
   deallocate(device);
 }

@@ -1,4 +1,4 @@
-// What the clocks of a step make of the intervals of a timer.
+// The clocks of a step, which add the intervals of a timer.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -10,7 +10,7 @@
 namespace stagegpt::test {
 namespace {
 
-// Each mark is twice as long after the one before: 1, 2, 4, … s. So a sum tells its intervals.
+// The intervals between marks are 1, 2, 4, … s, so that a sum identifies its intervals.
 class DoublingTimer final : public WorkTimer {
  public:
   void mark() override { ++marks_; }
@@ -69,7 +69,7 @@ TEST(PhaseClock, ForgetsAStepThatDidNotEnd) {
   EXPECT_EQ(seconds.data, 1);
 }
 
-// Two reductions that overlap, a pause, and weights that are shared.
+// Two overlapping reductions, a pause, and an all-gather of weights.
 TEST(ReductionClock, CountsBytesAndTheTimeUnderWayButNoPause) {
   const std::unique_ptr<Backend> backend = make_naive_backend();
   const Tensor ten = backend->allocate(DType::f32, {10}), five = backend->allocate(DType::f32, {5});

@@ -48,7 +48,7 @@ TEST(OpTimes, one_disturbed_step_changes_no_op) {
   ASSERT_EQ(ops.size(), 2u);
   EXPECT_EQ(ops[0].name, "linear");  // the longest
   EXPECT_DOUBLE_EQ(ops[0].seconds, 0.011);
-  EXPECT_EQ(ops[0].calls, 9);  // of one step
+  EXPECT_EQ(ops[0].calls, 9);  // calls in one step
   EXPECT_EQ(ops[0].work.flops, 5);
   EXPECT_EQ(ops[0].work.bytes, 6);
   EXPECT_EQ(ops[1].name, "attention");

@@ -23,7 +23,7 @@ class TapeTest : public testing::Test {
   }
   Values values(const Tensor& x) { return to_values(be_, x); }
 
-  // Σ factor·x, whose gradient is `factor` in a buffer that the closure goes on holding.
+  // Σ factor·x. Its gradient is `factor`, in a buffer that the closure keeps.
   Var weighted_sum(Tape& tape, const Var& x, const Values& factor) {
     const Values numbers = values(x.value());
     double sum = 0;
@@ -31,7 +31,7 @@ class TapeTest : public testing::Test {
     return tape.record("weighted_sum", {x}, tensor({sum}),
                        [grad = tensor(factor)](const Tensor&, Grads g) { g.give(0, grad); });
   }
-  // k·x, which writes its gradient through the buffer and mode it is given.
+  // k·x, which writes or adds its gradient into the buffer that it is given.
   Var times(Tape& tape, const Var& x, double k) {
     Values out = values(x.value());
     for (double& value : out) value *= k;
@@ -112,7 +112,7 @@ TEST_F(TapeTest, gradients_inside_the_tape_are_freed_on_the_way) {
   y = Var();
   const std::size_t before = be_.memory_stats().bytes_in_use;
   tape.backward(loss);
-  // At any time there are the gradient of one op's output and that of its input.
+  // At any time, only the gradients of one op's output and of its input exist.
   EXPECT_LT(be_.memory_stats().peak_bytes_in_use, before + 3 * x.value().bytes());
 }
 
@@ -243,7 +243,7 @@ TEST_F(TapeTest, an_inference_tape_records_nothing_and_keeps_nothing) {
     const Var y = times(tape, times(tape, x, 2), 3);
     EXPECT_EQ(values(y.value())[0], 6);
     EXPECT_FALSE(y.needs_grad());
-    EXPECT_LT(be_.memory_stats().bytes_in_use, before + 2 * x.value().bytes());  // one output, the last
+    EXPECT_LT(be_.memory_stats().bytes_in_use, before + 2 * x.value().bytes());  // only the last output
   }
   EXPECT_TRUE(tape.op_names().empty());
   EXPECT_EQ(be_.memory_stats().bytes_in_use, before);

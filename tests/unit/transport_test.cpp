@@ -32,7 +32,7 @@ TEST(Transports, an_emulated_gpu_and_a_shared_one_have_no_other) {
   }
 }
 
-// MPI's reductions that do not block compute on the host, where a GPU's memory cannot be read.
+// MPI's nonblocking reductions compute on the host, which cannot read a GPU's memory.
 TEST(Transports, a_cuda_aware_mpi_reduces_by_the_ring_alone) {
   const gpu::TransportConditions conditions{.algorithm = CommAlgorithm::mpi};
   EXPECT_NE(unavailable_reason(Transport::cuda_aware, conditions).find("--comm-algorithm"),
