@@ -142,7 +142,7 @@ if [ -n "$rehearse" ]; then
   note "rehearsal on the emulator, commit $commit"
 else
   suffix='' op_tests=stage2_gpu_op_tests tests=stage2_gpu_tests op_filter='*'
-  check_filter='*gpu_vectorised*:*attention*gpu_cublaslt*:CachedAttention.*:Bf16.*' transport=nccl
+  check_filter='*gpu_vectorised*:*attention*gpu_cublaslt*:*gpu_bf16*:CachedAttention.*:Bf16.*' transport=nccl
   export STAGEGPT_REQUIRE_GPU=1  # tests fail where they would be skipped for want of a GPU
   if ! command -v nvidia-smi >/dev/null || ! nvidia-smi >>"$log" 2>&1; then
     echo "gpu_check.sh: nvidia-smi finds no GPU on this machine; --rehearse needs none" >&2
@@ -171,7 +171,7 @@ nano=(--steps 20 --val-fraction 0.02 --eval-every 1000 --checkpoint-every 1000)
 [ -z "$rehearse" ] || nano+=(--n-layer 1 --n-embd 32 --n-head 2 --block-size 16 --batch-size 2 --max-new-tokens 5)
 
 verify() {
-  for precision in f32 tf32; do
+  for precision in f32 tf32 bf16; do
     step "verify $precision" 60 "$bin/stage2_verify$suffix" "${golden[@]}" --steps 10 --precision $precision --json
   done
 }
@@ -260,7 +260,7 @@ profile() {
   local ncu=(ncu --csv --page raw --launch-count 600 --metrics
     gpu__time_duration.sum,dram__bytes.sum,dram__throughput.avg.pct_of_peak_sustained_elapsed,sm__throughput.avg.pct_of_peak_sustained_elapsed,launch__registers_per_thread,sm__warps_active.avg.pct_of_peak_sustained_active)
   [ -z "$rehearse" ] || ncu=()
-  step 'ncu of a step' 120 "${ncu[@]}" "$bin/stage2_bench$suffix" "${bench_model[@]}" --batch-size 4 --precision tf32 --steps 1 \
+  step 'ncu of a step' 120 "${ncu[@]}" "$bin/stage2_bench$suffix" "${bench_model[@]}" --batch-size 4 --precision bf16 --steps 1 \
     --warmup 0 --json
   cp "$scratch/output" "$out/ncu.csv"
 }
@@ -280,12 +280,13 @@ sanitize() {
 verify
 unit_tests
 train_nano
-for precision in tf32 f32; do
+for precision in bf16 tf32 f32; do
   for batch in 16 64 4; do bench $precision $batch 1; done
 done
 large_products
 attentions
 stage3
+bench bf16 64 2
 bench tf32 16 2
 bench f32 16 2
 ladders

@@ -78,6 +78,8 @@ class CpuBackend final : public HostBackend {
   }
 
   void do_cast(const Tensor& out, const Tensor& in) override {
+    if (in.dtype() == DType::bf16)
+      return vectorised::widen(parallel_, out.data<float>(), in.data<Bf16>(), in.numel());
     vectorised::to_bf16(parallel_, out.data<Bf16>(), in.data<float>(), in.numel());
   }
 

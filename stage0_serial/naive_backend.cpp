@@ -64,7 +64,13 @@ class NaiveBackend final : public HostBackend {
   }
 
   void do_cast(const Tensor& out, const Tensor& in) override {
-    for (std::int64_t i = 0; i < in.numel(); ++i) out.data<Bf16>()[i] = {bf16_of_float(in.data<float>()[i])};
+    for (std::int64_t i = 0; i < in.numel(); ++i) {
+      if (in.dtype() == DType::bf16) {
+        out.data<float>()[i] = as_float(in.data<Bf16>()[i]);
+      } else {
+        out.data<Bf16>()[i] = {bf16_of_float(in.data<float>()[i])};
+      }
+    }
   }
 
   void do_embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte,

@@ -27,6 +27,7 @@ namespace {
 template <void (*matmul)(StreamHandle, const Product&)>
 class HandGemm final : public Gemm {
  public:
+  using Gemm::run;
   void run(const Product& product, StreamHandle stream) override { matmul(stream, product); }
 };
 
@@ -45,13 +46,27 @@ std::unique_ptr<Gemm> make_gemm(const CudaOptions& options) {
 }
 
 float* floats(const Tensor& tensor) { return tensor.data<float>(); }
-float* optional_floats(const Tensor& tensor) { return tensor.defined() ? tensor.data<float>() : nullptr; }
+// Null if the tensor is undefined.
+template <class T>
+T* optional(const Tensor& tensor) {
+  return tensor.defined() ? tensor.data<T>() : nullptr;
+}
 // The elements of a gradient; null if it is not wanted.
 float* floats(const Grad& grad) { return grad.wanted() ? grad.tensor.data<float>() : nullptr; }
+
+// Calls run<T>() with T the element type of a tensor of activations: float or Bf16.
+template <class Run>
+void by_type(const Tensor& activations, const Run& run) {
+  if (activations.dtype() == DType::bf16) return run.template operator()<Bf16>();
+  run.template operator()<float>();
+}
 const std::int32_t* ids_of(const Tensor& tensor) { return tensor.data<std::int32_t>(); }
 
 // A tensor as a row-major matrix with rows of `columns` elements.
-Matrix row_major(const Tensor& tensor, std::int64_t columns) { return {floats(tensor), columns}; }
+template <class T>
+MatrixOf<T> row_major(const Tensor& tensor, std::int64_t columns) {
+  return {tensor.data<T>(), columns};
+}
 
 CrossEntropySize cross_entropy_size(const Tensor& logits, std::int64_t vocab_size) {
   const std::int64_t padded = logits.shape()[-1];
@@ -111,20 +126,25 @@ class StreamBackend final : public CudaBackend {
   }
 
   void do_add(const Tensor& out, const Tensor& a, const Tensor& b) override {
-    gpu::add(stream_, floats(out), floats(a), floats(b), a.numel());
+    by_type(out,
+            [&]<class T>() { gpu::add<T>(stream_, out.data<T>(), a.data<T>(), b.data<T>(), a.numel()); });
   }
 
   void do_cast(const Tensor& out, const Tensor& in) override {
+    if (in.dtype() == DType::bf16) return gpu::widen(stream_, floats(out), in.data<Bf16>(), in.numel());
     gpu::to_bf16(stream_, out.data<Bf16>(), floats(in), in.numel());
   }
 
   void do_embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte,
                             const Tensor& wpe) override {
     const Shape& s = out.shape();
-    const auto from = [&](const auto* rows) {
-      gpu::embedding_forward(stream_, floats(out), ids_of(ids), rows, floats(wpe), {s[0], s[1], s[2]});
-    };
-    wte.dtype() == DType::bf16 ? from(wte.data<Bf16>()) : from(wte.data<float>());
+    const EmbeddingSize size{s[0], s[1], s[2]};
+    by_type(out, [&]<class T>() {
+      by_type(wte, [&]<class Weight>() {
+        gpu::embedding_forward<T, Weight>(stream_, out.data<T>(), ids_of(ids), wte.data<Weight>(),
+                                          wpe.data<T>(), size);
+      });
+    });
   }
 
   void do_embedding_backward(const Grad& dwte, const Grad& dwpe, const Tensor& dout,
@@ -133,82 +153,89 @@ class StreamBackend final : public CudaBackend {
       if (grad.mode == GradMode::overwrite) gpu::set_zero(grad.tensor.raw(), grad.tensor.bytes(), stream_);
     }
     const Shape& s = dout.shape();
-    gpu::embedding_backward(stream_, floats(dwte), floats(dwpe), floats(dout), ids_of(ids),
-                            {s[0], s[1], s[2]});
+    by_type(dout, [&]<class T>() {
+      gpu::embedding_backward<T>(stream_, floats(dwte), floats(dwpe), dout.data<T>(), ids_of(ids),
+                                 {s[0], s[1], s[2]});
+    });
   }
 
   void do_linear_forward(const Tensor& out, const Tensor& x, const Tensor& w, const Tensor& bias) override {
     const std::int64_t O = w.shape()[0], I = w.shape()[1];
-    const Tensor weight = in_f32(w);
-    gemm_->run({.c = floats(out),
-                .ldc = O,
-                .a = row_major(x, I),
-                .b = transposed(row_major(weight, I)),
-                .m = x.numel() / I,
-                .n = O,
-                .k = I,
-                .bias = optional_floats(bias)},
-               stream_);
+    const Tensor weight = x.dtype() == DType::f32 ? in_f32(w) : w;
+    by_type(x, [&]<class T>() {
+      gemm_->run(ProductOf<T, T>{.c = out.data<T>(),
+                                 .ldc = O,
+                                 .a = row_major<T>(x, I),
+                                 .b = transposed(row_major<T>(weight, I)),
+                                 .m = x.numel() / I,
+                                 .n = O,
+                                 .k = I,
+                                 .bias = optional<T>(bias)},
+                 stream_);
+    });
   }
 
   void do_linear_activation_forward(const Tensor& out, const Tensor& pre, const Tensor& x, const Tensor& w,
                                     const Tensor& bias, Activation activation) override {
     do_linear_forward(pre, x, w, bias);
-    gpu::activation_forward(stream_, floats(out), floats(pre), activation, out.numel());
+    do_activation_forward(out, pre, activation);
   }
 
   void do_linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
                           const Tensor& x, const Tensor& w) override {
     const std::int64_t O = w.shape()[0], I = w.shape()[1], N = x.numel() / I;
-    const Matrix d = row_major(dout, O);
-    if (dx.wanted()) {
-      gemm_->run({.c = floats(dx),
-                  .ldc = I,
-                  .a = d,
-                  .b = row_major(w, I),
-                  .m = N,
-                  .n = I,
-                  .k = O,
-                  .accumulate = dx.accumulates()},
-                 stream_);
-    }
-    if (dw.wanted()) {
-      gemm_->run({.c = floats(dw),
-                  .ldc = I,
-                  .a = transposed(d),
-                  .b = row_major(x, I),
-                  .m = O,
-                  .n = I,
-                  .k = N,
-                  .accumulate = dw.accumulates()},
-                 stream_);
-    }
+    by_type(dout, [&]<class T>() {
+      const MatrixOf<T> d = row_major<T>(dout, O);
+      if (dx.wanted()) {
+        gemm_->run(ProductOf<T, T>{.c = dx.tensor.data<T>(),
+                                   .ldc = I,
+                                   .a = d,
+                                   .b = row_major<T>(w, I),
+                                   .m = N,
+                                   .n = I,
+                                   .k = O,
+                                   .accumulate = dx.accumulates()},
+                   stream_);
+      }
+      if (dw.wanted()) {
+        gemm_->run(ProductOf<T, float>{.c = floats(dw),
+                                       .ldc = I,
+                                       .a = transposed(d),
+                                       .b = row_major<T>(x, I),
+                                       .m = O,
+                                       .n = I,
+                                       .k = N,
+                                       .accumulate = dw.accumulates()},
+                   stream_);
+      }
+    });
     if (dbias.wanted()) sum_columns(dbias, {}, dout, {}, {}, {}, N, O);
   }
 
   void do_activation_forward(const Tensor& out, const Tensor& x, Activation activation) override {
-    gpu::activation_forward(stream_, floats(out), floats(x), activation, x.numel());
+    by_type(x, [&]<class T>() {
+      gpu::activation_forward<T>(stream_, out.data<T>(), x.data<T>(), activation, x.numel());
+    });
   }
 
   void do_activation_backward(const Grad& dx, const Tensor& dout, const Tensor& x,
                               Activation activation) override {
-    if (dx.wanted())
-      gpu::activation_backward(stream_, floats(dx), dx.accumulates(), floats(dout), floats(x), activation,
-                               x.numel());
+    if (!dx.wanted()) return;
+    by_type(x, [&]<class T>() {
+      gpu::activation_backward<T>(stream_, dx.tensor.data<T>(), dx.accumulates(), dout.data<T>(), x.data<T>(),
+                                  activation, x.numel());
+    });
   }
 
   void do_layernorm_forward(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Tensor& x,
                             const Tensor& w, const Tensor& bias, double eps) override {
-    gpu::layernorm_forward(stream_, floats(out), nullptr, floats(mean), floats(rstd), floats(x), nullptr,
-                           floats(w), floats(bias), static_cast<float>(eps), mean.numel(), w.numel());
+    normalise({}, out, mean, rstd, x, {}, w, bias, eps);
   }
 
   void do_residual_layernorm_forward(const Tensor& sum, const Tensor& out, const Tensor& mean,
                                      const Tensor& rstd, const Tensor& x, const Tensor& residual,
                                      const Tensor& w, const Tensor& bias, double eps) override {
-    gpu::layernorm_forward(stream_, floats(out), floats(sum), floats(mean), floats(rstd), floats(x),
-                           floats(residual), floats(w), floats(bias), static_cast<float>(eps), mean.numel(),
-                           w.numel());
+    normalise(sum, out, mean, rstd, x, residual, w, bias, eps);
   }
 
   void do_layernorm_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
@@ -217,16 +244,21 @@ class StreamBackend final : public CudaBackend {
     const std::int64_t N = mean.numel(), C = w.numel();
     // Before dx, which may overwrite dout.
     if (dw.wanted() || dbias.wanted()) sum_columns(dbias, dw, dout, x, mean, rstd, N, C);
-    if (dx.wanted()) {
-      gpu::layernorm_backward(stream_, floats(dx), dx.accumulates(), floats(dout), floats(x), floats(w),
-                              floats(mean), floats(rstd), N, C);
-    }
+    if (!dx.wanted()) return;
+    by_type(x, [&]<class T>() {
+      gpu::layernorm_backward<T>(stream_, dx.tensor.data<T>(), dx.accumulates(), dout.data<T>(), x.data<T>(),
+                                 floats(w), floats(mean), floats(rstd), N, C);
+    });
   }
 
   void do_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head,
                             const Dropout& dropout) override {
     const AttentionSize s = attention_size(qkv, n_head);
-    if (is_flash(s)) return flash_forward(stream_, floats(out), floats(lse), floats(qkv), dropout, s);
+    if (is_flash(s, qkv.dtype())) {
+      return by_type(qkv, [&]<class T>() {
+        flash_forward<T>(stream_, out.data<T>(), floats(lse), qkv.data<T>(), dropout, s);
+      });
+    }
     const Tensor scores = allocate(DType::f32, {s.scores()});  // (NH,T,T)
     materialised_forward(*gemm_, stream_, floats(out), floats(lse), floats(qkv), dropout, s, floats(scores));
   }
@@ -234,11 +266,12 @@ class StreamBackend final : public CudaBackend {
   void do_attention_backward(const Grad& dqkv, const Tensor& dout, const Tensor& out, const Tensor& lse,
                              const Tensor& qkv, int n_head, const Dropout& dropout) override {
     const AttentionSize s = attention_size(qkv, n_head);
-    if (is_flash(s)) {
+    if (is_flash(s, qkv.dtype())) {
       const Tensor dots = allocate(DType::f32, {s.rows()});  // (B,NH,T)
-      flash_backward(stream_, floats(dqkv), dqkv.accumulates(), floats(dout), floats(out), floats(lse),
-                     floats(qkv), dropout, s, floats(dots));
-      return;
+      return by_type(qkv, [&]<class T>() {
+        flash_backward<T>(stream_, dqkv.tensor.data<T>(), dqkv.accumulates(), dout.data<T>(), out.data<T>(),
+                          floats(lse), qkv.data<T>(), dropout, s, floats(dots));
+      });
     }
     const Tensor scores = allocate(DType::f32, {2 * s.scores()});  // (2,NH,T,T)
     materialised_backward(*gemm_, stream_, floats(dqkv), dqkv.accumulates(), floats(dout), floats(out),
@@ -248,34 +281,46 @@ class StreamBackend final : public CudaBackend {
   void do_cached_attention_forward(const Tensor& out, const Tensor& cache, const Tensor& qkv, int n_head,
                                    std::int64_t first) override {
     const Shape& s = qkv.shape();
-    gpu::cached_attention_forward(stream_, floats(out), floats(cache), floats(qkv),
-                                  {s[0], s[1], n_head, s[2] / 3 / n_head, cache.shape()[1], first});
+    by_type(qkv, [&]<class T>() {
+      gpu::cached_attention_forward<T>(stream_, out.data<T>(), cache.data<T>(), qkv.data<T>(),
+                                       {s[0], s[1], n_head, s[2] / 3 / n_head, cache.shape()[1], first});
+    });
   }
 
   void do_dropout_forward(const Tensor& out, const Tensor& x, const Dropout& dropout) override {
-    gpu::dropout(stream_, floats(out), false, floats(x), dropout, x.numel());
+    by_type(x, [&]<class T>() {
+      gpu::dropout<T>(stream_, out.data<T>(), false, x.data<T>(), dropout, x.numel());
+    });
   }
 
   void do_dropout_backward(const Grad& dx, const Tensor& dout, const Dropout& dropout) override {
-    gpu::dropout(stream_, floats(dx), dx.accumulates(), floats(dout), dropout, dout.numel());
+    by_type(dout, [&]<class T>() {
+      gpu::dropout<T>(stream_, dx.tensor.data<T>(), dx.accumulates(), dout.data<T>(), dropout, dout.numel());
+    });
   }
 
   void do_cross_entropy_forward(const Tensor& loss, const Tensor& lse, const Tensor& logits,
                                 const Tensor& targets, std::int64_t vocab_size) override {
-    gpu::cross_entropy_forward(stream_, floats(loss), floats(lse), floats(logits), ids_of(targets),
-                               cross_entropy_size(logits, vocab_size));
+    by_type(logits, [&]<class T>() {
+      gpu::cross_entropy_forward<T>(stream_, floats(loss), floats(lse), logits.data<T>(), ids_of(targets),
+                                    cross_entropy_size(logits, vocab_size));
+    });
   }
 
   void do_cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss, const Tensor& logits,
                                  const Tensor& lse, const Tensor& targets, std::int64_t vocab_size) override {
-    gpu::cross_entropy_backward(stream_, floats(dlogits), floats(dloss), floats(logits), floats(lse),
-                                ids_of(targets), cross_entropy_size(logits, vocab_size));
+    by_type(logits, [&]<class T>() {
+      gpu::cross_entropy_backward<T>(stream_, dlogits.data<T>(), floats(dloss), logits.data<T>(), floats(lse),
+                                     ids_of(targets), cross_entropy_size(logits, vocab_size));
+    });
   }
 
   void do_count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,
                         std::int64_t vocab_size) override {
-    gpu::count_correct(stream_, count.data<std::int32_t>(), floats(logits), ids_of(targets),
-                       cross_entropy_size(logits, vocab_size));
+    by_type(logits, [&]<class T>() {
+      gpu::count_correct<T>(stream_, count.data<std::int32_t>(), logits.data<T>(), ids_of(targets),
+                            cross_entropy_size(logits, vocab_size));
+    });
   }
 
   void do_squared_norm(const Tensor& out, const Tensor& x) override {
@@ -294,16 +339,33 @@ class StreamBackend final : public CudaBackend {
                weights.numel());
   }
 
-  bool is_flash(const AttentionSize& size) const {
-    return attention_ == GpuAttention::flash && size.HS <= kFlashHeadSize;
+  // Throws UserError for heads that no implementation computes in this dtype.
+  bool is_flash(const AttentionSize& size, DType dtype) const {
+    const bool fits = size.HS <= kFlashHeadSize;
+    if (dtype == DType::bf16 && !fits)
+      user_error("--precision: bf16 needs heads of at most ", kFlashHeadSize, " channels, got ", size.HS);
+    return fits && (attention_ == GpuAttention::flash || dtype == DType::bf16);
+  }
+
+  // LayerNorm of x or, if `residual` is defined, of sum = x + residual.
+  void normalise(const Tensor& sum, const Tensor& out, const Tensor& mean, const Tensor& rstd,
+                 const Tensor& x, const Tensor& residual, const Tensor& w, const Tensor& bias, double eps) {
+    by_type(x, [&]<class T>() {
+      gpu::layernorm_forward<T>(stream_, out.data<T>(), optional<T>(sum), floats(mean), floats(rstd),
+                                x.data<T>(), optional<T>(residual), floats(w), floats(bias),
+                                static_cast<float>(eps), mean.numel(), w.numel());
+    });
   }
 
   // Gradients of a bias and, if x is defined, of LayerNorm's weights.
   void sum_columns(const Grad& dbias, const Grad& dw, const Tensor& dout, const Tensor& x, const Tensor& mean,
                    const Tensor& rstd, std::int64_t N, std::int64_t C) {
     const Tensor scratch = allocate(DType::f32, {ColumnSums::scratch_size(N, C)});
-    gpu::column_sums(stream_, floats(dbias), dbias.accumulates(), floats(dw), dw.accumulates(), floats(dout),
-                     optional_floats(x), optional_floats(mean), optional_floats(rstd), N, C, floats(scratch));
+    by_type(dout, [&]<class T>() {
+      gpu::column_sums<T>(stream_, floats(dbias), dbias.accumulates(), floats(dw), dw.accumulates(),
+                          dout.data<T>(), optional<T>(x), optional<float>(mean), optional<float>(rstd), N, C,
+                          floats(scratch));
+    });
   }
 
   // The tensor itself if it is f32; a bf16 tensor converted to f32.

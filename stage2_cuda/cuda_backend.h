@@ -22,7 +22,7 @@ enum class GpuAttention { materialised, flash };
 struct CudaOptions {
   GpuMatmul matmul = GpuMatmul::cublaslt;
   GpuAttention attention = GpuAttention::flash;
-  Precision precision = Precision::f32;  // of the library's GEMM
+  Precision precision = Precision::f32;
 };
 
 class CudaBackend : public Backend, protected Kernels {

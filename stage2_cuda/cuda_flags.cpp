@@ -8,8 +8,10 @@ namespace stagegpt::gpu {
 void CudaFlags::add(CommandLine& command_line) {
   command_line.integer("--device", device_, 0, 1023,
                        "number of the GPU (default: 0; with several ranks, one each)");
-  command_line.choice("--precision", precision_, {"f32", "tf32"},
-                      "precision of the factors of matrix products (GEMM)");
+  command_line.choice(
+      "--precision", precision_, {"f32", "tf32", "bf16"},
+      "f32; tf32: factors of matrix products (GEMM) rounded to 10 bits; bf16: mixed precision, "
+      "activations and the parameters that they meet in bf16");
   command_line.choice("--gpu-matmul", matmul_, {"naive", "tiled", "vectorised", "cublaslt"},
                       "implementation of matrix multiplication (GEMM)");
   command_line.choice("--gpu-attention", attention_, {"materialised", "flash"},
@@ -22,6 +24,8 @@ DeviceInfo CudaFlags::open(int otherwise, int processes) {
     user_error("--precision: ", precision_, " needs --gpu-matmul cublaslt, got \"", matmul_,
                "\", which computes in f32");
   }
+  if (precision_ == "bf16" && attention_ != "flash")
+    user_error("--precision: bf16 needs --gpu-attention flash, got \"", attention_, "\"");
   platform_->start(processes);
   opened_ = device_ ? static_cast<int>(*device_) : otherwise;
   return open_device(opened_);
@@ -30,7 +34,12 @@ DeviceInfo CudaFlags::open(int otherwise, int processes) {
 CudaOptions CudaFlags::options() const {
   return {.matmul = *gpu_matmul_named(matmul_),
           .attention = attention_ == "flash" ? GpuAttention::flash : GpuAttention::materialised,
-          .precision = precision_ == "tf32" ? Precision::tf32 : Precision::f32};
+          .precision = precision()};
+}
+
+Precision CudaFlags::precision() const {
+  if (precision_ == "tf32") return Precision::tf32;
+  return precision_ == "bf16" ? Precision::bf16 : Precision::f32;
 }
 
 TensorMemory CudaFlags::memory(int processes) const {
@@ -45,9 +54,10 @@ std::string CudaFlags::description(const DeviceInfo& device) const {
 }
 
 std::optional<Peak> CudaFlags::peak(const DeviceInfo& device) const {
-  const std::optional<double> flops = data_sheet_flops(device.name, options().precision);
+  const std::optional<double> flops = data_sheet_flops(device.name, precision());
   if (!flops) return std::nullopt;
-  return Peak{*flops, concat(device.name, ", ", precision_ == "tf32" ? "TF32" : "FP32", ", data sheet")};
+  const char* const name = precision_ == "tf32" ? "TF32" : precision_ == "bf16" ? "BF16" : "FP32";
+  return Peak{*flops, concat(device.name, ", ", name, ", data sheet")};
 }
 
 }  // namespace stagegpt::gpu

@@ -21,6 +21,7 @@ class CudaFlags {
   // Throws UserError if the device cannot be used, or if flags contradict each other.
   DeviceInfo open(int otherwise = 0, int processes = 1);
   CudaOptions options() const;
+  DType activations() const { return precision() == Precision::bf16 ? DType::bf16 : DType::f32; }
   int threads() const { return platform_->threads(); }
   const Platform& platform() const { return *platform_; }
   // The free memory of the opened device, divided by the number of processes on it.
@@ -31,6 +32,8 @@ class CudaFlags {
   std::optional<Peak> peak(const DeviceInfo& device) const;
 
  private:
+  Precision precision() const;
+
   std::unique_ptr<Platform> platform_ = make_platform();
   std::optional<std::int64_t> device_;
   int opened_ = 0;

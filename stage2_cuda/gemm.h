@@ -6,33 +6,47 @@
 #include <memory>
 
 #include "common/base/error.h"
+#include "common/tensor/dtype.h"
 #include "stage2_cuda/runtime.h"
 
 namespace stagegpt::gpu {
 
 // An operand or a result, row-major in device memory. Rows are `ld` elements apart, matrices of a batch
 // `stride` elements. A transposed operand is stored as its transpose.
-struct Matrix {
-  const float* data = nullptr;
+template <class T>
+struct MatrixOf {
+  const T* data = nullptr;
   std::int64_t ld = 0;
   bool transposed = false;
   std::int64_t stride = 0;
 };
 
-// c (m,n) = scale · a (m,k) · b (k,n) + bias, or += with `accumulate`, for each matrix of a batch.
-struct Product {
-  float* c = nullptr;
+template <class T>
+MatrixOf<T> transposed(MatrixOf<T> matrix) {
+  matrix.transposed = !matrix.transposed;
+  return matrix;
+}
+
+// c (m,n) = scale · a (m,k) · b (k,n) + bias, or += with `accumulate`, for each matrix of a batch. Factors
+// may be bf16, with a result in bf16 or f32; sums are in f32.
+template <class Factor, class Result>
+struct ProductOf {
+  Result* c = nullptr;
   std::int64_t ldc = 0, stride_c = 0;
-  Matrix a, b;
+  MatrixOf<Factor> a, b;
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t batch = 1;
   float scale = 1;
   bool accumulate = false;
-  const float* bias = nullptr;  // (n), added to every row; not allowed with accumulate or a batch
+  const Result* bias = nullptr;  // (n), added to every row; not allowed with accumulate or a batch
 };
 
+using Matrix = MatrixOf<float>;
+using Product = ProductOf<float, float>;
+
 // Whether there is nothing to compute.
-inline bool is_empty(const Product& product) {
+template <class Factor, class Result>
+bool is_empty(const ProductOf<Factor, Result>& product) {
   const bool empty = product.m == 0 || product.n == 0 || product.batch == 0;
   check(empty || product.k > 0, "a product over ", product.k, " elements");
   check(product.bias == nullptr || (!product.accumulate && product.batch == 1),
@@ -40,13 +54,17 @@ inline bool is_empty(const Product& product) {
   return empty;
 }
 
-// How f32 operands are multiplied: in f32, or rounded to TF32 (10-bit mantissa) on tensor cores.
-enum class Precision { f32, tf32 };
+// --precision. With tf32, GEMM rounds f32 factors to TF32 (10-bit mantissa), for tensor cores; with bf16,
+// activations and the parameters that they are multiplied by are bf16.
+enum class Precision { f32, tf32, bf16 };
 
 class Gemm {
  public:
   virtual ~Gemm() = default;
   virtual void run(const Product& product, StreamHandle stream) = 0;
+  // Only the library multiplies in bf16.
+  virtual void run(const ProductOf<Bf16, Bf16>&, StreamHandle) { check(false, "gemm: no products in bf16"); }
+  virtual void run(const ProductOf<Bf16, float>&, StreamHandle) { check(false, "gemm: no products in bf16"); }
 };
 
 std::unique_ptr<Gemm> make_library_gemm(Precision precision);

@@ -9,10 +9,10 @@
 //   atomicAdd(int*, int)                      integers only: a sum of floats would depend on the order
 //   STAGEGPT_SHARED(float, tile, 256);        an array in shared memory
 //   STAGEGPT_DYNAMIC_SHARED(float, scores);   an array in shared memory, whose size the launch gives
-//   STAGEGPT_UNROLL for (…)                   all iterations one after the other: an array that they index
-//   can
-//                                             then be in registers
+//   STAGEGPT_UNROLL for (…)                   all iterations one after the other, so that an array that they
+//                                             index can be in registers
 //   load4(array, i), store4(array, i, value)  four floats at once, 16-byte aligned; array may be shared
+//   load8(array, i), store8(array, i, value)  eight bf16 at once, 16-byte aligned
 //
 // and
 //

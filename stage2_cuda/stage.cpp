@@ -23,6 +23,7 @@ class CudaStage final : public Stage {
     machine_.threads = cuda_.threads();
     machine_.on_device = cuda_.platform().is_gpu();
     machine_.tf32 = cuda_.options().precision == gpu::Precision::tf32;
+    machine_.activations = cuda_.activations();
     machine_.backend = gpu::make_cuda_backend(cuda_.options());
     machine_.memory = cuda_.memory();
     machine_.communicator = std::make_unique<SelfCommunicator>(group_);

@@ -45,6 +45,7 @@ class MpiCudaStage final : public Stage {
     machine_.threads = cuda_.threads();
     machine_.on_device = cuda_.platform().is_gpu();
     machine_.tf32 = cuda_.options().precision == gpu::Precision::tf32;
+    machine_.activations = cuda_.activations();
     machine_.peak = cuda_.peak(device);
     machine_.description = concat(stagegpt::description(placement_, group_.size()), "; ",
                                   cuda_.description(device), "; gradients ", mpi_.gradient_sync(),

@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "common/app/bench_report.h"
+#include "common/app/budget_report.h"
 #include "common/app/decode_report.h"
 #include "common/app/model_flags.h"
 #include "common/app/stage.h"
@@ -20,7 +21,8 @@ struct BenchFlags {
   BenchConfig bench;
   std::optional<std::int64_t> vocab_size, seq_len, steps;
   TrainerConfig trainer{.batch_size = 4, .grad_accumulation = 1, .schedule = {}, .adamw = {}, .seed = 1337};
-  bool generate = false, no_fused = false, ignore_memory = false, json = false;
+  bool generate = false, budget = false, no_fused = false, ignore_memory = false, json = false;
+  std::optional<double> peak_tflops, peak_bandwidth;
   std::string weights = "f32";
 
   void add(CommandLine& command_line) {
@@ -38,6 +40,12 @@ struct BenchFlags {
     command_line.toggle("--generate", generate, "time the generation of text; a step is a token");
     command_line.choice("--weights", weights, {"f32", "bf16"},
                         "precision of matrices in memory with --generate");
+    command_line.toggle("--budget", budget,
+                        "count the FLOPs and bytes of each op of a step, and measure nothing");
+    command_line.real("--peak-tflops", peak_tflops, kPositive,
+                      "with --budget: TFLOP/s of a machine, to bound the time of each op");
+    command_line.real("--peak-bandwidth", peak_bandwidth, kPositive,
+                      "with --budget: the memory bandwidth of that machine in GB/s");
     command_line.toggle("--reproducible", trainer.reproducible,
                         "as in training: the same bits on 1, 2, 4 or 8 ranks");
     command_line.group("Run");
@@ -72,15 +80,21 @@ void warn_of(const std::optional<MachineLoad>& load) {
   if (!line.empty()) std::cerr << "warning: " << line << '\n';
 }
 
+// The dtype of the matrices that generation reads.
+DType matrices_of(const BenchFlags& flags, const Machine& machine) {
+  return machine.activations == DType::bf16 || flags.weights == "bf16" ? DType::bf16 : DType::f32;
+}
+
 // Measures the generation of text with random weights, and prints the result.
 void run_generation(const BenchFlags& flags, const Gpt2Config& config, const Machine& machine) {
   Backend& backend = *machine.backend;
   const DecodeBenchConfig bench{.tokens = flags.steps.value_or(64),
                                 .warmup = flags.bench.warmup,
-                                .matrices = flags.weights == "bf16" ? DType::bf16 : DType::f32};
-  Gpt2 model(backend, config, DType::f32, 1, Purpose::inference);
+                                .matrices = matrices_of(flags, machine)};
+  Gpt2 model(backend, config, DType::f32, 1, Purpose::inference, machine.activations);
   model.parameters().initialize(flags.trainer.seed, machine.threads);
-  if (bench.matrices == DType::bf16) model.read_matrices_in_bf16(backend);
+  model.parameters().update_shadow();
+  if (bench.matrices != machine.activations) model.read_matrices_in_bf16(backend);
   StepCounter counter;
   const LoadMeter meter = load_meter(machine);
   DecodeReport report = bench_decoding(backend, model, bench, std::ref(counter));
@@ -99,8 +113,9 @@ void run(const BenchFlags& flags, const Gpt2Config& config, std::int64_t T, cons
   Backend& backend = *machine.backend;
   const int ranks = machine.communicator->size();
   const TrainerConfig& training = flags.trainer;
-  Gpt2 model(backend, config, DType::f32, ranks);
+  Gpt2 model(backend, config, DType::f32, ranks, Purpose::training, machine.activations);
   model.parameters().initialize(training.seed, machine.threads);
+  model.parameters().update_shadow();
   const DataLoader data(
       random_tokens(4 * training.batch_size * training.grad_accumulation * T + 1, config.vocab_size), T,
       training.seed);
@@ -129,16 +144,29 @@ void run(const BenchFlags& flags, const Gpt2Config& config, std::int64_t T, cons
   warn_of(report.load);
 }
 
+// Counts the work of one rank's training step, and prints it.
+void print_budget(const BenchFlags& flags, const Gpt2Config& config, std::int64_t T, const Machine& machine) {
+  TrainerConfig own = flags.trainer;
+  own.batch_size /= machine.communicator->size();
+  BudgetSubject subject{.model = flags.model.label(),
+                        .batch_size = own.batch_size,
+                        .seq_len = T,
+                        .tokens = own.batch_size * own.grad_accumulation * T,
+                        .peak = {}};
+  if (flags.peak_tflops) subject.peak = {1e12 * *flags.peak_tflops, 1e9 * *flags.peak_bandwidth};
+  const std::vector<OpBudget> ops = step_budget(config, own, T, machine.activations, !flags.no_fused);
+  flags.json ? print_json(budget_json(subject, ops)) : print_budget_table(subject, ops);
+}
+
 // Refuses what does not fit, before it is allocated.
 void require_memory(const BenchFlags& flags, const Gpt2Config& config, std::int64_t T,
                     const Machine& machine) {
   if (flags.generate) {
-    require_generation_memory(config, flags.weights == "bf16" ? DType::bf16 : DType::f32, machine.memory,
-                              free_memory());
+    require_generation_memory(config, matrices_of(flags, machine), machine.memory, free_memory());
   } else {
-    require_training_memory(
-        {config, flags.trainer, T, machine.communicator->size(), *machine.sync, machine.memory},
-        free_memory());
+    require_training_memory({config, flags.trainer, T, machine.communicator->size(), *machine.sync,
+                             machine.memory, machine.activations},
+                            free_memory());
   }
 }
 
@@ -160,6 +188,11 @@ int bench_main(Stage& stage, int argc, char** argv) {
     if (!flags.generate && flags.weights != "f32")
       user_error("--weights: expected f32 for a training step, not '", flags.weights,
                  "'; bf16 is for --generate");
+    if (flags.budget && flags.generate) user_error("--budget: cannot be combined with --generate");
+    if (!flags.budget && (flags.peak_tflops || flags.peak_bandwidth))
+      user_error(flags.peak_tflops ? "--peak-tflops" : "--peak-bandwidth", ": is for --budget");
+    if (flags.peak_tflops.has_value() != flags.peak_bandwidth.has_value())
+      user_error("--budget: --peak-tflops and --peak-bandwidth belong together; got one of them");
     const TrainerConfig& trainer = flags.trainer;
     divide_step(trainer.batch_size, trainer.grad_accumulation, stage.group().rank(), stage.group().size(),
                 trainer.reproducible);
@@ -174,6 +207,10 @@ int bench_main(Stage& stage, int argc, char** argv) {
   if (stage.bench_instead(
           machine, [&] { return load = meter.read(); }, flags.json)) {
     warn_of(load);
+    return 0;
+  }
+  if (flags.budget) {
+    print_budget(flags, config, T, machine);
     return 0;
   }
   flags.bench.steps = flags.steps.value_or(flags.bench.steps);

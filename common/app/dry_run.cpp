@@ -35,7 +35,7 @@ void print_plan(const TrainingMemory& training, RankGroup& group, bool json) {
   const double flops = flops_per_token(config, parameters, T);
   const double total_flops = flops * total_tokens;
   const int ranks = training.ranks;
-  const MemoryPlan memory = plan_memory(config, trainer, T, ranks, training.sync);
+  const MemoryPlan memory = plan_memory(config, trainer, T, ranks, training.sync, training.activations);
   const double needed = needed_memory(training.memory, memory.total(), memory.free_blocks);
   const std::optional<AvailableMemory> available = least_available(training.memory, group);
   const bool fits = !available || needed <= available->bytes;

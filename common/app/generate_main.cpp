@@ -228,15 +228,18 @@ int generate_main(Stage& stage, int argc, char** argv) {
   if (!parse_flags(stage, command_line, argc, argv, [&] { flags.check(); })) return 0;
   const Machine& machine = stage.start();
   machine.backend->set_fused(!flags.no_fused);
+  // With activations in bf16 the matrices are, too.
+  const DType matrices = machine.activations == DType::bf16 ? DType::bf16 : flags.matrices();
   const auto fits = [&](const Gpt2Config& config) {
-    if (!flags.ignore_memory)
-      require_generation_memory(config, flags.matrices(), machine.memory, free_memory());
+    if (!flags.ignore_memory) require_generation_memory(config, matrices, machine.memory, free_memory());
   };
   TrainedModel trained;
-  agree(stage.group(),
-        [&] { trained = load_trained_model(*machine.backend, flags.model, flags.tokenizer_path, fits); });
+  agree(stage.group(), [&] {
+    trained =
+        load_trained_model(*machine.backend, flags.model, flags.tokenizer_path, fits, machine.activations);
+  });
   if (stage.group().size() > 1) require_same(stage.group(), found(trained));
-  if (flags.matrices() == DType::bf16) trained.model->read_matrices_in_bf16(*machine.backend);
+  if (matrices != machine.activations) trained.model->read_matrices_in_bf16(*machine.backend);
 
   Writer writer(flags, machine, trained);
   if (flags.json) {

@@ -94,8 +94,8 @@ double needed_memory(const TensorMemory& memory, std::size_t tensor_bytes, std::
 }
 
 double needed_memory(const TrainingMemory& training) {
-  const MemoryPlan plan =
-      plan_memory(training.config, training.trainer, training.T, training.ranks, training.sync);
+  const MemoryPlan plan = plan_memory(training.config, training.trainer, training.T, training.ranks,
+                                      training.sync, training.activations);
   return needed_memory(training.memory, plan.total(), plan.free_blocks);
 }
 

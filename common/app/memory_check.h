@@ -44,6 +44,7 @@ struct TrainingMemory {
   int ranks;
   const GradientSync& sync;
   const TensorMemory& memory;
+  DType activations = DType::f32;
 };
 // The same for a training run.
 double needed_memory(const TrainingMemory& training);

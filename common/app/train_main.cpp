@@ -199,6 +199,7 @@ void begin_model(const TrainFlags& flags, const Machine& machine, const HuggingF
     draw_weights(communicator, *machine.backend, model.parameters(), flags.run().trainer.seed,
                  machine.threads);
   }
+  model.parameters().update_shadow();
   stop_if_requested(communicator.group());
 }
 
@@ -213,8 +214,8 @@ void begin_run(const TrainFlags& flags, Json settings, const std::optional<Resum
 }
 
 TrainingMemory memory_of(const TrainFlags& flags, const Gpt2Config& config, const Machine& machine) {
-  return {config,        flags.run().trainer, config.block_size, machine.communicator->size(),
-          *machine.sync, machine.memory};
+  return {config,        flags.run().trainer, config.block_size,  machine.communicator->size(),
+          *machine.sync, machine.memory,      machine.activations};
 }
 
 // Refuses what does not fit, before it is allocated.
@@ -272,7 +273,8 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, std::optiona
   }
   require_memory(flags, config, machine);
   machine.backend->set_fused(!flags.no_fused);
-  Gpt2 model(*machine.backend, config, DType::f32, machine.communicator->size());
+  Gpt2 model(*machine.backend, config, DType::f32, machine.communicator->size(), Purpose::training,
+             machine.activations);
   begin_model(flags, machine, weights.get(), model);
   weights.reset();
 

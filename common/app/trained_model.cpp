@@ -14,20 +14,22 @@ constexpr const char *kModel = "--model", *kTokenizer = "--tokenizer-path";
 
 using Check = std::function<void(const Gpt2Config&)>;
 
-std::unique_ptr<Gpt2> load_directory(Backend& backend, const fs::path& directory, const Check& check) {
+std::unique_ptr<Gpt2> load_directory(Backend& backend, const fs::path& directory, const Check& check,
+                                     DType activations) {
   verify_named(directory, kModel);
   const HuggingFaceModel file(directory, kModel);
   check(file.config());
-  auto model = std::make_unique<Gpt2>(backend, file.config(), DType::f32, 1, Purpose::inference);
+  auto model = std::make_unique<Gpt2>(backend, file.config(), DType::f32, 1, Purpose::inference, activations);
   load_weights(file, backend, *model);
   return model;
 }
 
-std::unique_ptr<Gpt2> load_llmc_file(Backend& backend, const fs::path& path, const Check& check) {
+std::unique_ptr<Gpt2> load_llmc_file(Backend& backend, const fs::path& path, const Check& check,
+                                     DType activations) {
   const MappedFile bytes(path, kModel);
   const LlmcModel file = parse_llmc_model(bytes.bytes(), kModel);
   check(file.config);
-  auto model = std::make_unique<Gpt2>(backend, file.config, DType::f32, 1, Purpose::inference);
+  auto model = std::make_unique<Gpt2>(backend, file.config, DType::f32, 1, Purpose::inference, activations);
   const Parameters& parameters = model->parameters();
   load_values(backend, parameters.table(), parameters.weights(), llmc_values(parameters.table(), file));
   return model;
@@ -36,7 +38,8 @@ std::unique_ptr<Gpt2> load_llmc_file(Backend& backend, const fs::path& path, con
 }  // namespace
 
 TrainedModel load_trained_model(Backend& backend, const fs::path& path,
-                                const std::optional<std::string>& tokenizer_path, const Check& check) {
+                                const std::optional<std::string>& tokenizer_path, const Check& check,
+                                DType activations) {
   std::error_code ignored;
   const bool is_directory = fs::is_directory(path, ignored);
   const fs::path directory = is_directory ? model_directory(path) : fs::path();
@@ -48,8 +51,9 @@ TrainedModel load_trained_model(Backend& backend, const fs::path& path,
   TrainedModel trained;
   trained.tokenizer =
       tokenizer_path ? load_tokenizer(*tokenizer_path, kTokenizer) : load_tokenizer(directory, kModel);
-  trained.model =
-      is_directory ? load_directory(backend, directory, check) : load_llmc_file(backend, path, check);
+  trained.model = is_directory ? load_directory(backend, directory, check, activations)
+                               : load_llmc_file(backend, path, check, activations);
+  trained.model->parameters().update_shadow();
   const std::int64_t size = trained.model->config().vocab_size;
   if (trained.tokenizer->size() > size) {
     user_error(tokenizer_path ? kTokenizer : kModel, ": expected a tokenizer of at most ", size,

@@ -20,9 +20,11 @@ struct TrainedModel {
 
 // `path`: a run, a checkpoint, any Hugging Face GPT-2 directory, or llm.c's model file. The tokenizer is the
 // directory's unless a path is given; llm.c's files need one. Throws UserError that names --model or
-// --tokenizer-path. `check` sees what model it is before that is allocated, and may throw.
+// --tokenizer-path. `activations` is as for Gpt2. `check` sees what model it is before that is allocated, and
+// may throw.
 TrainedModel load_trained_model(Backend& backend, const std::filesystem::path& path,
                                 const std::optional<std::string>& tokenizer_path,
-                                const std::function<void(const Gpt2Config&)>& check);
+                                const std::function<void(const Gpt2Config&)>& check,
+                                DType activations = DType::f32);
 
 }  // namespace stagegpt

@@ -75,6 +75,11 @@ Json to_json(const VerifyReport& report) {
           {"losses", report.losses}};
 }
 
+VerifyLimits limits_of(const Machine& machine) {
+  if (machine.activations == DType::bf16) return kBf16Limits;
+  return machine.tf32 ? kTf32Limits : VerifyLimits{};
+}
+
 // Whether everything is within tolerance. Each rank makes the whole comparison.
 bool verify(const VerifyFlags& flags, const Machine& machine) {
   const MappedFile model_file(flags.model_path, "--model"), state_file(flags.state_path, "--state");
@@ -82,7 +87,7 @@ bool verify(const VerifyFlags& flags, const Machine& machine) {
   const LlmcState state = parse_llmc_state(state_file.bytes(), model.config, "--state");
   machine.backend->set_fused(!flags.no_fused);
   const VerifyReport report = verify(*machine.backend, model, state, flags.steps, flags.learning_rate,
-                                     flags.adamw, machine.tf32 ? kTf32Limits : VerifyLimits{});
+                                     flags.adamw, limits_of(machine), machine.activations);
   if (flags.json) {
     std::cout << to_json(report).dump(2) << '\n';
   } else {

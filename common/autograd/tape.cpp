@@ -7,8 +7,10 @@ namespace stagegpt {
 
 Var::Var(Tensor value, Tensor grad, int leaf_id)
     : value_(std::move(value)), slot_(std::make_shared<GradSlot>()) {
-  check(value_.shape() == grad.shape() && value_.dtype() == grad.dtype(), "tape: a leaf of shape ",
-        value_.shape(), " with a gradient of shape ", grad.shape());
+  check(value_.shape() == grad.shape(), "tape: a leaf of shape ", value_.shape(),
+        " with a gradient of shape ", grad.shape());
+  check(grad.dtype() == value_.dtype() || grad.dtype() == statistics_dtype(value_.dtype()),
+        "tape: a leaf in ", value_.dtype(), " with a gradient in ", grad.dtype());
   slot_->dtype = grad.dtype();
   slot_->shape = grad.shape();
   slot_->grad = std::move(grad);

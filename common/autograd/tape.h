@@ -37,7 +37,8 @@ class Var {
   Var() = default;
   // An input or a constant, which needs no gradient.
   explicit Var(Tensor value) : value_(std::move(value)) {}
-  // A leaf, such as a parameter. Its gradient is collected in `grad`, which the caller owns.
+  // A leaf, such as a parameter. Its gradient is collected in `grad`, which the caller owns; that of a
+  // parameter in bf16 is f32.
   Var(Tensor value, Tensor grad, int leaf_id = -1);
 
   const Tensor& value() const { return value_; }

@@ -1,5 +1,6 @@
 #include "common/backend/backend.h"
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <utility>
@@ -7,6 +8,7 @@
 #include "common/backend/op_checks.h"
 #include "common/backend/op_observer.h"
 #include "common/backend/work.h"
+#include "common/tensor/half_floats.h"
 
 namespace stagegpt {
 namespace {
@@ -29,6 +31,14 @@ std::optional<Activation> activation_named(std::string_view name) {
     if (known == name) return activation;
   }
   return std::nullopt;
+}
+
+std::vector<float> floats_to_host(Backend& backend, const Tensor& in) {
+  if (in.dtype() != DType::bf16) return to_host<float>(backend, in);
+  const std::vector<Bf16> halves = to_host<Bf16>(backend, in);
+  std::vector<float> floats(halves.size());
+  std::ranges::transform(halves, floats.begin(), [](Bf16 half) { return as_float(half); });
+  return floats;
 }
 
 Backend::Backend(std::unique_ptr<MemorySource> memory, Kernels* kernels)
@@ -97,8 +107,9 @@ void Backend::add(const Tensor& out, const Tensor& a, const Tensor& b) {
 
 void Backend::cast(const Tensor& out, const Tensor& in) {
   const Checks checks("cast");
-  checks.dtype(in, DType::f32, "in");
-  checks.elements(out, DType::bf16, in.numel(), "out");
+  const bool narrows = !out.defined() || out.dtype() == DType::bf16;
+  checks.dtype(in, narrows ? DType::f32 : DType::bf16, "in");
+  checks.elements(out, narrows ? DType::bf16 : DType::f32, in.numel(), "out");
   run("cast", work::cast(out, in), [&] { kernels_->do_cast(out, in); });
 }
 
@@ -122,13 +133,14 @@ void Backend::embedding_backward(const Grad& dwte, const Grad& dwpe, const Tenso
   checks.that(ids.shape().rank() == 2, "ids of shape (B,T)");
   const std::int64_t B = ids.shape()[0], T = ids.shape()[1], C = dout.shape()[-1];
   checks.shape(dout, dout.dtype(), {B, T, C}, "dout");
+  const DType statistics = statistics_dtype(dout.dtype());
   if (dwte.wanted()) {
-    checks.dtype(dwte.tensor, dout.dtype(), "dwte");
-    checks.shape(dwte.tensor, dout.dtype(), {dwte.tensor.shape()[0], C}, "dwte");
+    checks.dtype(dwte.tensor, statistics, "dwte");
+    checks.shape(dwte.tensor, statistics, {dwte.tensor.shape()[0], C}, "dwte");
   }
   if (dwpe.wanted()) {
-    checks.dtype(dwpe.tensor, dout.dtype(), "dwpe");
-    checks.shape(dwpe.tensor, dout.dtype(), {dwpe.tensor.shape()[0], C}, "dwpe");
+    checks.dtype(dwpe.tensor, statistics, "dwpe");
+    checks.shape(dwpe.tensor, statistics, {dwpe.tensor.shape()[0], C}, "dwpe");
     checks.that(dwpe.tensor.shape()[0] >= T, "at least T positions in dwpe");
   }
   run("embedding_backward", work::embedding_backward(dwte, dwpe, dout, ids),
@@ -148,8 +160,8 @@ void Backend::linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias,
   const Checks checks("linear_backward");
   check_linear(checks, dout, x, w);
   checks.grad(dx, x.dtype(), x.shape(), "dx");
-  checks.grad(dw, x.dtype(), w.shape(), "dw");
-  checks.grad(dbias, x.dtype(), {w.shape()[0]}, "dbias");
+  checks.grad(dw, statistics_dtype(x.dtype()), w.shape(), "dw");
+  checks.grad(dbias, statistics_dtype(x.dtype()), {w.shape()[0]}, "dbias");
   run("linear_backward", work::linear_backward(dx, dw, dbias, dout, x, w),
       [&] { kernels_->do_linear_backward(dx, dw, dbias, dout, x, w); });
 }
@@ -176,7 +188,7 @@ void Backend::layernorm_forward(const Tensor& out, const Tensor& mean, const Ten
                                 const Tensor& w, const Tensor& bias, double eps) {
   const Checks checks("layernorm_forward");
   check_layernorm(checks, out, x, w, mean, rstd);
-  checks.shape(bias, x.dtype(), w.shape(), "bias");
+  checks.shape(bias, w.dtype(), w.shape(), "bias");
   run("layernorm_forward", work::layernorm_forward(out, mean, rstd, x, w, bias),
       [&] { kernels_->do_layernorm_forward(out, mean, rstd, x, w, bias, eps); });
 }
@@ -186,8 +198,8 @@ void Backend::layernorm_backward(const Grad& dx, const Grad& dw, const Grad& dbi
   const Checks checks("layernorm_backward");
   check_layernorm(checks, dout, x, w, mean, rstd);
   checks.grad(dx, x.dtype(), x.shape(), "dx");
-  checks.grad(dw, x.dtype(), w.shape(), "dw");
-  checks.grad(dbias, x.dtype(), w.shape(), "dbias");
+  checks.grad(dw, w.dtype(), w.shape(), "dw");
+  checks.grad(dbias, w.dtype(), w.shape(), "dbias");
   run("layernorm_backward", work::layernorm_backward(dx, dw, dbias, dout, x, w, mean, rstd),
       [&] { kernels_->do_layernorm_backward(dx, dw, dbias, dout, x, w, mean, rstd); });
 }
@@ -248,7 +260,7 @@ void Backend::cross_entropy_forward(const Tensor& loss, const Tensor& lse, const
                                     const Tensor& targets, std::int64_t vocab_size) {
   const Checks checks("cross_entropy_forward");
   check_cross_entropy(checks, logits, lse, targets, vocab_size);
-  checks.elements(loss, logits.dtype(), 1, "loss");
+  checks.elements(loss, statistics_dtype(logits.dtype()), 1, "loss");
   run("cross_entropy_forward", work::cross_entropy_forward(loss, lse, logits, targets, vocab_size),
       [&] { kernels_->do_cross_entropy_forward(loss, lse, logits, targets, vocab_size); });
 }
@@ -257,7 +269,7 @@ void Backend::cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss,
                                      const Tensor& lse, const Tensor& targets, std::int64_t vocab_size) {
   const Checks checks("cross_entropy_backward");
   check_cross_entropy(checks, logits, lse, targets, vocab_size);
-  checks.elements(dloss, logits.dtype(), 1, "dloss");
+  checks.elements(dloss, statistics_dtype(logits.dtype()), 1, "dloss");
   checks.shape(dlogits, logits.dtype(), logits.shape(), "dlogits");
   run("cross_entropy_backward",
       work::cross_entropy_backward(dlogits, dloss, logits, lse, targets, vocab_size),
@@ -316,7 +328,7 @@ void Backend::residual_layernorm_forward(const Tensor& sum, const Tensor& out, c
                                          const Tensor& w, const Tensor& bias, double eps) {
   const Checks checks("residual_layernorm_forward");
   check_layernorm(checks, out, x, w, mean, rstd);
-  checks.shape(bias, x.dtype(), w.shape(), "bias");
+  checks.shape(bias, w.dtype(), w.shape(), "bias");
   checks.shape(residual, x.dtype(), x.shape(), "residual");
   checks.shape(sum, x.dtype(), x.shape(), "sum");
   if (!fused_) {

@@ -7,8 +7,9 @@
 //
 // Dimensions: B batch, T time, C channels, NH heads, HS = C/NH head size, V vocabulary, Vp padded vocabulary.
 // N is any number of rows: where (N,C) is written, (B,T,C) is accepted. All floating-point tensors of one
-// call have the same dtype, unless the op says otherwise. An argument that violates an op's conditions is an
-// InternalError, because no input of a user can cause it.
+// call have the same dtype, unless the op says otherwise. Where activations are bf16, these are f32:
+// statistics (mean, rstd, lse, loss), LayerNorm's parameters, and the gradients of all parameters. An
+// argument that violates an op's conditions is an InternalError, because no input of a user can cause it.
 #pragma once
 
 #include <cstdint>
@@ -61,7 +62,8 @@ class Backend {
   // out = a + b, element by element; `out` may be `a`.
   void add(const Tensor& out, const Tensor& a, const Tensor& b);
 
-  // out bf16 = in f32, rounded to nearest, ties to even; same number of elements.
+  // out = in, from f32 to bf16, rounded to nearest, ties to even, or from bf16 to f32; same number of
+  // elements.
   void cast(const Tensor& out, const Tensor& in);
 
   // out (B,T,C) = wte[ids] + wpe[0…T-1]; ids i32 (B,T), wte (Vp,C), wpe (P,C) with P >= T. wte may be bf16
@@ -229,5 +231,8 @@ std::vector<T> to_host(Backend& backend, const Tensor& in) {
   backend.copy_to_host(std::as_writable_bytes(std::span(out)), in);
   return out;
 }
+
+// The elements of an f32 or bf16 tensor.
+std::vector<float> floats_to_host(Backend& backend, const Tensor& in);
 
 }  // namespace stagegpt

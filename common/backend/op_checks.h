@@ -53,9 +53,10 @@ inline void check_layernorm(const Checks& checks, const Tensor& like, const Tens
   checks.real(x, "x");
   const std::int64_t channels = x.shape()[-1], n = rows(x, channels);
   checks.shape(like, x.dtype(), x.shape(), "out");
-  checks.shape(w, x.dtype(), {channels}, "weight");
-  checks.elements(mean, x.dtype(), n, "mean");
-  checks.elements(rstd, x.dtype(), n, "rstd");
+  const DType statistics = statistics_dtype(x.dtype());
+  checks.shape(w, statistics, {channels}, "weight");
+  checks.elements(mean, statistics, n, "mean");
+  checks.elements(rstd, statistics, n, "rstd");
 }
 
 inline void check_attention(const Checks& checks, const Tensor& out, const Tensor& lse, const Tensor& qkv,
@@ -65,7 +66,7 @@ inline void check_attention(const Checks& checks, const Tensor& out, const Tenso
   const std::int64_t B = qkv.shape()[0], T = qkv.shape()[1], C = qkv.shape()[2] / 3;
   checks.that(n_head > 0 && C % n_head == 0, "a number of heads that divides the channels");
   checks.shape(out, qkv.dtype(), {B, T, C}, "out");
-  checks.shape(lse, qkv.dtype(), {B, n_head, T}, "lse");
+  checks.shape(lse, statistics_dtype(qkv.dtype()), {B, n_head, T}, "lse");
 }
 
 inline void check_classes(const Checks& checks, const Tensor& logits, const Tensor& targets,
@@ -80,7 +81,7 @@ inline void check_classes(const Checks& checks, const Tensor& logits, const Tens
 inline void check_cross_entropy(const Checks& checks, const Tensor& logits, const Tensor& lse,
                                 const Tensor& targets, std::int64_t vocab_size) {
   check_classes(checks, logits, targets, vocab_size);
-  checks.elements(lse, logits.dtype(), rows(logits, logits.shape()[-1]), "lse");
+  checks.elements(lse, statistics_dtype(logits.dtype()), rows(logits, logits.shape()[-1]), "lse");
 }
 
 inline void check_linear(const Checks& checks, const Tensor& out, const Tensor& x, const Tensor& w) {

@@ -64,7 +64,7 @@ void StepTrace::take(std::string name, const Tensor& output, std::int64_t column
   const Shape& shape = output.shape();  // (B,T,…)
   outputs_.push_back({std::move(name),
                       {shape[0], shape[1], columns},
-                      without_padding(to_host<float>(backend_, output), shape[-1], columns)});
+                      without_padding(floats_to_host(backend_, output), shape[-1], columns)});
 }
 
 void StepTrace::write(const fs::path& path, double loss, const ParameterValues& gradients,

@@ -14,16 +14,21 @@ GemmBound::GemmBound(Backend& backend, const Gpt2& model, const AdamW& optimizer
     // All matrices belong to linear layers, except the position embedding.
     if (row.shape.rank() != 2 || row.name == "wpe.weight") continue;
     const Shape shape = row.arena_shape();
-    layers_.push_back(
-        {parameters.weights().slice(row.offset, shape), parameters.grads().slice(row.offset, shape)});
+    layers_.push_back({parameters.var(row.name).value(), parameters.grads().slice(row.offset, shape)});
     inputs = std::max(inputs, shape[1]);
     outputs = std::max(outputs, shape[0]);
   }
   std::rotate(layers_.begin(), layers_.begin() + 1,
               layers_.end());  // the head, tied to wte, is the last layer
+  const DType activations = parameters.activations();
   x_ = random_tensor(backend, {size.tokens * inputs});
-  dx_ = backend.allocate(DType::f32, {size.tokens * inputs});
-  out_ = backend.allocate(DType::f32, {size.tokens * outputs});
+  if (activations == DType::bf16) {
+    const Tensor rounded = backend.allocate(DType::bf16, x_.shape());
+    backend.cast(rounded, x_);
+    x_ = rounded;
+  }
+  dx_ = backend.allocate(activations, {size.tokens * inputs});
+  out_ = backend.allocate(activations, {size.tokens * outputs});
   norm_ = backend.zeros(DType::f64, {1});
 }
 

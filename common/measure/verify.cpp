@@ -14,10 +14,12 @@ bool VerifyReport::passed() const {
 }
 
 VerifyReport verify(Backend& backend, const LlmcModel& file, const LlmcState& state, std::int64_t steps,
-                    double learning_rate, const AdamWConfig& adamw, const VerifyLimits& limits) {
-  Gpt2 model(backend, file.config);
+                    double learning_rate, const AdamWConfig& adamw, const VerifyLimits& limits,
+                    DType activations) {
+  Gpt2 model(backend, file.config, DType::f32, /*ranks=*/1, Purpose::training, activations);
   Parameters& parameters = model.parameters();
   load_values(backend, parameters.table(), parameters.weights(), llmc_values(parameters.table(), file));
+  parameters.update_shadow();
   const Tensor ids = to_device(backend, {state.B, state.T}, state.ids);
   const Tensor targets = to_device(backend, {state.B, state.T}, state.targets);
   VerifyReport report;
@@ -25,7 +27,7 @@ VerifyReport verify(Backend& backend, const LlmcModel& file, const LlmcState& st
   {
     Tape tape(backend, Tape::Mode::inference);
     const Gpt2Config& config = file.config;
-    const auto logits = without_padding(to_host<float>(backend, model.logits(tape, ids).value()),
+    const auto logits = without_padding(floats_to_host(backend, model.logits(tape, ids).value()),
                                         config.padded_vocab_size(), config.vocab_size);
     report.logits = {
         "logits", {state.B, state.T, config.vocab_size}, relative_error(logits, state.logits), limits.logits};
@@ -55,6 +57,7 @@ VerifyReport verify(Backend& backend, const LlmcModel& file, const LlmcState& st
     report.losses.push_back(loss_and_gradients()[0]);
     optimizer.measure_norm(parameters);
     optimizer.update(parameters, learning_rate, step);
+    parameters.update_shadow();
   }
   return report;
 }

@@ -23,6 +23,9 @@ struct VerifyLimits {
 // truncate instead, which doubles the error, and errors grow with depth.
 inline constexpr VerifyLimits kTf32Limits{.logits = 5e-3, .loss = 1e-3, .gradient = 1e-2};
 
+// The limits where activations are bf16, whose unit roundoff is 3.9e-3, eight times TF32's.
+inline constexpr VerifyLimits kBf16Limits{.logits = 4e-2, .loss = 8e-3, .gradient = 8e-2};
+
 struct VerifyReport {
   struct Row {
     std::string name;
@@ -40,8 +43,10 @@ struct VerifyReport {
   bool passed() const;
 };
 
-// Runs `steps` optimizer steps at a constant learning rate after the comparison.
+// `activations` is as for Gpt2. Runs `steps` optimizer steps at a constant learning rate after the
+// comparison.
 VerifyReport verify(Backend& backend, const LlmcModel& model, const LlmcState& state, std::int64_t steps,
-                    double learning_rate, const AdamWConfig& adamw, const VerifyLimits& limits = {});
+                    double learning_rate, const AdamWConfig& adamw, const VerifyLimits& limits = {},
+                    DType activations = DType::f32);
 
 }  // namespace stagegpt

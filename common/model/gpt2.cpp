@@ -72,34 +72,35 @@ ParameterTable gpt2_parameter_table(const Gpt2Config& config) {
   auto matrix = [&](std::string name, std::int64_t out, std::int64_t in, double init_std) {
     table.add({std::move(name), {out, in}, out, 0, init_std});
   };
-  auto vector = [&](std::string name, std::int64_t n, double mean) {
-    table.add({std::move(name), {n}, n, mean, 0});
+  auto bias = [&](std::string name, std::int64_t n) { table.add({std::move(name), {n}, n}); };
+  auto norm = [&](const std::string& name) {
+    table.add({name + ".weight", {C}, C, 1, 0, true});
+    table.add({name + ".bias", {C}, C, 0, 0, true});
   };
 
   table.add({"wte.weight", {config.vocab_size, C}, config.padded_vocab_size(), 0, std});
   matrix("wpe.weight", config.block_size, C, std);
   for (int l = 0; l < config.n_layer; ++l) {
     const std::string h = concat("h.", l, ".");
-    vector(h + "ln_1.weight", C, 1);
-    vector(h + "ln_1.bias", C, 0);
+    norm(h + "ln_1");
     matrix(h + "attn.c_attn.weight", 3 * C, C, std);
-    vector(h + "attn.c_attn.bias", 3 * C, 0);
+    bias(h + "attn.c_attn.bias", 3 * C);
     matrix(h + "attn.c_proj.weight", C, C, residual_std);
-    vector(h + "attn.c_proj.bias", C, 0);
-    vector(h + "ln_2.weight", C, 1);
-    vector(h + "ln_2.bias", C, 0);
+    bias(h + "attn.c_proj.bias", C);
+    norm(h + "ln_2");
     matrix(h + "mlp.c_fc.weight", 4 * C, C, std);
-    vector(h + "mlp.c_fc.bias", 4 * C, 0);
+    bias(h + "mlp.c_fc.bias", 4 * C);
     matrix(h + "mlp.c_proj.weight", C, 4 * C, residual_std);
-    vector(h + "mlp.c_proj.bias", C, 0);
+    bias(h + "mlp.c_proj.bias", C);
   }
-  vector("ln_f.weight", C, 1);
-  vector("ln_f.bias", C, 0);
+  norm("ln_f");
   return table;
 }
 
-Gpt2::Gpt2(Backend& backend, Gpt2Config config, DType dtype, int ranks, Purpose purpose)
-    : config_(config), parameters_(backend, gpt2_parameter_table(config), dtype, ranks, purpose) {
+Gpt2::Gpt2(Backend& backend, Gpt2Config config, DType dtype, int ranks, Purpose purpose,
+           std::optional<DType> activations)
+    : config_(config),
+      parameters_(backend, gpt2_parameter_table(config), dtype, ranks, purpose, activations) {
   wte_ = parameters_.var("wte.weight");
   wpe_ = parameters_.var("wpe.weight");
   for (int l = 0; l < config_.n_layer; ++l) {
@@ -157,8 +158,13 @@ Tensor Gpt2::next_logits(Backend& backend, const Tensor& ids, KvCache& cache) co
   const std::int64_t T = ids.shape()[1], C = config_.n_embd;
   check(ids.shape()[0] == 1 && T > 0, "gpt2: expected tokens of one sequence, not ids ", ids.shape());
   Tape tape(backend, Tape::Mode::inference);
-  const Tensor norm = hidden(tape, ids, std::nullopt, &cache).value();                // (1,T,C)
-  return linear(tape, Var(norm.slice((T - 1) * C, {1, 1, C})), wte_, Var()).value();  // (1,1,Vp)
+  const Tensor norm = hidden(tape, ids, std::nullopt, &cache).value();  // (1,T,C)
+  const Tensor logits =
+      linear(tape, Var(norm.slice((T - 1) * C, {1, 1, C})), wte_, Var()).value();  // (1,1,Vp)
+  if (logits.dtype() != DType::bf16) return logits;
+  const Tensor wide = backend.allocate(DType::f32, logits.shape());
+  backend.cast(wide, logits);
+  return wide;
 }
 
 void Gpt2::read_matrices_in_bf16(Backend& backend) {

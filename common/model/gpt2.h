@@ -57,14 +57,16 @@ class KvCache;
 
 class Gpt2 {
  public:
+  // `dtype` is that of weights, gradients and activations. Activations may be bf16 where the others are f32:
+  // ops then read a shadow of the weights (Parameters::update_shadow()).
   Gpt2(Backend& backend, Gpt2Config config, DType dtype = DType::f32, int ranks = 1,
-       Purpose purpose = Purpose::training);
+       Purpose purpose = Purpose::training, std::optional<DType> activations = std::nullopt);
 
   // Logits (B,T,Vp) for ids i32 (B,T), T <= block_size. Columns from vocab_size on are padding. Elements are
   // dropped only if `dropout` is given.
   Var logits(Tape& tape, const Tensor& ids, std::optional<DropoutPosition> dropout = std::nullopt) const;
-  // Logits (1,1,Vp) of the token after ids i32 (1,T), T >= 1. The tokens `ids` follow those in the cache, and
-  // their keys and values are added to it: cache.size() + T <= block_size.
+  // Logits (1,1,Vp), not in bf16, of the token after ids i32 (1,T), T >= 1. The tokens `ids` follow those in
+  // the cache, and their keys and values are added to it: cache.size() + T <= block_size.
   Tensor next_logits(Backend& backend, const Tensor& ids, KvCache& cache) const;
   // Mean cross-entropy (1), in nats, of targets i32 (B,T).
   Var loss(Tape& tape, const Tensor& ids, const Tensor& targets,

@@ -14,7 +14,7 @@ class KvCache {
  public:
   KvCache(Backend& backend, const Gpt2& model) {
     const Gpt2Config& config = model.config();
-    const DType dtype = model.parameters().weights().dtype();
+    const DType dtype = model.parameters().activations();
     for (int l = 0; l < config.n_layer; ++l) {
       layers_.push_back(backend.allocate(dtype, {1, config.block_size, 2 * config.n_embd}));
     }

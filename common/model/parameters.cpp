@@ -113,14 +113,17 @@ std::vector<DecayRange> ParameterTable::decay_ranges(double weight_decay, ArenaR
   return ranges;
 }
 
-Parameters::Parameters(Backend& backend, ParameterTable table, DType dtype, int ranks, Purpose purpose)
+Parameters::Parameters(Backend& backend, ParameterTable table, DType dtype, int ranks, Purpose purpose,
+                       std::optional<DType> activations)
     : backend_(backend),
       table_(std::move(table)),
       weights_(zero_arena(backend, dtype, table_.arena_size(ranks))) {
   if (purpose == Purpose::training) grads_ = zero_arena(backend, dtype, weights_.numel());
+  if (activations.value_or(dtype) != dtype) shadow_ = zero_arena(backend, *activations, weights_.numel());
   for (std::size_t i = 0; i < table_.size(); ++i) {
     const Parameter& row = table_[i];
-    const Tensor weight = weights_.slice(row.offset, row.arena_shape());
+    const Tensor& read = shadow_.defined() && !row.norm ? shadow_ : weights_;
+    const Tensor weight = read.slice(row.offset, row.arena_shape());
     if (purpose == Purpose::training) {
       vars_.emplace_back(weight, grads_.slice(row.offset, row.arena_shape()), static_cast<int>(i));
     } else {
@@ -142,6 +145,10 @@ const Var& Parameters::var(std::string_view name) const {
   const int i = table_.find(name);
   check(i >= 0, "parameters: there is no ", name);
   return vars_[i];
+}
+
+void Parameters::update_shadow() {
+  if (shadow_.defined()) backend_.cast(shadow_, weights_);
 }
 
 void Parameters::clear_grads() {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,7 @@ struct Parameter {
   std::int64_t padded_rows;  // rows in the arena, at least shape[0]; rows from shape[0] on stay zero
   double init_mean = 0;
   double init_std = 0;
+  bool norm = false;        // of a layernorm, which reads it in f32 whatever activations are
   std::int64_t offset = 0;  // in elements from the start of the arena
 
   // The shape in the arena, with padding.
@@ -65,9 +67,10 @@ enum class Purpose : std::uint8_t { training, inference };
 
 class Parameters {
  public:
-  // Weights and gradients are zero at first.
+  // Weights and gradients are zero at first. `activations` is bf16 where ops read parameters from a shadow in
+  // bf16, but for those of layernorms; else it is `dtype`.
   Parameters(Backend& backend, ParameterTable table, DType dtype, int ranks = 1,
-             Purpose purpose = Purpose::training);
+             Purpose purpose = Purpose::training, std::optional<DType> activations = std::nullopt);
 
   // Draws every parameter from its distribution, on `threads` threads. An element depends only on the seed,
   // on the index of its parameter in the table, and on its index in the parameter. Padding is not written: it
@@ -82,6 +85,10 @@ class Parameters {
   const Var& var(std::string_view name) const;
   const Tensor& weights() const { return weights_; }  // (arena_size)
   const Tensor& grads() const { return grads_; }      // (arena_size); undefined for inference
+  // The dtype of activations.
+  DType activations() const { return shadow_.defined() ? shadow_.dtype() : weights_.dtype(); }
+  // Copies the weights to the shadow, if there is one. To be called after every change of the weights.
+  void update_shadow();
 
   // Starts a new sum of gradients: the first contribution to each gradient overwrites it.
   void clear_grads();
@@ -92,6 +99,7 @@ class Parameters {
   Backend& backend_;
   ParameterTable table_;
   Tensor weights_, grads_;
+  Tensor shadow_;  // bf16 (arena_size), the weights rounded; undefined unless activations are bf16
   std::vector<Var> vars_;
 };
 

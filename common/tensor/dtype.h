@@ -41,6 +41,12 @@ constexpr const char* name_of(DType dtype) {
   return "?";
 }
 
+// The dtype of statistics (mean, lse, loss) and of parameters' gradients where activations are `activations`.
+// bf16 has eight bits of significand, too few for sums.
+constexpr DType statistics_dtype(DType activations) {
+  return activations == DType::bf16 ? DType::f32 : activations;
+}
+
 inline std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name_of(dtype); }
 
 // The DType of a C++ type; other types do not compile.

@@ -42,7 +42,15 @@ struct Run {
   std::int64_t T;
   int ranks;
   const GradientSync& sync;
+  DType activations;
 };
+
+// Bytes of a model without its gradients.
+std::size_t bytes_of_weights(const Run& run) {
+  const std::unique_ptr<Backend> backend = make_planning_backend();
+  const Gpt2 model(*backend, run.config, DType::f32, run.ranks, Purpose::inference, run.activations);
+  return backend->memory_stats().bytes_in_use;
+}
 
 // The plan of two steps; the second one reuses blocks that the first one has freed.
 MemoryPlan plan_two_steps(const Run& run, const TrainerConfig& trainer_config) {
@@ -50,14 +58,15 @@ MemoryPlan plan_two_steps(const Run& run, const TrainerConfig& trainer_config) {
   PlannedRanks group(run.ranks);
   SelfCommunicator communicator(group);
   PlannedSync sync(run.sync);
-  Gpt2 model(*backend, run.config, DType::f32, run.ranks);
+  Gpt2 model(*backend, run.config, DType::f32, run.ranks, Purpose::training, run.activations);
   const std::size_t model_bytes = backend->memory_stats().bytes_in_use;
   const DataLoader data(std::vector<std::int32_t>(static_cast<std::size_t>(run.T) + 1), run.T,
                         trainer_config.seed);
   Trainer trainer(*backend, communicator, sync, model, data, trainer_config);
 
   MemoryPlan plan;
-  plan.weights = plan.gradients = model_bytes / 2;  // two arenas of equal size
+  plan.weights = bytes_of_weights(run);
+  plan.gradients = model_bytes - plan.weights;
   plan.moments = backend->memory_stats().bytes_in_use - model_bytes;
   for (int step = 0; step < 2; ++step) trainer.step();
   const MemoryStats stats = backend->memory_stats();
@@ -95,8 +104,8 @@ MemoryPlan plan_micro_step(const Run& run, const TrainerConfig& trainer, std::in
 }  // namespace
 
 MemoryPlan plan_memory(const Gpt2Config& config, const TrainerConfig& trainer, std::int64_t T, int ranks,
-                       const GradientSync& sync) {
-  const Run run{config, T, ranks, sync};
+                       const GradientSync& sync, DType activations) {
+  const Run run{config, T, ranks, sync, activations};
   const std::int64_t sub_batches =
       divide_step(trainer.batch_size, 1, /*rank=*/0, ranks, trainer.reproducible).sub_batches;
   TrainerConfig planned = trainer;

@@ -14,7 +14,7 @@ namespace stagegpt {
 // total() is the future memory_stats().peak_bytes_in_use. Not included: host memory (tokens, program,
 // libraries), and internal buffers of kernels and gradient synchronisers.
 struct MemoryPlan {
-  std::size_t weights = 0;
+  std::size_t weights = 0;  // with their shadow in bf16, if there is one
   std::size_t gradients = 0;
   std::size_t moments = 0;  // Adam's two, and the norm of the gradients
   // All else: tensors saved for backward, logits, batch, and their gradients.
@@ -28,9 +28,9 @@ struct MemoryPlan {
 // The plan of one of `ranks` ranks that train on sequences of T tokens. For more than 2²⁵ tokens per
 // micro-step it is extrapolated from smaller batches, and may be off by a few blocks of the allocator. Throws
 // UserError if the batch cannot be divided among the ranks, and std::runtime_error if the plan exceeds 4 PiB.
-// `sync` determines how the moments are divided.
+// `sync` determines how the moments are divided. `activations` is as for Gpt2.
 MemoryPlan plan_memory(const Gpt2Config& config, const TrainerConfig& trainer, std::int64_t T, int ranks,
-                       const GradientSync& sync);
+                       const GradientSync& sync, DType activations = DType::f32);
 
 // The same for generation, after a prompt of one token: weights, a bf16 copy of the matrices if `matrices` is
 // bf16, and the KV cache of a full context. A longer prompt needs memory for its activations in addition.

@@ -13,7 +13,7 @@ namespace {
 bool all_finite(Backend& backend, const Tensor& tensor) {
   const auto finite = [](auto x) { return std::isfinite(x); };
   if (tensor.dtype() == DType::f64) return std::ranges::all_of(to_host<double>(backend, tensor), finite);
-  return std::ranges::all_of(to_host<float>(backend, tensor), finite);
+  return std::ranges::all_of(floats_to_host(backend, tensor), finite);
 }
 
 // Checks the ops of a forward pass until a tensor is not finite.

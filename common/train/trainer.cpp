@@ -60,6 +60,8 @@ StepReport Trainer::step(const Tape::OpWatch& watch_op) {
   clock_.end(&PhaseSeconds::optimizer);
   sync_.share_weights(parameters);
   clock_.end(&PhaseSeconds::communication);
+  parameters.update_shadow();
+  clock_.end(&PhaseSeconds::optimizer);
 
   // The host reads the first result here; all work before is asynchronous on a device.
   report.grad_norm = unsigned_nan(optimizer_.grad_norm());

@@ -29,6 +29,12 @@ inline void to_bf16(const Parallel& parallel, Bf16* out, const float* in, std::i
   });
 }
 
+inline void widen(const Parallel& parallel, float* out, const Bf16* in, std::int64_t n) {
+  parallel.ranges(n, kElementGrain, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) out[i] = as_float(in[i]);
+  });
+}
+
 inline void add(const Parallel& parallel, float* out, const float* a, const float* b, std::int64_t n) {
   parallel.ranges(n, kElementGrain, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd

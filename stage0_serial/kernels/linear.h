@@ -54,13 +54,6 @@ void linear_backward(GradOut<T> dx, GradOut<T> dw, GradOut<T> dbias, const T* do
 
 namespace vectorised {
 
-// Converts w (n) to f32.
-inline void widen(const Parallel& parallel, float* out, const Bf16* w, std::int64_t n) {
-  parallel.ranges(n, kElementGrain, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) out[i] = as_float(w[i]);
-  });
-}
-
 // pre += bias and out = activation(pre), in one pass; `out` may be `pre`, and `bias` may be null.
 inline void bias_activation(const Parallel& parallel, float* out, float* pre, const float* bias,
                             Activation activation, LinearSize s) {

@@ -8,6 +8,7 @@
 #include <compare>
 #include <map>
 #include <stdexcept>
+#include <type_traits>
 
 #include "stage2_cuda/cuda/check.h"
 
@@ -67,10 +68,22 @@ std::uint32_t alignment(const void* address) {
   return static_cast<std::uint32_t>(std::min<std::uintptr_t>(256, bits & (~bits + 1)));
 }
 
+template <class T>
+constexpr cudaDataType_t kCudaType = std::is_same_v<T, Bf16> ? CUDA_R_16BF : CUDA_R_32F;
+
 // Everything on which the choice of an algorithm depends.
 struct PlanKey {
-  explicit PlanKey(const Product& p)
-      : m(p.m), n(p.n), k(p.k), batch(p.batch), ldc(p.ldc), lda(p.a.ld), ldb(p.b.ld) {
+  template <class Factor, class Result>
+  explicit PlanKey(const ProductOf<Factor, Result>& p)
+      : factors(kCudaType<Factor>),
+        result(kCudaType<Result>),
+        m(p.m),
+        n(p.n),
+        k(p.k),
+        batch(p.batch),
+        ldc(p.ldc),
+        lda(p.a.ld),
+        ldb(p.b.ld) {
     if (batch > 1) stride_c = p.stride_c, stride_a = p.a.stride, stride_b = p.b.stride;
     transposed_a = p.a.transposed, transposed_b = p.b.transposed;
     accumulate = p.accumulate, bias = p.bias != nullptr;
@@ -79,6 +92,7 @@ struct PlanKey {
   }
   auto operator<=>(const PlanKey&) const = default;
 
+  cudaDataType_t factors, result;
   std::int64_t m, n, k, batch;
   std::int64_t ldc, lda, ldb;
   std::int64_t stride_c = 0, stride_a = 0, stride_b = 0;
@@ -96,10 +110,10 @@ struct Plan {
 };
 
 // rows, columns: of the matrix in memory, read as column-major.
-Layout make_layout(std::int64_t rows, std::int64_t columns, std::int64_t ld, std::int64_t batch,
-                   std::int64_t stride) {
+Layout make_layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns, std::int64_t ld,
+                   std::int64_t batch, std::int64_t stride) {
   cublasLtMatrixLayout_t created = nullptr;
-  check_cublas(cublasLtMatrixLayoutCreate(&created, CUDA_R_32F, static_cast<std::uint64_t>(rows),
+  check_cublas(cublasLtMatrixLayoutCreate(&created, type, static_cast<std::uint64_t>(rows),
                                           static_cast<std::uint64_t>(columns), ld),
                "creating a matrix layout");
   Layout layout(created);
@@ -108,15 +122,16 @@ Layout make_layout(std::int64_t rows, std::int64_t columns, std::int64_t ld, std
   return layout;
 }
 
-Layout make_factor(std::int64_t rows, std::int64_t columns, bool transposed, std::int64_t ld,
-                   std::int64_t batch, std::int64_t stride) {
-  return transposed ? make_layout(columns, rows, ld, batch, stride)
-                    : make_layout(rows, columns, ld, batch, stride);
+Layout make_factor(cudaDataType_t type, std::int64_t rows, std::int64_t columns, bool transposed,
+                   std::int64_t ld, std::int64_t batch, std::int64_t stride) {
+  return transposed ? make_layout(type, columns, rows, ld, batch, stride)
+                    : make_layout(type, rows, columns, ld, batch, stride);
 }
 
-Description make_description(const PlanKey& key, Precision precision, const float* bias) {
+Description make_description(const PlanKey& key, Precision precision, const void* bias) {
   cublasLtMatmulDesc_t created = nullptr;
-  const auto type = precision == Precision::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  const bool tf32 = precision == Precision::tf32 && key.factors == CUDA_R_32F;
+  const auto type = tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   check_cublas(cublasLtMatmulDescCreate(&created, type, CUDA_R_32F), "creating a GEMM descriptor");
   Description description(created);
   set(description, CUBLASLT_MATMUL_DESC_TRANSA, key.transposed_b ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -140,11 +155,11 @@ Preference make_preference(const PlanKey& key) {
   return preference;
 }
 
-Plan make_plan(cublasLtHandle_t handle, const PlanKey& key, Precision precision, const float* bias) {
+Plan make_plan(cublasLtHandle_t handle, const PlanKey& key, Precision precision, const void* bias) {
   Plan plan{make_description(key, precision, bias),
-            make_factor(key.n, key.k, key.transposed_b, key.ldb, key.batch, key.stride_b),
-            make_factor(key.k, key.m, key.transposed_a, key.lda, key.batch, key.stride_a),
-            make_layout(key.n, key.m, key.ldc, key.batch, key.stride_c),
+            make_factor(key.factors, key.n, key.k, key.transposed_b, key.ldb, key.batch, key.stride_b),
+            make_factor(key.factors, key.k, key.m, key.transposed_a, key.lda, key.batch, key.stride_a),
+            make_layout(key.result, key.n, key.m, key.ldc, key.batch, key.stride_c),
             {}};
   const Preference preference = make_preference(key);
   cublasLtMatmulHeuristicResult_t found;
@@ -173,12 +188,18 @@ class CublasLtGemm final : public Gemm {
   CublasLtGemm(const CublasLtGemm&) = delete;
   CublasLtGemm& operator=(const CublasLtGemm&) = delete;
 
+  void run(const Product& product, StreamHandle stream) override { multiply(product, stream); }
+  void run(const ProductOf<Bf16, Bf16>& product, StreamHandle stream) override { multiply(product, stream); }
+  void run(const ProductOf<Bf16, float>& product, StreamHandle stream) override { multiply(product, stream); }
+
+ private:
   // All calls must use the same stream, because they share the workspace.
-  void run(const Product& product, StreamHandle stream) override {
+  template <class Factor, class Result>
+  void multiply(const ProductOf<Factor, Result>& product, StreamHandle stream) {
     if (is_empty(product)) return;
     const Plan& plan = plan_for(product);
     if (product.bias != nullptr) {
-      set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias);
+      set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(product.bias));
     }
     const float beta = product.accumulate ? 1 : 0;
     check_cublas(cublasLtMatmul(handle_.get(), plan.description.get(), &product.scale, product.b.data,
@@ -188,8 +209,8 @@ class CublasLtGemm final : public Gemm {
                  "computing a GEMM");
   }
 
- private:
-  const Plan& plan_for(const Product& product) {
+  template <class Factor, class Result>
+  const Plan& plan_for(const ProductOf<Factor, Result>& product) {
     const PlanKey key(product);
     const auto known = plans_.find(key);
     if (known != plans_.end()) return known->second;

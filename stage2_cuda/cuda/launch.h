@@ -5,6 +5,7 @@
 
 #include <cstddef>
 
+#include "common/tensor/dtype.h"
 #include "stage2_cuda/cuda/check.h"
 #include "stage2_cuda/runtime.h"
 
@@ -27,6 +28,22 @@ __device__ inline Float4 load4(const float* array, std::int64_t i) {
 }
 __device__ inline void store4(float* array, std::int64_t i, Float4 value) {
   *reinterpret_cast<float4*>(array + i) = value;
+}
+
+struct alignas(16) Bf16x8 {
+  Bf16 v[8];
+};
+
+__device__ inline Bf16x8 load8(const Bf16* array, std::int64_t i) {
+  const uint4 bits = *reinterpret_cast<const uint4*>(array + i);
+  Bf16x8 value;
+  memcpy(&value, &bits, sizeof bits);
+  return value;
+}
+__device__ inline void store8(Bf16* array, std::int64_t i, const Bf16x8& value) {
+  uint4 bits;
+  memcpy(&bits, &value, sizeof bits);
+  *reinterpret_cast<uint4*>(array + i) = bits;
 }
 
 // What every kernel may have without asking for more.

@@ -1,6 +1,7 @@
 // The library's GEMM under emulation, c = scale · a · b + bias: OpenBLAS in place of cuBLASLt.
 #include "stage2_cuda/gemm.h"
 
+#include <type_traits>
 #include <vector>
 
 #include "common/tensor/half_floats.h"
@@ -16,28 +17,35 @@ T* on_host(T* device) {
   return static_cast<T*>(emulation::device_memory().view(device));
 }
 
-MatrixView<float> view(const Matrix& matrix, std::int64_t index) {
-  const MatrixView<float> stored =
-      stagegpt::row_major(on_host(matrix.data) + index * matrix.stride, matrix.ld);
+template <class T>
+MatrixView<T> view(const MatrixOf<T>& matrix, std::int64_t index) {
+  const MatrixView<T> stored = stagegpt::row_major(on_host(matrix.data) + index * matrix.stride, matrix.ld);
   return matrix.transposed ? stored.transposed() : stored;
 }
 
-void add_bias(float* c, const Product& product) {
-  const float* const bias = on_host(product.bias);
-  for (std::int64_t m = 0; m < product.m; ++m) {
-    for (std::int64_t n = 0; n < product.n; ++n) c[m * product.ldc + n] += bias[n];
+void add_bias(float* c, std::int64_t ldc, const float* bias, std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t m = 0; m < rows; ++m) {
+    for (std::int64_t n = 0; n < columns; ++n) c[m * ldc + n] += bias[n];
   }
 }
 
-// A row-major copy of an operand, rounded to TF32.
-std::vector<float> rounded(const MatrixView<float>& factor, std::int64_t rows, std::int64_t columns) {
+// A row-major copy of an operand, each element converted.
+template <class T, class Convert>
+std::vector<float> copied(const MatrixView<T>& factor, std::int64_t rows, std::int64_t columns,
+                          const Convert& convert) {
   std::vector<float> copy;
   copy.reserve(static_cast<std::size_t>(rows * columns));
   for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t column = 0; column < columns; ++column)
-      copy.push_back(rounded_to_tf32(factor(row, column)));
+    for (std::int64_t column = 0; column < columns; ++column) copy.push_back(convert(factor(row, column)));
   }
   return copy;
+}
+
+// The elements of a bf16 tensor as floats.
+std::vector<float> widened(const Bf16* values, std::int64_t n) {
+  std::vector<float> wide;
+  for (std::int64_t i = 0; i < n; ++i) wide.push_back(as_float(values[i]));
+  return wide;
 }
 
 class BlasGemm final : public Gemm {
@@ -46,25 +54,63 @@ class BlasGemm final : public Gemm {
   void run(const Product& product, StreamHandle stream) override {
     submit(stream, [product, precision = precision_] { multiply(product, precision); });
   }
+  void run(const ProductOf<Bf16, Bf16>& product, StreamHandle stream) override {
+    submit(stream, [product] { multiply(product); });
+  }
+  void run(const ProductOf<Bf16, float>& product, StreamHandle stream) override {
+    submit(stream, [product] { multiply(product); });
+  }
 
  private:
+  static const OpenBlas& blas() {
+    const OpenBlas& blas = OpenBlas::instance();
+    blas.set_threads(1);  // for the same bits everywhere; GEMM takes little of an emulated step's time
+    return blas;
+  }
+
   static void multiply(const Product& product, Precision precision) {
     const auto& [c, ldc, stride_c, a, b, m, n, k, batch, scale, accumulate, bias] = product;
     if (is_empty(product)) return;
-    const OpenBlas& blas = OpenBlas::instance();
-    blas.set_threads(1);  // for the same bits everywhere; GEMM takes little of an emulated step's time
     for (std::int64_t i = 0; i < batch; ++i) {
       float* const out = on_host(c) + i * stride_c;
       if (precision == Precision::tf32) {
-        const std::vector<float> left = rounded(view(a, i), m, k), right = rounded(view(b, i), k, n);
-        blas.sgemm(out, ldc, stagegpt::row_major(left.data(), k), stagegpt::row_major(right.data(), n),
-                   {m, n, k}, accumulate, scale);
+        const auto left = copied(view(a, i), m, k, rounded_to_tf32),
+                   right = copied(view(b, i), k, n, rounded_to_tf32);
+        blas().sgemm(out, ldc, stagegpt::row_major(left.data(), k), stagegpt::row_major(right.data(), n),
+                     {m, n, k}, accumulate, scale);
       } else {
-        blas.sgemm(out, ldc, view(a, i), view(b, i), {m, n, k}, accumulate, scale);
+        blas().sgemm(out, ldc, view(a, i), view(b, i), {m, n, k}, accumulate, scale);
       }
     }
-    if (bias != nullptr) add_bias(on_host(c), product);
+    if (bias != nullptr) add_bias(on_host(c), ldc, on_host(bias), m, n);
   }
+
+  // Factors in bf16: sums in f32, which are rounded once if the result is bf16.
+  template <class Result>
+  static void multiply(const ProductOf<Bf16, Result>& product) {
+    const auto& [c, ldc, stride_c, a, b, m, n, k, batch, scale, accumulate, bias] = product;
+    if (is_empty(product)) return;
+    const auto wide = [](auto value) { return as_float(value); };
+    for (std::int64_t i = 0; i < batch; ++i) {
+      Result* const out = on_host(c) + i * stride_c;
+      const MatrixView<Result> result = stagegpt::row_major(static_cast<const Result*>(out), ldc);
+      const auto left = copied(view(a, i), m, k, wide), right = copied(view(b, i), k, n, wide);
+      std::vector<float> sums(static_cast<std::size_t>(m * n));
+      if (accumulate) sums = copied(result, m, n, wide);
+      blas().sgemm(sums.data(), n, stagegpt::row_major(left.data(), k), stagegpt::row_major(right.data(), n),
+                   {m, n, k}, accumulate, scale);
+      if constexpr (std::is_same_v<Result, Bf16>) {
+        if (bias != nullptr) add_bias(sums.data(), n, widened(on_host(bias), n).data(), m, n);
+      } else if (bias != nullptr) {
+        add_bias(sums.data(), n, on_host(bias), m, n);
+      }
+      for (std::int64_t e = 0; e < m * n; ++e)
+        store(out[e / n * ldc + e % n], sums[static_cast<std::size_t>(e)]);
+    }
+  }
+
+  static void store(float& out, float value) { out = value; }
+  static void store(Bf16& out, float value) { out = {bf16_of_float(value)}; }
 
   Precision precision_;
 };

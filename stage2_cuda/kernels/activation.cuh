@@ -9,7 +9,7 @@
 #include <numbers>
 
 #include "common/backend/op_types.h"
-#include "stage2_cuda/kernels/grid.cuh"
+#include "stage2_cuda/kernels/real.cuh"
 
 namespace stagegpt::gpu {
 
@@ -45,26 +45,29 @@ __device__ inline ActivationValue activate(float x, Activation activation) {
   return {x, 1};
 }
 
-static __global__ void activation_forward_kernel(float* out, const float* x, Activation activation,
-                                                 std::int64_t n) {
-  if (const std::int64_t i = thread_index(); i < n) out[i] = activate(x[i], activation).value;
-}
-
-inline void activation_forward(StreamHandle stream, float* out, const float* x, Activation activation,
-                               std::int64_t n) {
-  launch_elements<activation_forward_kernel>(stream, n, out, x, activation);
-}
-
-static __global__ void activation_backward_kernel(float* dx, bool accumulate, const float* dout,
-                                                  const float* x, Activation activation, std::int64_t n) {
+template <class T>
+static __global__ void activation_forward_kernel(T* out, const T* x, Activation activation, std::int64_t n) {
   if (const std::int64_t i = thread_index(); i < n)
-    put(dx, i, dout[i] * activate(x[i], activation).slope, accumulate);
+    out[i] = rounded_to<T>(activate(as_float(x[i]), activation).value);
+}
+
+template <class T>
+void activation_forward(StreamHandle stream, T* out, const T* x, Activation activation, std::int64_t n) {
+  launch_elements<activation_forward_kernel<T>>(stream, n, out, x, activation);
+}
+
+template <class T>
+static __global__ void activation_backward_kernel(T* dx, bool accumulate, const T* dout, const T* x,
+                                                  Activation activation, std::int64_t n) {
+  if (const std::int64_t i = thread_index(); i < n)
+    put(dx, i, as_float(dout[i]) * activate(as_float(x[i]), activation).slope, accumulate);
 }
 
 // dx may be x.
-inline void activation_backward(StreamHandle stream, float* dx, bool accumulate, const float* dout,
-                                const float* x, Activation activation, std::int64_t n) {
-  launch_elements<activation_backward_kernel>(stream, n, dx, accumulate, dout, x, activation);
+template <class T>
+void activation_backward(StreamHandle stream, T* dx, bool accumulate, const T* dout, const T* x,
+                         Activation activation, std::int64_t n) {
+  launch_elements<activation_backward_kernel<T>>(stream, n, dx, accumulate, dout, x, activation);
 }
 
 }  // namespace stagegpt::gpu

@@ -7,6 +7,7 @@
 // (online softmax: Milakov and Gimelshein, arXiv:1805.02867). Memory does not grow with the number of rows.
 #pragma once
 
+#include "stage2_cuda/kernels/real.cuh"
 #include "stage2_cuda/kernels/reduce.cuh"
 
 namespace stagegpt::gpu {
@@ -18,8 +19,8 @@ struct CachedAttentionSize {
 };
 
 // Copies keys and values of the new tokens from qkv (B,T,3C) to cache (B,P,2C).
-static __global__ void store_rows_kernel(float* cache, const float* qkv, CachedAttentionSize s,
-                                         std::int64_t n) {
+template <class T>
+static __global__ void store_rows_kernel(T* cache, const T* qkv, CachedAttentionSize s, std::int64_t n) {
   const std::int64_t i = thread_index(), columns = 2 * s.channels();
   if (i >= n) return;
   const std::int64_t row = i / columns, c = i % columns, b = row / s.T, t = row % s.T;
@@ -28,16 +29,17 @@ static __global__ void store_rows_kernel(float* cache, const float* qkv, CachedA
 
 inline constexpr int kKeys = 128;  // threads per block
 
-static __global__ void cached_attention_kernel(float* out, const float* cache, const float* qkv, float scale,
+template <class T>
+static __global__ void cached_attention_kernel(T* out, const T* cache, const T* qkv, float scale,
                                                CachedAttentionSize s) {
   STAGEGPT_SHARED(float, weights, kKeys);
   STAGEGPT_SHARED(float, maxima, kKeys / kWarp);
   STAGEGPT_DYNAMIC_SHARED(float, sums);  // (HS)
   const std::int64_t C = s.channels(), stride = 2 * C, token = blockIdx.x, head = blockIdx.y;
   const std::int64_t last = s.first + token % s.T;
-  const float* q = qkv + token * 3 * C + head * s.HS;
-  const float* k = cache + token / s.T * s.P * stride + head * s.HS;
-  const float* v = k + C;
+  const T* q = qkv + token * 3 * C + head * s.HS;
+  const T* k = cache + token / s.T * s.P * stride + head * s.HS;
+  const T* v = k + C;
   for (std::int64_t i = threadIdx.x; i < s.HS; i += kKeys) sums[i] = 0;
   float max = -INFINITY, denominator = 0;
   for (std::int64_t begin = 0; begin <= last; begin += kKeys) {
@@ -45,7 +47,7 @@ static __global__ void cached_attention_kernel(float* out, const float* cache, c
     float score = -INFINITY;
     if (u <= last) {
       score = 0;
-      for (std::int64_t i = 0; i < s.HS; ++i) score += q[i] * k[u * stride + i];
+      for (std::int64_t i = 0; i < s.HS; ++i) score += as_float(q[i]) * as_float(k[u * stride + i]);
       score *= scale;
     }
     const float warp_maximum = warp_max(score);
@@ -61,24 +63,24 @@ static __global__ void cached_attention_kernel(float* out, const float* cache, c
     const std::int64_t keys = last - begin + 1 < kKeys ? last - begin + 1 : kKeys;
     for (std::int64_t i = threadIdx.x; i < s.HS; i += kKeys) {
       float sum = sums[i] * rescale;
-      for (std::int64_t j = 0; j < keys; ++j) sum += weights[j] * v[(begin + j) * stride + i];
+      for (std::int64_t j = 0; j < keys; ++j) sum += weights[j] * as_float(v[(begin + j) * stride + i]);
       sums[i] = sum;
     }
     max = new_max;
   }
   for (std::int64_t i = threadIdx.x; i < s.HS; i += kKeys)
-    out[token * C + head * s.HS + i] = sums[i] / denominator;
+    out[token * C + head * s.HS + i] = rounded_to<T>(sums[i] / denominator);
 }
 
-inline void cached_attention_forward(StreamHandle stream, float* out, float* cache, const float* qkv,
-                                     CachedAttentionSize s) {
+template <class T>
+void cached_attention_forward(StreamHandle stream, T* out, T* cache, const T* qkv, CachedAttentionSize s) {
   const std::int64_t tokens = s.B * s.T;
   if (tokens == 0) return;
-  launch_elements<store_rows_kernel>(stream, tokens * 2 * s.channels(), cache, qkv, s);
+  launch_elements<store_rows_kernel<T>>(stream, tokens * 2 * s.channels(), cache, qkv, s);
   const dim3 grid(static_cast<unsigned>(tokens), static_cast<unsigned>(s.NH));
-  launch<cached_attention_kernel>(grid, dim3(kKeys), static_cast<std::size_t>(s.HS) * sizeof(float), stream,
-                                  out, static_cast<const float*>(cache), qkv,
-                                  1 / sqrtf(static_cast<float>(s.HS)), s);
+  launch<cached_attention_kernel<T>>(grid, dim3(kKeys), static_cast<std::size_t>(s.HS) * sizeof(float),
+                                     stream, out, static_cast<const T*>(cache), qkv,
+                                     1 / sqrtf(static_cast<float>(s.HS)), s);
 }
 
 }  // namespace stagegpt::gpu

@@ -25,12 +25,12 @@ inline constexpr int kForwardQueries = 64;
 // The largest head size: kGroup threads hold four rows of a head in registers.
 inline constexpr std::int64_t kFlashHeadSize = 128;
 
-// What every kernel needs. `fours`: rows of heads can be read four floats at a time.
+// What every kernel needs. `vectors`: rows of heads can be read 16 bytes at a time.
 struct FlashCall {
   AttentionSize s;
   float scale;
   DropoutMap dropout;
-  bool fours;
+  bool vectors;
 };
 
 // Multiplies this thread's elements of p, at query t0 + row and key u0 + column, by their dropout factors.
@@ -77,9 +77,9 @@ struct OnlineSoftmax {
   }
 };
 
-template <int kHS>
+template <class Real, int kHS>
 static __global__ void __launch_bounds__(tile_threads(kForwardQueries), kHS <= 64 ? 2 : 1)
-    flash_forward_kernel(float* out, float* lse, const float* qkv, FlashCall call) {
+    flash_forward_kernel(Real* out, float* lse, const Real* qkv, FlashCall call) {
   STAGEGPT_DYNAMIC_SHARED(float, memory);
   constexpr int kStride = tile_stride(kHS), kKeysBegin = kForwardQueries * kStride;
   const Tile q{memory, 0, kStride}, k{memory, kKeysBegin, kStride},
@@ -88,13 +88,13 @@ static __global__ void __launch_bounds__(tile_threads(kForwardQueries), kHS <= 6
   const AttentionSize& s = call.s;
   const HeadOfBlock head(s);
   const int first = static_cast<int>(gridDim.y - 1 - blockIdx.y) * kForwardQueries;
-  load_tile<kForwardQueries, kHS>(q, head.matrix(s, qkv, call.fours, 0, 3), first);
+  load_tile<kForwardQueries, kHS>(q, head.matrix(s, qkv, call.vectors, 0, 3), first);
 
   OnlineSoftmax<kHS> rows;
   for (int u0 = 0; u0 < first + kForwardQueries && u0 < s.T; u0 += kTileKeys) {
     __syncthreads();  // all have finished with the tiles before
-    load_tile<kTileKeys, kHS>(k, head.matrix(s, qkv, call.fours, 1, 3), u0);
-    load_tile<kTileKeys, kHS>(v, head.matrix(s, qkv, call.fours, 2, 3), u0);
+    load_tile<kTileKeys, kHS>(k, head.matrix(s, qkv, call.vectors, 1, 3), u0);
+    load_tile<kTileKeys, kHS>(v, head.matrix(s, qkv, call.vectors, 2, 3), u0);
     __syncthreads();
     float product[kGroupRows][2];
     multiply_rows(product, q, k, static_cast<int>(s.HS));
@@ -114,12 +114,14 @@ static __global__ void __launch_bounds__(tile_threads(kForwardQueries), kHS <= 6
 }
 
 // D (B,NH,T), one warp per row.
-static __global__ void flash_dots_kernel(float* dots, const float* dout, const float* out, AttentionSize s) {
+template <class Real>
+static __global__ void flash_dots_kernel(float* dots, const Real* dout, const Real* out, AttentionSize s) {
   const std::int64_t row = warp_index(), t = row % s.T, head = row / s.T;
   if (row >= s.rows()) return;
   const std::int64_t begin = ((head / s.NH * s.T + t) * s.NH + head % s.NH) * s.HS;
   float sum = 0;
-  for (std::int64_t i = lane_index(); i < s.HS; i += kWarp) sum += dout[begin + i] * out[begin + i];
+  for (std::int64_t i = lane_index(); i < s.HS; i += kWarp)
+    sum += as_float(dout[begin + i]) * as_float(out[begin + i]);
   sum = warp_sum(sum);
   if (lane_index() == 0) dots[row] = sum;
 }
@@ -140,9 +142,9 @@ struct ScoreGradient {
 };
 
 // dq of one tile of queries.
-template <int kHS>
-static __global__ void flash_backward_queries_kernel(float* dqkv, bool accumulate, const float* dout,
-                                                     const float* lse, const float* dots, const float* qkv,
+template <class Real, int kHS>
+static __global__ void flash_backward_queries_kernel(Real* dqkv, bool accumulate, const Real* dout,
+                                                     const float* lse, const float* dots, const Real* qkv,
                                                      FlashCall call) {
   STAGEGPT_DYNAMIC_SHARED(float, memory);
   constexpr int kStride = tile_stride(kHS), kSize = kTileKeys * kStride;
@@ -151,14 +153,14 @@ static __global__ void flash_backward_queries_kernel(float* dqkv, bool accumulat
   const AttentionSize& s = call.s;
   const HeadOfBlock head(s);
   const int first = static_cast<int>(gridDim.y - 1 - blockIdx.y) * kTileKeys;
-  load_tile<kTileKeys, kHS>(q, head.matrix(s, qkv, call.fours, 0, 3), first);
-  load_tile<kTileKeys, kHS>(dy, head.matrix(s, dout, call.fours), first);
+  load_tile<kTileKeys, kHS>(q, head.matrix(s, qkv, call.vectors, 0, 3), first);
+  load_tile<kTileKeys, kHS>(dy, head.matrix(s, dout, call.vectors), first);
 
   float dq[kGroupRows][kHS / kGroup] = {};
   for (int u0 = 0; u0 <= first; u0 += kTileKeys) {
     __syncthreads();  // all have finished with the tiles before
-    load_tile<kTileKeys, kHS>(k, head.matrix(s, qkv, call.fours, 1, 3), u0);
-    load_tile<kTileKeys, kHS>(v, head.matrix(s, qkv, call.fours, 2, 3), u0);
+    load_tile<kTileKeys, kHS>(k, head.matrix(s, qkv, call.vectors, 1, 3), u0);
+    load_tile<kTileKeys, kHS>(v, head.matrix(s, qkv, call.vectors, 2, 3), u0);
     __syncthreads();
     float score[kGroupRows][2], dp[kGroupRows][2];
     multiply_rows(score, q, k, static_cast<int>(s.HS));
@@ -177,9 +179,9 @@ static __global__ void flash_backward_queries_kernel(float* dqkv, bool accumulat
 }
 
 // dk and dv of one tile of keys. Rows of scores are keys here, columns are queries.
-template <int kHS>
-static __global__ void flash_backward_keys_kernel(float* dqkv, bool accumulate, const float* dout,
-                                                  const float* lse, const float* dots, const float* qkv,
+template <class Real, int kHS>
+static __global__ void flash_backward_keys_kernel(Real* dqkv, bool accumulate, const Real* dout,
+                                                  const float* lse, const float* dots, const Real* qkv,
                                                   FlashCall call) {
   STAGEGPT_DYNAMIC_SHARED(float, memory);
   constexpr int kStride = tile_stride(kHS), kSize = kTileKeys * kStride;
@@ -190,14 +192,14 @@ static __global__ void flash_backward_keys_kernel(float* dqkv, bool accumulate, 
   const AttentionSize& s = call.s;
   const HeadOfBlock head(s);
   const int first = static_cast<int>(blockIdx.y) * kTileKeys;
-  load_tile<kTileKeys, kHS>(k, head.matrix(s, qkv, call.fours, 1, 3), first);
-  load_tile<kTileKeys, kHS>(v, head.matrix(s, qkv, call.fours, 2, 3), first);
+  load_tile<kTileKeys, kHS>(k, head.matrix(s, qkv, call.vectors, 1, 3), first);
+  load_tile<kTileKeys, kHS>(v, head.matrix(s, qkv, call.vectors, 2, 3), first);
 
   float dk[kGroupRows][kHS / kGroup] = {}, dv[kGroupRows][kHS / kGroup] = {};
   for (int t0 = first; t0 < s.T; t0 += kTileKeys) {
     __syncthreads();  // all have finished with the tiles before
-    load_tile<kTileKeys, kHS>(q, head.matrix(s, qkv, call.fours, 0, 3), t0);
-    load_tile<kTileKeys, kHS>(dy, head.matrix(s, dout, call.fours), t0);
+    load_tile<kTileKeys, kHS>(q, head.matrix(s, qkv, call.vectors, 0, 3), t0);
+    load_tile<kTileKeys, kHS>(dy, head.matrix(s, dout, call.vectors), t0);
     __syncthreads();
     float score[kGroupRows][2], dp[kGroupRows][2];
     multiply_rows(score, k, q, static_cast<int>(s.HS));
@@ -233,33 +235,35 @@ inline dim3 attention_grid(AttentionSize s, int rows) {
   return dim3(static_cast<unsigned>(s.B * s.NH), static_cast<unsigned>(parts(s.T, rows)));
 }
 
-inline void flash_forward(StreamHandle stream, float* out, float* lse, const float* qkv,
-                          const Dropout& dropout, AttentionSize s) {
-  const FlashCall call{s, s.scale(), DropoutMap(dropout), in_fours(s.HS, qkv)};
+template <class Real>
+void flash_forward(StreamHandle stream, Real* out, float* lse, const Real* qkv, const Dropout& dropout,
+                   AttentionSize s) {
+  const FlashCall call{s, s.scale(), DropoutMap(dropout), in_vectors<kVector<Real>>(s.HS, qkv)};
   with_head_size(s.HS, [&](auto head_size) {
     constexpr int kHS = head_size;
     constexpr std::size_t kFloats =
         (kForwardQueries + 2 * kTileKeys) * tile_stride(kHS) + kForwardQueries * tile_stride(kTileKeys);
-    launch<flash_forward_kernel<kHS>>(attention_grid(s, kForwardQueries), dim3(tile_threads(kForwardQueries)),
-                                      kFloats * sizeof(float), stream, out, lse, qkv, call);
+    launch<flash_forward_kernel<Real, kHS>>(attention_grid(s, kForwardQueries),
+                                            dim3(tile_threads(kForwardQueries)), kFloats * sizeof(float),
+                                            stream, out, lse, qkv, call);
   });
 }
 
 // `dots` has B·NH·T elements.
-inline void flash_backward(StreamHandle stream, float* dqkv, bool accumulate, const float* dout,
-                           const float* out, const float* lse, const float* qkv, const Dropout& dropout,
-                           AttentionSize s, float* dots) {
-  const FlashCall call{s, s.scale(), DropoutMap(dropout), in_fours(s.HS, qkv, dout)};
-  launch<flash_dots_kernel>(blocks(s.rows(), kThreads / kWarp), dim3(kThreads), 0, stream, dots, dout, out,
-                            s);
+template <class Real>
+void flash_backward(StreamHandle stream, Real* dqkv, bool accumulate, const Real* dout, const Real* out,
+                    const float* lse, const Real* qkv, const Dropout& dropout, AttentionSize s, float* dots) {
+  const FlashCall call{s, s.scale(), DropoutMap(dropout), in_vectors<kVector<Real>>(s.HS, qkv, dout)};
+  launch<flash_dots_kernel<Real>>(blocks(s.rows(), kThreads / kWarp), dim3(kThreads), 0, stream, dots, dout,
+                                  out, s);
   with_head_size(s.HS, [&](auto head_size) {
     constexpr int kHS = head_size, kScores = kTileKeys * tile_stride(kTileKeys);
     constexpr std::size_t kFloats = 4 * kTileKeys * tile_stride(kHS) + kScores;
     const dim3 grid = attention_grid(s, kTileKeys), block(tile_threads(kTileKeys));
-    launch<flash_backward_queries_kernel<kHS>>(grid, block, kFloats * sizeof(float), stream, dqkv, accumulate,
-                                               dout, lse, dots, qkv, call);
-    launch<flash_backward_keys_kernel<kHS>>(grid, block, (kFloats + kScores) * sizeof(float), stream, dqkv,
-                                            accumulate, dout, lse, dots, qkv, call);
+    launch<flash_backward_queries_kernel<Real, kHS>>(grid, block, kFloats * sizeof(float), stream, dqkv,
+                                                     accumulate, dout, lse, dots, qkv, call);
+    launch<flash_backward_keys_kernel<Real, kHS>>(grid, block, (kFloats + kScores) * sizeof(float), stream,
+                                                  dqkv, accumulate, dout, lse, dots, qkv, call);
   });
 }
 

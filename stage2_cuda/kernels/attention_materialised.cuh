@@ -26,40 +26,35 @@ struct AttentionMatrices {
   Matrix q, k, v;
 };
 
-inline Matrix transposed(Matrix matrix) {
-  matrix.transposed = !matrix.transposed;
-  return matrix;
-}
-
 // c (NH,T,T) = scale · a · bᵀ; rows of a and b have HS elements.
 inline void multiply_to_square(Gemm& gemm, StreamHandle stream, float* c, Matrix a, Matrix b, float scale,
                                AttentionSize s) {
-  gemm.run({.c = c,
-            .ldc = s.T,
-            .stride_c = s.T * s.T,
-            .a = a,
-            .b = transposed(b),
-            .m = s.T,
-            .n = s.T,
-            .k = s.HS,
-            .batch = s.NH,
-            .scale = scale},
+  gemm.run(Product{.c = c,
+                   .ldc = s.T,
+                   .stride_c = s.T * s.T,
+                   .a = a,
+                   .b = transposed(b),
+                   .m = s.T,
+                   .n = s.T,
+                   .k = s.HS,
+                   .batch = s.NH,
+                   .scale = scale},
            stream);
 }
 
 // c = square · b; each head has HS columns of c, whose rows are `ld` floats apart.
 inline void multiply_by_square(Gemm& gemm, StreamHandle stream, float* c, std::int64_t ld, Matrix square,
                                Matrix b, bool accumulate, AttentionSize s) {
-  gemm.run({.c = c,
-            .ldc = ld,
-            .stride_c = s.HS,
-            .a = square,
-            .b = b,
-            .m = s.T,
-            .n = s.HS,
-            .k = s.T,
-            .batch = s.NH,
-            .accumulate = accumulate},
+  gemm.run(Product{.c = c,
+                   .ldc = ld,
+                   .stride_c = s.HS,
+                   .a = square,
+                   .b = b,
+                   .m = s.T,
+                   .n = s.HS,
+                   .k = s.T,
+                   .batch = s.NH,
+                   .accumulate = accumulate},
            stream);
 }
 

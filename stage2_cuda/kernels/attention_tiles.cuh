@@ -5,7 +5,7 @@
 #pragma once
 
 #include "stage2_cuda/kernels/attention.cuh"
-#include "stage2_cuda/kernels/grid.cuh"
+#include "stage2_cuda/kernels/vector.cuh"
 
 namespace stagegpt::gpu {
 
@@ -28,19 +28,23 @@ struct Tile {
 // Row stride of tiles with `columns` columns, a multiple of 16.
 constexpr int tile_stride(int columns) { return columns + 4; }
 
-// The rows of one head in global memory: T rows of HS floats, which are `ld` floats apart.
+// The rows of one head in global memory: T rows of HS elements, which are `ld` elements apart.
+template <class Real>
 struct HeadMatrix {
-  const float* data;
+  const Real* data;
   std::int64_t ld, T, HS;
-  bool fours;  // whether rows can be read four floats at a time
+  bool vectors;  // whether rows can be read 16 bytes at a time
 
-  // Four elements of a row, zero beyond the matrix.
-  __device__ Float4 load(int row, int column) const {
-    if (row >= T || column >= HS) return Float4{0, 0, 0, 0};
-    const float* from = data + row * ld;
-    if (fours) return load4(from, column);
-    const auto one = [&](int c) { return c < HS ? from[c] : 0.0f; };
-    return Float4{one(column), one(column + 1), one(column + 2), one(column + 3)};
+  // kVector elements of a row, zero beyond the matrix.
+  __device__ Floats<kVector<Real>> load(int row, int column) const {
+    Floats<kVector<Real>> f = {};
+    if (row >= T || column >= HS) return f;
+    const Real* from = data + row * ld;
+    if (vectors) return gpu::load<kVector<Real>>(from, column);
+    STAGEGPT_UNROLL for (int i = 0; i < kVector<Real>; ++i) {
+      if (column + i < HS) f.v[i] = as_float(from[column + i]);
+    }
+    return f;
   }
 };
 
@@ -58,19 +62,23 @@ struct HeadOfBlock {
   __device__ std::int64_t row(const AttentionSize& s, std::int64_t t) const {
     return (b * s.NH + h) * s.T + t;
   }
-  __device__ HeadMatrix matrix(const AttentionSize& s, const float* data, bool fours, int part = 0,
-                               int parts = 1) const {
-    return {data + begin(s, 0, part, parts), parts * s.channels(), s.T, s.HS, fours};
+  template <class Real>
+  __device__ HeadMatrix<Real> matrix(const AttentionSize& s, const Real* data, bool vectors, int part = 0,
+                                     int parts = 1) const {
+    return {data + begin(s, 0, part, parts), parts * s.channels(), s.T, s.HS, vectors};
   }
 };
 
 // tile[r][c] = matrix[first + r][c] for c < kColumns.
-template <int kRows, int kColumns, class Shared>
-__device__ void load_tile(const Tile<Shared>& tile, const HeadMatrix& matrix, int first) {
-  for (int e = 4 * static_cast<int>(threadIdx.x); e < kRows * kColumns;
-       e += 4 * static_cast<int>(blockDim.x)) {
+template <int kRows, int kColumns, class Shared, class Real>
+__device__ void load_tile(const Tile<Shared>& tile, const HeadMatrix<Real>& matrix, int first) {
+  constexpr int V = kVector<Real>;
+  for (int e = V * static_cast<int>(threadIdx.x); e < kRows * kColumns;
+       e += V * static_cast<int>(blockDim.x)) {
     const int r = e / kColumns, c = e % kColumns;
-    store4(tile.memory, tile.at(r, c), matrix.load(first + r, c));
+    const Floats<V> f = matrix.load(first + r, c);
+    STAGEGPT_UNROLL for (int i = 0; i < V; i += 4)
+        store4(tile.memory, tile.at(r, c + i), Float4{f.v[i], f.v[i + 1], f.v[i + 2], f.v[i + 3]});
   }
 }
 
@@ -120,10 +128,9 @@ __device__ void add_product(float (&out)[kGroupRows][kColumns], const Tile<Share
 }
 
 // Writes this thread's elements of a product into rows `first`, first + 1, … of a head.
-template <int kColumns>
-__device__ void write_product(float* out, const HeadOfBlock& head, const AttentionSize& s, int part,
-                              int parts, const float (&product)[kGroupRows][kColumns], int first,
-                              bool accumulate) {
+template <int kColumns, class Real>
+__device__ void write_product(Real* out, const HeadOfBlock& head, const AttentionSize& s, int part, int parts,
+                              const float (&product)[kGroupRows][kColumns], int first, bool accumulate) {
   for (int i = 0; i < kGroupRows; ++i) {
     const int t = first + product_row() + i;
     for (int j = 0; j < kColumns; ++j) {

@@ -6,7 +6,7 @@
 // pass: one thread per column adds the sums of the blocks.
 #pragma once
 
-#include "stage2_cuda/kernels/grid.cuh"
+#include "stage2_cuda/kernels/real.cuh"
 
 namespace stagegpt::gpu {
 
@@ -18,7 +18,8 @@ struct ColumnSums {
 };
 
 // sums (2, chunks, C): sums of dout, then sums of dout·x̂ if x is not null.
-static __global__ void column_sums_kernel(float* sums, const float* dout, const float* x, const float* mean,
+template <class T>
+static __global__ void column_sums_kernel(float* sums, const T* dout, const T* x, const float* mean,
                                           const float* rstd, std::int64_t N, std::int64_t C) {
   constexpr int kWarps = kThreads / kWarp;
   STAGEGPT_SHARED(float, plain_sums, kThreads);
@@ -29,9 +30,9 @@ static __global__ void column_sums_kernel(float* sums, const float* dout, const 
   for (int r = warp; r < ColumnSums::kRows; r += kWarps) {
     const std::int64_t n = chunk * ColumnSums::kRows + r;
     if (n >= N || c >= C) continue;
-    const float d = dout[n * C + c];
+    const float d = as_float(dout[n * C + c]);
     plain += d;
-    if (x) xhat += d * ((x[n * C + c] - mean[n]) * rstd[n]);
+    if (x) xhat += d * ((as_float(x[n * C + c]) - mean[n]) * rstd[n]);
   }
   plain_sums[threadIdx.x] = plain;
   xhat_sums[threadIdx.x] = xhat;
@@ -61,13 +62,14 @@ static __global__ void add_chunks_kernel(float* dbias, bool accumulate_bias, flo
 
 // Computes dbias and dw; either may be null. dw needs x, mean and rstd. `scratch` has
 // ColumnSums::scratch_size elements.
-inline void column_sums(StreamHandle stream, float* dbias, bool accumulate_bias, float* dw, bool accumulate_w,
-                        const float* dout, const float* x, const float* mean, const float* rstd,
-                        std::int64_t N, std::int64_t C, float* scratch) {
+template <class T>
+void column_sums(StreamHandle stream, float* dbias, bool accumulate_bias, float* dw, bool accumulate_w,
+                 const T* dout, const T* x, const float* mean, const float* rstd, std::int64_t N,
+                 std::int64_t C, float* scratch) {
   const std::int64_t chunks = parts(N, ColumnSums::kRows);
   if (chunks > 0) {
     const dim3 grid(static_cast<unsigned>(parts(C, kWarp)), static_cast<unsigned>(chunks));
-    launch<column_sums_kernel>(grid, dim3(kThreads), 0, stream, scratch, dout, x, mean, rstd, N, C);
+    launch<column_sums_kernel<T>>(grid, dim3(kThreads), 0, stream, scratch, dout, x, mean, rstd, N, C);
   }
   launch<add_chunks_kernel>(blocks(C, kThreads), dim3(kThreads), 0, stream, dbias, accumulate_bias, dw,
                             accumulate_w, static_cast<const float*>(scratch), chunks, C);

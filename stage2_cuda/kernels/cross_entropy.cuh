@@ -9,6 +9,7 @@
 // mean, in f64. Correct rows are counted with an atomic integer: order does not matter.
 #pragma once
 
+#include "stage2_cuda/kernels/real.cuh"
 #include "stage2_cuda/kernels/reduce.cuh"
 
 namespace stagegpt::gpu {
@@ -17,65 +18,73 @@ struct CrossEntropySize {
   std::int64_t N, V, Vp;
 };
 
-static __global__ void cross_entropy_rows_kernel(float* lse, const float* logits, CrossEntropySize s) {
-  const float* row = logits + blockIdx.x * s.Vp;
+template <class T>
+static __global__ void cross_entropy_rows_kernel(float* lse, const T* logits, CrossEntropySize s) {
+  const T* row = logits + blockIdx.x * s.Vp;
   MaxAndSum own = {-INFINITY, 0};
-  for (std::int64_t v = threadIdx.x; v < s.V; v += kThreads) own = with(own, row[v]);
+  for (std::int64_t v = threadIdx.x; v < s.V; v += kThreads) own = with(own, as_float(row[v]));
   const MaxAndSum all = block_merge<kThreads>(own);
   if (threadIdx.x == 0) lse[blockIdx.x] = all.max + logf(all.sum);
 }
 
-static __global__ void mean_loss_kernel(float* loss, const float* lse, const float* logits,
+template <class T>
+static __global__ void mean_loss_kernel(float* loss, const float* lse, const T* logits,
                                         const std::int32_t* targets, CrossEntropySize s) {
   double own = 0;
-  for (std::int64_t n = threadIdx.x; n < s.N; n += kThreads) own += lse[n] - logits[n * s.Vp + targets[n]];
+  for (std::int64_t n = threadIdx.x; n < s.N; n += kThreads)
+    own += lse[n] - as_float(logits[n * s.Vp + targets[n]]);
   const double sum = block_sum<kThreads>(own);
   if (threadIdx.x == 0) *loss = static_cast<float>(sum / static_cast<double>(s.N));
 }
 
-inline void cross_entropy_forward(StreamHandle stream, float* loss, float* lse, const float* logits,
-                                  const std::int32_t* targets, CrossEntropySize s) {
-  launch<cross_entropy_rows_kernel>(blocks(s.N, 1), dim3(kThreads), 0, stream, lse, logits, s);
-  launch<mean_loss_kernel>(dim3(1), dim3(kThreads), 0, stream, loss, static_cast<const float*>(lse), logits,
-                           targets, s);
+template <class T>
+void cross_entropy_forward(StreamHandle stream, float* loss, float* lse, const T* logits,
+                           const std::int32_t* targets, CrossEntropySize s) {
+  launch<cross_entropy_rows_kernel<T>>(blocks(s.N, 1), dim3(kThreads), 0, stream, lse, logits, s);
+  launch<mean_loss_kernel<T>>(dim3(1), dim3(kThreads), 0, stream, loss, static_cast<const float*>(lse),
+                              logits, targets, s);
 }
 
-static __global__ void cross_entropy_backward_kernel(float* dlogits, const float* dloss, const float* logits,
+template <class T>
+static __global__ void cross_entropy_backward_kernel(T* dlogits, const float* dloss, const T* logits,
                                                      const float* lse, const std::int32_t* targets,
                                                      CrossEntropySize s) {
   const std::int64_t n = blockIdx.x, begin = n * s.Vp;
   const float scale = *dloss / static_cast<float>(s.N), row_lse = lse[n];
   const std::int32_t target = targets[n];
   for (std::int64_t v = threadIdx.x; v < s.Vp; v += kThreads) {
-    const float p = v < s.V ? expf(logits[begin + v] - row_lse) : 0;
-    dlogits[begin + v] = v < s.V ? scale * (p - (v == target ? 1.0f : 0.0f)) : 0;
+    const float p = v < s.V ? expf(as_float(logits[begin + v]) - row_lse) : 0;
+    dlogits[begin + v] = rounded_to<T>(v < s.V ? scale * (p - (v == target ? 1.0f : 0.0f)) : 0);
   }
 }
 
-inline void cross_entropy_backward(StreamHandle stream, float* dlogits, const float* dloss,
-                                   const float* logits, const float* lse, const std::int32_t* targets,
-                                   CrossEntropySize s) {
-  launch<cross_entropy_backward_kernel>(blocks(s.N, 1), dim3(kThreads), 0, stream, dlogits, dloss, logits,
-                                        lse, targets, s);
+template <class T>
+void cross_entropy_backward(StreamHandle stream, T* dlogits, const float* dloss, const T* logits,
+                            const float* lse, const std::int32_t* targets, CrossEntropySize s) {
+  launch<cross_entropy_backward_kernel<T>>(blocks(s.N, 1), dim3(kThreads), 0, stream, dlogits, dloss, logits,
+                                           lse, targets, s);
 }
 
 // Adds the number of correct rows to count.
-static __global__ void count_correct_kernel(std::int32_t* count, const float* logits,
-                                            const std::int32_t* targets, CrossEntropySize s) {
-  const float* row = logits + blockIdx.x * s.Vp;
+template <class T>
+static __global__ void count_correct_kernel(std::int32_t* count, const T* logits, const std::int32_t* targets,
+                                            CrossEntropySize s) {
+  const T* row = logits + blockIdx.x * s.Vp;
   const std::int64_t target = targets[blockIdx.x];
-  const float logit = row[target];
+  const float logit = as_float(row[target]);
   int larger = 0;  // whether another logit is larger, or NaN
   for (std::int64_t v = threadIdx.x; v < s.V; v += kThreads) {
-    larger |= v < target ? !(row[v] < logit) : !(row[v] <= logit);
+    const float other = as_float(row[v]);
+    larger |= v < target ? !(other < logit) : !(other <= logit);
   }
   if (!__syncthreads_or(larger) && threadIdx.x == 0) atomicAdd(count, 1);
 }
 
-inline void count_correct(StreamHandle stream, std::int32_t* count, const float* logits,
-                          const std::int32_t* targets, CrossEntropySize s) {
+template <class T>
+void count_correct(StreamHandle stream, std::int32_t* count, const T* logits, const std::int32_t* targets,
+                   CrossEntropySize s) {
   set_zero(count, sizeof *count, stream);
-  launch<count_correct_kernel>(blocks(s.N, 1), dim3(kThreads), 0, stream, count, logits, targets, s);
+  launch<count_correct_kernel<T>>(blocks(s.N, 1), dim3(kThreads), 0, stream, count, logits, targets, s);
 }
 
 }  // namespace stagegpt::gpu

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "common/backend/op_types.h"
-#include "stage2_cuda/kernels/grid.cuh"
+#include "stage2_cuda/kernels/real.cuh"
 
 namespace stagegpt::gpu {
 
@@ -27,14 +27,16 @@ __device__ inline float dropout_factor(const DropoutMap& map, std::int64_t i) {
   return random_uniform(map.key, static_cast<std::uint64_t>(map.first_element + i)) >= map.p ? map.kept : 0;
 }
 
-static __global__ void dropout_kernel(float* out, bool accumulate, const float* x, DropoutMap map,
-                                      std::int64_t n) {
-  if (const std::int64_t i = thread_index(); i < n) put(out, i, x[i] * dropout_factor(map, i), accumulate);
+template <class T>
+static __global__ void dropout_kernel(T* out, bool accumulate, const T* x, DropoutMap map, std::int64_t n) {
+  if (const std::int64_t i = thread_index(); i < n)
+    put(out, i, as_float(x[i]) * dropout_factor(map, i), accumulate);
 }
 
-inline void dropout(StreamHandle stream, float* out, bool accumulate, const float* x, const Dropout& dropout,
-                    std::int64_t n) {
-  launch_elements<dropout_kernel>(stream, n, out, accumulate, x, DropoutMap(dropout));
+template <class T>
+void dropout(StreamHandle stream, T* out, bool accumulate, const T* x, const Dropout& dropout,
+             std::int64_t n) {
+  launch_elements<dropout_kernel<T>>(stream, n, out, accumulate, x, DropoutMap(dropout));
 }
 
 }  // namespace stagegpt::gpu

@@ -1,8 +1,7 @@
 // out = value, out = a + b, and conversions between f32 and bf16: one thread per element.
 #pragma once
 
-#include "common/tensor/half_floats.h"
-#include "stage2_cuda/kernels/grid.cuh"
+#include "stage2_cuda/kernels/real.cuh"
 
 namespace stagegpt::gpu {
 
@@ -16,16 +15,18 @@ void fill(StreamHandle stream, T* out, T value, std::int64_t n) {
   launch_elements<fill_kernel<T>>(stream, n, out, value);
 }
 
-static __global__ void add_kernel(float* out, const float* a, const float* b, std::int64_t n) {
-  if (const std::int64_t i = thread_index(); i < n) out[i] = a[i] + b[i];
+template <class T>
+static __global__ void add_kernel(T* out, const T* a, const T* b, std::int64_t n) {
+  if (const std::int64_t i = thread_index(); i < n) out[i] = rounded_to<T>(as_float(a[i]) + as_float(b[i]));
 }
 
-inline void add(StreamHandle stream, float* out, const float* a, const float* b, std::int64_t n) {
-  launch_elements<add_kernel>(stream, n, out, a, b);
+template <class T>
+void add(StreamHandle stream, T* out, const T* a, const T* b, std::int64_t n) {
+  launch_elements<add_kernel<T>>(stream, n, out, a, b);
 }
 
 static __global__ void to_bf16_kernel(Bf16* out, const float* in, std::int64_t n) {
-  if (const std::int64_t i = thread_index(); i < n) out[i] = Bf16{bf16_of_float(in[i])};
+  if (const std::int64_t i = thread_index(); i < n) out[i] = rounded_to<Bf16>(in[i]);
 }
 
 inline void to_bf16(StreamHandle stream, Bf16* out, const float* in, std::int64_t n) {

@@ -8,8 +8,7 @@
 // listed rows.
 #pragma once
 
-#include "common/tensor/half_floats.h"
-#include "stage2_cuda/kernels/grid.cuh"
+#include "stage2_cuda/kernels/real.cuh"
 
 namespace stagegpt::gpu {
 
@@ -17,29 +16,30 @@ struct EmbeddingSize {
   std::int64_t B, T, C;
 };
 
-// wte in f32 or bf16.
-template <class Weight>
-static __global__ void embedding_forward_kernel(float* out, const std::int32_t* ids, const Weight* wte,
-                                                const float* wpe, EmbeddingSize s, std::int64_t n) {
+// wte may be bf16 where the others are f32.
+template <class T, class Weight>
+static __global__ void embedding_forward_kernel(T* out, const std::int32_t* ids, const Weight* wte,
+                                                const T* wpe, EmbeddingSize s, std::int64_t n) {
   const std::int64_t i = thread_index();
   if (i >= n) return;
   const std::int64_t row = i / s.C, c = i % s.C;
-  out[i] = as_float(wte[ids[row] * s.C + c]) + wpe[row % s.T * s.C + c];
+  out[i] = rounded_to<T>(as_float(wte[ids[row] * s.C + c]) + as_float(wpe[row % s.T * s.C + c]));
 }
 
-template <class Weight>
-void embedding_forward(StreamHandle stream, float* out, const std::int32_t* ids, const Weight* wte,
-                       const float* wpe, EmbeddingSize s) {
-  launch_elements<embedding_forward_kernel<Weight>>(stream, s.B * s.T * s.C, out, ids, wte, wpe, s);
+template <class T, class Weight>
+void embedding_forward(StreamHandle stream, T* out, const std::int32_t* ids, const Weight* wte, const T* wpe,
+                       EmbeddingSize s) {
+  launch_elements<embedding_forward_kernel<T, Weight>>(stream, s.B * s.T * s.C, out, ids, wte, wpe, s);
 }
 
 // Adds to dwpe (P,C).
-static __global__ void embedding_backward_positions_kernel(float* dwpe, const float* dout, std::int64_t B,
+template <class T>
+static __global__ void embedding_backward_positions_kernel(float* dwpe, const T* dout, std::int64_t B,
                                                            std::int64_t n) {
   const std::int64_t i = thread_index();  // t · C + c
   if (i >= n) return;
   float sum = 0;
-  for (std::int64_t b = 0; b < B; ++b) sum += dout[b * n + i];
+  for (std::int64_t b = 0; b < B; ++b) sum += as_float(dout[b * n + i]);
   dwpe[i] += sum;
 }
 
@@ -65,9 +65,9 @@ __device__ int list_equal(Shared& places, Counts& counts, const std::int32_t* id
 }
 
 // Adds to dwte.
-static __global__ void embedding_backward_tokens_kernel(float* dwte, const float* dout,
-                                                        const std::int32_t* ids, std::int64_t n,
-                                                        std::int64_t C) {
+template <class T>
+static __global__ void embedding_backward_tokens_kernel(float* dwte, const T* dout, const std::int32_t* ids,
+                                                        std::int64_t n, std::int64_t C) {
   STAGEGPT_SHARED(int, places, kThreads);
   STAGEGPT_SHARED(int, counts, kThreads / kWarp);
   const std::int64_t token = blockIdx.x;
@@ -79,20 +79,21 @@ static __global__ void embedding_backward_tokens_kernel(float* dwte, const float
     const int found = list_equal(places, counts, ids, begin, n, id);
     for (std::int64_t c = threadIdx.x; c < C; c += kThreads) {
       float sum = 0;
-      for (int i = 0; i < found; ++i) sum += dout[(begin + places[i]) * C + c];
+      for (int i = 0; i < found; ++i) sum += as_float(dout[(begin + places[i]) * C + c]);
       if (found > 0) dwte[id * C + c] += sum;
     }
   }
 }
 
 // Adds to the gradients that are not null.
-inline void embedding_backward(StreamHandle stream, float* dwte, float* dwpe, const float* dout,
-                               const std::int32_t* ids, EmbeddingSize s) {
+template <class T>
+void embedding_backward(StreamHandle stream, float* dwte, float* dwpe, const T* dout, const std::int32_t* ids,
+                        EmbeddingSize s) {
   const std::int64_t tokens = s.B * s.T;
-  if (dwpe) launch_elements<embedding_backward_positions_kernel>(stream, s.T * s.C, dwpe, dout, s.B);
+  if (dwpe) launch_elements<embedding_backward_positions_kernel<T>>(stream, s.T * s.C, dwpe, dout, s.B);
   if (dwte && tokens > 0)
-    launch<embedding_backward_tokens_kernel>(blocks(tokens, 1), dim3(kThreads), 0, stream, dwte, dout, ids,
-                                             tokens, s.C);
+    launch<embedding_backward_tokens_kernel<T>>(blocks(tokens, 1), dim3(kThreads), 0, stream, dwte, dout, ids,
+                                                tokens, s.C);
 }
 
 }  // namespace stagegpt::gpu

@@ -33,9 +33,4 @@ __device__ inline std::int64_t thread_index() {
 __device__ inline std::int64_t warp_index() { return thread_index() / kWarp; }
 __device__ inline int lane_index() { return static_cast<int>(threadIdx.x % kWarp); }
 
-// Overwrites or accumulates one element of a gradient.
-__device__ inline void put(float* out, std::int64_t i, float value, bool accumulate) {
-  out[i] = accumulate ? out[i] + value : value;
-}
-
 }  // namespace stagegpt::gpu

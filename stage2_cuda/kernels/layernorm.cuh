@@ -3,9 +3,9 @@
 // Backward, with d̂ = dout·w:
 //   dx = rstd·(d̂ - Σd̂/C - x̂·Σ(d̂·x̂)/C);  dw = Σ_rows dout·x̂ and dbias = Σ_rows dout are in column_sums.cuh.
 //
-// One warp per row. Each lane takes every 32nd float, or every 32nd group of four if the row is aligned;
-// warps add by shuffles (reduce.cuh). A row is read from memory once, then again from the cache. Simpler
-// versions of this kernel, starting with one thread per row, are in layernorm_ladder.cuh.
+// One warp per row. Each lane takes every 32nd element, or every 32nd group of 16 bytes if the row is
+// aligned; warps add by shuffles (reduce.cuh). A row is read from memory once, then again from the cache.
+// Simpler versions of this kernel, starting with one thread per row, are in layernorm_ladder.cuh.
 #pragma once
 
 #include "stage2_cuda/kernels/reduce.cuh"
@@ -14,11 +14,10 @@
 namespace stagegpt::gpu {
 
 // Normalises x (N,C) or, if `residual` is not null, x + residual, which is written to `sum`.
-template <int V>
-static __global__ void layernorm_forward_kernel(float* out, float* sum, float* mean, float* rstd,
-                                                const float* x, const float* residual, const float* w,
-                                                const float* bias, float eps, std::int64_t N,
-                                                std::int64_t C) {
+template <class T, int V>
+static __global__ void layernorm_forward_kernel(T* out, T* sum, float* mean, float* rstd, const T* x,
+                                                const T* residual, const float* w, const float* bias,
+                                                float eps, std::int64_t N, std::int64_t C) {
   const std::int64_t row = warp_index(), begin = row * C;
   if (row >= N) return;
   float total = 0;
@@ -26,12 +25,12 @@ static __global__ void layernorm_forward_kernel(float* out, float* sum, float* m
     Floats<V> f = load<V>(x, begin + c);
     if (residual) {
       const Floats<V> r = load<V>(residual, begin + c);
-      for (int i = 0; i < V; ++i) f.v[i] += r.v[i];
+      for (int i = 0; i < V; ++i) f.v[i] = as_float(rounded_to<T>(f.v[i] + r.v[i]));
       store<V>(sum, begin + c, f);
     }
     for (int i = 0; i < V; ++i) total += f.v[i];
   }
-  const float* in = residual ? sum : x;
+  const T* in = residual ? sum : x;
   const float m = warp_sum(total) / static_cast<float>(C);
   float squares = 0;
   for (std::int64_t c = lane_index() * V; c < C; c += kWarp * V) {
@@ -52,24 +51,25 @@ static __global__ void layernorm_forward_kernel(float* out, float* sum, float* m
 }
 
 // If `residual` is null, out = layernorm(x) and `sum` is not used.
-inline void layernorm_forward(StreamHandle stream, float* out, float* sum, float* mean, float* rstd,
-                              const float* x, const float* residual, const float* w, const float* bias,
-                              float eps, std::int64_t N, std::int64_t C) {
+template <class T>
+void layernorm_forward(StreamHandle stream, T* out, T* sum, float* mean, float* rstd, const T* x,
+                       const T* residual, const float* w, const float* bias, float eps, std::int64_t N,
+                       std::int64_t C) {
   if (N == 0) return;
   const dim3 grid = blocks(N, kThreads / kWarp);
-  if (in_fours(C, out, sum, x, residual, w, bias)) {
-    launch<layernorm_forward_kernel<4>>(grid, dim3(kThreads), 0, stream, out, sum, mean, rstd, x, residual, w,
-                                        bias, eps, N, C);
+  if (in_vectors<kVector<T>>(C, out, sum, x, residual, w, bias)) {
+    launch<layernorm_forward_kernel<T, kVector<T>>>(grid, dim3(kThreads), 0, stream, out, sum, mean, rstd, x,
+                                                    residual, w, bias, eps, N, C);
   } else {
-    launch<layernorm_forward_kernel<1>>(grid, dim3(kThreads), 0, stream, out, sum, mean, rstd, x, residual, w,
-                                        bias, eps, N, C);
+    launch<layernorm_forward_kernel<T, 1>>(grid, dim3(kThreads), 0, stream, out, sum, mean, rstd, x, residual,
+                                           w, bias, eps, N, C);
   }
 }
 
-template <int V>
-static __global__ void layernorm_backward_kernel(float* dx, bool accumulate, const float* dout,
-                                                 const float* x, const float* w, const float* mean,
-                                                 const float* rstd, std::int64_t N, std::int64_t C) {
+template <class T, int V>
+static __global__ void layernorm_backward_kernel(T* dx, bool accumulate, const T* dout, const T* x,
+                                                 const float* w, const float* mean, const float* rstd,
+                                                 std::int64_t N, std::int64_t C) {
   const std::int64_t row = warp_index(), begin = row * C;
   if (row >= N) return;
   const float m = mean[row], r = rstd[row];
@@ -92,17 +92,18 @@ static __global__ void layernorm_backward_kernel(float* dx, bool accumulate, con
   }
 }
 
-inline void layernorm_backward(StreamHandle stream, float* dx, bool accumulate, const float* dout,
-                               const float* x, const float* w, const float* mean, const float* rstd,
-                               std::int64_t N, std::int64_t C) {
+template <class T>
+void layernorm_backward(StreamHandle stream, T* dx, bool accumulate, const T* dout, const T* x,
+                        const float* w, const float* mean, const float* rstd, std::int64_t N,
+                        std::int64_t C) {
   if (N == 0) return;
   const dim3 grid = blocks(N, kThreads / kWarp);
-  if (in_fours(C, dx, dout, x, w)) {
-    launch<layernorm_backward_kernel<4>>(grid, dim3(kThreads), 0, stream, dx, accumulate, dout, x, w, mean,
-                                         rstd, N, C);
+  if (in_vectors<kVector<T>>(C, dx, dout, x, w)) {
+    launch<layernorm_backward_kernel<T, kVector<T>>>(grid, dim3(kThreads), 0, stream, dx, accumulate, dout, x,
+                                                     w, mean, rstd, N, C);
   } else {
-    launch<layernorm_backward_kernel<1>>(grid, dim3(kThreads), 0, stream, dx, accumulate, dout, x, w, mean,
-                                         rstd, N, C);
+    launch<layernorm_backward_kernel<T, 1>>(grid, dim3(kThreads), 0, stream, dx, accumulate, dout, x, w, mean,
+                                            rstd, N, C);
   }
 }
 

@@ -79,10 +79,10 @@ inline void layernorm_v2(StreamHandle stream, const LayernormCall& call) {
 // v3 (V = 1) and v4 (V = 4).
 template <int V>
 void layernorm_warps(StreamHandle stream, const LayernormCall& call) {
-  launch<layernorm_forward_kernel<V>>(blocks(call.N, kThreads / kWarp), dim3(kThreads), 0, stream, call.out,
-                                      static_cast<float*>(nullptr), call.mean, call.rstd, call.x,
-                                      static_cast<const float*>(nullptr), call.w, call.bias, call.eps, call.N,
-                                      call.C);
+  launch<layernorm_forward_kernel<float, V>>(blocks(call.N, kThreads / kWarp), dim3(kThreads), 0, stream,
+                                             call.out, static_cast<float*>(nullptr), call.mean, call.rstd,
+                                             call.x, static_cast<const float*>(nullptr), call.w, call.bias,
+                                             call.eps, call.N, call.C);
 }
 
 }  // namespace stagegpt::gpu

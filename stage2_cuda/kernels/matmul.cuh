@@ -10,7 +10,7 @@
 #pragma once
 
 #include "stage2_cuda/gemm.h"
-#include "stage2_cuda/kernels/grid.cuh"
+#include "stage2_cuda/kernels/real.cuh"
 
 namespace stagegpt::gpu {
 

@@ -1,10 +1,14 @@
-// Loads and stores of one float or of four. Kernels that are bound by memory use four if the rows are
-// aligned.
+// Loads and stores of V neighbouring elements, as floats. Kernels that are bound by memory use 16 bytes at a
+// time if the rows are aligned: V = kVector<T>.
 #pragma once
 
-#include "stage2_cuda/kernels/grid.cuh"
+#include "stage2_cuda/kernels/real.cuh"
 
 namespace stagegpt::gpu {
+
+// Elements in 16 bytes.
+template <class T>
+inline constexpr int kVector = 16 / sizeof(T);
 
 template <int V>
 struct Floats {
@@ -13,27 +17,57 @@ struct Floats {
 
 template <int V>
 __device__ Floats<V> load(const float* array, std::int64_t i) {
-  if constexpr (V == 4) {
-    const Float4 f = load4(array, i);
-    return {{f.x, f.y, f.z, f.w}};
+  Floats<V> f;
+  if constexpr (V == 1) {
+    f.v[0] = array[i];
   } else {
-    return {{array[i]}};
+    STAGEGPT_UNROLL for (int j = 0; j < V; j += 4) {
+      const Float4 four = load4(array, i + j);
+      f.v[j] = four.x, f.v[j + 1] = four.y, f.v[j + 2] = four.z, f.v[j + 3] = four.w;
+    }
   }
+  return f;
+}
+
+template <int V>
+__device__ Floats<V> load(const Bf16* array, std::int64_t i) {
+  static_assert(V == 1 || V == 8);
+  Floats<V> f;
+  if constexpr (V == 1) {
+    f.v[0] = as_float(array[i]);
+  } else {
+    const Bf16x8 eight = load8(array, i);
+    STAGEGPT_UNROLL for (int j = 0; j < V; ++j) f.v[j] = as_float(eight.v[j]);
+  }
+  return f;
 }
 
 template <int V>
 __device__ void store(float* array, std::int64_t i, const Floats<V>& f) {
-  if constexpr (V == 4) {
-    store4(array, i, Float4{f.v[0], f.v[1], f.v[2], f.v[3]});
-  } else {
+  if constexpr (V == 1) {
     array[i] = f.v[0];
+  } else {
+    STAGEGPT_UNROLL for (int j = 0; j < V; j += 4)
+        store4(array, i + j, Float4{f.v[j], f.v[j + 1], f.v[j + 2], f.v[j + 3]});
   }
 }
 
-// Whether rows of `columns` floats, starting at each of `pointers`, can be read four floats at a time.
-template <class... Pointers>
-bool in_fours(std::int64_t columns, Pointers... pointers) {
-  return columns % 4 == 0 && ((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...);
+template <int V>
+__device__ void store(Bf16* array, std::int64_t i, const Floats<V>& f) {
+  static_assert(V == 1 || V == 8);
+  if constexpr (V == 1) {
+    array[i] = rounded_to<Bf16>(f.v[0]);
+  } else {
+    Bf16x8 eight;
+    STAGEGPT_UNROLL for (int j = 0; j < V; ++j) eight.v[j] = rounded_to<Bf16>(f.v[j]);
+    store8(array, i, eight);
+  }
+}
+
+// Whether rows of `columns` elements, starting at each of `pointers`, can be read V elements at a time.
+template <int V, class... Pointers>
+bool in_vectors(std::int64_t columns, Pointers... pointers) {
+  return columns % V == 0 && ((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...);
 }
 
 }  // namespace stagegpt::gpu

@@ -20,7 +20,7 @@ struct Traced {
   std::vector<float> values;
 };
 
-// A step of a model that is not there.
+// The tensors of one step of a model that does not exist.
 std::vector<Traced> small_step() {
   return {{"the output of h.0.attn.c_attn (linear)", {2, 2, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}},
           {"the output of h.0.mlp.c_fc (linear)", {2, 1, 2}, {1, 2, 3, 4}},
@@ -53,7 +53,7 @@ class DivergenceTest : public testing::Test {
   std::optional<Divergence> compare(const TraceLimits& limits = {}) const {
     return first_divergence(directory("a"), directory("b"), limits);
   }
-  // Of a step that differs from small_step() in what `change` does to it.
+  // The divergence between small_step() and the same step changed by `change`.
   template <class Change>
   std::optional<Divergence> after(const Change& change) const {
     std::vector<Traced> changed = small_step();
@@ -62,7 +62,7 @@ class DivergenceTest : public testing::Test {
     write("b", "step_00000001.safetensors", changed);
     return compare();
   }
-  // The same for one element of a tensor.
+  // The divergence after `difference` has been added to one element of a tensor.
   std::optional<Divergence> after_adding(float difference, std::size_t tensor, std::size_t element) const {
     return after([&](std::vector<Traced>& step) { step[tensor].values[element] += difference; });
   }
@@ -107,7 +107,8 @@ TEST_F(DivergenceTest, HasALimitForEachKind) {
   }
 }
 
-// A gradient that is next to nothing beside the others is rounding.
+// A gradient that is tiny relative to the other gradients is only rounding error. Its error is relative to a
+// thousandth of the norm of all gradients.
 TEST_F(DivergenceTest, MeasuresTinyGradientsByAllOfThem) {
   EXPECT_FALSE(after_adding(1e-8f, 5, 0));
   const auto found = after_adding(1e-5f, 5, 0);
@@ -135,7 +136,7 @@ TEST_F(DivergenceTest, LeavesOutWhatSoftmaxDoesNotSee) {
     step[4].values[1] *= -7;
     step[7].values[1] *= -7;
   }));
-  EXPECT_TRUE(after_adding(5, 0, 1));  // one token alone
+  EXPECT_TRUE(after_adding(5, 0, 1));  // a change of one token only
   for (const std::size_t seen : {0, 2}) {
     EXPECT_TRUE(after_adding(5, 0, seen));
     EXPECT_TRUE(after_adding(5, 4, seen));
@@ -143,7 +144,7 @@ TEST_F(DivergenceTest, LeavesOutWhatSoftmaxDoesNotSee) {
   }
 }
 
-// Where all limits are 0, nothing is left out.
+// If all limits are 0, the same bits are expected, and every difference counts.
 TEST_F(DivergenceTest, CountsEveryBitWhereTheSameBitsAreExpected) {
   const auto with = [&](std::size_t tensor, std::size_t element, float reference, float other) {
     std::vector<Traced> a = small_step(), b = small_step();
@@ -156,7 +157,7 @@ TEST_F(DivergenceTest, CountsEveryBitWhereTheSameBitsAreExpected) {
   EXPECT_FALSE(with(1, 0, 1, 1));
   EXPECT_FALSE(with(1, 0, NAN, NAN));
   EXPECT_TRUE(with(1, 0, 0.0f, -0.0f));
-  EXPECT_TRUE(with(4, 1, 1, 2));  // unseen by softmax
+  EXPECT_TRUE(with(4, 1, 1, 2));  // even a key bias, which softmax cancels
   EXPECT_TRUE(with(7, 1, 1, 2));
   const auto found = with(4, 1, 1, std::nextafter(1.0f, 2.0f));
   ASSERT_TRUE(found);
@@ -166,7 +167,8 @@ TEST_F(DivergenceTest, CountsEveryBitWhereTheSameBitsAreExpected) {
   EXPECT_EQ(with(1, 0, 0.0f, -0.0f)->error, std::numeric_limits<double>::min());
 }
 
-// A gradient next to zero, of which Adam has made an update as large as any.
+// A gradient near zero may be rounding noise, but Adam turns it into an update of full size. Such weights are
+// left out of the comparison.
 TEST_F(DivergenceTest, LeavesOutWhatAdamMakesOfNoise) {
   const auto with_gradient = [&](float gradient) {
     std::vector<Traced> a = small_step(), b = small_step();
@@ -175,7 +177,7 @@ TEST_F(DivergenceTest, LeavesOutWhatAdamMakesOfNoise) {
     b[6].values[1] += 1e-3f;
     write("a", "step_00000001.safetensors", a);
     write("b", "step_00000001.safetensors", b);
-    // It stays in the weights, and what is computed from them differs a little.
+    // In step 2 the weights still differ by this noise, so activations computed from them differ a little.
     b[0].values[0] += 5e-3f;
     b[3].values = a[3].values;
     write("a", "step_00000002.safetensors", a);
@@ -187,26 +189,38 @@ TEST_F(DivergenceTest, LeavesOutWhatAdamMakesOfNoise) {
   ASSERT_TRUE(found);
   EXPECT_EQ(found->step, 1);
   EXPECT_EQ(found->tensor, "the weight ln_f.weight");
-  EXPECT_TRUE(after_adding(5e-3f, 0, 0));  // with weights that are the same
+  EXPECT_TRUE(after_adding(5e-3f, 0, 0));  // the weights are the same, so this counts
 }
 
-// Weights that differ by noise may make what is computed from them differ by ten times as much.
+// If the weights differ by noise, tensors computed from them may differ by ten times the relative difference
+// of the weights.
 TEST_F(DivergenceTest, AllowsTenTimesTheDriftOfTheWeights) {
-  std::vector<Traced> a = small_step(), b = small_step();
-  a[3].values[1] = 1e-8f;
-  b[3].values[1] = -1e-8f;
-  b[6].values[1] += 1;  // of (1, 2): by 1 / sqrt(5) of the reference's norm
-  for (const char* step : {"step_00000001.safetensors", "step_00000002.safetensors"}) {
-    write("a", step, a);
-    write("b", step, b);
-  }
-  std::vector<double> limits;  // of the loss
-  for (const Divergence& one : divergences(directory("a"), directory("b"), {})) {
-    if (one.tensor == "the loss") limits.push_back(one.limit);
-  }
-  ASSERT_EQ(limits.size(), 2u);
-  EXPECT_DOUBLE_EQ(limits[0], VerifyLimits{}.loss);
-  EXPECT_NEAR(limits[1], VerifyLimits{}.loss + 10 / std::sqrt(5.0), 1e-6);
+  // The limits of the loss in two steps, for a weight (1, 2) · scale whose second element is off by `scale`.
+  const auto limits_of = [&](const std::vector<std::int64_t>& shape, float scale) {
+    std::vector<Traced> a = small_step(), b = small_step();
+    a[3].values[1] = 1e-8f;
+    b[3].values[1] = -1e-8f;
+    a[6] = {a[6].name, shape, {scale, 2 * scale}};
+    b[6] = {b[6].name, shape, {scale, 3 * scale}};
+    for (const char* step : {"step_00000001.safetensors", "step_00000002.safetensors"}) {
+      write("a", step, a);
+      write("b", step, b);
+    }
+    std::vector<double> limits;
+    for (const Divergence& one : divergences(directory("a"), directory("b"), {})) {
+      if (one.tensor == "the loss") limits.push_back(one.limit - VerifyLimits{}.loss);
+    }
+    return limits;
+  };
+  const auto expect_limits = [&](const std::vector<double>& limits, double second) {
+    ASSERT_EQ(limits.size(), 2u);
+    EXPECT_DOUBLE_EQ(limits[0], 0);
+    EXPECT_NEAR(limits[1], second, 1e-6);
+  };
+  expect_limits(limits_of({2}, 1), 10 / std::sqrt(5.0));
+  expect_limits(limits_of({1, 2}, 1e-3f), 10 / std::sqrt(5.0));
+  // A small vector's elements count as 0.1.
+  expect_limits(limits_of({2}, 1e-3f), 10 * 1e-3 / (0.1 * std::sqrt(2.0)));
 }
 
 TEST_F(DivergenceTest, ComparesTheSequencesThatBothHave) {
@@ -247,7 +261,7 @@ TEST_F(DivergenceTest, GoesThroughTheStepsThatBothHave) {
   EXPECT_EQ(compare()->step, 3);
 }
 
-// Shapes that no model has.
+// The comparison must end without a crash for shapes that no model has.
 TEST_F(DivergenceTest, EndsForAnyShape) {
   const std::vector<Traced> step = {{"the output of h.0.attn.c_attn (linear)", {2}, {1, 2}},
                                     {"the output of h.1.attn.c_attn (linear)", {1, 2, 1}, {1, 2}},
@@ -272,7 +286,7 @@ TEST_F(DivergenceTest, RefusesWhatCannotBeCompared) {
   expect_refused("b/step_00000001.safetensors\": not safetensors");
   write("b", "step_00000001.safetensors", {small_step()[0], small_step()[0]});
   expect_refused("occurs twice");
-  // Each name begins with a number of five digits.
+  // Each tensor name begins with a number of five digits and a space.
   for (const std::string name : {"the loss", "about the loss", "0001 the loss", "00001the loss"}) {
     SafetensorsWriter writer(directory("b") / "step_00000001.safetensors", {{name, {1}}});
     writer.append(std::vector<float>{1});

@@ -1,4 +1,4 @@
-// The machine and source in a report, against the system's own output and that of two scripts.
+// The machine and source in a report, compared with the system's own output and that of two scripts.
 #include "tools/compare/provenance.h"
 
 #include <sched.h>
@@ -16,7 +16,7 @@ namespace {
 
 class ProvenanceTest : public FakeStages {
  protected:
-  // A git that knows one folder, with a commit and `status`.
+  // A fake git that knows one repository, /source, with a commit and the given status.
   void git(const std::string& status) const {
     script("git",
            "if [ \"$1 $2\" != '-C /source' ]; then exit 128; fi\n"
@@ -53,7 +53,7 @@ TEST_F(ProvenanceTest, NamesGpusAndTheirDriver) {
   EXPECT_TRUE(without["libraries"]["mpi"].is_null());
 }
 
-// In seconds, of "2026-01-02T03:04:05Z".
+// Converts "2026-01-02T03:04:05Z" to seconds since 1970.
 std::time_t seconds_of(const std::string& date) {
   std::tm utc{};
   EXPECT_NE(strptime(date.c_str(), "%Y-%m-%dT%H:%M:%SZ", &utc), nullptr) << date;
@@ -70,7 +70,7 @@ TEST_F(ProvenanceTest, KnowsItsMachine) {
   EXPECT_EQ(machine["cores_usable"], usable_cores());
   std::string word;
   std::int64_t kibibytes = 0;
-  std::ifstream("/proc/meminfo") >> word >> kibibytes;  // MemTotal is the first
+  std::ifstream("/proc/meminfo") >> word >> kibibytes;  // the first line is MemTotal
   EXPECT_EQ(machine["memory_bytes"], 1024 * kibibytes);
   std::ifstream cpuinfo("/proc/cpuinfo");
   const std::string cpu{std::istreambuf_iterator<char>(cpuinfo), {}};
@@ -114,6 +114,7 @@ TEST(ValueOf, IsThatOfTheFirstLineWithTheKey) {
   EXPECT_EQ(value_of("a: \" \"", "a"), "");
   EXPECT_EQ(value_of(": 1", ""), "");
   EXPECT_EQ(value_of("a 1", "a"), "");
+  EXPECT_EQ(value_of("a\nb: 1", "a"), "");  // a line without a separator
   EXPECT_EQ(value_of("a: x", "a"), "x");
 }
 

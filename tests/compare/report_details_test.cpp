@@ -46,7 +46,7 @@ TEST(Numbers, AreScientificWithTwoDigits) {
   EXPECT_EQ(scientific(9.96e-5), "1e-4");
 }
 
-// "value@place value@place", of all ticks.
+// All ticks of an axis, as "value@place value@place".
 std::string ticks(const Axis& axis) {
   std::string text;
   for (const auto& [value, name] : axis.ticks()) text += concat(name, "@", axis.place(value), " ");
@@ -61,7 +61,7 @@ TEST(Axis, HasRoundNumbersAtTheirPlaces) {
   EXPECT_EQ(ticks(Axis::linear(-0.25, 0.25, 5, 0, 60)),
             "-0.3@0 -0.2@10 -0.1@20 0.0@30 0.1@40 0.2@50 0.3@60 ");
   EXPECT_EQ(ticks(Axis::linear(1.01, 1.03, 5, 0, 40)), "1.010@0 1.015@10 1.020@20 1.025@30 1.030@40 ");
-  // Quotients next to a whole number: 0.6 / 0.1 is below 6, 0.07 / 0.01 above 7.
+  // Quotients near an integer: in floating point, 0.6 / 0.1 is less than 6 and 0.07 / 0.01 is more than 7.
   EXPECT_EQ(ticks(Axis::linear(0.6, 1.1, 5, 0, 50)), "0.6@0 0.7@10 0.8@20 0.9@30 1.0@40 1.1@50 ");
   EXPECT_EQ(ticks(Axis::linear(0.02, 0.07, 5, 0, 50)), "0.02@0 0.03@10 0.04@20 0.05@30 0.06@40 0.07@50 ");
   EXPECT_EQ(ticks(Axis::linear(0, 5000, 5, 0, 100)), "0@0 1,000@20 2,000@40 3,000@60 4,000@80 5,000@100 ");
@@ -70,7 +70,7 @@ TEST(Axis, HasRoundNumbersAtTheirPlaces) {
   EXPECT_EQ(ticks(Axis::logarithmic(1, 1, 0, 80)), "0@0 1e0@40 1e1@80 ");
 }
 
-// A thousandth of the number above it, or next to nothing above 0.
+// The axis of a single number ends a thousandth above it; the axis of 0 ends at 1e-9.
 TEST(Axis, OfOneNumberIsThere) {
   EXPECT_EQ(ticks(Axis::linear(1000, 1000, 5, 0, 100)),
             "1,000.0@0 1,000.2@20 1,000.4@40 1,000.6@60 1,000.8@80 1,001.0@100 ");
@@ -105,7 +105,7 @@ std::size_t count(const std::string& text, const std::string& part) {
   return n;
 }
 
-// The first one that was timed, and has ended.
+// The reference of the speed-up is the first contestant that was timed and has results.
 TEST(SpeedNote, NamesWhatSpeedUpIsRelativeTo) {
   Comparison comparison = made_comparison();
   EXPECT_NE(speed_note(comparison).find("Speed-up is relative to Stage 0 on "), std::string::npos);
@@ -115,7 +115,7 @@ TEST(SpeedNote, NamesWhatSpeedUpIsRelativeTo) {
   EXPECT_NE(speed_note(comparison).find("Speed-up is relative to Stage 1, 2 ranks on "), std::string::npos);
 }
 
-// No division by zero.
+// Plots of zeros and empty plots must not divide by zero.
 TEST(Plots, OfNothingHaveNoLength) {
   const BarPlot bars{.title = "t", .description = "d", .bars = {{.name = "a", .look = {}, .text = "0"}}};
   const PartsPlot parts{.title = "t", .description = "d", .part_names = {"p"}, .bars = {{"a", "0 ms", {0}}}};
@@ -127,11 +127,11 @@ TEST(Plots, OfNothingHaveNoLength) {
   }
   const std::string svg = figure(lines, "i");
   EXPECT_EQ(count(svg, "points=\"\""), 1u) << svg;
-  EXPECT_EQ(count(svg, ">0.2</text>"), 2u) << svg;  // both axes reach from 0 to 1
+  EXPECT_EQ(count(svg, ">0.2</text>"), 2u) << svg;  // both axes range from 0 to 1
   EXPECT_EQ(count(svg, "nan"), 0u) << svg;
 }
 
-// Dashes are taken in turns; what is not finite stands at an end.
+// The patterns of dashes repeat. Values that are not finite are drawn at an end of the axis.
 TEST(Plots, AreInsideTheirFrame) {
   const double inf = std::numeric_limits<double>::infinity();
   LinePlot plot{.title = "t",
@@ -150,8 +150,9 @@ TEST(Plots, AreInsideTheirFrame) {
   EXPECT_EQ(count(svg, "<circle cx=\"156.5\" cy=\"161.3\" r=\"4\" class=\"stage2\"/>"), 1u) << svg;
   EXPECT_EQ(count(svg, "<line x1=\"60.0\" y1=\"236.0\" x2=\"446.0\" y2=\"206.1\" class=\"ideal\"/>"), 1u)
       << svg;
-  plot.series[0].points = {{2, 1}, {4, 2}};  // the ideal is above them
+  plot.series[0].points = {{2, 1}, {4, 2}};  // the ideal line is above the points
   EXPECT_EQ(count(figure(plot, "i"), "y2=\"12.0\" class=\"ideal\"/>"), 1u) << figure(plot, "i");
+  EXPECT_EQ(count(figure(plot, "i"), "<circle cx=\"446.0\" cy=\"124.0\""), 1u) << "the last: half as high";
 }
 
 TEST(Plots, OfLogarithmsHoldTheirLimitAndTheirLeastValue) {
@@ -161,7 +162,7 @@ TEST(Plots, OfLogarithmsHoldTheirLimitAndTheirLeastValue) {
                       .y_label = "y",
                       .series = {{"s", {}, {{1, 1e-11}, {2, 1e-3}, {3, 0}}}},
                       .logarithmic = true};
-  // 1e-11 to 1e-2, and a step more for 0: ten of 22.4.
+  // The axis has nine decades, from 1e-11 to 1e-2, and one more step for 0: ten steps of 22.4.
   EXPECT_EQ(count(figure(plot, "i"), "points=\"60.0,213.6 253.0,34.4 446.0,236.0 \""), 1u)
       << figure(plot, "i");
 }
@@ -189,7 +190,7 @@ TEST(Page, HasAHeadingForEachOutcome) {
             std::string::npos);
 }
 
-// Neither tables nor plots nor the fastest of nobody.
+// Without results, the page has no tables, no plots and no fastest contestant.
 TEST(Page, WithoutRunsHasNoTables) {
   Comparison comparison = made_comparison();
   for (Entry& one : comparison.entries) {
@@ -237,7 +238,8 @@ TEST(Notes, CountInEnglish) {
       "smallest number of ranks. Up to 2 threads share 1 core, which limits the speed of these contestants.");
 }
 
-// The reference of the speed-up is the first of them; memory is the most of its trials.
+// The first timed entry is the reference of the speed-up. The memory of an entry is the maximum over its
+// trials.
 TEST(Speeds, AreOfTimedEntriesInTheirOrder) {
   Comparison comparison = made_comparison();
   comparison.entries[0].contestant.timed = false;
@@ -248,12 +250,13 @@ TEST(Speeds, AreOfTimedEntriesInTheirOrder) {
   EXPECT_EQ(all[0].entry, 1u);
   EXPECT_EQ(all[1].entry, 2u);
   EXPECT_EQ(all[1].peak_memory_bytes, 7);
-  EXPECT_DOUBLE_EQ(*all[1].speed_up, 2);  // over the first that is timed
+  EXPECT_DOUBLE_EQ(*all[1].speed_up, 2);  // relative to the first timed entry
   EXPECT_DOUBLE_EQ(all[1].step_ms.median, 100);
   EXPECT_EQ(all[1].ms, (PhaseMs{0, 25, 50, 25, 0}));
 }
 
-// The fewest ranks need not come first, nor be one.
+// The reference of the efficiency is the entry with the fewest ranks. It need not be the first entry, and
+// need not have one rank.
 TEST(Speeds, HaveTheEfficiencyBesideTheFewestRanksOfTheSameStage) {
   Comparison comparison = made_comparison();
   comparison.experiment.cores = 8;

@@ -18,7 +18,8 @@ __global__ void neighbour(float* out, int barrier) {
   out[threadIdx.x] = factor * tile[threadIdx.x ^ 1];
 }
 
-// Who comes first: a write before a read is a race, a read before any write is of uninitialised memory.
+// The thread order decides which error is found: if the write comes first, it is a race; if the read comes
+// first, it is a read of uninitialised memory.
 bool is_race_or_uninitialised(const std::string& error, const std::string& element) {
   const bool found = error.find("has written with no barrier") != std::string::npos ||
                      error.find("has read with no barrier") != std::string::npos ||
@@ -85,8 +86,9 @@ TEST_P(EmulatedShared, two_writers) {
   EXPECT_NE(error.find("(50,0,0)"), std::string::npos) << error;
 }
 
-// The thread `writer` writes what the threads of `readers` (lanes 0 to 31, 32 to 63) have read, with a
-// barrier of the first warp in between or none.
+// The thread `writer` writes a word that other threads have read. `readers` is the bit mask of the readers
+// among threads 0 to 31, and `readers_above` among threads 32 to 63. If `syncwarp` is set, a barrier of the
+// first warp is in between.
 __global__ void write_after_read(int writer, unsigned readers, unsigned readers_above, int syncwarp,
                                  int reread) {
   STAGEGPT_SHARED(int, word, 1);
@@ -107,13 +109,13 @@ TEST_P(EmulatedShared, a_writer_after_readers) {
         [&] { launch<write_after_read>(1, 64, 0, nullptr, writer, readers, above, syncwarp, reread); });
   };
   EXPECT_EQ(error(5, 1U << 5, 0, 0), "");     // only the writer itself
-  EXPECT_EQ(error(5, 0xFFFFFFFF, 0, 1), "");  // the same warp, in order
+  EXPECT_EQ(error(5, 0xFFFFFFFF, 0, 1), "");  // the same warp, ordered by the barrier
   EXPECT_EQ(error(5, 0xFFFFFFFF, 0, 1, 5), "");
   const unsigned cases[][3] = {{1U << 7, 0, 0},            // another lane
-                               {1U << 7 | 1U << 5, 0, 0},  // the writer may have read last
+                               {1U << 7 | 1U << 5, 0, 0},  // the writer has read too
                                {1U << 9 | 1U << 5, 0, 0},
-                               {0, 1, 1},           // another warp, whatever the own does
-                               {0xFFFFFFFF, 1, 1},  // with all of the own warp
+                               {0, 1, 1},           // another warp, which a warp's barrier does not order
+                               {0xFFFFFFFF, 1, 1},  // the same, and all of the writer's warp
                                {0xFFFFFFFF, 0xFFFFFFFF, 1}};
   for (const auto& [readers, above, syncwarp] : cases) {
     const std::string message = error(5, readers, above, static_cast<int>(syncwarp));
@@ -137,7 +139,7 @@ TEST_P(EmulatedShared, a_word_that_nobody_has_written) {
                [&] { launch<nobody_wrote>(1, 32, 0, nullptr, out.data()); });
 }
 
-// Blocks that run on one OS thread leave nothing to one another.
+// Blocks that run on the same OS thread must not see each other's shared memory.
 __global__ void written_by_the_first_block(float* out) {
   STAGEGPT_SHARED(float, tile, 32);
   if (blockIdx.x == 0) tile[threadIdx.x] = 1;
@@ -193,7 +195,7 @@ __global__ void large_and_dynamic() {
   rest[threadIdx.x] = 1;
 }
 
-// More than 48 KiB of dynamic shared memory are asked for, and then the limit of static arrays rises with it.
+// A launch may request more than 48 KiB of dynamic shared memory. The limit for static arrays then rises too.
 TEST_P(EmulatedShared, more_than_the_default) {
   constexpr std::size_t kStatic = 8192 * sizeof(float);
   expect_error({"kernel large_and_dynamic", "49168 bytes", "more than the 49152"},
@@ -211,6 +213,14 @@ __global__ void misaligned(int index, float* out) {
 
 __global__ void misaligned_store(float* out, int index) { store4(out, index, {1, 2, 3, 4}); }
 
+__global__ void misaligned_shared_store(int index, float* out) {
+  STAGEGPT_SHARED(float, tile, 16);
+  store4(tile, index, {1, 2, 3, 4});
+  out[0] = tile[index];
+}
+
+__global__ void misaligned_halves(Bf16* out, int from, int to) { store8(out, to, load8(out, from)); }
+
 TEST_P(EmulatedShared, four_floats_are_aligned) {
   DeviceArray<float> out(16);
   EXPECT_EQ(error_of([&] { launch<misaligned>(1, 1, 0, nullptr, 8, out.data()); }), "");
@@ -218,11 +228,23 @@ TEST_P(EmulatedShared, four_floats_are_aligned) {
                [&] { launch<misaligned>(1, 1, 0, nullptr, 6, out.data()); });
   expect_error({"kernel misaligned_store", "store4 at index 2", "misaligned"},
                [&] { launch<misaligned_store>(1, 1, 0, nullptr, out.data(), 2); });
+  EXPECT_EQ(error_of([&] { launch<misaligned_shared_store>(1, 1, 0, nullptr, 4, out.data()); }), "");
+  expect_error({"kernel misaligned_shared_store", "store4 at index 5", "misaligned"},
+               [&] { launch<misaligned_shared_store>(1, 1, 0, nullptr, 5, out.data()); });
+}
+
+TEST_P(EmulatedShared, eight_halves_are_aligned) {
+  DeviceArray<Bf16> out(32);
+  EXPECT_EQ(error_of([&] { launch<misaligned_halves>(1, 1, 0, nullptr, out.data(), 8, 16); }), "");
+  expect_error({"kernel misaligned_halves", "load8 at index 4", "misaligned"},
+               [&] { launch<misaligned_halves>(1, 1, 0, nullptr, out.data(), 4, 16); });
+  expect_error({"kernel misaligned_halves", "store8 at index 12", "misaligned"},
+               [&] { launch<misaligned_halves>(1, 1, 0, nullptr, out.data(), 8, 12); });
 }
 
 __global__ void poisoned(float* out) {
   STAGEGPT_SHARED(float, tile, 4);
-  // Past the checks, as no kernel can be.
+  // Reads through the raw pointer, which bypasses the emulator's checks.
   out[0] = static_cast<const float*>(tile.span().data)[2];
 }
 

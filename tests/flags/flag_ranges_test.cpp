@@ -1,4 +1,4 @@
-// The valid values of each flag, as listed in the error for the value "?"; and the defaults of training.
+// The valid values of each flag, as listed in the error for the value "?". Also the defaults of training.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -12,7 +12,7 @@
 namespace stagegpt::test {
 namespace {
 
-// What the program says of each of these flags where its value is "?": all but the flag and the "?".
+// The error of the program for the value "?" of each flag, without the flag's name and the "?".
 std::string refusals(const std::string& program, const std::vector<std::string>& flags) {
   std::string text = "\n";
   for (const std::string& flag : flags) {
@@ -44,7 +44,7 @@ cpu-matmul  one of naive, tiled, blas
 )");
 }
 
-// Numbers at the end of a range are taken: what is missing then is the model.
+// The limits of a range are valid values. The error is then that --model is missing.
 TEST(FlagRanges, OfGenerateHaveEndsThatAreTaken) {
   const auto says = [](const char* flag, const char* value) {
     return run_program("stage0_generate", {flag, value}, ".").errors;
@@ -78,9 +78,10 @@ grad-clip  a number of at least 0
 }
 
 TEST(FlagRanges, OfBench) {
-  EXPECT_EQ(refusals("stage0_bench", {"--vocab-size", "--batch-size", "--grad-accumulation", "--seq-len",
-                                      "--steps", "--warmup", "--weights"}),
-            R"(
+  EXPECT_EQ(
+      refusals("stage0_bench", {"--vocab-size", "--batch-size", "--grad-accumulation", "--seq-len", "--steps",
+                                "--warmup", "--weights", "--peak-tflops", "--peak-bandwidth"}),
+      R"(
 vocab-size  a whole number from 1 to 16777216
 batch-size  a whole number from 1 to 1048576
 grad-accumulation  a whole number from 1 to 1048576
@@ -88,6 +89,8 @@ seq-len  a whole number from 1 to 1048576
 steps  a whole number from 1 to 1000000
 warmup  a whole number from 0 to 1000000
 weights  one of f32, bf16
+peak-tflops  a number above 0
+peak-bandwidth  a number above 0
 )");
 }
 
@@ -104,7 +107,7 @@ threads  a whole number from 1 to 1024
   EXPECT_EQ(refusals("convert_checkpoint", {"--precision"}), "\nprecision  one of f32, bf16\n");
 }
 
-// The settings of a training, as --config and the command line take them.
+// The settings of a training, from --config or the command line.
 class TrainingSettings : public testing::Test {
  protected:
   TrainingSettings() : command_line_("stage0_train", "", 0) {
@@ -246,7 +249,7 @@ TEST_F(TrainingSettings, HaveDefaults) {
   "cpu_matmul": "blas"
 })");
   for (const char* flag : {"dry_run", "print_config", "ignore_memory", "json"}) {
-    EXPECT_FALSE(command_line_.settings().contains(flag)) << flag;  // of one call
+    EXPECT_FALSE(command_line_.settings().contains(flag)) << flag;  // belongs to one call only
   }
   EXPECT_FALSE(flags_.dry_run || flags_.print_config || flags_.ignore_memory || flags_.json || flags_.resume);
 }
@@ -281,7 +284,7 @@ TEST_F(TrainingSettings, NameTheModelByWhatDiffersFromItsPreset) {
   EXPECT_EQ(flags_.model.label(), "nano with n_layer 1, n_head 2, n_embd 64, block_size 16, activation relu");
 }
 
-// Of flags that not every stage has, those who have them are named.
+// If a flag is unknown at this stage, the error names the stages that have it.
 TEST(CommandLineCalls, OfOtherStagesAreNamed) {
   std::string text = "\n";
   for (const char* flag :
@@ -329,7 +332,7 @@ TEST(CommandLineCalls, OfOtherStagesAreNamed) {
 )");
 }
 
-// The emulator's programs have --threads, which the programs for a GPU do not have.
+// The emulator's programs have --threads, but the programs for a GPU do not.
 TEST(CommandLineCalls, MayHaveAFlagThatIsListedForOtherStagesOnly) {
   constexpr StageFlag kFlags[] = {{"--threads", 0}, {"--comm", 1}};
   const ScratchDirectory directory;
@@ -349,7 +352,7 @@ TEST(CommandLineCalls, MayHaveAFlagThatIsListedForOtherStagesOnly) {
   EXPECT_THROW(threads_of("comm.json"), UserError);
 }
 
-// The call is what ranks compare beside settings.
+// The call consists of the flags that are not settings. Ranks compare it in addition to the settings.
 TEST(CommandLineCalls, AreWhatIsNoSetting) {
   TrainFlags flags;
   CommandLine command_line("stage0_train", "", 0);
@@ -372,7 +375,7 @@ TEST(Errors, HaveExitCodes) {
   EXPECT_EQ(exit_code_of(InternalError("")), 1);
 }
 
-// One line of no more than 1000 characters, whatever is in it.
+// Any error message is printed as one line of at most 1000 characters.
 TEST(Errors, AreOneLine) {
   const auto printed = [](const std::string& message) {
     testing::internal::CaptureStderr();

@@ -34,21 +34,26 @@ std::vector<Row> table() {
   return rows;
 }
 
-// The flags that a program lists with --help.
-std::set<std::string> flags_of(const std::string& program) {
-  // The MPI library keeps what it has allocated.
+// What a program prints with --help.
+std::string help_of(const std::string& program) {
+  // The MPI library does not free all its memory, so leaks are not checked.
   const ProgramResult result =
       run_program(program, {"--help"}, ".", {.environment = {{"ASAN_OPTIONS", "detect_leaks=0"}}});
   EXPECT_EQ(result.exit_code, 0) << program << ": " << result.errors;
+  return result.output;
+}
+
+// The flags that a program lists with --help.
+std::set<std::string> flags_of(const std::string& program) {
   std::set<std::string> flags;
-  std::istringstream lines(result.output);
+  std::istringstream lines(help_of(program));
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("  --")) flags.insert(line.substr(2, line.find(' ', 2) - 2));
   }
   return flags;
 }
 
-// Those that the table has for a program that goes by these names.
+// The flags that flags.txt lists for a program. `names` are the names of the program in the table.
 std::set<std::string> flags_in_table(const std::vector<std::string>& names) {
   std::set<std::string> flags;
   for (const Row& row : table()) {
@@ -68,7 +73,7 @@ TEST(Flags, AllHaveATestOfTheirEffect) {
     const std::string program = stage + "_train" + (stage == "stage1" ? "" : "_emulated");
     std::set<std::string> expected = flags_in_table({"train", stage});
     for (const char* other : {"--ladder", "--share-gpu"}) {
-      if (stage == "stage2") expected.erase(other);  // of its bench, and of stage 3
+      if (stage == "stage2") expected.erase(other);  // only stage2_bench and stage 3 have it
     }
     EXPECT_EQ(flags_of(program), expected) << program;
   }
@@ -80,7 +85,32 @@ TEST(Flags, AllHaveATestOfTheirEffect) {
   EXPECT_EQ(flags_of("stage2_bench_emulated"), bench);
 }
 
-// Those of all programs of a stage, but for --threads of the emulator.
+// The headings of --help, one after the other.
+std::string headings_of(const std::string& program) {
+  std::string headings;
+  std::istringstream lines(help_of(program));
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty() && line.front() != ' ' && line.back() == ':') headings += line;
+  }
+  return headings;
+}
+
+TEST(Flags, AreListedUnderTheirHeadings) {
+  for (const char* program :
+       {"stage0_train", "stage1_train", "stage2_train_emulated", "stage3_train_emulated"}) {
+    EXPECT_EQ(headings_of(program), "Options:This call:Data:Model:Training:Run:Machine:Presets:") << program;
+  }
+  EXPECT_EQ(headings_of("stage0_generate"), "Options:Model:Text:Sampling:Run:Machine:");
+  EXPECT_EQ(headings_of("stage0_verify"), "Options:Reference:Optimizer:Run:Machine:");
+  EXPECT_EQ(headings_of("stage2_bench_emulated"), "Options:Model:Measurement:Run:Machine:Presets:");
+  EXPECT_EQ(headings_of("prepare_data"), "Options:Input:Output:Machine:");
+  EXPECT_EQ(headings_of("convert_checkpoint"), "Options:Models:");
+  EXPECT_EQ(headings_of("compare_stages"),
+            "Options:Report:Contestants:Experiment:Flags after -- are passed to every stage that has them:");
+  EXPECT_EQ(headings_of("doctor"), "Options:Output:");
+}
+
+// The flags of a stage's train and bench programs, without the emulator's --threads.
 std::set<std::string> flags_of_stage(int stage) {
   std::set<std::string> flags;
   for (const char* job : {"train", "bench"}) {
@@ -90,7 +120,8 @@ std::set<std::string> flags_of_stage(int stage) {
   return flags;
 }
 
-// Programs know other stages' flags by the lists in the stages' folders.
+// Each stage's folder lists the flags that not every stage has. Programs use these lists for their error
+// messages.
 TEST(Flags, ThatNotEveryStageHasAreListedInTheStagesFolders) {
   std::map<std::string, std::set<int>> stages_of, listed;
   for (int stage = 0; stage < 4; ++stage) {

@@ -1,5 +1,5 @@
-// Flags of stage0_verify, against PyTorch's steps; flags of stage0_bench, against counts of operations and
-// bytes.
+// Flags of stage0_verify, compared with PyTorch's steps; flags of stage0_bench, compared with counts of
+// operations and bytes.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -13,7 +13,7 @@ namespace {
 using Arguments = std::vector<std::string>;
 const std::string kGolden = STAGEGPT_SOURCE_DIR "/tests/golden/";
 
-// PyTorch's losses under settings of which none is the program's default.
+// PyTorch's losses with settings that all differ from the program's defaults.
 TEST(VerifyFlags, ReachTheOptimizer) {
   const nlohmann::json golden = nlohmann::json::parse(std::ifstream(kGolden + "tiny.json"));
   for (const std::size_t number : {0, 2}) {
@@ -43,7 +43,8 @@ nlohmann::json bench(const Arguments& arguments) {
   return nlohmann::json::parse(result.output);
 }
 
-// Of a model of L layers with C channels: vocabulary, positions, blocks, last layernorm.
+// The number of parameters of a model with L layers and C channels: vocabulary, positions, blocks, last
+// layernorm.
 double parameters_of(double V, double block, double L, double C) {
   return (V + block) * C + L * (12 * C * C + 13 * C) + 2 * C;
 }
@@ -67,9 +68,9 @@ TEST(BenchFlags, ReachTheStepThatIsTimed) {
       bench(model + Arguments{"--batch-size", "5", "--grad-accumulation", "2", "--seq-len", "20",
                               "--activation", "relu", "--dropout", "0.1"});
   EXPECT_EQ(json["parameters"], parameters_of(300, 24, 3, 32));
-  EXPECT_EQ(json["ms_per_step"]["min"], json["ms_per_step"]["max"]);  // of one step
-  // Two micro-steps of 5 sequences of 20 tokens: each token meets 4C² + 4C² weights in a block that have no
-  // activation behind them, and the head, whose rows are padded to 384.
+  EXPECT_EQ(json["ms_per_step"]["min"], json["ms_per_step"]["max"]);  // only one step was timed
+  // Two micro-steps of 5 sequences of 20 tokens. In each block, 4C² + 4C² weights belong to linear layers
+  // without an activation. The head's rows are padded to 384.
   const double tokens = 2 * 5 * 20, C = 32;
   const Kernel linear = kernel(json, "linear_forward");
   EXPECT_EQ(linear.calls, 2 * (3 * 3 + 1));
@@ -77,21 +78,49 @@ TEST(BenchFlags, ReachTheStepThatIsTimed) {
   const Kernel fused = kernel(json, "linear_activation_forward");
   EXPECT_EQ(fused.calls, 2 * 3);
   EXPECT_NEAR(fused.operations, tokens * 3 * (2 * 4 * C * C + 4 * C * (1 + 1)),
-              1e-3 * fused.operations);  // relu
+              1e-3 * fused.operations);  // 1 for the bias, 1 for relu
   EXPECT_EQ(kernel(json, "dropout_forward").calls, 2 * (1 + 2 * 3));
 
   const nlohmann::json plain = bench(model + Arguments{"--batch-size", "8", "--no-fused", "--reproducible"});
   EXPECT_EQ(kernel(plain, "linear_activation_forward").calls, 0);
-  EXPECT_EQ(kernel(plain, "activation_forward").calls, 8 * 3);  // eight sub-batches
+  EXPECT_EQ(kernel(plain, "activation_forward").calls, 8 * 3);  // a step has eight sub-batches
   EXPECT_EQ(kernel(plain, "dropout_forward").calls, 0);
 }
 
-// The number of tokens before shows in the bytes that a token reads: keys and values of all of them.
+// What --budget counts is what a step does; each bound follows from the rates.
+TEST(BenchFlags, ReachTheBudget) {
+  const Arguments model = {"--n-layer", "3", "--batch-size", "5", "--seq-len", "20",
+                           "--warmup",  "0", "--steps",      "3"};
+  const Arguments rates = {"--budget", "--peak-tflops", "0.25", "--peak-bandwidth", "8"};
+  const nlohmann::json counted = bench(model + rates), timed = bench(model);
+  for (const auto& op : counted["ops"]) {
+    const double flops = 1e9 * op["gflop"].get<double>(), bytes = 1e9 * op["gbytes"].get<double>();
+    EXPECT_NEAR(op["bound_ms"], 1e3 * std::max(flops / 0.25e12, bytes / 8e9), 1e-9) << op;
+    EXPECT_EQ(op["calls"], kernel(timed, op["name"]).calls) << op;
+  }
+  EXPECT_EQ(counted["ops"].size(), timed["kernels"].size());
+  EXPECT_TRUE(bench(model + Arguments{"--budget"})["bound_ms"].is_null());
+}
+
+TEST(BenchFlags, OfTheBudgetBelongTogether) {
+  const auto refused = [](const Arguments& flags) {
+    const ProgramResult result = run_program("stage0_bench", flags, ".");
+    EXPECT_EQ(result.exit_code, 2) << result.errors;
+    return result.errors;
+  };
+  EXPECT_NE(refused({"--peak-tflops", "1"}).find("--peak-tflops: is for --budget"), std::string::npos);
+  EXPECT_NE(refused({"--peak-bandwidth", "1"}).find("--peak-bandwidth: is for --budget"), std::string::npos);
+  EXPECT_NE(refused({"--budget", "--peak-tflops", "1"}).find("belong together"), std::string::npos);
+  EXPECT_NE(refused({"--budget", "--generate"}).find("cannot be combined with --generate"),
+            std::string::npos);
+}
+
+// The bytes per token include the keys and values of all earlier tokens.
 TEST(BenchFlags, ReachTheWritingThatIsTimed) {
   const Arguments model = {"--generate", "--n-layer",    "3",  "--n-head",     "4",   "--n-embd",
                            "32",         "--block-size", "24", "--vocab-size", "300", "--warmup",
                            "7",          "--steps",      "5"};
-  const double context = 7 + 3, C = 32, L = 3;  // the tokens 8 to 12, on average
+  const double context = 7 + 3, C = 32, L = 3;  // the average context of tokens 8 to 12
   const double matrices = 384 * C + L * 12 * C * C, others = C + L * 13 * C + 2 * C;
   EXPECT_EQ(bench(model)["bytes_per_token"], 4 * (matrices + others) + 2 * 4 * C * L * context);
   EXPECT_EQ(bench(model + Arguments{"--weights", "bf16"})["bytes_per_token"],

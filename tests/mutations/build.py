@@ -9,6 +9,7 @@ from choose import files_of
 from rewrite import mentioned, rewritten
 
 _FAILED = re.compile(r"^FAILED: ", re.MULTILINE)
+_LONGEST_CLASS = 12  # lines
 _PLACE = re.compile(r"^(\S+?):(\d+):\d+: (?:error|note):", re.MULTILINE)
 
 
@@ -35,7 +36,7 @@ def write_copy(original, copy, mutants):
 def configure(copy, preset):
     """Returns the directory of the build."""
     options = ["-DSTAGEGPT_NVCC=OFF", "-DSTAGEGPT_WERROR=OFF", "-DSTAGEGPT_MUTANTS=ON",
-               "-DCMAKE_UNITY_BUILD=OFF"]  # an error tells of the mutants of one file
+               "-DCMAKE_UNITY_BUILD=OFF"]  # each error then concerns the mutants of one file
     subprocess.run(["cmake", "--preset", preset, *options], cwd=copy, check=True, stdout=subprocess.DEVNULL)
     return copy / "build" / preset
 
@@ -50,9 +51,10 @@ def build_all(original, copy, build, mutants, programs, jobs, say):
         ended = subprocess.run(command, capture_output=True, text=True, env=environment)
         if ended.returncode == 0:
             return mutants
-        # Each part of the output is what one compiler said.
+        # Each part of the output contains the messages of one compiler process.
         wrong = set().union(*(mentioned(part) for part in _FAILED.split(ended.stdout + ended.stderr)[1:]))
-        wrong = wrong & {mutant.id for mutant in mutants} or beside(original, ended.stdout, mutants)
+        wrong = wrong & {mutant.id for mutant in mutants} or beside(original, ended.stdout, mutants) \
+            or beside(original, ended.stdout, mutants, _LONGEST_CLASS)
         if not wrong:
             (build / "errors.txt").write_text(ended.stdout + ended.stderr)
             raise SystemExit(f"mutations: the copy does not build: {build / 'errors.txt'}")
@@ -60,12 +62,13 @@ def build_all(original, copy, build, mutants, programs, jobs, say):
         say(f"{len(wrong)} mutants do not compile; {len(mutants)} left")
 
 
-def beside(original, errors, mutants):
-    """The mutants on the lines of errors, and on those before: of a constant without which the next line is wrong."""
+def beside(original, errors, mutants, lines=0):
+    """The mutants on the lines of errors and on the line before, of a constant without which the next one is wrong; and on
+    the `lines` after, of a member of the class that begins there and that a constant needs."""
     places = {(file, int(line)) for file, line in _PLACE.findall(errors)}
     found = set()
     for mutant in mutants:
         line = (original / mutant.file).read_text().count("\n", 0, mutant.start) + 1
-        if places & {(mutant.file, line), (mutant.file, line + 1)}:
+        if places & {(mutant.file, line - after) for after in range(-1, lines + 1)}:
             found.add(mutant.id)
     return found

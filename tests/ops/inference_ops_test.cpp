@@ -14,7 +14,7 @@
 namespace stagegpt::test {
 namespace {
 
-// `rounding` is that of the backend (backends.h).
+// Calls `test` for every backend and dtype. `rounding` is BackendUnderTest::rounding.
 void on_every_backend(const std::function<void(Backend&, DType, double rounding)>& test) {
   for (const BackendUnderTest& backend : backends_under_test()) {
     for (const DType dtype : backend.dtypes) {
@@ -28,10 +28,10 @@ struct CachedCase {
   std::int64_t B, P;
   int NH;
   std::int64_t HS;
-  std::vector<std::int64_t> parts;  // how the tokens come in
+  std::vector<std::int64_t> parts;  // number of tokens of each call
 };
 
-// Of the whole sequences at once, as the op with a backward computes it in f64.
+// The output (B,T,C) of attention in f64, computed for whole sequences by the op that training uses.
 Values whole_attention(const CachedCase& c, std::int64_t T, const Values& qkv) {
   const auto reference = make_naive_backend();
   const std::int64_t C = c.NH * c.HS;
@@ -61,9 +61,10 @@ TEST(CachedAttention, IsThatOfTheWholeSequence) {
     for (const CachedCase& c : cases) {
       const std::int64_t C = c.NH * c.HS,
                          T = std::accumulate(c.parts.begin(), c.parts.end(), std::int64_t{0});
-      const Values qkv = random_values(1, 0, c.B * T * 3 * C), whole = whole_attention(c, T, qkv);
+      const Values qkv = rounded_to(dtype, random_values(1, 0, c.B * T * 3 * C)),
+                   whole = whole_attention(c, T, qkv);
       const Tensor cache = backend.allocate(dtype, {c.B, c.P, 2 * C});
-      backend.fill(cache, std::numeric_limits<double>::quiet_NaN());  // rows behind are not to be read
+      backend.fill(cache, std::numeric_limits<double>::quiet_NaN());  // rows not yet written must not be read
       RelativeError error;
       std::int64_t first = 0;
       for (const std::int64_t n : c.parts) {
@@ -88,32 +89,28 @@ TEST(CachedAttention, RefusesMoreThanTheCacheHolds) {
   EXPECT_THROW(backend->cached_attention_forward(out, cache, qkv, 3, 0), InternalError);
 }
 
-Values rounded_to_bf16(const Values& values) {
-  Values rounded;
-  for (const double value : values)
-    rounded.push_back(float_of_bf16(bf16_of_float(static_cast<float>(value))));
-  return rounded;
-}
-
 Tensor bf16_tensor(Backend& backend, Shape shape, const Values& values) {
   const Tensor out = backend.allocate(DType::bf16, shape);
   backend.cast(out, to_tensor(backend, DType::f32, shape, values));
   return out;
 }
 
-TEST(Bf16, IsCastToTheNearest) {
+TEST(Bf16, IsCastToTheNearestAndBack) {
   on_every_backend([](Backend& backend, DType dtype, double /*rounding*/) {
     if (dtype != DType::f32) return;
     Values values = random_values(2, 0, 40001);
-    values[7] = 1 + 0x1p-8;      // half way: to even
-    values[8] = 1 + 3 * 0x1p-8;  // half way: to even, upwards
+    values[7] = 1 + 0x1p-8;      // a tie: down to even
+    values[8] = 1 + 3 * 0x1p-8;  // a tie: up to even
     const Tensor cast = bf16_tensor(backend, {40001}, values);
     std::vector<Bf16> bits = to_host<Bf16>(backend, cast);
     Values got;
     for (const Bf16 element : bits) got.push_back(as_float(element));
-    EXPECT_EQ(got, rounded_to_bf16(values));
+    EXPECT_EQ(got, rounded_to(DType::bf16, values));
     EXPECT_EQ(got[7], 1);
     EXPECT_EQ(got[8], 1 + 0x1p-6);
+    const Tensor wide = backend.allocate(DType::f32, cast.shape());
+    backend.cast(wide, cast);
+    EXPECT_EQ(to_values(backend, wide), got);
   });
 }
 
@@ -121,7 +118,8 @@ struct LinearSizes {
   std::int64_t N, I, O;
 };
 
-// Rows of one panel and of several, one row and many, sizes that no vector divides.
+// One input row and several, weights of one panel and of several, and sizes that are not multiples of a
+// vector's length.
 TEST(Bf16, LinearIsThatOfTheRoundedWeights) {
   on_every_backend([](Backend& backend, DType dtype, double rounding) {
     if (dtype != DType::f32) return;
@@ -140,8 +138,8 @@ TEST(Bf16, LinearIsThatOfTheRoundedWeights) {
         return to_values(be, out);
       };
       const auto reference = make_naive_backend();
-      const Values expected =
-          linear(*reference, DType::f64, to_tensor(*reference, DType::f64, {O, I}, rounded_to_bf16(w)));
+      const Values expected = linear(*reference, DType::f64,
+                                     to_tensor(*reference, DType::f64, {O, I}, rounded_to(DType::bf16, w)));
       EXPECT_LE(relative_error(linear(backend, dtype, bf16_tensor(backend, {O, I}, w)), expected),
                 error_limit(0, I, dtype, rounding))
           << N << " x " << I << " x " << O;
@@ -161,7 +159,7 @@ TEST(Bf16, EmbeddingIsThatOfTheRoundedWeights) {
       return to_values(backend, out);
     };
     EXPECT_EQ(embedding(bf16_tensor(backend, {11, C}, wte)),
-              embedding(to_tensor(backend, dtype, {11, C}, rounded_to_bf16(wte))));
+              embedding(to_tensor(backend, dtype, {11, C}, rounded_to(DType::bf16, wte))));
   });
 }
 

@@ -17,17 +17,18 @@ using Ids = std::vector<Tensor>;
 using Cases = std::vector<OpCase>;
 
 constexpr double kEps = 1e-5;
-// Numbers of this standard deviation reach ±50 and beyond.
+// A standard deviation; some numbers are then beyond ±50.
 constexpr double kLarge = 25;
 
-// An odd start, and beyond 32 bits, so that neither a block of four nor an index is aligned by luck.
+// The index of the first element is not a multiple of four, and does not fit in 32 bits. This detects kernels
+// that assume aligned blocks of four random numbers, or indices of 32 bits.
 Dropout some_dropout(double p) { return {p, {0x123456789abcdef, 3, 7}, (std::int64_t{1} << 34) + 5}; }
 
 void add_embedding(Cases& cases, std::string name, Shape ids, std::int32_t rows, std::int64_t positions,
                    std::int64_t C, std::int32_t range) {
   cases.push_back(
       {"embedding_" + name,
-       {{{rows, C}}, {{positions, C}}},
+       {parameter({rows, C}), parameter({positions, C})},
        {{ids, range}},
        ids.numel(),
        [](Tape& tape, const Vars& x, const Ids& i) { return Vars{embedding(tape, i[0], x[0], x[1])}; }});
@@ -39,7 +40,7 @@ void add_embeddings(Cases& cases) {
   add_embedding(cases, "one_id", {3, 7}, 4, 7, 20, 1);
   add_embedding(cases, "more_positions_than_tokens", {2, 5}, 101, 32, 34, 101);
   add_embedding(cases, "one_token_one_channel", {1, 1}, 3, 4, 1, 3);
-  add_embedding(cases, "many_tokens", {3, 100}, 8, 100, 20, 5);  // more than a GPU's block has threads
+  add_embedding(cases, "many_tokens", {3, 100}, 8, 100, 20, 5);  // more than the 256 threads of a GPU block
 }
 
 struct LinearCase {
@@ -53,9 +54,12 @@ struct LinearCase {
 
 void add_linear(Cases& cases, const LinearCase& c) {
   const std::int64_t I = c.x[-1];
-  OpCase row{
-      "linear_" + c.name, {{c.x, c.x_scale}, {{c.O, I}, 0.5}}, {}, std::max({I, c.O, c.x.numel() / I}), {}};
-  if (c.bias) row.reals.push_back({{c.O}});
+  OpCase row{"linear_" + c.name,
+             {{c.x, c.x_scale}, parameter({c.O, I}, 0.5)},
+             {},
+             std::max({I, c.O, c.x.numel() / I}),
+             {}};
+  if (c.bias) row.reals.push_back(parameter({c.O}));
   row.build = [activation = c.activation](Tape& tape, const Vars& x, const Ids&) {
     return Vars{linear(tape, x[0], x[1], x.size() > 2 ? x[2] : Var(), activation)};
   };
@@ -70,7 +74,8 @@ void add_linears(Cases& cases) {
   add_linear(cases, {"two_dimensions", {33, 20}, 34});
   add_linear(cases, {"deep_sum", {1, 13, 300}, 70});
   add_linear(cases, {"many_rows", {4, 75, 20}, 35});
-  for (const std::int64_t n : {257, 513}) {  // of bias gradients 256 columns at a time, of sums as many terms
+  // Bias gradients are computed in blocks of 256 columns, and products in blocks of 256 terms.
+  for (const std::int64_t n : {257, 513}) {
     add_linear(cases, {concat("columns_", n), {1, 3, 20}, n});
     add_linear(cases, {concat("depth_", n), {1, 3, n}, 20});
   }
@@ -86,7 +91,7 @@ void add_linears(Cases& cases) {
   }
 }
 
-// The activation alone, which no op of the tape records by itself.
+// Records an activation alone. The ops in common/autograd/ops apply activations only as a part of linear().
 Var activation_op(Tape& tape, Var x, Activation activation) {
   Backend& be = tape.backend();
   Tensor out = be.allocate(x.value().dtype(), x.value().shape());
@@ -97,7 +102,7 @@ Var activation_op(Tape& tape, Var x, Activation activation) {
 }
 
 void add_activations(Cases& cases) {
-  // Two parts of 16,384 elements that threads take, and some.
+  // 33,004 elements: two parts of 16,384 elements, which threads compute, and a remainder.
   cases.push_back({"activation_relu_long", {{{4, 8251}}}, {}, 1, [](Tape& tape, const Vars& x, const Ids&) {
                      return Vars{activation_op(tape, x[0], Activation::relu)};
                    }});
@@ -115,7 +120,9 @@ void add_activations(Cases& cases) {
   }
 }
 
-std::vector<RealInput> norm_parameters(std::int64_t C) { return {{{C}, 0.5, 1}, {{C}}}; }
+std::vector<RealInput> norm_parameters(std::int64_t C) {
+  return {{{C}, 0.5, 1, true, Role::norm}, {{C}, 1, 0, true, Role::norm}};
+}
 
 void add_layernorm(Cases& cases, std::string name, RealInput x) {
   const std::int64_t C = x.shape[-1];
@@ -144,14 +151,14 @@ void add_layernorms(Cases& cases) {
   add_layernorm(cases, "c192_t17", {{2, 17, 192}});
   add_layernorm(cases, "c130", {{3, 5, 130}});
   add_layernorm(cases, "c7", {{3, 5, 7}});
-  add_layernorm(cases, "c300", {{1, 5, 300}});        // more columns than a GPU's block has threads
-  add_layernorm(cases, "many_rows", {{3, 100, 40}});  // more rows than two blocks of sums over columns
+  add_layernorm(cases, "c300", {{1, 5, 300}});        // more columns than the 256 threads of a GPU block
+  add_layernorm(cases, "many_rows", {{3, 100, 40}});  // more than two blocks of 128 rows in column sums
   add_layernorm(cases, "one_row", {{1, 1, 101}});
   add_layernorm(cases, "two_dimensions", {{33, 20}});
   add_layernorm(cases, "large", {{1, 17, 48}, kLarge});
-  add_layernorm(cases, "small", {{1, 17, 48}, 1e-3});  // the variance is of the size of eps
+  add_layernorm(cases, "small", {{1, 17, 48}, 1e-3});  // the variance, 1e-6, is less than eps
   add_layernorm(cases, "shifted", {{1, 17, 48}, 1, 50});
-  // The derivative to x is 0, to which no error is relative.
+  // The derivative with respect to x is 0, so its relative error is not defined.
   add_layernorm(cases, "one_channel", {{1, 7, 1}, 1, 0, /*differentiable=*/false});
   add_residual_layernorm(cases, "c192_t17", {{2, 17, 192}}, Use::both);
   add_residual_layernorm(cases, "c7_one_row", {{1, 1, 7}}, Use::both);
@@ -187,19 +194,20 @@ void add_attentions(Cases& cases) {
   add_attention(cases, {"hs34", 3, 7, 68, 2});
   add_attention(cases, {"one_token", 3, 1, 48, 3});
   add_attention(cases, {"one_channel", 2, 5, 1, 1});
-  add_attention(cases, {"t47", 1, 47, 20, 1});  // around and above a block of 48 queries
+  add_attention(cases, {"t47", 1, 47, 20, 1});  // around one block of 48 queries
   add_attention(cases, {"t48", 1, 48, 20, 1});
   add_attention(cases, {"t49", 1, 49, 20, 1});
   for (const std::int64_t t : {31, 32, 33, 63, 64, 65}) {  // tiles of 32 keys and of 64 queries
     add_attention(cases, {concat("t", t), 1, t, 20, 1});
   }
-  for (const std::int64_t hs : {31, 32, 33, 64, 65, 96, 97, 128, 129}) {  // head sizes that have a kernel
+  // Flash attention has kernels for up to 32, 64, 96 and 128 channels per head.
+  for (const std::int64_t hs : {31, 32, 33, 64, 65, 96, 97, 128, 129}) {
     add_attention(cases, {concat("hs", hs), 1, 35, 2 * hs, 2});
   }
   add_attention(cases, {"t130", 1, 130, 40, 2});
   add_attention(cases, {"t130_hs64", 1, 130, 64, 1});
-  add_attention(cases, {"many_heads", 1, 2, 270, 270});  // more than a block has threads
-  add_attention(cases, {"sharp", 1, 17, 48, 3, 0, 4});   // scores of standard deviation 16
+  add_attention(cases, {"many_heads", 1, 2, 270, 270});  // more than the 256 threads of a block
+  add_attention(cases, {"sharp", 1, 17, 48, 3, 0, 4});   // scores with standard deviation 16
   add_attention(cases, {"dropout", 2, 17, 48, 3, 0.3});
   add_attention(cases, {"dropout_t130", 1, 130, 40, 2, 0.1});
   add_attention(cases, {"dropout_batch", 2, 67, 68, 2, 0.1});
@@ -235,33 +243,38 @@ void add_cross_entropies(Cases& cases) {
   add_cross_entropy(cases, "two_tokens", {3, 5}, 2, 3);
   add_cross_entropy(cases, "large", {2, 17}, 101, 128, kLarge);
   add_cross_entropy(cases, "vocabulary_600", {2, 5}, 600, 640);
-  add_cross_entropy(cases, "many_rows", {1, 257}, 5, 8);  // more than a GPU's block has threads
+  add_cross_entropy(cases, "many_rows", {1, 257}, 5, 8);  // more than the 256 threads of a GPU block
 }
 
-// Several ops on one tape: gradients meet inside it and buffers are used again.
+std::vector<RealInput> chain_residual_inputs() {
+  std::vector<RealInput> inputs = {{{2, 5, 20}}, parameter({20, 20}, 0.3)};
+  for (int norm = 0; norm < 2; ++norm) {
+    for (const RealInput& input : norm_parameters(20)) inputs.push_back(input);
+  }
+  return inputs;
+}
+
+// Several ops on one tape: it adds the gradients of tensors that several ops use, and reuses buffers.
 void add_chains(Cases& cases) {
-  // The logits belong to nobody else: their gradient takes their place.
+  // Only cross_entropy uses the logits, so their gradient overwrites them.
   cases.push_back({"chain_head",
-                   {{{2, 7, 20}}, {{128, 20}, 0.5}},
+                   {{{2, 7, 20}}, parameter({128, 20}, 0.5)},
                    {{{2, 7}, 101}},
                    128,
                    [](Tape& tape, const Vars& x, const Ids& i) {
                      return Vars{cross_entropy(tape, linear(tape, x[0], x[1], Var()), i[0], 101)};
                    }});
-  // The residual stream branches twice; its gradient is shared, added to and written in place.
-  cases.push_back({"chain_residual",
-                   {{{2, 5, 20}}, {{20, 20}, 0.3}, {{20}, 0.5, 1}, {{20}}, {{20}, 0.5, 1}, {{20}}},
-                   {},
-                   20,
-                   [](Tape& tape, const Vars& x, const Ids&) {
-                     const Var h = linear(tape, x[0], x[1], Var());
-                     const Var branch = layernorm(tape, h, x[2], x[3], kEps);
-                     const auto [sum, norm] = residual_layernorm(tape, h, branch, x[4], x[5], kEps);
-                     return Vars{dropout(tape, sum, some_dropout(0.2)), norm};
-                   }});
-  // A weight with two consumers.
+  // The residual stream h has two branches. Its gradient is shared, accumulated and written in place.
+  cases.push_back(
+      {"chain_residual", chain_residual_inputs(), {}, 20, [](Tape& tape, const Vars& x, const Ids&) {
+         const Var h = linear(tape, x[0], x[1], Var());
+         const Var branch = layernorm(tape, h, x[2], x[3], kEps);
+         const auto [sum, norm] = residual_layernorm(tape, h, branch, x[4], x[5], kEps);
+         return Vars{dropout(tape, sum, some_dropout(0.2)), norm};
+       }});
+  // Two ops use the same weight, as GPT-2's embedding and head do.
   cases.push_back({"chain_tied",
-                   {{{101, 20}}, {{5, 20}}},
+                   {parameter({101, 20}), parameter({5, 20})},
                    {{{3, 5}, 101}},
                    101,
                    [](Tape& tape, const Vars& x, const Ids& i) {

@@ -1,5 +1,5 @@
 // The table of op cases: every op, at sizes that are odd on purpose. The op tests run all cases on every
-// backend. A new op, or a size that once failed, is one more row.
+// backend. For a new op, or a size that has failed, add a row.
 #pragma once
 
 #include <functional>
@@ -10,13 +10,21 @@
 
 namespace stagegpt::test {
 
-// An input of normal numbers.
+// The role of an input in a model, which determines its dtype if activations are bf16. Parameters are then
+// bf16, but the parameters of layernorms are f32. The gradients of all parameters are f32.
+enum class Role { activation, parameter, norm };
+
+// An input of normally distributed random numbers.
 struct RealInput {
   Shape shape;
   double scale = 1;
   double mean = 0;
   bool differentiable = true;
+  Role role = Role::activation;
 };
+
+// A parameter of an op other than layernorm.
+inline RealInput parameter(Shape shape, double scale = 1) { return {shape, scale, 0, true, Role::parameter}; }
 
 // An input of integers in [0, range).
 struct IdInput {
@@ -32,12 +40,12 @@ struct OpCase {
   std::vector<RealInput> reals;
   std::vector<IdInput> ids;
   std::int64_t K;  // length of the longest sum, forward or backward
-  Build build;     // records the op and returns its outputs, or those that are used
+  Build build;     // records the op and returns its outputs, or only the outputs that the case uses
 };
 
 const std::vector<OpCase>& op_cases();
 
-// What a failing test shows of a case.
+// For the messages of failing tests.
 inline std::ostream& operator<<(std::ostream& out, const OpCase& op) { return out << op.name; }
 
 }  // namespace stagegpt::test

@@ -5,19 +5,25 @@
 namespace stagegpt::test {
 namespace {
 
-// Streams of random numbers: inputs, ids and projections differ.
+// Streams of random numbers, so that inputs, ids and projections have different numbers.
 constexpr std::uint32_t kReals = 100, kIds = 200, kDirections = 300;
 
 }  // namespace
 
-OpRun::OpRun(Backend& backend, DType dtype, const OpCase& op, std::uint64_t seed, int constant)
-    : backend_(backend), dtype_(dtype), op_(op), seed_(seed) {
+OpRun::OpRun(Backend& backend, DType dtype, const OpCase& op, std::uint64_t seed, int constant,
+             DType rounded_to)
+    : backend_(backend), dtype_(dtype), rounded_to_(rounded_to), op_(op), seed_(seed) {
   std::uint32_t i = 0;
   for (const RealInput& input : op.reals) {
-    inputs_.push_back(random_values(seed, kReals + i, input.shape.numel(), input.scale, input.mean));
-    const Tensor value = to_tensor(backend, dtype, input.shape, inputs_.back());
+    const bool norm = input.role == Role::norm;
+    inputs_.push_back(
+        test::rounded_to(norm ? statistics_dtype(rounded_to) : rounded_to,
+                         random_values(seed, kReals + i, input.shape.numel(), input.scale, input.mean)));
+    const Tensor value =
+        to_tensor(backend, norm ? statistics_dtype(dtype) : dtype, input.shape, inputs_.back());
     if (input.differentiable && static_cast<int>(i) != constant) {
-      const Tensor grad = backend.allocate(dtype, input.shape);
+      const bool activation = input.role == Role::activation;
+      const Tensor grad = backend.allocate(activation ? dtype : statistics_dtype(dtype), input.shape);
       backend.fill(grad, std::numeric_limits<double>::quiet_NaN());
       x_.emplace_back(value, grad, static_cast<int>(i));
     } else {
@@ -33,7 +39,8 @@ OpRun::OpRun(Backend& backend, DType dtype, const OpCase& op, std::uint64_t seed
 Values OpRun::direction(int projection, std::size_t output) const {
   const auto stream =
       kDirections + 10 * static_cast<std::uint32_t>(projection) + static_cast<std::uint32_t>(output);
-  return random_values(seed_, stream, static_cast<std::int64_t>(outputs_[output].size()));
+  return test::rounded_to(rounded_to_,
+                          random_values(seed_, stream, static_cast<std::int64_t>(outputs_[output].size())));
 }
 
 std::vector<Var> OpRun::forward(Tape& tape) {
@@ -48,7 +55,8 @@ void OpRun::step(int projection) {
   std::vector<Var> outs = forward(tape);
   std::vector<Tensor> directions;
   for (std::size_t i = 0; i < outs.size(); ++i) {
-    directions.push_back(to_tensor(backend_, dtype_, outs[i].value().shape(), direction(projection, i)));
+    const Tensor& out = outs[i].value();
+    directions.push_back(to_tensor(backend_, out.dtype(), out.shape(), direction(projection, i)));
   }
   const Var loss = tape.record("project", std::move(outs), backend_.zeros(dtype_, {1}),
                                [directions](const Tensor&, Grads g) {

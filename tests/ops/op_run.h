@@ -9,24 +9,27 @@
 
 namespace stagegpt::test {
 
-// The scalar that is differentiated is L = Σ_i <r_i, out_i>, with r_i normal numbers.
+// The differentiated scalar is L = Σ_i <r_i, out_i>. out_i is the i-th output of the op, and r_i contains
+// normally distributed random numbers.
 class OpRun {
  public:
   static constexpr int kNone = -1;
 
-  // Inputs are drawn from `seed`; input `constant` is treated as one that needs no gradient. The memory of
-  // gradients holds NaN, for the first contribution must overwrite.
-  OpRun(Backend& backend, DType dtype, const OpCase& op, std::uint64_t seed, int constant = kNone);
+  // Inputs are random numbers of `seed`. The input with index `constant` needs no gradient. Gradients are NaN
+  // at first, because the first contribution must overwrite them. Inputs and r_i are rounded to `rounded_to`,
+  // so that runs in different dtypes have the same inputs.
+  OpRun(Backend& backend, DType dtype, const OpCase& op, std::uint64_t seed, int constant = kNone,
+        DType rounded_to = DType::f32);
 
   bool differentiable(std::size_t i) const { return x_[i].needs_grad(); }
-  // Forward and backward, with the r of `projection`. Gradients add up over calls.
+  // Runs forward and backward. Each number `projection` gives different r_i. Gradients accumulate over calls.
   void step(int projection = 0);
-  // The outputs of a forward pass alone.
+  // Runs only a forward pass, and returns its outputs.
   const std::vector<Values>& infer();
 
-  // Of the last forward pass.
+  // The outputs of the last forward pass.
   const std::vector<Values>& outputs() const { return outputs_; }
-  // r_i.
+  // r_i, with i = `output`.
   Values direction(int projection, std::size_t output) const;
   Values grad(std::size_t i) { return to_values(backend_, x_[i].grad()); }
   const Values& input(std::size_t i) const { return inputs_[i]; }
@@ -36,7 +39,7 @@ class OpRun {
   std::vector<Var> forward(Tape& tape);
 
   Backend& backend_;
-  DType dtype_;
+  DType dtype_, rounded_to_;
   const OpCase& op_;
   std::uint64_t seed_;
   std::vector<Values> inputs_, outputs_;

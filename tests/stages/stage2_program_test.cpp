@@ -1,4 +1,4 @@
-// Stage 2's programs on the emulator, as a user runs them, compared with stage 0's.
+// Stage 2's programs on the emulator, compared with stage 0's.
 #include <nlohmann/json.hpp>
 
 #include "tests/support/sanitized.h"
@@ -19,7 +19,7 @@ class Stage2Emulated : public TrainedRuns {
   ProgramResult stage2(const std::string& job, const Arguments& arguments) const {
     return expect_done(run(job, arguments));
   }
-  // Exits with `code`, saying `message`.
+  // Expects the exit code `code` and the message `message`.
   void expect_failure(const ProgramResult& result, int code, const char* message) const {
     EXPECT_EQ(result.exit_code, code) << result.errors;
     EXPECT_NE(result.errors.find(message), std::string::npos) << result.errors;
@@ -70,8 +70,8 @@ TEST_F(Stage2Emulated, EveryVersionOfTheProductTrainsAsTheLibrarys) {
   }
 }
 
-// The largest part of this small model's memory would be the scores of a sequence and their gradient,
-// (2,NH,T,T).
+// With materialised attention, most of this model's memory would be the scores of a sequence and their
+// gradient, (2,NH,T,T). The other versions of attention do not store them.
 TEST_F(Stage2Emulated, OnlyMaterialisedAttentionHoldsScores) {
   constexpr double kHeads = 8, kT = 192;
   const auto peak_bytes = [&](const char* attention) {
@@ -105,7 +105,7 @@ TEST_F(Stage2Emulated, VerifiesTheGoldenModel) {
   }
 }
 
-// Rounded factors show in the errors, and the limits allow for them.
+// TF32 rounds the factors of products, so the errors and the limits are larger.
 TEST_F(Stage2Emulated, VerifiesTheGoldenModelInTf32) {
   const ProgramResult result =
       stage2("verify", {"--model", kTiny, "--state", kTinyState, "--precision", "tf32", "--json"});
@@ -122,6 +122,11 @@ TEST_F(Stage2Emulated, BenchReports) {
   const auto json = nlohmann::json::parse(result.output);
   EXPECT_GT(json["tokens_per_second"], 0);
   EXPECT_FALSE(json["kernels"].empty());
+  const std::string table = stage2("bench", {"--n-layer", "1", "--n-embd", "32", "--seq-len", "16", "--steps",
+                                             "1", "--warmup", "0", "--precision", "tf32"})
+                                .output;
+  EXPECT_NE(table.find("emulated GPU on "), std::string::npos) << table;
+  EXPECT_NE(table.find("; tf32, "), std::string::npos) << table;
 }
 
 TEST_F(Stage2Emulated, LaddersAreRightBeforeTheyAreTimed) {
@@ -140,7 +145,7 @@ std::vector<double> numbers_in(const std::string& text) {
   return numbers;
 }
 
-// Layernorm (N,C) reads and writes 4 bytes an element at least; a product (M,K) · (K,N) takes 2MKN
+// Layernorm (N,C) moves at least 8 bytes per element (4 read, 4 written). A product (M,K) · (K,N) takes 2MKN
 // operations.
 TEST_F(Stage2Emulated, RatesOfLaddersAreThoseOfTheirSizes) {
   for (const std::string ladder : {"layernorm", "matmul"}) {
@@ -173,7 +178,7 @@ TEST_F(Stage2Emulated, RefusesWhatItCannotDo) {
 
 const RunOptions kSmallDevice{.environment = {{"STAGEGPT_EMULATOR_MEMORY", "2000000"}}};
 
-// --ignore-memory lets each begin.
+// Programs refuse to start without enough device memory. With --ignore-memory they start, and then fail.
 TEST_F(Stage2Emulated, BeginsNothingThatADeviceHasNoRoomFor) {
   const Arguments wide = {"--n-embd", "128"}, anyway = {"--ignore-memory"};
   expect_failure(run("train", small("run", wide), kSmallDevice), 2, "1.9 MiB are available on the device");

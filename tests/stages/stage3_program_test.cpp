@@ -17,7 +17,7 @@ class Stage3Emulated : public TrainedRuns {
   ProgramResult stage3(int ranks, const std::string& job, const Arguments& arguments) const {
     return expect_done(run(ranks, job, arguments));
   }
-  // Exits with 2, saying `message` once.
+  // Expects exit code 2, and that standard error contains `message` exactly once.
   static void expect_refusal(const ProgramResult& result, const std::string& message) {
     EXPECT_EQ(result.exit_code, 2) << result.errors;
     const std::size_t said = result.errors.find(message);
@@ -26,7 +26,8 @@ class Stage3Emulated : public TrainedRuns {
   }
 };
 
-// Under the sanitizers each takes half a minute; the communicators' tests have them all.
+// With sanitizers, each run takes half a minute, so only one number of ranks is tested. The communicators'
+// tests use every number of ranks.
 std::vector<int> numbers_of_ranks() {
   if (kSanitized) return {2};
   return {1, 2, 4};
@@ -42,7 +43,8 @@ TEST_F(Stage3Emulated, TrainsAsStage0OnAnyNumberOfRanks) {
   }
 }
 
-// With streams that do nothing before somebody waits: every copy and every sum is waited for.
+// Late streams delay their work until the host waits for it. If the program did not wait for a copy or a sum,
+// the curves would differ.
 TEST_F(Stage3Emulated, EverySyncTrainsAsStage0) {
   const RunOptions late = {.environment = {{"STAGEGPT_EMULATOR_STREAMS", "late"}}};
   const Arguments shorter = {"--steps", "5", "--eval-every", "5", "--comm-algorithm", "mpi"};
@@ -54,14 +56,25 @@ TEST_F(Stage3Emulated, EverySyncTrainsAsStage0) {
 }
 
 TEST_F(Stage3Emulated, ReproducibleRunsEndInTheSameBitsAsStage2) {
-  const Arguments few = {"--stop-after", "4", "--reproducible"};
-  expect_done(run_program("stage2_train_emulated", small("single", few), directory_.path()));
-  for (const int ranks : numbers_of_ranks()) {
-    const std::string run = "ranks" + std::to_string(ranks);
-    stage3(ranks, "train", small(run, few));
-    EXPECT_EQ(hash_after(4, run), hash_after(4, "single")) << ranks << " ranks";
-    EXPECT_EQ(metric(run, "loss"), metric("single", "loss"));
+  for (const std::string precision : {"f32", "bf16"}) {
+    const Arguments few = {"--stop-after", "4", "--reproducible", "--precision", precision};
+    const std::string single = "single_" + precision;
+    expect_done(run_program("stage2_train_emulated", small(single, few), directory_.path()));
+    for (const int ranks : numbers_of_ranks()) {
+      const std::string run = "ranks" + std::to_string(ranks) + precision;
+      stage3(ranks, "train", small(run, few));
+      EXPECT_EQ(hash_after(4, run), hash_after(4, single)) << ranks << " ranks, " << precision;
+      EXPECT_EQ(metric(run, "loss"), metric(single, "loss"));
+    }
   }
+}
+
+// With zero1, each rank updates only a part of the weights, but reads the shadow (bf16 copy) of all weights.
+TEST_F(Stage3Emulated, DividedMomentsInBf16TrainAsWholeOnes) {
+  const Arguments few = {"--steps", "5", "--eval-every", "5", "--precision", "bf16"};
+  for (const char* comm : {"flat", "zero1"})
+    stage3(2, "train", small(comm, with_flags(few, {"--comm", comm})));
+  expect_same_curves("zero1", "flat");
 }
 
 TEST_F(Stage3Emulated, ARunGoesOnAtOtherStagesAndNumbersOfRanks) {
@@ -83,6 +96,19 @@ TEST_F(Stage3Emulated, VerifiesAndWrites) {
   EXPECT_EQ(stage3(2, "generate", text).output, stage0("generate", text).output);
 }
 
+// The limits are those of the precision.
+TEST_F(Stage3Emulated, VerifiesInEveryPrecision) {
+  const std::string golden = STAGEGPT_SOURCE_DIR "/tests/golden/tiny";
+  for (const auto& [precision, limit] : {std::pair{"f32", 1e-4}, {"tf32", 1e-2}, {"bf16", 8e-2}}) {
+    const ProgramResult result = stage3(2, "verify",
+                                        {"--model", golden + ".bin", "--state", golden + "_debug_state.bin",
+                                         "--precision", precision, "--json"});
+    const auto json = nlohmann::json::parse(result.output);
+    EXPECT_TRUE(json["passed"].get<bool>()) << precision;
+    EXPECT_EQ(json["tensors"][0]["limit"], limit) << precision;
+  }
+}
+
 TEST_F(Stage3Emulated, BenchTellsRanksAndCommunication) {
   const ProgramResult result =
       stage3(2, "bench",
@@ -100,7 +126,7 @@ TEST_F(Stage3Emulated, RanksShareAGpuOnlyIfTheyMay) {
       run(2, "train", small("run", {"--steps", "2"}) + Arguments{"--share-gpu"}, one_gpu);
   EXPECT_NE(expect_done(shared).errors.find("transport host, sharing GPUs"), std::string::npos)
       << shared.errors;
-  // Also where there are enough, but all are told to take the same.
+  // Also if there are enough GPUs, but --device selects the same GPU for all ranks.
   expect_refusal(run(2, "train", small("other", {"--device", "1"})), "ranks 0 and 1 use the same GPU");
 }
 

@@ -18,7 +18,7 @@ using test::kT;
 using test::kVocabulary;
 using test::random_tokens;
 
-// On the CPU.
+// A small training on the CPU.
 struct SmallRun : test::SmallTraining {
   explicit SmallRun(const TrainerConfig& config, std::vector<std::int32_t> text, int threads = 2,
                     double dropout = 0)
@@ -46,7 +46,7 @@ TEST(Trainer, AccumulationEqualsTheLargeBatch) {
   }
 }
 
-// Sub-batches together weigh as much as the batch that they are parts of.
+// The sub-batches of a reproducible step together give the gradients of the whole batch.
 TEST(Trainer, ReproducibleStepsAreTheSameSteps) {
   TrainerConfig in_sub_batches = test::small_config(8, 2);
   in_sub_batches.reproducible = true;
@@ -96,7 +96,22 @@ TEST(Trainer, OverfitsTheFirstBatchOfMany) {
   EXPECT_EQ(run.trainer.data_position(), 200 * 4);
 }
 
-// What is named when the first `count` elements of a parameter have a value that does no good.
+TEST(StepReportTest, is_finite_if_loss_and_gradient_norm_are) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const auto of = [](double loss, double grad_norm) {
+    StepReport report;
+    report.loss = loss;
+    report.grad_norm = grad_norm;
+    return report;
+  };
+  EXPECT_TRUE(of(1, 2).finite());
+  EXPECT_FALSE(of(inf, 2).finite());
+  EXPECT_FALSE(of(1, inf).finite());
+  EXPECT_FALSE(of(inf, 2).skipped());
+  EXPECT_TRUE(of(1, std::nan("")).skipped());
+}
+
+// The tensor that first_non_finite() names if the first `count` elements of a parameter are set to `value`.
 std::string first_non_finite(const char* parameter, std::size_t count, float value) {
   SmallRun run(test::small_config(2, 2), random_tokens(1000), 2, 0.1);
   const Tensor weight = run.model.parameters().var(parameter).value();
@@ -117,24 +132,24 @@ TEST(Trainer, NamesWhatIsNotFinite) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(first_non_finite("h.1.mlp.c_fc.weight", 1, kInfinity), "the weight h.1.mlp.c_fc.weight");
   EXPECT_EQ(first_non_finite("h.0.ln_2.bias", 1, -kInfinity), "the weight h.0.ln_2.bias");
-  // Numbers that overflow in what comes next.
+  // Finite weights that make the next result overflow.
   EXPECT_EQ(first_non_finite("h.1.mlp.c_fc.weight", 48, 3e38f),
             "the output of h.1.mlp.c_fc (linear_activation)");
   EXPECT_EQ(first_non_finite("h.0.ln_2.weight", 48, 3e38f), "the output of h.0.ln_2 (residual_layernorm)");
   EXPECT_EQ(first_non_finite("h.0.attn.c_attn.bias", 96, 1e20f),  // queries and keys
             "the output of attention, after h.0.attn.c_attn");
-  // A forward pass that is finite, unlike what comes back through the activation.
+  // A finite forward pass, but the gradient through the activation is not finite.
   EXPECT_EQ(first_non_finite("h.1.mlp.c_fc.bias", 1, 3e38f), "the gradient of h.1.mlp.c_fc.bias");
 }
 
-// A token that overflows, and is in the first step's samples, not in the second's.
+// The embedding of one token overflows. The token is in the samples of the first step, but not of the second.
 TEST(Trainer, LooksForWhatIsNotFiniteInTheSamplesOfTheStep) {
   SmallRun run(test::small_config(2, 2), random_tokens(1000));
   const auto first = run.data.shuffled(0, 4).ids, second = run.data.shuffled(4, 4).ids;
   const auto token = std::ranges::find_if(
       first, [&](std::int32_t id) { return std::ranges::find(second, id) == second.end(); });
   ASSERT_NE(token, first.end());
-  constexpr float kLarge = 3e38f;  // finite, unlike twice as much
+  constexpr float kLarge = 3e38f;  // finite, but twice this value is not
   Backend& backend = *run.backend;
   backend.fill(run.model.parameters().var("wte.weight").value().slice(*token * 48, {1}), kLarge);
   backend.fill(run.model.parameters().var("wpe.weight").value(), kLarge);
@@ -174,7 +189,7 @@ TEST(Trainer, PaddingOfTheVocabularyStaysZero) {
   for (std::size_t i = kVocabulary * 48; i < wte.size(); ++i) ASSERT_EQ(wte[i], 0);
 }
 
-// Records when gradients are announced.
+// Counts how often each gradient is reported as ready.
 class CountingSync final : public NoGradientSync {
  public:
   void ready(Parameters& parameters, int i) override {

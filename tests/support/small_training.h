@@ -15,7 +15,7 @@ inline std::vector<std::int32_t> random_tokens(int n) {
   return tokens;
 }
 
-// With a constant learning rate.
+// A configuration with a constant learning rate.
 inline TrainerConfig small_config(std::int64_t batch_size, std::int64_t grad_accumulation) {
   TrainerConfig config;
   config.batch_size = batch_size;
@@ -27,13 +27,14 @@ inline TrainerConfig small_config(std::int64_t batch_size, std::int64_t grad_acc
 
 struct SmallTraining {
   SmallTraining(std::unique_ptr<Backend> on, const TrainerConfig& config, std::vector<std::int32_t> text,
-                double dropout = 0)
+                double dropout = 0, DType activations = DType::f32)
       : tokens(std::move(text)),
         backend(std::move(on)),
-        model(*backend, model_config(dropout)),
+        model(*backend, model_config(dropout), DType::f32, /*ranks=*/1, Purpose::training, activations),
         data(tokens, kT, config.seed),
         trainer(*backend, communicator, sync, model, data, config) {
     model.parameters().initialize(config.seed);
+    model.parameters().update_shadow();
   }
 
   static Gpt2Config model_config(double dropout) {

@@ -18,7 +18,7 @@ std::function<std::unique_ptr<Backend>()> emulated(gpu::emulation::ThreadOrder o
     gpu::emulation::set_late_streams(late);
     gpu::emulation::set_thread_order(order);
     gpu::open_device(0);
-    // Flash attention has no GEMM: the other versions of GEMM are tested in materialised attention as well.
+    // Flash attention calls no GEMM. The other versions of GEMM use materialised attention, which calls GEMM.
     const bool flash = matmul == GpuMatmul::cublaslt && fused && precision == gpu::Precision::f32;
     std::unique_ptr<Backend> backend =
         gpu::make_cuda_backend({.matmul = matmul,
@@ -48,6 +48,10 @@ const std::vector<BackendUnderTest>& backends_under_test() {
                                     gpu::Precision::tf32),
                    .dtypes = {DType::f32},
                    .rounding = kTf32Roundoff});
+    all.push_back({.name = "emulated_bf16",
+                   .make = emulated({Order::random, 4}, GpuMatmul::cublaslt),
+                   .dtypes = {DType::bf16},
+                   .rounding = unit_roundoff(DType::bf16)});
     // The sanitizers find the same errors in every thread order.
     if (kSanitized) return all;
     add("emulated_forward", emulated({Order::forward}, GpuMatmul::cublaslt));

@@ -12,7 +12,7 @@ std::function<std::unique_ptr<Backend>()> gpu_backend(GpuMatmul matmul, bool fus
                                                       gpu::Precision precision = gpu::Precision::f32) {
   return [=] {
     gpu::open_device(0);
-    // Flash attention has no GEMM: the other versions of GEMM are tested in materialised attention as well.
+    // Flash attention calls no GEMM. The other versions of GEMM use materialised attention, which calls GEMM.
     const bool flash = matmul == GpuMatmul::cublaslt && fused && precision == gpu::Precision::f32;
     std::unique_ptr<Backend> backend =
         gpu::make_cuda_backend({.matmul = matmul,
@@ -36,6 +36,10 @@ const std::vector<BackendUnderTest>& backends_under_test() {
        .make = gpu_backend(GpuMatmul::cublaslt, /*fused=*/true, gpu::Precision::tf32),
        .dtypes = {DType::f32},
        .rounding = kTf32Roundoff},
+      {.name = "gpu_bf16",
+       .make = gpu_backend(GpuMatmul::cublaslt),
+       .dtypes = {DType::bf16},
+       .rounding = unit_roundoff(DType::bf16)},
   };
   return backends;
 }

@@ -1,5 +1,7 @@
 #include "tests/support/tensors.h"
 
+#include "common/tensor/half_floats.h"
+
 namespace stagegpt::test {
 
 Values random_values(std::uint64_t seed, std::uint32_t stream, std::int64_t n, double scale, double mean) {
@@ -19,6 +21,12 @@ std::vector<std::int32_t> random_ids(std::uint64_t seed, std::uint32_t stream, s
   return ids;
 }
 
+Values rounded_to(DType dtype, Values values) {
+  if (dtype != DType::bf16) return values;
+  for (double& value : values) value = float_of_bf16(bf16_of_float(static_cast<float>(value)));
+  return values;
+}
+
 Tensor to_tensor(Backend& backend, DType dtype, Shape shape, const Values& values) {
   Tensor out = backend.allocate(dtype, shape);
   set_values(backend, out, values);
@@ -31,13 +39,18 @@ Tensor to_tensor(Backend& backend, Shape shape, const std::vector<std::int32_t>&
 
 void set_values(Backend& backend, const Tensor& out, const Values& values) {
   if (out.dtype() == DType::f64) return upload<double>(backend, out, values);
+  if (out.dtype() == DType::bf16) {
+    std::vector<Bf16> halves;
+    for (const double value : values) halves.push_back({bf16_of_float(static_cast<float>(value))});
+    return upload<Bf16>(backend, out, halves);
+  }
   upload<float>(backend, out, std::vector<float>(values.begin(), values.end()));
 }
 
 Values to_values(Backend& backend, const Tensor& tensor) {
   check(tensor.defined(), "to_values: expected a tensor, got none");
   if (tensor.dtype() == DType::f64) return to_host<double>(backend, tensor);
-  const std::vector<float> values = to_host<float>(backend, tensor);
+  const std::vector<float> values = floats_to_host(backend, tensor);
   return {values.begin(), values.end()};
 }
 

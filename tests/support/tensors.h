@@ -13,12 +13,15 @@ namespace stagegpt::test {
 
 using Values = std::vector<double>;
 
-// `n` normal numbers with the given mean and standard deviation; each `stream` gives other numbers.
+// `n` normal numbers with the given mean and standard deviation; each `stream` gives different numbers.
 Values random_values(std::uint64_t seed, std::uint32_t stream, std::int64_t n, double scale = 1,
                      double mean = 0);
 // `n` integers in [0, range).
 std::vector<std::int32_t> random_ids(std::uint64_t seed, std::uint32_t stream, std::int64_t n,
                                      std::int32_t range);
+
+// The values as elements of `dtype`: rounded if that is bf16, otherwise as they are.
+Values rounded_to(DType dtype, Values values);
 
 Tensor to_tensor(Backend& backend, DType dtype, Shape shape, const Values& values);
 Tensor to_tensor(Backend& backend, Shape shape, const std::vector<std::int32_t>& values);

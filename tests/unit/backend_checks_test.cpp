@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "common/backend/planning_backend.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/support/tensors.h"
 
@@ -12,7 +13,7 @@ namespace {
 constexpr std::int64_t kB = 2, kT = 3, kC = 4, kO = 5, kVocabulary = 6, kPadded = 8;
 constexpr int kHeads = 2;
 
-// Tensors that fit each other, and some that fit nothing.
+// Tensors with matching shapes, and some with wrong shapes.
 struct Tensors {
   explicit Tensors(Backend& backend) : be(backend) {}
 
@@ -177,8 +178,8 @@ TEST_F(BackendChecks, name_the_op_that_was_called_wrongly) {
   for (const Call& call : kLayerCalls) expect_refused(call);
 }
 
-// Queries, keys and values are one tensor: its columns are three parts. Here they are four, and all else
-// would fit.
+// qkv must have three parts of equal width (queries, keys, values). Here it has four columns for one channel;
+// all other shapes are right.
 TEST_F(BackendChecks, name_the_shape_that_attention_wants) {
   const auto f32 = [&](Shape shape) { return backend_->zeros(DType::f32, shape); };
   const Tensor qkv = f32({kB, kT, 4}), out = f32({kB, kT, 1});
@@ -206,7 +207,41 @@ TEST_F(BackendChecks, let_right_calls_pass) {
   EXPECT_NO_THROW(be.adamw(t.x, t.x, t.x, t.x, t.norm, std::array{DecayRange{0, 24, 0}}, {}));
 }
 
-// A tensor of no columns has no rows either, so that there is no mean to keep.
+// Calls with activations in bf16; statistics, LayerNorm's parameters and gradients of parameters are `dtype`.
+std::vector<std::function<void()>> calls_in_bf16(Backend& be, DType dtype) {
+  const auto half = [&](Shape shape) { return be.zeros(DType::bf16, shape); };
+  const auto other = [&be, dtype](Shape shape) { return be.zeros(dtype, shape); };
+  const Tensor ids = be.zeros(DType::i32, {kB, kT});
+  const Tensor x = half({kB, kT, kC}), y = half({kB, kT, kC}), w = half({kO, kC}), out = half({kB, kT, kO}),
+               qkv = half({kB, kT, 3 * kC}), logits = half({kB, kT, kPadded});
+  const Tensor rows = other({kB * kT}), one = other({1}), lse = other({kB, kHeads, kT}), norm = other({kC}),
+               f32_rows = be.zeros(DType::f32, {kB * kT}), f32_one = be.zeros(DType::f32, {1});
+  return {[=, &be] {
+            be.embedding_backward(into(other({kPadded, kC})), {}, x, ids);
+          },
+          [=, &be] {
+            be.embedding_backward({}, into(other({kT, kC})), x, ids);
+          },
+          [=, &be] {
+            be.linear_backward({}, into(other({kO, kC})), {}, out, x, w);
+          },
+          [=, &be] { be.linear_backward({}, {}, into(other({kO})), out, x, w); },
+          [=, &be] { be.layernorm_forward(y, rows, rows, x, norm, norm, 1e-5); },
+          [=, &be] { be.layernorm_backward(into(y), into(norm), into(norm), y, x, norm, rows, rows); },
+          [=, &be] { be.attention_forward(y, lse, qkv, kHeads, {}); },
+          [=, &be] { be.cross_entropy_forward(f32_one, rows, logits, ids, kVocabulary); },
+          [=, &be] { be.cross_entropy_forward(one, f32_rows, logits, ids, kVocabulary); },
+          [=, &be] { be.cross_entropy_backward(logits, one, logits, f32_rows, ids, kVocabulary); }};
+}
+
+TEST_F(BackendChecks, want_statistics_and_gradients_of_parameters_in_f32_where_activations_are_bf16) {
+  const std::unique_ptr<Backend> planning =
+      make_planning_backend();  // the plain one computes nothing in bf16
+  for (const auto& call : calls_in_bf16(*planning, DType::f32)) EXPECT_NO_THROW(call());
+  for (const auto& call : calls_in_bf16(*planning, DType::bf16)) EXPECT_THROW(call(), InternalError);
+}
+
+// A tensor with no columns has no rows, so there are no means to store.
 TEST_F(BackendChecks, let_tensors_without_elements_pass) {
   const Tensor x = tensors_.f32({0, 0}), none = tensors_.f32({0}), one = tensors_.f32({1});
   EXPECT_NO_THROW(backend_->layernorm_forward(x, none, none, x, none, none, 1e-5));

@@ -12,7 +12,7 @@
 namespace stagegpt::test {
 namespace {
 
-// A heap of limited size that keeps account of what it gave.
+// A heap of limited size that counts the memory that it has allocated.
 class LimitedMemory : public MemorySource {
  public:
   struct Account {
@@ -90,6 +90,14 @@ TEST(DirectAllocator, is_what_the_environment_asks_for) {
   EXPECT_EQ(refusal([&] { CachingAllocator allocator(std::make_unique<LimitedMemory>(account)); }),
             "STAGEGPT_ALLOCATOR: expected 'caching' or 'direct', got 'directly'");
   unsetenv("STAGEGPT_ALLOCATOR");
+}
+
+TEST_F(CachingAllocatorTest, has_nothing_at_first) {
+  const MemoryStats stats = allocator_->stats();
+  EXPECT_EQ(stats.bytes_in_use, 0u);
+  EXPECT_EQ(stats.peak_bytes_in_use, 0u);
+  EXPECT_EQ(stats.bytes_reserved, 0u);
+  EXPECT_EQ(stats.source_allocations, 0);
 }
 
 TEST_F(CachingAllocatorTest, blocks_in_use_are_distinct) {

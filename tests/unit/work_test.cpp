@@ -1,4 +1,4 @@
-// The work that ops report, against counts made by hand.
+// The work that ops report, compared with counts made by hand.
 #include "common/backend/work.h"
 
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@
 namespace stagegpt::test {
 namespace {
 
-// B = 2 sequences of T = 3 tokens, C = 4 channels in 2 heads, O = 5 outputs; 6 of 8 columns of logits are
-// real.
+// B = 2 sequences of T = 3 tokens, C = 4 channels in 2 heads, O = 5 outputs. The logits have 8 columns, of
+// which 6 belong to tokens.
 struct Tensors {
   explicit Tensors(Backend& backend) : be(backend) {}
   Tensor f32(Shape shape) const { return be.zeros(DType::f32, shape); }
@@ -35,7 +35,7 @@ Grad accumulate(const Tensor& tensor) { return {tensor, GradMode::accumulate}; }
 
 class WorkOfOps : public ::testing::Test {
  protected:
-  // Runs one op and compares what the profiler was told; `words` are of four bytes.
+  // Runs one op and compares the work that the profiler recorded. `words` have four bytes.
   template <class Op>
   void expect(const char* name, double flops, double words, const Op& op) {
     Profiler profiler(*backend_);
@@ -78,6 +78,12 @@ TEST_F(WorkOfOps, linear_gradients_are_counted_where_they_are_wanted) {
   expect("linear_backward", 2 * kProduct + 30, 30 + 20 + 24 + 24 + 20 + 5, [&] {
     be_.linear_backward(overwrite(t_.y), overwrite(t_.w), overwrite(t_.bias), t_.out, t_.x, t_.w);
   });
+}
+
+TEST_F(WorkOfOps, a_gradient_that_is_skipped_moves_no_bytes) {
+  const Grad skipped{t_.w, GradMode::skip};  // a tensor is allowed
+  expect("linear_backward", 2 * 6 * 4 * 5, 30 + 24 + 20,
+         [&] { be_.linear_backward(overwrite(t_.y), skipped, {}, t_.out, t_.x, t_.w); });
 }
 
 TEST_F(WorkOfOps, attention_is_causal) {
@@ -135,6 +141,11 @@ TEST_F(WorkOfOps, elementwise_ops_read_and_write_each_element) {
          [&] { be_.activation_forward(t_.y, t_.x, Activation::gelu_new); });
   expect("activation_backward", 16 * 24, 24 + 24 + 24,
          [&] { be_.activation_backward(overwrite(t_.z), t_.y, t_.x, Activation::gelu_new); });
+  expect("activation_forward", 5 * 24, 24 + 24,
+         [&] { be_.activation_forward(t_.y, t_.x, Activation::gelu); });
+  expect("activation_backward", 11 * 24, 24 + 24 + 24,
+         [&] { be_.activation_backward(overwrite(t_.z), t_.y, t_.x, Activation::gelu); });
+  expect("activation_forward", 24, 24 + 24, [&] { be_.activation_forward(t_.y, t_.x, Activation::relu); });
   expect("dropout_forward", 24, 24 + 24, [&] { be_.dropout_forward(t_.y, t_.x, {}); });
   expect("dropout_backward", 24, 24 + 2 * 24, [&] { be_.dropout_backward(accumulate(t_.y), t_.x, {}); });
 }
@@ -170,7 +181,7 @@ TEST(WorkOfSteps, linear_ops_are_three_products_for_each_weight_and_their_biases
                           .n_embd = kC,
                           .activation = Activation::relu};
   const std::unique_ptr<Backend> backend = make_cpu_backend(1);
-  backend->set_fused(false);  // so that activations are ops of their own
+  backend->set_fused(false);  // activations are separate ops
   Gpt2 model(*backend, config);
   model.parameters().initialize(1);
   const AdamW optimizer(*backend, model.parameters(), {});
@@ -194,7 +205,8 @@ TEST(WorkOfSteps, linear_ops_are_three_products_for_each_weight_and_their_biases
     bound.adamw();
   });
 
-  // qkv 3C², projection C², and twice 4C² in the MLP; 9C biases, added forward and summed backward.
+  // Weights per layer: 3C² for qkv, C² for the projection, and twice 4C² in the MLP. Biases: 9C, added in
+  // forward and summed in backward.
   constexpr double kGemms = 3.0 * 2 * kMicroSteps * kN * (12 * kL * kC * kC + kVp * kC);
   EXPECT_EQ(products, kGemms);
   EXPECT_EQ(step, kGemms + 2.0 * kMicroSteps * kN * 9 * kL * kC);

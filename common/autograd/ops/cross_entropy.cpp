@@ -4,8 +4,9 @@ namespace stagegpt {
 
 Var cross_entropy(Tape& tape, Var logits, const Tensor& targets, std::int64_t vocab_size) {
   Backend& be = tape.backend();
-  Tensor loss = be.allocate(logits.value().dtype(), {1});
-  Tensor lse = be.allocate(logits.value().dtype(), {targets.numel()});  // (N)
+  const DType statistics = statistics_dtype(logits.value().dtype());
+  Tensor loss = be.allocate(statistics, {1});
+  Tensor lse = be.allocate(statistics, {targets.numel()});  // (N)
   be.cross_entropy_forward(loss, lse, logits.value(), targets, vocab_size);
   return tape.record("cross_entropy", {logits}, loss,
                      [=, &be, x = logits.value()](const Tensor& dloss, Grads g) {

@@ -6,8 +6,8 @@ namespace {
 struct LayernormBuffers {
   LayernormBuffers(Backend& be, const Tensor& x)
       : out(be.allocate(x.dtype(), x.shape())),
-        mean(be.allocate(x.dtype(), {x.numel() / x.shape()[-1]})),
-        rstd(be.allocate(x.dtype(), mean.shape())) {}
+        mean(be.allocate(statistics_dtype(x.dtype()), {x.numel() / x.shape()[-1]})),
+        rstd(be.allocate(mean.dtype(), mean.shape())) {}
 
   Tensor out;         // (…,C)
   Tensor mean, rstd;  // (N)

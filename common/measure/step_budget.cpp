@@ -1,0 +1,49 @@
+#include "common/measure/step_budget.h"
+
+#include <algorithm>
+
+#include "common/backend/op_observer.h"
+#include "common/backend/planning_backend.h"
+#include "common/comm/self_communicator.h"
+
+namespace stagegpt {
+namespace {
+
+class WorkCounter final : public OpObserver {
+ public:
+  using OpObserver::OpObserver;
+
+  void around(const char* op, const Work& work, const std::function<void()>& kernel) override {
+    kernel();
+    auto entry = std::ranges::find(ops, op, &OpBudget::name);
+    if (entry == ops.end()) entry = ops.insert(ops.end(), OpBudget{op});
+    ++entry->calls;
+    entry->work.flops += work.flops;
+    entry->work.bytes += work.bytes;
+  }
+
+  std::vector<OpBudget> ops;
+};
+
+}  // namespace
+
+double OpBudget::bound_seconds(const PeakRates& peak) const {
+  return std::max(work.flops / peak.flops_per_second, work.bytes / peak.bytes_per_second);
+}
+
+std::vector<OpBudget> step_budget(const Gpt2Config& config, const TrainerConfig& trainer_config,
+                                  std::int64_t T, DType activations, bool fused) {
+  const std::unique_ptr<Backend> backend = make_planning_backend();
+  backend->set_fused(fused);
+  SingleProcess group;
+  SelfCommunicator communicator(group);
+  NoGradientSync sync;
+  Gpt2 model(*backend, config, DType::f32, /*ranks=*/1, Purpose::training, activations);
+  const DataLoader data(std::vector<std::int32_t>(static_cast<std::size_t>(T) + 1), T, trainer_config.seed);
+  Trainer trainer(*backend, communicator, sync, model, data, trainer_config);
+  WorkCounter counter(*backend);
+  trainer.step();
+  return counter.ops;
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,115 @@
+// --precision bf16: stage 2's programs on the emulator, compared with f32 and with repeated bf16 runs.
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/sanitized.h"
+#include "tests/support/trained_runs.h"
+
+namespace stagegpt::test {
+namespace {
+
+const Arguments kBf16 = {"--precision", "bf16"};
+
+class Bf16Training : public TrainedRuns {
+ protected:
+  ProgramResult run(const std::string& job, const Arguments& arguments) const {
+    return run_program("stage2_" + job + "_emulated", with_flags(kBf16, arguments), directory_.path());
+  }
+  ProgramResult done(const std::string& job, const Arguments& arguments) const {
+    return expect_done(run(job, arguments));
+  }
+  void expect_refusal(const std::string& job, const Arguments& arguments, const char* message) const {
+    const ProgramResult result = run(job, arguments);
+    EXPECT_EQ(result.exit_code, 2) << result.errors;
+    EXPECT_NE(result.errors.find(message), std::string::npos) << result.errors;
+  }
+  nlohmann::json plan(const char* precision) const {
+    return nlohmann::json::parse(
+        done("train", small("run", {"--dry-run", "--json", "--precision", precision})).output);
+  }
+};
+
+// Stage 0's losses are the reference. A number in bf16 is off by up to 2⁻⁸ of itself. The loss is a mean over
+// many, so that it is off by less; measured: 3.8e-4 of itself at most.
+TEST_F(Bf16Training, LossTracksThatOfF32) {
+  const Arguments steps = {"--steps", kSanitized ? "10" : "50", "--dropout", "0"};
+  stage0("train", small("f32", steps));
+  done("train", small("bf16", steps));
+  const std::vector<double> expected = metric("f32", "loss"), got = metric("bf16", "loss");
+  ASSERT_EQ(got.size(), expected.size());
+  double largest = 0;
+  for (std::size_t i = 0; i < got.size(); ++i)
+    largest = std::max(largest, std::abs(got[i] / expected[i] - 1));
+  EXPECT_GT(largest, 1e-5);  // that of f32 is below
+  EXPECT_LT(largest, 0x1p-9);
+  EXPECT_LT(got.back(), 0.9 * got.front());
+}
+
+TEST_F(Bf16Training, EndsInTheSameBitsAgainAndWhenResumed) {
+  done("train", small("once"));
+  done("train", small("again"));
+  EXPECT_EQ(hash_after(30, "again"), hash_after(30, "once"));
+  done("train", small("resumed", {"--stop-after", "7"}));
+  done("train", {"--resume", "resumed"});
+  EXPECT_EQ(hash_after(30, "resumed"), hash_after(30, "once"));
+}
+
+// A checkpoint contains the f32 weights, so a run can be resumed in any precision.
+TEST_F(Bf16Training, GoesOnInF32) {
+  done("train", small("run", {"--stop-after", "10"}));
+  stage0("train", {"--resume", "run", "--stop-after", "12"});
+  EXPECT_EQ(metric("run", "loss").size(), 12u);
+}
+
+TEST_F(Bf16Training, VerifiesTheGoldenModel) {
+  const std::string golden = STAGEGPT_SOURCE_DIR "/tests/golden/tiny";
+  const auto json =
+      nlohmann::json::parse(done("verify", {"--model", golden + ".bin", "--state",
+                                            golden + "_debug_state.bin", "--steps", "2", "--json"})
+                                .output);
+  EXPECT_TRUE(json["passed"].get<bool>());
+  EXPECT_GT(json["logits_error"], 1e-3);
+  for (const auto& tensor : json["tensors"]) EXPECT_EQ(tensor["limit"], 8e-2);
+}
+
+// At each character of this text the logits of the first two differ by more than bf16 rounds.
+TEST_F(Bf16Training, GeneratesAsStage0) {
+  stage0("train", small("run"));
+  const Arguments text = {"--model",          "run", "--prompt",      "the",
+                          "--max-new-tokens", "14",  "--temperature", "0"};
+  const std::string expected = stage0("generate", text).output;
+  EXPECT_EQ(done("generate", text).output, expected);
+  EXPECT_EQ(done("generate", with_flags(text, {"--weights", "bf16"})).output, expected);
+}
+
+// Each weight has 4 bytes in f32, and 2 more in the shadow (its bf16 copy). The largest activations have 2
+// bytes per element instead of 4.
+TEST_F(Bf16Training, PlansItsMemory) {
+  const auto f32 = plan("f32")["memory_bytes"], bf16 = plan("bf16")["memory_bytes"];
+  EXPECT_EQ(bf16["weights"].get<double>(), 1.5 * f32["weights"].get<double>());
+  EXPECT_EQ(bf16["gradients"], f32["gradients"]);
+  EXPECT_EQ(bf16["moments"], f32["moments"]);
+  EXPECT_LT(bf16["activations"].get<double>(), 0.65 * f32["activations"].get<double>());
+}
+
+TEST_F(Bf16Training, BenchReports) {
+  const auto json =
+      nlohmann::json::parse(done("bench", {"--n-layer", "1", "--n-embd", "32", "--batch-size", "2",
+                                           "--seq-len", "16", "--steps", "2", "--warmup", "1", "--json"})
+                                .output);
+  EXPECT_GT(json["gemm_bound_ms"], 0);
+  const auto& kernels = json["kernels"];
+  EXPECT_TRUE(std::ranges::any_of(kernels, [](const auto& kernel) { return kernel["name"] == "cast"; }));
+}
+
+TEST_F(Bf16Training, RefusesWhatComputesInF32Alone) {
+  expect_refusal("train", small("run", {"--gpu-matmul", "tiled"}), "--precision: bf16 needs --gpu-matmul");
+  expect_refusal("train", small("run", {"--gpu-attention", "materialised"}),
+                 "--precision: bf16 needs --gpu-attention flash");
+  expect_refusal("train", small("run", {"--n-head", "1", "--n-embd", "129"}),
+                 "--precision: bf16 needs heads of at most 128 channels");
+}
+
+}  // namespace
+}  // namespace stagegpt::test
