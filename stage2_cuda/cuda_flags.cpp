@@ -11,7 +11,7 @@ void CudaFlags::add(CommandLine& command_line) {
   command_line.choice(
       "--precision", precision_, {"f32", "tf32", "bf16"},
       "f32; tf32: factors of matrix products (GEMM) rounded to 10 bits; bf16: mixed precision, "
-      "activations and the parameters that they meet in bf16");
+      "activations and weights in bf16, sums in f32");
   command_line.choice("--gpu-matmul", matmul_, {"naive", "tiled", "vectorised", "cublaslt"},
                       "implementation of matrix multiplication (GEMM)");
   command_line.choice("--gpu-attention", attention_, {"materialised", "flash"},
