@@ -44,7 +44,7 @@ struct TrainingMemory {
   int ranks;
   const GradientSync& sync;
   const TensorMemory& memory;
-  DType activations = DType::f32;
+  DType activations = DType::f32;  // as for Gpt2
 };
 // The same for a training run.
 double needed_memory(const TrainingMemory& training);

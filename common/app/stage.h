@@ -23,12 +23,12 @@ struct Machine {
   std::unique_ptr<Communicator> communicator;
   std::unique_ptr<GradientSync> sync;
   TensorMemory memory = {};
-  int threads = 1;         // of each rank
-  bool on_device = false;  // a GPU computes, and threads only feed it
-  bool tf32 = false;       // products round their factors to TF32
-  DType activations = DType::f32;
-  std::string description;   // one line for the reader
-  std::optional<Peak> peak;  // of this rank's device, where its data sheet is known
+  int threads = 1;                 // of each rank
+  bool on_device = false;          // a GPU computes, and threads only feed it
+  bool tf32 = false;               // products round their factors to TF32
+  DType activations = DType::f32;  // bf16: mixed precision (Gpt2's constructor)
+  std::string description;         // one line for the reader
+  std::optional<Peak> peak;        // of this rank's device, where its data sheet is known
 };
 
 class Stage {

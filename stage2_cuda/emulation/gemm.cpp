@@ -1,7 +1,6 @@
 // The library's GEMM under emulation, c = scale · a · b + bias: OpenBLAS in place of cuBLASLt.
 #include "stage2_cuda/gemm.h"
 
-#include <type_traits>
 #include <vector>
 
 #include "common/tensor/half_floats.h"
@@ -39,13 +38,6 @@ std::vector<float> copied(const MatrixView<T>& factor, std::int64_t rows, std::i
     for (std::int64_t column = 0; column < columns; ++column) copy.push_back(convert(factor(row, column)));
   }
   return copy;
-}
-
-// The elements of a bf16 tensor as floats.
-std::vector<float> widened(const Bf16* values, std::int64_t n) {
-  std::vector<float> wide;
-  for (std::int64_t i = 0; i < n; ++i) wide.push_back(as_float(values[i]));
-  return wide;
 }
 
 class BlasGemm final : public Gemm {
@@ -99,11 +91,8 @@ class BlasGemm final : public Gemm {
       if (accumulate) sums = copied(result, m, n, wide);
       blas().sgemm(sums.data(), n, stagegpt::row_major(left.data(), k), stagegpt::row_major(right.data(), n),
                    {m, n, k}, accumulate, scale);
-      if constexpr (std::is_same_v<Result, Bf16>) {
-        if (bias != nullptr) add_bias(sums.data(), n, widened(on_host(bias), n).data(), m, n);
-      } else if (bias != nullptr) {
-        add_bias(sums.data(), n, on_host(bias), m, n);
-      }
+      if (bias != nullptr)
+        add_bias(sums.data(), n, copied(stagegpt::row_major(on_host(bias), n), 1, n, wide).data(), m, n);
       for (std::int64_t e = 0; e < m * n; ++e)
         store(out[e / n * ldc + e % n], sums[static_cast<std::size_t>(e)]);
     }
