@@ -7,6 +7,7 @@
 
 #include "common/tensor/dtype.h"
 #include "stage2_cuda/cuda/check.h"
+#include "stage2_cuda/cuda/tensor_cores.h"
 #include "stage2_cuda/runtime.h"
 
 // Alignment to 16 bytes allows load4.

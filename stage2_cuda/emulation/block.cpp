@@ -63,7 +63,10 @@ void Block::run(const Launch& launch, Index block) {
   Fiber& first = fibers_.take_idle();
   current_block = this;
   fibers_.switch_to(first);
-  if (error_) abandon_waiting();
+  if (error_) {
+    abandon_waiting();
+    copies_.forget_all();
+  }
   current_block = nullptr;
   current_thread = nullptr;
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
@@ -87,6 +90,7 @@ bool Block::run_thread(Thread& thread) {
   current_thread = &thread;
   try {
     launch_->run_thread(launch_->arguments);
+    if (copies_.has_copies(thread)) fail(thread, "exits before cp_async_wait_all, with copies under way");
   } catch (const Abandoned&) {
     return false;
   } catch (const KernelError&) {

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "common/base/error.h"
+#include "stage2_cuda/emulation/async_copies.h"
 #include "stage2_cuda/emulation/fibers.h"
 #include "stage2_cuda/emulation/kernel_error.h"
 #include "stage2_cuda/emulation/memory_faults.h"
@@ -46,6 +47,7 @@ class Block {
   const Launch& launch() const { return *launch_; }
   Index index() const { return index_; }
   SharedMemory& shared() { return shared_; }
+  AsyncCopies& copies() { return copies_; }
   Thread& thread(unsigned number) { return threads_[number]; }
   Warp& warp(unsigned number) { return warps_[number]; }
   const Fibers& fibers() const { return fibers_; }
@@ -57,6 +59,9 @@ class Block {
   // Each lane gets the set of lanes whose value is true.
   unsigned ballot(unsigned mask, bool value, Where where);
   void sync_warp(unsigned mask, Where where);
+  // A call of all 32 lanes. Each contributes a record, and compute() gets those of all lanes.
+  using WarpCall = void (*)(void* const (&records)[kWarpSize]);
+  void together(const char* call, void* record, WarpCall compute, Where where);
 
   // Throws KernelError. The message names kernel, block and thread, followed by `parts`.
   template <class... Parts>
@@ -102,6 +107,7 @@ class Block {
   bool abandoning_ = false;
   Thread* to_start_ = nullptr;  // thread to be started by the fiber that is switched to
   SharedMemory shared_;
+  AsyncCopies copies_;
   SignalStack signal_stack_;
   Fibers fibers_;
 };

@@ -6,6 +6,7 @@
 
 #include "stage2_cuda/emulation/grid.h"
 #include "stage2_cuda/emulation/language.h"
+#include "stage2_cuda/emulation/tensor_cores.h"
 #include "stage2_cuda/emulation/vectors.h"
 #include "stage2_cuda/runtime.h"
 

@@ -77,13 +77,18 @@ SharedSpan SharedMemory::make(const SharedDeclaration& declaration) {
   return arrays_[array_count_++] = span;
 }
 
-void SharedMemory::check_bounds(const SharedSpan& array, std::int64_t i, const char* does) const {
-  if (i >= 0 && static_cast<std::size_t>(i) < array.count) return;
-  fail(does, ' ', array.declaration->name, '[', i, "], beyond its ", array.count, " elements");
+void SharedMemory::check_access(const SharedSpan& array, std::int64_t i, const char* does) const {
+  if (i < 0 || static_cast<std::size_t>(i) >= array.count) {
+    fail(does, ' ', array.declaration->name, '[', i, "], beyond its ", array.count, " elements");
+  }
+  if (array.cells[i].copy_block == first_epoch_) {
+    fail(does, ' ', array.declaration->name, '[', i,
+         "], to which an asynchronous copy is under way: its thread has not called cp_async_wait_all");
+  }
 }
 
 void SharedMemory::read(const SharedSpan& array, std::int64_t i) {
-  check_bounds(array, i, "reads");
+  check_access(array, i, "reads");
   Cell& cell = array.cells[i];
   if (cell.write_epoch < first_epoch_) {
     fail("reads ", array.declaration->name, '[', i,
@@ -96,7 +101,7 @@ void SharedMemory::read(const SharedSpan& array, std::int64_t i) {
 }
 
 void SharedMemory::write(const SharedSpan& array, std::int64_t i) {
-  check_bounds(array, i, "writes");
+  check_access(array, i, "writes");
   Cell& cell = array.cells[i];
   if (cell.write_epoch == epoch_ && !in_order(cell.writer, cell.write_time)) {
     race(array, i, "writes", cell.writer, "has written");
@@ -105,6 +110,16 @@ void SharedMemory::write(const SharedSpan& array, std::int64_t i) {
   cell.write_epoch = epoch_;
   cell.writer = current_thread->number;
   cell.write_time = current_block->warp(current_thread->warp).time;
+}
+
+void SharedMemory::begin_copy(const SharedSpan& array, std::int64_t i) {
+  write(array, i);
+  array.cells[i].copy_block = first_epoch_;
+}
+
+void SharedMemory::end_copy(const SharedSpan& array, std::int64_t i) {
+  array.cells[i].copy_block = 0;
+  write(array, i);
 }
 
 void SharedMemory::check_readers(const SharedSpan& array, std::int64_t i, const Cell& cell) const {

@@ -26,6 +26,7 @@ struct Cell {
   std::uint32_t write_epoch = 0, read_epoch = 0;    // each __syncthreads and each block begins an epoch
   std::uint32_t write_time = 0;                     // time of the writer's warp
   std::uint32_t reader_time = 0, earlier_time = 0;  // times of the readers' warp
+  std::uint32_t copy_block = 0;                     // first epoch of the block that has a copy under way
   std::uint16_t writer = 0, reader = 0, earlier = kNoThread, other_warp = kNoThread;
 };
 
@@ -56,6 +57,9 @@ class SharedMemory {
   // Checks and records an access of the running thread. Throws KernelError.
   void read(const SharedSpan& array, std::int64_t i);
   void write(const SharedSpan& array, std::int64_t i);
+  // An asynchronous copy writes the element at an unknown time in between. Throw KernelError.
+  void begin_copy(const SharedSpan& array, std::int64_t i);
+  void end_copy(const SharedSpan& array, std::int64_t i);
 
  private:
   struct Free {
@@ -64,7 +68,7 @@ class SharedMemory {
   SharedSpan make(const SharedDeclaration& declaration);
   bool in_order(std::uint16_t other, std::uint32_t time) const;
   void record_reader(Cell& cell) const;
-  void check_bounds(const SharedSpan& array, std::int64_t i, const char* does) const;
+  void check_access(const SharedSpan& array, std::int64_t i, const char* does) const;
   void check_readers(const SharedSpan& array, std::int64_t i, const Cell& cell) const;
 
   std::unique_ptr<void, Free> bytes_;

@@ -35,6 +35,7 @@ struct Warp {
   unsigned waiting = 0;  // lanes in a warp call
   std::uint64_t value[kWarpSize] = {};
   std::uint8_t source[kWarpSize] = {};
+  void* record[kWarpSize] = {};
   // Order of the lanes' accesses to shared memory: each __syncwarp increments the time.
   std::uint32_t time = 0;
   std::uint32_t full_time = 0;  // time of the last __syncwarp of all lanes

@@ -119,6 +119,18 @@ void Block::sync_warp(unsigned mask, Where where) {
   }
 }
 
+void Block::together(const char* call, void* record, WarpCall compute, Where where) {
+  Thread& self = *current_thread;
+  join(self, call, ~0U, where);
+  warps_[self.warp].record[self.lane] = record;
+  if (all_arrived(self)) {
+    compute(warps_[self.warp].record);
+    release(self);
+  } else {
+    wait(self);
+  }
+}
+
 void Block::check_lanes(const Thread& waiting) const {
   for_lanes(waiting.mask, [&](unsigned lane) {
     const unsigned number = waiting.warp * kWarpSize + lane;

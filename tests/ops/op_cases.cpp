@@ -206,6 +206,7 @@ void add_attentions(Cases& cases) {
   }
   add_attention(cases, {"t130", 1, 130, 40, 2});
   add_attention(cases, {"t130_hs64", 1, 130, 64, 1});
+  add_attention(cases, {"t70_hs100", 1, 70, 100, 1});
   add_attention(cases, {"many_heads", 1, 2, 270, 270});  // more than the 256 threads of a block
   add_attention(cases, {"sharp", 1, 17, 48, 3, 0, 4});   // scores with standard deviation 16
   add_attention(cases, {"dropout", 2, 17, 48, 3, 0.3});

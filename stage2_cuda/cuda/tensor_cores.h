@@ -1,0 +1,56 @@
+// The instructions of tensor cores and of asynchronous copies (compute capability 8.0), described in
+// launch.h.
+#pragma once
+
+#include "common/tensor/dtype.h"
+#include "stage2_cuda/warp_matrix.h"
+
+namespace stagegpt::gpu {
+
+__device__ inline void mma_m16n8k16(FragmentC& c, const FragmentA& a, const FragmentB& b) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(c.v[0]), "+f"(c.v[1]), "+f"(c.v[2]), "+f"(c.v[3])
+      : "r"(a.pair[0]), "r"(a.pair[1]), "r"(a.pair[2]), "r"(a.pair[3]), "r"(b.pair[0]), "r"(b.pair[1]));
+}
+
+template <class T>
+__device__ unsigned shared_address(const T* array, int i) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(array)) +
+         static_cast<unsigned>(i) * static_cast<unsigned>(sizeof(T));
+}
+
+__device__ inline FragmentA ldmatrix_x4(const Bf16* array, int i) {
+  FragmentA f;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(f.pair[0]), "=r"(f.pair[1]), "=r"(f.pair[2]), "=r"(f.pair[3])
+               : "r"(shared_address(array, i)));
+  return f;
+}
+
+__device__ inline FragmentA ldmatrix_x4_trans(const Bf16* array, int i) {
+  FragmentA f;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(f.pair[0]), "=r"(f.pair[1]), "=r"(f.pair[2]), "=r"(f.pair[3])
+               : "r"(shared_address(array, i)));
+  return f;
+}
+
+__device__ inline Bf16Pair rounded_pair(float first, float second) {
+  Bf16Pair pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  return pair;
+}
+
+template <class T>
+__device__ void cp_async_16(T* to, int i, const T* from, bool valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :
+               : "r"(shared_address(to, i)), "l"(from), "r"(valid ? 16 : 0)
+               : "memory");
+}
+
+__device__ inline void cp_async_wait_all() { asm volatile("cp.async.wait_all;" : : : "memory"); }
+
+}  // namespace stagegpt::gpu

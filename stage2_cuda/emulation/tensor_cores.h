@@ -1,0 +1,52 @@
+// The instructions of tensor cores and of asynchronous copies, described in launch.h.
+#pragma once
+
+#include "common/tensor/half_floats.h"
+#include "stage2_cuda/emulation/vectors.h"
+#include "stage2_cuda/warp_matrix.h"
+
+namespace stagegpt::gpu {
+namespace emulation {
+
+struct MatrixRow {
+  Bf16 v[8];
+};
+
+// Called by every lane of a warp with a row of a matrix. Returns the lane's part of the four matrices.
+FragmentA exchange_rows(const char* call, const MatrixRow& row, bool transposed, Where where);
+
+inline FragmentA load_matrices(const char* call, const SharedArray<Bf16>& array, std::int64_t i,
+                               bool transposed, Where where) {
+  check_alignment(call, static_cast<const Bf16*>(array.span().data), i);
+  MatrixRow row;
+  for (int j = 0; j < 8; ++j) row.v[j] = array[i + j];
+  return exchange_rows(call, row, transposed, where);
+}
+
+}  // namespace emulation
+
+void mma_m16n8k16(FragmentC& c, const FragmentA& a, const FragmentB& b,
+                  std::source_location where = std::source_location::current());
+
+inline FragmentA ldmatrix_x4(const emulation::SharedArray<Bf16>& array, std::int64_t i,
+                             std::source_location where = std::source_location::current()) {
+  return emulation::load_matrices("ldmatrix_x4", array, i, false, where);
+}
+inline FragmentA ldmatrix_x4_trans(const emulation::SharedArray<Bf16>& array, std::int64_t i,
+                                   std::source_location where = std::source_location::current()) {
+  return emulation::load_matrices("ldmatrix_x4_trans", array, i, true, where);
+}
+
+inline Bf16Pair rounded_pair(float first, float second) {
+  return bf16_of_float(first) | Bf16Pair{bf16_of_float(second)} << 16;
+}
+
+template <class T>
+void cp_async_16(const emulation::SharedArray<T>& to, std::int64_t i, const T* from, bool valid) {
+  emulation::check_alignment("cp_async_16", static_cast<const T*>(to.span().data), i);
+  emulation::check_alignment("cp_async_16", from, 0);
+  emulation::current_block->copies().begin(to.span(), i, valid ? from : nullptr);
+}
+inline void cp_async_wait_all() { emulation::current_block->copies().wait(); }
+
+}  // namespace stagegpt::gpu

@@ -1,0 +1,82 @@
+// Products of tiles in f32, one multiplication at a time.
+//
+// Of a product, 16 threads compute four rows; thread x of them has the columns x, x + 16, and so on. So a row
+// is reduced by shuffles among 16 lanes.
+#pragma once
+
+#include "stage2_cuda/kernels/attention_tiles.cuh"
+
+namespace stagegpt::gpu {
+
+template <int kHS>
+struct Fma {
+  using Real = float;
+  static constexpr int kGroup = 16;  // threads that share rows
+  static constexpr int kForwardRows = 64, kBackwardRows = 32;
+  static constexpr int kForwardColumns = 32, kQueriesColumns = 32, kKeysColumns = 32;
+  static constexpr int kStride = kHS + 4;
+  static constexpr int kScratchColumns = 32 + 4;  // per row of a block: scores, with padding
+
+  static constexpr int threads(int rows) { return rows / 4 * kGroup; }
+
+  template <int kColumns>
+  struct Product {
+    static constexpr int kThreadRows = 4, kThreadColumns = kColumns / kGroup;
+    static constexpr int kRowLanes = kGroup;
+    static constexpr int kWarpRows = kWarp / kGroup * kThreadRows;
+
+    float v[kThreadRows][kThreadColumns] = {};
+
+    __device__ float& at(int i, int j) { return v[i][j]; }
+    __device__ float at(int i, int j) const { return v[i][j]; }
+    // The row and column of at(i, j), and the first row of this thread's warp.
+    __device__ static int row(int i) { return static_cast<int>(threadIdx.x) / kGroup * kThreadRows + i; }
+    __device__ static int column(int j) { return static_cast<int>(threadIdx.x) % kGroup + kGroup * j; }
+    __device__ static int first_row() { return static_cast<int>(threadIdx.x) / kWarp * kWarpRows; }
+
+    // a · bᵀ, both with kHS columns.
+    template <class Shared>
+    __device__ static Product of_rows(const Tile<Shared>& a, const Tile<Shared>& b) {
+      Product product;
+      for (int c = 0; c < kHS; c += 4) {
+        Float4 right[kThreadColumns];
+        for (int j = 0; j < kThreadColumns; ++j) right[j] = load4(b.memory, b.at(column(j), c));
+        for (int i = 0; i < kThreadRows; ++i) {
+          const Float4 left = load4(a.memory, a.at(row(i), c));
+          for (int j = 0; j < kThreadColumns; ++j) {
+            product.v[i][j] += left.x * right[j].x;
+            product.v[i][j] += left.y * right[j].y;
+            product.v[i][j] += left.z * right[j].z;
+            product.v[i][j] += left.w * right[j].w;
+          }
+        }
+      }
+      return product;
+    }
+
+    // Adds p · b, where b has a row for each column of p. The warp writes its rows of p to `scratch`.
+    template <int kTerms, class Shared>
+    __device__ void add(const Product<kTerms>& p, const Tile<Shared>& b, const Tile<Shared>& scratch) {
+      __syncwarp();  // the warp has finished with what it wrote before
+      for (int i = 0; i < kThreadRows; ++i) {
+        for (int j = 0; j < p.kThreadColumns; ++j) scratch.memory[scratch.at(row(i), column(j))] = p.v[i][j];
+      }
+      __syncwarp();
+      for (int k0 = 0; k0 < kTerms; k0 += 4) {
+        float left[kThreadRows][4];
+        for (int i = 0; i < kThreadRows; ++i) {
+          const Float4 four = load4(scratch.memory, scratch.at(row(i), k0));
+          left[i][0] = four.x, left[i][1] = four.y, left[i][2] = four.z, left[i][3] = four.w;
+        }
+        for (int k = 0; k < 4; ++k) {
+          for (int j = 0; j < kThreadColumns; ++j) {
+            const float right = b.memory[b.at(k0 + k, column(j))];
+            for (int i = 0; i < kThreadRows; ++i) v[i][j] += left[i][k] * right;
+          }
+        }
+      }
+    }
+  };
+};
+
+}  // namespace stagegpt::gpu
