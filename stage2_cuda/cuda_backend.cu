@@ -153,9 +153,11 @@ class StreamBackend final : public CudaBackend {
       if (grad.mode == GradMode::overwrite) gpu::set_zero(grad.tensor.raw(), grad.tensor.bytes(), stream_);
     }
     const Shape& s = dout.shape();
+    Tensor ranks;
+    if (dwte.wanted()) ranks = zeros(DType::i32, {dwte.tensor.shape()[0]});
     by_type(dout, [&]<class T>() {
       gpu::embedding_backward<T>(stream_, floats(dwte), floats(dwpe), dout.data<T>(), ids_of(ids),
-                                 {s[0], s[1], s[2]});
+                                 optional<std::int32_t>(ranks), {s[0], s[1], s[2]});
     });
   }
 
@@ -267,7 +269,7 @@ class StreamBackend final : public CudaBackend {
                              const Tensor& qkv, int n_head, const Dropout& dropout) override {
     const AttentionSize s = attention_size(qkv, n_head);
     if (is_flash(s, qkv.dtype())) {
-      const Tensor dots = allocate(DType::f32, {s.rows()});  // (B,NH,T)
+      const Tensor dots = allocate(DType::f32, {s.rows()});  // D, (B,NH,T)
       return by_type(qkv, [&]<class T>() {
         flash_backward<T>(stream_, dqkv.tensor.data<T>(), dqkv.accumulates(), dout.data<T>(), out.data<T>(),
                           floats(lse), qkv.data<T>(), dropout, s, floats(dots));
@@ -360,11 +362,14 @@ class StreamBackend final : public CudaBackend {
   // Gradients of a bias and, if x is defined, of LayerNorm's weights.
   void sum_columns(const Grad& dbias, const Grad& dw, const Tensor& dout, const Tensor& x, const Tensor& mean,
                    const Tensor& rstd, std::int64_t N, std::int64_t C) {
-    const Tensor scratch = allocate(DType::f32, {ColumnSums::scratch_size(N, C)});
+    const Tensor scratch = allocate(DType::f32, {ColumnSums(N).scratch_size(C)});
+    if (!counters_.defined() || counters_.numel() < ColumnSums::counters(C)) {
+      counters_ = zeros(DType::i32, {ColumnSums::counters(C)});
+    }
     by_type(dout, [&]<class T>() {
       gpu::column_sums<T>(stream_, floats(dbias), dbias.accumulates(), floats(dw), dw.accumulates(),
                           dout.data<T>(), optional<T>(x), optional<float>(mean), optional<float>(rstd), N, C,
-                          floats(scratch));
+                          floats(scratch), counters_.data<std::int32_t>());
     });
   }
 
@@ -380,6 +385,7 @@ class StreamBackend final : public CudaBackend {
   Staging staging_;
   std::unique_ptr<Gemm> gemm_;
   GpuAttention attention_;
+  Tensor counters_;  // of blocks that have finished, all zero between kernels
 };
 
 constexpr std::array<std::pair<GpuMatmul, std::string_view>, 4> kMatmulNames = {{

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/backend/backend.h"
+#include "stage2_cuda/device_counts.h"
 #include "stage2_cuda/gemm.h"
 
 namespace stagegpt::gpu {
@@ -30,6 +31,7 @@ class CudaBackend : public Backend, protected Kernels {
   explicit CudaBackend(std::unique_ptr<MemorySource> memory) : Backend(std::move(memory), this) {}
   // The stream on which all ops are launched.
   virtual StreamHandle stream() const = 0;
+  std::optional<DeviceWork> device_work() const override { return device_counts.work(); }
 };
 
 // Uses the device that was opened last (runtime.h), and creates a stream.

@@ -52,6 +52,25 @@ Json kernels_json(const std::vector<Profiler::Entry>& kernels) {
   return json;
 }
 
+Json device_work_json(const std::optional<DeviceWork>& work) {
+  if (!work) return nullptr;
+  return {{"launches", work->launches()}, {"kernels", work->kernels}, {"products", work->products},
+          {"fills", work->fills},         {"copies", work->copies},   {"allocations", work->allocations},
+          {"waits", work->waits}};
+}
+
+void print_device_work(const DeviceWork& work) {
+  std::printf(
+      "launches    %10lld      in a step: %lld kernels, %lld products of the library, %lld fills; %lld "
+      "copies\n",
+      static_cast<long long>(work.launches()), static_cast<long long>(work.kernels),
+      static_cast<long long>(work.products), static_cast<long long>(work.fills),
+      static_cast<long long>(work.copies));
+  std::printf(
+      "waits       %10lld      of the host for the device in a step; %lld allocations of device memory\n",
+      static_cast<long long>(work.waits), static_cast<long long>(work.allocations));
+}
+
 void print_phases(const PhaseSeconds& seconds) {
   std::printf("\n%-28s %10s %7s\n", "phase", "median ms", "share");
   for (const auto& [phase, ms] : phases_ms(seconds)) {
@@ -97,6 +116,7 @@ Json bench_json(const BenchSubject& subject, const BenchReport& report) {
           {"peak", figures.peak},
           {"kernels", kernels_json(report.kernels)},
           {"peak_memory_bytes", report.peak_bytes},
+          {"device_work", device_work_json(report.device_work)},
           {"busy", busy_json(report.load)}};
 }
 
@@ -118,6 +138,7 @@ void print_bench_table(const BenchSubject& subject, const BenchReport& report) {
   std::printf("MFU, 6N+6LCT %9.1f %%    causal: %.1f GFLOP/s\n", 100 * figures.mfu_causal, figures.gflops);
   std::printf("memory      %10.1f MiB  most in use during a step\n",
               static_cast<double>(report.peak_bytes) / (1 << 20));
+  if (report.device_work) print_device_work(*report.device_work);
   if (report.load) {
     std::printf("others      %10.1f %%    of %d cores, used by other programs meanwhile%s\n",
                 100 * report.load->others_share, report.load->cores,

@@ -14,8 +14,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
+#include "common/backend/device_work.h"
 #include "common/backend/op_types.h"
 #include "common/backend/work_timer.h"
 #include "common/tensor/caching_allocator.h"
@@ -57,6 +59,8 @@ class Backend {
   virtual void synchronize() = 0;
   // A clock for this backend's work; it may not outlive the backend.
   virtual std::unique_ptr<WorkTimer> make_timer() { return std::make_unique<HostTimer>(); }
+  // What the process has asked of its device so far; nothing if there is none.
+  virtual std::optional<DeviceWork> device_work() const { return std::nullopt; }
 
   // ---- Primitive ops ------------------------------------------------------------------------------------
   // out = a + b, element by element; `out` may be `a`.

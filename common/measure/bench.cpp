@@ -23,6 +23,13 @@ std::vector<Profiler::Entry> profile_step(Backend& backend, Trainer& trainer) {
   return profiler.entries();
 }
 
+// What one step asked of the device, if the backend has one.
+std::optional<DeviceWork> difference(const std::optional<DeviceWork>& end,
+                                     const std::optional<DeviceWork>& begin) {
+  if (!end || !begin) return std::nullopt;
+  return *end - *begin;
+}
+
 // Number of profiled steps before the i-th of `steps` timed ones, if `profiled` steps are spread evenly.
 std::int64_t profiled_before(std::int64_t i, std::int64_t steps, std::int64_t profiled) {
   return i * profiled / steps;
@@ -40,7 +47,11 @@ BenchReport bench(Backend& backend, Trainer& trainer, const Gpt2& model, StepSiz
   std::int64_t done = 0;
   for (std::int64_t i = -config.warmup; i < config.steps; ++i) {
     StepReport done_step;
-    const double step = milliseconds(backend, [&] { done_step = trainer.step(); });
+    const double step = milliseconds(backend, [&] {
+      const std::optional<DeviceWork> before = backend.device_work();
+      done_step = trainer.step();
+      report.device_work = difference(backend.device_work(), before);
+    });
     if (!bound) {
       report.first_loss = done_step.loss;
       report.first_grad_norm = done_step.grad_norm;

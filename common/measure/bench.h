@@ -29,6 +29,7 @@ struct BenchReport {
   Peak peak;                                   // of this rank
   std::size_t peak_bytes = 0;                  // peak memory during a step
   std::optional<MachineLoad> load;             // of the busiest host
+  std::optional<DeviceWork> device_work;       // of this rank, in the last timed step
 
   double gemm_bound_ms() const { return products_ms.median() + adamw_ms.median(); }
   // The bound divided by the median time of a step, at most about 1.

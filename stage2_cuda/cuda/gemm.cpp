@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "stage2_cuda/cuda/check.h"
+#include "stage2_cuda/device_counts.h"
 
 namespace stagegpt::gpu {
 namespace {
@@ -202,6 +203,7 @@ class CublasLtGemm final : public Gemm {
       set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(product.bias));
     }
     const float beta = product.accumulate ? 1 : 0;
+    ++device_counts.products;
     check_cublas(cublasLtMatmul(handle_.get(), plan.description.get(), &product.scale, product.b.data,
                                 plan.first.get(), product.a.data, plan.second.get(), &beta, product.c,
                                 plan.result.get(), product.c, plan.result.get(), &plan.algorithm, workspace_,

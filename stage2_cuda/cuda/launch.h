@@ -8,6 +8,7 @@
 #include "common/tensor/dtype.h"
 #include "stage2_cuda/cuda/check.h"
 #include "stage2_cuda/cuda/tensor_cores.h"
+#include "stage2_cuda/device_counts.h"
 #include "stage2_cuda/runtime.h"
 
 // Alignment to 16 bytes allows load4.
@@ -57,6 +58,7 @@ void launch(dim3 grid, dim3 block, std::size_t shared_bytes, StreamHandle stream
                                     static_cast<int>(shared_bytes)),
                "asking for shared memory");
   }
+  ++device_counts.kernels;
   kernel<<<grid, block, shared_bytes, static_cast<cudaStream_t>(stream)>>>(args...);
   check_cuda(cudaGetLastError(), "launching a kernel");
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "stage2_cuda/cuda/check.h"
+#include "stage2_cuda/device_counts.h"
 
 namespace stagegpt::gpu {
 namespace {
@@ -86,6 +87,7 @@ DeviceInfo open_device(int index) {
 // ---- Memory ----
 
 void* allocate(std::size_t bytes) {
+  ++device_counts.allocations;
   void* block = nullptr;
   const cudaError_t code = cudaMalloc(&block, bytes);
   if (code == cudaErrorMemoryAllocation) {
@@ -133,25 +135,30 @@ StreamHandle make_stream() {
 void destroy_stream(StreamHandle stream) noexcept { static_cast<void>(cudaStreamDestroy(stream_of(stream))); }
 
 void synchronize(StreamHandle stream) {
+  ++device_counts.waits;
   check_cuda(cudaStreamSynchronize(stream_of(stream)), "synchronizing a stream");
 }
 
 void copy_to_device(void* out, const void* in, std::size_t bytes, StreamHandle stream) {
+  ++device_counts.copies;
   check_cuda(cudaMemcpyAsync(out, in, bytes, cudaMemcpyHostToDevice, stream_of(stream)),
              "copying to the device");
 }
 
 void copy_to_host(void* out, const void* in, std::size_t bytes, StreamHandle stream) {
+  ++device_counts.copies;
   check_cuda(cudaMemcpyAsync(out, in, bytes, cudaMemcpyDeviceToHost, stream_of(stream)),
              "copying from the device");
 }
 
 void copy_on_device(void* out, const void* in, std::size_t bytes, StreamHandle stream) {
+  ++device_counts.copies;
   check_cuda(cudaMemcpyAsync(out, in, bytes, cudaMemcpyDeviceToDevice, stream_of(stream)),
              "copying on the device");
 }
 
 void set_zero(void* out, std::size_t bytes, StreamHandle stream) {
+  ++device_counts.fills;
   check_cuda(cudaMemsetAsync(out, 0, bytes, stream_of(stream)), "setting memory to zero");
 }
 
@@ -171,6 +178,7 @@ void record(EventHandle event, StreamHandle stream) {
 }
 
 void wait_for(EventHandle event) {
+  ++device_counts.waits;
   check_cuda(cudaEventSynchronize(event_of(event)), "waiting for an event");
 }
 

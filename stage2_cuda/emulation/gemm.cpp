@@ -5,6 +5,7 @@
 
 #include "common/tensor/half_floats.h"
 #include "stage0_serial/blas/openblas.h"
+#include "stage2_cuda/device_counts.h"
 #include "stage2_cuda/emulation/device_memory.h"
 #include "stage2_cuda/emulation/launch.h"
 
@@ -44,16 +45,24 @@ class BlasGemm final : public Gemm {
  public:
   explicit BlasGemm(Precision precision) : precision_(precision) {}
   void run(const Product& product, StreamHandle stream) override {
+    count(product);
     submit(stream, [product, precision = precision_] { multiply(product, precision); });
   }
   void run(const ProductOf<Bf16, Bf16>& product, StreamHandle stream) override {
+    count(product);
     submit(stream, [product] { multiply(product); });
   }
   void run(const ProductOf<Bf16, float>& product, StreamHandle stream) override {
+    count(product);
     submit(stream, [product] { multiply(product); });
   }
 
  private:
+  template <class AnyProduct>
+  static void count(const AnyProduct& product) {
+    if (!is_empty(product)) ++device_counts.products;
+  }
+
   static const OpenBlas& blas() {
     const OpenBlas& blas = OpenBlas::instance();
     blas.set_threads(1);  // for the same bits everywhere; GEMM takes little of an emulated step's time

@@ -4,6 +4,7 @@
 #include <functional>
 #include <tuple>
 
+#include "stage2_cuda/device_counts.h"
 #include "stage2_cuda/emulation/grid.h"
 #include "stage2_cuda/emulation/language.h"
 #include "stage2_cuda/emulation/tensor_cores.h"
@@ -21,6 +22,7 @@ void submit(StreamHandle stream, std::function<void()> work);
 template <auto kernel, class... Args>
 void launch(dim3 grid, dim3 block, std::size_t shared_bytes, StreamHandle stream, Args... args) {
   const emulation::KernelCall<kernel> call(args...);
+  ++device_counts.kernels;
   submit(stream, [=] {
     emulation::run_grid({.kernel = call.name(),
                          .grid = {grid.x, grid.y, grid.z},

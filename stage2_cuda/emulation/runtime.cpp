@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/base/error.h"
+#include "stage2_cuda/device_counts.h"
 #include "stage2_cuda/emulation/device_memory.h"
 #include "stage2_cuda/emulation/launch.h"
 #include "stage2_cuda/emulation/settings.h"
@@ -56,7 +57,10 @@ DeviceInfo open_device(int index) {
           .memory_bytes = memory_info().total};
 }
 
-void* allocate(std::size_t bytes) { return emulation::device_memory().allocate(bytes); }
+void* allocate(std::size_t bytes) {
+  ++device_counts.allocations;
+  return emulation::device_memory().allocate(bytes);
+}
 
 void deallocate(void* block) noexcept {
   emulation::finish_all_streams();
@@ -91,11 +95,15 @@ void submit(StreamHandle stream, std::function<void()> work) {
   stream == nullptr ? work() : stream_of(stream)->submit(std::move(work));
 }
 
-void synchronize(StreamHandle stream) { stream_of(stream)->finish(); }
+void synchronize(StreamHandle stream) {
+  ++device_counts.waits;
+  stream_of(stream)->finish();
+}
 
 void copy_to_device(void* out, const void* in, std::size_t bytes, StreamHandle stream) {
   const emulation::DeviceMemory& memory = emulation::device_memory();
   if (bytes == 0) return;
+  ++device_counts.copies;
   memory.check_host_range(in, bytes, "copy_to_device");
   void* const to = memory.copied_range(out, bytes, "copy_to_device");
   submit(stream, [=] { std::memcpy(to, in, bytes); });
@@ -104,6 +112,7 @@ void copy_to_device(void* out, const void* in, std::size_t bytes, StreamHandle s
 void copy_to_host(void* out, const void* in, std::size_t bytes, StreamHandle stream) {
   const emulation::DeviceMemory& memory = emulation::device_memory();
   if (bytes == 0) return;
+  ++device_counts.copies;
   memory.check_host_range(out, bytes, "copy_to_host");
   const void* const from = memory.copied_range(in, bytes, "copy_to_host");
   submit(stream, [=] { std::memcpy(out, from, bytes); });
@@ -112,6 +121,7 @@ void copy_to_host(void* out, const void* in, std::size_t bytes, StreamHandle str
 void copy_on_device(void* out, const void* in, std::size_t bytes, StreamHandle stream) {
   const emulation::DeviceMemory& memory = emulation::device_memory();
   if (bytes == 0) return;
+  ++device_counts.copies;
   void* const to = memory.copied_range(out, bytes, "copy_on_device");
   const void* const from = memory.copied_range(in, bytes, "copy_on_device");
   submit(stream, [=] { std::memmove(to, from, bytes); });
@@ -119,6 +129,7 @@ void copy_on_device(void* out, const void* in, std::size_t bytes, StreamHandle s
 
 void set_zero(void* out, std::size_t bytes, StreamHandle stream) {
   if (bytes == 0) return;
+  ++device_counts.fills;
   void* const to = emulation::device_memory().copied_range(out, bytes, "set_zero");
   submit(stream, [=] { std::memset(to, 0, bytes); });
 }
@@ -130,6 +141,7 @@ void destroy_event(EventHandle event) noexcept { delete static_cast<Event*>(even
 void record(EventHandle event, StreamHandle stream) { event_of(event).recorded.emplace(stream_of(stream)); }
 
 void wait_for(EventHandle event) {
+  ++device_counts.waits;
   if (auto& recorded = event_of(event).recorded) recorded->reach();
 }
 

@@ -191,17 +191,19 @@ static __global__ void __launch_bounds__(Math::threads(Math::kForwardRows), flas
   write_product<kHS>(head.rows(call.s, out, call.vectors), false, rows.out, 1, q, first);
 }
 
-// D (B,NH,T), one warp per row.
-template <class Real>
-static __global__ void flash_dots_kernel(float* dots, const Real* dout, const Real* out, AttentionSize s) {
-  const std::int64_t row = warp_index(), t = row % s.T, head = row / s.T;
-  if (row >= s.rows()) return;
-  const std::int64_t begin = ((head / s.NH * s.T + t) * s.NH + head % s.NH) * s.HS;
-  float sum = 0;
-  for (std::int64_t i = lane_index(); i < s.HS; i += kWarp)
-    sum += as_float(dout[begin + i]) * as_float(out[begin + i]);
-  sum = warp_sum(sum);
-  if (lane_index() == 0) dots[row] = sum;
+// Writes D of the queries of this warp to dots (B,NH,T). `dy` has their rows of dout.
+template <int kRows, class Shared, class Real>
+__device__ void write_dots(float* dots, const Tile<Shared>& dy, const RowsOfHead<const Real>& out,
+                           const HeadOfBlock& head, const AttentionSize& s, int first, int begin) {
+  for (int r = begin; r < begin + kRows && first + r < out.T; ++r) {
+    float sum = 0;
+    for (int c = lane_index(); c < out.HS; c += kWarp) {
+      sum +=
+          as_float(static_cast<Real>(dy.memory[dy.at(r, c)])) * as_float(out.data[(first + r) * out.ld + c]);
+    }
+    sum = warp_sum(sum);
+    if (lane_index() == 0) dots[head.row(s, first + r)] = sum;
+  }
 }
 
 // lse, times log2 e, and D of one query.
@@ -229,11 +231,11 @@ __device__ inline ScoreGradient score_gradient(bool visible, float log2_score, f
   return {f * p, p * (f * dp - query.dot)};
 }
 
-// dq of one tile of queries.
+// D and dq of one tile of queries.
 template <class Math, int kHS, class Real = typename Math::Real>
 static __global__ void __launch_bounds__(Math::threads(Math::kBackwardRows), flash_blocks(kHS))
-    flash_backward_queries_kernel(Real* dqkv, bool accumulate, const Real* dout, const float* lse,
-                                  const float* dots, const Real* qkv, FlashCall call) {
+    flash_backward_queries_kernel(Real* dqkv, bool accumulate, const Real* dout, const Real* out,
+                                  const float* lse, float* dots, const Real* qkv, FlashCall call) {
   using Tiles = QueriesTiles<Math>;
   constexpr int kRows = Math::kBackwardRows, kColumns = Math::kQueriesColumns;
   using Scores = typename Math::template Product<kColumns>;
@@ -245,6 +247,11 @@ static __global__ void __launch_bounds__(Math::threads(Math::kBackwardRows), fla
   const auto q = Tiles::fixed(memory, 0), dy = Tiles::fixed(memory, 1);
   load_tile<kRows, kHS>(q, head.rows(call.s, qkv, call.vectors, 0, 3), first);
   load_tile<kRows, kHS>(dy, head.rows(call.s, dout, call.vectors), first);
+  cp_async_wait_all();
+  __syncthreads();
+  write_dots<Scores::kWarpRows>(dots, dy, head.rows(call.s, out, call.vectors), head, call.s, first,
+                                Scores::first_row());
+  __syncwarp();  // the warp's D can be read
   QueryStatistics queries[Scores::kThreadRows];
   STAGEGPT_UNROLL for (int i = 0; i < Scores::kThreadRows; ++i) {
     queries[i] = statistics_of(first + Scores::row(i), head, call.s, lse, dots);
@@ -370,21 +377,20 @@ void flash_forward(StreamHandle stream, Real* out, float* lse, const Real* qkv, 
   });
 }
 
-// `dots` has B·NH·T elements.
+// `dots` has B·NH·T elements, for D.
 template <class Real>
 void flash_backward(StreamHandle stream, Real* dqkv, bool accumulate, const Real* dout, const Real* out,
                     const float* lse, const Real* qkv, const Dropout& dropout, AttentionSize s, float* dots) {
   const FlashCall call{s, s.scale(), DropoutMap(dropout), in_vectors<kVector<Real>>(s.HS, qkv, dout, dqkv)};
-  launch<flash_dots_kernel<Real>>(blocks(s.rows(), kThreads / kWarp), dim3(kThreads), 0, stream, dots, dout,
-                                  out, s);
   with_head_size(s.HS, [&](auto head_size) {
     constexpr int kHS = head_size, kRows = FlashMath<Real, kHS>::kBackwardRows;
     using Math = FlashMath<Real, kHS>;
     const dim3 grid = attention_grid(s, kRows), block(Math::threads(kRows));
     launch<flash_backward_queries_kernel<Math, kHS>>(grid, block, QueriesTiles<Math>::kBytes, stream, dqkv,
-                                                     accumulate, dout, lse, dots, qkv, call);
+                                                     accumulate, dout, out, lse, dots, qkv, call);
     launch<flash_backward_keys_kernel<Math, kHS>>(grid, block, KeysTiles<Math>::kBytes, stream, dqkv,
-                                                  accumulate, dout, lse, dots, qkv, call);
+                                                  accumulate, dout, lse, static_cast<const float*>(dots), qkv,
+                                                  call);
   });
 }
 

@@ -1,78 +1,96 @@
 // Sums over rows: the gradients of biases and of LayerNorm's weights,
 //   dbias[c] = Σ_n dout[n][c],   dw[c] = Σ_n dout[n][c]·x̂[n][c],  x̂ = (x - mean)·rstd.
 //
-// Two passes, so that many blocks can work on a column while the order of its sum is fixed. First pass: one
-// block per 32 columns of kRows rows; warp j adds rows j, j + 8, …, then one warp adds the eight sums. Second
-// pass: one thread per column adds the sums of the blocks.
+// A block has some rows of 32·V columns, V per thread: warp j adds rows j, j + 8, …, then one thread per
+// column adds the eight sums. The block that finishes last among those of its columns adds the sums of all of
+// them. So many blocks work on a column, and yet the order of its sum is fixed.
 #pragma once
 
-#include "stage2_cuda/kernels/real.cuh"
+#include <algorithm>
+
+#include "stage2_cuda/kernels/reduce.cuh"
+#include "stage2_cuda/kernels/vector.cuh"
 
 namespace stagegpt::gpu {
 
+// How the rows are divided among blocks.
 struct ColumnSums {
-  static constexpr std::int64_t kRows = 128;  // per block
+  static constexpr std::int64_t kMostChunks = 128, kLeastRows = 64;
 
-  // Number of floats between the passes.
-  static std::int64_t scratch_size(std::int64_t N, std::int64_t C) { return 2 * parts(N, kRows) * C; }
+  std::int64_t rows, chunks;  // of a block; at least one chunk
+
+  explicit ColumnSums(std::int64_t N)
+      : rows(std::max(kLeastRows, parts(N, kMostChunks))),
+        chunks(std::max<std::int64_t>(1, parts(N, rows))) {}
+
+  // Number of floats that blocks leave for the last one, and an upper bound of the number of counters.
+  std::int64_t scratch_size(std::int64_t C) const { return 2 * chunks * C; }
+  static std::int64_t counters(std::int64_t C) { return parts(C, kWarp); }
 };
 
-// sums (2, chunks, C): sums of dout, then sums of dout·x̂ if x is not null.
-template <class T>
-static __global__ void column_sums_kernel(float* sums, const T* dout, const T* x, const float* mean,
-                                          const float* rstd, std::int64_t N, std::int64_t C) {
-  constexpr int kWarps = kThreads / kWarp;
-  STAGEGPT_SHARED(float, plain_sums, kThreads);
-  STAGEGPT_SHARED(float, xhat_sums, kThreads);
-  const int lane = lane_index(), warp = static_cast<int>(threadIdx.x / kWarp);
-  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kWarp + lane, chunk = blockIdx.y;
-  float plain = 0, xhat = 0;
-  for (int r = warp; r < ColumnSums::kRows; r += kWarps) {
-    const std::int64_t n = chunk * ColumnSums::kRows + r;
-    if (n >= N || c >= C) continue;
-    const float d = as_float(dout[n * C + c]);
-    plain += d;
-    if (x) xhat += d * ((as_float(x[n * C + c]) - mean[n]) * rstd[n]);
+// scratch (2, chunks, C): sums of dout, then sums of dout·x̂ if x is not null. dbias and dw may be null.
+template <class T, int V>
+static __global__ void column_sums_kernel(float* dbias, bool accumulate_bias, float* dw, bool accumulate_w,
+                                          const T* dout, const T* x, const float* mean, const float* rstd,
+                                          std::int64_t N, std::int64_t C, std::int64_t rows, float* scratch,
+                                          int* finished) {
+  constexpr int kWarps = kThreads / kWarp, kColumns = kWarp * V;
+  STAGEGPT_SHARED(float, plain_sums, kWarps* kColumns);
+  STAGEGPT_SHARED(float, xhat_sums, kWarps* kColumns);
+  const int place = lane_index() * V, warp = static_cast<int>(threadIdx.x / kWarp);
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kColumns, chunk = blockIdx.y,
+                     chunks = gridDim.y;
+  Floats<V> plain = {}, xhat = {};
+  for (std::int64_t n = chunk * rows + warp; n < (chunk + 1) * rows && n < N && begin + place < C;
+       n += kWarps) {
+    const Floats<V> d = load<V>(dout, n * C + begin + place);
+    STAGEGPT_UNROLL for (int j = 0; j < V; ++j) plain.v[j] += d.v[j];
+    if (!x) continue;
+    const Floats<V> value = load<V>(x, n * C + begin + place);
+    STAGEGPT_UNROLL for (int j = 0; j < V; ++j) xhat.v[j] += d.v[j] * ((value.v[j] - mean[n]) * rstd[n]);
   }
-  plain_sums[threadIdx.x] = plain;
-  xhat_sums[threadIdx.x] = xhat;
+  STAGEGPT_UNROLL for (int j = 0; j < V; ++j) {
+    plain_sums[warp * kColumns + place + j] = plain.v[j];
+    xhat_sums[warp * kColumns + place + j] = xhat.v[j];
+  }
   __syncthreads();
-  if (warp > 0 || c >= C) return;
-  for (int w = 1; w < kWarps; ++w) {
-    plain += plain_sums[w * kWarp + lane];
-    xhat += xhat_sums[w * kWarp + lane];
+  const int column = static_cast<int>(threadIdx.x);
+  const std::int64_t c = begin + column;
+  const bool has_column = column < kColumns && c < C;
+  if (has_column) {
+    float sum = 0, xhat_sum = 0;
+    for (int w = 0; w < kWarps; ++w) {
+      sum += plain_sums[w * kColumns + column];
+      xhat_sum += xhat_sums[w * kColumns + column];
+    }
+    scratch[chunk * C + c] = sum;
+    scratch[(chunks + chunk) * C + c] = xhat_sum;
   }
-  sums[chunk * C + c] = plain;
-  sums[(gridDim.y + chunk) * C + c] = xhat;
+  if (!is_last_block(finished + blockIdx.x, chunks) || !has_column) return;
+  float sum = 0, xhat_sum = 0;
+  for (std::int64_t i = 0; i < chunks; ++i) {
+    sum += scratch[i * C + c];
+    xhat_sum += scratch[(chunks + i) * C + c];
+  }
+  if (dbias) put(dbias, c, sum, accumulate_bias);
+  if (dw) put(dw, c, xhat_sum, accumulate_w);
 }
 
-// For each column, adds the sums of all chunks, and writes to dbias and dw if they are not null.
-static __global__ void add_chunks_kernel(float* dbias, bool accumulate_bias, float* dw, bool accumulate_w,
-                                         const float* sums, std::int64_t chunks, std::int64_t C) {
-  const std::int64_t c = thread_index();
-  if (c >= C) return;
-  float plain = 0, xhat = 0;
-  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-    plain += sums[chunk * C + c];
-    xhat += sums[(chunks + chunk) * C + c];
-  }
-  if (dbias) put(dbias, c, plain, accumulate_bias);
-  if (dw) put(dw, c, xhat, accumulate_w);
-}
-
-// Computes dbias and dw; either may be null. dw needs x, mean and rstd. `scratch` has
-// ColumnSums::scratch_size elements.
+// Computes dbias and dw; either may be null. dw needs x, mean and rstd. `scratch` has scratch_size elements,
+// `finished` one zero for each counter; it is zero again afterwards.
 template <class T>
 void column_sums(StreamHandle stream, float* dbias, bool accumulate_bias, float* dw, bool accumulate_w,
                  const T* dout, const T* x, const float* mean, const float* rstd, std::int64_t N,
-                 std::int64_t C, float* scratch) {
-  const std::int64_t chunks = parts(N, ColumnSums::kRows);
-  if (chunks > 0) {
-    const dim3 grid(static_cast<unsigned>(parts(C, kWarp)), static_cast<unsigned>(chunks));
-    launch<column_sums_kernel<T>>(grid, dim3(kThreads), 0, stream, scratch, dout, x, mean, rstd, N, C);
-  }
-  launch<add_chunks_kernel>(blocks(C, kThreads), dim3(kThreads), 0, stream, dbias, accumulate_bias, dw,
-                            accumulate_w, static_cast<const float*>(scratch), chunks, C);
+                 std::int64_t C, float* scratch, int* finished) {
+  const ColumnSums division(N);
+  const auto launch_sums = [&]<int V>(std::integral_constant<int, V>) {
+    const dim3 grid(static_cast<unsigned>(parts(C, kWarp * V)), static_cast<unsigned>(division.chunks));
+    launch<column_sums_kernel<T, V>>(grid, dim3(kThreads), 0, stream, dbias, accumulate_bias, dw,
+                                     accumulate_w, dout, x, mean, rstd, N, C, division.rows, scratch,
+                                     finished);
+  };
+  if (in_vectors<kVector<T>>(C, dout, x)) return launch_sums(std::integral_constant<int, kVector<T>>());
+  launch_sums(std::integral_constant<int, 1>());
 }
 
 }  // namespace stagegpt::gpu

@@ -2,10 +2,10 @@
 // Backward:  dwte[v] = Σ over (b,t) with ids[b][t] = v of dout[b][t],   dwpe[t] = Σ_b dout[b][t].
 //
 // Forward: one thread per element. dwpe: one thread per element, which adds over b. dwte: one block per
-// token. The block exits if the same id occurs earlier; otherwise it adds the rows of all tokens with this
-// id. So no two blocks write the same row, and the sum is in token order. The block compares kThreads ids at
-// a time and lists the equal ones in order (one ballot per warp); then each thread adds channels of the
-// listed rows.
+// token. The block exits if its token is not the first with its id; otherwise it adds the rows of all tokens
+// with this id. So no two blocks write the same row, and the sum is in token order. The block compares
+// kThreads ids at a time and lists the equal ones in order (one ballot per warp); then each thread adds
+// channels of the listed rows. A kernel before finds the first token of each id.
 #pragma once
 
 #include "stage2_cuda/kernels/real.cuh"
@@ -64,17 +64,23 @@ __device__ int list_equal(Shared& places, Counts& counts, const std::int32_t* id
   return all;
 }
 
+// Token i has rank n - i. ranks[id] = the rank of the first token with this id; zero before, and without one.
+static __global__ void embedding_first_tokens_kernel(std::int32_t* ranks, const std::int32_t* ids,
+                                                     std::int64_t n) {
+  const std::int64_t i = thread_index();
+  if (i < n) atomicMax(ranks + ids[i], static_cast<std::int32_t>(n - i));
+}
+
 // Adds to dwte.
 template <class T>
 static __global__ void embedding_backward_tokens_kernel(float* dwte, const T* dout, const std::int32_t* ids,
-                                                        std::int64_t n, std::int64_t C) {
+                                                        const std::int32_t* ranks, std::int64_t n,
+                                                        std::int64_t C) {
   STAGEGPT_SHARED(int, places, kThreads);
   STAGEGPT_SHARED(int, counts, kThreads / kWarp);
   const std::int64_t token = blockIdx.x;
   const std::int32_t id = ids[token];
-  int seen = 0;
-  for (std::int64_t i = threadIdx.x; i < token; i += kThreads) seen |= ids[i] == id;
-  if (__syncthreads_or(seen)) return;
+  if (ranks[id] != n - token) return;
   for (std::int64_t begin = token; begin < n; begin += kThreads) {
     const int found = list_equal(places, counts, ids, begin, n, id);
     for (std::int64_t c = threadIdx.x; c < C; c += kThreads) {
@@ -85,15 +91,16 @@ static __global__ void embedding_backward_tokens_kernel(float* dwte, const T* do
   }
 }
 
-// Adds to the gradients that are not null.
+// Adds to the gradients that are not null. dwte needs `ranks`, a zero for each of its rows.
 template <class T>
 void embedding_backward(StreamHandle stream, float* dwte, float* dwpe, const T* dout, const std::int32_t* ids,
-                        EmbeddingSize s) {
+                        std::int32_t* ranks, EmbeddingSize s) {
   const std::int64_t tokens = s.B * s.T;
   if (dwpe) launch_elements<embedding_backward_positions_kernel<T>>(stream, s.T * s.C, dwpe, dout, s.B);
-  if (dwte && tokens > 0)
-    launch<embedding_backward_tokens_kernel<T>>(blocks(tokens, 1), dim3(kThreads), 0, stream, dwte, dout, ids,
-                                                tokens, s.C);
+  if (!dwte || tokens == 0) return;
+  launch_elements<embedding_first_tokens_kernel>(stream, tokens, ranks, ids);
+  launch<embedding_backward_tokens_kernel<T>>(blocks(tokens, 1), dim3(kThreads), 0, stream, dwte, dout, ids,
+                                              static_cast<const std::int32_t*>(ranks), tokens, s.C);
 }
 
 }  // namespace stagegpt::gpu

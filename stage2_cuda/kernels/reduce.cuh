@@ -76,4 +76,19 @@ __device__ MaxAndSum block_merge(MaxAndSum value) {
   return warp_merge(value);
 }
 
+// Called by all threads of `blocks` blocks with the same counter, which is zero: whether this block is the
+// last of them. It sees what the others have written to global memory before. The counter is zero again
+// afterwards.
+__device__ inline bool is_last_block(int* counter, std::int64_t blocks) {
+  STAGEGPT_SHARED(int, earlier, 1);
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) earlier[0] = atomicAdd(counter, 1);
+  __syncthreads();
+  if (earlier[0] + 1 < blocks) return false;
+  __threadfence();
+  if (threadIdx.x == 0) *counter = 0;
+  return true;
+}
+
 }  // namespace stagegpt::gpu

@@ -115,6 +115,24 @@ TEST_F(Stage2Emulated, VerifiesTheGoldenModelInTf32) {
   for (const auto& tensor : json["tensors"]) EXPECT_EQ(tensor["limit"], 1e-2);
 }
 
+// The launches of a step depend on the number of layers alone: here on as many as GPT-2 124M has.
+TEST_F(Stage2Emulated, AStepHasFewLaunchesAndNoAllocation) {
+  for (const char* precision : {"f32", "bf16"}) {
+    const ProgramResult result = stage2(
+        "bench", {"--n-layer", "12", "--n-embd", "32", "--n-head", "2", "--batch-size", "2", "--seq-len", "8",
+                  "--steps", "1", "--warmup", "1", "--json", "--precision", precision});
+    const auto work = nlohmann::json::parse(result.output)["device_work"];
+    // Per layer, forward and backward: four products and eight; two layernorms with three launches each and
+    // two residuals in them, GELU in two, attention in three, four gradients of biases. Around the layers:
+    // both embeddings in five, the last layernorm in three, the head in three products, cross-entropy in
+    // three, zeroed gradients, the norm in two, AdamW, and in bf16 the shadow.
+    EXPECT_EQ(work["products"], 12 * 12 + 3) << precision;
+    EXPECT_LE(work["launches"].get<int>(), 350) << precision;
+    EXPECT_EQ(work["allocations"], 0) << precision;
+    EXPECT_LE(work["waits"].get<int>(), 9) << precision;
+  }
+}
+
 TEST_F(Stage2Emulated, BenchReports) {
   const ProgramResult result =
       stage2("bench", {"--n-layer", "1", "--n-embd", "32", "--batch-size", "2", "--seq-len", "16", "--steps",

@@ -149,8 +149,18 @@ TEST(BenchJson, has_each_figure_once) {
     }
   ],
   "peak_memory_bytes": 1572864,
+  "device_work": null,
   "busy": null
 })");
+}
+
+TEST(BenchJson, tells_what_a_step_asks_of_a_device) {
+  BenchReport report = made_report();
+  report.device_work = {
+      .kernels = 5, .products = 30, .fills = 200, .copies = 7, .allocations = 11, .waits = 13};
+  EXPECT_EQ(
+      bench_json(kSubject, report)["device_work"].dump(),
+      R"({"launches":235,"kernels":5,"products":30,"fills":200,"copies":7,"allocations":11,"waits":13})");
 }
 
 // The printed table: the values of the JSON report, and values that only the table has.
@@ -186,6 +196,19 @@ op                            median ms   share   calls   GFLOP/s      GB/s
 linear_forward                  300.000   75.0%      13      20.0      10.0
 copy                            100.000   25.0%       2       0.0      40.0
 )");
+}
+
+TEST(BenchTable, tells_what_a_step_asks_of_a_device) {
+  BenchReport report = made_report();
+  EXPECT_EQ(printed(report).find("launches"), std::string::npos);
+  report.device_work = {
+      .kernels = 5, .products = 30, .fills = 200, .copies = 7, .allocations = 11, .waits = 13};
+  EXPECT_NE(printed(report).find(R"(
+launches           235      in a step: 5 kernels, 30 products of the library, 200 fills; 7 copies
+waits               13      of the host for the device in a step; 11 allocations of device memory
+others )"),
+            std::string::npos)
+      << printed(report);
 }
 
 TEST(BenchTable, tells_of_other_programs_where_they_are_known) {
