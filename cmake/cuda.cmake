@@ -52,3 +52,7 @@ string(REGEX MATCHALL "[0-9]+" architectures "${architectures}")  # no suffix: 9
 list(SORT architectures COMPARE NATURAL)
 list(APPEND architectures 0)
 list(GET architectures 0 STAGEGPT_OLDEST_ARCHITECTURE)
+if(STAGEGPT_OLDEST_ARCHITECTURE GREATER 0 AND STAGEGPT_OLDEST_ARCHITECTURE LESS 80)
+  message(FATAL_ERROR "CMAKE_CUDA_ARCHITECTURES: ${STAGEGPT_OLDEST_ARCHITECTURE}: the kernels need instructions of compute "
+                      "capability 8.0 (A100); give 80 or more")
+endif()

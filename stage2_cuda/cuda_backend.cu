@@ -9,7 +9,7 @@
 #include "stage2_cuda/kernels/activation.cuh"
 #include "stage2_cuda/kernels/adamw.cuh"
 #include "stage2_cuda/kernels/attention_cached.cuh"
-#include "stage2_cuda/kernels/attention_flash.cuh"
+#include "stage2_cuda/kernels/attention_flash_backward.cuh"
 #include "stage2_cuda/kernels/attention_materialised.cuh"
 #include "stage2_cuda/kernels/column_sums.cuh"
 #include "stage2_cuda/kernels/cross_entropy.cuh"

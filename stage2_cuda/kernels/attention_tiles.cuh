@@ -89,8 +89,8 @@ __device__ void write_product(const RowsOfHead<Real>& rows, bool accumulate, con
                               float factor, const Tile<Shared>& tile, int first) {
   constexpr int V = kVector<Real>;
   __syncwarp();  // the warp has finished with its rows of the tile
-  for (int i = 0; i < Product::kThreadRows; ++i) {
-    for (int j = 0; j < Product::kThreadColumns; ++j) {
+  STAGEGPT_UNROLL for (int i = 0; i < Product::kThreadRows; ++i) {
+    STAGEGPT_UNROLL for (int j = 0; j < Product::kThreadColumns; ++j) {
       tile.memory[tile.at(Product::row(i), Product::column(j))] = rounded_to<Real>(factor * product.at(i, j));
     }
   }

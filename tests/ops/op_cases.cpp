@@ -152,7 +152,8 @@ void add_layernorms(Cases& cases) {
   add_layernorm(cases, "c130", {{3, 5, 130}});
   add_layernorm(cases, "c7", {{3, 5, 7}});
   add_layernorm(cases, "c300", {{1, 5, 300}});        // more columns than the 256 threads of a GPU block
-  add_layernorm(cases, "many_rows", {{3, 100, 40}});  // more than two blocks of 128 rows in column sums
+  add_layernorm(cases, "many_rows", {{3, 100, 40}});  // more than two blocks of 64 rows in column sums
+  add_layernorm(cases, "rows_8300", {{1, 8300, 4}});  // more than 128 blocks of 64 rows
   add_layernorm(cases, "one_row", {{1, 1, 101}});
   add_layernorm(cases, "two_dimensions", {{33, 20}});
   add_layernorm(cases, "large", {{1, 17, 48}, kLarge});
@@ -197,7 +198,7 @@ void add_attentions(Cases& cases) {
   add_attention(cases, {"t47", 1, 47, 20, 1});  // around one block of 48 queries
   add_attention(cases, {"t48", 1, 48, 20, 1});
   add_attention(cases, {"t49", 1, 49, 20, 1});
-  for (const std::int64_t t : {31, 32, 33, 63, 64, 65}) {  // tiles of 32 keys and of 64 queries
+  for (const std::int64_t t : {31, 32, 33, 63, 64, 65}) {  // tiles of 32 or 64 keys, and of 64 queries
     add_attention(cases, {concat("t", t), 1, t, 20, 1});
   }
   // Flash attention has kernels for up to 32, 64, 96 and 128 channels per head.

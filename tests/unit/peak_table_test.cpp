@@ -11,6 +11,14 @@ namespace {
 std::optional<double> f32(std::string_view device) { return data_sheet_flops(device, Precision::f32); }
 std::optional<double> tf32(std::string_view device) { return data_sheet_flops(device, Precision::tf32); }
 
+// The dense rates of the same data sheets, half of those with sparsity; for the RTX 4090 of the Ada white paper.
+TEST(PeakTable, has_rates_in_bf16) {
+  const auto bf16 = [](std::string_view device) { return data_sheet_flops(device, Precision::bf16); };
+  EXPECT_EQ(bf16("NVIDIA A100-SXM4-80GB"), 312e12);
+  EXPECT_EQ(bf16("NVIDIA H100 80GB HBM3"), 989e12);
+  EXPECT_EQ(bf16("NVIDIA GeForce RTX 4090"), 165.2e12);
+}
+
 TEST(PeakTable, knows_devices_by_the_names_nvidia_smi_prints) {
   EXPECT_EQ(f32("NVIDIA A100-SXM4-80GB"), 19.5e12);
   EXPECT_EQ(tf32("NVIDIA A100 80GB PCIe"), 156e12);
