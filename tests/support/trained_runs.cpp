@@ -15,11 +15,12 @@ void TrainedRuns::SetUp() {
 }
 
 Arguments TrainedRuns::small(const std::string& run, const Arguments& more) {
-  return with_flags(
-      Arguments{"--data",       "t.txt", "--tokenizer",  "char", "--n-layer",    "1",   "--n-head",  "2",
-                "--n-embd",     "16",    "--block-size", "16",   "--batch-size", "24",  "--steps",   "30",
-                "--eval-every", "10",    "--threads",    "1",    "--dropout",    "0.1", "--run-dir", run},
-      more);
+  return with_flags(Arguments{"--data", "t.txt", "--tokenizer", "char", "--n-layer", "1", "--n-head", "2",
+                              "--n-embd", "16", "--block-size", "16", "--batch-size", "24", "--steps", "30",
+                              "--eval-every", "10", "--threads", "1", "--dropout", "0.1", "--run-dir", run,
+                              // The sample after the last step: longer than a block, but not 500 tokens.
+                              "--max-new-tokens", "20"},
+                    more);
 }
 
 ProgramResult TrainedRuns::stage0(const std::string& job, const Arguments& arguments) const {
