@@ -1,6 +1,7 @@
 #include "common/measure/peak.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "common/base/error.h"
 #include "common/base/seconds_since.h"
@@ -26,13 +27,24 @@ double product_seconds(Backend& backend, std::int64_t n, GemmEffort effort) {
   return best;
 }
 
+std::int64_t smallest_affordable(Backend& backend, GemmEffort effort) {
+  constexpr std::int64_t kProbe = 64;
+  if (effort.affordable == 0) return effort.smallest;
+  const double probe = product_seconds(backend, kProbe, {.tries = 5});
+  const auto expected = [&](std::int64_t n) { return probe * std::pow(static_cast<double>(n) / kProbe, 3); };
+  std::int64_t n = effort.smallest;
+  while (n > kProbe && expected(n) > effort.affordable) n /= 2;
+  return n;
+}
+
 }  // namespace
 
 Peak measure_peak(Backend& backend, GemmEffort effort) {
   constexpr std::int64_t kLargest = 8192;  // 0.8 GB
   Peak peak;
   double seconds = 0;
-  for (std::int64_t n = effort.smallest; n <= kLargest && seconds < effort.long_enough; n *= 2) {
+  for (std::int64_t n = smallest_affordable(backend, effort); n <= kLargest && seconds < effort.long_enough;
+       n *= 2) {
     seconds = product_seconds(backend, n, effort);
     const double rate = 2.0 * static_cast<double>(n * n * n) / seconds;
     if (rate > peak.flops_per_second) peak = {rate, concat("measured GEMM ", n)};

@@ -20,12 +20,16 @@ struct GemmEffort {
   double long_enough = 0.05;    // seconds of one product, from which on no larger n is tried
   int tries = 5;                // minimum number of products per size
   double seconds = 0;           // minimum time per size
+  // The most seconds that a product of the smallest size may take; `smallest` is halved until it does. 0: no
+  // limit.
+  double affordable = 0;
 };
-// Takes less than a second with a fast GEMM, several seconds with plain loops.
-inline constexpr GemmEffort kThoroughGemm;
-// Takes about 30 ms and 7 MB. Smaller products would be inaccurate: on a busy machine, the synchronisation of
-// threads makes them many times slower.
-inline constexpr GemmEffort kQuickGemm{.smallest = 768, .long_enough = 0.001, .tries = 3, .seconds = 0.025};
+// Takes less than a second with a fast GEMM, several seconds with plain loops or on the emulator.
+inline constexpr GemmEffort kThoroughGemm{.affordable = 0.5};
+// Takes about 30 ms and 7 MB with a fast GEMM. Smaller products would be inaccurate: on a busy machine, the
+// synchronisation of threads makes them many times slower. A slow GEMM gets them nevertheless.
+inline constexpr GemmEffort kQuickGemm{
+    .smallest = 768, .long_enough = 0.001, .tries = 3, .seconds = 0.025, .affordable = 0.1};
 
 // The highest rate of f32 products on the backend.
 Peak measure_peak(Backend& backend, GemmEffort effort);

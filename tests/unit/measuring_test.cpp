@@ -54,6 +54,15 @@ TEST_F(Measuring, OfAPeakTriesEachSizeSomeTimes) {
   EXPECT_EQ(asked("linear_forward").work.flops, flops);
 }
 
+TEST_F(Measuring, OfAPeakBeginsWithSmallerMatricesWhereProductsAreSlow) {
+  GemmEffort effort{.smallest = 192, .long_enough = 1e-12, .tries = 1, .affordable = 1e-12};
+  EXPECT_EQ(measure_peak(*backend_, effort).name, "measured GEMM 48");
+  effort.affordable = 1e3;
+  EXPECT_EQ(measure_peak(*backend_, effort).name, "measured GEMM 192");
+  effort.affordable = 0;
+  EXPECT_EQ(measure_peak(*backend_, effort).name, "measured GEMM 192");
+}
+
 TEST_F(Measuring, OfAPeakGoesOnForItsTime) {
   start_profiler();
   measure_peak(*backend_, {.smallest = 4, .long_enough = 1e-12, .tries = 1, .seconds = 0.1});
