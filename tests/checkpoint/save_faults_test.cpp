@@ -2,12 +2,14 @@
 // remains valid. Faults are injected by a preloaded library: support/fault_injection.cpp.
 #include <algorithm>
 #include <fstream>
+#include <regex>
 
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/hugging_face_model.h"
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/run_directory.h"
 #include "tests/checkpoint/small_run.h"
+#include "tests/support/golden.h"
 #include "tests/support/sanitized.h"
 
 namespace stagegpt::test {
@@ -97,6 +99,29 @@ TEST_P(Interrupted, AtAnyCallLeavesTheNewestCheckpointWhole) {
 INSTANTIATE_TEST_SUITE_P(ByThe, Interrupted,
                          testing::Values("kill", "kill_halfway", "power_loss", "data_loss"),
                          [](const auto& test) { return std::string(test.param); });
+
+// A list of calls, one line each, in which equal neighbours are one: how many writes a file takes depends on
+// its size. The names of removed files are sorted, since a directory has no order.
+std::string in_short(const std::vector<std::string>& calls, const std::string& root) {
+  std::vector<std::string> lines;
+  std::size_t removed = 0;  // lines at the end that remove a file
+  for (const std::string& call : calls) {
+    std::string line = std::regex_replace(call.substr(call.find(' ') + 1), std::regex(root + "/"), "");
+    line = std::regex_replace(line, std::regex("tfevents[^ ]*"), "tfevents…");
+    if (!lines.empty() && lines.back() == line) continue;
+    lines.push_back(line);
+    removed = line.starts_with("unlink ") ? removed + 1 : 0;
+    std::sort(lines.end() - static_cast<std::ptrdiff_t>(removed), lines.end());
+  }
+  std::string text;
+  for (const std::string& line : lines) text += line + '\n';
+  return text;
+}
+
+// What a run does to its files, in order: what it creates, writes, syncs, renames and removes.
+TEST_F(SaveFaults, CallsOfARunAreThese) {
+  expect_golden(in_short(calls(), in("root/run").string()), "calls_of_a_run.txt");
+}
 
 TEST_F(SaveFaults, MetricsAreOnTheDiskBeforeTheirCheckpoint) {
   bool synced = true;

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 
@@ -45,6 +47,35 @@ TEST(Subprocess, HasItsEnvironmentItsDirectoryAndNoInput) {
   subprocess.directory = directory.path();
   const std::string expected = "a b\npath\n" + std::filesystem::canonical(directory.path()).string() + '\n';
   EXPECT_EQ(run_subprocess(subprocess).output, expected);
+}
+
+TEST(Subprocess, HasEachVariableOnce) {
+  setenv("STAGEGPT_TWICE", "ours", 1);
+  Subprocess subprocess{.argv = {"env"}};
+  subprocess.environment = {{"STAGEGPT_TWICE", "added"}};
+  const std::string variables = '\n' + run_subprocess(subprocess).output;
+  unsetenv("STAGEGPT_TWICE");
+  EXPECT_NE(variables.find("\nSTAGEGPT_TWICE=added\n"), std::string::npos) << variables;
+  EXPECT_EQ(variables.find("\nSTAGEGPT_TWICE=ours\n"), std::string::npos) << variables;
+}
+
+// It is in a process group of its own, which a signal to its children needs, and ignores no signal that we
+// ignore.
+TEST(Subprocess, BeginsWithItsOwnGroupAndTheUsualSignals) {
+  constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR1};
+  std::vector<std::pair<int, void (*)(int)>> before;
+  for (const int signal : kSignals) before.emplace_back(signal, std::signal(signal, SIG_IGN));
+  // In /proc/PID/stat: process id, (name), state, parent, group.
+  const SubprocessResult result = run_subprocess(shell("grep SigIgn /proc/$$/status; cat /proc/$$/stat"));
+  for (const auto& [signal, action] : before) std::signal(signal, action);
+  unsigned long long ignored = 0;
+  int pid = 0, parent = 0, group = 0;
+  ASSERT_EQ(
+      std::sscanf(result.output.c_str(), "SigIgn: %llx %d %*s %*c %d %d", &ignored, &pid, &parent, &group), 4)
+      << result.output;
+  for (const int signal : kSignals) EXPECT_EQ(ignored >> (signal - 1) & 1, 0u) << signal;
+  EXPECT_EQ(group, pid);
+  EXPECT_EQ(parent, getpid());
 }
 
 // Otherwise the disk space of a deleted file would not be free until the program ends.
@@ -94,6 +125,36 @@ TEST(Subprocess, MayEndByItselfWhenItIsAsked) {
   const SubprocessResult result = run_subprocess(subprocess);
   EXPECT_EQ(result.output, "saved\n");
   EXPECT_EQ(result.exit_code, 3);
+}
+
+// A program that does not end when it is asked to is killed some seconds later.
+TEST(Subprocess, IsKilledIfItDoesNotEnd) {
+  Subprocess subprocess = shell("trap '' TERM; while :; do sleep 0.1; done");
+  subprocess.timeout_seconds = 0.2;
+  const SubprocessResult result = run_subprocess(subprocess);
+  EXPECT_EQ(result.exit_code, 128 + SIGKILL);
+  EXPECT_TRUE(result.timed_out);
+  EXPECT_GE(result.seconds, 0.2 + 1);
+  EXPECT_LT(result.seconds, 60);
+}
+
+TEST(Subprocess, TellsHowLongItTook) {
+  const double seconds = run_subprocess(shell("sleep 0.3")).seconds;
+  EXPECT_GE(seconds, 0.3);
+  EXPECT_LT(seconds, 60);
+}
+
+// If the caller throws, nothing is left running.
+TEST(Subprocess, EndsWithItsCaller) {
+  Subprocess subprocess = shell("echo $$ >&2; sleep 60");
+  std::string pid;
+  subprocess.on_errors = [&](std::string_view text) {
+    pid = text.substr(0, text.find('\n'));
+    throw std::runtime_error("enough");
+  };
+  EXPECT_THROW(run_subprocess(subprocess), std::runtime_error);
+  ASSERT_NE(pid, "");
+  EXPECT_FALSE(is_alive(pid));
 }
 
 TEST(Subprocess, DoesNotWaitForWhomItLeavesBehind) {
@@ -151,6 +212,33 @@ TEST(FindProgram, LooksInThePathOnly) {
   EXPECT_EQ(find_program("/bin/sh"), "/bin/sh");
 }
 
+// The first directory that has the program decides; an empty one is the current directory, as for a shell.
+TEST(FindProgram, TakesTheDirectoriesInTheirOrder) {
+  const ScratchDirectory first, second;
+  for (const ScratchDirectory* directory : {&first, &second}) {
+    for (const char* name : {"both", "later"}) {
+      if (directory == &first && name == std::string_view("later")) continue;
+      std::filesystem::permissions(directory->write(name, "#!/bin/sh\n"), std::filesystem::perms::owner_all);
+    }
+  }
+  std::filesystem::create_directory(first.path() / "later");  // no program, though its name fits
+  const std::string before = std::getenv("PATH");
+  setenv("PATH", (first.path().string() + ":" + second.path().string()).c_str(), 1);
+  const auto both = find_program("both"), later = find_program("later");
+  const std::filesystem::path here = std::filesystem::current_path();
+  std::filesystem::current_path(second.path());
+  setenv("PATH", "/no/such/directory::", 1);
+  const auto current = find_program("later");
+  std::filesystem::current_path(here);
+  unsetenv("PATH");
+  const auto none = find_program("later");
+  setenv("PATH", before.c_str(), 1);
+  EXPECT_EQ(both, first.path() / "both");
+  EXPECT_EQ(later, second.path() / "later");
+  EXPECT_EQ(current, std::filesystem::path("./later"));
+  EXPECT_FALSE(none);
+}
+
 TEST(LastLines, LeavesOutEmptyOnes) {
   EXPECT_EQ(last_lines("a\nb\n\n  \nc\n", 2), "b\nc");
   EXPECT_EQ(last_lines("a", 3), "a");
@@ -161,6 +249,8 @@ TEST(ShellLine, IsReadByAShellAsItWas) {
   const std::vector<std::string> arguments = {"printf", "%s|", "a b", "it's", "", "$HOME", "x=1"};
   EXPECT_EQ(run_subprocess(shell(shell_line(arguments))).output, "a b|it's||$HOME|x=1|");
   EXPECT_EQ(shell_line({"./a", "--b", "c d"}), "./a --b 'c d'");
+  EXPECT_EQ(shell_line({"aZ09_-+=./,:@%^"}), "aZ09_-+=./,:@%^");
+  EXPECT_EQ(shell_line({"a;b", "é"}), "'a;b' 'é'");
 }
 
 }  // namespace

@@ -214,6 +214,36 @@ void exhaust(std::size_t total) {
   std::exit(right && then_none && all ? 0 : 1);
 }
 
+// Address ranges that were freed join their neighbours. Otherwise these blocks, each larger than all before,
+// would need 4 GB of addresses; 1.1 GB are reserved.
+void free_in_turn(bool first_first) {
+  setenv("STAGEGPT_EMULATOR_MEMORY", std::to_string(std::size_t{8} << 20).c_str(), 1);
+  constexpr std::size_t kPage = 4096;
+  for (std::size_t pages = 1; pages <= 1000; ++pages) {
+    void *one = allocate(pages * kPage), *other = allocate(pages * kPage);
+    if (one == nullptr || other == nullptr) std::exit(1);
+    deallocate(first_first ? one : other);
+    deallocate(first_first ? other : one);
+  }
+  std::exit(memory_info().free == memory_info().total ? 0 : 2);
+}
+
+TEST_F(EmulatedMemoryDeathTest, freed_addresses_join) {
+  for (const bool first_first : {true, false}) {
+    EXPECT_EXIT(free_in_turn(first_first), testing::ExitedWithCode(0), "") << first_first;
+  }
+}
+
+TEST(EmulatedMemory, takes_the_first_addresses_that_are_enough) {
+  void *a = allocate(5000), *b = allocate(16), *c = allocate(16);
+  deallocate(a);
+  deallocate(b);
+  void *again = allocate(5000), *behind = allocate(16);
+  EXPECT_EQ(again, a);
+  EXPECT_EQ(behind, b);
+  for (void* block : {again, behind, c}) deallocate(block);
+}
+
 void open_with_memory(const char* value) {
   setenv("STAGEGPT_EMULATOR_MEMORY", value, 1);
   try {

@@ -46,7 +46,7 @@ class Outcome:
 
 
 def discover(build, left_out, programs=()):
-    """Tests whose commands run a program of the build, of those in `programs` if there are any; without those that have
+    """Tests whose commands name a program of the build, or its directory, of those in `programs` if there are any; without those that have
     a label in `left_out`."""
     listed = subprocess.run(["ctest", "--show-only=json-v1"], cwd=build, check=True, capture_output=True, text=True)
     tests = []
@@ -54,7 +54,8 @@ def discover(build, left_out, programs=()):
         properties = {item["name"]: item["value"] for item in entry.get("properties", [])}
         labels = properties.get("LABELS", [])
         command = entry.get("command", [])
-        program = next((Path(word) for word in command if word.startswith(str(build)) and Path(word).is_file()), None)
+        # A test of all programs names their directory.
+        program = next((Path(word) for word in command if word.startswith(str(build)) and Path(word).exists()), None)
         if program is None or set(labels) & set(left_out) or (programs and program.name not in programs):
             continue
         environment = dict(line.split("=", 1) for line in properties.get("ENVIRONMENT", []))

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 
@@ -48,6 +49,25 @@ TEST_F(Generate, ReportsTimesOnStandardError) {
   EXPECT_NE(result.errors.find("7 tokens: "), std::string::npos) << result.errors;
   EXPECT_NE(result.errors.find("ms per token"), std::string::npos) << result.errors;
   EXPECT_NE(result.errors.find("tokens/s, first after"), std::string::npos) << result.errors;
+}
+
+// The times of all tokens, taken together, are a good part of the time that the program takes, and no more.
+TEST_F(Generate, TimesOfTokensAddUpToThatOfTheProgram) {
+  constexpr double kTexts = 4,
+                   kTokens = 3000;  // of each text: it has no end of text, as the most probable never is
+  const auto start = std::chrono::steady_clock::now();
+  const nlohmann::json result =
+      json({"--prompt", "the", "--temperature", "0", "--num-samples", "4", "--max-new-tokens", "3000"});
+  const double wall_ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  ASSERT_EQ(result["tokens"], kTexts * kTokens);
+  const double first = result["ms_to_first_token"], later = result["ms_per_token"];
+  EXPECT_NEAR(result["tokens_per_second"].get<double>(), 1e3 / later, 1e-6 * 1e3 / later);
+  const double all = kTexts * first + kTexts * (kTokens - 1) * later;
+  EXPECT_LE(all, wall_ms);
+  EXPECT_GE(all, wall_ms / 4);
+  EXPECT_GT(first, 0);
+  EXPECT_LT(first, wall_ms / 4);
 }
 
 TEST_F(Generate, WritesTheSameFromEveryNameOfAModel) {

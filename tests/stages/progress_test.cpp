@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdio>
 #include <sstream>
+#include <thread>
 
 namespace stagegpt::test {
 namespace {
@@ -123,6 +126,23 @@ TEST(Progress, CountsTokensSinceItWasMade) {
   const std::string text = testing::internal::GetCapturedStderr();
   EXPECT_TRUE(text.starts_with("step 101/104  loss 2.0000  lr 5.00e-01  norm 3.00  128 tok/s  ETA 0:00\n"))
       << text;
+}
+
+// Of a run that was resumed at step 100, 100 steps have taken at least 50 ms: 100,000 more take at least 50
+// s.
+TEST(Progress, TellsTheTimeThatIsLeftAtTheSpeedSoFar) {
+  constexpr std::chrono::milliseconds kPause{50};
+  testing::internal::CaptureStderr();
+  Progress progress(100, 100'200, 1);
+  std::this_thread::sleep_for(kPause);
+  progress.step(report_of(199, 0.5), 1.0);
+  const std::string text = testing::internal::GetCapturedStderr();
+  const std::size_t at = text.find("ETA ");
+  ASSERT_NE(at, std::string::npos) << text;
+  int minutes = 0, seconds = 0;
+  ASSERT_EQ(std::sscanf(text.c_str() + at, "ETA %d:%d\n", &minutes, &seconds), 2) << text;
+  EXPECT_GE(60 * minutes + seconds, 50) << text;
+  EXPECT_LT(60 * minutes + seconds, 2000) << text;  // a pause of 2 s
 }
 
 // A quarter of the tokens has taken 20 s.

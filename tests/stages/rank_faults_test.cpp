@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <regex>
 
 #include "common/base/error.h"
 #include "common/checkpoint/run_directory.h"
@@ -79,8 +80,21 @@ TEST_P(Faults, ARankThatStallsIsNamed) {
   const ProgramResult result =
       train(3, {"--watchdog-seconds", "1"}, once_saved([&](pid_t) { signal_rank(1, SIGSTOP); }));
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_NE(result.errors.find("rank 1 was stopped in \""), std::string::npos) << result.errors;
+  EXPECT_TRUE(std::regex_search(
+      result.errors, std::regex("_train[a-z_]*: rank 1 was stopped in \"[a-z ]+\" for [1-9][0-9]* s "
+                                "\\(--watchdog-seconds\\): ending all ranks\n")))
+      << result.errors;
   expect_ended_and_resumable();
+}
+
+// After the last step, rank 0 writes a sample while the other waits.
+TEST_P(Faults, ARankThatStallsInTheLastSampleIsNamed) {
+  const ProgramResult result =
+      train(2, {"--watchdog-seconds", "1", "--steps", "2", "--max-new-tokens", "1000000"},
+            {.signal_after = "trained in", .instead = [&](pid_t) { signal_rank(0, SIGSTOP); }});
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_NE(result.errors.find("rank 0 was stopped in \"sample\" for "), std::string::npos) << result.errors;
+  EXPECT_TRUE(all_end(directory_.path()));
 }
 
 // The process exists, but the thread that computes does not continue.

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 
 #include "common/logging/step_trace.h"
@@ -177,6 +178,20 @@ TEST_F(Stage1, WithNothingToWarnOfPrintsNoEmptyLine) {
   const Arguments plan = small("run", {"--threads", "1"}) + Arguments{"--dry-run"};
   const std::string errors = stage1(1, "train", plan).errors;
   EXPECT_FALSE(errors.starts_with('\n')) << errors;
+}
+
+TEST_F(Stage1, TellsOnWhatItRuns) {
+  const auto machine = [&](const Arguments& more) {
+    const Arguments flags = small("run", with_flags({"--threads", "1", "--matmul", "tiled"}, more));
+    const std::string errors = stage1(2, "train", flags + Arguments{"--dry-run"}).errors;
+    const std::size_t at = errors.find("machine: ");
+    return errors.substr(at, errors.find('\n', at) - at);
+  };
+  const std::string expected =
+      "machine: 2 ranks on 1 node, each on [0-9]+ of [0-9]+ cores?, which 2 ranks share; CPU, 1 thread, "
+      "tiled "
+      "matmul; gradients bucketed";
+  EXPECT_TRUE(std::regex_match(machine({"--comm", "bucketed"}), std::regex(expected))) << machine({});
 }
 
 TEST_F(Stage1, HelpComesOnce) {

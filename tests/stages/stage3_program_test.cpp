@@ -1,5 +1,6 @@
 // Stage 3's programs on the emulator, as a user runs them, compared with stages 0 and 2.
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "tests/support/mpi_program.h"
 #include "tests/support/sanitized.h"
@@ -94,6 +95,22 @@ TEST_F(Stage3Emulated, VerifiesAndWrites) {
   stage0("train", small("run"));
   const Arguments text = {"--model", "run", "--prompt", "the", "--max-new-tokens", "20"};
   EXPECT_EQ(stage3(2, "generate", text).output, stage0("generate", text).output);
+}
+
+TEST_F(Stage3Emulated, TellsOnWhatItRuns) {
+  const auto machine = [&](const Arguments& more, const RunOptions& options = {}) {
+    const Arguments flags = small("run", {"--threads", "1", "--comm", "flat"}) + more;
+    const std::string errors = expect_done(run(2, "train", flags + Arguments{"--dry-run"}, options)).errors;
+    const std::size_t at = errors.find("machine: ");
+    return errors.substr(at, errors.find('\n', at) - at);
+  };
+  const std::string expected =
+      "machine: 2 ranks on 1 node, each on [0-9]+ of [0-9]+ cores?, which 2 ranks share; emulated GPU on 1 "
+      "thread; f32, host BLAS \\(f32\\) in place of cuBLASLt; gradients flat, transport host";
+  const std::string own = machine({}),
+                    shared = machine({"--share-gpu"}, {.environment = {{"STAGEGPT_EMULATOR_DEVICES", "1"}}});
+  EXPECT_TRUE(std::regex_match(own, std::regex(expected))) << own;
+  EXPECT_TRUE(std::regex_match(shared, std::regex(expected + ", sharing GPUs"))) << shared;
 }
 
 // The limits are those of the precision.

@@ -58,6 +58,18 @@ class TapeTest : public testing::Test {
   Backend& be_ = *backend_;
 };
 
+// A leaf has a gradient of its shape and dtype; one in bf16 may have it in f32.
+TEST_F(TapeTest, leaves_have_gradients_that_fit) {
+  const auto make = [&](DType value, DType grad, std::int64_t n = 3) {
+    return [&be = be_, value, grad, n] { Var(be.allocate(value, {3}), be.allocate(grad, {n})); };
+  };
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) EXPECT_NO_THROW(make(dtype, dtype)());
+  EXPECT_NO_THROW(make(DType::bf16, DType::f32)());
+  EXPECT_THROW(make(DType::bf16, DType::f64)(), InternalError);
+  EXPECT_THROW(make(DType::f32, DType::f64)(), InternalError);
+  EXPECT_THROW(make(DType::f32, DType::f32, 4)(), InternalError);
+}
+
 TEST_F(TapeTest, backward_runs_in_the_reverse_order_of_forward) {
   auto matrix = [&](Shape shape, std::uint32_t stream) {
     const Tensor value = to_tensor(be_, DType::f64, shape, random_values(1, stream, shape.numel()));

@@ -1,0 +1,144 @@
+// The phases of a run: those that a watchdog gets to know, and those for which the time of a step counts.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <map>
+#include <thread>
+
+#include "common/backend/op_observer.h"
+#include "common/comm/self_communicator.h"
+#include "common/generation/generation.h"
+#include "common/train/training_run.h"
+#include "stage0_serial/cpu_backend.h"
+#include "tests/data/make_tokenizers.h"
+#include "tests/support/golden.h"
+#include "tests/support/program.h"
+#include "tests/support/small_training.h"
+
+namespace stagegpt::test {
+namespace {
+
+// A group of one process that writes down the phases which are entered, and the beats in them. It may claim
+// to be one of two ranks.
+class PhaseGroup final : public RankGroup {
+ public:
+  explicit PhaseGroup(int size = 1) : size_(size) {}
+  int rank() const override { return 0; }
+  int size() const override { return size_; }
+  void barrier() override {}
+  void broadcast(std::span<std::byte>, int) override {}
+  void all_gather(std::span<const std::byte> own, std::span<std::byte> all) override {
+    for (auto out = all.begin(); out != all.end(); out += std::ssize(own)) std::ranges::copy(own, out);
+  }
+  void enter(const char* phase) override { event(concat("enter \"", phase, "\"")); }
+  void beat() override {
+    if (!log_.ends_with("  beats\n")) event("  beats");
+  }
+  void event(const std::string& what) { log_ += what + '\n'; }
+  const std::string& log() const { return log_; }
+
+ private:
+  int size_;
+  std::string log_;
+};
+
+// Two steps, of which the first is traced; each is followed by a validation, a sample and a checkpoint.
+TEST(RunPhases, AreToldToTheWatchdog) {
+  const ScratchDirectory scratch;
+  PhaseGroup group;
+  SelfCommunicator communicator(group);
+  NoGradientSync sync;
+  const auto backend = make_cpu_backend(1);
+  Gpt2 model(*backend, SmallTraining::model_config(0));
+  model.parameters().initialize(1);
+  Corpus corpus;
+  corpus.tokenizer = char_tokenizer("abc");
+  corpus.train = TokenSequence(random_tokens(500));
+  corpus.validation = TokenSequence(random_tokens(100));
+  TrainingRunConfig config;
+  config.trainer = small_config(2, 2);
+  config.trainer.schedule.steps = config.last_step = 2;
+  config.eval_every = config.sample_every = config.checkpoint_every = 1;
+  config.trace_steps = 1;
+  config.peak = Peak{1e9, "made up"};
+  config.sample = [&] {
+    group.event("  a sample is drawn");
+    return "text";
+  };
+  TrainingRun run(*backend, communicator, sync, model, corpus, config);
+  run.prepare();
+  RunDirectory directory = RunDirectory::create(scratch.path() / "run");
+  testing::internal::CaptureStderr();
+  run.run(&directory);
+  testing::internal::GetCapturedStderr();
+  group.event("the end");
+  expect_golden(group.log(), "run_phases.txt");
+}
+
+// Delays an op.
+class SlowOp final : public OpObserver {
+ public:
+  SlowOp(Backend& backend, std::string op, std::chrono::milliseconds pause)
+      : OpObserver(backend), op_(std::move(op)), pause_(pause) {}
+  void around(const char* op, const Work&, const std::function<void()>& kernel) override {
+    kernel();
+    if (op == op_) std::this_thread::sleep_for(pause_);
+  }
+
+ private:
+  std::string op_;
+  std::chrono::milliseconds pause_;
+};
+
+// A synchronisation of which one call takes long.
+class SlowSync final : public NoGradientSync {
+ public:
+  SlowSync(std::string call, std::chrono::milliseconds pause) : call_(std::move(call)), pause_(pause) {}
+  void ready(Parameters&, int parameter) override {
+    if (parameter == 0) called("ready");
+  }
+  void finish(Parameters&) override { called("finish"); }
+  void sum_squared_norm(const Tensor&) override { called("sum_squared_norm"); }
+  void share_weights(Parameters&) override { called("share_weights"); }
+
+ private:
+  void called(const char* call) const {
+    if (call == call_) std::this_thread::sleep_for(pause_);
+  }
+  std::string call_;
+  std::chrono::milliseconds pause_;
+};
+
+// The time of the slow call must be in its phase. Other phases are not looked at: they take long on a busy
+// machine.
+TEST(RunPhases, TimeOfAStepCountsForThePhaseOfTheCall) {
+  constexpr std::chrono::milliseconds kPause{20};
+  const std::pair<const char*, PhaseClock::Phase> calls[] = {
+      {"copy_from_host", &PhaseSeconds::data},
+      {"embedding_forward", &PhaseSeconds::forward},
+      {"attention_forward", &PhaseSeconds::forward},
+      {"cross_entropy_forward", &PhaseSeconds::forward},
+      {"cross_entropy_backward", &PhaseSeconds::backward},
+      {"attention_backward", &PhaseSeconds::backward},
+      {"embedding_backward", &PhaseSeconds::backward},
+      {"ready", &PhaseSeconds::communication},
+      {"finish", &PhaseSeconds::communication},
+      {"squared_norm", &PhaseSeconds::optimizer},
+      {"sum_squared_norm", &PhaseSeconds::communication},
+      {"adamw", &PhaseSeconds::optimizer},
+      {"share_weights", &PhaseSeconds::communication},
+  };
+  for (const auto& [call, phase] : calls) {
+    PhaseGroup two(2);
+    SelfCommunicator communicator(two);
+    SmallTraining small(make_cpu_backend(1), small_config(2, 1), random_tokens(500));
+    SlowSync sync(call, kPause);
+    Trainer trainer(*small.backend, communicator, sync, small.model, small.data, small_config(2, 1));
+    const SlowOp observer(*small.backend, call, kPause);
+    const PhaseSeconds seconds = trainer.step().seconds;
+    EXPECT_GE(seconds.*phase, std::chrono::duration<double>(kPause).count()) << call;
+  }
+}
+
+}  // namespace
+}  // namespace stagegpt::test
