@@ -87,6 +87,15 @@ TEST(BenchFlags, ReachTheStepThatIsTimed) {
   EXPECT_EQ(kernel(plain, "dropout_forward").calls, 0);
 }
 
+// The tokens and the weights are random, but always the same.
+TEST(BenchFlags, FirstStepIsAlwaysTheSame) {
+  const nlohmann::json step =
+      bench({"--n-layer", "2", "--n-head", "4", "--n-embd", "32", "--block-size", "24", "--vocab-size", "300",
+             "--batch-size", "4", "--seq-len", "20", "--steps", "1", "--warmup", "0"})["first_step"];
+  EXPECT_NEAR(step["loss"].get<double>(), 5.825263, 1e-4);  // ln 300 = 5.704
+  EXPECT_NEAR(step["grad_norm"].get<double>(), 1.885661, 1e-3);
+}
+
 // What --budget counts is what a step does; each bound follows from the rates.
 TEST(BenchFlags, ReachTheBudget) {
   const Arguments model = {"--n-layer", "3", "--batch-size", "5", "--seq-len", "20",

@@ -85,6 +85,40 @@ TEST_F(Generate, WritesTheSameFromEveryNameOfAModel) {
   EXPECT_EQ(from({"--model", "model.bin", "--tokenizer-path", "run/tokenizer.json"}), expected);
 }
 
+// The sample of a training continues a line break at temperature 0.7, with the run's seed. If there is none
+// among the first 65,536 tokens, it continues the first token.
+TEST_F(Generate, WritesTheSampleOfATraining) {
+  const std::string long_line(65'535, 'a'), rest = "xy\n" + std::string(9000, 'b');
+  const std::pair<std::string, std::string> texts[] = {{"abc abc\nabc abc\n", "\n"},
+                                                       {"bca bca ", "b"},
+                                                       {'y' + long_line.substr(1) + '\n' + rest, "\n"},
+                                                       {'y' + long_line + '\n' + rest, "y"}};
+  int number = 0;
+  for (const auto& [text_, prompt] : texts) {
+    std::string whole = text_;
+    while (whole.size() < 400) whole += text_;
+    directory.write("sampled.txt", whole);
+    const std::string run = "sampled" + std::to_string(number++);
+    const ProgramResult trained = train(
+        {"--data",           "sampled.txt", "--tokenizer",  "char", "--n-layer", "1", "--n-head",      "2",
+         "--n-embd",         "16",          "--block-size", "16",   "--steps",   "2", "--threads",     "1",
+         "--batch-size",     "2",           "--run-dir",    run,    "--seed",    "2", "--eval-tokens", "16",
+         "--max-new-tokens", "40",          "--json"});
+    ASSERT_EQ(trained.exit_code, 0) << trained.errors;
+    const ProgramResult generated =
+        run_program("stage0_generate",
+                    {"--model", run, "--threads", "1", "--prompt", prompt, "--temperature", "0.7", "--seed",
+                     "2", "--max-new-tokens", "40", "--json"},
+                    directory.path());
+    ASSERT_EQ(generated.exit_code, 0) << generated.errors;
+    const nlohmann::json text = nlohmann::json::parse(generated.output)["samples"][0];
+    const std::string sample = nlohmann::json::parse(trained.output)["sample"];
+    // The sample goes on behind the end of a text.
+    const std::string end = text["ended_by"] == "end_of_text" ? "<|endoftext|>" : "";
+    EXPECT_TRUE(sample.starts_with(text["text"].get<std::string>() + end)) << sample << '\n' << text;
+  }
+}
+
 TEST_F(Generate, DrawsTheSameFromTheSameSeed) {
   const Arguments draws = {"--prompt", "the", "--max-new-tokens", "60", "--temperature", "1.5"};
   EXPECT_EQ(text(with(draws, {"--seed", "4"})), text(with(draws, {"--seed", "4"})));

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <map>
+#include <filesystem>
+#include <set>
 #include <thread>
+#include <utility>
 
 #include "common/backend/op_observer.h"
 #include "common/comm/self_communicator.h"
@@ -18,11 +20,14 @@
 namespace stagegpt::test {
 namespace {
 
-// A group of one process that writes down the phases which are entered, and the beats in them. It may claim
-// to be one of two ranks.
+namespace fs = std::filesystem;
+
+// A group of one process that writes down the phases that are entered, the first beat in each, and the beats
+// at which files in `directory` have come or gone since the beat before. It may claim to be one of two ranks.
 class PhaseGroup final : public RankGroup {
  public:
-  explicit PhaseGroup(int size = 1) : size_(size) {}
+  explicit PhaseGroup(int size = 1, fs::path directory = {})
+      : size_(size), directory_(std::move(directory)) {}
   int rank() const override { return 0; }
   int size() const override { return size_; }
   void barrier() override {}
@@ -30,22 +35,49 @@ class PhaseGroup final : public RankGroup {
   void all_gather(std::span<const std::byte> own, std::span<std::byte> all) override {
     for (auto out = all.begin(); out != all.end(); out += std::ssize(own)) std::ranges::copy(own, out);
   }
-  void enter(const char* phase) override { event(concat("enter \"", phase, "\"")); }
+  void enter(const char* phase) override {
+    event(concat("enter \"", phase, "\""));
+    has_beaten_ = false;
+  }
   void beat() override {
-    if (!log_.ends_with("  beats\n")) event("  beats");
+    const std::set<fs::path> before = std::exchange(files_, files());
+    const std::string changes =
+        names_of_those_not_in(files_, before, " -") + names_of_those_not_in(before, files_, " +");
+    if (!std::exchange(has_beaten_, true) || !changes.empty()) event("  beats" + changes);
   }
   void event(const std::string& what) { log_ += what + '\n'; }
   const std::string& log() const { return log_; }
 
  private:
+  std::set<fs::path> files() const {
+    std::set<fs::path> found;
+    std::error_code error;
+    for (const auto& entry : fs::recursive_directory_iterator(directory_, error))
+      found.insert(entry.path().lexically_relative(directory_));
+    return found;
+  }
+  // Without what is in a directory that is not there either.
+  static std::string names_of_those_not_in(const std::set<fs::path>& there, const std::set<fs::path>& all,
+                                           const char* sign) {
+    std::string names;
+    for (const fs::path& path : all) {
+      const bool with_its_directory = path.has_parent_path() && !there.contains(path.parent_path());
+      if (!there.contains(path) && !with_its_directory) names += sign + path.string();
+    }
+    return names;
+  }
+
   int size_;
+  fs::path directory_;
+  std::set<fs::path> files_;
+  bool has_beaten_ = false;
   std::string log_;
 };
 
 // Two steps, of which the first is traced; each is followed by a validation, a sample and a checkpoint.
 TEST(RunPhases, AreToldToTheWatchdog) {
   const ScratchDirectory scratch;
-  PhaseGroup group;
+  PhaseGroup group(1, scratch.path() / "run");
   SelfCommunicator communicator(group);
   NoGradientSync sync;
   const auto backend = make_cpu_backend(1);

@@ -182,7 +182,7 @@ TEST_F(Stage1, WithNothingToWarnOfPrintsNoEmptyLine) {
 
 TEST_F(Stage1, TellsOnWhatItRuns) {
   const auto machine = [&](const Arguments& more) {
-    const Arguments flags = small("run", with_flags({"--threads", "1", "--matmul", "tiled"}, more));
+    const Arguments flags = small("run", with_flags({"--threads", "1", "--cpu-matmul", "tiled"}, more));
     const std::string errors = stage1(2, "train", flags + Arguments{"--dry-run"}).errors;
     const std::size_t at = errors.find("machine: ");
     return errors.substr(at, errors.find('\n', at) - at);
@@ -191,7 +191,8 @@ TEST_F(Stage1, TellsOnWhatItRuns) {
       "machine: 2 ranks on 1 node, each on [0-9]+ of [0-9]+ cores?, which 2 ranks share; CPU, 1 thread, "
       "tiled "
       "matmul; gradients bucketed";
-  EXPECT_TRUE(std::regex_match(machine({"--comm", "bucketed"}), std::regex(expected))) << machine({});
+  const std::string found = machine({"--comm", "bucketed"});
+  EXPECT_TRUE(std::regex_match(found, std::regex(expected))) << found;
 }
 
 TEST_F(Stage1, HelpComesOnce) {
