@@ -93,22 +93,22 @@ TEST_F(Generate, WritesTheSampleOfATraining) {
                                                        {"bca bca ", "b"},
                                                        {'y' + long_line.substr(1) + '\n' + rest, "\n"},
                                                        {'y' + long_line + '\n' + rest, "y"}};
-  int number = 0;
+  std::vector<std::string> samples;
   for (const auto& [text_, prompt] : texts) {
     std::string whole = text_;
     while (whole.size() < 400) whole += text_;
     directory.write("sampled.txt", whole);
-    const std::string run = "sampled" + std::to_string(number++);
+    const std::string run = "sampled" + std::to_string(samples.size());
     const ProgramResult trained = train(
         {"--data",           "sampled.txt", "--tokenizer",  "char", "--n-layer", "1", "--n-head",      "2",
          "--n-embd",         "16",          "--block-size", "16",   "--steps",   "2", "--threads",     "1",
-         "--batch-size",     "2",           "--run-dir",    run,    "--seed",    "2", "--eval-tokens", "16",
+         "--batch-size",     "2",           "--run-dir",    run,    "--seed",    "6", "--eval-tokens", "16",
          "--max-new-tokens", "40",          "--json"});
     ASSERT_EQ(trained.exit_code, 0) << trained.errors;
     const ProgramResult generated =
         run_program("stage0_generate",
                     {"--model", run, "--threads", "1", "--prompt", prompt, "--temperature", "0.7", "--seed",
-                     "2", "--max-new-tokens", "40", "--json"},
+                     "6", "--max-new-tokens", "40", "--json"},
                     directory.path());
     ASSERT_EQ(generated.exit_code, 0) << generated.errors;
     const nlohmann::json text = nlohmann::json::parse(generated.output)["samples"][0];
@@ -116,7 +116,9 @@ TEST_F(Generate, WritesTheSampleOfATraining) {
     // The sample goes on behind the end of a text.
     const std::string end = text["ended_by"] == "end_of_text" ? "<|endoftext|>" : "";
     EXPECT_TRUE(sample.starts_with(text["text"].get<std::string>() + end)) << sample << '\n' << text;
+    samples.push_back(sample);
   }
+  EXPECT_NE(samples[2], samples[3]) << "the prompt makes no difference";
 }
 
 TEST_F(Generate, DrawsTheSameFromTheSameSeed) {
