@@ -342,6 +342,11 @@ TEST_F(Damage, MissingAndForeignFiles) {
   }
 }
 
+TEST_F(Damage, OfTheOnlyCheckpointLeavesNothingToResume) {
+  fs::resize_file(in("run/checkpoints/step_00000001/model.safetensors"), 100);
+  expect_refused({"--resume", "run"}, "--resume: \"run\" has no undamaged checkpoint\n");
+}
+
 TEST_F(Damage, OfWhatTheManifestListsIsToldByName) {
   const fs::path checkpoint = in("run/checkpoints/step_00000001");
   const auto expect_says = [&](const std::vector<FileEntry>& listed, const std::string& says) {

@@ -117,6 +117,17 @@ TEST(EmulatorSays, which_width_no_group_of_lanes_has) {
   EXPECT_EQ(error_of([&] { launch<widths>(1, 1, 0, nullptr, out.data(), 3); }), "");
 }
 
+__global__ void throws(int which) {
+  if (which == 0) throw std::runtime_error("a message");
+  throw which;
+}
+
+TEST(EmulatorSays, what_a_kernel_throws) {
+  const std::string begin = "kernel throws, block (0,0,0), thread (0,0,0): ";
+  EXPECT_EQ(error_of([] { launch<throws>(1, 1, 0, nullptr, 0); }), begin + "a message");
+  EXPECT_EQ(error_of([] { launch<throws>(1, 1, 0, nullptr, 7); }), begin + "an exception of an unknown type");
+}
+
 // ---- Shared memory ----
 
 __global__ void race(int which) {
