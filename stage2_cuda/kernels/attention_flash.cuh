@@ -34,6 +34,7 @@ struct FlashCall {
 template <class Math, int kRows, int kColumns, int kFixed>
 struct FlashTiles {
   using Real = typename Math::Real;
+  static constexpr int kBlockRows = kRows, kStep = kColumns;
   static constexpr int kRowTile = kRows * Math::kStride, kColumnTile = kColumns * Math::kStride;
   static constexpr int elements(int buffers) {
     return kFixed * kRowTile + 2 * buffers * kColumnTile + kRows * Math::kScratchColumns;
@@ -134,13 +135,32 @@ struct DropoutFactors {
   }
 };
 
+// Walks over the keys and values that the block's queries see, from query `first` on. Each warp, which has
+// the rows of its part of a Product, calls use(u0, k, v) if one of its queries sees key u0.
+template <class Tiles, class Product, int kHS, class Shared, class Real, class Use>
+__device__ void walk_keys(const Shared& memory, const Real* qkv, const HeadOfBlock& head,
+                          const FlashCall& call, int first, const Use& use) {
+  const int T = static_cast<int>(call.s.T), end = first + Tiles::kBlockRows;
+  const int warp_begin = first + Product::first_row(), warp_end = warp_begin + Product::kWarpRows;
+  walk_tiles<Tiles::kBuffers>(
+      0, end < T ? end : T, Tiles::kStep,
+      [&](int u0, int buffer) {
+        Tiles::template load<kHS>(memory, buffer, head.rows(call.s, qkv, call.vectors, 1, 3),
+                                  head.rows(call.s, qkv, call.vectors, 2, 3), u0);
+      },
+      [&](int u0, int buffer) {
+        if (warp_begin >= T || u0 >= warp_end) return;
+        use(u0, Tiles::walked(memory, 0, buffer), Tiles::walked(memory, 1, buffer));
+      });
+}
+
 template <class Math, int kHS, class Real = typename Math::Real>
 static __global__ void __launch_bounds__(Math::threads(Math::kForwardRows), flash_blocks(kHS))
     flash_forward_kernel(Real* out, float* lse, const Real* qkv, FlashCall call) {
   using Tiles = ForwardTiles<Math>;
   using Softmax = OnlineSoftmax<Math, kHS>;
   using Scores = typename Softmax::Scores;
-  constexpr int kRows = Math::kForwardRows, kColumns = Math::kForwardColumns;
+  constexpr int kRows = Math::kForwardRows;
   STAGEGPT_DYNAMIC_SHARED(Real, memory);
   const HeadOfBlock head(call.s);
   const int T = static_cast<int>(call.s.T);
@@ -148,30 +168,22 @@ static __global__ void __launch_bounds__(Math::threads(Math::kForwardRows), flas
   const auto q = Tiles::fixed(memory, 0);
   load_tile<kRows, kHS>(q, head.rows(call.s, qkv, call.vectors, 0, 3), first);
 
-  const int warp_begin = first + Softmax::Out::first_row(), warp_end = warp_begin + Softmax::Out::kWarpRows;
   Softmax rows;
-  walk_tiles<Tiles::kBuffers>(
-      0, first + kRows < T ? first + kRows : T, kColumns,
-      [&](int u0, int buffer) {
-        Tiles::template load<kHS>(memory, buffer, head.rows(call.s, qkv, call.vectors, 1, 3),
-                                  head.rows(call.s, qkv, call.vectors, 2, 3), u0);
-      },
-      [&](int u0, int buffer) {
-        if (warp_begin >= T || u0 >= warp_end) return;  // no query of this warp sees these keys
-        auto scores = Scores::of_rows(q, Tiles::walked(memory, 0, buffer));
-        rows.add_keys(scores, call.scale * kLog2E, first, u0);
-        if (call.dropout.p > 0) {
-          const DropoutFactors<Scores> factors(
-              call, head, [&](int i, int) { return first + Scores::row(i); },
-              [&](int, int j) { return u0 + Scores::column(j); });
-          STAGEGPT_UNROLL for (int i = 0; i < Scores::kThreadRows; ++i) {
-            STAGEGPT_UNROLL for (int j = 0; j < Scores::kThreadColumns; ++j) {
-              scores.at(i, j) *= factors.at(i, j);
-            }
-          }
+  walk_keys<Tiles, Scores, kHS>(memory, qkv, head, call, first, [&](int u0, const auto& k, const auto& v) {
+    auto scores = Scores::of_rows(q, k);
+    rows.add_keys(scores, call.scale * kLog2E, first, u0);
+    if (call.dropout.p > 0) {
+      const DropoutFactors<Scores> factors(
+          call, head, [&](int i, int) { return first + Scores::row(i); },
+          [&](int, int j) { return u0 + Scores::column(j); });
+      STAGEGPT_UNROLL for (int i = 0; i < Scores::kThreadRows; ++i) {
+        STAGEGPT_UNROLL for (int j = 0; j < Scores::kThreadColumns; ++j) {
+          scores.at(i, j) *= factors.at(i, j);
         }
-        rows.out.add(scores, Tiles::walked(memory, 1, buffer), Tiles::scratch(memory));
-      });
+      }
+    }
+    rows.out.add(scores, v, Tiles::scratch(memory));
+  });
 
   STAGEGPT_UNROLL for (int i = 0; i < Softmax::Out::kThreadRows; ++i) {
     const float l = warp_sum<Softmax::Out::kRowLanes>(rows.sum[i]);

@@ -1,7 +1,7 @@
 // The backward of flash attention, formulas in attention.cuh.
 //
-// It computes the scores a second time, p = exp(score - lse): once with a block per tile of queries, for D and
-// dq, and once with a block per tile of keys, for dk and dv. Both need scores and dp, so there are seven
+// It computes the scores a second time, p = exp(score - lse): once with a block per tile of queries, for D
+// and dq, and once with a block per tile of keys, for dk and dv. Both need scores and dp, so there are seven
 // products of tiles instead of five. But every element is written by one thread, which adds in a fixed order:
 // the same bits in every run. Memory beyond input and output: D, (B,NH,T).
 #pragma once
@@ -61,8 +61,8 @@ static __global__ void __launch_bounds__(Math::threads(Math::kBackwardRows), fla
     flash_backward_queries_kernel(Real* dqkv, bool accumulate, const Real* dout, const Real* out,
                                   const float* lse, float* dots, const Real* qkv, FlashCall call) {
   using Tiles = QueriesTiles<Math>;
-  constexpr int kRows = Math::kBackwardRows, kColumns = Math::kQueriesColumns;
-  using Scores = typename Math::template Product<kColumns>;
+  constexpr int kRows = Math::kBackwardRows;
+  using Scores = typename Math::template Product<Math::kQueriesColumns>;
   using Gradient = typename Math::template Product<kHS>;
   STAGEGPT_DYNAMIC_SHARED(Real, memory);
   const HeadOfBlock head(call.s);
@@ -82,33 +82,24 @@ static __global__ void __launch_bounds__(Math::threads(Math::kBackwardRows), fla
   }
 
   const float log2_scale = kLog2E * call.scale;
-  const int warp_begin = first + Scores::first_row(), warp_end = warp_begin + Scores::kWarpRows;
   Gradient dq;
-  walk_tiles<Tiles::kBuffers>(
-      0, first + kRows < T ? first + kRows : T, kColumns,
-      [&](int u0, int buffer) {
-        Tiles::template load<kHS>(memory, buffer, head.rows(call.s, qkv, call.vectors, 1, 3),
-                                  head.rows(call.s, qkv, call.vectors, 2, 3), u0);
-      },
-      [&](int u0, int buffer) {
-        if (warp_begin >= T || u0 >= warp_end) return;  // no query of this warp sees these keys
-        const auto k = Tiles::walked(memory, 0, buffer), v = Tiles::walked(memory, 1, buffer);
-        auto scores = Scores::of_rows(q, k);
-        const auto dp = Scores::of_rows(dy, v);
-        const DropoutFactors<Scores> factors(
-            call, head, [&](int i, int) { return first + Scores::row(i); },
-            [&](int, int j) { return u0 + Scores::column(j); });
-        STAGEGPT_UNROLL for (int i = 0; i < Scores::kThreadRows; ++i) {
-          const int t = first + Scores::row(i);
-          STAGEGPT_UNROLL for (int j = 0; j < Scores::kThreadColumns; ++j) {
-            const bool visible = t < T && u0 + Scores::column(j) <= t;
-            scores.at(i, j) = score_gradient(visible, log2_scale * scores.at(i, j), dp.at(i, j),
-                                             factors.at(i, j), queries[i])
-                                  .ds;
-          }
-        }
-        dq.add(scores, k, Tiles::scratch(memory));
-      });
+  walk_keys<Tiles, Scores, kHS>(memory, qkv, head, call, first, [&](int u0, const auto& k, const auto& v) {
+    auto scores = Scores::of_rows(q, k);
+    const auto dp = Scores::of_rows(dy, v);
+    const DropoutFactors<Scores> factors(
+        call, head, [&](int i, int) { return first + Scores::row(i); },
+        [&](int, int j) { return u0 + Scores::column(j); });
+    STAGEGPT_UNROLL for (int i = 0; i < Scores::kThreadRows; ++i) {
+      const int t = first + Scores::row(i);
+      STAGEGPT_UNROLL for (int j = 0; j < Scores::kThreadColumns; ++j) {
+        const bool visible = t < T && u0 + Scores::column(j) <= t;
+        scores.at(i, j) =
+            score_gradient(visible, log2_scale * scores.at(i, j), dp.at(i, j), factors.at(i, j), queries[i])
+                .ds;
+      }
+    }
+    dq.add(scores, k, Tiles::scratch(memory));
+  });
   write_product<kHS>(head.rows(call.s, dqkv, call.vectors, 0, 3), accumulate, dq, call.scale, q, first);
 }
 
