@@ -121,6 +121,8 @@ TEST_F(RunFiles, OfOthersStay) {
   fs::create_directory(in("mine"));
   directory.write("mine/tokenizer.json", "{}");
   expect_refused(flags("mine"), "--run-dir: \"mine\" is not empty: it holds \"tokenizer.json\"");
+  EXPECT_THROW(RunDirectory::create(in("mine")), UserError);
+  EXPECT_EQ(names("mine"), std::set<std::string>{"tokenizer.json"});
   expect_success(flags("run", {"--steps", "1"}));
   directory.write("run/notes.tmp", "dear diary");
   directory.write("run/checkpoints/notes.tmp", "dear diary");

@@ -48,12 +48,18 @@ class FakeComparison : public FakeStages {
     options_.experiment.repeats = 1;
   }
 
-  // Runs the comparison. said_ is its standard error, in which each time is replaced by "T s".
+  // Runs the comparison. said_ is its standard error, in which each time is replaced by "T s"; said_seconds_
+  // is the sum of these times.
   Comparison run() {
     testing::internal::CaptureStderr();
     try {
       Comparison comparison = compare(options_);
-      said_ = std::regex_replace(testing::internal::GetCapturedStderr(), std::regex(": [0-9.]+ s"), ": T s");
+      said_ = testing::internal::GetCapturedStderr();
+      const std::regex time(": ([0-9.]+) s");
+      said_seconds_ = 0;
+      for (std::sregex_iterator found(said_.begin(), said_.end(), time), end; found != end; ++found)
+        said_seconds_ += std::stod((*found)[1]);
+      said_ = std::regex_replace(said_, time, ": T s");
       return comparison;
     } catch (...) {
       testing::internal::GetCapturedStderr();
@@ -82,12 +88,15 @@ class FakeComparison : public FakeStages {
 
   CompareOptions options_;
   std::string said_;
+  double said_seconds_ = 0;
 };
 
 TEST_F(FakeComparison, RunsTheContestantsInTurns) {
   const Comparison comparison = run();
   EXPECT_TRUE(comparison.passed());
   EXPECT_GT(comparison.seconds, 0);
+  EXPECT_GT(said_seconds_, 0);
+  EXPECT_LE(said_seconds_, 1.01 * comparison.seconds);  // three digits are said
   expect_golden(calls(), "compare/calls.txt");
   EXPECT_EQ(said_,
             "[1/6] Stage 0, run 1: T s, loss 2.00\n[2/6] Stage 1, 1 rank, run 1: T s, loss 2.00\n"

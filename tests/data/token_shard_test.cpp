@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <numeric>
 #include <thread>
 
@@ -171,6 +172,25 @@ TEST_F(OpenShard, ThatHasBecomeShorterIsNamed) {
   std::filesystem::resize_file(path_, 150'000);
   expect_failure(80'000, 10, "it was truncated after it was opened, when it had 201024 bytes");
   EXPECT_EQ(tokens_.read(100, 1), Ids{ids_[100]});
+}
+
+// A shard is read only against hashes of all its blocks.
+TEST_F(OpenShard, MustBeVerifiedFirst) {
+  const auto refused = [](const std::function<void()>& call) {
+    try {
+      call();
+    } catch (const InternalError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  TokenShard shard(path_, "--data");
+  Ids one(1);
+  EXPECT_EQ(refused([&] { shard.read(40'000, one); }), "token shard: block 1 of 0 that are known");
+  EXPECT_EQ(refused([&] {
+              shard.expect({.hash = "", .block_hashes = {1, 2}});
+            }),
+            "token shard: 2 hashes for 4 blocks");
 }
 
 // An open shard remains readable after the file has been deleted.

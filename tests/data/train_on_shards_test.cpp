@@ -1,4 +1,6 @@
 // Training on token shards, from prepare_data or from llm.c, valid and damaged.
+#include <cstdlib>
+#include <iterator>
 #include <numeric>
 
 #include "common/data/corpus.h"
@@ -23,6 +25,23 @@ TEST_F(PrepareData, SeveralTextsAreDocuments) {
   directory.write("2.txt", story(300));
   prepare("out", {"--input", "1.txt", "2.txt"});
   EXPECT_EQ(train({"--data", "out"}).first, train({"--data", "?.txt"}).first);
+}
+
+// All shards are open at the same time. The limit of open files is raised for them as far as it may be.
+TEST_F(PrepareData, TrainingOpensMoreShardsThanTheLimitAtFirst) {
+  directory.write("text.txt", story(200));
+  prepare("out", {"--input", "text.txt", "--tokenizer", "char", "--shard-tokens", "60"});
+  ASSERT_GT(std::distance(fs::directory_iterator(directory.path() / "out"), {}), 100);
+  const auto trained = [&](const std::string& limits) {
+    return std::system(
+        concat("cd '", directory.path().string(), "' && ", limits, " && '", STAGEGPT_BIN_DIR,
+               "/stage0_train' --data out --n-layer 1 --n-head 1 --n-embd 8 --block-size 8 --steps 1 "
+               "--batch-size 2 --threads 1 --eval-tokens 8 --max-new-tokens 0 >out.log 2>&1")
+            .c_str());
+  };
+  EXPECT_EQ(trained("ulimit -Sn 64"), 0) << read_bytes(directory.path() / "out.log");
+  EXPECT_NE(trained("ulimit -n 64"), 0);
+  EXPECT_NE(read_bytes(directory.path() / "out.log").find("Too many open files"), std::string::npos);
 }
 
 class BadShards : public PrepareData {

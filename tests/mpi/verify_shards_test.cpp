@@ -95,7 +95,11 @@ TEST_F(VerifyShards, refuses_other_beginnings_and_sizes) {
     verified();
     ADD_FAILURE() << "accepted";
   } catch (const AgreedUserError& error) {
-    EXPECT_NE(std::string(error.what()).find("on rank 1"), std::string::npos) << error.what();
+    const std::string tokens = concat(kTokens * (ranks().size() - 1) + 3, " tokens, with hash ");
+    EXPECT_NE(std::string(error.what()).find(concat("--data: ", ranks().size(), " shards of ", tokens)),
+              std::string::npos)
+        << error.what();
+    EXPECT_NE(std::string(error.what()).find(" of their sizes on rank 1"), std::string::npos) << error.what();
   }
 }
 
