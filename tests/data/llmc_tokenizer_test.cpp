@@ -85,6 +85,19 @@ TEST_F(LlmcTokenizerRefuses, AVocabularyThatNoMergesMake) {
   refuse(unmade, "is not a merge of two earlier tokens");
 }
 
+// Neither all bytes nor only characters, and no [UNK].
+TEST_F(LlmcTokenizerRefuses, TokensOfNoKind) {
+  const std::int32_t end_of_text = 2;
+  std::string bytes = with_header(2, 3).substr(0, 1024);
+  bytes.replace(3 * sizeof end_of_text, sizeof end_of_text, reinterpret_cast<const char*>(&end_of_text),
+                sizeof end_of_text);
+  for (const std::string token : {"a", "bc", "<|endoftext|>"}) {
+    bytes += static_cast<char>(token.size());
+    bytes += token;
+  }
+  refuse(bytes, "the vocabulary is none of the supported kinds");
+}
+
 TEST(LlmcTokenizer, CannotHoldLongTokens) {
   const ScratchDirectory directory;
   const std::string run(600, 'z');
