@@ -11,7 +11,8 @@ namespace {
 std::optional<double> f32(std::string_view device) { return data_sheet_flops(device, Precision::f32); }
 std::optional<double> tf32(std::string_view device) { return data_sheet_flops(device, Precision::tf32); }
 
-// The dense rates of the same data sheets, half of those with sparsity; for the RTX 4090 of the Ada white paper.
+// The dense rates of the same data sheets, half of those with sparsity; for the RTX 4090 of the Ada white
+// paper.
 TEST(PeakTable, has_rates_in_bf16) {
   const auto bf16 = [](std::string_view device) { return data_sheet_flops(device, Precision::bf16); };
   EXPECT_EQ(bf16("NVIDIA A100-SXM4-80GB"), 312e12);
