@@ -11,7 +11,7 @@ struct DeviceWork {
   std::int64_t fills = 0;        // memory set to zero
   std::int64_t copies = 0;       // to the device, from it, and on it
   std::int64_t allocations = 0;  // of device memory by the driver
-  std::int64_t waits = 0;        // of the host for the device
+  std::int64_t waits = 0;        // calls that wait for the device; they return at once if it is done
 
   std::int64_t launches() const { return kernels + products + fills; }
 };

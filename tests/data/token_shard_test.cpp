@@ -4,7 +4,6 @@
 
 #include <cstring>
 #include <fstream>
-#include <functional>
 #include <numeric>
 #include <thread>
 
@@ -14,6 +13,7 @@
 #include "common/io/content_hash.h"
 #include "tests/data/shards.h"
 #include "tests/support/program.h"
+#include "tests/support/refusal.h"
 
 namespace stagegpt::test {
 namespace {
@@ -176,18 +176,10 @@ TEST_F(OpenShard, ThatHasBecomeShorterIsNamed) {
 
 // A shard is read only against hashes of all its blocks.
 TEST_F(OpenShard, MustBeVerifiedFirst) {
-  const auto refused = [](const std::function<void()>& call) {
-    try {
-      call();
-    } catch (const InternalError& error) {
-      return std::string(error.what());
-    }
-    return std::string();
-  };
   TokenShard shard(path_, "--data");
   Ids one(1);
-  EXPECT_EQ(refused([&] { shard.read(40'000, one); }), "token shard: block 1 of 0 that are known");
-  EXPECT_EQ(refused([&] {
+  EXPECT_EQ(internal_error([&] { shard.read(40'000, one); }), "token shard: block 1 of 0 that are known");
+  EXPECT_EQ(internal_error([&] {
               shard.expect({.hash = "", .block_hashes = {1, 2}});
             }),
             "token shard: 2 hashes for 4 blocks");

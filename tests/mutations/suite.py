@@ -46,8 +46,8 @@ class Outcome:
 
 
 def discover(build, left_out, programs=()):
-    """Tests whose commands name a program of the build, or its directory, of those in `programs` if there are any; without those that have
-    a label in `left_out`."""
+    """Tests whose commands name a program of the build, or the directory of its programs. If `programs` is not empty, only
+    tests of these programs. Tests with a label in `left_out` are left out."""
     listed = subprocess.run(["ctest", "--show-only=json-v1"], cwd=build, check=True, capture_output=True, text=True)
     tests = []
     for entry in json.loads(listed.stdout)["tests"]:

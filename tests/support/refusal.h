@@ -1,4 +1,4 @@
-// The error message of a reader for invalid input.
+// The error message of a call.
 #pragma once
 
 #include <functional>
@@ -13,6 +13,16 @@ inline std::string refusal(const std::function<void()>& read) {
   try {
     read();
   } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// The message of the InternalError that `call` throws; "" if it throws none.
+inline std::string internal_error(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const InternalError& error) {
     return error.what();
   }
   return "";

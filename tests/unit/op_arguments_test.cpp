@@ -6,6 +6,7 @@
 
 #include "common/backend/planning_backend.h"
 #include "common/base/error.h"
+#include "tests/support/refusal.h"
 
 namespace stagegpt::test {
 namespace {
@@ -215,18 +216,10 @@ TEST_F(OpArguments, of_another_shape_are_refused) {
 
 TEST_F(OpArguments, that_are_numbers_have_their_ranges) {
   Backend& be = *backend_;
-  const auto refused = [](const std::function<void()>& call) {
-    try {
-      call();
-    } catch (const InternalError& error) {
-      return std::string(error.what());
-    }
-    return std::string();
-  };
   const Tensor out = be.allocate(DType::f32, kX), qkv = be.allocate(DType::f32, kQkv),
                cache = be.allocate(DType::f32, {kB, 10, 2 * kC});
   const auto cached = [&](int heads, std::int64_t first) {
-    return refused([&] { be.cached_attention_forward(out, cache, qkv, heads, first); });
+    return internal_error([&] { be.cached_attention_forward(out, cache, qkv, heads, first); });
   };
   EXPECT_EQ(cached(kHeads, 0), "");
   EXPECT_EQ(cached(kHeads, 7), "");
@@ -237,17 +230,17 @@ TEST_F(OpArguments, that_are_numbers_have_their_ranges) {
               "cached_attention_forward: expected a number of heads that divides the channels");
   }
   const Tensor lse = be.allocate(DType::f32, {kB, 3, kT});
-  EXPECT_EQ(refused([&] { be.attention_forward(out, lse, qkv, 3, {}); }),
+  EXPECT_EQ(internal_error([&] { be.attention_forward(out, lse, qkv, 3, {}); }),
             "attention_forward: expected a number of heads that divides the channels");
   // The number of elements is right, but the shape is wrong.
   const Tensor product = be.allocate(DType::f32, kOut), w = be.allocate(DType::f32, kW),
                wide = be.allocate(DType::f32, {kB, 2, 6});
-  EXPECT_EQ(refused([&] { be.linear_forward(product, wide, w, Tensor()); }),
+  EXPECT_EQ(internal_error([&] { be.linear_forward(product, wide, w, Tensor()); }),
             "linear_forward: expected x with as many columns as the weight");
   const Tensor logits = be.allocate(DType::f32, kLogits), targets = be.allocate(DType::i32, {kB * kT}),
                count = be.allocate(DType::i32, {1});
   const auto counted = [&](std::int64_t vocabulary) {
-    return refused([&] { be.count_correct(count, logits, targets, vocabulary); });
+    return internal_error([&] { be.count_correct(count, logits, targets, vocabulary); });
   };
   EXPECT_EQ(counted(1), "");
   EXPECT_EQ(counted(kPadded), "");
@@ -256,7 +249,8 @@ TEST_F(OpArguments, that_are_numbers_have_their_ranges) {
   }
   const Tensor arena = be.allocate(DType::f32, {24}), norm = be.allocate(DType::f64, {1});
   const auto updated = [&](const DecayRange& range, std::int64_t step) {
-    return refused([&] { be.adamw(arena, arena, arena, arena, norm, std::array{range}, {.step = step}); });
+    return internal_error(
+        [&] { be.adamw(arena, arena, arena, arena, norm, std::array{range}, {.step = step}); });
   };
   EXPECT_EQ(updated({0, 0, 0}, 1), "");
   EXPECT_EQ(updated({24, 24, 0}, 1), "");

@@ -5,18 +5,10 @@
 
 #include "common/comm/self_communicator.h"
 #include "stage0_serial/naive_backend.h"
+#include "tests/support/refusal.h"
 
 namespace stagegpt::test {
 namespace {
-
-std::string refused(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const InternalError& error) {
-    return error.what();
-  }
-  return "nothing";
-}
 
 TEST(SingleProcess, HasItselfAlone) {
   SingleProcess group;
@@ -36,18 +28,20 @@ TEST(SingleProcess, HasItselfAlone) {
 TEST(SingleProcess, HasNobodyToTalkTo) {
   SingleProcess group;
   std::array<std::byte, 2> bytes = {};
-  EXPECT_EQ(refused([&] { group.send(bytes, 1); }),
+  EXPECT_EQ(internal_error([&] { group.send(bytes, 1); }),
             "rank group: cannot send to rank 1 with a single process");
-  EXPECT_EQ(refused([&] { group.receive(bytes, 2); }),
+  EXPECT_EQ(internal_error([&] { group.receive(bytes, 2); }),
             "rank group: cannot receive from rank 2 with a single process");
-  EXPECT_EQ(refused([&] { group.ask_others({}); }), "rank group: ask_others() with a single process");
-  EXPECT_NE(refused([&] { group.all_gather(bytes, std::span(bytes).first(1)); }).find("2 bytes into 1"),
-            std::string::npos);
+  EXPECT_EQ(internal_error([&] { group.ask_others({}); }), "rank group: ask_others() with a single process");
+  EXPECT_NE(
+      internal_error([&] { group.all_gather(bytes, std::span(bytes).first(1)); }).find("2 bytes into 1"),
+      std::string::npos);
   const auto backend = make_naive_backend();
   const Tensor tensor = backend->allocate(DType::f32, {1});
   SelfCommunicator communicator;
-  EXPECT_EQ(refused([&] { communicator.send(tensor, 1); }), "self communicator: there is no rank 1");
-  EXPECT_EQ(refused([&] { communicator.receive(tensor, 1); }), "self communicator: there is no rank 1");
+  EXPECT_EQ(internal_error([&] { communicator.send(tensor, 1); }), "self communicator: there is no rank 1");
+  EXPECT_EQ(internal_error([&] { communicator.receive(tensor, 1); }),
+            "self communicator: there is no rank 1");
   EXPECT_NO_THROW(communicator.all_reduce(tensor)->wait());
 }
 
