@@ -70,6 +70,26 @@ TEST_F(LlmcTokenizerRefuses, BrokenFiles) {
   refuse(empty_token, "token 0 is empty");
 }
 
+// A word among characters, before or behind them, and no [UNK].
+TEST_F(LlmcTokenizerRefuses, AVocabularyOfNoKind) {
+  const auto file = [](const std::vector<std::string>& tokens) {
+    std::vector<std::int32_t> header(256);
+    header[0] = 20240328;
+    header[1] = 2;
+    header[2] = static_cast<std::int32_t>(tokens.size());
+    header[3] = header[2] - 1;  // the end of text
+    std::string bytes(reinterpret_cast<const char*>(header.data()), 1024);
+    for (const std::string& token : tokens) bytes += static_cast<char>(token.size()) + token;
+    return bytes;
+  };
+  EXPECT_EQ(
+      load_tokenizer(directory.write("chars.bin", file({"a", "b", "<|endoftext|>"})), "--tokenizer-path")
+          ->kind(),
+      "char");
+  refuse(file({"a", "bc", "<|endoftext|>"}), "the vocabulary is none of the supported kinds: all bytes");
+  refuse(file({"ab", "c", "<|endoftext|>"}), "the vocabulary is none of the supported kinds: all bytes");
+}
+
 TEST_F(LlmcTokenizerRefuses, AVocabularyThatNoMergesMake) {
   std::string bytes = with_header(2, 280);
   const std::size_t first = 1024 + 2 * 256;  // the first merge's token: a length byte, then two bytes
@@ -83,19 +103,6 @@ TEST_F(LlmcTokenizerRefuses, AVocabularyThatNoMergesMake) {
   const std::size_t last = unmade.rfind("\x0d<|endoftext|>");
   unmade[last - 1] = '\x7f';  // changes the last byte of the last merge's token
   refuse(unmade, "is not a merge of two earlier tokens");
-}
-
-// Neither all bytes nor only characters, and no [UNK].
-TEST_F(LlmcTokenizerRefuses, TokensOfNoKind) {
-  const std::int32_t end_of_text = 2;
-  std::string bytes = with_header(2, 3).substr(0, 1024);
-  bytes.replace(3 * sizeof end_of_text, sizeof end_of_text, reinterpret_cast<const char*>(&end_of_text),
-                sizeof end_of_text);
-  for (const std::string token : {"a", "bc", "<|endoftext|>"}) {
-    bytes += static_cast<char>(token.size());
-    bytes += token;
-  }
-  refuse(bytes, "the vocabulary is none of the supported kinds");
 }
 
 TEST(LlmcTokenizer, CannotHoldLongTokens) {

@@ -206,6 +206,13 @@ TEST_F(PrepareData, RefusesBadInput) {
   expect_refused({"--input", "text.txt", "--output", "/proc/out"}, "--output: cannot create");
   expect_refused({"--input", "text.txt", "--output", "."}, "cannot be replaced");
   expect_refused({"--input", "data/tinyshakespeare.txt", "--output", "out"}, "scripts/download_data.sh");
+  for (const std::string name : {"tinyshakespeare.txt", "tinystories.txt"}) {
+    expect_refused({"--input", name, "--output", "out"},
+                   "--input: cannot open \"" + name +
+                       "\": No such file or directory; scripts/download_data.sh fetches it\n");
+  }
+  expect_refused({"--input", "other.txt", "--output", "out"},
+                 "--input: cannot open \"other.txt\": No such file or directory\n");
   expect_refused({"--input", "*.md", "--output", "out"}, "no file matches");
   fs::create_directory(directory.path() / "elsewhere");
   fs::create_directory_symlink("elsewhere", directory.path() / "name.partial");

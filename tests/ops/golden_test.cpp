@@ -76,6 +76,25 @@ TEST_P(GoldenModel, LogitsLossAndGradientsAgree) {
   for (const auto& row : report.gradients) EXPECT_LE(row.error, limit(2e-6)) << row.name;
 }
 
+// Logits, loss or gradients of the reference that are twice as large: half of them is missing.
+TEST_P(GoldenModel, ErrorsAreRelativeToTheReference) {
+  const auto twice = [](std::span<const float> values) {
+    std::vector<float> doubled(values.begin(), values.end());
+    for (float& value : doubled) value *= 2;
+    return doubled;
+  };
+  const std::vector<float> logits = twice(golden.state.logits), grads = twice(golden.state.grads);
+  LlmcState other = golden.state;
+  other.logits = logits;
+  other.grads = grads;
+  other.loss *= 2;
+  const VerifyReport report = verify(*backend, golden.model, other, 0, 1e-4, {}, {}, dtype());
+  EXPECT_NEAR(report.logits.error, 0.5, limit(1e-6));
+  EXPECT_NEAR(report.loss.error, 0.5, limit(1e-6));
+  for (const auto& row : report.gradients) EXPECT_NEAR(row.error, 0.5, limit(2e-6)) << row.name;
+  EXPECT_FALSE(report.passed());
+}
+
 // Trains the golden model with the optimizer settings of `run`, in any dtype.
 struct GoldenRun {
   GoldenRun(Backend& be, const Golden& golden, const nlohmann::json& run, DType dtype)

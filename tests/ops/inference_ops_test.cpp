@@ -80,6 +80,27 @@ TEST(CachedAttention, IsThatOfTheWholeSequence) {
   });
 }
 
+// A token sees none of the later ones, however well their keys fit its query: a token alone gets its own
+// value.
+TEST(Attention, OfTheFirstTokenIsItsOwnValue) {
+  on_every_backend([](Backend& backend, DType dtype, double /*rounding*/) {
+    constexpr std::int64_t T = 3, HS = 4;
+    Values qkv;
+    for (std::int64_t t = 0; t < T; ++t) {
+      for (const double x : {10.0, t == 0 ? 1.0 : 1000.0, 2.0 + static_cast<double>(t)}) {
+        for (std::int64_t i = 0; i < HS; ++i) qkv.push_back(x);
+      }
+    }
+    const Tensor out = backend.allocate(dtype, {1, T, HS}),
+                 lse = backend.allocate(statistics_dtype(dtype), {1, 1, T});
+    backend.attention_forward(out, lse, to_tensor(backend, dtype, {1, T, 3 * HS}, qkv), 1, {});
+    const Values y = to_values(backend, out);
+    for (std::size_t i = 0; i < HS; ++i) EXPECT_NEAR(y[i], 2, 1e-5) << i;
+    for (std::size_t i = HS; i < 2 * HS; ++i) EXPECT_NEAR(y[i], 3, 1e-5) << i;
+    EXPECT_NEAR(to_values(backend, lse)[0], 4 * 10.0 / 2, 1e-4);  // q·k / √HS
+  });
+}
+
 TEST(CachedAttention, RefusesMoreThanTheCacheHolds) {
   const auto backend = make_naive_backend();
   const Tensor cache = backend->zeros(DType::f32, {1, 4, 16}), qkv = backend->zeros(DType::f32, {1, 2, 24}),
@@ -111,6 +132,22 @@ TEST(Bf16, IsCastToTheNearestAndBack) {
     const Tensor wide = backend.allocate(DType::f32, cast.shape());
     backend.cast(wide, cast);
     EXPECT_EQ(to_values(backend, wide), got);
+  });
+}
+
+TEST(Bf16, IsCastWithoutTouchingWhatFollows) {
+  on_every_backend([](Backend& backend, DType dtype, double /*rounding*/) {
+    if (dtype != DType::f32) return;
+    const Tensor narrow = bf16_tensor(backend, {20}, Values(20, 5)),
+                 wide = to_tensor(backend, DType::f32, {20}, Values(20, 3));
+    backend.cast(narrow.slice(0, {19}), wide.slice(0, {19}));
+    std::vector<float> narrowed;
+    for (const Bf16 element : to_host<Bf16>(backend, narrow)) narrowed.push_back(as_float(element));
+    EXPECT_EQ(narrowed[18], 3);
+    EXPECT_EQ(narrowed[19], 5);
+    backend.cast(wide.slice(0, {19}), bf16_tensor(backend, {19}, Values(19, 7)));
+    EXPECT_EQ(to_values(backend, wide)[18], 7);
+    EXPECT_EQ(to_values(backend, wide)[19], 3);
   });
 }
 

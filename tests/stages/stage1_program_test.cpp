@@ -1,6 +1,8 @@
 // Stage 1's programs, compared with stage 0's.
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
@@ -95,6 +97,26 @@ TEST_F(Stage1, WritesAsStage0) {
                           "--max-new-tokens", "40",  "--temperature", "0.9"};
   const std::string expected = stage0("generate", text).output;
   for (const int ranks : {1, 2, 3}) EXPECT_EQ(stage1(ranks, "generate", text).output, expected);
+}
+
+// Rank 0 alone reads the prompts.
+TEST_F(Stage1, AnswersPromptsAsStage0) {
+  stage0("train", small("run"));
+  directory_.write("prompts", "the\nthe cat\n");
+  const auto answers = [&](const std::string& start) {
+    const std::string command =
+        "cd '" + directory_.path().string() + "' && " + start +
+        " --model run --threads 1 --interactive --max-new-tokens 20 <prompts >written";
+    EXPECT_EQ(std::system(command.c_str()), 0);
+    return read_bytes(directory_.path() / "written");
+  };
+  const std::string bin = STAGEGPT_BIN_DIR "/",
+                    root = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ";
+  const std::string expected = answers(bin + "stage0_generate");
+  EXPECT_EQ(std::ranges::count(expected, '\n') >= 2, true) << expected;
+  EXPECT_EQ(
+      answers(root + STAGEGPT_MPIEXEC " -np 2 --oversubscribe --bind-to none " + bin + "stage1_generate"),
+      expected);
 }
 
 TEST_F(Stage1, TakesAPromptThatIsNoUtf8) {

@@ -154,6 +154,29 @@ TEST_F(EvaluateTest, EndsEarlyWhenASignalMayEndIt) {
   EXPECT_EXIT(exit_as_stopped(evaluated(false)), testing::ExitedWithCode(1), "");
 }
 
+// A signal ends a validation of more than kSampleTokens tokens, but none of as many.
+TEST(ValidationDeathTest, OfTheUsualSampleIsNotEndedByASignal) {
+  constexpr std::int64_t kLength = 8, kWindows = kSampleTokens / kLength;
+  Gpt2Config config;
+  config.vocab_size = 3;
+  config.block_size = kLength;
+  config.n_layer = config.n_head = 1;
+  config.n_embd = 2;
+  const auto backend = make_naive_backend();
+  Gpt2 model(*backend, config);
+  model.parameters().initialize(1);
+  const std::vector<std::int32_t> ids(static_cast<std::size_t>((kWindows + 1) * kLength + 1), 1);
+  SingleProcess group;
+  const Validation validation(TokenSequence(ids), *char_tokenizer("ab"), kLength, 64);
+  const auto validated = [&](std::int64_t windows) {
+    return [&, windows] {
+      std::_Exit(validation.run(group, *backend, model, {kWindows + 1, windows}, {}) ? 1 : 2);
+    };
+  };
+  EXPECT_EXIT(exit_as_stopped(validated(kWindows)), testing::ExitedWithCode(1), "");
+  EXPECT_EXIT(exit_as_stopped(validated(kWindows + 1)), testing::ExitedWithCode(2), "");
+}
+
 // The words of the text become longer, so the number of bytes per token is different in different parts.
 TEST(Validation, HasBitsPerByteOfTheVeryTokensThatItEvaluates) {
   std::string text;

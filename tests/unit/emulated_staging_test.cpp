@@ -3,6 +3,8 @@
 
 #include <vector>
 
+#include "stage2_cuda/cuda_backend.h"
+#include "stage2_cuda/emulation/device_memory.h"
 #include "stage2_cuda/emulation/settings.h"
 #include "stage2_cuda/staging.h"
 
@@ -29,6 +31,19 @@ TEST_F(LateStaging, WaitsForASlotBeforeItIsUsedAgain) {
   }
   EXPECT_TRUE(back == words);
   deallocate(device);
+}
+
+// With late streams, an op that nobody has waited for has not been done.
+TEST_F(LateStaging, ABackendIsWaitedFor) {
+  const auto backend = make_cuda_backend({});
+  const Tensor x = backend->zeros(DType::f32, {1});
+  const auto* view = static_cast<const float*>(emulation::device_memory().view(x.raw()));
+  backend->synchronize();
+  EXPECT_EQ(*view, 0);
+  backend->fill(x, 3);
+  EXPECT_EQ(*view, 0);
+  backend->synchronize();
+  EXPECT_EQ(*view, 3);
 }
 
 }  // namespace

@@ -1,7 +1,10 @@
 // Error messages about files and settings. Each is caused once, in process, and must name the mistake.
 // Messages about the command line are tested in tests/stages/bad_input_test.cpp.
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "common/base/error.h"
@@ -185,6 +188,20 @@ TEST(Messages, OfTokenizersThatAreNotThere) {
               " holds no tokenizer.json, encoder.json with vocab.bpe, vocab.json with merges.txt, or");
   directory.write("encoder.json", "{}");
   expect_said(load(""), "/vocab.bpe\" does not exist; scripts/download_gpt2.sh fetches GPT-2's");
+}
+
+// A socket is there, but cannot be opened.
+TEST(Messages, OfATextThatCannotBeOpened) {
+  const ScratchDirectory directory;
+  const std::string path = directory.path() / "socket";
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  ASSERT_LT(path.size(), sizeof address.sun_path);
+  std::ranges::copy(path, address.sun_path);
+  const FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM, 0));
+  ASSERT_EQ(bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  EXPECT_EQ(said([&] { TextSource({path}, "--data"); }),
+            "--data: cannot open \"" + path + "\": No such device or address");
 }
 
 TEST(Messages, OfATextThatChanges) {

@@ -50,6 +50,8 @@ TEST(Transports, say_why_they_are_none) {
             "which always works");
   EXPECT_EQ(refusal("cuda-aware", {.algorithm = CommAlgorithm::mpi}),
             "--transport: cuda-aware: --comm-algorithm mpi adds on the host; use host, which always works");
+  EXPECT_EQ(refusal("nccl", {}),  // the emulated stage 3 is built without it
+            "--transport: nccl: this program was built without NCCL; use host, which always works");
 }
 
 TEST(Transports, have_names) {
