@@ -6,6 +6,7 @@
 #include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "common/backend/op_observer.h"
 #include "common/comm/self_communicator.h"
@@ -85,8 +86,8 @@ TEST(RunPhases, AreToldToTheWatchdog) {
   model.parameters().initialize(1);
   Corpus corpus;
   corpus.tokenizer = char_tokenizer("abc");
-  corpus.train = TokenSequence(random_tokens(500));
-  corpus.validation = TokenSequence(random_tokens(100));
+  corpus.train = TokenSequence(std::vector<std::int32_t>(500, 1));
+  corpus.validation = TokenSequence(std::vector<std::int32_t>(100, 1));
   TrainingRunConfig config;
   config.trainer = small_config(2, 2);
   config.trainer.schedule.steps = config.last_step = 2;
