@@ -258,7 +258,7 @@ TEST_F(CompareStages, EndsAContestantThatTakesTooLong) {
   fs::permissions(directory_.path() / "launch", fs::perms::owner_all);
   const ProgramResult result =
       run(Arguments{"--output", "report", "--programs", programs, "--stages", "0,1", "--ranks", "1",
-                    "--repeats", "1", "--no-reproducible-pass", "--timeout-seconds", "2", "--mpirun",
+                    "--repeats", "1", "--no-reproducible-pass", "--timeout-seconds", "5", "--mpirun",
                     (directory_.path() / "launch").string()} +
           kTiny);
   EXPECT_EQ(result.exit_code, 1) << result.errors;

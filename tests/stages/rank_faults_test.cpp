@@ -31,11 +31,13 @@ class Faults : public testing::TestWithParam<const char*> {
   }
 
   Arguments small(const Arguments& more = {}) const {
-    return with_flags(Arguments{"--data",    "t.txt",  "--tokenizer",        "char", "--n-layer",    "1",
-                                "--n-head",  "2",      "--n-embd",           "16",   "--block-size", "16",
-                                "--steps",   kEndless, "--threads",          "1",    "--batch-size", "12",
-                                "--run-dir", "run",    "--checkpoint-every", "20",   "--eval-every", "20"},
-                      more);
+    return with_flags(
+        Arguments{"--data",           "t.txt",  "--tokenizer",        "char", "--n-layer",    "1",
+                  "--n-head",         "2",      "--n-embd",           "16",   "--block-size", "16",
+                  "--steps",          kEndless, "--threads",          "1",    "--batch-size", "6",
+                  "--run-dir",        "run",    "--checkpoint-every", "10",   "--eval-every", "10",
+                  "--max-new-tokens", "20"},
+        more);
   }
 
   // Trains on `ranks` ranks. With once_saved(action), `action` is called when there is a checkpoint.
@@ -43,7 +45,7 @@ class Faults : public testing::TestWithParam<const char*> {
     return run_mpi(ranks_of(ranks, GetParam()) + small(more), directory_.path(), options);
   }
   RunOptions once_saved(std::function<void(pid_t)> action) const {
-    return {.signal_after = "step_00000040", .instead = std::move(action)};
+    return {.signal_after = "step_00000020", .instead = std::move(action)};
   }
   void signal_rank(int rank, int signal) const {
     const std::vector<pid_t> ranks = ranks_in(directory_.path());
@@ -56,7 +58,7 @@ class Faults : public testing::TestWithParam<const char*> {
     const auto latest = std::filesystem::read_symlink(directory_.path() / "run/latest").filename();
     const std::int64_t done = step_in_name(latest).value_or(0);
     // There may be a newer checkpoint than `latest`, so this is some steps after it.
-    const Arguments go_on = {"--resume", "run", "--stop-after", std::to_string(done + 40)};
+    const Arguments go_on = {"--resume", "run", "--stop-after", std::to_string(done + 20)};
     const ProgramResult result = run_mpi(ranks_of(2, GetParam()) + go_on, directory_.path());
     EXPECT_EQ(result.exit_code, 0) << result.errors;
     EXPECT_NE(result.errors.find("resumed from"), std::string::npos) << result.errors;
@@ -78,7 +80,7 @@ TEST_P(Faults, AKilledRankEndsAll) {
 
 TEST_P(Faults, ARankThatStallsIsNamed) {
   const ProgramResult result =
-      train(3, {"--watchdog-seconds", "1"}, once_saved([&](pid_t) { signal_rank(1, SIGSTOP); }));
+      train(3, {"--watchdog-seconds", "2"}, once_saved([&](pid_t) { signal_rank(1, SIGSTOP); }));
   EXPECT_NE(result.exit_code, 0);
   EXPECT_TRUE(std::regex_search(
       result.errors, std::regex("_train[a-z_]*: rank 1 was stopped in \"[a-z ]+\" for [1-9][0-9]* s "
@@ -90,7 +92,7 @@ TEST_P(Faults, ARankThatStallsIsNamed) {
 // After the last step, rank 0 writes a sample while the other waits.
 TEST_P(Faults, ARankThatStallsInTheLastSampleIsNamed) {
   const ProgramResult result =
-      train(2, {"--watchdog-seconds", "1", "--steps", "2", "--max-new-tokens", "1000000"},
+      train(2, {"--watchdog-seconds", "2", "--steps", "2", "--max-new-tokens", "1000000"},
             {.signal_after = "trained in", .instead = [&](pid_t) { signal_rank(0, SIGSTOP); }});
   EXPECT_NE(result.exit_code, 0);
   EXPECT_NE(result.errors.find("rank 0 was stopped in \"sample\" for "), std::string::npos) << result.errors;
@@ -102,7 +104,7 @@ TEST_P(Faults, ARankThatHangsIsNamed) {
   if (kSanitized) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
   RunOptions options = once_saved([&](pid_t) { signal_rank(2, SIGUSR2); });
   options.environment = {{"LD_PRELOAD", STAGEGPT_FAULTY_RANK}};
-  const ProgramResult result = train(3, {"--watchdog-seconds", "1"}, options);
+  const ProgramResult result = train(3, {"--watchdog-seconds", "2"}, options);
   EXPECT_NE(result.exit_code, 0);
   EXPECT_NE(result.errors.find("(--watchdog-seconds)"), std::string::npos) << result.errors;
   EXPECT_TRUE(all_end(directory_.path()));
@@ -112,7 +114,7 @@ TEST_P(Faults, ARankThatHangsIsNamed) {
 TEST_P(Faults, ARankThatHangsWhileAnotherSavesEndsAll) {
   if (kSanitized) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
   const ProgramResult result =
-      train(3, {"--watchdog-seconds", "1", "--checkpoint-every", "1"},
+      train(3, {"--watchdog-seconds", "2", "--checkpoint-every", "1"},
             {.environment = {{"LD_PRELOAD", STAGEGPT_FAULTY_RANK}, {"STAGEGPT_SLOW_DISK", "200"}},
              .signal_after = "step_00000002",
              .instead = [&](pid_t) { signal_rank(2, SIGUSR2); }});
@@ -130,7 +132,7 @@ TEST_P(Faults, ARankThatIsStoppedWhileItWaitsIsNamed) {
     signal_rank(1, SIGSTOP);
     signal_rank(0, SIGCONT);
   };
-  const ProgramResult result = train(2, {"--watchdog-seconds", "1"}, once_saved(stop_while_it_waits));
+  const ProgramResult result = train(2, {"--watchdog-seconds", "2"}, once_saved(stop_while_it_waits));
   EXPECT_NE(result.errors.find("rank 1 was stopped in \""), std::string::npos) << result.errors;
   EXPECT_TRUE(all_end(directory_.path()));
 }
@@ -149,7 +151,7 @@ TEST_P(Faults, ARankThatExitsEarlyEndsAll) {
 }
 
 TEST_P(Faults, ASignalToTheLauncherSavesAndStops) {
-  const ProgramResult result = train(3, {}, {.signal_after = "step_00000040", .signals = {SIGUSR1}});
+  const ProgramResult result = train(3, {}, {.signal_after = "step_00000020", .signals = {SIGUSR1}});
   EXPECT_EQ(result.exit_code, 75) << result.errors;
   EXPECT_NE(result.errors.find("stopped by a signal after step"), std::string::npos) << result.errors;
   expect_ended_and_resumable();
@@ -162,7 +164,7 @@ TEST_P(Faults, ASignalToOneRankSavesAndStopsAll) {
 }
 
 TEST_P(Faults, TerminatingTheLauncherEndsAll) {
-  const ProgramResult result = train(2, {}, {.signal_after = "step_00000040", .signals = {SIGTERM}});
+  const ProgramResult result = train(2, {}, {.signal_after = "step_00000020", .signals = {SIGTERM}});
   EXPECT_NE(result.exit_code, 0);
   expect_ended_and_resumable();
 }
@@ -249,10 +251,10 @@ TEST_P(Faults, NumbersOfTracesThatDifferAreNamed) {
 
 // Only rank 0 writes the trace.
 TEST_P(Faults, ATraceThatCannotBeWrittenEndsAllAndIsToldOnce) {
-  EXPECT_EQ(train(2, {"--stop-after", "20"}).exit_code, 0);
+  EXPECT_EQ(train(2, {"--stop-after", "10"}).exit_code, 0);
   directory_.write("run/traces", "no directory");
   const ProgramResult result = run_mpi(
-      ranks_of(2, GetParam()) + Arguments{"--resume", "run", "--stop-after", "40", "--trace-steps", "1"},
+      ranks_of(2, GetParam()) + Arguments{"--resume", "run", "--stop-after", "20", "--trace-steps", "1"},
       directory_.path());
   EXPECT_EQ(result.exit_code, 1);
   const std::size_t told = result.errors.find("cannot create \"run/traces");
