@@ -14,6 +14,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/manifest.h"
 #include "tests/checkpoint/small_run.h"
+#include "tests/support/thorough.h"
 
 namespace stagegpt::test {
 namespace {
@@ -308,9 +309,10 @@ TEST_F(Damage, EveryTruncationIsFound) {
   for (const fs::path& path : files()) {
     const std::string whole = read_bytes(path);
     std::ofstream file(path, std::ios::binary | std::ios::trunc);
-    for (std::size_t size = 0; size < whole.size(); ++size) {
+    constexpr std::size_t kStep = kThorough ? 1 : 4;
+    for (std::size_t size = 0; size < whole.size(); size += kStep) {
       expect_damaged(concat(path, " with ", size, " bytes"));
-      file << whole[size] << std::flush;
+      file << whole.substr(size, kStep) << std::flush;
     }
     EXPECT_NO_THROW(verify_manifest(in("run/latest")));
   }

@@ -11,6 +11,7 @@
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/golden.h"
 #include "tests/support/sanitized.h"
+#include "tests/support/thorough.h"
 
 namespace stagegpt::test {
 namespace {
@@ -74,7 +75,7 @@ class Interrupted : public SaveFaults {};
 
 // Faults are injected at every kEvery-th call. With the sanitizer, a program takes ten times as long to
 // start.
-constexpr std::size_t kEvery = kSanitized ? 11 : 1;
+constexpr std::size_t kEvery = kSanitized ? 11 : kThorough ? 1 : 4;
 
 TEST_P(Interrupted, AtAnyCallLeavesTheNewestCheckpointWhole) {
   const std::vector<std::string> all = calls();
