@@ -116,6 +116,15 @@ class NaiveBackend final : public HostBackend {
     });
   }
 
+  void do_activation_linear_backward(const Tensor& dpre, const Grad& dw, const Grad& dbias,
+                                     const Tensor& dout, const Tensor& x, const Tensor& pre, const Tensor& w,
+                                     Activation activation) override {
+    const Grad out{dpre, GradMode::overwrite};
+    do_linear_backward({}, dw, dbias, dout, x, w);  // first, because dpre may be x
+    do_linear_backward(out, {}, {}, dout, x, w);
+    do_activation_backward(out, dpre, pre, activation);
+  }
+
   void do_activation_forward(const Tensor& out, const Tensor& x, Activation activation) override {
     with_real(out.dtype(), [&](auto t) {
       using T = decltype(t);

@@ -68,6 +68,34 @@ MatrixOf<T> row_major(const Tensor& tensor, std::int64_t columns) {
   return {tensor.data<T>(), columns};
 }
 
+// out (N,O) = x (N,I) · wᵀ + bias, w (O,I).
+template <class T>
+ProductOf<T, T> forward_product(const Tensor& out, const Tensor& x, const Tensor& w, const Tensor& bias) {
+  const std::int64_t O = w.shape()[0], I = w.shape()[1];
+  return {.c = out.data<T>(),
+          .ldc = O,
+          .a = row_major<T>(x, I),
+          .b = transposed(row_major<T>(w, I)),
+          .m = x.numel() / I,
+          .n = O,
+          .k = I,
+          .bias = optional<T>(bias)};
+}
+
+// dx (N,I) = dout (N,O) · w (O,I).
+template <class T>
+ProductOf<T, T> backward_product(const Grad& dx, const Tensor& dout, const Tensor& w) {
+  const std::int64_t O = w.shape()[0], I = w.shape()[1];
+  return {.c = dx.tensor.data<T>(),
+          .ldc = I,
+          .a = row_major<T>(dout, O),
+          .b = row_major<T>(w, I),
+          .m = dout.numel() / O,
+          .n = I,
+          .k = O,
+          .accumulate = dx.accumulates()};
+}
+
 CrossEntropySize cross_entropy_size(const Tensor& logits, std::int64_t vocab_size) {
   const std::int64_t padded = logits.shape()[-1];
   return {logits.numel() / padded, vocab_size, padded};
@@ -162,47 +190,33 @@ class StreamBackend final : public CudaBackend {
   }
 
   void do_linear_forward(const Tensor& out, const Tensor& x, const Tensor& w, const Tensor& bias) override {
-    const std::int64_t O = w.shape()[0], I = w.shape()[1];
     const Tensor weight = x.dtype() == DType::f32 ? in_f32(w) : w;
-    by_type(x, [&]<class T>() {
-      gemm_->run(ProductOf<T, T>{.c = out.data<T>(),
-                                 .ldc = O,
-                                 .a = row_major<T>(x, I),
-                                 .b = transposed(row_major<T>(weight, I)),
-                                 .m = x.numel() / I,
-                                 .n = O,
-                                 .k = I,
-                                 .bias = optional<T>(bias)},
-                 stream_);
-    });
+    by_type(x, [&]<class T>() { gemm_->run(forward_product<T>(out, x, weight, bias), stream_); });
   }
 
   void do_linear_activation_forward(const Tensor& out, const Tensor& pre, const Tensor& x, const Tensor& w,
                                     const Tensor& bias, Activation activation) override {
-    do_linear_forward(pre, x, w, bias);
-    do_activation_forward(out, pre, activation);
+    const Tensor weight = x.dtype() == DType::f32 ? in_f32(w) : w;
+    by_type(x, [&]<class T>() {
+      ProductOf<T, T> product = forward_product<T>(out, x, weight, bias);
+      product.epilogue = Epilogue::gelu;
+      product.pre = pre.data<T>();
+      if (activation == Activation::gelu_new && gemm_->has_epilogue(product))
+        return gemm_->run(product, stream_);
+      do_linear_forward(pre, x, weight, bias);
+      do_activation_forward(out, pre, activation);
+    });
   }
 
   void do_linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
                           const Tensor& x, const Tensor& w) override {
     const std::int64_t O = w.shape()[0], I = w.shape()[1], N = x.numel() / I;
     by_type(dout, [&]<class T>() {
-      const MatrixOf<T> d = row_major<T>(dout, O);
-      if (dx.wanted()) {
-        gemm_->run(ProductOf<T, T>{.c = dx.tensor.data<T>(),
-                                   .ldc = I,
-                                   .a = d,
-                                   .b = row_major<T>(w, I),
-                                   .m = N,
-                                   .n = I,
-                                   .k = O,
-                                   .accumulate = dx.accumulates()},
-                   stream_);
-      }
+      if (dx.wanted()) gemm_->run(backward_product<T>(dx, dout, w), stream_);
       if (dw.wanted()) {
         gemm_->run(ProductOf<T, float>{.c = floats(dw),
                                        .ldc = I,
-                                       .a = transposed(d),
+                                       .a = transposed(row_major<T>(dout, O)),
                                        .b = row_major<T>(x, I),
                                        .m = O,
                                        .n = I,
@@ -212,6 +226,22 @@ class StreamBackend final : public CudaBackend {
       }
     });
     if (dbias.wanted()) sum_columns(dbias, {}, dout, {}, {}, {}, N, O);
+  }
+
+  void do_activation_linear_backward(const Tensor& dpre, const Grad& dw, const Grad& dbias,
+                                     const Tensor& dout, const Tensor& x, const Tensor& pre, const Tensor& w,
+                                     Activation activation) override {
+    const Grad out{dpre, GradMode::overwrite};
+    do_linear_backward({}, dw, dbias, dout, x, w);  // first, because dpre may be x
+    by_type(dout, [&]<class T>() {
+      ProductOf<T, T> product = backward_product<T>(out, dout, w);
+      product.epilogue = Epilogue::gelu_backward;
+      product.pre = pre.data<T>();
+      if (activation == Activation::gelu_new && gemm_->has_epilogue(product))
+        return gemm_->run(product, stream_);
+      do_linear_backward(out, {}, {}, dout, x, w);
+      do_activation_backward(out, dpre, pre, activation);
+    });
   }
 
   void do_activation_forward(const Tensor& out, const Tensor& x, Activation activation) override {

@@ -27,6 +27,13 @@ MatrixOf<T> transposed(MatrixOf<T> matrix) {
   return matrix;
 }
 
+// What is done with a product p = scale · a · b + bias before it is stored.
+enum class Epilogue {
+  none,           // c = p
+  gelu,           // c = gelu_new(p), pre = p
+  gelu_backward,  // c = p ⊙ gelu_new'(pre)
+};
+
 // c (m,n) = scale · a (m,k) · b (k,n) + bias, or += with `accumulate`, for each matrix of a batch. Factors
 // may be bf16, with a result in bf16 or f32; sums are in f32.
 template <class Factor, class Result>
@@ -38,7 +45,9 @@ struct ProductOf {
   std::int64_t batch = 1;
   float scale = 1;
   bool accumulate = false;
-  const Result* bias = nullptr;  // (n), added to every row; not allowed with accumulate or a batch
+  const Result* bias = nullptr;        // (n), added to every row; not allowed with accumulate or a batch
+  Epilogue epilogue = Epilogue::none;  // another one is not allowed with them either
+  Result* pre = nullptr;               // (m,n), with rows ldc elements apart
 };
 
 using Matrix = MatrixOf<float>;
@@ -51,6 +60,8 @@ bool is_empty(const ProductOf<Factor, Result>& product) {
   check(empty || product.k > 0, "a product over ", product.k, " elements");
   check(product.bias == nullptr || (!product.accumulate && product.batch == 1),
         "a product with a bias that accumulates, or is one of a batch");
+  check(product.epilogue == Epilogue::none || (!product.accumulate && product.batch == 1 && product.pre),
+        "a product with an epilogue that accumulates, is one of a batch, or has no pre-activation");
   return empty;
 }
 
@@ -62,6 +73,10 @@ class Gemm {
  public:
   virtual ~Gemm() = default;
   virtual void run(const Product& product, StreamHandle stream) = 0;
+  // Whether run() computes this product's epilogue. In f32 none does: how exact a library's tanh is, is not
+  // documented.
+  virtual bool has_epilogue(const Product&) { return false; }
+  virtual bool has_epilogue(const ProductOf<Bf16, Bf16>&) { return false; }
   // Only the library multiplies in bf16.
   virtual void run(const ProductOf<Bf16, Bf16>&, StreamHandle) { check(false, "gemm: no products in bf16"); }
   virtual void run(const ProductOf<Bf16, float>&, StreamHandle) { check(false, "gemm: no products in bf16"); }

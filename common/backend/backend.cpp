@@ -323,6 +323,27 @@ void Backend::linear_activation_forward(const Tensor& out, const Tensor& pre, co
       [&] { kernels_->do_linear_activation_forward(out, pre, x, w, bias, activation); });
 }
 
+void Backend::activation_linear_backward(const Tensor& dpre, const Grad& dw, const Grad& dbias,
+                                         const Tensor& dout, const Tensor& x, const Tensor& pre,
+                                         const Tensor& w, Activation activation) {
+  const Checks checks("activation_linear_backward");
+  check_linear(checks, dout, x, w);
+  checks.shape(pre, x.dtype(), x.shape(), "pre-activation");
+  checks.shape(dpre, x.dtype(), x.shape(), "dpre");
+  checks.grad(dw, statistics_dtype(x.dtype()), w.shape(), "dw");
+  checks.grad(dbias, statistics_dtype(x.dtype()), {w.shape()[0]}, "dbias");
+  if (!fused_) {
+    const Grad out{dpre, GradMode::overwrite};
+    linear_backward({}, dw, dbias, dout, x, w);  // first, because dpre may be x
+    linear_backward(out, {}, {}, dout, x, w);
+    activation_backward(out, dpre, pre, activation);
+    return;
+  }
+  run("activation_linear_backward",
+      work::activation_linear_backward(dpre, dw, dbias, dout, x, pre, w, activation),
+      [&] { kernels_->do_activation_linear_backward(dpre, dw, dbias, dout, x, pre, w, activation); });
+}
+
 void Backend::residual_layernorm_forward(const Tensor& sum, const Tensor& out, const Tensor& mean,
                                          const Tensor& rstd, const Tensor& x, const Tensor& residual,
                                          const Tensor& w, const Tensor& bias, double eps) {

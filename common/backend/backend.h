@@ -81,7 +81,7 @@ class Backend {
   void linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout, const Tensor& x,
                        const Tensor& w);
 
-  // out = activation(x), element by element. In activation_backward, dx.tensor may be x.
+  // out = activation(x), element by element. In activation_backward, dx.tensor may be x or dout.
   void activation_forward(const Tensor& out, const Tensor& x, Activation activation);
   void activation_backward(const Grad& dx, const Tensor& dout, const Tensor& x, Activation activation);
 
@@ -139,6 +139,10 @@ class Backend {
   // out = activation(pre), pre (N,O) = x · wᵀ + bias.
   void linear_activation_forward(const Tensor& out, const Tensor& pre, const Tensor& x, const Tensor& w,
                                  const Tensor& bias, Activation activation);
+  // linear_backward of x = activation(pre), with the gradient of pre (N,I) in place of that of x:
+  // dpre = (dout · w) ⊙ activation'(pre). dpre may be x.
+  void activation_linear_backward(const Tensor& dpre, const Grad& dw, const Grad& dbias, const Tensor& dout,
+                                  const Tensor& x, const Tensor& pre, const Tensor& w, Activation activation);
   // sum = x + residual, out = layernorm(sum).
   void residual_layernorm_forward(const Tensor& sum, const Tensor& out, const Tensor& mean,
                                   const Tensor& rstd, const Tensor& x, const Tensor& residual,
@@ -206,6 +210,9 @@ class Kernels {
                         const AdamWStep& step) = 0;
   virtual void do_linear_activation_forward(const Tensor& out, const Tensor& pre, const Tensor& x,
                                             const Tensor& w, const Tensor& bias, Activation activation) = 0;
+  virtual void do_activation_linear_backward(const Tensor& dpre, const Grad& dw, const Grad& dbias,
+                                             const Tensor& dout, const Tensor& x, const Tensor& pre,
+                                             const Tensor& w, Activation activation) = 0;
   virtual void do_residual_layernorm_forward(const Tensor& sum, const Tensor& out, const Tensor& mean,
                                              const Tensor& rstd, const Tensor& x, const Tensor& residual,
                                              const Tensor& w, const Tensor& bias, double eps) = 0;

@@ -113,6 +113,12 @@ Work linear_activation_forward(const Tensor& out, const Tensor& pre, const Tenso
   return {linear.flops + count(out) * forward_flops(activation), linear.bytes + moved(out)};
 }
 
+Work activation_linear_backward(const Tensor& dpre, const Grad& dw, const Grad& dbias, const Tensor& dout,
+                                const Tensor& x, const Tensor& pre, const Tensor& w, Activation activation) {
+  const Work linear = linear_backward({dpre, GradMode::overwrite}, dw, dbias, dout, x, w);
+  return {linear.flops + count(pre) * backward_flops(activation), linear.bytes + moved(pre)};
+}
+
 Work activation_forward(const Tensor& out, const Tensor& x, Activation activation) {
   return {count(out) * forward_flops(activation), moved(out, x)};
 }

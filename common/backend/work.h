@@ -32,6 +32,8 @@ Work linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Te
                      const Tensor& w);
 Work linear_activation_forward(const Tensor& out, const Tensor& pre, const Tensor& x, const Tensor& w,
                                const Tensor& bias, Activation activation);
+Work activation_linear_backward(const Tensor& dpre, const Grad& dw, const Grad& dbias, const Tensor& dout,
+                                const Tensor& x, const Tensor& pre, const Tensor& w, Activation activation);
 Work activation_forward(const Tensor& out, const Tensor& x, Activation activation);
 Work activation_backward(const Grad& dx, const Tensor& dout, const Tensor& x, Activation activation);
 Work layernorm_forward(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Tensor& x,

@@ -141,8 +141,9 @@ Var Gpt2::hidden(Tape& tape, const Tensor& ids, const std::optional<DropoutPosit
     y = dropout(tape, y, drop.at(RandomStream::dropout_residual, 2 * l, T * C));
     std::tie(x, norm) = residual_layernorm(tape, x, y, h.ln_2_weight, h.ln_2_bias, kLayernormEps);
 
-    y = linear(tape, norm, h.c_fc_weight, h.c_fc_bias, config_.activation);  // (B,T,4C)
-    y = linear(tape, y, h.mlp_c_proj_weight, h.mlp_c_proj_bias);             // (B,T,C)
+    const Activated wide =  // (B,T,4C)
+        linear_activation(tape, norm, h.c_fc_weight, h.c_fc_bias, config_.activation);
+    y = activation_linear(tape, wide, h.mlp_c_proj_weight, h.mlp_c_proj_bias);  // (B,T,C)
     y = dropout(tape, y, drop.at(RandomStream::dropout_residual, 2 * l + 1, T * C));
     std::tie(x, norm) = residual_layernorm(tape, x, y, next_weight, next_bias, kLayernormEps);
   }

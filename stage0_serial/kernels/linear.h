@@ -54,17 +54,17 @@ void linear_backward(GradOut<T> dx, GradOut<T> dw, GradOut<T> dbias, const T* do
 
 namespace vectorised {
 
-// pre += bias and out = activation(pre), in one pass; `out` may be `pre`, and `bias` may be null.
+// pre += bias and, if `out` is another tensor, out = activation(pre), in one pass; `bias` may be null.
 inline void bias_activation(const Parallel& parallel, float* out, float* pre, const float* bias,
                             Activation activation, LinearSize s) {
-  if (!bias && activation == Activation::none) return;
+  if (!bias && out == pre) return;
   parallel.each(s.N, [=](std::int64_t n) {
     float* row = pre + n * s.O;
     if (bias) {
 #pragma omp simd
       for (std::int64_t o = 0; o < s.O; ++o) row[o] += bias[o];
     }
-    if (activation != Activation::none) activate(out + n * s.O, row, activation, 0, s.O);
+    if (out != pre) activate(out + n * s.O, row, activation, 0, s.O);
   });
 }
 

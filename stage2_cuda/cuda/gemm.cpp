@@ -1,5 +1,6 @@
-// GEMM by cuBLASLt: c = scale · a · b + bias. For each shape, the first algorithm of its heuristic is used
-// and cached. Algorithms are not timed, so that a product has the same bits in every run.
+// GEMM by cuBLASLt: c = scale · a · b + bias, and GELU in its epilogue. For each shape, the first algorithm
+// of its heuristic is used and cached. Algorithms are not timed, so that a product has the same bits in every
+// run.
 #include "stage2_cuda/gemm.h"
 
 #include <cublasLt.h>
@@ -7,8 +8,10 @@
 #include <algorithm>
 #include <compare>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <type_traits>
+#include <utility>
 
 #include "stage2_cuda/cuda/check.h"
 #include "stage2_cuda/device_counts.h"
@@ -87,9 +90,10 @@ struct PlanKey {
         ldb(p.b.ld) {
     if (batch > 1) stride_c = p.stride_c, stride_a = p.a.stride, stride_b = p.b.stride;
     transposed_a = p.a.transposed, transposed_b = p.b.transposed;
-    accumulate = p.accumulate, bias = p.bias != nullptr;
+    accumulate = p.accumulate, bias = p.bias != nullptr, epilogue = p.epilogue;
     aligned_c = alignment(p.c), aligned_a = alignment(p.a.data), aligned_b = alignment(p.b.data);
     if (bias) aligned_bias = alignment(p.bias);
+    if (epilogue != Epilogue::none) aligned_pre = alignment(p.pre);
   }
   auto operator<=>(const PlanKey&) const = default;
 
@@ -98,12 +102,14 @@ struct PlanKey {
   std::int64_t ldc, lda, ldb;
   std::int64_t stride_c = 0, stride_a = 0, stride_b = 0;
   bool transposed_a, transposed_b, accumulate, bias;
-  std::uint32_t aligned_c, aligned_a, aligned_b, aligned_bias = 0;
+  Epilogue epilogue;
+  std::uint32_t aligned_c, aligned_a, aligned_b, aligned_bias = 0, aligned_pre = 0;
 };
 
 // cuBLASLt's matrices are column-major, and a row-major matrix read as column-major is its transpose. So it
 // computes cᵀ (n,m) = bᵀ (n,k) · aᵀ (k,m): b is its first operand, and the transpose flags stay the same. A
-// bias per column of c is a bias per row of cᵀ, as cuBLASLt's bias epilogue expects.
+// bias per column of c is a bias per row of cᵀ, as cuBLASLt's bias epilogue expects. Its auxiliary matrix is
+// pre, transposed like c.
 struct Plan {
   Description description;
   Layout first, second, result;
@@ -129,7 +135,25 @@ Layout make_factor(cudaDataType_t type, std::int64_t rows, std::int64_t columns,
                     : make_layout(type, rows, columns, ld, batch, stride);
 }
 
-Description make_description(const PlanKey& key, Precision precision, const void* bias) {
+cublasLtEpilogue_t epilogue_of(const PlanKey& key) {
+  switch (key.epilogue) {
+    case Epilogue::none:
+      return key.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    case Epilogue::gelu:
+      return key.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    case Epilogue::gelu_backward:
+      return CUBLASLT_EPILOGUE_DGELU;
+  }
+  return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+// Where a GEMM finds its bias and its pre-activation.
+void set_pointers(const Description& description, const void* bias, const void* pre) {
+  if (bias != nullptr) set(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  if (pre != nullptr) set(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, pre);
+}
+
+Description make_description(const PlanKey& key, Precision precision, const void* bias, const void* pre) {
   cublasLtMatmulDesc_t created = nullptr;
   const bool tf32 = precision == Precision::tf32 && key.factors == CUDA_R_32F;
   const auto type = tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
@@ -137,10 +161,9 @@ Description make_description(const PlanKey& key, Precision precision, const void
   Description description(created);
   set(description, CUBLASLT_MATMUL_DESC_TRANSA, key.transposed_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(description, CUBLASLT_MATMUL_DESC_TRANSB, key.transposed_a ? CUBLAS_OP_T : CUBLAS_OP_N);
-  if (bias != nullptr) {
-    set(description, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);  // the heuristic uses its alignment
-  }
+  set(description, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(key));
+  if (key.epilogue != Epilogue::none) set(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.ldc);
+  set_pointers(description, bias, pre);  // the heuristic uses their alignment
   return description;
 }
 
@@ -156,8 +179,10 @@ Preference make_preference(const PlanKey& key) {
   return preference;
 }
 
-Plan make_plan(cublasLtHandle_t handle, const PlanKey& key, Precision precision, const void* bias) {
-  Plan plan{make_description(key, precision, bias),
+// Nothing if cuBLASLt has no algorithm.
+std::optional<Plan> make_plan(cublasLtHandle_t handle, const PlanKey& key, Precision precision,
+                              const void* bias, const void* pre) {
+  Plan plan{make_description(key, precision, bias, pre),
             make_factor(key.factors, key.n, key.k, key.transposed_b, key.ldb, key.batch, key.stride_b),
             make_factor(key.factors, key.k, key.m, key.transposed_a, key.lda, key.batch, key.stride_a),
             make_layout(key.result, key.n, key.m, key.ldc, key.batch, key.stride_c),
@@ -169,8 +194,7 @@ Plan make_plan(cublasLtHandle_t handle, const PlanKey& key, Precision precision,
       handle, plan.description.get(), plan.first.get(), plan.second.get(), plan.result.get(),
       plan.result.get(), preference.get(), /*requestedAlgoCount=*/1, &found, &count);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && count == 0)) {
-    throw std::runtime_error(concat("cuBLASLt has no algorithm for a GEMM of ", key.m, 'x', key.k, " and ",
-                                    key.k, 'x', key.n, ", batch ", key.batch));
+    return std::nullopt;
   }
   check_cublas(status, "choosing an algorithm");
   check_cublas(found.state, "choosing an algorithm");
@@ -192,16 +216,24 @@ class CublasLtGemm final : public Gemm {
   void run(const Product& product, StreamHandle stream) override { multiply(product, stream); }
   void run(const ProductOf<Bf16, Bf16>& product, StreamHandle stream) override { multiply(product, stream); }
   void run(const ProductOf<Bf16, float>& product, StreamHandle stream) override { multiply(product, stream); }
+  using Gemm::has_epilogue;
+  // Rows of cuBLASLt's auxiliary matrix must be a multiple of eight elements.
+  bool has_epilogue(const ProductOf<Bf16, Bf16>& product) override {
+    return is_empty(product) || (product.ldc % 8 == 0 && plan_for(product));
+  }
 
  private:
   // All calls must use the same stream, because they share the workspace.
   template <class Factor, class Result>
   void multiply(const ProductOf<Factor, Result>& product, StreamHandle stream) {
     if (is_empty(product)) return;
-    const Plan& plan = plan_for(product);
-    if (product.bias != nullptr) {
-      set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(product.bias));
+    const std::optional<Plan>& found = plan_for(product);
+    if (!found) {
+      throw std::runtime_error(concat("cuBLASLt has no algorithm for a GEMM of ", product.m, 'x', product.k,
+                                      " and ", product.k, 'x', product.n, ", batch ", product.batch));
     }
+    const Plan& plan = *found;
+    set_pointers(plan.description, product.bias, product.pre);
     const float beta = product.accumulate ? 1 : 0;
     ++device_counts.products;
     check_cublas(cublasLtMatmul(handle_.get(), plan.description.get(), &product.scale, product.b.data,
@@ -212,17 +244,18 @@ class CublasLtGemm final : public Gemm {
   }
 
   template <class Factor, class Result>
-  const Plan& plan_for(const ProductOf<Factor, Result>& product) {
+  const std::optional<Plan>& plan_for(const ProductOf<Factor, Result>& product) {
     const PlanKey key(product);
     const auto known = plans_.find(key);
     if (known != plans_.end()) return known->second;
-    return plans_.emplace(key, make_plan(handle_.get(), key, precision_, product.bias)).first->second;
+    auto plan = make_plan(handle_.get(), key, precision_, product.bias, product.pre);
+    return plans_.emplace(key, std::move(plan)).first->second;
   }
 
   Precision precision_;
   Handle handle_;
   void* workspace_;
-  std::map<PlanKey, Plan> plans_;
+  std::map<PlanKey, std::optional<Plan>> plans_;
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "stage2_cuda/device_counts.h"
 #include "stage2_cuda/emulation/device_memory.h"
 #include "stage2_cuda/emulation/launch.h"
+#include "stage2_cuda/kernels/activation.cuh"
 
 namespace stagegpt::gpu {
 namespace {
@@ -56,6 +57,9 @@ class BlasGemm final : public Gemm {
     count(product);
     submit(stream, [product] { multiply(product); });
   }
+  using Gemm::has_epilogue;
+  // cuBLASLt's condition, so that both cases occur here too.
+  bool has_epilogue(const ProductOf<Bf16, Bf16>& product) override { return product.ldc % 8 == 0; }
 
  private:
   template <class AnyProduct>
@@ -70,8 +74,9 @@ class BlasGemm final : public Gemm {
   }
 
   static void multiply(const Product& product, Precision precision) {
-    const auto& [c, ldc, stride_c, a, b, m, n, k, batch, scale, accumulate, bias] = product;
+    const auto& [c, ldc, stride_c, a, b, m, n, k, batch, scale, accumulate, bias, epilogue, pre] = product;
     if (is_empty(product)) return;
+    check(epilogue == Epilogue::none, "gemm: an epilogue in f32");
     for (std::int64_t i = 0; i < batch; ++i) {
       float* const out = on_host(c) + i * stride_c;
       if (precision == Precision::tf32) {
@@ -89,11 +94,12 @@ class BlasGemm final : public Gemm {
   // Factors in bf16: sums in f32, which are rounded once if the result is bf16.
   template <class Result>
   static void multiply(const ProductOf<Bf16, Result>& product) {
-    const auto& [c, ldc, stride_c, a, b, m, n, k, batch, scale, accumulate, bias] = product;
+    const auto& [c, ldc, stride_c, a, b, m, n, k, batch, scale, accumulate, bias, epilogue, pre] = product;
     if (is_empty(product)) return;
     const auto wide = [](auto value) { return as_float(value); };
     for (std::int64_t i = 0; i < batch; ++i) {
       Result* const out = on_host(c) + i * stride_c;
+      Result* const saved = epilogue == Epilogue::none ? out : on_host(pre);
       const MatrixView<Result> result = stagegpt::row_major(static_cast<const Result*>(out), ldc);
       const auto left = copied(view(a, i), m, k, wide), right = copied(view(b, i), k, n, wide);
       std::vector<float> sums(static_cast<std::size_t>(m * n));
@@ -102,13 +108,30 @@ class BlasGemm final : public Gemm {
                    {m, n, k}, accumulate, scale);
       if (bias != nullptr)
         add_bias(sums.data(), n, copied(stagegpt::row_major(on_host(bias), n), 1, n, wide).data(), m, n);
-      for (std::int64_t e = 0; e < m * n; ++e)
-        store(out[e / n * ldc + e % n], sums[static_cast<std::size_t>(e)]);
+      for (std::int64_t row = 0; row < m; ++row) {
+        for (std::int64_t column = 0; column < n; ++column) {
+          const std::int64_t at = row * ldc + column;
+          store(out[at], saved[at], sums[static_cast<std::size_t>(row * n + column)], epilogue);
+        }
+      }
     }
   }
 
-  static void store(float& out, float value) { out = value; }
-  static void store(Bf16& out, float value) { out = {bf16_of_float(value)}; }
+  // Writes an element of a product, and of its pre-activation.
+  template <class T>
+  static void store(T& out, T& pre, float value, Epilogue epilogue) {
+    switch (epilogue) {
+      case Epilogue::none:
+        out = rounded_to<T>(value);
+        break;
+      case Epilogue::gelu:
+        pre = rounded_to<T>(value);
+        out = rounded_to<T>(gelu_new(value).value);
+        break;
+      case Epilogue::gelu_backward:
+        out = rounded_to<T>(value * gelu_new(as_float(pre)).slope);
+    }
+  }
 
   Precision precision_;
 };

@@ -205,27 +205,28 @@ TEST(TrainFlags, OfTheModelReachTheActivations) {
                "--n-layer",        "3",  "--n-head",       "4",        "--n-embd",        "24",
                "--block-size",     "10", "--activation",   activation, "--learning-rate", "0.05",
                "--max-new-tokens", "0",  "--val-fraction", "0.5"});
-    EXPECT_TRUE(run.has(1, "the output of h.2.mlp.c_proj (linear)"));
-    EXPECT_FALSE(run.has(1, "the output of h.3.mlp.c_proj (linear)"));  // --n-layer
+    EXPECT_TRUE(run.has(1, "the output of h.2.mlp.c_proj (activation_linear)"));
+    EXPECT_FALSE(run.has(1, "the output of h.3.mlp.c_proj (activation_linear)"));  // --n-layer
     EXPECT_EQ(run.shape(1, "the output of wte (embedding)"), (std::vector<std::int64_t>{2, 10, 24}));
     const Values &qkv = run.values(2, "the output of h.1.attn.c_attn (linear)"),
                  &y = run.values(2, "the output of attention, after h.1.attn.c_attn");
     EXPECT_LT(largest_difference(y, defined_attention(qkv, 2, 10, 24, 4)), 1e-5);
     EXPECT_GT(largest_difference(y, defined_attention(qkv, 2, 10, 24, 2)), 1e-3);  // --n-head
-    // act(W x + b), with the weights after step 1.
-    const Values &x = run.values(2, "the output of h.1.ln_2 (residual_layernorm)"),
-                 &w = run.values(1, "the weight h.1.mlp.c_fc.weight"),
-                 &bias = run.values(1, "the weight h.1.mlp.c_fc.bias"),
-                 &out = run.values(2, "the output of h.1.mlp.c_fc (linear_activation)");
+    // W act(z) + b, with the weights after step 1.
+    const Values &pre = run.values(2, "the output of h.1.mlp.c_fc (linear)"),
+                 &w = run.values(1, "the weight h.1.mlp.c_proj.weight"),
+                 &bias = run.values(1, "the weight h.1.mlp.c_proj.bias"),
+                 &out = run.values(2, "the output of h.1.mlp.c_proj (activation_linear)");
+    const auto act = [&](double z) {
+      if (activation == "relu") return std::max(z, 0.0);
+      if (activation == "gelu") return z / 2 * (1 + std::erf(z / std::sqrt(2)));
+      return z / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (z + 0.044715 * z * z * z)));
+    };
     Values expected(out.size());
     for (std::size_t i = 0; i < out.size(); ++i) {
-      const std::size_t row = i / 96, o = i % 96;
-      double z = bias[o];
-      for (std::size_t c = 0; c < 24; ++c) z += x[row * 24 + c] * w[o * 24 + c];
-      expected[i] = activation == "relu" ? std::max(z, 0.0)
-                    : activation == "gelu"
-                        ? z / 2 * (1 + std::erf(z / std::sqrt(2)))
-                        : z / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (z + 0.044715 * z * z * z)));
+      const std::size_t row = i / 24, o = i % 24;
+      expected[i] = bias[o];
+      for (std::size_t c = 0; c < 96; ++c) expected[i] += act(pre[row * 96 + c]) * w[o * 96 + c];
     }
     EXPECT_LT(largest_difference(out, expected), 5e-6) << activation;  // the two gelus differ by 5e-4
   }

@@ -84,6 +84,9 @@ TEST(BenchFlags, ReachTheStepThatIsTimed) {
   const nlohmann::json plain = bench(model + Arguments{"--batch-size", "8", "--no-fused", "--reproducible"});
   EXPECT_EQ(kernel(plain, "linear_activation_forward").calls, 0);
   EXPECT_EQ(kernel(plain, "activation_forward").calls, 8 * 3);  // a step has eight sub-batches
+  EXPECT_EQ(kernel(json, "activation_linear_backward").calls, 2 * 3);
+  EXPECT_EQ(kernel(plain, "activation_linear_backward").calls, 0);
+  EXPECT_EQ(kernel(plain, "activation_backward").calls, 8 * 3);
   EXPECT_EQ(kernel(plain, "dropout_forward").calls, 0);
 }
 

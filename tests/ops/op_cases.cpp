@@ -48,22 +48,53 @@ struct LinearCase {
   Shape x;
   std::int64_t O;
   bool bias = true;
-  Activation activation = Activation::none;
-  double x_scale = 1;
 };
 
 void add_linear(Cases& cases, const LinearCase& c) {
   const std::int64_t I = c.x[-1];
-  OpCase row{"linear_" + c.name,
-             {{c.x, c.x_scale}, parameter({c.O, I}, 0.5)},
-             {},
-             std::max({I, c.O, c.x.numel() / I}),
-             {}};
+  OpCase row{
+      "linear_" + c.name, {{c.x}, parameter({c.O, I}, 0.5)}, {}, std::max({I, c.O, c.x.numel() / I}), {}};
   if (c.bias) row.reals.push_back(parameter({c.O}));
-  row.build = [activation = c.activation](Tape& tape, const Vars& x, const Ids&) {
-    return Vars{linear(tape, x[0], x[1], x.size() > 2 ? x[2] : Var(), activation)};
+  row.build = [](Tape& tape, const Vars& x, const Ids&) {
+    return Vars{linear(tape, x[0], x[1], x.size() > 2 ? x[2] : Var())};
   };
   cases.push_back(std::move(row));
+}
+
+// Two linear layers with an activation between them.
+struct MlpCase {
+  std::string name;
+  Shape x;
+  std::int64_t hidden, O;
+  bool bias = true;
+  double x_scale = 1;
+};
+
+void add_mlp(Cases& cases, Activation activation, const MlpCase& c) {
+  const std::int64_t I = c.x[-1];
+  OpCase row{concat("mlp_", name_of(activation), c.name),
+             {{c.x, c.x_scale}, parameter({c.hidden, I}, 0.5), parameter({c.O, c.hidden}, 0.5)},
+             {},
+             std::max({I, c.hidden, c.O, c.x.numel() / I}),
+             {}};
+  if (c.bias) row.reals.insert(row.reals.end(), {parameter({c.hidden}), parameter({c.O})});
+  row.build = [=](Tape& tape, const Vars& x, const Ids&) {
+    const Var none, &first = x.size() > 3 ? x[3] : none, &second = x.size() > 3 ? x[4] : none;
+    return Vars{
+        activation_linear(tape, linear_activation(tape, x[0], x[1], first, activation), x[2], second)};
+  };
+  cases.push_back(std::move(row));
+}
+
+// GEMMs with an epilogue need a multiple of eight columns.
+void add_mlps(Cases& cases) {
+  for (const Activation activation :
+       {Activation::none, Activation::gelu_new, Activation::gelu, Activation::relu}) {
+    add_mlp(cases, activation, {"", {2, 17, 48}, 101, 33});
+    add_mlp(cases, activation, {"_hidden_104", {2, 17, 48}, 104, 33});
+    add_mlp(cases, activation, {"_hidden_40_no_bias", {1, 3, 20}, 40, 35, false});
+    add_mlp(cases, activation, {"_large", {1, 17, 20}, 72, 33, true, 20});
+  }
 }
 
 void add_linears(Cases& cases) {
@@ -83,15 +114,9 @@ void add_linears(Cases& cases) {
   add_linear(cases, {"one_channel", {1, 7, 1}, 1});
   add_linear(cases, {"one_channel_in", {2, 3, 1}, 17});
   add_linear(cases, {"one_channel_out", {2, 3, 17}, 1});
-  for (const Activation activation : {Activation::gelu_new, Activation::gelu, Activation::relu}) {
-    const std::string name(name_of(activation));
-    add_linear(cases, {name, {2, 17, 48}, 101, true, activation});
-    add_linear(cases, {name + "_no_bias", {1, 3, 20}, 35, false, activation});
-    add_linear(cases, {name + "_large", {1, 17, 20}, 33, true, activation, 20});
-  }
 }
 
-// Records an activation alone. The ops in common/autograd/ops apply activations only as a part of linear().
+// Records an activation alone. The ops in common/autograd/ops apply activations only between linear layers.
 Var activation_op(Tape& tape, Var x, Activation activation) {
   Backend& be = tape.backend();
   Tensor out = be.allocate(x.value().dtype(), x.value().shape());
@@ -288,6 +313,7 @@ Cases make_cases() {
   Cases cases;
   add_embeddings(cases);
   add_linears(cases);
+  add_mlps(cases);
   add_activations(cases);
   add_layernorms(cases);
   add_attentions(cases);

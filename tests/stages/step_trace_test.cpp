@@ -49,8 +49,8 @@ TEST(StepTrace, HoldsWhatAStepComputesInOrder) {
       "the output of dropout, after h.0.attn.c_proj",
       "the residual stream before h.0.ln_2",
       "the output of h.0.ln_2 (residual_layernorm)",
-      "the output of h.0.mlp.c_fc (linear_activation)",
-      "the output of h.0.mlp.c_proj (linear)",
+      "the output of h.0.mlp.c_fc (linear)",
+      "the output of h.0.mlp.c_proj (activation_linear)",
   };
   const TraceFile file = run.file(1);
   const std::vector<std::string>& names = file.names();
@@ -177,7 +177,7 @@ TEST(Divergence, NamesAForwardThatIgnoresABias) {
   const auto found = divergence_of(run);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->step, 2);
-  EXPECT_EQ(found->tensor, "the output of h.0.mlp.c_fc (linear_activation)");
+  EXPECT_EQ(found->tensor, "the output of h.0.mlp.c_fc (linear)");
   EXPECT_GT(found->error, found->limit);
 }
 

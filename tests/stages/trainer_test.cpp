@@ -134,7 +134,7 @@ TEST(Trainer, NamesWhatIsNotFinite) {
   EXPECT_EQ(first_non_finite("h.0.ln_2.bias", 1, -kInfinity), "the weight h.0.ln_2.bias");
   // Finite weights that make the next result overflow.
   EXPECT_EQ(first_non_finite("h.1.mlp.c_fc.weight", 48, 3e38f),
-            "the output of h.1.mlp.c_fc (linear_activation)");
+            "the output of h.1.mlp.c_fc (linear)");
   EXPECT_EQ(first_non_finite("h.0.ln_2.weight", 48, 3e38f), "the output of h.0.ln_2 (residual_layernorm)");
   EXPECT_EQ(first_non_finite("h.0.attn.c_attn.bias", 96, 1e20f),  // queries and keys
             "the output of attention, after h.0.attn.c_attn");

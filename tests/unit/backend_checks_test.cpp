@@ -107,6 +107,14 @@ const Call kLayerCalls[] = {
      [](Backend& be, T t) { be.linear_backward(into(t.none), {}, {}, t.out, t.x, t.w); }},
     {"linear_activation_forward", "a pre-activation of another shape",
      [](Backend& be, T t) { be.linear_activation_forward(t.out, t.x, t.x, t.w, t.bias, Activation::relu); }},
+    {"activation_linear_backward", "a pre-activation of another shape",
+     [](Backend& be, T t) {
+       be.activation_linear_backward(t.x, {}, {}, t.out, t.x, t.out, t.w, Activation::relu);
+     }},
+    {"activation_linear_backward", "a gradient of another shape",
+     [](Backend& be, T t) {
+       be.activation_linear_backward(t.x, into(t.out), {}, t.out, t.x, t.x, t.w, Activation::relu);
+     }},
     {"activation_forward", "another shape",
      [](Backend& be, T t) { be.activation_forward(t.out, t.x, Activation::relu); }},
     {"activation_backward", "another shape",

@@ -106,7 +106,8 @@ TEST(Bench, shows_the_ops_of_one_step) {
   };
   const auto [report, progress] = measure({.steps = 1, .warmup = 0, .profiled = 3});
   // Two micro-steps of two layers with four linear layers each, and the head.
-  EXPECT_EQ(entry(report, "linear_backward").calls, 2 * (2 * 4 + 1));
+  EXPECT_EQ(entry(report, "linear_backward").calls, 2 * (2 * 3 + 1));
+  EXPECT_EQ(entry(report, "activation_linear_backward").calls, 2 * 2);
   EXPECT_EQ(entry(report, "adamw").calls, 1);
   const auto arena = static_cast<double>(gpt2_parameter_table(kConfig).arena_size(1));
   EXPECT_EQ(entry(report, "squared_norm").work.flops, 2 * arena);

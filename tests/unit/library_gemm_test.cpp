@@ -1,10 +1,11 @@
 // GEMM by the library (cuBLASLt or the host's BLAS), compared with f64: transposed operands, batches, padded
-// rows, scales, accumulation and biases.
+// rows, scales, accumulation, biases and epilogues.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
+#include "common/tensor/half_floats.h"
 #include "stage2_cuda/device_objects.h"
 #include "stage2_cuda/gemm.h"
 #include "tests/support/tensors.h"
@@ -19,29 +20,28 @@ Floats random_floats(std::uint32_t stream, std::int64_t n) {
   return {values.begin(), values.end()};
 }
 
-// An array of floats on the device, initialised with values of the host.
-class DeviceFloats {
+// An array on the device, initialised with values of the host.
+template <class T>
+class DeviceArray {
  public:
-  DeviceFloats(const Floats& values, StreamHandle stream)
-      : bytes_(values.size() * sizeof(float)),
-        stream_(stream),
-        device_(static_cast<float*>(allocate(bytes_))) {
+  DeviceArray(const std::vector<T>& values, StreamHandle stream)
+      : bytes_(values.size() * sizeof(T)), stream_(stream), device_(static_cast<T*>(allocate(bytes_))) {
     void* const pinned = allocate_pinned(bytes_);
-    std::copy(values.begin(), values.end(), static_cast<float*>(pinned));
+    std::copy(values.begin(), values.end(), static_cast<T*>(pinned));
     copy_to_device(device_, pinned, bytes_, stream);
     synchronize(stream);
     deallocate_pinned(pinned);
   }
-  ~DeviceFloats() { deallocate(device_); }
-  DeviceFloats(const DeviceFloats&) = delete;
-  DeviceFloats& operator=(const DeviceFloats&) = delete;
+  ~DeviceArray() { deallocate(device_); }
+  DeviceArray(const DeviceArray&) = delete;
+  DeviceArray& operator=(const DeviceArray&) = delete;
 
-  float* get() const { return device_; }
-  Floats on_host() const {
-    auto* const pinned = static_cast<float*>(allocate_pinned(bytes_));
+  T* get() const { return device_; }
+  std::vector<T> on_host() const {
+    auto* const pinned = static_cast<T*>(allocate_pinned(bytes_));
     copy_to_host(pinned, device_, bytes_, stream_);
     synchronize(stream_);
-    const Floats values(pinned, pinned + bytes_ / sizeof(float));
+    const std::vector<T> values(pinned, pinned + bytes_ / sizeof(T));
     deallocate_pinned(pinned);
     return values;
   }
@@ -49,8 +49,9 @@ class DeviceFloats {
  private:
   std::size_t bytes_;
   StreamHandle stream_;
-  float* device_;
+  T* device_;
 };
+using DeviceFloats = DeviceArray<float>;
 
 struct GemmCase {
   const char* name;
@@ -139,6 +140,115 @@ INSTANTIATE_TEST_SUITE_P(
                     GemmCase{.name = "one_column", .transposed_a = true, .n = 1},
                     GemmCase{.name = "outer", .accumulate = true, .k = 1}),
     [](const auto& tested) { return std::string(tested.param.name); });
+
+// Random numbers in bf16, on the host and on the device.
+struct RandomHalves {
+  RandomHalves(std::uint32_t stream, std::int64_t n, StreamHandle on)
+      : host(narrowed(random_floats(stream, n))), device(host, on) {}
+  static std::vector<Bf16> narrowed(const Floats& floats) {
+    std::vector<Bf16> halves;
+    for (const float value : floats) halves.push_back({bf16_of_float(value)});
+    return halves;
+  }
+  double operator[](std::int64_t i) const { return as_float(host[static_cast<std::size_t>(i)]); }
+
+  std::vector<Bf16> host;
+  DeviceArray<Bf16> device;
+};
+
+Floats floats_of(const std::vector<Bf16>& halves) {
+  Floats floats;
+  for (const Bf16 half : halves) floats.push_back(as_float(half));
+  return floats;
+}
+
+// gelu_new(x) and its derivative, from their definition.
+double defined_gelu(double x) {
+  return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+double defined_slope(double x) {
+  constexpr double kStep = 1e-6;
+  return (defined_gelu(x + kStep) - defined_gelu(x - kStep)) / (2 * kStep);
+}
+
+// Products with the epilogues of an MLP, with and without a bias.
+class LibraryGemmEpilogue : public testing::TestWithParam<bool> {
+ protected:
+  static constexpr std::int64_t kM = 9, kN = 16, kK = 21;
+
+  ProductOf<Bf16, Bf16> product(Epilogue epilogue) const {
+    return {.c = c_.device.get(),
+            .ldc = kN,
+            .a = {a_.device.get(), kK},
+            .b = {b_.device.get(), kN},
+            .m = kM,
+            .n = kN,
+            .k = kK,
+            .bias = has_bias(epilogue) ? bias_.device.get() : nullptr,
+            .epilogue = epilogue,
+            .pre = pre_.device.get()};
+  }
+  bool has_bias(Epilogue epilogue) const { return GetParam() && epilogue == Epilogue::gelu; }
+  double defined_product(Epilogue epilogue, std::int64_t i) const {
+    double sum = has_bias(epilogue) ? bias_[i % kN] : 0;
+    for (std::int64_t k = 0; k < kK; ++k) sum += a_[i / kN * kK + k] * b_[k * kN + i % kN];
+    return sum;
+  }
+  // Two roundings to bf16, and an approximate tanh.
+  static void expect_near(Bf16 got, double right, std::int64_t i) {
+    EXPECT_NEAR(as_float(got), right, 0x1p-7 * std::abs(right) + 4e-3) << i;
+  }
+
+  struct OpenDevice {
+    OpenDevice() { open_device(0); }
+  } device_;
+  Stream stream_;
+  std::unique_ptr<Gemm> gemm_ = make_library_gemm(Precision::bf16);
+  RandomHalves a_{1, kM*kK, stream_}, b_{2, kK*kN, stream_}, c_{3, kM*kN, stream_}, pre_{4, kM*kN, stream_},
+      bias_{5, kN, stream_};
+};
+
+TEST_P(LibraryGemmEpilogue, is_gelu) {
+  const ProductOf<Bf16, Bf16> gelu = product(Epilogue::gelu);
+  if (!gemm_->has_epilogue(gelu)) GTEST_SKIP() << "the library has no algorithm with GELU";
+  gemm_->run(gelu, stream_);
+  const std::vector<Bf16> out = c_.device.on_host(), pre = pre_.device.on_host();
+  for (std::int64_t i = 0; i < kM * kN; ++i) {
+    const double x = defined_product(Epilogue::gelu, i);
+    expect_near(pre[static_cast<std::size_t>(i)], x, i);
+    expect_near(out[static_cast<std::size_t>(i)], defined_gelu(x), i);
+  }
+}
+
+TEST_P(LibraryGemmEpilogue, is_the_derivative_of_gelu) {
+  const ProductOf<Bf16, Bf16> backward = product(Epilogue::gelu_backward);
+  if (!gemm_->has_epilogue(backward)) GTEST_SKIP() << "the library has no algorithm with GELU's derivative";
+  gemm_->run(backward, stream_);
+  const std::vector<Bf16> out = c_.device.on_host();
+  for (std::int64_t i = 0; i < kM * kN; ++i) {
+    expect_near(out[static_cast<std::size_t>(i)],
+                defined_product(Epilogue::gelu_backward, i) * defined_slope(pre_[i]), i);
+  }
+  EXPECT_EQ(floats_of(pre_.device.on_host()), floats_of(pre_.host));
+}
+
+INSTANTIATE_TEST_SUITE_P(Biases, LibraryGemmEpilogue, testing::Bool());
+
+TEST(LibraryGemmEpilogues, need_rows_of_eight_elements) {
+  open_device(0);
+  const Stream stream;
+  const RandomHalves x(1, 100, stream);
+  ProductOf<Bf16, Bf16> product{.c = x.device.get(),
+                                .ldc = 12,
+                                .a = {x.device.get(), 5},
+                                .b = {x.device.get(), 12},
+                                .m = 2,
+                                .n = 12,
+                                .k = 5,
+                                .epilogue = Epilogue::gelu,
+                                .pre = x.device.get()};
+  EXPECT_FALSE(make_library_gemm(Precision::bf16)->has_epilogue(product));
+}
 
 TEST(LibraryGemmSizes, of_no_elements_do_nothing) {
   open_device(0);

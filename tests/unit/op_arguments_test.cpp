@@ -74,6 +74,12 @@ const Op kOps[] = {
      [](Backend& be, const Arguments& t) {
        be.linear_activation_forward(t[0], t[1], t[2], t[3], t[4], Activation::relu);
      }},
+    {"activation_linear_backward",
+     {f32("dpre", kX), f32("dw", kW), f32("dbias", {kO}), f32("out", kOut), f32("x", kX),
+      f32("pre-activation", kX), f32("weight", kW)},
+     [](Backend& be, const Arguments& t) {
+       be.activation_linear_backward(t[0], into(t[1]), into(t[2]), t[3], t[4], t[5], t[6], Activation::relu);
+     }},
     {"activation_forward",
      {f32("out", kX), f32("x", kX)},
      [](Backend& be, const Arguments& t) { be.activation_forward(t[0], t[1], Activation::relu); }},

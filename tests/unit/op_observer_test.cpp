@@ -40,9 +40,13 @@ TEST_F(Observing, SeesAFusedOpOnceOrThePrimitiveOnes) {
   OpRecorder recorder(be_);
   be_.linear_activation_forward(y_, pre_, x_, w_, Tensor(), Activation::relu);
   EXPECT_EQ(recorder.take(), Ops{"linear_activation_forward"});
+  be_.activation_linear_backward(x_, {}, {}, y_, x_, x_, w_, Activation::relu);
+  EXPECT_EQ(recorder.take(), Ops{"activation_linear_backward"});
   be_.set_fused(false);
   be_.linear_activation_forward(y_, pre_, x_, w_, Tensor(), Activation::relu);
   EXPECT_EQ(recorder.take(), (Ops{"linear_forward", "activation_forward"}));
+  be_.activation_linear_backward(x_, {}, {}, y_, x_, x_, w_, Activation::relu);
+  EXPECT_EQ(recorder.take(), (Ops{"linear_backward", "linear_backward", "activation_backward"}));
 }
 
 TEST_F(Observing, DoesNotSeeWhatIsRefusedOrNotWanted) {

@@ -67,6 +67,11 @@ TEST_F(WorkOfOps, linear_layers_are_two_operations_for_each_product) {
          [&] { be_.linear_forward(t_.out, t_.x, t_.w, t_.bias); });
   expect("linear_activation_forward", kProduct + 30 + 30, 24 + 20 + 5 + 30 + 30,
          [&] { be_.linear_activation_forward(t_.out, t_.pre, t_.x, t_.w, t_.bias, Activation::relu); });
+  // Reads dout, x, w and pre, writes dpre, dw and dbias; relu's derivative is a product.
+  expect("activation_linear_backward", 2 * kProduct + 30 + 24, 30 + 3 * 24 + 2 * 20 + 5, [&] {
+    be_.activation_linear_backward(t_.y, overwrite(t_.w), overwrite(t_.bias), t_.out, t_.x, t_.z, t_.w,
+                                   Activation::relu);
+  });
 }
 
 TEST_F(WorkOfOps, linear_gradients_are_counted_where_they_are_wanted) {

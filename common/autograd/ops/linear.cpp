@@ -3,29 +3,44 @@
 namespace stagegpt {
 namespace {
 
-// The shape of x with its last extent replaced.
-Shape with_columns(const Shape& x, std::int64_t columns) {
-  return x.rank() == 3 ? Shape{x[0], x[1], columns} : Shape{x[0], columns};
+// For x · wᵀ: the shape of x with the rows of w as its last extent.
+Tensor allocate_output(Backend& be, const Tensor& x, const Tensor& w) {
+  const Shape& s = x.shape();
+  const std::int64_t columns = w.shape()[0];
+  return be.allocate(x.dtype(), s.rank() == 3 ? Shape{s[0], s[1], columns} : Shape{s[0], columns});
+}
+
+Tape::Backward linear_backward(Backend& be, const Var& x, const Var& w) {
+  return [=, &be](const Tensor& dout, Grads g) {
+    be.linear_backward(g[0], g[1], g[2], dout, x.value(), w.value());
+  };
 }
 
 }  // namespace
 
-Var linear(Tape& tape, Var x, Var w, Var bias, Activation activation) {
+Var linear(Tape& tape, Var x, Var w, Var bias) {
   Backend& be = tape.backend();
-  Tensor out =
-      be.allocate(x.value().dtype(), with_columns(x.value().shape(), w.value().shape()[0]));  // (…,O)
-  if (activation == Activation::none) {
-    be.linear_forward(out, x.value(), w.value(), bias.value());
-    return tape.record("linear", {x, w, bias}, out, [=, &be](const Tensor& dout, Grads g) {
-      be.linear_backward(g[0], g[1], g[2], dout, x.value(), w.value());
-    });
-  }
-  Tensor pre = be.allocate(out.dtype(), out.shape());  // (…,O)
+  Tensor out = allocate_output(be, x.value(), w.value());  // (…,O)
+  be.linear_forward(out, x.value(), w.value(), bias.value());
+  return tape.record("linear", {x, w, bias}, out, linear_backward(be, x, w));
+}
+
+Activated linear_activation(Tape& tape, Var x, Var w, Var bias, Activation activation) {
+  Backend& be = tape.backend();
+  Tensor pre = allocate_output(be, x.value(), w.value());  // (…,O)
+  Tensor out = be.allocate(pre.dtype(), pre.shape());      // (…,O)
   be.linear_activation_forward(out, pre, x.value(), w.value(), bias.value(), activation);
-  return tape.record("linear_activation", {x, w, bias}, out, [=, &be](const Tensor& dout, Grads g) {
-    Tensor dpre = g.reuse(pre);  // (…,O)
-    be.activation_backward({dpre, GradMode::overwrite}, dout, pre, activation);
-    be.linear_backward(g[0], g[1], g[2], dpre, x.value(), w.value());
+  return {tape.record("linear", {x, w, bias}, pre, linear_backward(be, x, w)), out, activation};
+}
+
+Var activation_linear(Tape& tape, Activated x, Var w, Var bias) {
+  Backend& be = tape.backend();
+  Tensor out = allocate_output(be, x.out, w.value());  // (…,O)
+  be.linear_forward(out, x.out, w.value(), bias.value());
+  return tape.record("activation_linear", {x.pre, w, bias}, out, [=, &be](const Tensor& dout, Grads g) {
+    const Tensor dpre = g.reuse(x.out);  // (…,I)
+    be.activation_linear_backward(dpre, g[1], g[2], dout, x.out, x.pre.value(), w.value(), x.activation);
+    g.give(0, dpre);
   });
 }
 
