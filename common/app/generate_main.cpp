@@ -11,11 +11,9 @@
 #include "common/base/seconds_since.h"
 #include "common/comm/agreement.h"
 #include "common/data/tokenizers/stream_decoder.h"
-#include "common/data/tokenizers/tokenizer_json.h"
 #include "common/data/utf8.h"
 #include "common/generation/generation.h"
 #include "common/generation/stop_strings.h"
-#include "common/io/content_hash.h"
 
 namespace stagegpt {
 namespace {
@@ -213,13 +211,6 @@ void converse(const GenerateFlags& flags, RankGroup& group, Writer& writer) {
   });
 }
 
-// What must be the same on all ranks before they generate.
-NamedValues found(const TrainedModel& trained) {
-  return {{"--model", concat(trained.model->config().vocab_size, " tokens and ",
-                             trained.model->parameters().table().numel(), " parameters")},
-          {"tokenizer", hash_of_text(tokenizer_json(*trained.tokenizer))}};
-}
-
 int generate_main(Stage& stage, int argc, char** argv) {
   GenerateFlags flags;
   CommandLine command_line(argv[0], "Generate text with a model.", stage.number(), stage_flags());
@@ -233,12 +224,8 @@ int generate_main(Stage& stage, int argc, char** argv) {
   const auto fits = [&](const Gpt2Config& config) {
     if (!flags.ignore_memory) require_generation_memory(config, matrices, machine.memory, free_memory());
   };
-  TrainedModel trained;
-  agree(stage.group(), [&] {
-    trained =
-        load_trained_model(*machine.backend, flags.model, flags.tokenizer_path, fits, machine.activations);
-  });
-  if (stage.group().size() > 1) require_same(stage.group(), found(trained));
+  const TrainedModel trained = load_shared_model(stage.group(), *machine.backend, flags.model,
+                                                 flags.tokenizer_path, fits, machine.activations);
   if (matrices != machine.activations) trained.model->read_matrices_in_bf16(*machine.backend);
 
   Writer writer(flags, machine, trained);

@@ -57,6 +57,10 @@ void require_training_memory(const TrainingMemory& training, const FreeMemory& h
 void require_generation_memory(const Gpt2Config& config, DType matrices, const TensorMemory& memory,
                                const FreeMemory& host);
 
+// The same for an evaluation in batches of B windows of T tokens, with activations as for Gpt2.
+void require_evaluation_memory(const Gpt2Config& config, std::int64_t B, std::int64_t T, DType activations,
+                               const TensorMemory& memory, const FreeMemory& host);
+
 // --ignore-memory.
 void add_ignore_memory(CommandLine& command_line, bool& ignore);
 

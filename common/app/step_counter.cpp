@@ -13,7 +13,7 @@ void StepCounter::at(Time now, std::int64_t done, std::int64_t total) {
   if (plain) plain_ = now;
   const double left = seconds / static_cast<double>(done) * static_cast<double>(total - done);
   status_.show(plain, [&](std::size_t width) {
-    return concat("step ", done, '/', total, "  ETA ", clock_time(left)).substr(0, width);
+    return concat(part_, ' ', done, '/', total, "  ETA ", clock_time(left)).substr(0, width);
   });
   if (done == total) status_.end();
 }

@@ -3,7 +3,10 @@
 #include "common/checkpoint/hugging_face_model.h"
 #include "common/checkpoint/llmc_files.h"
 #include "common/checkpoint/manifest.h"
+#include "common/comm/agreement.h"
 #include "common/data/tokenizers/load_tokenizer.h"
+#include "common/data/tokenizers/tokenizer_json.h"
+#include "common/io/content_hash.h"
 
 namespace stagegpt {
 namespace {
@@ -59,6 +62,18 @@ TrainedModel load_trained_model(Backend& backend, const fs::path& path,
     user_error(tokenizer_path ? kTokenizer : kModel, ": expected a tokenizer of at most ", size,
                " tokens, as the model has, not ", trained.tokenizer->size());
   }
+  return trained;
+}
+
+TrainedModel load_shared_model(RankGroup& group, Backend& backend, const fs::path& path,
+                               const std::optional<std::string>& tokenizer_path, const Check& check,
+                               DType activations) {
+  TrainedModel trained;
+  agree(group, [&] { trained = load_trained_model(backend, path, tokenizer_path, check, activations); });
+  if (group.size() == 1) return trained;
+  require_same(group, {{kModel, concat(trained.model->config().vocab_size, " tokens and ",
+                                       trained.model->parameters().table().numel(), " parameters")},
+                       {"tokenizer", hash_of_text(tokenizer_json(*trained.tokenizer))}});
   return trained;
 }
 

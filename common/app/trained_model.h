@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "common/comm/rank_group.h"
 #include "common/data/tokenizers/tokenizer.h"
 #include "common/model/gpt2.h"
 
@@ -26,5 +27,12 @@ TrainedModel load_trained_model(Backend& backend, const std::filesystem::path& p
                                 const std::optional<std::string>& tokenizer_path,
                                 const std::function<void(const Gpt2Config&)>& check,
                                 DType activations = DType::f32);
+
+// The same on all ranks: what fails on one, fails on all, and they must have found the same model and
+// tokenizer.
+TrainedModel load_shared_model(RankGroup& group, Backend& backend, const std::filesystem::path& path,
+                               const std::optional<std::string>& tokenizer_path,
+                               const std::function<void(const Gpt2Config&)>& check,
+                               DType activations = DType::f32);
 
 }  // namespace stagegpt

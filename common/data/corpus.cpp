@@ -23,14 +23,16 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kFlag = "--data";
 
-// Replaces a directory made by prepare_data by the pattern of its training shards.
-std::string expand_directory(const std::string& data) {
+// Replaces a directory made by prepare_data by the pattern of its training shards or, if there is no
+// training, of its validation shards.
+std::string expand_directory(const std::string& data, bool trains) {
   std::error_code ignored;
   if (!fs::is_directory(data, ignored)) return data;
-  const std::string shards = escape_pattern((fs::path(data) / "").string()) + "train_*.bin";
+  const std::string names = trains ? "train_*.bin" : "val_*.bin",
+                    shards = escape_pattern((fs::path(data) / "").string()) + names;
   if (matching_files(shards).empty()) {
-    user_error(kFlag, ": \"", data,
-               "\" is a directory without train_*.bin; expected a directory made by prepare_data");
+    user_error(kFlag, ": \"", data, "\" is a directory without ", names,
+               "; expected a directory made by prepare_data");
   }
   return shards;
 }
@@ -117,7 +119,8 @@ Shards open_shards(const DataFiles& data, const CorpusConfig& config) {
   shards.add(data.files);
   shards.training = shards.all.size();
   const std::string validation = validation_pattern(data.pattern);
-  if (!validation.empty() && config.val_fraction > 0) shards.add(matching_files(validation));
+  if (!validation.empty() && config.val_fraction > 0 && config.trains())
+    shards.add(matching_files(validation));
   return shards;
 }
 
@@ -172,7 +175,7 @@ Corpus load_text(RankGroup& group, const std::vector<std::string>& files, const 
 }
 
 DataFiles find_data_files(const CorpusConfig& config) {
-  const std::string pattern = expand_directory(config.data);
+  const std::string pattern = expand_directory(config.data, config.trains());
   const DataFiles data{pattern, find_files(pattern, kFlag)};
   if (std::ranges::any_of(data.files, is_shard)) require_shards(data.files, config);
   return data;
@@ -181,7 +184,7 @@ DataFiles find_data_files(const CorpusConfig& config) {
 void require_windows(const Corpus& corpus, const CorpusConfig& config, std::int64_t block_size) {
   for (const auto& [name, tokens] :
        {std::pair{"training", &corpus.train}, {"validation", &corpus.validation}}) {
-    if (tokens == &corpus.validation && config.val_fraction == 0) continue;
+    if (tokens == &corpus.validation ? config.val_fraction == 0 : !config.trains()) continue;
     if (tokens->size() < block_size + 1) {
       user_error(kFlag, ": \"", config.data, "\" leaves ", tokens->size(),
                  tokens->size() == 1 ? " token" : " tokens", " for ", name, ", fewer than one window of ",

@@ -16,9 +16,12 @@ struct CorpusConfig {
   // name or pattern; or a directory made by prepare_data.
   std::string data;
   TokenizerChoice tokenizer;
-  // The fraction of the text, or of the tokens of shards without validation shards. 0: no validation.
+  // The fraction of the text, or of the tokens of shards without validation shards. 0: no validation. 1: no
+  // training; the validation part is all or, of a directory, its validation shards.
   double val_fraction = 0.1;
   SpecialTokens special = SpecialTokens::as_text;
+
+  bool trains() const { return val_fraction < 1; }
 };
 
 struct Corpus {

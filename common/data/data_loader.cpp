@@ -21,12 +21,6 @@ Batch DataLoader::shuffled(std::int64_t first, std::int64_t count) const {
   return batch;
 }
 
-Batch DataLoader::in_order(std::span<const std::int64_t> windows) const {
-  Batch batch;
-  for (const std::int64_t window : windows) append(batch, window * seq_len_);
-  return batch;
-}
-
 std::int64_t DataLoader::shuffled_start(std::int64_t sample) const {
   const RandomKey key{seed_, stream_id(RandomStream::shuffle), static_cast<std::uint32_t>(sample / windows_)};
   const auto slack = static_cast<std::uint64_t>(tokens_.size() - 1 - windows_ * seq_len_);

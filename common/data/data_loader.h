@@ -26,15 +26,12 @@ class DataLoader {
 
   // Samples [first, first + count), shuffled.
   Batch shuffled(std::int64_t first, std::int64_t count) const;
-  // The given windows without shuffling, for validation. Windows do not overlap and are numbered from the
-  // beginning of the sequence. There are (tokens - 1) / seq_len of them, rounded down.
-  Batch in_order(std::span<const std::int64_t> windows) const;
-
   const TokenSequence& tokens() const { return tokens_; }
   std::int64_t seq_len() const { return seq_len_; }
   // The number of windows in an epoch. It is one less than fit (but at least 1), because each epoch begins at
   // another offset.
   std::int64_t windows() const { return windows_; }
+  // The number of windows that do not overlap, from the beginning of the sequence on.
   std::int64_t windows_in_order() const { return (tokens_.size() - 1) / seq_len_; }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <vector>
 
 #include "common/autograd/ops/cross_entropy.h"
@@ -14,11 +15,35 @@ namespace {
 // Sums over the targets of a batch.
 struct Sums {
   double loss = 0, correct = 0;
-  std::int64_t bytes = 0, unknown = 0;
+  std::int64_t tokens = 0, bytes = 0, unknown = 0;
 };
 
-void count_bytes(const Batch& batch, std::span<const std::int32_t> token_bytes, Sums& sums) {
-  for (const std::int32_t id : batch.targets) {
+// A batch of windows of the same length, of which the last `scored` predictions count.
+struct WindowBatch {
+  std::vector<std::int32_t> ids, targets;  // (B,T)
+  std::int64_t length = 0, scored = 0;
+
+  // Reads windows from index `first` on, at most `most`. The batch ends before a window of another length or
+  // with another number of predictions.
+  static WindowBatch read(const TokenSequence& tokens, const Windows& windows, std::int64_t first,
+                          std::int64_t most) {
+    WindowBatch batch;
+    for (std::int64_t i = first; i < first + most; ++i) {
+      const Window window = windows.at(i);
+      if (i > first && (window.length != batch.length || window.scored != batch.scored)) break;
+      batch.length = window.length, batch.scored = window.scored;
+      const std::vector<std::int32_t> read = tokens.read(window.first, window.length + 1);
+      batch.ids.insert(batch.ids.end(), read.begin(), read.end() - 1);
+      batch.targets.insert(batch.targets.end(), read.begin() + 1, read.end());
+    }
+    return batch;
+  }
+  std::int64_t size() const { return std::ssize(ids) / length; }
+};
+
+void count_bytes(std::span<const std::int32_t> targets, std::span<const std::int32_t> token_bytes,
+                 Sums& sums) {
+  for (const std::int32_t id : targets) {
     const std::int32_t bytes = token_bytes[static_cast<std::size_t>(id)];
     if (bytes == kUnknownBytes) {
       ++sums.unknown;
@@ -28,38 +53,77 @@ void count_bytes(const Batch& batch, std::span<const std::int32_t> token_bytes, 
   }
 }
 
-Sums evaluate_batch(Backend& backend, const Gpt2& model, const Batch& batch, std::int64_t seq_len) {
-  const std::int64_t V = model.config().vocab_size;
-  const Shape shape{std::ssize(batch.ids) / seq_len, seq_len};
+// Adds the losses of logits (N,Vp), and counts the predictions that are right. targets (N).
+void add_rows(Backend& backend, const Tensor& logits, const Tensor& targets, std::int64_t V, Sums& sums) {
+  const Tensor correct = backend.allocate(DType::i32, {1});
+  backend.count_correct(correct, logits, targets, V);
+  Tape tape(backend, Tape::Mode::inference);
+  const Var loss = cross_entropy(tape, Var(logits), targets, V);
+  sums.tokens += targets.numel();
+  sums.loss += to_host<float>(backend, loss.value())[0] * static_cast<double>(targets.numel());
+  sums.correct += static_cast<double>(to_host<std::int32_t>(backend, correct)[0]);
+}
+
+void add_batch(Backend& backend, const Gpt2& model, const WindowBatch& batch,
+               std::span<const std::int32_t> token_bytes, Sums& sums) {
+  const std::int64_t V = model.config().vocab_size, T = batch.length, skipped = T - batch.scored;
+  const Shape shape{batch.size(), T};
   const Tensor ids = to_device<std::int32_t>(backend, shape, batch.ids);          // (B,T)
   const Tensor targets = to_device<std::int32_t>(backend, shape, batch.targets);  // (B,T)
-  const Tensor correct = backend.allocate(DType::i32, {1});
   Tape tape(backend, Tape::Mode::inference);
-  const Var logits = model.logits(tape, ids);  // (B,T,Vp)
-  backend.count_correct(correct, logits.value(), targets, V);
-  const Var loss = cross_entropy(tape, logits, targets, V);
-  return {to_host<float>(backend, loss.value())[0] * static_cast<double>(batch.targets.size()),
-          static_cast<double>(to_host<std::int32_t>(backend, correct)[0])};
+  const Tensor logits = model.logits(tape, ids).value();  // (B,T,Vp)
+  // If all predictions count, the windows are one matrix; else each is one.
+  const std::int64_t parts = skipped == 0 ? 1 : batch.size(),
+                     rows = skipped == 0 ? targets.numel() : batch.scored, Vp = logits.shape()[-1];
+  for (std::int64_t part = 0; part < parts; ++part) {
+    const std::int64_t first = part * T + skipped;
+    add_rows(backend, logits.slice(first * Vp, {1, rows, Vp}), targets.slice(first, {1, rows}), V, sums);
+    if (!token_bytes.empty()) {
+      count_bytes(
+          std::span(batch.targets).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows)),
+          token_bytes, sums);
+    }
+  }
 }
 
 }  // namespace
 
+std::optional<double> bits_per_byte(const Evaluation& evaluation) {
+  if (evaluation.bytes.value_or(0) == 0) return std::nullopt;
+  return evaluation.loss / std::numbers::ln2 * static_cast<double>(evaluation.tokens) /
+         static_cast<double>(*evaluation.bytes);
+}
+
+std::vector<std::int32_t> bytes_of_tokens(const Tokenizer& tokenizer) {
+  std::vector<std::int32_t> bytes;
+  for (std::int32_t id = 0; id < tokenizer.size(); ++id) {
+    const std::string& token = tokenizer.vocabulary().tokens[static_cast<std::size_t>(id)];
+    bytes.push_back(tokenizer.is_special(id) ? 0 : static_cast<std::int32_t>(token.size()));
+  }
+  if (const auto unknown = tokenizer.unknown()) bytes[static_cast<std::size_t>(*unknown)] = kUnknownBytes;
+  return bytes;
+}
+
+std::int64_t evaluation_batch(std::int64_t T) {
+  constexpr std::int64_t kTokens = 1 << 12;
+  return std::max<std::int64_t>(1, kTokens / T);
+}
+
 std::optional<Evaluation> evaluate(RankGroup& group, Backend& backend, const Gpt2& model,
-                                   const DataLoader& data, const EvaluateOptions& options) {
-  const WindowSample& windows = options.windows;
+                                   const TokenSequence& tokens, const Windows& windows,
+                                   const EvaluateOptions& options) {
   const std::int64_t ranks = group.size(), B = options.batch_size, batches = (windows.count + B - 1) / B;
   std::vector<Sums> own(static_cast<std::size_t>((batches + ranks - 1) / ranks));
   for (std::int64_t turn = 0; turn < std::ssize(own); ++turn) {
     group.enter("validation");
     if (options.stoppable && any(group, StopSignals::requested())) return std::nullopt;
     if (options.on_windows) options.on_windows(std::min(windows.count, turn * ranks * B));
-    const std::int64_t first = (turn * ranks + group.rank()) * B;
-    if (first >= windows.count) break;  // in the last round, some ranks have no batch
-    std::vector<std::int64_t> taken;
-    for (std::int64_t i = first; i < std::min(windows.count, first + B); ++i) taken.push_back(windows[i]);
-    const Batch batch = data.in_order(taken);
-    own[turn] = evaluate_batch(backend, model, batch, data.seq_len());
-    if (!options.token_bytes.empty()) count_bytes(batch, options.token_bytes, own[turn]);
+    const std::int64_t begin = (turn * ranks + group.rank()) * B, end = std::min(windows.count, begin + B);
+    for (std::int64_t first = begin; first < end;) {  // in the last round, some ranks have no batch
+      const WindowBatch batch = WindowBatch::read(tokens, windows, first, end - first);
+      add_batch(backend, model, batch, options.token_bytes, own[turn]);
+      first += batch.size();
+    }
   }
   const std::vector<Sums> all = gather(group, own);
   Sums sum;
@@ -68,13 +132,13 @@ std::optional<Evaluation> evaluate(RankGroup& group, Backend& backend, const Gpt
     const Sums& part = all[batch % ranks * std::ssize(own) + batch / ranks];
     sum.loss += part.loss;
     sum.correct += part.correct;
+    sum.tokens += part.tokens;
     sum.bytes += part.bytes;
     sum.unknown += part.unknown;
   }
   if (options.on_windows) options.on_windows(windows.count);
-  const std::int64_t tokens = windows.count * data.seq_len();
-  Evaluation evaluation{unsigned_nan(sum.loss / static_cast<double>(tokens)),
-                        sum.correct / static_cast<double>(tokens), tokens, std::nullopt};
+  const auto scored = static_cast<double>(sum.tokens);
+  Evaluation evaluation{unsigned_nan(sum.loss / scored), sum.correct / scored, sum.tokens, std::nullopt};
   if (!options.token_bytes.empty() && sum.unknown == 0) evaluation.bytes = sum.bytes;
   return evaluation;
 }

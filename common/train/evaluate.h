@@ -6,21 +6,15 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "common/comm/rank_group.h"
-#include "common/data/data_loader.h"
+#include "common/data/token_sequence.h"
+#include "common/data/tokenizers/tokenizer.h"
+#include "common/data/windows.h"
 #include "common/model/gpt2.h"
 
 namespace stagegpt {
-
-// A selection of a text's windows, spread evenly: the i-th one is window floor(i · all / count).
-struct WindowSample {
-  std::int64_t all = 0;    // number of windows of the text, which do not overlap
-  std::int64_t count = 0;  // number of selected windows, at most `all`
-
-  std::int64_t operator[](std::int64_t i) const { return i * (all / count) + i * (all % count) / count; }
-  bool is_all() const { return count == all; }
-};
 
 struct Evaluation {
   double loss = 0;          // mean, in nats per token
@@ -30,10 +24,18 @@ struct Evaluation {
   std::optional<std::int64_t> bytes;
 };
 
+// The loss in bits per byte of the evaluated text, comparable between tokenizers. Empty if bytes are unknown.
+std::optional<double> bits_per_byte(const Evaluation& evaluation);
+
 inline constexpr std::int32_t kUnknownBytes = -1;
 
+// Bytes of text in each token; special tokens have 0, the unknown token kUnknownBytes.
+std::vector<std::int32_t> bytes_of_tokens(const Tokenizer& tokenizer);
+
+// Number of windows of T tokens in a batch on a rank, which limits the memory of its logits.
+std::int64_t evaluation_batch(std::int64_t T);
+
 struct EvaluateOptions {
-  WindowSample windows;
   std::int64_t batch_size = 1;  // windows per batch, on a rank
   // Bytes of text in each token of the vocabulary; kUnknownBytes if unknown. Empty: bytes are not counted.
   std::span<const std::int32_t> token_bytes = {};
@@ -45,6 +47,7 @@ struct EvaluateOptions {
 // number. Empty if `stoppable` and any rank has received a signal (stop_signals.h); the ranks stop after
 // their current batches.
 std::optional<Evaluation> evaluate(RankGroup& group, Backend& backend, const Gpt2& model,
-                                   const DataLoader& data, const EvaluateOptions& options);
+                                   const TokenSequence& tokens, const Windows& windows,
+                                   const EvaluateOptions& options = {});
 
 }  // namespace stagegpt

@@ -5,6 +5,7 @@
 #include "common/backend/planning_backend.h"
 #include "common/comm/self_communicator.h"
 #include "common/model/kv_cache.h"
+#include "common/train/evaluate.h"
 
 namespace stagegpt {
 namespace {
@@ -128,6 +129,20 @@ std::size_t plan_generation(const Gpt2Config& config, DType matrices) {
   KvCache cache(*backend, model);
   constexpr std::int32_t kToken = 0;
   model.next_logits(*backend, to_device<std::int32_t>(*backend, {1, 1}, std::span(&kToken, 1)), cache);
+  return backend->memory_stats().peak_bytes_in_use;
+}
+
+std::size_t plan_evaluation(const Gpt2Config& config, std::int64_t B, std::int64_t T, DType activations) {
+  const std::unique_ptr<Backend> backend = make_planning_backend();
+  const Gpt2 model(*backend, config, DType::f32, 1, Purpose::inference, activations);
+  PlannedRanks group(1);
+  const TokenSequence tokens(std::vector<std::int32_t>(static_cast<std::size_t>(T) + 1));
+  evaluate(group, *backend, model, tokens,
+           {B,
+            [=](std::int64_t) {
+              return Window{0, T, T};
+            }},
+           {.batch_size = B});
   return backend->memory_stats().peak_bytes_in_use;
 }
 

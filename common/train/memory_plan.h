@@ -36,4 +36,7 @@ MemoryPlan plan_memory(const Gpt2Config& config, const TrainerConfig& trainer, s
 // bf16, and the KV cache of a full context. A longer prompt needs memory for its activations in addition.
 std::size_t plan_generation(const Gpt2Config& config, DType matrices);
 
+// The same for an evaluation (evaluate.h) in batches of B windows of T tokens.
+std::size_t plan_evaluation(const Gpt2Config& config, std::int64_t B, std::int64_t T, DType activations);
+
 }  // namespace stagegpt

@@ -22,7 +22,7 @@ import workplace
 from shell_commands import Call
 
 ROOT = markdown.ROOT
-JOB = re.compile(r"stage([0-3])_(train|generate|verify|bench)(_emulated)?")
+JOB = re.compile(r"stage([0-3])_(train|generate|evaluate|verify|bench)(_emulated)?")
 # Flags of other programs that the text mentions: Open MPI's, Slurm's, CMake's.
 FOREIGN_FLAGS = {"--oversubscribe", "--bind-to", "--map-by", "--report-bindings", "--hostfile", "--mca", "--preset",
                  "--external-launcher", "--gpus-per-task", "--gpu-bind", "--mpi"}
@@ -97,7 +97,7 @@ def result_of(call: Call, programs: Programs, scratch: Path) -> subprocess.Compl
         return programs.run(call.name, [*call.arguments, "--print-config"], scratch)
     if job and job.group(2) == "verify":
         return programs.run(call.name, call.arguments, ROOT)
-    if (job and job.group(2) in ("train", "generate")) or call.name in ("convert_checkpoint", "prepare_data"):
+    if (job and job.group(2) in ("train", "generate", "evaluate")) or call.name in ("convert_checkpoint", "prepare_data"):
         return programs.run(call.name, call.arguments, scratch)
     return None
 
@@ -151,7 +151,7 @@ def wrong_in_text(page: Path, known: set[str]) -> list[str]:
 
 
 def all_flags(programs: Programs) -> set[str]:
-    names = [f"stage{stage}_{job}" for stage in "0123" for job in ("train", "generate", "verify", "bench")]
+    names = [f"stage{stage}_{job}" for stage in "0123" for job in ("train", "generate", "evaluate", "verify", "bench")]
     known = set(FOREIGN_FLAGS)
     for name in [*names, "prepare_data", "convert_checkpoint", "compare_stages", "doctor"]:
         known |= programs.flags(name)

@@ -66,7 +66,7 @@ std::set<std::string> flags_in_table(const std::vector<std::string>& names) {
 }
 
 TEST(Flags, AllHaveATestOfTheirEffect) {
-  for (const std::string job : {"train", "generate", "verify", "bench"}) {
+  for (const std::string job : {"train", "generate", "evaluate", "verify", "bench"}) {
     EXPECT_EQ(flags_of("stage0_" + job), flags_in_table({job, "stage0"})) << job;
   }
   for (const std::string stage : {"stage1", "stage2", "stage3"}) {
@@ -101,6 +101,7 @@ TEST(Flags, AreListedUnderTheirHeadings) {
     EXPECT_EQ(headings_of(program), "Options:This call:Data:Model:Training:Run:Machine:Presets:") << program;
   }
   EXPECT_EQ(headings_of("stage0_generate"), "Options:Model:Text:Sampling:Run:Machine:");
+  EXPECT_EQ(headings_of("stage0_evaluate"), "Options:Model:Data:Windows:Run:Machine:");
   EXPECT_EQ(headings_of("stage0_verify"), "Options:Reference:Optimizer:Run:Machine:");
   EXPECT_EQ(headings_of("stage2_bench_emulated"), "Options:Model:Measurement:Run:Machine:Presets:");
   EXPECT_EQ(headings_of("prepare_data"), "Options:Input:Output:Machine:");

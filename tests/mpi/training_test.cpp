@@ -215,9 +215,11 @@ TEST(EvaluationByRanks, has_the_bits_of_one_process) {
   SingleProcess single;
   for (const std::int64_t batch_size : {1, 3, 100}) {
     for (const std::int64_t windows : {1, 2, 50, 88}) {
-      const EvaluateOptions options{.windows = {88, windows}, .batch_size = batch_size, .stoppable = true};
-      const Evaluation expected = *evaluate(single, *run.backend, run.model, run.data, options);
-      const Evaluation evaluation = *evaluate(ranks(), *run.backend, run.model, run.data, options);
+      const Windows taken = sampled_windows({88, windows}, run.data.seq_len());
+      const EvaluateOptions options{.batch_size = batch_size, .stoppable = true};
+      const TokenSequence& tokens = run.data.tokens();
+      const Evaluation expected = *evaluate(single, *run.backend, run.model, tokens, taken, options);
+      const Evaluation evaluation = *evaluate(ranks(), *run.backend, run.model, tokens, taken, options);
       EXPECT_EQ(evaluation.loss, expected.loss) << windows << " windows by " << batch_size;
       EXPECT_EQ(evaluation.accuracy, expected.accuracy) << windows << " windows by " << batch_size;
     }

@@ -164,8 +164,8 @@ TEST(Masks, AreForTrainingOnly) {
       without(make_cpu_backend(2), small_config(kB, 1), random_tokens(500));
   const auto evaluation = [](SmallTraining& run) {
     const std::int64_t all = run.data.windows_in_order();
-    const Evaluation result = *evaluate(run.communicator.group(), *run.backend, run.model, run.data,
-                                        {.windows = {all, all}, .batch_size = 4});
+    const Evaluation result = *evaluate(run.communicator.group(), *run.backend, run.model, run.data.tokens(),
+                                        sampled_windows({all, all}, run.data.seq_len()), {.batch_size = 4});
     return std::pair(result.loss, result.accuracy);
   };
   EXPECT_EQ(evaluation(with), evaluation(without));

@@ -99,6 +99,17 @@ TEST_F(Stage1, WritesAsStage0) {
   for (const int ranks : {1, 2, 3}) EXPECT_EQ(stage1(ranks, "generate", text).output, expected);
 }
 
+TEST_F(Stage1, EvaluatesAsStage0) {
+  stage0("train", small("run"));
+  for (const char* stride : {"3", "16"}) {
+    const Arguments text = {"--model",  "run",  "--data",       "t.txt", "--seq-len",      "16",
+                            "--stride", stride, "--batch-size", "4",     "--val-fraction", "0.2",
+                            "--json"};
+    const std::string expected = stage0("evaluate", text).output;
+    for (const int ranks : {2, 3}) EXPECT_EQ(stage1(ranks, "evaluate", text).output, expected);
+  }
+}
+
 // Rank 0 alone reads the prompts.
 TEST_F(Stage1, AnswersPromptsAsStage0) {
   stage0("train", small("run"));

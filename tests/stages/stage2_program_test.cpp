@@ -95,6 +95,20 @@ TEST_F(Stage2Emulated, WritesAsStage0) {
             stage0("generate", with_flags(text, {"--weights", "bf16"})).output);
 }
 
+TEST_F(Stage2Emulated, EvaluatesAsStage0) {
+  stage0("train", small("run"));
+  const Arguments text = {"--model", "run",      "--data", "t.txt", "--val-fraction",
+                          "0.05",    "--stride", "7",      "--json"};
+  const auto expected = nlohmann::json::parse(stage0("evaluate", text).output),
+             found = nlohmann::json::parse(stage2("evaluate", text).output),
+             bf16 =
+                 nlohmann::json::parse(stage2("evaluate", with_flags(text, {"--precision", "bf16"})).output);
+  EXPECT_NEAR(found["loss"], expected["loss"], 1e-5);
+  EXPECT_EQ(found["tokens"], expected["tokens"]);
+  EXPECT_NEAR(bf16["loss"], expected["loss"], 2e-2);
+  EXPECT_NE(bf16["loss"], found["loss"]);
+}
+
 TEST_F(Stage2Emulated, VerifiesTheGoldenModel) {
   for (const char* matmul : {"naive", "tiled", "vectorised", "cublaslt"}) {
     const ProgramResult result = stage2("verify", {"--model", kTiny, "--state", kTinyState, "--steps", "2",

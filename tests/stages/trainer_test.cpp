@@ -79,8 +79,8 @@ TEST(Trainer, OverfitsOneBatch) {
   double loss = first;
   for (int step = 0; step < 150; ++step) loss = run.trainer.step().loss;
   EXPECT_LT(loss, 0.01);
-  const auto evaluation =
-      evaluate(run.communicator.group(), *run.backend, run.model, run.data, {.windows = {1, 1}});
+  const auto evaluation = evaluate(run.communicator.group(), *run.backend, run.model, run.data.tokens(),
+                                   sampled_windows({1, 1}, kT));
   EXPECT_EQ(evaluation->accuracy, 1);
 }
 
@@ -133,8 +133,7 @@ TEST(Trainer, NamesWhatIsNotFinite) {
   EXPECT_EQ(first_non_finite("h.1.mlp.c_fc.weight", 1, kInfinity), "the weight h.1.mlp.c_fc.weight");
   EXPECT_EQ(first_non_finite("h.0.ln_2.bias", 1, -kInfinity), "the weight h.0.ln_2.bias");
   // Finite weights that make the next result overflow.
-  EXPECT_EQ(first_non_finite("h.1.mlp.c_fc.weight", 48, 3e38f),
-            "the output of h.1.mlp.c_fc (linear)");
+  EXPECT_EQ(first_non_finite("h.1.mlp.c_fc.weight", 48, 3e38f), "the output of h.1.mlp.c_fc (linear)");
   EXPECT_EQ(first_non_finite("h.0.ln_2.weight", 48, 3e38f), "the output of h.0.ln_2 (residual_layernorm)");
   EXPECT_EQ(first_non_finite("h.0.attn.c_attn.bias", 96, 1e20f),  // queries and keys
             "the output of attention, after h.0.attn.c_attn");

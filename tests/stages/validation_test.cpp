@@ -80,8 +80,12 @@ class EvaluateTest : public testing::Test {
  protected:
   EvaluateTest() : run_(make_naive_backend(), small_config(4, 1), random_tokens(500)) {}
 
-  std::optional<Evaluation> evaluation(const EvaluateOptions& options) {
-    return evaluate(run_.communicator.group(), *run_.backend, run_.model, run_.data, options);
+  std::optional<Evaluation> evaluation(const Windows& windows, const EvaluateOptions& options = {}) {
+    return evaluate(run_.communicator.group(), *run_.backend, run_.model, run_.data.tokens(), windows,
+                    options);
+  }
+  std::optional<Evaluation> evaluation(const WindowSample& sample, const EvaluateOptions& options = {}) {
+    return evaluation(sampled_windows(sample, kT), options);
   }
   // The loss of one window, computed by the model.
   double loss_of(std::int64_t window) {
@@ -103,7 +107,7 @@ TEST_F(EvaluateTest, IsTheMeanOverTheWindowsThatAreTaken) {
     for (const std::int64_t window : numbers(windows))
       expected += loss_of(window) / static_cast<double>(windows.count);
     for (const std::int64_t batch_size : {1, 3, 1000}) {
-      const Evaluation found = *evaluation({.windows = windows, .batch_size = batch_size});
+      const Evaluation found = *evaluation(windows, {.batch_size = batch_size});
       EXPECT_NEAR(found.loss, expected, 1e-6) << windows.count << " by " << batch_size;
       EXPECT_EQ(found.tokens, windows.count * kT);
       EXPECT_FALSE(found.bytes);
@@ -124,19 +128,20 @@ TEST_F(EvaluateTest, CountsTheBytesOfItsTargets) {
       seen[run_.tokens[i]] = true;
     }
   }
-  EXPECT_EQ(evaluation({.windows = windows, .batch_size = 3, .token_bytes = token_bytes})->bytes, expected);
+  EXPECT_EQ(evaluation(windows, {.batch_size = 3, .token_bytes = token_bytes})->bytes, expected);
   absent = static_cast<std::int32_t>(std::ranges::find(seen, false) - seen.begin());
   if (absent < kVocabulary) {
     token_bytes[absent] = kUnknownBytes;
-    EXPECT_EQ(evaluation({.windows = windows, .token_bytes = token_bytes})->bytes, expected);
+    EXPECT_EQ(evaluation(windows, {.token_bytes = token_bytes})->bytes, expected);
   }
   token_bytes[run_.tokens[1]] = kUnknownBytes;
-  EXPECT_FALSE(evaluation({.windows = windows, .token_bytes = token_bytes})->bytes);
+  EXPECT_FALSE(evaluation(windows, {.token_bytes = token_bytes})->bytes);
 }
 
 TEST_F(EvaluateTest, TellsHowFarItIs) {
   std::vector<std::int64_t> done;
-  evaluation({.windows = {29, 7}, .batch_size = 3, .on_windows = [&](std::int64_t n) { done.push_back(n); }});
+  evaluation(WindowSample{29, 7},
+             {.batch_size = 3, .on_windows = [&](std::int64_t n) { done.push_back(n); }});
   EXPECT_EQ(done, (std::vector<std::int64_t>{0, 3, 6, 7}));
 }
 
@@ -146,7 +151,7 @@ TEST_F(EvaluateTest, EndsEarlyWhenASignalMayEndIt) {
       int calls = 0;
       const auto begin = [&](std::int64_t) { ++calls; };
       const auto found =
-          evaluation({.windows = {29, 29}, .batch_size = 3, .stoppable = stoppable, .on_windows = begin});
+          evaluation(WindowSample{29, 29}, {.batch_size = 3, .stoppable = stoppable, .on_windows = begin});
       std::_Exit(found ? 1 : 2 + calls);
     };
   };
