@@ -171,6 +171,14 @@ TEST(BpeTokenizer, RemembersPiecesOfEveryLengthApart) {
   EXPECT_EQ(of_words->decode(of_words->encode(words)), words);
 }
 
+TEST(BpeTokenizer, RemembersPiecesThatDifferInTheirNinthByte) {
+  std::string words;
+  for (char last = 'a'; last <= 'z'; ++last) words += std::string(" abcdefg") + last;
+  const auto tokenizer = bpe_tokenizer(words);
+  EXPECT_EQ(tokenizer->encode(" abcdefgz").size(), 2u);  // few enough tokens to be cached
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode(words)), words);
+}
+
 // Learns merges by the definition: counts all pairs again for each merge; ties go to the smaller ids.
 std::vector<std::pair<std::int32_t, std::int32_t>> merges_by_definition(std::string_view text,
                                                                         std::size_t count) {

@@ -291,6 +291,12 @@ TEST(TokenSequence, HoldsLargeIdsInMemory) {
   EXPECT_EQ(TokenSequence(Ids{70000, 3}).read(0, 2), (Ids{70000, 3}));
 }
 
+TEST(TokenSequence, SaysOfWhatASliceIsNotAPart) {
+  const TokenSequence tokens(Ids{5, 6, 7});
+  EXPECT_EQ(internal_error([&] { tokens.slice(1, 2); }), "");
+  EXPECT_EQ(internal_error([&] { tokens.slice(1, 4); }), "tokens: slice of 4 from 1 of 3");
+}
+
 RC_GTEST_PROP(TokenSequence, ReadsAcrossSegments, ()) {
   const ScratchDirectory directory;
   TokenSequence tokens;

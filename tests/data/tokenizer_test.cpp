@@ -80,6 +80,26 @@ TEST(MakeTokenizer, TellsHowFarItIs) {
   EXPECT_EQ(done.back(), kBytes);
 }
 
+TEST(Tokenize, TellsHowFarItIs) {
+  const ScratchDirectory directory;
+  constexpr std::int64_t kBytes = 600'000;
+  std::string bytes;
+  while (std::ssize(bytes) < kBytes) bytes += "ab ";
+  const TextSource text({directory.write("text.txt", bytes)}, "--data");
+  std::vector<std::int64_t> done;
+  TokenizeOptions options;
+  options.progress = [&](std::int64_t now, std::int64_t all) {
+    done.push_back(now);
+    EXPECT_EQ(all, kBytes);
+  };
+  std::int64_t tokens = 0;  // one for each character
+  tokenize(text, {0, kBytes}, *char_tokenizer("ab "), options,
+           [&](std::span<const std::int32_t> ids) { tokens += std::ssize(ids); });
+  EXPECT_EQ(tokens, kBytes);
+  EXPECT_GT(done.size(), 1u);
+  EXPECT_EQ(done.back(), kBytes);
+}
+
 TEST(DefaultVocabulary, HasATokenForEach600BytesOfText) {
   EXPECT_EQ(default_vocab_size(0), 512);
   EXPECT_EQ(default_vocab_size(600 * 513 - 1), 512);
