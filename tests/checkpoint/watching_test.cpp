@@ -357,6 +357,14 @@ TEST_F(NonFiniteSteps, AreSkipped) {
   EXPECT_EQ(hash_of_file(in("run/latest/model.safetensors")), hash_of_file(in("bad/model.safetensors")));
 }
 
+TEST_F(NonFiniteSteps, AreCountedAtTheEnd) {
+  Arguments arguments = from_bad("run", {"--non-finite", "skip"});
+  *(std::ranges::find(arguments, "--steps") + 1) = "1";
+  EXPECT_NE(train(arguments).errors.find("note: loss or gradient not finite in 1 steps, 1 steps skipped\n"),
+            std::string::npos);
+  EXPECT_EQ(train({"--resume", "good", "--steps", "1"}).errors.find("not finite"), std::string::npos);
+}
+
 TEST_F(NonFiniteSteps, AreToldOfTenTimes) {
   Arguments arguments = from_bad("run", {"--non-finite", "skip"});
   *(std::ranges::find(arguments, "--steps") + 1) = "12";

@@ -287,7 +287,7 @@ TEST_F(DivergenceTest, RefusesWhatCannotBeCompared) {
   write("b", "step_00000001.safetensors", {small_step()[0], small_step()[0]});
   expect_refused("occurs twice");
   // Each tensor name begins with a number of five digits and a space.
-  for (const std::string name : {"the loss", "about the loss", "0001 the loss", "00001the loss"}) {
+  for (const std::string name : {"the loss", "about the loss", "0001 the loss", "00001the loss", "00001 "}) {
     SafetensorsWriter writer(directory("b") / "step_00000001.safetensors", {{name, {1}}});
     writer.append(std::vector<float>{1});
     writer.finish();

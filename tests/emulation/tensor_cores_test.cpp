@@ -204,6 +204,24 @@ TEST_P(EmulatedCopies, are_visible_to_others_after_a_barrier) {
       << error;
 }
 
+// Waits for its copy after the barrier, so that nothing orders the copy and the other thread's read.
+__global__ void wait_too_late(float* out, const float* in) {
+  STAGEGPT_SHARED(float, tile, 4);
+  if (threadIdx.x == 0) cp_async_16(tile, 0, in, true);
+  __syncthreads();
+  if (threadIdx.x == 0) cp_async_wait_all();
+  if (threadIdx.x == 32) out[0] = tile[0];
+}
+
+TEST_P(EmulatedCopies, that_are_waited_for_after_the_barrier_are_a_race) {
+  DeviceArray<float> in(counted(4)), out(1);
+  const std::string error =
+      error_of([&] { launch<wait_too_late>(1, 64, 0, nullptr, out.data(), in.data()); });
+  EXPECT_TRUE(error.find("with no barrier in between") != std::string::npos ||
+              error.find("copy is under way") != std::string::npos)
+      << error;
+}
+
 __global__ void overwrite(const float* in, int barrier) {
   STAGEGPT_SHARED(float, tile, 4 * 32);
   const int i = static_cast<int>(threadIdx.x);

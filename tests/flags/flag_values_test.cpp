@@ -110,6 +110,12 @@ TEST(Suggestions, KnowFlagsOfOtherPrograms) {
 TEST(StrictJson, RefusesKeysThatAreThereTwiceAndDeepNesting) {
   EXPECT_EQ(refusal([] { parse_json(R"([{"a": 1, "b": {"a": 2}, "c": [{"a": 3}, {"a": 4}]}])"); }), "taken");
   EXPECT_EQ(refusal([] { parse_json(R"({"b": [], "a": {"b": 1}, "b": 2})"); }), "the key 'b' occurs twice");
+  // Whatever value comes before.
+  for (const std::string value : {"null", "true", "-1", "1", "0.5", "1e-5", "\"text\"", "[]", "{}"}) {
+    EXPECT_EQ(refusal([&] { parse_json("{\"a\": " + value + R"(, "b": 1, "b": 2})"); }),
+              "the key 'b' occurs twice")
+        << value;
+  }
   const std::string key(61, 'k');
   EXPECT_EQ(refusal([&] { parse_json("{\"" + key + "\": 1, \"" + key + "\": 2}"); }),
             "the key '" + key.substr(0, 60) + "' occurs twice");
