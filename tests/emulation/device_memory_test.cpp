@@ -1,6 +1,10 @@
 // The emulated device's memory and the rest of its runtime: which accesses are valid, and which are reported.
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -8,9 +12,23 @@
 
 #include "common/base/error.h"
 #include "common/tensor/caching_allocator.h"
+#include "stage2_cuda/device_counts.h"
 #include "stage2_cuda/device_memory_source.h"
 #include "tests/emulation/emulated.h"
 #include "tests/support/sanitized.h"
+
+namespace {
+
+bool memory_is_refused = false;
+
+}  // namespace
+
+// In place of the C library's.
+extern "C" int mprotect(void* begin, std::size_t bytes, int protection) noexcept {
+  if (!memory_is_refused) return static_cast<int>(syscall(SYS_mprotect, begin, bytes, protection));
+  errno = ENOMEM;
+  return -1;
+}
 
 namespace stagegpt::test {
 namespace {
@@ -47,6 +65,12 @@ TEST(EmulatedMemory, freed_memory_is_free_again) {
   }
   EXPECT_EQ(memory_info().free, before.free);
   EXPECT_EQ(memory_info().total, before.total);
+}
+
+TEST(EmulatedMemory, allocations_are_counted) {
+  const std::int64_t before = device_counts.work().allocations;
+  for (int i = 0; i < 3; ++i) deallocate(allocate(16));
+  EXPECT_EQ(device_counts.work().allocations - before, 3);
 }
 
 TEST(EmulatedMemory, copies_and_zeros) {
@@ -242,6 +266,22 @@ TEST(EmulatedMemory, takes_the_first_addresses_that_are_enough) {
   EXPECT_EQ(again, a);
   EXPECT_EQ(behind, b);
   for (void* block : {again, behind, c}) deallocate(block);
+}
+
+// The system refuses memory more often than the addresses of the device would do for.
+void be_refused_memory() {
+  constexpr std::size_t kTotal = std::size_t{1} << 30;
+  setenv("STAGEGPT_EMULATOR_MEMORY", std::to_string(kTotal).c_str(), 1);
+  deallocate(allocate(1));
+  bool none = true;
+  memory_is_refused = true;
+  for (int i = 0; i < 10; ++i) none = none && allocate(kTotal) == nullptr;
+  memory_is_refused = false;
+  std::exit(none && memory_info().free == kTotal && allocate(kTotal) != nullptr ? 0 : 1);
+}
+
+TEST_F(EmulatedMemoryDeathTest, is_as_much_as_before_when_the_system_has_refused_some) {
+  EXPECT_EXIT(be_refused_memory(), testing::ExitedWithCode(0), "");
 }
 
 void open_with_memory(const char* value) {

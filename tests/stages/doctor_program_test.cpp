@@ -3,9 +3,11 @@
 #include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <vector>
 
 #include "tests/support/program.h"
+#include "tests/support/sanitized.h"
 
 namespace stagegpt::test {
 namespace {
@@ -31,7 +33,10 @@ TEST_F(DoctorProgram, NeedsNeitherMpiNorAGpu) {
   EXPECT_EQ(result.exit_code, 0) << result.output << result.errors;
   EXPECT_NE(result.output.find("mpirun not found\n"), std::string::npos) << result.output;
   EXPECT_NE(result.output.find("nvidia-smi not found\n"), std::string::npos) << result.output;
-  EXPECT_NE(result.output.find("OpenBLAS"), std::string::npos) << result.output;
+  // The version and the kernels of OpenBLAS.
+  EXPECT_TRUE(
+      std::regex_search(result.output, std::regex("OpenBLAS [0-9][0-9.]* [A-Za-z0-9]+, OpenMP build")))
+      << result.output;
 }
 
 TEST_F(DoctorProgram, PrintsOneObject) {
@@ -120,6 +125,16 @@ TEST_F(DoctorProgram, ExitsWith1WhereStage0CannotRun) {
   const ProgramResult result = run({}, "/proc");  // not writable for anyone
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.output.find("problem  disk"), std::string::npos) << result.output;
+}
+
+TEST_F(DoctorProgram, SaysThatOpenBlasIsMissing) {
+  if (kSanitized) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
+  const ProgramResult result =
+      run_program("doctor", {}, scratch_.path(),
+                  {.environment = {{"PATH", scratch_.path()}, {"LD_PRELOAD", STAGEGPT_NO_OPENBLAS_LIBRARY}}});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.output.find("problem  BLAS"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("OpenBLAS cannot be loaded ("), std::string::npos) << result.output;
 }
 
 TEST_F(DoctorProgram, RefusesWhatItDoesNotKnow) {

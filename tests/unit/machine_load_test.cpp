@@ -3,14 +3,18 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "common/app/bench_report.h"
 #include "common/app/decode_report.h"
+#include "common/system/cpu_quota.h"
+#include "common/system/system_files.h"
 
 namespace stagegpt::test {
 namespace {
@@ -160,6 +164,33 @@ TEST(MachineLoad, a_meter_reads_the_kernels_counters) {
   SingleProcess one_process;
   const LoadMeter meter(one_process, 1);
   EXPECT_FALSE(meter.read());  // no time has passed
+}
+
+TEST(MachineLoad, a_meter_knows_the_load_unless_there_is_a_quota) {
+  cpu_set_t set;
+  ASSERT_EQ(sched_getaffinity(0, sizeof set, &set), 0);
+  std::set<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.insert(core);
+  }
+  const auto ticks = [&] { return parse_used_seconds(system_file("/proc/stat"), cores, 1); };
+  const std::optional<double> ticks_before = ticks();
+  SingleProcess one_process;
+  const LoadMeter meter(one_process, 1);
+  const std::clock_t begin = std::clock();
+  while (std::clock() - begin < CLOCKS_PER_SEC) {
+  }
+  const std::optional<MachineLoad> load = meter.read();
+  if (!ticks_before || *ticks() < *ticks_before + 0.6 * static_cast<double>(sysconf(_SC_CLK_TCK)))
+    GTEST_SKIP() << "/proc/stat does not count this program's time";
+  const std::optional<double> quota = cpu_quota();
+  if (quota && *quota < static_cast<double>(cores.size())) {
+    EXPECT_FALSE(load);
+    return;
+  }
+  ASSERT_TRUE(load);
+  EXPECT_EQ(load->cores, std::ssize(cores));
+  EXPECT_EQ(load->threads, 1);
 }
 
 TEST(BenchJson, tells_of_a_busy_machine) {
