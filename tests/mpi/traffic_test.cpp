@@ -5,8 +5,10 @@
 
 #include <bit>
 
+#include "common/backend/op_observer.h"
 #include "common/comm/agreement.h"
 #include "common/comm/tree_sync.h"
+#include "stage0_serial/host_memory.h"
 #include "stage1_mpi/gradient_syncs.h"
 #include "tests/mpi/small_run.h"
 
@@ -86,6 +88,43 @@ TEST_F(Traffic, of_a_ring_is_the_least_there_can_be) {
     EXPECT_EQ(bytes_of(&Communicator::reduce_scatter, tensor), (n_ - 1) * slice_bytes);
     EXPECT_EQ(bytes_of(&Communicator::all_gather, tensor), (n_ - 1) * slice_bytes);
   }
+}
+
+// A device whose additions are complete when it has been waited for. It computes nothing.
+class LateDevice final : public Backend {
+ public:
+  LateDevice() : Backend(std::make_unique<HostMemory>(), nullptr) {}
+  void synchronize() override { pending = 0; }
+
+  int pending = 0, additions = 0;
+
+ private:
+  void do_copy_from_host(void*, const void*, std::size_t) override {}
+  void do_copy_to_host(void*, const void*, std::size_t) override {}
+};
+
+class Additions final : public OpObserver {
+ public:
+  explicit Additions(LateDevice& device) : OpObserver(device), device_(device) {}
+  void around(const char* op, const Work&, const std::function<void()>&) override {
+    EXPECT_STREQ(op, "add");
+    ++device_.additions;
+    EXPECT_EQ(++device_.pending, 1) << "the sum before has not been waited for";
+  }
+
+ private:
+  LateDevice& device_;
+};
+
+TEST_F(Traffic, of_a_ring_has_sums_that_are_complete) {
+  LateDevice device;
+  const auto communicator = make_mpi_communicator(ranks(), device, CommAlgorithm::ring);
+  const Tensor tensor = device.allocate(DType::f32, {200'000 * n_});
+  const Additions additions(device);
+  communicator->all_reduce(tensor)->wait();
+  communicator->reduce_scatter(tensor)->wait();
+  EXPECT_EQ(device.pending, 0);
+  EXPECT_EQ(device.additions > 0, n_ > 1);
 }
 
 TEST_F(Traffic, of_a_tensor_that_does_not_divide_is_no_more_over_all_ranks) {
