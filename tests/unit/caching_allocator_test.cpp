@@ -7,7 +7,12 @@
 #include <set>
 
 #include "common/base/error.h"
+#include "stage0_serial/host_memory.h"
 #include "tests/support/refusal.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
 
 namespace stagegpt::test {
 namespace {
@@ -184,6 +189,23 @@ TEST_F(CachingAllocatorTest, its_end_gives_everything_back) {
   EXPECT_EQ(account_.blocks, 0);
   EXPECT_EQ(account_.bytes, 0);
 }
+
+#if defined(__SANITIZE_ADDRESS__)
+
+// AddressSanitizer reports accesses of freed blocks, and of the end of a block behind what was asked for.
+TEST(WatchedBlocks, are_accessible_as_far_as_they_were_asked_for) {
+  CachingAllocator allocator(std::make_unique<HostMemory>());
+  for (const std::size_t bytes : {100, 200, 100}) {  // the same block each time
+    char* const block = static_cast<char*>(allocator.allocate(bytes));
+    EXPECT_EQ(__asan_region_is_poisoned(block, bytes), nullptr) << bytes;
+    EXPECT_TRUE(__asan_address_is_poisoned(block + bytes)) << bytes;
+    allocator.deallocate(block, bytes);
+    EXPECT_TRUE(__asan_address_is_poisoned(block)) << bytes;
+  }
+  EXPECT_EQ(allocator.stats().source_allocations, 1);
+}
+
+#endif
 
 }  // namespace
 }  // namespace stagegpt::test
