@@ -151,6 +151,9 @@ TEST_F(WorkOfOps, elementwise_ops_read_and_write_each_element) {
   expect("activation_backward", 11 * 24, 24 + 24 + 24,
          [&] { be_.activation_backward(overwrite(t_.z), t_.y, t_.x, Activation::gelu); });
   expect("activation_forward", 24, 24 + 24, [&] { be_.activation_forward(t_.y, t_.x, Activation::relu); });
+  expect("activation_forward", 0, 24 + 24, [&] { be_.activation_forward(t_.y, t_.x, Activation::none); });
+  expect("activation_backward", 0, 24 + 24 + 24,
+         [&] { be_.activation_backward(overwrite(t_.z), t_.y, t_.x, Activation::none); });
   expect("dropout_forward", 24, 24 + 24, [&] { be_.dropout_forward(t_.y, t_.x, {}); });
   expect("dropout_backward", 24, 24 + 2 * 24, [&] { be_.dropout_backward(accumulate(t_.y), t_.x, {}); });
 }
