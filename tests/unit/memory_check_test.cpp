@@ -152,6 +152,21 @@ TEST_F(MemoryMessages, AModelThatHasNoRoomToWriteIsToldOfItsMatrices) {
                                       "--ignore-memory starts nevertheless"));
 }
 
+TEST_F(MemoryMessages, AnEvaluationThatHasNoRoomIsToldOfItsBatch) {
+  const auto says = [&](std::int64_t B) {
+    return refusal(
+        [&] { require_evaluation_memory(config_, B, 16, DType::f32, device(10.0 * kMebibyte), {}); });
+  };
+  const auto expected = [&](std::int64_t B, const char* flag) {
+    return concat("--batch-size: evaluation in batches of ", B, " windows of 16 tokens takes ",
+                  memory_text(static_cast<double>(plan_evaluation(config_, B, 16, DType::f32))),
+                  ", and 10.0 MiB are available on the device; a smaller ", flag,
+                  " or model takes less; --ignore-memory starts nevertheless");
+  };
+  EXPECT_EQ(says(100), expected(100, "--batch-size"));
+  EXPECT_EQ(says(1), expected(1, "--seq-len"));
+}
+
 TEST_F(MemoryMessages, AGibibyteIsTheFirstInGibibytes) {
   EXPECT_EQ(memory_text(1024.0 * kMebibyte), "1.0 GiB");
   EXPECT_EQ(memory_text(1023.0 * kMebibyte), "1023.0 MiB");

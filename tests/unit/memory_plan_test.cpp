@@ -10,6 +10,7 @@
 #include "common/comm/self_communicator.h"
 #include "common/model/flops.h"
 #include "common/model/kv_cache.h"
+#include "common/train/evaluate.h"
 #include "stage0_serial/cpu_backend.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/tensors.h"
@@ -171,6 +172,18 @@ TEST(MemoryPlan, of_writing_is_what_a_first_token_takes_to_the_byte) {
     const std::vector<std::int32_t> token = {3};
     model.next_logits(*backend, to_device<std::int32_t>(*backend, {1, 1}, token), cache);
     EXPECT_EQ(plan_generation(small(), matrices), backend->memory_stats().peak_bytes_in_use);
+  }
+}
+
+TEST(MemoryPlan, is_what_an_evaluation_allocates) {
+  for (const auto& [B, T] : {std::pair<std::int64_t, std::int64_t>{1, 16}, {5, 7}}) {
+    const auto backend = make_cpu_backend(1);
+    Gpt2 model(*backend, small(), DType::f32, 1, Purpose::inference);
+    model.parameters().initialize(1);
+    SingleProcess group;
+    evaluate(group, *backend, model, TokenSequence(std::vector<std::int32_t>(100, 3)),
+             strided_windows(100, T, T), {.batch_size = B});
+    EXPECT_EQ(plan_evaluation(small(), B, T, DType::f32), backend->memory_stats().peak_bytes_in_use);
   }
 }
 
