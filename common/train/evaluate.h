@@ -1,5 +1,5 @@
 // Loss and accuracy of a model on windows of tokens that the caller chooses, computed by all ranks together.
-// Which windows a validation takes, and what a loss is per byte of text, is in validation.h.
+// Which windows a validation takes is in validation.h.
 #pragma once
 
 #include <cstdint>

@@ -60,44 +60,47 @@ TEST(WordTokenizer, TakesTheSmallerOfEquallyFrequentWords) {
 TEST(WordTokenizer, RefusesAVocabularyWithoutAWord) { EXPECT_THROW(word_tokenizer("a b", 3), UserError); }
 
 // The progress (bytes done, bytes in all) of a text of several blocks.
-TEST(MakeTokenizer, TellsHowFarItIs) {
-  const ScratchDirectory directory;
-  constexpr std::int64_t kBytes = 600'000;
-  std::string bytes;
-  while (std::ssize(bytes) < kBytes) bytes += "ab ";
-  const TextSource text({directory.write("text.txt", bytes)}, "--data");
-  std::vector<std::int64_t> done;
-  TokenizeOptions options;
-  options.progress = [&](std::int64_t now, std::int64_t all) {
-    done.push_back(now);
-    EXPECT_EQ(all, kBytes);
-  };
+class TextProgress : public testing::Test {
+ protected:
+  static constexpr std::int64_t kBytes = 600'000;
+
+  TextSource text() {
+    std::string bytes;
+    while (std::ssize(bytes) < kBytes) bytes += "ab ";
+    return {{directory_.write("text.txt", bytes)}, "--data"};
+  }
+  TokenizeOptions options() {
+    TokenizeOptions options;
+    options.progress = [this](std::int64_t now, std::int64_t all) {
+      done_.push_back(now);
+      EXPECT_EQ(all, kBytes);
+    };
+    return options;
+  }
+  void expect_done() const {
+    EXPECT_GT(done_.size(), 1u);
+    EXPECT_TRUE(std::ranges::is_sorted(done_));
+    EXPECT_EQ(done_.back(), kBytes);
+  }
+
+ private:
+  ScratchDirectory directory_;
+  std::vector<std::int64_t> done_;
+};
+
+TEST_F(TextProgress, IsToldWhileATokenizerIsMade) {
   TokenizerChoice choice;
   choice.kind = "word";
-  make_tokenizer(choice, text, options);
-  EXPECT_GT(done.size(), 1u);
-  EXPECT_TRUE(std::ranges::is_sorted(done));
-  EXPECT_EQ(done.back(), kBytes);
+  make_tokenizer(choice, text(), options());
+  expect_done();
 }
 
-TEST(Tokenize, TellsHowFarItIs) {
-  const ScratchDirectory directory;
-  constexpr std::int64_t kBytes = 600'000;
-  std::string bytes;
-  while (std::ssize(bytes) < kBytes) bytes += "ab ";
-  const TextSource text({directory.write("text.txt", bytes)}, "--data");
-  std::vector<std::int64_t> done;
-  TokenizeOptions options;
-  options.progress = [&](std::int64_t now, std::int64_t all) {
-    done.push_back(now);
-    EXPECT_EQ(all, kBytes);
-  };
+TEST_F(TextProgress, IsToldWhileATextIsTokenized) {
   std::int64_t tokens = 0;  // one for each character
-  tokenize(text, {0, kBytes}, *char_tokenizer("ab "), options,
+  tokenize(text(), {0, kBytes}, *char_tokenizer("ab "), options(),
            [&](std::span<const std::int32_t> ids) { tokens += std::ssize(ids); });
   EXPECT_EQ(tokens, kBytes);
-  EXPECT_GT(done.size(), 1u);
-  EXPECT_EQ(done.back(), kBytes);
+  expect_done();
 }
 
 TEST(DefaultVocabulary, HasATokenForEach600BytesOfText) {
