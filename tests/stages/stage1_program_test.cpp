@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
@@ -113,21 +112,13 @@ TEST_F(Stage1, EvaluatesAsStage0) {
 // Rank 0 alone reads the prompts.
 TEST_F(Stage1, AnswersPromptsAsStage0) {
   stage0("train", small("run"));
-  directory_.write("prompts", "the\nthe cat\n");
-  const auto answers = [&](const std::string& start) {
-    const std::string command =
-        "cd '" + directory_.path().string() + "' && " + start +
-        " --model run --threads 1 --interactive --max-new-tokens 20 <prompts >written";
-    EXPECT_EQ(std::system(command.c_str()), 0);
-    return read_bytes(directory_.path() / "written");
-  };
-  const std::string bin = STAGEGPT_BIN_DIR "/",
-                    root = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ";
-  const std::string expected = answers(bin + "stage0_generate");
-  EXPECT_EQ(std::ranges::count(expected, '\n') >= 2, true) << expected;
-  EXPECT_EQ(
-      answers(root + STAGEGPT_MPIEXEC " -np 2 --oversubscribe --bind-to none " + bin + "stage1_generate"),
-      expected);
+  const RunOptions prompts = {.input_from = directory_.write("prompts", "the\nthe cat\n")};
+  const Arguments text = {"--model", "run", "--threads", "1", "--interactive", "--max-new-tokens", "20"};
+  const std::string expected =
+      expect_done(run_program("stage0_generate", text, directory_.path(), prompts)).output;
+  EXPECT_GE(std::ranges::count(expected, '\n'), 2) << expected;
+  const ProgramResult result = run_mpi(ranks_of(2, "stage1_generate") + text, directory_.path(), prompts);
+  EXPECT_EQ(expect_done(result).output, expected);
 }
 
 TEST_F(Stage1, TakesAPromptThatIsNoUtf8) {

@@ -53,6 +53,8 @@ ProgramResult run_program(const std::string& program, const std::vector<std::str
     constexpr int kMode = 0600, kNotStarted = 127;
     const int out = open(output.c_str(), O_WRONLY | O_CREAT, kMode),
               err = open(errors.c_str(), O_WRONLY | O_CREAT, kMode);
+    if (const std::filesystem::path& input = options.input_from; !input.empty())
+      dup2(open(input.c_str(), O_RDONLY), STDIN_FILENO);
     if (chdir(directory.c_str()) == 0 && dup2(out, STDOUT_FILENO) >= 0 && dup2(err, STDERR_FILENO) >= 0) {
       execv(path.c_str(), argv.data());
     }

@@ -17,7 +17,8 @@ struct ProgramResult {
 };
 
 struct RunOptions {
-  std::filesystem::path output_to = {};  // a file for its standard output; if empty, the output is captured
+  std::filesystem::path input_from = {};  // a file as its standard input; if empty, it has that of the test
+  std::filesystem::path output_to = {};   // a file for its standard output; if empty, the output is captured
   std::vector<std::pair<std::string, std::string>> environment = {};
   // When standard error contains this text, the signals are sent one after the other, or `instead` is called.
   std::string signal_after = {};
