@@ -52,11 +52,7 @@ struct EvaluateFlags {
     command_line.toggle("--json", json, "print one JSON object instead of a table");
   }
   void check() const {
-    if (model.empty()) {
-      user_error(
-          "--model is missing: expected a run, a checkpoint, a Hugging Face GPT-2 directory, or a model file "
-          "in llm.c's format");
-    }
+    require_model_path(model);
     if (data.empty()) user_error("--data is missing: expected a text file, token shards or a directory");
   }
 };

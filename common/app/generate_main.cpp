@@ -62,11 +62,7 @@ struct GenerateFlags {
   DType matrices() const { return weights == "bf16" ? DType::bf16 : DType::f32; }
   void check() {
     sampling.seed = static_cast<std::uint64_t>(seed);
-    if (model.empty()) {
-      user_error(
-          "--model is missing: expected a run, a checkpoint, a Hugging Face GPT-2 directory, or a model file "
-          "in llm.c's format");
-    }
+    require_model_path(model);
     for (const std::string& text : stop) {
       if (const std::size_t at = utf8_prefix(text); at < text.size())
         user_error("--stop: expected UTF-8, as generated text is; byte ", at, " starts no character");

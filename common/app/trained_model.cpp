@@ -40,6 +40,13 @@ std::unique_ptr<Gpt2> load_llmc_file(Backend& backend, const fs::path& path, con
 
 }  // namespace
 
+void require_model_path(const std::string& path) {
+  if (!path.empty()) return;
+  user_error(kModel,
+             " is missing: expected a run, a checkpoint, a Hugging Face GPT-2 directory, or a model file in "
+             "llm.c's format");
+}
+
 TrainedModel load_trained_model(Backend& backend, const fs::path& path,
                                 const std::optional<std::string>& tokenizer_path, const Check& check,
                                 DType activations) {

@@ -19,6 +19,9 @@ struct TrainedModel {
   std::unique_ptr<Tokenizer> tokenizer;
 };
 
+// Throws UserError if no model is named.
+void require_model_path(const std::string& path);
+
 // `path`: a run, a checkpoint, any Hugging Face GPT-2 directory, or llm.c's model file. The tokenizer is the
 // directory's unless a path is given; llm.c's files need one. Throws UserError that names --model or
 // --tokenizer-path. `activations` is as for Gpt2. `check` sees what model it is before that is allocated, and

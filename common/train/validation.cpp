@@ -3,6 +3,7 @@
 #include <algorithm>
 
 namespace stagegpt {
+
 WindowSample validation_sample(std::int64_t tokens, std::int64_t seq_len,
                                std::optional<std::int64_t> eval_tokens, double trained_windows) {
   constexpr double kPassesOfTraining = 3, kShare = 0.1;

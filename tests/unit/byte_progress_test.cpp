@@ -46,9 +46,9 @@ TEST(ByteProgress, IsRewrittenTenTimesASecondOnATerminal) {
 }
 
 // A measurement of 60 steps, with two steps per second.
-void run_steps(const std::vector<double>& seconds) {
+void run_steps(const std::vector<double>& seconds, const std::string& part = "step") {
   const StepCounter::Time start{};
-  StepCounter counter(start);
+  StepCounter counter(start, part);
   for (const double after : seconds) {
     const auto since = std::chrono::duration<double>(after);
     counter.at(start + std::chrono::duration_cast<StepCounter::Time::duration>(since),
@@ -60,6 +60,12 @@ TEST(StepCounter, IsALineEveryTenSecondsInAFile) {
   testing::internal::CaptureStderr();
   run_steps({0.5, 5, 9.5, 10, 15, 19.5, 20.5, 30});
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "step 20/60  ETA 0:20\nstep 41/60  ETA 0:10\n");
+}
+
+TEST(StepCounter, NamesWhatItCounts) {
+  testing::internal::CaptureStderr();
+  run_steps({10}, "window");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "window 20/60  ETA 0:20\n");
 }
 
 TEST(StepCounter, IsRewrittenAfterEachStepOnATerminal) {
