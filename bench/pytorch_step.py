@@ -3,8 +3,8 @@
 A step is zero_grad, forward, backward, clipping to norm 1 and AdamW, on one fixed batch of random
 tokens. Prints one JSON object. Needs torch; --compile needs a C++ compiler as well.
 
-On the CPU PyTorch is fastest with the defaults (fused AdamW) and tcmalloc, which spares it the page
-faults of a fresh set of gradients and logits each step:
+On the CPU PyTorch is fastest with the defaults (fused AdamW) and tcmalloc, which avoids page faults when gradients and
+logits are allocated again in each step:
 
     LD_PRELOAD=/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4 python3 pytorch_step.py
 

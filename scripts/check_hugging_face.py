@@ -7,11 +7,11 @@
 
 StageGPT to transformers, for each tokenizer: trains a small model for a few steps and opens RUN/latest with AutoTokenizer
 and AutoModelForCausalLM. There must be no warning and no missing or unexpected key. Ids, decoded text, logits and
-generated text must be equal, and the loss over the validation part must equal the one that the run reported.
+generated text must be equal, and the validation loss must be equal to the one that the run reported.
 transformers to StageGPT: models saved by `transformers`, some in the format of older versions, are read by model_probe
 and trained by stage0_train, and the result is opened by `transformers` again. Prints a table; exits with 1 if a row
 fails. Takes about a minute. --gpt2: the directory with GPT-2's encoder.json and vocab.bpe (scripts/download_gpt2.sh);
-without it that tokenizer is left out. Passes with transformers 4.57 and 5.23.
+without it that tokenizer is skipped. Passes with transformers 4.57 and 5.23.
 """
 
 import argparse
@@ -47,17 +47,17 @@ SPECIAL_TOKENS = {"word": ["[EOS]", "[UNK]", "[PAD]"]}  # of all others:
 END_OF_TEXT = ["<|endoftext|>"]
 
 MULTILINGUAL = "Größe: 3,5 m — «où ça?»\tमाँ और 中文, e\u0301\u00a0👩‍🚀!\r\n"
-# Each can be expressed by all tokenizers that are made of the default corpus and MULTILINGUAL.
+# All tokenizers that were learnt from the default corpus and MULTILINGUAL can encode these texts.
 TEXTS = [
     "Mia the mouse",
     "\n",
     " ",
     "  Two  spaces ,and . strange   marks !?\n\n\nThen \"a line\" , Leo ' s .",
-    "she didn 't , we 'll n't do not I 'm we 've",  # what a clean-up of spaces would change
+    "she didn 't , we 'll n't do not I 'm we 've",  # a clean-up of spaces would change this text
     MULTILINGUAL,
     "où\n\n\n\n 中文\t\t m\r\n",
 ]
-# Expressed by byte-level tokenizers alone, and by words as [UNK].
+# Only byte-level tokenizers can encode these texts; `word` gives [UNK].
 OTHER_TEXTS = [
     "Ünïcødé żółć 日本語 русский\u200b\u3000x 😀",
     "12345 x=1;\t\tif (a<b) {\\n}",
@@ -86,7 +86,7 @@ def expect(condition: bool, message: str) -> None:
 
 
 def run(*command) -> str:
-    """Standard output of a program that must succeed."""
+    """Runs a program, which must succeed. Returns its standard output."""
     result = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
     expect(result.returncode == 0, f"{Path(command[0]).name}: exit {result.returncode}: {result.stderr[-300:]}")
     return result.stdout
@@ -94,7 +94,7 @@ def run(*command) -> str:
 
 @contextmanager
 def no_warnings():
-    """What `transformers` or Python warn of inside is a failure."""
+    """A context in which a warning of `transformers` or Python is a failure."""
     messages = []
 
     class Collect(logging.Handler):
@@ -102,7 +102,7 @@ def no_warnings():
             messages.append(record.getMessage())
 
     handler = Collect(logging.WARNING)
-    loggers = [logging.getLogger(), logging.getLogger("transformers")]  # the second does not propagate
+    loggers = [logging.getLogger(), logging.getLogger("transformers")]  # the second logger does not propagate
     for logger in loggers:
         logger.addHandler(handler)
     try:
@@ -118,7 +118,7 @@ def no_warnings():
 
 @dataclass
 class Theirs:
-    """A directory, and what `transformers` makes of it."""
+    """A directory, and the model and tokenizer that `transformers` loads from it."""
 
     path: Path
     tokenizer: transformers.PreTrainedTokenizerBase
@@ -139,7 +139,7 @@ class Theirs:
             return self.model(torch.tensor([ids])).logits[0, -1]
 
     def mean_loss(self, ids: list[int]) -> tuple[float, int]:
-        """Over all whole windows of the context's length, and how many tokens these are."""
+        """The loss over all whole windows of the context's length, and the number of their tokens."""
         length = self.model.config.n_positions
         losses = []
         with torch.no_grad():
@@ -170,12 +170,12 @@ class Worst:
 
 
 def without_broken(text: str) -> str:
-    """How many replacements a broken character gets is not agreed upon."""
+    """Merges replacement characters: programs disagree on their number for one broken character."""
     return re.sub("\ufffd+", "\ufffd", text)
 
 
 def compare(probe: Path, theirs: Theirs, text: str, worst: Worst) -> None:
-    """One text under both: ids, the text back, logits, what follows."""
+    """Compares both programs on one text: ids, decoded text, logits, generated text."""
     with no_warnings():
         ids = theirs.tokenizer(text)["input_ids"]
     block = theirs.model.config.n_positions
@@ -245,13 +245,13 @@ class Checks:
             verdict, details = "ok", check()
         except CheckFailed as failure:
             verdict, details = "FAILED", failure
-        except Exception as error:  # what `transformers` throws is a failure of this row
+        except Exception as error:  # an exception of `transformers` is a failure of this row
             verdict, details = "FAILED", f"{type(error).__name__}: {str(error)[:600]}"
         self.failures += verdict != "ok"
         print(f"{name:<46} {verdict:<7} {details}", flush=True)
 
     def ours(self, kind: str) -> str:
-        """A run of ours, opened by `transformers` with nothing in between."""
+        """Opens a run of StageGPT with `transformers`, without conversion."""
         directory = self.scratch / f"run_{kind}"
         tokenizer = ["--tokenizer", kind] + (["--tokenizer-path", self.gpt2] if kind == "gpt2" else [])
         run(self.train, "--data", self.corpus, "--run-dir", directory, *tokenizer, *flags(SHAPE, TRAINING))
@@ -266,12 +266,12 @@ class Checks:
         return worst
 
     def validation(self, kind: str) -> str:
-        """The validation at the end of that run, of the text that its data end with."""
+        """Compares the last validation of that run, which uses the end of its text."""
         directory = self.scratch / f"run_{kind}"
         theirs = Theirs.load(directory / "latest")
         text = self.corpus.read_bytes()
         begin = len(text) - int(VAL_FRACTION * len(text))
-        while text[begin] & 0xC0 == 0x80:  # inside a UTF-8 character, which begins before
+        while text[begin] & 0xC0 == 0x80:  # inside a UTF-8 character, which begins earlier
             begin -= 1
         loss, tokens = theirs.mean_loss(theirs.tokenizer(text[begin:].decode(), verbose=False)["input_ids"])
         last = json.loads((directory / "metrics.jsonl").read_text().splitlines()[-1])["validation_all"]
@@ -281,7 +281,7 @@ class Checks:
         return f"{tokens} tokens, loss within {difference:.1e}"
 
     def saved_again(self, kind: str) -> str:
-        """That run, loaded and saved by `transformers`, read by us."""
+        """Loads and saves that run with `transformers`, and reads the result with StageGPT."""
         theirs, directory = Theirs.load(self.scratch / f"run_{kind}/latest"), self.scratch / f"again_{kind}"
         theirs.model.save_pretrained(directory)
         theirs.tokenizer.save_pretrained(directory)
@@ -291,7 +291,7 @@ class Checks:
         return worst
 
     def theirs(self, variant: Variant) -> str:
-        """A model of theirs, with the tokenizer of our bpe run: read by us, and trained for a step."""
+        """Reads a model of `transformers` with StageGPT, with the tokenizer of the bpe run, and trains it for a step."""
         run_directory = self.scratch / "run_bpe/latest"
         config = json.loads((run_directory / "config.json").read_text())
         directory = self.scratch / f"variant_{len(list(self.scratch.glob('variant_*')))}"
@@ -301,7 +301,7 @@ class Checks:
         variant.save(model, directory)
         for name in "tokenizer.json", "tokenizer_config.json":
             shutil.copy(run_directory / name, directory)
-        # Not as it is loaded: `transformers` does not take all that it once saved without a warning.
+        # Not the model as loaded: `transformers` warns about some files that its older versions saved.
         theirs, worst = Theirs(directory, AutoTokenizer.from_pretrained(directory), model.float()), Worst()
         for text in TEXTS[:4]:
             compare(self.probe, theirs, text, worst)
@@ -309,7 +309,7 @@ class Checks:
         return f"{worst}, trained from"
 
     def trained_from(self, directory: Path, before: Theirs) -> None:
-        """A step that is too small to be seen: the run holds the same model, and `transformers` opens it."""
+        """Trains for one step with a tiny learning rate. The run holds the same model, and `transformers` opens it."""
         to = directory / "run"
         run(
             self.train, "--model", directory, "--tokenizer-path", directory / "tokenizer.json", "--data", self.corpus,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write docs/command_line.md: every flag of every program, as --help prints it.
+"""Writes docs/command_line.md: every flag of every program, as --help prints it.
 
     ./scripts/command_line_reference.py build/release/bin            # after a change of a flag or of its help
     ./scripts/command_line_reference.py build/release/bin --check    # exits with 1 if the file is out of date
@@ -30,29 +30,29 @@ test compares the two. Do not edit it by hand.
 - Every program has `--help`. Flags are written `--steps 100` or `--steps=100`.
 - Each job has one program per stage: `stage0_train`, `stage1_train`, `stage2_train`, `stage3_train`. A flag that only some stages
   have names them in the column *stages*; the other stages refuse it.
-- The twins that run on the emulator, `stage2_train_emulated` and `stage3_train_emulated`, have the same flags, and `--threads` in
+- The programs that run on the emulator, `stage2_train_emulated` and `stage3_train_emulated`, have the same flags, and `--threads` in
   addition, which the programs for GPUs do not have.
 - A default that depends on other settings or on the machine is described in words.
 """
 
 
 class BadInput(Exception):
-    """What a user can put right."""
+    """An error that a user can correct."""
 
 
 @dataclass(frozen=True)
 class Flag:
-    """One flag as --help lists it."""
+    """One flag in the output of --help."""
 
     name: str
-    value: str  # N, PATH, …; empty for a switch
+    value: str  # N, PATH, …; empty for a flag without a value
     default: str
     text: str
 
 
 @dataclass
 class Help:
-    """What a program prints with --help."""
+    """The parsed output of a program's --help."""
 
     description: str
     groups: dict[str, list[Flag]]  # in their order
@@ -60,7 +60,7 @@ class Help:
 
 
 def ask(program: Path) -> str:
-    """What a program prints with --help. MPI programs start without a launcher; what MPI keeps is no leak of ours."""
+    """Runs a program with --help. MPI programs start without a launcher; leaks of the MPI library are ignored."""
     environment = dict(os.environ, ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0")
     try:
         run = subprocess.run([program.resolve(), "--help"], capture_output=True, text=True, env=environment, check=False)
@@ -72,7 +72,7 @@ def ask(program: Path) -> str:
 
 
 def parse(text: str) -> Help:
-    """Takes --help apart: groups of flags under their titles, the flag's text on its line or on the next ones."""
+    """Parses --help: groups of flags under titles. The text of a flag is on its line or on the lines after it."""
     lines = text.splitlines()
     help_ = Help(description=lines[0], groups={}, footer="")
     group, flags_end = None, 0
@@ -92,7 +92,7 @@ def parse(text: str) -> Help:
         else:
             continue
         flags_end = number + 1
-    help_.groups.pop("Options", None)  # -h, --help: every program's
+    help_.groups.pop("Options", None)  # -h, --help: every program has it
     help_.footer = "\n".join(lines[flags_end:]).strip()
     return help_
 
@@ -102,7 +102,7 @@ def cell(text: str) -> str:
 
 
 def table(rows: list[tuple[Flag, str]]) -> str:
-    """A table of flags; with a column of stages where a row names some."""
+    """A table of flags, with a column of stages if a row has any."""
     with_stages = any(stages for _, stages in rows)
     heads = ["flag", "default", "meaning"] + (["stages"] if with_stages else [])
     out = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
@@ -122,7 +122,7 @@ def footer(help_: Help) -> str:
 
 
 def merge(of_stages: dict[str, Help]) -> dict[str, list[tuple[Flag, str]]]:
-    """The flags of one job at all stages, each once; with the stages that have it in these words, unless all have."""
+    """The flags of one job at all stages, each once, with the stages that have it (empty if all stages do)."""
     stages_of: dict[tuple[str, Flag], list[str]] = {}
     for stage, help_ in of_stages.items():
         for title, flags in help_.groups.items():
@@ -131,7 +131,7 @@ def merge(of_stages: dict[str, Help]) -> dict[str, list[tuple[Flag, str]]]:
     groups: dict[str, list[tuple[Flag, str]]] = {}
     for (title, flag), stages in stages_of.items():
         groups.setdefault(title, []).append((flag, "" if len(stages) == len(of_stages) else ", ".join(stages)))
-    for rows in groups.values():  # a flag that differs between stages: its rows one after the other
+    for rows in groups.values():  # rows of a flag that differs between stages are neighbours
         names = [flag.name for flag, _ in rows]
         rows.sort(key=lambda row: names.index(row[0].name))
     return groups

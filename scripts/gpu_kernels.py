@@ -4,12 +4,12 @@
     ./scripts/gpu_kernels.py                                  # of build/release/bin/stage2_train
     ./scripts/gpu_kernels.py PROGRAM [--only flash]           # kernels whose name contains "flash"
 
-Columns: registers of a thread; bytes of shared memory of a block, without what the launch adds; bytes of local memory
-of a thread, where registers are spilled; warps of an SM that the registers allow, of at most 64; and the number of
-instructions of tensor cores (HMMA), of loads and stores of 16 bytes, and of asynchronous copies to shared memory.
+Columns: registers per thread; static shared memory per block, in bytes; local memory per thread, in bytes (spilled
+registers); the number of warps per SM that the registers allow, at most 64; and the numbers of tensor core instructions
+(HMMA), of 16-byte loads and stores, and of asynchronous copies to shared memory.
 
-Exit code 1: a kernel uses local memory; a kernel for tensor cores has no HMMA; or a kernel for vectors has no load of
-16 bytes. Needs cuobjdump and nvdisasm (CUDA toolkit), c++filt (binutils), and the standard library of Python.
+The exit code is 1 if a kernel uses local memory, a tensor core kernel has no HMMA, or a vectorised kernel has no 16-byte
+load. Needs cuobjdump and nvdisasm (CUDA toolkit) and c++filt (binutils).
 """
 
 import argparse
@@ -23,7 +23,7 @@ WARPS_OF_SM = 64
 
 
 def run(*command):
-    """What a command prints. Ends the program if there is no such command, or if it fails."""
+    """The output of a command. Exits if the command does not exist or fails."""
     try:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
     except FileNotFoundError:
@@ -53,7 +53,7 @@ def resources(text):
 
 
 def count_instructions(text, kernels):
-    """Adds the numbers of instructions from `cuobjdump -sass`."""
+    """Adds the instruction counts from `cuobjdump -sass`."""
     architecture, row = None, None
     for line in text.splitlines():
         if found := re.match(r"\s*code for (\w+)", line):
@@ -71,7 +71,7 @@ def count_instructions(text, kernels):
 
 
 def short_names(functions):
-    """Kernels' names without return types, namespaces and parameters, such as softmax_kernel<float>."""
+    """Names of kernels without return type, namespaces and parameters, such as softmax_kernel<float>."""
     plain = run("c++filt", *functions).splitlines() if functions else []
     names = {}
     for function, name in zip(functions, plain):

@@ -39,7 +39,7 @@ def verify_table(results):
 
 
 def bench_table(results):
-    """A row for each precision, batch and round: our step beside PyTorch's."""
+    """A row for each precision, batch size and round: the step times of StageGPT and PyTorch."""
     rounds = collections.defaultdict(dict)
     for line in results:
         found = re.fullmatch(r"(bench|pytorch) (\w+) b(\d+) round (\d+)", line["step"])
@@ -81,14 +81,14 @@ def ladder_tables(results):
 
 
 def ncu_table(path):
-    """Time of each kernel, over all its launches; throughputs are means weighted by time."""
+    """The total time of each kernel over its launches. Throughputs are means, weighted by time."""
     lines = path.read_text(errors="replace").splitlines()
     begin = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
     if begin is None:
         return "ncu.csv has no table."
     kernels = collections.defaultdict(lambda: [0, 0.0, 0.0, 0.0, 0.0])
     reader = csv.DictReader(lines[begin:])
-    units = next(reader)  # the line under the head
+    units = next(reader)  # the line below the header
     scale = {"ns": 1e-3, "nsecond": 1e-3, "us": 1.0, "usecond": 1.0, "ms": 1e3, "msecond": 1e3}[units["gpu__time_duration.sum"]]
     in_bytes = {"byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9}[units["dram__bytes.sum"]]
 

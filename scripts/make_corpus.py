@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Write data/dummy.txt: a corpus of small made-up children's stories.
+"""Writes data/dummy.txt: a corpus of small invented children's stories.
 
-The corpus is small enough to learn in a minute and has structure that reaches well beyond a few
-characters: names, pronouns, things and places stay the same through a story, and every answer fits
-its question. The same size and seed give the same bytes under every version of Python.
+A model can learn the corpus in a minute. Its structure has a long range: names, pronouns, things and places stay
+the same through a story, and every answer fits its question. The same size and seed give the same bytes under
+every version of Python.
 
 A story is one plot filled in with one world (who, where, which thing, ...). Plots are lists of
 steps in a small template language:
@@ -12,7 +12,7 @@ steps in a small template language:
     <frame>   one of the sentences in FRAMES
     [a|b|c]   one of the alternatives, which may be empty and may nest
 
-The last section of this file expands them, and sees to "an" and to capitals.
+The last section of this file expands the templates, and corrects "a" to "an" and capital letters.
 """
 
 import argparse
@@ -58,7 +58,7 @@ class SplitMix64:
 
 
 class Word(str):
-    """A string with attributes, so that a template can say {thing} and {thing.part}."""
+    """A string with attributes, for {thing} and {thing.part} in a template."""
 
     def __new__(cls, text, **attributes):
         word = super().__new__(cls, text)
@@ -66,7 +66,7 @@ class Word(str):
         return word
 
 
-# The hero and the friend of a story come from different groups: a pronoun then means one of them.
+# The hero and the friend of a story come from different groups, so that each pronoun is unambiguous.
 GROUPS = (
     (("Mia", "Lily", "Rosa", "Ella", "Nora", "Ruby", "Anna", "Daisy"),
      {"he": "she", "him": "her", "his": "her"}),
@@ -74,7 +74,7 @@ GROUPS = (
      {"he": "he", "him": "him", "his": "his"}),
 )
 
-# Things get lost, found and built at the two landmarks of a place.
+# Things are lost, found and built at the two landmarks of a place.
 PLACES = (
     Word("forest", at="in the forest", landmarks=("old oak", "fallen log")),
     Word("pond", at="at the pond", landmarks=("tall willow", "round rock")),
@@ -405,13 +405,13 @@ PLOTS = {
 # ---- writing -------------------------------------------------------------------------------------
 
 FRAME = re.compile(r"<(\w+)>")
-CHOICE = re.compile(r"\[([^\[\]]*)\]")  # the innermost one
+CHOICE = re.compile(r"\[([^\[\]]*)\]")  # the innermost choice
 A_BEFORE_VOWEL = re.compile(r"\b([Aa]) (?=[aeiou])")
 SENTENCE_START = re.compile(r'(?:^"?|[.!?] "?|[.!?]" "|\." )[a-z]')
 
 
 def make_world(rng):
-    """One word for every slot of the templates."""
+    """Chooses one word for every slot of the templates."""
     hero, friend = (Word(rng.choice(names), kind=kind, **pronouns)
                     for (names, pronouns), kind in zip(rng.shuffled(GROUPS), rng.shuffled(KINDS)))
     world = {slot: rng.choice(words) for slot, words in WORDS.items()}
@@ -422,7 +422,7 @@ def make_world(rng):
 
 
 def expand(step, world, rng):
-    """The text of one step: choices from the inside out, frames, slots, and then the spelling."""
+    """Expands one step: choices (innermost first), frames, slots, and then the spelling."""
     text = step
     while CHOICE.search(text) or FRAME.search(text):
         text = CHOICE.sub(lambda m: rng.choice(m[1].split("|")), text)
@@ -433,7 +433,7 @@ def expand(step, world, rng):
 
 
 def write_story(plot, rng):
-    """One paragraph, or two in every third story or so."""
+    """Splits a story into one paragraph, or (about every third story) into two."""
     world = make_world(rng)
     steps = [text for text in (expand(step, world, rng) for step in PLOTS[plot]) if text]
     if rng.below(3) > 0:
@@ -447,8 +447,8 @@ def opening(story):
 
 
 def write_corpus(size, seed):
-    """Stories until there are `size` characters. All plots take turns, in a new order every round,
-    so every stretch of the corpus is like every other one. No two stories open the same way."""
+    """Generates stories until there are `size` characters. Each round uses all plots, in a new random order, so that
+    all parts of the corpus are alike. All stories begin differently."""
     rng = SplitMix64(seed)
     stories, openings, length = [], set(), 0
     while True:
@@ -458,7 +458,7 @@ def write_corpus(size, seed):
                 story = write_story(plot, rng)
             openings.add(opening(story))
             stories.append(story)
-            length += len(story) + 2  # and a blank line
+            length += len(story) + 2  # plus a blank line
             if length >= size:
                 return "\n\n".join(stories) + "\n"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Validation loss of a character n-gram model: a baseline for language models.
+"""Computes the validation loss of a character n-gram model, a baseline for language models.
 
 The model interpolates every order with the one below it, down to the uniform distribution p_0:
 
@@ -7,8 +7,8 @@ The model interpolates every order with the one below it, down to the uniform di
 
 where h is the last n-1 characters, h' is h without its first one, and k_n > 0 is the strength of the
 smoothing (a Dirichlet prior; MacKay and Peto, "A Hierarchical Dirichlet Language Model", 1995).
-Each order has its own k_1..k_n, chosen on the last tenth of the training characters; the reported
-model then counts all of them. The validation characters are used only for the loss.
+Each order has its own k_1..k_n, chosen on the last tenth of the training characters. The reported model then
+counts all training characters. The validation characters are used only for the loss.
 """
 
 import argparse
@@ -22,7 +22,7 @@ K_START = 1.0
 
 
 class NgramCounts:
-    """How often each string of up to `order` characters occurs in a text."""
+    """Counts how often each string of up to `order` characters occurs in a text."""
 
     def __init__(self, text, order, vocabulary_size):
         self.uniform = 1 / vocabulary_size
@@ -33,8 +33,8 @@ class NgramCounts:
             self.contexts[string[:-1]] += count
 
     def events(self, before, text, order):
-        """Each different (h, c) of length `order` that ends in text, which follows `before`: how often
-        it occurs there, and the pairs (count(h c), count(h)) here of its last 1, 2, .. characters."""
+        """For each different string (h, c) of length `order` that ends in `text`, which follows `before`: its number of
+        occurrences there, and the pairs (count(h c), count(h)) of its last 1, 2, .. characters in this model."""
         joined = before + text
         events = Counter(joined[i + 1 - order:i + 1] for i in range(len(before), len(joined)))
         return [(times, [self.pair(string[-n:]) for n in range(1, order + 1)])
@@ -57,7 +57,7 @@ def mean_loss(events, ks, uniform):
 
 
 def choose_ks(events, ks, uniform):
-    """Coordinate descent over K_GRID from `ks` until no single k can be improved."""
+    """Coordinate descent over K_GRID, starting at `ks`, until no single k can be improved."""
     best = mean_loss(events, ks, uniform)
     improved = True
     while improved:

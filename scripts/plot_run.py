@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Plot the curves of one or more runs, as PNG or SVG.
+"""Plots the curves of one or more runs, as PNG or SVG.
 
     ./scripts/plot_run.py runs/nano
     ./scripts/plot_run.py runs/nano runs/nano-2 --output compared.svg
 
-Reads RUN/metrics.jsonl (docs/file_formats.md), also during a run. Needs matplotlib: Debian's
-python3-matplotlib, or `pip install matplotlib`.
+Reads RUN/metrics.jsonl (docs/file_formats.md), also during a run. Needs matplotlib (Debian package
+python3-matplotlib, or `pip install matplotlib`).
 """
 
 import argparse
@@ -13,7 +13,7 @@ import json
 import sys
 from pathlib import Path
 
-# Title and unit of a panel, and its curves: field, style, what the legend adds to a run's name.
+# Title and unit of a panel, and its curves: field, style, and what the legend adds to the name of a run.
 PANELS = [
     ("Loss", "nats per token", [("loss", "-", ""), ("validation_loss", "o--", ", validation")]),
     ("Validation accuracy", "share of tokens that are right", [("validation_accuracy", "o--", "")]),
@@ -27,18 +27,18 @@ COLUMNS = 3
 
 
 class BadInput(Exception):
-    """What a user can put right."""
+    """An error that a user can correct."""
 
 
 def number(value) -> float | None:
-    """A field's value. Of a list matplotlib would draw nothing, and a text it would take for a category."""
+    """The value of a field, which must be a number: matplotlib draws nothing for a list, and categories for text."""
     if value is not None and not isinstance(value, (int, float)):
         raise TypeError
     return None if value is None else float(value)
 
 
 def read_metrics(run: Path) -> list[dict]:
-    """The lines of a run's metrics. A last line that is being written does not count."""
+    """The lines of a run's metrics, without a last line that is still being written."""
     path = run if run.is_file() else run / "metrics.jsonl"
     try:
         text = path.read_text(encoding="utf-8")
@@ -58,19 +58,19 @@ def read_metrics(run: Path) -> list[dict]:
 
 
 def curve(lines: list[dict], field: str) -> tuple[list[int], list]:
-    """Steps and values of a field. Numbers that are not finite, null in the file and None here, leave a gap."""
+    """Steps and values of a field. Numbers that are not finite (null in the file) become None, a gap in the curve."""
     points = [(line["step"], line[field]) for line in lines if field in line]
     return [step for step, _ in points], [value for _, value in points]
 
 
 def names_of(runs: list[Path]) -> list[str]:
-    """What tells runs apart: the last part of their paths, or all of it where two have the same."""
+    """The names of runs in the legend: the last part of each path, or the whole path if two runs have the same."""
     short = [run.resolve().name for run in runs]
     return short if len(set(short)) == len(short) else [str(run) for run in runs]
 
 
 def label(name: str) -> str:
-    """A legend's text that shows a name as it is: one that begins with _ would be left out, $ begin a formula."""
+    """A legend text that shows a name unchanged. matplotlib omits names that begin with _, and parses $ as a formula."""
     return (" " if name.startswith("_") else "") + name.replace("$", r"\$")
 
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The time of a step on many ranks: the model of docs/scaling.md, and its tables.
+"""Predicts the time of a step on many ranks: the model of docs/scaling.md, and its tables.
 
     ./scripts/scaling_model.py                                            # the tables of docs/scaling.md
     ./scripts/scaling_model.py --alpha 3 --bandwidth 200 --ranks 16 256   # another network
     ./scripts/scaling_model.py --bandwidth 100 --step-ms 220 --adamw-ms 25 --model gpt2-medium
 
-A message takes alpha + bytes * beta; adding received data takes gamma per byte. Times are in seconds unless a
-name says otherwise. Needs only the standard library.
+A message takes alpha + bytes * beta, and adding received data takes gamma per byte. Times are in seconds if the
+name has no other unit. Needs only the standard library.
 """
 
 import argparse
@@ -15,16 +15,16 @@ from functools import cache
 from math import ceil, inf, log2
 
 CHUNK = 1 << 18         # bytes of a chunk of the ring, and of an exchange of --reproducible
-UNDER_WAY = 4           # chunks of one ring
-BUCKET = 25 << 20       # bytes at which a bucket is closed
-ALIGNMENT = 64          # elements: where a parameter may begin
-SUB_BATCHES = 8         # of --reproducible
-ADAMW_BYTES, NORM_BYTES = 28, 4  # that the update, and the norm, move for each parameter
-TREE_BYTES = 20         # an addition and a copy in --reproducible's tree
-LENGTH = 64             # tokens of a sequence, as measured
-SEQUENCES = 4           # of a micro-step, as measured
-GLOBAL_BATCH = 4096     # sequences of a step, for strong scaling
-MANY_MICRO_STEPS = 16   # for weak scaling
+UNDER_WAY = 4           # chunks of one ring in flight
+BUCKET = 25 << 20       # size at which a bucket is complete, in bytes
+ALIGNMENT = 64          # alignment of a parameter, in elements
+SUB_BATCHES = 8         # sub-batches of --reproducible
+ADAMW_BYTES, NORM_BYTES = 28, 4  # bytes per parameter that the update and the norm move
+TREE_BYTES = 20         # bytes moved by an addition and a copy in the tree of --reproducible
+LENGTH = 64             # tokens per sequence, as measured
+SEQUENCES = 4           # sequences per micro-step, as measured
+GLOBAL_BATCH = 4096     # sequences per step, for strong scaling
+MANY_MICRO_STEPS = 16   # micro-steps, for weak scaling
 
 SYNCS = ["per-tensor", "flat", "bucketed", "overlapped", "zero1"]
 PRESETS = {"gpt2": (12, 768), "gpt2-medium": (24, 1024), "gpt2-large": (36, 1280), "gpt2-xl": (48, 1600)}
@@ -36,11 +36,11 @@ class Network:
     alpha: float  # seconds
     beta: float   # seconds a byte
     gamma: float  # seconds a byte
-    hides: bool = True  # whether it moves data while the processor computes
+    hides: bool = True  # whether the network moves data while the processor computes
 
 
 class Model:
-    """A preset's parameters, in the arena's order, all multiplied by `factor`."""
+    """The sizes of a preset's parameters in the order of the arena, multiplied by `factor`."""
 
     def __init__(self, name, factor=1.0):
         self.name = name
@@ -50,14 +50,14 @@ class Model:
         self.parameters = round(factor * ((vocabulary + context) * C + layers * sum(block) + 2 * C))
         sizes = [padded * C, context * C] + layers * block + [C, C]
         self.sizes = [4 * ALIGNMENT * ceil(factor * n / ALIGNMENT) for n in sizes]  # in bytes
-        self.head = sizes[0] / (sum(sizes) - sizes[1])  # share of the matrix products
+        self.head = sizes[0] / (sum(sizes) - sizes[1])  # share of the head in the matrix products
 
     def arena(self, ranks=1):
         unit = 4 * ALIGNMENT * ranks
         return ceil(sum(self.sizes) / unit) * unit
 
     def buckets(self):
-        """Bytes of each bucket, from the arena's end, and how many parameters it has."""
+        """The bytes and the number of parameters of each bucket, from the end of the arena."""
         buckets, is_open = [], False
         for size in reversed(self.sizes):
             if not is_open:
@@ -72,27 +72,30 @@ class Model:
 
 
 def ring_items(size, ranks):
-    """A ring's chunks in one of its steps, and their mean bytes."""
+    """The number of chunks in one step of a ring, and their mean size in bytes."""
     slice_size = size / ranks
     chunks = max(1, ceil(slice_size / CHUNK))
     return chunks, slice_size / chunks
 
 
 def item_time(network, chunks, size, adds):
-    """Between the ends of two chunks: bandwidth bounds it or, where few are under way, latency."""
+    """The time from the end of a chunk to the end of the next. It is limited by bandwidth, or by latency if few chunks
+    are in flight."""
     busy = size * (network.beta + (network.gamma if adds else 0))
     return max(busy, (network.alpha + busy) / min(UNDER_WAY, chunks))
 
 
 def ring_time(size, ranks, network):
-    """Of an all-reduce, or of a reduce-scatter and an all-gather."""
+    """The time of an all-reduce, or of a reduce-scatter and an all-gather."""
     chunks, chunk = ring_items(size, ranks)
     return (ranks - 1) * chunks * sum(item_time(network, chunks, chunk, adds) for adds in (True, False))
 
 
 def together(rings, network):
-    """Of rings (chunks, bytes of a chunk, items that are added, items that are passed on) which go on in turn: the
-    bytes of all, or the latencies of the longest."""
+    """The time of several rings that advance in turn: that of all their bytes, or the latencies of the longest ring.
+
+    A ring is (chunks, bytes of a chunk, items that are added, items that are passed on).
+    """
     busy = [(adding * (network.beta + network.gamma) + passing * network.beta) * chunk
             for chunks, chunk, adding, passing in rings]
     alone = [adding * item_time(network, chunks, chunk, True) + passing * item_time(network, chunks, chunk, False)
@@ -101,16 +104,19 @@ def together(rings, network):
 
 
 def small_time(ranks, network):
-    """Of an all-gather of a few bytes."""
+    """The time of an all-gather of a few bytes."""
     return ceil(log2(ranks)) * network.alpha
 
 
 @cache
 def overlapped_time(model, ranks, network, backward):
-    """What is left to wait for, and to add, when backward has ended. At each gradient that is ready a bucket's
-    ring goes on by what has come: at most the chunks that were under way, and no more than the network has
-    moved since the last time. Gradients come in the order of the arena's end, in proportion to the products
-    that they take; the head's are the first, and its gradient the last."""
+    """The time of communication that backward does not hide.
+
+    Each time a gradient is complete, the ring of a bucket processes what has arrived: at most the chunks in flight,
+    and no more than the network has moved since the last time. Gradients are complete in the order of the arena,
+    from its end, at times in proportion to their matrix products. The products of the head are the first, but its
+    gradient, shared with the embedding, is the last.
+    """
     rings = []
     for size, parameters in model.buckets():
         chunks, chunk = ring_items(size, ranks)
@@ -141,7 +147,7 @@ def overlapped_time(model, ranks, network, backward):
 
 
 def communication(sync, model, ranks, network, backward=0.0):
-    """Seconds of a step in which a rank does nothing but communicate."""
+    """Seconds of a step in which a rank only communicates."""
     if ranks == 1:
         return 0.0
     small = (3 if sync == "zero1" else 2) * small_time(ranks, network)
@@ -154,7 +160,7 @@ def communication(sync, model, ranks, network, backward=0.0):
         return small + together([(n, chunk, half * n, half * n) for n, chunk in rings], network)
     if sync == "overlapped":
         return small + overlapped_time(model, ranks, network, backward)
-    if sync == "flat, mpi":  # a binomial tree of the whole arena, then a broadcast
+    if sync == "flat, mpi":  # a binomial tree over the whole arena, then a broadcast
         return small + ceil(log2(ranks)) * (2 * network.alpha + size * (2 * network.beta + network.gamma))
     if sync == "reproducible":
         chunks = ceil(size / CHUNK)
@@ -163,11 +169,11 @@ def communication(sync, model, ranks, network, backward=0.0):
 
 
 def bytes_sent(sync, model, ranks):
-    """By each rank in a step."""
+    """The bytes that each rank sends in a step."""
     size = model.arena(ranks)
     if sync == "reproducible":
         return log2(ranks) * size
-    if sync == "flat, mpi":  # by the one that sends most
+    if sync == "flat, mpi":  # by the rank that sends most
         return ceil(log2(ranks)) * size
     return 2 * (ranks - 1) / ranks * size
 
@@ -182,7 +188,7 @@ def messages_sent(sync, model, ranks):
 
 @dataclass
 class Machine:
-    """One rank: seconds of forward and backward of a micro-step, and of norm and update, for gpt2."""
+    """The seconds on one rank for gpt2: forward and backward of a micro-step; norm and update."""
     compute: float
     optimizer: float
 
@@ -204,7 +210,7 @@ def best_sync(model, ranks, network, machine, micro_steps=1):
 
 
 def efficiency(sync, model, ranks, network, machine, alone, micro_steps):
-    """One rank's step of `alone` micro-steps, against `ranks` ranks' of `micro_steps` each."""
+    """The efficiency of `ranks` ranks with `micro_steps` each, compared with one rank with `alone` micro-steps."""
     one = alone * machine.compute + machine.optimizer
     share = ranks * micro_steps / alone
     return one * share / (ranks * step_time(sync, model, ranks, network, machine, micro_steps))

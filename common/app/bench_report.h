@@ -1,10 +1,9 @@
 // What stageN_bench prints.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 #include "common/measure/bench.h"
 
 namespace stagegpt {

@@ -1,12 +1,11 @@
 // What stageN_bench --budget prints.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 #include "common/measure/step_budget.h"
 
 namespace stagegpt {

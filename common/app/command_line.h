@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
 #include <span>
@@ -15,7 +14,7 @@
 
 #include "common/app/configuration.h"
 #include "common/app/flag_values.h"
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 
 namespace CLI {  // CLI11 is no part of this header: it takes long to compile
 class App;

@@ -4,13 +4,12 @@
 #pragma once
 
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 
 namespace stagegpt {
 

@@ -1,10 +1,9 @@
 // What stageN_bench --generate prints.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 #include "common/measure/decode_bench.h"
 
 namespace stagegpt {

@@ -7,12 +7,9 @@
 #include <string_view>
 
 #include "common/base/error.h"
+#include "common/base/json_fwd.h"
 
 namespace stagegpt {
-
-// Keeps keys in the order in which they were added. Used for all JSON that is written; parse_json() returns
-// sorted keys.
-using Json = nlohmann::ordered_json;
 
 // Throws UserError, with a message of one line, if the text is not JSON, an object has a duplicate key, or
 // values are nested more than 64 levels deep.

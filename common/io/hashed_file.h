@@ -3,11 +3,10 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "common/base/heartbeat.h"
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 #include "common/io/content_hash.h"
 #include "common/io/file.h"
 #include "common/io/output_file.h"

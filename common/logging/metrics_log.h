@@ -4,9 +4,8 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json_fwd.hpp>
 
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 #include "common/io/append_file.h"
 
 namespace stagegpt {

@@ -2,12 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 #include "common/logging/tensorboard_records.h"
 #include "common/train/trainer.h"
 #include "common/train/validation.h"

@@ -6,14 +6,13 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 #include "common/comm/rank_group.h"
 
 namespace stagegpt {

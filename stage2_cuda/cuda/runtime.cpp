@@ -3,6 +3,8 @@
 
 #include <cuda_runtime.h>
 
+#include <cerrno>
+#include <string>
 #include <string_view>
 
 #include "stage2_cuda/cuda/check.h"
@@ -11,8 +13,11 @@
 namespace stagegpt::gpu {
 namespace {
 
-constexpr const char* kElsewhere =
-    "or use this program's _emulated twin, which runs the same kernels on the CPU";
+// What to do without a GPU. compare_stages recognises it (tools/compare/stage_programs.cpp).
+std::string or_emulated() {
+  return concat("or use ", program_invocation_short_name,
+                "_emulated, which runs the same kernels on the CPU");
+}
 
 // CUDA's version number 13010 as "13.1".
 std::string version_text(int version) { return concat(version / 1000, '.', version % 1000 / 10); }
@@ -22,11 +27,11 @@ std::string version_text(int version) { return concat(version / 1000, '.', versi
   check_cuda(cudaDriverGetVersion(&driver), "querying the driver version");
   check_cuda(cudaRuntimeGetVersion(&toolkit), "querying the runtime version");
   if (driver == 0) {
-    user_error("no NVIDIA driver was found on this machine; install one, ", kElsewhere);
+    user_error("no NVIDIA driver was found on this machine; install it, ", or_emulated());
   }
   user_error("the NVIDIA driver supports CUDA up to ", version_text(driver),
              ", but this program was built with CUDA ", version_text(toolkit),
-             "; install a newer driver, build with an older toolkit, ", kElsewhere);
+             "; install a newer driver or build with an older toolkit, ", or_emulated());
 }
 
 // The device's UUID, as hexadecimal digits.
@@ -46,7 +51,7 @@ void require_compiled_for(const DeviceInfo& device) {
   if (10 * device.major + device.minor >= kOldest) return;
   user_error(device.name, " has compute capability ", device.major, '.', device.minor,
              ", but this program was compiled for ", kOldest / 10, '.', kOldest % 10, " and newer",
-             "; build with -DCMAKE_CUDA_ARCHITECTURES=", device.major, device.minor, ", ", kElsewhere);
+             "; build with -DCMAKE_CUDA_ARCHITECTURES=", device.major, device.minor, ", ", or_emulated());
 }
 
 cudaStream_t stream_of(StreamHandle stream) { return static_cast<cudaStream_t>(stream); }
@@ -59,7 +64,7 @@ int device_count() {
   const cudaError_t code = cudaGetDeviceCount(&count);
   if (code == cudaErrorInsufficientDriver) refuse_driver();
   if (code == cudaErrorNoDevice || (code == cudaSuccess && count == 0)) {
-    user_error("no CUDA device was found; check nvidia-smi and CUDA_VISIBLE_DEVICES, ", kElsewhere);
+    user_error("no CUDA device was found; check nvidia-smi and CUDA_VISIBLE_DEVICES, ", or_emulated());
   }
   check_cuda(code, "counting devices");
   return count;

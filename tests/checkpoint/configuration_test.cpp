@@ -1,6 +1,7 @@
 // Settings: the order of defaults, --config and flags; and invalid settings.
 #include <algorithm>
 
+#include "common/base/json.h"
 #include "tests/checkpoint/small_run.h"
 
 namespace stagegpt::test {

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/system/stop_signals.h"
 #include "tests/checkpoint/small_run.h"
 

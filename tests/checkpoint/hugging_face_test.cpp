@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "common/base/json.h"
 #include "common/checkpoint/hugging_face_model.h"
 #include "common/data/tokenizers/load_tokenizer.h"
 #include "stage0_serial/cpu_backend.h"

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/manifest.h"
 #include "tests/checkpoint/small_run.h"

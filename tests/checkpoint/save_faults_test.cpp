@@ -4,6 +4,7 @@
 #include <fstream>
 #include <regex>
 
+#include "common/base/json.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/hugging_face_model.h"
 #include "common/checkpoint/manifest.h"

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "common/base/json.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/hugging_face_model.h"
 #include "common/checkpoint/manifest.h"

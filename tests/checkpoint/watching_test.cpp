@@ -9,6 +9,7 @@
 #include <set>
 
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/logging/tensorboard_log.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/event_file.h"

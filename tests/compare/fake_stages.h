@@ -23,6 +23,14 @@ struct FakeProgram {
   std::string train = "";  // runs before the result files are written; `exit 3` makes the training fail
 };
 
+// A text with each `from` replaced.
+inline std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  for (std::size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+  return text;
+}
+
 // A test with a folder of fake programs that is first in PATH. Each call of a program adds a line to the file
 // `calls`.
 class FakeStages : public testing::Test {
@@ -91,10 +99,14 @@ exec "$@")");
   // The calls since the last call of this function, with the folder's name removed.
   std::string calls() const {
     const fs::path file = folder() / "calls";
-    std::string text = stagegpt::test::read_bytes(file), word = folder().string() + '/';
-    for (std::size_t at = text.find(word); at != text.npos; at = text.find(word)) text.erase(at, word.size());
+    const std::string text = replaced(stagegpt::test::read_bytes(file), folder().string() + '/', "");
     fs::remove(file);
     return text;
+  }
+
+  // A text in which FOLDER stands for the folder's name.
+  std::string without_folder(std::string text) const {
+    return replaced(std::move(text), folder().string(), "FOLDER");
   }
 
   stagegpt::test::ScratchDirectory directory_;

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "common/base/json.h"
 #include "tests/compare/made_comparison.h"
 #include "tests/support/golden.h"
 #include "tools/compare/page.h"

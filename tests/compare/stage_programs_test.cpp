@@ -23,7 +23,10 @@ class StageProgramsTest : public FakeStages {
                      stage.path.filename().string());
     }
     for (const LeftOut& out : found.left_out) text += concat(" | ", out.who, ": ", out.why);
-    return text;
+    return without_folder(text);
+  }
+  std::string refusal(const StageChoice& choice) const {
+    return without_folder(message<UserError>([&] { found(choice); }));
   }
   StageChoice all(bool emulated = false) const {
     return {.programs = folder(), .stages = {}, .emulated = emulated};
@@ -34,6 +37,10 @@ class StageProgramsTest : public FakeStages {
 };
 
 using LauncherTest = StageProgramsTest;
+
+constexpr const char* kNoMpirun =
+    "mpirun is not found; install Open MPI with ./scripts/setup.sh, or name another launcher with --mpirun";
+constexpr const char* kBuildOrName = "; build it, or name its directory with --programs";
 
 TEST_F(LauncherTest, OfOpenMpiLetsRanksShareCores) {
   const Words shares = {"mpirun", "--oversubscribe", "--bind-to", "none", "-np", "3"};
@@ -61,7 +68,7 @@ TEST_F(LauncherTest, OfAUserGetsHisWords) {
 TEST_F(LauncherTest, IsNotThere) {
   setenv("PATH", "/nowhere", 1);
   const Launcher launcher(std::nullopt);
-  EXPECT_EQ(launcher.why_not(), "mpirun not found");
+  EXPECT_EQ(launcher.why_not(), kNoMpirun);
   EXPECT_EQ(launcher.version(), "");
   EXPECT_FALSE(launcher.starts_here());
   EXPECT_EQ(message<UserError>([] { Launcher("nobody --fast"); }), "--mpirun: nobody is not found");
@@ -89,16 +96,19 @@ TEST_F(StageProgramsTest, AreFoundWithTheirFlags) {
                          "stage3_train --dry-run --tokenizer char\n");
   EXPECT_EQ(this->found(all()),
             "0 CPU stage0_train, 1 CPU stage1_train, 2 emulator stage2_train_emulated, 3 GPU stage3_train"
-            " | Stage 2 on a GPU: stage2_train not found; the emulator is used instead");
+            " | Stage 2 on a GPU: stage2_train is not in FOLDER; the emulator is used instead; for a GPU, "
+            "build it, "
+            "or name its directory with --programs");
 }
 
 TEST_F(StageProgramsTest, OnTheEmulatorAreAskedForOrTakeThePlaceOfAGpu) {
   const FakeProgram no_gpu = {.dry_run = "echo 'stage2_train: no GPU: none' >&2; exit 1"};
   stage("stage2_train", no_gpu);
-  EXPECT_EQ(message<UserError>([&] { found(only({2})); }),
-            "--stages: stage 2 cannot run: no GPU: none; stage2_train_emulated not found");
-  EXPECT_EQ(message<UserError>([&] { found(only({2}, true)); }),
-            "--stages: stage 2 cannot run: stage2_train_emulated not found");
+  EXPECT_EQ(refusal(only({2})),
+            concat("--stages: stage 2 cannot run: no GPU: none, and stage2_train_emulated is not in FOLDER",
+                   kBuildOrName));
+  EXPECT_EQ(refusal(only({2}, true)),
+            concat("--stages: stage 2 cannot run: stage2_train_emulated is not in FOLDER", kBuildOrName));
   stage("stage2_train_emulated");
   EXPECT_EQ(
       found(only({2})),
@@ -110,25 +120,67 @@ TEST_F(StageProgramsTest, OnTheEmulatorAreAskedForOrTakeThePlaceOfAGpu) {
   EXPECT_EQ(calls(), "stage2_train_emulated --help\n");
 }
 
+// The advice of the program, to use the emulated program, is not repeated: that is what happens.
+TEST_F(StageProgramsTest, OnAGpuThatIsNotThereSayWhatToInstall) {
+  const std::string says =
+      "no driver of version 1; 2 was found; install it, or use stage2_train_emulated, which runs on the CPU";
+  stage("stage2_train", {.dry_run = "echo 'stage2_train: " + says + "' >&2; exit 2"});
+  EXPECT_EQ(refusal(only({2})),
+            concat("--stages: stage 2 cannot run: no driver of version 1; 2 was found, and "
+                   "stage2_train_emulated is not in FOLDER",
+                   kBuildOrName));
+  stage("stage2_train_emulated");
+  EXPECT_EQ(found(only({2})),
+            "2 emulator stage2_train_emulated | Stage 2 on a GPU: no driver of version 1; 2 was found; the "
+            "emulator is used instead; for a GPU, install it");
+}
+
 TEST_F(StageProgramsTest, ThatCannotRunAreLeftOutUnlessTheyAreAskedFor) {
   mpirun();
   stage("stage0_train", {.help = "echo 'stage0_train: a library is missing' >&2; exit 1"});
-  EXPECT_EQ(found(all()),
-            " | Stage 0: stage0_train does not start: a library is missing | Stage 1: stage1_train not found"
-            " | Stage 2: stage2_train not found; stage2_train_emulated not found"
-            " | Stage 3: stage3_train not found; stage3_train_emulated not found");
+  const auto neither = [](int stage) {
+    return concat(" | Stage ", stage, ": stage", stage, "_train is not in FOLDER, and stage", stage,
+                  "_train_emulated is not in FOLDER", kBuildOrName);
+  };
+  EXPECT_EQ(found(all()), concat(" | Stage 0: stage0_train does not start: a library is missing; "
+                                 "./scripts/doctor.sh tells what this machine lacks"
+                                 " | Stage 1: stage1_train is not in FOLDER",
+                                 kBuildOrName, neither(2), neither(3)));
   stage("stage0_train");
   EXPECT_EQ(found(only({0})), "0 CPU stage0_train");
-  EXPECT_EQ(message<UserError>([&] {
-              found(only({0, 1}));
-            }),
-            "--stages: stage 1 cannot run: stage1_train not found");
+  EXPECT_EQ(refusal(only({0, 1})),
+            concat("--stages: stage 1 cannot run: stage1_train is not in FOLDER", kBuildOrName));
 }
 
+TEST_F(StageProgramsTest, OfABuildThatIsNotCompleteAreBuilt) {
+  mpirun();
+  directory_.write("CMakeCache.txt", "");
+  const std::string build = "; build it: cmake --build FOLDER --target ";
+  StageChoice choice = {.programs = folder() / "bin", .stages = {}, .emulated = false};
+  EXPECT_EQ(found(choice),
+            concat(" | Stage 0: stage0_train is not built", build, "stage0_train",
+                   " | Stage 1: stage1_train is not built", build, "stage1_train",
+                   " | Stage 2: stage2_train is not built, and stage2_train_emulated is not built", build,
+                   "stage2_train_emulated",
+                   " | Stage 3: stage3_train is not built, and stage3_train_emulated is not built", build,
+                   "stage3_train_emulated"));
+  fs::create_directory(folder() / "bin");
+  choice.stages = {2};
+  stage("stage2_train_emulated");
+  fs::rename(folder() / "stage2_train_emulated", folder() / "bin/stage2_train_emulated");
+  EXPECT_EQ(
+      found(choice),
+      "2 emulator stage2_train_emulated | Stage 2 on a GPU: stage2_train is not built; the emulator is used "
+      "instead; for a GPU, install the CUDA toolkit, 12 or newer, then configure and build again");
+}
+
+// The launcher is the first thing that stages 1 and 3 need.
 TEST_F(StageProgramsTest, OfRanksNeedALauncher) {
+  stage("stage0_train");
   stage("stage1_train");
   setenv("PATH", "/nowhere", 1);
-  EXPECT_EQ(message<UserError>([&] { found(only({1})); }), "--stages: stage 1 cannot run: mpirun not found");
+  EXPECT_EQ(refusal(only({1})), concat("--stages: stage 1 cannot run: ", kNoMpirun));
+  EXPECT_EQ(refusal(only({3})), concat("--stages: stage 3 cannot run: ", kNoMpirun));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "common/base/json.h"
 #include "common/data/corpus.h"
 #include "common/io/content_hash.h"
 #include "tests/data/prepare_data_fixture.h"

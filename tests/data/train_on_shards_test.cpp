@@ -3,6 +3,7 @@
 #include <iterator>
 #include <numeric>
 
+#include "common/base/error.h"
 #include "common/data/corpus.h"
 #include "tests/data/prepare_data_fixture.h"
 

@@ -2,9 +2,10 @@
 
     commands_test.py DIR        with the directory of the programs
 
-Commands that take little time are run, on tiny models and texts: generation, conversion, preparation of data, resuming,
-verification and some scripts. For training commands the flags and their values are checked with --print-config; for
-other commands the flags are compared with --help.
+Commands that take little time are run, on tiny models and texts: generation, evaluation, conversion, preparation of
+data, resuming, verification and some scripts. stageN_bench and compare_stages are run with smaller sizes than the text
+gives. For training commands the flags and their values are checked with --print-config; for other commands the flags
+are compared with --help.
 """
 
 import functools
@@ -28,16 +29,21 @@ FOREIGN_FLAGS = {"--oversubscribe", "--bind-to", "--map-by", "--report-bindings"
                  "--external-launcher", "--gpus-per-task", "--gpu-bind", "--mpi"}
 
 QUICK_SCRIPTS = {"scripts/scaling_model.py"}  # they take no time and write no file
+# Values with which stageN_bench and the trainings of compare_stages take little time.
+TINY_MODEL = {"--n-layer": "1", "--n-head": "2", "--n-embd": "16"}
+TINY_GENERATION = {"--model": "nano", **TINY_MODEL, "--steps": "1"}
+TINY_BENCH = {**TINY_GENERATION, "--batch-size": "2", "--seq-len": "8", "--warmup": "0"}
+TINY_COMPARISON = ["--stages", "0", "--repeats", "1", "--no-reproducible-pass", "--overwrite"]
 
 
 class Programs:
-    """The programs of a build, and what they say with --help."""
+    """The programs of a build, and their flags."""
 
     def __init__(self, directory: Path):
         self.directory = directory
 
     def path(self, name: str) -> Path:
-        """The program; of one for a GPU its emulated twin, which every build has."""
+        """The path of a program. For a GPU program, that of its emulated version, which every build has."""
         job = JOB.fullmatch(name)
         return self.directory / (name + "_emulated" if job and job.group(1) in "23" and not job.group(3) else name)
 
@@ -57,7 +63,7 @@ def flags_in(arguments: list[str]) -> list[str]:
 
 
 def unknown_flags(call: Call, programs: Programs) -> list[str]:
-    """The flags of a call that what it calls does not have."""
+    """The flags of a call that the program or script does not have."""
     own, behind = call.arguments, []
     if "--" in own:  # compare_stages passes the rest to training programs
         own, behind = own[: own.index("--")], own[own.index("--") :]
@@ -77,7 +83,7 @@ def unknown_flags(call: Call, programs: Programs) -> list[str]:
 
 
 def missing(call: Call, programs: Programs) -> str:
-    """What says that the program or script of a call is not there; empty where it is."""
+    """An error message if the program or script of a call does not exist; otherwise empty."""
     if call.is_script:
         return "" if (ROOT / call.name).exists() else f"there is no {call.name}"
     for source in (f"tests/fuzz/{call.name}.cpp", f"bench/{call.name}.cpp"):  # not built in every build
@@ -86,8 +92,21 @@ def missing(call: Call, programs: Programs) -> str:
     return "" if programs.path(call.name).exists() else f"there is no program {call.name}"
 
 
+def with_values(arguments: list[str], values: dict[str, str]) -> list[str]:
+    """Arguments in which these flags have these values."""
+    kept = [argument for i, argument in enumerate(arguments)
+            if argument not in values and (i == 0 or arguments[i - 1] not in values)]
+    return kept + [word for flag_and_value in values.items() for word in flag_and_value]
+
+
+def tiny_comparison(arguments: list[str]) -> list[str]:
+    """A comparison of stage 0 with itself, with tiny trainings. The flags after -- are passed to training programs."""
+    dashes = arguments.index("--") if "--" in arguments else len(arguments)
+    return [*arguments[:dashes], *TINY_COMPARISON, "--", *with_values(arguments[dashes + 1 :], {**TINY_MODEL, "--steps": "1"})]
+
+
 def result_of(call: Call, programs: Programs, scratch: Path) -> subprocess.CompletedProcess | None:
-    """Runs a call, or has its program read the flags; None where that would take long."""
+    """Runs a call, or lets its program parse the flags. None if that would take long."""
     if any("$" in argument for argument in call.arguments):
         return None
     if call.name in QUICK_SCRIPTS:
@@ -97,13 +116,18 @@ def result_of(call: Call, programs: Programs, scratch: Path) -> subprocess.Compl
         return programs.run(call.name, [*call.arguments, "--print-config"], scratch)
     if job and job.group(2) == "verify":
         return programs.run(call.name, call.arguments, ROOT)
+    if job and job.group(2) == "bench":
+        values = {} if "--budget" in call.arguments else TINY_GENERATION if "--generate" in call.arguments else TINY_BENCH
+        return programs.run(call.name, with_values(call.arguments, values), scratch)
+    if call.name == "compare_stages":
+        return programs.run(call.name, tiny_comparison(call.arguments), scratch)
     if (job and job.group(2) in ("train", "generate", "evaluate")) or call.name in ("convert_checkpoint", "prepare_data"):
         return programs.run(call.name, call.arguments, scratch)
     return None
 
 
 def problem_of(call: Call, programs: Programs, scratch: Path) -> str:
-    """What is wrong with a call; empty where nothing is."""
+    """An error message if a call is wrong; otherwise empty."""
     if problem := missing(call, programs):
         return problem
     if unknown := unknown_flags(call, programs) if not call.name.startswith("fuzz_") else []:
@@ -113,7 +137,7 @@ def problem_of(call: Call, programs: Programs, scratch: Path) -> str:
 
 
 def unknown_options(command: str) -> list[str]:
-    """Presets and options of CMake that the project does not have."""
+    """The CMake presets and options in a command that the project does not have."""
     presets = json.loads((ROOT / "CMakePresets.json").read_text(encoding="utf-8"))
     names = {preset["name"] for preset in presets["configurePresets"]}
     files = [ROOT / "CMakeLists.txt", *(ROOT / "cmake").glob("*.cmake")]
@@ -123,7 +147,7 @@ def unknown_options(command: str) -> list[str]:
 
 
 def problems(page: Path, programs: Programs, scratch: Path) -> tuple[int, list[str]]:
-    """The number of our calls in a page's blocks of commands, and what is wrong there."""
+    """The number of calls in a page's command blocks, and the errors in these blocks."""
     count, found = 0, []
     for first_line, _, block in markdown.split(page.read_text(encoding="utf-8"))[1]:
         for line, command in shell_commands.command_lines(first_line, block):
@@ -141,7 +165,7 @@ def problems(page: Path, programs: Programs, scratch: Path) -> tuple[int, list[s
 
 
 def wrong_in_text(page: Path, known: set[str]) -> list[str]:
-    """Flags, presets and options of CMake that the text mentions and nothing has."""
+    """Errors for flags, CMake presets and CMake options that a page mentions but that do not exist."""
     found = []
     for line, code in markdown.code_spans(page.read_text(encoding="utf-8")):
         found += [f"line {line}: nothing has the flag {flag}"

@@ -21,7 +21,7 @@ def guides(root: Path = ROOT) -> list[Path]:
 
 
 def split(text: str) -> tuple[str, list[tuple[int, str, str]]]:
-    """The text with its blocks of code blanked, and the blocks: number of the first line, language, content."""
+    """The text with its code blocks blanked, and the blocks: number of the first line, language, content."""
     outside, blocks, block = [], [], None
     for number, line in enumerate(text.splitlines(), 1):
         fence = line.strip().startswith("```")
@@ -54,7 +54,7 @@ def anchors(text: str) -> set[str]:
 
 
 def links(text: str) -> list[tuple[int, str]]:
-    """The line and target of each link and image; those inside of code are none."""
+    """The line and target of each link and image outside code."""
     outside = re.sub(r"`[^`]*`", lambda code: re.sub(r"[^\n]", "x", code.group()), split(text)[0])
     return [
         (outside.count("\n", 0, match.start()) + 1, match.group(1))
@@ -63,7 +63,7 @@ def links(text: str) -> list[tuple[int, str]]:
 
 
 def code_spans(text: str) -> list[tuple[int, str]]:
-    """The line and content of each piece of code inside of text."""
+    """The line and content of each piece of inline code."""
     outside = split(text)[0]
     return [
         (outside.count("\n", 0, match.start()) + 1, match.group(1).replace("\n", " "))
@@ -72,7 +72,7 @@ def code_spans(text: str) -> list[tuple[int, str]]:
 
 
 def report(problems: list[tuple[Path, str]], checked: int, what: str) -> int:
-    """Prints what is wrong on which page, and how much was checked; returns the exit code of the test."""
+    """Prints the problems of each page and the number of checks. Returns the exit code of the test."""
     for page, problem in problems:
         print(f"{page.relative_to(ROOT)}, {problem}")
     print(f"{checked} {what}, {len(problems)} problems")

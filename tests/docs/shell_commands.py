@@ -14,7 +14,7 @@ SCRIPT = re.compile(r"(?:\./)?((?:scripts|bench|tests|common|tools|stage\w+)/[\w
 
 @dataclass
 class Call:
-    """A program or a script of ours and what follows it."""
+    """A program or script of this project, with its arguments."""
 
     line: int
     name: str  # the name of a program, or the path of a script
@@ -28,7 +28,7 @@ def is_command(line: str) -> bool:
 
 
 def command_lines(first_line: int, block: str) -> list[tuple[int, str]]:
-    """The lines of a block that shows commands, those that end in \\ joined with the next; nothing of other blocks."""
+    """The command lines of a block, or none. A line that ends in \\ is joined with the next."""
     lines = [line for line in enumerate(block.splitlines(), first_line) if line[1].strip() and not line[1].lstrip().startswith("#")]
     if not lines or not is_command(lines[0][1].strip()):
         return []
@@ -45,7 +45,7 @@ def command_lines(first_line: int, block: str) -> list[tuple[int, str]]:
 
 
 def ours(word: str) -> tuple[str, bool] | None:
-    """The name of the program or the path of the script that a word of a command is."""
+    """The name of a program or the path of a script, if a word of a command is one; and whether it is a script."""
     if program := PROGRAM.fullmatch(word):
         return program.group(1), False
     if script := SCRIPT.fullmatch(word):
@@ -54,7 +54,7 @@ def ours(word: str) -> tuple[str, bool] | None:
 
 
 def calls(line: int, command: str) -> list[Call]:
-    """Each of our programs and scripts in a command, with its own arguments alone."""
+    """The programs and scripts of this project in a command, each with its own arguments."""
     found: list[Call] = []
     foreign = False  # whether the words are arguments of another program, for example mpirun
     for word in shlex.split(command, comments=True):

@@ -11,7 +11,7 @@ LETTERS = 20_000  # the length of each text, in characters of the corpus
 
 
 def make(directory: Path, corpus: Path, run: Callable[[str, list[str], Path], object]) -> None:
-    """Fills a directory. `run` is called with a program, its arguments and where to run it."""
+    """Fills a directory. `run` is called with a program, its arguments and its working directory."""
     text = corpus.read_text(encoding="utf-8")[:LETTERS]
     for name in TEXTS:
         (directory / name).parent.mkdir(exist_ok=True)

@@ -4,6 +4,7 @@
 #include <numbers>
 #include <numeric>
 
+#include "common/base/json.h"
 #include "common/checkpoint/hugging_face_model.h"
 #include "common/data/data_loader.h"
 #include "common/data/tokenizers/load_tokenizer.h"

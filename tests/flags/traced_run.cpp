@@ -4,6 +4,7 @@
 #include <numbers>
 #include <sstream>
 
+#include "common/base/json.h"
 #include "common/logging/step_trace.h"
 #include "tools/compare/trace_file.h"
 

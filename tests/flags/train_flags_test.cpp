@@ -4,6 +4,7 @@
 #include <functional>
 #include <set>
 
+#include "common/base/json.h"
 #include "common/checkpoint/run_directory.h"
 #include "common/data/data_loader.h"
 #include "common/data/tokenizers/load_tokenizer.h"

@@ -93,7 +93,7 @@ class Block(nn.Module):
 
 
 class GPT2(nn.Module):
-    """`fused_attention` picks PyTorch's kernel; the default spells attention out."""
+    """`fused_attention` selects PyTorch's kernel. By default, attention is computed step by step."""
 
     def __init__(self, config: Config, fused_attention: bool = False):
         super().__init__()
@@ -122,8 +122,8 @@ def mean_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 def initialize(model: GPT2, seed: int, weight_std: float = 0.02, perturbation: float = 0.0) -> None:
     """GPT-2's initialisation, then `perturbation` * N(0,1) on every bias and layernorm weight.
 
-    With neither zero biases nor unit layernorm weights left, a kernel that forgets one of them
-    shows. Values are drawn in f64 and rounded to f32, so that a file holds them exactly.
+    No bias is then zero and no layernorm weight is one, so that tests detect a kernel that ignores one of
+    them. Values are drawn in f64 and rounded to f32, so that a file holds them exactly.
     """
     generator = torch.Generator().manual_seed(seed)
     residual_std = weight_std / math.sqrt(2 * model.config.n_layer)
@@ -137,7 +137,7 @@ def initialize(model: GPT2, seed: int, weight_std: float = 0.02, perturbation: f
 
 
 def decay_groups(model: GPT2, weight_decay: float) -> list[dict]:
-    """Groups for torch.optim: only tensors of two or more dimensions decay."""
+    """Parameter groups for torch.optim: only tensors of two or more dimensions have weight decay."""
     parameters = list(model.parameters())
     return [
         {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
@@ -146,14 +146,14 @@ def decay_groups(model: GPT2, weight_decay: float) -> list[dict]:
 
 
 def layer_names(pattern: str, n_layer: int) -> list[str]:
-    """The Hugging Face names that an entry of LLMC_ORDER stands for."""
+    """The Hugging Face names of an entry of LLMC_ORDER."""
     if "*" not in pattern:
         return [pattern]
     return [pattern.replace("*", str(layer)) for layer in range(n_layer)]
 
 
 def llmc_bytes(config: Config, tensors: dict[str, Tensor]) -> bytes:
-    """All tensors as f32 in llm.c's order; wte grows from V to Vp rows, the new ones zero."""
+    """All tensors as f32 in llm.c's order; wte is padded with zeros from V to Vp rows."""
     parts = []
     for pattern in LLMC_ORDER:
         for name in layer_names(pattern, config.n_layer):

@@ -1,4 +1,4 @@
-"""Writes tiny random GPT-2s as `transformers` and other tools save them, for tests of reading such directories.
+"""Writes tiny random GPT-2 models as `transformers` and other tools save them: fixtures for tests of the reader.
 
     pip install torch transformers safetensors
     python3 hugging_face_models.py             rewrites the committed fixtures in hugging_face/, next to this file
@@ -17,16 +17,16 @@ import torch
 from safetensors.torch import save_file
 from transformers import GPT2Config, GPT2LMHeadModel
 
-STD = 0.15  # of weights; with GPT-2's 0.02, which is for 768 channels, attention would be nearly uniform
+STD = 0.15  # standard deviation of weights; with GPT-2's 0.02, meant for 768 channels, attention would be nearly uniform
 PERTURBATION = 0.1  # added to biases and layernorm weights, so that tests detect a reader that skips one
 
 
 def random_model(dtype: torch.dtype = torch.float32, **config) -> GPT2LMHeadModel:
-    """A model whose every parameter matters, with weights that `dtype` holds exactly."""
+    """A model in which every parameter affects the result, with weights that `dtype` represents exactly."""
     model = GPT2LMHeadModel(GPT2Config(**config)).eval()
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
-        for name, parameter in model.named_parameters():  # does not include the tied head
+        for name, parameter in model.named_parameters():  # without the tied head
             noise = torch.randn(parameter.shape, generator=generator)
             if name.endswith("bias") or ".ln_" in name:
                 parameter += PERTURBATION * noise
@@ -41,12 +41,12 @@ def save_sharded(model: GPT2LMHeadModel, directory: Path) -> None:
 
 
 def base_tensors(model: GPT2LMHeadModel) -> dict[str, torch.Tensor]:
-    """By the names without "transformer."."""
+    """The tensors under names without the prefix "transformer."."""
     return {name: p.detach().clone() for name, p in model.transformer.named_parameters()}
 
 
 def masks(model: GPT2LMHeadModel, dtype: torch.dtype) -> dict[str, torch.Tensor]:
-    """The causal mask as older versions save it with the weights."""
+    """The causal mask, which older versions save with the weights."""
     T = model.config.n_positions
     tensors = {}
     for layer in range(model.config.n_layer):
@@ -59,7 +59,7 @@ def masks(model: GPT2LMHeadModel, dtype: torch.dtype) -> dict[str, torch.Tensor]
 def write_tensors(
     model: GPT2LMHeadModel, directory: Path, tensors: dict[str, torch.Tensor], **config
 ) -> None:
-    """A directory with these tensors, and `config` added to the model's own."""
+    """Writes a directory with these tensors. `config` is added to the configuration of the model."""
     directory.mkdir(parents=True)
     save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
     plain = json.loads(model.config.to_json_string()) | config
@@ -71,7 +71,7 @@ def save_base(model: GPT2LMHeadModel, directory: Path) -> None:
 
 
 def save_bare(model: GPT2LMHeadModel, directory: Path) -> None:
-    """No prefix, masks as numbers: as GPT-2 itself lies on Hugging Face's hub."""
+    """Names without prefix, masks as numbers: like GPT-2 itself on Hugging Face's hub."""
     tensors = base_tensors(model) | masks(model, torch.float32)
     write_tensors(model, directory, tensors)
 
@@ -90,7 +90,7 @@ def save_prefixed_with_head(model: GPT2LMHeadModel, directory: Path) -> None:
 
 
 def save_with_hub_config(model: GPT2LMHeadModel, directory: Path) -> None:
-    """With no more in config.json than there is for GPT-2 on Hugging Face's hub."""
+    """With the same fields in config.json as GPT-2 on Hugging Face's hub."""
     model.save_pretrained(directory)
     shape = {name: getattr(model.config, name) for name in ("n_embd", "n_head", "n_layer", "vocab_size")}
     tokens = {name: model.config.eos_token_id for name in ("bos_token_id", "eos_token_id")}

@@ -1,4 +1,4 @@
-"""Writes golden states of a tiny GPT-2: model, debug state, ten optimizer steps.
+"""Writes golden files of a tiny GPT-2: model, debug state, ten optimizer steps.
 
     python3 make_golden.py                             the committed fixtures, next to this file
     python3 make_golden.py --name NAME --output DIR …  a state of another shape
@@ -53,8 +53,8 @@ def optimizers(gradient_norm: float) -> list[Optimizer]:
 def weight_std(config: Config) -> float:
     """The standard deviation that gives a narrow model the activations of GPT-2 124M.
 
-    GPT-2's own 0.02 is meant for C=768. At C=48 it makes attention so even that the gradients of
-    queries and keys are a hundredth of those of values, and a wrong one would hardly show.
+    GPT-2's own 0.02 is meant for C=768. At C=48 it makes attention nearly uniform: the gradients of
+    queries and keys are then a hundredth of those of values, and tests would hardly detect a wrong one.
     """
     return 0.02 * math.sqrt(768 / config.n_embd)
 
@@ -66,14 +66,14 @@ def make_model(config: Config, seed: int, dtype: torch.dtype) -> GPT2:
 
 
 def make_batch(config: Config, batch_size: int, seq_len: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Random tokens x (B,T) and, one place further, the targets y (B,T)."""
+    """Random tokens x (B,T) and the targets y (B,T), which are shifted by one position."""
     generator = torch.Generator().manual_seed(seed + 1)
     tokens = torch.randint(config.vocab_size, (batch_size, seq_len + 1), generator=generator)
     return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
 
 def run_steps(model: GPT2, x: Tensor, y: Tensor, settings: Optimizer) -> dict:
-    """STEPS steps on one batch. Losses and gradient norms are those before update and clipping."""
+    """Runs STEPS steps on one batch. Losses are those before the update, gradient norms those before clipping."""
     optimizer = torch.optim.AdamW(
         decay_groups(model, settings.weight_decay), lr=settings.learning_rate,
         betas=(settings.beta1, settings.beta2), eps=settings.eps, foreach=False,
@@ -101,8 +101,8 @@ def run_steps(model: GPT2, x: Tensor, y: Tensor, settings: Optimizer) -> dict:
 def attention_bias_norms(model: GPT2) -> dict[str, float]:
     """Norms of the query and value thirds of each c_attn.bias.
 
-    The loss does not depend on the key third (softmax ignores what is added to a whole row), so
-    its gradient is rounding noise, which AdamW turns into steps of any sign. These two are stable.
+    The loss does not depend on the key third, because softmax does not change when a constant is added to a row.
+    So the gradient of that third is rounding noise, and its AdamW steps have random signs. The other two are stable.
     """
     norms = {}
     for layer, block in enumerate(model.h):
@@ -113,7 +113,7 @@ def attention_bias_norms(model: GPT2) -> dict[str, float]:
 
 
 def ten_digits(value):
-    """`value` with all its floats, at any depth, rounded to ten significant digits."""
+    """A copy of `value` in which all floats, at any depth, are rounded to ten significant digits."""
     if isinstance(value, float):
         return float(f"{value:.10g}")
     if isinstance(value, dict):
@@ -143,8 +143,8 @@ def read_tensors(path: Path, skip_bytes: int, model: GPT2) -> dict[str, np.ndarr
 def check_gradients(
     model: GPT2, x: Tensor, y: Tensor, gradients: dict[str, np.ndarray], limit: float
 ) -> float:
-    """Compares stored gradients with central differences in f64: in each tensor the entry of the
-    largest gradient and three random ones. Returns the largest error, relative to the tensor."""
+    """Compares stored gradients with central differences in f64, for four entries of each tensor: the one with the
+    largest gradient, and three random ones. Returns the largest error, relative to the tensor."""
     choose, step, worst = np.random.default_rng(0), 1e-5, 0.0
     for name, parameter in model.named_parameters():
         flat, gradient = parameter.view(-1), gradients[name].reshape(-1)

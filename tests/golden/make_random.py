@@ -51,7 +51,7 @@ class Sequence:
         return (self.word(element) >> 8) * 2.0**-24
 
     def normal(self, element: int) -> float:
-        """Box and Muller: each pair of words gives a pair of numbers."""
+        """The Box-Muller transform: each pair of words gives a pair of normal numbers."""
         first = element // 2 * 2
         radius = math.sqrt(-2 * math.log((self.word(first) + 0.5) * 2.0**-32))
         angle = 2 * math.pi * self.word(first + 1) * 2.0**-32
@@ -59,7 +59,7 @@ class Sequence:
 
 
 def pattern(i: int) -> float:
-    """A factor for element i, another for each: sums with it tell orders apart."""
+    """A factor for element i. All factors differ, so a weighted sum depends on the order of the elements."""
     return (i * 2654435761 % 2**32) * 2.0**-32 - 0.5
 
 
@@ -89,13 +89,13 @@ def weights() -> list:
 
 
 def hexadecimal(bits: list) -> str:
-    """Bit 0 is the highest of the first digit."""
+    """Bits as hexadecimal digits. Bit 0 is the highest bit of the first digit."""
     padded = bits + [0] * (-len(bits) % 4)
     return "".join(f"{int(''.join(map(str, padded[i : i + 4])), 2):x}" for i in range(0, len(padded), 4))
 
 
 def masks() -> list:
-    """What stays (1) of each dropout in the first steps of a training, op by op in their order."""
+    """The dropout masks (1: kept) in the first steps of a training, in the order of the ops."""
     seed, B, T, C, heads, layers = 1337, 3, 17, 48, 3, 2
     p = struct.unpack("f", struct.pack("f", 0.3))[0]
     steps = []
@@ -123,7 +123,8 @@ def masks() -> list:
 
 
 def permuted(sequence: Sequence, i: int, n: int) -> int:
-    """Four rounds of a Feistel network on the smallest power of four from n on, until the range is met."""
+    """A permutation of [0, n): four Feistel rounds on the smallest power of four that is at least n, repeated until the
+    result is below n."""
     half = 1
     while 4**half < n:
         half += 1
@@ -138,7 +139,7 @@ def permuted(sequence: Sequence, i: int, n: int) -> int:
 
 
 def order() -> list:
-    """Where samples begin in a text of so many tokens."""
+    """The offsets of samples in a text of this number of tokens."""
     listed = []
     # The last text has 64 windows, a power of four.
     for seed, tokens, T in ((1337, 1003, 10), (7, 70000, 1), (2**33 + 1, 64, 9), (1, 11, 10), (3, 196, 3)):
@@ -154,7 +155,7 @@ def order() -> list:
 
 
 def draws() -> list:
-    """Tokens drawn where all of a vocabulary are equally probable."""
+    """Tokens drawn from a uniform distribution over a vocabulary."""
     vocabulary = 37
     return [
         {

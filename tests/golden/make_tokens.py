@@ -3,19 +3,19 @@
     pip install tokenizers tiktoken
     python3 make_tokens.py GPT2      GPT2: the directory with GPT-2's encoder.json and vocab.bpe
 
-Rewrites two committed files beside this one, and always with the same bytes; they were made with tokenizers
-0.23.3 and tiktoken 0.14.0.
+Rewrites two committed files in the directory of this script. The bytes are always the same; they were made with
+tokenizers 0.23.3 and tiktoken 0.14.0.
 
 bpe.json: a tokenizer.json from Hugging Face's own trainer, on ../../data/dummy.txt and the text MULTILINGUAL.
 tokens.json:
   multilingual  that text
-  merges        for "dummy" and "multilingual" alone, the first 700 merges that the trainer learns, or all if
-                they are fewer: pairs of ids
-  classes       of all characters: [first code point, "L" letter, "N" number, "S" white space or "O" other], each up
-                to the next one; told from which pieces a character is part of
-  saved         ids of the text MULTILINGUAL under tokenizers that prepare_data made of it: saved_char.json,
-                saved_word.json, saved_bpe.json (--vocab-size 400), its tokenizer.json
-  texts         "text", its ids under that tokenizer ("bpe") and under GPT-2's ("gpt2")
+  merges        the first 700 merges (all if there are fewer) that the trainer learns from "dummy" alone, and from
+                "multilingual" alone: pairs of ids
+  classes       ranges of characters: [first code point, class]; a range ends where the next one begins. Classes: "L"
+                letter, "N" number, "S" white space, "O" other; inferred from how a character is split into pieces
+  saved         ids of the text MULTILINGUAL under the tokenizer.json files that prepare_data made from this text:
+                saved_char.json, saved_word.json, saved_bpe.json (--vocab-size 400)
+  texts         "text", its ids under bpe.json ("bpe") and under GPT-2's tokenizer ("gpt2")
 """
 
 import argparse
@@ -87,7 +87,7 @@ NEW_LETTERS = (
 )
 
 TEXTS = [
-    # White space: alone, repeated, at ends, before letters; and characters that may be taken for white space.
+    # White space: alone, repeated, at ends, before letters; and characters that resemble white space.
     "",
     " ",
     "  ",
@@ -179,7 +179,7 @@ def untrained() -> Tokenizer:
 
 
 def train(texts: list[str], vocab_size: int) -> Tokenizer:
-    """Each text as a whole: read from files, it would be cut into lines, which changes the pieces."""
+    """Learns from each text as a whole. If it were read from a file, it would be cut into lines, with other pieces."""
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         min_frequency=2,
@@ -193,7 +193,7 @@ def train(texts: list[str], vocab_size: int) -> Tokenizer:
 
 
 def learned_merges(text: str) -> list[tuple[int, int]]:
-    """The first MERGES; fewer where no pair occurs twice any more."""
+    """The first MERGES merges; fewer if no other pair occurs twice."""
     tokenizer = train([text], BYTES + MERGES)
     model, vocab = json.loads(tokenizer.to_str())["model"], tokenizer.get_vocab()
     for number, (left, right) in enumerate(model["merges"]):
@@ -202,7 +202,7 @@ def learned_merges(text: str) -> list[tuple[int, int]]:
 
 
 def byte_of_stand_in() -> dict[str, int]:
-    """GPT-2's bytes_to_unicode(), turned round."""
+    """The inverse of GPT-2's bytes_to_unicode()."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(BYTES) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {
@@ -217,7 +217,7 @@ def encoding_with(name: str, ranks: dict[bytes, int]) -> tiktoken.Encoding:
 
 
 def own_tokenizer() -> tuple[Tokenizer, Tokenizer, tiktoken.Encoding]:
-    """The one to save, the same without its special token, and the same as tiktoken has it."""
+    """Three versions of a tokenizer: the one to save, one without the special token, and one for tiktoken."""
     dummy = (HERE / "../../data/dummy.txt").read_bytes().decode()
     saved = train([dummy] + [MULTILINGUAL] * MULTILINGUAL_REPEATS, VOCAB_SIZE)
     plain = Tokenizer.from_str(saved.to_str())
@@ -239,7 +239,7 @@ def gpt2_tokenizers(directory: Path) -> tuple[Tokenizer, tiktoken.Encoding]:
 
 
 def agreed_ids(text: str, plain: Tokenizer, encoding: tiktoken.Encoding) -> list[int]:
-    """Ids with every character taken as text."""
+    """Ids of a text; special tokens are not parsed."""
     ids = plain.encode(text, add_special_tokens=False).ids
     assert ids == encoding.encode_ordinary(text), f"{encoding.name}: {text!r}"
     assert plain.decode(ids, skip_special_tokens=False) == encoding.decode(ids) == text
@@ -247,7 +247,8 @@ def agreed_ids(text: str, plain: Tokenizer, encoding: tiktoken.Encoding) -> list
 
 
 def character_classes() -> list[tuple[int, str]]:
-    """A letter goes on a piece that begins with "x", a number one with "1", another mark one with "!"."""
+    """The class of a character. A letter continues a piece that begins with "x", a number one with "1", another character
+    one with "!"."""
     prefixes = {"x": "L", "1": "N", "!": "O"}
     # In this vocabulary each prefix merges with any byte. So the number of tokens shows whether tiktoken splits
     # the text into one piece or two.
@@ -275,7 +276,7 @@ def character_classes() -> list[tuple[int, str]]:
 
 
 def saved_ids(kind: str) -> list[int]:
-    """Ids, and the text back, from a file that StageGPT has written."""
+    """The ids of a text under a tokenizer file that StageGPT has written. Checks that they decode to the text."""
     tokenizer = Tokenizer.from_file(str(HERE / f"saved_{kind}.json"))
     ids = tokenizer.encode(MULTILINGUAL).ids
     assert tokenizer.decode(ids) == MULTILINGUAL, kind

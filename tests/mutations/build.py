@@ -1,4 +1,4 @@
-"""Creates the mutated copy of the sources, and builds it. Mutants that do not compile are dropped here."""
+"""Writes and builds the mutated copy of the sources. Drops mutants that do not compile."""
 
 import os
 import re
@@ -14,7 +14,7 @@ _PLACE = re.compile(r"^(\S+?):(\d+):\d+: (?:error|note):", re.MULTILINE)
 
 
 def write_copy(original, copy, mutants):
-    """Makes `copy` what `original` is, with the mutants in it. Files that are right already are not touched."""
+    """Copies `original` to `copy` and inserts the mutants. Files that are already up to date keep their time stamps."""
     by_file = {}
     for mutant in mutants:
         by_file.setdefault(mutant.file, []).append(mutant)
@@ -42,7 +42,7 @@ def configure(copy, preset):
 
 
 def build_all(original, copy, build, mutants, programs, jobs, say):
-    """Builds `programs`, or everything if there are none, until all compiles. Returns the mutants that do."""
+    """Builds `programs` (all if empty), and drops mutants until the build succeeds. Returns those that are left."""
     targets = ["--target", *programs] if programs else []
     command = ["cmake", "--build", build, *targets, "--", "-k", "0", "-j", str(jobs)]
     environment = {**os.environ, "NINJA_STATUS": "", "LC_ALL": "C"}
@@ -63,8 +63,11 @@ def build_all(original, copy, build, mutants, programs, jobs, say):
 
 
 def beside(original, errors, mutants, lines=0):
-    """The mutants on the lines of errors and on the line before, of a constant without which the next one is wrong; and on
-    the `lines` after, of a member of the class that begins there and that a constant needs."""
+    """The ids of the mutants near the compiler's errors: from one line before an error to `lines` lines after it.
+
+    The line before may hold a mutated constant that the reported line needs. The lines after may hold a member of a
+    class whose first line is reported.
+    """
     places = {(file, int(line)) for file, line in _PLACE.findall(errors)}
     found = set()
     for mutant in mutants:

@@ -13,8 +13,11 @@ _FIRST_BATCH = 0.5  # seconds of tests in the first process of a mutant; later p
 
 
 def record(tests, kept, mutants, arguments, say):
-    """Runs each test without a mutant, `arguments.jobs` programs side by side: sets its time, and removes from `tests`
-    those that fail or take longer than `arguments.longest`. Returns the ids that each test reaches, kept in a file."""
+    """Runs each test without a mutant, with `arguments.jobs` programs in parallel, and sets its time.
+
+    Removes tests from `tests` if they fail or take longer than `arguments.longest`. Returns the ids of the mutants
+    that each test reaches, and saves them in the file `kept`.
+    """
     done = json.loads(kept.read_text()) if kept.exists() else {}
     size = max(mutant.id for mutant in mutants) + 1
     left = [test for test in tests if test.name not in done]
@@ -27,7 +30,7 @@ def record(tests, kept, mutants, arguments, say):
             kept.write_text(json.dumps(done))
             say(f"{len(done)} of {len(tests)} tests have run without a mutant")
 
-    for alone in (False, True):  # second round: tests without a record run alone in a process
+    for alone in (False, True):  # second round: a test without a record runs in a process of its own
         groups = collections.defaultdict(list)
         for test in left:
             if test.name not in done:
@@ -43,12 +46,12 @@ def record(tests, kept, mutants, arguments, say):
 
 
 class Campaign:
-    """Runs all mutants that have no result yet. Results are lines of JSON, appended as they come."""
+    """Runs all mutants that have no result yet. Appends each result to a file, as one line of JSON."""
 
     def __init__(self, mutants, tests, reached, results, budget, say):
         self.mutants, self.tests, self.reached = mutants, tests, reached
         self.results, self.budget, self.say = results, budget, say
-        self.kills = collections.Counter()  # mutants that a test has killed: per file, and in all files
+        self.kills = collections.Counter()  # number of mutants that a test has killed, in each file and in all files
         self.lock = threading.Lock()
         self.count = 0
 
@@ -74,7 +77,8 @@ class Campaign:
             list(pool.map(one, left))
 
     def order(self, mutant):
-        """Tests that reach a mutant: those that are expected to fail, then quick ones that have found others."""
+        """The tests that reach a mutant, in the order to run them: first the tests that are expected to fail, then the others,
+    with short tests and tests that have killed many mutants first."""
         reaching = [test for test in self.tests if mutant.id in self.reached[test.name]]
         expected = suite.named(reaching, mutant.tests)
         others = sorted((test for test in reaching if test not in expected), key=lambda test: (
@@ -82,7 +86,7 @@ class Campaign:
         return expected + others
 
     def meet(self, mutant):
-        """Runs tests until one fails, alone as well as among others."""
+        """Runs tests until one fails, and fails again when it runs alone. Returns the result of the mutant."""
         tests = self.order(mutant)
         result = {"status": "survived", "reached_by": [test.name for test in tests[:5]], "reaching": len(tests),
                   "ran": 0, "seconds": 0.0}
@@ -110,7 +114,7 @@ class Campaign:
 
 
 def next_batch(tests, limit):
-    """The first test, and those after it that its program can run in the same process in `limit` seconds."""
+    """The first test, and later tests of the same program that can run in the same process within `limit` seconds."""
     first = tests[0]
     batch, seconds = [first], first.seconds
     for test in tests[1:]:

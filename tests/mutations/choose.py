@@ -1,4 +1,4 @@
-"""Chooses mutants: those of listed/, or a random sample of all that mutators.py can make."""
+"""Chooses mutants: the mutants of listed/, or a random sample of all mutants that mutators.py can make."""
 
 import json
 import random
@@ -17,14 +17,14 @@ ONLY_FOR_GPUS = ("stage2_cuda/cuda/", "stage3_mpi_cuda/nccl_communicator.cpp")
 
 
 def tracked_files(root):
-    """Files of the working tree, but for those that git ignores, relative to `root`."""
+    """Files of the working tree that git does not ignore, relative to `root`."""
     listed = subprocess.run(["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
                             check=True, capture_output=True, text=True).stdout
     return sorted(name for name in set(listed.split("\0")) if name and (Path(root) / name).is_file())
 
 
 def snapshot(root, directory):
-    """Copies the working tree, so that a run goes on with what it began with whatever is edited meanwhile."""
+    """Copies the working tree, so that edits during a run do not affect the run."""
     for name in tracked_files(root):
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(Path(root) / name, directory / name)
@@ -41,9 +41,11 @@ def mutable_files(names):
 
 
 def random_mutants(tree, seed, count, prefixes=("",)):
-    """`count` different mutants: of all lines that have any, each is drawn as often as every other, and of a line's
-    mutants each as well. The same seed, count and sources: the same mutants; a larger count begins with them. They are
-    drawn from the files that begin with one of `prefixes`."""
+    """Draws `count` different mutants from the files whose names begin with one of `prefixes`.
+
+    Each draw selects a line at random, then one of its mutants. All lines have the same probability, and so have all
+    mutants of a line. The same seed and sources give the same sequence of mutants; a larger `count` makes it longer.
+    """
     lines = {}
     for file in [name for name in mutable_files(files_of(tree)) if name.startswith(prefixes)]:
         source = (Path(tree) / file).read_text()
@@ -63,8 +65,7 @@ def random_mutants(tree, seed, count, prefixes=("",)):
 
 
 def listed_mutants(tree, path):
-    """The mutants of a list, or of all lists in a directory. Those that do not apply end the program, with the
-    reasons."""
+    """The mutants of a list, or of all lists in a directory. If some do not apply, exits and prints the reasons."""
     lists = sorted(path.glob("*.json")) if path.is_dir() else [path]
     files, mutants, wrong = {}, [], []
     for entry in [entry for file in lists for entry in json.loads(file.read_text())]:
@@ -87,7 +88,7 @@ def listed_mutants(tree, path):
 
 
 def equivalents(path):
-    """What equivalent.json explains: (file, lines, mutated lines), white space apart, and why."""
+    """The equivalent mutants of equivalent.json: {(file, lines, mutated lines): reason}, with white space normalised."""
     entries = json.loads(Path(path).read_text())
     return {(entry["file"], plain(entry["find"]), plain(entry["replace"])): entry["reason"] for entry in entries}
 

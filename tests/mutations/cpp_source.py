@@ -1,7 +1,7 @@
-"""Finds where in a C++ file a mutation can be switched: its tokens, and its regions.
+"""Finds the tokens of a C++ file, and its regions: the places where a mutant can be switched on at run time.
 
-A region is a piece of text of which a program can contain two versions and choose between them at run time: the body of
-a function, or an expression outside functions that initialises a variable. There is no parser: brackets are matched, and
+A region is the body of a function, or an expression outside functions that initialises a variable. A program can contain
+two versions of a region and choose between them at run time. There is no parser: the scanner matches brackets, and
 the text before a brace tells what the brace opens.
 """
 
@@ -36,7 +36,7 @@ class Region:
     kind: str  # "body" of a function, "argument" of a constructor's initialiser, or a variable's "value"
     start: int
     end: int
-    # For a value: the begin and end of its declaration, and its token `constexpr`, if it has one.
+    # For a value: the beginning and end of its declaration, and its token `constexpr` if it has one.
     declaration: tuple = (0, 0)
     constexpr: Token | None = None
     in_class: bool = False
@@ -58,7 +58,7 @@ def tokenize(text):
 
 
 def match_brackets(tokens):
-    """The index of the closing bracket of each opening one, and the reverse."""
+    """Maps the index of each bracket to the index of its partner."""
     partner, opened = {}, []
     for i, token in enumerate(tokens):
         if token.kind != "mark":
@@ -76,12 +76,12 @@ def match_brackets(tokens):
 
 
 class _Header:
-    """What stands before a brace or a semicolon, since the last declaration's end."""
+    """The part of a declaration before a brace or a semicolon."""
 
     def __init__(self, begin):
         self.begin = begin
-        self.words = []        # names outside of all brackets
-        self.parameters = False  # whether there are parentheses outside of all other brackets: a function
+        self.words = []        # names outside all brackets
+        self.parameters = False  # whether there are parentheses outside all other brackets: a function
         self.equals = None     # the index of '='
         self.colon = False     # whether a colon follows the parameters: a constructor's initialisers
 
@@ -93,7 +93,7 @@ class _Scanner:
         self.regions = []
 
     def scan(self, begin, end, in_class):
-        """Declarations of a namespace or a class."""
+        """Scans the declarations of a namespace or a class."""
         header, i = _Header(begin), begin
         while i < end:
             token = self.tokens[i]
@@ -112,7 +112,7 @@ class _Scanner:
             i += 1
 
     def part(self, header, i):
-        """Takes note of a part of a declaration; returns its last token's index."""
+        """Adds a part of a declaration to its header. Returns the index of the part's last token."""
         token = self.tokens[i]
         if token.text == "template" and self.tokens[i + 1].text == "<":
             return self.angle_end(i + 1)
@@ -143,7 +143,7 @@ class _Scanner:
             i += 1
 
     def opened(self, header, i, closed):
-        """Looks into a brace. Returns whether the declaration has ended with it."""
+        """Scans the content of a pair of braces. Returns whether the declaration ends with them."""
         words = set(header.words)
         if header.equals is not None or "enum" in words:
             return False  # the declaration ends with a semicolon
@@ -166,7 +166,7 @@ class _Scanner:
             self.regions.append(Region("argument", start, end))
 
     def pieces(self, opening):
-        """The offsets of what commas divide between two brackets."""
+        """The offsets of the parts between two brackets, separated by commas."""
         closed = self.partner[opening]
         i = first = opening + 1
         while i <= closed:
@@ -178,7 +178,7 @@ class _Scanner:
             i += 1
 
     def value(self, header, semicolon, in_class):
-        """The initial value of a variable, or each element of a list in braces."""
+        """Adds the initial value of a variable, or each element of a list in braces."""
         first = header.equals
         if first is None or header.parameters or set(header.words) & _NOT_VARIABLES:
             return
@@ -215,7 +215,7 @@ class _Scanner:
 
 
 def regions(text):
-    """All regions of a file, in order. Raises ValueError where brackets do not match."""
+    """All regions of a file, in order. Raises ValueError if brackets do not match."""
     scanner = _Scanner(text)
     scanner.scan(0, len(scanner.tokens), in_class=False)
     return sorted(scanner.regions, key=lambda region: region.start)

@@ -58,7 +58,7 @@ def mutants_of(source):
 
 
 def changes(source):
-    """Each edit as (what is replaced, by what)."""
+    """Each edit as (old text, new text)."""
     return {(source[edit.start:edit.end], edit.text) for edit in edits(source)}
 
 

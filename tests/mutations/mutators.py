@@ -1,7 +1,7 @@
-"""The mutation operators: small changes of C++ code such as a programmer's mistakes.
+"""The mutation operators: small changes of C++ code that resemble a programmer's mistakes.
 
-They rely on clang-format's layout to distinguish tokens: a binary operator has white space on both sides, a template's
-angle bracket and a unary operator do not. Mutants that are not valid C++ are found by compiling.
+They rely on the layout of clang-format: a binary operator has white space on both sides, but a unary operator and the angle
+bracket of a template do not. The compiler finds mutants that are not valid C++.
 """
 
 import re
@@ -19,7 +19,7 @@ _WORDS = {"true": "false", "false": "true"}
 _EXTREMES = {"min": "max", "max": "min", "min_element": "max_element", "max_element": "min_element"}
 _FLOATING = re.compile(r"0[xX].*[pP]|(?!0[xX]).*[.eE]")
 _NOT_CALLS = {"if", "for", "while", "switch", "catch", "return", "sizeof", "alignof", "decltype", "noexcept"}
-# Calls that are not mutated. A change in them would affect only a message, the use of memory or compilation.
+# Calls that are not mutated, because a change would affect only a message, the use of memory or compilation.
 _LEFT_ALONE = {"user_error", "concat", "InternalError", "UserError", "static_assert", "reserve"}
 _ASSIGNMENTS = {"=", "+=", "-=", "*=", "/=", "%=", "|=", "&=", "^=", "<<=", ">>=", "<<", "++", "--"}
 _NOT_STATEMENTS = {"return", "throw", "goto", "case", "default", "else", "do", "if", "for", "while", "switch", "try",
@@ -28,7 +28,7 @@ _NOT_STATEMENTS = {"return", "throw", "goto", "case", "default", "else", "do", "
 
 @dataclass(frozen=True)
 class Edit:
-    """Puts `text` in the place of what a file holds from `start` to `end`."""
+    """Replaces the text of a file from `start` to `end` by `text`."""
     kind: str
     start: int
     end: int
@@ -73,7 +73,7 @@ class _Mutator:
         return self.edits
 
     def left_alone(self):
-        """The indices of tokens in arguments that say something or are for the compiler."""
+        """The indices of tokens that are not mutated: arguments that form a message, and attributes."""
         indices = set()
         for i, token in enumerate(self.tokens):
             if self.token(i + 1) == "(" and token.text in _LEFT_ALONE:
@@ -122,7 +122,7 @@ class _Mutator:
             self.statement(i)
 
     def condition(self, keyword, opening):
-        """`while (true)` is not tried: it only takes time to find."""
+        """Mutates the condition of an `if` or `while`. `while (true)` is not tried: it only costs time until the timeout."""
         inside = range(opening + 1, self.partner[opening])
         if not inside or any(self.token(i) in ("=", ";") for i in inside):
             return
@@ -136,7 +136,7 @@ class _Mutator:
             self.put("condition", ends[0] + 1, ends[1] - 1, ["false"])
 
     def arguments(self, opening):
-        """First and last token of each argument."""
+        """The first and last token of each argument."""
         first = i = opening + 1
         closed = self.partner[opening]
         while i <= closed:
@@ -155,7 +155,7 @@ class _Mutator:
                 self.put("arguments", a, d, [other + middle + one])
 
     def statement(self, i):
-        """Drops the statement that begins with token i: a call, an assignment, a step, break or continue."""
+        """Deletes the statement that begins with token i: a call, assignment, increment, decrement, break or continue."""
         if not self.begins_statement(i) or self.token(i) in _NOT_STATEMENTS:
             return
         last = i
@@ -196,5 +196,5 @@ class _Mutator:
 
 
 def edits(text):
-    """All edits of a file, by where they begin. Some are outside of every region."""
+    """All edits of a file, sorted by their start. Some are outside all regions."""
     return sorted(_Mutator(text).run(), key=lambda edit: (edit.start, edit.end, edit.text))

@@ -1,4 +1,4 @@
-"""Reports the kill rate, and the data of each survivor."""
+"""Reports the kill rate and the surviving mutants."""
 
 import fnmatch
 import json
@@ -6,8 +6,11 @@ from choose import plain
 
 
 def report(original, mutants, compiling, results, directory, equivalent):
-    """Prints a table of survivors and the counts; writes both to report.json. Those that
-    nothing explains are returned, and written as a list like those of listed/ as well, survivors.json."""
+    """Prints the surviving mutants and the counts, and writes both to report.json.
+
+    Returns the survivors that equivalent.json does not explain. Writes them to survivors.json too, in the format of
+    listed/.
+    """
     outcomes = {}
     if results.exists():
         outcomes = {result["id"]: result for result in map(json.loads, results.read_text().splitlines())}
@@ -47,7 +50,7 @@ def report(original, mutants, compiling, results, directory, equivalent):
 
 
 def listed(mutant, source):
-    """A mutant as a list has it, found by as much text before and behind it as makes it unique."""
+    """A mutant in the format of listed/. `find` has as much text around the mutant as makes it unique."""
     start, end = mutant.start, mutant.end
     while source.count(source[start:end]) != 1:
         start, end = max(0, start - 1), min(len(source), end + 1)

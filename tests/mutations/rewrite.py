@@ -1,8 +1,8 @@
 """Inserts mutants into a C++ file next to the original code, switched by STAGEGPT_MUTANT (switch.h).
 
 A function's body becomes `if (mutant 17) { mutated } else { original }`, an expression `(mutant 17 ? mutated :
-original)`. Line directives attribute a mutant's code to a file mutant_17/…, so that a compiler's errors tell which
-mutants are invalid.
+original)`. Line directives assign the code of a mutant to a file mutant_17/…, so that the compiler's errors name the invalid
+mutants.
 """
 
 import re
@@ -27,7 +27,7 @@ class Mutant:
     tests: list = field(default_factory=list)  # patterns of the tests that are expected to fail
 
     def lines(self, source):
-        """The lines that it touches, as they are and as they become."""
+        """The lines that the mutant changes, before and after the change."""
         first = source.rfind("\n", 0, self.start) + 1
         last = source.find("\n", self.end)
         before, after = source[first:self.start], source[self.end:len(source) if last < 0 else last]
@@ -38,12 +38,12 @@ class Mutant:
 
 
 def region_of(all_regions, start, end):
-    """The region that holds these offsets, or None."""
+    """The region that contains these offsets, or None."""
     return next((region for region in all_regions if region.start <= start and end <= region.end), None)
 
 
 def rewritten(source, mutants):
-    """`source` with all `mutants` of that file in it. Each must be inside a region."""
+    """`source` with all `mutants` of that file inserted. Each must be inside a region."""
     groups = {}
     all_regions = regions(source)
     for mutant in mutants:
@@ -59,13 +59,13 @@ def rewritten(source, mutants):
 
 
 def mentioned(errors):
-    """The mutants that a compiler complains of: on the lines of its errors, or, if on none, anywhere."""
+    """The mutants named in lines with compiler errors; if there are none, the mutants named in any line."""
     at_fault = {int(match) for line in errors.splitlines() if "error:" in line for match in _MARK.findall(line)}
     return at_fault or {int(match) for match in _MARK.findall(errors)}
 
 
 def _line(source, at, file, mutant=None):
-    """Tells the compiler where it is."""
+    """A line directive for the offset `at`."""
     place = file if mutant is None else f"mutant_{mutant.id}/{file}"
     return f'\n#line {source.count(chr(10), 0, at) + 1} "{place}"\n'
 

@@ -7,9 +7,9 @@
     tests/mutations/run.py --seed 7 --count 60 --of tools/doctor --programs doctor_tests   # of one folder, by its tests
 
 All mutants are compiled together, in a copy of the sources, and selected by an environment variable. Each test runs once
-without a mutant, to record the mutants that it reaches; then each mutant is run with the tests that reach it, until one
-fails. Results are kept in the --work directory: the same command continues after an interruption, --fresh starts again.
-Exit code 1 if a mutant survives that is not in equivalent.json. Needs only the standard library.
+without a mutant, to record which mutants it reaches. Then each mutant runs with the tests that reach it, until one
+fails. Results are kept in the --work directory: the same command continues after an interruption, and --fresh starts
+again. The exit code is 1 if a mutant survives and is not in equivalent.json. Needs only the standard library.
 """
 
 import argparse
@@ -58,7 +58,7 @@ def parse():
 
 
 def sample(arguments, directory, original):
-    """The mutants of this run, made once. Those that are known not to compile are marked so."""
+    """The mutants of this run, drawn once, and the ids of those that compile as far as is known."""
     kept = directory / "sample.json"
     if not kept.exists():
         snapshot(ROOT, original)
@@ -77,8 +77,8 @@ def save_sample(kept, mutants, compiling):
 
 def main():
     arguments = parse()
-    # A background job of a shell ignores these signals, and its child processes inherit this. But tests send
-    # these signals to programs.
+    # A shell starts background jobs with these signals ignored, and child processes inherit this. Some tests
+    # send these signals to programs.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     name = arguments.list.stem

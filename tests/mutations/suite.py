@@ -1,4 +1,4 @@
-"""The tests of a build: reads CTest's list of them, and runs some of them with a mutant."""
+"""Reads the list of tests from CTest, and runs tests with a mutant."""
 
 import fnmatch
 import json
@@ -17,7 +17,7 @@ from pathlib import Path
 
 _ENDED = re.compile(r"^\[ +(OK|SKIPPED|FAILED) +\] (\S+?)(?:, where .*)? \((\d+) ms\)", re.MULTILINE)
 _FILTER = "--gtest_filter="
-_MEMORY = 8 << 30  # bytes that a process may write to: address ranges that it only reserves do not count
+_MEMORY = 8 << 30  # bytes of memory that a process may write to; address ranges that are only reserved do not count
 _one_of_ranks = threading.Lock()  # tests that start ranks run one at a time
 
 
@@ -32,7 +32,7 @@ class Test:
 
     @property
     def gtest(self):
-        """The name under which its program knows it; None if it is no test of a GoogleTest program."""
+        """The name of the test in its GoogleTest program; None for other programs."""
         name = next((word for word in self.command[1:] if word.startswith(_FILTER)), None)
         return name and name[len(_FILTER):]
 
@@ -46,8 +46,10 @@ class Outcome:
 
 
 def discover(build, left_out, programs=()):
-    """Tests whose commands name a program of the build, or the directory of its programs. If `programs` is not empty, only
-    tests of these programs. Tests with a label in `left_out` are left out."""
+    """The tests whose command contains a program of the build, or the directory of its programs.
+
+    If `programs` is not empty, only tests of these programs. Tests with a label in `left_out` are skipped.
+    """
     listed = subprocess.run(["ctest", "--show-only=json-v1"], cwd=build, check=True, capture_output=True, text=True)
     tests = []
     for entry in json.loads(listed.stdout)["tests"]:
@@ -69,7 +71,7 @@ def discover(build, left_out, programs=()):
 
 
 def apart(group):
-    """All tests of a program whose tests are divided among several entries, of which this is one."""
+    """All tests of a program that CTest runs as several shards. `group` is one of the shards."""
     listed = subprocess.run([*group.command, "--gtest_list_tests"], check=True, capture_output=True, text=True)
     environment = {key: value for key, value in group.environment.items() if not key.startswith("GTEST_")}
     tests, suite = [], None
@@ -85,8 +87,11 @@ def apart(group):
 
 
 def run(tests, environment, patience=30, stop_at_first=True):
-    """Runs one test, or several of one program in one process. They may take 15 times
-    as long as without a mutant, and `patience` seconds more; a process a third of that of processor time."""
+    """Runs one test, or several tests of one program in one process.
+
+    The timeout is 15 times the time without a mutant, plus `patience` seconds. Each process may use a third of that
+    as processor time.
+    """
     command = list(tests[0].command)
     if len(tests) > 1:
         command = [word for word in command if not word.startswith(_FILTER)]
@@ -137,7 +142,7 @@ def _run(command, tests, environment, patience):
 
 
 def _end_all(mark):
-    """Kills every process that a test has left, known by the environment that it began with."""
+    """Kills every process that a test has left running. `mark` is in the environment of these processes."""
     for process in Path("/proc").iterdir():
         try:
             if process.name.isdigit() and mark.encode() in (process / "environ").read_bytes():
@@ -147,8 +152,9 @@ def _end_all(mark):
 
 
 def reached(tests, size, longest):
-    """Runs tests without a mutant, those of a GoogleTest program in one process. Returns for each whether it passes,
-    its time, and which of `size` mutants it reaches; of several, those that their program recorded (recorder.cpp)."""
+    """Runs tests of one program without a mutant, in one process. Returns for each test whether it passes, its time,
+    and which of `size` mutants it reaches. If there are several tests, recorder.cpp records this for each of them;
+    tests without a record are omitted."""
     with tempfile.TemporaryDirectory(prefix="mut.", dir="/tmp") as name:
         directory = Path(name)
         (directory / "start").write_bytes(bytes(size))
@@ -174,7 +180,7 @@ def _found(passed, seconds, reached_bytes):
 
 
 def culprit(tests, outcome):
-    """Which of several tests in one process has failed, or was under way when it ended."""
+    """The test that failed, or that was running when the process ended."""
     by_name = {test.gtest: test for test in tests}
     for pattern in (r"^\[  FAILED  \] ([^ ,]+)", r"^\[ RUN      \] ([^ ,\n]+)"):
         found = [name for name in re.findall(pattern, outcome.output, re.MULTILINE) if name in by_name]

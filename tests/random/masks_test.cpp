@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "common/base/json.h"
 #include "common/generation/generation.h"
 #include "common/train/evaluate.h"
 #include "stage0_serial/cpu_backend.h"

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "common/base/json.h"
 #include "common/model/parameters.h"
 #include "stage0_serial/cpu_backend.h"
 #include "tests/random/reference.h"

@@ -7,6 +7,7 @@
 #include <regex>
 
 #include "common/app/trained_model.h"
+#include "common/base/json.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/checkpoint/small_run.h"
 

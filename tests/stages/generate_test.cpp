@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "tests/checkpoint/small_run.h"
 
 namespace stagegpt::test {

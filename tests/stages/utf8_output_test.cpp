@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/data/utf8.h"
 #include "tests/checkpoint/small_run.h"
 

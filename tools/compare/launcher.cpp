@@ -20,7 +20,9 @@ Launcher::Launcher(const std::optional<std::string>& command) {
   if (command_.empty()) user_error("--mpirun: expected a command, got \"\"");
   if (!find_program(command_.front())) {
     if (command) user_error("--mpirun: ", command_.front(), " is not found");
-    why_not_ = "mpirun not found";
+    why_not_ =
+        "mpirun is not found; install Open MPI with ./scripts/setup.sh, or name another launcher with "
+        "--mpirun";
     return;
   }
   const SubprocessResult told = run_subprocess({.argv = {command_.front(), "--version"},

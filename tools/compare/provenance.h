@@ -2,10 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 
 namespace stagegpt::compare {
 

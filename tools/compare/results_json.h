@@ -1,10 +1,9 @@
 // DIR/results.json and DIR/results.csv. Their fields: docs/compare.md.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 #include "tools/compare/comparison.h"
 
 namespace stagegpt::compare {

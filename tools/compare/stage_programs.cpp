@@ -1,6 +1,7 @@
 #include "tools/compare/stage_programs.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "common/base/error.h"
 #include "common/system/subprocess.h"
@@ -10,6 +11,23 @@ namespace {
 
 constexpr int kStages = 4;
 constexpr double kProbeSeconds = 120;  // a GPU may be slow to initialise
+
+// Why a program cannot run, and what the user can do about it.
+struct Obstacle {
+  std::string reason, advice;
+
+  std::string text() const { return advice.empty() ? reason : concat(reason, "; ", advice); }
+};
+
+// From the error message of a program for GPUs, such as "no driver was found; install it, or use
+// stage2_train_emulated, …". The advice to use the emulated program is omitted.
+Obstacle no_gpu(const std::string& message, const std::string& name) {
+  const std::size_t alternative = message.find(concat(", or use ", name, "_emulated"));
+  const std::size_t end_of_reason = message.rfind("; ", alternative);
+  if (alternative == message.npos || end_of_reason == message.npos) return {message, ""};
+  const std::size_t advice = end_of_reason + 2;
+  return {message.substr(0, end_of_reason), message.substr(advice, alternative - advice)};
+}
 
 class Finder {
  public:
@@ -31,34 +49,57 @@ class Finder {
  private:
   // Finds a stage's program. Returns why there is none, or an empty string.
   std::string add(int stage) {
-    if (stage < 2) return add_program(stage, Hardware::cpu, concat("stage", stage, "_train"));
-    std::string no_gpu = "--emulated";
-    if (!choice_.emulated) {
-      no_gpu = add_program(stage, Hardware::gpu, concat("stage", stage, "_train"));
-      if (no_gpu.empty()) return "";
+    const StageProgram of_stage{.stage = stage, .hardware = {}, .path = {}, .flags = {}};
+    if (of_stage.has_ranks() && !launcher_.why_not().empty()) return launcher_.why_not();
+    const std::string name = concat("stage", stage, "_train");
+    if (stage < 2) return text_of(add_program(stage, Hardware::cpu, name));
+    const std::string emulated = name + "_emulated";
+    if (choice_.emulated) return text_of(add_program(stage, Hardware::emulator, emulated));
+    const std::optional<Obstacle> on_gpu = add_program(stage, Hardware::gpu, name);
+    if (!on_gpu) return "";
+    if (const auto why = add_program(stage, Hardware::emulator, emulated)) {
+      return concat(on_gpu->reason, ", and ", why->text());
     }
-    std::string why = add_program(stage, Hardware::emulator, concat("stage", stage, "_train_emulated"));
-    if (!why.empty()) return choice_.emulated ? why : concat(no_gpu, "; ", why);
-    if (!choice_.emulated) {
-      found_.left_out.push_back(
-          {concat("Stage ", stage, " on a GPU"), concat(no_gpu, "; the emulator is used instead")});
-    }
+    const Obstacle fallback = {concat(on_gpu->reason, "; the emulator is used instead"),
+                               on_gpu->advice.empty() ? "" : concat("for a GPU, ", on_gpu->advice)};
+    found_.left_out.push_back({concat("Stage ", stage, " on a GPU"), fallback.text()});
     return "";
   }
 
-  std::string add_program(int stage, Hardware hardware, const std::string& name) {
+  static std::string text_of(const std::optional<Obstacle>& obstacle) {
+    return obstacle ? obstacle->text() : "";
+  }
+
+  std::optional<Obstacle> add_program(int stage, Hardware hardware, const std::string& name) {
     StageProgram program{.stage = stage, .hardware = hardware, .path = choice_.programs / name, .flags = {}};
-    if (!find_program(program.path)) return concat(name, " not found");
-    if (program.has_ranks() && !launcher_.why_not().empty()) return launcher_.why_not();
+    if (!find_program(program.path)) return not_there(hardware, name);
     const SubprocessResult help = start(program, {"--help"});
-    if (help.exit_code != 0) return concat(name, " does not start: ", error_message(help.errors));
+    if (help.exit_code != 0) {
+      return Obstacle{concat(name, " does not start: ", error_message(help.errors)),
+                      "./scripts/doctor.sh tells what this machine lacks"};
+    }
     program.flags = flags_in_help(help.output);
     if (hardware == Hardware::gpu) {
       const SubprocessResult device = start(program, {"--dry-run", "--tokenizer", "char"});
-      if (device.exit_code != 0) return error_message(device.errors);
+      if (device.exit_code != 0) return no_gpu(error_message(device.errors), name);
     }
     found_.stages.push_back(std::move(program));
-    return "";
+    return std::nullopt;
+  }
+
+  Obstacle not_there(Hardware hardware, const std::string& name) const {
+    std::filesystem::path build = (choice_.programs / "..").lexically_normal();
+    if (!build.has_filename()) build = build.parent_path();
+    if (!exists(build / "CMakeCache.txt")) {
+      return {concat(name, " is not in ", choice_.programs.string()),
+              "build it, or name its directory with --programs"};
+    }
+    if (hardware == Hardware::gpu) {
+      return {name + " is not built",
+              "install the CUDA toolkit, 12 or newer, then configure and build again"};
+    }
+    return {name + " is not built",
+            concat("build it: ", shell_line({"cmake", "--build", build.string(), "--target", name}))};
   }
 
   SubprocessResult start(const StageProgram& program, const std::vector<std::string>& arguments) const {

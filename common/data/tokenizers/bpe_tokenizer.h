@@ -4,7 +4,7 @@
 // has an encoding.
 #pragma once
 
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 #include "common/data/tokenizers/bpe_merger.h"
 #include "common/data/tokenizers/tokenizer.h"
 

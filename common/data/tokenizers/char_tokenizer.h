@@ -6,7 +6,7 @@
 #include <memory>
 #include <unordered_map>
 
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 #include "common/data/tokenizers/piece_counts.h"
 #include "common/data/tokenizers/tokenizer.h"
 

@@ -3,14 +3,13 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 #include "common/data/tokenizers/special_tokens.h"
 
 namespace stagegpt {

@@ -1,10 +1,9 @@
 // Hugging Face's WordLevel model: a tokenizer that looks up whole pieces in its vocabulary.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 #include "common/data/tokenizers/tokenizer.h"
 
 namespace stagegpt {
