@@ -17,6 +17,8 @@ stagegpt_cuda_options(--expt-relaxed-constexpr -lineinfo -Xcompiler=-Wall,-Wextr
 
 if(STAGEGPT_NATIVE)
   stagegpt_cxx_options(-march=native)
+elseif(STAGEGPT_ARCH)
+  stagegpt_cxx_options(-march=${STAGEGPT_ARCH})
 endif()
 if(STAGEGPT_WERROR)
   stagegpt_cxx_options(-Werror)

@@ -10,7 +10,7 @@ function(stagegpt_add_stage name)
   foreach(job train generate evaluate verify bench)
     set(program ${name}_${job}${arg_SUFFIX})
     add_executable(${program})
-    target_link_libraries(${program} PRIVATE ${job}_main ${stage} stage_flags stagegpt_common)
+    target_link_libraries(${program} PRIVATE ${job}_main ${stage} stage_flags program_version stagegpt_common)
   endforeach()
 endfunction()
 

@@ -27,7 +27,8 @@ HEADER = """# Command-line reference
 This page is made from the programs' `--help` by [`scripts/command_line_reference.py`](../scripts/command_line_reference.py); a
 test compares the two. Do not edit it by hand.
 
-- Every program has `--help`. Flags are written `--steps 100` or `--steps=100`.
+- Every program has `--help` and `--version`. Flags are written `--steps 100` or `--steps=100`. Whole numbers may have a power of ten:
+  `--steps 1e4`. Of a flag that is given more than once, the last value counts; `--input` and `--stop` collect their values.
 - Each job has one program per stage: `stage0_train`, `stage1_train`, `stage2_train`, `stage3_train`. A flag that only some stages
   have names them in the column *stages*; the other stages refuse it.
 - The programs that run on the emulator, `stage2_train_emulated` and `stage3_train_emulated`, have the same flags, and `--threads` in

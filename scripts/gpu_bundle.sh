@@ -29,7 +29,7 @@ twins=(stage2_{train,generate,verify,bench}_emulated stage3_{train,verify,bench}
   stage2_tests)
 
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_UNITY_BUILD=ON -DSTAGEGPT_NATIVE=OFF \
-  -DCMAKE_CXX_FLAGS=-march=x86-64-v3 "-DCMAKE_CUDA_ARCHITECTURES=$architectures" -DSTAGEGPT_TREE=. \
+  -DSTAGEGPT_ARCH=x86-64-v3 "-DCMAKE_CUDA_ARCHITECTURES=$architectures" -DSTAGEGPT_TREE=. \
   -DSTAGEGPT_OPENBLAS=libopenblas.so.0 >/dev/null
 grep -q '^CMAKE_CUDA_COMPILER:' "$build/CMakeCache.txt" || {
   echo "gpu_bundle.sh: needs nvcc 12 or newer, and CMake found none" >&2

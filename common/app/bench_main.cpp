@@ -173,6 +173,7 @@ void require_memory(const BenchFlags& flags, const Gpt2Config& config, std::int6
 int bench_main(Stage& stage, int argc, char** argv) {
   BenchFlags flags;
   CommandLine command_line(argv[0], "Measure the time of a training step.", stage.number(), stage_flags());
+  command_line.version(built_version());
   flags.add(command_line);
   stage.add_flags(command_line);
   stage.add_bench_flags(command_line);

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "common/base/grouped.h"
 #include "common/base/json.h"
 
 namespace stagegpt {
@@ -82,9 +83,9 @@ void print_kernels(const std::vector<Profiler::Entry>& kernels) {
   const double total = total_seconds(kernels);
   std::printf("\n%-28s %10s %7s %7s %9s %9s\n", "op", "median ms", "share", "calls", "GFLOP/s", "GB/s");
   for (const auto& [name, calls, seconds, work] : kernels) {
-    std::printf("%-28s %10.3f %6.1f%% %7lld %9.1f %9.1f\n", name.c_str(), 1e3 * seconds,
-                100 * seconds / total, static_cast<long long>(calls), work.flops / seconds / 1e9,
-                work.bytes / seconds / 1e9);
+    std::printf("%-28s %10.3f %6.1f%% %7lld %9s %9s\n", name.c_str(), 1e3 * seconds, 100 * seconds / total,
+                static_cast<long long>(calls), grouped(work.flops / seconds / 1e9, 1).c_str(),
+                grouped(work.bytes / seconds / 1e9, 1).c_str());
   }
 }
 
@@ -123,21 +124,22 @@ Json bench_json(const BenchSubject& subject, const BenchReport& report) {
 void print_bench_table(const BenchSubject& subject, const BenchReport& report) {
   const Figures figures(subject, report);
   const Samples& step = report.step_ms;
-  std::printf("%s, %lld parameters, %lld tokens a step in sequences of %lld\n%s\n\n", subject.model.c_str(),
-              static_cast<long long>(subject.parameters), static_cast<long long>(subject.tokens),
+  std::printf("%s, %s parameters, %s tokens a step in sequences of %lld\n%s\n\n", subject.model.c_str(),
+              grouped(subject.parameters).c_str(), grouped(subject.tokens).c_str(),
               static_cast<long long>(subject.seq_len), subject.machine.c_str());
   std::printf("step        %10.2f ms   median of %lld; quartiles %.2f and %.2f, least %.2f, most %.2f\n",
               figures.median_ms, static_cast<long long>(step.size()), step.quantile(0.25),
               step.quantile(0.75), step.quantile(0), step.quantile(1));
-  std::printf("speed       %10.0f tokens/s\n", figures.tokens_per_second);
+  std::printf("speed       %10s tokens/s\n", grouped(figures.tokens_per_second).c_str());
   std::printf("bound       %10.2f ms   matrix products of linear layers and head %.2f, AdamW %.2f\n",
               report.gemm_bound_ms(), report.products_ms.median(), report.adamw_ms.median());
   std::printf("efficiency  %10.1f %%    bound / step\n", 100 * report.efficiency());
-  std::printf("MFU, 6N+12LCT %8.1f %%    of %.1f GFLOP/s, %s\n", 100 * figures.mfu, figures.peak_gflops,
-              figures.peak.c_str());
-  std::printf("MFU, 6N+6LCT %9.1f %%    causal: %.1f GFLOP/s\n", 100 * figures.mfu_causal, figures.gflops);
-  std::printf("memory      %10.1f MiB  most in use during a step\n",
-              static_cast<double>(report.peak_bytes) / (1 << 20));
+  std::printf("MFU, 6N+12LCT %8.1f %%    of %s GFLOP/s, %s\n", 100 * figures.mfu,
+              grouped(figures.peak_gflops, 1).c_str(), figures.peak.c_str());
+  std::printf("MFU, 6N+6LCT %9.1f %%    causal: %s GFLOP/s\n", 100 * figures.mfu_causal,
+              grouped(figures.gflops, 1).c_str());
+  std::printf("memory      %10s MiB  most in use during a step\n",
+              grouped(static_cast<double>(report.peak_bytes) / (1 << 20), 1).c_str());
   if (report.device_work) print_device_work(*report.device_work);
   if (report.load) {
     std::printf("others      %10.1f %%    of %d cores, used by other programs meanwhile%s\n",

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "common/base/grouped.h"
 #include "common/base/json.h"
 
 namespace stagegpt {
@@ -49,8 +50,8 @@ Json budget_json(const BudgetSubject& subject, const std::vector<OpBudget>& ops)
 }
 
 void print_budget_table(const BudgetSubject& subject, const std::vector<OpBudget>& ops) {
-  std::printf("%s, %lld tokens a step in sequences of %lld; counted, not measured\n\n", subject.model.c_str(),
-              static_cast<long long>(subject.tokens), static_cast<long long>(subject.seq_len));
+  std::printf("%s, %s tokens a step in sequences of %lld; counted, not measured\n\n", subject.model.c_str(),
+              grouped(subject.tokens).c_str(), static_cast<long long>(subject.seq_len));
   std::printf("%-28s %7s %12s %12s%s\n", "op", "calls", "GFLOP", "GB", subject.peak ? "   bound, ms" : "");
   for (const OpBudget& op : ops) {
     print_row(op.name, std::to_string(op.calls), op.work);
@@ -60,9 +61,9 @@ void print_budget_table(const BudgetSubject& subject, const std::vector<OpBudget
   const Total total = total_of(subject, ops);
   print_row("all", "", total.work);
   if (subject.peak) {
-    std::printf(" %11.4f\n\nat most %.0f tokens/s at %.1f TFLOP/s and %.1f GB/s", 1e3 * total.seconds,
-                static_cast<double>(subject.tokens) / total.seconds, subject.peak->flops_per_second / 1e12,
-                subject.peak->bytes_per_second / 1e9);
+    std::printf(" %11.4f\n\nat most %s tokens/s at %.1f TFLOP/s and %.1f GB/s", 1e3 * total.seconds,
+                grouped(static_cast<double>(subject.tokens) / total.seconds).c_str(),
+                subject.peak->flops_per_second / 1e12, subject.peak->bytes_per_second / 1e9);
   }
   std::printf("\n");
 }

@@ -33,7 +33,6 @@ Json or_null(const std::optional<T>& value) {
   const std::string name = message.substr(0, message.find_first_of(": "));
   if (says("disallowed flag override")) user_error("--", name, ": takes no value");
   if (says("missing")) user_error(name, ": expected a value");
-  if (says("received")) user_error(name, ": given more than once");
   user_error(message);
 }
 
@@ -50,7 +49,7 @@ std::string printable(std::string message) {
 
 CommandLine::CommandLine(const std::string& program, const std::string& description, std::optional<int> stage,
                          std::span<const StageFlag> stage_flags)
-    : app_(std::make_unique<CLI::App>(description, program)),
+    : app_(std::make_unique<CLI::App>(description, std::filesystem::path(program).filename())),
       stage_(stage),
       stage_flags_(stage_flags),
       file_settings_(std::make_unique<nlohmann::json>(nlohmann::json::object())) {
@@ -60,6 +59,11 @@ CommandLine::CommandLine(const std::string& program, const std::string& descript
 
 CommandLine::~CommandLine() = default;
 
+void CommandLine::version(const Version& version) {
+  app_->set_version_flag("--version", version_text(app_->get_name(), version),
+                         "print the version, the commit and the build, then exit");
+}
+
 void CommandLine::footer(const std::string& text) { app_->footer(text); }
 
 CLI::Option* CommandLine::option(const std::string& flag, const std::string& help, const std::string& type,
@@ -68,6 +72,7 @@ CLI::Option* CommandLine::option(const std::string& flag, const std::string& hel
   return app_->add_option_function<std::string>(flag, std::move(set), help)
       ->type_name(type)
       ->default_str(default_value)
+      ->take_last()
       ->group(group_);
 }
 
@@ -241,7 +246,7 @@ std::vector<std::pair<std::string, std::string>> CommandLine::call() const {
     const std::string flag = option->get_name();
     if (settings.contains(config_key(flag))) continue;
     std::string text = option->count() == 0 ? "no" : "yes";
-    for (const std::string& value : option->results()) text += value == "true" ? "" : ' ' + value;
+    for (const std::string& value : option->reduced_results()) text += value == "true" ? "" : ' ' + value;
     flags.emplace_back(flag, text);
   }
   return flags;
@@ -252,6 +257,9 @@ bool CommandLine::parse(int argc, const char* const* argv) {
     app_->parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     std::cout << app_->help();
+    return false;
+  } catch (const CLI::CallForVersion& version) {
+    std::cout << version.what() << '\n';
     return false;
   } catch (const CLI::ParseError& error) {
     refuse_values(error.what());

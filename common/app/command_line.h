@@ -14,6 +14,7 @@
 
 #include "common/app/configuration.h"
 #include "common/app/flag_values.h"
+#include "common/app/version.h"
 #include "common/base/json_fwd.h"
 
 namespace CLI {  // CLI11 is no part of this header: it takes long to compile
@@ -31,8 +32,9 @@ struct StageFlag {
 
 class CommandLine {
  public:
-  // A program of a stage gives the stage's number and the flags of all stages, which are borrowed: a flag
-  // that only other stages have is refused with their numbers.
+  // `program` is its name or path, of which --help shows the name. A program of a stage gives the stage's
+  // number and the flags of all stages, which are borrowed: a flag that only other stages have is refused
+  // with their numbers.
   CommandLine(const std::string& program, const std::string& description, std::optional<int> stage = {},
               std::span<const StageFlag> stage_flags = {});
   ~CommandLine();
@@ -44,6 +46,8 @@ class CommandLine {
     group_ = heading;
     in_config_ = concerns == Concerns::settings;
   }
+  // Declares --version.
+  void version(const Version& version);
   // Text that --help prints after the flags.
   void footer(const std::string& text);
 
@@ -75,7 +79,8 @@ class CommandLine {
   void allow_another_value_per_rank(const std::string& flag) { per_rank_.insert(flag); }
   bool may_differ_between_ranks(const std::string& flag) const { return per_rank_.contains(flag); }
 
-  // False when the command line only asked for help, which has then been printed.
+  // Of a flag that is given more than once, the last value counts. False when the command line only asked for
+  // help or the version, which has then been printed.
   bool parse(int argc, const char* const* argv);
 
   // Sets flags to the values of an object that settings() gave, at this stage or another, before parse().

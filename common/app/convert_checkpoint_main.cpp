@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "common/app/command_line.h"
+#include "common/base/grouped.h"
 #include "common/checkpoint/hugging_face_model.h"
 #include "common/checkpoint/llmc_files.h"
 #include "common/checkpoint/manifest.h"
@@ -139,6 +140,7 @@ int convert_checkpoint_main(int argc, char** argv) {
   ConvertFlags flags;
   CommandLine command_line(argv[0], "Convert a model between Hugging Face's and llm.c's formats.",
                            std::nullopt);
+  command_line.version(built_version());
   flags.add(command_line);
   if (!command_line.parse(argc, argv)) return 0;
   if (flags.input.empty()) user_error("--input: expected a model");
@@ -158,8 +160,8 @@ int convert_checkpoint_main(int argc, char** argv) {
                  "'; llm.c's file, NAME.bin, can have it");
     write_directory(flags, model, output);
   }
-  std::cout << output.string() << ": " << gpt2_parameter_table(model.config()).numel()
-            << " parameters, vocabulary " << model.config().vocab_size << ", context "
+  std::cout << output.string() << ": " << grouped(gpt2_parameter_table(model.config()).numel())
+            << " parameters, vocabulary " << grouped(model.config().vocab_size) << ", context "
             << model.config().block_size << '\n';
   return 0;
 }

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "common/base/grouped.h"
 #include "common/base/json.h"
 
 namespace stagegpt {
@@ -25,15 +26,15 @@ Json decode_json(const DecodeSubject& subject, const DecodeReport& report) {
 }
 
 void print_decode_table(const DecodeSubject& subject, const DecodeReport& report) {
-  std::printf("%s, %lld parameters, matrices in %s\n%s\n", subject.model.c_str(),
-              static_cast<long long>(subject.parameters), subject.weights.c_str(), subject.machine.c_str());
-  std::printf("token     %.2f ms (median of %lld; %.2f to %.2f), %.1f tokens/s\n", report.token_ms.median(),
+  std::printf("%s, %s parameters, matrices in %s\n%s\n", subject.model.c_str(),
+              grouped(subject.parameters).c_str(), subject.weights.c_str(), subject.machine.c_str());
+  std::printf("token     %.2f ms (median of %lld; %.2f to %.2f), %s tokens/s\n", report.token_ms.median(),
               static_cast<long long>(report.token_ms.size()), report.token_ms.quantile(0),
-              report.token_ms.quantile(1), 1e3 / report.token_ms.median());
+              report.token_ms.quantile(1), grouped(1e3 / report.token_ms.median(), 1).c_str());
   std::printf("reads     %.1f MB a token: %.1f GB/s, %.0f %% of the %.1f GB/s that memory gives\n",
               report.bytes_per_token / 1e6, report.bytes_per_second() / 1e9, 100 * report.bandwidth_share(),
               report.memory_bytes_per_second / 1e9);
-  std::printf("memory    %.1f MiB\n", static_cast<double>(report.peak_bytes) / (1 << 20));
+  std::printf("memory    %s MiB\n", grouped(static_cast<double>(report.peak_bytes) / (1 << 20), 1).c_str());
 }
 
 }  // namespace stagegpt

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <iostream>
 
+#include "common/base/grouped.h"
 #include "common/base/json.h"
 #include "common/comm/agreement.h"
 #include "common/model/flops.h"
@@ -57,12 +58,13 @@ void print_plan(const TrainingMemory& training, RankGroup& group, bool json) {
     std::cout << plan.dump(2) << '\n';
     return;
   }
-  std::printf(
-      "parameters  %lld\ntokens      %.0f a step, %.0f in all\nFLOPs       %.3g a token, %.3g in all\n",
-      static_cast<long long>(parameters), tokens, total_tokens, flops, total_flops);
+  std::printf("parameters  %s\ntokens      %s a step, %s in all\nFLOPs       %.3g a token, %.3g in all\n",
+              grouped(parameters).c_str(), grouped(tokens).c_str(), grouped(total_tokens).c_str(), flops,
+              total_flops);
   std::printf("memory of %s, in MiB\n", ranks == 1 ? "the process" : "each rank");
   const auto row = [](const char* kind, auto bytes, const std::string& note = "") {
-    std::printf("  %-12s%12.1f%s\n", kind, static_cast<double>(bytes) / (1 << 20), note.c_str());
+    std::printf("  %-12s%12s%s\n", kind, grouped(static_cast<double>(bytes) / (1 << 20), 1).c_str(),
+                note.c_str());
   };
   row("weights", memory.weights);
   row("gradients", memory.gradients);

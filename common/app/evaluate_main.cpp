@@ -1,16 +1,14 @@
-// stageN_evaluate: loss, perplexity, bits per byte and accuracy of a model on a text.
-#include <cmath>
-#include <iomanip>
+// stageN_evaluate: loss, perplexity, bits per byte and accuracy of a model on a text, or its accuracy on a
+// multiple-choice task.
 #include <iostream>
-#include <sstream>
 
+#include "common/app/evaluation_report.h"
+#include "common/app/shared_task.h"
 #include "common/app/stage.h"
 #include "common/app/standard_output.h"
 #include "common/app/step_counter.h"
 #include "common/app/trained_model.h"
-#include "common/base/json.h"
 #include "common/data/corpus.h"
-#include "common/train/evaluate.h"
 
 namespace stagegpt {
 namespace {
@@ -18,7 +16,7 @@ namespace {
 constexpr RealRule kFraction{[](double x) { return x > 0 && x <= 1; }, "a number above 0 and up to 1"};
 
 struct EvaluateFlags {
-  std::string model, data;
+  std::string model, data, task;
   std::optional<std::string> tokenizer_path;
   std::optional<std::int64_t> seq_len, stride, batch_size;
   double val_fraction = 1;
@@ -33,6 +31,10 @@ struct EvaluateFlags {
     command_line.text("--data", data,
                       "a text file, token shards, a glob pattern of either, or a directory that prepare_data "
                       "wrote, of which the validation part is taken");
+    command_line.text(
+        "--task", task,
+        "in place of --data: multiple-choice questions, as JSON Lines with context, endings and "
+        "label, HellaSwag's JSON Lines, or llm.c's file of HellaSwag");
     command_line.toggle("--parse-special-tokens", parse_special,
                         "read the names of special tokens in the text, such as <|endoftext|>, as tokens");
     command_line.real("--val-fraction", val_fraction, kFraction,
@@ -45,15 +47,22 @@ struct EvaluateFlags {
         "tokens between the beginnings of windows; fewer give more context to each token, and "
         "take longer (default: --seq-len)");
     command_line.integer("--batch-size", batch_size, 1, 1 << 20,
-                         "windows that a rank computes at once (default: those of 4096 tokens)");
+                         "windows, or endings of a task, that a rank computes at once (default: those of "
+                         "4096 tokens)");
     command_line.group("Run");
     command_line.toggle("--no-fused", no_fused, "run fused ops as sequences of primitive ones");
     add_ignore_memory(command_line, ignore_memory);
     command_line.toggle("--json", json, "print one JSON object instead of a table");
   }
-  void check() const {
+  void check(const CommandLine& command_line) const {
     require_model_path(model);
-    if (data.empty()) user_error("--data is missing: expected a text file, token shards or a directory");
+    if (data.empty() == task.empty()) {
+      user_error(data.empty() ? "--data or --task is missing: expected a text or a file of questions"
+                              : "--task: expected either a task or --data, not both");
+    }
+    for (const char* flag : {"--parse-special-tokens", "--val-fraction", "--seq-len", "--stride"}) {
+      if (!task.empty() && command_line.is_given(flag)) user_error(flag, " is for --data, not for --task");
+    }
   }
 };
 
@@ -73,45 +82,6 @@ struct Division {
   }
 };
 
-struct Result {
-  Evaluation evaluation;
-  std::int64_t windows;
-  Division division;
-
-  double perplexity() const { return std::exp(evaluation.loss); }
-};
-
-Json to_json(const Result& result) {
-  const Evaluation& found = result.evaluation;
-  const auto bits = bits_per_byte(found);
-  return {{"loss", found.loss},
-          {"perplexity", result.perplexity()},
-          {"bits_per_byte", bits ? Json(*bits) : Json()},
-          {"accuracy", found.accuracy},
-          {"tokens", found.tokens},
-          {"bytes", found.bytes ? Json(*found.bytes) : Json()},
-          {"windows", result.windows},
-          {"seq_len", result.division.T},
-          {"stride", result.division.stride}};
-}
-
-std::string to_table(const Result& result) {
-  const Evaluation& found = result.evaluation;
-  std::ostringstream out;
-  out << std::setprecision(6) << "loss           " << found.loss << " nats per token\nperplexity     "
-      << result.perplexity() << "\nbits per byte  ";
-  if (const auto bits = bits_per_byte(found)) {
-    out << *bits;
-  } else {
-    out << "unknown: the text has tokens of unknown words";
-  }
-  out << "\naccuracy       " << found.accuracy << "\nof             " << found.tokens << " tokens";
-  if (found.bytes) out << ", " << *found.bytes << " bytes";
-  out << ", in windows of " << result.division.T << " tokens that begin every " << result.division.stride
-      << '\n';
-  return out.str();
-}
-
 Corpus load_data(Stage& stage, const EvaluateFlags& flags, std::unique_ptr<Tokenizer> tokenizer,
                  int threads) {
   constexpr std::int64_t kLeastTokens = 1;  // to predict
@@ -123,13 +93,58 @@ Corpus load_data(Stage& stage, const EvaluateFlags& flags, std::unique_ptr<Token
   return load_corpus(stage.group(), config, std::move(tokenizer), kLeastTokens, threads);
 }
 
+// Shows the progress of rank 0.
+std::function<void(std::int64_t)> progress(RankGroup& group, const std::string& part, std::int64_t total) {
+  if (!group.is_root()) return {};
+  const auto counter = std::make_shared<StepCounter>(std::chrono::steady_clock::now(), part);
+  return [counter, total](std::int64_t done) {
+    if (done > 0) (*counter)(done, total);
+  };
+}
+
+TextReport evaluate_text(Stage& stage, const Machine& machine, const EvaluateFlags& flags,
+                         TrainedModel trained) {
+  const Division division(flags, trained.model->config());
+  const Corpus corpus = load_data(stage, flags, std::move(trained.tokenizer), machine.threads);
+  const Windows windows = strided_windows(corpus.validation.size(), division.T, division.stride);
+  const std::vector<std::int32_t> token_bytes = bytes_of_tokens(*corpus.tokenizer);
+  const EvaluateOptions options{.batch_size = division.B,
+                                .token_bytes = token_bytes,
+                                .on_windows = progress(stage.group(), "window", windows.count)};
+  const auto evaluation =
+      evaluate(stage.group(), *machine.backend, *trained.model, corpus.validation, windows, options);
+  return {evaluation.value(), windows.count, division.T, division.stride};
+}
+
+TaskReport evaluate_task(Stage& stage, const Machine& machine, const EvaluateFlags& flags,
+                         const TrainedModel& trained) {
+  const Division division(flags, trained.model->config());
+  const ChoiceTask task =
+      load_shared_choice_task(stage.group(), flags.task, "--task", *trained.tokenizer, division.T);
+  ChoiceOptions options{.batch_size = flags.batch_size.value_or(choice_batch(task, division.B * division.T)),
+                        .on_endings = progress(stage.group(), "ending", std::ssize(task.continuations()))};
+  const auto result = evaluate_choices(stage.group(), *machine.backend, *trained.model, task, options);
+  return {result.value(), task.cut, division.T};
+}
+
+template <class Report>
+void print(Stage& stage, const EvaluateFlags& flags, const Report& report) {
+  if (!stage.group().is_root()) return;
+  std::cout << (flags.json ? to_json(report).dump(2) + '\n' : to_table(report));
+  flush_output();
+}
+
 int evaluate_main(Stage& stage, int argc, char** argv) {
   EvaluateFlags flags;
-  CommandLine command_line(argv[0], "Evaluate a model on a text: loss, perplexity, bits per byte, accuracy.",
-                           stage.number(), stage_flags());
+  CommandLine command_line(
+      argv[0],
+      "Evaluate a model: its loss, perplexity, bits per byte and accuracy on a text, or its accuracy on "
+      "multiple-choice questions.",
+      stage.number(), stage_flags());
+  command_line.version(built_version());
   flags.add(command_line);
   stage.add_flags(command_line);
-  if (!parse_flags(stage, command_line, argc, argv, [&] { flags.check(); })) return 0;
+  if (!parse_flags(stage, command_line, argc, argv, [&] { flags.check(command_line); })) return 0;
   const Machine& machine = stage.start();
   machine.backend->set_fused(!flags.no_fused);
   const auto fits = [&](const Gpt2Config& config) {
@@ -140,24 +155,11 @@ int evaluate_main(Stage& stage, int argc, char** argv) {
   };
   TrainedModel trained = load_shared_model(stage.group(), *machine.backend, flags.model, flags.tokenizer_path,
                                            fits, machine.activations);
-  const Division division(flags, trained.model->config());
-  const Corpus corpus = load_data(stage, flags, std::move(trained.tokenizer), machine.threads);
-
-  const Windows windows = strided_windows(corpus.validation.size(), division.T, division.stride);
-  const std::vector<std::int32_t> token_bytes = bytes_of_tokens(*corpus.tokenizer);
-  EvaluateOptions options{.batch_size = division.B, .token_bytes = token_bytes};
-  StepCounter counter(std::chrono::steady_clock::now(), "window");
-  if (stage.group().is_root()) {
-    options.on_windows = [&](std::int64_t done) {
-      if (done > 0) counter(done, windows.count);
-    };
+  if (flags.task.empty()) {
+    print(stage, flags, evaluate_text(stage, machine, flags, std::move(trained)));
+  } else {
+    print(stage, flags, evaluate_task(stage, machine, flags, trained));
   }
-  const auto evaluation =
-      evaluate(stage.group(), *machine.backend, *trained.model, corpus.validation, windows, options);
-  if (!stage.group().is_root()) return 0;
-  const Result result{evaluation.value(), windows.count, division};
-  std::cout << (flags.json ? to_json(result).dump(2) + '\n' : to_table(result));
-  flush_output();
   return 0;
 }
 

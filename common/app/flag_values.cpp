@@ -21,11 +21,34 @@ std::optional<std::int64_t> parse_number(const std::string& text) {
   return value;
 }
 
+// "1e4" and "1.5e3" as whole numbers; nothing for another text, and where the number is not whole or too
+// large.
+std::optional<std::int64_t> parse_power_of_ten(const std::string& text) {
+  const std::size_t e = text.find_first_of("eE");
+  if (e == text.npos) return std::nullopt;
+  std::string digits = text.substr(0, e), power = text.substr(e + 1);
+  if (power.size() > 1 && power.front() == '+') power.replace(0, 1, "0");
+  std::int64_t decimals = 0;
+  if (const std::size_t point = digits.find('.'); point != digits.npos) {
+    digits.erase(point, 1);
+    decimals = static_cast<std::int64_t>(digits.size() - point);
+  }
+  std::optional<std::int64_t> value = parse_number(digits);
+  const std::optional<std::int64_t> exponent = parse_number(power);
+  constexpr std::int64_t kLargest = 18;
+  if (!value || !exponent || *exponent < decimals || *exponent > kLargest + decimals) return std::nullopt;
+  for (std::int64_t i = decimals; i < *exponent; ++i) {
+    if (__builtin_mul_overflow(*value, 10, &*value)) return std::nullopt;
+  }
+  return value;
+}
+
 }  // namespace
 
 std::int64_t parse_integer(const std::string& flag, const std::string& text, std::int64_t min,
                            std::int64_t max) {
-  const auto value = parse_number(text);
+  std::optional<std::int64_t> value = parse_number(text);
+  if (!value) value = parse_power_of_ten(text);
   if (!value || *value < min || *value > max) {
     user_error(flag, ": expected a whole number from ", min, " to ", max, ", not '", text, "'");
   }

@@ -19,6 +19,7 @@ inline constexpr RealRule kPositive{[](double x) { return x > 0; }, "a number ab
 inline constexpr RealRule kNotNegative{[](double x) { return x >= 0; }, "a number of at least 0"};
 inline constexpr RealRule kBelowOne{[](double x) { return x >= 0 && x < 1; }, "a number from 0 to below 1"};
 
+// A whole number may be written with a power of ten: 1e4, 1.5e3.
 std::int64_t parse_integer(const std::string& flag, const std::string& text, std::int64_t min,
                            std::int64_t max);
 double parse_real(const std::string& flag, const std::string& text, RealRule rule);

@@ -7,6 +7,7 @@
 #include "common/app/standard_output.h"
 #include "common/app/text_interrupt.h"
 #include "common/app/trained_model.h"
+#include "common/base/grouped.h"
 #include "common/base/json.h"
 #include "common/base/seconds_since.h"
 #include "common/comm/agreement.h"
@@ -85,8 +86,8 @@ struct Timing {
     return tokens > texts ? 1e3 * later_seconds / static_cast<double>(tokens - texts) : first_ms();
   }
   void print() const {
-    std::fprintf(stderr, "%lld tokens: %.2f ms per token, %.1f tokens/s, first after %.1f ms\n",
-                 static_cast<long long>(tokens), token_ms(), 1e3 / token_ms(), first_ms());
+    std::fprintf(stderr, "%s tokens: %.2f ms per token, %s tokens/s, first after %.1f ms\n",
+                 grouped(tokens).c_str(), token_ms(), grouped(1e3 / token_ms(), 1).c_str(), first_ms());
   }
 };
 
@@ -210,6 +211,7 @@ void converse(const GenerateFlags& flags, RankGroup& group, Writer& writer) {
 int generate_main(Stage& stage, int argc, char** argv) {
   GenerateFlags flags;
   CommandLine command_line(argv[0], "Generate text with a model.", stage.number(), stage_flags());
+  command_line.version(built_version());
   flags.add(command_line);
   stage.add_flags(command_line);
   if (!parse_flags(stage, command_line, argc, argv, [&] { flags.check(); })) return 0;

@@ -6,6 +6,7 @@
 
 #include "common/app/data_flags.h"
 #include "common/base/error.h"
+#include "common/base/grouped.h"
 #include "common/base/json.h"
 #include "common/data/find_files.h"
 #include "common/data/prepared_data.h"
@@ -97,14 +98,14 @@ Json prepare(const PrepareFlags& flags) {
 
 void print_summary(const Json& manifest, const std::string& directory) {
   std::cout << directory << ": " << manifest["tokenizer"]["kind"].get<std::string>() << ", vocabulary "
-            << manifest["tokenizer"]["vocab_size"] << '\n';
+            << grouped(manifest["tokenizer"]["vocab_size"].get<std::int64_t>()) << '\n';
   for (const char* part : {"train", "val"}) {
     const auto bytes = manifest[part]["text_bytes"].get<double>(),
                tokens = manifest[part]["tokens"].get<double>();
     char line[160];
-    std::snprintf(line, sizeof line, "%-5s  %zu file%s  %.0f tokens  %.2f bytes per token\n", part,
-                  manifest[part]["shards"].size(), manifest[part]["shards"].size() == 1 ? "" : "s", tokens,
-                  tokens > 0 ? bytes / tokens : 0.0);
+    std::snprintf(line, sizeof line, "%-5s  %zu file%s  %s tokens  %.2f bytes per token\n", part,
+                  manifest[part]["shards"].size(), manifest[part]["shards"].size() == 1 ? "" : "s",
+                  grouped(tokens).c_str(), tokens > 0 ? bytes / tokens : 0.0);
     std::cout << line;
   }
 }
@@ -112,6 +113,7 @@ void print_summary(const Json& manifest, const std::string& directory) {
 int prepare_data_main(int argc, char** argv) {
   PrepareFlags flags;
   CommandLine command_line(argv[0], "Turn text into token shards, for --data.", std::nullopt);
+  command_line.version(built_version());
   flags.add(command_line);
   if (!command_line.parse(argc, argv)) return 0;
   if (flags.input.empty()) user_error("--input: expected text files");

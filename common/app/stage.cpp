@@ -24,7 +24,7 @@ bool parse_flags(Stage& stage, CommandLine& command_line, int argc, const char* 
     goes_on = command_line.parse(argc, argv);
     if (goes_on) check();
   });
-  require_same(stage.group(), {{"--help", goes_on ? "no" : "yes"}});
+  require_same(stage.group(), {{"--help or --version", goes_on ? "no" : "yes"}});
   if (!goes_on) return false;
   require_same(stage.group(), command_line.call());
   require_same_settings(stage.group(), command_line);

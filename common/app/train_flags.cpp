@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/app/memory_check.h"
+#include "common/io/shared_files.h"
 
 namespace stagegpt {
 namespace {
@@ -13,12 +14,8 @@ constexpr const char* kDefaultData = "data/dummy.txt";
 constexpr std::int64_t kMaxTokens = 1'000'000'000'000'000;
 constexpr std::int64_t kMaxSteps = 1'000'000'000;  // numbers of random sequences have 32 bits
 
-// The default corpus is looked for in the working directory, then in the source tree.
 fs::path find_data(const std::string& path) {
-  std::error_code error;
-  if (path != kDefaultData || fs::exists(path, error)) return path;
-  fs::path in_source = fs::path(STAGEGPT_SOURCE_DIR) / path;
-  return fs::exists(in_source, error) ? in_source : fs::path(path);
+  return path == kDefaultData ? find_shared(path) : fs::path(path);
 }
 
 }  // namespace

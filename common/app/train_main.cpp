@@ -7,6 +7,7 @@
 #include "common/app/shared_corpus.h"
 #include "common/app/stage.h"
 #include "common/app/train_flags.h"
+#include "common/base/grouped.h"
 #include "common/base/json.h"
 #include "common/checkpoint/hugging_face_model.h"
 #include "common/checkpoint/manifest.h"
@@ -30,6 +31,7 @@ struct Call {
   Call(const char* program, Stage& stage)
       : command_line(program, "Train GPT-2 on a text. With no flag: nano, on data/dummy.txt.", stage.number(),
                      stage_flags()) {
+    command_line.version(built_version());
     flags.add(command_line);
     stage.add_flags(command_line);
   }
@@ -137,20 +139,20 @@ RunDirectory create_run(const TrainFlags& flags, const Tokenizer& tokenizer) {
 std::string describe_validation(const TrainFlags& flags, std::int64_t tokens, std::int64_t seq_len) {
   const WindowSample sample = validation_sample(tokens, seq_len, flags.run());
   if (sample.all == 0) return "none (--val-fraction 0)";
-  const std::string windows = concat(sample.all, " windows of ", seq_len);
-  if (sample.is_all()) return concat("all ", sample.all * seq_len, " tokens in ", windows);
-  return concat(sample.count * seq_len, " tokens in ", sample.count, " of ", windows,
-                ", spread evenly; at the end all ", sample.all * seq_len);
+  const std::string windows = concat(grouped(sample.all), " windows of ", seq_len);
+  if (sample.is_all()) return concat("all ", grouped(sample.all * seq_len), " tokens in ", windows);
+  return concat(grouped(sample.count * seq_len), " tokens in ", grouped(sample.count), " of ", windows,
+                ", spread evenly; at the end all ", grouped(sample.all * seq_len));
 }
 
 void describe(const TrainFlags& flags, const Gpt2Config& config, const Corpus& corpus,
               const Machine& machine) {
-  std::cerr << flags.model.label() << ": " << gpt2_parameter_table(config).numel() << " parameters, "
+  std::cerr << flags.model.label() << ": " << grouped(gpt2_parameter_table(config).numel()) << " parameters, "
             << config.n_layer << (config.n_layer == 1 ? " layer, " : " layers, ") << config.n_head
             << (config.n_head == 1 ? " head, " : " heads, ") << config.n_embd << " channels, context "
-            << config.block_size << "\ndata: " << flags.corpus().data << ", " << corpus.train.size()
-            << " tokens and " << corpus.validation.size() << " for validation, vocabulary "
-            << config.vocab_size << " (" << corpus.tokenizer->kind() << ")"
+            << config.block_size << "\ndata: " << flags.corpus().data << ", " << grouped(corpus.train.size())
+            << " tokens and " << grouped(corpus.validation.size()) << " for validation, vocabulary "
+            << grouped(config.vocab_size) << " (" << corpus.tokenizer->kind() << ")"
             << "\nvalidation: " << describe_validation(flags, corpus.validation.size(), config.block_size)
             << "\nmachine: " << machine.description << '\n';
 }
@@ -159,7 +161,7 @@ std::string describe_result(const std::optional<ValidationResult>& validation) {
   if (!validation) return "no validation (--val-fraction 0)";
   return concat("validation loss ", validation->loss, " nats per token",
                 validation->bits_per_byte ? concat(", ", *validation->bits_per_byte, " bits per byte") : "",
-                ", of all ", validation->tokens, " tokens");
+                ", of all ", grouped(validation->tokens), " tokens");
 }
 
 // Prints the result for a reader.

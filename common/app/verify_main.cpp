@@ -100,6 +100,7 @@ int verify_main(Stage& stage, int argc, char** argv) {
   VerifyFlags flags;
   CommandLine command_line(argv[0], "Compare logits, loss and gradients with a reference.", stage.number(),
                            stage_flags());
+  command_line.version(built_version());
   flags.add(command_line);
   stage.add_flags(command_line);
   if (!parse_flags(stage, command_line, argc, argv, [&] { flags.check(); })) return 0;

@@ -11,6 +11,7 @@
 #include "common/data/tokenizers/splitter.h"
 #include "common/data/tokenizers/word_tokenizer.h"
 #include "common/data/utf8.h"
+#include "common/io/shared_files.h"
 
 namespace stagegpt {
 namespace {
@@ -75,10 +76,8 @@ void refuse_vocab_size(const TokenizerChoice& choice, std::string_view why) {
 
 std::filesystem::path gpt2_directory() {
   std::error_code ignored;
-  const std::filesystem::path in_source = std::filesystem::path(STAGEGPT_SOURCE_DIR) / kGpt2Directory;
-  for (const std::filesystem::path& directory : {std::filesystem::path(kGpt2Directory), in_source}) {
-    if (std::filesystem::exists(directory, ignored)) return directory;
-  }
+  std::filesystem::path directory = find_shared(kGpt2Directory);
+  if (std::filesystem::exists(directory, ignored)) return directory;
   user_error("--tokenizer gpt2: no vocabulary in ", kGpt2Directory,
              "; run scripts/download_gpt2.sh, or give its path with --tokenizer-path");
 }

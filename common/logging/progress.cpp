@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "common/base/grouped.h"
 #include "common/base/seconds_since.h"
 
 namespace stagegpt {
@@ -38,7 +39,7 @@ std::vector<Field> fields(const ProgressState& s) {
   if (s.validation_loss) list.push_back({2, format("val %.4f", *s.validation_loss)});
   list.push_back({5, format("lr %.2e", s.learning_rate)});
   list.push_back({4, format("norm %.2f", s.grad_norm)});
-  list.push_back({3, format("%.0f tok/s", s.tokens_per_second)});
+  list.push_back({3, grouped(s.tokens_per_second) + " tok/s"});
   list.push_back({-1, "ETA " + clock_time(s.seconds_left)});
   return list;
 }
@@ -62,9 +63,7 @@ std::string progress_line(const ProgressState& state, std::size_t width) {
 
 std::string validation_line(std::int64_t done, std::int64_t total, double seconds) {
   const double left = seconds * static_cast<double>(total - done) / static_cast<double>(done);
-  return format("validation  %lld/%lld tokens  ETA ", static_cast<long long>(done),
-                static_cast<long long>(total)) +
-         clock_time(left);
+  return "validation  " + grouped(done) + '/' + grouped(total) + " tokens  ETA " + clock_time(left);
 }
 
 Progress::Progress(std::int64_t first, std::int64_t steps, std::int64_t tokens_per_step)

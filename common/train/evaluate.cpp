@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/autograd/ops/cross_entropy.h"
-#include "common/comm/agreement.h"
+#include "common/train/batches_in_turn.h"
 #include "common/train/non_finite.h"
 
 namespace stagegpt {
@@ -112,31 +112,27 @@ std::int64_t evaluation_batch(std::int64_t T) {
 std::optional<Evaluation> evaluate(RankGroup& group, Backend& backend, const Gpt2& model,
                                    const TokenSequence& tokens, const Windows& windows,
                                    const EvaluateOptions& options) {
-  const std::int64_t ranks = group.size(), B = options.batch_size, batches = (windows.count + B - 1) / B;
-  std::vector<Sums> own(static_cast<std::size_t>((batches + ranks - 1) / ranks));
-  for (std::int64_t turn = 0; turn < std::ssize(own); ++turn) {
-    group.enter("validation");
-    if (options.stoppable && any(group, StopSignals::requested())) return std::nullopt;
-    if (options.on_windows) options.on_windows(std::min(windows.count, turn * ranks * B));
-    const std::int64_t begin = (turn * ranks + group.rank()) * B, end = std::min(windows.count, begin + B);
-    for (std::int64_t first = begin; first < end;) {  // in the last round, some ranks have no batch
+  const std::int64_t B = options.batch_size;
+  InTurn work{.batches = (windows.count + B - 1) / B, .stoppable = options.stoppable};
+  if (options.on_windows)
+    work.on_batches = [&](std::int64_t done) { options.on_windows(std::min(windows.count, done * B)); };
+  const auto all = compute_in_turn<Sums>(group, work, [&](std::int64_t i, std::span<Sums> sums) {
+    const std::int64_t end = std::min(windows.count, (i + 1) * B);
+    for (std::int64_t first = i * B; first < end;) {
       const WindowBatch batch = WindowBatch::read(tokens, windows, first, end - first);
-      add_batch(backend, model, batch, options.token_bytes, own[turn]);
+      add_batch(backend, model, batch, options.token_bytes, sums[0]);
       first += batch.size();
     }
-  }
-  const std::vector<Sums> all = gather(group, own);
+  });
+  if (!all) return std::nullopt;
   Sums sum;
-  // Added in the order of batches, which does not depend on the number of ranks.
-  for (std::int64_t batch = 0; batch < batches; ++batch) {
-    const Sums& part = all[batch % ranks * std::ssize(own) + batch / ranks];
+  for (const Sums& part : *all) {
     sum.loss += part.loss;
     sum.correct += part.correct;
     sum.tokens += part.tokens;
     sum.bytes += part.bytes;
     sum.unknown += part.unknown;
   }
-  if (options.on_windows) options.on_windows(windows.count);
   const auto scored = static_cast<double>(sum.tokens);
   Evaluation evaluation{unsigned_nan(sum.loss / scored), sum.correct / scored, sum.tokens, std::nullopt};
   if (!options.token_bytes.empty() && sum.unknown == 0) evaluation.bytes = sum.bytes;

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "common/base/grouped.h"
 #include "common/base/seconds_since.h"
 #include "common/comm/agreement.h"
 #include "common/data/utf8.h"
@@ -203,7 +204,7 @@ void TrainingRun::validate_all(TrainingResult& result, bool own_steps) {
   if (!validation_) return;
   const WindowSample all = validation_->all();
   if (own_steps && !sample_.is_all()) {
-    note(concat("validation of all ", all.count * data_.seq_len(), " tokens"));
+    note(concat("validation of all ", grouped(all.count * data_.seq_len()), " tokens"));
   }
   result.validation = validated_ && sample_.is_all() ? validated_ : validate(all);
   result.interrupted = !result.validation;

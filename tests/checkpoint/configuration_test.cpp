@@ -98,7 +98,7 @@ TEST_F(Settings, OfAFileForAnotherModelAreRefused) {
 TEST_F(Settings, ThatChangeAPresetAreNamedWithIt) {
   const ProgramResult result = train(with(model_flags(), {"--steps", "1", "--json"}));
   const std::string name = "nano with n_layer 1, n_head 2, n_embd 16, block_size 16";
-  EXPECT_TRUE(result.errors.starts_with(name + ": 3776 parameters")) << result.errors;
+  EXPECT_TRUE(result.errors.starts_with(name + ": 3,776 parameters")) << result.errors;
   EXPECT_EQ(nlohmann::json::parse(result.output)["model"], name);
   EXPECT_TRUE(train({"--dry-run"}).errors.starts_with("nano: "));
 }
@@ -192,7 +192,8 @@ TEST_F(Settings, ATrainingIsNotRefusedForTokensThatTheTextLacks) {
   const Arguments large = {"--model",      "gpt2",     "--data",       "text.txt", "--tokenizer",
                            "char",         "--n-head", "16",           "--n-embd", "1024",
                            "--block-size", "128",      "--batch-size", "40000"};
-  const auto number_behind = [](const std::string& text, const std::string& words) {
+  const auto number_behind = [](std::string text, const std::string& words) {
+    std::erase(text, ',');
     const std::size_t at = text.find(words);
     return at == text.npos ? 0 : std::stod(text.substr(at + words.size()));
   };

@@ -123,7 +123,7 @@ TEST_F(EndOfARun, AtAnEarlierStepThanItHasDoneStaysAsItIs) {
 TEST_F(EndOfARun, WithoutAValidationPart) {
   const ProgramResult result = train(flags("run", {"--val-fraction", "0", "--checkpoint-every", "6"}));
   EXPECT_EQ(result.exit_code, 0);
-  expect_says(result, "4000 tokens and 0 for validation");
+  expect_says(result, "4,000 tokens and 0 for validation");
   expect_says(result, "\nvalidation: none (--val-fraction 0)\n");
   expect_says(result, " s: no validation (--val-fraction 0)\n");
   for (const nlohmann::json& line : metrics("run"))

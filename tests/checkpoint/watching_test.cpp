@@ -102,7 +102,10 @@ TEST_F(Watching, MetricsHaveTheFieldsOfTheirVersion) {
                                                     {"tokens", 16 * windows},
                                                     {"bits_per_byte", last["bits_per_byte"]}}));
   // FLOPs per token: 6N + 6LCT, L = 1, C = T = 16.
-  const double N = std::stod(result.errors.substr(result.errors.find(": ") + 2));
+  const std::size_t parameters = result.errors.find(": ") + 2;  // "3,776 parameters"
+  std::string digits = result.errors.substr(parameters, result.errors.find(' ', parameters) - parameters);
+  std::erase(digits, ',');
+  const double N = std::stod(digits);
   EXPECT_NEAR(last["model_flops_per_second"].get<double>() * last["seconds"].get<double>(),
               64 * (6 * N + 6 * 16 * 16), 1);
 }

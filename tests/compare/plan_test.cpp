@@ -165,7 +165,6 @@ TEST(Flags, ThatOnlySomeStagesKnowAreGivenToThose) {
 
 TEST(Flags, AreRefusedWhereTheyMakeNoSense) {
   EXPECT_THROW(FlagList::parse(Texts{"7"}), UserError);
-  EXPECT_THROW(FlagList::parse(Texts{"--a", "--a"}), UserError);
   EXPECT_THROW(FlagList::of_settings({{"a", {1}}}), UserError);
   EXPECT_THROW(FlagList::of_settings(nlohmann::json::array()), UserError);
   for (const char* own : {"--run-dir", "--threads", "--resume", "--config"}) {

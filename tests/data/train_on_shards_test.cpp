@@ -138,7 +138,7 @@ TEST_F(BadShards, NamedTrainGoWithThoseNamedVal) {
   fs::copy(directory.path() / "good/tokenizer.bin", directory.path() / "llmc/tokenizer.bin");
   write_shard("llmc/story_train.bin", Ids(1000, 7));
   write_shard("llmc/story_val.bin", Ids(500, 7));
-  EXPECT_NE(train({"--data", "llmc/story_train.bin"}).second.find("1000 tokens and 500 for validation"),
+  EXPECT_NE(train({"--data", "llmc/story_train.bin"}).second.find("1,000 tokens and 500 for validation"),
             std::string::npos);
   fs::remove(directory.path() / "llmc/story_val.bin");
   Ids counting(280);

@@ -26,7 +26,8 @@ ROOT = markdown.ROOT
 JOB = re.compile(r"stage([0-3])_(train|generate|evaluate|verify|bench)(_emulated)?")
 # Flags of other programs that the text mentions: Open MPI's, Slurm's, CMake's.
 FOREIGN_FLAGS = {"--oversubscribe", "--bind-to", "--map-by", "--report-bindings", "--hostfile", "--mca", "--preset",
-                 "--external-launcher", "--gpus-per-task", "--gpu-bind", "--mpi"}
+                 "--external-launcher", "--gpus-per-task", "--gpu-bind", "--mpi", "--quiet",
+                 "--install"}
 
 QUICK_SCRIPTS = {"scripts/scaling_model.py"}  # they take no time and write no file
 # Values with which stageN_bench and the trainings of compare_stages take little time.

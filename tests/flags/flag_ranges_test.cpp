@@ -369,6 +369,87 @@ TEST(CommandLineCalls, AreWhatIsNoSetting) {
   EXPECT_FALSE(command_line.is_given("--seed"));
 }
 
+// The flags of a training, after a command line.
+struct Trained {
+  TrainFlags flags;
+  CommandLine command_line{"somewhere/stage0_train", "", 0};
+
+  explicit Trained(std::vector<const char*> arguments) {
+    command_line.version({.number = "7.8.9", .commit = "abc", .build_type = "Release", .compiler = "GNU 12"});
+    flags.add(command_line);
+    arguments.insert(arguments.begin(), "somewhere/stage0_train");
+    command_line.parse(static_cast<int>(arguments.size()), arguments.data());
+  }
+  std::string call(const std::string& flag) const {
+    for (const auto& [name, value] : command_line.call()) {
+      if (name == flag) return value;
+    }
+    return "none";
+  }
+};
+
+TEST(RepeatedFlags, HaveTheirLastValue) {
+  const ScratchDirectory directory;
+  const std::string first = directory.write("first.json", R"({"seed": 3, "n_layer": 5})"),
+                    second = directory.write("second.json", R"({"seed": 4})");
+  const Trained trained({"--steps",
+                         "many",
+                         "--steps=1e2",
+                         "--tokenizer",
+                         "word",
+                         "--tokenizer",
+                         "char",
+                         "--json",
+                         "--json",
+                         "--config",
+                         first.c_str(),
+                         "--config",
+                         second.c_str(),
+                         "--learning-rate",
+                         "1",
+                         "--learning-rate",
+                         "0.5",
+                         "--resume",
+                         "a",
+                         "--resume",
+                         "b",
+                         "--stop-after",
+                         "7",
+                         "--stop-after",
+                         "8"});
+  const Json settings = trained.command_line.settings();
+  EXPECT_EQ(settings["steps"], 100);
+  EXPECT_EQ(settings["tokenizer"], "char");
+  EXPECT_EQ(settings["learning_rate"], 0.5);
+  EXPECT_EQ(settings["seed"], 4);
+  EXPECT_NE(settings["n_layer"], 5);
+  EXPECT_TRUE(trained.flags.json);
+  EXPECT_EQ(trained.flags.resume, "b");
+  EXPECT_EQ(trained.call("--resume"), "yes b");
+  EXPECT_EQ(trained.call("--stop-after"), "yes 8");
+  EXPECT_EQ(Trained({"--resume", "a", "--resume"}).flags.resume, "");
+  EXPECT_THROW(Trained({"--steps", "1", "--steps", "0"}), UserError);
+}
+
+TEST(CommandLineCalls, NameTheProgramNotItsPath) {
+  testing::internal::CaptureStdout();
+  const Trained help({"--help"});
+  EXPECT_NE(testing::internal::GetCapturedStdout().find("Usage: stage0_train [OPTIONS]"), std::string::npos);
+  testing::internal::CaptureStdout();
+  const Trained version({"--steps", "7", "--version"});
+  EXPECT_EQ(testing::internal::GetCapturedStdout(),
+            "stage0_train (StageGPT) 7.8.9\ncommit: abc\nbuild:  Release, GNU 12, for any processor\n");
+}
+
+TEST(Version, SaysWhatIsNotKnown) {
+  EXPECT_EQ(version_text(
+                "p", {.number = "1.0.0", .build_type = "Debug", .compiler = "C", .processor = "x86-64-v3"}),
+            "p (StageGPT) 1.0.0\ncommit: unknown (built outside of a git repository)\n"
+            "build:  Debug, C, -march=x86-64-v3");
+  EXPECT_NE(version_text("p", {.commit = "abc", .changed = true}).find("\ncommit: abc +changes\n"),
+            std::string::npos);
+}
+
 TEST(Errors, HaveExitCodes) {
   EXPECT_EQ(exit_code_of(UserError("")), 2);
   EXPECT_EQ(exit_code_of(std::runtime_error("")), 1);

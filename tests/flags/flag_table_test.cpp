@@ -1,6 +1,7 @@
 // flags.txt lists a test for each flag of each program. A new flag without a test makes this test fail.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -83,6 +84,22 @@ TEST(Flags, AllHaveATestOfTheirEffect) {
   std::set<std::string> bench = flags_in_table({"bench", "stage2"});
   bench.erase("--share-gpu");
   EXPECT_EQ(flags_of("stage2_bench_emulated"), bench);
+}
+
+TEST(Flags, OfEveryProgramHaveTheVersion) {
+  std::vector<std::string> programs = {"prepare_data", "convert_checkpoint", "compare_stages", "doctor"};
+  for (const char* job : {"train", "generate", "evaluate", "verify", "bench"}) {
+    for (const char* stage : {"stage0_", "stage1_"}) programs.push_back(concat(stage, job));
+  }
+  for (const std::string& program : programs) {
+    const ProgramResult result =
+        run_program(program, {"--version"}, ".", {.environment = {{"ASAN_OPTIONS", "detect_leaks=0"}}});
+    EXPECT_EQ(result.exit_code, 0) << program << ": " << result.errors;
+    EXPECT_TRUE(result.output.starts_with(concat(program, " (StageGPT) " STAGEGPT_VERSION "\ncommit: ")))
+        << result.output;
+    EXPECT_EQ(std::ranges::count(result.output, '\n'), 3) << result.output;
+    EXPECT_EQ(result.output.find('/'), std::string::npos) << "a path: " << result.output;
+  }
 }
 
 // The headings of --help, one after the other.

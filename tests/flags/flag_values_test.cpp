@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <limits>
+#include <utility>
 
 #include "common/app/configuration.h"
 #include "common/app/suggestion.h"
@@ -29,6 +30,52 @@ TEST(FlagValues, WholeNumbersAreTakenFromTheLeastToTheMost) {
   for (const char* wrong : {"-3", "8", "", " 1", "1 ", "+1", "1.0", "0x1", "9223372036854775808"}) {
     EXPECT_EQ(refusal([&] { parse_integer("--n", wrong, -2, 7); }),
               concat("--n: expected a whole number from -2 to 7, not '", wrong, "'"));
+  }
+}
+
+TEST(FlagValues, WholeNumbersMayHaveAPowerOfTen) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  const std::pair<const char*, std::int64_t> right[] = {
+      {"1e4", 10'000},
+      {"1E4", 10'000},
+      {"2e+3", 2000},
+      {"1.5e3", 1500},
+      {"1.50e2", 150},
+      {"-3e1", -30},
+      {"0e5", 0},
+      {"7e0", 7},
+      {"9.2e18", kMost / 1'000'000'000'000'000'000 * 1'000'000'000'000'000'000 + 200'000'000'000'000'000},
+      {".5e1", 5},
+      {"1.e1", 10}};
+  for (const auto& [text, value] : right) {
+    EXPECT_EQ(parse_integer("--n", text, -kMost, kMost), value) << text;
+  }
+  for (const char* wrong : {"1.5",
+                            "1.0",
+                            "1.25e1",
+                            "1e-1",
+                            "10e-1",
+                            "e4",
+                            "1e",
+                            "1e+",
+                            "1e+-1",
+                            "1e++1",
+                            "1e4 ",
+                            " 1e4",
+                            "1e4.0",
+                            "+1e4",
+                            "1e19",
+                            "9.3e18",
+                            "1e999999999999",
+                            "0e999999999999999999999",
+                            "--1e2",
+                            "1..5e3",
+                            "1_000",
+                            "1,000",
+                            ".e1",
+                            "1e1e1"}) {
+    EXPECT_EQ(refusal([&] { parse_integer("--n", wrong, -kMost, kMost); }),
+              concat("--n: expected a whole number from ", -kMost, " to ", kMost, ", not '", wrong, "'"));
   }
 }
 

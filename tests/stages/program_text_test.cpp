@@ -14,8 +14,8 @@ namespace {
 using Arguments = std::vector<std::string>;
 // Replaces numbers with a fraction, times, speeds and the machine's name by "#".
 std::string masked(std::string text) {
-  for (const auto& [pattern, by] : {std::pair{R"([0-9]+\.[0-9]+(e[-+][0-9]+)?)", "#"},
-                                    {"[0-9]+ tok/s", "# tok/s"},
+  for (const auto& [pattern, by] : {std::pair{R"([0-9][0-9,]*\.[0-9]+(e[-+][0-9]+)?)", "#"},
+                                    {"[0-9,]+ tok/s", "# tok/s"},
                                     {"ETA [0-9:]+", "ETA #"},
                                     {"trained in [0-9]+ s", "trained in # s"},
                                     {"machine: [^\n]*", "machine: #"}}) {
@@ -49,7 +49,7 @@ class ProgramText : public testing::Test {
 };
 
 const std::string kModel =
-    "nano with n_layer 1, n_head 1, n_embd 8, block_size 8: 1024 parameters, 1 layer, 1 head, 8 channels, "
+    "nano with n_layer 1, n_head 1, n_embd 8, block_size 8: 1,024 parameters, 1 layer, 1 head, 8 channels, "
     "context 8\n";
 const std::string kData = "data: text.txt, 300 tokens and 100 for validation, vocabulary 9 (char)\n";
 const std::string kAll = "validation: all 96 tokens in 12 windows of 8\n";
@@ -97,7 +97,7 @@ TEST_F(ProgramText, OfATrainingSaysWhichTokensAreValidated) {
       masked(some.errors),
       kModel + kData +
           "validation: 16 tokens in 2 of 12 windows of 8, spread evenly; at the end all 96\nmachine: #\n");
-  EXPECT_TRUE(some.output.starts_with("parameters  1024\n")) << some.output;
+  EXPECT_TRUE(some.output.starts_with("parameters  1,024\n")) << some.output;
   const ProgramResult none = train({"--val-fraction", "0", "--steps", "1", "--max-new-tokens", "0"});
   EXPECT_EQ(masked(none.errors), kModel +
                                      "data: text.txt, 400 tokens and 0 for validation, vocabulary 9 (char)\n"
@@ -171,7 +171,7 @@ const std::string kOneState = STAGEGPT_SOURCE_DIR "/tests/golden/one_debug_state
 // The number of parameters is (37 + 7) · 20 + 12 · 20² + 13 · 20 + 2 · 20 = 5,980.
 TEST_F(ProgramText, OfAConversionIsThis) {
   const ProgramResult result = run("convert_checkpoint", {"--input", kOne, "--output", "one/"});
-  EXPECT_EQ(result.output, "one: 5980 parameters, vocabulary 37, context 7\n");
+  EXPECT_EQ(result.output, "one: 5,980 parameters, vocabulary 37, context 7\n");
   EXPECT_EQ(result.errors, "note: the directory gets no tokenizer; --tokenizer-path adds one\n");
 }
 
@@ -226,7 +226,7 @@ TEST_F(ProgramText, OfWritingEndsWithItsSpeed) {
 TEST_F(ProgramText, OfABenchmarkHasItsDefaults) {
   const Arguments model = {"--n-layer",    "1",  "--n-head",     "1",   "--n-embd",  "8",
                            "--block-size", "16", "--vocab-size", "100", "--threads", "1"};
-  const std::string name = "nano with n_layer 1, n_head 1, n_embd 8, block_size 16, 1816 parameters, ";
+  const std::string name = "nano with n_layer 1, n_head 1, n_embd 8, block_size 16, 1,816 parameters, ";
   const std::string step = run("stage0_bench", model).output;
   EXPECT_TRUE(step.starts_with(name + "64 tokens a step in sequences of 16\nCPU, 1 thread, ")) << step;
   EXPECT_NE(step.find(" ms   median of 10; quartiles "), std::string::npos) << step;

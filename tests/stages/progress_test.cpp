@@ -38,7 +38,7 @@ TEST(ProgressLine, HasAllWhereThereIsRoom) {
   EXPECT_EQ(
       progress_line(state_at(1000), 150),
       "[===============>              ]  step 1000/2000  loss 1.2346  val 1.5000  lr 3.00e-03  norm 0.50  "
-      "12345 tok/s  ETA 10:00:00");
+      "12,345 tok/s  ETA 10:00:00");
   EXPECT_EQ(progress_line(state_at(1000), 50), "[=====>    ]  loss 1.2346  ETA 10:00:00");
   EXPECT_EQ(progress_line(state_at(1000), 19), "[=> ]  ETA 10:00:00");
 }
@@ -47,7 +47,7 @@ TEST(ProgressLine, HasNoValidationBeforeTheFirst) {
   ProgressState state = state_at(1000);
   state.validation_loss.reset();
   EXPECT_EQ(progress_line(state, std::string::npos),
-            "step 1000/2000  loss 1.2346  lr 3.00e-03  norm 0.50  12345 tok/s  ETA 10:00:00");
+            "step 1000/2000  loss 1.2346  lr 3.00e-03  norm 0.50  12,345 tok/s  ETA 10:00:00");
 }
 
 TEST(ProgressLine, HasASteadyBar) {
@@ -71,12 +71,12 @@ TEST(ProgressLine, GivesWayOneFieldAfterTheOther) {
   const auto line = [](std::size_t width) { return progress_line(state_at(500), width); };
   EXPECT_EQ(line(118),
             "[=====>                 ]  step 500/2000  loss 1.2346  val 1.5000  lr 3.00e-03  norm 0.50  "
-            "12345 tok/s  ETA 10:00:00");
-  EXPECT_EQ(
-      line(104),
-      "[=====>              ]  step 500/2000  loss 1.2346  val 1.5000  norm 0.50  12345 tok/s  ETA 10:00:00");
+            "12,345 tok/s  ETA 10:00:00");
+  EXPECT_EQ(line(104),
+            "[=====>              ]  step 500/2000  loss 1.2346  val 1.5000  norm 0.50  12,345 tok/s  ETA "
+            "10:00:00");
   EXPECT_EQ(line(90),
-            "[====>             ]  step 500/2000  loss 1.2346  val 1.5000  12345 tok/s  ETA 10:00:00");
+            "[====>             ]  step 500/2000  loss 1.2346  val 1.5000  12,345 tok/s  ETA 10:00:00");
   EXPECT_EQ(line(74), "[===>          ]  step 500/2000  loss 1.2346  val 1.5000  ETA 10:00:00");
   EXPECT_EQ(line(60), "[===>        ]  step 500/2000  loss 1.2346  ETA 10:00:00");
   EXPECT_EQ(line(45), "[==>      ]  loss 1.2346  ETA 10:00:00");
@@ -147,8 +147,8 @@ TEST(Progress, TellsTheTimeThatIsLeftAtTheSpeedSoFar) {
 
 // A quarter of the tokens has taken 20 s.
 TEST(ValidationLine, TellsWhatIsLeft) {
-  EXPECT_EQ(validation_line(1024, 4096, 20), "validation  1024/4096 tokens  ETA 1:00");
-  EXPECT_EQ(validation_line(4096, 4096, 20), "validation  4096/4096 tokens  ETA 0:00");
+  EXPECT_EQ(validation_line(1024, 4096, 20), "validation  1,024/4,096 tokens  ETA 1:00");
+  EXPECT_EQ(validation_line(4096, 4096, 20), "validation  4,096/4,096 tokens  ETA 0:00");
 }
 
 TEST(ProgressLine, OfNothingIsEmpty) {

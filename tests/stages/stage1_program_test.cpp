@@ -226,5 +226,19 @@ TEST_F(Stage1, HelpComesOnce) {
   EXPECT_EQ(help.find("--comm-algorithm", first + 1), std::string::npos);
 }
 
+TEST_F(Stage1, VersionComesOnce) {
+  const std::string version = stage1(2, "train", {"--version"}).output;
+  EXPECT_TRUE(version.starts_with("stage1_train (StageGPT) ")) << version;
+  EXPECT_EQ(std::ranges::count(version, '\n'), 3) << version;
+}
+
+// As docs/mpi.md says.
+TEST_F(Stage1, AnErrorIsTheOnlyLineOfAQuietMpirun) {
+  const Arguments arguments = ranks_of(2, "stage1_train") + Arguments{"--steps", "0"};
+  const ProgramResult result = run_mpi(Arguments{"--quiet"} + arguments, directory_.path());
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.errors, "stage1_train: --steps: expected a whole number from 1 to 1000000000, not '0'\n");
+}
+
 }  // namespace
 }  // namespace stagegpt::test

@@ -198,6 +198,26 @@ copy                            100.000   25.0%       2       0.0      40.0
 )");
 }
 
+TEST(BenchTable, separates_thousands) {
+  BenchSubject subject = kSubject;
+  subject.parameters = 124'439'808;
+  subject.tokens = 524'288;
+  subject.flops = 1'200e9;
+  BenchReport report = made_report();
+  report.peak.flops_per_second = 1e15;
+  report.peak_bytes = std::size_t{3} << 30;
+  report.kernels = {{"linear_forward", 13, 0.3, {6e12, 3e12}}};
+  testing::internal::CaptureStdout();
+  print_bench_table(subject, report);
+  std::fflush(stdout);
+  const std::string text = testing::internal::GetCapturedStdout();
+  for (const char* part :
+       {"nano, 124,439,808 parameters, 524,288 tokens a step", "speed        1,310,720 tokens/s\n",
+        " of 2,000,000.0 GFLOP/s, ", "memory         3,072.0 MiB", "  20,000.0  10,000.0\n"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
+  }
+}
+
 TEST(BenchTable, tells_what_a_step_asks_of_a_device) {
   BenchReport report = made_report();
   EXPECT_EQ(printed(report).find("launches"), std::string::npos);

@@ -35,10 +35,12 @@ BuildFacts built(const std::string& type, bool native, const std::string& nvcc =
 TEST(DoctorText, of_the_build) {
   BuildFacts sanitized = built("Release", true);
   sanitized.sanitized = true;
+  BuildFacts portable = built("Release", false);
+  portable.processor = "x86-64-v3";
   EXPECT_EQ(
       text_of({judge_build(built("Release", true, "12.4.131")), judge_build(built("RelWithDebInfo", true)),
                judge_build(built("Release", false)), judge_build(built("Debug", true)),
-               judge_build(built("", false)), judge_build(sanitized)}),
+               judge_build(built("", false)), judge_build(sanitized), judge_build(portable)}),
       R"(
 ok       build             GCC 12.2.0, Release, for the processor of the build machine, nvcc 12.4.131
 ok       build             GCC 12.2.0, RelWithDebInfo, for the processor of the build machine, without nvcc
@@ -50,6 +52,8 @@ note     build             GCC 12.2.0, , for any processor, without nvcc
                            -> not optimised; for training: cmake --preset release
 note     build             GCC 12.2.0, Release, for the processor of the build machine, without nvcc, with sanitizers
                            -> many times slower; for training: cmake --preset release
+note     build             GCC 12.2.0, Release, for x86-64-v3, without nvcc
+                           -> faster on this machine, if built with -DSTAGEGPT_NATIVE=ON
 )");
 }
 

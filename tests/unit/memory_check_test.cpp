@@ -195,8 +195,8 @@ TEST_F(DryRun, HasALineForEachFigure) {
   const TensorMemory memory = device(bytes(trainer));
   const MemoryPlan plan = plan_memory(config_, trainer, 64, 1, sync_);
   const std::string head =
-      "parameters  6590976\n"
-      "tokens      2304 a step, 230400 in all\n"
+      "parameters  6,590,976\n"
+      "tokens      2,304 a step, 230,400 in all\n"
       "FLOPs       4.03e+07 a token, 9.29e+12 in all\n";
   const auto rows = [](const MemoryPlan& of) {
     return row("weights", static_cast<double>(of.weights)) +

@@ -110,7 +110,7 @@ products                           7     4000.000        1.000      2.0000
 copies                             2        0.000        6.000      2.0000
 all                                      4000.000        7.000      4.0000
 
-at most 128000 tokens/s at 2000.0 TFLOP/s and 3000.0 GB/s
+at most 128,000 tokens/s at 2000.0 TFLOP/s and 3000.0 GB/s
 )");
   EXPECT_EQ(printed(false), R"(nano, 512 tokens a step in sequences of 128; counted, not measured
 

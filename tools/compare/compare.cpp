@@ -102,7 +102,7 @@ class Comparer {
     comparison_.left_out.insert(comparison_.left_out.end(), plan.left_out.begin(), plan.left_out.end());
     for (const Contestant& contestant : plan.contestants) add_contestant(contestant);
     if (comparison_.entries.empty()) user_error("--stages: none of these stages can run");
-    comparison_.provenance = find_provenance(launcher_.version(), STAGEGPT_SOURCE_DIR);
+    comparison_.provenance = find_provenance(launcher_.version(), options_.version);
   }
 
   // Adds a contestant if it can start. If it cannot, that is an error, except for a default number of ranks

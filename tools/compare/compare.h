@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/app/version.h"
 #include "tools/compare/comparison.h"
 #include "tools/compare/report_directory.h"
 #include "tools/compare/stage_programs.h"
@@ -17,6 +18,7 @@ struct CompareOptions {
   bool overwrite = false;
   std::string title, author;
   std::vector<std::string> command;  // of compare_stages, for the report
+  Version version;                   // of the programs
   StageChoice choice;
   std::optional<std::string> mpirun;
   Experiment experiment;       // including its flags

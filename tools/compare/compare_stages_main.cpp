@@ -127,11 +127,13 @@ int compare_stages_main(int argc, char** argv) {
   CompareFlags flags;
   CommandLine command_line(
       argv[0], "Run one experiment at every stage that this machine can run, and compare.", std::nullopt);
+  command_line.version(built_version());
   flags.add(command_line);
   if (!command_line.parse(static_cast<int>(end - argv), argv)) return 0;
   compare::CompareOptions options = flags.options(
       end == argv + argc ? std::vector<std::string>() : std::vector<std::string>(end + 1, argv + argc));
   options.command.assign(argv, argv + argc);
+  options.version = built_version();
   const StopSignals signals({SIGINT, SIGTERM, SIGHUP});
   options.cancelled = StopSignals::requested;
 

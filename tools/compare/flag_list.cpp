@@ -15,7 +15,7 @@ FlagList FlagList::parse(std::span<const std::string> arguments) {
     if (argument.starts_with("--") && argument.size() > 2) {
       const std::size_t equals = argument.find('=');
       const std::string flag = argument.substr(0, equals);
-      if (list.has(flag)) user_error(flag, ": given more than once");
+      list.remove(flag);  // the last one counts
       list.set(flag);
       if (equals != argument.npos) list.flags_.back().second = {argument.substr(equals + 1)};
     } else if (list.flags_.empty()) {

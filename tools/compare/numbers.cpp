@@ -1,6 +1,5 @@
 #include "tools/compare/numbers.h"
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -17,13 +16,6 @@ std::string printed(const char* format, int decimals, double value) {
 }
 
 }  // namespace
-
-std::string grouped(double value, int decimals) {
-  std::string text = printed("%.*f", decimals, value);
-  const std::size_t begin = text.starts_with('-') ? 1 : 0;
-  for (std::size_t at = std::min(text.find('.'), text.size()); at > begin + 3;) text.insert(at -= 3, 1, ',');
-  return text;
-}
 
 std::string three_digits(double value) {
   const double size = std::abs(value);

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <string>
 
+#include "common/base/grouped.h"
+
 namespace stagegpt::compare {
 
-// "12,345"; with `decimals` decimal places.
-std::string grouped(double value, int decimals = 0);
 // Three significant digits: "0.123", "4.56", "78.9", "12,345".
 std::string three_digits(double value);
 // "1.2e-7", "1e-5"; "0" and "infinite".

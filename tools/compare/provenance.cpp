@@ -42,8 +42,6 @@ std::string in_one_line(std::string text) {
   return text;
 }
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
 Json number_or_null(const std::string& text) {
@@ -82,15 +80,9 @@ Json build() {
       {"compiler", STAGEGPT_COMPILER}, {"flags", STAGEGPT_CXX_FLAGS}, {"build_type", STAGEGPT_BUILD_TYPE}};
 }
 
-Json source(const std::string& directory) {
-  const auto git = [&](const std::vector<std::string>& words) {
-    std::vector<std::string> argv = {"git", "-C", directory};
-    argv.insert(argv.end(), words.begin(), words.end());
-    return output_of(argv);
-  };
-  const std::string commit = first_line(git({"rev-parse", "HEAD"}));
-  if (commit.empty()) return {{"commit", nullptr}, {"changed", nullptr}};
-  return {{"commit", commit}, {"changed", !git({"status", "--porcelain", "--untracked-files=no"}).empty()}};
+Json source(const Version& version) {
+  if (version.commit.empty()) return {{"commit", nullptr}, {"changed", nullptr}};
+  return {{"commit", version.commit}, {"changed", version.changed}};
 }
 
 std::string now() {
@@ -118,7 +110,7 @@ std::string value_of(const std::string& text, const std::string& key) {
   return "";
 }
 
-Json find_provenance(const std::string& mpi, const std::string& source_directory) {
+Json find_provenance(const std::string& mpi, const Version& version) {
   const std::string cuda = value_of(output_of({"nvidia-smi", "-q"}), "CUDA Version");
   return {{"date", now()},
           {"machine", processor()},
@@ -128,7 +120,7 @@ Json find_provenance(const std::string& mpi, const std::string& source_directory
            {{"mpi", text_or_null(mpi)},
             {"cuda_toolkit", text_or_null(STAGEGPT_CUDA_TOOLKIT)},
             {"cuda_of_driver", text_or_null(cuda)}}},
-          {"source", source(source_directory)}};
+          {"source", source(version)}};
 }
 
 std::int64_t usable_cores() {

@@ -20,6 +20,7 @@ BuildFacts build_facts() {
                    .build_type = STAGEGPT_BUILD_TYPE,
                    .native = STAGEGPT_BUILT_NATIVE,
                    .sanitized = STAGEGPT_BUILT_SANITIZED,
+                   .processor = STAGEGPT_ARCH,
                    .nvcc = STAGEGPT_NVCC_VERSION};
   std::istringstream architectures(STAGEGPT_CUDA_ARCHITECTURES);
   for (std::string one; std::getline(architectures, one, ',');) facts.architectures.push_back(one);
@@ -27,10 +28,11 @@ BuildFacts build_facts() {
 }
 
 Finding judge_build(const BuildFacts& build) {
-  const std::string found =
-      concat(build.compiler, ", ", build.build_type,
-             build.native ? ", for the processor of the build machine" : ", for any processor",
-             build.nvcc.empty() ? ", without nvcc" : ", nvcc ", build.nvcc);
+  const std::string processor = build.native              ? "the processor of the build machine"
+                                : build.processor.empty() ? "any processor"
+                                                          : build.processor;
+  const std::string found = concat(build.compiler, ", ", build.build_type, ", for ", processor,
+                                   build.nvcc.empty() ? ", without nvcc" : ", nvcc ", build.nvcc);
   if (build.sanitized) {
     return {"build", Finding::Mark::note, found + ", with sanitizers",
             "many times slower; for training: cmake --preset release"};

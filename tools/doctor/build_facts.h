@@ -13,6 +13,7 @@ struct BuildFacts {
   std::string build_type;  // CMake's: "Release"
   bool native = true;      // compiled for the processor of the build machine
   bool sanitized = false;
+  std::string processor = {};                   // "x86-64-v3": compiled for it; empty: for any
   std::string nvcc = {};                        // version of nvcc; empty if there was none
   std::vector<std::string> architectures = {};  // CMake's: "80-real", "90"
 };

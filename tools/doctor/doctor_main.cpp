@@ -59,6 +59,7 @@ int doctor_main(int argc, char** argv) {
                            "Report what this machine has for training, and how to get what is missing. The "
                            "exit code is 0 if stage 0 can train, else 1.",
                            std::nullopt);
+  command_line.version(built_version());
   command_line.group("Output", CommandLine::Concerns::this_call);
   command_line.toggle("--json", json, "print one JSON object");
   if (!command_line.parse(argc, argv)) return 0;

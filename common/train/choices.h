@@ -1,0 +1,51 @@
+// Multiple-choice tasks: the log-likelihoods of endings, computed by all ranks together, and the accuracies.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "common/comm/rank_group.h"
+#include "common/data/choice_task.h"
+#include "common/model/gpt2.h"
+
+namespace stagegpt {
+
+struct ChoiceOptions {
+  std::int64_t batch_size = 1;                        // endings per batch, on a rank
+  bool stoppable = false;                             // whether a signal stops the evaluation
+  std::function<void(std::int64_t)> on_endings = {};  // called with the number of completed endings
+};
+
+// The log-likelihood of each continuation: the sum of ln p over its last tokens, each given all tokens before
+// it. All ranks get the same bits, which do not depend on their number. Empty if it was stopped, as in
+// evaluate().
+std::optional<std::vector<double>> log_likelihoods(RankGroup& group, Backend& backend, const Gpt2& model,
+                                                   std::span<const Continuation> continuations,
+                                                   const ChoiceOptions& options);
+
+// Accuracies, as lm-evaluation-harness defines them. NaN if a log-likelihood is.
+struct ChoiceResult {
+  // Share of the questions of which the right ending has the highest log-likelihood …
+  double acc = 0;
+  // … divided by the number of its characters.
+  double acc_norm = 0;
+  std::int64_t questions = 0;
+};
+
+// `log_likelihoods` are those of task.continuations().
+ChoiceResult score(const ChoiceTask& task, std::span<const double> log_likelihoods);
+
+// The standard error of an accuracy: √(p(1-p)/(n-1)), for n questions, at least 2.
+double standard_error(double accuracy, std::int64_t questions);
+
+// Evaluates a model on a task: score() of its log_likelihoods().
+std::optional<ChoiceResult> evaluate_choices(RankGroup& group, Backend& backend, const Gpt2& model,
+                                             const ChoiceTask& task, const ChoiceOptions& options);
+
+// Number of endings in a batch of at most `tokens` tokens, at least 1.
+std::int64_t choice_batch(const ChoiceTask& task, std::int64_t tokens);
+
+}  // namespace stagegpt
