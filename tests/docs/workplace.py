@@ -1,5 +1,6 @@
-"""A directory in which the commands of the guides can run, with the texts, runs and models that they use, all tiny."""
+"""A directory in which the commands of the guides can run, with the texts, questions, runs and models that they use, all tiny."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,8 @@ def make(directory: Path, corpus: Path, run: Callable[[str, list[str], Path], ob
     for name in TEXTS:
         (directory / name).parent.mkdir(exist_ok=True)
         (directory / name).write_text(text, encoding="utf-8")
+    question = {"context": text[:20], "endings": [text[20:30], text[40:50]], "label": 0}
+    (directory / "questions.jsonl").write_text(json.dumps(question), encoding="utf-8")
     run("stage0_train", ["--data", "my.txt", "--steps", "4", "--stop-after", "2", "--run-dir", "runs/nano", *TINY], directory)
     for name in RUNS:
         shutil.copytree(directory / "runs/nano", directory / name, symlinks=True)

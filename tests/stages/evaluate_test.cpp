@@ -170,9 +170,55 @@ TEST_F(Evaluate, TakesNamesForSpecialTokensOrForText) {
   EXPECT_EQ(tokens({"--parse-special-tokens"}), 7 + 1 + 7 - 1);
 }
 
+// Questions about the text that the model has learnt: it knows how the text goes on, but one label is wrong.
+TEST_F(Evaluate, OfATaskIsItsAccuracy) {
+  directory.write("task.jsonl",
+                  "{\"context\": \"the cat\", \"endings\": [\"sat on\", \"eat eat\"], \"label\": 0}\n"
+                  "{\"context\": \"sat on\", \"endings\": [\"hen\", \"mta\", \"the\"], \"label\": 2}\n"
+                  "{\"context\": \"the cat sat on\", \"endings\": [\"sea at\", \"the ma\"], \"label\": 0}\n");
+  for (const char* batch_size : {"1", "4", "100"}) {
+    const nlohmann::json found = json({"--task", "task.jsonl", "--batch-size", batch_size});
+    EXPECT_EQ(found["acc"], 2.0 / 3) << found;
+    EXPECT_EQ(found["acc_norm"], 2.0 / 3);
+    EXPECT_NEAR(found["acc_stderr"], 1.0 / 3, 1e-12);
+    EXPECT_NEAR(found["acc_norm_stderr"], 1.0 / 3, 1e-12);
+    EXPECT_EQ(found["questions"], 3);
+    EXPECT_EQ(found["cut"], 2);
+  }
+  const ProgramResult table = evaluate({"--model", "run", "--task", "task.jsonl"});
+  EXPECT_EQ(
+      table.output,
+      "acc        0.6667 ± 0.3333\n"
+      "acc_norm   0.6667 ± 0.3333\n"
+      "of         3 questions; 2 endings had to lose the beginning of the context, which is longer than the "
+      "model's, 16 tokens\n");
+}
+
+TEST_F(Evaluate, OfOneQuestionHasNoStandardError) {
+  directory.write("task.jsonl", "{\"context\": \"the\", \"endings\": [\"cat\", \"tt\"], \"label\": 1}");
+  const nlohmann::json found = json({"--task", "task.jsonl"});
+  EXPECT_EQ(found["acc"], 0);
+  EXPECT_TRUE(found["acc_stderr"].is_null());
+  const ProgramResult table = evaluate({"--model", "run", "--task", "task.jsonl"});
+  EXPECT_EQ(table.output, "acc        0.0000\nacc_norm   0.0000\nof         1 question\n");
+}
+
+TEST_F(Evaluate, RefusesTasksThatItCannotDo) {
+  const Arguments task = {"--model", "run", "--task", "task.jsonl"};
+  expect_refused(task, "--task: cannot open \"task.jsonl\"");
+  directory.write("task.jsonl", "{}");
+  expect_refused(task, "--task: \"task.jsonl\": line 1: ");
+  expect_refused(with(task, {"--data", "other.txt"}), "--task: expected either a task or --data, not both");
+  for (const Arguments& flag : {Arguments{"--stride", "1"},
+                                {"--seq-len", "4"},
+                                {"--val-fraction", "0.5"},
+                                {"--parse-special-tokens"}})
+    expect_refused(with(task, flag), flag[0] + " is for --data, not for --task");
+}
+
 TEST_F(Evaluate, RefusesWhatItCannotDo) {
   expect_refused({"--data", "other.txt"}, "--model is missing");
-  expect_refused({"--model", "run"}, "--data is missing");
+  expect_refused({"--model", "run"}, "--data or --task is missing");
   const Arguments both = {"--model", "run", "--data", "other.txt"};
   expect_refused(with(both, {"--seq-len", "17"}),
                  "--seq-len: expected at most 16, the model's context, got 17");

@@ -109,6 +109,18 @@ TEST_F(Stage1, EvaluatesAsStage0) {
   }
 }
 
+TEST_F(Stage1, EvaluatesATaskAsStage0) {
+  stage0("train", small("run"));
+  std::string lines;
+  for (const char* ending : {"cat", "mat", "e cat sat", "t", "tt"})
+    lines +=
+        concat("{\"context\": \"the\", \"endings\": [\"", ending, "\", \"at\", \"hat\"], \"label\": 0}\n");
+  directory_.write("task", lines);
+  const Arguments task = {"--model", "run", "--task", "task", "--batch-size", "2", "--json"};
+  const std::string expected = stage0("evaluate", task).output;
+  for (const int ranks : {2, 3}) EXPECT_EQ(stage1(ranks, "evaluate", task).output, expected);
+}
+
 // Rank 0 alone reads the prompts.
 TEST_F(Stage1, AnswersPromptsAsStage0) {
   stage0("train", small("run"));
