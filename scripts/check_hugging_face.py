@@ -72,6 +72,13 @@ VARIANTS = FIXTURES + [
     Variant("relu", config={"activation_function": "relu"}),
     Variant("gelu_pytorch_tanh", config={"activation_function": "gelu_pytorch_tanh"}),
     Variant("gelu_fast", config={"activation_function": "gelu_fast"}),
+    Variant("epsilon 1e-6", config={"layer_norm_epsilon": 1e-6}),
+    Variant("n_inner 100", config={"n_inner": 100}),
+    Variant("untied head", config={"tie_word_embeddings": False}),
+    Variant(
+        "untied head, n_inner, epsilon",
+        config={"tie_word_embeddings": False, "n_inner": 50, "layer_norm_epsilon": 1e-3},
+    ),
     Variant("even positions, one head", config={"n_positions": 96, "n_head": 1}),
 ]
 

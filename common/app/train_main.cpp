@@ -182,11 +182,13 @@ void print_result(const TrainFlags& flags, const fs::path& run, const TrainingRe
 
 // What must be the same on all ranks before they train.
 NamedValues found(const Gpt2Config& config, const Corpus& corpus) {
-  return {{"--model", concat(config.n_layer, " layers, ", config.n_head, " heads, ", config.n_embd,
-                             " channels, context ", config.block_size)},
-          {"--data", concat(corpus.train.size(), " tokens with hash ", corpus.train_identity.hash)},
-          {"--data", concat(corpus.validation.size(), " tokens of validation with hash ",
-                            corpus.validation_identity.hash)}};
+  return {
+      {"--model", concat(config.n_layer, " layers, ", config.n_head, " heads, ", config.n_embd,
+                         " channels, context ", config.block_size, ", MLP ", config.mlp_width(), ", epsilon ",
+                         config.layer_norm_epsilon, config.tie_word_embeddings ? "" : ", untied head")},
+      {"--data", concat(corpus.train.size(), " tokens with hash ", corpus.train_identity.hash)},
+      {"--data", concat(corpus.validation.size(), " tokens of validation with hash ",
+                        corpus.validation_identity.hash)}};
 }
 
 // Weights, the same on all ranks: random, or those of a directory, which rank 0 alone has open.

@@ -21,6 +21,26 @@ std::int64_t size_field(const nlohmann::json& json, const char* name, std::int64
   return field->get<std::int64_t>();
 }
 
+// A number from 1e-30 to 1, which f32 can hold; `fallback` if the field is missing.
+double epsilon_field(const nlohmann::json& json, const char* name, double fallback) {
+  const auto field = json.find(name);
+  if (field == json.end()) return fallback;
+  if (!field->is_number() || !(*field >= 1e-30 && *field <= 1.0)) {
+    user_error("'", name, "' is ", field->dump().substr(0, 40), ", expected 1e-30 to 1");
+  }
+  return field->get<double>();
+}
+
+// True or false; `fallback` if the field is missing.
+bool bool_field(const nlohmann::json& json, const char* name, bool fallback) {
+  const auto field = json.find(name);
+  if (field == json.end()) return fallback;
+  if (!field->is_boolean()) {
+    user_error("'", name, "' is ", field->dump().substr(0, 40), ", expected true or false");
+  }
+  return field->get<bool>();
+}
+
 // Throws UserError if the field exists and has a value that would change the model's results.
 void require(const nlohmann::json& json, const char* name, const nlohmann::json& expected) {
   const auto field = json.find(name);
@@ -50,9 +70,9 @@ std::string config_json(const Gpt2Config& config, std::optional<std::int32_t> en
                      {"n_embd", config.n_embd},
                      {"n_layer", config.n_layer},
                      {"n_head", config.n_head},
-                     {"n_inner", nullptr},
+                     {"n_inner", config.n_inner > 0 ? Json(config.n_inner) : Json()},
                      {"activation_function", name_of(config.activation)},
-                     {"layer_norm_epsilon", kLayernormEps},
+                     {"layer_norm_epsilon", config.layer_norm_epsilon},
                      {"initializer_range", config.initializer_range},
                      {"embd_pdrop", config.dropout},
                      {"attn_pdrop", config.dropout},
@@ -60,7 +80,7 @@ std::string config_json(const Gpt2Config& config, std::optional<std::int32_t> en
                      {"scale_attn_weights", true},
                      {"scale_attn_by_inverse_layer_idx", false},
                      {"reorder_and_upcast_attn", false},
-                     {"tie_word_embeddings", true},
+                     {"tie_word_embeddings", config.tie_word_embeddings},
                      {"use_cache", true},
                      {"bos_token_id", or_null(end_of_text)},
                      {"eos_token_id", or_null(end_of_text)},
@@ -92,14 +112,14 @@ Gpt2Config parse_config(const nlohmann::json& json) {
     }
     config.activation = *named;
     config.initializer_range = json.value("initializer_range", config.initializer_range);
-    if (size_field(json, "n_inner", 1 << 20, 4 * config.n_embd) != 4 * config.n_embd) {
-      user_error("'n_inner' is not 4 times 'n_embd', which is not supported");
-    }
-    require(json, "layer_norm_epsilon", kLayernormEps);
+    const std::int64_t usual = std::int64_t{4} * config.n_embd,
+                       inner = size_field(json, "n_inner", 1 << 20, usual);
+    config.n_inner = inner == usual ? 0 : inner;
+    config.layer_norm_epsilon = epsilon_field(json, "layer_norm_epsilon", config.layer_norm_epsilon);
     require(json, "scale_attn_weights", true);
     require(json, "scale_attn_by_inverse_layer_idx", false);
     require(json, "add_cross_attention", false);
-    require(json, "tie_word_embeddings", true);
+    config.tie_word_embeddings = bool_field(json, "tie_word_embeddings", config.tie_word_embeddings);
     if (config.n_embd % config.n_head != 0) user_error("'n_head' does not divide 'n_embd'");
     return config;
   });

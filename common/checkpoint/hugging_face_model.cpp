@@ -16,6 +16,7 @@ constexpr const char* kConfig = "config.json";
 constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";  // lists the files if there are several
 constexpr const char* kHead = "lm_head.weight";
+constexpr std::string_view kPrefix = "transformer.";  // of all other names, in a model with a head of its own
 
 nlohmann::json read_json_file(const fs::path& path) {
   const MappedFile file(path, kConfig);
@@ -23,7 +24,6 @@ nlohmann::json read_json_file(const fs::path& path) {
 }
 
 std::string without_prefix(const std::string& name) {
-  constexpr std::string_view kPrefix = "transformer.";
   return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
 }
 
@@ -54,6 +54,19 @@ std::set<std::string> files_of_index(const nlohmann::json& index) {
     }
     return files;
   });
+}
+
+// The table by the names in a file. Beside an untied head they need their prefix: older versions of
+// transformers take names without it for those of a model without a head.
+ParameterTable table_of_file(const Gpt2Config& config) {
+  const ParameterTable table = gpt2_parameter_table(config);
+  if (config.tie_word_embeddings) return table;
+  ParameterTable named;
+  for (Parameter row : table.rows()) {
+    if (row.name != kHead) row.name = concat(kPrefix, row.name);
+    named.add(std::move(row));
+  }
+  return named;
 }
 
 Gpt2Config config_in(const fs::path& directory) {
@@ -107,11 +120,10 @@ void HuggingFaceModel::map_file(const fs::path& path) {
 
 void HuggingFaceModel::check_weights() {
   values_ = safetensors_values(table_, weights_, "");
-  if (const auto head = weights_.find(kHead); head != weights_.end()) {
+  if (const auto head = weights_.find(kHead); config_.tie_word_embeddings && head != weights_.end()) {
     if (!same_bytes(head->second, weights_.at("wte.weight"))) {
-      user_error(
-          kHead,
-          " differs from wte.weight: an output head that is not tied to the embedding is not supported");
+      user_error(kHead, " differs from wte.weight, but ", kConfig,
+                 " does not have 'tie_word_embeddings': false");
     }
     weights_.erase(head);
   }
@@ -154,7 +166,7 @@ std::vector<FileEntry> write_hugging_face(const fs::path& directory, const Gpt2C
     write("tokenizer.json", tokenizer_json(*tokenizer));
     write("tokenizer_config.json", tokenizer_config_json(*tokenizer, config.block_size));
   }
-  files.push_back(write_parameters(directory / kWeights, gpt2_parameter_table(config), {{"", values}}));
+  files.push_back(write_parameters(directory / kWeights, table_of_file(config), {{"", values}}));
   beat();
   return files;
 }

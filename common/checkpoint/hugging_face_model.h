@@ -19,9 +19,9 @@ namespace stagegpt {
 // object lives.
 class HuggingFaceModel {
  public:
-  // Accepts tensor names with or without "transformer.". Ignores attention masks, and an output head equal to
-  // wte. Throws UserError, which names `flag` and the file, if a file or tensor is missing, invalid or of
-  // another shape, or if the model is not a supported GPT-2.
+  // Accepts tensor names with or without "transformer.". Ignores attention masks, and the output head of a
+  // model whose head is tied, where it equals wte. Throws UserError, which names `flag` and the file, if a
+  // file or tensor is missing, invalid or of another shape, or if the model is not a supported GPT-2.
   HuggingFaceModel(const std::filesystem::path& directory, std::string_view flag);
   HuggingFaceModel(const HuggingFaceModel&) = delete;
   HuggingFaceModel& operator=(const HuggingFaceModel&) = delete;

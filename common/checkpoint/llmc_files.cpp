@@ -87,6 +87,26 @@ std::int64_t llmc_numel(Gpt2Config config) {
   return n;
 }
 
+// Throws UserError for a model with a property that llm.c's header has no field for.
+void require_llmc_shape(const Gpt2Config& config) {
+  if (config.activation != Activation::gelu_new) {
+    user_error("llm.c's models have the activation gelu_new, not ", name_of(config.activation));
+  }
+  const Gpt2Config usual;
+  if (config.layer_norm_epsilon != usual.layer_norm_epsilon) {
+    user_error("llm.c's models have the layer_norm_epsilon ", usual.layer_norm_epsilon, ", not ",
+               config.layer_norm_epsilon);
+  }
+  const std::int64_t usual_width = std::int64_t{4} * config.n_embd;
+  if (config.mlp_width() != usual_width) {
+    user_error("llm.c's models have n_inner 4 times n_embd, here ", usual_width, ", not ",
+               config.mlp_width());
+  }
+  if (!config.tie_word_embeddings) {
+    user_error("llm.c's models have an output head that is tied to wte, not a separate lm_head.weight");
+  }
+}
+
 }  // namespace
 
 LlmcModel parse_llmc_model(std::span<const std::byte> file, std::string_view flag) {
@@ -164,9 +184,7 @@ ParameterValues llmc_values(const ParameterTable& table, const LlmcModel& file) 
 
 void write_llmc_model(const std::filesystem::path& path, const Gpt2Config& config,
                       const ParameterValues& values, LlmcPrecision precision) {
-  if (config.activation != Activation::gelu_new) {
-    user_error("llm.c's models have the activation gelu_new, not ", name_of(config.activation));
-  }
+  require_llmc_shape(config);
   const ParameterTable table = gpt2_parameter_table(config);
   std::array<std::int32_t, kHeaderInts> header{};
   const auto number = [](std::int64_t n) { return static_cast<std::int32_t>(n); };

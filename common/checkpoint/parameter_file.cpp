@@ -9,7 +9,8 @@ namespace stagegpt {
 namespace {
 
 bool is_transposed(const Parameter& parameter) {
-  return parameter.shape.rank() == 2 && parameter.name.starts_with("h.");
+  const std::string& name = parameter.name;
+  return parameter.shape.rank() == 2 && (name.starts_with("h.") || name.starts_with("transformer.h."));
 }
 
 std::vector<std::int64_t> file_shape(const Parameter& parameter) {

@@ -10,13 +10,17 @@
 namespace stagegpt {
 namespace {
 
-// Bytes of weights that are read for one token: all matrices, but one row only of the position embedding.
-double weight_bytes(const ParameterTable& table, DType matrices) {
+// Bytes of weights that are read for one token: all matrices, but one row only of the position embedding, and
+// of the token embedding unless it is the head too.
+double weight_bytes(const Gpt2& model, DType matrices) {
+  const ParameterTable& table = model.parameters().table();
   double bytes = 0;
   for (const Parameter& row : table.rows()) {
     const bool is_matrix = row.shape.rank() == 2;
     if (row.name == "wpe.weight") {
       bytes += static_cast<double>(row.shape[1]) * size_of(DType::f32);
+    } else if (row.name == "wte.weight" && !model.config().tie_word_embeddings) {
+      bytes += static_cast<double>(row.shape[1]) * static_cast<double>(size_of(matrices));
     } else {
       bytes += static_cast<double>(row.arena_shape().numel()) *
                static_cast<double>(size_of(is_matrix ? matrices : DType::f32));
@@ -94,8 +98,8 @@ DecodeReport bench_decoding(Backend& backend, const Gpt2& model, const DecodeBen
   const Gpt2Config& gpt2 = model.config();
   const double row_bytes =
       2.0 * gpt2.n_embd * gpt2.n_layer * static_cast<double>(size_of(model.parameters().activations()));
-  report.bytes_per_token = weight_bytes(model.parameters().table(), config.matrices) +
-                           row_bytes * context / static_cast<double>(config.tokens);
+  report.bytes_per_token =
+      weight_bytes(model, config.matrices) + row_bytes * context / static_cast<double>(config.tokens);
   report.memory_bytes_per_second = 1e3 * memory.bytes() / read_ms.median();
   return report;
 }

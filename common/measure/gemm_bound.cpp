@@ -10,16 +10,17 @@ GemmBound::GemmBound(Backend& backend, const Gpt2& model, const AdamW& optimizer
     : backend_(backend), model_(model), optimizer_(optimizer), size_(size) {
   const Parameters& parameters = model.parameters();
   std::int64_t inputs = 0, outputs = 0;
+  const bool tied = model.config().tie_word_embeddings;
   for (const Parameter& row : parameters.table().rows()) {
-    // All matrices belong to linear layers, except the position embedding.
-    if (row.shape.rank() != 2 || row.name == "wpe.weight") continue;
+    // All matrices belong to linear layers, except the embeddings.
+    if (row.shape.rank() != 2 || row.name == "wpe.weight" || (!tied && row.name == "wte.weight")) continue;
     const Shape shape = row.arena_shape();
     layers_.push_back({parameters.var(row.name).value(), parameters.grads().slice(row.offset, shape)});
     inputs = std::max(inputs, shape[1]);
     outputs = std::max(outputs, shape[0]);
   }
-  std::rotate(layers_.begin(), layers_.begin() + 1,
-              layers_.end());  // the head, tied to wte, is the last layer
+  // The head is the last layer: it is the first matrix of the table if it is wte, otherwise the last.
+  if (tied) std::rotate(layers_.begin(), layers_.begin() + 1, layers_.end());
   const DType activations = parameters.activations();
   x_ = random_tensor(backend, {size.tokens * inputs});
   if (activations == DType::bf16) {

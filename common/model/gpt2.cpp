@@ -67,7 +67,7 @@ const std::vector<Preset>& presets() {
 ParameterTable gpt2_parameter_table(const Gpt2Config& config) {
   const double std = config.initializer_range;
   const double residual_std = std / std::sqrt(2.0 * config.n_layer);
-  const std::int64_t C = config.n_embd;
+  const std::int64_t C = config.n_embd, I = config.mlp_width();
   ParameterTable table;
   auto matrix = [&](std::string name, std::int64_t out, std::int64_t in, double init_std) {
     table.add({std::move(name), {out, in}, out, 0, init_std});
@@ -88,12 +88,15 @@ ParameterTable gpt2_parameter_table(const Gpt2Config& config) {
     matrix(h + "attn.c_proj.weight", C, C, residual_std);
     bias(h + "attn.c_proj.bias", C);
     norm(h + "ln_2");
-    matrix(h + "mlp.c_fc.weight", 4 * C, C, std);
-    bias(h + "mlp.c_fc.bias", 4 * C);
-    matrix(h + "mlp.c_proj.weight", C, 4 * C, residual_std);
+    matrix(h + "mlp.c_fc.weight", I, C, std);
+    bias(h + "mlp.c_fc.bias", I);
+    matrix(h + "mlp.c_proj.weight", C, I, residual_std);
     bias(h + "mlp.c_proj.bias", C);
   }
   norm("ln_f");
+  if (!config.tie_word_embeddings) {
+    table.add({"lm_head.weight", {config.vocab_size, C}, config.padded_vocab_size(), 0, std});
+  }
   return table;
 }
 
@@ -112,6 +115,7 @@ Gpt2::Gpt2(Backend& backend, Gpt2Config config, DType dtype, int ranks, Purpose 
   }
   ln_f_weight_ = parameters_.var("ln_f.weight");
   ln_f_bias_ = parameters_.var("ln_f.bias");
+  head_ = config_.tie_word_embeddings ? wte_ : parameters_.var("lm_head.weight");
 }
 
 Var Gpt2::hidden(Tape& tape, const Tensor& ids, const std::optional<DropoutPosition>& position,
@@ -119,11 +123,12 @@ Var Gpt2::hidden(Tape& tape, const Tensor& ids, const std::optional<DropoutPosit
   const std::int64_t T = ids.shape()[1], C = config_.n_embd, first = cache ? cache->size_ : 0;
   check(first + T <= config_.block_size, "gpt2: ", first + T, " tokens in a context of ", config_.block_size);
   const Dropouts drop(config_.dropout, position);
+  const double eps = config_.layer_norm_epsilon;
 
   const Var wpe = cache ? Var(wpe_.value().slice(first * C, {T, C})) : wpe_;
   Var x = embedding(tape, ids, wte_, wpe);  // (B,T,C)
   x = dropout(tape, x, drop.at(RandomStream::dropout_embedding, 0, T * C));
-  Var norm = layernorm(tape, x, layers_[0].ln_1_weight, layers_[0].ln_1_bias, kLayernormEps);  // (B,T,C)
+  Var norm = layernorm(tape, x, layers_[0].ln_1_weight, layers_[0].ln_1_bias, eps);  // (B,T,C)
 
   // The residual addition at the end of a branch is fused with the layernorm at the start of the next branch,
   // which may be in the next block. x is the residual stream (B,T,C), norm its layernorm (B,T,C).
@@ -139,20 +144,20 @@ Var Gpt2::hidden(Tape& tape, const Tensor& ids, const std::optional<DropoutPosit
                               drop.at(RandomStream::dropout_attention, l, config_.n_head * T * T));
     y = linear(tape, y, h.attn_c_proj_weight, h.attn_c_proj_bias);
     y = dropout(tape, y, drop.at(RandomStream::dropout_residual, 2 * l, T * C));
-    std::tie(x, norm) = residual_layernorm(tape, x, y, h.ln_2_weight, h.ln_2_bias, kLayernormEps);
+    std::tie(x, norm) = residual_layernorm(tape, x, y, h.ln_2_weight, h.ln_2_bias, eps);
 
-    const Activated wide =  // (B,T,4C)
+    const Activated wide =  // (B,T,I), I = mlp_width()
         linear_activation(tape, norm, h.c_fc_weight, h.c_fc_bias, config_.activation);
     y = activation_linear(tape, wide, h.mlp_c_proj_weight, h.mlp_c_proj_bias);  // (B,T,C)
     y = dropout(tape, y, drop.at(RandomStream::dropout_residual, 2 * l + 1, T * C));
-    std::tie(x, norm) = residual_layernorm(tape, x, y, next_weight, next_bias, kLayernormEps);
+    std::tie(x, norm) = residual_layernorm(tape, x, y, next_weight, next_bias, eps);
   }
   if (cache) cache->size_ += T;
   return norm;
 }
 
 Var Gpt2::logits(Tape& tape, const Tensor& ids, std::optional<DropoutPosition> position) const {
-  return linear(tape, hidden(tape, ids, position, nullptr), wte_, Var());  // (B,T,Vp), head tied to wte
+  return linear(tape, hidden(tape, ids, position, nullptr), head_, Var());  // (B,T,Vp)
 }
 
 Tensor Gpt2::next_logits(Backend& backend, const Tensor& ids, KvCache& cache) const {
@@ -161,7 +166,7 @@ Tensor Gpt2::next_logits(Backend& backend, const Tensor& ids, KvCache& cache) co
   Tape tape(backend, Tape::Mode::inference);
   const Tensor norm = hidden(tape, ids, std::nullopt, &cache).value();  // (1,T,C)
   const Tensor logits =
-      linear(tape, Var(norm.slice((T - 1) * C, {1, 1, C})), wte_, Var()).value();  // (1,1,Vp)
+      linear(tape, Var(norm.slice((T - 1) * C, {1, 1, C})), head_, Var()).value();  // (1,1,Vp)
   if (logits.dtype() != DType::bf16) return logits;
   const Tensor wide = backend.allocate(DType::f32, logits.shape());
   backend.cast(wide, logits);
@@ -175,6 +180,11 @@ void Gpt2::read_matrices_in_bf16(Backend& backend) {
     weight = Var(rounded);
   };
   round(wte_);
+  if (config_.tie_word_embeddings) {
+    head_ = wte_;
+  } else {
+    round(head_);
+  }
   for (Layer& h : layers_) {
     round(h.c_attn_weight);
     round(h.attn_c_proj_weight);

@@ -1,5 +1,6 @@
 // GPT-2: Radford et al., "Language Models are Unsupervised Multitask Learners", 2019. Learned positions,
-// pre-layernorm blocks, packed qkv, tied output head.
+// pre-layernorm blocks, packed qkv, an output head that is tied to the token embedding or a matrix of its
+// own.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,6 @@
 
 namespace stagegpt {
 
-inline constexpr double kLayernormEps = 1e-5;
-
 struct Gpt2Config {
   std::int64_t vocab_size = 50257;
   std::int64_t block_size = 1024;  // longest context, in tokens
@@ -25,11 +24,16 @@ struct Gpt2Config {
   double dropout = 0;  // after the embedding, on attention probabilities, and on both residual branches
   double initializer_range =
       0.02;  // standard deviation of initial weights; residual projections get 1/√(2·n_layer) of it
+  double layer_norm_epsilon = 1e-5;  // added to the variance in every layernorm
+  std::int64_t n_inner = 0;          // width of the MLP; 0 means 4·n_embd
+  bool tie_word_embeddings = true;   // the output head is wte; otherwise lm_head.weight
 
   // Throws UserError if no model can have these sizes.
   void validate() const;
-  // The vocabulary rounded up to a multiple of 128: rows of wte and columns of the logits.
+  // The vocabulary rounded up to a multiple of 128: rows of wte and lm_head, columns of the logits.
   std::int64_t padded_vocab_size() const { return (vocab_size + 127) / 128 * 128; }
+  // The width of the MLP: columns of its activations.
+  std::int64_t mlp_width() const { return n_inner > 0 ? n_inner : std::int64_t{4} * n_embd; }
 };
 
 struct Preset {
@@ -72,9 +76,9 @@ class Gpt2 {
   Var loss(Tape& tape, const Tensor& ids, const Tensor& targets,
            std::optional<DropoutPosition> dropout = std::nullopt) const;
 
-  // For inference: from now on, ops read wte and the matrices of the linear layers from a copy in bf16,
-  // rounded to nearest, which has half as many bytes. All other tensors stay f32. The f32 weights stay in
-  // memory, unused.
+  // For inference: from now on, ops read wte, the head and the matrices of the linear layers from a copy in
+  // bf16, rounded to nearest, which has half as many bytes. All other tensors stay f32. The f32 weights stay
+  // in memory, unused.
   void read_matrices_in_bf16(Backend& backend);
 
   const Gpt2Config& config() const { return config_; }
@@ -94,6 +98,7 @@ class Gpt2 {
   Gpt2Config config_;
   Parameters parameters_;
   Var wte_, wpe_, ln_f_weight_, ln_f_bias_;
+  Var head_;  // (Vp,C): wte_, or lm_head.weight
   std::vector<Layer> layers_;
 };
 

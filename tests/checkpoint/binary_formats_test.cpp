@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstring>
+#include <functional>
 
 #include "common/checkpoint/llmc_files.h"
 #include "common/checkpoint/safetensors.h"
@@ -185,6 +186,27 @@ TEST(LlmcFile, OfAStateHasNumbersInTheirRanges) {
   config.block_size = 4;
   EXPECT_EQ(state(3, 4), announced(4, 4));
   EXPECT_EQ(state(3, 5), "--debug-state: the sequences have 5 tokens, the model's context has only 4");
+}
+
+TEST(LlmcFile, IsNotWrittenForAModelThatItsHeaderCannotDescribe) {
+  const ScratchDirectory directory;
+  const auto refusal_of = [&](const std::function<void(Gpt2Config&)>& change) {
+    Gpt2Config config{.vocab_size = 5, .block_size = 4, .n_layer = 1, .n_head = 2, .n_embd = 8};
+    change(config);
+    return refusal([&] {
+      write_llmc_model(
+          directory.path() / "model.bin", config, [](auto...) {}, LlmcPrecision::f32);
+    });
+  };
+  EXPECT_EQ(refusal_of([](Gpt2Config& config) { config.n_inner = 32; }), "");
+  EXPECT_EQ(refusal_of([](Gpt2Config& config) { config.activation = Activation::relu; }),
+            "llm.c's models have the activation gelu_new, not relu");
+  EXPECT_EQ(refusal_of([](Gpt2Config& config) { config.layer_norm_epsilon = 1e-6; }),
+            "llm.c's models have the layer_norm_epsilon 1e-05, not 1e-06");
+  EXPECT_EQ(refusal_of([](Gpt2Config& config) { config.n_inner = 31; }),
+            "llm.c's models have n_inner 4 times n_embd, here 32, not 31");
+  EXPECT_EQ(refusal_of([](Gpt2Config& config) { config.tie_word_embeddings = false; }),
+            "llm.c's models have an output head that is tied to wte, not a separate lm_head.weight");
 }
 
 TEST(LlmcFile, OfAStateHasTokensOfTheVocabulary) {

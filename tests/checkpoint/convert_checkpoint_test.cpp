@@ -99,6 +99,15 @@ TEST_F(Convert, ARunKeepsItsTokenizer) {
   expect_success({"--model", "again", "--data", "text.txt", "--steps", "1"});
 }
 
+TEST_F(Convert, RefusesToWriteAsLlmcFileWhatItCannotHold) {
+  const std::string untied = std::string(kGolden) + "/hugging_face/untied";
+  const ProgramResult refused = convert(untied, "model.bin");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_EQ(refused.errors,
+            "convert_checkpoint: llm.c's models have the layer_norm_epsilon 1e-05, not 0.001\n");
+  EXPECT_FALSE(std::filesystem::exists(in("model.bin")));
+}
+
 TEST_F(Convert, RefusesWithOneLine) {
   const auto refused = [&](const std::string& input, const std::string& output, const Arguments& more,
                            const std::string& says) {

@@ -227,8 +227,12 @@ TEST(HuggingFaceConfigFile, HasSizesInTheirRanges) {
             "'n_layer' is \"" + std::string(39, 'y') + ", expected 1 to 1000");
   EXPECT_EQ(refusal_of("n_inner", 4 * 65536), "");
   EXPECT_EQ(refusal_of("n_inner", 1048577), "'n_inner' is 1048577, expected 1 to 1048576");
+  for (const double epsilon : {1e-30, 1e-12, 1.0}) EXPECT_EQ(refusal_of("layer_norm_epsilon", epsilon), "");
+  EXPECT_EQ(refusal_of("layer_norm_epsilon", 9e-31), "'layer_norm_epsilon' is 9e-31, expected 1e-30 to 1");
+  EXPECT_EQ(refusal_of("layer_norm_epsilon", 1.5), "'layer_norm_epsilon' is 1.5, expected 1e-30 to 1");
+  EXPECT_EQ(refusal_of("layer_norm_epsilon", nullptr), "'layer_norm_epsilon' is null, expected 1e-30 to 1");
   EXPECT_EQ(refusal_of("layer_norm_epsilon", std::string(50, 'y')),
-            "'layer_norm_epsilon': \"" + std::string(39, 'y') + " is not supported, expected 1e-05");
+            "'layer_norm_epsilon' is \"" + std::string(39, 'y') + ", expected 1e-30 to 1");
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ TEST_P(HuggingFaceFixture, HasThemInF32) {
     return relative_error(logits_at(*backend, model, ids, last), expected("last"));
   };
   const double plain_error = error_on(make_naive_backend()), error = error_on(make_cpu_backend(2));
-  const std::int64_t K = 4 * file.config().n_embd;  // the longest sum, in the MLP's second matrix product
+  const std::int64_t K = file.config().mlp_width();  // the longest sum, in the MLP's second matrix product
   EXPECT_LE(plain_error, plain_error_limit(DType::f32));
   EXPECT_LE(error, error_limit(plain_error, K, DType::f32));
 }
@@ -85,7 +85,8 @@ TEST_P(HuggingFaceFixture, GivesAShorterContextTheFirstPositions) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, HuggingFaceFixture,
-                         testing::Values("plain", "sharded", "bf16", "f16", "masks_without_prefix"),
+                         testing::Values("plain", "sharded", "bf16", "f16", "masks_without_prefix",
+                                         "inner_and_epsilon", "untied"),
                          [](const auto& test) { return std::string(test.param); });
 
 // A copy of a fixture that a test may modify.
@@ -154,8 +155,10 @@ TEST(HuggingFaceModel, NeedsNoMoreThanTheShapeOfConfig) {
   const HuggingFaceModel file(copy.path(), "--model");
   EXPECT_EQ(file.config().activation, Activation::gelu_new);
   expect_same_values(file, HuggingFaceModel(kFixtures / "plain", "--model"));
+  EXPECT_EQ(file.config().layer_norm_epsilon, 1e-5);
+  EXPECT_EQ(file.config().mlp_width(), 48);
   copy.set("n_inner", 4 * file.config().n_embd);
-  EXPECT_NO_THROW(HuggingFaceModel(copy.path(), "--model"));
+  EXPECT_EQ(HuggingFaceModel(copy.path(), "--model").config().mlp_width(), 48);
 }
 
 TEST(HuggingFaceModel, IsFoundInARun) {
@@ -163,6 +166,22 @@ TEST(HuggingFaceModel, IsFoundInARun) {
   fs::copy(kFixtures / "plain", run.path() / "latest", fs::copy_options::recursive);
   EXPECT_EQ(model_directory(run.path()), run.path() / "latest");
   EXPECT_EQ(model_directory(kFixtures / "plain"), kFixtures / "plain");
+}
+
+// transformers 4 takes names without "transformer." for those of a model without a head.
+TEST(HuggingFaceModel, WritesAHeadOfItsOwnAsTransformersDoes) {
+  const HuggingFaceModel file(kFixtures / "untied", "--model");
+  const ScratchDirectory scratch;
+  write_hugging_face(scratch.path(), file.config(), file.values(), nullptr);
+  expect_same_values(HuggingFaceModel(scratch.path(), "--model"), file);
+  const RawTensors written = read_safetensors(scratch.path() / "model.safetensors"),
+                   theirs = read_safetensors(kFixtures / "untied/model.safetensors");
+  ASSERT_EQ(written.size(), theirs.size());
+  for (const auto& [name, tensor] : theirs) {
+    ASSERT_TRUE(written.contains(name)) << name;
+    EXPECT_EQ(written.at(name).shape, tensor.shape) << name;
+    EXPECT_EQ(written.at(name).bytes, tensor.bytes) << name;
+  }
 }
 
 struct Fault {
@@ -210,7 +229,7 @@ const Fault kFaults[] = {
        t["lm_head.weight"] = t["transformer.wte.weight"];
        t["lm_head.weight"].bytes[0] ^= 1;
      }),
-     "lm_head.weight differs from wte.weight"},
+     "lm_head.weight differs from wte.weight, but config.json does not have 'tie_word_embeddings': false"},
     {"tensor_twice", "plain", tensors([](RawTensors& t) { t["h.0.ln_1.weight"] = t[kFirst]; }),
      "the tensor h.0.ln_1.weight occurs twice"},
     {"tensor_in_two_files", "sharded",
@@ -244,9 +263,18 @@ const Fault kFaults[] = {
      "pytorch_model.bin is not supported: convert it with save_pretrained(…, safe_serialization=True)"},
     {"no_config", "plain", [](const Copy& copy) { fs::remove(copy.path() / "config.json"); }, "config.json"},
     {"another_model", "plain", option("model_type", "llama"), "'model_type' is not \"gpt2\""},
-    {"inner_size", "plain", option("n_inner", 47), "'n_inner' is not 4 times 'n_embd'"},
-    {"untied", "plain", option("tie_word_embeddings", false), "'tie_word_embeddings': false"},
-    {"epsilon", "plain", option("layer_norm_epsilon", 1e-6), "'layer_norm_epsilon': 1e-06"},
+    {"another_inner_size", "plain", option("n_inner", 47),
+     "h.0.mlp.c_fc.weight has the shape (12, 48), expected (12, 47)"},
+    {"untied_without_a_head", "plain", option("tie_word_embeddings", false),
+     "the tensor lm_head.weight is missing"},
+    {"tied_by_a_number", "plain", option("tie_word_embeddings", 1),
+     "'tie_word_embeddings' is 1, expected true or false"},
+    {"untied_head_of_another_shape", "untied", tensors([](RawTensors& t) {
+       t["lm_head.weight"].shape = {12, 67};
+     }),
+     "the tensor lm_head.weight has the shape (12, 67), expected (67, 12)"},
+    {"no_epsilon", "plain", option("layer_norm_epsilon", 0),
+     "'layer_norm_epsilon' is 0, expected 1e-30 to 1"},
     {"scale_by_layer", "plain", option("scale_attn_by_inverse_layer_idx", true),
      "'scale_attn_by_inverse_layer_idx': true"},
     {"unscaled", "plain", option("scale_attn_weights", false), "'scale_attn_weights': false"},
@@ -309,7 +337,10 @@ class HuggingFaceRoundTrip : public testing::TestWithParam<const char*> {
                     .n_head = 3,
                     .n_embd = 15,
                     .activation = Activation::relu,
-                    .initializer_range = 0.01}};
+                    .initializer_range = 0.01,
+                    .layer_norm_epsilon = 1e-7,
+                    .n_inner = 41,
+                    .tie_word_embeddings = false}};
   const ScratchDirectory scratch;
   std::vector<FileEntry> files;
 };
@@ -320,7 +351,8 @@ TEST_P(HuggingFaceRoundTrip, KeepsConfigAndEveryBit) {
   EXPECT_EQ(std::tuple(a.vocab_size, a.block_size, a.n_layer, a.n_head, a.n_embd),
             std::tuple(b.vocab_size, b.block_size, b.n_layer, b.n_head, b.n_embd));
   EXPECT_EQ(a.activation, b.activation);
-  EXPECT_EQ(a.initializer_range, b.initializer_range);
+  EXPECT_EQ(std::tuple(a.initializer_range, a.layer_norm_epsilon, a.n_inner, a.tie_word_embeddings),
+            std::tuple(b.initializer_range, b.layer_norm_epsilon, b.n_inner, b.tie_word_embeddings));
   const std::string config = read_bytes(scratch.path() / "config.json");
   EXPECT_TRUE(config.starts_with("{\n  \"") && config.ends_with("\n}\n"))
       << config;                                                // the layout that transformers writes

@@ -65,6 +65,35 @@ TEST_F(Resume, WithAccumulationAndAnotherTokenizer) {
   }
 }
 
+// The untied head, the width of the MLP and the epsilon are in the checkpoint's config.json alone.
+TEST_F(Resume, OfAModelThatIsNotQuiteGpt2) {
+  expect_success(with(model_flags(), {"--steps", "1", "--run-dir", "tokens"}));
+  const auto flags = [](const std::string& run) {
+    return Arguments{"--model",          STAGEGPT_SOURCE_DIR "/tests/golden/hugging_face/untied",
+                     "--tokenizer-path", "tokens/tokenizer.json",
+                     "--data",           "text.txt",
+                     "--batch-size",     "2",
+                     "--threads",        "1",
+                     "--steps",          "9",
+                     "--learning-rate",  "0.01",
+                     "--run-dir",        run,
+                     "--max-new-tokens", "0"};
+  };
+  expect_success(flags("whole"));
+  expect_success(with(flags("run"), {"--stop-after", "4"}));
+  expect_success({"--resume", "run"});
+  EXPECT_EQ(hash_of("run/latest"), hash_of("whole/latest"));
+  EXPECT_EQ(metrics("run"), metrics("whole"));
+  const auto config = nlohmann::json::parse(read_bytes(in("run/latest/config.json")));
+  EXPECT_EQ(config["tie_word_embeddings"], false);
+  EXPECT_EQ(config["n_inner"], 31);
+  EXPECT_EQ(config["layer_norm_epsilon"], 1e-3);
+  const ProgramResult evaluated =
+      run_program("stage0_evaluate", {"--model", "run", "--data", "text.txt", "--json"}, directory.path());
+  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.errors;
+  EXPECT_LT(nlohmann::json::parse(evaluated.output)["loss"], 4.0);
+}
+
 TEST_F(Resume, DropsStepsBehindTheCheckpoint) {
   expect_success(flags("whole"));
   expect_success(flags("run", {"--stop-after", "22"}));

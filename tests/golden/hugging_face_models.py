@@ -133,6 +133,8 @@ FIXTURES = [
     Variant("bf16", dtype=torch.bfloat16, config={"activation_function": "relu"}),
     Variant("f16", save_base, torch.float16),
     Variant("masks_without_prefix", save_bare_with_head, torch.bfloat16),
+    Variant("untied", config={"tie_word_embeddings": False, "n_inner": 31, "layer_norm_epsilon": 1e-3}),
+    Variant("inner_and_epsilon", config={"n_inner": 31, "layer_norm_epsilon": 1e-3}),
 ]
 # Unusual sizes on purpose: only the numbers of layers and heads are powers of two.
 FIXTURE_CONFIG = dict(
@@ -144,18 +146,30 @@ def ten_digits(values: torch.Tensor) -> list[float]:
     return [float(f"{value:.10g}") for value in values.tolist()]
 
 
+def write_gradients(model: GPT2LMHeadModel, ids: torch.Tensor, file: Path) -> float:
+    """The gradients of the mean loss of all ids but the first, by the names without "transformer.". Returns the loss."""
+    logits = model(ids).logits[0]  # in f64; the loss of `transformers` would round them to f32
+    loss = torch.nn.functional.cross_entropy(logits[:-1], ids[0, 1:])
+    loss.backward()
+    gradients = {name.removeprefix("transformer."): p.grad.float() for name, p in model.named_parameters()}
+    save_file(gradients, file.with_suffix(".safetensors"))
+    return float(f"{loss.item():.10g}")
+
+
 def write_fixtures(output: Path) -> None:
     shutil.rmtree(output, ignore_errors=True)
     generator = torch.Generator().manual_seed(2)
     T, V = FIXTURE_CONFIG["n_positions"], FIXTURE_CONFIG["vocab_size"]
     ids = torch.randint(V, (1, T), generator=generator)
-    expected = {"ids": ids[0].tolist(), "logits": {}}
+    expected = {"ids": ids[0].tolist(), "logits": {}, "losses": {}}
     for variant in FIXTURES:
         model = variant.model(**FIXTURE_CONFIG)
         variant.save(model, output / variant.name)
         with torch.no_grad():
             logits = model.double()(ids).logits[0]  # (T,V), in f64, with exactly the saved weights
         expected["logits"][variant.name] = {"first": ten_digits(logits[0]), "last": ten_digits(logits[-1])}
+        if not model.config.tie_word_embeddings:
+            expected["losses"][variant.name] = write_gradients(model, ids, output / f"{variant.name}_gradients")
         print(f"{variant.name}: logits up to {logits.abs().max().item():.3f}")
     (output / "logits.json").write_text(json.dumps(expected, separators=(",", ":")) + "\n")
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "common/checkpoint/hugging_face_model.h"
 #include "common/io/file.h"
 #include "common/measure/verify.h"
 #include "tests/support/backends.h"
@@ -165,9 +166,55 @@ TEST_P(GoldenSteps, Agree) {
   }
 }
 
+// A model with an untied head, another n_inner and another epsilon, from Hugging Face's files.
+class UntiedModel : public GoldenModel {
+ protected:
+  static std::string path(const char* file) { return Golden::path("hugging_face/") + file; }
+
+  const HuggingFaceModel file{path("untied"), "--model"};
+  const MappedFile gradients{path("untied_gradients.safetensors"), "gradients"};
+  const nlohmann::json json = nlohmann::json::parse(std::ifstream(path("logits.json")));
+  const std::vector<std::int32_t> all_ids = json["ids"];
+};
+
+TEST_P(UntiedModel, HasTheLossAndGradientsOfTransformers) {
+  Gpt2 model(*backend, file.config(), DType::f32, /*ranks=*/1, Purpose::training, dtype());
+  load_weights(file, *backend, model);
+  Parameters& parameters = model.parameters();
+  parameters.update_shadow();
+  const std::int64_t T = std::ssize(all_ids) - 1;
+  const auto tokens = [&](std::size_t first) {
+    return to_device<std::int32_t>(*backend, {1, T},
+                                   std::span(all_ids).subspan(first, static_cast<std::size_t>(T)));
+  };
+  Tape tape(*backend);
+  parameters.clear_grads();
+  const Var loss = model.loss(tape, tokens(0), tokens(1));
+  tape.backward(loss);
+  parameters.finish_grads();
+
+  const double expected_loss = json["losses"]["untied"];
+  EXPECT_NEAR(test::to_value(*backend, loss.value()), expected_loss, limit(1e-6) * expected_loss);
+  const ParameterTable& table = parameters.table();
+  const SafetensorsViews views = parse_safetensors(gradients.bytes());
+  const ParameterValues expected = safetensors_values(table, views, "");
+  ASSERT_EQ(table[table.size() - 1].name, "lm_head.weight");
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const std::vector<float> values = test::elements_of(expected, table, i);
+    const auto got = test::to_values(*backend, parameters.grads().slice(table[i].offset, table[i].shape));
+    EXPECT_LE(test::relative_error(got, test::Values(values.begin(), values.end())), limit(2e-6))
+        << table[i].name;
+  }
+}
+
+bool is_single_tiny(const GoldenTarget& target) {
+  return is_single(target) && std::string_view(target.model) == "tiny";
+}
+
 std::string test_name(const testing::TestParamInfo<GoldenTarget>& info) { return concat(info.param); }
 
 INSTANTIATE_TEST_SUITE_P(Ops, GoldenModel, testing::ValuesIn(targets(is_single)), test_name);
+INSTANTIATE_TEST_SUITE_P(Ops, UntiedModel, testing::ValuesIn(targets(is_single_tiny)), test_name);
 INSTANTIATE_TEST_SUITE_P(Ops, GoldenSteps, testing::ValuesIn(targets(is_quick)), test_name);
 
 }  // namespace

@@ -31,6 +31,14 @@ Gpt2Config tiny(std::int64_t block_size) {
           .initializer_range = 0.3};
 }
 
+Gpt2Config untied_tiny(std::int64_t block_size) {
+  Gpt2Config config = tiny(block_size);
+  config.tie_word_embeddings = false;
+  config.n_inner = 31;
+  config.layer_norm_epsilon = 1e-3;
+  return config;
+}
+
 // The logits for the last window of a text, computed at once without a KV cache.
 std::vector<float> recomputed(Backend& backend, const Gpt2& model, std::span<const std::int32_t> tokens) {
   const auto window =
@@ -70,9 +78,10 @@ TEST(Window, HoldsAtLeastOneAndAtMostAllTokens) {
 
 class Cached : public testing::TestWithParam<std::int64_t> {};
 
-TEST_P(Cached, LogitsAreThoseOfRecomputation) {
+// The error of logits from a KV cache against those of whole windows.
+double cache_error(const Gpt2Config& config) {
   const auto backend = make_cpu_backend(2);
-  Gpt2 model(*backend, tiny(GetParam()));
+  Gpt2 model(*backend, config);
   model.parameters().initialize(5);
   const Ids tokens = random_ids(6, 0, 45, kVocabulary);
   Context context(*backend, model, alone);
@@ -81,7 +90,12 @@ TEST_P(Cached, LogitsAreThoseOfRecomputation) {
     const auto text = std::span(tokens).first(n);
     error.add(as_values(context.next_logits(text)), as_values(recomputed(*backend, model, text)));
   }
-  EXPECT_LE(error.value(), error_limit(0, 4 * 24, DType::f32) * 4);
+  return error.value();
+}
+
+TEST_P(Cached, LogitsAreThoseOfRecomputation) {
+  for (const Gpt2Config& config : {tiny(GetParam()), untied_tiny(GetParam())})
+    EXPECT_LE(cache_error(config), error_limit(0, 4 * 24, DType::f32) * 4) << config.tie_word_embeddings;
 }
 INSTANTIATE_TEST_SUITE_P(Blocks, Cached, testing::Values(1, 2, 7, 8, 20, 64));
 
@@ -283,9 +297,9 @@ TEST(Gpt2, ReadsMatricesInBf16) {
 }
 
 // With bf16 matrices, the model generates the same text as an f32 model with rounded matrices.
-TEST(Gpt2, ReadsEveryMatrixInBf16) {
+void expect_every_matrix_in_bf16(const Gpt2Config& config) {
   const auto backend = make_cpu_backend(2);
-  Gpt2 model(*backend, tiny(12)), rounded(*backend, tiny(12));
+  Gpt2 model(*backend, config), rounded(*backend, config);
   model.parameters().initialize(5);
   rounded.parameters().initialize(5);
   const ParameterTable& table = rounded.parameters().table();
@@ -301,6 +315,11 @@ TEST(Gpt2, ReadsEveryMatrixInBf16) {
   const Ids text = {3, 1, 4, 1, 5};
   EXPECT_LT(relative_error(as_values(context.next_logits(text)), as_values(expected.next_logits(text))),
             1e-6);
+}
+
+TEST(Gpt2, ReadsEveryMatrixInBf16) {
+  expect_every_matrix_in_bf16(tiny(12));
+  expect_every_matrix_in_bf16(untied_tiny(12));
 }
 
 std::string passed(const std::vector<std::string>& stops, const std::vector<std::string>& pieces,

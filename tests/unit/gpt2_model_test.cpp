@@ -176,6 +176,32 @@ TEST_F(Gpt2Model, the_tied_weight_is_ready_once_and_last) {
   EXPECT_EQ(last, (std::set<int>{model.table().find("wte.weight"), model.table().find("wpe.weight")}));
 }
 
+TEST_F(Gpt2Model, an_untied_head_has_its_own_gradient_and_is_ready_first) {
+  Gpt2Config config = tiny();
+  config.tie_word_embeddings = false;
+  Model model(*cpu_, DType::f32, config);
+  std::vector<int> ready;
+  Tape tape(*cpu_);
+  tape.on_leaf_ready([&](int id) { ready.push_back(id); });
+  tape.backward(model.gpt2().loss(tape, to_tensor(*cpu_, {kB, kT}, some_ids()),
+                                  to_tensor(*cpu_, {kB, kT}, some_targets())));
+  const int head = model.table().find("lm_head.weight");
+  ASSERT_EQ(ready.size(), model.table().size());
+  EXPECT_EQ(ready.front(), head);
+  const Values dwte = model.grad(0), dhead = model.grad(static_cast<std::size_t>(head));
+  const std::int64_t C = config.n_embd;
+  const auto norm = [&](const Values& grad, std::int64_t row) {
+    double sum = 0;
+    for (std::int64_t c = 0; c < C; ++c) sum += std::abs(grad[row * C + c]);
+    return sum;
+  };
+  const Ids ids = some_ids();
+  for (std::int64_t row = 0; row < kPadded; ++row) {
+    EXPECT_EQ(norm(dwte, row) > 0, std::ranges::find(ids, row) != ids.end()) << "row " << row;
+    EXPECT_EQ(norm(dhead, row) > 0, row < kVocabulary) << "row " << row;
+  }
+}
+
 TEST_F(Gpt2Model, logits_of_the_padding_are_zero_and_its_loss_starts_at_that_of_chance) {
   Gpt2 gpt2(*cpu_, tiny());
   gpt2.parameters().initialize(1);

@@ -17,6 +17,13 @@ namespace {
 
 const Gpt2Config kConfig{.vocab_size = 101, .block_size = 16, .n_layer = 2, .n_head = 2, .n_embd = 32};
 
+Gpt2Config untied_config() {
+  Gpt2Config config = kConfig;
+  config.n_inner = 31;
+  config.tie_word_embeddings = false;
+  return config;
+}
+
 class Measuring : public testing::Test {
  protected:
   // Starts a new profile of the ops.
@@ -90,13 +97,25 @@ TEST_F(Measuring, OfTheBoundDoesTheProductsOfAStep) {
   EXPECT_EQ(to_values(*backend_, model.parameters().weights()), weights);  // the learning rate is 0
 }
 
+// The products of an untied head's matrix take the place of those of wte, which only looks rows up.
+TEST_F(Measuring, OfTheBoundOfAnUntiedHeadLeavesOutTheEmbedding) {
+  Gpt2 model(*backend_, untied_config());
+  model.parameters().initialize(1);
+  const AdamW optimizer(*backend_, model.parameters(), AdamWConfig());
+  const GemmBound bound(*backend_, model, optimizer, {.tokens = 48, .micro_steps = 1});
+  start_profiler();
+  bound.products();
+  EXPECT_EQ(asked("linear_forward").calls, 2 * 4 + 1);
+  EXPECT_EQ(asked("linear_forward").work.flops, 2.0 * 48 * (2 * (4 * 32 + 2 * 31) * 32 + 128 * 32));
+}
+
 struct Written {
   DecodeReport report;
   std::vector<std::int64_t> progress;
 };
 
-Written write(Backend& backend, const DecodeBenchConfig& config) {
-  Gpt2 model(backend, kConfig, DType::f32, 1, Purpose::inference);
+Written write(Backend& backend, const DecodeBenchConfig& config, const Gpt2Config& gpt2 = kConfig) {
+  Gpt2 model(backend, gpt2, DType::f32, 1, Purpose::inference);
   model.parameters().initialize(1);
   if (config.matrices == DType::bf16) model.read_matrices_in_bf16(backend);
   Written written;
@@ -134,6 +153,11 @@ TEST_F(Measuring, OfWritingCountsTheBytesOfAToken) {
   EXPECT_EQ(bytes(3, 0, DType::f32), f32 + row * 3);  // contexts of 2, 3 and 4: one untimed token is first
   EXPECT_EQ(bytes(2, 15, DType::f32), f32 + row * (16 + 1) / 2);  // 16, then 1: a full context is cleared
   EXPECT_EQ(bytes(1, 3, DType::bf16), 2 * matrices + 4 * others + row * 4);
+  // An untied head: one row of wte in addition. Its MLP has 31 columns instead of 128.
+  const double narrower = matrices + C - L * 2 * 97 * C, biases = others - L * 97;
+  const Written written =
+      write(*backend_, {.tokens = 1, .warmup = 3, .matrices = DType::bf16}, untied_config());
+  EXPECT_EQ(written.report.bytes_per_token, 2 * narrower + 4 * biases + row * 4);
 }
 
 }  // namespace

@@ -44,6 +44,13 @@ Gpt2Config small_with(double dropout, Activation activation) {
   return config;
 }
 
+Gpt2Config untied_small() {
+  Gpt2Config config = small();
+  config.n_inner = 31;
+  config.tie_word_embeddings = false;
+  return config;
+}
+
 MemoryPlan plan(const Training& training, int ranks = 1) {
   return plan_memory(training.config, training.trainer(), training.T, ranks, NoGradientSync());
 }
@@ -80,6 +87,7 @@ const std::vector<Training>& trainings() {
       {"dropout", small_with(0.1, Activation::gelu_new), 33, 3},
       {"relu", small_with(0, Activation::relu), 33, 3},
       {"gelu", small_with(0, Activation::gelu), 33, 3},
+      {"an untied head and another width of the MLP", untied_small(), 33, 3},
       {"two micro-steps", small(), 33, 3, 2},
       {"three micro-steps and dropout", small_with(0.1, Activation::gelu_new), 33, 3, 3},
       {"seven micro-steps", small(), 33, 3, 7},
@@ -223,6 +231,8 @@ TEST(Flops, are_six_for_each_weight_and_for_each_score_of_causal_attention) {
   const double full = flops_per_token(config, 1000, 33, AttentionFlops::full);
   EXPECT_EQ(full, 6.0 * 1000 + 12.0 * 2 * 96 * 33);
   EXPECT_EQ(step_flops(config, 1000, 5, 33, AttentionFlops::full), 5 * full);
+  // 101 rows of wte are looked up, not multiplied.
+  EXPECT_EQ(flops_per_token(untied_small(), 10000, 33), 6.0 * (10000 - 101 * 96) + 6.0 * 2 * 96 * 33);
 }
 
 }  // namespace

@@ -48,6 +48,34 @@ TEST(ParameterTableTest, has_the_names_and_shapes_of_hugging_face_in_its_order) 
   EXPECT_EQ(table.find("lm_head.weight"), -1);
 }
 
+TEST(ParameterTableTest, ends_with_an_untied_head) {
+  Gpt2Config config = kTiny;
+  config.tie_word_embeddings = false;
+  config.n_inner = 31;
+  const ParameterTable table = gpt2_parameter_table(config);
+  ASSERT_EQ(table.size(), 2 + 12 * 2 + 2 + 1);
+  const Parameter& head = table[table.size() - 1];
+  EXPECT_EQ(head.name, "lm_head.weight");
+  EXPECT_EQ(head.shape, (Shape{101, 48}));
+  EXPECT_EQ(head.arena_shape(), (Shape{128, 48}));
+  EXPECT_EQ(head.init_std, table[0].init_std);
+  EXPECT_EQ(table[table.find("h.1.mlp.c_fc.weight")].shape, (Shape{31, 48}));
+  EXPECT_EQ(table[table.find("h.1.mlp.c_fc.bias")].shape, (Shape{31}));
+  EXPECT_EQ(table[table.find("h.1.mlp.c_proj.weight")].shape, (Shape{48, 31}));
+}
+
+// num_parameters() of transformers 5.23.0.
+TEST(ParameterTableTest, counts_the_parameters_of_variants) {
+  Gpt2Config config{.block_size = 128, .n_layer = 2, .n_head = 4, .n_embd = 64};
+  EXPECT_EQ(gpt2_parameter_table(config).numel(), 3324736);
+  config.n_inner = 200;
+  EXPECT_EQ(gpt2_parameter_table(config).numel(), 3310288);
+  config.tie_word_embeddings = false;
+  EXPECT_EQ(gpt2_parameter_table(config).numel(), 6526736);
+  config.n_inner = 0;
+  EXPECT_EQ(gpt2_parameter_table(config).numel(), 6541184);
+}
+
 TEST(ParameterTableTest, repeats_a_layer_for_each) {
   const ParameterTable table = gpt2_parameter_table(kTiny);
   EXPECT_EQ(table.size(), 2 + 12 * 2 + 2);
