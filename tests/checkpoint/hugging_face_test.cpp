@@ -378,6 +378,7 @@ TEST_P(HuggingFaceRoundTrip, KeepsTheTokenizerAndItsEnd) {
   EXPECT_EQ(roles.contains("unk_token"), tokenizer->kind() == "word");
   EXPECT_EQ(roles.contains("pad_token"), tokenizer->kind() == "word");
   EXPECT_EQ(roles["clean_up_tokenization_spaces"], false);
+  EXPECT_TRUE(read_bytes(scratch.path() / "tokenizer_config.json").starts_with("{\n  \"tokenizer_class\": "));
   // The unknown token of a word-level vocabulary must be in it: `transformers` uses it for unseen words.
   // Byte-level tokenizers need none.
   const nlohmann::json written = read_json_file(scratch.path() / "tokenizer.json")["model"];

@@ -66,6 +66,17 @@ TEST_F(Resume, WithAccumulationAndAnotherTokenizer) {
 }
 
 // The untied head, the width of the MLP and the epsilon are in the checkpoint's config.json alone.
+TEST_F(Resume, TakesTheTokenizerOfTheRun) {
+  expect_success(flags("first", {"--stop-after", "1"}));
+  std::filesystem::copy_file(in("first/tokenizer.json"), in("copy.json"));
+  expect_success({"--data",    "text.txt", "--tokenizer-path", "copy.json", "--n-layer",        "1",
+                  "--n-head",  "2",        "--n-embd",         "16",        "--block-size",     "16",
+                  "--steps",   "4",        "--stop-after",     "2",         "--max-new-tokens", "0",
+                  "--run-dir", "run"});
+  std::filesystem::remove(in("copy.json"));
+  expect_success({"--resume", "run"});
+}
+
 TEST_F(Resume, OfAModelThatIsNotQuiteGpt2) {
   expect_success(with(model_flags(), {"--steps", "1", "--run-dir", "tokens"}));
   const auto flags = [](const std::string& run) {

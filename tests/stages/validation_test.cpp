@@ -157,6 +157,8 @@ TEST_F(EvaluateTest, EndsEarlyWhenASignalMayEndIt) {
   };
   EXPECT_EXIT(exit_as_stopped(evaluated(true)), testing::ExitedWithCode(2), "");
   EXPECT_EXIT(exit_as_stopped(evaluated(false)), testing::ExitedWithCode(1), "");
+  const auto by_default = [&] { std::_Exit(evaluation(WindowSample{29, 29}) ? 1 : 2); };
+  EXPECT_EXIT(exit_as_stopped(by_default), testing::ExitedWithCode(1), "");
 }
 
 // A signal ends a validation of more than kSampleTokens tokens, but none of as many.

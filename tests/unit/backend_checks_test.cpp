@@ -186,6 +186,22 @@ TEST_F(BackendChecks, name_the_op_that_was_called_wrongly) {
   for (const Call& call : kLayerCalls) expect_refused(call);
 }
 
+TEST_F(BackendChecks, name_what_a_copy_to_or_from_the_host_got) {
+  const Tensor x = backend_->zeros(DType::f32, {3});
+  const auto says = [](const auto& run) -> std::string {
+    try {
+      run();
+    } catch (const InternalError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  std::array<std::byte, 8> bytes = {};
+  EXPECT_EQ(says([&] { backend_->copy_to_host(bytes, x); }), "copy_to_host: a tensor of 12 bytes into 8");
+  EXPECT_EQ(says([&] { backend_->copy_from_host(x, bytes); }), "copy_from_host: 8 bytes into a tensor of 12");
+  EXPECT_EQ(says([&] { upload<double>(*backend_, x, std::vector<double>(3)); }), "upload: f64 into f32");
+}
+
 // qkv must have three parts of equal width (queries, keys, values). Here it has four columns for one channel;
 // all other shapes are right.
 TEST_F(BackendChecks, name_the_shape_that_attention_wants) {

@@ -188,6 +188,11 @@ class DryRun : public MemoryMessages {
   }
 };
 
+TEST_F(DryRun, TellsWhereNothingIsAvailable) {
+  const std::string text = printed(training(batches(12, 3), device(0)));
+  EXPECT_NE(text.find(row("available", 0, "  on the device") + "fits        no"), std::string::npos) << text;
+}
+
 // Parameters: (1000 + 64) · 256 + 8 · (12 · 256² + 13 · 256) + 2 · 256 = 6,590,976.
 // Tokens per step: 12 · 3 · 64. FLOPs per token: 6 · 6,590,976 + 6 · 8 · 64 · 256.
 TEST_F(DryRun, HasALineForEachFigure) {

@@ -218,6 +218,15 @@ TEST(PlanningBackend, reads_zeros_and_has_no_memory_to_touch) {
   EXPECT_DEATH(static_cast<void>(*const_cast<volatile float*>(x.data<float>())), "");
 }
 
+TEST(PlanningBackend, gives_each_address_once) {
+  const std::unique_ptr<Backend> backend = make_planning_backend();
+  const Tensor first = backend->allocate(DType::f32, {std::int64_t{1} << 28}),
+               second = backend->allocate(DType::f32, {std::int64_t{1} << 29});
+  const auto begin = [](const Tensor& tensor) { return reinterpret_cast<std::uintptr_t>(tensor.raw()); };
+  EXPECT_TRUE(begin(first) + first.bytes() <= begin(second) ||
+              begin(second) + second.bytes() <= begin(first));
+}
+
 TEST(PlanningBackend, checks_arguments_like_every_backend) {
   const std::unique_ptr<Backend> backend = make_planning_backend();
   const Tensor x = backend->zeros(DType::f32, {4}), y = backend->zeros(DType::f32, {5});
