@@ -2,7 +2,7 @@
 # Downloads data sets for training and evaluation.
 #   scripts/download_data.sh [--output DIR] DATASET...
 # tinyshakespeare: 1.1 MB of Shakespeare's plays. tinystories: about 2 GB of short stories, written by GPT-4.
-# hellaswag: the questions of HellaSwag's validation set (12 MB), for stageN_evaluate --task.
+# hellaswag: the questions of HellaSwag's validation set, for stageN_evaluate --task.
 # DIR: data/ in the repository. Existing files are kept, interrupted downloads are resumed. STAGEGPT_GITHUB_URL
 # and STAGEGPT_HUGGINGFACE_URL set other hosts.
 set -euo pipefail

@@ -8,6 +8,7 @@
 #include "common/app/standard_output.h"
 #include "common/app/step_counter.h"
 #include "common/app/trained_model.h"
+#include "common/base/json.h"
 #include "common/data/corpus.h"
 
 namespace stagegpt {
@@ -121,8 +122,9 @@ TaskReport evaluate_task(Stage& stage, const Machine& machine, const EvaluateFla
   const Division division(flags, trained.model->config());
   const ChoiceTask task =
       load_shared_choice_task(stage.group(), flags.task, "--task", *trained.tokenizer, division.T);
-  ChoiceOptions options{.batch_size = flags.batch_size.value_or(choice_batch(task, division.B * division.T)),
-                        .on_endings = progress(stage.group(), "ending", std::ssize(task.continuations()))};
+  const ChoiceOptions options{
+      .batch_size = flags.batch_size.value_or(choice_batch(task, division.B * division.T)),
+      .on_endings = progress(stage.group(), "ending", std::ssize(task.endings))};
   const auto result = evaluate_choices(stage.group(), *machine.backend, *trained.model, task, options);
   return {result.value(), task.cut, division.T};
 }

@@ -5,13 +5,14 @@
 #include <sstream>
 
 #include "common/base/grouped.h"
+#include "common/base/json.h"
 
 namespace stagegpt {
 namespace {
 
 double perplexity(const TextReport& report) { return std::exp(report.evaluation.loss); }
 
-// JSON has no number for the error of one question, and no NaN.
+// Null for one question, which has no standard error.
 Json error_of(double accuracy, std::int64_t questions) {
   return questions > 1 ? Json(standard_error(accuracy, questions)) : Json();
 }

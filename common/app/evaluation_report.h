@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 #include "common/data/choice_task.h"
 #include "common/train/choices.h"
 #include "common/train/evaluate.h"

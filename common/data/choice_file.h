@@ -22,15 +22,17 @@ struct ChoiceText {
 // lm-evaluation-harness does. Empty lines are skipped. Throws UserError, which names the line.
 std::vector<ChoiceText> parse_choice_lines(std::string_view text);
 
-// A question as tokens of GPT-2's vocabulary.
+// A question as tokens.
 struct ChoiceTokens {
   std::vector<std::int32_t> context;
   std::vector<std::vector<std::int32_t>> endings;  // each begins with its space
   std::size_t label = 0;
 };
 
+// Whether the file begins with the magic number of llm.c's format.
 bool is_llmc_choice_file(std::span<const std::byte> file);
-// Layout: docs/file_formats.md. Throws UserError, which names the question, for anything else.
+// The tokens are GPT-2's; none is checked. Layout: docs/file_formats.md. Throws UserError, which names the
+// question, for anything else.
 std::vector<ChoiceTokens> parse_llmc_choices(std::span<const std::byte> file);
 
 }  // namespace stagegpt

@@ -57,10 +57,8 @@ class TaskBuilder {
         user_error("the context is empty, and the tokenizer has no end-of-text token to begin with");
       choice.context = {*tokenizer_.end_of_text()};
     }
-    ChoiceQuestion question{.endings = {}, .characters = characters, .label = choice.label};
-    for (const auto& ending : choice.endings)
-      question.endings.push_back(continuation(choice.context, ending));
-    task_.questions.push_back(std::move(question));
+    for (const auto& ending : choice.endings) task_.endings.push_back(continuation(choice.context, ending));
+    task_.questions.push_back({characters, choice.label});
   }
   ChoiceTask finish() { return std::move(task_); }
 
@@ -114,13 +112,6 @@ ChoiceTask task_of_tokens(std::span<const std::byte> file, const Tokenizer& toke
 }
 
 }  // namespace
-
-std::vector<Continuation> ChoiceTask::continuations() const {
-  std::vector<Continuation> all;
-  for (const ChoiceQuestion& question : questions)
-    all.insert(all.end(), question.endings.begin(), question.endings.end());
-  return all;
-}
 
 ChoiceTask load_choice_task(const std::filesystem::path& path, std::string_view flag,
                             const Tokenizer& tokenizer, std::int64_t block_size) {

@@ -17,22 +17,19 @@ struct Continuation {
 };
 
 struct ChoiceQuestion {
-  std::vector<Continuation> endings;
   std::vector<std::int64_t> characters;  // of each ending's text, without the space before it
   std::size_t label = 0;                 // index of the right ending
 };
 
 struct ChoiceTask {
   std::vector<ChoiceQuestion> questions;
-  std::int64_t cut = 0;  // number of endings whose context was cut at its beginning
-
-  // All endings, in order.
-  std::vector<Continuation> continuations() const;
+  std::vector<Continuation> endings;  // of all questions, in order
+  std::int64_t cut = 0;               // number of endings whose context was cut at its beginning
 };
 
 // Reads a file (choice_file.h). A context and its ending get the tokens that lm-evaluation-harness gives
-// them: the ending's are those that the whole text has more than the context. White space at the end of a
-// context belongs to the ending. A question without a context begins with the end-of-text token. What is
+// them: the ending's are those that the whole text has more than the context. ASCII white space at the end of
+// a context belongs to the ending. A question without a context begins with the end-of-text token. What is
 // longer than block_size + 1 tokens, the last of which is only predicted, loses its first ones. Throws
 // UserError, which names `flag`, the file and the question.
 ChoiceTask load_choice_task(const std::filesystem::path& path, std::string_view flag,

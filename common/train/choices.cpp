@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "common/autograd/ops/cross_entropy.h"
-#include "common/base/error.h"
 #include "common/train/batches_in_turn.h"
 
 namespace stagegpt {
@@ -70,7 +69,7 @@ ChoiceResult score(const ChoiceTask& task, std::span<const double> log_likelihoo
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   std::int64_t right = 0, right_norm = 0;
   for (const ChoiceQuestion& question : task.questions) {
-    const auto own = log_likelihoods.first(question.endings.size());
+    const auto own = log_likelihoods.first(question.characters.size());
     log_likelihoods = log_likelihoods.subspan(own.size());
     std::vector<double> by_character(own.begin(), own.end());
     for (std::size_t i = 0; i < own.size(); ++i)
@@ -91,17 +90,13 @@ double standard_error(double accuracy, std::int64_t questions) {
 
 std::optional<ChoiceResult> evaluate_choices(RankGroup& group, Backend& backend, const Gpt2& model,
                                              const ChoiceTask& task, const ChoiceOptions& options) {
-  const std::vector<Continuation> continuations = task.continuations();
-  const auto likelihoods = log_likelihoods(group, backend, model, continuations, options);
+  const auto likelihoods = log_likelihoods(group, backend, model, task.endings, options);
   return likelihoods ? std::optional(score(task, *likelihoods)) : std::nullopt;
 }
 
 std::int64_t choice_batch(const ChoiceTask& task, std::int64_t tokens) {
   std::int64_t longest = 1;
-  for (const ChoiceQuestion& question : task.questions) {
-    for (const Continuation& ending : question.endings)
-      longest = std::max(longest, std::ssize(ending.ids) - 1);
-  }
+  for (const Continuation& ending : task.endings) longest = std::max(longest, std::ssize(ending.ids) - 1);
   return std::max<std::int64_t>(1, tokens / longest);
 }
 

@@ -19,9 +19,9 @@ struct ChoiceOptions {
   std::function<void(std::int64_t)> on_endings = {};  // called with the number of completed endings
 };
 
-// The log-likelihood of each continuation: the sum of ln p over its last tokens, each given all tokens before
-// it. All ranks get the same bits, which do not depend on their number. Empty if it was stopped, as in
-// evaluate().
+// The log-likelihood of each continuation, in nats: the sum of ln p over its last tokens, each given all
+// tokens before it. All ranks get the same bits, which do not depend on their number. Empty if it was
+// stopped, as in evaluate().
 std::optional<std::vector<double>> log_likelihoods(RankGroup& group, Backend& backend, const Gpt2& model,
                                                    std::span<const Continuation> continuations,
                                                    const ChoiceOptions& options);
@@ -35,7 +35,7 @@ struct ChoiceResult {
   std::int64_t questions = 0;
 };
 
-// `log_likelihoods` are those of task.continuations().
+// `log_likelihoods` are those of task.endings.
 ChoiceResult score(const ChoiceTask& task, std::span<const double> log_likelihoods);
 
 // The standard error of an accuracy: √(p(1-p)/(n-1)), for n questions, at least 2.

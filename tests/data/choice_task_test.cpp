@@ -95,29 +95,29 @@ TEST_F(ChoiceTasks, JoinContextAndEndingByASpace) {
   const ChoiceTask task = load(kQuestion, *characters_);
   ASSERT_EQ(task.questions.size(), 1u);
   const ChoiceQuestion& question = task.questions[0];
-  EXPECT_EQ(characters_->decode(question.endings[0].ids), "ab a");
-  EXPECT_EQ(question.endings[0].scored, 2);
-  EXPECT_EQ(characters_->decode(question.endings[1].ids), "ab bé");
-  EXPECT_EQ(question.endings[1].scored, 3);
+  EXPECT_EQ(characters_->decode(task.endings[0].ids), "ab a");
+  EXPECT_EQ(task.endings[0].scored, 2);
+  EXPECT_EQ(characters_->decode(task.endings[1].ids), "ab bé");
+  EXPECT_EQ(task.endings[1].scored, 3);
   EXPECT_EQ(question.characters, (std::vector<std::int64_t>{1, 2}));
   EXPECT_EQ(question.label, 1u);
   EXPECT_EQ(task.cut, 0);
-  EXPECT_EQ(task.continuations().size(), 2u);
+  EXPECT_EQ(task.endings.size(), 2u);
 }
 
 TEST_F(ChoiceTasks, CountSpaceBehindAContextToTheEnding) {
   const auto task = load(R"({"context": "ab  ", "endings": ["a", ""], "label": 0})", *characters_);
-  EXPECT_EQ(characters_->decode(task.questions[0].endings[0].ids), "ab   a");
-  EXPECT_EQ(task.questions[0].endings[0].scored, 4);
-  EXPECT_EQ(task.questions[0].endings[1].scored, 3);  // an empty ending is the spaces before it
+  EXPECT_EQ(characters_->decode(task.endings[0].ids), "ab   a");
+  EXPECT_EQ(task.endings[0].scored, 4);
+  EXPECT_EQ(task.endings[1].scored, 3);  // an empty ending is the spaces before it
   EXPECT_EQ(task.questions[0].characters[1], 0);
 }
 
 TEST_F(ChoiceTasks, BeginWithTheEndOfTextIfThereIsNoContext) {
   const std::string empty = R"({"context": "", "endings": ["the", "there"], "label": 0})";
   const ChoiceTask task = load(empty, *bpe_);
-  EXPECT_EQ(task.questions[0].endings[0].ids[0], bpe_->end_of_text());
-  EXPECT_EQ(bpe_->decode(std::span(task.questions[0].endings[1].ids).subspan(1)), " there");
+  EXPECT_EQ(task.endings[0].ids[0], bpe_->end_of_text());
+  EXPECT_EQ(bpe_->decode(std::span(task.endings[1].ids).subspan(1)), " there");
   // A tokenizer without special tokens.
   nlohmann::json file = nlohmann::json::parse(tokenizer_json(*characters_));
   file["added_tokens"] = nlohmann::json::array();
@@ -133,8 +133,8 @@ TEST_F(ChoiceTasks, LoseTheBeginningOfALongContext) {
   const std::string question = R"({"context": "abababab", "endings": ["a", "bbbb"], "label": 0})";
   const ChoiceTask task = load(question, *characters_, 9);
   EXPECT_EQ(task.cut, 1);
-  EXPECT_EQ(characters_->decode(task.questions[0].endings[0].ids), "abababab a");  // 9 inputs and a target
-  EXPECT_EQ(characters_->decode(task.questions[0].endings[1].ids), "babab bbbb");
+  EXPECT_EQ(characters_->decode(task.endings[0].ids), "abababab a");  // 9 inputs and a target
+  EXPECT_EQ(characters_->decode(task.endings[1].ids), "babab bbbb");
   EXPECT_EQ(load(question, *characters_, 5).cut, 2);
   EXPECT_EQ(refused(question, *characters_, 4),
             "question 1 of 1: an ending has 5 tokens, and the model's context is 4");
@@ -169,8 +169,8 @@ TEST_F(ChoiceTasks, AreReadFromLlmcsFile) {
   }
   const ChoiceTask task = load(llmc_file({question, question}), *bpe_);
   ASSERT_EQ(task.questions.size(), 2u);
-  EXPECT_EQ(bpe_->decode(task.questions[1].endings[1].ids), "the It's");
-  EXPECT_EQ(task.questions[1].endings[1].scored, std::ssize(ids(" It's")));
+  EXPECT_EQ(bpe_->decode(task.endings[3].ids), "the It's");
+  EXPECT_EQ(task.endings[3].scored, std::ssize(ids(" It's")));
   EXPECT_EQ(task.questions[1].characters, (std::vector<std::int64_t>{5, 4}));
   EXPECT_EQ(task.questions[1].label, 1u);
 }

@@ -72,13 +72,12 @@ TEST_F(LogLikelihoods, EndEarlyWhenASignalMayEndThem) {
   EXPECT_EXIT(exit_as_stopped(evaluated(false)), testing::ExitedWithCode(1), "");
 }
 
-ChoiceQuestion question(const std::vector<std::int64_t>& characters, std::size_t label) {
-  return {std::vector<Continuation>(characters.size()), characters, label};
-}
+// A task whose endings are not read.
+ChoiceTask task_of(std::vector<ChoiceQuestion> questions) { return {std::move(questions), {}, 0}; }
 
 TEST(ChoiceScore, CountsTheRightEndings) {
   // By log-likelihood 0, 1, 0; by character 1, 1, 2.
-  const ChoiceTask task{{question({1, 10}, 1), question({2, 2}, 1), question({1, 1, 3}, 2)}, 0};
+  const ChoiceTask task = task_of({{{1, 10}, 1}, {{2, 2}, 1}, {{1, 1, 3}, 2}});
   const std::vector<double> likelihoods = {-2, -3, -5, -4, -1, -2, -1.5};
   const ChoiceResult result = score(task, likelihoods);
   EXPECT_EQ(result.acc, 1.0 / 3);
@@ -88,19 +87,19 @@ TEST(ChoiceScore, CountsTheRightEndings) {
 
 TEST(ChoiceScore, TakesTheFirstOfEqualEndings) {
   const std::vector<double> likelihoods = {-2, -2};
-  EXPECT_EQ(score({{question({1, 1}, 0)}, 0}, likelihoods).acc, 1);
-  EXPECT_EQ(score({{question({1, 1}, 1)}, 0}, likelihoods).acc, 0);
-  EXPECT_EQ(score({{question({1, 1}, 1)}, 0}, likelihoods).acc_norm, 0);
+  EXPECT_EQ(score(task_of({{{1, 1}, 0}}), likelihoods).acc, 1);
+  EXPECT_EQ(score(task_of({{{1, 1}, 1}}), likelihoods).acc, 0);
+  EXPECT_EQ(score(task_of({{{1, 1}, 1}}), likelihoods).acc_norm, 0);
 }
 
 TEST(ChoiceScore, NeverTakesAnEmptyEndingByCharacters) {
   const std::vector<double> likelihoods = {-0.5, -90};
-  EXPECT_EQ(score({{question({0, 1}, 1)}, 0}, likelihoods).acc_norm, 1);
+  EXPECT_EQ(score(task_of({{{0, 1}, 1}}), likelihoods).acc_norm, 1);
 }
 
 TEST(ChoiceScore, IsUnknownIfAModelGivesNoNumber) {
   const std::vector<double> likelihoods = {-2, std::numeric_limits<double>::quiet_NaN()};
-  const ChoiceResult result = score({{question({1, 1}, 0)}, 0}, likelihoods);
+  const ChoiceResult result = score(task_of({{{1, 1}, 0}}), likelihoods);
   EXPECT_TRUE(std::isnan(result.acc));
   EXPECT_TRUE(std::isnan(result.acc_norm));
   EXPECT_EQ(result.questions, 1);
@@ -112,7 +111,7 @@ TEST(ChoiceScore, HasTheStandardErrorOfAShare) {
 }
 
 TEST(ChoiceBatch, HasAsManyTokensAsWereAskedFor) {
-  const ChoiceTask task{{{{{{1, 2, 3}, 1}, {{1, 2, 3, 4, 5}, 1}}, {1, 1}, 0}}, 0};
+  const ChoiceTask task{{{{1, 1}, 0}}, {{{1, 2, 3}, 1}, {{1, 2, 3, 4, 5}, 1}}, 0};
   EXPECT_EQ(choice_batch(task, 12), 3);
   EXPECT_EQ(choice_batch(task, 11), 2);
   EXPECT_EQ(choice_batch(task, 1), 1);
