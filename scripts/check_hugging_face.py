@@ -75,6 +75,9 @@ VARIANTS = FIXTURES + [
     Variant("epsilon 1e-6", config={"layer_norm_epsilon": 1e-6}),
     Variant("n_inner 100", config={"n_inner": 100}),
     Variant("untied head", config={"tie_word_embeddings": False}),
+    Variant("attention scaled by layer", config={"scale_attn_by_inverse_layer_idx": True}),
+    Variant("attention not scaled", config={"scale_attn_weights": False}),
+    Variant("reordered attention", config={"reorder_and_upcast_attn": True}),
     Variant(
         "untied head, n_inner, epsilon",
         config={"tie_word_embeddings": False, "n_inner": 50, "layer_norm_epsilon": 1e-3},

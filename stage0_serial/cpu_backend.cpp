@@ -173,22 +173,22 @@ class CpuBackend final : public HostBackend {
                                    rstd.data<float>(), mean.numel(), w.numel());
   }
 
-  void do_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head,
+  void do_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head, double scale,
                             const Dropout& dropout) override {
     vectorised::attention_forward(parallel_, out.data<float>(), lse.data<float>(), qkv.data<float>(), dropout,
-                                  attention_size(qkv, n_head));
+                                  attention_size(qkv, n_head, scale));
   }
 
   void do_attention_backward(const Grad& dqkv, const Tensor& dout, const Tensor& out, const Tensor& lse,
-                             const Tensor& qkv, int n_head, const Dropout& dropout) override {
+                             const Tensor& qkv, int n_head, double scale, const Dropout& dropout) override {
     vectorised::attention_backward(parallel_, GradOut<float>(dqkv), dout.data<float>(), out.data<float>(),
                                    lse.data<float>(), qkv.data<float>(), dropout,
-                                   attention_size(qkv, n_head));
+                                   attention_size(qkv, n_head, scale));
   }
 
   void do_cached_attention_forward(const Tensor& out, const Tensor& cache, const Tensor& qkv, int n_head,
-                                   std::int64_t first) override {
-    const CachedAttentionSize s = cached_attention_size(cache, qkv, n_head, first);
+                                   double scale, std::int64_t first) override {
+    const CachedAttentionSize s = cached_attention_size(cache, qkv, n_head, scale, first);
     cached::store_rows(cache.data<float>(), qkv.data<float>(), s);
     if (first > 0) {
       return cached::attention_forward(parallel_, out.data<float>(), cache.data<float>(), qkv.data<float>(),
@@ -196,7 +196,7 @@ class CpuBackend final : public HostBackend {
     }
     std::vector<float> lse(static_cast<std::size_t>(s.B * s.NH * s.T));
     vectorised::attention_forward(parallel_, out.data<float>(), lse.data(), qkv.data<float>(), {},
-                                  attention_size(qkv, n_head));
+                                  attention_size(qkv, n_head, scale));
   }
 
   void do_dropout_forward(const Tensor& out, const Tensor& x, const Dropout& dropout) override {

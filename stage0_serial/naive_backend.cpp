@@ -169,29 +169,29 @@ class NaiveBackend final : public HostBackend {
     });
   }
 
-  void do_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head,
+  void do_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head, double scale,
                             const Dropout& dropout) override {
     with_real(qkv.dtype(), [&](auto t) {
       using T = decltype(t);
       naive::attention_forward(out.data<T>(), lse.data<T>(), qkv.data<T>(), dropout,
-                               attention_size(qkv, n_head));
+                               attention_size(qkv, n_head, scale));
     });
   }
 
   void do_attention_backward(const Grad& dqkv, const Tensor& dout, const Tensor& out, const Tensor& lse,
-                             const Tensor& qkv, int n_head, const Dropout& dropout) override {
+                             const Tensor& qkv, int n_head, double scale, const Dropout& dropout) override {
     with_real(qkv.dtype(), [&](auto t) {
       using T = decltype(t);
       naive::attention_backward(GradOut<T>(dqkv), dout.data<T>(), out.data<T>(), lse.data<T>(), qkv.data<T>(),
-                                dropout, attention_size(qkv, n_head));
+                                dropout, attention_size(qkv, n_head, scale));
     });
   }
 
   void do_cached_attention_forward(const Tensor& out, const Tensor& cache, const Tensor& qkv, int n_head,
-                                   std::int64_t first) override {
+                                   double scale, std::int64_t first) override {
     with_real(out.dtype(), [&](auto t) {
       using T = decltype(t);
-      const CachedAttentionSize s = cached_attention_size(cache, qkv, n_head, first);
+      const CachedAttentionSize s = cached_attention_size(cache, qkv, n_head, scale, first);
       cached::store_rows(cache.data<T>(), qkv.data<T>(), s);
       cached::attention_forward(Parallel(1), out.data<T>(), cache.data<T>(), qkv.data<T>(), s);
     });

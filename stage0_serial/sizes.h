@@ -25,15 +25,15 @@ inline LinearSize linear_size(const Tensor& x, const Tensor& w) {
   return {x.numel() / w.shape()[1], w.shape()[1], w.shape()[0]};
 }
 
-inline AttentionSize attention_size(const Tensor& qkv, int n_head) {
+inline AttentionSize attention_size(const Tensor& qkv, int n_head, double scale) {
   const Shape& s = qkv.shape();
-  return {s[0], s[1], n_head, s[2] / 3 / n_head};
+  return {s[0], s[1], n_head, s[2] / 3 / n_head, scale};
 }
 
 inline CachedAttentionSize cached_attention_size(const Tensor& cache, const Tensor& qkv, int n_head,
-                                                 std::int64_t first) {
+                                                 double scale, std::int64_t first) {
   const Shape& s = qkv.shape();
-  return {s[0], s[1], n_head, s[2] / 3 / n_head, cache.shape()[1], first};
+  return {s[0], s[1], n_head, s[2] / 3 / n_head, cache.shape()[1], first, scale};
 }
 
 inline CrossEntropySize cross_entropy_size(const Tensor& logits, std::int64_t vocab_size) {

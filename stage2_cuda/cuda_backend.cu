@@ -101,9 +101,9 @@ CrossEntropySize cross_entropy_size(const Tensor& logits, std::int64_t vocab_siz
   return {logits.numel() / padded, vocab_size, padded};
 }
 
-AttentionSize attention_size(const Tensor& qkv, int n_head) {
+AttentionSize attention_size(const Tensor& qkv, int n_head, double scale) {
   const Shape& s = qkv.shape();
-  return {s[0], s[1], n_head, s[2] / 3 / n_head};
+  return {s[0], s[1], n_head, s[2] / 3 / n_head, static_cast<float>(scale)};
 }
 
 // Every op is one or more launches on one stream. The host waits only for copies to the host. With the same
@@ -283,9 +283,9 @@ class StreamBackend final : public CudaBackend {
     });
   }
 
-  void do_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head,
+  void do_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head, double scale,
                             const Dropout& dropout) override {
-    const AttentionSize s = attention_size(qkv, n_head);
+    const AttentionSize s = attention_size(qkv, n_head, scale);
     if (is_flash(s, qkv.dtype())) {
       return by_type(qkv, [&]<class T>() {
         flash_forward<T>(stream_, out.data<T>(), floats(lse), qkv.data<T>(), dropout, s);
@@ -296,8 +296,8 @@ class StreamBackend final : public CudaBackend {
   }
 
   void do_attention_backward(const Grad& dqkv, const Tensor& dout, const Tensor& out, const Tensor& lse,
-                             const Tensor& qkv, int n_head, const Dropout& dropout) override {
-    const AttentionSize s = attention_size(qkv, n_head);
+                             const Tensor& qkv, int n_head, double scale, const Dropout& dropout) override {
+    const AttentionSize s = attention_size(qkv, n_head, scale);
     if (is_flash(s, qkv.dtype())) {
       const Tensor dots = allocate(DType::f32, {s.rows()});  // D, (B,NH,T)
       return by_type(qkv, [&]<class T>() {
@@ -311,11 +311,12 @@ class StreamBackend final : public CudaBackend {
   }
 
   void do_cached_attention_forward(const Tensor& out, const Tensor& cache, const Tensor& qkv, int n_head,
-                                   std::int64_t first) override {
+                                   double scale, std::int64_t first) override {
     const Shape& s = qkv.shape();
     by_type(qkv, [&]<class T>() {
-      gpu::cached_attention_forward<T>(stream_, out.data<T>(), cache.data<T>(), qkv.data<T>(),
-                                       {s[0], s[1], n_head, s[2] / 3 / n_head, cache.shape()[1], first});
+      gpu::cached_attention_forward<T>(
+          stream_, out.data<T>(), cache.data<T>(), qkv.data<T>(),
+          {s[0], s[1], n_head, s[2] / 3 / n_head, cache.shape()[1], first, static_cast<float>(scale)});
     });
   }
 

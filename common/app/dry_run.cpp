@@ -28,7 +28,8 @@ std::optional<AvailableMemory> least_available(const TensorMemory& memory, RankG
 void print_plan(const TrainingMemory& training, RankGroup& group, bool json) {
   const Gpt2Config& config = training.config;
   const TrainerConfig& trainer = training.trainer;
-  const std::int64_t T = training.T, parameters = gpt2_parameter_table(config).numel();
+  const ParameterTable table = gpt2_parameter_table(config);
+  const std::int64_t T = training.T, parameters = table.numel();
   // As double: settings may multiply to more than 64 bits hold.
   const double tokens =
       static_cast<double>(trainer.batch_size) * static_cast<double>(trainer.grad_accumulation * T);
@@ -42,6 +43,7 @@ void print_plan(const TrainingMemory& training, RankGroup& group, bool json) {
   const bool fits = !available || needed <= available->bytes;
   if (json) {
     const Json plan = {{"parameters", parameters},
+                       {"trained_parameters", table.trained_numel()},
                        {"tokens_per_step", tokens},
                        {"flops_per_token", flops},
                        {"total_flops", total_flops},
@@ -58,9 +60,11 @@ void print_plan(const TrainingMemory& training, RankGroup& group, bool json) {
     std::cout << plan.dump(2) << '\n';
     return;
   }
-  std::printf("parameters  %s\ntokens      %s a step, %s in all\nFLOPs       %.3g a token, %.3g in all\n",
-              grouped(parameters).c_str(), grouped(tokens).c_str(), grouped(total_tokens).c_str(), flops,
-              total_flops);
+  const std::string trained =
+      config.frozen.empty() ? "" : concat(", ", grouped(table.trained_numel()), " of them trained");
+  std::printf("parameters  %s%s\ntokens      %s a step, %s in all\nFLOPs       %.3g a token, %.3g in all\n",
+              grouped(parameters).c_str(), trained.c_str(), grouped(tokens).c_str(),
+              grouped(total_tokens).c_str(), flops, total_flops);
   std::printf("memory of %s, in MiB\n", ranks == 1 ? "the process" : "each rank");
   const auto row = [](const char* kind, auto bytes, const std::string& note = "") {
     std::printf("  %-12s%12s%s\n", kind, grouped(static_cast<double>(bytes) / (1 << 20), 1).c_str(),

@@ -1,6 +1,7 @@
 #include "common/app/train_flags.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "common/app/memory_check.h"
 #include "common/io/shared_files.h"
@@ -13,6 +14,26 @@ namespace fs = std::filesystem;
 constexpr const char* kDefaultData = "data/dummy.txt";
 constexpr std::int64_t kMaxTokens = 1'000'000'000'000'000;
 constexpr std::int64_t kMaxSteps = 1'000'000'000;  // numbers of random sequences have 32 bits
+
+// "wte*,h.0.*" -> "wte*", "h.0.*".
+std::vector<std::string> patterns_of(const std::string& list) {
+  std::vector<std::string> patterns;
+  std::istringstream in(list);
+  for (std::string pattern; std::getline(in, pattern, ',');) patterns.push_back(pattern);
+  return patterns;
+}
+
+// Throws UserError if one of the patterns matches no parameter, or if they leave none to train.
+void check_frozen(const Gpt2Config& config) {
+  if (config.frozen.empty()) return;
+  ParameterTable table = gpt2_parameter_table(config);
+  for (const std::string& pattern : config.frozen) {
+    if (table.freeze(pattern) > 0) continue;
+    user_error("--freeze: '", pattern, "' matches no parameter; their names are such as ", table[0].name,
+               " and ", table[4].name);
+  }
+  if (table.trained_numel() == 0) user_error("--freeze: expected patterns that leave a parameter to train");
+}
 
 fs::path find_data(const std::string& path) {
   return path == kDefaultData ? find_shared(path) : fs::path(path);
@@ -68,6 +89,10 @@ void TrainFlags::add(CommandLine& command_line) {
                     "AdamW's epsilon, added to the square root of the second moment");
   command_line.real("--grad-clip", trainer_.adamw.grad_clip, kNotNegative,
                     "clip the gradient to this norm (0: off)");
+  command_line.free_text(
+      "--freeze", freeze_,
+      "do not train the parameters whose names match one of these patterns, separated by commas: "
+      "'wte*,h.0.*'");
   command_line.toggle("--overfit-batch", trainer_.overfit_batch,
                       "train on the first batch only, to check that the model can learn");
   command_line.toggle("--reproducible", trainer_.reproducible,
@@ -98,6 +123,7 @@ void TrainFlags::add(CommandLine& command_line) {
 
 void TrainFlags::resolve() {
   model.resolve();
+  check_frozen(model_config());
   if (!learning_rate_) learning_rate_ = model.learning_rate();
   if (!min_lr_) min_lr_ = *learning_rate_ / 10;
   if (!warmup_steps_) warmup_steps_ = steps / 20;
@@ -105,6 +131,12 @@ void TrainFlags::resolve() {
     user_error("--min-lr: ", *min_lr_, " exceeds --learning-rate ", *learning_rate_);
   }
   if (*warmup_steps_ > steps) user_error("--warmup-steps: ", *warmup_steps_, " exceeds --steps ", steps);
+}
+
+Gpt2Config TrainFlags::model_config() const {
+  Gpt2Config config = model.config();
+  config.frozen = patterns_of(freeze_);
+  return config;
 }
 
 CorpusConfig TrainFlags::corpus() const {

@@ -25,6 +25,8 @@ class TrainFlags {
   void take_tokenizer(const std::filesystem::path& tokenizer) { tokenizer_.load(tokenizer); }
 
   // The rest is for flags that have been resolved.
+  // The model, with the patterns of --freeze.
+  Gpt2Config model_config() const;
   CorpusConfig corpus() const;
   TrainingRunConfig run() const;
 
@@ -44,6 +46,7 @@ class TrainFlags {
   TrainerConfig trainer_;
   std::string schedule_ = "cosine";
   std::string non_finite_ = "stop";
+  std::string freeze_;
   std::int64_t eval_every_ = 100, checkpoint_every_ = 1000, sample_every_ = 0, trace_steps_ = 0, seed_ = 1337;
   std::optional<std::int64_t> eval_tokens_, warmup_steps_, stop_after_;
   std::optional<double> learning_rate_, min_lr_;

@@ -85,6 +85,7 @@ void print_json(const TrainFlags& flags, const Gpt2& model, const fs::path& run,
   const std::optional<ValidationResult>& validation = result.validation;
   const Json json = {{"model", flags.model.label()},
                      {"parameters", model.parameters().table().numel()},
+                     {"trained_parameters", model.parameters().table().trained_numel()},
                      {"run_dir", run.string()},
                      {"steps", result.steps},
                      {"loss", or_null(result.train_loss)},
@@ -147,8 +148,10 @@ std::string describe_validation(const TrainFlags& flags, std::int64_t tokens, st
 
 void describe(const TrainFlags& flags, const Gpt2Config& config, const Corpus& corpus,
               const Machine& machine) {
-  std::cerr << flags.model.label() << ": " << grouped(gpt2_parameter_table(config).numel()) << " parameters, "
-            << config.n_layer << (config.n_layer == 1 ? " layer, " : " layers, ") << config.n_head
+  const ParameterTable table = gpt2_parameter_table(config);
+  std::cerr << flags.model.label() << ": " << grouped(table.numel()) << " parameters, ";
+  if (!config.frozen.empty()) std::cerr << grouped(table.trained_numel()) << " of them trained, ";
+  std::cerr << config.n_layer << (config.n_layer == 1 ? " layer, " : " layers, ") << config.n_head
             << (config.n_head == 1 ? " head, " : " heads, ") << config.n_embd << " channels, context "
             << config.block_size << "\ndata: " << flags.corpus().data << ", " << grouped(corpus.train.size())
             << " tokens and " << grouped(corpus.validation.size()) << " for validation, vocabulary "
@@ -185,7 +188,8 @@ NamedValues found(const Gpt2Config& config, const Corpus& corpus) {
   return {
       {"--model", concat(config.n_layer, " layers, ", config.n_head, " heads, ", config.n_embd,
                          " channels, context ", config.block_size, ", MLP ", config.mlp_width(), ", epsilon ",
-                         config.layer_norm_epsilon, config.tie_word_embeddings ? "" : ", untied head")},
+                         config.layer_norm_epsilon, config.tie_word_embeddings ? "" : ", untied head",
+                         ", attention scale ", config.attention_scale(config.n_layer - 1))},
       {"--data", concat(corpus.train.size(), " tokens with hash ", corpus.train_identity.hash)},
       {"--data", concat(corpus.validation.size(), " tokens of validation with hash ",
                         corpus.validation_identity.hash)}};
@@ -208,10 +212,11 @@ void begin_model(const TrainFlags& flags, const Machine& machine, const HuggingF
 }
 
 // Writes the settings of the run, and prints where it is.
-void begin_run(const TrainFlags& flags, Json settings, const std::optional<ResumedRun>& resumed,
-               RunDirectory& directory) {
+void begin_run(const TrainFlags& flags, Json settings, const ParameterTable& table,
+               const std::optional<ResumedRun>& resumed, RunDirectory& directory) {
   settings.erase("run_dir");  // a run may be moved, and resumed from anywhere
   settings["data"] = fs::absolute(flags.corpus().data).string();
+  if (table.trained_numel() < table.numel()) settings[kDerived]["trained_parameters"] = table.trained_numel();
   replace_file(directory.configuration(), text_of(settings));
   std::cerr << "run: " << directory.path().string()
             << (resumed ? concat(", resumed from ", resumed->checkpoint.filename()) : "") << '\n';
@@ -262,7 +267,7 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, std::optiona
     weights = open_weights(flags, resumed.has_value());
     if (resumed) require_data_of_run(*resumed, flags.corpus().data);
   });
-  Gpt2Config config = flags.model.config();
+  Gpt2Config config = flags.model_config();
   // Checked with one token first: reading the text, which gives the size, may take long.
   config.vocab_size = 1;
   require_memory(flags, config, machine);
@@ -294,7 +299,7 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, std::optiona
     directory = resumed ? std::move(resumed->directory) : create_run(flags, *corpus.tokenizer);
     if (resumed) directory->resume_from(resumed->checkpoint);
     if (has_steps_left(flags, resumed)) {
-      begin_run(flags, std::move(settings), resumed, *directory);
+      begin_run(flags, std::move(settings), model.parameters().table(), resumed, *directory);
     } else {
       explain_nothing_left(flags, *resumed);
     }

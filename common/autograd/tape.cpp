@@ -6,7 +6,7 @@
 namespace stagegpt {
 
 Var::Var(Tensor value, Tensor grad, int leaf_id)
-    : value_(std::move(value)), slot_(std::make_shared<GradSlot>()) {
+    : value_(std::move(value)), leaf_id_(leaf_id), slot_(std::make_shared<GradSlot>()) {
   check(value_.shape() == grad.shape(), "tape: a leaf of shape ", value_.shape(),
         " with a gradient of shape ", grad.shape());
   check(grad.dtype() == value_.dtype() || grad.dtype() == statistics_dtype(value_.dtype()),

@@ -37,7 +37,9 @@ class Var {
   Var() = default;
   // An input or a constant, which needs no gradient.
   explicit Var(Tensor value) : value_(std::move(value)) {}
-  // A leaf, such as a parameter. Its gradient is collected in `grad`, which the caller owns; that of a
+  // A leaf, such as a parameter, that needs no gradient.
+  Var(Tensor value, int leaf_id) : value_(std::move(value)), leaf_id_(leaf_id) {}
+  // A leaf that needs one. Its gradient is collected in `grad`, which the caller owns; that of a
   // parameter in bf16 is f32.
   Var(Tensor value, Tensor grad, int leaf_id = -1);
 
@@ -46,7 +48,7 @@ class Var {
   // The gradient collected so far; undefined if there is none.
   Tensor grad() const { return slot_ && slot_->written ? slot_->grad : Tensor(); }
   // The number that a leaf's owner gave it; -1 for other variables.
-  int leaf_id() const { return slot_ ? slot_->leaf_id : -1; }
+  int leaf_id() const { return leaf_id_; }
   // For a leaf: true if its gradient has a contribution since clear_grad().
   bool grad_written() const { return slot_->written; }
   // For a leaf: the next contribution overwrites the gradient.
@@ -56,6 +58,7 @@ class Var {
   friend class Tape;
   friend class Grads;
   Tensor value_;
+  int leaf_id_ = -1;
   std::shared_ptr<GradSlot> slot_;
 };
 

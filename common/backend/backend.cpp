@@ -205,30 +205,31 @@ void Backend::layernorm_backward(const Grad& dx, const Grad& dw, const Grad& dbi
 }
 
 void Backend::attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head,
-                                const Dropout& dropout) {
-  check_attention(Checks("attention_forward"), out, lse, qkv, n_head);
+                                double scale, const Dropout& dropout) {
+  check_attention(Checks("attention_forward"), out, lse, qkv, n_head, scale);
   run("attention_forward", work::attention_forward(out, lse, qkv),
-      [&] { kernels_->do_attention_forward(out, lse, qkv, n_head, dropout); });
+      [&] { kernels_->do_attention_forward(out, lse, qkv, n_head, scale, dropout); });
 }
 
 void Backend::attention_backward(const Grad& dqkv, const Tensor& dout, const Tensor& out, const Tensor& lse,
-                                 const Tensor& qkv, int n_head, const Dropout& dropout) {
+                                 const Tensor& qkv, int n_head, double scale, const Dropout& dropout) {
   const Checks checks("attention_backward");
-  check_attention(checks, out, lse, qkv, n_head);
+  check_attention(checks, out, lse, qkv, n_head, scale);
   checks.shape(dout, qkv.dtype(), out.shape(), "dout");
   checks.grad(dqkv, qkv.dtype(), qkv.shape(), "dqkv");
   if (!dqkv.wanted()) return;
   run("attention_backward", work::attention_backward(dqkv, dout, out, lse, qkv),
-      [&] { kernels_->do_attention_backward(dqkv, dout, out, lse, qkv, n_head, dropout); });
+      [&] { kernels_->do_attention_backward(dqkv, dout, out, lse, qkv, n_head, scale, dropout); });
 }
 
 void Backend::cached_attention_forward(const Tensor& out, const Tensor& cache, const Tensor& qkv, int n_head,
-                                       std::int64_t first) {
+                                       double scale, std::int64_t first) {
   const Checks checks("cached_attention_forward");
   checks.real(qkv, "qkv");
   checks.that(qkv.shape().rank() == 3 && qkv.shape()[2] % 3 == 0, "qkv of shape (B,T,3C)");
   const std::int64_t B = qkv.shape()[0], T = qkv.shape()[1], C = qkv.shape()[2] / 3;
   checks.that(n_head > 0 && C % n_head == 0, "a number of heads that divides the channels");
+  checks.that(scale > 0, "a positive scale");
   checks.dtype(cache, qkv.dtype(), "cache");
   checks.that(cache.shape().rank() == 3, "a cache of shape (B,P,2C)");
   const std::int64_t P = cache.shape()[1];
@@ -236,7 +237,7 @@ void Backend::cached_attention_forward(const Tensor& out, const Tensor& cache, c
   checks.that(first >= 0 && first + T <= P, "room for the new tokens in the cache");
   checks.shape(out, qkv.dtype(), {B, T, C}, "out");
   run("cached_attention_forward", work::cached_attention_forward(out, cache, qkv, n_head, first),
-      [&] { kernels_->do_cached_attention_forward(out, cache, qkv, n_head, first); });
+      [&] { kernels_->do_cached_attention_forward(out, cache, qkv, n_head, scale, first); });
 }
 
 void Backend::dropout_forward(const Tensor& out, const Tensor& x, const Dropout& dropout) {

@@ -93,20 +93,20 @@ class Backend {
                           const Tensor& x, const Tensor& w, const Tensor& mean, const Tensor& rstd);
 
   // Causal self-attention of n_head heads over packed queries, keys and values: for each head
-  // out = dropout(softmax(q·kᵀ/√HS + causal mask)) · v. qkv (B,T,3C), out (B,T,C); lse (B,NH,T) receives the
-  // logarithm of each softmax's denominator. Element ((b·NH + h)·T + t)·T + s of the dropout sequence belongs
-  // to query t and key s. Vaswani et al., arXiv:1706.03762, section 3.2.
-  void attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head,
+  // out = dropout(softmax(scale·q·kᵀ + causal mask)) · v. qkv (B,T,3C), out (B,T,C); lse (B,NH,T) receives
+  // the logarithm of each softmax's denominator. GPT-2's scale is 1/√HS. Element ((b·NH + h)·T + t)·T + s of
+  // the dropout sequence belongs to query t and key s. Vaswani et al., arXiv:1706.03762, section 3.2.
+  void attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head, double scale,
                          const Dropout& dropout);
   void attention_backward(const Grad& dqkv, const Tensor& dout, const Tensor& out, const Tensor& lse,
-                          const Tensor& qkv, int n_head, const Dropout& dropout);
+                          const Tensor& qkv, int n_head, double scale, const Dropout& dropout);
 
   // The same for inference, without dropout and with a cache of keys and values. The T new tokens of each
   // sequence have the indices first … first + T - 1; each attends to all tokens up to itself. Row t of cache
   // (B,P,2C) holds the key and the value of token t: rows before `first` are read, rows of the new tokens are
   // written. qkv (B,T,3C), out (B,T,C), first + T <= P.
   void cached_attention_forward(const Tensor& out, const Tensor& cache, const Tensor& qkv, int n_head,
-                                std::int64_t first);
+                                double scale, std::int64_t first);
 
   // out = x, with elements dropped (Dropout in op_types.h).
   void dropout_forward(const Tensor& out, const Tensor& x, const Dropout& dropout);
@@ -189,12 +189,12 @@ class Kernels {
                                      const Tensor& x, const Tensor& w, const Tensor& mean,
                                      const Tensor& rstd) = 0;
   virtual void do_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head,
-                                    const Dropout& dropout) = 0;
+                                    double scale, const Dropout& dropout) = 0;
   virtual void do_attention_backward(const Grad& dqkv, const Tensor& dout, const Tensor& out,
-                                     const Tensor& lse, const Tensor& qkv, int n_head,
+                                     const Tensor& lse, const Tensor& qkv, int n_head, double scale,
                                      const Dropout& dropout) = 0;
   virtual void do_cached_attention_forward(const Tensor& out, const Tensor& cache, const Tensor& qkv,
-                                           int n_head, std::int64_t first) = 0;
+                                           int n_head, double scale, std::int64_t first) = 0;
   virtual void do_dropout_forward(const Tensor& out, const Tensor& x, const Dropout& dropout) = 0;
   virtual void do_dropout_backward(const Grad& dx, const Tensor& dout, const Dropout& dropout) = 0;
   virtual void do_cross_entropy_forward(const Tensor& loss, const Tensor& lse, const Tensor& logits,

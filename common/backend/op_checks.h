@@ -60,11 +60,12 @@ inline void check_layernorm(const Checks& checks, const Tensor& like, const Tens
 }
 
 inline void check_attention(const Checks& checks, const Tensor& out, const Tensor& lse, const Tensor& qkv,
-                            int n_head) {
+                            int n_head, double scale) {
   checks.real(qkv, "qkv");
   checks.that(qkv.shape().rank() == 3 && qkv.shape()[2] % 3 == 0, "qkv of shape (B,T,3C)");
   const std::int64_t B = qkv.shape()[0], T = qkv.shape()[1], C = qkv.shape()[2] / 3;
   checks.that(n_head > 0 && C % n_head == 0, "a number of heads that divides the channels");
+  checks.that(scale > 0, "a positive scale");
   checks.shape(out, qkv.dtype(), {B, T, C}, "out");
   checks.shape(lse, statistics_dtype(qkv.dtype()), {B, n_head, T}, "lse");
 }

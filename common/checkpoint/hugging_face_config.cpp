@@ -77,8 +77,8 @@ std::string config_json(const Gpt2Config& config, std::optional<std::int32_t> en
                      {"embd_pdrop", config.dropout},
                      {"attn_pdrop", config.dropout},
                      {"resid_pdrop", config.dropout},
-                     {"scale_attn_weights", true},
-                     {"scale_attn_by_inverse_layer_idx", false},
+                     {"scale_attn_weights", config.scale_attn_weights},
+                     {"scale_attn_by_inverse_layer_idx", config.scale_attn_by_inverse_layer_idx},
                      {"reorder_and_upcast_attn", false},
                      {"tie_word_embeddings", config.tie_word_embeddings},
                      {"use_cache", true},
@@ -98,7 +98,7 @@ std::string generation_config_json(std::optional<std::int32_t> end_of_text) {
 Gpt2Config parse_config(const nlohmann::json& json) {
   return read_json([&] {
     if (!json.is_object() || json.value("model_type", "") != "gpt2")
-      user_error("'model_type' is not \"gpt2\"");
+      user_error("'model_type' is not \"gpt2\", the only one that is supported");
     Gpt2Config config;
     config.vocab_size = size_field(json, "vocab_size", 1 << 24);
     config.block_size = size_field(json, "n_positions", 1 << 20);
@@ -108,7 +108,8 @@ Gpt2Config parse_config(const nlohmann::json& json) {
     const std::string activation = json.value("activation_function", "gelu_new");
     const auto named = activation_of(activation);
     if (!named) {
-      user_error("'activation_function': \"", activation, "\" is not supported");
+      user_error("'activation_function': \"", activation.substr(0, 40),
+                 "\" is not supported, expected gelu_new, gelu_pytorch_tanh, gelu_fast, gelu or relu");
     }
     config.activation = *named;
     config.initializer_range = json.value("initializer_range", config.initializer_range);
@@ -116,8 +117,9 @@ Gpt2Config parse_config(const nlohmann::json& json) {
                        inner = size_field(json, "n_inner", 1 << 20, usual);
     config.n_inner = inner == usual ? 0 : inner;
     config.layer_norm_epsilon = epsilon_field(json, "layer_norm_epsilon", config.layer_norm_epsilon);
-    require(json, "scale_attn_weights", true);
-    require(json, "scale_attn_by_inverse_layer_idx", false);
+    config.scale_attn_weights = bool_field(json, "scale_attn_weights", config.scale_attn_weights);
+    config.scale_attn_by_inverse_layer_idx =
+        bool_field(json, "scale_attn_by_inverse_layer_idx", config.scale_attn_by_inverse_layer_idx);
     require(json, "add_cross_attention", false);
     config.tie_word_embeddings = bool_field(json, "tie_word_embeddings", config.tie_word_embeddings);
     if (config.n_embd % config.n_head != 0) user_error("'n_head' does not divide 'n_embd'");

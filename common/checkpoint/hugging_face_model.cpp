@@ -129,7 +129,7 @@ void HuggingFaceModel::check_weights() {
   }
   for (const auto& [name, view] : weights_) {
     if (table_.find(name) < 0)
-      user_error("the tensor '", name.substr(0, 80), "' does not belong to this model");
+      user_error("the tensor '", name.substr(0, 80), "' does not belong to this model, a GPT2LMHeadModel");
   }
 }
 

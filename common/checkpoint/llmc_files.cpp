@@ -102,6 +102,11 @@ void require_llmc_shape(const Gpt2Config& config) {
     user_error("llm.c's models have n_inner 4 times n_embd, here ", usual_width, ", not ",
                config.mlp_width());
   }
+  if (!config.scale_attn_weights || config.scale_attn_by_inverse_layer_idx) {
+    user_error(
+        "llm.c's models divide attention scores by √(n_embd/n_head) in all layers: expected "
+        "'scale_attn_weights' true and 'scale_attn_by_inverse_layer_idx' false");
+  }
   if (!config.tie_word_embeddings) {
     user_error("llm.c's models have an output head that is tied to wte, not a separate lm_head.weight");
   }

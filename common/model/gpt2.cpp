@@ -41,6 +41,11 @@ void Gpt2Config::validate() const {
   if (n_embd % n_head != 0) user_error("--n-head: ", n_head, " does not divide --n-embd ", n_embd);
 }
 
+double Gpt2Config::attention_scale(int layer) const {
+  const double scale = scale_attn_weights ? 1 / std::sqrt(static_cast<double>(n_embd / n_head)) : 1;
+  return scale_attn_by_inverse_layer_idx ? scale / (layer + 1) : scale;
+}
+
 const std::vector<Preset>& presets() {
   const auto preset = [](std::string_view name, int n_layer, int n_head, int n_embd, double learning_rate) {
     Gpt2Config config;
@@ -97,6 +102,7 @@ ParameterTable gpt2_parameter_table(const Gpt2Config& config) {
   if (!config.tie_word_embeddings) {
     table.add({"lm_head.weight", {config.vocab_size, C}, config.padded_vocab_size(), 0, std});
   }
+  for (const std::string& pattern : config.frozen) table.freeze(pattern);
   return table;
 }
 
@@ -139,8 +145,9 @@ Var Gpt2::hidden(Tape& tape, const Tensor& ids, const std::optional<DropoutPosit
     const Var& next_bias = last ? ln_f_bias_ : layers_[l + 1].ln_1_bias;
 
     Var qkv = linear(tape, norm, h.c_attn_weight, h.c_attn_bias);  // (B,T,3C)
-    Var y = cache ? cached_attention(tape, qkv, cache->layers_[l], config_.n_head, first)
-                  : attention(tape, qkv, config_.n_head,  // (B,T,C)
+    const double scale = config_.attention_scale(l);
+    Var y = cache ? cached_attention(tape, qkv, cache->layers_[l], config_.n_head, scale, first)
+                  : attention(tape, qkv, config_.n_head, scale,  // (B,T,C)
                               drop.at(RandomStream::dropout_attention, l, config_.n_head * T * T));
     y = linear(tape, y, h.attn_c_proj_weight, h.attn_c_proj_bias);
     y = dropout(tape, y, drop.at(RandomStream::dropout_residual, 2 * l, T * C));

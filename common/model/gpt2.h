@@ -27,6 +27,12 @@ struct Gpt2Config {
   double layer_norm_epsilon = 1e-5;  // added to the variance in every layernorm
   std::int64_t n_inner = 0;          // width of the MLP; 0 means 4·n_embd
   bool tie_word_embeddings = true;   // the output head is wte; otherwise lm_head.weight
+  bool scale_attn_weights = true;    // attention scores are divided by √HS, HS = n_embd/n_head …
+  bool scale_attn_by_inverse_layer_idx = false;  // … and by the layer's number, counted from 1
+
+  // Patterns of the names of parameters that are not trained (ParameterTable::freeze). Not of the model, but
+  // of a training: config.json does not have them.
+  std::vector<std::string> frozen = {};
 
   // Throws UserError if no model can have these sizes.
   void validate() const;
@@ -34,6 +40,8 @@ struct Gpt2Config {
   std::int64_t padded_vocab_size() const { return (vocab_size + 127) / 128 * 128; }
   // The width of the MLP: columns of its activations.
   std::int64_t mlp_width() const { return n_inner > 0 ? n_inner : std::int64_t{4} * n_embd; }
+  // The factor of the attention scores q·k in a layer, which counts from 0.
+  double attention_scale(int layer) const;
 };
 
 struct Preset {

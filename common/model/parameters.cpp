@@ -1,5 +1,7 @@
 #include "common/model/parameters.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <optional>
 #include <type_traits>
@@ -94,17 +96,36 @@ std::int64_t ParameterTable::numel() const {
   return n;
 }
 
+std::int64_t ParameterTable::trained_numel() const {
+  std::int64_t n = 0;
+  for (const Parameter& row : rows_) n += row.trained ? row.shape.numel() : 0;
+  return n;
+}
+
+std::int64_t ParameterTable::freeze(const std::string& pattern) {
+  std::int64_t matches = 0;
+  for (Parameter& row : rows_) {
+    if (fnmatch(pattern.c_str(), row.name.c_str(), 0) != 0) continue;
+    row.trained = false;
+    ++matches;
+  }
+  return matches;
+}
+
 std::int64_t ParameterTable::arena_size(int ranks) const { return round_up(end_, kAlignment * ranks); }
 
 std::vector<DecayRange> ParameterTable::decay_ranges(double weight_decay, ArenaRange part) const {
   std::vector<DecayRange> ranges;
+  bool after_trained = false;
   for (const Parameter& row : rows_) {
+    const bool adjoins = std::exchange(after_trained, row.trained);
+    if (!row.trained) continue;
     const double decay = row.decays() ? weight_decay : 0;
     const std::int64_t begin = std::max(row.offset, part.begin) - part.begin;
     const std::int64_t end = std::min(row.offset + row.arena_shape().numel(), part.end) - part.begin;
     if (begin >= end) continue;
     // Neighbours with the same decay become one range. The gap between them is padding, which is zero.
-    if (!ranges.empty() && ranges.back().weight_decay == decay) {
+    if (adjoins && !ranges.empty() && ranges.back().weight_decay == decay) {
       ranges.back().end = end;
     } else {
       ranges.push_back({begin, end, decay});
@@ -124,10 +145,10 @@ Parameters::Parameters(Backend& backend, ParameterTable table, DType dtype, int 
     const Parameter& row = table_[i];
     const Tensor& read = shadow_.defined() && !row.norm ? shadow_ : weights_;
     const Tensor weight = read.slice(row.offset, row.arena_shape());
-    if (purpose == Purpose::training) {
+    if (purpose == Purpose::training && row.trained) {
       vars_.emplace_back(weight, grads_.slice(row.offset, row.arena_shape()), static_cast<int>(i));
     } else {
-      vars_.emplace_back(weight);
+      vars_.emplace_back(weight, static_cast<int>(i));
     }
   }
 }
@@ -152,13 +173,16 @@ void Parameters::update_shadow() {
 }
 
 void Parameters::clear_grads() {
-  for (const Var& var : vars_) var.clear_grad();
+  for (const Var& var : vars_) {
+    if (var.needs_grad()) var.clear_grad();
+  }
 }
 
 void Parameters::finish_grads() {
   for (std::size_t i = 0; i < vars_.size(); ++i) {
     const Parameter& row = table_[i];
-    if (!vars_[i].grad_written()) backend_.fill(grads_.slice(row.offset, row.arena_shape()), 0);
+    if (vars_[i].needs_grad() && !vars_[i].grad_written())
+      backend_.fill(grads_.slice(row.offset, row.arena_shape()), 0);
   }
 }
 

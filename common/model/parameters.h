@@ -21,6 +21,7 @@ struct Parameter {
   double init_mean = 0;
   double init_std = 0;
   bool norm = false;        // of a layernorm, which reads it in f32 whatever activations are
+  bool trained = true;      // otherwise it has no gradient, and the optimizer leaves it as it is
   std::int64_t offset = 0;  // in elements from the start of the arena
 
   // The shape in the arena, with padding.
@@ -51,10 +52,14 @@ class ParameterTable {
   int find(std::string_view name) const;
   // Number of elements of all parameters, without padding.
   std::int64_t numel() const;
+  // The same of those that are trained.
+  std::int64_t trained_numel() const;
+  // Parameters whose names match a pattern, as in fnmatch(3), are not trained. Returns how many match.
+  std::int64_t freeze(const std::string& pattern);
   // Number of elements of an arena, padded so that it divides evenly among `ranks`.
   std::int64_t arena_size(int ranks) const;
-  // Divides a part of the arena into ranges with and without weight decay, for AdamW. Positions are relative
-  // to the beginning of the part.
+  // Divides the trained parameters in a part of the arena into ranges with and without weight decay, for
+  // AdamW. Positions are relative to the beginning of the part.
   std::vector<DecayRange> decay_ranges(double weight_decay, ArenaRange part) const;
 
  private:
@@ -84,7 +89,8 @@ class Parameters {
   const Var& var(std::size_t i) const { return vars_[i]; }
   const Var& var(std::string_view name) const;
   const Tensor& weights() const { return weights_; }  // (arena_size)
-  const Tensor& grads() const { return grads_; }      // (arena_size); undefined for inference
+  // (arena_size); undefined for inference. Zero where a parameter is not trained.
+  const Tensor& grads() const { return grads_; }
   // The dtype of activations.
   DType activations() const { return shadow_.defined() ? shadow_.dtype() : weights_.dtype(); }
   // Copies the weights to the shadow, if there is one. To be called after every change of the weights.

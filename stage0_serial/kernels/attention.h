@@ -1,8 +1,8 @@
 // Causal self-attention. For every sequence and head, with q, k, v rows of HS numbers inside qkv:
-//   p[t][u] = exp(q[t]·k[u]/√HS - lse[t]) for u <= t,  lse[t] = log Σ_u exp(q[t]·k[u]/√HS),
+//   p[t][u] = exp(scale·q[t]·k[u] - lse[t]) for u <= t,  lse[t] = log Σ_u exp(scale·q[t]·k[u]),
 //   out[t] = Σ_u f[t][u]·p[t][u]·v[u],  f the dropout factor (1 without dropout).
 // Backward, with D[t] = dout[t]·out[t], which equals Σ_u p·dp (Dao et al., arXiv:2205.14135, appendix B):
-//   dv[u] = Σ_t f·p·dout[t],  dp = f·(dout[t]·v[u]),  ds = p·(dp - D[t])/√HS,
+//   dv[u] = Σ_t f·p·dout[t],  dp = f·(dout[t]·v[u]),  ds = scale·p·(dp - D[t]),
 //   dq[t] = Σ_u ds·k[u],  dk[u] = Σ_t ds·q[t].
 // This file holds the plain loops; attention_blocked.h has the fast form.
 #pragma once
@@ -19,6 +19,7 @@ namespace stagegpt {
 
 struct AttentionSize {
   std::int64_t B, T, NH, HS;
+  double scale;  // of the scores; GPT-2's is 1/√HS
 
   std::int64_t channels() const { return NH * HS; }
   std::int64_t row() const { return 3 * NH * HS; }  // elements of a row of qkv
@@ -39,7 +40,7 @@ T dot(const T* a, const T* b, std::int64_t n) {
 
 template <class T>
 void attention_forward(T* out, T* lse, const T* qkv, const Dropout& dropout, AttentionSize s) {
-  const T scale = 1 / std::sqrt(static_cast<T>(s.HS));
+  const T scale = static_cast<T>(s.scale);
   std::vector<T> p(static_cast<std::size_t>(s.T));
   for (std::int64_t head = 0; head < s.B * s.NH; ++head) {
     const T* q = qkv + s.qkv_offset(head);
@@ -68,7 +69,7 @@ void attention_forward(T* out, T* lse, const T* qkv, const Dropout& dropout, Att
 template <class T>
 void attention_backward(GradOut<T> dqkv, const T* dout, const T* out, const T* lse, const T* qkv,
                         const Dropout& dropout, AttentionSize s) {
-  const T scale = 1 / std::sqrt(static_cast<T>(s.HS));
+  const T scale = static_cast<T>(s.scale);
   if (!dqkv.accumulate) std::fill_n(dqkv.data, s.B * s.T * s.row(), T(0));
   for (std::int64_t head = 0; head < s.B * s.NH; ++head) {
     const T* q = qkv + s.qkv_offset(head);

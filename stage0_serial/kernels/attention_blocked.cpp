@@ -44,7 +44,7 @@ struct Head {
       : s(size),
         index(head),
         padded_T(round_up_to_lanes(size.T)),
-        scale(1 / std::sqrt(static_cast<float>(size.HS))),
+        scale(static_cast<float>(size.scale)),
         q(qkv + size.qkv_offset(head)),
         k(q + size.channels()),
         v(k + size.channels()) {}

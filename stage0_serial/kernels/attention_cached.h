@@ -1,5 +1,5 @@
 // Attention of new tokens with a KV cache: for tokens t = first, first + 1, … of a sequence,
-//   out[t] = Σ_{u <= t} p[u]·v[u],  p = softmax(q[t]·k[u]/√HS),
+//   out[t] = Σ_{u <= t} p[u]·v[u],  p = softmax(scale·q[t]·k[u]),
 // with k[u], v[u] in row u of the cache. Keys and values of the new tokens are stored there first.
 //
 // A work item is one head of one new token. It reads the rows twice: for the scores, then for the sum of
@@ -18,6 +18,7 @@ namespace stagegpt {
 
 struct CachedAttentionSize {
   std::int64_t B, T, NH, HS, P, first;
+  double scale;  // of the scores
 
   std::int64_t channels() const { return NH * HS; }
 };
@@ -43,7 +44,7 @@ template <class T>
 void attend(T* out, const T* q, const T* k, std::int64_t n, std::int64_t stride, CachedAttentionSize s) {
   thread_local std::vector<T> p;
   p.resize(static_cast<std::size_t>(n));
-  const T scale = 1 / std::sqrt(static_cast<T>(s.HS));
+  const T scale = static_cast<T>(s.scale);
   for (std::int64_t u = 0; u < n; ++u) {
     T score = 0;
 #pragma omp simd reduction(+ : score)

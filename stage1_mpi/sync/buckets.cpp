@@ -12,7 +12,7 @@ Buckets::Buckets(const ParameterTable& table, std::int64_t bytes) : bucket_of_(t
     if (!open) buckets_.push_back({{end, end}, 0});
     Bucket& bucket = buckets_.back();
     bucket.range.begin = row.offset;
-    ++bucket.parameters;
+    if (row.trained) ++bucket.parameters;
     bucket_of_[i] = buckets_.size() - 1;
     open = bucket.range.size() * static_cast<std::int64_t>(sizeof(float)) < bytes;
   }

@@ -14,7 +14,7 @@ inline constexpr std::int64_t kBucketBytes = 25 << 20;
 
 struct Bucket {
   ArenaRange range;
-  int parameters = 0;  // complete parameters; none is split between buckets
+  int parameters = 0;  // that are trained; none is split between buckets
 };
 
 class Buckets {

@@ -1,5 +1,5 @@
 // Attention of new tokens with a KV cache: for tokens t = first, first + 1, … of a sequence,
-//   out[t] = Σ_{u <= t} p[u]·v[u],  p = softmax(q[t]·k[u]/√HS),
+//   out[t] = Σ_{u <= t} p[u]·v[u],  p = softmax(scale·q[t]·k[u]),
 // with k[u], v[u] in row u of the cache. Keys and values of the new tokens are stored there first.
 //
 // One block per head of a new token. It processes the rows kKeys at a time: one thread per key for the
@@ -14,6 +14,7 @@ namespace stagegpt::gpu {
 
 struct CachedAttentionSize {
   std::int64_t B, T, NH, HS, P, first;
+  float scale;  // of the scores
 
   __host__ __device__ std::int64_t channels() const { return NH * HS; }
 };
@@ -30,8 +31,7 @@ static __global__ void store_rows_kernel(T* cache, const T* qkv, CachedAttention
 inline constexpr int kKeys = 128;  // threads per block
 
 template <class T>
-static __global__ void cached_attention_kernel(T* out, const T* cache, const T* qkv, float scale,
-                                               CachedAttentionSize s) {
+static __global__ void cached_attention_kernel(T* out, const T* cache, const T* qkv, CachedAttentionSize s) {
   STAGEGPT_SHARED(float, weights, kKeys);
   STAGEGPT_SHARED(float, maxima, kKeys / kWarp);
   STAGEGPT_DYNAMIC_SHARED(float, sums);  // (HS)
@@ -48,7 +48,7 @@ static __global__ void cached_attention_kernel(T* out, const T* cache, const T* 
     if (u <= last) {
       score = 0;
       for (std::int64_t i = 0; i < s.HS; ++i) score += as_float(q[i]) * as_float(k[u * stride + i]);
-      score *= scale;
+      score *= s.scale;
     }
     const float warp_maximum = warp_max(score);
     if (lane_index() == 0) maxima[threadIdx.x / kWarp] = warp_maximum;
@@ -79,8 +79,7 @@ void cached_attention_forward(StreamHandle stream, T* out, T* cache, const T* qk
   launch_elements<store_rows_kernel<T>>(stream, tokens * 2 * s.channels(), cache, qkv, s);
   const dim3 grid(static_cast<unsigned>(tokens), static_cast<unsigned>(s.NH));
   launch<cached_attention_kernel<T>>(grid, dim3(kKeys), static_cast<std::size_t>(s.HS) * sizeof(float),
-                                     stream, out, static_cast<const T*>(cache), qkv,
-                                     1 / sqrtf(static_cast<float>(s.HS)), s);
+                                     stream, out, static_cast<const T*>(cache), qkv, s);
 }
 
 }  // namespace stagegpt::gpu

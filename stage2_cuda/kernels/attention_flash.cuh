@@ -24,7 +24,6 @@ inline constexpr float kLog2E = 1.44269504F, kLn2 = 0.693147181F;
 // What every kernel needs. `vectors`: rows of heads can be read 16 bytes at a time.
 struct FlashCall {
   AttentionSize s;
-  float scale;
   DropoutMap dropout;
   bool vectors;
 };
@@ -171,7 +170,7 @@ static __global__ void __launch_bounds__(Math::threads(Math::kForwardRows), flas
   Softmax rows;
   walk_keys<Tiles, Scores, kHS>(memory, qkv, head, call, first, [&](int u0, const auto& k, const auto& v) {
     auto scores = Scores::of_rows(q, k);
-    rows.add_keys(scores, call.scale * kLog2E, first, u0);
+    rows.add_keys(scores, call.s.scale * kLog2E, first, u0);
     if (call.dropout.p > 0) {
       const DropoutFactors<Scores> factors(
           call, head, [&](int i, int) { return first + Scores::row(i); },
@@ -215,7 +214,7 @@ inline dim3 attention_grid(AttentionSize s, int rows) {
 template <class Real>
 void flash_forward(StreamHandle stream, Real* out, float* lse, const Real* qkv, const Dropout& dropout,
                    AttentionSize s) {
-  const FlashCall call{s, s.scale(), DropoutMap(dropout), in_vectors<kVector<Real>>(s.HS, qkv, out)};
+  const FlashCall call{s, DropoutMap(dropout), in_vectors<kVector<Real>>(s.HS, qkv, out)};
   with_head_size(s.HS, [&](auto head_size) {
     constexpr int kHS = head_size, kRows = FlashMath<Real, kHS>::kForwardRows;
     using Math = FlashMath<Real, kHS>;

@@ -81,7 +81,7 @@ static __global__ void __launch_bounds__(Math::threads(Math::kBackwardRows), fla
     queries[i] = statistics_of(first + Scores::row(i), head, call.s, lse, dots);
   }
 
-  const float log2_scale = kLog2E * call.scale;
+  const float log2_scale = kLog2E * call.s.scale;
   Gradient dq;
   walk_keys<Tiles, Scores, kHS>(memory, qkv, head, call, first, [&](int u0, const auto& k, const auto& v) {
     auto scores = Scores::of_rows(q, k);
@@ -100,7 +100,7 @@ static __global__ void __launch_bounds__(Math::threads(Math::kBackwardRows), fla
     }
     dq.add(scores, k, Tiles::scratch(memory));
   });
-  write_product<kHS>(head.rows(call.s, dqkv, call.vectors, 0, 3), accumulate, dq, call.scale, q, first);
+  write_product<kHS>(head.rows(call.s, dqkv, call.vectors, 0, 3), accumulate, dq, call.s.scale, q, first);
 }
 
 // dk and dv of one tile of keys. Rows of scores are keys here, columns are queries.
@@ -122,7 +122,7 @@ static __global__ void __launch_bounds__(Math::threads(Math::kBackwardRows), fla
   load_tile<kRows, kHS>(k, head.rows(call.s, qkv, call.vectors, 1, 3), first);
   load_tile<kRows, kHS>(v, head.rows(call.s, qkv, call.vectors, 2, 3), first);
 
-  const float log2_scale = kLog2E * call.scale;
+  const float log2_scale = kLog2E * call.s.scale;
   const int warp_begin = first + Scores::first_row();
   Gradient dk, dv;
   walk_tiles<Tiles::kBuffers>(
@@ -158,7 +158,7 @@ static __global__ void __launch_bounds__(Math::threads(Math::kBackwardRows), fla
         dv.add(scores, dy, Tiles::scratch(memory));
         dk.add(dp, q, Tiles::scratch(memory));
       });
-  write_product<kHS>(head.rows(call.s, dqkv, call.vectors, 1, 3), accumulate, dk, call.scale, k, first);
+  write_product<kHS>(head.rows(call.s, dqkv, call.vectors, 1, 3), accumulate, dk, call.s.scale, k, first);
   write_product<kHS>(head.rows(call.s, dqkv, call.vectors, 2, 3), accumulate, dv, 1, v, first);
 }
 
@@ -166,7 +166,7 @@ static __global__ void __launch_bounds__(Math::threads(Math::kBackwardRows), fla
 template <class Real>
 void flash_backward(StreamHandle stream, Real* dqkv, bool accumulate, const Real* dout, const Real* out,
                     const float* lse, const Real* qkv, const Dropout& dropout, AttentionSize s, float* dots) {
-  const FlashCall call{s, s.scale(), DropoutMap(dropout), in_vectors<kVector<Real>>(s.HS, qkv, dout, dqkv)};
+  const FlashCall call{s, DropoutMap(dropout), in_vectors<kVector<Real>>(s.HS, qkv, dout, dqkv)};
   with_head_size(s.HS, [&](auto head_size) {
     constexpr int kHS = head_size, kRows = FlashMath<Real, kHS>::kBackwardRows;
     using Math = FlashMath<Real, kHS>;

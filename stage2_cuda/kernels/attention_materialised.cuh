@@ -64,7 +64,7 @@ inline void materialised_forward(Gemm& gemm, StreamHandle stream, float* out, fl
   const dim3 grid = blocks(s.NH * s.T, kThreads / kWarp);
   for (std::int64_t b = 0; b < s.B; ++b) {
     const AttentionMatrices x(qkv, s, b);
-    multiply_to_square(gemm, stream, scores, x.q, x.k, s.scale(), s);
+    multiply_to_square(gemm, stream, scores, x.q, x.k, s.scale, s);
     launch<softmax_forward_kernel>(grid, dim3(kThreads), 0, stream, scores, lse + b * s.NH * s.T,
                                    DropoutMap(dropout), SoftmaxRows{s.NH, s.T, b * s.NH * s.T});
     multiply_by_square(gemm, stream, out + b * s.T * s.channels(), s.channels(), x.square(scores), x.v, false,
@@ -82,10 +82,10 @@ inline void materialised_backward(Gemm& gemm, StreamHandle stream, float* dqkv, 
   for (std::int64_t b = 0; b < s.B; ++b) {
     const AttentionMatrices x(qkv, s, b);
     const Matrix dy = x.head_columns(dout + b * s.T * C, C);
-    multiply_to_square(gemm, stream, scores, x.q, x.k, s.scale(), s);
+    multiply_to_square(gemm, stream, scores, x.q, x.k, s.scale, s);
     multiply_to_square(gemm, stream, dp, dy, x.v, 1, s);
     launch<softmax_backward_kernel>(grid, dim3(kThreads), 0, stream, scores, dp, lse + b * s.NH * s.T,
-                                    out + b * s.T * C, dy.data, s.scale(), DropoutMap(dropout),
+                                    out + b * s.T * C, dy.data, s.scale, DropoutMap(dropout),
                                     SoftmaxRows{s.NH, s.T, b * s.NH * s.T}, HeadRows{s.NH, s.HS});
     float* dq = dqkv + b * s.T * row;
     multiply_by_square(gemm, stream, dq, row, x.square(dp), x.k, accumulate, s);

@@ -205,6 +205,12 @@ TEST(LlmcFile, IsNotWrittenForAModelThatItsHeaderCannotDescribe) {
             "llm.c's models have the layer_norm_epsilon 1e-05, not 1e-06");
   EXPECT_EQ(refusal_of([](Gpt2Config& config) { config.n_inner = 31; }),
             "llm.c's models have n_inner 4 times n_embd, here 32, not 31");
+  const std::string scaled_otherwise =
+      "llm.c's models divide attention scores by √(n_embd/n_head) in all layers: expected "
+      "'scale_attn_weights' true and 'scale_attn_by_inverse_layer_idx' false";
+  EXPECT_EQ(refusal_of([](Gpt2Config& config) { config.scale_attn_weights = false; }), scaled_otherwise);
+  EXPECT_EQ(refusal_of([](Gpt2Config& config) { config.scale_attn_by_inverse_layer_idx = true; }),
+            scaled_otherwise);
   EXPECT_EQ(refusal_of([](Gpt2Config& config) { config.tie_word_embeddings = false; }),
             "llm.c's models have an output head that is tied to wte, not a separate lm_head.weight");
 }

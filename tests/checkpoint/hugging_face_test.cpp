@@ -275,9 +275,10 @@ const Fault kFaults[] = {
      "the tensor lm_head.weight has the shape (12, 67), expected (67, 12)"},
     {"no_epsilon", "plain", option("layer_norm_epsilon", 0),
      "'layer_norm_epsilon' is 0, expected 1e-30 to 1"},
-    {"scale_by_layer", "plain", option("scale_attn_by_inverse_layer_idx", true),
-     "'scale_attn_by_inverse_layer_idx': true"},
-    {"unscaled", "plain", option("scale_attn_weights", false), "'scale_attn_weights': false"},
+    {"scale_by_layer", "plain", option("scale_attn_by_inverse_layer_idx", nullptr),
+     "'scale_attn_by_inverse_layer_idx' is null, expected true or false"},
+    {"unscaled", "plain", option("scale_attn_weights", 0),
+     "'scale_attn_weights' is 0, expected true or false"},
     {"cross_attention", "plain", option("add_cross_attention", true), "'add_cross_attention': true"},
     {"activation", "plain", option("activation_function", "silu"), "'activation_function': \"silu\""},
     {"no_activation", "plain", option("activation_function", "none"), "'activation_function': \"none\""},
@@ -340,7 +341,9 @@ class HuggingFaceRoundTrip : public testing::TestWithParam<const char*> {
                     .initializer_range = 0.01,
                     .layer_norm_epsilon = 1e-7,
                     .n_inner = 41,
-                    .tie_word_embeddings = false}};
+                    .tie_word_embeddings = false,
+                    .scale_attn_weights = false,
+                    .scale_attn_by_inverse_layer_idx = true}};
   const ScratchDirectory scratch;
   std::vector<FileEntry> files;
 };
@@ -353,6 +356,8 @@ TEST_P(HuggingFaceRoundTrip, KeepsConfigAndEveryBit) {
   EXPECT_EQ(a.activation, b.activation);
   EXPECT_EQ(std::tuple(a.initializer_range, a.layer_norm_epsilon, a.n_inner, a.tie_word_embeddings),
             std::tuple(b.initializer_range, b.layer_norm_epsilon, b.n_inner, b.tie_word_embeddings));
+  EXPECT_EQ(std::tuple(a.scale_attn_weights, a.scale_attn_by_inverse_layer_idx),
+            std::tuple(b.scale_attn_weights, b.scale_attn_by_inverse_layer_idx));
   const std::string config = read_bytes(scratch.path() / "config.json");
   EXPECT_TRUE(config.starts_with("{\n  \"") && config.ends_with("\n}\n"))
       << config;                                                // the layout that transformers writes

@@ -65,7 +65,6 @@ TEST_F(Resume, WithAccumulationAndAnotherTokenizer) {
   }
 }
 
-// The untied head, the width of the MLP and the epsilon are in the checkpoint's config.json alone.
 TEST_F(Resume, TakesTheTokenizerOfTheRun) {
   expect_success(flags("first", {"--stop-after", "1"}));
   std::filesystem::copy_file(in("first/tokenizer.json"), in("copy.json"));
@@ -77,6 +76,8 @@ TEST_F(Resume, TakesTheTokenizerOfTheRun) {
   expect_success({"--resume", "run"});
 }
 
+// The untied head, the width of the MLP, the epsilon and the scale of attention are in the checkpoint's
+// config.json alone.
 TEST_F(Resume, OfAModelThatIsNotQuiteGpt2) {
   expect_success(with(model_flags(), {"--steps", "1", "--run-dir", "tokens"}));
   const auto flags = [](const std::string& run) {
@@ -98,11 +99,28 @@ TEST_F(Resume, OfAModelThatIsNotQuiteGpt2) {
   const auto config = nlohmann::json::parse(read_bytes(in("run/latest/config.json")));
   EXPECT_EQ(config["tie_word_embeddings"], false);
   EXPECT_EQ(config["n_inner"], 31);
+  EXPECT_EQ(config["scale_attn_by_inverse_layer_idx"], true);
   EXPECT_EQ(config["layer_norm_epsilon"], 1e-3);
   const ProgramResult evaluated =
       run_program("stage0_evaluate", {"--model", "run", "--data", "text.txt", "--json"}, directory.path());
   ASSERT_EQ(evaluated.exit_code, 0) << evaluated.errors;
   EXPECT_LT(nlohmann::json::parse(evaluated.output)["loss"], 4.0);
+}
+
+TEST_F(Resume, WithFrozenParameters) {
+  const Arguments freeze = {"--freeze", "wte*,h.0.attn.*"};
+  expect_success(flags("whole", freeze));
+  expect_success(flags("run", with(freeze, {"--stop-after", "7"})));
+  expect_success({"--resume", "run"});
+  EXPECT_EQ(hash_of("run/latest"), hash_of("whole/latest"));
+  EXPECT_EQ(metrics("run"), metrics("whole"));
+  expect_success(flags("thawed", with(freeze, {"--stop-after", "7"})));
+  const ProgramResult thawed = train({"--resume", "thawed", "--freeze", ""});
+  EXPECT_EQ(thawed.exit_code, 0);
+  EXPECT_NE(thawed.errors.find("note: --freeze changes from \"wte*,h.0.attn.*\" to \"\"\n"),
+            std::string::npos)
+      << thawed.errors;
+  EXPECT_NE(hash_of("thawed/latest"), hash_of("whole/latest"));
 }
 
 TEST_F(Resume, DropsStepsBehindTheCheckpoint) {

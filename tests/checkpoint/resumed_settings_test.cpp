@@ -42,7 +42,7 @@ TEST(ResumedSettings, OfTheModelAndTheDataMayNotChange) {
 TEST(ResumedSettings, ThatChangeWhatIsLearntAreAnnounced) {
   for (const std::string key : {"batch_size", "grad_accumulation", "learning_rate", "min_lr", "warmup_steps",
                                 "lr_schedule", "weight_decay", "beta1", "beta2", "eps", "grad_clip",
-                                "dropout", "no_fused", "overfit_batch", "reproducible"}) {
+                                "dropout", "no_fused", "overfit_batch", "reproducible", "freeze"}) {
     std::string flag = "--" + key;
     std::ranges::replace(flag, '_', '-');
     EXPECT_EQ(announced({{key, 1}}, {{key, "x"}}), "note: " + flag + " changes from 1 to \"x\"\n");

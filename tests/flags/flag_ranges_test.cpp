@@ -232,6 +232,7 @@ TEST_F(TrainingSettings, HaveDefaults) {
   "beta2": 0.95,
   "eps": 1e-08,
   "grad_clip": 1.0,
+  "freeze": "",
   "overfit_batch": false,
   "reproducible": false,
   "non_finite": "stop",

@@ -272,6 +272,58 @@ TEST(TrainFlags, OfDropoutAndOfOneBatchReachTheActivations) {
   EXPECT_NEAR(dropped / n, 0.15, kLimit * std::sqrt(0.15 * 0.85 / n));
 }
 
+// Frozen parameters have no gradient, and stay as they were drawn. The others have the gradients that they
+// have without --freeze.
+TEST(TrainFlags, OfFrozenParametersLeaveThemAsTheyAre) {
+  const Arguments flags = {"--batch-size",   "2",   "--steps",          "3", "--trace-steps", "3",
+                           "--n-layer",      "2",   "--n-head",         "2", "--n-embd",      "16",
+                           "--block-size",   "8",   "--seed",           "5", "--grad-clip",   "0.1",
+                           "--weight-decay", "0.5", "--max-new-tokens", "0", "--json"};
+  TracedRun whole, frozen;
+  whole.train(flags);
+  frozen.train(with_flags(flags, {"--freeze", "wte*,h.0.*,*.ln_2.bias"}));
+  const Gpt2Config config{
+      .vocab_size = 21, .block_size = 8, .n_layer = 2, .n_head = 2, .n_embd = 16, .initializer_range = 0.08};
+  const auto initial = initial_weights(config, 5);
+  std::int64_t trained = 0;
+  for (const auto& [name, values] : initial) {
+    const bool is_frozen = name.starts_with("wte") || name.starts_with("h.0.") || name == "h.1.ln_2.bias";
+    EXPECT_EQ(frozen.values(3, "the weight " + name) == values, is_frozen) << name;
+    const Values& gradient = frozen.values(1, "the gradient of " + name);
+    EXPECT_EQ(gradient, is_frozen ? Values(values.size()) : whole.values(1, "the gradient of " + name))
+        << name;
+    trained += is_frozen ? 0 : std::ssize(values);
+  }
+  for (int step = 1; step <= 3; ++step) {
+    const double norm = frozen.metrics()[static_cast<std::size_t>(step) - 1]["grad_norm"];
+    EXPECT_NEAR(norm, norm_of_gradients(frozen, step), 1e-6 * norm);
+  }
+  EXPECT_EQ(nlohmann::json::parse(frozen.result().output)["trained_parameters"], trained);
+  EXPECT_NE(frozen.result().errors.find(concat(" parameters, ", trained, " of them trained, 2 layers")),
+            std::string::npos)
+      << frozen.result().errors;
+  const auto settings = nlohmann::json::parse(read_bytes(frozen.in("run.json")));
+  EXPECT_EQ(settings["freeze"], "wte*,h.0.*,*.ln_2.bias");
+  EXPECT_EQ(settings["derived"]["trained_parameters"], trained);
+}
+
+TEST(TrainFlags, OfFrozenParametersNameSome) {
+  const ScratchDirectory directory;
+  const auto refused = [&](const std::string& patterns) {
+    const ProgramResult result =
+        run_program("stage0_train", {"--freeze", patterns, "--print-config"}, directory.path());
+    EXPECT_EQ(result.exit_code, 2);
+    return result.errors;
+  };
+  const std::string no_such =
+      "' matches no parameter; their names are such as wte.weight and h.0.attn.c_attn.weight\n";
+  EXPECT_EQ(refused("wte*,h.4.*"), "stage0_train: --freeze: 'h.4.*" + no_such);
+  EXPECT_EQ(refused("lm_head.weight"), "stage0_train: --freeze: 'lm_head.weight" + no_such);
+  EXPECT_EQ(refused("wte*,,h.0.*"), "stage0_train: --freeze: '" + no_such);
+  EXPECT_EQ(refused("*.weight,*.bias"),
+            "stage0_train: --freeze: expected patterns that leave a parameter to train\n");
+}
+
 std::set<std::string> names_in(const fs::path& directory) {
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(directory)) names.insert(entry.path().filename());

@@ -11,6 +11,7 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import torch
@@ -133,8 +134,13 @@ FIXTURES = [
     Variant("bf16", dtype=torch.bfloat16, config={"activation_function": "relu"}),
     Variant("f16", save_base, torch.float16),
     Variant("masks_without_prefix", save_bare_with_head, torch.bfloat16),
-    Variant("untied", config={"tie_word_embeddings": False, "n_inner": 31, "layer_norm_epsilon": 1e-3}),
-    Variant("inner_and_epsilon", config={"n_inner": 31, "layer_norm_epsilon": 1e-3}),
+    Variant(
+        "untied",
+        config={
+            "tie_word_embeddings": False, "n_inner": 31, "layer_norm_epsilon": 1e-3, "scale_attn_by_inverse_layer_idx": True,
+        },
+    ),  # fmt: skip
+    Variant("inner_and_epsilon", config={"n_inner": 31, "layer_norm_epsilon": 1e-3, "scale_attn_weights": False}),
 ]
 # Unusual sizes on purpose: only the numbers of layers and heads are powers of two.
 FIXTURE_CONFIG = dict(
@@ -156,12 +162,43 @@ def write_gradients(model: GPT2LMHeadModel, ids: torch.Tensor, file: Path) -> fl
     return float(f"{loss.item():.10g}")
 
 
+# A training on one sample, with parameters that are not trained.
+STEPS = dict(freeze=["wte*", "h.0.*", "*.ln_2.bias"], steps=8, learning_rate=0.01, beta1=0.9, beta2=0.95, eps=1e-8,
+             weight_decay=0.1, grad_clip=0.5)  # fmt: skip
+
+
+def frozen_steps(model: GPT2LMHeadModel, ids: torch.Tensor) -> dict:
+    """Losses before each update and gradient norms before clipping, of the parameters that are trained, in f64."""
+    trained = []
+    for name, parameter in model.named_parameters():
+        is_frozen = any(fnmatchcase(name.removeprefix("transformer."), pattern) for pattern in STEPS["freeze"])
+        parameter.requires_grad_(not is_frozen)
+        trained += [] if is_frozen else [parameter]
+    groups = [
+        {"params": [p for p in trained if p.dim() >= 2], "weight_decay": STEPS["weight_decay"]},
+        {"params": [p for p in trained if p.dim() < 2], "weight_decay": 0},
+    ]
+    optimizer = torch.optim.AdamW(
+        groups, lr=STEPS["learning_rate"], betas=(STEPS["beta1"], STEPS["beta2"]), eps=STEPS["eps"]
+    )
+    losses, norms = [], []
+    for _ in range(STEPS["steps"]):
+        optimizer.zero_grad()
+        logits = model(ids).logits[0]
+        loss = torch.nn.functional.cross_entropy(logits[:-1], ids[0, 1:])
+        loss.backward()
+        losses.append(loss.detach())
+        norms.append(torch.nn.utils.clip_grad_norm_(trained, STEPS["grad_clip"]))
+        optimizer.step()
+    return STEPS | {"losses": ten_digits(torch.stack(losses)), "gradient_norms": ten_digits(torch.stack(norms))}
+
+
 def write_fixtures(output: Path) -> None:
     shutil.rmtree(output, ignore_errors=True)
     generator = torch.Generator().manual_seed(2)
     T, V = FIXTURE_CONFIG["n_positions"], FIXTURE_CONFIG["vocab_size"]
     ids = torch.randint(V, (1, T), generator=generator)
-    expected = {"ids": ids[0].tolist(), "logits": {}, "losses": {}}
+    expected = {"ids": ids[0].tolist(), "logits": {}, "losses": {}, "steps": {}}
     for variant in FIXTURES:
         model = variant.model(**FIXTURE_CONFIG)
         variant.save(model, output / variant.name)
@@ -170,6 +207,7 @@ def write_fixtures(output: Path) -> None:
         expected["logits"][variant.name] = {"first": ten_digits(logits[0]), "last": ten_digits(logits[-1])}
         if not model.config.tie_word_embeddings:
             expected["losses"][variant.name] = write_gradients(model, ids, output / f"{variant.name}_gradients")
+            expected["steps"][variant.name] = frozen_steps(model, ids)
         print(f"{variant.name}: logits up to {logits.abs().max().item():.3f}")
     (output / "logits.json").write_text(json.dumps(expected, separators=(",", ":")) + "\n")
 

@@ -88,7 +88,7 @@ TEST_F(Definition, cross_entropy_is_the_mean_of_minus_the_logarithm_of_the_targe
 // One element of the output of attention: sequence b, head h, query t, channel i of the head. Keys after the
 // query have the weight 0.
 double attended(const Values& qkv, std::int64_t T, std::int64_t NH, std::int64_t HS, std::int64_t b,
-                std::int64_t h, std::int64_t t, std::int64_t i, const Dropout& dropout) {
+                std::int64_t h, std::int64_t t, std::int64_t i, double scale, const Dropout& dropout) {
   const std::int64_t C = NH * HS;
   auto at = [&](std::int64_t time, std::int64_t part, std::int64_t element) {
     return qkv[((b * T + time) * 3 + part) * C + h * HS + element];  // part: 0 queries, 1 keys, 2 values
@@ -97,7 +97,7 @@ double attended(const Values& qkv, std::int64_t T, std::int64_t NH, std::int64_t
   for (std::int64_t s = 0; s < T; ++s) {
     double score = 0;
     for (std::int64_t j = 0; j < HS; ++j) score += at(t, 0, j) * at(s, 1, j);
-    const double weight = s > t ? 0 : std::exp(score / std::sqrt(static_cast<double>(HS)));
+    const double weight = s > t ? 0 : std::exp(scale * score);
     const std::int64_t place = ((b * NH + h) * T + t) * T + s;
     const bool kept = random_uniform(dropout.key, dropout.first_element + place) >= dropout.p;
     denominator += weight;
@@ -108,16 +108,17 @@ double attended(const Values& qkv, std::int64_t T, std::int64_t NH, std::int64_t
 
 TEST_F(Definition, attention_is_causal_scaled_and_over_packed_heads) {
   constexpr std::int64_t kB = 2, kT = 5, kHeads = 3, kHeadSize = 4, kC = kHeads * kHeadSize;
+  constexpr double kScale = 0.7;
   const Values qkv = random_values(1, 0, kB * kT * 3 * kC);
   const Tensor out = empty({kB, kT, kC}), lse = empty({kB, kHeads, kT});
   for (const Dropout& dropout : {Dropout{}, Dropout{0.25, {1, 2, 3}, 77}}) {
-    backend_->attention_forward(out, lse, tensor({kB, kT, 3 * kC}, qkv), kHeads, dropout);
+    backend_->attention_forward(out, lse, tensor({kB, kT, 3 * kC}, qkv), kHeads, kScale, dropout);
     Values expected;
     for (std::int64_t b = 0; b < kB; ++b) {
       for (std::int64_t t = 0; t < kT; ++t) {
         for (std::int64_t c = 0; c < kC; ++c) {
           expected.push_back(
-              attended(qkv, kT, kHeads, kHeadSize, b, c / kHeadSize, t, c % kHeadSize, dropout));
+              attended(qkv, kT, kHeads, kHeadSize, b, c / kHeadSize, t, c % kHeadSize, kScale, dropout));
         }
       }
     }

@@ -98,22 +98,25 @@ TEST_P(GoldenModel, ErrorsAreRelativeToTheReference) {
 
 // Trains the golden model with the optimizer settings of `run`, in any dtype.
 struct GoldenRun {
-  GoldenRun(Backend& be, const Golden& golden, const nlohmann::json& run, DType dtype)
+  GoldenRun(Backend& be, const Gpt2Config& config, const nlohmann::json& run, DType dtype, Tensor sample_ids,
+            Tensor sample_targets)
       : backend(be),
-        model(be, golden.model.config, statistics_dtype(dtype), /*ranks=*/1, Purpose::training, dtype),
+        model(be, config, statistics_dtype(dtype), /*ranks=*/1, Purpose::training, dtype),
         optimizer(be, model.parameters(),
                   {.beta1 = run["beta1"],
                    .beta2 = run["beta2"],
                    .eps = run["eps"],
                    .weight_decay = run["weight_decay"],
                    .grad_clip = run["grad_clip"]}),
-        ids(to_device(be, {golden.state.B, golden.state.T}, golden.state.ids)),
-        targets(to_device(be, ids.shape(), golden.state.targets)) {
-    const ParameterTable& table = model.parameters().table();
-    const ParameterValues values = llmc_values(table, golden.model);
-    for (std::size_t i = 0; i < table.size(); ++i) {
-      const std::vector<float> weights = test::elements_of(values, table, i);
-      test::set_values(be, model.parameters().weights().slice(table[i].offset, table[i].shape),
+        ids(std::move(sample_ids)),
+        targets(std::move(sample_targets)) {}
+
+  const ParameterTable& table() const { return model.parameters().table(); }
+
+  void load(const ParameterValues& values) {
+    for (std::size_t i = 0; i < table().size(); ++i) {
+      const std::vector<float> weights = test::elements_of(values, table(), i);
+      test::set_values(backend, model.parameters().weights().slice(table()[i].offset, table()[i].shape),
                        test::Values(weights.begin(), weights.end()));
     }
     model.parameters().update_shadow();
@@ -144,7 +147,10 @@ using GoldenSteps = GoldenModel;
 TEST_P(GoldenSteps, Agree) {
   const bool f64 = dtype() == DType::f64;
   for (const auto& run : golden.json["runs"]) {
-    GoldenRun ours(*backend, golden, run, dtype());
+    GoldenRun ours(*backend, golden.model.config, run, dtype(),
+                   to_device(*backend, {golden.state.B, golden.state.T}, golden.state.ids),
+                   to_device(*backend, {golden.state.B, golden.state.T}, golden.state.targets));
+    ours.load(llmc_values(ours.table(), golden.model));
     for (std::size_t step = 0; step < run["losses"].size(); ++step) {
       const double loss = run["losses"][step], norm = run["gradient_norms"][step];
       EXPECT_NEAR(ours.step(run["learning_rate"], static_cast<std::int64_t>(step)), loss,
@@ -166,7 +172,8 @@ TEST_P(GoldenSteps, Agree) {
   }
 }
 
-// A model with an untied head, another n_inner and another epsilon, from Hugging Face's files.
+// A model with an untied head, another n_inner, another epsilon, and attention scaled by the layer, from
+// Hugging Face's files.
 class UntiedModel : public GoldenModel {
  protected:
   static std::string path(const char* file) { return Golden::path("hugging_face/") + file; }
@@ -175,18 +182,46 @@ class UntiedModel : public GoldenModel {
   const MappedFile gradients{path("untied_gradients.safetensors"), "gradients"};
   const nlohmann::json json = nlohmann::json::parse(std::ifstream(path("logits.json")));
   const std::vector<std::int32_t> all_ids = json["ids"];
+
+  // (1,T): all ids but the last (first = 0), or all but the first (first = 1).
+  Tensor tokens(std::size_t first) const {
+    const auto part = std::span(all_ids).subspan(first, all_ids.size() - 1);
+    return to_device<std::int32_t>(*backend, {1, std::ssize(part)}, part);
+  }
 };
+
+using UntiedSteps = UntiedModel;
+
+// Parameters that are not trained stay as they are, and count in no norm. The others learn as in PyTorch.
+TEST_P(UntiedSteps, WithFrozenParametersAgree) {
+  const nlohmann::json run = json["steps"]["untied"];
+  Gpt2Config config = file.config();
+  config.frozen = run["freeze"];
+  GoldenRun ours(*backend, config, run, dtype(), tokens(0), tokens(1));
+  ours.load(file.values());
+  const Tensor& weights = ours.model.parameters().weights();
+  const test::Values before = test::to_values(*backend, weights);
+  const bool f64 = dtype() == DType::f64;
+  for (std::size_t step = 0; step < run["losses"].size(); ++step) {
+    const double loss = run["losses"][step], norm = run["gradient_norms"][step];
+    EXPECT_NEAR(ours.step(run["learning_rate"], static_cast<std::int64_t>(step)), loss,
+                (f64 ? 1e-8 : limit(1e-5)) * loss)
+        << step;
+    EXPECT_NEAR(ours.optimizer.grad_norm(), norm, (f64 ? 1e-8 : limit(1e-4)) * norm) << step;
+  }
+  const test::Values after = test::to_values(*backend, weights);
+  for (const Parameter& row : ours.table().rows()) {
+    const auto begin = row.offset, end = begin + row.arena_shape().numel();
+    EXPECT_EQ(std::equal(before.begin() + begin, before.begin() + end, after.begin() + begin), !row.trained)
+        << row.name;
+  }
+}
 
 TEST_P(UntiedModel, HasTheLossAndGradientsOfTransformers) {
   Gpt2 model(*backend, file.config(), DType::f32, /*ranks=*/1, Purpose::training, dtype());
   load_weights(file, *backend, model);
   Parameters& parameters = model.parameters();
   parameters.update_shadow();
-  const std::int64_t T = std::ssize(all_ids) - 1;
-  const auto tokens = [&](std::size_t first) {
-    return to_device<std::int32_t>(*backend, {1, T},
-                                   std::span(all_ids).subspan(first, static_cast<std::size_t>(T)));
-  };
   Tape tape(*backend);
   parameters.clear_grads();
   const Var loss = model.loss(tape, tokens(0), tokens(1));
@@ -211,10 +246,15 @@ bool is_single_tiny(const GoldenTarget& target) {
   return is_single(target) && std::string_view(target.model) == "tiny";
 }
 
+bool is_quick_tiny(const GoldenTarget& target) {
+  return is_quick(target) && std::string_view(target.model) == "tiny";
+}
+
 std::string test_name(const testing::TestParamInfo<GoldenTarget>& info) { return concat(info.param); }
 
 INSTANTIATE_TEST_SUITE_P(Ops, GoldenModel, testing::ValuesIn(targets(is_single)), test_name);
 INSTANTIATE_TEST_SUITE_P(Ops, UntiedModel, testing::ValuesIn(targets(is_single_tiny)), test_name);
+INSTANTIATE_TEST_SUITE_P(Ops, UntiedSteps, testing::ValuesIn(targets(is_quick_tiny)), test_name);
 INSTANTIATE_TEST_SUITE_P(Ops, GoldenSteps, testing::ValuesIn(targets(is_quick)), test_name);
 
 }  // namespace

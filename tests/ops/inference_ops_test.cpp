@@ -29,6 +29,7 @@ struct CachedCase {
   int NH;
   std::int64_t HS;
   std::vector<std::int64_t> parts;  // number of tokens of each call
+  double scale = 0.3;
 };
 
 // The output (B,T,C) of attention in f64, computed for whole sequences by the op that training uses.
@@ -37,7 +38,7 @@ Values whole_attention(const CachedCase& c, std::int64_t T, const Values& qkv) {
   const std::int64_t C = c.NH * c.HS;
   const Tensor out = reference->allocate(DType::f64, {c.B, T, C});
   reference->attention_forward(out, reference->allocate(DType::f64, {c.B, c.NH, T}),
-                               to_tensor(*reference, DType::f64, {c.B, T, 3 * C}, qkv), c.NH, {});
+                               to_tensor(*reference, DType::f64, {c.B, T, 3 * C}, qkv), c.NH, c.scale, {});
   return to_values(*reference, out);
 }
 
@@ -71,7 +72,7 @@ TEST(CachedAttention, IsThatOfTheWholeSequence) {
         const Tensor out = backend.allocate(dtype, {c.B, n, C});
         const Values part = rows_of(qkv, c.B, T, 3 * C, first, n);
         backend.cached_attention_forward(out, cache, to_tensor(backend, dtype, {c.B, n, 3 * C}, part), c.NH,
-                                         first);
+                                         c.scale, first);
         error.add(to_values(backend, out), rows_of(whole, c.B, T, C, first, n));
         first += n;
       }
@@ -93,11 +94,11 @@ TEST(Attention, OfTheFirstTokenIsItsOwnValue) {
     }
     const Tensor out = backend.allocate(dtype, {1, T, HS}),
                  lse = backend.allocate(statistics_dtype(dtype), {1, 1, T});
-    backend.attention_forward(out, lse, to_tensor(backend, dtype, {1, T, 3 * HS}, qkv), 1, {});
+    backend.attention_forward(out, lse, to_tensor(backend, dtype, {1, T, 3 * HS}, qkv), 1, 0.25, {});
     const Values y = to_values(backend, out);
     for (std::size_t i = 0; i < HS; ++i) EXPECT_NEAR(y[i], 2, 1e-5) << i;
     for (std::size_t i = HS; i < 2 * HS; ++i) EXPECT_NEAR(y[i], 3, 1e-5) << i;
-    EXPECT_NEAR(to_values(backend, lse)[0], 4 * 10.0 / 2, 1e-4);  // q·k / √HS
+    EXPECT_NEAR(to_values(backend, lse)[0], 4 * 10.0 / 4, 1e-4);  // scale·q·k
   });
 }
 
@@ -105,9 +106,9 @@ TEST(CachedAttention, RefusesMoreThanTheCacheHolds) {
   const auto backend = make_naive_backend();
   const Tensor cache = backend->zeros(DType::f32, {1, 4, 16}), qkv = backend->zeros(DType::f32, {1, 2, 24}),
                out = backend->zeros(DType::f32, {1, 2, 8});
-  EXPECT_NO_THROW(backend->cached_attention_forward(out, cache, qkv, 2, 2));
-  EXPECT_THROW(backend->cached_attention_forward(out, cache, qkv, 2, 3), InternalError);
-  EXPECT_THROW(backend->cached_attention_forward(out, cache, qkv, 3, 0), InternalError);
+  EXPECT_NO_THROW(backend->cached_attention_forward(out, cache, qkv, 2, 1, 2));
+  EXPECT_THROW(backend->cached_attention_forward(out, cache, qkv, 2, 1, 3), InternalError);
+  EXPECT_THROW(backend->cached_attention_forward(out, cache, qkv, 3, 1, 0), InternalError);
 }
 
 Tensor bf16_tensor(Backend& backend, Shape shape, const Values& values) {

@@ -1,6 +1,7 @@
 #include "tests/ops/op_cases.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "common/autograd/ops/attention.h"
 #include "common/autograd/ops/cross_entropy.h"
@@ -199,18 +200,19 @@ struct AttentionCase {
   std::int64_t B, T, C;
   int n_head;
   double dropout = 0;
-  double scale = 1;
+  double scale = 1;        // of the elements of qkv
+  double score_scale = 1;  // times 1/√HS
 };
 
 void add_attention(Cases& cases, const AttentionCase& c) {
-  cases.push_back(
-      {"attention_" + c.name,
-       {{{c.B, c.T, 3 * c.C}, c.scale}},
-       {},
-       std::max(c.T, c.C / c.n_head),
-       [n_head = c.n_head, dropout = some_dropout(c.dropout)](Tape& tape, const Vars& x, const Ids&) {
-         return Vars{attention(tape, x[0], n_head, dropout)};
-       }});
+  cases.push_back({"attention_" + c.name,
+                   {{{c.B, c.T, 3 * c.C}, c.scale}},
+                   {},
+                   std::max(c.T, c.C / c.n_head),
+                   [n_head = c.n_head, scale = c.score_scale / std::sqrt(static_cast<double>(c.C) / c.n_head),
+                    dropout = some_dropout(c.dropout)](Tape& tape, const Vars& x, const Ids&) {
+                     return Vars{attention(tape, x[0], n_head, scale, dropout)};
+                   }});
 }
 
 void add_attentions(Cases& cases) {
@@ -235,6 +237,8 @@ void add_attentions(Cases& cases) {
   add_attention(cases, {"t70_hs100", 1, 70, 100, 1});
   add_attention(cases, {"many_heads", 1, 2, 270, 270});  // more than the 256 threads of a block
   add_attention(cases, {"sharp", 1, 17, 48, 3, 0, 4});   // scores with standard deviation 16
+  add_attention(cases, {"scaled_by_a_third", 2, 17, 48, 3, 0, 1, 1.0 / 3});
+  add_attention(cases, {"dropout_not_scaled", 1, 70, 48, 3, 0.2, 1, 4});  // 4/√16
   add_attention(cases, {"dropout", 2, 17, 48, 3, 0.3});
   add_attention(cases, {"dropout_t130", 1, 130, 40, 2, 0.1});
   add_attention(cases, {"dropout_batch", 2, 67, 68, 2, 0.1});

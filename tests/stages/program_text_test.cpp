@@ -108,6 +108,16 @@ TEST_F(ProgramText, OfATrainingSaysWhichTokensAreValidated) {
   EXPECT_EQ(none.output, "");
 }
 
+TEST_F(ProgramText, OfATrainingSaysHowManyParametersAreTrained) {
+  const ProgramResult result = train({"--freeze", "wte*,wpe*,h.0.mlp.*", "--dry-run"});
+  // 3 · 8² + 3 · 8 + 8² + 8 of attention, and three layernorms
+  EXPECT_TRUE(
+      result.errors.starts_with("nano with n_layer 1, n_head 1, n_embd 8, block_size 8: 1024 parameters, "
+                                "336 of them trained, 1 layer, "))
+      << result.errors;
+  EXPECT_TRUE(result.output.starts_with("parameters  1024, 336 of them trained\n")) << result.output;
+}
+
 TEST_F(ProgramText, OfATrainingAsJsonHasTheSame) {
   const Arguments flags = {"--steps", "3", "--val-fraction", "0.25", "--max-new-tokens", "4"};
   const nlohmann::json json = nlohmann::json::parse(train(flags + Arguments{"--json"}).output);
@@ -115,10 +125,11 @@ TEST_F(ProgramText, OfATrainingAsJsonHasTheSame) {
   for (const auto& [key, value] : json.items()) keys += key + ' ';
   EXPECT_EQ(keys,
             "bits_per_byte loss model parameters run_dir sample seconds steps tokens_per_second "
-            "validation_accuracy "
+            "trained_parameters validation_accuracy "
             "validation_loss validation_tokens ");
   EXPECT_EQ(json["model"], "nano with n_layer 1, n_head 1, n_embd 8, block_size 8");
   EXPECT_EQ(json["parameters"], 1024);
+  EXPECT_EQ(json["trained_parameters"], 1024);
   EXPECT_EQ(json["run_dir"], "run");
   EXPECT_EQ(json["steps"], 3);
   EXPECT_EQ(json["validation_tokens"], 96);

@@ -58,6 +58,19 @@ TEST_F(Stage1, EverySyncTrainsAsStage0) {
   }
 }
 
+TEST_F(Stage1, TrainsSomeParametersAsStage0) {
+  const Arguments freeze = {"--freeze", "wte*,*.mlp.*", "--grad-clip", "0.1"};
+  stage0("train", small("serial", freeze));
+  for (const char* comm : {"overlapped", "zero1"}) {
+    stage1(3, "train", small(comm, with_flags(freeze, {"--comm", comm})));
+    expect_same_curves(comm, "serial");
+  }
+  const Arguments reproducible = with_flags(freeze, {"--reproducible", "--stop-after", "4"});
+  stage0("train", small("one", reproducible));
+  stage1(4, "train", small("four", reproducible));
+  EXPECT_EQ(hash_after(4, "four"), hash_after(4, "one"));
+}
+
 TEST_F(Stage1, ComputesEveryTensorAsStage0) {
   const Arguments traced = {"--trace-steps", "3", "--stop-after", "3", "--grad-accumulation", "2"};
   stage0("train", small("serial", traced));

@@ -33,6 +33,15 @@ TEST_F(Stage2Emulated, TrainsAsStage0) {
   expect_same_curves("emulated", "serial");
 }
 
+TEST_F(Stage2Emulated, TrainsSomeParametersAsStage0) {
+  const Arguments flags = {"--freeze", "wte*,*.mlp.*", "--grad-clip", "0.1", "--steps", "8", "--trace-steps",
+                           "2"};
+  stage0("train", small("serial", flags));
+  stage2("train", small("emulated", flags));
+  expect_same_curves("emulated", "serial");
+  expect_same_traces("emulated", "serial", 2);
+}
+
 TEST_F(Stage2Emulated, ComputesEveryTensorAsStage0) {
   const Arguments traced = {"--trace-steps", "3", "--stop-after", "3", "--n-layer", "2"};
   stage0("train", small("serial", traced));

@@ -44,6 +44,13 @@ TEST_F(Stage3Emulated, TrainsAsStage0OnAnyNumberOfRanks) {
   }
 }
 
+TEST_F(Stage3Emulated, TrainsSomeParametersAsStage0) {
+  const Arguments flags = {"--freeze", "wte*,*.mlp.*", "--grad-clip", "0.1", "--steps", "8"};
+  stage0("train", small("serial", flags));
+  stage3(2, "train", small("divided", with_flags(flags, {"--comm", "zero1"})));
+  expect_same_curves("divided", "serial");
+}
+
 // Late streams delay their work until the host waits for it. If the program did not wait for a copy or a sum,
 // the curves would differ.
 TEST_F(Stage3Emulated, EverySyncTrainsAsStage0) {

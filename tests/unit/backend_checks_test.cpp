@@ -132,17 +132,17 @@ const Call kLayerCalls[] = {
        be.residual_layernorm_forward(t.out, t.y, t.mean, t.rstd, t.x, t.x, t.gain, t.shift, 1e-5);
      }},
     {"attention_forward", "heads that do not divide the channels",
-     [](Backend& be, T t) { be.attention_forward(t.y, t.lse, t.qkv, 3, {}); }},
+     [](Backend& be, T t) { be.attention_forward(t.y, t.lse, t.qkv, 3, 1, {}); }},
     {"attention_forward", "queries, keys and values without a batch",
      [](Backend& be, T t) {
-       be.attention_forward(t.y, t.lse, t.qkv.view({kB * kT, 3 * kC}), kHeads, {});
+       be.attention_forward(t.y, t.lse, t.qkv.view({kB * kT, 3 * kC}), kHeads, 1, {});
      }},
     {"attention_forward", "no packed queries, keys and values",
-     [](Backend& be, T t) { be.attention_forward(t.y, t.lse, t.x, kHeads, {}); }},
+     [](Backend& be, T t) { be.attention_forward(t.y, t.lse, t.x, kHeads, 1, {}); }},
     {"attention_forward", "an lse of another shape",
-     [](Backend& be, T t) { be.attention_forward(t.y, t.mean, t.qkv, kHeads, {}); }},
+     [](Backend& be, T t) { be.attention_forward(t.y, t.mean, t.qkv, kHeads, 1, {}); }},
     {"attention_backward", "a gradient of another shape",
-     [](Backend& be, T t) { be.attention_backward(into(t.x), t.y, t.y, t.lse, t.qkv, kHeads, {}); }},
+     [](Backend& be, T t) { be.attention_backward(into(t.x), t.y, t.y, t.lse, t.qkv, kHeads, 1, {}); }},
     {"dropout_forward", "another shape", [](Backend& be, T t) { be.dropout_forward(t.out, t.x, {}); }},
     {"dropout_backward", "another dtype",
      [](Backend& be, T t) { be.dropout_backward(into(t.f64), t.x, {}); }},
@@ -215,8 +215,8 @@ TEST_F(BackendChecks, name_the_shape_that_attention_wants) {
       EXPECT_NE(std::string(error.what()).find("qkv of shape (B,T,3C)"), std::string::npos) << error.what();
     }
   };
-  expect_named([&] { backend_->attention_forward(out, f32({kB, 1, kT}), qkv, 1, {}); });
-  expect_named([&] { backend_->cached_attention_forward(out, f32({kB, kT, 2}), qkv, 1, 0); });
+  expect_named([&] { backend_->attention_forward(out, f32({kB, 1, kT}), qkv, 1, 1, {}); });
+  expect_named([&] { backend_->cached_attention_forward(out, f32({kB, kT, 2}), qkv, 1, 1, 0); });
 }
 
 TEST_F(BackendChecks, let_right_calls_pass) {
@@ -226,7 +226,7 @@ TEST_F(BackendChecks, let_right_calls_pass) {
   EXPECT_NO_THROW(be.linear_forward(t.out, t.x, t.w, t.bias));
   EXPECT_NO_THROW(be.linear_forward(t.out.view({6, kO}), t.x, t.w, t.none));
   EXPECT_NO_THROW(be.linear_backward({}, into(t.w), {}, t.out, t.x, t.w));
-  EXPECT_NO_THROW(be.attention_forward(t.y, t.lse, t.qkv, kHeads, {}));
+  EXPECT_NO_THROW(be.attention_forward(t.y, t.lse, t.qkv, kHeads, 1, {}));
   EXPECT_NO_THROW(be.cross_entropy_forward(t.loss, t.row_lse, t.logits, t.ids, kVocabulary));
   EXPECT_NO_THROW(be.adamw(t.x, t.x, t.x, t.x, t.norm, std::array{DecayRange{0, 24, 0}}, {}));
 }
@@ -252,7 +252,7 @@ std::vector<std::function<void()>> calls_in_bf16(Backend& be, DType dtype) {
           [=, &be] { be.linear_backward({}, {}, into(other({kO})), out, x, w); },
           [=, &be] { be.layernorm_forward(y, rows, rows, x, norm, norm, 1e-5); },
           [=, &be] { be.layernorm_backward(into(y), into(norm), into(norm), y, x, norm, rows, rows); },
-          [=, &be] { be.attention_forward(y, lse, qkv, kHeads, {}); },
+          [=, &be] { be.attention_forward(y, lse, qkv, kHeads, 1, {}); },
           [=, &be] { be.cross_entropy_forward(f32_one, rows, logits, ids, kVocabulary); },
           [=, &be] { be.cross_entropy_forward(one, f32_rows, logits, ids, kVocabulary); },
           [=, &be] { be.cross_entropy_backward(logits, one, logits, f32_rows, ids, kVocabulary); }};

@@ -63,6 +63,15 @@ TEST(Buckets, of_a_large_size_have_all_parameters) {
   EXPECT_EQ(buckets.all()[0].parameters, static_cast<int>(small_table().size()));
 }
 
+TEST(Buckets, do_not_wait_for_frozen_parameters) {
+  ParameterTable table = small_table();
+  table.freeze("h.1.*");
+  const Buckets buckets(table, kBucketBytes);
+  ASSERT_EQ(buckets.all().size(), 1u);
+  EXPECT_EQ(buckets.all()[0].range.begin, 0);
+  EXPECT_EQ(buckets.all()[0].parameters, static_cast<int>(table.size()) - 12);
+}
+
 // 124 million parameters: 498 MB, of which wte has 154 MB.
 TEST(Buckets, of_gpt2_are_more_than_ten) {
   const Buckets buckets(gpt2_parameter_table({}), kBucketBytes);

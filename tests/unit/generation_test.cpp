@@ -36,6 +36,7 @@ Gpt2Config untied_tiny(std::int64_t block_size) {
   config.tie_word_embeddings = false;
   config.n_inner = 31;
   config.layer_norm_epsilon = 1e-3;
+  config.scale_attn_by_inverse_layer_idx = true;
   return config;
 }
 

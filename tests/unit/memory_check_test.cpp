@@ -231,6 +231,7 @@ TEST_F(DryRun, HasThemAllAsJson) {
   const TensorMemory memory = device(bytes(trainer) - 1), unknown{.on_host = false};
   const MemoryPlan plan = plan_memory(config_, trainer, 64, 2, sync_);
   Json expected = {{"parameters", 6590976},
+                   {"trained_parameters", 6590976},
                    {"tokens_per_step", 2304.0},
                    {"flops_per_token", 40332288.0},
                    {"total_flops", 40332288.0 * 230400},

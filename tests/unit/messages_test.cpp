@@ -126,8 +126,13 @@ TEST(Messages, OfHuggingFaceConfigurations) {
     read_config(directory.path(), "--model");
   };
   EXPECT_EQ(said(read), "nothing");
-  json["scale_attn_weights"] = false;
-  expect_said(read, "'scale_attn_weights': false is not supported, expected true");
+  json["add_cross_attention"] = true;
+  expect_said(read, "'add_cross_attention': true is not supported, expected false");
+  json["activation_function"] = "silu";
+  expect_said(
+      read,
+      "'activation_function': \"silu\" is not supported, expected gelu_new, gelu_pytorch_tanh, gelu_fast, "
+      "gelu or relu");
   json["n_layer"] = 0;
   expect_said(read, "'n_layer' is 0, expected 1 to");
 }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <functional>
+#include <limits>
 
 #include "common/backend/planning_backend.h"
 #include "common/base/error.h"
@@ -103,15 +104,15 @@ const Op kOps[] = {
      }},
     {"attention_forward",
      {f32("out", kX), kLse, f32("qkv", kQkv)},
-     [](Backend& be, const Arguments& t) { be.attention_forward(t[0], t[1], t[2], kHeads, {}); }},
+     [](Backend& be, const Arguments& t) { be.attention_forward(t[0], t[1], t[2], kHeads, 1, {}); }},
     {"attention_backward",
      {f32("dqkv", kQkv), f32("dout", kX), f32("out", kX), kLse, f32("qkv", kQkv)},
      [](Backend& be, const Arguments& t) {
-       be.attention_backward(into(t[0]), t[1], t[2], t[3], t[4], kHeads, {});
+       be.attention_backward(into(t[0]), t[1], t[2], t[3], t[4], kHeads, 1, {});
      }},
     {"cached_attention_forward",
      {f32("out", kX), f32("cache", {kB, 10, 2 * kC}), f32("qkv", kQkv)},
-     [](Backend& be, const Arguments& t) { be.cached_attention_forward(t[0], t[1], t[2], kHeads, 7); }},
+     [](Backend& be, const Arguments& t) { be.cached_attention_forward(t[0], t[1], t[2], kHeads, 1, 7); }},
     {"dropout_forward",
      {f32("out", kX), f32("x", kX)},
      [](Backend& be, const Arguments& t) { be.dropout_forward(t[0], t[1], {}); }},
@@ -225,7 +226,7 @@ TEST_F(OpArguments, that_are_numbers_have_their_ranges) {
   const Tensor out = be.allocate(DType::f32, kX), qkv = be.allocate(DType::f32, kQkv),
                cache = be.allocate(DType::f32, {kB, 10, 2 * kC});
   const auto cached = [&](int heads, std::int64_t first) {
-    return internal_error([&] { be.cached_attention_forward(out, cache, qkv, heads, first); });
+    return internal_error([&] { be.cached_attention_forward(out, cache, qkv, heads, 1, first); });
   };
   EXPECT_EQ(cached(kHeads, 0), "");
   EXPECT_EQ(cached(kHeads, 7), "");
@@ -236,8 +237,15 @@ TEST_F(OpArguments, that_are_numbers_have_their_ranges) {
               "cached_attention_forward: expected a number of heads that divides the channels");
   }
   const Tensor lse = be.allocate(DType::f32, {kB, 3, kT});
-  EXPECT_EQ(internal_error([&] { be.attention_forward(out, lse, qkv, 3, {}); }),
+  EXPECT_EQ(internal_error([&] { be.attention_forward(out, lse, qkv, 3, 1, {}); }),
             "attention_forward: expected a number of heads that divides the channels");
+  const Tensor own_lse = be.allocate(DType::f32, {kB, kHeads, kT});
+  for (const double scale : {0.0, -0.1, std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_EQ(internal_error([&] { be.attention_forward(out, own_lse, qkv, kHeads, scale, {}); }),
+              "attention_forward: expected a positive scale");
+    EXPECT_EQ(internal_error([&] { be.cached_attention_forward(out, cache, qkv, kHeads, scale, 0); }),
+              "cached_attention_forward: expected a positive scale");
+  }
   // The number of elements is right, but the shape is wrong.
   const Tensor product = be.allocate(DType::f32, kOut), w = be.allocate(DType::f32, kW),
                wide = be.allocate(DType::f32, {kB, 2, 6});

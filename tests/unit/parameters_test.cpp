@@ -134,6 +134,43 @@ TEST(ParameterTableTest, matrices_decay_and_vectors_do_not) {
   }
 }
 
+TEST(ParameterTableTest, freezes_by_pattern) {
+  ParameterTable table = gpt2_parameter_table(kTiny);
+  const std::int64_t all = table.numel();
+  EXPECT_EQ(table.trained_numel(), all);
+  EXPECT_EQ(table.freeze("lm_head*"), 0);
+  EXPECT_EQ(table.freeze("h.?.ln_[12].bias"), 4);
+  EXPECT_EQ(table.trained_numel(), all - 4 * 48);
+  EXPECT_EQ(table.freeze("h.1.*"), 12);
+  EXPECT_EQ(table.freeze("h.1"), 0);  // the whole name
+  EXPECT_EQ(table.freeze("wte.weight"), 1);
+  EXPECT_EQ(table.trained_numel(), all - 101 * 48 - 2 * 48 - (12 * 48 * 48 + 13 * 48));
+  for (const Parameter& row : table.rows()) {
+    const bool frozen = row.name.starts_with("h.1.") || row.name.starts_with("wte") ||
+                        row.name == "h.0.ln_1.bias" || row.name == "h.0.ln_2.bias";
+    EXPECT_EQ(row.trained, !frozen) << row.name;
+  }
+  EXPECT_EQ(table.numel(), all);
+}
+
+TEST(ParameterTableTest, leaves_frozen_parameters_out_of_the_optimizers_ranges) {
+  Gpt2Config config = kTiny;
+  config.frozen = {"h.0.ln_1.bias", "h.1.attn.*", "ln_f.*"};
+  const ParameterTable table = gpt2_parameter_table(config);
+  for (const int parts : {1, 3}) {
+    const std::int64_t part = table.arena_size(parts) / parts;
+    std::vector<bool> updated(static_cast<std::size_t>(table.arena_size(parts)));
+    for (std::int64_t begin = 0; begin < table.arena_size(parts); begin += part) {
+      for (const DecayRange& range : table.decay_ranges(0, {begin, begin + part}))
+        std::fill(updated.begin() + begin + range.begin, updated.begin() + begin + range.end, true);
+    }
+    for (const Parameter& row : table.rows()) {
+      const auto begin = updated.begin() + row.offset, end = begin + row.arena_shape().numel();
+      EXPECT_EQ(std::count(begin, end, row.trained), end - begin) << row.name;
+    }
+  }
+}
+
 TEST(ParameterTableTest, refuses_a_name_twice) {
   ParameterTable table;
   table.add({"a", {3}, 3});

@@ -94,16 +94,16 @@ TEST_F(WorkOfOps, a_gradient_that_is_skipped_moves_no_bytes) {
 TEST_F(WorkOfOps, attention_is_causal) {
   constexpr double kPairs = 2 * 2 * (1 + 2 + 3), kHeadSize = 2;
   expect("attention_forward", kPairs * (4 * kHeadSize + 5) + 24, 72 + 24 + 12,
-         [&] { be_.attention_forward(t_.x, t_.lse, t_.qkv, 2, {}); });
+         [&] { be_.attention_forward(t_.x, t_.lse, t_.qkv, 2, 1, {}); });
   expect("attention_backward", kPairs * (10 * kHeadSize + 6) + 2 * 24, 72 + 24 + 24 + 12 + 72,
-         [&] { be_.attention_backward(overwrite(t_.dqkv), t_.y, t_.x, t_.lse, t_.qkv, 2, {}); });
+         [&] { be_.attention_backward(overwrite(t_.dqkv), t_.y, t_.x, t_.lse, t_.qkv, 2, 1, {}); });
 }
 
 TEST_F(WorkOfOps, cached_attention_reads_the_tokens_before) {
   constexpr double kPairs = 2 * 2 * (6 + 7 + 8), kHeadSize = 2;
   const Tensor cache = t_.f32({2, 10, 8});
   expect("cached_attention_forward", kPairs * (4 * kHeadSize + 5) + 24, 72 + 24 + 2 * 8 * 8,
-         [&] { be_.cached_attention_forward(t_.x, cache, t_.qkv, 2, 5); });
+         [&] { be_.cached_attention_forward(t_.x, cache, t_.qkv, 2, 1, 5); });
 }
 
 TEST_F(WorkOfOps, bf16_is_half_as_many_bytes) {
