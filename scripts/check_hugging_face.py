@@ -9,12 +9,14 @@ StageGPT to transformers, for each tokenizer: trains a small model for a few ste
 and AutoModelForCausalLM. There must be no warning and no missing or unexpected key. Ids, decoded text, logits and
 generated text must be equal, and the validation loss must be equal to the one that the run reported.
 transformers to StageGPT: models saved by `transformers`, some in the format of older versions, are read by model_probe
-and trained by stage0_train, and the result is opened by `transformers` again. Prints a table; exits with 1 if a row
-fails. Takes about a minute. --gpt2: the directory with GPT-2's encoder.json and vocab.bpe (scripts/download_gpt2.sh);
+and trained by stage0_train, and the result is opened by `transformers` again. Some are trained for 20 steps, also with
+--freeze, and by PyTorch on the same samples: losses, weights and generated text must agree. Prints a table; exits with 1
+if a row fails. Takes about a minute. --gpt2: the directory with GPT-2's encoder.json and vocab.bpe (scripts/download_gpt2.sh);
 without it that tokenizer is skipped. Passes with transformers 4.57 and 5.23.
 """
 
 import argparse
+import copy
 import json
 import logging
 import re
@@ -25,6 +27,7 @@ import tempfile
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import torch
@@ -36,9 +39,12 @@ sys.path.insert(0, str(ROOT / "tests/golden"))
 from hugging_face_models import (  # noqa: E402
     FIXTURES, Variant, save_bare, save_prefixed_with_head, save_with_hub_config,
 )  # fmt: skip
+from make_random import sample_start  # noqa: E402
 
 LOGITS_LIMIT = 1e-4  # largest absolute difference; logits are of the order of 1
 LOSS_LIMIT = 1e-5  # of a validation loss, in nats
+STEPS_LIMIT = 5e-6  # of the loss of a step, in nats
+WEIGHTS_LIMIT = 3e-4  # of the change of a parameter in all steps, relative
 VAL_FRACTION = 0.1  # stage0_train's default
 NEW_TOKENS = 24
 SHAPE = {"--n-layer": 2, "--n-head": 3, "--n-embd": 48, "--block-size": 96}
@@ -64,6 +70,12 @@ OTHER_TEXTS = [
     "it's [UNK] <s> [PAD]",
 ]
 
+UNUSUAL = Variant(
+    "untied head, n_inner, epsilon, scale",
+    config={
+        "tie_word_embeddings": False, "n_inner": 50, "layer_norm_epsilon": 1e-3, "scale_attn_by_inverse_layer_idx": True,
+    },
+)  # fmt: skip
 VARIANTS = FIXTURES + [
     Variant("f32, prefix, masks, head", save_prefixed_with_head),
     Variant("f32, masks, no prefix", save_bare),
@@ -78,12 +90,11 @@ VARIANTS = FIXTURES + [
     Variant("attention scaled by layer", config={"scale_attn_by_inverse_layer_idx": True}),
     Variant("attention not scaled", config={"scale_attn_weights": False}),
     Variant("reordered attention", config={"reorder_and_upcast_attn": True}),
-    Variant(
-        "untied head, n_inner, epsilon",
-        config={"tie_word_embeddings": False, "n_inner": 50, "layer_norm_epsilon": 1e-3},
-    ),
+    UNUSUAL,
     Variant("even positions, one head", config={"n_positions": 96, "n_head": 1}),
 ]
+STEPS = {"--steps": 20, "--batch-size": 4, "--learning-rate": 0.001, "--lr-schedule": "constant", "--warmup-steps": 0,
+         "--weight-decay": 0.1, "--beta1": 0.9, "--beta2": 0.95, "--eps": 1e-8, "--grad-clip": 1.0, "--seed": 1337}  # fmt: skip
 
 
 class CheckFailed(Exception):
@@ -300,8 +311,8 @@ class Checks:
             compare(self.probe, again, text, worst)
         return worst
 
-    def theirs(self, variant: Variant) -> str:
-        """Reads a model of `transformers` with StageGPT, with the tokenizer of the bpe run, and trains it for a step."""
+    def made(self, variant: Variant) -> Theirs:
+        """A directory that `transformers` wrote, with the tokenizer of the bpe run."""
         run_directory = self.scratch / "run_bpe/latest"
         config = json.loads((run_directory / "config.json").read_text())
         directory = self.scratch / f"variant_{len(list(self.scratch.glob('variant_*')))}"
@@ -312,11 +323,82 @@ class Checks:
         for name in "tokenizer.json", "tokenizer_config.json":
             shutil.copy(run_directory / name, directory)
         # Not the model as loaded: `transformers` warns about some files that its older versions saved.
-        theirs, worst = Theirs(directory, AutoTokenizer.from_pretrained(directory), model.float()), Worst()
+        return Theirs(directory, AutoTokenizer.from_pretrained(directory), model.float())
+
+    def theirs(self, variant: Variant) -> str:
+        """Reads a model of `transformers` with StageGPT, and trains it for a step."""
+        theirs, worst = self.made(variant), Worst()
         for text in TEXTS[:4]:
             compare(self.probe, theirs, text, worst)
-        self.trained_from(directory, theirs)
+        self.trained_from(theirs.path, theirs)
         return f"{worst}, trained from"
+
+    def steps(self, variant: Variant, freeze: str) -> str:
+        """Trains a model of `transformers` with StageGPT and with PyTorch."""
+        theirs = self.made(variant)
+        run(
+            self.train, "--model", theirs.path, "--tokenizer-path", theirs.path / "tokenizer.json", "--data", self.corpus,
+            "--run-dir", theirs.path / "run", "--val-fraction", 0, "--max-new-tokens", 0, "--freeze", freeze, *flags(STEPS),
+        )  # fmt: skip
+        lines = (theirs.path / "run/metrics.jsonl").read_text().splitlines()
+        losses = [line["loss"] for line in map(json.loads, lines) if "loss" in line]
+        trained = copy.deepcopy(theirs.model).double()
+        expected = self.steps_of_pytorch(trained, theirs.tokenizer, freeze)
+        expect(len(losses) == len(expected), f"{len(losses)} losses")
+        worst = max(abs(a - b) for a, b in zip(losses, expected, strict=True))
+        expect(worst <= STEPS_LIMIT, f"losses {losses}, PyTorch's {expected}")
+        after = Theirs.load(theirs.path / "run/latest")
+        changed = self.compare_changes(theirs.model, after.model, trained)
+        text, reference = Worst(), Theirs(theirs.path, theirs.tokenizer, trained)
+        for prompt in TEXTS[:2]:
+            compare(self.probe, after, prompt, text)
+            ids = after.tokenizer(prompt)["input_ids"]
+            expect(after.greedy(ids, NEW_TOKENS) == reference.greedy(ids, NEW_TOKENS), f"{prompt!r} goes on otherwise")
+        return f"loss {expected[0]:.2f} to {expected[-1]:.2f} within {worst:.1e}; {changed}; {text}"
+
+    def steps_of_pytorch(self, model: transformers.GPT2LMHeadModel, tokenizer, freeze: str) -> list[float]:
+        ids = tokenizer(self.corpus.read_bytes().decode(), verbose=False)["input_ids"]
+        T, B, steps = model.config.n_positions, STEPS["--batch-size"], STEPS["--steps"]
+        for name, parameter in model.named_parameters():
+            name = name.removeprefix("transformer.")
+            parameter.requires_grad_(not any(fnmatchcase(name, pattern) for pattern in freeze.split(",")))
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        optimizer = torch.optim.AdamW(
+            [
+                {"params": [p for p in trained if p.dim() >= 2], "weight_decay": STEPS["--weight-decay"]},
+                {"params": [p for p in trained if p.dim() < 2], "weight_decay": 0},
+            ],
+            lr=STEPS["--learning-rate"], betas=(STEPS["--beta1"], STEPS["--beta2"]), eps=STEPS["--eps"],
+        )  # fmt: skip
+        losses = []
+        for step in range(steps):
+            starts = [sample_start(STEPS["--seed"], len(ids), T, step * B + b) for b in range(B)]
+            batch = torch.tensor([ids[start : start + T + 1] for start in starts])
+            optimizer.zero_grad()
+            logits = model(batch[:, :-1]).logits
+            loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(trained, STEPS["--grad-clip"])
+            optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+    def compare_changes(self, before, ours, theirs) -> str:
+        """How each parameter has changed, here and there."""
+        worst, moved, parameters = 0.0, 0, list(before.named_parameters())
+        for name, parameter in parameters:
+            change = ours.get_parameter(name).double() - parameter
+            reference = theirs.get_parameter(name) - parameter
+            if not reference.any():
+                expect(not change.any(), f"{name} is frozen, and changes")
+                continue
+            moved += 1
+            if name.endswith("c_attn.bias"):  # the gradient of keys' biases is 0: Adam amplifies its rounding
+                C = before.config.n_embd
+                change[C : 2 * C] = reference[C : 2 * C] = 0
+            worst = max(worst, ((change - reference).norm() / reference.norm()).item())
+        expect(worst <= WEIGHTS_LIMIT, f"a change of weights differs by {worst:.1e}")
+        return f"{moved} of {len(parameters)} parameters changed, within {worst:.1e}"
 
     def trained_from(self, directory: Path, before: Theirs) -> None:
         """Trains for one step with a tiny learning rate. The run holds the same model, and `transformers` opens it."""
@@ -341,6 +423,10 @@ class Checks:
             self.row(f"ours -> theirs, saved again -> ours: {kind}", lambda kind=kind: self.saved_again(kind))
         for variant in VARIANTS:
             self.row(f"theirs -> ours: {variant.name}", lambda variant=variant: self.theirs(variant))
+        for variant in Variant("plain"), UNUSUAL:
+            for freeze in "", "wte*,h.0.*,*.ln_2.bias":
+                name = f"20 steps: {variant.name}" + (f" --freeze '{freeze}'" if freeze else "")
+                self.row(name, lambda variant=variant, freeze=freeze: self.steps(variant, freeze))
         if not self.gpt2:
             print("ours -> theirs: gpt2                           LEFT OUT: no --gpt2")
 

@@ -146,6 +146,14 @@ std::string describe_validation(const TrainFlags& flags, std::int64_t tokens, st
                 ", spread evenly; at the end all ", grouped(sample.all * seq_len));
 }
 
+// Where the weights of one of OpenAI's models are, if they are random now.
+std::string describe_random_weights(const TrainFlags& flags) {
+  const std::string& name = flags.model.name();
+  if (flags.model.directory() || !name.starts_with("gpt2")) return "";
+  return concat("\nweights: random; for trained ones: ./scripts/download_gpt2.sh",
+                name == "gpt2" ? "" : " --model " + name, ", then --model data/", name);
+}
+
 void describe(const TrainFlags& flags, const Gpt2Config& config, const Corpus& corpus,
               const Machine& machine) {
   const ParameterTable table = gpt2_parameter_table(config);
@@ -153,9 +161,10 @@ void describe(const TrainFlags& flags, const Gpt2Config& config, const Corpus& c
   if (!config.frozen.empty()) std::cerr << grouped(table.trained_numel()) << " of them trained, ";
   std::cerr << config.n_layer << (config.n_layer == 1 ? " layer, " : " layers, ") << config.n_head
             << (config.n_head == 1 ? " head, " : " heads, ") << config.n_embd << " channels, context "
-            << config.block_size << "\ndata: " << flags.corpus().data << ", " << grouped(corpus.train.size())
-            << " tokens and " << grouped(corpus.validation.size()) << " for validation, vocabulary "
-            << grouped(config.vocab_size) << " (" << corpus.tokenizer->kind() << ")"
+            << config.block_size << describe_random_weights(flags) << "\ndata: " << flags.corpus().data
+            << ", " << grouped(corpus.train.size()) << " tokens and " << grouped(corpus.validation.size())
+            << " for validation, vocabulary " << grouped(config.vocab_size) << " ("
+            << corpus.tokenizer->kind() << ")"
             << "\nvalidation: " << describe_validation(flags, corpus.validation.size(), config.block_size)
             << "\nmachine: " << machine.description << '\n';
 }

@@ -94,6 +94,7 @@ void TrainingRun::resume(const std::filesystem::path& checkpoint) {
     communicator_.broadcast(arena, 0);
     trainer_.set_moment(moment, arena);
   }
+  backend_.fill(arena, 0);  // no step writes the gradients of frozen parameters
   trainer_.restore(state.step, state.data_position);
   saved_step_ = state.step;
 }

@@ -192,7 +192,8 @@ TEST_F(ChoiceTasks, OfLlmcAreRefusedWithTheirQuestion) {
       with(6, 50000),
       "question 2 of 2: has the token 50000, and the model's vocabulary has 280; the file is for models "
       "with GPT-2's vocabulary");
-  EXPECT_TRUE(with(10, 281).starts_with("question 2 of 2: has the token 281"));
+  EXPECT_TRUE(
+      with(10, 280).starts_with("question 2 of 2: has the token 280, and the model's vocabulary has 280;"));
   file[4] = 2;
   EXPECT_EQ(refused(file, *bpe_), "version 2 of llm.c's format, expected 1");
 }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <set>
 
+#include "common/base/grouped.h"
 #include "common/base/json.h"
 #include "common/checkpoint/run_directory.h"
 #include "common/data/data_loader.h"
@@ -299,12 +300,28 @@ TEST(TrainFlags, OfFrozenParametersLeaveThemAsTheyAre) {
     EXPECT_NEAR(norm, norm_of_gradients(frozen, step), 1e-6 * norm);
   }
   EXPECT_EQ(nlohmann::json::parse(frozen.result().output)["trained_parameters"], trained);
-  EXPECT_NE(frozen.result().errors.find(concat(" parameters, ", trained, " of them trained, 2 layers")),
+  EXPECT_NE(frozen.result().errors.find(concat(" parameters, ", grouped(trained), " of them trained, 2 layers")),
             std::string::npos)
       << frozen.result().errors;
   const auto settings = nlohmann::json::parse(read_bytes(frozen.in("run.json")));
   EXPECT_EQ(settings["freeze"], "wte*,h.0.*,*.ln_2.bias");
   EXPECT_EQ(settings["derived"]["trained_parameters"], trained);
+}
+
+// Also when the optimizer has moments of them, since they were trained before.
+TEST(TrainFlags, OfParametersThatAreFrozenLaterHaveNoGradient) {
+  const Arguments flags = {"--batch-size", "2",  "--steps",      "3", "--n-layer",        "1", "--n-head", "2",
+                           "--n-embd",     "16", "--block-size", "8", "--max-new-tokens", "0"};
+  TracedRun run;
+  run.train(with_flags(flags, {"--stop-after", "2"}));
+  run.train(with_flags(flags, {"--resume", "--freeze", "wte*,h.0.mlp.*", "--trace-steps", "1"}));
+  ASSERT_EQ(run.steps(), 1);
+  const Values &frozen = run.values(1, "the gradient of h.0.mlp.c_fc.weight"),
+               &trained = run.values(1, "the gradient of h.0.attn.c_attn.weight");
+  EXPECT_EQ(frozen, Values(frozen.size()));
+  EXPECT_NE(trained, Values(trained.size()));
+  const double norm = run.metrics().back()["grad_norm"];
+  EXPECT_NEAR(norm, norm_of_gradients(run, 1), 1e-6 * norm);
 }
 
 TEST(TrainFlags, OfFrozenParametersNameSome) {

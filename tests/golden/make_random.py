@@ -138,6 +138,14 @@ def permuted(sequence: Sequence, i: int, n: int) -> int:
             return i
 
 
+def sample_start(seed: int, tokens: int, T: int, sample: int) -> int:
+    """Where a sample of T tokens begins in a text of so many tokens."""
+    windows = max(1, (tokens - 1) // T - 1)
+    sequence = Sequence(seed, SHUFFLE, sample // windows)
+    offset = sequence.word(2**64 - 1) % (tokens - windows * T)
+    return offset + T * permuted(sequence, sample % windows, windows)
+
+
 def order() -> list:
     """The offsets of samples in a text of this number of tokens."""
     listed = []
@@ -145,11 +153,7 @@ def order() -> list:
     for seed, tokens, T in ((1337, 1003, 10), (7, 70000, 1), (2**33 + 1, 64, 9), (1, 11, 10), (3, 196, 3)):
         windows = max(1, (tokens - 1) // T - 1)
         samples = [*range(8), windows - 1, windows, windows + 1, 7 * windows, 100 * windows + windows // 2]
-        starts = []
-        for sample in samples:
-            sequence = Sequence(seed, SHUFFLE, sample // windows)
-            offset = sequence.word(2**64 - 1) % (tokens - windows * T)
-            starts.append(offset + T * permuted(sequence, sample % windows, windows))
+        starts = [sample_start(seed, tokens, T, sample) for sample in samples]
         listed.append({"seed": seed, "tokens": tokens, "seq_len": T, "samples": samples, "starts": starts})
     return listed
 

@@ -112,10 +112,21 @@ TEST_F(ProgramText, OfATrainingSaysHowManyParametersAreTrained) {
   const ProgramResult result = train({"--freeze", "wte*,wpe*,h.0.mlp.*", "--dry-run"});
   // 3 · 8² + 3 · 8 + 8² + 8 of attention, and three layernorms
   EXPECT_TRUE(
-      result.errors.starts_with("nano with n_layer 1, n_head 1, n_embd 8, block_size 8: 1024 parameters, "
+      result.errors.starts_with("nano with n_layer 1, n_head 1, n_embd 8, block_size 8: 1,024 parameters, "
                                 "336 of them trained, 1 layer, "))
       << result.errors;
-  EXPECT_TRUE(result.output.starts_with("parameters  1024, 336 of them trained\n")) << result.output;
+  EXPECT_TRUE(result.output.starts_with("parameters  1,024, 336 of them trained\n")) << result.output;
+}
+
+// A preset's name is taken for its trained weights by some.
+TEST_F(ProgramText, OfATrainingSaysWhereTrainedWeightsAre) {
+  const auto header = [&](const std::string& model) { return train({"--model", model, "--dry-run"}).errors; };
+  const std::string sizes =
+      "8 channels, context 8\nweights: random; for trained ones: ./scripts/download_gpt2.sh";
+  EXPECT_NE(header("gpt2").find(sizes + ", then --model data/gpt2\ndata: "), std::string::npos);
+  EXPECT_NE(header("gpt2-medium").find(sizes + " --model gpt2-medium, then --model data/gpt2-medium\ndata: "),
+            std::string::npos);
+  EXPECT_EQ(header("nano").find("weights: "), std::string::npos);
 }
 
 TEST_F(ProgramText, OfATrainingAsJsonHasTheSame) {

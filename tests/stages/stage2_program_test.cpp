@@ -159,9 +159,10 @@ TEST_F(Stage2Emulated, AStepHasFewLaunchesAndNoAllocation) {
 TEST_F(Stage2Emulated, BenchReports) {
   const ProgramResult result =
       stage2("bench", {"--n-layer", "1", "--n-embd", "32", "--batch-size", "2", "--seq-len", "16", "--steps",
-                       "2", "--warmup", "1", "--json"});
+                       "2", "--warmup", "1", "--threads", "3", "--json"});
   const auto json = nlohmann::json::parse(result.output);
   EXPECT_GT(json["tokens_per_second"], 0);
+  EXPECT_EQ(json["threads"], 3);
   EXPECT_FALSE(json["kernels"].empty());
   const std::string table = stage2("bench", {"--n-layer", "1", "--n-embd", "32", "--seq-len", "16", "--steps",
                                              "1", "--warmup", "0", "--precision", "tf32"})

@@ -51,6 +51,12 @@ Gpt2Config untied_small() {
   return config;
 }
 
+Gpt2Config small_with_frozen(const std::vector<std::string>& patterns) {
+  Gpt2Config config = small();
+  config.frozen = patterns;
+  return config;
+}
+
 MemoryPlan plan(const Training& training, int ranks = 1) {
   return plan_memory(training.config, training.trainer(), training.T, ranks, NoGradientSync());
 }
@@ -88,6 +94,8 @@ const std::vector<Training>& trainings() {
       {"relu", small_with(0, Activation::relu), 33, 3},
       {"gelu", small_with(0, Activation::gelu), 33, 3},
       {"an untied head and another width of the MLP", untied_small(), 33, 3},
+      {"frozen matrices", small_with_frozen({"wte*", "*.mlp.c_fc.*"}), 33, 3},
+      {"a frozen first block", small_with_frozen({"wte*", "wpe*", "h.0.*"}), 33, 3},
       {"two micro-steps", small(), 33, 3, 2},
       {"three micro-steps and dropout", small_with(0.1, Activation::gelu_new), 33, 3, 3},
       {"seven micro-steps", small(), 33, 3, 7},
