@@ -106,9 +106,12 @@ ResumedRun open_resumed_run(RankGroup& group, const std::string& given,
 
 void require_data_of_run(const ResumedRun& resumed, const std::string& data) {
   const Json& before = resumed.settings.contains("data") ? resumed.settings["data"] : Json();
-  if (!before.is_string() || fs::absolute(data) != before.get<std::string>()) return;
-  if (matching_files(data).empty()) {
-    throw std::runtime_error(concat("--data: \"", data,
+  if (!before.is_string() || with_absolute_paths(data) != before.get<std::string>()) return;
+  std::vector<MixtureSource> sources = parse_mixture(data);
+  if (sources.empty()) sources.push_back({data});
+  for (const MixtureSource& source : sources) {
+    if (!matching_files(source.data).empty()) continue;
+    throw std::runtime_error(concat("--data: \"", source.data,
                                     "\", which the run was trained on, does not exist now; make it available "
                                     "again, or name a copy with --data"));
   }

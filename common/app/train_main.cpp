@@ -154,6 +154,19 @@ std::string describe_random_weights(const TrainFlags& flags) {
                 name == "gpt2" ? "" : " --model " + name, ", then --model data/", name);
 }
 
+// "a.txt, 1,000 tokens", or "a.txt (70 %, 1,000 tokens) and b.txt (30 %, 2,000 tokens), 3,000 tokens".
+std::string describe_data(const std::string& data, const Corpus& corpus) {
+  std::string texts = corpus.mixture.empty() ? data : "";
+  const std::vector<MixtureSource> sources = parse_mixture(data);
+  for (std::size_t k = 0; k < corpus.mixture.size(); ++k) {
+    const auto& [size, share] = corpus.mixture[k];
+    texts += concat(k == 0 ? "" : " and ", sources[k].data, " (",
+                    100 * static_cast<double>(share) / static_cast<double>(kMixtureBlock), " %, ",
+                    grouped(size), " tokens)");
+  }
+  return concat(texts, ", ", grouped(corpus.train.size()), " tokens");
+}
+
 void describe(const TrainFlags& flags, const Gpt2Config& config, const Corpus& corpus,
               const Machine& machine) {
   const ParameterTable table = gpt2_parameter_table(config);
@@ -161,10 +174,10 @@ void describe(const TrainFlags& flags, const Gpt2Config& config, const Corpus& c
   if (!config.frozen.empty()) std::cerr << grouped(table.trained_numel()) << " of them trained, ";
   std::cerr << config.n_layer << (config.n_layer == 1 ? " layer, " : " layers, ") << config.n_head
             << (config.n_head == 1 ? " head, " : " heads, ") << config.n_embd << " channels, context "
-            << config.block_size << describe_random_weights(flags) << "\ndata: " << flags.corpus().data
-            << ", " << grouped(corpus.train.size()) << " tokens and " << grouped(corpus.validation.size())
-            << " for validation, vocabulary " << grouped(config.vocab_size) << " ("
-            << corpus.tokenizer->kind() << ")"
+            << config.block_size << describe_random_weights(flags)
+            << "\ndata: " << describe_data(flags.corpus().data, corpus) << " and "
+            << grouped(corpus.validation.size()) << " for validation, vocabulary "
+            << grouped(config.vocab_size) << " (" << corpus.tokenizer->kind() << ")"
             << "\nvalidation: " << describe_validation(flags, corpus.validation.size(), config.block_size)
             << "\nmachine: " << machine.description << '\n';
 }
@@ -224,7 +237,7 @@ void begin_model(const TrainFlags& flags, const Machine& machine, const HuggingF
 void begin_run(const TrainFlags& flags, Json settings, const ParameterTable& table,
                const std::optional<ResumedRun>& resumed, RunDirectory& directory) {
   settings.erase("run_dir");  // a run may be moved, and resumed from anywhere
-  settings["data"] = fs::absolute(flags.corpus().data).string();
+  settings["data"] = with_absolute_paths(flags.corpus().data);
   if (table.trained_numel() < table.numel()) settings[kDerived]["trained_parameters"] = table.trained_numel();
   replace_file(directory.configuration(), text_of(settings));
   std::cerr << "run: " << directory.path().string()

@@ -130,30 +130,34 @@ void require_as_in_manifests(const Shards& shards) {
   for (const auto& shard : shards.all) manifests.require(shard->path(), shard->hash(), kFlag);
 }
 
-Corpus load_shards(RankGroup& group, const DataFiles& data, const CorpusConfig& config,
-                   std::unique_ptr<Tokenizer> tokenizer) {
+// The tokens of one text, or of the shards of one pattern.
+struct Parts {
+  TokenSequence train, validation;
+};
+
+Parts load_shards(RankGroup& group, const DataFiles& data, const CorpusConfig& config,
+                  const Tokenizer& tokenizer) {
   Shards shards;
   agree(group, [&] {
-    require_same_tokenizer(data.files, *tokenizer);
+    require_same_tokenizer(data.files, tokenizer);
     shards = open_shards(data, config);
   });
-  verify_shards(group, shards.all, tokenizer->size(), kFlag);
+  verify_shards(group, shards.all, tokenizer.size(), kFlag);
   agree(group, [&] { require_as_in_manifests(shards); });
-  Corpus corpus;
-  corpus.tokenizer = std::move(tokenizer);
+  Parts parts;
   for (std::size_t i = 0; i < shards.all.size(); ++i) {
-    (i < shards.training ? corpus.train : corpus.validation).append(shards.all[i]);
+    (i < shards.training ? parts.train : parts.validation).append(shards.all[i]);
   }
-  if (shards.all.size() > shards.training) return corpus;
-  const std::int64_t size = corpus.train.size();
+  if (shards.all.size() > shards.training) return parts;
+  const std::int64_t size = parts.train.size();
   const auto held_out = static_cast<std::int64_t>(static_cast<double>(size) * config.val_fraction);
-  corpus.validation = corpus.train.slice(size - held_out, held_out);
-  corpus.train = corpus.train.slice(0, size - held_out);
-  return corpus;
+  parts.validation = parts.train.slice(size - held_out, held_out);
+  parts.train = parts.train.slice(0, size - held_out);
+  return parts;
 }
 
-Corpus load_text(RankGroup& group, const std::vector<std::string>& files, const CorpusConfig& config,
-                 std::unique_ptr<Tokenizer> tokenizer, int threads) {
+Parts load_text(RankGroup& group, const std::vector<std::string>& files, const CorpusConfig& config,
+                const Tokenizer& tokenizer, int threads) {
   std::optional<TextSource> opened;
   std::int64_t split = 0;
   agree(group, [&] {
@@ -163,58 +167,99 @@ Corpus load_text(RankGroup& group, const std::vector<std::string>& files, const 
   const TextSource& text = *opened;
   ByteProgress progress("reading the text");
   const TokenizeOptions options{threads, config.special, std::ref(progress)};
-  Corpus corpus;
-  corpus.tokenizer = std::move(tokenizer);
+  Parts parts;
   const auto append_to = [&](TokenSequence& tokens) {
-    return [&](std::span<const std::int32_t> ids) { tokens.append(ids, corpus.tokenizer->size()); };
+    return [&](std::span<const std::int32_t> ids) { tokens.append(ids, tokenizer.size()); };
   };
-  tokenize_together(group, text, {0, split}, *corpus.tokenizer, options, append_to(corpus.train));
-  tokenize_together(group, text, {split, text.bytes()}, *corpus.tokenizer, options,
-                    append_to(corpus.validation));
-  return corpus;
+  tokenize_together(group, text, {0, split}, tokenizer, options, append_to(parts.train));
+  tokenize_together(group, text, {split, text.bytes()}, tokenizer, options, append_to(parts.validation));
+  return parts;
 }
 
-DataFiles find_data_files(const CorpusConfig& config) {
-  const std::string pattern = expand_directory(config.data, config.trains());
+DataFiles find_data_files(const std::string& source, const CorpusConfig& config) {
+  const std::string pattern = expand_directory(source, config.trains());
   const DataFiles data{pattern, find_files(pattern, kFlag)};
   if (std::ranges::any_of(data.files, is_shard)) require_shards(data.files, config);
   return data;
 }
 
-void require_windows(const Corpus& corpus, const CorpusConfig& config, std::int64_t block_size) {
-  for (const auto& [name, tokens] :
-       {std::pair{"training", &corpus.train}, {"validation", &corpus.validation}}) {
-    if (tokens == &corpus.validation ? config.val_fraction == 0 : !config.trains()) continue;
-    if (tokens->size() < block_size + 1) {
-      user_error(kFlag, ": \"", config.data, "\" leaves ", tokens->size(),
-                 tokens->size() == 1 ? " token" : " tokens", " for ", name, ", fewer than one window of ",
-                 block_size + 1, "; give a longer text, another --val-fraction or a smaller --block-size");
-    }
-  }
+// The text, or the texts of a mixture.
+std::vector<MixtureSource> sources_of(const CorpusConfig& config) {
+  std::vector<MixtureSource> sources = parse_mixture(config.data);
+  if (sources.empty()) sources.push_back({config.data, kMixtureBlock});
+  return sources;
+}
+
+std::vector<DataFiles> find_all_data_files(const CorpusConfig& config) {
+  std::vector<DataFiles> all;
+  for (const MixtureSource& source : sources_of(config)) all.push_back(find_data_files(source.data, config));
+  return all;
+}
+
+void require_window(const TokenSequence& tokens, const std::string& source, const char* purpose,
+                    std::int64_t block_size) {
+  if (tokens.size() > block_size) return;
+  user_error(kFlag, ": \"", source, "\" leaves ", tokens.size(), tokens.size() == 1 ? " token" : " tokens",
+             " for ", purpose, ", fewer than one window of ", block_size + 1,
+             "; give a longer text, another --val-fraction or a smaller --block-size");
+}
+
+Parts load_source(RankGroup& group, const DataFiles& data, const CorpusConfig& config,
+                  const Tokenizer& tokenizer, int threads) {
+  return data.are_shards() ? load_shards(group, data, config, tokenizer)
+                           : load_text(group, data.files, config, tokenizer, threads);
+}
+
+// The same tokens mixed otherwise are other data.
+TokenIdentity identity_of(const TokenSequence& tokens, const std::vector<MixturePart>& mixture) {
+  TokenIdentity identity = tokens.identity();
+  if (mixture.empty()) return identity;
+  std::string text = identity.hash;
+  for (const MixturePart& part : mixture) text += concat(" ", part.size, ":", part.share);
+  identity.hash = hash_of_text(text);
+  return identity;
 }
 
 }  // namespace
 
 std::unique_ptr<Tokenizer> corpus_tokenizer(const CorpusConfig& config, int threads) {
-  const DataFiles data = find_data_files(config);
-  if (data.are_shards()) return tokenizer_of_shards(data.files.front(), config.tokenizer);
-  const TextSource text(data.files, kFlag);
+  std::vector<std::string> texts;
+  for (const DataFiles& data : find_all_data_files(config)) {
+    if (data.are_shards()) return tokenizer_of_shards(data.files.front(), config.tokenizer);
+    texts.insert(texts.end(), data.files.begin(), data.files.end());
+  }
+  const TextSource text(texts, kFlag);
   ByteProgress progress("reading the text");
   return make_tokenizer(config.tokenizer, text, {threads, config.special, std::ref(progress)});
 }
 
 Corpus load_corpus(RankGroup& group, const CorpusConfig& config, std::unique_ptr<Tokenizer> tokenizer,
                    std::int64_t block_size, int threads) {
-  DataFiles data;
-  agree(group, [&] { data = find_data_files(config); });
-  // All ranks must take the same branch below.
-  require_same(group, {{kFlag, data.are_shards() ? "token shards" : "text"}});
-  Corpus corpus;
-  corpus = data.are_shards() ? load_shards(group, data, config, std::move(tokenizer))
-                             : load_text(group, data.files, config, std::move(tokenizer), threads);
+  std::vector<MixtureSource> sources;
+  std::vector<DataFiles> files;
+  std::string kinds;
   agree(group, [&] {
-    require_windows(corpus, config, block_size);
-    corpus.train_identity = corpus.train.identity();
+    sources = sources_of(config);
+    files = find_all_data_files(config);
+    for (const DataFiles& data : files)
+      kinds += concat(kinds.empty() ? "" : ", ", data.are_shards() ? "token shards" : "text");
+  });
+  // All ranks must take the same branch below.
+  require_same(group, {{kFlag, kinds}});
+  Corpus corpus;
+  corpus.tokenizer = std::move(tokenizer);
+  for (std::size_t k = 0; k < files.size(); ++k) {
+    const Parts parts = load_source(group, files[k], config, *corpus.tokenizer, threads);
+    agree(group, [&] {
+      if (config.trains()) require_window(parts.train, sources[k].data, "training", block_size);
+    });
+    corpus.train.append(parts.train);
+    corpus.validation.append(parts.validation);
+    if (files.size() > 1) corpus.mixture.push_back({parts.train.size(), sources[k].share});
+  }
+  agree(group, [&] {
+    if (config.val_fraction > 0) require_window(corpus.validation, config.data, "validation", block_size);
+    corpus.train_identity = identity_of(corpus.train, corpus.mixture);
     corpus.validation_identity = corpus.validation.identity();
   });
   return corpus;

@@ -3,9 +3,11 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/comm/rank_group.h"
 #include "common/data/make_tokenizer.h"
+#include "common/data/mixture.h"
 #include "common/data/token_sequence.h"
 #include "common/data/tokenizers/tokenizer.h"
 
@@ -13,7 +15,7 @@ namespace stagegpt {
 
 struct CorpusConfig {
   // A text file; a pattern that matches several text files, each of which is a document; token shards, by
-  // name or pattern; or a directory made by prepare_data.
+  // name or pattern; a directory made by prepare_data; or a mixture of these (mixture.h).
   std::string data;
   TokenizerChoice tokenizer;
   // The fraction of the text, or of the tokens of shards without validation shards. 0: no validation. 1: no
@@ -26,11 +28,13 @@ struct CorpusConfig {
 
 struct Corpus {
   std::unique_ptr<Tokenizer> tokenizer;
+  // Of a mixture: the training tokens of its texts, one after the other.
   TokenSequence train;
-  // The end of the text, or the shards named "val" where the training shards are named "train". Empty if
-  // val_fraction is 0.
+  std::vector<MixturePart> mixture;  // of `train`; empty if it is not mixed
+  // The end of the text, or the shards named "val" where the training shards are named "train"; of a mixture,
+  // those of its texts, one after the other. Empty if val_fraction is 0.
   TokenSequence validation;
-  TokenIdentity train_identity, validation_identity;  // of the two
+  TokenIdentity train_identity, validation_identity;  // of the two; the first one also of the shares
 };
 
 // The tokenizer of a corpus: loaded from files, that of the token shards, or trained on the text with

@@ -28,6 +28,10 @@ void TokenSequence::append(std::span<const std::int32_t> ids, std::int64_t vocab
                                : append({.size = std::ssize(ids), .tokens = shared_copy<std::uint32_t>(ids)});
 }
 
+void TokenSequence::append(const TokenSequence& tokens) {
+  for (const Segment& segment : tokens.segments_) append(segment);
+}
+
 void TokenSequence::append(Segment segment) {
   if (segment.size == 0) return;
   segment.first = size_;

@@ -30,6 +30,8 @@ class TokenSequence {
 
   // Appends the tokens of a shard whose content is known (TokenShard::expect()).
   void append(std::shared_ptr<const TokenShard> shard);
+  // Appends the tokens of another sequence.
+  void append(const TokenSequence& tokens);
   // Appends ids. They are stored with as many bytes per token as the vocabulary needs.
   void append(std::span<const std::int32_t> ids, std::int64_t vocab_size);
 

@@ -24,7 +24,8 @@ enum class RandomStream : std::uint32_t {
   sample,
   dropout_embedding,
   dropout_attention,
-  dropout_residual
+  dropout_residual,
+  mixture
 };
 
 constexpr std::uint32_t stream_id(RandomStream stream, std::uint32_t index = 0) {

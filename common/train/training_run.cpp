@@ -43,7 +43,7 @@ TrainingRun::TrainingRun(Backend& backend, Communicator& communicator, GradientS
       model_(model),
       tokenizer_(*corpus.tokenizer),
       config_(config),
-      data_(corpus.train, model.config().block_size, config.trainer.seed),
+      data_(corpus.train, model.config().block_size, config.trainer.seed, corpus.mixture),
       train_identity_(corpus.train_identity),
       sample_(validation_sample(corpus.validation.size(), data_.seq_len(), config)),
       trainer_(backend, communicator, sync, model, data_, config.trainer) {

@@ -271,6 +271,34 @@ TEST_F(Resume, KeepsTheModelAndTheData) {
   EXPECT_NE(result.errors.find("note: --learning-rate changes from 0.003 to 0.004"), std::string::npos);
 }
 
+TEST_F(Resume, OfAMixtureGoesOnWithItsSamples) {
+  directory.write("other.txt", std::string(read_bytes(in("text.txt"))).replace(0, 3, "a t"));
+  const auto mixture = [](const std::string& data, const std::string& run, const Arguments& more = {}) {
+    Arguments arguments = flags(run, more);
+    *std::ranges::find(arguments, "text.txt") = data;
+    return arguments;
+  };
+  expect_success(mixture("text.txt=2,other.txt=1", "whole"));
+  expect_success(mixture("text.txt=2,other.txt=1", "run", {"--stop-after", "7"}));
+  EXPECT_EQ(nlohmann::json::parse(read_bytes(in("run/run.json")))["data"],
+            in("text.txt").string() + "=2," + in("other.txt").string() + "=1");
+  expect_success({"--resume", "run"});
+  EXPECT_EQ(hash_of("run/latest"), hash_of("whole/latest"));
+  EXPECT_EQ(metrics("run"), metrics("whole"));
+  expect_success(mixture("text.txt=2,other.txt=1", "other", {"--stop-after", "7"}));
+  // Weights in the same proportion are the same mixture.
+  expect_refused({"--resume", "other", "--data", "text.txt=1,other.txt=1"},
+                 "--data: these are not the 4500 tokens");
+  expect_success({"--resume", "other", "--data", "text.txt=4,other.txt=2", "--stop-after", "8"});
+  std::filesystem::rename(in("other.txt"), in("moved.txt"));
+  const ProgramResult missing = train({"--resume", "whole"});
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_NE(
+      missing.errors.find(in("other.txt").string() + "\", which the run was trained on, does not exist now"),
+      std::string::npos)
+      << missing.errors;
+}
+
 TEST_F(Resume, NeedsARun) {
   expect_refused({"--resume"}, "--resume: expected the directory of a run, here or in --run-dir");
   expect_refused({"--resume", "nowhere"}, "--resume: cannot open \"nowhere\"");

@@ -58,6 +58,15 @@ TEST_F(Stage1, EverySyncTrainsAsStage0) {
   }
 }
 
+TEST_F(Stage1, TakesTheSamplesOfAMixtureAsStage0) {
+  directory_.write("other.txt", "a text that has fewer of the letters; " + std::string(2000, 'o'));
+  const Arguments mixture = {"--data", "t.txt=0.6,other.txt=0.4", "--tokenizer", "bpe"};
+  stage0("train", small("serial", mixture));
+  stage1(2, "train", small("moved", with_flags(mixture, {"--stop-after", "3"})));
+  stage1(3, "train", {"--resume", "moved"});
+  expect_same_curves("moved", "serial");
+}
+
 TEST_F(Stage1, TrainsSomeParametersAsStage0) {
   const Arguments freeze = {"--freeze", "wte*,*.mlp.*", "--grad-clip", "0.1"};
   stage0("train", small("serial", freeze));
