@@ -80,6 +80,10 @@ void open_run(ResumedRun& resumed, const std::string& given, const std::optional
   resumed.path = named.run;
   resumed.checkpoint = named.checkpoint ? require_newest(named.run, *named.checkpoint)
                                         : newest_checkpoint(named.run, StopSignals::throw_if_requested);
+  naming("--resume", [&] {
+    const TrainerState state = read_trainer_state(resumed.checkpoint);
+    if (state.best_validation) resumed.worse_validations = state.best_validation->worse;
+  });
   const fs::path configuration = resumed.directory->configuration();
   const MappedFile settings(configuration, "--resume");
   naming(concat("--resume: ", configuration), [&] { resumed.settings = parse_json(settings.text()); });
@@ -97,10 +101,12 @@ ResumedRun open_resumed_run(RankGroup& group, const std::string& given,
   });
   const std::string checkpoint = broadcast_text(group, resumed.checkpoint.string());
   const std::string settings = broadcast_text(group, resumed.settings.dump());
+  const std::string worse = broadcast_text(group, std::to_string(resumed.worse_validations));
   if (group.is_root()) return resumed;
   resumed.path = path;
   resumed.checkpoint = checkpoint;
   resumed.settings = Json::parse(settings);
+  resumed.worse_validations = std::stoll(worse);
   return resumed;
 }
 

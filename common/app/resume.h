@@ -1,6 +1,7 @@
 // --resume: which run, from which checkpoint, with which settings.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -17,6 +18,7 @@ struct ResumedRun {
   std::filesystem::path path;             // the run's
   std::filesystem::path checkpoint;       // verified
   Json settings;                          // of run.json
+  std::int64_t worse_validations = 0;     // in a row, since the best one
 };
 
 // `given` is the value of --resume: empty (then the run is in run_dir), a run, or the newest checkpoint of

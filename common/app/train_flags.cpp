@@ -110,6 +110,12 @@ void TrainFlags::add(CommandLine& command_line) {
       "--eval-tokens", eval_tokens_, 0, kMaxTokens,
       concat("validation tokens to use, spread evenly (0: all; default: all where that is cheap, else ",
              kSampleTokens, "); the last validation always uses all"));
+  command_line.free_text(
+      "--eval-task", eval_task,
+      "multiple-choice questions to answer with every validation, as --task of stageN_evaluate");
+  command_line.integer("--patience", patience, 0, kMaxSteps,
+                       "stop after N validations in a row that are not better than the best one, which is "
+                       "saved (0: never)");
   command_line.integer("--checkpoint-every", checkpoint_every_, 1, kMaxSteps,
                        "save a checkpoint every N steps");
   command_line.integer("--keep-last", keep_.last, 2, kMaxSteps, "keep the N newest checkpoints");
@@ -130,6 +136,8 @@ void TrainFlags::resolve() {
   if (*min_lr_ > *learning_rate_) {
     user_error("--min-lr: ", *min_lr_, " exceeds --learning-rate ", *learning_rate_);
   }
+  if (patience > 0 && val_fraction_ == 0)
+    user_error("--patience: there is no validation to compare, with --val-fraction 0");
   if (*warmup_steps_ > steps) user_error("--warmup-steps: ", *warmup_steps_, " exceeds --steps ", steps);
 }
 
@@ -166,6 +174,7 @@ TrainingRunConfig TrainFlags::run() const {
   config.eval_every = eval_every_;
   config.eval_tokens = eval_tokens_;
   config.checkpoint_every = checkpoint_every_;
+  config.patience = patience;
   config.sample_every = sample_tokens > 0 ? sample_every_ : 0;
   config.trace_steps = trace_steps_;
   config.keep = keep_;

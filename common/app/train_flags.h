@@ -31,7 +31,8 @@ class TrainFlags {
   TrainingRunConfig run() const;
 
   ModelFlags model;
-  std::int64_t steps = 2000, sample_tokens = 500;
+  std::int64_t steps = 2000, sample_tokens = 500, patience = 0;
+  std::string eval_task;  // a file of questions; empty: none
   std::optional<std::string> run_dir;
   bool no_fused = false;
 

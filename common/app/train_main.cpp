@@ -5,6 +5,7 @@
 #include "common/app/dry_run.h"
 #include "common/app/resume.h"
 #include "common/app/shared_corpus.h"
+#include "common/app/shared_task.h"
 #include "common/app/stage.h"
 #include "common/app/train_flags.h"
 #include "common/base/grouped.h"
@@ -93,6 +94,8 @@ void print_json(const TrainFlags& flags, const Gpt2& model, const fs::path& run,
                      {"validation_accuracy", validation ? Json(validation->accuracy) : Json()},
                      {"validation_tokens", validation ? Json(validation->tokens) : Json()},
                      {"bits_per_byte", validation ? or_null(validation->bits_per_byte) : Json()},
+                     {"stopped_early", result.best_validation.has_value()},
+                     {"task", result.task ? to_json(*result.task) : Json()},
                      {"tokens_per_second", or_null(result.tokens_per_second)},
                      {"seconds", result.seconds},
                      {"sample", sample}};
@@ -197,6 +200,12 @@ void print_result(const TrainFlags& flags, const fs::path& run, const TrainingRe
               << result.steps << " of " << flags.steps << "; continue with --resume " << run.string() << '\n';
     return;
   }
+  if (const auto& best = result.best_validation; best && result.train_loss) {
+    std::cerr << "stopped after step " << result.steps << " of " << flags.steps << ": the last "
+              << best->worse << (best->worse == 1 ? " validation was" : " validations were")
+              << " not better than that after step " << best->step << ", " << best->loss
+              << "; its weights: " << (run / "best").string() << '\n';
+  }
   if (result.train_loss) std::cerr << "trained in " << static_cast<long long>(result.seconds + 0.5) << " s: ";
   std::cerr << describe_result(result.validation) << "\nmodel: " << (run / "latest").string() << '\n';
   if (result.train_loss && result.steps < flags.steps) {
@@ -238,6 +247,7 @@ void begin_run(const TrainFlags& flags, Json settings, const ParameterTable& tab
                const std::optional<ResumedRun>& resumed, RunDirectory& directory) {
   settings.erase("run_dir");  // a run may be moved, and resumed from anywhere
   settings["data"] = with_absolute_paths(flags.corpus().data);
+  if (!flags.eval_task.empty()) settings["eval_task"] = fs::absolute(flags.eval_task).string();
   if (table.trained_numel() < table.numel()) settings[kDerived]["trained_parameters"] = table.trained_numel();
   replace_file(directory.configuration(), text_of(settings));
   std::cerr << "run: " << directory.path().string()
@@ -261,8 +271,12 @@ std::int64_t steps_done(const ResumedRun& resumed) {
   return step_in_name(resumed.checkpoint.filename()).value_or(0);
 }
 
+bool is_out_of_patience(const TrainFlags& flags, const ResumedRun& resumed) {
+  return flags.patience > 0 && resumed.worse_validations >= flags.patience;
+}
+
 bool has_steps_left(const TrainFlags& flags, const std::optional<ResumedRun>& resumed) {
-  return !resumed || steps_done(*resumed) < flags.run().last_step;
+  return !resumed || (steps_done(*resumed) < flags.run().last_step && !is_out_of_patience(flags, *resumed));
 }
 
 // Explains why this call trains no step of a run, and what would continue the run.
@@ -270,7 +284,10 @@ void explain_nothing_left(const TrainFlags& flags, const ResumedRun& resumed) {
   const std::int64_t steps = steps_done(resumed);
   const std::string run = resumed.path.string();
   std::cerr << "run: " << run;
-  if (steps == flags.steps) {
+  if (is_out_of_patience(flags, resumed)) {
+    std::cerr << " has stopped after step " << steps << ": its last " << resumed.worse_validations
+              << " validations were not better than the best; to continue it, give more --patience, or 0\n";
+  } else if (steps == flags.steps) {
     std::cerr << " is finished: all its " << steps << " steps are done; to continue it, give more, such as "
               << "--resume " << run << " --steps " << 2 * steps << '\n';
   } else {
@@ -296,6 +313,10 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, std::optiona
   const Corpus corpus =
       load_shared_corpus(group, flags.corpus(), flags.model.config().block_size, machine.threads);
   config.vocab_size = vocab_size(flags, *corpus.tokenizer);
+  std::optional<ChoiceTask> task;
+  if (!flags.eval_task.empty())
+    task =
+        load_shared_choice_task(group, flags.eval_task, "--eval-task", *corpus.tokenizer, config.block_size);
   if (group.size() > 1) require_same(group, found(config, corpus));
   describe(flags, config, corpus, machine);
   if (flags.dry_run) {
@@ -311,6 +332,7 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, std::optiona
 
   TrainingRunConfig run_config = flags.run();
   run_config.peak = machine.peak;
+  run_config.task = task ? &*task : nullptr;
   run_config.sample = [&] { return write_sample(flags, machine, model, corpus); };
   TrainingRun run(*machine.backend, *machine.communicator, *machine.sync, model, corpus, run_config);
   if (resumed) run.resume(resumed->checkpoint);

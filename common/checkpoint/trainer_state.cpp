@@ -1,6 +1,7 @@
 #include "common/checkpoint/trainer_state.h"
 
 #include <cmath>
+#include <limits>
 
 #include "common/base/json.h"
 
@@ -48,29 +49,44 @@ TokenIdentity parse_identity(const nlohmann::json& json, int version) {
   return identity;
 }
 
+// JSON has no NaN: null.
+Json to_json(const BestValidation& best) {
+  return {{"loss", std::isfinite(best.loss) ? Json(best.loss) : Json()},
+          {"tokens", best.tokens},
+          {"step", best.step},
+          {"worse", best.worse}};
+}
+
+BestValidation parse_best_validation(const nlohmann::json& json) {
+  return {.loss = json.at("loss").is_null() ? std::numeric_limits<double>::quiet_NaN() : number(json, "loss"),
+          .tokens = natural<std::int64_t>(json, "tokens"),
+          .step = natural<std::int64_t>(json, "step", kMostSteps),
+          .worse = natural<std::int64_t>(json, "worse", kMostSteps)};
+}
+
 }  // namespace
 
 std::string to_json_text(const TrainerState& state) {
   const LrSchedule& schedule = state.schedule;
   const TokenIdentity& data = state.train_identity;
-  const Json json = {
-      {"format", kStateFormat},
-      {"version", kTrainerStateVersion},
-      {"step", state.step},
-      {"data_position", state.data_position},
-      {"seed", state.seed},
-      {"schedule",
-       {{"kind", name_of(schedule.kind)},
-        {"learning_rate", schedule.learning_rate},
-        {"min_lr", schedule.min_lr},
-        {"warmup_steps", schedule.warmup_steps},
-        {"steps", schedule.steps}}},
-      {"train_data",
-       {{"tokens", state.train_tokens},
-        {"of", data.of == TokenIdentity::Of::ids ? kIds : kShards},
-        {"xxh3_128", data.hash}}},
-      {"validation_loss", state.validation_loss ? Json(*state.validation_loss) : Json()},
-      {"validation_tokens", state.validation_tokens ? Json(*state.validation_tokens) : Json()}};
+  const Json json = {{"format", kStateFormat},
+                     {"version", kTrainerStateVersion},
+                     {"step", state.step},
+                     {"data_position", state.data_position},
+                     {"seed", state.seed},
+                     {"schedule",
+                      {{"kind", name_of(schedule.kind)},
+                       {"learning_rate", schedule.learning_rate},
+                       {"min_lr", schedule.min_lr},
+                       {"warmup_steps", schedule.warmup_steps},
+                       {"steps", schedule.steps}}},
+                     {"train_data",
+                      {{"tokens", state.train_tokens},
+                       {"of", data.of == TokenIdentity::Of::ids ? kIds : kShards},
+                       {"xxh3_128", data.hash}}},
+                     {"validation_loss", state.validation_loss ? Json(*state.validation_loss) : Json()},
+                     {"validation_tokens", state.validation_tokens ? Json(*state.validation_tokens) : Json()},
+                     {"best_validation", state.best_validation ? to_json(*state.best_validation) : Json()}};
   return json.dump(2) + '\n';
 }
 
@@ -93,6 +109,8 @@ TrainerState parse_trainer_state(std::string_view text) {
     if (const auto tokens = json.find("validation_tokens"); tokens != json.end() && !tokens->is_null()) {
       state.validation_tokens = natural<std::int64_t>(json, "validation_tokens");
     }
+    if (const auto best = json.find("best_validation"); best != json.end() && !best->is_null())
+      state.best_validation = parse_best_validation(*best);
     return state;
   });
 }

@@ -12,6 +12,16 @@
 
 namespace stagegpt {
 
+// The best validation of a run, for early stopping.
+struct BestValidation {
+  double loss = 0;          // nats per token
+  std::int64_t tokens = 0;  // of which this loss is the mean
+  std::int64_t step = 0;    // after which it was measured
+  std::int64_t worse = 0;   // number of validations since then
+
+  bool operator==(const BestValidation&) const = default;
+};
+
 struct TrainerState {
   std::int64_t step = 0;                  // optimizer steps done
   std::int64_t data_position = 0;         // samples taken by all ranks together
@@ -23,6 +33,8 @@ struct TrainerState {
   // The number of tokens of that loss. Losses of one run over the same number are over the same tokens.
   // Missing in states of older versions.
   std::optional<std::int64_t> validation_tokens;
+  // Of the run so far. Missing in states of older versions.
+  std::optional<BestValidation> best_validation;
 };
 
 // Doubles are written with all digits, so that reading gives the same bits.

@@ -45,6 +45,10 @@ Json to_json(const ValidationResult& validation) {
   return json;
 }
 
+Json to_json(const ChoiceResult& task) {
+  return {{"acc", task.acc}, {"acc_norm", task.acc_norm}, {"questions", task.questions}};
+}
+
 Json to_json(const StepMetrics& metrics) {
   const StepReport& report = metrics.report;
   Json ms;
@@ -76,6 +80,7 @@ Json to_json(const StepMetrics& metrics) {
     line["validation_tokens"] = validation->tokens;
     if (validation->bits_per_byte) line["bits_per_byte"] = *validation->bits_per_byte;
   }
+  if (metrics.task) line["task"] = to_json(*metrics.task);
   return line;
 }
 
@@ -105,6 +110,10 @@ std::vector<Scalar> to_scalars(const StepMetrics& metrics) {
   }
   if (metrics.validation) {
     for (const Scalar& scalar : to_scalars("validation", *metrics.validation)) scalars.push_back(scalar);
+  }
+  if (metrics.task) {
+    scalars.push_back({"task/acc", metrics.task->acc});
+    scalars.push_back({"task/acc_norm", metrics.task->acc_norm});
   }
   return scalars;
 }

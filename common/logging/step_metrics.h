@@ -8,6 +8,7 @@
 
 #include "common/base/json_fwd.h"
 #include "common/logging/tensorboard_records.h"
+#include "common/train/choices.h"
 #include "common/train/trainer.h"
 #include "common/train/validation.h"
 
@@ -23,10 +24,14 @@ struct StepMetrics {
   double peak_flops_per_second = 0;  // of all ranks' machines
   std::size_t peak_memory_bytes = 0;
   std::optional<ValidationResult> validation;  // of the validation between steps, if there was one
+  std::optional<ChoiceResult> task;            // of the questions answered with it, if there are any
 };
 
 // The fields of a validation as a JSON object.
 Json to_json(const ValidationResult& validation);
+
+// Those of answered questions; null for NaN.
+Json to_json(const ChoiceResult& task);
 
 // A line of metrics.jsonl. Infinity and NaN, for which JSON has no number, become null.
 Json to_json(const StepMetrics& metrics);

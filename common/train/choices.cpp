@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 
 #include "common/autograd/ops/cross_entropy.h"
+#include "common/base/error.h"
+#include "common/base/grouped.h"
 #include "common/train/batches_in_turn.h"
 
 namespace stagegpt {
@@ -82,6 +85,13 @@ ChoiceResult score(const ChoiceTask& task, std::span<const double> log_likelihoo
   const auto questions = static_cast<double>(task.questions.size());
   return {static_cast<double>(right) / questions, static_cast<double>(right_norm) / questions,
           std::ssize(task.questions)};
+}
+
+std::string description(const ChoiceResult& result) {
+  char accuracies[64];
+  std::snprintf(accuracies, sizeof accuracies, "task: acc %.4f, acc_norm %.4f of ", result.acc,
+                result.acc_norm);
+  return concat(accuracies, grouped(result.questions), result.questions == 1 ? " question" : " questions");
 }
 
 double standard_error(double accuracy, std::int64_t questions) {

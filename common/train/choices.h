@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/comm/rank_group.h"
@@ -37,6 +38,9 @@ struct ChoiceResult {
 
 // `log_likelihoods` are those of task.endings.
 ChoiceResult score(const ChoiceTask& task, std::span<const double> log_likelihoods);
+
+// "task: acc 0.3120, acc_norm 0.3340 of 1,000 questions".
+std::string description(const ChoiceResult& result);
 
 // The standard error of an accuracy: √(p(1-p)/(n-1)), for n questions, at least 2.
 double standard_error(double accuracy, std::int64_t questions);

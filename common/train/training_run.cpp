@@ -96,7 +96,14 @@ void TrainingRun::resume(const std::filesystem::path& checkpoint) {
   }
   backend_.fill(arena, 0);  // no step writes the gradients of frozen parameters
   trainer_.restore(state.step, state.data_position);
+  best_validation_ = state.best_validation;
   saved_step_ = state.step;
+}
+
+bool TrainingRun::has_steps_left() const {
+  const bool patient =
+      config_.patience == 0 || !best_validation_ || best_validation_->worse < config_.patience;
+  return trainer_.steps_done() < config_.last_step && patient;
 }
 
 void TrainingRun::open_logs() {
@@ -104,7 +111,7 @@ void TrainingRun::open_logs() {
   const std::int64_t first = trainer_.steps_done();
   progress_.emplace(first, config.schedule.steps,
                     config.batch_size * config.grad_accumulation * data_.seq_len());
-  if (first < config_.last_step) open_files();
+  if (has_steps_left()) open_files();
 }
 
 void TrainingRun::open_files() {
@@ -115,7 +122,7 @@ void TrainingRun::open_files() {
 }
 
 void TrainingRun::prepare() {
-  if (trainer_.steps_done() < config_.last_step) find_peak();
+  if (has_steps_left()) find_peak();
   stop_if_requested(group_);
 }
 
@@ -129,16 +136,18 @@ TrainingResult TrainingRun::run(RunDirectory* directory) {
   traced_until_ = first + config_.trace_steps;
 
   TrainingResult result;
-  while (trainer_.steps_done() < config_.last_step) {
+  bool stopped = false;
+  while (!stopped && has_steps_left()) {
     step(result);
-    if (stop_requested()) break;
+    stopped = stop_requested();
   }
   result.steps = trainer_.steps_done();
   if (non_finite_steps_ > 0) {
     note(concat("note: loss or gradient not finite in ", non_finite_steps_, " steps, ", skipped_steps_,
                 " steps skipped"));
   }
-  result.interrupted = result.steps < config_.last_step;
+  result.interrupted = stopped && has_steps_left();
+  if (!has_steps_left() && result.steps < config_.last_step) result.best_validation = best_validation_;
   if (saved_step_ != result.steps) note(save());
   if (!result.interrupted) validate_all(result, result.steps > first);
   if (result.train_loss && progress_) result.tokens_per_second = progress_->tokens_per_second();
@@ -160,10 +169,14 @@ void TrainingRun::step(TrainingResult& result) {
   if (directory_) directory_->read_back_newest();
   const StepReport report = train();
   if (!report.finite()) on_non_finite(report);
-  const bool checkpoint =
-      due(config_.checkpoint_every) || trainer_.steps_done() == config_.trainer.schedule.steps;
+  bool checkpoint = due(config_.checkpoint_every) || trainer_.steps_done() == config_.trainer.schedule.steps;
   validated_.reset();
-  if (checkpoint || due(config_.eval_every)) validate();
+  answered_.reset();
+  if (checkpoint || due(config_.eval_every)) {
+    const bool best = validate();
+    checkpoint = checkpoint || (best && config_.patience > 0);
+    answered_ = answer();
+  }
   if (group_.is_root()) log(report);
   result.train_loss = report.loss;
   if (due(config_.sample_every)) sample();
@@ -197,19 +210,36 @@ void TrainingRun::log(const StepReport& report) {
   }
 }
 
-void TrainingRun::validate() {
+bool TrainingRun::validate() {
   if (validation_) validated_ = validate(sample_);
+  if (!validated_) return false;
+  const std::int64_t step = trainer_.steps_done();
+  best_validation_ = after_validation(best_validation_, step, validated_->loss, validated_->tokens);
+  return best_validation_->step == step;
+}
+
+std::optional<ChoiceResult> TrainingRun::answer() {
+  if (!config_.task) return std::nullopt;
+  const std::int64_t T = data_.seq_len(), windows = std::min(config_.trainer.batch_size, evaluation_batch(T));
+  const ChoiceOptions options{.batch_size = choice_batch(*config_.task, windows * T), .stoppable = true};
+  const auto result = evaluate_choices(group_, backend_, model_, *config_.task, options);
+  if (result) note(description(*result));
+  return result;
 }
 
 void TrainingRun::validate_all(TrainingResult& result, bool own_steps) {
-  if (!validation_) return;
+  if (config_.task) {
+    result.task = answered_ ? answered_ : answer();
+    result.interrupted = !result.task;
+  }
+  if (!validation_ || result.interrupted) return;
   const WindowSample all = validation_->all();
   if (own_steps && !sample_.is_all()) {
     note(concat("validation of all ", grouped(all.count * data_.seq_len()), " tokens"));
   }
   result.validation = validated_ && sample_.is_all() ? validated_ : validate(all);
   result.interrupted = !result.validation;
-  const bool last_of_run = result.steps == config_.trainer.schedule.steps;
+  const bool last_of_run = result.steps == config_.trainer.schedule.steps || result.best_validation;
   if (result.validation && last_of_run && group_.is_root()) log_all(*result.validation);
 }
 
@@ -276,7 +306,8 @@ StepMetrics TrainingRun::metrics_of(const StepReport& report) const {
           .step_flops = step_flops(model_.config(), model_.parameters().table().numel(), tokens, T),
           .peak_flops_per_second = peak_flops_per_second_,
           .peak_memory_bytes = backend_.memory_stats().peak_bytes_in_use,
-          .validation = validated_};
+          .validation = validated_,
+          .task = answered_};
 }
 
 std::optional<double> TrainingRun::validation_loss() const {
@@ -352,7 +383,8 @@ TrainerState TrainingRun::state() const {
           .train_tokens = data_.tokens().size(),
           .train_identity = train_identity_,
           .validation_loss = validation_loss(),
-          .validation_tokens = validated_ ? std::optional(validated_->tokens) : std::nullopt};
+          .validation_tokens = validated_ ? std::optional(validated_->tokens) : std::nullopt,
+          .best_validation = best_validation_};
 }
 
 }  // namespace stagegpt

@@ -14,6 +14,8 @@
 #include "common/logging/step_metrics.h"
 #include "common/logging/tensorboard_log.h"
 #include "common/measure/peak.h"
+#include "common/train/choices.h"
+#include "common/train/early_stopping.h"
 #include "common/train/slow_ranks.h"
 #include "common/train/trainer.h"
 #include "common/train/validation.h"
@@ -32,6 +34,9 @@ struct TrainingRunConfig {
   std::int64_t sample_every = 0;  // 0: never
   std::int64_t trace_steps = 0;   // number of first steps in run() whose tensors are recorded
   KeepRule keep;
+  // The run ends after this many validations in a row that are not better than the best one before; 0: never.
+  std::int64_t patience = 0;
+  const ChoiceTask* task = nullptr;  // questions that are answered with every validation
   NonFinite non_finite = NonFinite::stop;
   std::function<std::string()> sample;  // generates a text with the current model
   std::optional<Peak> peak;             // of this rank, for MFU; measured if not given
@@ -45,6 +50,10 @@ struct TrainingResult {
   std::optional<double> train_loss;  // of the last step; empty if run() did no step
   // Over the whole validation part. Empty if there is none, or if a signal has interrupted the run.
   std::optional<ValidationResult> validation;
+  // Of the task, with the last weights. Empty without one, or if a signal has interrupted the run.
+  std::optional<ChoiceResult> task;
+  // If it ended before last_step, for want of patience: the best validation.
+  std::optional<BestValidation> best_validation;
   std::optional<double> tokens_per_second;
   double seconds = 0;
   bool interrupted =
@@ -66,14 +75,16 @@ class TrainingRun {
   // nothing has been written yet.
   void prepare();
 
-  // Trains up to last_step, or until a signal is received, and saves a checkpoint. At last_step it also
-  // validates on all tokens; if no step remains, it does only this and writes nothing. If a checkpoint cannot
-  // be written, a warning is printed and the next one is tried; the last one throws. Throws
+  // Trains while there are steps left, or until a signal is received, and saves a checkpoint. At the end it
+  // also validates on all tokens; if no step remains, it does only this and writes nothing. If a checkpoint
+  // cannot be written, a warning is printed and the next one is tried; the last one throws. Throws
   // std::runtime_error if a loss or gradient is not finite and config.non_finite is stop. `directory` is null
   // except on rank 0, which writes.
   TrainingResult run(RunDirectory* directory);
 
  private:
+  // Whether there is a step to train: before last_step, and with patience left.
+  bool has_steps_left() const;
   // Opens the logs of rank 0; the files only if steps remain.
   void open_logs();
   // Opens metrics and TensorBoard's files, and removes entries after the completed steps.
@@ -87,8 +98,10 @@ class TrainingRun {
   // One training step, with a trace if it is one of the first trace_steps.
   StepReport train();
   void log(const StepReport& report);
-  // Validates on the sample, after a step.
-  void validate();
+  // Validates on the sample, after a step. Returns whether this is the best validation so far.
+  bool validate();
+  // Answers the task's questions.
+  std::optional<ChoiceResult> answer();
   // Validates on all tokens, at the end. `own_steps`: whether this call of run() did any step.
   void validate_all(TrainingResult& result, bool own_steps);
   std::optional<ValidationResult> validate(const WindowSample& windows);
@@ -133,7 +146,9 @@ class TrainingRun {
   SlowRanks slow_ranks_;
 
   std::optional<ValidationResult> validated_;  // on the sample, after the last step
-  std::int64_t traced_until_ = 0;              // end of the traced steps
+  std::optional<ChoiceResult> answered_;       // after the last step
+  std::optional<BestValidation> best_validation_;
+  std::int64_t traced_until_ = 0;  // end of the traced steps
   double peak_flops_per_second_ = 0;
   std::int64_t saved_step_ = -1;
   std::int64_t non_finite_steps_ = 0, skipped_steps_ = 0;  // in this process

@@ -2,6 +2,8 @@
 // read.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "common/base/json.h"
 #include "common/checkpoint/hugging_face_config.h"
 #include "common/checkpoint/manifest.h"
@@ -24,7 +26,8 @@ TrainerState made_state() {
           .train_tokens = 5000,
           .train_identity = {TokenIdentity::Of::shards, "00ff"},
           .validation_loss = 2.25,
-          .validation_tokens = 768};
+          .validation_tokens = 768,
+          .best_validation = BestValidation{.loss = 2.125, .tokens = 768, .step = 9, .worse = 1}};
 }
 
 constexpr const char* kState = R"({
@@ -46,7 +49,13 @@ constexpr const char* kState = R"({
     "xxh3_128": "00ff"
   },
   "validation_loss": 2.25,
-  "validation_tokens": 768
+  "validation_tokens": 768,
+  "best_validation": {
+    "loss": 2.125,
+    "tokens": 768,
+    "step": 9,
+    "worse": 1
+  }
 }
 )";
 
@@ -69,10 +78,22 @@ TEST(TrainerStateFile, OfTheFirstVersionHasTheHashOfIds) {
   json["version"] = 1;
   json["train_data"].erase("of");
   json.erase("validation_tokens");
+  json.erase("best_validation");
   const TrainerState state = parse_trainer_state(json.dump());
   EXPECT_EQ(state.train_identity, (TokenIdentity{TokenIdentity::Of::ids, "00ff"}));
   EXPECT_EQ(state.validation_loss, 2.25);
   EXPECT_EQ(state.validation_tokens, std::nullopt);
+  EXPECT_EQ(state.best_validation, std::nullopt);
+}
+
+TEST(TrainerStateFile, MayHaveABestLossThatIsNoNumber) {
+  TrainerState state = made_state();
+  state.best_validation->loss = NAN;
+  const Json json = Json::parse(to_json_text(state));
+  EXPECT_EQ(json["best_validation"]["loss"], nullptr);
+  EXPECT_TRUE(std::isnan(parse_trainer_state(json.dump()).best_validation->loss));
+  state.best_validation.reset();
+  EXPECT_EQ(parse_trainer_state(to_json_text(state)).best_validation, std::nullopt);
 }
 
 TEST(TrainerStateFile, IsRefusedWhereItCannotBeTrue) {

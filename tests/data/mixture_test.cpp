@@ -137,6 +137,15 @@ TEST(MixedSamples, OfAPartHaveEveryWindowOnceInAnEpoch) {
   EXPECT_LE(*most, 3000 / 49 + 1);
 }
 
+// Epochs begin at other positions, so the next block has other windows.
+TEST(MixedSamples, OfTheNextBlockAreTheNextOnesOfEachPart) {
+  const MixedLoader mixed;
+  auto first = mixed.begins(0, kMixtureBlock), second = mixed.begins(kMixtureBlock, kMixtureBlock);
+  std::ranges::sort(first);
+  std::ranges::sort(second);
+  EXPECT_NE(first, second);
+}
+
 // Parts of one size that were shuffled alike would have the same windows.
 TEST(MixedSamples, OfTwoPartsAreShuffledIndependently) {
   constexpr std::int32_t kSize = 1000;

@@ -17,22 +17,22 @@ namespace stagegpt::test {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 using Ids = std::vector<std::int32_t>;
 
 const fs::path kSource = STAGEGPT_SOURCE_DIR;
 const fs::path kBpe = kSource / "tests/golden/bpe.json";
 constexpr const char* kFlag = "--tokenizer-path";
 
-const json& golden() {
-  static const json tokens = json::parse(std::ifstream(kSource / "tests/golden/tokens.json"));
+const nlohmann::json& golden() {
+  static const nlohmann::json tokens =
+      nlohmann::json::parse(std::ifstream(kSource / "tests/golden/tokens.json"));
   return tokens;
 }
 
 // For every text of the golden file, the tokenizer must give the ids stored there under `name`.
 void expect_reference_ids(const Tokenizer& tokenizer, const char* name) {
   ASSERT_GE(golden().at("texts").size(), 60u);
-  for (const json& entry : golden().at("texts")) {
+  for (const nlohmann::json& entry : golden().at("texts")) {
     const auto text = entry.at("text").get<std::string>();
     const auto expected = entry.at(name).get<Ids>();
     EXPECT_EQ(tokenizer.encode(text), expected) << entry.at("text");
@@ -84,7 +84,7 @@ std::string utf8(char32_t c) {
 }
 
 TEST(ReferenceTokens, TakeEveryCharacterForTheSame) {
-  const json& runs = golden().at("classes");
+  const nlohmann::json& runs = golden().at("classes");
   int wrong = 0;
   for (std::size_t run = 0; run < runs.size(); ++run) {
     const auto end = run + 1 < runs.size() ? runs[run + 1][0].get<char32_t>() : char32_t{0x110000};
