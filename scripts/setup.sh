@@ -14,7 +14,7 @@ case ${1:-} in
 esac
 
 packages=(g++ cmake ninja-build libcli11-dev nlohmann-json3-dev libopenblas-openmp-dev libgtest-dev libpcre2-dev
-  libxxhash-dev libboost-dev libboost-context-dev librapidcheck-dev libbenchmark-dev
+  libxxhash-dev libedit-dev libboost-dev libboost-context-dev librapidcheck-dev libbenchmark-dev
   libopenmpi-dev openmpi-bin)
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then

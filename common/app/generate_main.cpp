@@ -3,6 +3,7 @@
 
 #include <iostream>
 
+#include "common/app/line_reader.h"
 #include "common/app/stage.h"
 #include "common/app/standard_output.h"
 #include "common/app/text_interrupt.h"
@@ -29,7 +30,7 @@ struct GenerateFlags {
   std::int64_t max_new_tokens = 200, num_samples = 1, seed = 1337;
   SamplingConfig sampling{.temperature = 0.7};
   std::vector<std::string> stop;
-  bool interactive = false, no_fused = false, ignore_memory = false, json = false;
+  bool interactive = false, keep_context = false, no_fused = false, ignore_memory = false, json = false;
 
   void add(CommandLine& command_line) {
     command_line.group("Model");
@@ -44,6 +45,9 @@ struct GenerateFlags {
     command_line.integer("--num-samples", num_samples, 1, 1 << 20, "texts to generate, one after the other");
     command_line.free_texts("--stop", stop, "stop before this text; may be given several times");
     command_line.toggle("--interactive", interactive, "read prompts from standard input, one per line");
+    command_line.toggle(
+        "--keep-context", keep_context,
+        "with --interactive: each prompt follows the text so far; an empty line begins a new text");
     command_line.group("Sampling");
     command_line.real("--temperature", sampling.temperature, kTemperature,
                       "divides the logits, at most 1000 (0: always the most probable token)");
@@ -69,6 +73,9 @@ struct GenerateFlags {
         user_error("--stop: expected UTF-8, as generated text is; byte ", at, " starts no character");
     }
     if (interactive && json) user_error("--json: cannot be combined with --interactive");
+    if (keep_context && !interactive) user_error("--keep-context: is for --interactive");
+    if (keep_context && num_samples > 1)
+      user_error("--num-samples: expected 1 with --keep-context, got ", num_samples);
     if (interactive && !prompt.empty())
       user_error("--prompt: cannot be combined with --interactive, which reads prompts from standard input");
   }
@@ -186,19 +193,57 @@ void print_json(const GenerateFlags& flags, Writer& writer) {
   std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
 }
 
-void converse(const GenerateFlags& flags, RankGroup& group, Writer& writer) {
+// The text of --keep-context: all prompts and answers so far, each on a line of its own.
+class Conversation {
+ public:
+  Conversation(Writer& writer, std::int64_t block_size) : writer_(writer), block_size_(block_size) {}
+
+  // Answers a line, or begins anew if it is empty.
+  void answer(const std::string& line) {
+    if (line.empty()) {
+      text_.clear();
+      std::cerr << "a new text begins\n";
+      return;
+    }
+    const std::vector<std::int32_t> ids = writer_.ids_of(text_ + line);
+    if (std::ssize(ids) > block_size_ && !std::exchange(told_, true)) {
+      std::cerr << "note: the text is longer than the model's context of " << block_size_
+                << " tokens; its beginning is not seen any more\n";
+    }
+    writer_.write(ids, line, [&](const std::string& piece) {
+      print_text(piece);
+      text_ += piece;
+    });
+    print_text("\n");
+    text_ += '\n';
+  }
+
+ private:
+  Writer& writer_;
+  std::int64_t block_size_;
+  std::string text_;
+  bool told_ = false;  // that the text is too long
+};
+
+void converse(const GenerateFlags& flags, RankGroup& group, Writer& writer, std::int64_t block_size) {
   const bool terminal = isatty(STDIN_FILENO) == 1;
-  if (terminal) std::cerr << "one prompt per line; Ctrl-C ends a text, Ctrl-D the program\n";
-  std::string prompt;
+  if (terminal) {
+    std::cerr << "one prompt per line; Ctrl-C ends a text, Ctrl-D the program"
+              << (flags.keep_context ? ", an empty line begins a new text\n" : "\n");
+  }
+  std::optional<LineReader> reader;
+  if (group.is_root()) reader.emplace();
+  Conversation conversation(writer, block_size);
   while (true) {
-    if (terminal) std::cerr << "> ";
-    if (!from_root(group, !group.is_root() || std::getline(std::cin, prompt))) break;
-    prompt = broadcast_text(group, prompt);
+    std::optional<std::string> line;
+    if (reader) line = reader->next();
+    if (!from_root(group, line.has_value())) break;
+    std::string prompt = broadcast_text(group, line.value_or(""));
     if (prompt.ends_with('\r')) prompt.pop_back();
     std::optional<TextInterrupt> keyboard;
     if (terminal) keyboard.emplace();
     try {
-      print_samples(flags, prompt, writer);
+      flags.keep_context ? conversation.answer(prompt) : print_samples(flags, prompt, writer);
     } catch (const UserError& error) {
       std::cerr << error.what() << '\n';
     }
@@ -230,7 +275,11 @@ int generate_main(Stage& stage, int argc, char** argv) {
   if (flags.json) {
     print_json(flags, writer);
   } else {
-    flags.interactive ? converse(flags, stage.group(), writer) : print_samples(flags, flags.prompt, writer);
+    if (flags.interactive) {
+      converse(flags, stage.group(), writer, trained.model->config().block_size);
+    } else {
+      print_samples(flags, flags.prompt, writer);
+    }
   }
   if (writer.timing().tokens > 0 && stage.group().is_root()) writer.timing().print();
   return 0;

@@ -8,6 +8,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/comm/agreement.h"
 #include "common/data/find_files.h"
+#include "common/data/mixture.h"
 #include "common/system/stop_signals.h"
 
 namespace stagegpt {

@@ -117,6 +117,15 @@ TEST_F(RunFiles, AreFoundBeforeTheDataAreRead) {
   expect_refused(flags("run"), "--run-dir: \"run\" already has a run");
 }
 
+TEST_F(RunFiles, ThatAStoppedProcessHasLeftAreRemoved) {
+  expect_success(flags("run", {"--steps", "1"}));
+  const std::vector<std::string> left = {"run.json.tmp", "metrics.jsonl.tmp", "latest.tmp", "best.tmp",
+                                         "checkpoints/step_00000002.tmp"};
+  for (const std::string& name : left) directory.write("run/" + name, "unfinished");
+  expect_success({"--resume", "run", "--steps", "2"});
+  for (const std::string& name : left) EXPECT_FALSE(fs::exists(in("run/" + name))) << name;
+}
+
 TEST_F(RunFiles, OfOthersStay) {
   // A directory without the lock file is not a run, even if it contains a run's files. Unknown files in a run
   // are not deleted.

@@ -69,6 +69,11 @@ TEST_F(CompareStages, AllStagesAgree) {
     for (const nlohmann::json& trial : one["trials"]) EXPECT_EQ(trial["loss"].size(), 4u);
   }
   EXPECT_EQ(stages.size(), 4u);
+  const nlohmann::json& commit = json["provenance"]["source"]["commit"];
+  EXPECT_NE(
+      run({"--version"}).output.find("commit: " + (commit.is_null() ? "unknown" : commit.get<std::string>())),
+      std::string::npos)
+      << commit;
   for (const nlohmann::json& one : json["agreement"]) {
     EXPECT_EQ(one["passed"], true) << one;
     bits += one["kind"] == "same bits";

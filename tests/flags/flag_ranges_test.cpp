@@ -240,6 +240,8 @@ TEST_F(TrainingSettings, HaveDefaults) {
   "run_dir": null,
   "eval_every": 100,
   "eval_tokens": null,
+  "eval_task": "",
+  "patience": 0,
   "checkpoint_every": 1000,
   "keep_last": 2,
   "keep_every": 0,

@@ -19,10 +19,10 @@ class DoctorProgram : public testing::Test {
     chmod(scratch_.write(name, "#!/bin/sh\n" + body).c_str(), kMode);
   }
   // Runs doctor in directory `in`, with only the scripts in its PATH.
-  ProgramResult run(const std::vector<std::string>& arguments = {},
-                    const std::filesystem::path& in = "") const {
+  ProgramResult run(const std::vector<std::string>& arguments = {}, const std::filesystem::path& in = "",
+                    const std::filesystem::path& output_to = "") const {
     return run_program("doctor", arguments, in.empty() ? scratch_.path() : in,
-                       {.environment = {{"PATH", scratch_.path()}}});
+                       {.output_to = output_to, .environment = {{"PATH", scratch_.path()}}});
   }
 
   ScratchDirectory scratch_;
@@ -93,6 +93,7 @@ TEST_F(DoctorProgram, TellsThatItWasBuiltForAnotherProcessor) {
   EXPECT_EQ(result.output,
             "problem  instructions      these programs were built for another processor\n"
             "                           -> configure and build on this machine: cmake --preset release\n");
+  EXPECT_EQ(run({}, "", "/dev/full").exit_code, 2);  // nothing was reported
 }
 
 TEST_F(DoctorProgram, AsksNvidiaSmiAndMpirun) {

@@ -1,7 +1,5 @@
 // Tests of the program stage0_generate.
-#include <pty.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -205,67 +203,6 @@ TEST_F(Generate, SaysThatItsInputCannotBeRead) {
   EXPECT_EQ(read_bytes(in("errors")), "stage0_generate: standard input cannot be read\n");
 }
 
-// Runs a program on a pseudo-terminal.
-class Terminal {
- public:
-  Terminal(const std::filesystem::path& directory, const Arguments& command) {
-    pid_ = forkpty(&fd_, nullptr, nullptr, nullptr);
-    if (pid_ != 0) return;
-    std::vector<char*> arguments;
-    for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
-    arguments.push_back(nullptr);
-    if (chdir(directory.c_str()) == 0) execv(arguments[0], arguments.data());
-    _exit(127);
-  }
-  ~Terminal() { close(fd_); }
-  Terminal(const Terminal&) = delete;
-  Terminal& operator=(const Terminal&) = delete;
-
-  void type(const std::string& keys) const {
-    ASSERT_EQ(write(fd_, keys.data(), keys.size()), std::ssize(keys));
-  }
-  // Reads until `text` has been read, and at least `least` bytes. Returns false if the program ends before,
-  // or if it writes too much.
-  bool shows(const std::string& text, std::size_t least = 0) const {
-    constexpr std::size_t kMost = 100000;
-    std::string shown;
-    bool found = false;
-    while (!found || shown.size() < least) {
-      char byte = 0;
-      if (shown.size() == kMost || read(fd_, &byte, 1) != 1) return false;
-      shown += byte;
-      found = found || shown.ends_with(text);
-    }
-    return true;
-  }
-  int exit_code() const {
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
-
- private:
-  int fd_ = -1;
-  pid_t pid_ = -1;
-};
-
-TEST_F(Generate, EndsATextAndNotTheConversationOnCtrlC) {
-  const Terminal terminal(directory.path(),
-                          {concat(STAGEGPT_BIN_DIR, "/stage0_generate"), "--model", "run", "--threads", "1",
-                           "--interactive", "--temperature", "0", "--max-new-tokens", "1000000000000"});
-  ASSERT_TRUE(terminal.shows("one prompt per line; Ctrl-C ends a text, Ctrl-D the program\r\n"));
-  for (int text = 0; text < 2; ++text) {
-    ASSERT_TRUE(terminal.shows("> "));
-    terminal.type("the\n");
-    ASSERT_TRUE(terminal.shows("the", 300));
-    terminal.type("\x03");
-  }
-  ASSERT_TRUE(terminal.shows("> "));
-  terminal.type("\x04");
-  EXPECT_TRUE(terminal.shows("ms per token"));
-  EXPECT_EQ(terminal.exit_code(), 0);
-}
-
 TEST_F(Generate, RefusesWhatItCannotUse) {
   expect_refused({"--top-p", "0"}, "--top-p: expected a number above 0 and up to 1");
   for (const char* penalty : {"0", "1e308", "nan"}) {
@@ -279,6 +216,9 @@ TEST_F(Generate, RefusesWhatItCannotUse) {
   expect_refused({"--temperature", "1e-300"}, "0 to 1000 that f32 can hold (1.17549e-38 to 3.40282e+38)");
   expect_refused({"--tokenizer-path", "text.txt"}, "--tokenizer-path");
   expect_refused({"--prompt", "THE"}, "--prompt");  // the text had no capitals
+  expect_refused({"--keep-context"}, "--keep-context: is for --interactive\n");
+  expect_refused({"--interactive", "--keep-context", "--num-samples", "2"},
+                 "--num-samples: expected 1 with --keep-context, got 2\n");
   expect_refused({"--interactive", "--json"}, "--json: cannot be combined with --interactive");
   const auto without = [&](const Arguments& arguments) {
     return run_program("stage0_generate", arguments, directory.path()).errors;

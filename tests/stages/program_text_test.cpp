@@ -134,10 +134,11 @@ TEST_F(ProgramText, OfATrainingAsJsonHasTheSame) {
   const nlohmann::json json = nlohmann::json::parse(train(flags + Arguments{"--json"}).output);
   std::string keys;
   for (const auto& [key, value] : json.items()) keys += key + ' ';
-  EXPECT_EQ(keys,
-            "bits_per_byte loss model parameters run_dir sample seconds steps tokens_per_second "
-            "trained_parameters validation_accuracy "
-            "validation_loss validation_tokens ");
+  EXPECT_EQ(
+      keys,
+      "bits_per_byte loss model parameters run_dir sample seconds steps stopped_early task tokens_per_second "
+      "trained_parameters validation_accuracy "
+      "validation_loss validation_tokens ");
   EXPECT_EQ(json["model"], "nano with n_layer 1, n_head 1, n_embd 8, block_size 8");
   EXPECT_EQ(json["parameters"], 1024);
   EXPECT_EQ(json["trained_parameters"], 1024);

@@ -1,4 +1,5 @@
 // Stage 1's programs, compared with stage 0's.
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -251,6 +252,18 @@ TEST_F(Stage1, TellsOnWhatItRuns) {
       "matmul; gradients bucketed";
   const std::string found = machine({"--comm", "bucketed"});
   EXPECT_TRUE(std::regex_match(found, std::regex(expected))) << found;
+  // On a single core, which this process and its children are kept on meanwhile.
+  cpu_set_t all, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  CPU_ZERO(&one);
+  for (int core = 0; CPU_COUNT(&one) == 0; ++core) {
+    if (CPU_ISSET(core, &all)) CPU_SET(core, &one);
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  const std::string on_one_core = machine({});
+  ASSERT_EQ(sched_setaffinity(0, sizeof all, &all), 0);
+  EXPECT_TRUE(on_one_core.starts_with("machine: 2 ranks on 1 node, each on 1 of ")) << on_one_core;
+  EXPECT_NE(on_one_core.find(", which 2 ranks share; "), std::string::npos) << on_one_core;
 }
 
 TEST_F(Stage1, HelpComesOnce) {
