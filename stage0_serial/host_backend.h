@@ -21,7 +21,9 @@ class HostBackend : public Backend, protected Kernels {
   void do_copy_from_host(void* out, const void* in, std::size_t bytes) override {
     std::memcpy(out, in, bytes);
   }
-  void do_copy_to_host(void* out, const void* in, std::size_t bytes) override { std::memcpy(out, in, bytes); }
+  void do_copy_to_host(std::span<const HostCopy> copies) override {
+    for (const auto& [out, in] : copies) std::memcpy(out.data(), in.raw(), out.size());
+  }
 };
 
 }  // namespace stagegpt

@@ -20,7 +20,7 @@ class EventTimer final : public WorkTimer {
 
   std::vector<double> take_intervals() override {
     std::vector<double> seconds;
-    if (marks_ > 0) wait_for(events_[marks_ - 1]);
+    if (marks_ > 0 && !is_done(events_[marks_ - 1])) wait_for(events_[marks_ - 1]);
     for (std::size_t i = 1; i < marks_; ++i) {
       seconds.push_back(1e-3 * static_cast<double>(milliseconds_between(events_[i - 1], events_[i])));
     }

@@ -8,42 +8,69 @@
 
 namespace stagegpt::gpu {
 
+namespace {
+
+// Throws std::runtime_error if there is no memory left.
+std::byte* pinned(std::size_t bytes) {
+  void* const memory = allocate_pinned(bytes);
+  if (memory == nullptr) {
+    throw std::runtime_error(
+        concat("out of memory: ", bytes, " bytes of pinned memory for copies to the device and from it"));
+  }
+  return static_cast<std::byte*>(memory);
+}
+
+}  // namespace
+
 Staging::~Staging() {
   for (const Slot& slot : slots_) {
     if (slot.memory) deallocate_pinned(slot.memory);
   }
+  if (to_host_) deallocate_pinned(to_host_);
 }
 
-Staging::Slot& Staging::next_slot() {
-  Slot& slot = slots_[next_];
-  next_ = (next_ + 1) % slots_.size();
-  if (slot.memory == nullptr) slot.memory = allocate_pinned(kSlotBytes);
-  if (slot.memory == nullptr) {
-    throw std::runtime_error(
-        concat("out of memory: ", kSlotBytes, " bytes of pinned memory for copies to the device"));
+Staging::Slot& Staging::slot_with_room() {
+  if (slots_[current_].filled == kSlotBytes) {
+    current_ = (current_ + 1) % slots_.size();
+    Slot& slot = slots_[current_];
+    if (!is_done(slot.done)) wait_for(slot.done);
+    slot.filled = 0;
   }
-  wait_for(slot.done);
+  Slot& slot = slots_[current_];
+  if (slot.memory == nullptr) slot.memory = pinned(kSlotBytes);
   return slot;
 }
 
 void Staging::copy_to_device(void* out, const void* in, std::size_t bytes) {
-  for (std::size_t begin = 0; begin < bytes; begin += kSlotBytes) {
-    const std::size_t part = std::min(kSlotBytes, bytes - begin);
-    const Slot& slot = next_slot();
-    std::memcpy(slot.memory, static_cast<const std::byte*>(in) + begin, part);
-    gpu::copy_to_device(static_cast<std::byte*>(out) + begin, slot.memory, part, stream_);
+  for (std::size_t begin = 0; begin < bytes;) {
+    Slot& slot = slot_with_room();
+    const std::size_t part = std::min(kSlotBytes - slot.filled, bytes - begin);
+    std::byte* const memory = slot.memory + slot.filled;
+    std::memcpy(memory, static_cast<const std::byte*>(in) + begin, part);
+    gpu::copy_to_device(static_cast<std::byte*>(out) + begin, memory, part, stream_);
     record(slot.done, stream_);
+    slot.filled += part;
+    begin += part;
   }
 }
 
-void Staging::copy_to_host(void* out, const void* in, std::size_t bytes) {
-  for (std::size_t begin = 0; begin < bytes; begin += kSlotBytes) {
-    const std::size_t part = std::min(kSlotBytes, bytes - begin);
-    const Slot& slot = next_slot();
-    gpu::copy_to_host(slot.memory, static_cast<const std::byte*>(in) + begin, part, stream_);
-    synchronize(stream_);
-    std::memcpy(static_cast<std::byte*>(out) + begin, slot.memory, part);
+void Staging::start_copy_to_host(void* out, const void* in, std::size_t bytes) {
+  if (to_host_ == nullptr) to_host_ = pinned(kSlotBytes);
+  for (std::size_t begin = 0; begin < bytes;) {
+    if (filled_ == kSlotBytes) finish_copies_to_host();
+    const std::size_t part = std::min(kSlotBytes - filled_, bytes - begin);
+    gpu::copy_to_host(to_host_ + filled_, static_cast<const std::byte*>(in) + begin, part, stream_);
+    started_.push_back({static_cast<std::byte*>(out) + begin, filled_, part});
+    filled_ += part;
+    begin += part;
   }
+}
+
+void Staging::finish_copies_to_host() {
+  synchronize(stream_);
+  for (const Started& copy : started_) std::memcpy(copy.out, to_host_ + copy.begin, copy.bytes);
+  started_.clear();
+  filled_ = 0;
 }
 
 }  // namespace stagegpt::gpu

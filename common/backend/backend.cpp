@@ -91,10 +91,21 @@ void Backend::copy_from_host(const Tensor& out, std::span<const std::byte> in) {
 }
 
 void Backend::copy_to_host(std::span<std::byte> out, const Tensor& in) {
-  check(in.defined(), "copy_to_host: in is missing");
-  check(in.bytes() == out.size(), "copy_to_host: a tensor of ", in.bytes(), " bytes into ", out.size());
-  if (!out.empty())
-    observe("copy_to_host", work::transfer(in), [&] { do_copy_to_host(out.data(), in.raw(), out.size()); });
+  const HostCopy copy{out, in};
+  copy_to_host({&copy, 1});
+}
+
+void Backend::copy_to_host(std::span<const HostCopy> copies) {
+  std::vector<HostCopy> filled;
+  Work work;
+  for (const auto& [out, in] : copies) {
+    check(in.defined(), "copy_to_host: in is missing");
+    check(in.bytes() == out.size(), "copy_to_host: a tensor of ", in.bytes(), " bytes into ", out.size());
+    if (out.empty()) continue;
+    filled.push_back({out, in});
+    work.bytes += work::transfer(in).bytes;
+  }
+  if (!filled.empty()) observe("copy_to_host", work, [&] { do_copy_to_host(filled); });
 }
 
 void Backend::add(const Tensor& out, const Tensor& a, const Tensor& b) {

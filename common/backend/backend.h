@@ -29,6 +29,12 @@ class Kernels;
 class OpObserver;
 struct Work;
 
+// A copy of a whole tensor to host memory of the same size.
+struct HostCopy {
+  std::span<std::byte> out;
+  Tensor in;
+};
+
 class Backend {
  public:
   // `kernels` is usually the derived class itself. Without kernels, ops check their arguments and compute
@@ -56,6 +62,8 @@ class Backend {
   // been read, the second when `out` has been written.
   void copy_from_host(const Tensor& out, std::span<const std::byte> in);
   void copy_to_host(std::span<std::byte> out, const Tensor& in);
+  // The second for several tensors, with one wait for all of them.
+  void copy_to_host(std::span<const HostCopy> copies);
   virtual void synchronize() = 0;
   // A clock for this backend's work; it may not outlive the backend.
   virtual std::unique_ptr<WorkTimer> make_timer() { return std::make_unique<HostTimer>(); }
@@ -152,7 +160,8 @@ class Backend {
   friend class OpObserver;
 
   virtual void do_copy_from_host(void* out, const void* in, std::size_t bytes) = 0;
-  virtual void do_copy_to_host(void* out, const void* in, std::size_t bytes) = 0;
+  // None of the tensors is empty.
+  virtual void do_copy_to_host(std::span<const HostCopy> copies) = 0;
 
   template <class Function>
   void observe(const char* op, const Work& work, const Function& function);
@@ -241,6 +250,13 @@ std::vector<T> to_host(Backend& backend, const Tensor& in) {
   std::vector<T> out(static_cast<std::size_t>(in.numel()));
   backend.copy_to_host(std::as_writable_bytes(std::span(out)), in);
   return out;
+}
+
+// A copy into `out`, one element for each of the tensor.
+template <class T>
+HostCopy host_copy(std::span<T> out, const Tensor& in) {
+  check(in.dtype() == kDTypeOf<T>, "host_copy: ", in.dtype(), " as ", kDTypeOf<T>);
+  return {std::as_writable_bytes(out), in};
 }
 
 // The elements of an f32 or bf16 tensor.

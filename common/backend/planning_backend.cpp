@@ -1,7 +1,7 @@
 #include "common/backend/planning_backend.h"
 
+#include <algorithm>
 #include <cstdint>
-#include <cstring>
 
 namespace stagegpt {
 namespace {
@@ -33,7 +33,9 @@ class PlanningBackend final : public Backend {
 
  private:
   void do_copy_from_host(void*, const void*, std::size_t) override {}
-  void do_copy_to_host(void* out, const void*, std::size_t bytes) override { std::memset(out, 0, bytes); }
+  void do_copy_to_host(std::span<const HostCopy> copies) override {
+    for (const HostCopy& copy : copies) std::ranges::fill(copy.out, std::byte(0));
+  }
 };
 
 }  // namespace

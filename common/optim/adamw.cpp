@@ -1,7 +1,5 @@
 #include "common/optim/adamw.h"
 
-#include <cmath>
-
 #include "common/model/zero_arena.h"
 
 namespace stagegpt {
@@ -34,7 +32,5 @@ void AdamW::update(const Parameters& parameters, double learning_rate, std::int6
                   .step = step + 1,
                   .max_grad_norm = config_.grad_clip});
 }
-
-double AdamW::grad_norm() const { return std::sqrt(to_host<double>(backend_, squared_norm_)[0]); }
 
 }  // namespace stagegpt

@@ -32,9 +32,9 @@ class AdamW {
   const Tensor& measure_norm(const Parameters& parameters);
   // One update of the owned weights, after measure_norm(). `step` counts from 0.
   void update(const Parameters& parameters, double learning_rate, std::int64_t step);
-  // Norm of all gradients at the last update, before clipping. If it is not finite, that update changed
-  // nothing.
-  double grad_norm() const;
+  // The squared norm of all gradients at the last update, before clipping, f64 (1). If it is not finite, that
+  // update changed nothing.
+  const Tensor& squared_norm() const { return squared_norm_; }
 
   ArenaRange owned() const { return owned_; }
   const Moments& moments() const { return moments_; }  // (owned().size()), laid out as the owned weights

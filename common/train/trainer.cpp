@@ -1,7 +1,9 @@
 #include "common/train/trainer.h"
 
 #include <algorithm>
+#include <chrono>
 
+#include "common/base/seconds_since.h"
 #include "common/comm/agreement.h"
 #include "common/train/non_finite.h"
 
@@ -63,14 +65,8 @@ StepReport Trainer::step(const Tape::OpWatch& watch_op) {
   parameters.update_shadow();
   clock_.end(&PhaseSeconds::optimizer);
 
-  // The host reads the first result here; all work before is asynchronous on a device.
-  report.grad_norm = unsigned_nan(optimizer_.grad_norm());
-  clock_.end(&PhaseSeconds::optimizer);
-  clock_.add_to(report.seconds);
-  clock_.start();
-  gather_report(losses, report);
-  clock_.end(&PhaseSeconds::communication);
-  clock_.add_to(report.seconds);
+  // The host has not waited for the device so far.
+  read_results(losses, report);
   report.communication = sync_.take_report();
   ++step_;
   samples_ += division_.samples();
@@ -125,11 +121,26 @@ Tensor Trainer::run_sub_batch(const SubBatch& sub_batch, bool last, const Tape::
   return loss.value();
 }
 
-void Trainer::gather_report(const std::vector<Tensor>& losses, StepReport& report) {
+void Trainer::read_results(const std::vector<Tensor>& losses, StepReport& report) {
+  double squared_norm = 0;
+  std::vector<float> values(losses.size());
+  std::vector<HostCopy> copies = {host_copy(std::span(&squared_norm, 1), optimizer_.squared_norm())};
+  for (std::size_t i = 0; i < losses.size(); ++i)
+    copies.push_back(host_copy(std::span(&values[i], 1), losses[i]));
+  backend_.copy_to_host(copies);
+  report.grad_norm = unsigned_nan(std::sqrt(squared_norm));
+  clock_.add_to(report.seconds);
+
+  const auto start = std::chrono::steady_clock::now();
+  gather_report(values, report);
+  report.seconds.communication += seconds_since(start);
+}
+
+void Trainer::gather_report(const std::vector<float>& losses, StepReport& report) {
   const PhaseSeconds& seconds = report.seconds;
   const double own_seconds = seconds.total() - seconds.communication;
   std::vector<double> own = {own_seconds};
-  for (const Tensor& loss : losses) own.push_back(to_host<float>(backend_, loss)[0]);
+  own.insert(own.end(), losses.begin(), losses.end());
   const std::vector<double> all = gather(communicator_.group(), own);
   // In the order of ranks, which is the order of sub-batches: it does not depend on the number of ranks.
   for (std::size_t i = 0; i < all.size(); ++i) {

@@ -83,8 +83,10 @@ class Trainer {
   // Forward and backward of all of this rank's sub-batches. Returns their losses.
   std::vector<Tensor> run_sub_batches(const Tape::OpWatch& watch);
   DropoutPosition dropout_position(std::int64_t step, const SubBatch& sub_batch) const;
+  // Waits for the step's work, and reads its results.
+  void read_results(const std::vector<Tensor>& losses, StepReport& report);
   // Gathers losses and times of all ranks into the report.
-  void gather_report(const std::vector<Tensor>& losses, StepReport& report);
+  void gather_report(const std::vector<float>& losses, StepReport& report);
 
   Backend& backend_;
   Communicator& communicator_;

@@ -100,7 +100,7 @@ class LateDevice final : public Backend {
 
  private:
   void do_copy_from_host(void*, const void*, std::size_t) override {}
-  void do_copy_to_host(void*, const void*, std::size_t) override {}
+  void do_copy_to_host(std::span<const HostCopy>) override {}
 };
 
 class Additions final : public OpObserver {

@@ -70,7 +70,9 @@ class WaitedFor final : public Backend {
 
  private:
   void do_copy_from_host(void*, const void*, std::size_t) override {}
-  void do_copy_to_host(void* out, const void*, std::size_t bytes) override { std::memset(out, 0, bytes); }
+  void do_copy_to_host(std::span<const HostCopy> copies) override {
+    for (const HostCopy& copy : copies) std::ranges::fill(copy.out, std::byte(0));
+  }
 };
 
 // A device works asynchronously. So the device must be idle when a measurement begins and when it ends.

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "stage2_cuda/cuda_backend.h"
+#include "stage2_cuda/device_counts.h"
 #include "stage2_cuda/emulation/device_memory.h"
 #include "stage2_cuda/emulation/settings.h"
 #include "stage2_cuda/staging.h"
@@ -27,9 +28,31 @@ TEST_F(LateStaging, WaitsForASlotBeforeItIsUsedAgain) {
     const Stream stream;
     Staging staging(stream);
     staging.copy_to_device(device, words.data(), kBytes);
-    staging.copy_to_host(back.data(), device, kBytes);
+    staging.start_copy_to_host(back.data(), device, kBytes);
+    staging.finish_copies_to_host();
   }
   EXPECT_TRUE(back == words);
+  deallocate(device);
+}
+
+// The batches of many micro-steps: on a GPU, the host could not give work ahead if it waited for them.
+TEST_F(LateStaging, SmallCopiesShareASlotWithoutAWait) {
+  constexpr std::uint32_t kCopies = 100;
+  void* const device = allocate(kCopies * 4);
+  std::vector<std::uint32_t> back(kCopies);
+  {
+    const Stream stream;
+    Staging staging(stream);
+    const std::int64_t before = device_counts.waits;
+    for (std::uint32_t i = 0; i < kCopies; ++i)
+      staging.copy_to_device(static_cast<std::byte*>(device) + 4 * i, &i, 4);
+    EXPECT_EQ(device_counts.waits, before);
+    for (std::uint32_t i = 0; i < kCopies; ++i)
+      staging.start_copy_to_host(&back[i], static_cast<std::byte*>(device) + 4 * i, 4);
+    staging.finish_copies_to_host();
+    EXPECT_EQ(device_counts.waits, before + 1);
+  }
+  for (std::uint32_t i = 0; i < kCopies; ++i) EXPECT_EQ(back[i], i);
   deallocate(device);
 }
 

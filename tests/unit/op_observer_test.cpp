@@ -114,7 +114,7 @@ TEST(Profiling, WaitsForEachOp) {
       void* host_view(void*) const override { return nullptr; }
     };
     void do_copy_from_host(void*, const void*, std::size_t) override {}
-    void do_copy_to_host(void*, const void*, std::size_t) override {}
+    void do_copy_to_host(std::span<const HostCopy>) override {}
   };
   Counting backend;
   const Tensor x = backend.zeros(DType::f32, {3});
