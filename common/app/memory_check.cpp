@@ -53,7 +53,7 @@ std::string advice(const TrainingMemory& training, double available) {
                          : concat("even --batch-size ", least.trainer.batch_size, " takes ",
                                   memory_text(needed), "; a smaller --model or --block-size takes less");
   const std::int64_t arena = gpt2_parameter_table(training.config).arena_size(training.ranks);
-  const bool all_moments = training.sync.owned(arena).size() == arena;
+  const bool all_moments = total_size(training.sync.owned(arena)) == arena;
   const std::string& divides_moments = training.memory.divides_moments;
   if (!divides_moments.empty() && training.ranks > 1 && all_moments && !training.trainer.reproducible) {
     text += concat(", and ", divides_moments, ", which divides AdamW's moments among the ranks");

@@ -15,16 +15,17 @@ struct CommunicationReport {
 class GradientSync {
  public:
   virtual ~GradientSync() = default;
-  // The part of an arena that this rank updates.
-  virtual ArenaRange owned(std::int64_t arena_size) const { return {0, arena_size}; }
+  // The parts of an arena that this rank updates; as many as other ranks have.
+  virtual ArenaParts owned(std::int64_t arena_size) const { return {{0, arena_size}}; }
   // The gradient of parameter i is complete on this rank. Called once per step for each parameter that the
   // model uses, in any order. The gradients of unused parameters are zero when finish() is called.
   virtual void ready(Parameters& parameters, int i) = 0;
-  // Completes the reduction: afterwards the gradients of the owned part are summed over all ranks.
+  // Completes the reduction: afterwards the gradients of the owned parts are summed over all ranks.
   virtual void finish(Parameters& parameters) = 0;
-  // Replaces the squared norm f64 (1) of the owned part by that of all gradients. Every rank gets rank 0's
-  // bits, so that all ranks decide equally whether to clip or skip.
-  virtual void sum_squared_norm(const Tensor& squared_norm) = 0;
+  // Writes the squared norm of all gradients to `sum` f64 (1). `parts` f64 (P) has those of the owned parts;
+  // if it is only one, `sum` is `parts`. Every rank gets rank 0's bits, so that all ranks decide equally
+  // whether to clip or skip.
+  virtual void sum_squared_norms(const Tensor& sum, const Tensor& parts) = 0;
   // Ends a step: afterwards every rank has all updated weights.
   virtual void share_weights(Parameters& parameters) = 0;
   // The report of the step that has ended; called once per step. Waits for the backend's work.
@@ -36,7 +37,7 @@ class NoGradientSync : public GradientSync {
  public:
   void ready(Parameters&, int) override {}
   void finish(Parameters&) override {}
-  void sum_squared_norm(const Tensor&) override {}
+  void sum_squared_norms(const Tensor&, const Tensor&) override {}
   void share_weights(Parameters&) override {}
   CommunicationReport take_report() override { return {}; }
 };

@@ -16,7 +16,7 @@ class TreeSync final : public NoGradientSync {
       : communicator_(communicator), backend_(backend), clock_(backend.make_timer()) {}
 
   void finish(Parameters& parameters) override;
-  void sum_squared_norm(const Tensor& squared_norm) override { communicator_.broadcast(squared_norm, 0); }
+  void sum_squared_norms(const Tensor& sum, const Tensor&) override { communicator_.broadcast(sum, 0); }
   CommunicationReport take_report() override { return clock_.take_report(); }
 
  private:

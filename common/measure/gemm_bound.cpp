@@ -57,13 +57,13 @@ void GemmBound::micro_step(GradMode dw_mode) const {
 
 void GemmBound::adamw() const {
   const Parameters& parameters = model_.parameters();
-  const ArenaRange owned = optimizer_.owned();
-  const Shape shape{owned.size()};
-  const DecayRange all{0, owned.size(), 0.1};
   // Calls the backend directly. With a learning rate of zero the weights do not change.
-  backend_.adamw(parameters.weights().slice(owned.begin, shape), optimizer_.moments().m,
-                 optimizer_.moments().v, parameters.grads().slice(owned.begin, shape), norm_, {&all, 1},
-                 {.learning_rate = 0});
+  for (const AdamW::Part& part : optimizer_.parts()) {
+    const Shape shape{part.range.size()};
+    const DecayRange all{0, part.range.size(), 0.1};
+    backend_.adamw(parameters.weights().slice(part.range.begin, shape), part.moments.m, part.moments.v,
+                   parameters.grads().slice(part.range.begin, shape), norm_, {&all, 1}, {.learning_rate = 0});
+  }
 }
 
 }  // namespace stagegpt

@@ -55,7 +55,7 @@ VerifyReport verify(Backend& backend, const LlmcModel& file, const LlmcState& st
   AdamW optimizer(backend, parameters, adamw);
   for (std::int64_t step = 0; step < steps; ++step) {
     report.losses.push_back(loss_and_gradients()[0]);
-    optimizer.measure_norm(parameters);
+    optimizer.measure_norms(parameters);
     optimizer.update(parameters, learning_rate, step);
     parameters.update_shadow();
   }

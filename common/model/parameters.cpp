@@ -76,6 +76,12 @@ void draw_all(Backend& backend, const Tensor& weights, const ParameterTable& tab
 
 }  // namespace
 
+std::int64_t total_size(const ArenaParts& parts) {
+  std::int64_t size = 0;
+  for (const ArenaRange& part : parts) size += part.size();
+  return size;
+}
+
 void ParameterTable::add(Parameter parameter) {
   check(find(parameter.name) < 0, "parameters: ", parameter.name, " is there already");
   check(parameter.padded_rows >= parameter.shape[0], "parameters: ", parameter.name,

@@ -37,6 +37,11 @@ struct ArenaRange {
   std::int64_t size() const { return end - begin; }
 };
 
+// What a rank owns of an arena: ranges in ascending order, which do not overlap.
+using ArenaParts = std::vector<ArenaRange>;
+// The number of elements of all parts.
+std::int64_t total_size(const ArenaParts& parts);
+
 class ParameterTable {
  public:
   // A parameter begins at a multiple of this many elements (256 bytes in f32), for vector loads.

@@ -3,34 +3,58 @@
 #include "common/model/zero_arena.h"
 
 namespace stagegpt {
+namespace {
+
+Tensor slice(const Tensor& arena, const ArenaRange& range) {
+  return arena.slice(range.begin, {range.size()});
+}
+
+}  // namespace
 
 AdamW::AdamW(Backend& backend, const Parameters& parameters, const AdamWConfig& config)
-    : AdamW(backend, parameters, config, {0, parameters.weights().numel()}) {}
+    : AdamW(backend, parameters, config, {{0, parameters.weights().numel()}}) {}
 
-AdamW::AdamW(Backend& backend, const Parameters& parameters, const AdamWConfig& config, ArenaRange owned)
+AdamW::AdamW(Backend& backend, const Parameters& parameters, const AdamWConfig& config,
+             const ArenaParts& owned)
     : backend_(backend),
       config_(config),
-      owned_(owned),
-      ranges_(parameters.table().decay_ranges(config.weight_decay, owned)),
-      moments_{zero_arena(backend, parameters.weights().dtype(), owned.size()),
-               zero_arena(backend, parameters.weights().dtype(), owned.size())},
-      squared_norm_(backend.zeros(DType::f64, {1})) {}
+      moments_{zero_arena(backend, parameters.weights().dtype(), total_size(owned)),
+               zero_arena(backend, parameters.weights().dtype(), total_size(owned))},
+      squared_norms_(backend.zeros(DType::f64, {std::ssize(owned)})),
+      squared_norm_(owned.size() == 1 ? squared_norms_ : backend.zeros(DType::f64, {1})) {
+  ArenaRange own{0, 0};  // of the moments
+  for (const ArenaRange& range : owned) {
+    own = {own.end, own.end + range.size()};
+    parts_.push_back({range,
+                      {slice(moments_.m, own), slice(moments_.v, own)},
+                      parameters.table().decay_ranges(config.weight_decay, range)});
+  }
+}
 
-const Tensor& AdamW::measure_norm(const Parameters& parameters) {
-  backend_.squared_norm(squared_norm_, parameters.grads().slice(owned_.begin, {owned_.size()}));
-  return squared_norm_;
+void AdamW::measure_norms(const Parameters& parameters) {
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    backend_.squared_norm(squared_norms_.slice(static_cast<std::int64_t>(i), {1}),
+                          slice(parameters.grads(), parts_[i].range));
+  }
 }
 
 void AdamW::update(const Parameters& parameters, double learning_rate, std::int64_t step) {
-  const Shape shape{owned_.size()};
-  backend_.adamw(parameters.weights().slice(owned_.begin, shape), moments_.m, moments_.v,
-                 parameters.grads().slice(owned_.begin, shape), squared_norm_, ranges_,
-                 {.learning_rate = learning_rate,
-                  .beta1 = config_.beta1,
-                  .beta2 = config_.beta2,
-                  .eps = config_.eps,
-                  .step = step + 1,
-                  .max_grad_norm = config_.grad_clip});
+  for (const auto& [range, moments, decay] : parts_) {
+    backend_.adamw(slice(parameters.weights(), range), moments.m, moments.v, slice(parameters.grads(), range),
+                   squared_norm_, decay,
+                   {.learning_rate = learning_rate,
+                    .beta1 = config_.beta1,
+                    .beta2 = config_.beta2,
+                    .eps = config_.eps,
+                    .step = step + 1,
+                    .max_grad_norm = config_.grad_clip});
+  }
+}
+
+ArenaParts AdamW::owned() const {
+  ArenaParts owned;
+  for (const Part& part : parts_) owned.push_back(part.range);
+  return owned;
 }
 
 }  // namespace stagegpt

@@ -1,5 +1,5 @@
-// The optimizer AdamW, with clipping to a global norm. One kernel updates all parameters, or the part of them
-// that a rank owns.
+// The optimizer AdamW, with clipping to a global norm. One kernel updates all parameters, or each of the
+// parts of the arena that a rank owns.
 #pragma once
 
 #include "common/model/parameters.h"
@@ -22,30 +22,40 @@ using Moment = Tensor Moments::*;  // one of the two
 
 class AdamW {
  public:
+  // A part of the arena that is updated, and its moments.
+  struct Part {
+    ArenaRange range;
+    Moments moments;                // (range.size())
+    std::vector<DecayRange> decay;  // relative to the beginning of the part
+  };
+
   // Updates the whole arena.
   AdamW(Backend& backend, const Parameters& parameters, const AdamWConfig& config);
-  // Updates a part of the arena; the moments have the size of that part.
-  AdamW(Backend& backend, const Parameters& parameters, const AdamWConfig& config, ArenaRange owned);
+  // Updates parts of the arena; the moments have the size of these parts.
+  AdamW(Backend& backend, const Parameters& parameters, const AdamWConfig& config, const ArenaParts& owned);
 
-  // Computes the squared norm of the owned gradients, f64 (1). If each rank owns a part, the caller must sum
-  // it over the ranks (GradientSync::sum_squared_norm) before update().
-  const Tensor& measure_norm(const Parameters& parameters);
-  // One update of the owned weights, after measure_norm(). `step` counts from 0.
+  // Computes the squared norm of the gradients of each part. If parts are owned by several ranks, the caller
+  // must sum them (GradientSync::sum_squared_norms) before update().
+  void measure_norms(const Parameters& parameters);
+  // One update of the owned weights, after measure_norms(). `step` counts from 0.
   void update(const Parameters& parameters, double learning_rate, std::int64_t step);
-  // The squared norm of all gradients at the last update, before clipping, f64 (1). If it is not finite, that
-  // update changed nothing.
-  const Tensor& squared_norm() const { return squared_norm_; }
 
-  ArenaRange owned() const { return owned_; }
-  const Moments& moments() const { return moments_; }  // (owned().size()), laid out as the owned weights
+  const std::vector<Part>& parts() const { return parts_; }
+  ArenaParts owned() const;
+  // The moments of all parts, one after the other, (total_size(owned())).
+  const Moments& moments() const { return moments_; }
+  // The squared norms of the parts, f64 (number of parts).
+  const Tensor& squared_norms() const { return squared_norms_; }
+  // The squared norm of all gradients at the last update, before clipping, f64 (1). If it is not finite, that
+  // update changed nothing. With one part it is squared_norms().
+  const Tensor& squared_norm() const { return squared_norm_; }
 
  private:
   Backend& backend_;
   AdamWConfig config_;
-  ArenaRange owned_;
-  std::vector<DecayRange> ranges_;
   Moments moments_;
-  Tensor squared_norm_;  // f64 (1)
+  std::vector<Part> parts_;
+  Tensor squared_norms_, squared_norm_;
 };
 
 }  // namespace stagegpt

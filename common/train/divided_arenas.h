@@ -14,9 +14,11 @@ namespace stagegpt {
 
 class DividedArenas {
  public:
-  // `parts` f32 (owned.size()) are this rank's range of each arena. A collective call. It needs a few MiB; if
-  // one rank cannot allocate them, all throw AgreedFailure.
-  DividedArenas(RankGroup& group, Backend& backend, ArenaRange owned, std::vector<Tensor> parts);
+  // parts[a][i] f32 (owned[i].size()) is what this rank owns in range i of arena a. All ranks have the same
+  // number of ranges. A collective call. It needs a few MiB; if one rank cannot allocate them, all throw
+  // AgreedFailure.
+  DividedArenas(RankGroup& group, Backend& backend, const ArenaParts& owned,
+                std::vector<std::vector<Tensor>> parts);
 
   // As stagegpt::on_root(): rank 0 runs the body, which may call read(); the other ranks answer its requests.
   void on_root(const std::function<void()>& body) const;
@@ -30,12 +32,15 @@ class DividedArenas {
 
   // Sends the requested elements to rank 0, if this rank owns them.
   void send(const RankGroup::Request& request) const;
-  void copy_own(std::size_t arena, std::int64_t begin, std::span<float> out) const;
+  // Copies from this rank's range i.
+  void copy_own(std::size_t arena, std::size_t i, std::int64_t begin, std::span<float> out) const;
+  const ArenaRange& own(std::size_t i) const;
 
   RankGroup& group_;
   Backend& backend_;
-  std::vector<ArenaRange> owned_;  // by rank
-  std::vector<Tensor> parts_;
+  std::size_t ranges_;  // of each rank
+  ArenaParts owned_;    // those of rank 0, of rank 1, …
+  std::vector<std::vector<Tensor>> parts_;
   mutable std::vector<float> sent_;
 };
 

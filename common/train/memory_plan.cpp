@@ -31,7 +31,7 @@ class PlannedRanks final : public RankGroup {
 class PlannedSync final : public NoGradientSync {
  public:
   explicit PlannedSync(const GradientSync& like) : like_(like) {}
-  ArenaRange owned(std::int64_t arena_size) const override { return like_.owned(arena_size); }
+  ArenaParts owned(std::int64_t arena_size) const override { return like_.owned(arena_size); }
 
  private:
   const GradientSync& like_;

@@ -54,9 +54,9 @@ StepReport Trainer::step(const Tape::OpWatch& watch_op) {
   clock_.end(&PhaseSeconds::communication);
 
   communicator_.group().enter("optimizer");
-  const Tensor& squared_norm = optimizer_.measure_norm(parameters);
+  optimizer_.measure_norms(parameters);
   clock_.end(&PhaseSeconds::optimizer);
-  sync_.sum_squared_norm(squared_norm);
+  sync_.sum_squared_norms(optimizer_.squared_norm(), optimizer_.squared_norms());
   clock_.end(&PhaseSeconds::communication);
   optimizer_.update(parameters, report.learning_rate, step_);
   clock_.end(&PhaseSeconds::optimizer);
@@ -158,21 +158,24 @@ void Trainer::gather_report(const std::vector<float>& losses, StepReport& report
 }
 
 DividedArenas Trainer::gradients() const {
-  const ArenaRange owned = optimizer_.owned();
-  return {communicator_.group(),
-          backend_,
-          owned,
-          {model_.parameters().grads().slice(owned.begin, {owned.size()})}};
+  std::vector<Tensor> parts;
+  for (const ArenaRange& range : optimizer_.owned())
+    parts.push_back(model_.parameters().grads().slice(range.begin, {range.size()}));
+  return {communicator_.group(), backend_, optimizer_.owned(), {parts}};
 }
 
 DividedArenas Trainer::moments() const {
-  const Moments& own = optimizer_.moments();
-  return {communicator_.group(), backend_, optimizer_.owned(), {own.m, own.v}};
+  std::vector<Tensor> m, v;
+  for (const AdamW::Part& part : optimizer_.parts()) {
+    m.push_back(part.moments.m);
+    v.push_back(part.moments.v);
+  }
+  return {communicator_.group(), backend_, optimizer_.owned(), {m, v}};
 }
 
 void Trainer::set_moment(Moment moment, const Tensor& arena) {
-  const ArenaRange owned = optimizer_.owned();
-  backend_.copy(optimizer_.moments().*moment, arena.slice(owned.begin, {owned.size()}));
+  for (const AdamW::Part& part : optimizer_.parts())
+    backend_.copy(part.moments.*moment, arena.slice(part.range.begin, {part.range.size()}));
 }
 
 std::string Trainer::first_non_finite(const StepReport& report) {

@@ -14,7 +14,7 @@ class AllReduceSync : public NoGradientSync {
  public:
   AllReduceSync(Communicator& communicator, Backend& backend)
       : communicator_(communicator), clock_(backend.make_timer()) {}
-  void sum_squared_norm(const Tensor& squared_norm) override { communicator_.broadcast(squared_norm, 0); }
+  void sum_squared_norms(const Tensor& sum, const Tensor&) override { communicator_.broadcast(sum, 0); }
   CommunicationReport take_report() override { return clock_.take_report(); }
 
  protected:

@@ -17,40 +17,29 @@ class OverlappedSync final : public AllReduceSync {
       : AllReduceSync(communicator, backend), bucket_bytes_(bucket_bytes) {}
 
   void ready(Parameters& parameters, int i) override {
-    begin_step(parameters);
-    const std::size_t bucket = buckets_->of(i);
-    if (--missing_[bucket] == 0) start_complete(parameters);
+    reduce(parameters, order(parameters).ready(i));
     for (const auto& reduction : pending_) reduction->progress();
   }
 
   void finish(Parameters& parameters) override {
-    begin_step(parameters);
-    missing_.assign(missing_.size(), 0);  // the gradients of unused parameters are zero now
-    start_complete(parameters);
+    reduce(parameters, order(parameters).finish());
     wait_all(pending_);
     pending_.clear();
-    missing_.clear();
     finished();
   }
 
  private:
-  void begin_step(const Parameters& parameters) {
-    if (!buckets_) buckets_.emplace(parameters.table(), bucket_bytes_);
-    if (!missing_.empty()) return;
-    for (const Bucket& bucket : buckets_->all()) missing_.push_back(bucket.parameters);
+  BucketOrder& order(const Parameters& parameters) {
+    if (!order_) order_.emplace(Buckets(parameters.table(), bucket_bytes_));
+    return *order_;
   }
-
-  // Starts the complete buckets in order: collectives must be called in the same order on all ranks.
-  void start_complete(Parameters& parameters) {
-    while (pending_.size() < missing_.size() && missing_[pending_.size()] == 0) {
-      const ArenaRange range = buckets_->all()[pending_.size()].range;
+  void reduce(const Parameters& parameters, const std::vector<ArenaRange>& buckets) {
+    for (const ArenaRange& range : buckets)
       pending_.push_back(start(parameters.grads().slice(range.begin, {range.size()})));
-    }
   }
 
   std::int64_t bucket_bytes_;
-  std::optional<Buckets> buckets_;
-  std::vector<int> missing_;  // how many gradients of each bucket are not complete; empty between steps
+  std::optional<BucketOrder> order_;
   std::vector<std::unique_ptr<Pending>> pending_;
 };
 

@@ -10,30 +10,26 @@
 
 namespace stagegpt {
 
-class Zero1Sync final : public GradientSync {
+class Zero1Sync : public GradientSync {
  public:
   Zero1Sync(Communicator& communicator, Backend& backend)
       : communicator_(communicator), backend_(backend), clock_(backend.make_timer()) {}
 
-  ArenaRange owned(std::int64_t arena_size) const override {
-    const std::int64_t slice = arena_size / communicator_.size();
-    return {communicator_.rank() * slice, (communicator_.rank() + 1) * slice};
-  }
+  ArenaParts owned(std::int64_t arena_size) const override { return {slice_of({0, arena_size})}; }
 
   void ready(Parameters&, int) override {}
 
   void finish(Parameters& parameters) override {
-    clock_.start(parameters.grads());
-    communicator_.reduce_scatter(parameters.grads())->wait();
+    start_scatter(parameters.grads())->wait();
     clock_.stop();
   }
 
-  void sum_squared_norm(const Tensor& squared_norm) override {
-    double sum = 0;
-    for (const double part : gather(communicator_.group(), to_host<double>(backend_, squared_norm)))
-      sum += part;
-    sum = from_root(communicator_.group(), sum);
-    upload<double>(backend_, squared_norm, {&sum, 1});
+  void sum_squared_norms(const Tensor& sum, const Tensor& parts) override {
+    double own = 0, all = 0;
+    for (const double part : to_host<double>(backend_, parts)) own += part;
+    for (const double rank : gather(communicator_.group(), own)) all += rank;
+    all = from_root(communicator_.group(), all);
+    upload<double>(backend_, sum, {&all, 1});
   }
 
   void share_weights(Parameters& parameters) override {
@@ -44,7 +40,17 @@ class Zero1Sync final : public GradientSync {
 
   CommunicationReport take_report() override { return clock_.take_report(); }
 
- private:
+ protected:
+  // This rank's slice of a range, which divides evenly among the ranks.
+  ArenaRange slice_of(const ArenaRange& range) const {
+    const std::int64_t slice = range.size() / communicator_.size();
+    return {range.begin + communicator_.rank() * slice, range.begin + (communicator_.rank() + 1) * slice};
+  }
+  std::unique_ptr<Pending> start_scatter(const Tensor& grads) {
+    clock_.start(grads);
+    return communicator_.reduce_scatter(grads);
+  }
+
   Communicator& communicator_;
   Backend& backend_;
   ReductionClock clock_;

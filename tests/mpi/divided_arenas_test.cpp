@@ -16,27 +16,36 @@ constexpr std::int64_t kArena = 3 << 20;
 
 class DividedArenasTest : public testing::Test {
  protected:
-  // This rank's part of arena a, whose element i is i + a/2.
-  Tensor part(float a) const {
-    std::vector<float> elements;
-    for (std::int64_t i = owned_.begin; i < owned_.end; ++i)
-      elements.push_back(static_cast<float>(i) + a / 2);
-    const Tensor tensor = backend_->allocate(DType::f32, {owned_.size()});
-    upload<float>(*backend_, tensor, elements);
-    return tensor;
+  // This rank's slice of each of two halves of the arena, the second of which is small.
+  static ArenaParts owned() {
+    constexpr std::int64_t kFirst = kArena - 12;
+    const std::int64_t r = ranks().rank(), n = ranks().size(), slice = kFirst / n, small = 12 / n;
+    return {{r * slice, (r + 1) * slice}, {kFirst + r * small, kFirst + (r + 1) * small}};
+  }
+  // This rank's parts of arena a, whose element i is i + a/2.
+  std::vector<Tensor> parts(float a) const {
+    std::vector<Tensor> parts;
+    for (const ArenaRange& range : owned()) {
+      std::vector<float> elements;
+      for (std::int64_t i = range.begin; i < range.end; ++i)
+        elements.push_back(static_cast<float>(i) + a / 2);
+      parts.push_back(to_device<float>(*backend_, {range.size()}, elements));
+    }
+    return parts;
   }
 
   const std::unique_ptr<Backend> backend_ = make_naive_backend();
-  const std::int64_t slice_ = kArena / ranks().size();
-  const ArenaRange owned_{ranks().rank() * slice_, (ranks().rank() + 1) * slice_};
-  const DividedArenas arenas_{ranks(), *backend_, owned_, {part(0), part(1)}};
+  const DividedArenas arenas_{ranks(), *backend_, owned(), {parts(0), parts(1)}};
 };
 
 TEST_F(DividedArenasTest, are_read_from_whoever_owns_them) {
   int wrong = 0;
   arenas_.on_root([&] {
-    const std::pair<std::int64_t, std::int64_t> ranges[] = {
-        {0, kArena}, {kArena / 2 - 5, kArena / 2 + 7}, {kArena - 1, kArena}, {7, 7}};
+    const std::pair<std::int64_t, std::int64_t> ranges[] = {{0, kArena},
+                                                            {kArena / 2 - 5, kArena / 2 + 7},
+                                                            {kArena - 17, kArena - 3},
+                                                            {kArena - 1, kArena},
+                                                            {7, 7}};
     for (const std::size_t arena : {1, 0}) {
       for (const auto& [begin, end] : ranges) {
         std::vector<float> out(static_cast<std::size_t>(end - begin));

@@ -151,7 +151,7 @@ TEST_F(Traffic, of_more_passes_than_there_are_tags_keeps_them_apart) {
 
 // zero1 divides the optimizer's work without additional traffic.
 TEST_F(Traffic, of_a_step_is_that_of_an_all_reduce_of_the_arena) {
-  for (const char* sync : {"flat", "zero1"}) {
+  for (const char* sync : {"flat", "zero1", "zero1-overlapped"}) {
     const Step step = train(sync);
     EXPECT_EQ(step.sent, 2 * (n_ - 1) * step.arena / n_) << sync;
   }

@@ -12,6 +12,7 @@
 #include "stage1_mpi/gradient_syncs.h"
 #include "stage1_mpi/sync/bucketed_sync.h"
 #include "stage1_mpi/sync/overlapped_sync.h"
+#include "stage1_mpi/sync/zero1_overlapped_sync.h"
 #include "tests/mpi/small_run.h"
 #include "tests/support/tolerance.h"
 
@@ -46,6 +47,10 @@ std::vector<Sync> syncs() {
     all.push_back({"overlapped_in_small" + by, algorithm, [](Communicator& communicator, Backend& backend) {
                      return std::make_unique<OverlappedSync>(communicator, backend, kSmallBucket);
                    }});
+    all.push_back(
+        {"zero1_overlapped_in_small" + by, algorithm, [](Communicator& communicator, Backend& backend) {
+           return std::make_unique<Zero1OverlappedSync>(communicator, backend, kSmallBucket);
+         }});
   }
   return all;
 }
@@ -86,17 +91,19 @@ class TrainingOfRanks : public testing::TestWithParam<Sync> {
 TEST_P(TrainingOfRanks, equals_that_of_one_process) {
   for (const SmallSettings& settings : {SmallSettings{}, SmallSettings{.accumulation = 2, .dropout = 0.2}}) {
     SmallRun one(settings), many = run_of_ranks(settings);
-    const ArenaRange owned = many.trainer.optimizer().owned();
+    const ArenaParts owned = many.trainer.optimizer().owned();
     const double sum_limit = error_limit(0, settings.batch_size * settings.accumulation * kT, DType::f32);
     for (int step = 0; step < kSteps; ++step) {
       SCOPED_TRACE(concat("step ", step, " with dropout ", settings.dropout));
       const StepReport expected = one.trainer.step(), report = many.trainer.step();
       EXPECT_LE(relative_error({report.loss}, {expected.loss}), sum_limit);
       EXPECT_LE(relative_error({report.grad_norm}, {expected.grad_norm}), sum_limit);
-      const Tensor grads = many.model.parameters().grads().slice(owned.begin, {owned.size()});
-      expect_close("gradients", many.elements(grads), owned.begin,
-                   one.elements(one.model.parameters().grads()),
-                   step == 0 ? sum_limit : kDividedTrainingLimit);
+      for (const ArenaRange& part : owned) {
+        const Tensor grads = many.model.parameters().grads().slice(part.begin, {part.size()});
+        expect_close("gradients", many.elements(grads), part.begin,
+                     one.elements(one.model.parameters().grads()),
+                     step == 0 ? sum_limit : kDividedTrainingLimit);
+      }
       expect_close("weights", many.weights(), 0, one.weights(), kDividedTrainingLimit);
     }
     EXPECT_EQ(many.trainer.data_position(), one.trainer.data_position());
@@ -155,10 +162,10 @@ TEST_P(TrainingOfRanks, goes_on_from_gathered_moments) {
 // the ranks.
 TEST_P(TrainingOfRanks, has_one_norm) {
   const SmallRun run = run_of_ranks({});
-  const bool divided = run.trainer.optimizer().owned().size() != run.model.parameters().grads().numel();
+  const bool divided = total_size(run.trainer.optimizer().owned()) != run.model.parameters().grads().numel();
   const int n = ranks().size();
   const Tensor norm = to_tensor(*run.backend, DType::f64, {1}, {1.5 + ranks().rank()});
-  run.sync->sum_squared_norm(norm);
+  run.sync->sum_squared_norms(norm, norm);
   EXPECT_EQ(to_value(*run.backend, norm), divided ? 1.5 * n + n * (n - 1) / 2.0 : 1.5);
 }
 

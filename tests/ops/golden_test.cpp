@@ -128,7 +128,7 @@ struct GoldenRun {
     Tape tape(backend);
     const Var loss = model.loss(tape, ids, targets);
     tape.backward(loss);
-    optimizer.measure_norm(model.parameters());
+    optimizer.measure_norms(model.parameters());
     optimizer.update(model.parameters(), learning_rate, step);
     model.parameters().update_shadow();
     return test::to_value(backend, loss.value());

@@ -131,7 +131,7 @@ class SlowSync final : public NoGradientSync {
     if (parameter == 0) called("ready");
   }
   void finish(Parameters&) override { called("finish"); }
-  void sum_squared_norm(const Tensor&) override { called("sum_squared_norm"); }
+  void sum_squared_norms(const Tensor&, const Tensor&) override { called("sum_squared_norms"); }
   void share_weights(Parameters&) override { called("share_weights"); }
 
  private:
@@ -157,7 +157,7 @@ TEST(RunPhases, TimeOfAStepCountsForThePhaseOfTheCall) {
       {"ready", &PhaseSeconds::communication},
       {"finish", &PhaseSeconds::communication},
       {"squared_norm", &PhaseSeconds::optimizer},
-      {"sum_squared_norm", &PhaseSeconds::communication},
+      {"sum_squared_norms", &PhaseSeconds::communication},
       {"adamw", &PhaseSeconds::optimizer},
       {"share_weights", &PhaseSeconds::communication},
   };

@@ -53,7 +53,7 @@ TEST_F(Stage1, ARunWithDividedMomentsGoesOnAtOtherNumbersOfRanks) {
 
 TEST_F(Stage1, EverySyncTrainsAsStage0) {
   stage0("train", small("serial", {"--grad-accumulation", "2"}));
-  for (const char* comm : {"per-tensor", "flat", "bucketed", "overlapped", "zero1"}) {
+  for (const char* comm : {"per-tensor", "flat", "bucketed", "overlapped", "zero1", "zero1-overlapped"}) {
     stage1(2, "train", small(comm, {"--grad-accumulation", "2", "--comm", comm}));
     expect_same_curves(comm, "serial");
   }
@@ -71,7 +71,7 @@ TEST_F(Stage1, TakesTheSamplesOfAMixtureAsStage0) {
 TEST_F(Stage1, TrainsSomeParametersAsStage0) {
   const Arguments freeze = {"--freeze", "wte*,*.mlp.*", "--grad-clip", "0.1"};
   stage0("train", small("serial", freeze));
-  for (const char* comm : {"overlapped", "zero1"}) {
+  for (const char* comm : {"overlapped", "zero1", "zero1-overlapped"}) {
     stage1(3, "train", small(comm, with_flags(freeze, {"--comm", comm})));
     expect_same_curves(comm, "serial");
   }
@@ -224,6 +224,7 @@ TEST_F(Stage1, KeepsWhatItsWayOfCombiningGradientsNeeds) {
     return nlohmann::json::parse(planned.output)["memory_bytes"]["moments"].get<double>();
   };
   EXPECT_NEAR(moments("zero1") / moments("overlapped"), 0.5, 0.05);
+  EXPECT_NEAR(moments("zero1-overlapped") / moments("overlapped"), 0.5, 0.05);
 }
 
 TEST_F(Stage1, RanksMayHaveDifferentNumbersOfThreads) {

@@ -57,7 +57,7 @@ TEST_F(Stage3Emulated, EverySyncTrainsAsStage0) {
   const RunOptions late = {.environment = {{"STAGEGPT_EMULATOR_STREAMS", "late"}}};
   const Arguments shorter = {"--steps", "5", "--eval-every", "5", "--comm-algorithm", "mpi"};
   stage0("train", small("serial", {"--steps", "5", "--eval-every", "5"}));
-  for (const char* comm : {"per-tensor", "flat", "bucketed", "overlapped", "zero1"}) {
+  for (const char* comm : {"per-tensor", "flat", "bucketed", "overlapped", "zero1", "zero1-overlapped"}) {
     expect_done(run(2, "train", small(comm, with_flags(shorter, {"--comm", comm})), late));
     expect_same_curves(comm, "serial");
   }

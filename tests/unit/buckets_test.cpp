@@ -26,7 +26,10 @@ TEST(Buckets, have_each_parameter_once_from_the_end_on) {
       const Bucket& bucket = buckets.all()[b];
       ASSERT_GT(bucket.parameters, 0);
       EXPECT_EQ(bucket.range.end, end_of(table[parameter - 1]));
-      for (int i = 0; i < bucket.parameters; ++i) EXPECT_EQ(buckets.of(static_cast<int>(--parameter)), b);
+      for (int i = 0; i < bucket.parameters; ++i) {
+        EXPECT_EQ(buckets.first_of(static_cast<int>(--parameter)), b);
+        EXPECT_EQ(buckets.last_of(static_cast<int>(parameter)), b);
+      }
       EXPECT_EQ(bucket.range.begin, table[parameter].offset);
     }
     EXPECT_EQ(parameter, 0u) << "with buckets of " << bytes << " bytes";
@@ -70,6 +73,50 @@ TEST(Buckets, do_not_wait_for_frozen_parameters) {
   ASSERT_EQ(buckets.all().size(), 1u);
   EXPECT_EQ(buckets.all()[0].range.begin, 0);
   EXPECT_EQ(buckets.all()[0].parameters, static_cast<int>(table.size()) - 12);
+}
+
+TEST(DivisibleRanges, cover_the_arena_from_its_end) {
+  const ParameterTable table = small_table();
+  for (const int ranks : {1, 3, 64}) {
+    const std::int64_t size = table.arena_size(ranks);
+    for (const std::int64_t bytes : {std::int64_t{1}, std::int64_t{24} << 10, kBucketBytes}) {
+      std::int64_t end = size;
+      for (const ArenaRange& range : divisible_ranges(size, ranks, bytes)) {
+        EXPECT_EQ(range.end, end);
+        EXPECT_EQ(range.size() % (ranks * ParameterTable::kAlignment), 0);
+        EXPECT_LT(range.size() * kFloat, bytes + ranks * ParameterTable::kAlignment * kFloat);
+        if (range.begin > 0) {
+          EXPECT_GE(range.size() * kFloat, bytes);
+        }
+        end = range.begin;
+      }
+      EXPECT_EQ(end, 0) << "buckets of " << bytes << " bytes, " << ranks << " ranks";
+    }
+  }
+}
+
+// A parameter may have elements in several buckets, which all wait for it.
+TEST(Buckets, of_given_ranges_count_the_parameters_in_them) {
+  ParameterTable table = small_table();
+  table.freeze("ln_f.*");
+  const Buckets buckets(table, divisible_ranges(table.arena_size(3), 3, 24 << 10));
+  ASSERT_GT(buckets.all().size(), 5u);
+  std::vector<int> expected(buckets.all().size());
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const Parameter& row = table[i];
+    std::vector<std::size_t> with;  // the buckets with elements of this parameter
+    for (std::size_t b = 0; b < buckets.all().size(); ++b) {
+      const ArenaRange& range = buckets.all()[b].range;
+      const std::int64_t common = std::min(range.end, end_of(row)) - std::max(range.begin, row.offset);
+      if (common <= 0) continue;
+      with.push_back(b);
+      expected[b] += row.trained;
+    }
+    EXPECT_EQ(buckets.first_of(static_cast<int>(i)), with.front()) << row.name;
+    EXPECT_EQ(buckets.last_of(static_cast<int>(i)), with.back()) << row.name;
+  }
+  for (std::size_t b = 0; b < expected.size(); ++b) EXPECT_EQ(buckets.all()[b].parameters, expected[b]);
+  EXPECT_GT(buckets.last_of(0), buckets.first_of(0)) << "wte is larger than a bucket";
 }
 
 // 124 million parameters: 498 MB, of which wte has 154 MB.

@@ -14,6 +14,7 @@
 #include "stage1_mpi/sync/bucketed_sync.h"
 #include "stage1_mpi/sync/buckets.h"
 #include "stage1_mpi/sync/overlapped_sync.h"
+#include "stage1_mpi/sync/zero1_overlapped_sync.h"
 #include "tests/support/counting_communicator.h"
 #include "tests/support/tensors.h"
 
@@ -126,7 +127,7 @@ TEST_F(GradientSyncTest, overlapped_begins_with_a_bucket_when_it_is_complete) {
     for (const int i : backward_order()) {
       sync.ready(parameters_, i);
       // The parameters from i on are ready.
-      const std::size_t bucket = buckets.of(i);
+      const std::size_t bucket = buckets.first_of(i);
       const bool complete = buckets.all()[bucket].range.begin == parameters_.table()[i].offset;
       ASSERT_EQ(communicator_.calls().size(), bucket + (complete ? 1 : 0)) << "parameter " << i;
     }
@@ -148,7 +149,7 @@ TEST_F(GradientSyncTest, overlapped_has_one_order_whatever_becomes_ready_first) 
     communicator_.clear();
     std::vector<int> ready(buckets.all().size());
     for (const int i : order) {
-      ++ready[buckets.of(i)];
+      ++ready[buckets.first_of(i)];
       sync.ready(parameters_, i);
       for (std::size_t begun = 0; begun < communicator_.calls().size(); ++begun) {
         ASSERT_EQ(ready[begun], buckets.all()[begun].parameters) << "begun before it was complete";
@@ -181,9 +182,64 @@ TEST_F(GradientSyncTest, zero1_scatters_gradients_and_gathers_weights) {
 TEST_F(GradientSyncTest, zero1_owns_a_slice_and_the_others_all) {
   const std::int64_t size = grads().numel();
   for (const std::string& name : gradient_sync_names()) {
-    const ArenaRange owned = make(name)->owned(size);
-    EXPECT_EQ(owned.begin, name == "zero1" ? size / 3 : 0) << name;
-    EXPECT_EQ(owned.end, name == "zero1" ? 2 * size / 3 : size) << name;
+    const bool divides = name.starts_with("zero1");
+    const ArenaParts owned = make(name)->owned(size);
+    ASSERT_EQ(owned.size(), 1u) << name;
+    EXPECT_EQ(owned[0].begin, divides ? size / 3 : 0) << name;
+    EXPECT_EQ(owned[0].end, divides ? 2 * size / 3 : size) << name;
+  }
+}
+
+// Rank 1 of 3 owns the second third of each bucket, in ascending order; the three together own all elements.
+TEST_F(GradientSyncTest, zero1_overlapped_owns_a_slice_of_each_bucket) {
+  const std::int64_t size = grads().numel();
+  const std::vector<ArenaRange> buckets = divisible_ranges(size, 3, kSmallBucket);
+  ASSERT_GT(buckets.size(), 5u);
+  const ArenaParts owned = Zero1OverlappedSync(communicator_, *backend_, kSmallBucket).owned(size);
+  ASSERT_EQ(owned.size(), buckets.size());
+  for (std::size_t i = 0; i < owned.size(); ++i) {
+    const ArenaRange& bucket = buckets[buckets.size() - 1 - i];
+    EXPECT_EQ(owned[i].begin, bucket.begin + bucket.size() / 3);
+    EXPECT_EQ(owned[i].end, bucket.begin + 2 * bucket.size() / 3);
+  }
+  EXPECT_EQ(3 * total_size(owned), size);
+}
+
+TEST_F(GradientSyncTest, zero1_overlapped_begins_with_a_bucket_when_it_is_complete) {
+  Zero1OverlappedSync sync(communicator_, *backend_, kSmallBucket);
+  const std::vector<ArenaRange> buckets = divisible_ranges(grads().numel(), 3, kSmallBucket);
+  Calls scatters, gathers;
+  for (const ArenaRange& range : buckets) {
+    scatters.push_back(call("reduce_scatter", grads().slice(range.begin, {range.size()})));
+    gathers.push_back(call("all_gather", parameters_.weights().slice(range.begin, {range.size()})));
+  }
+  for (int step = 0; step < 2; ++step) {
+    communicator_.clear();
+    for (const int i : backward_order()) {
+      sync.ready(parameters_, i);
+      // The gradients from parameter i on are ready: those of the buckets that begin there or behind it.
+      const std::int64_t complete = parameters_.table()[static_cast<std::size_t>(i)].offset;
+      const auto begun =
+          std::ranges::count_if(buckets, [&](const ArenaRange& range) { return range.begin >= complete; });
+      ASSERT_EQ(std::ssize(communicator_.calls()), begun) << "parameter " << i;
+    }
+    sync.finish(parameters_);
+    EXPECT_EQ(communicator_.calls(), scatters);
+    EXPECT_EQ(communicator_.most_under_way(), std::ssize(scatters));
+    EXPECT_EQ(communicator_.under_way(), 0);
+    communicator_.clear();
+    sync.share_weights(parameters_);
+    EXPECT_EQ(communicator_.calls(), gathers);
+    EXPECT_EQ(communicator_.most_under_way(), std::ssize(gathers));
+    EXPECT_EQ(communicator_.under_way(), 0);
+  }
+}
+
+TEST_F(GradientSyncTest, zero1_overlapped_scatters_what_was_never_ready_too) {
+  Zero1OverlappedSync sync(communicator_, *backend_, kSmallBucket);
+  for (const std::vector<int>& order : {std::vector<int>{}, {3}, {0, 27, 5}}) {
+    step(sync, order);
+    EXPECT_EQ(communicator_.bytes("reduce_scatter"), grads().bytes());
   }
 }
 
@@ -191,10 +247,13 @@ TEST_F(GradientSyncTest, zero1_owns_a_slice_and_the_others_all) {
 // have the same value.
 TEST_F(GradientSyncTest, zero1_sums_the_norm_over_ranks) {
   const Tensor norm = to_tensor(*backend_, DType::f64, {1}, {2.5});
-  make("flat")->sum_squared_norm(norm);
+  make("flat")->sum_squared_norms(norm, norm);
   EXPECT_EQ(to_value(*backend_, norm), 2.5);
-  make("zero1")->sum_squared_norm(norm);
+  make("zero1")->sum_squared_norms(norm, norm);
   EXPECT_EQ(to_value(*backend_, norm), 7.5);
+  const Tensor parts = to_tensor(*backend_, DType::f64, {3}, {1, 0.25, 2});
+  make("zero1-overlapped")->sum_squared_norms(norm, parts);
+  EXPECT_EQ(to_value(*backend_, norm), 9.75);
 }
 
 TEST_F(GradientSyncTest, reports_the_bytes_of_a_step) {
