@@ -16,6 +16,7 @@
 #include "stage2_cuda/kernels/elementwise.cuh"
 #include "stage2_cuda/kernels/embedding.cuh"
 #include "stage2_cuda/kernels/layernorm.cuh"
+#include "stage2_cuda/kernels/layernorm_backward.cuh"
 #include "stage2_cuda/kernels/matmul.cuh"
 #include "stage2_cuda/kernels/squared_norm.cuh"
 #include "stage2_cuda/staging.h"
@@ -225,7 +226,7 @@ class StreamBackend final : public CudaBackend {
                    stream_);
       }
     });
-    if (dbias.wanted()) sum_columns(dbias, {}, dout, {}, {}, {}, N, O);
+    if (dbias.wanted()) sum_columns(dbias, {}, dout, O);
   }
 
   void do_activation_linear_backward(const Tensor& dpre, const Grad& dw, const Grad& dbias,
@@ -274,13 +275,14 @@ class StreamBackend final : public CudaBackend {
                              const Tensor& x, const Tensor& w, const Tensor& mean,
                              const Tensor& rstd) override {
     const std::int64_t N = mean.numel(), C = w.numel();
-    // Before dx, which may overwrite dout.
-    if (dw.wanted() || dbias.wanted()) sum_columns(dbias, dw, dout, x, mean, rstd, N, C);
-    if (!dx.wanted()) return;
+    Tensor block_sums;  // (blocks,2C)
+    if (dw.wanted() || dbias.wanted()) block_sums = allocate(DType::f32, {LayernormBlocks(N).blocks, 2 * C});
     by_type(x, [&]<class T>() {
-      gpu::layernorm_backward<T>(stream_, dx.tensor.data<T>(), dx.accumulates(), dout.data<T>(), x.data<T>(),
-                                 floats(w), floats(mean), floats(rstd), N, C);
+      gpu::layernorm_backward<T>(stream_, dx.wanted() ? dx.tensor.data<T>() : nullptr, dx.accumulates(),
+                                 optional<float>(block_sums), dout.data<T>(), x.data<T>(), floats(w),
+                                 floats(mean), floats(rstd), N, C);
     });
+    if (block_sums.defined()) sum_columns(dbias, dw, block_sums, C);
   }
 
   void do_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head, double scale,
@@ -390,17 +392,16 @@ class StreamBackend final : public CudaBackend {
     });
   }
 
-  // Gradients of a bias and, if x is defined, of LayerNorm's weights.
-  void sum_columns(const Grad& dbias, const Grad& dw, const Tensor& dout, const Tensor& x, const Tensor& mean,
-                   const Tensor& rstd, std::int64_t N, std::int64_t C) {
-    const Tensor scratch = allocate(DType::f32, {ColumnSums(N).scratch_size(C)});
-    if (!counters_.defined() || counters_.numel() < ColumnSums::counters(C)) {
-      counters_ = zeros(DType::i32, {ColumnSums::counters(C)});
+  // out = the sums of the first C columns of a matrix, rest = those of its other columns.
+  void sum_columns(const Grad& out, const Grad& rest, const Tensor& matrix, std::int64_t C) {
+    const std::int64_t columns = matrix.shape()[-1], N = matrix.numel() / columns;
+    const Tensor scratch = allocate(DType::f32, {ColumnSums(N).scratch_size(columns)});
+    if (!counters_.defined() || counters_.numel() < ColumnSums::counters(columns)) {
+      counters_ = zeros(DType::i32, {ColumnSums::counters(columns)});
     }
-    by_type(dout, [&]<class T>() {
-      gpu::column_sums<T>(stream_, floats(dbias), dbias.accumulates(), floats(dw), dw.accumulates(),
-                          dout.data<T>(), optional<T>(x), optional<float>(mean), optional<float>(rstd), N, C,
-                          floats(scratch), counters_.data<std::int32_t>());
+    by_type(matrix, [&]<class T>() {
+      gpu::column_sums<T>(stream_, floats(out), out.accumulates(), floats(rest), rest.accumulates(),
+                          matrix.data<T>(), N, C, columns, floats(scratch), counters_.data<std::int32_t>());
     });
   }
 
