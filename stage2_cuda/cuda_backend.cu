@@ -97,6 +97,20 @@ ProductOf<T, T> backward_product(const Grad& dx, const Tensor& dout, const Tenso
           .accumulate = dx.accumulates()};
 }
 
+// dw (O,I) = doutᵀ · x, dout (N,O), x (N,I).
+template <class T>
+ProductOf<T, float> weight_product(const Grad& dw, const Tensor& dout, const Tensor& x) {
+  const std::int64_t O = dw.tensor.shape()[0], I = dw.tensor.shape()[1];
+  return {.c = dw.tensor.data<float>(),
+          .ldc = I,
+          .a = transposed(row_major<T>(dout, O)),
+          .b = row_major<T>(x, I),
+          .m = O,
+          .n = I,
+          .k = x.numel() / I,
+          .accumulate = dw.accumulates()};
+}
+
 CrossEntropySize cross_entropy_size(const Tensor& logits, std::int64_t vocab_size) {
   const std::int64_t padded = logits.shape()[-1];
   return {logits.numel() / padded, vocab_size, padded};
@@ -211,22 +225,11 @@ class StreamBackend final : public CudaBackend {
 
   void do_linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
                           const Tensor& x, const Tensor& w) override {
-    const std::int64_t O = w.shape()[0], I = w.shape()[1], N = x.numel() / I;
     by_type(dout, [&]<class T>() {
       if (dx.wanted()) gemm_->run(backward_product<T>(dx, dout, w), stream_);
-      if (dw.wanted()) {
-        gemm_->run(ProductOf<T, float>{.c = floats(dw),
-                                       .ldc = I,
-                                       .a = transposed(row_major<T>(dout, O)),
-                                       .b = row_major<T>(x, I),
-                                       .m = O,
-                                       .n = I,
-                                       .k = N,
-                                       .accumulate = dw.accumulates()},
-                   stream_);
-      }
+      if (dw.wanted()) return weight_gradients<T>(dw, dbias, dout, x);
+      if (dbias.wanted()) sum_columns(dbias, {}, dout, w.shape()[0]);
     });
-    if (dbias.wanted()) sum_columns(dbias, {}, dout, O);
   }
 
   void do_activation_linear_backward(const Tensor& dpre, const Grad& dw, const Grad& dbias,
@@ -390,6 +393,25 @@ class StreamBackend final : public CudaBackend {
                                 x.data<T>(), optional<T>(residual), floats(w), floats(bias),
                                 static_cast<float>(eps), mean.numel(), w.numel());
     });
+  }
+
+  // dw (O,I) and, if it is wanted, dbias (O), which is in the epilogue of dw's product if the GEMM can
+  // compute it. The epilogue overwrites.
+  template <class T>
+  void weight_gradients(const Grad& dw, const Grad& dbias, const Tensor& dout, const Tensor& x) {
+    ProductOf<T, float> product = weight_product<T>(dw, dout, x);
+    if (!dbias.wanted()) return gemm_->run(product, stream_);
+    const std::int64_t O = product.m;
+    const Tensor sums = dbias.accumulates() ? allocate(DType::f32, {O}) : dbias.tensor;
+    ProductOf<T, float> with_sums = product;
+    with_sums.epilogue = Epilogue::row_sums;
+    with_sums.row_sums = floats(sums);
+    if (!gemm_->has_epilogue(with_sums)) {
+      gemm_->run(product, stream_);
+      return sum_columns(dbias, {}, dout, O);
+    }
+    gemm_->run(with_sums, stream_);
+    if (dbias.accumulates()) gpu::add<float>(stream_, floats(dbias), floats(dbias.tensor), floats(sums), O);
   }
 
   // out = the sums of the first C columns of a matrix, rest = those of its other columns.
