@@ -18,6 +18,7 @@
 #include "stage2_cuda/kernels/elementwise.cuh"
 #include "stage2_cuda/kernels/embedding.cuh"
 #include "stage2_cuda/kernels/layernorm.cuh"
+#include "stage2_cuda/kernels/layernorm_backward.cuh"
 #include "stage2_cuda/kernels/matmul.cuh"
 #include "stage2_cuda/kernels/squared_norm.cuh"
 #include "stage2_cuda/staging.h"
@@ -96,6 +97,20 @@ ProductOf<T, T> backward_product(const Grad& dx, const Tensor& dout, const Tenso
           .n = I,
           .k = O,
           .accumulate = dx.accumulates()};
+}
+
+// dw (O,I) = doutᵀ · x, dout (N,O), x (N,I).
+template <class T>
+ProductOf<T, float> weight_product(const Grad& dw, const Tensor& dout, const Tensor& x) {
+  const std::int64_t O = dw.tensor.shape()[0], I = dw.tensor.shape()[1];
+  return {.c = dw.tensor.data<float>(),
+          .ldc = I,
+          .a = transposed(row_major<T>(dout, O)),
+          .b = row_major<T>(x, I),
+          .m = O,
+          .n = I,
+          .k = x.numel() / I,
+          .accumulate = dw.accumulates()};
 }
 
 CrossEntropySize cross_entropy_size(const Tensor& logits, std::int64_t vocab_size) {
@@ -213,22 +228,11 @@ class StreamBackend final : public CudaBackend {
 
   void do_linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
                           const Tensor& x, const Tensor& w) override {
-    const std::int64_t O = w.shape()[0], I = w.shape()[1], N = x.numel() / I;
     by_type(dout, [&]<class T>() {
       if (dx.wanted()) gemm_->run(backward_product<T>(dx, dout, w), stream_);
-      if (dw.wanted()) {
-        gemm_->run(ProductOf<T, float>{.c = floats(dw),
-                                       .ldc = I,
-                                       .a = transposed(row_major<T>(dout, O)),
-                                       .b = row_major<T>(x, I),
-                                       .m = O,
-                                       .n = I,
-                                       .k = N,
-                                       .accumulate = dw.accumulates()},
-                   stream_);
-      }
+      if (dw.wanted()) return weight_gradients<T>(dw, dbias, dout, x);
+      if (dbias.wanted()) sum_columns(dbias, {}, dout, w.shape()[0]);
     });
-    if (dbias.wanted()) sum_columns(dbias, {}, dout, {}, {}, {}, N, O);
   }
 
   void do_activation_linear_backward(const Tensor& dpre, const Grad& dw, const Grad& dbias,
@@ -277,13 +281,14 @@ class StreamBackend final : public CudaBackend {
                              const Tensor& x, const Tensor& w, const Tensor& mean,
                              const Tensor& rstd) override {
     const std::int64_t N = mean.numel(), C = w.numel();
-    // Before dx, which may overwrite dout.
-    if (dw.wanted() || dbias.wanted()) sum_columns(dbias, dw, dout, x, mean, rstd, N, C);
-    if (!dx.wanted()) return;
+    Tensor block_sums;  // (blocks,2C)
+    if (dw.wanted() || dbias.wanted()) block_sums = allocate(DType::f32, {LayernormBlocks(N).blocks, 2 * C});
     by_type(x, [&]<class T>() {
-      gpu::layernorm_backward<T>(stream_, dx.tensor.data<T>(), dx.accumulates(), dout.data<T>(), x.data<T>(),
-                                 floats(w), floats(mean), floats(rstd), N, C);
+      gpu::layernorm_backward<T>(stream_, dx.wanted() ? dx.tensor.data<T>() : nullptr, dx.accumulates(),
+                                 optional<float>(block_sums), dout.data<T>(), x.data<T>(), floats(w),
+                                 floats(mean), floats(rstd), N, C);
     });
+    if (block_sums.defined()) sum_columns(dbias, dw, block_sums, C);
   }
 
   void do_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head, double scale,
@@ -400,17 +405,35 @@ class StreamBackend final : public CudaBackend {
     });
   }
 
-  // Gradients of a bias and, if x is defined, of LayerNorm's weights.
-  void sum_columns(const Grad& dbias, const Grad& dw, const Tensor& dout, const Tensor& x, const Tensor& mean,
-                   const Tensor& rstd, std::int64_t N, std::int64_t C) {
-    const Tensor scratch = allocate(DType::f32, {ColumnSums(N).scratch_size(C)});
-    if (!counters_.defined() || counters_.numel() < ColumnSums::counters(C)) {
-      counters_ = zeros(DType::i32, {ColumnSums::counters(C)});
+  // dw (O,I) and, if it is wanted, dbias (O), which is in the epilogue of dw's product if the GEMM can
+  // compute it. The epilogue overwrites.
+  template <class T>
+  void weight_gradients(const Grad& dw, const Grad& dbias, const Tensor& dout, const Tensor& x) {
+    ProductOf<T, float> product = weight_product<T>(dw, dout, x);
+    if (!dbias.wanted()) return gemm_->run(product, stream_);
+    const std::int64_t O = product.m;
+    const Tensor sums = dbias.accumulates() ? allocate(DType::f32, {O}) : dbias.tensor;
+    ProductOf<T, float> with_sums = product;
+    with_sums.epilogue = Epilogue::row_sums;
+    with_sums.row_sums = floats(sums);
+    if (!gemm_->has_epilogue(with_sums)) {
+      gemm_->run(product, stream_);
+      return sum_columns(dbias, {}, dout, O);
     }
-    by_type(dout, [&]<class T>() {
-      gpu::column_sums<T>(stream_, floats(dbias), dbias.accumulates(), floats(dw), dw.accumulates(),
-                          dout.data<T>(), optional<T>(x), optional<float>(mean), optional<float>(rstd), N, C,
-                          floats(scratch), counters_.data<std::int32_t>());
+    gemm_->run(with_sums, stream_);
+    if (dbias.accumulates()) gpu::add<float>(stream_, floats(dbias), floats(dbias.tensor), floats(sums), O);
+  }
+
+  // out = the sums of the first C columns of a matrix, rest = those of its other columns.
+  void sum_columns(const Grad& out, const Grad& rest, const Tensor& matrix, std::int64_t C) {
+    const std::int64_t columns = matrix.shape()[-1], N = matrix.numel() / columns;
+    const Tensor scratch = allocate(DType::f32, {ColumnSums(N).scratch_size(columns)});
+    if (!counters_.defined() || counters_.numel() < ColumnSums::counters(columns)) {
+      counters_ = zeros(DType::i32, {ColumnSums::counters(columns)});
+    }
+    by_type(matrix, [&]<class T>() {
+      gpu::column_sums<T>(stream_, floats(out), out.accumulates(), floats(rest), rest.accumulates(),
+                          matrix.data<T>(), N, C, columns, floats(scratch), counters_.data<std::int32_t>());
     });
   }
 

@@ -32,6 +32,7 @@ enum class Epilogue {
   none,           // c = p
   gelu,           // c = gelu_new(p), pre = p
   gelu_backward,  // c = p ⊙ gelu_new'(pre)
+  row_sums,       // c = p or, with `accumulate`, c += p; row_sums = Σ_k a[·][k]
 };
 
 // c (m,n) = scale · a (m,k) · b (k,n) + bias, or += with `accumulate`, for each matrix of a batch. Factors
@@ -46,8 +47,9 @@ struct ProductOf {
   float scale = 1;
   bool accumulate = false;
   const Result* bias = nullptr;        // (n), added to every row; not allowed with accumulate or a batch
-  Epilogue epilogue = Epilogue::none;  // another one is not allowed with them either
+  Epilogue epilogue = Epilogue::none;  // GELU is not allowed with them either
   Result* pre = nullptr;               // (m,n), with rows ldc elements apart
+  Result* row_sums = nullptr;          // (m), overwritten; not allowed with a bias, a batch or a scale
 };
 
 using Matrix = MatrixOf<float>;
@@ -60,8 +62,12 @@ bool is_empty(const ProductOf<Factor, Result>& product) {
   check(empty || product.k > 0, "a product over ", product.k, " elements");
   check(product.bias == nullptr || (!product.accumulate && product.batch == 1),
         "a product with a bias that accumulates, or is one of a batch");
-  check(product.epilogue == Epilogue::none || (!product.accumulate && product.batch == 1 && product.pre),
-        "a product with an epilogue that accumulates, is one of a batch, or has no pre-activation");
+  const bool sums = product.epilogue == Epilogue::row_sums;
+  check(product.epilogue == Epilogue::none || sums ||
+            (!product.accumulate && product.batch == 1 && product.pre),
+        "a product with GELU that accumulates, is one of a batch, or has no pre-activation");
+  check(!sums || (!product.bias && product.batch == 1 && product.scale == 1 && product.row_sums),
+        "a product with row sums that has a bias or a scale, is one of a batch, or has no place for them");
   return empty;
 }
 
@@ -77,6 +83,7 @@ class Gemm {
   // documented.
   virtual bool has_epilogue(const Product&) { return false; }
   virtual bool has_epilogue(const ProductOf<Bf16, Bf16>&) { return false; }
+  virtual bool has_epilogue(const ProductOf<Bf16, float>&) { return false; }
   // Only the library multiplies in bf16.
   virtual void run(const ProductOf<Bf16, Bf16>&, StreamHandle) { check(false, "gemm: no products in bf16"); }
   virtual void run(const ProductOf<Bf16, float>&, StreamHandle) { check(false, "gemm: no products in bf16"); }

@@ -1,6 +1,6 @@
-// GEMM by cuBLASLt: c = scale · a · b + bias, and GELU in its epilogue. For each shape, the first algorithm
-// of its heuristic is used and cached. Algorithms are not timed, so that a product has the same bits in every
-// run.
+// GEMM by cuBLASLt: c = scale · a · b + bias, with GELU or the gradient of a bias in its epilogue. For each
+// shape, the first algorithm of its heuristic is used and cached. Algorithms are not timed, so that a product
+// has the same bits in every run.
 #include "stage2_cuda/gemm.h"
 
 #include <cublasLt.h>
@@ -75,6 +75,12 @@ std::uint32_t alignment(const void* address) {
 template <class T>
 constexpr cudaDataType_t kCudaType = std::is_same_v<T, Bf16> ? CUDA_R_16BF : CUDA_R_32F;
 
+// What cuBLASLt's bias pointer points to: a bias to add, or the place for its gradient.
+template <class Factor, class Result>
+const void* vector_of(const ProductOf<Factor, Result>& product) {
+  return product.row_sums != nullptr ? product.row_sums : product.bias;
+}
+
 // Everything on which the choice of an algorithm depends.
 struct PlanKey {
   template <class Factor, class Result>
@@ -92,8 +98,8 @@ struct PlanKey {
     transposed_a = p.a.transposed, transposed_b = p.b.transposed;
     accumulate = p.accumulate, bias = p.bias != nullptr, epilogue = p.epilogue;
     aligned_c = alignment(p.c), aligned_a = alignment(p.a.data), aligned_b = alignment(p.b.data);
-    if (bias) aligned_bias = alignment(p.bias);
-    if (epilogue != Epilogue::none) aligned_pre = alignment(p.pre);
+    if (vector_of(p) != nullptr) aligned_vector = alignment(vector_of(p));
+    if (p.pre != nullptr) aligned_pre = alignment(p.pre);
   }
   auto operator<=>(const PlanKey&) const = default;
 
@@ -103,13 +109,14 @@ struct PlanKey {
   std::int64_t stride_c = 0, stride_a = 0, stride_b = 0;
   bool transposed_a, transposed_b, accumulate, bias;
   Epilogue epilogue;
-  std::uint32_t aligned_c, aligned_a, aligned_b, aligned_bias = 0, aligned_pre = 0;
+  std::uint32_t aligned_c, aligned_a, aligned_b, aligned_vector = 0, aligned_pre = 0;
 };
 
 // cuBLASLt's matrices are column-major, and a row-major matrix read as column-major is its transpose. So it
 // computes cᵀ (n,m) = bᵀ (n,k) · aᵀ (k,m): b is its first operand, and the transpose flags stay the same. A
 // bias per column of c is a bias per row of cᵀ, as cuBLASLt's bias epilogue expects. Its auxiliary matrix is
-// pre, transposed like c.
+// pre, transposed like c. The sums of a's rows are those of its second operand over k, one per column of cᵀ:
+// the epilogue BGRADB. They have the type of c, and overwrite.
 struct Plan {
   Description description;
   Layout first, second, result;
@@ -143,17 +150,19 @@ cublasLtEpilogue_t epilogue_of(const PlanKey& key) {
       return key.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
     case Epilogue::gelu_backward:
       return CUBLASLT_EPILOGUE_DGELU;
+    case Epilogue::row_sums:
+      return CUBLASLT_EPILOGUE_BGRADB;
   }
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-// Where a GEMM finds its bias and its pre-activation.
-void set_pointers(const Description& description, const void* bias, const void* pre) {
-  if (bias != nullptr) set(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+// Where a GEMM finds its bias, or puts the bias's gradient, and where its pre-activation is.
+void set_pointers(const Description& description, const void* vector, const void* pre) {
+  if (vector != nullptr) set(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector);
   if (pre != nullptr) set(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, pre);
 }
 
-Description make_description(const PlanKey& key, Precision precision, const void* bias, const void* pre) {
+Description make_description(const PlanKey& key, Precision precision, const void* vector, const void* pre) {
   cublasLtMatmulDesc_t created = nullptr;
   const bool tf32 = precision == Precision::tf32 && key.factors == CUDA_R_32F;
   const auto type = tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
@@ -162,8 +171,8 @@ Description make_description(const PlanKey& key, Precision precision, const void
   set(description, CUBLASLT_MATMUL_DESC_TRANSA, key.transposed_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(description, CUBLASLT_MATMUL_DESC_TRANSB, key.transposed_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(description, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(key));
-  if (key.epilogue != Epilogue::none) set(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.ldc);
-  set_pointers(description, bias, pre);  // the heuristic uses their alignment
+  if (pre != nullptr) set(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.ldc);
+  set_pointers(description, vector, pre);  // the heuristic uses their alignment
   return description;
 }
 
@@ -181,8 +190,8 @@ Preference make_preference(const PlanKey& key) {
 
 // Nothing if cuBLASLt has no algorithm.
 std::optional<Plan> make_plan(cublasLtHandle_t handle, const PlanKey& key, Precision precision,
-                              const void* bias, const void* pre) {
-  Plan plan{make_description(key, precision, bias, pre),
+                              const void* vector, const void* pre) {
+  Plan plan{make_description(key, precision, vector, pre),
             make_factor(key.factors, key.n, key.k, key.transposed_b, key.ldb, key.batch, key.stride_b),
             make_factor(key.factors, key.k, key.m, key.transposed_a, key.lda, key.batch, key.stride_a),
             make_layout(key.result, key.n, key.m, key.ldc, key.batch, key.stride_c),
@@ -221,6 +230,9 @@ class CublasLtGemm final : public Gemm {
   bool has_epilogue(const ProductOf<Bf16, Bf16>& product) override {
     return is_empty(product) || (product.ldc % 8 == 0 && plan_for(product));
   }
+  bool has_epilogue(const ProductOf<Bf16, float>& product) override {
+    return is_empty(product) || plan_for(product);
+  }
 
  private:
   // All calls must use the same stream, because they share the workspace.
@@ -233,7 +245,7 @@ class CublasLtGemm final : public Gemm {
                                       " and ", product.k, 'x', product.n, ", batch ", product.batch));
     }
     const Plan& plan = *found;
-    set_pointers(plan.description, product.bias, product.pre);
+    set_pointers(plan.description, vector_of(product), product.pre);
     const float beta = product.accumulate ? 1 : 0;
     ++device_counts.products;
     check_cublas(cublasLtMatmul(handle_.get(), plan.description.get(), &product.scale, product.b.data,
@@ -248,7 +260,7 @@ class CublasLtGemm final : public Gemm {
     const PlanKey key(product);
     const auto known = plans_.find(key);
     if (known != plans_.end()) return known->second;
-    auto plan = make_plan(handle_.get(), key, precision_, product.bias, product.pre);
+    auto plan = make_plan(handle_.get(), key, precision_, vector_of(product), product.pre);
     return plans_.emplace(key, std::move(plan)).first->second;
   }
 

@@ -1,6 +1,7 @@
 // The library's GEMM under emulation, c = scale · a · b + bias: OpenBLAS in place of cuBLASLt.
 #include "stage2_cuda/gemm.h"
 
+#include <numeric>
 #include <vector>
 
 #include "common/tensor/half_floats.h"
@@ -27,6 +28,15 @@ MatrixView<T> view(const MatrixOf<T>& matrix, std::int64_t index) {
 void add_bias(float* c, std::int64_t ldc, const float* bias, std::int64_t rows, std::int64_t columns) {
   for (std::int64_t m = 0; m < rows; ++m) {
     for (std::int64_t n = 0; n < columns; ++n) c[m * ldc + n] += bias[n];
+  }
+}
+
+// The sum of each row of a row-major matrix.
+template <class T>
+void sum_rows(T* sums, const std::vector<float>& matrix, std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t m = 0; m < rows; ++m) {
+    const auto row = matrix.begin() + m * columns;
+    sums[m] = rounded_to<T>(std::accumulate(row, row + columns, 0.0F));
   }
 }
 
@@ -60,6 +70,7 @@ class BlasGemm final : public Gemm {
   using Gemm::has_epilogue;
   // cuBLASLt's condition, so that both cases occur here too.
   bool has_epilogue(const ProductOf<Bf16, Bf16>& product) override { return product.ldc % 8 == 0; }
+  bool has_epilogue(const ProductOf<Bf16, float>&) override { return true; }
 
  private:
   template <class AnyProduct>
@@ -74,7 +85,8 @@ class BlasGemm final : public Gemm {
   }
 
   static void multiply(const Product& product, Precision precision) {
-    const auto& [c, ldc, stride_c, a, b, m, n, k, batch, scale, accumulate, bias, epilogue, pre] = product;
+    const auto& [c, ldc, stride_c, a, b, m, n, k, batch, scale, accumulate, bias, epilogue, pre, row_sums] =
+        product;
     if (is_empty(product)) return;
     check(epilogue == Epilogue::none, "gemm: an epilogue in f32");
     for (std::int64_t i = 0; i < batch; ++i) {
@@ -94,18 +106,20 @@ class BlasGemm final : public Gemm {
   // Factors in bf16: sums in f32, which are rounded once if the result is bf16.
   template <class Result>
   static void multiply(const ProductOf<Bf16, Result>& product) {
-    const auto& [c, ldc, stride_c, a, b, m, n, k, batch, scale, accumulate, bias, epilogue, pre] = product;
+    const auto& [c, ldc, stride_c, a, b, m, n, k, batch, scale, accumulate, bias, epilogue, pre, row_sums] =
+        product;
     if (is_empty(product)) return;
     const auto wide = [](auto value) { return as_float(value); };
     for (std::int64_t i = 0; i < batch; ++i) {
       Result* const out = on_host(c) + i * stride_c;
-      Result* const saved = epilogue == Epilogue::none ? out : on_host(pre);
+      Result* const saved = pre == nullptr ? out : on_host(pre);
       const MatrixView<Result> result = stagegpt::row_major(static_cast<const Result*>(out), ldc);
       const auto left = copied(view(a, i), m, k, wide), right = copied(view(b, i), k, n, wide);
       std::vector<float> sums(static_cast<std::size_t>(m * n));
       if (accumulate) sums = copied(result, m, n, wide);
       blas().sgemm(sums.data(), n, stagegpt::row_major(left.data(), k), stagegpt::row_major(right.data(), n),
                    {m, n, k}, accumulate, scale);
+      if (row_sums != nullptr) sum_rows(on_host(row_sums), left, m, k);
       if (bias != nullptr)
         add_bias(sums.data(), n, copied(stagegpt::row_major(on_host(bias), n), 1, n, wide).data(), m, n);
       for (std::int64_t row = 0; row < m; ++row) {
@@ -122,6 +136,7 @@ class BlasGemm final : public Gemm {
   static void store(T& out, T& pre, float value, Epilogue epilogue) {
     switch (epilogue) {
       case Epilogue::none:
+      case Epilogue::row_sums:
         out = rounded_to<T>(value);
         break;
       case Epilogue::gelu:

@@ -4,14 +4,14 @@
 // If the norm is not finite, nothing is changed, so that the host need not wait for the norm.
 //
 // One launch, one pass over the arenas: 28 bytes per element. A block updates kAdamWPart consecutive
-// elements. It finds the range of the first one by binary search, then follows the table, whose ranges are in
-// order.
+// elements, V at a time per thread. It finds the range of the first one by binary search, then follows the
+// table, whose ranges are in order.
 #pragma once
 
 #include <cmath>
 
 #include "common/backend/op_types.h"
-#include "stage2_cuda/kernels/grid.cuh"
+#include "stage2_cuda/kernels/vector.cuh"
 
 namespace stagegpt::gpu {
 
@@ -53,25 +53,47 @@ __device__ inline int first_range_behind(const DecayRange* ranges, int count, st
   return begin;
 }
 
+// Updates elements i … i + V - 1.
+template <int V>
+__device__ void adamw_elements(float* w, float* m, float* v, const float* g, float scale, double weight_decay,
+                               const AdamWFactors& f, std::int64_t i) {
+  const float keep = 1 - f.learning_rate * static_cast<float>(weight_decay);
+  const Floats<V> grads = load<V>(g, i);
+  Floats<V> weights = load<V>(w, i), first = load<V>(m, i), second = load<V>(v, i);
+  STAGEGPT_UNROLL for (int j = 0; j < V; ++j) {
+    const float grad = grads.v[j] * scale;
+    first.v[j] = f.beta1 * first.v[j] + f.one_minus_beta1 * grad;
+    second.v[j] = f.beta2 * second.v[j] + f.one_minus_beta2 * grad * grad;
+    weights.v[j] = keep * weights.v[j] -
+                   f.step_size * first.v[j] / (sqrtf(second.v[j]) * f.inv_sqrt_correction2 + f.eps);
+  }
+  store<V>(m, i, first);
+  store<V>(v, i, second);
+  store<V>(w, i, weights);
+}
+
 inline constexpr std::int64_t kAdamWPart = 4096;  // elements per block
 
+// A group of V elements that is not inside one range is updated element by element.
+template <int V>
 static __global__ void adamw_kernel(float* w, float* m, float* v, const float* g, const double* squared_norm,
                                     const DecayRange* ranges, int count, AdamWFactors f, std::int64_t n) {
   if (!isfinite(*squared_norm)) return;
   const float scale = clip_factor(f.max_grad_norm, *squared_norm);
   const std::int64_t begin = blockIdx.x * kAdamWPart, end = begin + kAdamWPart < n ? begin + kAdamWPart : n;
   int range = first_range_behind(ranges, count, begin);
-  for (std::int64_t i = begin + threadIdx.x; i < end; i += kThreads) {
-    while (range < count && ranges[range].end <= i) ++range;
+  for (std::int64_t group = begin + threadIdx.x * V; group < end; group += kThreads * V) {
+    while (range < count && ranges[range].end <= group) ++range;
     if (range == count) return;
-    if (i < ranges[range].begin) continue;
-    const float grad = g[i] * scale;
-    const float first = f.beta1 * m[i] + f.one_minus_beta1 * grad;
-    const float second = f.beta2 * v[i] + f.one_minus_beta2 * grad * grad;
-    const float keep = 1 - f.learning_rate * static_cast<float>(ranges[range].weight_decay);
-    m[i] = first;
-    v[i] = second;
-    w[i] = keep * w[i] - f.step_size * first / (sqrtf(second) * f.inv_sqrt_correction2 + f.eps);
+    if (ranges[range].begin <= group && group + V <= ranges[range].end) {
+      adamw_elements<V>(w, m, v, g, scale, ranges[range].weight_decay, f, group);
+      continue;
+    }
+    for (std::int64_t i = group; i < group + V; ++i) {
+      while (range < count && ranges[range].end <= i) ++range;
+      if (range == count) return;
+      if (i >= ranges[range].begin) adamw_elements<1>(w, m, v, g, scale, ranges[range].weight_decay, f, i);
+    }
   }
 }
 
@@ -80,8 +102,13 @@ inline void adamw(StreamHandle stream, float* w, float* m, float* v, const float
                   const double* squared_norm, const DecayRange* ranges, int count, const AdamWStep& step,
                   std::int64_t n) {
   if (n == 0 || count == 0) return;
-  launch<adamw_kernel>(blocks(n, kAdamWPart), dim3(kThreads), 0, stream, w, m, v, g, squared_norm, ranges,
-                       count, AdamWFactors(step), n);
+  const auto launch_groups = [&]<int V>(std::integral_constant<int, V>) {
+    launch<adamw_kernel<V>>(blocks(n, kAdamWPart), dim3(kThreads), 0, stream, w, m, v, g, squared_norm,
+                            ranges, count, AdamWFactors(step), n);
+  };
+  if (in_vectors<kVector<float>>(0, w, m, v, g))
+    return launch_groups(std::integral_constant<int, kVector<float>>());
+  launch_groups(std::integral_constant<int, 1>());
 }
 
 }  // namespace stagegpt::gpu

@@ -1,7 +1,6 @@
 // LayerNorm over each row x of C channels:
 //   mean = Σx/C,  rstd = 1/√(Σ(x-mean)²/C + eps),  x̂ = (x-mean)·rstd,  out = x̂·w + bias.
-// Backward, with d̂ = dout·w:
-//   dx = rstd·(d̂ - Σd̂/C - x̂·Σ(d̂·x̂)/C);  dw = Σ_rows dout·x̂ and dbias = Σ_rows dout are in column_sums.cuh.
+// The backward is in layernorm_backward.cuh.
 //
 // One warp per row. Each lane takes every 32nd element, or every 32nd group of 16 bytes if the row is
 // aligned; warps add by shuffles (reduce.cuh). A row is read from memory once, then again from the cache.
@@ -63,47 +62,6 @@ void layernorm_forward(StreamHandle stream, T* out, T* sum, float* mean, float* 
   } else {
     launch<layernorm_forward_kernel<T, 1>>(grid, dim3(kThreads), 0, stream, out, sum, mean, rstd, x, residual,
                                            w, bias, eps, N, C);
-  }
-}
-
-template <class T, int V>
-static __global__ void layernorm_backward_kernel(T* dx, bool accumulate, const T* dout, const T* x,
-                                                 const float* w, const float* mean, const float* rstd,
-                                                 std::int64_t N, std::int64_t C) {
-  const std::int64_t row = warp_index(), begin = row * C;
-  if (row >= N) return;
-  const float m = mean[row], r = rstd[row];
-  float sum = 0, sum_xhat = 0;
-  for (std::int64_t c = lane_index() * V; c < C; c += kWarp * V) {
-    const Floats<V> d = load<V>(dout, begin + c), f = load<V>(x, begin + c), weight = load<V>(w, c);
-    for (int i = 0; i < V; ++i) {
-      const float dhat = d.v[i] * weight.v[i];
-      sum += dhat;
-      sum_xhat += dhat * ((f.v[i] - m) * r);
-    }
-  }
-  const float a = warp_sum(sum) / static_cast<float>(C), b = warp_sum(sum_xhat) / static_cast<float>(C);
-  for (std::int64_t c = lane_index() * V; c < C; c += kWarp * V) {
-    const Floats<V> d = load<V>(dout, begin + c), f = load<V>(x, begin + c), weight = load<V>(w, c);
-    Floats<V> out = {};
-    if (accumulate) out = load<V>(dx, begin + c);
-    for (int i = 0; i < V; ++i) out.v[i] += r * (d.v[i] * weight.v[i] - a - (f.v[i] - m) * r * b);
-    store<V>(dx, begin + c, out);
-  }
-}
-
-template <class T>
-void layernorm_backward(StreamHandle stream, T* dx, bool accumulate, const T* dout, const T* x,
-                        const float* w, const float* mean, const float* rstd, std::int64_t N,
-                        std::int64_t C) {
-  if (N == 0) return;
-  const dim3 grid = blocks(N, kThreads / kWarp);
-  if (in_vectors<kVector<T>>(C, dx, dout, x, w)) {
-    launch<layernorm_backward_kernel<T, kVector<T>>>(grid, dim3(kThreads), 0, stream, dx, accumulate, dout, x,
-                                                     w, mean, rstd, N, C);
-  } else {
-    launch<layernorm_backward_kernel<T, 1>>(grid, dim3(kThreads), 0, stream, dx, accumulate, dout, x, w, mean,
-                                            rstd, N, C);
   }
 }
 

@@ -1,9 +1,10 @@
 // Squared norm: Σx², in two passes with a fixed order. First pass: a block adds kNormPart consecutive
-// elements; each thread adds its own in f32, then the block adds these sums in f64. Second pass: one block
-// adds the sums of the blocks.
+// elements; each thread adds its own in f32, V neighbours at a time, then the block adds these sums in f64.
+// Second pass: one block adds the sums of the blocks.
 #pragma once
 
 #include "stage2_cuda/kernels/reduce.cuh"
+#include "stage2_cuda/kernels/vector.cuh"
 
 namespace stagegpt::gpu {
 
@@ -12,10 +13,14 @@ inline constexpr std::int64_t kNormPart = 65536;  // elements per block: 256 per
 // Number of doubles between the passes.
 inline std::int64_t squared_norm_scratch(std::int64_t n) { return parts(n, kNormPart); }
 
+template <int V>
 static __global__ void squared_norm_kernel(double* sums, const float* x, std::int64_t n) {
   const std::int64_t begin = blockIdx.x * kNormPart, end = begin + kNormPart < n ? begin + kNormPart : n;
   float own = 0;
-  for (std::int64_t i = begin + threadIdx.x; i < end; i += kThreads) own += x[i] * x[i];
+  for (std::int64_t i = begin + threadIdx.x * V; i < end; i += kThreads * V) {
+    const Floats<V> f = load<V>(x, i);
+    STAGEGPT_UNROLL for (int j = 0; j < V; ++j) own += f.v[j] * f.v[j];
+  }
   const double sum = block_sum<kThreads>(static_cast<double>(own));
   if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
@@ -30,7 +35,11 @@ static __global__ void add_sums_kernel(double* out, const double* sums, std::int
 // `scratch` has squared_norm_scratch(n) elements.
 inline void squared_norm(StreamHandle stream, double* out, const float* x, std::int64_t n, double* scratch) {
   const std::int64_t sums = squared_norm_scratch(n);
-  if (sums > 0) launch<squared_norm_kernel>(blocks(sums, 1), dim3(kThreads), 0, stream, scratch, x, n);
+  if (sums > 0 && in_vectors<kVector<float>>(n, x)) {
+    launch<squared_norm_kernel<kVector<float>>>(blocks(sums, 1), dim3(kThreads), 0, stream, scratch, x, n);
+  } else if (sums > 0) {
+    launch<squared_norm_kernel<1>>(blocks(sums, 1), dim3(kThreads), 0, stream, scratch, x, n);
+  }
   launch<add_sums_kernel>(dim3(1), dim3(kThreads), 0, stream, out, static_cast<const double*>(scratch), sums);
 }
 

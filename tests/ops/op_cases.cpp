@@ -177,9 +177,11 @@ void add_layernorms(Cases& cases) {
   add_layernorm(cases, "c192_t17", {{2, 17, 192}});
   add_layernorm(cases, "c130", {{3, 5, 130}});
   add_layernorm(cases, "c7", {{3, 5, 7}});
-  add_layernorm(cases, "c300", {{1, 5, 300}});        // more columns than the 256 threads of a GPU block
-  add_layernorm(cases, "many_rows", {{3, 100, 40}});  // more than two blocks of 64 rows in column sums
-  add_layernorm(cases, "rows_8300", {{1, 8300, 4}});  // more than 128 blocks of 64 rows
+  add_layernorm(cases, "c300", {{1, 5, 300}});  // more columns than the 256 threads of a GPU block
+  // More columns than a GPU block has threads: the kernel for wide rows.
+  add_layernorm(cases, "c515", {{2, 17, 515}});
+  add_layernorm(cases, "many_rows", {{3, 100, 40}});
+  add_layernorm(cases, "rows_8300", {{1, 8300, 4}});  // more rows than 512 blocks of 16 have
   add_layernorm(cases, "one_row", {{1, 1, 101}});
   add_layernorm(cases, "two_dimensions", {{33, 20}});
   add_layernorm(cases, "large", {{1, 17, 48}, kLarge});
@@ -193,6 +195,7 @@ void add_layernorms(Cases& cases) {
   add_residual_layernorm(cases, "c130_norm_used", {{1, 5, 130}}, Use::norm);
   add_residual_layernorm(cases, "large", {{1, 17, 48}, kLarge}, Use::both);
   add_residual_layernorm(cases, "many_rows", {{3, 100, 40}}, Use::both);
+  add_residual_layernorm(cases, "c515", {{1, 5, 515}}, Use::both);
 }
 
 struct AttentionCase {

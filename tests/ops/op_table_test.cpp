@@ -111,8 +111,11 @@ TEST_P(OpTable, agrees_with_the_reference) {
 
 using OpTableInputs = OpTable;
 
+// In bf16 a bias's gradient may be computed in the product that computes its weight's gradient. Without that
+// product, its f32 sums are added in another order.
 TEST_P(OpTableInputs, an_unwanted_gradient_changes_no_other) {
   const int inputs = static_cast<int>(op().reals.size());
+  const double limit = dtype() == DType::bf16 ? error_limit(0, op().K, DType::f32) : 0;
   OpRun all = tested(0);
   all.step();
   for (int skipped = 0; skipped < inputs; ++skipped) {
@@ -120,7 +123,8 @@ TEST_P(OpTableInputs, an_unwanted_gradient_changes_no_other) {
     without.step();
     for (int i = 0; i < inputs; ++i) {
       if (!without.differentiable(i)) continue;
-      EXPECT_EQ(without.grad(i), all.grad(i)) << "of input " << i << " without that of " << skipped;
+      EXPECT_LE(relative_error(without.grad(i), all.grad(i)), limit)
+          << "of input " << i << " without that of " << skipped;
     }
   }
 }

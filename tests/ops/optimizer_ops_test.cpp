@@ -149,6 +149,24 @@ TEST_P(OptimizerOps, adamw_ignores_a_step_whose_norm_is_not_finite) {
   }
 }
 
+// The arenas begin one element behind the beginning of a block of memory.
+TEST_P(OptimizerOps, adamw_takes_arenas_that_are_not_aligned) {
+  const DType dtype = GetParam().dtype;
+  const auto shifted = [&](Values values) {
+    values.insert(values.begin(), 0);
+    return to_tensor(*backend_, dtype, {kSize + 1}, values).slice(1, {kSize});
+  };
+  const Tensor w = shifted(initial_weights()), m = shifted(Values(kSize)), v = shifted(Values(kSize)),
+               g = shifted(gradient(1)), norm = backend_->allocate(DType::f64, {1});
+  backend_->squared_norm(norm, g);
+  backend_->adamw(w, m, v, g, norm, kRanges, step_number(1, 1));
+  const Arenas aligned = train(*backend_, 1, 1);
+  const double limit = error_limit(0, 1, dtype);
+  EXPECT_LE(relative_error(to_values(*backend_, w), aligned.w), limit);
+  EXPECT_LE(relative_error(to_values(*backend_, m), aligned.m), limit);
+  EXPECT_LE(relative_error(to_values(*backend_, v), aligned.v), limit);
+}
+
 // A backend may add up to kRun squares in the dtype, but must add these partial sums in f64. So the error
 // does not grow with n. Equal numbers are the hardest case, because all roundings go in the same direction.
 TEST_P(OptimizerOps, squared_norm_adds_up_in_f64) {

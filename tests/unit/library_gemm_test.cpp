@@ -1,5 +1,5 @@
 // GEMM by the library (cuBLASLt or the host's BLAS), compared with f64: transposed operands, batches, padded
-// rows, scales, accumulation, biases and epilogues.
+// rows, scales, accumulation, biases and their gradients, and epilogues.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -248,6 +248,56 @@ TEST(LibraryGemmEpilogues, need_rows_of_eight_elements) {
                                 .epilogue = Epilogue::gelu,
                                 .pre = x.device.get()};
   EXPECT_FALSE(make_library_gemm(Precision::bf16)->has_epilogue(product));
+}
+
+// The gradients of a layer's weights, doutᵀ · x, and of its bias, the sums of the columns of dout.
+class LibraryGemmRowSums : public testing::TestWithParam<bool> {};
+
+TEST_P(LibraryGemmRowSums, are_the_gradient_of_a_bias) {
+  open_device(0);
+  constexpr std::int64_t kN = 21, kO = 24, kI = 16;
+  const bool accumulate = GetParam();
+  const Stream stream;
+  const RandomHalves dout(1, kN * kO, stream), x(2, kN * kI, stream);
+  const Floats before = random_floats(3, kO * kI);
+  const DeviceFloats dw(before, stream), dbias(random_floats(4, kO), stream);
+  const ProductOf<Bf16, float> product{.c = dw.get(),
+                                       .ldc = kI,
+                                       .a = {dout.device.get(), kO, /*transposed=*/true},
+                                       .b = {x.device.get(), kI},
+                                       .m = kO,
+                                       .n = kI,
+                                       .k = kN,
+                                       .accumulate = accumulate,
+                                       .epilogue = Epilogue::row_sums,
+                                       .row_sums = dbias.get()};
+  const std::unique_ptr<Gemm> gemm = make_library_gemm(Precision::bf16);
+  if (!gemm->has_epilogue(product)) GTEST_SKIP() << "the library has no algorithm with sums of rows";
+  gemm->run(product, stream);
+  const Floats got_dw = dw.on_host(), got_dbias = dbias.on_host();
+  for (std::int64_t o = 0; o < kO; ++o) {
+    double column = 0;
+    for (std::int64_t n = 0; n < kN; ++n) column += dout[n * kO + o];
+    EXPECT_NEAR(got_dbias[static_cast<std::size_t>(o)], column, 2e-5) << o;
+    for (std::int64_t i = 0; i < kI; ++i) {
+      const auto at = static_cast<std::size_t>(o * kI + i);
+      double right = accumulate ? before[at] : 0;
+      for (std::int64_t n = 0; n < kN; ++n) right += dout[n * kO + o] * x[n * kI + i];
+      EXPECT_NEAR(got_dw[at], right, 2e-5) << "row " << o << ", column " << i;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Accumulating, LibraryGemmRowSums, testing::Bool());
+
+TEST(LibraryGemmSizes, row_sums_are_not_for_a_batch) {
+  open_device(0);
+  const Stream stream;
+  float sum = 0;
+  ProductOf<Bf16, float> product;
+  product.m = product.n = product.k = 1, product.batch = 2;
+  product.epilogue = Epilogue::row_sums, product.row_sums = &sum;
+  EXPECT_THROW(make_library_gemm(Precision::bf16)->run(product, stream), InternalError);
 }
 
 TEST(LibraryGemmSizes, of_no_elements_do_nothing) {
