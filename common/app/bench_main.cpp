@@ -23,7 +23,7 @@ struct BenchFlags {
   TrainerConfig trainer{.batch_size = 4, .grad_accumulation = 1, .schedule = {}, .adamw = {}, .seed = 1337};
   bool generate = false, budget = false, no_fused = false, ignore_memory = false, json = false;
   std::optional<double> peak_tflops, peak_bandwidth;
-  std::string weights = "f32";
+  std::string weights = "f32", recompute = "none";
 
   void add(CommandLine& command_line) {
     model.add(command_line);
@@ -48,6 +48,7 @@ struct BenchFlags {
                       "with --budget: the memory bandwidth of that machine in GB/s");
     command_line.toggle("--reproducible", trainer.reproducible,
                         "as in training: the same bits on 1, 2, 4 or 8 ranks");
+    add_recompute(command_line, recompute);
     command_line.group("Run");
     command_line.toggle("--no-fused", no_fused, "run fused ops as sequences of primitive ones");
     add_ignore_memory(command_line, ignore_memory);
@@ -138,6 +139,7 @@ void run(const BenchFlags& flags, const Gpt2Config& config, std::int64_t T, cons
       .tokens = tokens,
       .ranks = ranks,
       .threads = machine.threads,
+      .recompute = training.recompute,
       .flops = step_flops(config, parameters, tokens, T, AttentionFlops::full),
       .flops_causal = step_flops(config, parameters, tokens, T, AttentionFlops::causal)};
   flags.json ? print_json(bench_json(subject, report)) : print_bench_table(subject, report);
@@ -189,11 +191,14 @@ int bench_main(Stage& stage, int argc, char** argv) {
     if (!flags.generate && flags.weights != "f32")
       user_error("--weights: expected f32 for a training step, not '", flags.weights,
                  "'; bf16 is for --generate");
+    if (flags.generate && flags.recompute != "none")
+      user_error("--recompute: cannot be combined with --generate, which has no backward");
     if (flags.budget && flags.generate) user_error("--budget: cannot be combined with --generate");
     if (!flags.budget && (flags.peak_tflops || flags.peak_bandwidth))
       user_error(flags.peak_tflops ? "--peak-tflops" : "--peak-bandwidth", ": is for --budget");
     if (flags.peak_tflops.has_value() != flags.peak_bandwidth.has_value())
       user_error("--budget: --peak-tflops and --peak-bandwidth belong together; got one of them");
+    flags.trainer.recompute = *recompute_named(flags.recompute);
     const TrainerConfig& trainer = flags.trainer;
     divide_step(trainer.batch_size, trainer.grad_accumulation, stage.group().rank(), stage.group().size(),
                 trainer.reproducible);

@@ -101,6 +101,7 @@ Json bench_json(const BenchSubject& subject, const BenchReport& report) {
           {"seq_len", subject.seq_len},
           {"ranks", subject.ranks},
           {"threads", subject.threads},
+          {"recompute", name_of(subject.recompute)},
           {"tokens_per_second", figures.tokens_per_second},
           {"ms_per_step",
            {{"median", figures.median_ms},
@@ -138,8 +139,10 @@ void print_bench_table(const BenchSubject& subject, const BenchReport& report) {
               grouped(figures.peak_gflops, 1).c_str(), figures.peak.c_str());
   std::printf("MFU, 6N+6LCT %9.1f %%    causal: %s GFLOP/s\n", 100 * figures.mfu_causal,
               grouped(figures.gflops, 1).c_str());
-  std::printf("memory      %10s MiB  most in use during a step\n",
-              grouped(static_cast<double>(report.peak_bytes) / (1 << 20), 1).c_str());
+  const std::string recompute =
+      subject.recompute == Recompute::none ? "" : concat(", with --recompute ", name_of(subject.recompute));
+  std::printf("memory      %10s MiB  most in use during a step%s\n",
+              grouped(static_cast<double>(report.peak_bytes) / (1 << 20), 1).c_str(), recompute.c_str());
   if (report.device_work) print_device_work(*report.device_work);
   if (report.load) {
     std::printf("others      %10.1f %%    of %d cores, used by other programs meanwhile%s\n",

@@ -24,15 +24,19 @@ std::int64_t parts_of(const TrainingMemory& training) {
   return training.trainer.reproducible ? kReproducibleSubBatches : training.ranks;
 }
 
+TrainingMemory changed(TrainingMemory training, std::int64_t batch_size, Recompute recompute) {
+  training.trainer.batch_size = batch_size;
+  training.trainer.recompute = recompute;
+  return training;
+}
+
 // The same step in more micro-steps, of sequences that fit; nothing where even the fewest do not.
-std::optional<std::string> smaller_batch_that_fits(const TrainingMemory& training, double available) {
-  TrainerConfig trainer = training.trainer;
+std::optional<std::string> smaller_batch_that_fits(TrainingMemory training, double available) {
+  TrainerConfig& trainer = training.trainer;
   while (trainer.batch_size % 2 == 0 && trainer.batch_size / 2 % parts_of(training) == 0) {
     trainer.batch_size /= 2;
     trainer.grad_accumulation *= 2;
-    TrainingMemory smaller = training;
-    smaller.trainer = trainer;
-    const double needed = needed_memory(smaller);
+    const double needed = needed_memory(training);
     if (needed <= available) {
       return concat("--batch-size ", trainer.batch_size, " --grad-accumulation ", trainer.grad_accumulation,
                     ", the same step, takes ", memory_text(needed));
@@ -41,17 +45,34 @@ std::optional<std::string> smaller_batch_that_fits(const TrainingMemory& trainin
   return std::nullopt;
 }
 
+// The same step with recomputation, and in more micro-steps if need be.
+std::optional<std::string> recomputation_that_fits(const TrainingMemory& training, double available) {
+  const TrainerConfig& trainer = training.trainer;
+  if (trainer.recompute == Recompute::block) return std::nullopt;
+  const TrainingMemory blocks = changed(training, trainer.batch_size, Recompute::block);
+  const double needed = needed_memory(blocks);
+  if (needed <= available) return concat("--recompute block, the same step, takes ", memory_text(needed));
+  const auto batch = smaller_batch_that_fits(blocks, available);
+  return batch ? std::optional("--recompute block " + *batch) : std::nullopt;
+}
+
+// Where no other division of the step fits.
+std::string advice_for_another_step(const TrainingMemory& training, double available) {
+  const std::int64_t least = parts_of(training);
+  if (needed_memory(changed(training, least, training.trainer.recompute)) <= available)
+    return "a smaller --batch-size takes less";
+  const double needed = needed_memory(changed(training, least, Recompute::block));
+  if (needed <= available) return "--recompute block with a smaller --batch-size takes less";
+  return concat("even --recompute block --batch-size ", least, " takes ", memory_text(needed),
+                "; a smaller --model or --block-size takes less");
+}
+
 }  // namespace
 
 std::string advice(const TrainingMemory& training, double available) {
   if (const auto batch = smaller_batch_that_fits(training, available)) return *batch;
-  TrainingMemory least = training;
-  least.trainer.batch_size = parts_of(training);
-  const double needed = needed_memory(least);
-  std::string text = needed <= available
-                         ? "a smaller --batch-size takes less"
-                         : concat("even --batch-size ", least.trainer.batch_size, " takes ",
-                                  memory_text(needed), "; a smaller --model or --block-size takes less");
+  if (const auto blocks = recomputation_that_fits(training, available)) return *blocks;
+  std::string text = advice_for_another_step(training, available);
   const std::int64_t arena = gpt2_parameter_table(training.config).arena_size(training.ranks);
   const bool all_moments = total_size(training.sync.owned(arena)) == arena;
   const std::string& divides_moments = training.memory.divides_moments;
@@ -133,6 +154,12 @@ void require_evaluation_memory(const Gpt2Config& config, std::int64_t B, std::in
 
 void add_ignore_memory(CommandLine& command_line, bool& ignore) {
   command_line.toggle("--ignore-memory", ignore, "start even if more memory is needed than is available");
+}
+
+void add_recompute(CommandLine& command_line, std::string& recompute) {
+  command_line.choice("--recompute", recompute, {"none", "gelu", "block"},
+                      "activations to compute again in the backward, which saves memory (gelu: the output of "
+                      "the MLPs' activation; block: all inside the transformer blocks)");
 }
 
 }  // namespace stagegpt

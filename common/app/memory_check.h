@@ -64,6 +64,9 @@ void require_evaluation_memory(const Gpt2Config& config, std::int64_t B, std::in
 // --ignore-memory.
 void add_ignore_memory(CommandLine& command_line, bool& ignore);
 
+// --recompute, for recompute_named().
+void add_recompute(CommandLine& command_line, std::string& recompute);
+
 // "340.3 GiB", "12.5 MiB".
 std::string memory_text(double bytes);
 

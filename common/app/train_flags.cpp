@@ -98,6 +98,7 @@ void TrainFlags::add(CommandLine& command_line) {
   command_line.toggle("--reproducible", trainer_.reproducible,
                       "the same weights, to the last bit, on 1, 2, 4 or 8 ranks, with any number of threads, "
                       "at stages 0 and 1");
+  add_recompute(command_line, recompute_);
   command_line.choice("--non-finite", non_finite_, {"stop", "skip"},
                       "what to do when a loss or gradient is infinite or NaN");
   command_line.integer("--seed", seed_, 0, INT64_MAX,
@@ -164,6 +165,7 @@ CorpusConfig TrainFlags::corpus() const {
 TrainingRunConfig TrainFlags::run() const {
   TrainingRunConfig config;
   config.trainer = trainer_;
+  config.trainer.recompute = *recompute_named(recompute_);
   config.trainer.seed = static_cast<std::uint64_t>(seed_);
   config.trainer.schedule = {.kind = *lr_schedule_named(schedule_),
                              .learning_rate = *learning_rate_,

@@ -46,7 +46,7 @@ class TrainFlags {
   TokenizerFlags tokenizer_;
   TrainerConfig trainer_;
   std::string schedule_ = "cosine";
-  std::string non_finite_ = "stop";
+  std::string recompute_ = "none", non_finite_ = "stop";
   std::string freeze_;
   std::int64_t eval_every_ = 100, checkpoint_every_ = 1000, sample_every_ = 0, trace_steps_ = 0, seed_ = 1337;
   std::optional<std::int64_t> eval_tokens_, warmup_steps_, stop_after_;

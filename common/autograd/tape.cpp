@@ -73,9 +73,15 @@ Var Tape::record(const char* name, std::vector<Var> inputs, Tensor out, Backward
 
 std::vector<Var> Tape::record(const char* name, std::vector<Var> inputs, std::vector<Tensor> outs,
                               MultiBackward backward) {
+  std::vector<Var> vars = add_node(name, inputs, std::move(outs), std::move(backward));
+  if (op_watch_) op_watch_(name, inputs, vars);
+  return vars;
+}
+
+std::vector<Var> Tape::add_node(const char* name, const std::vector<Var>& inputs, std::vector<Tensor> outs,
+                                MultiBackward backward) {
   std::vector<Var> vars;
   for (Tensor& out : outs) vars.emplace_back(std::move(out));
-  if (op_watch_) op_watch_(name, inputs, vars);
   if (mode_ == Mode::inference || std::ranges::none_of(inputs, &Var::needs_grad)) return vars;
 
   Node node{name, {}, {}, std::move(backward)};
@@ -95,13 +101,48 @@ std::vector<Var> Tape::record(const char* name, std::vector<Var> inputs, std::ve
   return vars;
 }
 
+std::vector<Var> Tape::recompute(Function function) {
+  std::vector<Var> inputs;
+  Tape first(backend_, Mode::inference);
+  first.on_op([&](const char* op, std::span<const Var> used, std::span<const Var> outs) {
+    if (op_watch_) op_watch_(op, used, outs);
+    for (const Var& var : used) {
+      // What the function computes itself has no slot on an inference tape.
+      if (var.slot_ && std::ranges::find(inputs, var.slot_, &Var::slot_) == inputs.end())
+        inputs.push_back(var);
+    }
+  });
+  std::vector<Tensor> outs;
+  for (const Var& out : function(first)) {
+    check(!out.needs_grad(), "tape: recompute with an output that no op has computed");
+    outs.push_back(out.value());
+  }
+  return add_node("recompute", inputs, std::move(outs),
+                  [&be = backend_, function = std::move(function)](std::vector<Tensor>& douts, Grads) {
+                    Tape second(be);
+                    std::vector<Var> again = function(second);
+                    second.backward(std::move(again), std::move(douts));
+                  });
+}
+
 void Tape::backward(const Var& loss, double scale) {
   check(loss.needs_grad() && loss.value().numel() == 1, "tape: backward needs a loss of one element");
+  std::vector<Tensor> seed = {backend_.allocate(loss.slot_->dtype, loss.slot_->shape)};
+  backend_.fill(seed[0], scale);
+  backward({loss}, std::move(seed));
+}
+
+void Tape::backward(std::vector<Var> outputs, std::vector<Tensor> douts) {
   check(!std::exchange(backward_done_, true), "tape: backward was called already");
-  GradSlot& seed = *loss.slot_;
-  seed.grad = backend_.allocate(seed.dtype, seed.shape);
-  seed.written = true;
-  backend_.fill(seed.grad, scale);
+  check(outputs.size() == douts.size(), "tape: ", outputs.size(), " outputs with ", douts.size(),
+        " gradients");
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    check(outputs[i].value().shape() == douts[i].shape(), "tape: an output of shape ",
+          outputs[i].value().shape(), " with a gradient of shape ", douts[i].shape());
+    Grads(backend_, {&outputs[i].slot_, 1}).give(0, douts[i]);
+  }
+  outputs.clear();
+  douts.clear();
   while (!nodes_.empty()) {
     Node node = std::move(nodes_.back());
     nodes_.pop_back();

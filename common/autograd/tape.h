@@ -93,6 +93,7 @@ class Tape {
   using MultiBackward = std::function<void(std::vector<Tensor>& douts, Grads grads)>;
   // Called with a leaf's id when its gradient is complete.
   using ReadyHook = std::function<void(int leaf_id)>;
+  using Function = std::function<std::vector<Var>(Tape& tape)>;
   using OpWatch = std::function<void(const char* op, std::span<const Var> inputs, std::span<const Var> outs)>;
 
   // An inference tape records nothing: what an op saves for its backward is freed at once.
@@ -111,7 +112,16 @@ class Tape {
   std::vector<Var> record(const char* name, std::vector<Var> inputs, std::vector<Tensor> outs,
                           MultiBackward backward);
 
-  // Calls `watch` after each op with its name, inputs and outputs, also on an inference tape.
+  // Returns the outputs of `function`, which calls ops on the tape that it is given, and keeps none of the
+  // tensors in between: backward calls `function` again to have them (Chen et al., arXiv:1604.06174). It must
+  // compute the same each time. What it captures stays in memory until then. Each output must be an op's.
+  //
+  // This is one op of the tape, whose inputs are all variables that `function` uses. A leaf is ready after
+  // the backward of all of them.
+  std::vector<Var> recompute(Function function);
+
+  // Calls `watch` after each op with its name, inputs and outputs, also on an inference tape. Of recompute(),
+  // it sees the ops of the first call.
   void on_op(OpWatch watch) { op_watch_ = std::move(watch); }
 
   // Calls `hook` for each leaf that this tape uses, after the backward of the last op that uses it: once,
@@ -122,6 +132,9 @@ class Tape {
   // Adds `scale` times the derivative of `loss` (one element) to the gradient of every leaf. A tape has at
   // most one backward.
   void backward(const Var& loss, double scale = 1);
+  // The same for the derivative of Σ ⟨outputs[i], douts[i]⟩, where douts[i] has the shape of outputs[i]. To
+  // pass arguments that nothing else holds lets the tape free them early and write into them.
+  void backward(std::vector<Var> outputs, std::vector<Tensor> douts);
 
   // Names of the recorded ops, in order.
   std::vector<std::string> op_names() const;
@@ -134,6 +147,9 @@ class Tape {
     MultiBackward backward;
   };
 
+  // As record(), but without a call of the watch.
+  std::vector<Var> add_node(const char* name, const std::vector<Var>& inputs, std::vector<Tensor> outs,
+                            MultiBackward backward);
   void run_backward(Node& node);
 
   Backend& backend_;

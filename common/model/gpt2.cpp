@@ -1,5 +1,6 @@
 #include "common/model/gpt2.h"
 
+#include <array>
 #include <cmath>
 #include <tuple>
 
@@ -32,7 +33,24 @@ class Dropouts {
   DropoutPosition position_;
 };
 
+constexpr std::array<std::pair<Recompute, std::string_view>, 3> kRecomputeNames = {{
+    {Recompute::none, "none"},
+    {Recompute::gelu, "gelu"},
+    {Recompute::block, "block"},
+}};
+
 }  // namespace
+
+std::optional<Recompute> recompute_named(std::string_view name) {
+  for (const auto& [recompute, known] : kRecomputeNames) {
+    if (known == name) return recompute;
+  }
+  return std::nullopt;
+}
+
+std::string_view name_of(Recompute recompute) {
+  return kRecomputeNames[static_cast<std::size_t>(recompute)].second;
+}
 
 void Gpt2Config::validate() const {
   if (vocab_size < 1 || block_size < 1 || n_layer < 1 || n_head < 1 || n_embd < 1) {
@@ -124,54 +142,75 @@ Gpt2::Gpt2(Backend& backend, Gpt2Config config, DType dtype, int ranks, Purpose 
   head_ = config_.tie_word_embeddings ? wte_ : parameters_.var("lm_head.weight");
 }
 
-Var Gpt2::hidden(Tape& tape, const Tensor& ids, const std::optional<DropoutPosition>& position,
-                 KvCache* cache) const {
-  const std::int64_t T = ids.shape()[1], C = config_.n_embd, first = cache ? cache->size_ : 0;
-  check(first + T <= config_.block_size, "gpt2: ", first + T, " tokens in a context of ", config_.block_size);
-  const Dropouts drop(config_.dropout, position);
+Gpt2::Stream Gpt2::block(Tape& tape, int l, Stream stream, const Pass& pass) const {
+  const Dropouts drop(config_.dropout, pass.dropout);
+  const std::int64_t T = stream.x.value().shape()[1], C = config_.n_embd;
   const double eps = config_.layer_norm_epsilon;
+  const double scale = config_.attention_scale(l);
+  const bool last = l + 1 == config_.n_layer;
+  const Layer& h = layers_[l];
+  auto& [x, norm] = stream;
+  const Var& next_weight = last ? ln_f_weight_ : layers_[l + 1].ln_1_weight;
+  const Var& next_bias = last ? ln_f_bias_ : layers_[l + 1].ln_1_bias;
 
-  const Var wpe = cache ? Var(wpe_.value().slice(first * C, {T, C})) : wpe_;
-  Var x = embedding(tape, ids, wte_, wpe);  // (B,T,C)
-  x = dropout(tape, x, drop.at(RandomStream::dropout_embedding, 0, T * C));
-  Var norm = layernorm(tape, x, layers_[0].ln_1_weight, layers_[0].ln_1_bias, eps);  // (B,T,C)
+  Var qkv = linear(tape, norm, h.c_attn_weight, h.c_attn_bias);  // (B,T,3C)
+  Var y = pass.cache
+              ? cached_attention(tape, qkv, pass.cache->layers_[l], config_.n_head, scale, pass.cache->size_)
+              : attention(tape, qkv, config_.n_head, scale,  // (B,T,C)
+                          drop.at(RandomStream::dropout_attention, l, config_.n_head * T * T));
+  y = linear(tape, y, h.attn_c_proj_weight, h.attn_c_proj_bias);
+  y = dropout(tape, y, drop.at(RandomStream::dropout_residual, 2 * l, T * C));
+  std::tie(x, norm) = residual_layernorm(tape, x, y, h.ln_2_weight, h.ln_2_bias, eps);
 
-  // The residual addition at the end of a branch is fused with the layernorm at the start of the next branch,
-  // which may be in the next block. x is the residual stream (B,T,C), norm its layernorm (B,T,C).
-  for (int l = 0; l < config_.n_layer; ++l) {
-    const Layer& h = layers_[l];
-    const bool last = l + 1 == config_.n_layer;
-    const Var& next_weight = last ? ln_f_weight_ : layers_[l + 1].ln_1_weight;
-    const Var& next_bias = last ? ln_f_bias_ : layers_[l + 1].ln_1_bias;
-
-    Var qkv = linear(tape, norm, h.c_attn_weight, h.c_attn_bias);  // (B,T,3C)
-    const double scale = config_.attention_scale(l);
-    Var y = cache ? cached_attention(tape, qkv, cache->layers_[l], config_.n_head, scale, first)
-                  : attention(tape, qkv, config_.n_head, scale,  // (B,T,C)
-                              drop.at(RandomStream::dropout_attention, l, config_.n_head * T * T));
-    y = linear(tape, y, h.attn_c_proj_weight, h.attn_c_proj_bias);
-    y = dropout(tape, y, drop.at(RandomStream::dropout_residual, 2 * l, T * C));
-    std::tie(x, norm) = residual_layernorm(tape, x, y, h.ln_2_weight, h.ln_2_bias, eps);
-
-    const Activated wide =  // (B,T,I), I = mlp_width()
-        linear_activation(tape, norm, h.c_fc_weight, h.c_fc_bias, config_.activation);
-    y = activation_linear(tape, wide, h.mlp_c_proj_weight, h.mlp_c_proj_bias);  // (B,T,C)
-    y = dropout(tape, y, drop.at(RandomStream::dropout_residual, 2 * l + 1, T * C));
-    std::tie(x, norm) = residual_layernorm(tape, x, y, next_weight, next_bias, eps);
-  }
-  if (cache) cache->size_ += T;
-  return norm;
+  const Activated wide =  // (B,T,I), I = mlp_width()
+      linear_activation(tape, norm, h.c_fc_weight, h.c_fc_bias, config_.activation);
+  y = activation_linear(tape, wide, h.mlp_c_proj_weight, h.mlp_c_proj_bias,  // (B,T,C)
+                        pass.recompute == Recompute::gelu);
+  y = dropout(tape, y, drop.at(RandomStream::dropout_residual, 2 * l + 1, T * C));
+  std::tie(x, norm) = residual_layernorm(tape, x, y, next_weight, next_bias, eps);
+  return stream;
 }
 
-Var Gpt2::logits(Tape& tape, const Tensor& ids, std::optional<DropoutPosition> position) const {
-  return linear(tape, hidden(tape, ids, position, nullptr), head_, Var());  // (B,T,Vp)
+Var Gpt2::hidden(Tape& tape, const Tensor& ids, const Pass& pass) const {
+  const std::int64_t T = ids.shape()[1], C = config_.n_embd, first = pass.cache ? pass.cache->size_ : 0;
+  check(first + T <= config_.block_size, "gpt2: ", first + T, " tokens in a context of ", config_.block_size);
+  const Dropouts drop(config_.dropout, pass.dropout);
+
+  const Var wpe = pass.cache ? Var(wpe_.value().slice(first * C, {T, C})) : wpe_;
+  Stream stream;
+  stream.x = embedding(tape, ids, wte_, wpe);
+  stream.x = dropout(tape, stream.x, drop.at(RandomStream::dropout_embedding, 0, T * C));
+  // The residual addition at the end of a branch is fused with the layernorm at the start of the next branch,
+  // which may be in the next block. Only the first block's layernorm stands alone.
+  stream.norm =
+      layernorm(tape, stream.x, layers_[0].ln_1_weight, layers_[0].ln_1_bias, config_.layer_norm_epsilon);
+
+  for (int l = 0; l < config_.n_layer; ++l) {
+    if (pass.recompute == Recompute::block) {
+      const std::vector<Var> outs = tape.recompute([=, this](Tape& inner) {
+        const auto [x, norm] = block(inner, l, stream, pass);
+        return std::vector<Var>{x, norm};
+      });
+      stream = {outs[0], outs[1]};
+    } else {
+      stream = block(tape, l, std::move(stream), pass);
+    }
+  }
+  if (pass.cache) pass.cache->size_ += T;
+  return stream.norm;
+}
+
+Var Gpt2::logits(Tape& tape, const Tensor& ids, std::optional<DropoutPosition> position,
+                 Recompute recompute) const {
+  const Var norm = hidden(tape, ids, {.dropout = position, .recompute = recompute});  // (B,T,C)
+  return linear(tape, norm, head_, Var());                                            // (B,T,Vp)
 }
 
 Tensor Gpt2::next_logits(Backend& backend, const Tensor& ids, KvCache& cache) const {
   const std::int64_t T = ids.shape()[1], C = config_.n_embd;
   check(ids.shape()[0] == 1 && T > 0, "gpt2: expected tokens of one sequence, not ids ", ids.shape());
   Tape tape(backend, Tape::Mode::inference);
-  const Tensor norm = hidden(tape, ids, std::nullopt, &cache).value();  // (1,T,C)
+  const Tensor norm = hidden(tape, ids, {.cache = &cache}).value();  // (1,T,C)
   const Tensor logits =
       linear(tape, Var(norm.slice((T - 1) * C, {1, 1, C})), head_, Var()).value();  // (1,1,Vp)
   if (logits.dtype() != DType::bf16) return logits;
@@ -200,9 +239,9 @@ void Gpt2::read_matrices_in_bf16(Backend& backend) {
   }
 }
 
-Var Gpt2::loss(Tape& tape, const Tensor& ids, const Tensor& targets,
-               std::optional<DropoutPosition> dropout) const {
-  return cross_entropy(tape, logits(tape, ids, dropout), targets, config_.vocab_size);
+Var Gpt2::loss(Tape& tape, const Tensor& ids, const Tensor& targets, std::optional<DropoutPosition> dropout,
+               Recompute recompute) const {
+  return cross_entropy(tape, logits(tape, ids, dropout, recompute), targets, config_.vocab_size);
 }
 
 }  // namespace stagegpt

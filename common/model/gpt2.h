@@ -65,6 +65,13 @@ struct DropoutPosition {
   std::int64_t first_sequence = 0;  // index of the batch's first sequence within the step
 };
 
+// What a training keeps of a forward pass's activations; the rest is computed again in the backward, with the
+// same bits. `gelu` does not keep the activation's output (B,T,I) in each MLP, I = mlp_width(). `block` keeps
+// two tensors (B,T,C) for each transformer block.
+enum class Recompute : std::uint8_t { none, gelu, block };
+std::optional<Recompute> recompute_named(std::string_view name);
+std::string_view name_of(Recompute recompute);
+
 class KvCache;
 
 class Gpt2 {
@@ -76,13 +83,15 @@ class Gpt2 {
 
   // Logits (B,T,Vp) for ids i32 (B,T), T <= block_size. Columns from vocab_size on are padding. Elements are
   // dropped only if `dropout` is given.
-  Var logits(Tape& tape, const Tensor& ids, std::optional<DropoutPosition> dropout = std::nullopt) const;
+  Var logits(Tape& tape, const Tensor& ids, std::optional<DropoutPosition> dropout = std::nullopt,
+             Recompute recompute = Recompute::none) const;
   // Logits (1,1,Vp), not in bf16, of the token after ids i32 (1,T), T >= 1. The tokens `ids` follow those in
   // the cache, and their keys and values are added to it: cache.size() + T <= block_size.
   Tensor next_logits(Backend& backend, const Tensor& ids, KvCache& cache) const;
   // Mean cross-entropy (1), in nats, of targets i32 (B,T).
   Var loss(Tape& tape, const Tensor& ids, const Tensor& targets,
-           std::optional<DropoutPosition> dropout = std::nullopt) const;
+           std::optional<DropoutPosition> dropout = std::nullopt,
+           Recompute recompute = Recompute::none) const;
 
   // For inference: from now on, ops read wte, the head and the matrices of the linear layers from a copy in
   // bf16, rounded to nearest, which has half as many bytes. All other tensors stay f32. The f32 weights stay
@@ -99,9 +108,21 @@ class Gpt2 {
     Var ln_2_weight, ln_2_bias, c_fc_weight, c_fc_bias, mlp_c_proj_weight, mlp_c_proj_bias;
   };
 
-  // The output of the last layernorm (B,T,C). With a cache, `ids` follow the tokens in it.
-  Var hidden(Tape& tape, const Tensor& ids, const std::optional<DropoutPosition>& dropout,
-             KvCache* cache) const;
+  // What a forward pass is for.
+  struct Pass {
+    std::optional<DropoutPosition> dropout = {};
+    KvCache* cache = nullptr;  // the tokens follow those in it
+    Recompute recompute = Recompute::none;
+  };
+  struct Stream {
+    Var x;     // the residual stream (B,T,C)
+    Var norm;  // its layernorm (B,T,C), which the next branch reads
+  };
+
+  // The output of the last layernorm (B,T,C).
+  Var hidden(Tape& tape, const Tensor& ids, const Pass& pass) const;
+  // Transformer block l, without the layernorm at its start but with that of the next block.
+  Stream block(Tape& tape, int l, Stream stream, const Pass& pass) const;
 
   Gpt2Config config_;
   Parameters parameters_;

@@ -102,7 +102,8 @@ Tensor Trainer::run_sub_batch(const SubBatch& sub_batch, bool last, const Tape::
   communicator_.group().enter("forward");
   Tape tape(backend_);
   tape.on_op(watch_op);
-  const Var loss = model_.loss(tape, batch.ids, batch.targets, dropout_position(step_, sub_batch));
+  const Var loss =
+      model_.loss(tape, batch.ids, batch.targets, dropout_position(step_, sub_batch), config_.recompute);
   clock_.end(&PhaseSeconds::forward);
 
   communicator_.group().enter("backward");

@@ -30,6 +30,7 @@ struct TrainerConfig {
   // The same bits with 1, 2, 4 and 8 ranks: each batch is divided into kReproducibleSubBatches, whose
   // gradients are added in a fixed order. The backend must be reproducible too: Backend::set_reproducible().
   bool reproducible = false;
+  Recompute recompute = Recompute::none;  // changes no bits
 };
 
 struct StepReport {

@@ -33,6 +33,21 @@ TEST_F(Resume, AfterAnyStepEndsInTheSameBits) {
   }
 }
 
+// Recomputation may change at every resumption, and is not among the changes that are announced.
+TEST_F(Resume, WithRecomputationEndsInTheSameBits) {
+  expect_success(flags("whole"));
+  expect_success(flags("run", {"--recompute", "block", "--stop-after", "9"}));
+  EXPECT_EQ(parse_json(read_bytes(in("run/run.json")))["recompute"], "block");
+  expect_success({"--resume", "run", "--stop-after", "19"});
+  EXPECT_EQ(parse_json(read_bytes(in("run/run.json")))["recompute"], "block");
+  const ProgramResult last = train({"--resume", "run", "--recompute", "gelu"});
+  EXPECT_EQ(last.exit_code, 0) << last.errors;
+  EXPECT_EQ(last.errors.find("note:"), std::string::npos) << last.errors;
+  EXPECT_EQ(parse_json(read_bytes(in("run/run.json")))["recompute"], "gelu");
+  EXPECT_EQ(hash_of("run/latest"), hash_of("whole/latest"));
+  EXPECT_EQ(metrics("run"), metrics("whole"));
+}
+
 // A path is a sequence of bytes, and need not be valid UTF-8.
 TEST_F(Resume, FromAPathThatIsNoUtf8) {
   expect_success(flags("run\xff", {"--stop-after", "12"}));

@@ -80,7 +80,7 @@ grad-clip  a number of at least 0
 TEST(FlagRanges, OfBench) {
   EXPECT_EQ(
       refusals("stage0_bench", {"--vocab-size", "--batch-size", "--grad-accumulation", "--seq-len", "--steps",
-                                "--warmup", "--weights", "--peak-tflops", "--peak-bandwidth"}),
+                                "--warmup", "--weights", "--recompute", "--peak-tflops", "--peak-bandwidth"}),
       R"(
 vocab-size  a whole number from 1 to 16777216
 batch-size  a whole number from 1 to 1048576
@@ -89,6 +89,7 @@ seq-len  a whole number from 1 to 1048576
 steps  a whole number from 1 to 1000000
 warmup  a whole number from 0 to 1000000
 weights  one of f32, bf16
+recompute  one of none, gelu, block
 peak-tflops  a number above 0
 peak-bandwidth  a number above 0
 )");
@@ -154,6 +155,7 @@ TEST_F(TrainingSettings, HaveRanges) {
                            "--beta2",
                            "--eps",
                            "--grad-clip",
+                           "--recompute",
                            "--non-finite",
                            "--seed",
                            "--eval-every",
@@ -191,6 +193,7 @@ TEST_F(TrainingSettings, HaveRanges) {
 --beta2: expected a number from 0 to below 1, not '?'
 --eps: expected a number above 0, not '?'
 --grad-clip: expected a number of at least 0, not '?'
+--recompute: expected one of none, gelu, block, not '?'
 --non-finite: expected one of stop, skip, not '?'
 --seed: expected a whole number from 0 to 9223372036854775807, not '?'
 --eval-every: expected a whole number from 1 to 1000000000, not '?'
@@ -235,6 +238,7 @@ TEST_F(TrainingSettings, HaveDefaults) {
   "freeze": "",
   "overfit_batch": false,
   "reproducible": false,
+  "recompute": "none",
   "non_finite": "stop",
   "seed": 1337,
   "run_dir": null,
@@ -275,6 +279,14 @@ TEST_F(TrainingSettings, AreThoseOfARun) {
   EXPECT_EQ(run.trainer.schedule.min_lr, 0.003 / 10);
   EXPECT_EQ(run.trainer.schedule.warmup_steps, 100);
   EXPECT_EQ(run.trainer.schedule.steps, 2000);
+}
+
+TEST_F(TrainingSettings, ChooseWhatIsRecomputed) {
+  flags_.resolve();
+  EXPECT_EQ(flags_.run().trainer.recompute, Recompute::none);
+  const char* argv[] = {"stage0_train", "--recompute", "block"};
+  ASSERT_TRUE(command_line_.parse(3, argv));
+  EXPECT_EQ(flags_.run().trainer.recompute, Recompute::block);
 }
 
 TEST_F(TrainingSettings, NameTheModelByWhatDiffersFromItsPreset) {

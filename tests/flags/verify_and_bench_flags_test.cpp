@@ -88,6 +88,13 @@ TEST(BenchFlags, ReachTheStepThatIsTimed) {
   EXPECT_EQ(kernel(plain, "activation_linear_backward").calls, 0);
   EXPECT_EQ(kernel(plain, "activation_backward").calls, 8 * 3);
   EXPECT_EQ(kernel(plain, "dropout_forward").calls, 0);
+
+  const nlohmann::json again = bench(model + Arguments{"--recompute", "block"}), whole = bench(model);
+  EXPECT_EQ(kernel(again, "attention_forward").calls, 2 * kernel(whole, "attention_forward").calls);
+  EXPECT_EQ(kernel(again, "attention_backward").calls, kernel(whole, "attention_backward").calls);
+  EXPECT_EQ(again["first_step"], whole["first_step"]);
+  EXPECT_LT(again["peak_memory_bytes"], whole["peak_memory_bytes"]);
+  EXPECT_EQ(again["recompute"], "block");
 }
 
 // The tokens and the weights are random, but always the same.
@@ -123,6 +130,8 @@ TEST(BenchFlags, OfTheBudgetBelongTogether) {
   EXPECT_NE(refused({"--peak-tflops", "1"}).find("--peak-tflops: is for --budget"), std::string::npos);
   EXPECT_NE(refused({"--peak-bandwidth", "1"}).find("--peak-bandwidth: is for --budget"), std::string::npos);
   EXPECT_NE(refused({"--budget", "--peak-tflops", "1"}).find("belong together"), std::string::npos);
+  EXPECT_NE(refused({"--recompute", "gelu", "--generate"}).find("--recompute: cannot be combined with"),
+            std::string::npos);
   EXPECT_NE(refused({"--budget", "--generate"}).find("cannot be combined with --generate"),
             std::string::npos);
 }

@@ -22,6 +22,7 @@ struct SmallSettings {
   double dropout = 0;
   bool reproducible = false;
   int threads = 1;
+  Recompute recompute = Recompute::none;
 };
 
 using MakeSync = std::function<std::unique_ptr<GradientSync>(Communicator&, Backend&)>;
@@ -75,6 +76,7 @@ class SmallRun {
                        .warmup_steps = 0,
                        .steps = 1};
     config.reproducible = settings.reproducible;
+    config.recompute = settings.recompute;
     return config;
   }
 

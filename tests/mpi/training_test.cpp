@@ -115,6 +115,25 @@ TEST_P(TrainingOfRanks, equals_that_of_one_process) {
   }
 }
 
+TEST_P(TrainingOfRanks, has_the_same_bits_with_recomputation) {
+  SmallSettings settings{.accumulation = 2, .dropout = 0.2};
+  SmallRun whole = run_of_ranks(settings);
+  settings.recompute = Recompute::gelu;
+  SmallRun gelu = run_of_ranks(settings);
+  settings.recompute = Recompute::block;
+  SmallRun block = run_of_ranks(settings);
+  for (int step = 0; step < kSteps; ++step) {
+    const StepReport expected = whole.trainer.step();
+    for (SmallRun* run : {&gelu, &block}) {
+      const StepReport report = run->trainer.step();
+      EXPECT_EQ(report.loss, expected.loss);
+      EXPECT_EQ(report.grad_norm, expected.grad_norm);
+      EXPECT_EQ(report.communication.bytes_reduced, expected.communication.bytes_reduced);
+      EXPECT_EQ(run->weights() == whole.weights(), true) << "step " << step;
+    }
+  }
+}
+
 TEST_P(TrainingOfRanks, names_the_rank_whose_numbers_are_not_finite) {
   SmallRun run = run_of_ranks({});
   const StepReport report = run.trainer.step();
@@ -192,7 +211,7 @@ SmallRun reproducible_run(const SmallSettings& settings) {
   });
 }
 
-// Each rank also has a different number of threads.
+// Each rank also has a different number of threads, and computes activations again.
 TEST(ReproducibleTraining, has_the_bits_of_one_process) {
   SmallSettings settings{.batch_size = 16, .accumulation = 2, .dropout = 0.2, .reproducible = true};
   if (kReproducibleSubBatches % ranks().size() != 0) {
@@ -203,6 +222,7 @@ TEST(ReproducibleTraining, has_the_bits_of_one_process) {
   settings.threads = 3;
   SmallRun one_of_three_threads(settings);
   settings.threads = 1 + ranks().rank();
+  settings.recompute = Recompute::block;
   SmallRun many = reproducible_run(settings);
   for (int step = 0; step < kSteps; ++step) {
     const StepReport expected = one.trainer.step();

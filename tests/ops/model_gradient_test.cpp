@@ -17,10 +17,12 @@ constexpr std::int64_t kB = 2, kT = 7, kVocabulary = 101;
 struct Variant {
   Activation activation;
   double dropout;
+  Recompute recompute = Recompute::none;
 };
 
 std::ostream& operator<<(std::ostream& out, const Variant& variant) {
-  return out << name_of(variant.activation) << (variant.dropout > 0 ? "_with_dropout" : "");
+  out << name_of(variant.activation) << (variant.dropout > 0 ? "_with_dropout" : "");
+  return variant.recompute == Recompute::none ? out : out << "_recomputed_" << name_of(variant.recompute);
 }
 
 class ModelGradient : public testing::TestWithParam<Variant> {
@@ -37,7 +39,9 @@ class ModelGradient : public testing::TestWithParam<Variant> {
 
   const ParameterTable& table() const { return model_.parameters().table(); }
   const Var& var(std::size_t i) const { return model_.parameters().var(i); }
-  Var loss(Tape& tape) const { return model_.loss(tape, ids_, targets_, DropoutPosition{3, 5, 8}); }
+  Var loss(Tape& tape) const {
+    return model_.loss(tape, ids_, targets_, DropoutPosition{3, 5, 8}, GetParam().recompute);
+  }
 
   double loss_at(std::size_t parameter, std::size_t element, double offset) {
     Values values = values_[parameter];
@@ -95,7 +99,9 @@ TEST_P(ModelGradient, backward_is_the_derivative_of_the_loss) {
 INSTANTIATE_TEST_SUITE_P(Ops, ModelGradient,
                          testing::Values(Variant{Activation::gelu_new, 0}, Variant{Activation::gelu, 0},
                                          Variant{Activation::relu, 0}, Variant{Activation::gelu_new, 0.2},
-                                         Variant{Activation::relu, 0.2}),
+                                         Variant{Activation::relu, 0.2},
+                                         Variant{Activation::gelu_new, 0.2, Recompute::gelu},
+                                         Variant{Activation::gelu_new, 0.2, Recompute::block}),
                          [](const auto& row) { return concat(row.param); });
 
 }  // namespace

@@ -306,6 +306,30 @@ void add_chains(Cases& cases) {
          const auto [sum, norm] = residual_layernorm(tape, h, branch, x[4], x[5], kEps);
          return Vars{dropout(tape, sum, some_dropout(0.2)), norm};
        }});
+  // The same, computed twice, of which an op in between is used only inside.
+  cases.push_back(
+      {"chain_recomputed", chain_residual_inputs(), {}, 20, [](Tape& tape, const Vars& x, const Ids&) {
+         const Var h = linear(tape, x[0], x[1], Var());
+         return tape.recompute([=](Tape& inner) {
+           const Var branch = layernorm(inner, h, x[2], x[3], kEps);
+           const auto [sum, norm] = residual_layernorm(inner, h, branch, x[4], x[5], kEps);
+           return Vars{dropout(inner, sum, some_dropout(0.2)), norm};
+         });
+       }});
+  // A block of which only the second output is used.
+  cases.push_back({"chain_recomputed_in_part",
+                   chain_residual_inputs(),
+                   {},
+                   20,
+                   [](Tape& tape, const Vars& x, const Ids&) {
+                     const Vars outs = tape.recompute([=](Tape& inner) {
+                       const Var h = linear(inner, x[0], x[1], Var());
+                       const Var branch = layernorm(inner, h, x[2], x[3], kEps);
+                       const auto [sum, norm] = residual_layernorm(inner, h, branch, x[4], x[5], kEps);
+                       return Vars{sum, norm};
+                     });
+                     return Vars{outs[1]};
+                   }});
   // Two ops use the same weight, as GPT-2's embedding and head do.
   cases.push_back({"chain_tied",
                    {parameter({101, 20}), parameter({5, 20})},

@@ -50,14 +50,25 @@ std::vector<Var> OpRun::forward(Tape& tape) {
   return outs;
 }
 
-void OpRun::step(int projection) {
-  Tape tape(backend_);
-  std::vector<Var> outs = forward(tape);
+std::vector<Tensor> OpRun::directions(const std::vector<Var>& outs, int projection) const {
   std::vector<Tensor> directions;
   for (std::size_t i = 0; i < outs.size(); ++i) {
     const Tensor& out = outs[i].value();
     directions.push_back(to_tensor(backend_, out.dtype(), out.shape(), direction(projection, i)));
   }
+  return directions;
+}
+
+void OpRun::step_from_outputs(int projection) {
+  Tape tape(backend_);
+  const std::vector<Var> outs = forward(tape);
+  tape.backward(outs, directions(outs, projection));
+}
+
+void OpRun::step(int projection) {
+  Tape tape(backend_);
+  std::vector<Var> outs = forward(tape);
+  const std::vector<Tensor> directions = this->directions(outs, projection);
   const Var loss = tape.record("project", std::move(outs), backend_.zeros(dtype_, {1}),
                                [directions](const Tensor&, Grads g) {
                                  for (std::size_t i = 0; i < directions.size(); ++i) g.give(i, directions[i]);

@@ -24,6 +24,8 @@ class OpRun {
   bool differentiable(std::size_t i) const { return x_[i].needs_grad(); }
   // Runs forward and backward. Each number `projection` gives different r_i. Gradients accumulate over calls.
   void step(int projection = 0);
+  // The same without a scalar: backward begins from r_i as the gradients of the outputs.
+  void step_from_outputs(int projection = 0);
   // Runs only a forward pass, and returns its outputs.
   const std::vector<Values>& infer();
 
@@ -37,6 +39,7 @@ class OpRun {
 
  private:
   std::vector<Var> forward(Tape& tape);
+  std::vector<Tensor> directions(const std::vector<Var>& outs, int projection) const;
 
   Backend& backend_;
   DType dtype_, rounded_to_;

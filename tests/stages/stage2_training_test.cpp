@@ -94,6 +94,30 @@ TEST_P(Stage2Training, ASecondStepAsksTheDeviceForNoMemory) {
   EXPECT_EQ(run.backend->memory_stats().source_allocations, after_one);
 }
 
+TEST_P(Stage2Training, RecomputationChangesNoBit) {
+  const auto training = [&](Recompute recompute) {
+    TrainerConfig config = small_config(3, 2);
+    config.recompute = recompute;
+    return std::make_unique<SmallTraining>(GetParam().make(), config, random_tokens(1000), 0.1,
+                                           GetParam().dtypes[0]);
+  };
+  for (const Recompute recompute : {Recompute::gelu, Recompute::block}) {
+    const auto run = training(recompute), expected = training(Recompute::none);
+    std::int64_t allocations = 0;
+    for (int step = 0; step < 2; ++step) {
+      allocations = run->backend->memory_stats().source_allocations;
+      const StepReport report = run->trainer.step(), other = expected->trainer.step();
+      EXPECT_EQ(report.loss, other.loss) << name_of(recompute);
+      EXPECT_EQ(report.grad_norm, other.grad_norm) << name_of(recompute);
+    }
+    EXPECT_EQ(run->backend->memory_stats().source_allocations, allocations) << "in a second step";
+    EXPECT_EQ(run->grads() == expected->grads(), true) << name_of(recompute);
+    EXPECT_EQ(run->weights() == expected->weights(), true) << name_of(recompute);
+    EXPECT_LT(run->backend->memory_stats().peak_bytes_in_use,
+              expected->backend->memory_stats().peak_bytes_in_use);
+  }
+}
+
 TEST_P(Stage2Training, SameSeedSameBits) {
   SmallTraining a = tested(0.1), b = tested(0.1);
   for (int step = 0; step < 4; ++step) EXPECT_EQ(a.trainer.step().loss, b.trainer.step().loss);

@@ -17,8 +17,15 @@ namespace {
 namespace fs = std::filesystem;
 
 struct TracedTraining : SmallTraining {
-  explicit TracedTraining(std::unique_ptr<Backend> on, double dropout = 0)
-      : SmallTraining(std::move(on), small_config(4, 2), random_tokens(1000), dropout) {}
+  explicit TracedTraining(std::unique_ptr<Backend> on, double dropout = 0,
+                          Recompute recompute = Recompute::none)
+      : SmallTraining(std::move(on), config(recompute), random_tokens(1000), dropout) {}
+
+  static TrainerConfig config(Recompute recompute) {
+    TrainerConfig config = small_config(4, 2);
+    config.recompute = recompute;
+    return config;
+  }
 
   // Trains for some steps, and writes a trace of each step to `directory`.
   const fs::path& trace(int steps) {
@@ -98,6 +105,21 @@ TEST(StepTrace, ChangesNoBit) {
   traced.trace(3);
   for (int i = 0; i < 3; ++i) untraced.trainer.step();
   EXPECT_EQ(traced.weights(), untraced.weights());
+}
+
+TEST(StepTrace, IsTheSameWithRecomputation) {
+  TracedTraining whole(make_cpu_backend(1), 0.1);
+  whole.trace(2);
+  for (const Recompute recompute : {Recompute::gelu, Recompute::block}) {
+    TracedTraining run(make_cpu_backend(1), 0.1, recompute);
+    run.trace(2);
+    for (const std::int64_t step : {1, 2}) {
+      EXPECT_EQ(read_bytes(run.directory.path() / trace_name(step)) ==
+                    read_bytes(whole.directory.path() / trace_name(step)),
+                true)
+          << name_of(recompute) << " step " << step;
+    }
+  }
 }
 
 TEST(StepTrace, OfLaterStepsAreRemoved) {

@@ -202,12 +202,76 @@ class CountingSync final : public NoGradientSync {
 };
 
 TEST(Trainer, AnnouncesEachGradientOnceAStep) {
-  SmallRun run(test::small_config(2, 3), random_tokens(1000));
-  CountingSync sync;
-  Trainer trainer(*run.backend, run.communicator, sync, run.model, run.data, test::small_config(2, 3));
-  EXPECT_EQ(trainer.step().communication.bytes_reduced, 100);
-  EXPECT_EQ(sync.counts, std::vector<int>(run.model.parameters().table().size(), 1));
-  EXPECT_EQ(sync.finished, 1);
+  for (const Recompute recompute : {Recompute::none, Recompute::gelu, Recompute::block}) {
+    TrainerConfig config = test::small_config(2, 3);
+    config.recompute = recompute;
+    SmallRun run(config, random_tokens(1000));
+    CountingSync sync;
+    Trainer trainer(*run.backend, run.communicator, sync, run.model, run.data, config);
+    EXPECT_EQ(trainer.step().communication.bytes_reduced, 100);
+    EXPECT_EQ(sync.counts, std::vector<int>(run.model.parameters().table().size(), 1));
+    EXPECT_EQ(sync.finished, 1);
+  }
+}
+
+struct RecomputedModel {
+  const char* name;
+  Gpt2Config config;
+  bool reproducible = false, fused = true;
+};
+
+std::vector<RecomputedModel> recomputed_models() {
+  const Gpt2Config usual = test::SmallTraining::model_config(0.2);
+  const auto with = [&](auto change) {
+    Gpt2Config config = usual;
+    change(config);
+    return config;
+  };
+  return {{"tied", usual},
+          {"reproducible", usual, true},
+          {"not fused", usual, false, false},
+          {"no dropout, one layer", with([](auto& c) { c.dropout = 0, c.n_layer = 1; })},
+          {"untied", with([](auto& c) { c.tie_word_embeddings = false, c.n_inner = 31; })},
+          {"gelu", with([](auto& c) { c.activation = Activation::gelu; })},
+          {"relu", with([](auto& c) { c.activation = Activation::relu; })},
+          {"frozen matrices", with([](auto& c) {
+             c.frozen = {"wte*", "*.mlp.c_fc.*", "h.1.ln_1.*"};
+           })},
+          {"a frozen first block", with([](auto& c) {
+             c.frozen = {"wte*", "wpe*", "h.0.*"};
+           })},
+          {"only a frozen head of the stack", with([](auto& c) {
+             c.frozen = {"h.1.*", "ln_f.*"};
+           })}};
+}
+
+TEST(Trainer, RecomputationChangesNoBit) {
+  for (const RecomputedModel& model : recomputed_models()) {
+    const auto training = [&](Recompute recompute) {
+      TrainerConfig config = test::small_config(8, 2);
+      config.reproducible = model.reproducible;
+      config.recompute = recompute;
+      auto run = std::make_unique<test::SmallTraining>(make_cpu_backend(2), config, random_tokens(1000),
+                                                       model.config);
+      run->backend->set_reproducible(model.reproducible);
+      run->backend->set_fused(model.fused);
+      return run;
+    };
+    const auto whole = training(Recompute::none), gelu = training(Recompute::gelu),
+               block = training(Recompute::block);
+    for (int step = 0; step < 3; ++step) {
+      const StepReport expected = whole->trainer.step();
+      for (const auto* run : {&gelu, &block}) {
+        const StepReport report = (*run)->trainer.step();
+        EXPECT_EQ(report.loss, expected.loss) << model.name;
+        EXPECT_EQ(report.grad_norm, expected.grad_norm) << model.name;
+        EXPECT_EQ((*run)->grads() == whole->grads(), true) << model.name;
+        EXPECT_EQ((*run)->weights() == whole->weights(), true) << model.name;
+      }
+    }
+    const auto peak = [](const auto& run) { return run->backend->memory_stats().peak_bytes_in_use; };
+    EXPECT_LE(peak(gelu), peak(whole)) << model.name;
+  }
 }
 
 TEST(Generate, RepeatsWhatItHasOverfitted) {

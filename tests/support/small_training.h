@@ -28,9 +28,12 @@ inline TrainerConfig small_config(std::int64_t batch_size, std::int64_t grad_acc
 struct SmallTraining {
   SmallTraining(std::unique_ptr<Backend> on, const TrainerConfig& config, std::vector<std::int32_t> text,
                 double dropout = 0, DType activations = DType::f32)
+      : SmallTraining(std::move(on), config, std::move(text), model_config(dropout), activations) {}
+  SmallTraining(std::unique_ptr<Backend> on, const TrainerConfig& config, std::vector<std::int32_t> text,
+                const Gpt2Config& of_model, DType activations = DType::f32)
       : tokens(std::move(text)),
         backend(std::move(on)),
-        model(*backend, model_config(dropout), DType::f32, /*ranks=*/1, Purpose::training, activations),
+        model(*backend, of_model, DType::f32, /*ranks=*/1, Purpose::training, activations),
         data(tokens, kT, config.seed),
         trainer(*backend, communicator, sync, model, data, config) {
     model.parameters().initialize(config.seed);

@@ -24,6 +24,7 @@ const BenchSubject kSubject{.model = "nano",
                             .tokens = 32,
                             .ranks = 2,
                             .threads = 3,
+                            .recompute = Recompute::block,
                             .flops = 12e9,
                             .flops_causal = 8e9};
 
@@ -114,6 +115,7 @@ TEST(BenchJson, has_each_figure_once) {
   "seq_len": 16,
   "ranks": 2,
   "threads": 3,
+  "recompute": "block",
   "tokens_per_second": 80.0,
   "ms_per_step": {
     "median": 400.0,
@@ -182,7 +184,7 @@ bound           300.00 ms   matrix products of linear layers and head 210.00, Ad
 efficiency        75.0 %    bound / step
 MFU, 6N+12LCT     60.0 %    of 50.0 GFLOP/s, measured GEMM 2048
 MFU, 6N+6LCT      40.0 %    causal: 20.0 GFLOP/s
-memory             1.5 MiB  most in use during a step
+memory             1.5 MiB  most in use during a step, with --recompute block
 others            12.5 %    of 4 cores, used by other programs meanwhile: the figures may be off
 
 phase                         median ms   share

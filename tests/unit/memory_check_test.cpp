@@ -41,6 +41,10 @@ class MemoryMessages : public testing::Test {
     trainer.schedule.steps = 100;
     return trainer;
   }
+  static TrainerConfig recomputed(TrainerConfig trainer) {
+    trainer.recompute = Recompute::block;
+    return trainer;
+  }
   // The bytes that a training needs on a device: only its tensors.
   double bytes(const TrainerConfig& trainer, int ranks = 1) const {
     return static_cast<double>(plan_memory(config_, trainer, 64, ranks, sync_).total());
@@ -83,22 +87,45 @@ TEST_F(MemoryMessages, ATrainingIsToldOfASmallerBatchThatFits) {
 
 TEST_F(MemoryMessages, AdviceKeepsBatchesThatDivide) {
   // Three sequences cannot be halved. In a reproducible step, eight sequences cannot be halved.
-  EXPECT_EQ(advice(training(batches(3, 1), device(0)), bytes(batches(1, 1))),
+  EXPECT_EQ(advice(training(recomputed(batches(3, 1)), device(0)), bytes(recomputed(batches(1, 1)))),
             "a smaller --batch-size takes less");
-  const std::string even = concat("even --batch-size 8 takes ", text(batches(8, 1, true)),
-                                  "; a smaller --model or --block-size takes less");
+  const std::string even =
+      concat("even --recompute block --batch-size 8 takes ", text(recomputed(batches(8, 1, true))),
+             "; a smaller --model or --block-size takes less");
   EXPECT_EQ(advice(training(batches(16, 1, true), device(0)), 1), even);
   EXPECT_EQ(advice(training(batches(16, 1, true), device(0)), bytes(batches(8, 2, true))),
             concat("--batch-size 8 --grad-accumulation 2, the same step, takes ", text(batches(8, 2, true))));
   // The losses of all micro-steps are stored. With them, the smallest batch may not fit; without them, it
   // would.
-  EXPECT_EQ(advice(training(batches(24, 1, true), device(0)), bytes(batches(8, 1, true))),
-            "a smaller --batch-size takes less");
+  EXPECT_EQ(
+      advice(training(recomputed(batches(24, 1, true)), device(0)), bytes(recomputed(batches(8, 1, true)))),
+      "a smaller --batch-size takes less");
+}
+
+TEST_F(MemoryMessages, ATrainingIsToldOfRecomputation) {
+  const auto says = [&](const TrainerConfig& trainer, double available) {
+    return advice(training(trainer, device(0)), available);
+  };
+  // Only where no smaller batch fits.
+  const TrainerConfig whole = batches(12, 3), least = batches(3, 12), again = recomputed(batches(12, 3));
+  EXPECT_EQ(says(whole, bytes(least)),
+            concat("--batch-size 3 --grad-accumulation 12, the same step, takes ", text(least)));
+  EXPECT_EQ(says(batches(3, 1), bytes(recomputed(batches(3, 1)))),
+            "--recompute block, the same step, takes " + text(recomputed(batches(3, 1))));
+  const TrainerConfig half = recomputed(batches(6, 6));
+  ASSERT_LT(bytes(half), bytes(least));
+  const std::string of_half =
+      concat("--batch-size 6 --grad-accumulation 6, the same step, takes ", text(half));
+  EXPECT_EQ(says(whole, bytes(half)), "--recompute block " + of_half);
+  EXPECT_EQ(says(again, bytes(half)), of_half);
+  EXPECT_EQ(says(batches(3, 1), bytes(recomputed(batches(1, 1)))),
+            "--recompute block with a smaller --batch-size takes less");
 }
 
 TEST_F(MemoryMessages, RanksAreToldOfWhatTheyShare) {
   const TensorMemory memory{.host_ranks = 3, .divides_moments = "--divide them"};
   const TrainingMemory two = training(batches(2, 1), memory, 2);
+  const TrainingMemory two_recomputed = training(recomputed(batches(2, 1)), memory, 2);
   const std::string needed = memory_text(needed_memory(two));
   EXPECT_EQ(
       refusal([&] {
@@ -106,20 +133,23 @@ TEST_F(MemoryMessages, RanksAreToldOfWhatTheyShare) {
       }),
       concat(
           "--batch-size: training with 2 sequences of 64 tokens takes ", needed,
-          " a rank, and 10.0 MiB are available on this machine, for each of 3 ranks; even --batch-size 2 "
-          "takes ",
-          needed,
+          " a rank, and 10.0 MiB are available on this machine, for each of 3 ranks; even --recompute "
+          "block --batch-size 2 takes ",
+          memory_text(needed_memory(two_recomputed)),
           "; a smaller --model or --block-size takes less, and --divide them, which divides AdamW's moments "
           "among the ranks, and fewer ranks on a node; --ignore-memory starts nevertheless"));
   const std::string smaller = "a smaller --batch-size takes less";
   TensorMemory gpu = device(1);
-  EXPECT_EQ(advice(training(batches(6, 1), gpu, 2), bytes(batches(2, 1), 2)), smaller);
+  const TrainerConfig six = recomputed(batches(6, 1)), least = recomputed(batches(2, 1));
+  EXPECT_EQ(advice(training(six, gpu, 2), bytes(least, 2)), smaller);
   gpu.divides_moments = "--divide them";
-  EXPECT_EQ(advice(training(batches(6, 1), gpu, 2), bytes(batches(2, 1), 2)),
+  EXPECT_EQ(advice(training(six, gpu, 2), bytes(least, 2)),
             smaller + ", and --divide them, which divides AdamW's moments among the ranks");
   HalfSync half;
-  EXPECT_EQ(advice({config_, batches(6, 1), 64, 2, half, gpu}, 1e12), smaller);
-  EXPECT_EQ(advice(training(batches(24, 1, true), gpu, 2), bytes(batches(8, 1, true), 2)), smaller);
+  EXPECT_EQ(advice({config_, six, 64, 2, half, gpu}, 1e12), smaller);
+  EXPECT_EQ(
+      advice(training(recomputed(batches(24, 1, true)), gpu, 2), bytes(recomputed(batches(8, 1, true)), 2)),
+      smaller);
 }
 
 TEST_F(MemoryMessages, NameTheTightestLimit) {

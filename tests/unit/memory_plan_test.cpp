@@ -22,11 +22,13 @@ struct Training {
   const char* name;
   Gpt2Config config;
   std::int64_t T = 0, batch_size = 1, grad_accumulation = 1;
+  Recompute recompute = Recompute::none;
 
   TrainerConfig trainer() const {
     TrainerConfig trainer;
     trainer.batch_size = batch_size;
     trainer.grad_accumulation = grad_accumulation;
+    trainer.recompute = recompute;
     return trainer;
   }
 };
@@ -99,6 +101,13 @@ const std::vector<Training>& trainings() {
       {"two micro-steps", small(), 33, 3, 2},
       {"three micro-steps and dropout", small_with(0.1, Activation::gelu_new), 33, 3, 3},
       {"seven micro-steps", small(), 33, 3, 7},
+      {"nano, activations recomputed", preset("nano"), 128, 8, 1, Recompute::gelu},
+      {"nano, blocks recomputed", preset("nano"), 128, 8, 1, Recompute::block},
+      {"dropout, activations recomputed", small_with(0.1, Activation::gelu_new), 33, 3, 2, Recompute::gelu},
+      {"dropout, blocks recomputed", small_with(0.1, Activation::gelu_new), 33, 3, 2, Recompute::block},
+      {"untied, blocks recomputed", untied_small(), 33, 3, 1, Recompute::block},
+      {"a frozen first block, recomputed", small_with_frozen({"wte*", "wpe*", "h.0.*"}), 33, 3, 1,
+       Recompute::block},
   };
   return trainings;
 }
@@ -111,6 +120,28 @@ TEST(MemoryPlan, is_what_two_real_steps_take_to_the_byte_fused_or_not) {
     EXPECT_EQ(whole.total() + whole.free_blocks, real_stats(training).bytes_reserved) << training.name;
     EXPECT_EQ(planned, real_peak(training, false)) << training.name << ", not fused";
   }
+}
+
+// What one more block adds to the activations. Between blocks there are the residual stream and its layernorm
+// (B,T,C). Inside, there are qkv, the outputs of attention and of its projection, x and its layernorm after
+// the first branch, the output of the second one, 4C channels before and after the activation, and in f32 for
+// each token two pairs of mean and 1/σ and a logarithm for each head.
+TEST(MemoryPlan, of_recomputation_keeps_what_it_says_of_each_block) {
+  const std::int64_t B = 4, T = 64, C = 256, NH = 4;
+  const auto of_a_block = [&](Recompute recompute) {
+    Training training = {
+        "layers", {.vocab_size = 101, .block_size = T, .n_layer = 8, .n_head = NH, .n_embd = C}, T, B, 1,
+        recompute};
+    const std::size_t less = plan(training).activations;
+    ++training.config.n_layer;
+    return static_cast<std::int64_t>(plan(training).activations - less) /
+           (B * T * std::int64_t{sizeof(float)});
+  };
+  const std::int64_t whole = of_a_block(Recompute::none);
+  EXPECT_EQ(of_a_block(Recompute::block), 2 * C);
+  EXPECT_EQ(of_a_block(Recompute::gelu), whole - 4 * C);
+  EXPECT_GE(whole, (3 + 1 + 2 + 2 + 2 * 4) * C + 2 * 2 + NH);
+  EXPECT_LE(whole, (3 + 1 + 1 + 2 + 1 + 2 + 2 * 4) * C + 2 * 2 + NH);
 }
 
 TEST(MemoryPlan, of_one_rank_is_that_of_its_share_of_the_batch) {

@@ -26,8 +26,10 @@ Gpt2Config small_model() {
 }
 
 std::vector<OpBudget> budget(std::int64_t batch_size, std::int64_t micro_steps,
-                             DType activations = DType::f32, bool fused = true) {
+                             DType activations = DType::f32, bool fused = true,
+                             Recompute recompute = Recompute::none) {
   TrainerConfig trainer;
+  trainer.recompute = recompute;
   trainer.batch_size = batch_size;
   trainer.grad_accumulation = micro_steps;
   return step_budget(small_model(), trainer, kLength, activations, fused);
@@ -69,6 +71,33 @@ TEST(StepBudget, is_of_one_update) {
   EXPECT_EQ(sum_of(ops, "attention_forward").calls, 3 * kBlocks);
   EXPECT_EQ(sum_of(ops, "add").calls, 0);
   EXPECT_EQ(sum_of(budget(2, 1, DType::f32, /*fused=*/false), "add").calls, 2 * kBlocks);
+}
+
+// A budget is of what is executed: the ops of a block are there twice in the forward, and once in the
+// backward.
+TEST(StepBudget, counts_what_is_recomputed) {
+  const auto calls = [](Recompute recompute, std::string_view op, DType activations = DType::f32) {
+    return sum_of(budget(2, 3, activations, true, recompute), op).calls;
+  };
+  constexpr std::int64_t kMicroSteps = 3, kL = 3;
+  for (const char* op : {"attention_forward", "linear_activation_forward"}) {
+    EXPECT_EQ(calls(Recompute::none, op), kMicroSteps * kL) << op;
+    EXPECT_EQ(calls(Recompute::gelu, op), kMicroSteps * kL) << op;
+    EXPECT_EQ(calls(Recompute::block, op), 2 * kMicroSteps * kL) << op;
+  }
+  for (const char* op : {"attention_backward", "activation_linear_backward", "embedding_forward"})
+    EXPECT_EQ(calls(Recompute::block, op), calls(Recompute::none, op)) << op;
+  // The head is not in a block.
+  EXPECT_EQ(calls(Recompute::none, "linear_forward"), kMicroSteps * (3 * kL + 1));
+  EXPECT_EQ(calls(Recompute::block, "linear_forward"), kMicroSteps * (2 * 3 * kL + 1));
+  // In bf16, the fused op of the MLP runs again; in f32, the activation alone.
+  EXPECT_EQ(calls(Recompute::gelu, "linear_activation_forward", DType::bf16), 2 * kMicroSteps * kL);
+  const auto activations = [](const std::vector<OpBudget>& ops) {
+    const auto op = std::ranges::find(ops, "activation_forward", &OpBudget::name);
+    return op == ops.end() ? 0 : op->calls;
+  };
+  EXPECT_EQ(activations(budget(2, 3)), 0);
+  EXPECT_EQ(activations(budget(2, 3, DType::f32, true, Recompute::gelu)), kMicroSteps * kL);
 }
 
 TEST(StepBudget, bounds_an_op_by_the_slower_of_its_two_parts) {

@@ -301,6 +301,166 @@ TEST_F(TapeTest, outputs_that_nothing_used_arrive_as_zeros) {
   EXPECT_EQ(values(x.grad()), (Values{5, 6}));
 }
 
+TEST_F(TapeTest, backward_begins_from_the_gradients_of_several_outputs) {
+  const Var a = leaf({1, 2}), b = leaf({3, 4});
+  Tape tape(be_);
+  const Var x = times(tape, a, 2);
+  const Var y = sum(tape, x, b), z = times(tape, y, 3), constant(tensor({5}));
+  // x is an output and an input of y; y is there twice; an output that depends on no leaf is passed over.
+  tape.backward({x, y, z, y, constant},
+                {tensor({1, 10}), tensor({2, 20}), tensor({4, 40}), tensor({8, 80}), tensor({9})});
+  const double dy = 2 + 8 + 3 * 4;
+  EXPECT_EQ(values(b.grad()), (Values{dy, 10 * dy}));
+  EXPECT_EQ(values(a.grad()), (Values{2 * (1 + dy), 20 * (1 + dy)}));
+}
+
+TEST_F(TapeTest, a_given_gradient_is_copied_unless_the_tape_alone_holds_it) {
+  const auto add_to_it = [&](const Tensor& held) {
+    const Var a = leaf({1}), b = leaf({1});
+    Tape tape(be_);
+    const Var x = times(tape, a, 1);
+    const Var y = sum(tape, x, b);
+    std::vector<Tensor> douts = {tensor({7}), held.defined() ? held : tensor({5})};
+    const void* const address = douts[0].raw();
+    const void* modified = nullptr;
+    const Var z = tape.record("in_place", {y}, tensor({1}), [&](const Tensor& dout, Grads g) {
+      modified = g.writable(dout).raw();
+      g.give(0, dout);
+    });
+    tape.backward({z, y}, std::move(douts));
+    EXPECT_EQ(values(a.grad()), Values{12});
+    return modified == address;
+  };
+  EXPECT_TRUE(add_to_it({}));
+  const Tensor held = tensor({5});
+  add_to_it(held);
+  EXPECT_EQ(values(held), Values{5});
+}
+
+TEST_F(TapeTest, given_gradients_have_the_shapes_of_the_outputs) {
+  const Var a = leaf({1, 2});
+  const auto backward = [&](std::vector<Tensor> douts) {
+    Tape tape(be_);
+    const Var y = times(tape, a, 2);
+    tape.backward(std::vector<Var>(1, y), std::move(douts));
+    tape.backward(std::vector<Var>(1, y), {tensor({1, 1})});
+  };
+  EXPECT_THROW(backward({tensor({1})}), InternalError);
+  EXPECT_THROW(backward({}), InternalError);
+  EXPECT_THROW(backward({tensor({1, 1})}), InternalError);  // the second one
+}
+
+// 3·(2a + b) and 10a, as two outputs.
+TEST_F(TapeTest, a_recomputed_function_has_the_gradients_of_its_ops) {
+  for (const bool use_second : {false, true}) {
+    const Var a = leaf({1, 2}, 0), b = leaf({3, 4}, 1);
+    Tape tape(be_);
+    const Var x = times(tape, a, 2);
+    int calls = 0;
+    const std::vector<Var> outs = tape.recompute([&, x, b](Tape& inner) {
+      ++calls;
+      return std::vector<Var>{times(inner, sum(inner, x, b), 3), times(inner, x, 5)};
+    });
+    EXPECT_EQ(calls, 1);
+    EXPECT_EQ(values(outs[0].value()), (Values{15, 24}));
+    EXPECT_EQ(tape.op_names(), (Names{"times", "recompute"}));
+    Var loss = weighted_sum(tape, outs[0], {1, 10});
+    if (use_second) loss = sum(tape, loss, weighted_sum(tape, outs[1], {100, 1000}));
+    tape.backward(loss);
+    EXPECT_EQ(calls, 2);
+    EXPECT_EQ(values(b.grad()), (Values{3, 30}));
+    EXPECT_EQ(values(a.grad()), use_second ? (Values{6 + 1000, 60 + 10000}) : (Values{6, 60}));
+  }
+}
+
+TEST_F(TapeTest, a_recomputed_function_keeps_only_what_it_captures) {
+  constexpr std::int64_t kSize = 100000;
+  const Var a = leaf(Values(kSize, 1));
+  const std::size_t tensor_bytes = a.value().bytes();
+  Tape tape(be_);
+  const auto function = [this, a](Tape& inner) {
+    Var y = a;
+    for (int i = 0; i < 9; ++i) {
+      const Tensor kept = tensor(Values(kSize, 2));  // what an op saves for its backward
+      y = inner.record("keeps", {y}, tensor(Values(kSize, 2)), [kept](const Tensor& dout, Grads g) {
+        EXPECT_TRUE(kept.defined());
+        g.give(0, dout);
+      });
+    }
+    return std::vector<Var>{y};
+  };
+  const std::size_t before = be_.memory_stats().bytes_in_use;
+  Var y = tape.recompute(function)[0];
+  EXPECT_LT(be_.memory_stats().bytes_in_use, before + 2 * tensor_bytes);  // the output
+  const Var loss = weighted_sum(tape, y, Values(kSize, 3));
+  y = Var();
+  tape.backward(loss);
+  EXPECT_EQ(values(a.grad())[kSize - 1], 3);
+  EXPECT_LT(be_.memory_stats().bytes_in_use, before + tensor_bytes / 2);
+}
+
+// As the embedding that is also the head, if both were recomputed or only one.
+TEST_F(TapeTest, a_leaf_of_recomputed_functions_is_ready_once_after_all_of_them) {
+  const Var a = leaf({1}, 7), b = leaf({1}, 8), unused = leaf({1}, 9);
+  Tape tape(be_);
+  Var x = times(tape, a, 2);
+  for (int i = 0; i < 2; ++i) {
+    x = tape.recompute([&, x](Tape& inner) {
+      times(inner, unused, 1);  // reaches no output
+      return std::vector<Var>{sum(inner, sum(inner, x, times(inner, a, 10)), times(inner, b, 5))};
+    })[0];
+  }
+  std::vector<int> ready;
+  tape.on_leaf_ready([&](int id) {
+    ready.push_back(id);
+    EXPECT_EQ(values((id == 7   ? a
+                      : id == 8 ? b
+                                : unused)
+                         .grad()),
+              (id == 7   ? Values{22}
+               : id == 8 ? Values{10}
+                         : Values{0}));
+  });
+  tape.backward(weighted_sum(tape, x, {1}));
+  std::ranges::sort(ready);
+  EXPECT_EQ(ready, (std::vector{7, 8, 9}));
+}
+
+TEST_F(TapeTest, a_watch_sees_the_ops_of_a_recomputed_function_once) {
+  const Var a = leaf({1, 2}, 3);
+  for (const Tape::Mode mode : {Tape::Mode::training, Tape::Mode::inference}) {
+    Names seen;
+    std::vector<int> leaves;
+    Tape tape(be_, mode);
+    tape.on_op([&](const char* op, std::span<const Var> inputs, std::span<const Var> outs) {
+      seen.emplace_back(op);
+      leaves.push_back(inputs[0].leaf_id());
+      EXPECT_EQ(outs.size(), 1u);
+    });
+    const Var y =
+        tape.recompute([&](Tape& inner) { return std::vector<Var>{times(inner, times(inner, a, 2), 3)}; })[0];
+    EXPECT_EQ(y.needs_grad(), mode == Tape::Mode::training);
+    if (mode == Tape::Mode::training) tape.backward(weighted_sum(tape, y, {1, 1}));
+    EXPECT_EQ(Names(seen.begin(), seen.begin() + 2), (Names{"times", "times"}));
+    EXPECT_EQ(seen.size(), mode == Tape::Mode::training ? 3u : 2u);
+    EXPECT_EQ(std::vector(leaves.begin(), leaves.begin() + 2), (std::vector{3, -1}));
+  }
+}
+
+TEST_F(TapeTest, a_function_of_constants_is_not_recomputed) {
+  Tape tape(be_);
+  const Var x(tensor({1, 2}));
+  EXPECT_FALSE(
+      tape.recompute([&](Tape& inner) { return std::vector<Var>{times(inner, x, 2)}; })[0].needs_grad());
+  EXPECT_TRUE(tape.op_names().empty());
+}
+
+TEST_F(TapeTest, an_output_that_no_op_of_a_recomputed_function_has_computed_is_refused) {
+  const Var a = leaf({1});
+  Tape tape(be_);
+  EXPECT_THROW(tape.recompute([&](Tape&) { return std::vector<Var>{a}; }), InternalError);
+}
+
 TEST_F(TapeTest, the_same_variable_twice_is_refused) {
   const Var x = leaf({1});
   Tape tape(be_);
