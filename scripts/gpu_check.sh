@@ -248,6 +248,9 @@ ladders() {
   step 'ladder layernorm' 60 "$bin/stage2_bench$suffix" --ladder layernorm --json
   step 'ladder matmul' 60 "$bin/stage2_bench$suffix" --ladder matmul --json
   step 'ladder matmul tf32' 60 "$bin/stage2_bench$suffix" --ladder matmul --precision tf32 --json
+  step 'ladder matmul bf16' 60 "$bin/stage2_bench$suffix" --ladder matmul --precision bf16 --json
+  step 'ladder attention' 60 "$bin/stage2_bench$suffix" --ladder attention --json
+  step 'ladder attention bf16' 60 "$bin/stage2_bench$suffix" --ladder attention --precision bf16 --json
 }
 
 # tool NAME: whether one of the toolkit's programs is there; on the emulator its steps run without it.

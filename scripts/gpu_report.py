@@ -74,9 +74,10 @@ def ladder_tables(results):
         ladder = line.get("result")
         if line["step"].startswith("ladder ") and ladder:
             rows = [(one["name"], f"{one['us']:.1f}", f"{one['rate']:.0f}", f"{100 * one['share']:.0f} %",
-                     f"{one['error']:.1e}") for one in ladder["versions"]]
-            parts.append(f"{ladder['ladder']}; bound: {ladder['bound']:.0f} {ladder['unit']}, {ladder['bound_name']}\n\n" +
-                         table(("version", "median µs", ladder["unit"], "of the bound", "error"), rows))
+                     f"{100 * one['of_reference']:.0f} %", f"{one['error']:.1e}") for one in ladder["versions"]]
+            parts.append(f"{ladder['ladder']}; bound: {ladder['bound']:.0f} {ladder['unit']}, {ladder['bound_name']}; "
+                         f"reference: {ladder['reference']}\n\n" +
+                         table(("version", "median µs", ladder["unit"], "of the bound", "of the reference", "error"), rows))
     return "\n\n".join(parts)
 
 

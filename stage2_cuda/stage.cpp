@@ -34,7 +34,7 @@ class CudaStage final : public Stage {
   }
 
   void add_bench_flags(CommandLine& command_line) override {
-    command_line.choice("--ladder", ladder_, {"layernorm", "matmul"},
+    command_line.choice("--ladder", ladder_, {"layernorm", "matmul", "attention"},
                         "time all versions of one kernel instead");
   }
   bool bench_instead(Machine& machine, const ReadLoad& load, bool json) override {
@@ -43,7 +43,7 @@ class CudaStage final : public Stage {
         .large = cuda_.platform().is_gpu(), .precision = cuda_.options().precision, .peak = machine.peak};
     const gpu::Ladder ladder = gpu::make_ladder(*ladder_, *machine.backend, options);
     const std::vector<gpu::VersionReport> reports = gpu::check_and_time(ladder);
-    gpu::print(ladder, reports, {machine.description, load()}, json);
+    gpu::print(ladder, reports, {machine.description, cuda_.platform().is_gpu(), load()}, json);
     return true;
   }
 

@@ -211,16 +211,22 @@ inline dim3 attention_grid(AttentionSize s, int rows) {
   return dim3(static_cast<unsigned>(s.B * s.NH), static_cast<unsigned>(parts(s.T, rows)));
 }
 
+// For heads of at most kHS channels.
+template <int kHS, class Real>
+void flash_forward_heads(StreamHandle stream, Real* out, float* lse, const Real* qkv, const Dropout& dropout,
+                         AttentionSize s) {
+  using Math = FlashMath<Real, kHS>;
+  constexpr int kRows = Math::kForwardRows;
+  const FlashCall call{s, DropoutMap(dropout), in_vectors<kVector<Real>>(s.HS, qkv, out)};
+  launch<flash_forward_kernel<Math, kHS>>(attention_grid(s, kRows), dim3(Math::threads(kRows)),
+                                          ForwardTiles<Math>::kBytes, stream, out, lse, qkv, call);
+}
+
 template <class Real>
 void flash_forward(StreamHandle stream, Real* out, float* lse, const Real* qkv, const Dropout& dropout,
                    AttentionSize s) {
-  const FlashCall call{s, DropoutMap(dropout), in_vectors<kVector<Real>>(s.HS, qkv, out)};
-  with_head_size(s.HS, [&](auto head_size) {
-    constexpr int kHS = head_size, kRows = FlashMath<Real, kHS>::kForwardRows;
-    using Math = FlashMath<Real, kHS>;
-    launch<flash_forward_kernel<Math, kHS>>(attention_grid(s, kRows), dim3(Math::threads(kRows)),
-                                            ForwardTiles<Math>::kBytes, stream, out, lse, qkv, call);
-  });
+  with_head_size(s.HS,
+                 [&](auto head_size) { flash_forward_heads<head_size>(stream, out, lse, qkv, dropout, s); });
 }
 
 }  // namespace stagegpt::gpu

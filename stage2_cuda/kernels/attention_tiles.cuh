@@ -3,18 +3,10 @@
 #pragma once
 
 #include "stage2_cuda/kernels/attention.cuh"
+#include "stage2_cuda/kernels/tiles.cuh"
 #include "stage2_cuda/kernels/vector.cuh"
 
 namespace stagegpt::gpu {
-
-// A matrix in shared memory. `stride` avoids bank conflicts, and is a multiple of 16 bytes.
-template <class Shared>
-struct Tile {
-  const Shared& memory;
-  int begin, stride;
-
-  __device__ int at(int row, int column) const { return begin + row * stride + column; }
-};
 
 // The rows of one head in global memory: T rows of HS elements, which are `ld` elements apart.
 template <class Real>
@@ -58,26 +50,6 @@ __device__ void load_tile(const Tile<Shared>& tile, const RowsOfHead<const Real>
       cp_async_16(tile.memory, tile.at(r, c), from, columns > 0);
     } else {
       for (int i = 0; i < V; ++i) tile.memory[tile.at(r, c + i)] = i < columns ? from[i] : Real{};
-    }
-  }
-}
-
-// Calls use(first, buffer) for the tiles that begin at rows begin, begin + step, … before `end`, each after
-// load(first, buffer). With two buffers the next tile is copied while one is used.
-template <int kBuffers, class Load, class Use>
-__device__ void walk_tiles(int begin, int end, int step, const Load& load, const Use& use) {
-  load(begin, 0);
-  for (int first = begin, buffer = 0; first < end; first += step) {
-    const int next = first + step;
-    cp_async_wait_all();
-    __syncthreads();  // this tile has arrived, and all have finished with the one before
-    if (kBuffers == 2 && next < end) load(next, 1 - buffer);
-    use(first, buffer);
-    if (kBuffers == 2) {
-      buffer = 1 - buffer;
-    } else {
-      __syncthreads();  // all have finished with this tile
-      if (next < end) load(next, 0);
     }
   }
 }

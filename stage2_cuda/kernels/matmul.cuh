@@ -7,6 +7,7 @@
 //   tiled       one block per 16 × 16 tile of c, operands in shared memory: N/16 and M/16 times;
 //   vectorised  one block per 64 × 64 tile of c, 4 × 4 of it per thread, in registers: N/64 and M/64 times.
 //               Two reads of four floats from shared memory give 16 products.
+// The next steps, in bf16 on tensor cores, are in matmul_mma.cuh.
 #pragma once
 
 #include "stage2_cuda/gemm.h"

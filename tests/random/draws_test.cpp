@@ -76,6 +76,7 @@ TEST(RandomTensor, RepeatsAPeriodOfUniformNumbers) {
       ++counts.at(static_cast<std::size_t>((values[i] + 0.5) * 64));
     EXPECT_LT(std::abs(chi_squared_deviation(counts)), kChiSquaredLimit);
     for (std::int64_t i = kPeriod; i < n; ++i) ASSERT_EQ(values[i], values[i - kPeriod]) << i;
+    EXPECT_NE(to_host<float>(*backend, random_tensor(*backend, {n}, 1)), values);
     EXPECT_NE(values[kPeriod / 2], values[0]);
     EXPECT_NE(values[kPeriod / 2 + 1], values[1]);
   }

@@ -52,6 +52,8 @@ refused() { # MESSAGE, with the environment of the caller
 STACK=16 refused 'sm_80: multiply<TensorCores<64>> uses 16 bytes of local memory'
 MMA=FFMA refused 'sm_80: multiply<TensorCores<64>> has no instruction of tensor cores'
 LOAD=LDG.E refused 'sm_80: scale<float, 4> has no load of 16 bytes'
+sed -i "s/$multiply/_ZN1k17matmul_mma_kernelEPf/" "$work/cuobjdump"
+MMA=FFMA refused 'sm_80: matmul_mma_kernel has no instruction of tensor cores'
 if "$script" program --only nothing >"$work/said" 2>&1; then fail "no kernels"; fi
 grep -q 'program has no such kernels' "$work/said" || fail "the message without kernels"
 mv "$work/cuobjdump" "$work/hidden"

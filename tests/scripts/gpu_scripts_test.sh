@@ -25,8 +25,8 @@ case $name in
     mkdir -p "$directory"; echo '{"step": 20, "loss": '"$loss"', "ms": {}}' >"$directory/metrics.jsonl" ;;
   *_bench_*)
     if [[ $arguments == *--ladder* ]]; then
-      echo '{"ladder": "a ladder", "bound": 100, "unit": "GB/s", "bound_name": "copy",'
-      echo ' "versions": [{"name": "plain", "us": 12.5, "rate": 40, "share": 0.4, "error": 1e-7}]}'
+      echo '{"ladder": "a ladder", "bound": 100, "unit": "GB/s", "bound_name": "copy", "reference": "fast",'
+      echo ' "versions": [{"name": "plain", "us": 12.5, "rate": 40, "share": 0.4, "of_reference": 0.5, "error": 1e-7}]}'
       exit
     fi
     echo '{"ms_per_step": {"median": 20.0}, "tokens_per_second": 1000, "mfu": 0.25, "efficiency": 0.5,'
@@ -59,7 +59,8 @@ check
 [ $code = 0 ] || fail "exit code $code where all passed"
 for line in '^passed   verify f32 ' '^passed   op table ' '^passed   bench tf32 b16 round 2 ' '^skipped  pytorch f32 b4 round 1: ' \
   '^passed   loss beyond 2.31 elements: 5.5 and 5.5' '^passed   stage 3, 1 rank, zero1 over host ' '^passed   bench tf32 b16 materialised attention ' \
-  '^passed   loss of stage 3, 2 ranks: 4.25 and 4.25' '^passed   memcheck ' '^passed   ncu of a step '; do
+  '^passed   loss of stage 3, 2 ranks: 4.25 and 4.25' '^passed   memcheck ' '^passed   ncu of a step ' \
+  '^passed   ladder matmul bf16 ' '^passed   ladder attention ' '^passed   ladder attention bf16 '; do
   said "$line"
 done
 ! grep -qE 'FAILED|no time|cut off' "$work/out/summary.txt" || fail 'something did not pass'
@@ -71,7 +72,7 @@ grep -q -- '--gpu-attention flash' "$work/calls" || fail 'flash attention was no
 "$scripts/gpu_report.py" "$work/out" >"$work/report" || fail 'gpu_report.py'
 for text in '| pytorch f32 b4 round 1 | skipped | 0 s |' 'ncu.csv has no table' '| f32 | 1.0e-07 | 2.0e-08 | 3.0e-06 | wte.weight | 1e-04 |' \
   '| tf32 | 16 | 2 | 20.00 | – | – | 1000 | 25.0 % | 50 % | 1.0 |' '| tf32 b16 round 1 | 1.00 | 2.00 | 3.00 | 0.00 | 4.00 |' \
-  'a ladder; bound: 100 GB/s, copy' '| plain | 12.5 | 40 | 40 % | 1.0e-07 |'; do
+  'a ladder; bound: 100 GB/s, copy; reference: fast' '| plain | 12.5 | 40 | 40 % | 50 % | 1.0e-07 |'; do
   grep -qF -- "$text" "$work/report" || { cat "$work/report" >&2; fail "the report has no '$text'"; }
 done
 

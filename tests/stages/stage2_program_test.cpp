@@ -175,6 +175,8 @@ TEST_F(Stage2Emulated, BenchReports) {
 TEST_F(Stage2Emulated, LaddersAreRightBeforeTheyAreTimed) {
   const ProgramResult result = stage2("bench", {"--ladder", "layernorm"});
   EXPECT_NE(result.output.find("v1"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("These are times of the emulator."), std::string::npos) << result.output;
+  expect_failure(run("bench", {"--ladder", "layernorm", "--precision", "bf16"}), 2, "layernorm are in f32");
 }
 
 std::vector<double> numbers_in(const std::string& text) {
@@ -189,13 +191,20 @@ std::vector<double> numbers_in(const std::string& text) {
 }
 
 // Layernorm (N,C) moves at least 8 bytes per element (4 read, 4 written). A product (M,K) · (K,N) takes 2MKN
-// operations.
+// operations. Attention (B,T,NH,HS) takes 4·HS for each of the T(T+1)/2 pairs of a query and a key.
 TEST_F(Stage2Emulated, RatesOfLaddersAreThoseOfTheirSizes) {
-  for (const std::string ladder : {"layernorm", "matmul"}) {
-    const auto json = nlohmann::json::parse(stage2("bench", {"--ladder", ladder, "--json"}).output);
-    const std::vector<double> sizes = numbers_in(json["ladder"]);
-    ASSERT_EQ(sizes.size(), ladder == "layernorm" ? 2u : 4u) << json["ladder"];
-    const double work = ladder == "layernorm" ? 8 * sizes[0] * sizes[1] : 2 * sizes[0] * sizes[1] * sizes[3];
+  const auto work_of = [](const std::string& ladder, const std::vector<double>& size) {
+    if (ladder == "layernorm") return 8 * size.at(0) * size.at(1);
+    if (ladder == "matmul") return 2 * size.at(0) * size.at(1) * size.at(3);
+    return 2 * size.at(0) * size.at(1) * (size.at(1) + 1) * size.at(2) * size.at(3);
+  };
+  for (const auto& [ladder, precision] :
+       {std::pair<std::string, std::string>{"layernorm", "f32"}, {"matmul", "bf16"}, {"attention", "f32"}}) {
+    const auto json = nlohmann::json::parse(
+        stage2("bench", {"--ladder", ladder, "--precision", precision, "--json"}).output);
+    const double work = work_of(ladder, numbers_in(json["ladder"]));
+    EXPECT_EQ(json["on_gpu"], false);
+    EXPECT_EQ(json["reference"], json["versions"].back()["name"]);
     EXPECT_NE(json["bound_name"], "");
     EXPECT_TRUE(json.contains("busy"));
     for (const auto& version : json["versions"]) {

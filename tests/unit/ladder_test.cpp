@@ -1,4 +1,4 @@
-// The versions of a ladder are checked, then timed.
+// The versions of a ladder are checked, timed with other inputs, and checked again.
 #include "stage2_cuda/ladder.h"
 
 #include <gtest/gtest.h>
@@ -6,10 +6,10 @@
 #include <cmath>
 #include <cstdio>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
-#include "stage2_cuda/cuda_backend.h"
-#include "stage2_cuda/device_objects.h"
-#include "stage2_cuda/ladders.h"
+#include "common/base/error.h"
 
 namespace stagegpt::gpu {
 namespace {
@@ -20,21 +20,30 @@ class LadderTest : public testing::Test {
     open_device(0);
     ladder_.name = "made up";
     ladder_.clear = [this] { left_ = 1; };
-    ladder_.error = [this] { return left_; };
+    ladder_.error = [this](int set) {
+      checked_.push_back(set);
+      return left_;
+    };
+    ladder_.sets = 4;
     ladder_.tolerance = 1e-5;
     ladder_.work = 1e9;
     ladder_.bound = 1e12;
   }
   void add(const char* name, double error) {
-    ladder_.versions.push_back({name, [this, error](StreamHandle) {
+    ladder_.versions.push_back({name, [this, name, error](StreamHandle, int set) {
                                   left_ = error;
-                                  ++runs_;
+                                  runs_.push_back({name, set});
                                 }});
   }
 
   Ladder ladder_;
   double left_ = 0;
-  int runs_ = 0;
+  struct Run {
+    std::string name;
+    int set;
+  };
+  std::vector<Run> runs_;
+  std::vector<int> checked_;  // sets
 };
 
 TEST_F(LadderTest, versions_are_timed_in_order) {
@@ -47,9 +56,68 @@ TEST_F(LadderTest, versions_are_timed_in_order) {
   EXPECT_GT(reports[1].microseconds, 0);
   EXPECT_DOUBLE_EQ(reports[1].rate, 1e9 / (reports[1].microseconds / 1e6));
   EXPECT_DOUBLE_EQ(reports[1].share, reports[1].rate / 1e12);
-  // Each version runs once for the check, three times for the warm-up, and then 5 to 50 times for the median.
-  EXPECT_GE(runs_, 2 * (1 + 3 + 5));
-  EXPECT_LE(runs_, 2 * (1 + 3 + 50));
+  // Each version runs once for the check, three times for the warm-up, and then 5 to 50 times for the median;
+  // the reference does this twice.
+  EXPECT_GE(runs_.size(), 3u * (1 + 3 + 5));
+  EXPECT_LE(runs_.size(), 3u * (1 + 3 + 50));
+}
+
+// "plain" as a share of "fast", which is timed before and after it.
+TEST_F(LadderTest, the_last_version_is_the_reference) {
+  add("plain", 0);
+  add("fast", 0);
+  const std::vector<VersionReport> reports = check_and_time(ladder_);
+  std::vector<std::string> order;
+  for (const Run& run : runs_) {
+    if (order.empty() || order.back() != run.name) order.push_back(run.name);
+  }
+  EXPECT_EQ(order, (std::vector<std::string>{"fast", "plain", "fast"}));
+  const double first_time = reports[0].of_reference * reports[0].microseconds;
+  EXPECT_GT(first_time, 0);
+  EXPECT_NEAR(reports[1].of_reference * reports[1].microseconds, first_time, 1e-9 * first_time);
+}
+
+// Set 0 is checked; the others are timed in turns, then checked.
+TEST_F(LadderTest, a_version_is_timed_with_inputs_that_it_has_not_seen) {
+  add("alone", 0);
+  check_and_time(ladder_);
+  int turn = 0, checks = 0;
+  for (const Run& run : runs_) {
+    if (run.set == 0) turn = 0, ++checks;
+    EXPECT_EQ(run.set, turn == 0 ? 0 : 1 + (turn - 1) % 3);
+    ++turn;
+  }
+  EXPECT_EQ(checks, 2) << "as reference, and as version";
+  EXPECT_EQ(checked_, (std::vector<int>{0, 1, 2, 3, 0, 1, 2, 3}));
+}
+
+TEST_F(LadderTest, a_version_is_checked_after_it_was_timed) {
+  ladder_.versions.push_back({"tired", [this](StreamHandle, int set) { left_ = set == 0 ? 0 : 1e-3; }});
+  try {
+    check_and_time(ladder_);
+    FAIL() << "nothing thrown";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(),
+                 "version tired, when it was timed: expected an error of at most 1e-05, got 0.001");
+  }
+}
+
+TEST_F(LadderTest, the_greatest_error_is_told) {
+  ladder_.versions.push_back({"alone", [](StreamHandle, int) {}});
+  ladder_.error = [](int set) { return set == 2 ? 3e-6 : 1e-6; };
+  EXPECT_EQ(check_and_time(ladder_)[0].error, 3e-6);
+}
+
+TEST_F(LadderTest, has_as_many_sets_as_are_always_run) {
+  add("alone", 0);
+  for (const int sets : {2, 9}) {
+    ladder_.sets = sets;
+    EXPECT_NO_THROW(check_and_time(ladder_)) << sets;
+  }
+  for (const int sets : {1, 10}) {
+    ladder_.sets = sets;
+    EXPECT_THROW(check_and_time(ladder_), InternalError) << sets;
+  }
 }
 
 TEST(EnoughSamples, AreFewerOfWhatTakesLong) {
@@ -79,7 +147,7 @@ TEST_F(LadderTest, a_wrong_version_is_not_timed) {
   } catch (const std::runtime_error& error) {
     EXPECT_STREQ(error.what(), "version wrong: expected an error of at most 1e-05, got 0.001");
   }
-  EXPECT_EQ(runs_, 1);
+  EXPECT_EQ(runs_.size(), 1u);
 }
 
 TEST_F(LadderTest, a_version_that_leaves_no_number_is_wrong) {
@@ -89,24 +157,33 @@ TEST_F(LadderTest, a_version_that_leaves_no_number_is_wrong) {
 
 TEST_F(LadderTest, a_version_that_does_nothing_is_wrong) {
   add("right", 0);
-  ladder_.versions.push_back({"idle", [](StreamHandle) {}});
+  ladder_.versions.push_back({"idle", [](StreamHandle, int) {}});
   EXPECT_THROW(check_and_time(ladder_), std::runtime_error);
 }
 
 class PrintedLadder : public testing::Test {
  protected:
-  static std::string printed(bool json) {
+  static std::string printed(bool json, bool is_gpu = true) {
     Ladder ladder;
     ladder.name = "matmul (2,3)";
     ladder.unit = "GFLOP/s";
     ladder.bound = 2.5e12;
     ladder.bound_name = "a measured GEMM";
-    const std::vector<VersionReport> reports = {
-        {.name = "plain", .error = 1.5e-7, .microseconds = 1234.5, .rate = 4e9, .share = 0.0016},
-        {.name = "fast", .error = 0, .microseconds = 2, .rate = 1.25e12, .share = 0.5}};
+    const std::vector<VersionReport> reports = {{.name = "plain",
+                                                 .error = 1.5e-7,
+                                                 .microseconds = 1234.5,
+                                                 .rate = 4e9,
+                                                 .share = 0.0016,
+                                                 .of_reference = 0.00324},
+                                                {.name = "fast",
+                                                 .error = 0,
+                                                 .microseconds = 2,
+                                                 .rate = 1.25e12,
+                                                 .share = 0.5,
+                                                 .of_reference = 1.0078125}};
     testing::internal::CaptureStdout();
     const MachineLoad load{.others_share = 0.25, .cores = 4, .threads = 3, .seconds = 2};
-    print(ladder, reports, {"a machine", load}, json);
+    print(ladder, reports, {"a machine", is_gpu, load}, json);
     std::fflush(stdout);
     return testing::internal::GetCapturedStdout();
   }
@@ -116,35 +193,44 @@ TEST_F(PrintedLadder, is_a_table) {
   const char* const table = R"(matmul (2,3)
 a machine
 bound: 2500.0 GFLOP/s, a measured GEMM
+reference: fast, timed twice
 
-version                 error    median us    GFLOP/s  of bound
-plain                 1.5e-07      1234.50        4.0      0.2%
-fast                        0         2.00     1250.0     50.0%
+version                   error    median us    GFLOP/s  of bound  of reference
+plain                   1.5e-07      1234.50        4.0      0.2%          0.3%
+fast                          0         2.00     1250.0     50.0%        100.8%
 )";
   EXPECT_EQ(printed(false), table);
+  const std::string emulated = printed(false, false);
+  EXPECT_NE(emulated.find("timed twice\nThese are times of the emulator. They say nothing about a GPU.\n\n"),
+            std::string::npos)
+      << emulated;
 }
 
 TEST_F(PrintedLadder, is_one_object) {
   const char* const object = R"json({
   "ladder": "matmul (2,3)",
   "machine": "a machine",
+  "on_gpu": true,
   "unit": "GFLOP/s",
   "bound": 2500.0,
   "bound_name": "a measured GEMM",
+  "reference": "fast",
   "versions": [
     {
       "name": "plain",
       "error": 1.5e-07,
       "us": 1234.5,
       "rate": 4.0,
-      "share": 0.0016
+      "share": 0.0016,
+      "of_reference": 0.00324
     },
     {
       "name": "fast",
       "error": 0.0,
       "us": 2.0,
       "rate": 1250.0,
-      "share": 0.5
+      "share": 0.5,
+      "of_reference": 1.0078125
     }
   ],
   "busy": {
@@ -158,67 +244,6 @@ TEST_F(PrintedLadder, is_one_object) {
 }
 )json";
   EXPECT_EQ(printed(true), object);
-}
-
-std::vector<std::string> names_of_versions(const Ladder& ladder) {
-  std::vector<std::string> names;
-  for (const KernelVersion& version : ladder.versions) names.push_back(version.name);
-  return names;
-}
-
-TEST(Ladders, say_what_they_compute) {
-  using Names = std::vector<std::string>;
-  open_device(0);
-  const std::unique_ptr<Backend> backend = make_cuda_backend({});
-  const Ladder layernorm = make_ladder("layernorm", *backend, {.large = false, .peak = {}});
-  EXPECT_EQ(layernorm.name, "layernorm (64,192)");
-  EXPECT_EQ(names_of_versions(layernorm),
-            (Names{"v1 thread per row", "v2 block per row", "v3 warp per row", "v4 four floats"}));
-  EXPECT_EQ(layernorm.work, 2 * 4 * 64 * 192) << "bytes read and written";
-  EXPECT_EQ(layernorm.unit, "GB/s");
-  EXPECT_GT(layernorm.bound, 1e5) << "bytes a second: 98,304 in less than a second";
-  EXPECT_EQ(layernorm.bound_name, "a copy on the device");
-  EXPECT_EQ(layernorm.tolerance, 1e-5);
-
-  const Peak peak{.flops_per_second = 3e12, .name = "made up"};
-  const Ladder matmul = make_ladder("matmul", *backend, {.large = false, .peak = peak});
-  EXPECT_EQ(matmul.name, "matmul (72,48) · (48,192)");
-  EXPECT_EQ(names_of_versions(matmul), (Names{"v1 naive", "v2 tiled", "v3 vectorised", "cublaslt"}));
-  EXPECT_EQ(matmul.work, 2.0 * 72 * 48 * 192);
-  EXPECT_EQ(matmul.unit, "GFLOP/s");
-  EXPECT_EQ(matmul.bound, 3e12);
-  EXPECT_EQ(matmul.bound_name, "made up");
-  EXPECT_EQ(matmul.tolerance, 1e-5);
-  EXPECT_EQ(
-      make_ladder("matmul", *backend, {.large = false, .precision = Precision::tf32, .peak = peak}).tolerance,
-      2e-3);
-}
-
-// If no version has written the output, the error is NaN. After a version has run, the error is small, but
-// not 0.
-TEST(Ladders, see_what_is_missing_or_wrong) {
-  open_device(0);
-  const std::unique_ptr<Backend> backend = make_cuda_backend({});
-  const Peak peak{.flops_per_second = 3e12, .name = "made up"};
-  const Stream stream;
-  for (const char* name : {"layernorm", "matmul"}) {
-    const Ladder ladder = make_ladder(name, *backend, {.large = false, .peak = peak});
-    ladder.clear();
-    EXPECT_TRUE(std::isnan(ladder.error())) << name;
-    ladder.versions[0].run(stream);
-    synchronize(stream);
-    const double error = ladder.error();
-    EXPECT_GT(error, 0) << name;
-    EXPECT_LT(error, 1e-5) << name;
-  }
-}
-
-TEST(Ladders, every_version_is_right) {
-  open_device(0);
-  const std::unique_ptr<Backend> backend = make_cuda_backend({});
-  for (const char* name : {"layernorm", "matmul"}) {
-    EXPECT_EQ(check_and_time(make_ladder(name, *backend, {.large = false, .peak = {}})).size(), 4u) << name;
-  }
 }
 
 }  // namespace
