@@ -348,6 +348,16 @@ class StreamBackend final : public CudaBackend {
     });
   }
 
+  void do_cross_entropy_forward_backward(const Tensor& loss, const Tensor& dlogits, const Tensor& rows,
+                                         const Tensor& dloss, const Tensor& logits, const Tensor& targets,
+                                         std::int64_t vocab_size) override {
+    by_type(logits, [&]<class T>() {
+      gpu::cross_entropy_forward_backward<T>(stream_, floats(loss), dlogits.data<T>(), floats(rows),
+                                             floats(dloss), logits.data<T>(), ids_of(targets),
+                                             cross_entropy_size(logits, vocab_size));
+    });
+  }
+
   void do_count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,
                         std::int64_t vocab_size) override {
     by_type(logits, [&]<class T>() {

@@ -13,7 +13,7 @@
 //   STAGEGPT_UNROLL for (…)                   all iterations one after the other, so that an array that they
 //                                             index can be in registers
 //   load4(array, i), store4(array, i, value)  four floats at once, 16-byte aligned; array may be shared
-//   load8(array, i), store8(array, i, value)  eight bf16 at once, 16-byte aligned
+//   load8(array, i), store8(array, i, value)  eight bf16 at once, 16-byte aligned; array may be shared (load8)
 //   cp_async_16(array, i, from, valid)        starts a copy of 16 bytes from device memory to elements i, i +
 //   1, …
 //                                             of a shared array; writes zeros, and does not read, if not

@@ -95,13 +95,24 @@ std::vector<Var> Tape::record(const char* name, std::vector<Var> inputs, std::ve
   return vars;
 }
 
-void Tape::backward(const Var& loss, double scale) {
+Tensor Tape::loss_gradient(DType dtype) {
+  check(!loss_node_, "tape: two ops have asked for the gradient of the loss");
+  loss_node_ = nodes_.size();
+  loss_gradient_ = backend_.allocate(dtype, {1});
+  backend_.fill(loss_gradient_, loss_scale_);
+  return loss_gradient_;
+}
+
+void Tape::backward(const Var& loss) {
   check(loss.needs_grad() && loss.value().numel() == 1, "tape: backward needs a loss of one element");
   check(!std::exchange(backward_done_, true), "tape: backward was called already");
+  check(!loss_node_ || (nodes_.size() == *loss_node_ + 1 && nodes_.back().outputs[0] == loss.slot_),
+        "tape: an op has computed its gradient as that of the loss, but is not the last one");
   GradSlot& seed = *loss.slot_;
-  seed.grad = backend_.allocate(seed.dtype, seed.shape);
+  seed.grad =
+      loss_node_ ? std::exchange(loss_gradient_, Tensor()) : backend_.allocate(seed.dtype, seed.shape);
   seed.written = true;
-  backend_.fill(seed.grad, scale);
+  if (!loss_node_) backend_.fill(seed.grad, loss_scale_);
   while (!nodes_.empty()) {
     Node node = std::move(nodes_.back());
     nodes_.pop_back();

@@ -98,6 +98,33 @@ TEST_P(ElementwiseOps, cross_entropy_reads_no_padding_and_its_gradient_there_is_
   }
 }
 
+TEST_P(ElementwiseOps, cross_entropy_may_overwrite_the_logits_with_their_gradient_in_one_pass) {
+  constexpr std::int64_t kRows = 6, kVocabulary = 101, kPadded = 128;
+  Values values = random_values(1, 0, kRows * kPadded);
+  for (std::int64_t i = 0; i < kRows * kPadded; ++i) {
+    if (i % kPadded >= kVocabulary) values[i] = kNan;
+  }
+  Backend& be = *backend_;
+  const Tensor logits = to_tensor(be, DType::f32, {kRows, kPadded}, values);
+  const Tensor targets = to_tensor(be, {kRows}, {0, 100, 50, 50, 99, 1});
+  const Tensor loss = be.allocate(DType::f32, {1}), rows = be.allocate(DType::f32, {kRows}),
+               dloss = be.allocate(DType::f32, {1}), dlogits = be.allocate(DType::f32, logits.shape());
+  be.fill(dloss, 0.5);
+  be.fill(dlogits, kNan);
+  be.cross_entropy_forward_backward(loss, dlogits, rows, dloss, logits, targets, kVocabulary);
+  const double expected = to_value(be, loss);
+  EXPECT_TRUE(std::isfinite(expected));
+  be.fill(loss, kNan);
+  be.cross_entropy_forward_backward(loss, logits, rows, dloss, logits, targets, kVocabulary);
+  EXPECT_EQ(to_value(be, loss), expected);
+  const Values grad = to_values(be, dlogits);
+  EXPECT_EQ(to_values(be, logits), grad);
+  for (std::int64_t i = 0; i < kRows * kPadded; ++i) {
+    const bool padding = i % kPadded >= kVocabulary;
+    ASSERT_EQ(grad[i] == 0, padding) << i;
+  }
+}
+
 TEST_P(ElementwiseOps, count_correct_counts_rows_whose_largest_logit_is_the_targets) {
   constexpr std::int64_t kVocabulary = 5;
   // Columns 5 and 6 (from 0) are padding.

@@ -267,14 +267,35 @@ void add_cross_entropy(Cases& cases, std::string name, Shape targets, std::int32
        [V](Tape& tape, const Vars& x, const Ids& i) { return Vars{cross_entropy(tape, x[0], i[0], V)}; }});
 }
 
+void add_cross_entropy_loss(Cases& cases, std::string name, Shape targets, std::int32_t V,
+                            std::int64_t padded, std::int64_t K, double scale = 1) {
+  cases.push_back(
+      {"cross_entropy_loss_" + name,
+       {{{targets[0], targets[1], padded}, scale}},
+       {{targets, V}},
+       K,
+       [V](Tape& tape, const Vars& x, const Ids& i) { return Vars{cross_entropy_loss(tape, x[0], i[0], V)}; },
+       /*is_loss=*/true});
+}
+
 void add_cross_entropies(Cases& cases) {
-  add_cross_entropy(cases, "vocabulary_101_of_128", {2, 17}, 101, 128);
-  add_cross_entropy(cases, "no_padding", {2, 5}, 128, 128);
-  add_cross_entropy(cases, "one_row", {1, 1}, 33, 128);
-  add_cross_entropy(cases, "two_tokens", {3, 5}, 2, 3);
-  add_cross_entropy(cases, "large", {2, 17}, 101, 128, kLarge);
-  add_cross_entropy(cases, "vocabulary_600", {2, 5}, 600, 640);
-  add_cross_entropy(cases, "many_rows", {1, 257}, 5, 8);  // more than the 256 threads of a GPU block
+  const auto add = [&](const char* name, Shape targets, std::int32_t V, std::int64_t padded,
+                       double scale = 1) {
+    add_cross_entropy(cases, name, targets, V, padded, scale);
+    add_cross_entropy_loss(cases, name, targets, V, padded, V, scale);
+  };
+  add("vocabulary_101_of_128", {2, 17}, 101, 128);
+  add("no_padding", {2, 5}, 128, 128);
+  add("one_row", {1, 1}, 33, 128);
+  add("two_tokens", {3, 5}, 2, 3);
+  add("large", {2, 17}, 101, 128, kLarge);
+  add("vocabulary_600", {2, 5}, 600, 640);
+  add("vocabulary_5000", {1, 3}, 4999, 5000);  // more than 512 threads of a GPU block read at once
+  add("many_rows", {1, 601}, 5, 8);            // more than these threads
+  // Rows that fit in the shared memory of a GPU's block in bf16, but not in f32; rows that never fit. K is
+  // not V: sums are in f32, so that in bf16 only elements are rounded.
+  add_cross_entropy_loss(cases, "vocabulary_50257", {1, 2}, 50257, 50304, 64);
+  add_cross_entropy_loss(cases, "vocabulary_50500", {1, 2}, 50500, 50560, 64);
 }
 
 std::vector<RealInput> chain_residual_inputs() {
@@ -295,6 +316,15 @@ void add_chains(Cases& cases) {
                    [](Tape& tape, const Vars& x, const Ids& i) {
                      return Vars{cross_entropy(tape, linear(tape, x[0], x[1], Var()), i[0], 101)};
                    }});
+  // The same, where the gradient overwrites the logits in the forward.
+  cases.push_back({"chain_loss",
+                   {{{2, 7, 20}}, parameter({128, 20}, 0.5)},
+                   {{{2, 7}, 101}},
+                   128,
+                   [](Tape& tape, const Vars& x, const Ids& i) {
+                     return Vars{cross_entropy_loss(tape, linear(tape, x[0], x[1], Var()), i[0], 101)};
+                   },
+                   /*is_loss=*/true});
   // The residual stream h has two branches. Its gradient is shared, accumulated and written in place.
   cases.push_back(
       {"chain_residual", chain_residual_inputs(), {}, 20, [](Tape& tape, const Vars& x, const Ids&) {

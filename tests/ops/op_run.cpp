@@ -51,6 +51,11 @@ std::vector<Var> OpRun::forward(Tape& tape) {
 }
 
 void OpRun::step(int projection) {
+  if (op_.is_loss) {
+    outputs_ = {Values(1)};
+    Tape tape(backend_, Tape::Mode::training, direction(projection, 0)[0]);
+    return tape.backward(forward(tape)[0]);
+  }
   Tape tape(backend_);
   std::vector<Var> outs = forward(tape);
   std::vector<Tensor> directions;
