@@ -177,15 +177,15 @@ class StreamBackend final : public CudaBackend {
 
   void do_embedding_backward(const Grad& dwte, const Grad& dwpe, const Tensor& dout,
                              const Tensor& ids) override {
-    for (const Grad& grad : {dwte, dwpe}) {
-      if (grad.mode == GradMode::overwrite) gpu::set_zero(grad.tensor.raw(), grad.tensor.bytes(), stream_);
-    }
-    const Shape& s = dout.shape();
-    Tensor ranks;
-    if (dwte.wanted()) ranks = zeros(DType::i32, {dwte.tensor.shape()[0]});
+    const Shape& shape = dout.shape();
+    const EmbeddingSize size{shape[0], shape[1], shape[2]};
+    if (dwte.mode == GradMode::overwrite) gpu::set_zero(dwte.tensor.raw(), dwte.tensor.bytes(), stream_);
     by_type(dout, [&]<class T>() {
-      gpu::embedding_backward<T>(stream_, floats(dwte), floats(dwpe), dout.data<T>(), ids_of(ids),
-                                 optional<std::int32_t>(ranks), {s[0], s[1], s[2]});
+      if (dwpe.wanted()) {
+        gpu::embedding_backward_positions<T>(stream_, floats(dwpe), dwpe.accumulates(),
+                                             dwpe.tensor.shape()[0], dout.data<T>(), size);
+      }
+      if (dwte.wanted() && size.tokens() > 0) add_token_gradients<T>(dwte.tensor, dout, ids, size);
     });
   }
 
@@ -380,6 +380,17 @@ class StreamBackend final : public CudaBackend {
     gpu::adamw(stream_, floats(weights), floats(m), floats(v), floats(grads), squared_norm.data<double>(),
                static_cast<const DecayRange*>(table.raw()), static_cast<int>(ranges.size()), step,
                weights.numel());
+  }
+
+  template <class T>
+  void add_token_gradients(const Tensor& dwte, const Tensor& dout, const Tensor& ids, EmbeddingSize size) {
+    const std::int64_t n = size.tokens();
+    const Tensor scratch = allocate(DType::i32, {SortTiles(n).scratch_size(n)}),
+                 parts = allocate(DType::f32, {size.parts_size()});
+    const std::int32_t* order =
+        sort_tokens(stream_, ids_of(ids), n, dwte.shape()[0], scratch.data<std::int32_t>());
+    embedding_backward_tokens<T>(stream_, floats(dwte), dout.data<T>(), ids_of(ids), order, floats(parts),
+                                 size);
   }
 
   // Throws UserError for heads that no implementation computes in this dtype.

@@ -6,7 +6,7 @@
 //   threadIdx, blockIdx, blockDim, gridDim
 //   __syncthreads(), __syncthreads_or(p)      called by every thread of the block, at the same line
 //   __syncwarp(), __shfl_sync, __shfl_xor_sync, __shfl_down_sync, __ballot_sync   called by the mask's lanes
-//   atomicAdd, atomicMax (int*, int)          integers only: a sum of floats would depend on the order
+//   atomicAdd(int*, int)                      integers only: a sum of floats would depend on the order
 //   __threadfence()                           other blocks see what was written before it first
 //   STAGEGPT_SHARED(float, tile, 256);        an array in shared memory
 //   STAGEGPT_DYNAMIC_SHARED(float, scores);   an array in shared memory, whose size the launch gives
