@@ -159,8 +159,8 @@ class StreamBackend final : public CudaBackend {
   }
 
   void do_cast(const Tensor& out, const Tensor& in) override {
-    if (in.dtype() == DType::bf16) return gpu::widen(stream_, floats(out), in.data<Bf16>(), in.numel());
-    gpu::to_bf16(stream_, out.data<Bf16>(), floats(in), in.numel());
+    if (in.dtype() == DType::bf16) return gpu::cast(stream_, floats(out), in.data<Bf16>(), in.numel());
+    gpu::cast(stream_, out.data<Bf16>(), floats(in), in.numel());
   }
 
   void do_embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte,
@@ -429,7 +429,7 @@ class StreamBackend final : public CudaBackend {
   Tensor in_f32(const Tensor& tensor) {
     if (tensor.dtype() == DType::f32) return tensor;
     const Tensor wide = allocate(DType::f32, tensor.shape());
-    gpu::widen(stream_, floats(wide), tensor.data<Bf16>(), tensor.numel());
+    gpu::cast(stream_, floats(wide), tensor.data<Bf16>(), tensor.numel());
     return wide;
   }
 

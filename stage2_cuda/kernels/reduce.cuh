@@ -46,12 +46,6 @@ __device__ inline MaxAndSum merge(MaxAndSum a, MaxAndSum b) {
   return {max, a.sum * expf(a.max - max) + b.sum * expf(b.max - max)};
 }
 
-// The result for a's elements and x.
-__device__ inline MaxAndSum with(MaxAndSum a, float x) {
-  if (x <= a.max && a.max > -INFINITY) return {a.max, a.sum + expf(x - a.max)};
-  return merge(a, {x, 1});
-}
-
 // The result for a's elements and those of f: the sum is rescaled once for all of them.
 template <int V>
 __device__ MaxAndSum with(MaxAndSum a, const Floats<V>& f) {

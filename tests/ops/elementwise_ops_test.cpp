@@ -56,7 +56,7 @@ TEST_P(ElementwiseOps, tensors_without_elements_are_no_error) {
 }
 
 TEST_P(ElementwiseOps, add_may_write_over_its_first_argument) {
-  for (const std::int64_t n : {1, 17, 40001}) {
+  for (const std::int64_t n : {1, 17, 40000, 40001}) {
     const Values x = random_values(1, 0, n), y = random_values(1, 1, n);
     const Tensor a = to_tensor(*backend_, DType::f32, {n}, x), b = to_tensor(*backend_, DType::f32, {n}, y);
     const Tensor out = backend_->allocate(DType::f32, {n});
@@ -225,14 +225,16 @@ TEST_P(ElementwiseOps, embedding_backward_overwrites_the_rows_of_all_positions) 
 }
 
 TEST_P(ElementwiseOps, dropout_keeps_what_its_definition_says) {
-  constexpr std::int64_t kSize = 5000, kFirst = 1234567;
-  const Dropout dropout{0.25, {42, 5, 3}, kFirst};
-  const Tensor x = backend_->allocate(DType::f32, {kSize}), out = backend_->allocate(DType::f32, {kSize});
-  backend_->fill(x, 3);
-  backend_->dropout_forward(out, x, dropout);
-  const Values values = to_values(*backend_, out);
-  for (std::int64_t i = 0; i < kSize; ++i) {
-    ASSERT_EQ(values[i], random_uniform(dropout.key, kFirst + i) >= 0.25f ? 4 : 0) << i;
+  constexpr std::int64_t kSize = 5000;
+  for (const std::int64_t first : {1234567, 1234568}) {  // the second begins a block of four random numbers
+    const Dropout dropout{0.25, {42, 5, 3}, first};
+    const Tensor x = backend_->allocate(DType::f32, {kSize}), out = backend_->allocate(DType::f32, {kSize});
+    backend_->fill(x, 3);
+    backend_->dropout_forward(out, x, dropout);
+    const Values values = to_values(*backend_, out);
+    for (std::int64_t i = 0; i < kSize; ++i) {
+      ASSERT_EQ(values[i], random_uniform(dropout.key, first + i) >= 0.25f ? 4 : 0) << i;
+    }
   }
 }
 

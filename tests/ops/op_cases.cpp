@@ -21,9 +21,12 @@ constexpr double kEps = 1e-5;
 // A standard deviation; some numbers are then beyond ±50.
 constexpr double kLarge = 25;
 
-// The index of the first element is not a multiple of four, and does not fit in 32 bits. This detects kernels
-// that assume aligned blocks of four random numbers, or indices of 32 bits.
-Dropout some_dropout(double p) { return {p, {0x123456789abcdef, 3, 7}, (std::int64_t{1} << 34) + 5}; }
+// The index of the first element does not fit in 32 bits, and by default is not a multiple of four. This
+// detects kernels that assume aligned blocks of four random numbers, or indices of 32 bits.
+Dropout some_dropout(double p, std::int64_t first = 5) {
+  return {p, {0x123456789abcdef, 3, 7}, (std::int64_t{1} << 34) + first};
+}
+constexpr std::int64_t kAligned = 8;  // as first element: that of a block of random numbers
 
 void add_embedding(Cases& cases, std::string name, Shape ids, std::int32_t rows, std::int64_t positions,
                    std::int64_t C, std::int32_t range) {
@@ -202,6 +205,7 @@ struct AttentionCase {
   double dropout = 0;
   double scale = 1;        // of the elements of qkv
   double score_scale = 1;  // times 1/√HS
+  std::int64_t first = 5;  // element of the dropout sequence
 };
 
 void add_attention(Cases& cases, const AttentionCase& c) {
@@ -210,7 +214,7 @@ void add_attention(Cases& cases, const AttentionCase& c) {
                    {},
                    std::max(c.T, c.C / c.n_head),
                    [n_head = c.n_head, scale = c.score_scale / std::sqrt(static_cast<double>(c.C) / c.n_head),
-                    dropout = some_dropout(c.dropout)](Tape& tape, const Vars& x, const Ids&) {
+                    dropout = some_dropout(c.dropout, c.first)](Tape& tape, const Vars& x, const Ids&) {
                      return Vars{attention(tape, x[0], n_head, scale, dropout)};
                    }});
 }
@@ -242,15 +246,17 @@ void add_attentions(Cases& cases) {
   add_attention(cases, {"dropout", 2, 17, 48, 3, 0.3});
   add_attention(cases, {"dropout_t130", 1, 130, 40, 2, 0.1});
   add_attention(cases, {"dropout_batch", 2, 67, 68, 2, 0.1});
+  add_attention(cases, {"dropout_aligned", 2, 68, 48, 3, 0.3, 1, 1, kAligned});
   add_attention(cases, {"dropout_one_token", 3, 1, 20, 1, 0.5});
 }
 
 void add_dropouts(Cases& cases) {
-  auto dropout_case = [&](std::string name, Shape shape, double p) {
-    cases.push_back({"dropout_" + name, {{shape}}, {}, 1, [p](Tape& tape, const Vars& x, const Ids&) {
-                       return Vars{dropout(tape, x[0], some_dropout(p))};
+  auto dropout_case = [&](std::string name, Shape shape, double p, std::int64_t first = 5) {
+    cases.push_back({"dropout_" + name, {{shape}}, {}, 1, [=](Tape& tape, const Vars& x, const Ids&) {
+                       return Vars{dropout(tape, x[0], some_dropout(p, first))};
                      }});
   };
+  dropout_case("aligned", {2, 17, 192}, 0.1, kAligned);
   dropout_case("p10", {2, 17, 192}, 0.1);
   dropout_case("p90", {3, 5, 7}, 0.9);
   dropout_case("one_element", {1, 1, 1}, 0.5);
