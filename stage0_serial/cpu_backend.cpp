@@ -220,6 +220,14 @@ class CpuBackend final : public HostBackend {
                                        cross_entropy_size(logits, vocab_size));
   }
 
+  void do_cross_entropy_forward_backward(const Tensor& loss, const Tensor& dlogits, const Tensor& rows,
+                                         const Tensor& dloss, const Tensor& logits, const Tensor& targets,
+                                         std::int64_t vocab_size) override {
+    vectorised::cross_entropy_forward_backward(
+        parallel_, loss.data<float>(), dlogits.data<float>(), rows.data<float>(), *dloss.data<float>(),
+        logits.data<float>(), targets.data<std::int32_t>(), cross_entropy_size(logits, vocab_size));
+  }
+
   void do_count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,
                         std::int64_t vocab_size) override {
     *count.data<std::int32_t>() =

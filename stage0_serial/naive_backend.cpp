@@ -226,6 +226,17 @@ class NaiveBackend final : public HostBackend {
     });
   }
 
+  void do_cross_entropy_forward_backward(const Tensor& loss, const Tensor& dlogits, const Tensor& rows,
+                                         const Tensor& dloss, const Tensor& logits, const Tensor& targets,
+                                         std::int64_t vocab_size) override {
+    with_real(logits.dtype(), [&](auto t) {
+      using T = decltype(t);
+      naive::cross_entropy_forward_backward(loss.data<T>(), dlogits.data<T>(), rows.data<T>(),
+                                            *dloss.data<T>(), logits.data<T>(), targets.data<std::int32_t>(),
+                                            cross_entropy_size(logits, vocab_size));
+    });
+  }
+
   void do_count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,
                         std::int64_t vocab_size) override {
     with_real(logits.dtype(), [&](auto t) {

@@ -177,8 +177,8 @@ class StreamBackend final : public CudaBackend {
   }
 
   void do_cast(const Tensor& out, const Tensor& in) override {
-    if (in.dtype() == DType::bf16) return gpu::widen(stream_, floats(out), in.data<Bf16>(), in.numel());
-    gpu::to_bf16(stream_, out.data<Bf16>(), floats(in), in.numel());
+    if (in.dtype() == DType::bf16) return gpu::cast(stream_, floats(out), in.data<Bf16>(), in.numel());
+    gpu::cast(stream_, out.data<Bf16>(), floats(in), in.numel());
   }
 
   void do_embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte,
@@ -195,15 +195,15 @@ class StreamBackend final : public CudaBackend {
 
   void do_embedding_backward(const Grad& dwte, const Grad& dwpe, const Tensor& dout,
                              const Tensor& ids) override {
-    for (const Grad& grad : {dwte, dwpe}) {
-      if (grad.mode == GradMode::overwrite) gpu::set_zero(grad.tensor.raw(), grad.tensor.bytes(), stream_);
-    }
-    const Shape& s = dout.shape();
-    Tensor ranks;
-    if (dwte.wanted()) ranks = zeros(DType::i32, {dwte.tensor.shape()[0]});
+    const Shape& shape = dout.shape();
+    const EmbeddingSize size{shape[0], shape[1], shape[2]};
+    if (dwte.mode == GradMode::overwrite) gpu::set_zero(dwte.tensor.raw(), dwte.tensor.bytes(), stream_);
     by_type(dout, [&]<class T>() {
-      gpu::embedding_backward<T>(stream_, floats(dwte), floats(dwpe), dout.data<T>(), ids_of(ids),
-                                 optional<std::int32_t>(ranks), {s[0], s[1], s[2]});
+      if (dwpe.wanted()) {
+        gpu::embedding_backward_positions<T>(stream_, floats(dwpe), dwpe.accumulates(),
+                                             dwpe.tensor.shape()[0], dout.data<T>(), size);
+      }
+      if (dwte.wanted() && size.tokens() > 0) add_token_gradients<T>(dwte.tensor, dout, ids, size);
     });
   }
 
@@ -356,6 +356,16 @@ class StreamBackend final : public CudaBackend {
     });
   }
 
+  void do_cross_entropy_forward_backward(const Tensor& loss, const Tensor& dlogits, const Tensor& rows,
+                                         const Tensor& dloss, const Tensor& logits, const Tensor& targets,
+                                         std::int64_t vocab_size) override {
+    by_type(logits, [&]<class T>() {
+      gpu::cross_entropy_forward_backward<T>(stream_, floats(loss), dlogits.data<T>(), floats(rows),
+                                             floats(dloss), logits.data<T>(), ids_of(targets),
+                                             cross_entropy_size(logits, vocab_size));
+    });
+  }
+
   void do_count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,
                         std::int64_t vocab_size) override {
     by_type(logits, [&]<class T>() {
@@ -385,6 +395,17 @@ class StreamBackend final : public CudaBackend {
       staging_.copy_to_device(table.raw(), ranges.data(), ranges.size_bytes());
     }
     return static_cast<const DecayRange*>(table.raw());
+  }
+
+  template <class T>
+  void add_token_gradients(const Tensor& dwte, const Tensor& dout, const Tensor& ids, EmbeddingSize size) {
+    const std::int64_t n = size.tokens();
+    const Tensor scratch = allocate(DType::i32, {SortTiles(n).scratch_size(n)}),
+                 parts = allocate(DType::f32, {size.parts_size()});
+    const std::int32_t* order =
+        sort_tokens(stream_, ids_of(ids), n, dwte.shape()[0], scratch.data<std::int32_t>());
+    embedding_backward_tokens<T>(stream_, floats(dwte), dout.data<T>(), ids_of(ids), order, floats(parts),
+                                 size);
   }
 
   // Throws UserError for heads that no implementation computes in this dtype.
@@ -441,7 +462,7 @@ class StreamBackend final : public CudaBackend {
   Tensor in_f32(const Tensor& tensor) {
     if (tensor.dtype() == DType::f32) return tensor;
     const Tensor wide = allocate(DType::f32, tensor.shape());
-    gpu::widen(stream_, floats(wide), tensor.data<Bf16>(), tensor.numel());
+    gpu::cast(stream_, floats(wide), tensor.data<Bf16>(), tensor.numel());
     return wide;
   }
 

@@ -6,14 +6,14 @@
 //   threadIdx, blockIdx, blockDim, gridDim
 //   __syncthreads(), __syncthreads_or(p)      called by every thread of the block, at the same line
 //   __syncwarp(), __shfl_sync, __shfl_xor_sync, __shfl_down_sync, __ballot_sync   called by the mask's lanes
-//   atomicAdd, atomicMax (int*, int)          integers only: a sum of floats would depend on the order
+//   atomicAdd(int*, int)                      integers only: a sum of floats would depend on the order
 //   __threadfence()                           other blocks see what was written before it first
 //   STAGEGPT_SHARED(float, tile, 256);        an array in shared memory
 //   STAGEGPT_DYNAMIC_SHARED(float, scores);   an array in shared memory, whose size the launch gives
 //   STAGEGPT_UNROLL for (…)                   all iterations one after the other, so that an array that they
 //                                             index can be in registers
 //   load4(array, i), store4(array, i, value)  four floats at once, 16-byte aligned; array may be shared
-//   load8(array, i), store8(array, i, value)  eight bf16 at once, 16-byte aligned
+//   load8(array, i), store8(array, i, value)  eight bf16 at once, 16-byte aligned; array may be shared (load8)
 //   cp_async_16(array, i, from, valid)        starts a copy of 16 bytes from device memory to elements i, i +
 //   1, …
 //                                             of a shared array; writes zeros, and does not read, if not

@@ -125,15 +125,30 @@ std::vector<Var> Tape::recompute(Function function) {
                   });
 }
 
-void Tape::backward(const Var& loss, double scale) {
+Tensor Tape::loss_gradient(DType dtype) {
+  check(!loss_node_, "tape: two ops have asked for the gradient of the loss");
+  loss_node_ = nodes_.size();
+  loss_gradient_ = backend_.allocate(dtype, {1});
+  backend_.fill(loss_gradient_, loss_scale_);
+  return loss_gradient_;
+}
+
+void Tape::backward(const Var& loss) {
   check(loss.needs_grad() && loss.value().numel() == 1, "tape: backward needs a loss of one element");
-  std::vector<Tensor> seed = {backend_.allocate(loss.slot_->dtype, loss.slot_->shape)};
-  backend_.fill(seed[0], scale);
+  check(!loss_node_ || (nodes_.size() == *loss_node_ + 1 && nodes_.back().outputs[0] == loss.slot_),
+        "tape: an op has computed its gradient as that of the loss, but is not the last one");
+  std::vector<Tensor> seed = {std::exchange(loss_gradient_, Tensor())};
+  if (!loss_node_) {
+    seed[0] = backend_.allocate(loss.slot_->dtype, loss.slot_->shape);
+    backend_.fill(seed[0], loss_scale_);
+  }
   backward({loss}, std::move(seed));
 }
 
 void Tape::backward(std::vector<Var> outputs, std::vector<Tensor> douts) {
   check(!std::exchange(backward_done_, true), "tape: backward was called already");
+  check(!loss_gradient_.defined(),
+        "tape: an op has computed its gradient as that of the loss, which is not given");
   check(outputs.size() == douts.size(), "tape: ", outputs.size(), " outputs with ", douts.size(),
         " gradients");
   for (std::size_t i = 0; i < outputs.size(); ++i) {

@@ -12,8 +12,10 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/backend/backend.h"
@@ -44,6 +46,8 @@ class Var {
   Var(Tensor value, Tensor grad, int leaf_id = -1);
 
   const Tensor& value() const { return value_; }
+  // Moves the value out of this handle: for an op that overwrites it if no other handle exists.
+  Tensor take_value() { return std::exchange(value_, Tensor()); }
   bool needs_grad() const { return slot_ != nullptr; }
   // The gradient collected so far; undefined if there is none.
   Tensor grad() const { return slot_ && slot_->written ? slot_->grad : Tensor(); }
@@ -96,13 +100,16 @@ class Tape {
   using Function = std::function<std::vector<Var>(Tape& tape)>;
   using OpWatch = std::function<void(const char* op, std::span<const Var> inputs, std::span<const Var> outs)>;
 
-  // An inference tape records nothing: what an op saves for its backward is freed at once.
-  explicit Tape(Backend& backend, Mode mode = Mode::training) : backend_(backend), mode_(mode) {}
+  // An inference tape records nothing: what an op saves for its backward is freed at once. The gradient of
+  // the loss is `loss_scale`.
+  explicit Tape(Backend& backend, Mode mode = Mode::training, double loss_scale = 1)
+      : backend_(backend), mode_(mode), loss_scale_(loss_scale) {}
   ~Tape();
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
   Backend& backend() const { return backend_; }
+  Mode mode() const { return mode_; }
 
   // Records an op with one output. No two inputs that need a gradient may be the same variable. `backward`
   // receives the gradient of the output; it is not called if the output has no gradient.
@@ -120,8 +127,9 @@ class Tape {
   // the backward of all of them.
   std::vector<Var> recompute(Function function);
 
-  // Calls `watch` after each op with its name, inputs and outputs, also on an inference tape. Of recompute(),
-  // it sees the ops of the first call.
+  // Calls `watch` after each op with its name, inputs and outputs, also on an inference tape. An input that
+  // the op has overwritten has no value; as the output of an earlier op it had one. Of
+  // recompute(), the watch sees the ops of the first call.
   void on_op(OpWatch watch) { op_watch_ = std::move(watch); }
 
   // Calls `hook` for each leaf that this tape uses, after the backward of the last op that uses it: once,
@@ -129,12 +137,15 @@ class Tape {
   // the call.
   void on_leaf_ready(ReadyHook hook) { leaf_ready_ = std::move(hook); }
 
-  // Adds `scale` times the derivative of `loss` (one element) to the gradient of every leaf. A tape has at
+  // Adds loss_scale times the derivative of `loss` (one element) to the gradient of every leaf. A tape has at
   // most one backward.
-  void backward(const Var& loss, double scale = 1);
+  void backward(const Var& loss);
   // The same for the derivative of Σ ⟨outputs[i], douts[i]⟩, where douts[i] has the shape of outputs[i]. To
   // pass arguments that nothing else holds lets the tape free them early and write into them.
   void backward(std::vector<Var> outputs, std::vector<Tensor> douts);
+  // For an op that computes gradients in its forward: the gradient (1) that backward() will pass to it. The
+  // op calls this before its record(); it must be the last one on the tape, and its output the loss.
+  Tensor loss_gradient(DType dtype);
 
   // Names of the recorded ops, in order.
   std::vector<std::string> op_names() const;
@@ -154,6 +165,9 @@ class Tape {
 
   Backend& backend_;
   Mode mode_;
+  double loss_scale_;
+  Tensor loss_gradient_;                  // given to an op in its forward
+  std::optional<std::size_t> loss_node_;  // index of this op's node
   std::vector<Node> nodes_;
   ReadyHook leaf_ready_;
   OpWatch op_watch_;

@@ -374,4 +374,25 @@ void Backend::residual_layernorm_forward(const Tensor& sum, const Tensor& out, c
       [&] { kernels_->do_residual_layernorm_forward(sum, out, mean, rstd, x, residual, w, bias, eps); });
 }
 
+void Backend::cross_entropy_forward_backward(const Tensor& loss, const Tensor& dlogits, const Tensor& rows,
+                                             const Tensor& dloss, const Tensor& logits, const Tensor& targets,
+                                             std::int64_t vocab_size) {
+  const Checks checks("cross_entropy_forward_backward");
+  check_classes(checks, logits, targets, vocab_size);
+  const DType statistics = statistics_dtype(logits.dtype());
+  checks.elements(loss, statistics, 1, "loss");
+  checks.elements(dloss, statistics, 1, "dloss");
+  checks.elements(rows, statistics, targets.numel(), "rows");
+  checks.shape(dlogits, logits.dtype(), logits.shape(), "dlogits");
+  if (!fused_) {
+    cross_entropy_forward(loss, rows, logits, targets, vocab_size);
+    cross_entropy_backward(dlogits, dloss, logits, rows, targets, vocab_size);
+    return;
+  }
+  run("cross_entropy_forward_backward",
+      work::cross_entropy_forward_backward(loss, dlogits, dloss, logits, targets, vocab_size), [&] {
+        kernels_->do_cross_entropy_forward_backward(loss, dlogits, rows, dloss, logits, targets, vocab_size);
+      });
+}
+
 }  // namespace stagegpt

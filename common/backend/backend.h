@@ -155,6 +155,11 @@ class Backend {
   void residual_layernorm_forward(const Tensor& sum, const Tensor& out, const Tensor& mean,
                                   const Tensor& rstd, const Tensor& x, const Tensor& residual,
                                   const Tensor& w, const Tensor& bias, double eps);
+  // cross_entropy_forward and cross_entropy_backward, for a dloss that is known before the loss. `dlogits`
+  // may be `logits`. rows (N), with the dtype of loss, is scratch memory.
+  void cross_entropy_forward_backward(const Tensor& loss, const Tensor& dlogits, const Tensor& rows,
+                                      const Tensor& dloss, const Tensor& logits, const Tensor& targets,
+                                      std::int64_t vocab_size);
 
  private:
   friend class OpObserver;
@@ -225,6 +230,10 @@ class Kernels {
   virtual void do_residual_layernorm_forward(const Tensor& sum, const Tensor& out, const Tensor& mean,
                                              const Tensor& rstd, const Tensor& x, const Tensor& residual,
                                              const Tensor& w, const Tensor& bias, double eps) = 0;
+  virtual void do_cross_entropy_forward_backward(const Tensor& loss, const Tensor& dlogits,
+                                                 const Tensor& rows, const Tensor& dloss,
+                                                 const Tensor& logits, const Tensor& targets,
+                                                 std::int64_t vocab_size) = 0;
 
  protected:
   ~Kernels() = default;

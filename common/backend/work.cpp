@@ -190,6 +190,13 @@ Work cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss, const Te
   return {3 * n, moved(dlogits, dloss, lse, targets) + n * static_cast<double>(size_of(logits.dtype()))};
 }
 
+Work cross_entropy_forward_backward(const Tensor& loss, const Tensor& dlogits, const Tensor& dloss,
+                                    const Tensor& logits, const Tensor& targets, std::int64_t vocab_size) {
+  // The operations of both; the logits are read once.
+  const double n = real_logits(logits, vocab_size);
+  return {7 * n, moved(loss, dlogits, dloss, targets) + n * static_cast<double>(size_of(logits.dtype()))};
+}
+
 Work count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,
                    std::int64_t vocab_size) {
   const double compared = real_logits(logits, vocab_size);

@@ -53,6 +53,8 @@ Work cross_entropy_forward(const Tensor& loss, const Tensor& lse, const Tensor& 
                            std::int64_t vocab_size);
 Work cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss, const Tensor& logits,
                             const Tensor& lse, const Tensor& targets, std::int64_t vocab_size);
+Work cross_entropy_forward_backward(const Tensor& loss, const Tensor& dlogits, const Tensor& dloss,
+                                    const Tensor& logits, const Tensor& targets, std::int64_t vocab_size);
 Work count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets, std::int64_t vocab_size);
 Work squared_norm(const Tensor& out, const Tensor& x);
 Work adamw(const Tensor& weights, std::span<const DecayRange> ranges);

@@ -241,7 +241,7 @@ void Gpt2::read_matrices_in_bf16(Backend& backend) {
 
 Var Gpt2::loss(Tape& tape, const Tensor& ids, const Tensor& targets, std::optional<DropoutPosition> dropout,
                Recompute recompute) const {
-  return cross_entropy(tape, logits(tape, ids, dropout, recompute), targets, config_.vocab_size);
+  return cross_entropy_loss(tape, logits(tape, ids, dropout, recompute), targets, config_.vocab_size);
 }
 
 }  // namespace stagegpt

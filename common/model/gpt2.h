@@ -88,7 +88,8 @@ class Gpt2 {
   // Logits (1,1,Vp), not in bf16, of the token after ids i32 (1,T), T >= 1. The tokens `ids` follow those in
   // the cache, and their keys and values are added to it: cache.size() + T <= block_size.
   Tensor next_logits(Backend& backend, const Tensor& ids, KvCache& cache) const;
-  // Mean cross-entropy (1), in nats, of targets i32 (B,T).
+  // Mean cross-entropy (1), in nats, of targets i32 (B,T). On a training tape it is the loss of the tape,
+  // which no further op may use.
   Var loss(Tape& tape, const Tensor& ids, const Tensor& targets,
            std::optional<DropoutPosition> dropout = std::nullopt,
            Recompute recompute = Recompute::none) const;

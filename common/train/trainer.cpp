@@ -100,7 +100,10 @@ Tensor Trainer::run_sub_batch(const SubBatch& sub_batch, bool last, const Tape::
   clock_.end(&PhaseSeconds::data);
 
   communicator_.group().enter("forward");
-  Tape tape(backend_);
+  // The loss is scaled to the mean over all sub-batches, so that gradients are summed over ranks without
+  // division.
+  Tape tape(backend_, Tape::Mode::training,
+            1.0 / static_cast<double>(division_.micro_steps * division_.sub_batches));
   tape.on_op(watch_op);
   const Var loss =
       model_.loss(tape, batch.ids, batch.targets, dropout_position(step_, sub_batch), config_.recompute);
@@ -115,9 +118,7 @@ Tensor Trainer::run_sub_batch(const SubBatch& sub_batch, bool last, const Tape::
       clock_.end(&PhaseSeconds::communication);
     });
   }
-  // The loss is scaled to the mean over all sub-batches, so that gradients are summed over ranks without
-  // division.
-  tape.backward(loss, 1.0 / static_cast<double>(division_.micro_steps * division_.sub_batches));
+  tape.backward(loss);
   clock_.end(&PhaseSeconds::backward);
   return loss.value();
 }

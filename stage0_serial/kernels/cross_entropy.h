@@ -5,8 +5,9 @@
 // Accuracy: a row is correct if its target is the argmax, which is the first of equal logits.
 //
 // Vectorised: rows are divided among threads; a row is read once for its maximum and once for the sum. The
-// mean is computed in row order, in f64. Correct rows are counted with an atomic integer: order does not
-// matter.
+// mean is computed in row order, in f64. Forward and backward together keep exp(logits - max) in the row of
+// the gradient, and multiply it by dloss/N/Σ; so a row comes from memory once, and is then in the cache.
+// Correct rows are counted with an atomic integer: order does not matter.
 #pragma once
 
 #include <atomic>
@@ -30,18 +31,35 @@ T mean_loss(const T* lse, const T* logits, const std::int32_t* targets, CrossEnt
   return static_cast<T>(sum / static_cast<double>(s.N));
 }
 
+// Mean of the losses of rows (N).
+template <class T>
+T mean(const T* rows, std::int64_t N) {
+  double sum = 0;
+  for (std::int64_t n = 0; n < N; ++n) sum += rows[n];
+  return static_cast<T>(sum / static_cast<double>(N));
+}
+
 namespace naive {
+
+template <class T>
+T row_lse(const T* row, CrossEntropySize s) {
+  const T max = *std::max_element(row, row + s.V);
+  T sum = 0;
+  for (std::int64_t v = 0; v < s.V; ++v) sum += std::exp(row[v] - max);
+  return max + std::log(sum);
+}
+
+// drow may be row.
+template <class T>
+void row_gradient(T* drow, T scale, const T* row, T lse, std::int32_t target, CrossEntropySize s) {
+  for (std::int64_t v = 0; v < s.Vp; ++v)
+    drow[v] = v < s.V ? scale * (std::exp(row[v] - lse) - (v == target ? 1 : 0)) : 0;
+}
 
 template <class T>
 void cross_entropy_forward(T* loss, T* lse, const T* logits, const std::int32_t* targets,
                            CrossEntropySize s) {
-  for (std::int64_t n = 0; n < s.N; ++n) {
-    const T* row = logits + n * s.Vp;
-    const T max = *std::max_element(row, row + s.V);
-    T sum = 0;
-    for (std::int64_t v = 0; v < s.V; ++v) sum += std::exp(row[v] - max);
-    lse[n] = max + std::log(sum);
-  }
+  for (std::int64_t n = 0; n < s.N; ++n) lse[n] = row_lse(logits + n * s.Vp, s);
   *loss = mean_loss(lse, logits, targets, s);
 }
 
@@ -49,12 +67,22 @@ template <class T>
 void cross_entropy_backward(T* dlogits, T dloss, const T* logits, const T* lse, const std::int32_t* targets,
                             CrossEntropySize s) {
   const T scale = dloss / static_cast<T>(s.N);
+  for (std::int64_t n = 0; n < s.N; ++n)
+    row_gradient(dlogits + n * s.Vp, scale, logits + n * s.Vp, lse[n], targets[n], s);
+}
+
+// The losses of single rows are left in rows (N).
+template <class T>
+void cross_entropy_forward_backward(T* loss, T* dlogits, T* rows, T dloss, const T* logits,
+                                    const std::int32_t* targets, CrossEntropySize s) {
+  const T scale = dloss / static_cast<T>(s.N);
   for (std::int64_t n = 0; n < s.N; ++n) {
-    for (std::int64_t v = 0; v < s.Vp; ++v) {
-      const std::int64_t i = n * s.Vp + v;
-      dlogits[i] = v < s.V ? scale * (std::exp(logits[i] - lse[n]) - (v == targets[n] ? 1 : 0)) : 0;
-    }
+    const T* row = logits + n * s.Vp;
+    const T lse = row_lse(row, s);
+    rows[n] = lse - row[targets[n]];
+    row_gradient(dlogits + n * s.Vp, scale, row, lse, targets[n], s);
   }
+  *loss = mean(rows, s.N);
 }
 
 template <class T>
@@ -75,18 +103,30 @@ std::int32_t count_correct(const T* logits, const std::int32_t* targets, CrossEn
 
 namespace vectorised {
 
+inline float row_max(const float* row, CrossEntropySize s) {
+  float max = row[0];
+#pragma omp simd reduction(max : max)
+  for (std::int64_t v = 0; v < s.V; ++v) max = std::max(max, row[v]);
+  return max;
+}
+
 inline void cross_entropy_forward(const Parallel& parallel, float* loss, float* lse, const float* logits,
                                   const std::int32_t* targets, CrossEntropySize s) {
   parallel.each(s.N, [=](std::int64_t n) {
     const float* row = logits + n * s.Vp;
-    float max = row[0], sum = 0;
-#pragma omp simd reduction(max : max)
-    for (std::int64_t v = 0; v < s.V; ++v) max = std::max(max, row[v]);
+    const float max = row_max(row, s);
+    float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (std::int64_t v = 0; v < s.V; ++v) sum += vector_exp(row[v] - max);
     lse[n] = max + std::log(sum);
   });
   *loss = mean_loss(lse, logits, targets, s);
+}
+
+// Turns scale·p into the gradient.
+inline void finish_row_gradient(float* drow, float scale, std::int32_t target, CrossEntropySize s) {
+  drow[target] -= scale;
+  std::fill(drow + s.V, drow + s.Vp, 0.0f);
 }
 
 inline void cross_entropy_backward(const Parallel& parallel, float* dlogits, float dloss, const float* logits,
@@ -98,9 +138,33 @@ inline void cross_entropy_backward(const Parallel& parallel, float* dlogits, flo
     const float row_lse = lse[n];
 #pragma omp simd
     for (std::int64_t v = 0; v < s.V; ++v) drow[v] = scale * vector_exp(row[v] - row_lse);
-    drow[targets[n]] -= scale;
-    std::fill(drow + s.V, drow + s.Vp, 0.0f);
+    finish_row_gradient(drow, scale, targets[n], s);
   });
+}
+
+// The losses of single rows are left in rows (N).
+inline void cross_entropy_forward_backward(const Parallel& parallel, float* loss, float* dlogits, float* rows,
+                                           float dloss, const float* logits, const std::int32_t* targets,
+                                           CrossEntropySize s) {
+  const float scale = dloss / static_cast<float>(s.N);
+  parallel.each(s.N, [=](std::int64_t n) {
+    const float* row = logits + n * s.Vp;
+    float* drow = dlogits + n * s.Vp;
+    const float max = row_max(row, s), target_logit = row[targets[n]];
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (std::int64_t v = 0; v < s.V; ++v) {
+      const float e = vector_exp(row[v] - max);
+      drow[v] = e;
+      sum += e;
+    }
+    rows[n] = max + std::log(sum) - target_logit;
+    const float factor = scale / sum;
+#pragma omp simd
+    for (std::int64_t v = 0; v < s.V; ++v) drow[v] *= factor;
+    finish_row_gradient(drow, scale, targets[n], s);
+  });
+  *loss = mean(rows, s.N);
 }
 
 inline std::int32_t count_correct(const Parallel& parallel, const float* logits, const std::int32_t* targets,

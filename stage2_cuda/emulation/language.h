@@ -106,14 +106,6 @@ T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32,
 
 inline int atomicAdd(int* address, int value) { return std::atomic_ref<int>(*address).fetch_add(value); }
 
-inline int atomicMax(int* address, int value) {
-  std::atomic_ref<int> shared(*address);
-  int old = shared;
-  while (old < value && !shared.compare_exchange_weak(old, value)) {
-  }
-  return old;
-}
-
 inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
 inline int __popc(unsigned bits) { return std::popcount(bits); }

@@ -60,6 +60,13 @@ inline Float4 load4(const emulation::SharedArray<float>& array, std::int64_t i) 
   return {array[i], array[i + 1], array[i + 2], array[i + 3]};
 }
 
+inline Bf16x8 load8(const emulation::SharedArray<Bf16>& array, std::int64_t i) {
+  emulation::check_alignment("load8", static_cast<const Bf16*>(array.span().data), i);
+  Bf16x8 value;
+  for (int j = 0; j < 8; ++j) value.v[j] = array[i + j];
+  return value;
+}
+
 inline void store4(const emulation::SharedArray<float>& array, std::int64_t i, Float4 value) {
   emulation::check_alignment("store4", static_cast<const float*>(array.span().data), i);
   array[i] = value.x;

@@ -4,12 +4,16 @@
 // the logits.
 // Accuracy: a row is correct if its target is the argmax, which is the first of equal logits.
 //
-// One block per row. The forward reads a row once: each thread keeps a maximum and a sum, which is rescaled
-// when the maximum grows (online softmax: Milakov and Gimelshein, arXiv:1805.02867). One block computes the
-// mean, in f64. Correct rows are counted with an atomic integer: order does not matter.
+// One block per row, and 16 bytes per load if rows are aligned. Each thread keeps a maximum and a sum, which
+// is rescaled when the maximum grows (online softmax: Milakov and Gimelshein, arXiv:1805.02867). One block
+// computes the mean, in f64. Correct rows are counted with an atomic integer: order does not matter.
+//
+// Forward and backward together need each logit twice. A row of at most kStagedBytes (50,304 in bf16) is
+// copied to shared memory first, all of it at once: it is then read from memory once and written once, and an
+// SM with room for two rows loads one while it computes the other. A longer or unaligned row is read twice;
+// whether the second time is from the L2 cache depends on the rows under way at a time.
 #pragma once
 
-#include "stage2_cuda/kernels/real.cuh"
 #include "stage2_cuda/kernels/reduce.cuh"
 
 namespace stagegpt::gpu {
@@ -18,51 +22,150 @@ struct CrossEntropySize {
   std::int64_t N, V, Vp;
 };
 
-template <class T>
+inline constexpr int kRowThreads = 512;
+// What a block may have on every GPU since compute capability 8.0, less 512 bytes for sums.
+inline constexpr std::size_t kStagedBytes = (std::size_t{99} << 10) - 512;
+
+// The maximum and the sum of one row; row(v) loads elements v, v + 1, …, v + V - 1. Called by the whole
+// block.
+template <int V, class Row>
+__device__ MaxAndSum row_max_and_sum(const Row& row, CrossEntropySize s) {
+  MaxAndSum own = {-INFINITY, 0};
+  for (std::int64_t v = threadIdx.x * V; v < s.V; v += kRowThreads * V) {
+    Floats<V> f = row(v);
+    STAGEGPT_UNROLL for (int i = 0; i < V; ++i) {
+      if (v + i >= s.V) f.v[i] = -INFINITY;
+    }
+    own = with(own, f);
+  }
+  return block_merge<kRowThreads>(own);
+}
+
+// Each thread writes the elements that it has read, so that drow may be the row.
+template <int V, class T, class Row>
+__device__ void write_row_gradient(T* drow, const Row& row, float lse, std::int32_t target, float scale,
+                                   CrossEntropySize s) {
+  for (std::int64_t v = threadIdx.x * V; v < s.Vp; v += kRowThreads * V) {
+    Floats<V> f = row(v);
+    STAGEGPT_UNROLL for (int i = 0; i < V; ++i) {
+      const float p = expf(f.v[i] - lse);
+      f.v[i] = v + i < s.V ? scale * (p - (v + i == target ? 1.0f : 0.0f)) : 0;
+    }
+    store<V>(drow, v, f);
+  }
+}
+
+template <class T, int V>
 static __global__ void cross_entropy_rows_kernel(float* lse, const T* logits, CrossEntropySize s) {
   const T* row = logits + blockIdx.x * s.Vp;
-  MaxAndSum own = {-INFINITY, 0};
-  for (std::int64_t v = threadIdx.x; v < s.V; v += kThreads) own = with(own, as_float(row[v]));
-  const MaxAndSum all = block_merge<kThreads>(own);
+  const MaxAndSum all = row_max_and_sum<V>([&](std::int64_t v) { return load<V>(row, v); }, s);
   if (threadIdx.x == 0) lse[blockIdx.x] = all.max + logf(all.sum);
+}
+
+// The mean of loss(n) over all rows n. Called by a single block.
+template <class Loss>
+__device__ void write_mean(float* mean, const Loss& loss, std::int64_t N) {
+  double own = 0;
+  for (std::int64_t n = threadIdx.x; n < N; n += kRowThreads) own += loss(n);
+  const double sum = block_sum<kRowThreads>(own);
+  if (threadIdx.x == 0) *mean = static_cast<float>(sum / static_cast<double>(N));
 }
 
 template <class T>
 static __global__ void mean_loss_kernel(float* loss, const float* lse, const T* logits,
                                         const std::int32_t* targets, CrossEntropySize s) {
-  double own = 0;
-  for (std::int64_t n = threadIdx.x; n < s.N; n += kThreads)
-    own += lse[n] - as_float(logits[n * s.Vp + targets[n]]);
-  const double sum = block_sum<kThreads>(own);
-  if (threadIdx.x == 0) *loss = static_cast<float>(sum / static_cast<double>(s.N));
+  write_mean(
+      loss, [&](std::int64_t n) { return lse[n] - as_float(logits[n * s.Vp + targets[n]]); }, s.N);
+}
+
+static __global__ void mean_of_rows_kernel(float* loss, const float* rows, std::int64_t N) {
+  write_mean(
+      loss, [&](std::int64_t n) { return rows[n]; }, N);
+}
+
+template <class T, int V>
+static __global__ void cross_entropy_backward_kernel(T* dlogits, const float* dloss, const T* logits,
+                                                     const float* lse, const std::int32_t* targets,
+                                                     CrossEntropySize s) {
+  const std::int64_t n = blockIdx.x;
+  const T* row = logits + n * s.Vp;
+  write_row_gradient<V>(
+      dlogits + n * s.Vp, [&](std::int64_t v) { return load<V>(row, v); }, lse[n], targets[n],
+      *dloss / static_cast<float>(s.N), s);
+}
+
+// rows (N) receives the loss of each row.
+template <class T, int V, bool kStaged>
+static __global__ void __launch_bounds__(kRowThreads, 2)
+    cross_entropy_forward_backward_kernel(T* dlogits, float* rows, const float* dloss, const T* logits,
+                                          const std::int32_t* targets, CrossEntropySize s) {
+  STAGEGPT_DYNAMIC_SHARED(T, staged);
+  const std::int64_t n = blockIdx.x;
+  const T* row = logits + n * s.Vp;
+  const std::int32_t target = targets[n];
+  const float target_logit = as_float(row[target]);  // before the first barrier: dlogits may be logits
+  if constexpr (kStaged) {
+    for (std::int64_t v = threadIdx.x * V; v < s.Vp; v += kRowThreads * V)
+      cp_async_16(staged, static_cast<int>(v), row + v, true);
+    cp_async_wait_all();  // and no barrier: a thread reads only what it has copied
+  }
+  const auto elements = [&](std::int64_t v) {
+    if constexpr (kStaged) {
+      return load_shared<T>(staged, v);
+    } else {
+      return load<V>(row, v);
+    }
+  };
+  const MaxAndSum all = row_max_and_sum<V>(elements, s);
+  const float lse = all.max + logf(all.sum);
+  if (threadIdx.x == 0) rows[n] = lse - target_logit;
+  write_row_gradient<V>(dlogits + n * s.Vp, elements, lse, target, *dloss / static_cast<float>(s.N), s);
 }
 
 template <class T>
 void cross_entropy_forward(StreamHandle stream, float* loss, float* lse, const T* logits,
                            const std::int32_t* targets, CrossEntropySize s) {
-  launch<cross_entropy_rows_kernel<T>>(blocks(s.N, 1), dim3(kThreads), 0, stream, lse, logits, s);
-  launch<mean_loss_kernel<T>>(dim3(1), dim3(kThreads), 0, stream, loss, static_cast<const float*>(lse),
-                              logits, targets, s);
-}
-
-template <class T>
-static __global__ void cross_entropy_backward_kernel(T* dlogits, const float* dloss, const T* logits,
-                                                     const float* lse, const std::int32_t* targets,
-                                                     CrossEntropySize s) {
-  const std::int64_t n = blockIdx.x, begin = n * s.Vp;
-  const float scale = *dloss / static_cast<float>(s.N), row_lse = lse[n];
-  const std::int32_t target = targets[n];
-  for (std::int64_t v = threadIdx.x; v < s.Vp; v += kThreads) {
-    const float p = v < s.V ? expf(as_float(logits[begin + v]) - row_lse) : 0;
-    dlogits[begin + v] = rounded_to<T>(v < s.V ? scale * (p - (v == target ? 1.0f : 0.0f)) : 0);
+  const dim3 grid = blocks(s.N, 1), block(kRowThreads);
+  if (in_vectors<kVector<T>>(s.Vp, logits)) {
+    launch<cross_entropy_rows_kernel<T, kVector<T>>>(grid, block, 0, stream, lse, logits, s);
+  } else {
+    launch<cross_entropy_rows_kernel<T, 1>>(grid, block, 0, stream, lse, logits, s);
   }
+  launch<mean_loss_kernel<T>>(dim3(1), block, 0, stream, loss, static_cast<const float*>(lse), logits,
+                              targets, s);
 }
 
 template <class T>
 void cross_entropy_backward(StreamHandle stream, T* dlogits, const float* dloss, const T* logits,
                             const float* lse, const std::int32_t* targets, CrossEntropySize s) {
-  launch<cross_entropy_backward_kernel<T>>(blocks(s.N, 1), dim3(kThreads), 0, stream, dlogits, dloss, logits,
-                                           lse, targets, s);
+  const dim3 grid = blocks(s.N, 1), block(kRowThreads);
+  if (in_vectors<kVector<T>>(s.Vp, dlogits, logits)) {
+    launch<cross_entropy_backward_kernel<T, kVector<T>>>(grid, block, 0, stream, dlogits, dloss, logits, lse,
+                                                         targets, s);
+  } else {
+    launch<cross_entropy_backward_kernel<T, 1>>(grid, block, 0, stream, dlogits, dloss, logits, lse, targets,
+                                                s);
+  }
+}
+
+template <class T>
+void cross_entropy_forward_backward(StreamHandle stream, float* loss, T* dlogits, float* rows,
+                                    const float* dloss, const T* logits, const std::int32_t* targets,
+                                    CrossEntropySize s) {
+  constexpr int kV = kVector<T>;
+  const dim3 grid = blocks(s.N, 1), block(kRowThreads);
+  const std::size_t row_bytes = static_cast<std::size_t>(s.Vp) * sizeof(T);
+  if (!in_vectors<kV>(s.Vp, dlogits, logits)) {
+    launch<cross_entropy_forward_backward_kernel<T, 1, false>>(grid, block, 0, stream, dlogits, rows, dloss,
+                                                               logits, targets, s);
+  } else if (row_bytes > kStagedBytes) {
+    launch<cross_entropy_forward_backward_kernel<T, kV, false>>(grid, block, 0, stream, dlogits, rows, dloss,
+                                                                logits, targets, s);
+  } else {
+    launch<cross_entropy_forward_backward_kernel<T, kV, true>>(grid, block, row_bytes, stream, dlogits, rows,
+                                                               dloss, logits, targets, s);
+  }
+  launch<mean_of_rows_kernel>(dim3(1), block, 0, stream, loss, static_cast<const float*>(rows), s.N);
 }
 
 // Adds the number of correct rows to count.

@@ -1,10 +1,11 @@
 // Dropout: out[i] = x[i] / (1-p) if u[i] >= p, else 0, where u[i] is number first_element + i of a Philox
-// sequence. The backward applies the same factors to gradients. One thread per element; the mask is not
-// stored but computed again.
+// sequence. The backward applies the same factors to gradients. The mask is not stored but computed again.
+// One thread per element; or per V elements, 16 bytes, if they are aligned and begin at a block of four
+// random numbers: each block is then computed once, and not for each of its numbers.
 #pragma once
 
 #include "common/backend/op_types.h"
-#include "stage2_cuda/kernels/real.cuh"
+#include "stage2_cuda/kernels/vector.cuh"
 
 namespace stagegpt::gpu {
 
@@ -27,16 +28,44 @@ __device__ inline float dropout_factor(const DropoutMap& map, std::int64_t i) {
   return random_uniform(map.key, static_cast<std::uint64_t>(map.first_element + i)) >= map.p ? map.kept : 0;
 }
 
-template <class T>
+// The factors of elements i, i + 1, …; if V > 1, first_element + i is a multiple of four.
+template <int V>
+__device__ Floats<V> dropout_factors(const DropoutMap& map, std::int64_t i) {
+  Floats<V> f;
+  if constexpr (V == 1) {
+    f.v[0] = dropout_factor(map, i);
+  } else if (map.p == 0) {
+    STAGEGPT_UNROLL for (int j = 0; j < V; ++j) f.v[j] = 1;
+  } else {
+    const auto block = static_cast<std::uint64_t>(map.first_element + i) / 4;
+    STAGEGPT_UNROLL for (int j = 0; j < V; j += 4) {
+      const auto words = philox(map.key, block + static_cast<std::uint64_t>(j / 4));
+      STAGEGPT_UNROLL for (int k = 0; k < 4; ++k) f.v[j + k] = uniform_of(words[k]) >= map.p ? map.kept : 0;
+    }
+  }
+  return f;
+}
+
+// One thread for each of n vectors.
+template <class T, int V>
 static __global__ void dropout_kernel(T* out, bool accumulate, const T* x, DropoutMap map, std::int64_t n) {
-  if (const std::int64_t i = thread_index(); i < n)
-    put(out, i, as_float(x[i]) * dropout_factor(map, i), accumulate);
+  const std::int64_t i = thread_index() * V;
+  if (i >= n * V) return;
+  const Floats<V> value = load<V>(x, i), factor = dropout_factors<V>(map, i);
+  Floats<V> sum = {};
+  if (accumulate) sum = load<V>(out, i);
+  STAGEGPT_UNROLL for (int j = 0; j < V; ++j) sum.v[j] += value.v[j] * factor.v[j];
+  store<V>(out, i, sum);
 }
 
 template <class T>
 void dropout(StreamHandle stream, T* out, bool accumulate, const T* x, const Dropout& dropout,
              std::int64_t n) {
-  launch_elements<dropout_kernel<T>>(stream, n, out, accumulate, x, DropoutMap(dropout));
+  constexpr int kV = kVector<T>;
+  const DropoutMap map(dropout);
+  if (in_vectors<kV>(n, out, x) && map.first_element % 4 == 0)
+    return launch_elements<dropout_kernel<T, kV>>(stream, n / kV, out, accumulate, x, map);
+  launch_elements<dropout_kernel<T, 1>>(stream, n, out, accumulate, x, map);
 }
 
 }  // namespace stagegpt::gpu

@@ -1,5 +1,5 @@
-// out = value, out = a + b, and conversions between f32 and bf16. One thread per element or, for sums and for
-// f32 to bf16, per group of V elements: 16 bytes of the result.
+// out = value: one thread per element. out = a + b, and conversions between f32 and bf16: one thread per
+// element, or per V elements if they are aligned.
 #pragma once
 
 #include "stage2_cuda/kernels/vector.cuh"
@@ -16,40 +16,35 @@ void fill(StreamHandle stream, T* out, T value, std::int64_t n) {
   launch_elements<fill_kernel<T>>(stream, n, out, value);
 }
 
+// One thread for each of n vectors.
 template <class T, int V>
 static __global__ void add_kernel(T* out, const T* a, const T* b, std::int64_t n) {
-  const std::int64_t group = thread_index();
-  if (group >= n) return;
-  Floats<V> sum = load<V>(a, group * V);
-  const Floats<V> other = load<V>(b, group * V);
-  STAGEGPT_UNROLL for (int i = 0; i < V; ++i) sum.v[i] += other.v[i];
-  store<V>(out, group * V, sum);
+  const std::int64_t i = thread_index() * V;
+  if (i >= n * V) return;
+  Floats<V> sum = load<V>(a, i);
+  const Floats<V> other = load<V>(b, i);
+  STAGEGPT_UNROLL for (int j = 0; j < V; ++j) sum.v[j] += other.v[j];
+  store<V>(out, i, sum);
 }
 
 template <class T>
 void add(StreamHandle stream, T* out, const T* a, const T* b, std::int64_t n) {
-  constexpr int V = kVector<T>;
-  if (in_vectors<V>(n, out, a, b)) return launch_elements<add_kernel<T, V>>(stream, n / V, out, a, b);
+  constexpr int kV = kVector<T>;
+  if (in_vectors<kV>(n, out, a, b)) return launch_elements<add_kernel<T, kV>>(stream, n / kV, out, a, b);
   launch_elements<add_kernel<T, 1>>(stream, n, out, a, b);
 }
 
-template <int V>
-static __global__ void to_bf16_kernel(Bf16* out, const float* in, std::int64_t n) {
-  if (const std::int64_t group = thread_index(); group < n) store<V>(out, group * V, load<V>(in, group * V));
+template <class To, class From, int V>
+static __global__ void cast_kernel(To* out, const From* in, std::int64_t n) {
+  const std::int64_t i = thread_index() * V;
+  if (i < n * V) store<V>(out, i, load<V>(in, i));
 }
 
-inline void to_bf16(StreamHandle stream, Bf16* out, const float* in, std::int64_t n) {
-  constexpr int V = kVector<Bf16>;
-  if (in_vectors<V>(n, out, in)) return launch_elements<to_bf16_kernel<V>>(stream, n / V, out, in);
-  launch_elements<to_bf16_kernel<1>>(stream, n, out, in);
-}
-
-static __global__ void widen_kernel(float* out, const Bf16* in, std::int64_t n) {
-  if (const std::int64_t i = thread_index(); i < n) out[i] = as_float(in[i]);
-}
-
-inline void widen(StreamHandle stream, float* out, const Bf16* in, std::int64_t n) {
-  launch_elements<widen_kernel>(stream, n, out, in);
+template <class To, class From>
+void cast(StreamHandle stream, To* out, const From* in, std::int64_t n) {
+  constexpr int kV = kVector<Bf16>;
+  if (in_vectors<kV>(n, out, in)) return launch_elements<cast_kernel<To, From, kV>>(stream, n / kV, out, in);
+  launch_elements<cast_kernel<To, From, 1>>(stream, n, out, in);
 }
 
 }  // namespace stagegpt::gpu

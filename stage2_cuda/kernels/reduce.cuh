@@ -3,7 +3,7 @@
 // the same way. With kLanes, a power of two, each group of so many neighbouring lanes is reduced by itself.
 #pragma once
 
-#include "stage2_cuda/kernels/grid.cuh"
+#include "stage2_cuda/kernels/vector.cuh"
 
 namespace stagegpt::gpu {
 
@@ -46,10 +46,15 @@ __device__ inline MaxAndSum merge(MaxAndSum a, MaxAndSum b) {
   return {max, a.sum * expf(a.max - max) + b.sum * expf(b.max - max)};
 }
 
-// The result for a's elements and x.
-__device__ inline MaxAndSum with(MaxAndSum a, float x) {
-  if (x <= a.max && a.max > -INFINITY) return {a.max, a.sum + expf(x - a.max)};
-  return merge(a, {x, 1});
+// The result for a's elements and those of f: the sum is rescaled once for all of them.
+template <int V>
+__device__ MaxAndSum with(MaxAndSum a, const Floats<V>& f) {
+  float max = a.max;
+  STAGEGPT_UNROLL for (int i = 0; i < V; ++i) max = max < f.v[i] ? f.v[i] : max;
+  const float shift = max == -INFINITY ? 0 : max;
+  float sum = a.sum * expf(a.max - shift);
+  STAGEGPT_UNROLL for (int i = 0; i < V; ++i) sum += expf(f.v[i] - shift);
+  return {max, sum};
 }
 
 __device__ inline MaxAndSum warp_merge(MaxAndSum value) {

@@ -5,7 +5,8 @@
 //   ds[u] = scale·p[u]·(f[u]·dp[u] - D),  D = dout[t]·out[t].
 // Elements after key t are set to zero, because the GEMMs read whole rows.
 //
-// One warp per row; each lane takes every 32nd key. Results overwrite inputs.
+// One warp per row; each lane takes every 32nd key, or every 32nd group of V keys if rows are aligned.
+// Results overwrite inputs.
 #pragma once
 
 #include "stage2_cuda/kernels/dropout.cuh"
@@ -20,17 +21,32 @@ struct SoftmaxRows {
   __device__ std::int64_t count() const { return heads * T; }
 };
 
+template <int V>
 static __global__ void softmax_forward_kernel(float* scores, float* lse, DropoutMap dropout,
                                               SoftmaxRows rows) {
   const std::int64_t row = warp_index(), T = rows.T, t = row % T;
   if (row >= rows.count()) return;
   float* score = scores + row * T;
   MaxAndSum lane = {-INFINITY, 0};
-  for (std::int64_t u = lane_index(); u <= t; u += kWarp) lane = with(lane, score[u]);
+  for (std::int64_t u = lane_index() * V; u <= t; u += kWarp * V) {
+    Floats<V> f = load<V>(score, u);
+    STAGEGPT_UNROLL for (int i = 0; i < V; ++i) {
+      if (u + i > t) f.v[i] = -INFINITY;
+    }
+    lane = with(lane, f);
+  }
   const MaxAndSum all = warp_merge(lane);
-  for (std::int64_t u = lane_index(); u < T; u += kWarp) {
-    const float p = u <= t ? expf(score[u] - all.max) / all.sum : 0;
-    score[u] = u <= t ? p * dropout_factor(dropout, (rows.first + row) * T + u) : 0;
+  for (std::int64_t u = lane_index() * V; u < T; u += kWarp * V) {
+    Floats<V> f = {};
+    if (u <= t) {
+      const Floats<V> factor = dropout_factors<V>(dropout, (rows.first + row) * T + u);
+      f = load<V>(score, u);
+      STAGEGPT_UNROLL for (int i = 0; i < V; ++i) {
+        const float p = expf(f.v[i] - all.max) / all.sum;
+        f.v[i] = u + i <= t ? p * factor.v[i] : 0;
+      }
+    }
+    store<V>(score, u, f);
   }
   if (lane_index() == 0) lse[row] = all.max + logf(all.sum);
 }
@@ -44,6 +60,7 @@ struct HeadRows {
 };
 
 // Replaces scores by f·p, the weights of the values, and dp by ds.
+template <int V>
 static __global__ void softmax_backward_kernel(float* scores, float* dp, const float* lse, const float* out,
                                                const float* dout, float scale, DropoutMap dropout,
                                                SoftmaxRows rows, HeadRows values) {
@@ -56,12 +73,29 @@ static __global__ void softmax_backward_kernel(float* scores, float* dp, const f
   float sum = 0;
   for (std::int64_t i = lane_index(); i < values.HS; i += kWarp) sum += dout[begin + i] * out[begin + i];
   const float D = warp_sum(sum);
-  for (std::int64_t u = lane_index(); u < T; u += kWarp) {
-    const float p = u <= t ? expf(score[u] - row_lse) : 0;
-    const float f = u <= t ? dropout_factor(dropout, (rows.first + row) * T + u) : 0;
-    d[u] = u <= t ? scale * p * (f * d[u] - D) : 0;
-    score[u] = f * p;
+  for (std::int64_t u = lane_index() * V; u < T; u += kWarp * V) {
+    Floats<V> weight = {}, ds = {};
+    if (u <= t) {
+      const Floats<V> factor = dropout_factors<V>(dropout, (rows.first + row) * T + u), f = load<V>(score, u),
+                      dweight = load<V>(d, u);
+      STAGEGPT_UNROLL for (int i = 0; i < V; ++i) {
+        const float p = u + i <= t ? expf(f.v[i] - row_lse) : 0;
+        ds.v[i] = u + i <= t ? scale * p * (factor.v[i] * dweight.v[i] - D) : 0;
+        weight.v[i] = factor.v[i] * p;
+      }
+    }
+    store<V>(d, u, ds);
+    store<V>(score, u, weight);
   }
+}
+
+// Calls launch_rows<V>(): with V = 4 if the rows of `scores` are aligned, and their dropout factors to blocks
+// of four random numbers.
+template <class Launch>
+void by_vector(const float* scores, const DropoutMap& dropout, SoftmaxRows rows, const Launch& launch_rows) {
+  if (in_vectors<4>(rows.T, scores) && dropout.first_element % 4 == 0)
+    return launch_rows.template operator()<4>();
+  launch_rows.template operator()<1>();
 }
 
 }  // namespace stagegpt::gpu

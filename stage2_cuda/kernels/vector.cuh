@@ -15,6 +15,14 @@ struct Floats {
   float v[V];
 };
 
+__device__ inline Floats<4> floats_of(const Float4& four) { return {{four.x, four.y, four.z, four.w}}; }
+
+__device__ inline Floats<8> floats_of(const Bf16x8& eight) {
+  Floats<8> f;
+  STAGEGPT_UNROLL for (int j = 0; j < 8; ++j) f.v[j] = as_float(eight.v[j]);
+  return f;
+}
+
 template <int V>
 __device__ Floats<V> load(const float* array, std::int64_t i) {
   Floats<V> f;
@@ -36,10 +44,19 @@ __device__ Floats<V> load(const Bf16* array, std::int64_t i) {
   if constexpr (V == 1) {
     f.v[0] = as_float(array[i]);
   } else {
-    const Bf16x8 eight = load8(array, i);
-    STAGEGPT_UNROLL for (int j = 0; j < V; ++j) f.v[j] = as_float(eight.v[j]);
+    f = floats_of(load8(array, i));
   }
   return f;
+}
+
+// 16 bytes of an array of T in shared memory.
+template <class T, class Shared>
+__device__ Floats<kVector<T>> load_shared(const Shared& array, std::int64_t i) {
+  if constexpr (std::is_same_v<T, float>) {
+    return floats_of(load4(array, i));
+  } else {
+    return floats_of(load8(array, i));
+  }
 }
 
 template <int V>

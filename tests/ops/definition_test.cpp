@@ -83,6 +83,20 @@ TEST_F(Definition, cross_entropy_is_the_mean_of_minus_the_logarithm_of_the_targe
   const Tensor loss = empty({1}), lse = empty({2});
   backend_->cross_entropy_forward(loss, lse, tensor({2, 4}, logits), to_tensor(*backend_, {2}, {2, 0}), 3);
   expect_values(loss, {(minus_log_p(0, 2) + minus_log_p(1, 0)) / 2}, 3);
+
+  const Tensor other = empty({1}), dlogits = empty({2, 4});
+  backend_->cross_entropy_forward_backward(other, dlogits, lse, tensor({1}, {5}), tensor({2, 4}, logits),
+                                           to_tensor(*backend_, {2}, {2, 0}), 3);
+  expect_values(other, {(minus_log_p(0, 2) + minus_log_p(1, 0)) / 2}, 3);
+  Values gradient;
+  for (int row = 0; row < 2; ++row) {
+    for (int v = 0; v < 3; ++v) {
+      const int target = row == 0 ? 2 : 0;
+      gradient.push_back(5.0 / 2 * (std::exp(-minus_log_p(row, v)) - (v == target ? 1 : 0)));
+    }
+    gradient.push_back(0);
+  }
+  expect_values(dlogits, gradient, 3);
 }
 
 // One element of the output of attention: sequence b, head h, query t, channel i of the head. Keys after the

@@ -56,7 +56,7 @@ TEST_P(ElementwiseOps, tensors_without_elements_are_no_error) {
 }
 
 TEST_P(ElementwiseOps, add_may_write_over_its_first_argument) {
-  for (const std::int64_t n : {1, 17, 40001}) {
+  for (const std::int64_t n : {1, 17, 40000, 40001}) {
     const Values x = random_values(1, 0, n), y = random_values(1, 1, n);
     const Tensor a = to_tensor(*backend_, DType::f32, {n}, x), b = to_tensor(*backend_, DType::f32, {n}, y);
     const Tensor out = backend_->allocate(DType::f32, {n});
@@ -90,6 +90,33 @@ TEST_P(ElementwiseOps, cross_entropy_reads_no_padding_and_its_gradient_there_is_
   be.fill(dlogits, kNan);
   be.cross_entropy_backward(dlogits, dloss, logits, lse, targets, kVocabulary);
   be.cross_entropy_backward(logits, dloss, logits, lse, targets, kVocabulary);  // in place
+  const Values grad = to_values(be, dlogits);
+  EXPECT_EQ(to_values(be, logits), grad);
+  for (std::int64_t i = 0; i < kRows * kPadded; ++i) {
+    const bool padding = i % kPadded >= kVocabulary;
+    ASSERT_EQ(grad[i] == 0, padding) << i;
+  }
+}
+
+TEST_P(ElementwiseOps, cross_entropy_may_overwrite_the_logits_with_their_gradient_in_one_pass) {
+  constexpr std::int64_t kRows = 6, kVocabulary = 101, kPadded = 128;
+  Values values = random_values(1, 0, kRows * kPadded);
+  for (std::int64_t i = 0; i < kRows * kPadded; ++i) {
+    if (i % kPadded >= kVocabulary) values[i] = kNan;
+  }
+  Backend& be = *backend_;
+  const Tensor logits = to_tensor(be, DType::f32, {kRows, kPadded}, values);
+  const Tensor targets = to_tensor(be, {kRows}, {0, 100, 50, 50, 99, 1});
+  const Tensor loss = be.allocate(DType::f32, {1}), rows = be.allocate(DType::f32, {kRows}),
+               dloss = be.allocate(DType::f32, {1}), dlogits = be.allocate(DType::f32, logits.shape());
+  be.fill(dloss, 0.5);
+  be.fill(dlogits, kNan);
+  be.cross_entropy_forward_backward(loss, dlogits, rows, dloss, logits, targets, kVocabulary);
+  const double expected = to_value(be, loss);
+  EXPECT_TRUE(std::isfinite(expected));
+  be.fill(loss, kNan);
+  be.cross_entropy_forward_backward(loss, logits, rows, dloss, logits, targets, kVocabulary);
+  EXPECT_EQ(to_value(be, loss), expected);
   const Values grad = to_values(be, dlogits);
   EXPECT_EQ(to_values(be, logits), grad);
   for (std::int64_t i = 0; i < kRows * kPadded; ++i) {
@@ -139,15 +166,75 @@ TEST_P(ElementwiseOps, count_correct_agrees_with_the_definition_on_many_rows) {
   EXPECT_EQ(to_host<std::int32_t>(*backend_, count)[0], expected);
 }
 
+// Ids of the shape (3, n/3) for which an embedding's gradient may be added in a wrong way.
+std::vector<std::pair<const char*, std::vector<std::int32_t>>> skewed_ids(std::int32_t n, std::int32_t rows) {
+  const std::vector<std::int32_t> some = random_ids(1, 5, n, rows), chance = random_ids(1, 6, n, 10);
+  std::vector<std::int32_t> all_distinct, mostly_one, ends;
+  for (std::int32_t i = 0; i < n; ++i) {
+    // 7919 is a prime that divides none of the vocabularies below.
+    all_distinct.push_back(static_cast<std::int32_t>(std::int64_t{i} * 7919 % rows));
+    mostly_one.push_back(chance[i] == 0 ? some[i] : rows / 2);
+    ends.push_back(some[i] % 2 == 0 ? 0 : rows - 1);
+  }
+  return {{"all equal", std::vector<std::int32_t>(n, rows - 1)},
+          {"distinct, as far as there are enough", all_distinct},
+          {"one most of the time", mostly_one},
+          {"the ends of the vocabulary", ends},
+          {"random", some}};
+}
+
+// dwte in f64, from the definition. Elements of dout are whole numbers, so that f32 sums are exact.
+TEST_P(ElementwiseOps, embedding_backward_adds_the_rows_of_each_id_whatever_the_ids_are) {
+  struct Size {
+    std::int32_t tokens, rows;
+    std::int64_t C;
+  };
+  // A GPU's blocks add 64 tokens and sort 1,024; ids have digits of 8 bits.
+  for (const Size& s : {Size{3, 2, 4}, Size{63, 256, 4}, Size{66, 257, 3}, Size{2100, 300, 20},
+                        Size{2100, 70000, 8}, Size{9000, 60000, 1}}) {
+    std::vector<std::int32_t> numbers = random_ids(1, 7, s.tokens * s.C, 19);
+    const Values values(numbers.begin(), numbers.end());
+    const std::int64_t T = s.tokens / 3;
+    const Tensor dout = to_tensor(*backend_, DType::f32, {3, T, s.C}, values);
+    for (const auto& [name, ids] : skewed_ids(s.tokens, s.rows)) {
+      Values expected(static_cast<std::size_t>(s.rows * s.C), 1);
+      for (std::int64_t i = 0; i < s.tokens * s.C; ++i) expected[ids[i / s.C] * s.C + i % s.C] += values[i];
+      const Tensor dwte = backend_->allocate(DType::f32, {s.rows, s.C});
+      backend_->fill(dwte, 1);
+      backend_->embedding_backward({dwte, GradMode::accumulate}, {}, dout, to_tensor(*backend_, {3, T}, ids));
+      EXPECT_EQ(to_values(*backend_, dwte), expected) << name << ", " << s.tokens << " of " << s.rows;
+    }
+  }
+}
+
+TEST_P(ElementwiseOps, embedding_backward_overwrites_the_rows_of_all_positions) {
+  for (const std::int64_t C : {3, 8}) {
+    const Tensor dout = backend_->allocate(DType::f32, {2, 2, C}),
+                 dwpe = backend_->allocate(DType::f32, {4, C});
+    backend_->fill(dout, 1.5);
+    backend_->fill(dwpe, kNan);
+    const Tensor ids = to_tensor(*backend_, {2, 2}, {0, 0, 0, 0});
+    backend_->embedding_backward({}, {dwpe, GradMode::overwrite}, dout, ids);
+    Values expected(static_cast<std::size_t>(4 * C));
+    std::fill_n(expected.begin(), 2 * C, 3);
+    EXPECT_EQ(to_values(*backend_, dwpe), expected);
+    backend_->embedding_backward({}, {dwpe, GradMode::accumulate}, dout, ids);
+    std::fill_n(expected.begin(), 2 * C, 6);
+    EXPECT_EQ(to_values(*backend_, dwpe), expected);
+  }
+}
+
 TEST_P(ElementwiseOps, dropout_keeps_what_its_definition_says) {
-  constexpr std::int64_t kSize = 5000, kFirst = 1234567;
-  const Dropout dropout{0.25, {42, 5, 3}, kFirst};
-  const Tensor x = backend_->allocate(DType::f32, {kSize}), out = backend_->allocate(DType::f32, {kSize});
-  backend_->fill(x, 3);
-  backend_->dropout_forward(out, x, dropout);
-  const Values values = to_values(*backend_, out);
-  for (std::int64_t i = 0; i < kSize; ++i) {
-    ASSERT_EQ(values[i], random_uniform(dropout.key, kFirst + i) >= 0.25f ? 4 : 0) << i;
+  constexpr std::int64_t kSize = 5000;
+  for (const std::int64_t first : {1234567, 1234568}) {  // the second begins a block of four random numbers
+    const Dropout dropout{0.25, {42, 5, 3}, first};
+    const Tensor x = backend_->allocate(DType::f32, {kSize}), out = backend_->allocate(DType::f32, {kSize});
+    backend_->fill(x, 3);
+    backend_->dropout_forward(out, x, dropout);
+    const Values values = to_values(*backend_, out);
+    for (std::int64_t i = 0; i < kSize; ++i) {
+      ASSERT_EQ(values[i], random_uniform(dropout.key, first + i) >= 0.25f ? 4 : 0) << i;
+    }
   }
 }
 

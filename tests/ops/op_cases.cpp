@@ -21,9 +21,12 @@ constexpr double kEps = 1e-5;
 // A standard deviation; some numbers are then beyond ±50.
 constexpr double kLarge = 25;
 
-// The index of the first element is not a multiple of four, and does not fit in 32 bits. This detects kernels
-// that assume aligned blocks of four random numbers, or indices of 32 bits.
-Dropout some_dropout(double p) { return {p, {0x123456789abcdef, 3, 7}, (std::int64_t{1} << 34) + 5}; }
+// The index of the first element does not fit in 32 bits, and by default is not a multiple of four. This
+// detects kernels that assume aligned blocks of four random numbers, or indices of 32 bits.
+Dropout some_dropout(double p, std::int64_t first = 5) {
+  return {p, {0x123456789abcdef, 3, 7}, (std::int64_t{1} << 34) + first};
+}
+constexpr std::int64_t kAligned = 8;  // as first element: that of a block of random numbers
 
 void add_embedding(Cases& cases, std::string name, Shape ids, std::int32_t rows, std::int64_t positions,
                    std::int64_t C, std::int32_t range) {
@@ -205,6 +208,7 @@ struct AttentionCase {
   double dropout = 0;
   double scale = 1;        // of the elements of qkv
   double score_scale = 1;  // times 1/√HS
+  std::int64_t first = 5;  // element of the dropout sequence
 };
 
 void add_attention(Cases& cases, const AttentionCase& c) {
@@ -213,7 +217,7 @@ void add_attention(Cases& cases, const AttentionCase& c) {
                    {},
                    std::max(c.T, c.C / c.n_head),
                    [n_head = c.n_head, scale = c.score_scale / std::sqrt(static_cast<double>(c.C) / c.n_head),
-                    dropout = some_dropout(c.dropout)](Tape& tape, const Vars& x, const Ids&) {
+                    dropout = some_dropout(c.dropout, c.first)](Tape& tape, const Vars& x, const Ids&) {
                      return Vars{attention(tape, x[0], n_head, scale, dropout)};
                    }});
 }
@@ -245,15 +249,17 @@ void add_attentions(Cases& cases) {
   add_attention(cases, {"dropout", 2, 17, 48, 3, 0.3});
   add_attention(cases, {"dropout_t130", 1, 130, 40, 2, 0.1});
   add_attention(cases, {"dropout_batch", 2, 67, 68, 2, 0.1});
+  add_attention(cases, {"dropout_aligned", 2, 68, 48, 3, 0.3, 1, 1, kAligned});
   add_attention(cases, {"dropout_one_token", 3, 1, 20, 1, 0.5});
 }
 
 void add_dropouts(Cases& cases) {
-  auto dropout_case = [&](std::string name, Shape shape, double p) {
-    cases.push_back({"dropout_" + name, {{shape}}, {}, 1, [p](Tape& tape, const Vars& x, const Ids&) {
-                       return Vars{dropout(tape, x[0], some_dropout(p))};
+  auto dropout_case = [&](std::string name, Shape shape, double p, std::int64_t first = 5) {
+    cases.push_back({"dropout_" + name, {{shape}}, {}, 1, [=](Tape& tape, const Vars& x, const Ids&) {
+                       return Vars{dropout(tape, x[0], some_dropout(p, first))};
                      }});
   };
+  dropout_case("aligned", {2, 17, 192}, 0.1, kAligned);
   dropout_case("p10", {2, 17, 192}, 0.1);
   dropout_case("p90", {3, 5, 7}, 0.9);
   dropout_case("one_element", {1, 1, 1}, 0.5);
@@ -270,14 +276,35 @@ void add_cross_entropy(Cases& cases, std::string name, Shape targets, std::int32
        [V](Tape& tape, const Vars& x, const Ids& i) { return Vars{cross_entropy(tape, x[0], i[0], V)}; }});
 }
 
+void add_cross_entropy_loss(Cases& cases, std::string name, Shape targets, std::int32_t V,
+                            std::int64_t padded, std::int64_t K, double scale = 1) {
+  cases.push_back(
+      {"cross_entropy_loss_" + name,
+       {{{targets[0], targets[1], padded}, scale}},
+       {{targets, V}},
+       K,
+       [V](Tape& tape, const Vars& x, const Ids& i) { return Vars{cross_entropy_loss(tape, x[0], i[0], V)}; },
+       /*is_loss=*/true});
+}
+
 void add_cross_entropies(Cases& cases) {
-  add_cross_entropy(cases, "vocabulary_101_of_128", {2, 17}, 101, 128);
-  add_cross_entropy(cases, "no_padding", {2, 5}, 128, 128);
-  add_cross_entropy(cases, "one_row", {1, 1}, 33, 128);
-  add_cross_entropy(cases, "two_tokens", {3, 5}, 2, 3);
-  add_cross_entropy(cases, "large", {2, 17}, 101, 128, kLarge);
-  add_cross_entropy(cases, "vocabulary_600", {2, 5}, 600, 640);
-  add_cross_entropy(cases, "many_rows", {1, 257}, 5, 8);  // more than the 256 threads of a GPU block
+  const auto add = [&](const char* name, Shape targets, std::int32_t V, std::int64_t padded,
+                       double scale = 1) {
+    add_cross_entropy(cases, name, targets, V, padded, scale);
+    add_cross_entropy_loss(cases, name, targets, V, padded, V, scale);
+  };
+  add("vocabulary_101_of_128", {2, 17}, 101, 128);
+  add("no_padding", {2, 5}, 128, 128);
+  add("one_row", {1, 1}, 33, 128);
+  add("two_tokens", {3, 5}, 2, 3);
+  add("large", {2, 17}, 101, 128, kLarge);
+  add("vocabulary_600", {2, 5}, 600, 640);
+  add("vocabulary_5000", {1, 3}, 4999, 5000);  // more than 512 threads of a GPU block read at once
+  add("many_rows", {1, 601}, 5, 8);            // more than these threads
+  // Rows that fit in the shared memory of a GPU's block in bf16, but not in f32; rows that never fit. K is
+  // not V: sums are in f32, so that in bf16 only elements are rounded.
+  add_cross_entropy_loss(cases, "vocabulary_50257", {1, 2}, 50257, 50304, 64);
+  add_cross_entropy_loss(cases, "vocabulary_50500", {1, 2}, 50500, 50560, 64);
 }
 
 std::vector<RealInput> chain_residual_inputs() {
@@ -298,6 +325,15 @@ void add_chains(Cases& cases) {
                    [](Tape& tape, const Vars& x, const Ids& i) {
                      return Vars{cross_entropy(tape, linear(tape, x[0], x[1], Var()), i[0], 101)};
                    }});
+  // The same, where the gradient overwrites the logits in the forward.
+  cases.push_back({"chain_loss",
+                   {{{2, 7, 20}}, parameter({128, 20}, 0.5)},
+                   {{{2, 7}, 101}},
+                   128,
+                   [](Tape& tape, const Vars& x, const Ids& i) {
+                     return Vars{cross_entropy_loss(tape, linear(tape, x[0], x[1], Var()), i[0], 101)};
+                   },
+                   /*is_loss=*/true});
   // The residual stream h has two branches. Its gradient is shared, accumulated and written in place.
   cases.push_back(
       {"chain_residual", chain_residual_inputs(), {}, 20, [](Tape& tape, const Vars& x, const Ids&) {

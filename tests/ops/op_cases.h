@@ -39,8 +39,9 @@ struct OpCase {
   std::string name;  // letters, digits and underscores
   std::vector<RealInput> reals;
   std::vector<IdInput> ids;
-  std::int64_t K;  // length of the longest sum, forward or backward
-  Build build;     // records the op and returns its outputs, or only the outputs that the case uses
+  std::int64_t K;        // length of the longest sum, forward or backward
+  Build build;           // records the op and returns its outputs, or only the outputs that the case uses
+  bool is_loss = false;  // the output is the loss of the tape: no op may use it
 };
 
 const std::vector<OpCase>& op_cases();

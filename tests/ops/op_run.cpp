@@ -60,12 +60,18 @@ std::vector<Tensor> OpRun::directions(const std::vector<Var>& outs, int projecti
 }
 
 void OpRun::step_from_outputs(int projection) {
+  if (op_.is_loss) return step(projection);  // it must know the gradient of its output in the forward
   Tape tape(backend_);
   const std::vector<Var> outs = forward(tape);
   tape.backward(outs, directions(outs, projection));
 }
 
 void OpRun::step(int projection) {
+  if (op_.is_loss) {
+    outputs_ = {Values(1)};
+    Tape tape(backend_, Tape::Mode::training, direction(projection, 0)[0]);
+    return tape.backward(forward(tape)[0]);
+  }
   Tape tape(backend_);
   std::vector<Var> outs = forward(tape);
   const std::vector<Tensor> directions = this->directions(outs, projection);

@@ -164,6 +164,14 @@ const Call kLayerCalls[] = {
      [](Backend& be, T t) {
        be.cross_entropy_backward(t.x, t.loss, t.logits, t.row_lse, t.ids, kVocabulary);
      }},
+    {"cross_entropy_forward_backward", "a gradient of another shape",
+     [](Backend& be, T t) {
+       be.cross_entropy_forward_backward(t.loss, t.x, t.row_lse, t.loss, t.logits, t.ids, kVocabulary);
+     }},
+    {"cross_entropy_forward_backward", "a vocabulary beyond the columns",
+     [](Backend& be, T t) {
+       be.cross_entropy_forward_backward(t.loss, t.logits, t.row_lse, t.loss, t.logits, t.ids, kPadded + 1);
+     }},
 };
 
 class BackendChecks : public testing::Test {
@@ -255,7 +263,16 @@ std::vector<std::function<void()>> calls_in_bf16(Backend& be, DType dtype) {
           [=, &be] { be.attention_forward(y, lse, qkv, kHeads, 1, {}); },
           [=, &be] { be.cross_entropy_forward(f32_one, rows, logits, ids, kVocabulary); },
           [=, &be] { be.cross_entropy_forward(one, f32_rows, logits, ids, kVocabulary); },
-          [=, &be] { be.cross_entropy_backward(logits, one, logits, f32_rows, ids, kVocabulary); }};
+          [=, &be] { be.cross_entropy_backward(logits, one, logits, f32_rows, ids, kVocabulary); },
+          [=, &be] {
+            be.cross_entropy_forward_backward(one, logits, f32_rows, f32_one, logits, ids, kVocabulary);
+          },
+          [=, &be] {
+            be.cross_entropy_forward_backward(f32_one, logits, rows, f32_one, logits, ids, kVocabulary);
+          },
+          [=, &be] {
+            be.cross_entropy_forward_backward(f32_one, logits, f32_rows, one, logits, ids, kVocabulary);
+          }};
 }
 
 TEST_F(BackendChecks, want_statistics_and_gradients_of_parameters_in_f32_where_activations_are_bf16) {

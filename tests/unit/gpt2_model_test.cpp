@@ -54,8 +54,8 @@ class Model {
   // Adds the gradients of scale · loss.
   void micro_step(const Ids& ids, const Ids& targets, double scale = 1,
                   std::optional<DropoutPosition> position = std::nullopt) {
-    Tape tape(backend_);
-    tape.backward(gpt2_.loss(tape, tensor(ids), tensor(targets), position), scale);
+    Tape tape(backend_, Tape::Mode::training, scale);
+    tape.backward(gpt2_.loss(tape, tensor(ids), tensor(targets), position));
   }
   Values grad(std::size_t i) { return to_values(backend_, parameters().var(i).grad()); }
 

@@ -127,6 +127,12 @@ const Op kOps[] = {
      [](Backend& be, const Arguments& t) {
        be.cross_entropy_backward(t[0], t[1], t[2], t[3], t[4], kVocabulary);
      }},
+    {"cross_entropy_forward_backward",
+     {f32("loss", {1}), f32("dlogits", kLogits), f32("rows", {kB * kT}), f32("dloss", {1}),
+      f32("logits", kLogits), kTargets},
+     [](Backend& be, const Arguments& t) {
+       be.cross_entropy_forward_backward(t[0], t[1], t[2], t[3], t[4], t[5], kVocabulary);
+     }},
     {"count_correct",
      {{"count", DType::i32, {1}}, kAnyLogits, kTargets},
      [](Backend& be, const Arguments& t) { be.count_correct(t[0], t[1], t[2], kVocabulary); }},

@@ -89,6 +89,80 @@ TEST_F(TapeTest, backward_runs_in_the_reverse_order_of_forward) {
   EXPECT_TRUE(tape.op_names().empty());
 }
 
+// A loss of linear(x, head), of which the head alone needs a gradient.
+TEST_F(TapeTest, the_loss_of_a_tape_has_no_backward_op_left) {
+  const Var head(tensor({1, 2, 3}).view({3, 1}), be_.zeros(DType::f64, {3, 1}));
+  const Var x(tensor({1, 2}).view({1, 2, 1}));
+  const Tensor targets = to_tensor(be_, {1, 2}, {0, 2});
+  OpRecorder recorder(be_);
+  Tape tape(be_, Tape::Mode::training, 0.5);
+  const Var loss = cross_entropy_loss(tape, linear(tape, x, head, Var()), targets, 3);
+  EXPECT_EQ(tape.op_names(), (Names{"linear", "cross_entropy"}));
+  EXPECT_EQ(recorder.take(), (Names{"linear_forward", "fill", "cross_entropy_forward_backward"}));
+  tape.backward(loss);
+  EXPECT_EQ(recorder.take(), Names{"linear_backward"});
+}
+
+TEST_F(TapeTest, the_loss_of_a_tape_overwrites_logits_that_nobody_else_has) {
+  constexpr std::int64_t kVocabulary = 1000;
+  const auto memory_for_the_loss = [&](bool keep) {
+    Tape tape(be_);
+    Var logits = times(tape, leaf(Values(kVocabulary, 1)), 1);
+    const Var kept = keep ? logits : Var();
+    const Tensor target = to_tensor(be_, {1}, {3});
+    const std::size_t before = be_.memory_stats().bytes_in_use;
+    const Var loss = cross_entropy_loss(tape, std::move(logits), target, kVocabulary);
+    const std::size_t after = be_.memory_stats().bytes_in_use;
+    if (keep) {
+      EXPECT_EQ(values(kept.value()), Values(kVocabulary, 1));
+    }
+    return after - before;
+  };
+  EXPECT_LT(memory_for_the_loss(false), kVocabulary * sizeof(double));
+  EXPECT_GE(memory_for_the_loss(true), kVocabulary * sizeof(double));
+}
+
+TEST_F(TapeTest, a_watch_sees_logits_as_an_output_and_not_after_they_have_been_overwritten) {
+  Tape tape(be_);
+  Values logits;
+  bool has_value = true;
+  tape.on_op([&](const char* op, std::span<const Var> inputs, std::span<const Var> outs) {
+    if (op == std::string("times")) logits = values(outs[0].value());
+    if (op == std::string("cross_entropy")) has_value = inputs[0].value().defined();
+  });
+  cross_entropy_loss(tape, times(tape, leaf({1, 2, 3}), 2), to_tensor(be_, {1}, {1}), 3);
+  EXPECT_EQ(logits, (Values{2, 4, 6}));
+  EXPECT_FALSE(has_value);
+}
+
+TEST_F(TapeTest, the_loss_of_an_inference_tape_leaves_the_logits) {
+  Tape tape(be_, Tape::Mode::inference);
+  Var logits = leaf({1, 2, 3});
+  const Tensor value = logits.value(), target = to_tensor(be_, {1}, {1});
+  OpRecorder recorder(be_);
+  cross_entropy_loss(tape, std::move(logits), target, 3);
+  EXPECT_EQ(recorder.take(), Names{"cross_entropy_forward"});
+  EXPECT_EQ(values(value), (Values{1, 2, 3}));
+}
+
+TEST_F(TapeTest, the_loss_of_a_tape_is_used_by_no_op_and_is_the_only_one) {
+  const Tensor target = to_tensor(be_, {1}, {1});
+  {
+    Tape tape(be_);
+    const Var loss = cross_entropy_loss(tape, leaf({1, 2, 3}), target, 3);
+    EXPECT_THROW(tape.backward(times(tape, loss, 2)), InternalError);
+  }
+  {
+    Tape tape(be_);
+    const Var loss = cross_entropy_loss(tape, leaf({1, 2, 3}), target, 3);
+    EXPECT_THROW(cross_entropy_loss(tape, leaf({1, 2, 3}), target, 3), InternalError);
+  }
+  Tape tape(be_);
+  const Var x = leaf({1, 2, 3}), other = cross_entropy(tape, x, target, 3);
+  cross_entropy_loss(tape, x, target, 3);
+  EXPECT_THROW(tape.backward(other), InternalError);
+}
+
 TEST_F(TapeTest, what_a_node_saved_is_freed_as_soon_as_its_backward_has_run) {
   auto saved_first = std::make_shared<int>(), saved_second = std::make_shared<int>();
   const std::weak_ptr<int> first = saved_first, second = saved_second;
@@ -271,13 +345,11 @@ TEST_F(TapeTest, ops_on_constants_are_not_recorded) {
 TEST_F(TapeTest, micro_steps_accumulate_until_the_gradient_is_cleared) {
   const Var x = leaf({1, 1});
   auto micro_step = [&](double scale) {
-    Tape tape(be_);
+    Tape tape(be_, Tape::Mode::training, scale);
     const Var y = times(tape, x, 4);
-    tape.backward(tape.record("scaled_sum", {y}, tensor({12}),
-                              [&](const Tensor& dloss, Grads g) {
-                                g.give(0, tensor({to_value(be_, dloss), 2 * to_value(be_, dloss)}));
-                              }),
-                  scale);
+    tape.backward(tape.record("scaled_sum", {y}, tensor({12}), [&](const Tensor& dloss, Grads g) {
+      g.give(0, tensor({to_value(be_, dloss), 2 * to_value(be_, dloss)}));
+    }));
   };
   micro_step(0.5);
   EXPECT_EQ(values(x.grad()), (Values{2, 4}));

@@ -163,6 +163,9 @@ TEST_F(WorkOfOps, the_loss_reads_the_real_vocabulary) {
          [&] { be_.cross_entropy_forward(t_.loss, t_.row_lse, t_.logits, t_.targets, 6); });
   expect("cross_entropy_backward", 3 * 36, 36 + 6 + 6 + 1 + 48,
          [&] { be_.cross_entropy_backward(t_.logits, t_.loss, t_.logits, t_.row_lse, t_.targets, 6); });
+  expect("cross_entropy_forward_backward", 7 * 36, 36 + 6 + 2 + 48, [&] {
+    be_.cross_entropy_forward_backward(t_.loss, t_.logits, t_.row_lse, t_.loss, t_.logits, t_.targets, 6);
+  });
 }
 
 TEST_F(WorkOfOps, adamw_moves_28_bytes_an_element_of_its_ranges) {
