@@ -47,13 +47,13 @@ struct HeadInputs {
         v(head.rows(s, qkv, false, 2, 3)) {}
 };
 
-inline constexpr int kRowThreads = 64;  // v1: threads per block
+inline constexpr int kThreadsOfQueries = 64;  // v1: threads per block
 
 // scores (B,NH,T,T): row t holds the scores of query t, then their exponentials.
 template <class Real>
 static __global__ void attention_v1_kernel(Real* out, float* lse, float* scores, const Real* qkv,
                                            AttentionSize s) {
-  const std::int64_t t = static_cast<std::int64_t>(blockIdx.y) * kRowThreads + threadIdx.x;
+  const std::int64_t t = static_cast<std::int64_t>(blockIdx.y) * kThreadsOfQueries + threadIdx.x;
   if (t >= s.T) return;
   const HeadOfBlock head(s);
   const HeadInputs<Real> in(head, s, qkv);
@@ -88,7 +88,7 @@ static __global__ void attention_v2_kernel(Real* out, float* lse, const Real* qk
   for (std::int64_t u = threadIdx.x; u <= t; u += kQueryThreads) {
     const float score = s.scale * dot(in.q.data + t * in.q.ld, in.k.data + u * in.k.ld, in.q.HS);
     scores[u] = score;
-    own = with(own, score);
+    own = with(own, Floats<1>{{score}});
   }
   const MaxAndSum all = block_merge<kQueryThreads>(own);
   for (std::int64_t u = threadIdx.x; u <= t; u += kQueryThreads) {
@@ -185,8 +185,8 @@ struct AttentionCall {
 
 template <class Real>
 void attention_v1(StreamHandle stream, const AttentionCall<Real>& call) {
-  launch<attention_v1_kernel<Real>>(attention_grid(call.s, kRowThreads), dim3(kRowThreads), 0, stream,
-                                    call.out, call.lse, call.scores, call.qkv, call.s);
+  launch<attention_v1_kernel<Real>>(attention_grid(call.s, kThreadsOfQueries), dim3(kThreadsOfQueries), 0,
+                                    stream, call.out, call.lse, call.scores, call.qkv, call.s);
 }
 
 template <class Real>
