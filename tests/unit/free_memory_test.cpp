@@ -108,9 +108,10 @@ class Needs : public testing::Test {
     }
     return "";
   }
-  double needed(std::int64_t batch_size, int ranks = 1) const {
+  double needed(std::int64_t batch_size, int ranks = 1, Recompute recompute = Recompute::none) const {
     TrainerConfig trainer;
     trainer.batch_size = batch_size;
+    trainer.recompute = recompute;
     const TensorMemory memory;
     return needed_memory(TrainingMemory{config_, trainer, 64, ranks, sync_, memory});
   }
@@ -133,10 +134,11 @@ TEST_F(Needs, AreMetByMoreMicroStepsWhereTheyCanBe) {
   EXPECT_NE(refusal(needed(6) + kLosses).find("--batch-size 6 --grad-accumulation 2, the same step, takes"),
             std::string::npos);
   EXPECT_NE(refusal(needed(6) - 1).find("--batch-size 3 --grad-accumulation 4"), std::string::npos);
-  EXPECT_NE(refusal(needed(1)).find("a smaller --batch-size takes less; "), std::string::npos);
-  EXPECT_NE(refusal(needed(1) / 2)
-                .find(concat("even --batch-size 1 takes ", memory_text(needed(1)),
-                             "; a smaller --model or --block-size takes less; ")),
+  const double least = needed(1, 1, Recompute::block);
+  EXPECT_NE(refusal(least).find("--recompute block with a smaller --batch-size takes less; "),
+            std::string::npos);
+  EXPECT_NE(refusal(least / 2).find(concat("even --recompute block --batch-size 1 takes ", memory_text(least),
+                                           "; a smaller --model or --block-size takes less; ")),
             std::string::npos);
 }
 

@@ -415,11 +415,11 @@ TEST_F(TapeTest, given_gradients_have_the_shapes_of_the_outputs) {
     Tape tape(be_);
     const Var y = times(tape, a, 2);
     tape.backward(std::vector<Var>(1, y), std::move(douts));
-    tape.backward(std::vector<Var>(1, y), {tensor({1, 1})});
   };
   EXPECT_THROW(backward({tensor({1})}), InternalError);
+  EXPECT_THROW(backward({to_tensor(be_, DType::f64, {1, 2}, {1, 1})}), InternalError);
   EXPECT_THROW(backward({}), InternalError);
-  EXPECT_THROW(backward({tensor({1, 1})}), InternalError);  // the second one
+  EXPECT_NO_THROW(backward({tensor({1, 1})}));
 }
 
 // 3·(2a + b) and 10a, as two outputs.
@@ -513,8 +513,8 @@ TEST_F(TapeTest, a_watch_sees_the_ops_of_a_recomputed_function_once) {
         tape.recompute([&](Tape& inner) { return std::vector<Var>{times(inner, times(inner, a, 2), 3)}; })[0];
     EXPECT_EQ(y.needs_grad(), mode == Tape::Mode::training);
     if (mode == Tape::Mode::training) tape.backward(weighted_sum(tape, y, {1, 1}));
+    ASSERT_EQ(seen.size(), mode == Tape::Mode::training ? 3u : 2u);
     EXPECT_EQ(Names(seen.begin(), seen.begin() + 2), (Names{"times", "times"}));
-    EXPECT_EQ(seen.size(), mode == Tape::Mode::training ? 3u : 2u);
     EXPECT_EQ(std::vector(leaves.begin(), leaves.begin() + 2), (std::vector{3, -1}));
   }
 }
