@@ -70,6 +70,10 @@ OTHER_TEXTS = [
     "it's [UNK] <s> [PAD]",
 ]
 
+UNTIED = Variant("untied head", config={"tie_word_embeddings": False})
+INNER = Variant("n_inner 100", config={"n_inner": 100})
+EPSILON = Variant("epsilon 1e-3", config={"layer_norm_epsilon": 1e-3})
+SCALED = Variant("attention scaled by layer", config={"scale_attn_by_inverse_layer_idx": True})
 UNUSUAL = Variant(
     "untied head, n_inner, epsilon, scale",
     config={
@@ -85,9 +89,10 @@ VARIANTS = FIXTURES + [
     Variant("gelu_pytorch_tanh", config={"activation_function": "gelu_pytorch_tanh"}),
     Variant("gelu_fast", config={"activation_function": "gelu_fast"}),
     Variant("epsilon 1e-6", config={"layer_norm_epsilon": 1e-6}),
-    Variant("n_inner 100", config={"n_inner": 100}),
-    Variant("untied head", config={"tie_word_embeddings": False}),
-    Variant("attention scaled by layer", config={"scale_attn_by_inverse_layer_idx": True}),
+    EPSILON,
+    INNER,
+    UNTIED,
+    SCALED,
     Variant("attention not scaled", config={"scale_attn_weights": False}),
     Variant("reordered attention", config={"reorder_and_upcast_attn": True}),
     UNUSUAL,
@@ -423,10 +428,11 @@ class Checks:
             self.row(f"ours -> theirs, saved again -> ours: {kind}", lambda kind=kind: self.saved_again(kind))
         for variant in VARIANTS:
             self.row(f"theirs -> ours: {variant.name}", lambda variant=variant: self.theirs(variant))
+        for variant in Variant("plain"), UNTIED, INNER, EPSILON, SCALED, UNUSUAL:
+            self.row(f"20 steps: {variant.name}", lambda variant=variant: self.steps(variant, ""))
         for variant in Variant("plain"), UNUSUAL:
-            for freeze in "", "wte*,h.0.*,*.ln_2.bias":
-                name = f"20 steps: {variant.name}" + (f" --freeze '{freeze}'" if freeze else "")
-                self.row(name, lambda variant=variant, freeze=freeze: self.steps(variant, freeze))
+            freeze = "wte*,h.0.*,*.ln_2.bias"
+            self.row(f"20 steps: {variant.name} --freeze '{freeze}'", lambda variant=variant: self.steps(variant, freeze))
         if not self.gpt2:
             print("ours -> theirs: gpt2                           LEFT OUT: no --gpt2")
 

@@ -36,15 +36,6 @@ Json or_null(const std::optional<T>& value) {
   user_error(message);
 }
 
-// Without control characters, and of limited length: a message may quote any input.
-std::string printable(std::string message) {
-  constexpr std::size_t kLongest = 1000;
-  if (message.size() > kLongest) message.replace(kLongest, std::string::npos, "...");
-  std::ranges::replace_if(
-      message, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-  return message;
-}
-
 }  // namespace
 
 CommandLine::CommandLine(const std::string& program, const std::string& description, std::optional<int> stage,
@@ -173,8 +164,9 @@ void CommandLine::texts(const std::string& flag, std::vector<std::string>& value
   app_->add_option_function<std::vector<std::string>>(flag, add, help)->type_name("PATH")->group(group_);
 }
 
-void CommandLine::free_text(const std::string& flag, std::string& value, const std::string& help) {
-  add(flag, value, help, "TEXT", "a text", is_text, [](const std::string& text) { return text; });
+void CommandLine::free_text(const std::string& flag, std::string& value, const std::string& help,
+                            const char* type) {
+  add(flag, value, help, type, "a text", is_text, [](const std::string& text) { return text; });
 }
 
 void CommandLine::free_texts(const std::string& flag, std::vector<std::string>& values,
@@ -303,6 +295,14 @@ void open_standard_streams() {
 }
 
 }  // namespace
+
+std::string printable(std::string message) {
+  constexpr std::size_t kLongest = 1000;
+  if (message.size() > kLongest) message.replace(kLongest, std::string::npos, "...");
+  std::ranges::replace_if(
+      message, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return message;
+}
 
 int exit_code_of(const std::exception& error) {
   if (dynamic_cast<const UserError*>(&error) != nullptr) return 2;

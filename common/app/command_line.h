@@ -62,8 +62,9 @@ class CommandLine {
   void text(const std::string& flag, std::optional<std::string>& value, const std::string& help);
   // One value or more after the flag, which may be repeated.
   void texts(const std::string& flag, std::vector<std::string>& values, const std::string& help);
-  // Text of any kind; it may be empty.
-  void free_text(const std::string& flag, std::string& value, const std::string& help);
+  // Text of any kind; it may be empty. `type` is its name in --help: "PATH" for a file.
+  void free_text(const std::string& flag, std::string& value, const std::string& help,
+                 const char* type = "TEXT");
   // Texts that are not empty: one after the flag, which may be repeated.
   void free_texts(const std::string& flag, std::vector<std::string>& values, const std::string& help);
   void choice(const std::string& flag, std::string& value, const std::vector<std::string>& names,
@@ -123,6 +124,9 @@ class CommandLine {
 
 inline constexpr const char* kOutOfMemory =
     "out of memory; a smaller model, --batch-size or --block-size needs less";
+
+// A message without control characters, and of limited length: it may quote any input.
+std::string printable(std::string message);
 
 // What a program that ends with this error returns: 2 for a UserError, 75 for Stopped, 1 for all others.
 int exit_code_of(const std::exception& error);

@@ -1,14 +1,17 @@
 // stageN_evaluate: loss, perplexity, bits per byte and accuracy of a model on a text, or its accuracy on a
 // multiple-choice task.
+#include <algorithm>
 #include <iostream>
 
 #include "common/app/evaluation_report.h"
+#include "common/app/memory_check.h"
 #include "common/app/shared_task.h"
 #include "common/app/stage.h"
 #include "common/app/standard_output.h"
 #include "common/app/step_counter.h"
 #include "common/app/trained_model.h"
 #include "common/base/json.h"
+#include "common/comm/agreement.h"
 #include "common/data/corpus.h"
 
 namespace stagegpt {
@@ -103,11 +106,18 @@ std::function<void(std::int64_t)> progress(RankGroup& group, const std::string& 
   };
 }
 
+// Throws UserError for a batch that does not fit into memory.
+using RequireMemory = std::function<void(const Gpt2Config&, const EvaluationBatch&)>;
+
 TextReport evaluate_text(Stage& stage, const Machine& machine, const EvaluateFlags& flags,
-                         TrainedModel trained) {
+                         const RequireMemory& require_memory, TrainedModel trained) {
   const Division division(flags, trained.model->config());
   const Corpus corpus = load_data(stage, flags, std::move(trained.tokenizer), machine.threads);
   const Windows windows = strided_windows(corpus.validation.size(), division.T, division.stride);
+  agree(stage.group(), [&] {
+    require_memory(trained.model->config(),
+                   {std::min(division.B, windows.count), windows.at(0).length, "windows", "--seq-len"});
+  });
   const std::vector<std::int32_t> token_bytes = bytes_of_tokens(*corpus.tokenizer);
   const EvaluateOptions options{.batch_size = division.B,
                                 .token_bytes = token_bytes,
@@ -118,13 +128,17 @@ TextReport evaluate_text(Stage& stage, const Machine& machine, const EvaluateFla
 }
 
 TaskReport evaluate_task(Stage& stage, const Machine& machine, const EvaluateFlags& flags,
-                         const TrainedModel& trained) {
+                         const RequireMemory& require_memory, const TrainedModel& trained) {
   const Division division(flags, trained.model->config());
   const ChoiceTask task =
       load_shared_choice_task(stage.group(), flags.task, "--task", *trained.tokenizer, division.T);
-  const ChoiceOptions options{
-      .batch_size = flags.batch_size.value_or(choice_batch(task, division.B * division.T)),
-      .on_endings = progress(stage.group(), "ending", std::ssize(task.endings))};
+  const std::int64_t B = std::min(flags.batch_size.value_or(choice_batch(task, division.B * division.T)),
+                                  std::ssize(task.endings));
+  agree(stage.group(), [&] {
+    require_memory(trained.model->config(), {B, longest_inputs(task), "endings"});
+  });
+  const ChoiceOptions options{.batch_size = B,
+                              .on_endings = progress(stage.group(), "ending", std::ssize(task.endings))};
   const auto result = evaluate_choices(stage.group(), *machine.backend, *trained.model, task, options);
   return {result.value(), task.cut, division.T};
 }
@@ -149,18 +163,23 @@ int evaluate_main(Stage& stage, int argc, char** argv) {
   if (!parse_flags(stage, command_line, argc, argv, [&] { flags.check(command_line); })) return 0;
   const Machine& machine = stage.start();
   machine.backend->set_fused(!flags.no_fused);
-  const auto fits = [&](const Gpt2Config& config) {
-    const Division division(flags, config);
+  // Before the model is loaded: its weights are part of the need.
+  const FreeMemory free = free_memory();
+  const RequireMemory require_memory = [&](const Gpt2Config& config, const EvaluationBatch& batch) {
     if (flags.ignore_memory) return;
-    require_evaluation_memory(config, division.B, division.T, machine.activations, machine.memory,
-                              free_memory());
+    require_evaluation_memory(config, batch, machine.activations, machine.memory, free);
+  };
+  // The batches are known when the text or the task has been read, which needs the model's tokenizer.
+  const auto check = [&](const Gpt2Config& config) {
+    const Division division(flags, config);
+    require_memory(config, {.B = 1, .T = 1});
   };
   TrainedModel trained = load_shared_model(stage.group(), *machine.backend, flags.model, flags.tokenizer_path,
-                                           fits, machine.activations);
+                                           check, machine.activations);
   if (flags.task.empty()) {
-    print(stage, flags, evaluate_text(stage, machine, flags, std::move(trained)));
+    print(stage, flags, evaluate_text(stage, machine, flags, require_memory, std::move(trained)));
   } else {
-    print(stage, flags, evaluate_task(stage, machine, flags, trained));
+    print(stage, flags, evaluate_task(stage, machine, flags, require_memory, trained));
   }
   return 0;
 }

@@ -17,6 +17,11 @@ Json error_of(double accuracy, std::int64_t questions) {
   return questions > 1 ? Json(standard_error(accuracy, questions)) : Json();
 }
 
+// "1 token", "2 tokens".
+std::string count_of(std::int64_t count, const std::string& noun) {
+  return concat(grouped(count), ' ', noun, count == 1 ? "" : "s");
+}
+
 std::string accuracy_text(double accuracy, std::int64_t questions) {
   std::ostringstream out;
   out << std::fixed << std::setprecision(4) << accuracy;
@@ -50,8 +55,8 @@ std::string to_table(const TextReport& report) {
   } else {
     out << "unknown: the text has tokens of unknown words";
   }
-  out << "\naccuracy       " << found.accuracy << "\nof             " << grouped(found.tokens) << " tokens";
-  if (found.bytes) out << ", " << grouped(*found.bytes) << " bytes";
+  out << "\naccuracy       " << found.accuracy << "\nof             " << count_of(found.tokens, "token");
+  if (found.bytes) out << ", " << count_of(*found.bytes, "byte");
   out << ", in windows of " << report.seq_len << " tokens that begin every " << report.stride << '\n';
   return out.str();
 }
@@ -70,9 +75,9 @@ std::string to_table(const TaskReport& report) {
   const ChoiceResult& result = report.result;
   std::string table = concat("acc        ", accuracy_text(result.acc, result.questions), "\nacc_norm   ",
                              accuracy_text(result.acc_norm, result.questions), "\nof         ",
-                             grouped(result.questions), result.questions == 1 ? " question" : " questions");
+                             count_of(result.questions, "question"));
   if (report.cut > 0)
-    table += concat("; ", grouped(report.cut), report.cut == 1 ? " ending" : " endings",
+    table += concat("; ", count_of(report.cut, "ending"),
                     " had to lose the beginning of the context, which is longer than the model's, ",
                     report.block_size, " tokens");
   return table + '\n';

@@ -107,17 +107,26 @@ class Writer {
 
   // The tokens that a text continues: a prompt's or, for a new text, the end of text.
   std::vector<std::int32_t> ids_of(const std::string& prompt) const {
+    const char* source = flags_.interactive ? "the prompt" : "--prompt";
     std::vector<std::int32_t> ids;
     agree(context_.group(), [&] {
-      ids = naming("--prompt", [&] { return tokenizer_.encode(prompt); });
+      ids = naming(source, [&] { return tokenizer_.encode(prompt); });
       if (!ids.empty()) return;
       const auto end = tokenizer_.end_of_text();
       if (!end)
-        user_error(
-            "--prompt: expected a text: the tokenizer has no end-of-text token for a new text to follow");
+        user_error(source,
+                   ": expected a text: the tokenizer has no end-of-text token for a new text to follow");
       ids = {*end};
     });
     return ids;
+  }
+
+  // Throws UserError if the tokenizer has no line break, which stands between the lines of a conversation.
+  void require_line_break() const {
+    agree(context_.group(), [&] {
+      naming("--keep-context: a line break stands between prompts and answers",
+             [&] { return tokenizer_.encode("\n"); });
+    });
   }
 
   // Continues `prompt` and passes the text to `out` in whole characters, after `echo`. Returns why the text
@@ -226,6 +235,7 @@ class Conversation {
 };
 
 void converse(const GenerateFlags& flags, RankGroup& group, Writer& writer, std::int64_t block_size) {
+  if (flags.keep_context) writer.require_line_break();
   const bool terminal = isatty(STDIN_FILENO) == 1;
   if (terminal) {
     std::cerr << "one prompt per line; Ctrl-C ends a text, Ctrl-D the program"
@@ -245,7 +255,7 @@ void converse(const GenerateFlags& flags, RankGroup& group, Writer& writer, std:
     try {
       flags.keep_context ? conversation.answer(prompt) : print_samples(flags, prompt, writer);
     } catch (const UserError& error) {
-      std::cerr << error.what() << '\n';
+      std::cerr << printable(error.what()) << '\n';
     }
   }
   on_root(group, [] {

@@ -141,15 +141,16 @@ void require_generation_memory(const Gpt2Config& config, DType matrices, const T
              " takes less", kIgnore);
 }
 
-void require_evaluation_memory(const Gpt2Config& config, std::int64_t B, std::int64_t T, DType activations,
+void require_evaluation_memory(const Gpt2Config& config, const EvaluationBatch& batch, DType activations,
                                const TensorMemory& memory, const FreeMemory& host) {
   const auto available = available_memory(memory, host);
-  const double needed = needed_memory(memory, plan_evaluation(config, B, T, activations));
+  const double needed = needed_memory(memory, plan_evaluation(config, batch.B, batch.T, activations));
   if (fits(needed, available)) return;
-  user_error("--batch-size: evaluation in batches of ", B, " windows of ", T, " tokens takes ",
-             memory_text(needed), ", and ", memory_text(available->bytes), " are available ",
-             available->where, "; a smaller ", B > 1 ? "--batch-size" : "--seq-len", " or model takes less",
-             kIgnore);
+  const std::string flag = batch.B > 1 ? "--batch-size" : batch.shorter;
+  user_error("--batch-size: evaluation in batches of ", batch.B, ' ', batch.rows, " of ", batch.T,
+             " tokens takes ", memory_text(needed), ", and ", memory_text(available->bytes),
+             " are available ", available->where, "; a smaller ", flag.empty() ? "" : flag + " or ",
+             "model takes less", kIgnore);
 }
 
 void add_ignore_memory(CommandLine& command_line, bool& ignore) {

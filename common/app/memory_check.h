@@ -57,8 +57,14 @@ void require_training_memory(const TrainingMemory& training, const FreeMemory& h
 void require_generation_memory(const Gpt2Config& config, DType matrices, const TensorMemory& memory,
                                const FreeMemory& host);
 
-// The same for an evaluation in batches of B windows of T tokens, with activations as for Gpt2.
-void require_evaluation_memory(const Gpt2Config& config, std::int64_t B, std::int64_t T, DType activations,
+// What an evaluation computes at once: `rows` of T tokens each.
+struct EvaluationBatch {
+  std::int64_t B, T;
+  const char* rows = "windows";  // or the endings of a task
+  const char* shorter = "";      // the flag that makes T smaller; empty if there is none
+};
+// The same for an evaluation, with activations as for Gpt2.
+void require_evaluation_memory(const Gpt2Config& config, const EvaluationBatch& batch, DType activations,
                                const TensorMemory& memory, const FreeMemory& host);
 
 // --ignore-memory.

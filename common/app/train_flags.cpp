@@ -113,7 +113,7 @@ void TrainFlags::add(CommandLine& command_line) {
              kSampleTokens, "); the last validation always uses all"));
   command_line.free_text(
       "--eval-task", eval_task,
-      "multiple-choice questions to answer with every validation, as --task of stageN_evaluate");
+      "multiple-choice questions to answer with every validation, as --task of stageN_evaluate", "PATH");
   command_line.integer("--patience", patience, 0, kMaxSteps,
                        "stop after N validations in a row that are not better than the best one, which is "
                        "saved (0: never)");

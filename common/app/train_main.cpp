@@ -208,7 +208,7 @@ void print_result(const TrainFlags& flags, const fs::path& run, const TrainingRe
   }
   if (result.train_loss) std::cerr << "trained in " << static_cast<long long>(result.seconds + 0.5) << " s: ";
   std::cerr << describe_result(result.validation) << "\nmodel: " << (run / "latest").string() << '\n';
-  if (result.train_loss && result.steps < flags.steps) {
+  if (result.train_loss && !result.best_validation && result.steps < flags.steps) {
     std::cerr << "stopped after step " << result.steps << " of " << flags.steps
               << " (--stop-after); continue with --resume " << run.string() << '\n';
   }

@@ -55,9 +55,16 @@ std::string capitalised(std::string text) {
   return text;
 }
 
+// Throws UserError, which names the field, if it is missing or has another type.
+template <class T>
+T field(const nlohmann::json& question, const char* name) {
+  if (!question.contains(name)) user_error("'", name, "' is missing");
+  return naming(concat("'", name, "'"), [&] { return read_json([&] { return question[name].get<T>(); }); });
+}
+
 // A number, or its digits in a text.
 std::size_t label_of(const nlohmann::json& question, std::size_t endings) {
-  const nlohmann::json& label = question.at("label");
+  const auto label = field<nlohmann::json>(question, "label");
   for (std::size_t i = 0; i < endings; ++i) {
     if (label == i || label == std::to_string(i)) return i;
   }
@@ -66,21 +73,31 @@ std::size_t label_of(const nlohmann::json& question, std::size_t endings) {
 }
 
 ChoiceText parse_choice(const nlohmann::json& question) {
+  if (!question.is_object()) user_error("expected an object, got the JSON type ", question.type_name());
   ChoiceText choice;
-  choice.endings = question.at("endings").get<std::vector<std::string>>();
+  choice.endings = field<std::vector<std::string>>(question, "endings");
   if (choice.endings.size() < 2) user_error("'endings' has ", choice.endings.size(), ", expected at least 2");
   choice.label = label_of(question, choice.endings.size());
   if (question.contains("context")) {
-    choice.context = question["context"].get<std::string>();
+    choice.context = field<std::string>(question, "context");
     return choice;
   }
   if (!question.contains("activity_label"))
     user_error("expected 'context', 'endings' and 'label', or HellaSwag's fields");
-  choice.context = without_marks(question["activity_label"].get<std::string>() + ": " +
-                                 question.at("ctx_a").get<std::string>() + " " +
-                                 capitalised(question.at("ctx_b").get<std::string>()));
+  choice.context = without_marks(field<std::string>(question, "activity_label") + ": " +
+                                 field<std::string>(question, "ctx_a") + " " +
+                                 capitalised(field<std::string>(question, "ctx_b")));
   for (std::string& ending : choice.endings) ending = without_marks(ending);
   return choice;
+}
+
+// The caller names the line; the message has only the column.
+nlohmann::json parse_line(std::string_view line) {
+  try {
+    return parse_json(line);
+  } catch (const UserError& error) {
+    user_error(replaced(error.what(), "at line 1, column", "at column"));
+  }
 }
 
 // ---- llm.c's file
@@ -144,8 +161,8 @@ std::vector<ChoiceText> parse_choice_lines(std::string_view text) {
     text.remove_prefix(std::min(text.size(), line.size() + 1));
     ++number;
     if (without_outer_space(line).empty()) continue;
-    choices.push_back(naming(concat("line ", number),
-                             [&] { return read_json([&] { return parse_choice(parse_json(line)); }); }));
+    choices.push_back(naming(concat("line ", number), [&] { return parse_choice(parse_line(line)); }));
+    choices.back().line = number;
   }
   return choices;
 }

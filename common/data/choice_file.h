@@ -15,6 +15,7 @@ struct ChoiceText {
   std::string context;
   std::vector<std::string> endings;
   std::size_t label = 0;  // index of the right ending
+  std::size_t line = 0;   // of the file, counted from 1
 };
 
 // A line is an object: {"context": "…", "endings": ["…", …], "label": 0}, or a question of HellaSwag as

@@ -83,11 +83,11 @@ class TaskBuilder {
 ChoiceTask task_of_lines(std::string_view lines, const Tokenizer& tokenizer, std::int64_t block_size) {
   const std::vector<ChoiceText> texts = parse_choice_lines(lines);
   TaskBuilder task(tokenizer, block_size);
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    naming(concat("question ", i + 1, " of ", texts.size()), [&] {
+  for (const ChoiceText& text : texts) {
+    naming(concat("line ", text.line), [&] {
       std::vector<std::int64_t> characters;
-      for (const std::string& ending : texts[i].endings) characters.push_back(characters_in(ending));
-      task.add(encode_choice(texts[i], tokenizer), characters);
+      for (const std::string& ending : text.endings) characters.push_back(characters_in(ending));
+      task.add(encode_choice(text, tokenizer), characters);
     });
   }
   return task.finish();

@@ -31,7 +31,7 @@ struct ChoiceTask {
 // them: the ending's are those that the whole text has more than the context. ASCII white space at the end of
 // a context belongs to the ending. A question without a context begins with the end-of-text token. What is
 // longer than block_size + 1 tokens, the last of which is only predicted, loses its first ones. Throws
-// UserError, which names `flag`, the file and the question.
+// UserError, which names `flag`, the file, and the line or question.
 ChoiceTask load_choice_task(const std::filesystem::path& path, std::string_view flag,
                             const Tokenizer& tokenizer, std::int64_t block_size);
 

@@ -199,9 +199,10 @@ std::vector<DataFiles> find_all_data_files(const CorpusConfig& config) {
 void require_window(const TokenSequence& tokens, const std::string& source, const char* purpose,
                     std::int64_t block_size) {
   if (tokens.size() > block_size) return;
-  user_error(kFlag, ": \"", source, "\" leaves ", tokens.size(), tokens.size() == 1 ? " token" : " tokens",
-             " for ", purpose, ", fewer than one window of ", block_size + 1,
-             "; give a longer text, another --val-fraction or a smaller --block-size");
+  user_error(
+      kFlag, ": \"", source, "\" leaves ", tokens.size(), tokens.size() == 1 ? " token" : " tokens", " for ",
+      purpose, ", fewer than one window of ", block_size + 1, "; give a longer text",
+      block_size > 1 ? ", another --val-fraction or a smaller --block-size" : " or another --val-fraction");
 }
 
 Parts load_source(RankGroup& group, const DataFiles& data, const CorpusConfig& config,

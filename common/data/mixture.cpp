@@ -46,6 +46,10 @@ void check_parts(const std::vector<Weighted>& parts) {
       user_error("--data: \"", part->data,
                  "\" has no weight; expected one for each text, as in 'a.txt=0.7,b.txt=0.3'");
     if (part->data.empty()) user_error("--data: there is no name before the weight ", *part->weight);
+    // A run keeps absolute paths.
+    if (const std::string path = fs::absolute(part->data).string(); path.find(',') != std::string::npos)
+      user_error("--data: the path of \"", part->data,
+                 "\" has a comma, which separates the texts of a mixture: \"", path, "\"");
     if (!(*part->weight > 0 && std::isfinite(*part->weight)))
       user_error("--data: the weight of \"", part->data, "\" is ", *part->weight,
                  ", expected a positive number");

@@ -18,7 +18,7 @@ struct MixtureSource {
 // The texts of 'a.txt=0.7,b.txt=0.3'. Shares are the weights, divided by their sum and rounded so that they
 // sum to kMixtureBlock (largest remainders first). Empty if `data` is no mixture: if no part ends in a
 // weight, or if it is the name of a file. Throws UserError if only some parts have a weight, if a weight is
-// not positive or its share would be 0, or if a text occurs twice.
+// not positive or its share would be 0, if a text occurs twice, or if its absolute path has a comma.
 std::vector<MixtureSource> parse_mixture(const std::string& data);
 
 // A text of a mixture in the training tokens.

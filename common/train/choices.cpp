@@ -104,10 +104,14 @@ std::optional<ChoiceResult> evaluate_choices(RankGroup& group, Backend& backend,
   return likelihoods ? std::optional(score(task, *likelihoods)) : std::nullopt;
 }
 
-std::int64_t choice_batch(const ChoiceTask& task, std::int64_t tokens) {
+std::int64_t longest_inputs(const ChoiceTask& task) {
   std::int64_t longest = 1;
   for (const Continuation& ending : task.endings) longest = std::max(longest, std::ssize(ending.ids) - 1);
-  return std::max<std::int64_t>(1, tokens / longest);
+  return longest;
+}
+
+std::int64_t choice_batch(const ChoiceTask& task, std::int64_t tokens) {
+  return std::max<std::int64_t>(1, tokens / longest_inputs(task));
 }
 
 }  // namespace stagegpt

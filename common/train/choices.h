@@ -49,6 +49,9 @@ double standard_error(double accuracy, std::int64_t questions);
 std::optional<ChoiceResult> evaluate_choices(RankGroup& group, Backend& backend, const Gpt2& model,
                                              const ChoiceTask& task, const ChoiceOptions& options);
 
+// Number of tokens that a model reads for the longest continuation of a task.
+std::int64_t longest_inputs(const ChoiceTask& task);
+
 // Number of endings in a batch of at most `tokens` tokens, at least 1.
 std::int64_t choice_batch(const ChoiceTask& task, std::int64_t tokens);
 

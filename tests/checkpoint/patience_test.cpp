@@ -82,6 +82,7 @@ TEST_F(Patience, EndsARunThatGetsWorse) {
                                   "after step ",
                                   best->first, ", ");
   EXPECT_NE(result.errors.find(said), std::string::npos) << result.errors;
+  EXPECT_EQ(result.errors.find("--stop-after"), std::string::npos) << result.errors;
 }
 
 TEST_F(Patience, IsTheSameWhenARunIsResumed) {

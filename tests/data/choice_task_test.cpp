@@ -67,10 +67,18 @@ TEST(ChoiceLines, ThatAreNoQuestionsAreNamed) {
             "line 3: 'label' is \"\", expected 0 to 1 (in a test set without labels?)");
   EXPECT_EQ(refused("{\"ctx\": \"a\", \"endings\": [\"b\", \"c\"], \"label\": 1}"),
             "line 3: expected 'context', 'endings' and 'label', or HellaSwag's fields");
-  for (const std::string line : {"{\"context\": 1, \"endings\": [\"b\", \"c\"], \"label\": 1}", "[1, 2]",
-                                 "{\"context\": \"a\", \"endings\": [\"b\", 3], \"label\": 1}", "{\"context",
-                                 "{\"context\": \"a\", \"context\": \"a\"}", "{}"})
-    EXPECT_TRUE(refused(line).starts_with("line 3: ")) << refused(line);
+  EXPECT_EQ(refused("{\"context\": \"a\", \"context\": \"a\"}"), "line 3: the key 'context' occurs twice");
+  // A field is named.
+  EXPECT_EQ(refused("{\"context\": 1, \"endings\": [\"b\", \"c\"], \"label\": 1}"),
+            "line 3: 'context': type must be string, but is number");
+  EXPECT_EQ(refused("{\"context\": \"a\", \"endings\": [\"b\", 3], \"label\": 1}"),
+            "line 3: 'endings': type must be string, but is number");
+  EXPECT_EQ(refused("{\"context\": \"a\", \"endings\": [\"b\", \"c\"]}"), "line 3: 'label' is missing");
+  EXPECT_EQ(refused("{}"), "line 3: 'endings' is missing");
+  EXPECT_EQ(refused("[1, 2]"), "line 3: expected an object, got the JSON type array");
+  // The number of a line is that of the file, and there is one only.
+  EXPECT_TRUE(refused("{\"context").starts_with("line 3: parse error at column 10: syntax error"))
+      << refused("{\"context");
 }
 
 class ChoiceTasks : public testing::Test {
@@ -124,9 +132,8 @@ TEST_F(ChoiceTasks, BeginWithTheEndOfTextIfThereIsNoContext) {
   file["model"]["vocab"].erase("<|endoftext|>");
   directory_.write("tokenizer.json", file.dump());
   const auto other = load_tokenizer(directory_.path() / "tokenizer.json", "--tokenizer-path");
-  EXPECT_EQ(
-      refused(R"({"context": " ", "endings": ["a", "b"], "label": 0})", *other),
-      "question 1 of 1: the context is empty, and the tokenizer has no end-of-text token to begin with");
+  EXPECT_EQ(refused(R"({"context": " ", "endings": ["a", "b"], "label": 0})", *other),
+            "line 1: the context is empty, and the tokenizer has no end-of-text token to begin with");
 }
 
 TEST_F(ChoiceTasks, LoseTheBeginningOfALongContext) {
@@ -137,16 +144,17 @@ TEST_F(ChoiceTasks, LoseTheBeginningOfALongContext) {
   EXPECT_EQ(characters_->decode(task.endings[1].ids), "babab bbbb");
   EXPECT_EQ(load(question, *characters_, 5).cut, 2);
   EXPECT_EQ(refused(question, *characters_, 4),
-            "question 1 of 1: an ending has 5 tokens, and the model's context is 4");
+            "line 1: an ending has 5 tokens, and the model's context is 4");
 }
 
 TEST_F(ChoiceTasks, AreRefusedWithTheirFile) {
   EXPECT_EQ(refused("\n", *characters_), "the file has no questions");
   EXPECT_EQ(refused("", *characters_), "the file has no questions");
   EXPECT_TRUE(refused("no JSON", *characters_).starts_with("line 1: ")) << refused("no JSON", *characters_);
-  EXPECT_EQ(refused(std::string(kQuestion) + "\n" + R"({"context": "x", "endings": ["a", "b"], "label": 1})",
-                    *characters_),
-            "question 2 of 2: the character 'x' is not in the vocabulary");
+  EXPECT_EQ(
+      refused(std::string(kQuestion) + "\n\n" + R"({"context": "x", "endings": ["a", "b"], "label": 1})",
+              *characters_),
+      "line 3: the character 'x' is not in the vocabulary");
 }
 
 // llm.c's file, as docs/file_formats.md says.

@@ -46,6 +46,18 @@ TEST(Mixture, IsNoTextWithoutWeights) {
   EXPECT_TRUE(parse_mixture((directory.path() / "a=1,b=2").string()).empty());
 }
 
+// A run that could not be resumed, since it keeps absolute paths, is not begun.
+TEST(Mixture, IsRefusedWhereAPathHasAComma) {
+  const ScratchDirectory directory;
+  const std::filesystem::path before = std::filesystem::current_path(), with_comma = directory.path() / "x,y";
+  std::filesystem::create_directory(with_comma);
+  std::filesystem::current_path(with_comma);
+  const std::string message = refusal([] { parse_mixture("a=1,b=2"); });
+  std::filesystem::current_path(before);
+  EXPECT_EQ(message, concat("--data: the path of \"a\" has a comma, which separates the texts of a mixture: ",
+                            with_comma / "a"));
+}
+
 TEST(Mixture, IsRefusedWithItsText) {
   const auto refused = [](const std::string& data) { return refusal([&] { parse_mixture(data); }); };
   EXPECT_EQ(refused("a=1,b.txt"),

@@ -33,6 +33,8 @@ completes "cosine linear constant" stage0_train --lr-schedule =
 completes "" stage0_train --steps ""
 completes "text one.txt" stage0_train --data te
 completes "other" prepare_data --input oth
+completes "text one.txt" stage0_train --eval-task te
+completes "text one.txt" stage0_evaluate --task te
 completes "--json" doctor --js
 completes "" stage0_train --no-such-flag x
 completes "" no_such_program --

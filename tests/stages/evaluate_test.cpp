@@ -119,6 +119,12 @@ TEST_F(Evaluate, PrintsATable) {
       << result.output;
 }
 
+TEST_F(Evaluate, OfTwoTokensPredictsOne) {
+  directory.write("two.txt", "th");
+  const ProgramResult result = evaluate({"--model", "run", "--data", "two.txt"});
+  EXPECT_NE(result.output.find("\nof             1 token, 1 byte, in"), std::string::npos) << result.output;
+}
+
 TEST_F(Evaluate, OfUnknownWordsHasNoBytes) {
   expect_success({"--data", "text.txt", "--tokenizer", "word", "--n-layer", "1", "--n-head", "1", "--n-embd",
                   "8", "--block-size", "8", "--steps", "1", "--max-new-tokens", "0", "--run-dir", "words"});
@@ -226,7 +232,9 @@ TEST_F(Evaluate, RefusesWhatItCannotDo) {
   expect_refused(with(both, {"--batch-size", "1000000000"}), "--batch-size");
   expect_refused({"--model", "run", "--data", "none.txt"}, "--data: cannot open \"none.txt\"");
   directory.write("one.txt", "t");
-  expect_refused({"--model", "run", "--data", "one.txt"}, "1 token for validation");
+  expect_refused({"--model", "run", "--data", "one.txt"},
+                 "1 token for validation, fewer than one window of 2; give a longer text or another "
+                 "--val-fraction\n");
 }
 
 }  // namespace

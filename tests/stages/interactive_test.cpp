@@ -182,5 +182,29 @@ TEST_F(Interactive, AConversationMayBeLongerThanTheContext) {
   EXPECT_EQ(errors_.find(note, at + 1), std::string::npos) << errors_;  // once
 }
 
+// The vocabulary of a text of one line has no line break.
+TEST_F(Interactive, AConversationNeedsATokenizerWithALineBreak) {
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "the cat sat on the mats. ";
+  directory.write("line.txt", text);
+  expect_success(with(model_flags(), {"--data", "line.txt", "--steps", "1", "--run-dir", "line"}));
+  directory.write("lines", "the\non\tit\n");
+  const auto answered = [&](const Arguments& more) {
+    return run_program("stage0_generate", with({"--model", "line", "--interactive"}, more), directory.path(),
+                       {.input_from = in("lines")});
+  };
+  const ProgramResult conversation = answered({"--keep-context"});
+  EXPECT_EQ(conversation.exit_code, 2);
+  EXPECT_EQ(conversation.output, "");
+  EXPECT_EQ(conversation.errors,
+            "stage0_generate: --keep-context: a line break stands between prompts and answers: the "
+            "character '?' is not in the vocabulary\n");
+  // Without a conversation only a line that has such a character is refused, in one line.
+  const ProgramResult texts = answered({});
+  EXPECT_EQ(texts.exit_code, 0);
+  EXPECT_NE(texts.errors.find("the prompt: the character '?' is not in the vocabulary\n"), std::string::npos)
+      << texts.errors;
+}
+
 }  // namespace
 }  // namespace stagegpt::test

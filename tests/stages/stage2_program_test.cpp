@@ -252,6 +252,27 @@ TEST_F(Stage2Emulated, BeginsNothingThatADeviceHasNoRoomFor) {
   expect_failure(run("generate", with_flags(write, anyway), kSmallDevice), 1, "out of memory");
 }
 
+// The weights have room on the device. The batches that exist count, not those that --batch-size allows.
+TEST_F(Stage2Emulated, EvaluatesNoBatchThatADeviceHasNoRoomFor) {
+  stage0("train", small("run", {"--stop-after", "1"}));
+  const std::string question =
+      R"({"context": "the cat sat", "endings": ["the cat", "the cats"], "label": 0})";
+  std::string questions;
+  for (int i = 0; i < 200; ++i) questions += question + '\n';
+  directory_.write("short.txt", "the cat sat on the mats.\n");
+  directory_.write("task.jsonl", questions);
+  directory_.write("short.jsonl", question);
+  const auto evaluate = [&](const char* flag, const char* file) {
+    return run("evaluate", {"--model", "run", "--batch-size", "1e5", flag, file}, kSmallDevice);
+  };
+  expect_done(evaluate("--data", "short.txt"));
+  expect_done(evaluate("--task", "short.jsonl"));
+  expect_failure(evaluate("--data", "t.txt"), 2,
+                 "--batch-size: evaluation in batches of 313 windows of 16 tokens takes ");
+  expect_failure(evaluate("--task", "task.jsonl"), 2,
+                 "--batch-size: evaluation in batches of 400 endings of 16 tokens takes ");
+}
+
 TEST_F(Stage2Emulated, TellsWhatMemoryItAskedForAndWhatIsFree) {
   const ProgramResult result =
       run("train", small("run", {"--n-embd", "128", "--ignore-memory"}), kSmallDevice);

@@ -183,18 +183,19 @@ TEST_F(MemoryMessages, AModelThatHasNoRoomToWriteIsToldOfItsMatrices) {
 }
 
 TEST_F(MemoryMessages, AnEvaluationThatHasNoRoomIsToldOfItsBatch) {
-  const auto says = [&](std::int64_t B) {
+  const auto says = [&](const EvaluationBatch& batch) {
     return refusal(
-        [&] { require_evaluation_memory(config_, B, 16, DType::f32, device(10.0 * kMebibyte), {}); });
+        [&] { require_evaluation_memory(config_, batch, DType::f32, device(10.0 * kMebibyte), {}); });
   };
-  const auto expected = [&](std::int64_t B, const char* flag) {
-    return concat("--batch-size: evaluation in batches of ", B, " windows of 16 tokens takes ",
+  const auto expected = [&](std::int64_t B, const char* rows, const char* less) {
+    return concat("--batch-size: evaluation in batches of ", B, ' ', rows, " of 16 tokens takes ",
                   memory_text(static_cast<double>(plan_evaluation(config_, B, 16, DType::f32))),
-                  ", and 10.0 MiB are available on the device; a smaller ", flag,
-                  " or model takes less; --ignore-memory starts nevertheless");
+                  ", and 10.0 MiB are available on the device; a smaller ", less,
+                  "model takes less; --ignore-memory starts nevertheless");
   };
-  EXPECT_EQ(says(100), expected(100, "--batch-size"));
-  EXPECT_EQ(says(1), expected(1, "--seq-len"));
+  EXPECT_EQ(says({100, 16, "windows", "--seq-len"}), expected(100, "windows", "--batch-size or "));
+  EXPECT_EQ(says({1, 16, "windows", "--seq-len"}), expected(1, "windows", "--seq-len or "));
+  EXPECT_EQ(says({1, 16, "endings"}), expected(1, "endings", ""));
 }
 
 TEST_F(MemoryMessages, AGibibyteIsTheFirstInGibibytes) {
