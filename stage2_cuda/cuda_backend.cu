@@ -1,8 +1,6 @@
 #include <array>
 #include <exception>
-#include <map>
 #include <utility>
-#include <vector>
 
 #include "stage2_cuda/cuda_backend.h"
 #include "stage2_cuda/device_memory_source.h"
@@ -382,19 +380,12 @@ class StreamBackend final : public CudaBackend {
   void do_adamw(const Tensor& weights, const Tensor& m, const Tensor& v, const Tensor& grads,
                 const Tensor& squared_norm, std::span<const DecayRange> ranges,
                 const AdamWStep& step) override {
+    const std::size_t bytes = ranges.size_bytes();
+    const Tensor table = allocate(DType::f64, {static_cast<std::int64_t>(bytes / sizeof(double))});
+    staging_.copy_to_device(table.raw(), ranges.data(), bytes);
     gpu::adamw(stream_, floats(weights), floats(m), floats(v), floats(grads), squared_norm.data<double>(),
-               on_device(ranges), static_cast<int>(ranges.size()), step, weights.numel());
-  }
-
-  // The ranges in device memory. An optimizer has the same few tables in every step: each is copied once.
-  const DecayRange* on_device(std::span<const DecayRange> ranges) {
-    const auto [known, is_new] = decay_tables_.try_emplace({ranges.begin(), ranges.end()});
-    Tensor& table = known->second;
-    if (is_new) {
-      table = allocate(DType::f64, {static_cast<std::int64_t>(ranges.size_bytes() / sizeof(double))});
-      staging_.copy_to_device(table.raw(), ranges.data(), ranges.size_bytes());
-    }
-    return static_cast<const DecayRange*>(table.raw());
+               static_cast<const DecayRange*>(table.raw()), static_cast<int>(ranges.size()), step,
+               weights.numel());
   }
 
   template <class T>
@@ -471,7 +462,6 @@ class StreamBackend final : public CudaBackend {
   std::unique_ptr<Gemm> gemm_;
   GpuAttention attention_;
   Tensor counters_;  // of blocks that have finished, all zero between kernels
-  std::map<std::vector<DecayRange>, Tensor> decay_tables_;
 };
 
 constexpr std::array<std::pair<GpuMatmul, std::string_view>, 4> kMatmulNames = {{

@@ -1,7 +1,6 @@
 // Types of the arguments of ops.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <optional>
 #include <ostream>
@@ -56,8 +55,6 @@ struct DecayRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   double weight_decay = 0;
-
-  auto operator<=>(const DecayRange&) const = default;
 };
 
 }  // namespace stagegpt
