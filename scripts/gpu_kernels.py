@@ -91,7 +91,7 @@ def problems(name, row):
         yield f"{name} uses {row['local']} bytes of local memory"
     if ("TensorCores<" in name or "_mma_" in name) and row["HMMA"] == 0:
         yield f"{name} has no instruction of tensor cores"
-    if name.endswith(("<Bf16, 8>", "<float, 4>")) and row["16-byte loads"] == 0:
+    if re.search(r"[<, ](4|8)(, false)?>$", name) and row["16-byte loads"] == 0:
         yield f"{name} has no load of 16 bytes"
 
 

@@ -1,6 +1,7 @@
 #include <array>
 #include <exception>
 #include <utility>
+#include <vector>
 
 #include "stage2_cuda/cuda_backend.h"
 #include "stage2_cuda/device_memory_source.h"
@@ -165,8 +166,9 @@ class StreamBackend final : public CudaBackend {
     staging_.copy_to_device(out, in, bytes);
   }
   void do_copy_to_host(std::span<const HostCopy> copies) override {
-    for (const auto& [out, in] : copies) staging_.start_copy_to_host(out.data(), in.raw(), out.size());
-    staging_.finish_copies_to_host();
+    std::vector<Staging::CopyToHost> raw;
+    for (const auto& [out, in] : copies) raw.push_back({out.data(), in.raw(), out.size()});
+    staging_.copy_to_host(raw);
   }
 
   void do_add(const Tensor& out, const Tensor& a, const Tensor& b) override {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
+#include <vector>
 
 #include "common/base/error.h"
 
@@ -54,23 +55,31 @@ void Staging::copy_to_device(void* out, const void* in, std::size_t bytes) {
   }
 }
 
-void Staging::start_copy_to_host(void* out, const void* in, std::size_t bytes) {
+void Staging::copy_to_host(std::span<const CopyToHost> copies) {
   if (to_host_ == nullptr) to_host_ = pinned(kSlotBytes);
-  for (std::size_t begin = 0; begin < bytes;) {
-    if (filled_ == kSlotBytes) finish_copies_to_host();
-    const std::size_t part = std::min(kSlotBytes - filled_, bytes - begin);
-    gpu::copy_to_host(to_host_ + filled_, static_cast<const std::byte*>(in) + begin, part, stream_);
-    started_.push_back({static_cast<std::byte*>(out) + begin, filled_, part});
-    filled_ += part;
-    begin += part;
+  struct Part {
+    std::byte* out;
+    std::size_t begin, bytes;  // in to_host_
+  };
+  std::vector<Part> parts;
+  std::size_t filled = 0;
+  const auto finish = [&] {
+    synchronize(stream_);
+    for (const Part& part : parts) std::memcpy(part.out, to_host_ + part.begin, part.bytes);
+    parts.clear();
+    filled = 0;
+  };
+  for (const auto& [out, in, bytes] : copies) {
+    for (std::size_t begin = 0; begin < bytes;) {
+      if (filled == kSlotBytes) finish();
+      const std::size_t part = std::min(kSlotBytes - filled, bytes - begin);
+      gpu::copy_to_host(to_host_ + filled, static_cast<const std::byte*>(in) + begin, part, stream_);
+      parts.push_back({static_cast<std::byte*>(out) + begin, filled, part});
+      filled += part;
+      begin += part;
+    }
   }
-}
-
-void Staging::finish_copies_to_host() {
-  synchronize(stream_);
-  for (const Started& copy : started_) std::memcpy(copy.out, to_host_ + copy.begin, copy.bytes);
-  started_.clear();
-  filled_ = 0;
+  finish();
 }
 
 }  // namespace stagegpt::gpu

@@ -4,7 +4,7 @@
 
 #include <array>
 #include <cstddef>
-#include <vector>
+#include <span>
 
 #include "stage2_cuda/device_objects.h"
 
@@ -19,10 +19,13 @@ class Staging {
 
   // Returns when `in` has been read. The copy to the device is in stream order.
   void copy_to_device(void* out, const void* in, std::size_t bytes);
-  // Starts a copy in stream order. `out` is complete after the next call of finish_copies_to_host(), which
-  // waits for all copies together.
-  void start_copy_to_host(void* out, const void* in, std::size_t bytes);
-  void finish_copies_to_host();
+  struct CopyToHost {
+    void* out;
+    const void* in;
+    std::size_t bytes;
+  };
+  // Returns when all copies are complete. Waits once, unless together they have more than kSlotBytes.
+  void copy_to_host(std::span<const CopyToHost> copies);
 
  private:
   // A buffer of pinned memory, which is filled by one copy to the device after the other, and an event at the
@@ -31,11 +34,6 @@ class Staging {
     std::byte* memory = nullptr;
     std::size_t filled = 0;
     Event done;
-  };
-  // A copy to the host that has been started: bytes [begin, begin + bytes) of to_host_ go to `out`.
-  struct Started {
-    void* out;
-    std::size_t begin, bytes;
   };
   static constexpr std::size_t kSlotBytes = std::size_t{4} << 20;
 
@@ -47,8 +45,6 @@ class Staging {
   std::array<Slot, 4> slots_;
   std::size_t current_ = 0;
   std::byte* to_host_ = nullptr;  // pinned, kSlotBytes
-  std::vector<Started> started_;
-  std::size_t filled_ = 0;  // bytes of to_host_
 };
 
 }  // namespace stagegpt::gpu

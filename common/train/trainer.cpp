@@ -65,7 +65,7 @@ StepReport Trainer::step(const Tape::OpWatch& watch_op) {
   parameters.update_shadow();
   clock_.end(&PhaseSeconds::optimizer);
 
-  // The host has not waited for the device so far.
+  // With one process, the host has not waited for the device so far.
   read_results(losses, report);
   report.communication = sync_.take_report();
   ++step_;

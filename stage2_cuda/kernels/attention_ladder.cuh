@@ -15,7 +15,7 @@
 //   v1   s/2 + 1 + 3/HS  none                the start: it also needs B·NH·T·T floats of memory
 //   v2   s/2             1 + 3/HS            scores leave global memory, and 128 threads share a query
 //   v3   s/(2·64)        2                   a key is read from global memory once for 64 queries
-//   v4   s/(2·64)        5/4                 four threads per query, and copies while others compute
+//   v4   s/(2·64)        5/4                 16 threads for four queries, and copies while others compute
 //   v5   s/(2·128)       1/32 (of a warp)    products on tensor cores; half the bytes, twice the queries
 //
 // v1 and v2 read each key and value once for each query: 2·HS·s bytes. v1 writes a score, reads it for its

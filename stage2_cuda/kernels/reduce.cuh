@@ -42,7 +42,7 @@ struct MaxAndSum {
 // propagated.
 __device__ inline MaxAndSum merge(MaxAndSum a, MaxAndSum b) {
   const float max = a.max < b.max ? b.max : a.max;
-  if (max == -INFINITY) return {b.max, 0};
+  if (max == -INFINITY) return {max, a.sum + b.sum};  // 0, or NaN
   return {max, a.sum * expf(a.max - max) + b.sum * expf(b.max - max)};
 }
 

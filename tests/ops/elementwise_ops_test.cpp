@@ -98,6 +98,21 @@ TEST_P(ElementwiseOps, cross_entropy_reads_no_padding_and_its_gradient_there_is_
   }
 }
 
+// A row so short that most threads have no element: the thread with the NaN meets only those.
+TEST_P(ElementwiseOps, a_loss_is_not_finite_if_a_logit_is_not) {
+  constexpr std::int64_t kVocabulary = 53, kPadded = 56;
+  Values values = random_values(1, 0, kPadded);
+  values[52] = kNan;
+  Backend& be = *backend_;
+  const Tensor logits = to_tensor(be, DType::f32, {1, kPadded}, values), targets = to_tensor(be, {1}, {0});
+  const Tensor loss = be.allocate(DType::f32, {1}), rows = be.allocate(DType::f32, {1}),
+               dloss = to_tensor(be, DType::f32, {1}, {1});
+  be.cross_entropy_forward(loss, rows, logits, targets, kVocabulary);
+  EXPECT_TRUE(std::isnan(to_value(be, loss))) << to_value(be, loss);
+  be.cross_entropy_forward_backward(loss, logits, rows, dloss, logits, targets, kVocabulary);
+  EXPECT_TRUE(std::isnan(to_value(be, loss))) << to_value(be, loss);
+}
+
 TEST_P(ElementwiseOps, cross_entropy_may_overwrite_the_logits_with_their_gradient_in_one_pass) {
   constexpr std::int64_t kRows = 6, kVocabulary = 101, kPadded = 128;
   Values values = random_values(1, 0, kRows * kPadded);

@@ -109,6 +109,7 @@ void add_linears(Cases& cases) {
   add_linear(cases, {"two_dimensions", {33, 20}, 34});
   add_linear(cases, {"deep_sum", {1, 13, 300}, 70});
   add_linear(cases, {"many_rows", {4, 75, 20}, 35});
+  add_linear(cases, {"rows_8300", {1, 8300, 4}, 5});  // more rows than 128 chunks of 64, in sums of columns
   // Bias gradients are computed in blocks of 256 columns, and products in blocks of 256 terms.
   for (const std::int64_t n : {257, 513}) {
     add_linear(cases, {concat("columns_", n), {1, 3, 20}, n});

@@ -28,8 +28,8 @@ TEST_F(LateStaging, WaitsForASlotBeforeItIsUsedAgain) {
     const Stream stream;
     Staging staging(stream);
     staging.copy_to_device(device, words.data(), kBytes);
-    staging.start_copy_to_host(back.data(), device, kBytes);
-    staging.finish_copies_to_host();
+    const Staging::CopyToHost whole{back.data(), device, kBytes};
+    staging.copy_to_host({&whole, 1});
   }
   EXPECT_TRUE(back == words);
   deallocate(device);
@@ -47,9 +47,10 @@ TEST_F(LateStaging, SmallCopiesShareASlotWithoutAWait) {
     for (std::uint32_t i = 0; i < kCopies; ++i)
       staging.copy_to_device(static_cast<std::byte*>(device) + 4 * i, &i, 4);
     EXPECT_EQ(device_counts.waits, before);
+    std::vector<Staging::CopyToHost> copies;
     for (std::uint32_t i = 0; i < kCopies; ++i)
-      staging.start_copy_to_host(&back[i], static_cast<std::byte*>(device) + 4 * i, 4);
-    staging.finish_copies_to_host();
+      copies.push_back({&back[i], static_cast<std::byte*>(device) + 4 * i, 4});
+    staging.copy_to_host(copies);
     EXPECT_EQ(device_counts.waits, before + 1);
   }
   for (std::uint32_t i = 0; i < kCopies; ++i) EXPECT_EQ(back[i], i);

@@ -42,17 +42,18 @@ TEST_F(Observing, SeesAFusedOpOnceOrThePrimitiveOnes) {
   EXPECT_EQ(recorder.take(), Ops{"linear_activation_forward"});
   be_.activation_linear_backward(x_, {}, {}, y_, x_, x_, w_, Activation::relu);
   EXPECT_EQ(recorder.take(), Ops{"activation_linear_backward"});
-  const Tensor one = be_.zeros(DType::f32, {1}), ids = be_.zeros(DType::i32, {2});
+  const Tensor loss = be_.zeros(DType::f32, {1}), dloss = be_.zeros(DType::f32, {1}),
+               ids = be_.zeros(DType::i32, {2});
   const Tensor rows = be_.zeros(DType::f32, {2}), logits = be_.zeros(DType::f32, {2, 5});
   recorder.take();
-  be_.cross_entropy_forward_backward(one, logits, rows, one, logits, ids, 5);
+  be_.cross_entropy_forward_backward(loss, logits, rows, dloss, logits, ids, 5);
   EXPECT_EQ(recorder.take(), Ops{"cross_entropy_forward_backward"});
   be_.set_fused(false);
   be_.linear_activation_forward(y_, pre_, x_, w_, Tensor(), Activation::relu);
   EXPECT_EQ(recorder.take(), (Ops{"linear_forward", "activation_forward"}));
   be_.activation_linear_backward(x_, {}, {}, y_, x_, x_, w_, Activation::relu);
   EXPECT_EQ(recorder.take(), (Ops{"linear_backward", "linear_backward", "activation_backward"}));
-  be_.cross_entropy_forward_backward(one, logits, rows, one, logits, ids, 5);
+  be_.cross_entropy_forward_backward(loss, logits, rows, dloss, logits, ids, 5);
   EXPECT_EQ(recorder.take(), (Ops{"cross_entropy_forward", "cross_entropy_backward"}));
 }
 

@@ -23,9 +23,10 @@ TEST(Staging, CopiesAllBytesThereAndBack) {
     staging.copy_to_device(device, words.data(), bytes);
     // The second half first: each copy has its own place.
     const std::size_t half = bytes / 8 * 4;
-    staging.start_copy_to_host(back.data() + half / 4, static_cast<std::byte*>(device) + half, bytes - half);
-    staging.start_copy_to_host(back.data(), device, half);
-    staging.finish_copies_to_host();
+    const Staging::CopyToHost copies[] = {
+        {back.data() + half / 4, static_cast<std::byte*>(device) + half, bytes - half},
+        {back.data(), device, half}};
+    staging.copy_to_host(copies);
     EXPECT_TRUE(std::equal(back.begin(), back.end(), words.begin())) << bytes;
     std::ranges::reverse(words);  // different content for the next size
   }
