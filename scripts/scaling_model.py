@@ -271,7 +271,7 @@ def memory_table(models, all_ranks):
         arena = model.arena() / 1e9
         rows.append([model.name, f"{arena:.2f}", f"{4 * arena:.2f}"] +
                     [f"{(2 + 2 / ranks) * arena:.2f}" for ranks in all_ranks])
-    return table(["model", "arena", "all but zero1"] + [f"zero1, {n:,} ranks" for n in all_ranks], rows)
+    return table(["model", "arena", "not divided"] + [f"zero1, {n:,} ranks" for n in all_ranks], rows)
 
 
 def positive(text):

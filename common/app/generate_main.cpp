@@ -124,8 +124,11 @@ class Writer {
   // Throws UserError if the tokenizer has no line break, which stands between the lines of a conversation.
   void require_line_break() const {
     agree(context_.group(), [&] {
-      naming("--keep-context: a line break stands between prompts and answers",
-             [&] { return tokenizer_.encode("\n"); });
+      try {
+        tokenizer_.encode("\n");
+      } catch (const UserError&) {
+        user_error("--keep-context: the tokenizer has no line break, which separates prompts and answers");
+      }
     });
   }
 

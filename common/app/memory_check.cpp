@@ -146,6 +146,11 @@ void require_evaluation_memory(const Gpt2Config& config, const EvaluationBatch& 
   const auto available = available_memory(memory, host);
   const double needed = needed_memory(memory, plan_evaluation(config, batch.B, batch.T, activations));
   if (fits(needed, available)) return;
+  if (batch.B == 1 && batch.T == 1) {
+    user_error("--model: an evaluation takes at least ", memory_text(needed), ", and ",
+               memory_text(available->bytes), " are available ", available->where,
+               "; a smaller model takes less", kIgnore);
+  }
   const std::string flag = batch.B > 1 ? "--batch-size" : batch.shorter;
   user_error("--batch-size: evaluation in batches of ", batch.B, ' ', batch.rows, " of ", batch.T,
              " tokens takes ", memory_text(needed), ", and ", memory_text(available->bytes),

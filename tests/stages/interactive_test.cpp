@@ -197,8 +197,8 @@ TEST_F(Interactive, AConversationNeedsATokenizerWithALineBreak) {
   EXPECT_EQ(conversation.exit_code, 2);
   EXPECT_EQ(conversation.output, "");
   EXPECT_EQ(conversation.errors,
-            "stage0_generate: --keep-context: a line break stands between prompts and answers: the "
-            "character '?' is not in the vocabulary\n");
+            "stage0_generate: --keep-context: the tokenizer has no line break, which separates prompts and "
+            "answers\n");
   // Without a conversation only a line that has such a character is refused, in one line.
   const ProgramResult texts = answered({});
   EXPECT_EQ(texts.exit_code, 0);

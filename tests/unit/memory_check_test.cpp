@@ -196,6 +196,12 @@ TEST_F(MemoryMessages, AnEvaluationThatHasNoRoomIsToldOfItsBatch) {
   EXPECT_EQ(says({100, 16, "windows", "--seq-len"}), expected(100, "windows", "--batch-size or "));
   EXPECT_EQ(says({1, 16, "windows", "--seq-len"}), expected(1, "windows", "--seq-len or "));
   EXPECT_EQ(says({1, 16, "endings"}), expected(1, "endings", ""));
+  // Before the text or the task has been read: not even the smallest batch has room.
+  EXPECT_EQ(says({1, 1}),
+            concat("--model: an evaluation takes at least ",
+                   memory_text(static_cast<double>(plan_evaluation(config_, 1, 1, DType::f32))),
+                   ", and 10.0 MiB are available on the device; a smaller model takes less; --ignore-memory "
+                   "starts nevertheless"));
 }
 
 TEST_F(MemoryMessages, AGibibyteIsTheFirstInGibibytes) {
