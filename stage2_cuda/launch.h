@@ -13,20 +13,20 @@
 //   STAGEGPT_UNROLL for (…)                   all iterations one after the other, so that an array that they
 //                                             index can be in registers
 //   load4(array, i), store4(array, i, value)  four floats at once, 16-byte aligned; array may be shared
-//   load8(array, i), store8(array, i, value)  eight bf16 at once, 16-byte aligned; array may be shared (load8)
-//   cp_async_16(array, i, from, valid)        starts a copy of 16 bytes from device memory to elements i, i +
-//   1, …
-//                                             of a shared array; writes zeros, and does not read, if not
-//                                             `valid`
+//   load8(array, i), store8(array, i, value)  eight bf16 at once, 16-byte aligned; load8 also from a shared
+//                                             array
+//   cp_async_16(array, i, from, valid)        starts a copy of 16 bytes from device memory to a shared array,
+//                                             from element i on; if not `valid`, reads nothing and writes
+//                                             zeros
 //   cp_async_wait_all()                       waits for this thread's copies; a barrier makes them visible to
-//   others
+//                                             the other threads
 //
 // With tensor cores, called by all 32 lanes of a warp (warp_matrix.h has the types):
 //
 //   mma_m16n8k16(c, a, b)                     c += a·b
 //   ldmatrix_x4(array, i)                     loads four 8×8 matrices from a shared array of bf16: lane l
-//   gives the
-//                                             index of row l % 8 of matrix l / 8, which is 16-byte aligned
+//                                             gives the index of row l % 8 of matrix l / 8, which is 16-byte
+//                                             aligned
 //   ldmatrix_x4_trans(array, i)               loads their transposes
 //   rounded_pair(first, second)               two floats, rounded to bf16 (each lane by itself)
 //
