@@ -19,12 +19,13 @@ class Staging {
 
   // Returns when `in` has been read. The copy to the device is in stream order.
   void copy_to_device(void* out, const void* in, std::size_t bytes);
+  // A copy of `bytes` bytes from the device.
   struct CopyToHost {
     void* out;
     const void* in;
     std::size_t bytes;
   };
-  // Returns when all copies are complete. Waits once, unless together they have more than kSlotBytes.
+  // Returns when all copies are complete. Waits once for 4 MiB of them.
   void copy_to_host(std::span<const CopyToHost> copies);
 
  private:
