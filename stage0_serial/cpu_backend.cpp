@@ -17,6 +17,7 @@
 #include "stage0_serial/kernels/layernorm.h"
 #include "stage0_serial/kernels/linear.h"
 #include "stage0_serial/kernels/matmul_blas.h"
+#include "stage0_serial/kernels/matmul_packed.h"
 #include "stage0_serial/kernels/matmul_tiled.h"
 #include "stage0_serial/kernels/matvec.h"
 #include "stage0_serial/sizes.h"
@@ -42,6 +43,8 @@ MatmulFunction matmul_function(CpuMatmul matmul) {
       return naive_matmul;
     case CpuMatmul::tiled:
       return tiled::matmul;
+    case CpuMatmul::packed:
+      return packed::matmul;
     case CpuMatmul::blas:
       OpenBlas::instance();  // loads the library, so that an error is reported before the first step
       return blas::matmul;
@@ -52,7 +55,10 @@ MatmulFunction matmul_function(CpuMatmul matmul) {
 class CpuBackend final : public HostBackend {
  public:
   CpuBackend(int threads, CpuMatmul matmul, std::unique_ptr<MemorySource> memory)
-      : HostBackend(std::move(memory)), parallel_(threads), matmul_(matmul_function(matmul)) {}
+      : HostBackend(std::move(memory)),
+        parallel_(threads),
+        matmul_(matmul_function(matmul)),
+        is_fast_(matmul == CpuMatmul::packed || matmul == CpuMatmul::blas) {}
 
   // OpenBLAS's GEMM is the only kernel whose sums depend on the number of threads.
   void set_reproducible(bool reproducible) override {
@@ -107,7 +113,7 @@ class CpuBackend final : public HostBackend {
     const LinearSize s = linear_size(x, w);
     if (w.dtype() == DType::bf16) {
       bf16_product(pre.data<float>(), x.data<float>(), w.data<Bf16>(), s);
-    } else if (s.N == 1 && matmul_ == blas::matmul) {
+    } else if (s.N == 1 && is_fast_) {
       vectorised::matvec(parallel_, pre.data<float>(), x.data<float>(), w.data<float>(), s.O, s.I);
     } else {
       matmul_(parallel_, pre.data<float>(), s.O, row_major(x.data<float>(), s.I),
@@ -261,6 +267,7 @@ class CpuBackend final : public HostBackend {
 
   Parallel parallel_;
   MatmulFunction matmul_;
+  const bool is_fast_;  // not a GEMM that is there to be compared with: a single row has its own kernel
 };
 
 }  // namespace
@@ -268,6 +275,7 @@ class CpuBackend final : public HostBackend {
 std::optional<CpuMatmul> cpu_matmul_named(std::string_view name) {
   if (name == "naive") return CpuMatmul::naive;
   if (name == "tiled") return CpuMatmul::tiled;
+  if (name == "packed") return CpuMatmul::packed;
   if (name == "blas") return CpuMatmul::blas;
   return std::nullopt;
 }

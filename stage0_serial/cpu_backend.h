@@ -10,13 +10,13 @@
 
 namespace stagegpt {
 
-enum class CpuMatmul { naive, tiled, blas };
+enum class CpuMatmul { naive, tiled, packed, blas };
 
 std::optional<CpuMatmul> cpu_matmul_named(std::string_view name);
 
 // Throws std::runtime_error if `matmul` is blas and OpenBLAS cannot be loaded.
 std::unique_ptr<Backend> make_cpu_backend(
-    int threads, CpuMatmul matmul = CpuMatmul::blas,
+    int threads, CpuMatmul matmul = CpuMatmul::packed,
     std::unique_ptr<MemorySource> memory = std::make_unique<HostMemory>());
 
 }  // namespace stagegpt

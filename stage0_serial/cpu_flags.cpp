@@ -6,13 +6,14 @@
 
 #include "common/base/error.h"
 #include "stage0_serial/blas/openblas.h"
+#include "stage0_serial/kernels/packed_kernels.h"
 
 namespace stagegpt {
 
 void CpuFlags::add(CommandLine& command_line, const std::string& threads_help) {
   command_line.integer("--threads", threads_, 1, 1024, threads_help);
   command_line.allow_another_value_per_rank("--threads");
-  command_line.choice("--cpu-matmul", matmul_, {"naive", "tiled", "blas"},
+  command_line.choice("--cpu-matmul", matmul_, {"naive", "tiled", "packed", "blas"},
                       "implementation of matrix multiplication (GEMM)");
 }
 
@@ -25,8 +26,10 @@ std::unique_ptr<Backend> CpuFlags::make_backend(int threads) const {
 }
 
 std::string CpuFlags::description(int threads) const {
-  return concat("CPU, ", threads, threads == 1 ? " thread, " : " threads, ",
-                matmul_ == "blas" ? OpenBlas::instance().description() : matmul_ + " matmul");
+  std::string matmul = matmul_ + " matmul";
+  if (matmul_ == "packed") matmul += concat(" (", packed_kernels().name, ")");
+  if (matmul_ == "blas") matmul = OpenBlas::instance().description();
+  return concat("CPU, ", threads, threads == 1 ? " thread, " : " threads, ", matmul);
 }
 
 }  // namespace stagegpt

@@ -23,7 +23,7 @@ class CpuFlags {
 
  private:
   std::optional<std::int64_t> threads_;
-  std::string matmul_ = "blas";
+  std::string matmul_ = "packed";
 };
 
 }  // namespace stagegpt

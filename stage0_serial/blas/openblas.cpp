@@ -13,20 +13,15 @@
 #include <cstdlib>
 
 #include "common/base/error.h"
+#include "stage0_serial/processor.h"
 
 namespace stagegpt {
 namespace {
 
 // OpenBLAS's name of the fastest kernels that this processor can run; nullptr: let OpenBLAS choose.
 const char* best_core() {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
-    return "SkylakeX";
-  }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return "Haswell";
-#endif
+  if (processor_has_avx512()) return "SkylakeX";
+  if (processor_has_avx2()) return "Haswell";
   return nullptr;
 }
 

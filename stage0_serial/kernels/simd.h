@@ -1,21 +1,31 @@
 // Vectors of floats, as wide as the target processor's registers, through the compiler's vector extension.
+//
+// Some files are compiled for another processor than the rest of the program. The inline namespace gives
+// their functions other names: otherwise the linker would keep one version of each for all.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
-namespace stagegpt {
-
 #if defined(__AVX512F__)
-inline constexpr int kVectorBytes = 64;
-inline constexpr int kVectorRegisters = 32;
+#define STAGEGPT_SIMD avx512
+#define STAGEGPT_VECTOR_BYTES 64
+#define STAGEGPT_VECTOR_REGISTERS 32
 #elif defined(__AVX__)
-inline constexpr int kVectorBytes = 32;
-inline constexpr int kVectorRegisters = 16;
+#define STAGEGPT_SIMD avx
+#define STAGEGPT_VECTOR_BYTES 32
+#define STAGEGPT_VECTOR_REGISTERS 16
 #else
-inline constexpr int kVectorBytes = 16;
-inline constexpr int kVectorRegisters = 16;
+#define STAGEGPT_SIMD simd128
+#define STAGEGPT_VECTOR_BYTES 16
+#define STAGEGPT_VECTOR_REGISTERS 16
 #endif
+
+namespace stagegpt {
+inline namespace STAGEGPT_SIMD {
+
+inline constexpr int kVectorBytes = STAGEGPT_VECTOR_BYTES;
+inline constexpr int kVectorRegisters = STAGEGPT_VECTOR_REGISTERS;
 inline constexpr int kLanes = kVectorBytes / 4;
 
 using FloatVector = float __attribute__((vector_size(kVectorBytes)));
@@ -45,4 +55,5 @@ inline void store(float* p, FloatVector v) { std::memcpy(p, &v, sizeof v); }
 
 constexpr std::int64_t round_up_to_lanes(std::int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
+}  // namespace STAGEGPT_SIMD
 }  // namespace stagegpt

@@ -40,7 +40,7 @@ top-p  a number above 0 and up to 1
 repetition-penalty  a number above 0 and up to 1000
 seed  a whole number from 0 to 9223372036854775807
 threads  a whole number from 1 to 1024
-cpu-matmul  one of naive, tiled, blas
+cpu-matmul  one of naive, tiled, packed, blas
 )");
 }
 
@@ -204,7 +204,7 @@ TEST_F(TrainingSettings, HaveRanges) {
 --sample-every: expected a whole number from 0 to 1000000000, not '?'
 --max-new-tokens: expected a whole number from 0 to 1000000, not '?'
 --threads: expected a whole number from 1 to 1024, not '?'
---cpu-matmul: expected one of naive, tiled, blas, not '?'
+--cpu-matmul: expected one of naive, tiled, packed, blas, not '?'
 )");
 }
 
@@ -253,7 +253,7 @@ TEST_F(TrainingSettings, HaveDefaults) {
   "max_new_tokens": 500,
   "no_fused": false,
   "threads": null,
-  "cpu_matmul": "blas"
+  "cpu_matmul": "packed"
 })");
   for (const char* flag : {"dry_run", "print_config", "ignore_memory", "json"}) {
     EXPECT_FALSE(command_line_.settings().contains(flag)) << flag;  // belongs to one call only

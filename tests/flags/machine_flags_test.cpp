@@ -54,13 +54,16 @@ TEST(MachineFlags, SayWhoMultipliesMatrices) {
     return read_bytes("/proc/self/maps").find("libopenblas") != std::string::npos;
   };
   const Values naive = product(*backend_of({"--threads", "1", "--cpu-matmul", "naive"})),
-               tiled = product(*backend_of({"--threads", "1", "--cpu-matmul", "tiled"}));
+               tiled = product(*backend_of({"--threads", "1", "--cpu-matmul", "tiled"})),
+               packed = product(*backend_of({"--threads", "1"}));
   EXPECT_FALSE(library_is_loaded());
   const Values blas = product(*backend_of({"--threads", "1", "--cpu-matmul", "blas"}));
   EXPECT_TRUE(library_is_loaded());
   EXPECT_NE(naive, tiled);
   EXPECT_NE(naive, blas);
   EXPECT_NE(tiled, blas);
+  for (const Values& other : {naive, tiled, blas}) EXPECT_NE(packed, other);
+  EXPECT_EQ(packed, product(*backend_of({"--threads", "1", "--cpu-matmul", "packed"})));
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ const Mistake kMistakes[] = {
      {"--tokenizer", "sentencepiece"},
      "--tokenizer: expected one of char, word, bpe, gpt2"},
     {"unknown_schedule", {"--lr-schedule", "cosin"}, "did you mean cosine?"},
-    {"unknown_matmul", {"--cpu-matmul", "mkl"}, "--cpu-matmul: expected one of naive, tiled, blas"},
+    {"unknown_matmul", {"--cpu-matmul", "mkl"}, "--cpu-matmul: expected one of naive, tiled, packed, blas"},
     {"heads_do_not_divide", {"--n-head", "5"}, "--n-head: 5 does not divide --n-embd 128"},
     {"missing_value", {"--steps"}, "--steps: expected a value"},
     {"zero_steps", {"--steps", "0"}, "--steps: expected a whole number from 1"},

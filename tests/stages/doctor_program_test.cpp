@@ -133,8 +133,8 @@ TEST_F(DoctorProgram, SaysThatOpenBlasIsMissing) {
   const ProgramResult result =
       run_program("doctor", {}, scratch_.path(),
                   {.environment = {{"PATH", scratch_.path()}, {"LD_PRELOAD", STAGEGPT_NO_OPENBLAS_LIBRARY}}});
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_NE(result.output.find("problem  BLAS"), std::string::npos) << result.output;
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_NE(result.output.find("note     BLAS"), std::string::npos) << result.output;
   EXPECT_NE(result.output.find("OpenBLAS cannot be loaded ("), std::string::npos) << result.output;
 }
 

@@ -21,10 +21,11 @@ const std::vector<BackendUnderTest>& backends_under_test() {
       {"cpu_naive_1_thread", cpu(CpuMatmul::naive, 1), {DType::f32}},
       {"cpu_tiled_1_thread", cpu(CpuMatmul::tiled, 1), {DType::f32}},
       {"cpu_tiled_3_threads", cpu(CpuMatmul::tiled, 3), {DType::f32}},
-      {"cpu_blas_1_thread", cpu(CpuMatmul::blas, 1), {DType::f32}},
       {"cpu_blas_2_threads", cpu(CpuMatmul::blas, 2), {DType::f32}},
-      {"cpu_blas_3_threads", cpu(CpuMatmul::blas, 3), {DType::f32}},
-      {"cpu_blas_unfused", cpu(CpuMatmul::blas, 2, /*fused=*/false), {DType::f32}},
+      {"cpu_packed_1_thread", cpu(CpuMatmul::packed, 1), {DType::f32}},
+      {"cpu_packed_2_threads", cpu(CpuMatmul::packed, 2), {DType::f32}},
+      {"cpu_packed_3_threads", cpu(CpuMatmul::packed, 3), {DType::f32}},
+      {"cpu_packed_unfused", cpu(CpuMatmul::packed, 2, /*fused=*/false), {DType::f32}},
   };
   return backends;
 }

@@ -36,19 +36,21 @@ TEST(CpuBackend, gradients_without_blas_have_the_same_bits_with_any_number_of_th
   const Gpt2Config config = {
       .vocab_size = 101, .block_size = 70, .n_layer = 2, .n_head = 3, .n_embd = 96, .dropout = 0.1};
   constexpr std::int64_t kB = 3, kT = 70;
-  std::vector<Values> grads;
-  for (const int threads : {1, 2, 3}) {
-    const std::unique_ptr<Backend> backend = make_cpu_backend(threads, CpuMatmul::tiled);
-    Gpt2 gpt2(*backend, config);
-    gpt2.parameters().initialize(1);
-    Tape tape(*backend);
-    tape.backward(gpt2.loss(tape, to_tensor(*backend, {kB, kT}, random_ids(1, 0, kB * kT, 101)),
-                            to_tensor(*backend, {kB, kT}, random_ids(1, 1, kB * kT, 101)),
-                            DropoutPosition{1, 2, 3}));
-    grads.push_back(to_values(*backend, gpt2.parameters().grads()));
+  for (const CpuMatmul matmul : {CpuMatmul::tiled, CpuMatmul::packed}) {
+    std::vector<Values> grads;
+    for (const int threads : {1, 2, 3}) {
+      const std::unique_ptr<Backend> backend = make_cpu_backend(threads, matmul);
+      Gpt2 gpt2(*backend, config);
+      gpt2.parameters().initialize(1);
+      Tape tape(*backend);
+      tape.backward(gpt2.loss(tape, to_tensor(*backend, {kB, kT}, random_ids(1, 0, kB * kT, 101)),
+                              to_tensor(*backend, {kB, kT}, random_ids(1, 1, kB * kT, 101)),
+                              DropoutPosition{1, 2, 3}));
+      grads.push_back(to_values(*backend, gpt2.parameters().grads()));
+    }
+    EXPECT_EQ(grads[0], grads[1]);
+    EXPECT_EQ(grads[0], grads[2]);
   }
-  EXPECT_EQ(grads[0], grads[1]);
-  EXPECT_EQ(grads[0], grads[2]);
 }
 
 // For these shapes, OpenBLAS rounds differently with one and with two threads, on processors with AVX-512.
@@ -77,6 +79,7 @@ TEST(CpuBackend, products_with_blas_have_the_same_bits_on_a_reproducible_machine
 TEST(CpuBackend, knows_its_matrix_products_by_name) {
   EXPECT_EQ(cpu_matmul_named("naive"), CpuMatmul::naive);
   EXPECT_EQ(cpu_matmul_named("tiled"), CpuMatmul::tiled);
+  EXPECT_EQ(cpu_matmul_named("packed"), CpuMatmul::packed);
   EXPECT_EQ(cpu_matmul_named("blas"), CpuMatmul::blas);
   EXPECT_EQ(cpu_matmul_named("mkl"), std::nullopt);
 }

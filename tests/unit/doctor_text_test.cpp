@@ -139,9 +139,8 @@ note     OpenMP            8 threads, one per core, OMP_DYNAMIC=true, OMP_NUM_TH
 TEST(DoctorText, of_blas) {
   EXPECT_EQ(text_of({judge_blas(true, "OpenBLAS 0.3.21 Haswell"), judge_blas(false, "no libopenblas")}), R"(
 ok       BLAS              OpenBLAS 0.3.21 Haswell, OpenMP build
-problem  BLAS              no libopenblas
-                           -> ./scripts/setup.sh installs it; without it, use --cpu-matmul tiled, which is much slower
-stage 0 does not run
+note     BLAS              no libopenblas
+                           -> --cpu-matmul blas and the emulated stages 2 and 3 need it: ./scripts/setup.sh installs it
 )");
 }
 

@@ -61,9 +61,8 @@ Finding judge_threads(const ThreadFacts& facts) {
 
 Finding judge_blas(bool loaded, const std::string& description) {
   if (loaded) return {"BLAS", Finding::Mark::ok, description + ", OpenMP build"};
-  return {"BLAS", Finding::Mark::problem, description,
-          "./scripts/setup.sh installs it; without it, use --cpu-matmul tiled, which is much slower",
-          /*prevents_stage0=*/true};
+  return {"BLAS", Finding::Mark::note, description,
+          "--cpu-matmul blas and the emulated stages 2 and 3 need it: ./scripts/setup.sh installs it"};
 }
 
 Finding examine_blas() {

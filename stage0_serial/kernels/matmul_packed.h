@@ -1,0 +1,43 @@
+// GEMM with packed panels: c = a · b, or += with `accumulate`. The default of --cpu-matmul.
+//
+// A product of 256 × 768 × 3072 does 1.2 GFLOP on 5 million numbers, so each number should be used hundreds
+// of times between its trip from memory and the next. Four levels of blocks see to it (Goto and van de Geijn,
+// "Anatomy of High-Performance Matrix Multiplication", 2008, with the roles that suit row-major matrices):
+//
+//   threads     c is divided into a grid of parts, one for each thread             division_of()
+//   rows of a   at most kBlockRows at a time; packed, they stay in the L2 or L3 cache
+//   depth       at most `depth` steps of k at a time
+//   columns     a panel of b, as wide as a tile, is packed into the L1 or L2 cache, and multiplied with all
+//               rows that are packed, tile by tile                                 packed_tiles.h
+//
+// To pack is to copy into the order in which the tiles read: step by step of k, so that each read takes the
+// next bytes of one stream, from few pages, without conflicts in the cache. The copy also hides whether an
+// operand is transposed. Packing costs one read and one write of a panel of b for 2·m operations on each of
+// its elements: about a tenth of the time at m = 256. While one panel is multiplied, the processor fetches
+// the next from memory.
+//
+// Each element of c is one sum over k in ascending order, block by block, with any number of rows, columns
+// and threads. So the bits of a row do not depend on the rows beside it, nor on the number of threads.
+#pragma once
+
+#include "stage0_serial/kernels/packed_kernels.h"
+#include "stage0_serial/parallel.h"
+
+namespace stagegpt::packed {
+
+// Rows of c are ldc elements apart.
+void matmul(const Parallel& parallel, float* c, std::int64_t ldc, MatrixView<float> a, MatrixView<float> b,
+            MatmulSize size, bool accumulate);
+
+// The same with the kernels of one instruction set, for tests and benchmarks.
+void matmul(const PackedKernels& kernels, const Parallel& parallel, float* c, std::int64_t ldc,
+            MatrixView<float> a, MatrixView<float> b, MatmulSize size, bool accumulate);
+
+// The grid of parts, `rows` × `columns` ≤ threads, in which the largest part of a product takes the least
+// time.
+struct Division {
+  std::int64_t rows, columns;
+};
+Division division_of(const PackedKernels& kernels, int threads, std::int64_t m, std::int64_t n);
+
+}  // namespace stagegpt::packed

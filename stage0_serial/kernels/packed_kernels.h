@@ -1,0 +1,43 @@
+// The inner parts of the packed GEMM (matmul_packed.h), which are compiled once for each instruction set.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "stage0_serial/blas/matrix_view.h"
+
+namespace stagegpt {
+
+// The columns that are multiplied next: the kernel asks for them while it multiplies the present ones.
+struct NextColumns {
+  MatrixView<float> columns;
+  std::int64_t n, k;  // n = 0: there are none
+};
+
+struct PackedKernels {
+  const char* name;      // of the instruction set, such as "AVX-512"
+  bool (*can_run)();     // on this processor
+  std::int64_t rows;     // of a tile of c
+  std::int64_t columns;  // of a tile of c
+  std::int64_t depth;    // the largest k of a block: a packed panel of k·columns floats stays in a cache
+
+  // Packs at most `rows` rows of a (m,k): packed[i·rows + r] = a[r][i]. Missing rows become zeros.
+  void (*pack_rows)(float* packed, MatrixView<float> a, std::int64_t m, std::int64_t k);
+  // Packs at most `columns` columns of b (k,n): packed[i·columns + j] = b[i][j]. Missing columns become
+  // zeros.
+  void (*pack_columns)(float* packed, MatrixView<float> b, std::int64_t n, std::int64_t k);
+  // One column of tiles: c (m,n) = a · b, or += with `accumulate`; n ≤ columns. a: ceil(m / rows) packed
+  // panels, one after another; b: one packed panel. Rows of c are ldc elements apart.
+  void (*multiply)(float* c, std::int64_t ldc, const float* a, const float* b, MatmulSize size,
+                   bool accumulate, const NextColumns& next);
+  // Does `count` times `rows`·`columns` multiply-adds on values in registers, without access to memory.
+  // Returns a sum of them, so that the compiler keeps them.
+  float (*multiply_add)(std::int64_t count);
+};
+
+// All instruction sets that this program contains, the widest first.
+std::span<const PackedKernels* const> all_packed_kernels();
+// The widest that this processor can run.
+const PackedKernels& packed_kernels();
+
+}  // namespace stagegpt

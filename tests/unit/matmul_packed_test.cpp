@@ -1,0 +1,197 @@
+// The packed GEMM against sums of small integers, which f32 represents exactly: any error is a wrong element.
+#include "stage0_serial/kernels/matmul_packed.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "stage0_serial/kernels/matmul.h"
+#include "tests/support/tensors.h"
+
+namespace stagegpt::test {
+namespace {
+
+// All that this processor can run.
+std::vector<const PackedKernels*> kernels_here() {
+  std::vector<const PackedKernels*> found;
+  for (const PackedKernels* kernels : all_packed_kernels()) {
+    if (kernels->can_run()) found.push_back(kernels);
+  }
+  return found;
+}
+
+// A matrix (rows, columns) in memory, transposed or not, whose lines are `gap` elements longer than they
+// need.
+struct Matrix {
+  Matrix(std::int64_t rows, std::int64_t columns, bool transposed, int gap)
+      : length((transposed ? rows : columns) + gap),
+        values(static_cast<std::size_t>((transposed ? columns : rows) * length)),
+        view(transposed ? MatrixView<float>{values.data(), 1, length} : row_major(values.data(), length)) {}
+
+  // Integers from -4 to 4.
+  void fill_with_integers(std::uint32_t seed) {
+    for (float& value : values) {
+      seed = seed * 1664525u + 1013904223u;
+      value = static_cast<float>(static_cast<int>(seed >> 24) % 9 - 4);
+    }
+  }
+
+  std::int64_t length;
+  std::vector<float> values;
+  MatrixView<float> view;
+};
+
+struct Form {
+  bool a_transposed, b_transposed, accumulate;
+  int gap;
+};
+
+std::string name_of(const PackedKernels& kernels, MatmulSize s, Form form) {
+  std::ostringstream name;
+  name << kernels.name << " m " << s.m << " n " << s.n << " k " << s.k << (form.a_transposed ? " aᵀ" : "")
+       << (form.b_transposed ? " bᵀ" : "") << (form.accumulate ? " +=" : "") << " gap " << form.gap;
+  return name.str();
+}
+
+// Returns the number of wrong elements, those between the rows of c included.
+std::int64_t wrong_elements(const PackedKernels& kernels, int threads, MatmulSize s, Form form) {
+  Matrix a(s.m, s.k, form.a_transposed, form.gap), b(s.k, s.n, form.b_transposed, form.gap),
+      c(s.m, s.n, false, form.gap);
+  a.fill_with_integers(1);
+  b.fill_with_integers(2);
+  c.fill_with_integers(3);
+  std::vector<float> expected = c.values;
+  naive::matmul(expected.data(), c.length, a.view, b.view, s, form.accumulate);
+  packed::matmul(kernels, Parallel(threads), c.values.data(), c.length, a.view, b.view, s, form.accumulate);
+  std::int64_t wrong = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) wrong += c.values[i] != expected[i];
+  return wrong;
+}
+
+void expect_right(const PackedKernels& kernels, MatmulSize size) {
+  for (const Form form : {Form{false, true, false, 0},
+                          {false, false, true, 3},
+                          {true, false, true, 0},
+                          {true, true, false, 5}}) {
+    EXPECT_EQ(wrong_elements(kernels, 2, size, form), 0) << name_of(kernels, size, form);
+  }
+}
+
+TEST(PackedMatmul, is_exact_at_the_edges_of_tiles) {
+  for (const PackedKernels* kernels : kernels_here()) {
+    const std::int64_t R = kernels->rows, C = kernels->columns;
+    for (const std::int64_t m : {std::int64_t{1}, R - 1, R, R + 1, 2 * R + 3}) {
+      for (std::int64_t n = 1; n <= 2 * C + 1; n += n < C ? 1 : 5) expect_right(*kernels, {m, n, 7});
+    }
+  }
+}
+
+TEST(PackedMatmul, is_exact_at_the_edges_of_blocks) {
+  for (const PackedKernels* kernels : kernels_here()) {
+    for (const std::int64_t k :
+         {std::int64_t{1}, kernels->depth - 1, kernels->depth, kernels->depth + 1, 3 * kernels->depth + 5}) {
+      expect_right(*kernels, {kernels->rows + 2, kernels->columns + 3, k});
+    }
+    for (const std::int64_t m : {1023, 1024, 1025, 2077}) {  // rows that are packed together: at most 1024
+      expect_right(*kernels, {m, 5, 11});
+      expect_right(*kernels, {5, m, 11});
+    }
+  }
+}
+
+TEST(PackedMatmul, is_exact_with_more_threads_than_tiles) {
+  for (const PackedKernels* kernels : kernels_here()) {
+    for (const int threads : {1, 3, 4, 7, 16}) {
+      for (const MatmulSize size : {MatmulSize{3, 3, 3}, {100, 10, 9}, {10, 200, 9}, {65, 130, 300}}) {
+        const Form form{false, true, true, 1};
+        EXPECT_EQ(wrong_elements(*kernels, threads, size, form), 0)
+            << threads << " threads, " << name_of(*kernels, size, form);
+      }
+    }
+  }
+}
+
+// Real numbers, whose sums are rounded: then the order of additions shows in the bits.
+std::vector<float> product(const PackedKernels& kernels, int threads, MatmulSize s) {
+  const Values a = random_values(1, 0, s.m * s.k), b = random_values(1, 1, s.k * s.n);
+  const std::vector<float> left(a.begin(), a.end()), right(b.begin(), b.end());
+  std::vector<float> c(static_cast<std::size_t>(s.m * s.n));
+  packed::matmul(kernels, Parallel(threads), c.data(), s.n, row_major(left.data(), s.k),
+                 row_major(right.data(), s.n), s, false);
+  return c;
+}
+
+TEST(PackedMatmul, has_the_same_bits_with_any_number_of_threads) {
+  for (const PackedKernels* kernels : kernels_here()) {
+    for (const MatmulSize size : {MatmulSize{64, 64, 5000}, {200, 300, 400}, {300, 70, 1000}}) {
+      const std::vector<float> one = product(*kernels, 1, size);
+      for (const int threads : {2, 3, 5, 8}) EXPECT_EQ(product(*kernels, threads, size), one) << threads;
+    }
+  }
+}
+
+TEST(PackedMatmul, has_the_same_bits_in_a_row_whatever_rows_are_beside_it) {
+  for (const PackedKernels* kernels : kernels_here()) {
+    constexpr std::int64_t kN = 70, kK = 900;
+    const std::vector<float> all = product(*kernels, 1, {50, kN, kK});
+    for (const std::int64_t m : {1, 3, 8, 49}) {
+      const std::vector<float> some = product(*kernels, 1, {m, kN, kK});
+      EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin())) << m;
+    }
+  }
+}
+
+// 256 rows on two threads: 16 tiles of columns are divided evenly, and rows need not be packed twice.
+TEST(PackedMatmul, divides_the_longer_side_and_leaves_no_thread_idle) {
+  const PackedKernels kernels{.name = "",
+                              .can_run = nullptr,
+                              .rows = 8,
+                              .columns = 48,
+                              .depth = 1,
+                              .pack_rows = nullptr,
+                              .pack_columns = nullptr,
+                              .multiply = nullptr,
+                              .multiply_add = nullptr};
+  const auto division = [&](int threads, std::int64_t m, std::int64_t n) {
+    const packed::Division d = packed::division_of(kernels, threads, m, n);
+    return std::pair(d.rows, d.columns);
+  };
+  EXPECT_EQ(division(1, 256, 768), std::pair(1L, 1L));
+  EXPECT_EQ(division(2, 256, 768), std::pair(1L, 2L));
+  EXPECT_EQ(division(2, 4096, 768), std::pair(2L, 1L));
+  EXPECT_EQ(division(2, 4096, 48), std::pair(2L, 1L));
+  EXPECT_EQ(division(16, 4096, 3072), std::pair(4L, 4L));
+  EXPECT_EQ(division(64, 8, 48 * 1000).first, 1);
+}
+
+TEST(PackedMatmul, uses_the_widest_instructions_of_this_processor) {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  std::string flags;
+  for (std::string line; std::getline(cpuinfo, line);) {
+    if (line.starts_with("flags")) flags = line + ' ';
+  }
+  if (flags.empty()) GTEST_SKIP() << "no flags in /proc/cpuinfo";
+  const auto has = [&](const char* flag) {
+    return flags.find(std::string(" ") + flag + ' ') != std::string::npos;
+  };
+  const bool avx512 = has("avx512f") && has("avx512dq") && has("avx512bw") && has("avx512vl");
+  EXPECT_STREQ(packed_kernels().name, avx512                      ? "AVX-512"
+                                      : has("avx2") && has("fma") ? "AVX2"
+                                                                  : "128-bit vectors");
+}
+
+// The loop for the peak returns the sum of a tile of values that follow x ← x/2 + 1/2, which tend to 1.
+TEST(PackedMatmul, multiplies_and_adds_in_registers_as_often_as_asked) {
+  for (const PackedKernels* kernels : kernels_here()) {
+    const auto tile = static_cast<float>(kernels->rows * kernels->columns);
+    EXPECT_NE(kernels->multiply_add(0), tile) << kernels->name;
+    EXPECT_EQ(kernels->multiply_add(100), tile) << kernels->name;
+  }
+}
+
+}  // namespace
+}  // namespace stagegpt::test
