@@ -13,7 +13,7 @@
 #include <cstdlib>
 
 #include "common/base/error.h"
-#include "stage0_serial/processor.h"
+#include "common/system/instruction_sets.h"
 
 namespace stagegpt {
 namespace {

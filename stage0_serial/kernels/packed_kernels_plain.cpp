@@ -4,7 +4,7 @@
 namespace stagegpt {
 
 // A panel of 512 × 8 floats, 16 KiB, stays in the first-level cache.
-extern const PackedKernels kPlainKernels = packed_kernels_for(
+extern constinit const PackedKernels kPlainKernels = packed_kernels_for(
     "128-bit vectors", [] { return true; }, 512);
 
 }  // namespace stagegpt
