@@ -1,9 +1,11 @@
 #include "stage0_serial/cpu_backend.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 #include <vector>
 
+#include "common/base/seconds_since.h"
 #include "stage0_serial/blas/openblas.h"
 #include "stage0_serial/host_backend.h"
 #include "stage0_serial/kernels/activation.h"
@@ -64,6 +66,20 @@ class CpuBackend final : public HostBackend {
   void set_reproducible(bool reproducible) override {
     if (matmul_ == blas::matmul || matmul_ == blas::reproducible_matmul)
       matmul_ = reproducible ? blas::reproducible_matmul : blas::matmul;
+  }
+
+  std::optional<double> multiply_add_rate() override {
+    constexpr std::int64_t kCount = 1 << 16;  // 1 ms or less
+    constexpr int kTries = 16;
+    const PackedKernels& kernels = packed_kernels();
+    const std::int64_t per_thread = 2 * kernels.rows * kernels.columns * kCount;
+    double best = 0;
+    for (int i = 0; i < kTries; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      parallel_.each(parallel_.threads(), [&](std::int64_t) { kernels.multiply_add(kCount); });
+      best = std::max(best, static_cast<double>(per_thread * parallel_.threads()) / seconds_since(start));
+    }
+    return best;
   }
 
  private:

@@ -19,6 +19,7 @@ double total_seconds(const std::vector<Profiler::Entry>& kernels) {
 struct Figures {
   double median_ms, tokens_per_second, gflops, mfu, mfu_causal, peak_gflops;
   std::string peak;
+  double multiply_add_gflops = 0, multiply_add_share = 0, read_gbytes = 0;  // where report.machine is known
 
   Figures(const BenchSubject& subject, const BenchReport& report)
       : median_ms(report.step_ms.median()),
@@ -27,6 +28,11 @@ struct Figures {
         peak_gflops(report.peak.flops_per_second * subject.ranks / 1e9),
         peak(report.peak.name) {
     mfu_causal = gflops / peak_gflops;
+    if (report.machine) {
+      multiply_add_gflops = report.machine->flops_per_second * subject.ranks / 1e9;
+      multiply_add_share = gflops / multiply_add_gflops;
+      read_gbytes = report.machine->bytes_per_second * subject.ranks / 1e9;
+    }
     mfu = mfu_causal * subject.flops / subject.flops_causal;
   }
 };
@@ -39,18 +45,31 @@ std::vector<std::pair<const char*, double>> phases_ms(const PhaseSeconds& second
           {"optimizer", 1e3 * seconds.optimizer}};
 }
 
-Json kernels_json(const std::vector<Profiler::Entry>& kernels) {
-  const double total = total_seconds(kernels);
+// The share of its time that an op needs at least on this machine; above 1 if its data come from a cache.
+double bound_share(const Profiler::Entry& op, const PeakRates& machine) {
+  return OpBudget{op.name, op.calls, op.work}.bound_seconds(machine) / op.seconds;
+}
+
+Json kernels_json(const BenchReport& report) {
+  const double total = total_seconds(report.kernels);
   Json json = Json::array();
-  for (const auto& [name, calls, seconds, work] : kernels) {
-    json.push_back({{"name", name},
-                    {"ms", 1e3 * seconds},
-                    {"share", seconds / total},
-                    {"calls", calls},
-                    {"gflops", work.flops / seconds / 1e9},
-                    {"gbytes_per_second", work.bytes / seconds / 1e9}});
+  for (const Profiler::Entry& op : report.kernels) {
+    json.push_back({{"name", op.name},
+                    {"ms", 1e3 * op.seconds},
+                    {"share", op.seconds / total},
+                    {"calls", op.calls},
+                    {"gflops", op.work.flops / op.seconds / 1e9},
+                    {"gbytes_per_second", op.work.bytes / op.seconds / 1e9},
+                    {"bound", report.machine ? Json(bound_share(op, *report.machine)) : Json()}});
   }
   return json;
+}
+
+Json machine_json(const Figures& figures, const BenchReport& report) {
+  if (!report.machine) return nullptr;
+  return {{"multiply_add_gflops", figures.multiply_add_gflops},
+          {"share_of_multiply_adds", figures.multiply_add_share},
+          {"read_gbytes_per_second", figures.read_gbytes}};
 }
 
 Json device_work_json(const std::optional<DeviceWork>& work) {
@@ -79,13 +98,17 @@ void print_phases(const PhaseSeconds& seconds) {
   }
 }
 
-void print_kernels(const std::vector<Profiler::Entry>& kernels) {
-  const double total = total_seconds(kernels);
-  std::printf("\n%-28s %10s %7s %7s %9s %9s\n", "op", "median ms", "share", "calls", "GFLOP/s", "GB/s");
-  for (const auto& [name, calls, seconds, work] : kernels) {
-    std::printf("%-28s %10.3f %6.1f%% %7lld %9s %9s\n", name.c_str(), 1e3 * seconds, 100 * seconds / total,
-                static_cast<long long>(calls), grouped(work.flops / seconds / 1e9, 1).c_str(),
-                grouped(work.bytes / seconds / 1e9, 1).c_str());
+void print_kernels(const BenchReport& report) {
+  const double total = total_seconds(report.kernels);
+  std::printf("\n%-28s %10s %7s %7s %9s %9s%s\n", "op", "median ms", "share", "calls", "GFLOP/s", "GB/s",
+              report.machine ? "   bound" : "");
+  for (const Profiler::Entry& op : report.kernels) {
+    std::printf("%-28s %10.3f %6.1f%% %7lld %9s %9s", op.name.c_str(), 1e3 * op.seconds,
+                100 * op.seconds / total, static_cast<long long>(op.calls),
+                grouped(op.work.flops / op.seconds / 1e9, 1).c_str(),
+                grouped(op.work.bytes / op.seconds / 1e9, 1).c_str());
+    if (report.machine) std::printf(" %6.1f%%", 100 * bound_share(op, *report.machine));
+    std::printf("\n");
   }
 }
 
@@ -116,7 +139,8 @@ Json bench_json(const BenchSubject& subject, const BenchReport& report) {
           {"mfu_causal", figures.mfu_causal},
           {"peak_gflops", figures.peak_gflops},
           {"peak", figures.peak},
-          {"kernels", kernels_json(report.kernels)},
+          {"machine", machine_json(figures, report)},
+          {"kernels", kernels_json(report)},
           {"peak_memory_bytes", report.peak_bytes},
           {"device_work", device_work_json(report.device_work)},
           {"busy", busy_json(report.load)}};
@@ -139,6 +163,11 @@ void print_bench_table(const BenchSubject& subject, const BenchReport& report) {
               grouped(figures.peak_gflops, 1).c_str(), figures.peak.c_str());
   std::printf("MFU, 6N+6LCT %9.1f %%    causal: %s GFLOP/s\n", 100 * figures.mfu_causal,
               grouped(figures.gflops, 1).c_str());
+  if (report.machine) {
+    std::printf("multiply-adds %8.1f %%    of %s GFLOP/s on registers alone; memory is read at %s GB/s\n",
+                100 * figures.multiply_add_share, grouped(figures.multiply_add_gflops, 1).c_str(),
+                grouped(figures.read_gbytes, 1).c_str());
+  }
   const std::string recompute =
       subject.recompute == Recompute::none ? "" : concat(", with --recompute ", name_of(subject.recompute));
   std::printf("memory      %10s MiB  most in use during a step%s\n",
@@ -150,7 +179,7 @@ void print_bench_table(const BenchSubject& subject, const BenchReport& report) {
                 report.load->busy() ? ": the figures may be off" : "");
   }
   print_phases(report.phases);
-  print_kernels(report.kernels);
+  print_kernels(report);
 }
 
 }  // namespace stagegpt

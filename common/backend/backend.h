@@ -69,6 +69,9 @@ class Backend {
   virtual std::unique_ptr<WorkTimer> make_timer() { return std::make_unique<HostTimer>(); }
   // What the process has asked of its device so far; nothing if there is none.
   virtual std::optional<DeviceWork> device_work() const { return std::nullopt; }
+  // FLOP/s of fused multiply-adds on values in registers, by all threads: measured, in about 10 ms. Nothing
+  // if this backend cannot measure it.
+  virtual std::optional<double> multiply_add_rate() { return std::nullopt; }
 
   // ---- Primitive ops ------------------------------------------------------------------------------------
   // out = a + b, element by element; `out` may be `a`.

@@ -1,8 +1,10 @@
 #include "common/measure/bench.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "common/base/seconds_since.h"
+#include "common/measure/memory_read.h"
 
 namespace stagegpt {
 namespace {
@@ -33,6 +35,17 @@ std::optional<DeviceWork> difference(const std::optional<DeviceWork>& end,
 // Number of profiled steps before the i-th of `steps` timed ones, if `profiled` steps are spread evenly.
 std::int64_t profiled_before(std::int64_t i, std::int64_t steps, std::int64_t profiled) {
   return i * profiled / steps;
+}
+
+// Nothing if the backend does not know its rate of multiply-adds.
+std::optional<PeakRates> machine_rates(Backend& backend) {
+  constexpr int kReads = 5;
+  const std::optional<double> flops_per_second = backend.multiply_add_rate();
+  if (!flops_per_second) return std::nullopt;
+  MemoryRead memory(backend);
+  double shortest = memory.timed_pass();
+  for (int i = 1; i < kReads; ++i) shortest = std::min(shortest, memory.timed_pass());
+  return PeakRates{*flops_per_second, memory.bytes() / shortest};
 }
 
 }  // namespace
@@ -77,6 +90,7 @@ BenchReport bench(Backend& backend, Trainer& trainer, const Gpt2& model, StepSiz
   report.phases = phase_times.median();
   report.kernels = op_times.medians();
   report.peak = config.peak ? *config.peak : measure_peak(backend, kThoroughGemm);
+  report.machine = machine_rates(backend);
   return report;
 }
 

@@ -9,6 +9,7 @@
 #include "common/measure/gemm_bound.h"
 #include "common/measure/machine_load.h"
 #include "common/measure/peak.h"
+#include "common/measure/step_budget.h"
 #include "common/measure/step_times.h"
 #include "common/train/trainer.h"
 
@@ -30,6 +31,9 @@ struct BenchReport {
   std::size_t peak_bytes = 0;                  // peak memory during a step
   std::optional<MachineLoad> load;             // of the busiest host
   std::optional<DeviceWork> device_work;       // of this rank, in the last timed step
+  // Of this rank, measured after the steps: multiply-adds on registers alone, and bytes read from memory. For
+  // backends that know the first (Backend::multiply_add_rate).
+  std::optional<PeakRates> machine;
 
   double gemm_bound_ms() const { return products_ms.median() + adamw_ms.median(); }
   // The bound divided by the median time of a step, at most about 1.

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "common/base/seconds_since.h"
+#include "common/measure/memory_read.h"
 #include "common/model/kv_cache.h"
 
 namespace stagegpt {
@@ -52,29 +53,6 @@ class Decoder {
   const Gpt2& model_;
   KvCache cache_;
   std::int32_t token_ = 0;
-};
-
-// Reads a tensor that is larger than the processor's caches, once.
-class MemoryRead {
- public:
-  explicit MemoryRead(Backend& backend)
-      : backend_(backend),
-        large_(backend.zeros(DType::f32, {kElements})),
-        sum_(backend.zeros(DType::f64, {1})) {}
-
-  double bytes() const { return static_cast<double>(large_.bytes()); }
-  double timed_pass() {
-    const auto start = std::chrono::steady_clock::now();
-    backend_.squared_norm(sum_, large_);
-    backend_.synchronize();
-    return seconds_since(start);
-  }
-
- private:
-  static constexpr std::int64_t kElements = std::int64_t{1} << 26;  // 256 MiB
-
-  Backend& backend_;
-  Tensor large_, sum_;
 };
 
 }  // namespace

@@ -107,6 +107,7 @@ TEST(BenchJson, has_each_figure_once) {
   report.phases = {.data = 0.5, .forward = 1, .backward = 1.5, .communication = 2, .optimizer = 2.5};
   report.kernels = {{"copy", 2, 0.5, {4e9, 3e9}}};
   report.peak.flops_per_second = 20e9;
+  report.machine = PeakRates{.flops_per_second = 32e9, .bytes_per_second = 12e9};
   report.load.reset();
   EXPECT_EQ(bench_json(kSubject, report).dump(2), R"({
   "model": "nano",
@@ -140,6 +141,11 @@ TEST(BenchJson, has_each_figure_once) {
   "mfu_causal": 0.5,
   "peak_gflops": 40.0,
   "peak": "measured GEMM 2048",
+  "machine": {
+    "multiply_add_gflops": 64.0,
+    "share_of_multiply_adds": 0.3125,
+    "read_gbytes_per_second": 24.0
+  },
   "kernels": [
     {
       "name": "copy",
@@ -147,7 +153,8 @@ TEST(BenchJson, has_each_figure_once) {
       "share": 1.0,
       "calls": 2,
       "gflops": 8.0,
-      "gbytes_per_second": 6.0
+      "gbytes_per_second": 6.0,
+      "bound": 0.5
     }
   ],
   "peak_memory_bytes": 1572864,
@@ -198,6 +205,24 @@ op                            median ms   share   calls   GFLOP/s      GB/s
 linear_forward                  300.000   75.0%      13      20.0      10.0
 copy                            100.000   25.0%       2       0.0      40.0
 )");
+}
+
+// Two ranks: 64 GFLOP/s, 20 GB/s. 6 GFLOP of one rank take at least 6/32 s; 4 GB take at least 0.4 s, in a
+// fourth of which they were copied: within a cache.
+TEST(BenchTable, compares_with_the_rates_of_the_machine) {
+  BenchReport report = made_report();
+  report.machine = PeakRates{.flops_per_second = 32e9, .bytes_per_second = 10e9};
+  const std::string text = printed(report);
+  EXPECT_NE(
+      text.find(
+          "\nmultiply-adds     31.2 %    of 64.0 GFLOP/s on registers alone; memory is read at 20.0 GB/s\n"),
+      std::string::npos)
+      << text;
+  EXPECT_NE(text.find("GFLOP/s      GB/s   bound\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("20.0      10.0  100.0%\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("0.0      40.0  400.0%\n"), std::string::npos) << text;
+  EXPECT_EQ(bench_json(kSubject, made_report())["machine"], nullptr);
+  EXPECT_EQ(bench_json(kSubject, made_report())["kernels"][0]["bound"], nullptr);
 }
 
 TEST(BenchTable, separates_thousands) {

@@ -51,6 +51,10 @@ TEST(Bench, times_steps_and_their_bound) {
   EXPECT_GT(report.adamw_ms.quantile(0), 0);
   EXPECT_GT(report.peak.flops_per_second, 0);
   EXPECT_TRUE(report.peak.name.starts_with("measured GEMM ")) << report.peak.name;
+  // A product cannot be faster than multiply-adds that need no memory; a margin for a busy machine.
+  ASSERT_TRUE(report.machine);
+  EXPECT_GT(report.machine->flops_per_second, 0.5 * report.peak.flops_per_second);
+  EXPECT_GT(report.machine->bytes_per_second, 1e8);
   EXPECT_EQ(progress, (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7}));
 }
 
