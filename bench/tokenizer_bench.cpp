@@ -1,6 +1,6 @@
 // Speed of tokenizing text, and of learning merges.
 //   tokenizer_bench FILE [--tokenizer PATH] [flags of Google Benchmark]
-// bench/tokenizer_peers.py measures tiktoken and Hugging Face's tokenizers in the same way.
+// bench/peers/tokenizer_peers.py measures tiktoken and Hugging Face's tokenizers in the same way.
 #include <benchmark/benchmark.h>
 
 #include <iostream>

@@ -199,7 +199,7 @@ bench() {
     skip "pytorch $name" 'PyTorch is not installed'
     return
   fi
-  local torch=(env LD_LIBRARY_PATH="$own_libraries" python3 bench/pytorch_step.py --precision "$1" --batch-size "$2" "${steps[@]}")
+  local torch=(env LD_LIBRARY_PATH="$own_libraries" python3 bench/peers/pytorch_step.py --precision "$1" --batch-size "$2" "${steps[@]}")
   if [ -n "$rehearse" ]; then
     torch+=(--n-layer 1 --n-head 2 --n-embd 32 --vocab-size 300 --seq-len 32)
   else

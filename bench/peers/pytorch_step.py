@@ -23,7 +23,7 @@ from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "golden"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "golden"))
 from gpt2_reference import GPT2, Config, decay_groups, initialize  # noqa: E402
 
 # Environment variables that change the speed of PyTorch; reported with the result.
