@@ -39,6 +39,12 @@ void naive_matmul(const Parallel& parallel, float* c, std::int64_t ldc, MatrixVi
   });
 }
 
+template <Factors kFactors>
+void packed_matmul(const Parallel& parallel, float* c, std::int64_t ldc, MatrixView<float> a,
+                   MatrixView<float> b, MatmulSize size, bool accumulate) {
+  packed::matmul(packed_kernels(kFactors), parallel, c, ldc, a, b, size, accumulate);
+}
+
 MatmulFunction matmul_function(CpuMatmul matmul) {
   switch (matmul) {
     case CpuMatmul::naive:
@@ -46,7 +52,9 @@ MatmulFunction matmul_function(CpuMatmul matmul) {
     case CpuMatmul::tiled:
       return tiled::matmul;
     case CpuMatmul::packed:
-      return packed::matmul;
+      return packed_matmul<Factors::f32>;
+    case CpuMatmul::packed_bf16:
+      return packed_matmul<Factors::bf16>;
     case CpuMatmul::blas:
       OpenBlas::instance();  // loads the library, so that an error is reported before the first step
       return blas::matmul;
@@ -60,7 +68,8 @@ class CpuBackend final : public HostBackend {
       : HostBackend(std::move(memory)),
         parallel_(threads),
         matmul_(matmul_function(matmul)),
-        is_fast_(matmul == CpuMatmul::packed || matmul == CpuMatmul::blas) {}
+        is_fast_(matmul != CpuMatmul::naive && matmul != CpuMatmul::tiled),
+        factors_(matmul == CpuMatmul::packed_bf16 ? Factors::bf16 : Factors::f32) {}
 
   // OpenBLAS's GEMM is the only kernel whose sums depend on the number of threads.
   void set_reproducible(bool reproducible) override {
@@ -71,8 +80,8 @@ class CpuBackend final : public HostBackend {
   std::optional<double> multiply_add_rate() override {
     constexpr std::int64_t kCount = 1 << 16;  // 1 ms or less
     constexpr int kTries = 16;
-    const PackedKernels& kernels = packed_kernels();
-    const std::int64_t per_thread = 2 * kernels.rows * kernels.columns * kCount;
+    const PackedKernels& kernels = packed_kernels(factors_);
+    const std::int64_t per_thread = 2 * kernels.steps * kernels.rows * kernels.columns * kCount;
     double best = 0;
     for (int i = 0; i < kTries; ++i) {
       const auto start = std::chrono::steady_clock::now();
@@ -284,6 +293,7 @@ class CpuBackend final : public HostBackend {
   Parallel parallel_;
   MatmulFunction matmul_;
   const bool is_fast_;  // not a GEMM that is there to be compared with: a single row has its own kernel
+  const Factors factors_;
 };
 
 }  // namespace
@@ -292,6 +302,7 @@ std::optional<CpuMatmul> cpu_matmul_named(std::string_view name) {
   if (name == "naive") return CpuMatmul::naive;
   if (name == "tiled") return CpuMatmul::tiled;
   if (name == "packed") return CpuMatmul::packed;
+  if (name == "packed-bf16") return CpuMatmul::packed_bf16;
   if (name == "blas") return CpuMatmul::blas;
   return std::nullopt;
 }

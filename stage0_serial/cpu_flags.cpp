@@ -13,8 +13,10 @@ namespace stagegpt {
 void CpuFlags::add(CommandLine& command_line, const std::string& threads_help) {
   command_line.integer("--threads", threads_, 1, 1024, threads_help);
   command_line.allow_another_value_per_rank("--threads");
-  command_line.choice("--cpu-matmul", matmul_, {"naive", "tiled", "packed", "blas"},
-                      "implementation of matrix multiplication (GEMM)");
+  command_line.choice(
+      "--cpu-matmul", matmul_, {"naive", "tiled", "packed", "packed-bf16", "blas"},
+      "implementation of matrix multiplication (GEMM); packed-bf16: its factors rounded to bf16, "
+      "faster where the processor multiplies bf16");
 }
 
 int CpuFlags::threads(int processes) const {
@@ -27,7 +29,8 @@ std::unique_ptr<Backend> CpuFlags::make_backend(int threads) const {
 
 std::string CpuFlags::description(int threads) const {
   std::string matmul = matmul_ + " matmul";
-  if (matmul_ == "packed") matmul += concat(" (", packed_kernels().name, ")");
+  if (matmul_ == "packed") matmul += concat(" (", packed_kernels(Factors::f32).name, ")");
+  if (matmul_ == "packed-bf16") matmul += concat(" (", packed_kernels(Factors::bf16).name, ")");
   if (matmul_ == "blas") matmul = OpenBlas::instance().description();
   return concat("CPU, ", threads, threads == 1 ? " thread, " : " threads, ", matmul);
 }

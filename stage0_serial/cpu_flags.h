@@ -18,6 +18,8 @@ class CpuFlags {
   // --threads, or else the cores of this machine divided by the number of processes on it.
   int threads(int processes) const;
   std::unique_ptr<Backend> make_backend(int threads) const;
+  // Whether products round their factors to bf16.
+  bool rounds_to_bf16() const { return matmul_ == "packed-bf16"; }
   // One line for the user.
   std::string description(int threads) const;
 

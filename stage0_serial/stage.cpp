@@ -23,6 +23,7 @@ class SerialStage final : public Stage {
     machine_.backend = cpu_.make_backend(machine_.threads);
     machine_.communicator = std::make_unique<SelfCommunicator>(group_);
     machine_.sync = std::make_unique<NoGradientSync>();
+    machine_.bf16_factors = cpu_.rounds_to_bf16();
     machine_.description = cpu_.description(machine_.threads);
     return machine_;
   }

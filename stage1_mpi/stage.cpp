@@ -32,6 +32,7 @@ class MpiStage final : public Stage {
     machine_.sync = make_gradient_sync(mpi_.gradient_sync(), *machine_.communicator, *machine_.backend);
     machine_.memory.host_ranks = static_cast<int>(placement_.on_node.size());
     machine_.memory.divides_moments = MpiFlags::kDividesMoments;
+    machine_.bf16_factors = cpu_.rounds_to_bf16();
     machine_.description = concat(stagegpt::description(placement_, group_.size()), "; ",
                                   cpu_.description(machine_.threads), "; gradients ", mpi_.gradient_sync());
     const std::string warning = stagegpt::warning(group_, placement_, machine_.threads);

@@ -26,6 +26,7 @@ struct Machine {
   int threads = 1;                 // of each rank
   bool on_device = false;          // a GPU computes, and threads only feed it
   bool tf32 = false;               // products round their factors to TF32
+  bool bf16_factors = false;       // products round their factors to bf16
   DType activations = DType::f32;  // bf16: mixed precision (Gpt2's constructor)
   std::string description;         // one line for the reader
   std::optional<Peak> peak;        // of this rank's device, where its data sheet is known

@@ -76,7 +76,7 @@ Json to_json(const VerifyReport& report) {
 }
 
 VerifyLimits limits_of(const Machine& machine) {
-  if (machine.activations == DType::bf16) return kBf16Limits;
+  if (machine.activations == DType::bf16 || machine.bf16_factors) return kBf16Limits;
   return machine.tf32 ? kTf32Limits : VerifyLimits{};
 }
 

@@ -8,12 +8,14 @@ bool processor_has_avx512() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
          __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
 }
+bool processor_has_avx512_bf16() { return processor_has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 bool processor_has_avx2() {
   __builtin_cpu_init();
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
 #else
 bool processor_has_avx512() { return false; }
+bool processor_has_avx512_bf16() { return false; }
 bool processor_has_avx2() { return false; }
 #endif
 

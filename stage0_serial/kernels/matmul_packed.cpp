@@ -7,21 +7,24 @@
 
 namespace stagegpt {
 
-extern const PackedKernels kAvx512Kernels, kAvx2Kernels, kPlainKernels;
+extern const PackedKernels kAvx512Kernels, kAvx2Kernels, kPlainKernels, kAvx512Bf16Kernels,
+    kAvx512RoundingKernels, kAvx2RoundingKernels, kPlainRoundingKernels;
 
 std::span<const PackedKernels* const> all_packed_kernels() {
 #if defined(__x86_64__)
-  static constexpr const PackedKernels* kAll[] = {&kAvx512Kernels, &kAvx2Kernels, &kPlainKernels};
+  static constexpr const PackedKernels* kAll[] = {
+      &kAvx512Kernels,         &kAvx2Kernels,         &kPlainKernels,        &kAvx512Bf16Kernels,
+      &kAvx512RoundingKernels, &kAvx2RoundingKernels, &kPlainRoundingKernels};
 #else
-  static constexpr const PackedKernels* kAll[] = {&kPlainKernels};
+  static constexpr const PackedKernels* kAll[] = {&kPlainKernels, &kPlainRoundingKernels};
 #endif
   return kAll;
 }
 
-const PackedKernels& packed_kernels() {
-  static const PackedKernels& widest = **std::ranges::find_if(
-      all_packed_kernels(), [](const PackedKernels* kernels) { return kernels->can_run(); });
-  return widest;
+const PackedKernels& packed_kernels(Factors factors) {
+  return **std::ranges::find_if(all_packed_kernels(), [&](const PackedKernels* kernels) {
+    return kernels->factors == factors && kernels->can_run();
+  });
 }
 
 namespace packed {
@@ -62,8 +65,9 @@ class PackedPanels {
 // Packs all rows of a: one panel after another.
 void pack_all_rows(const PackedKernels& kernels, float* packed, MatrixView<float> a, std::int64_t m,
                    std::int64_t k) {
+  const std::int64_t words = ceil_div(k, kernels.steps);
   for (std::int64_t i = 0; i < m; i += kernels.rows)
-    kernels.pack_rows(packed + i * k, {&a(i, 0), a.row_stride, a.column_stride},
+    kernels.pack_rows(packed + i * words, {&a(i, 0), a.row_stride, a.column_stride},
                       std::min(kernels.rows, m - i), k);
 }
 
@@ -93,7 +97,7 @@ void multiply_part(const PackedKernels& kernels, float* c, std::int64_t ldc, Mat
                    MatrixView<float> b, MatmulSize size, bool accumulate) {
   thread_local PackedPanels panels;
   const std::int64_t rows = block_size(size.m, kBlockRows, kernels.rows),
-                     depth = block_size(size.k, kernels.depth, 1);
+                     depth = block_size(size.k, kernels.depth, kernels.steps);
   float* const packed = panels.floats(rows * depth);
   for (std::int64_t m0 = 0; m0 < size.m; m0 += rows) {
     const std::int64_t m = std::min(rows, size.m - m0);
@@ -141,11 +145,6 @@ void matmul(const PackedKernels& kernels, const Parallel& parallel, float* c, st
     multiply_part(kernels, c + m0 * ldc + n0, ldc, {&a(m0, 0), a.row_stride, a.column_stride},
                   {&b(0, n0), b.row_stride, b.column_stride}, {m1 - m0, n1 - n0, size.k}, accumulate);
   });
-}
-
-void matmul(const Parallel& parallel, float* c, std::int64_t ldc, MatrixView<float> a, MatrixView<float> b,
-            MatmulSize size, bool accumulate) {
-  matmul(packed_kernels(), parallel, c, ldc, a, b, size, accumulate);
 }
 
 }  // namespace packed

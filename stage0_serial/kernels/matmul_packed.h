@@ -26,10 +26,6 @@
 namespace stagegpt::packed {
 
 // Rows of c are ldc elements apart.
-void matmul(const Parallel& parallel, float* c, std::int64_t ldc, MatrixView<float> a, MatrixView<float> b,
-            MatmulSize size, bool accumulate);
-
-// The same with the kernels of one instruction set, for tests and benchmarks.
 void matmul(const PackedKernels& kernels, const Parallel& parallel, float* c, std::int64_t ldc,
             MatrixView<float> a, MatrixView<float> b, MatmulSize size, bool accumulate);
 

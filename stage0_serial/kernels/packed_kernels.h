@@ -14,30 +14,35 @@ struct NextColumns {
   std::int64_t n, k;  // n = 0: there are none
 };
 
+// What is multiplied: elements as they are, or rounded to bf16. Products are added in f32 in both cases.
+enum class Factors { f32, bf16 };
+
 struct PackedKernels {
-  const char* name;      // of the instruction set, such as "AVX-512"
+  const char* name;  // of the instruction set, such as "AVX-512"
+  Factors factors;
   bool (*can_run)();     // on this processor
   std::int64_t rows;     // of a tile of c
   std::int64_t columns;  // of a tile of c
-  std::int64_t depth;    // the largest k of a block: a packed panel of k·columns floats stays in a cache
+  std::int64_t depth;    // the largest k of a block: a packed panel stays in a cache
+  int steps;             // of k in a word of 32 bits: 1, or 2 in bf16
 
-  // Packs at most `rows` rows of a (m,k): packed[i·rows + r] = a[r][i]. Missing rows become zeros.
+  // Packs at most `rows` rows of a (m,k): packed[i·rows + r] = word i of row r. Missing rows become zeros.
   void (*pack_rows)(float* packed, MatrixView<float> a, std::int64_t m, std::int64_t k);
-  // Packs at most `columns` columns of b (k,n): packed[i·columns + j] = b[i][j]. Missing columns become
-  // zeros.
+  // Packs at most `columns` columns of b (k,n): packed[i·columns + j] = word i of column j. Missing
+  // columns become zeros.
   void (*pack_columns)(float* packed, MatrixView<float> b, std::int64_t n, std::int64_t k);
   // One column of tiles: c (m,n) = a · b, or += with `accumulate`; n ≤ columns. a: ceil(m / rows) packed
   // panels, one after another; b: one packed panel. Rows of c are ldc elements apart.
   void (*multiply)(float* c, std::int64_t ldc, const float* a, const float* b, MatmulSize size,
                    bool accumulate, const NextColumns& next);
-  // Does `count` times `rows`·`columns` multiply-adds on values in registers, without access to memory.
-  // Returns a sum of them, so that the compiler keeps them.
+  // Does `count` times `rows`·`columns`·`steps` multiply-adds on values in registers, without access to
+  // memory. Returns the sum of all sums, to each of which it adds `count` times 1/4.
   float (*multiply_add)(std::int64_t count);
 };
 
-// All instruction sets that this program contains, the widest first.
+// All that this program contains, the fastest first.
 std::span<const PackedKernels* const> all_packed_kernels();
-// The widest that this processor can run.
-const PackedKernels& packed_kernels();
+// The fastest that this processor can run.
+const PackedKernels& packed_kernels(Factors factors);
 
 }  // namespace stagegpt

@@ -53,50 +53,121 @@ inline void transpose(ShortVector (&square)[kTileRows]) {
   }
 }
 
-// packed[i·kWidth + j] = lines[j][i] for the k elements of kTileRows lines, each of which lies in one piece.
-template <int kWidth>
+// The words of a panel: what a tile multiplies at a time. One word is kSteps steps of k of one row of a or
+// one column of b, in the 32 bits of a float.
+//
+// F32Words: an element as it is.
+struct F32Words {
+  static constexpr int kSteps = 1;
+  // Of the first n steps (1 to kSteps) of a line whose elements are `stride` apart.
+  static float word(const float* line, std::int64_t /*stride*/, std::int64_t /*n*/) { return *line; }
+  // Of the next kTileRows·kSteps steps of a line without gaps.
+  static ShortVector words_of_line(const float* line) {
+    ShortVector words;
+    __builtin_memcpy(&words, line, sizeof words);
+    return words;
+  }
+  // Of kTileRows lines, whose elements of one step lie side by side in a row; n rows, `stride` apart.
+  static ShortVector words_of_rows(const float* row, std::int64_t /*stride*/, std::int64_t /*n*/) {
+    return words_of_line(row);
+  }
+  static FloatVector multiply_add(FloatVector sum, float a, FloatVector b) { return sum + a * b; }
+};
+
+// RoundedWords: an element rounded to bf16, as an f32: for processors that cannot multiply bf16.
+struct RoundedWords {
+  static constexpr int kSteps = 1;
+  static float word(const float* line, std::int64_t stride, std::int64_t n) {
+    const float element = F32Words::word(line, stride, n);
+    std::uint32_t bits;
+    __builtin_memcpy(&bits, &element, sizeof bits);
+    return as<float>(rounded_to_bf16(bits));
+  }
+  static ShortVector words_of_line(const float* line) {
+    return as<ShortVector>(rounded_to_bf16(as<ShortBits>(F32Words::words_of_line(line))));
+  }
+  static ShortVector words_of_rows(const float* row, std::int64_t /*stride*/, std::int64_t /*n*/) {
+    return words_of_line(row);
+  }
+  static FloatVector multiply_add(FloatVector sum, float a, FloatVector b) {
+    return F32Words::multiply_add(sum, a, b);
+  }
+
+ private:
+  using ShortBits = std::uint32_t __attribute__((vector_size(4 * kTileRows)));
+  template <class To, class From>
+  static To as(From from) {
+    return __builtin_bit_cast(To, from);
+  }
+  // To nearest, ties to even; NaN stays NaN. Bits of one f32 or of a vector.
+  template <class Bits>
+  static Bits rounded_to_bf16(Bits bits) {
+    const Bits rounded = bits + 0x7fffu + (bits >> 16 & 1u);
+    return ((bits & 0x7fffffffu) > 0x7f800000u ? bits | 0x400000u : rounded) & 0xffff0000u;
+  }
+};
+
+constexpr std::int64_t words_of(std::int64_t k, int steps) { return (k + steps - 1) / steps; }
+
+// packed[i·kWidth + j] = word i of line j, for kTileRows lines of k steps without gaps, `stride` apart.
+template <class Words, int kWidth>
 inline void pack_lines(float* packed, const float* lines, std::int64_t stride, std::int64_t k) {
+  constexpr int kSteps = Words::kSteps;
   std::int64_t i = 0;
-  for (; i + kTileRows <= k; i += kTileRows) {
+  for (; (i + kTileRows) * kSteps <= k; i += kTileRows) {
     ShortVector square[kTileRows];
 #pragma GCC unroll 8
-    for (int j = 0; j < kTileRows; ++j)
-      __builtin_memcpy(&square[j], lines + j * stride + i, sizeof square[j]);
+    for (int j = 0; j < kTileRows; ++j) square[j] = Words::words_of_line(lines + j * stride + i * kSteps);
     transpose(square);
 #pragma GCC unroll 8
     for (int j = 0; j < kTileRows; ++j)
       __builtin_memcpy(packed + (i + j) * kWidth, &square[j], sizeof square[j]);
   }
-  for (; i < k; ++i) {
-    for (int j = 0; j < kTileRows; ++j) packed[i * kWidth + j] = lines[j * stride + i];
+  for (; i * kSteps < k; ++i) {
+    for (int j = 0; j < kTileRows; ++j)
+      packed[i * kWidth + j] = Words::word(lines + j * stride + i * kSteps, 1, k - i * kSteps);
   }
 }
 
-// packed[i·kWidth + j] = lines (j, i), for n ≤ kWidth lines; the others are zero.
-template <int kWidth>
-inline void pack(float* packed, MatrixView<float> lines, std::int64_t n, std::int64_t k) {
-  if (lines.row_stride == 1 && n >= kWidth) {
-    for (std::int64_t i = 0; i < k; ++i)
-      __builtin_memcpy(packed + i * kWidth, lines.data + i * lines.column_stride, 4 * kWidth);
-    return;
+// The same for kWidth lines whose elements of one step lie side by side, in rows that are `stride` apart.
+template <class Words, int kWidth>
+inline void pack_rows_of_steps(float* packed, const float* rows, std::int64_t stride, std::int64_t k) {
+  constexpr int kSteps = Words::kSteps;
+  for (std::int64_t i = 0; i * kSteps < k; ++i) {
+#pragma GCC unroll 8
+    for (int j = 0; j < kWidth; j += kTileRows) {
+      const ShortVector words = Words::words_of_rows(rows + i * kSteps * stride + j, stride, k - i * kSteps);
+      __builtin_memcpy(packed + i * kWidth + j, &words, sizeof words);
+    }
   }
+}
+
+// packed[i·kWidth + j] = word i of line j, for n ≤ kWidth lines (n,k); the others are zero.
+template <class Words, int kWidth>
+inline void pack(float* packed, MatrixView<float> lines, std::int64_t n, std::int64_t k) {
+  if (lines.row_stride == 1 && n >= kWidth)
+    return pack_rows_of_steps<Words, kWidth>(packed, lines.data, lines.column_stride, k);
   std::int64_t j = 0;
   if (lines.column_stride == 1) {
     for (; j + kTileRows <= (n < kWidth ? n : kWidth); j += kTileRows)
-      pack_lines<kWidth>(packed + j, lines.data + j * lines.row_stride, lines.row_stride, k);
+      pack_lines<Words, kWidth>(packed + j, lines.data + j * lines.row_stride, lines.row_stride, k);
   }
-  for (std::int64_t i = 0; i < k; ++i) {
-    for (std::int64_t l = j; l < kWidth; ++l)
-      packed[i * kWidth + l] = l < n ? lines.data[l * lines.row_stride + i * lines.column_stride] : 0.0f;
+  for (std::int64_t i = 0; i < k; i += Words::kSteps) {
+    for (std::int64_t l = j; l < kWidth; ++l) {
+      const float* first = lines.data + l * lines.row_stride + i * lines.column_stride;
+      packed[i / Words::kSteps * kWidth + l] = l < n ? Words::word(first, lines.column_stride, k - i) : 0.0f;
+    }
   }
 }
 
+template <class Words>
 inline void pack_rows(float* packed, MatrixView<float> a, std::int64_t m, std::int64_t k) {
-  pack<kTileRows>(packed, a, m, k);
+  pack<Words, kTileRows>(packed, a, m, k);
 }
 
+template <class Words>
 inline void pack_columns(float* packed, MatrixView<float> b, std::int64_t n, std::int64_t k) {
-  pack<kTileColumns>(packed, {b.data, b.column_stride, b.row_stride}, n, k);
+  pack<Words, kTileColumns>(packed, {b.data, b.column_stride, b.row_stride}, n, k);
 }
 
 // out (lanes ≤ kLanes) = sum, or += with `accumulate`.
@@ -106,15 +177,15 @@ inline void store_sum(float* out, FloatVector sum, std::int64_t lanes, bool accu
 }
 
 // A tile of kRows rows and n columns, which are more than kVectors - 1 vectors and at most kVectors.
-template <int kRows, int kVectors>
-void tile(float* c, std::int64_t ldc, const float* a, const float* b, std::int64_t n, std::int64_t k,
+template <class Words, int kRows, int kVectors>
+void tile(float* c, std::int64_t ldc, const float* a, const float* b, std::int64_t n, std::int64_t words,
           bool accumulate) {
-  constexpr std::int64_t kAhead = 8;  // steps of k; a is read from the second-level cache
+  constexpr std::int64_t kAhead = 8;  // words; a is read from the second-level cache
   FloatVector sum[kRows][kVectors] = {};
   for (int r = 0; r < kRows; ++r) {
     for (int v = 0; v < kVectors; ++v) __builtin_prefetch(c + r * ldc + v * kLanes, /*write*/ 1);
   }
-  for (std::int64_t i = 0; i < k; ++i) {
+  for (std::int64_t i = 0; i < words; ++i) {
     __builtin_prefetch(a + (i + kAhead) * kTileRows);
     FloatVector row[kVectors];
 #pragma GCC unroll 4
@@ -122,7 +193,8 @@ void tile(float* c, std::int64_t ldc, const float* a, const float* b, std::int64
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) sum[r][v] += a[i * kTileRows + r] * row[v];
+      for (int v = 0; v < kVectors; ++v)
+        sum[r][v] = Words::multiply_add(sum[r][v], a[i * kTileRows + r], row[v]);
     }
   }
   for (int r = 0; r < kRows; ++r) {
@@ -131,17 +203,17 @@ void tile(float* c, std::int64_t ldc, const float* a, const float* b, std::int64
   }
 }
 
-// A tile with at most kRows rows and n ≤ kVectors vectors of columns.
-template <int kRows = kTileRows, int kVectors = kTileVectors>
+// A tile with at most kRows rows and n ≤ kVectors vectors of columns; k in words.
+template <class Words, int kRows = kTileRows, int kVectors = kTileVectors>
 void tile_of(float* c, std::int64_t ldc, const float* a, const float* b, MatmulSize size, bool accumulate) {
   if constexpr (kRows > 1) {
-    if (size.m < kRows) return tile_of<kRows - 1, kVectors>(c, ldc, a, b, size, accumulate);
+    if (size.m < kRows) return tile_of<Words, kRows - 1, kVectors>(c, ldc, a, b, size, accumulate);
   }
   if constexpr (kVectors > 1) {
     if (size.n <= (kVectors - 1) * kLanes)
-      return tile_of<kRows, kVectors - 1>(c, ldc, a, b, size, accumulate);
+      return tile_of<Words, kRows, kVectors - 1>(c, ldc, a, b, size, accumulate);
   }
-  tile<kRows, kVectors>(c, ldc, a, b, size.n, size.k, accumulate);
+  tile<Words, kRows, kVectors>(c, ldc, a, b, size.n, size.k, accumulate);
 }
 
 // Asks for a share of the next columns, which may still be in memory; each line of the cache once.
@@ -157,18 +229,23 @@ inline void prefetch(const NextColumns& next, std::int64_t share, std::int64_t s
   }
 }
 
+template <class Words>
 inline void multiply(float* c, std::int64_t ldc, const float* a, const float* b, MatmulSize size,
                      bool accumulate, const NextColumns& next) {
-  const std::int64_t tiles = (size.m + kTileRows - 1) / kTileRows;
+  const std::int64_t tiles = (size.m + kTileRows - 1) / kTileRows, words = words_of(size.k, Words::kSteps);
   for (std::int64_t t = 0; t < tiles; ++t) {
     prefetch(next, t, tiles);
     const std::int64_t row = t * kTileRows;
-    tile_of(c + row * ldc, ldc, a + row * size.k, b, {size.m - row, size.n, size.k}, accumulate);
+    tile_of<Words>(c + row * ldc, ldc, a + row * words, b, {size.m - row, size.n, words}, accumulate);
   }
 }
 
+template <class Words>
 inline float multiply_add(std::int64_t count) {
-  FloatVector sum[kTileRows][kTileVectors], factor = FloatVector{} + 0.5f;
+  volatile float half = 0.5f;  // not known to the compiler
+  const float a = half;
+  const FloatVector b = FloatVector{} + a;
+  FloatVector sum[kTileRows][kTileVectors];
 #pragma GCC unroll 8
   for (int r = 0; r < kTileRows; ++r) {
 #pragma GCC unroll 4
@@ -179,7 +256,7 @@ inline float multiply_add(std::int64_t count) {
 #pragma GCC unroll 8
     for (int r = 0; r < kTileRows; ++r) {
 #pragma GCC unroll 4
-      for (int v = 0; v < kTileVectors; ++v) sum[r][v] = sum[r][v] * factor + factor;
+      for (int v = 0; v < kTileVectors; ++v) sum[r][v] = Words::multiply_add(sum[r][v], a, b);
     }
   }
   FloatVector total = {};
@@ -192,8 +269,20 @@ inline float multiply_add(std::int64_t count) {
 }
 
 // The kernels, for one file per instruction set.
-constexpr PackedKernels packed_kernels_for(const char* name, bool (*can_run)(), std::int64_t depth) {
-  return {name, can_run, kTileRows, kTileColumns, depth, pack_rows, pack_columns, multiply, multiply_add};
+template <class Words>
+constexpr PackedKernels packed_kernels_for(const char* name, Factors factors, bool (*can_run)(),
+                                           std::int64_t depth) {
+  return {.name = name,
+          .factors = factors,
+          .can_run = can_run,
+          .rows = kTileRows,
+          .columns = kTileColumns,
+          .depth = depth,
+          .steps = Words::kSteps,
+          .pack_rows = pack_rows<Words>,
+          .pack_columns = pack_columns<Words>,
+          .multiply = multiply<Words>,
+          .multiply_add = multiply_add<Words>};
 }
 
 }  // namespace STAGEGPT_SIMD

@@ -40,7 +40,7 @@ top-p  a number above 0 and up to 1
 repetition-penalty  a number above 0 and up to 1000
 seed  a whole number from 0 to 9223372036854775807
 threads  a whole number from 1 to 1024
-cpu-matmul  one of naive, tiled, packed, blas
+cpu-matmul  one of naive, tiled, packed, packed-bf16, blas
 )");
 }
 
@@ -204,7 +204,7 @@ TEST_F(TrainingSettings, HaveRanges) {
 --sample-every: expected a whole number from 0 to 1000000000, not '?'
 --max-new-tokens: expected a whole number from 0 to 1000000, not '?'
 --threads: expected a whole number from 1 to 1024, not '?'
---cpu-matmul: expected one of naive, tiled, packed, blas, not '?'
+--cpu-matmul: expected one of naive, tiled, packed, packed-bf16, blas, not '?'
 )");
 }
 

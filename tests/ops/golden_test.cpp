@@ -62,8 +62,9 @@ class GoldenModel : public testing::TestWithParam<GoldenTarget> {
   DType dtype() const { return GetParam().dtype; }
   // The limit for f32, or a larger limit if factors of products are rounded to TF32 or bf16.
   double limit(double f32) const {
-    if (dtype() == DType::bf16) return test::kBf16ModelLimit;
-    return GetParam().backend->rounding > 0 ? test::kTf32ModelLimit : f32;
+    const double rounding = std::max(test::unit_roundoff(dtype()), GetParam().backend->rounding);
+    if (rounding >= test::unit_roundoff(DType::bf16)) return test::kBf16ModelLimit;
+    return rounding >= test::kTf32Roundoff ? test::kTf32ModelLimit : f32;
   }
 
   Golden golden{GetParam().model};

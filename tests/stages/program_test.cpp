@@ -112,7 +112,7 @@ TEST(Train, DivergenceIsAFailureThatNamesTheStep) {
 }
 
 TEST(Verify, PassesOnTheReferenceInEveryVersion) {
-  for (const char* matmul : {"naive", "tiled", "packed", "blas"}) {
+  for (const char* matmul : {"naive", "tiled", "packed", "packed-bf16", "blas"}) {
     const ProgramResult result = run_program(
         "stage0_verify",
         {"--model", kTiny, "--state", kTinyState, "--steps", "2", "--json", "--cpu-matmul", matmul}, ".");

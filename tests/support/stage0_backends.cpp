@@ -1,6 +1,7 @@
 #include "stage0_serial/cpu_backend.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/support/backends.h"
+#include "tests/support/tolerance.h"
 
 namespace stagegpt::test {
 namespace {
@@ -25,6 +26,10 @@ const std::vector<BackendUnderTest>& backends_under_test() {
       {"cpu_packed_1_thread", cpu(CpuMatmul::packed, 1), {DType::f32}},
       {"cpu_packed_2_threads", cpu(CpuMatmul::packed, 2), {DType::f32}},
       {"cpu_packed_3_threads", cpu(CpuMatmul::packed, 3), {DType::f32}},
+      {.name = "cpu_packed_bf16",
+       .make = cpu(CpuMatmul::packed_bf16, 2),
+       .dtypes = {DType::f32},
+       .rounding = unit_roundoff(DType::bf16)},
       {"cpu_packed_unfused", cpu(CpuMatmul::packed, 2, /*fused=*/false), {DType::f32}},
   };
   return backends;

@@ -36,7 +36,7 @@ TEST(CpuBackend, gradients_without_blas_have_the_same_bits_with_any_number_of_th
   const Gpt2Config config = {
       .vocab_size = 101, .block_size = 70, .n_layer = 2, .n_head = 3, .n_embd = 96, .dropout = 0.1};
   constexpr std::int64_t kB = 3, kT = 70;
-  for (const CpuMatmul matmul : {CpuMatmul::tiled, CpuMatmul::packed}) {
+  for (const CpuMatmul matmul : {CpuMatmul::tiled, CpuMatmul::packed, CpuMatmul::packed_bf16}) {
     std::vector<Values> grads;
     for (const int threads : {1, 2, 3}) {
       const std::unique_ptr<Backend> backend = make_cpu_backend(threads, matmul);
@@ -80,6 +80,7 @@ TEST(CpuBackend, knows_its_matrix_products_by_name) {
   EXPECT_EQ(cpu_matmul_named("naive"), CpuMatmul::naive);
   EXPECT_EQ(cpu_matmul_named("tiled"), CpuMatmul::tiled);
   EXPECT_EQ(cpu_matmul_named("packed"), CpuMatmul::packed);
+  EXPECT_EQ(cpu_matmul_named("packed-bf16"), CpuMatmul::packed_bf16);
   EXPECT_EQ(cpu_matmul_named("blas"), CpuMatmul::blas);
   EXPECT_EQ(cpu_matmul_named("mkl"), std::nullopt);
 }

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "stage0_serial/kernels/matmul.h"
@@ -147,15 +150,9 @@ TEST(PackedMatmul, has_the_same_bits_in_a_row_whatever_rows_are_beside_it) {
 
 // 256 rows on two threads: 16 tiles of columns are divided evenly, and rows need not be packed twice.
 TEST(PackedMatmul, divides_the_longer_side_and_leaves_no_thread_idle) {
-  const PackedKernels kernels{.name = "",
-                              .can_run = nullptr,
-                              .rows = 8,
-                              .columns = 48,
-                              .depth = 1,
-                              .pack_rows = nullptr,
-                              .pack_columns = nullptr,
-                              .multiply = nullptr,
-                              .multiply_add = nullptr};
+  PackedKernels kernels = packed_kernels(Factors::f32);
+  kernels.rows = 8;
+  kernels.columns = 48;
   const auto division = [&](int threads, std::int64_t m, std::int64_t n) {
     const packed::Division d = packed::division_of(kernels, threads, m, n);
     return std::pair(d.rows, d.columns);
@@ -179,17 +176,65 @@ TEST(PackedMatmul, uses_the_widest_instructions_of_this_processor) {
     return flags.find(std::string(" ") + flag + ' ') != std::string::npos;
   };
   const bool avx512 = has("avx512f") && has("avx512dq") && has("avx512bw") && has("avx512vl");
-  EXPECT_STREQ(packed_kernels().name, avx512                      ? "AVX-512"
-                                      : has("avx2") && has("fma") ? "AVX2"
-                                                                  : "128-bit vectors");
+  const std::string widest = avx512 ? "AVX-512" : has("avx2") && has("fma") ? "AVX2" : "128-bit vectors";
+  EXPECT_EQ(packed_kernels(Factors::f32).name, widest);
+  EXPECT_EQ(packed_kernels(Factors::bf16).name, avx512 && has("avx512_bf16")
+                                                    ? "AVX-512 BF16"
+                                                    : widest + ", rounding to bf16: no faster than f32");
 }
 
-// The loop for the peak returns the sum of a tile of values that follow x ← x/2 + 1/2, which tend to 1.
+// Each multiply-add adds 1/2 · 1/2.
 TEST(PackedMatmul, multiplies_and_adds_in_registers_as_often_as_asked) {
   for (const PackedKernels* kernels : kernels_here()) {
     const auto tile = static_cast<float>(kernels->rows * kernels->columns);
-    EXPECT_NE(kernels->multiply_add(0), tile) << kernels->name;
-    EXPECT_EQ(kernels->multiply_add(100), tile) << kernels->name;
+    EXPECT_EQ(kernels->multiply_add(100) - kernels->multiply_add(0), 25 * tile) << kernels->name;
+  }
+}
+
+// The elements of a, multiplied by a matrix with ones on its diagonal: what packing has made of them.
+std::vector<float> as_packed(const PackedKernels& kernels, const std::vector<float>& a) {
+  const auto n = static_cast<std::int64_t>(a.size());
+  std::vector<float> unit(a.size() * a.size()), c(a.size());
+  for (std::int64_t i = 0; i < n; ++i) unit[static_cast<std::size_t>(i * n + i)] = 1;
+  packed::matmul(kernels, Parallel(1), c.data(), n, row_major(a.data(), n), row_major(unit.data(), n),
+                 {1, n, n}, false);
+  return c;
+}
+
+// bf16 has 8 bits of significand: the numbers next to 1 are 1 + 2^-7 and 1 - 2^-8.
+TEST(PackedMatmul, rounds_factors_to_nearest_in_bf16) {
+  const std::vector<float> elements = {1,
+                                       1 + 0x1p-8f,
+                                       1 + 0x1.8p-8f,
+                                       1 + 0x1.8p-7f,
+                                       -1 - 0x1.1p-8f,
+                                       1 - 0x1p-9f,
+                                       0x1.fffffep127f / 256,
+                                       0x1p-100f,
+                                       3,
+                                       0},
+                           rounded = {1, 1,        1 + 0x1p-7f, 1 + 0x1p-6f, -1 - 0x1p-7f,
+                                      1, 0x1p120f, 0x1p-100f,   3,           0};
+  for (const PackedKernels* kernels : kernels_here()) {
+    EXPECT_EQ(as_packed(*kernels, elements), kernels->factors == Factors::bf16 ? rounded : elements)
+        << kernels->name;
+  }
+}
+
+TEST(PackedMatmul, keeps_infinity_and_nan) {
+  for (const PackedKernels* kernels : kernels_here()) {
+    for (const std::int64_t k : {1, 2, 17}) {
+      std::vector<float> a(static_cast<std::size_t>(k), 1), b = a;
+      const auto product = [&](float last) {
+        a.back() = last;
+        float c = 0;
+        packed::matmul(*kernels, Parallel(1), &c, 1, row_major(a.data(), k), row_major(b.data(), 1),
+                       {1, 1, k}, false);
+        return c;
+      };
+      EXPECT_EQ(product(INFINITY), INFINITY) << kernels->name << " k " << k;
+      EXPECT_TRUE(std::isnan(product(std::bit_cast<float>(0x7fffffffu)))) << kernels->name << " k " << k;
+    }
   }
 }
 
