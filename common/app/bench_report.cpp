@@ -28,12 +28,12 @@ struct Figures {
         peak_gflops(report.peak.flops_per_second * subject.ranks / 1e9),
         peak(report.peak.name) {
     mfu_causal = gflops / peak_gflops;
+    mfu = mfu_causal * subject.flops / subject.flops_causal;
     if (report.machine) {
       multiply_add_gflops = report.machine->flops_per_second * subject.ranks / 1e9;
       multiply_add_share = gflops / multiply_add_gflops;
       read_gbytes = report.machine->bytes_per_second * subject.ranks / 1e9;
     }
-    mfu = mfu_causal * subject.flops / subject.flops_causal;
   }
 };
 
