@@ -44,7 +44,7 @@ std::unique_ptr<Gemm> make_gemm(const CudaOptions& options) {
     case GpuMatmul::cublaslt:
       break;
   }
-  return make_library_gemm(options.precision);
+  return make_library_gemm(options.precision, options.plans);
 }
 
 float* floats(const Tensor& tensor) { return tensor.data<float>(); }
