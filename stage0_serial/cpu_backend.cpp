@@ -270,11 +270,16 @@ class CpuBackend final : public HostBackend {
     *out.data<double>() = vectorised::squared_norm(parallel_, x.data<float>(), x.numel());
   }
 
-  void do_adamw(const Tensor& weights, const Tensor& m, const Tensor& v, const Tensor& grads,
-                const Tensor& squared_norm, std::span<const DecayRange> ranges,
+  void do_sum(const Tensor& out, const Tensor& x) override {
+    *out.data<double>() = naive::sum(x.data<double>(), x.numel());
+  }
+
+  void do_adamw(const Tensor& weights, const Tensor& shadow, const Tensor& m, const Tensor& v,
+                const Tensor& grads, const Tensor& squared_norm, std::span<const DecayRange> ranges,
                 const AdamWStep& step) override {
-    stagegpt::adamw(parallel_, weights.data<float>(), m.data<float>(), v.data<float>(), grads.data<float>(),
-                    *squared_norm.data<double>(), ranges, step);
+    stagegpt::adamw(parallel_, weights.data<float>(), shadow.defined() ? shadow.data<Bf16>() : nullptr,
+                    m.data<float>(), v.data<float>(), grads.data<float>(), *squared_norm.data<double>(),
+                    ranges, step);
   }
 
   // out (N,O) = x (N,I) · wᵀ. If N > 1, w is converted to f32 panel by panel.

@@ -253,13 +253,17 @@ class NaiveBackend final : public HostBackend {
     });
   }
 
-  void do_adamw(const Tensor& weights, const Tensor& m, const Tensor& v, const Tensor& grads,
-                const Tensor& squared_norm, std::span<const DecayRange> ranges,
+  void do_sum(const Tensor& out, const Tensor& x) override {
+    *out.data<double>() = naive::sum(x.data<double>(), x.numel());
+  }
+
+  void do_adamw(const Tensor& weights, const Tensor& shadow, const Tensor& m, const Tensor& v,
+                const Tensor& grads, const Tensor& squared_norm, std::span<const DecayRange> ranges,
                 const AdamWStep& step) override {
     with_real(weights.dtype(), [&](auto t) {
       using T = decltype(t);
-      stagegpt::adamw(Parallel(1), weights.data<T>(), m.data<T>(), v.data<T>(), grads.data<T>(),
-                      *squared_norm.data<double>(), ranges, step);
+      stagegpt::adamw(Parallel(1), weights.data<T>(), shadow.defined() ? shadow.data<Bf16>() : nullptr,
+                      m.data<T>(), v.data<T>(), grads.data<T>(), *squared_norm.data<double>(), ranges, step);
     });
   }
 };

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "stage1_mpi/mpi_check.h"
+#include "stage1_mpi/mpi_type.h"
 #include "stage1_mpi/ring.h"
 
 namespace stagegpt {
@@ -11,7 +12,8 @@ namespace {
 
 constexpr std::int64_t kMessage = std::int64_t{1} << 30;  // elements or bytes: MPI's counts are int
 
-MPI_Datatype mpi_type(const Tensor& tensor) {
+// The type for all operations but the all-gather.
+MPI_Datatype only_f32(const Tensor& tensor) {
   check(tensor.dtype() == DType::f32, "communicator: expected f32, not ", tensor.dtype());
   return MPI_FLOAT;
 }
@@ -99,7 +101,7 @@ class MpiCommunicator final : public Communicator {
     if (algorithm_ == CommAlgorithm::ring) return ring(RingKind::all_reduce, tensor);
     auto requests = std::make_unique<Requests>();
     for_each_message(tensor.data<float>(), tensor.numel(), [&](float* data, int count) {
-      check_mpi(MPI_Iallreduce(MPI_IN_PLACE, data, count, mpi_type(tensor), MPI_SUM, comm_, requests->add()),
+      check_mpi(MPI_Iallreduce(MPI_IN_PLACE, data, count, only_f32(tensor), MPI_SUM, comm_, requests->add()),
                 "MPI_Iallreduce");
     });
     return watched(std::move(requests));
@@ -111,7 +113,7 @@ class MpiCommunicator final : public Communicator {
     auto requests = std::make_unique<Requests>();
     const Tensor own = own_slice(tensor), sum = backend_.allocate(tensor.dtype(), own.shape());
     check_mpi(MPI_Ireduce_scatter_block(tensor.data<float>(), sum.data<float>(), slice_count(own),
-                                        mpi_type(tensor), MPI_SUM, comm_, requests->add()),
+                                        only_f32(tensor), MPI_SUM, comm_, requests->add()),
               "MPI_Ireduce_scatter_block");
     requests->copy_when_done(backend_, own, sum);
     return watched(std::move(requests));
@@ -119,10 +121,12 @@ class MpiCommunicator final : public Communicator {
 
   std::unique_ptr<Pending> all_gather(const Tensor& tensor) override {
     backend_.synchronize();
-    if (algorithm_ == CommAlgorithm::ring) return ring(RingKind::all_gather, tensor);
+    const bool is_short = own_slice(tensor).bytes() <= kShortSlice;
+    if (algorithm_ == CommAlgorithm::ring && !is_short) return ring(RingKind::all_gather, tensor);
     auto requests = std::make_unique<Requests>();
-    check_mpi(MPI_Iallgather(MPI_IN_PLACE, 0, mpi_type(tensor), tensor.data<float>(),
-                             slice_count(own_slice(tensor)), mpi_type(tensor), comm_, requests->add()),
+    const MPI_Datatype type = mpi_type(tensor.dtype());
+    check_mpi(MPI_Iallgather(MPI_IN_PLACE, 0, type, tensor.raw(), slice_count(own_slice(tensor)), type, comm_,
+                             requests->add()),
               "MPI_Iallgather");
     return watched(std::move(requests));
   }
@@ -136,7 +140,7 @@ class MpiCommunicator final : public Communicator {
     backend_.synchronize();
     auto requests = std::make_unique<Requests>();
     for_each_message(tensor.data<float>(), tensor.numel(), [&](float* data, int count) {
-      check_mpi(MPI_Isend(data, count, mpi_type(tensor), to, kPointToPoint, comm_, requests->add()),
+      check_mpi(MPI_Isend(data, count, only_f32(tensor), to, kPointToPoint, comm_, requests->add()),
                 "MPI_Isend");
     });
     return watched(std::move(requests));
@@ -146,7 +150,7 @@ class MpiCommunicator final : public Communicator {
     backend_.synchronize();
     auto requests = std::make_unique<Requests>();
     for_each_message(tensor.data<float>(), tensor.numel(), [&](float* data, int count) {
-      check_mpi(MPI_Irecv(data, count, mpi_type(tensor), from, kPointToPoint, comm_, requests->add()),
+      check_mpi(MPI_Irecv(data, count, only_f32(tensor), from, kPointToPoint, comm_, requests->add()),
                 "MPI_Irecv");
     });
     return watched(std::move(requests));
@@ -155,6 +159,8 @@ class MpiCommunicator final : public Communicator {
  private:
   // Message tags. MPI guarantees tags up to 32767.
   static constexpr int kPointToPoint = 0, kFirstRing = 1, kRings = 1 << 14;
+  // Bytes of a slice that the library gathers: its latency is that of log₂N messages, a ring's of N-1.
+  static constexpr std::size_t kShortSlice = 1024;
 
   // These collectives cannot be split into several messages, because the slices of a part would not be
   // contiguous.

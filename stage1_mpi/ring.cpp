@@ -3,18 +3,20 @@
 #include <algorithm>
 
 #include "stage1_mpi/mpi_check.h"
+#include "stage1_mpi/mpi_type.h"
 
 namespace stagegpt {
 
 Ring::Ring(RingPlace place, Backend& backend, RingKind kind, const Tensor& tensor)
     : place_(place), backend_(backend), tensor_(tensor) {
-  check(tensor.dtype() == DType::f32, "ring: expected f32, not ", tensor.dtype());
+  const bool copies = kind == RingKind::all_gather;
+  check(copies || tensor.dtype() == DType::f32, "ring: expected f32, not ", tensor.dtype());
   const std::int64_t rounds = place.size - 1;
   const std::int64_t longest = (tensor.numel() + place.size - 1) / place.size;
   chunks_ = std::max<std::int64_t>(1, (longest + kChunk - 1) / kChunk);
-  first_step_ = kind == RingKind::all_gather ? rounds : 0;
+  first_step_ = copies ? rounds : 0;
   items_ = (kind == RingKind::all_reduce ? 2 * rounds : rounds) * chunks_;
-  if (kind != RingKind::all_gather && items_ > 0) {
+  if (!copies && items_ > 0) {
     buffers_ = backend.allocate(DType::f32, {std::min(kInFlight, chunks_), std::min(kChunk, longest)});
   }
   // A chunk can be sent on only after it has been received, so at most the chunks of one step are in flight.
@@ -47,13 +49,13 @@ void Ring::start(std::int64_t item) {
   const int next = (place_.rank + 1) % place_.size, before = (place_.rank + place_.size - 1) % place_.size;
   const Tensor out = sent(item), in = received(item);
   const Tensor target = adds(item) ? buffer(item, in.numel()) : in;
+  const MPI_Datatype type = mpi_type(tensor_.dtype());
   auto& [receive, send] = requests_[item % kInFlight];
-  check_mpi(MPI_Irecv(target.raw(), static_cast<int>(in.numel()), MPI_FLOAT, before, place_.tag, place_.comm,
-                      &receive),
-            "MPI_Irecv");
   check_mpi(
-      MPI_Isend(out.raw(), static_cast<int>(out.numel()), MPI_FLOAT, next, place_.tag, place_.comm, &send),
-      "MPI_Isend");
+      MPI_Irecv(target.raw(), static_cast<int>(in.numel()), type, before, place_.tag, place_.comm, &receive),
+      "MPI_Irecv");
+  check_mpi(MPI_Isend(out.raw(), static_cast<int>(out.numel()), type, next, place_.tag, place_.comm, &send),
+            "MPI_Isend");
 }
 
 void Ring::finish(std::int64_t item) {

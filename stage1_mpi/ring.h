@@ -31,7 +31,8 @@ struct RingPlace {
 
 class Ring final : public Pending {
  public:
-  // Starts an operation on an f32 tensor. The backend must have no unfinished work on it.
+  // Starts an operation on a tensor: f32, or of any dtype for an all-gather. The backend must have no
+  // unfinished work on it.
   Ring(RingPlace place, Backend& backend, RingKind kind, const Tensor& tensor);
 
   void wait() override;

@@ -44,7 +44,7 @@ std::unique_ptr<Gemm> make_gemm(const CudaOptions& options) {
     case GpuMatmul::cublaslt:
       break;
   }
-  return make_library_gemm(options.precision);
+  return make_library_gemm(options.precision, options.plans);
 }
 
 float* floats(const Tensor& tensor) { return tensor.data<float>(); }
@@ -379,15 +379,19 @@ class StreamBackend final : public CudaBackend {
     gpu::squared_norm(stream_, out.data<double>(), floats(x), x.numel(), scratch.data<double>());
   }
 
-  void do_adamw(const Tensor& weights, const Tensor& m, const Tensor& v, const Tensor& grads,
-                const Tensor& squared_norm, std::span<const DecayRange> ranges,
+  void do_sum(const Tensor& out, const Tensor& x) override {
+    gpu::sum(stream_, out.data<double>(), x.data<double>(), x.numel());
+  }
+
+  void do_adamw(const Tensor& weights, const Tensor& shadow, const Tensor& m, const Tensor& v,
+                const Tensor& grads, const Tensor& squared_norm, std::span<const DecayRange> ranges,
                 const AdamWStep& step) override {
     const std::size_t bytes = ranges.size_bytes();
     const Tensor table = allocate(DType::f64, {static_cast<std::int64_t>(bytes / sizeof(double))});
     staging_.copy_to_device(table.raw(), ranges.data(), bytes);
-    gpu::adamw(stream_, floats(weights), floats(m), floats(v), floats(grads), squared_norm.data<double>(),
-               static_cast<const DecayRange*>(table.raw()), static_cast<int>(ranges.size()), step,
-               weights.numel());
+    gpu::adamw(stream_, floats(weights), optional<Bf16>(shadow), floats(m), floats(v), floats(grads),
+               squared_norm.data<double>(), static_cast<const DecayRange*>(table.raw()),
+               static_cast<int>(ranges.size()), step, weights.numel());
   }
 
   template <class T>

@@ -24,6 +24,7 @@ struct CudaOptions {
   GpuMatmul matmul = GpuMatmul::cublaslt;
   GpuAttention attention = GpuAttention::flash;
   Precision precision = Precision::f32;
+  std::shared_ptr<GemmPlans> plans = nullptr;  // of products by the library
 };
 
 class CudaBackend : public Backend, protected Kernels {

@@ -14,6 +14,7 @@ void CudaFlags::add(CommandLine& command_line) {
       "activations and weights in bf16, sums in f32");
   command_line.choice("--gpu-matmul", matmul_, {"naive", "tiled", "vectorised", "cublaslt"},
                       "implementation of matrix multiplication (GEMM)");
+  plan_flags_.add(command_line);
   command_line.choice("--gpu-attention", attention_, {"materialised", "flash"},
                       "implementation of attention: with its scores in memory, or without");
   platform_->add_flags(command_line);
@@ -26,15 +27,22 @@ DeviceInfo CudaFlags::open(int otherwise, int processes) {
   }
   if (precision_ == "bf16" && attention_ != "flash")
     user_error("--precision: bf16 needs --gpu-attention flash, got \"", attention_, "\"");
+  if (plan_flags_.given() && matmul_ != "cublaslt")
+    user_error(PlanFlags::kFlag, ": needs --gpu-matmul cublaslt, got \"", matmul_, "\"");
   platform_->start(processes);
   opened_ = device_ ? static_cast<int>(*device_) : otherwise;
   return open_device(opened_);
 }
 
+void CudaFlags::read_plans(RankGroup& group, const DeviceInfo& device) {
+  plans_ = plan_flags_.open(group, {device.name, platform_->library_version()});
+}
+
 CudaOptions CudaFlags::options() const {
   return {.matmul = *gpu_matmul_named(matmul_),
           .attention = attention_ == "flash" ? GpuAttention::flash : GpuAttention::materialised,
-          .precision = precision()};
+          .precision = precision(),
+          .plans = plans_};
 }
 
 Precision CudaFlags::precision() const {

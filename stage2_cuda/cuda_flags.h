@@ -9,6 +9,7 @@
 #include "common/app/memory_check.h"
 #include "common/measure/peak.h"
 #include "stage2_cuda/cuda_backend.h"
+#include "stage2_cuda/plan_flags.h"
 #include "stage2_cuda/platform.h"
 
 namespace stagegpt::gpu {
@@ -20,6 +21,9 @@ class CudaFlags {
   // Opens the device of --device, or else device `otherwise`. `processes` share the cores of this node.
   // Throws UserError if the device cannot be used, or if flags contradict each other.
   DeviceInfo open(int otherwise = 0, int processes = 1);
+  // Reads the file of --gpu-matmul-plans, after open(); see PlanFlags::open().
+  void read_plans(RankGroup& group, const DeviceInfo& device);
+  PlanFlags& plans() { return plan_flags_; }
   CudaOptions options() const;
   DType activations() const { return precision() == Precision::bf16 ? DType::bf16 : DType::f32; }
   int threads() const { return platform_->threads(); }
@@ -37,6 +41,8 @@ class CudaFlags {
   std::unique_ptr<Platform> platform_ = make_platform();
   std::optional<std::int64_t> device_;
   int opened_ = 0;
+  PlanFlags plan_flags_;
+  std::shared_ptr<GemmPlans> plans_;
   std::string precision_ = "f32", matmul_ = "cublaslt", attention_ = "flash";
 };
 

@@ -89,6 +89,9 @@ class Gemm {
   virtual void run(const ProductOf<Bf16, float>&, StreamHandle) { check(false, "gemm: no products in bf16"); }
 };
 
-std::unique_ptr<Gemm> make_library_gemm(Precision precision);
+struct GemmPlans;  // plan_cache.h
+
+// Without plans, algorithms are those that the library proposes first.
+std::unique_ptr<Gemm> make_library_gemm(Precision precision, std::shared_ptr<GemmPlans> plans = nullptr);
 
 }  // namespace stagegpt::gpu

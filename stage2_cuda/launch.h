@@ -13,6 +13,7 @@
 //   STAGEGPT_UNROLL for (…)                   all iterations one after the other, so that an array that they
 //                                             index can be in registers
 //   load4(array, i), store4(array, i, value)  four floats at once, 16-byte aligned; array may be shared
+//   store4(array, i, value)                   also four bf16, 8-byte aligned, to device memory
 //   load8(array, i), store8(array, i, value)  eight bf16 at once, 16-byte aligned; load8 also from a shared
 //                                             array
 //   cp_async_16(array, i, from, valid)        starts a copy of 16 bytes from device memory to a shared array,

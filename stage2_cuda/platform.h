@@ -21,6 +21,8 @@ class Platform {
   // For the user: the device, and the library of make_library_gemm().
   virtual std::string description(int index, const DeviceInfo& device) const = 0;
   virtual std::string library() const = 0;
+  // The library and its version.
+  virtual std::string library_version() const = 0;
   // Whether kernels run on a GPU, so that measured times are those of a GPU.
   virtual bool is_gpu() const = 0;
 };

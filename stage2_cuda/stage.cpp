@@ -20,6 +20,7 @@ class CudaStage final : public Stage {
 
   Machine& start() override {
     const gpu::DeviceInfo device = cuda_.open();
+    cuda_.read_plans(group_, device);
     machine_.threads = cuda_.threads();
     machine_.on_device = cuda_.platform().is_gpu();
     machine_.tf32 = cuda_.options().precision == gpu::Precision::tf32;
@@ -30,12 +31,18 @@ class CudaStage final : public Stage {
     machine_.sync = std::make_unique<NoGradientSync>();
     machine_.description = cuda_.description(device);
     machine_.peak = cuda_.peak(device);
+    machine_.kept_files = cuda_.plans().kept_files();
     return machine_;
   }
 
   void add_bench_flags(CommandLine& command_line) override {
     command_line.choice("--ladder", ladder_, {"layernorm", "matmul", "attention"},
                         "time all versions of one kernel instead");
+    cuda_.plans().add_tuning(command_line);
+  }
+  void end_bench() override { cuda_.plans().write(); }
+  std::vector<KeptFile> kept_files() const override {
+    return {{gpu::PlanFlags::kFlag, gpu::PlanFlags::kNameInRun}};
   }
   bool bench_instead(Machine& machine, const ReadLoad& load, bool json) override {
     if (!ladder_) return false;

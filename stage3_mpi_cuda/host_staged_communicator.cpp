@@ -115,10 +115,12 @@ class HostStagedCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Pending> all_reduce(const Tensor& tensor) override {
+    require_f32(tensor);
     return transfer(tensor, all(tensor), all(tensor),
                     [this](const Tensor& host) { return host_communicator_->all_reduce(host); });
   }
   std::unique_ptr<Pending> reduce_scatter(const Tensor& tensor) override {
+    require_f32(tensor);
     return transfer(tensor, all(tensor), own(tensor),
                     [this](const Tensor& host) { return host_communicator_->reduce_scatter(host); });
   }
@@ -127,10 +129,12 @@ class HostStagedCommunicator final : public Communicator {
                     [this](const Tensor& host) { return host_communicator_->all_gather(host); });
   }
   std::unique_ptr<Pending> send(const Tensor& tensor, int to) override {
+    require_f32(tensor);
     return transfer(tensor, all(tensor), {},
                     [this, to](const Tensor& host) { return host_communicator_->send(host, to); });
   }
   std::unique_ptr<Pending> receive(const Tensor& tensor, int from) override {
+    require_f32(tensor);
     return transfer(tensor, {}, all(tensor),
                     [this, from](const Tensor& host) { return host_communicator_->receive(host, from); });
   }
@@ -141,6 +145,10 @@ class HostStagedCommunicator final : public Communicator {
   }
 
  private:
+  // Now, not when the operation on the host starts.
+  static void require_f32(const Tensor& tensor) {
+    check(tensor.dtype() == DType::f32, "communicator: expected f32, not ", tensor.dtype());
+  }
   static ArenaRange all(const Tensor& tensor) { return {0, tensor.numel()}; }
   ArenaRange own(const Tensor& tensor) const {
     const std::int64_t slice = own_slice(tensor).numel();
@@ -149,7 +157,6 @@ class HostStagedCommunicator final : public Communicator {
 
   std::unique_ptr<Pending> transfer(const Tensor& tensor, ArenaRange to_host, ArenaRange to_device,
                                     HostCall call) {
-    check(tensor.dtype() == DType::f32, "communicator: expected f32, not ", tensor.dtype());
     Tensor host = host_->allocate(tensor.dtype(), tensor.shape());
     return std::make_unique<StagedTransfer>(
         StagedTransfer::Plan{tensor, std::move(host), to_host, to_device, std::move(call)}, device_.stream(),

@@ -133,7 +133,7 @@ class NcclCommunicator final : public Communicator {
   std::unique_ptr<Pending> all_gather(const Tensor& tensor) override {
     start();
     const Tensor own = own_slice(tensor);
-    check_nccl(ncclAllGather(floats(own), floats(tensor), count(own), ncclFloat, comm_, stream()),
+    check_nccl(ncclAllGather(own.raw(), tensor.raw(), own.bytes(), ncclUint8, comm_, stream()),
                "ncclAllGather");
     return pending();
   }

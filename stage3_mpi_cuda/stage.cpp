@@ -32,6 +32,7 @@ class MpiCudaStage final : public Stage {
 
   Machine& start() override {
     const gpu::DeviceInfo device = open_device();
+    cuda_.read_plans(group_, device);
     std::unique_ptr<gpu::CudaBackend> backend;
     agree(group_, [&] { backend = gpu::make_cuda_backend(cuda_.options()); });
     const gpu::Transport transport = choose_transport();
@@ -47,6 +48,7 @@ class MpiCudaStage final : public Stage {
     machine_.tf32 = cuda_.options().precision == gpu::Precision::tf32;
     machine_.activations = cuda_.activations();
     machine_.peak = cuda_.peak(device);
+    machine_.kept_files = cuda_.plans().kept_files();
     machine_.description = concat(stagegpt::description(placement_, group_.size()), "; ",
                                   cuda_.description(device), "; gradients ", mpi_.gradient_sync(),
                                   ", transport ", name_of(transport), shares_gpu_ ? ", sharing GPUs" : "");
@@ -54,6 +56,10 @@ class MpiCudaStage final : public Stage {
         cuda_.platform().is_gpu() ? "" : stagegpt::warning(group_, placement_, machine_.threads);
     if (!warning.empty()) std::cerr << warning << '\n';
     return machine_;
+  }
+
+  std::vector<KeptFile> kept_files() const override {
+    return {{gpu::PlanFlags::kFlag, gpu::PlanFlags::kNameInRun}};
   }
 
   void end_all(const std::string& why, int exit_code) override { group_.end_all(why, exit_code); }

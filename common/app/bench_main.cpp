@@ -224,6 +224,7 @@ int bench_main(Stage& stage, int argc, char** argv) {
   flags.bench.peak = machine.peak;
   if (!flags.ignore_memory) agree(stage.group(), [&] { require_memory(flags, config, T, machine); });
   flags.generate ? run_generation(flags, config, machine) : run(flags, config, T, machine);
+  stage.end_bench();
   return 0;
 }
 

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "common/app/command_line.h"
 #include "common/app/memory_check.h"
@@ -30,6 +32,14 @@ struct Machine {
   DType activations = DType::f32;  // bf16: mixed precision (Gpt2's constructor)
   std::string description;         // one line for the reader
   std::optional<Peak> peak;        // of this rank's device, where its data sheet is known
+  // What a run keeps of the files that Stage::kept_files() names: their texts, by name.
+  std::map<std::string, std::string> kept_files = {};
+};
+
+// A file that a flag names, and the name of the copy that a run keeps, so that it can be resumed without the
+// file, or after the file has changed.
+struct KeptFile {
+  std::string flag, name;
 };
 
 class Stage {
@@ -50,6 +60,9 @@ class Stage {
   virtual void add_bench_flags(CommandLine& /*command_line*/) {}
   using ReadLoad = std::function<std::optional<MachineLoad>()>;
   virtual bool bench_instead(Machine& /*machine*/, const ReadLoad& /*load*/, bool /*json*/) { return false; }
+  // Called after stageN_bench has measured a step.
+  virtual void end_bench() {}
+  virtual std::vector<KeptFile> kept_files() const { return {}; }
   // Called when this rank cannot continue and others may wait for it: prints why, and ends all of them.
   // Returns where there are no others.
   virtual void end_all(const std::string& why, int exit_code) = 0;

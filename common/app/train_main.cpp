@@ -243,12 +243,13 @@ void begin_model(const TrainFlags& flags, const Machine& machine, const HuggingF
 }
 
 // Writes the settings of the run, and prints where it is.
-void begin_run(const TrainFlags& flags, Json settings, const ParameterTable& table,
+void begin_run(const TrainFlags& flags, const Machine& machine, Json settings, const ParameterTable& table,
                const std::optional<ResumedRun>& resumed, RunDirectory& directory) {
   settings.erase("run_dir");  // a run may be moved, and resumed from anywhere
   settings["data"] = with_absolute_paths(flags.corpus().data);
   if (!flags.eval_task.empty()) settings["eval_task"] = fs::absolute(flags.eval_task).string();
   if (table.trained_numel() < table.numel()) settings[kDerived]["trained_parameters"] = table.trained_numel();
+  for (const auto& [name, text] : machine.kept_files) replace_file(directory.path() / name, text);
   replace_file(directory.configuration(), text_of(settings));
   std::cerr << "run: " << directory.path().string()
             << (resumed ? concat(", resumed from ", resumed->checkpoint.filename()) : "") << '\n';
@@ -343,7 +344,7 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, std::optiona
     directory = resumed ? std::move(resumed->directory) : create_run(flags, *corpus.tokenizer);
     if (resumed) directory->resume_from(resumed->checkpoint);
     if (has_steps_left(flags, resumed)) {
-      begin_run(flags, std::move(settings), model.parameters().table(), resumed, *directory);
+      begin_run(flags, machine, std::move(settings), model.parameters().table(), resumed, *directory);
     } else {
       explain_nothing_left(flags, *resumed);
     }
@@ -377,9 +378,20 @@ std::string settings_file(const ResumedRun& resumed) {
   return concat("--resume: ", resumed.path / "run.json");
 }
 
+// Resumes with the run's copies of files, unless a flag names another file than before.
+void take_kept_files(const Stage& stage, const CommandLine& command_line, const ResumedRun& resumed) {
+  const Json now = command_line.settings();
+  for (const auto& [flag, name] : stage.kept_files()) {
+    const std::string key = config_key(flag);
+    const Json before = resumed.settings.value(key, Json());
+    if (before.is_string() && now[key] == before)
+      command_line.apply(Json{{key, (resumed.path / name).string()}});
+  }
+}
+
 // Fills in what was not given: from the run, so that a new default does not change it, otherwise from other
 // flags. Returns the settings that were given, with those derived.
-Json resolve(Call& call, const std::optional<ResumedRun>& resumed) {
+Json resolve(const Stage& stage, Call& call, const std::optional<ResumedRun>& resumed) {
   Json settings = call.command_line.settings();
   if (resumed) {
     naming(settings_file(*resumed),
@@ -393,6 +405,7 @@ Json resolve(Call& call, const std::optional<ResumedRun>& resumed) {
     if (has_steps_left(call.flags, resumed))
       announce_changes(resumed->settings, settings, call.command_line.stage_keys());
     call.flags.take_tokenizer(resumed->path / "tokenizer.json");
+    take_kept_files(stage, call.command_line, *resumed);
   } else {
     call.flags.model.refuse_fields_of_another_model(call.command_line);
   }
@@ -413,7 +426,7 @@ int train_main(Stage& stage, int argc, char** argv) {
       naming(settings_file(*resumed), [&] { call->command_line.apply(resumed->settings); });
       call->command_line.parse(argc, argv);
     }
-    settings = resolve(*call, resumed);
+    settings = resolve(stage, *call, resumed);
   });
   require_same_settings(group, call->command_line);
   const TrainFlags& flags = call->flags;

@@ -304,20 +304,32 @@ void Backend::squared_norm(const Tensor& out, const Tensor& x) {
   run("squared_norm", work::squared_norm(out, x), [&] { kernels_->do_squared_norm(out, x); });
 }
 
-void Backend::adamw(const Tensor& weights, const Tensor& m, const Tensor& v, const Tensor& grads,
-                    const Tensor& squared_norm, std::span<const DecayRange> ranges, const AdamWStep& step) {
+void Backend::sum(const Tensor& out, const Tensor& x) {
+  const Checks checks("sum");
+  checks.dtype(x, DType::f64, "x");
+  checks.elements(out, DType::f64, 1, "out");
+  run("sum", work::sum(out, x), [&] { kernels_->do_sum(out, x); });
+}
+
+void Backend::adamw(const Tensor& weights, const Tensor& shadow, const Tensor& m, const Tensor& v,
+                    const Tensor& grads, const Tensor& squared_norm, std::span<const DecayRange> ranges,
+                    const AdamWStep& step) {
   const Checks checks("adamw");
   checks.real(weights, "weights");
   for (const Tensor& tensor : {m, v, grads})
     checks.elements(tensor, weights.dtype(), weights.numel(), "arena");
+  if (shadow.defined()) {
+    checks.elements(shadow, DType::bf16, weights.numel(), "shadow");
+    checks.dtype(weights, DType::f32, "weights");
+  }
   checks.elements(squared_norm, DType::f64, 1, "squared norm");
   for (const DecayRange& range : ranges) {
     checks.that(0 <= range.begin && range.begin <= range.end && range.end <= weights.numel(),
                 "ranges inside the arena");
   }
   checks.that(step.step >= 1, "a step that counts from 1");
-  run("adamw", work::adamw(weights, ranges),
-      [&] { kernels_->do_adamw(weights, m, v, grads, squared_norm, ranges, step); });
+  run("adamw", work::adamw(weights, shadow, ranges),
+      [&] { kernels_->do_adamw(weights, shadow, m, v, grads, squared_norm, ranges, step); });
 }
 
 void Backend::linear_activation_forward(const Tensor& out, const Tensor& pre, const Tensor& x,

@@ -138,13 +138,18 @@ class Backend {
 
   // out f64 (1) = Σ x², in an order that does not depend on the number of threads.
   void squared_norm(const Tensor& out, const Tensor& x);
+  // out f64 (1) = Σ x, of a few numbers x f64 (n), which are added one after the other: the same bits on
+  // every backend. `out` may be an element of x.
+  void sum(const Tensor& out, const Tensor& x);
 
   // One AdamW step over flat tensors of the same size, with decoupled weight decay (Loshchilov and Hutter,
   // arXiv:1711.05101, algorithm 2). Gradients are first scaled by min(1, max_grad_norm / (√squared_norm +
   // 1e-6)), with squared_norm f64 (1); if that is not finite, nothing is changed. Elements outside all
-  // ranges are not changed either.
-  void adamw(const Tensor& weights, const Tensor& m, const Tensor& v, const Tensor& grads,
-             const Tensor& squared_norm, std::span<const DecayRange> ranges, const AdamWStep& step);
+  // ranges are not changed either. `shadow` receives the updated weights, rounded to bf16 as by cast; it is
+  // undefined if there is none, and the weights are f32 otherwise.
+  void adamw(const Tensor& weights, const Tensor& shadow, const Tensor& m, const Tensor& v,
+             const Tensor& grads, const Tensor& squared_norm, std::span<const DecayRange> ranges,
+             const AdamWStep& step);
 
   // ---- Fused ops: one kernel in place of several primitive ops --------------------------------------------
   // out = activation(pre), pre (N,O) = x · wᵀ + bias.
@@ -222,8 +227,9 @@ class Kernels {
   virtual void do_count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,
                                 std::int64_t vocab_size) = 0;
   virtual void do_squared_norm(const Tensor& out, const Tensor& x) = 0;
-  virtual void do_adamw(const Tensor& weights, const Tensor& m, const Tensor& v, const Tensor& grads,
-                        const Tensor& squared_norm, std::span<const DecayRange> ranges,
+  virtual void do_sum(const Tensor& out, const Tensor& x) = 0;
+  virtual void do_adamw(const Tensor& weights, const Tensor& shadow, const Tensor& m, const Tensor& v,
+                        const Tensor& grads, const Tensor& squared_norm, std::span<const DecayRange> ranges,
                         const AdamWStep& step) = 0;
   virtual void do_linear_activation_forward(const Tensor& out, const Tensor& pre, const Tensor& x,
                                             const Tensor& w, const Tensor& bias, Activation activation) = 0;

@@ -205,12 +205,15 @@ Work count_correct(const Tensor& count, const Tensor& logits, const Tensor& targ
 
 Work squared_norm(const Tensor& out, const Tensor& x) { return {2 * count(x), moved(out, x)}; }
 
-Work adamw(const Tensor& weights, std::span<const DecayRange> ranges) {
+Work sum(const Tensor& out, const Tensor& x) { return {count(x), moved(out, x)}; }
+
+Work adamw(const Tensor& weights, const Tensor& shadow, std::span<const DecayRange> ranges) {
   double n = 0;
   for (const DecayRange& range : ranges) n += static_cast<double>(range.end - range.begin);
   // Scaling by the clip factor, m, v, and w = keep·w - a·m / (√v·b + eps). Reads w, m, v and the gradient,
-  // writes w, m and v.
-  return {n * (1 + 3 + 4 + 7), n * 7 * static_cast<double>(size_of(weights.dtype()))};
+  // writes w, m, v and, if there is one, the shadow.
+  const std::size_t bytes = 7 * size_of(weights.dtype()) + (shadow.defined() ? size_of(shadow.dtype()) : 0);
+  return {n * (1 + 3 + 4 + 7), n * static_cast<double>(bytes)};
 }
 
 }  // namespace stagegpt::work

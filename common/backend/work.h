@@ -57,7 +57,8 @@ Work cross_entropy_forward_backward(const Tensor& loss, const Tensor& dlogits, c
                                     const Tensor& logits, const Tensor& targets, std::int64_t vocab_size);
 Work count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets, std::int64_t vocab_size);
 Work squared_norm(const Tensor& out, const Tensor& x);
-Work adamw(const Tensor& weights, std::span<const DecayRange> ranges);
+Work sum(const Tensor& out, const Tensor& x);
+Work adamw(const Tensor& weights, const Tensor& shadow, std::span<const DecayRange> ranges);
 
 }  // namespace work
 }  // namespace stagegpt

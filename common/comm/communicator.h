@@ -38,7 +38,7 @@ class Communicator {
   // The tensor has size() equal slices. On rank r, slice r becomes the sum over ranks; the other slices are
   // undefined. f32.
   virtual std::unique_ptr<Pending> reduce_scatter(const Tensor& tensor) = 0;
-  // Slice r of the tensor is copied from rank r to every rank.
+  // Slice r of the tensor is copied from rank r to every rank. Any dtype.
   virtual std::unique_ptr<Pending> all_gather(const Tensor& tensor) = 0;
   // Point-to-point messages. Messages between two ranks arrive in order.
   virtual std::unique_ptr<Pending> send(const Tensor& tensor, int to) = 0;

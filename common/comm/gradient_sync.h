@@ -23,10 +23,10 @@ class GradientSync {
   // Completes the reduction: afterwards the gradients of the owned parts are summed over all ranks.
   virtual void finish(Parameters& parameters) = 0;
   // Writes the squared norm of all gradients to `sum` f64 (1). `parts` f64 (P) has those of the owned parts;
-  // if it is only one, `sum` is `parts`. Every rank gets rank 0's bits, so that all ranks decide equally
-  // whether to clip or skip.
+  // if it is only one, `sum` is `parts`. Every rank gets the same bits, so that all ranks decide equally
+  // whether to clip or skip. The host does not wait for the backend, unless the communicator does.
   virtual void sum_squared_norms(const Tensor& sum, const Tensor& parts) = 0;
-  // Ends a step: afterwards every rank has all updated weights.
+  // Ends a step: afterwards every rank has all updated weights, and their shadow.
   virtual void share_weights(Parameters& parameters) = 0;
   // The report of the step that has ended; called once per step. Waits for the backend's work.
   virtual CommunicationReport take_report() = 0;

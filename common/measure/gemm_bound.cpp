@@ -61,8 +61,11 @@ void GemmBound::adamw() const {
   for (const AdamW::Part& part : optimizer_.parts()) {
     const Shape shape{part.range.size()};
     const DecayRange all{0, part.range.size(), 0.1};
-    backend_.adamw(parameters.weights().slice(part.range.begin, shape), part.moments.m, part.moments.v,
-                   parameters.grads().slice(part.range.begin, shape), norm_, {&all, 1}, {.learning_rate = 0});
+    const Tensor& shadows = parameters.shadow();
+    backend_.adamw(parameters.weights().slice(part.range.begin, shape),
+                   shadows.defined() ? shadows.slice(part.range.begin, shape) : Tensor(), part.moments.m,
+                   part.moments.v, parameters.grads().slice(part.range.begin, shape), norm_, {&all, 1},
+                   {.learning_rate = 0});
   }
 }
 

@@ -57,7 +57,6 @@ VerifyReport verify(Backend& backend, const LlmcModel& file, const LlmcState& st
     report.losses.push_back(loss_and_gradients()[0]);
     optimizer.measure_norms(parameters);
     optimizer.update(parameters, learning_rate, step);
-    parameters.update_shadow();
   }
   return report;
 }

@@ -98,7 +98,10 @@ class Parameters {
   const Tensor& grads() const { return grads_; }
   // The dtype of activations.
   DType activations() const { return shadow_.defined() ? shadow_.dtype() : weights_.dtype(); }
-  // Copies the weights to the shadow, if there is one. To be called after every change of the weights.
+  // bf16 (arena_size), the weights rounded, which ops read; undefined unless activations are bf16. Whoever
+  // changes the weights changes it too: AdamW does, and others call update_shadow().
+  const Tensor& shadow() const { return shadow_; }
+  // Copies the weights to the shadow, if there is one.
   void update_shadow();
 
   // Starts a new sum of gradients: the first contribution to each gradient overwrites it.
@@ -110,7 +113,7 @@ class Parameters {
   Backend& backend_;
   ParameterTable table_;
   Tensor weights_, grads_;
-  Tensor shadow_;  // bf16 (arena_size), the weights rounded; undefined unless activations are bf16
+  Tensor shadow_;
   std::vector<Var> vars_;
 };
 

@@ -40,8 +40,9 @@ void AdamW::measure_norms(const Parameters& parameters) {
 
 void AdamW::update(const Parameters& parameters, double learning_rate, std::int64_t step) {
   for (const auto& [range, moments, decay] : parts_) {
-    backend_.adamw(slice(parameters.weights(), range), moments.m, moments.v, slice(parameters.grads(), range),
-                   squared_norm_, decay,
+    const Tensor shadow = parameters.shadow().defined() ? slice(parameters.shadow(), range) : Tensor();
+    backend_.adamw(slice(parameters.weights(), range), shadow, moments.m, moments.v,
+                   slice(parameters.grads(), range), squared_norm_, decay,
                    {.learning_rate = learning_rate,
                     .beta1 = config_.beta1,
                     .beta2 = config_.beta2,

@@ -1,5 +1,5 @@
-// The optimizer AdamW, with clipping to a global norm. One kernel updates all parameters, or each of the
-// parts of the arena that a rank owns.
+// The optimizer AdamW, with clipping to a global norm. One kernel updates all parameters and their shadow, or
+// each of the parts of the arena that a rank owns.
 #pragma once
 
 #include "common/model/parameters.h"
@@ -37,7 +37,8 @@ class AdamW {
   // Computes the squared norm of the gradients of each part. If parts are owned by several ranks, the caller
   // must sum them (GradientSync::sum_squared_norms) before update().
   void measure_norms(const Parameters& parameters);
-  // One update of the owned weights, after measure_norms(). `step` counts from 0.
+  // One update of the owned weights and, if there is one, of their shadow, after measure_norms(). `step`
+  // counts from 0.
   void update(const Parameters& parameters, double learning_rate, std::int64_t step);
 
   const std::vector<Part>& parts() const { return parts_; }

@@ -62,8 +62,6 @@ StepReport Trainer::step(const Tape::OpWatch& watch_op) {
   clock_.end(&PhaseSeconds::optimizer);
   sync_.share_weights(parameters);
   clock_.end(&PhaseSeconds::communication);
-  parameters.update_shadow();
-  clock_.end(&PhaseSeconds::optimizer);
 
   // With one process, the host has not waited for the device so far.
   read_results(losses, report);

@@ -5,7 +5,8 @@
 //
 // Squared norm: Σx² of parts of fixed length; the parts are added in order, in f64.
 //
-// Vectorised: one pass over the arenas, 28 bytes per element; threads take contiguous parts.
+// Vectorised: one pass over the arenas, 28 bytes per element, 30 with a shadow in bf16; threads take
+// contiguous parts.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "common/backend/op_types.h"
+#include "common/tensor/half_floats.h"
 #include "stage0_serial/parallel.h"
 
 namespace stagegpt {
@@ -58,19 +60,25 @@ void adamw_elements(T* w, T* m, T* v, const T* g, const AdamWFactors<T>& factors
   }
 }
 
+// `shadow` is null if there is none.
 template <class T>
-void adamw(const Parallel& parallel, T* w, T* m, T* v, const T* g, double squared_norm,
+void adamw(const Parallel& parallel, T* w, Bf16* shadow, T* m, T* v, const T* g, double squared_norm,
            std::span<const DecayRange> ranges, const AdamWStep& step) {
   if (!std::isfinite(squared_norm)) return;
   const AdamWFactors<T> factors(step, squared_norm);
   for (const DecayRange& range : ranges) {
     parallel.ranges(range.end - range.begin, kElementGrain, [&](std::int64_t begin, std::int64_t end) {
-      adamw_elements(w, m, v, g, factors, range.weight_decay, range.begin + begin, range.begin + end);
+      begin += range.begin, end += range.begin;
+      adamw_elements(w, m, v, g, factors, range.weight_decay, begin, end);
+      if (shadow == nullptr) return;
+      for (std::int64_t i = begin; i < end; ++i) shadow[i] = {bf16_of_float(static_cast<float>(w[i]))};
     });
   }
 }
 
 namespace naive {
+
+inline double sum(const double* x, std::int64_t n) { return std::accumulate(x, x + n, 0.0); }
 
 template <class T>
 double squared_norm(const T* x, std::int64_t n) {

@@ -41,6 +41,7 @@ class Zero1OverlappedSync final : public Zero1Sync {
     for (const ArenaRange& range : ranges(weights.numel()))
       pending_.push_back(communicator_.all_gather(weights.slice(range.begin, {range.size()})));
     wait();
+    parameters.update_shadow();
   }
 
  private:

@@ -4,7 +4,6 @@
 // AdamW among ranks. Rajbhandari et al., arXiv:1910.02054, section 5.1.
 #pragma once
 
-#include "common/comm/agreement.h"
 #include "common/comm/communicator.h"
 #include "common/comm/reduction_clock.h"
 
@@ -24,18 +23,19 @@ class Zero1Sync : public GradientSync {
     clock_.stop();
   }
 
+  // Every rank adds the sums of all ranks in the order of ranks.
   void sum_squared_norms(const Tensor& sum, const Tensor& parts) override {
-    double own = 0, all = 0;
-    for (const double part : to_host<double>(backend_, parts)) own += part;
-    for (const double rank : gather(communicator_.group(), own)) all += rank;
-    all = from_root(communicator_.group(), all);
-    upload<double>(backend_, sum, {&all, 1});
+    const Tensor ranks = backend_.allocate(DType::f64, {communicator_.size()});
+    backend_.sum(ranks.slice(communicator_.rank(), {1}), parts);
+    communicator_.all_gather(ranks)->wait();
+    backend_.sum(sum, ranks);
   }
 
   void share_weights(Parameters& parameters) override {
     clock_.start();
     communicator_.all_gather(parameters.weights())->wait();
     clock_.stop();
+    parameters.update_shadow();
   }
 
   CommunicationReport take_report() override { return clock_.take_report(); }

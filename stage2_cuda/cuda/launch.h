@@ -32,6 +32,16 @@ __device__ inline void store4(float* array, std::int64_t i, Float4 value) {
   *reinterpret_cast<float4*>(array + i) = value;
 }
 
+struct alignas(8) Bf16x4 {
+  Bf16 v[4];
+};
+
+__device__ inline void store4(Bf16* array, std::int64_t i, const Bf16x4& value) {
+  uint2 bits;
+  memcpy(&bits, &value, sizeof bits);
+  *reinterpret_cast<uint2*>(array + i) = bits;
+}
+
 struct alignas(16) Bf16x8 {
   Bf16 v[8];
 };

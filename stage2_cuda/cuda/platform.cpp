@@ -1,5 +1,6 @@
 #include "stage2_cuda/platform.h"
 
+#include <cublasLt.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -26,6 +27,7 @@ class Gpu final : public Platform {
     return concat("GPU ", index, ": ", device.name, ", compute capability ", device.major, '.', device.minor);
   }
   std::string library() const override { return "cuBLASLt"; }
+  std::string library_version() const override { return concat("cuBLASLt ", cublasLtGetVersion()); }
   bool is_gpu() const override { return true; }
 
  private:

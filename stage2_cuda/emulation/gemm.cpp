@@ -1,4 +1,5 @@
-// The library's GEMM under emulation, c = scale · a · b + bias: OpenBLAS in place of cuBLASLt.
+// The library's GEMM under emulation, c = scale · a · b + bias: OpenBLAS in place of cuBLASLt. It has one
+// algorithm for each product, which is thus the fastest.
 #include "stage2_cuda/gemm.h"
 
 #include <numeric>
@@ -10,6 +11,8 @@
 #include "stage2_cuda/emulation/device_memory.h"
 #include "stage2_cuda/emulation/launch.h"
 #include "stage2_cuda/kernels/activation.cuh"
+#include "stage2_cuda/plan_cache.h"
+#include "stage2_cuda/plan_key.h"
 
 namespace stagegpt::gpu {
 namespace {
@@ -54,7 +57,8 @@ std::vector<float> copied(const MatrixView<T>& factor, std::int64_t rows, std::i
 
 class BlasGemm final : public Gemm {
  public:
-  explicit BlasGemm(Precision precision) : precision_(precision) {}
+  BlasGemm(Precision precision, std::shared_ptr<GemmPlans> plans)
+      : precision_(precision), plans_(std::move(plans)) {}
   void run(const Product& product, StreamHandle stream) override {
     count(product);
     submit(stream, [product, precision = precision_] { multiply(product, precision); });
@@ -74,8 +78,10 @@ class BlasGemm final : public Gemm {
 
  private:
   template <class AnyProduct>
-  static void count(const AnyProduct& product) {
-    if (!is_empty(product)) ++device_counts.products;
+  void count(const AnyProduct& product) {
+    if (is_empty(product)) return;
+    ++device_counts.products;
+    if (plans_ && plans_->tune) plans_->cache.set(PlanKey(product, precision_).text(), "the only one");
   }
 
   static const OpenBlas& blas() {
@@ -149,13 +155,14 @@ class BlasGemm final : public Gemm {
   }
 
   Precision precision_;
+  std::shared_ptr<GemmPlans> plans_;
 };
 
 }  // namespace
 
-std::unique_ptr<Gemm> make_library_gemm(Precision precision) {
+std::unique_ptr<Gemm> make_library_gemm(Precision precision, std::shared_ptr<GemmPlans> plans) {
   OpenBlas::instance();  // loads the library, so that an error is reported before the first step
-  return std::make_unique<BlasGemm>(precision);
+  return std::make_unique<BlasGemm>(precision, std::move(plans));
 }
 
 }  // namespace stagegpt::gpu

@@ -116,8 +116,9 @@ std::string kernel_name(std::string_view signature) {
   return std::string(name.substr(name_begin));
 }
 
-void fail_alignment(const char* call, std::int64_t i) {
-  current_block->fail(*current_thread, call, " at index ", i, ": misaligned address, 16 bytes are needed");
+void fail_alignment(const char* call, std::int64_t i, std::size_t bytes) {
+  current_block->fail(*current_thread, call, " at index ", i, ": misaligned address, ", bytes,
+                      " bytes are needed");
 }
 
 void fail_width(const char* call, int width, Where where) {

@@ -28,6 +28,7 @@ class Emulator final : public Platform {
     return concat("emulated GPU on ", threads(), threads() == 1 ? " thread" : " threads");
   }
   std::string library() const override { return "host BLAS (f32) in place of cuBLASLt"; }
+  std::string library_version() const override { return "host BLAS"; }
   bool is_gpu() const override { return false; }
 
  private:

@@ -1,4 +1,4 @@
-// Vector loads and stores: of four floats, and of eight bf16.
+// Vector loads and stores: of four floats, and of four and eight bf16.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,10 @@ struct alignas(16) Float4 {
   float x, y, z, w;
 };
 
+struct alignas(8) Bf16x4 {
+  Bf16 v[4];
+};
+
 struct alignas(16) Bf16x8 {
   Bf16 v[8];
 };
@@ -19,13 +23,13 @@ struct alignas(16) Bf16x8 {
 namespace emulation {
 
 // Throws KernelError for a misaligned address.
-[[noreturn]] void fail_alignment(const char* call, std::int64_t i);
+[[noreturn]] void fail_alignment(const char* call, std::int64_t i, std::size_t bytes);
 
 template <class T>
-void check_alignment(const char* call, const T* array, std::int64_t i) {
+void check_alignment(const char* call, const T* array, std::int64_t i, std::size_t bytes = 16) {
   const auto address = reinterpret_cast<std::uintptr_t>(array) + static_cast<std::uintptr_t>(i) * sizeof(T);
-  if (address % alignof(Float4) != 0) [[unlikely]]
-    fail_alignment(call, i);
+  if (address % bytes != 0) [[unlikely]]
+    fail_alignment(call, i, bytes);
 }
 
 }  // namespace emulation
@@ -41,6 +45,11 @@ inline void store4(float* array, std::int64_t i, Float4 value) {
   array[i + 1] = value.y;
   array[i + 2] = value.z;
   array[i + 3] = value.w;
+}
+
+inline void store4(Bf16* array, std::int64_t i, const Bf16x4& value) {
+  emulation::check_alignment("store4", array, i, sizeof value);
+  for (int j = 0; j < 4; ++j) array[i + j] = value.v[j];
 }
 
 inline Bf16x8 load8(const Bf16* array, std::int64_t i) {

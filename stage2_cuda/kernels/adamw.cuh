@@ -3,9 +3,10 @@
 //   w ← w - lr·( (m/(1-β₁ᵗ)) / (√(v/(1-β₂ᵗ)) + eps) + weight_decay·w ).
 // If the norm is not finite, nothing is changed, so that the host need not wait for the norm.
 //
-// One launch, one pass over the arenas: 28 bytes per element. A block updates kAdamWPart consecutive
-// elements, V at a time per thread. It finds the range of the first one by binary search, then follows the
-// table, whose ranges are in order.
+// One launch, one pass over the arenas: 28 bytes per element, 30 with the shadow of the weights in bf16,
+// which is written while they are in registers. A block updates kAdamWPart consecutive elements, V at a time
+// per thread. It finds the range of the first one by binary search, then follows the table, whose ranges are
+// in order.
 #pragma once
 
 #include <cmath>
@@ -53,10 +54,10 @@ __device__ inline int first_range_behind(const DecayRange* ranges, int count, st
   return begin;
 }
 
-// Updates elements i … i + V - 1.
+// Updates elements i … i + V - 1. `shadow` is null if there is none.
 template <int V>
-__device__ void adamw_elements(float* w, float* m, float* v, const float* g, float scale, double weight_decay,
-                               const AdamWFactors& f, std::int64_t i) {
+__device__ void adamw_elements(float* w, Bf16* shadow, float* m, float* v, const float* g, float scale,
+                               double weight_decay, const AdamWFactors& f, std::int64_t i) {
   const float keep = 1 - f.learning_rate * static_cast<float>(weight_decay);
   const Floats<V> grads = load<V>(g, i);
   Floats<V> weights = load<V>(w, i), first = load<V>(m, i), second = load<V>(v, i);
@@ -70,14 +71,16 @@ __device__ void adamw_elements(float* w, float* m, float* v, const float* g, flo
   store<V>(m, i, first);
   store<V>(v, i, second);
   store<V>(w, i, weights);
+  if (shadow != nullptr) store<V>(shadow, i, weights);
 }
 
 inline constexpr std::int64_t kAdamWPart = 4096;  // elements per block
 
 // A group of V elements that is not inside one range is updated element by element.
 template <int V>
-static __global__ void adamw_kernel(float* w, float* m, float* v, const float* g, const double* squared_norm,
-                                    const DecayRange* ranges, int count, AdamWFactors f, std::int64_t n) {
+static __global__ void adamw_kernel(float* w, Bf16* shadow, float* m, float* v, const float* g,
+                                    const double* squared_norm, const DecayRange* ranges, int count,
+                                    AdamWFactors f, std::int64_t n) {
   if (!isfinite(*squared_norm)) return;
   const float scale = clip_factor(f.max_grad_norm, *squared_norm);
   const std::int64_t begin = blockIdx.x * kAdamWPart, end = begin + kAdamWPart < n ? begin + kAdamWPart : n;
@@ -86,27 +89,28 @@ static __global__ void adamw_kernel(float* w, float* m, float* v, const float* g
     while (range < count && ranges[range].end <= group) ++range;
     if (range == count) return;
     if (ranges[range].begin <= group && group + V <= ranges[range].end) {
-      adamw_elements<V>(w, m, v, g, scale, ranges[range].weight_decay, f, group);
+      adamw_elements<V>(w, shadow, m, v, g, scale, ranges[range].weight_decay, f, group);
       continue;
     }
     for (std::int64_t i = group; i < group + V; ++i) {
       while (range < count && ranges[range].end <= i) ++range;
       if (range == count) return;
-      if (i >= ranges[range].begin) adamw_elements<1>(w, m, v, g, scale, ranges[range].weight_decay, f, i);
+      if (i >= ranges[range].begin)
+        adamw_elements<1>(w, shadow, m, v, g, scale, ranges[range].weight_decay, f, i);
     }
   }
 }
 
 // `ranges` are in device memory, in order.
-inline void adamw(StreamHandle stream, float* w, float* m, float* v, const float* g,
+inline void adamw(StreamHandle stream, float* w, Bf16* shadow, float* m, float* v, const float* g,
                   const double* squared_norm, const DecayRange* ranges, int count, const AdamWStep& step,
                   std::int64_t n) {
   if (n == 0 || count == 0) return;
   const auto launch_groups = [&]<int V>(std::integral_constant<int, V>) {
-    launch<adamw_kernel<V>>(blocks(n, kAdamWPart), dim3(kThreads), 0, stream, w, m, v, g, squared_norm,
-                            ranges, count, AdamWFactors(step), n);
+    launch<adamw_kernel<V>>(blocks(n, kAdamWPart), dim3(kThreads), 0, stream, w, shadow, m, v, g,
+                            squared_norm, ranges, count, AdamWFactors(step), n);
   };
-  if (in_vectors<kVector<float>>(0, w, m, v, g))
+  if (in_vectors<kVector<float>>(0, w, shadow, m, v, g))
     return launch_groups(std::integral_constant<int, kVector<float>>());
   launch_groups(std::integral_constant<int, 1>());
 }

@@ -1,6 +1,8 @@
 // Squared norm: Σx², in two passes with a fixed order. First pass: a block adds kNormPart consecutive
 // elements; each thread adds its own in f32, V neighbours at a time, then the block adds these sums in f64.
 // Second pass: one block adds the sums of the blocks.
+//
+// Sum of a few numbers: Σx, by one thread, in their order.
 #pragma once
 
 #include "stage2_cuda/kernels/reduce.cuh"
@@ -41,6 +43,16 @@ inline void squared_norm(StreamHandle stream, double* out, const float* x, std::
     launch<squared_norm_kernel<1>>(blocks(sums, 1), dim3(kThreads), 0, stream, scratch, x, n);
   }
   launch<add_sums_kernel>(dim3(1), dim3(kThreads), 0, stream, out, static_cast<const double*>(scratch), sums);
+}
+
+static __global__ void sum_kernel(double* out, const double* x, std::int64_t n) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < n; ++i) sum += x[i];
+  *out = sum;
+}
+
+inline void sum(StreamHandle stream, double* out, const double* x, std::int64_t n) {
+  launch<sum_kernel>(dim3(1), dim3(1), 0, stream, out, x, n);
 }
 
 }  // namespace stagegpt::gpu

@@ -71,9 +71,13 @@ __device__ void store(float* array, std::int64_t i, const Floats<V>& f) {
 
 template <int V>
 __device__ void store(Bf16* array, std::int64_t i, const Floats<V>& f) {
-  static_assert(V == 1 || V == 8);
+  static_assert(V == 1 || V == 4 || V == 8);
   if constexpr (V == 1) {
     array[i] = rounded_to<Bf16>(f.v[0]);
+  } else if constexpr (V == 4) {
+    store4(array, i,
+           Bf16x4{{rounded_to<Bf16>(f.v[0]), rounded_to<Bf16>(f.v[1]), rounded_to<Bf16>(f.v[2]),
+                   rounded_to<Bf16>(f.v[3])}});
   } else {
     Bf16x8 eight;
     STAGEGPT_UNROLL for (int j = 0; j < V; ++j) eight.v[j] = rounded_to<Bf16>(f.v[j]);

@@ -233,6 +233,16 @@ TEST_P(EmulatedShared, four_floats_are_aligned) {
                [&] { launch<misaligned_shared_store>(1, 1, 0, nullptr, 5, out.data()); });
 }
 
+__global__ void four_halves(Bf16* out, int to) { store4(out, to, Bf16x4{{{1}, {2}, {3}, {4}}}); }
+
+TEST_P(EmulatedShared, four_halves_are_aligned_to_eight_bytes) {
+  DeviceArray<Bf16> out(16);
+  EXPECT_EQ(error_of([&] { launch<four_halves>(1, 1, 0, nullptr, out.data(), 4); }), "");
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(out.values()[4 + static_cast<std::size_t>(i)].bits, i + 1);
+  expect_error({"kernel four_halves", "store4 at index 6", "misaligned address, 8 bytes are needed"},
+               [&] { launch<four_halves>(1, 1, 0, nullptr, out.data(), 6); });
+}
+
 TEST_P(EmulatedShared, eight_halves_are_aligned) {
   DeviceArray<Bf16> out(32);
   EXPECT_EQ(error_of([&] { launch<misaligned_halves>(1, 1, 0, nullptr, out.data(), 8, 16); }), "");

@@ -81,12 +81,13 @@ class Traffic : public testing::Test {
 };
 
 TEST_F(Traffic, of_a_ring_is_the_least_there_can_be) {
-  for (const std::int64_t slice : {1, 1000, 65536, 400001}) {
+  for (const std::int64_t slice : {1, 256, 257, 65536, 400001}) {
     const Tensor tensor = backend_->zeros(DType::f32, {slice * n_});
     const std::int64_t slice_bytes = slice * std::int64_t{sizeof(float)};
     EXPECT_EQ(bytes_of(&Communicator::all_reduce, tensor), 2 * (n_ - 1) * slice_bytes);
     EXPECT_EQ(bytes_of(&Communicator::reduce_scatter, tensor), (n_ - 1) * slice_bytes);
-    EXPECT_EQ(bytes_of(&Communicator::all_gather, tensor), (n_ - 1) * slice_bytes);
+    const bool is_short = slice_bytes <= 1024;  // gathered by the library
+    EXPECT_EQ(bytes_of(&Communicator::all_gather, tensor), is_short ? 0 : (n_ - 1) * slice_bytes);
   }
 }
 

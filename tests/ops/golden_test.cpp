@@ -131,7 +131,6 @@ struct GoldenRun {
     tape.backward(loss);
     optimizer.measure_norms(model.parameters());
     optimizer.update(model.parameters(), learning_rate, step);
-    model.parameters().update_shadow();
     return test::to_value(backend, loss.value());
   }
 

@@ -89,7 +89,7 @@ class OptimizerOps : public testing::TestWithParam<Target> {
     for (int t = 1; t <= steps; ++t) {
       const Tensor g = to_tensor(backend, dtype, {kSize}, gradient(t));
       backend.squared_norm(norm, g);
-      backend.adamw(w, m, v, g, norm, kRanges, step_number(t, max_grad_norm));
+      backend.adamw(w, {}, m, v, g, norm, kRanges, step_number(t, max_grad_norm));
     }
     return {to_values(backend, w), to_values(backend, m), to_values(backend, v)};
   }
@@ -141,11 +141,40 @@ TEST_P(OptimizerOps, adamw_ignores_a_step_whose_norm_is_not_finite) {
        {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     for (const double max_grad_norm : {0.0, 1.0}) {
       be.fill(norm, bad);
-      be.adamw(w, m, v, g, norm, kRanges, step_number(1, max_grad_norm));
+      be.adamw(w, {}, m, v, g, norm, kRanges, step_number(1, max_grad_norm));
       EXPECT_EQ(to_values(be, w), initial_weights());
       EXPECT_EQ(to_values(be, m), gradient(1));
       EXPECT_EQ(to_values(be, v), gradient(2));
     }
+  }
+}
+
+// A shadow has the bits of a cast of the weights in all ranges, and its old ones elsewhere and after a step
+// whose norm is not finite. The arenas begin at an offset: aligned for vectors, for vectors of the weights
+// alone, and not aligned.
+TEST_P(OptimizerOps, adamw_writes_the_shadow) {
+  if (GetParam().dtype != DType::f32) return;
+  Backend& be = *backend_;
+  for (const std::int64_t offset : {0, 4, 1}) {
+    const auto arena = [&](DType dtype) { return be.zeros(dtype, {kSize + offset}).slice(offset, {kSize}); };
+    const Tensor w = arena(DType::f32), m = arena(DType::f32), v = arena(DType::f32), g = arena(DType::f32),
+                 shadow = arena(DType::bf16), rounded = be.allocate(DType::bf16, {kSize}),
+                 norm = be.allocate(DType::f64, {1});
+    set_values(be, w, initial_weights());
+    set_values(be, g, gradient(1));
+    be.fill(shadow, 7);
+    be.squared_norm(norm, g);
+    be.adamw(w, shadow, m, v, g, norm, kRanges, step_number(1, 1));
+    be.cast(rounded, w);
+    const Values got = to_values(be, shadow), expected = to_values(be, rounded);
+    for (std::int64_t i = 0; i < kSize; ++i) {
+      const bool in_range = i < kRanges[0].end || (i >= kRanges[1].begin && i < kRanges[1].end);
+      ASSERT_EQ(got[i], in_range ? expected[i] : 7) << i << " at offset " << offset;
+    }
+    be.fill(shadow, 7);
+    be.fill(norm, std::numeric_limits<double>::quiet_NaN());
+    be.adamw(w, shadow, m, v, g, norm, kRanges, step_number(2, 1));
+    EXPECT_EQ(to_values(be, shadow), Values(kSize, 7));
   }
 }
 
@@ -159,7 +188,7 @@ TEST_P(OptimizerOps, adamw_takes_arenas_that_are_not_aligned) {
   const Tensor w = shifted(initial_weights()), m = shifted(Values(kSize)), v = shifted(Values(kSize)),
                g = shifted(gradient(1)), norm = backend_->allocate(DType::f64, {1});
   backend_->squared_norm(norm, g);
-  backend_->adamw(w, m, v, g, norm, kRanges, step_number(1, 1));
+  backend_->adamw(w, {}, m, v, g, norm, kRanges, step_number(1, 1));
   const Arenas aligned = train(*backend_, 1, 1);
   const double limit = error_limit(0, 1, dtype);
   EXPECT_LE(relative_error(to_values(*backend_, w), aligned.w), limit);
@@ -180,6 +209,21 @@ TEST_P(OptimizerOps, squared_norm_adds_up_in_f64) {
       EXPECT_LE(relative_error({to_value(*backend_, norm)}, {squared_norm_of(x)}), limit) << n;
     }
   }
+}
+
+// 2⁵³ + 1 - 2⁵³ + 1 is 1 from left to right, because 2⁵³ + 1 is rounded to 2⁵³. From right to left, and with
+// the first and the third added first, it is 2.
+TEST_P(OptimizerOps, sum_adds_in_order) {
+  const Values x = {0x1p53, 1, -0x1p53, 1};
+  const Tensor numbers = to_tensor(*backend_, DType::f64, {4}, x), out = backend_->allocate(DType::f64, {1});
+  backend_->sum(out, numbers);
+  EXPECT_EQ(to_value(*backend_, out), 1);
+  backend_->sum(out, numbers.slice(1, {3}));
+  EXPECT_EQ(to_value(*backend_, out), 2 - 0x1p53);
+  backend_->sum(out, numbers.slice(0, {0}));
+  EXPECT_EQ(to_value(*backend_, out), 0);
+  backend_->sum(numbers.slice(0, {1}), numbers);
+  EXPECT_EQ(to_values(*backend_, numbers), (Values{1, 1, -0x1p53, 1}));
 }
 
 TEST_P(OptimizerOps, squared_norm_shows_what_is_not_finite) {

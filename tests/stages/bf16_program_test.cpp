@@ -101,7 +101,11 @@ TEST_F(Bf16Training, BenchReports) {
                                 .output);
   EXPECT_GT(json["gemm_bound_ms"], 0);
   const auto& kernels = json["kernels"];
-  EXPECT_TRUE(std::ranges::any_of(kernels, [](const auto& kernel) { return kernel["name"] == "cast"; }));
+  const auto has = [&](const char* name) {
+    return std::ranges::any_of(kernels, [&](const auto& kernel) { return kernel["name"] == name; });
+  };
+  EXPECT_TRUE(has("adamw"));
+  EXPECT_FALSE(has("cast")) << "AdamW writes the weights in bf16";
 }
 
 TEST_F(Bf16Training, RefusesWhatComputesInF32Alone) {

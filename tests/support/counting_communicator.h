@@ -1,4 +1,4 @@
-// Fakes for many ranks: a communicator that records its calls, and transfers nothing.
+// Fakes for many ranks that are all alike: a communicator that records its calls.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/backend/backend.h"
 #include "common/comm/communicator.h"
 
 namespace stagegpt::test {
@@ -39,9 +40,12 @@ struct CommunicatorCall {
   }
 };
 
+// Transfers nothing, except that an all-gather copies this rank's slice to the other slices if there is a
+// backend.
 class CountingCommunicator final : public Communicator {
  public:
-  using Communicator::Communicator;
+  explicit CountingCommunicator(RankGroup& group, Backend* backend = nullptr)
+      : Communicator(group), backend_(backend) {}
 
   const std::vector<CommunicatorCall>& calls() const { return calls_; }
   void clear() { calls_.clear(), under_way_.most = under_way_.now; }
@@ -58,7 +62,13 @@ class CountingCommunicator final : public Communicator {
   std::unique_ptr<Pending> reduce_scatter(const Tensor& tensor) override {
     return log("reduce_scatter", tensor);
   }
-  std::unique_ptr<Pending> all_gather(const Tensor& tensor) override { return log("all_gather", tensor); }
+  std::unique_ptr<Pending> all_gather(const Tensor& tensor) override {
+    const Tensor own = own_slice(tensor);
+    for (int other = 0; other < size() && backend_ != nullptr; ++other) {
+      if (other != rank()) backend_->copy(tensor.slice(other * own.numel(), own.shape()), own);
+    }
+    return log("all_gather", tensor);
+  }
   std::unique_ptr<Pending> send(const Tensor& tensor, int) override { return log("send", tensor); }
   std::unique_ptr<Pending> receive(const Tensor& tensor, int) override { return log("receive", tensor); }
 
@@ -89,6 +99,7 @@ class CountingCommunicator final : public Communicator {
     return std::make_unique<Counted>(under_way_);
   }
 
+  Backend* backend_;
   std::vector<CommunicatorCall> calls_;
   UnderWay under_way_;
 };

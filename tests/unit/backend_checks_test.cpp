@@ -75,15 +75,24 @@ const Call kDataCalls[] = {
        be.embedding_backward(into(t.wte), into(t.wpe.slice(0, {2, kC})), t.x, t.ids);
      }},
     {"squared_norm", "a sum that is not f64", [](Backend& be, T t) { be.squared_norm(t.loss, t.x); }},
-    {"adamw", "arenas of two sizes", [](Backend& be, T t) { be.adamw(t.x, t.x, t.w, t.x, t.norm, {}, {}); }},
+    {"sum", "numbers that are not f64", [](Backend& be, T t) { be.sum(t.norm, t.x); }},
+    {"adamw", "arenas of two sizes",
+     [](Backend& be, T t) { be.adamw(t.x, t.none, t.x, t.w, t.x, t.norm, {}, {}); }},
+    {"adamw", "a shadow that is not bf16",
+     [](Backend& be, T t) { be.adamw(t.x, t.x, t.x, t.x, t.x, t.norm, {}, {}); }},
+    {"adamw", "a shadow of f64",
+     [](Backend& be, T t) {
+       const Tensor shadow = be.zeros(DType::bf16, t.f64.shape());
+       be.adamw(t.f64, shadow, t.f64, t.f64, t.f64, t.norm, {}, {});
+     }},
     {"adamw", "arenas of two dtypes",
-     [](Backend& be, T t) { be.adamw(t.x, t.x, t.x, t.f64, t.norm, {}, {}); }},
+     [](Backend& be, T t) { be.adamw(t.x, t.none, t.x, t.x, t.f64, t.norm, {}, {}); }},
     {"adamw", "a range beyond the arena",
      [](Backend& be, T t) {
-       be.adamw(t.x, t.x, t.x, t.x, t.norm, std::array{DecayRange{0, 25, 0}}, {});
+       be.adamw(t.x, t.none, t.x, t.x, t.x, t.norm, std::array{DecayRange{0, 25, 0}}, {});
      }},
     {"adamw", "a step before the first",
-     [](Backend& be, T t) { be.adamw(t.x, t.x, t.x, t.x, t.norm, {}, {.step = 0}); }},
+     [](Backend& be, T t) { be.adamw(t.x, t.none, t.x, t.x, t.x, t.norm, {}, {.step = 0}); }},
 };
 
 const Call kLayerCalls[] = {
@@ -236,7 +245,7 @@ TEST_F(BackendChecks, let_right_calls_pass) {
   EXPECT_NO_THROW(be.linear_backward({}, into(t.w), {}, t.out, t.x, t.w));
   EXPECT_NO_THROW(be.attention_forward(t.y, t.lse, t.qkv, kHeads, 1, {}));
   EXPECT_NO_THROW(be.cross_entropy_forward(t.loss, t.row_lse, t.logits, t.ids, kVocabulary));
-  EXPECT_NO_THROW(be.adamw(t.x, t.x, t.x, t.x, t.norm, std::array{DecayRange{0, 24, 0}}, {}));
+  EXPECT_NO_THROW(be.adamw(t.x, t.none, t.x, t.x, t.x, t.norm, std::array{DecayRange{0, 24, 0}}, {}));
 }
 
 // Calls with activations in bf16; statistics, LayerNorm's parameters and gradients of parameters are `dtype`.

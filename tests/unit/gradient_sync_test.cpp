@@ -8,6 +8,7 @@
 
 #include "common/comm/tree_sync.h"
 #include "common/model/gpt2.h"
+#include "common/tensor/half_floats.h"
 #include "stage0_serial/naive_backend.h"
 #include "stage1_mpi/gradient_syncs.h"
 #include "stage1_mpi/mpi_flags.h"
@@ -65,7 +66,7 @@ class GradientSyncTest : public testing::Test {
 
   const std::unique_ptr<Backend> backend_ = make_naive_backend();
   AlikeRanks ranks_;
-  CountingCommunicator communicator_{ranks_};
+  CountingCommunicator communicator_{ranks_, backend_.get()};
   Parameters parameters_{
       *backend_,
       gpt2_parameter_table({.vocab_size = 101, .block_size = 20, .n_layer = 2, .n_head = 3, .n_embd = 48}),
@@ -243,6 +244,23 @@ TEST_F(GradientSyncTest, zero1_overlapped_scatters_what_was_never_ready_too) {
   }
 }
 
+// The shadow has the weights of all ranks, rounded, and each rank has the same ones in its own part.
+TEST_F(GradientSyncTest, zero1_shares_the_shadow) {
+  for (const std::string name : {"zero1", "zero1-overlapped"}) {
+    Parameters parameters(*backend_, parameters_.table(), DType::f32, ranks_.size(), Purpose::training,
+                          DType::bf16);
+    const std::int64_t slice = parameters.weights().numel() / ranks_.size();
+    const Values own = random_values(1, 0, slice);
+    set_values(*backend_, parameters.weights().slice(slice, {slice}), own);
+    make(name)->share_weights(parameters);
+    const Values shadow = to_values(*backend_, parameters.shadow());
+    for (std::size_t i = 0; i < shadow.size(); ++i) {
+      const float weight = static_cast<float>(own[i % own.size()]);
+      ASSERT_EQ(shadow[i], float_of_bf16(bf16_of_float(weight))) << name << ", element " << i;
+    }
+  }
+}
+
 // With zero1, each rank has the squared norm of its own part, so these must be added. In this test all ranks
 // have the same value.
 TEST_F(GradientSyncTest, zero1_sums_the_norm_over_ranks) {
@@ -254,6 +272,7 @@ TEST_F(GradientSyncTest, zero1_sums_the_norm_over_ranks) {
   const Tensor parts = to_tensor(*backend_, DType::f64, {3}, {1, 0.25, 2});
   make("zero1-overlapped")->sum_squared_norms(norm, parts);
   EXPECT_EQ(to_value(*backend_, norm), 9.75);
+  EXPECT_EQ(communicator_.bytes("all_gather"), 2 * 3 * sizeof(double));
 }
 
 TEST_F(GradientSyncTest, reports_the_bytes_of_a_step) {

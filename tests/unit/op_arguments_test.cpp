@@ -139,14 +139,18 @@ const Op kOps[] = {
     {"squared_norm",
      {{"out", DType::f64, {1}}, kAnyX},
      [](Backend& be, const Arguments& t) { be.squared_norm(t[0], t[1]); }},
+    {"sum",
+     {{"out", DType::f64, {1}}, {.name = "x", .dtype = DType::f64, .shape = {5}, .any_width = true}},
+     [](Backend& be, const Arguments& t) { be.sum(t[0], t[1]); }},
     {"adamw",
      {f32("weights", {24}),
+      {"shadow", DType::bf16, {24}, true},
       f32("arena", {24}),
       f32("arena", {24}),
       f32("arena", {24}),
       {"squared norm", DType::f64, {1}}},
      [](Backend& be, const Arguments& t) {
-       be.adamw(t[0], t[1], t[2], t[3], t[4], std::array{DecayRange{0, 24, 0}}, {});
+       be.adamw(t[0], t[1], t[2], t[3], t[4], t[5], std::array{DecayRange{0, 24, 0}}, {});
      }},
 };
 
@@ -270,7 +274,7 @@ TEST_F(OpArguments, that_are_numbers_have_their_ranges) {
   const Tensor arena = be.allocate(DType::f32, {24}), norm = be.allocate(DType::f64, {1});
   const auto updated = [&](const DecayRange& range, std::int64_t step) {
     return internal_error(
-        [&] { be.adamw(arena, arena, arena, arena, norm, std::array{range}, {.step = step}); });
+        [&] { be.adamw(arena, {}, arena, arena, arena, norm, std::array{range}, {.step = step}); });
   };
   EXPECT_EQ(updated({0, 0, 0}, 1), "");
   EXPECT_EQ(updated({24, 24, 0}, 1), "");

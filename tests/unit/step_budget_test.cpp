@@ -70,6 +70,9 @@ TEST(StepBudget, is_of_one_update) {
   EXPECT_EQ(sum_of(ops, "adamw").calls, 1);
   EXPECT_EQ(sum_of(ops, "attention_forward").calls, 3 * kBlocks);
   EXPECT_EQ(sum_of(ops, "add").calls, 0);
+  // AdamW also writes the weights in bf16: no other pass over them.
+  EXPECT_EQ(sum_of(budget(2, 3, DType::bf16), "cast").calls, 0);
+  EXPECT_EQ(sum_of(budget(2, 3, DType::bf16), "adamw").work.bytes, sum_of(ops, "adamw").work.bytes / 28 * 30);
   EXPECT_EQ(sum_of(budget(2, 1, DType::f32, /*fused=*/false), "add").calls, 2 * kBlocks);
 }
 

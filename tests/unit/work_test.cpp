@@ -168,10 +168,12 @@ TEST_F(WorkOfOps, the_loss_reads_the_real_vocabulary) {
   });
 }
 
-TEST_F(WorkOfOps, adamw_moves_28_bytes_an_element_of_its_ranges) {
+TEST_F(WorkOfOps, adamw_moves_28_bytes_an_element_of_its_ranges_and_2_of_the_shadow) {
   const DecayRange ranges[] = {{0, 10, 0.1}, {10, 16, 0}};
   expect("squared_norm", 2 * 24, 24 + 2, [&] { be_.squared_norm(t_.norm, t_.x); });
-  expect("adamw", 15 * 16, 7 * 16, [&] { be_.adamw(t_.x, t_.y, t_.z, t_.x, t_.norm, ranges, {}); });
+  expect("adamw", 15 * 16, 7 * 16, [&] { be_.adamw(t_.x, {}, t_.y, t_.z, t_.x, t_.norm, ranges, {}); });
+  const Tensor shadow = be_.zeros(DType::bf16, t_.x.shape());
+  expect("adamw", 15 * 16, 7.5 * 16, [&] { be_.adamw(t_.x, shadow, t_.y, t_.z, t_.x, t_.norm, ranges, {}); });
 }
 
 // FLOPs of all linear ops in a profile.
