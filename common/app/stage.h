@@ -49,6 +49,10 @@ class Stage {
   virtual void add_bench_flags(CommandLine& /*command_line*/) {}
   using ReadLoad = std::function<std::optional<MachineLoad>()>;
   virtual bool bench_instead(Machine& /*machine*/, const ReadLoad& /*load*/, bool /*json*/) { return false; }
+  // Whether the stage counts what its device does, in place of measuring it: bench runs one step.
+  virtual bool counts() const { return false; }
+  // Called when the main has succeeded.
+  virtual void finish() {}
   // Called when this rank cannot continue and others may wait for it: prints why, and ends all of them.
   // Returns where there are no others.
   virtual void end_all(const std::string& why, int exit_code) = 0;
