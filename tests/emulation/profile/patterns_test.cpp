@@ -176,8 +176,8 @@ TEST_F(EmulatorProfile, race_between_blocks) {
 }
 
 TEST_F(EmulatorProfile, a_launch_is_ordered_after_the_one_before) {
-  run_same_place(out_.data(), 1);
-  run_same_place(out_.data(), 1);
+  run_strided(out_.data(), in_.data(), 1, 0, 32);
+  run_strided(in_.data(), out_.data(), 0, 5, 32);  // all threads read what one thread wrote
   EXPECT_EQ(races(), 0U);
 }
 
