@@ -28,6 +28,7 @@ class CudaFlags {
   DType activations() const { return precision() == Precision::bf16 ? DType::bf16 : DType::f32; }
   int threads() const { return platform_->threads(); }
   const Platform& platform() const { return *platform_; }
+  Platform& platform() { return *platform_; }
   // The free memory of the opened device, divided by the number of processes on it.
   TensorMemory memory(int processes = 1) const;
   // One line for the user.

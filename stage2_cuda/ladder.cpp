@@ -79,6 +79,12 @@ std::vector<VersionReport> check_and_time(const Ladder& ladder) {
   return reports;
 }
 
+void run_once(const Ladder& ladder) {
+  const Stream stream;
+  for (const KernelVersion& version : ladder.versions) version.run(stream, 0);
+  synchronize(stream);
+}
+
 void print(const Ladder& ladder, const std::vector<VersionReport>& reports, const LadderMachine& machine,
            bool json) {
   if (json) {

@@ -60,6 +60,9 @@ double median_microseconds(const std::function<void(StreamHandle)>& run, StreamH
 // Checks and times every version. Throws std::runtime_error if an error exceeds the tolerance.
 std::vector<VersionReport> check_and_time(const Ladder& ladder);
 
+// Runs every version once, without a check and without times.
+void run_once(const Ladder& ladder);
+
 // Where a ladder was timed, and what other programs used of the processors meanwhile.
 struct LadderMachine {
   std::string description;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/app/command_line.h"
+#include "common/backend/backend.h"
 #include "stage2_cuda/runtime.h"
 
 namespace stagegpt::gpu {
@@ -25,6 +26,12 @@ class Platform {
   virtual std::string library_version() const = 0;
   // Whether kernels run on a GPU, so that measured times are those of a GPU.
   virtual bool is_gpu() const = 0;
+  // --emulator-report, of the emulator: counts what kernels do, and reports it. A program that counts
+  // measures no time.
+  virtual void add_report_flag(CommandLine&) {}
+  virtual bool counts() const { return false; }
+  virtual void watch(Backend&) {}
+  virtual void write_report() {}
 };
 
 std::unique_ptr<Platform> make_platform();

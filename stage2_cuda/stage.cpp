@@ -16,6 +16,8 @@ class CudaStage final : public Stage {
   void add_flags(CommandLine& command_line) override {
     command_line.group("Machine");
     cuda_.add(command_line);
+    command_line.group("Machine", CommandLine::Concerns::this_call);
+    cuda_.platform().add_report_flag(command_line);
   }
 
   Machine& start() override {
@@ -26,6 +28,7 @@ class CudaStage final : public Stage {
     machine_.tf32 = cuda_.options().precision == gpu::Precision::tf32;
     machine_.activations = cuda_.activations();
     machine_.backend = gpu::make_cuda_backend(cuda_.options());
+    cuda_.platform().watch(*machine_.backend);
     machine_.memory = cuda_.memory();
     machine_.communicator = std::make_unique<SelfCommunicator>(group_);
     machine_.sync = std::make_unique<NoGradientSync>();
@@ -49,10 +52,17 @@ class CudaStage final : public Stage {
     const gpu::LadderOptions options{
         .large = cuda_.platform().is_gpu(), .precision = cuda_.options().precision, .peak = machine.peak};
     const gpu::Ladder ladder = gpu::make_ladder(*ladder_, *machine.backend, options);
+    if (counts()) {
+      gpu::run_once(ladder);
+      return true;
+    }
     const std::vector<gpu::VersionReport> reports = gpu::check_and_time(ladder);
     gpu::print(ladder, reports, {machine.description, cuda_.platform().is_gpu(), load()}, json);
     return true;
   }
+
+  bool counts() const override { return cuda_.platform().counts(); }
+  void finish() override { cuda_.platform().write_report(); }
 
   void end_all(const std::string&, int) override {}
 

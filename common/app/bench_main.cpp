@@ -109,8 +109,9 @@ void run_generation(const BenchFlags& flags, const Gpt2Config& config, const Mac
   warn_of(report.load);
 }
 
-// Measures a training step, and prints the result.
-void run(const BenchFlags& flags, const Gpt2Config& config, std::int64_t T, const Machine& machine) {
+// Measures a training step, and prints the result. If the stage counts, it does one step and prints nothing.
+void run(const BenchFlags& flags, const Gpt2Config& config, std::int64_t T, const Machine& machine,
+         bool counts) {
   Backend& backend = *machine.backend;
   const int ranks = machine.communicator->size();
   const TrainerConfig& training = flags.trainer;
@@ -121,6 +122,12 @@ void run(const BenchFlags& flags, const Gpt2Config& config, std::int64_t T, cons
       random_tokens(4 * training.batch_size * training.grad_accumulation * T + 1, config.vocab_size), T,
       training.seed);
   Trainer trainer(backend, *machine.communicator, *machine.sync, model, data, training);
+
+  if (counts) {
+    trainer.step();
+    backend.synchronize();
+    return;
+  }
 
   const StepSize size{training.batch_size / ranks * T, training.grad_accumulation};
   StepCounter counter;
@@ -223,7 +230,7 @@ int bench_main(Stage& stage, int argc, char** argv) {
   flags.bench.profiled = std::clamp<std::int64_t>(flags.bench.steps, 3, 5);  // a median needs three
   flags.bench.peak = machine.peak;
   if (!flags.ignore_memory) agree(stage.group(), [&] { require_memory(flags, config, T, machine); });
-  flags.generate ? run_generation(flags, config, machine) : run(flags, config, T, machine);
+  flags.generate ? run_generation(flags, config, machine) : run(flags, config, T, machine, stage.counts());
   stage.end_bench();
   return 0;
 }

@@ -54,7 +54,9 @@ int run_stage(int argc, char** argv, std::unique_ptr<Stage> (*make)(),
   return run_program(argv[0], [&] {
     stage = make();
     try {
-      return body(*stage, argc, argv);
+      const int exit_code = body(*stage, argc, argv);
+      stage->finish();
+      return exit_code;
     } catch (const std::bad_alloc&) {
       stage->end_all(kOutOfMemory, 1);
       throw;

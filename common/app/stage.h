@@ -63,6 +63,10 @@ class Stage {
   // Called after stageN_bench has measured a step.
   virtual void end_bench() {}
   virtual std::vector<KeptFile> kept_files() const { return {}; }
+  // Whether the stage counts what its device does, in place of measuring it: bench runs one step.
+  virtual bool counts() const { return false; }
+  // Called when the main has succeeded.
+  virtual void finish() {}
   // Called when this rank cannot continue and others may wait for it: prints why, and ends all of them.
   // Returns where there are no others.
   virtual void end_all(const std::string& why, int exit_code) = 0;

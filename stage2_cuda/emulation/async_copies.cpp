@@ -6,11 +6,16 @@
 
 namespace stagegpt::gpu::emulation {
 
-void AsyncCopies::begin(const SharedSpan& array, std::int64_t i, const void* from) {
+void AsyncCopies::begin(const SharedSpan& array, std::int64_t i,
+                        const std::array<std::byte, kCopyBytes>& bytes) {
   const auto count = static_cast<std::int64_t>(kCopyBytes / array.declaration->element_bytes);
   for (std::int64_t j = 0; j < count; ++j) current_block->shared().begin_copy(array, i + j);
-  Copy& copy = of_thread_[current_thread->number].emplace_back(Copy{array, i, {}});
-  if (from != nullptr) std::memcpy(copy.bytes.data(), from, kCopyBytes);
+  of_thread_[current_thread->number].push_back({array, i, bytes});
+  if (launch_observer != nullptr) {
+    const void* const to = static_cast<const std::byte*>(array.data) +
+                           static_cast<std::size_t>(i) * array.declaration->element_bytes;
+    launch_observer->copies_to_shared(to, kCopyBytes, __builtin_return_address(0));
+  }
 }
 
 void AsyncCopies::wait() {

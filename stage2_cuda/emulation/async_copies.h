@@ -15,8 +15,8 @@ constexpr std::size_t kCopyBytes = 16;
 
 class AsyncCopies {
  public:
-  // Begins a copy for the running thread. `from`: kCopyBytes, or null for zeros. Throws KernelError.
-  void begin(const SharedSpan& array, std::int64_t i, const void* from);
+  // Begins a copy of `bytes` for the running thread. Throws KernelError.
+  void begin(const SharedSpan& array, std::int64_t i, const std::array<std::byte, kCopyBytes>& bytes);
   // Ends all copies of the running thread.
   void wait();
 

@@ -7,6 +7,7 @@ namespace stagegpt::gpu::emulation {
 
 thread_local constinit Thread* current_thread = nullptr;
 thread_local constinit Block* current_block = nullptr;
+constinit LaunchObserver* launch_observer = nullptr;
 
 Block& Block::of_this_thread() {
   // On the heap: a thread_local Block would take space in every thread of the program.
@@ -50,6 +51,7 @@ void Block::set_up(const Launch& launch, Index block) {
   }
   to_start_ = nullptr;
   shared_.begin_block(launch.shared_bytes);
+  if (launch_observer != nullptr) launch_observer->begin_block(*this);
 }
 
 void Block::all_are_ready() {
@@ -67,6 +69,7 @@ void Block::run(const Launch& launch, Index block) {
     abandon_waiting();
     copies_.forget_all();
   }
+  if (launch_observer != nullptr) launch_observer->end_block();
   current_block = nullptr;
   current_thread = nullptr;
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
@@ -136,6 +139,7 @@ bool Block::barrier(const char* call, bool predicate, Where where) {
   arrived_ = 0;
   result_ = any_;
   shared_.pass_barrier();
+  if (launch_observer != nullptr) launch_observer->at_barrier(call, where);
   all_are_ready();
   ready_[self.warp] &= ~(1U << self.lane);
   if (ready_[self.warp] == 0) ready_warps_ &= ~(1U << self.warp);

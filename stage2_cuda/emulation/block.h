@@ -10,11 +10,13 @@
 #include <exception>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "common/base/error.h"
 #include "stage2_cuda/emulation/async_copies.h"
 #include "stage2_cuda/emulation/fibers.h"
 #include "stage2_cuda/emulation/kernel_error.h"
+#include "stage2_cuda/emulation/launch_observer.h"
 #include "stage2_cuda/emulation/memory_faults.h"
 #include "stage2_cuda/emulation/settings.h"
 #include "stage2_cuda/emulation/shared_memory.h"
@@ -25,12 +27,19 @@ namespace stagegpt::gpu::emulation {
 // Thrown in the waiting threads of a block that has failed, to unwind their stacks.
 struct Abandoned {};
 
+// A pointer among the arguments of a launch, which are counted from 1.
+struct PointerArgument {
+  std::size_t number = 0;
+  const void* address = nullptr;  // as the kernel sees it
+};
+
 struct Launch {
   const char* kernel = nullptr;
   Index grid, block;  // extents
   std::size_t shared_bytes = 0;
   void (*run_thread)(const void* arguments) = nullptr;
   const void* arguments = nullptr;
+  std::vector<PointerArgument> (*pointers)(const void* arguments) = nullptr;
   ThreadOrder order = {};
   std::uint64_t number = 0;  // index of the launch
 };
@@ -47,9 +56,13 @@ class Block {
   const Launch& launch() const { return *launch_; }
   Index index() const { return index_; }
   SharedMemory& shared() { return shared_; }
+  const SharedMemory& shared() const { return shared_; }
   AsyncCopies& copies() { return copies_; }
   Thread& thread(unsigned number) { return threads_[number]; }
   Warp& warp(unsigned number) { return warps_[number]; }
+  unsigned threads() const { return size_; }
+  // The lanes of a warp that exist, as a mask.
+  unsigned lanes(unsigned warp) const { return lanes_[warp]; }
   const Fibers& fibers() const { return fibers_; }
 
   // Called by CUDA threads. A barrier returns whether the predicate of any thread is true.

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <map>
 #include <mutex>
+#include <span>
 
 #include "stage2_cuda/runtime.h"
 
@@ -32,6 +33,9 @@ class DeviceMemory {
   void* copied_range(const void* device, std::size_t bytes, const char* copy) const;
   // Throws std::runtime_error if a range is in device memory.
   void check_host_range(const void* host, std::size_t bytes, const char* copy) const;
+
+  // The addresses that kernels use.
+  std::span<const char> view_region() const { return {view_, region_bytes_}; }
 
   // For signal handlers: whether an address is a device address, or is in the view of kernels.
   bool is_device_address(const void* address) const;

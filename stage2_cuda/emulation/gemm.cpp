@@ -55,6 +55,27 @@ std::vector<float> copied(const MatrixView<T>& factor, std::int64_t rows, std::i
   return copy;
 }
 
+struct OperandBytes {
+  std::size_t read = 0, written = 0;
+};
+
+// Each operand once: c, the bias, the pre-activation, the row sums.
+template <class T, class Result>
+OperandBytes operand_bytes(const ProductOf<T, Result>& p) {
+  const auto times = [](auto... extents) {
+    return (std::size_t{1} * ... * static_cast<std::size_t>(extents));
+  };
+  OperandBytes bytes;
+  const std::size_t result = times(p.batch, p.m, p.n, sizeof(Result));
+  bytes.read = times(p.batch, p.k, sizeof(T)) * static_cast<std::size_t>(p.m + p.n);
+  bytes.written = result;
+  if (p.accumulate) bytes.read += result;
+  if (p.bias != nullptr) bytes.read += times(p.n, sizeof(*p.bias));
+  if (p.pre != nullptr) (p.epilogue == Epilogue::gelu ? bytes.written : bytes.read) += result;
+  if (p.row_sums != nullptr) bytes.written += times(p.m, sizeof(*p.row_sums));
+  return bytes;
+}
+
 class BlasGemm final : public Gemm {
  public:
   BlasGemm(Precision precision, std::shared_ptr<GemmPlans> plans)
@@ -82,6 +103,9 @@ class BlasGemm final : public Gemm {
     if (is_empty(product)) return;
     ++device_counts.products;
     if (plans_ && plans_->tune) plans_->cache.set(PlanKey(product, precision_).text(), "the only one");
+    if (emulation::launch_observer == nullptr) return;
+    const auto [read, written] = operand_bytes(product);
+    emulation::launch_observer->moves(emulation::kLibraryProduct, read, written);
   }
 
   static const OpenBlas& blas() {

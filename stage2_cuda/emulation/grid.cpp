@@ -88,7 +88,9 @@ void run_grid(Launch launch) {
   check_launch(launch);
   launch.order = thread_order();
   launch.number = next_launch();
+  if (launch_observer != nullptr) launch_observer->begin_launch(launch);
   Grid(launch).run();
+  if (launch_observer != nullptr) launch_observer->end_launch();
 }
 
 void* kernel_view(const char* kernel, std::size_t index, const void* device) {

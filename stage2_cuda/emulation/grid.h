@@ -6,6 +6,7 @@
 #include <string_view>
 #include <tuple>
 #include <type_traits>
+#include <vector>
 
 #include "stage2_cuda/emulation/block.h"
 
@@ -46,6 +47,19 @@ class KernelCall {
   static const char* name() { return name_of<kernel>(); }
   static void run_thread(const void* self) {
     std::apply(kernel, static_cast<const KernelCall*>(self)->arguments_);
+  }
+  static std::vector<PointerArgument> pointers(const void* self) {
+    std::vector<PointerArgument> pointers;
+    std::size_t number = 0;
+    const auto list = [&](const auto& argument) {
+      ++number;
+      if constexpr (std::is_pointer_v<std::remove_cvref_t<decltype(argument)>>) {
+        if (argument != nullptr) pointers.push_back({number, argument});
+      }
+    };
+    std::apply([&](const auto&... argument) { (list(argument), ...); },
+               static_cast<const KernelCall*>(self)->arguments_);
+    return pointers;
   }
 
  private:

@@ -29,7 +29,8 @@ void launch(dim3 grid, dim3 block, std::size_t shared_bytes, StreamHandle stream
                          .block = {block.x, block.y, block.z},
                          .shared_bytes = shared_bytes,
                          .run_thread = &emulation::KernelCall<kernel>::run_thread,
-                         .arguments = &call});
+                         .arguments = &call,
+                         .pointers = &emulation::KernelCall<kernel>::pointers});
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include "common/base/error.h"
 #include "common/system/restart_for_openmp.h"
+#include "stage2_cuda/emulation/report.h"
 #include "stage2_cuda/emulation/settings.h"
 
 namespace stagegpt::gpu {
@@ -19,9 +20,15 @@ class Emulator final : public Platform {
                emulation::kMostThreads, ")"));
     command_line.allow_another_value_per_rank("--threads");
   }
+  void add_report_flag(CommandLine& command_line) override {
+    command_line.text(
+        "--emulator-report", report_directory_,
+        "count the memory accesses of kernels, by source line, and write a report to this directory");
+  }
   void start(int processes) override {
     emulation::set_threads(threads_ ? static_cast<int>(*threads_)
                                     : std::max(1, emulation::threads() / processes));
+    if (report_directory_) report_ = emulation::start_report(*report_directory_);
   }
   int threads() const override { return emulation::threads(); }
   std::string description(int, const DeviceInfo&) const override {
@@ -30,9 +37,18 @@ class Emulator final : public Platform {
   std::string library() const override { return "host BLAS (f32) in place of cuBLASLt"; }
   std::string library_version() const override { return "host BLAS"; }
   bool is_gpu() const override { return false; }
+  bool counts() const override { return report_ != nullptr; }
+  void watch(Backend& backend) override {
+    if (report_ != nullptr) report_->watch(backend);
+  }
+  void write_report() override {
+    if (report_ != nullptr) report_->write();
+  }
 
  private:
   std::optional<std::int64_t> threads_;
+  std::optional<std::string> report_directory_;
+  std::unique_ptr<emulation::Report> report_;
 };
 
 }  // namespace

@@ -38,6 +38,11 @@ std::chrono::steady_clock::time_point time_of(EventHandle event) {
   return *recorded->time();
 }
 
+void moves(const char* what, std::size_t bytes_read, std::size_t bytes_written) {
+  if (emulation::launch_observer != nullptr)
+    emulation::launch_observer->moves(what, bytes_read, bytes_written);
+}
+
 }  // namespace
 
 int device_count() { return emulation::device_count(); }
@@ -106,6 +111,7 @@ void copy_to_device(void* out, const void* in, std::size_t bytes, StreamHandle s
   ++device_counts.copies;
   memory.check_host_range(in, bytes, "copy_to_device");
   void* const to = memory.copied_range(out, bytes, "copy_to_device");
+  moves("copy_to_device", 0, bytes);
   submit(stream, [=] { std::memcpy(to, in, bytes); });
 }
 
@@ -115,6 +121,7 @@ void copy_to_host(void* out, const void* in, std::size_t bytes, StreamHandle str
   ++device_counts.copies;
   memory.check_host_range(out, bytes, "copy_to_host");
   const void* const from = memory.copied_range(in, bytes, "copy_to_host");
+  moves("copy_to_host", bytes, 0);
   submit(stream, [=] { std::memcpy(out, from, bytes); });
 }
 
@@ -124,6 +131,7 @@ void copy_on_device(void* out, const void* in, std::size_t bytes, StreamHandle s
   ++device_counts.copies;
   void* const to = memory.copied_range(out, bytes, "copy_on_device");
   const void* const from = memory.copied_range(in, bytes, "copy_on_device");
+  moves("copy_on_device", bytes, bytes);
   submit(stream, [=] { std::memmove(to, from, bytes); });
 }
 
@@ -131,6 +139,7 @@ void set_zero(void* out, std::size_t bytes, StreamHandle stream) {
   if (bytes == 0) return;
   ++device_counts.fills;
   void* const to = emulation::device_memory().copied_range(out, bytes, "set_zero");
+  moves("set_zero", 0, bytes);
   submit(stream, [=] { std::memset(to, 0, bytes); });
 }
 

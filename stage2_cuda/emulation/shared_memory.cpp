@@ -149,7 +149,7 @@ void SharedMemory::record_reader(Cell& cell) const {
   cell.reader_time = time;
 }
 
-bool SharedMemory::in_order(std::uint16_t other, std::uint32_t time) const {
+bool in_order(std::uint16_t other, std::uint32_t time) {
   const Thread& self = *current_thread;
   if (other == self.number) return true;
   if (other / kWarpSize != self.warp) return false;

@@ -50,6 +50,10 @@ class SharedMemory {
 
   void begin_block(std::size_t dynamic_bytes);
   void pass_barrier() { ++epoch_; }
+  // Of a block; kSharedBytes.
+  const void* begin() const { return bytes_.get(); }
+  // The bytes that the block's arrays take.
+  std::size_t used_bytes() const { return used_bytes_; }
 
   // The block's array of a declaration; the first call creates it. Throws KernelError.
   SharedSpan array(const SharedDeclaration& declaration);
@@ -66,7 +70,6 @@ class SharedMemory {
     void operator()(void* block) const { std::free(block); }
   };
   SharedSpan make(const SharedDeclaration& declaration);
-  bool in_order(std::uint16_t other, std::uint32_t time) const;
   void record_reader(Cell& cell) const;
   void check_access(const SharedSpan& array, std::int64_t i, const char* does) const;
   void check_readers(const SharedSpan& array, std::int64_t i, const Cell& cell) const;
@@ -80,6 +83,10 @@ class SharedMemory {
   SharedSpan arrays_[kMaxArrays];
   std::size_t array_count_ = 0;
 };
+
+// Whether an access of thread `other`, at a time of its warp and since the last __syncthreads, came before
+// those of the running thread: they are of one thread, or a __syncwarp was in between.
+bool in_order(std::uint16_t other, std::uint32_t time);
 
 // Records a __syncwarp of the lanes `mask`, in a warp with the lanes `existing`.
 void pass_time(Warp& warp, unsigned mask, unsigned existing);

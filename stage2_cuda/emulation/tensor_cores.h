@@ -1,6 +1,10 @@
 // The instructions of tensor cores and of asynchronous copies, described in launch.h.
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <cstring>
+
 #include "common/tensor/half_floats.h"
 #include "stage2_cuda/emulation/vectors.h"
 #include "stage2_cuda/warp_matrix.h"
@@ -8,19 +12,14 @@
 namespace stagegpt::gpu {
 namespace emulation {
 
-struct MatrixRow {
-  Bf16 v[8];
-};
+using MatrixRow = Bf16x8;
 
 // Called by every lane of a warp with a row of a matrix. Returns the lane's part of the four matrices.
 FragmentA exchange_rows(const char* call, const MatrixRow& row, bool transposed, Where where);
 
 inline FragmentA load_matrices(const char* call, const SharedArray<Bf16>& array, std::int64_t i,
                                bool transposed, Where where) {
-  check_alignment(call, static_cast<const Bf16*>(array.span().data), i);
-  MatrixRow row;
-  for (int j = 0; j < 8; ++j) row.v[j] = array[i + j];
-  return exchange_rows(call, row, transposed, where);
+  return exchange_rows(call, load_vector<Bf16x8>(call, array, i), transposed, where);
 }
 
 }  // namespace emulation
@@ -45,7 +44,9 @@ template <class T>
 void cp_async_16(const emulation::SharedArray<T>& to, std::int64_t i, const T* from, bool valid) {
   emulation::check_alignment("cp_async_16", static_cast<const T*>(to.span().data), i);
   emulation::check_alignment("cp_async_16", from, 0);
-  emulation::current_block->copies().begin(to.span(), i, valid ? from : nullptr);
+  std::array<std::byte, emulation::kCopyBytes> bytes = {};
+  if (valid) std::memcpy(bytes.data(), from, bytes.size());
+  emulation::current_block->copies().begin(to.span(), i, bytes);
 }
 inline void cp_async_wait_all() { emulation::current_block->copies().wait(); }
 

@@ -1,7 +1,8 @@
-// Vector loads and stores: of four floats, and of four and eight bf16.
+// Vector loads and stores: of four floats, and of four and eight bf16. Each is one access, of 16 or 8 bytes.
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 #include "common/tensor/dtype.h"
 #include "stage2_cuda/emulation/shared_array.h"
@@ -32,56 +33,65 @@ void check_alignment(const char* call, const T* array, std::int64_t i, std::size
     fail_alignment(call, i, bytes);
 }
 
+template <class Vector, class T>
+Vector load_vector(const char* call, const T* array, std::int64_t i) {
+  check_alignment(call, array, i, sizeof(Vector));
+  Vector value;
+  std::memcpy(&value, array + i, sizeof(Vector));
+  return value;
+}
+
+template <class Vector, class T>
+void store_vector(const char* call, T* array, std::int64_t i, const Vector& value) {
+  check_alignment(call, array, i, sizeof(Vector));
+  std::memcpy(array + i, &value, sizeof(Vector));
+}
+
+template <class Vector, class T>
+Vector load_vector(const char* call, const SharedArray<T>& array, std::int64_t i) {
+  const T* const data = static_cast<const T*>(array.span().data);
+  check_alignment(call, data, i, sizeof(Vector));
+  constexpr auto kElements = static_cast<std::int64_t>(sizeof(Vector) / sizeof(T));
+  for (std::int64_t j = 0; j < kElements; ++j) current_block->shared().read(array.span(), i + j);
+  return load_vector<Vector>(call, data, i);
+}
+
+template <class Vector, class T>
+void store_vector(const char* call, const SharedArray<T>& array, std::int64_t i, const Vector& value) {
+  T* const data = static_cast<T*>(array.span().data);
+  check_alignment(call, data, i, sizeof(Vector));
+  constexpr auto kElements = static_cast<std::int64_t>(sizeof(Vector) / sizeof(T));
+  for (std::int64_t j = 0; j < kElements; ++j) current_block->shared().write(array.span(), i + j);
+  store_vector(call, data, i, value);
+}
+
 }  // namespace emulation
 
 inline Float4 load4(const float* array, std::int64_t i) {
-  emulation::check_alignment("load4", array, i);
-  return {array[i], array[i + 1], array[i + 2], array[i + 3]};
+  return emulation::load_vector<Float4>("load4", array, i);
 }
-
+inline Float4 load4(const emulation::SharedArray<float>& array, std::int64_t i) {
+  return emulation::load_vector<Float4>("load4", array, i);
+}
 inline void store4(float* array, std::int64_t i, Float4 value) {
-  emulation::check_alignment("store4", array, i);
-  array[i] = value.x;
-  array[i + 1] = value.y;
-  array[i + 2] = value.z;
-  array[i + 3] = value.w;
+  emulation::store_vector("store4", array, i, value);
+}
+inline void store4(const emulation::SharedArray<float>& array, std::int64_t i, Float4 value) {
+  emulation::store_vector("store4", array, i, value);
 }
 
 inline void store4(Bf16* array, std::int64_t i, const Bf16x4& value) {
-  emulation::check_alignment("store4", array, i, sizeof value);
-  for (int j = 0; j < 4; ++j) array[i + j] = value.v[j];
+  emulation::store_vector("store4", array, i, value);
 }
 
 inline Bf16x8 load8(const Bf16* array, std::int64_t i) {
-  emulation::check_alignment("load8", array, i);
-  Bf16x8 value;
-  for (int j = 0; j < 8; ++j) value.v[j] = array[i + j];
-  return value;
+  return emulation::load_vector<Bf16x8>("load8", array, i);
 }
-
-inline void store8(Bf16* array, std::int64_t i, const Bf16x8& value) {
-  emulation::check_alignment("store8", array, i);
-  for (int j = 0; j < 8; ++j) array[i + j] = value.v[j];
-}
-
-inline Float4 load4(const emulation::SharedArray<float>& array, std::int64_t i) {
-  emulation::check_alignment("load4", static_cast<const float*>(array.span().data), i);
-  return {array[i], array[i + 1], array[i + 2], array[i + 3]};
-}
-
 inline Bf16x8 load8(const emulation::SharedArray<Bf16>& array, std::int64_t i) {
-  emulation::check_alignment("load8", static_cast<const Bf16*>(array.span().data), i);
-  Bf16x8 value;
-  for (int j = 0; j < 8; ++j) value.v[j] = array[i + j];
-  return value;
+  return emulation::load_vector<Bf16x8>("load8", array, i);
 }
-
-inline void store4(const emulation::SharedArray<float>& array, std::int64_t i, Float4 value) {
-  emulation::check_alignment("store4", static_cast<const float*>(array.span().data), i);
-  array[i] = value.x;
-  array[i + 1] = value.y;
-  array[i + 2] = value.z;
-  array[i + 3] = value.w;
+inline void store8(Bf16* array, std::int64_t i, const Bf16x8& value) {
+  emulation::store_vector("store8", array, i, value);
 }
 
 }  // namespace stagegpt::gpu

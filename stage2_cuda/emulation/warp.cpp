@@ -59,6 +59,7 @@ bool Block::all_arrived(const Thread& self) const {
 }
 
 void Block::release(const Thread& self) {
+  if (launch_observer != nullptr) launch_observer->at_warp_call(self);
   warps_[self.warp].waiting &= ~self.mask;
   for_lanes(self.mask,
             [&](unsigned lane) { threads_[self.warp * kWarpSize + lane].state = ThreadState::ready; });

@@ -1,4 +1,5 @@
 // Stage 2's programs on the emulator, compared with stage 0's.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/sanitized.h"
@@ -55,6 +56,26 @@ TEST_F(Stage2Emulated, ARunGoesOnAtAnotherStage) {
   stage0("train", {"--resume", "moved", "--stop-after", "20"});
   stage2("train", {"--resume", "moved", "--stop-after", "30"});
   expect_same_curves("moved", "serial");
+}
+
+// Of ops whose kernels move each operand once, the distinct bytes are those of the formula: LayerNorm of
+// N = 2·32 rows of C = 64 reads x and writes out, N·C floats each, w and bias, C floats each, and writes
+// mean and rstd, N floats each.
+TEST_F(Stage2Emulated, CountsTheBytesOfAStep) {
+#ifdef STAGEGPT_PROFILE
+  stage2("bench", {"--n-layer", "1", "--n-embd", "64", "--n-head", "2", "--block-size", "32", "--vocab-size",
+                   "256", "--batch-size", "2", "--emulator-report", "report"});
+  const auto report = nlohmann::json::parse(read_bytes(directory_.path() / "report" / "report.json"));
+  const auto op = std::ranges::find_if(
+      report["ops"], [](const auto& entry) { return entry["name"] == "layernorm_forward"; });
+  ASSERT_NE(op, report["ops"].end());
+  constexpr int N = 64, C = 64;
+  EXPECT_EQ((*op)["counted_bytes"], 4.0 * (2 * N * C + 2 * C + 2 * N));
+  EXPECT_EQ((*op)["budget_bytes"], (*op)["counted_bytes"]);
+  EXPECT_TRUE(report["races"].empty()) << report["races"];
+#else
+  expect_failure(run("bench", {"--emulator-report", "report"}), 2, "--emulator-report: needs the program");
+#endif
 }
 
 TEST_F(Stage2Emulated, AnotherThreadOrderGivesTheSameBits) {

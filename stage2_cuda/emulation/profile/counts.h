@@ -1,0 +1,112 @@
+// What a profile counts.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "stage2_cuda/emulation/profile/warp_access.h"
+
+namespace stagegpt::gpu::emulation {
+
+using Count = std::uint64_t;
+
+enum class Kind : std::uint8_t { read, write, atomic };
+
+// The address behind an instruction of the kernel, as a return address.
+using Instruction = const void*;
+
+// The accesses of one instruction, or of one source line.
+struct AccessCounts {
+  bool shared = false;  // in shared memory; else in global memory
+  Kind kind = Kind::read;
+  unsigned bytes = 0;                          // of a lane
+  Count requests = 0, lanes = 0;               // warp accesses, and the lanes that took part
+  Count existing_lanes = 0;                    // the lanes that the warps of these requests have
+  Count sectors = 0, ideal_sectors = 0;        // of global memory
+  Count wavefronts = 0, ideal_wavefronts = 0;  // of shared memory
+  unsigned ways = 0;                           // the worst bank conflict
+
+  void add(const WarpAccess& access, unsigned existing);
+  void add(const AccessCounts& other);
+};
+
+// Barriers and warp calls of one line.
+struct CallCounts {
+  std::string call;
+  std::string line;  // "reduce.cuh:91"
+  Count calls = 0;   // of a block or a warp
+  Count lanes = 0;
+};
+
+struct Bytes {
+  Count read = 0, written = 0;
+  Bytes& operator+=(const Bytes& other) {
+    read += other.read;
+    written += other.written;
+    return *this;
+  }
+  Count all() const { return read + written; }
+};
+
+// Global memory that threads ask for, and the distinct bytes of each launch among it: the least that the
+// launch moves from and to DRAM. Bytes that a launch reads after it has written them are not read from
+// outside.
+struct Traffic {
+  Bytes requested, distinct;
+  Traffic& operator+=(const Traffic& other) {
+    requested += other.requested;
+    distinct += other.distinct;
+    return *this;
+  }
+};
+
+constexpr std::size_t kNoArgument = 0;
+
+// Two threads that access the same bytes of global memory in one launch with nothing that orders them.
+struct Race {
+  std::string kernel;
+  Instruction first = nullptr, second = nullptr;
+  Kind first_kind = {}, second_kind = {};
+  std::string first_thread, second_thread;  // "block 3, thread 7"; of the first instance
+  std::size_t argument = kNoArgument;
+  Count byte = 0;  // behind the argument
+  Count instances = 0;
+};
+
+struct KernelCounts {
+  Count launches = 0, blocks = 0;
+  unsigned block_threads = 0;    // of the last launch
+  std::size_t shared_bytes = 0;  // the most of a block
+  std::map<Instruction, AccessCounts> accesses;
+  std::map<std::pair<std::string, std::string>, CallCounts> calls;  // by call and line
+  std::map<std::size_t, Traffic> arguments;                         // by number of the pointer argument
+  Traffic traffic() const {
+    Traffic sum;
+    for (const auto& [number, traffic] : arguments) sum += traffic;
+    return sum;
+  }
+};
+
+// An op of the backend.
+struct OpCounts {
+  Count calls = 0;
+  double budget = 0;  // bytes, by common/backend/work.h
+  Traffic kernels;
+  Count launches = 0;
+  Bytes moved;     // by copies and fills of the runtime
+  Bytes products;  // of the operands of a library's matrix products, which are not observed
+  double counted() const {
+    return static_cast<double>(kernels.distinct.all() + moved.all() + products.all());
+  }
+};
+
+struct Profile {
+  std::map<std::string, KernelCounts> kernels;
+  std::map<std::string, OpCounts> ops;
+  std::vector<Race> races;
+};
+
+}  // namespace stagegpt::gpu::emulation

@@ -1,0 +1,61 @@
+// Counts what launches do to memory. Instrumented code (instrumentation.cpp) reports each access of a thread,
+// the emulator its blocks, barriers and warp calls. While a profiler exists, one OS thread runs the blocks,
+// in order.
+#pragma once
+
+#include <array>
+
+#include "stage2_cuda/emulation/launch_observer.h"
+#include "stage2_cuda/emulation/profile/counts.h"
+#include "stage2_cuda/emulation/profile/device_shadow.h"
+#include "stage2_cuda/emulation/profile/warp_accesses.h"
+
+namespace stagegpt::gpu::emulation {
+
+class Profiler final : public LaunchObserver {
+ public:
+  Profiler();
+  ~Profiler() override;
+  Profiler(const Profiler&) = delete;
+  Profiler& operator=(const Profiler&) = delete;
+
+  // An access of the running thread; none of a kernel if it is null. The instruction is before `caller`.
+  void access(const void* address, std::size_t bytes, Kind kind, Instruction caller);
+  void fence();
+  // The op that launches from now on belong to; null for none.
+  void set_op(OpCounts* op) { op_ = op; }
+
+  Profile& profile() { return profile_; }
+
+  void begin_launch(const Launch& launch) override;
+  void end_launch() override;
+  void begin_block(const Block& block) override;
+  void end_block() override;
+  void at_barrier(const char* call, Where where) override;
+  void at_warp_call(const Thread& self) override;
+  void copies_to_shared(const void* to, std::size_t bytes, const void* caller) override;
+  void moves(const char* what, std::size_t bytes_read, std::size_t bytes_written) override;
+
+ private:
+  void count_call(const char* call, Where where, unsigned lanes);
+  void finish(unsigned warp);
+  const PointerArgument* argument_at(std::uintptr_t address) const;
+  void report_race(const Stamp& first, std::uintptr_t address, Kind kind, Instruction caller);
+  std::string name_of(std::uint32_t block, std::uint16_t thread) const;
+
+  Profile profile_;
+  OpCounts* op_ = nullptr;
+  // The launch that runs:
+  const Launch* launch_ = nullptr;
+  KernelCounts* kernel_ = nullptr;
+  std::vector<PointerArgument> arguments_;  // by address
+  const Block* block_ = nullptr;
+  std::uintptr_t shared_begin_ = 0, device_begin_ = 0, device_bytes_ = 0;
+  std::array<WarpAccesses, kMaxBlockThreads / kWarpSize> warps_;
+  DeviceShadow shadow_;
+};
+
+// Null unless a profiler exists.
+extern constinit Profiler* profiler;
+
+}  // namespace stagegpt::gpu::emulation

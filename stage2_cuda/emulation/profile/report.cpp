@@ -1,0 +1,71 @@
+// --emulator-report in a program whose kernels are instrumented.
+#include "stage2_cuda/emulation/report.h"
+
+#include <fstream>
+#include <iostream>
+#include <optional>
+
+#include "common/backend/op_observer.h"
+#include "common/base/error.h"
+#include "common/base/json.h"
+#include "stage2_cuda/emulation/profile/profiler.h"
+#include "stage2_cuda/emulation/profile/writers.h"
+
+namespace stagegpt::gpu::emulation {
+namespace {
+
+// Tells the profiler to which op a launch belongs, and adds up what the budget has for it.
+class OpWatcher final : public OpObserver {
+ public:
+  OpWatcher(Backend& backend, Profiler& profiler) : OpObserver(backend), profiler_(profiler) {}
+
+  void around(const char* op, const Work& work, const std::function<void()>& kernel) override {
+    OpCounts& counts = profiler_.profile().ops[op];
+    ++counts.calls;
+    counts.budget += work.bytes;
+    profiler_.set_op(&counts);
+    kernel();
+    profiler_.set_op(nullptr);
+  }
+
+ private:
+  Profiler& profiler_;
+};
+
+class ReportInDirectory final : public Report {
+ public:
+  explicit ReportInDirectory(const std::filesystem::path& directory) : directory_(directory) {
+    std::error_code error;
+    std::filesystem::create_directories(directory_, error);
+    if (error) user_error("--emulator-report: cannot make ", directory_.string(), ": ", error.message());
+  }
+
+  void watch(Backend& backend) override { watcher_.emplace(backend, profiler_); }
+
+  void write() override {
+    const Summary summary = summary_of(profiler_.profile());
+    write("report.json", json_of(summary).dump(1) + "\n");
+    write("report.txt", table_of(summary));
+    write("index.html", page_of(summary));
+    std::cerr << "emulator report: " << (directory_ / "index.html").string() << '\n';
+  }
+
+ private:
+  void write(const char* name, const std::string& text) const {
+    std::ofstream out(directory_ / name, std::ios::binary);
+    out << text;
+    if (!out.flush()) throw std::runtime_error(concat("cannot write ", (directory_ / name).string()));
+  }
+
+  std::filesystem::path directory_;
+  Profiler profiler_;
+  std::optional<OpWatcher> watcher_;
+};
+
+}  // namespace
+
+std::unique_ptr<Report> start_report(const std::filesystem::path& directory) {
+  return std::make_unique<ReportInDirectory>(directory);
+}
+
+}  // namespace stagegpt::gpu::emulation

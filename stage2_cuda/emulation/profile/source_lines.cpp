@@ -1,0 +1,115 @@
+#include "stage2_cuda/emulation/profile/source_lines.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string_view>
+
+#include "common/base/error.h"
+
+// Where the program is loaded; defined by the linker.
+extern "C" const char __executable_start;
+
+namespace stagegpt::gpu::emulation {
+namespace {
+
+constexpr std::size_t kAtOnce = 1000;  // instructions in one command line
+
+// From "/tree/stage2_cuda/kernels/a.cuh:12 (discriminator 3)".
+SourceLine parsed(std::string_view text) {
+  const std::size_t colon = text.rfind(':', text.find(" ("));
+  SourceLine line;
+  if (colon == std::string_view::npos) return line;
+  std::from_chars(text.data() + colon + 1, text.data() + text.size(), line.line);
+  std::string_view path = text.substr(0, colon);
+  for (const std::string_view folder : {"stage2_cuda/", "tests/"}) {
+    if (const std::size_t begin = path.rfind(folder); begin != std::string_view::npos) {
+      path.remove_prefix(begin);
+      break;
+    }
+  }
+  line.file = path;
+  return line;
+}
+
+bool is_kernel_source(const SourceLine& line) {
+  const bool ours = line.file.starts_with("stage2_cuda/") || line.file.starts_with("tests/");
+  return ours && !line.file.starts_with("stage2_cuda/emulation/") && line.line > 0;
+}
+
+using Pipe = std::unique_ptr<FILE, int (*)(FILE*)>;
+
+// The output of a command, line by line.
+std::vector<std::string> output_of(const std::string& command) {
+  std::vector<std::string> lines;
+  const Pipe pipe(popen(command.c_str(), "r"), pclose);
+  if (pipe == nullptr) return lines;
+  std::string line;
+  for (int c = std::fgetc(pipe.get()); c != EOF; c = std::fgetc(pipe.get())) {
+    if (c != '\n') {
+      line += static_cast<char>(c);
+      continue;
+    }
+    lines.push_back(std::move(line));
+    line.clear();
+  }
+  return lines;
+}
+
+// Reads addr2line's answers: an address, then pairs of lines, function and place, from the innermost on.
+void add_answers(std::map<Instruction, LineChain>& all, const std::vector<Instruction>& callers,
+                 std::size_t next, const std::vector<std::string>& answers) {
+  LineChain* chain = nullptr;
+  for (std::size_t i = 0; i < answers.size();) {
+    if (answers[i].starts_with("0x")) {
+      chain = next < callers.size() ? &all[callers[next++]] : nullptr;
+      ++i;
+      continue;
+    }
+    if (i + 1 == answers.size()) return;
+    const SourceLine line = parsed(answers[i + 1]);
+    if (chain != nullptr && is_kernel_source(line)) chain->insert(chain->begin(), line);
+    i += 2;
+  }
+}
+
+}  // namespace
+
+std::map<Instruction, LineChain> lines_of(const std::vector<Instruction>& callers) {
+  std::map<Instruction, LineChain> all;
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  for (std::size_t begin = 0; begin < callers.size(); begin += kAtOnce) {
+    std::string command = "addr2line -a -i -f -e '" + program + "'";
+    const std::size_t end = std::min(begin + kAtOnce, callers.size());
+    for (std::size_t i = begin; i < end; ++i) {
+      const auto offset = static_cast<const char*>(callers[i]) - &__executable_start - 1;
+      char text[32];
+      std::snprintf(text, sizeof(text), " 0x%llx", static_cast<unsigned long long>(offset));
+      command += text;
+    }
+    add_answers(all, callers, begin, output_of(command + " 2>/dev/null"));
+  }
+  return all;
+}
+
+std::string to_string(const LineChain& chain) {
+  std::string text;
+  for (const SourceLine& line : chain) {
+    if (!text.empty()) text += " > ";
+    text += concat(std::filesystem::path(line.file).filename().string(), ':', line.line);
+  }
+  return text.empty() ? "?" : text;
+}
+
+std::vector<std::string> text_of(const std::string& file) {
+  std::ifstream in(std::filesystem::path(STAGEGPT_SOURCE_DIR) / file);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace stagegpt::gpu::emulation

@@ -1,0 +1,84 @@
+#include "stage2_cuda/emulation/profile/summary.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace stagegpt::gpu::emulation {
+namespace {
+
+double share(Count part, Count whole) {
+  return whole == 0 ? 1 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+std::map<Instruction, LineChain> all_lines(const Profile& profile) {
+  std::vector<Instruction> callers;
+  for (const auto& [name, kernel] : profile.kernels) {
+    std::ranges::transform(kernel.accesses, std::back_inserter(callers),
+                           [](const auto& entry) { return entry.first; });
+  }
+  std::ranges::sort(callers);
+  callers.erase(std::ranges::unique(callers).begin(), callers.end());
+  return lines_of(callers);
+}
+
+KernelSummary summary_of(const std::string& name, const KernelCounts& kernel,
+                         const std::map<Instruction, LineChain>& lines) {
+  KernelSummary summary{.name = name, .counts = &kernel, .lines = {}, .global_total = {}, .shared_total = {}};
+  summary.shared_total.shared = true;
+  // Copies of a line's instruction, as in an unrolled loop, are one.
+  using Key = std::tuple<LineChain, bool, Kind, unsigned>;
+  std::map<Key, AccessCounts> merged;
+  for (const auto& [instruction, counts] : kernel.accesses) {
+    const Key key{lines.at(instruction), counts.shared, counts.kind, counts.bytes};
+    const auto [entry, is_new] = merged.try_emplace(key, counts);
+    if (!is_new) entry->second.add(counts);
+    (counts.shared ? summary.shared_total : summary.global_total).add(counts);
+  }
+  for (const auto& [key, counts] : merged) summary.lines.push_back({std::get<0>(key), counts});
+  return summary;
+}
+
+}  // namespace
+
+Summary summary_of(const Profile& profile) {
+  Summary summary{.profile = &profile, .kernels = {}, .races = {}};
+  const std::map<Instruction, LineChain> lines = all_lines(profile);
+  for (const auto& [name, kernel] : profile.kernels)
+    summary.kernels.push_back(summary_of(name, kernel, lines));
+  std::ranges::stable_sort(summary.kernels, std::greater(),
+                           [](const KernelSummary& kernel) { return kernel.global_total.sectors; });
+  for (const Race& race : profile.races) {
+    summary.races.push_back({&race, lines.at(race.first), lines.at(race.second)});
+  }
+  return summary;
+}
+
+double sector_efficiency(const AccessCounts& counts) { return share(counts.ideal_sectors, counts.sectors); }
+double active_lanes(const AccessCounts& counts) { return share(counts.lanes, counts.existing_lanes); }
+double conflict_factor(const AccessCounts& counts) {
+  return share(counts.wavefronts, counts.ideal_wavefronts);
+}
+
+unsigned resident_blocks(const KernelCounts& counts) {
+  // CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": 2048 threads, 32 blocks
+  // and 164 KiB of shared memory, of which each block takes 1 KiB more than it asks for.
+  constexpr std::size_t kThreads = 2048, kBlocks = 32, kBytes = std::size_t{164} << 10, kReserved = 1024;
+  const std::size_t warps = (counts.block_threads + kWarpSize - 1) / kWarpSize;
+  if (warps == 0) return 0;
+  return static_cast<unsigned>(
+      std::min({kBlocks, kThreads / (warps * kWarpSize), kBytes / (counts.shared_bytes + kReserved)}));
+}
+
+const char* name_of(Kind kind) {
+  switch (kind) {
+    case Kind::read:
+      return "read";
+    case Kind::write:
+      return "write";
+    case Kind::atomic:
+      break;
+  }
+  return "atomic";
+}
+
+}  // namespace stagegpt::gpu::emulation

@@ -1,0 +1,51 @@
+// A profile by source line, as reports show it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "stage2_cuda/emulation/profile/counts.h"
+#include "stage2_cuda/emulation/profile/source_lines.h"
+
+namespace stagegpt::gpu::emulation {
+
+// All accesses of one size and kind in one line of a kernel.
+struct LineAccess {
+  LineChain chain;
+  AccessCounts counts;
+};
+
+struct KernelSummary {
+  std::string name;
+  const KernelCounts* counts = nullptr;
+  std::vector<LineAccess> lines;  // in the order of the source
+  AccessCounts global_total, shared_total;
+};
+
+struct RaceSummary {
+  const Race* race = nullptr;
+  LineChain first, second;
+};
+
+struct Summary {
+  const Profile* profile = nullptr;
+  std::vector<KernelSummary> kernels;  // those with the most sectors first
+  std::vector<RaceSummary> races;
+};
+
+// `profile` must outlive the summary.
+Summary summary_of(const Profile& profile);
+
+// Shares from 0 to 1; 1 of nothing.
+double sector_efficiency(const AccessCounts& counts);
+double active_lanes(const AccessCounts& counts);
+// Wavefronts per ideal wavefront: 1 without bank conflicts.
+double conflict_factor(const AccessCounts& counts);
+
+// The most blocks of a kernel that a multiprocessor of compute capability 8.0 holds at a time, by their
+// threads and their shared memory. Registers, which the emulator does not know, may allow fewer.
+unsigned resident_blocks(const KernelCounts& counts);
+
+const char* name_of(Kind kind);
+
+}  // namespace stagegpt::gpu::emulation

@@ -1,0 +1,25 @@
+// The report of --emulator-report.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "common/backend/backend.h"
+
+namespace stagegpt::gpu::emulation {
+
+class Report {
+ public:
+  virtual ~Report() = default;
+  // Begins to count by op too.
+  virtual void watch(Backend& backend) = 0;
+  // Writes the files.
+  virtual void write() = 0;
+};
+
+// Counts from now on, for a report in `directory`. A program whose kernels are not instrumented
+// (profiled_program.cpp) does not return from here: it goes on as its twin whose kernels are, with the same
+// arguments. Throws UserError if the directory cannot be made, or there is no twin.
+std::unique_ptr<Report> start_report(const std::filesystem::path& directory);
+
+}  // namespace stagegpt::gpu::emulation

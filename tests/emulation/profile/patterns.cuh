@@ -1,0 +1,34 @@
+// Kernels whose accesses are known: one line each that matters. Instrumented.
+#pragma once
+
+#include "stage2_cuda/launch.h"
+
+namespace stagegpt::test {
+
+// out[i] = in[stride · i + offset], for one block.
+void run_strided(float* out, const float* in, int stride, int offset, unsigned threads);
+// Four floats of 16 bytes.
+void run_vectors(float* out, const float* in);
+void run_broadcast(float* out, const float* in);
+// Lane i writes and reads word stride · i of shared memory.
+void run_shared_stride(float* out, int stride);
+// All lanes read one word of shared memory.
+void run_shared_broadcast(float* out);
+// Vectors of 16 bytes in shared memory, `stride` floats apart.
+void run_shared_vectors(float* out, int stride);
+// Only every `one_in`-th lane reads.
+void run_divergent(float* out, const float* in, unsigned one_in);
+// Lane i reads i times in a loop.
+void run_loop(float* out, const float* in);
+// Neighbours of one block exchange elements of `data`, with a barrier in between or without.
+void run_neighbours(float* data, bool barrier);
+// Every block writes data[0].
+void run_same_place(float* data, unsigned blocks);
+// Every block adds 1 to the counter, and the last one reads what the others wrote: with a fence, or without.
+void run_last_block(int* counter, float* sums, float* out, unsigned blocks, bool fence);
+// Every lane adds 1 to one counter.
+void run_atomic(int* counter);
+// A race in shared memory, which the emulator itself reports.
+void run_shared_race(float* out);
+
+}  // namespace stagegpt::test
