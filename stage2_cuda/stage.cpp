@@ -2,6 +2,7 @@
 #include "common/app/stage.h"
 
 #include "common/comm/self_communicator.h"
+#include "common/profile/recorded_communicator.h"
 #include "stage2_cuda/cuda_flags.h"
 #include "stage2_cuda/ladders.h"
 
@@ -18,7 +19,7 @@ class CudaStage final : public Stage {
     cuda_.add(command_line);
   }
 
-  Machine& start() override {
+  Machine& start(Timeline* timeline) override {
     const gpu::DeviceInfo device = cuda_.open();
     machine_.threads = cuda_.threads();
     machine_.on_device = cuda_.platform().is_gpu();
@@ -26,7 +27,7 @@ class CudaStage final : public Stage {
     machine_.activations = cuda_.activations();
     machine_.backend = gpu::make_cuda_backend(cuda_.options());
     machine_.memory = cuda_.memory();
-    machine_.communicator = std::make_unique<SelfCommunicator>(group_);
+    machine_.communicator = recorded(timeline, std::make_unique<SelfCommunicator>(group_));
     machine_.sync = std::make_unique<NoGradientSync>();
     machine_.description = cuda_.description(device);
     machine_.peak = cuda_.peak(device);

@@ -14,6 +14,7 @@
 #include "common/comm/gradient_sync.h"
 #include "common/measure/machine_load.h"
 #include "common/measure/peak.h"
+#include "common/profile/timeline.h"
 
 namespace stagegpt {
 
@@ -42,7 +43,8 @@ class Stage {
   // Called once, on all ranks, after the flags have been read. What fails on one, fails on all. The stage
   // keeps the machine: when a main ends by an error, it is still there as end_all() is called (see
   // run_stage()).
-  virtual Machine& start() = 0;
+  // A timeline, if there is one, records the communication; it must outlive the stage's work.
+  virtual Machine& start(Timeline* timeline) = 0;
   // The flags of this stage that stageN_bench alone has, and the measurement that they ask for in place of a
   // training step's, printed as a table or as JSON. `load` tells how busy the machine was until it is called.
   // False where they ask for none.
