@@ -17,8 +17,8 @@ class ProfileFlags {
   void add(CommandLine& command_line, const char* unit, StepRange usual);
 
   bool is_given() const { return file_.has_value(); }
-  // Throws UserError for a range that is malformed or not among `all`, the steps of this call, and, on rank 0,
-  // for a file that cannot be written. The usual range is cut to `all`.
+  // Throws UserError for a range that is malformed or not among `all`, the steps of this call, and, on rank
+  // 0, for a file that cannot be written. The usual range is cut to `all`.
   void resolve(const StepRange& all, const RankGroup& group);
   // The rest is for flags that have been resolved. Both are null without --profile.
   std::unique_ptr<Timeline> make_timeline() const;
