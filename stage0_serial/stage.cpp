@@ -2,6 +2,7 @@
 #include "common/app/stage.h"
 
 #include "common/comm/self_communicator.h"
+#include "common/profile/recorded_communicator.h"
 #include "common/system/restart_for_openmp.h"
 #include "stage0_serial/cpu_flags.h"
 
@@ -18,10 +19,10 @@ class SerialStage final : public Stage {
     cpu_.add(command_line, "threads (default: all cores)");
   }
 
-  Machine& start() override {
+  Machine& start(Timeline* timeline) override {
     machine_.threads = cpu_.threads(/*processes=*/1);
     machine_.backend = cpu_.make_backend(machine_.threads);
-    machine_.communicator = std::make_unique<SelfCommunicator>(group_);
+    machine_.communicator = recorded(timeline, std::make_unique<SelfCommunicator>(group_));
     machine_.sync = std::make_unique<NoGradientSync>();
     machine_.bf16_factors = cpu_.rounds_to_bf16();
     machine_.description = cpu_.description(machine_.threads);

@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "common/comm/agreement.h"
+#include "common/profile/recorded_communicator.h"
 #include "common/system/restart_for_openmp.h"
 #include "stage0_serial/cpu_flags.h"
 #include "stage1_mpi/gradient_syncs.h"
@@ -25,10 +26,11 @@ class MpiStage final : public Stage {
     mpi_.add(command_line);
   }
 
-  Machine& start() override {
+  Machine& start(Timeline* timeline) override {
     machine_.threads = cpu_.threads(static_cast<int>(placement_.sharing.size()));
     agree(group_, [&] { machine_.backend = cpu_.make_backend(machine_.threads); });
-    machine_.communicator = make_mpi_communicator(group_, *machine_.backend, mpi_.algorithm());
+    machine_.communicator =
+        recorded(timeline, make_mpi_communicator(group_, *machine_.backend, mpi_.algorithm()));
     machine_.sync = make_gradient_sync(mpi_.gradient_sync(), *machine_.communicator, *machine_.backend);
     machine_.memory.host_ranks = static_cast<int>(placement_.on_node.size());
     machine_.memory.divides_moments = MpiFlags::kDividesMoments;

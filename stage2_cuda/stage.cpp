@@ -2,6 +2,7 @@
 #include "common/app/stage.h"
 
 #include "common/comm/self_communicator.h"
+#include "common/profile/recorded_communicator.h"
 #include "stage2_cuda/cuda_flags.h"
 #include "stage2_cuda/ladders.h"
 
@@ -20,7 +21,7 @@ class CudaStage final : public Stage {
     cuda_.platform().add_report_flag(command_line);
   }
 
-  Machine& start() override {
+  Machine& start(Timeline* timeline) override {
     const gpu::DeviceInfo device = cuda_.open();
     cuda_.read_plans(group_, device);
     machine_.threads = cuda_.threads();
@@ -30,7 +31,7 @@ class CudaStage final : public Stage {
     machine_.backend = gpu::make_cuda_backend(cuda_.options());
     cuda_.platform().watch(*machine_.backend);
     machine_.memory = cuda_.memory();
-    machine_.communicator = std::make_unique<SelfCommunicator>(group_);
+    machine_.communicator = recorded(timeline, std::make_unique<SelfCommunicator>(group_));
     machine_.sync = std::make_unique<NoGradientSync>();
     machine_.description = cuda_.description(device);
     machine_.peak = cuda_.peak(device);
@@ -43,7 +44,6 @@ class CudaStage final : public Stage {
                         "time all versions of one kernel instead");
     cuda_.plans().add_tuning(command_line);
   }
-  void end_bench() override { cuda_.plans().write(); }
   std::vector<KeptFile> kept_files() const override {
     return {{gpu::PlanFlags::kFlag, gpu::PlanFlags::kNameInRun}};
   }
@@ -62,7 +62,10 @@ class CudaStage final : public Stage {
   }
 
   bool counts() const override { return cuda_.platform().counts(); }
-  void finish() override { cuda_.platform().write_report(); }
+  void finish() override {
+    cuda_.plans().write();
+    cuda_.platform().write_report();
+  }
 
   void end_all(const std::string&, int) override {}
 

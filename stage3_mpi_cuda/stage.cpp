@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "common/comm/agreement.h"
+#include "common/profile/recorded_communicator.h"
 #include "stage1_mpi/gradient_syncs.h"
 #include "stage1_mpi/mpi_flags.h"
 #include "stage1_mpi/mpi_group.h"
@@ -30,14 +31,15 @@ class MpiCudaStage final : public Stage {
     command_line.toggle("--share-gpu", share_gpu_, "allow ranks to share a GPU if there are too few");
   }
 
-  Machine& start() override {
+  Machine& start(Timeline* timeline) override {
     const gpu::DeviceInfo device = open_device();
     cuda_.read_plans(group_, device);
     std::unique_ptr<gpu::CudaBackend> backend;
     agree(group_, [&] { backend = gpu::make_cuda_backend(cuda_.options()); });
     const gpu::Transport transport = choose_transport();
     group_.watchdog().set_limit(mpi_.watchdog_seconds());  // now, because NCCL may hang when it starts
-    machine_.communicator = make_device_communicator(transport, group_, *backend, mpi_.algorithm());
+    machine_.communicator =
+        recorded(timeline, make_device_communicator(transport, group_, *backend, mpi_.algorithm()));
     machine_.backend = std::move(backend);
     machine_.sync = make_gradient_sync(mpi_.gradient_sync(), *machine_.communicator, *machine_.backend);
     machine_.memory = cuda_.memory(gpu::ranks_on_gpu_of(group_, placement_, device));

@@ -6,6 +6,7 @@
 #include "common/app/budget_report.h"
 #include "common/app/decode_report.h"
 #include "common/app/model_flags.h"
+#include "common/app/profile_flags.h"
 #include "common/app/stage.h"
 #include "common/app/step_counter.h"
 #include "common/base/json.h"
@@ -24,6 +25,7 @@ struct BenchFlags {
   bool generate = false, budget = false, no_fused = false, ignore_memory = false, json = false;
   std::optional<double> peak_tflops, peak_bandwidth;
   std::string weights = "f32", recompute = "none";
+  ProfileFlags profile;
 
   void add(CommandLine& command_line) {
     model.add(command_line);
@@ -51,6 +53,7 @@ struct BenchFlags {
     add_recompute(command_line, recompute);
     command_line.group("Run");
     command_line.toggle("--no-fused", no_fused, "run fused ops as sequences of primitive ones");
+    profile.add(command_line, "step", {2, 4});
     add_ignore_memory(command_line, ignore_memory);
     command_line.toggle("--json", json, "print one JSON object instead of a table");
   }
@@ -89,9 +92,10 @@ DType matrices_of(const BenchFlags& flags, const Machine& machine) {
 // Measures the generation of text with random weights, and prints the result.
 void run_generation(const BenchFlags& flags, const Gpt2Config& config, const Machine& machine) {
   Backend& backend = *machine.backend;
-  const DecodeBenchConfig bench{.tokens = flags.steps.value_or(64),
+  const DecodeBenchConfig bench{.tokens = flags.bench.steps,
                                 .warmup = flags.bench.warmup,
-                                .matrices = matrices_of(flags, machine)};
+                                .matrices = matrices_of(flags, machine),
+                                .profile = flags.bench.profile};
   Gpt2 model(backend, config, DType::f32, 1, Purpose::inference, machine.activations);
   model.parameters().initialize(flags.trainer.seed, machine.threads);
   model.parameters().update_shadow();
@@ -200,11 +204,15 @@ int bench_main(Stage& stage, int argc, char** argv) {
                  "'; bf16 is for --generate");
     if (flags.generate && flags.recompute != "none")
       user_error("--recompute: cannot be combined with --generate, which has no backward");
+    if (flags.budget && flags.profile.is_given())
+      user_error("--profile: cannot be combined with --budget, which measures nothing");
     if (flags.budget && flags.generate) user_error("--budget: cannot be combined with --generate");
     if (!flags.budget && (flags.peak_tflops || flags.peak_bandwidth))
       user_error(flags.peak_tflops ? "--peak-tflops" : "--peak-bandwidth", ": is for --budget");
     if (flags.peak_tflops.has_value() != flags.peak_bandwidth.has_value())
       user_error("--budget: --peak-tflops and --peak-bandwidth belong together; got one of them");
+    flags.bench.steps = flags.steps.value_or(flags.generate ? DecodeBenchConfig().tokens : flags.bench.steps);
+    flags.profile.resolve({1, flags.bench.steps}, stage.group());
     flags.trainer.recompute = *recompute_named(flags.recompute);
     const TrainerConfig& trainer = flags.trainer;
     divide_step(trainer.batch_size, trainer.grad_accumulation, stage.group().rank(), stage.group().size(),
@@ -212,7 +220,9 @@ int bench_main(Stage& stage, int argc, char** argv) {
   };
   if (!parse_flags(stage, command_line, argc, argv, check)) return 0;
 
-  Machine& machine = stage.start();
+  const std::unique_ptr<Timeline> timeline = flags.profile.make_timeline();
+  flags.trainer.timeline = timeline.get();
+  Machine& machine = stage.start(timeline.get());
   if (flags.trainer.reproducible) make_reproducible(machine);
   machine.backend->set_fused(!flags.no_fused);
   const LoadMeter meter = load_meter(machine);
@@ -226,12 +236,14 @@ int bench_main(Stage& stage, int argc, char** argv) {
     print_budget(flags, config, T, machine);
     return 0;
   }
-  flags.bench.steps = flags.steps.value_or(flags.bench.steps);
   flags.bench.profiled = std::clamp<std::int64_t>(flags.bench.steps, 3, 5);  // a median needs three
   flags.bench.peak = machine.peak;
   if (!flags.ignore_memory) agree(stage.group(), [&] { require_memory(flags, config, T, machine); });
+  const auto profile =
+      flags.profile.make_profile(timeline.get(), machine.communicator->group(), *machine.backend);
+  flags.bench.profile = profile.get();
   flags.generate ? run_generation(flags, config, machine) : run(flags, config, T, machine, stage.counts());
-  stage.end_bench();
+  if (profile) std::cerr << profile->description() << '\n';
   return 0;
 }
 

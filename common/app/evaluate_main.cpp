@@ -161,7 +161,7 @@ int evaluate_main(Stage& stage, int argc, char** argv) {
   flags.add(command_line);
   stage.add_flags(command_line);
   if (!parse_flags(stage, command_line, argc, argv, [&] { flags.check(command_line); })) return 0;
-  const Machine& machine = stage.start();
+  const Machine& machine = stage.start(/*timeline=*/nullptr);
   machine.backend->set_fused(!flags.no_fused);
   // Before the model is loaded: its weights are part of the need.
   const FreeMemory free = free_memory();

@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "common/app/line_reader.h"
+#include "common/app/profile_flags.h"
 #include "common/app/stage.h"
 #include "common/app/standard_output.h"
 #include "common/app/text_interrupt.h"
@@ -30,6 +31,7 @@ struct GenerateFlags {
   std::int64_t max_new_tokens = 200, num_samples = 1, seed = 1337;
   SamplingConfig sampling{.temperature = 0.7};
   std::vector<std::string> stop;
+  ProfileFlags profile;
   bool interactive = false, keep_context = false, no_fused = false, ignore_memory = false, json = false;
 
   void add(CommandLine& command_line) {
@@ -61,11 +63,12 @@ struct GenerateFlags {
                          "random seed of sampling");
     command_line.group("Run");
     command_line.toggle("--no-fused", no_fused, "run fused ops as sequences of primitive ones");
+    profile.add(command_line, "token", {1, 16});
     add_ignore_memory(command_line, ignore_memory);
     command_line.toggle("--json", json, "print one JSON object instead of the text");
   }
   DType matrices() const { return weights == "bf16" ? DType::bf16 : DType::f32; }
-  void check() {
+  void check(const RankGroup& group) {
     sampling.seed = static_cast<std::uint64_t>(seed);
     require_model_path(model);
     for (const std::string& text : stop) {
@@ -78,6 +81,8 @@ struct GenerateFlags {
       user_error("--num-samples: expected 1 with --keep-context, got ", num_samples);
     if (interactive && !prompt.empty())
       user_error("--prompt: cannot be combined with --interactive, which reads prompts from standard input");
+    if (interactive && profile.is_given()) user_error("--profile: cannot be combined with --interactive");
+    profile.resolve({1, max_new_tokens}, group);
   }
 };
 
@@ -100,9 +105,11 @@ struct Timing {
 
 class Writer {
  public:
-  Writer(const GenerateFlags& flags, const Machine& machine, const TrainedModel& trained)
+  // `profile`, which may be null, is of the first text.
+  Writer(const GenerateFlags& flags, const Machine& machine, const TrainedModel& trained, Profile* profile)
       : flags_(flags),
         tokenizer_(*trained.tokenizer),
+        profile_(profile),
         context_(*machine.backend, *trained.model, *machine.communicator) {}
 
   // The tokens that a text continues: a prompt's or, for a new text, the end of text.
@@ -156,7 +163,8 @@ class Writer {
       return !stops.found() && !TextInterrupt::requested();
     };
     const auto sample = static_cast<std::uint32_t>(timing_.texts++);
-    generate(context_, prompt, flags_.max_new_tokens, flags_.sampling, sample, emit);
+    generate(context_, prompt, flags_.max_new_tokens, flags_.sampling, sample, emit, profile_);
+    if (profile_ != nullptr) std::exchange(profile_, nullptr)->write();
     out(stops.push(decoder.finish()));
     out(stops.finish());
     return reason;
@@ -166,6 +174,7 @@ class Writer {
  private:
   const GenerateFlags& flags_;
   const Tokenizer& tokenizer_;
+  Profile* profile_;
   Context context_;
   Timing timing_;
 };
@@ -272,8 +281,9 @@ int generate_main(Stage& stage, int argc, char** argv) {
   command_line.version(built_version());
   flags.add(command_line);
   stage.add_flags(command_line);
-  if (!parse_flags(stage, command_line, argc, argv, [&] { flags.check(); })) return 0;
-  const Machine& machine = stage.start();
+  if (!parse_flags(stage, command_line, argc, argv, [&] { flags.check(stage.group()); })) return 0;
+  const std::unique_ptr<Timeline> timeline = flags.profile.make_timeline();
+  const Machine& machine = stage.start(timeline.get());
   machine.backend->set_fused(!flags.no_fused);
   // With activations in bf16 the matrices are, too.
   const DType matrices = machine.activations == DType::bf16 ? DType::bf16 : flags.matrices();
@@ -284,7 +294,9 @@ int generate_main(Stage& stage, int argc, char** argv) {
                                                  flags.tokenizer_path, fits, machine.activations);
   if (matrices != machine.activations) trained.model->read_matrices_in_bf16(*machine.backend);
 
-  Writer writer(flags, machine, trained);
+  const auto profile =
+      flags.profile.make_profile(timeline.get(), machine.communicator->group(), *machine.backend);
+  Writer writer(flags, machine, trained, profile.get());
   if (flags.json) {
     print_json(flags, writer);
   } else {
@@ -294,6 +306,7 @@ int generate_main(Stage& stage, int argc, char** argv) {
       print_samples(flags, flags.prompt, writer);
     }
   }
+  if (profile) std::cerr << profile->description() << '\n';
   if (writer.timing().tokens > 0 && stage.group().is_root()) writer.timing().print();
   return 0;
 }

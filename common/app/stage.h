@@ -16,6 +16,7 @@
 #include "common/comm/gradient_sync.h"
 #include "common/measure/machine_load.h"
 #include "common/measure/peak.h"
+#include "common/profile/timeline.h"
 
 namespace stagegpt {
 
@@ -52,16 +53,15 @@ class Stage {
   virtual void add_flags(CommandLine& command_line) = 0;
   // Called once, on all ranks, after the flags have been read. What fails on one, fails on all. The stage
   // keeps the machine: when a main ends by an error, it is still there as end_all() is called (see
-  // run_stage()).
-  virtual Machine& start() = 0;
+  // run_stage()). A timeline, if there is one, records the communication; it must outlive the stage's work.
+  virtual Machine& start(Timeline* timeline) = 0;
   // The flags of this stage that stageN_bench alone has, and the measurement that they ask for in place of a
   // training step's, printed as a table or as JSON. `load` tells how busy the machine was until it is called.
   // False where they ask for none.
   virtual void add_bench_flags(CommandLine& /*command_line*/) {}
   using ReadLoad = std::function<std::optional<MachineLoad>()>;
   virtual bool bench_instead(Machine& /*machine*/, const ReadLoad& /*load*/, bool /*json*/) { return false; }
-  // Called after stageN_bench has measured a step.
-  virtual void end_bench() {}
+  // The files that a run keeps a copy of, so that it is resumed with the same ones.
   virtual std::vector<KeptFile> kept_files() const { return {}; }
   // Whether the stage counts what its device does, in place of measuring it: bench runs one step.
   virtual bool counts() const { return false; }

@@ -56,6 +56,7 @@ void TrainFlags::add(CommandLine& command_line) {
       "stop at this step and save a checkpoint; the learning-rate schedule still ends at --steps");
   command_line.integer("--trace-steps", trace_steps_, 0, kMaxSteps,
                        "write the tensors of the first N steps of this call to RUN/traces (0: none)");
+  profile.add(command_line, "step", {2, 4});
   add_ignore_memory(command_line, ignore_memory);
   command_line.toggle("--json", json, "print the result as one JSON object");
 

@@ -9,6 +9,7 @@
 #include "common/app/command_line.h"
 #include "common/app/data_flags.h"
 #include "common/app/model_flags.h"
+#include "common/app/profile_flags.h"
 #include "common/data/corpus.h"
 #include "common/train/training_run.h"
 
@@ -38,6 +39,7 @@ class TrainFlags {
 
   // Of this call alone.
   std::optional<std::string> resume;  // "" for the run of --run-dir
+  ProfileFlags profile;
   bool dry_run = false, print_config = false, ignore_memory = false, json = false;
 
  private:

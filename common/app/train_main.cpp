@@ -300,7 +300,8 @@ void explain_nothing_left(const TrainFlags& flags, const ResumedRun& resumed) {
 
 // Trains, from random weights or those of a directory, and prints the result. `resumed` is empty for a new
 // run; `settings` are the run's.
-int train(TrainFlags& flags, Json settings, const Machine& machine, std::optional<ResumedRun> resumed) {
+int train(TrainFlags& flags, Json settings, const Machine& machine, Timeline* timeline,
+          std::optional<ResumedRun> resumed) {
   RankGroup& group = machine.communicator->group();
   std::unique_ptr<HuggingFaceModel> weights;
   on_root(group, [&] {
@@ -334,6 +335,9 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, std::optiona
   TrainingRunConfig run_config = flags.run();
   run_config.peak = machine.peak;
   run_config.task = task ? &*task : nullptr;
+  run_config.trainer.timeline = timeline;
+  const auto profile = flags.profile.make_profile(timeline, group, *machine.backend);
+  run_config.profile = profile.get();
   run_config.sample = [&] { return write_sample(flags, machine, model, corpus); };
   TrainingRun run(*machine.backend, *machine.communicator, *machine.sync, model, corpus, run_config);
   if (resumed) run.resume(resumed->checkpoint);
@@ -364,11 +368,13 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, std::optiona
 }
 
 // Checks that need neither data nor weights.
-void check_run(const TrainFlags& flags, RankGroup& group, bool resumed) {
+void check_run(TrainFlags& flags, RankGroup& group, const std::optional<ResumedRun>& resumed) {
   const TrainerConfig config = flags.run().trainer;
   agree(group, [&] {
     divide_step(config.batch_size, config.grad_accumulation, group.rank(), group.size(), config.reproducible);
   });
+  const StepRange steps{resumed ? steps_done(*resumed) + 1 : 1, flags.run().last_step};
+  agree(group, [&] { flags.profile.resolve(steps, group); });
   on_root(group, [&] {
     if (!resumed && !flags.dry_run && flags.run_dir) require_no_run(*flags.run_dir);
   });
@@ -429,15 +435,16 @@ int train_main(Stage& stage, int argc, char** argv) {
     settings = resolve(stage, *call, resumed);
   });
   require_same_settings(group, call->command_line);
-  const TrainFlags& flags = call->flags;
+  TrainFlags& flags = call->flags;
   if (flags.print_config) {
     std::cout << text_of(settings);
     return 0;
   }
-  check_run(flags, group, resumed.has_value());
-  Machine& machine = stage.start();
+  check_run(flags, group, resumed);
+  const std::unique_ptr<Timeline> timeline = flags.profile.make_timeline();
+  Machine& machine = stage.start(timeline.get());
   if (flags.run().trainer.reproducible) make_reproducible(machine);
-  return train(call->flags, std::move(settings), machine, std::move(resumed));
+  return train(flags, std::move(settings), machine, timeline.get(), std::move(resumed));
 }
 
 }  // namespace

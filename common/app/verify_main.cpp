@@ -104,7 +104,7 @@ int verify_main(Stage& stage, int argc, char** argv) {
   flags.add(command_line);
   stage.add_flags(command_line);
   if (!parse_flags(stage, command_line, argc, argv, [&] { flags.check(); })) return 0;
-  const Machine& machine = stage.start();
+  const Machine& machine = stage.start(/*timeline=*/nullptr);
   bool passed = false;
   agree(stage.group(), [&] { passed = verify(flags, machine); });
   const std::vector<char> all = gather<char>(stage.group(), passed ? 1 : 0);

@@ -46,15 +46,15 @@ Backend::Backend(std::unique_ptr<MemorySource> memory, Kernels* kernels)
 
 // Calls `function`, through the observer if there is one.
 template <class Function>
-void Backend::observe(const char* op, const Work& work, const Function& function) {
+void Backend::observe(const char* op, Operands operands, const Work& work, const Function& function) {
   if (observer_ == nullptr) return function();
-  observer_->around(op, work, std::cref(function));
+  observer_->around({op, work, operands}, std::cref(function));
 }
 
 // The same for a function that calls a kernel.
 template <class Kernel>
-void Backend::run(const char* op, const Work& work, const Kernel& kernel) {
-  observe(op, work, [&] {
+void Backend::run(const char* op, Operands operands, const Work& work, const Kernel& kernel) {
+  observe(op, operands, work, [&] {
     if (kernels_ != nullptr) kernel();
   });
 }
@@ -72,21 +72,21 @@ Tensor Backend::zeros(DType dtype, Shape shape) {
 
 void Backend::fill(const Tensor& out, double value) {
   check(out.defined(), "fill: out is missing");
-  run("fill", work::fill(out), [&] { kernels_->do_fill(out, value); });
+  run("fill", {&out}, work::fill(out), [&] { kernels_->do_fill(out, value); });
 }
 
 void Backend::copy(const Tensor& out, const Tensor& in) {
   const Checks checks("copy");
   check(in.defined(), "copy: in is missing");
   checks.elements(out, in.dtype(), in.numel(), "out");
-  run("copy", work::copy(out, in), [&] { kernels_->do_copy(out, in); });
+  run("copy", {&out, &in}, work::copy(out, in), [&] { kernels_->do_copy(out, in); });
 }
 
 void Backend::copy_from_host(const Tensor& out, std::span<const std::byte> in) {
   check(out.defined(), "copy_from_host: out is missing");
   check(out.bytes() == in.size(), "copy_from_host: ", in.size(), " bytes into a tensor of ", out.bytes());
   if (!in.empty())
-    observe("copy_from_host", work::transfer(out),
+    observe("copy_from_host", {&out}, work::transfer(out),
             [&] { do_copy_from_host(out.raw(), in.data(), in.size()); });
 }
 
@@ -105,7 +105,7 @@ void Backend::copy_to_host(std::span<const HostCopy> copies) {
     filled.push_back({out, in});
     work.bytes += work::transfer(in).bytes;
   }
-  if (!filled.empty()) observe("copy_to_host", work, [&] { do_copy_to_host(filled); });
+  if (!filled.empty()) observe("copy_to_host", {&filled.front().in}, work, [&] { do_copy_to_host(filled); });
 }
 
 void Backend::add(const Tensor& out, const Tensor& a, const Tensor& b) {
@@ -113,7 +113,7 @@ void Backend::add(const Tensor& out, const Tensor& a, const Tensor& b) {
   checks.real(a, "a");
   checks.elements(b, a.dtype(), a.numel(), "b");
   checks.elements(out, a.dtype(), a.numel(), "out");
-  run("add", work::add(out, a, b), [&] { kernels_->do_add(out, a, b); });
+  run("add", {&out, &a, &b}, work::add(out, a, b), [&] { kernels_->do_add(out, a, b); });
 }
 
 void Backend::cast(const Tensor& out, const Tensor& in) {
@@ -121,7 +121,7 @@ void Backend::cast(const Tensor& out, const Tensor& in) {
   const bool narrows = !out.defined() || out.dtype() == DType::bf16;
   checks.dtype(in, narrows ? DType::f32 : DType::bf16, "in");
   checks.elements(out, narrows ? DType::bf16 : DType::f32, in.numel(), "out");
-  run("cast", work::cast(out, in), [&] { kernels_->do_cast(out, in); });
+  run("cast", {&out, &in}, work::cast(out, in), [&] { kernels_->do_cast(out, in); });
 }
 
 void Backend::embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte, const Tensor& wpe) {
@@ -133,7 +133,7 @@ void Backend::embedding_forward(const Tensor& out, const Tensor& ids, const Tens
   const std::int64_t B = ids.shape()[0], T = ids.shape()[1], C = wte.shape()[1];
   checks.shape(out, wpe.dtype(), {B, T, C}, "out");
   checks.that(wpe.shape()[1] == C && wpe.shape()[0] >= T, "at least T positions of C channels");
-  run("embedding_forward", work::embedding_forward(out, ids, wte),
+  run("embedding_forward", {&out, &ids, &wte}, work::embedding_forward(out, ids, wte),
       [&] { kernels_->do_embedding_forward(out, ids, wte, wpe); });
 }
 
@@ -154,7 +154,7 @@ void Backend::embedding_backward(const Grad& dwte, const Grad& dwpe, const Tenso
     checks.shape(dwpe.tensor, statistics, {dwpe.tensor.shape()[0], C}, "dwpe");
     checks.that(dwpe.tensor.shape()[0] >= T, "at least T positions in dwpe");
   }
-  run("embedding_backward", work::embedding_backward(dwte, dwpe, dout, ids),
+  run("embedding_backward", {&dwte.tensor, &dout, &ids}, work::embedding_backward(dwte, dwpe, dout, ids),
       [&] { kernels_->do_embedding_backward(dwte, dwpe, dout, ids); });
 }
 
@@ -162,7 +162,7 @@ void Backend::linear_forward(const Tensor& out, const Tensor& x, const Tensor& w
   const Checks checks("linear_forward");
   check_linear(checks, out, x, w);
   check_optional_bias(checks, bias, x, w);
-  run("linear_forward", work::linear_forward(out, x, w, bias),
+  run("linear_forward", {&out, &x, &w}, work::linear_forward(out, x, w, bias),
       [&] { kernels_->do_linear_forward(out, x, w, bias); });
 }
 
@@ -173,7 +173,8 @@ void Backend::linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias,
   checks.grad(dx, x.dtype(), x.shape(), "dx");
   checks.grad(dw, statistics_dtype(x.dtype()), w.shape(), "dw");
   checks.grad(dbias, statistics_dtype(x.dtype()), {w.shape()[0]}, "dbias");
-  run("linear_backward", work::linear_backward(dx, dw, dbias, dout, x, w),
+  run("linear_backward", {&dx.tensor, &dw.tensor, &dout, &x, &w},
+      work::linear_backward(dx, dw, dbias, dout, x, w),
       [&] { kernels_->do_linear_backward(dx, dw, dbias, dout, x, w); });
 }
 
@@ -181,7 +182,7 @@ void Backend::activation_forward(const Tensor& out, const Tensor& x, Activation 
   const Checks checks("activation_forward");
   checks.real(x, "x");
   checks.shape(out, x.dtype(), x.shape(), "out");
-  run("activation_forward", work::activation_forward(out, x, activation),
+  run("activation_forward", {&out, &x}, work::activation_forward(out, x, activation),
       [&] { kernels_->do_activation_forward(out, x, activation); });
 }
 
@@ -191,7 +192,7 @@ void Backend::activation_backward(const Grad& dx, const Tensor& dout, const Tens
   checks.real(x, "x");
   checks.shape(dout, x.dtype(), x.shape(), "dout");
   checks.grad(dx, x.dtype(), x.shape(), "dx");
-  run("activation_backward", work::activation_backward(dx, dout, x, activation),
+  run("activation_backward", {&dx.tensor, &dout, &x}, work::activation_backward(dx, dout, x, activation),
       [&] { kernels_->do_activation_backward(dx, dout, x, activation); });
 }
 
@@ -200,7 +201,7 @@ void Backend::layernorm_forward(const Tensor& out, const Tensor& mean, const Ten
   const Checks checks("layernorm_forward");
   check_layernorm(checks, out, x, w, mean, rstd);
   checks.shape(bias, w.dtype(), w.shape(), "bias");
-  run("layernorm_forward", work::layernorm_forward(out, mean, rstd, x, w, bias),
+  run("layernorm_forward", {&out, &x, &w}, work::layernorm_forward(out, mean, rstd, x, w, bias),
       [&] { kernels_->do_layernorm_forward(out, mean, rstd, x, w, bias, eps); });
 }
 
@@ -211,14 +212,15 @@ void Backend::layernorm_backward(const Grad& dx, const Grad& dw, const Grad& dbi
   checks.grad(dx, x.dtype(), x.shape(), "dx");
   checks.grad(dw, w.dtype(), w.shape(), "dw");
   checks.grad(dbias, w.dtype(), w.shape(), "dbias");
-  run("layernorm_backward", work::layernorm_backward(dx, dw, dbias, dout, x, w, mean, rstd),
+  run("layernorm_backward", {&dx.tensor, &dw.tensor, &dout, &x, &w},
+      work::layernorm_backward(dx, dw, dbias, dout, x, w, mean, rstd),
       [&] { kernels_->do_layernorm_backward(dx, dw, dbias, dout, x, w, mean, rstd); });
 }
 
 void Backend::attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head,
                                 double scale, const Dropout& dropout) {
   check_attention(Checks("attention_forward"), out, lse, qkv, n_head, scale);
-  run("attention_forward", work::attention_forward(out, lse, qkv),
+  run("attention_forward", {&out, &qkv}, work::attention_forward(out, lse, qkv),
       [&] { kernels_->do_attention_forward(out, lse, qkv, n_head, scale, dropout); });
 }
 
@@ -229,7 +231,8 @@ void Backend::attention_backward(const Grad& dqkv, const Tensor& dout, const Ten
   checks.shape(dout, qkv.dtype(), out.shape(), "dout");
   checks.grad(dqkv, qkv.dtype(), qkv.shape(), "dqkv");
   if (!dqkv.wanted()) return;
-  run("attention_backward", work::attention_backward(dqkv, dout, out, lse, qkv),
+  run("attention_backward", {&dqkv.tensor, &dout, &out, &qkv},
+      work::attention_backward(dqkv, dout, out, lse, qkv),
       [&] { kernels_->do_attention_backward(dqkv, dout, out, lse, qkv, n_head, scale, dropout); });
 }
 
@@ -247,7 +250,8 @@ void Backend::cached_attention_forward(const Tensor& out, const Tensor& cache, c
   checks.shape(cache, qkv.dtype(), {B, P, 2 * C}, "cache");
   checks.that(first >= 0 && first + T <= P, "room for the new tokens in the cache");
   checks.shape(out, qkv.dtype(), {B, T, C}, "out");
-  run("cached_attention_forward", work::cached_attention_forward(out, cache, qkv, n_head, first),
+  run("cached_attention_forward", {&out, &cache, &qkv},
+      work::cached_attention_forward(out, cache, qkv, n_head, first),
       [&] { kernels_->do_cached_attention_forward(out, cache, qkv, n_head, scale, first); });
 }
 
@@ -255,7 +259,7 @@ void Backend::dropout_forward(const Tensor& out, const Tensor& x, const Dropout&
   const Checks checks("dropout_forward");
   checks.real(x, "x");
   checks.shape(out, x.dtype(), x.shape(), "out");
-  run("dropout_forward", work::dropout_forward(out, x),
+  run("dropout_forward", {&out, &x}, work::dropout_forward(out, x),
       [&] { kernels_->do_dropout_forward(out, x, dropout); });
 }
 
@@ -264,7 +268,7 @@ void Backend::dropout_backward(const Grad& dx, const Tensor& dout, const Dropout
   checks.real(dout, "dout");
   checks.grad(dx, dout.dtype(), dout.shape(), "dx");
   if (!dx.wanted()) return;
-  run("dropout_backward", work::dropout_backward(dx, dout),
+  run("dropout_backward", {&dx.tensor, &dout}, work::dropout_backward(dx, dout),
       [&] { kernels_->do_dropout_backward(dx, dout, dropout); });
 }
 
@@ -273,7 +277,8 @@ void Backend::cross_entropy_forward(const Tensor& loss, const Tensor& lse, const
   const Checks checks("cross_entropy_forward");
   check_cross_entropy(checks, logits, lse, targets, vocab_size);
   checks.elements(loss, statistics_dtype(logits.dtype()), 1, "loss");
-  run("cross_entropy_forward", work::cross_entropy_forward(loss, lse, logits, targets, vocab_size),
+  run("cross_entropy_forward", {&logits, &targets},
+      work::cross_entropy_forward(loss, lse, logits, targets, vocab_size),
       [&] { kernels_->do_cross_entropy_forward(loss, lse, logits, targets, vocab_size); });
 }
 
@@ -283,7 +288,7 @@ void Backend::cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss,
   check_cross_entropy(checks, logits, lse, targets, vocab_size);
   checks.elements(dloss, statistics_dtype(logits.dtype()), 1, "dloss");
   checks.shape(dlogits, logits.dtype(), logits.shape(), "dlogits");
-  run("cross_entropy_backward",
+  run("cross_entropy_backward", {&dlogits, &logits, &targets},
       work::cross_entropy_backward(dlogits, dloss, logits, lse, targets, vocab_size),
       [&] { kernels_->do_cross_entropy_backward(dlogits, dloss, logits, lse, targets, vocab_size); });
 }
@@ -293,7 +298,7 @@ void Backend::count_correct(const Tensor& count, const Tensor& logits, const Ten
   const Checks checks("count_correct");
   check_classes(checks, logits, targets, vocab_size);
   checks.elements(count, DType::i32, 1, "count");
-  run("count_correct", work::count_correct(count, logits, targets, vocab_size),
+  run("count_correct", {&count, &logits, &targets}, work::count_correct(count, logits, targets, vocab_size),
       [&] { kernels_->do_count_correct(count, logits, targets, vocab_size); });
 }
 
@@ -301,14 +306,14 @@ void Backend::squared_norm(const Tensor& out, const Tensor& x) {
   const Checks checks("squared_norm");
   checks.real(x, "x");
   checks.elements(out, DType::f64, 1, "out");
-  run("squared_norm", work::squared_norm(out, x), [&] { kernels_->do_squared_norm(out, x); });
+  run("squared_norm", {&out, &x}, work::squared_norm(out, x), [&] { kernels_->do_squared_norm(out, x); });
 }
 
 void Backend::sum(const Tensor& out, const Tensor& x) {
   const Checks checks("sum");
   checks.dtype(x, DType::f64, "x");
   checks.elements(out, DType::f64, 1, "out");
-  run("sum", work::sum(out, x), [&] { kernels_->do_sum(out, x); });
+  run("sum", {&out, &x}, work::sum(out, x), [&] { kernels_->do_sum(out, x); });
 }
 
 void Backend::adamw(const Tensor& weights, const Tensor& shadow, const Tensor& m, const Tensor& v,
@@ -328,7 +333,7 @@ void Backend::adamw(const Tensor& weights, const Tensor& shadow, const Tensor& m
                 "ranges inside the arena");
   }
   checks.that(step.step >= 1, "a step that counts from 1");
-  run("adamw", work::adamw(weights, shadow, ranges),
+  run("adamw", {&weights}, work::adamw(weights, shadow, ranges),
       [&] { kernels_->do_adamw(weights, shadow, m, v, grads, squared_norm, ranges, step); });
 }
 
@@ -343,7 +348,8 @@ void Backend::linear_activation_forward(const Tensor& out, const Tensor& pre, co
     activation_forward(out, pre, activation);
     return;
   }
-  run("linear_activation_forward", work::linear_activation_forward(out, pre, x, w, bias, activation),
+  run("linear_activation_forward", {&out, &pre, &x, &w},
+      work::linear_activation_forward(out, pre, x, w, bias, activation),
       [&] { kernels_->do_linear_activation_forward(out, pre, x, w, bias, activation); });
 }
 
@@ -363,7 +369,7 @@ void Backend::activation_linear_backward(const Tensor& dpre, const Grad& dw, con
     activation_backward(out, dpre, pre, activation);
     return;
   }
-  run("activation_linear_backward",
+  run("activation_linear_backward", {&dpre, &dw.tensor, &dout, &x, &pre, &w},
       work::activation_linear_backward(dpre, dw, dbias, dout, x, pre, w, activation),
       [&] { kernels_->do_activation_linear_backward(dpre, dw, dbias, dout, x, pre, w, activation); });
 }
@@ -381,7 +387,7 @@ void Backend::residual_layernorm_forward(const Tensor& sum, const Tensor& out, c
     layernorm_forward(out, mean, rstd, sum, w, bias, eps);
     return;
   }
-  run("residual_layernorm_forward",
+  run("residual_layernorm_forward", {&sum, &out, &x, &residual, &w},
       work::residual_layernorm_forward(sum, out, mean, rstd, x, residual, w, bias),
       [&] { kernels_->do_residual_layernorm_forward(sum, out, mean, rstd, x, residual, w, bias, eps); });
 }
@@ -401,7 +407,7 @@ void Backend::cross_entropy_forward_backward(const Tensor& loss, const Tensor& d
     cross_entropy_backward(dlogits, dloss, logits, rows, targets, vocab_size);
     return;
   }
-  run("cross_entropy_forward_backward",
+  run("cross_entropy_forward_backward", {&dlogits, &logits, &targets},
       work::cross_entropy_forward_backward(loss, dlogits, dloss, logits, targets, vocab_size), [&] {
         kernels_->do_cross_entropy_forward_backward(loss, dlogits, rows, dloss, logits, targets, vocab_size);
       });

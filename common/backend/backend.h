@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -176,10 +177,11 @@ class Backend {
   // None of the tensors is empty.
   virtual void do_copy_to_host(std::span<const HostCopy> copies) = 0;
 
+  using Operands = std::initializer_list<const Tensor*>;
   template <class Function>
-  void observe(const char* op, const Work& work, const Function& function);
+  void observe(const char* op, Operands operands, const Work& work, const Function& function);
   template <class Kernel>
-  void run(const char* op, const Work& work, const Kernel& kernel);
+  void run(const char* op, Operands operands, const Work& work, const Kernel& kernel);
 
   std::shared_ptr<CachingAllocator> allocator_;
   Kernels* kernels_;

@@ -1,12 +1,22 @@
-// Watches the ops of a backend: Profiler times them, and tests record them.
+// Watches the ops of a backend: Profiler times them, OpTimeline says when they run, and tests record them.
 #pragma once
 
 #include <functional>
+#include <span>
 
 #include "common/backend/backend.h"
 #include "common/backend/work.h"
 
 namespace stagegpt {
+
+// A call of an op.
+struct OpCall {
+  const char* name;  // a string literal
+  Work work;
+  // The large tensors among its arguments, in their order; a gradient that is not wanted is undefined. They
+  // are valid during the call only.
+  std::span<const Tensor* const> operands;
+};
 
 class OpObserver {
  public:
@@ -18,7 +28,7 @@ class OpObserver {
 
   // Called for each op, after its arguments have been checked, and for each copy from and to the host. The op
   // is computed when `kernel` is called, and not computed if it is never called.
-  virtual void around(const char* op, const Work& work, const std::function<void()>& kernel) = 0;
+  virtual void around(const OpCall& op, const std::function<void()>& kernel) = 0;
 
  protected:
   Backend& backend() const { return backend_; }

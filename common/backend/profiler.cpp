@@ -6,17 +6,17 @@
 
 namespace stagegpt {
 
-void Profiler::around(const char* op, const Work& work, const std::function<void()>& kernel) {
+void Profiler::around(const OpCall& op, const std::function<void()>& kernel) {
   const auto start = std::chrono::steady_clock::now();
   kernel();
   backend().synchronize();
   const double seconds = seconds_since(start);
-  auto entry = std::ranges::find(entries_, op, &Entry::name);
-  if (entry == entries_.end()) entry = entries_.insert(entries_.end(), Entry{op});
+  auto entry = std::ranges::find(entries_, op.name, &Entry::name);
+  if (entry == entries_.end()) entry = entries_.insert(entries_.end(), Entry{op.name});
   ++entry->calls;
   entry->seconds += seconds;
-  entry->work.flops += work.flops;
-  entry->work.bytes += work.bytes;
+  entry->work.flops += op.work.flops;
+  entry->work.bytes += op.work.bytes;
 }
 
 std::vector<Profiler::Entry> Profiler::entries() const {

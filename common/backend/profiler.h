@@ -21,7 +21,7 @@ class Profiler final : public OpObserver {
   };
 
   using OpObserver::OpObserver;
-  void around(const char* op, const Work& work, const std::function<void()>& kernel) override;
+  void around(const OpCall& op, const std::function<void()>& kernel) override;
   // The op with the longest time first.
   std::vector<Entry> entries() const;
 

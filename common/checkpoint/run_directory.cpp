@@ -189,9 +189,11 @@ std::shared_future<bool> RunDirectory::read_back_newest() {
   if (read_back_ != newest_) {
     read_back_ = newest_;
     blocks_read_back_ = std::make_shared<std::atomic<std::int64_t>>(0);
-    read_back_is_whole_ = std::async(std::launch::async, [path = read_back_, blocks = blocks_read_back_] {
-      return verifies(path, [&] { ++*blocks; });
-    });
+    read_back_is_whole_ =
+        std::async(std::launch::async, [path = read_back_, blocks = blocks_read_back_, timeline = timeline_] {
+          const Recorded span(timeline, "read back", SpanKind::checkpoint);
+          return verifies(path, [&] { ++*blocks; });
+        });
   }
   return read_back_is_whole_;
 }

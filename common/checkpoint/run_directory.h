@@ -21,6 +21,7 @@
 
 #include "common/io/file.h"
 #include "common/io/hashed_file.h"
+#include "common/profile/timeline.h"
 
 namespace stagegpt {
 
@@ -52,6 +53,8 @@ class RunDirectory {
 
   // Called while checkpoints are committed and pruned, which may include reading them.
   void set_heartbeat(Heartbeat beat) { beat_ = std::move(beat); }
+  // Records when checkpoints are read back; null: does not. It must live as long as the directory.
+  void set_timeline(Timeline* timeline) { timeline_ = timeline; }
 
   // begin_checkpoint() creates a temporary directory, into which the caller writes the files.
   // commit_checkpoint() adds the manifest, renames the directory to its final name, and updates the links
@@ -96,6 +99,7 @@ class RunDirectory {
   std::shared_future<bool> read_back_is_whole_;
   std::shared_ptr<std::atomic<std::int64_t>> blocks_read_back_;
   Heartbeat beat_ = [] {};
+  Timeline* timeline_ = nullptr;
 };
 
 // Throws UserError if RunDirectory::create() would refuse this path.

@@ -4,8 +4,8 @@
 
 namespace stagegpt {
 
-BatchStream::BatchStream(const DataLoader& data, const StepDivision& division)
-    : data_(data), division_(division) {
+BatchStream::BatchStream(const DataLoader& data, const StepDivision& division, Timeline* timeline)
+    : data_(data), division_(division), timeline_(timeline) {
   fetch();
 }
 
@@ -31,6 +31,7 @@ void BatchStream::fetch() {
   const std::int64_t micro = pass_ % division_.micro_steps;
   const std::int64_t sample = micro * division_.batch_size + index * division_.sub_batch_size();
   fetched_ = std::async(std::launch::async, [this, sample, first = position_ + sample] {
+    const Recorded span(timeline_, "fetch", SpanKind::data);
     return SubBatch{data_.shuffled(first, division_.sub_batch_size()), sample};
   });
 }

@@ -7,6 +7,7 @@
 
 #include "common/data/data_loader.h"
 #include "common/data/step_division.h"
+#include "common/profile/timeline.h"
 
 namespace stagegpt {
 
@@ -19,8 +20,8 @@ struct SubBatch {
 // disjoint and together cover the step. A position has the same meaning for every division.
 class BatchStream {
  public:
-  // `data` is borrowed.
-  BatchStream(const DataLoader& data, const StepDivision& division);
+  // `data` and `timeline` are borrowed. The timeline, if there is one, records when batches are fetched.
+  BatchStream(const DataLoader& data, const StepDivision& division, Timeline* timeline = nullptr);
 
   // The next sub-batch. The order is: the first owned sub-batch of each micro-step, then the second of each.
   // Rethrows errors of fetching it.
@@ -36,6 +37,7 @@ class BatchStream {
 
   const DataLoader& data_;
   StepDivision division_;
+  Timeline* timeline_;
   std::int64_t position_ = 0;
   std::int64_t pass_ = 0;  // index of the next sub-batch among this rank's of the step
   std::future<SubBatch> fetched_;

@@ -62,12 +62,13 @@ std::vector<float> Context::mean_over_ranks(const Tensor& logits) {
 
 void generate(Context& context, std::vector<std::int32_t> prompt, std::int64_t count,
               const SamplingConfig& config, std::uint32_t sample,
-              const std::function<bool(std::int32_t)>& emit) {
+              const std::function<bool(std::int32_t)>& emit, Profile* profile) {
   std::vector<std::int32_t>& tokens = prompt;
   RankGroup& group = context.group();
   const RandomKey key{config.seed, stream_id(RandomStream::sample), sample};
-  for (std::int64_t i = 0; i < count; ++i) {
-    group.enter("generation");
+  bool more = true;
+  const auto next = [&](std::int64_t i) {
+    group.enter(tokens.size() > 1 && i == 0 ? "prefill" : "generation");
     const std::vector<float> logits = context.next_logits(tokens);
     if (!std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); })) {
       throw AgreedFailure(concat("the model's logits after token ", tokens.size(), " are not finite"));
@@ -77,8 +78,9 @@ void generate(Context& context, std::vector<std::int32_t> prompt, std::int64_t c
       token = draw(candidates(logits, tokens, config), random_uniform(key, static_cast<std::uint64_t>(i)));
     tokens.push_back(from_root(group, token));
     group.enter(kUnwatched);  // a slow reader of the output may block all ranks
-    if (!from_root(group, emit(tokens.back()))) return;
-  }
+    more = from_root(group, emit(tokens.back()));
+  };
+  for (std::int64_t i = 0; i < count && more; ++i) profiled(profile, i + 1, [&] { next(i); });
 }
 
 }  // namespace stagegpt

@@ -9,6 +9,7 @@
 #include "common/comm/communicator.h"
 #include "common/generation/sampler.h"
 #include "common/model/kv_cache.h"
+#include "common/profile/profile.h"
 
 namespace stagegpt {
 
@@ -43,9 +44,10 @@ class Context {
 
 // Samples up to `count` tokens after `prompt` (at least one token) and passes each to `emit`, until `emit`
 // returns false. Draw i depends on the seed, on `sample`, on i and on the logits. Rank 0 draws, and the
-// result of its `emit` applies to all ranks. Throws AgreedFailure if the logits are not finite.
+// result of its `emit` applies to all ranks. Throws AgreedFailure if the logits are not finite. A profile, if
+// there is one, records some of the tokens; the first one includes the processing of the prompt.
 void generate(Context& context, std::vector<std::int32_t> prompt, std::int64_t count,
               const SamplingConfig& config, std::uint32_t sample,
-              const std::function<bool(std::int32_t)>& emit);
+              const std::function<bool(std::int32_t)>& emit, Profile* profile = nullptr);
 
 }  // namespace stagegpt

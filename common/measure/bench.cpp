@@ -60,10 +60,13 @@ BenchReport bench(Backend& backend, Trainer& trainer, const Gpt2& model, StepSiz
   std::int64_t done = 0;
   for (std::int64_t i = -config.warmup; i < config.steps; ++i) {
     StepReport done_step;
-    const double step = milliseconds(backend, [&] {
-      const std::optional<DeviceWork> before = backend.device_work();
-      done_step = trainer.step();
-      report.device_work = difference(backend.device_work(), before);
+    double step = 0;
+    profiled(config.profile, i + 1, [&] {
+      step = milliseconds(backend, [&] {
+        const std::optional<DeviceWork> before = backend.device_work();
+        done_step = trainer.step();
+        report.device_work = difference(backend.device_work(), before);
+      });
     });
     if (!bound) {
       report.first_loss = done_step.loss;

@@ -11,6 +11,7 @@
 #include "common/measure/peak.h"
 #include "common/measure/step_budget.h"
 #include "common/measure/step_times.h"
+#include "common/profile/profile.h"
 #include "common/train/trainer.h"
 
 namespace stagegpt {
@@ -20,6 +21,7 @@ struct BenchConfig {
   std::int64_t warmup = 3;        // not timed
   std::int64_t profiled = 5;      // timed op by op, spread over the timed steps
   std::optional<Peak> peak = {};  // of this rank; measured if not given
+  Profile* profile = nullptr;     // of timed steps
 };
 
 struct BenchReport {

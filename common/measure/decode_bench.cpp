@@ -68,7 +68,7 @@ DecodeReport bench_decoding(Backend& backend, const Gpt2& model, const DecodeBen
   Samples read_ms;
   double context = 0;
   for (std::int64_t i = 0; i < config.tokens; ++i) {
-    report.token_ms.add(1e3 * decoder.timed_token());
+    profiled(config.profile, i + 1, [&] { report.token_ms.add(1e3 * decoder.timed_token()); });
     context += decoder.context();
     if (i % kTokensPerRead == 0) read_ms.add(1e3 * memory.timed_pass());
     progress(i + 1, config.tokens);

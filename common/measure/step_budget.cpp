@@ -13,13 +13,13 @@ class WorkCounter final : public OpObserver {
  public:
   using OpObserver::OpObserver;
 
-  void around(const char* op, const Work& work, const std::function<void()>& kernel) override {
+  void around(const OpCall& op, const std::function<void()>& kernel) override {
     kernel();
-    auto entry = std::ranges::find(ops, op, &OpBudget::name);
-    if (entry == ops.end()) entry = ops.insert(ops.end(), OpBudget{op});
+    auto entry = std::ranges::find(ops, op.name, &OpBudget::name);
+    if (entry == ops.end()) entry = ops.insert(ops.end(), OpBudget{op.name});
     ++entry->calls;
-    entry->work.flops += work.flops;
-    entry->work.bytes += work.bytes;
+    entry->work.flops += op.work.flops;
+    entry->work.bytes += op.work.bytes;
   }
 
   std::vector<OpBudget> ops;

@@ -26,7 +26,7 @@ Trainer::Trainer(Backend& backend, Communicator& communicator, GradientSync& syn
       model_(model),
       division_(divide_step(config.batch_size, config.grad_accumulation, communicator.rank(),
                             communicator.size(), config.reproducible)),
-      batches_(data, division_),
+      batches_(data, division_, config.timeline),
       config_(config),
       clock_(backend.make_timer()),
       optimizer_(backend, model.parameters(), config.adamw,

@@ -31,6 +31,7 @@ struct TrainerConfig {
   // gradients are added in a fixed order. The backend must be reproducible too: Backend::set_reproducible().
   bool reproducible = false;
   Recompute recompute = Recompute::none;  // changes no bits
+  Timeline* timeline = nullptr;           // records the background threads, if there is one
 };
 
 struct StepReport {

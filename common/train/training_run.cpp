@@ -128,7 +128,10 @@ void TrainingRun::prepare() {
 
 TrainingResult TrainingRun::run(RunDirectory* directory) {
   directory_ = directory;
-  if (directory_) directory_->set_heartbeat([&group = group_] { group.beat(); });
+  if (directory_) {
+    directory_->set_heartbeat([&group = group_] { group.beat(); });
+    directory_->set_timeline(config_.trainer.timeline);
+  }
   on_root(group_, [&] { open_logs(); });
   const StopSignals keyboard({SIGINT});
   const auto start = std::chrono::steady_clock::now();
@@ -138,9 +141,10 @@ TrainingResult TrainingRun::run(RunDirectory* directory) {
   TrainingResult result;
   bool stopped = false;
   while (!stopped && has_steps_left()) {
-    step(result);
+    profiled_step(result);
     stopped = stop_requested();
   }
+  if (config_.profile != nullptr) write_profile();
   result.steps = trainer_.steps_done();
   if (non_finite_steps_ > 0) {
     note(concat("note: loss or gradient not finite in ", non_finite_steps_, " steps, ", skipped_steps_,
@@ -163,6 +167,25 @@ void TrainingRun::find_peak() {
   const Peak own = config_.peak ? *config_.peak : measure_peak(backend_, kQuickGemm);
   for (const double peak : gather(group_, own.flops_per_second)) peak_flops_per_second_ += peak;
   backend_.forget_memory_peak();  // the measured matrices do not count
+}
+
+void TrainingRun::profiled_step(TrainingResult& result) {
+  if (config_.profile == nullptr) return step(result);
+  config_.profile->step(trainer_.steps_done() + 1, [&] { step(result); });
+  if (config_.profile->is_complete()) write_profile();
+}
+
+void TrainingRun::write_profile() {
+  if (profile_noted_) return;
+  profile_noted_ = true;
+  try {
+    config_.profile->write();
+    note(config_.profile->description());
+  } catch (const std::runtime_error& error) {
+    const bool on_all_ranks = group_.size() == 1 || is_agreed(error);
+    if (!on_all_ranks) throw;  // the others wait for this one
+    note(concat("warning: the profile was not written: ", error.what()));
+  }
 }
 
 void TrainingRun::step(TrainingResult& result) {
@@ -337,7 +360,12 @@ std::string TrainingRun::write(const MomentValues& moments) {
   try {
     const std::filesystem::path directory = directory_->begin_checkpoint(step);
     beat();
-    files = write_checkpoint(directory, backend_, model_, moments, tokenizer_, state(), beat);
+    Timeline* const timeline = config_.trainer.timeline;
+    {
+      const Recorded span(timeline, "write files", SpanKind::phase);
+      files = write_checkpoint(directory, backend_, model_, moments, tokenizer_, state(), beat);
+    }
+    const Recorded span(timeline, "commit", SpanKind::phase);
     path = directory_->commit_checkpoint(step, files);
   } catch (...) {
     directory_->abandon_checkpoint(step);

@@ -14,6 +14,7 @@
 #include "common/logging/step_metrics.h"
 #include "common/logging/tensorboard_log.h"
 #include "common/measure/peak.h"
+#include "common/profile/profile.h"
 #include "common/train/choices.h"
 #include "common/train/early_stopping.h"
 #include "common/train/slow_ranks.h"
@@ -40,6 +41,7 @@ struct TrainingRunConfig {
   NonFinite non_finite = NonFinite::stop;
   std::function<std::string()> sample;  // generates a text with the current model
   std::optional<Peak> peak;             // of this rank, for MFU; measured if not given
+  Profile* profile = nullptr;           // of some steps; written even if the run ends before the last of them
 };
 
 // The windows that such a run validates between steps, of a validation part of `tokens` tokens.
@@ -93,6 +95,10 @@ class TrainingRun {
   bool stop_requested() const;
   // Finds the peak of all ranks together, for MFU.
   void find_peak();
+  // step(), recorded if the step is part of the profile.
+  void profiled_step(TrainingResult& result);
+  // Writes the profile if that has not been done. A run does not end for it: notes where it is, or a warning.
+  void write_profile();
   // One step, then validation, metrics, sample and checkpoint if they are due.
   void step(TrainingResult& result);
   // One training step, with a trace if it is one of the first trace_steps.
@@ -149,6 +155,7 @@ class TrainingRun {
   std::optional<ChoiceResult> answered_;       // after the last step
   std::optional<BestValidation> best_validation_;
   std::int64_t traced_until_ = 0;  // end of the traced steps
+  bool profile_noted_ = false;
   double peak_flops_per_second_ = 0;
   std::int64_t saved_step_ = -1;
   std::int64_t non_finite_steps_ = 0, skipped_steps_ = 0;  // in this process

@@ -384,7 +384,7 @@ TEST(CommandLineCalls, AreWhatIsNoSetting) {
   EXPECT_EQ(
       text,
       "--help: no\n--config: no\n--print-config: no\n--dry-run: no\n--resume: yes run\n--stop-after: yes 7\n"
-      "--trace-steps: no\n--ignore-memory: no\n--json: yes\n");
+      "--trace-steps: no\n--profile: no\n--profile-steps: no\n--ignore-memory: no\n--json: yes\n");
   EXPECT_TRUE(command_line.is_given("--steps"));
   EXPECT_FALSE(command_line.is_given("--seed"));
 }

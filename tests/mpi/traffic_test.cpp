@@ -107,8 +107,8 @@ class LateDevice final : public Backend {
 class Additions final : public OpObserver {
  public:
   explicit Additions(LateDevice& device) : OpObserver(device), device_(device) {}
-  void around(const char* op, const Work&, const std::function<void()>&) override {
-    EXPECT_STREQ(op, "add");
+  void around(const OpCall& op, const std::function<void()>&) override {
+    EXPECT_STREQ(op.name, "add");
     ++device_.additions;
     EXPECT_EQ(++device_.pending, 1) << "the sum before has not been waited for";
   }

@@ -25,8 +25,8 @@ constexpr std::int64_t kTokens = 31, kLength = 8;
 class Slow final : public OpObserver {
  public:
   Slow(Backend& backend, std::chrono::milliseconds pause) : OpObserver(backend), pause_(pause) {}
-  void around(const char* op, const Work&, const std::function<void()>& kernel) override {
-    if (op == std::string_view("embedding_forward")) std::this_thread::sleep_for(pause_);
+  void around(const OpCall& op, const std::function<void()>& kernel) override {
+    if (op.name == std::string_view("embedding_forward")) std::this_thread::sleep_for(pause_);
     kernel();
   }
 

@@ -113,9 +113,9 @@ class SlowOp final : public OpObserver {
  public:
   SlowOp(Backend& backend, std::string op, std::chrono::milliseconds pause)
       : OpObserver(backend), op_(std::move(op)), pause_(pause) {}
-  void around(const char* op, const Work&, const std::function<void()>& kernel) override {
+  void around(const OpCall& op, const std::function<void()>& kernel) override {
     kernel();
-    if (op == op_) std::this_thread::sleep_for(pause_);
+    if (op.name == op_) std::this_thread::sleep_for(pause_);
   }
 
  private:

@@ -149,8 +149,8 @@ class WithoutBiasForward final : public OpObserver {
       : OpObserver(*run.backend), biases_(c_fc_biases(run, run.model.parameters().weights())) {}
 
  private:
-  void around(const char* op, const Work&, const std::function<void()>& kernel) override {
-    if (op != std::string_view("linear_activation_forward")) return kernel();
+  void around(const OpCall& op, const std::function<void()>& kernel) override {
+    if (op.name != std::string_view("linear_activation_forward")) return kernel();
     std::vector<Tensor> saved;
     for (const Tensor& bias : biases_) {
       saved.push_back(backend().allocate(bias.dtype(), bias.shape()));
@@ -171,9 +171,9 @@ class WithoutBiasBackward final : public OpObserver {
       : OpObserver(*run.backend), gradients_(c_fc_biases(run, run.model.parameters().grads())) {}
 
  private:
-  void around(const char* op, const Work&, const std::function<void()>& kernel) override {
+  void around(const OpCall& op, const std::function<void()>& kernel) override {
     kernel();
-    if (op != std::string_view("linear_backward")) return;
+    if (op.name != std::string_view("linear_backward")) return;
     for (const Tensor& gradient : gradients_) backend().fill(gradient, 0);
   }
 

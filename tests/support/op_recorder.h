@@ -12,8 +12,8 @@ namespace stagegpt::test {
 class OpRecorder final : public OpObserver {
  public:
   using OpObserver::OpObserver;
-  void around(const char* op, const Work&, const std::function<void()>& kernel) override {
-    ops_.emplace_back(op);
+  void around(const OpCall& op, const std::function<void()>& kernel) override {
+    ops_.emplace_back(op.name);
     kernel();
   }
   // The ops since the last call of take().

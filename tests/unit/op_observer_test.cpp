@@ -69,7 +69,7 @@ TEST_F(Observing, DecidesWhetherAnOpIsComputed) {
   class Skip final : public OpObserver {
    public:
     using OpObserver::OpObserver;
-    void around(const char*, const Work&, const std::function<void()>&) override {}
+    void around(const OpCall&, const std::function<void()>&) override {}
   };
   {
     Skip skip(be_);

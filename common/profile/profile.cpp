@@ -1,0 +1,113 @@
+#include "common/profile/profile.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <numeric>
+
+#include "common/base/json.h"
+#include "common/comm/agreement.h"
+#include "common/io/file.h"
+#include "common/profile/trace_events.h"
+
+namespace stagegpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The texts of all ranks, on rank 0.
+std::vector<std::string> gather_texts(RankGroup& group, const std::string& own) {
+  std::vector<std::string> texts = {own};
+  const std::vector<std::uint64_t> sizes = gather<std::uint64_t>(group, own.size());
+  if (!group.is_root()) {
+    group.send(std::as_bytes(std::span(own)), 0);
+    return {};
+  }
+  for (int rank = 1; rank < group.size(); ++rank) {
+    texts.emplace_back(sizes[static_cast<std::size_t>(rank)], '\0');
+    group.receive(std::as_writable_bytes(std::span(texts.back())), rank);
+  }
+  return texts;
+}
+
+}  // namespace
+
+void Profile::step(std::int64_t number, const std::function<void()>& body) {
+  const StepRange& steps = config_.steps;
+  if (number < steps.first || number > steps.last) return body();
+  if (last_step_ == 0) begin();
+  {
+    OpTimeline ops(backend_, timeline_, device_timer_.get());
+    timeline_.record(true);
+    TimelineSpan span{.name = config_.unit, .kind = SpanKind::step, .begin = Timeline::now(), .step = number};
+    body();
+    timeline_.enter(kUnwatched);
+    span.end = Timeline::now();
+    timeline_.add(span);
+    ops.finish();
+    timeline_.record(false);
+  }
+  last_step_ = number;
+}
+
+std::string Profile::description() const {
+  const auto& [first, last] = config_.steps;
+  if (last_step_ == 0)
+    return concat("profile: none of the ", config_.unit, "s ", first, " to ", last, " was done");
+  return concat("profile: ", config_.unit, "s ", first, " to ", last_step_, " in ", config_.file.string(),
+                lost_ > 0 ? concat("; ", lost_, " spans were too many and are not in it; profile fewer ",
+                                   config_.unit, "s")
+                          : "");
+}
+
+void Profile::begin() {
+  group_.enter("profile");
+  clock_at_begin_ = measure_clock_offset(group_, Timeline::now);
+  timeline_.clear();
+  if (backend_.device_work()) device_timer_ = backend_.make_timer();
+  begin_ = from_root(group_, Timeline::now());
+  group_.enter(kUnwatched);
+}
+
+void Profile::write() {
+  if (last_step_ == 0 || std::exchange(written_, true)) return;
+  group_.enter("profile");
+  const ClockOffset clock = measure_clock_offset(group_, Timeline::now);
+  const std::int64_t error = std::max(clock_at_begin_.error, clock.error);
+  const std::string own =
+      trace_events(timeline_.spans(), {group_.rank(), group_.size(), group_.host(group_.rank()), error},
+                   [&](std::int64_t time) { return time_of_root(time, clock_at_begin_, clock) - begin_; });
+  const std::vector<std::int64_t> errors = gather(group_, error), lost = gather(group_, timeline_.lost());
+  lost_ = std::accumulate(lost.begin(), lost.end(), std::int64_t{0});
+  const std::vector<std::string> texts = gather_texts(group_, own);
+  on_root(group_, [&] {
+    const Json facts = {{concat("first_", config_.unit), config_.steps.first},
+                        {concat("last_", config_.unit), last_step_},
+                        {"ranks", group_.size()},
+                        {"clock_error_ns", errors},
+                        {"lost_spans", lost}};
+    replace_file(config_.file, trace_file(texts, facts));
+  });
+  group_.enter(kUnwatched);
+}
+
+void profiled(Profile* profile, std::int64_t number, const std::function<void()>& body) {
+  if (profile == nullptr) return body();
+  profile->step(number, body);
+  if (profile->is_complete()) profile->write();
+}
+
+void require_profile_file(const fs::path& file) {
+  std::error_code ignored;
+  if (fs::exists(file, ignored) && !fs::is_regular_file(file, ignored))
+    user_error("--profile: ", file, " exists and is not a regular file");
+  if (!file.has_filename()) user_error("--profile: expected a file, not ", file);
+  fs::path temporary = file;
+  temporary += ".tmp";  // as replace_file() will
+  const FileDescriptor created(open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+  if (!created.is_open()) fail_to_open(file, "--profile", errno);
+  unlink(temporary.c_str());
+}
+
+}  // namespace stagegpt

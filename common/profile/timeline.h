@@ -1,0 +1,102 @@
+// Records what this process does and when, for a timeline of a few steps (docs/profiling.md): ops, phases,
+// messages, background threads.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/backend/work.h"
+#include "common/tensor/shape.h"
+
+namespace stagegpt {
+
+enum class SpanKind : std::uint8_t {
+  step,        // a training step or a generated token
+  phase,       // a part of a step, as RankGroup::enter() names it
+  op,          // on the host: the op itself, or its launches on a device
+  message,     // the host in a call of a communicator or a group
+  collective,  // a message in progress, whatever the host does meanwhile
+  data,        // a background thread that fetches a batch
+  checkpoint,  // parts of a checkpoint, and the background thread that reads it back
+  device       // an op on the device
+};
+
+// A span of time. Times are nanoseconds of this process's steady clock.
+struct TimelineSpan {
+  static constexpr std::size_t kMaxShapes = 6;
+
+  const char* name = "";  // lives as long as the program
+  SpanKind kind = SpanKind::op;
+  std::int64_t begin = 0, end = 0;
+  Work work = {};         // bytes of a message: those of this rank's tensor
+  std::int64_t step = 0;  // number of a step, from 1; otherwise 0
+  int peer = -1;          // the other rank of a message between two; -1 for all ranks
+  std::array<Shape, kMaxShapes> shapes = {};
+  std::size_t n_shapes = 0;
+};
+
+// Steps or tokens to record, from 1, both included.
+struct StepRange {
+  std::int64_t first = 1, last = 1;
+};
+
+// Thread-safe, but for the phases, which belong to the main thread. While it records, it allocates no memory.
+class Timeline {
+ public:
+  static constexpr std::size_t kCapacity = std::size_t{1} << 17;  // spans
+
+  static std::int64_t now();  // of the clock of all spans
+
+  // Forgets all spans, and reserves memory. Call while nothing is recorded.
+  void clear();
+  // Begins or ends recording. A span is kept if both its begin and its end are recorded.
+  void record(bool recording) { recording_ = recording; }
+  bool recording() const { return recording_.load(std::memory_order_relaxed); }
+  // Adds a span that has ended. Ignored if nothing is recorded; counted as lost if the memory is full.
+  void add(const TimelineSpan& span);
+  // Ends the current phase, and begins another one unless `name`, a string literal, is empty.
+  void enter(const char* name);
+
+  // In order of their ends. Call while nothing is recorded.
+  const std::vector<TimelineSpan>& spans() const { return spans_; }
+  std::int64_t lost() const { return lost_; }
+
+ private:
+  std::atomic<bool> recording_ = false;
+  std::mutex mutex_;
+  std::vector<TimelineSpan> spans_;
+  std::int64_t lost_ = 0;
+  TimelineSpan phase_ = {.kind = SpanKind::phase};  // the current one, if it has a name
+};
+
+// Records the time from its construction to its destruction. Without a timeline it does nothing.
+class Recorded {
+ public:
+  Recorded(Timeline* timeline, const char* name, SpanKind kind, double bytes = 0, int peer = -1)
+      : timeline_(timeline != nullptr && timeline->recording() ? timeline : nullptr) {
+    if (timeline_ == nullptr) return;
+    span_.name = name;
+    span_.kind = kind;
+    span_.work.bytes = bytes;
+    span_.peer = peer;
+    span_.begin = Timeline::now();
+  }
+  ~Recorded() {
+    if (timeline_ == nullptr) return;
+    span_.end = Timeline::now();
+    timeline_->add(span_);
+  }
+  Recorded(const Recorded&) = delete;
+  Recorded& operator=(const Recorded&) = delete;
+
+ private:
+  Timeline* timeline_;
+  TimelineSpan span_;
+};
+
+}  // namespace stagegpt

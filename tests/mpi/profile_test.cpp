@@ -1,0 +1,131 @@
+// The profile of several ranks: one file, overlapping communication, and a rank that delays the others.
+#include "common/profile/profile.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "common/comm/agreement.h"
+#include "common/profile/recorded_communicator.h"
+#include "common/train/trainer.h"
+#include "stage0_serial/naive_backend.h"
+#include "stage1_mpi/mpi_communicator.h"
+#include "stage1_mpi/sync/overlapped_sync.h"
+#include "tests/support/mpi_ranks.h"
+#include "tests/support/program.h"
+#include "tests/support/tensors.h"
+#include "tests/support/trace.h"
+
+namespace stagegpt::test {
+namespace {
+
+constexpr std::chrono::milliseconds kPause(20);
+
+const Gpt2Config kModel{.vocab_size = 101, .block_size = 20, .n_layer = 2, .n_head = 3, .n_embd = 60};
+
+// On rank 0, the profile of step 2 of three steps, with buckets of a few parameters. `watch` is called for
+// each op of the forward pass.
+std::optional<Trace> profile_of_ranks(const Tape::OpWatch& watch) {
+  Timeline timeline;
+  const auto backend = make_naive_backend();
+  const auto communicator =
+      recorded(&timeline, make_mpi_communicator(ranks(), *backend, CommAlgorithm::ring));
+  OverlappedSync sync(*communicator, *backend, /*bucket_bytes=*/20000);
+  Gpt2 model(*backend, kModel, DType::f32, ranks().size());
+  model.parameters().initialize(1);
+  const DataLoader data(random_ids(1, 0, 1500, 101), 17, 1);
+  TrainerConfig config;
+  config.batch_size = 12;
+  Trainer trainer(*backend, *communicator, sync, model, data, config);
+  const ScratchDirectory directory;
+  Profile profile(timeline, communicator->group(), *backend, {directory.path() / "p.json", {2, 2}});
+  for (int step = 1; step <= 3; ++step) profiled(&profile, step, [&] { trainer.step(watch); });
+  if (!ranks().is_root()) return std::nullopt;
+  return read_trace(directory.path() / "p.json");
+}
+
+TEST(ProfileOfRanks, HasAProcessForEachRankWithItsOpsAndMessages) {
+  const auto trace = profile_of_ranks({});
+  if (!trace) return;
+  const int n = ranks().size();
+  ASSERT_EQ(trace->processes.size(), static_cast<std::size_t>(n));
+  EXPECT_EQ(trace->facts["clock_error_ns"].size(), static_cast<std::size_t>(n));
+  for (int rank = 0; rank < n; ++rank) {
+    EXPECT_EQ(trace->processes.at(rank), concat("rank ", rank, " of ", n, ", ", ranks().host(rank)));
+    EXPECT_EQ(trace->named("step", rank).size(), 1u);
+    EXPECT_EQ(trace->named("adamw", rank).size(), 1u);
+    double reduced = 0;
+    for (const TraceSpan& message : trace->named("all_reduce", rank)) {
+      if (!message.asynchronous) continue;
+      reduced += message.args["bytes"].get<double>();
+      EXPECT_EQ(message.args["peers"], concat("all ", n, " ranks"));
+    }
+    // The arena of f32 gradients, once.
+    const ParameterTable table = gpt2_parameter_table(kModel);
+    EXPECT_GE(reduced, n > 1 ? 4.0 * static_cast<double>(table.numel()) : 0.0);
+    EXPECT_EQ(trace->of("communication", rank).empty(), n == 1);
+  }
+}
+
+// While the last rank still sleeps in its forward pass, the others' backward passes go on beside the
+// reductions that they have started.
+TEST(ProfileOfRanks, ShowsReductionsThatOverlapWithBackward) {
+  const int slow = ranks().size() - 1;
+  const auto trace = profile_of_ranks([&](const char*, std::span<const Var>, std::span<const Var>) {
+    if (ranks().rank() == slow) std::this_thread::sleep_for(kPause);
+  });
+  if (!trace || ranks().size() == 1) return;
+  for (int rank = 0; rank < slow; ++rank) {
+    int overlapping = 0;
+    for (const TraceSpan& message : trace->named("all_reduce", rank)) {
+      if (!message.asynchronous) continue;
+      for (const TraceSpan& op : trace->named("attention_backward", rank))
+        overlapping += message.contains(op);
+    }
+    EXPECT_GE(overlapping, 1) << "rank " << rank;
+  }
+}
+
+// Clocks of ranks on one machine are the same: the steps of all ranks end with the same gather.
+TEST(ProfileOfRanks, AlignsTheirClocks) {
+  const ClockOffset offset = measure_clock_offset(
+      ranks(), [] { return Timeline::now() - ranks().rank() * std::int64_t{1'000'000'000}; });
+  EXPECT_LE(std::abs(offset.offset - ranks().rank() * std::int64_t{1'000'000'000}), offset.error);
+  const auto trace = profile_of_ranks({});
+  if (!trace) return;
+  const TraceSpan root = trace->named("step")[0];
+  for (int rank = 1; rank < ranks().size(); ++rank) {
+    const TraceSpan step = trace->named("step", rank)[0];
+    EXPECT_LT(step.begin, root.end) << "rank " << rank << ": no common time";
+    EXPECT_LT(root.begin, step.end) << "rank " << rank << ": no common time";
+  }
+}
+
+// The others wait for a rank that sleeps in each op of its forward pass.
+TEST(ProfileOfRanks, ShowsThatTheOthersWaitForASlowRank) {
+  const int slow = ranks().size() - 1;
+  int ops = 0;
+  const auto trace = profile_of_ranks([&](const char*, std::span<const Var>, std::span<const Var>) {
+    ++ops;
+    if (ranks().rank() == slow) std::this_thread::sleep_for(kPause);
+  });
+  if (!trace || ranks().size() == 1) return;
+  const double slept =
+      1e3 * static_cast<double>(kPause.count()) * ops / 3;  // microseconds, in one of three steps
+  const auto waited = [&](int rank) {
+    double sum = 0;
+    for (const TraceSpan& message : trace->of("communication", rank)) {
+      if (!message.asynchronous) sum += message.duration();
+    }
+    return sum;
+  };
+  EXPECT_GE(trace->named("forward", slow)[0].duration(), slept);
+  for (int rank = 0; rank < slow; ++rank) {
+    EXPECT_GT(waited(rank), slept / 2) << "rank " << rank;
+    EXPECT_GT(waited(rank), waited(slow)) << "rank " << rank;
+  }
+}
+
+}  // namespace
+}  // namespace stagegpt::test
