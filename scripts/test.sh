@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets up, builds, and runs every test that this machine can run, optimised.
 #   scripts/test.sh [--full] [--all] [--preset NAME]... [--minutes N]
-# --full is what continuous integration runs: all tests optimised, with each source file compiled alone, then all
+# --full is what continuous integration runs: all tests optimised, with each file of the programs compiled alone, then all
 # tests under AddressSanitizer and UBSan. --all adds the tests labelled `slow`. --preset names a preset of
 # CMakePresets.json to use in place of `release`. --minutes ends after N minutes and says what has not run; that
 # is a failure unless all tests have run with one preset.

@@ -19,10 +19,10 @@ class OpWatcher final : public OpObserver {
  public:
   OpWatcher(Backend& backend, Profiler& profiler) : OpObserver(backend), profiler_(profiler) {}
 
-  void around(const char* op, const Work& work, const std::function<void()>& kernel) override {
-    OpCounts& counts = profiler_.profile().ops[op];
+  void around(const OpCall& op, const std::function<void()>& kernel) override {
+    OpCounts& counts = profiler_.profile().ops[op.name];
     ++counts.calls;
-    counts.budget += work.bytes;
+    counts.budget += op.work.bytes;
     profiler_.set_op(&counts);
     kernel();
     profiler_.set_op(nullptr);
