@@ -244,6 +244,17 @@ attentions() {
   done
 }
 
+# cuBLASLt's algorithms, timed; then steps with them and with those of the heuristic, in turn.
+plans() {
+  local batch=64
+  [ -z "$rehearse" ] || batch=2
+  local bench=("$bin/stage2_bench$suffix" "${bench_model[@]}" --batch-size $batch --precision bf16 --json)
+  step 'time plans' 120 "${bench[@]}" --steps 1 --warmup 0 --gpu-matmul-plans "$scratch/plans.json" --gpu-matmul-tune || return
+  [ ! -s "$scratch/plans.json" ] || cp "$scratch/plans.json" "$out/plans.json"
+  step 'bench bf16 b64 with plans' 90 "${bench[@]}" --steps 5 --warmup 1 --gpu-matmul-plans "$scratch/plans.json"
+  step 'bench bf16 b64 without plans' 90 "${bench[@]}" --steps 5 --warmup 1
+}
+
 ladders() {
   step 'ladder layernorm' 60 "$bin/stage2_bench$suffix" --ladder layernorm --json
   step 'ladder matmul' 60 "$bin/stage2_bench$suffix" --ladder matmul --json
@@ -288,6 +299,7 @@ for precision in bf16 tf32 f32; do
 done
 large_products
 attentions
+plans
 stage3
 bench bf16 64 2
 bench tf32 16 2

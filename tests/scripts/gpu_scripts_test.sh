@@ -60,7 +60,7 @@ check
 for line in '^passed   verify f32 ' '^passed   op table ' '^passed   bench tf32 b16 round 2 ' '^skipped  pytorch f32 b4 round 1: ' \
   '^passed   loss beyond 2.31 elements: 5.5 and 5.5' '^passed   stage 3, 1 rank, zero1 over host ' '^passed   bench tf32 b16 materialised attention ' \
   '^passed   loss of stage 3, 2 ranks: 4.25 and 4.25' '^passed   memcheck ' '^passed   ncu of a step ' \
-  '^passed   ladder matmul bf16 ' '^passed   ladder attention ' '^passed   ladder attention bf16 '; do
+  '^passed   time plans ' '^passed   bench bf16 b64 with plans ' '^passed   ladder matmul bf16 ' '^passed   ladder attention ' '^passed   ladder attention bf16 '; do
   said "$line"
 done
 ! grep -qE 'FAILED|no time|cut off' "$work/out/summary.txt" || fail 'something did not pass'
