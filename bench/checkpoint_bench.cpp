@@ -74,7 +74,7 @@ class Times {
 
 int checkpoint_bench(const fs::path& directory, int rounds) {
   const auto backend =
-      make_cpu_backend(static_cast<int>(std::thread::hardware_concurrency()), CpuMatmul::blas);
+      make_cpu_backend(static_cast<int>(std::thread::hardware_concurrency()), CpuMatmul::packed);
   Gpt2 model(*backend, Gpt2Config{});
   model.parameters().initialize(1337);
   const AdamW optimizer(*backend, model.parameters(), {});

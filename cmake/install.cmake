@@ -32,7 +32,7 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PACKAGE_DEPENDS libopenblas0-openmp)  # not linked, but loaded at run time
+set(CPACK_DEBIAN_PACKAGE_DEPENDS libopenblas0-openmp)  # loaded at run time: --cpu-matmul blas, emulated stages
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS openmpi-bin)       # mpirun, for stages 1 and 3
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS bash-completion)
 include(CPack)

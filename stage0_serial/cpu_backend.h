@@ -10,7 +10,7 @@
 
 namespace stagegpt {
 
-// packed_bf16 rounds the factors to bf16, and adds in f32.
+// packed_bf16 rounds the factors to bf16 where there is more than one row, and adds in f32.
 enum class CpuMatmul { naive, tiled, packed, packed_bf16, blas };
 
 std::optional<CpuMatmul> cpu_matmul_named(std::string_view name);

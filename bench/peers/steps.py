@@ -5,8 +5,12 @@
 
 PROGRAMS is the folder that contains stage0_bench. PYTHON is a Python with torch (default: this one). Each round starts
 every contestant once for each model, so that all meet the same disturbances; the table has the median over the rounds of
-each contestant's median step, in tokens/s, and its ratio to the fastest PyTorch. PyTorch runs eager and compiled, each as
-installed and, if libtcmalloc_minimal is found, with tcmalloc preloaded, which makes it faster.
+each contestant's median step, in tokens/s, and its ratio to the fastest PyTorch in the same precision. PyTorch runs eager
+and compiled, each as installed and, if libtcmalloc_minimal is found, with tcmalloc preloaded, which makes it faster.
+
+Between its timed steps stage0_bench also times products and AdamW alone, and it takes a new batch in each step; PyTorch
+repeats one batch. For small models this costs StageGPT the contents of its caches. PyTorch's loss also includes
+the rows that pad the vocabulary to a multiple of 128.
 
 --also adds stage0_bench with more flags as a contestant, for example --also "--cpu-matmul blas".
 """
@@ -44,6 +48,8 @@ def parse_args():
     parser.add_argument("--steps", type=int, default=3, help="timed steps of a contestant in a round")
     parser.add_argument("--only", help="models whose name contains this")
     parser.add_argument("--also", action="append", default=[], metavar="FLAGS", help="another stage0_bench, with these flags")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of all contestants")
+    parser.add_argument("--bf16", action="store_true", help="also StageGPT with packed-bf16, and PyTorch with bf16 autocast")
     parser.add_argument("--eager-only", action="store_true", help="without torch.compile, which takes minutes to start")
     return parser.parse_args()
 
@@ -53,52 +59,78 @@ def tcmalloc():
     return next(iter(glob.glob(f"/usr/lib*/*/{name}") + glob.glob(f"/usr/lib*/{name}")), None) if name else None
 
 
+class Contestant:
+    def __init__(self, name, precision, command, variables=None):
+        self.name, self.precision, self.command, self.variables = name, precision, command, variables or {}
+        self.is_pytorch = name.startswith("PyTorch")
+
+
+def stagegpt(arguments, name, precision, more):
+    program = os.path.join(arguments.programs, "stage0_bench")
+    return Contestant(name, precision, lambda model, flags: [program, *model[0], *flags, "--json", *more])
+
+
 def contestants(arguments):
-    """Yields (name, function of a model's flags that gives the command, further environment variables)."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    length = ["--steps", str(arguments.steps), "--warmup", "2"]
-    for more in ["", *arguments.also]:
-        yield (f"StageGPT {more}".strip(),
-               lambda model, more=more: [os.path.join(arguments.programs, "stage0_bench"), *model[0], *length, "--json",
-                                         *shlex.split(more)], {})
+    yield stagegpt(arguments, "StageGPT", "f32", [])
+    for more in arguments.also:
+        yield stagegpt(arguments, f"StageGPT {more}", "f32", shlex.split(more))
+    if arguments.bf16:
+        yield stagegpt(arguments, "StageGPT packed-bf16", "bf16", ["--cpu-matmul", "packed-bf16"])
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pytorch_step.py")
     allocators = {"": {}} | ({", tcmalloc": {"LD_PRELOAD": tcmalloc()}} if tcmalloc() else {})
-    for mode, flags in {"eager": [], "compiled": ["--compile"]}.items():
-        if flags and arguments.eager_only:
-            continue
-        for allocator, variables in allocators.items():
-            yield (f"PyTorch {mode}{allocator}",
-                   lambda model, flags=flags: [arguments.python, os.path.join(here, "pytorch_step.py"), *model[1], *length,
-                                               "--threads", str(os.cpu_count()), *flags], variables)
+    for precision in ["f32", "bf16"] if arguments.bf16 else ["f32"]:
+        for mode in ["eager"] if arguments.eager_only else ["eager", "compiled"]:
+            more = ["--precision", precision] + (["--compile"] if mode == "compiled" else [])
+            for allocator, variables in allocators.items():
+                yield Contestant(f"PyTorch {precision} {mode}{allocator}", precision,
+                                 lambda model, flags, more=more: [arguments.python, script, *model[1], *flags, *more], variables)
 
 
-def tokens_per_second(command, variables):
+def run(command, variables):
+    """Returns tokens/s, and whether stage0_bench found the machine busy."""
     result = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True)
     if result.returncode != 0:
         sys.exit(f"{shlex.join(command)} exited with {result.returncode}:\n{result.stderr[-2000:]}")
-    return json.loads(result.stdout.strip().splitlines()[-1] if "torch" in result.stdout else result.stdout)["tokens_per_second"]
+    figures = json.loads(result.stdout[result.stdout.index("{"):])
+    return figures["tokens_per_second"], bool((figures.get("busy") or {}).get("is_busy"))
 
 
 def main():
     arguments = parse_args()
     models = {name: model for name, model in MODELS.items() if not arguments.only or arguments.only in name}
+    if not models:
+        sys.exit(f"--only: no model is named like '{arguments.only}': {', '.join(MODELS)}")
     everyone = list(contestants(arguments))
-    print(f"| tokens/s, median of {arguments.rounds} rounds (least to most) | {' | '.join(models)} |")
-    print("|---|" + "---|" * len(models))
-    speeds = {}  # (contestant, model): one figure for each round
+    flags = ["--steps", str(arguments.steps), "--warmup", "2", "--threads", str(arguments.threads)]
+    speeds, busy = {}, 0  # (contestant, model): one figure for each round
     for round_number in range(arguments.rounds):
+        first = round_number % len(everyone)  # another one begins in each round
         for model_name, model in models.items():
-            for name, command, variables in everyone:
-                print(f"round {round_number + 1}: {model_name}, {name}   ", end="\r", file=sys.stderr)
-                speeds.setdefault((name, model_name), []).append(tokens_per_second(command(model), variables))
+            for contestant in everyone[first:] + everyone[:first]:
+                print(f"round {round_number + 1}: {model_name}, {contestant.name}", file=sys.stderr)
+                speed, is_busy = run(contestant.command(model, flags), contestant.variables)
+                speeds.setdefault((contestant.name, model_name), []).append(speed)
+                busy += is_busy
+    print_table(arguments, models, everyone, speeds)
+    if busy:
+        print(f"\nOther programs kept the machine busy in {busy} of StageGPT's measurements.")
+
+
+def print_table(arguments, models, everyone, speeds):
     median = {key: statistics.median(values) for key, values in speeds.items()}
-    best = {model: max((median[name, model] for name, _, _ in everyone if name.startswith("PyTorch")), default=None) for model in models}
-    for name, _, _ in everyone:
+    print(f"| tokens/s, {arguments.threads} threads, median of {arguments.rounds} rounds (least to most) | {' | '.join(models)} |")
+    print("|---|" + "---|" * len(models))
+    for contestant in everyone:
         cells = []
         for model in models:
-            values = speeds[name, model]
-            ratio = f", {median[name, model] / best[model]:.2f} of the fastest PyTorch" if name.startswith("StageGPT") else ""
-            cells.append(f"{median[name, model]:,.0f} ({min(values):,.0f} to {max(values):,.0f}){ratio}")
-        print(f"| {name} | {' | '.join(cells)} |")
+            values, own = speeds[contestant.name, model], median[contestant.name, model]
+            cell = f"{own:,.0f} ({min(values):,.0f} to {max(values):,.0f})"
+            if not contestant.is_pytorch:
+                best = max(median[peer.name, model] for peer in everyone
+                           if peer.is_pytorch and peer.precision == contestant.precision)
+                cell += f", {own / best:.2f} of PyTorch's best"
+            cells.append(cell)
+        print(f"| {contestant.name} | {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":

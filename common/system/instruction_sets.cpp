@@ -5,13 +5,12 @@ namespace stagegpt {
 #if defined(__x86_64__)
 bool processor_has_avx512() {
   __builtin_cpu_init();
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  return __builtin_cpu_supports("x86-64-v4");
 }
 bool processor_has_avx512_bf16() { return processor_has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 bool processor_has_avx2() {
   __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  return __builtin_cpu_supports("x86-64-v3");
 }
 #else
 bool processor_has_avx512() { return false; }

@@ -3,11 +3,12 @@
 
 namespace stagegpt {
 
-// AVX-512 with its extensions F, DQ, BW and VL, which all processors with AVX-512 but the Xeon Phi have.
+// x86-64-v4: AVX-512 with its extensions F, BW, CD, DQ and VL, which all processors with AVX-512 but the Xeon
+// Phi have.
 bool processor_has_avx512();
 // AVX-512 as above, with its extension BF16.
 bool processor_has_avx512_bf16();
-// AVX2 with fused multiply-add.
+// x86-64-v3: AVX2, fused multiply-add and what came with them (BMI2, F16C, MOVBE).
 bool processor_has_avx2();
 
 }  // namespace stagegpt

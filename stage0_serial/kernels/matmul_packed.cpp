@@ -83,7 +83,7 @@ NextColumns next_columns(const PackedKernels& kernels, MatrixView<float> b, std:
 void multiply_block(const PackedKernels& kernels, float* c, std::int64_t ldc, const float* a,
                     MatrixView<float> b, MatmulSize size, bool accumulate) {
   thread_local PackedPanels panels;
-  float* const panel = panels.floats(kernels.columns * size.k);
+  float* const panel = panels.floats(kernels.columns * ceil_div(size.k, kernels.steps));
   for (std::int64_t n0 = 0; n0 < size.n; n0 += kernels.columns) {
     const std::int64_t n = std::min(kernels.columns, size.n - n0);
     kernels.pack_columns(panel, {&b(0, n0), b.row_stride, b.column_stride}, n, size.k);
@@ -92,13 +92,20 @@ void multiply_block(const PackedKernels& kernels, float* c, std::int64_t ldc, co
   }
 }
 
+// A sum of no products is zero.
+void fill_unless(bool accumulate, float* c, std::int64_t ldc, MatmulSize size) {
+  if (accumulate) return;
+  for (std::int64_t m = 0; m < size.m; ++m) std::fill_n(c + m * ldc, size.n, 0.0f);
+}
+
 // One part of c, by one thread.
 void multiply_part(const PackedKernels& kernels, float* c, std::int64_t ldc, MatrixView<float> a,
                    MatrixView<float> b, MatmulSize size, bool accumulate) {
+  if (size.k == 0) return fill_unless(accumulate, c, ldc, size);
   thread_local PackedPanels panels;
   const std::int64_t rows = block_size(size.m, kBlockRows, kernels.rows),
                      depth = block_size(size.k, kernels.depth, kernels.steps);
-  float* const packed = panels.floats(rows * depth);
+  float* const packed = panels.floats(rows * ceil_div(depth, kernels.steps));
   for (std::int64_t m0 = 0; m0 < size.m; m0 += rows) {
     const std::int64_t m = std::min(rows, size.m - m0);
     for (std::int64_t k0 = 0; k0 < size.k; k0 += depth) {

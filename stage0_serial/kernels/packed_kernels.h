@@ -37,7 +37,7 @@ struct PackedKernels {
                    bool accumulate, const NextColumns& next);
   // Does `count` times `rows`·`columns`·`steps` multiply-adds on values in registers, without access to
   // memory. Returns the sum of all sums, to each of which it adds `count` times 1/4.
-  float (*multiply_add)(std::int64_t count);
+  float (*multiply_adds)(std::int64_t count);
 };
 
 // All that this program contains, the fastest first.

@@ -26,7 +26,7 @@ struct Bf16Pairs {
     const __m256i late = n > 1 ? wide(row + stride) : _mm256_setzero_si256();
     return __builtin_bit_cast(ShortVector, _mm256_or_si256(early, _mm256_slli_epi32(late, 16)));
   }
-  static FloatVector multiply_add(FloatVector sum, float a, FloatVector b) {
+  static FloatVector add_product(FloatVector sum, float a, FloatVector b) {
     return _mm512_dpbf16_ps(sum, __builtin_bit_cast(__m512bh, _mm512_set1_ps(a)),
                             __builtin_bit_cast(__m512bh, b));
   }

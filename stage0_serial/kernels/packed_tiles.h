@@ -1,18 +1,22 @@
 // The kernels of the packed GEMM for the instruction set that the including file is compiled for.
 //
 // A tile of c is kTileRows × kTileVectors vectors. It stays in registers during the loop over k, which adds
-// an outer product of a column of a and a row of b:
+// an outer product of a column of a and a row of b. With AVX-512, one step of k:
 //
-//            b[k]: 3 vectors              for each k:   3 loads of vectors of b
-//           [  0  |  1  |  2  ]                         8 loads of one element of a into all lanes
-//      a0   [ c00 | c01 | c02 ]                        24 fused multiply-adds
-//      a1   [ c10 | c11 | c12 ]
-//      …    [  …  |  …  |  …  ]           The loads are half as many as the multiply-adds, which the
-//      processor a7   [ c70 | c71 | c72 ]           can do at the same time: the adds never wait for memory.
+// clang-format off
+//            b[k]: 3 vectors
+//           [  0  |  1  |  2  ]         3 loads of vectors of b
+//      a0   [ c00 | c01 | c02 ]         8 loads of one element of a into all lanes
+//      a1   [ c10 | c11 | c12 ]        24 fused multiply-adds
+//      …    [  …  |  …  |  …  ]
+//      a7   [ c70 | c71 | c72 ]
+// clang-format on
 //
-// 24 registers hold the tile, 3 the row of b, one the element of a: 28 of the 32 of AVX-512. AVX2 has 16: its
-// tiles have 4 rows. There must be at least 8 or 10 sums, because a multiply-add takes 4 cycles, and two
-// begin in every cycle.
+// There are half as many loads as multiply-adds, and a processor does both at the same time: the
+// multiply-adds seldom wait for a load. 24 registers hold the tile, 3 the row of b, one the element of a: 28
+// of the 32 of AVX-512. AVX2 has 16: its tiles have 4 rows of 3 vectors. Without fused multiply-adds a
+// product needs a register too: 4 rows of 2 vectors. A multiply-add takes 4 or 5 cycles, and two can begin in
+// each: fewer than 8 or 10 sums would wait for themselves.
 #pragma once
 
 #include "stage0_serial/kernels/packed_kernels.h"
@@ -71,7 +75,7 @@ struct F32Words {
   static ShortVector words_of_rows(const float* row, std::int64_t /*stride*/, std::int64_t /*n*/) {
     return words_of_line(row);
   }
-  static FloatVector multiply_add(FloatVector sum, float a, FloatVector b) { return sum + a * b; }
+  static FloatVector add_product(FloatVector sum, float a, FloatVector b) { return multiply_add(a, b, sum); }
 };
 
 // RoundedWords: an element rounded to bf16, as an f32: for processors that cannot multiply bf16.
@@ -89,8 +93,8 @@ struct RoundedWords {
   static ShortVector words_of_rows(const float* row, std::int64_t /*stride*/, std::int64_t /*n*/) {
     return words_of_line(row);
   }
-  static FloatVector multiply_add(FloatVector sum, float a, FloatVector b) {
-    return F32Words::multiply_add(sum, a, b);
+  static FloatVector add_product(FloatVector sum, float a, FloatVector b) {
+    return F32Words::add_product(sum, a, b);
   }
 
  private:
@@ -194,7 +198,7 @@ void tile(float* c, std::int64_t ldc, const float* a, const float* b, std::int64
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v)
-        sum[r][v] = Words::multiply_add(sum[r][v], a[i * kTileRows + r], row[v]);
+        sum[r][v] = Words::add_product(sum[r][v], a[i * kTileRows + r], row[v]);
     }
   }
   for (int r = 0; r < kRows; ++r) {
@@ -241,10 +245,10 @@ inline void multiply(float* c, std::int64_t ldc, const float* a, const float* b,
 }
 
 template <class Words>
-inline float multiply_add(std::int64_t count) {
-  volatile float half = 0.5f;  // not known to the compiler
+inline float multiply_adds(std::int64_t count) {
+  volatile float half = 0.5f;
   const float a = half;
-  const FloatVector b = FloatVector{} + a;
+  FloatVector b = FloatVector{} + a;
   FloatVector sum[kTileRows][kTileVectors];
 #pragma GCC unroll 8
   for (int r = 0; r < kTileRows; ++r) {
@@ -256,7 +260,11 @@ inline float multiply_add(std::int64_t count) {
 #pragma GCC unroll 8
     for (int r = 0; r < kTileRows; ++r) {
 #pragma GCC unroll 4
-      for (int v = 0; v < kTileVectors; ++v) sum[r][v] = Words::multiply_add(sum[r][v], a, b);
+      for (int v = 0; v < kTileVectors; ++v) {
+        asm(""
+            : "+" STAGEGPT_VECTOR_CONSTRAINT(b));  // to the compiler, b may have changed: it multiplies again
+        sum[r][v] = Words::add_product(sum[r][v], a, b);
+      }
     }
   }
   FloatVector total = {};
@@ -282,7 +290,7 @@ constexpr PackedKernels packed_kernels_for(const char* name, Factors factors, bo
           .pack_rows = pack_rows<Words>,
           .pack_columns = pack_columns<Words>,
           .multiply = multiply<Words>,
-          .multiply_add = multiply_add<Words>};
+          .multiply_adds = multiply_adds<Words>};
 }
 
 }  // namespace STAGEGPT_SIMD

@@ -6,6 +6,9 @@
 
 #include <cstdint>
 #include <cstring>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #if defined(__AVX512F__)
 #define STAGEGPT_SIMD avx512
@@ -19,6 +22,13 @@
 #define STAGEGPT_SIMD simd128
 #define STAGEGPT_VECTOR_BYTES 16
 #define STAGEGPT_VECTOR_REGISTERS 16
+#endif
+
+// The letter for a vector register in an asm statement.
+#if defined(__aarch64__)
+#define STAGEGPT_VECTOR_CONSTRAINT "w"
+#else
+#define STAGEGPT_VECTOR_CONSTRAINT "v"
 #endif
 
 namespace stagegpt {
@@ -43,6 +53,18 @@ inline WordVector load_words(const void* p) {
   WordVector v;
   std::memcpy(&v, p, sizeof v);
   return v;
+}
+
+// a · b + c, rounded once where the processor can. Written as an expression it would depend on the compiler's
+// tuning, file by file, whether the two operations are fused.
+inline FloatVector multiply_add(float a, FloatVector b, FloatVector c) {
+#if defined(__AVX512F__)
+  return _mm512_fmadd_ps(_mm512_set1_ps(a), b, c);
+#elif defined(__FMA__)
+  return _mm256_fmadd_ps(_mm256_set1_ps(a), b, c);
+#else
+  return a * b + c;
+#endif
 }
 
 inline float sum_of(FloatVector v) {

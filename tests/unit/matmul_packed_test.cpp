@@ -137,13 +137,44 @@ TEST(PackedMatmul, has_the_same_bits_with_any_number_of_threads) {
   }
 }
 
-TEST(PackedMatmul, has_the_same_bits_in_a_row_whatever_rows_are_beside_it) {
+// Column j of row i of `part`, a product of the first m rows and the first n columns, and of `whole`.
+void expect_same_elements(const std::vector<float>& part, std::int64_t m, std::int64_t n,
+                          const std::vector<float>& whole, std::int64_t whole_n, const std::string& what) {
+  std::int64_t different = 0;
+  for (std::int64_t i = 0; i < m; ++i) {
+    for (std::int64_t j = 0; j < n; ++j) {
+      different += std::bit_cast<std::uint32_t>(part[static_cast<std::size_t>(i * n + j)]) !=
+                   std::bit_cast<std::uint32_t>(whole[static_cast<std::size_t>(i * whole_n + j)]);
+    }
+  }
+  EXPECT_EQ(different, 0) << what;
+}
+
+// Real numbers, as product(), but the first n columns of a matrix with kColumns.
+TEST(PackedMatmul, has_the_same_bits_in_an_element_whatever_is_beside_it) {
+  constexpr std::int64_t kRows = 50, kColumns = 150, kK = 900;
+  const Values a = random_values(1, 0, kRows * kK), b = random_values(1, 1, kK * kColumns);
+  const std::vector<float> left(a.begin(), a.end()), right(b.begin(), b.end());
   for (const PackedKernels* kernels : kernels_here()) {
-    constexpr std::int64_t kN = 70, kK = 900;
-    const std::vector<float> all = product(*kernels, 1, {50, kN, kK});
-    for (const std::int64_t m : {1, 3, 8, 49}) {
-      const std::vector<float> some = product(*kernels, 1, {m, kN, kK});
-      EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin())) << m;
+    const auto first = [&](std::int64_t m, std::int64_t n) {
+      std::vector<float> c(static_cast<std::size_t>(m * n));
+      packed::matmul(*kernels, Parallel(1), c.data(), n, row_major(left.data(), kK),
+                     row_major(right.data(), kColumns), {m, n, kK}, false);
+      return c;
+    };
+    const std::vector<float> whole = first(kRows, kColumns);
+    for (const std::int64_t m : {1, 2, 3, 5, 8, 49}) {
+      for (const std::int64_t n : {1, 4, 5, 8, 9, 16, 17, 33, 70, 149}) {
+        expect_same_elements(first(m, n), m, n, whole, kColumns, name_of(*kernels, {m, n, kK}, {}));
+      }
+    }
+  }
+}
+
+TEST(PackedMatmul, sums_of_no_products_are_zero) {
+  for (const PackedKernels* kernels : kernels_here()) {
+    for (const MatmulSize size : {MatmulSize{3, 5, 0}, {0, 5, 3}, {3, 0, 3}}) {
+      expect_right(*kernels, size);
     }
   }
 }
@@ -187,7 +218,7 @@ TEST(PackedMatmul, uses_the_widest_instructions_of_this_processor) {
 TEST(PackedMatmul, multiplies_and_adds_in_registers_as_often_as_asked) {
   for (const PackedKernels* kernels : kernels_here()) {
     const auto tile = static_cast<float>(kernels->rows * kernels->columns);
-    EXPECT_EQ(kernels->multiply_add(100) - kernels->multiply_add(0), 25 * tile) << kernels->name;
+    EXPECT_EQ(kernels->multiply_adds(100) - kernels->multiply_adds(0), 25 * tile) << kernels->name;
   }
 }
 
