@@ -16,8 +16,7 @@ void CpuFlags::add(CommandLine& command_line, const std::string& threads_help) {
   command_line.choice(
       "--cpu-matmul", matmul_, {"naive", "tiled", "packed", "packed-bf16", "blas"},
       "implementation of matrix multiplication (GEMM); packed-bf16: factors rounded to bf16 where there is "
-                      "more than one row, faster where the processor multiplies bf16"); packed-bf16: its factors rounded to bf16, "
-      "faster where the processor multiplies bf16");
+      "more than one row, faster where the processor multiplies bf16");
 }
 
 int CpuFlags::threads(int processes) const {
