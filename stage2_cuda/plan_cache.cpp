@@ -13,12 +13,19 @@ constexpr int kVersion = 1;
 
 PlanCache PlanCache::parse(std::string_view text) {
   const nlohmann::json json = parse_json(text);
+  if (!json.is_object()) user_error("expected an object");
   return read_json([&] {
+    for (const char* field : {"device", "library"}) {
+      if (json.contains(field) && !json[field].is_string()) user_error('"', field, "\": expected a text");
+    }
     if (const int version = json.at("version").get<int>(); version != kVersion)
       user_error("expected plans of version ", kVersion, ", got version ", version);
     PlanCache cache({json.at("device").get<std::string>(), json.at("library").get<std::string>()});
-    for (const auto& [product, algorithm] : json.at("plans").items())
+    if (!json.at("plans").is_object()) user_error("\"plans\": expected an object");
+    for (const auto& [product, algorithm] : json.at("plans").items()) {
+      if (!algorithm.is_string()) user_error("\"plans\": expected a text for \"", product, '"');
       cache.set(product, algorithm.get<std::string>());
+    }
     return cache;
   });
 }

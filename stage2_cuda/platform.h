@@ -6,7 +6,7 @@
 #include <string>
 
 #include "common/app/command_line.h"
-#include "common/backend/backend.h"
+#include "common/backend/op_observer.h"
 #include "stage2_cuda/runtime.h"
 
 namespace stagegpt::gpu {
@@ -30,7 +30,8 @@ class Platform {
   // measures no time.
   virtual void add_report_flag(CommandLine&) {}
   virtual bool counts() const { return false; }
-  virtual void watch(Backend&) {}
+  // Counts by op too while the observer exists; null if nothing is counted.
+  virtual std::unique_ptr<OpObserver> watch(Backend&) { return nullptr; }
   virtual void write_report() {}
 };
 

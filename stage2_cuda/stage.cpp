@@ -22,6 +22,7 @@ class CudaStage final : public Stage {
   }
 
   Machine& start(Timeline* timeline) override {
+    if (ladder_ && timeline != nullptr) user_error("--profile: cannot be combined with --ladder");
     const gpu::DeviceInfo device = cuda_.open();
     cuda_.read_plans(group_, device);
     machine_.threads = cuda_.threads();
@@ -29,7 +30,7 @@ class CudaStage final : public Stage {
     machine_.tf32 = cuda_.options().precision == gpu::Precision::tf32;
     machine_.activations = cuda_.activations();
     machine_.backend = gpu::make_cuda_backend(cuda_.options());
-    cuda_.platform().watch(*machine_.backend);
+    watcher_ = cuda_.platform().watch(*machine_.backend);
     machine_.memory = cuda_.memory();
     machine_.communicator = recorded(timeline, std::make_unique<SelfCommunicator>(group_));
     machine_.sync = std::make_unique<NoGradientSync>();
@@ -73,7 +74,8 @@ class CudaStage final : public Stage {
   SingleProcess group_;
   gpu::CudaFlags cuda_;
   std::optional<std::string> ladder_;
-  Machine machine_;  // destroyed first: it uses group_
+  Machine machine_;                      // destroyed before group_, which it uses
+  std::unique_ptr<OpObserver> watcher_;  // destroyed first: it uses the backend
 };
 
 }  // namespace

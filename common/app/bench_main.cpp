@@ -212,7 +212,9 @@ int bench_main(Stage& stage, int argc, char** argv) {
     if (flags.peak_tflops.has_value() != flags.peak_bandwidth.has_value())
       user_error("--budget: --peak-tflops and --peak-bandwidth belong together; got one of them");
     flags.bench.steps = flags.steps.value_or(flags.generate ? DecodeBenchConfig().tokens : flags.bench.steps);
-    flags.profile.resolve({1, flags.bench.steps}, stage.group());
+    flags.profile.resolve({1, flags.bench.steps}, stage);
+    if (stage.counts() && (flags.budget || flags.generate))
+      user_error("--emulator-report: cannot be combined with ", flags.budget ? "--budget" : "--generate");
     flags.trainer.recompute = *recompute_named(flags.recompute);
     const TrainerConfig& trainer = flags.trainer;
     divide_step(trainer.batch_size, trainer.grad_accumulation, stage.group().rank(), stage.group().size(),

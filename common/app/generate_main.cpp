@@ -68,7 +68,7 @@ struct GenerateFlags {
     command_line.toggle("--json", json, "print one JSON object instead of the text");
   }
   DType matrices() const { return weights == "bf16" ? DType::bf16 : DType::f32; }
-  void check(const RankGroup& group) {
+  void check(Stage& stage) {
     sampling.seed = static_cast<std::uint64_t>(seed);
     require_model_path(model);
     for (const std::string& text : stop) {
@@ -82,7 +82,7 @@ struct GenerateFlags {
     if (interactive && !prompt.empty())
       user_error("--prompt: cannot be combined with --interactive, which reads prompts from standard input");
     if (interactive && profile.is_given()) user_error("--profile: cannot be combined with --interactive");
-    profile.resolve({1, max_new_tokens}, group);
+    profile.resolve({1, max_new_tokens}, stage);
   }
 };
 
@@ -281,7 +281,7 @@ int generate_main(Stage& stage, int argc, char** argv) {
   command_line.version(built_version());
   flags.add(command_line);
   stage.add_flags(command_line);
-  if (!parse_flags(stage, command_line, argc, argv, [&] { flags.check(stage.group()); })) return 0;
+  if (!parse_flags(stage, command_line, argc, argv, [&] { flags.check(stage); })) return 0;
   const std::unique_ptr<Timeline> timeline = flags.profile.make_timeline();
   const Machine& machine = stage.start(timeline.get());
   machine.backend->set_fused(!flags.no_fused);

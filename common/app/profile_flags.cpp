@@ -30,12 +30,14 @@ void ProfileFlags::add(CommandLine& command_line, const char* unit, StepRange us
                            usual.first, ':', usual.last, ')'));
 }
 
-void ProfileFlags::resolve(const StepRange& all, const RankGroup& group) {
+void ProfileFlags::resolve(const StepRange& all, Stage& stage) {
   if (!file_) {
     if (steps_) user_error(kFlag, ": is for --profile");
     return;
   }
-  if (all.first > all.last) user_error("--profile: this call has no ", unit_, " to do");
+  if (stage.counts())
+    user_error("--profile: cannot be combined with --emulator-report, which measures no time");
+  if (all.first > all.last) user_error("--profile: no ", unit_, " is left to do in this call");
   if (steps_) range_ = parse_range(*steps_);
   if (steps_ && (range_.first < all.first || range_.last > all.last)) {
     user_error(kFlag, ": expected ", unit_, "s of this call, which does ", all.first, " to ", all.last,
@@ -43,7 +45,7 @@ void ProfileFlags::resolve(const StepRange& all, const RankGroup& group) {
   }
   const std::int64_t before = steps_ ? 0 : all.first - 1;  // the usual range counts the steps of the call
   range_ = {std::min(range_.first + before, all.last), std::min(range_.last + before, all.last)};
-  if (group.is_root()) require_profile_file(*file_);
+  if (stage.group().is_root()) require_profile_file(*file_);
 }
 
 std::unique_ptr<Timeline> ProfileFlags::make_timeline() const {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/app/command_line.h"
+#include "common/app/stage.h"
 #include "common/profile/profile.h"
 
 namespace stagegpt {
@@ -18,8 +19,9 @@ class ProfileFlags {
 
   bool is_given() const { return file_.has_value(); }
   // Throws UserError for a range that is malformed or not among `all`, the steps of this call, and, on rank
-  // 0, for a file that cannot be written. The usual range is cut to `all`.
-  void resolve(const StepRange& all, const RankGroup& group);
+  // 0, for a file that cannot be written. It cannot be combined with a stage that counts. The usual range is
+  // cut to `all`.
+  void resolve(const StepRange& all, Stage& stage);
   // The rest is for flags that have been resolved. Both are null without --profile.
   std::unique_ptr<Timeline> make_timeline() const;
   std::unique_ptr<Profile> make_profile(Timeline* timeline, RankGroup& group, Backend& backend) const;

@@ -368,13 +368,17 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, Timeline* ti
 }
 
 // Checks that need neither data nor weights.
-void check_run(TrainFlags& flags, RankGroup& group, const std::optional<ResumedRun>& resumed) {
+void check_run(TrainFlags& flags, Stage& stage, const std::optional<ResumedRun>& resumed) {
+  RankGroup& group = stage.group();
   const TrainerConfig config = flags.run().trainer;
   agree(group, [&] {
     divide_step(config.batch_size, config.grad_accumulation, group.rank(), group.size(), config.reproducible);
   });
   const StepRange steps{resumed ? steps_done(*resumed) + 1 : 1, flags.run().last_step};
-  agree(group, [&] { flags.profile.resolve(steps, group); });
+  agree(group, [&] {
+    flags.profile.resolve(steps, stage);
+    if (stage.counts() && flags.dry_run) user_error("--emulator-report: cannot be combined with --dry-run");
+  });
   on_root(group, [&] {
     if (!resumed && !flags.dry_run && flags.run_dir) require_no_run(*flags.run_dir);
   });
@@ -440,7 +444,7 @@ int train_main(Stage& stage, int argc, char** argv) {
     std::cout << text_of(settings);
     return 0;
   }
-  check_run(flags, group, resumed);
+  check_run(flags, stage, resumed);
   const std::unique_ptr<Timeline> timeline = flags.profile.make_timeline();
   Machine& machine = stage.start(timeline.get());
   if (flags.run().trainer.reproducible) make_reproducible(machine);

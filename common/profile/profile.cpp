@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
 #include <numeric>
 
 #include "common/base/json.h"
@@ -29,6 +30,15 @@ std::vector<std::string> gather_texts(RankGroup& group, const std::string& own) 
     group.receive(std::as_writable_bytes(std::span(texts.back())), rank);
   }
   return texts;
+}
+
+// As trace_file() begins. An empty file may be replaced, too.
+bool is_profile(const fs::path& file) {
+  constexpr std::string_view kBegin = "{\"displayTimeUnit\"";
+  std::string begin(kBegin.size(), '\0');
+  std::ifstream in(file, std::ios::binary);
+  in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  return in.gcount() == 0 || begin == kBegin;
 }
 
 }  // namespace
@@ -102,10 +112,13 @@ void require_profile_file(const fs::path& file) {
   std::error_code ignored;
   if (fs::exists(file, ignored) && !fs::is_regular_file(file, ignored))
     user_error("--profile: ", file, " exists and is not a regular file");
+  if (fs::exists(file, ignored) && !is_profile(file))
+    user_error("--profile: ", file, " exists and is not a profile; it is not replaced");
   if (!file.has_filename()) user_error("--profile: expected a file, not ", file);
   fs::path temporary = file;
   temporary += ".tmp";  // as replace_file() will
-  const FileDescriptor created(open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+  const FileDescriptor created(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!created.is_open() && errno == EEXIST) return;
   if (!created.is_open()) fail_to_open(file, "--profile", errno);
   unlink(temporary.c_str());
 }

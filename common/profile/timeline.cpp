@@ -17,6 +17,11 @@ void Timeline::clear() {
   phase_.name = "";
 }
 
+void Timeline::record(bool recording) {
+  const std::lock_guard lock(mutex_);  // whoever adds a span now, has added it
+  recording_ = recording;
+}
+
 void Timeline::add(const TimelineSpan& span) {
   const std::lock_guard lock(mutex_);
   if (!recording()) return;

@@ -55,7 +55,7 @@ class Timeline {
   // Forgets all spans, and reserves memory. Call while nothing is recorded.
   void clear();
   // Begins or ends recording. A span is kept if both its begin and its end are recorded.
-  void record(bool recording) { recording_ = recording; }
+  void record(bool recording);
   bool recording() const { return recording_.load(std::memory_order_relaxed); }
   // Adds a span that has ended. Ignored if nothing is recorded; counted as lost if the memory is full.
   void add(const TimelineSpan& span);

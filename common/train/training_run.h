@@ -41,7 +41,7 @@ struct TrainingRunConfig {
   NonFinite non_finite = NonFinite::stop;
   std::function<std::string()> sample;  // generates a text with the current model
   std::optional<Peak> peak;             // of this rank, for MFU; measured if not given
-  Profile* profile = nullptr;           // of some steps; written even if the run ends before the last of them
+  Profile* profile = nullptr;  // of some steps; written also if a signal or --patience ends the run earlier
 };
 
 // The windows that such a run validates between steps, of a validation part of `tokens` tokens.

@@ -41,7 +41,7 @@ class Zero1OverlappedSync final : public Zero1Sync {
     for (const ArenaRange& range : ranges(weights.numel()))
       pending_.push_back(communicator_.all_gather(weights.slice(range.begin, {range.size()})));
     wait();
-    parameters.update_shadow();
+    if (communicator_.size() > 1) parameters.update_shadow();  // AdamW has written this rank's part
   }
 
  private:

@@ -35,7 +35,7 @@ class Zero1Sync : public GradientSync {
     clock_.start();
     communicator_.all_gather(parameters.weights())->wait();
     clock_.stop();
-    parameters.update_shadow();
+    if (communicator_.size() > 1) parameters.update_shadow();  // AdamW has written this rank's part
   }
 
   CommunicationReport take_report() override { return clock_.take_report(); }

@@ -37,9 +37,9 @@ class Emulator final : public Platform {
   std::string library() const override { return "host BLAS (f32) in place of cuBLASLt"; }
   std::string library_version() const override { return "host BLAS"; }
   bool is_gpu() const override { return false; }
-  bool counts() const override { return report_ != nullptr; }
-  void watch(Backend& backend) override {
-    if (report_ != nullptr) report_->watch(backend);
+  bool counts() const override { return report_directory_.has_value(); }
+  std::unique_ptr<OpObserver> watch(Backend& backend) override {
+    return report_ == nullptr ? nullptr : report_->watch(backend);
   }
   void write_report() override {
     if (report_ != nullptr) report_->write();

@@ -4,15 +4,15 @@
 #include <filesystem>
 #include <memory>
 
-#include "common/backend/backend.h"
+#include "common/backend/op_observer.h"
 
 namespace stagegpt::gpu::emulation {
 
 class Report {
  public:
   virtual ~Report() = default;
-  // Begins to count by op too.
-  virtual void watch(Backend& backend) = 0;
+  // Counts by op too while the observer exists. It may not outlive the backend or the report.
+  virtual std::unique_ptr<OpObserver> watch(Backend& backend) = 0;
   // Writes the files.
   virtual void write() = 0;
 };

@@ -1,13 +1,12 @@
 // --emulator-report in a program whose kernels are instrumented.
 #include "stage2_cuda/emulation/report.h"
 
-#include <fstream>
 #include <iostream>
-#include <optional>
 
 #include "common/backend/op_observer.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
+#include "common/io/file.h"
 #include "stage2_cuda/emulation/profile/profiler.h"
 #include "stage2_cuda/emulation/profile/writers.h"
 
@@ -40,7 +39,9 @@ class ReportInDirectory final : public Report {
     if (error) user_error("--emulator-report: cannot make ", directory_.string(), ": ", error.message());
   }
 
-  void watch(Backend& backend) override { watcher_.emplace(backend, profiler_); }
+  std::unique_ptr<OpObserver> watch(Backend& backend) override {
+    return std::make_unique<OpWatcher>(backend, profiler_);
+  }
 
   void write() override {
     const Summary summary = summary_of(profiler_.profile());
@@ -51,15 +52,10 @@ class ReportInDirectory final : public Report {
   }
 
  private:
-  void write(const char* name, const std::string& text) const {
-    std::ofstream out(directory_ / name, std::ios::binary);
-    out << text;
-    if (!out.flush()) throw std::runtime_error(concat("cannot write ", (directory_ / name).string()));
-  }
+  void write(const char* name, const std::string& text) const { replace_file(directory_ / name, text); }
 
   std::filesystem::path directory_;
   Profiler profiler_;
-  std::optional<OpWatcher> watcher_;
 };
 
 }  // namespace

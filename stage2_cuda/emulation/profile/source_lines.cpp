@@ -81,6 +81,7 @@ void add_answers(std::map<Instruction, LineChain>& all, const std::vector<Instru
 
 std::map<Instruction, LineChain> lines_of(const std::vector<Instruction>& callers) {
   std::map<Instruction, LineChain> all;
+  for (const Instruction caller : callers) all[caller];  // also those without an answer
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   for (std::size_t begin = 0; begin < callers.size(); begin += kAtOnce) {
     std::string command = "addr2line -a -i -f -e '" + program + "'";
