@@ -78,6 +78,35 @@ TEST_F(Stage2Emulated, CountsTheBytesOfAStep) {
 #endif
 }
 
+// Without addr2line no source line is known, and the counts are there.
+TEST_F(Stage2Emulated, CountsWithoutSourceLines) {
+  if (!std::filesystem::exists(std::string(STAGEGPT_BIN_DIR) + "/stage2_train_profiled")) GTEST_SKIP();
+  expect_done(run("train", small("run", {"--stop-after", "1", "--emulator-report", "report"}),
+                  {.environment = {{"PATH", directory_.path()}}}));
+  const auto report = nlohmann::json::parse(read_bytes(directory_.path() / "report" / "report.json"));
+  EXPECT_GT(report["kernels"].size(), 10u);
+}
+
+TEST_F(Stage2Emulated, RefusesWhatCannotBeCountedOrProfiled) {
+  const auto refused = [&](const char* program, const Arguments& flags, const char* why) {
+    const Arguments all = program == std::string("train") ? small("refused", flags) : flags;
+    expect_failure(run(program, all), 2, why);
+  };
+  refused("train", {"--emulator-report", "r", "--profile", "p.json"},
+          "--profile: cannot be combined with --emulator-report");
+  refused("train", {"--emulator-report", "r", "--dry-run"},
+          "--emulator-report: cannot be combined with --dry-run");
+  refused("bench", {"--emulator-report", "r", "--profile", "p.json"},
+          "--profile: cannot be combined with --emulator-report");
+  refused("bench", {"--emulator-report", "r", "--budget"},
+          "--emulator-report: cannot be combined with --budget");
+  refused("bench", {"--emulator-report", "r", "--generate"},
+          "--emulator-report: cannot be combined with --generate");
+  refused("bench", {"--ladder", "layernorm", "--profile", "p.json"},
+          "--profile: cannot be combined with --ladder");
+  EXPECT_FALSE(std::filesystem::exists(directory_.path() / "p.json"));
+}
+
 TEST_F(Stage2Emulated, AnotherThreadOrderGivesTheSameBits) {
   if (kSanitized) GTEST_SKIP() << "bits are compared in the optimised build";
   stage2("train", small("forward", {"--stop-after", "5"}));

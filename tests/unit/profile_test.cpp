@@ -249,13 +249,27 @@ TEST(ProfileFile, MustBeWritable) {
   };
   EXPECT_EQ(refusal(directory.path() / "new.json"), "");
   EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
-  directory.write("old.json", "kept until the profile is written");
+  const std::string old = trace_file(std::vector{std::string()}, {});
+  directory.write("old.json", old);
   EXPECT_EQ(refusal(directory.path() / "old.json"), "");
-  EXPECT_EQ(read_bytes(directory.path() / "old.json"), "kept until the profile is written");
+  EXPECT_EQ(read_bytes(directory.path() / "old.json"), old);  // until the profile is written
+  directory.write("empty.json", "");
+  EXPECT_EQ(refusal(directory.path() / "empty.json"), "");
   EXPECT_NE(refusal(directory.path()).find("is not a regular file"), std::string::npos);
   EXPECT_NE(refusal("/dev/full").find("is not a regular file"), std::string::npos);
   EXPECT_NE(refusal(directory.path() / "none" / "x").find("No such file"), std::string::npos);
   EXPECT_NE(refusal(directory.path() / "old.json" / "x").find("Not a directory"), std::string::npos);
+}
+
+TEST(ProfileFile, OfAnotherKindIsNotReplaced) {
+  const ScratchDirectory directory;
+  for (const char* text : {"{", "a text to train on, longer than the beginning of a profile"}) {
+    directory.write("text.txt", text);
+    EXPECT_THROW(require_profile_file(directory.path() / "text.txt"), UserError);
+  }
+  directory.write("p.json.tmp", "a file of the user's");
+  require_profile_file(directory.path() / "p.json");
+  EXPECT_EQ(read_bytes(directory.path() / "p.json.tmp"), "a file of the user's");
 }
 
 // Two ranks as two threads: messages through queues.
