@@ -1,5 +1,5 @@
-// OpenBLAS, for --cpu-matmul blas and for the products of the emulated stages 2 and 3. It is loaded at the first use, which throws
-// std::runtime_error if the library is missing or is not its OpenMP build.
+// OpenBLAS, for --cpu-matmul blas and for the products of the emulated stages 2 and 3. It is loaded at the
+// first use, which throws std::runtime_error if the library is missing or is not its OpenMP build.
 #pragma once
 
 #include <string>

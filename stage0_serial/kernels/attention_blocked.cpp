@@ -38,8 +38,8 @@ void transpose_padded(float* out, std::int64_t columns, const float* rows, std::
   }
 }
 
-// Floats from one row of T columns to the next: whole vectors, and an odd number of them. With a power of two, the rows
-// of a tile would begin in the same set of the cache and evict each other.
+// Floats from one row of T columns to the next: whole vectors, and an odd number of them. With a power of
+// two, the rows of a tile would begin in the same set of the cache and evict each other.
 std::int64_t row_length(std::int64_t T) { return (round_up_to_lanes(T) / kLanes | 1) * kLanes; }
 
 // One head's sizes and inputs, for forward and backward.

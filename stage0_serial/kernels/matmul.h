@@ -1,8 +1,9 @@
 // GEMM: c[m][n] = Σ_k a[m][k] · b[k][n], or += with `accumulate`. Either operand may be transposed.
 //
-// --cpu-matmul selects an implementation. Read `naive` (here, the reference), `tiled` (matmul_tiled.h) and `packed`
-// (matmul_packed.h, the default) in this order: all compute the same sums, and each is faster than the one before.
-// `packed-bf16` is `packed` with factors rounded to bf16; `blas` (matmul_blas.h) calls OpenBLAS, for comparison.
+// --cpu-matmul selects an implementation. Read `naive` (here, the reference), `tiled` (matmul_tiled.h) and
+// `packed` (matmul_packed.h, the default) in this order: all compute the same sums, and each is faster than
+// the one before. `packed-bf16` is `packed` with factors rounded to bf16; `blas` (matmul_blas.h) calls
+// OpenBLAS, for comparison.
 #pragma once
 
 #include "stage0_serial/blas/matrix_view.h"

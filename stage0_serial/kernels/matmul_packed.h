@@ -18,9 +18,10 @@
 //
 // With few rows, packing b takes most of the time: 4 rows reach 40 % of the rate of 256.
 //
-// k is divided into blocks by its length alone. In each block an element of c is a sum in ascending order of k, which begins
-// at zero; the sums of the blocks are added to c in order. So the bits of an element do not depend on the other rows
-// and columns of the product, nor on the number of threads. They do depend on the instruction set.
+// k is divided into blocks by its length alone. In each block an element of c is a sum in ascending order of
+// k, which begins at zero; the sums of the blocks are added to c in order. So the bits of an element do not
+// depend on the other rows and columns of the product, nor on the number of threads. They do depend on the
+// instruction set.
 #pragma once
 
 #include "stage0_serial/kernels/packed_kernels.h"

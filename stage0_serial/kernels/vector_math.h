@@ -10,7 +10,8 @@ namespace stagegpt {
 // 2e38, for NaN it is NaN. e^x = 2^n · e^r with n = round(x/ln 2), r = x - n ln 2 in [-ln2/2, ln2/2]; e^r is
 // its Taylor polynomial of degree 7 (remainder below 2^-28).
 //
-// Always inlined: a loop that calls a function is not vectorised, and in a large file the compiler stops inlining.
+// Always inlined: a loop that calls a function is not vectorised, and in a large file the compiler stops
+// inlining.
 [[gnu::always_inline]] inline float vector_exp(float x) {
   const float clamped = x < -87.0f ? -87.0f : (x > 88.3f ? 88.3f : x);
   constexpr float kRounder = 0x1.8p23f;  // adding and subtracting it rounds to an integer
