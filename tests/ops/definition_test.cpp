@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "stage0_serial/naive_backend.h"
+#include "tests/support/difference.h"
 #include "tests/support/tensors.h"
 #include "tests/support/tolerance.h"
 
@@ -19,7 +20,10 @@ class Definition : public testing::Test {
   Tensor empty(Shape shape) { return backend_->allocate(DType::f64, shape); }
   // Expects that `tensor` contains `expected`, apart from rounding errors of sums of K terms.
   void expect_values(const Tensor& tensor, const Values& expected, std::int64_t K) {
-    EXPECT_LE(relative_error(to_values(*backend_, tensor), expected), error_limit(0, K, DType::f64));
+    const Values got = to_values(*backend_, tensor);
+    const double limit = error_limit(0, K, DType::f64);
+    EXPECT_LE(relative_error(got, expected), limit)
+        << describe_difference(got, expected, tensor.shape(), limit);
   }
   void expect_activation(Activation activation, double (*f)(double)) {
     const Values x = random_values(1, 0, 101, 2);

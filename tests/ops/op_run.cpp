@@ -46,7 +46,11 @@ Values OpRun::direction(int projection, std::size_t output) const {
 std::vector<Var> OpRun::forward(Tape& tape) {
   std::vector<Var> outs = op_.build(tape, x_, ids_);
   outputs_.clear();
-  for (const Var& out : outs) outputs_.push_back(to_values(backend_, out.value()));
+  output_shapes_.clear();
+  for (const Var& out : outs) {
+    outputs_.push_back(to_values(backend_, out.value()));
+    output_shapes_.push_back(out.value().shape());
+  }
   return outs;
 }
 
@@ -68,7 +72,7 @@ void OpRun::step_from_outputs(int projection) {
 
 void OpRun::step(int projection) {
   if (op_.is_loss) {
-    outputs_ = {Values(1)};
+    outputs_ = {Values(1)};  // for direction()
     Tape tape(backend_, Tape::Mode::training, direction(projection, 0)[0]);
     return tape.backward(forward(tape)[0]);
   }

@@ -31,10 +31,12 @@ class OpRun {
 
   // The outputs of the last forward pass.
   const std::vector<Values>& outputs() const { return outputs_; }
+  const Shape& output_shape(std::size_t i) const { return output_shapes_[i]; }
   // r_i, with i = `output`.
   Values direction(int projection, std::size_t output) const;
   Values grad(std::size_t i) { return to_values(backend_, x_[i].grad()); }
   const Values& input(std::size_t i) const { return inputs_[i]; }
+  const Shape& input_shape(std::size_t i) const { return op_.reals[i].shape; }
   void set_input(std::size_t i, const Values& values) { set_values(backend_, x_[i].value(), values); }
 
  private:
@@ -46,6 +48,7 @@ class OpRun {
   const OpCase& op_;
   std::uint64_t seed_;
   std::vector<Values> inputs_, outputs_;
+  std::vector<Shape> output_shapes_;
   std::vector<Var> x_;
   std::vector<Tensor> ids_;
 };

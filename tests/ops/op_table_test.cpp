@@ -7,6 +7,7 @@
 #include "stage0_serial/naive_backend.h"
 #include "tests/ops/op_run.h"
 #include "tests/support/backends.h"
+#include "tests/support/difference.h"
 #include "tests/support/tolerance.h"
 
 namespace stagegpt::test {
@@ -47,6 +48,27 @@ std::ostream& operator<<(std::ostream& out, const Target& target) {
 }
 std::string test_name(const testing::TestParamInfo<Target>& info) { return concat(info.param); }
 
+// One result of an op: its errors over all seeds, and the values of the seed with the largest error.
+struct Comparison {
+  RelativeError error, plain_error;
+  Values got, expected;
+  Shape shape;
+
+  void add(const Values& tested, const Values& plain, const Values& reference, const Shape& its_shape) {
+    error.add(tested, reference);
+    plain_error.add(plain, reference);
+    if (const double own = relative_error(tested, reference); !(own <= largest_)) {
+      largest_ = own;
+      got = tested;
+      expected = reference;
+      shape = its_shape;
+    }
+  }
+
+ private:
+  double largest_ = -1;
+};
+
 class OpTable : public testing::TestWithParam<Target> {
  protected:
   const OpCase& op() const { return *GetParam().op; }
@@ -59,10 +81,12 @@ class OpTable : public testing::TestWithParam<Target> {
   OpRun plain(int seed) { return run(*naive_, dtype() == DType::bf16 ? DType::f64 : dtype(), seed); }
   OpRun tested(int seed, int constant = OpRun::kNone) { return run(*backend_, dtype(), seed, constant); }
 
-  void expect_close(const RelativeError& error, const RelativeError& plain_error, const std::string& what) {
-    EXPECT_LE(error.value(), error_limit(plain_error.value(), op().K, dtype(), GetParam().backend->rounding))
-        << what;
-    EXPECT_LE(plain_error.value(), plain_error_limit(dtype())) << what << " of the plain kernel";
+  void expect_close(const Comparison& result, const std::string& what) {
+    const double limit =
+        error_limit(result.plain_error.value(), op().K, dtype(), GetParam().backend->rounding);
+    EXPECT_LE(result.error.value(), limit)
+        << what << ": " << describe_difference(result.got, result.expected, result.shape, limit);
+    EXPECT_LE(result.plain_error.value(), plain_error_limit(dtype())) << what << " of the plain kernel";
   }
 
   const std::unique_ptr<Backend> naive_ = make_naive_backend();
@@ -76,36 +100,29 @@ Values sum(Values a, const Values& b) {
 
 TEST_P(OpTable, agrees_with_the_reference) {
   const std::size_t inputs = op().reals.size();
-  std::vector<RelativeError> output_error(2), plain_output_error(2);
-  std::vector<RelativeError> grad_error(inputs), plain_grad_error(inputs);
-  std::vector<RelativeError> sum_error(inputs), plain_sum_error(inputs);
+  std::vector<Comparison> outputs(2), grads(inputs), sums(inputs);
   for (int seed = 0; seed < kSeeds; ++seed) {
     OpRun expected = reference(seed), other = reference(seed), plain_run = plain(seed), got = tested(seed);
     for (OpRun* each : {&expected, &plain_run, &got}) each->step(0);
     other.step(1);
     for (std::size_t i = 0; i < expected.outputs().size(); ++i) {
-      output_error[i].add(got.outputs()[i], expected.outputs()[i]);
-      plain_output_error[i].add(plain_run.outputs()[i], expected.outputs()[i]);
+      outputs[i].add(got.outputs()[i], plain_run.outputs()[i], expected.outputs()[i], got.output_shape(i));
     }
     for (std::size_t i = 0; i < inputs; ++i) {
       if (!got.differentiable(i)) continue;
-      grad_error[i].add(got.grad(i), expected.grad(i));
-      plain_grad_error[i].add(plain_run.grad(i), expected.grad(i));
+      grads[i].add(got.grad(i), plain_run.grad(i), expected.grad(i), got.input_shape(i));
     }
     // A second backward adds its gradients to those of the first.
     for (OpRun* each : {&plain_run, &got}) each->step(1);
     for (std::size_t i = 0; i < inputs; ++i) {
       if (!got.differentiable(i)) continue;
-      sum_error[i].add(got.grad(i), sum(expected.grad(i), other.grad(i)));
-      plain_sum_error[i].add(plain_run.grad(i), sum(expected.grad(i), other.grad(i)));
+      sums[i].add(got.grad(i), plain_run.grad(i), sum(expected.grad(i), other.grad(i)), got.input_shape(i));
     }
   }
-  for (std::size_t i = 0; i < output_error.size(); ++i) {
-    expect_close(output_error[i], plain_output_error[i], concat("output ", i));
-  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) expect_close(outputs[i], concat("output ", i));
   for (std::size_t i = 0; i < inputs; ++i) {
-    expect_close(grad_error[i], plain_grad_error[i], concat("gradient of input ", i));
-    expect_close(sum_error[i], plain_sum_error[i], concat("gradient of input ", i, ", accumulated"));
+    expect_close(grads[i], concat("gradient of input ", i));
+    expect_close(sums[i], concat("gradient of input ", i, ", accumulated"));
   }
 }
 
