@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/app/command_line.h"
+#include "common/comm/slow_network.h"
 #include "stage1_mpi/mpi_communicator.h"
 
 namespace stagegpt {
@@ -18,10 +19,13 @@ class MpiFlags {
   const std::string& gradient_sync() const { return comm_; }
   CommAlgorithm algorithm() const;
   double watchdog_seconds() const { return watchdog_seconds_; }
+  Network network() const;
 
  private:
   std::string comm_ = "zero1", algorithm_ = "ring";
   double watchdog_seconds_ = kDefaultWatchdogSeconds;
+  double latency_ = 0;    // microseconds
+  double bandwidth_ = 0;  // Gb/s
 };
 
 }  // namespace stagegpt

@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "common/comm/agreement.h"
+#include "common/comm/slow_network.h"
 #include "common/profile/recorded_communicator.h"
 #include "stage1_mpi/gradient_syncs.h"
 #include "stage1_mpi/mpi_flags.h"
@@ -37,9 +38,15 @@ class MpiCudaStage final : public Stage {
     std::unique_ptr<gpu::CudaBackend> backend;
     agree(group_, [&] { backend = gpu::make_cuda_backend(cuda_.options()); });
     const gpu::Transport transport = choose_transport();
+    if (mpi_.network().delays() && transport == gpu::Transport::nccl) {
+      throw AgreedUserError(
+          "--comm-latency and --comm-bandwidth delay what the host waits for, and with NCCL the GPU waits: "
+          "use --transport host or cuda-aware");
+    }
     group_.watchdog().set_limit(mpi_.watchdog_seconds());  // now, because NCCL may hang when it starts
-    machine_.communicator =
-        recorded(timeline, make_device_communicator(transport, group_, *backend, mpi_.algorithm()));
+    machine_.communicator = recorded(
+        timeline,
+        slowed(mpi_.network(), make_device_communicator(transport, group_, *backend, mpi_.algorithm())));
     machine_.backend = std::move(backend);
     machine_.sync = make_gradient_sync(mpi_.gradient_sync(), *machine_.communicator, *machine_.backend);
     machine_.memory = cuda_.memory(gpu::ranks_on_gpu_of(group_, placement_, device));
@@ -54,6 +61,9 @@ class MpiCudaStage final : public Stage {
     machine_.description = concat(stagegpt::description(placement_, group_.size()), "; ",
                                   cuda_.description(device), "; gradients ", mpi_.gradient_sync(),
                                   ", transport ", name_of(transport), shares_gpu_ ? ", sharing GPUs" : "");
+    if (const std::string delay = description(mpi_.network()); !delay.empty()) {
+      machine_.description += concat("; ", delay);
+    }
     const std::string warning =
         cuda_.platform().is_gpu() ? "" : stagegpt::warning(group_, placement_, machine_.threads);
     if (!warning.empty()) std::cerr << warning << '\n';

@@ -97,6 +97,9 @@ TEST_F(GradientSyncTest, is_what_the_flags_ask_for) {
   EXPECT_EQ(calls_of_step(parsed({"--comm", "zero1"})->gradient_sync()).front().name, "reduce_scatter");
   EXPECT_EQ(parsed({"--comm-algorithm", "ring"})->algorithm(), CommAlgorithm::ring);
   EXPECT_EQ(parsed({"--comm-algorithm", "mpi"})->algorithm(), CommAlgorithm::mpi);
+  EXPECT_EQ(parsed({"--comm-latency", "250"})->network().latency, 250e-6);
+  EXPECT_EQ(parsed({"--comm-bandwidth", "2"})->network().seconds_per_byte, 4e-9);
+  EXPECT_FALSE(parsed({})->network().delays());
   EXPECT_EQ(parsed({"--watchdog-seconds", "2.5"})->watchdog_seconds(), 2.5);
 }
 
