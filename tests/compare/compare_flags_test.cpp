@@ -60,7 +60,8 @@ TEST_F(CompareFlagsTest, AreInHelp) {
         "stages to compare, such as 0,1,3 (default: all that can run) --ranks",
         "numbers of ranks for stages 1 and 3, such as 1,2,4 (default: 1,2) --emulated",
         "run stages 2 and 3 on the emulator even if there is a GPU --programs",
-        "directory of stageN_train (default: that of this program) --mpirun",
+        "directory of stageN_train (default: that of this program) --against",
+        "directory of another build's stageN_train: each stage of it runs too, as the reference --mpirun",
         "command that starts ranks, before -np N (default: mpirun, and with Open MPI --oversubscribe "
         "--bind-to "
         "none) --cores",

@@ -90,6 +90,21 @@ TEST_F(CompareStages, AllStagesAgree) {
   EXPECT_EQ(nlohmann::json::parse(again.output)["contestants"].size(), 2u);
 }
 
+TEST_F(CompareStages, NamesTheBuildThatDisagrees) {
+  const std::string programs = programs_with({"stage0_train"}, "--learning-rate 0.0031");
+  const ProgramResult result =
+      run(Arguments{"--output", "report", "--programs", programs, "--against", STAGEGPT_BIN_DIR, "--stages",
+                    "0", "--repeats", "1", "--no-reproducible-pass"} +
+          kTiny);
+  EXPECT_EQ(result.exit_code, 1) << result.errors << result.output;
+  EXPECT_NE(result.output.find("Stage 0 disagrees with Stage 0, other build from step 2 on"),
+            std::string::npos)
+      << result.output;
+  const nlohmann::json json = results();
+  EXPECT_EQ(json["contestants"][0]["other_build"], true);
+  EXPECT_EQ(json["contestants"][1]["other_build"], false);
+}
+
 TEST_F(CompareStages, NamesTheStageAndTheStepThatDisagree) {
   // The learning rate changes the results only from step 2 on: step 1 uses the same initial weights.
   const std::string programs = programs_with({"stage1_train"}, "--learning-rate 0.0031");

@@ -112,6 +112,36 @@ TEST_F(FakeComparison, RunsTheContestantsInTurns) {
   EXPECT_EQ(left, std::set<std::string>{"metrics.jsonl"});
 }
 
+// The other build is the reference. Its bits may differ, also with --reproducible.
+TEST_F(FakeComparison, RunsAnotherBuildInTurns) {
+  fs::create_directory(folder() / "other");
+  stage("other/stage0_train");
+  options_.choice.stages = {0};
+  options_.choice.against = folder() / "other";
+  options_.experiment.reproducible_pass = true;
+  stage("stage0_train", {.train = "echo other weights > \"$run/latest/model.safetensors\""});
+  Comparison comparison = run();
+  EXPECT_TRUE(comparison.passed());
+  EXPECT_EQ(said_,
+            "[1/6] Stage 0, other build, run 1: T s, loss 2.00\n[2/6] Stage 0, run 1: T s, loss 2.00\n"
+            "[3/6] Stage 0, other build, reproducible, run 1: T s, loss 2.00\n"
+            "[4/6] Stage 0, reproducible, run 1: T s, loss 2.00\n"
+            "[5/6] Stage 0, other build, run 2: T s, loss 2.00\n[6/6] Stage 0, run 2: T s, loss 2.00\n");
+  EXPECT_TRUE(fs::exists(options_.output / "runs" / "stage0-other-build-batch-8-2"));
+  EXPECT_TRUE(fs::exists(options_.output / "runs" / "stage0-batch-8-2"));
+
+  metrics("stage0_train", {4, 3, 2.5});
+  options_.overwrite = true;
+  comparison = run();
+  EXPECT_FALSE(comparison.passed());
+  const auto failed = std::ranges::find_if(comparison.checks, [](const Check& one) { return !one.passed(); });
+  ASSERT_NE(failed, comparison.checks.end());
+  const Check& check = *failed;
+  EXPECT_EQ(comparison.subject(check).contestant.label(), "Stage 0");
+  EXPECT_EQ(comparison.reference(check).contestant.label(), "Stage 0, other build");
+  EXPECT_EQ(check.first->step, 3);
+}
+
 // On a terminal, the last line shows the current run. It is cut to the terminal's width.
 TEST_F(FakeComparison, ShowsTheRunThatGoesOnOnATerminal) {
   once();

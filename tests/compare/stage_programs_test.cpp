@@ -29,10 +29,10 @@ class StageProgramsTest : public FakeStages {
     return without_folder(message<UserError>([&] { found(choice); }));
   }
   StageChoice all(bool emulated = false) const {
-    return {.programs = folder(), .stages = {}, .emulated = emulated};
+    return {.programs = folder(), .against = {}, .stages = {}, .emulated = emulated};
   }
   StageChoice only(std::vector<std::int64_t> stages, bool emulated = false) const {
-    return {.programs = folder(), .stages = std::move(stages), .emulated = emulated};
+    return {.programs = folder(), .against = {}, .stages = std::move(stages), .emulated = emulated};
   }
 };
 
@@ -101,6 +101,29 @@ TEST_F(StageProgramsTest, AreFoundWithTheirFlags) {
             "or name its directory with --programs");
 }
 
+TEST_F(StageProgramsTest, OfAnotherBuildStandBeforeThoseOfThisOne) {
+  mpirun();
+  fs::create_directory(folder() / "other");
+  for (const char* name : {"stage0_train", "other/stage0_train", "stage1_train"}) stage(name);
+  StageChoice choice = only({0});
+  choice.against = folder() / "other";
+  const FoundStages two = find_stages(choice, Launcher(std::nullopt));
+  ASSERT_EQ(two.stages.size(), 2u);
+  EXPECT_TRUE(two.stages[0].other_build);
+  EXPECT_EQ(two.stages[0].path, folder() / "other" / "stage0_train");
+  EXPECT_FALSE(two.stages[1].other_build);
+  EXPECT_EQ(two.stages[1].path, folder() / "stage0_train");
+  choice.stages = {{0, 1}};
+  EXPECT_EQ(refusal(choice), concat("--stages: stage 1 of --against cannot run: stage1_train is not in ",
+                                    "FOLDER/other", kBuildOrName));
+  choice.stages.reset();
+  choice.emulated = true;
+  EXPECT_EQ(found(choice).find("0 CPU stage0_train, 0 CPU stage0_train, 1 CPU stage1_train | "
+                               "Stage 1, other build: stage1_train is not in FOLDER/other"),
+            0)
+      << found(choice);
+}
+
 TEST_F(StageProgramsTest, OnTheEmulatorAreAskedForOrTakeThePlaceOfAGpu) {
   const FakeProgram no_gpu = {.dry_run = "echo 'stage2_train: no GPU: none' >&2; exit 1"};
   stage("stage2_train", no_gpu);
@@ -156,7 +179,7 @@ TEST_F(StageProgramsTest, OfABuildThatIsNotCompleteAreBuilt) {
   mpirun();
   directory_.write("CMakeCache.txt", "");
   const std::string build = "; build it: cmake --build FOLDER --target ";
-  StageChoice choice = {.programs = folder() / "bin", .stages = {}, .emulated = false};
+  StageChoice choice = {.programs = folder() / "bin", .against = {}, .stages = {}, .emulated = false};
   EXPECT_EQ(found(choice),
             concat(" | Stage 0: stage0_train is not built", build, "stage0_train",
                    " | Stage 1: stage1_train is not built", build, "stage1_train",

@@ -108,7 +108,8 @@ class Checker {
     const Contestant& own = entries_[subject].contestant;
     return first_before(subject, [&](const Contestant& other) {
       return own.reproducible && other.reproducible && other.batch_size == own.batch_size &&
-             other.program.hardware == own.program.hardware;
+             other.program.hardware == own.program.hardware &&
+             other.program.other_build == own.program.other_build;
     });
   }
 

@@ -55,8 +55,8 @@ const char* name_of(Check::Kind kind);
 double relative_difference(double expected, double actual);
 
 // Compares all entries that have trials: each one with the first entry of the same batch size, within the
-// limits, and its trials with each other, bit for bit. Reproducible entries on the same kind of hardware are
-// compared bit for bit; only the first one of each kind is compared with the reference.
+// limits, and its trials with each other, bit for bit. Reproducible entries of one build on the same kind of
+// hardware are compared bit for bit; only the first one of each kind is compared with the reference.
 std::vector<Check> check_agreement(const std::vector<Entry>& entries, const Limits& limits);
 
 }  // namespace stagegpt::compare

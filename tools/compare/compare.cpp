@@ -146,12 +146,12 @@ class Comparer {
 
   // Finds the first tensor that differs, for one contestant of each stage that disagrees with another.
   void find_first_tensors() {
-    std::set<int> explained;
+    std::set<std::pair<int, bool>> explained;
     for (std::size_t i = 0; i < comparison_.checks.size(); ++i) {
       const Check& check = comparison_.checks[i];
       const Contestant& subject = comparison_.subject(check).contestant;
       if (check.passed() || check.kind == Check::Kind::repeats) continue;
-      if (!explained.insert(subject.program.stage).second) continue;
+      if (!explained.insert(subject.program.id()).second) continue;
       std::cerr << "looking for the first tensor that differs: " << subject.label() << '\n';
       comparison_.divergences[i] =
           first_divergent_tensor(*runner_, comparison_.entries, check, experiment().limits);

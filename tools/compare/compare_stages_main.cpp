@@ -29,7 +29,7 @@ constexpr const char* kFooter =
     "Exit codes: 0 all stages agree, 1 they disagree or one failed, 2 the input is wrong.";
 
 struct CompareFlags {
-  std::optional<std::string> output, config, programs, mpirun, scaling;
+  std::optional<std::string> output, config, programs, against, mpirun, scaling;
   std::string title = "The stages of StageGPT, compared", author, stages, ranks;
   bool overwrite = false, json = false, emulated = false, reproducible = false, no_reproducible_pass = false;
   std::optional<std::int64_t> cores;
@@ -57,6 +57,8 @@ void CompareFlags::add(CommandLine& command_line) {
                          "numbers of ranks for stages 1 and 3, such as 1,2,4 (default: 1,2)");
   command_line.toggle("--emulated", emulated, "run stages 2 and 3 on the emulator even if there is a GPU");
   command_line.text("--programs", programs, "directory of stageN_train (default: that of this program)");
+  command_line.text("--against", against,
+                    "directory of another build's stageN_train: each stage of it runs too, as the reference");
   command_line.text(
       "--mpirun", mpirun,
       "command that starts ranks, before -np N (default: mpirun, and with Open MPI --oversubscribe "
@@ -113,6 +115,7 @@ compare::CompareOptions CompareFlags::options(const std::vector<std::string>& ha
   options.title = title;
   options.author = author;
   options.choice.programs = programs ? std::filesystem::path(*programs) : own_directory();
+  if (against) options.choice.against = *against;
   options.choice.emulated = emulated;
   if (!stages.empty()) options.choice.stages = compare::parse_numbers("--stages", stages, 0, 3);
   options.mpirun = mpirun;

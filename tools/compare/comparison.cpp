@@ -34,7 +34,7 @@ const Speed* fewest_ranks(const Comparison& comparison, const std::vector<Speed>
   const Speed* fewest = nullptr;
   const auto ranks = [&](const Speed& speed) { return comparison.entries[speed.entry].contestant.ranks; };
   for (const Speed& speed : speeds) {
-    if (comparison.entries[speed.entry].contestant.program.stage != contestant.program.stage) continue;
+    if (comparison.entries[speed.entry].contestant.program.id() != contestant.program.id()) continue;
     if (fewest == nullptr || ranks(speed) < ranks(*fewest)) fewest = &speed;
   }
   return fewest;

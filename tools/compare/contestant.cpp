@@ -110,6 +110,7 @@ const char* name_of(Hardware hardware) {
 std::string Contestant::joined(const char* stage, const char* rank, const char* separator) const {
   std::string text = concat(stage, program.stage);
   if (program.hardware == Hardware::emulator) text += concat(separator, "emulated");
+  if (program.other_build) text += concat(separator, *separator == '-' ? "other-build" : "other build");
   if (program.has_ranks()) text += concat(separator, ranks, rank, ranks == 1 ? "" : "s");
   return text;
 }

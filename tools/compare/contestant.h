@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tools/compare/experiment.h"
@@ -19,10 +20,13 @@ const char* name_of(Hardware hardware);
 struct StageProgram {
   int stage = 0;
   Hardware hardware = Hardware::cpu;
+  bool other_build = false;     // that of --against
   std::filesystem::path path;   // of its stageN_train
   std::set<std::string> flags;  // all flags of the program
 
   bool has_ranks() const { return stage == 1 || stage == 3; }
+  // The stage and the build.
+  std::pair<int, bool> id() const { return {stage, other_build}; }
 };
 
 // A stage or a contestant that is left out, and the reason.

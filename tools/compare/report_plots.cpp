@@ -14,7 +14,8 @@ Look look_of(const Comparison& comparison, const Contestant& contestant) {
   std::int64_t ranks = contestant.ranks;
   if (contestant.one_of_several_batches) ranks = contestant.batch_size / comparison.experiment.batch_size();
   const int dashes = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(ranks))) - 1;
-  return {.stage = contestant.program.stage, .dashes = dashes + (contestant.reproducible ? 3 : 0)};
+  const int other = contestant.program.other_build ? 1 : 0;
+  return {.stage = contestant.program.stage, .dashes = dashes + (contestant.reproducible ? 3 : 0) + other};
 }
 
 double value_at(const StepRecord& step, Curve curve) {
@@ -120,21 +121,22 @@ LinePlot scaling_plot(const Comparison& comparison) {
                 .dots = true,
                 .ideal = true};
   if (comparison.experiment.mode == Mode::same_cores) return plot;
-  std::map<int, Series> of_stage;
-  std::map<int, double> one_rank;
+  std::map<std::pair<int, bool>, Series> of_program;
+  std::map<std::pair<int, bool>, double> one_rank;
   for (const Speed& speed : speeds(comparison)) {
     const Contestant& contestant = contestant_of(comparison, speed);
-    const int stage = contestant.program.stage;
+    const auto program = contestant.program.id();
     if (!contestant.program.has_ranks()) continue;
-    Series& series = of_stage[stage];
+    Series& series = of_program[program];
     const bool emulated = contestant.program.hardware == Hardware::emulator;
-    series.name = concat("Stage ", stage, emulated ? ", emulated" : "");
-    series.look.stage = stage;
+    series.name =
+        concat("Stage ", program.first, emulated ? ", emulated" : "", program.second ? ", other build" : "");
+    series.look = {.stage = program.first, .dashes = program.second ? 1 : 0};
     const auto ranks = static_cast<double>(contestant.ranks);
-    if (series.points.empty()) one_rank[stage] = speed.tokens_per_second.median / ranks;
-    series.points.emplace_back(ranks, speed.tokens_per_second.median / one_rank[stage]);
+    if (series.points.empty()) one_rank[program] = speed.tokens_per_second.median / ranks;
+    series.points.emplace_back(ranks, speed.tokens_per_second.median / one_rank[program]);
   }
-  for (auto& [stage, series] : of_stage) {
+  for (auto& [program, series] : of_program) {
     if (series.points.size() > 1) plot.series.push_back(std::move(series));
   }
   return plot;

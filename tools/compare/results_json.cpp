@@ -53,6 +53,7 @@ Json entry_json(const Entry& entry, std::int64_t warmup) {
           {"label", contestant.label()},
           {"stage", contestant.program.stage},
           {"hardware", name_of(contestant.program.hardware)},
+          {"other_build", contestant.program.other_build},
           {"ranks", contestant.ranks},
           {"threads_per_rank", contestant.threads},
           {"batch_size", contestant.batch_size},

@@ -38,31 +38,44 @@ class Finder {
       const bool asked_for =
           choice_.stages && std::ranges::find(*choice_.stages, stage) != choice_.stages->end();
       if (choice_.stages && !asked_for) continue;
-      if (const std::string why = add(stage); !why.empty()) {
-        if (asked_for) user_error("--stages: stage ", stage, " cannot run: ", why);
-        found_.left_out.push_back({concat("Stage ", stage), why});
-      }
+      if (choice_.against) add_or_leave_out(stage, true, asked_for);
+      add_or_leave_out(stage, false, asked_for);
     }
     return std::move(found_);
   }
 
  private:
+  static std::string label(int stage, bool other) {
+    return concat("Stage ", stage, other ? ", other build" : "");
+  }
+
+  void add_or_leave_out(int stage, bool other, bool asked_for) {
+    const std::string why = add(stage, other);
+    if (why.empty()) return;
+    if (asked_for) user_error("--stages: stage ", stage, other ? " of --against" : "", " cannot run: ", why);
+    found_.left_out.push_back({label(stage, other), why});
+  }
+
   // Finds a stage's program. Returns why there is none, or an empty string.
-  std::string add(int stage) {
-    const StageProgram of_stage{.stage = stage, .hardware = {}, .path = {}, .flags = {}};
+  std::string add(int stage, bool other) {
+    const StageProgram of_stage{
+        .stage = stage, .hardware = {}, .other_build = other, .path = {}, .flags = {}};
     if (of_stage.has_ranks() && !launcher_.why_not().empty()) return launcher_.why_not();
     const std::string name = concat("stage", stage, "_train");
-    if (stage < 2) return text_of(add_program(stage, Hardware::cpu, name));
+    const auto add_program = [&](Hardware hardware, const std::string& its_name) {
+      return this->add_program(of_stage, hardware, its_name);
+    };
+    if (stage < 2) return text_of(add_program(Hardware::cpu, name));
     const std::string emulated = name + "_emulated";
-    if (choice_.emulated) return text_of(add_program(stage, Hardware::emulator, emulated));
-    const std::optional<Obstacle> on_gpu = add_program(stage, Hardware::gpu, name);
+    if (choice_.emulated) return text_of(add_program(Hardware::emulator, emulated));
+    const std::optional<Obstacle> on_gpu = add_program(Hardware::gpu, name);
     if (!on_gpu) return "";
-    if (const auto why = add_program(stage, Hardware::emulator, emulated)) {
+    if (const auto why = add_program(Hardware::emulator, emulated)) {
       return concat(on_gpu->reason, ", and ", why->text());
     }
     const Obstacle fallback = {concat(on_gpu->reason, "; the emulator is used instead"),
                                on_gpu->advice.empty() ? "" : concat("for a GPU, ", on_gpu->advice)};
-    found_.left_out.push_back({concat("Stage ", stage, " on a GPU"), fallback.text()});
+    found_.left_out.push_back({label(stage, other) + " on a GPU", fallback.text()});
     return "";
   }
 
@@ -70,9 +83,11 @@ class Finder {
     return obstacle ? obstacle->text() : "";
   }
 
-  std::optional<Obstacle> add_program(int stage, Hardware hardware, const std::string& name) {
-    StageProgram program{.stage = stage, .hardware = hardware, .path = choice_.programs / name, .flags = {}};
-    if (!find_program(program.path)) return not_there(hardware, name);
+  std::optional<Obstacle> add_program(StageProgram program, Hardware hardware, const std::string& name) {
+    const std::filesystem::path& directory = program.other_build ? *choice_.against : choice_.programs;
+    program.hardware = hardware;
+    program.path = directory / name;
+    if (!find_program(program.path)) return not_there(hardware, directory, name);
     const SubprocessResult help = start(program, {"--help"});
     if (help.exit_code != 0) {
       return Obstacle{concat(name, " does not start: ", error_message(help.errors)),
@@ -87,11 +102,12 @@ class Finder {
     return std::nullopt;
   }
 
-  Obstacle not_there(Hardware hardware, const std::string& name) const {
-    std::filesystem::path build = (choice_.programs / "..").lexically_normal();
+  static Obstacle not_there(Hardware hardware, const std::filesystem::path& directory,
+                            const std::string& name) {
+    std::filesystem::path build = (directory / "..").lexically_normal();
     if (!build.has_filename()) build = build.parent_path();
     if (!exists(build / "CMakeCache.txt")) {
-      return {concat(name, " is not in ", choice_.programs.string()),
+      return {concat(name, " is not in ", directory.string()),
               "build it, or name its directory with --programs"};
     }
     if (hardware == Hardware::gpu) {

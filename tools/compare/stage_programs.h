@@ -13,6 +13,7 @@ namespace stagegpt::compare {
 
 struct StageChoice {
   std::filesystem::path programs;                   // the directory of stageN_train
+  std::optional<std::filesystem::path> against;     // that of another build, the reference
   std::optional<std::vector<std::int64_t>> stages;  // those of --stages; else all that can run
   bool emulated = false;                            // whether to use the emulator even if there is a GPU
 };
