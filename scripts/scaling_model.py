@@ -27,6 +27,7 @@ GLOBAL_BATCH = 4096     # sequences per step, for strong scaling
 MANY_MICRO_STEPS = 16   # micro-steps, for weak scaling
 
 SYNCS = ["per-tensor", "flat", "bucketed", "overlapped", "zero1"]
+IN_BF16 = "zero1, bf16"  # --comm zero1 --precision bf16
 PRESETS = {"gpt2": (12, 768), "gpt2-medium": (24, 1024), "gpt2-large": (36, 1280), "gpt2-xl": (48, 1600)}
 
 
@@ -50,6 +51,7 @@ class Model:
         self.parameters = round(factor * ((vocabulary + context) * C + layers * sum(block) + 2 * C))
         sizes = [padded * C, context * C] + layers * block + [C, C]
         self.sizes = [4 * ALIGNMENT * ceil(factor * n / ALIGNMENT) for n in sizes]  # in bytes
+        self.norms = (4 * layers + 2) * self.sizes[-1]  # bytes of all layernorms
         self.head = sizes[0] / (sum(sizes) - sizes[1])  # share of the head in the matrix products
 
     def arena(self, ranks=1):
@@ -71,10 +73,10 @@ class Model:
         return 6 * self.parameters + 6 * self.layers * self.channels * LENGTH
 
 
-def ring_items(size, ranks):
+def ring_items(size, ranks, chunk=CHUNK):
     """The number of chunks in one step of a ring, and their mean size in bytes."""
     slice_size = size / ranks
-    chunks = max(1, ceil(slice_size / CHUNK))
+    chunks = max(1, ceil(slice_size / chunk))
     return chunks, slice_size / chunks
 
 
@@ -101,6 +103,17 @@ def together(rings, network):
     alone = [adding * item_time(network, chunks, chunk, True) + passing * item_time(network, chunks, chunk, False)
              for chunks, chunk, adding, passing in rings]
     return max(sum(busy), max(alone, default=0.0))
+
+
+def bf16_time(model, ranks, network):
+    """The time of zero1 in bf16: a reduce-scatter of the gradients, then an all-gather of the weights, whose chunks have
+    as many elements, together with an all-reduce of the layernorms."""
+    steps, size = ranks - 1, model.arena(ranks)
+    chunks, chunk = ring_items(size, ranks)
+    norm_chunks, norm_chunk = ring_items(model.norms, ranks)
+    return steps * chunks * item_time(network, chunks, chunk, adds=True) + together(
+        [(chunks, chunk / 2, 0, steps * chunks),
+         (norm_chunks, norm_chunk, steps * norm_chunks, steps * norm_chunks)], network)
 
 
 def small_time(ranks, network):
@@ -150,7 +163,7 @@ def communication(sync, model, ranks, network, backward=0.0):
     """Seconds of a step in which a rank only communicates."""
     if ranks == 1:
         return 0.0
-    small = (3 if sync == "zero1" else 2) * small_time(ranks, network)
+    small = (3 if sync in ("zero1", IN_BF16) else 2) * small_time(ranks, network)
     size = model.arena(ranks)
     if sync == "per-tensor":
         return small + sum(ring_time(tensor, ranks, network) for tensor in model.sizes)
@@ -160,6 +173,8 @@ def communication(sync, model, ranks, network, backward=0.0):
         return small + together([(n, chunk, half * n, half * n) for n, chunk in rings], network)
     if sync == "overlapped":
         return small + overlapped_time(model, ranks, network, backward)
+    if sync == IN_BF16:
+        return small + bf16_time(model, ranks, network)
     if sync == "flat, mpi":  # a binomial tree over the whole arena, then a broadcast
         return small + ceil(log2(ranks)) * (2 * network.alpha + size * (2 * network.beta + network.gamma))
     if sync == "reproducible":
@@ -175,12 +190,15 @@ def bytes_sent(sync, model, ranks):
         return log2(ranks) * size
     if sync == "flat, mpi":  # by the rank that sends most
         return ceil(log2(ranks)) * size
+    if sync == IN_BF16:
+        return (ranks - 1) / ranks * (size + size / 2 + 2 * model.norms)
     return 2 * (ranks - 1) / ranks * size
 
 
 def messages_sent(sync, model, ranks):
     sizes = {"per-tensor": model.sizes, "bucketed": [size for size, _ in model.buckets()]}
     sizes["overlapped"] = sizes["bucketed"]
+    sizes[IN_BF16] = [model.arena(ranks), model.norms]
     if sync == "reproducible":
         return round(log2(ranks) * ceil(model.arena(ranks) / CHUNK))
     return sum(2 * (ranks - 1) * ring_items(size, ranks)[0] for size in sizes.get(sync, [model.arena(ranks)]))
@@ -198,7 +216,7 @@ class Machine:
 
 
 def step_time(sync, model, ranks, network, machine, micro_steps=1):
-    optimizer = machine.optimizer / (ranks if sync == "zero1" else 1)
+    optimizer = machine.optimizer / (ranks if sync in ("zero1", IN_BF16) else 1)
     if sync == "reproducible":  # a rank adds the gradients of its sub-batches
         optimizer += machine.optimizer * TREE_BYTES / (ADAMW_BYTES + NORM_BYTES) * (SUB_BATCHES // ranks - 1)
     backward = machine.compute * 2 / 3
@@ -227,7 +245,7 @@ def milliseconds(seconds):
 
 def volume_table(model, all_ranks):
     rows = []
-    for sync in SYNCS:
+    for sync in SYNCS + [IN_BF16]:
         row = [f"`{sync}`"]
         for ranks in all_ranks:
             row += [f"{bytes_sent(sync, model, ranks) / 1e6:,.0f}", f"{messages_sent(sync, model, ranks):,}"]
@@ -237,7 +255,7 @@ def volume_table(model, all_ranks):
 
 
 def communication_table(model, all_ranks, networks, machine):
-    columns = SYNCS + ["flat, mpi", "reproducible"]
+    columns = SYNCS + [IN_BF16, "flat, mpi", "reproducible"]
     rows = []
     for network in networks:
         for ranks in all_ranks:

@@ -26,8 +26,10 @@ class GradientSync {
   // if it is only one, `sum` is `parts`. Every rank gets the same bits, so that all ranks decide equally
   // whether to clip or skip. The host does not wait for the backend, unless the communicator does.
   virtual void sum_squared_norms(const Tensor& sum, const Tensor& parts) = 0;
-  // Ends a step: afterwards every rank has all updated weights, and their shadow.
+  // Ends a step: afterwards every rank has all updated weights as ops read them: Parameters::var().
   virtual void share_weights(Parameters& parameters) = 0;
+  // Afterwards Parameters::weights() are up to date on every rank. A collective call.
+  virtual void gather_weights(Parameters&) {}
   // The report of the step that has ended; called once per step. Waits for the backend's work.
   virtual CommunicationReport take_report() = 0;
 };

@@ -120,6 +120,20 @@ std::int64_t ParameterTable::freeze(const std::string& pattern) {
 
 std::int64_t ParameterTable::arena_size(int ranks) const { return round_up(end_, kAlignment * ranks); }
 
+ArenaParts ParameterTable::norms() const {
+  ArenaParts parts;
+  for (const Parameter& row : rows_) {
+    if (!row.norm) continue;
+    const std::int64_t end = row.offset + row.arena_shape().numel();
+    if (!parts.empty() && parts.back().end == row.offset) {
+      parts.back().end = end;
+    } else {
+      parts.push_back({row.offset, end});
+    }
+  }
+  return parts;
+}
+
 std::vector<DecayRange> ParameterTable::decay_ranges(double weight_decay, ArenaRange part) const {
   std::vector<DecayRange> ranges;
   bool after_trained = false;

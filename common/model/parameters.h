@@ -63,6 +63,8 @@ class ParameterTable {
   std::int64_t freeze(const std::string& pattern);
   // Number of elements of an arena, padded so that it divides evenly among `ranks`.
   std::int64_t arena_size(int ranks) const;
+  // Where the parameters of layernorms are. Neighbours are one range.
+  ArenaParts norms() const;
   // Divides the trained parameters in a part of the arena into ranges with and without weight decay, for
   // AdamW. Positions are relative to the beginning of the part.
   std::vector<DecayRange> decay_ranges(double weight_decay, ArenaRange part) const;
@@ -93,7 +95,9 @@ class Parameters {
   // Parameter i, as an input for ops.
   const Var& var(std::size_t i) const { return vars_[i]; }
   const Var& var(std::string_view name) const;
-  const Tensor& weights() const { return weights_; }  // (arena_size)
+  // (arena_size). Where ops read a shadow, those of other ranks may be out of date:
+  // GradientSync::gather_weights().
+  const Tensor& weights() const { return weights_; }
   // (arena_size); undefined for inference. Zero where a parameter is not trained.
   const Tensor& grads() const { return grads_; }
   // The dtype of activations.

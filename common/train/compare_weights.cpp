@@ -10,16 +10,20 @@ namespace {
 
 using Hash = std::array<char, 32>;
 
-Hash hash_of(RankGroup& group, Backend& backend, const Tensor& arena) {
+// Of the weights and, if there is one, of their shadow.
+Hash hash_of(RankGroup& group, Backend& backend, const Parameters& parameters) {
   constexpr std::int64_t kElements = 1 << 20;  // copied at a time, to need little memory
   ContentHash hash;
-  std::vector<float> elements;
-  for (std::int64_t begin = 0; begin < arena.numel(); begin += kElements) {
-    const std::int64_t size = std::min(kElements, arena.numel() - begin);
-    elements.resize(static_cast<std::size_t>(size));
-    backend.copy_to_host(std::as_writable_bytes(std::span(elements)), arena.slice(begin, {size}));
-    hash.add(std::as_bytes(std::span(elements)));
-    group.beat();
+  std::vector<std::byte> bytes;
+  for (const Tensor& arena : {parameters.weights(), parameters.shadow()}) {
+    if (!arena.defined()) continue;
+    for (std::int64_t begin = 0; begin < arena.numel(); begin += kElements) {
+      const Tensor piece = arena.slice(begin, {std::min(kElements, arena.numel() - begin)});
+      bytes.resize(piece.bytes());
+      backend.copy_to_host(bytes, piece);
+      hash.add(bytes);
+      group.beat();
+    }
   }
   Hash text{};
   std::ranges::copy(hash.hexadecimal(), text.begin());
@@ -44,7 +48,7 @@ void require_same_weights(RankGroup& group, Backend& backend, const Parameters& 
                           const std::string& when) {
   if (group.size() == 1) return;
   Hash own{};
-  agree(group, [&] { own = hash_of(group, backend, parameters.weights()); });
+  agree(group, [&] { own = hash_of(group, backend, parameters); });
   const std::vector<Hash> all = gather(group, own);
   // If two values are equally frequent, that of the lower rank.
   const auto most =

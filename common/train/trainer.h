@@ -71,6 +71,9 @@ class Trainer {
   // in non_finite.h. It repeats the forward pass, and checks the gradients if all tensors there are finite.
   std::string first_non_finite(const StepReport& report);
   const AdamW& optimizer() const { return optimizer_; }
+  // Afterwards the model's Parameters::weights() are up to date on every rank. A collective call, needed
+  // before they are read.
+  void gather_weights() { sync_.gather_weights(model_.parameters()); }
   // Arenas for rank 0 to read: the gradients of the last step, reduced over all ranks and before clipping;
   // the moments m and v. Collective calls.
   DividedArenas gradients() const;

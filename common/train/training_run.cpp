@@ -211,6 +211,7 @@ StepReport TrainingRun::train() {
   StepTrace trace(backend_, model_.parameters());
   const StepReport report = trainer_.step(group_.is_root() ? trace.watch() : Tape::OpWatch());
   group_.enter("trace");
+  trainer_.gather_weights();
   const DividedArenas gradients = trainer_.gradients();
   gradients.on_root([&] {
     make_directories(directory_->traces());
@@ -339,6 +340,7 @@ std::optional<double> TrainingRun::validation_loss() const {
 
 std::string TrainingRun::save() {
   group_.enter("checkpoint");
+  trainer_.gather_weights();
   require_same_weights(group_, backend_, model_.parameters(), concat("after step ", trainer_.steps_done()));
   const DividedArenas moments = trainer_.moments();
   std::string saved;

@@ -1,6 +1,6 @@
 // GEMM with packed panels: c = a · b, or += with `accumulate`. The default of --cpu-matmul.
 //
-// A product of 256 × 768 × 3072 does 1.2 GFLOP on 5 million numbers, so each number should be used hundreds
+// A product of 256 × 768 × 3072 does 1.2 GFLOP on 3.3 million numbers, so each number should be used hundreds
 // of times between its trip from memory and the next. Four levels of blocks see to it (Goto and van de Geijn,
 // "Anatomy of High-Performance Matrix Multiplication", 2008, with the roles that suit row-major matrices):
 //

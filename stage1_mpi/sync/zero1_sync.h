@@ -2,10 +2,18 @@
 // its slice. The rank updates only this slice, and holds only the moments of this slice. An all-gather then
 // distributes the weights. This sends as many bytes as an all-reduce, but divides the work and memory of
 // AdamW among ranks. Rajbhandari et al., arXiv:1910.02054, section 5.1.
+//
+// In bf16 the ranks send the weights as ops read them: the shadow, of half the bytes, and the parameters of
+// layernorms in f32. The other weights in f32 are then up to date on their owner only, until
+// gather_weights().
 #pragma once
+
+#include <algorithm>
+#include <vector>
 
 #include "common/comm/communicator.h"
 #include "common/comm/reduction_clock.h"
+#include "stage1_mpi/sync/norm_weights.h"
 
 namespace stagegpt {
 
@@ -14,12 +22,18 @@ class Zero1Sync : public GradientSync {
   Zero1Sync(Communicator& communicator, Backend& backend)
       : communicator_(communicator), backend_(backend), clock_(backend.make_timer()) {}
 
-  ArenaParts owned(std::int64_t arena_size) const override { return {slice_of({0, arena_size})}; }
+  ArenaParts owned(std::int64_t arena_size) const final {
+    ArenaParts owned;
+    for (const ArenaRange& range : ranges(arena_size)) owned.push_back(slice_of(range));
+    std::ranges::sort(owned, {}, &ArenaRange::begin);
+    return owned;
+  }
 
   void ready(Parameters&, int) override {}
 
   void finish(Parameters& parameters) override {
-    start_scatter(parameters.grads())->wait();
+    scatter(parameters, ranges(parameters.grads().numel()));
+    wait();
     clock_.stop();
   }
 
@@ -32,28 +46,59 @@ class Zero1Sync : public GradientSync {
   }
 
   void share_weights(Parameters& parameters) override {
+    const Tensor& shadow = parameters.shadow();
     clock_.start();
-    communicator_.all_gather(parameters.weights())->wait();
+    if (shadow.defined()) {
+      const NormWeights norms(backend_, parameters, owned(shadow.numel()));
+      pending_.push_back(communicator_.all_reduce(norms.packed()));
+      gather(shadow);
+      norms.unpack();
+    } else {
+      gather(parameters.weights());
+    }
     clock_.stop();
-    if (communicator_.size() > 1) parameters.update_shadow();  // AdamW has written this rank's part
+  }
+
+  void gather_weights(Parameters& parameters) override {
+    if (parameters.shadow().defined()) gather(parameters.weights());
   }
 
   CommunicationReport take_report() override { return clock_.take_report(); }
 
  protected:
-  // This rank's slice of a range, which divides evenly among the ranks.
-  ArenaRange slice_of(const ArenaRange& range) const {
-    const std::int64_t slice = range.size() / communicator_.size();
-    return {range.begin + communicator_.rank() * slice, range.begin + (communicator_.rank() + 1) * slice};
+  // The ranges of an arena that are each divided among the ranks.
+  virtual std::vector<ArenaRange> ranges(std::int64_t arena_size) const { return {{0, arena_size}}; }
+  // Starts the reduce-scatters of ranges.
+  void scatter(const Parameters& parameters, const std::vector<ArenaRange>& ranges) {
+    for (const ArenaRange& range : ranges) {
+      const Tensor grads = parameters.grads().slice(range.begin, {range.size()});
+      clock_.start(grads);
+      pending_.push_back(communicator_.reduce_scatter(grads));
+    }
   }
-  std::unique_ptr<Pending> start_scatter(const Tensor& grads) {
-    clock_.start(grads);
-    return communicator_.reduce_scatter(grads);
+  // Waits for all operations. A single one need not be polled.
+  void wait() {
+    pending_.size() == 1 ? pending_[0]->wait() : communicator_.wait_all(pending_);
+    pending_.clear();
   }
 
   Communicator& communicator_;
   Backend& backend_;
   ReductionClock clock_;
+  std::vector<std::unique_ptr<Pending>> pending_;
+
+ private:
+  // This rank's slice of a range, which divides evenly among the ranks.
+  ArenaRange slice_of(const ArenaRange& range) const {
+    const std::int64_t slice = range.size() / communicator_.size();
+    return {range.begin + communicator_.rank() * slice, range.begin + (communicator_.rank() + 1) * slice};
+  }
+  // Distributes what each rank has in its parts of an arena, and waits for all operations.
+  void gather(const Tensor& arena) {
+    for (const ArenaRange& range : ranges(arena.numel()))
+      pending_.push_back(communicator_.all_gather(arena.slice(range.begin, {range.size()})));
+    wait();
+  }
 };
 
 }  // namespace stagegpt

@@ -69,18 +69,19 @@ inline constexpr int kTile = 16;
 
 static __global__ void matmul_tiled_kernel(float* c, const float* a, const float* b, const float* bias,
                                            ProductShape s) {
-  STAGEGPT_SHARED(float, tile_a, kTile*(kTile + 1));  // [m][k]; one column more avoids bank conflicts
-  STAGEGPT_SHARED(float, tile_b, kTile*(kTile + 1));  // [k][n]
+  // No padding: a warp writes two rows, one word to each bank. It reads two words of tile_a, a row of tile_b.
+  STAGEGPT_SHARED(float, tile_a, kTile* kTile);  // [m][k]
+  STAGEGPT_SHARED(float, tile_b, kTile* kTile);  // [k][n]
   const int x = static_cast<int>(threadIdx.x % kTile), y = static_cast<int>(threadIdx.x / kTile);
   const std::int64_t m = static_cast<std::int64_t>(blockIdx.x) * kTile + y,
                      n = static_cast<std::int64_t>(blockIdx.y) * kTile + x, batch = blockIdx.z;
   float sum = 0;
   for (std::int64_t k0 = 0; k0 < s.k; k0 += kTile) {
     const bool a_there = m < s.m && k0 + x < s.k, b_there = k0 + y < s.k && n < s.n;
-    tile_a[y * (kTile + 1) + x] = a_there ? a[batch * s.a.batch + m * s.a.row + (k0 + x) * s.a.column] : 0.0f;
-    tile_b[y * (kTile + 1) + x] = b_there ? b[batch * s.b.batch + (k0 + y) * s.b.row + n * s.b.column] : 0.0f;
+    tile_a[y * kTile + x] = a_there ? a[batch * s.a.batch + m * s.a.row + (k0 + x) * s.a.column] : 0.0f;
+    tile_b[y * kTile + x] = b_there ? b[batch * s.b.batch + (k0 + y) * s.b.row + n * s.b.column] : 0.0f;
     __syncthreads();
-    for (int k = 0; k < kTile; ++k) sum += tile_a[y * (kTile + 1) + k] * tile_b[k * (kTile + 1) + x];
+    for (int k = 0; k < kTile; ++k) sum += tile_a[y * kTile + k] * tile_b[k * kTile + x];
     __syncthreads();
   }
   finish(c + batch * s.stride_c, sum, bias, m, n, s);

@@ -61,6 +61,20 @@ TEST_F(CompareWeights, names_the_rank_in_which_a_bit_has_changed) {
   }
 }
 
+// Also where the weights in f32 are alike.
+TEST_F(CompareWeights, finds_a_shadow_that_has_changed) {
+  Parameters parameters(*backend_, parameters_.table(), DType::f32, ranks().size(), Purpose::training,
+                        DType::bf16);
+  EXPECT_NO_THROW(require_same_weights(ranks(), *backend_, parameters, ""));
+  if (ranks().rank() == 0) backend_->fill(parameters.shadow().slice(parameters.shadow().numel() - 1, {1}), 1);
+  const auto compare = [&] { require_same_weights(ranks(), *backend_, parameters, ""); };
+  if (ranks().size() == 1) {
+    compare();
+  } else {
+    EXPECT_THROW(compare(), WeightsDiffer);
+  }
+}
+
 // The rank that differs is found by majority, so it may also be rank 0.
 TEST_F(CompareWeights, goes_by_the_majority) {
   if (ranks().size() < 3) GTEST_SKIP() << "there is no majority";

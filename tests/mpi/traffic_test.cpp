@@ -158,6 +158,27 @@ TEST_F(Traffic, of_a_step_is_that_of_an_all_reduce_of_the_arena) {
   }
 }
 
+// In bf16: half of the arena's bytes, and an all-reduce of the layernorms in f32.
+TEST_F(Traffic, of_weights_in_bf16_is_half_of_that_in_f32) {
+  constexpr std::int64_t C = 60, L = 2;
+  const ParameterTable table =
+      gpt2_parameter_table({.vocab_size = 101, .block_size = 20, .n_layer = L, .n_head = 3, .n_embd = C});
+  for (const char* name : {"zero1", "zero1-overlapped"}) {
+    const std::unique_ptr<GradientSync> sync = make_gradient_sync(name, *communicator_, *backend_);
+    const auto bytes_with = [&](DType activations) {
+      Parameters parameters(*backend_, table, DType::f32, ranks().size(), Purpose::training, activations);
+      sent = {};
+      sync->share_weights(parameters);
+      EXPECT_TRUE(sent.only_to_the_next);
+      return over_ranks(sent.bytes);
+    };
+    const std::int64_t arena = table.arena_size(ranks().size()) * std::int64_t{sizeof(float)};
+    const std::int64_t norms = (2 * L + 1) * 2 * C * std::int64_t{sizeof(float)};
+    EXPECT_EQ(bytes_with(DType::f32), (n_ - 1) * arena) << name;
+    EXPECT_EQ(bytes_with(DType::bf16), (n_ - 1) * (arena / 2 + 2 * norms)) << name;
+  }
+}
+
 // These synchronisations do not send the arena's padding.
 TEST_F(Traffic, of_a_step_in_pieces_is_a_little_less) {
   for (const char* sync : {"per-tensor", "bucketed", "overlapped"}) {

@@ -7,7 +7,7 @@ command -v python3 >/dev/null || { echo "no python3"; exit 77; }
 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$scripts python3 - <<'END_OF_PYTHON'
 from math import isclose
 
-from scaling_model import (SYNCS, Machine, Model, Network, bytes_sent, communication, efficiency, messages_sent,
+from scaling_model import (IN_BF16, SYNCS, Machine, Model, Network, bytes_sent, communication, efficiency, messages_sent,
                            ring_time, step_time)
 
 gpt2 = Model("gpt2")
@@ -19,7 +19,7 @@ assert sum(size for size, _ in buckets) == sum(gpt2.sizes) and sum(n for _, n in
 assert all(size >= 25 << 20 for size, _ in buckets[:-1])
 
 # One rank sends nothing.
-for sync in SYNCS:
+for sync in SYNCS + [IN_BF16]:
     assert communication(sync, gpt2, 1, ethernet) == bytes_sent(sync, gpt2, 1) == messages_sent(sync, gpt2, 1) == 0
     assert isclose(efficiency(sync, gpt2, 1, ethernet, machine, 16, 16), 1)
 
@@ -27,6 +27,14 @@ for ranks in (2, 3, 8, 64, 1000):
     # All synchronisations of the ladder send the same number of bytes, apart from padding. It is the minimum.
     for sync in SYNCS:
         assert bytes_sent(sync, gpt2, ranks) == 2 * (ranks - 1) / ranks * gpt2.arena(ranks)
+    # In bf16, zero1 sends the weights in half the bytes, and the layernorms (two in each of 12 blocks, and one at the
+    # end, of 2 x 768 numbers) in f32.
+    saved = bytes_sent("zero1", gpt2, ranks) - bytes_sent(IN_BF16, gpt2, ranks)
+    assert isclose(saved, (ranks - 1) / ranks * (gpt2.arena(ranks) / 2 - 2 * 25 * 2 * 768 * 4))
+    assert messages_sent(IN_BF16, gpt2, ranks) == messages_sent("zero1", gpt2, ranks) + 2 * (ranks - 1)
+    saved = communication("zero1", gpt2, ranks, Network("", 0, 1e-9, 0)) - \
+        communication(IN_BF16, gpt2, ranks, Network("", 0, 1e-9, 0))
+    assert isclose(saved, (ranks - 1) / ranks * (gpt2.arena(ranks) / 2 - 2 * gpt2.norms) * 1e-9)
     # The time of a ring depends only on its bytes if the latency is 0, and only on its steps if the bandwidth
     # is infinite.
     bandwidth, latency = Network("", 0, 1e-9, 0), Network("", 1e-6, 0, 0)

@@ -8,7 +8,6 @@
 
 #include "common/comm/tree_sync.h"
 #include "common/model/gpt2.h"
-#include "common/tensor/half_floats.h"
 #include "stage0_serial/naive_backend.h"
 #include "stage1_mpi/gradient_syncs.h"
 #include "stage1_mpi/mpi_flags.h"
@@ -247,20 +246,32 @@ TEST_F(GradientSyncTest, zero1_overlapped_scatters_what_was_never_ready_too) {
   }
 }
 
-// The shadow has the weights of all ranks, rounded, and each rank has the same ones in its own part.
-TEST_F(GradientSyncTest, zero1_shares_the_shadow) {
+// In bf16, what ops read is sent: the shadow, and layernorms in f32. All weights in f32 are sent on request.
+TEST_F(GradientSyncTest, zero1_sends_the_shadow) {
+  Parameters parameters(*backend_, parameters_.table(), DType::f32, ranks_.size(), Purpose::training,
+                        DType::bf16);
+  const std::size_t norms = 5 * 2 * 48 * sizeof(float);  // two in each block, one at the end
+  const std::int64_t slice = parameters.weights().numel() / ranks_.size();
+  const Tensor own = parameters.shadow().slice(slice, {slice});
+  set_values(*backend_, own, random_values(1, 0, slice));
   for (const std::string name : {"zero1", "zero1-overlapped"}) {
-    Parameters parameters(*backend_, parameters_.table(), DType::f32, ranks_.size(), Purpose::training,
-                          DType::bf16);
-    const std::int64_t slice = parameters.weights().numel() / ranks_.size();
-    const Values own = random_values(1, 0, slice);
-    set_values(*backend_, parameters.weights().slice(slice, {slice}), own);
-    make(name)->share_weights(parameters);
-    const Values shadow = to_values(*backend_, parameters.shadow());
-    for (std::size_t i = 0; i < shadow.size(); ++i) {
-      const float weight = static_cast<float>(own[i % own.size()]);
-      ASSERT_EQ(shadow[i], float_of_bf16(bf16_of_float(weight))) << name << ", element " << i;
-    }
+    const std::unique_ptr<GradientSync> sync = make(name);
+    communicator_.clear();
+    sync->share_weights(parameters);
+    EXPECT_EQ(communicator_.calls().size(), 2u) << name;
+    EXPECT_EQ(communicator_.most_under_way(), 2) << name;
+    EXPECT_EQ(communicator_.bytes("all_reduce"), norms) << name;
+    EXPECT_EQ(communicator_.calls().back(), call("all_gather", parameters.shadow())) << name;
+    for (int rank = 0; rank < ranks_.size(); ++rank)
+      EXPECT_EQ(to_values(*backend_, parameters.shadow().slice(rank * slice, {slice})),
+                to_values(*backend_, own));
+    communicator_.clear();
+    sync->gather_weights(parameters);
+    EXPECT_EQ(communicator_.calls(), Calls{call("all_gather", parameters.weights())}) << name;
+    EXPECT_EQ(communicator_.under_way(), 0) << name;
+    communicator_.clear();
+    sync->gather_weights(parameters_);
+    EXPECT_EQ(communicator_.calls(), Calls{}) << name << ": in f32 they are there";
   }
 }
 
