@@ -103,6 +103,14 @@ same() {
   printf '{"step": "%s", "status": "%s", "values": ["%s", "%s"], "limit": %s}\n' "$1" $status "$3" "$4" "$2" >>"$results"
 }
 
+# equal NAME A B: whether two texts are equal, and not empty.
+equal() {
+  local status=passed
+  [ -n "$2" ] && [ "$2" = "$3" ] || status=FAILED failed=yes
+  note "$(printf '%-8s' $status) $1: '$2' and '$3'"
+  printf '{"step": "%s", "status": "%s", "values": ["%s", "%s"]}\n' "$1" $status "$2" "$3" >>"$results"
+}
+
 # ---- The programs ----
 
 prepare_bundle() {
@@ -244,6 +252,25 @@ attentions() {
   done
 }
 
+# Steps in CUDA graphs, and op by op: the same weights, and times in turns.
+# hash_of RUN: of all files of its last checkpoint.
+hash_of() { sed -n 's/.*"xxh3_128": *"\([0-9a-f]*\)".*/\1/p' "$1"/checkpoints/step_00000020/manifest.json | tail -n 1; }
+graphs() {
+  local graph batch round train=("$bin/stage2_train$suffix" "${nano[@]}" --grad-accumulation 2 --dropout 0.1)
+  for graph in off on; do
+    step "train with graphs $graph" 60 "${train[@]}" --gpu-graph $graph --run-dir "$scratch/graphs_$graph" || return
+  done
+  equal 'bits with graphs and without' "$(hash_of "$scratch/graphs_on")" "$(hash_of "$scratch/graphs_off")"
+  for batch in 4 64; do
+    for round in 1 2; do
+      for graph in off on; do
+        step "bench bf16 b$batch graphs $graph round $round" 90 "$bin/stage2_bench$suffix" "${bench_model[@]}" --batch-size $batch \
+          --precision bf16 --gpu-graph $graph --steps 5 --warmup 3 --json
+      done
+    done
+  done
+}
+
 # cuBLASLt's algorithms, timed; then steps with them and with those of the heuristic, in turn.
 plans() {
   local batch=64
@@ -298,6 +325,7 @@ for precision in bf16 tf32 f32; do
   for batch in 16 64 4; do bench $precision $batch 1; done
 done
 large_products
+graphs
 attentions
 plans
 stage3

@@ -59,6 +59,19 @@ def bench_table(results):
                   "bound / step", "GiB"), rows)
 
 
+def graphs_table(results):
+    """The step times with --gpu-graph off and on, in turns."""
+    rounds = collections.defaultdict(dict)
+    for line in results:
+        found = re.fullmatch(r"bench (\w+) b(\d+) graphs (off|on) round (\d+)", line["step"])
+        if found and line.get("result"):
+            precision, batch, graphs, number = found.groups()
+            rounds[precision, int(batch), int(number)][graphs] = line["result"]["ms_per_step"]["median"]
+    rows = [(*key, f"{ms['off']:.2f}", f"{ms['on']:.2f}", f"{ms['on'] / ms['off']:.3f}")
+            for key, ms in sorted(rounds.items()) if len(ms) == 2]
+    return table(("precision", "batch", "round", "ms, op by op", "ms, graphs", "ratio"), rows)
+
+
 def phases_table(results):
     rows = []
     for line in results:
@@ -119,7 +132,8 @@ def report(folder):
     where = f"{machine['device']}; {machine['date']}, commit {machine['commit']}" if machine else "A rehearsal: no GPU"
     sections = [("What did not pass", steps_table(results)), ("Beside PyTorch's numbers", verify_table(results)),
                 ("GPT-2 124M, 1024 tokens in a sequence, one training step", bench_table(results)),
-                ("Phases", phases_table(results)), ("Ladders", ladder_tables(results))]
+                ("The same step in CUDA graphs", graphs_table(results)), ("Phases", phases_table(results)),
+                ("Ladders", ladder_tables(results))]
     if (folder / "ncu.csv").exists():
         sections.append(("Kernels of a step, by ncu", ncu_table(folder / "ncu.csv")))
     return f"{where}\n\n" + "\n\n".join(f"### {title}\n\n{text}" for title, text in sections) + "\n"

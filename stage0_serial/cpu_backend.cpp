@@ -206,14 +206,14 @@ class CpuBackend final : public HostBackend {
 
   void do_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head, double scale,
                             const Dropout& dropout) override {
-    vectorised::attention_forward(parallel_, out.data<float>(), lse.data<float>(), qkv.data<float>(), dropout,
-                                  attention_size(qkv, n_head, scale));
+    vectorised::attention_forward(parallel_, out.data<float>(), lse.data<float>(), qkv.data<float>(),
+                                  placed(dropout), attention_size(qkv, n_head, scale));
   }
 
   void do_attention_backward(const Grad& dqkv, const Tensor& dout, const Tensor& out, const Tensor& lse,
                              const Tensor& qkv, int n_head, double scale, const Dropout& dropout) override {
     vectorised::attention_backward(parallel_, GradOut<float>(dqkv), dout.data<float>(), out.data<float>(),
-                                   lse.data<float>(), qkv.data<float>(), dropout,
+                                   lse.data<float>(), qkv.data<float>(), placed(dropout),
                                    attention_size(qkv, n_head, scale));
   }
 
@@ -235,7 +235,7 @@ class CpuBackend final : public HostBackend {
   }
 
   void do_dropout_backward(const Grad& dx, const Tensor& dout, const Dropout& dropout) override {
-    vectorised::dropout(parallel_, GradOut<float>(dx), dout.data<float>(), dropout, dout.numel());
+    vectorised::dropout(parallel_, GradOut<float>(dx), dout.data<float>(), placed(dropout), dout.numel());
   }
 
   void do_cross_entropy_forward(const Tensor& loss, const Tensor& lse, const Tensor& logits,

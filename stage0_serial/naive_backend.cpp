@@ -173,7 +173,7 @@ class NaiveBackend final : public HostBackend {
                             const Dropout& dropout) override {
     with_real(qkv.dtype(), [&](auto t) {
       using T = decltype(t);
-      naive::attention_forward(out.data<T>(), lse.data<T>(), qkv.data<T>(), dropout,
+      naive::attention_forward(out.data<T>(), lse.data<T>(), qkv.data<T>(), placed(dropout),
                                attention_size(qkv, n_head, scale));
     });
   }
@@ -183,7 +183,7 @@ class NaiveBackend final : public HostBackend {
     with_real(qkv.dtype(), [&](auto t) {
       using T = decltype(t);
       naive::attention_backward(GradOut<T>(dqkv), dout.data<T>(), out.data<T>(), lse.data<T>(), qkv.data<T>(),
-                                dropout, attention_size(qkv, n_head, scale));
+                                placed(dropout), attention_size(qkv, n_head, scale));
     });
   }
 
@@ -204,7 +204,7 @@ class NaiveBackend final : public HostBackend {
   void do_dropout_backward(const Grad& dx, const Tensor& dout, const Dropout& dropout) override {
     with_real(dout.dtype(), [&](auto t) {
       using T = decltype(t);
-      naive::dropout(GradOut<T>(dx), dout.data<T>(), dropout, dout.numel());
+      naive::dropout(GradOut<T>(dx), dout.data<T>(), placed(dropout), dout.numel());
     });
   }
 

@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <array>
 #include <exception>
 #include <utility>
 #include <vector>
 
+#include "stage2_cuda/copy_ahead.h"
 #include "stage2_cuda/cuda_backend.h"
 #include "stage2_cuda/device_memory_source.h"
 #include "stage2_cuda/device_objects.h"
@@ -20,6 +22,7 @@
 #include "stage2_cuda/kernels/layernorm_backward.cuh"
 #include "stage2_cuda/kernels/matmul.cuh"
 #include "stage2_cuda/kernels/squared_norm.cuh"
+#include "stage2_cuda/repeated_work.h"
 #include "stage2_cuda/staging.h"
 
 namespace stagegpt::gpu {
@@ -129,12 +132,18 @@ class StreamBackend final : public CudaBackend {
   explicit StreamBackend(const CudaOptions& options)
       : CudaBackend(std::make_unique<DeviceMemorySource>()),
         staging_(stream_),
+        ahead_(stream_),
         gemm_(make_gemm(options)),
-        attention_(options.attention) {}
+        attention_(options.attention),
+        graph_(options.graph) {
+    if (graph_ && !allocator().keeps_blocks())
+      user_error("--gpu-graph: on cannot be combined with STAGEGPT_ALLOCATOR=direct");
+  }
   // Waits for queued work, which uses memory that is freed now.
   ~StreamBackend() override {
     try {
       gpu::synchronize(stream_);
+      ahead_.synchronize();
     } catch (const std::exception&) {
       // A destructor cannot throw; a caller that waits for results gets the error from synchronize().
     }
@@ -142,6 +151,7 @@ class StreamBackend final : public CudaBackend {
 
   void synchronize() override { gpu::synchronize(stream_); }
   StreamHandle stream() const override { return stream_; }
+  bool records() const override { return graph_; }
   std::unique_ptr<WorkTimer> make_timer() override { return std::make_unique<EventTimer>(stream_); }
 
  private:
@@ -164,6 +174,13 @@ class StreamBackend final : public CudaBackend {
   }
   void do_copy_from_host(void* out, const void* in, std::size_t bytes) override {
     staging_.copy_to_device(out, in, bytes);
+  }
+  void do_send_ahead(const Tensor& buffer, std::span<const std::byte> in) override {
+    ahead_.send(buffer, in);
+  }
+  void do_receive(const Tensor& out, const Tensor&) override { ahead_.receive(out); }
+  void do_repeat(Recording& recording, const std::function<void()>& work) override {
+    graph_ ? gpu::repeat(recording, allocator(), stream_, work) : work();
   }
   void do_copy_to_host(std::span<const HostCopy> copies) override {
     std::vector<Staging::CopyToHost> raw;
@@ -386,12 +403,27 @@ class StreamBackend final : public CudaBackend {
   void do_adamw(const Tensor& weights, const Tensor& shadow, const Tensor& m, const Tensor& v,
                 const Tensor& grads, const Tensor& squared_norm, std::span<const DecayRange> ranges,
                 const AdamWStep& step) override {
-    const std::size_t bytes = ranges.size_bytes();
-    const Tensor table = allocate(DType::f64, {static_cast<std::int64_t>(bytes / sizeof(double))});
-    staging_.copy_to_device(table.raw(), ranges.data(), bytes);
+    const Tensor rates = step.rates.defined() ? step.rates : on_device(step.host_rates());
     gpu::adamw(stream_, floats(weights), optional<Bf16>(shadow), floats(m), floats(v), floats(grads),
-               squared_norm.data<double>(), static_cast<const DecayRange*>(table.raw()),
+               squared_norm.data<double>(), rates.data<double>(), on_device(ranges),
                static_cast<int>(ranges.size()), step, weights.numel());
+  }
+
+  Tensor on_device(const AdamWRates& rates) {
+    const Tensor copy = allocate(DType::f64, {sizeof(AdamWRates) / sizeof(double)});
+    staging_.copy_to_device(copy.raw(), &rates, sizeof(AdamWRates));
+    return copy;
+  }
+  // A table is copied when it is new, and kept. Its memory is no block of the allocator: a step that takes
+  // one for good would let the next step allocate another.
+  const DecayRange* on_device(std::span<const DecayRange> ranges) {
+    for (const auto& [known, copy] : tables_) {
+      if (std::ranges::equal(known, ranges)) return static_cast<const DecayRange*>(copy.get());
+    }
+    DeviceBlock copy = device_block(ranges.size_bytes());
+    staging_.copy_to_device(copy.get(), ranges.data(), ranges.size_bytes());
+    tables_.push_back({{ranges.begin(), ranges.end()}, std::move(copy)});
+    return static_cast<const DecayRange*>(tables_.back().copy.get());
   }
 
   template <class T>
@@ -446,12 +478,12 @@ class StreamBackend final : public CudaBackend {
   void sum_columns(const Grad& out, const Grad& rest, const Tensor& matrix, std::int64_t C) {
     const std::int64_t columns = matrix.shape()[-1], N = matrix.numel() / columns;
     const Tensor scratch = allocate(DType::f32, {ColumnSums(N).scratch_size(columns)});
-    if (!counters_.defined() || counters_.numel() < ColumnSums::counters(columns)) {
-      counters_ = zeros(DType::i32, {ColumnSums::counters(columns)});
-    }
+    if (counters_.empty() || counters_.back().numel() < ColumnSums::counters(columns))
+      counters_.push_back(zeros(DType::i32, {ColumnSums::counters(columns)}));
     by_type(matrix, [&]<class T>() {
       gpu::column_sums<T>(stream_, floats(out), out.accumulates(), floats(rest), rest.accumulates(),
-                          matrix.data<T>(), N, C, columns, floats(scratch), counters_.data<std::int32_t>());
+                          matrix.data<T>(), N, C, columns, floats(scratch),
+                          counters_.back().data<std::int32_t>());
     });
   }
 
@@ -465,9 +497,18 @@ class StreamBackend final : public CudaBackend {
 
   Stream stream_;
   Staging staging_;
+  CopyAhead ahead_;
   std::unique_ptr<Gemm> gemm_;
   GpuAttention attention_;
-  Tensor counters_;  // of blocks that have finished, all zero between kernels
+  bool graph_;
+  // Of blocks that have finished, all zero between kernels. The last ones are used, and earlier ones may be
+  // used by a graph.
+  std::vector<Tensor> counters_;
+  struct Table {
+    std::vector<DecayRange> ranges;
+    DeviceBlock copy;
+  };
+  std::vector<Table> tables_;
 };
 
 constexpr std::array<std::pair<GpuMatmul, std::string_view>, 4> kMatmulNames = {{

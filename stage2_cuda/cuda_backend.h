@@ -25,6 +25,7 @@ struct CudaOptions {
   GpuAttention attention = GpuAttention::flash;
   Precision precision = Precision::f32;
   std::shared_ptr<GemmPlans> plans = nullptr;  // of products by the library
+  bool graph = false;                          // records repeated work
 };
 
 class CudaBackend : public Backend, protected Kernels {

@@ -17,10 +17,13 @@ void CudaFlags::add(CommandLine& command_line) {
   plan_flags_.add(command_line);
   command_line.choice("--gpu-attention", attention_, {"materialised", "flash"},
                       "implementation of attention: with its scores in memory, or without");
+  command_line.choice(
+      "--gpu-graph", graph_, {"off", "on"},
+      "launch each training step as CUDA graphs, recorded once: the same bits, fewer launches");
   platform_->add_flags(command_line);
 }
 
-DeviceInfo CudaFlags::open(int otherwise, int processes) {
+DeviceInfo CudaFlags::open(bool profiled, int otherwise, int processes) {
   if (precision_ != "f32" && matmul_ != "cublaslt") {
     user_error("--precision: ", precision_, " needs --gpu-matmul cublaslt, got \"", matmul_,
                "\", which computes in f32");
@@ -29,6 +32,11 @@ DeviceInfo CudaFlags::open(int otherwise, int processes) {
     user_error("--precision: bf16 needs --gpu-attention flash, got \"", attention_, "\"");
   if (plan_flags_.given() && matmul_ != "cublaslt")
     user_error(PlanFlags::kFlag, ": needs --gpu-matmul cublaslt, got \"", matmul_, "\"");
+  if (graph_ == "on" && profiled)
+    user_error(
+        "--gpu-graph: on cannot be combined with --profile: a graph is launched as a whole, not op by op");
+  if (graph_ == "on" && platform_->counts())
+    user_error("--gpu-graph: on cannot be combined with --emulator-report, which counts op by op");
   platform_->start(processes);
   opened_ = device_ ? static_cast<int>(*device_) : otherwise;
   return open_device(opened_);
@@ -42,7 +50,8 @@ CudaOptions CudaFlags::options() const {
   return {.matmul = *gpu_matmul_named(matmul_),
           .attention = attention_ == "flash" ? GpuAttention::flash : GpuAttention::materialised,
           .precision = precision(),
-          .plans = plans_};
+          .plans = plans_,
+          .graph = graph_ == "on"};
 }
 
 Precision CudaFlags::precision() const {

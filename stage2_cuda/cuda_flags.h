@@ -19,8 +19,9 @@ class CudaFlags {
   void add(CommandLine& command_line);
 
   // Opens the device of --device, or else device `otherwise`. `processes` share the cores of this node.
-  // Throws UserError if the device cannot be used, or if flags contradict each other.
-  DeviceInfo open(int otherwise = 0, int processes = 1);
+  // `profiled`: with --profile. Throws UserError if the device cannot be used, or if flags contradict each
+  // other.
+  DeviceInfo open(bool profiled, int otherwise = 0, int processes = 1);
   // Reads the file of --gpu-matmul-plans, after open(); see PlanFlags::open().
   void read_plans(RankGroup& group, const DeviceInfo& device);
   PlanFlags& plans() { return plan_flags_; }
@@ -44,7 +45,7 @@ class CudaFlags {
   int opened_ = 0;
   PlanFlags plan_flags_;
   std::shared_ptr<GemmPlans> plans_;
-  std::string precision_ = "f32", matmul_ = "cublaslt", attention_ = "flash";
+  std::string precision_ = "f32", matmul_ = "cublaslt", attention_ = "flash", graph_ = "off";
 };
 
 }  // namespace stagegpt::gpu

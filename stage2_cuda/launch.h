@@ -1,8 +1,9 @@
 // The language in which kernels are written, and their launch. nvcc compiles a kernel file for a GPU; a host
 // compiler compiles the same file for the emulator. A kernel file includes this header and uses
 //
-//   __global__ void kernel(…)                 arguments are pointers to device memory and plain numbers; a
-//                                             pointer inside a struct is not recognised
+//   __global__ void kernel(…)                 arguments are pointers to device memory, plain numbers, and
+//                                             structs; one pointer inside a struct is recognised, if its
+//                                             device_pointer() returns a reference to it
 //   threadIdx, blockIdx, blockDim, gridDim
 //   __syncthreads(), __syncthreads_or(p)      called by every thread of the block, at the same line
 //   __syncwarp(), __shfl_sync, __shfl_xor_sync, __shfl_down_sync, __ballot_sync   called by the mask's lanes

@@ -59,4 +59,15 @@ void wait_for(StreamHandle stream, EventHandle event);           // makes later 
 bool is_done(EventHandle event);                                 // reached, or never recorded
 float milliseconds_between(EventHandle begin, EventHandle end);  // both of kind time, and reached
 
+// ---- Graphs: work of a stream that is recorded once, and done as often as it is launched ----
+// Between begin_capture() and the end of the capture, work that is submitted to the stream is recorded and
+// not done: kernels, copies, set_zero(). The host may not wait for anything, and may use no events. A copy
+// reads host memory whenever the graph is done.
+using GraphHandle = void*;
+void begin_capture(StreamHandle stream);
+GraphHandle end_capture(StreamHandle stream);
+void abandon_capture(StreamHandle stream) noexcept;  // after an error
+void launch_graph(GraphHandle graph, StreamHandle stream);
+void destroy_graph(GraphHandle graph) noexcept;  // which is not being done
+
 }  // namespace stagegpt::gpu

@@ -33,7 +33,7 @@ class MpiCudaStage final : public Stage {
   }
 
   Machine& start(Timeline* timeline) override {
-    const gpu::DeviceInfo device = open_device();
+    const gpu::DeviceInfo device = open_device(timeline != nullptr);
     cuda_.read_plans(group_, device);
     std::unique_ptr<gpu::CudaBackend> backend;
     agree(group_, [&] { backend = gpu::make_cuda_backend(cuda_.options()); });
@@ -78,13 +78,13 @@ class MpiCudaStage final : public Stage {
 
  private:
   // Opens this rank's GPU. Throws AgreedUserError if ranks share a GPU without --share-gpu.
-  gpu::DeviceInfo open_device() {
+  gpu::DeviceInfo open_device(bool profiled) {
     gpu::DeviceInfo device;
     int devices = 0;
     agree(group_, [&] {
       devices = gpu::device_count();
-      device =
-          cuda_.open(gpu::default_device(placement_, devices), static_cast<int>(placement_.sharing.size()));
+      device = cuda_.open(profiled, gpu::default_device(placement_, devices),
+                          static_cast<int>(placement_.sharing.size()));
     });
     const auto sharers = gpu::ranks_on_one_gpu(group_, placement_, device);
     shares_gpu_ = sharers.has_value();

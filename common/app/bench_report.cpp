@@ -76,7 +76,7 @@ Json device_work_json(const std::optional<DeviceWork>& work) {
   if (!work) return nullptr;
   return {{"launches", work->launches()}, {"kernels", work->kernels}, {"products", work->products},
           {"fills", work->fills},         {"copies", work->copies},   {"allocations", work->allocations},
-          {"waits", work->waits}};
+          {"waits", work->waits},         {"graphs", work->graphs},   {"in_graphs", work->in_graphs}};
 }
 
 void print_device_work(const DeviceWork& work) {
@@ -86,6 +86,10 @@ void print_device_work(const DeviceWork& work) {
       static_cast<long long>(work.launches()), static_cast<long long>(work.kernels),
       static_cast<long long>(work.products), static_cast<long long>(work.fills),
       static_cast<long long>(work.copies));
+  if (work.graphs > 0) {
+    std::printf("graphs      %10lld      launched in a step, with %lld of these launches in them\n",
+                static_cast<long long>(work.graphs), static_cast<long long>(work.in_graphs));
+  }
   std::printf(
       "waits       %10lld      of the host for the device in a step; %lld allocations of device memory\n",
       static_cast<long long>(work.waits), static_cast<long long>(work.allocations));

@@ -108,6 +108,28 @@ void Backend::copy_to_host(std::span<const HostCopy> copies) {
   if (!filled.empty()) observe("copy_to_host", {&filled.front().in}, work, [&] { do_copy_to_host(filled); });
 }
 
+void Backend::send_ahead(std::span<const std::byte> in) {
+  const auto words = static_cast<std::int64_t>(in.size() / sizeof(std::int32_t));
+  check(in.size() % sizeof(std::int32_t) == 0 && words > 0, "send_ahead: ", in.size(), " bytes");
+  if (!sent_.defined() || sent_.numel() != words) sent_ = allocate(DType::i32, {words});
+  do_send_ahead(sent_, in);
+}
+
+void Backend::receive(const Tensor& out) {
+  const Checks checks("receive");
+  checks.that(sent_.defined(), "a call of send_ahead() before it");
+  checks.elements(out, DType::i32, sent_.numel(), "out");
+  observe("copy_from_host", {&out}, work::transfer(out), [&] { do_receive(out, sent_); });
+}
+
+void Backend::do_receive(const Tensor& out, const Tensor& buffer) {
+  if (kernels_ != nullptr) kernels_->do_copy(out, buffer);
+}
+
+void Backend::repeat(Recording& recording, const std::function<void()>& work) {
+  observer_ == nullptr ? do_repeat(recording, work) : work();
+}
+
 void Backend::add(const Tensor& out, const Tensor& a, const Tensor& b) {
   const Checks checks("add");
   checks.real(a, "a");
@@ -333,6 +355,7 @@ void Backend::adamw(const Tensor& weights, const Tensor& shadow, const Tensor& m
                 "ranges inside the arena");
   }
   checks.that(step.step >= 1, "a step that counts from 1");
+  if (step.rates.defined()) checks.elements(step.rates, DType::f64, 3, "rates");
   run("adamw", {&weights}, work::adamw(weights, shadow, ranges),
       [&] { kernels_->do_adamw(weights, shadow, m, v, grads, squared_norm, ranges, step); });
 }

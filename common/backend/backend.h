@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -20,6 +21,7 @@
 
 #include "common/backend/device_work.h"
 #include "common/backend/op_types.h"
+#include "common/backend/recording.h"
 #include "common/backend/work_timer.h"
 #include "common/tensor/caching_allocator.h"
 #include "common/tensor/tensor.h"
@@ -65,9 +67,18 @@ class Backend {
   void copy_to_host(std::span<std::byte> out, const Tensor& in);
   // The second for several tensors, with one wait for all of them.
   void copy_to_host(std::span<const HostCopy> copies);
+  // Sends host memory ahead of its use: if the backend is a device, beside the ops that it computes. Returns
+  // when `in` has been read. receive() then copies to `out` what was sent last, in the order of the ops.
+  void send_ahead(std::span<const std::byte> in);
+  void receive(const Tensor& out);
   virtual void synchronize() = 0;
   // A clock for this backend's work; it may not outlive the backend.
   virtual std::unique_ptr<WorkTimer> make_timer() { return std::make_unique<HostTimer>(); }
+  // Does `work`, or what it did at an earlier call with the same recording. Therefore it must always call the
+  // same ops with the same arguments, and may not wait for them; what differs is in the contents of tensors
+  // that exist before it. Without records() it is called every time, and also while ops are observed.
+  void repeat(Recording& recording, const std::function<void()>& work);
+  virtual bool records() const { return false; }
   // What the process has asked of its device so far; nothing if there is none.
   virtual std::optional<DeviceWork> device_work() const { return std::nullopt; }
   // FLOP/s of fused multiply-adds on values in registers, by all threads: measured, in about 10 ms. Nothing
@@ -170,10 +181,19 @@ class Backend {
                                       const Tensor& dloss, const Tensor& logits, const Tensor& targets,
                                       std::int64_t vocab_size);
 
+ protected:
+  CachingAllocator& allocator() { return *allocator_; }
+
  private:
   friend class OpObserver;
 
   virtual void do_copy_from_host(void* out, const void* in, std::size_t bytes) = 0;
+  // `buffer` is empty before, and is used for this only.
+  virtual void do_send_ahead(const Tensor& buffer, std::span<const std::byte> in) {
+    do_copy_from_host(buffer.raw(), in.data(), in.size());
+  }
+  virtual void do_receive(const Tensor& out, const Tensor& buffer);
+  virtual void do_repeat(Recording&, const std::function<void()>& work) { work(); }
   // None of the tensors is empty.
   virtual void do_copy_to_host(std::span<const HostCopy> copies) = 0;
 
@@ -185,6 +205,7 @@ class Backend {
 
   std::shared_ptr<CachingAllocator> allocator_;
   Kernels* kernels_;
+  Tensor sent_;  // i32, by send_ahead()
   bool fused_ = true;
   OpObserver* observer_ = nullptr;
 };

@@ -1,6 +1,7 @@
 // Types of the arguments of ops.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <ostream>
@@ -37,8 +38,26 @@ struct Dropout {
   double p = 0;
   RandomKey key;
   std::int64_t first_element = 0;
+  // If `position` is defined, it is a PassPosition in the backend's memory, as i32 (2), which the kernel
+  // reads when it runs: its step replaces that of the key, and its sequence times `sequence_elements`
+  // replaces first_element.
+  Tensor position = {};
+  std::int64_t sequence_elements = 0;
 
   bool active() const { return p > 0; }
+};
+
+// Where in training a forward and backward pass is.
+struct PassPosition {
+  std::int32_t step = 0;
+  std::int32_t first_sequence = 0;  // of the batch, within the step
+};
+
+// What changes from one step of AdamW to the next.
+struct AdamWRates {
+  double learning_rate = 0;
+  double step_size = 0;             // learning_rate/(1-β₁ᵗ)
+  double inv_sqrt_correction2 = 0;  // 1/√(1-β₂ᵗ)
 };
 
 struct AdamWStep {
@@ -48,6 +67,15 @@ struct AdamWStep {
   double eps = 1e-8;
   std::int64_t step = 1;     // counts from 1, for the bias correction of the moments
   double max_grad_norm = 0;  // gradients are scaled down to this global norm; 0: no clipping
+  // If it is defined, the AdamWRates in the backend's memory, as f64 (3), which the kernel reads when it
+  // runs. They replace learning_rate and step.
+  Tensor rates = {};
+
+  // From learning_rate and step.
+  AdamWRates host_rates() const {
+    return {learning_rate, learning_rate / (1 - std::pow(beta1, step)),
+            1 / std::sqrt(1 - std::pow(beta2, step))};
+  }
 };
 
 // Elements [begin, end) of an arena, and their weight decay.
@@ -55,6 +83,8 @@ struct DecayRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   double weight_decay = 0;
+
+  bool operator==(const DecayRange&) const = default;
 };
 
 }  // namespace stagegpt

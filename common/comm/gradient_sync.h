@@ -15,6 +15,9 @@ struct CommunicationReport {
 class GradientSync {
  public:
   virtual ~GradientSync() = default;
+  // Whether it sends anything, also to ranks that do not exist. Then ready() and sum_squared_norms() cannot
+  // be part of repeated work (Backend::repeat()).
+  virtual bool communicates() const { return true; }
   // The parts of an arena that this rank updates; as many as other ranks have.
   virtual ArenaParts owned(std::int64_t arena_size) const { return {{0, arena_size}}; }
   // The gradient of parameter i is complete on this rank. Called once per step for each parameter that the
@@ -37,6 +40,7 @@ class GradientSync {
 // The implementation for a single process: does nothing.
 class NoGradientSync : public GradientSync {
  public:
+  bool communicates() const override { return false; }
   void ready(Parameters&, int) override {}
   void finish(Parameters&) override {}
   void sum_squared_norms(const Tensor&, const Tensor&) override {}

@@ -15,6 +15,7 @@ class TreeSync final : public NoGradientSync {
   TreeSync(Communicator& communicator, Backend& backend)
       : communicator_(communicator), backend_(backend), clock_(backend.make_timer()) {}
 
+  bool communicates() const override { return true; }
   void finish(Parameters& parameters) override;
   void sum_squared_norms(const Tensor& sum, const Tensor&) override { communicator_.broadcast(sum, 0); }
   CommunicationReport take_report() override { return clock_.take_report(); }

@@ -56,7 +56,8 @@ VerifyReport verify(Backend& backend, const LlmcModel& file, const LlmcState& st
   for (std::int64_t step = 0; step < steps; ++step) {
     report.losses.push_back(loss_and_gradients()[0]);
     optimizer.measure_norms(parameters);
-    optimizer.update(parameters, learning_rate, step);
+    optimizer.set_step(learning_rate, step);
+    optimizer.update(parameters);
   }
   return report;
 }

@@ -24,8 +24,11 @@ class Dropouts {
   // The dropout of `stream` in layer `layer`, where each sequence of the batch uses `elements` random
   // numbers.
   Dropout at(RandomStream stream, int layer, std::int64_t elements) const {
-    return {
-        p_, {position_.seed, stream_id(stream, layer), position_.step}, position_.first_sequence * elements};
+    return {p_,
+            {position_.seed, stream_id(stream, layer), position_.step},
+            position_.first_sequence * elements,
+            position_.on_backend,
+            elements};
   }
 
  private:

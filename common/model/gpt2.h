@@ -63,6 +63,8 @@ struct DropoutPosition {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
   std::int64_t first_sequence = 0;  // index of the batch's first sequence within the step
+  // If it is defined, step and first_sequence are in the backend's memory (Dropout::position).
+  Tensor on_backend = {};
 };
 
 // What a training keeps of a forward pass's activations; the rest is computed again in the backward, with the

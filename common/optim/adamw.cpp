@@ -1,5 +1,7 @@
 #include "common/optim/adamw.h"
 
+#include <array>
+
 #include "common/model/zero_arena.h"
 
 namespace stagegpt {
@@ -17,11 +19,15 @@ AdamW::AdamW(Backend& backend, const Parameters& parameters, const AdamWConfig& 
 AdamW::AdamW(Backend& backend, const Parameters& parameters, const AdamWConfig& config,
              const ArenaParts& owned)
     : backend_(backend),
-      config_(config),
       moments_{zero_arena(backend, parameters.weights().dtype(), total_size(owned)),
                zero_arena(backend, parameters.weights().dtype(), total_size(owned))},
       squared_norms_(backend.zeros(DType::f64, {std::ssize(owned)})),
-      squared_norm_(owned.size() == 1 ? squared_norms_ : backend.zeros(DType::f64, {1})) {
+      squared_norm_(owned.size() == 1 ? squared_norms_ : backend.zeros(DType::f64, {1})),
+      step_{.beta1 = config.beta1,
+            .beta2 = config.beta2,
+            .eps = config.eps,
+            .max_grad_norm = config.grad_clip,
+            .rates = backend.zeros(DType::f64, {3})} {
   ArenaRange own{0, 0};  // of the moments
   for (const ArenaRange& range : owned) {
     own = {own.end, own.end + range.size()};
@@ -38,17 +44,19 @@ void AdamW::measure_norms(const Parameters& parameters) {
   }
 }
 
-void AdamW::update(const Parameters& parameters, double learning_rate, std::int64_t step) {
+void AdamW::set_step(double learning_rate, std::int64_t step) {
+  step_.learning_rate = learning_rate;
+  step_.step = step + 1;
+  const AdamWRates rates = step_.host_rates();
+  const std::array numbers = {rates.learning_rate, rates.step_size, rates.inv_sqrt_correction2};
+  upload<double>(backend_, step_.rates, numbers);
+}
+
+void AdamW::update(const Parameters& parameters) {
   for (const auto& [range, moments, decay] : parts_) {
     const Tensor shadow = parameters.shadow().defined() ? slice(parameters.shadow(), range) : Tensor();
     backend_.adamw(slice(parameters.weights(), range), shadow, moments.m, moments.v,
-                   slice(parameters.grads(), range), squared_norm_, decay,
-                   {.learning_rate = learning_rate,
-                    .beta1 = config_.beta1,
-                    .beta2 = config_.beta2,
-                    .eps = config_.eps,
-                    .step = step + 1,
-                    .max_grad_norm = config_.grad_clip});
+                   slice(parameters.grads(), range), squared_norm_, decay, step_);
   }
 }
 

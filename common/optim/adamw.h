@@ -37,9 +37,11 @@ class AdamW {
   // Computes the squared norm of the gradients of each part. If parts are owned by several ranks, the caller
   // must sum them (GradientSync::sum_squared_norms) before update().
   void measure_norms(const Parameters& parameters);
-  // One update of the owned weights and, if there is one, of their shadow, after measure_norms(). `step`
-  // counts from 0.
-  void update(const Parameters& parameters, double learning_rate, std::int64_t step);
+  // Sets the learning rate and the number of the next update. `step` counts from 0.
+  void set_step(double learning_rate, std::int64_t step);
+  // One update of the owned weights and, if there is one, of their shadow, after measure_norms() and
+  // set_step(). Like measure_norms(), it can be part of repeated work (Backend::repeat()).
+  void update(const Parameters& parameters);
 
   const std::vector<Part>& parts() const { return parts_; }
   ArenaParts owned() const;
@@ -53,10 +55,10 @@ class AdamW {
 
  private:
   Backend& backend_;
-  AdamWConfig config_;
   Moments moments_;
   std::vector<Part> parts_;
   Tensor squared_norms_, squared_norm_;
+  AdamWStep step_;  // with its rates in the backend's memory
 };
 
 }  // namespace stagegpt

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <functional>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
 
 #include "common/base/error.h"
 #include "common/tensor/poison.h"
@@ -21,7 +23,7 @@ std::size_t size_class(std::size_t bytes) {
   return (wanted + step - 1) / step * step;
 }
 
-bool keeps_blocks() {
+bool is_caching() {
   const char* const value = std::getenv("STAGEGPT_ALLOCATOR");
   const std::string_view mode = value == nullptr ? "caching" : value;
   if (mode != "caching" && mode != "direct")
@@ -32,7 +34,7 @@ bool keeps_blocks() {
 }  // namespace
 
 CachingAllocator::CachingAllocator(std::unique_ptr<MemorySource> source)
-    : source_(std::move(source)), keeps_blocks_(keeps_blocks()) {}
+    : source_(std::move(source)), keeps_blocks_(is_caching()) {}
 
 std::size_t CachingAllocator::block_size(std::size_t bytes) const {
   return keeps_blocks_ ? size_class(bytes) : std::max<std::size_t>(bytes, 1);
@@ -49,7 +51,7 @@ void* CachingAllocator::allocate(std::size_t bytes) {
     free.pop_back();
   } else {
     block = source_->allocate(size);
-    if (block == nullptr) {
+    if (block == nullptr && !noted_) {
       release_free_blocks();
       block = source_->allocate(size);
     }
@@ -57,6 +59,7 @@ void* CachingAllocator::allocate(std::size_t bytes) {
     stats_.bytes_reserved += size;
     ++stats_.source_allocations;
   }
+  if (noted_) noted_->push_back({block, size});
   watch(block, size, bytes);
   stats_.bytes_in_use += size;
   stats_.peak_bytes_in_use = std::max(stats_.peak_bytes_in_use, stats_.bytes_in_use);
@@ -74,9 +77,44 @@ void CachingAllocator::deallocate(void* block, std::size_t bytes) noexcept {
   const std::lock_guard lock(mutex_);
   const std::size_t size = block_size(bytes);
   stats_.bytes_in_use -= size;
-  if (!keeps_blocks_) return give_back(block, size);
+  if (!keeps_blocks_) return return_to_source(block, size);
   watch(block, size, 0);
   free_blocks_[size].push_back(block);
+}
+
+bool CachingAllocator::is_free(const Block& block) {
+  return std::ranges::find(free_blocks_[block.bytes], block.memory) != free_blocks_[block.bytes].end();
+}
+
+void CachingAllocator::start_noting() {
+  const std::lock_guard lock(mutex_);
+  noted_.emplace();
+}
+
+std::vector<CachingAllocator::Block> CachingAllocator::stop_noting() {
+  const std::lock_guard lock(mutex_);
+  std::vector<Block> blocks = std::exchange(noted_, std::nullopt).value();
+  std::ranges::sort(blocks, std::less(), &Block::memory);
+  const auto repeated = std::ranges::unique(blocks, std::equal_to(), &Block::memory);
+  blocks.erase(repeated.begin(), repeated.end());
+  std::erase_if(blocks, [&](const Block& block) { return !is_free(block); });
+  return blocks;
+}
+
+bool CachingAllocator::take(std::span<const Block> blocks) {
+  const std::lock_guard lock(mutex_);
+  if (!std::ranges::all_of(blocks, [&](const Block& block) { return is_free(block); })) return false;
+  for (const auto& [memory, bytes] : blocks) {
+    std::erase(free_blocks_[bytes], memory);
+    watch(memory, bytes, bytes);
+    stats_.bytes_in_use += bytes;
+  }
+  stats_.peak_bytes_in_use = std::max(stats_.peak_bytes_in_use, stats_.bytes_in_use);
+  return true;
+}
+
+void CachingAllocator::give_back(std::span<const Block> blocks) noexcept {
+  for (const auto& [memory, bytes] : blocks) deallocate(memory, bytes);
 }
 
 MemoryStats CachingAllocator::stats() const {
@@ -96,7 +134,7 @@ void CachingAllocator::watch(void* block, std::size_t size, std::size_t bytes) c
   unpoison(view, bytes);
 }
 
-void CachingAllocator::give_back(void* block, std::size_t size) noexcept {
+void CachingAllocator::return_to_source(void* block, std::size_t size) noexcept {
   watch(block, size, size);
   source_->deallocate(block, size);
   stats_.bytes_reserved -= size;
@@ -104,7 +142,7 @@ void CachingAllocator::give_back(void* block, std::size_t size) noexcept {
 
 void CachingAllocator::release_free_blocks() noexcept {
   for (auto& [size, blocks] : free_blocks_) {
-    for (void* block : blocks) give_back(block, size);
+    for (void* block : blocks) return_to_source(block, size);
     blocks.clear();
   }
 }

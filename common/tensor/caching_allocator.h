@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -50,6 +51,22 @@ class CachingAllocator {
   // `bytes` must be what was passed to allocate().
   void deallocate(void* block, std::size_t bytes) noexcept;
 
+  // For work that is recorded with the addresses of its blocks, and done again later. start_noting() begins
+  // to note the blocks that are allocated; until stop_noting(), no block is returned to the source. The
+  // latter returns those that are free again. Before the work is done again, take() takes them like
+  // allocate(); it takes none, and returns false, if one of them is used otherwise or was returned to the
+  // source. Then give_back() frees them.
+  struct Block {
+    void* memory = nullptr;
+    std::size_t bytes = 0;
+  };
+  void start_noting();
+  std::vector<Block> stop_noting();
+  bool take(std::span<const Block> blocks);
+  void give_back(std::span<const Block> blocks) noexcept;
+  // False with STAGEGPT_ALLOCATOR=direct: then there is never a free block.
+  bool keeps_blocks() const { return keeps_blocks_; }
+
   MemoryStats stats() const;
   // Sets the peak to the memory that is in use now.
   void forget_peak();
@@ -57,7 +74,8 @@ class CachingAllocator {
  private:
   // Of a block for so many bytes.
   std::size_t block_size(std::size_t bytes) const;
-  void give_back(void* block, std::size_t size) noexcept;
+  void return_to_source(void* block, std::size_t size) noexcept;
+  bool is_free(const Block& block);
   void release_free_blocks() noexcept;
   [[noreturn]] void fail(std::size_t bytes) const;
   // Tells AddressSanitizer that only the first `bytes` of a block may be accessed.
@@ -67,6 +85,7 @@ class CachingAllocator {
   std::unique_ptr<MemorySource> source_;
   bool keeps_blocks_;
   std::unordered_map<std::size_t, std::vector<void*>> free_blocks_;  // by size class
+  std::optional<std::vector<Block>> noted_;
   MemoryStats stats_;
 };
 

@@ -1,22 +1,15 @@
 #include "common/train/trainer.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 
+#include "common/base/error.h"
 #include "common/base/seconds_since.h"
 #include "common/comm/agreement.h"
 #include "common/train/non_finite.h"
 
 namespace stagegpt {
-namespace {
-
-DeviceBatch to_device_batch(Backend& backend, const Batch& batch, std::int64_t seq_len) {
-  const Shape shape{static_cast<std::int64_t>(batch.ids.size()) / seq_len, seq_len};
-  return {to_device<std::int32_t>(backend, shape, batch.ids),
-          to_device<std::int32_t>(backend, shape, batch.targets)};
-}
-
-}  // namespace
 
 Trainer::Trainer(Backend& backend, Communicator& communicator, GradientSync& sync, Gpt2& model,
                  const DataLoader& data, const TrainerConfig& config)
@@ -32,6 +25,11 @@ Trainer::Trainer(Backend& backend, Communicator& communicator, GradientSync& syn
       optimizer_(backend, model.parameters(), config.adamw,
                  sync.owned(model.parameters().weights().numel())) {
   if (config.reproducible) tree_.emplace(backend, division_.owned_sub_batches);
+  if (backend.records() && sync.communicates() && division_.micro_steps == 1 && !config.reproducible) {
+    user_error(
+        "--gpu-graph: on repeats the micro-steps before a step's last one, which sends gradients: it needs "
+        "--grad-accumulation 2 or more");
+  }
 }
 
 void Trainer::restore(std::int64_t steps_done, std::int64_t data_position) {
@@ -47,24 +45,19 @@ StepReport Trainer::step(const Tape::OpWatch& watch_op) {
   Parameters& parameters = model_.parameters();
   if (config_.overfit_batch) batches_.seek(0);
   clock_.start();
-  const std::vector<Tensor> losses = run_sub_batches(watch_op);
+  run_passes(watch_op);
 
   communicator_.group().enter("communication");
   sync_.finish(parameters);
   clock_.end(&PhaseSeconds::communication);
 
   communicator_.group().enter("optimizer");
-  optimizer_.measure_norms(parameters);
-  clock_.end(&PhaseSeconds::optimizer);
-  sync_.sum_squared_norms(optimizer_.squared_norm(), optimizer_.squared_norms());
-  clock_.end(&PhaseSeconds::communication);
-  optimizer_.update(parameters, report.learning_rate, step_);
-  clock_.end(&PhaseSeconds::optimizer);
+  update(report.learning_rate);
   sync_.share_weights(parameters);
   clock_.end(&PhaseSeconds::communication);
 
   // With one process, the host has not waited for the device so far.
-  read_results(losses, report);
+  read_results(report);
   report.communication = sync_.take_report();
   ++step_;
   samples_ += division_.samples();
@@ -75,64 +68,99 @@ DropoutPosition Trainer::dropout_position(std::int64_t step, const SubBatch& sub
   return {config_.seed, static_cast<std::uint32_t>(step), sub_batch.first_sample};
 }
 
-std::vector<Tensor> Trainer::run_sub_batches(const Tape::OpWatch& watch_op) {
-  Parameters& parameters = model_.parameters();
-  std::vector<Tensor> losses;
-  for (std::int64_t owned = 0; owned < division_.owned_sub_batches; ++owned) {
-    parameters.clear_grads();
-    for (std::int64_t micro = 1; micro <= division_.micro_steps; ++micro) {
-      communicator_.group().enter("data");
-      const SubBatch sub_batch = batches_.next();
-      losses.push_back(run_sub_batch(sub_batch, !tree_ && micro == division_.micro_steps,
-                                     losses.empty() ? watch_op : Tape::OpWatch()));
-    }
-    parameters.finish_grads();
-    if (tree_) tree_->add(parameters.grads());
-    clock_.end(&PhaseSeconds::backward);
-  }
-  return losses;
+void Trainer::send_next_batch() {
+  communicator_.group().enter("data");
+  const auto [batch, first_sample] = batches_.next();
+  inputs_->send_ahead(batch, {static_cast<std::int32_t>(step_), static_cast<std::int32_t>(first_sample)});
 }
 
-Tensor Trainer::run_sub_batch(const SubBatch& sub_batch, bool last, const Tape::OpWatch& watch_op) {
-  const DeviceBatch batch = to_device_batch(backend_, sub_batch.batch, batches_.seq_len());
-  clock_.end(&PhaseSeconds::data);
+void Trainer::run_passes(const Tape::OpWatch& watch) {
+  const std::int64_t passes = division_.passes();
+  if (!inputs_) {
+    inputs_.emplace(backend_, division_.sub_batch_size(), batches_.seq_len());
+    loss_ = backend_.allocate(DType::f32, {1});
+    losses_ = backend_.allocate(DType::f32, {passes});
+  }
+  send_next_batch();
+  for (std::int64_t pass = 0; pass < passes; ++pass) {
+    const std::int64_t micro_step = pass % division_.micro_steps;
+    const bool last = micro_step + 1 == division_.micro_steps;
+    inputs_->receive();
+    clock_.end(&PhaseSeconds::data);
+    run_pass(
+        {.first = micro_step == 0, .last = last && !tree_, .watch = pass == 0 ? watch : Tape::OpWatch()});
+    backend_.copy(losses_.slice(pass, {1}), loss_);
+    if (last) {
+      model_.parameters().finish_grads();
+      if (tree_) tree_->add(model_.parameters().grads());
+    }
+    clock_.end(&PhaseSeconds::backward);
+    if (pass + 1 < passes) send_next_batch();
+  }
+}
 
+void Trainer::run_pass(const Pass& pass) {
+  const bool repeated = backend_.records() && !pass.watch && !(pass.last && sync_.communicates());
+  if (!repeated) return compute_pass(pass, /*timed=*/true);
+  backend_.repeat(pass.first ? first_pass_ : other_pass_, [&] { compute_pass(pass, /*timed=*/false); });
+}
+
+void Trainer::compute_pass(const Pass& pass, bool timed) {
+  Parameters& parameters = model_.parameters();
+  if (pass.first) parameters.clear_grads();
   communicator_.group().enter("forward");
   // The loss is scaled to the mean over all sub-batches, so that gradients are summed over ranks without
   // division.
   Tape tape(backend_, Tape::Mode::training,
             1.0 / static_cast<double>(division_.micro_steps * division_.sub_batches));
-  tape.on_op(watch_op);
-  const Var loss =
-      model_.loss(tape, batch.ids, batch.targets, dropout_position(step_, sub_batch), config_.recompute);
-  clock_.end(&PhaseSeconds::forward);
+  tape.on_op(pass.watch);
+  const Var loss = model_.loss(tape, inputs_->ids(), inputs_->targets(),
+                               DropoutPosition{.seed = config_.seed, .on_backend = inputs_->position()},
+                               config_.recompute);
+  if (timed) clock_.end(&PhaseSeconds::forward);
 
   communicator_.group().enter("backward");
-  if (last) {
+  if (pass.last && sync_.communicates()) {
     tape.on_leaf_ready([&](int parameter) {
-      if (communicator_.size() == 1) return sync_.ready(model_.parameters(), parameter);
+      if (communicator_.size() == 1) return sync_.ready(parameters, parameter);
       clock_.end(&PhaseSeconds::backward);
-      sync_.ready(model_.parameters(), parameter);
+      sync_.ready(parameters, parameter);
       clock_.end(&PhaseSeconds::communication);
     });
   }
   tape.backward(loss);
-  clock_.end(&PhaseSeconds::backward);
-  return loss.value();
+  backend_.copy(loss_, loss.value());
 }
 
-void Trainer::read_results(const std::vector<Tensor>& losses, StepReport& report) {
+void Trainer::update(double learning_rate) {
+  const Parameters& parameters = model_.parameters();
+  const bool repeated = backend_.records() && !sync_.communicates();
+  const auto end = [&](PhaseClock::Phase phase) {
+    if (!repeated) clock_.end(phase);
+  };
+  optimizer_.set_step(learning_rate, step_);
+  const auto update = [&] {
+    optimizer_.measure_norms(parameters);
+    end(&PhaseSeconds::optimizer);
+    sync_.sum_squared_norms(optimizer_.squared_norm(), optimizer_.squared_norms());
+    end(&PhaseSeconds::communication);
+    optimizer_.update(parameters);
+  };
+  repeated ? backend_.repeat(update_, update) : update();
+  clock_.end(&PhaseSeconds::optimizer);
+}
+
+void Trainer::read_results(StepReport& report) {
   double squared_norm = 0;
-  std::vector<float> values(losses.size());
-  std::vector<HostCopy> copies = {host_copy(std::span(&squared_norm, 1), optimizer_.squared_norm())};
-  for (std::size_t i = 0; i < losses.size(); ++i)
-    copies.push_back(host_copy(std::span(&values[i], 1), losses[i]));
+  std::vector<float> losses(static_cast<std::size_t>(losses_.numel()));
+  const std::array copies = {host_copy(std::span(&squared_norm, 1), optimizer_.squared_norm()),
+                             host_copy(std::span(losses), losses_)};
   backend_.copy_to_host(copies);
   report.grad_norm = unsigned_nan(std::sqrt(squared_norm));
   clock_.add_to(report.seconds);
 
   const auto start = std::chrono::steady_clock::now();
-  gather_report(values, report);
+  gather_report(losses, report);
   report.seconds.communication += seconds_since(start);
 }
 
@@ -184,8 +212,10 @@ std::string Trainer::first_non_finite(const StepReport& report) {
   batches_.seek(after - division_.samples());
   for (std::int64_t i = 0; i < division_.passes() && !found; ++i) {
     const SubBatch sub_batch = batches_.next();
-    const DeviceBatch batch = to_device_batch(backend_, sub_batch.batch, batches_.seq_len());
-    found = first_non_finite_output(backend_, model_, batch.ids, batch.targets,
+    const Shape shape{division_.sub_batch_size(), batches_.seq_len()};
+    found = first_non_finite_output(backend_, model_,
+                                    to_device<std::int32_t>(backend_, shape, sub_batch.batch.ids),
+                                    to_device<std::int32_t>(backend_, shape, sub_batch.batch.targets),
                                     dropout_position(report.step, sub_batch));
   }
   batches_.seek(after);

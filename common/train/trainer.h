@@ -15,6 +15,7 @@
 #include "common/optim/adamw.h"
 #include "common/optim/lr_schedule.h"
 #include "common/train/divided_arenas.h"
+#include "common/train/pass_inputs.h"
 #include "common/train/phase_clock.h"
 
 namespace stagegpt {
@@ -50,13 +51,10 @@ struct StepReport {
   bool finite() const { return std::isfinite(loss) && std::isfinite(grad_norm); }
 };
 
-struct DeviceBatch {
-  Tensor ids, targets;  // i32 (B,T)
-};
-
 class Trainer {
  public:
-  // The arguments must outlive the trainer. Throws UserError as divide_step() does.
+  // The arguments must outlive the trainer. Throws UserError as divide_step() does, and if the backend
+  // records work but no pass can be repeated.
   Trainer(Backend& backend, Communicator& communicator, GradientSync& sync, Gpt2& model,
           const DataLoader& data, const TrainerConfig& config);
 
@@ -82,14 +80,25 @@ class Trainer {
   void set_moment(Moment moment, const Tensor& arena);
 
  private:
-  // Forward and backward of one sub-batch; returns its mean loss (1). During the backward of the last one,
-  // gradients are reduced over ranks as soon as they are ready.
-  Tensor run_sub_batch(const SubBatch& sub_batch, bool last, const Tape::OpWatch& watch);
-  // Forward and backward of all of this rank's sub-batches. Returns their losses.
-  std::vector<Tensor> run_sub_batches(const Tape::OpWatch& watch);
+  // What differs between the passes of a step: forward and backward of one sub-batch each.
+  struct Pass {
+    bool first = false;  // overwrites the gradients; the others add to them
+    bool last = false;   // gradients are reduced over ranks as soon as they are ready
+    Tape::OpWatch watch;
+  };
+  // All of this rank's passes. Their losses are in losses_.
+  void run_passes(const Tape::OpWatch& watch);
+  // Repeats what it did before, if the backend records work and no gradient is sent.
+  void run_pass(const Pass& pass);
+  // Forward and backward; `timed`: the clock has each of them.
+  void compute_pass(const Pass& pass, bool timed);
+  // Fetches the next sub-batch, and sends it while the backend computes.
+  void send_next_batch();
   DropoutPosition dropout_position(std::int64_t step, const SubBatch& sub_batch) const;
+  // Clips, and updates the weights.
+  void update(double learning_rate);
   // Waits for the step's work, and reads its results.
-  void read_results(const std::vector<Tensor>& losses, StepReport& report);
+  void read_results(StepReport& report);
   // Gathers losses and times of all ranks into the report.
   void gather_report(const std::vector<float>& losses, StepReport& report);
 
@@ -103,6 +112,10 @@ class Trainer {
   PhaseClock clock_;
   AdamW optimizer_;
   std::optional<GradientTree> tree_;  // only if config.reproducible
+  // From the first step on:
+  std::optional<PassInputs> inputs_;
+  Tensor loss_, losses_;  // of the last pass (1); of the step's passes (passes)
+  Recording first_pass_, other_pass_, update_;
   std::int64_t step_ = 0;
   std::int64_t samples_ = 0;
 };

@@ -33,16 +33,25 @@ struct AdamWFactors {
   T grad_scale, beta1, beta2, one_minus_beta1, one_minus_beta2, step_size, inv_sqrt_correction2, eps,
       learning_rate;
 
-  AdamWFactors(const AdamWStep& s, double squared_norm)
+  AdamWFactors(const AdamWStep& s, double squared_norm) : AdamWFactors(s, rates_of(s), squared_norm) {}
+
+ private:
+  static AdamWRates rates_of(const AdamWStep& s) {
+    if (!s.rates.defined()) return s.host_rates();
+    const double* const rates = s.rates.data<double>();
+    return {rates[0], rates[1], rates[2]};
+  }
+
+  AdamWFactors(const AdamWStep& s, const AdamWRates& rates, double squared_norm)
       : grad_scale(static_cast<T>(clip_factor(s.max_grad_norm, squared_norm))),
         beta1(static_cast<T>(s.beta1)),
         beta2(static_cast<T>(s.beta2)),
         one_minus_beta1(static_cast<T>(1 - s.beta1)),
         one_minus_beta2(static_cast<T>(1 - s.beta2)),
-        step_size(static_cast<T>(s.learning_rate / (1 - std::pow(s.beta1, s.step)))),
-        inv_sqrt_correction2(static_cast<T>(1 / std::sqrt(1 - std::pow(s.beta2, s.step)))),
+        step_size(static_cast<T>(rates.step_size)),
+        inv_sqrt_correction2(static_cast<T>(rates.inv_sqrt_correction2)),
         eps(static_cast<T>(s.eps)),
-        learning_rate(static_cast<T>(s.learning_rate)) {}
+        learning_rate(static_cast<T>(rates.learning_rate)) {}
 };
 
 // Updates elements [begin, end).

@@ -12,6 +12,16 @@
 
 namespace stagegpt {
 
+// The same dropout with its position read from memory.
+inline Dropout placed(const Dropout& dropout) {
+  if (!dropout.position.defined()) return dropout;
+  const std::int32_t* const position = dropout.position.data<std::int32_t>();
+  Dropout placed = dropout;
+  placed.key.step = static_cast<std::uint32_t>(position[0]);
+  placed.first_element = position[1] * dropout.sequence_elements;
+  return placed;
+}
+
 // The factor of element i: 0 or 1/(1-p).
 template <class T>
 T dropout_factor(const Dropout& dropout, std::int64_t i) {

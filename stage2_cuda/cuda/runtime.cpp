@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <cerrno>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -57,6 +58,30 @@ void require_compiled_for(const DeviceInfo& device) {
 cudaStream_t stream_of(StreamHandle stream) { return static_cast<cudaStream_t>(stream); }
 cudaEvent_t event_of(EventHandle event) { return static_cast<cudaEvent_t>(event); }
 
+struct Graph {
+  cudaGraphExec_t executable = nullptr;
+  DeviceWork work;  // captured
+};
+Graph& graph_of(GraphHandle graph) { return *static_cast<Graph*>(graph); }
+
+// What device_counts was when this thread's capture began.
+thread_local DeviceWork before_capture;
+
+// Allows this thread to call what could disturb a capture. An allocation does not, because its address is
+// known at once.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() { exchange(); }
+  ~RelaxedCapture() { exchange(); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  void exchange() { static_cast<void>(cudaThreadExchangeStreamCaptureMode(&other_)); }
+
+  cudaStreamCaptureMode other_ = cudaStreamCaptureModeRelaxed;
+};
+
 }  // namespace
 
 int device_count() {
@@ -94,6 +119,7 @@ DeviceInfo open_device(int index) {
 void* allocate(std::size_t bytes) {
   ++device_counts.allocations;
   void* block = nullptr;
+  const RelaxedCapture relaxed;
   const cudaError_t code = cudaMalloc(&block, bytes);
   if (code == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // clears the error; otherwise the next launch would report it
@@ -206,6 +232,46 @@ float milliseconds_between(EventHandle begin, EventHandle end) {
   check_cuda(cudaEventElapsedTime(&milliseconds, event_of(begin), event_of(end)),
              "measuring the time between events");
   return milliseconds;
+}
+
+// ---- Graphs ----
+
+// Thread-local: other threads of this process, such as NCCL's, may do what they want meanwhile.
+void begin_capture(StreamHandle stream) {
+  before_capture = device_counts.work();
+  check_cuda(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal),
+             "beginning to capture a graph");
+}
+
+GraphHandle end_capture(StreamHandle stream) {
+  auto graph = std::make_unique<Graph>();
+  graph->work = device_counts.work() - before_capture;
+  device_counts.take_back(graph->work);
+  cudaGraph_t captured = nullptr;
+  check_cuda(cudaStreamEndCapture(stream_of(stream), &captured), "capturing a graph");
+  const cudaError_t code = cudaGraphInstantiate(&graph->executable, captured, 0);
+  static_cast<void>(cudaGraphDestroy(captured));
+  check_cuda(code, "instantiating a graph");
+  return graph.release();
+}
+
+void abandon_capture(StreamHandle stream) noexcept {
+  device_counts.take_back(device_counts.work() - before_capture);
+  cudaGraph_t captured = nullptr;
+  if (cudaStreamEndCapture(stream_of(stream), &captured) != cudaSuccess)
+    cudaGetLastError();  // clears the error
+  if (captured != nullptr) static_cast<void>(cudaGraphDestroy(captured));
+}
+
+void launch_graph(GraphHandle graph, StreamHandle stream) {
+  const Graph& launched = graph_of(graph);
+  device_counts.launched_graph(launched.work);
+  check_cuda(cudaGraphLaunch(launched.executable, stream_of(stream)), "launching a graph");
+}
+
+void destroy_graph(GraphHandle graph) noexcept {
+  static_cast<void>(cudaGraphExecDestroy(graph_of(graph).executable));
+  delete &graph_of(graph);
 }
 
 }  // namespace stagegpt::gpu

@@ -81,16 +81,13 @@ class BlasGemm final : public Gemm {
   BlasGemm(Precision precision, std::shared_ptr<GemmPlans> plans)
       : precision_(precision), plans_(std::move(plans)) {}
   void run(const Product& product, StreamHandle stream) override {
-    count(product);
-    submit(stream, [product, precision = precision_] { multiply(product, precision); });
+    submit_product(product, stream, [product, precision = precision_] { multiply(product, precision); });
   }
   void run(const ProductOf<Bf16, Bf16>& product, StreamHandle stream) override {
-    count(product);
-    submit(stream, [product] { multiply(product); });
+    submit_product(product, stream, [product] { multiply(product); });
   }
   void run(const ProductOf<Bf16, float>& product, StreamHandle stream) override {
-    count(product);
-    submit(stream, [product] { multiply(product); });
+    submit_product(product, stream, [product] { multiply(product); });
   }
   using Gemm::has_epilogue;
   // cuBLASLt's condition, so that both cases occur here too.
@@ -98,14 +95,17 @@ class BlasGemm final : public Gemm {
   bool has_epilogue(const ProductOf<Bf16, float>&) override { return true; }
 
  private:
-  template <class AnyProduct>
-  void count(const AnyProduct& product) {
+  template <class AnyProduct, class Multiply>
+  void submit_product(const AnyProduct& product, StreamHandle stream, const Multiply& multiply) {
     if (is_empty(product)) return;
     ++device_counts.products;
     if (plans_ && plans_->tune) plans_->cache.set(PlanKey(product, precision_).text(), "the only one");
-    if (emulation::launch_observer == nullptr) return;
-    const auto [read, written] = operand_bytes(product);
-    emulation::launch_observer->moves(emulation::kLibraryProduct, read, written);
+    submit(stream, [=] {
+      multiply();
+      if (emulation::launch_observer == nullptr) return;
+      const auto [read, written] = operand_bytes(product);
+      emulation::launch_observer->moves(emulation::kLibraryProduct, read, written);
+    });
   }
 
   static const OpenBlas& blas() {
@@ -117,7 +117,6 @@ class BlasGemm final : public Gemm {
   static void multiply(const Product& product, Precision precision) {
     const auto& [c, ldc, stride_c, a, b, m, n, k, batch, scale, accumulate, bias, epilogue, pre, row_sums] =
         product;
-    if (is_empty(product)) return;
     check(epilogue == Epilogue::none, "gemm: an epilogue in f32");
     for (std::int64_t i = 0; i < batch; ++i) {
       float* const out = on_host(c) + i * stride_c;
@@ -138,7 +137,6 @@ class BlasGemm final : public Gemm {
   static void multiply(const ProductOf<Bf16, Result>& product) {
     const auto& [c, ldc, stride_c, a, b, m, n, k, batch, scale, accumulate, bias, epilogue, pre, row_sums] =
         product;
-    if (is_empty(product)) return;
     const auto wide = [](auto value) { return as_float(value); };
     for (std::int64_t i = 0; i < batch; ++i) {
       Result* const out = on_host(c) + i * stride_c;

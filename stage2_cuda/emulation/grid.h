@@ -35,6 +35,12 @@ struct Parameters<void (*)(Types...)> {
   using Tuple = std::tuple<std::remove_cv_t<Types>...>;
 };
 
+// A struct that contains a pointer to device memory.
+template <class T>
+concept HasDevicePointer = requires(T argument) {
+  argument.device_pointer();
+};
+
 template <auto kernel>
 class KernelCall {
  public:
@@ -53,9 +59,12 @@ class KernelCall {
     std::size_t number = 0;
     const auto list = [&](const auto& argument) {
       ++number;
-      if constexpr (std::is_pointer_v<std::remove_cvref_t<decltype(argument)>>) {
-        if (argument != nullptr) pointers.push_back({number, argument});
-      }
+      const auto add = [&](const void* pointer) {
+        if (pointer != nullptr) pointers.push_back({number, pointer});
+      };
+      using Argument = std::remove_cvref_t<decltype(argument)>;
+      if constexpr (std::is_pointer_v<Argument>) add(argument);
+      if constexpr (HasDevicePointer<Argument>) add(Argument(argument).device_pointer());
     };
     std::apply([&](const auto&... argument) { (list(argument), ...); },
                static_cast<const KernelCall*>(self)->arguments_);
@@ -66,6 +75,7 @@ class KernelCall {
   template <class T>
   static void translate(T& argument, std::size_t index) {
     if constexpr (std::is_pointer_v<T>) argument = static_cast<T>(kernel_view(name(), index, argument));
+    if constexpr (HasDevicePointer<T>) translate(argument.device_pointer(), index);
   }
 
   typename Parameters<decltype(kernel)>::Tuple arguments_;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "common/base/error.h"
 #include "stage2_cuda/device_counts.h"
@@ -25,6 +26,12 @@ struct Event {
   EventKind kind;
   std::optional<emulation::RecordedEvent> recorded = {};
 };
+
+struct Graph {
+  std::vector<std::function<void()>> items;
+  DeviceWork work;  // captured
+};
+DeviceWork before_capture;  // what device_counts was
 
 const SharedStream& stream_of(StreamHandle stream) { return *static_cast<SharedStream*>(stream); }
 Event& event_of(EventHandle event) { return *static_cast<Event*>(event); }
@@ -76,7 +83,8 @@ MemoryInfo memory_info() { return emulation::device_memory().info(); }
 
 // nullptr for late streams: their pending work may still use a block that has been freed, and poisoned.
 void* host_view(void* device) noexcept {
-  return emulation::late_streams() ? nullptr : emulation::device_memory().view(device);
+  return emulation::stream_time() != emulation::StreamTime::at_once ? nullptr
+                                                                    : emulation::device_memory().view(device);
 }
 
 void* allocate_pinned(std::size_t bytes) {
@@ -101,6 +109,7 @@ void submit(StreamHandle stream, std::function<void()> work) {
 }
 
 void synchronize(StreamHandle stream) {
+  emulation::refuse_in_capture("synchronize");
   ++device_counts.waits;
   stream_of(stream)->finish();
 }
@@ -111,8 +120,10 @@ void copy_to_device(void* out, const void* in, std::size_t bytes, StreamHandle s
   ++device_counts.copies;
   memory.check_host_range(in, bytes, "copy_to_device");
   void* const to = memory.copied_range(out, bytes, "copy_to_device");
-  moves("copy_to_device", 0, bytes);
-  submit(stream, [=] { std::memcpy(to, in, bytes); });
+  submit(stream, [=] {
+    moves("copy_to_device", 0, bytes);
+    std::memcpy(to, in, bytes);
+  });
 }
 
 void copy_to_host(void* out, const void* in, std::size_t bytes, StreamHandle stream) {
@@ -121,8 +132,10 @@ void copy_to_host(void* out, const void* in, std::size_t bytes, StreamHandle str
   ++device_counts.copies;
   memory.check_host_range(out, bytes, "copy_to_host");
   const void* const from = memory.copied_range(in, bytes, "copy_to_host");
-  moves("copy_to_host", bytes, 0);
-  submit(stream, [=] { std::memcpy(out, from, bytes); });
+  submit(stream, [=] {
+    moves("copy_to_host", bytes, 0);
+    std::memcpy(out, from, bytes);
+  });
 }
 
 void copy_on_device(void* out, const void* in, std::size_t bytes, StreamHandle stream) {
@@ -131,36 +144,46 @@ void copy_on_device(void* out, const void* in, std::size_t bytes, StreamHandle s
   ++device_counts.copies;
   void* const to = memory.copied_range(out, bytes, "copy_on_device");
   const void* const from = memory.copied_range(in, bytes, "copy_on_device");
-  moves("copy_on_device", bytes, bytes);
-  submit(stream, [=] { std::memmove(to, from, bytes); });
+  submit(stream, [=] {
+    moves("copy_on_device", bytes, bytes);
+    std::memmove(to, from, bytes);
+  });
 }
 
 void set_zero(void* out, std::size_t bytes, StreamHandle stream) {
   if (bytes == 0) return;
   ++device_counts.fills;
   void* const to = emulation::device_memory().copied_range(out, bytes, "set_zero");
-  moves("set_zero", 0, bytes);
-  submit(stream, [=] { std::memset(to, 0, bytes); });
+  submit(stream, [=] {
+    moves("set_zero", 0, bytes);
+    std::memset(to, 0, bytes);
+  });
 }
 
 EventHandle make_event(EventKind kind) { return new Event{kind}; }
 
 void destroy_event(EventHandle event) noexcept { delete static_cast<Event*>(event); }
 
-void record(EventHandle event, StreamHandle stream) { event_of(event).recorded.emplace(stream_of(stream)); }
+void record(EventHandle event, StreamHandle stream) {
+  emulation::refuse_in_capture("record");
+  event_of(event).recorded.emplace(stream_of(stream));
+}
 
 void wait_for(EventHandle event) {
+  emulation::refuse_in_capture("wait_for");
   ++device_counts.waits;
   if (auto& recorded = event_of(event).recorded) recorded->reach();
 }
 
 void wait_for(StreamHandle stream, EventHandle event) {
+  emulation::refuse_in_capture("wait_for");
   if (const auto& recorded = event_of(event).recorded) {
-    stream_of(stream)->submit([reached = *recorded]() mutable { reached.reach(); });
+    stream_of(stream)->submit([reached = *recorded]() mutable { reached.reach_for_stream(); });
   }
 }
 
 bool is_done(EventHandle event) {
+  emulation::refuse_in_capture("is_done");
   auto& recorded = event_of(event).recorded;
   return !recorded || recorded->is_reached();
 }
@@ -168,5 +191,27 @@ bool is_done(EventHandle event) {
 float milliseconds_between(EventHandle begin, EventHandle end) {
   return std::chrono::duration<float, std::milli>(time_of(end) - time_of(begin)).count();
 }
+
+void begin_capture(StreamHandle stream) {
+  stream_of(stream)->begin_capture();
+  before_capture = device_counts.work();
+}
+
+GraphHandle end_capture(StreamHandle stream) {
+  const DeviceWork work = device_counts.work() - before_capture;
+  device_counts.take_back(work);
+  return new Graph{stream_of(stream)->end_capture(), work};
+}
+
+void abandon_capture(StreamHandle stream) noexcept { destroy_graph(end_capture(stream)); }
+
+void launch_graph(GraphHandle graph, StreamHandle stream) {
+  emulation::refuse_in_capture("launch_graph");
+  const auto& [items, work] = *static_cast<Graph*>(graph);
+  device_counts.launched_graph(work);
+  for (const std::function<void()>& item : items) submit(stream, item);
+}
+
+void destroy_graph(GraphHandle graph) noexcept { delete static_cast<Graph*>(graph); }
 
 }  // namespace stagegpt::gpu

@@ -37,18 +37,18 @@ ThreadOrder order_from_environment() {
   return {Order::random, seed};
 }
 
-bool late_streams_from_environment() {
+StreamTime stream_time_from_environment() {
   const char* value = std::getenv(kStreamsVariable);
   const std::string_view text = value == nullptr ? "at_once" : value;
-  if (text != "at_once" && text != "late") {
-    user_error(kStreamsVariable, ": expected at_once or late, got \"", text, '"');
-  }
-  return text == "late";
+  if (text == "at_once") return StreamTime::at_once;
+  if (text == "late") return StreamTime::late;
+  if (text == "ahead") return StreamTime::ahead;
+  user_error(kStreamsVariable, ": expected at_once, late or ahead, got \"", text, '"');
 }
 
 struct Settings {
   std::mutex mutex;
-  std::atomic<bool> late_streams = late_streams_from_environment();
+  std::atomic<StreamTime> stream_time = stream_time_from_environment();
   ThreadOrder order = order_from_environment();
   std::atomic<std::uint64_t> launches = 0;
   std::atomic<int> threads = std::min(omp_get_max_threads(), kMostThreads);
@@ -82,8 +82,8 @@ void set_threads(int count) {
   settings().threads = count;
 }
 
-bool late_streams() { return settings().late_streams; }
-void set_late_streams(bool late) { settings().late_streams = late; }
+StreamTime stream_time() { return settings().stream_time; }
+void set_stream_time(StreamTime time) { settings().stream_time = time; }
 
 int device_count() {
   constexpr int kUsual = 8, kMost = 1024;

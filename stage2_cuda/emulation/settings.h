@@ -26,9 +26,11 @@ inline constexpr int kMostThreads = 16;
 int threads();
 void set_threads(int count);
 
-// Whether new streams delay their work as long as possible (streams.h).
-bool late_streams();
-void set_late_streams(bool late);
+// When new streams do their work: when it is submitted; when it is waited for; or, if it is another stream
+// that waits, with all work that has been submitted after it (streams.h).
+enum class StreamTime { at_once, late, ahead };
+StreamTime stream_time();
+void set_stream_time(StreamTime time);
 
 // Number of emulated GPUs of a node: STAGEGPT_EMULATOR_DEVICES, or 8.
 int device_count();

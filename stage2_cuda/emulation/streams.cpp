@@ -1,8 +1,10 @@
 #include "stage2_cuda/emulation/streams.h"
 
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "common/base/error.h"
 #include "stage2_cuda/emulation/settings.h"
 
 namespace stagegpt::gpu::emulation {
@@ -13,11 +15,21 @@ std::vector<std::weak_ptr<Stream>>& all_streams() {
   return streams;
 }
 
+bool captures = false;  // one of the streams
+
+// Sets a flag, and restores it.
+struct Working {
+  bool& flag;
+  bool before = std::exchange(flag, true);
+  ~Working() { flag = before; }
+};
+
 }  // namespace
 
-Stream::Stream() : late_(late_streams()) {}
+Stream::Stream() : late_(stream_time() != StreamTime::at_once) {}
 
 void Stream::submit(std::function<void()> work) {
+  if (captured_) return captured_->push_back(std::move(work));
   waiting_.push_back(std::move(work));
   if (!late_) finish();
 }
@@ -28,8 +40,28 @@ void Stream::finish(std::uint64_t count) {
     const std::function<void()> work = std::move(waiting_.front());
     waiting_.pop_front();
     ++done_;
+    const Working working{working_};
     work();
   }
+}
+
+void Stream::run_ahead() {
+  if (!working_) finish();
+}
+
+void Stream::begin_capture() {
+  refuse_in_capture("begin_capture");
+  captured_.emplace();
+  captures = true;
+}
+
+std::vector<std::function<void()>> Stream::end_capture() {
+  captures = false;
+  return std::exchange(captured_, std::nullopt).value();
+}
+
+void refuse_in_capture(const char* call) {
+  if (captures) throw std::runtime_error(concat(call, ": a GPU refuses this call while a graph is captured"));
 }
 
 void Stream::finish_quietly() noexcept {
@@ -44,6 +76,11 @@ RecordedEvent::RecordedEvent(const std::shared_ptr<Stream>& stream)
     : stream_(stream), time_(std::make_shared<std::optional<std::chrono::steady_clock::time_point>>()) {
   stream->submit([time = time_] { *time = std::chrono::steady_clock::now(); });
   position_ = stream->submitted();
+}
+
+void RecordedEvent::reach_for_stream() {
+  reach();
+  if (stream_time() == StreamTime::ahead) stream_->run_ahead();
 }
 
 bool RecordedEvent::is_reached() {

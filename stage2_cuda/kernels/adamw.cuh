@@ -9,14 +9,12 @@
 // in order.
 #pragma once
 
-#include <cmath>
-
 #include "common/backend/op_types.h"
 #include "stage2_cuda/kernels/vector.cuh"
 
 namespace stagegpt::gpu {
 
-// The factors of one step, which are the same for all elements.
+// The factors that are the same for all elements and all steps.
 struct AdamWFactors {
   explicit AdamWFactors(const AdamWStep& s)
       : max_grad_norm(s.max_grad_norm),
@@ -24,13 +22,20 @@ struct AdamWFactors {
         beta2(static_cast<float>(s.beta2)),
         one_minus_beta1(static_cast<float>(1 - s.beta1)),
         one_minus_beta2(static_cast<float>(1 - s.beta2)),
-        step_size(static_cast<float>(s.learning_rate / (1 - std::pow(s.beta1, s.step)))),
-        inv_sqrt_correction2(static_cast<float>(1 / std::sqrt(1 - std::pow(s.beta2, s.step)))),
-        eps(static_cast<float>(s.eps)),
-        learning_rate(static_cast<float>(s.learning_rate)) {}
+        eps(static_cast<float>(s.eps)) {}
 
   double max_grad_norm;
-  float beta1, beta2, one_minus_beta1, one_minus_beta2, step_size, inv_sqrt_correction2, eps, learning_rate;
+  float beta1, beta2, one_minus_beta1, one_minus_beta2, eps;
+};
+
+// The factors of one step (AdamWRates).
+struct AdamWStepFactors {
+  float learning_rate, step_size, inv_sqrt_correction2;
+
+  __device__ explicit AdamWStepFactors(const double* rates)
+      : learning_rate(static_cast<float>(rates[0])),
+        step_size(static_cast<float>(rates[1])),
+        inv_sqrt_correction2(static_cast<float>(rates[2])) {}
 };
 
 // The factor that scales gradients of this squared norm. The 1e-6 is the one in PyTorch.
@@ -57,8 +62,9 @@ __device__ inline int first_range_behind(const DecayRange* ranges, int count, st
 // Updates elements i … i + V - 1. `shadow` is null if there is none.
 template <int V>
 __device__ void adamw_elements(float* w, Bf16* shadow, float* m, float* v, const float* g, float scale,
-                               double weight_decay, const AdamWFactors& f, std::int64_t i) {
-  const float keep = 1 - f.learning_rate * static_cast<float>(weight_decay);
+                               double weight_decay, const AdamWFactors& f, const AdamWStepFactors& step,
+                               std::int64_t i) {
+  const float keep = 1 - step.learning_rate * static_cast<float>(weight_decay);
   const Floats<V> grads = load<V>(g, i);
   Floats<V> weights = load<V>(w, i), first = load<V>(m, i), second = load<V>(v, i);
   STAGEGPT_UNROLL for (int j = 0; j < V; ++j) {
@@ -66,7 +72,7 @@ __device__ void adamw_elements(float* w, Bf16* shadow, float* m, float* v, const
     first.v[j] = f.beta1 * first.v[j] + f.one_minus_beta1 * grad;
     second.v[j] = f.beta2 * second.v[j] + f.one_minus_beta2 * grad * grad;
     weights.v[j] = keep * weights.v[j] -
-                   f.step_size * first.v[j] / (sqrtf(second.v[j]) * f.inv_sqrt_correction2 + f.eps);
+                   step.step_size * first.v[j] / (sqrtf(second.v[j]) * step.inv_sqrt_correction2 + f.eps);
   }
   store<V>(m, i, first);
   store<V>(v, i, second);
@@ -79,36 +85,37 @@ inline constexpr std::int64_t kAdamWPart = 4096;  // elements per block
 // A group of V elements that is not inside one range is updated element by element.
 template <int V>
 static __global__ void adamw_kernel(float* w, Bf16* shadow, float* m, float* v, const float* g,
-                                    const double* squared_norm, const DecayRange* ranges, int count,
-                                    AdamWFactors f, std::int64_t n) {
+                                    const double* squared_norm, const double* rates, const DecayRange* ranges,
+                                    int count, AdamWFactors f, std::int64_t n) {
   if (!isfinite(*squared_norm)) return;
   const float scale = clip_factor(f.max_grad_norm, *squared_norm);
+  const AdamWStepFactors step(rates);
   const std::int64_t begin = blockIdx.x * kAdamWPart, end = begin + kAdamWPart < n ? begin + kAdamWPart : n;
   int range = first_range_behind(ranges, count, begin);
   for (std::int64_t group = begin + threadIdx.x * V; group < end; group += kThreads * V) {
     while (range < count && ranges[range].end <= group) ++range;
     if (range == count) return;
     if (ranges[range].begin <= group && group + V <= ranges[range].end) {
-      adamw_elements<V>(w, shadow, m, v, g, scale, ranges[range].weight_decay, f, group);
+      adamw_elements<V>(w, shadow, m, v, g, scale, ranges[range].weight_decay, f, step, group);
       continue;
     }
     for (std::int64_t i = group; i < group + V; ++i) {
       while (range < count && ranges[range].end <= i) ++range;
       if (range == count) return;
       if (i >= ranges[range].begin)
-        adamw_elements<1>(w, shadow, m, v, g, scale, ranges[range].weight_decay, f, i);
+        adamw_elements<1>(w, shadow, m, v, g, scale, ranges[range].weight_decay, f, step, i);
     }
   }
 }
 
-// `ranges` are in device memory, in order.
+// `rates` (AdamWRates) and `ranges` are in device memory, the latter in order.
 inline void adamw(StreamHandle stream, float* w, Bf16* shadow, float* m, float* v, const float* g,
-                  const double* squared_norm, const DecayRange* ranges, int count, const AdamWStep& step,
-                  std::int64_t n) {
+                  const double* squared_norm, const double* rates, const DecayRange* ranges, int count,
+                  const AdamWStep& step, std::int64_t n) {
   if (n == 0 || count == 0) return;
   const auto launch_groups = [&]<int V>(std::integral_constant<int, V>) {
     launch<adamw_kernel<V>>(blocks(n, kAdamWPart), dim3(kThreads), 0, stream, w, shadow, m, v, g,
-                            squared_norm, ranges, count, AdamWFactors(step), n);
+                            squared_norm, rates, ranges, count, AdamWFactors(step), n);
   };
   if (in_vectors<kVector<float>>(0, w, shadow, m, v, g))
     return launch_groups(std::integral_constant<int, kVector<float>>());

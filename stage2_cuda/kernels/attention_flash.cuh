@@ -24,8 +24,10 @@ inline constexpr float kLog2E = 1.44269504F, kLn2 = 0.693147181F;
 // What every kernel needs. `vectors`: rows of heads can be read 16 bytes at a time.
 struct FlashCall {
   AttentionSize s;
-  DropoutMap dropout;
+  DropoutArgument dropout;
   bool vectors;
+
+  const std::int32_t*& device_pointer() { return dropout.device_pointer(); }
 };
 
 // The shared memory of a kernel: `fixed` tiles with the block's rows, and two tiles with the rows that it
@@ -117,13 +119,14 @@ struct DropoutFactors {
   template <class Query, class Key>
   __device__ DropoutFactors(const FlashCall& call, const HeadOfBlock& head, const Query& query,
                             const Key& key) {
-    if (call.dropout.p == 0) return;
+    const DropoutMap map = call.dropout.map();
+    if (map.p == 0) return;
     kept = 0;
-    factor = call.dropout.kept;
+    factor = map.kept;
     for (int i = 0; i < Scores::kThreadRows; ++i) {
       for (int j = 0; j < Scores::kThreadColumns; ++j) {
         const std::int64_t element = head.row(call.s, query(i, j)) * call.s.T + key(i, j);
-        const bool keep = dropout_factor(call.dropout, element) > 0;
+        const bool keep = dropout_factor(map, element) > 0;
         kept |= std::uint64_t{keep} << (i * Scores::kThreadColumns + j);
       }
     }
@@ -171,7 +174,7 @@ static __global__ void __launch_bounds__(Math::threads(Math::kForwardRows), flas
   walk_keys<Tiles, Scores, kHS>(memory, qkv, head, call, first, [&](int u0, const auto& k, const auto& v) {
     auto scores = Scores::of_rows(q, k);
     rows.add_keys(scores, call.s.scale * kLog2E, first, u0);
-    if (call.dropout.p > 0) {
+    if (call.dropout.p() > 0) {
       const DropoutFactors<Scores> factors(
           call, head, [&](int i, int) { return first + Scores::row(i); },
           [&](int, int j) { return u0 + Scores::column(j); });
@@ -217,7 +220,7 @@ void flash_forward_heads(StreamHandle stream, Real* out, float* lse, const Real*
                          AttentionSize s) {
   using Math = FlashMath<Real, kHS>;
   constexpr int kRows = Math::kForwardRows;
-  const FlashCall call{s, DropoutMap(dropout), in_vectors<kVector<Real>>(s.HS, qkv, out)};
+  const FlashCall call{s, DropoutArgument(dropout), in_vectors<kVector<Real>>(s.HS, qkv, out)};
   launch<flash_forward_kernel<Math, kHS>>(attention_grid(s, kRows), dim3(Math::threads(kRows)),
                                           ForwardTiles<Math>::kBytes, stream, out, lse, qkv, call);
 }

@@ -166,7 +166,7 @@ static __global__ void __launch_bounds__(Math::threads(Math::kBackwardRows), fla
 template <class Real>
 void flash_backward(StreamHandle stream, Real* dqkv, bool accumulate, const Real* dout, const Real* out,
                     const float* lse, const Real* qkv, const Dropout& dropout, AttentionSize s, float* dots) {
-  const FlashCall call{s, DropoutMap(dropout), in_vectors<kVector<Real>>(s.HS, qkv, dout, dqkv)};
+  const FlashCall call{s, DropoutArgument(dropout), in_vectors<kVector<Real>>(s.HS, qkv, dout, dqkv)};
   with_head_size(s.HS, [&](auto head_size) {
     constexpr int kHS = head_size, kRows = FlashMath<Real, kHS>::kBackwardRows;
     using Math = FlashMath<Real, kHS>;

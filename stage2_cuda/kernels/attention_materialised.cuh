@@ -62,14 +62,14 @@ inline void multiply_by_square(Gemm& gemm, StreamHandle stream, float* c, std::i
 inline void materialised_forward(Gemm& gemm, StreamHandle stream, float* out, float* lse, const float* qkv,
                                  const Dropout& dropout, AttentionSize s, float* scores) {
   const dim3 grid = blocks(s.NH * s.T, kThreads / kWarp);
-  const DropoutMap map(dropout);
+  const DropoutArgument argument(dropout);
   for (std::int64_t b = 0; b < s.B; ++b) {
     const AttentionMatrices x(qkv, s, b);
     multiply_to_square(gemm, stream, scores, x.q, x.k, s.scale, s);
     const SoftmaxRows rows{s.NH, s.T, b * s.NH * s.T};
-    by_vector(scores, map, rows, [&]<int V>() {
-      launch<softmax_forward_kernel<V>>(grid, dim3(kThreads), 0, stream, scores, lse + b * s.NH * s.T, map,
-                                        rows);
+    by_vector(scores, argument, rows, [&]<int V>() {
+      launch<softmax_forward_kernel<V>>(grid, dim3(kThreads), 0, stream, scores, lse + b * s.NH * s.T,
+                                        argument, rows);
     });
     multiply_by_square(gemm, stream, out + b * s.T * s.channels(), s.channels(), x.square(scores), x.v, false,
                        s);
@@ -82,7 +82,7 @@ inline void materialised_backward(Gemm& gemm, StreamHandle stream, float* dqkv, 
                                   const Dropout& dropout, AttentionSize s, float* scores) {
   const std::int64_t C = s.channels(), row = 3 * C;
   const dim3 grid = blocks(s.NH * s.T, kThreads / kWarp);
-  const DropoutMap map(dropout);
+  const DropoutArgument argument(dropout);
   float* dp = scores + s.scores();
   for (std::int64_t b = 0; b < s.B; ++b) {
     const AttentionMatrices x(qkv, s, b);
@@ -90,9 +90,9 @@ inline void materialised_backward(Gemm& gemm, StreamHandle stream, float* dqkv, 
     multiply_to_square(gemm, stream, scores, x.q, x.k, s.scale, s);
     multiply_to_square(gemm, stream, dp, dy, x.v, 1, s);
     const SoftmaxRows rows{s.NH, s.T, b * s.NH * s.T};
-    by_vector(scores, map, rows, [&]<int V>() {
+    by_vector(scores, argument, rows, [&]<int V>() {
       launch<softmax_backward_kernel<V>>(grid, dim3(kThreads), 0, stream, scores, dp, lse + b * s.NH * s.T,
-                                         out + b * s.T * C, dy.data, s.scale, map, rows,
+                                         out + b * s.T * C, dy.data, s.scale, argument, rows,
                                          HeadRows{s.NH, s.HS});
     });
     float* dq = dqkv + b * s.T * row;

@@ -9,17 +9,39 @@
 
 namespace stagegpt::gpu {
 
-// The parameters of a Dropout, as a kernel argument.
+// The parameters of a Dropout.
 struct DropoutMap {
-  explicit DropoutMap(const Dropout& dropout)
-      : key(dropout.key),
-        first_element(dropout.first_element),
-        p(static_cast<float>(dropout.p)),
-        kept(static_cast<float>(1 / (1 - dropout.p))) {}
-
   RandomKey key;
   std::int64_t first_element;
   float p, kept;
+};
+
+// The same as a kernel argument: a position in device memory is not read yet.
+class DropoutArgument {
+ public:
+  explicit DropoutArgument(const Dropout& dropout)
+      : map_{dropout.key, dropout.first_element, static_cast<float>(dropout.p),
+             static_cast<float>(1 / (1 - dropout.p))},
+        position_(dropout.position.defined() ? dropout.position.data<std::int32_t>() : nullptr),
+        sequence_elements_(dropout.sequence_elements) {}
+
+  __device__ DropoutMap map() const {
+    DropoutMap map = map_;
+    if (position_ != nullptr && map.p > 0) {
+      map.key.step = static_cast<std::uint32_t>(position_[0]);
+      map.first_element = position_[1] * sequence_elements_;
+    }
+    return map;
+  }
+  __device__ float p() const { return map_.p; }
+  // Whether the first element begins a block of four random numbers, at every position.
+  bool in_blocks() const { return (position_ == nullptr ? map_.first_element : sequence_elements_) % 4 == 0; }
+  const std::int32_t*& device_pointer() { return position_; }
+
+ private:
+  DropoutMap map_;
+  const std::int32_t* position_;  // a PassPosition, or null
+  std::int64_t sequence_elements_;
 };
 
 // The factor of element i: 0 or 1/(1-p).
@@ -48,10 +70,11 @@ __device__ Floats<V> dropout_factors(const DropoutMap& map, std::int64_t i) {
 
 // One thread for each of n vectors.
 template <class T, int V>
-static __global__ void dropout_kernel(T* out, bool accumulate, const T* x, DropoutMap map, std::int64_t n) {
+static __global__ void dropout_kernel(T* out, bool accumulate, const T* x, DropoutArgument dropout,
+                                      std::int64_t n) {
   const std::int64_t i = thread_index() * V;
   if (i >= n * V) return;
-  const Floats<V> value = load<V>(x, i), factor = dropout_factors<V>(map, i);
+  const Floats<V> value = load<V>(x, i), factor = dropout_factors<V>(dropout.map(), i);
   Floats<V> sum = {};
   if (accumulate) sum = load<V>(out, i);
   STAGEGPT_UNROLL for (int j = 0; j < V; ++j) sum.v[j] += value.v[j] * factor.v[j];
@@ -62,10 +85,10 @@ template <class T>
 void dropout(StreamHandle stream, T* out, bool accumulate, const T* x, const Dropout& dropout,
              std::int64_t n) {
   constexpr int kV = kVector<T>;
-  const DropoutMap map(dropout);
-  if (in_vectors<kV>(n, out, x) && map.first_element % 4 == 0)
-    return launch_elements<dropout_kernel<T, kV>>(stream, n / kV, out, accumulate, x, map);
-  launch_elements<dropout_kernel<T, 1>>(stream, n, out, accumulate, x, map);
+  const DropoutArgument argument(dropout);
+  if (in_vectors<kV>(n, out, x) && argument.in_blocks())
+    return launch_elements<dropout_kernel<T, kV>>(stream, n / kV, out, accumulate, x, argument);
+  launch_elements<dropout_kernel<T, 1>>(stream, n, out, accumulate, x, argument);
 }
 
 }  // namespace stagegpt::gpu

@@ -22,11 +22,12 @@ struct SoftmaxRows {
 };
 
 template <int V>
-static __global__ void softmax_forward_kernel(float* scores, float* lse, DropoutMap dropout,
+static __global__ void softmax_forward_kernel(float* scores, float* lse, DropoutArgument dropout,
                                               SoftmaxRows rows) {
   const std::int64_t row = warp_index(), T = rows.T, t = row % T;
   if (row >= rows.count()) return;
   float* score = scores + row * T;
+  const DropoutMap map = dropout.map();
   MaxAndSum lane = {-INFINITY, 0};
   for (std::int64_t u = lane_index() * V; u <= t; u += kWarp * V) {
     Floats<V> f = load<V>(score, u);
@@ -39,7 +40,7 @@ static __global__ void softmax_forward_kernel(float* scores, float* lse, Dropout
   for (std::int64_t u = lane_index() * V; u < T; u += kWarp * V) {
     Floats<V> f = {};
     if (u <= t) {
-      const Floats<V> factor = dropout_factors<V>(dropout, (rows.first + row) * T + u);
+      const Floats<V> factor = dropout_factors<V>(map, (rows.first + row) * T + u);
       f = load<V>(score, u);
       STAGEGPT_UNROLL for (int i = 0; i < V; ++i) {
         const float p = expf(f.v[i] - all.max) / all.sum;
@@ -62,11 +63,12 @@ struct HeadRows {
 // Replaces scores by f·p, the weights of the values, and dp by ds.
 template <int V>
 static __global__ void softmax_backward_kernel(float* scores, float* dp, const float* lse, const float* out,
-                                               const float* dout, float scale, DropoutMap dropout,
+                                               const float* dout, float scale, DropoutArgument dropout,
                                                SoftmaxRows rows, HeadRows values) {
   const std::int64_t row = warp_index(), T = rows.T, t = row % T;
   if (row >= rows.count()) return;
   float* score = scores + row * T;
+  const DropoutMap map = dropout.map();
   float* d = dp + row * T;
   const std::int64_t begin = values.begin(row / T, t);
   const float row_lse = lse[row];
@@ -76,7 +78,7 @@ static __global__ void softmax_backward_kernel(float* scores, float* dp, const f
   for (std::int64_t u = lane_index() * V; u < T; u += kWarp * V) {
     Floats<V> weight = {}, ds = {};
     if (u <= t) {
-      const Floats<V> factor = dropout_factors<V>(dropout, (rows.first + row) * T + u), f = load<V>(score, u),
+      const Floats<V> factor = dropout_factors<V>(map, (rows.first + row) * T + u), f = load<V>(score, u),
                       dweight = load<V>(d, u);
       STAGEGPT_UNROLL for (int i = 0; i < V; ++i) {
         const float p = u + i <= t ? expf(f.v[i] - row_lse) : 0;
@@ -92,9 +94,9 @@ static __global__ void softmax_backward_kernel(float* scores, float* dp, const f
 // Calls launch_rows<V>(): with V = 4 if the rows of `scores` are aligned, and their dropout factors to blocks
 // of four random numbers.
 template <class Launch>
-void by_vector(const float* scores, const DropoutMap& dropout, SoftmaxRows rows, const Launch& launch_rows) {
-  if (in_vectors<4>(rows.T, scores) && dropout.first_element % 4 == 0)
-    return launch_rows.template operator()<4>();
+void by_vector(const float* scores, const DropoutArgument& dropout, SoftmaxRows rows,
+               const Launch& launch_rows) {
+  if (in_vectors<4>(rows.T, scores) && dropout.in_blocks()) return launch_rows.template operator()<4>();
   launch_rows.template operator()<1>();
 }
 

@@ -25,8 +25,8 @@ __global__ void sleep_for_20_ms(float* out) {
 
 class LateStreams : public testing::Test {
  protected:
-  LateStreams() { emulation::set_late_streams(true); }
-  ~LateStreams() override { emulation::set_late_streams(false); }
+  LateStreams() { emulation::set_stream_time(emulation::StreamTime::late); }
+  ~LateStreams() override { emulation::set_stream_time(emulation::StreamTime::at_once); }
 
   static void set(StreamHandle stream, const DeviceArray<float>& array, float value) {
     launch<set_to>({1, 1, 1}, {1, 1, 1}, 0, stream, array.data(), value);
@@ -62,6 +62,26 @@ TEST_F(LateStreams, a_stream_has_done_its_work_when_it_is_destroyed) {
     EXPECT_EQ(array.values()[0], 0);
   }
   EXPECT_EQ(array.values()[0], 3);
+}
+
+// With `ahead`, a stream for which another one waits does what follows the event too.
+TEST_F(LateStreams, a_stream_that_another_waits_for_may_run_ahead) {
+  for (const auto time : {emulation::StreamTime::late, emulation::StreamTime::ahead}) {
+    emulation::set_stream_time(time);
+    const Stream first, second;
+    const DeviceArray<float> before(1), after(1), last(1);
+    const Event event;
+    set(first, before, 1);
+    record(event, first);
+    set(first, after, 1);
+    wait_for(second, event);
+    set(second, last, 1);
+    EXPECT_EQ(before.values()[0], 0);
+    synchronize(second);
+    EXPECT_EQ(before.values()[0], 1);
+    EXPECT_EQ(last.values()[0], 1);
+    EXPECT_EQ(after.values()[0], time == emulation::StreamTime::ahead ? 1 : 0);
+  }
 }
 
 TEST_F(LateStreams, an_event_is_reached_with_the_work_before_it_alone) {

@@ -302,9 +302,10 @@ TEST_F(TrainingSettings, NameTheModelByWhatDiffersFromItsPreset) {
 // If a flag is unknown at this stage, the error names the stages that have it.
 TEST(CommandLineCalls, OfOtherStagesAreNamed) {
   std::string text = "\n";
-  for (const char* flag : {"--cpu-matmul", "--threads", "--device", "--precision", "--gpu-matmul",
-                           "--gpu-matmul-plans", "--gpu-matmul-tune", "--gpu-attention", "--ladder", "--comm",
-                           "--comm-algorithm", "--watchdog-seconds", "--transport", "--share-gpu"}) {
+  for (const char* flag :
+       {"--cpu-matmul", "--threads", "--device", "--precision", "--gpu-matmul", "--gpu-matmul-plans",
+        "--gpu-matmul-tune", "--gpu-attention", "--gpu-graph", "--ladder", "--comm", "--comm-algorithm",
+        "--watchdog-seconds", "--transport", "--share-gpu"}) {
     for (const int stage : {0, 1, 2, 3}) {
       CommandLine command_line("train", "", stage, stage_flags());
       const char* argv[] = {"train", flag};
@@ -334,6 +335,8 @@ TEST(CommandLineCalls, OfOtherStagesAreNamed) {
 --gpu-matmul-tune: stage 3 has no use for it; it belongs to stage 2
 --gpu-attention: stage 0 has no use for it; it belongs to stages 2 and 3
 --gpu-attention: stage 1 has no use for it; it belongs to stages 2 and 3
+--gpu-graph: stage 0 has no use for it; it belongs to stages 2 and 3
+--gpu-graph: stage 1 has no use for it; it belongs to stages 2 and 3
 --ladder: stage 0 has no use for it; it belongs to stage 2
 --ladder: stage 1 has no use for it; it belongs to stage 2
 --ladder: stage 3 has no use for it; it belongs to stage 2

@@ -9,7 +9,8 @@ namespace {
 // A communicator of device tensors. With `late`, streams delay their work until the host waits.
 CommunicatorUnderTest by(std::string name, CommAlgorithm algorithm, bool late) {
   const auto make_backend = [=]() -> std::unique_ptr<Backend> {
-    gpu::emulation::set_late_streams(late);
+    gpu::emulation::set_stream_time(late ? gpu::emulation::StreamTime::late
+                                         : gpu::emulation::StreamTime::at_once);
     gpu::open_device(0);
     return gpu::make_cuda_backend({});
   };

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -68,6 +69,46 @@ TEST_P(ElementwiseOps, add_may_write_over_its_first_argument) {
     }
     EXPECT_EQ(to_values(*backend_, out), expected);
     EXPECT_EQ(to_values(*backend_, a), expected);
+  }
+}
+
+// As a training calls it: the position is in the backend's memory, and that of the call is not read. The
+// numbers of a sequence are a multiple of four, or not.
+TEST_P(ElementwiseOps, dropout_reads_its_position_when_it_runs) {
+  Backend& be = *backend_;
+  const DType dtype = GetParam().dtypes[0];
+  const Tensor position = be.allocate(DType::i32, {2});
+  for (const std::int64_t T : {12, 7}) {
+    constexpr std::int64_t B = 2, kHeads = 2, C = 8;
+    const Tensor qkv = to_tensor(be, dtype, {B, T, 3 * C}, random_values(1, 0, B * T * 3 * C)),
+                 dout = to_tensor(be, dtype, {B, T, C}, random_values(1, 1, B * T * C)),
+                 out = be.allocate(dtype, {B, T, C}), dqkv = be.allocate(dtype, qkv.shape()),
+                 lse = be.allocate(statistics_dtype(dtype), {B, kHeads, T});
+    // Outputs of all ops with dropout.
+    const auto outputs = [&](const Dropout& of_elements, const Dropout& of_scores) {
+      std::vector<Values> all;
+      be.dropout_forward(out, dout, of_elements);
+      all.push_back(to_values(be, out));
+      be.dropout_backward({out, GradMode::overwrite}, dout, of_elements);
+      all.push_back(to_values(be, out));
+      be.attention_forward(out, lse, qkv, kHeads, 0.5, of_scores);
+      all.push_back(to_values(be, out));
+      be.attention_backward({dqkv, GradMode::overwrite}, dout, out, lse, qkv, kHeads, 0.5, of_scores);
+      all.push_back(to_values(be, dqkv));
+      return all;
+    };
+    const auto elsewhere = [&](std::int64_t elements) {
+      return Dropout{0.4, {3, 5, 99}, 1000, position, elements};
+    };
+    for (const PassPosition now : {PassPosition{6, 0}, PassPosition{7, 3}}) {
+      upload<std::int32_t>(be, position, std::array{now.step, now.first_sequence});
+      const auto here = [&](std::int64_t elements) {
+        return Dropout{0.4, {3, 5, static_cast<std::uint32_t>(now.step)}, now.first_sequence * elements};
+      };
+      const std::int64_t elements = T * C, scores = kHeads * T * T;
+      EXPECT_EQ(outputs(elsewhere(elements), elsewhere(scores)), outputs(here(elements), here(scores)))
+          << T << " tokens, step " << now.step;
+    }
   }
 }
 

@@ -130,7 +130,8 @@ struct GoldenRun {
     const Var loss = model.loss(tape, ids, targets);
     tape.backward(loss);
     optimizer.measure_norms(model.parameters());
-    optimizer.update(model.parameters(), learning_rate, step);
+    optimizer.set_step(learning_rate, step);
+    optimizer.update(model.parameters());
     return test::to_value(backend, loss.value());
   }
 

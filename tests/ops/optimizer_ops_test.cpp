@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -175,6 +176,29 @@ TEST_P(OptimizerOps, adamw_writes_the_shadow) {
     be.fill(norm, std::numeric_limits<double>::quiet_NaN());
     be.adamw(w, shadow, m, v, g, norm, kRanges, step_number(2, 1));
     EXPECT_EQ(to_values(be, shadow), Values(kSize, 7));
+  }
+}
+
+// As a training calls it: the rates are in the backend's memory, and those of the call are not read.
+TEST_P(OptimizerOps, adamw_reads_its_rates_when_it_runs) {
+  const Tensor rates = backend_->allocate(DType::f64, {3}), norm = backend_->allocate(DType::f64, {1});
+  const auto updated = [&](const AdamWStep& called) {
+    const auto arena = [&](const Values& values) {
+      return to_tensor(*backend_, GetParam().dtype, {kSize}, values);
+    };
+    const Tensor w = arena(initial_weights()), m = arena(gradient(2)), v = arena(Values(kSize, 0.01)),
+                 g = arena(gradient(1));
+    backend_->squared_norm(norm, g);
+    backend_->adamw(w, {}, m, v, g, norm, kRanges, called);
+    return to_values(*backend_, w);
+  };
+  AdamWStep elsewhere = step_number(1, 1);
+  elsewhere.learning_rate = 100;
+  elsewhere.rates = rates;
+  for (const int t : {3, 40}) {
+    const AdamWRates now = step_number(t, 1).host_rates();
+    upload<double>(*backend_, rates, std::array{now.learning_rate, now.step_size, now.inv_sqrt_correction2});
+    EXPECT_EQ(updated(elsewhere), updated(step_number(t, 1))) << t;
   }
 }
 

@@ -22,7 +22,10 @@ case $name in
     echo ' "tensors": [{"name": "wte.weight", "shape": [2], "error": 3e-6, "limit": 1e-4, "ok": true}]}' ;;
   *_train_*) loss=4.25
     [ "$name" = stage2_train_emulated ] || loss=${LOSS:-4.25}
-    mkdir -p "$directory"; echo '{"step": 20, "loss": '"$loss"', "ms": {}}' >"$directory/metrics.jsonl" ;;
+    mkdir -p "$directory/checkpoints/step_00000020"
+    hash=abc0; [[ $arguments != *--gpu-graph\ on* ]] || hash=${HASH:-abc0}
+    echo '{"version": 1, "xxh3_128": "'"$hash"'"}' >"$directory/checkpoints/step_00000020/manifest.json"
+    echo '{"step": 20, "loss": '"$loss"', "ms": {}}' >"$directory/metrics.jsonl" ;;
   *_bench_*)
     if [[ $arguments == *--ladder* ]]; then
       echo '{"ladder": "a ladder", "bound": 100, "unit": "GB/s", "bound_name": "copy", "reference": "fast",'
@@ -60,7 +63,8 @@ check
 for line in '^passed   verify f32 ' '^passed   op table ' '^passed   bench tf32 b16 round 2 ' '^skipped  pytorch f32 b4 round 1: ' \
   '^passed   loss beyond 2.31 elements: 5.5 and 5.5' '^passed   stage 3, 1 rank, zero1 over host ' '^passed   bench tf32 b16 materialised attention ' \
   '^passed   loss of stage 3, 2 ranks: 4.25 and 4.25' '^passed   memcheck ' '^passed   ncu of a step ' \
-  '^passed   time plans ' '^passed   bench bf16 b64 with plans ' '^passed   ladder matmul bf16 ' '^passed   ladder attention ' '^passed   ladder attention bf16 '; do
+  '^passed   bench bf16 b4 graphs on round 2 ' \
+  "^passed   bits with graphs and without: 'abc0' and 'abc0'" '^passed   time plans ' '^passed   bench bf16 b64 with plans ' '^passed   ladder matmul bf16 ' '^passed   ladder attention ' '^passed   ladder attention bf16 '; do
   said "$line"
 done
 ! grep -qE 'FAILED|no time|cut off' "$work/out/summary.txt" || fail 'something did not pass'
@@ -71,7 +75,8 @@ grep -q -- '--gpu-attention flash' "$work/calls" || fail 'flash attention was no
 
 "$scripts/gpu_report.py" "$work/out" >"$work/report" || fail 'gpu_report.py'
 for text in '| pytorch f32 b4 round 1 | skipped | 0 s |' 'ncu.csv has no table' '| f32 | 1.0e-07 | 2.0e-08 | 3.0e-06 | wte.weight | 1e-04 |' \
-  '| tf32 | 16 | 2 | 20.00 | – | – | 1000 | 25.0 % | 50 % | 1.0 |' '| tf32 b16 round 1 | 1.00 | 2.00 | 3.00 | 0.00 | 4.00 |' \
+  '| tf32 | 16 | 2 | 20.00 | – | – | 1000 | 25.0 % | 50 % | 1.0 |' '| bf16 | 4 | 1 | 20.00 | 20.00 | 1.000 |' \
+  '| tf32 b16 round 1 | 1.00 | 2.00 | 3.00 | 0.00 | 4.00 |' \
   'a ladder; bound: 100 GB/s, copy; reference: fast' '| plain | 12.5 | 40 | 40 % | 50 % | 1.0e-07 |'; do
   grep -qF -- "$text" "$work/report" || { cat "$work/report" >&2; fail "the report has no '$text'"; }
 done
@@ -96,6 +101,10 @@ grep -q 'stage2_bench_emulated fails' "$work/said" || fail 'the reason of a fail
 LOSS=4.2505 check
 [ $code = 1 ] || fail "exit code $code where stage 3 differs from stage 2"
 said '^FAILED   loss of stage 3, zero1: 4.2505 and 4.25, '
+
+HASH=abc1 check
+[ $code = 1 ] || fail "exit code $code where graphs change bits"
+said "^FAILED   bits with graphs and without: 'abc1' and 'abc0'"
 
 SLOW='--precision f32 --json' check --seconds 9
 [ $code = 0 ] || fail "exit code $code where the time was up"

@@ -188,6 +188,30 @@ TEST_F(Stage2Emulated, VerifiesTheGoldenModelInTf32) {
   for (const auto& tensor : json["tensors"]) EXPECT_EQ(tensor["limit"], 1e-2);
 }
 
+// Between the steps, other work uses the memory of a graph: validations, samples, and a trace.
+TEST_F(Stage2Emulated, AStepIsGraphsWithTheSameBits) {
+  const Arguments flags = {"--grad-accumulation", "2",  "--dropout",      "0.1", "--stop-after",   "6",
+                           "--eval-every",        "2",  "--sample-every", "3",   "--trace-steps",  "1",
+                           "--max-new-tokens",    "10", "--grad-clip",    "0.1", "--warmup-steps", "3"};
+  for (const std::string graph : {"off", "on"})
+    stage2("train", small(graph, with_flags(flags, {"--gpu-graph", graph})));
+  EXPECT_EQ(hash_after(6, "on"), hash_after(6, "off"));
+  EXPECT_EQ(metric("on", "loss"), metric("off", "loss"));
+}
+
+TEST_F(Stage2Emulated, RefusesGraphsOfWhatIsWatchedOpByOp) {
+  expect_failure(run("train", small("run", {"--gpu-graph", "on", "--profile", "p.json"})), 2,
+                 "--gpu-graph: on cannot be combined with --profile");
+  expect_failure(
+      run("train", small("run", {"--gpu-graph", "on"}), {.environment = {{"STAGEGPT_ALLOCATOR", "direct"}}}),
+      2, "--gpu-graph: on cannot be combined with STAGEGPT_ALLOCATOR=direct");
+#ifdef STAGEGPT_PROFILE
+  expect_failure(run("train", small("run", {"--gpu-graph", "on", "--emulator-report", "r"})), 2,
+                 "--gpu-graph: on cannot be combined with --emulator-report");
+#endif
+  EXPECT_FALSE(std::filesystem::exists(directory_.path() / "run"));
+}
+
 // The launches of a step depend on the number of layers, here that of GPT-2 124M, and on the size of the
 // vocabulary: two of them sort tokens by each 8 bits of their ids.
 TEST_F(Stage2Emulated, AStepHasFewLaunchesNoAllocationAndOneWait) {
@@ -205,7 +229,21 @@ TEST_F(Stage2Emulated, AStepHasFewLaunchesNoAllocationAndOneWait) {
     EXPECT_LE(work["launches"], epilogues ? 275 : 350) << precision;
     EXPECT_EQ(work["allocations"], 0) << precision;
     EXPECT_EQ(work["waits"], 1) << precision << ": for the results, at the end";
+    EXPECT_EQ(work["graphs"], 0) << precision;
   }
+}
+
+// The host launches one graph for forward and backward, and one for the update.
+TEST_F(Stage2Emulated, AStepInGraphsHasTwoLaunches) {
+  const ProgramResult result =
+      stage2("bench", {"--n-layer", "1", "--n-embd", "32", "--n-head", "2", "--batch-size", "2", "--seq-len",
+                       "8", "--steps", "1", "--warmup", "3", "--json", "--gpu-graph", "on"});
+  const auto work = nlohmann::json::parse(result.output)["device_work"];
+  EXPECT_EQ(work["graphs"], 2);
+  EXPECT_EQ(work["in_graphs"], work["launches"]);
+  EXPECT_GT(work["launches"], 30);
+  EXPECT_EQ(work["allocations"], 0);
+  EXPECT_EQ(work["waits"], 1);
 }
 
 TEST_F(Stage2Emulated, BenchReports) {

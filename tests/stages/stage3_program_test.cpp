@@ -77,6 +77,20 @@ TEST_F(Stage3Emulated, ReproducibleRunsEndInTheSameBitsAsStage2) {
   }
 }
 
+// The last micro-step sends gradients, and is no graph.
+TEST_F(Stage3Emulated, OtherMicroStepsMayBeGraphs) {
+  const Arguments few = {"--stop-after", "4", "--grad-accumulation", "3", "--dropout", "0.1"};
+  for (const std::string graph : {"off", "on"})
+    stage3(2, "train", small(graph, with_flags(few, {"--gpu-graph", graph})));
+  EXPECT_EQ(hash_after(4, "on"), hash_after(4, "off"));
+  EXPECT_EQ(metric("on", "loss"), metric("off", "loss"));
+  const ProgramResult refused = run(2, "train", small("refused", {"--gpu-graph", "on"}));
+  EXPECT_EQ(refused.exit_code, 2) << refused.errors;
+  EXPECT_NE(refused.errors.find("--gpu-graph: on repeats the micro-steps before"), std::string::npos)
+      << refused.errors;
+  EXPECT_FALSE(std::filesystem::exists(directory_.path() / "refused"));
+}
+
 // With zero1, each rank updates only a part of the weights, but reads the shadow (bf16 copy) of all weights.
 TEST_F(Stage3Emulated, DividedMomentsInBf16TrainAsWholeOnes) {
   const Arguments few = {"--steps", "5", "--eval-every", "5", "--precision", "bf16"};

@@ -15,7 +15,8 @@ std::function<std::unique_ptr<Backend>()> emulated(gpu::emulation::ThreadOrder o
                                                    bool fused = true, bool late = false,
                                                    gpu::Precision precision = gpu::Precision::f32) {
   return [=] {
-    gpu::emulation::set_late_streams(late);
+    gpu::emulation::set_stream_time(late ? gpu::emulation::StreamTime::late
+                                         : gpu::emulation::StreamTime::at_once);
     gpu::emulation::set_thread_order(order);
     gpu::open_device(0);
     // Flash attention calls no GEMM. The other versions of GEMM use materialised attention, which calls GEMM.

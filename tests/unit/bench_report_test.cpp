@@ -165,11 +165,17 @@ TEST(BenchJson, has_each_figure_once) {
 
 TEST(BenchJson, tells_what_a_step_asks_of_a_device) {
   BenchReport report = made_report();
-  report.device_work = {
-      .kernels = 5, .products = 30, .fills = 200, .copies = 7, .allocations = 11, .waits = 13};
-  EXPECT_EQ(
-      bench_json(kSubject, report)["device_work"].dump(),
-      R"({"launches":235,"kernels":5,"products":30,"fills":200,"copies":7,"allocations":11,"waits":13})");
+  report.device_work = {.kernels = 5,
+                        .products = 30,
+                        .fills = 200,
+                        .copies = 7,
+                        .allocations = 11,
+                        .waits = 13,
+                        .graphs = 2,
+                        .in_graphs = 230};
+  EXPECT_EQ(bench_json(kSubject, report)["device_work"].dump(),
+            R"({"launches":235,"kernels":5,"products":30,"fills":200,"copies":7,"allocations":11,"waits":13,)"
+            R"("graphs":2,"in_graphs":230})");
 }
 
 // The printed table: the values of the JSON report, and values that only the table has.
@@ -254,6 +260,13 @@ TEST(BenchTable, tells_what_a_step_asks_of_a_device) {
 launches           235      in a step: 5 kernels, 30 products of the library, 200 fills; 7 copies
 waits               13      of the host for the device in a step; 11 allocations of device memory
 others )"),
+            std::string::npos)
+      << printed(report);
+  report.device_work->graphs = 2;
+  report.device_work->in_graphs = 230;
+  EXPECT_NE(printed(report).find(R"(
+graphs               2      launched in a step, with 230 of these launches in them
+waits )"),
             std::string::npos)
       << printed(report);
 }

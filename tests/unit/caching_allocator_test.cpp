@@ -160,6 +160,74 @@ TEST_F(CachingAllocatorTest, counts_the_peak_anew_from_what_is_in_use) {
   allocator_->deallocate(a, 1024);
 }
 
+class NotedBlocks : public CachingAllocatorTest {
+ protected:
+  // Notes three blocks; two are free again, of which one had two uses.
+  void SetUp() override {
+    void* const before = allocator_->allocate(4096);
+    allocator_->start_noting();
+    for (int use = 0; use < 2; ++use) allocator_->deallocate(allocator_->allocate(1024), 1024);
+    allocator_->deallocate(allocator_->allocate(2048), 2048);
+    kept_ = allocator_->allocate(512);
+    allocator_->deallocate(before, 4096);
+    noted_ = allocator_->stop_noting();
+  }
+  void TearDown() override { allocator_->deallocate(kept_, 512); }
+  std::size_t in_use() const { return allocator_->stats().bytes_in_use; }
+
+  void* kept_ = nullptr;
+  std::vector<CachingAllocator::Block> noted_;
+};
+
+TEST_F(NotedBlocks, are_those_allocated_meanwhile_that_are_free_again) {
+  std::set<std::size_t> sizes;
+  for (const auto& block : noted_) sizes.insert(block.bytes);
+  EXPECT_EQ(noted_.size(), 2u);
+  EXPECT_EQ(sizes, (std::set<std::size_t>{1024, 2048}));
+  allocator_->deallocate(allocator_->allocate(1024), 1024);  // is not noted any more
+  EXPECT_EQ(noted_.size(), 2u);
+}
+
+TEST_F(NotedBlocks, are_taken_and_given_back_together) {
+  allocator_->forget_peak();
+  ASSERT_TRUE(allocator_->take(noted_));
+  EXPECT_EQ(in_use(), 512u + 1024 + 2048);
+  EXPECT_FALSE(allocator_->take(noted_)) << "they are in use";
+  void* const other = allocator_->allocate(1024);
+  for (const auto& block : noted_) EXPECT_NE(other, block.memory);
+  allocator_->deallocate(other, 1024);
+  allocator_->give_back(noted_);
+  EXPECT_EQ(in_use(), 512u);
+  EXPECT_EQ(allocator_->stats().peak_bytes_in_use, 512u + 2 * 1024 + 2048);
+  ASSERT_TRUE(allocator_->take(noted_));
+  allocator_->give_back(noted_);
+}
+
+TEST_F(NotedBlocks, are_not_taken_if_one_is_in_use) {
+  void* const other = allocator_->allocate(2048);
+  EXPECT_FALSE(allocator_->take(noted_));
+  EXPECT_EQ(in_use(), 512u + 2048) << "none was taken";
+  allocator_->deallocate(other, 2048);
+  EXPECT_TRUE(allocator_->take(noted_));
+  allocator_->give_back(noted_);
+}
+
+TEST_F(NotedBlocks, are_not_taken_after_the_source_has_got_them_back) {
+  limit(account_.bytes);
+  EXPECT_THROW(allocator_->allocate(account_.bytes + 1), std::runtime_error);
+  EXPECT_FALSE(allocator_->take(noted_));
+}
+
+// Work that is being recorded may have used every free block.
+TEST_F(NotedBlocks, are_not_returned_to_the_source_while_they_are_noted) {
+  limit(account_.bytes);
+  allocator_->start_noting();
+  EXPECT_THROW(allocator_->allocate(3072), std::runtime_error);
+  allocator_->stop_noting();
+  EXPECT_TRUE(allocator_->take(noted_));
+  allocator_->give_back(noted_);
+}
+
 TEST_F(CachingAllocatorTest, out_of_memory_gives_back_what_was_kept_and_tries_again) {
   limit(4096);
   void* small = allocator_->allocate(2048);

@@ -14,8 +14,8 @@ namespace {
 
 class LateStaging : public testing::Test {
  protected:
-  LateStaging() { emulation::set_late_streams(true); }
-  ~LateStaging() override { emulation::set_late_streams(false); }
+  LateStaging() { emulation::set_stream_time(emulation::StreamTime::late); }
+  ~LateStaging() override { emulation::set_stream_time(emulation::StreamTime::at_once); }
 };
 
 // There are more pieces than slots, so the first slots are used twice.
