@@ -2,7 +2,7 @@
 # and completions. `cpack` makes a Debian package of the same; scripts/package.sh sets the options for one.
 set(programs prepare_data convert_checkpoint compare_stages doctor)
 foreach(stage stage0 stage1 stage2 stage3)
-  foreach(job train generate evaluate verify bench)
+  foreach(job train generate evaluate inspect verify bench)
     foreach(suffix "" _emulated)
       if(TARGET ${stage}_${job}${suffix})
         list(APPEND programs ${stage}_${job}${suffix})

@@ -1,13 +1,13 @@
 # stagegpt_add_stage(<name> [SUFFIX <suffix>] LIBRARIES <library>…)
 #
-# Builds <name>_train<suffix>, and likewise _generate, _evaluate, _verify and _bench: each main of common/app, linked with the
+# Builds <name>_train<suffix>, and likewise _generate, _evaluate, _inspect, _verify and _bench: each main of common/app, linked with the
 # stage's stage.cpp (in the calling folder) and with the libraries.
 function(stagegpt_add_stage name)
   cmake_parse_arguments(arg "" "SUFFIX" "LIBRARIES" ${ARGN})
   set(stage ${name}_stage${arg_SUFFIX})
   add_library(${stage} OBJECT stage.cpp)
   target_link_libraries(${stage} PUBLIC ${arg_LIBRARIES})
-  foreach(job train generate evaluate verify bench)
+  foreach(job train generate evaluate inspect verify bench)
     set(program ${name}_${job}${arg_SUFFIX})
     add_executable(${program})
     target_link_libraries(${program} PRIVATE ${job}_main ${stage} stage_flags program_version stagegpt_common)

@@ -36,5 +36,5 @@ _stagegpt() {
   [[ -n $word && $word != -* ]] || COMPREPLY+=($(compgen -W "$(grep -oE '^ +(-h,)?--[a-z0-9-]+' <<<"$help" | sed 's/.*--/--/')" -- "$word"))
 }
 
-complete -F _stagegpt stage{0,1,2,3}_{train,generate,evaluate,verify,bench}{,_emulated} prepare_data convert_checkpoint \
+complete -F _stagegpt stage{0,1,2,3}_{train,generate,evaluate,inspect,verify,bench}{,_emulated} prepare_data convert_checkpoint \
   compare_stages doctor

@@ -7,6 +7,7 @@
 #include "common/base/error.h"
 #include "stage0_serial/blas/openblas.h"
 #include "stage0_serial/kernels/packed_kernels.h"
+#include "stage0_serial/naive_backend.h"
 
 namespace stagegpt {
 
@@ -14,20 +15,32 @@ void CpuFlags::add(CommandLine& command_line, const std::string& threads_help) {
   command_line.integer("--threads", threads_, 1, 1024, threads_help);
   command_line.allow_another_value_per_rank("--threads");
   command_line.choice(
+      "--cpu-kernels", kernels_, {"vectorised", "naive"},
+      "kernels of all ops; naive: the plain loops with which the tests compare all others, on one "
+      "thread, with matrix products of their own");
+  command_line.choice(
       "--cpu-matmul", matmul_, {"naive", "tiled", "packed", "packed-bf16", "blas"},
       "implementation of matrix multiplication (GEMM); packed-bf16: factors rounded to bf16 where there is "
       "more than one row, faster where the processor multiplies bf16");
 }
 
 int CpuFlags::threads(int processes) const {
+  if (is_naive()) return 1;
   return threads_ ? static_cast<int>(*threads_) : std::max(1, omp_get_num_procs() / processes);
 }
 
 std::unique_ptr<Backend> CpuFlags::make_backend(int threads) const {
+  if (is_naive()) {
+    if (threads_.value_or(1) > 1) user_error("--cpu-kernels naive: has one thread, not ", *threads_);
+    if (matmul_ != "packed")
+      user_error("--cpu-kernels naive: has matrix products of its own, not --cpu-matmul ", matmul_);
+    return make_naive_backend();
+  }
   return make_cpu_backend(threads, *cpu_matmul_named(matmul_));
 }
 
 std::string CpuFlags::description(int threads) const {
+  if (is_naive()) return "CPU, 1 thread, naive kernels";
   std::string matmul = matmul_ + " matmul";
   if (matmul_ == "packed") matmul += concat(" (", packed_kernels(Factors::f32).name, ")");
   if (matmul_ == "packed-bf16") matmul += concat(" (", packed_kernels(Factors::bf16).name, ")");

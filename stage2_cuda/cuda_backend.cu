@@ -405,7 +405,7 @@ class StreamBackend final : public CudaBackend {
                 const AdamWStep& step) override {
     const Tensor rates = step.rates.defined() ? step.rates : on_device(step.host_rates());
     gpu::adamw(stream_, floats(weights), optional<Bf16>(shadow), floats(m), floats(v), floats(grads),
-               squared_norm.data<double>(), rates.data<double>(), on_device(ranges),
+               squared_norm.data<double>(), rates.data<double>(), table_on_device(ranges),
                static_cast<int>(ranges.size()), step, weights.numel());
   }
 
@@ -414,9 +414,9 @@ class StreamBackend final : public CudaBackend {
     staging_.copy_to_device(copy.raw(), &rates, sizeof(AdamWRates));
     return copy;
   }
-  // A table is copied when it is new, and kept. Its memory is no block of the allocator: a step that takes
-  // one for good would let the next step allocate another.
-  const DecayRange* on_device(std::span<const DecayRange> ranges) {
+  // A table is copied when it is new, and kept. It does not come from the allocator: a block that stays in
+  // use would be missing from the free blocks of the next step.
+  const DecayRange* table_on_device(std::span<const DecayRange> ranges) {
     for (const auto& [known, copy] : tables_) {
       if (std::ranges::equal(known, ranges)) return static_cast<const DecayRange*>(copy.get());
     }

@@ -58,8 +58,11 @@ class RecordedGraph final : public RecordedWork {
 void repeat(Recording& recording, CachingAllocator& allocator, StreamHandle stream,
             const std::function<void()>& work) {
   if (!std::exchange(recording.done_once, true)) return work();
-  if (recording.recorded && static_cast<RecordedGraph&>(*recording.recorded).launch()) return;
-  recording.recorded.reset();
+  if (recording.recorded) {
+    if (static_cast<RecordedGraph&>(*recording.recorded).launch()) return;
+    recording.recorded.reset();
+    return work();  // may free other memory, if there is too little; a recording may not
+  }
   auto graph = std::make_unique<RecordedGraph>(allocator, stream, work);
   check(graph->launch(), "repeated work: its own memory is in use");
   recording.recorded = std::move(graph);

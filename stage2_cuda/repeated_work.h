@@ -3,7 +3,7 @@
 //
 // A graph contains the addresses of its tensors. Those that it allocates are freed when the host has recorded
 // it, and other work may use their memory until the graph is launched again. If a tensor has their memory at
-// that time, the work is recorded again.
+// that time, the work is done op by op once more, and recorded the time after.
 #pragma once
 
 #include <functional>

@@ -125,6 +125,9 @@ void TrainFlags::add(CommandLine& command_line) {
                        "also keep the checkpoints at multiples of N steps (0: none)");
   command_line.integer("--sample-every", sample_every_, 0, kMaxSteps,
                        "generate a sample every N steps (0: never)");
+  command_line.integer(
+      "--watch-layers", watch_layers_, 0, kMaxSteps,
+      "measure the gradients, updates and activations of each layer every N steps (0: never)");
   command_line.integer("--max-new-tokens", sample_tokens, 0, 1'000'000, "tokens in a sample");
   command_line.toggle("--no-fused", no_fused, "run fused ops as sequences of primitive ones");
 }
@@ -180,6 +183,7 @@ TrainingRunConfig TrainFlags::run() const {
   config.patience = patience;
   config.sample_every = sample_tokens > 0 ? sample_every_ : 0;
   config.trace_steps = trace_steps_;
+  config.watch_layers = watch_layers_;
   config.keep = keep_;
   config.non_finite = non_finite_ == "skip" ? NonFinite::skip : NonFinite::stop;
   return config;

@@ -50,7 +50,8 @@ class TrainFlags {
   std::string schedule_ = "cosine";
   std::string recompute_ = "none", non_finite_ = "stop";
   std::string freeze_;
-  std::int64_t eval_every_ = 100, checkpoint_every_ = 1000, sample_every_ = 0, trace_steps_ = 0, seed_ = 1337;
+  std::int64_t eval_every_ = 100, checkpoint_every_ = 1000, sample_every_ = 0, trace_steps_ = 0;
+  std::int64_t watch_layers_ = 0, seed_ = 1337;
   std::optional<std::int64_t> eval_tokens_, warmup_steps_, stop_after_;
   std::optional<double> learning_rate_, min_lr_;
   KeepRule keep_;

@@ -15,8 +15,8 @@ struct CommunicationReport {
 class GradientSync {
  public:
   virtual ~GradientSync() = default;
-  // Whether it sends anything, also to ranks that do not exist. Then ready() and sum_squared_norms() cannot
-  // be part of repeated work (Backend::repeat()).
+  // Whether this synchronisation calls the communicator, true even with one rank. Then ready() and
+  // sum_squared_norms() cannot be part of repeated work (Backend::repeat()).
   virtual bool communicates() const { return true; }
   // The parts of an arena that this rank updates; as many as other ranks have.
   virtual ArenaParts owned(std::int64_t arena_size) const { return {{0, arena_size}}; }

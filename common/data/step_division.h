@@ -21,7 +21,8 @@ struct StepDivision {
 };
 
 // One sub-batch for each rank; with `reproducible`, always kReproducibleSubBatches. Throws UserError if the
-// sub-batches are not divisible by the ranks, or the batch by the sub-batches.
+// sub-batches are not divisible by the ranks, or the batch by the sub-batches, or if a step has more than
+// 2³¹-1 samples.
 StepDivision divide_step(std::int64_t batch_size, std::int64_t micro_steps, int rank, int ranks,
                          bool reproducible);
 

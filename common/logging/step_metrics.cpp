@@ -24,6 +24,22 @@ std::vector<Scalar> of_ranks(const StepReport& report) {
           {"reduction_ms", kMilliseconds * report.communication.seconds_under_way}};
 }
 
+Json to_json(const LayerHealth& layer) {
+  Json json = {{"name", layer.name},
+               {"grad_norm", layer.grad_norm},
+               {"weight_norm", layer.weight_norm},
+               {"update_ratio", layer.update_ratio}};
+  if (const auto& activations = layer.activations) {
+    json["mean"] = activations->mean;
+    json["rms"] = activations->rms;
+    json["largest"] = activations->largest;
+    json["attention_added"] = activations->attention_added;
+    json["mlp_added"] = activations->mlp_added;
+    json["dead_units"] = activations->dead_units;
+  }
+  return json;
+}
+
 double tokens_per_second(const StepMetrics& metrics) {
   return static_cast<double>(metrics.step_tokens) / metrics.report.seconds.total();
 }
@@ -81,6 +97,7 @@ Json to_json(const StepMetrics& metrics) {
     if (validation->bits_per_byte) line["bits_per_byte"] = *validation->bits_per_byte;
   }
   if (metrics.task) line["task"] = to_json(*metrics.task);
+  for (const LayerHealth& layer : metrics.layers) line["layers"].push_back(to_json(layer));
   return line;
 }
 

@@ -25,6 +25,7 @@ struct StepMetrics {
   std::size_t peak_memory_bytes = 0;
   std::optional<ValidationResult> validation;  // of the validation between steps, if there was one
   std::optional<ChoiceResult> task;            // of the questions answered with it, if there are any
+  std::vector<LayerHealth> layers = {};        // of this step, if they were measured
 };
 
 // The fields of a validation as a JSON object.

@@ -1,15 +1,12 @@
 #include "common/profile/profile.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <fstream>
 #include <numeric>
 
 #include "common/base/json.h"
 #include "common/comm/agreement.h"
 #include "common/io/file.h"
+#include "common/io/result_file.h"
 #include "common/profile/trace_events.h"
 
 namespace stagegpt {
@@ -37,6 +34,7 @@ bool is_profile(const fs::path& file) {
   constexpr std::string_view kBegin = "{\"displayTimeUnit\"";
   std::string begin(kBegin.size(), '\0');
   std::ifstream in(file, std::ios::binary);
+  if (!in) return false;
   in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
   return in.gcount() == 0 || begin == kBegin;
 }
@@ -109,18 +107,7 @@ void profiled(Profile* profile, std::int64_t number, const std::function<void()>
 }
 
 void require_profile_file(const fs::path& file) {
-  std::error_code ignored;
-  if (fs::exists(file, ignored) && !fs::is_regular_file(file, ignored))
-    user_error("--profile: ", file, " exists and is not a regular file");
-  if (fs::exists(file, ignored) && !is_profile(file))
-    user_error("--profile: ", file, " exists and is not a profile; it is not replaced");
-  if (!file.has_filename()) user_error("--profile: expected a file, not ", file);
-  fs::path temporary = file;
-  temporary += ".tmp";  // as replace_file() will
-  const FileDescriptor created(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (!created.is_open() && errno == EEXIST) return;
-  if (!created.is_open()) fail_to_open(file, "--profile", errno);
-  unlink(temporary.c_str());
+  require_result_file(file, "--profile", "a profile", is_profile);
 }
 
 }  // namespace stagegpt

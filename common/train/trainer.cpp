@@ -10,6 +10,18 @@
 #include "common/train/non_finite.h"
 
 namespace stagegpt {
+namespace {
+
+// Calls `first`, if there is one, and then `layers`, if there is one.
+Tape::OpWatch both(const Tape::OpWatch& first, LayerWatch* layers) {
+  if (layers == nullptr) return first;
+  return [=](const char* op, std::span<const Var> inputs, std::span<const Var> outs) {
+    if (first) first(op, inputs, outs);
+    layers->look(op, inputs, outs);
+  };
+}
+
+}  // namespace
 
 Trainer::Trainer(Backend& backend, Communicator& communicator, GradientSync& sync, Gpt2& model,
                  const DataLoader& data, const TrainerConfig& config)
@@ -26,7 +38,7 @@ Trainer::Trainer(Backend& backend, Communicator& communicator, GradientSync& syn
                  sync.owned(model.parameters().weights().numel())) {
   if (config.reproducible) tree_.emplace(backend, division_.owned_sub_batches);
   if (backend.records() && sync.communicates() && division_.micro_steps == 1 && !config.reproducible) {
-    user_error(
+    throw AgreedUserError(
         "--gpu-graph: on repeats the micro-steps before a step's last one, which sends gradients: it needs "
         "--grad-accumulation 2 or more");
   }
@@ -38,21 +50,21 @@ void Trainer::restore(std::int64_t steps_done, std::int64_t data_position) {
   batches_.seek(data_position);
 }
 
-StepReport Trainer::step(const Tape::OpWatch& watch_op) {
+StepReport Trainer::step(const Tape::OpWatch& watch_op, LayerWatch* layers) {
   StepReport report;
   report.step = step_;
   report.learning_rate = config_.schedule.at(step_);
   Parameters& parameters = model_.parameters();
   if (config_.overfit_batch) batches_.seek(0);
   clock_.start();
-  run_passes(watch_op);
+  run_passes(watch_op, layers);
 
   communicator_.group().enter("communication");
   sync_.finish(parameters);
   clock_.end(&PhaseSeconds::communication);
 
   communicator_.group().enter("optimizer");
-  update(report.learning_rate);
+  update(report.learning_rate, layers);
   sync_.share_weights(parameters);
   clock_.end(&PhaseSeconds::communication);
 
@@ -74,7 +86,7 @@ void Trainer::send_next_batch() {
   inputs_->send_ahead(batch, {static_cast<std::int32_t>(step_), static_cast<std::int32_t>(first_sample)});
 }
 
-void Trainer::run_passes(const Tape::OpWatch& watch) {
+void Trainer::run_passes(const Tape::OpWatch& watch, LayerWatch* layers) {
   const std::int64_t passes = division_.passes();
   if (!inputs_) {
     inputs_.emplace(backend_, division_.sub_batch_size(), batches_.seq_len());
@@ -87,8 +99,9 @@ void Trainer::run_passes(const Tape::OpWatch& watch) {
     const bool last = micro_step + 1 == division_.micro_steps;
     inputs_->receive();
     clock_.end(&PhaseSeconds::data);
-    run_pass(
-        {.first = micro_step == 0, .last = last && !tree_, .watch = pass == 0 ? watch : Tape::OpWatch()});
+    run_pass({.first = micro_step == 0,
+              .last = last && !tree_,
+              .watch = both(pass == 0 ? watch : Tape::OpWatch(), layers)});
     backend_.copy(losses_.slice(pass, {1}), loss_);
     if (last) {
       model_.parameters().finish_grads();
@@ -102,6 +115,7 @@ void Trainer::run_passes(const Tape::OpWatch& watch) {
 void Trainer::run_pass(const Pass& pass) {
   const bool repeated = backend_.records() && !pass.watch && !(pass.last && sync_.communicates());
   if (!repeated) return compute_pass(pass, /*timed=*/true);
+  communicator_.group().enter("backward");  // a graph that is launched does not run compute_pass()
   backend_.repeat(pass.first ? first_pass_ : other_pass_, [&] { compute_pass(pass, /*timed=*/false); });
 }
 
@@ -132,9 +146,9 @@ void Trainer::compute_pass(const Pass& pass, bool timed) {
   backend_.copy(loss_, loss.value());
 }
 
-void Trainer::update(double learning_rate) {
+void Trainer::update(double learning_rate, LayerWatch* layers) {
   const Parameters& parameters = model_.parameters();
-  const bool repeated = backend_.records() && !sync_.communicates();
+  const bool repeated = backend_.records() && !sync_.communicates() && layers == nullptr;
   const auto end = [&](PhaseClock::Phase phase) {
     if (!repeated) clock_.end(phase);
   };
@@ -144,7 +158,9 @@ void Trainer::update(double learning_rate) {
     end(&PhaseSeconds::optimizer);
     sync_.sum_squared_norms(optimizer_.squared_norm(), optimizer_.squared_norms());
     end(&PhaseSeconds::communication);
+    if (layers != nullptr) layers->before_update();
     optimizer_.update(parameters);
+    if (layers != nullptr) layers->after_update();
   };
   repeated ? backend_.repeat(update_, update) : update();
   clock_.end(&PhaseSeconds::optimizer);

@@ -15,6 +15,7 @@
 #include "common/optim/adamw.h"
 #include "common/optim/lr_schedule.h"
 #include "common/train/divided_arenas.h"
+#include "common/train/layer_watch.h"
 #include "common/train/pass_inputs.h"
 #include "common/train/phase_clock.h"
 
@@ -59,7 +60,8 @@ class Trainer {
           const DataLoader& data, const TrainerConfig& config);
 
   // One optimizer step. `watch` is called for the ops of the forward pass of this rank's first sub-batch.
-  StepReport step(const Tape::OpWatch& watch = {});
+  // `layers`, which may be null, measures the step.
+  StepReport step(const Tape::OpWatch& watch = {}, LayerWatch* layers = nullptr);
   std::int64_t steps_done() const { return step_; }
   // Number of samples that all ranks together have consumed.
   std::int64_t data_position() const { return samples_; }
@@ -87,7 +89,7 @@ class Trainer {
     Tape::OpWatch watch;
   };
   // All of this rank's passes. Their losses are in losses_.
-  void run_passes(const Tape::OpWatch& watch);
+  void run_passes(const Tape::OpWatch& watch, LayerWatch* layers);
   // Repeats what it did before, if the backend records work and no gradient is sent.
   void run_pass(const Pass& pass);
   // Forward and backward; `timed`: the clock has each of them.
@@ -96,7 +98,7 @@ class Trainer {
   void send_next_batch();
   DropoutPosition dropout_position(std::int64_t step, const SubBatch& sub_batch) const;
   // Clips, and updates the weights.
-  void update(double learning_rate);
+  void update(double learning_rate, LayerWatch* layers);
   // Waits for the step's work, and reads its results.
   void read_results(StepReport& report);
   // Gathers losses and times of all ranks into the report.

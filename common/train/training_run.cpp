@@ -207,9 +207,19 @@ void TrainingRun::step(TrainingResult& result) {
 }
 
 StepReport TrainingRun::train() {
-  if (trainer_.steps_done() >= traced_until_) return trainer_.step();
+  layers_.clear();
+  const bool measured = config_.watch_layers > 0 && (trainer_.steps_done() + 1) % config_.watch_layers == 0;
+  if (!measured) return traced_step(nullptr);
+  LayerWatch layers(group_, backend_, model_, trainer_.optimizer().owned());
+  const StepReport report = traced_step(&layers);
+  layers_ = layers.finish();
+  return report;
+}
+
+StepReport TrainingRun::traced_step(LayerWatch* layers) {
+  if (trainer_.steps_done() >= traced_until_) return trainer_.step({}, layers);
   StepTrace trace(backend_, model_.parameters());
-  const StepReport report = trainer_.step(group_.is_root() ? trace.watch() : Tape::OpWatch());
+  const StepReport report = trainer_.step(group_.is_root() ? trace.watch() : Tape::OpWatch(), layers);
   group_.enter("trace");
   trainer_.gather_weights();
   const DividedArenas gradients = trainer_.gradients();
@@ -331,7 +341,8 @@ StepMetrics TrainingRun::metrics_of(const StepReport& report) const {
           .peak_flops_per_second = peak_flops_per_second_,
           .peak_memory_bytes = backend_.memory_stats().peak_bytes_in_use,
           .validation = validated_,
-          .task = answered_};
+          .task = answered_,
+          .layers = layers_};
 }
 
 std::optional<double> TrainingRun::validation_loss() const {

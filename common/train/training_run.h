@@ -34,6 +34,7 @@ struct TrainingRunConfig {
   std::int64_t checkpoint_every = 1000;
   std::int64_t sample_every = 0;  // 0: never
   std::int64_t trace_steps = 0;   // number of first steps in run() whose tensors are recorded
+  std::int64_t watch_layers = 0;  // the layers are measured every so many steps; 0: never
   KeepRule keep;
   // The run ends after this many validations in a row that are not better than the best one before; 0: never.
   std::int64_t patience = 0;
@@ -101,8 +102,10 @@ class TrainingRun {
   void write_profile();
   // One step, then validation, metrics, sample and checkpoint if they are due.
   void step(TrainingResult& result);
-  // One training step, with a trace if it is one of the first trace_steps.
+  // One training step, with the health of its layers every watch_layers steps.
   StepReport train();
+  // The same, with a trace if it is one of the first trace_steps. `layers` may be null.
+  StepReport traced_step(LayerWatch* layers);
   void log(const StepReport& report);
   // Validates on the sample, after a step. Returns whether this is the best validation so far.
   bool validate();
@@ -153,6 +156,7 @@ class TrainingRun {
 
   std::optional<ValidationResult> validated_;  // on the sample, after the last step
   std::optional<ChoiceResult> answered_;       // after the last step
+  std::vector<LayerHealth> layers_;            // in the last step; empty if it was not measured
   std::optional<BestValidation> best_validation_;
   std::int64_t traced_until_ = 0;  // end of the traced steps
   bool profile_noted_ = false;

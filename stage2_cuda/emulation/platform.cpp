@@ -21,9 +21,9 @@ class Emulator final : public Platform {
     command_line.allow_another_value_per_rank("--threads");
   }
   void add_report_flag(CommandLine& command_line) override {
-    command_line.text(
-        "--emulator-report", report_directory_,
-        "count the memory accesses of kernels, by source line, and write a report to this directory");
+    command_line.text("--emulator-report", report_directory_,
+                      "count the memory accesses of kernels, by source line, and write a report to this "
+                      "directory; -: print one line of JSON with the sums of each kernel");
   }
   void start(int processes) override {
     emulation::set_threads(threads_ ? static_cast<int>(*threads_)

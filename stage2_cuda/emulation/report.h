@@ -13,13 +13,16 @@ class Report {
   virtual ~Report() = default;
   // Counts by op too while the observer exists. It may not outlive the backend or the report.
   virtual std::unique_ptr<OpObserver> watch(Backend& backend) = 0;
-  // Writes the files.
+  // Writes the files, or the line.
   virtual void write() = 0;
 };
 
-// Counts from now on, for a report in `directory`. A program whose kernels are not instrumented
-// (profiled_program.cpp) does not return from here: it goes on as its twin whose kernels are, with the same
-// arguments. Throws UserError if the directory cannot be made, or there is no twin.
+// In place of a directory: one line of JSON on standard output, with the sums of each kernel.
+inline constexpr const char* kStandardOutput = "-";
+
+// Counts from now on, for a report in `directory`, or kStandardOutput. A program whose kernels are not
+// instrumented (profiled_program.cpp) does not return from here: it goes on as its twin whose kernels are,
+// with the same arguments. Throws UserError if the directory cannot be made, or there is no twin.
 std::unique_ptr<Report> start_report(const std::filesystem::path& directory);
 
 }  // namespace stagegpt::gpu::emulation

@@ -69,7 +69,7 @@ inline constexpr int kTile = 16;
 
 static __global__ void matmul_tiled_kernel(float* c, const float* a, const float* b, const float* bias,
                                            ProductShape s) {
-  // No padding: a warp writes two rows, one word to each bank. It reads two words of tile_a, a row of tile_b.
+  // Two rows of a tile fill the 32 banks, and a warp has two rows: no access has a conflict.
   STAGEGPT_SHARED(float, tile_a, kTile* kTile);  // [m][k]
   STAGEGPT_SHARED(float, tile_b, kTile* kTile);  // [k][n]
   const int x = static_cast<int>(threadIdx.x % kTile), y = static_cast<int>(threadIdx.x / kTile);

@@ -75,7 +75,8 @@ TEST_F(CompareFlagsTest, AreInHelp) {
         "skip the extra run of each stage with --reproducible --loss-limit",
         "1e-05 largest relative difference of losses --norm-limit",
         "0.0001 largest relative difference of gradient norms --timeout-seconds",
-        "1800 end a run that takes longer (0: never) Flags after -- are passed",
+        "1800 end a run that takes longer (0: never) Instead of an experiment: --traces",
+        "which --trace-steps has written; the first one is the reference Flags after -- are passed",
         "Exit codes: 0 all stages agree, 1 they disagree or one failed, 2 the input is wrong."}) {
     EXPECT_NE(help.find(part), std::string::npos) << part << " in:\n" << help;
   }

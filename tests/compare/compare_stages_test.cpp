@@ -56,6 +56,24 @@ class CompareStages : public testing::Test {
   ScratchDirectory directory_;
 };
 
+TEST_F(CompareStages, ComparesTracesOfEarlierRuns) {
+  for (const auto& [name, eps] : {std::pair("a", "1e-8"), std::pair("b", "1e-8"), std::pair("c", "1e-5")}) {
+    const ProgramResult trained =
+        run_program("stage0_train",
+                    {"--run-dir", name, "--eps", eps, "--trace-steps", "2", "--val-fraction", "0", "--n-layer",
+                     "1", "--n-head", "1", "--n-embd", "16", "--block-size", "8", "--steps", "2"},
+                    directory_.path());
+    ASSERT_EQ(trained.exit_code, 0) << trained.errors;
+  }
+  EXPECT_EQ(run({"--traces", "a/traces", "b/traces"}).exit_code, 0);
+  const ProgramResult differs = run({"--traces", "a/traces", "c/traces"});
+  EXPECT_EQ(differs.exit_code, 1);
+  EXPECT_TRUE(differs.output.starts_with("step 1: the weight ")) << differs.output;
+  fs::remove(directory_.path() / "b/traces/step_00000002.safetensors");
+  expect_refused({"--traces", "a/traces", "b/traces"}, "\"b/traces\" has no trace of step 2");
+  expect_refused({"--traces", "a/traces"}, "--traces: expected two directories, got 1");
+}
+
 TEST_F(CompareStages, AllStagesAgree) {
   const ProgramResult result = run(Arguments{"--output", "report", "--repeats", "2", "--emulated"} + kTiny);
   ASSERT_EQ(result.exit_code, 0) << result.errors << result.output;

@@ -10,7 +10,7 @@
 #include "tests/compare/made_comparison.h"
 #include "tests/support/program.h"
 #include "tools/compare/axis.h"
-#include "tools/compare/html.h"
+#include "common/page/html.h"
 #include "tools/compare/numbers.h"
 #include "tools/compare/page.h"
 #include "tools/compare/provenance.h"

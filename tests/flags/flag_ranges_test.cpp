@@ -29,7 +29,7 @@ std::string refusals(const std::string& program, const std::vector<std::string>&
 TEST(FlagRanges, OfGenerate) {
   EXPECT_EQ(refusals("stage0_generate",
                      {"--weights", "--max-new-tokens", "--num-samples", "--temperature", "--top-k", "--top-p",
-                      "--repetition-penalty", "--seed", "--threads", "--cpu-matmul"}),
+                      "--repetition-penalty", "--seed", "--threads", "--cpu-kernels", "--cpu-matmul"}),
             R"(
 weights  one of f32, bf16
 max-new-tokens  a whole number from 1 to 1099511627776
@@ -40,6 +40,7 @@ top-p  a number above 0 and up to 1
 repetition-penalty  a number above 0 and up to 1000
 seed  a whole number from 0 to 9223372036854775807
 threads  a whole number from 1 to 1024
+cpu-kernels  one of vectorised, naive
 cpu-matmul  one of naive, tiled, packed, packed-bf16, blas
 )");
 }
@@ -164,8 +165,10 @@ TEST_F(TrainingSettings, HaveRanges) {
                            "--keep-last",
                            "--keep-every",
                            "--sample-every",
+                           "--watch-layers",
                            "--max-new-tokens",
                            "--threads",
+                           "--cpu-kernels",
                            "--cpu-matmul"}) {
     text += refusal(flag) + '\n';
   }
@@ -202,8 +205,10 @@ TEST_F(TrainingSettings, HaveRanges) {
 --keep-last: expected a whole number from 2 to 1000000000, not '?'
 --keep-every: expected a whole number from 0 to 1000000000, not '?'
 --sample-every: expected a whole number from 0 to 1000000000, not '?'
+--watch-layers: expected a whole number from 0 to 1000000000, not '?'
 --max-new-tokens: expected a whole number from 0 to 1000000, not '?'
 --threads: expected a whole number from 1 to 1024, not '?'
+--cpu-kernels: expected one of vectorised, naive, not '?'
 --cpu-matmul: expected one of naive, tiled, packed, packed-bf16, blas, not '?'
 )");
 }
@@ -250,9 +255,11 @@ TEST_F(TrainingSettings, HaveDefaults) {
   "keep_last": 2,
   "keep_every": 0,
   "sample_every": 0,
+  "watch_layers": 0,
   "max_new_tokens": 500,
   "no_fused": false,
   "threads": null,
+  "cpu_kernels": "vectorised",
   "cpu_matmul": "packed"
 })");
   for (const char* flag : {"dry_run", "print_config", "ignore_memory", "json"}) {

@@ -67,7 +67,7 @@ std::set<std::string> flags_in_table(const std::vector<std::string>& names) {
 }
 
 TEST(Flags, AllHaveATestOfTheirEffect) {
-  for (const std::string job : {"train", "generate", "evaluate", "verify", "bench"}) {
+  for (const std::string job : {"train", "generate", "evaluate", "inspect", "verify", "bench"}) {
     EXPECT_EQ(flags_of("stage0_" + job), flags_in_table({job, "stage0"})) << job;
   }
   for (const std::string stage : {"stage1", "stage2", "stage3"}) {
@@ -88,7 +88,7 @@ TEST(Flags, AllHaveATestOfTheirEffect) {
 
 TEST(Flags, OfEveryProgramHaveTheVersion) {
   std::vector<std::string> programs = {"prepare_data", "convert_checkpoint", "compare_stages", "doctor"};
-  for (const char* job : {"train", "generate", "evaluate", "verify", "bench"}) {
+  for (const char* job : {"train", "generate", "evaluate", "inspect", "verify", "bench"}) {
     for (const char* stage : {"stage0_", "stage1_"}) programs.push_back(concat(stage, job));
   }
   for (const std::string& program : programs) {
@@ -119,12 +119,13 @@ TEST(Flags, AreListedUnderTheirHeadings) {
   }
   EXPECT_EQ(headings_of("stage0_generate"), "Options:Model:Text:Sampling:Run:Machine:");
   EXPECT_EQ(headings_of("stage0_evaluate"), "Options:Model:Data:Windows:Run:Machine:");
+  EXPECT_EQ(headings_of("stage0_inspect"), "Options:Model:Text:Output:Run:Machine:");
   EXPECT_EQ(headings_of("stage0_verify"), "Options:Reference:Optimizer:Run:Machine:");
   EXPECT_EQ(headings_of("stage2_bench_emulated"), "Options:Model:Measurement:Run:Machine:Presets:");
   EXPECT_EQ(headings_of("prepare_data"), "Options:Input:Output:Machine:");
   EXPECT_EQ(headings_of("convert_checkpoint"), "Options:Models:");
   EXPECT_EQ(headings_of("compare_stages"),
-            "Options:Report:Contestants:Experiment:Flags after -- are passed to every stage that has them:");
+            "Options:Report:Contestants:Experiment:Instead of an experiment:Flags after -- are passed to every stage that has them:");
   EXPECT_EQ(headings_of("doctor"), "Options:Output:");
 }
 

@@ -1,9 +1,10 @@
-// Machine flags at stage 0 and their effect: threads and GEMM implementations.
+// Machine flags at stage 0 and their effect: threads, kernels and GEMM implementations.
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
 #include "stage0_serial/cpu_flags.h"
+#include "stage0_serial/naive_backend.h"
 #include "tests/support/program.h"
 #include "tests/support/tensors.h"
 
@@ -64,6 +65,28 @@ TEST(MachineFlags, SayWhoMultipliesMatrices) {
   EXPECT_NE(tiled, blas);
   for (const Values& other : {naive, tiled, blas}) EXPECT_NE(packed, other);
   EXPECT_EQ(packed, product(*backend_of({"--threads", "1", "--cpu-matmul", "packed"})));
+}
+
+std::string refusal(const std::vector<std::string>& arguments) {
+  try {
+    backend_of(arguments);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "taken";
+}
+
+TEST(MachineFlags, SayWhoseKernelsCompute) {
+  const auto reference = make_naive_backend();
+  const Values plain = product(*backend_of({"--cpu-kernels", "naive"}));
+  EXPECT_EQ(plain, product(*reference));
+  EXPECT_NE(plain, product(*backend_of({})));
+  EXPECT_EQ(product(*backend_of({"--cpu-kernels", "vectorised"})), product(*backend_of({})));
+  EXPECT_EQ(refusal({"--cpu-kernels", "naive", "--threads", "1"}), "taken");
+  EXPECT_EQ(refusal({"--cpu-kernels", "naive", "--threads", "2"}),
+            "--cpu-kernels naive: has one thread, not 2");
+  EXPECT_EQ(refusal({"--cpu-kernels", "naive", "--cpu-matmul", "blas"}),
+            "--cpu-kernels naive: has matrix products of its own, not --cpu-matmul blas");
 }
 
 }  // namespace

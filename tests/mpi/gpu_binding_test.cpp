@@ -54,6 +54,15 @@ TEST(GpuBinding, gpus_of_other_nodes_are_others) {
   Placement own_node;
   own_node.on_node = {ranks().rank()};
   EXPECT_EQ(ranks_on_one_gpu(ranks(), own_node, device(0)), std::nullopt);
+  EXPECT_EQ(gpu::ranks_on_gpu_of(ranks(), own_node, device(0)), 1);
+}
+
+// Ranks 0 and 1 have GPU 0, ranks 2 and 3 have GPU 1. With three ranks, the last one is alone.
+TEST(GpuBinding, the_ranks_of_a_gpu_are_counted) {
+  const int own = ranks().rank() / 2, last = (ranks().size() - 1) / 2;
+  const int expected = own == last && ranks().size() % 2 == 1 ? 1 : 2;
+  EXPECT_EQ(gpu::ranks_on_gpu_of(ranks(), one_node(), device(own)), expected);
+  EXPECT_EQ(gpu::ranks_on_gpu_of(ranks(), one_node(), device(0)), ranks().size());
 }
 
 }  // namespace

@@ -70,6 +70,35 @@ std::array<std::vector<float>, 2> moments_on_root(const SmallRun& run) {
   return all;
 }
 
+// A step, and the numbers of its layers.
+std::pair<StepReport, std::vector<LayerHealth>> watched_step(SmallRun& run) {
+  LayerWatch watch(run.communicator->group(), *run.backend, run.model, run.trainer.optimizer().owned());
+  const StepReport report = run.trainer.step({}, &watch);
+  return {report, watch.finish()};
+}
+
+// These are sums over what each rank owns, and over the tokens of each rank.
+void expect_same_layers(const std::vector<LayerHealth>& got, const std::vector<LayerHealth>& expected) {
+  const auto expect_near = [](double a, double b) { EXPECT_NEAR(a, b, 1e-4 * std::abs(b)); };
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    SCOPED_TRACE(expected[i].name);
+    EXPECT_EQ(got[i].name, expected[i].name);
+    expect_near(got[i].grad_norm, expected[i].grad_norm);
+    expect_near(got[i].weight_norm, expected[i].weight_norm);
+    expect_near(got[i].update_ratio, expected[i].update_ratio);
+    ASSERT_EQ(got[i].activations.has_value(), expected[i].activations.has_value());
+    if (!got[i].activations) continue;
+    const BlockActivations &a = *got[i].activations, &b = *expected[i].activations;
+    EXPECT_NEAR(a.mean, b.mean, 1e-7);
+    expect_near(a.rms, b.rms);
+    expect_near(a.largest, b.largest);
+    expect_near(a.attention_added, b.attention_added);
+    expect_near(a.mlp_added, b.mlp_added);
+    EXPECT_EQ(a.dead_units, b.dead_units);
+  }
+}
+
 class TrainingOfRanks : public testing::TestWithParam<Sync> {
  protected:
   static SmallRun run_of_ranks(const SmallSettings& settings) {
@@ -95,7 +124,9 @@ TEST_P(TrainingOfRanks, equals_that_of_one_process) {
     const double sum_limit = error_limit(0, settings.batch_size * settings.accumulation * kT, DType::f32);
     for (int step = 0; step < kSteps; ++step) {
       SCOPED_TRACE(concat("step ", step, " with dropout ", settings.dropout));
-      const StepReport expected = one.trainer.step(), report = many.trainer.step();
+      const auto [expected, layers_of_one] = watched_step(one);
+      const auto [report, layers] = watched_step(many);
+      if (step == 0) expect_same_layers(layers, layers_of_one);
       EXPECT_LE(relative_error({report.loss}, {expected.loss}), sum_limit);
       EXPECT_LE(relative_error({report.grad_norm}, {expected.grad_norm}), sum_limit);
       for (const ArenaRange& part : owned) {

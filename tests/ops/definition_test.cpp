@@ -77,30 +77,74 @@ TEST_F(Definition, layernorm_uses_the_biased_variance_and_eps_under_the_root) {
   expect_values(rstd, {r}, 1);
 }
 
-TEST_F(Definition, cross_entropy_is_the_mean_of_minus_the_logarithm_of_the_targets_probability) {
-  const Values logits = random_values(1, 0, 2 * 4);
-  auto minus_log_p = [&](int row, int target) {
+// The loss of two rows of three logits and one column of padding, whose targets are 2 and 0.
+struct SmallCrossEntropy {
+  Values logits = random_values(1, 0, 2 * 4);
+  std::vector<std::int32_t> targets = {2, 0};
+
+  double minus_log_p(int row, int target) const {
     double sum = 0;
     for (int v = 0; v < 3; ++v) sum += std::exp(logits[row * 4 + v]);
     return -std::log(std::exp(logits[row * 4 + target]) / sum);
-  };
-  const Tensor loss = empty({1}), lse = empty({2});
-  backend_->cross_entropy_forward(loss, lse, tensor({2, 4}, logits), to_tensor(*backend_, {2}, {2, 0}), 3);
-  expect_values(loss, {(minus_log_p(0, 2) + minus_log_p(1, 0)) / 2}, 3);
-
-  const Tensor other = empty({1}), dlogits = empty({2, 4});
-  backend_->cross_entropy_forward_backward(other, dlogits, lse, tensor({1}, {5}), tensor({2, 4}, logits),
-                                           to_tensor(*backend_, {2}, {2, 0}), 3);
-  expect_values(other, {(minus_log_p(0, 2) + minus_log_p(1, 0)) / 2}, 3);
-  Values gradient;
-  for (int row = 0; row < 2; ++row) {
-    for (int v = 0; v < 3; ++v) {
-      const int target = row == 0 ? 2 : 0;
-      gradient.push_back(5.0 / 2 * (std::exp(-minus_log_p(row, v)) - (v == target ? 1 : 0)));
-    }
-    gradient.push_back(0);
   }
-  expect_values(dlogits, gradient, 3);
+  double loss() const { return (minus_log_p(0, 2) + minus_log_p(1, 0)) / 2; }
+  // For a dloss of 5.
+  Values gradient() const {
+    Values gradient;
+    for (int row = 0; row < 2; ++row) {
+      for (int v = 0; v < 3; ++v)
+        gradient.push_back(5.0 / 2 * (std::exp(-minus_log_p(row, v)) - (v == targets[row] ? 1 : 0)));
+      gradient.push_back(0);
+    }
+    return gradient;
+  }
+};
+
+TEST_F(Definition, cross_entropy_is_the_mean_of_minus_the_logarithm_of_the_targets_probability) {
+  const SmallCrossEntropy small;
+  const Tensor loss = empty({1}), lse = empty({2});
+  backend_->cross_entropy_forward(loss, lse, tensor({2, 4}, small.logits),
+                                  to_tensor(*backend_, {2}, small.targets), 3);
+  expect_values(loss, {small.loss()}, 3);
+}
+
+TEST_F(Definition, cross_entropy_has_the_gradient_of_a_mean_and_none_in_the_padding) {
+  const SmallCrossEntropy small;
+  const Tensor loss = empty({1}), dlogits = empty({2, 4}), rows = empty({2}),
+               logits = tensor({2, 4}, small.logits), targets = to_tensor(*backend_, {2}, small.targets);
+  backend_->cross_entropy_forward_backward(loss, dlogits, rows, tensor({1}, {5}), logits, targets, 3);
+  expect_values(loss, {small.loss()}, 3);
+  expect_values(dlogits, small.gradient(), 3);
+  backend_->cross_entropy_forward(loss, rows, logits, targets, 3);
+  backend_->cross_entropy_backward(dlogits, tensor({1}, {5}), logits, rows, targets, 3);
+  expect_values(dlogits, small.gradient(), 3);
+}
+
+// Logits of which exp(710) is more than f64 holds, and exp(-746) less. A padding column is no logit, though
+// it is larger than all of them.
+class DefinitionOfLargeLogits : public Definition {
+ protected:
+  static constexpr std::int64_t kK =
+      3000 * 3000;  // differences of numbers up to 3000: √kK times the error of 1
+
+  const Tensor logits_ = tensor({2, 4}, {1000, 999, -1000, 1e6, -3000, -3000, -3001, 1e6});
+  const Tensor targets_ = to_tensor(*backend_, {2}, {1, 0});
+  const double first_ = std::log(1 + std::exp(-1.0)), second_ = std::log(2 + std::exp(-1.0));
+  const Values lse_ = {1000 + first_, -3000 + second_};
+};
+
+TEST_F(DefinitionOfLargeLogits, cross_entropy) {
+  const Tensor loss = empty({1}), lse = empty({2});
+  backend_->cross_entropy_forward(loss, lse, logits_, targets_, 3);
+  expect_values(lse, lse_, 3);
+  expect_values(loss, {(1 + first_ + second_) / 2}, kK);
+}
+
+TEST_F(DefinitionOfLargeLogits, gradient) {
+  const Tensor dlogits = empty({2, 4});
+  backend_->cross_entropy_backward(dlogits, tensor({1}, {2}), logits_, tensor({2}, lse_), targets_, 3);
+  const double p = std::exp(-first_), q = std::exp(-second_);
+  expect_values(dlogits, {p, -p, 0, 0, q - 1, q, 1 - 2 * q, 0}, kK);
 }
 
 // One element of the output of attention: sequence b, head h, query t, channel i of the head. Keys after the
@@ -142,6 +186,54 @@ TEST_F(Definition, attention_is_causal_scaled_and_over_packed_heads) {
     }
     expect_values(out, expected, kT * kHeadSize);
   }
+}
+
+TEST_F(Definition, attention_takes_scores_of_any_size) {
+  constexpr double kScale = 100;
+  const Tensor out = empty({1, 3, 1}), lse = empty({1, 1, 3});  // q, k and v of three tokens of one channel
+  backend_->attention_forward(out, lse, tensor({1, 3, 3}, {1, -20, 5, 2, 10, 7, 1, 9.99, 3}), 1, kScale, {});
+  const double p = 1 / (1 + std::exp(-1.0));  // the last query has the scores -2000, 1000 and 999
+  expect_values(out, {5, 7, 7 * p + 3 * (1 - p)}, 1000 * 1000);
+  expect_values(lse, {-2000, 2000, 1000 - std::log(p)}, 1000);
+}
+
+// Expects that backward(mode) adds to what the gradient holds if it accumulates, and overwrites it otherwise.
+template <class Backward>
+void expect_both_modes(Backend& backend, const Tensor& grad, const Backward& backward) {
+  backend.fill(grad, 1000);
+  backward(Grad{grad, GradMode::overwrite});
+  Values sum = to_values(backend, grad);
+  for (double& value : sum) value += 32;
+  backend.fill(grad, 32);
+  backward(Grad{grad, GradMode::accumulate});
+  const Values got = to_values(backend, grad);
+  EXPECT_LE(relative_error(got, sum), 1e-14)
+      << "a gradient that accumulates, from 32 on: " << describe_difference(got, sum, grad.shape(), 1e-14);
+}
+
+TEST_F(Definition, layernorm_adds_to_gradients_that_accumulate) {
+  const Tensor x = tensor({3, 5}, random_values(1, 0, 15)), w = tensor({5}, random_values(1, 1, 5)),
+               dout = tensor({3, 5}, random_values(1, 2, 15)), out = empty({3, 5}), mean = empty({3}),
+               rstd = empty({3});
+  backend_->layernorm_forward(out, mean, rstd, x, w, w, 1e-5);
+  expect_both_modes(*backend_, empty({3, 5}), [&](const Grad& dx) {
+    backend_->layernorm_backward(dx, {}, {}, dout, x, w, mean, rstd);
+  });
+  expect_both_modes(*backend_, empty({5}), [&](const Grad& dw) {
+    backend_->layernorm_backward({}, dw, {}, dout, x, w, mean, rstd);
+  });
+  expect_both_modes(*backend_, empty({5}), [&](const Grad& dbias) {
+    backend_->layernorm_backward({}, {}, dbias, dout, x, w, mean, rstd);
+  });
+}
+
+TEST_F(Definition, attention_adds_to_gradients_that_accumulate) {
+  const Tensor qkv = tensor({2, 4, 3 * 6}, random_values(1, 0, 144)), out = empty({2, 4, 6}),
+               lse = empty({2, 2, 4}), dout = tensor({2, 4, 6}, random_values(1, 1, 48));
+  backend_->attention_forward(out, lse, qkv, 2, 0.5, {});
+  expect_both_modes(*backend_, empty({2, 4, 3 * 6}), [&](const Grad& dqkv) {
+    backend_->attention_backward(dqkv, dout, out, lse, qkv, 2, 0.5, {});
+  });
 }
 
 }  // namespace

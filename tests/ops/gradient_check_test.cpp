@@ -10,6 +10,7 @@
 
 #include "stage0_serial/naive_backend.h"
 #include "tests/ops/op_run.h"
+#include "tests/support/difference.h"
 #include "tests/support/tolerance.h"
 
 namespace stagegpt::test {
@@ -48,6 +49,12 @@ double difference_quotient(OpRun& run, std::size_t input, std::size_t element) {
   return difference / (2 * kDifferenceStep);
 }
 
+// The shape of the elements that were tried: the input's, if all were.
+Shape shape_of(const Values& tried, const Shape& input) {
+  const auto count = static_cast<std::int64_t>(tried.size());
+  return count == input.numel() ? input : Shape{count};
+}
+
 class GradientCheck : public testing::TestWithParam<OpCase> {};
 
 // Compares the gradients that `run` has with central differences.
@@ -61,7 +68,10 @@ void check_gradients(OpRun& run, std::size_t inputs) {
       numeric.push_back(difference_quotient(run, i, element));
     }
     const double error = relative_error(numeric, analytic);
-    EXPECT_LE(error, kGradientCheckLimit) << "input " << i;
+    EXPECT_LE(error, kGradientCheckLimit)
+        << "gradient of input " << i << ", against central differences: "
+        << describe_difference(analytic, numeric, shape_of(analytic, run.input_shape(i)),
+                               kGradientCheckLimit);
     testing::Test::RecordProperty(concat("error_", i), concat(error));
   }
 }

@@ -343,7 +343,16 @@ void add_chains(Cases& cases) {
          const auto [sum, norm] = residual_layernorm(tape, h, branch, x[4], x[5], kEps);
          return Vars{dropout(tape, sum, some_dropout(0.2)), norm};
        }});
-  // The same, computed twice, of which an op in between is used only inside.
+  // The second sum passes one tensor on as the gradient of `first` and of `early`. The backward of `early`
+  // comes last, so the tensor has two holders when the first sum adds to it.
+  cases.push_back(
+      {"chain_two_residuals", chain_residual_inputs(), {}, 20, [](Tape& tape, const Vars& x, const Ids&) {
+         const Var h = linear(tape, x[0], x[1], Var());
+         const Var early = dropout(tape, h, some_dropout(0.2));
+         const auto [first, norm] = residual_layernorm(tape, x[0], h, x[2], x[3], kEps);
+         return Vars{norm, residual_layernorm(tape, first, early, x[4], x[5], kEps).second};
+       }});
+  // The residual stream with two branches, computed twice, of which an op in between is used only inside.
   cases.push_back(
       {"chain_recomputed", chain_residual_inputs(), {}, 20, [](Tape& tape, const Vars& x, const Ids&) {
          const Var h = linear(tape, x[0], x[1], Var());

@@ -18,7 +18,7 @@ class LogLikelihoods : public testing::Test {
   LogLikelihoods() : run_(make_naive_backend(), small_config(4, 1), random_tokens(500)) {
     std::int64_t begin = 0;
     for (const auto& [length, scored] :
-         {std::pair{2, 1}, {5, 4}, {9, 1}, {9, 8}, {3, 2}, {static_cast<int>(kT) + 1, 3}, {4, 1}}) {
+         {std::pair{2, 1}, {5, 4}, {9, 1}, {9, 8}, {3, 2}, {static_cast<int>(kSmallT) + 1, 3}, {4, 1}}) {
       const auto first = run_.tokens.begin() + begin;
       continuations_.push_back({{first, first + length}, scored});
       begin += length;
@@ -39,7 +39,7 @@ class LogLikelihoods : public testing::Test {
     for (std::int64_t t = T - continuation.scored; t < T; ++t) {
       const float* row = rows.data() + t * logits.shape()[-1];
       double sum = 0;
-      for (int v = 0; v < kVocabulary; ++v) sum += std::exp(static_cast<double>(row[v]));
+      for (int v = 0; v < kSmallVocabulary; ++v) sum += std::exp(static_cast<double>(row[v]));
       likelihood += row[continuation.ids[static_cast<std::size_t>(t) + 1]] - std::log(sum);
     }
     return likelihood;

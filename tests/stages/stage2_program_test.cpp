@@ -78,6 +78,34 @@ TEST_F(Stage2Emulated, CountsTheBytesOfAStep) {
 #endif
 }
 
+// The layernorms of the ladder read x and write out, N·C floats each, w and bias, C floats each, and write
+// mean and rstd, N floats each. Version 1 has a thread for each row: a warp's lanes read 32 sectors where
+// four would do.
+TEST_F(Stage2Emulated, PrintsTheSumsOfKernels) {
+#ifdef STAGEGPT_PROFILE
+  const auto sums =
+      nlohmann::json::parse(stage2("bench", {"--ladder", "layernorm", "--emulator-report", "-"}).output);
+  constexpr int N = 64, C = 192;
+  int launches = 0;
+  std::int64_t sectors = 0;
+  for (const auto& [name, kernel] : sums["kernels"].items()) {
+    EXPECT_EQ(kernel["bytes_least"], 4 * (2 * N * C + 2 * C + 2 * N)) << name;
+    EXPECT_EQ(kernel["launches"], 1) << name;
+    ++launches;
+    sectors += kernel["sectors"].get<std::int64_t>();
+  }
+  EXPECT_GE(launches, 4);
+  EXPECT_EQ(sums["all"]["launches"], launches);
+  EXPECT_EQ(sums["all"]["sectors"], sectors);
+  EXPECT_EQ(sums["races"], 0);
+  EXPECT_LT(sums["kernels"]["layernorm_v1_kernel"]["sector_efficiency"], 0.2);
+  EXPECT_EQ(sums["kernels"]["layernorm_v2_kernel"]["sector_efficiency"], 1);
+  EXPECT_FALSE(std::filesystem::exists(directory_.path() / "-"));
+#else
+  expect_failure(run("bench", {"--emulator-report", "-"}), 2, "--emulator-report: needs the program");
+#endif
+}
+
 // Without addr2line no source line is known, and the counts are there.
 TEST_F(Stage2Emulated, CountsWithoutSourceLines) {
   if (!std::filesystem::exists(std::string(STAGEGPT_BIN_DIR) + "/stage2_train_profiled")) GTEST_SKIP();

@@ -14,8 +14,8 @@
 namespace stagegpt {
 namespace {
 
-using test::kT;
-using test::kVocabulary;
+using test::kSmallT;
+using test::kSmallVocabulary;
 using test::random_tokens;
 
 // A small training on the CPU.
@@ -73,14 +73,14 @@ TEST(Trainer, OverfitsOneBatch) {
   TrainerConfig overfit = test::small_config(1, 1);
   overfit.schedule.learning_rate = 3e-3;
   overfit.adamw.weight_decay = 0;
-  SmallRun run(overfit, random_tokens(static_cast<int>(kT) + 1));  // a text of one window
+  SmallRun run(overfit, random_tokens(static_cast<int>(kSmallT) + 1));  // a text of one window
   const double first = run.trainer.step().loss;
-  EXPECT_NEAR(first, std::log(kVocabulary), 0.5);
+  EXPECT_NEAR(first, std::log(kSmallVocabulary), 0.5);
   double loss = first;
   for (int step = 0; step < 150; ++step) loss = run.trainer.step().loss;
   EXPECT_LT(loss, 0.01);
   const auto evaluation = evaluate(run.communicator.group(), *run.backend, run.model, run.data.tokens(),
-                                   sampled_windows({1, 1}, kT));
+                                   sampled_windows({1, 1}, kSmallT));
   EXPECT_EQ(evaluation->accuracy, 1);
 }
 
@@ -185,12 +185,13 @@ TEST(Trainer, PaddingOfTheVocabularyStaysZero) {
   for (int step = 0; step < 3; ++step) run.trainer.step();
   const std::vector<float> wte =
       to_host<float>(*run.backend, run.model.parameters().var("wte.weight").value());
-  for (std::size_t i = kVocabulary * 48; i < wte.size(); ++i) ASSERT_EQ(wte[i], 0);
+  for (std::size_t i = kSmallVocabulary * 48; i < wte.size(); ++i) ASSERT_EQ(wte[i], 0);
 }
 
 // Counts how often each gradient is reported as ready.
 class CountingSync final : public NoGradientSync {
  public:
+  bool communicates() const override { return true; }
   void ready(Parameters& parameters, int i) override {
     counts.resize(parameters.table().size());
     ++counts[static_cast<std::size_t>(i)];
@@ -278,16 +279,16 @@ TEST(Generate, RepeatsWhatItHasOverfitted) {
   TrainerConfig overfit = test::small_config(1, 1);
   overfit.schedule.learning_rate = 3e-3;
   overfit.adamw.weight_decay = 0;
-  SmallRun run(overfit, random_tokens(static_cast<int>(kT) + 1));
+  SmallRun run(overfit, random_tokens(static_cast<int>(kSmallT) + 1));
   for (int step = 0; step < 150; ++step) run.trainer.step();
   std::vector<std::int32_t> written;
   Context context(*run.backend, run.model, run.communicator);
-  generate(context, {run.tokens[0], run.tokens[1], run.tokens[2]}, kT - 3, {.temperature = 0}, 0,
+  generate(context, {run.tokens[0], run.tokens[1], run.tokens[2]}, kSmallT - 3, {.temperature = 0}, 0,
            [&](std::int32_t id) {
              written.push_back(id);
              return true;
            });
-  EXPECT_EQ(written, std::vector<std::int32_t>(run.tokens.begin() + 3, run.tokens.begin() + kT));
+  EXPECT_EQ(written, std::vector<std::int32_t>(run.tokens.begin() + 3, run.tokens.begin() + kSmallT));
 }
 
 }  // namespace

@@ -85,16 +85,16 @@ class EvaluateTest : public testing::Test {
                     options);
   }
   std::optional<Evaluation> evaluation(const WindowSample& sample, const EvaluateOptions& options = {}) {
-    return evaluation(sampled_windows(sample, kT), options);
+    return evaluation(sampled_windows(sample, kSmallT), options);
   }
   // The loss of one window, computed by the model.
   double loss_of(std::int64_t window) {
-    const std::vector<std::int32_t> ids(run_.tokens.begin() + window * kT,
-                                        run_.tokens.begin() + (window + 1) * kT),
-        targets(run_.tokens.begin() + window * kT + 1, run_.tokens.begin() + (window + 1) * kT + 1);
+    const std::vector<std::int32_t> ids(run_.tokens.begin() + window * kSmallT,
+                                        run_.tokens.begin() + (window + 1) * kSmallT),
+        targets(run_.tokens.begin() + window * kSmallT + 1, run_.tokens.begin() + (window + 1) * kSmallT + 1);
     Tape tape(*run_.backend, Tape::Mode::inference);
-    const Var loss = run_.model.loss(tape, to_device<std::int32_t>(*run_.backend, {1, kT}, ids),
-                                     to_device<std::int32_t>(*run_.backend, {1, kT}, targets), {});
+    const Var loss = run_.model.loss(tape, to_device<std::int32_t>(*run_.backend, {1, kSmallT}, ids),
+                                     to_device<std::int32_t>(*run_.backend, {1, kSmallT}, targets), {});
     return to_host<float>(*run_.backend, loss.value())[0];
   }
 
@@ -109,28 +109,28 @@ TEST_F(EvaluateTest, IsTheMeanOverTheWindowsThatAreTaken) {
     for (const std::int64_t batch_size : {1, 3, 1000}) {
       const Evaluation found = *evaluation(windows, {.batch_size = batch_size});
       EXPECT_NEAR(found.loss, expected, 1e-6) << windows.count << " by " << batch_size;
-      EXPECT_EQ(found.tokens, windows.count * kT);
+      EXPECT_EQ(found.tokens, windows.count * kSmallT);
       EXPECT_FALSE(found.bytes);
     }
   }
 }
 
 TEST_F(EvaluateTest, CountsTheBytesOfItsTargets) {
-  std::vector<std::int32_t> token_bytes(kVocabulary);
+  std::vector<std::int32_t> token_bytes(kSmallVocabulary);
   std::iota(token_bytes.begin(), token_bytes.end(), 0);
   const WindowSample windows{29, 7};
   std::int64_t expected = 0;
   std::int32_t absent = 0;  // a token that is not among the targets of these windows
-  std::vector<bool> seen(kVocabulary);
+  std::vector<bool> seen(kSmallVocabulary);
   for (const std::int64_t window : numbers(windows)) {
-    for (std::int64_t i = window * kT + 1; i <= (window + 1) * kT; ++i) {
+    for (std::int64_t i = window * kSmallT + 1; i <= (window + 1) * kSmallT; ++i) {
       expected += run_.tokens[i];
       seen[run_.tokens[i]] = true;
     }
   }
   EXPECT_EQ(evaluation(windows, {.batch_size = 3, .token_bytes = token_bytes})->bytes, expected);
   absent = static_cast<std::int32_t>(std::ranges::find(seen, false) - seen.begin());
-  if (absent < kVocabulary) {
+  if (absent < kSmallVocabulary) {
     token_bytes[absent] = kUnknownBytes;
     EXPECT_EQ(evaluation(windows, {.token_bytes = token_bytes})->bytes, expected);
   }

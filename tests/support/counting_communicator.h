@@ -51,6 +51,10 @@ class CountingCommunicator final : public Communicator {
   void clear() { calls_.clear(), under_way_.most = under_way_.now; }
   int under_way() const { return under_way_.now; }
   int most_under_way() const { return under_way_.most; }
+  // Operations that somebody still holds, complete or not.
+  int held() const { return under_way_.held; }
+  // How often a pending operation was advanced.
+  int advanced() const { return under_way_.advanced; }
   std::size_t bytes(const std::string& name) const {
     std::size_t sum = 0;
     for (const CommunicatorCall& call : calls_) sum += call.name == name ? call.bytes : 0;
@@ -74,7 +78,7 @@ class CountingCommunicator final : public Communicator {
 
  private:
   struct UnderWay {
-    int now = 0, most = 0;
+    int now = 0, most = 0, advanced = 0, held = 0;
   };
 
   // The operation is not complete before wait().
@@ -82,12 +86,19 @@ class CountingCommunicator final : public Communicator {
    public:
     explicit Counted(UnderWay& under_way) : under_way_(under_way) {
       under_way_.most = std::max(under_way_.most, ++under_way_.now);
+      ++under_way_.held;
     }
+    ~Counted() override { --under_way_.held; }
+    Counted(const Counted&) = delete;
+    Counted& operator=(const Counted&) = delete;
     void wait() override {
       if (!done_) --under_way_.now;
       done_ = true;
     }
-    bool progress() override { return done_; }
+    bool progress() override {
+      ++under_way_.advanced;
+      return done_;
+    }
 
    private:
     UnderWay& under_way_;

@@ -6,12 +6,12 @@
 
 namespace stagegpt::test {
 
-inline constexpr std::int64_t kVocabulary = 37, kT = 17;
+inline constexpr std::int64_t kSmallVocabulary = 37, kSmallT = 17;
 
 inline std::vector<std::int32_t> random_tokens(int n) {
   std::vector<std::int32_t> tokens;
   for (int i = 0; i < n; ++i)
-    tokens.push_back(static_cast<std::int32_t>(random_word({5, 0, 0}, i) % kVocabulary));
+    tokens.push_back(static_cast<std::int32_t>(random_word({5, 0, 0}, i) % kSmallVocabulary));
   return tokens;
 }
 
@@ -34,7 +34,7 @@ struct SmallTraining {
       : tokens(std::move(text)),
         backend(std::move(on)),
         model(*backend, of_model, DType::f32, /*ranks=*/1, Purpose::training, activations),
-        data(tokens, kT, config.seed),
+        data(tokens, kSmallT, config.seed),
         trainer(*backend, communicator, sync, model, data, config) {
     model.parameters().initialize(config.seed);
     model.parameters().update_shadow();
@@ -42,7 +42,7 @@ struct SmallTraining {
 
   static Gpt2Config model_config(double dropout) {
     Gpt2Config config;
-    config.vocab_size = kVocabulary;
+    config.vocab_size = kSmallVocabulary;
     config.block_size = 20;
     config.n_layer = 2;
     config.n_head = 3;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -11,7 +12,9 @@
 #include "common/comm/self_communicator.h"
 #include "common/model/gpt2.h"
 #include "stage0_serial/kernels/vector_math.h"
+#include "stage0_serial/naive_backend.h"
 #include "tests/support/tensors.h"
+#include "tests/support/tolerance.h"
 
 namespace stagegpt::test {
 namespace {
@@ -73,6 +76,27 @@ TEST(CpuBackend, products_with_blas_have_the_same_bits_on_a_reproducible_machine
     }
     EXPECT_EQ(products[0], products[1]) << rows << " rows";
     EXPECT_EQ(products[0], products[2]) << rows << " rows";
+  }
+}
+
+// Scores beyond 88, the logarithm of the largest f32: without the maximum, their exponentials are infinite.
+TEST(CpuBackend, attention_takes_large_scores) {
+  constexpr std::int64_t kT = 60, kC = 16;
+  constexpr double kScale = 10;
+  const Values qkv = random_values(8, 2, kT * 3 * kC);
+  const auto attended = [&](Backend& backend, DType dtype) {
+    const Tensor out = backend.allocate(dtype, {1, kT, kC}), lse = backend.allocate(dtype, {1, 1, kT});
+    backend.attention_forward(out, lse, to_tensor(backend, dtype, {1, kT, 3 * kC}, qkv), 1, kScale,
+                              Dropout{});
+    return std::pair(to_values(backend, out), to_values(backend, lse));
+  };
+  const auto naive = make_naive_backend(), fast = make_cpu_backend(1);
+  const auto [out, lse] = attended(*naive, DType::f64);
+  ASSERT_GT(*std::ranges::max_element(lse), 88);
+  for (Backend* backend : {naive.get(), fast.get()}) {
+    const auto [got, got_lse] = attended(*backend, DType::f32);
+    EXPECT_LE(relative_error(got, out), plain_error_limit(DType::f32));
+    EXPECT_LE(relative_error(got_lse, lse), plain_error_limit(DType::f32));
   }
 }
 

@@ -39,6 +39,7 @@ class GradientSyncTest : public testing::Test {
     for (const int i : order) sync.ready(parameters_, i);
     sync.finish(parameters_);
     EXPECT_EQ(communicator_.under_way(), 0);
+    EXPECT_EQ(communicator_.held(), 0) << "operations that are complete";
   }
   std::vector<int> backward_order() const {
     std::vector<int> order(parameters_.table().size());
@@ -161,6 +162,20 @@ TEST_F(GradientSyncTest, overlapped_has_one_order_whatever_becomes_ready_first) 
     EXPECT_EQ(communicator_.calls(), reductions_of_buckets(kSmallBucket)) << "not all before finish()";
     sync.finish(parameters_);
     EXPECT_EQ(communicator_.calls(), reductions_of_buckets(kSmallBucket));
+  }
+}
+
+// MPI makes progress only inside its calls.
+TEST_F(GradientSyncTest, overlapped_advances_what_is_under_way_with_each_gradient) {
+  OverlappedSync overlapped(communicator_, *backend_, kSmallBucket);
+  Zero1OverlappedSync zero1(communicator_, *backend_, kSmallBucket);
+  for (GradientSync* sync : {static_cast<GradientSync*>(&overlapped), static_cast<GradientSync*>(&zero1)}) {
+    for (const int i : backward_order()) {
+      const int before = communicator_.advanced(), under_way = communicator_.under_way();
+      sync->ready(parameters_, i);
+      EXPECT_GE(communicator_.advanced() - before, under_way) << "parameter " << i;
+    }
+    sync->finish(parameters_);
   }
 }
 

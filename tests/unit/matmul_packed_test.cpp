@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "stage0_serial/kernels/matmul.h"
+#include "tests/support/matrix.h"
 #include "tests/support/tensors.h"
 
 namespace stagegpt::test {
@@ -26,27 +27,6 @@ std::vector<const PackedKernels*> kernels_here() {
   }
   return found;
 }
-
-// A matrix (rows, columns) in memory, transposed or not, whose lines are `gap` elements longer than they
-// need.
-struct Matrix {
-  Matrix(std::int64_t rows, std::int64_t columns, bool transposed, int gap)
-      : length((transposed ? rows : columns) + gap),
-        values(static_cast<std::size_t>((transposed ? columns : rows) * length)),
-        view(transposed ? MatrixView<float>{values.data(), 1, length} : row_major(values.data(), length)) {}
-
-  // Integers from -4 to 4.
-  void fill_with_integers(std::uint32_t seed) {
-    for (float& value : values) {
-      seed = seed * 1664525u + 1013904223u;
-      value = static_cast<float>(static_cast<int>(seed >> 24) % 9 - 4);
-    }
-  }
-
-  std::int64_t length;
-  std::vector<float> values;
-  MatrixView<float> view;
-};
 
 struct Form {
   bool a_transposed, b_transposed, accumulate;

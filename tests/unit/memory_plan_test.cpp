@@ -164,7 +164,8 @@ TEST(MemoryPlan, names_the_arenas) {
   EXPECT_GE(gpt2.weights, arena);
   EXPECT_LE(gpt2.weights, arena + arena / 8);  // the allocator rounds up
   EXPECT_EQ(gpt2.gradients, gpt2.weights);
-  EXPECT_EQ(gpt2.moments, 2 * gpt2.weights + 256);  // 256: the block of the norm
+  // A block of 256 bytes each for the norm and for the rates of AdamW.
+  EXPECT_EQ(gpt2.moments, 2 * gpt2.weights + 2 * 256);
   // At least two tensors (T,4C) per layer around the activation, and the logits.
   const std::int64_t saved = training.batch_size * training.T * (12 * 2 * 4 * 768 + 50304);
   EXPECT_GT(gpt2.activations, static_cast<std::size_t>(saved) * sizeof(float));

@@ -121,7 +121,7 @@ TEST_F(ProfileOfATraining, ShowsTheOpsOfTheStepsWithTheirWork) {
   const auto expected = recorder.take();
   EXPECT_EQ(ops, std::multiset<std::string>(expected.begin(), expected.end()));
   double expected_flops = 0, expected_bytes = 0;
-  for (const OpBudget& op : step_budget(training_.model.config(), config_, kT, DType::f32, true)) {
+  for (const OpBudget& op : step_budget(training_.model.config(), config_, kSmallT, DType::f32, true)) {
     expected_flops += op.work.flops;
     expected_bytes += op.work.bytes;
   }

@@ -46,5 +46,12 @@ TEST(StepDivision, refuses_ranks_that_do_not_divide_the_sub_batches) {
   EXPECT_EQ(refusal(48, 16, true), "--reproducible: expected 1, 2, 4 or 8 ranks, not 16");
 }
 
+// The number of the first sequence of a sub-batch is an i32.
+TEST(StepDivision, refuses_more_sequences_than_an_i32_counts) {
+  constexpr std::int64_t kAccumulation = std::int64_t{1} << 20;
+  EXPECT_NO_THROW(divide_step(2047, kAccumulation, 0, 1, false));
+  EXPECT_THROW(divide_step(2048, kAccumulation, 0, 1, false), UserError);
+}
+
 }  // namespace
 }  // namespace stagegpt::test

@@ -291,6 +291,17 @@ TEST_F(TapeTest, a_gradient_given_to_two_inputs_is_copied_before_one_is_added_to
   EXPECT_EQ(values(b.grad()), (Values{1, 2}));
 }
 
+// The owner of a leaf looks for the gradient in the tensor that it gave to the leaf.
+TEST_F(TapeTest, a_gradient_given_to_a_leaf_is_in_the_memory_of_its_owner) {
+  const Tensor own = tensor({-99, -99}), given = tensor({1, 2});
+  const Var a(tensor({3, 4}), own);
+  Tape tape(be_);
+  tape.backward(tape.record("give", {a}, tensor({0}), [&](const Tensor&, Grads g) { g.give(0, given); }));
+  EXPECT_EQ(values(own), (Values{1, 2}));
+  EXPECT_TRUE(a.grad().same_memory(own));
+  EXPECT_EQ(values(given), (Values{1, 2}));
+}
+
 TEST_F(TapeTest, a_kernel_adds_to_a_shared_gradient_without_harm_to_its_other_holder) {
   const Var a = leaf({1, 1}), b = leaf({1, 1});
   Tape tape(be_);

@@ -6,9 +6,11 @@
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/io/file.h"
+#include "common/logging/step_trace.h"
 #include "common/system/stop_signals.h"
 #include "common/system/subprocess.h"
 #include "tools/compare/compare.h"
+#include "tools/compare/divergence.h"
 #include "tools/compare/provenance.h"
 #include "tools/compare/report_tables.h"
 #include "tools/compare/results_json.h"
@@ -31,6 +33,7 @@ constexpr const char* kFooter =
 struct CompareFlags {
   std::optional<std::string> output, config, programs, against, mpirun, scaling;
   std::string title = "The stages of StageGPT, compared", author, stages, ranks;
+  std::vector<std::string> traces;
   bool overwrite = false, json = false, emulated = false, reproducible = false, no_reproducible_pass = false;
   std::optional<std::int64_t> cores;
   double timeout_seconds = 1800;
@@ -84,6 +87,10 @@ void CompareFlags::add(CommandLine& command_line) {
                     "largest relative difference of gradient norms");
   command_line.real("--timeout-seconds", timeout_seconds, kNotNegative,
                     "end a run that takes longer (0: never)");
+  command_line.group("Instead of an experiment");
+  command_line.texts("--traces", traces,
+                     "compare the traces in two directories, which --trace-steps has written; the first one "
+                     "is the reference");
   command_line.footer(kFooter);
 }
 
@@ -124,6 +131,25 @@ compare::CompareOptions CompareFlags::options(const std::vector<std::string>& ha
   return options;
 }
 
+// Exit code: 0 if all tensors agree within their limits, otherwise 1.
+int compare_traces(const std::vector<std::string>& directories) {
+  if (directories.size() != 2) {
+    user_error("--traces: expected two directories, got ", directories.size());
+  }
+  const std::filesystem::path reference = directories[0], other = directories[1];
+  for (const auto& [step, path] : traces_in(reference)) {
+    if (!traces_in(other).contains(step)) user_error("--traces: ", other, " has no trace of step ", step);
+  }
+  const std::vector<Divergence> all = divergences(reference, other);
+  const auto wrong = std::ranges::find_if_not(all, &Divergence::within_limit);
+  if (wrong == all.end()) {
+    std::cout << all.size() << " tensors agree\n";
+    return 0;
+  }
+  std::cout << wrong->text() << '\n';
+  return 1;
+}
+
 int compare_stages_main(int argc, char** argv) {
   const auto end =
       std::find_if(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--"; });
@@ -133,6 +159,7 @@ int compare_stages_main(int argc, char** argv) {
   command_line.version(built_version());
   flags.add(command_line);
   if (!command_line.parse(static_cast<int>(end - argv), argv)) return 0;
+  if (!flags.traces.empty()) return compare_traces(flags.traces);
   compare::CompareOptions options = flags.options(
       end == argv + argc ? std::vector<std::string>() : std::vector<std::string>(end + 1, argv + argc));
   options.command.assign(argv, argv + argc);

@@ -5,8 +5,9 @@
 
 #include "common/base/error.h"
 #include "common/base/json.h"
+#include "common/page/document.h"
+#include "common/page/html.h"
 #include "common/system/subprocess.h"
-#include "tools/compare/html.h"
 #include "tools/compare/numbers.h"
 #include "tools/compare/page_style.h"
 #include "tools/compare/report_plots.h"
@@ -34,18 +35,12 @@ std::string text_of(const Json& json) {
 }
 
 std::string head(const Comparison& comparison) {
-  return concat(
-      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-      "'unsafe-inline'\">\n"
-      "<title>",
-      escaped(comparison.title), "</title>\n<style>", kPageStyle, "</style>\n</head>\n<body>\n<header>\n<h1>",
-      escaped(comparison.title), "</h1>\n",
-      paragraph(concat(comparison.author.empty() ? "" : concat(comparison.author, " · "),
-                       text_of(comparison.provenance.value("date", Json()))),
-                "byline"),
-      "</header>\n<main>\n");
+  return concat(page_head(comparison.title, kPageStyle), "<body>\n<header>\n<h1>", escaped(comparison.title),
+                "</h1>\n",
+                paragraph(concat(comparison.author.empty() ? "" : concat(comparison.author, " · "),
+                                 text_of(comparison.provenance.value("date", Json()))),
+                          "byline"),
+                "</header>\n<main>\n");
 }
 
 std::string heading_of_verdict(const Comparison& comparison) {

@@ -1,39 +1,20 @@
-// The style sheet of a report's page. It refers to no other file.
+// The style sheet of a report's page, after that of all pages (common/page/document.h).
 #pragma once
 
 namespace stagegpt::compare {
 
 inline constexpr const char* kPageStyle = R"css(
 :root {
-  color-scheme: light dark;
-  --paper: #ffffff; --ink: #1d2126; --quiet: #5b6570; --rule: #d9dee3; --soft: #f4f6f8;
-  --good: #1a7f37; --good-soft: #edf8f0; --bad: #b3261e; --bad-soft: #fdf0ee;
   --stage0: #4a5560; --stage1: #0068b5; --stage2: #c2410c; --stage3: #0a8f6a;
   --part0: #9aa5b1; --part1: #5aa9e6; --part2: #1f5f9e; --part3: #e08a1e; --part4: #4f9d69;
 }
 @media (prefers-color-scheme: dark) {
   :root {
-    --paper: #14171a; --ink: #e6e9ec; --quiet: #9aa4ae; --rule: #2f363d; --soft: #1c2025;
-    --good: #57c878; --good-soft: #13241a; --bad: #ff8a7a; --bad-soft: #2c1917;
     --stage0: #b4bec8; --stage1: #58b0ff; --stage2: #ff9a5c; --stage3: #3fd0a4;
     --part0: #6d7883; --part1: #7cc0f5; --part2: #3a7dc0; --part3: #f0a545; --part4: #63b981;
   }
 }
-* { box-sizing: border-box; }
-html { -webkit-text-size-adjust: 100%; }
-body {
-  margin: 0; background: var(--paper); color: var(--ink);
-  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif;
-}
-main, header, footer { max-width: 68rem; margin: 0 auto; padding: 0 1.25rem; }
-header { padding-top: 2.5rem; }
-h1 { font-size: 1.75rem; line-height: 1.2; margin: 0; letter-spacing: -0.01em; text-wrap: balance; }
-h2 { font-size: 1.2rem; margin: 2.75rem 0 0.75rem; padding-top: 1.25rem; border-top: 1px solid var(--rule); }
-h3 { font-size: 1rem; margin: 1.5rem 0 0.5rem; }
-p { margin: 0.6rem 0; max-width: 46rem; }
-.byline, .note, .unit, footer { color: var(--quiet); font-size: 0.9rem; }
 .warning { font-weight: 600; }
-.byline { margin: 0.4rem 0 0; }
 .verdict {
   margin: 1.5rem 0 1rem; padding: 1rem 1.25rem; border-left: 5px solid var(--good); background: var(--good-soft);
   border-radius: 0 6px 6px 0;
@@ -47,8 +28,6 @@ p { margin: 0.6rem 0; max-width: 46rem; }
 .figures dt { color: var(--quiet); font-size: 0.85rem; }
 .figures dd { margin: 0; font-size: 1.25rem; font-variant-numeric: tabular-nums; }
 .figures small { display: block; color: var(--quiet); font-size: 0.8rem; }
-.scroll { overflow-x: auto; margin: 0.75rem 0; }
-.scroll:focus-visible { outline: 2px solid var(--stage1); outline-offset: 2px; }
 table { border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabular-nums; min-width: 100%; }
 th, td { padding: 0.4rem 0.9rem 0.4rem 0; text-align: left; border-bottom: 1px solid var(--rule); vertical-align: top; white-space: nowrap; }
 th:last-child, td:last-child { padding-right: 0; }
@@ -60,8 +39,6 @@ tbody th { font-weight: 600; white-space: normal; min-width: 7rem; max-width: 15
 .wraps td, .wraps th { white-space: normal; overflow-wrap: anywhere; }
 .wraps tbody th { min-width: 7.5rem; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); gap: 1.75rem 2.5rem; margin: 1.25rem 0; }
-figure { margin: 0; min-width: 0; }
-figcaption { font-weight: 600; font-size: 0.95rem; margin-bottom: 0.5rem; }
 figure > svg { display: block; width: 100%; max-width: 33rem; height: auto; overflow: visible; }
 svg text { fill: var(--quiet); font: 12px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif; font-variant-numeric: tabular-nums; }
 svg text.value { fill: var(--ink); }
@@ -88,19 +65,13 @@ pre { background: var(--soft); padding: 0.7rem 0.9rem; border-radius: 6px; margi
 .settings div { display: flex; justify-content: space-between; gap: 1rem; border-bottom: 1px solid var(--rule); padding: 0.2rem 0; break-inside: avoid; }
 .settings dt { color: var(--quiet); white-space: nowrap; } .settings dd { margin: 0; text-align: right; overflow-wrap: anywhere; min-width: 0; }
 .means dt { font-weight: 600; margin-top: 0.6rem; } .means dd { margin: 0; max-width: 46rem; }
-footer { padding-top: 2rem; padding-bottom: 3rem; }
-@media (max-width: 34rem) { svg text { font-size: 14px; } header { padding-top: 1.5rem; } h1 { font-size: 1.45rem; } main, header, footer { padding-left: 1rem; padding-right: 1rem; } }
+@media (max-width: 34rem) { svg text { font-size: 14px; } }
 @media print {
   :root {
-    --paper: #ffffff; --ink: #000000; --quiet: #444444; --rule: #cccccc; --soft: #f5f5f5;
-    --good: #1a7f37; --good-soft: #ffffff; --bad: #b3261e; --bad-soft: #ffffff;
     --stage0: #4a5560; --stage1: #0068b5; --stage2: #c2410c; --stage3: #0a8f6a;
     --part0: #9aa5b1; --part1: #5aa9e6; --part2: #1f5f9e; --part3: #e08a1e; --part4: #4f9d69;
   }
-  body { font-size: 10.5pt; }
-  * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
   figure, tr, .verdict, .figures div { break-inside: avoid; }
-  h2, h3, figcaption { break-after: avoid; }
   .plots { grid-template-columns: 1fr 1fr; }
   .scroll { overflow: visible; }
   th, td { padding-right: 0.5rem; font-size: 8pt; }

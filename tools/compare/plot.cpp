@@ -7,8 +7,8 @@
 #include <numeric>
 
 #include "common/base/error.h"
+#include "common/page/html.h"
 #include "tools/compare/axis.h"
-#include "tools/compare/html.h"
 #include "tools/compare/numbers.h"
 
 namespace stagegpt::compare {

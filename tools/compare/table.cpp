@@ -4,7 +4,7 @@
 
 #include "common/base/error.h"
 #include "common/data/utf8.h"
-#include "tools/compare/html.h"
+#include "common/page/html.h"
 
 namespace stagegpt::compare {
 namespace {

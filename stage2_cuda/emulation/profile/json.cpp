@@ -66,7 +66,47 @@ Json json_of(const RaceSummary& summary) {
           {"instances", race.instances}};
 }
 
+// The counts of a kernel, or of all of them, without source lines.
+struct Totals {
+  Count launches = 0;
+  AccessCounts global, shared;
+  Traffic traffic;
+
+  void add(const KernelSummary& kernel) {
+    launches += kernel.counts->launches;
+    global.add(kernel.global_total);
+    shared.add(kernel.shared_total);
+    traffic += kernel.counts->traffic();
+  }
+};
+
+Json json_of(const Totals& totals) {
+  return {{"launches", totals.launches},
+          {"requests", totals.global.requests},
+          {"sectors", totals.global.sectors},
+          {"ideal_sectors", totals.global.ideal_sectors},
+          {"sector_efficiency", sector_efficiency(totals.global)},
+          {"shared_requests", totals.shared.requests},
+          {"wavefronts", totals.shared.wavefronts},
+          {"ideal_wavefronts", totals.shared.ideal_wavefronts},
+          {"bank_conflicts", totals.shared.wavefronts - totals.shared.ideal_wavefronts},
+          {"bytes_asked", totals.traffic.requested.all()},
+          {"bytes_least", totals.traffic.distinct.all()}};
+}
+
 }  // namespace
+
+Json totals_of(const Summary& summary) {
+  Json kernels = Json::object();
+  Totals all;
+  for (const KernelSummary& kernel : summary.kernels) {
+    Totals own;
+    own.add(kernel);
+    all.add(kernel);
+    kernels[kernel.name] = json_of(own);
+  }
+  return {{"kernels", kernels}, {"all", json_of(all)}, {"races", summary.races.size()}};
+}
 
 Json json_of(const Summary& summary) {
   Json kernels = Json::array(), ops = Json::array(), races = Json::array();

@@ -2,6 +2,7 @@
 #include <map>
 
 #include "common/base/error.h"
+#include "common/page/html.h"
 #include "stage2_cuda/emulation/profile/writers.h"
 
 namespace stagegpt::gpu::emulation {
@@ -12,26 +13,6 @@ constexpr const char* kStyle =
     "td,th{padding:2px 8px;text-align:left;vertical-align:top}td.n{text-align:right}"
     "pre{margin:0;font:13px monospace}tr.bad td{background:#fdd}details{margin:1em 0}"
     "summary{font:bold 14px monospace;cursor:pointer}";
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
 
 std::string decimals(double value) {
   char text[32];

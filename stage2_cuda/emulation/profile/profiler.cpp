@@ -15,7 +15,7 @@ constinit Profiler* profiler = nullptr;
 Profiler::Profiler() {
   check(profiler == nullptr && launch_observer == nullptr, "a second profiler");
   set_threads(1);
-  set_late_streams(false);  // so that a launch runs within its op
+  set_stream_time(StreamTime::at_once);  // so that a launch runs within its op
   profiler = this;
   launch_observer = this;
   const auto device = device_memory().view_region();

@@ -3,6 +3,7 @@
 
 #include <iostream>
 
+#include "common/app/standard_output.h"
 #include "common/backend/op_observer.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
@@ -31,7 +32,20 @@ class OpWatcher final : public OpObserver {
   Profiler& profiler_;
 };
 
-class ReportInDirectory final : public Report {
+class CountingReport : public Report {
+ public:
+  std::unique_ptr<OpObserver> watch(Backend& backend) override {
+    return std::make_unique<OpWatcher>(backend, profiler_);
+  }
+  void write() override { write(summary_of(profiler_.profile())); }
+
+ private:
+  virtual void write(const Summary& summary) const = 0;
+
+  Profiler profiler_;
+};
+
+class ReportInDirectory final : public CountingReport {
  public:
   explicit ReportInDirectory(const std::filesystem::path& directory) : directory_(directory) {
     std::error_code error;
@@ -39,28 +53,30 @@ class ReportInDirectory final : public Report {
     if (error) user_error("--emulator-report: cannot make ", directory_.string(), ": ", error.message());
   }
 
-  std::unique_ptr<OpObserver> watch(Backend& backend) override {
-    return std::make_unique<OpWatcher>(backend, profiler_);
-  }
-
-  void write() override {
-    const Summary summary = summary_of(profiler_.profile());
+ private:
+  void write(const Summary& summary) const override {
     write("report.json", json_of(summary).dump(1) + "\n");
     write("report.txt", table_of(summary));
     write("index.html", page_of(summary));
     std::cerr << "emulator report: " << (directory_ / "index.html").string() << '\n';
   }
-
- private:
   void write(const char* name, const std::string& text) const { replace_file(directory_ / name, text); }
 
   std::filesystem::path directory_;
-  Profiler profiler_;
+};
+
+// One line, so that it can be told from what the program itself prints.
+class ReportOnStandardOutput final : public CountingReport {
+  void write(const Summary& summary) const override {
+    std::cout << totals_of(summary).dump() << '\n';
+    flush_output();
+  }
 };
 
 }  // namespace
 
 std::unique_ptr<Report> start_report(const std::filesystem::path& directory) {
+  if (directory == kStandardOutput) return std::make_unique<ReportOnStandardOutput>();
   return std::make_unique<ReportInDirectory>(directory);
 }
 

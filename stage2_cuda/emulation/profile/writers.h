@@ -1,4 +1,4 @@
-// The files of a report.
+// The files of a report, and what it is on standard output.
 #pragma once
 
 #include <string>
@@ -9,6 +9,7 @@
 namespace stagegpt::gpu::emulation {
 
 Json json_of(const Summary& summary);          // report.json
+Json totals_of(const Summary& summary);        // sums of each kernel and of all, without source lines
 std::string table_of(const Summary& summary);  // report.txt
 std::string page_of(const Summary& summary);   // index.html, with the source beside the counts
 

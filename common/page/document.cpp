@@ -1,0 +1,18 @@
+#include "common/page/document.h"
+
+#include "common/base/error.h"
+#include "common/page/base_style.h"
+#include "common/page/html.h"
+
+namespace stagegpt {
+
+std::string page_head(std::string_view title, std::string_view style, Scripts scripts) {
+  return concat(
+      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'",
+      scripts == Scripts::own ? "; script-src 'unsafe-inline'" : "", "\">\n<title>", escaped(title),
+      "</title>\n<style>", kBaseStyle, style, "</style>\n</head>\n");
+}
+
+}  // namespace stagegpt
