@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/command_line.md"
 STAGES = {"0": "stage0_{}", "1": "stage1_{}", "2": "stage2_{}_emulated", "3": "stage3_{}_emulated"}
-JOBS = ["train", "generate", "evaluate", "verify", "bench"]
+JOBS = ["train", "generate", "evaluate", "inspect", "verify", "bench"]
 OTHERS = ["prepare_data", "convert_checkpoint", "compare_stages", "doctor"]
 
 HEADER = """# Command-line reference

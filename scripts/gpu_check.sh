@@ -253,7 +253,7 @@ attentions() {
 }
 
 # Steps in CUDA graphs, and op by op: the same weights, and times in turns.
-# hash_of RUN: of all files of its last checkpoint.
+# hash_of RUN: of all files of its checkpoint of step 20.
 hash_of() { sed -n 's/.*"xxh3_128": *"\([0-9a-f]*\)".*/\1/p' "$1"/checkpoints/step_00000020/manifest.json | tail -n 1; }
 graphs() {
   local graph batch round train=("$bin/stage2_train$suffix" "${nano[@]}" --grad-accumulation 2 --dropout 0.1)

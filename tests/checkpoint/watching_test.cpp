@@ -247,6 +247,26 @@ TEST(AppendFile, WritesLaterWhatItCouldNot) {
   EXPECT_EQ(read_bytes(directory.path() / "log"), "123456789abcdef");
 }
 
+// Every fifth step has the numbers of the layers, whose gradients together have the norm of all.
+TEST_F(Watching, LayersAreMeasuredEverySoManySteps) {
+  ASSERT_EQ(train(flags("run", {"--watch-layers", "5"})).exit_code, 0);
+  const std::vector<nlohmann::json> lines = all_metrics("run");
+  for (const nlohmann::json& line : lines) {
+    ASSERT_EQ(line.contains("layers"), line["step"].get<int>() % 5 == 0) << line["step"];
+    if (!line.contains("layers")) continue;
+    std::string names;
+    double squares = 0;
+    for (const nlohmann::json& layer : line["layers"]) {
+      names += layer["name"].get<std::string>() + ' ';
+      squares += std::pow(layer["grad_norm"].get<double>(), 2);
+      EXPECT_EQ(layer.contains("dead_units"), layer["name"] == "h.0");
+      EXPECT_GT(layer["update_ratio"], 0);
+    }
+    EXPECT_EQ(names, "wte wpe h.0 ln_f ");
+    EXPECT_NEAR(std::sqrt(squares), line["grad_norm"], 1e-6 * line["grad_norm"].get<double>());
+  }
+}
+
 TEST_F(Watching, SamplesComeWhileItTrains) {
   Arguments arguments = flags("run", {"--sample-every", "4"});
   *(std::ranges::find(arguments, "--max-new-tokens") + 1) = "9";

@@ -2,7 +2,7 @@
 
     commands_test.py DIR        with the directory of the programs
 
-Commands that take little time are run, on tiny models and texts: generation, evaluation, conversion, preparation of
+Commands that take little time are run, on tiny models and texts: generation, evaluation, inspection, conversion, preparation of
 data, resuming, verification and some scripts. stageN_bench and compare_stages are run with smaller sizes than the text
 gives. For training commands the flags and their values are checked with --print-config; for other commands the flags
 are compared with --help.
@@ -23,11 +23,12 @@ import workplace
 from shell_commands import Call
 
 ROOT = markdown.ROOT
-JOB = re.compile(r"stage([0-3])_(train|generate|evaluate|verify|bench)(_emulated)?")
+JOB = re.compile(r"stage([0-3])_(train|generate|evaluate|inspect|verify|bench)(_emulated)?")
 # Flags of other programs that the text mentions: Open MPI's, Slurm's, CMake's.
 FOREIGN_FLAGS = {"--oversubscribe", "--bind-to", "--map-by", "--report-bindings", "--hostfile", "--mca", "--preset",
                  "--external-launcher", "--gpus-per-task", "--gpu-bind", "--mpi", "--quiet",
-                 "--install"}
+                 "--install", "--cap-add", "--gtest_filter", "--gtest_list_tests",
+                 "--no-show-raw-insn"}
 
 QUICK_SCRIPTS = {"scripts/scaling_model.py"}  # they take no time and write no file
 # Values with which stageN_bench and the trainings of compare_stages take little time.
@@ -122,7 +123,7 @@ def result_of(call: Call, programs: Programs, scratch: Path) -> subprocess.Compl
         return programs.run(call.name, with_values(call.arguments, values), scratch)
     if call.name == "compare_stages":
         return programs.run(call.name, tiny_comparison(call.arguments), scratch)
-    if (job and job.group(2) in ("train", "generate", "evaluate")) or call.name in ("convert_checkpoint", "prepare_data"):
+    if (job and job.group(2) in ("train", "generate", "evaluate", "inspect")) or call.name in ("convert_checkpoint", "prepare_data"):
         return programs.run(call.name, call.arguments, scratch)
     return None
 
@@ -176,11 +177,12 @@ def wrong_in_text(page: Path, known: set[str]) -> list[str]:
 
 
 def all_flags(programs: Programs) -> set[str]:
-    names = [f"stage{stage}_{job}" for stage in "0123" for job in ("train", "generate", "evaluate", "verify", "bench")]
+    names = [f"stage{stage}_{job}" for stage in "0123" for job in ("train", "generate", "evaluate", "inspect", "verify", "bench")]
     known = set(FOREIGN_FLAGS)
     for name in [*names, "prepare_data", "convert_checkpoint", "compare_stages", "doctor"]:
         known |= programs.flags(name)
-    for script in [*ROOT.glob("scripts/*.*"), *ROOT.glob("tests/mutations/*.py")]:
+    for script in [*ROOT.glob("scripts/*.*"), *ROOT.glob("tests/mutations/*.py"), ROOT / "labs/lab",
+                   ROOT / "labs/prove", *ROOT.glob("labs/kit/**/*.py")]:
         known |= set(re.findall(r"--[a-z][\w-]*", script.read_text(encoding="utf-8")))
     return known
 

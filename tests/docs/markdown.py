@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 # The places of the project's pages. Other folders contain builds, runs and downloads, which may have pages of
 # other projects.
-PATTERNS = ["*.md", "bench/**/*.md", "common/**/*.md", "data/README.md", "docs/**/*.md", "scripts/**/*.md", "stage*/**/*.md",
+PATTERNS = ["*.md", "bench/**/*.md", "common/**/*.md", "data/README.md", "docs/**/*.md", "labs/**/*.md", "scripts/**/*.md", "stage*/**/*.md",
             "tests/**/*.md"]
 
 

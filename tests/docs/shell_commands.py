@@ -7,7 +7,8 @@ from dataclasses import dataclass
 # Possible first words of a line of commands, besides paths. If the first line of a block begins with another
 # word, the block does not contain commands.
 STARTERS = {"mpirun", "sbatch", "cmake", "ctest", "python3", "pip", "tensorboard", "gdb", "export", "module", "mkdir", "cp",
-            "rm", "tar", "ompi_info", "for", "done", "xargs"}
+            "rm", "tar", "ompi_info", "for", "done", "xargs", "cd", "head", "tail", "cat", "awk", "cmp", "lscpu"}
+VARIABLE = re.compile(r"[A-Z]\w*=")
 PROGRAM = re.compile(r"(?:\./)?build/[\w-]+/bin/(\w+)")
 SCRIPT = re.compile(r"(?:\./)?((?:scripts|bench|tests|common|tools|stage\w+)/[\w./-]+\.(?:sh|py|sbatch))")
 
@@ -24,7 +25,7 @@ class Call:
 
 def is_command(line: str) -> bool:
     first = line.removeprefix("$ ").split(" ")[0]
-    return first in STARTERS or first.startswith(("./", "build/", "scripts/", "tests/"))
+    return first in STARTERS or VARIABLE.match(first) is not None or first.startswith(("./", "build/", "scripts/", "tests/"))
 
 
 def command_lines(first_line: int, block: str) -> list[tuple[int, str]]:

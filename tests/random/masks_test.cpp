@@ -45,9 +45,9 @@ void make_probabilities_visible(Backend& backend, const Tensor& qkv) {
   std::vector<float> values(static_cast<std::size_t>(qkv.numel()));
   for (std::int64_t b = 0; b < kB; ++b) {
     for (std::int64_t head = 0; head < kHeads; ++head) {
-      for (std::int64_t t = 0; t < kT; ++t) {
+      for (std::int64_t t = 0; t < kSmallT; ++t) {
         const std::int64_t channel = t % kHeadSize;
-        values[((b * kT + t) * 3 + 2) * C + head * kHeadSize + channel] = t < kHeadSize ? 1.0f : 2.0f;
+        values[((b * kSmallT + t) * 3 + 2) * C + head * kHeadSize + channel] = t < kHeadSize ? 1.0f : 2.0f;
       }
     }
   }
@@ -58,10 +58,10 @@ void make_probabilities_visible(Backend& backend, const Tensor& qkv) {
 std::vector<int> mask_of_attention(const std::vector<float>& out) {
   std::vector<int> kept;
   int wrong = 0;
-  for (std::int64_t row = 0; row < kB * kHeads * kT; ++row) {
-    const std::int64_t b = row / (kHeads * kT), head = row / kT % kHeads, t = row % kT;
-    for (std::int64_t key = 0; key < kT; ++key) {
-      const float sum = out[(b * kT + t) * kHeads * kHeadSize + head * kHeadSize + key % kHeadSize];
+  for (std::int64_t row = 0; row < kB * kHeads * kSmallT; ++row) {
+    const std::int64_t b = row / (kHeads * kSmallT), head = row / kSmallT % kHeads, t = row % kSmallT;
+    for (std::int64_t key = 0; key < kSmallT; ++key) {
+      const float sum = out[(b * kSmallT + t) * kHeads * kHeadSize + head * kHeadSize + key % kHeadSize];
       const double bits = sum * static_cast<double>(t + 1) * (1 - kP);
       wrong += std::abs(bits - std::round(bits)) > 1e-4;
       kept.push_back(key < kHeadSize ? static_cast<int>(std::lround(bits)) & 1
@@ -127,7 +127,7 @@ std::vector<std::vector<double>> by_sequence(const Mask& mask) {
   std::vector<std::vector<double>> sequences(kB);
   const std::size_t length = mask.kept.size() / kB;
   for (std::size_t i = 0; i < mask.kept.size(); ++i) {
-    const std::size_t key = i % kT, query = i / kT % kT;
+    const std::size_t key = i % kSmallT, query = i / kSmallT % kSmallT;
     if (mask.op == "dropout" || key <= query) sequences[i / length].push_back(mask.kept[i]);
   }
   return sequences;

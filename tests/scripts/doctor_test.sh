@@ -46,4 +46,21 @@ stand_in build/release/bin/doctor 'echo "the program, $*"; exit 1'
 expect "what the program says" 1 '^the program, --json$'
 stand_in build/release/bin/doctor 'exit 0'
 expect "a program that is content" 0 '^ok +compiler'
+
+# A lab's needs are lines of labs/lab; its problems are the script's.
+mkdir labs
+stand_in tools/python3 'echo "ok       ranks             4 ranks, of lab $3 ($1 $2)"; exit "${LAB_STATUS:-0}"'
+for status in 0 1 2; do
+  output=$(LAB_STATUS=$status CXX= PATH=$scratch/tools:$PATH ./scripts/doctor.sh --lab 4 2>&1)
+  found=$?
+  if [ $found -ne $status ] || ! grep -q '^ok  *ranks  *4 ranks, of lab 4 (labs/lab doctor)$' <<<"$output"; then
+    printf 'a lab whose needs end with %s: exit code %s\n%s\n' $status $found "$output"; failed=1
+  fi
+done
+for word in "" x 4x; do
+  output=$(./scripts/doctor.sh --lab $word 2>&1)
+  if [ $? -ne 2 ] || [ "$output" != "doctor.sh: --lab: expected the number of a lab, not '$word'" ]; then
+    printf 'a lab "%s": %s\n' "$word" "$output"; failed=1
+  fi
+done
 exit $failed

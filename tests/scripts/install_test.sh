@@ -14,7 +14,7 @@ mkdir "$scratch/work"
 cd "$scratch/work"
 export PATH=$prefix/bin:$PATH ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0  # the MPI library does not free all its memory
 
-for program in stage{0,1}_{train,generate,evaluate,verify,bench} stage{2,3}_{train,generate,evaluate,verify,bench}_emulated \
+for program in stage{0,1}_{train,generate,evaluate,inspect,verify,bench} stage{2,3}_{train,generate,evaluate,inspect,verify,bench}_emulated \
   prepare_data convert_checkpoint compare_stages doctor; do
   said=$("$prefix/bin/$program" --version) || fail "$program --version: exit code $?"
   case $said in "$program (StageGPT) $version"$'\n'*) ;; *) fail "$program --version: $said" ;; esac

@@ -73,6 +73,41 @@ TRAINING='trap "exit 75" USR1; kill -USR1 "$(sed -n "s/^PPid:\t//p" /proc/$PPID/
 expect time_is_nearly_over 75 "$of_stage3$flags
 scontrol requeue 17"
 
+# Grading: labs/lab's stand-in notes its arguments and the submissions that it finds, then executes $GRADING.
+mkdir labs handed_in
+for name in ada 'b c.tar.gz' dijkstra euler; do echo "$name" >"handed_in/$name"; done
+cat >labs/lab <<'END_OF_FILE'
+#!/usr/bin/env bash
+printf '<%s>' "$@" >>called
+ls "$2" | tr '\n' ';' >>called
+echo >>called
+eval "${GRADING:-}"
+END_OF_FILE
+chmod +x labs/lab
+export STAGEGPT_GRADE_WORK=$scratch/work SLURM_ARRAY_TASK_COUNT=3 SLURM_ARRAY_TASK_MIN=1 SLURM_ARRAY_TASK_STEP=2 SLURM_CPUS_PER_TASK=2
+# graded TASK SUBMISSIONS: the call that is expected of a task.
+graded() {
+  printf '<grade><%s/work/%s/submissions><--lab><4><--out><out/%s><--work><%s/work/%s><--jobs><2><--again>%s' \
+    "$scratch" "$1" "$1" "$scratch" "$1" "$2"
+}
+SLURM_ARRAY_TASK_ID=1 run grade_array 4 handed_in out --again
+expect first_task 0 "$(graded 1 'ada;euler;')"
+secret=$(cat out/secret)
+[[ $secret =~ ^[0-9a-f]{32}$ ]] || { echo "not a secret: $secret"; failed=1; }
+SLURM_ARRAY_TASK_ID=3 run grade_array 4 handed_in out --again
+expect second_task 0 "$(graded 3 'b c.tar.gz;')"
+SLURM_ARRAY_TASK_ID=5 GRADING='exit 2' run grade_array 4 handed_in out --again
+expect mistake_of_the_instructor 2 "$(graded 5 'dijkstra;')"
+[ "$(cat out/secret out/1/secret out/5/secret)" = "$secret$secret$secret" ] || { echo 'tasks have different secrets'; failed=1; }
+SLURM_ARRAY_TASK_COUNT=9 SLURM_ARRAY_TASK_ID=17 run grade_array 4 handed_in out --again
+expect nothing_left 0 ''
+run grade_array 4 no_such_directory out
+expect no_submissions 2 ''
+# shellcheck disable=SC2016
+SLURM_ARRAY_TASK_ID=3 GRADING='kill -USR1 $PPID; exec sleep 20' run grade_array 4 handed_in out --again
+expect grading_takes_too_long 75 "$(graded 3 'b c.tar.gz;')
+scontrol requeue 17"
+
 for job in "$root"/scripts/slurm/*.sbatch; do
   asked() { sed -n "s/^#SBATCH --$1=//p" "$job"; }
   if [ -n "$(asked gpus-per-node)" ] && [ "$(asked gpus-per-node)" != "$(asked ntasks-per-node)" ]; then

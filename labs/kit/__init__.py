@@ -1,0 +1,1 @@
+"""What labs/lab and labs/prove are made of."""

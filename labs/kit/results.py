@@ -1,0 +1,155 @@
+"""Results of a graded submission: a table, JUnit XML and Gradescope's results.json.
+
+All three are written again after each case, and replaced at once, so that a grading that is stopped leaves the results of
+the cases before.
+"""
+
+import json
+import os
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+# What became of a case. A case that waits has no points yet.
+STATUSES = ("waiting", "passed", "failed", "crashed", "hung", "not built", "refused", "not measured")
+
+
+@dataclass
+class Case:
+    """A line of the lab file that gives points."""
+    name: str               # "check 3: communication_tests, 3 ranks"
+    points: float
+    hidden: bool = False    # students see no message before the grades are published
+    status: str = "waiting"
+    earned: float = 0
+    message: str = ""       # one line
+    hint: str = ""
+    details: str = ""       # the output, or part of it
+    seconds: float = 0
+    flags: list[str] = field(default_factory=list)  # what an instructor should look at
+
+    @property
+    def done(self) -> bool:
+        return self.status != "waiting"
+
+
+@dataclass
+class Report:
+    """All cases of one submission, in the order of the lab file."""
+    submission: str
+    lab: str                # "Lab 4: A ring, and what backward can hide"
+    cases: list[Case]
+    notes: list[str] = field(default_factory=list)  # for the student, such as why a submission was refused
+    look_at: list[str] = field(default_factory=list)  # for the instructor
+
+    @property
+    def points(self) -> float:
+        return sum(case.points for case in self.cases)
+
+    @property
+    def earned(self) -> float:
+        return sum(case.earned for case in self.cases)
+
+    @property
+    def flags(self) -> list[str]:
+        return self.look_at + [f"{case.name}: {flag}" for case in self.cases for flag in case.flags]
+
+
+def write(directory: Path, report: Report) -> None:
+    """Writes results.txt, results.xml and results.json."""
+    directory.mkdir(parents=True, exist_ok=True)
+    replace_file(directory / "results.txt", text(report).encode())
+    replace_file(directory / "results.xml", junit(report))
+    replace_file(directory / "results.json", (json.dumps(gradescope(report), indent=1) + "\n").encode())
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Writes a file so that readers find either the old content or the new one."""
+    unfinished = path.with_name(path.name + ".tmp")
+    with open(unfinished, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(unfinished, path)
+
+
+def number(value: float) -> str:
+    """At most two decimals, and none without need."""
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def text(report: Report) -> str:
+    lines = [f"{report.submission}: {report.lab}: {number(report.earned)} of {number(report.points)} points"]
+    lines += [f"  {note}" for note in report.notes]
+    names = [case.name if len(case.name) <= 60 else case.name[:57] + "..." for case in report.cases]
+    width = max(map(len, names), default=0)
+    for name, case in zip(names, report.cases):
+        score = f"{number(case.earned)}/{number(case.points)}"
+        line = f"  {name:{width}}  {score:>9}  {case.status:12} {case.seconds:7.1f} s  {case.message}"
+        lines.append(line.rstrip())
+        if case.hint and case.status not in ("passed", "waiting"):
+            lines += [f"  {'':{width}}  hint: {line}" for line in case.hint.splitlines()]
+    lines += [f"  look at: {flag}" for flag in report.flags]
+    return clean("\n".join(lines)) + "\n"
+
+
+def gradescope(report: Report) -> dict:
+    """The object that Gradescope reads (Gradescope, "Autograder Specifications")."""
+    tests = []
+    for case in report.cases:
+        parts = [case.message or case.status, f"hint: {case.hint}" if case.hint and case.earned < case.points else "",
+                 case.details]
+        tests.append({"name": case.name, "score": round(case.earned, 2), "max_score": case.points,
+                      "status": "passed" if case.earned == case.points else "failed",
+                      "output": clean("\n".join(part for part in parts if part)),
+                      "visibility": "after_published" if case.hidden else "visible"})
+    return {"score": round(report.earned, 2), "execution_time": round(sum(case.seconds for case in report.cases)),
+            "output": clean("\n".join(report.notes)), "visibility": "visible", "tests": tests,
+            "extra_data": {"flags": report.flags}}
+
+
+def junit(report: Report) -> bytes:
+    finished = [case for case in report.cases if case.done]
+    failures = [case for case in finished if case.status in ("failed", "not built", "refused")]
+    errors = [case for case in finished if case.status in ("crashed", "hung")]
+    suite = ElementTree.Element("testsuite", name=clean(f"{report.submission}: {report.lab}"),
+                                tests=str(len(report.cases)), failures=str(len(failures)), errors=str(len(errors)),
+                                skipped=str(len(report.cases) - len(finished)),
+                                time=f"{sum(case.seconds for case in finished):.3f}")
+    for case in report.cases:
+        one = ElementTree.SubElement(suite, "testcase", classname=clean(report.lab), name=clean(case.name),
+                                     time=f"{case.seconds:.3f}")
+        kind = "failure" if case in failures else "error" if case in errors else None if case.done else "skipped"
+        if kind:
+            element = ElementTree.SubElement(one, kind, message=clean(f"{case.status}: {case.message}"))
+            element.text = clean(case.details)
+    return ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
+
+
+def clean(said: str) -> str:
+    """Without terminal colours, and without characters that XML forbids (XML 1.0, section 2.2)."""
+    return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\N{REPLACEMENT CHARACTER}",
+                  re.sub(r"\x1b\[[\d;]*m", "", said))
+
+
+def summary(reports: Iterable[Report]) -> str:
+    """One line for each submission, as CSV."""
+    lines = ["submission,points,of,flags,notes"]
+    for report in reports:
+        fields = [report.submission, number(report.earned), number(report.points), "; ".join(report.flags),
+                  "; ".join(report.notes)]
+        lines.append(",".join('"' + clean(one).replace('"', '""').replace("\n", " ") + '"' for one in fields))
+    return "\n".join(lines) + "\n"
+
+
+def summary_table(reports: list[Report]) -> str:
+    """One line for each submission, for the terminal."""
+    width = max((len(report.submission) for report in reports), default=0)
+    lines = []
+    for report in reports:
+        looks = f"  ({len(report.flags)} to look at)" if report.flags else ""
+        note = f"  {report.notes[0]}" if report.notes else ""
+        lines.append(f"{report.submission:{width}}  {number(report.earned):>6} of {number(report.points)}{looks}{note}")
+    return clean("\n".join(lines)) + "\n"

@@ -1,0 +1,1 @@
+"""The verbs of labs/lab: their arguments and what they print."""

@@ -1,0 +1,249 @@
+"""The verbs `lab zoo list|start|record|check`: bugs to find, from labs/zoo (zoo_file.py)."""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from kit import curve, zoo_curves, zoo_prove
+from kit.lab_file import LabError
+from kit.zoo_file import BUDGET, Bug, all_bugs, changed_lines, drawn, named
+from kit.zoo_tree import Copy, contents, judged, write
+
+TICKET = ".lab_zoo"  # in a student's folder: the number of the bug
+
+
+def add_verbs(parser: argparse.ArgumentParser) -> None:
+    """Adds the verbs below `lab zoo`; each sets `run`, which returns an exit code."""
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+
+    def verb(name: str, function, text: str) -> argparse.ArgumentParser:
+        added = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        added.set_defaults(run=function)
+        return added
+
+    added = verb("list", on_list, "the bugs: number, labs, symptom")
+    added.add_argument("--answers", action="store_true", help="also what is wrong, where, and which test finds it")
+    added = verb("start", on_start, "make a folder with a bug to find: the tree, a loss curve, the task")
+    added.add_argument("bug", nargs="?", metavar="BUG", help="number or name of a bug")
+    added.add_argument("--lab", type=int, metavar="N", help="draw one of this lab's bugs, by --student")
+    added.add_argument("--student", metavar="ID", help="the same id draws the same bug each time")
+    added.add_argument("--which", type=int, default=1, metavar="K", help="the K-th bug that this student draws (default: 1)")
+    added.add_argument("--dir", required=True, type=Path, metavar="PATH", help="the folder to make")
+    added = verb("record", on_record, "record loss curves, with and without the bug, in labs/zoo/curves")
+    added.add_argument("bugs", nargs="*", metavar="BUG", help="number or name (default: all)")
+    added.add_argument("--work", type=Path, metavar="PATH", help="where to build (default: build/zoo)")
+    added = verb("check", on_check, "check a student's fix; or, with --all, that each bug is found by its test")
+    added.add_argument("dir", nargs="?", type=Path, metavar="DIR", help="a folder made by `lab zoo start`")
+    added.add_argument("--all", action="store_true", help="plant each bug, build, and run the test that finds it")
+    added.add_argument("--only", action="append", default=[], metavar="BUG", help="as --all, for this bug; may be repeated")
+    added.add_argument("--work", type=Path, metavar="PATH", help="where --all builds (default: build/zoo)")
+
+
+def on_list(arguments: argparse.Namespace, root: Path) -> int:
+    for bug in all_bugs(root):
+        print(f"{bug.number:>3}  lab {','.join(map(str, bug.labs)):<6} {bug.symptom}")
+        if not arguments.answers:
+            continue
+        ranks = f"@{bug.caught.ranks}" if bug.caught.ranks else ""
+        for label, text in (("name", bug.name), ("wrong", bug.title), ("where", ", ".join(bug.files())),
+                            ("test", f"{bug.caught.target}{ranks} {bug.caught.filter}"), ("seen", bug.source)):
+            print(f"       {label:<6} {text}")
+    return 0
+
+
+def on_start(arguments: argparse.Namespace, root: Path) -> int:
+    bug = chosen(arguments, root)
+    start(root, bug, arguments.dir)
+    print(f"bug {bug.number} is in {arguments.dir}: read TASK.md")
+    return 0
+
+
+def on_record(arguments: argparse.Namespace, root: Path) -> int:
+    bugs = [named(root, which) for which in arguments.bugs] or all_bugs(root)
+    zoo_curves.record(root, arguments.work or root / "build/zoo", bugs)
+    return 0
+
+
+def on_check(arguments: argparse.Namespace, root: Path) -> int:
+    proves = arguments.all or bool(arguments.only)
+    if proves == (arguments.dir is not None):
+        raise LabError("name the folder of a bug, or give --all")
+    if not proves:
+        return 0 if check_fix(root, arguments.dir) else 1
+    bugs = [named(root, which) for which in arguments.only] if arguments.only else all_bugs(root)
+    return zoo_prove.prove(root, arguments.work or root / "build/zoo", bugs)
+
+
+# ---- start ----
+
+def chosen(arguments: argparse.Namespace, root: Path) -> Bug:
+    if (arguments.bug is None) == (arguments.student is None):
+        raise LabError("name a bug, or a lab and a student: lab zoo start 17, or lab zoo start --lab 4 --student ID")
+    if arguments.bug is not None:
+        return named(root, arguments.bug)
+    if arguments.lab is None:
+        raise LabError("--student: name the lab too, as --lab 4")
+    return of_student(root, arguments.lab, arguments.student, arguments.which)
+
+
+def of_student(root: Path, lab: int, student: str, which: int = 1) -> Bug:
+    """The bug that a student draws in a lab; `which` counts from 1."""
+    pool = [bug.name for bug in all_bugs(root) if lab in bug.labs]
+    if not pool:
+        raise LabError(f"--lab: no bug belongs to lab {lab}")
+    return named(root, drawn(pool, student, lab, which))
+
+
+def start(root: Path, bug: Bug, target: Path) -> None:
+    """Makes a student's folder, which must not exist: a git repository with one commit. If it is interrupted, there is none."""
+    target = Path(os.path.abspath(target))
+    if os.path.lexists(target):
+        raise LabError(f"{target} exists already; nothing was changed (--dir names another folder)")
+    if target.is_relative_to(root.resolve()):
+        raise LabError(f"{target} lies inside of the source tree {root}; choose a folder outside")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        raise LabError(f"{error.filename}: {error.strerror}") from error
+    try:
+        unfinished.chmod(0o755)
+        write(root, unfinished, bug)
+        (unfinished / TICKET).write_text(f"bug {bug.number}\n")
+        (unfinished / "proof.md").write_text(PROOF)
+        curves = zoo_curves.recorded(root, bug)
+        (unfinished / "TASK.md").write_text(task(bug, bool(curves)))
+        if curves:
+            (unfinished / "curve.svg").write_text(curve.svg(f"bug {bug.number}", curves))
+        commit(unfinished, f"The tree with bug {bug.number}")
+        unfinished.rename(target)
+    except OSError as error:
+        raise LabError(f"{error.filename}: {error.strerror}") from error
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def commit(directory: Path, message: str) -> None:
+    """Makes a directory a git repository with one commit, whatever the settings of git are."""
+    git = ["git", "-c", "user.name=StageGPT labs", "-c", "user.email=labs@localhost", "-c", "commit.gpgsign=false",
+           "-c", "core.hooksPath=/dev/null", "-c", "core.autocrlf=false", "-c", "init.defaultBranch=main", "-c", "gc.auto=0"]
+    environment = {**{key: value for key, value in os.environ.items() if not key.startswith("GIT_")},
+                   "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    for words in (["init", "--quiet", "--template="], ["add", "--all", "--force"], ["commit", "--quiet", "-m", message]):
+        ended = subprocess.run([*git, *words], cwd=directory, env=environment, capture_output=True, text=True, check=False)
+        if ended.returncode != 0:
+            raise LabError(f"git {words[0]}: {' '.join(ended.stderr.split())[:300]}")
+
+
+PROOF = """# What I found
+
+## The mistake: file, line, and what is wrong
+
+## The tool that proved it: the command, and the lines of its output that show the mistake
+
+## Why the loss curve looks as it does
+"""
+
+TASK = """# Bug {number}
+
+The code of this tree has one mistake. Its tests and its build files are right.
+
+**What is seen.** {symptom}
+
+{curves}
+```sh
+cmake --preset release
+cmake --build --preset release --target {programs}
+export PATH="$PWD/build/release/bin:$PATH"
+{commands}
+```
+
+## What to do
+
+1. Predict: which parts of the program can have this effect, and which cannot? Write it down before you look.
+2. Find the mistake with a tool, not by reading all the code. The tools: the test programs ([testing](docs/testing.md)), `stageN_verify`,
+   `--trace-steps` with `compare_stages` ([compare](docs/compare.md)), the emulator ([emulator](docs/emulator.md)), and runs in which
+   fewer things can be wrong: one rank, one head, no dropout, another implementation of the same op.
+3. Mend it. You may change at most {budget} lines, and no test.
+4. Write into `proof.md` what was wrong, and which tool proved it, with its output.
+
+Hand in the fix and `proof.md`. In the source tree of the labs, `labs/lab zoo check` of this folder says whether it is mended.
+"""
+
+
+CURVES = """`curve.svg` shows two runs of the commands below from the same seed: the healthy one in blue, the one with the mistake in red.
+"""
+NO_CURVES = """The commands below show it.
+"""
+
+
+def task(bug: Bug, has_curves: bool) -> str:
+    commands = "\n".join(f"{line.text()} {'run' if index else '--run-dir run'}" for index, line in enumerate(bug.record))
+    programs = " ".join(dict.fromkeys(line.program for line in bug.record))
+    return TASK.format(number=bug.number, symptom=bug.symptom, curves=CURVES if has_curves else NO_CURVES, programs=programs,
+                       commands=commands, budget=BUDGET)
+
+
+# ---- check ----
+
+def ticket(directory: Path) -> str:
+    """The number of the bug that a student's folder has."""
+    try:
+        text = (directory / TICKET).read_text()
+    except (OSError, UnicodeDecodeError):
+        raise LabError(f"{directory} is no folder made by `lab zoo start`: it has no {TICKET}") from None
+    match = re.fullmatch(r"bug (\d+)\n?", text)
+    if not match:
+        raise LabError(f"{directory / TICKET}: expected `bug NUMBER`")
+    return match.group(1)
+
+
+def complaint(root: Path, bug: Bug, directory: Path) -> tuple[str, int]:
+    """Why a student's change cannot be a fix, or ""; and the number of changed lines."""
+    lines = 0
+    for path, before in contents(root, bug).items():
+        student = directory / path
+        if student.is_symlink() or not student.is_file():
+            return f"{path} is not there any more, or is no plain file", 0
+        data = student.read_bytes()
+        if data == before or path.endswith(".md"):
+            continue
+        if not path.startswith(("common/", "stage", "tools/")) or path.endswith(("CMakeLists.txt", "flags.txt")):
+            return f"{path} is changed, which is no code of the product", 0
+        lines += changed_lines(before.decode(errors="replace"), data.decode(errors="replace"))
+    if lines == 0:
+        return "nothing is changed", 0
+    if lines > BUDGET:
+        return f"{lines} lines are changed, of which {BUDGET} are allowed", lines
+    return "", lines
+
+
+def check_fix(root: Path, directory: Path) -> bool:
+    """Prints whether the bug of a student's folder is mended."""
+    bug = named(root, ticket(directory))
+    reason, lines = complaint(root, bug, directory)
+    if reason:
+        print(f"not accepted: {reason}")
+        return False
+    print(f"{lines} of {BUDGET} lines are changed; building {bug.caught.target}", flush=True)
+    copy = Copy(root, directory.resolve())
+    try:
+        copy.build([bug.caught.target])
+    except LabError as error:
+        print(error)
+        return False
+    for what, tests in (("the test that finds the bug", bug.caught.filter), ("tests that were right before", bug.also)):
+        if not tests:
+            continue
+        ended = copy.test(bug.caught, tests)
+        status, message = judged(bug.caught, tests, ended)
+        print(f"{what}: {status}, {ended.seconds:.0f} s", flush=True)
+        if status != "passed":
+            print(message)
+            return False
+    print("The bug is mended. Hand in proof.md too.")
+    return True

@@ -1,0 +1,86 @@
+"""Proof of the bug zoo: each bug builds and fails the test that its file names, with the message that it names; without the bug the
+test passes."""
+
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from kit.lab_file import LabError
+from kit.zoo_file import BUDGET, Bug, Caught, changed_lines
+from kit.zoo_tree import Copy, judged
+
+CAUGHT = "caught"
+
+
+@dataclass(frozen=True)
+class Row:
+    bug: Bug
+    result: str
+    said: str  # the line of the output that matches
+    seconds: float
+
+
+def prove(root: Path, directory: Path, bugs: list[Bug]) -> int:
+    """Proves bugs one after the other in one build tree, and prints a table. Returns 0 if all are caught."""
+    copy = Copy(root, directory)
+    start = time.monotonic()
+    for bug in bugs:
+        lines = sum(changed_lines(text, (root / file).read_text()) for file, text in bug.applied(root).items())
+        if lines > BUDGET:
+            raise LabError(f"{bug.path}: its fix changes {lines} lines, of which {BUDGET} are allowed")
+    reasons = without_bug(copy, bugs)
+    print(f"without a bug: built and tested in {time.monotonic() - start:.0f} s", flush=True)
+    rows = []
+    for bug in bugs:
+        begin = time.monotonic()
+        result, said = (reasons[bug.name], "") if reasons[bug.name] else planted(copy, bug)
+        rows.append(Row(bug, result, said, time.monotonic() - begin))
+        print(f"{bug.name}: {result}, {rows[-1].seconds:.0f} s", flush=True)
+    copy.plant(None)
+    print_table(rows, time.monotonic() - start)
+    return 0 if all(row.result == CAUGHT for row in rows) else 1
+
+
+def without_bug(copy: Copy, bugs: list[Bug]) -> dict[str, str]:
+    """Builds the tree without a bug, and says for each bug why its tests do not pass there, or ""."""
+    copy.plant(None)
+    copy.build(bug.caught.target for bug in bugs)
+    found: dict[tuple[Caught, str], str] = {}
+    reasons = {}
+    for bug in bugs:
+        for tests in (bug.caught.filter, bug.also):
+            if tests and (bug.caught, tests) not in found:
+                found[bug.caught, tests] = not_passed(copy, bug.caught, tests)
+        reasons[bug.name] = found[bug.caught, bug.caught.filter] or found.get((bug.caught, bug.also), "")
+    return reasons
+
+
+def not_passed(copy: Copy, caught: Caught, tests: str) -> str:
+    status, message = judged(caught, tests, copy.test(caught, tests))
+    return "" if status == "passed" else f"without the bug: {status}: {message.splitlines()[0] if message else ''}"
+
+
+def planted(copy: Copy, bug: Bug) -> tuple[str, str]:
+    """Builds the tree with a bug and runs its tests. Returns the result, and the line of the output that matches."""
+    copy.plant(bug)
+    try:
+        copy.build([bug.caught.target])
+    except LabError as error:
+        return str(error), ""
+    ended = copy.test(bug.caught, bug.caught.filter)
+    (copy.directory / "build" / f"{bug.name}.txt").write_text(ended.output)
+    status, _ = judged(bug.caught, bug.caught.filter, ended)
+    if status == "passed":
+        return "the test passes", ""
+    if status == "hung":
+        return "the test hangs", ""
+    said = next((line.strip() for line in ended.output.splitlines() if re.search(bug.says, line)), "")
+    return (CAUGHT if said else f"the test fails, and its output does not match {bug.says}"), said
+
+
+def print_table(rows: list[Row], seconds: float) -> None:
+    print(f"\n{'':>3}  {'bug':<30} {'seconds':>7}  result")
+    for row in rows:
+        print(f"{row.bug.number:>3}  {row.bug.name:<30} {row.seconds:>7.0f}  {row.result}: {row.said[:120]}")
+    print(f"{sum(row.result == CAUGHT for row in rows)} of {len(rows)} bugs are caught, in {seconds:.0f} s")

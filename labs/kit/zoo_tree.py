@@ -1,0 +1,77 @@
+"""Copies of the tree with a bug in them: what is in one, how it is built, and how programs of it are run."""
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from kit import building, checks, commands, tree
+from kit.lab_file import Check, LabError
+from kit.zoo_file import Bug, Caught, Recorded
+
+# The answers, and lists of mistakes that would name some of them. Their CMakeLists.txt stays, empty.
+_HIDDEN_TESTS = ("tests/labs/", "tests/mutations/")
+_STUB = b"# This tree has none of these tests.\n"
+
+
+def given(path: str) -> bool:
+    """Whether a copy has this file of the tree."""
+    return not path.startswith("labs/") and (not path.startswith(_HIDDEN_TESTS) or path.endswith("/CMakeLists.txt"))
+
+
+def contents(root: Path, bug: Bug | None) -> dict[str, bytes]:
+    """The files of a copy, with the bug."""
+    files = {}
+    for path in filter(given, tree.files(root)):
+        files[path] = _STUB if path.startswith(_HIDDEN_TESTS) else (root / path).read_bytes()
+    for path, text in (bug.applied(root) if bug else {}).items():
+        files[path] = text.encode()
+    return files
+
+
+def write(root: Path, target: Path, bug: Bug | None) -> None:
+    """Makes `target` a copy of the tree with the bug. Files that are the same already keep their time, so that a build is short."""
+    for path, data in contents(root, bug).items():
+        copy = target / path
+        if copy.is_file() and copy.read_bytes() == data:
+            continue
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(data)
+        shutil.copymode(root / path, copy)
+
+
+class Copy:
+    """A copy of the tree and its build."""
+
+    TEST_SECONDS = 300.0
+    RUN_SECONDS = 600.0
+
+    def __init__(self, root: Path, directory: Path):
+        self.root, self.directory = root, directory
+        self.build_directory = building.build_directory(directory)
+
+    def plant(self, bug: Bug | None) -> None:
+        write(self.root, self.directory, bug)
+
+    def build(self, targets: Iterable[str]) -> None:
+        """Raises LabError with the compiler's first error."""
+        building.configure(self.directory)
+        for target, error in building.build(self.build_directory, list(dict.fromkeys(targets))).items():
+            if error:
+                raise LabError(f"{target} is not built: {error}")
+
+    def test(self, caught: Caught, tests: str) -> commands.Ended:
+        """Runs tests of a test program."""
+        command = [*checks.launcher(self.build_directory, caught.ranks), str(self.build_directory / "bin" / caught.target),
+                   f"--gtest_filter={tests}", "--gtest_color=no"]
+        return commands.run(command, self.directory, checks.ENVIRONMENT, self.TEST_SECONDS)
+
+    def run(self, recorded: Recorded, more: list[str]) -> commands.Ended:
+        """Runs a command whose curve is recorded."""
+        command = [*checks.launcher(self.build_directory, recorded.ranks), str(self.build_directory / "bin" / recorded.program),
+                   *recorded.flags, *more]
+        return commands.run(command, self.directory, {**checks.ENVIRONMENT, **recorded.environment}, self.RUN_SECONDS)
+
+
+def judged(caught: Caught, tests: str, ended: commands.Ended) -> tuple[str, str]:
+    """Status and message of tests that have ended, as of a check of a lab."""
+    return checks.judge(Check(0, caught.target, [], tests, "", 0), ended)

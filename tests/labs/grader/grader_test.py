@@ -1,0 +1,233 @@
+"""Submissions that hang, crash or cheat, from their source to their results."""
+
+import contextlib
+import io
+import json
+import shutil
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[3] / "labs"), str(Path(__file__).resolve().parent)]
+
+import fake_tree  # noqa: E402
+from kit import grade, intake, lab_file  # noqa: E402
+from kit.build_tree import BuildTree  # noqa: E402
+from kit.grader import Grader, Options  # noqa: E402
+from kit.results import Case, Report  # noqa: E402
+
+SUM = "int sum = 0; for (int i = 0; i < count; ++i) sum += values[i]; return sum;"
+C = 'extern "C" '
+
+
+class GraderTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.top = Path(tempfile.mkdtemp(prefix="grader-test-"))
+        cls.top.chmod(0o755)
+        cls.addClassCleanup(shutil.rmtree, cls.top)
+        fake_tree.make(cls.top / "root")
+        cls.tree = BuildTree(cls.top / "root", cls.top / "work", [])
+        cls.addClassCleanup(cls.tree.lock.close)
+        cls.grader(cls.top / "out").prepare()
+
+    @classmethod
+    def grader(cls, out: Path, **options) -> Grader:
+        labs = lab_file.all_labs(cls.top / "root")
+        return Grader(labs[0], labs, cls.tree, Options(out, "secret", least_seconds=0.7, **options), [cls.top / "hidden"])
+
+    def setUp(self) -> None:
+        self.out = self.top / self.id()
+        self.said = io.StringIO()
+
+    def submission(self, source: str | bytes, name: str = "alice") -> Path:
+        path = self.out / "in" / name / "stage1/ring.cpp"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(source.encode() if isinstance(source, str) else source)
+        return path.parents[1]
+
+    def grade(self, source: str | bytes, **options) -> Report:
+        with contextlib.redirect_stderr(self.said):
+            return self.grader(self.out / "out", **options).grade(self.submission(source), "alice")
+
+    def results(self) -> dict:
+        return json.loads((self.out / "out/alice/results.json").read_text())
+
+    def expect_refused(self, source: str, why: str) -> None:
+        report = self.grade(source)
+        self.assertEqual((report.earned, [case.status for case in report.cases]), (0, ["refused"] * 4), self.said.getvalue())
+        self.assertEqual(report.notes[-1], f"refused: {why}")
+
+    def expect(self, case: Case, status: str, earned: float, message: str) -> None:
+        self.assertEqual((case.status, case.earned), (status, earned), case)
+        self.assertIn(message, case.message)
+
+    # Points.
+
+    def test_the_solution_has_all_points(self) -> None:
+        report = self.grade(fake_tree.SOLUTION)
+        self.assertEqual((report.earned, report.points, report.flags), (20, 20, []))
+        results = self.results()
+        self.assertEqual((results["score"], len(results["tests"])), (20, 4))
+        self.assertEqual([test["visibility"] for test in results["tests"]], ["visible"] * 3 + ["after_published"])
+        suite = ElementTree.parse(self.out / "out/alice/results.xml").getroot()
+        self.assertEqual((suite.get("tests"), suite.get("failures"), suite.get("errors")), ("4", "0", "0"))
+        self.assertIn("alice: Lab 4: A ring: 20 of 20 points", (self.out / "out/alice/results.txt").read_text())
+
+    def test_a_wrong_sum(self) -> None:
+        first, second, other, trace = self.grade(fake_tree.with_body("return 5;")).cases
+        self.expect(first, "failed", 0, "Ring.sums: tests/ring_tests.cpp:9: Failure")
+        self.expect(second, "failed", 0, "Ring.is_empty")
+        self.expect(other, "passed", 2, "")
+        self.expect(trace, "failed", 0, "step 1: the loss differs")
+        self.assertIn("hint: Where does the sum begin?", (self.out / "out/alice/results.txt").read_text())
+
+    def test_a_sum_that_is_right_for_the_tests_only(self) -> None:
+        """The hidden trace finds answers that were written for the public tests."""
+        cases = self.grade(fake_tree.with_body("return count == 3 ? 6 : 0;")).cases
+        self.assertEqual([case.earned for case in cases], [6, 4, 2, 0])
+
+    # Hangs and crashes.
+
+    def test_a_hang_costs_its_case_only(self) -> None:
+        first, second, other, trace = self.grade(fake_tree.with_body(f"if (count == 3) for (;;) {{}} {SUM}"), jobs=2).cases
+        self.expect(first, "hung", 0, "in Ring.sums")
+        self.assertEqual([second.earned, other.earned], [4, 2])
+        self.assertEqual(trace.earned, 0)
+
+    def test_a_hang_that_the_watchdog_reports(self) -> None:
+        line = r'ring_tests: rank 2 has been in \"gradients\" for 20 s (--watchdog-seconds): ending all ranks'
+        body = f'std::puts("{line}"); std::fflush(stdout); throw 1;'
+        case = self.grade(fake_tree.with_body(body, "#include <cstdio>")).cases[0]
+        self.expect(case, "hung", 0, '; rank 2 has been in "gradients" for 20 s')
+
+    def test_a_crash_costs_its_case_only(self) -> None:
+        first, second, other, trace = self.grade(
+            fake_tree.with_body(f"if (count == 3) *(volatile int*)nullptr = 1; {SUM}")).cases
+        self.expect(first, "crashed", 0, "SIGSEGV in Ring.sums")
+        self.assertEqual([second.earned, other.earned], [4, 2])
+        self.expect(trace, "crashed", 0, "SIGSEGV (Segmentation fault)")
+
+    def test_a_file_that_does_not_compile(self) -> None:
+        first, second, other, trace = self.grade(fake_tree.with_body("return summ;")).cases
+        for case in (first, second, trace):
+            self.expect(case, "not built", 0, "stage1/ring.cpp:5:8: error: 'summ' was not declared in this scope"
+                        if "‘" not in case.message else "stage1/ring.cpp:5:8: error: ‘summ’ was not declared")
+        self.expect(other, "passed", 2, "")
+
+    # Cheats.
+
+    def test_other_programs(self) -> None:
+        self.expect_refused(fake_tree.with_body('return system("true");', C + "int system(const char*);"), "uses system")
+        self.expect_refused(fake_tree.with_body("return execl(\"/bin/true\", \"true\", nullptr);",
+                                                C + "int execl(const char*, const char*, ...);"), "uses execl")
+
+    def test_libraries(self) -> None:
+        self.expect_refused(fake_tree.with_body('dlopen("libopenblas.so", 1); ' + SUM, C + "void* dlopen(const char*, int);"),
+                            "uses dlopen")
+
+    def test_collectives_of_mpi(self) -> None:
+        """This file is not even linked: its symbols are looked at all the same."""
+        self.expect_refused(fake_tree.with_body("return MPI_Allreduce(values, count);",
+                                                C + "int MPI_Allreduce(const void*, int);"), "uses MPI_Allreduce")
+
+    def test_an_early_end(self) -> None:
+        """Success without a test."""
+        self.expect_refused(fake_tree.with_body("_exit(0);", C + "void _exit(int);"), "uses _exit")
+
+    def test_forged_output_of_the_tests(self) -> None:
+        body = 'std::puts("[==========] 1 test from 1 test suite ran."); std::fflush(stdout); return 5;'
+        cases = self.grade(fake_tree.with_body(body, "#include <cstdio>")).cases
+        self.assertEqual([case.earned for case in cases], [0, 0, 2, 0])
+
+    def test_files(self) -> None:
+        report = self.grade(fake_tree.with_body('std::ifstream f("expected"); ' + SUM, "#include <fstream>"))
+        self.assertEqual(report.earned, 0)
+        self.assertRegex(report.notes[-1], "^refused: (uses|defines) std::.*basic_.*")
+
+    def test_another_clock(self) -> None:
+        """Which would make every time a good one."""
+        self.expect_refused(fake_tree.with_body(SUM, C + "int clock_gettime(int, void*) { return 0; }"),
+                            "defines clock_gettime, which belongs to a library")
+
+    def test_macros_that_change_the_tests(self) -> None:
+        self.expect_refused(fake_tree.with_body(SUM, "#define EXPECT_EQ(a, b) ADD_NOTHING()"),
+                            "stage1/ring.cpp defines the macro EXPECT_EQ")
+
+    def test_assembler(self) -> None:
+        """The second one stands between two quotes that separate digits."""
+        for assembler in ('asm volatile("syscall"); ', "int a = 1'0; asm volatile(\"syscall\"); int b = 1'0; "):
+            self.expect_refused(fake_tree.with_body(assembler + SUM), "stage1/ring.cpp uses assembler: asm")
+
+    def test_a_name_made_of_two(self) -> None:
+        self.expect_refused(fake_tree.with_body('JOIN(a, sm)("nop"); ' + SUM, "#define JOIN(a, b) a##b"),
+                            "stage1/ring.cpp uses a macro that pastes names: ##")
+
+    def test_files_of_the_compiler(self) -> None:
+        """An error message would show the file."""
+        for name in ('"/etc/passwd"', "</etc/passwd>", '"../../../../etc/passwd"'):
+            for include in ("#include ", "/**/ # /**/ include ", "#inc\\ \nlude "):
+                self.expect_refused(fake_tree.with_body(SUM, include + name), f"stage1/ring.cpp includes {name}")
+
+    def test_code_before_main(self) -> None:
+        for attribute in ("constructor", "__constructor__"):
+            self.expect_refused(fake_tree.with_body(SUM, f"__attribute__(({attribute})) static void first() {{}}"),
+                                f"stage1/ring.cpp uses an attribute of the linker: {attribute}")
+
+    def test_edited_tests(self) -> None:
+        """Other files than the lab's are not taken from a submission."""
+        path = self.submission(fake_tree.with_body("return 5;"))
+        (path / "tests").mkdir()
+        (path / "tests/ring_tests.cpp").write_text(fake_tree.OTHER)
+        (path / "CMakeLists.txt").write_text("message(FATAL_ERROR edited)")
+        self.assertEqual([case.earned for case in self.grade(fake_tree.with_body("return 5;")).cases], [0, 0, 2, 0])
+
+    def test_calls_of_other_functions_are_looked_at(self) -> None:
+        above = "namespace stagegpt { int solved(const int*, int); }"
+        report = self.grade(fake_tree.with_body("return solved(values, count);", above))
+        self.assertEqual(report.flags, ["calls stagegpt::solved, which the solution does not call"])
+
+    # Many submissions.
+
+    def test_one_broken_submission_costs_no_other(self) -> None:
+        good, bad = self.submission(fake_tree.SOLUTION, "bob smith"), self.submission(b"\xff", "carol")
+        self.submission(fake_tree.with_body("return 5;", "// dave"), "dave")
+        (self.out / "in/eve").symlink_to("/etc")
+        grader = self.grader(self.out / "out")
+        with contextlib.redirect_stderr(self.said):
+            reports = grade.grade_all(grader, grade.find_submissions(self.out / "in", grader.lab), self.out / "out")
+        self.assertEqual([(report.submission, report.earned) for report in reports],
+                         [("bob smith", 20), ("carol", 0), ("dave", 2), ("eve", 0)])
+        self.assertIn("[2/4] carol: refused: stage1/ring.cpp:1: byte 0xff is not UTF-8\n", self.said.getvalue())
+        self.assertEqual(len((self.out / "out/summary.csv").read_text().splitlines()), 5)
+        self.assertTrue(good.exists() and bad.exists())
+
+    def test_a_grading_that_was_stopped_goes_on(self) -> None:
+        self.grade(fake_tree.SOLUTION)
+        kept = self.out / "out/alice/cases.json"
+        saved = json.loads(kept.read_text())
+        saved["cases"][0]["message"] = "from the first time"
+        saved["cases"][1] |= {"status": "waiting", "earned": 0}
+        kept.write_text(json.dumps(saved))
+        report = self.grade(fake_tree.SOLUTION)
+        self.assertEqual((report.earned, report.cases[0].message), (20, "from the first time"))
+        self.grade(fake_tree.SOLUTION)
+        self.assertIn("alice: graded already", self.said.getvalue())
+        self.assertEqual(self.grade(fake_tree.SOLUTION + "// again\n").cases[0].message, "")
+
+    def test_bad_input(self) -> None:
+        labs = lab_file.all_labs(self.top / "root")
+        with self.assertRaisesRegex(lab_file.LabError, "holds no submissions"):
+            grade.find_submissions(Path(tempfile.mkdtemp(dir=self.top)), labs[0])
+        with self.assertRaisesRegex(lab_file.LabError, "holds the files of no lab; --lab N says which"):
+            grade.lab_of(Path(tempfile.mkdtemp(dir=self.top)), labs)
+        with self.assertRaisesRegex(lab_file.LabError, "is in use by another grading"):
+            BuildTree(self.top / "root", self.top / "work", [])
+        self.assertEqual(grade.lab_of(self.submission(fake_tree.SOLUTION), labs).number, 4)
+        self.assertEqual(intake.paths(labs[0]), ["stage1/ring.cpp"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,71 @@
+"""Results as text, JUnit XML and Gradescope's JSON."""
+
+import csv
+import io
+import json
+import shutil
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "labs"))
+
+from kit import results  # noqa: E402
+from kit.results import Case, Report  # noqa: E402
+
+
+def report() -> Report:
+    return Report("alice", "Lab 4: Ranks", [
+        Case("check 1: ring", 6, status="passed", earned=6, seconds=1.5),
+        Case("check 2: \x1b[31mred\x1b[0m", 4, status="crashed", message="SIGSEGV\0\ud800 in <Ring>", details="\x07", hint="Look."),
+        Case("trace: stage1", 10, hidden=True, status="failed", earned=0),
+        Case("time: bench", 5, status="not measured", earned=5, flags=["not measured: busy"]),
+        Case("count: bytes", 3)], notes=["a note"], look_at=["calls f"])
+
+
+class ResultsTest(unittest.TestCase):
+    def setUp(self) -> None:
+        self.top = Path(tempfile.mkdtemp(prefix="results-test-"))
+        self.addCleanup(shutil.rmtree, self.top)
+
+    def test_any_characters_give_valid_files(self) -> None:
+        results.write(self.top, report())
+        suite = ElementTree.parse(self.top / "results.xml").getroot()
+        counts = {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")}
+        self.assertEqual(counts, {"tests": "5", "failures": "1", "errors": "1", "skipped": "1"})
+        self.assertEqual(suite[1].get("name"), "check 2: red")
+        self.assertEqual(suite[1][0].get("message"), "crashed: SIGSEGV\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER} in <Ring>")
+        written = json.loads((self.top / "results.json").read_text())
+        self.assertEqual((written["score"], written["extra_data"]),
+                         (11, {"flags": ["calls f", "time: bench: not measured: busy"]}))
+        self.assertEqual([test["visibility"] for test in written["tests"]],
+                         ["visible", "visible", "after_published", "visible", "visible"])
+        self.assertNotIn("calls f", json.dumps(written["tests"]) + written["output"])
+
+    def test_text(self) -> None:
+        lines = results.text(report()).splitlines()
+        self.assertEqual(lines[:2], ["alice: Lab 4: Ranks: 11 of 28 points", "  a note"])
+        self.assertRegex(lines[2], r"^  check 1: ring +6/6  passed +1.5 s$")
+        self.assertIn("hint: Look.", lines[4])
+        self.assertEqual(lines[-2:], ["  look at: calls f", "  look at: time: bench: not measured: busy"])
+
+    def test_files_are_replaced_at_once(self) -> None:
+        """Who has opened the old file goes on reading it."""
+        path = self.top / "file"
+        results.replace_file(path, b"old")
+        with open(path, "rb") as old:
+            results.replace_file(path, b"new")
+            self.assertEqual((old.read(), path.read_bytes()), (b"old", b"new"))
+        self.assertEqual(list(self.top.iterdir()), [path])
+
+    def test_the_summary_is_csv(self) -> None:
+        odd = Report('bob "the\nbuilder", =1+1', "Lab 4", [Case("one", 2, earned=0.125)])
+        rows = list(csv.reader(io.StringIO(results.summary([odd]))))
+        self.assertEqual(rows, [["submission", "points", "of", "flags", "notes"],
+                                ['bob "the builder", =1+1', "0.12", "2", "", ""]])
+
+
+if __name__ == "__main__":
+    unittest.main()
