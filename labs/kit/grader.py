@@ -216,10 +216,10 @@ class Grader:
         scratch = self.scratch / "measure"
         names = self.tree.reference.programs
         limits = replace(self.options.limits, seconds=REFERENCE_SECONDS)
-        student = Programs(programs, names, 
+        student = Programs(programs, names,
                            Place(scratch, cover=self.cover, show=[self.tree.build, self.tree.source, self.tree.tools]),
                            limits)
-        reference = Programs(self.tree.reference_bin, names, Place(scratch), limits)
+        reference = Programs(self.tree.reference_bin, names, Place(scratch, show=[self.tree.tools]), limits)
         pair = Pair(student, reference, scratch, self.tree.counting_library, self.options.least_seconds)
         if isinstance(line, Count):
             return measures.count(line, pair)
