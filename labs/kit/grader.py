@@ -147,11 +147,14 @@ class Grader:
     # Cases.
 
     def _run_cases(self, report: Report, save: Callable[[], None], prefix: str) -> None:
-        """Checks run several at a time, measurements alone."""
+        """Checks run several at a time, then traces and at last other measures, each alone. What a program does that trains
+        wrongly is not worth measuring."""
+        traces = [case for case, line in zip(report.cases, self.lines) if isinstance(line, Trace)]
         save()
         waiting = [(case, line) for case, line in zip(report.cases, self.lines) if not case.done]
         together = [pair for pair in waiting if isinstance(pair[1], Check)]
-        alone = [pair for pair in waiting if not isinstance(pair[1], Check)]
+        alone = sorted((pair for pair in waiting if not isinstance(pair[1], Check)),
+                       key=lambda pair: not isinstance(pair[1], Trace))
 
         def done(case: Case) -> None:
             save()
@@ -162,8 +165,12 @@ class Grader:
         with ThreadPoolExecutor(self.options.jobs) as pool:
             for case in pool.map(self._run_case, together):
                 done(case)
-        for pair in alone:
-            done(self._run_case(pair))
+        for case, line in alone:
+            if not isinstance(line, Trace) and any(trace.status in ("failed", "crashed", "hung") for trace in traces):
+                case.status, case.message = "failed", "not measured, because a hidden run fails"
+                done(case)
+            else:
+                done(self._run_case((case, line)))
 
     def _run_case(self, pair: tuple[Case, Check | Measure]) -> Case:
         """Runs a case. What goes wrong in the grader or with the reference costs no points, and is flagged."""

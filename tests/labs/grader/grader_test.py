@@ -89,6 +89,15 @@ class GraderTest(unittest.TestCase):
         cases = self.grade(fake_tree.with_body("return count == 3 ? 6 : 0;")).cases
         self.assertEqual([case.earned for case in cases], [6, 4, 2, 0])
 
+    def test_a_wrong_program_has_no_points_for_what_it_costs(self) -> None:
+        for body, status, earned, message in [(SUM, "passed", 3, "sums: 1"),
+                                              ("return count == 3 ? 6 : 0;", "failed", 0, "because a hidden run fails")]:
+            with self.subTest(status), contextlib.redirect_stderr(self.said):
+                grader = self.grader(self.out / status)
+                grader.lines.append(lab_file.Count(points=3, counter="sums", factor=1.0, command=["train"], line=9))
+                report = grader.grade(self.submission(fake_tree.with_body(body)), "alice")
+                self.expect(report.cases[-1], status, earned, message)
+
     # Hangs and crashes.
 
     def test_a_hang_costs_its_case_only(self) -> None:
