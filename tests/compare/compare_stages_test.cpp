@@ -58,11 +58,11 @@ class CompareStages : public testing::Test {
 
 TEST_F(CompareStages, ComparesTracesOfEarlierRuns) {
   for (const auto& [name, eps] : {std::pair("a", "1e-8"), std::pair("b", "1e-8"), std::pair("c", "1e-5")}) {
-    const ProgramResult trained =
-        run_program("stage0_train",
-                    {"--run-dir", name, "--eps", eps, "--trace-steps", "2", "--val-fraction", "0", "--n-layer",
-                     "1", "--n-head", "1", "--n-embd", "16", "--block-size", "8", "--steps", "2"},
-                    directory_.path());
+    const ProgramResult trained = run_program(
+        "stage0_train",
+        {"--run-dir", name, "--eps", eps, "--trace-steps", "2", "--val-fraction", "0", "--n-layer", "1",
+         "--n-head", "1", "--n-embd", "16", "--block-size", "8", "--steps", "2"},
+        directory_.path());
     ASSERT_EQ(trained.exit_code, 0) << trained.errors;
   }
   EXPECT_EQ(run({"--traces", "a/traces", "b/traces"}).exit_code, 0);

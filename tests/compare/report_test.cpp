@@ -7,10 +7,10 @@
 
 #include "common/base/error.h"
 #include "common/base/json.h"
+#include "common/page/html.h"
 #include "tests/compare/made_comparison.h"
 #include "tests/support/program.h"
 #include "tools/compare/axis.h"
-#include "common/page/html.h"
 #include "tools/compare/numbers.h"
 #include "tools/compare/page.h"
 #include "tools/compare/provenance.h"

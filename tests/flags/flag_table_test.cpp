@@ -125,7 +125,8 @@ TEST(Flags, AreListedUnderTheirHeadings) {
   EXPECT_EQ(headings_of("prepare_data"), "Options:Input:Output:Machine:");
   EXPECT_EQ(headings_of("convert_checkpoint"), "Options:Models:");
   EXPECT_EQ(headings_of("compare_stages"),
-            "Options:Report:Contestants:Experiment:Instead of an experiment:Flags after -- are passed to every stage that has them:");
+            "Options:Report:Contestants:Experiment:Instead of an experiment:Flags after -- are passed to "
+            "every stage that has them:");
   EXPECT_EQ(headings_of("doctor"), "Options:Output:");
 }
 
