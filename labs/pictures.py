@@ -355,11 +355,11 @@ PICTURES = {
 }
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(pictures: dict, script: str, description: str) -> int:
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--check", action="store_true", help="compare the files instead of writing them")
     check, different = parser.parse_args().check, []
-    for name, draw in PICTURES.items():
+    for name, draw in pictures.items():
         lab, _, picture = name.partition("/")
         path = LABS / lab / "pictures" / f"{picture}.svg"
         text = draw().svg()
@@ -369,9 +369,9 @@ def main() -> int:
         elif not path.exists() or path.read_text(encoding="utf-8") != text:
             different.append(path)
     for path in different:
-        print(f"{path.relative_to(LABS.parent)} is not what labs/pictures.py draws: run it")
+        print(f"{path.relative_to(LABS.parent)} is not what labs/{script} draws: run it")
     return 1 if different else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(PICTURES, "pictures.py", __doc__.splitlines()[0]))

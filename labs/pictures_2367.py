@@ -5,13 +5,12 @@
     labs/pictures_2367.py --check    exits with 1 if a file is not what this script draws
 """
 
-import argparse
 import sys
 from pathlib import Path
 
 sys.dont_write_bytecode = True
 
-from pictures import BLUE, GREEN, GREY, INK, LABS, ORANGE, PALE, RANKS, RED, Picture  # noqa: E402
+from pictures import BLUE, GREEN, GREY, INK, ORANGE, PALE, RANKS, RED, Picture, main  # noqa: E402
 
 
 def arrow(picture: Picture, x0: float, y0: float, x1: float, y1: float, colour: str = INK, dashed: bool = False) -> None:
@@ -321,23 +320,5 @@ PICTURES = {
 }
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="compare the files instead of writing them")
-    check, different = parser.parse_args().check, []
-    for name, draw in PICTURES.items():
-        lab, _, picture = name.partition("/")
-        path = LABS / lab / "pictures" / f"{picture}.svg"
-        text = draw().svg()
-        if not check:
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        elif not path.exists() or path.read_text(encoding="utf-8") != text:
-            different.append(path)
-    for path in different:
-        print(f"{path.relative_to(LABS.parent)} is not what labs/pictures_2367.py draws: run it")
-    return 1 if different else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(PICTURES, "pictures_2367.py", __doc__.splitlines()[0]))

@@ -28,6 +28,11 @@ bool is_inspection(const fs::path& file) {
   return in.gcount() == 0 || begin.find(kInspectionMark) != begin.npos;
 }
 
+bool is_same_path(const fs::path& a, const fs::path& b) {
+  std::error_code ignored;  // where a path cannot be followed, the file cannot be opened either
+  return a == b || fs::weakly_canonical(a, ignored) == fs::weakly_canonical(b, ignored);
+}
+
 struct InspectFlags {
   std::string model, prompt;
   std::optional<std::string> tokenizer_path, out, json;
@@ -54,7 +59,7 @@ struct InspectFlags {
     if (prompt.empty()) user_error("--prompt is missing: expected a text that the model reads");
     if (!out && !json)
       user_error("--out or --json is missing: expected the path of a page or of a JSON file");
-    if (out && json && fs::weakly_canonical(*out) == fs::weakly_canonical(*json))
+    if (out && json && is_same_path(*out, *json))
       user_error("--json: expected another file than --out, ", *out);
     if (!stage.group().is_root()) return;
     if (out) require_result_file(*out, "--out", "an inspection", is_inspection);

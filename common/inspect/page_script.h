@@ -1,5 +1,5 @@
-// The script of an inspection's page. It reads the numbers from the element "data" (page.cpp), draws the maps,
-// and writes texts of the prompt with textContent alone.
+// The script of an inspection's page. It reads the numbers from the element "data" (page.cpp), draws the
+// maps, and writes texts of the prompt with textContent alone.
 #pragma once
 
 namespace stagegpt {

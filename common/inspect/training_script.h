@@ -1,5 +1,5 @@
-// The second half of the script of an inspection's page: the tape of a training step, and the layers of a run.
-// It uses what page_script.h defines.
+// The second half of the script of an inspection's page: the tape of a training step, and the layers of a
+// run. It uses what page_script.h defines.
 #pragma once
 
 namespace stagegpt {

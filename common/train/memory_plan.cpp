@@ -102,6 +102,13 @@ MemoryPlan plan_micro_step(const Run& run, const TrainerConfig& trainer, std::in
   return is_large ? plan_large_batch(run, trainer, small_batch) : plan_two_steps(run, trainer);
 }
 
+// Of one tensor, as the allocator rounds it.
+std::size_t bytes_of_losses(std::int64_t passes) {
+  const std::unique_ptr<Backend> backend = make_planning_backend();
+  const Tensor losses = backend->allocate(DType::f32, {passes});
+  return backend->memory_stats().bytes_in_use;
+}
+
 }  // namespace
 
 MemoryPlan plan_memory(const Gpt2Config& config, const TrainerConfig& trainer, std::int64_t T, int ranks,
@@ -112,13 +119,9 @@ MemoryPlan plan_memory(const Gpt2Config& config, const TrainerConfig& trainer, s
   TrainerConfig planned = trainer;
   planned.grad_accumulation = 1;
   MemoryPlan plan = plan_micro_step(run, planned, sub_batches);
-  if (trainer.grad_accumulation == 1) return plan;
-  // Each further micro-step adds the same amount, which does not depend on the batch: losses are kept.
-  planned.batch_size = sub_batches;
-  const std::size_t one = plan_two_steps(run, planned).activations;
-  planned.grad_accumulation = 2;
-  const std::size_t added = plan_two_steps(run, planned).activations - one;
-  plan.activations += added * static_cast<std::size_t>(trainer.grad_accumulation - 1);
+  // Further micro-steps use the same memory again, but each has a loss of its own.
+  const std::int64_t passes = sub_batches / ranks;
+  plan.activations += bytes_of_losses(passes * trainer.grad_accumulation) - bytes_of_losses(passes);
   return plan;
 }
 

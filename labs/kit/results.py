@@ -12,9 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# What became of a case. A case that waits has no points yet.
-STATUSES = ("waiting", "passed", "failed", "crashed", "hung", "not built", "refused", "not measured")
-
 
 @dataclass
 class Case:
@@ -22,6 +19,7 @@ class Case:
     name: str               # "check 3: communication_tests, 3 ranks"
     points: float
     hidden: bool = False    # students see no message before the grades are published
+    # waiting (no points yet), passed, failed, crashed, hung, not built, refused, not measured
     status: str = "waiting"
     earned: float = 0
     message: str = ""       # one line

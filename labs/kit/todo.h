@@ -1,5 +1,5 @@
-// lab::todo(), the body of a function that a lab leaves to the student. labs/kit/cutter.py adds this header to files
-// with such functions.
+// lab::todo(), the body of a function that a lab leaves to the student. labs/kit/cutter.py adds this header
+// to files with such functions.
 #pragma once
 
 #include <stdexcept>
@@ -24,8 +24,8 @@
 
 namespace lab {
 
-// On the host, throws std::logic_error: "4.1 Ring::sent is yours to write". In the emulator this becomes a KernelError
-// that names kernel, block and thread. On a GPU, prints the same text and ends the kernel.
+// On the host, throws std::logic_error: "4.1 Ring::sent is yours to write". In the emulator this becomes a
+// KernelError that names kernel, block and thread. On a GPU, prints the same text and ends the kernel.
 [[noreturn]] STAGEGPT_LAB_ANYWHERE constexpr void todo(const char* what) {
 #ifdef __CUDA_ARCH__
   if (threadIdx.x == 0 && blockIdx.x == 0) printf("%s is yours to write\n", what);

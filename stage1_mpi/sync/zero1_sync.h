@@ -48,7 +48,7 @@ class Zero1Sync : public GradientSync {
   void share_weights(Parameters& parameters) override {
     const Tensor& shadow = parameters.shadow();
     clock_.start();
-    if (shadow.defined()) {
+    if (shadow.defined() && communicator_.size() > 1) {
       const NormWeights norms(backend_, parameters, owned(shadow.numel()));
       pending_.push_back(communicator_.all_reduce(norms.packed()));
       gather(shadow);

@@ -290,6 +290,17 @@ TEST_F(GradientSyncTest, zero1_sends_the_shadow) {
   }
 }
 
+// The only rank has updated all weights and their shadow.
+TEST_F(GradientSyncTest, zero1_of_one_rank_packs_no_layernorms) {
+  AlikeRanks one(0, 1);
+  CountingCommunicator communicator(one, backend_.get());
+  Parameters parameters(*backend_, parameters_.table(), DType::f32, 1, Purpose::training, DType::bf16);
+  for (const std::string name : {"zero1", "zero1-overlapped"}) {
+    make_gradient_sync(name, communicator, *backend_)->share_weights(parameters);
+    EXPECT_EQ(communicator.bytes("all_reduce"), 0u) << name;
+  }
+}
+
 // With zero1, each rank has the squared norm of its own part, so these must be added. In this test all ranks
 // have the same value.
 TEST_F(GradientSyncTest, zero1_sums_the_norm_over_ranks) {
