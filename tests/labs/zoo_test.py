@@ -144,14 +144,15 @@ class Bugs(unittest.TestCase):
                     self.assertIn(f"`{flag}", flags, bug.name)
 
     def test_have_curves_of_their_commands(self):
-        bugs = {bug.name: bug for bug in self.bugs}
-        files = list((ROOT / "labs/zoo/curves").glob("*.json"))
-        self.assertTrue(files)
-        for file in files:
-            bug, data = bugs[file.stem], json.loads(file.read_text())
+        files = {file.stem: file for file in (ROOT / "labs/zoo/curves").glob("*.json")}
+        self.assertEqual(sorted(files), sorted(bug.name for bug in self.bugs))
+        for bug in self.bugs:
+            data = json.loads(files[bug.name].read_text())
+            healthy, buggy = data["runs"]["healthy"], data["runs"]["with the bug"]
             self.assertEqual(data["record"], [command.text() for command in bug.record], bug.name)
-            self.assertEqual(data["runs"]["healthy"]["end"], "", bug.name)
-            self.assertTrue(data["runs"]["healthy"]["values"]["loss"], bug.name)
+            self.assertEqual(healthy["end"], "", bug.name)
+            self.assertTrue(healthy["values"]["loss"], bug.name)
+            self.assertNotEqual(healthy, buggy, f"{bug.name}: its curves show no symptom")
 
     def test_are_found_by_number_and_name(self):
         self.assertEqual(named(ROOT, "1").name, named(ROOT, "no_causal_mask").name)
