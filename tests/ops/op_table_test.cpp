@@ -8,6 +8,7 @@
 #include "tests/ops/op_run.h"
 #include "tests/support/backends.h"
 #include "tests/support/difference.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/tolerance.h"
 
 namespace stagegpt::test {
@@ -98,10 +99,13 @@ Values sum(Values a, const Values& b) {
   return a;
 }
 
+// The sanitizers find the same errors with other values.
+constexpr int kSeedsTried = kSanitized ? 1 : kSeeds;
+
 TEST_P(OpTable, agrees_with_the_reference) {
   const std::size_t inputs = op().reals.size();
   std::vector<Comparison> outputs(2), grads(inputs), sums(inputs);
-  for (int seed = 0; seed < kSeeds; ++seed) {
+  for (int seed = 0; seed < kSeedsTried; ++seed) {
     OpRun expected = reference(seed), other = reference(seed), plain_run = plain(seed), got = tested(seed);
     for (OpRun* each : {&expected, &plain_run, &got}) each->step(0);
     other.step(1);
