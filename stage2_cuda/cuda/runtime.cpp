@@ -58,11 +58,11 @@ void require_compiled_for(const DeviceInfo& device) {
 cudaStream_t stream_of(StreamHandle stream) { return static_cast<cudaStream_t>(stream); }
 cudaEvent_t event_of(EventHandle event) { return static_cast<cudaEvent_t>(event); }
 
-struct Graph {
+struct ExecutableGraph {
   cudaGraphExec_t executable = nullptr;
   DeviceWork work;  // captured
 };
-Graph& graph_of(GraphHandle graph) { return *static_cast<Graph*>(graph); }
+ExecutableGraph& graph_of(GraphHandle graph) { return *static_cast<ExecutableGraph*>(graph); }
 
 // What device_counts was when this thread's capture began.
 thread_local DeviceWork before_capture;
@@ -244,7 +244,7 @@ void begin_capture(StreamHandle stream) {
 }
 
 GraphHandle end_capture(StreamHandle stream) {
-  auto graph = std::make_unique<Graph>();
+  auto graph = std::make_unique<ExecutableGraph>();
   graph->work = device_counts.work() - before_capture;
   device_counts.take_back(graph->work);
   cudaGraph_t captured = nullptr;
@@ -264,7 +264,7 @@ void abandon_capture(StreamHandle stream) noexcept {
 }
 
 void launch_graph(GraphHandle graph, StreamHandle stream) {
-  const Graph& launched = graph_of(graph);
+  const ExecutableGraph& launched = graph_of(graph);
   device_counts.launched_graph(launched.work);
   check_cuda(cudaGraphLaunch(launched.executable, stream_of(stream)), "launching a graph");
 }

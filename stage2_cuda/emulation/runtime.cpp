@@ -27,7 +27,7 @@ struct Event {
   std::optional<emulation::RecordedEvent> recorded = {};
 };
 
-struct Graph {
+struct CapturedWork {
   std::vector<std::function<void()>> items;
   DeviceWork work;  // captured
 };
@@ -200,18 +200,18 @@ void begin_capture(StreamHandle stream) {
 GraphHandle end_capture(StreamHandle stream) {
   const DeviceWork work = device_counts.work() - before_capture;
   device_counts.take_back(work);
-  return new Graph{stream_of(stream)->end_capture(), work};
+  return new CapturedWork{stream_of(stream)->end_capture(), work};
 }
 
 void abandon_capture(StreamHandle stream) noexcept { destroy_graph(end_capture(stream)); }
 
 void launch_graph(GraphHandle graph, StreamHandle stream) {
   emulation::refuse_in_capture("launch_graph");
-  const auto& [items, work] = *static_cast<Graph*>(graph);
+  const auto& [items, work] = *static_cast<CapturedWork*>(graph);
   device_counts.launched_graph(work);
   for (const std::function<void()>& item : items) submit(stream, item);
 }
 
-void destroy_graph(GraphHandle graph) noexcept { delete static_cast<Graph*>(graph); }
+void destroy_graph(GraphHandle graph) noexcept { delete static_cast<CapturedWork*>(graph); }
 
 }  // namespace stagegpt::gpu
