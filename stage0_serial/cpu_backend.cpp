@@ -114,12 +114,17 @@ class CpuBackend final : public HostBackend {
     vectorised::to_bf16(parallel_, out.data<Bf16>(), in.data<float>(), in.numel());
   }
 
+  void do_quantise_rows(const Tensor& out, const Tensor& in) override {
+    vectorised::quantise(parallel_, out.data<std::int8_t>(), in.data<float>(), in.shape()[0], in.shape()[1]);
+  }
+
   void do_embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte,
                             const Tensor& wpe) override {
     const auto from = [&](const auto* rows) {
       vectorised::embedding_forward(parallel_, out.data<float>(), ids.data<std::int32_t>(), rows,
                                     wpe.data<float>(), embedding_size(out, wte, wpe));
     };
+    if (wte.dtype() == DType::i8) return from(wte.data<std::int8_t>());
     wte.dtype() == DType::bf16 ? from(wte.data<Bf16>()) : from(wte.data<float>());
   }
 
@@ -137,7 +142,9 @@ class CpuBackend final : public HostBackend {
                                     const Tensor& bias, Activation activation) override {
     const LinearSize s = linear_size(x, w);
     if (w.dtype() == DType::bf16) {
-      bf16_product(pre.data<float>(), x.data<float>(), w.data<Bf16>(), s);
+      narrow_product(pre.data<float>(), x.data<float>(), w.data<Bf16>(), s.I, s);
+    } else if (w.dtype() == DType::i8) {
+      narrow_product(pre.data<float>(), x.data<float>(), w.data<std::int8_t>(), quantised_width(s.I), s);
     } else if (s.N == 1 && is_fast_) {
       vectorised::matvec(parallel_, pre.data<float>(), x.data<float>(), w.data<float>(), s.O, s.I);
     } else {
@@ -282,14 +289,16 @@ class CpuBackend final : public HostBackend {
                     ranges, step);
   }
 
-  // out (N,O) = x (N,I) · wᵀ. If N > 1, w is converted to f32 panel by panel.
-  void bf16_product(float* out, const float* x, const Bf16* w, LinearSize s) {
+  // out (N,O) = x (N,I) · wᵀ, w in bf16 or quantised, with rows of `width` elements. If N > 1, w is converted
+  // to f32 panel by panel.
+  template <class Weight>
+  void narrow_product(float* out, const float* x, const Weight* w, std::int64_t width, LinearSize s) {
     if (s.N == 1) return vectorised::matvec(parallel_, out, x, w, s.O, s.I);
     constexpr std::int64_t kPanel = 256;
     std::vector<float> panel(static_cast<std::size_t>(std::min(kPanel, s.O) * s.I));
     for (std::int64_t o = 0; o < s.O; o += kPanel) {
       const std::int64_t n = std::min(kPanel, s.O - o);
-      vectorised::widen(parallel_, panel.data(), w + o * s.I, n * s.I);
+      vectorised::widen_rows(parallel_, panel.data(), w + o * width, n, s.I);
       matmul_(parallel_, out + o, s.O, row_major(x, s.I), row_major(panel.data(), s.I).transposed(),
               {s.N, n, s.I}, false);
     }

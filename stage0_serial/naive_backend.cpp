@@ -24,22 +24,34 @@ void with_real(DType dtype, const Kernel& kernel) {
   dtype == DType::f64 ? kernel(double{}) : kernel(float{});
 }
 
-// The elements of a weight as T; those of a bf16 weight are converted.
+// The elements of a weight as T; those of a bf16 or quantised weight are converted.
 template <class T>
 class Matrix {
  public:
   explicit Matrix(const Tensor& weight) {
-    if (weight.dtype() != DType::bf16) {
+    if (weight.dtype() != DType::bf16 && weight.dtype() != DType::i8) {
       data_ = weight.data<T>();
       return;
     }
-    const std::span elements(weight.data<Bf16>(), static_cast<std::size_t>(weight.numel()));
-    for (const Bf16 element : elements) widened_.push_back(as_float(element));
+    weight.dtype() == DType::i8 ? widen_rows(weight) : widen_halves(weight);
     data_ = widened_.data();
   }
   const T* data() const { return data_; }
 
  private:
+  void widen_rows(const Tensor& weight) {
+    const std::int64_t I = columns_of(weight);
+    std::vector<float> row(static_cast<std::size_t>(I));
+    for (std::int64_t o = 0; o < weight.shape()[0]; ++o) {
+      widen_row(row.data(), weight.data<std::int8_t>() + o * quantised_width(I), I);
+      widened_.insert(widened_.end(), row.begin(), row.end());
+    }
+  }
+  void widen_halves(const Tensor& weight) {
+    const std::span elements(weight.data<Bf16>(), static_cast<std::size_t>(weight.numel()));
+    for (const Bf16 element : elements) widened_.push_back(as_float(element));
+  }
+
   const T* data_ = nullptr;
   std::vector<T> widened_;
 };
@@ -71,6 +83,12 @@ class NaiveBackend final : public HostBackend {
         out.data<Bf16>()[i] = {bf16_of_float(in.data<float>()[i])};
       }
     }
+  }
+
+  void do_quantise_rows(const Tensor& out, const Tensor& in) override {
+    const std::int64_t O = in.shape()[0], I = in.shape()[1];
+    for (std::int64_t o = 0; o < O; ++o)
+      quantise_row(out.data<std::int8_t>() + o * quantised_width(I), in.data<float>() + o * I, I);
   }
 
   void do_embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte,

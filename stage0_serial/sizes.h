@@ -1,6 +1,7 @@
 // The size arguments of kernels, from the shapes of an op's tensors.
 #pragma once
 
+#include "common/tensor/quantised_rows.h"
 #include "stage0_serial/kernels/attention.h"
 #include "stage0_serial/kernels/attention_cached.h"
 #include "stage0_serial/kernels/cross_entropy.h"
@@ -22,7 +23,7 @@ inline EmbeddingSize embedding_size(const Tensor& out, const Tensor& wte, const 
 }
 
 inline LinearSize linear_size(const Tensor& x, const Tensor& w) {
-  return {x.numel() / w.shape()[1], w.shape()[1], w.shape()[0]};
+  return {x.numel() / columns_of(w), columns_of(w), w.shape()[0]};
 }
 
 inline AttentionSize attention_size(const Tensor& qkv, int n_head, double scale) {

@@ -17,6 +17,8 @@ inline MPI_Datatype mpi_type(DType dtype) {
       return MPI_INT32_T;
     case DType::bf16:
       return MPI_UINT16_T;
+    case DType::i8:
+      return MPI_INT8_T;
   }
   return MPI_DATATYPE_NULL;
 }

@@ -152,6 +152,7 @@ class StreamBackend final : public CudaBackend {
   void synchronize() override { gpu::synchronize(stream_); }
   StreamHandle stream() const override { return stream_; }
   bool records() const override { return graph_; }
+  bool reads_quantised_rows() const override { return false; }
   std::unique_ptr<WorkTimer> make_timer() override { return std::make_unique<EventTimer>(stream_); }
 
  private:
@@ -166,6 +167,8 @@ class StreamBackend final : public CudaBackend {
         return gpu::fill(stream_, out.data<std::int32_t>(), static_cast<std::int32_t>(value), n);
       case DType::bf16:
         return gpu::fill(stream_, out.data<Bf16>(), Bf16{bf16_of_float(static_cast<float>(value))}, n);
+      case DType::i8:
+        check(false, "fill: i8");
     }
   }
 
@@ -197,6 +200,9 @@ class StreamBackend final : public CudaBackend {
     if (in.dtype() == DType::bf16) return gpu::cast(stream_, floats(out), in.data<Bf16>(), in.numel());
     gpu::cast(stream_, out.data<Bf16>(), floats(in), in.numel());
   }
+
+  // Quantised matrices are for processors; --weights int8 is refused before.
+  void do_quantise_rows(const Tensor&, const Tensor&) override { check(false, "quantise_rows on a GPU"); }
 
   void do_embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte,
                             const Tensor& wpe) override {

@@ -9,6 +9,7 @@
 #include "common/app/profile_flags.h"
 #include "common/app/stage.h"
 #include "common/app/step_counter.h"
+#include "common/app/weights_flag.h"
 #include "common/base/json.h"
 #include "common/comm/agreement.h"
 #include "common/io/status_line.h"
@@ -24,7 +25,8 @@ struct BenchFlags {
   TrainerConfig trainer{.batch_size = 4, .grad_accumulation = 1, .schedule = {}, .adamw = {}, .seed = 1337};
   bool generate = false, budget = false, no_fused = false, ignore_memory = false, json = false;
   std::optional<double> peak_tflops, peak_bandwidth;
-  std::string weights = "f32", recompute = "none";
+  std::string recompute = "none";
+  WeightsFlag weights;
   ProfileFlags profile;
 
   void add(CommandLine& command_line) {
@@ -40,8 +42,7 @@ struct BenchFlags {
                          "steps to time (default: 10; 64 tokens with --generate)");
     command_line.integer("--warmup", bench.warmup, 0, 1000000, "warm-up steps, not timed");
     command_line.toggle("--generate", generate, "time the generation of text; a step is a token");
-    command_line.choice("--weights", weights, {"f32", "bf16"},
-                        "precision of matrices in memory with --generate");
+    weights.add(command_line, "precision of matrices in memory with --generate; int8: CPU only");
     command_line.toggle("--budget", budget,
                         "count the FLOPs and bytes of each op of a step, and measure nothing");
     command_line.real("--peak-tflops", peak_tflops, kPositive,
@@ -84,29 +85,23 @@ void warn_of(const std::optional<MachineLoad>& load) {
   if (!line.empty()) std::cerr << "warning: " << line << '\n';
 }
 
-// The dtype of the matrices that generation reads.
-DType matrices_of(const BenchFlags& flags, const Machine& machine) {
-  return machine.activations == DType::bf16 || flags.weights == "bf16" ? DType::bf16 : DType::f32;
-}
-
 // Measures the generation of text with random weights, and prints the result.
 void run_generation(const BenchFlags& flags, const Gpt2Config& config, const Machine& machine) {
   Backend& backend = *machine.backend;
   const DecodeBenchConfig bench{.tokens = flags.bench.steps,
                                 .warmup = flags.bench.warmup,
-                                .matrices = matrices_of(flags, machine),
                                 .profile = flags.bench.profile};
   Gpt2 model(backend, config, DType::f32, 1, Purpose::inference, machine.activations);
   model.parameters().initialize(flags.trainer.seed, machine.threads);
   model.parameters().update_shadow();
-  if (bench.matrices != machine.activations) model.read_matrices_in_bf16(backend);
+  flags.weights.narrow(model, machine);
   StepCounter counter;
   const LoadMeter meter = load_meter(machine);
   DecodeReport report = bench_decoding(backend, model, bench, std::ref(counter));
   report.load = meter.read();
   const DecodeSubject subject{.model = flags.model.label(),
                               .machine = machine.description,
-                              .weights = name_of(bench.matrices),
+                              .weights = machine.activations == DType::f32 ? flags.weights.name() : "bf16",
                               .parameters = model.parameters().table().numel(),
                               .threads = machine.threads};
   flags.json ? print_json(decode_json(subject, report)) : print_decode_table(subject, report);
@@ -175,7 +170,7 @@ void print_budget(const BenchFlags& flags, const Gpt2Config& config, std::int64_
 void require_memory(const BenchFlags& flags, const Gpt2Config& config, std::int64_t T,
                     const Machine& machine) {
   if (flags.generate) {
-    require_generation_memory(config, matrices_of(flags, machine), machine.memory, free_memory());
+    require_generation_memory(config, flags.weights.matrices(machine), machine.memory, free_memory());
   } else {
     require_training_memory({config, flags.trainer, T, machine.communicator->size(), *machine.sync,
                              machine.memory, machine.activations},
@@ -199,9 +194,9 @@ int bench_main(Stage& stage, int argc, char** argv) {
     if (T > config.block_size) user_error("--seq-len: ", T, " exceeds --block-size ", config.block_size);
     if (flags.generate && flags.seq_len)
       user_error("--seq-len: cannot be combined with --generate, which times one token at a time");
-    if (!flags.generate && flags.weights != "f32")
-      user_error("--weights: expected f32 for a training step, not '", flags.weights,
-                 "'; bf16 is for --generate");
+    if (!flags.generate && flags.weights.name() != "f32")
+      user_error("--weights: expected f32 for a training step, not '", flags.weights.name(),
+                 "', which is for --generate");
     if (flags.generate && flags.recompute != "none")
       user_error("--recompute: cannot be combined with --generate, which has no backward");
     if (flags.budget && flags.profile.is_given())

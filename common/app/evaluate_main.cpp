@@ -10,6 +10,7 @@
 #include "common/app/standard_output.h"
 #include "common/app/step_counter.h"
 #include "common/app/trained_model.h"
+#include "common/app/weights_flag.h"
 #include "common/base/json.h"
 #include "common/comm/agreement.h"
 #include "common/data/corpus.h"
@@ -22,6 +23,7 @@ constexpr RealRule kFraction{[](double x) { return x > 0 && x <= 1; }, "a number
 struct EvaluateFlags {
   std::string model, data, task;
   std::optional<std::string> tokenizer_path;
+  WeightsFlag weights;
   std::optional<std::int64_t> seq_len, stride, batch_size;
   double val_fraction = 1;
   bool parse_special = false, no_fused = false, ignore_memory = false, json = false;
@@ -31,6 +33,7 @@ struct EvaluateFlags {
     command_line.text("--model", model,
                       "a run, a checkpoint, any Hugging Face GPT-2 directory, or llm.c's model file");
     command_line.text("--tokenizer-path", tokenizer_path, "tokenizer (default: the directory's)");
+    weights.add(command_line, "precision of matrices in memory, as in generation; int8: CPU only");
     command_line.group("Data");
     command_line.text("--data", data,
                       "a text file, token shards, a glob pattern of either, or a directory that prepare_data "
@@ -163,11 +166,12 @@ int evaluate_main(Stage& stage, int argc, char** argv) {
   if (!parse_flags(stage, command_line, argc, argv, [&] { flags.check(command_line); })) return 0;
   const Machine& machine = stage.start(/*timeline=*/nullptr);
   machine.backend->set_fused(!flags.no_fused);
+  const DType matrices = flags.weights.matrices(machine);
   // Before the model is loaded: its weights are part of the need.
   const FreeMemory free = free_memory();
   const RequireMemory require_memory = [&](const Gpt2Config& config, const EvaluationBatch& batch) {
     if (flags.ignore_memory) return;
-    require_evaluation_memory(config, batch, machine.activations, machine.memory, free);
+    require_evaluation_memory(config, batch, machine.activations, matrices, machine.memory, free);
   };
   // The batches are known when the text or the task has been read, which needs the model's tokenizer.
   const auto check = [&](const Gpt2Config& config) {
@@ -176,6 +180,7 @@ int evaluate_main(Stage& stage, int argc, char** argv) {
   };
   TrainedModel trained = load_shared_model(stage.group(), *machine.backend, flags.model, flags.tokenizer_path,
                                            check, machine.activations);
+  flags.weights.narrow(*trained.model, machine);
   if (flags.task.empty()) {
     print(stage, flags, evaluate_text(stage, machine, flags, require_memory, std::move(trained)));
   } else {

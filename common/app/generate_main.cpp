@@ -9,6 +9,7 @@
 #include "common/app/standard_output.h"
 #include "common/app/text_interrupt.h"
 #include "common/app/trained_model.h"
+#include "common/app/weights_flag.h"
 #include "common/base/grouped.h"
 #include "common/base/json.h"
 #include "common/base/seconds_since.h"
@@ -26,7 +27,8 @@ constexpr RealRule kPenalty{[](double x) { return x > 0 && x <= 1000; }, "a numb
 constexpr RealRule kProbability{[](double x) { return x > 0 && x <= 1; }, "a number above 0 and up to 1"};
 
 struct GenerateFlags {
-  std::string model, prompt, weights = "f32";
+  std::string model, prompt;
+  WeightsFlag weights;
   std::optional<std::string> tokenizer_path;
   std::int64_t max_new_tokens = 200, num_samples = 1, seed = 1337;
   SamplingConfig sampling{.temperature = 0.7};
@@ -39,8 +41,8 @@ struct GenerateFlags {
     command_line.text("--model", model,
                       "a run, a checkpoint, any Hugging Face GPT-2 directory, or llm.c's model file");
     command_line.text("--tokenizer-path", tokenizer_path, "tokenizer (default: the directory's)");
-    command_line.choice("--weights", weights, {"f32", "bf16"},
-                        "precision of matrices in memory; bf16 takes half the bytes");
+    weights.add(command_line,
+                "precision of matrices in memory; bf16 takes half the bytes, int8 (CPU only) a quarter");
     command_line.group("Text");
     command_line.free_text("--prompt", prompt, "text to continue (default: a new text)");
     command_line.integer("--max-new-tokens", max_new_tokens, 1, std::int64_t{1} << 40, "tokens to generate");
@@ -67,7 +69,6 @@ struct GenerateFlags {
     add_ignore_memory(command_line, ignore_memory);
     command_line.toggle("--json", json, "print one JSON object instead of the text");
   }
-  DType matrices() const { return weights == "bf16" ? DType::bf16 : DType::f32; }
   void check(Stage& stage) {
     sampling.seed = static_cast<std::uint64_t>(seed);
     require_model_path(model);
@@ -285,14 +286,13 @@ int generate_main(Stage& stage, int argc, char** argv) {
   const std::unique_ptr<Timeline> timeline = flags.profile.make_timeline();
   const Machine& machine = stage.start(timeline.get());
   machine.backend->set_fused(!flags.no_fused);
-  // With activations in bf16 the matrices are, too.
-  const DType matrices = machine.activations == DType::bf16 ? DType::bf16 : flags.matrices();
+  const DType matrices = flags.weights.matrices(machine);
   const auto fits = [&](const Gpt2Config& config) {
     if (!flags.ignore_memory) require_generation_memory(config, matrices, machine.memory, free_memory());
   };
   const TrainedModel trained = load_shared_model(stage.group(), *machine.backend, flags.model,
                                                  flags.tokenizer_path, fits, machine.activations);
-  if (matrices != machine.activations) trained.model->read_matrices_in_bf16(*machine.backend);
+  flags.weights.narrow(*trained.model, machine);
 
   const auto profile =
       flags.profile.make_profile(timeline.get(), machine.communicator->group(), *machine.backend);

@@ -115,7 +115,7 @@ int inspect_main(Stage& stage, int argc, char** argv) {
   const auto fits = [&](const Gpt2Config& config) {
     if (flags.ignore_memory) return;
     const EvaluationBatch text{.B = 1, .T = most_inspected_tokens(config), .rows = "texts"};
-    require_evaluation_memory(config, text, machine.activations, machine.memory, free_memory());
+    require_evaluation_memory(config, text, machine.activations, DType::f32, machine.memory, free_memory());
   };
   const TrainedModel trained = load_shared_model(stage.group(), *machine.backend, flags.model,
                                                  flags.tokenizer_path, fits, machine.activations);

@@ -137,14 +137,15 @@ void require_generation_memory(const Gpt2Config& config, DType matrices, const T
   if (fits(needed, available)) return;
   user_error("--model: generation takes ", memory_text(needed), ", and ", memory_text(available->bytes),
              " are available ", available->where, "; a smaller model",
-             matrices == DType::bf16 ? ", or --weights f32, which keeps one copy of the matrices," : "",
+             matrices != DType::f32 ? ", or --weights f32, which needs no second copy while it loads," : "",
              " takes less", kIgnore);
 }
 
 void require_evaluation_memory(const Gpt2Config& config, const EvaluationBatch& batch, DType activations,
+                               DType matrices,
                                const TensorMemory& memory, const FreeMemory& host) {
   const auto available = available_memory(memory, host);
-  const double needed = needed_memory(memory, plan_evaluation(config, batch.B, batch.T, activations));
+  const double needed = needed_memory(memory, plan_evaluation(config, batch.B, batch.T, activations, matrices));
   if (fits(needed, available)) return;
   if (batch.B == 1 && batch.T == 1) {
     user_error("--model: an evaluation takes at least ", memory_text(needed), ", and ",

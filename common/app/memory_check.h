@@ -53,7 +53,8 @@ std::string advice(const TrainingMemory& training, double available);
 // Throws UserError, with both numbers and the advice, where it does not fit.
 void require_training_memory(const TrainingMemory& training, const FreeMemory& host);
 
-// The same for generation with a model whose matrices are f32 or bf16.
+// The same for generation with a model whose matrices are f32, bf16 or i8. It is
+// the need while a model is loaded: in f32, and then also in the narrower type.
 void require_generation_memory(const Gpt2Config& config, DType matrices, const TensorMemory& memory,
                                const FreeMemory& host);
 
@@ -65,6 +66,7 @@ struct EvaluationBatch {
 };
 // The same for an evaluation, with activations as for Gpt2.
 void require_evaluation_memory(const Gpt2Config& config, const EvaluationBatch& batch, DType activations,
+                               DType matrices,
                                const TensorMemory& memory, const FreeMemory& host);
 
 // --ignore-memory.

@@ -146,13 +146,21 @@ void Backend::cast(const Tensor& out, const Tensor& in) {
   run("cast", {&out, &in}, work::cast(out, in), [&] { kernels_->do_cast(out, in); });
 }
 
+void Backend::quantise_rows(const Tensor& out, const Tensor& in) {
+  const Checks checks("quantise_rows");
+  checks.dtype(in, DType::f32, "in");
+  checks.that(in.shape().rank() == 2, "a matrix of shape (O,I)");
+  checks.shape(out, DType::i8, {in.shape()[0], quantised_width(in.shape()[1])}, "out");
+  run("quantise_rows", {&out, &in}, work::cast(out, in), [&] { kernels_->do_quantise_rows(out, in); });
+}
+
 void Backend::embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte, const Tensor& wpe) {
   const Checks checks("embedding_forward");
   checks.real(wpe, "wpe");
   checks.weight(wte, wpe.dtype(), "wte");
   checks.dtype(ids, DType::i32, "ids");
   checks.that(ids.shape().rank() == 2, "ids of shape (B,T)");
-  const std::int64_t B = ids.shape()[0], T = ids.shape()[1], C = wte.shape()[1];
+  const std::int64_t B = ids.shape()[0], T = ids.shape()[1], C = columns_of(wte);
   checks.shape(out, wpe.dtype(), {B, T, C}, "out");
   checks.that(wpe.shape()[1] == C && wpe.shape()[0] >= T, "at least T positions of C channels");
   run("embedding_forward", {&out, &ids, &wte}, work::embedding_forward(out, ids, wte),

@@ -59,6 +59,8 @@ class Backend {
   MemoryStats memory_stats() const { return allocator_->stats(); }
   // Sets the peak to the memory that is in use now.
   void forget_memory_peak() { allocator_->forget_peak(); }
+  // Gives memory that is kept for reuse back to the system.
+  void release_free_memory() { allocator_->release(); }
   void fill(const Tensor& out, double value);
   void copy(const Tensor& out, const Tensor& in);  // same dtype and number of elements
   // Copy a whole tensor between the backend and host memory of the same size. The first returns when `in` has
@@ -93,13 +95,18 @@ class Backend {
   // elements.
   void cast(const Tensor& out, const Tensor& in);
 
+  // out i8 (O,I+4) = in f32 (O,I), quantised by rows: quantised_rows.h.
+  void quantise_rows(const Tensor& out, const Tensor& in);
+  // Whether this backend has kernels for quantised matrices.
+  virtual bool reads_quantised_rows() const { return true; }
+
   // out (B,T,C) = wte[ids] + wpe[0…T-1]; ids i32 (B,T), wte (Vp,C), wpe (P,C) with P >= T. wte may be bf16
-  // while the others are f32.
+  // or quantised while the others are f32.
   void embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte, const Tensor& wpe);
   void embedding_backward(const Grad& dwte, const Grad& dwpe, const Tensor& dout, const Tensor& ids);
 
   // out (N,O) = x (N,I) · wᵀ + bias; w (O,I), bias (O) or undefined. In linear_forward, w may be bf16
-  // while the others are f32; it still accumulates in f32.
+  // or quantised while the others are f32; it still accumulates in f32.
   void linear_forward(const Tensor& out, const Tensor& x, const Tensor& w, const Tensor& bias);
   void linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout, const Tensor& x,
                        const Tensor& w);
@@ -218,6 +225,7 @@ class Kernels {
   virtual void do_copy(const Tensor& out, const Tensor& in) = 0;
   virtual void do_add(const Tensor& out, const Tensor& a, const Tensor& b) = 0;
   virtual void do_cast(const Tensor& out, const Tensor& in) = 0;
+  virtual void do_quantise_rows(const Tensor& out, const Tensor& in) = 0;
   virtual void do_embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte,
                                     const Tensor& wpe) = 0;
   virtual void do_embedding_backward(const Grad& dwte, const Grad& dwpe, const Tensor& dout,

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "common/backend/op_types.h"
+#include "common/tensor/quantised_rows.h"
 
 namespace stagegpt {
 
@@ -26,17 +27,18 @@ class Checks {
     this->dtype(tensor, dtype, what);
     check(tensor.shape() == shape, op_, ": ", what, " has shape ", tensor.shape(), ", expected ", shape);
   }
-  // A weight that is only read may be bf16 while the other tensors are f32.
+  // A weight that is only read may be bf16 or quantised while the other tensors are f32.
   void weight(const Tensor& tensor, DType dtype, const char* what) const {
     check(tensor.defined(), op_, ": ", what, " is missing");
-    if (tensor.dtype() != DType::bf16 || dtype != DType::f32) this->dtype(tensor, dtype, what);
+    const bool narrow = tensor.dtype() == DType::bf16 || tensor.dtype() == DType::i8;
+    if (!narrow || dtype != DType::f32) this->dtype(tensor, dtype, what);
   }
   void grad(const Grad& grad, DType dtype, const Shape& shape, const char* what) const {
     if (grad.wanted()) this->shape(grad.tensor, dtype, shape, what);
   }
   void real(const Tensor& tensor, const char* what) const {
     check(tensor.defined(), op_, ": ", what, " is missing");
-    check(tensor.dtype() != DType::i32, op_, ": ", what, " is ", tensor.dtype(), ", expected real numbers");
+    check(tensor.dtype() != DType::i32 && tensor.dtype() != DType::i8, op_, ": ", what, " is ", tensor.dtype(), ", expected real numbers");
   }
 
  private:
@@ -89,8 +91,8 @@ inline void check_linear(const Checks& checks, const Tensor& out, const Tensor& 
   checks.real(x, "x");
   checks.weight(w, x.dtype(), "weight");
   checks.that(w.shape().rank() == 2, "a weight of shape (O,I)");
-  checks.that(x.shape()[-1] == w.shape()[1], "x with as many columns as the weight");
-  checks.elements(out, x.dtype(), rows(x, w.shape()[1]) * w.shape()[0], "out");
+  checks.that(x.shape()[-1] == columns_of(w), "x with as many columns as the weight");
+  checks.elements(out, x.dtype(), rows(x, columns_of(w)) * w.shape()[0], "out");
   checks.that(out.shape()[-1] == w.shape()[0], "out with as many columns as the weight has rows");
 }
 

@@ -1,5 +1,7 @@
 #include "common/backend/work.h"
 
+#include "common/tensor/quantised_rows.h"
+
 namespace stagegpt::work {
 namespace {
 
@@ -27,7 +29,7 @@ double moved_rows(const Grad& table, double n) {
 
 // out (N,O), w (O,I).
 double product_flops(const Tensor& out, const Tensor& w) {
-  return 2 * count(out) * static_cast<double>(w.shape()[1]);
+  return 2 * count(out) * static_cast<double>(columns_of(w));
 }
 
 // For each element.
@@ -85,7 +87,7 @@ Work cast(const Tensor& out, const Tensor& in) { return {count(out), moved(out, 
 
 Work embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte) {
   // One row of wte for each token, and T rows of wpe: as many elements as one sequence of out has.
-  const double rows = count(out) * static_cast<double>(size_of(wte.dtype())),
+  const double tokens = count(ids), rows = tokens * size(wte) / static_cast<double>(wte.shape()[0]),
                positions = size(out) / static_cast<double>(ids.shape()[0]);
   return {count(out), moved(out, ids) + rows + positions};
 }

@@ -13,19 +13,15 @@ namespace {
 
 // Bytes of weights that are read for one token: all matrices, but one row only of the position embedding, and
 // of the token embedding unless it is the head too.
-double weight_bytes(const Gpt2& model, DType matrices) {
-  const ParameterTable& table = model.parameters().table();
+double weight_bytes(const Gpt2& model) {
+  const Parameters& parameters = model.parameters();
   double bytes = 0;
-  for (const Parameter& row : table.rows()) {
-    const bool is_matrix = row.shape.rank() == 2;
-    if (row.name == "wpe.weight") {
-      bytes += static_cast<double>(row.shape[1]) * size_of(DType::f32);
-    } else if (row.name == "wte.weight" && !model.config().tie_word_embeddings) {
-      bytes += static_cast<double>(row.shape[1]) * static_cast<double>(size_of(matrices));
-    } else {
-      bytes += static_cast<double>(row.arena_shape().numel()) *
-               static_cast<double>(size_of(is_matrix ? matrices : DType::f32));
-    }
+  for (std::size_t i = 0; i < parameters.table().size(); ++i) {
+    const std::string& name = parameters.table()[i].name;
+    const bool one_row =
+        name == "wpe.weight" || (name == "wte.weight" && !model.config().tie_word_embeddings);
+    const Tensor& weight = parameters.var(i).value();
+    bytes += static_cast<double>(weight.bytes()) / static_cast<double>(one_row ? weight.shape()[0] : 1);
   }
   return bytes;
 }
@@ -77,7 +73,7 @@ DecodeReport bench_decoding(Backend& backend, const Gpt2& model, const DecodeBen
   const double row_bytes =
       2.0 * gpt2.n_embd * gpt2.n_layer * static_cast<double>(size_of(model.parameters().activations()));
   report.bytes_per_token =
-      weight_bytes(model, config.matrices) + row_bytes * context / static_cast<double>(config.tokens);
+      weight_bytes(model) + row_bytes * context / static_cast<double>(config.tokens);
   report.memory_bytes_per_second = 1e3 * memory.bytes() / read_ms.median();
   return report;
 }

@@ -10,7 +10,6 @@ namespace stagegpt {
 struct DecodeBenchConfig {
   std::int64_t tokens = 64;     // timed
   std::int64_t warmup = 8;      // not timed
-  DType matrices = DType::f32;  // type of the matrices that the model reads
   Profile* profile = nullptr;   // of timed tokens
 };
 

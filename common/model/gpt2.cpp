@@ -131,6 +131,11 @@ Gpt2::Gpt2(Backend& backend, Gpt2Config config, DType dtype, int ranks, Purpose 
            std::optional<DType> activations)
     : config_(config),
       parameters_(backend, gpt2_parameter_table(config), dtype, ranks, purpose, activations) {
+  refer_to_parameters();
+}
+
+void Gpt2::refer_to_parameters() {
+  layers_.clear();
   wte_ = parameters_.var("wte.weight");
   wpe_ = parameters_.var("wpe.weight");
   for (int l = 0; l < config_.n_layer; ++l) {
@@ -222,24 +227,9 @@ Tensor Gpt2::next_logits(Backend& backend, const Tensor& ids, KvCache& cache) co
   return wide;
 }
 
-void Gpt2::read_matrices_in_bf16(Backend& backend) {
-  const auto round = [&](Var& weight) {
-    const Tensor rounded = backend.allocate(DType::bf16, weight.value().shape());
-    backend.cast(rounded, weight.value());
-    weight = Var(rounded);
-  };
-  round(wte_);
-  if (config_.tie_word_embeddings) {
-    head_ = wte_;
-  } else {
-    round(head_);
-  }
-  for (Layer& h : layers_) {
-    round(h.c_attn_weight);
-    round(h.attn_c_proj_weight);
-    round(h.c_fc_weight);
-    round(h.mlp_c_proj_weight);
-  }
+void Gpt2::narrow_matrices(DType dtype) {
+  parameters_.narrow(dtype, [](const Parameter& row) { return row.decays() && row.name != "wpe.weight"; });
+  refer_to_parameters();
 }
 
 Var Gpt2::loss(Tape& tape, const Tensor& ids, const Tensor& targets, std::optional<DropoutPosition> dropout,

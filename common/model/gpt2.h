@@ -96,10 +96,10 @@ class Gpt2 {
            std::optional<DropoutPosition> dropout = std::nullopt,
            Recompute recompute = Recompute::none) const;
 
-  // For inference: from now on, ops read wte, the head and the matrices of the linear layers from a copy in
-  // bf16, rounded to nearest, which has half as many bytes. All other tensors stay f32. The f32 weights stay
-  // in memory, unused.
-  void read_matrices_in_bf16(Backend& backend);
+  // For inference in f32: from now on, wte, the head and the matrices of the linear layers are in `dtype`: in
+  // bf16, rounded to nearest, which has half as many bytes, or in i8, quantised by rows, which has a quarter.
+  // All other tensors stay f32. Their memory in f32 is free again.
+  void narrow_matrices(DType dtype);
 
   const Gpt2Config& config() const { return config_; }
   Parameters& parameters() { return parameters_; }
@@ -124,6 +124,8 @@ class Gpt2 {
 
   // The output of the last layernorm (B,T,C).
   Var hidden(Tape& tape, const Tensor& ids, const Pass& pass) const;
+  // Sets the members below to the parameters' tensors.
+  void refer_to_parameters();
   // Transformer block l, without the layernorm at its start but with that of the next block.
   Stream block(Tape& tape, int l, Stream stream, const Pass& pass) const;
 

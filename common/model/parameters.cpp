@@ -9,6 +9,7 @@
 
 #include "common/base/in_order.h"
 #include "common/model/zero_arena.h"
+#include "common/tensor/quantised_rows.h"
 #include "common/random/normal.h"
 #include "common/system/stop_signals.h"
 
@@ -158,9 +159,10 @@ Parameters::Parameters(Backend& backend, ParameterTable table, DType dtype, int 
                        std::optional<DType> activations)
     : backend_(backend),
       table_(std::move(table)),
+      activations_(activations.value_or(dtype)),
       weights_(zero_arena(backend, dtype, table_.arena_size(ranks))) {
   if (purpose == Purpose::training) grads_ = zero_arena(backend, dtype, weights_.numel());
-  if (activations.value_or(dtype) != dtype) shadow_ = zero_arena(backend, *activations, weights_.numel());
+  if (activations_ != dtype) shadow_ = zero_arena(backend, activations_, weights_.numel());
   for (std::size_t i = 0; i < table_.size(); ++i) {
     const Parameter& row = table_[i];
     const Tensor& read = shadow_.defined() && !row.norm ? shadow_ : weights_;
@@ -180,6 +182,41 @@ void Parameters::initialize(std::uint64_t seed, int threads) {
 void Parameters::initialize(std::uint64_t seed, int threads, ArenaRange part) {
   weights_.dtype() == DType::f64 ? draw_all<double>(backend_, weights_, table_, part, seed, threads)
                                  : draw_all<float>(backend_, weights_, table_, part, seed, threads);
+}
+
+void Parameters::narrow(DType dtype, const std::function<bool(const Parameter&)>& is_narrowed) {
+  check(!grads_.defined() && !shadow_.defined(), "parameters: only an f32 model for inference is narrowed");
+  // One arena for all matrices, so that it can lie in huge pages; one for the rest.
+  struct Place {
+    Shape shape;
+    std::int64_t offset;
+  };
+  std::vector<Place> places;
+  std::int64_t narrow_size = 0, wide_size = 0;
+  for (const Parameter& row : table_.rows()) {
+    Shape shape = row.arena_shape();
+    if (is_narrowed(row) && dtype == DType::i8) shape = {shape[0], quantised_width(shape[1])};
+    std::int64_t& size = is_narrowed(row) ? narrow_size : wide_size;
+    places.push_back({shape, size});
+    size = round_up(size + shape.numel(), ParameterTable::kAlignment);
+  }
+  const Tensor narrowed = backend_.allocate(dtype, {narrow_size});
+  const Tensor wide = backend_.allocate(weights_.dtype(), {wide_size});
+  for (std::size_t i = 0; i < table_.size(); ++i) {
+    const Parameter& row = table_[i];
+    const Tensor from = weights_.slice(row.offset, row.arena_shape());
+    const Tensor to = (is_narrowed(row) ? narrowed : wide).slice(places[i].offset, places[i].shape);
+    if (!is_narrowed(row)) {
+      backend_.copy(to, from);
+    } else if (dtype == DType::i8) {
+      backend_.quantise_rows(to, from);
+    } else {
+      backend_.cast(to, from);
+    }
+    vars_[i] = Var(to, static_cast<int>(i));
+  }
+  backend_.synchronize();
+  weights_ = Tensor();
 }
 
 const Var& Parameters::var(std::string_view name) const {

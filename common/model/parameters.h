@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -95,18 +96,22 @@ class Parameters {
   // Parameter i, as an input for ops.
   const Var& var(std::size_t i) const { return vars_[i]; }
   const Var& var(std::string_view name) const;
-  // (arena_size). Where ops read a shadow, those of other ranks may be out of date:
+  // (arena_size); undefined after narrow(). Where ops read a shadow, those of other ranks may be out of date:
   // GradientSync::gather_weights().
   const Tensor& weights() const { return weights_; }
   // (arena_size); undefined for inference. Zero where a parameter is not trained.
   const Tensor& grads() const { return grads_; }
   // The dtype of activations.
-  DType activations() const { return shadow_.defined() ? shadow_.dtype() : weights_.dtype(); }
+  DType activations() const { return activations_; }
   // bf16 (arena_size), the weights rounded, which ops read; undefined unless activations are bf16. Whoever
   // changes the weights changes it too: AdamW does, and others call update_shadow().
   const Tensor& shadow() const { return shadow_; }
   // Copies the weights to the shadow, if there is one.
   void update_shadow();
+  // For inference in f32: from now on, var() of each parameter that `is_narrowed` selects is in `dtype`: bf16,
+  // rounded to nearest, or i8, quantised by rows. The others are copied, and the memory of weights() is
+  // freed, unless another tensor refers to it.
+  void narrow(DType dtype, const std::function<bool(const Parameter&)>& is_narrowed);
 
   // Starts a new sum of gradients: the first contribution to each gradient overwrites it.
   void clear_grads();
@@ -116,6 +121,7 @@ class Parameters {
  private:
   Backend& backend_;
   ParameterTable table_;
+  DType activations_;
   Tensor weights_, grads_;
   Tensor shadow_;
   std::vector<Var> vars_;

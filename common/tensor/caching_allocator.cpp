@@ -140,6 +140,11 @@ void CachingAllocator::return_to_source(void* block, std::size_t size) noexcept 
   stats_.bytes_reserved -= size;
 }
 
+void CachingAllocator::release() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!noted_) release_free_blocks();
+}
+
 void CachingAllocator::release_free_blocks() noexcept {
   for (auto& [size, blocks] : free_blocks_) {
     for (void* block : blocks) return_to_source(block, size);

@@ -51,6 +51,9 @@ class CachingAllocator {
   // `bytes` must be what was passed to allocate().
   void deallocate(void* block, std::size_t bytes) noexcept;
 
+  // Returns the blocks that are kept for reuse to the source; none while blocks are noted.
+  void release() noexcept;
+
   // For work that is recorded with the addresses of its blocks, and done again later. start_noting() begins
   // to note the blocks that are allocated; until stop_noting(), no block is returned to the source. The
   // latter returns those that are free again. Before the work is done again, take() takes them like

@@ -7,7 +7,8 @@
 
 namespace stagegpt {
 
-enum class DType : std::uint8_t { f32, f64, i32, bf16 };
+// i8 is an element of a quantised matrix: quantised_rows.h.
+enum class DType : std::uint8_t { f32, f64, i32, bf16, i8 };
 
 // An element of bf16, the upper half of an f32. Conversions: half_floats.h.
 struct Bf16 {
@@ -23,6 +24,8 @@ constexpr std::size_t size_of(DType dtype) {
       return 8;
     case DType::bf16:
       return 2;
+    case DType::i8:
+      return 1;
   }
   return 0;
 }
@@ -37,6 +40,8 @@ constexpr const char* name_of(DType dtype) {
       return "i32";
     case DType::bf16:
       return "bf16";
+    case DType::i8:
+      return "i8";
   }
   return "?";
 }
@@ -60,5 +65,7 @@ template <>
 inline constexpr DType kDTypeOf<std::int32_t> = DType::i32;
 template <>
 inline constexpr DType kDTypeOf<Bf16> = DType::bf16;
+template <>
+inline constexpr DType kDTypeOf<std::int8_t> = DType::i8;
 
 }  // namespace stagegpt

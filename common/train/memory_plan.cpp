@@ -128,16 +128,18 @@ MemoryPlan plan_memory(const Gpt2Config& config, const TrainerConfig& trainer, s
 std::size_t plan_generation(const Gpt2Config& config, DType matrices) {
   const std::unique_ptr<Backend> backend = make_planning_backend();
   Gpt2 model(*backend, config, DType::f32, 1, Purpose::inference);
-  if (matrices == DType::bf16) model.read_matrices_in_bf16(*backend);
+  if (matrices != DType::f32) model.narrow_matrices(matrices);
   KvCache cache(*backend, model);
   constexpr std::int32_t kToken = 0;
   model.next_logits(*backend, to_device<std::int32_t>(*backend, {1, 1}, std::span(&kToken, 1)), cache);
   return backend->memory_stats().peak_bytes_in_use;
 }
 
-std::size_t plan_evaluation(const Gpt2Config& config, std::int64_t B, std::int64_t T, DType activations) {
+std::size_t plan_evaluation(const Gpt2Config& config, std::int64_t B, std::int64_t T, DType activations,
+                            DType matrices) {
   const std::unique_ptr<Backend> backend = make_planning_backend();
-  const Gpt2 model(*backend, config, DType::f32, 1, Purpose::inference, activations);
+  Gpt2 model(*backend, config, DType::f32, 1, Purpose::inference, activations);
+  if (matrices != DType::f32 && activations == DType::f32) model.narrow_matrices(matrices);
   PlannedRanks group(1);
   const TokenSequence tokens(std::vector<std::int32_t>(static_cast<std::size_t>(T) + 1));
   evaluate(group, *backend, model, tokens,

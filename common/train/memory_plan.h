@@ -37,6 +37,7 @@ MemoryPlan plan_memory(const Gpt2Config& config, const TrainerConfig& trainer, s
 std::size_t plan_generation(const Gpt2Config& config, DType matrices);
 
 // The same for an evaluation (evaluate.h) in batches of B windows of T tokens.
-std::size_t plan_evaluation(const Gpt2Config& config, std::int64_t B, std::int64_t T, DType activations);
+std::size_t plan_evaluation(const Gpt2Config& config, std::int64_t B, std::int64_t T, DType activations,
+                            DType matrices = DType::f32);
 
 }  // namespace stagegpt

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "common/tensor/half_floats.h"
+#include "common/tensor/quantised_rows.h"
 #include "stage0_serial/parallel.h"
 
 namespace stagegpt {
@@ -33,6 +34,21 @@ inline void widen(const Parallel& parallel, float* out, const Bf16* in, std::int
   parallel.ranges(n, kElementGrain, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) out[i] = as_float(in[i]);
   });
+}
+
+inline void quantise(const Parallel& parallel, std::int8_t* out, const float* in, std::int64_t O,
+                     std::int64_t I) {
+  parallel.each(O, [=](std::int64_t o) { quantise_row(out + o * quantised_width(I), in + o * I, I); });
+}
+
+// w (rows,I), of any type of matrix, in f32.
+inline void widen_rows(const Parallel& parallel, float* out, const Bf16* w, std::int64_t rows,
+                       std::int64_t I) {
+  widen(parallel, out, w, rows * I);
+}
+inline void widen_rows(const Parallel& parallel, float* out, const std::int8_t* w, std::int64_t rows,
+                       std::int64_t I) {
+  parallel.each(rows, [=](std::int64_t o) { widen_row(out + o * I, w + o * quantised_width(I), I); });
 }
 
 inline void add(const Parallel& parallel, float* out, const float* a, const float* b, std::int64_t n) {

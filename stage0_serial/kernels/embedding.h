@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "common/tensor/half_floats.h"
+#include "common/tensor/quantised_rows.h"
 #include "stage0_serial/kernels/grad_out.h"
 #include "stage0_serial/parallel.h"
 
@@ -56,16 +57,25 @@ void embedding_backward(GradOut<T> dwte, GradOut<T> dwpe, const T* dout, const s
 
 namespace vectorised {
 
-// wte in f32 or bf16.
+// y = row `id` of wte, in f32 or bf16, + position.
+template <class Weight>
+void add_position(float* y, const Weight* wte, std::int64_t id, const float* position, std::int64_t C) {
+  const Weight* token = wte + id * C;
+#pragma omp simd
+  for (std::int64_t c = 0; c < C; ++c) y[c] = as_float(token[c]) + position[c];
+}
+// The same of a quantised wte.
+inline void add_position(float* y, const std::int8_t* wte, std::int64_t id, const float* position,
+                         std::int64_t C) {
+  widen_row(y, wte + id * quantised_width(C), C);
+  for (std::int64_t c = 0; c < C; ++c) y[c] += position[c];
+}
+
 template <class Weight>
 void embedding_forward(const Parallel& parallel, float* out, const std::int32_t* ids, const Weight* wte,
                        const float* wpe, EmbeddingSize s) {
   parallel.each(s.B * s.T, [=](std::int64_t row) {
-    const Weight* token = wte + ids[row] * s.C;
-    const float* position = wpe + row % s.T * s.C;
-    float* y = out + row * s.C;
-#pragma omp simd
-    for (std::int64_t c = 0; c < s.C; ++c) y[c] = as_float(token[c]) + position[c];
+    add_position(out + row * s.C, wte, ids[row], wpe + row % s.T * s.C, s.C);
   });
 }
 

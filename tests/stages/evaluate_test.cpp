@@ -94,6 +94,19 @@ TEST_F(Evaluate, IsTheMeanOverAllTokensOfTheText) {
   }
 }
 
+// That the matrices are those rounded values is tested with the model (Gpt2.ReadsEveryNarrowMatrix). Here: how
+// much the loss of a trained model changes.
+TEST_F(Evaluate, WithNarrowMatricesChangesLittle) {
+  const auto loss = [&](const char* weights) -> double {
+    return json({"--data", "text.txt", "--weights", weights})["loss"];
+  };
+  const double exact = loss("f32"), bf16 = std::abs(loss("bf16") - exact), int8 = std::abs(loss("int8") - exact);
+  EXPECT_GT(bf16, 0);
+  EXPECT_LT(bf16, 1e-3) << exact;
+  EXPECT_GT(int8, 0);
+  EXPECT_LT(int8, 5e-3) << exact;
+}
+
 // The validation of training: the same part of the text, in the same windows. Its end is shorter than one.
 TEST_F(Evaluate, OfTheValidationPartIsTheLastValidation) {
   const std::string tenth = read_bytes(in("text.txt")).substr(2250, 15 * 16 + 1);

@@ -114,10 +114,11 @@ struct Written {
   std::vector<std::int64_t> progress;
 };
 
-Written write(Backend& backend, const DecodeBenchConfig& config, const Gpt2Config& gpt2 = kConfig) {
+Written write(Backend& backend, const DecodeBenchConfig& config, const Gpt2Config& gpt2 = kConfig,
+              DType matrices = DType::f32) {
   Gpt2 model(backend, gpt2, DType::f32, 1, Purpose::inference);
   model.parameters().initialize(1);
-  if (config.matrices == DType::bf16) model.read_matrices_in_bf16(backend);
+  if (matrices != DType::f32) model.narrow_matrices(matrices);
   Written written;
   written.report = bench_decoding(backend, model, config, [&](std::int64_t done, std::int64_t total) {
     EXPECT_EQ(total, config.tokens);
@@ -145,7 +146,7 @@ TEST_F(Measuring, OfWritingTimesTokensAndReadsOfMemory) {
 TEST_F(Measuring, OfWritingCountsTheBytesOfAToken) {
   const double C = 32, L = 2, matrices = 128 * C + L * 12 * C * C, others = C + L * 13 * C + 2 * C;
   const auto bytes = [&](std::int64_t tokens, std::int64_t warmup, DType matrices_in) {
-    return write(*backend_, {.tokens = tokens, .warmup = warmup, .matrices = matrices_in})
+    return write(*backend_, {.tokens = tokens, .warmup = warmup}, kConfig, matrices_in)
         .report.bytes_per_token;
   };
   const double f32 = 4 * (matrices + others), row = 2 * 4 * C * L;
@@ -153,10 +154,12 @@ TEST_F(Measuring, OfWritingCountsTheBytesOfAToken) {
   EXPECT_EQ(bytes(3, 0, DType::f32), f32 + row * 3);  // contexts of 2, 3 and 4: one untimed token is first
   EXPECT_EQ(bytes(2, 15, DType::f32), f32 + row * (16 + 1) / 2);  // 16, then 1: a full context is cleared
   EXPECT_EQ(bytes(1, 3, DType::bf16), 2 * matrices + 4 * others + row * 4);
+  const double scales = 4 * (128 + L * (3 + 1 + 4 + 1) * C);
+  EXPECT_EQ(bytes(1, 3, DType::i8), matrices + scales + 4 * others + row * 4);
   // An untied head: one row of wte in addition. Its MLP has 31 columns instead of 128.
   const double narrower = matrices + C - L * 2 * 97 * C, biases = others - L * 97;
   const Written written =
-      write(*backend_, {.tokens = 1, .warmup = 3, .matrices = DType::bf16}, untied_config());
+      write(*backend_, {.tokens = 1, .warmup = 3}, untied_config(), DType::bf16);
   EXPECT_EQ(written.report.bytes_per_token, 2 * narrower + 4 * biases + row * 4);
 }
 

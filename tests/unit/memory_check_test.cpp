@@ -179,14 +179,14 @@ TEST_F(MemoryMessages, AModelThatHasNoRoomToWriteIsToldOfItsMatrices) {
                                      "less; --ignore-memory starts nevertheless"));
   EXPECT_EQ(says(DType::bf16), concat("--model: generation takes ", takes(DType::bf16),
                                       ", and 10.0 MiB are available on the device; a smaller model, or "
-                                      "--weights f32, which keeps one copy of the matrices, takes less; "
+                                      "--weights f32, which needs no second copy while it loads, takes less; "
                                       "--ignore-memory starts nevertheless"));
 }
 
 TEST_F(MemoryMessages, AnEvaluationThatHasNoRoomIsToldOfItsBatch) {
   const auto says = [&](const EvaluationBatch& batch) {
     return refusal(
-        [&] { require_evaluation_memory(config_, batch, DType::f32, device(10.0 * kMebibyte), {}); });
+        [&] { require_evaluation_memory(config_, batch, DType::f32, DType::f32, device(10.0 * kMebibyte), {}); });
   };
   const auto expected = [&](std::int64_t B, const char* rows, const char* less) {
     return concat("--batch-size: evaluation in batches of ", B, ' ', rows, " of 16 tokens takes ",

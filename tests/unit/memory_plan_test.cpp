@@ -216,11 +216,11 @@ TEST(MemoryPlan, of_a_huge_batch_grows_as_that_of_a_large_one) {
 }
 
 TEST(MemoryPlan, of_writing_is_what_a_first_token_takes_to_the_byte) {
-  for (const DType matrices : {DType::f32, DType::bf16}) {
+  for (const DType matrices : {DType::f32, DType::bf16, DType::i8}) {
     const std::unique_ptr<Backend> backend = make_cpu_backend(2);
     Gpt2 model(*backend, small(), DType::f32, 1, Purpose::inference);
     model.parameters().initialize(1);
-    if (matrices == DType::bf16) model.read_matrices_in_bf16(*backend);
+    if (matrices != DType::f32) model.narrow_matrices(matrices);
     KvCache cache(*backend, model);
     const std::vector<std::int32_t> token = {3};
     model.next_logits(*backend, to_device<std::int32_t>(*backend, {1, 1}, token), cache);
