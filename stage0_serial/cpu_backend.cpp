@@ -290,16 +290,17 @@ class CpuBackend final : public HostBackend {
   }
 
   // out (N,O) = x (N,I) · wᵀ, w in bf16 or quantised, with rows of `width` elements. If N > 1, w is converted
-  // to f32 panel by panel.
+  // to f32 panel by panel. GEMM reads x once for each panel, so panels are large: 16 MiB.
+  static constexpr std::int64_t kPanelElements = 1 << 22;
   template <class Weight>
   void narrow_product(float* out, const float* x, const Weight* w, std::int64_t width, LinearSize s) {
     if (s.N == 1) return vectorised::matvec(parallel_, out, x, w, s.O, s.I);
-    constexpr std::int64_t kPanel = 256;
-    std::vector<float> panel(static_cast<std::size_t>(std::min(kPanel, s.O) * s.I));
-    for (std::int64_t o = 0; o < s.O; o += kPanel) {
-      const std::int64_t n = std::min(kPanel, s.O - o);
-      vectorised::widen_rows(parallel_, panel.data(), w + o * width, n, s.I);
-      matmul_(parallel_, out + o, s.O, row_major(x, s.I), row_major(panel.data(), s.I).transposed(),
+    const std::int64_t rows = std::min(s.O, std::max<std::int64_t>(1, kPanelElements / s.I));
+    const Tensor panel = allocate(DType::f32, {rows, s.I});
+    for (std::int64_t o = 0; o < s.O; o += rows) {
+      const std::int64_t n = std::min(rows, s.O - o);
+      vectorised::widen_rows(parallel_, panel.data<float>(), w + o * width, n, s.I);
+      matmul_(parallel_, out + o, s.O, row_major(x, s.I), row_major(panel.data<float>(), s.I).transposed(),
               {s.N, n, s.I}, false);
     }
   }
