@@ -87,27 +87,6 @@ Json page_data(const Findings& findings, const Tokenizer& tokenizer) {
           {"tape", to_json(findings.tape)},  {"run", findings.run}};
 }
 
-// JSON inside <script>: no text in it can end the element.
-std::string script_data(const Json& json) {
-  std::string out;
-  for (const char c : json.dump(-1, ' ', false, Json::error_handler_t::replace)) {
-    switch (c) {
-      case '<':
-        out += "\\u003c";
-        break;
-      case '>':
-        out += "\\u003e";
-        break;
-      case '&':
-        out += "\\u0026";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return concat("<script type=\"application/json\" id=\"data\">", out, "</script>\n");
-}
-
 std::string fact(const std::string& name, const std::string& value) {
   return concat("<div><dt>", escaped(name), "</dt><dd>", escaped(value), "</dd></div>\n");
 }
@@ -212,8 +191,8 @@ std::string inspection_page(const Findings& findings, const Tokenizer& tokenizer
       header(findings.model, findings.inspection), kAttention, kLens, tape_section(findings.tape), kRun,
       "</main>\n<footer>Written by StageGPT's stageN_inspect. --json writes the same numbers in full "
       "precision.</footer>\n",
-      script_data(page_data(findings, tokenizer)), "<script>\n", kInspectionScript, kTrainingScript,
-      "</script>\n</body>\n</html>\n");
+      script_data(page_data(findings, tokenizer).dump(-1, ' ', false, Json::error_handler_t::replace)),
+      "<script>\n", kInspectionScript, kTrainingScript, "</script>\n</body>\n</html>\n");
 }
 
 }  // namespace stagegpt

@@ -15,4 +15,24 @@ std::string page_head(std::string_view title, std::string_view style, Scripts sc
       "</title>\n<style>", kBaseStyle, style, "</style>\n</head>\n");
 }
 
+std::string script_data(std::string_view json) {
+  std::string out;
+  for (const char c : json) {
+    switch (c) {
+      case '<':
+        out += "\\u003c";
+        break;
+      case '>':
+        out += "\\u003e";
+        break;
+      case '&':
+        out += "\\u0026";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return concat("<script type=\"application/json\" id=\"data\">", out, "</script>\n");
+}
+
 }  // namespace stagegpt

@@ -12,4 +12,7 @@ enum class Scripts { none, own };
 // From the doctype to the end of <head>. `style` follows the style sheet of all pages (base_style.h).
 std::string page_head(std::string_view title, std::string_view style, Scripts scripts = Scripts::none);
 
+// An element with the id "data", from which the page's script reads JSON. No text in it can end the element.
+std::string script_data(std::string_view json);
+
 }  // namespace stagegpt

@@ -60,6 +60,7 @@ class Block {
   AsyncCopies& copies() { return copies_; }
   Thread& thread(unsigned number) { return threads_[number]; }
   Warp& warp(unsigned number) { return warps_[number]; }
+  const Warp& warp(unsigned number) const { return warps_[number]; }
   unsigned threads() const { return size_; }
   // The lanes of a warp that exist, as a mask.
   unsigned lanes(unsigned warp) const { return lanes_[warp]; }

@@ -24,11 +24,18 @@ class Emulator final : public Platform {
     command_line.text("--emulator-report", report_directory_,
                       "count the memory accesses of kernels, by source line, and write a report to this "
                       "directory; -: print one line of JSON with the sums of each kernel");
+    command_line.text(
+        "--emulator-block", block_,
+        "KERNEL[:LAUNCH[:BLOCK]]: with --emulator-report, write block.html too, a page that steps "
+        "through what one block does; LAUNCH is that of the kernel, and both count from 0");
   }
   void start(int processes) override {
     emulation::set_threads(threads_ ? static_cast<int>(*threads_)
                                     : std::max(1, emulation::threads() / processes));
-    if (report_directory_) report_ = emulation::start_report(*report_directory_);
+    if (block_ && (!report_directory_ || *report_directory_ == emulation::kStandardOutput)) {
+      user_error("--emulator-block: needs --emulator-report DIR, the directory for its page");
+    }
+    if (report_directory_) report_ = emulation::start_report(*report_directory_, block_);
   }
   int threads() const override { return emulation::threads(); }
   std::string description(int, const DeviceInfo&) const override {
@@ -47,7 +54,7 @@ class Emulator final : public Platform {
 
  private:
   std::optional<std::int64_t> threads_;
-  std::optional<std::string> report_directory_;
+  std::optional<std::string> report_directory_, block_;
   std::unique_ptr<emulation::Report> report_;
 };
 

@@ -24,7 +24,7 @@ std::vector<std::string> own_arguments() {
 
 }  // namespace
 
-std::unique_ptr<Report> start_report(const std::filesystem::path&) {
+std::unique_ptr<Report> start_report(const std::filesystem::path&, const std::optional<std::string>&) {
   constexpr std::string_view kSuffix = "_emulated";
   std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   if (program.ends_with(kSuffix)) program.resize(program.size() - kSuffix.size());

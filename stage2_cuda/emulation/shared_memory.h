@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <span>
 
 #include "stage2_cuda/emulation/thread.h"
 
@@ -52,6 +53,8 @@ class SharedMemory {
   void pass_barrier() { ++epoch_; }
   // Of a block; kSharedBytes.
   const void* begin() const { return bytes_.get(); }
+  // The arrays that the block has declared so far.
+  std::span<const SharedSpan> arrays() const { return {arrays_, array_count_}; }
   // The bytes that the block's arrays take.
   std::size_t used_bytes() const { return used_bytes_; }
 

@@ -1,18 +1,23 @@
 #include <cstdio>
 #include <map>
+#include <set>
 
 #include "common/base/error.h"
+#include "common/page/document.h"
 #include "common/page/html.h"
 #include "stage2_cuda/emulation/profile/writers.h"
 
 namespace stagegpt::gpu::emulation {
 namespace {
 
-constexpr const char* kStyle =
-    "body{font:14px system-ui,sans-serif;margin:2em}table{border-collapse:collapse}"
-    "td,th{padding:2px 8px;text-align:left;vertical-align:top}td.n{text-align:right}"
-    "pre{margin:0;font:13px monospace}tr.bad td{background:#fdd}details{margin:1em 0}"
-    "summary{font:bold 14px monospace;cursor:pointer}";
+constexpr const char* kStyle = R"css(
+main, header, footer { max-width: 90rem; }
+table { border-collapse: collapse; font-size: 0.85rem; } td, th { padding: 1px 8px; text-align: left; vertical-align: top; }
+td.n { text-align: right; color: var(--quiet); } td.counts { min-width: 22rem; } pre { margin: 0; font-size: 0.8rem; line-height: 1.45; }
+tr.bad td { background: var(--bad-soft); } tr.bad td.counts { color: var(--bad); }
+details { margin: 0.75rem 0; } summary { cursor: pointer; font-weight: 600; overflow-wrap: anywhere; }
+:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; } a { color: var(--accent); }
+)css";
 
 std::string decimals(double value) {
   char text[32];
@@ -42,52 +47,47 @@ bool is_wasteful(const AccessCounts& c) {
   return c.shared ? conflict_factor(c) > 1 : sector_efficiency(c) < 0.9;
 }
 
+// The accesses of a line, in words, and whether one of them is wasteful.
+struct Cell {
+  std::string text;
+  bool wasteful = false;
+};
+
 // The kernel's own lines, from its first to its last access, with the accesses beside them.
 std::string source_of(const KernelSummary& kernel) {
-  std::map<SourceLine, std::vector<const LineAccess*>> by_line;
+  std::map<SourceLine, Cell> cells;
+  std::set<SourceLine> places;
   for (const LineAccess& access : kernel.lines) {
-    by_line[access.chain.empty() ? SourceLine{"?", 0} : access.chain.front()].push_back(&access);
+    const SourceLine place = access.chain.empty() ? SourceLine{"?", 0} : access.chain.front();
+    places.insert(place);
+    Cell& cell = cells[place];
+    cell.text += escaped(described(access)) + "<br>";
+    cell.wasteful = cell.wasteful || is_wasteful(access.counts);
   }
-  std::string out = "<table>";
-  std::string file;
-  std::vector<std::string> text;
-  int next = 0;
-  const auto row = [&](int line, const std::string& accesses, bool wasteful) {
-    const bool known = line >= 1 && static_cast<std::size_t>(line) <= text.size();
-    out += concat(wasteful ? "<tr class=bad>" : "<tr>", "<td class=n>", line, "</td><td><pre>",
-                  known ? escaped(text[static_cast<std::size_t>(line) - 1]) : "", "</pre></td><td>", accesses,
-                  "</td></tr>\n");
-  };
-  constexpr int kMostBetween = 30;
-  for (const auto& [place, accesses] : by_line) {
-    if (place.file != file || place.line - next > kMostBetween) {
-      file = place.file;
-      text = text_of(file);
-      next = place.line;
-      out += concat("<tr><th></th><th>", escaped(file), "</th><th></th></tr>\n");
+  std::string out =
+      "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Source and counts\"><table>";
+  for (const Excerpt& excerpt : excerpts_of(places)) {
+    out += concat("<tr><th></th><th>", escaped(excerpt.file), "</th><th></th></tr>\n");
+    int line = excerpt.first;
+    for (const std::string& text : excerpt.lines) {
+      const Cell& cell = cells[{excerpt.file, line}];
+      out += concat(cell.wasteful ? "<tr class=bad>" : "<tr>", "<td class=n>", line, "</td><td><pre>",
+                    escaped(text), "</pre></td><td class=counts>", cell.text, "</td></tr>\n");
+      ++line;
     }
-    for (; next < place.line; ++next) row(next, "", false);
-    std::string cell;
-    bool wasteful = false;
-    for (const LineAccess* access : accesses) {
-      cell += escaped(described(*access)) + "<br>";
-      wasteful = wasteful || is_wasteful(access->counts);
-    }
-    row(place.line, cell, wasteful);
-    next = place.line + 1;
   }
-  return out + "</table>";
+  return out + "</table></div>";
 }
 
 }  // namespace
 
-std::string page_of(const Summary& summary) {
-  std::string out =
-      concat("<!doctype html><html lang=en><meta charset=utf-8><title>Emulator report</title><style>", kStyle,
-             "</style><h1>Memory accesses of kernels, counted by the emulator</h1>\n");
-  out +=
+std::string page_of(const Summary& summary, bool has_block) {
+  std::string out = concat(
+      page_head("Emulator report", kStyle),
+      "<body>\n<header><h1>Memory accesses of kernels, counted by the emulator</h1></header>\n<main>\n",
       "<p>Lines of accesses that move more than they need, or conflict, are marked. The numbers are those of "
-      "report.txt; docs/emulator.md defines them.</p>\n";
+      "report.txt; docs/emulator.md defines them.</p>\n",
+      has_block ? "<p><a href=\"block.html\">Step through one block</a></p>\n" : "");
   for (const KernelSummary& kernel : summary.kernels) {
     out += concat("<details><summary>", escaped(kernel.name), ": ", kernel.counts->launches, " launches, ",
                   kernel.global_total.sectors, " sectors, ",
@@ -95,7 +95,10 @@ std::string page_of(const Summary& summary) {
                   decimals(conflict_factor(kernel.shared_total)), "</summary>\n", source_of(kernel),
                   "</details>\n");
   }
-  return out + "<h2>The whole report</h2><pre>" + escaped(table_of(summary)) + "</pre></html>\n";
+  return out +
+         "<h2>The whole report</h2><div class=\"scroll\" tabindex=\"0\" role=\"region\" "
+         "aria-label=\"report.txt\"><pre>" +
+         escaped(table_of(summary)) + "</pre></div>\n</main>\n</body>\n</html>\n";
 }
 
 }  // namespace stagegpt::gpu::emulation

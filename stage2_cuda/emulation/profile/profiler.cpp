@@ -35,6 +35,7 @@ void Profiler::begin_launch(const Launch& launch) {
   arguments_ = launch.pointers(launch.arguments);
   std::ranges::stable_sort(arguments_, {}, &PointerArgument::address);
   shadow_.begin_launch();
+  if (trace_) trace_->begin_launch(launch, arguments_);
 }
 
 void Profiler::end_launch() {
@@ -70,23 +71,29 @@ void Profiler::begin_block(const Block& block) {
   ++kernel_->blocks;
   kernel_->block_threads = block.threads();
   const Index grid = block.launch().grid, at = block.index();
-  shadow_.begin_block(at.x + grid.x * (at.y + grid.y * at.z));
+  const unsigned number = at.x + grid.x * (at.y + grid.y * at.z);
+  shadow_.begin_block(number);
+  tracing_ = trace_ && trace_->begin_block(block, number);
 }
 
 void Profiler::end_block() {
   for (unsigned warp = 0; warp * kWarpSize < block_->threads(); ++warp) finish(warp);
   kernel_->shared_bytes = std::max(kernel_->shared_bytes, block_->shared().used_bytes());
+  if (tracing_) trace_->end_block(*block_);
+  tracing_ = false;
   block_ = nullptr;
 }
 
 void Profiler::at_barrier(const char* call, Where where) {
   for (unsigned warp = 0; warp * kWarpSize < block_->threads(); ++warp) finish(warp);
   shadow_.pass_barrier();
+  if (tracing_) trace_->add_barrier(call, where);
   count_call(call, where, block_->threads());
 }
 
 void Profiler::at_warp_call(const Thread& self) {
   if (self.mask == block_->lanes(self.warp)) finish(self.warp);
+  if (tracing_) trace_->add_warp_call(*block_, self);
   count_call(self.call, self.where, static_cast<unsigned>(std::popcount(self.mask)));
 }
 
@@ -99,18 +106,13 @@ void Profiler::count_call(const char* call, Where where, unsigned lanes) {
 void Profiler::finish(unsigned warp) {
   const auto existing = static_cast<unsigned>(std::popcount(block_->lanes(warp)));
   warps_[warp].finish([&](Instruction instruction, const AccessCounts& of_lane, const WarpAccess& access) {
-    kernel_->accesses.try_emplace(instruction, of_lane).first->second.add(access, existing);
+    AccessCounts request = of_lane;
+    request.add(access, existing);
+    const auto [counts, is_new] = kernel_->accesses.try_emplace(instruction, request);
+    if (!is_new) counts->second.add(request);
+    if (tracing_) trace_->add_request(warp, instruction, request, access);
   });
-}
-
-const PointerArgument* Profiler::argument_at(std::uintptr_t address) const {
-  const auto after = std::ranges::upper_bound(arguments_, address, {}, [](const PointerArgument& argument) {
-    return reinterpret_cast<std::uintptr_t>(argument.address);
-  });
-  if (after == arguments_.begin()) return nullptr;
-  // The first of several arguments with one address.
-  return &*std::ranges::lower_bound(arguments_.begin(), after, std::prev(after)->address, {},
-                                    &PointerArgument::address);
+  if (tracing_) trace_->end_segment(warp);
 }
 
 void Profiler::access(const void* memory, std::size_t bytes, Kind kind, Instruction caller) {
@@ -121,11 +123,13 @@ void Profiler::access(const void* memory, std::size_t bytes, Kind kind, Instruct
   if (address - shared_begin_ < kSharedBytes) {
     of_lane.shared = true;
     warps_[self.warp].add(self.lane, caller, address - shared_begin_, of_lane);
+    if (tracing_) trace_->add_lane(self, caller);
     return;
   }
   if (address - device_begin_ >= device_bytes_) return;  // the thread's own variables
   warps_[self.warp].add(self.lane, caller, address, of_lane);
-  const PointerArgument* const argument = argument_at(address);
+  if (tracing_) trace_->add_lane(self, caller);
+  const PointerArgument* const argument = argument_at(arguments_, address);
   Bytes requested;
   if (kind != Kind::write) requested.read = bytes;
   if (kind != Kind::read) requested.written = bytes;
@@ -163,7 +167,7 @@ void Profiler::report_race(const Stamp& first, std::uintptr_t address, Kind kind
             .first_thread = name_of(first.block, first.thread),
             .second_thread = name_of(shadow_.block(), current_thread->number),
             .instances = 1};
-  if (const PointerArgument* const argument = argument_at(address)) {
+  if (const PointerArgument* const argument = argument_at(arguments_, address)) {
     race.argument = argument->number;
     race.byte = address - reinterpret_cast<std::uintptr_t>(argument->address);
   }

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <array>
+#include <optional>
 
 #include "stage2_cuda/emulation/launch_observer.h"
+#include "stage2_cuda/emulation/profile/block_trace.h"
 #include "stage2_cuda/emulation/profile/counts.h"
 #include "stage2_cuda/emulation/profile/device_shadow.h"
 #include "stage2_cuda/emulation/profile/warp_accesses.h"
@@ -25,7 +27,12 @@ class Profiler final : public LaunchObserver {
   // The op that launches from now on belong to; null for none.
   void set_op(OpCounts* op) { op_ = op; }
 
+  // Records what a block of a launch to come does.
+  void trace(BlockTrace trace) { trace_ = std::move(trace); }
+
   Profile& profile() { return profile_; }
+  // What trace() was given, if it was called.
+  const std::optional<BlockTrace>& block_trace() const { return trace_; }
 
   void begin_launch(const Launch& launch) override;
   void end_launch() override;
@@ -39,7 +46,6 @@ class Profiler final : public LaunchObserver {
  private:
   void count_call(const char* call, Where where, unsigned lanes);
   void finish(unsigned warp);
-  const PointerArgument* argument_at(std::uintptr_t address) const;
   void report_race(const Stamp& first, std::uintptr_t address, Kind kind, Instruction caller);
   std::string name_of(std::uint32_t block, std::uint16_t thread) const;
 
@@ -53,6 +59,8 @@ class Profiler final : public LaunchObserver {
   std::uintptr_t shared_begin_ = 0, device_begin_ = 0, device_bytes_ = 0;
   std::array<WarpAccesses, kMaxBlockThreads / kWarpSize> warps_;
   DeviceShadow shadow_;
+  std::optional<BlockTrace> trace_;
+  bool tracing_ = false;  // whether the block that runs is the traced one
 };
 
 // Null unless a profiler exists.

@@ -34,31 +34,44 @@ class OpWatcher final : public OpObserver {
 
 class CountingReport : public Report {
  public:
+  explicit CountingReport(const std::optional<std::string>& block) {
+    if (block) profiler_.trace(BlockTrace(parsed_block_choice(*block)));
+  }
   std::unique_ptr<OpObserver> watch(Backend& backend) override {
     return std::make_unique<OpWatcher>(backend, profiler_);
   }
-  void write() override { write(summary_of(profiler_.profile())); }
+  void write() override {
+    write(summary_of(profiler_.profile()), profiler_.block_trace());
+    if (profiler_.block_trace()) profiler_.block_trace()->check_found(profiler_.profile());
+  }
 
  private:
-  virtual void write(const Summary& summary) const = 0;
+  virtual void write(const Summary& summary, const std::optional<BlockTrace>& block) const = 0;
 
   Profiler profiler_;
 };
 
 class ReportInDirectory final : public CountingReport {
  public:
-  explicit ReportInDirectory(const std::filesystem::path& directory) : directory_(directory) {
+  ReportInDirectory(const std::filesystem::path& directory, const std::optional<std::string>& block)
+      : CountingReport(block), directory_(directory) {
     std::error_code error;
     std::filesystem::create_directories(directory_, error);
     if (error) user_error("--emulator-report: cannot make ", directory_.string(), ": ", error.message());
   }
 
  private:
-  void write(const Summary& summary) const override {
+  void write(const Summary& summary, const std::optional<BlockTrace>& block) const override {
+    const bool has_block = block && block->found();
     write("report.json", json_of(summary).dump(1) + "\n");
     write("report.txt", table_of(summary));
-    write("index.html", page_of(summary));
+    write("index.html", page_of(summary, has_block));
     std::cerr << "emulator report: " << (directory_ / "index.html").string() << '\n';
+    if (!has_block) return;
+    const Json json = json_of(*block, summary);
+    write("block.json", json.dump() + "\n");
+    write("block.html", block_page_of(json));
+    std::cerr << "one block, step by step: " << (directory_ / "block.html").string() << '\n';
   }
   void write(const char* name, const std::string& text) const { replace_file(directory_ / name, text); }
 
@@ -67,7 +80,11 @@ class ReportInDirectory final : public CountingReport {
 
 // One line, so that it can be told from what the program itself prints.
 class ReportOnStandardOutput final : public CountingReport {
-  void write(const Summary& summary) const override {
+ public:
+  ReportOnStandardOutput() : CountingReport(std::nullopt) {}
+
+ private:
+  void write(const Summary& summary, const std::optional<BlockTrace>&) const override {
     std::cout << totals_of(summary).dump() << '\n';
     flush_output();
   }
@@ -75,9 +92,10 @@ class ReportOnStandardOutput final : public CountingReport {
 
 }  // namespace
 
-std::unique_ptr<Report> start_report(const std::filesystem::path& directory) {
+std::unique_ptr<Report> start_report(const std::filesystem::path& directory,
+                                     const std::optional<std::string>& block) {
   if (directory == kStandardOutput) return std::make_unique<ReportOnStandardOutput>();
-  return std::make_unique<ReportInDirectory>(directory);
+  return std::make_unique<ReportInDirectory>(directory, block);
 }
 
 }  // namespace stagegpt::gpu::emulation

@@ -25,15 +25,7 @@ SourceLine parsed(std::string_view text) {
   SourceLine line;
   if (colon == std::string_view::npos) return line;
   std::from_chars(text.data() + colon + 1, text.data() + text.size(), line.line);
-  std::string_view path = text.substr(0, colon);
-  for (const std::string_view folder : {"stage2_cuda/", "tests/"}) {
-    if (const std::size_t begin = path.rfind(folder); begin != std::string_view::npos) {
-      path.remove_prefix(begin);
-      break;
-    }
-  }
-  line.file = path;
-  return line;
+  return source_line(text.substr(0, colon), line.line);
 }
 
 bool is_kernel_source(const SourceLine& line) {
@@ -97,6 +89,16 @@ std::map<Instruction, LineChain> lines_of(const std::vector<Instruction>& caller
   return all;
 }
 
+SourceLine source_line(std::string_view path, int line) {
+  for (const std::string_view folder : {"stage2_cuda/", "tests/"}) {
+    if (const std::size_t begin = path.rfind(folder); begin != std::string_view::npos) {
+      path.remove_prefix(begin);
+      break;
+    }
+  }
+  return {std::string(path), line};
+}
+
 std::string to_string(const LineChain& chain) {
   std::string text;
   for (const SourceLine& line : chain) {
@@ -111,6 +113,23 @@ std::vector<std::string> text_of(const std::string& file) {
   std::vector<std::string> lines;
   for (std::string line; std::getline(in, line);) lines.push_back(line);
   return lines;
+}
+
+std::vector<Excerpt> excerpts_of(const std::set<SourceLine>& lines) {
+  constexpr int kMostBetween = 30;
+  std::vector<Excerpt> excerpts;
+  std::vector<std::string> text;  // of the last excerpt's file
+  for (const SourceLine& place : lines) {
+    const bool same_file = !excerpts.empty() && excerpts.back().file == place.file;
+    if (!same_file) text = text_of(place.file);
+    const auto next = [&] { return excerpts.back().first + static_cast<int>(excerpts.back().lines.size()); };
+    if (!same_file || place.line - next() > kMostBetween) excerpts.push_back({place.file, place.line, {}});
+    while (next() <= place.line) {
+      const auto index = static_cast<std::size_t>(next()) - 1;
+      excerpts.back().lines.push_back(index < text.size() ? text[index] : "");
+    }
+  }
+  return excerpts;
 }
 
 }  // namespace stagegpt::gpu::emulation

@@ -41,14 +41,13 @@ KernelSummary summary_of(const std::string& name, const KernelCounts& kernel,
 }  // namespace
 
 Summary summary_of(const Profile& profile) {
-  Summary summary{.profile = &profile, .kernels = {}, .races = {}};
-  const std::map<Instruction, LineChain> lines = all_lines(profile);
+  Summary summary{.profile = &profile, .kernels = {}, .races = {}, .lines = all_lines(profile)};
   for (const auto& [name, kernel] : profile.kernels)
-    summary.kernels.push_back(summary_of(name, kernel, lines));
+    summary.kernels.push_back(summary_of(name, kernel, summary.lines));
   std::ranges::stable_sort(summary.kernels, std::greater(),
                            [](const KernelSummary& kernel) { return kernel.global_total.sectors; });
   for (const Race& race : profile.races) {
-    summary.races.push_back({&race, lines.at(race.first), lines.at(race.second)});
+    summary.races.push_back({&race, summary.lines.at(race.first), summary.lines.at(race.second)});
   }
   return summary;
 }

@@ -31,6 +31,7 @@ struct Summary {
   const Profile* profile = nullptr;
   std::vector<KernelSummary> kernels;  // those with the most sectors first
   std::vector<RaceSummary> races;
+  std::map<Instruction, LineChain> lines;  // of all instructions
 };
 
 // `profile` must outlive the summary.
