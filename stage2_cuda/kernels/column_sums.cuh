@@ -45,7 +45,7 @@ static __global__ void column_sums_kernel(float* out, bool accumulate, float* re
     const Floats<V> value = load<V>(in, n * columns + begin + place);
     STAGEGPT_UNROLL for (int j = 0; j < V; ++j) own.v[j] += value.v[j];
   }
-  STAGEGPT_UNROLL for (int j = 0; j < V; ++j) warp_sums[warp * kColumns + place + j] = own.v[j];
+  store_floats(warp_sums, warp * kColumns + place, own);
   __syncthreads();
   const int column = static_cast<int>(threadIdx.x);
   const std::int64_t c = begin + column;

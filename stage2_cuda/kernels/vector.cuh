@@ -59,14 +59,21 @@ __device__ Floats<kVector<T>> load_shared(const Shared& array, std::int64_t i) {
   }
 }
 
-template <int V>
-__device__ void store(float* array, std::int64_t i, const Floats<V>& f) {
+// The array may be shared: a warp then writes 16 bytes per lane without bank conflicts, which 4 bytes at a
+// stride of V would have.
+template <int V, class Array>
+__device__ void store_floats(Array&& array, std::int64_t i, const Floats<V>& f) {
   if constexpr (V == 1) {
     array[i] = f.v[0];
   } else {
     STAGEGPT_UNROLL for (int j = 0; j < V; j += 4)
         store4(array, i + j, Float4{f.v[j], f.v[j + 1], f.v[j + 2], f.v[j + 3]});
   }
+}
+
+template <int V>
+__device__ void store(float* array, std::int64_t i, const Floats<V>& f) {
+  store_floats(array, i, f);
 }
 
 template <int V>

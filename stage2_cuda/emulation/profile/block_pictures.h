@@ -47,7 +47,8 @@ function drawBanks(event) {
       grid.append(make("span", "label", ++wavefront));
       for (const words of phase.banks) {
         const [word, lanes] = [...words][row] ?? [];
-        const cell = make("span", lanes ? (row ? "late" : "used") : "", lanes ? (lanes.length > 1 ? `×${lanes.length}` : lanes[0]) : "");
+        const shared = lanes?.length > 1, css = lanes ? (row ? "late" : "used") + (shared ? " many" : "") : "";
+        const cell = make("span", css, shared ? (narrow ? "×" : `×${lanes.length}`) : lanes?.[0]);
         if (lanes) cell.title = `word ${word}, ${element(4 * word)}: ${lanes.length > 1 ? "lanes" : "lane"} ${ranges(lanes)}`;
         grid.append(cell);
       }
@@ -129,7 +130,7 @@ function drawArrivals(barrier) {
     wait.style.width = `${100 - 100 * n / most}%`;
     box.append(done, wait);
     bar.append(box);
-    row.append(make("th", "", `warp ${warp}`), bar, make("td", "", `${plural(n, "step")}${n < most ? ", then waits" : ""}`));
+    row.append(make("th", "", `warp ${warp}`), bar, make("td", "", `${plural(n, "step")}${n < most ? ", waits" : ""}`));
     table.append(row);
   });
   return [make("p", "caption", "Steps of each warp since the barrier before, and who waits for whom."), table];
@@ -177,6 +178,7 @@ $("legend").append(...[["--global-read", "read of global memory"], ["--global-wr
   ["--waste", "bank conflict, or sectors for nothing"]].map(([colour, text]) => {
   const item = make("span"), sample = make("i");
   sample.style.background = `var(${colour})`;
+  if (colour === "--wait") sample.className = "dot";
   item.append(sample, text);
   return item;
 }));

@@ -100,17 +100,17 @@ function stepsBefore(column) {
 }
 // Sentences, each [text, is waste].
 function words() {
-  const event = eventAt(now.column, now.warp), head = `Step ${now.column + 1} of ${columns}, warp ${now.warp}, `;
+  const event = eventAt(now.column, now.warp), step = `Step ${now.column + 1} of ${columns}`, warp = `warp ${now.warp}`;
   if (!event) {
     const barrier = barrierAfter(now.column);
     const busy = at.flatMap((own, warp) => own.has(now.column) ? [warp] : []);
-    return [[barrier ? `${head}waits at the barrier in ${place(barrier)}: ${busy.length === 1 ? "warp" : "warps"} ${ranges(busy)} ${
-      busy.length === 1 ? "has" : "have"} not arrived.` : `${head}has nothing more to do${isCut ? " in the part that is shown" : ""}.`, false]];
+    return [[barrier ? `${step}: ${warp} waits at the barrier in ${place(barrier)}: ${busy.length === 1 ? "warp" : "warps"} ${ranges(busy)} ${
+      busy.length === 1 ? "has" : "have"} not arrived.` : `${step}: ${warp} has nothing more to do${isCut ? " in the part that is shown" : ""}.`, false]];
   }
   if (event.kind === "barrier") {
     const steps = stepsBefore(event.column), most = Math.max(...steps), least = Math.min(...steps);
     const last = steps.flatMap((n, warp) => n === most ? [warp] : []);
-    return [[`Step ${now.column + 1} of ${columns}, ${event.call} in ${place(event)}: all ${threads} threads have arrived. ${most === least ?
+    return [[`${step}, ${event.call} in ${place(event)}: all ${threads} threads have arrived. ${most === least ?
       `Each warp did ${plural(most, "step")} since the barrier before.` :
       `${last.length === 1 ? "Warp" : "Warps"} ${ranges(last)} did the most since the barrier before, ${plural(most, "step")}; others did as few as ${least} and wait.`
       } From here on, every thread may read what any of them has written.`, false]];
@@ -118,9 +118,9 @@ function words() {
   if (event.kind === "warp call") {
     const rest = event.from_lanes ? `: ${shuffleWords(event)}. No memory is touched.` :
       event.call === "__syncwarp" ? ": the lanes wait for each other, and see each other's writes." : ": a call of all its lanes together.";
-    return [[`${head}${place(event)}: ${event.call} of ${plural(count(event.mask), "lane")}${rest}${idleWords(event)}`, false]];
+    return [[`${step}, ${warp}, ${place(event)}: ${event.call} of ${plural(count(event.mask), "lane")}${rest}${idleWords(event)}`, false]];
   }
-  return [[`${head}${place(event)}: ${accessWords(event)}`, false], costWords(event), [idleWords(event), false]];
+  return [[`${step}, ${warp}, ${place(event)}: ${accessWords(event)}`, false], costWords(event), [idleWords(event), false]];
 }
 
 // ---- What is chosen ---------------------------------------------------------------------------------------
@@ -151,6 +151,7 @@ function measure() {
   }
   layout.bottom = top;
   const width = canvas.parentElement.clientWidth, ratio = window.devicePixelRatio || 1;
+  layout.width = Math.max(14, Math.min(26, Math.floor((width - layout.gutter) / Math.max(1, columns))));
   layout.visible = Math.max(1, Math.floor((width - layout.gutter) / layout.width));
   const margin = Math.min(4, Math.floor(layout.visible / 4));
   if (now.column < layout.left + margin) layout.left = now.column - margin;
@@ -209,11 +210,13 @@ function draw() {
       begin = column + 1;
     }
   }
-  context.strokeStyle = colour("--accent");
-  context.lineWidth = 2;
   const rows = barrierAt.has(now.column) ? [layout.head - 5, layout.bottom - layout.head + 4] :
     [layout.tops[now.warp] - 2, lanesOf(now.warp) * layout.heights[now.warp] + 3];
-  context.strokeRect(x(now.column), rows[0], w, rows[1]);
+  for (const [line, width] of [["--paper", 5], ["--ink", 2.5]]) {
+    context.strokeStyle = colour(line);
+    context.lineWidth = width;
+    context.strokeRect(x(now.column), rows[0], w, rows[1]);
+  }
   context.fillStyle = colour("--accent");
   context.beginPath();
   context.moveTo(x(now.column) + w / 2 - 5, 0); context.lineTo(x(now.column) + w / 2 + 5, 0); context.lineTo(x(now.column) + w / 2, 8);

@@ -33,14 +33,16 @@ button:disabled { opacity: 0.45; cursor: default; }
 #timeline canvas { display: block; width: 100%; cursor: pointer; touch-action: pan-y; }
 .legend { display: flex; flex-wrap: wrap; gap: 0.15rem 1rem; font-size: 0.8rem; color: var(--quiet); margin: 0.4rem 0; max-width: none; }
 .legend span { white-space: nowrap; } .legend i { display: inline-block; width: 0.8em; height: 0.8em; border-radius: 2px; margin-right: 0.35em; vertical-align: -0.05em; }
-.says { font-size: 1.02rem; min-height: 4.7em; max-width: 62rem; margin: 0.5rem 0 0; }
+.legend i.dot { width: 0.35em; height: 0.35em; border-radius: 50%; vertical-align: 0.2em; }
+.says { font-size: 1.02rem; min-height: 3.2em; max-width: 76rem; margin: 0.5rem 0 0; }
 .says b.waste { color: var(--waste); }
 .two { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); gap: 0 2rem; align-items: start; }
 @media (max-width: 56rem) { .two { grid-template-columns: minmax(0, 1fr); } }
 .banks { display: grid; grid-template-columns: 2.6rem repeat(32, minmax(0, 1fr)); gap: 1px; font-size: 0.66rem; line-height: 1.5; text-align: center; }
 .banks span { overflow: hidden; border-radius: 2px; background: var(--soft); white-space: nowrap; font-variant-numeric: tabular-nums; min-height: 1.5em; }
 .banks .label { background: none; text-align: right; padding-right: 0.3rem; color: var(--quiet); overflow: visible; }
-.banks .head { background: none; color: var(--quiet); }
+.banks .head { background: none; color: var(--quiet); overflow: visible; }
+.banks .many { font-size: 0.54rem; line-height: 1.8; letter-spacing: -0.03em; }
 .banks .used { background: var(--kind); color: var(--on-colour); font-weight: 600; }
 .banks .late { background: var(--waste); color: var(--on-colour); font-weight: 600; }
 .banks .gap { grid-column: 1 / -1; background: none; min-height: 0.35rem; }
@@ -56,17 +58,22 @@ button:disabled { opacity: 0.45; cursor: default; }
 .shuffle text { fill: var(--ink); font-size: 9px; text-anchor: middle; } .shuffle line { stroke: var(--call); stroke-width: 1.2; }
 .shuffle rect { fill: var(--call); opacity: 0.25; } .shuffle rect.idle { fill: var(--idle); opacity: 1; }
 .arrivals { border-collapse: collapse; font-size: 0.85rem; } .arrivals td, .arrivals th { padding: 1px 0.6rem 1px 0; text-align: left; font-weight: 400; }
-.arrivals .bar { width: 12rem; } .arrivals .bar i { display: block; height: 0.7rem; background: var(--call); border-radius: 2px; min-width: 1px; }
+.arrivals th, .arrivals td { white-space: nowrap; }
+.arrivals .bar { width: min(12rem, 34vw); } .arrivals .bar i { display: block; height: 0.7rem; background: var(--call); border-radius: 2px; min-width: 1px; }
 .arrivals .bar div { display: flex; } .arrivals .bar i.wait { background: none; border-bottom: 2px dotted var(--wait); height: 0.4rem; border-radius: 0; min-width: 0; }
 table.lanes { border-collapse: collapse; font-size: 0.82rem; font-variant-numeric: tabular-nums; } table.lanes td, table.lanes th { padding: 0 0.8rem 0 0; text-align: left; }
 details { margin: 0.75rem 0; } summary { cursor: pointer; color: var(--accent); font-size: 0.9rem; }
 .source { max-height: 26rem; overflow: auto; border: 1px solid var(--rule); border-radius: 6px; background: var(--soft); margin: 0.25rem 0; position: relative; }
-.source h3 { margin: 0; padding: 0.3rem 0.6rem; font-size: 0.8rem; color: var(--quiet); font-weight: 600; position: sticky; left: 0; }
+.source h3 { margin: 0; padding: 0.3rem 0.6rem; font-size: 0.8rem; color: var(--quiet); font-weight: 600; }
 .source pre { margin: 0; font-size: 0.78rem; line-height: 1.5; min-width: max-content; }
 .source code { display: block; padding: 0 0.6rem; border-left: 4px solid transparent; font-family: ui-monospace, "DejaVu Sans Mono", monospace; }
 .source code b { display: inline-block; width: 2.6rem; color: var(--quiet); font-weight: 400; user-select: none; }
 .source code.here { background: color-mix(in srgb, var(--kind) 30%, transparent); border-left-color: var(--kind); }
 .source code.other { border-left-color: var(--wait); }
+@media (max-width: 34rem) {
+  .banks { font-size: 0.5rem; line-height: 1.9; grid-template-columns: 2rem repeat(32, minmax(0, 1fr)); }
+  .says { min-height: 7.8em; }
+}
 )css";
 
 }  // namespace stagegpt::gpu::emulation

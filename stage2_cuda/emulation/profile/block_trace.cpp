@@ -46,6 +46,12 @@ std::vector<std::size_t> merged(const std::array<std::vector<std::size_t>, kWarp
   }
 }
 
+// "1 block (0)", "3 blocks (0 to 2)".
+std::string numbers(std::uint64_t count, std::string_view word) {
+  if (count == 1) return concat("1 ", word, " (0)");
+  return concat(count, ' ', word, word.ends_with('h') ? "es" : "s", " (0 to ", count - 1, ')');
+}
+
 std::string kernels_of(const Profile& profile) {
   std::string names;
   for (const auto& [name, counts] : profile.kernels) names += concat(names.empty() ? "" : "; ", name);
@@ -69,9 +75,8 @@ void BlockTrace::begin_launch(const Launch& launch, const std::vector<PointerArg
   if (!in_launch_) return;
   const std::uint64_t blocks = std::uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
   if (choice_.block >= blocks) {
-    user_error("--emulator-block: launch ", choice_.launch, " of ", launch.kernel, " has ", blocks,
-               blocks == 1 ? " block, 0" : " blocks, 0 to ", blocks == 1 ? "" : concat(blocks - 1),
-               ", got block ", choice_.block);
+    user_error("--emulator-block: launch ", choice_.launch, " of ", launch.kernel, " has ",
+               numbers(blocks, "block"), ", got block ", choice_.block);
   }
   kernel_ = launch.kernel;
   grid_ = launch.grid;
@@ -165,9 +170,8 @@ void BlockTrace::check_found(const Profile& profile) const {
     user_error("--emulator-block: no kernel \"", choice_.kernel, "\" was launched; launched were ",
                kernels_of(profile));
   }
-  user_error("--emulator-block: ", choice_.kernel, " had ", launches_,
-             launches_ == 1 ? " launch, 0" : " launches, 0 to ", launches_ == 1 ? "" : concat(launches_ - 1),
-             ", got launch ", choice_.launch);
+  user_error("--emulator-block: ", choice_.kernel, " had ", numbers(launches_, "launch"), ", got launch ",
+             choice_.launch);
 }
 
 std::vector<BlockEvent> BlockTrace::first_events() const {

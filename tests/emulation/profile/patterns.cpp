@@ -75,7 +75,23 @@ __global__ void atomic(int* counter) { atomicAdd(counter, 1); }
 __global__ void shared_race(float* out) {
   STAGEGPT_SHARED(float, words, 32);
   words[threadIdx.x] = 1;
-  out[threadIdx.x] = words[31 - threadIdx.x];
+  __syncthreads();
+  const float value = words[(threadIdx.x + 1) % 32];
+  words[threadIdx.x] = 2;
+  out[threadIdx.x] = value;
+}
+
+__global__ void phases(float* out, const float* in) {
+  STAGEGPT_SHARED(float, words, 64);
+  const unsigned i = threadIdx.x;
+  float value = in[i];
+  if (i >= 32) value += in[i - 32];
+  words[i] = value;
+  __syncthreads();
+  value = words[63 - i];
+  if (i % 2 == 1) value += words[i];
+  for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xFFFFFFFF, value, step);
+  out[i] = value;
 }
 
 }  // namespace
@@ -99,5 +115,6 @@ void run_last_block(int* counter, float* sums, float* out, unsigned blocks, bool
 }
 void run_atomic(int* counter) { launch<atomic>(1, 32, 0, nullptr, counter); }
 void run_shared_race(float* out) { launch<shared_race>(1, 32, 0, nullptr, out); }
+void run_phases(float* out, const float* in) { launch<phases>(1, 64, 0, nullptr, out, in); }
 
 }  // namespace stagegpt::test

@@ -28,7 +28,10 @@ void run_same_place(float* data, unsigned blocks);
 void run_last_block(int* counter, float* sums, float* out, unsigned blocks, bool fence);
 // Every lane adds 1 to one counter.
 void run_atomic(int* counter);
-// A race in shared memory, which the emulator itself reports.
+// Each thread reads its neighbour's word of shared memory and writes its own, with no barrier in between.
 void run_shared_race(float* out);
+// Two warps with a barrier between two parts. In the first, warp 1 has one read more; in the second, odd
+// lanes read once more, then each warp adds its values in five shuffles.
+void run_phases(float* out, const float* in);
 
 }  // namespace stagegpt::test

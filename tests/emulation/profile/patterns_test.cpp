@@ -1,212 +1,102 @@
-// The profile of kernels with known patterns of accesses: every expected count is computed by hand, from
-// sectors of 32 bytes, 32 banks of 4 bytes, and warps of 32 lanes.
+// Ten patterns of memory accesses that everyone who writes kernels should know, with the counts of a
+// profiler. Each expected count is derived by hand, from three facts: a warp has 32 lanes; global memory
+// moves in sectors of 32 bytes; shared memory has 32 banks of 4 bytes, where word w is in bank w mod 32.
 #include "tests/emulation/profile/patterns.cuh"
 
-#include <algorithm>
-
-#include "stage2_cuda/emulation/profile/profiler.h"
-#include "stage2_cuda/emulation/profile/summary.h"
-#include "tests/emulation/emulated.h"
+#include "tests/emulation/profile/profiled.h"
 
 namespace stagegpt::test {
 namespace {
 
-using namespace gpu;
-using namespace gpu::emulation;
+class MemoryPatterns : public ProfileTest {};
 
-class EmulatorProfile : public testing::Test {
- protected:
-  // All accesses of the kernel that has run, of one kind.
-  AccessCounts counts(bool shared, Kind kind) {
-    EXPECT_EQ(profiler_.profile().kernels.size(), 1U);
-    AccessCounts sum;
-    sum.shared = shared;
-    for (const auto& [instruction, counts] : profiler_.profile().kernels.begin()->second.accesses) {
-      if (counts.shared == shared && counts.kind == kind) sum.add(counts);
-    }
-    return sum;
-  }
-  AccessCounts global_reads() { return counts(false, Kind::read); }
-  AccessCounts shared_reads() { return counts(true, Kind::read); }
-  const KernelCounts& kernel() { return profiler_.profile().kernels.begin()->second; }
-  std::size_t races() { return profiler_.profile().races.size(); }
-
-  DeviceArray<float> in_{std::vector<float>(2048, 1.0F)}, out_{2048};
-  DeviceArray<int> counter_{1};
-  Profiler profiler_;
-};
-
-void expect_sectors(const AccessCounts& counts, Count requests, Count sectors, Count ideal) {
-  EXPECT_EQ(counts.requests, requests);
-  EXPECT_EQ(counts.sectors, sectors);
-  EXPECT_EQ(counts.ideal_sectors, ideal);
-}
-
-void expect_wavefronts(const AccessCounts& counts, Count wavefronts, Count ideal, unsigned ways) {
-  EXPECT_EQ(counts.wavefronts, wavefronts);
-  EXPECT_EQ(counts.ideal_wavefronts, ideal);
-  EXPECT_EQ(counts.ways, ways);
-}
-
-// 32 lanes · 4 bytes = 128 bytes = 4 sectors; 64 threads are 2 warps.
-TEST_F(EmulatorProfile, coalesced) {
+// Lane i reads float i. 32 lanes · 4 bytes = 128 bytes = 4 sectors, and all their bytes are used. Two warps.
+TEST_F(MemoryPatterns, coalesced) {
   run_strided(out_.data(), in_.data(), 1, 0, 64);
-  expect_sectors(global_reads(), 2, 8, 8);
-  expect_sectors(counts(false, Kind::write), 2, 8, 8);
-  EXPECT_EQ(global_reads().lanes, 64U);
+  expect_sectors(global_reads(), {.requests = 2, .lanes = 64, .touched = 2 * 4, .ideal = 2 * 4});
+  expect_sectors(global_writes(), {.requests = 2, .lanes = 64, .touched = 2 * 4, .ideal = 2 * 4});
 }
 
-// 256 bytes are touched, of which half are used.
-TEST_F(EmulatorProfile, stride_2) {
+// Lane i reads float 2i. The lanes span 32 · 8 bytes = 256 bytes = 8 sectors. They ask for 128 bytes, which
+// would fill 4: the efficiency is 1/2.
+TEST_F(MemoryPatterns, stride_2) {
   run_strided(out_.data(), in_.data(), 2, 0, 32);
-  expect_sectors(global_reads(), 1, 8, 4);
-  EXPECT_DOUBLE_EQ(sector_efficiency(global_reads()), 0.5);
+  expect_sectors(global_reads(), {.requests = 1, .lanes = 32, .touched = 8, .ideal = 4});
+  EXPECT_DOUBLE_EQ(gpu::emulation::sector_efficiency(global_reads()), 0.5);
 }
 
-// Each lane has a line of its own.
-TEST_F(EmulatorProfile, stride_32) {
+// Lane i reads float 32i. 32 · 4 bytes = 128 bytes lie between two lanes, so each has a sector of its own:
+// 32 sectors, of which 4 bytes each are used.
+TEST_F(MemoryPatterns, stride_32) {
   run_strided(out_.data(), in_.data(), 32, 0, 32);
-  expect_sectors(global_reads(), 1, 32, 4);
+  expect_sectors(global_reads(), {.requests = 1, .lanes = 32, .touched = 32, .ideal = 4});
+  EXPECT_DOUBLE_EQ(gpu::emulation::sector_efficiency(global_reads()), 4.0 / 32);
 }
 
-TEST_F(EmulatorProfile, broadcast) {
+// All lanes read float 0. One sector; 4 distinct bytes need ceil(4 / 32) = 1.
+TEST_F(MemoryPatterns, broadcast) {
   run_broadcast(out_.data(), in_.data());
-  expect_sectors(global_reads(), 1, 1, 1);
+  expect_sectors(global_reads(), {.requests = 1, .lanes = 32, .touched = 1, .ideal = 1});
 }
 
-// 128 bytes that begin 4 bytes into a sector reach into a fifth.
-TEST_F(EmulatorProfile, misaligned) {
+// Lane i reads float i + 1. The bytes 4 to 131 touch the sectors 0 to 131 / 32 = 4: 5 where 4 would do.
+TEST_F(MemoryPatterns, misaligned) {
   run_strided(out_.data(), in_.data(), 1, 1, 32);
-  expect_sectors(global_reads(), 1, 5, 4);
+  expect_sectors(global_reads(), {.requests = 1, .lanes = 32, .touched = 5, .ideal = 4});
 }
 
-// A load of 16 bytes is one request of the warp, of 512 bytes.
-TEST_F(EmulatorProfile, vectors_of_16_bytes) {
-  run_vectors(out_.data(), in_.data());
-  expect_sectors(global_reads(), 1, 16, 16);
-  expect_sectors(counts(false, Kind::write), 1, 16, 16);
-}
-
-TEST_F(EmulatorProfile, no_conflict) {
-  run_shared_stride(out_.data(), 1);
-  expect_wavefronts(shared_reads(), 1, 1, 1);
-}
-
-TEST_F(EmulatorProfile, two_way_conflict) {
+// Lane i accesses word 2i, in bank 2i mod 32: lanes i and i + 16 ask one bank for two words. Two wavefronts,
+// where one would do, for the write and for the read.
+TEST_F(MemoryPatterns, bank_conflict_of_2_ways) {
   run_shared_stride(out_.data(), 2);
-  expect_wavefronts(shared_reads(), 2, 1, 2);
-  expect_wavefronts(counts(true, Kind::write), 2, 1, 2);
+  expect_wavefronts(shared_writes(), {.requests = 1, .count = 2, .ideal = 1, .ways = 2});
+  expect_wavefronts(shared_reads(), {.requests = 1, .count = 2, .ideal = 1, .ways = 2});
 }
 
-TEST_F(EmulatorProfile, conflict_of_32_ways) {
+// Lane i accesses word 32i, in bank 0: 32 words of one bank are 32 wavefronts.
+TEST_F(MemoryPatterns, bank_conflict_of_32_ways) {
   run_shared_stride(out_.data(), 32);
-  expect_wavefronts(shared_reads(), 32, 1, 32);
+  expect_wavefronts(shared_writes(), {.requests = 1, .count = 32, .ideal = 1, .ways = 32});
+  expect_wavefronts(shared_reads(), {.requests = 1, .count = 32, .ideal = 1, .ways = 32});
 }
 
-TEST_F(EmulatorProfile, shared_broadcast) {
-  run_shared_broadcast(out_.data());
-  expect_wavefronts(shared_reads(), 1, 1, 1);
-}
-
-// Four phases of 8 lanes. 4 floats apart: a phase has 32 neighbouring words. 8 floats apart: lanes 0 and 4 of
-// a phase share their banks.
-TEST_F(EmulatorProfile, vectors_in_shared_memory) {
-  run_shared_vectors(out_.data(), 4);
-  expect_wavefronts(shared_reads(), 4, 4, 1);
-}
-TEST_F(EmulatorProfile, vectors_in_shared_memory_with_a_stride) {
-  run_shared_vectors(out_.data(), 8);
-  expect_wavefronts(shared_reads(), 8, 4, 2);
-}
-
-// Every fourth of 32 lanes.
-TEST_F(EmulatorProfile, divergent) {
+// Lanes 0, 4, …, 28 read: 8 of 32. They are 16 bytes apart, so two share a sector: 4 sectors. Their 8 · 4
+// bytes would fill one.
+TEST_F(MemoryPatterns, divergent) {
   run_divergent(out_.data(), in_.data(), 4);
-  EXPECT_EQ(global_reads().requests, 1U);
-  EXPECT_EQ(global_reads().lanes, 8U);
-  EXPECT_EQ(global_reads().existing_lanes, 32U);
+  expect_sectors(global_reads(), {.requests = 1, .lanes = 8, .touched = 4, .ideal = 1});
+  EXPECT_DOUBLE_EQ(gpu::emulation::active_lanes(global_reads()), 8.0 / 32);
 }
 
-// The n-th of 31 rounds has the 31 - n lanes after it: 496 accesses of lanes, each round a broadcast.
-TEST_F(EmulatorProfile, lanes_leave_a_loop) {
-  run_loop(out_.data(), in_.data());
-  expect_sectors(global_reads(), 31, 31, 31);
-  EXPECT_EQ(global_reads().lanes, 496U);
-}
-
-TEST_F(EmulatorProfile, bytes_by_argument) {
-  run_strided(out_.data(), in_.data(), 0, 5, 32);
-  const Traffic out = kernel().arguments.at(1), in = kernel().arguments.at(2);
-  EXPECT_EQ(out.requested.written, 128U);
-  EXPECT_EQ(out.distinct.written, 128U);
-  EXPECT_EQ(out.requested.read, 0U);
-  EXPECT_EQ(in.requested.read, 128U);
-  EXPECT_EQ(in.distinct.read, 4U);
-}
-
-TEST_F(EmulatorProfile, atomic_operations) {
-  run_atomic(counter_.data());
-  const AccessCounts atomics = counts(false, Kind::atomic);
-  EXPECT_EQ(atomics.requests, 1U);
-  EXPECT_EQ(atomics.lanes, 32U);
-  EXPECT_EQ(races(), 0U);
-  EXPECT_EQ(counter_.values()[0], 32);
-}
-
-TEST_F(EmulatorProfile, race_in_a_block) {
+// Thread i of 64 writes element i and reads its neighbour's, i + 1 mod 64, with no barrier. They run in turn
+// here. Thread i reads element i + 1 before thread i + 1 writes it: 63 pairs of a read and a write. Thread 63
+// reads element 0, which thread 0 has written: one pair of a write and a read.
+TEST_F(MemoryPatterns, race_in_global_memory) {
   run_neighbours(out_.data(), false);
-  ASSERT_EQ(races(), 2U);  // most threads read before the owner writes, and the last one after thread 0 has
-  const Race& race = profiler_.profile().races[0];
-  EXPECT_EQ(race.argument, 1U);
-  EXPECT_EQ(race.byte, 4U);
-  EXPECT_EQ(race.first_thread, "block (0,0,0), thread (0,0,0)");
-  EXPECT_EQ(race.second_thread, "block (0,0,0), thread (1,0,0)");
+  ASSERT_EQ(races().size(), 2U);
+  EXPECT_EQ(races()[0].first_kind, Kind::read);
+  EXPECT_EQ(races()[0].second_kind, Kind::write);
+  EXPECT_EQ(races()[0].instances, 63U);
+  EXPECT_EQ(races()[0].first_thread, "block (0,0,0), thread (0,0,0)");
+  EXPECT_EQ(races()[0].second_thread, "block (0,0,0), thread (1,0,0)");
+  EXPECT_EQ(races()[0].argument, 1U);
+  EXPECT_EQ(races()[0].byte, 4U);  // of element 1
+  EXPECT_EQ(races()[1].first_kind, Kind::write);
+  EXPECT_EQ(races()[1].second_kind, Kind::read);
+  EXPECT_EQ(races()[1].instances, 1U);
+  EXPECT_EQ(races()[1].first_thread, "block (0,0,0), thread (0,0,0)");
+  EXPECT_EQ(races()[1].second_thread, "block (0,0,0), thread (63,0,0)");
+  EXPECT_EQ(races()[1].byte, 0U);
 }
 
-TEST_F(EmulatorProfile, a_barrier_orders_a_block) {
-  run_neighbours(out_.data(), true);
-  EXPECT_EQ(races(), 0U);
-  EXPECT_EQ(kernel().calls.begin()->second.calls, 1U);
-}
-
-TEST_F(EmulatorProfile, race_between_blocks) {
-  run_same_place(out_.data(), 3);
-  ASSERT_EQ(races(), 1U);
-  EXPECT_EQ(profiler_.profile().races[0].instances, 2U);
-}
-
-TEST_F(EmulatorProfile, a_launch_is_ordered_after_the_one_before) {
-  run_strided(out_.data(), in_.data(), 1, 0, 32);
-  run_strided(in_.data(), out_.data(), 0, 5, 32);  // all threads read what one thread wrote
-  EXPECT_EQ(races(), 0U);
-}
-
-TEST_F(EmulatorProfile, a_fence_and_an_atomic_operation_order_blocks) {
-  run_last_block(counter_.data(), in_.data(), out_.data(), 4, true);
-  EXPECT_EQ(races(), 0U);
-}
-
-TEST_F(EmulatorProfile, without_a_fence_they_do_not) {
-  run_last_block(counter_.data(), in_.data(), out_.data(), 4, false);
-  EXPECT_EQ(races(), 1U);
-}
-
-TEST_F(EmulatorProfile, a_race_in_shared_memory_is_an_error) {
-  expect_error({"words[31]", "uninitialised"}, [&] { run_shared_race(out_.data()); });
-}
-
-// The source line of patterns.cpp, from the debug information. (Of the load, g++ keeps none.)
-TEST_F(EmulatorProfile, accesses_have_their_source_lines) {
-  run_broadcast(out_.data(), in_.data());
-  const Summary summary = summary_of(profiler_.profile());
-  const auto store = std::ranges::find_if(summary.kernels.at(0).lines, [](const LineAccess& access) {
-    return access.counts.kind == Kind::write;
-  });
-  ASSERT_EQ(store->chain.size(), 1U);
-  EXPECT_EQ(store->chain[0].file, "tests/emulation/profile/patterns.cpp");
-  const std::vector<std::string> text = text_of(store->chain[0].file);
-  EXPECT_NE(text.at(static_cast<std::size_t>(store->chain[0].line) - 1).find("out[threadIdx.x] = in[0]"),
-            std::string::npos);
+// All threads read their neighbour's word and then write their own, with no barrier between the two.
+// Thread 31, the last to arrive at the barrier before, runs on first and reads word 0; then thread 0 writes
+// it.
+TEST_F(MemoryPatterns, race_in_shared_memory) {
+  expect_error(
+      {"kernel shared_race, block (0,0,0), thread (0,0,0): writes words[0], which thread (31,0,0) has "
+       "read with no barrier in between"},
+      [&] { run_shared_race(out_.data()); });
 }
 
 }  // namespace
