@@ -59,8 +59,8 @@ __device__ Floats<kVector<T>> load_shared(const Shared& array, std::int64_t i) {
   }
 }
 
-// The array may be shared: a warp then writes 16 bytes per lane without bank conflicts, which 4 bytes at a
-// stride of V would have.
+// The array may be shared. 16 bytes per lane have no bank conflicts if V = 4; 4 bytes at a stride of 4 would
+// have 4-way conflicts.
 template <int V, class Array>
 __device__ void store_floats(Array&& array, std::int64_t i, const Floats<V>& f) {
   if constexpr (V == 1) {

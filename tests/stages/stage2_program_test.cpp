@@ -106,6 +106,93 @@ TEST_F(Stage2Emulated, PrintsTheSumsOfKernels) {
 #endif
 }
 
+// By counters alone, the versions of a ladder rank as their authors say. Products: tiles in shared memory,
+// then in registers, ask less of global memory. LayerNorm: a warp's lanes read neighbours from v2 on, v3
+// needs no barrier, v4 needs a quarter of the requests for x, w, bias and out.
+TEST_F(Stage2Emulated, CountersRankTheLadders) {
+#ifdef STAGEGPT_PROFILE
+  const auto report = [&](const char* ladder) {
+    stage2("bench", {"--ladder", ladder, "--emulator-report", ladder});
+    nlohmann::json by_name;
+    for (auto& kernel :
+         nlohmann::json::parse(read_bytes(directory_.path() / ladder / "report.json"))["kernels"]) {
+      by_name[kernel["name"].get<std::string>()] = kernel;
+    }
+    return by_name;
+  };
+  const auto global = [](const nlohmann::json& kernel, const char* count) {
+    std::int64_t sum = 0;
+    for (const auto& access : kernel["accesses"])
+      sum += access["memory"] == "global" ? access[count].get<std::int64_t>() : 0;
+    return sum;
+  };
+  const auto asked = [](const nlohmann::json& kernel) {
+    std::int64_t sum = 0;
+    for (const auto& array : kernel["arrays"]) {
+      sum +=
+          array["requested"]["read"].get<std::int64_t>() + array["requested"]["written"].get<std::int64_t>();
+    }
+    return sum;
+  };
+  const auto barriers = [](const nlohmann::json& kernel) {
+    std::int64_t sum = 0;
+    for (const auto& call : kernel["calls"])
+      sum += call["call"] == "__syncthreads" ? call["calls"].get<std::int64_t>() : 0;
+    return sum;
+  };
+  const auto matmul = report("matmul");
+  EXPECT_GT(asked(matmul["matmul_naive_kernel"]), 8 * asked(matmul["matmul_tiled_kernel"]));
+  EXPECT_GT(asked(matmul["matmul_tiled_kernel"]), asked(matmul["matmul_vectorised_kernel"]));
+  const auto layernorm = report("layernorm");
+  const auto &v1 = layernorm["layernorm_v1_kernel"], &v2 = layernorm["layernorm_v2_kernel"],
+             &v3 = layernorm["layernorm_forward_kernel<float, 1>"],
+             &v4 = layernorm["layernorm_forward_kernel<float, 4>"];
+  EXPECT_GT(global(v1, "sectors"), 4 * global(v2, "sectors"));
+  EXPECT_EQ(global(v2, "sectors"), global(v3, "sectors"));
+  EXPECT_EQ(global(v3, "sectors"), global(v4, "sectors"));
+  EXPECT_GT(barriers(v2), 0);
+  EXPECT_EQ(barriers(v3) + barriers(v4), 0);
+  EXPECT_GT(global(v3, "requests"), 2 * global(v4, "requests"));
+#endif
+}
+
+// The page of one block needs nothing else, and the launch that it shows is the one that was asked for.
+TEST_F(Stage2Emulated, StepsThroughOneBlock) {
+#ifdef STAGEGPT_PROFILE
+  const auto layernorm = [](const char* report, const char* block) {
+    return Arguments{"--ladder", "layernorm", "--emulator-report", report, "--emulator-block", block};
+  };
+  stage2("bench", layernorm("report", "layernorm_v2_kernel:0:3"));
+  const auto block = nlohmann::json::parse(read_bytes(directory_.path() / "report" / "block.json"));
+  EXPECT_EQ(block["block_index"], nlohmann::json({3, 0, 0}));
+  // Row 3 of C = 192 floats: the first warp reads 128 bytes of argument 4, x, from byte 3 · 192 · 4 on.
+  const auto& first = block["events"][0];
+  EXPECT_EQ(first["argument"], 4);
+  EXPECT_EQ(first["first"], 3 * 192 * 4);
+  EXPECT_EQ(first["stride"], 4);
+  EXPECT_EQ(first["sectors"], 4);
+  // Two sums of 256 numbers in shared memory, of log2(256) + 1 barriers each.
+  EXPECT_EQ(
+      std::ranges::count_if(block["events"], [](const auto& event) { return event["kind"] == "barrier"; }),
+      2 * 9);
+  const std::string page = read_bytes(directory_.path() / "report" / "block.html");
+  EXPECT_EQ(page.find("src="), std::string::npos);
+  EXPECT_EQ(page.find("href="), std::string::npos);
+  EXPECT_NE(page.find("default-src 'none'"), std::string::npos);
+  EXPECT_NE(read_bytes(directory_.path() / "report" / "index.html").find("block.html"), std::string::npos);
+
+  expect_failure(run("bench", layernorm("other", "layernorm_v9_kernel")), 2,
+                 "--emulator-block: no kernel \"layernorm_v9_kernel\" was launched");
+  EXPECT_TRUE(std::filesystem::exists(directory_.path() / "other" / "report.txt"));
+  expect_failure(run("bench", layernorm("other", "layernorm_v2_kernel:0:64")), 2,
+                 "has 64 blocks (0 to 63), got block 64");
+  expect_failure(run("bench", layernorm("-", "layernorm_v2_kernel")), 2,
+                 "--emulator-block: needs --emulator-report DIR");
+#endif
+  expect_failure(run("bench", {"--emulator-block", "layernorm_v2_kernel"}), 2,
+                 "--emulator-block: needs --emulator-report DIR");
+}
+
 // Without addr2line no source line is known, and the counts are there.
 TEST_F(Stage2Emulated, CountsWithoutSourceLines) {
   if (!std::filesystem::exists(std::string(STAGEGPT_BIN_DIR) + "/stage2_train_profiled")) GTEST_SKIP();

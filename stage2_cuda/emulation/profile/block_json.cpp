@@ -1,4 +1,6 @@
 // block.json: the events of one block.
+#include <algorithm>
+#include <bit>
 #include <map>
 #include <set>
 
@@ -30,9 +32,17 @@ class Places {
     return found->second;
   }
   const Json& places() const { return places_; }
+  // The lines, and some around each.
   Json source() const {
+    constexpr int kAround = 3;
+    std::set<SourceLine> lines;
+    for (const SourceLine& place : lines_) {
+      for (const int line : {std::max(1, place.line - kAround), place.line, place.line + kAround}) {
+        lines.insert({place.file, line});
+      }
+    }
     Json source = Json::array();
-    for (const Excerpt& excerpt : excerpts_of(lines_)) {
+    for (const Excerpt& excerpt : excerpts_of(lines)) {
       source.push_back({{"file", excerpt.file}, {"first", excerpt.first}, {"lines", excerpt.lines}});
     }
     return source;

@@ -38,11 +38,12 @@ button:disabled { opacity: 0.45; cursor: default; }
 .says b.waste { color: var(--waste); }
 .two { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); gap: 0 2rem; align-items: start; }
 @media (max-width: 56rem) { .two { grid-template-columns: minmax(0, 1fr); } }
-.banks { display: grid; grid-template-columns: 2.6rem repeat(32, minmax(0, 1fr)); gap: 1px; font-size: 0.66rem; line-height: 1.5; text-align: center; }
+.banks { display: grid; grid-template-columns: 2.6rem repeat(32, minmax(0, 1fr)); gap: 1px; font-size: clamp(0.5rem, 1.8cqw, 0.66rem); line-height: 1.6; text-align: center; }
+#memory { container-type: inline-size; }
 .banks span { overflow: hidden; border-radius: 2px; background: var(--soft); white-space: nowrap; font-variant-numeric: tabular-nums; min-height: 1.5em; }
 .banks .label { background: none; text-align: right; padding-right: 0.3rem; color: var(--quiet); overflow: visible; }
 .banks .head { background: none; color: var(--quiet); overflow: visible; }
-.banks .many { font-size: 0.54rem; line-height: 1.8; letter-spacing: -0.03em; }
+.banks .many { font-size: 0.82em; line-height: 1.95; letter-spacing: -0.03em; }
 .banks .used { background: var(--kind); color: var(--on-colour); font-weight: 600; }
 .banks .late { background: var(--waste); color: var(--on-colour); font-weight: 600; }
 .banks .gap { grid-column: 1 / -1; background: none; min-height: 0.35rem; }
@@ -71,7 +72,7 @@ details { margin: 0.75rem 0; } summary { cursor: pointer; color: var(--accent); 
 .source code.here { background: color-mix(in srgb, var(--kind) 30%, transparent); border-left-color: var(--kind); }
 .source code.other { border-left-color: var(--wait); }
 @media (max-width: 34rem) {
-  .banks { font-size: 0.5rem; line-height: 1.9; grid-template-columns: 2rem repeat(32, minmax(0, 1fr)); }
+  .banks { line-height: 1.9; grid-template-columns: 2rem repeat(32, minmax(0, 1fr)); }
   .says { min-height: 7.8em; }
 }
 )css";

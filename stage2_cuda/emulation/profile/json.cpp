@@ -42,12 +42,17 @@ Json json_of(const KernelSummary& kernel) {
                          {"requested", json_of(traffic.requested)},
                          {"distinct", json_of(traffic.distinct)}});
   }
+  const bool known = kernel.resources.registers > 0;
+  const Occupancy occupancy = occupancy_of(kernel);
   return {{"name", kernel.name},
           {"launches", kernel.counts->launches},
           {"blocks", kernel.counts->blocks},
           {"block_threads", kernel.counts->block_threads},
           {"shared_bytes", kernel.counts->shared_bytes},
-          {"resident_blocks", resident_blocks(*kernel.counts)},
+          {"registers", known ? Json(kernel.resources.registers) : Json()},
+          {"spill_bytes", known ? Json(kernel.resources.spill_bytes) : Json()},
+          {"resident_blocks", occupancy.blocks},
+          {"limited_by", occupancy.limit},
           {"accesses", lines},
           {"calls", calls},
           {"arrays", arguments}};

@@ -41,7 +41,7 @@ class CountingReport : public Report {
     return std::make_unique<OpWatcher>(backend, profiler_);
   }
   void write() override {
-    write(summary_of(profiler_.profile()), profiler_.block_trace());
+    write(summary_of(profiler_.profile(), known_resources()), profiler_.block_trace());
     if (profiler_.block_trace()) profiler_.block_trace()->check_found(profiler_.profile());
   }
 

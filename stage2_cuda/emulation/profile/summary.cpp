@@ -23,7 +23,7 @@ std::map<Instruction, LineChain> all_lines(const Profile& profile) {
 
 KernelSummary summary_of(const std::string& name, const KernelCounts& kernel,
                          const std::map<Instruction, LineChain>& lines) {
-  KernelSummary summary{.name = name, .counts = &kernel, .lines = {}, .global_total = {}, .shared_total = {}};
+  KernelSummary summary{.name = name, .counts = &kernel};
   summary.shared_total.shared = true;
   // Copies of a line's instruction, as in an unrolled loop, are one.
   using Key = std::tuple<LineChain, bool, Kind, unsigned>;
@@ -40,10 +40,12 @@ KernelSummary summary_of(const std::string& name, const KernelCounts& kernel,
 
 }  // namespace
 
-Summary summary_of(const Profile& profile) {
+Summary summary_of(const Profile& profile, const ResourceTable& resources) {
   Summary summary{.profile = &profile, .kernels = {}, .races = {}, .lines = all_lines(profile)};
-  for (const auto& [name, kernel] : profile.kernels)
+  for (const auto& [name, kernel] : profile.kernels) {
     summary.kernels.push_back(summary_of(name, kernel, summary.lines));
+    summary.kernels.back().resources = resources_of(resources, name);
+  }
   std::ranges::stable_sort(summary.kernels, std::greater(),
                            [](const KernelSummary& kernel) { return kernel.global_total.sectors; });
   for (const Race& race : profile.races) {
@@ -58,14 +60,8 @@ double conflict_factor(const AccessCounts& counts) {
   return share(counts.wavefronts, counts.ideal_wavefronts);
 }
 
-unsigned resident_blocks(const KernelCounts& counts) {
-  // CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": 2048 threads, 32 blocks
-  // and 164 KiB of shared memory, of which each block takes 1 KiB more than it asks for.
-  constexpr std::size_t kThreads = 2048, kBlocks = 32, kBytes = std::size_t{164} << 10, kReserved = 1024;
-  const std::size_t warps = (counts.block_threads + kWarpSize - 1) / kWarpSize;
-  if (warps == 0) return 0;
-  return static_cast<unsigned>(
-      std::min({kBlocks, kThreads / (warps * kWarpSize), kBytes / (counts.shared_bytes + kReserved)}));
+Occupancy occupancy_of(const KernelSummary& kernel) {
+  return occupancy_of(kernel.counts->block_threads, kernel.counts->shared_bytes, kernel.resources.registers);
 }
 
 const char* name_of(Kind kind) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "stage2_cuda/emulation/profile/counts.h"
+#include "stage2_cuda/emulation/profile/occupancy.h"
 #include "stage2_cuda/emulation/profile/source_lines.h"
 
 namespace stagegpt::gpu::emulation {
@@ -18,8 +19,9 @@ struct LineAccess {
 struct KernelSummary {
   std::string name;
   const KernelCounts* counts = nullptr;
-  std::vector<LineAccess> lines;  // in the order of the source
-  AccessCounts global_total, shared_total;
+  std::vector<LineAccess> lines = {};  // in the order of the source
+  AccessCounts global_total = {}, shared_total = {};
+  KernelResources resources = {};  // no registers if they are not known
 };
 
 struct RaceSummary {
@@ -35,7 +37,7 @@ struct Summary {
 };
 
 // `profile` must outlive the summary.
-Summary summary_of(const Profile& profile);
+Summary summary_of(const Profile& profile, const ResourceTable& resources = {});
 
 // Shares from 0 to 1; 1 of nothing.
 double sector_efficiency(const AccessCounts& counts);
@@ -43,9 +45,8 @@ double active_lanes(const AccessCounts& counts);
 // Wavefronts per ideal wavefront: 1 without bank conflicts.
 double conflict_factor(const AccessCounts& counts);
 
-// The most blocks of a kernel that a multiprocessor of compute capability 8.0 holds at a time, by their
-// threads and their shared memory. Registers, which the emulator does not know, may allow fewer.
-unsigned resident_blocks(const KernelCounts& counts);
+// By the threads and the shared memory that the emulator has seen, and the registers if they are known.
+Occupancy occupancy_of(const KernelSummary& kernel);
 
 const char* name_of(Kind kind);
 

@@ -53,12 +53,16 @@ void add_accesses(std::string& out, const KernelSummary& kernel) {
 void add_kernel(std::string& out, const KernelSummary& kernel) {
   const KernelCounts& counts = *kernel.counts;
   print(out, "\n%s\n", kernel.name.c_str());
-  print(
-      out,
-      "  %llu launches, %llu blocks, the last ones of %u threads; %zu bytes of shared memory; %u blocks on a "
-      "multiprocessor, if registers allow\n",
-      number(counts.launches), number(counts.blocks), counts.block_threads, counts.shared_bytes,
-      resident_blocks(counts));
+  const Occupancy occupancy = occupancy_of(kernel);
+  print(out, "  %llu launches, %llu blocks, the last ones of %u threads; %zu bytes of shared memory\n",
+        number(counts.launches), number(counts.blocks), counts.block_threads, counts.shared_bytes);
+  print(out, "  %u blocks on a multiprocessor at a time, limited by %s; ", occupancy.blocks, occupancy.limit);
+  if (kernel.resources.registers == 0) {
+    out += "registers are not known, and may allow fewer\n";
+  } else {
+    print(out, "%u registers a thread, %zu bytes spilled\n", kernel.resources.registers,
+          kernel.resources.spill_bytes);
+  }
   add_accesses(out, kernel);
   for (const auto& [key, call] : counts.calls) {
     print(out, "  %-54s %-20s %9llu calls\n", key.second.c_str(), key.first.c_str(), number(call.calls));

@@ -1,0 +1,143 @@
+#include "stage2_cuda/emulation/profile/occupancy.h"
+
+#include <cxxabi.h>
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+
+#include "stage2_cuda/emulation/thread.h"
+
+namespace stagegpt::gpu::emulation {
+namespace {
+
+std::string demangled(const std::string& symbol) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> name(
+      abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status), std::free);
+  return name == nullptr ? symbol : name.get();
+}
+
+// "void gpu::sum_kernel<float, 4>(float*)" without the type and the parameters.
+std::string_view without_signature(std::string_view function) {
+  std::size_t depth = 0, begin = 0;
+  for (std::size_t i = 0; i < function.size(); ++i) {
+    const char c = function[i];
+    if (c == '<') ++depth;
+    if (c == '>') --depth;
+    if (depth == 0 && c == ' ') begin = i + 1;
+    if (depth == 0 && c == '(') return function.substr(begin, i - begin);
+  }
+  return function.substr(begin);
+}
+
+// The number before ` word` in a line, as 42 in "Used 42 registers, 1 barriers"; 0 without it.
+std::size_t number_before(std::string_view line, std::string_view word) {
+  const std::size_t end = line.find(word);
+  if (end == std::string_view::npos || end == 0) return 0;
+  const std::size_t last = line.find_last_of("0123456789", end);
+  if (last == std::string_view::npos) return 0;
+  const std::size_t before = line.find_last_not_of("0123456789", last);
+  const std::size_t begin = before == std::string_view::npos ? 0 : before + 1;
+  std::size_t number = 0;
+  std::from_chars(line.data() + begin, line.data() + last + 1, number);
+  return number;
+}
+
+constexpr std::size_t rounded_up(std::size_t value, std::size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+std::string plain_name(std::string_view name) {
+  std::string plain;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    if (name.substr(i, 2) == "::") {
+      const std::size_t begin = plain.find_last_of("<, ");
+      plain.resize(begin == std::string::npos ? 0 : begin + 1);
+      ++i;
+    } else {
+      plain += name[i];
+    }
+  }
+  return plain;
+}
+
+ResourceTable parsed_resources(std::istream& in) {
+  ResourceTable table;
+  KernelResources* kernel = nullptr;
+  for (std::string line; std::getline(in, line);) {
+    constexpr std::string_view kEntry = "Compiling entry function '";
+    if (const std::size_t entry = line.find(kEntry); entry != std::string::npos) {
+      const std::size_t begin = entry + kEntry.size();
+      const std::string symbol = line.substr(begin, line.find('\'', begin) - begin);
+      kernel = &table[plain_name(without_signature(demangled(symbol)))];
+    } else if (kernel != nullptr && line.find("bytes spill stores") != std::string::npos) {
+      kernel->spill_bytes =
+          number_before(line, " bytes spill stores") + number_before(line, " bytes spill loads");
+    } else if (kernel != nullptr && line.find(": Used ") != std::string::npos) {
+      kernel->registers = static_cast<unsigned>(number_before(line, " registers"));
+      kernel = nullptr;
+    }
+  }
+  return table;
+}
+
+KernelResources resources_of(const ResourceTable& table, std::string_view kernel) {
+  std::string name = plain_name(kernel);
+  if (const auto found = table.find(name); found != table.end()) return found->second;
+  if (!name.ends_with('>')) return {};
+  name.back() = ',';
+  const auto first = table.lower_bound(name);
+  if (first == table.end() || !first->first.starts_with(name)) return {};
+  const auto second = std::next(first);
+  const bool several = second != table.end() && second->first.starts_with(name);
+  return several ? KernelResources{} : first->second;
+}
+
+ResourceTable known_resources() {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path file = program.parent_path() / "kernel_resources.txt";
+  const auto written = std::filesystem::last_write_time(file, error);
+  if (error || written < std::filesystem::last_write_time(program, error)) return {};
+  std::ifstream in(file);
+  return parsed_resources(in);
+}
+
+Occupancy occupancy_of(unsigned block_threads, std::size_t shared_bytes, unsigned registers) {
+  // CUDA C++ Programming Guide, "Technical Specifications per Compute Capability", of 8.0: 2048 threads, 32
+  // blocks, 65,536 registers, and 164 KiB of shared memory, of which each block takes 1 KiB more than it asks
+  // for, in units of 128 bytes.
+  constexpr std::size_t kThreads = 2048, kBlocks = 32, kRegisters = 65536, kBytes = std::size_t{164} << 10,
+                        kReserved = 1024, kBytesUnit = 128;
+  // cuda_occupancy.h of the CUDA toolkit: registers are allocated to a warp in units of 256, from one of four
+  // parts of the multiprocessor, each with a quarter of the registers.
+  constexpr std::size_t kRegistersUnit = 256, kParts = 4;
+
+  const std::size_t warps = (block_threads + kWarpSize - 1) / kWarpSize;
+  if (warps == 0) return {};
+  struct Limit {
+    std::size_t blocks;
+    const char* name;
+  };
+  const std::array limits = {
+      Limit{kThreads / (warps * kWarpSize), "threads"},
+      Limit{kBytes / rounded_up(shared_bytes + kReserved, kBytesUnit), "shared memory"},
+      Limit{kBlocks, "blocks"}};
+  Limit least = limits.front();
+  for (const Limit& limit : limits) least = limit.blocks < least.blocks ? limit : least;
+  if (registers > 0) {
+    const std::size_t of_warp = rounded_up(std::size_t{registers} * kWarpSize, kRegistersUnit);
+    const std::size_t by_registers = kRegisters / kParts / of_warp * kParts / warps;
+    if (by_registers < least.blocks) least = {by_registers, "registers"};
+  }
+  return {static_cast<unsigned>(least.blocks), least.name};
+}
+
+}  // namespace stagegpt::gpu::emulation
