@@ -32,7 +32,7 @@ test compares the two. Do not edit it by hand.
 - Each job has one program per stage: `stage0_train`, `stage1_train`, `stage2_train`, `stage3_train`. A flag that only some stages
   have names them in the column *stages*; the other stages refuse it.
 - The programs that run on the emulator, `stage2_train_emulated` and `stage3_train_emulated`, have the same flags, and `--threads` in
-  addition, which the programs for GPUs do not have; nor do these have `--emulator-report`.
+  addition, which the programs for GPUs do not have; nor do these have `--emulator-report` and `--emulator-block`.
 - A default that depends on other settings or on the machine is described in words.
 """
 

@@ -47,8 +47,10 @@ void store_vector(const char* call, T* array, std::int64_t i, const Vector& valu
   std::memcpy(array + i, &value, sizeof(Vector));
 }
 
+// Inlined, so that the profile knows the kernel's line of the access.
 template <class Vector, class T>
-Vector load_vector(const char* call, const SharedArray<T>& array, std::int64_t i) {
+[[gnu::always_inline]] inline Vector load_vector(const char* call, const SharedArray<T>& array,
+                                                 std::int64_t i) {
   const T* const data = static_cast<const T*>(array.span().data);
   check_alignment(call, data, i, sizeof(Vector));
   constexpr auto kElements = static_cast<std::int64_t>(sizeof(Vector) / sizeof(T));
@@ -57,7 +59,8 @@ Vector load_vector(const char* call, const SharedArray<T>& array, std::int64_t i
 }
 
 template <class Vector, class T>
-void store_vector(const char* call, const SharedArray<T>& array, std::int64_t i, const Vector& value) {
+[[gnu::always_inline]] inline void store_vector(const char* call, const SharedArray<T>& array, std::int64_t i,
+                                                const Vector& value) {
   T* const data = static_cast<T*>(array.span().data);
   check_alignment(call, data, i, sizeof(Vector));
   constexpr auto kElements = static_cast<std::int64_t>(sizeof(Vector) / sizeof(T));

@@ -108,5 +108,19 @@ TEST_F(EmulatorProfile, accesses_have_their_source_lines) {
             std::string::npos);
 }
 
+// Also of vectors in shared memory, whose accesses the emulator makes in a function of its own.
+TEST_F(EmulatorProfile, vectors_in_shared_memory_have_their_source_lines) {
+  run_shared_vectors(out_.data(), 4);
+  const Summary summary = summary_of(profiler_.profile());
+  int shared = 0;
+  for (const LineAccess& access : summary.kernels.at(0).lines) {
+    if (!access.counts.shared) continue;
+    ++shared;
+    ASSERT_FALSE(access.chain.empty());
+    EXPECT_EQ(access.chain[0].file, "tests/emulation/profile/patterns.cpp");
+  }
+  EXPECT_EQ(shared, 2);
+}
+
 }  // namespace
 }  // namespace stagegpt::test
