@@ -24,8 +24,8 @@ mkdir -p "${out:=gpu_bundle}"
 out=$(realpath "$out")
 build=build/bundle
 
-programs=(stage2_{train,generate,verify,bench} stage3_{train,verify,bench} stage2_gpu_op_tests stage2_gpu_tests)
-twins=(stage2_{train,generate,verify,bench}_emulated stage3_{train,verify,bench}_emulated stage2_emulated_op_tests
+programs=(stage2_{train,generate,inspect,verify,bench} stage3_{train,inspect,verify,bench} stage2_gpu_op_tests stage2_gpu_tests)
+twins=(stage2_{train,generate,inspect,verify,bench}_emulated stage3_{train,inspect,verify,bench}_emulated stage2_emulated_op_tests
   stage2_tests)
 
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_UNITY_BUILD=ON -DSTAGEGPT_NATIVE=OFF \

@@ -17,10 +17,13 @@ void CudaFlags::add(CommandLine& command_line) {
   plan_flags_.add(command_line);
   command_line.choice("--gpu-attention", attention_, {"materialised", "flash"},
                       "implementation of attention: with its scores in memory, or without");
+  platform_->add_flags(command_line);
+}
+
+void CudaFlags::add_training(CommandLine& command_line) {
   command_line.choice(
       "--gpu-graph", graph_, {"off", "on"},
       "launch each training step as CUDA graphs, recorded once: the same bits, fewer launches");
-  platform_->add_flags(command_line);
 }
 
 DeviceInfo CudaFlags::open(bool profiled, int otherwise, int processes) {

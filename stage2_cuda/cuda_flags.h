@@ -17,6 +17,7 @@ namespace stagegpt::gpu {
 class CudaFlags {
  public:
   void add(CommandLine& command_line);
+  void add_training(CommandLine& command_line);  // those of programs that train
 
   // Opens the device of --device, or else device `otherwise`. `processes` share the cores of this node.
   // `profiled`: with --profile. Throws UserError if the device cannot be used, or if flags contradict each

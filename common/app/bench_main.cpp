@@ -184,6 +184,7 @@ int bench_main(Stage& stage, int argc, char** argv) {
   command_line.version(built_version());
   flags.add(command_line);
   stage.add_flags(command_line);
+  stage.add_training_flags(command_line);
   stage.add_bench_flags(command_line);
   Gpt2Config config;
   std::int64_t T = 0;

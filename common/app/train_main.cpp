@@ -35,6 +35,7 @@ struct Call {
     command_line.version(built_version());
     flags.add(command_line);
     stage.add_flags(command_line);
+    stage.add_training_flags(command_line);
   }
 };
 

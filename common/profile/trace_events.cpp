@@ -134,7 +134,8 @@ std::string trace_events(std::span<const TimelineSpan> spans, const TraceProcess
       add(event);
       continue;
     }
-    event.update({{"ph", "b"}, {"id", concat("rank ", process.rank, " message ", ++id)}});
+    // A local id: Perfetto shows messages with a global one apart from their process.
+    event.update({{"ph", "b"}, {"id2", {{"local", concat("message ", ++id)}}}});
     event.update({{"ts", microseconds(begin)}, {"pid", process.rank}, {"tid", row}});
     event["args"] = arguments_of(span, process);
     add(event);

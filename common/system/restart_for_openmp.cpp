@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -41,8 +42,11 @@ void execute_again() {
 }  // namespace
 
 void restart_with_short_spins() {
+  // OpenMP may have bound this thread to one core already, which a new process would inherit.
+  constexpr const char* kBound[] = {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"};
   const auto is_set = [](const char* name) { return std::getenv(name) != nullptr; };
-  if (!is_set("GOMP_SPINCOUNT") && !is_set("OMP_WAIT_POLICY")) execute_again();
+  if (!is_set("GOMP_SPINCOUNT") && !is_set("OMP_WAIT_POLICY") && std::ranges::none_of(kBound, is_set))
+    execute_again();
   hold_signals(false);
 }
 

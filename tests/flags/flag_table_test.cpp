@@ -84,6 +84,10 @@ TEST(Flags, AllHaveATestOfTheirEffect) {
   std::set<std::string> bench = flags_in_table({"bench", "stage2"});
   bench.erase("--share-gpu");
   EXPECT_EQ(flags_of("stage2_bench_emulated"), bench);
+  std::set<std::string> generate = flags_in_table({"generate", "stage2"});
+  for (const char* other : {"--gpu-graph", "--gpu-matmul-tune", "--ladder", "--share-gpu"})
+    generate.erase(other);
+  EXPECT_EQ(flags_of("stage2_generate_emulated"), generate) << "it trains nothing";
 }
 
 TEST(Flags, OfEveryProgramHaveTheVersion) {

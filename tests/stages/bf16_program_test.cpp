@@ -46,6 +46,19 @@ TEST_F(Bf16Training, LossTracksThatOfF32) {
   EXPECT_LT(got.back(), 0.9 * got.front());
 }
 
+// The limit is 4u. u = 2⁻⁸ is the largest relative error of one rounding to bf16; from the embedding to a
+// block's output an element passes a few roundings, so that the largest one may be off by some u. Norms are
+// off by less, because errors of either sign add up to little. Measured: kMeasured at most.
+TEST_F(Bf16Training, LayersHaveTheNumbersOfF32AndWatchingChangesNoBit) {
+  const Arguments steps = {"--stop-after", "4"}, watched = with_flags(steps, {"--watch-layers", "2"});
+  stage0("train", small("f32", watched));
+  done("train", small("bf16", watched));
+  done("train", small("not_watched", steps));
+  expect_same_layers("bf16", "f32", 4 * 0x1p-8);
+  EXPECT_EQ(hash_after(4, "bf16"), hash_after(4, "not_watched"));
+  EXPECT_EQ(metric("bf16", "loss"), metric("not_watched", "loss"));
+}
+
 TEST_F(Bf16Training, EndsInTheSameBitsAgainAndWhenResumed) {
   const Arguments first = {"--stop-after", "12"};
   done("train", small("once", first));

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
+#include <thread>
 #include <tuple>
 
 namespace stagegpt::test {
@@ -47,6 +49,24 @@ TEST(Train, LearnsAndWrites) {
   EXPECT_EQ(json["sample"].get<std::string>().size(), 40u);
   EXPECT_NE(result.errors.find("step 200/200"), std::string::npos) << result.errors;
   EXPECT_EQ(result.errors.find('\r'), std::string::npos);  // not a terminal: plain lines
+}
+
+// The program starts itself again; the first one's main thread may be bound to one core by then.
+TEST(Train, SpreadsItsThreadsOverTheCoresThatOpenMpIsGiven) {
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "needs two cores";
+  const ScratchDirectory directory;
+  std::vector<std::string> arguments = with(small_run(directory), {"--threads", "2"});
+  *std::ranges::find(arguments, "200") = "1";
+  const RunOptions options = {.environment = {{"OMP_PLACES", "threads"},
+                                              {"OMP_PROC_BIND", "spread"},
+                                              {"OMP_DISPLAY_AFFINITY", "TRUE"},
+                                              {"OMP_AFFINITY_FORMAT", "on core %A"}}};
+  std::istringstream lines(run_program("stage0_train", arguments, directory.path(), options).errors);
+  std::set<std::string> cores;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("on core ")) cores.insert(line);
+  }
+  EXPECT_EQ(cores.size(), 2u);
 }
 
 TEST(Train, MeasuresBitsPerByte) {

@@ -14,8 +14,8 @@ using Events = std::vector<nlohmann::json>;
 void expect_keys(const nlohmann::json& event) {
   const std::string kind = event.value("ph", "");
   const std::map<std::string, std::vector<std::string>> keys = {{"X", {"name", "cat", "ts", "dur", "tid"}},
-                                                                {"b", {"name", "cat", "ts", "id"}},
-                                                                {"e", {"name", "cat", "ts", "id"}},
+                                                                {"b", {"name", "cat", "ts", "id2"}},
+                                                                {"e", {"name", "cat", "ts", "id2"}},
                                                                 {"M", {"name", "args"}}};
   ASSERT_TRUE(keys.contains(kind)) << event;
   ASSERT_TRUE(event.contains("pid") && event["pid"].is_number_integer()) << event;
@@ -83,7 +83,10 @@ Trace parse_trace(const std::string& text) {
   EXPECT_TRUE(json.is_object() && json.contains("traceEvents")) << text.substr(0, 200);
   if (!json.is_object()) return trace;
   trace.facts = json.value("otherData", nlohmann::json::object());
-  std::map<std::string, std::size_t> open;
+  std::map<std::pair<int, std::string>, std::size_t> open;  // messages, by process and id
+  const auto id_of = [](const nlohmann::json& event) {
+    return std::pair(event["pid"].get<int>(), event["id2"].value("local", ""));
+  };
   for (const nlohmann::json& event : json["traceEvents"]) {
     expect_keys(event);
     if (testing::Test::HasFatalFailure()) return trace;
@@ -92,7 +95,7 @@ Trace parse_trace(const std::string& text) {
       if (event["name"] == "thread_name")
         trace.rows[{event["pid"], event["tid"]}] = event["args"]["name"].get<std::string>();
     } else if (event["ph"] == "e") {
-      const auto begin = open.find(event["id"]);
+      const auto begin = open.find(id_of(event));
       EXPECT_NE(begin, open.end()) << "an end without a begin: " << event;
       if (begin == open.end()) continue;
       trace.spans[begin->second].end = nanoseconds(event["ts"]) / 1e3;
@@ -100,7 +103,7 @@ Trace parse_trace(const std::string& text) {
       open.erase(begin);
     } else {
       if (event["ph"] == "b") {
-        EXPECT_TRUE(open.emplace(event["id"], trace.spans.size()).second) << "two begins: " << event;
+        EXPECT_TRUE(open.emplace(id_of(event), trace.spans.size()).second) << "two begins: " << event;
       }
       trace.spans.push_back(span_of(event));
     }

@@ -1,5 +1,7 @@
 #include "tests/support/trained_runs.h"
 
+#include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -55,6 +57,45 @@ void TrainedRuns::expect_same_curves(const std::string& run, const std::string& 
     ASSERT_EQ(a.size(), b.size()) << field;
     ASSERT_FALSE(a.empty()) << field;
     for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i] / b[i], 1, 1e-4) << field << ' ' << i;
+  }
+}
+
+namespace {
+
+// The values of "layers" in each line that has it: "h.0 rms" and so on.
+std::vector<std::map<std::string, double>> watched(const std::filesystem::path& metrics) {
+  std::vector<std::map<std::string, double>> steps;
+  std::istringstream lines(read_bytes(metrics));
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line);
+    if (!json.contains("layers")) continue;
+    steps.emplace_back();
+    for (const auto& layer : json["layers"]) {
+      for (const auto& [field, value] : layer.items()) {
+        if (value.is_number()) steps.back()[layer["name"].get<std::string>() + ' ' + field] = value;
+      }
+    }
+  }
+  return steps;
+}
+
+}  // namespace
+
+void TrainedRuns::expect_same_layers(const std::string& run, const std::string& other,
+                                     double tolerance) const {
+  const auto found = watched(directory_.path() / run / "metrics.jsonl"),
+             expected = watched(directory_.path() / other / "metrics.jsonl");
+  ASSERT_EQ(found.size(), expected.size());
+  ASSERT_FALSE(found.empty());
+  for (std::size_t step = 0; step < found.size(); ++step) {
+    ASSERT_EQ(found[step].size(), expected[step].size());
+    for (const auto& [name, value] : expected[step]) {
+      // A mean is small against the elements that it is of, so its error is measured by their size.
+      const bool is_mean = name.ends_with(" mean");
+      const double size = is_mean ? expected[step].at(name.substr(0, name.size() - 4) + "rms") : value;
+      EXPECT_NEAR(found[step].at(name), value, tolerance * std::abs(size))
+          << run << ", " << name << ", watched step " << step;
+    }
   }
 }
 

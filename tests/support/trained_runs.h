@@ -26,6 +26,10 @@ class TrainedRuns : public testing::Test {
   // Expects losses and gradient norms with a relative difference of at most 1e-4.
   void expect_same_curves(const std::string& run, const std::string& other) const;
 
+  // Expects that the layers of `run`, trained with --watch-layers, have at every watched step the numbers of
+  // those of `other`, each within `tolerance` of itself.
+  void expect_same_layers(const std::string& run, const std::string& other, double tolerance) const;
+
   // Expects traces of `steps` steps in which no tensor diverges.
   void expect_same_traces(const std::string& run, const std::string& reference, std::size_t steps) const;
 

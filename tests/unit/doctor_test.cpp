@@ -252,7 +252,8 @@ TEST(DoctorOfRoom, ComparesMemoryWithWhatTrainingTakes) {
 }
 
 TEST(DoctorOfPrograms, TellsWhyOnesAreMissing) {
-  const std::set<std::string> stage0 = {"stage0_train", "stage0_generate", "stage0_verify", "stage0_bench"};
+  const std::set<std::string> stage0 = {"stage0_train",   "stage0_generate", "stage0_evaluate",
+                                        "stage0_inspect", "stage0_verify",   "stage0_bench"};
   const Findings without_nvcc = judge_programs(stage0, built_with(""), "/build");
   expect(of(without_nvcc, "stage 0"), Mark::ok, "stage0_train, stage0_generate");
   expect(of(without_nvcc, "stage 1"), Mark::note, "stage1_train, stage1_generate", "cmake --build /build");

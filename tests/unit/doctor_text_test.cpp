@@ -289,33 +289,33 @@ stage 0 does not run
 }
 
 TEST(DoctorText, of_programs) {
-  const std::set<std::string> names = {"stage0_train",          "stage0_generate", "stage0_verify",
-                                       "stage0_bench",          "stage1_verify",   "stage2_bench",
-                                       "stage2_train_emulated", "stage3_generate"};
+  const std::set<std::string> names = {
+      "stage0_train", "stage0_generate", "stage0_evaluate", "stage0_inspect",        "stage0_verify",
+      "stage0_bench", "stage1_verify",   "stage2_bench",    "stage2_train_emulated", "stage3_generate"};
   EXPECT_EQ(text_of(judge_programs(names, built("Release", true), "/build")), R"(
-ok       stage 0           stage0_train, stage0_generate, stage0_verify, stage0_bench
-note     stage 1           not built: stage1_train, stage1_generate, stage1_bench
+ok       stage 0           stage0_train, stage0_generate, stage0_evaluate, stage0_inspect, stage0_verify, stage0_bench
+note     stage 1           not built: stage1_train, stage1_generate, stage1_evaluate, stage1_inspect, stage1_bench
                            -> cmake --build /build
 note     stage 2           not built: nvcc was not found
                            -> for a GPU, install the CUDA toolkit, 12 or newer, and configure again; the emulated programs do not need it
-note     stage 2, emulated not built: stage2_generate_emulated, stage2_verify_emulated, stage2_bench_emulated
+note     stage 2, emulated not built: stage2_generate_emulated, stage2_evaluate_emulated, stage2_inspect_emulated, stage2_verify_emulated, stage2_bench_emulated
                            -> cmake --build /build
 note     stage 3           not built: nvcc was not found
                            -> for a GPU, install the CUDA toolkit, 12 or newer, and configure again; the emulated programs do not need it
-note     stage 3, emulated not built: stage3_train_emulated, stage3_generate_emulated, stage3_verify_emulated, stage3_bench_emulated
+note     stage 3, emulated not built: stage3_train_emulated, stage3_generate_emulated, stage3_evaluate_emulated, stage3_inspect_emulated, stage3_verify_emulated, stage3_bench_emulated
                            -> cmake --build /build
 )");
   const Findings with_nvcc =
       judge_programs({"stage0_generate", "stage2_train"}, built("Release", true, "12.4"), "/b");
   EXPECT_EQ(text_of({with_nvcc.at(0), with_nvcc.at(2)}), R"(
-problem  stage 0           not built: stage0_train, stage0_verify, stage0_bench
+problem  stage 0           not built: stage0_train, stage0_evaluate, stage0_inspect, stage0_verify, stage0_bench
                            -> cmake --build /b
 stage 0 does not run
-note     stage 2           not built: stage2_generate, stage2_verify, stage2_bench
+note     stage 2           not built: stage2_generate, stage2_evaluate, stage2_inspect, stage2_verify, stage2_bench
                            -> cmake --build /b
 )");
   EXPECT_EQ(text_of({judge_programs({"stage0_train"}, built("Release", true), "/b").front()}), R"(
-note     stage 0           not built: stage0_generate, stage0_verify, stage0_bench
+note     stage 0           not built: stage0_generate, stage0_evaluate, stage0_inspect, stage0_verify, stage0_bench
                            -> cmake --build /b
 )");
 }

@@ -19,7 +19,7 @@ struct StagePrograms {
 Finding judge_stage(const StagePrograms& stage, const std::set<std::string>& names, const BuildFacts& build,
                     const fs::path& build_directory) {
   std::string there, missing;
-  for (const char* job : {"train", "generate", "verify", "bench"}) {
+  for (const char* job : {"train", "generate", "evaluate", "inspect", "verify", "bench"}) {
     const std::string name = stage.prefix + job + stage.suffix;
     std::string& list = names.contains(name) ? there : missing;
     list += (list.empty() ? "" : ", ") + name;

@@ -1,0 +1,150 @@
+"""The picture of one training step at every stage: phases, and in them the ops and the waiting, from --profile's timelines."""
+
+import datetime
+import json
+import os
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+from .svg import Picture, text_width
+
+FIRST, LAST = 10, 18  # the steps that are recorded; the picture shows the one of median length
+PHASES = {"data": "other", "forward": "forward", "backward": "backward", "communication": "communication",
+          "optimizer": "optimizer"}  # -> colour
+STAGES = ["one process, 2 threads", "2 ranks, one thread each", "one process, 2 threads", "2 ranks, one thread each"]
+
+
+# ---- Recording ----
+
+
+def experiment(root: Path) -> dict[str, str]:
+    """The default flags of compare_stages."""
+    text = (root / "tools/compare/experiment.cpp").read_text(encoding="utf-8")
+    body = text[text.index("default_flags()"):text.index("return flags;")]
+    return dict(re.findall(r'\{"(--[a-z-]+)", \{"([^"]+)"\}\}', body))
+
+
+def record(root: Path, programs: Path) -> dict:
+    """Runs the experiment of compare_stages at every stage, with a timeline, and returns what the picture needs."""
+    flags = experiment(root)
+    words = [word for flag in flags.items() for word in flag]
+    never = ["--eval-every", "1000000", "--checkpoint-every", "1000000"]
+    stages = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for number in range(4):
+            program = programs / f"stage{number}_train{'_emulated' if number > 1 else ''}"
+            timeline = Path(scratch) / f"{number}.json"
+            ranks = ["mpirun", "--bind-to", "core", "-np", "2"] if number % 2 else []
+            spread = {} if ranks else {"OMP_PLACES": "threads", "OMP_PROC_BIND": "spread"}  # each rank or thread has its own core
+            subprocess.run([*ranks, program.resolve(), *words, *never, "--val-fraction", "0", "--max-new-tokens", "0", "--threads",
+                            "1" if ranks else "2", "--profile", timeline, "--profile-steps", f"{FIRST}:{LAST}", "--run-dir",
+                            Path(scratch) / f"run{number}"], cwd=root, check=True, env={**os.environ, **spread},
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            stages.append(median_step(json.loads(timeline.read_text(encoding="utf-8"))))
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
+    model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+    return {"machine": model[1].strip() if model else "unknown", "date": datetime.date.today().isoformat(), "commit": commit,
+            "flags": flags, "stages": stages}
+
+
+def median_step(timeline: dict) -> list[dict]:
+    """Of each rank, the phases and what ran in them: [name, begin, length] in microseconds from the step's first begin."""
+    spans = [event for event in timeline["traceEvents"] if event["ph"] == "X" and event["tid"] == 1]
+    ranks = sorted({span["pid"] for span in spans})
+    steps = {rank: [span for span in spans if span["pid"] == rank and span["cat"] == "step"] for rank in ranks}
+    lengths = [max(steps[rank][i]["dur"] for rank in ranks) for i in range(len(steps[0]))]
+    chosen = lengths.index(sorted(lengths)[len(lengths) // 2])
+    begin = min(steps[rank][chosen]["ts"] for rank in ranks)
+
+    def within(rank: int, kinds: set[str]) -> list[list]:
+        step = steps[rank][chosen]
+        found = [[span["name"], round(span["ts"] - begin, 1), round(span["dur"], 1)] for span in spans
+                 if span["pid"] == rank and span["cat"] in kinds and step["ts"] <= span["ts"] < step["ts"] + step["dur"]]
+        found.sort(key=lambda span: (span[1], -span[2]))
+        outer: list[list] = []  # without what is inside another one, such as the additions of a ring
+        for span in found:
+            if not outer or span[1] > outer[-1][1] + outer[-1][2] - 0.5:  # begins and lengths are rounded
+                outer.append(span)
+        return outer
+
+    return [{"phases": within(rank, {"phase"}), "spans": within(rank, {"op", "communication"})} for rank in ranks]
+
+
+# ---- Drawing ----
+
+
+def length(stage: list[dict]) -> float:
+    return max(begin + dur for rank in stage for _, begin, dur in rank["phases"])
+
+
+def milliseconds(microseconds: float) -> str:
+    return f"{microseconds / 1000:.{1 if microseconds < 10000 else 0}f} ms"
+
+
+def share(stage: list[dict], phase: str) -> str:
+    """Of rank 0's step, in percent."""
+    return f"{100 * sum(dur for name, _, dur in stage[0]['phases'] if name == phase) / length(stage):.0f} %"
+
+
+def draw(recorded: dict) -> str:
+    flags, stages = recorded["flags"], recorded["stages"]
+    shares = "; ".join(f"stage {i}: {milliseconds(length(stage))}, forward {share(stage, 'forward')}, backward {share(stage, 'backward')}, "
+                       f"communication {share(stage, 'communication')}" for i, stage in enumerate(stages))
+    picture = Picture("One training step at every stage",
+                      f"Bars from left to right in time, with forward, backward, communication and optimizer. {shares}. Stages 2 and 3 ran on "
+                      "the emulator, on a CPU: this is the shape of a step, not its speed.")
+    picture.text(20, 38, "One training step, at every stage", 22, bold=True)
+    picture.text(20, 63, f"GPT-2 of {flags['--n-layer']} layers and {flags['--n-embd']} channels, {flags['--batch-size']} × "
+                 f"{flags['--block-size']} tokens, f32", 16, "quiet")
+    picture.text(20, 85, f"2 cores of an {recorded['machine'].split(' 32-Core')[0]}, {recorded['date']}", 16, "quiet")
+    y = 104.0
+    for first, note in ((0, ""), (2, "Emulated, on a CPU: the shape of a step, not its speed")):
+        if note:
+            picture.rect(20, y, 680, 36, "soft", 8)
+            picture.text(360, y + 24, note, 17, anchor="middle", bold=True)
+            y += 48
+        scale = 616 / max(length(stage) for stage in stages[first:first + 2])
+        for number in (first, first + 1):
+            y = draw_stage(picture, y, number, stages[number], scale)
+    draw_legend(picture, y + 8)
+    return picture.svg(y + 46)
+
+
+def draw_stage(picture: Picture, y: float, number: int, stage: list[dict], scale: float) -> float:
+    """Returns where the next one begins."""
+    picture.text(20, y + 18, f"stage {number}", 19, f"stage{number}", bold=True)
+    picture.text(108, y + 18, f"{STAGES[number]}", 16, "quiet")
+    picture.text(700, y + 18, milliseconds(length(stage)), 19, anchor="end", bold=True)
+    y += 30
+    for rank, spans in enumerate(stage):
+        if len(stage) > 1:
+            picture.text(20, y + 27, f"rank {rank}", 16, "quiet")
+        draw_rank(picture, 84, y, spans, scale)
+        y += 48
+    return y + 14
+
+
+def draw_rank(picture: Picture, left: float, y: float, rank: dict, scale: float) -> None:
+    """Phases as pale bars; on them, ops and waiting in full colour. What remains pale is neither: the tape, a launch."""
+    for name, begin, dur in rank["phases"]:
+        picture.rect(left + begin * scale, y, max(dur * scale, 0.5), 40, PHASES[name], 0, opacity=0.35)
+    for name, begin, dur in rank["spans"]:
+        phase = next((phase for phase, from_, long in rank["phases"] if from_ <= begin < from_ + long), "data")
+        is_message = "wait" in name or "gather" in name or "scatter" in name
+        width = dur * scale
+        if width >= 0.4:
+            picture.rect(left + begin * scale, y, max(width - 0.6, 0.4), 40, "communication" if is_message else PHASES[phase], 0)
+    for name, begin, dur in rank["phases"]:
+        if text_width(name, 17) < dur * scale - 12:
+            picture.text(left + (begin + dur / 2) * scale, y + 26, name, 17, f"on-{PHASES[name]}", "middle", True)
+
+
+def draw_legend(picture: Picture, y: float) -> None:
+    x = 20.0
+    for text, name in (("forward", "forward"), ("backward", "backward"), ("communication", "communication"), ("optimizer", "optimizer"),
+                       ("data", "other")):
+        picture.rect(x, y, 18, 18, name, 4)
+        picture.text(x + 25, y + 15, text, 16, "quiet")
+        x += 25 + text_width(text, 16) + 20
