@@ -13,10 +13,20 @@
 namespace stagegpt {
 namespace {
 
+// The norm of `branch` divided by that of `stream`.
+double ratio(std::span<const float> branch, std::span<const float> stream) {
+  const auto squares = [](std::span<const float> values) {
+    return std::accumulate(values.begin(), values.end(), 0.0,
+                           [](double sum, double x) { return sum + x * x; });
+  };
+  return std::sqrt(squares(branch) / squares(stream));
+}
+
 // What a forward pass leaves for the inspection.
 struct ForwardPass {
   std::vector<Tensor> qkv;     // of each layer, (1,T,3C)
   std::vector<Tensor> stream;  // the embedding, and the residual stream after each layer, (1,T,C)
+  std::vector<double> added;   // of attention and MLP in turns: see AddedByLayer
 
   ForwardPass(Backend& backend, const Gpt2& model, const Tensor& ids) {
     Tape tape(backend, Tape::Mode::inference);
@@ -24,7 +34,10 @@ struct ForwardPass {
     tape.on_op([&](std::string_view op, std::span<const Var> inputs, std::span<const Var> outs) {
       if (op == "attention") qkv.push_back(inputs[0].value());
       if (op == "embedding") stream.push_back(outs[0].value());
-      if (op == "residual_layernorm" && ++additions % 2 == 0) stream.push_back(outs[0].value());
+      if (op != "residual_layernorm") return;
+      added.push_back(
+          ratio(floats_to_host(backend, inputs[1].value()), floats_to_host(backend, inputs[0].value())));
+      if (++additions % 2 == 0) stream.push_back(outs[0].value());
     });
     model.logits(tape, ids);
     const auto layers = static_cast<std::size_t>(model.config().n_layer);
@@ -150,11 +163,14 @@ Inspection inspect(Backend& backend, const Gpt2& model, std::span<const std::int
                         .n_layer = config.n_layer,
                         .n_head = config.n_head,
                         .heads = {},
-                        .lens = {}};
+                        .lens = {},
+                        .added = {}};
   const ForwardPass pass(backend, model, to_device<std::int32_t>(backend, {1, std::ssize(ids)}, ids));
   for (std::size_t l = 0; l < pass.stream.size(); ++l) {
     inspection.lens.push_back(read_lens(lens_logits(backend, model, pass.stream[l]), ids, config, top_k, l));
   }
+  for (std::size_t l = 0; l < pass.added.size(); l += 2)
+    inspection.added.push_back({.attention = pass.added[l], .mlp = pass.added[l + 1]});
   for (int l = 0; l < config.n_layer; ++l) {
     const std::vector<float> qkv = floats_to_host(backend, pass.qkv[static_cast<std::size_t>(l)]);
     for (std::size_t column = 0; column < C; column += HS)

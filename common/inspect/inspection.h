@@ -36,12 +36,19 @@ struct LensPosition {
   std::optional<std::int64_t> next_rank = {};
 };
 
+// What the branches of a layer add to the residual stream x, over all tokens and channels: √(Σa² / Σx²), with
+// a the output of the branch and x before the addition, as --watch-layers measures it.
+struct AddedByLayer {
+  double attention = 0, mlp = 0;
+};
+
 struct Inspection {
   std::vector<std::int32_t> ids;     // (T)
   int n_layer = 0, n_head = 0;       // L and NH
   std::vector<HeadAttention> heads;  // head h of layer l is element l·NH + h
   // Element 0 is the embedding, element l + 1 the residual stream after layer l; each has T positions.
   std::vector<std::vector<LensPosition>> lens;
+  std::vector<AddedByLayer> added;  // (L)
 
   const HeadAttention& head(int layer, int head) const {
     return heads[static_cast<std::size_t>(layer) * static_cast<std::size_t>(n_head) +

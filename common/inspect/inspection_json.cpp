@@ -103,7 +103,7 @@ Json to_json(const TapeGraph& tape) {
 
 Json to_json(const Findings& findings, const Tokenizer& tokenizer) {
   const auto& [model, inspection, tape, run] = findings;
-  Json tokens = Json::array(), attention = Json::array();
+  Json tokens = Json::array(), attention = Json::array(), added = Json::array();
   for (const std::int32_t id : inspection.ids) tokens.push_back(token_json(tokenizer, id));
   for (int l = 0; l < inspection.n_layer; ++l) {
     Json heads = Json::array();
@@ -111,6 +111,8 @@ Json to_json(const Findings& findings, const Tokenizer& tokenizer) {
       heads.push_back(head_json(inspection.head(l, h), inspection.ids.size()));
     attention.push_back(std::move(heads));
   }
+  for (const auto& [of_attention, of_mlp] : inspection.added)
+    added.push_back({{"attention", seven_digits(of_attention)}, {"mlp", seven_digits(of_mlp)}});
   return {{"format", kInspectionMark},
           {"version", kVersion},
           {"model", model.name},
@@ -122,6 +124,7 @@ Json to_json(const Findings& findings, const Tokenizer& tokenizer) {
           {"tokens", std::move(tokens)},
           {"attention", std::move(attention)},
           {"lens", lens_json(inspection, tokenizer)},
+          {"added", std::move(added)},
           {"tape", to_json(tape)},
           {"run", run}};
 }

@@ -59,6 +59,9 @@ Json page_data(const Findings& findings, const Tokenizer& tokenizer) {
   const Inspection& inspection = findings.inspection;
   Strings strings(tokenizer);
   Json tokens = Json::array(), patterns = Json::array(), lens = Json::array(), next = Json::array();
+  Json added = Json::array();
+  for (const auto& [attention, mlp] : inspection.added)
+    added.push_back(Json::array({four_digits(attention), four_digits(mlp)}));
   for (const std::int32_t id : inspection.ids) tokens.push_back(token_text(tokenizer, id));
   for (const HeadAttention& head : inspection.heads) {
     patterns.push_back(std::isnan(head.previous) ? Json()
@@ -80,11 +83,17 @@ Json page_data(const Findings& findings, const Tokenizer& tokenizer) {
     lens.push_back(std::move(tops));
     next.push_back(std::move(nexts));
   }
-  return {{"layers", inspection.n_layer},    {"heads", inspection.n_head},
-          {"tokens", std::move(tokens)},     {"attention", attention_bytes(inspection)},
-          {"patterns", std::move(patterns)}, {"strings", strings.take()},
-          {"lens", std::move(lens)},         {"next", std::move(next)},
-          {"tape", to_json(findings.tape)},  {"run", findings.run}};
+  return {{"layers", inspection.n_layer},
+          {"heads", inspection.n_head},
+          {"tokens", std::move(tokens)},
+          {"attention", attention_bytes(inspection)},
+          {"patterns", std::move(patterns)},
+          {"strings", strings.take()},
+          {"lens", std::move(lens)},
+          {"next", std::move(next)},
+          {"added", std::move(added)},
+          {"tape", to_json(findings.tape)},
+          {"run", findings.run}};
 }
 
 std::string fact(const std::string& name, const std::string& value) {
@@ -147,6 +156,14 @@ head. Each cell is the most probable next token; a <span class="key"></span> fra
 </section>
 )";
 
+constexpr const char* kAdded = R"(<section aria-labelledby="added-title">
+<h2 id="added-title">What each layer adds</h2>
+<p>Attention and MLP of a layer add their outputs to the residual stream. The bars show how large they are, relative to the stream
+that they are added to, for this text. <span id="added-verdict"></span></p>
+<div class="scroll" role="region" tabindex="0" aria-label="What each layer adds"><table class="layers added" id="added"></table></div>
+</section>
+)";
+
 // The two sections about training; that of the run is shown if there is something in it.
 constexpr const char* kTape = R"(<section aria-labelledby="tape-title">
 <h2 id="tape-title">The tape of a training step</h2>
@@ -188,7 +205,8 @@ std::string tape_section(const TapeGraph& tape) {
 std::string inspection_page(const Findings& findings, const Tokenizer& tokenizer) {
   return concat(
       page_head("Inside " + findings.model.name, kInspectionStyle, Scripts::own),
-      header(findings.model, findings.inspection), kAttention, kLens, tape_section(findings.tape), kRun,
+      header(findings.model, findings.inspection), kAttention, kLens, kAdded, tape_section(findings.tape),
+      kRun,
       "</main>\n<footer>Written by StageGPT's stageN_inspect. --json writes the same numbers in full "
       "precision.</footer>\n",
       script_data(page_data(findings, tokenizer).dump(-1, ' ', false, Json::error_handler_t::replace)),

@@ -292,6 +292,31 @@ function showLens() {
   ranking($("lens-layers"), data.next.map((all, l) => [null, all[position][0], `${stage(l)}: rank ${all[position][1]}`]));
 }
 
+// ---- What each layer adds -------------------------------------------------------------------------------------
+function buildAdded() {
+  const table = $("added"), head = make("tr"), most = Math.max(...data.added.flat(), 1e-9), nothing = [];
+  for (const name of ["layer", "attention", "MLP"]) { const th = make("th", "", name); th.scope = "col"; head.append(th); }
+  table.append(make("thead"), make("tbody"));
+  table.tHead.append(head);
+  data.added.forEach((values, l) => {
+    const row = make("tr"), th = make("th", "", `h.${l}`);
+    th.scope = "row";
+    row.append(th);
+    values.forEach((value, i) => {
+      const cell = make("td", value < 1e-3 ? "suspicious" : ""), track = make("span", "track"), bar = make("span", "bar");
+      bar.style.width = `${(100 * value / most).toFixed(1)}%`;
+      track.append(bar);
+      cell.append(make("span", "value", value === 0 ? "0" : String(Number(value.toPrecision(3)))), track);
+      row.append(cell);
+      if (value < 1e-3) nothing.push(`the ${i ? "MLP" : "attention"} of h.${l} adds nothing`);
+    });
+    table.tBodies[0].append(row);
+  });
+  const list = nothing.join(", ");
+  $("added-verdict").textContent = list ? `To look at: ${list}.` : "";
+  $("added-verdict").className = list ? "suspicious" : "";
+}
+
 // ---- Together -------------------------------------------------------------------------------------------------
 function chooseHead(l, h) { chosen.layer = l; chosen.head = h; showAttention(); }
 function choosePosition(t) { chosen.position = t; showAttention(); showLens(); }
@@ -299,6 +324,7 @@ function choosePosition(t) { chosen.position = t; showAttention(); showLens(); }
 buildHeads();
 buildWords();
 buildLens();
+buildAdded();
 drawThumbnails();
 showAttention();
 showLens();

@@ -65,6 +65,8 @@ table.lens .here { color: var(--mark); font-weight: 700; }
 table.layers { border-collapse: collapse; font-size: 0.85rem; font-variant-numeric: tabular-nums; min-width: 100%; }
 table.layers th, table.layers td { text-align: left; padding: 0.25rem 0.8rem 0.25rem 0; border-bottom: 1px solid var(--rule); }
 table.layers thead th { font-weight: 500; max-width: 7.5rem; } table.layers tbody th { white-space: nowrap; }
+.added td { width: 45%; } .added .value { display: inline-block; width: 3.8rem; }
+.added .track { display: inline-block; width: calc(100% - 4.4rem); } .added .bar { display: block; height: 0.7rem; border-radius: 2px; min-width: 1px; background: rgb(var(--heat) / 0.7); }
 .suspicious { color: var(--bad); font-weight: 600; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); gap: 1.25rem 2.5rem; margin: 1.25rem 0; }
 .plots svg { display: block; width: 100%; max-width: 33rem; height: auto; overflow: visible; }

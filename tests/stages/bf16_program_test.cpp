@@ -50,7 +50,7 @@ TEST_F(Bf16Training, LossTracksThatOfF32) {
 // block's output an element passes a few roundings, so that the largest one may be off by some u. Norms are
 // off by less, because errors of either sign add up to little. Measured: kMeasured at most.
 TEST_F(Bf16Training, LayersHaveTheNumbersOfF32AndWatchingChangesNoBit) {
-  const Arguments steps = {"--stop-after", "4"}, watched = with_flags(steps, {"--watch-layers", "2"});
+  const Arguments steps = kFourSteps, watched = with_flags(steps, {"--watch-layers", "2"});
   stage0("train", small("f32", watched));
   done("train", small("bf16", watched));
   done("train", small("not_watched", steps));

@@ -78,8 +78,8 @@ TEST_F(DoctorProgram, LooksForProgramsBesideItself) {
       run_program(bin / "doctor", {}, scratch_.path(), {.environment = {{"PATH", scratch_.path()}}});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.output.find(
-                "problem  stage 0           not built: stage0_train, stage0_generate, stage0_verify, "
-                "stage0_bench\n                           -> cmake --build " +
+                "problem  stage 0           not built: stage0_train, stage0_generate, stage0_evaluate, "
+                "stage0_inspect, stage0_verify, stage0_bench\n                           -> cmake --build " +
                 scratch_.path().string() + '\n'),
             std::string::npos)
       << result.output;

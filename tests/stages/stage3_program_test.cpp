@@ -104,7 +104,7 @@ TEST_F(Stage3Emulated, DividedMomentsInBf16TrainAsWholeOnes) {
 // an activation the other way: it is then off by 2⁻⁷ of itself, and few are.
 TEST_F(Stage3Emulated, LayersOfDividedMomentsAreThoseOfStage2AndWatchingChangesNoBit) {
   for (const std::string precision : {"f32", "bf16"}) {
-    const Arguments steps = {"--stop-after", "4", "--precision", precision, "--eval-every", "100"};
+    const Arguments steps = with_flags(kFourSteps, {"--precision", precision});
     const Arguments watched = with_flags(steps, {"--watch-layers", "2"}), zero1 = {"--comm", "zero1"};
     const std::string whole = "whole_" + precision, divided = "divided_" + precision,
                       plain = "plain_" + precision;

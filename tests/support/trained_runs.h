@@ -9,6 +9,10 @@ namespace stagegpt::test {
 
 using Arguments = std::vector<std::string>;
 
+// For small(): a run of four steps and nothing else, for the emulator.
+inline const Arguments kFourSteps = {"--stop-after",   "4", "--batch-size",     "4",
+                                     "--val-fraction", "0", "--max-new-tokens", "0"};
+
 class TrainedRuns : public testing::Test {
  protected:
   void SetUp() override;

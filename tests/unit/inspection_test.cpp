@@ -91,6 +91,40 @@ TEST(Inspection, finds_a_head_that_attends_to_the_token_before) {
   EXPECT_NEAR(found.head(0, 1).self, found.head(0, 1).first, 1e-6);
 }
 
+// What a branch adds is the difference between the stream after it and before it; one without an output
+// projection adds nothing.
+TEST(Inspection, measures_what_each_branch_adds) {
+  const auto backend = make_cpu_backend(1);
+  const Gpt2Config config = random_config();
+  Gpt2 model = random_model(*backend, config);
+  for (const char* name : {"h.1.mlp.c_proj.weight", "h.1.mlp.c_proj.bias"}) set(*backend, model, name, {});
+  const Ids ids = random_ids(1, 0, 9, 31);
+  std::vector<Values> streams;  // before the first branch, after it, …
+  Tape tape(*backend, Tape::Mode::inference);
+  tape.on_op([&](const std::string& op, std::span<const Var>, std::span<const Var> outs) {
+    if (op == "embedding" || op == "residual_layernorm")
+      streams.push_back(to_values(*backend, outs[0].value()));
+  });
+  model.logits(tape, to_tensor(*backend, {1, std::ssize(ids)}, ids));
+  ASSERT_EQ(streams.size(), 7u);
+  const auto added = [&](std::size_t branch) {
+    double difference = 0, before = 0;
+    for (std::size_t i = 0; i < streams[branch].size(); ++i) {
+      difference += std::pow(streams[branch + 1][i] - streams[branch][i], 2);
+      before += std::pow(streams[branch][i], 2);
+    }
+    return std::sqrt(difference / before);
+  };
+  const std::vector<AddedByLayer> found = inspect(*backend, model, ids, 1).added;
+  ASSERT_EQ(found.size(), 3u);
+  for (std::size_t l = 0; l < 3; ++l) {
+    EXPECT_NEAR(found[l].attention, added(2 * l), 1e-5) << l;
+    EXPECT_NEAR(found[l].mlp, added(2 * l + 1), 1e-5) << l;
+  }
+  EXPECT_EQ(found[1].mlp, 0);
+  EXPECT_GT(found[1].attention, 1e-3);
+}
+
 // The attention times the values is what the attention kernel returns; rows add up to 1 and see no later key.
 TEST(Inspection, attention_is_that_of_the_kernel) {
   Gpt2Config config = random_config();
