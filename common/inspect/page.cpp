@@ -160,7 +160,7 @@ constexpr const char* kAdded = R"(<section aria-labelledby="added-title">
 <h2 id="added-title">What each layer adds</h2>
 <p>Attention and MLP of a layer add their outputs to the residual stream. The bars show how large they are, relative to the stream
 that they are added to, for this text. <span id="added-verdict"></span></p>
-<div class="scroll" role="region" tabindex="0" aria-label="What each layer adds"><table class="layers added" id="added"></table></div>
+<div class="scroll" role="region" tabindex="0" aria-label="What each layer adds"><table class="layers added" id="added" aria-label="What each layer adds"></table></div>
 </section>
 )";
 
@@ -171,7 +171,7 @@ constexpr const char* kTape = R"(<section aria-labelledby="tape-title">
 constexpr const char* kTapeTable =
     R"(<div class="scroll" role="region" tabindex="0" aria-label="Ops of the tape">
 <div class="tape"><svg id="tape-edges" aria-hidden="true"></svg>
-<table><thead><tr><td></td><th scope="col">op</th><th scope="col">parameters of</th><th scope="col">outputs</th><th scope="col"
+<table aria-label="Ops of the tape"><thead><tr><td></td><th scope="col">op</th><th scope="col">parameters of</th><th scope="col">outputs</th><th scope="col"
 class="number">bytes</th><th scope="col" class="number">activations in memory</th></tr></thead>
 <tbody id="tape-rows"></tbody></table></div></div>
 </section>

@@ -39,9 +39,11 @@ function make(tag, css, text) {
   if (text !== undefined) element.textContent = text;
   return element;
 }
+// From this strength on, the other colour of letters has the better contrast.
+const darkScheme = window.matchMedia("(prefers-color-scheme: dark)"), turn = () => darkScheme.matches ? 0.61 : 0.76;
 function paint(element, strength) {
   element.style.background = `rgb(var(--heat) / ${strength.toFixed(3)})`;
-  element.style.color = strength > 0.68 ? "var(--on-heat)" : "";
+  element.style.color = strength > turn() ? "var(--on-heat)" : "";
 }
 
 // ---- What is chosen ---------------------------------------------------------------------------------------
@@ -246,7 +248,6 @@ function buildLens() {
     row.append(name);
     for (let t = 0; t < T; ++t) {
       const top = data.lens[l][t], cell = show(make("td"), data.strings[top[0]]);
-      paint(cell, Math.sqrt(top[1]));
       const next = data.next[l][t];
       if (next && next[1] === 1) cell.classList.add("right");
       cell.setAttribute("role", "gridcell");
@@ -260,12 +261,14 @@ function buildLens() {
   }
   line(foot, "text goes on", t => t + 1 < T ? data.tokens[t + 1] : " ");
   table.append(head, body, foot);
+  paintLens();
   arrows(table, L + 1, T, () => [chosen.lens, chosen.position], (l, t) => {
     chosen.lens = l;
     choosePosition(t);
     cells[l * T + t].focus();
   });
 }
+function paintLens() { cells.forEach((cell, i) => paint(cell, Math.sqrt(data.lens[Math.floor(i / T)][i % T][1]))); }
 // Scrolls the table, not the page, to the chosen column.
 function scrollToCell() {
   const view = $("lens").parentElement, cell = cells[chosen.lens * T + chosen.position];
@@ -331,7 +334,7 @@ showLens();
 $("map").addEventListener("pointermove", read);
 $("map").addEventListener("click", event => { const cell = cellAt(event); if (cell) choosePosition(cell[0]); read(event); });
 window.addEventListener("resize", () => { drawMap(); scrollToCell(); });
-window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { drawThumbnails(); drawMap(); });
+darkScheme.addEventListener("change", () => { drawThumbnails(); showAttention(); paintLens(); });
 )js";
 
 }  // namespace stagegpt

@@ -89,16 +89,28 @@ function drawEdges(body, rows, rowOf) {
 }
 
 // ---- The layers of a run --------------------------------------------------------------------------------------
+// `why` says what is wrong with a value; `middle` is the median of the blocks.
+const rare = 10;  // a block is compared with the median of the blocks: it is named where it is so many times larger or smaller
+const branch = name => (v, middle) => v === null ? "" : v < 1e-3 ? `${name} adds nothing` : v < middle / rare ? `${name} adds ${Math.round(middle / v)} times less than the median block's` : "";
+function whyUpdate(v, middle) {
+  if (v === 0) return "not updated";
+  if (v > 0.1) return `one step changes ${(100 * v).toFixed(0)} % of the weights: the learning rate is too large`;
+  return v > rare * middle ? `updated ${Math.round(v / middle)} times more than the median block` : "";
+}
 const measures = [
   {field: "grad_norm", title: "Norm of the gradient", log: true, why: v => v === 0 ? "no gradient" : ""},
-  {field: "update_ratio", title: "Update divided by weights", log: true, why: v => v === 0 ? "not updated" : ""},
+  {field: "update_ratio", title: "Update divided by weights", log: true, why: whyUpdate},
   {field: "rms", title: "Residual stream after the block, rms", log: true, why: () => ""},
-  {field: "attention_added", title: "Added by attention, relative to the stream", log: true, why: v => v !== null && v < 1e-3 ? "attention adds nothing" : ""},
-  {field: "mlp_added", title: "Added by the MLP, relative to the stream", log: true, why: v => v !== null && v < 1e-3 ? "MLP adds nothing" : ""},
+  {field: "attention_added", title: "Added by attention, relative to the stream", log: true, why: branch("attention")},
+  {field: "mlp_added", title: "Added by the MLP, relative to the stream", log: true, why: branch("MLP")},
   {field: "dead_units", title: "Dead units of the MLP", log: false, why: v => v >= 0.5 ? `${(100 * v).toFixed(0)} % of the units are dead` : ""},
 ];
 const numberText = v => v === null ? "–" : v === 0 ? "0" : Math.abs(v) >= 1e-3 && Math.abs(v) < 1e4 ? Number(v.toPrecision(3)).toString() : v.toExponential(1);
 const isBlock = name => name.startsWith("h.");
+function medianOfBlocks(field) {
+  const values = data.run.layers.map((name, i) => isBlock(name) ? data.run[field][i].at(-1) : null).filter(v => v !== null).sort((a, b) => a - b);
+  return values.length ? values[Math.floor(values.length / 2)] : NaN;
+}
 
 function layerLook(name, names) {
   const blocks = names.filter(isBlock), at = blocks.indexOf(name);
@@ -106,7 +118,7 @@ function layerLook(name, names) {
                 : {stroke: `rgb(var(--heat) / ${(0.3 + 0.7 * (at + 1) / blocks.length).toFixed(2)})`};
 }
 function plotOf({field, title, log}) {
-  const {steps, layers} = data.run, width = 460, height = 220, left = 58, right = 404, top = 8, bottom = 190;
+  const {steps, layers} = data.run, width = 484, height = 220, left = 58, right = 404, top = 8, bottom = 190;
   const shown = layers.map((name, i) => [name, data.run[field][i]]).filter(([, values]) => values.some(v => v !== null));
   const usable = v => v !== null, all = shown.flatMap(([, values]) => values.filter(v => v !== null && (!log || v > 0)));
   const scaled = v => log ? Math.log10(v) : v;
@@ -115,7 +127,9 @@ function plotOf({field, title, log}) {
   if (log) { low = Math.floor(low) - zeros; high = Math.max(low + 1, Math.ceil(high)); } else { low = 0; high = Math.max(Math.ceil(20 * high) / 20, 0.05); }
   const x = i => steps.length < 2 ? (left + right) / 2 : left + (right - left) * (steps[i] - steps[0]) / (steps.at(-1) - steps[0]);
   const y = v => bottom - (bottom - top) * (log && v <= 0 ? 0 : (scaled(v) - low) / (high - low));
-  const figure = make("figure"), drawing = svgElement("svg", {viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}, by layer, over the steps; the last values are in the table above`});
+  const figure = make("figure");
+  figure.setAttribute("aria-label", title);
+  const drawing = svgElement("svg", {viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}, by layer, over the steps; the last values are in the table above`});
   const write = (tx, ty, anchor, words) => { const text = svgElement("text", {x: tx, y: ty, "text-anchor": anchor}); text.textContent = words; drawing.append(text); };
   figure.append(make("figcaption", "", title), drawing);
   const ticks = log ? [...Array(high - low + 1).keys()].map(i => low + i).filter((t, i, list) => i === 0 || i % Math.ceil(list.length / 6) === 0) : [0, 0.25, 0.5, 0.75, 1].map(t => t * high);
@@ -138,10 +152,11 @@ function plotOf({field, title, log}) {
     const last = values.findLastIndex(usable);
     if (last >= 0) ends.push([y(values[last]), name]);
   }
-  // Names at the ends of the lines, as many as there is room for.
+  // Names at the ends of the lines, from the top; those that have no room join the one above them.
   ends.sort((a, b) => a[0] - b[0]);
-  let before = -Infinity;
-  for (const [place, name] of ends) { if (place - before >= 11) { write(right + 6, place + 4, "start", name); before = place; } }
+  const labels = [];
+  for (const [place, name] of ends) { if (labels.length && place - labels.at(-1)[0] < 11) labels.at(-1)[1].push(name); else labels.push([place, [name]]); }
+  for (const [place, names] of labels) write(right + 6, place + 4, "start", names.length > 2 ? `${names[0]}, +${names.length - 1}` : names.join(", "));
   return figure;
 }
 function buildRun() {
@@ -150,6 +165,7 @@ function buildRun() {
   $("run").hidden = false;
   $("run-steps").textContent = steps.length === 1 ? `Measured at step ${steps[0]}.` : `Measured at ${steps.length} steps, ${steps[0]} to ${steps.at(-1)}; the table shows the last of them.`;
   for (const name of ["layer", ...measures.map(m => m.title)]) { const th = make("th", "", name); th.scope = "col"; head.append(th); }
+  table.setAttribute("aria-label", "Layers at the last measured step");
   table.append(make("thead"), make("tbody"));
   table.tHead.append(head);
   const findings = [];
@@ -158,14 +174,14 @@ function buildRun() {
     th.scope = "row";
     row.append(th);
     for (const measure of measures) {
-      const value = data.run[measure.field][i].at(-1), why = measure.why(value);
+      const value = data.run[measure.field][i].at(-1), why = measure.why(value, medianOfBlocks(measure.field));
       if (why) reasons.push(why);
       row.append(make("td", why ? "number suspicious" : "number", measure.field === "dead_units" && value !== null ? `${(100 * value).toFixed(1)} %` : numberText(value)));
     }
     if (reasons.length) findings.push(`${name} (${reasons.join(", ")})`);
     table.tBodies[0].append(row);
   });
-  $("run-verdict").textContent = findings.length ? `To look at: ${findings.join("; ")}.` : "No layer is dead by these measures.";
+  $("run-verdict").textContent = findings.length ? `To look at: ${findings.join("; ")}.` : "No layer is dead, and none differs much from the others.";
   $("run-verdict").className = findings.length ? "suspicious" : "";
   $("plots").append(...measures.map(plotOf));
 }

@@ -261,6 +261,15 @@ TEST_F(FakeComparison, LeavesOutTheRanksThatCannotBegin) {
   EXPECT_EQ(message<UserError>([&] { run(); }), "no");
 }
 
+// A rank may warn before it names its model.
+TEST_F(FakeComparison, NamesTheModelAndNotAWarningBeforeIt) {
+  options_.experiment.repeats = 1;
+  const std::string names = FakeProgram().dry_run;
+  for (const char* program : {"stage0_train", "stage1_train"})
+    stage(program, {.dry_run = "echo 'warning: 3 threads share 2 cores: slow' >&2; " + names});
+  EXPECT_EQ(run().model, "a model of stage0_train");
+}
+
 TEST_F(FakeComparison, RunsOnceMoreReproducibly) {
   options_.experiment.repeats = 1;
   options_.experiment.reproducible_pass = true;

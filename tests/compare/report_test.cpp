@@ -233,7 +233,7 @@ TEST(Page, EveryPlotHasATitleAndADescription) {
     for (std::size_t at = html.find(part); at != html.npos; at = html.find(part, at + 1)) ++n;
     return n;
   };
-  EXPECT_EQ(count("<figure>"), 7u);
+  EXPECT_EQ(count("<figure "), 7u);
   EXPECT_EQ(count("role=\"img\""), 7u);
   EXPECT_EQ(count("-title\">"), 7u);
   EXPECT_EQ(count("<desc id="), 7u);

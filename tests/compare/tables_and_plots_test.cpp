@@ -88,7 +88,7 @@ TEST(HtmlTable, NamesItsColumnsAndItsRows) {
   const Table table{{{"stage"}, {"tokens/s", true}}, {{{"a & b"}, {"7", Cell::Mark::good}}, {{"c"}, {"8"}}}};
   EXPECT_EQ(html_table(table, "Speed"),
             R"(<div class="scroll" role="region" tabindex="0" aria-label="Speed">
-<table>
+<table aria-label="Speed">
 <thead><tr><th scope="col" class="text">stage</th><th scope="col" class="number">tokens/s</th></tr></thead>
 <tbody>
 <tr><th scope="row">a &amp; b</th><td class="number good">7</td></tr>

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <iostream>
 #include <set>
+#include <sstream>
 
 #include "common/app/configuration.h"
 #include "common/base/error.h"
@@ -58,6 +59,15 @@ std::string text_after(const std::string& beginning, const std::string& messages
   if (at == messages.npos) return "";
   const std::size_t begin = at + beginning.size();
   return messages.substr(begin, messages.find('\n', begin) - begin);
+}
+
+// What a program says of its model in its first line that is no warning: "nano: 105,472 parameters, …".
+std::string model_in(const std::string& messages) {
+  std::istringstream lines(messages);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("warning: ")) return text_after(": ", line);
+  }
+  return "";
 }
 
 class Comparer {
@@ -120,7 +130,7 @@ class Comparer {
         {.contestant = contestant, .command = {}, .machine = {}, .trials = {}, .failure = {}});
     if (!comparison_.model.empty()) return;
     comparison_.data = text_after("data: ", said);
-    comparison_.model = text_after(": ", said);  // the rest of its first line
+    comparison_.model = model_in(said);
     comparison_.settings = resolved_settings(parse_json(runner_->settings(contestant)));
   }
 

@@ -53,8 +53,9 @@ std::string stroke(const Look& look) {
 
 std::string wrapped(const std::string& id, const std::string& title, const std::string& description,
                     double height, const std::string& drawing, const std::string& legend) {
-  return concat("<figure>\n<figcaption>", escaped(title), "</figcaption>\n<svg viewBox=\"0 0 ", kWidth, " ",
-                height, "\" role=\"img\" aria-labelledby=\"", id, "-title ", id, "-text\">\n<title id=\"", id,
+  return concat("<figure aria-labelledby=\"", id, "-title\">\n<figcaption>", escaped(title),
+                "</figcaption>\n<svg viewBox=\"0 0 ", kWidth, " ", height,
+                "\" role=\"img\" aria-labelledby=\"", id, "-title ", id, "-text\">\n<title id=\"", id,
                 "-title\">", escaped(title), "</title>\n<desc id=\"", id, "-text\">", escaped(description),
                 "</desc>\n", drawing, "</svg>\n", legend, "</figure>\n");
 }

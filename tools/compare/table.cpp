@@ -68,8 +68,9 @@ std::string terminal_table(const Table& original) {
 }
 
 std::string html_table(const Table& table, const std::string& caption) {
-  std::string out = concat("<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"",
-                           escaped(caption), "\">\n<table>\n<thead><tr>");
+  std::string out =
+      concat("<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"", escaped(caption),
+             "\">\n<table aria-label=\"", escaped(caption), "\">\n<thead><tr>");
   const auto class_name = [&](std::size_t column) {
     return table.columns[column].is_number ? "number" : "text";
   };
