@@ -99,9 +99,9 @@ TEST_F(Stage3Emulated, DividedMomentsInBf16TrainAsWholeOnes) {
   expect_same_curves("zero1", "flat");
 }
 
-// Each rank measures the parameters that it updates, and its tokens. Ranks add up the gradients in another
-// order, so f32's numbers have the limit of the curves. In bf16 a difference of the last bit of f32 may round
-// an activation the other way: it is then off by 2⁻⁷ of itself, and few are.
+// Each rank measures the parameters that it updates, and its tokens. Ranks add up in another order, which costs some
+// roundings of f32 (2⁻²⁴ each; measured: 1.3e-7 at most). In bf16 such a difference may round an activation the other
+// way: the largest one is then off by 2⁻⁷ of itself.
 TEST_F(Stage3Emulated, LayersOfDividedMomentsAreThoseOfStage2AndWatchingChangesNoBit) {
   for (const std::string precision : {"f32", "bf16"}) {
     const Arguments steps = with_flags(kFourSteps, {"--precision", precision});
@@ -111,7 +111,7 @@ TEST_F(Stage3Emulated, LayersOfDividedMomentsAreThoseOfStage2AndWatchingChangesN
     expect_done(run_program("stage2_train_emulated", small(whole, watched), directory_.path()));
     stage3(2, "train", small(divided, with_flags(watched, zero1)));
     stage3(2, "train", small(plain, with_flags(steps, zero1)));
-    expect_same_layers(divided, whole, precision == "f32" ? 1e-4 : 0x1p-7);
+    expect_same_layers(divided, whole, precision == "f32" ? 1e-5 : 0x1p-7);
     EXPECT_EQ(hash_after(4, divided), hash_after(4, plain)) << precision;
     EXPECT_EQ(metric(divided, "loss"), metric(plain, "loss")) << precision;
   }
