@@ -41,8 +41,12 @@ def without_counts(found: dict) -> dict:
 
 def problems() -> list[str]:
     """What makes a committed picture untrue."""
-    found, shown = architecture.extract(ROOT), read(ARCHITECTURE)
     wrong = []
+    shown = read(ARCHITECTURE)
+    try:
+        found = architecture.extract(ROOT)
+    except ValueError as error:
+        return [str(error)]
     if without_counts(found) != without_counts(shown):
         wrong.append("architecture.json: the classes or the interfaces of a stage have changed")
     now, then = counts_of(found), counts_of(shown)

@@ -22,7 +22,7 @@ SHOWN = {"CpuBackend": "CPU kernels", "CudaBackend": "CUDA kernels", "FlatSync":
          "HostStagedCommunicator": "host memory", "NcclCommunicator": "NCCL"}
 # A line below these, and the CMake targets that it stands for.
 TARGETS = {"stage2_cuda": ("GPU or emulator", ["stage2_cuda", "stage2_emulated"])}
-STAGES = [("stage0_serial", "serial"), ("stage1_mpi", "MPI"), ("stage2_cuda", "CUDA"), ("stage3_mpi_cuda", "MPI + CUDA")]
+STAGES = [("stage0_serial", "serial"), ("stage1_mpi", "MPI"), ("stage2_cuda", "CUDA"), ("stage3_mpi_cuda", "MPI+CUDA")]
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
 
 
@@ -114,20 +114,20 @@ def draw(found: dict) -> str:
     for x, (seam, _, purpose) in zip(xs, SEAMS):
         picture.arrow_down(x + column / 2, 223, 243)
         picture.text(x + column / 2, 268, seam, 19, anchor="middle", bold=True, code=True)
-        picture.text(x + column / 2, 291, purpose, 16, "quiet", "middle")
+        picture.text(x + column / 2, 291, purpose, 18, "quiet", "middle")
     y = 306
     for i, stage in enumerate(found["stages"]):
         height = 74
         picture.text(20, y + height / 2 - 14, f"stage {i}", 19, f"stage{i}", bold=True)
-        picture.text(20, y + height / 2 + 8, STAGES[i][1], 16)
-        picture.text(20, y + height / 2 + 29, f"{rounded(stage['lines'])} lines", 16, "quiet")
+        picture.text(20, y + height / 2 + 8, STAGES[i][1], 18)
+        picture.text(20, y + height / 2 + 29, f"{rounded(stage['lines'])} lines", 17, "quiet")
         for x, (seam, _, _) in zip(xs, SEAMS):
             draw_cell(picture, x, y, column, height, i, stage["cells"][seam], stage["folder"])
         y += height + gap
     picture.rect(20, y + 8, 26, 18, "quiet", 4)
-    picture.text(54, y + 23, "written in this stage", 16, "quiet")
+    picture.text(54, y + 23, "written in this stage", 17, "quiet")
     picture.frame(262, y + 8, 26, 18, "quiet")
-    picture.text(296, y + 23, "taken from an earlier stage, unchanged", 16, "quiet")
+    picture.text(296, y + 23, "taken from an earlier stage, unchanged", 17, "quiet")
     return picture.svg(y + 46)
 
 
@@ -144,12 +144,12 @@ def draw_common(picture: Picture, found: dict) -> None:
         x = 31 + i * (width + gap)
         picture.frame(x, 66, width, 92, "rule", "paper")
         picture.text(x + width / 2, 94, name, 19, anchor="middle", bold=True)
-        picture.text(x + width / 2, 118, purpose, 17, anchor="middle")
-        picture.text(x + width / 2, 143, f"{rounded(found['rooms'][folder])} lines", 16, "quiet", "middle")
+        picture.text(x + width / 2, 118, purpose, 18, anchor="middle")
+        picture.text(x + width / 2, 143, f"{rounded(found['rooms'][folder])} lines", 17, "quiet", "middle")
         if i < len(ROOMS) - 1:
             picture.arrow(x + width + 4, x + width + gap - 4, 112)
-    picture.text(360, 183, f"The trainer ({rounded(found['rooms'][TRAINER])} lines) runs this step.", 17, anchor="middle")
-    picture.text(360, 206, "No MPI and no CUDA here: only calls of three interfaces.", 17, anchor="middle")
+    picture.text(360, 183, f"The trainer ({rounded(found['rooms'][TRAINER])} lines) runs this step.", 18, anchor="middle")
+    picture.text(360, 206, "No MPI and no CUDA here: only calls of three interfaces.", 18, anchor="middle")
 
 
 def draw_cell(picture: Picture, x: float, y: float, width: float, height: float, number: int, cell: dict, folder: str) -> None:
@@ -161,7 +161,7 @@ def draw_cell(picture: Picture, x: float, y: float, width: float, height: float,
             picture.text(x + width / 2, middle + 24 * (i - (len(texts) - 1) / 2), text, 18, "on", "middle", True)
     elif cell["from"] == "common":
         picture.rect(x, y, width, height, "soft")
-        picture.text(x + width / 2, middle, "none: one process", 16, "quiet", "middle")
+        picture.text(x + width / 2, middle, "none: one process", 17, "quiet", "middle")
     else:
         picture.frame(x, y, width, height, f"stage{origin(cell)}")
         picture.text(x + width / 2, middle, f"of stage {origin(cell)}", 18, f"stage{origin(cell)}", "middle", True)

@@ -99,14 +99,14 @@ def draw(recorded: dict) -> str:
                       f"Bars from left to right in time, with forward, backward, communication and optimizer. {shares}. Stages 2 and 3 ran on "
                       "the emulator, on a CPU: this is the shape of a step, not its speed.")
     picture.text(20, 38, "One training step, at every stage", 22, bold=True)
-    picture.text(20, 63, f"GPT-2 of {flags['--n-layer']} layers and {flags['--n-embd']} channels, {flags['--batch-size']} × "
-                 f"{flags['--block-size']} tokens, f32", 16, "quiet")
-    picture.text(20, 85, f"2 cores of an {recorded['machine']}, {recorded['date']}, commit {recorded['commit']}", 16, "quiet")
-    y = 104.0
+    picture.text(20, 65, f"GPT-2 of {flags['--n-layer']} layers and {flags['--n-embd']} channels, {flags['--batch-size']} × "
+                 f"{flags['--block-size']} tokens, f32", 18, "quiet")
+    picture.text(20, 89, f"2 cores of an {recorded['machine']}, {recorded['date']}, commit {recorded['commit']}", 18, "quiet")
+    y = 110.0
     for first, note in ((0, ""), (2, "Emulated, on a CPU: the shape of a step, not its speed")):
         if note:
             picture.rect(20, y, 680, 36, "soft", 8)
-            picture.text(360, y + 24, note, 17, anchor="middle", bold=True)
+            picture.text(360, y + 24, note, 18, anchor="middle", bold=True)
             y += 48
         scale = 616 / max(length(stage) for stage in stages[first:first + 2])
         for number in (first, first + 1):
@@ -118,12 +118,12 @@ def draw(recorded: dict) -> str:
 def draw_stage(picture: Picture, y: float, number: int, stage: list[dict], scale: float) -> float:
     """Returns where the next one begins."""
     picture.text(20, y + 18, f"stage {number}", 19, f"stage{number}", bold=True)
-    picture.text(108, y + 18, f"{STAGES[number]}", 16, "quiet")
+    picture.text(108, y + 18, f"{STAGES[number]}", 18, "quiet")
     picture.text(700, y + 18, milliseconds(length(stage)), 19, anchor="end", bold=True)
     y += 30
     for rank, spans in enumerate(stage):
         if len(stage) > 1:
-            picture.text(20, y + 27, f"rank {rank}", 16, "quiet")
+            picture.text(20, y + 27, f"rank {rank}", 18, "quiet")
         draw_rank(picture, 84, y, spans, scale)
         y += 48
     return y + 14
@@ -140,8 +140,8 @@ def draw_rank(picture: Picture, left: float, y: float, rank: dict, scale: float)
         if width >= 0.4:
             picture.rect(left + begin * scale, y, max(width - 0.6, 0.4), 40, "communication" if is_message else PHASES[phase], 0)
     for name, begin, dur in rank["phases"]:
-        if text_width(name, 17) < dur * scale - 12:
-            picture.text(left + (begin + dur / 2) * scale, y + 26, name, 17, f"on-{PHASES[name]}", "middle", True)
+        if text_width(name, 18) < dur * scale - 12:
+            picture.text(left + (begin + dur / 2) * scale, y + 26, name, 18, f"on-{PHASES[name]}", "middle", True, halo=PHASES[name])
 
 
 def draw_legend(picture: Picture, y: float) -> None:
@@ -149,5 +149,5 @@ def draw_legend(picture: Picture, y: float) -> None:
     for text, name in (("forward", "forward"), ("backward", "backward"), ("communication", "communication"), ("optimizer", "optimizer"),
                        ("data", "other")):
         picture.rect(x, y, 18, 18, name, 4)
-        picture.text(x + 25, y + 15, text, 16, "quiet")
-        x += 25 + text_width(text, 16) + 20
+        picture.text(x + 25, y + 15, text, 18, "quiet")
+        x += 25 + 0.6 * 18 * len(text) + 14

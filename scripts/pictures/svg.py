@@ -52,11 +52,14 @@ class Picture:
                      style=f"fill:{colour(fill)};stroke:{colour(stroke)};stroke-width:2")
 
     def text(self, x: float, y: float, text: str, size: float = 17, fill: str = "ink", anchor: str = "start",
-             bold: bool = False, code: bool = False) -> None:
+             bold: bool = False, code: bool = False, halo: str = "") -> None:
+        """`halo` is the colour of a border around the letters, which keeps lines below them away."""
         more: dict[str, Attribute] = {"text_anchor": anchor} if anchor != "start" else {}
         if code:
             more["class_"] = "code"
         weight = ";font-weight:600" if bold else ""
+        if halo:
+            weight += f";stroke:{colour(halo)};stroke-width:5;paint-order:stroke"
         self.element("text", text, x=x, y=y, style=f"font-size:{number(size)}px;fill:{colour(fill)}{weight}", **more)
 
     def arrow(self, x0: float, x1: float, y: float) -> None:
