@@ -92,9 +92,10 @@ function drawEdges(body, rows, rowOf) {
 // `why` says what is wrong with a value; `middle` is the median of the blocks.
 const rare = 10;  // a block is compared with the median of the blocks: it is named where it is so many times larger or smaller
 const branch = name => (v, middle) => v === null ? "" : v < 1e-3 ? `${name} adds nothing` : v < middle / rare ? `${name} adds ${Math.round(middle / v)} times less than the median block's` : "";
-function whyUpdate(v, middle) {
+function whyUpdate(v, middle, values) {
   if (v === 0) return "not updated";
-  if (v > 0.1) return `one step changes ${(100 * v).toFixed(0)} % of the weights: the learning rate is too large`;
+  const largest = Math.max(...values.filter(x => x !== null));
+  if (largest > 0.1) return `step ${data.run.steps[values.indexOf(largest)]} changed the weights by ${(100 * largest).toFixed(0)} %: the learning rate may be too large`;
   return v > rare * middle ? `updated ${Math.round(v / middle)} times more than the median block` : "";
 }
 const measures = [
@@ -174,7 +175,7 @@ function buildRun() {
     th.scope = "row";
     row.append(th);
     for (const measure of measures) {
-      const value = data.run[measure.field][i].at(-1), why = measure.why(value, medianOfBlocks(measure.field));
+      const value = data.run[measure.field][i].at(-1), why = measure.why(value, medianOfBlocks(measure.field), data.run[measure.field][i]);
       if (why) reasons.push(why);
       row.append(make("td", why ? "number suspicious" : "number", measure.field === "dead_units" && value !== null ? `${(100 * value).toFixed(1)} %` : numberText(value)));
     }

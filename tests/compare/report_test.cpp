@@ -235,7 +235,7 @@ TEST(Page, EveryPlotHasATitleAndADescription) {
   };
   EXPECT_EQ(count("<figure "), 7u);
   EXPECT_EQ(count("role=\"img\""), 7u);
-  EXPECT_EQ(count("-title\">"), 7u);
+  EXPECT_EQ(count("<title id="), 7u);
   EXPECT_EQ(count("<desc id="), 7u);
 }
 
