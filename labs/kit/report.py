@@ -1,6 +1,7 @@
 """`lab report`: the student's programs beside those of the reference, by compare_stages."""
 
 import fcntl
+import math
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ from kit import building, tree
 from kit.lab_file import Count, Lab, LabError, Trace
 
 _STEPS = 20
+_BATCH = 8  # compare_stages' own, and the sub-batches of --reproducible
 
 
 def arguments(lab: Lab) -> list[str]:
@@ -22,9 +24,18 @@ def arguments(lab: Lab) -> list[str]:
     if traces and traces[0].ranks:
         choice += ["--ranks", str(traces[0].ranks)]
     flags = traces[0].flags if traces else []
+    if traces:
+        flags = _with_a_batch(flags, traces[0].ranks or 1)
     if set(named) <= {"0", "1"}:  # the emulator is slow
         flags = _with_more_steps(flags)
     return [*choice, "--", *flags] if flags else choice
+
+
+def _with_a_batch(flags: list[str], ranks: int) -> list[str]:
+    """A batch that the ranks divide, where that of compare_stages does not."""
+    if "--batch-size" in flags or _BATCH % ranks == 0:
+        return flags
+    return [*flags, "--batch-size", str(math.lcm(_BATCH, ranks))]
 
 
 def _with_more_steps(flags: list[str]) -> list[str]:

@@ -3,7 +3,20 @@
 import shutil
 import unittest
 
-from small_tree import lab, small_tree, temporary
+from small_tree import ROOT, lab, small_tree, temporary
+
+from kit import lab_file, report  # noqa: E402
+
+
+class Arguments(unittest.TestCase):
+    def test_ranks_divide_the_batch(self):
+        for one in lab_file.all_labs(ROOT):
+            words = report.arguments(one)
+            given = dict(zip(words, words[1:]))
+            ranks, batch = int(given.get("--ranks", 1)), int(given.get("--batch-size", 8))  # 8: of compare_stages
+            with self.subTest(lab=one.number, ranks=ranks, batch=batch):
+                self.assertEqual(batch % ranks, 0)
+                self.assertEqual(batch % 8, 0, "a reproducible run divides its batch into 8")
 
 
 @unittest.skipUnless(all(map(shutil.which, ("cmake", "ninja", "c++"))), "needs cmake, ninja and c++")
