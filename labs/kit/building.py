@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -85,6 +86,19 @@ class ProgressLine:
         if self.shown:
             self.out.write("\r\033[K")
             self.out.flush()
+
+
+@contextmanager
+def shown(text: str, out=sys.stderr):
+    """On a terminal, shows a line while something lasts."""
+    if not out.isatty():
+        yield
+        return
+    print(text, end="", file=out, flush=True)
+    try:
+        yield
+    finally:
+        print("\r\033[K", end="", file=out, flush=True)
 
 
 def _ninja(directory: Path, targets: list[str], progress: Callable[[str], None]) -> str | None:

@@ -67,11 +67,13 @@ def thrown(output: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """A failure without GoogleTest's own words for an exception, and with paths from the root of the tree."""
+    """A failure without GoogleTest's own words, and with paths from the root of the tree."""
     text = re.sub(r"unknown file: Failure\n", "", text.strip())
     where = r"(?:the test body|SetUp\(\)|TearDown\(\)|\S+'s .*?)"
     text = re.sub(rf'C\+\+ exception with description "(.*?)" thrown in {where}\.', r"\1", text, flags=re.DOTALL)
-    return re.sub(r"^/\S+?/((?:tests|common|stage\d_\w+)/\S+?:\d+): Failure\n", r"\1: ", text, flags=re.MULTILINE)
+    file = r"/\S+?/((?:tests|common|stage\d_\w+)/\S+?:\d+): "
+    text = re.sub(rf"^rank (\d+): \S+, {file}(?:Failed\n)?", r"rank \1: \2: ", text, flags=re.MULTILINE)
+    return re.sub(rf"^{file}Failure\n(?:Failed\n)?", r"\1: ", text, flags=re.MULTILINE)
 
 
 def _shortened(text: str) -> str:

@@ -1,5 +1,6 @@
 """`lab check`: what a student sees for work that passes, fails, does not compile, crashes or hangs."""
 
+import io
 import re
 import shutil
 import sys
@@ -119,6 +120,12 @@ class Judging(unittest.TestCase):
         output = "[ RUN      ] A.a\nrank 2: By/A.a/ring, /x/tests/mpi/a.cpp:7: Expected equality\n  Which is: 3\n"
         self.assertEqual(self.judged(output, 1), ("failed", "rank 2: By/A.a/ring, /x/tests/mpi/a.cpp:7: Expected equality\n  Which is: 3"))
 
+    def test_failures_of_several_ranks_have_the_name_once(self):
+        output = ("[ RUN      ] By/A.a/ring\nrank 1: By/A.a/ring, /x/tests/mpi/a.cpp:7: Failed\nelement 0: 2, not 1\n"
+                  "/x/tests/mpi/a.cpp:7: Failure\nFailed\nelement 0: 3, not 1\n[  FAILED  ] By/A.a/ring (1 ms)\n")
+        self.assertEqual(self.judged(output, 1), (
+            "failed", "By/A.a/ring: rank 1: tests/mpi/a.cpp:7: element 0: 2, not 1\ntests/mpi/a.cpp:7: element 0: 3, not 1"))
+
     def test_a_failure_then_a_crash_shows_the_failure(self):
         output = "[ RUN      ] A.a\n/t/tests/a.cpp:7: Failure\nWrong\n[  FAILED  ] A.a (1 ms)\n[ RUN      ] A.b\n"
         self.assertEqual(self.judged(output, None, 11), ("failed", "A.a: tests/a.cpp:7: Wrong"))
@@ -133,6 +140,19 @@ class Judging(unittest.TestCase):
         output = "[ RUN      ] A.a\n" + "".join(f"line {i}\n" for i in range(100)) + "[  FAILED  ] A.a (1 ms)\n"
         lines = test_output.failure(output).splitlines()
         self.assertEqual((lines[0], lines[11], lines[12:]), ("A.a: line 0", "line 11", ["... (88 more lines)"]))
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+class Shown(unittest.TestCase):
+    def test_only_on_a_terminal_and_only_as_long_as_it_lasts(self):
+        for out, during, after in ((Terminal(), "sums", "sums\r\033[K"), (io.StringIO(), "", "")):
+            with building.shown("sums", out):
+                self.assertEqual(out.getvalue(), during)
+            self.assertEqual(out.getvalue(), after)
 
 
 class BuildErrors(unittest.TestCase):

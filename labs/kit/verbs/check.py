@@ -43,7 +43,8 @@ def _outcome(build: Path, check: Check, built: dict[str, str], seconds: float) -
         progress.end()
     if built[check.target]:
         return Outcome("not_built", built[check.target], 0)
-    return checks.run_on_all(build, check, seconds=seconds)
+    with building.shown(f"running {check.target}, at most {seconds:g} s"):
+        return checks.run_on_all(build, check, seconds=seconds)
 
 
 def _print(check: Check, outcome: Outcome) -> None:
