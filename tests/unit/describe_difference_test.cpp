@@ -1,6 +1,7 @@
 // What the message of a failing test says about each kind of mistake. The mistakes are made here, by hand.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <functional>
 #include <limits>
 
@@ -66,6 +67,26 @@ TEST_F(DescribeDifference, NamesWhatWasNotWritten) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   expect_said(described([&](auto row, auto column) { return row < 4 ? at(row, column) : nan; }),
               "\n  where: rows from 4 on\n  there it is NaN: not written");
+}
+
+TEST_F(DescribeDifference, NamesFreshMemory) {
+  for (const double fresh :
+       {std::bit_cast<double>(0x7f7f7f7f7f7f7f7f), double{std::bit_cast<float>(0x7f7f7f7f)}}) {
+    expect_said(described([&](auto row, auto column) { return column < 7 ? at(row, column) : fresh; }),
+                "\n  where: only column 7\n  there it is fresh memory: not written");
+  }
+}
+
+TEST_F(DescribeDifference, LeavesOutRoundingErrorsBesideALargeDifference) {
+  EXPECT_EQ(describe_difference({1 + 1e-9, 2, 3.5}, {1, 2, 3}, {3}, 1e-12),
+            "1 of 3 elements of shape (3) are wrong; the first at (2): 3.5, expected 3");
+  EXPECT_EQ(describe_difference({1 + 1e-9, 2, 3}, {1, 2, 3}, {3}, 1e-12),
+            "1 of 3 elements of shape (3) are wrong; the first at (0): 1, expected 1");
+}
+
+TEST_F(DescribeDifference, NamesNoFactorOfOne) {
+  const std::string text = describe_difference({1 + 1e-6, 2 + 2e-6}, {1, 2}, {2}, 1e-9);
+  EXPECT_EQ(text.find("×"), std::string::npos) << text;
 }
 
 TEST_F(DescribeDifference, NamesValuesThatStandElsewhere) {
