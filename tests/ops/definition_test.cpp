@@ -6,6 +6,7 @@
 #include <memory>
 #include <numbers>
 
+#include "stage0_serial/kernels/layernorm.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/support/difference.h"
 #include "tests/support/tensors.h"
@@ -120,6 +121,17 @@ TEST_F(Definition, cross_entropy_has_the_gradient_of_a_mean_and_none_in_the_padd
   expect_values(dlogits, small.gradient(), 3);
 }
 
+TEST_F(Definition, cross_entropy_has_a_gradient_that_may_overwrite_the_logits) {
+  const SmallCrossEntropy small;
+  const Tensor loss = empty({1}), rows = empty({2}), targets = to_tensor(*backend_, {2}, small.targets),
+               logits = tensor({2, 4}, small.logits), others = tensor({2, 4}, small.logits);
+  backend_->cross_entropy_forward(loss, rows, logits, targets, 3);
+  backend_->cross_entropy_backward(logits, tensor({1}, {5}), logits, rows, targets, 3);
+  expect_values(logits, small.gradient(), 3);
+  backend_->cross_entropy_forward_backward(loss, others, rows, tensor({1}, {5}), others, targets, 3);
+  expect_values(others, small.gradient(), 3);
+}
+
 // Logits of which exp(710) is more than f64 holds, and exp(-746) less. A padding column is no logit, though
 // it is larger than all of them.
 class DefinitionOfLargeLogits : public Definition {
@@ -225,6 +237,16 @@ TEST_F(Definition, layernorm_adds_to_gradients_that_accumulate) {
   expect_both_modes(*backend_, empty({5}), [&](const Grad& dbias) {
     backend_->layernorm_backward({}, {}, dbias, dout, x, w, mean, rstd);
   });
+}
+
+// The vectorised backend calls it from several threads, each with channels of its own.
+TEST_F(Definition, layernorm_adds_to_the_gradients_of_a_range_of_channels) {
+  const Values dout = {1, 2, 3, 4, 5, 6}, x = {1, 2, 4, 3, 5, 8}, mean = {1, 3}, rstd = {1, 0.5};
+  Values dw = {10, 20, 30}, dbias = {40, 50, 60};
+  naive::layernorm_backward_parameters(dw.data(), dbias.data(), dout.data(), x.data(), mean.data(),
+                                       rstd.data(), 2, 3, 1, 2);
+  EXPECT_EQ(dw, (Values{10, 20 + 2 * (2 - 1) + 5 * (5 - 3) / 2.0, 30}));
+  EXPECT_EQ(dbias, (Values{40, 50 + 2 + 5, 60}));
 }
 
 TEST_F(Definition, attention_adds_to_gradients_that_accumulate) {
