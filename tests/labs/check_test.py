@@ -116,6 +116,12 @@ class Judging(unittest.TestCase):
                   "mpirun noticed that process rank 1 with PID 0 on node x exited on signal 6 (Aborted).\n")
         self.assertEqual(self.judged(output, 134), ("crashed", "SIGABRT in A.a: 4.1 Ring::sent is yours to write"))
 
+    def test_a_kernel_that_the_emulator_ended(self):
+        output = ("[ RUN      ] A.a/forward\n/x/tests/unit/a.cpp:63: Failure\nExpected equality\n"
+                  "kernel k<float, 1>, block (1,0,0), thread (74,0,0): reads or writes beyond an allocation\n")
+        self.assertEqual(self.judged(output, None, 6), ("crashed", "SIGABRT in A.a/forward: kernel k<float, 1>, block "
+                                                        "(1,0,0), thread (74,0,0): reads or writes beyond an allocation"))
+
     def test_a_failure_of_another_rank(self):
         output = "[ RUN      ] A.a\nrank 2: By/A.a/ring, /x/tests/mpi/a.cpp:7: Expected equality\n  Which is: 3\n"
         self.assertEqual(self.judged(output, 1), ("failed", "rank 2: By/A.a/ring, /x/tests/mpi/a.cpp:7: Expected equality\n  Which is: 3"))
