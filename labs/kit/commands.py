@@ -1,4 +1,4 @@
-"""Runs a command with a time limit; nothing that it started outlives it."""
+"""Runs a command with limits of time and memory; nothing that it started outlives it."""
 
 import os
 import resource
@@ -55,6 +55,9 @@ def run(command: list[str], directory: Path, environment: dict[str, str], second
 def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE_LIMIT, _FILE_LIMIT))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2  # an endless loop may allocate
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    resource.setrlimit(resource.RLIMIT_DATA, (memory if hard == resource.RLIM_INFINITY else min(memory, hard), hard))
 
 
 def _kill_session(session: int) -> None:

@@ -186,6 +186,15 @@ class Commands(unittest.TestCase):
             time.sleep(0.1)
         self.fail("a process of the session is left")
 
+    def test_half_of_the_memory_is_for_a_process(self):
+        script = ("import mmap, os\n"
+                  "memory = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')\n"
+                  "for part in (2, 3): mmap.mmap(-1, memory * part // 5, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close(); "
+                  "print(part, flush=True)\n")
+        ended = run([sys.executable, "-c", script], temporary(self), {}, 60)
+        self.assertEqual((ended.exit_code, ended.output.split()[0]), (1, "2"))
+        self.assertIn("Cannot allocate memory", ended.output)
+
     def test_a_flood_of_output_keeps_both_ends(self):
         ended = run(["/bin/sh", "-c", "echo first; yes | head -c 3000000; echo last"], temporary(self), {}, 60)
         self.assertEqual(ended.exit_code, 0)
