@@ -38,6 +38,17 @@ TEST(Plan, RanksDivideTheSameCores) {
             (Texts{"0 1x4 8", "1 1x4 8", "1 2x2 8", "1 8x1 8", "2 1x4 8"}));
 }
 
+TEST(Plan, NaiveKernelsHaveOneThread) {
+  StageProgram stage = program(0);
+  stage.flags.insert("--cpu-kernels");
+  Experiment naive = experiment(Mode::same_cores, {1});
+  naive.reproducible_pass = true;
+  naive.flags.set("--cpu-kernels", {"naive"});
+  for (const Contestant& who : plan_contestants(naive, {stage}).contestants) EXPECT_EQ(who.threads, 1);
+  naive.flags.set("--cpu-kernels", {"vectorised"});
+  for (const Contestant& who : plan_contestants(naive, {stage}).contestants) EXPECT_EQ(who.threads, 4);
+}
+
 TEST(Plan, StrongScalingGivesEachRankItsOwnCores) {
   EXPECT_EQ(planned(experiment(Mode::strong, {1, 2})), (Texts{"0 1x2 8", "1 1x2 8", "1 2x2 8", "2 1x2 8"}));
 }

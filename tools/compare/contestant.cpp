@@ -37,7 +37,9 @@ class Planner {
   }
 
  private:
-  std::int64_t threads(std::int64_t ranks) const {
+  std::int64_t threads(const StageProgram& stage, std::int64_t ranks) const {
+    const char* const kernels = "--cpu-kernels";  // the naive ones have one thread
+    if (stage.flags.contains(kernels) && experiment_.flags.value(kernels) == "naive") return 1;
     // For scaling, every rank has the same number of threads, whatever the number of ranks.
     const std::int64_t sharing = experiment_.mode == Mode::same_cores ? ranks : experiment_.ranks.back();
     return std::max<std::int64_t>(1, experiment_.cores / sharing);
@@ -51,7 +53,7 @@ class Planner {
     for (const std::int64_t n : ranks) {
       Contestant contestant{.program = stage,
                             .ranks = n,
-                            .threads = threads(n),
+                            .threads = threads(stage, n),
                             .batch_size = experiment_.batch_size() * factor,
                             .reproducible = experiment_.reproducible,
                             .timed = true,
@@ -64,14 +66,14 @@ class Planner {
   void add_reproducible(const StageProgram& stage) {
     Contestant contestant{.program = stage,
                           .ranks = 1,
-                          .threads = threads(1),
+                          .threads = threads(stage, 1),
                           .batch_size = experiment_.batch_size(),
                           .reproducible = true,
                           .timed = false};
     for (const std::int64_t n : experiment_.ranks) {
       if (!stage.has_ranks() || !why_not(experiment_, contestant.batch_size, n, true).empty()) continue;
       contestant.ranks = n;
-      contestant.threads = threads(n);
+      contestant.threads = threads(stage, n);
     }
     add(contestant, false);
   }
