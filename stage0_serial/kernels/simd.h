@@ -4,6 +4,8 @@
 // their functions other names: otherwise the linker would keep one version of each for all.
 #pragma once
 
+#include <array>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #if defined(__x86_64__)
@@ -67,31 +69,31 @@ inline FloatVector multiply_add(float a, FloatVector b, FloatVector c) {
 #endif
 }
 
+// Adds groups of four, then the four sums.
 inline float sum_of(FloatVector v) {
-#if defined(__AVX512F__)
-  return _mm512_reduce_add_ps(v);  // a loop over 16 elements is slower
-#else
-  float sum = 0;
-  for (int i = 0; i < kLanes; ++i) sum += v[i];
-  return sum;
-#endif
+  using Four = float __attribute__((vector_size(16)));
+  Four sum = {};
+  for (const Four& four : std::bit_cast<std::array<Four, kLanes / 4>>(v)) sum += four;
+  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
 // Integers of 8 bits, as floats.
 inline FloatVector load_integers(const std::int8_t* p) {
+  using IntegerVector = std::int32_t __attribute__((vector_size(kVectorBytes)));
+  IntegerVector integers;
 #if defined(__AVX512F__)
   __m128i bytes;
   std::memcpy(&bytes, p, sizeof bytes);
-  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+  // Without its mask, gcc 12 warns of an uninitialised value.
+  integers = std::bit_cast<IntegerVector>(_mm512_maskz_cvtepi8_epi32(0xffff, bytes));
 #elif defined(__AVX2__)
   std::int64_t bytes;
   std::memcpy(&bytes, p, sizeof bytes);
-  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_cvtsi64_si128(bytes)));
+  integers = std::bit_cast<IntegerVector>(_mm256_cvtepi8_epi32(_mm_cvtsi64_si128(bytes)));
 #else
-  FloatVector v;
-  for (int i = 0; i < kLanes; ++i) v[i] = p[i];
-  return v;
+  for (int i = 0; i < kLanes; ++i) integers[i] = p[i];
 #endif
+  return __builtin_convertvector(integers, FloatVector);
 }
 
 inline void store(float* p, FloatVector v) { std::memcpy(p, &v, sizeof v); }
