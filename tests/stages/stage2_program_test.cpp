@@ -113,11 +113,10 @@ TEST_F(Stage2Emulated, CountersRankTheLadders) {
 #ifdef STAGEGPT_PROFILE
   const auto report = [&](const char* ladder) {
     stage2("bench", {"--ladder", ladder, "--emulator-report", ladder});
+    const auto kernels =
+        nlohmann::json::parse(read_bytes(directory_.path() / ladder / "report.json"))["kernels"];
     nlohmann::json by_name;
-    for (auto& kernel :
-         nlohmann::json::parse(read_bytes(directory_.path() / ladder / "report.json"))["kernels"]) {
-      by_name[kernel["name"].get<std::string>()] = kernel;
-    }
+    for (const auto& kernel : kernels) by_name[kernel["name"].get<std::string>()] = kernel;
     return by_name;
   };
   const auto global = [](const nlohmann::json& kernel, const char* count) {

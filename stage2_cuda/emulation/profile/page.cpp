@@ -17,6 +17,10 @@ td.n { text-align: right; color: var(--quiet); } td.counts { min-width: 22rem; }
 tr.bad td { background: var(--bad-soft); } tr.bad td.counts { color: var(--bad); }
 details { margin: 0.75rem 0; } summary { cursor: pointer; font-weight: 600; overflow-wrap: anywhere; }
 :focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; } a { color: var(--accent); }
+@media (max-width: 44rem) {
+  tr { display: grid; grid-template-columns: 3rem minmax(0, 1fr); } pre { overflow-x: auto; }
+  td.counts { grid-column: 2; min-width: 0; } td.counts:empty { display: none; }
+}
 )css";
 
 std::string decimals(double value) {
