@@ -48,6 +48,8 @@ TEST_F(Inspect, ShowsWhatTheModelComputes) {
   const std::vector<float> all = to_host<float>(*backend, logits);
   ASSERT_EQ(found["lens"].size(), 2u);
   EXPECT_EQ(found["lens"][1]["after"], "h.0");
+  ASSERT_EQ(found["added"].size(), 1u);
+  for (const char* branch : {"attention", "mlp"}) EXPECT_GT(found["added"][0][branch], 0.01) << branch;
   for (std::int64_t t = 0; t < T; ++t) {
     EXPECT_EQ(found["tokens"][t]["text"], std::string(1, "the cat sat"[t]));
     const auto row =
