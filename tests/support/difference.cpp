@@ -204,7 +204,7 @@ std::string describe_difference(const Values& got, const Values& expected, const
   if (got.size() != expected.size()) return concat(got.size(), " elements, not ", expected.size());
   // Beside a large difference, rounding errors are no mistakes.
   const double size = root_mean_square(expected);
-  const double tolerance = std::max(limit * size, 1e-4 * std::min(size, largest_difference(got, expected)));
+  const double tolerance = std::max(limit * size, 1e-6 * std::min(size, largest_difference(got, expected)));
   const Compared values{got, expected, tolerance};
   const Indices wrong = wrong_elements(values);
   if (wrong.empty()) return "no single element is wrong by more than the limit";
