@@ -1,11 +1,14 @@
 // Ops of inference on every backend: attention with a KV cache, and matrices in bf16.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <numeric>
 
 #include "common/tensor/half_floats.h"
+#include "common/tensor/quantised_rows.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/support/backends.h"
 #include "tests/support/tensors.h"
@@ -154,40 +157,67 @@ TEST(Bf16, IsCastWithoutTouchingWhatFollows) {
   });
 }
 
+// A matrix (O,I) in bf16 or quantised.
+Tensor narrow_matrix(Backend& backend, DType dtype, std::int64_t O, std::int64_t I, const Values& values) {
+  if (dtype == DType::bf16) return bf16_tensor(backend, {O, I}, values);
+  const Tensor out = backend.allocate(DType::i8, {O, quantised_width(I)});
+  backend.quantise_rows(out, to_tensor(backend, DType::f32, {O, I}, values));
+  return out;
+}
+
+// What such a matrix keeps of rows of I values.
+Values narrowed(DType dtype, std::int64_t I, const Values& values) {
+  if (dtype == DType::bf16) return rounded_to(DType::bf16, values);
+  Values kept;
+  for (auto row = values.begin(); row != values.end(); row += I) {
+    double largest = 0;
+    std::for_each(row, row + I, [&](double value) { largest = std::max(largest, std::abs(value)); });
+    const double scale = largest / 127;
+    std::transform(row, row + I, std::back_inserter(kept),
+                   [&](double value) { return scale * std::nearbyint(value / scale); });
+  }
+  return kept;
+}
+
+std::vector<DType> narrow_dtypes(const Backend& backend) {
+  if (backend.reads_quantised_rows()) return {DType::bf16, DType::i8};
+  return {DType::bf16};
+}
+
 struct LinearSizes {
   std::int64_t N, I, O;
 };
 
 // One input row and several, weights of one panel and of several, and sizes that are not multiples of a
 // vector's length.
-TEST(Bf16, LinearIsThatOfTheRoundedWeights) {
+TEST(NarrowMatrices, OfALinearLayerAreTheRoundedWeights) {
   on_every_backend([](Backend& backend, DType dtype, double rounding) {
     if (dtype != DType::f32) return;
-    for (const auto& [N, I, O] : {LinearSizes{1, 192, 576},
-                                  {1, 33, 131},
-                                  {1, 1, 1},
-                                  {1, 300, 7},
-                                  {17, 48, 300},
-                                  {3, 20, 34},
-                                  {2, 17, 513}}) {
-      const Values x = random_values(3, 0, N * I), w = random_values(3, 1, O * I),
-                   bias = random_values(3, 2, O);
-      const auto linear = [&](Backend& be, DType type, const Tensor& weight) {
-        const Tensor out = be.allocate(type, {N, O});
-        be.linear_forward(out, to_tensor(be, type, {N, I}, x), weight, to_tensor(be, type, {O}, bias));
-        return to_values(be, out);
-      };
-      const auto reference = make_naive_backend();
-      const Values expected = linear(*reference, DType::f64,
-                                     to_tensor(*reference, DType::f64, {O, I}, rounded_to(DType::bf16, w)));
-      EXPECT_LE(relative_error(linear(backend, dtype, bf16_tensor(backend, {O, I}, w)), expected),
-                error_limit(0, I, dtype, rounding))
-          << N << " x " << I << " x " << O;
+    std::vector<LinearSizes> sizes = {{1, 192, 576}, {1, 33, 131},  {1, 1, 1},   {1, 300, 7},
+                                      {17, 48, 300}, {3, 20, 34}, {2, 17, 513}};
+    // A panel of a processor has 2²⁰ elements.
+    if (backend.reads_quantised_rows()) sizes.push_back({2, 1100, 2100});
+    for (const DType narrow : narrow_dtypes(backend)) {
+      for (const auto& [N, I, O] : sizes) {
+        const Values x = random_values(3, 0, N * I), w = random_values(3, 1, O * I),
+                     bias = random_values(3, 2, O);
+        const auto linear = [&](Backend& be, DType type, const Tensor& weight) {
+          const Tensor out = be.allocate(type, {N, O});
+          be.linear_forward(out, to_tensor(be, type, {N, I}, x), weight, to_tensor(be, type, {O}, bias));
+          return to_values(be, out);
+        };
+        const auto reference = make_naive_backend();
+        const Values expected = linear(*reference, DType::f64,
+                                       to_tensor(*reference, DType::f64, {O, I}, narrowed(narrow, I, w)));
+        EXPECT_LE(relative_error(linear(backend, dtype, narrow_matrix(backend, narrow, O, I, w)), expected),
+                  error_limit(0, I, dtype, rounding))
+            << narrow << ' ' << N << " x " << I << " x " << O;
+      }
     }
   });
 }
 
-TEST(Bf16, EmbeddingIsThatOfTheRoundedWeights) {
+TEST(NarrowMatrices, OfAnEmbeddingAreTheRoundedWeights) {
   on_every_backend([](Backend& backend, DType dtype, double /*rounding*/) {
     if (dtype != DType::f32) return;
     const std::int64_t C = 35;
@@ -198,8 +228,11 @@ TEST(Bf16, EmbeddingIsThatOfTheRoundedWeights) {
       backend.embedding_forward(out, ids, rows, to_tensor(backend, dtype, {5, C}, wpe));
       return to_values(backend, out);
     };
-    EXPECT_EQ(embedding(bf16_tensor(backend, {11, C}, wte)),
-              embedding(to_tensor(backend, dtype, {11, C}, rounded_to(DType::bf16, wte))));
+    for (const DType narrow : narrow_dtypes(backend)) {
+      const Values got = embedding(narrow_matrix(backend, narrow, 11, C, wte)),
+                   expected = embedding(to_tensor(backend, dtype, {11, C}, narrowed(narrow, C, wte)));
+      EXPECT_LE(relative_error(got, expected), narrow == DType::bf16 ? 0 : 1e-7) << narrow;
+    }
   });
 }
 
