@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Draws the pictures of README.md from the source tree and from recorded timelines.
 
-    scripts/readme_pictures.py                          # reads the tree again, and draws both pictures
+    scripts/readme_pictures.py                              # reads the tree again, and draws both pictures
     scripts/readme_pictures.py --record build/release/bin   # also measures: runs a short training at every stage
-    scripts/readme_pictures.py --check                  # exits with 1 if a picture differs from the tree or from what is recorded
+    scripts/readme_pictures.py --check                      # exits with 1 if a picture is out of date
 
-The pictures are docs/images/architecture.svg and step_of_each_stage.svg; the .json files beside them hold what they show.
+The pictures are docs/images/architecture.svg and step_of_each_stage.svg; the .json files beside them hold what they
+show. Measure on a machine without other work.
 """
 
 import argparse
@@ -28,15 +29,24 @@ def read(name: str) -> dict:
 
 def text_of(data: dict) -> str:
     """JSON with one span, or one simple list, a line."""
-    return json.dumps(data, indent=None, separators=(",", ":")).replace('],["', '],\n["').replace('},{"', '},\n{"') + "\n"
+    return (
+        json.dumps(data, indent=None, separators=(",", ":")).replace('],["', '],\n["').replace('},{"', '},\n{"') + "\n"
+    )
 
 
 def counts_of(found: dict) -> dict[str, int]:
-    return {"common": found["common_lines"], **found["rooms"], **{stage["folder"]: stage["lines"] for stage in found["stages"]}}
+    return {
+        "common": found["common_lines"],
+        **found["rooms"],
+        **{stage["folder"]: stage["lines"] for stage in found["stages"]},
+    }
 
 
 def without_counts(found: dict) -> dict:
-    return {"seams": found["seams"], "stages": [{"folder": stage["folder"], "cells": stage["cells"]} for stage in found["stages"]]}
+    return {
+        "seams": found["seams"],
+        "stages": [{"folder": stage["folder"], "cells": stage["cells"]} for stage in found["stages"]],
+    }
 
 
 def problems() -> list[str]:
@@ -63,7 +73,9 @@ def problems() -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a picture is out of date")
-    parser.add_argument("--record", type=Path, metavar="DIR", help="the directory of the programs: record the timelines again")
+    parser.add_argument(
+        "--record", type=Path, metavar="DIR", help="the directory of the programs: record the timelines again"
+    )
     arguments = parser.parse_args()
     if arguments.check:
         wrong = problems()

@@ -9,17 +9,31 @@ from pathlib import Path
 from .svg import Picture
 
 # The parts of a training step, in their order: name, folder, what it does. The trainer calls them.
-ROOMS = [("data", "common/data", "next batch"), ("model", "common/model", "forward"), ("tape", "common/autograd", "backward"),
-         ("optimizer", "common/optim", "AdamW")]
+ROOMS = [
+    ("data", "common/data", "next batch"),
+    ("model", "common/model", "forward"),
+    ("tape", "common/autograd", "backward"),
+    ("optimizer", "common/optim", "AdamW"),
+]
 TRAINER = "common/train"
 # The interfaces that a stage implements, the headers that declare them, and what they are for.
-SEAMS = [("Backend", "common/backend/backend.h", "computes ops"),
-         ("GradientSync", "common/comm/gradient_sync.h", "adds up gradients"),
-         ("Communicator", "common/comm/communicator.h", "sends tensors")]
+SEAMS = [
+    ("Backend", "common/backend/backend.h", "computes ops"),
+    ("GradientSync", "common/comm/gradient_sync.h", "adds up gradients"),
+    ("Communicator", "common/comm/communicator.h", "sends tensors"),
+]
 # The implementations that the picture shows, in its words, in its order.
-SHOWN = {"CpuBackend": "CPU kernels", "CudaBackend": "CUDA kernels", "FlatSync": "flat", "BucketedSync": "buckets",
-         "OverlappedSync": "overlap", "Zero1Sync": "ZeRO-1", "MpiCommunicator": "MPI",
-         "HostStagedCommunicator": "host memory", "NcclCommunicator": "NCCL"}
+SHOWN = {
+    "CpuBackend": "CPU kernels",
+    "CudaBackend": "CUDA kernels",
+    "FlatSync": "flat",
+    "BucketedSync": "buckets",
+    "OverlappedSync": "overlap",
+    "Zero1Sync": "ZeRO-1",
+    "MpiCommunicator": "MPI",
+    "HostStagedCommunicator": "host memory",
+    "NcclCommunicator": "NCCL",
+}
 # A line below these, and the CMake targets that it stands for.
 TARGETS = {"stage2_cuda": ("GPU or emulator", ["stage2_cuda", "stage2_emulated"])}
 STAGES = [("stage0_serial", "serial"), ("stage1_mpi", "MPI"), ("stage2_cuda", "CUDA"), ("stage3_mpi_cuda", "MPI+CUDA")]
@@ -77,14 +91,15 @@ def extract(root: Path) -> dict:
             named = [name for name in common if implements(name, seam) and re.search(rf"make_unique<{name}>", text)]
             if not origins and not named:
                 raise ValueError(f"{folder}/stage.cpp: no implementation of {seam} found")
-            cells[seam] = {"from": origins[0], "classes": classes(origins[0], seam)} if origins else {"from": "common", "classes": named}
+            origin, shown = (origins[0], classes(origins[0], seam)) if origins else ("common", named)
+            cells[seam] = {"from": origin, "classes": shown}
         stages.append({"folder": folder, "lines": lines(root / folder), "cells": cells})
     seams = [{"class": name, "header": header} for name, header, _ in SEAMS]
     for seam in seams:
         if f"class {seam['class']} " not in (root / seam["header"]).read_text(encoding="utf-8"):
             raise ValueError(f"{seam['header']} does not declare {seam['class']}")
-    return {"common_lines": lines(root / "common"), "rooms": {folder: lines(root / folder) for folder in [*(room[1] for room in ROOMS), TRAINER]},
-            "seams": seams, "stages": stages}
+    rooms = {folder: lines(root / folder) for folder in [*(room[1] for room in ROOMS), TRAINER]}
+    return {"common_lines": lines(root / "common"), "rooms": rooms, "seams": seams, "stages": stages}
 
 
 def rounded(count: int) -> str:
@@ -96,18 +111,28 @@ def cell_lines(cell: dict) -> list[str]:
     names = [SHOWN[name] for name in cell["classes"]]
     if "CudaBackend" in cell["classes"]:
         return [*names, TARGETS[cell["from"]][0]]
-    return names if len(names) < 3 else [", ".join(names[i:i + 2]) + ("," if i + 2 < len(names) else "") for i in range(0, len(names), 2)]
+    if len(names) < 3:
+        return names
+    return [", ".join(names[i : i + 2]) + ("," if i + 2 < len(names) else "") for i in range(0, len(names), 2)]
+
+
+def in_words(stage: dict, seam: str) -> str:
+    cell = stage["cells"][seam]
+    if cell["from"] == "common":
+        return "none"
+    return " ".join(cell_lines(cell)) if cell["from"] == stage["folder"] else f"of stage {origin(cell)}"
 
 
 def draw(found: dict) -> str:
-    rows = []
-    for i, stage in enumerate(found["stages"]):
-        cells = [f"{seam} {'none' if cell['from'] == 'common' else ' '.join(cell_lines(cell)) if cell['from'] == stage['folder'] else f'of stage {origin(cell)}'}"
-                 for seam, cell in stage["cells"].items()]
-        rows.append(f"stage {i}, {STAGES[i][1]}: {', '.join(cells)}")
-    picture = Picture("Four stages behind three interfaces",
-                      "Data, model, tape, optimizer and trainer are written once, in common, and call three interfaces: Backend, "
-                      f"GradientSync and Communicator. What implements these: {'; '.join(rows)}.")
+    rows = [
+        f"stage {i}, {STAGES[i][1]}: " + ", ".join(f"{seam} {in_words(stage, seam)}" for seam, _, _ in SEAMS)
+        for i, stage in enumerate(found["stages"])
+    ]
+    picture = Picture(
+        "Four stages behind three interfaces",
+        "Data, model, tape, optimizer and trainer are written once, in common, and call three interfaces: Backend, "
+        f"GradientSync and Communicator. What implements these: {'; '.join(rows)}.",
+    )
     draw_common(picture, found)
     left, column, gap = 130, 182, 12
     xs = [left + i * (column + gap) for i in range(3)]
@@ -148,11 +173,15 @@ def draw_common(picture: Picture, found: dict) -> None:
         picture.text(x + width / 2, 143, f"{rounded(found['rooms'][folder])} lines", 17, "quiet", "middle")
         if i < len(ROOMS) - 1:
             picture.arrow(x + width + 4, x + width + gap - 4, 112)
-    picture.text(360, 183, f"The trainer ({rounded(found['rooms'][TRAINER])} lines) runs this step.", 18, anchor="middle")
+    picture.text(
+        360, 183, f"The trainer ({rounded(found['rooms'][TRAINER])} lines) runs this step.", 18, anchor="middle"
+    )
     picture.text(360, 206, "No MPI and no CUDA here: only calls of three interfaces.", 18, anchor="middle")
 
 
-def draw_cell(picture: Picture, x: float, y: float, width: float, height: float, number: int, cell: dict, folder: str) -> None:
+def draw_cell(
+    picture: Picture, x: float, y: float, width: float, height: float, number: int, cell: dict, folder: str
+) -> None:
     middle = y + height / 2 + 6
     if cell["from"] == folder:
         texts = cell_lines(cell)

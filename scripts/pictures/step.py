@@ -1,4 +1,4 @@
-"""The picture of one training step at every stage: phases, and in them the ops and the waiting, from --profile's timelines."""
+"""The picture of one training step at every stage, from timelines of --profile: phases, and in them ops and waiting."""
 
 import datetime
 import json
@@ -11,8 +11,13 @@ from pathlib import Path
 from .svg import Picture, text_width
 
 FIRST, LAST = 10, 18  # the steps that are recorded; the picture shows the one of median length
-PHASES = {"data": "other", "forward": "forward", "backward": "backward", "communication": "communication",
-          "optimizer": "optimizer"}  # -> colour
+PHASES = {
+    "data": "other",
+    "forward": "forward",
+    "backward": "backward",
+    "communication": "communication",
+    "optimizer": "optimizer",
+}  # -> colour
 STAGES = ["one process, 2 threads", "2 ranks, one thread each", "one process, 2 threads", "2 ranks, one thread each"]
 
 
@@ -22,7 +27,7 @@ STAGES = ["one process, 2 threads", "2 ranks, one thread each", "one process, 2 
 def experiment(root: Path) -> dict[str, str]:
     """The default flags of compare_stages."""
     text = (root / "tools/compare/experiment.cpp").read_text(encoding="utf-8")
-    body = text[text.index("default_flags()"):text.index("return flags;")]
+    body = text[text.index("default_flags()") : text.index("return flags;")]
     return dict(re.findall(r'\{"(--[a-z-]+)", \{"([^"]+)"\}\}', body))
 
 
@@ -33,27 +38,51 @@ def record(root: Path, programs: Path) -> dict:
     """
     flags = experiment(root)
     with tempfile.TemporaryDirectory() as scratch:
-        stages = [min((median_step(timeline_of(root, programs, number, flags, Path(scratch) / f"{number}_{run}")) for run in range(3)),
-                      key=length) for number in range(4)]
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
+        stages = []
+        for number in range(4):
+            runs = [timeline_of(root, programs, number, flags, Path(scratch) / f"{number}_{run}") for run in range(3)]
+            stages.append(min((median_step(timeline) for timeline in runs), key=length))
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=root, check=True, capture_output=True, text=True
+    )
     model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
-    return {"machine": model[1].strip() if model else "unknown", "date": datetime.date.today().isoformat(), "commit": commit,
-            "flags": flags, "stages": stages}
+    return {
+        "machine": model[1].strip() if model else "unknown",
+        "date": datetime.date.today().isoformat(),
+        "commit": commit.stdout.strip(),
+        "flags": flags,
+        "stages": stages,
+    }
 
 
 def timeline_of(root: Path, programs: Path, number: int, flags: dict[str, str], run: Path) -> dict:
     program = programs.resolve() / f"stage{number}_train{'_emulated' if number > 1 else ''}"
     ranks = ["mpirun", "--bind-to", "core", "-np", "2"] if number % 2 else []
-    spread = {} if ranks else {"OMP_PLACES": "threads", "OMP_PROC_BIND": "spread"}  # each rank or thread has its own core
-    more = {"--eval-every": "1000000", "--checkpoint-every": "1000000", "--val-fraction": "0", "--max-new-tokens": "0",
-            "--threads": "1" if ranks else "2", "--profile-steps": f"{FIRST}:{LAST}", "--run-dir": str(run), "--profile": f"{run}.json"}
-    subprocess.run([*ranks, program, *(word for flag in (flags | more).items() for word in flag)], cwd=root, check=True,
-                   env=os.environ | spread, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    # Each rank or thread has its own core.
+    spread = {} if ranks else {"OMP_PLACES": "threads", "OMP_PROC_BIND": "spread"}
+    more = {
+        "--eval-every": "1000000",
+        "--checkpoint-every": "1000000",
+        "--val-fraction": "0",
+        "--max-new-tokens": "0",
+        "--threads": "1" if ranks else "2",
+        "--profile-steps": f"{FIRST}:{LAST}",
+        "--run-dir": str(run),
+        "--profile": f"{run}.json",
+    }
+    subprocess.run(
+        [*ranks, program, *(word for flag in (flags | more).items() for word in flag)],
+        cwd=root,
+        check=True,
+        env=os.environ | spread,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     return json.loads(Path(f"{run}.json").read_text(encoding="utf-8"))
 
 
 def median_step(timeline: dict) -> list[dict]:
-    """Of each rank, the phases and what ran in them: [name, begin, length] in microseconds from the step's first begin."""
+    """Of each rank, the phases and what ran in them: [name, begin, length] in µs from the step's first begin."""
     spans = [event for event in timeline["traceEvents"] if event["ph"] == "X" and event["tid"] == 1]
     ranks = sorted({span["pid"] for span in spans})
     steps = {rank: [span for span in spans if span["pid"] == rank and span["cat"] == "step"] for rank in ranks}
@@ -63,8 +92,11 @@ def median_step(timeline: dict) -> list[dict]:
 
     def within(rank: int, kinds: set[str]) -> list[list]:
         step = steps[rank][chosen]
-        found = [[span["name"], round(span["ts"] - begin, 1), round(span["dur"], 1)] for span in spans
-                 if span["pid"] == rank and span["cat"] in kinds and step["ts"] <= span["ts"] < step["ts"] + step["dur"]]
+        found = [
+            [span["name"], round(span["ts"] - begin, 1), round(span["dur"], 1)]
+            for span in spans
+            if span["pid"] == rank and span["cat"] in kinds and step["ts"] <= span["ts"] < step["ts"] + step["dur"]
+        ]
         found.sort(key=lambda span: (span[1], -span[2]))
         outer: list[list] = []  # without what is inside another one, such as the additions of a ring
         for span in found:
@@ -93,22 +125,35 @@ def share(stage: list[dict], phase: str) -> str:
 
 def draw(recorded: dict) -> str:
     flags, stages = recorded["flags"], recorded["stages"]
-    shares = "; ".join(f"stage {i}: {milliseconds(length(stage))}, forward {share(stage, 'forward')}, backward {share(stage, 'backward')}, "
-                       f"communication {share(stage, 'communication')}" for i, stage in enumerate(stages))
-    picture = Picture("One training step at every stage",
-                      f"Bars from left to right in time, with forward, backward, communication and optimizer. {shares}. Stages 2 and 3 ran on "
-                      "the emulator, on a CPU: this is the shape of a step, not its speed.")
+    shares = "; ".join(
+        f"stage {i}: {milliseconds(length(stage))}, "
+        + ", ".join(f"{phase} {share(stage, phase)}" for phase in ("forward", "backward", "communication"))
+        for i, stage in enumerate(stages)
+    )
+    picture = Picture(
+        "One training step at every stage",
+        f"Bars from left to right in time, with forward, backward, communication and optimizer. {shares}. "
+        "Stages 2 and 3 ran on the emulator, on a CPU: this is the shape of a step, not its speed.",
+    )
     picture.text(20, 38, "One training step, at every stage", 22, bold=True)
-    picture.text(20, 65, f"GPT-2 of {flags['--n-layer']} layers and {flags['--n-embd']} channels, {flags['--batch-size']} × "
-                 f"{flags['--block-size']} tokens, f32", 18, "quiet")
-    picture.text(20, 89, f"2 cores of an {recorded['machine']}, {recorded['date']}, commit {recorded['commit']}", 18, "quiet")
+    picture.text(
+        20,
+        65,
+        f"GPT-2 of {flags['--n-layer']} layers and {flags['--n-embd']} channels, {flags['--batch-size']} × "
+        f"{flags['--block-size']} tokens, f32",
+        18,
+        "quiet",
+    )
+    picture.text(
+        20, 89, f"2 cores of an {recorded['machine']}, {recorded['date']}, commit {recorded['commit']}", 18, "quiet"
+    )
     y = 110.0
     for first, note in ((0, ""), (2, "Emulated, on a CPU: the shape of a step, not its speed")):
         if note:
             picture.rect(20, y, 680, 36, "soft", 8)
             picture.text(360, y + 24, note, 18, anchor="middle", bold=True)
             y += 48
-        scale = 616 / max(length(stage) for stage in stages[first:first + 2])
+        scale = 616 / max(length(stage) for stage in stages[first : first + 2])
         for number in (first, first + 1):
             y = draw_stage(picture, y, number, stages[number], scale)
     draw_legend(picture, y + 8)
@@ -130,7 +175,7 @@ def draw_stage(picture: Picture, y: float, number: int, stage: list[dict], scale
 
 
 def draw_rank(picture: Picture, left: float, y: float, rank: dict, scale: float) -> None:
-    """Phases as pale bars; on them, ops and waiting in full colour. What remains pale is neither: the tape, a launch."""
+    """Phases as pale bars; on them, ops and waiting in full colour. What remains pale is neither."""
     for name, begin, dur in rank["phases"]:
         picture.rect(left + begin * scale, y, max(dur * scale, 0.5), 40, PHASES[name], 0, opacity=0.35)
     for name, begin, dur in rank["spans"]:
@@ -138,16 +183,23 @@ def draw_rank(picture: Picture, left: float, y: float, rank: dict, scale: float)
         is_message = "wait" in name or "gather" in name or "scatter" in name
         width = dur * scale
         if width >= 0.4:
-            picture.rect(left + begin * scale, y, max(width - 0.6, 0.4), 40, "communication" if is_message else PHASES[phase], 0)
+            fill = "communication" if is_message else PHASES[phase]
+            picture.rect(left + begin * scale, y, max(width - 0.6, 0.4), 40, fill, 0)
     for name, begin, dur in rank["phases"]:
         if text_width(name, 18) < dur * scale - 12:
-            picture.text(left + (begin + dur / 2) * scale, y + 26, name, 18, f"on-{PHASES[name]}", "middle", True, halo=PHASES[name])
+            x = left + (begin + dur / 2) * scale
+            picture.text(x, y + 26, name, 18, f"on-{PHASES[name]}", "middle", True, halo=PHASES[name])
 
 
 def draw_legend(picture: Picture, y: float) -> None:
     x = 20.0
-    for text, name in (("forward", "forward"), ("backward", "backward"), ("communication", "communication"), ("optimizer", "optimizer"),
-                       ("data", "other")):
+    for text, name in (
+        ("forward", "forward"),
+        ("backward", "backward"),
+        ("communication", "communication"),
+        ("optimizer", "optimizer"),
+        ("data", "other"),
+    ):
         picture.rect(x, y, 18, 18, name, 4)
         picture.text(x + 25, y + 15, text, 18, "quiet")
         x += 25 + 0.6 * 18 * len(text) + 14

@@ -1,6 +1,6 @@
 """SVG for a README: a panel with its own ground, light and dark, in the colours of the project's pages.
 
-All text has at least 16 units in a width of 720, so that it can be read where a phone shows the picture 400 pixels wide.
+All text has at least 16 units in a width of 720, so that it can be read on a phone, 400 pixels wide.
 """
 
 from html import escape
@@ -10,7 +10,8 @@ svg {
   --paper: #ffffff; --ink: #1d2126; --quiet: #5b6570; --rule: #d9dee3; --soft: #f4f6f8; --on: #ffffff;
   --stage0: #4a5560; --stage1: #0068b5; --stage2: #c2410c; --stage3: #0a8f6a;
   --forward: #5aa9e6; --backward: #1f5f9e; --communication: #e08a1e; --optimizer: #4f9d69; --other: #9aa5b1;
-  --on-forward: #10202e; --on-backward: #ffffff; --on-communication: #10202e; --on-optimizer: #10202e; --on-other: #10202e;
+  --on-forward: #10202e; --on-backward: #ffffff; --on-communication: #10202e; --on-optimizer: #10202e;
+  --on-other: #10202e;
 }
 @media (prefers-color-scheme: dark) {
   svg {
@@ -39,20 +40,41 @@ class Picture:
         self.parts: list[str] = []
 
     def element(self, name: str, text: str | None = None, **attributes: Attribute) -> None:
-        written = "".join(f' {key.rstrip("_").replace("_", "-")}="{number(value) if isinstance(value, (int, float)) else escape(value)}"'
-                          for key, value in attributes.items())
+        written = ""
+        for key, value in attributes.items():
+            text_of_value = number(value) if isinstance(value, (int, float)) else escape(value)
+            written += f' {key.rstrip("_").replace("_", "-")}="{text_of_value}"'
         self.parts.append(f"<{name}{written}/>" if text is None else f"<{name}{written}>{escape(text)}</{name}>")
 
-    def rect(self, x: float, y: float, width: float, height: float, fill: str, radius: float = 8, **more: Attribute) -> None:
+    def rect(
+        self, x: float, y: float, width: float, height: float, fill: str, radius: float = 8, **more: Attribute
+    ) -> None:
         """`fill` is the name of a colour of STYLE, or "none"."""
         self.element("rect", x=x, y=y, width=width, height=height, rx=radius, style=f"fill:{colour(fill)}", **more)
 
     def frame(self, x: float, y: float, width: float, height: float, stroke: str, fill: str = "none") -> None:
-        self.element("rect", x=x + 1, y=y + 1, width=width - 2, height=height - 2, rx=8,
-                     style=f"fill:{colour(fill)};stroke:{colour(stroke)};stroke-width:2")
+        self.element(
+            "rect",
+            x=x + 1,
+            y=y + 1,
+            width=width - 2,
+            height=height - 2,
+            rx=8,
+            style=f"fill:{colour(fill)};stroke:{colour(stroke)};stroke-width:2",
+        )
 
-    def text(self, x: float, y: float, text: str, size: float = 17, fill: str = "ink", anchor: str = "start",
-             bold: bool = False, code: bool = False, halo: str = "") -> None:
+    def text(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        size: float = 17,
+        fill: str = "ink",
+        anchor: str = "start",
+        bold: bool = False,
+        code: bool = False,
+        halo: str = "",
+    ) -> None:
         """`halo` is the colour of a border around the letters, which keeps lines below them away."""
         more: dict[str, Attribute] = {"text_anchor": anchor} if anchor != "start" else {}
         if code:
@@ -70,12 +92,13 @@ class Picture:
         self._line(f"M{number(x)} {number(y0)}V{number(y1)}m-6 -6l6 6l6 -6")
 
     def _line(self, d: str) -> None:
-        self.element("path", d=d, style="fill:none;stroke:var(--quiet);stroke-width:2.5;stroke-linecap:round;stroke-linejoin:round")
+        ends = "stroke-linecap:round;stroke-linejoin:round"
+        self.element("path", d=d, style=f"fill:none;stroke:var(--quiet);stroke-width:2.5;{ends}")
 
     def svg(self, height: float) -> str:
         body = "\n".join(self.parts)
-        return f"""<svg xmlns="http://www.w3.org/2000/svg" width="{self.width}" height="{number(height)}" viewBox="0 0 {self.width} \
-{number(height)}" role="img" aria-labelledby="title description">
+        return f"""<svg xmlns="http://www.w3.org/2000/svg" width="{self.width}" height="{number(height)}" \
+viewBox="0 0 {self.width} {number(height)}" role="img" aria-labelledby="title description">
 <title id="title">{escape(self.title)}</title>
 <desc id="description">{escape(self.description)}</desc>
 <style>{STYLE}</style>

@@ -46,9 +46,10 @@ TEST_F(Bf16Training, LossTracksThatOfF32) {
   EXPECT_LT(got.back(), 0.9 * got.front());
 }
 
-// The limit is 4u. u = 2⁻⁸ is the largest relative error of one rounding to bf16; from the embedding to a block's
-// output an element passes a few roundings, so that the largest one may be off by some u. Norms are off by less,
-// because errors of either sign add up to little. Measured: 1.7u for the largest element, 0.8u at most for norms.
+// The limit is 4u. u = 2⁻⁸ is the largest relative error of one rounding to bf16; from the embedding to a
+// block's output an element passes a few roundings, so that the largest one may be off by some u. Norms are
+// off by less, because errors of either sign add up to little. Measured: 1.7u for the largest element, 0.8u
+// at most for norms.
 TEST_F(Bf16Training, LayersHaveTheNumbersOfF32AndWatchingChangesNoBit) {
   const Arguments steps = kFourSteps, watched = with_flags(steps, {"--watch-layers", "2"});
   stage0("train", small("f32", watched));

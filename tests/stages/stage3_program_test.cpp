@@ -99,9 +99,9 @@ TEST_F(Stage3Emulated, DividedMomentsInBf16TrainAsWholeOnes) {
   expect_same_curves("zero1", "flat");
 }
 
-// Each rank measures the parameters that it updates, and its tokens. Ranks add up in another order, which costs some
-// roundings of f32 (2⁻²⁴ each; measured: 1.3e-7 at most). In bf16 such a difference may round an activation the other
-// way: the largest one is then off by 2⁻⁷ of itself.
+// Each rank measures the parameters that it updates, and its tokens. Ranks add up in another order, which
+// costs some roundings of f32 (2⁻²⁴ each; measured: 1.3e-7 at most). In bf16 such a difference may round an
+// activation the other way: the largest one is then off by 2⁻⁷ of itself.
 TEST_F(Stage3Emulated, LayersOfDividedMomentsAreThoseOfStage2AndWatchingChangesNoBit) {
   for (const std::string precision : {"f32", "bf16"}) {
     const Arguments steps = with_flags(kFourSteps, {"--precision", precision});
