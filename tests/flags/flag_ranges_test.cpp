@@ -31,7 +31,7 @@ TEST(FlagRanges, OfGenerate) {
                      {"--weights", "--max-new-tokens", "--num-samples", "--temperature", "--top-k", "--top-p",
                       "--repetition-penalty", "--seed", "--threads", "--cpu-kernels", "--cpu-matmul"}),
             R"(
-weights  one of f32, bf16
+weights  one of f32, bf16, int8
 max-new-tokens  a whole number from 1 to 1099511627776
 num-samples  a whole number from 1 to 1048576
 temperature  a number from 0 to 1000
@@ -89,7 +89,7 @@ grad-accumulation  a whole number from 1 to 1048576
 seq-len  a whole number from 1 to 1048576
 steps  a whole number from 1 to 1000000
 warmup  a whole number from 0 to 1000000
-weights  one of f32, bf16
+weights  one of f32, bf16, int8
 recompute  one of none, gelu, block
 peak-tflops  a number above 0
 peak-bandwidth  a number above 0

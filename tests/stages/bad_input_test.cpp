@@ -224,7 +224,7 @@ TEST(BenchRefuses, FlagsOfOneMeasurementForTheOther) {
   expect_refused("stage0_bench", {"--generate", "--seq-len", "16"},
                  "--seq-len: cannot be combined with --generate");
   expect_refused("stage0_bench", {"--weights", "bf16"},
-                 "--weights: expected f32 for a training step, not 'bf16'; bf16 is for --generate");
+                 "--weights: expected f32 for a training step, not 'bf16', which is for --generate");
 }
 
 TEST(BenchRefuses, UnknownFlags) { expect_refused("stage0_bench", {"--data", "x"}, "unknown flag --data"); }
