@@ -88,9 +88,8 @@ void warn_of(const std::optional<MachineLoad>& load) {
 // Measures the generation of text with random weights, and prints the result.
 void run_generation(const BenchFlags& flags, const Gpt2Config& config, const Machine& machine) {
   Backend& backend = *machine.backend;
-  const DecodeBenchConfig bench{.tokens = flags.bench.steps,
-                                .warmup = flags.bench.warmup,
-                                .profile = flags.bench.profile};
+  const DecodeBenchConfig bench{
+      .tokens = flags.bench.steps, .warmup = flags.bench.warmup, .profile = flags.bench.profile};
   Gpt2 model(backend, config, DType::f32, 1, Purpose::inference, machine.activations);
   model.parameters().initialize(flags.trainer.seed, machine.threads);
   model.parameters().update_shadow();

@@ -142,10 +142,10 @@ void require_generation_memory(const Gpt2Config& config, DType matrices, const T
 }
 
 void require_evaluation_memory(const Gpt2Config& config, const EvaluationBatch& batch, DType activations,
-                               DType matrices,
-                               const TensorMemory& memory, const FreeMemory& host) {
+                               DType matrices, const TensorMemory& memory, const FreeMemory& host) {
   const auto available = available_memory(memory, host);
-  const double needed = needed_memory(memory, plan_evaluation(config, batch.B, batch.T, activations, matrices));
+  const double needed =
+      needed_memory(memory, plan_evaluation(config, batch.B, batch.T, activations, matrices));
   if (fits(needed, available)) return;
   if (batch.B == 1 && batch.T == 1) {
     user_error("--model: an evaluation takes at least ", memory_text(needed), ", and ",

@@ -66,8 +66,7 @@ struct EvaluationBatch {
 };
 // The same for an evaluation, with activations as for Gpt2.
 void require_evaluation_memory(const Gpt2Config& config, const EvaluationBatch& batch, DType activations,
-                               DType matrices,
-                               const TensorMemory& memory, const FreeMemory& host);
+                               DType matrices, const TensorMemory& memory, const FreeMemory& host);
 
 // --ignore-memory.
 void add_ignore_memory(CommandLine& command_line, bool& ignore);

@@ -38,7 +38,8 @@ class Checks {
   }
   void real(const Tensor& tensor, const char* what) const {
     check(tensor.defined(), op_, ": ", what, " is missing");
-    check(tensor.dtype() != DType::i32 && tensor.dtype() != DType::i8, op_, ": ", what, " is ", tensor.dtype(), ", expected real numbers");
+    check(tensor.dtype() != DType::i32 && tensor.dtype() != DType::i8, op_, ": ", what, " is ",
+          tensor.dtype(), ", expected real numbers");
   }
 
  private:

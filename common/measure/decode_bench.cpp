@@ -72,8 +72,7 @@ DecodeReport bench_decoding(Backend& backend, const Gpt2& model, const DecodeBen
   const Gpt2Config& gpt2 = model.config();
   const double row_bytes =
       2.0 * gpt2.n_embd * gpt2.n_layer * static_cast<double>(size_of(model.parameters().activations()));
-  report.bytes_per_token =
-      weight_bytes(model) + row_bytes * context / static_cast<double>(config.tokens);
+  report.bytes_per_token = weight_bytes(model) + row_bytes * context / static_cast<double>(config.tokens);
   report.memory_bytes_per_second = 1e3 * memory.bytes() / read_ms.median();
   return report;
 }

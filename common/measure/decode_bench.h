@@ -8,9 +8,9 @@
 namespace stagegpt {
 
 struct DecodeBenchConfig {
-  std::int64_t tokens = 64;     // timed
-  std::int64_t warmup = 8;      // not timed
-  Profile* profile = nullptr;   // of timed tokens
+  std::int64_t tokens = 64;    // timed
+  std::int64_t warmup = 8;     // not timed
+  Profile* profile = nullptr;  // of timed tokens
 };
 
 struct DecodeReport {

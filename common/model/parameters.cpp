@@ -9,9 +9,9 @@
 
 #include "common/base/in_order.h"
 #include "common/model/zero_arena.h"
-#include "common/tensor/quantised_rows.h"
 #include "common/random/normal.h"
 #include "common/system/stop_signals.h"
+#include "common/tensor/quantised_rows.h"
 
 namespace stagegpt {
 namespace {

@@ -108,8 +108,8 @@ class Parameters {
   const Tensor& shadow() const { return shadow_; }
   // Copies the weights to the shadow, if there is one.
   void update_shadow();
-  // For inference in f32: from now on, var() of each parameter that `is_narrowed` selects is in `dtype`: bf16,
-  // rounded to nearest, or i8, quantised by rows. The others are copied, and the memory of weights() is
+  // For inference in f32: from now on, var() of each parameter that `is_narrowed` selects is in `dtype`:
+  // bf16, rounded to nearest, or i8, quantised by rows. The others are copied, and the memory of weights() is
   // freed, unless another tensor refers to it.
   void narrow(DType dtype, const std::function<bool(const Parameter&)>& is_narrowed);
 

@@ -1,5 +1,6 @@
-// A linear layer on one row (GEMV): out[o] = Σ_i w[o][i]·x[i], w (O,I) in f32, bf16 or quantised by rows, sums
-// in f32. It is bound by reading w once: 2·O·I FLOP for 4·O·I bytes (f32), 2·O·I (bf16) or O·(I + 4) (i8).
+// A linear layer on one row (GEMV): out[o] = Σ_i w[o][i]·x[i], w (O,I) in f32, bf16 or quantised by rows,
+// sums in f32. It is bound by reading w once: 2·O·I FLOP for 4·O·I bytes (f32), 2·O·I (bf16) or O·(I + 4)
+// (i8).
 //
 // Groups of rows are divided among threads. A thread reads its rows one after the other, as one stream, which
 // the processor fetches ahead. Four rows at a time would load x less often, but four streams of a few KB each

@@ -170,11 +170,13 @@ Values narrowed(DType dtype, std::int64_t I, const Values& values) {
   if (dtype == DType::bf16) return rounded_to(DType::bf16, values);
   Values kept;
   for (auto row = values.begin(); row != values.end(); row += I) {
-    double largest = 0;
-    std::for_each(row, row + I, [&](double value) { largest = std::max(largest, std::abs(value)); });
-    const double scale = largest / 127;
-    std::transform(row, row + I, std::back_inserter(kept),
-                   [&](double value) { return scale * std::nearbyint(value / scale); });
+    float largest = 0;
+    std::for_each(row, row + I,
+                  [&](double value) { largest = std::max(largest, std::abs(static_cast<float>(value))); });
+    const float scale = largest / 127;  // in f32, as a tie in f64 may be none in f32
+    std::transform(row, row + I, std::back_inserter(kept), [&](double value) {
+      return static_cast<double>(scale) * std::nearbyint(static_cast<float>(value) / scale);
+    });
   }
   return kept;
 }
@@ -193,8 +195,8 @@ struct LinearSizes {
 TEST(NarrowMatrices, OfALinearLayerAreTheRoundedWeights) {
   on_every_backend([](Backend& backend, DType dtype, double rounding) {
     if (dtype != DType::f32) return;
-    std::vector<LinearSizes> sizes = {{1, 192, 576}, {1, 33, 131},  {1, 1, 1},   {1, 300, 7},
-                                      {17, 48, 300}, {3, 20, 34}, {2, 17, 513}};
+    std::vector<LinearSizes> sizes = {{1, 192, 576}, {1, 33, 131}, {1, 1, 1},   {1, 300, 7},
+                                      {17, 48, 300}, {3, 20, 34},  {2, 17, 513}};
     // A panel of a processor has 2²⁰ elements.
     if (backend.reads_quantised_rows()) sizes.push_back({2, 1100, 2100});
     for (const DType narrow : narrow_dtypes(backend)) {
@@ -207,8 +209,8 @@ TEST(NarrowMatrices, OfALinearLayerAreTheRoundedWeights) {
           return to_values(be, out);
         };
         const auto reference = make_naive_backend();
-        const Values expected = linear(*reference, DType::f64,
-                                       to_tensor(*reference, DType::f64, {O, I}, narrowed(narrow, I, w)));
+        const Values expected =
+            linear(*reference, DType::f64, to_tensor(*reference, DType::f64, {O, I}, narrowed(narrow, I, w)));
         EXPECT_LE(relative_error(linear(backend, dtype, narrow_matrix(backend, narrow, O, I, w)), expected),
                   error_limit(0, I, dtype, rounding))
             << narrow << ' ' << N << " x " << I << " x " << O;

@@ -94,13 +94,14 @@ TEST_F(Evaluate, IsTheMeanOverAllTokensOfTheText) {
   }
 }
 
-// That the matrices are those rounded values is tested with the model (Gpt2.ReadsEveryNarrowMatrix). Here: how
-// much the loss of a trained model changes.
+// That the matrices are those rounded values is tested with the model (Gpt2.ReadsEveryNarrowMatrix). Here:
+// how much the loss of a trained model changes.
 TEST_F(Evaluate, WithNarrowMatricesChangesLittle) {
   const auto loss = [&](const char* weights) -> double {
     return json({"--data", "text.txt", "--weights", weights})["loss"];
   };
-  const double exact = loss("f32"), bf16 = std::abs(loss("bf16") - exact), int8 = std::abs(loss("int8") - exact);
+  const double exact = loss("f32"), bf16 = std::abs(loss("bf16") - exact),
+               int8 = std::abs(loss("int8") - exact);
   EXPECT_GT(bf16, 0);
   EXPECT_LT(bf16, 1e-3) << exact;
   EXPECT_GT(int8, 0);

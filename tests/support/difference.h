@@ -12,9 +12,9 @@
 namespace stagegpt::test {
 
 // One or more lines. An element is wrong if it differs by more than `limit` times the root mean square of
-// `expected`, or is NaN. Beside a large difference, those below 1e-6 of it (or of the root mean square, if that
-// is smaller) are rounding errors, and not wrong. `limit` is that of the norm-wise relative error: a result
-// that exceeds it has at least one wrong element.
+// `expected`, or is NaN. Beside a large difference, those below 1e-6 of it (or of the root mean square, if
+// that is smaller) are rounding errors, and not wrong. `limit` is that of the norm-wise relative error: a
+// result that exceeds it has at least one wrong element.
 std::string describe_difference(const Values& got, const Values& expected, const Shape& shape, double limit);
 
 }  // namespace stagegpt::test

@@ -293,7 +293,7 @@ TEST(Gpt2, ReadsNarrowMatrices) {
     model.narrow_matrices(dtype);
     Context rounded(*backend, model, alone);
     const double error = relative_error(as_values(rounded.next_logits(text)), exact);
-    EXPECT_GT(error, 1e-4) << dtype;    // it was used
+    EXPECT_GT(error, 1e-4) << dtype;     // it was used
     EXPECT_LT(error, largest) << dtype;  // measured: 3.4e-3 and 3.7e-2
   }
 }

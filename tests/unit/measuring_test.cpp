@@ -158,8 +158,7 @@ TEST_F(Measuring, OfWritingCountsTheBytesOfAToken) {
   EXPECT_EQ(bytes(1, 3, DType::i8), matrices + scales + 4 * others + row * 4);
   // An untied head: one row of wte in addition. Its MLP has 31 columns instead of 128.
   const double narrower = matrices + C - L * 2 * 97 * C, biases = others - L * 97;
-  const Written written =
-      write(*backend_, {.tokens = 1, .warmup = 3}, untied_config(), DType::bf16);
+  const Written written = write(*backend_, {.tokens = 1, .warmup = 3}, untied_config(), DType::bf16);
   EXPECT_EQ(written.report.bytes_per_token, 2 * narrower + 4 * biases + row * 4);
 }
 

@@ -185,8 +185,9 @@ TEST_F(MemoryMessages, AModelThatHasNoRoomToWriteIsToldOfItsMatrices) {
 
 TEST_F(MemoryMessages, AnEvaluationThatHasNoRoomIsToldOfItsBatch) {
   const auto says = [&](const EvaluationBatch& batch) {
-    return refusal(
-        [&] { require_evaluation_memory(config_, batch, DType::f32, DType::f32, device(10.0 * kMebibyte), {}); });
+    return refusal([&] {
+      require_evaluation_memory(config_, batch, DType::f32, DType::f32, device(10.0 * kMebibyte), {});
+    });
   };
   const auto expected = [&](std::int64_t B, const char* rows, const char* less) {
     return concat("--batch-size: evaluation in batches of ", B, ' ', rows, " of 16 tokens takes ",
