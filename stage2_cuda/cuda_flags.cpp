@@ -26,7 +26,7 @@ void CudaFlags::add_training(CommandLine& command_line) {
       "launch each training step as CUDA graphs, recorded once: the same bits, fewer launches");
 }
 
-DeviceInfo CudaFlags::open(bool profiled, int otherwise, int processes) {
+DeviceInfo CudaFlags::open(Timeline* timeline, int otherwise, int processes) {
   if (precision_ != "f32" && matmul_ != "cublaslt") {
     user_error("--precision: ", precision_, " needs --gpu-matmul cublaslt, got \"", matmul_,
                "\", which computes in f32");
@@ -35,11 +35,12 @@ DeviceInfo CudaFlags::open(bool profiled, int otherwise, int processes) {
     user_error("--precision: bf16 needs --gpu-attention flash, got \"", attention_, "\"");
   if (plan_flags_.given() && matmul_ != "cublaslt")
     user_error(PlanFlags::kFlag, ": needs --gpu-matmul cublaslt, got \"", matmul_, "\"");
-  if (graph_ == "on" && profiled)
+  if (graph_ == "on" && timeline != nullptr)
     user_error(
         "--gpu-graph: on cannot be combined with --profile: a graph is launched as a whole, not op by op");
   if (graph_ == "on" && platform_->counts())
     user_error("--gpu-graph: on cannot be combined with --emulator-report, which counts op by op");
+  if (timeline != nullptr) timeline->show(platform_->live_ranges());
   platform_->start(processes);
   opened_ = device_ ? static_cast<int>(*device_) : otherwise;
   return open_device(opened_);

@@ -20,9 +20,9 @@ class CudaFlags {
   void add_training(CommandLine& command_line);  // those of programs that train
 
   // Opens the device of --device, or else device `otherwise`. `processes` share the cores of this node.
-  // `profiled`: with --profile. Throws UserError if the device cannot be used, or if flags contradict each
-  // other.
-  DeviceInfo open(bool profiled, int otherwise = 0, int processes = 1);
+  // `timeline`: of --profile, or null. Throws UserError if the device cannot be used, or if flags contradict
+  // each other.
+  DeviceInfo open(Timeline* timeline, int otherwise = 0, int processes = 1);
   // Reads the file of --gpu-matmul-plans, after open(); see PlanFlags::open().
   void read_plans(RankGroup& group, const DeviceInfo& device);
   PlanFlags& plans() { return plan_flags_; }

@@ -7,6 +7,7 @@
 
 #include "common/app/command_line.h"
 #include "common/backend/op_observer.h"
+#include "common/profile/timeline.h"
 #include "stage2_cuda/runtime.h"
 
 namespace stagegpt::gpu {
@@ -33,6 +34,8 @@ class Platform {
   // Counts by op too while the observer exists; null if nothing is counted.
   virtual std::unique_ptr<OpObserver> watch(Backend&) { return nullptr; }
   virtual void write_report() {}
+  // Where a profiler of the platform shows ranges of a timeline; null if there is none.
+  virtual LiveRanges* live_ranges() { return nullptr; }
 };
 
 std::unique_ptr<Platform> make_platform();

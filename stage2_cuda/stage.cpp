@@ -27,7 +27,7 @@ class CudaStage final : public Stage {
 
   Machine& start(Timeline* timeline) override {
     if (ladder_ && timeline != nullptr) user_error("--profile: cannot be combined with --ladder");
-    const gpu::DeviceInfo device = cuda_.open(timeline != nullptr);
+    const gpu::DeviceInfo device = cuda_.open(timeline);
     cuda_.read_plans(group_, device);
     machine_.threads = cuda_.threads();
     machine_.on_device = cuda_.platform().is_gpu();

@@ -34,7 +34,7 @@ class MpiCudaStage final : public Stage {
   void add_training_flags(CommandLine& command_line) override { cuda_.add_training(command_line); }
 
   Machine& start(Timeline* timeline) override {
-    const gpu::DeviceInfo device = open_device(timeline != nullptr);
+    const gpu::DeviceInfo device = open_device(timeline);
     cuda_.read_plans(group_, device);
     std::unique_ptr<gpu::CudaBackend> backend;
     agree(group_, [&] { backend = gpu::make_cuda_backend(cuda_.options()); });
@@ -79,12 +79,12 @@ class MpiCudaStage final : public Stage {
 
  private:
   // Opens this rank's GPU. Throws AgreedUserError if ranks share a GPU without --share-gpu.
-  gpu::DeviceInfo open_device(bool profiled) {
+  gpu::DeviceInfo open_device(Timeline* timeline) {
     gpu::DeviceInfo device;
     int devices = 0;
     agree(group_, [&] {
       devices = gpu::device_count();
-      device = cuda_.open(profiled, gpu::default_device(placement_, devices),
+      device = cuda_.open(timeline, gpu::default_device(placement_, devices),
                           static_cast<int>(placement_.sharing.size()));
     });
     const auto sharers = gpu::ranks_on_one_gpu(group_, placement_, device);

@@ -21,9 +21,11 @@ void OpTimeline::around(const OpCall& op, const std::function<void()>& kernel) {
       span.shapes[span.n_shapes++] = tensor->shape();
   }
   if (timer_ != nullptr) timer_->mark();
+  timeline_.begin_range(op.name);
   span.begin = Timeline::now();
   kernel();
   span.end = Timeline::now();
+  timeline_.end_range();
   if (timer_ != nullptr) {
     timer_->mark();
     launched_.push_back(span);

@@ -49,8 +49,10 @@ void Profile::step(std::int64_t number, const std::function<void()>& body) {
     OpTimeline ops(backend_, timeline_, device_timer_.get());
     timeline_.record(true);
     TimelineSpan span{.name = config_.unit, .kind = SpanKind::step, .begin = Timeline::now(), .step = number};
+    timeline_.begin_range(config_.unit);
     body();
     timeline_.enter(kUnwatched);
+    timeline_.end_range();
     span.end = Timeline::now();
     timeline_.add(span);
     ops.finish();

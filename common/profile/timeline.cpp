@@ -37,8 +37,10 @@ void Timeline::enter(const char* name) {
   const std::int64_t time = now();
   if (phase_.name[0] != '\0') {
     phase_.end = time;
+    end_range();
     add(phase_);
   }
+  if (name[0] != '\0') begin_range(name);
   phase_.name = name;
   phase_.begin = time;
 }

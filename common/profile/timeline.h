@@ -40,6 +40,15 @@ struct TimelineSpan {
   std::size_t n_shapes = 0;
 };
 
+// Shows what is being recorded to another profiler, as NVTX ranges to Nsight Systems. The ranges of a thread
+// are nested: end() ends the last one that the calling thread has begun.
+class LiveRanges {
+ public:
+  virtual ~LiveRanges() = default;
+  virtual void begin(const char* name) = 0;
+  virtual void end() = 0;
+};
+
 // Steps or tokens to record, from 1, both included.
 struct StepRange {
   std::int64_t first = 1, last = 1;
@@ -62,6 +71,16 @@ class Timeline {
   // Ends the current phase, and begins another one unless `name`, a string literal, is empty.
   void enter(const char* name);
 
+  // Steps, phases, ops and calls of communication that are recorded from now on are also shown by `ranges`,
+  // which may be null.
+  void show(LiveRanges* ranges) { ranges_ = ranges; }
+  void begin_range(const char* name) {
+    if (ranges_ != nullptr) ranges_->begin(name);
+  }
+  void end_range() {
+    if (ranges_ != nullptr) ranges_->end();
+  }
+
   // In order of their ends. Call while nothing is recorded.
   const std::vector<TimelineSpan>& spans() const { return spans_; }
   std::int64_t lost() const { return lost_; }
@@ -71,6 +90,7 @@ class Timeline {
   std::mutex mutex_;
   std::vector<TimelineSpan> spans_;
   std::int64_t lost_ = 0;
+  LiveRanges* ranges_ = nullptr;
   TimelineSpan phase_ = {.kind = SpanKind::phase};  // the current one, if it has a name
 };
 
@@ -84,11 +104,13 @@ class Recorded {
     span_.kind = kind;
     span_.work.bytes = bytes;
     span_.peer = peer;
+    timeline_->begin_range(name);
     span_.begin = Timeline::now();
   }
   ~Recorded() {
     if (timeline_ == nullptr) return;
     span_.end = Timeline::now();
+    timeline_->end_range();
     timeline_->add(span_);
   }
   Recorded(const Recorded&) = delete;

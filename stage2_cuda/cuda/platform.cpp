@@ -1,6 +1,7 @@
 #include "stage2_cuda/platform.h"
 
 #include <cublasLt.h>
+#include <nvtx3/nvToolsExt.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -18,6 +19,13 @@ int own_cores() {
   return static_cast<int>(std::thread::hardware_concurrency());  // more cores than cpu_set_t holds
 }
 
+// Without Nsight Systems, a call returns at once.
+class NvtxRanges final : public LiveRanges {
+ public:
+  void begin(const char* name) override { nvtxRangePushA(name); }
+  void end() override { nvtxRangePop(); }
+};
+
 class Gpu final : public Platform {
  public:
   void add_flags(CommandLine&) override {}
@@ -29,8 +37,10 @@ class Gpu final : public Platform {
   std::string library() const override { return "cuBLASLt"; }
   std::string library_version() const override { return concat("cuBLASLt ", cublasLtGetVersion()); }
   bool is_gpu() const override { return true; }
+  LiveRanges* live_ranges() override { return &ranges_; }
 
  private:
+  NvtxRanges ranges_;
   int threads_ = 1;
 };
 

@@ -72,6 +72,27 @@ TEST(Timeline, APhaseEndsWhereTheNextOneBegins) {
   EXPECT_EQ(timeline.spans()[0].end, timeline.spans()[1].begin);
 }
 
+// The names of the main thread's open ranges, from the outermost, whenever one begins.
+class OpenRanges final : public LiveRanges {
+ public:
+  void begin(const char* name) override {
+    if (std::this_thread::get_id() != main_thread_) return;
+    open_.push_back(open_.empty() ? name : open_.back() + '/' + name);
+    seen.insert(open_.back());
+  }
+  void end() override {
+    if (std::this_thread::get_id() != main_thread_) return;
+    ASSERT_FALSE(open_.empty());
+    open_.pop_back();
+  }
+  bool none_open() const { return open_.empty(); }
+  std::set<std::string> seen;
+
+ private:
+  const std::thread::id main_thread_ = std::this_thread::get_id();
+  std::vector<std::string> open_;
+};
+
 TrainerConfig config_of(Timeline& timeline) {
   TrainerConfig config = small_config(2, 2);
   config.timeline = &timeline;
@@ -127,6 +148,18 @@ TEST_F(ProfileOfATraining, ShowsTheOpsOfTheStepsWithTheirWork) {
   }
   EXPECT_EQ(flops, expected_flops);
   EXPECT_EQ(bytes, expected_bytes);
+}
+
+TEST_F(ProfileOfATraining, ShowsNestedRangesToAnotherProfiler) {
+  OpenRanges ranges;
+  timeline_.show(&ranges);
+  profile({2, 2}, 3);
+  EXPECT_TRUE(ranges.none_open());
+  for (const char* path : {"step", "step/data", "step/forward", "step/forward/embedding_forward",
+                           "step/backward/linear_backward", "step/optimizer/adamw"}) {
+    EXPECT_TRUE(ranges.seen.contains(path)) << path;
+  }
+  for (const std::string& path : ranges.seen) EXPECT_TRUE(path.starts_with("step")) << path;
 }
 
 TEST_F(ProfileOfATraining, ShowsShapesAndRates) {
