@@ -289,9 +289,10 @@ class CpuBackend final : public HostBackend {
                     ranges, step);
   }
 
+  static constexpr std::int64_t kPanelElements = 1 << 20;  // of narrow_product(): 4 MiB in f32
+
   // out (N,O) = x (N,I) · wᵀ, w in bf16 or quantised, with rows of `width` elements. If N > 1, w is converted
-  // to f32 panel by panel. GEMM reads x once for each panel, so panels are large: 4 MiB.
-  static constexpr std::int64_t kPanelElements = 1 << 20;
+  // to f32 panel by panel.
   template <class Weight>
   void narrow_product(float* out, const float* x, const Weight* w, std::int64_t width, LinearSize s) {
     if (s.N == 1) return vectorised::matvec(parallel_, out, x, w, s.O, s.I);

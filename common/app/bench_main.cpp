@@ -100,7 +100,7 @@ void run_generation(const BenchFlags& flags, const Gpt2Config& config, const Mac
   report.load = meter.read();
   const DecodeSubject subject{.model = flags.model.label(),
                               .machine = machine.description,
-                              .weights = machine.activations == DType::f32 ? flags.weights.name() : "bf16",
+                              .weights = flags.weights.name_on(machine),
                               .parameters = model.parameters().table().numel(),
                               .threads = machine.threads};
   flags.json ? print_json(decode_json(subject, report)) : print_decode_table(subject, report);

@@ -17,6 +17,11 @@ DType WeightsFlag::matrices(const Machine& machine) const {
   return machine.activations == DType::bf16 || name_ == "bf16" ? DType::bf16 : DType::f32;
 }
 
+std::string WeightsFlag::name_on(const Machine& machine) const {
+  const DType matrices = this->matrices(machine);
+  return matrices == DType::i8 ? "int8" : name_of(matrices);
+}
+
 void WeightsFlag::narrow(Gpt2& model, const Machine& machine) const {
   if (matrices(machine) == machine.activations) return;
   model.narrow_matrices(matrices(machine));

@@ -12,7 +12,9 @@ namespace stagegpt {
 class WeightsFlag {
  public:
   void add(CommandLine& command_line, const std::string& help);
-  const std::string& name() const { return name_; }
+  const std::string& name() const { return name_; }  // as given
+  // The name of the precision of matrices(): "f32", "bf16" or "int8".
+  std::string name_on(const Machine& machine) const;
   // Where activations are bf16, matrices are too. Throws AgreedUserError if the backend cannot read them.
   DType matrices(const Machine& machine) const;
   // Brings the matrices of a model in f32 to this precision, and gives the memory that is free then back.

@@ -1,4 +1,5 @@
-// out = a + b, and out = value, element by element; threads take contiguous parts.
+// out = a + b, out = value, and conversions of types, element by element or row by row; threads take
+// contiguous parts.
 #pragma once
 
 #include <cstdint>
@@ -36,12 +37,13 @@ inline void widen(const Parallel& parallel, float* out, const Bf16* in, std::int
   });
 }
 
+// out (O,I+4) = in (O,I), quantised by rows.
 inline void quantise(const Parallel& parallel, std::int8_t* out, const float* in, std::int64_t O,
                      std::int64_t I) {
   parallel.each(O, [=](std::int64_t o) { quantise_row(out + o * quantised_width(I), in + o * I, I); });
 }
 
-// w (rows,I), of any type of matrix, in f32.
+// out (rows,I) = w in f32; w is (rows,I) in bf16, or (rows,I+4) quantised.
 inline void widen_rows(const Parallel& parallel, float* out, const Bf16* w, std::int64_t rows,
                        std::int64_t I) {
   widen(parallel, out, w, rows * I);
