@@ -1,10 +1,25 @@
-// Causal self-attention in blocks of queries (formulas: attention.h). A thread computes one head of one
-// sequence. For each block of queries, a small GEMM gives the scores for all earlier keys, the softmax is
-// computed in place, and a second GEMM multiplies by the values. Memory beyond input and output is O(T·HS)
-// per thread (a block of scores, transposed keys and values); a full T×T matrix of scores would be O(T²) per
-// head.
+// Causal self-attention in blocks of queries and keys (formulas: attention.h). A thread computes one head of
+// one sequence; memory beyond input and output is O(T·HS) per thread. A full T×T matrix of scores would be
+// O(T²).
 //
-// The backward recomputes the probabilities of a block from lse, and accumulates dk and dv block by block.
+// Forward, for each block of queries: small products give the scores for all earlier keys, the softmax is
+// computed in place, and further products multiply by the values.
+//
+//                keys →                Of a block of queries, only what lies on or below the diagonal is
+//            ┌─────────────┐           computed, to within a register tile.
+//  queries   │▓▓           │
+//     ↓      │▓▓▓▓         │  ▓ one block of queries: forward
+//            │▓▓▓▓▓▓▒      │
+//            │      ▒▒▒    │  ▒ one block of keys: backward
+//            │      ▒▒▒    │
+//            └─────────────┘
+//
+// Backward, for each block of keys: for all later blocks of queries the probabilities are computed again,
+// from lse. The gradients of the keys and values stay in a cache meanwhile; those of the queries are
+// accumulated.
+//
+// Rows of one head lie 3C elements apart. What is read many times is first copied without gaps; keys, the
+// right factor of the scores, into panels as wide as a register tile.
 #pragma once
 
 #include "stage0_serial/kernels/attention.h"

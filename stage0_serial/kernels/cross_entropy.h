@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "stage0_serial/kernels/simd.h"
 #include "stage0_serial/kernels/vector_math.h"
 #include "stage0_serial/parallel.h"
 
@@ -103,18 +104,11 @@ std::int32_t count_correct(const T* logits, const std::int32_t* targets, CrossEn
 
 namespace vectorised {
 
-inline float row_max(const float* row, CrossEntropySize s) {
-  float max = row[0];
-#pragma omp simd reduction(max : max)
-  for (std::int64_t v = 0; v < s.V; ++v) max = std::max(max, row[v]);
-  return max;
-}
-
 inline void cross_entropy_forward(const Parallel& parallel, float* loss, float* lse, const float* logits,
                                   const std::int32_t* targets, CrossEntropySize s) {
   parallel.each(s.N, [=](std::int64_t n) {
     const float* row = logits + n * s.Vp;
-    const float max = row_max(row, s);
+    const float max = max_of(row, s.V);
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (std::int64_t v = 0; v < s.V; ++v) sum += vector_exp(row[v] - max);
@@ -150,7 +144,7 @@ inline void cross_entropy_forward_backward(const Parallel& parallel, float* loss
   parallel.each(s.N, [=](std::int64_t n) {
     const float* row = logits + n * s.Vp;
     float* drow = dlogits + n * s.Vp;
-    const float max = row_max(row, s), target_logit = row[targets[n]];
+    const float max = max_of(row, s.V), target_logit = row[targets[n]];
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (std::int64_t v = 0; v < s.V; ++v) {

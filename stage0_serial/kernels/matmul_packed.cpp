@@ -1,9 +1,8 @@
 #include "stage0_serial/kernels/matmul_packed.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
-#include <new>
+
+#include "stage0_serial/kernels/scratch.h"
 
 namespace stagegpt {
 
@@ -39,29 +38,6 @@ std::int64_t block_size(std::int64_t n, std::int64_t largest, std::int64_t step)
   return ceil_div(ceil_div(n, ceil_div(n, largest)), step) * step;
 }
 
-// Memory of a thread for packed panels, kept between calls.
-class PackedPanels {
- public:
-  // `n` floats that begin a cache line, contents undefined.
-  float* floats(std::int64_t n) {
-    if (n > size_) {
-      constexpr std::int64_t kLineFloats = 16;
-      size_ = ceil_div(n, kLineFloats) * kLineFloats;
-      data_.reset(
-          static_cast<float*>(std::aligned_alloc(4 * kLineFloats, 4 * static_cast<std::size_t>(size_))));
-      if (!data_) throw std::bad_alloc();
-    }
-    return data_.get();
-  }
-
- private:
-  struct Free {
-    void operator()(float* data) const { std::free(data); }
-  };
-  std::unique_ptr<float, Free> data_;
-  std::int64_t size_ = 0;
-};
-
 // Packs all rows of a: one panel after another.
 void pack_all_rows(const PackedKernels& kernels, float* packed, MatrixView<float> a, std::int64_t m,
                    std::int64_t k) {
@@ -82,8 +58,8 @@ NextColumns next_columns(const PackedKernels& kernels, MatrixView<float> b, std:
 // c (m,n) = a · b, or +=, for packed rows a and a block b of at most `depth` rows.
 void multiply_block(const PackedKernels& kernels, float* c, std::int64_t ldc, const float* a,
                     MatrixView<float> b, MatmulSize size, bool accumulate) {
-  thread_local PackedPanels panels;
-  float* const panel = panels.floats(kernels.columns * ceil_div(size.k, kernels.steps));
+  thread_local Scratch scratch;
+  const auto [panel] = scratch.pieces({kernels.columns * ceil_div(size.k, kernels.steps)});
   for (std::int64_t n0 = 0; n0 < size.n; n0 += kernels.columns) {
     const std::int64_t n = std::min(kernels.columns, size.n - n0);
     kernels.pack_columns(panel, {&b(0, n0), b.row_stride, b.column_stride}, n, size.k);
@@ -102,10 +78,10 @@ void fill_unless(bool accumulate, float* c, std::int64_t ldc, MatmulSize size) {
 void multiply_part(const PackedKernels& kernels, float* c, std::int64_t ldc, MatrixView<float> a,
                    MatrixView<float> b, MatmulSize size, bool accumulate) {
   if (size.k == 0) return fill_unless(accumulate, c, ldc, size);
-  thread_local PackedPanels panels;
+  thread_local Scratch scratch;
   const std::int64_t rows = block_size(size.m, kBlockRows, kernels.rows),
                      depth = block_size(size.k, kernels.depth, kernels.steps);
-  float* const packed = panels.floats(rows * ceil_div(depth, kernels.steps));
+  const auto [packed] = scratch.pieces({rows * ceil_div(depth, kernels.steps)});
   for (std::int64_t m0 = 0; m0 < size.m; m0 += rows) {
     const std::int64_t m = std::min(rows, size.m - m0);
     for (std::int64_t k0 = 0; k0 < size.k; k0 += depth) {

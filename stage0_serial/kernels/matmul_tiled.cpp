@@ -22,10 +22,14 @@ void register_tile(float* c, std::int64_t ldc, MatrixView<float> a, const float*
     for (int v = 0; v < kVectors; ++v) row[v] = load(b + i * ldb + v * kLanes);
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) sum[r][v] += a(r, i) * row[v];
     }
   }
+  // Unrolled, too: otherwise the compiler keeps the sums in memory to index them.
+#pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
       float* out = c + r * ldc + v * kLanes;
       store(out, accumulate ? load(out) + sum[r][v] : sum[r][v]);

@@ -174,10 +174,34 @@ inline void pack_columns(float* packed, MatrixView<float> b, std::int64_t n, std
   pack<Words, kTileColumns>(packed, {b.data, b.column_stride, b.row_stride}, n, k);
 }
 
-// out (lanes ≤ kLanes) = sum, or += with `accumulate`.
-inline void store_sum(float* out, FloatVector sum, std::int64_t lanes, bool accumulate) {
-  if (lanes >= kLanes) return store(out, accumulate ? load(out) + sum : sum);
-  for (std::int64_t i = 0; i < lanes; ++i) out[i] = accumulate ? out[i] + sum[i] : sum[i];
+// c (kRows,n) = sum, or += with `accumulate`. The loops that index `sum` are unrolled: otherwise the compiler
+// keeps the sums in memory.
+template <int kRows, int kVectors>
+[[gnu::always_inline]] inline void store_tile(float* c, std::int64_t ldc,
+                                              const FloatVector (&sum)[kRows][kVectors], std::int64_t n,
+                                              bool accumulate) {
+  constexpr std::int64_t kColumns = kVectors * kLanes;
+  if (n >= kColumns) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        float* const out = c + r * ldc + v * kLanes;
+        store(out, accumulate ? load(out) + sum[r][v] : sum[r][v]);
+      }
+    }
+    return;
+  }
+  float rows[kRows][kColumns];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) store(rows[r] + v * kLanes, sum[r][v]);
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (std::int64_t i = 0; i < n; ++i)
+      c[r * ldc + i] = accumulate ? c[r * ldc + i] + rows[r][i] : rows[r][i];
+  }
 }
 
 // A tile of kRows rows and n columns, which are more than kVectors - 1 vectors and at most kVectors.
@@ -201,10 +225,7 @@ void tile(float* c, std::int64_t ldc, const float* a, const float* b, std::int64
         sum[r][v] = Words::add_product(sum[r][v], a[i * kTileRows + r], row[v]);
     }
   }
-  for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v)
-      store_sum(c + r * ldc + v * kLanes, sum[r][v], n - v * kLanes, accumulate);
-  }
+  store_tile<kRows, kVectors>(c, ldc, sum, n, accumulate);
 }
 
 // A tile with at most kRows rows and n ≤ kVectors vectors of columns; k in words.

@@ -77,6 +77,21 @@ inline float sum_of(FloatVector v) {
   return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
+// The largest of n ≥ 1 elements. A loop with std::max would take one element at a time: the compiler may not
+// change the order in which it meets a NaN.
+inline float max_of(const float* p, std::int64_t n) {
+  FloatVector largest = FloatVector{} + p[0];
+  std::int64_t at = 0;
+  for (; at + kLanes <= n; at += kLanes) {
+    const FloatVector v = load(p + at);
+    largest = v > largest ? v : largest;
+  }
+  float max = p[0];
+  for (; at < n; ++at) max = p[at] > max ? p[at] : max;
+  for (int i = 0; i < kLanes; ++i) max = largest[i] > max ? largest[i] : max;
+  return max;
+}
+
 // Integers of 8 bits, as floats.
 inline FloatVector load_integers(const std::int8_t* p) {
   using IntegerVector = std::int32_t __attribute__((vector_size(kVectorBytes)));

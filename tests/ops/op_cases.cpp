@@ -240,6 +240,7 @@ void add_attentions(Cases& cases) {
   for (const std::int64_t hs : {31, 32, 33, 64, 65, 96, 97, 128, 129}) {
     add_attention(cases, {concat("hs", hs), 1, 35, 2 * hs, 2});
   }
+  add_attention(cases, {"t97", 1, 97, 20, 1});  // one key more than a block of 96 on the CPU
   add_attention(cases, {"t130", 1, 130, 40, 2});
   add_attention(cases, {"t130_hs64", 1, 130, 64, 1});
   add_attention(cases, {"t70_hs100", 1, 70, 100, 1});
