@@ -33,6 +33,15 @@ class Parallel {
          [&](std::int64_t part) { f(part * grain, std::min(n, (part + 1) * grain)); });
   }
 
+  // Calls f(begin, end) for consecutive parts of [0, n), one for each thread, whose limits are multiples of a
+  // cache line of floats. Only for work whose results do not depend on the limits.
+  template <class F>
+  void shares(std::int64_t n, const F& f) const {
+    constexpr std::int64_t kLine = 16;
+    const std::int64_t lines = (n + kLine - 1) / kLine;
+    ranges(n, (lines + threads_ - 1) / threads_ * kLine, f);
+  }
+
  private:
   int threads_;
 };

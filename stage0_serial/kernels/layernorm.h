@@ -127,8 +127,7 @@ inline void layernorm_backward(const Parallel& parallel, GradOut<float> dx, Grad
       layernorm_backward_row(dx.data + n * C, dx.accumulate, dout + n * C, x + n * C, w, mean[n], rstd[n], C);
     });
   }
-  constexpr std::int64_t kChannels = 64;
-  parallel.ranges(C, kChannels, [=](std::int64_t c0, std::int64_t c1) {
+  parallel.shares(C, [=](std::int64_t c0, std::int64_t c1) {
     if (dw && !dw.accumulate) std::fill(dw.data + c0, dw.data + c1, 0.0f);
     if (dbias && !dbias.accumulate) std::fill(dbias.data + c0, dbias.data + c1, 0.0f);
     naive::layernorm_backward_parameters(dw.data, dbias.data, dout, x, mean, rstd, N, C, c0, c1);

@@ -70,8 +70,7 @@ inline void bias_activation(const Parallel& parallel, float* out, float* pre, co
 
 inline void bias_backward(const Parallel& parallel, GradOut<float> dbias, const float* dout, LinearSize s) {
   if (!dbias) return;
-  constexpr std::int64_t kColumns = 256;
-  parallel.ranges(s.O, kColumns, [=](std::int64_t o0, std::int64_t o1) {
+  parallel.shares(s.O, [=](std::int64_t o0, std::int64_t o1) {
     if (!dbias.accumulate) std::fill(dbias.data + o0, dbias.data + o1, 0.0f);
     naive::sum_rows(dbias.data, dout, s.N, s.O, o0, o1);
   });
