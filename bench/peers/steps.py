@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times training steps of StageGPT's stage 0 and of PyTorch in turns, on the CPU, and prints a table.
 
-  steps.py PROGRAMS [--python PYTHON] [--rounds N] [--only NAME] [--also FLAGS]...
+  steps.py PROGRAMS [--python PYTHON] [--rounds N] [--only NAME] [--also FLAGS]... [--llmc PROGRAM]
 
 PROGRAMS is the folder that contains stage0_bench. PYTHON is a Python with torch (default: this one). Each round starts
 every contestant once for each model, so that all meet the same disturbances; the table has the median over the rounds of
@@ -12,7 +12,8 @@ Between its timed steps stage0_bench also times products and AdamW alone, and it
 repeats one batch. For small models this costs StageGPT the contents of its caches. PyTorch's loss also includes
 the rows that pad the vocabulary to a multiple of 128.
 
---also adds stage0_bench with more flags as a contestant, for example --also "--cpu-matmul blas".
+--also adds stage0_bench with more flags as a contestant, for example --also "--cpu-matmul blas". --llmc adds llm.c, for
+the one shape that it contains.
 """
 import argparse
 import ctypes.util
@@ -48,6 +49,7 @@ def parse_args():
     parser.add_argument("--steps", type=int, default=3, help="timed steps of a contestant in a round")
     parser.add_argument("--only", help="models whose name contains this")
     parser.add_argument("--also", action="append", default=[], metavar="FLAGS", help="another stage0_bench, with these flags")
+    parser.add_argument("--llmc", metavar="PROGRAM", help="llm.c's train_gpt2")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of all contestants")
     parser.add_argument("--bf16", action="store_true", help="also StageGPT with packed-bf16, and PyTorch with bf16 autocast")
     parser.add_argument("--eager-only", action="store_true", help="without torch.compile, which takes minutes to start")
@@ -60,9 +62,13 @@ def tcmalloc():
 
 
 class Contestant:
-    def __init__(self, name, precision, command, variables=None):
+    def __init__(self, name, precision, command, variables=None, only=None):
         self.name, self.precision, self.command, self.variables = name, precision, command, variables or {}
+        self.only = only  # the name of the only model that it can train
         self.is_pytorch = name.startswith("PyTorch")
+
+    def can_train(self, model_name):
+        return self.only in (None, model_name)
 
 
 def stagegpt(arguments, name, precision, more):
@@ -76,7 +82,11 @@ def contestants(arguments):
         yield stagegpt(arguments, f"StageGPT {more}", "f32", shlex.split(more))
     if arguments.bf16:
         yield stagegpt(arguments, "StageGPT packed-bf16", "bf16", ["--cpu-matmul", "packed-bf16"])
-    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pytorch_step.py")
+    folder = os.path.dirname(os.path.abspath(__file__))
+    if arguments.llmc:
+        yield Contestant("llm.c", "f32", lambda model, flags: [arguments.python, os.path.join(folder, "llmc_step.py"),
+                                                               arguments.llmc, *flags], only="124M, 4 x 64")
+    script = os.path.join(folder, "pytorch_step.py")
     allocators = {"": {}} | ({", tcmalloc": {"LD_PRELOAD": tcmalloc()}} if tcmalloc() else {})
     for precision in ["f32", "bf16"] if arguments.bf16 else ["f32"]:
         for mode in ["eager"] if arguments.eager_only else ["eager", "compiled"]:
@@ -107,6 +117,8 @@ def main():
         first = round_number % len(everyone)  # another one begins in each round
         for model_name, model in models.items():
             for contestant in everyone[first:] + everyone[:first]:
+                if not contestant.can_train(model_name):
+                    continue
                 print(f"round {round_number + 1}: {model_name}, {contestant.name}", file=sys.stderr)
                 speed, is_busy = run(contestant.command(model, flags), contestant.variables)
                 speeds.setdefault((contestant.name, model_name), []).append(speed)
@@ -123,9 +135,12 @@ def print_table(arguments, models, everyone, speeds):
     for contestant in everyone:
         cells = []
         for model in models:
+            if not contestant.can_train(model):
+                cells.append("")
+                continue
             values, own = speeds[contestant.name, model], median[contestant.name, model]
             cell = f"{own:,.0f} ({min(values):,.0f} to {max(values):,.0f})"
-            if not contestant.is_pytorch:
+            if contestant.name.startswith("StageGPT"):
                 best = max(median[peer.name, model] for peer in everyone
                            if peer.is_pytorch and peer.precision == contestant.precision)
                 cell += f", {own / best:.2f} of PyTorch's best"
