@@ -1,5 +1,5 @@
 // Threads of the CPU backend. The parts into which work is divided depend only on its size, not on the number
-// of threads, so that a sum over parts has the same bits with any number of threads.
+// of threads, so that a sum over parts has the same bits with any number of threads. (Except in shares().)
 #pragma once
 
 #include <algorithm>
