@@ -9,6 +9,7 @@
 #include "common/system/restart_for_openmp.h"
 #include "stage0_serial/cpu_flags.h"
 #include "stage1_mpi/gradient_syncs.h"
+#include "stage1_mpi/lonely_rank.h"
 #include "stage1_mpi/mpi_flags.h"
 #include "stage1_mpi/mpi_group.h"
 #include "stage1_mpi/placement.h"
@@ -28,6 +29,7 @@ class MpiStage final : public Stage {
   }
 
   Machine& start(Timeline* timeline) override {
+    refuse_lonely_rank(group_);
     machine_.threads = cpu_.threads(static_cast<int>(placement_.sharing.size()));
     agree(group_, [&] { machine_.backend = cpu_.make_backend(machine_.threads); });
     machine_.communicator = recorded(

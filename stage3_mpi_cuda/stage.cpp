@@ -8,6 +8,7 @@
 #include "common/comm/slow_network.h"
 #include "common/profile/recorded_communicator.h"
 #include "stage1_mpi/gradient_syncs.h"
+#include "stage1_mpi/lonely_rank.h"
 #include "stage1_mpi/mpi_flags.h"
 #include "stage1_mpi/mpi_group.h"
 #include "stage1_mpi/placement.h"
@@ -34,6 +35,7 @@ class MpiCudaStage final : public Stage {
   void add_training_flags(CommandLine& command_line) override { cuda_.add_training(command_line); }
 
   Machine& start(Timeline* timeline) override {
+    refuse_lonely_rank(group_);
     const gpu::DeviceInfo device = open_device(timeline);
     cuda_.read_plans(group_, device);
     std::unique_ptr<gpu::CudaBackend> backend;

@@ -163,6 +163,8 @@ done
 export STAGEGPT_CLUSTER=$state
 # mpirun: the nodes, `on_node.sh` in place of ssh, and TCP also between ranks of one node. Root is root of the nodes only.
 export OMPI_MCA_orte_default_hostfile=$state/hosts OMPI_MCA_plm_rsh_agent=$folder/on_node.sh
+# Each node believes that all cores are its own, so a waiting rank must yield its core.
+export OMPI_MCA_mpi_yield_when_idle=${OMPI_MCA_mpi_yield_when_idle:-1}
 export OMPI_MCA_pml=${OMPI_MCA_pml:-ob1} OMPI_MCA_btl=${OMPI_MCA_btl:-self,tcp}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 

@@ -1,0 +1,294 @@
+#!/usr/bin/env python3
+"""Trains on the nodes of scripts/cluster/cluster.sh: each test starts a cluster of its own and runs inside it.
+
+    tests/cluster/cluster_test.py build/release/bin two_nodes      # which tests there are: --help
+
+References outside: the bytes that the kernel counts on each node's link, compared with the ring's formula; runs of as many
+ranks on one host, without the cluster; the process table. Exits with 77 if this machine permits no such nodes.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CLUSTER = ROOT / "scripts/cluster/cluster.sh"
+SMALL = ["--tokenizer", "char", "--n-layer", "2", "--n-head", "4", "--n-embd", "96", "--block-size", "32", "--batch-size", "8",
+         "--val-fraction", "0", "--threads", "1", "--max-new-tokens", "1", "--data", str(ROOT / "data/dummy.txt")]
+WATCHDOG = 3                # seconds
+TIMEOUT = 120               # seconds after which a run counts as hung, on a machine with other work
+ALL_RANKS = ("stage1_train", "stage3_train_em", "orted", "mpirun")  # names in the process table have 15 characters
+bin_dir = Path()
+
+
+def check(condition: bool, *what: object) -> None:
+    if not condition:
+        raise SystemExit("cluster_test.py: " + " ".join(map(str, what)))
+
+
+def train_command(ranks: int, run: str, *flags: str, stage: int = 1, nodes: str = "") -> list[str]:
+    program = {1: "stage1_train", 3: "stage3_train_emulated"}[stage]
+    small = [flag for flag in SMALL]
+    if stage == 3:  # has no --threads
+        del small[small.index("--threads"):small.index("--threads") + 2]
+    where = ["--host", nodes] if nodes else []
+    return ["mpirun", "--quiet", "-np", str(ranks), "--bind-to", "none", *where, str(bin_dir / program), *small, "--run-dir", run,
+            *flags]
+
+
+def on_one_host() -> dict[str, str]:
+    """The environment of mpirun on this host alone."""
+    hidden = ("OMPI_MCA_orte_default_hostfile", "OMPI_MCA_btl", "OMPI_MCA_pml")
+    return {name: value for name, value in os.environ.items() if name not in hidden} | {"OMPI_MCA_rmaps_base_oversubscribe": "1"}
+
+
+def train(ranks: int, run: str, *flags: str, stage: int = 1, nodes: str = "", one_host: bool = False) -> str:
+    """Trains, and returns what was printed."""
+    result = subprocess.run(train_command(ranks, run, *flags, stage=stage, nodes=nodes), stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT, env=on_one_host() if one_host else None)
+    check(result.returncode == 0, "exit code", result.returncode, result.stdout)
+    where = "1 node," if one_host else f"{ranks} nodes,"
+    check(f"machine: {ranks} ranks on {where}" in result.stdout, "not on", where, result.stdout)
+    return result.stdout
+
+
+def losses(run: str) -> list[float]:
+    lines = [json.loads(line) for line in Path(run, "metrics.jsonl").read_text().splitlines()]
+    return [line["loss"] for line in lines if "loss" in line]
+
+
+def newest(run: str) -> int:
+    """The step of the newest checkpoint."""
+    names = [path.name for path in Path(run, "checkpoints").glob("step_????????")]
+    return max((int(name[5:]) for name in names), default=0)
+
+
+def file_hash(run: str) -> str:
+    """The hashes of the weights and moments of the newest checkpoint."""
+    manifest = json.loads(Path(run, "latest/manifest.json").read_text())
+    return manifest["xxh3_128"]
+
+
+def sent_by(node: int) -> int:
+    """The bytes that the kernel has counted on the node's link."""
+    output = subprocess.run(["ip", "-s", "-j", "link", "show", f"node{node}"], check=True, stdout=subprocess.PIPE).stdout
+    return json.loads(output)[0]["stats64"]["rx"]["bytes"]
+
+
+def bytes_per_step(ranks: int, run: str, *flags: str) -> list[float]:
+    """Sent by each node in a step: the difference between a long run and a short one, which start and end alike."""
+    sent = []
+    for steps in (2, 12):
+        before = [sent_by(node + 1) for node in range(ranks)]
+        train(ranks, f"{run}{steps}", "--steps", str(steps), *flags)
+        sent.append([sent_by(node + 1) - before[node] for node in range(ranks)])
+    return [(long - short) / 10 for short, long in zip(*sent)]
+
+
+def check_bytes(ranks: int, run: str, *flags: str) -> None:
+    measured = bytes_per_step(ranks, run, *flags)
+    lines = Path(f"{run}12", "metrics.jsonl").read_text().splitlines()
+    arena = json.loads(lines[-1])["bytes_reduced"]
+    formula = 2 * (ranks - 1) / ranks * arena
+    print(f"{ranks} nodes: a node sends {', '.join(f'{each:,.0f}' for each in measured)} bytes a step; 2(N-1)/N of the arena: "
+          f"{formula:,.0f}", flush=True)
+    # Headers of packets, acknowledgements of what is received, and small messages: up to 5 %.
+    for each in measured:
+        check(formula <= each <= 1.05 * formula + 4096, "expected", formula, "bytes or up to 5 % more, not", each)
+
+
+def same_losses(run: str, other: str, steps: int) -> None:
+    check(len(losses(run)) == steps, "expected", steps, "losses, not", losses(run))
+    check(losses(run) == losses(other), "losses differ:", losses(run), losses(other))
+
+
+def two_nodes() -> None:
+    """Two nodes have the losses of two ranks on one host, and their gradients cross the link."""
+    check_bytes(2, "two")
+    train(2, "one", "--steps", "12", one_host=True)
+    same_losses("two12", "one", 12)
+
+
+def four_nodes() -> None:
+    """The same on four nodes, stage 3 on two and four, and each synchronisation in turn."""
+    for comm in ("flat", "overlapped", "zero1"):
+        check_bytes(4, comm, "--comm", comm)
+        train(4, f"one-{comm}", "--steps", "12", "--comm", comm, one_host=True)
+        same_losses(f"{comm}12", f"one-{comm}", 12)
+    for ranks in (2, 4):
+        train(ranks, f"gpu{ranks}", "--steps", "4", stage=3)
+        train(ranks, f"one-gpu{ranks}", "--steps", "4", stage=3, one_host=True)
+        same_losses(f"gpu{ranks}", f"one-gpu{ranks}", 4)
+        print(f"stage 3, {ranks} nodes: the losses of {ranks} ranks on one host", flush=True)
+
+
+def other_numbers_of_nodes() -> None:
+    """A reproducible run that moves from four nodes to two and to one host has the bits of one that stays."""
+    flags = ["--reproducible", "--steps", "9"]
+    train(2, "stays", *flags, one_host=True)
+    train(4, "moves", *flags, "--stop-after", "3")
+    train(2, "moves", *flags, "--stop-after", "6", "--resume", nodes="node2,node4")
+    train(2, "moves", *flags, "--resume", one_host=True)
+    same_losses("moves", "stays", 9)
+    check(file_hash("moves") == file_hash("stays"), "the checkpoints differ")
+    print("4 nodes, 2 nodes, 1 host: the bits of a run that stays", flush=True)
+
+
+def ranks_left() -> list[str]:
+    left = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (process / "stat").read_text()
+        except OSError:
+            continue
+        name, state = stat[stat.index("(") + 1:stat.rindex(")")], stat[stat.rindex(")") + 2]
+        if state != "Z" and name in ALL_RANKS:
+            left.append(f"{name} ({process.name})")
+    return left
+
+
+def lose_node(run: str, stage: int, lose: Callable[[], None], expected: str) -> None:
+    """Loses node 3 of four in the middle of a run, and resumes it on two nodes."""
+    flags = ["--reproducible", "--steps", "100000", "--checkpoint-every", "10", "--watchdog-seconds", str(WATCHDOG)]
+    with Path(f"{run}.out").open("w", encoding="utf-8") as output:
+        ranks = subprocess.Popen(train_command(4, run, *flags, stage=stage), stdout=output, stderr=subprocess.STDOUT)
+        deadline = time.monotonic() + TIMEOUT
+        while newest(run) < 20:
+            check(ranks.poll() is None and time.monotonic() < deadline, "no checkpoint:", Path(f"{run}.out").read_text())
+            time.sleep(0.05)
+        lose()
+        start = time.monotonic()
+        try:
+            code = ranks.wait(timeout=TIMEOUT)
+        except subprocess.TimeoutExpired:
+            ranks.kill()
+            check(False, "hangs:", Path(f"{run}.out").read_text(), ranks_left())
+    seconds = time.monotonic() - start
+    check(code != 0, "exit code 0")
+    text = Path(f"{run}.out").read_text()
+    check(expected in text, "no line with", expected, "in", text)
+    for _ in range(10 * 4 * WATCHDOG):  # ranks that nobody can reach end by their own watchdog
+        left = ranks_left()
+        if not left:
+            break
+        time.sleep(0.1)
+    check(not left, "left behind:", left)
+    step = newest(run)
+    train(2, run, *flags, "--resume", "--stop-after", str(step + 5), stage=stage, nodes="node1,node2")
+    train(2, f"{run}-stays", *flags, "--stop-after", str(step + 5), stage=stage, one_host=True)
+    check(file_hash(run) == file_hash(f"{run}-stays"), "the checkpoints differ")
+    print(f"{run}: all ended {seconds:.1f} s later, exit code {code}; resumed from step {step} on 2 nodes, with the bits of a run "
+          "that stays", flush=True)
+
+
+def kill_node(name: str = "node3") -> None:
+    os.kill(int(Path(os.environ["STAGEGPT_CLUSTER"], f"{name}.pid").read_text()), signal.SIGKILL)
+
+
+def killed_node() -> None:
+    """All processes of a node are killed: nobody hangs, nobody is left, the run goes on on fewer nodes."""
+    lose_node("killed", 1, kill_node, "node3")
+
+
+def killed_node_of_stage3() -> None:
+    """The same at stage 3."""
+    lose_node("killed3", 3, kill_node, "node3")
+
+
+def lost_link() -> None:
+    """A node's link goes down, and nothing reaches it or comes from it."""
+    # Without it mpirun waits for the lost node for many minutes. See docs/cluster.md.
+    os.environ |= {"OMPI_MCA_oob_tcp_keepalive_time": "2", "OMPI_MCA_oob_tcp_keepalive_intvl": "1",
+                   "OMPI_MCA_oob_tcp_keepalive_probes": "2"}
+    lose_node("link", 1, lambda: subprocess.run(["ip", "link", "set", "node3", "down"], check=True),
+              "ORTE has lost communication with a remote daemon")
+
+
+def processes_of(cluster: str) -> list[str]:
+    """The processes that have this cluster in their environment."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"STAGEGPT_CLUSTER={cluster}".encode() in (process / "environ").read_bytes().split(b"\0"):
+                found.append(process.name)
+        except OSError:
+            continue
+    return found
+
+
+def teardown() -> None:
+    """However the script ends, nothing is left behind, and it can be started again."""
+    links = subprocess.run(["ip", "-o", "link"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    for ending in (0, signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
+        inside = "echo $STAGEGPT_CLUSTER; setsid sleep 1000 & " + ("exit 7" if ending == 0 else "exec sleep 1000")
+        started = subprocess.Popen([CLUSTER, "--nodes", "3", "bash", "-c", inside], stdout=subprocess.PIPE, text=True,
+                                   start_new_session=True)
+        assert started.stdout is not None
+        folder = started.stdout.readline().strip()
+        check(bool(folder), "the cluster has not started")
+        if ending == signal.SIGINT:  # as a terminal sends it
+            os.killpg(started.pid, ending)
+        elif ending != 0:
+            check(bool(processes_of(folder)), "no process to look for")
+            started.send_signal(ending)
+        code = started.wait(timeout=TIMEOUT)
+        check(ending != 0 or code == 7, "the exit code is the command's, not", code)
+        check(ending == 0 or code != 0, "exit code 0")
+        for _ in range(50):
+            left = processes_of(folder)
+            if not left:
+                break
+            time.sleep(0.1)
+        check(not left, "processes left behind after", ending, left)
+        if ending == signal.SIGKILL:
+            shutil.rmtree(folder)
+        check(not Path(folder).exists(), "left behind:", folder)
+    check(subprocess.run(["ip", "-o", "link"], check=True, stdout=subprocess.PIPE, text=True).stdout == links, "links left behind")
+    print("nothing left behind after an end, SIGTERM, Ctrl-C and SIGKILL", flush=True)
+
+
+NODES = {two_nodes: 2, four_nodes: 4, other_numbers_of_nodes: 4, killed_node: 4, killed_node_of_stage3: 4, lost_link: 4,
+         teardown: 0}
+TESTS = {function.__name__: function for function in NODES}
+
+
+def main() -> int:
+    global bin_dir
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     epilog="tests:\n" + "\n".join(f"  {name}: {test.__doc__}" for name, test in TESTS.items()))
+    parser.add_argument("bin", type=Path, help="the folder of the programs, such as build/release/bin")
+    parser.add_argument("test", choices=TESTS, metavar="TEST")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    bin_dir = arguments.bin.resolve()
+    test = TESTS[arguments.test]
+    if arguments.inside or not NODES[test]:
+        permitted = subprocess.run([CLUSTER, "--check"], stdout=subprocess.PIPE, text=True) if not arguments.inside else None
+        if permitted and permitted.returncode:
+            return skip(permitted.stdout)
+        test()
+        return 0
+    permitted = subprocess.run([CLUSTER, "--check"], stdout=subprocess.PIPE, text=True)
+    if permitted.returncode:
+        return skip(permitted.stdout)
+    with tempfile.TemporaryDirectory() as scratch:
+        return subprocess.run([CLUSTER, "--nodes", str(NODES[test]), sys.executable, __file__, str(bin_dir), arguments.test,
+                               "--inside"], cwd=scratch).returncode
+
+
+def skip(reason: str) -> int:
+    """Continuous integration permits nodes: there, a test that cannot run has failed."""
+    print("cluster_test.py: skipped:", reason.strip())
+    return 1 if os.environ.get("CI") == "true" else 77
+
+
+if __name__ == "__main__":
+    sys.exit(main())
