@@ -20,6 +20,7 @@ AuthInfo=socket=$slurm/munge.socket,cred_expire=15
 SlurmUser=root
 StateSaveLocation=$slurm/state
 SlurmdSpoolDir=$slurm/%n
+TmpFS=$slurm/%n
 SlurmctldPidFile=$slurm/slurmctld.pid
 SlurmdPidFile=$slurm/%n.pid
 SlurmctldLogFile=$slurm/slurmctld.log
@@ -33,7 +34,7 @@ SlurmdTimeout=15
 KillWait=5
 MinJobAge=3600
 SlurmdParameters=config_overrides
-NodeName=node[1-$nodes] NodeAddr=10.89.0.[1-$nodes] CPUs=2 RealMemory=2000
+NodeName=node[1-$nodes] NodeAddr=10.89.0.[1-$nodes] CPUs=2 CoresPerSocket=2 RealMemory=2000
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE
 END_OF_FILE
 }
@@ -49,7 +50,10 @@ start_slurm() {
   munged --force --socket="$slurm/munge.socket" --key-file="$slurm/munge.key" --pid-file="$slurm/munge.pid" \
     --log-file="$slurm/munge.log" --seed-file="$slurm/munge.seed"
   slurmctld >/dev/null 2>&1
-  for ((i = 1; i <= nodes; i++)); do "$folder/on_node.sh" "node$i" slurmd -N "node$i"; done
+  for ((i = 1; i <= nodes; i++)); do
+    mkdir "$slurm/node$i"
+    "$folder/on_node.sh" "node$i" slurmd -N "node$i"
+  done
   for ((i = 0; i < 150; i++)); do
     [ "$(sinfo --noheader --states=idle --format=%D 2>/dev/null)" != "$nodes" ] || return 0
     sleep 0.2
