@@ -50,7 +50,7 @@ shape() {
 }
 
 start_nodes() {
-  local i name on
+  local i name on starting=()
   ip link set lo up
   ip link add name cluster type bridge
   ip address add "$kNetwork.$kHead/24" dev cluster
@@ -58,11 +58,16 @@ start_nodes() {
   mount --bind "$state/etc_hosts" /etc/hosts
   for ((i = 1; i <= nodes; i++)); do
     name=node$i
-    unshare --net --mount --pid --uts --fork --kill-child "$folder/cluster.sh" --as-node "$state" "$name" &
+    unshare --net --mount --pid --uts --fork --kill-child "$folder/cluster.sh" --as-node "$state" "$name" \
+      2>"$state/$name.log" &
+    starting+=($!)
   done
   for ((i = 1; i <= nodes; i++)); do
     name=node$i
-    until [ -e "$state/$name.pid" ]; do sleep 0.02; done
+    until [ -e "$state/$name.pid" ]; do
+      kill -0 "${starting[i - 1]}" 2>/dev/null || { cat "$state/$name.log" >&2; die "$name has not started"; }
+      sleep 0.02
+    done
     on=("$folder/on_node.sh" "$name")
     ip link add name "$name" type veth peer name eth0 netns "$(cat "$state/$name.pid")"
     ip link set "$name" master cluster up

@@ -96,8 +96,14 @@ srun() {
   say "srun --mpi=pmix: $(grep machine: <<<"$output")"
   output=$(command srun --mpi=none --nodes=2 --ntasks=2 build/release/bin/stage1_train --threads 1 "${small[@]}" --steps 3 \
     --run-dir "$run.none" 2>&1) || status=$?
-  [ $status -eq 2 ] || fail "srun without PMIx: exit code $status: $output"
-  say "srun --mpi=none: exit code $status: $(grep -m 1 'stage1_train: ' <<<"$output")"
+  [ $status -eq 1 ] || fail "srun without PMIx: exit code $status: $output"
+  say "srun --mpi=none: exit code $status, Open MPI's own message: $(grep -m 1 direct <<<"$output") …"
+  [ ! -e "$run.none" ] || fail "a rank without the others has begun to train"
+  log=$STAGEGPT_CLUSTER/log.$name status=0
+  sbatch --wait --nodes=2 --ntasks=2 --output="$log" --wrap "build/release/bin/stage1_train ${small[*]} --steps 3 --run-dir $run.none" \
+    >/dev/null || status=$?
+  [ $status -eq 2 ] || fail "a program without srun or mpirun: exit code $status"
+  say "without srun or mpirun: exit code $status: $(cat "$log")"
 }
 
 for name in "${checks[@]}"; do
