@@ -56,6 +56,11 @@ run_once() {
   return $status
 }
 
+# mpirun gives up on a node that is gone after 25 s of silence; by default after eight minutes. Values that are set stay.
+export OMPI_MCA_oob_tcp_keepalive_time="${OMPI_MCA_oob_tcp_keepalive_time:-10}"
+export OMPI_MCA_oob_tcp_keepalive_intvl="${OMPI_MCA_oob_tcp_keepalive_intvl:-5}"
+export OMPI_MCA_oob_tcp_keepalive_probes="${OMPI_MCA_oob_tcp_keepalive_probes:-3}"
+
 failures=0
 while true; do
   before=$(newest_checkpoint)

@@ -15,7 +15,7 @@ esac
 
 packages=(g++ cmake ninja-build libcli11-dev nlohmann-json3-dev libopenblas-openmp-dev libgtest-dev libpcre2-dev
   libxxhash-dev libedit-dev libboost-dev libboost-context-dev librapidcheck-dev libbenchmark-dev
-  libopenmpi-dev openmpi-bin)
+  libopenmpi-dev openmpi-bin iproute2)
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
   echo "setup.sh: this is neither Debian nor Ubuntu; install the equivalents of these packages: ${packages[*]}" >&2

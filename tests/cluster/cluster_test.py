@@ -22,9 +22,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTER = ROOT / "scripts/cluster/cluster.sh"
 SMALL = ["--tokenizer", "char", "--n-layer", "2", "--n-head", "4", "--n-embd", "96", "--block-size", "32", "--batch-size", "8",
-         "--val-fraction", "0", "--threads", "1", "--max-new-tokens", "1", "--data", str(ROOT / "data/dummy.txt")]
+         "--val-fraction", "0", "--max-new-tokens", "1", "--data", str(ROOT / "data/dummy.txt")]
 WATCHDOG = 3                # seconds
-TIMEOUT = 120               # seconds after which a run counts as hung, on a machine with other work
+# What mpirun says when its connection to a node breaks, or when ssh, here on_node.sh, ends.
+LOST = ("ORTE has lost communication with a remote daemon", "ORTE was unable to reliably start one or more daemons")
+TIMEOUT = 240               # seconds after which a run counts as hung, on a machine with other work
 ALL_RANKS = ("stage1_train", "stage3_train_em", "orted", "mpirun")  # names in the process table have 15 characters
 bin_dir = Path()
 
@@ -36,12 +38,10 @@ def check(condition: bool, *what: object) -> None:
 
 def train_command(ranks: int, run: str, *flags: str, stage: int = 1, nodes: str = "") -> list[str]:
     program = {1: "stage1_train", 3: "stage3_train_emulated"}[stage]
-    small = [flag for flag in SMALL]
-    if stage == 3:  # has no --threads
-        del small[small.index("--threads"):small.index("--threads") + 2]
+    threads = ["--threads", "1"] if stage == 1 else []  # stage 3 has no such flag
     where = ["--host", nodes] if nodes else []
-    return ["mpirun", "--quiet", "-np", str(ranks), "--bind-to", "none", *where, str(bin_dir / program), *small, "--run-dir", run,
-            *flags]
+    return ["mpirun", "-np", str(ranks), "--bind-to", "none", *where, str(bin_dir / program), *SMALL, *threads,
+            "--run-dir", run, *flags]
 
 
 def on_one_host() -> dict[str, str]:
@@ -155,8 +155,11 @@ def ranks_left() -> list[str]:
     return left
 
 
-def lose_node(run: str, stage: int, lose: Callable[[], None], expected: str) -> None:
+def lose_node(run: str, stage: int, lose: Callable[[], None]) -> None:
     """Loses node 3 of four in the middle of a run, and resumes it on two nodes."""
+    # By default mpirun waits for the lost node for minutes; run_resilient.sh sets 25 s.
+    os.environ |= {"OMPI_MCA_oob_tcp_keepalive_time": "2", "OMPI_MCA_oob_tcp_keepalive_intvl": "1",
+                   "OMPI_MCA_oob_tcp_keepalive_probes": "2"}
     flags = ["--reproducible", "--steps", "100000", "--checkpoint-every", "10", "--watchdog-seconds", str(WATCHDOG)]
     with Path(f"{run}.out").open("w", encoding="utf-8") as output:
         ranks = subprocess.Popen(train_command(4, run, *flags, stage=stage), stdout=output, stderr=subprocess.STDOUT)
@@ -174,7 +177,7 @@ def lose_node(run: str, stage: int, lose: Callable[[], None], expected: str) -> 
     seconds = time.monotonic() - start
     check(code != 0, "exit code 0")
     text = Path(f"{run}.out").read_text()
-    check(expected in text, "no line with", expected, "in", text)
+    check(any(line in text for line in LOST), "mpirun does not say what has happened:", text)
     for _ in range(10 * 4 * WATCHDOG):  # ranks that nobody can reach end by their own watchdog
         left = ranks_left()
         if not left:
@@ -189,27 +192,23 @@ def lose_node(run: str, stage: int, lose: Callable[[], None], expected: str) -> 
           "that stays", flush=True)
 
 
-def kill_node(name: str = "node3") -> None:
-    os.kill(int(Path(os.environ["STAGEGPT_CLUSTER"], f"{name}.pid").read_text()), signal.SIGKILL)
+def kill_node() -> None:
+    os.kill(int(Path(os.environ["STAGEGPT_CLUSTER"], "node3.pid").read_text()), signal.SIGKILL)
 
 
 def killed_node() -> None:
     """All processes of a node are killed: nobody hangs, nobody is left, the run goes on on fewer nodes."""
-    lose_node("killed", 1, kill_node, "node3")
+    lose_node("killed", 1, kill_node)
 
 
 def killed_node_of_stage3() -> None:
     """The same at stage 3."""
-    lose_node("killed3", 3, kill_node, "node3")
+    lose_node("killed3", 3, kill_node)
 
 
 def lost_link() -> None:
     """A node's link goes down, and nothing reaches it or comes from it."""
-    # Without it mpirun waits for the lost node for many minutes. See docs/cluster.md.
-    os.environ |= {"OMPI_MCA_oob_tcp_keepalive_time": "2", "OMPI_MCA_oob_tcp_keepalive_intvl": "1",
-                   "OMPI_MCA_oob_tcp_keepalive_probes": "2"}
-    lose_node("link", 1, lambda: subprocess.run(["ip", "link", "set", "node3", "down"], check=True),
-              "ORTE has lost communication with a remote daemon")
+    lose_node("link", 1, lambda: subprocess.run(["ip", "link", "set", "node3", "down"], check=True))
 
 
 def processes_of(cluster: str) -> list[str]:
@@ -270,15 +269,13 @@ def main() -> int:
     arguments = parser.parse_args()
     bin_dir = arguments.bin.resolve()
     test = TESTS[arguments.test]
-    if arguments.inside or not NODES[test]:
-        permitted = subprocess.run([CLUSTER, "--check"], stdout=subprocess.PIPE, text=True) if not arguments.inside else None
-        if permitted and permitted.returncode:
+    if not arguments.inside:
+        permitted = subprocess.run([CLUSTER, "--check"], stdout=subprocess.PIPE, text=True)
+        if permitted.returncode:
             return skip(permitted.stdout)
+    if arguments.inside or not NODES[test]:
         test()
         return 0
-    permitted = subprocess.run([CLUSTER, "--check"], stdout=subprocess.PIPE, text=True)
-    if permitted.returncode:
-        return skip(permitted.stdout)
     with tempfile.TemporaryDirectory() as scratch:
         return subprocess.run([CLUSTER, "--nodes", str(NODES[test]), sys.executable, __file__, str(bin_dir), arguments.test,
                                "--inside"], cwd=scratch).returncode
