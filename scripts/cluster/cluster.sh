@@ -171,6 +171,7 @@ export OMPI_MCA_orte_default_hostfile=$state/hosts OMPI_MCA_plm_rsh_agent=$folde
 # Each node believes that all cores are its own, so a waiting rank must yield its core.
 export OMPI_MCA_mpi_yield_when_idle=${OMPI_MCA_mpi_yield_when_idle:-1}
 export OMPI_MCA_pml=${OMPI_MCA_pml:-ob1} OMPI_MCA_btl=${OMPI_MCA_btl:-self,tcp}
+export OMPI_MCA_orte_tmpdir_base=$state  # also for what killed nodes leave behind
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 env --default-signal=INT,QUIT "${in_namespaces[@]}" "$folder/cluster.sh" --as-head "$state" "$nodes" "$bandwidth" \

@@ -65,5 +65,11 @@ expect does_not_start_again_after_a_signal 1 "$first" <<END
 trap 'exit 1' USR1; kill -TERM \$PPID; while true; do sleep 0.1; done
 END
 
+# mpirun notices lost nodes early; the user's own values stay.
+export OMPI_MCA_oob_tcp_keepalive_probes=7
+expect sets_keepalive 0 "$first" <<'END'
+[ "$OMPI_MCA_oob_tcp_keepalive_time $OMPI_MCA_oob_tcp_keepalive_intvl $OMPI_MCA_oob_tcp_keepalive_probes" = "10 5 7" ]; exit $?
+END
+
 "$resilient" ./train --steps 3 2>/dev/null; [ $? -eq 2 ] || { echo "without --run-dir: expected exit code 2"; failed=1; }
 exit $failed
