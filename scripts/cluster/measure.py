@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Measures the communication of a step on cluster.sh's nodes, and compares it with scripts/scaling_model.py.
+
+    ./scripts/cluster/measure.py                       # 2 and 4 nodes; 1 and 10 Gb/s, and no limit
+    ./scripts/cluster/measure.py --nodes 2 --bandwidth 1 --rounds 3
+
+Each round runs stage1_bench once for each network and number of nodes, with one rank on each node, --comm flat, and a model
+with little to compute for its bytes. `busy` is the share of all cores that other programs used meanwhile: ignore a line where it
+is not small. Without a limit, TCP takes as long as the processor needs to copy.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+from scaling_model import Network, ring_time  # noqa: E402
+
+MODEL = ["--model", "gpt2", "--n-layer", "4", "--n-embd", "384", "--n-head", "6"]
+
+
+def measure(nodes: int, gigabits: float, binary: Path, steps: int) -> tuple[float, float, int]:
+    """Milliseconds of communication, the others' share of the cores, and the bytes of the arena."""
+    limit = ["--bandwidth", f"{gigabits:g}"] if gigabits else []
+    command = [ROOT / "scripts/cluster/cluster.sh", "--nodes", str(nodes), *limit, "mpirun", "-np", str(nodes), "--bind-to", "none",
+               binary / "stage1_bench", *MODEL, "--batch-size", str(nodes), "--seq-len", "8", "--threads", "1", "--steps", str(steps),
+               "--warmup", "1", "--comm", "flat", "--json"]
+    result = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=600)
+    report = json.loads(result.stdout)
+    return report["phases_ms"]["communication"], report["busy"]["others_share"], 4 * report["parameters"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, nargs="+", default=[2, 4])
+    parser.add_argument("--bandwidth", type=float, nargs="+", default=[1, 10, 0], metavar="GBITS", help="0: no limit")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=5, help="of a run, after one that does not count (default: %(default)s)")
+    parser.add_argument("--alpha", type=float, default=50, help="latency, in microseconds, for the prediction (default: %(default)s)")
+    parser.add_argument("--gamma", type=float, default=0.08, help="addition, in ns per byte, for the prediction (default: %(default)s)")
+    parser.add_argument("--bin", type=Path, default=ROOT / "build/release/bin")
+    arguments = parser.parse_args()
+    cases = [(gigabits, nodes) for gigabits in arguments.bandwidth for nodes in arguments.nodes]
+    measured: dict[tuple[float, int], list[float]] = {case: [] for case in cases}
+    for number in range(arguments.rounds):
+        for gigabits, nodes in cases:
+            milliseconds, busy, arena = measure(nodes, gigabits, arguments.bin, arguments.steps)
+            measured[gigabits, nodes].append(milliseconds)
+            network = Network("", arguments.alpha * 1e-6, 8e-9 / gigabits if gigabits else 0, arguments.gamma * 1e-9)
+            predicted = f"{1e3 * ring_time(arena, nodes, network):.0f} ms" if gigabits else "none"
+            print(f"round {number + 1}, {f'{gigabits:g} Gb/s' if gigabits else 'no limit'}, {nodes} nodes: measured {milliseconds:.0f} ms, "
+                  f"median so far {median(measured[gigabits, nodes]):.0f} ms, predicted {predicted}, busy {100 * busy:.0f} %", flush=True)
+
+
+if __name__ == "__main__":
+    main()
