@@ -26,7 +26,7 @@ ROOT = markdown.ROOT
 JOB = re.compile(r"stage([0-3])_(train|generate|evaluate|inspect|verify|bench)(_emulated)?")
 # Flags of other programs that the text mentions: Open MPI's, Slurm's, CMake's.
 FOREIGN_FLAGS = {"--oversubscribe", "--bind-to", "--map-by", "--report-bindings", "--hostfile", "--mca", "--preset",
-                 "--external-launcher", "--gpus-per-task", "--gpu-bind", "--mpi", "--quiet",
+                 "--external-launcher", "--gpus-per-task", "--gpu-bind", "--mpi", "--signal", "--no-install-recommends", "--quiet",
                  "--install", "--cap-add", "--gtest_filter", "--gtest_list_tests",
                  "--no-show-raw-insn"}
 
@@ -181,7 +181,7 @@ def all_flags(programs: Programs) -> set[str]:
     known = set(FOREIGN_FLAGS)
     for name in [*names, "prepare_data", "convert_checkpoint", "compare_stages", "doctor"]:
         known |= programs.flags(name)
-    for script in [*ROOT.glob("scripts/*.*"), *ROOT.glob("tests/mutations/*.py"), ROOT / "labs/lab",
+    for script in [*ROOT.glob("scripts/*.*"), *ROOT.glob("scripts/cluster/*.*"), *ROOT.glob("tests/mutations/*.py"), ROOT / "labs/lab",
                    ROOT / "labs/prove", *ROOT.glob("labs/kit/**/*.py")]:
         known |= set(re.findall(r"--[a-z][\w-]*", script.read_text(encoding="utf-8")))
     return known
