@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Runs scripts/slurm/many_nodes.sbatch on a real, small Slurm (slurm.sh), and checks what happens to it: a time limit, lost
-# nodes, scancel, and ranks that srun starts. Takes about four minutes.
+# Runs one_node.sbatch and many_nodes.sbatch of scripts/slurm on a real, small Slurm (slurm.sh), and checks what happens to
+# them: a time limit, lost nodes, scancel, and ranks that srun starts. Takes about four minutes.
 #   scripts/cluster/slurm_check.sh [CHECK...]
-# Checks: srun, time_limit, cancel, lost_node, lost_first_node (default: all, in this order). stage1_train of
+# Checks: one_node, srun, time_limit, cancel, lost_node, lost_first_node (default: all, in this order). stage1_train of
 # build/release is used. Exits with 1 after the first check that fails.
 set -euo pipefail
 program=${0##*/}
 root=$(realpath "$(dirname "$0")/../..")
 cd "$root"
 
-checks=(srun time_limit cancel lost_node lost_first_node)
+checks=(one_node srun time_limit cancel lost_node lost_first_node)
 case ${1:-} in
   -h | --help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;;
 esac
@@ -51,6 +51,14 @@ restarts() { scontrol show job "$job" | sed -n 's/.*Restarts=\([0-9]*\).*/\1/p';
 resumed() { grep -q 'resumed from' "$log"; }
 no_ranks() { ! pgrep -x stage1_train; }
 cancel_job() { scancel "$job"; until_true 30 "no rank is left" no_ranks; }
+
+one_node() {
+  run=$STAGEGPT_CLUSTER/run.$name log=$STAGEGPT_CLUSTER/log.$name
+  sbatch --wait --ntasks-per-node=2 --cpus-per-task=1 --output="$log" scripts/slurm/one_node.sbatch "${small[@]}" --steps 20 \
+    --run-dir "$run" >/dev/null || fail "one_node.sbatch"
+  say "one_node.sbatch: $(grep -m 1 machine: "$log")"
+  [ -e "$run/checkpoints/step_00000020" ] || fail "no checkpoint after the last step"
+}
 
 time_limit() {
   submit --time=2 --signal=B:USR1@60
