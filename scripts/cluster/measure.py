@@ -23,10 +23,12 @@ from scaling_model import Network, ring_time  # noqa: E402
 MODEL = ["--model", "gpt2", "--n-layer", "4", "--n-embd", "384", "--n-head", "6"]
 
 
-def measure(nodes: int, gigabits: float, binary: Path, steps: int) -> tuple[float, float, int]:
+def measure(nodes: int, gigabits: float, binary: Path, steps: int, eager_limit: int) -> tuple[float, float, int]:
     """Milliseconds of communication, the others' share of the cores, and the bytes of the arena."""
     limit = ["--bandwidth", f"{gigabits:g}"] if gigabits else []
-    command = [ROOT / "scripts/cluster/cluster.sh", "--nodes", str(nodes), *limit, "mpirun", "-np", str(nodes), "--bind-to", "none",
+    # Larger than a chunk of the ring: else each chunk waits for a permission, which the model leaves out (docs/scaling.md).
+    eager = ["--mca", "btl_tcp_eager_limit", str(eager_limit)]
+    command = [ROOT / "scripts/cluster/cluster.sh", "--nodes", str(nodes), *limit, "mpirun", "-np", str(nodes), "--bind-to", "none", *eager,
                binary / "stage1_bench", *MODEL, "--batch-size", str(nodes), "--seq-len", "8", "--threads", "1", "--steps", str(steps),
                "--warmup", "1", "--comm", "flat", "--json"]
     result = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=600)
@@ -42,13 +44,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=5, help="of a run, after one that does not count (default: %(default)s)")
     parser.add_argument("--alpha", type=float, default=50, help="latency, in microseconds, for the prediction (default: %(default)s)")
     parser.add_argument("--gamma", type=float, default=0.08, help="addition, in ns per byte, for the prediction (default: %(default)s)")
+    parser.add_argument("--eager-limit", type=int, default=1 << 20, metavar="BYTES", help="Open MPI's default: 65536")
     parser.add_argument("--bin", type=Path, default=ROOT / "build/release/bin")
     arguments = parser.parse_args()
     cases = [(gigabits, nodes) for gigabits in arguments.bandwidth for nodes in arguments.nodes]
     measured: dict[tuple[float, int], list[float]] = {case: [] for case in cases}
     for number in range(arguments.rounds):
         for gigabits, nodes in cases:
-            milliseconds, busy, arena = measure(nodes, gigabits, arguments.bin, arguments.steps)
+            milliseconds, busy, arena = measure(nodes, gigabits, arguments.bin, arguments.steps, arguments.eager_limit)
             measured[gigabits, nodes].append(milliseconds)
             network = Network("", arguments.alpha * 1e-6, 8e-9 / gigabits if gigabits else 0, arguments.gamma * 1e-9)
             predicted = f"{1e3 * ring_time(arena, nodes, network):.0f} ms" if gigabits else "none"
