@@ -25,10 +25,11 @@ void refuse_lonely_rank(const RankGroup& group) {
   if (group.size() > 1 || tasks.empty() || tasks == "1" || meant_to_be_alone()) return;
   const std::string_view task = variable("SLURM_PROCID");
   if (!task.empty() && task != "0") std::cerr.rdbuf(nullptr);
-  throw AgreedUserError(concat("Slurm has ", tasks,
-                               " tasks (SLURM_NTASKS), but this rank is alone in its MPI job: start with mpirun, as "
-                               "scripts/slurm/*.sbatch do, or with srun --mpi=pmix if MPI and Slurm are built with "
-                               "the same PMIx; for a single rank use mpirun -np 1"));
+  throw AgreedUserError(
+      concat("Slurm has ", tasks,
+             " tasks (SLURM_NTASKS), but this rank is alone in its MPI job: start with mpirun, as "
+             "scripts/slurm/*.sbatch do, or with srun --mpi=pmix if MPI and Slurm are built with "
+             "the same PMIx; for a single rank use mpirun -np 1"));
 }
 
 }  // namespace stagegpt

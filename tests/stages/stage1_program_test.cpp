@@ -284,13 +284,16 @@ TEST_F(Stage1, VersionComesOnce) {
 TEST_F(Stage1, ARankThatSlurmStartedAloneAmongOthersIsRefused) {
   const auto start = [&](std::vector<std::pair<std::string, std::string>> variables) {
     variables.emplace_back("OMPI_ALLOW_RUN_AS_ROOT", "1");
-    return run_program("stage1_train", small("run", {"--stop-after", "1"}), directory_.path(), {.environment = variables});
+    return run_program("stage1_train", small("run", {"--stop-after", "1"}), directory_.path(),
+                       {.environment = variables});
   };
   const ProgramResult first = start({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}});
   EXPECT_EQ(first.exit_code, 2);
   EXPECT_EQ(first.errors,
-            "stage1_train: Slurm has 4 tasks (SLURM_NTASKS), but this rank is alone in its MPI job: start with mpirun, as "
-            "scripts/slurm/*.sbatch do, or with srun --mpi=pmix if MPI and Slurm are built with the same PMIx; for a "
+            "stage1_train: Slurm has 4 tasks (SLURM_NTASKS), but this rank is alone in its MPI job: start "
+            "with mpirun, as "
+            "scripts/slurm/*.sbatch do, or with srun --mpi=pmix if MPI and Slurm are built with the same "
+            "PMIx; for a "
             "single rank use mpirun -np 1\n");
   const ProgramResult second = start({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "1"}});
   EXPECT_EQ(second.exit_code, 2);
