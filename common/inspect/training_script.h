@@ -92,11 +92,20 @@ function drawEdges(body, rows, rowOf) {
 // `why` says what is wrong with a value; `middle` is the median of the blocks.
 const rare = 10;  // a block is compared with the median of the blocks: it is named where it is so many times larger or smaller
 const branch = name => (v, middle) => v === null ? "" : v < 1e-3 ? `${name} adds nothing` : v < middle / rare ? `${name} adds ${Math.round(middle / v)} times less than the median block's` : "";
-function whyUpdate(v, middle, values) {
+function whyUpdate(v, middle) {
   if (v === 0) return "not updated";
-  const largest = Math.max(...values.filter(x => x !== null));
-  if (largest > 0.1) return `step ${data.run.steps[values.indexOf(largest)]} changed the weights by ${(100 * largest).toFixed(0)} %: the learning rate may be too large`;
   return v > rare * middle ? `updated ${Math.round(v / middle)} times more than the median block` : "";
+}
+// The largest updates of layers, in all measured steps, that are more than a tenth of the weights: what they have in common is said once.
+const largestUpdate = i => Math.max(...data.run.update_ratio[i].filter(v => v !== null));
+const isLarge = i => largestUpdate(i) > 0.1;
+function largeUpdates() {
+  const large = data.run.layers.map((name, i) => i).filter(isLarge), values = large.map(largestUpdate);
+  if (!large.length) return [];
+  const steps = [...new Set(large.map((i, k) => data.run.steps[data.run.update_ratio[i].indexOf(values[k])]))];
+  const who = large.length === data.run.layers.length ? "every layer" : large.map(i => data.run.layers[i]).join(", ");
+  const percents = [...new Set([Math.min(...values), Math.max(...values)].map(v => (100 * v).toFixed(0)))].join(" to ");
+  return [`${who} (changed by ${percents} % in step ${steps.join(", ")}: the learning rate may be too large)`];
 }
 const measures = [
   {field: "grad_norm", title: "Norm of the gradient", log: true, why: v => v === 0 ? "no gradient" : ""},
@@ -169,15 +178,15 @@ function buildRun() {
   table.setAttribute("aria-label", "Layers at the last measured step");
   table.append(make("thead"), make("tbody"));
   table.tHead.append(head);
-  const findings = [];
+  const findings = largeUpdates();
   layers.forEach((name, i) => {
     const row = make("tr"), th = make("th", "", name), reasons = [];
     th.scope = "row";
     row.append(th);
     for (const measure of measures) {
-      const value = data.run[measure.field][i].at(-1), why = measure.why(value, medianOfBlocks(measure.field), data.run[measure.field][i]);
+      const value = data.run[measure.field][i].at(-1), why = measure.why(value, medianOfBlocks(measure.field));
       if (why) reasons.push(why);
-      row.append(make("td", why ? "number suspicious" : "number", measure.field === "dead_units" && value !== null ? `${(100 * value).toFixed(1)} %` : numberText(value)));
+      row.append(make("td", why || (measure.field === "update_ratio" && isLarge(i)) ? "number suspicious" : "number", measure.field === "dead_units" && value !== null ? `${(100 * value).toFixed(1)} %` : numberText(value)));
     }
     if (reasons.length) findings.push(`${name} (${reasons.join(", ")})`);
     table.tBodies[0].append(row);
