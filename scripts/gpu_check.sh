@@ -133,7 +133,7 @@ build_here() {
     skip tests "log says what CMake misses; ./scripts/setup.sh installs it"
     step 'configure stage 2 alone' 600 "${configure[@]}" -DSTAGEGPT_GPU_ONLY=ON || exit 1
   fi
-  targets=(stage2_train stage2_generate stage2_verify stage2_bench)
+  targets=(stage2_train stage2_generate stage2_inspect stage2_verify stage2_bench)
   if grep -q '^STAGEGPT_GPU_ONLY:BOOL=OFF' build/gpu/CMakeCache.txt; then
     targets+=(stage3_train stage3_verify stage3_bench stage2_gpu_tests stage2_gpu_op_tests)
   fi
@@ -194,6 +194,17 @@ train_nano() {
   step 'train nano' 60 "${train[@]}" --stop-after 10 &&
     step 'resume nano' 60 "$bin/stage2_train$suffix" --resume --run-dir "$scratch/nano" &&
     step generate 60 "$bin/stage2_generate$suffix" --model "$scratch/nano" --prompt 'Once there was' --max-new-tokens 20
+}
+
+# The page of a trained model; with --precision bf16 attention and logits are those of bf16.
+inspect() {
+  local precision inspected=("$bin/stage2_inspect$suffix" --model "$scratch/nano" --prompt 'Once there was')
+  with "stage2_inspect$suffix" inspect || return
+  [ -d "$scratch/nano/checkpoints" ] || { skip inspect 'nano was not trained'; return; }
+  for precision in f32 bf16; do
+    step "inspect $precision" 60 "${inspected[@]}" --precision $precision --out "$scratch/inspect_$precision.html" --json - &&
+      equal "end of the page, $precision" "$(tail -n 1 "$scratch/inspect_$precision.html")" '</html>'
+  done
 }
 
 # bench PRECISION BATCH ROUND: a training step, then PyTorch's.
@@ -321,6 +332,7 @@ sanitize() {
 verify
 unit_tests
 train_nano
+inspect
 for precision in bf16 tf32 f32; do
   for batch in 16 64 4; do bench $precision $batch 1; done
 done

@@ -15,9 +15,14 @@ name=$(basename "$0")
 echo "$name $*" >>"$CALLS"
 [[ "$name $*" != *${FAILING:-nothing}* ]] || { echo "$name fails" >&2; exit 3; }
 [[ "$name $*" != *${SLOW:-nothing}* ]] || sleep 60
-directory= arguments=$*
-while [ $# -gt 0 ]; do [ "$1" != --run-dir ] || directory=$2; shift; done
+directory= page= arguments=$*
+while [ $# -gt 0 ]; do
+  [ "$1" != --run-dir ] || directory=$2
+  [ "$1" != --out ] || page=$2
+  shift
+done
 case $name in
+  *_inspect_*) printf '<html>\n%s\n' "${PAGE_END:-</html>}" >"$page" ;;
   *_verify_*) echo '{"passed": true, "logits_error": 1e-7, "loss_error": 2e-8, "losses": [],'
     echo ' "tensors": [{"name": "wte.weight", "shape": [2], "error": 3e-6, "limit": 1e-4, "ok": true}]}' ;;
   *_train_*) loss=4.25
@@ -38,7 +43,7 @@ case $name in
 esac
 END
 chmod +x "$work/bin/program"
-for name in stage2_{train,generate,verify,bench}_emulated stage3_train_emulated stage2_emulated_op_tests stage2_tests; do
+for name in stage2_{train,generate,inspect,verify,bench}_emulated stage3_train_emulated stage2_emulated_op_tests stage2_tests; do
   ln -s program "$work/bin/$name"
 done
 cat >"$work/mpirun" <<'END'
@@ -60,7 +65,7 @@ said() { grep -qE -- "$1" "$work/out/summary.txt" || fail "the summary has no li
 
 check
 [ $code = 0 ] || fail "exit code $code where all passed"
-for line in '^passed   verify f32 ' '^passed   op table ' '^passed   bench tf32 b16 round 2 ' '^skipped  pytorch f32 b4 round 1: ' \
+for line in '^passed   verify f32 ' '^passed   op table ' '^passed   inspect bf16 ' "^passed   end of the page, f32: '</html>' and '</html>'" '^passed   bench tf32 b16 round 2 ' '^skipped  pytorch f32 b4 round 1: ' \
   '^passed   loss beyond 2.31 elements: 5.5 and 5.5' '^passed   stage 3, 1 rank, zero1 over host ' '^passed   bench tf32 b16 materialised attention ' \
   '^passed   loss of stage 3, 2 ranks: 4.25 and 4.25' '^passed   memcheck ' '^passed   ncu of a step ' \
   '^passed   bench bf16 b4 graphs on round 2 ' \
@@ -105,6 +110,10 @@ said '^FAILED   loss of stage 3, zero1: 4.2505 and 4.25, '
 HASH=abc1 check
 [ $code = 1 ] || fail "exit code $code where graphs change bits"
 said "^FAILED   bits with graphs and without: 'abc1' and 'abc0'"
+
+PAGE_END='<p>' check
+[ $code = 1 ] || fail "exit code $code where a page is cut"
+said "^FAILED   end of the page, bf16: '<p>' and '</html>'"
 
 SLOW='--precision f32 --json' check --seconds 9
 [ $code = 0 ] || fail "exit code $code where the time was up"
