@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/program.h"
+#include "tests/support/trace.h"
 
 namespace stagegpt::test {
 namespace {
@@ -100,6 +101,21 @@ TEST_F(CompareStages, AllStagesAgree) {
   EXPECT_NE(result.output.find("agree, at every step"), std::string::npos) << result.output;
   EXPECT_NE(read_bytes(directory_.path() / "report" / "index.html").find("</html>"), std::string::npos);
   EXPECT_FALSE(fs::exists(directory_.path() / "report" / "runs" / "stage0-batch-8-1" / "checkpoints"));
+  for (const nlohmann::json& one : json["contestants"]) {
+    const nlohmann::json& timeline = one["timeline"];
+    ASSERT_EQ(timeline.is_object(), one["timed"].get<bool>()) << one["name"];
+    if (timeline.is_null()) continue;
+    EXPECT_EQ(timeline["failure"], nullptr) << one["name"];
+    const Trace profile = read_trace(directory_.path() / "report" / timeline["profile"].get<std::string>());
+    ASSERT_EQ(profile.processes.size(), one["ranks"]) << one["name"];
+    ASSERT_EQ(timeline["ranks"].size(), one["ranks"]) << one["name"];
+    for (const nlohmann::json& rank : timeline["ranks"]) {
+      EXPECT_GT(rank["phases_ms"]["forward"], 0) << one["name"];
+      EXPECT_GT(rank["phases_ms"]["backward"], 0) << one["name"];
+      EXPECT_EQ(rank["messages_ms"] > 0, one["ranks"] > 1) << one["name"];
+      EXPECT_EQ(rank["rows"].contains("device"), one["stage"] >= 2) << one["name"];
+    }
+  }
 
   EXPECT_EQ(run(Arguments{"--output", "report"} + kTiny).exit_code, 2);  // a report is not overwritten
   const ProgramResult again =
@@ -112,7 +128,7 @@ TEST_F(CompareStages, NamesTheBuildThatDisagrees) {
   const std::string programs = programs_with({"stage0_train"}, "--learning-rate 0.0031");
   const ProgramResult result =
       run(Arguments{"--output", "report", "--programs", programs, "--against", STAGEGPT_BIN_DIR, "--stages",
-                    "0", "--repeats", "1", "--no-reproducible-pass"} +
+                    "0", "--repeats", "1", "--no-reproducible-pass", "--no-timelines"} +
           kTiny);
   EXPECT_EQ(result.exit_code, 1) << result.errors << result.output;
   EXPECT_NE(result.output.find("Stage 0 disagrees with Stage 0, other build from step 2 on"),
@@ -121,6 +137,8 @@ TEST_F(CompareStages, NamesTheBuildThatDisagrees) {
   const nlohmann::json json = results();
   EXPECT_EQ(json["contestants"][0]["other_build"], true);
   EXPECT_EQ(json["contestants"][1]["other_build"], false);
+  EXPECT_TRUE(json["contestants"][1]["timeline"].is_null());
+  EXPECT_TRUE(fs::is_empty(directory_.path() / "report" / "profiles"));
 }
 
 TEST_F(CompareStages, NamesTheStageAndTheStepThatDisagree) {

@@ -43,9 +43,9 @@ TEST(ExperimentFlags, AreThoseOfASmallModelAndOfTrainingAlone) {
 }
 
 TEST(ExperimentFlags, ThatAreItsOwnAreRefusedBehindTheDashesAndLeftOutOfAConfiguration) {
-  for (const std::string own :
-       {"--run-dir", "--resume", "--threads", "--reproducible", "--json", "--dry-run", "--config",
-        "--print-config", "--trace-steps", "--help", "--version", "--val-fraction"}) {
+  for (const std::string own : {"--run-dir", "--resume", "--threads", "--reproducible", "--json", "--dry-run",
+                                "--config", "--print-config", "--trace-steps", "--profile", "--profile-steps",
+                                "--help", "--version", "--val-fraction"}) {
     EXPECT_EQ(message<UserError>([&] { flags({}, {own}); }),
               own + ": not allowed after --, because compare_stages sets it for each run");
     const Texts all = flags({own, "9"}, {});
@@ -226,7 +226,7 @@ TEST_F(ReportDirectoryTest, HoldsTheReportsAndTheRuns) {
   scratch_.write("report/runs/old", "");
   std::set<std::string> names;
   for (const auto& file : fs::directory_iterator(path())) names.insert(file.path().filename());
-  EXPECT_EQ(names, (std::set<std::string>{"index.html", "results.csv", "results.json", "runs"}));
+  EXPECT_EQ(names, (std::set<std::string>{"index.html", "profiles", "results.csv", "results.json", "runs"}));
   EXPECT_TRUE(stagegpt::test::read_bytes(path() / "results.json")
                   .starts_with("{\n \"format\": \"stagegpt comparison\",\n"));
   EXPECT_TRUE(stagegpt::test::read_bytes(path() / "results.csv").starts_with("name,stage,"));

@@ -40,6 +40,7 @@ class FakeComparison : public FakeStages {
     options_.experiment.repeats = 2;
     options_.experiment.warmup = 0;
     options_.experiment.reproducible_pass = false;
+    options_.timelines = false;
     options_.cancelled = [] { return false; };
   }
 
@@ -294,6 +295,50 @@ TEST_F(FakeComparison, IsInterrupted) {
   EXPECT_EQ(comparison.entries[0].trials.size(), 1u);
   EXPECT_NE(report().find("\"interrupted\": true"), std::string::npos);
   EXPECT_FALSE(fs::exists(options_.output / "runs" / "stage0-batch-8-2" / "checkpoints"));
+}
+
+// In runs of their own after the timed ones, and not of reproducible runs, which are not timed.
+TEST_F(FakeComparison, RecordsAStepOfEachContestant) {
+  options_.timelines = true;
+  options_.experiment.ranks = {1};
+  options_.experiment.reproducible_pass = true;
+  options_.experiment.warmup = 1;
+  directory_.write(
+      "a_profile",
+      R"({"otherData": {}, "traceEvents": [{"ph": "X", "name": "step", "cat": "step", "pid": 0, )"
+      R"("tid": 1, "ts": 5, "dur": 2500, "args": {"number": 3}}]})");
+  FakeProgram recorded;
+  recorded.help += "; echo '  --profile FILE'";
+  recorded.train =
+      "while [ $# -gt 0 ]; do [ \"$1\" = --profile ] && cp \"$folder/a_profile\" \"$2\"; shift; done";
+  stage("stage0_train", recorded);
+  Comparison comparison = run();
+  EXPECT_TRUE(comparison.passed());
+  EXPECT_TRUE(
+      said_.ends_with("[6/6] Stage 1, 1 rank, run 2: T s, loss 2.00\nrecording a timeline: Stage 0\n"
+                      "recording a timeline: Stage 1, 1 rank\n"
+                      "warning: no timeline of Stage 1, 1 rank: \"stage1_train\" has no --profile\n"))
+      << said_;
+  EXPECT_TRUE(
+      calls().ends_with("stage0_train --batch-size 8 --data text --threads 4 --run-dir "
+                        "report/runs/stage0-batch-8-profiled --profile "
+                        "report/profiles/stage0-batch-8.json --profile-steps 2:3 --stop-after 3\n"));
+  const Recording& recording = comparison.entries[0].recording.value();
+  EXPECT_EQ(recording.profile, "profiles/stage0-batch-8.json");
+  EXPECT_EQ(recording.failure, "");
+  EXPECT_EQ(recording.timeline.step, 3);
+  EXPECT_DOUBLE_EQ(recording.timeline.ms, 2.5);
+  EXPECT_TRUE(fs::exists(options_.output / recording.profile));
+  EXPECT_FALSE(fs::exists(options_.output / "runs/stage0-batch-8-profiled/checkpoints"));
+  EXPECT_EQ(comparison.entries[2].contestant.label(), "Stage 0, reproducible");
+  EXPECT_FALSE(comparison.entries[2].recording);
+
+  options_.overwrite = true;
+  recorded.train = "case $run in *profiled) echo 'stage0_train: --profile: it cannot' >&2; exit 2;; esac";
+  stage("stage0_train", recorded);
+  comparison = run();
+  EXPECT_TRUE(comparison.passed());  // its results agree all the same
+  EXPECT_EQ(comparison.entries[0].recording->failure, "exit code 2: --profile: it cannot");
 }
 
 TEST_F(FakeComparison, LooksForTheFirstTensorOfAStageThatDisagrees) {

@@ -8,9 +8,17 @@
 #include <vector>
 
 #include "tools/compare/contestant.h"
+#include "tools/compare/step_timeline.h"
 #include "tools/compare/trial.h"
 
 namespace stagegpt::compare {
+
+// A profile of a few steps, in a run of its own.
+struct Recording {
+  std::string profile;    // the file's path inside the report's directory
+  StepTimeline timeline;  // without ranks if there is none
+  std::string failure;    // why there is none; empty if there is one
+};
 
 // A contestant and its results.
 struct Entry {
@@ -19,6 +27,7 @@ struct Entry {
   std::string machine;               // the program's description of its machine
   std::vector<Trial> trials;
   std::string failure;  // why a trial failed; empty if none has
+  std::optional<Recording> recording = {};
 
   bool failed() const { return !failure.empty(); }
 };

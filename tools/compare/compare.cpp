@@ -90,6 +90,7 @@ class Comparer {
     report();
     try {
       run_all();
+      if (options_.timelines) record_timelines();
       find_first_tensors();
     } catch (const Interrupted&) {
       comparison_.interrupted = true;
@@ -152,6 +153,18 @@ class Comparer {
         report();
       }
     }
+  }
+
+  // In runs of their own, after those that are timed.
+  void record_timelines() {
+    for (Entry& entry : comparison_.entries) {
+      if (!entry.contestant.timed || entry.trials.empty()) continue;
+      std::cerr << "recording a timeline: " << entry.contestant.label() << '\n';
+      runner_->record(entry);
+      if (const std::string& why = entry.recording->failure; !why.empty())
+        std::cerr << "warning: no timeline of " << entry.contestant.label() << ": " << why << '\n';
+    }
+    report();
   }
 
   // Finds the first tensor that differs, for one contestant of each stage that disagrees with another.

@@ -22,6 +22,7 @@ struct CompareOptions {
   StageChoice choice;
   std::optional<std::string> mpirun;
   Experiment experiment;       // including its flags
+  bool timelines = true;       // records a few steps of each contestant
   double timeout_seconds = 0;  // of one run; 0: none
   std::function<bool()> cancelled;
 };

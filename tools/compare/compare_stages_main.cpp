@@ -35,6 +35,7 @@ struct CompareFlags {
   std::string title = "The stages of StageGPT, compared", author, stages, ranks;
   std::vector<std::string> traces;
   bool overwrite = false, json = false, emulated = false, reproducible = false, no_reproducible_pass = false;
+  bool no_timelines = false;
   std::optional<std::int64_t> cores;
   double timeout_seconds = 1800;
   Experiment experiment;
@@ -49,7 +50,7 @@ struct CompareFlags {
 void CompareFlags::add(CommandLine& command_line) {
   command_line.group("Report");
   command_line.text("--output", output,
-                    "directory to create, with index.html, results.json, results.csv and runs/");
+                    "directory to create, with index.html, results.json, results.csv, runs/ and profiles/");
   command_line.toggle("--overwrite", overwrite, "replace an existing comparison");
   command_line.free_text("--title", title, "title of the page");
   command_line.free_text("--author", author, "author, shown on the page");
@@ -81,6 +82,8 @@ void CompareFlags::add(CommandLine& command_line) {
                       "make every run with --reproducible, and expect identical bits");
   command_line.toggle("--no-reproducible-pass", no_reproducible_pass,
                       "skip the extra run of each stage with --reproducible");
+  command_line.toggle("--no-timelines", no_timelines,
+                      "skip the extra run of each contestant that records a few steps");
   command_line.real("--loss-limit", experiment.limits.loss, kPositive,
                     "largest relative difference of losses");
   command_line.real("--norm-limit", experiment.limits.grad_norm, kPositive,
@@ -127,6 +130,7 @@ compare::CompareOptions CompareFlags::options(const std::vector<std::string>& ha
   if (!stages.empty()) options.choice.stages = compare::parse_numbers("--stages", stages, 0, 3);
   options.mpirun = mpirun;
   options.experiment = experiment;
+  options.timelines = !no_timelines;
   options.timeout_seconds = timeout_seconds;
   return options;
 }

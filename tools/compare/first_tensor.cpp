@@ -9,7 +9,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kTrace = "--trace-steps";
+constexpr const char *kTrace = "--trace-steps", *kPurpose = "traced";
 
 // All limits are 0 if the same bits are expected.
 TraceLimits trace_limits(const Check& check, const Limits& limits) {
@@ -33,8 +33,8 @@ FirstTensor find_first(const Runner& runner, const Entry& reference, const Entry
                        const TraceLimits& limits) {
   const std::string step = std::to_string(steps);
   const std::vector<std::string> flags = {kTrace, step, "--stop-after", step};
-  const fs::path expected = runner.run_again(reference.contestant, flags) / "traces",
-                 actual = runner.run_again(subject.contestant, flags) / "traces";
+  const fs::path expected = runner.run_again(reference.contestant, kPurpose, flags) / "traces",
+                 actual = runner.run_again(subject.contestant, kPurpose, flags) / "traces";
   const std::optional<Divergence> first = first_divergence(expected, actual, limits);
   for (const fs::path& traces : {expected, actual}) keep_step(traces, first ? first->step : 0);
   const std::string who = subject.contestant.label();

@@ -12,6 +12,7 @@
 #include "tools/compare/page_style.h"
 #include "tools/compare/report_plots.h"
 #include "tools/compare/report_tables.h"
+#include "tools/compare/report_timelines.h"
 
 namespace stagegpt::compare {
 namespace {
@@ -116,12 +117,19 @@ std::string left_out(const Comparison& comparison) {
   return concat("<h2>Left out</h2>\n<div class=\"wraps\">\n", html_table(table, "Left out"), "</div>\n");
 }
 
-// A command; lines break only between its words.
+// A path may break after its slashes, so that names of programs stay whole.
+std::string breakable(const std::string& html) {
+  std::string text;
+  for (const char c : html) text += c == '/' ? std::string("/<wbr>") : std::string(1, c);
+  return text;
+}
+
+// A command; lines break between its words, and in paths.
 std::string command_line(const std::vector<std::string>& words) {
   std::string text = "<pre>";
   for (const std::string& word : words) {
-    text +=
-        concat(text.size() > 5 ? " " : "", "<span class=\"word\">", escaped(shell_line({word})), "</span>");
+    text += concat(text.size() > 5 ? " " : "", "<span class=\"word\">",
+                   breakable(escaped(shell_line({word}))), "</span>");
   }
   return concat(text, "</pre>\n");
 }
@@ -182,8 +190,8 @@ constexpr const char* kMeanings = R"(<h2>How to read this</h2>
 
 std::string page(const Comparison& comparison) {
   return concat(head(comparison), verdict_box(comparison), key_figures(comparison), agreement(comparison),
-                speed(comparison), left_out(comparison), experiment(comparison), machine(comparison),
-                kMeanings,
+                speed(comparison), timelines(comparison), left_out(comparison), experiment(comparison),
+                machine(comparison), kMeanings,
                 "</main>\n<footer>Written by StageGPT's compare_stages. "
                 "The same numbers are in results.json and results.csv.</footer>\n</body>\n</html>\n");
 }

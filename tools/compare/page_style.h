@@ -7,11 +7,13 @@ inline constexpr const char* kPageStyle = R"css(
 :root {
   --stage0: #4a5560; --stage1: #0068b5; --stage2: #c2410c; --stage3: #0a8f6a;
   --part0: #9aa5b1; --part1: #5aa9e6; --part2: #1f5f9e; --part3: #e08a1e; --part4: #4f9d69;
+  --on2: #ffffff; --op: #4a5560;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --stage0: #b4bec8; --stage1: #58b0ff; --stage2: #ff9a5c; --stage3: #3fd0a4;
     --part0: #6d7883; --part1: #7cc0f5; --part2: #3a7dc0; --part3: #f0a545; --part4: #63b981;
+    --on2: #000000; --op: #b4bec8;
   }
 }
 .warning { font-weight: 600; }
@@ -56,6 +58,34 @@ svg rect.stage2, svg circle.stage2 { fill: var(--stage2); stroke: none; }
 svg rect.stage3, svg circle.stage3 { fill: var(--stage3); stroke: none; }
 svg .part0 { fill: var(--part0); } svg .part1 { fill: var(--part1); } svg .part2 { fill: var(--part2); }
 svg .part3 { fill: var(--part3); } svg .part4 { fill: var(--part4); }
+.scales { border: 0; padding: 0; margin: 1rem 0 0.5rem; display: flex; flex-wrap: wrap; gap: 0.2rem 1.25rem; font-size: 0.9rem; }
+.scales legend { float: left; padding: 0; margin-right: 1.25rem; color: var(--quiet); }
+.scales input { accent-color: var(--accent); margin: 0 0.4rem 0 0; vertical-align: -0.1em; }
+.marks i { display: inline-block; width: 20px; height: 10px; margin-right: 0.45rem; }
+.step { margin: 1.5rem 0; }
+.step figcaption { border-left: 4px solid var(--stage); padding-left: 0.6rem; }
+.step small { display: inline-block; margin-left: 0.75rem; color: var(--quiet); font-weight: 400; font-size: 0.85rem; }
+.step a { color: var(--accent); }
+.stage0 { --stage: var(--stage0); } .stage1 { --stage: var(--stage1); } .stage2 { --stage: var(--stage2); } .stage3 { --stage: var(--stage3); }
+.rows { display: grid; grid-template-columns: 6.2rem minmax(0, 1fr); row-gap: 2px; align-items: center; font-size: 0.8rem; line-height: 1.2; font-variant-numeric: tabular-nums; }
+.rows .name { color: var(--quiet); } .rows .rank { color: var(--ink); font-weight: 600; margin-top: 8px; }
+.track { position: relative; min-width: 0; }
+.bars { position: relative; height: 16px; background: repeating-linear-gradient(to right, var(--rule) 0 1px, transparent 1px var(--tick)) var(--soft); }
+.bars.phases { height: 24px; margin-top: 8px; } .bars.thin { height: 9px; }
+.bars i { position: absolute; top: 0; bottom: 0; min-width: 1px; box-shadow: inset -0.5px 0 var(--paper); font-style: normal; }
+.phase { background: var(--part0); color: #000; }
+.phase.forward { background: var(--part1); } .phase.backward { background: var(--part2); color: var(--on2); }
+.phase.communication { background: var(--part3); } .phase.optimizer { background: var(--part4); } .phase.other { background: var(--quiet); }
+.bars .phase { display: flex; flex-wrap: wrap; justify-content: center; overflow: hidden; line-height: 24px; }
+.bars .phase::before { content: ""; height: 100%; } .bars .phase b { flex: none; padding: 0 3px; font-weight: 600; }
+.op { background: var(--op); } .thread { background: var(--part0); } .message, .messages i { background: var(--part3); }
+.wait { background: repeating-linear-gradient(135deg, var(--part3) 0 2px, var(--paper) 2px 5px); border: 1px solid var(--part3); }
+.track.axis { height: 1.2rem; } .name.axis { align-self: start; }
+.track.axis i { position: absolute; transform: translateX(-50%); font-style: normal; color: var(--quiet); } .track.axis i:first-child { transform: none; }
+.axis.common { display: none; }
+.timelines:has(#common-scale:checked) .bars { width: var(--share); }
+.timelines:has(#common-scale:checked) .axis { display: none; } .timelines:has(#common-scale:checked) .axis.common { display: block; }
+.timelines:has(#common-scale:checked) .bars i { box-shadow: none; }
 .unit { margin: 0.25rem 0 0; }
 .legend { list-style: none; margin: 0.5rem 0 0; padding: 0; display: flex; flex-wrap: wrap; gap: 0.15rem 1.1rem; font-size: 0.85rem; }
 .legend svg { width: 26px; height: 10px; margin-right: 0.45rem; vertical-align: middle; }
@@ -65,11 +95,17 @@ pre { background: var(--soft); padding: 0.7rem 0.9rem; border-radius: 6px; margi
 .settings div { display: flex; justify-content: space-between; gap: 1rem; border-bottom: 1px solid var(--rule); padding: 0.2rem 0; break-inside: avoid; }
 .settings dt { color: var(--quiet); white-space: nowrap; } .settings dd { margin: 0; text-align: right; overflow-wrap: anywhere; min-width: 0; }
 .means dt { font-weight: 600; margin-top: 0.6rem; } .means dd { margin: 0; max-width: 46rem; }
-@media (max-width: 34rem) { svg text { font-size: 14px; } }
+@media (max-width: 34rem) {
+  svg text { font-size: 14px; }
+  .rows { grid-template-columns: 5.2rem minmax(0, 1fr); }
+  .step small { display: block; margin: 0; }
+  .scales legend { width: 100%; }
+}
 @media print {
   :root {
     --stage0: #4a5560; --stage1: #0068b5; --stage2: #c2410c; --stage3: #0a8f6a;
     --part0: #9aa5b1; --part1: #5aa9e6; --part2: #1f5f9e; --part3: #e08a1e; --part4: #4f9d69;
+    --on2: #ffffff; --op: #4a5560;
   }
   figure, tr, .verdict, .figures div { break-inside: avoid; }
   .plots { grid-template-columns: 1fr 1fr; }

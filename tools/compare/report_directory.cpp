@@ -8,6 +8,7 @@
 #include "common/io/file.h"
 #include "tools/compare/page.h"
 #include "tools/compare/results_json.h"
+#include "tools/compare/runner.h"
 
 namespace stagegpt::compare {
 namespace {
@@ -15,8 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char *kFlag = "--output", *kResults = "results.json", *kTable = "results.csv",
-                     *kPage = "index.html", *kRuns = "runs";
-constexpr std::array<const char*, 4> kOwn = {kResults, kTable, kPage, kRuns};
+                     *kPage = "index.html";
+constexpr std::array<const char*, 5> kOwn = {kResults, kTable, kPage, kRuns, kProfiles};
 
 bool is_own(const std::string& name) {
   return std::ranges::any_of(kOwn,
@@ -60,7 +61,7 @@ void ReportDirectory::begin() const {
   try {
     make_directories(path_);
     for (const char* name : kOwn) fs::remove_all(path_ / name);
-    make_directories(path_ / kRuns);
+    for (const char* name : {kRuns, kProfiles}) make_directories(path_ / name);
   } catch (const std::runtime_error& error) {
     user_error(kFlag, ": ", error.what());
   }

@@ -1,4 +1,4 @@
-// The directory of a report: DIR/index.html, results.json, results.csv, runs/.
+// The directory of a report: DIR/index.html, results.json, results.csv, runs/, profiles/.
 #pragma once
 
 #include <filesystem>

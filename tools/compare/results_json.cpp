@@ -45,6 +45,43 @@ Json trial_json(const Trial& trial, std::int64_t warmup) {
           {"busy", busy_json(trial.load)}};
 }
 
+Json spans_json(const std::vector<StepSpan>& spans) {
+  Json json = Json::array();
+  const auto rounded = [](double ms) { return std::round(1e4 * ms) / 1e4; };
+  for (const StepSpan& span : spans)
+    json.push_back(Json::array({span.name, rounded(span.begin), rounded(span.ms)}));
+  return json;
+}
+
+Json rank_json(const RankTimeline& rank) {
+  Json json = {
+      {"phases_ms", phases_json(rank.phase_ms())}, {"waiting_ms", rank.waiting_ms()},
+      {"messages_ms", rank.message_ms()},          {"messages_during_backward_ms", rank.overlap_ms()},
+      {"phases", spans_json(rank.phases)},         {"host", spans_json(rank.host)},
+      {"messages", spans_json(rank.messages)},     {"rows", Json::object()}};
+  for (const RankTimeline::Row& row : rank.rows) {
+    Json& spans = json["rows"][row.name];
+    if (spans.is_null()) spans = Json::array();
+    for (Json& span : spans_json(row.spans)) spans.push_back(std::move(span));
+  }
+  return json;
+}
+
+Json timeline_json(const std::optional<Recording>& recording) {
+  if (!recording) return nullptr;
+  const StepTimeline& timeline = recording->timeline;
+  const bool there = recording->failure.empty();
+  Json ranks = Json::array();
+  for (const RankTimeline& rank : timeline.ranks) ranks.push_back(rank_json(rank));
+  return {{"failure", text_or_null(recording->failure)},
+          {"profile", text_or_null(recording->profile)},
+          {"step", there ? Json(timeline.step) : Json()},
+          {"steps_recorded", timeline.recorded},
+          {"ms", there ? Json(timeline.ms) : Json()},
+          {"clock_error_ms", timeline.clock_error_ms},
+          {"ranks", std::move(ranks)}};
+}
+
 Json entry_json(const Entry& entry, std::int64_t warmup) {
   const Contestant& contestant = entry.contestant;
   Json trials = Json::array();
@@ -62,6 +99,7 @@ Json entry_json(const Entry& entry, std::int64_t warmup) {
           {"machine", text_or_null(entry.machine)},
           {"command", entry.command},
           {"failure", text_or_null(entry.failure)},
+          {"timeline", timeline_json(entry.recording)},
           {"trials", std::move(trials)}};
 }
 

@@ -15,6 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kLinesOfErrors = 8;
 constexpr int kUsersMistake = 2;
+constexpr std::int64_t kRecordedSteps = 5;
 
 // The text after "machine: " in a program's messages.
 std::string machine_of(const std::string& errors) {
@@ -111,7 +112,7 @@ std::string Runner::settings(const Contestant& contestant) const {
 
 void Runner::run(Entry& entry) const {
   const fs::path directory =
-      directory_ / "runs" / concat(entry.contestant.name(), "-", entry.trials.size() + 1);
+      directory_ / kRuns / concat(entry.contestant.name(), "-", entry.trials.size() + 1);
   const std::vector<std::string> words = command(entry.contestant, {"--run-dir", directory});
   if (entry.command.empty()) entry.command = words;
   const CheckpointRemover remover(directory);
@@ -135,9 +136,10 @@ void Runner::run(Entry& entry) const {
   }
 }
 
-fs::path Runner::run_again(const Contestant& contestant, const std::vector<std::string>& more) const {
-  const std::string name = concat(contestant.name(), "-traced");
-  fs::path directory = directory_ / "runs" / name;
+fs::path Runner::run_again(const Contestant& contestant, const char* purpose,
+                           const std::vector<std::string>& more) const {
+  const std::string name = concat(contestant.name(), "-", purpose);
+  fs::path directory = directory_ / kRuns / name;
   // The contestant may have been traced before, for another check.
   for (int number = 2; file_exists(directory); ++number)
     directory.replace_filename(concat(name, "-", number));
@@ -149,6 +151,27 @@ fs::path Runner::run_again(const Contestant& contestant, const std::vector<std::
     throw std::runtime_error(concat(how_it_ended(result), ": ", error_message(result.errors)));
   }
   return directory;
+}
+
+void Runner::record(Entry& entry) const {
+  const auto steps = static_cast<std::int64_t>(entry.trials.front().steps.size());
+  const std::int64_t first = std::min(experiment_.warmup + 1, steps),
+                     last = std::min(first + kRecordedSteps - 1, steps);
+  Recording& recording = entry.recording.emplace();
+  recording.failure = "interrupted";
+  const fs::path profile = fs::path(kProfiles) / concat(entry.contestant.name(), ".json");
+  try {
+    if (!entry.contestant.program.flags.contains("--profile"))
+      user_error(entry.contestant.program.path.filename(), " has no --profile");
+    run_again(entry.contestant, "profiled",
+              {"--profile", directory_ / profile, "--profile-steps", concat(first, ":", last), "--stop-after",
+               std::to_string(last)});
+    recording.timeline = read_step_timeline(directory_ / profile);
+    recording.profile = profile;
+    recording.failure.clear();
+  } catch (const std::exception& error) {
+    recording.failure = error.what();
+  }
 }
 
 }  // namespace stagegpt::compare

@@ -13,6 +13,9 @@
 
 namespace stagegpt::compare {
 
+// The directories of runs and profiles inside that of the report.
+inline constexpr const char *kRuns = "runs", *kProfiles = "profiles";
+
 // Thrown when the user has cancelled the comparison.
 struct Interrupted {};
 
@@ -30,9 +33,13 @@ class Runner {
   // Trains once, and adds the result, or the reason of a failure, to the entry. Keeps the run's metrics and
   // settings, but not its checkpoints.
   void run(Entry& entry) const;
-  // Trains again with additional flags, for traces. Returns the run's directory. Throws std::runtime_error if
-  // it fails.
-  std::filesystem::path run_again(const Contestant& contestant, const std::vector<std::string>& more) const;
+  // Trains again with additional flags, in runs/NAME-`purpose`. Returns the run's directory. Throws
+  // std::runtime_error if it fails.
+  std::filesystem::path run_again(const Contestant& contestant, const char* purpose,
+                                  const std::vector<std::string>& more) const;
+  // Trains a contestant that has a trial again, records a few steps after the warm-up in
+  // profiles/NAME.json, and adds the timeline, or the reason why there is none, to the entry.
+  void record(Entry& entry) const;
 
  private:
   std::vector<std::string> command(const Contestant& contestant, const std::vector<std::string>& more) const;
