@@ -20,10 +20,12 @@ void CudaFlags::add(CommandLine& command_line) {
   platform_->add_flags(command_line);
 }
 
-void CudaFlags::add_training(CommandLine& command_line) {
+std::vector<std::string> CudaFlags::add_training(CommandLine& command_line) {
+  constexpr const char* kGraph = "--gpu-graph";
   command_line.choice(
-      "--gpu-graph", graph_, {"off", "on"},
+      kGraph, graph_, {"off", "on"},
       "launch each training step as CUDA graphs, recorded once: the same bits, fewer launches");
+  return {kGraph};
 }
 
 DeviceInfo CudaFlags::open(Timeline* timeline, int otherwise, int processes) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/app/command_line.h"
 #include "common/app/memory_check.h"
@@ -17,7 +18,8 @@ namespace stagegpt::gpu {
 class CudaFlags {
  public:
   void add(CommandLine& command_line);
-  void add_training(CommandLine& command_line);  // those of programs that train
+  // Those of programs that train; returns their names.
+  std::vector<std::string> add_training(CommandLine& command_line);
 
   // Opens the device of --device, or else device `otherwise`. `processes` share the cores of this node.
   // `timeline`: of --profile, or null. Throws UserError if the device cannot be used, or if flags contradict

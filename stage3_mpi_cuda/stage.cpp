@@ -32,7 +32,9 @@ class MpiCudaStage final : public Stage {
                         "transport between GPUs (default: the first of these that is available)");
     command_line.toggle("--share-gpu", share_gpu_, "allow ranks to share a GPU if there are too few");
   }
-  void add_training_flags(CommandLine& command_line) override { cuda_.add_training(command_line); }
+  std::vector<std::string> add_training_flags(CommandLine& command_line) override {
+    return cuda_.add_training(command_line);
+  }
 
   Machine& start(Timeline* timeline) override {
     refuse_lonely_rank(group_);

@@ -183,7 +183,7 @@ int bench_main(Stage& stage, int argc, char** argv) {
   command_line.version(built_version());
   flags.add(command_line);
   stage.add_flags(command_line);
-  stage.add_training_flags(command_line);
+  const std::vector<std::string> training_flags = stage.add_training_flags(command_line);
   stage.add_bench_flags(command_line);
   Gpt2Config config;
   std::int64_t T = 0;
@@ -197,6 +197,10 @@ int bench_main(Stage& stage, int argc, char** argv) {
     if (!flags.generate && flags.weights.name() != "f32")
       user_error("--weights: expected f32 for a training step, not '", flags.weights.name(),
                  "', which is for --generate");
+    for (const std::string& flag : training_flags) {
+      if (flags.generate && command_line.is_given(flag))
+        user_error(flag, ": cannot be combined with --generate, which does no training step");
+    }
     if (flags.generate && flags.recompute != "none")
       user_error("--recompute: cannot be combined with --generate, which has no backward");
     if (flags.budget && flags.profile.is_given())

@@ -51,8 +51,9 @@ class Stage {
   virtual RankGroup& group() = 0;
   // Declares the flags of this stage that not every stage has; flags.txt in its folder lists them.
   virtual void add_flags(CommandLine& command_line) = 0;
-  // Those of them that concern training steps, which only stageN_train and stageN_bench do.
-  virtual void add_training_flags(CommandLine& /*command_line*/) {}
+  // Those of them that concern training steps, which only stageN_train and stageN_bench do. Returns their
+  // names.
+  virtual std::vector<std::string> add_training_flags(CommandLine& /*command_line*/) { return {}; }
   // Called once, on all ranks, after the flags have been read. What fails on one, fails on all. The stage
   // keeps the machine: when a main ends by an error, it is still there as end_all() is called (see
   // run_stage()). A timeline, if there is one, records the communication; it must outlive the stage's work.

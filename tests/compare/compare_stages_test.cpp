@@ -19,7 +19,8 @@ const Arguments kTiny = {"--", "--n-layer",    "1", "--n-head", "1", "--n-embd",
 
 class CompareStages : public testing::Test {
  protected:
-  ProgramResult run(const Arguments& arguments, RunOptions options = {}) const {
+  ProgramResult run(Arguments arguments, RunOptions options = {}) const {
+    if (!timelines_) arguments.insert(arguments.begin(), "--no-timelines");
     options.environment.emplace_back("ASAN_OPTIONS", "detect_leaks=0");  // see run_mpi()
     return run_program("compare_stages", arguments, directory_.path(), options);
   }
@@ -55,6 +56,7 @@ class CompareStages : public testing::Test {
   }
 
   ScratchDirectory directory_;
+  bool timelines_ = false;
 };
 
 TEST_F(CompareStages, ComparesTracesOfEarlierRuns) {
@@ -76,6 +78,7 @@ TEST_F(CompareStages, ComparesTracesOfEarlierRuns) {
 }
 
 TEST_F(CompareStages, AllStagesAgree) {
+  timelines_ = true;
   const ProgramResult result = run(Arguments{"--output", "report", "--repeats", "2", "--emulated"} + kTiny);
   ASSERT_EQ(result.exit_code, 0) << result.errors << result.output;
   const nlohmann::json json = results();
@@ -128,7 +131,7 @@ TEST_F(CompareStages, NamesTheBuildThatDisagrees) {
   const std::string programs = programs_with({"stage0_train"}, "--learning-rate 0.0031");
   const ProgramResult result =
       run(Arguments{"--output", "report", "--programs", programs, "--against", STAGEGPT_BIN_DIR, "--stages",
-                    "0", "--repeats", "1", "--no-reproducible-pass", "--no-timelines"} +
+                    "0", "--repeats", "1", "--no-reproducible-pass"} +
           kTiny);
   EXPECT_EQ(result.exit_code, 1) << result.errors << result.output;
   EXPECT_NE(result.output.find("Stage 0 disagrees with Stage 0, other build from step 2 on"),

@@ -178,7 +178,10 @@ TEST_F(Stage2Emulated, StepsThroughOneBlock) {
   EXPECT_EQ(page.find("src="), std::string::npos);
   EXPECT_EQ(page.find("href="), std::string::npos);
   EXPECT_NE(page.find("default-src 'none'"), std::string::npos);
-  EXPECT_NE(read_bytes(directory_.path() / "report" / "index.html").find("block.html"), std::string::npos);
+  const std::string report = read_bytes(directory_.path() / "report" / "index.html");
+  EXPECT_NE(report.find("block.html"), std::string::npos);
+  EXPECT_NE(report.find("<th scope=rowgroup>"), std::string::npos);  // a file of the source
+  EXPECT_EQ(report.find("<th>"), std::string::npos);
 
   expect_failure(run("bench", layernorm("other", "layernorm_v9_kernel")), 2,
                  "--emulator-block: no kernel \"layernorm_v9_kernel\" was launched");
@@ -338,6 +341,13 @@ TEST_F(Stage2Emulated, RefusesGraphsOfWhatIsWatchedOpByOp) {
                  "--gpu-graph: on cannot be combined with --emulator-report");
 #endif
   EXPECT_FALSE(std::filesystem::exists(directory_.path() / "run"));
+}
+
+TEST_F(Stage2Emulated, RefusesGraphsOfStepsWhereNothingIsTrained) {
+  for (const char* graph : {"on", "off"}) {
+    expect_failure(run("bench", {"--generate", "--gpu-graph", graph}), 2,
+                   "--gpu-graph: cannot be combined with --generate");
+  }
 }
 
 // The launches of a step depend on the number of layers, here that of GPT-2 124M, and on the size of the
