@@ -125,12 +125,13 @@ function drawShuffle(event) {
 function drawArrivals(barrier) {
   const steps = stepsBefore(barrier.column), most = Math.max(1, ...steps), table = make("table", "arrivals");
   steps.forEach((n, warp) => {
-    const row = make("tr"), bar = make("td", "bar"), box = make("div"), done = make("i"), wait = make("i", "wait");
+    const row = make("tr"), head = make("th", "", `warp ${warp}`), bar = make("td", "bar"), box = make("div"), done = make("i"), wait = make("i", "wait");
     done.style.width = `${100 * n / most}%`;
     wait.style.width = `${100 - 100 * n / most}%`;
     box.append(done, wait);
     bar.append(box);
-    row.append(make("th", "", `warp ${warp}`), bar, make("td", "", `${plural(n, "step")}${n < most ? ", waits" : ""}`));
+    head.scope = "row";
+    row.append(head, bar, make("td", "", `${plural(n, "step")}${n < most ? ", waits" : ""}`));
     table.append(row);
   });
   return [make("p", "caption", "Steps of each warp since the barrier before, and who waits for whom."), table];

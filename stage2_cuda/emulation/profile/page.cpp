@@ -19,7 +19,7 @@ details { margin: 0.75rem 0; } summary { cursor: pointer; font-weight: 600; over
 :focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; } a { color: var(--accent); }
 @media (max-width: 44rem) {
   tr { display: grid; grid-template-columns: 3rem minmax(0, 1fr); } pre { overflow-x: auto; }
-  td.counts { grid-column: 2; min-width: 0; } td.counts:empty { display: none; }
+  thead th:last-child { display: none; } td.counts { grid-column: 2; min-width: 0; } td.counts:empty { display: none; }
 }
 )css";
 
@@ -69,9 +69,10 @@ std::string source_of(const KernelSummary& kernel) {
     cell.wasteful = cell.wasteful || is_wasteful(access.counts);
   }
   std::string out =
-      "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Source and counts\"><table>";
+      "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Source and counts\"><table>\n"
+      "<thead><tr><th scope=col>line</th><th scope=col>source</th><th scope=col>accesses</th></tr></thead>\n";
   for (const Excerpt& excerpt : excerpts_of(places)) {
-    out += concat("<tr><th></th><th>", escaped(excerpt.file), "</th><th></th></tr>\n");
+    out += concat("<tbody><tr><td></td><th scope=rowgroup>", escaped(excerpt.file), "</th><td></td></tr>\n");
     int line = excerpt.first;
     for (const std::string& text : excerpt.lines) {
       const Cell& cell = cells[{excerpt.file, line}];
@@ -79,6 +80,7 @@ std::string source_of(const KernelSummary& kernel) {
                     escaped(text), "</pre></td><td class=counts>", cell.text, "</td></tr>\n");
       ++line;
     }
+    out += "</tbody>\n";
   }
   return out + "</table></div>";
 }
