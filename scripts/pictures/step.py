@@ -1,16 +1,13 @@
-"""The picture of one training step at every stage, from timelines of --profile: phases, and in them ops and waiting."""
+"""The picture of one training step at every stage, from compare_stages: phases, and in them ops and waiting."""
 
-import datetime
 import json
 import os
-import re
 import subprocess
 import tempfile
 from pathlib import Path
 
 from .svg import Picture, text_width
 
-FIRST, LAST = 10, 18  # the steps that are recorded; the picture shows the one of median length
 PHASES = {
     "data": "other",
     "forward": "forward",
@@ -24,87 +21,42 @@ STAGES = ["one process, 2 threads", "2 ranks, one thread each", "one process, 2 
 # ---- Recording ----
 
 
-def experiment(root: Path) -> dict[str, str]:
-    """The default flags of compare_stages."""
-    text = (root / "tools/compare/experiment.cpp").read_text(encoding="utf-8")
-    body = text[text.index("default_flags()") : text.index("return flags;")]
-    return dict(re.findall(r'\{"(--[a-z-]+)", \{"([^"]+)"\}\}', body))
-
-
 def record(root: Path, programs: Path) -> dict:
-    """Runs the experiment of compare_stages at every stage, with a timeline, and returns what the picture needs.
-
-    Of three runs of a stage, that with the shortest median step counts: other programs may disturb the others.
-    """
-    flags = experiment(root)
+    """Compares the stages with the default experiment, and returns what the picture needs of the report."""
     with tempfile.TemporaryDirectory() as scratch:
-        stages = []
-        for number in range(4):
-            runs = [timeline_of(root, programs, number, flags, Path(scratch) / f"{number}_{run}") for run in range(3)]
-            stages.append(min((median_step(timeline) for timeline in runs), key=length))
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=root, check=True, capture_output=True, text=True
-    )
-    model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+        report = Path(scratch) / "report"
+        flags = ["--emulated", "--ranks", "2", "--cores", "2", "--repeats", "1", "--no-reproducible-pass"]
+        # Each rank or thread has its own core.
+        spread = {"OMP_PLACES": "threads", "OMP_PROC_BIND": "spread"}
+        subprocess.run(
+            [programs.resolve() / "compare_stages", "--output", report, "--mpirun", "mpirun --bind-to core", *flags],
+            cwd=root,
+            check=True,
+            env=os.environ | spread,
+            stdout=subprocess.DEVNULL,
+        )
+        results = json.loads((report / "results.json").read_text(encoding="utf-8"))
+    provenance, settings = results["provenance"], results["experiment"]["settings"]
     return {
-        "machine": model[1].strip() if model else "unknown",
-        "date": datetime.date.today().isoformat(),
-        "commit": commit.stdout.strip(),
-        "flags": flags,
-        "stages": stages,
+        "machine": (provenance["machine"]["processor"] or "unknown").split(" (")[0],
+        "date": provenance["date"][:10],
+        "commit": (provenance["source"]["commit"] or "unknown")[:7],
+        "flags": {f"--{key.replace('_', '-')}": settings[key] for key in ("n_layer", "n_embd", "block_size", "batch_size")},
+        "stages": [step_of(contestant["timeline"]) for contestant in results["contestants"]],
     }
 
 
-def timeline_of(root: Path, programs: Path, number: int, flags: dict[str, str], run: Path) -> dict:
-    program = programs.resolve() / f"stage{number}_train{'_emulated' if number > 1 else ''}"
-    ranks = ["mpirun", "--bind-to", "core", "-np", "2"] if number % 2 else []
-    # Each rank or thread has its own core.
-    spread = {} if ranks else {"OMP_PLACES": "threads", "OMP_PROC_BIND": "spread"}
-    more = {
-        "--eval-every": "1000000",
-        "--checkpoint-every": "1000000",
-        "--val-fraction": "0",
-        "--max-new-tokens": "0",
-        "--threads": "1" if ranks else "2",
-        "--profile-steps": f"{FIRST}:{LAST}",
-        "--run-dir": str(run),
-        "--profile": f"{run}.json",
-    }
-    subprocess.run(
-        [*ranks, program, *(word for flag in (flags | more).items() for word in flag)],
-        cwd=root,
-        check=True,
-        env=os.environ | spread,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    return json.loads(Path(f"{run}.json").read_text(encoding="utf-8"))
-
-
-def median_step(timeline: dict) -> list[dict]:
+def step_of(timeline: dict) -> list[dict]:
     """Of each rank, the phases and what ran in them: [name, begin, length] in µs from the step's first begin."""
-    spans = [event for event in timeline["traceEvents"] if event["ph"] == "X" and event["tid"] == 1]
-    ranks = sorted({span["pid"] for span in spans})
-    steps = {rank: [span for span in spans if span["pid"] == rank and span["cat"] == "step"] for rank in ranks}
-    lengths = [max(steps[rank][i]["dur"] for rank in ranks) for i in range(len(steps[0]))]
-    chosen = lengths.index(sorted(lengths)[len(lengths) // 2])
-    begin = min(steps[rank][chosen]["ts"] for rank in ranks)
+    if timeline["failure"]:
+        raise ValueError(timeline["failure"])
 
-    def within(rank: int, kinds: set[str]) -> list[list]:
-        step = steps[rank][chosen]
-        found = [
-            [span["name"], round(span["ts"] - begin, 1), round(span["dur"], 1)]
-            for span in spans
-            if span["pid"] == rank and span["cat"] in kinds and step["ts"] <= span["ts"] < step["ts"] + step["dur"]
-        ]
-        found.sort(key=lambda span: (span[1], -span[2]))
-        outer: list[list] = []  # without what is inside another one, such as the additions of a ring
-        for span in found:
-            if not outer or span[1] > outer[-1][1] + outer[-1][2] - 0.5:  # begins and lengths are rounded
-                outer.append(span)
-        return outer
+    def microseconds(spans: list[list]) -> list[list]:
+        return [[name, round(1000 * begin, 1), round(1000 * length, 1)] for name, begin, length in spans]
 
-    return [{"phases": within(rank, {"phase"}), "spans": within(rank, {"op", "communication"})} for rank in ranks]
+    return [
+        {"phases": microseconds(rank["phases"]), "spans": microseconds(rank["host"])} for rank in timeline["ranks"]
+    ]
 
 
 # ---- Drawing ----

@@ -227,15 +227,15 @@ TEST_F(StepTimelines, AreATableOfShares) {
 
 TEST_F(StepTimelines, AreInTheResults) {
   const Json json = Json::parse(results_json(recorded_comparison(read(two_ranks()))).dump());
-  const Json& timeline = json["contestants"][0]["timeline"];
+  const Json& timeline = json.at("contestants").at(0).at("timeline");
   EXPECT_EQ(timeline["profile"], "profiles/stage1.json");
   EXPECT_EQ(timeline["step"], 6);
   EXPECT_EQ(timeline["steps_recorded"], 3);
   EXPECT_EQ(timeline["ms"], 2);
-  const Json& rank = timeline["ranks"][0];
-  EXPECT_EQ(rank["phases"][1], (Json{"forward", 0.1, 0.4}));
-  EXPECT_EQ(rank["host"][3], (Json{"wait: all", 1.5, 0.25}));
-  EXPECT_EQ(rank["rows"]["device"], Json::array({{"matmul", 1.0, 1.0}}));
+  const Json& rank = timeline.at("ranks").at(0);
+  EXPECT_EQ(rank.at("phases").at(1), (Json{"forward", 0.1, 0.4}));
+  EXPECT_EQ(rank.at("host").at(3), (Json{"wait: all", 1.5, 0.25}));
+  EXPECT_EQ(rank.at("rows").at("device"), Json::array({{"matmul", 1.0, 1.0}}));
   EXPECT_NEAR(rank["waiting_ms"].get<double>(), 0.3, 1e-9);
   EXPECT_NEAR(rank["messages_during_backward_ms"].get<double>(), 0.75, 1e-9);
 }
