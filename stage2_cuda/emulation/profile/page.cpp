@@ -19,7 +19,7 @@ details { margin: 0.75rem 0; } summary { cursor: pointer; font-weight: 600; over
 :focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; } a { color: var(--accent); }
 @media (max-width: 44rem) {
   tr { display: grid; grid-template-columns: 3rem minmax(0, 1fr); } pre { overflow-x: auto; }
-  thead th:last-child { display: none; } td.counts { grid-column: 2; min-width: 0; } td.counts:empty { display: none; }
+  thead th:last-child { display: none; } th { overflow-wrap: anywhere; } td.counts { grid-column: 2; min-width: 0; } td.counts:empty { display: none; }
 }
 )css";
 
