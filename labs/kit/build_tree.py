@@ -13,7 +13,6 @@ import re
 import shutil
 import stat
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -86,9 +85,10 @@ class BuildTree:
 
     # The reference.
 
-    def prepare(self, lab: Lab, seconds_of: Callable[[Check | Measure], float]) -> None:
+    def prepare(self, lab: Lab, seconds_of: Callable[[Check | Measure], float], say: Callable[[str], None]) -> None:
         """Brings the copy up to date, builds what the lab needs, and keeps its programs and symbols. `seconds_of` runs
-        a line of the lab file. What was prepared before is used again if no source has changed."""
+        a line of the lab file, `say` is told of the progress. What was prepared before is used again if no source has
+        changed."""
         self.lab, self.tests = lab, lab.targets()
         self.tools.mkdir(exist_ok=True)
         files = tree.files(self.root)
@@ -106,10 +106,16 @@ class BuildTree:
         if not alone.exists() or alone.read_text() != content:  # ninja then runs CMake again
             alone.write_text(content)
         if not (self.build / "build.ninja").exists():
+            say("configuring")
             self._trusted(["cmake", "-S", str(self.source), "-B", str(self.build), f"-DCMAKE_PROJECT_INCLUDE={alone}",
                            *self.flags])
         programs = self._programs()
-        self._trusted(["ninja", "-C", str(self.build), *(f"bin/{name}" for name in [*self.tests, *programs.values()])])
+        targets = [f"bin/{name}" for name in [*self.tests, *dict.fromkeys(programs.values())]]
+        say(f"building {len(targets)} programs")
+        progress = building.ProgressLine("the reference: building")
+        for error in filter(None, building.build(self.build, targets, progress).values()):
+            raise LabError(f"the reference does not build: {error.splitlines()[0]}")
+        progress.end()
         self.reference_bin.mkdir(exist_ok=True)
         if any(counts_messages(line) for line in lab.measures):
             self._trusted(["mpicc", "-shared", "-fPIC", "-O1", str(MESSAGES), "-o", str(self.counting_library)])
@@ -177,8 +183,7 @@ class BuildTree:
         return found
 
     def _trusted(self, command: list[str]) -> None:
-        """Configures or builds the reference."""
-        print(f"the reference: {' '.join(command[:3])} ...", file=sys.stderr, flush=True)
+        """Runs a command of the reference's build."""
         finished = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                   errors="replace")
         if finished.returncode != 0:

@@ -104,17 +104,16 @@ def shown(text: str, out=sys.stderr):
 def _ninja(directory: Path, targets: list[str], progress: Callable[[str], None]) -> str | None:
     """Builds as much as possible. Returns the output, or None if all was built."""
     command = [cached(directory, "CMAKE_MAKE_PROGRAM") or "ninja", "-C", str(directory), "-k", "0", *targets]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                               text=True, errors="replace", env=_environment())
     lines = []
-    try:
-        for line in process.stdout:
-            lines.append(line)
-            progress(line)
-    finally:
-        if process.poll() is None and sys.exc_info()[0]:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                          text=True, errors="replace", env=_environment()) as process:
+        try:
+            for line in process.stdout:
+                lines.append(line)
+                progress(line)
+        except BaseException:
             process.terminate()
-        process.wait()
+            raise
     return None if process.returncode == 0 else "".join(lines)
 
 

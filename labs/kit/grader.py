@@ -37,24 +37,26 @@ class Grader:
         self.scratch = tree.work / "scratch"
         self.cover = [tree.reference_bin, self.scratch, options.out, *cover]  # what no program of a student sees
         self.lines: list[Check | Measure] = [*lab.checks, *lab.measures]
+        self.began = time.monotonic()
+        self.subject = "the reference"  # what is built or run now, for the lines of progress
 
     def say(self, line: str) -> None:
-        print(results.clean(line), file=sys.stderr, flush=True)
+        """A line of progress, after the seconds since the grader began."""
+        print(results.clean(f"{time.monotonic() - self.began:6.0f} s  {self.subject}: {line}"), file=sys.stderr, flush=True)
 
     def prepare(self) -> None:
         """Builds the reference, and lets it pass all lines but those of time: the times of its checks set the limits of the
         students'."""
-        self.tree.prepare(self.lab, self._reference_seconds)
+        self.tree.prepare(self.lab, self._reference_seconds, self.say)
 
     def _reference_seconds(self, line: Check | Measure) -> float:
         if isinstance(line, TimeLine):
             return 0
         began = time.monotonic()
+        self.say(f"{self._number(line)}: {line if isinstance(line, Check) else type(line).__name__.lower()}")
         if isinstance(line, Check):
-            self.say(f"the reference: {line.target} {line.filter}")
             ended = self._run_check(line, REFERENCE_SECONDS)
         else:
-            self.say(f"the reference: {type(line).__name__.lower()}")
             try:
                 ended = self._measure(line, self.tree.reference_bin)
             except LabError as error:
@@ -68,17 +70,20 @@ class Grader:
         """Grades a submission; its results are written after each case. `prefix` precedes lines of progress."""
         report = Report(name, f"Lab {self.lab.number}: {self.lab.title}", self._plan())
         directory = self.options.out / name
+        self.subject = f"{prefix}{name}"
         try:
             submission = intake.read(path, self.lab, self.labs)
+            report.student = submission.student
             state = {"submission": submission.digest, "reference": self.tree.reference.state}
             if self._resume(report, directory, state) and all(case.done for case in report.cases):
-                self.say(f"{prefix}{name}: graded already")
+                self.say("graded already")
                 return report
             if submission.answers is not None:
                 directory.mkdir(parents=True, exist_ok=True)
                 results.replace_file(directory / "answers.md", submission.answers.encode())
             report.look_at += submission.flags
             self._accept(self._screen(submission), report)
+            self.say("building")
             self._build(submission, report)
             self._accept(self._symbols(), report)
         except (Refused, OSError) as error:
@@ -87,10 +92,13 @@ class Grader:
             for case in report.cases:
                 case.status, case.earned, case.message = "refused", 0, why
             results.write(directory, report)
-            self.say(f"{prefix}{name}: refused: {why}")
+            self.say(f"refused: {why}")
             return report
-        self._run_cases(report, lambda: self._save(report, directory, state), prefix)
+        self._run_cases(report, lambda: self._save(report, directory, state))
         return report
+
+    def _number(self, line: Check | Measure) -> str:
+        return f"{self.lines.index(line) + 1} of {len(self.lines)}"
 
     def _plan(self) -> list[Case]:
         cases = []
@@ -146,7 +154,7 @@ class Grader:
 
     # Cases.
 
-    def _run_cases(self, report: Report, save: Callable[[], None], prefix: str) -> None:
+    def _run_cases(self, report: Report, save: Callable[[], None]) -> None:
         """Checks run several at a time, then traces and at last other measures, each alone. What a program does that trains
         wrongly is not worth measuring."""
         traces = [case for case, line in zip(report.cases, self.lines) if isinstance(line, Trace)]
@@ -156,21 +164,21 @@ class Grader:
         alone = sorted((pair for pair in waiting if not isinstance(pair[1], Check)),
                        key=lambda pair: not isinstance(pair[1], Trace))
 
-        def done(case: Case) -> None:
+        def done(case: Case, line: Check | Measure) -> None:
             save()
             why = f": {case.message}" if case.message else ""
-            self.say(f"{prefix}{report.submission}: {case.name}: {case.status}, {results.number(case.earned)} of "
+            self.say(f"{self._number(line)}: {case.name}: {case.status}, {results.number(case.earned)} of "
                      f"{results.number(case.points)}{why}")
 
         with ThreadPoolExecutor(self.options.jobs) as pool:
-            for case in pool.map(self._run_case, together):
-                done(case)
+            for (_, line), case in zip(together, pool.map(self._run_case, together)):
+                done(case, line)
         for case, line in alone:
             if not isinstance(line, Trace) and any(trace.status in ("failed", "crashed", "hung") for trace in traces):
                 case.status, case.message = "failed", "not measured, because a hidden run fails"
-                done(case)
             else:
-                done(self._run_case((case, line)))
+                self._run_case((case, line))
+            done(case, line)
 
     def _run_case(self, pair: tuple[Case, Check | Measure]) -> Case:
         """Runs a case. What goes wrong in the grader or with the reference costs no points, and is flagged."""
@@ -227,7 +235,7 @@ class Grader:
                            Place(scratch, cover=self.cover, show=[self.tree.build, self.tree.source, self.tree.tools]),
                            limits)
         reference = Programs(self.tree.reference_bin, names, Place(scratch, show=[self.tree.tools]), limits)
-        pair = Pair(student, reference, scratch, self.tree.counting_library, self.options.least_seconds)
+        pair = Pair(student, reference, scratch, self.tree.counting_library, self.options.least_seconds, self.say)
         if isinstance(line, Count):
             return measures.count(line, pair)
         if isinstance(line, TimeLine):

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from kit import submission
 from kit.lab_file import Lab, LabError
 
 MIB = 1 << 20
@@ -39,6 +40,7 @@ class Submission:
     files: dict[str, bytes]  # the lab's `write` files, by path from the root of the tree
     answers: str | None      # answers.md
     flags: list[str]         # what an instructor should look at
+    student: str = ""        # as `lab submit` was told; empty if it was packed in another way
 
     @property
     def digest(self) -> str:
@@ -56,21 +58,25 @@ def read(path: Path, lab: Lab, labs: list[Lab]) -> Submission:
     found = _find(_entries(path, [*known, ANSWERS, MANIFEST]), labs, lab)
     files = {name: _text(name, found[name]) for name in wanted}
     answers = _text(ANSWERS, found[ANSWERS]).decode() if ANSWERS in found else None
-    return Submission(path.name, files, answers, _check_manifest(found, lab) if MANIFEST in found else [])
+    flags, student = _check_manifest(found, lab) if MANIFEST in found else ([], "")
+    return Submission(path.name, files, answers, flags, student)
 
 
-def _check_manifest(found: dict[str, bytes], lab: Lab) -> list[str]:
-    """What `lab submit` has written about the files."""
+def _check_manifest(found: dict[str, bytes], lab: Lab) -> tuple[list[str], str]:
+    """What to look at in what `lab submit` has written about the files, and the student's id."""
     try:
         manifest = json.loads(found[MANIFEST])
         hashes = dict(manifest["sha256"])
-        number = manifest["lab"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return [f"{MANIFEST} is not readable"]
+        number, student = manifest["lab"], manifest.get("student")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return [f"{MANIFEST} is not readable"], ""
     if number != lab.number:
         raise Refused(f"is a submission of lab {number!s:.20}, not of lab {lab.number}")
-    return [f"{name} was changed after it was packed" for name, content in found.items()
-            if name != MANIFEST and hashes.get(name) != hashlib.sha256(content).hexdigest()]
+    flags = [f"{name} was changed after it was packed" for name, content in found.items()
+             if name != MANIFEST and hashes.get(name) != hashlib.sha256(content).hexdigest()]
+    if not submission.is_student_id(student):
+        return [*flags, f"{MANIFEST} has no student's id"], ""
+    return flags, student
 
 
 def paths(lab: Lab) -> list[str]:

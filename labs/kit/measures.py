@@ -6,7 +6,7 @@ import os
 import random
 import statistics
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +31,7 @@ class Pair:
     scratch: Path
     counting_library: Path | None = None  # messages.c, preloaded for the counters `bytes` and `messages`
     least_seconds: float = LEAST_SECONDS
+    say: Callable[[str], None] = lambda line: None  # is told of the progress of a measurement of many runs
 
     def each(self) -> Iterator[tuple[str, Programs]]:
         yield "reference", self.reference
@@ -123,7 +124,8 @@ def document(scratch: Path) -> object:
 
 def counter(found: object, path: str) -> float | None:
     """A number of a JSON document. `kernels.NAME.sectors`: NAME is the name of an element of the array `kernels`, and
-    the result is the sum of all numbers with the key `sectors` that lie below it. None: there is none."""
+    the result is the sum of all numbers with the key `sectors` that lie below it. A list, such as `races`, counts as the
+    number of its elements. None: there is none."""
     *above, key = path.split(".")
     for step in above:
         if isinstance(found, dict):
@@ -142,6 +144,7 @@ def _numbers(found: object, key: str) -> list[float]:
     if not isinstance(found, dict):
         return []
     own = found.get(key)
+    own = len(own) if isinstance(own, list) else own
     mine = [own] if isinstance(own, (int, float)) and not isinstance(own, bool) and math.isfinite(own) else []
     return mine + [value for name, one in found.items() if name != key for value in _numbers(one, key)]
 
@@ -218,30 +221,34 @@ def taken(scratch: Path, copy: Path) -> Path | None:
 # Times.
 
 def time(line: Time, pair: Pair) -> Measured:
-    """Student and reference in turns, each pair between two runs of the reference. Points grow with the logarithm of
-    the ratio, from none at `floor` to all at `target`. The lower quartile of the pairs counts."""
+    """Reference, student, reference, student, ..., reference: each run of the student lies between two of the reference,
+    and each of the reference but the first and the last serves two pairs. Points grow with the logarithm of the ratio,
+    from none at `floor` to all at `target`. The lower quartile of the pairs counts."""
     command = Command.parse([line.program, *line.flags])
-    ratios, own, walls = [], [], []
+    speeds, seconds = [], []
     most = None
-    for _ in range(PAIRS):
-        speeds, seconds = [], []
-        for who, programs in (("reference", pair.reference), ("student", pair.student), ("reference", pair.reference)):
-            scratch = fresh(pair.scratch / f"time-{who}")
-            finished = programs.run(counting(command, scratch), scratch, most)
-            most = most or pair.limit(finished)
-            speed = counter(document(scratch), "tokens_per_second") if finished.ok else None
-            if not finished.ok:
-                return did_not_run(finished, who)
-            if not speed and who == "reference":
-                raise LabError(f"time {line.program}: prints no tokens_per_second")
-            if not speed or speed < 0:
-                return Measured("failed", 0, "printed no tokens_per_second", finished.output)
-            speeds.append(speed)
-            seconds.append(finished.seconds)
-        own.append(speeds[2] / speeds[0])
-        ratios.append(speeds[1] / math.sqrt(speeds[0] * speeds[2]))
-        walls.append(seconds[1] / math.sqrt(seconds[0] * seconds[2]))
-    return judge(line, ratios, own, walls)
+    for turn in range(2 * PAIRS + 1):
+        who, programs = ("student", pair.student) if turn % 2 else ("reference", pair.reference)
+        scratch = fresh(pair.scratch / f"time-{who}")
+        finished = programs.run(counting(command, scratch), scratch, most)
+        most = most or pair.limit(finished)
+        speed = counter(document(scratch), "tokens_per_second") if finished.ok else None
+        if not finished.ok:
+            return did_not_run(finished, who)
+        if not speed and who == "reference":
+            raise LabError(f"time {line.program}: prints no tokens_per_second")
+        if not speed or speed < 0:
+            return Measured("failed", 0, "printed no tokens_per_second", finished.output)
+        speeds.append(speed)
+        seconds.append(finished.seconds)
+        pair.say(f"run {turn + 1} of {2 * PAIRS + 1}, {who}: {speed:.4g} tokens/s, {finished.seconds:.0f} s")
+    own = [after / before for before, after in zip(speeds[:-2:2], speeds[2::2])]
+    return judge(line, _beside_neighbours(speeds), own, _beside_neighbours(seconds))
+
+
+def _beside_neighbours(values: list[float]) -> list[float]:
+    """Each value of the student, divided by the geometric mean of the reference's before and after it."""
+    return [values[turn] / math.sqrt(values[turn - 1] * values[turn + 1]) for turn in range(1, len(values), 2)]
 
 
 def judge(line: Time, ratios: list[float], own: list[float], walls: list[float]) -> Measured:

@@ -41,6 +41,7 @@ class Report:
     cases: list[Case]
     notes: list[str] = field(default_factory=list)  # for the student, such as why a submission was refused
     look_at: list[str] = field(default_factory=list)  # for the instructor
+    student: str = ""       # the id that `lab submit` has packed
 
     @property
     def points(self) -> float:
@@ -79,7 +80,8 @@ def number(value: float) -> str:
 
 
 def text(report: Report) -> str:
-    lines = [f"{report.submission}: {report.lab}: {number(report.earned)} of {number(report.points)} points"]
+    by = f", by {report.student}" if report.student else ""
+    lines = [f"{report.submission}{by}: {report.lab}: {number(report.earned)} of {number(report.points)} points"]
     lines += [f"  {note}" for note in report.notes]
     names = [case.name if len(case.name) <= 60 else case.name[:57] + "..." for case in report.cases]
     width = max(map(len, names), default=0)
@@ -134,9 +136,9 @@ def clean(said: str) -> str:
 
 def summary(reports: Iterable[Report]) -> str:
     """One line for each submission, as CSV."""
-    lines = ["submission,points,of,flags,notes"]
+    lines = ["submission,student,points,of,flags,notes"]
     for report in reports:
-        fields = [report.submission, number(report.earned), number(report.points), "; ".join(report.flags),
+        fields = [report.submission, report.student, number(report.earned), number(report.points), "; ".join(report.flags),
                   "; ".join(report.notes)]
         lines.append(",".join('"' + clean(one).replace('"', '""').replace("\n", " ") + '"' for one in fields))
     return "\n".join(lines) + "\n"

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import io
 import json
+import re
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +19,21 @@ _FILE_LIMIT = 1 << 20  # bytes of a file: the grader reads no longer ones
 @dataclass(frozen=True)
 class Submission:
     lab: int
-    student: str | None
+    student: str
     state: str               # of the tree that the starter was made from
     files: dict[str, bytes]  # the written files and answers.md
     unchanged: list[str]     # labels of functions that still call lab::todo()
+
+
+def is_student_id(text: object) -> bool:
+    """Whether it can stand in a table of points: an id of the university, a login or an address, without white space."""
+    return isinstance(text, str) and re.fullmatch(r"\w[\w.@+-]{0,63}", text) is not None
+
+
+def student_id(text: str) -> str:
+    if not is_student_id(text):
+        raise LabError(f"--student: '{text}' is no id: a letter or digit, then at most 63 letters, digits and . _ @ + -")
+    return text
 
 
 def names(lab: Lab) -> list[str]:
@@ -29,7 +41,7 @@ def names(lab: Lab) -> list[str]:
     return [*(written.path for written in lab.write), "answers.md"]
 
 
-def collect(directory: Path, lab: Lab, student: str | None, state: str) -> Submission:
+def collect(directory: Path, lab: Lab, student: str, state: str) -> Submission:
     """Reads a student's work from a starter. A link out of the folder is refused."""
     files, unchanged = {}, []
     for name in names(lab):

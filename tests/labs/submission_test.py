@@ -16,7 +16,8 @@ class Submit(unittest.TestCase):
     def setUp(self):
         self.folder = temporary(self)
         self.target = self.folder / "work"
-        ended = lab(small_tree(self.folder), "start", 1, "--dir", self.target, "--no-reference", "--student", "ada")
+        self.tree = small_tree(self.folder)
+        ended = lab(self.tree, "start", 1, "--dir", self.target, "--no-reference", "--student", "ada")
         self.assertEqual(ended.returncode, 0, ended.stderr)
         self.archive = self.target / "submission.tar.gz"
 
@@ -40,6 +41,25 @@ class Submit(unittest.TestCase):
         self.assertEqual((manifest["lab"], manifest["student"], manifest["unchanged"]), (1, "ada", []))
         self.assertEqual(manifest["sha256"], {name: hashlib.sha256(files[name]).hexdigest() for name in FILES[:3]})
         self.assertEqual(files["src/loop.h"], (self.target / "src" / "loop.h").read_bytes())
+
+    def test_a_submission_has_a_student(self):
+        """Without an id nobody would know whose work it is: all archives have the same name."""
+        nobodys = self.folder / "nobody's"
+        self.assertEqual(lab(self.tree, "start", 1, "--dir", nobodys, "--no-reference").returncode, 0)
+        ended = lab(nobodys, "submit")
+        self.assertEqual((ended.returncode, ended.stdout), (2, ""))
+        self.assertRegex(ended.stderr, r"\Alab: whose work is this\? `./lab submit --student ID`.*\n\Z")
+        self.assertFalse((nobodys / "submission.tar.gz").exists())
+        ended = lab(nobodys, "submit", "--student", "grace.hopper@navy.mil")
+        self.assertRegex(ended.stdout, r"\A.*: lab 1, by grace\.hopper@navy\.mil\n")
+        manifest = json.loads(self.packed(nobodys / "submission.tar.gz")["submission.json"])
+        self.assertEqual(manifest["student"], "grace.hopper@navy.mil")
+        for words in (("submit",), ("start", 1, "--dir", self.folder / "other", "--no-reference")):
+            for wrong in ("", " ", "a b", "=1+1", "../ada", "a" * 65, "ada\n"):
+                ended = lab(self.target if words[0] == "submit" else self.tree, *words, f"--student={wrong}")
+                self.assertEqual((ended.returncode, ended.stdout), (2, ""), wrong)
+                self.assertIn("is no id: a letter or digit", ended.stderr)
+        self.assertFalse((self.folder / "other").exists())
 
     def test_the_same_work_gives_the_same_bytes(self):
         lab(self.target, "submit")

@@ -10,7 +10,7 @@ from kit.lab_file import LabError
 def add_verbs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, metavar="FILE",
                         help="the archive (default: submission.tar.gz in the lab's folder)")
-    parser.add_argument("--student", metavar="ID", help="who submits (default: as given to `lab start`)")
+    parser.add_argument("--student", metavar="ID", help="who submits; needed unless `lab start` was given it")
     parser.set_defaults(run=run)
 
 
@@ -18,10 +18,13 @@ def run(arguments: argparse.Namespace, root: Path) -> int:
     mark = starter.mark_of(root)
     if not mark:
         raise LabError("`lab submit` works in a folder made by `lab start`")
-    work = submission.collect(root, starter.lab_of(root, None), arguments.student or mark.student, mark.state)
+    student = mark.student if arguments.student is None else arguments.student
+    if student is None:
+        raise LabError("whose work is this? `./lab submit --student ID`, with the id by which your course knows you")
+    work = submission.collect(root, starter.lab_of(root, None), submission.student_id(student), mark.state)
     target = arguments.output or root / "submission.tar.gz"
     submission.write(work, target)
-    print(f"{target}: lab {work.lab}" + (f", by {work.student}" if work.student else ""))
+    print(f"{target}: lab {work.lab}, by {work.student}")
     for name, content in work.files.items():
         print(f"  {len(content):>8} bytes  {name}")
     if "answers.md" not in work.files:

@@ -76,6 +76,18 @@ class GraderTest(unittest.TestCase):
         self.assertEqual((suite.get("tests"), suite.get("failures"), suite.get("errors")), ("4", "0", "0"))
         self.assertIn("alice: Lab 4: A ring: 20 of 20 points", (self.out / "out/alice/results.txt").read_text())
 
+    def test_progress(self) -> None:
+        """A line for each phase: what is built or has been checked, which of how many, the seconds so far."""
+        self.grade(fake_tree.SOLUTION)
+        said = self.said.getvalue().splitlines()
+        self.assertEqual([line.partition("alice: ")[2] for line in said],
+                         ["building", "1 of 4: check 1: ring_tests, Ring.sums: passed, 6 of 6",
+                          "2 of 4: check 2: ring_tests, Ring.is_empty: passed, 4 of 4",
+                          "3 of 4: check 3: other_tests, Other.passes: passed, 2 of 2",
+                          "4 of 4: trace 1: train: passed, 8 of 8: 1 tensors agree"])
+        for line in said:
+            self.assertRegex(line, r"^ *\d+ s  alice: ")
+
     def test_a_wrong_sum(self) -> None:
         first, second, other, trace = self.grade(fake_tree.with_body("return 5;")).cases
         self.expect(first, "failed", 0, "Ring.sums: tests/ring_tests.cpp:9: Failure")

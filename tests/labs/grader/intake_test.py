@@ -87,8 +87,13 @@ class IntakeTest(unittest.TestCase):
 
     def test_a_manifest(self) -> None:
         hashes = {name: hashlib.sha256(content).hexdigest() for name, content in GOOD.items()}
-        packed = {**GOOD, "submission.json": json.dumps({"lab": 4, "sha256": hashes}).encode()}
-        self.assertEqual(self.read(self.tar(packed)).flags, [])
+        manifest = {"lab": 4, "student": "ada", "sha256": hashes}
+        packed = {**GOOD, "submission.json": json.dumps(manifest).encode()}
+        work = self.read(self.tar(packed))
+        self.assertEqual((work.flags, work.student), ([], "ada"))
+        for student in (None, "", '=cmd|"x"', ["ada"]):
+            work = self.read(self.tar({**GOOD, "submission.json": json.dumps({**manifest, "student": student}).encode()}))
+            self.assertEqual((work.flags, work.student), (["submission.json has no student's id"], ""))
         self.assertEqual(self.read(self.tar({**packed, RING: b"int later;\n"})).flags,
                          [f"{RING} was changed after it was packed"])
         self.assertEqual(self.read(self.tar({**packed, "submission.json": b"[" * 100_000})).flags,

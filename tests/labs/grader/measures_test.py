@@ -82,6 +82,8 @@ class MeasuresTest(unittest.TestCase):
         self.assertEqual(measures.counter(document, "sectors"), 112)
         self.assertEqual(measures.counter(document, "memory.bytes"), 7)
         self.assertIsNone(measures.counter(document, "kernels.other.sectors"))
+        self.assertEqual(measures.counter({"kernels": [], "races": [{"kernel": "a"}, {"kernel": "b"}]}, "races"), 2)
+        self.assertEqual(measures.counter({"kernels": [], "races": []}, "races"), 0)
 
     def test_bytes_of_messages_are_counted_by_a_library(self) -> None:
         """Which is preloaded into the program, and writes a file of its own."""
@@ -163,6 +165,26 @@ class MeasuresTest(unittest.TestCase):
                          ["reports 0.90 times the reference's speed, but its process takes 3.00 times as long"])
         self.assertEqual(self.judge([0.5] * 7, walls=[2.0] * 7).flags, [])
 
+    def test_a_run_of_the_reference_serves_the_pairs_before_and_after_it(self) -> None:
+        """A machine that becomes slower from run to run: each speed is 0.98 times the one before. The student's, at half of
+        the reference's speed, lies between its neighbours, so the ratio is 0.5."""
+        said: list[str] = []
+        turns = self.top / "turns"
+        for where, factor in ((self.student, 0.5), (self.reference, 1)):
+            self.program(where, "bench", f"echo x >>'{turns}'; awk 'END {{ printf(\"{{\\\"tokens_per_second\\\": %.9g}}\", "
+                                         f"{factor} * 1000 * 0.98 ^ NR) }}' '{turns}'")
+        turns.touch()
+        turns.chmod(0o666)
+        pair = Pair(*(Programs(one.directory, {}, Place(one.place.scratch, show=[self.top]), Limits(seconds=5))
+                      for one in (self.student, self.reference)), self.pair.scratch, say=said.append)
+        with mock.patch.object(measures, "PAIRS", 3), mock.patch.object(measures, "judge") as judge:
+            measures.time(Time(10, "bench", [], 0.4, 0.9, 9), pair)
+        _, ratios, own, walls = judge.call_args.args
+        self.assertEqual([round(ratio, 6) for ratio in ratios], [0.5] * 3)
+        self.assertEqual([round(ratio, 6) for ratio in own], [round(0.98 ** 2, 6)] * 3)
+        self.assertEqual((len(walls), len(said)), (3, 7))
+        self.assertRegex(said[1], r"\Arun 2 of 7, student: 480.2 tokens/s, \d+ s\Z")
+
     def test_pairs_in_turns(self) -> None:
         """The programs note their turns outside of their scratch directories."""
         turns = self.top / "turns"
@@ -176,7 +198,7 @@ class MeasuresTest(unittest.TestCase):
                       for one in (self.student, self.reference)), self.pair.scratch)
         with mock.patch.object(measures, "PAIRS", 2):
             measured = measures.time(Time(10, "bench", [], 0.4, 0.9, 9), pair)
-        self.assertEqual(turns.read_text().split(), ["reference", "student", "reference"] * 2)
+        self.assertEqual(turns.read_text().split(), ["reference", "student"] * 2 + ["reference"])
         self.assertEqual(measured.message, "0.60 times the reference's speed; 0.4 gives no points, 0.9 all")
         self.program(self.student, "bench", "echo '{\"tokens_per_second\": -5}'")
         self.expect(measures.time(Time(10, "bench", [], 0.4, 0.9, 9), pair), "failed", 0, "printed no tokens_per_second")

@@ -61,10 +61,10 @@ class ResultsTest(unittest.TestCase):
         self.assertEqual(list(self.top.iterdir()), [path])
 
     def test_the_summary_is_csv(self) -> None:
-        odd = Report('bob "the\nbuilder", =1+1', "Lab 4", [Case("one", 2, earned=0.125)])
+        odd = Report('bob "the\nbuilder", =1+1', "Lab 4", [Case("one", 2, earned=0.125)], student="bob")
         rows = list(csv.reader(io.StringIO(results.summary([odd]))))
-        self.assertEqual(rows, [["submission", "points", "of", "flags", "notes"],
-                                ['bob "the builder", =1+1', "0.12", "2", "", ""]])
+        self.assertEqual(rows, [["submission", "student", "points", "of", "flags", "notes"],
+                                ['bob "the builder", =1+1', "bob", "0.12", "2", "", ""]])
 
 
 if __name__ == "__main__":
