@@ -6,14 +6,16 @@ import re
 import shutil
 import subprocess
 import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from kit import curve, zoo_curves, zoo_prove
+from kit import curve, zoo_curves, zoo_grade, zoo_prove
 from kit.lab_file import LabError
 from kit.zoo_file import BUDGET, Bug, all_bugs, changed_lines, drawn, named
 from kit.zoo_tree import Copy, contents, judged, write
 
 TICKET = ".lab_zoo"  # in a student's folder: the number of the bug
+_MORE_BYTES = 1 << 20  # by which a changed file may be longer
 
 
 def add_verbs(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +42,9 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
     added.add_argument("dir", nargs="?", type=Path, metavar="DIR", help="a folder made by `lab zoo start`")
     added.add_argument("--all", action="store_true", help="plant each bug, build, and run the test that finds it")
     added.add_argument("--only", action="append", default=[], metavar="BUG", help="as --all, for this bug; may be repeated")
-    added.add_argument("--work", type=Path, metavar="PATH", help="where --all builds (default: build/zoo)")
+    added.add_argument("--work", type=Path, metavar="PATH",
+                       help="where to build (default: DIR itself; with --all, build/zoo). With DIR, only the fix is taken from "
+                            "there, and it is built and tested isolated, as `lab grade` does: for what others hand in")
 
 
 def on_list(arguments: argparse.Namespace, root: Path) -> int:
@@ -73,7 +77,8 @@ def on_check(arguments: argparse.Namespace, root: Path) -> int:
     if proves == (arguments.dir is not None):
         raise LabError("name the folder of a bug, or give --all")
     if not proves:
-        return 0 if check_fix(root, arguments.dir) else 1
+        os.umask(0o022)  # isolated programs run as another user, and read what is built here
+        return 0 if check_fix(root, arguments.dir, arguments.work) else 1
     bugs = [named(root, which) for which in arguments.only] if arguments.only else all_bugs(root)
     return zoo_prove.prove(root, arguments.work or root / "build/zoo", bugs)
 
@@ -202,35 +207,53 @@ def ticket(directory: Path) -> str:
     return match.group(1)
 
 
-def complaint(root: Path, bug: Bug, directory: Path) -> tuple[str, int]:
-    """Why a student's change cannot be a fix, or ""; and the number of changed lines."""
-    lines = 0
+@dataclass(frozen=True)
+class Change:
+    """What a student has changed in a folder."""
+    complaint: str                                         # why it cannot be a fix, or ""
+    lines: int = 0
+    files: dict[str, bytes] = field(default_factory=dict)  # the changed ones
+
+
+def change(root: Path, bug: Bug, directory: Path) -> Change:
+    lines, files = 0, {}
     for path, before in contents(root, bug).items():
         student = directory / path
-        if student.is_symlink() or not student.is_file():
-            return f"{path} is not there any more, or is no plain file", 0
+        if not student.is_file() or student.resolve() != directory.resolve() / path:
+            return Change(f"{path} is not there any more, or is no plain file")
+        if student.stat().st_size > len(before) + _MORE_BYTES:
+            return Change(f"{path} has more than {_MORE_BYTES >> 20} MiB that are new")
         data = student.read_bytes()
         if data == before or path.endswith(".md"):
             continue
         if not path.startswith(("common/", "stage", "tools/")) or path.endswith(("CMakeLists.txt", "flags.txt")):
-            return f"{path} is changed, which is no code of the product", 0
+            return Change(f"{path} is changed, which is no code of the product")
+        files[path] = data
         lines += changed_lines(before.decode(errors="replace"), data.decode(errors="replace"))
     if lines == 0:
-        return "nothing is changed", 0
+        return Change("nothing is changed")
     if lines > BUDGET:
-        return f"{lines} lines are changed, of which {BUDGET} are allowed", lines
-    return "", lines
+        return Change(f"{lines} lines are changed, of which {BUDGET} are allowed", lines)
+    return Change("", lines, files)
 
 
-def check_fix(root: Path, directory: Path) -> bool:
-    """Prints whether the bug of a student's folder is mended."""
+def check_fix(root: Path, directory: Path, work: Path | None = None) -> bool:
+    """Prints whether the bug of a student's folder is mended. It is built there, or isolated in `work`."""
     bug = named(root, ticket(directory))
-    reason, lines = complaint(root, bug, directory)
-    if reason:
-        print(f"not accepted: {reason}")
+    changed = change(root, bug, directory)
+    if changed.complaint:
+        print(f"not accepted: {changed.complaint}")
         return False
-    print(f"{lines} of {BUDGET} lines are changed; building {bug.caught.target}", flush=True)
-    copy = Copy(root, directory.resolve())
+    print(f"{changed.lines} of {BUDGET} lines are changed; building {bug.caught.target}", flush=True)
+    if work is None:
+        return is_mended(bug, Copy(root, directory.resolve()))
+    with zoo_grade.IsolatedCopy(root, work, directory) as copy:
+        copy.put_fix(bug, changed.files)
+        return is_mended(bug, copy)
+
+
+def is_mended(bug: Bug, copy: Copy) -> bool:
+    """Builds a copy of the tree and runs the tests of the bug. Prints what they say."""
     try:
         copy.build([bug.caught.target])
     except LabError as error:

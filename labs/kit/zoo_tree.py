@@ -61,9 +61,11 @@ class Copy:
 
     def test(self, caught: Caught, tests: str) -> commands.Ended:
         """Runs tests of a test program."""
-        command = [*checks.launcher(self.build_directory, caught.ranks), str(self.build_directory / "bin" / caught.target),
-                   f"--gtest_filter={tests}", "--gtest_color=no"]
-        return commands.run(command, self.directory, checks.ENVIRONMENT, self.TEST_SECONDS)
+        return commands.run(self.test_command(caught, tests), self.directory, checks.ENVIRONMENT, self.TEST_SECONDS)
+
+    def test_command(self, caught: Caught, tests: str) -> list[str]:
+        return [*checks.launcher(self.build_directory, caught.ranks), str(self.build_directory / "bin" / caught.target),
+                f"--gtest_filter={tests}", "--gtest_color=no"]
 
     def run(self, recorded: Recorded, more: list[str]) -> commands.Ended:
         """Runs a command whose curve is recorded."""

@@ -247,7 +247,8 @@ class Folder(unittest.TestCase):
         self.addCleanup(copy.write_text, given)
         self.assertEqual(self.complaint(), "nothing is changed")
         copy.write_text(right)
-        self.assertEqual(zoo.complaint(ROOT, self.bug, self.folder), ("", 3))
+        accepted = zoo.change(ROOT, self.bug, self.folder)
+        self.assertEqual((accepted.complaint, accepted.lines, accepted.files), ("", 3, {file: right.encode()}))
         copy.write_text(right + "\n" * 3)
         self.assertEqual(self.complaint(), "6 lines are changed, of which 5 are allowed")
         copy.write_text(right)
@@ -262,9 +263,17 @@ class Folder(unittest.TestCase):
         copy.symlink_to(ROOT / file)
         self.assertEqual(self.complaint(), f"{file} is not there any more, or is no plain file")
         copy.unlink()
+        copy.write_text(right + " " * (1 << 21))
+        self.assertEqual(self.complaint(), f"{file} has more than 1 MiB that are new")
+        copy.write_text(right)
+        other = self.folder / "tools"  # a folder that is elsewhere
+        other.rename(self.folder.parent / "moved")
+        self.addCleanup(lambda: (other.unlink(), (self.folder.parent / "moved").rename(other)))
+        other.symlink_to(self.folder.parent / "moved")
+        self.assertRegex(self.complaint(), r"^tools/\S+ is not there any more, or is no plain file$")
 
     def complaint(self):
-        return zoo.complaint(ROOT, self.bug, self.folder)[0]
+        return zoo.change(ROOT, self.bug, self.folder).complaint
 
     def test_without_a_ticket_is_no_folder_of_a_bug(self):
         self.assertEqual(zoo.ticket(self.folder), "8")
