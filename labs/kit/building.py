@@ -65,8 +65,8 @@ def first_error(output: str) -> str:
 class ProgressLine:
     """Prints a build's progress: on a terminal in one line that is rewritten, elsewhere a line for every tenth."""
 
-    def __init__(self, what: str, out=sys.stderr):
-        self.what, self.out, self.tenth, self.shown = what, out, 0, False
+    def __init__(self, what: str, out=None):
+        self.what, self.out, self.tenth, self.shown = what, out or sys.stderr, 0, False
 
     def __call__(self, line: str) -> None:
         match = re.match(r"\[(\d+)/(\d+)\]", line)

@@ -31,7 +31,9 @@ class GraderTest(unittest.TestCase):
         fake_tree.make(cls.top / "root")
         cls.tree = BuildTree(cls.top / "root", cls.top / "work", [])
         cls.addClassCleanup(cls.tree.lock.close)
-        cls.grader(cls.top / "out").prepare()
+        cls.prepared = io.StringIO()
+        with contextlib.redirect_stderr(cls.prepared):
+            cls.grader(cls.top / "out").prepare()
 
     @classmethod
     def grader(cls, out: Path, **options) -> Grader:
@@ -78,6 +80,11 @@ class GraderTest(unittest.TestCase):
 
     def test_progress(self) -> None:
         """A line for each phase: what is built or has been checked, which of how many, the seconds so far."""
+        phases = [line.partition("the reference: ")[2] for line in self.prepared.getvalue().splitlines()]
+        self.assertEqual([line for line in phases if not line.startswith("building: ")],
+                         ["configuring", "building 4 programs", "1 of 4: ring_tests Ring.sums", "2 of 4: ring_tests Ring.is_empty",
+                          "3 of 4: other_tests Other.passes", "4 of 4: trace"])
+        self.assertRegex(phases[-5], r"^building: (\d+) of \1$")
         self.grade(fake_tree.SOLUTION)
         said = self.said.getvalue().splitlines()
         self.assertEqual([line.partition("alice: ")[2] for line in said],
