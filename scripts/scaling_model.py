@@ -40,6 +40,13 @@ class Network:
     hides: bool = True  # whether the network moves data while the processor computes
 
 
+@dataclass(frozen=True)
+class Nodes:
+    """Nodes with so many ranks each, and the messages between the ranks of one."""
+    ranks: int
+    network: Network
+
+
 class Model:
     """The sizes of a preset's parameters in the order of the arena, multiplied by `factor`."""
 
@@ -91,6 +98,17 @@ def ring_time(size, ranks, network):
     """The time of an all-reduce, or of a reduce-scatter and an all-gather."""
     chunks, chunk = ring_items(size, ranks)
     return (ranks - 1) * chunks * sum(item_time(network, chunks, chunk, adds) for adds in (True, False))
+
+
+def slower(a, b):
+    return Network("", max(a.alpha, b.alpha), max(a.beta, b.beta), max(a.gamma, b.gamma))
+
+
+def hierarchical_time(size, ranks, network, nodes):
+    """The time of an all-reduce in rings within nodes and across them: each rank of a node has its own slice, and its
+    own connection to the network."""
+    within = ring_time(size, nodes.ranks, nodes.network)
+    return within + ring_time(size / nodes.ranks, ranks // nodes.ranks, network)
 
 
 def together(rings, network):
@@ -183,6 +201,12 @@ def communication(sync, model, ranks, network, backward=0.0):
     return small + ring_time(size, ranks, network)  # flat, zero1
 
 
+def hierarchical_bytes(size, ranks, ranks_per_node):
+    """The bytes of an all-reduce that each rank sends within its node, and across nodes."""
+    nodes = ranks // ranks_per_node
+    return 2 * (ranks_per_node - 1) / ranks_per_node * size, 2 * (nodes - 1) / nodes * size / ranks_per_node
+
+
 def bytes_sent(sync, model, ranks):
     """The bytes that each rank sends in a step."""
     size = model.arena(ranks)
@@ -243,15 +267,42 @@ def milliseconds(seconds):
     return f"{1e3 * seconds:,.0f}"
 
 
-def volume_table(model, all_ranks):
+def volume_table(model, all_ranks, nodes):
     rows = []
     for sync in SYNCS + [IN_BF16]:
         row = [f"`{sync}`"]
         for ranks in all_ranks:
             row += [f"{bytes_sent(sync, model, ranks) / 1e6:,.0f}", f"{messages_sent(sync, model, ranks):,}"]
         rows.append(row)
+    row = [f"hierarchical, {nodes.ranks} ranks a node: across nodes"]
+    for ranks in all_ranks:
+        levels = has_levels(ranks, nodes)
+        count = ranks // nodes.ranks
+        size = model.arena(ranks)
+        row += [f"{hierarchical_bytes(size, ranks, nodes.ranks)[1] / 1e6:,.0f}",
+                f"{2 * (count - 1) * ring_items(size / nodes.ranks, count)[0]:,}"] if levels else ["", ""]
+    rows.append(row)
     header = ["`--comm`"] + [text for n in all_ranks for text in (f"{n:,} ranks: MB", "messages")]
     return table(header, rows)
+
+
+def has_levels(ranks, nodes):
+    """Whether the ranks fill several nodes of several ranks."""
+    return 1 < nodes.ranks < ranks and ranks % nodes.ranks == 0
+
+
+def levels_table(model, all_ranks, networks, nodes):
+    """An all-reduce of the arena in nodes of several ranks: in one ring, whose steps take the slower of network and
+    memory; in two levels, where each rank has a network adapter, or all ranks of a node share one."""
+    rows = []
+    for network in networks:
+        for ranks in filter(lambda n: has_levels(n, nodes), all_ranks):
+            size = model.arena(ranks)
+            shared = Network("", network.alpha, network.beta * nodes.ranks, network.gamma)
+            times = [ring_time(size, ranks, slower(network, nodes.network)),
+                     hierarchical_time(size, ranks, network, nodes), hierarchical_time(size, ranks, shared, nodes)]
+            rows.append([f"{network.name}, {ranks:,}"] + [milliseconds(time) for time in times])
+    return table(["network, ranks", "one ring", "hierarchical", "with one adapter a node"], rows)
 
 
 def communication_table(model, all_ranks, networks, machine):
@@ -312,6 +363,11 @@ def parse():
     parser.add_argument("--alpha", type=at_least_zero, help="latency of a message, in microseconds (default: 5)")
     parser.add_argument("--bandwidth", type=positive, help="of a rank each way, in Gb/s: prints this network alone")
     parser.add_argument("--gamma", type=at_least_zero, default=0.08, help="addition, in ns a byte (default: %(default)s)")
+    parser.add_argument("--ranks-per-node", type=number_of_ranks, default=8, help="hierarchical: default %(default)s")
+    parser.add_argument("--node-alpha", type=at_least_zero, default=0.2,
+                        help="latency within a node, in microseconds (default: %(default)s)")
+    parser.add_argument("--node-bandwidth", type=positive, default=38,
+                        help="of a rank within its node, in Gb/s (default: %(default)s)")
     parser.add_argument("--no-overlap", action="store_true", help="data move only while the processor copies them")
     parser.add_argument("--step-ms", type=positive, default=583, help="gpt2's step of 4 x 64 tokens on one rank")
     parser.add_argument("--adamw-ms", type=positive, default=60, help="of which AdamW")
@@ -333,6 +389,7 @@ def main():
         alpha = 5.0 if arguments.alpha is None else arguments.alpha
         gigabits = arguments.bandwidth or 100.0
         networks = [network(f"{gigabits:g} Gb/s", alpha, gigabits)]
+    nodes = Nodes(arguments.ranks_per_node, network("node", arguments.node_alpha, arguments.node_bandwidth))
     models = [Model(name) for name in arguments.model or ["gpt2", "gpt2-xl"]]
     if arguments.parameters:
         models = [Model(model.name, arguments.parameters / model.parameters) for model in models]
@@ -348,9 +405,11 @@ def main():
               f"{len(model.sizes)} tensors, {len(model.buckets())} buckets\n\n"
               f"One rank: forward and backward {1e3 * own.compute:,.0f} ms a micro-step of {SEQUENCES} x {LENGTH} "
               f"tokens, norm and AdamW {1e3 * own.optimizer:,.0f} ms\n\n"
-              f"Each rank sends, a step:\n\n{volume_table(model, arguments.ranks)}\n\n"
+              f"Each rank sends, a step:\n\n{volume_table(model, arguments.ranks, nodes)}\n\n"
               f"Exposed communication, ms, with 1 micro-step:\n\n"
               f"{communication_table(model, arguments.ranks, networks, own)}\n\n"
+              f"All-reduce of the arena, ms, with {nodes.ranks} ranks on each node:\n\n"
+              f"{levels_table(model, arguments.ranks, networks, nodes)}\n\n"
               f"Efficiency, %:\n\n{efficiency_table(model, arguments.ranks, networks, own)}")
 
 

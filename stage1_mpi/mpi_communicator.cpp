@@ -83,9 +83,18 @@ class MpiCommunicator final : public Communicator {
  public:
   MpiCommunicator(MpiGroup& group, Backend& backend, CommAlgorithm algorithm)
       : Communicator(group), group_(group), backend_(backend), algorithm_(algorithm) {
-    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
+    check_mpi(MPI_Comm_dup(group.comm(), &comm_), "MPI_Comm_dup");
+  }
+  // Owns its group.
+  MpiCommunicator(std::unique_ptr<MpiGroup> group, Backend& backend, CommAlgorithm algorithm)
+      : MpiCommunicator(*group, backend, algorithm) {
+    own_group_ = std::move(group);
   }
   ~MpiCommunicator() override { MPI_Comm_free(&comm_); }
+
+  std::unique_ptr<Communicator> split(int color, int key) override {
+    return std::make_unique<MpiCommunicator>(group_.part(color, key), backend_, algorithm_);
+  }
 
   void broadcast(const Tensor& tensor, int root) override {
     backend_.synchronize();
@@ -183,6 +192,7 @@ class MpiCommunicator final : public Communicator {
     return watched(std::make_unique<Ring>(RingPlace{comm_, tag, rank(), size()}, backend_, kind, tensor));
   }
 
+  std::unique_ptr<MpiGroup> own_group_;
   MpiGroup& group_;
   Backend& backend_;
   CommAlgorithm algorithm_;
@@ -194,6 +204,7 @@ class MpiCommunicator final : public Communicator {
 
 std::unique_ptr<Communicator> make_mpi_communicator(MpiGroup& group, Backend& backend,
                                                     CommAlgorithm algorithm) {
+  check(algorithm != CommAlgorithm::hierarchical, "MPI communicator: it has one level");
   return std::make_unique<MpiCommunicator>(group, backend, algorithm);
 }
 

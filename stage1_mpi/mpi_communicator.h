@@ -11,10 +11,12 @@
 
 namespace stagegpt {
 
-// The implementation of the collectives: the ring of ring.h, or the MPI library's own algorithms.
-enum class CommAlgorithm : std::uint8_t { ring, mpi };
+// The implementation of the collectives: the ring of ring.h, the MPI library's own algorithms, or rings in
+// two levels (hierarchical_communicator.h).
+enum class CommAlgorithm : std::uint8_t { ring, mpi, hierarchical };
 
-// Collective call. `backend` must be the backend of the tensors; it also does the additions of the ring.
+// All ranks at one level: `algorithm` is ring or mpi. Collective call. `backend` must be the backend of the
+// tensors; it also does the additions of the ring. Group and backend are borrowed.
 std::unique_ptr<Communicator> make_mpi_communicator(MpiGroup& group, Backend& backend,
                                                     CommAlgorithm algorithm);
 

@@ -1,29 +1,48 @@
 #include "stage1_mpi/mpi_flags.h"
 
+#include <algorithm>
+
+#include "common/comm/agreement.h"
 #include "stage1_mpi/gradient_syncs.h"
 
 namespace stagegpt {
+namespace {
+
+// In the order of CommAlgorithm.
+const std::vector<std::string> kAlgorithms = {"ring", "mpi", "hierarchical"};
+constexpr std::int64_t kMostRanks = 1'000'000;
+
+}  // namespace
 
 void MpiFlags::add(CommandLine& command_line) {
   command_line.choice("--comm", comm_, gradient_sync_names(),
                       "how the gradients of the ranks are combined; --reproducible uses a method of its own");
-  command_line.choice(
-      "--comm-algorithm", algorithm_, {"ring", "mpi"},
-      "implementation of all-reduce and its parts: the ring of this project, or the MPI library");
+  command_line.choice("--comm-algorithm", algorithm_, kAlgorithms,
+                      "implementation of all-reduce and its parts: one ring, the MPI library, or rings "
+                      "within and across nodes");
+  command_line.integer(
+      "--ranks-per-node", ranks_per_node_, 0, kMostRanks,
+      "ranks that count as a node for --comm-algorithm hierarchical, such as those of a NUMA "
+      "domain (0: those that share memory)");
   command_line.real("--comm-latency", latency_, kNotNegative,
-                    "delay messages as a network of this latency does, in microseconds");
+                    "delay messages as a network of this latency does, in microseconds; with "
+                    "--comm-algorithm hierarchical, only those across nodes");
   command_line.real("--comm-bandwidth", bandwidth_, kNotNegative,
-                    "delay messages as a network of so many Gb/s per rank does (0: no delay)");
+                    "delay the same messages as a network of so many Gb/s per rank does (0: no delay)");
   command_line.real("--watchdog-seconds", watchdog_seconds_, kNotNegative,
                     "end all ranks when one hangs for this long (0: never)");
 }
 
-CommAlgorithm MpiFlags::algorithm() const {
-  return algorithm_ == "ring" ? CommAlgorithm::ring : CommAlgorithm::mpi;
-}
-
-Network MpiFlags::network() const {
-  return {.latency = latency_ * 1e-6, .seconds_per_byte = bandwidth_ > 0 ? 8e-9 / bandwidth_ : 0};
+Communication MpiFlags::communication() const {
+  const auto algorithm =
+      static_cast<CommAlgorithm>(std::ranges::find(kAlgorithms, algorithm_) - kAlgorithms.begin());
+  if (ranks_per_node_ > 0 && algorithm != CommAlgorithm::hierarchical)
+    throw AgreedUserError(
+        concat("--ranks-per-node: --comm-algorithm ", algorithm_, " has no nodes; expected hierarchical"));
+  return {
+      .algorithm = algorithm,
+      .ranks_per_node = static_cast<int>(ranks_per_node_),
+      .network = {.latency = latency_ * 1e-6, .seconds_per_byte = bandwidth_ > 0 ? 8e-9 / bandwidth_ : 0}};
 }
 
 }  // namespace stagegpt

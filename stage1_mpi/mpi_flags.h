@@ -4,8 +4,7 @@
 #include <string>
 
 #include "common/app/command_line.h"
-#include "common/comm/slow_network.h"
-#include "stage1_mpi/mpi_communicator.h"
+#include "stage1_mpi/communication.h"
 
 namespace stagegpt {
 
@@ -17,12 +16,13 @@ class MpiFlags {
   void add(CommandLine& command_line);
 
   const std::string& gradient_sync() const { return comm_; }
-  CommAlgorithm algorithm() const;
+  // Throws AgreedUserError if flags contradict each other.
+  Communication communication() const;
   double watchdog_seconds() const { return watchdog_seconds_; }
-  Network network() const;
 
  private:
   std::string comm_ = "zero1", algorithm_ = "ring";
+  std::int64_t ranks_per_node_ = 0;
   double watchdog_seconds_ = kDefaultWatchdogSeconds;
   double latency_ = 0;    // microseconds
   double bandwidth_ = 0;  // Gb/s

@@ -1,13 +1,7 @@
 #include "stage1_mpi/mpi_group.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstdio>
-#include <iostream>
 
 #include "common/base/error.h"
 #include "common/comm/agreement.h"
@@ -25,45 +19,44 @@ void for_each_message(std::span<Byte> bytes, const F& f) {
   }
 }
 
-void silence_output() {
-  const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
-  if (nowhere < 0 || dup2(nowhere, STDOUT_FILENO) < 0) throw std::runtime_error("cannot open /dev/null");
-  close(nowhere);
-  std::cerr.rdbuf(nullptr);  // standard error stays open, for end_all() and the system's messages
-}
-
 }  // namespace
 
-MpiGroup::MpiGroup() {
-  int provided = MPI_THREAD_SINGLE;
-  check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
-  check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  if (provided < MPI_THREAD_FUNNELED)
-    throw std::runtime_error("this MPI library does not support threads (MPI_THREAD_FUNNELED)");
-  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
+MpiGroup::MpiGroup(MpiSession& session, MPI_Comm comm) : session_(session) {
+  check_mpi(MPI_Comm_dup(comm, &comm_), "MPI_Comm_dup");
   check_mpi(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
-  watchdog_ = std::make_unique<Watchdog>(comm_);
   std::array<char, MPI_MAX_PROCESSOR_NAME> host = {};
   int length = 0;
   check_mpi(MPI_Get_processor_name(host.data(), &length), "MPI_Get_processor_name");
   for (const auto& name : gather(*this, host)) hosts_.emplace_back(name.data());
-  if (rank_ != 0) silence_output();
 }
 
-MpiGroup::~MpiGroup() {
-  watchdog_.reset();
-  MPI_Comm_free(&comm_);
-  MPI_Finalize();
+MpiGroup::~MpiGroup() { MPI_Comm_free(&comm_); }
+
+std::unique_ptr<MpiGroup> MpiGroup::part(int color, int key) {
+  MPI_Comm comm = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split(comm_, color, key, &comm), "MPI_Comm_split");
+  auto part = std::make_unique<MpiGroup>(session_, comm);
+  MPI_Comm_free(&comm);
+  return part;
+}
+
+std::unique_ptr<MpiGroup> MpiGroup::node() {
+  MPI_Comm comm = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &comm),
+            "MPI_Comm_split_type");
+  auto node = std::make_unique<MpiGroup>(session_, comm);
+  MPI_Comm_free(&comm);
+  return node;
 }
 
 void MpiGroup::barrier() {
-  const Watchdog::Waiting waiting(*watchdog_);
+  const Watchdog::Waiting waiting(watchdog());
   check_mpi(MPI_Barrier(comm_), "MPI_Barrier");
 }
 
 void MpiGroup::broadcast(std::span<std::byte> bytes, int root) {
-  const Watchdog::Waiting waiting(*watchdog_);
+  const Watchdog::Waiting waiting(watchdog());
   for_each_message(bytes, [&](std::span<std::byte> message) {
     check_mpi(MPI_Bcast(message.data(), static_cast<int>(message.size()), MPI_BYTE, root, comm_),
               "MPI_Bcast");
@@ -73,7 +66,7 @@ void MpiGroup::broadcast(std::span<std::byte> bytes, int root) {
 void MpiGroup::all_gather(std::span<const std::byte> own, std::span<std::byte> all) {
   check(all.size() == own.size() * static_cast<std::size_t>(size_) && own.size() <= kMessageBytes,
         "all_gather: ", own.size(), " bytes of each into ", all.size());
-  const Watchdog::Waiting waiting(*watchdog_);
+  const Watchdog::Waiting waiting(watchdog());
   const int count = static_cast<int>(own.size());
   check_mpi(MPI_Allgather(own.data(), count, MPI_BYTE, all.data(), count, MPI_BYTE, comm_), "MPI_Allgather");
 }
@@ -84,7 +77,7 @@ MpiGroup::Signal MpiGroup::signal_others(Kind kind, const Request& request) {
 
 void MpiGroup::beat() {
   constexpr auto kInterval = std::chrono::milliseconds(100);
-  watchdog_->beat();
+  watchdog().beat();
   const auto now = std::chrono::steady_clock::now();
   if (!others_wait_ || now - last_signal_ < kInterval) return;
   last_signal_ = now;
@@ -109,26 +102,19 @@ void MpiGroup::while_root_works(const std::function<void()>& body, const Help& h
 void MpiGroup::ask_others(const Request& request) { signal_others(Kind::request, request); }
 
 void MpiGroup::send(std::span<const std::byte> bytes, int to) {
-  const Watchdog::Waiting waiting(*watchdog_);
+  const Watchdog::Waiting waiting(watchdog());
   for_each_message(bytes, [&](std::span<const std::byte> message) {
     check_mpi(MPI_Send(message.data(), static_cast<int>(message.size()), MPI_BYTE, to, 0, comm_), "MPI_Send");
   });
 }
 
 void MpiGroup::receive(std::span<std::byte> bytes, int from) {
-  const Watchdog::Waiting waiting(*watchdog_);
+  const Watchdog::Waiting waiting(watchdog());
   for_each_message(bytes, [&](std::span<std::byte> message) {
     check_mpi(MPI_Recv(message.data(), static_cast<int>(message.size()), MPI_BYTE, from, 0, comm_,
                        MPI_STATUS_IGNORE),
               "MPI_Recv");
   });
-}
-
-void MpiGroup::end_all(const std::string& why, int exit_code) {
-  if (size_ == 1) return;
-  std::fprintf(stderr, "%s: rank %d: %s\n", program_invocation_short_name, rank_, why.c_str());
-  std::fflush(nullptr);
-  MPI_Abort(MPI_COMM_WORLD, exit_code);
 }
 
 }  // namespace stagegpt

@@ -1,4 +1,4 @@
-// The ranks of an MPI job.
+// A group of ranks: those of an MPI communicator.
 #pragma once
 
 #include <mpi.h>
@@ -9,15 +9,15 @@
 #include <vector>
 
 #include "common/comm/rank_group.h"
-#include "stage1_mpi/watchdog.h"
+#include "stage1_mpi/mpi_session.h"
 
 namespace stagegpt {
 
-// Created once: the constructor initialises MPI, and the destructor finalises it. From then on only rank 0
-// prints: the output of other ranks is discarded, except that of end_all().
 class MpiGroup final : public RankGroup {
  public:
-  MpiGroup();
+  // Collective call. The communicator is duplicated, so that the group's messages are not mixed up with
+  // others; it may be freed afterwards. The session is borrowed.
+  MpiGroup(MpiSession& session, MPI_Comm comm);
   ~MpiGroup() override;
   MpiGroup(const MpiGroup&) = delete;
   MpiGroup& operator=(const MpiGroup&) = delete;
@@ -28,7 +28,7 @@ class MpiGroup final : public RankGroup {
   void barrier() override;
   void broadcast(std::span<std::byte> bytes, int root) override;
   void all_gather(std::span<const std::byte> own, std::span<std::byte> all) override;
-  void enter(const char* phase) override { watchdog_->enter(phase); }
+  void enter(const char* phase) override { watchdog().enter(phase); }
   // In while_root_works(), it also sends a message to the waiting ranks, at most every 100 ms.
   void beat() override;
   void while_root_works(const std::function<void()>& body, const Help& help) override;
@@ -36,10 +36,14 @@ class MpiGroup final : public RankGroup {
   void send(std::span<const std::byte> bytes, int to) override;
   void receive(std::span<std::byte> bytes, int from) override;
 
-  Watchdog& watchdog() { return *watchdog_; }
-  // Prints to standard error why this rank cannot continue, and ends all ranks. Returns only if there is a
-  // single rank.
-  void end_all(const std::string& why, int exit_code);
+  std::unique_ptr<RankGroup> split(int color, int key) override { return part(color, key); }
+  // The same.
+  std::unique_ptr<MpiGroup> part(int color, int key);
+  // The ranks that share memory with this one, in order of rank. Collective call.
+  std::unique_ptr<MpiGroup> node();
+
+  MPI_Comm comm() const { return comm_; }
+  Watchdog& watchdog() { return session_.watchdog(); }
 
  private:
   // A message of the root to the ranks that wait for it.
@@ -50,10 +54,10 @@ class MpiGroup final : public RankGroup {
   };
   Signal signal_others(Kind kind, const Request& request = {});
 
+  MpiSession& session_;
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1;
-  std::vector<std::string> hosts_;  // by rank
-  std::unique_ptr<Watchdog> watchdog_;
+  std::vector<std::string> hosts_;                     // by rank
   bool others_wait_ = false;                           // in while_root_works(), on the root
   std::chrono::steady_clock::time_point last_signal_;  // when the last signal was sent
 };

@@ -4,7 +4,6 @@
 #include <iostream>
 
 #include "common/comm/agreement.h"
-#include "common/comm/slow_network.h"
 #include "common/profile/recorded_communicator.h"
 #include "common/system/restart_for_openmp.h"
 #include "stage0_serial/cpu_flags.h"
@@ -32,27 +31,27 @@ class MpiStage final : public Stage {
     refuse_lonely_rank(group_);
     machine_.threads = cpu_.threads(static_cast<int>(placement_.sharing.size()));
     agree(group_, [&] { machine_.backend = cpu_.make_backend(machine_.threads); });
-    machine_.communicator = recorded(
-        timeline, slowed(mpi_.network(), make_mpi_communicator(group_, *machine_.backend, mpi_.algorithm())));
+    const Communication communication = mpi_.communication();
+    machine_.communicator =
+        recorded(timeline, make_communicator(group_, *machine_.backend, communication, timeline));
     machine_.sync = make_gradient_sync(mpi_.gradient_sync(), *machine_.communicator, *machine_.backend);
     machine_.memory.host_ranks = static_cast<int>(placement_.on_node.size());
     machine_.memory.divides_moments = MpiFlags::kDividesMoments;
     machine_.bf16_factors = cpu_.rounds_to_bf16();
-    machine_.description = concat(stagegpt::description(placement_, group_.size()), "; ",
-                                  cpu_.description(machine_.threads), "; gradients ", mpi_.gradient_sync());
-    if (const std::string delay = description(mpi_.network()); !delay.empty()) {
-      machine_.description += concat("; ", delay);
-    }
+    machine_.description =
+        concat(stagegpt::description(placement_, group_.size()), "; ", cpu_.description(machine_.threads),
+               "; gradients ", mpi_.gradient_sync(), stagegpt::description(group_, communication));
     const std::string warning = stagegpt::warning(group_, placement_, machine_.threads);
     if (!warning.empty()) std::cerr << warning << '\n';
-    group_.watchdog().set_limit(mpi_.watchdog_seconds());
+    session_.watchdog().set_limit(mpi_.watchdog_seconds());
     return machine_;
   }
 
-  void end_all(const std::string& why, int exit_code) override { group_.end_all(why, exit_code); }
+  void end_all(const std::string& why, int exit_code) override { session_.end_all(why, exit_code); }
 
  private:
-  MpiGroup group_;
+  MpiSession session_;
+  MpiGroup group_{session_, MPI_COMM_WORLD};
   Placement placement_ = find_placement(group_);
   CpuFlags cpu_;
   MpiFlags mpi_;

@@ -98,12 +98,18 @@ class StagedTransfer final : public Pending {
 
 class HostStagedCommunicator final : public Communicator {
  public:
-  HostStagedCommunicator(MpiGroup& group, CudaBackend& device, CommAlgorithm algorithm)
-      : Communicator(group),
-        group_(group),
+  HostStagedCommunicator(CudaBackend& device, std::shared_ptr<Backend> host,
+                         std::unique_ptr<Communicator> host_communicator, Watchdog& watchdog)
+      : Communicator(host_communicator->group()),
         device_(device),
-        host_(make_cpu_backend(1, CpuMatmul::naive, std::make_unique<PinnedMemorySource>())),
-        host_communicator_(make_mpi_communicator(group, *host_, algorithm)) {}
+        host_(std::move(host)),
+        host_communicator_(std::move(host_communicator)),
+        watchdog_(watchdog) {}
+
+  std::unique_ptr<Communicator> split(int color, int key) override {
+    return std::make_unique<HostStagedCommunicator>(device_, host_, host_communicator_->split(color, key),
+                                                    watchdog_);
+  }
 
   void broadcast(const Tensor& tensor, int root) override {
     check(queue_.empty(), "communicator: broadcast() while other operations are in progress");
@@ -140,7 +146,7 @@ class HostStagedCommunicator final : public Communicator {
   }
 
   void wait_all(const std::vector<std::unique_ptr<Pending>>& pending) override {
-    const Watchdog::Waiting waiting(group_.watchdog());
+    const Watchdog::Waiting waiting(watchdog_);
     progress_until_done(pending);
   }
 
@@ -163,10 +169,10 @@ class HostStagedCommunicator final : public Communicator {
         copies_, queue_);
   }
 
-  MpiGroup& group_;
   CudaBackend& device_;
-  std::unique_ptr<Backend> host_;                    // does the additions of the ring
+  std::shared_ptr<Backend> host_;                    // does the additions of the ring
   std::unique_ptr<Communicator> host_communicator_;  // stage 1's communicator
+  Watchdog& watchdog_;
   Stream copies_;
   StagedTransfer::Queue queue_;
 };
@@ -174,8 +180,13 @@ class HostStagedCommunicator final : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> make_host_staged_communicator(MpiGroup& group, CudaBackend& device,
-                                                            CommAlgorithm algorithm) {
-  return std::make_unique<HostStagedCommunicator>(group, device, algorithm);
+                                                            const Communication& communication,
+                                                            Timeline* timeline) {
+  const std::shared_ptr<Backend> host =
+      make_cpu_backend(1, CpuMatmul::naive, std::make_unique<PinnedMemorySource>());
+  auto host_communicator = make_communicator(group, *host, communication, timeline);
+  return std::make_unique<HostStagedCommunicator>(device, host, std::move(host_communicator),
+                                                  group.watchdog());
 }
 
 }  // namespace stagegpt::gpu

@@ -10,8 +10,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <limits>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "common/comm/agreement.h"
 #include "stage2_cuda/device_objects.h"
@@ -78,18 +83,59 @@ class OnStream final : public Pending {
   Event done_;
 };
 
+// How many ranks share a unique id. The process that makes an id is asked by all of them when NCCL starts, so
+// with a single id the start takes time in proportion to N.
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 0)
+constexpr int kRanksPerId = 128;
+#else
+constexpr int kRanksPerId = std::numeric_limits<int>::max();
+ncclResult_t ncclCommInitRankScalable(ncclComm_t*, int, int, int, ncclUniqueId*, ncclConfig_t*) {
+  return ncclInvalidUsage;
+}
+#endif
+
+// Those of ranks 0, kRanksPerId, 2·kRanksPerId, ….
+std::vector<ncclUniqueId> unique_ids(RankGroup& group) {
+  ncclUniqueId own = {};
+  agree(group, [&] {
+    if (group.rank() % kRanksPerId == 0) check_nccl(ncclGetUniqueId(&own), "ncclGetUniqueId");
+  });
+  std::vector<ncclUniqueId> ids;
+  for (int rank = 0; const ncclUniqueId& id : gather(group, own)) {
+    if (rank++ % kRanksPerId == 0) ids.push_back(id);
+  }
+  return ids;
+}
+
+ncclComm_t connect(RankGroup& group) {
+  std::vector<ncclUniqueId> ids = unique_ids(group);
+  const int rank = group.rank(), size = group.size(), count = static_cast<int>(ids.size());
+  ncclComm_t comm = nullptr;
+  group.enter("start of NCCL");
+  if (count == 1) {
+    check_nccl(ncclCommInitRank(&comm, size, ids[0], rank), "ncclCommInitRank");
+  } else {
+    check_nccl(ncclCommInitRankScalable(&comm, size, rank, count, ids.data(), /*config=*/nullptr),
+               "ncclCommInitRankScalable");
+  }
+  group.enter(kUnwatched);
+  return comm;
+}
+
 // A bucket is one slice of the arena, so each collective is one NCCL call and one kernel.
 class NcclCommunicator final : public Communicator {
  public:
-  NcclCommunicator(MpiGroup& group, CudaBackend& device) : Communicator(group), device_(device) {
-    setenv("NCCL_DEBUG_FILE", nccl_debug_file().c_str(), /*overwrite=*/0);
-    ncclUniqueId id = {};
-    on_root(group, [&] { check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId"); });
-    id = from_root(group, id);
-    group.enter("start of NCCL");
-    check_nccl(ncclCommInitRank(&comm_, size(), id, rank()), "ncclCommInitRank");
-    group.enter(kUnwatched);
-    watch_.emplace(comm_, rank());
+  // Owns `comm`, whose ranks are those of the group.
+  NcclCommunicator(MpiGroup& group, CudaBackend& device, ncclComm_t comm)
+      : Communicator(group),
+        group_(group),
+        device_(device),
+        comm_(comm),
+        watch_(std::in_place, comm, rank()) {}
+  // Owns its group too.
+  NcclCommunicator(std::unique_ptr<MpiGroup> group, CudaBackend& device, ncclComm_t comm)
+      : NcclCommunicator(*group, device, comm) {
+    own_group_ = std::move(group);
   }
   // After an error, other ranks may never do their part of pending operations, so they are aborted.
   ~NcclCommunicator() override {
@@ -104,6 +150,13 @@ class NcclCommunicator final : public Communicator {
       // A destructor must not throw. The launcher reports the error.
     }
     ncclCommDestroy(comm_);
+  }
+
+  std::unique_ptr<Communicator> split(int color, int key) override {
+    std::unique_ptr<MpiGroup> part = group_.part(color, key);
+    ncclComm_t comm = nullptr;
+    check_nccl(ncclCommSplit(comm_, color, key, &comm, /*config=*/nullptr), "ncclCommSplit");
+    return std::make_unique<NcclCommunicator>(std::move(part), device_, comm);
   }
 
   void broadcast(const Tensor& tensor, int root) override {
@@ -172,10 +225,12 @@ class NcclCommunicator final : public Communicator {
   }
   std::unique_ptr<Pending> pending() const { return std::make_unique<OnStream>(device_.stream(), stream_); }
 
+  std::unique_ptr<MpiGroup> own_group_;
+  MpiGroup& group_;
   CudaBackend& device_;
   Stream stream_;
   Event begin_;
-  ncclComm_t comm_ = nullptr;
+  ncclComm_t comm_;
   std::optional<ErrorWatch> watch_;
   int exceptions_ = std::uncaught_exceptions();
 };
@@ -185,7 +240,8 @@ class NcclCommunicator final : public Communicator {
 std::string nccl_unavailable_reason() { return ""; }
 
 std::unique_ptr<Communicator> make_nccl_communicator(MpiGroup& group, CudaBackend& device) {
-  return std::make_unique<NcclCommunicator>(group, device);
+  setenv("NCCL_DEBUG_FILE", nccl_debug_file().c_str(), /*overwrite=*/0);
+  return std::make_unique<NcclCommunicator>(group, device, connect(group));
 }
 
 }  // namespace stagegpt::gpu

@@ -5,7 +5,6 @@
 #include <iostream>
 
 #include "common/comm/agreement.h"
-#include "common/comm/slow_network.h"
 #include "common/profile/recorded_communicator.h"
 #include "stage1_mpi/gradient_syncs.h"
 #include "stage1_mpi/lonely_rank.h"
@@ -42,16 +41,16 @@ class MpiCudaStage final : public Stage {
     cuda_.read_plans(group_, device);
     std::unique_ptr<gpu::CudaBackend> backend;
     agree(group_, [&] { backend = gpu::make_cuda_backend(cuda_.options()); });
-    const gpu::Transport transport = choose_transport();
-    if (mpi_.network().delays() && transport == gpu::Transport::nccl) {
+    const Communication communication = mpi_.communication();
+    const gpu::Transport transport = choose_transport(communication.algorithm);
+    if (communication.network.delays() && transport == gpu::Transport::nccl) {
       throw AgreedUserError(
           "--comm-latency and --comm-bandwidth delay what the host waits for, and with NCCL the GPU waits: "
           "use --transport host or cuda-aware");
     }
-    group_.watchdog().set_limit(mpi_.watchdog_seconds());  // now, because NCCL may hang when it starts
-    machine_.communicator = recorded(
-        timeline,
-        slowed(mpi_.network(), make_device_communicator(transport, group_, *backend, mpi_.algorithm())));
+    session_.watchdog().set_limit(mpi_.watchdog_seconds());  // now, because NCCL may hang when it starts
+    machine_.communicator =
+        recorded(timeline, make_device_communicator(transport, group_, *backend, communication, timeline));
     machine_.backend = std::move(backend);
     machine_.sync = make_gradient_sync(mpi_.gradient_sync(), *machine_.communicator, *machine_.backend);
     machine_.memory = cuda_.memory(gpu::ranks_on_gpu_of(group_, placement_, device));
@@ -63,12 +62,10 @@ class MpiCudaStage final : public Stage {
     machine_.activations = cuda_.activations();
     machine_.peak = cuda_.peak(device);
     machine_.kept_files = cuda_.plans().kept_files();
-    machine_.description = concat(stagegpt::description(placement_, group_.size()), "; ",
-                                  cuda_.description(device), "; gradients ", mpi_.gradient_sync(),
-                                  ", transport ", name_of(transport), shares_gpu_ ? ", sharing GPUs" : "");
-    if (const std::string delay = description(mpi_.network()); !delay.empty()) {
-      machine_.description += concat("; ", delay);
-    }
+    machine_.description =
+        concat(stagegpt::description(placement_, group_.size()), "; ", cuda_.description(device),
+               "; gradients ", mpi_.gradient_sync(), ", transport ", name_of(transport),
+               shares_gpu_ ? ", sharing GPUs" : "", stagegpt::description(group_, communication));
     const std::string warning =
         cuda_.platform().is_gpu() ? "" : stagegpt::warning(group_, placement_, machine_.threads);
     if (!warning.empty()) std::cerr << warning << '\n';
@@ -79,7 +76,7 @@ class MpiCudaStage final : public Stage {
     return {{gpu::PlanFlags::kFlag, gpu::PlanFlags::kNameInRun}};
   }
 
-  void end_all(const std::string& why, int exit_code) override { group_.end_all(why, exit_code); }
+  void end_all(const std::string& why, int exit_code) override { session_.end_all(why, exit_code); }
 
  private:
   // Opens this rank's GPU. Throws AgreedUserError if ranks share a GPU without --share-gpu.
@@ -99,19 +96,20 @@ class MpiCudaStage final : public Stage {
                                  "): start fewer ranks per node, or allow it with --share-gpu"));
   }
 
-  gpu::Transport choose_transport() {
+  gpu::Transport choose_transport(CommAlgorithm algorithm) {
     gpu::Transport transport = gpu::Transport::host;
     agree(group_, [&] {
       transport = gpu::choose_transport(
           transport_,
-          {.is_gpu = cuda_.platform().is_gpu(), .shares_gpu = shares_gpu_, .algorithm = mpi_.algorithm()});
+          {.is_gpu = cuda_.platform().is_gpu(), .shares_gpu = shares_gpu_, .algorithm = algorithm});
     });
     require_same(group_, {{"--transport", name_of(transport)}});
     return transport;
   }
 
   gpu::CudaFlags cuda_;  // before MPI starts: the emulator may restart the program (restart_for_openmp.h)
-  MpiGroup group_;
+  MpiSession session_;
+  MpiGroup group_{session_, MPI_COMM_WORLD};
   Placement placement_ = find_placement(group_);
   MpiFlags mpi_;
   std::optional<std::string> transport_;

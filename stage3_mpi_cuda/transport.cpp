@@ -38,7 +38,11 @@ std::string unavailable_reason(Transport transport, const TransportConditions& c
   if (transport == Transport::host) return "";
   if (!conditions.is_gpu) return "emulated GPUs support only the host transport";
   if (conditions.shares_gpu) return "ranks that share a GPU can use only the host transport";
-  if (transport == Transport::nccl) return nccl_unavailable_reason();
+  if (transport == Transport::nccl) {
+    if (conditions.algorithm == CommAlgorithm::hierarchical)
+      return "NCCL chooses its own algorithms, not --comm-algorithm hierarchical";
+    return nccl_unavailable_reason();
+  }
   if (conditions.algorithm == CommAlgorithm::mpi) {
     // Open MPI's MPI_Iallreduce and MPI_Ireduce_scatter_block add on the host, even for GPU memory.
     return "--comm-algorithm mpi adds on the host";
@@ -63,16 +67,18 @@ Transport choose_transport(const std::optional<std::string>& requested,
 }
 
 std::unique_ptr<Communicator> make_device_communicator(Transport transport, MpiGroup& group,
-                                                       CudaBackend& device, CommAlgorithm algorithm) {
+                                                       CudaBackend& device,
+                                                       const Communication& communication,
+                                                       Timeline* timeline) {
   switch (transport) {
     case Transport::nccl:
       return make_nccl_communicator(group, device);
     case Transport::cuda_aware:
-      return make_mpi_communicator(group, device, algorithm);
+      return make_communicator(group, device, communication, timeline);
     case Transport::host:
       break;
   }
-  return make_host_staged_communicator(group, device, algorithm);
+  return make_host_staged_communicator(group, device, communication, timeline);
 }
 
 }  // namespace stagegpt::gpu

@@ -31,6 +31,10 @@ class Communicator {
   int rank() const { return group_.rank(); }
   int size() const { return group_.size(); }
 
+  // A communicator of all ranks with the same color, in the order of their keys, as RankGroup::split(). It
+  // owns its group, and borrows what this communicator borrows. Collective call.
+  virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
+
   // Copies the root's elements to every rank.
   virtual void broadcast(const Tensor& tensor, int root) = 0;
   // The element-wise sum over ranks, the same bits on every rank. f32.

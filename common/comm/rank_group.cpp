@@ -6,6 +6,10 @@
 
 namespace stagegpt {
 
+std::unique_ptr<RankGroup> RankGroup::split(int, int) {
+  throw InternalError("rank group: split() of ranks that exist only in name");
+}
+
 void RankGroup::while_root_works(const std::function<void()>& body, const Help&) {
   if (is_root()) body();
   barrier();

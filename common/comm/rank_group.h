@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -26,6 +27,10 @@ class RankGroup {
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
   // all = the bytes of rank 0, of rank 1, …. The number of bytes must be the same on all ranks.
   virtual void all_gather(std::span<const std::byte> own, std::span<std::byte> all) = 0;
+
+  // The group of all ranks with the same color, in the order of their keys; among equal keys, of their ranks
+  // here. Each rank is in one of the new groups. Collective call.
+  virtual std::unique_ptr<RankGroup> split(int color, int key);
 
   // Begins a phase of this rank's work, for the watchdog, which ends the run if a phase takes too long.
   // `phase` must be a string literal.
@@ -59,6 +64,7 @@ class SingleProcess final : public RankGroup {
   void broadcast(std::span<std::byte>, int) override {}
   void all_gather(std::span<const std::byte> own, std::span<std::byte> all) override;
   void enter(const char*) override {}
+  std::unique_ptr<RankGroup> split(int, int) override { return std::make_unique<SingleProcess>(); }
 };
 
 }  // namespace stagegpt

@@ -11,6 +11,7 @@ class SelfCommunicator final : public Communicator {
   SelfCommunicator() : Communicator(single_process()) {}
   // With the rank and size of one of several ranks, for work that this rank does alone or only plans.
   explicit SelfCommunicator(RankGroup& group) : Communicator(group) {}
+  std::unique_ptr<Communicator> split(int, int) override { return std::make_unique<SelfCommunicator>(); }
   void broadcast(const Tensor&, int) override {}
   std::unique_ptr<Pending> all_reduce(const Tensor&) override { return std::make_unique<Done>(); }
   std::unique_ptr<Pending> reduce_scatter(const Tensor&) override { return std::make_unique<Done>(); }

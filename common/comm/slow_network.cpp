@@ -28,7 +28,12 @@ class Delayed final : public Pending {
     if (pending_) pending_->wait();
     sleep_until(end_, group_);
   }
-  bool progress() override { return (!pending_ || pending_->progress()) && Clock::now() >= end_; }
+  bool progress() override {
+    if (pending_ && !pending_->progress()) return false;
+    if (Clock::now() >= end_) return true;
+    std::this_thread::yield();  // a rank that polls until then leaves its core to others
+    return false;
+  }
   // The operation on the machine's own network, for the caller to wait for.
   std::unique_ptr<Pending> take() { return std::move(pending_); }
 
@@ -43,6 +48,9 @@ class SlowCommunicator final : public Communicator {
   SlowCommunicator(const Network& network, std::unique_ptr<Communicator> communicator)
       : Communicator(communicator->group()), network_(network), communicator_(std::move(communicator)) {}
 
+  std::unique_ptr<Communicator> split(int color, int key) override {
+    return slowed(network_, communicator_->split(color, key));
+  }
   void broadcast(const Tensor& tensor, int root) override {
     const Clock::time_point end = end_of(broadcast_seconds(network_, size(), bytes(tensor)));
     communicator_->broadcast(tensor, root);
@@ -76,7 +84,9 @@ class SlowCommunicator final : public Communicator {
   void wait_all(const std::vector<std::unique_ptr<Pending>>& pending) override {
     std::vector<std::unique_ptr<Pending>> undelayed;
     for (const auto& one : pending) {
-      if (auto taken = static_cast<Delayed&>(*one).take()) undelayed.push_back(std::move(taken));
+      auto* delayed = dynamic_cast<Delayed*>(one.get());  // null: it is recorded, and waits for itself
+      if (delayed == nullptr) continue;
+      if (auto taken = delayed->take()) undelayed.push_back(std::move(taken));
     }
     communicator_->wait_all(undelayed);
     for (const auto& one : pending) one->wait();

@@ -1,5 +1,6 @@
 #include "common/profile/recorded_communicator.h"
 
+#include <set>
 #include <utility>
 
 namespace stagegpt {
@@ -8,10 +9,16 @@ namespace {
 class RecordedGroup final : public RankGroup {
  public:
   RecordedGroup(Timeline& timeline, RankGroup& group) : timeline_(timeline), group_(group) {}
+  // Owns the group.
+  RecordedGroup(Timeline& timeline, std::unique_ptr<RankGroup> group)
+      : own_(std::move(group)), timeline_(timeline), group_(*own_) {}
   int rank() const override { return group_.rank(); }
   int size() const override { return group_.size(); }
   std::string host(int rank) const override { return group_.host(rank); }
 
+  std::unique_ptr<RankGroup> split(int color, int key) override {
+    return std::make_unique<RecordedGroup>(timeline_, group_.split(color, key));
+  }
   void barrier() override {
     const Recorded span(several(), "barrier", SpanKind::message);
     group_.barrier();
@@ -47,36 +54,47 @@ class RecordedGroup final : public RankGroup {
   // A single process sends nothing.
   Timeline* several() const { return group_.size() > 1 ? &timeline_ : nullptr; }
 
+  std::unique_ptr<RankGroup> own_;
   Timeline& timeline_;
   RankGroup& group_;
 };
 
+// A copy of a name that lives as long as the program, as a timeline needs it.
+const char* kept(const std::string& name) {
+  static std::set<std::string> names;
+  return names.insert(name).first->c_str();
+}
+
 // The names of an operation's spans.
 struct Names {
+  Names(const char* plain, const std::string& level) {
+    const std::string name = level.empty() ? plain : concat(plain, " ", level);
+    operation = kept(name);
+    wait = kept("wait: " + name);
+    progress = kept("progress: " + name);
+  }
   const char *operation, *wait, *progress;
 };
-constexpr Names kAllReduce{"all_reduce", "wait: all_reduce", "progress: all_reduce"};
-constexpr Names kReduceScatter{"reduce_scatter", "wait: reduce_scatter", "progress: reduce_scatter"};
-constexpr Names kAllGather{"all_gather", "wait: all_gather", "progress: all_gather"};
-constexpr Names kSend{"send", "wait: send", "progress: send"};
-constexpr Names kReceive{"receive", "wait: receive", "progress: receive"};
 
 class RecordedPending final : public Pending {
  public:
   // `waiting`: whether the host waits for all operations, and has a span for this.
-  RecordedPending(Timeline& timeline, Names names, const Tensor& tensor, int peer, const bool& waiting)
+  RecordedPending(Timeline& timeline, Names names, const Tensor& tensor, int peer, int ranks,
+                  const bool& waiting)
       : timeline_(timeline), names_(names), waiting_(waiting) {
     span_.name = names.operation;
     span_.kind = SpanKind::collective;
     span_.work.bytes = static_cast<double>(tensor.bytes());
     span_.peer = peer;
+    span_.ranks = ranks;
     span_.begin = Timeline::now();
   }
   void begun(std::unique_ptr<Pending> pending) { pending_ = std::move(pending); }
 
   void wait() override {
     {
-      const Recorded span(&timeline_, names_.wait, SpanKind::message, span_.work.bytes, span_.peer);
+      const Recorded span(&timeline_, names_.wait, SpanKind::message, span_.work.bytes, span_.peer,
+                          span_.ranks);
       pending_->wait();
     }
     ended();
@@ -88,7 +106,11 @@ class RecordedPending final : public Pending {
     const std::int64_t end = Timeline::now();
     constexpr std::int64_t kShown = 5000;  // ns; shorter calls have done nothing but ask
     if (!waiting_ && end - begin >= kShown) {
-      timeline_.add({.name = names_.progress, .kind = SpanKind::message, .begin = begin, .end = end});
+      timeline_.add({.name = names_.progress,
+                     .kind = SpanKind::message,
+                     .begin = begin,
+                     .end = end,
+                     .ranks = span_.ranks});
     }
     if (done) ended();
     return done;
@@ -111,34 +133,46 @@ class RecordedPending final : public Pending {
 class RecordedCommunicator final : public Communicator {
  public:
   RecordedCommunicator(std::unique_ptr<RecordedGroup> group, Timeline& timeline,
-                       std::unique_ptr<Communicator> communicator)
+                       std::unique_ptr<Communicator> communicator, const std::string& level)
       : Communicator(*group),
         recorded_group_(std::move(group)),
         timeline_(timeline),
-        communicator_(std::move(communicator)) {}
+        communicator_(std::move(communicator)),
+        ranks_(level.empty() ? 0 : size()),
+        broadcast_("broadcast", level),
+        all_reduce_("all_reduce", level),
+        reduce_scatter_("reduce_scatter", level),
+        all_gather_("all_gather", level),
+        send_("send", level),
+        receive_("receive", level),
+        exchange_("exchange", level) {}
 
+  std::unique_ptr<Communicator> split(int color, int key) override {
+    return recorded(&timeline_, communicator_->split(color, key));
+  }
   void broadcast(const Tensor& tensor, int root) override {
-    const Recorded span(size() > 1 ? &timeline_ : nullptr, "broadcast", SpanKind::message,
-                        static_cast<double>(tensor.bytes()));
+    const Recorded span(size() > 1 ? &timeline_ : nullptr, broadcast_.operation, SpanKind::message,
+                        static_cast<double>(tensor.bytes()), -1, ranks_);
     communicator_->broadcast(tensor, root);
   }
   std::unique_ptr<Pending> all_reduce(const Tensor& tensor) override {
-    return begin(kAllReduce, tensor, -1, [&] { return communicator_->all_reduce(tensor); });
+    return begin(all_reduce_, tensor, -1, [&] { return communicator_->all_reduce(tensor); });
   }
   std::unique_ptr<Pending> reduce_scatter(const Tensor& tensor) override {
-    return begin(kReduceScatter, tensor, -1, [&] { return communicator_->reduce_scatter(tensor); });
+    return begin(reduce_scatter_, tensor, -1, [&] { return communicator_->reduce_scatter(tensor); });
   }
   std::unique_ptr<Pending> all_gather(const Tensor& tensor) override {
-    return begin(kAllGather, tensor, -1, [&] { return communicator_->all_gather(tensor); });
+    return begin(all_gather_, tensor, -1, [&] { return communicator_->all_gather(tensor); });
   }
   std::unique_ptr<Pending> send(const Tensor& tensor, int to) override {
-    return begin(kSend, tensor, to, [&] { return communicator_->send(tensor, to); });
+    return begin(send_, tensor, to, [&] { return communicator_->send(tensor, to); });
   }
   std::unique_ptr<Pending> receive(const Tensor& tensor, int from) override {
-    return begin(kReceive, tensor, from, [&] { return communicator_->receive(tensor, from); });
+    return begin(receive_, tensor, from, [&] { return communicator_->receive(tensor, from); });
   }
   void exchange(const Tensor& out, const Tensor& in, int with) override {
-    const Recorded span(&timeline_, "exchange", SpanKind::message, static_cast<double>(out.bytes()), with);
+    const Recorded span(&timeline_, exchange_.operation, SpanKind::message, static_cast<double>(out.bytes()),
+                        with, ranks_);
     communicator_->exchange(out, in, with);
   }
   void wait_all(const std::vector<std::unique_ptr<Pending>>& pending) override {
@@ -153,9 +187,9 @@ class RecordedCommunicator final : public Communicator {
   template <class Start>
   std::unique_ptr<Pending> begin(Names names, const Tensor& tensor, int peer, const Start& start) {
     if (size() == 1) return start();
-    auto pending = std::make_unique<RecordedPending>(timeline_, names, tensor, peer, waiting_);
+    auto pending = std::make_unique<RecordedPending>(timeline_, names, tensor, peer, ranks_, waiting_);
     const Recorded span(&timeline_, names.operation, SpanKind::message, static_cast<double>(tensor.bytes()),
-                        peer);
+                        peer, ranks_);
     pending->begun(start());
     return pending;
   }
@@ -164,14 +198,17 @@ class RecordedCommunicator final : public Communicator {
   Timeline& timeline_;
   bool waiting_ = false;
   std::unique_ptr<Communicator> communicator_;
+  int ranks_;  // of the level; 0 for all ranks
+  Names broadcast_, all_reduce_, reduce_scatter_, all_gather_, send_, receive_, exchange_;
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> recorded(Timeline* timeline, std::unique_ptr<Communicator> communicator) {
+std::unique_ptr<Communicator> recorded(Timeline* timeline, std::unique_ptr<Communicator> communicator,
+                                       const std::string& level) {
   if (timeline == nullptr) return communicator;
   auto group = std::make_unique<RecordedGroup>(*timeline, communicator->group());
-  return std::make_unique<RecordedCommunicator>(std::move(group), *timeline, std::move(communicator));
+  return std::make_unique<RecordedCommunicator>(std::move(group), *timeline, std::move(communicator), level);
 }
 
 }  // namespace stagegpt

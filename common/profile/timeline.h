@@ -36,6 +36,7 @@ struct TimelineSpan {
   Work work = {};         // bytes of a message: those of this rank's tensor
   std::int64_t step = 0;  // number of a step, from 1; otherwise 0
   int peer = -1;          // the other rank of a message between two; -1 for all ranks
+  int ranks = 0;          // that can take part, if these are not all
   std::array<Shape, kMaxShapes> shapes = {};
   std::size_t n_shapes = 0;
 };
@@ -97,13 +98,15 @@ class Timeline {
 // Records the time from its construction to its destruction. Without a timeline it does nothing.
 class Recorded {
  public:
-  Recorded(Timeline* timeline, const char* name, SpanKind kind, double bytes = 0, int peer = -1)
+  Recorded(Timeline* timeline, const char* name, SpanKind kind, double bytes = 0, int peer = -1,
+           int ranks = 0)
       : timeline_(timeline != nullptr && timeline->recording() ? timeline : nullptr) {
     if (timeline_ == nullptr) return;
     span_.name = name;
     span_.kind = kind;
     span_.work.bytes = bytes;
     span_.peer = peer;
+    span_.ranks = ranks;
     timeline_->begin_range(name);
     span_.begin = Timeline::now();
   }

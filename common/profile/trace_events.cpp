@@ -54,6 +54,12 @@ const char* category(SpanKind kind) {
 
 double microseconds(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e3; }
 
+std::string peers_of(const TimelineSpan& span, const TraceProcess& process) {
+  if (span.peer >= 0) return concat("rank ", span.peer, span.ranks > 0 ? concat(" of ", span.ranks) : "");
+  return span.ranks > 0 ? concat(span.ranks, " of ", process.ranks, " ranks")
+                        : concat("all ", process.ranks, " ranks");
+}
+
 Json arguments_of(const TimelineSpan& span, const TraceProcess& process) {
   Json args = Json::object();
   const auto ns = static_cast<double>(span.end - span.begin);
@@ -68,7 +74,7 @@ Json arguments_of(const TimelineSpan& span, const TraceProcess& process) {
   if (span.work.flops > 0 && ns > 0) args["GFLOP/s"] = span.work.flops / ns;
   if (span.work.bytes > 0 && ns > 0) args["GB/s"] = span.work.bytes / ns;
   if (span.kind == SpanKind::message || span.kind == SpanKind::collective) {
-    args["peers"] = span.peer >= 0 ? concat("rank ", span.peer) : concat("all ", process.ranks, " ranks");
+    args["peers"] = peers_of(span, process);
   }
   return args;
 }

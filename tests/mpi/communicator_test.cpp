@@ -245,6 +245,29 @@ TEST_P(CommunicatorOfRanks, is_apart_from_others) {
   expect_elements(b, 0, size, [](std::int64_t) { return static_cast<float>(ranks().size()); });
 }
 
+// Even ranks and odd ranks, from the last to the first. The operations of a part and of all ranks are in
+// progress at the same time.
+TEST_P(CommunicatorOfRanks, splits) {
+  const int color = ranks().rank() % 2, n = ranks().size();
+  const std::unique_ptr<Communicator> part = communicator_->split(color, -ranks().rank());
+  ASSERT_EQ(part->size(), color == 0 ? (n + 1) / 2 : n / 2);
+  EXPECT_EQ(part->rank(), part->size() - 1 - ranks().rank() / 2);
+  int sum_of_part = 0;  // of rank + 1
+  for (int rank = color; rank < n; rank += 2) sum_of_part += rank + 1;
+  const std::int64_t size = kChunk + 1;
+  const Tensor of_part = own_elements(size), of_all = own_elements(size);
+  const auto first = communicator_->all_reduce(of_all), second = part->all_reduce(of_part);
+  second->wait();
+  first->wait();
+  expect_sum(of_all);
+  expect_elements(of_part, 0, size,
+                  [&](std::int64_t i) { return element(0, i) * static_cast<float>(sum_of_part); });
+  const int last = 2 * ((n - 1 - color) / 2) + color;  // the part's rank 0
+  const Tensor own = own_elements(3);
+  part->broadcast(own, 0);
+  expect_elements(own, 0, 3, [&](std::int64_t i) { return element(last, i); });
+}
+
 std::string name_of(const testing::TestParamInfo<CommunicatorUnderTest>& test) { return test.param.name; }
 
 const auto kAll = testing::ValuesIn(communicators_under_test());

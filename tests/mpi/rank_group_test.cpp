@@ -98,5 +98,61 @@ TEST(RankGroup, others_help_the_root) {
   EXPECT_EQ(sum, ranks().is_root() ? 2 * (ranks().size() - 1) : 0);
 }
 
+// Even ranks and odd ranks, each from the last to the first.
+class Parts : public testing::Test {
+ protected:
+  const int color_ = ranks().rank() % 2;
+  const std::unique_ptr<stagegpt::RankGroup> part_ = ranks().split(color_, -ranks().rank());
+  // The members' ranks, in order of their ranks in the part.
+  const std::vector<int> members_ = gather(*part_, ranks().rank());
+};
+
+TEST_F(Parts, OfAGroupAreOrderedByKey) {
+  std::vector<int> expected;
+  for (int rank = ranks().size() - 1; rank >= 0; --rank) {
+    if (rank % 2 == color_) expected.push_back(rank);
+  }
+  EXPECT_EQ(members_, expected);
+  EXPECT_EQ(part_->size(), std::ssize(expected));
+  EXPECT_EQ(expected[static_cast<std::size_t>(part_->rank())], ranks().rank());
+  for (int rank = 0; rank < part_->size(); ++rank)
+    EXPECT_EQ(part_->host(rank), ranks().host(members_[static_cast<std::size_t>(rank)]));
+}
+
+TEST_F(Parts, OfAGroupTalkAmongThemselves) {
+  EXPECT_EQ(from_root(*part_, ranks().rank()), members_[0]);
+  EXPECT_EQ(any(*part_, ranks().rank() == 1), color_ == 1);
+  int calls = 0;
+  part_->while_root_works([&] { ++calls; }, {});
+  EXPECT_EQ(calls, part_->is_root() ? 1 : 0);
+  if (part_->size() == 1) return;
+  const int last = part_->size() - 1;
+  int message = ranks().rank();
+  if (part_->is_root()) part_->send(std::as_bytes(std::span(&message, 1)), last);
+  if (part_->rank() == last) part_->receive(std::as_writable_bytes(std::span(&message, 1)), 0);
+  EXPECT_EQ(message, part_->rank() == last ? members_[0] : ranks().rank());
+}
+
+// A part of a part, of one rank.
+TEST_F(Parts, OfAGroupCanBeSplit) {
+  const std::unique_ptr<stagegpt::RankGroup> alone = part_->split(part_->rank(), 0);
+  EXPECT_EQ(alone->size(), 1);
+  EXPECT_EQ(from_root(*alone, ranks().rank()), ranks().rank());
+}
+
+TEST(RankGroup, OfASingleProcessIsSplitIntoItself) {
+  SingleProcess single;
+  const std::unique_ptr<stagegpt::RankGroup> part = single.split(3, 4);
+  EXPECT_EQ(part->rank(), 0);
+  EXPECT_EQ(part->size(), 1);
+}
+
+// All ranks of this machine share memory.
+TEST(RankGroup, KnowsTheRanksOfItsNode) {
+  const std::unique_ptr<MpiGroup> node = ranks().node();
+  EXPECT_EQ(node->rank(), ranks().rank());
+  EXPECT_EQ(node->size(), ranks().size());
+}
+
 }  // namespace
 }  // namespace stagegpt::test

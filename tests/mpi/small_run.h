@@ -8,7 +8,7 @@
 #include "common/comm/self_communicator.h"
 #include "common/train/trainer.h"
 #include "stage0_serial/cpu_backend.h"
-#include "stage1_mpi/mpi_communicator.h"
+#include "stage1_mpi/communication.h"
 #include "tests/support/mpi_ranks.h"
 #include "tests/support/tensors.h"
 
@@ -34,10 +34,15 @@ class SmallRun {
       : SmallRun(
             settings, [this](Backend&) { return std::make_unique<SelfCommunicator>(single_); },
             [](Communicator&, Backend&) { return std::make_unique<NoGradientSync>(); }) {}
-  // Training on the MPI ranks of this program.
+  // Training on the MPI ranks of this program; with hierarchical, on nodes of two ranks.
   SmallRun(const SmallSettings& settings, CommAlgorithm algorithm, const MakeSync& make_sync)
       : SmallRun(
-            settings, [=](Backend& own) { return make_mpi_communicator(ranks(), own, algorithm); },
+            settings,
+            [=](Backend& own) {
+              const int node = algorithm == CommAlgorithm::hierarchical ? 2 : 0;
+              return make_communicator(ranks(), own, {.algorithm = algorithm, .ranks_per_node = node},
+                                       nullptr);
+            },
             make_sync) {}
 
   std::vector<float> weights() const { return elements(model.parameters().weights()); }

@@ -59,6 +59,31 @@ TEST_F(Stage1, EverySyncTrainsAsStage0) {
   }
 }
 
+const Arguments kTwoNodes = {"--comm-algorithm", "hierarchical", "--ranks-per-node", "2"};
+
+TEST_F(Stage1, RingsWithinAndAcrossNodesTrainAsStage0) {
+  stage0("train", small("serial"));
+  for (const char* comm : {"overlapped", "zero1", "zero1-overlapped"}) {
+    stage1(4, "train", small(comm, with_flags(kTwoNodes, {"--comm", comm})));
+    expect_same_curves(comm, "serial");
+  }
+}
+
+// --reproducible exchanges whole arenas: the bits do not depend on nodes.
+TEST_F(Stage1, NodesChangeNoBitOfReproducibleRuns) {
+  const Arguments few = {"--reproducible", "--stop-after", "4"};
+  stage0("train", small("one", few));
+  stage1(4, "train", small("four", with_flags(few, kTwoNodes)));
+  EXPECT_EQ(hash_after(4, "four"), hash_after(4, "one"));
+}
+
+TEST_F(Stage1, RefusesNodesThatDoNotDivideTheRanks) {
+  const Arguments run = ranks_of(3, "stage1_train") + small("run", kTwoNodes);
+  const ProgramResult result = run_mpi(Arguments{"--quiet"} + run, directory_.path());
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.errors, "stage1_train: --ranks-per-node: 3 ranks cannot be divided into nodes of 2\n");
+}
+
 TEST_F(Stage1, TakesTheSamplesOfAMixtureAsStage0) {
   directory_.write("other.txt", "a text that has fewer of the letters; " + std::string(2000, 'o'));
   const Arguments mixture = {"--data", "t.txt=0.6,other.txt=0.4", "--tokenizer", "bpe"};

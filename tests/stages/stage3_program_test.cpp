@@ -63,6 +63,15 @@ TEST_F(Stage3Emulated, EverySyncTrainsAsStage0) {
   }
 }
 
+TEST_F(Stage3Emulated, RingsWithinAndAcrossNodesTrainAsStage0) {
+  if (kSanitized) GTEST_SKIP() << "four ranks take minutes";
+  const Arguments shorter = {"--steps", "5", "--eval-every", "5"};
+  const Arguments nodes = {"--comm-algorithm", "hierarchical", "--ranks-per-node", "2"};
+  stage0("train", small("serial", shorter));
+  stage3(4, "train", small("nodes", with_flags(with_flags(shorter, nodes), {"--comm", "overlapped"})));
+  expect_same_curves("nodes", "serial");
+}
+
 TEST_F(Stage3Emulated, ReproducibleRunsEndInTheSameBitsAsStage2) {
   for (const std::string precision : {"f32", "bf16"}) {
     const Arguments few = {"--stop-after", "4", "--reproducible", "--precision", precision};

@@ -14,6 +14,7 @@
 namespace stagegpt::test {
 namespace {
 
+MpiSession* the_session = nullptr;
 MpiGroup* the_ranks = nullptr;
 
 class FailuresOfARank final : public testing::EmptyTestEventListener {
@@ -25,7 +26,7 @@ class FailuresOfARank final : public testing::EmptyTestEventListener {
     const std::string what = concat(test_, ", ", result.file_name() ? result.file_name() : "unknown file",
                                     ':', result.line_number(), ": ", result.summary());
     // The test has ended on this rank, and the other ranks would wait for this rank.
-    if (result.fatally_failed()) ranks().end_all(what, 1);
+    if (result.fatally_failed()) the_session->end_all(what, 1);
     if (!ranks().is_root()) std::fprintf(stderr, "rank %d: %s\n", ranks().rank(), what.c_str());
   }
 
@@ -41,7 +42,9 @@ MpiGroup& ranks() { return *the_ranks; }
 int main(int argc, char** argv) {
   using namespace stagegpt;
   testing::InitGoogleTest(&argc, argv);
-  MpiGroup group;
+  MpiSession session;
+  MpiGroup group(session, MPI_COMM_WORLD);
+  test::the_session = &session;
   test::the_ranks = &group;
   testing::UnitTest::GetInstance()->listeners().Append(new test::FailuresOfARank);
   const bool failed = RUN_ALL_TESTS() != 0;

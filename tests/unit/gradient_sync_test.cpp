@@ -16,6 +16,7 @@
 #include "stage1_mpi/sync/overlapped_sync.h"
 #include "stage1_mpi/sync/zero1_overlapped_sync.h"
 #include "tests/support/counting_communicator.h"
+#include "tests/support/refusal.h"
 #include "tests/support/tensors.h"
 
 namespace stagegpt::test {
@@ -95,11 +96,22 @@ TEST_F(GradientSyncTest, is_what_the_flags_ask_for) {
   EXPECT_NE(dynamic_cast<OverlappedSync*>(make(parsed({"--comm", "overlapped"})->gradient_sync()).get()),
             nullptr);
   EXPECT_EQ(calls_of_step(parsed({"--comm", "zero1"})->gradient_sync()).front().name, "reduce_scatter");
-  EXPECT_EQ(parsed({"--comm-algorithm", "ring"})->algorithm(), CommAlgorithm::ring);
-  EXPECT_EQ(parsed({"--comm-algorithm", "mpi"})->algorithm(), CommAlgorithm::mpi);
-  EXPECT_EQ(parsed({"--comm-latency", "250"})->network().latency, 250e-6);
-  EXPECT_EQ(parsed({"--comm-bandwidth", "2"})->network().seconds_per_byte, 4e-9);
-  EXPECT_FALSE(parsed({})->network().delays());
+  const auto communication = [&](const std::vector<const char*>& argv) {
+    return parsed(argv)->communication();
+  };
+  EXPECT_EQ(communication({}).algorithm, CommAlgorithm::ring);
+  EXPECT_EQ(communication({"--comm-algorithm", "ring"}).algorithm, CommAlgorithm::ring);
+  EXPECT_EQ(communication({"--comm-algorithm", "mpi"}).algorithm, CommAlgorithm::mpi);
+  EXPECT_EQ(communication({"--comm-algorithm", "hierarchical"}).algorithm, CommAlgorithm::hierarchical);
+  EXPECT_EQ(communication({"--comm-algorithm", "hierarchical"}).ranks_per_node, 0);
+  EXPECT_EQ(communication({"--comm-algorithm", "hierarchical", "--ranks-per-node", "4"}).ranks_per_node, 4);
+  EXPECT_EQ(refusal([&] {
+              communication({"--ranks-per-node", "4"});
+            }),
+            "--ranks-per-node: --comm-algorithm ring has no nodes; expected hierarchical");
+  EXPECT_EQ(communication({"--comm-latency", "250"}).network.latency, 250e-6);
+  EXPECT_EQ(communication({"--comm-bandwidth", "2"}).network.seconds_per_byte, 4e-9);
+  EXPECT_FALSE(communication({}).network.delays());
   EXPECT_EQ(parsed({"--watchdog-seconds", "2.5"})->watchdog_seconds(), 2.5);
 }
 

@@ -39,6 +39,14 @@ TEST(Transports, a_cuda_aware_mpi_reduces_by_the_ring_alone) {
             std::string::npos);
 }
 
+// NCCL has levels of its own.
+TEST(Transports, over_mpi_alone_are_hierarchical) {
+  const gpu::TransportConditions conditions{.algorithm = CommAlgorithm::hierarchical};
+  EXPECT_EQ(unavailable_reason(Transport::nccl, conditions),
+            "NCCL chooses its own algorithms, not --comm-algorithm hierarchical");
+  EXPECT_EQ(unavailable_reason(Transport::host, conditions), "");
+}
+
 TEST(Transports, say_why_they_are_none) {
   const auto refusal = [](const char* name, const gpu::TransportConditions& conditions) {
     return test::refusal([&] { choose_transport(name, conditions); });
