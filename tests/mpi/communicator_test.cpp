@@ -70,6 +70,7 @@ std::vector<std::int64_t> sizes() {
 TEST_P(CommunicatorOfRanks, broadcasts_from_any_root) {
   for (const std::int64_t size : sizes()) {
     for (int root = 0; root < ranks().size(); ++root) {
+      if (size > kChunk && root != ranks().size() - 1) continue;  // to be quick
       const Tensor tensor = own_elements(size);
       communicator_->broadcast(tensor, root);
       expect_elements(tensor, 0, size, [&](std::int64_t i) { return element(root, i); });

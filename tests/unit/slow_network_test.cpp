@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "common/base/seconds_since.h"
+#include "common/profile/recorded_communicator.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/support/counting_communicator.h"
 
@@ -95,6 +96,18 @@ TEST_F(SlowNetwork, WaitsForAllOperationsOfTheMachinesOwn) {
   EXPECT_EQ(counting_->under_way(), 0);
   EXPECT_GE(seconds_since(begin), 6e-3);
   for (const auto& one : pending) EXPECT_TRUE(one->progress());
+}
+
+TEST_F(SlowNetwork, WaitsForOperationsThatAreRecorded) {
+  Timeline timeline;
+  const auto communicator = recorded(&timeline, with({.latency = 1e-3}));
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<std::unique_ptr<Pending>> pending;
+  pending.push_back(communicator->reduce_scatter(tensor_));
+  pending.push_back(communicator->all_gather(tensor_));
+  communicator->wait_all(pending);
+  EXPECT_EQ(counting_->under_way(), 0);
+  EXPECT_GE(seconds_since(begin), 6e-3);
 }
 
 }  // namespace
