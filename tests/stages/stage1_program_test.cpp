@@ -294,9 +294,9 @@ TEST_F(Stage1, TellsOnWhatItRuns) {
 
 TEST_F(Stage1, HelpComesOnce) {
   const std::string help = stage1(2, "train", {"--help"}).output;
-  const std::size_t first = help.find("--comm-algorithm");
+  const std::size_t first = help.find("--watchdog-seconds");
   ASSERT_NE(first, std::string::npos);
-  EXPECT_EQ(help.find("--comm-algorithm", first + 1), std::string::npos);
+  EXPECT_EQ(help.find("--watchdog-seconds", first + 1), std::string::npos);
 }
 
 TEST_F(Stage1, VersionComesOnce) {
