@@ -120,7 +120,8 @@ def result_of(call: Call, programs: Programs, scratch: Path) -> subprocess.Compl
         return programs.run(call.name, call.arguments, ROOT)
     if job and job.group(2) == "bench":
         values = {} if "--budget" in call.arguments else TINY_GENERATION if "--generate" in call.arguments else TINY_BENCH
-        return programs.run(call.name, with_values(call.arguments, values), scratch)
+        one_rank = {"--ranks-per-node": "1"} if "--ranks-per-node" in call.arguments else {}
+        return programs.run(call.name, with_values(call.arguments, values | one_rank), scratch)
     if call.name == "compare_stages":
         return programs.run(call.name, tiny_comparison(call.arguments), scratch)
     if (job and job.group(2) in ("train", "generate", "evaluate", "inspect")) or call.name in ("convert_checkpoint", "prepare_data"):
