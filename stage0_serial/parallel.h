@@ -1,5 +1,6 @@
 // Threads of the CPU backend. The parts into which work is divided depend only on its size, not on the number
-// of threads, so that a sum over parts has the same bits with any number of threads. (Except in shares().)
+// of threads, so that a sum over parts has the same bits with any number of threads. In shares() they depend
+// on the threads too: it is only for results that do not depend on the parts.
 #pragma once
 
 #include <algorithm>
@@ -33,13 +34,13 @@ class Parallel {
          [&](std::int64_t part) { f(part * grain, std::min(n, (part + 1) * grain)); });
   }
 
-  // Calls f(begin, end) for consecutive parts of [0, n), one for each thread, whose limits are multiples of a
-  // cache line of floats. Only for work whose results do not depend on the limits.
+  // Calls f(begin, end) for consecutive parts of [0, n), at most one for each thread, of whole cache lines of
+  // floats.
   template <class F>
   void shares(std::int64_t n, const F& f) const {
     constexpr std::int64_t kLine = 16;
     const std::int64_t lines = (n + kLine - 1) / kLine;
-    ranges(n, (lines + threads_ - 1) / threads_ * kLine, f);
+    ranges(n, std::max<std::int64_t>(1, (lines + threads_ - 1) / threads_) * kLine, f);
   }
 
  private:

@@ -97,8 +97,10 @@ class HierarchicalCommunicator final : public Communicator {
 
   std::unique_ptr<Communicator> split(int color, int key) override { return levels_.all->split(color, key); }
 
-  // Across nodes once, to the ranks with the root's local rank.
+  // Across nodes once, to the ranks with the root's local rank. A step of an operation in progress could
+  // start before it on one rank and after it on another.
   void broadcast(const Tensor& tensor, int root) override {
+    check(order_.in_progress.empty(), "communicator: broadcast() while other operations are in progress");
     if (local(root) == local(rank())) levels_.across->broadcast(tensor, node(root));
     levels_.scatter->broadcast(tensor, local(root));
   }
@@ -164,7 +166,11 @@ class HierarchicalCommunicator final : public Communicator {
 
   void wait_all(const Operations& pending) override {
     const Watchdog::Waiting waiting(watchdog_);
-    progress_until_done(pending);
+    const auto is_done = [](const auto& one) { return one->progress(); };
+    // Those in the list wait for earlier ones, which need not be in it.
+    while (!std::ranges::all_of(pending, is_done)) {
+      for (InSteps* one : order_.in_progress) one->progress();
+    }
   }
 
  private:

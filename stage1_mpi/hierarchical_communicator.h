@@ -1,10 +1,9 @@
 // Collectives in two levels, for N = M·L ranks on M nodes with L ranks each: rank r is local rank r mod L of
 // node r/L. Messages across nodes are slow, and each rank may have a network adapter of its own.
 //
-//   all-reduce       1. within each node      reduce-scatter: local rank l gets slice l of L, summed over its
-//   node
-//                    2. across nodes          all-reduce of slice l among the M ranks with local rank l
-//                    3. within each node      all-gather of the slices
+//   all-reduce   1. within each node   reduce-scatter: local rank l gets the sum of slice l of L
+//                2. across nodes       all-reduce of slice l among the M ranks with local rank l
+//                3. within each node   all-gather of the slices
 //
 // L rings cross the nodes at the same time, one for each local rank. Each rank sends 2(L-1)/L of the tensor
 // within its node and 2(M-1)/M · 1/L of it across nodes, in 2(L-1) and 2(M-1) steps. A single ring has 2(N-1)

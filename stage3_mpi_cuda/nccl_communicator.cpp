@@ -152,10 +152,14 @@ class NcclCommunicator final : public Communicator {
     ncclCommDestroy(comm_);
   }
 
+  // NCCL permits no operation in progress meanwhile.
   std::unique_ptr<Communicator> split(int color, int key) override {
     std::unique_ptr<MpiGroup> part = group_.part(color, key);
+    gpu::synchronize(stream());
     ncclComm_t comm = nullptr;
+    group_.enter("start of NCCL");
     check_nccl(ncclCommSplit(comm_, color, key, &comm, /*config=*/nullptr), "ncclCommSplit");
+    group_.enter(kUnwatched);
     return std::make_unique<NcclCommunicator>(std::move(part), device_, comm);
   }
 

@@ -28,8 +28,8 @@ class RankGroup {
   // all = the bytes of rank 0, of rank 1, …. The number of bytes must be the same on all ranks.
   virtual void all_gather(std::span<const std::byte> own, std::span<std::byte> all) = 0;
 
-  // The group of all ranks with the same color, in the order of their keys; among equal keys, of their ranks
-  // here. Each rank is in one of the new groups. Collective call.
+  // The group of all ranks with the same color (not negative), in the order of their keys; among equal keys,
+  // of their ranks here. Each rank is in one of the new groups. Collective call.
   virtual std::unique_ptr<RankGroup> split(int color, int key);
 
   // Begins a phase of this rank's work, for the watchdog, which ends the run if a phase takes too long.

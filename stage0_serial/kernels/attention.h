@@ -19,7 +19,7 @@ namespace stagegpt {
 
 struct AttentionSize {
   std::int64_t B, T, NH, HS;
-  double scale;  // of the scores; GPT-2's is 1/√HS
+  double scale;  // of the scores, positive; GPT-2's is 1/√HS
 
   std::int64_t channels() const { return NH * HS; }
   std::int64_t row() const { return 3 * NH * HS; }  // elements of a row of qkv

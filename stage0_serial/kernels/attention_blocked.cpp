@@ -116,7 +116,7 @@ struct Softmax {
   float sum, lse;
 };
 
-// Replaces n scores by exp(scale·(score - max)), and those from there to `end` by zero.
+// Replaces n scores by exp(scale·(score - max)), and those from there to `end` by zero. scale > 0.
 Softmax softmax_row(float* p, std::int64_t n, std::int64_t end, float scale) {
   const std::int64_t vectors = round_up_to_lanes(n);
   std::fill(p + n, p + vectors, -std::numeric_limits<float>::infinity());  // their exp is below 1e-37

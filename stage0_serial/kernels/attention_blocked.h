@@ -5,14 +5,18 @@
 // Forward, for each block of queries: small products give the scores for all earlier keys, the softmax is
 // computed in place, and further products multiply by the values.
 //
-//                keys →                Of a block of queries, only what lies on or below the diagonal is
-//            ┌─────────────┐           computed, to within a register tile.
-//  queries   │▓▓           │
-//     ↓      │▓▓▓▓         │  ▓ one block of queries: forward
-//            │▓▓▓▓▓▓▒      │
-//            │      ▒▒▒    │  ▒ one block of keys: backward
-//            │      ▒▒▒    │
-//            └─────────────┘
+// clang-format off
+//            forward: one block of queries     backward: one block of keys
+//                    keys →                            keys →
+//                  ░                                 ░
+//        queries   ░░                                ░░
+//           ↓      ▓▓▓                               ░░▓
+//                  ▓▓▓▓                              ░░▓▓
+//                  ░░░░░                             ░░▓▓░
+//                  ░░░░░░                            ░░▓▓░░
+// clang-format on
+//
+// Only what lies on or below the diagonal is computed, to within a register tile.
 //
 // Backward, for each block of keys: for all later blocks of queries the probabilities are computed again,
 // from lse. The gradients of the keys and values stay in a cache meanwhile; those of the queries are

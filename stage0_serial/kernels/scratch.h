@@ -38,6 +38,8 @@ class Scratch {
 
   void reserve(std::int64_t floats) {
     if (floats <= size_) return;
+    size_ = 0;
+    data_.reset();  // before the new memory is taken
     data_.reset(static_cast<float*>(
         std::aligned_alloc(kLineFloats * sizeof(float), static_cast<std::size_t>(floats) * sizeof(float))));
     if (!data_) throw std::bad_alloc();

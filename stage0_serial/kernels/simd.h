@@ -78,7 +78,7 @@ inline float sum_of(FloatVector v) {
 }
 
 // The largest of n ≥ 1 elements. A loop with std::max would take one element at a time: the compiler may not
-// change the order in which it meets a NaN.
+// change the order in which it meets a NaN. A NaN that is not the first element is ignored.
 inline float max_of(const float* p, std::int64_t n) {
   FloatVector largest = FloatVector{} + p[0];
   std::int64_t at = 0;

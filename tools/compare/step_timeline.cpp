@@ -1,6 +1,7 @@
 #include "tools/compare/step_timeline.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "common/base/error.h"
@@ -35,17 +36,25 @@ int rank_of(const Json& json) {
   return static_cast<int>(rank);
 }
 
+// The row of an event, or the number of a step.
+int number_of(const Json& json, std::string_view what) {
+  const std::uint64_t number = natural_number(json, what);
+  if (number > std::numeric_limits<int>::max()) user_error("expected a smaller ", what, " than ", number);
+  return static_cast<int>(number);
+}
+
 Event event_of(const Json& json) {
-  const double begin = json.at("ts").get<double>() / 1e3;
+  const double begin = json.at("ts").get<double>() / 1e3, duration = json.value("dur", 0.0) / 1e3;
+  if (duration < 0) user_error("a duration of ", duration, " ms");
   const Json args = json.value("args", Json::object());
   return {.name = json.at("name").get<std::string>(),
           .category = json.at("cat").get<std::string>(),
           .id = json.contains("id2") ? json["id2"].at("local").get<std::string>() : "",
           .rank = rank_of(json),
-          .row = json.at("tid").get<int>(),
+          .row = number_of(json.at("tid"), "tid"),
           .begin = begin,
-          .end = begin + json.value("dur", 0.0) / 1e3,
-          .step = args.value("number", std::int64_t{0})};
+          .end = begin + duration,
+          .step = args.contains("number") ? number_of(args["number"], "number") : 0};
 }
 
 Events read_events(const Json& file) {
@@ -55,7 +64,7 @@ Events read_events(const Json& file) {
     const std::string kind = json.at("ph").get<std::string>();
     if (kind == "M") {
       if (json.at("name") == "thread_name") {
-        const std::pair row(rank_of(json), json.at("tid").get<int>());
+        const std::pair row(rank_of(json), number_of(json.at("tid"), "tid"));
         events.row_names[row] = json.at("args").at("name").get<std::string>();
       }
       continue;
@@ -201,6 +210,7 @@ StepTimeline timeline_of(const Json& file) {
   if (steps.empty()) user_error("no steps");
   std::ranges::stable_sort(steps, {}, &Step::ms);
   const Step& median = steps[steps.size() / 2];
+  if (!(median.ms() > 0)) user_error("step ", median.number, " takes no time");
   StepTimeline timeline{.step = median.number,
                         .recorded = static_cast<std::int64_t>(steps.size()),
                         .ms = median.ms(),

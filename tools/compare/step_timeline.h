@@ -10,7 +10,7 @@
 
 namespace stagegpt::compare {
 
-// Times are milliseconds; `begin` counts from the begin of the step on the first rank that begins it.
+// Times are milliseconds; `begin` counts from the start of the step on the first rank that starts it.
 struct StepSpan {
   enum class Kind {
     phase,
