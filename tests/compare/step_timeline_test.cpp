@@ -170,6 +170,10 @@ TEST_F(StepTimelines, OfOtherFilesAreRefused) {
     return refusal(concat(R"({"otherData": {}, "traceEvents": [)", event, "]}"));
   };
   EXPECT_TRUE(with(span("step", "step", 1, 1, 0, 5, 3)).ends_with(": step 3 is missing on a rank"));
+  EXPECT_TRUE(with(span("step", "step", 0, 1, 0, 0, 3)).ends_with(": step 3 takes no time"));
+  EXPECT_TRUE(with(span("step", "step", 0, 1, 0, -5000, 3)).ends_with(": a duration of -5 ms"));
+  EXPECT_TRUE(with(span("step", "step", 0, 1, 0, 5, std::int64_t{1} << 40))
+                  .ends_with(": expected a smaller number than 1099511627776"));
   EXPECT_NE(with(span("step", "step", -1, 1, 0, 5, 3)).find("pid"), std::string::npos);
   EXPECT_NE(with(span("step", "step", 70000, 1, 0, 5, 3)).find("expected ranks below 65536"),
             std::string::npos);

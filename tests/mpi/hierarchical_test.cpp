@@ -168,6 +168,27 @@ TEST_P(Hierarchical, ASlowNetworkIsBetweenNodes) {
   EXPECT_EQ(to_host<float>(*backend_, other), std::vector<float>{static_cast<float>(before)});
 }
 
+// The second operation cannot start a step before the first one.
+TEST_P(Hierarchical, CanWaitForALaterOperationFirst) {
+  const Tensor a = backend_->allocate(DType::f32, {4 * n_}), b = backend_->allocate(DType::f32, {4 * n_});
+  backend_->fill(a, 1);
+  backend_->fill(b, 2);
+  const std::unique_ptr<Pending> first = communicator_->all_reduce(a);
+  std::vector<std::unique_ptr<Pending>> second;
+  second.push_back(communicator_->all_reduce(b));
+  communicator_->wait_all(second);
+  EXPECT_EQ(to_host<float>(*backend_, b), std::vector<float>(static_cast<std::size_t>(4 * n_), 2.0f * n_));
+  first->wait();
+  EXPECT_EQ(to_host<float>(*backend_, a), std::vector<float>(static_cast<std::size_t>(4 * n_), 1.0f * n_));
+}
+
+TEST_P(Hierarchical, RefusesABroadcastBetweenTheStepsOfAnother) {
+  const Tensor tensor = backend_->zeros(DType::f32, {4 * n_});
+  const std::unique_ptr<Pending> sum = communicator_->all_reduce(tensor);
+  EXPECT_THROW(communicator_->broadcast(tensor, 0), InternalError);
+  sum->wait();
+}
+
 TEST_P(Hierarchical, IsDescribed) {
   EXPECT_EQ(description(ranks(), {.algorithm = CommAlgorithm::hierarchical,
                                   .ranks_per_node = L_,
