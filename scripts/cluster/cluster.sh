@@ -11,18 +11,25 @@
 # --latency US       delays each packet that leaves a node by so many microseconds (tc netem, if the kernel has it)
 # --check            only tests whether this machine permits such nodes; exits with 1 and the reason if it does not
 #
-# COMMAND runs on the head node, which is no node of the list. There, mpirun starts ranks on the nodes, over TCP. Each
-# node is a set of Linux namespaces. The file system is shared, as on a cluster with a parallel file system, and so are
+# COMMAND runs on the head node, which is not one of node1 … nodeN. There, mpirun starts ranks on the nodes, over TCP.
+# Each node is a set of Linux namespaces. The file system is shared, as on a cluster with a parallel file system, and so are
 # processors and memory. Needs no root: an ordinary user gets a user namespace. $STAGEGPT_CLUSTER is a folder with
 # `hosts` and, for each node, NAME.pid: killing that process kills all processes of the node. `ip link set node2 down`
 # on the head node takes down node2's link; `on_node.sh node2 COMMAND` runs a command on it.
-# When COMMAND ends or this script is killed, the kernel ends all that ran inside: nothing is left behind.
+# When COMMAND ends or this script is killed, the kernel ends all that ran inside: no process and no link is left. After
+# SIGKILL, the script's folder in /tmp remains.
 set -euo pipefail
 
 program=${0##*/}
 folder=$(realpath "$(dirname "$0")")
 readonly kNetwork=10.89.0 kHead=254
 die() { echo "$program: $*" >&2; exit 2; }
+
+# check_number OPTION VALUE UNIT
+check_number() {
+  [[ $2 =~ ^([0-9]+(\.[0-9]*)?|\.[0-9]+)$ ]] || die "$1: expected a number of $3, not '$2'"
+  [[ $2 =~ [1-9] ]] || die "$1: expected more than 0 $3, not '$2'"
+}
 
 # On a node, as its first process: it gets a name, and memory and processes of its own.
 run_node() {
@@ -58,7 +65,7 @@ start_nodes() {
   mount --bind "$state/etc_hosts" /etc/hosts
   for ((i = 1; i <= nodes; i++)); do
     name=node$i
-    unshare --net --mount --pid --uts --fork --kill-child "$folder/cluster.sh" --as-node "$state" "$name" \
+    unshare --net --mount --pid --uts --ipc --fork --kill-child "$folder/cluster.sh" --as-node "$state" "$name" \
       2>"$state/$name.log" &
     starting+=($!)
   done
@@ -82,12 +89,13 @@ start_nodes() {
 run_head() {
   local pid status
   read -r pid _ </proc/self/stat
-  echo "$pid" >"$state/head.pid"
+  trap 'exit 143' TERM HUP USR2
+  echo "$pid" >"$state/head.pid"  # from now on, the script outside sends its signals here
+  { cat <&8 >/dev/null; kill -USR2 $$; } &  # the script outside has ended
+  exec 8<&-
   hostname head
   mount -t proc proc /proc
   mount -t tmpfs tmpfs /dev/shm
-  trap 'exit 143' TERM HUP USR2
-  { cat "$state/alive" >/dev/null; kill -USR2 $$; } &  # the script outside has ended
   start_nodes
   echo >"$state/started"
   env --default-signal=INT,QUIT "$@" <&0 &
@@ -110,8 +118,8 @@ in_namespaces=(unshare "${as_root[@]}" --net --mount --pid --uts --ipc --fork --
 # Prints what is missing, if anything is.
 reason() {
   local tool output
-  for tool in unshare nsenter ip tc; do
-    command -v "$tool" >/dev/null || { echo "'$tool' is not installed (packages util-linux, iproute2)"; return; }
+  for tool in unshare nsenter mount hostname ip tc; do
+    command -v "$tool" >/dev/null || { echo "'$tool' is not installed (packages util-linux, mount, hostname, iproute2)"; return; }
   done
   output=$("${in_namespaces[@]}" sh -ec 'mount -t proc proc /proc; ip link add name cluster type bridge
     ip link add name port type veth peer name eth0; tc qdisc add dev port root tbf rate 1gbit burst 256kb limit 16mb' 2>&1) ||
@@ -135,7 +143,7 @@ while [ $# -gt 0 ]; do
     --bandwidth) bandwidth=${2:-0}; shift ;;
     --latency) latency=${2:-0}; shift ;;
     --check) check=1 ;;
-    -h | --help) sed -n '2,23s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,20s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) die "unknown argument '$1'; see --help" ;;
     *) break ;;
   esac
@@ -143,9 +151,9 @@ while [ $# -gt 0 ]; do
 done
 [[ $nodes =~ ^[2-8]$ ]] || die "--nodes: expected 2 to 8, not '$nodes'"
 [[ $slots =~ ^[1-9][0-9]?$ ]] || die "--slots: expected 1 to 99, not '$slots'"
-number='^[0-9]*\.?[0-9]*[1-9][0-9]*\.?[0-9]*$'
-[[ -z $bandwidth || $bandwidth =~ $number ]] || die "--bandwidth: expected a number of Gb/s, not '$bandwidth'"
-[[ -z $latency || $latency =~ $number ]] || die "--latency: expected a number of microseconds, not '$latency'"
+[ -z "$bandwidth" ] || check_number --bandwidth "$bandwidth" Gb/s
+[ -z "$latency" ] || check_number --latency "$latency" microseconds
+[[ $folder != *[[:space:]:]* ]] || die "mpirun cannot start nodes from a path with spaces or colons: $folder"
 why=$(reason)
 if [ -n "$check" ]; then echo "${why:-nodes can be started}"; [ -z "$why" ]; exit; fi
 [ $# -gt 0 ] || die "expected a command; see --help"
@@ -158,7 +166,10 @@ fi
 state=$(mktemp -d)
 trap 'rm -rf "$state"' EXIT
 mkfifo "$state/alive"
-exec 9<>"$state/alive"  # closed when this script ends, however it ends
+# The end of this script, however it ends, closes the only descriptor that can write (9). The head, which inherits the
+# other one (8), then reads the end of the file.
+exec 9<>"$state/alive"
+exec 8<"$state/alive"
 { echo "127.0.0.1 localhost"; echo "$kNetwork.$kHead head"; } >"$state/etc_hosts"
 for ((i = 1; i <= nodes; i++)); do
   echo "$kNetwork.$i node$i" >>"$state/etc_hosts"
@@ -176,9 +187,17 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 env --default-signal=INT,QUIT "${in_namespaces[@]}" "$folder/cluster.sh" --as-head "$state" "$nodes" "$bandwidth" \
   "$latency" "$@" <&0 9>&- &
-child=$!
+child=$! status_of_end=""
 # shellcheck disable=SC2317  # the traps call it
-pass_on() { kill "-$1" "$(cat "$state/head.pid")" 2>/dev/null || true; }
+pass_on() {
+  if [ -s "$state/head.pid" ]; then
+    kill "-$1" "$(cat "$state/head.pid")" 2>/dev/null || true
+  elif [ "$1" = TERM ]; then
+    # The head has not begun. unshare blocks SIGTERM; the kernel ends its child with it (--kill-child).
+    kill -KILL "$child" 2>/dev/null || true
+    status_of_end=143
+  fi
+}
 trap 'pass_on TERM' TERM HUP
 trap 'pass_on USR1' USR1
 trap : INT
@@ -187,4 +206,4 @@ while true; do
   wait "$child" || status=$?
   kill -0 "$child" 2>/dev/null || break
 done
-exit "$status"
+exit "${status_of_end:-$status}"

@@ -15,12 +15,20 @@ import subprocess
 import sys
 from pathlib import Path
 from statistics import median
+from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 from scaling_model import Network, ring_time  # noqa: E402
 
 MODEL = ["--model", "gpt2", "--n-layer", "4", "--n-embd", "384", "--n-head", "6"]
+
+LIMIT = 600  # seconds, for a run
+
+
+def fail(reason: str) -> NoReturn:
+    print(f"measure.py: {reason}", file=sys.stderr)
+    sys.exit(2)
 
 
 def measure(nodes: int, gigabits: float, binary: Path, steps: int, eager_limit: int) -> tuple[float, float, int]:
@@ -31,7 +39,13 @@ def measure(nodes: int, gigabits: float, binary: Path, steps: int, eager_limit: 
     command = [ROOT / "scripts/cluster/cluster.sh", "--nodes", str(nodes), *limit, "mpirun", "-np", str(nodes), "--bind-to", "none", *eager,
                binary / "stage1_bench", *MODEL, "--batch-size", str(nodes), "--seq-len", "8", "--threads", "1", "--steps", str(steps),
                "--warmup", "1", "--comm", "flat", "--json"]
-    result = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=600)
+    try:
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        fail(f"a run has not ended within {LIMIT} s")
+    if result.returncode:
+        lines = [line for line in result.stderr.splitlines() if line.strip(" -")]  # mpirun frames its messages with dashes
+        fail(lines[-1] if lines else f"a run has ended with exit code {result.returncode}")
     report = json.loads(result.stdout)
     return report["phases_ms"]["communication"], report["busy"]["others_share"], 4 * report["parameters"]
 

@@ -14,4 +14,4 @@ pid=$(cat "${STAGEGPT_CLUSTER:?is not set: run this inside cluster.sh}/$node.pid
   echo "${0##*/}: there is no node '$node' in this cluster" >&2
   exit 2
 }
-exec nsenter --target "$pid" --net --mount --pid --uts sh -c "$*"
+exec nsenter --target "$pid" --net --mount --pid --uts --ipc sh -c "$*"

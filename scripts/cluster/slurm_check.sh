@@ -26,6 +26,9 @@ fail() {
   exit 1
 }
 
+# find_line PATTERN [FILE]: sets $line to the first line of the file, or of standard input, that has the pattern.
+find_line() { line=$(grep -m 1 -e "$@") || fail "no line '$1'"; }
+
 # until_true SECONDS WHAT COMMAND…: waits until the command succeeds.
 until_true() {
   local seconds=$1 what=$2 end=$((SECONDS + $1))
@@ -43,7 +46,9 @@ submit() {
     "${small[@]}" --steps 1000000 --checkpoint-every 500 --watchdog-seconds 20 --run-dir "$run")
   until_true 60 "the job runs" test_state RUNNING
   until_true 60 "the first checkpoint" test -e "$run/latest"
-  say "job $job runs on $(nodes_of_job): $(grep -m 1 machine: "$log")"
+  until_true 60 "a line 'machine:'" grep machine: "$log"
+  find_line machine: "$log"
+  say "job $job runs on $(nodes_of_job): $line"
 }
 nodes_of_job() { squeue --noheader --jobs="$job" --format=%N; }
 state_of_job() { squeue --noheader --states=all --jobs="$job" --format=%T; }
@@ -56,17 +61,20 @@ one_node() {
   run=$STAGEGPT_CLUSTER/run.$name log=$STAGEGPT_CLUSTER/log.$name
   sbatch --wait --ntasks-per-node=2 --cpus-per-task=1 --output="$log" scripts/slurm/one_node.sbatch "${small[@]}" --steps 20 \
     --run-dir "$run" >/dev/null || fail "one_node.sbatch"
-  say "one_node.sbatch: $(grep -m 1 machine: "$log")"
+  find_line machine: "$log"
+  say "one_node.sbatch: $line"
   [ -e "$run/checkpoints/step_00000020" ] || fail "no checkpoint after the last step"
 }
 
 time_limit() {
   submit --time=2 --signal=B:USR1@60
   until_true 150 "the job stops at its time limit and is queued again" test_restarts 1
-  say "$(grep -m 1 'stopped by a signal' "$log" || fail "no line 'stopped by a signal'")"
+  find_line 'stopped by a signal' "$log"
+  say "$line"
   say "queued again by scontrol requeue: $(state_of_job), restarts: $(restarts)"
   until_true 90 "the job resumes" resumed
-  say "job $job runs on $(nodes_of_job): $(grep -m 1 'resumed from' "$log")"
+  find_line 'resumed from' "$log"
+  say "job $job runs on $(nodes_of_job): $line"
   cancel_job
 }
 test_restarts() { [ "$(restarts)" -ge "$1" ]; }
@@ -79,7 +87,8 @@ cancel() {
   say "scancel: $(state_of_job), no rank left, newest checkpoint $(readlink "$run/latest")"
   submit
   until_true 30 "the run resumes from it" resumed
-  say "submitted again: $(grep -m 1 'resumed from' "$log")"
+  find_line 'resumed from' "$log"
+  say "submitted again: $line"
   cancel_job
 }
 test_state() { [[ $(state_of_job) == "$1"* ]]; }
@@ -101,11 +110,13 @@ srun() {
   run=$STAGEGPT_CLUSTER/run.$name
   output=$(command srun --mpi=pmix --nodes=2 --ntasks=2 build/release/bin/stage1_train --threads 1 "${small[@]}" --steps 3 \
     --run-dir "$run" 2>&1) || fail "srun --mpi=pmix: $output"
-  say "srun --mpi=pmix: $(grep machine: <<<"$output")"
+  find_line machine: <<<"$output"
+  say "srun --mpi=pmix: $line"
   output=$(command srun --mpi=none --nodes=2 --ntasks=2 build/release/bin/stage1_train --threads 1 "${small[@]}" --steps 3 \
     --run-dir "$run.none" 2>&1) || status=$?
   [ $status -eq 1 ] || fail "srun without PMIx: exit code $status: $output"
-  say "srun --mpi=none: exit code $status, Open MPI's own message: $(grep -m 1 direct <<<"$output") …"
+  find_line direct <<<"$output"
+  say "srun --mpi=none: exit code $status, Open MPI's own message: $line …"
   [ ! -e "$run.none" ] || fail "a rank without the others has begun to train"
   log=$STAGEGPT_CLUSTER/log.$name status=0
   sbatch --wait --nodes=2 --ntasks=2 --output="$log" --wrap "build/release/bin/stage1_train ${small[*]} --steps 3 --run-dir $run.none" \

@@ -8,8 +8,11 @@ ranks on one host, without the cluster; the process table. Exits with 77 if this
 """
 
 import argparse
+import ctypes
 import json
 import os
+import re
+import select
 import shutil
 import signal
 import subprocess
@@ -18,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTER = ROOT / "scripts/cluster/cluster.sh"
@@ -26,14 +30,50 @@ SMALL = ["--tokenizer", "char", "--n-layer", "2", "--n-head", "4", "--n-embd", "
 WATCHDOG = 3                # seconds
 # What mpirun says when its connection to a node breaks, or when ssh, here on_node.sh, ends.
 LOST = ("ORTE has lost communication with a remote daemon", "ORTE was unable to reliably start one or more daemons")
-TIMEOUT = 240               # seconds after which a run counts as hung, on a machine with other work
+# In seconds, for a whole test, on a machine with other work; ctest ends it after 600.
+LIMIT = 480                 # of all runs inside a cluster together: one that takes longer counts as hung
+CLUSTER_LIMIT = 540         # of the cluster around them
+VANISH = 60                 # for processes to end after the cluster
 ALL_RANKS = ("stage1_train", "stage3_train_em", "orted", "mpirun")  # names in the process table have 15 characters
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1        # <linux/prctl.h>
 bin_dir = Path()
+begin = time.monotonic()
 
 
 def check(condition: bool, *what: object) -> None:
     if not condition:
         raise SystemExit("cluster_test.py: " + " ".join(map(str, what)))
+
+
+def time_left() -> float:
+    return max(1.0, begin + LIMIT - time.monotonic())
+
+
+def wait_until(done: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def start_cluster(*arguments: object, output: int | None = None, cwd: str | None = None) -> subprocess.Popen[str]:
+    """Starts cluster.sh, in a process group of its own. The kernel sends it SIGTERM when this process ends, even by SIGKILL."""
+    return subprocess.Popen([str(each) for each in (CLUSTER, *arguments)], stdin=subprocess.DEVNULL, stdout=output,
+                            cwd=cwd, text=True, start_new_session=True,
+                            preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM))
+
+
+def end_cluster(cluster: subprocess.Popen[str]) -> None:
+    if cluster.poll() is None:
+        cluster.terminate()
+        try:
+            cluster.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            cluster.kill()
+            cluster.wait()
 
 
 def train_command(ranks: int, run: str, *flags: str, stage: int = 1, nodes: str = "") -> list[str]:
@@ -52,8 +92,12 @@ def on_one_host() -> dict[str, str]:
 
 def train(ranks: int, run: str, *flags: str, stage: int = 1, nodes: str = "", one_host: bool = False) -> str:
     """Trains, and returns what was printed."""
-    result = subprocess.run(train_command(ranks, run, *flags, stage=stage, nodes=nodes), stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT, env=on_one_host() if one_host else None)
+    command = train_command(ranks, run, *flags, stage=stage, nodes=nodes)
+    try:
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=time_left(),
+                                env=on_one_host() if one_host else None)
+    except subprocess.TimeoutExpired as hung:
+        raise SystemExit(f"cluster_test.py: hangs: {' '.join(command)}\n{(hung.stdout or b'').decode(errors='replace')}") from None
     check(result.returncode == 0, "exit code", result.returncode, result.stdout)
     where = "1 node," if one_host else f"{ranks} nodes,"
     check(f"machine: {ranks} ranks on {where}" in result.stdout, "not on", where, result.stdout)
@@ -163,14 +207,12 @@ def lose_node(run: str, stage: int, lose: Callable[[], None]) -> None:
     flags = ["--reproducible", "--steps", "100000", "--checkpoint-every", "10", "--watchdog-seconds", str(WATCHDOG)]
     with Path(f"{run}.out").open("w", encoding="utf-8") as output:
         ranks = subprocess.Popen(train_command(4, run, *flags, stage=stage), stdout=output, stderr=subprocess.STDOUT)
-        deadline = time.monotonic() + TIMEOUT
-        while newest(run) < 20:
-            check(ranks.poll() is None and time.monotonic() < deadline, "no checkpoint:", Path(f"{run}.out").read_text())
-            time.sleep(0.05)
+        wait_until(lambda: newest(run) >= 20 or ranks.poll() is not None, time_left())
+        check(newest(run) >= 20 and ranks.poll() is None, "no checkpoint:", Path(f"{run}.out").read_text())
         lose()
         start = time.monotonic()
         try:
-            code = ranks.wait(timeout=TIMEOUT)
+            code = ranks.wait(timeout=time_left())
         except subprocess.TimeoutExpired:
             ranks.kill()
             check(False, "hangs:", Path(f"{run}.out").read_text(), ranks_left())
@@ -178,12 +220,8 @@ def lose_node(run: str, stage: int, lose: Callable[[], None]) -> None:
     check(code != 0, "exit code 0")
     text = Path(f"{run}.out").read_text()
     check(any(line in text for line in LOST), "mpirun does not say what has happened:", text)
-    for _ in range(10 * 4 * WATCHDOG):  # ranks that nobody can reach end by their own watchdog
-        left = ranks_left()
-        if not left:
-            break
-        time.sleep(0.1)
-    check(not left, "left behind:", left)
+    # Ranks that nobody can reach end by their own watchdog.
+    check(wait_until(lambda: not ranks_left(), VANISH), "left behind:", ranks_left())
     step = newest(run)
     train(2, run, *flags, "--resume", "--stop-after", str(step + 5), stage=stage, nodes="node1,node2")
     train(2, f"{run}-stays", *flags, "--stop-after", str(step + 5), stage=stage, one_host=True)
@@ -223,34 +261,51 @@ def processes_of(cluster: str) -> list[str]:
     return found
 
 
-def teardown() -> None:
-    """However the script ends, nothing is left behind, and it can be started again."""
-    links = subprocess.run(["ip", "-o", "link"], check=True, stdout=subprocess.PIPE, text=True).stdout
-    for ending in (0, signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
-        inside = "echo $STAGEGPT_CLUSTER; setsid sleep 1000 & " + ("exit 7" if ending == 0 else "exec sleep 1000")
-        started = subprocess.Popen([CLUSTER, "--nodes", "3", "bash", "-c", inside], stdout=subprocess.PIPE, text=True,
-                                   start_new_session=True)
-        assert started.stdout is not None
-        folder = started.stdout.readline().strip()
+def host_links() -> set[str]:
+    """The links of this host whose names are those of a cluster."""
+    links = subprocess.run(["ip", "-j", "link"], check=True, stdout=subprocess.PIPE).stdout
+    names = {link["ifname"] for link in json.loads(links)}
+    return {name for name in names if re.fullmatch(r"cluster|head|node\d+", name)}
+
+
+def first_line(output: IO[str]) -> str:
+    ready, _, _ = select.select([output], [], [], time_left())
+    return output.readline().strip() if ready else ""
+
+
+def end_by(ending: int) -> None:
+    """Starts a cluster, ends it by a signal, or with exit code 7 if `ending` is 0, and looks for what is left."""
+    inside = "echo $STAGEGPT_CLUSTER; setsid sleep 1000 & " + ("exit 7" if ending == 0 else "exec sleep 1000")
+    cluster = start_cluster("--nodes", 3, "bash", "-c", inside, output=subprocess.PIPE)
+    folder = ""
+    try:
+        assert cluster.stdout is not None
+        folder = first_line(cluster.stdout)
         check(bool(folder), "the cluster has not started")
         if ending == signal.SIGINT:  # as a terminal sends it
-            os.killpg(started.pid, ending)
+            os.killpg(cluster.pid, ending)
         elif ending != 0:
             check(bool(processes_of(folder)), "no process to look for")
-            started.send_signal(ending)
-        code = started.wait(timeout=TIMEOUT)
+            cluster.send_signal(ending)
+        code = cluster.wait(timeout=time_left())
         check(ending != 0 or code == 7, "the exit code is the command's, not", code)
         check(ending == 0 or code != 0, "exit code 0")
-        for _ in range(50):
-            left = processes_of(folder)
-            if not left:
-                break
-            time.sleep(0.1)
-        check(not left, "processes left behind after", ending, left)
+        check(wait_until(lambda: not processes_of(folder), VANISH), "processes left behind after", ending, processes_of(folder))
         if ending == signal.SIGKILL:
             shutil.rmtree(folder)
         check(not Path(folder).exists(), "left behind:", folder)
-    check(subprocess.run(["ip", "-o", "link"], check=True, stdout=subprocess.PIPE, text=True).stdout == links, "links left behind")
+    finally:
+        end_cluster(cluster)
+        for process in processes_of(folder) if folder else []:
+            os.kill(int(process), signal.SIGKILL)
+
+
+def teardown() -> None:
+    """However the script ends, no process and no link is left, and it can be started again."""
+    links = host_links()
+    for ending in (0, signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
+        end_by(ending)
+    check(host_links() == links, "links left behind:", host_links() - links)
     print("nothing left behind after an end, SIGTERM, Ctrl-C and SIGKILL", flush=True)
 
 
@@ -270,15 +325,25 @@ def main() -> int:
     bin_dir = arguments.bin.resolve()
     test = TESTS[arguments.test]
     if not arguments.inside:
-        permitted = subprocess.run([CLUSTER, "--check"], stdout=subprocess.PIPE, text=True)
+        permitted = subprocess.run([CLUSTER, "--check"], stdout=subprocess.PIPE, text=True, timeout=60)
         if permitted.returncode:
             return skip(permitted.stdout)
     if arguments.inside or not NODES[test]:
         test()
         return 0
     with tempfile.TemporaryDirectory() as scratch:
-        return subprocess.run([CLUSTER, "--nodes", str(NODES[test]), sys.executable, __file__, str(bin_dir), arguments.test,
-                               "--inside"], cwd=scratch).returncode
+        return run_inside(NODES[test], arguments.test, scratch)
+
+
+def run_inside(nodes: int, test: str, scratch: str) -> int:
+    cluster = start_cluster("--nodes", nodes, sys.executable, Path(__file__).resolve(), bin_dir, test, "--inside", cwd=scratch)
+    try:
+        return cluster.wait(timeout=CLUSTER_LIMIT)
+    except subprocess.TimeoutExpired:
+        check(False, "the cluster has not ended within", CLUSTER_LIMIT, "seconds")
+        return 1
+    finally:
+        end_cluster(cluster)
 
 
 def skip(reason: str) -> int:
