@@ -203,7 +203,7 @@ trap 'pass_on USR1' USR1
 trap : INT
 while true; do
   status=0
-  wait "$child" || status=$?
+  wait "$child" 2>/dev/null || status=$?  # without the shell's own line about a killed child
   kill -0 "$child" 2>/dev/null || break
 done
 exit "${status_of_end:-$status}"

@@ -8,12 +8,8 @@ ranks on one host, without the cluster; the process table. Exits with 77 if this
 """
 
 import argparse
-import ctypes
 import json
 import os
-import re
-import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,59 +17,17 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
 
-ROOT = Path(__file__).resolve().parents[2]
-CLUSTER = ROOT / "scripts/cluster/cluster.sh"
+from clusters import CLUSTER, CLUSTER_LIMIT, ROOT, VANISH, check, end_cluster, start_cluster, time_left, wait_until
+from teardown import teardown
+
 SMALL = ["--tokenizer", "char", "--n-layer", "2", "--n-head", "4", "--n-embd", "96", "--block-size", "32", "--batch-size", "8",
          "--val-fraction", "0", "--max-new-tokens", "1", "--data", str(ROOT / "data/dummy.txt")]
 WATCHDOG = 3                # seconds
 # What mpirun says when its connection to a node breaks, or when ssh, here on_node.sh, ends.
 LOST = ("ORTE has lost communication with a remote daemon", "ORTE was unable to reliably start one or more daemons")
-# In seconds, for a whole test, on a machine with other work; ctest ends it after 600.
-LIMIT = 480                 # of all runs inside a cluster together: one that takes longer counts as hung
-CLUSTER_LIMIT = 540         # of the cluster around them
-VANISH = 60                 # for processes to end after the cluster
 ALL_RANKS = ("stage1_train", "stage3_train_em", "orted", "mpirun")  # names in the process table have 15 characters
-LIBC = ctypes.CDLL(None)
-PR_SET_PDEATHSIG = 1        # <linux/prctl.h>
 bin_dir = Path()
-begin = time.monotonic()
-
-
-def check(condition: bool, *what: object) -> None:
-    if not condition:
-        raise SystemExit("cluster_test.py: " + " ".join(map(str, what)))
-
-
-def time_left() -> float:
-    return max(1.0, begin + LIMIT - time.monotonic())
-
-
-def wait_until(done: Callable[[], bool], seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
-
-
-def start_cluster(*arguments: object, output: int | None = None, cwd: str | None = None) -> subprocess.Popen[str]:
-    """Starts cluster.sh, in a process group of its own. The kernel sends it SIGTERM when this process ends, even by SIGKILL."""
-    return subprocess.Popen([str(each) for each in (CLUSTER, *arguments)], stdin=subprocess.DEVNULL, stdout=output,
-                            cwd=cwd, text=True, start_new_session=True,
-                            preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM))
-
-
-def end_cluster(cluster: subprocess.Popen[str]) -> None:
-    if cluster.poll() is None:
-        cluster.terminate()
-        try:
-            cluster.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            cluster.kill()
-            cluster.wait()
 
 
 def train_command(ranks: int, run: str, *flags: str, stage: int = 1, nodes: str = "") -> list[str]:
@@ -247,66 +201,6 @@ def killed_node_of_stage3() -> None:
 def lost_link() -> None:
     """A node's link goes down, and nothing reaches it or comes from it."""
     lose_node("link", 1, lambda: subprocess.run(["ip", "link", "set", "node3", "down"], check=True))
-
-
-def processes_of(cluster: str) -> list[str]:
-    """The processes that have this cluster in their environment."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if f"STAGEGPT_CLUSTER={cluster}".encode() in (process / "environ").read_bytes().split(b"\0"):
-                found.append(process.name)
-        except OSError:
-            continue
-    return found
-
-
-def host_links() -> set[str]:
-    """The links of this host whose names are those of a cluster."""
-    links = subprocess.run(["ip", "-j", "link"], check=True, stdout=subprocess.PIPE).stdout
-    names = {link["ifname"] for link in json.loads(links)}
-    return {name for name in names if re.fullmatch(r"cluster|head|node\d+", name)}
-
-
-def first_line(output: IO[str]) -> str:
-    ready, _, _ = select.select([output], [], [], time_left())
-    return output.readline().strip() if ready else ""
-
-
-def end_by(ending: int) -> None:
-    """Starts a cluster, ends it by a signal, or with exit code 7 if `ending` is 0, and looks for what is left."""
-    inside = "echo $STAGEGPT_CLUSTER; setsid sleep 1000 & " + ("exit 7" if ending == 0 else "exec sleep 1000")
-    cluster = start_cluster("--nodes", 3, "bash", "-c", inside, output=subprocess.PIPE)
-    folder = ""
-    try:
-        assert cluster.stdout is not None
-        folder = first_line(cluster.stdout)
-        check(bool(folder), "the cluster has not started")
-        if ending == signal.SIGINT:  # as a terminal sends it
-            os.killpg(cluster.pid, ending)
-        elif ending != 0:
-            check(bool(processes_of(folder)), "no process to look for")
-            cluster.send_signal(ending)
-        code = cluster.wait(timeout=time_left())
-        check(ending != 0 or code == 7, "the exit code is the command's, not", code)
-        check(ending == 0 or code != 0, "exit code 0")
-        check(wait_until(lambda: not processes_of(folder), VANISH), "processes left behind after", ending, processes_of(folder))
-        if ending == signal.SIGKILL:
-            shutil.rmtree(folder)
-        check(not Path(folder).exists(), "left behind:", folder)
-    finally:
-        end_cluster(cluster)
-        for process in processes_of(folder) if folder else []:
-            os.kill(int(process), signal.SIGKILL)
-
-
-def teardown() -> None:
-    """However the script ends, no process and no link is left, and it can be started again."""
-    links = host_links()
-    for ending in (0, signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
-        end_by(ending)
-    check(host_links() == links, "links left behind:", host_links() - links)
-    print("nothing left behind after an end, SIGTERM, Ctrl-C and SIGKILL", flush=True)
 
 
 NODES = {two_nodes: 2, four_nodes: 4, other_numbers_of_nodes: 4, killed_node: 4, killed_node_of_stage3: 4, lost_link: 4,
