@@ -194,7 +194,7 @@ pass_on() {
     kill "-$1" "$(cat "$state/head.pid")" 2>/dev/null || true
   elif [ "$1" = TERM ]; then
     # The head has not begun. unshare blocks SIGTERM; the kernel ends its child with it (--kill-child).
-    kill -KILL "$child" 2>/dev/null || true
+    { kill -KILL "$child" && wait "$child"; } 2>/dev/null || true
     status_of_end=143
   fi
 }
@@ -203,7 +203,7 @@ trap 'pass_on USR1' USR1
 trap : INT
 while true; do
   status=0
-  wait "$child" 2>/dev/null || status=$?  # without the shell's own line about a killed child
+  wait "$child" || status=$?
   kill -0 "$child" 2>/dev/null || break
 done
 exit "${status_of_end:-$status}"

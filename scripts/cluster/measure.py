@@ -61,6 +61,8 @@ def main() -> None:
     parser.add_argument("--eager-limit", type=int, default=1 << 20, metavar="BYTES", help="Open MPI's default: 65536")
     parser.add_argument("--bin", type=Path, default=ROOT / "build/release/bin")
     arguments = parser.parse_args()
+    if not (arguments.bin / "stage1_bench").is_file():
+        fail(f"there is no {arguments.bin}/stage1_bench: build it first, or see --bin")
     cases = [(gigabits, nodes) for gigabits in arguments.bandwidth for nodes in arguments.nodes]
     measured: dict[tuple[float, int], list[float]] = {case: [] for case in cases}
     for number in range(arguments.rounds):
