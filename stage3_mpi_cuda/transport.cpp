@@ -39,8 +39,8 @@ std::string unavailable_reason(Transport transport, const TransportConditions& c
   if (!conditions.is_gpu) return "emulated GPUs support only the host transport";
   if (conditions.shares_gpu) return "ranks that share a GPU can use only the host transport";
   if (transport == Transport::nccl) {
-    if (conditions.algorithm == CommAlgorithm::hierarchical)
-      return "NCCL chooses its own algorithms, not --comm-algorithm hierarchical";
+    if (conditions.algorithm != CommAlgorithm::ring)
+      return "NCCL chooses its own algorithms, not that of --comm-algorithm";
     return nccl_unavailable_reason();
   }
   if (conditions.algorithm == CommAlgorithm::mpi) {
