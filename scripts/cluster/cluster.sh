@@ -8,7 +8,7 @@
 # --nodes N          nodes node1 … nodeN, with the addresses 10.89.0.1 … (2)
 # --slots N          ranks that mpirun starts on each node (1)
 # --bandwidth GBITS  limits each node to so many Gb/s in each direction (tc tbf; without it, no limit)
-# --latency US       delays each packet that leaves a node by so many microseconds (tc netem, if the kernel has it)
+# --latency US       delays each packet that leaves a node by so many microseconds (delay.py)
 # --check            only tests whether this machine permits such nodes; exits with 1 and the reason if it does not
 #
 # COMMAND runs on the head node, which is not one of node1 … nodeN. There, mpirun starts ranks on the nodes, over TCP.
@@ -45,15 +45,22 @@ run_node() {
   while true; do sleep 3600 & wait $! || true; done
 }
 
-# shape DEVICE LATENCY: limits what leaves DEVICE. The arguments in front run it on the right node.
+# shape DEVICE: limits what leaves DEVICE. The arguments in front run it on the right node.
 shape() {
-  local device=$1 delay=$2 parent=(root)
-  shift 2
-  if [ -n "$delay" ]; then
-    "$@" tc qdisc add dev "$device" root handle 1: netem delay "${delay}us" limit 100000
-    parent=(parent 1:1)
-  fi
-  [ -z "$bandwidth" ] || "$@" tc qdisc add dev "$device" "${parent[@]}" handle 2: tbf rate "${bandwidth}gbit" burst 256kb limit 16mb
+  local device=$1
+  shift
+  [ -z "$bandwidth" ] || "$@" tc qdisc add dev "$device" root tbf rate "${bandwidth}gbit" burst 256kb limit 16mb
+}
+
+# join_node NAME PID: creates the device NAME here and eth0 on the node, joined.
+join_node() {
+  local name=$1 pid=$2
+  if [ -z "$latency" ]; then ip link add name "$name" type veth peer name eth0 netns "$pid"; return; fi
+  "$folder/delay.py" "$name" "$pid" "$latency" "$state/$name.link" 2>"$state/$name.log" &
+  until [ -e "$state/$name.link" ]; do
+    kill -0 $! 2>/dev/null || { tail -n 1 "$state/$name.log" >&2; die "--latency: the link of $name has not started"; }
+    sleep 0.02
+  done
 }
 
 start_nodes() {
@@ -76,12 +83,12 @@ start_nodes() {
       sleep 0.02
     done
     on=("$folder/on_node.sh" "$name")
-    ip link add name "$name" type veth peer name eth0 netns "$(cat "$state/$name.pid")"
+    join_node "$name" "$(cat "$state/$name.pid")"
     ip link set "$name" master cluster up
     "${on[@]}" ip address add "$kNetwork.$i/24" dev eth0
     "${on[@]}" ip link set eth0 up
-    shape "$name" ""
-    shape eth0 "$latency" "${on[@]}"
+    shape "$name"
+    shape eth0 "${on[@]}"
   done
 }
 
@@ -158,10 +165,7 @@ why=$(reason)
 if [ -n "$check" ]; then echo "${why:-nodes can be started}"; [ -z "$why" ]; exit; fi
 [ $# -gt 0 ] || die "expected a command; see --help"
 [ -z "$why" ] || die "$why"
-if [ -n "$latency" ] &&
-  ! "${in_namespaces[@]}" sh -c 'ip link add name port type veth peer name eth0; tc qdisc add dev port root netem delay 1ms' 2>/dev/null; then
-  die "--latency: this kernel has no netem (CONFIG_NET_SCH_NETEM); run without --latency"
-fi
+if [ -n "$latency" ] && ! [ -w /dev/net/tun ]; then die "--latency: needs /dev/net/tun, which this machine or container lacks"; fi
 
 state=$(mktemp -d)
 trap 'rm -rf "$state"' EXIT

@@ -2,7 +2,7 @@
 """Measures the communication of a step on cluster.sh's nodes, and compares it with scripts/scaling_model.py.
 
     ./scripts/cluster/measure.py                       # 2 and 4 nodes; 1 and 10 Gb/s, and no limit
-    ./scripts/cluster/measure.py --nodes 2 --bandwidth 1 --rounds 3
+    ./scripts/cluster/measure.py --nodes 2 --bandwidth 1 --latency 0 100 1000 --rounds 3
 
 Each round runs stage1_bench once for each network and number of nodes, with one rank on each node, --comm flat, and a model
 with little to compute for its bytes. `busy` is the share of all cores that other programs used meanwhile: ignore a line where it
@@ -13,6 +13,8 @@ import argparse
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import NoReturn
@@ -31,9 +33,23 @@ def fail(reason: str) -> NoReturn:
     sys.exit(2)
 
 
-def measure(nodes: int, gigabits: float, binary: Path, steps: int, eager_limit: int) -> tuple[float, float, int]:
+@dataclass(frozen=True)
+class Case:
+    gigabits: float      # per second; 0: no limit
+    microseconds: float  # of added latency
+    nodes: int
+
+    def __str__(self) -> str:
+        limit = f"{self.gigabits:g} Gb/s" if self.gigabits else "no limit"
+        return f"{limit}, {f'{self.microseconds:g} us, ' if self.microseconds else ''}{self.nodes} nodes"
+
+
+def measure(case: Case, binary: Path, steps: int, eager_limit: int) -> tuple[float, float, int]:
     """Milliseconds of communication, the others' share of the cores, and the bytes of the arena."""
-    limit = ["--bandwidth", f"{gigabits:g}"] if gigabits else []
+    nodes = case.nodes
+    limit = ["--bandwidth", f"{case.gigabits:g}"] if case.gigabits else []
+    if case.microseconds:
+        limit += ["--latency", f"{case.microseconds:g}"]
     # Larger than a chunk of the ring: else each chunk waits for a permission, which the model leaves out (docs/scaling.md).
     eager = ["--mca", "btl_tcp_eager_limit", str(eager_limit)]
     command = [ROOT / "scripts/cluster/cluster.sh", "--nodes", str(nodes), *limit, "mpirun", "-np", str(nodes), "--bind-to", "none", *eager,
@@ -54,6 +70,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--bandwidth", type=float, nargs="+", default=[1, 10, 0], metavar="GBITS", help="0: no limit")
+    parser.add_argument("--latency", type=float, nargs="+", default=[0], metavar="US", help="added to that of the links (default: 0)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=5, help="of a run, after one that does not count (default: %(default)s)")
     parser.add_argument("--alpha", type=float, default=50, help="latency, in microseconds, for the prediction (default: %(default)s)")
@@ -63,16 +80,17 @@ def main() -> None:
     arguments = parser.parse_args()
     if not (arguments.bin / "stage1_bench").is_file():
         fail(f"there is no {arguments.bin}/stage1_bench: build it first, or see --bin")
-    cases = [(gigabits, nodes) for gigabits in arguments.bandwidth for nodes in arguments.nodes]
-    measured: dict[tuple[float, int], list[float]] = {case: [] for case in cases}
+    cases = [Case(*each) for each in product(arguments.bandwidth, arguments.latency, arguments.nodes)]
+    measured: dict[Case, list[float]] = {case: [] for case in cases}
     for number in range(arguments.rounds):
-        for gigabits, nodes in cases:
-            milliseconds, busy, arena = measure(nodes, gigabits, arguments.bin, arguments.steps, arguments.eager_limit)
-            measured[gigabits, nodes].append(milliseconds)
-            network = Network("", arguments.alpha * 1e-6, 8e-9 / gigabits if gigabits else 0, arguments.gamma * 1e-9)
-            predicted = f"{1e3 * ring_time(arena, nodes, network):.0f} ms" if gigabits else "none"
-            print(f"round {number + 1}, {f'{gigabits:g} Gb/s' if gigabits else 'no limit'}, {nodes} nodes: measured {milliseconds:.0f} ms, "
-                  f"median so far {median(measured[gigabits, nodes]):.0f} ms, predicted {predicted}, busy {100 * busy:.0f} %", flush=True)
+        for case in cases:
+            milliseconds, busy, arena = measure(case, arguments.bin, arguments.steps, arguments.eager_limit)
+            measured[case].append(milliseconds)
+            network = Network("", (arguments.alpha + case.microseconds) * 1e-6, 8e-9 / case.gigabits if case.gigabits else 0,
+                              arguments.gamma * 1e-9)
+            predicted = f"{1e3 * ring_time(arena, case.nodes, network):.0f} ms" if case.gigabits else "none"
+            print(f"round {number + 1}, {case}: measured {milliseconds:.0f} ms, median so far {median(measured[case]):.0f} ms, "
+                  f"predicted {predicted}, busy {100 * busy:.0f} %", flush=True)
 
 
 if __name__ == "__main__":

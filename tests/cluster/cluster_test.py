@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,7 @@ from teardown import teardown
 SMALL = ["--tokenizer", "char", "--n-layer", "2", "--n-head", "4", "--n-embd", "96", "--block-size", "32", "--batch-size", "8",
          "--val-fraction", "0", "--max-new-tokens", "1", "--data", str(ROOT / "data/dummy.txt")]
 WATCHDOG = 3                # seconds
+LATENCY = 3000              # microseconds
 # What mpirun says when its connection to a node breaks, or when ssh, here on_node.sh, ends.
 LOST = ("ORTE has lost communication with a remote daemon", "ORTE was unable to reliably start one or more daemons")
 ALL_RANKS = ("stage1_train", "stage3_train_em", "orted", "mpirun")  # names in the process table have 15 characters
@@ -140,6 +142,26 @@ def other_numbers_of_nodes() -> None:
     print("4 nodes, 2 nodes, 1 host: the bits of a run that stays", flush=True)
 
 
+def refused_after() -> float:
+    """The microseconds until node2 has refused a connection: its answer is delayed, the request is not."""
+    start = time.monotonic()
+    try:
+        socket.create_connection(("node2", 9), timeout=time_left()).close()
+    except ConnectionRefusedError:
+        return 1e6 * (time.monotonic() - start)
+    raise SystemExit("cluster_test.py: node2 has accepted a connection")
+
+
+def delayed_link() -> None:
+    """No answer of a node comes before --latency is over, and training has the losses of two ranks on one host."""
+    fastest = min(refused_after() for _ in range(20))
+    check(LATENCY <= fastest, "expected an answer after", LATENCY, "us at the earliest, not", fastest)
+    train(2, "delayed", "--steps", "4")
+    train(2, "one", "--steps", "4", one_host=True)
+    same_losses("delayed", "one", 4)
+    print(f"--latency {LATENCY}: the fastest of 20 answers came after {fastest:.0f} us", flush=True)
+
+
 def ranks_left() -> list[str]:
     left = []
     for process in Path("/proc").glob("[0-9]*"):
@@ -204,7 +226,7 @@ def lost_link() -> None:
 
 
 NODES = {two_nodes: 2, four_nodes: 4, other_numbers_of_nodes: 4, killed_node: 4, killed_node_of_stage3: 4, lost_link: 4,
-         teardown: 0}
+         delayed_link: 2, teardown: 0}
 TESTS = {function.__name__: function for function in NODES}
 
 
@@ -218,6 +240,8 @@ def main() -> int:
     arguments = parser.parse_args()
     bin_dir = arguments.bin.resolve()
     test = TESTS[arguments.test]
+    if test is delayed_link and not os.access("/dev/net/tun", os.W_OK):
+        return skip("no /dev/net/tun")
     if not arguments.inside:
         permitted = subprocess.run([CLUSTER, "--check"], stdout=subprocess.PIPE, text=True, timeout=60)
         if permitted.returncode:
@@ -230,7 +254,8 @@ def main() -> int:
 
 
 def run_inside(nodes: int, test: str, scratch: str) -> int:
-    cluster = start_cluster("--nodes", nodes, sys.executable, Path(__file__).resolve(), bin_dir, test, "--inside", cwd=scratch)
+    delay = ["--latency", LATENCY] if test == delayed_link.__name__ else []
+    cluster = start_cluster("--nodes", nodes, *delay, sys.executable, Path(__file__).resolve(), bin_dir, test, "--inside", cwd=scratch)
     try:
         return cluster.wait(timeout=CLUSTER_LIMIT)
     except subprocess.TimeoutExpired:
