@@ -61,18 +61,18 @@ TEST_F(Bf16Training, LayersHaveTheNumbersOfF32AndWatchingChangesNoBit) {
 }
 
 TEST_F(Bf16Training, EndsInTheSameBitsAgainAndWhenResumed) {
-  const Arguments first = {"--stop-after", "12"};
+  const Arguments steps = {"--stop-after", "12"}, first = with_flags(kFewSequences, steps);
   done("train", small("once", first));
   done("train", small("again", first));
   EXPECT_EQ(hash_after(12, "again"), hash_after(12, "once"));
-  done("train", small("resumed", {"--stop-after", "7"}));
-  done("train", Arguments{"--resume", "resumed"} + first);
+  done("train", small("resumed", with_flags(kFewSequences, {"--stop-after", "7"})));
+  done("train", Arguments{"--resume", "resumed"} + steps);
   EXPECT_EQ(hash_after(12, "resumed"), hash_after(12, "once"));
 }
 
 // A checkpoint contains the f32 weights, so a run can be resumed in any precision.
 TEST_F(Bf16Training, GoesOnInF32) {
-  done("train", small("run", {"--stop-after", "10"}));
+  done("train", small("run", with_flags(kFewSequences, {"--stop-after", "10"})));
   stage0("train", {"--resume", "run", "--stop-after", "12"});
   EXPECT_EQ(metric("run", "loss").size(), 12u);
 }

@@ -28,15 +28,16 @@ class Stage2Emulated : public TrainedRuns {
 };
 
 TEST_F(Stage2Emulated, TrainsAsStage0) {
-  const Arguments flags = {"--grad-accumulation", "2", "--steps", kSanitized ? "10" : "30"};
+  const Arguments flags =
+      with_flags(kFewSequences, {"--grad-accumulation", "2", "--steps", kSanitized ? "10" : "30"});
   stage0("train", small("serial", flags));
   stage2("train", small("emulated", flags));
   expect_same_curves("emulated", "serial");
 }
 
 TEST_F(Stage2Emulated, TrainsSomeParametersAsStage0) {
-  const Arguments flags = {"--freeze", "wte*,*.mlp.*", "--grad-clip", "0.1", "--steps", "8", "--trace-steps",
-                           "2"};
+  const Arguments flags = with_flags(kFewSequences, {"--freeze", "wte*,*.mlp.*", "--grad-clip", "0.1",
+                                                     "--steps", "8", "--trace-steps", "2"});
   stage0("train", small("serial", flags));
   stage2("train", small("emulated", flags));
   expect_same_curves("emulated", "serial");
@@ -44,15 +45,16 @@ TEST_F(Stage2Emulated, TrainsSomeParametersAsStage0) {
 }
 
 TEST_F(Stage2Emulated, ComputesEveryTensorAsStage0) {
-  const Arguments traced = {"--trace-steps", "3", "--stop-after", "3", "--n-layer", "2"};
+  const Arguments traced =
+      with_flags(kFewSequences, {"--trace-steps", "3", "--stop-after", "3", "--n-layer", "2"});
   stage0("train", small("serial", traced));
   stage2("train", small("emulated", traced));
   expect_same_traces("emulated", "serial", 3);
 }
 
 TEST_F(Stage2Emulated, ARunGoesOnAtAnotherStage) {
-  stage0("train", small("serial"));
-  stage2("train", small("moved", {"--stop-after", "10"}));
+  stage0("train", small("serial", kFewSequences));
+  stage2("train", small("moved", with_flags(kFewSequences, {"--stop-after", "10"})));
   stage0("train", {"--resume", "moved", "--stop-after", "20"});
   stage2("train", {"--resume", "moved", "--stop-after", "30"});
   expect_same_curves("moved", "serial");
@@ -307,9 +309,10 @@ TEST_F(Stage2Emulated, VerifiesTheGoldenModelInTf32) {
 
 // Between the steps, other work uses the memory of a graph: validations, samples, and a trace.
 TEST_F(Stage2Emulated, AStepIsGraphsWithTheSameBits) {
-  const Arguments flags = {"--grad-accumulation", "2",  "--dropout",      "0.1", "--stop-after",   "6",
-                           "--eval-every",        "2",  "--sample-every", "3",   "--trace-steps",  "1",
-                           "--max-new-tokens",    "10", "--grad-clip",    "0.1", "--warmup-steps", "3"};
+  const Arguments flags =
+      with_flags(kFewSequences, {"--grad-accumulation", "2", "--dropout", "0.1", "--stop-after", "6",
+                                 "--eval-every", "2", "--sample-every", "3", "--trace-steps", "1",
+                                 "--max-new-tokens", "10", "--grad-clip", "0.1", "--warmup-steps", "3"});
   for (const std::string graph : {"off", "on"})
     stage2("train", small(graph, with_flags(flags, {"--gpu-graph", graph})));
   EXPECT_EQ(hash_after(6, "on"), hash_after(6, "off"));

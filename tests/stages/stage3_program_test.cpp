@@ -35,7 +35,7 @@ std::vector<int> numbers_of_ranks() {
 }
 
 TEST_F(Stage3Emulated, TrainsAsStage0OnAnyNumberOfRanks) {
-  const Arguments shorter = {"--steps", "10", "--grad-accumulation", "2"};
+  const Arguments shorter = with_flags(kFewSequences, {"--steps", "10", "--grad-accumulation", "2"});
   stage0("train", small("serial", shorter));
   for (const int ranks : numbers_of_ranks()) {
     const std::string run = "ranks" + std::to_string(ranks);
@@ -45,7 +45,8 @@ TEST_F(Stage3Emulated, TrainsAsStage0OnAnyNumberOfRanks) {
 }
 
 TEST_F(Stage3Emulated, TrainsSomeParametersAsStage0) {
-  const Arguments flags = {"--freeze", "wte*,*.mlp.*", "--grad-clip", "0.1", "--steps", "8"};
+  const Arguments flags =
+      with_flags(kFewSequences, {"--freeze", "wte*,*.mlp.*", "--grad-clip", "0.1", "--steps", "8"});
   stage0("train", small("serial", flags));
   stage3(2, "train", small("divided", with_flags(flags, {"--comm", "zero1"})));
   expect_same_curves("divided", "serial");
@@ -55,8 +56,9 @@ TEST_F(Stage3Emulated, TrainsSomeParametersAsStage0) {
 // the curves would differ.
 TEST_F(Stage3Emulated, EverySyncTrainsAsStage0) {
   const RunOptions late = {.environment = {{"STAGEGPT_EMULATOR_STREAMS", "late"}}};
-  const Arguments shorter = {"--steps", "5", "--eval-every", "5", "--comm-algorithm", "mpi"};
-  stage0("train", small("serial", {"--steps", "5", "--eval-every", "5"}));
+  const Arguments serial = with_flags(kFewSequences, {"--steps", "5", "--eval-every", "5"});
+  const Arguments shorter = with_flags(serial, {"--comm-algorithm", "mpi"});
+  stage0("train", small("serial", serial));
   for (const char* comm : {"per-tensor", "flat", "bucketed", "overlapped", "zero1", "zero1-overlapped"}) {
     expect_done(run(2, "train", small(comm, with_flags(shorter, {"--comm", comm})), late));
     expect_same_curves(comm, "serial");
@@ -74,7 +76,9 @@ TEST_F(Stage3Emulated, RingsWithinAndAcrossNodesTrainAsStage0) {
 
 TEST_F(Stage3Emulated, ReproducibleRunsEndInTheSameBitsAsStage2) {
   for (const std::string precision : {"f32", "bf16"}) {
-    const Arguments few = {"--stop-after", "4", "--reproducible", "--precision", precision};
+    // Reproducible sums are of 8 parts of a step.
+    const Arguments few = {"--stop-after",          "4",           "--reproducible", "--batch-size",
+                           kSanitized ? "8" : "24", "--precision", precision};
     const std::string single = "single_" + precision;
     expect_done(run_program("stage2_train_emulated", small(single, few), directory_.path()));
     for (const int ranks : numbers_of_ranks()) {
@@ -88,7 +92,8 @@ TEST_F(Stage3Emulated, ReproducibleRunsEndInTheSameBitsAsStage2) {
 
 // The last micro-step sends gradients, and is no graph.
 TEST_F(Stage3Emulated, OtherMicroStepsMayBeGraphs) {
-  const Arguments few = {"--stop-after", "4", "--grad-accumulation", "3", "--dropout", "0.1"};
+  const Arguments few =
+      with_flags(kFewSequences, {"--stop-after", "4", "--grad-accumulation", "3", "--dropout", "0.1"});
   for (const std::string graph : {"off", "on"})
     stage3(2, "train", small(graph, with_flags(few, {"--gpu-graph", graph})));
   EXPECT_EQ(hash_after(4, "on"), hash_after(4, "off"));
@@ -102,7 +107,8 @@ TEST_F(Stage3Emulated, OtherMicroStepsMayBeGraphs) {
 
 // With zero1, each rank updates only a part of the weights, but reads the shadow (bf16 copy) of all weights.
 TEST_F(Stage3Emulated, DividedMomentsInBf16TrainAsWholeOnes) {
-  const Arguments few = {"--steps", "5", "--eval-every", "5", "--precision", "bf16"};
+  const Arguments few =
+      with_flags(kFewSequences, {"--steps", "5", "--eval-every", "5", "--precision", "bf16"});
   for (const char* comm : {"flat", "zero1"})
     stage3(2, "train", small(comm, with_flags(few, {"--comm", comm})));
   expect_same_curves("zero1", "flat");
@@ -127,8 +133,8 @@ TEST_F(Stage3Emulated, LayersOfDividedMomentsAreThoseOfStage2AndWatchingChangesN
 }
 
 TEST_F(Stage3Emulated, ARunGoesOnAtOtherStagesAndNumbersOfRanks) {
-  stage0("train", small("serial"));
-  stage3(3, "train", small("moved", {"--stop-after", "10"}));
+  stage0("train", small("serial", kFewSequences));
+  stage3(3, "train", small("moved", with_flags(kFewSequences, {"--stop-after", "10"})));
   stage3(2, "train", {"--resume", "moved", "--stop-after", "20"});
   stage0("train", {"--resume", "moved", "--stop-after", "30"});
   expect_same_curves("moved", "serial");

@@ -119,6 +119,7 @@ const std::vector<Training>& trainings() {
 
 TEST(MemoryPlan, is_what_two_real_steps_take_to_the_byte_fused_or_not) {
   for (const Training& training : trainings()) {
+    if (kSanitized && training.batch_size == 8) continue;  // large ones of the same kinds
     const std::size_t planned = plan(training).total();
     EXPECT_EQ(planned, real_peak(training, true)) << training.name;
     const MemoryPlan whole = plan(training);
