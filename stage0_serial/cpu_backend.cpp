@@ -45,6 +45,13 @@ void packed_matmul(const Parallel& parallel, float* c, std::int64_t ldc, MatrixV
   packed::matmul(packed_kernels(kFactors), parallel, c, ldc, a, b, size, accumulate);
 }
 
+// Calls run<T>() with T the element type of a tensor of activations: float or Bf16.
+template <class Run>
+void by_type(const Tensor& activations, const Run& run) {
+  if (activations.dtype() == DType::bf16) return run.template operator()<Bf16>();
+  run.template operator()<float>();
+}
+
 MatmulFunction matmul_function(CpuMatmul matmul) {
   switch (matmul) {
     case CpuMatmul::naive:
@@ -64,12 +71,13 @@ MatmulFunction matmul_function(CpuMatmul matmul) {
 
 class CpuBackend final : public HostBackend {
  public:
-  CpuBackend(int threads, CpuMatmul matmul, std::unique_ptr<MemorySource> memory)
+  CpuBackend(int threads, CpuMatmul matmul, std::unique_ptr<MemorySource> memory, const PackedKernels& halves)
       : HostBackend(std::move(memory)),
         parallel_(threads),
         matmul_(matmul_function(matmul)),
         is_fast_(matmul != CpuMatmul::naive && matmul != CpuMatmul::tiled),
-        factors_(matmul == CpuMatmul::packed_bf16 ? Factors::bf16 : Factors::f32) {}
+        factors_(matmul == CpuMatmul::packed_bf16 ? Factors::bf16 : Factors::f32),
+        halves_(halves) {}
 
   // OpenBLAS's GEMM is the only kernel whose sums depend on the number of threads.
   void set_reproducible(bool reproducible) override {
@@ -105,7 +113,9 @@ class CpuBackend final : public HostBackend {
   }
 
   void do_add(const Tensor& out, const Tensor& a, const Tensor& b) override {
-    vectorised::add(parallel_, out.data<float>(), a.data<float>(), b.data<float>(), a.numel());
+    by_type(a, [&]<class T>() {
+      vectorised::add(parallel_, out.data<T>(), a.data<T>(), b.data<T>(), a.numel());
+    });
   }
 
   void do_cast(const Tensor& out, const Tensor& in) override {
@@ -120,18 +130,22 @@ class CpuBackend final : public HostBackend {
 
   void do_embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte,
                             const Tensor& wpe) override {
-    const auto from = [&](const auto* rows) {
-      vectorised::embedding_forward(parallel_, out.data<float>(), ids.data<std::int32_t>(), rows,
-                                    wpe.data<float>(), embedding_size(out, wte, wpe));
+    const auto from = [&]<class T>(T* y, const auto* rows) {
+      vectorised::embedding_forward(parallel_, y, ids.data<std::int32_t>(), rows, wpe.data<T>(),
+                                    embedding_size(out, wte, wpe));
     };
-    if (wte.dtype() == DType::i8) return from(wte.data<std::int8_t>());
-    wte.dtype() == DType::bf16 ? from(wte.data<Bf16>()) : from(wte.data<float>());
+    if (out.dtype() == DType::bf16) return from(out.data<Bf16>(), wte.data<Bf16>());
+    if (wte.dtype() == DType::i8) return from(out.data<float>(), wte.data<std::int8_t>());
+    by_type(wte, [&]<class Weight>() { from(out.data<float>(), wte.data<Weight>()); });
   }
 
   void do_embedding_backward(const Grad& dwte, const Grad& dwpe, const Tensor& dout,
                              const Tensor& ids) override {
-    vectorised::embedding_backward(parallel_, GradOut<float>(dwte), GradOut<float>(dwpe), dout.data<float>(),
-                                   ids.data<std::int32_t>(), embedding_size(dout, dwte.tensor, dwpe.tensor));
+    by_type(dout, [&]<class T>() {
+      vectorised::embedding_backward(parallel_, GradOut<float>(dwte), GradOut<float>(dwpe), dout.data<T>(),
+                                     ids.data<std::int32_t>(),
+                                     embedding_size(dout, dwte.tensor, dwpe.tensor));
+    });
   }
 
   void do_linear_forward(const Tensor& out, const Tensor& x, const Tensor& w, const Tensor& bias) override {
@@ -141,6 +155,7 @@ class CpuBackend final : public HostBackend {
   void do_linear_activation_forward(const Tensor& out, const Tensor& pre, const Tensor& x, const Tensor& w,
                                     const Tensor& bias, Activation activation) override {
     const LinearSize s = linear_size(x, w);
+    if (x.dtype() == DType::bf16) return halves_forward(out, pre, x, w, bias, activation);
     if (w.dtype() == DType::bf16) {
       narrow_product(pre.data<float>(), x.data<float>(), w.data<Bf16>(), s.I, s);
     } else if (w.dtype() == DType::i8) {
@@ -157,6 +172,10 @@ class CpuBackend final : public HostBackend {
 
   void do_linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
                           const Tensor& x, const Tensor& w) override {
+    if (x.dtype() == DType::bf16) {
+      halves_backward(dw, dbias, dout, x, w);
+      return halves_backward(dx, dout, w, {});
+    }
     const LinearSize s = linear_size(x, w);
     const MatrixView<float> d = row_major(dout.data<float>(), s.O);
     if (const GradOut<float> out(dx); out) {
@@ -174,67 +193,77 @@ class CpuBackend final : public HostBackend {
                                      Activation activation) override {
     const Grad out{dpre, GradMode::overwrite};
     do_linear_backward({}, dw, dbias, dout, x, w);  // first, because dpre may be x
+    if (x.dtype() == DType::bf16)
+      return halves_backward(
+          out, dout, w,
+          {.kind = packed::Finish::Kind::slope, .activation = activation, .pre = pre.data<Bf16>()});
     do_linear_backward(out, {}, {}, dout, x, w);
     do_activation_backward(out, dpre, pre, activation);
   }
 
   void do_activation_forward(const Tensor& out, const Tensor& x, Activation activation) override {
-    vectorised::activation_forward(parallel_, out.data<float>(), x.data<float>(), activation, x.numel());
+    by_type(x, [&]<class T>() {
+      vectorised::activation_forward(parallel_, out.data<T>(), x.data<T>(), activation, x.numel());
+    });
   }
 
   void do_activation_backward(const Grad& dx, const Tensor& dout, const Tensor& x,
                               Activation activation) override {
-    vectorised::activation_backward(parallel_, GradOut<float>(dx), dout.data<float>(), x.data<float>(),
-                                    activation, x.numel());
+    by_type(x, [&]<class T>() {
+      vectorised::activation_backward(parallel_, GradOut<T>(dx), dout.data<T>(), x.data<T>(), activation,
+                                      x.numel());
+    });
   }
 
   void do_layernorm_forward(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Tensor& x,
                             const Tensor& w, const Tensor& bias, double eps) override {
-    vectorised::layernorm_forward(parallel_, out.data<float>(), nullptr, mean.data<float>(),
-                                  rstd.data<float>(), x.data<float>(), nullptr, w.data<float>(),
-                                  bias.data<float>(), eps, mean.numel(), w.numel());
+    normalise({}, out, mean, rstd, x, {}, w, bias, eps);
   }
 
   void do_residual_layernorm_forward(const Tensor& sum, const Tensor& out, const Tensor& mean,
                                      const Tensor& rstd, const Tensor& x, const Tensor& residual,
                                      const Tensor& w, const Tensor& bias, double eps) override {
-    vectorised::layernorm_forward(parallel_, out.data<float>(), sum.data<float>(), mean.data<float>(),
-                                  rstd.data<float>(), x.data<float>(), residual.data<float>(),
-                                  w.data<float>(), bias.data<float>(), eps, mean.numel(), w.numel());
+    normalise(sum, out, mean, rstd, x, residual, w, bias, eps);
   }
 
   void do_layernorm_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
                              const Tensor& x, const Tensor& w, const Tensor& mean,
                              const Tensor& rstd) override {
-    vectorised::layernorm_backward(parallel_, GradOut<float>(dx), GradOut<float>(dw), GradOut<float>(dbias),
-                                   dout.data<float>(), x.data<float>(), w.data<float>(), mean.data<float>(),
-                                   rstd.data<float>(), mean.numel(), w.numel());
+    by_type(x, [&]<class T>() {
+      vectorised::layernorm_backward(parallel_, GradOut<T>(dx), GradOut<float>(dw), GradOut<float>(dbias),
+                                     dout.data<T>(), x.data<T>(), w.data<float>(), mean.data<float>(),
+                                     rstd.data<float>(), mean.numel(), w.numel());
+    });
   }
 
   void do_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head, double scale,
                             const Dropout& dropout) override {
-    vectorised::attention_forward(parallel_, out.data<float>(), lse.data<float>(), qkv.data<float>(),
-                                  placed(dropout), attention_size(qkv, n_head, scale));
+    by_type(qkv, [&]<class T>() {
+      vectorised::attention_forward(parallel_, out.data<T>(), lse.data<float>(), qkv.data<T>(),
+                                    placed(dropout), attention_size(qkv, n_head, scale));
+    });
   }
 
   void do_attention_backward(const Grad& dqkv, const Tensor& dout, const Tensor& out, const Tensor& lse,
                              const Tensor& qkv, int n_head, double scale, const Dropout& dropout) override {
-    vectorised::attention_backward(parallel_, GradOut<float>(dqkv), dout.data<float>(), out.data<float>(),
-                                   lse.data<float>(), qkv.data<float>(), placed(dropout),
-                                   attention_size(qkv, n_head, scale));
+    by_type(qkv, [&]<class T>() {
+      vectorised::attention_backward(parallel_, GradOut<T>(dqkv), dout.data<T>(), out.data<T>(),
+                                     lse.data<float>(), qkv.data<T>(), placed(dropout),
+                                     attention_size(qkv, n_head, scale));
+    });
   }
 
   void do_cached_attention_forward(const Tensor& out, const Tensor& cache, const Tensor& qkv, int n_head,
                                    double scale, std::int64_t first) override {
     const CachedAttentionSize s = cached_attention_size(cache, qkv, n_head, scale, first);
-    cached::store_rows(cache.data<float>(), qkv.data<float>(), s);
-    if (first > 0) {
-      return cached::attention_forward(parallel_, out.data<float>(), cache.data<float>(), qkv.data<float>(),
-                                       s);
-    }
-    std::vector<float> lse(static_cast<std::size_t>(s.B * s.NH * s.T));
-    vectorised::attention_forward(parallel_, out.data<float>(), lse.data(), qkv.data<float>(), {},
-                                  attention_size(qkv, n_head, scale));
+    by_type(qkv, [&]<class T>() {
+      cached::store_rows(cache.data<T>(), qkv.data<T>(), s);
+      if (first > 0)
+        return cached::attention_forward(parallel_, out.data<T>(), cache.data<T>(), qkv.data<T>(), s);
+      std::vector<float> lse(static_cast<std::size_t>(s.B * s.NH * s.T));
+      vectorised::attention_forward(parallel_, out.data<T>(), lse.data(), qkv.data<T>(), {},
+                                    attention_size(qkv, n_head, scale));
+    });
   }
 
   void do_dropout_forward(const Tensor& out, const Tensor& x, const Dropout& dropout) override {
@@ -242,35 +271,44 @@ class CpuBackend final : public HostBackend {
   }
 
   void do_dropout_backward(const Grad& dx, const Tensor& dout, const Dropout& dropout) override {
-    vectorised::dropout(parallel_, GradOut<float>(dx), dout.data<float>(), placed(dropout), dout.numel());
+    by_type(dout, [&]<class T>() {
+      vectorised::dropout(parallel_, GradOut<T>(dx), dout.data<T>(), placed(dropout), dout.numel());
+    });
   }
 
   void do_cross_entropy_forward(const Tensor& loss, const Tensor& lse, const Tensor& logits,
                                 const Tensor& targets, std::int64_t vocab_size) override {
-    vectorised::cross_entropy_forward(parallel_, loss.data<float>(), lse.data<float>(), logits.data<float>(),
-                                      targets.data<std::int32_t>(), cross_entropy_size(logits, vocab_size));
+    by_type(logits, [&]<class T>() {
+      vectorised::cross_entropy_forward(parallel_, loss.data<float>(), lse.data<float>(), logits.data<T>(),
+                                        targets.data<std::int32_t>(), cross_entropy_size(logits, vocab_size));
+    });
   }
 
   void do_cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss, const Tensor& logits,
                                  const Tensor& lse, const Tensor& targets, std::int64_t vocab_size) override {
-    vectorised::cross_entropy_backward(parallel_, dlogits.data<float>(), *dloss.data<float>(),
-                                       logits.data<float>(), lse.data<float>(), targets.data<std::int32_t>(),
-                                       cross_entropy_size(logits, vocab_size));
+    by_type(logits, [&]<class T>() {
+      vectorised::cross_entropy_backward(parallel_, dlogits.data<T>(), *dloss.data<float>(), logits.data<T>(),
+                                         lse.data<float>(), targets.data<std::int32_t>(),
+                                         cross_entropy_size(logits, vocab_size));
+    });
   }
 
   void do_cross_entropy_forward_backward(const Tensor& loss, const Tensor& dlogits, const Tensor& rows,
                                          const Tensor& dloss, const Tensor& logits, const Tensor& targets,
                                          std::int64_t vocab_size) override {
-    vectorised::cross_entropy_forward_backward(
-        parallel_, loss.data<float>(), dlogits.data<float>(), rows.data<float>(), *dloss.data<float>(),
-        logits.data<float>(), targets.data<std::int32_t>(), cross_entropy_size(logits, vocab_size));
+    by_type(logits, [&]<class T>() {
+      vectorised::cross_entropy_forward_backward(
+          parallel_, loss.data<float>(), dlogits.data<T>(), rows.data<float>(), *dloss.data<float>(),
+          logits.data<T>(), targets.data<std::int32_t>(), cross_entropy_size(logits, vocab_size));
+    });
   }
 
   void do_count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,
                         std::int64_t vocab_size) override {
-    *count.data<std::int32_t>() =
-        vectorised::count_correct(parallel_, logits.data<float>(), targets.data<std::int32_t>(),
-                                  cross_entropy_size(logits, vocab_size));
+    by_type(logits, [&]<class T>() {
+      *count.data<std::int32_t>() = vectorised::count_correct(
+          parallel_, logits.data<T>(), targets.data<std::int32_t>(), cross_entropy_size(logits, vocab_size));
+    });
   }
 
   void do_squared_norm(const Tensor& out, const Tensor& x) override {
@@ -287,6 +325,56 @@ class CpuBackend final : public HostBackend {
     stagegpt::adamw(parallel_, weights.data<float>(), shadow.defined() ? shadow.data<Bf16>() : nullptr,
                     m.data<float>(), v.data<float>(), grads.data<float>(), *squared_norm.data<double>(),
                     ranges, step);
+  }
+
+  // If `residual` is undefined, out = layernorm(x), and there is no `sum`.
+  void normalise(const Tensor& sum, const Tensor& out, const Tensor& mean, const Tensor& rstd,
+                 const Tensor& x, const Tensor& residual, const Tensor& w, const Tensor& bias, double eps) {
+    by_type(x, [&]<class T>() {
+      vectorised::layernorm_forward(parallel_, out.data<T>(), optional_data<T>(sum), mean.data<float>(),
+                                    rstd.data<float>(), x.data<T>(), optional_data<T>(residual),
+                                    w.data<float>(), bias.data<float>(), eps, mean.numel(), w.numel());
+    });
+  }
+
+  // do_linear_activation_forward() in bf16; `pre` may be `out`, then there is no activation.
+  void halves_forward(const Tensor& out, const Tensor& pre, const Tensor& x, const Tensor& w,
+                      const Tensor& bias, Activation activation) {
+    const LinearSize s = linear_size(x, w);
+    packed::Finish finish{.bias = optional_data<Bf16>(bias)};
+    if (!out.same_memory(pre)) {
+      finish.kind = packed::Finish::Kind::activation;
+      finish.activation = activation;
+      finish.pre = pre.data<Bf16>();
+    }
+    if (s.N == 1) {
+      const Tensor sums = allocate(DType::f32, {s.O});
+      vectorised::matvec(parallel_, sums.data<float>(), x.data<Bf16>(), w.data<Bf16>(), s.O, s.I);
+      return packed::finish_row(out.data<Bf16>(), sums.data<float>(), s.O, finish);
+    }
+    packed::matmul(halves_, parallel_, out.data<Bf16>(), row_major(x.data<Bf16>(), s.I),
+                   row_major(w.data<Bf16>(), s.I).transposed(), {s.N, s.O, s.I}, finish);
+  }
+
+  // The gradients of the weight and of the bias, in f32.
+  void halves_backward(const Grad& dw, const Grad& dbias, const Tensor& dout, const Tensor& x,
+                       const Tensor& w) {
+    const LinearSize s = linear_size(x, w);
+    if (const GradOut<float> out(dw); out) {
+      packed::matmul(halves_, parallel_, out.data, s.I, row_major(dout.data<Bf16>(), s.O).transposed(),
+                     row_major(x.data<Bf16>(), s.I), {s.O, s.I, s.N}, out.accumulate);
+    }
+    vectorised::bias_backward(parallel_, GradOut<float>(dbias), dout.data<Bf16>(), s);
+  }
+
+  // The gradient of x, finished.
+  void halves_backward(const Grad& dx, const Tensor& dout, const Tensor& w, packed::Finish finish) {
+    const GradOut<Bf16> out(dx);
+    if (!out) return;
+    finish.accumulate = out.accumulate;
+    const LinearSize s = linear_size(dx.tensor, w);
+    packed::matmul(halves_, parallel_, out.data, row_major(dout.data<Bf16>(), s.O),
+                   row_major(w.data<Bf16>(), s.I), {s.N, s.I, s.O}, finish);
   }
 
   static constexpr std::int64_t kPanelElements = 1 << 20;  // of narrow_product(): 4 MiB in f32
@@ -310,6 +398,7 @@ class CpuBackend final : public HostBackend {
   MatmulFunction matmul_;
   const bool is_fast_;  // not a GEMM that is there to be compared with: a single row has its own kernel
   const Factors factors_;
+  const PackedKernels& halves_;  // for activations in bf16
 };
 
 }  // namespace
@@ -323,10 +412,10 @@ std::optional<CpuMatmul> cpu_matmul_named(std::string_view name) {
   return std::nullopt;
 }
 
-std::unique_ptr<Backend> make_cpu_backend(int threads, CpuMatmul matmul,
-                                          std::unique_ptr<MemorySource> memory) {
+std::unique_ptr<Backend> make_cpu_backend(int threads, CpuMatmul matmul, std::unique_ptr<MemorySource> memory,
+                                          const PackedKernels& halves) {
   check(threads > 0, "cpu backend: expected at least one thread, not ", threads);
-  return std::make_unique<CpuBackend>(threads, matmul, std::move(memory));
+  return std::make_unique<CpuBackend>(threads, matmul, std::move(memory), halves);
 }
 
 }  // namespace stagegpt

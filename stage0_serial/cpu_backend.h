@@ -1,4 +1,4 @@
-// The CPU backend: vectorised, threaded kernels in f32.
+// The CPU backend: vectorised, threaded kernels in f32, and for activations in bf16 with sums in f32.
 #pragma once
 
 #include <memory>
@@ -7,6 +7,7 @@
 
 #include "common/backend/backend.h"
 #include "stage0_serial/host_memory.h"
+#include "stage0_serial/kernels/packed_kernels.h"
 
 namespace stagegpt {
 
@@ -15,9 +16,11 @@ enum class CpuMatmul { naive, tiled, packed, packed_bf16, blas };
 
 std::optional<CpuMatmul> cpu_matmul_named(std::string_view name);
 
-// Throws std::runtime_error if `matmul` is blas and OpenBLAS cannot be loaded.
+// Activations may be bf16; their products are those of `halves`, whatever `matmul` is. Throws
+// std::runtime_error if `matmul` is blas and OpenBLAS cannot be loaded.
 std::unique_ptr<Backend> make_cpu_backend(
     int threads, CpuMatmul matmul = CpuMatmul::packed,
-    std::unique_ptr<MemorySource> memory = std::make_unique<HostMemory>());
+    std::unique_ptr<MemorySource> memory = std::make_unique<HostMemory>(),
+    const PackedKernels& halves = packed_kernels(Factors::bf16));
 
 }  // namespace stagegpt

@@ -22,6 +22,15 @@ void CpuFlags::add(CommandLine& command_line, const std::string& threads_help) {
       "--cpu-matmul", matmul_, {"naive", "tiled", "packed", "packed-bf16", "blas"},
       "implementation of matrix multiplication (GEMM); packed-bf16: factors rounded to bf16 where there is "
       "more than one row, faster where the processor multiplies bf16");
+  command_line.choice(
+      "--precision", precision_, {"f32", "bf16"},
+      "f32; bf16: mixed precision, activations and weights in bf16, sums in f32; faster where "
+      "the processor multiplies bf16");
+}
+
+// In mixed precision the factors are bf16 already, and `packed` multiplies them.
+CpuMatmul CpuFlags::matmul() const {
+  return activations() == DType::bf16 ? CpuMatmul::packed_bf16 : *cpu_matmul_named(matmul_);
 }
 
 int CpuFlags::threads(int processes) const {
@@ -31,21 +40,36 @@ int CpuFlags::threads(int processes) const {
 
 std::unique_ptr<Backend> CpuFlags::make_backend(int threads) const {
   if (is_naive()) {
+    if (activations() == DType::bf16)
+      user_error("--cpu-kernels naive: computes in f32, not --precision bf16");
     if (threads_.value_or(1) > 1) user_error("--cpu-kernels naive: has one thread, not ", *threads_);
     if (matmul_ != "packed")
       user_error("--cpu-kernels naive: has matrix products of its own, not --cpu-matmul ", matmul_);
     return make_naive_backend();
   }
-  return make_cpu_backend(threads, *cpu_matmul_named(matmul_));
+  if (activations() == DType::bf16 && matmul_ != "packed" && matmul_ != "packed-bf16") {
+    user_error("--precision: bf16 needs --cpu-matmul packed, got \"", matmul_, "\", which computes in f32");
+  }
+  return make_cpu_backend(threads, matmul());
+}
+
+std::string CpuFlags::warning(const PackedKernels& kernels) const {
+  if (activations() != DType::bf16 || kernels.multiplies_bf16()) return "";
+  return "warning: --precision: bf16 is slow here: the processor does not multiply bf16, and converts it to "
+         "f32";
 }
 
 std::string CpuFlags::description(int threads) const {
   if (is_naive()) return "CPU, 1 thread, naive kernels";
   std::string matmul = matmul_ + " matmul";
-  if (matmul_ == "packed") matmul += concat(" (", packed_kernels(Factors::f32).name, ")");
-  if (matmul_ == "packed-bf16") matmul += concat(" (", packed_kernels(Factors::bf16).name, ")");
+  if (rounds_to_bf16()) {
+    matmul += concat(" (", packed_kernels(Factors::bf16).name, ")");
+  } else if (matmul_ == "packed") {
+    matmul += concat(" (", packed_kernels(Factors::f32).name, ")");
+  }
   if (matmul_ == "blas") matmul = OpenBlas::instance().description();
-  return concat("CPU, ", threads, threads == 1 ? " thread, " : " threads, ", matmul);
+  return concat("CPU, ", threads, threads == 1 ? " thread, " : " threads, ",
+                activations() == DType::bf16 ? "bf16, " : "", matmul);
 }
 
 }  // namespace stagegpt

@@ -1,6 +1,8 @@
 // Stage 0: the CPU backend, one process.
 #include "common/app/stage.h"
 
+#include <iostream>
+
 #include "common/comm/self_communicator.h"
 #include "common/profile/recorded_communicator.h"
 #include "common/system/restart_for_openmp.h"
@@ -25,6 +27,8 @@ class SerialStage final : public Stage {
     machine_.communicator = recorded(timeline, std::make_unique<SelfCommunicator>(group_));
     machine_.sync = std::make_unique<NoGradientSync>();
     machine_.bf16_factors = cpu_.rounds_to_bf16();
+    machine_.activations = cpu_.activations();
+    if (const std::string warning = cpu_.warning(); !warning.empty()) std::cerr << warning << '\n';
     machine_.description = cpu_.description(machine_.threads);
     return machine_;
   }

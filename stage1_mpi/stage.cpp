@@ -38,11 +38,14 @@ class MpiStage final : public Stage {
     machine_.memory.host_ranks = static_cast<int>(placement_.on_node.size());
     machine_.memory.divides_moments = MpiFlags::kDividesMoments;
     machine_.bf16_factors = cpu_.rounds_to_bf16();
+    machine_.activations = cpu_.activations();
     machine_.description =
         concat(stagegpt::description(placement_, group_.size()), "; ", cpu_.description(machine_.threads),
                "; gradients ", mpi_.gradient_sync(), stagegpt::description(group_, communication));
-    const std::string warning = stagegpt::warning(group_, placement_, machine_.threads);
-    if (!warning.empty()) std::cerr << warning << '\n';
+    for (const std::string& warning : {stagegpt::warning(group_, placement_, machine_.threads),
+                                       group_.is_root() ? cpu_.warning() : std::string()}) {
+      if (!warning.empty()) std::cerr << warning << '\n';
+    }
     session_.watchdog().set_limit(mpi_.watchdog_seconds());
     return machine_;
   }

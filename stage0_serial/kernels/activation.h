@@ -89,31 +89,34 @@ void activation_backward(GradOut<T> dx, const T* dout, const T* x, Activation ac
 namespace vectorised {
 
 // out[i] = f(x[i]) on [begin, end); `out` may be `x`.
-inline void activate(float* out, const float* x, Activation activation, std::int64_t begin,
-                     std::int64_t end) {
+template <class T>
+void activate(T* out, const T* x, Activation activation, std::int64_t begin, std::int64_t end) {
   with_activation<float>(activation, VectorExp(), [&](auto f) {
 #pragma omp simd
-    for (std::int64_t i = begin; i < end; ++i) out[i] = f(x[i]).value;
+    for (std::int64_t i = begin; i < end; ++i) out[i] = rounded_to<T>(f(widened(x[i])).value);
   });
 }
 
-inline void activation_forward(const Parallel& parallel, float* out, const float* x, Activation activation,
-                               std::int64_t n) {
+template <class T>
+void activation_forward(const Parallel& parallel, T* out, const T* x, Activation activation, std::int64_t n) {
   parallel.ranges(n, kElementGrain,
                   [=](std::int64_t begin, std::int64_t end) { activate(out, x, activation, begin, end); });
 }
 
-inline void activation_backward(const Parallel& parallel, GradOut<float> dx, const float* dout,
-                                const float* x, Activation activation, std::int64_t n) {
+template <class T>
+void activation_backward(const Parallel& parallel, GradOut<T> dx, const T* dout, const T* x,
+                         Activation activation, std::int64_t n) {
   if (!dx) return;
   parallel.ranges(n, kElementGrain, [=](std::int64_t begin, std::int64_t end) {
     with_activation<float>(activation, VectorExp(), [&](auto f) {
+      const auto gradient = [=](std::int64_t i) { return widened(dout[i]) * f(widened(x[i])).slope; };
       if (dx.accumulate) {
 #pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i) dx.data[i] += dout[i] * f(x[i]).slope;
+        for (std::int64_t i = begin; i < end; ++i)
+          dx.data[i] = rounded_to<T>(widened(dx.data[i]) + gradient(i));
       } else {
 #pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i) dx.data[i] = dout[i] * f(x[i]).slope;
+        for (std::int64_t i = begin; i < end; ++i) dx.data[i] = rounded_to<T>(gradient(i));
       }
     });
   });

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "common/backend/op_types.h"
-#include "common/tensor/half_floats.h"
+#include "stage0_serial/kernels/real.h"
 #include "stage0_serial/parallel.h"
 
 namespace stagegpt {
@@ -80,7 +80,8 @@ void adamw(const Parallel& parallel, T* w, Bf16* shadow, T* m, T* v, const T* g,
       begin += range.begin, end += range.begin;
       adamw_elements(w, m, v, g, factors, range.weight_decay, begin, end);
       if (shadow == nullptr) return;
-      for (std::int64_t i = begin; i < end; ++i) shadow[i] = {bf16_of_float(static_cast<float>(w[i]))};
+#pragma omp simd
+      for (std::int64_t i = begin; i < end; ++i) shadow[i] = rounded_to<Bf16>(static_cast<float>(w[i]));
     });
   }
 }

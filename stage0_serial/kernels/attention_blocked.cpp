@@ -20,16 +20,10 @@ static_assert(kKeys % kPanel == 0);
 // two, the rows of a tile would begin in the same set of the cache and evict each other.
 constexpr std::int64_t row_length(std::int64_t n) { return (round_up_to_lanes(n) / kLanes | 1) * kLanes; }
 
-// One head's sizes and inputs, for forward and backward.
+// One head's sizes, for forward and backward.
 struct Head {
-  Head(const float* qkv, AttentionSize size, std::int64_t head)
-      : s(size),
-        index(head),
-        width(round_up_to_lanes(size.HS)),
-        scale(static_cast<float>(size.scale)),
-        q(qkv + size.qkv_offset(head)),
-        k(q + size.channels()),
-        v(k + size.channels()) {}
+  Head(AttentionSize size, std::int64_t head)
+      : s(size), index(head), width(round_up_to_lanes(size.HS)), scale(static_cast<float>(size.scale)) {}
 
   // Index in the dropout sequence of the element of query t and key u.
   std::int64_t dropout_index(std::int64_t t, std::int64_t u) const { return (index * s.T + t) * s.T + u; }
@@ -37,7 +31,15 @@ struct Head {
   AttentionSize s;
   std::int64_t index, width;  // width: HS, rounded up to whole vectors
   float scale;
-  const float *q, *k, *v;
+};
+
+// Its inputs.
+template <class T>
+struct HeadRows {
+  HeadRows(const T* qkv, const Head& head)
+      : q(qkv + head.s.qkv_offset(head.index)), k(q + head.s.channels()), v(k + head.s.channels()) {}
+
+  const T *q, *k, *v;
 };
 
 // A rectangle of scores: queries from t0 on, keys from u0 on. Those of keys after their query are not needed.
@@ -47,31 +49,35 @@ struct Block {
 
 // Asks for a row that is copied soon: with rows of other heads between them, rows are too far apart for the
 // processor to see them coming.
-void prefetch_row(const float* row, const Head& head) {
-  for (std::int64_t i = 0; i < head.s.HS; i += Scratch::kLineFloats) __builtin_prefetch(row + i);
+template <class T>
+void prefetch_row(const T* row, const Head& head) {
+  constexpr std::int64_t kLine = Scratch::kLineFloats * sizeof(float) / sizeof(T);
+  for (std::int64_t i = 0; i < head.s.HS; i += kLine) __builtin_prefetch(row + i);
 }
 constexpr std::int64_t kAhead = 6;  // rows
 
 // out (n,width) = n rows of HS elements that are `stride` apart; the other columns are zero.
-void copy_rows(float* out, const float* rows, std::int64_t stride, std::int64_t n, const Head& head) {
+template <class T>
+void copy_rows(float* out, const T* rows, std::int64_t stride, std::int64_t n, const Head& head) {
   for (std::int64_t i = 0; i < n; ++i) {
     prefetch_row(rows + std::min(i + kAhead, n - 1) * stride, head);
-    std::copy_n(rows + i * stride, head.s.HS, out + i * head.width);
+    const T* row = rows + i * stride;
+    for (std::int64_t c = 0; c < head.s.HS; ++c) out[i * head.width + c] = widened(row[c]);
     std::fill(out + i * head.width + head.s.HS, out + (i + 1) * head.width, 0.0f);
   }
 }
 
 // Panels (HS,kPanel), one after another, of n rows of HS elements that are `stride` apart: each holds kPanel
 // rows, transposed. Missing rows are zero.
-void pack_transposed(float* panels, const float* rows, std::int64_t stride, std::int64_t n,
-                     const Head& head) {
+template <class T>
+void pack_transposed(float* panels, const T* rows, std::int64_t stride, std::int64_t n, const Head& head) {
   const std::int64_t HS = head.s.HS;
   for (std::int64_t j = 0; j < n; j += kPanel, panels += HS * kPanel) {
     if (n - j < kPanel) std::fill_n(panels, HS * kPanel, 0.0f);
     for (std::int64_t column = 0; column < std::min(kPanel, n - j); ++column) {
-      const float* row = rows + (j + column) * stride;
+      const T* row = rows + (j + column) * stride;
       prefetch_row(rows + std::min(j + column + kAhead, n - 1) * stride, head);
-      for (std::int64_t i = 0; i < HS; ++i) panels[i * kPanel + column] = row[i];
+      for (std::int64_t i = 0; i < HS; ++i) panels[i * kPanel + column] = widened(row[i]);
     }
   }
 }
@@ -136,18 +142,36 @@ void drop_row(float* p, const Dropout& dropout, std::int64_t first, std::int64_t
   for (std::int64_t u = 0; u < n; ++u) p[u] *= factors[u];
 }
 
-void forward_head(float* y, float* lse, const Head& head, const Dropout& dropout) {
+// Rows of queries to multiply, `stride` floats apart.
+struct Queries {
+  const float* rows;
+  std::int64_t stride;
+};
+
+// Those of f32 as they are, those of bf16 copied.
+Queries queries_of(const float* rows, float* /*copy*/, std::int64_t /*n*/, const Head& head) {
+  return {rows, head.s.row()};
+}
+Queries queries_of(const Bf16* rows, float* copy, std::int64_t n, const Head& head) {
+  copy_rows(copy, rows, head.s.row(), n, head);
+  return {copy, head.width};
+}
+
+template <class T>
+void forward_head(T* y, float* lse, const HeadRows<T>& in, const Head& head, const Dropout& dropout) {
   thread_local Scratch scratch;
   const AttentionSize& s = head.s;
   const std::int64_t ld = row_length(s.T), panels = (s.T + kPanel - 1) / kPanel;
-  const auto [k_panels, v, p, sums, factors] =
-      scratch.pieces({panels * kPanel * s.HS, s.T * head.width, kQueries * ld, kQueries * head.width, s.T});
-  pack_transposed(k_panels, head.k, s.row(), s.T, head);
-  copy_rows(v, head.v, s.row(), s.T, head);
+  const auto [k_panels, v, q, p, sums, factors] =
+      scratch.pieces({panels * kPanel * s.HS, s.T * head.width, kQueries * head.width, kQueries * ld,
+                      kQueries * head.width, s.T});
+  pack_transposed(k_panels, in.k, s.row(), s.T, head);
+  copy_rows(v, in.v, s.row(), s.T, head);
   for (std::int64_t t0 = 0; t0 < s.T; t0 += kQueries) {
     const std::int64_t t1 = std::min(s.T, t0 + kQueries);
     const Block block{t0, t1 - t0, 0, t1};
-    causal_scores(p, ld, head.q + t0 * s.row(), s.row(), k_panels, block, head);
+    const Queries queries = queries_of(in.q + t0 * s.row(), q, t1 - t0, head);
+    causal_scores(p, ld, queries.rows, queries.stride, k_panels, block, head);
     float inverse[kQueries];
     for (std::int64_t t = t0; t < t1; ++t) {
       float* row = p + (t - t0) * ld;
@@ -159,7 +183,7 @@ void forward_head(float* y, float* lse, const Head& head, const Dropout& dropout
     causal_sums(sums, p, ld, v, block, head, false);
     for (std::int64_t t = t0; t < t1; ++t) {
       for (std::int64_t i = 0; i < s.HS; ++i)
-        y[t * s.channels() + i] = inverse[t - t0] * sums[(t - t0) * head.width + i];
+        y[t * s.channels() + i] = rounded_to<T>(inverse[t - t0] * sums[(t - t0) * head.width + i]);
     }
   }
 }
@@ -187,22 +211,24 @@ void backward_row(float* p, float* ds, std::int64_t n, std::int64_t end, float s
   std::fill(ds + n, ds + end, 0.0f);
 }
 
-float dot(const float* a, const float* b, std::int64_t n) {
+template <class T>
+float dot(const T* a, const T* b, std::int64_t n) {
   float sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (std::int64_t i = 0; i < n; ++i) sum += a[i] * b[i];
+  for (std::int64_t i = 0; i < n; ++i) sum += widened(a[i]) * widened(b[i]);
   return sum;
 }
 
 // Rows of a gradient = or += n rows (n,width).
-void put_rows(float* out, const float* rows, std::int64_t n, const Head& head, bool accumulate) {
+template <class T>
+void put_rows(T* out, const float* rows, std::int64_t n, const Head& head, bool accumulate) {
   for (std::int64_t i = 0; i < n; ++i) {
-    float* to = out + i * head.s.row();
+    T* to = out + i * head.s.row();
     const float* from = rows + i * head.width;
     if (accumulate) {
-      for (std::int64_t j = 0; j < head.s.HS; ++j) to[j] += from[j];
+      for (std::int64_t j = 0; j < head.s.HS; ++j) to[j] = rounded_to<T>(widened(to[j]) + from[j]);
     } else {
-      std::copy_n(from, head.s.HS, to);
+      for (std::int64_t j = 0; j < head.s.HS; ++j) to[j] = rounded_to<T>(from[j]);
     }
   }
 }
@@ -246,45 +272,57 @@ void backward_block(const BackwardPieces& at, const Block& block, const float* l
 }
 
 // Computes or adds the gradients of one head's queries, keys and values, at dqkv, dqkv + C and dqkv + 2C.
-void backward_head(float* dqkv, bool accumulate, const float* dout, const float* out, const float* lse,
-                   const Head& head, const Dropout& dropout) {
-  const std::int64_t T = head.s.T, C = head.s.channels(), row = head.s.row();
+template <class T>
+void backward_head(T* dqkv, bool accumulate, const T* dout, const T* out, const float* lse,
+                   const HeadRows<T>& in, const Head& head, const Dropout& dropout) {
+  const std::int64_t tokens = head.s.T, C = head.s.channels(), row = head.s.row();
   const BackwardPieces at = backward_pieces(head);
-  copy_rows(at.q, head.q, row, T, head);
-  copy_rows(at.dout, dout, C, T, head);
-  for (std::int64_t t = 0; t < T; ++t) at.D[t] = dot(dout + t * C, out + t * C, head.s.HS);
-  for (std::int64_t u0 = 0; u0 < T; u0 += kKeys) {
-    const std::int64_t keys = std::min(kKeys, T - u0);
-    copy_rows(at.k, head.k + u0 * row, row, keys, head);
-    pack_transposed(at.k_panels, head.k + u0 * row, row, keys, head);
-    pack_transposed(at.v_panels, head.v + u0 * row, row, keys, head);
+  copy_rows(at.q, in.q, row, tokens, head);
+  copy_rows(at.dout, dout, C, tokens, head);
+  for (std::int64_t t = 0; t < tokens; ++t) at.D[t] = dot(dout + t * C, out + t * C, head.s.HS);
+  for (std::int64_t u0 = 0; u0 < tokens; u0 += kKeys) {
+    const std::int64_t keys = std::min(kKeys, tokens - u0);
+    copy_rows(at.k, in.k + u0 * row, row, keys, head);
+    pack_transposed(at.k_panels, in.k + u0 * row, row, keys, head);
+    pack_transposed(at.v_panels, in.v + u0 * row, row, keys, head);
     std::fill_n(at.dk, keys * head.width, 0.0f);
     std::fill_n(at.dv, keys * head.width, 0.0f);
-    for (std::int64_t t0 = u0; t0 < T; t0 += kQueries) {
-      const std::int64_t queries = std::min(kQueries, T - t0);
+    for (std::int64_t t0 = u0; t0 < tokens; t0 += kQueries) {
+      const std::int64_t queries = std::min(kQueries, tokens - t0);
       backward_block(at, {t0, queries, u0, std::min(keys, t0 + queries - u0)}, lse, head, dropout);
     }
     put_rows(dqkv + u0 * row + C, at.dk, keys, head, accumulate);
     put_rows(dqkv + u0 * row + 2 * C, at.dv, keys, head, accumulate);
   }
-  put_rows(dqkv, at.dq, T, head, accumulate);
+  put_rows(dqkv, at.dq, tokens, head, accumulate);
 }
 
 }  // namespace
 
-void attention_forward(const Parallel& parallel, float* out, float* lse, const float* qkv,
-                       const Dropout& dropout, AttentionSize size) {
-  parallel.each(size.B * size.NH, [&](std::int64_t head) {
-    forward_head(out + size.out_offset(head), lse + head * size.T, Head(qkv, size, head), dropout);
+template <class T>
+void attention_forward(const Parallel& parallel, T* out, float* lse, const T* qkv, const Dropout& dropout,
+                       AttentionSize size) {
+  parallel.each(size.B * size.NH, [&](std::int64_t index) {
+    const Head head(size, index);
+    forward_head(out + size.out_offset(index), lse + index * size.T, HeadRows(qkv, head), head, dropout);
   });
 }
 
-void attention_backward(const Parallel& parallel, GradOut<float> dqkv, const float* dout, const float* out,
-                        const float* lse, const float* qkv, const Dropout& dropout, AttentionSize size) {
-  parallel.each(size.B * size.NH, [&](std::int64_t head) {
-    backward_head(dqkv.data + size.qkv_offset(head), dqkv.accumulate, dout + size.out_offset(head),
-                  out + size.out_offset(head), lse + head * size.T, Head(qkv, size, head), dropout);
+template <class T>
+void attention_backward(const Parallel& parallel, GradOut<T> dqkv, const T* dout, const T* out,
+                        const float* lse, const T* qkv, const Dropout& dropout, AttentionSize size) {
+  parallel.each(size.B * size.NH, [&](std::int64_t index) {
+    const Head head(size, index);
+    backward_head(dqkv.data + size.qkv_offset(index), dqkv.accumulate, dout + size.out_offset(index),
+                  out + size.out_offset(index), lse + index * size.T, HeadRows(qkv, head), head, dropout);
   });
 }
+
+template void attention_forward(const Parallel&, float*, float*, const float*, const Dropout&, AttentionSize);
+template void attention_forward(const Parallel&, Bf16*, float*, const Bf16*, const Dropout&, AttentionSize);
+template void attention_backward(const Parallel&, GradOut<float>, const float*, const float*, const float*,
+                                 const float*, const Dropout&, AttentionSize);
+template void attention_backward(const Parallel&, GradOut<Bf16>, const Bf16*, const Bf16*, const float*,
+                                 const Bf16*, const Dropout&, AttentionSize);
 
 }  // namespace stagegpt::vectorised

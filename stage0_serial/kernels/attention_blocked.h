@@ -24,6 +24,9 @@
 //
 // Rows of one head lie 3C elements apart. What is read many times is first copied without gaps; keys, the
 // right factor of the scores, into panels as wide as a register tile.
+//
+// bf16: the copies are f32, so that all products and sums are; what is written is rounded. Only the rate of
+// reading and writing gains.
 #pragma once
 
 #include "stage0_serial/kernels/attention.h"
@@ -31,9 +34,12 @@
 
 namespace stagegpt::vectorised {
 
-void attention_forward(const Parallel& parallel, float* out, float* lse, const float* qkv,
-                       const Dropout& dropout, AttentionSize size);
-void attention_backward(const Parallel& parallel, GradOut<float> dqkv, const float* dout, const float* out,
-                        const float* lse, const float* qkv, const Dropout& dropout, AttentionSize size);
+// T: float or Bf16.
+template <class T>
+void attention_forward(const Parallel& parallel, T* out, float* lse, const T* qkv, const Dropout& dropout,
+                       AttentionSize size);
+template <class T>
+void attention_backward(const Parallel& parallel, GradOut<T> dqkv, const T* dout, const T* out,
+                        const float* lse, const T* qkv, const Dropout& dropout, AttentionSize size);
 
 }  // namespace stagegpt::vectorised

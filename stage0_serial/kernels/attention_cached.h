@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "stage0_serial/kernels/real.h"
 #include "stage0_serial/kernels/vector_math.h"
 #include "stage0_serial/parallel.h"
 
@@ -42,27 +43,30 @@ void store_rows(T* cache, const T* qkv, CachedAttentionSize s) {
 // elements after their keys.
 template <class T>
 void attend(T* out, const T* q, const T* k, std::int64_t n, std::int64_t stride, CachedAttentionSize s) {
-  thread_local std::vector<T> p;
+  using Sum = Computed<T>;
+  thread_local std::vector<Sum> p, y;
   p.resize(static_cast<std::size_t>(n));
-  const T scale = static_cast<T>(s.scale);
+  const Sum scale = static_cast<Sum>(s.scale);
   for (std::int64_t u = 0; u < n; ++u) {
-    T score = 0;
+    Sum score = 0;
 #pragma omp simd reduction(+ : score)
-    for (std::int64_t i = 0; i < s.HS; ++i) score += q[i] * k[u * stride + i];
+    for (std::int64_t i = 0; i < s.HS; ++i) score += widened(q[i]) * widened(k[u * stride + i]);
     p[u] = scale * score;
   }
-  const T max = *std::max_element(p.begin(), p.end());
-  T sum = 0;
-  T* probabilities = p.data();
+  const Sum max = *std::max_element(p.begin(), p.end());
+  Sum sum = 0;
+  Sum* probabilities = p.data();
 #pragma omp simd reduction(+ : sum)
   for (std::int64_t u = 0; u < n; ++u) sum += probabilities[u] = exponential(probabilities[u] - max);
-  std::fill_n(out, s.HS, T(0));
+  y.assign(static_cast<std::size_t>(s.HS), Sum(0));
+  Sum* values = y.data();
   const T* v = k + s.channels();
   for (std::int64_t u = 0; u < n; ++u) {
-    const T weight = probabilities[u] / sum;
+    const Sum weight = probabilities[u] / sum;
 #pragma omp simd
-    for (std::int64_t i = 0; i < s.HS; ++i) out[i] += weight * v[u * stride + i];
+    for (std::int64_t i = 0; i < s.HS; ++i) values[i] += weight * widened(v[u * stride + i]);
   }
+  for (std::int64_t i = 0; i < s.HS; ++i) out[i] = rounded_to<T>(values[i]);
 }
 
 template <class T>

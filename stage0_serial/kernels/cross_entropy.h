@@ -6,7 +6,8 @@
 //
 // Vectorised: rows are divided among threads; a row is read once for its maximum and once for the sum. The
 // mean is computed in row order, in f64. Forward and backward together keep exp(logits - max) in the row of
-// the gradient, and multiply it by dloss/N/Σ; so a row comes from memory once, and is then in the cache.
+// the gradient, or in bf16 beside it, and multiply it by dloss/N/Σ; so a row comes from memory once, and is
+// then in the cache.
 // Correct rows are counted with an atomic integer: order does not matter.
 #pragma once
 
@@ -14,6 +15,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "stage0_serial/kernels/real.h"
+#include "stage0_serial/kernels/scratch.h"
 #include "stage0_serial/kernels/simd.h"
 #include "stage0_serial/kernels/vector_math.h"
 #include "stage0_serial/parallel.h"
@@ -25,10 +28,10 @@ struct CrossEntropySize {
 };
 
 // Mean of lse - logits[target].
-template <class T>
-T mean_loss(const T* lse, const T* logits, const std::int32_t* targets, CrossEntropySize s) {
+template <class T, class Logit>
+T mean_loss(const T* lse, const Logit* logits, const std::int32_t* targets, CrossEntropySize s) {
   double sum = 0;
-  for (std::int64_t n = 0; n < s.N; ++n) sum += lse[n] - logits[n * s.Vp + targets[n]];
+  for (std::int64_t n = 0; n < s.N; ++n) sum += lse[n] - widened(logits[n * s.Vp + targets[n]]);
   return static_cast<T>(sum / static_cast<double>(s.N));
 }
 
@@ -104,75 +107,90 @@ std::int32_t count_correct(const T* logits, const std::int32_t* targets, CrossEn
 
 namespace vectorised {
 
-inline void cross_entropy_forward(const Parallel& parallel, float* loss, float* lse, const float* logits,
-                                  const std::int32_t* targets, CrossEntropySize s) {
+template <class T>
+void cross_entropy_forward(const Parallel& parallel, float* loss, float* lse, const T* logits,
+                           const std::int32_t* targets, CrossEntropySize s) {
   parallel.each(s.N, [=](std::int64_t n) {
-    const float* row = logits + n * s.Vp;
+    const T* row = logits + n * s.Vp;
     const float max = max_of(row, s.V);
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (std::int64_t v = 0; v < s.V; ++v) sum += vector_exp(row[v] - max);
+    for (std::int64_t v = 0; v < s.V; ++v) sum += vector_exp(widened(row[v]) - max);
     lse[n] = max + std::log(sum);
   });
   *loss = mean_loss(lse, logits, targets, s);
 }
 
-// Turns scale·p into the gradient.
-inline void finish_row_gradient(float* drow, float scale, std::int32_t target, CrossEntropySize s) {
-  drow[target] -= scale;
-  std::fill(drow + s.V, drow + s.Vp, 0.0f);
+// Makes the gradient at the target of scale·p: scale·p - scale, from what it was before it was rounded.
+inline void finish_target(float& gradient, float /*scaled*/, float scale) { gradient -= scale; }
+inline void finish_target(Bf16& gradient, float scaled, float scale) {
+  gradient = rounded_to<Bf16>(scaled - scale);
 }
 
-inline void cross_entropy_backward(const Parallel& parallel, float* dlogits, float dloss, const float* logits,
-                                   const float* lse, const std::int32_t* targets, CrossEntropySize s) {
+template <class T>
+void cross_entropy_backward(const Parallel& parallel, T* dlogits, float dloss, const T* logits,
+                            const float* lse, const std::int32_t* targets, CrossEntropySize s) {
   const float scale = dloss / static_cast<float>(s.N);
   parallel.each(s.N, [=](std::int64_t n) {
-    const float* row = logits + n * s.Vp;
-    float* drow = dlogits + n * s.Vp;
-    const float row_lse = lse[n];
+    const T* row = logits + n * s.Vp;
+    T* drow = dlogits + n * s.Vp;
+    const float row_lse = lse[n], at_target = scale * vector_exp(widened(row[targets[n]]) - row_lse);
 #pragma omp simd
-    for (std::int64_t v = 0; v < s.V; ++v) drow[v] = scale * vector_exp(row[v] - row_lse);
-    finish_row_gradient(drow, scale, targets[n], s);
+    for (std::int64_t v = 0; v < s.V; ++v)
+      drow[v] = rounded_to<T>(scale * vector_exp(widened(row[v]) - row_lse));
+    finish_target(drow[targets[n]], at_target, scale);
+    std::fill(drow + s.V, drow + s.Vp, T());
   });
 }
 
+// Where a row's exponentials are kept in f32: in the row of the gradient, or beside it if that is bf16.
+inline float* exponentials_beside(float* drow, std::int64_t /*V*/) { return drow; }
+inline float* exponentials_beside(Bf16* /*drow*/, std::int64_t V) {
+  thread_local Scratch scratch;
+  return scratch.pieces({V})[0];
+}
+
 // The losses of single rows are left in rows (N).
-inline void cross_entropy_forward_backward(const Parallel& parallel, float* loss, float* dlogits, float* rows,
-                                           float dloss, const float* logits, const std::int32_t* targets,
-                                           CrossEntropySize s) {
+template <class T>
+void cross_entropy_forward_backward(const Parallel& parallel, float* loss, T* dlogits, float* rows,
+                                    float dloss, const T* logits, const std::int32_t* targets,
+                                    CrossEntropySize s) {
   const float scale = dloss / static_cast<float>(s.N);
   parallel.each(s.N, [=](std::int64_t n) {
-    const float* row = logits + n * s.Vp;
-    float* drow = dlogits + n * s.Vp;
-    const float max = max_of(row, s.V), target_logit = row[targets[n]];
+    const T* row = logits + n * s.Vp;
+    T* drow = dlogits + n * s.Vp;
+    const float max = max_of(row, s.V), target_logit = widened(row[targets[n]]);
+    float* const exponentials = exponentials_beside(drow, s.V);
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (std::int64_t v = 0; v < s.V; ++v) {
-      const float e = vector_exp(row[v] - max);
-      drow[v] = e;
+      const float e = vector_exp(widened(row[v]) - max);
+      exponentials[v] = e;
       sum += e;
     }
     rows[n] = max + std::log(sum) - target_logit;
-    const float factor = scale / sum;
+    const float factor = scale / sum, at_target = exponentials[targets[n]] * factor;
 #pragma omp simd
-    for (std::int64_t v = 0; v < s.V; ++v) drow[v] *= factor;
-    finish_row_gradient(drow, scale, targets[n], s);
+    for (std::int64_t v = 0; v < s.V; ++v) drow[v] = rounded_to<T>(exponentials[v] * factor);
+    finish_target(drow[targets[n]], at_target, scale);
+    std::fill(drow + s.V, drow + s.Vp, T());
   });
   *loss = mean(rows, s.N);
 }
 
-inline std::int32_t count_correct(const Parallel& parallel, const float* logits, const std::int32_t* targets,
-                                  CrossEntropySize s) {
+template <class T>
+std::int32_t count_correct(const Parallel& parallel, const T* logits, const std::int32_t* targets,
+                           CrossEntropySize s) {
   std::atomic<std::int32_t> correct = 0;
   parallel.each(s.N, [=, &correct](std::int64_t n) {
-    const float* row = logits + n * s.Vp;
+    const T* row = logits + n * s.Vp;
     const std::int64_t target = targets[n];
-    const float logit = row[target];
+    const float logit = widened(row[target]);
     int largest = 1;
 #pragma omp simd reduction(& : largest)
-    for (std::int64_t v = 0; v < target; ++v) largest &= row[v] < logit;
+    for (std::int64_t v = 0; v < target; ++v) largest &= widened(row[v]) < logit;
 #pragma omp simd reduction(& : largest)
-    for (std::int64_t v = target; v < s.V; ++v) largest &= row[v] <= logit;
+    for (std::int64_t v = target; v < s.V; ++v) largest &= widened(row[v]) <= logit;
     correct += largest;
   });
   return correct;

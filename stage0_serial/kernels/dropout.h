@@ -53,13 +53,13 @@ void dropout(GradOut<T> out, const T* x, const Dropout& dropout, std::int64_t n)
 
 namespace vectorised {
 
-inline void dropout(const Parallel& parallel, GradOut<float> out, const float* x, const Dropout& dropout,
-                    std::int64_t n) {
+template <class T>
+void dropout(const Parallel& parallel, GradOut<T> out, const T* x, const Dropout& dropout, std::int64_t n) {
   constexpr std::int64_t kPart = 1024;
   parallel.ranges(n, kPart, [=](std::int64_t begin, std::int64_t end) {
     float factors[kPart];
     dropout_factors(factors, dropout, begin, end);
-    for (std::int64_t i = begin; i < end; ++i) out.put(i, x[i] * factors[i - begin]);
+    for (std::int64_t i = begin; i < end; ++i) out.put(i, widened(x[i]) * factors[i - begin]);
   });
 }
 

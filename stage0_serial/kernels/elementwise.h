@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "common/tensor/half_floats.h"
 #include "common/tensor/quantised_rows.h"
+#include "stage0_serial/kernels/real.h"
 #include "stage0_serial/parallel.h"
 
 namespace stagegpt {
@@ -27,13 +27,14 @@ namespace vectorised {
 
 inline void to_bf16(const Parallel& parallel, Bf16* out, const float* in, std::int64_t n) {
   parallel.ranges(n, kElementGrain, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) out[i] = {bf16_of_float(in[i])};
+#pragma omp simd
+    for (std::int64_t i = begin; i < end; ++i) out[i] = rounded_to<Bf16>(in[i]);
   });
 }
 
 inline void widen(const Parallel& parallel, float* out, const Bf16* in, std::int64_t n) {
   parallel.ranges(n, kElementGrain, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) out[i] = as_float(in[i]);
+    for (std::int64_t i = begin; i < end; ++i) out[i] = widened(in[i]);
   });
 }
 
@@ -53,10 +54,11 @@ inline void widen_rows(const Parallel& parallel, float* out, const std::int8_t* 
   parallel.each(rows, [=](std::int64_t o) { widen_row(out + o * I, w + o * quantised_width(I), I); });
 }
 
-inline void add(const Parallel& parallel, float* out, const float* a, const float* b, std::int64_t n) {
+template <class T>
+void add(const Parallel& parallel, T* out, const T* a, const T* b, std::int64_t n) {
   parallel.ranges(n, kElementGrain, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
-    for (std::int64_t i = begin; i < end; ++i) out[i] = a[i] + b[i];
+    for (std::int64_t i = begin; i < end; ++i) out[i] = rounded_to<T>(widened(a[i]) + widened(b[i]));
   });
 }
 

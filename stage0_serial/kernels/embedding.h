@@ -7,7 +7,6 @@
 
 #include <cstdint>
 
-#include "common/tensor/half_floats.h"
 #include "common/tensor/quantised_rows.h"
 #include "stage0_serial/kernels/grad_out.h"
 #include "stage0_serial/parallel.h"
@@ -31,16 +30,16 @@ void embedding_forward(T* out, const std::int32_t* ids, const T* wte, const T* w
 }
 
 // Adds the gradient of channels [c0, c1) to dwte and dwpe.
-template <class T>
-void embedding_scatter(T* dwte, T* dwpe, const T* dout, const std::int32_t* ids, EmbeddingSize s,
+template <class T, class Activation>
+void embedding_scatter(T* dwte, T* dwpe, const Activation* dout, const std::int32_t* ids, EmbeddingSize s,
                        std::int64_t c0, std::int64_t c1) {
   for (std::int64_t row = 0; row < s.B * s.T; ++row) {
-    const T* d = dout + row * s.C;
+    const Activation* d = dout + row * s.C;
     if (dwte) {
-      for (std::int64_t c = c0; c < c1; ++c) dwte[ids[row] * s.C + c] += d[c];
+      for (std::int64_t c = c0; c < c1; ++c) dwte[ids[row] * s.C + c] += widened(d[c]);
     }
     if (dwpe) {
-      for (std::int64_t c = c0; c < c1; ++c) dwpe[row % s.T * s.C + c] += d[c];
+      for (std::int64_t c = c0; c < c1; ++c) dwpe[row % s.T * s.C + c] += widened(d[c]);
     }
   }
 }
@@ -58,11 +57,11 @@ void embedding_backward(GradOut<T> dwte, GradOut<T> dwpe, const T* dout, const s
 namespace vectorised {
 
 // y = row `id` of wte, in f32 or bf16, + position.
-template <class Weight>
-void add_position(float* y, const Weight* wte, std::int64_t id, const float* position, std::int64_t C) {
+template <class T, class Weight>
+void add_position(T* y, const Weight* wte, std::int64_t id, const T* position, std::int64_t C) {
   const Weight* token = wte + id * C;
 #pragma omp simd
-  for (std::int64_t c = 0; c < C; ++c) y[c] = as_float(token[c]) + position[c];
+  for (std::int64_t c = 0; c < C; ++c) y[c] = rounded_to<T>(widened(token[c]) + widened(position[c]));
 }
 // The same of a quantised wte.
 inline void add_position(float* y, const std::int8_t* wte, std::int64_t id, const float* position,
@@ -71,16 +70,17 @@ inline void add_position(float* y, const std::int8_t* wte, std::int64_t id, cons
   for (std::int64_t c = 0; c < C; ++c) y[c] += position[c];
 }
 
-template <class Weight>
-void embedding_forward(const Parallel& parallel, float* out, const std::int32_t* ids, const Weight* wte,
-                       const float* wpe, EmbeddingSize s) {
+template <class T, class Weight>
+void embedding_forward(const Parallel& parallel, T* out, const std::int32_t* ids, const Weight* wte,
+                       const T* wpe, EmbeddingSize s) {
   parallel.each(s.B * s.T, [=](std::int64_t row) {
     add_position(out + row * s.C, wte, ids[row], wpe + row % s.T * s.C, s.C);
   });
 }
 
-inline void embedding_backward(const Parallel& parallel, GradOut<float> dwte, GradOut<float> dwpe,
-                               const float* dout, const std::int32_t* ids, EmbeddingSize s) {
+template <class T>
+void embedding_backward(const Parallel& parallel, GradOut<float> dwte, GradOut<float> dwpe, const T* dout,
+                        const std::int32_t* ids, EmbeddingSize s) {
   auto zero = [&](GradOut<float> grad, std::int64_t n) {
     if (!grad || grad.accumulate) return;
     parallel.ranges(n, kElementGrain, [=](std::int64_t begin, std::int64_t end) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "common/backend/op_types.h"
+#include "stage0_serial/kernels/real.h"
 
 namespace stagegpt {
 
@@ -18,7 +19,9 @@ struct GradOut {
       : data(grad.wanted() ? grad.tensor.data<T>() : nullptr), accumulate(grad.accumulates()) {}
 
   explicit operator bool() const { return data != nullptr; }
-  void put(std::int64_t i, T value) const { data[i] = accumulate ? data[i] + value : value; }
+  void put(std::int64_t i, Computed<T> value) const {
+    data[i] = rounded_to<T>(accumulate ? widened(data[i]) + value : value);
+  }
 };
 
 }  // namespace stagegpt

@@ -30,15 +30,17 @@ void layernorm_forward(T* out, T* mean, T* rstd, const T* x, const T* w, const T
 }
 
 // Adds the gradients of channels [c0, c1) to dw and dbias.
-template <class T>
-void layernorm_backward_parameters(T* dw, T* dbias, const T* dout, const T* x, const T* mean, const T* rstd,
-                                   std::int64_t N, std::int64_t C, std::int64_t c0, std::int64_t c1) {
+template <class T, class Activation>
+void layernorm_backward_parameters(T* dw, T* dbias, const Activation* dout, const Activation* x,
+                                   const T* mean, const T* rstd, std::int64_t N, std::int64_t C,
+                                   std::int64_t c0, std::int64_t c1) {
   for (std::int64_t n = 0; n < N; ++n, x += C, dout += C) {
     if (dw) {
-      for (std::int64_t c = c0; c < c1; ++c) dw[c] += dout[c] * ((x[c] - mean[n]) * rstd[n]);
+      for (std::int64_t c = c0; c < c1; ++c)
+        dw[c] += widened(dout[c]) * ((widened(x[c]) - mean[n]) * rstd[n]);
     }
     if (dbias) {
-      for (std::int64_t c = c0; c < c1; ++c) dbias[c] += dout[c];
+      for (std::int64_t c = c0; c < c1; ++c) dbias[c] += widened(dout[c]);
     }
   }
 }
@@ -67,36 +69,38 @@ void layernorm_backward(GradOut<T> dx, GradOut<T> dw, GradOut<T> dbias, const T*
 
 namespace vectorised {
 
-// One row. If `residual` is not null, x + residual is normalised, and written to `sum`.
-inline void layernorm_row(float* out, float* sum, float& mean, float& rstd, const float* x,
-                          const float* residual, const float* w, const float* bias, float eps,
-                          std::int64_t C) {
+// One row. If `residual` is not null, x + residual is normalised, and written to `sum`. In bf16 it is what
+// has been written that is normalised: the backward reads it again.
+template <class T>
+void layernorm_row(T* out, T* sum, float& mean, float& rstd, const T* x, const T* residual, const float* w,
+                   const float* bias, float eps, std::int64_t C) {
   float total = 0, squares = 0;
   if (residual) {
 #pragma omp simd reduction(+ : total)
     for (std::int64_t c = 0; c < C; ++c) {
-      sum[c] = x[c] + residual[c];
-      total += sum[c];
+      sum[c] = rounded_to<T>(widened(x[c]) + widened(residual[c]));
+      total += widened(sum[c]);
     }
     x = sum;
   } else {
 #pragma omp simd reduction(+ : total)
-    for (std::int64_t c = 0; c < C; ++c) total += x[c];
+    for (std::int64_t c = 0; c < C; ++c) total += widened(x[c]);
   }
   const float m = total / static_cast<float>(C);
 #pragma omp simd reduction(+ : squares)
-  for (std::int64_t c = 0; c < C; ++c) squares += (x[c] - m) * (x[c] - m);
+  for (std::int64_t c = 0; c < C; ++c) squares += (widened(x[c]) - m) * (widened(x[c]) - m);
   const float r = 1 / std::sqrt(squares / static_cast<float>(C) + eps);
 #pragma omp simd
-  for (std::int64_t c = 0; c < C; ++c) out[c] = (x[c] - m) * r * w[c] + bias[c];
+  for (std::int64_t c = 0; c < C; ++c) out[c] = rounded_to<T>((widened(x[c]) - m) * r * w[c] + bias[c]);
   mean = m;
   rstd = r;
 }
 
 // If `residual` is null, out = layernorm(x) and `sum` is not used.
-inline void layernorm_forward(const Parallel& parallel, float* out, float* sum, float* mean, float* rstd,
-                              const float* x, const float* residual, const float* w, const float* bias,
-                              double eps, std::int64_t N, std::int64_t C) {
+template <class T>
+void layernorm_forward(const Parallel& parallel, T* out, T* sum, float* mean, float* rstd, const T* x,
+                       const T* residual, const float* w, const float* bias, double eps, std::int64_t N,
+                       std::int64_t C) {
   parallel.each(N, [=](std::int64_t n) {
     layernorm_row(out + n * C, residual ? sum + n * C : nullptr, mean[n], rstd[n], x + n * C,
                   residual ? residual + n * C : nullptr, w, bias, static_cast<float>(eps), C);
@@ -104,24 +108,29 @@ inline void layernorm_forward(const Parallel& parallel, float* out, float* sum, 
 }
 
 // dx of one row.
-inline void layernorm_backward_row(float* dx, bool accumulate, const float* dout, const float* x,
-                                   const float* w, float mean, float rstd, std::int64_t C) {
+template <class T>
+void layernorm_backward_row(T* dx, bool accumulate, const T* dout, const T* x, const float* w, float mean,
+                            float rstd, std::int64_t C) {
   float sum = 0, sum_xhat = 0;
 #pragma omp simd reduction(+ : sum, sum_xhat)
   for (std::int64_t c = 0; c < C; ++c) {
-    const float d = dout[c] * w[c];
+    const float d = widened(dout[c]) * w[c];
     sum += d;
-    sum_xhat += d * ((x[c] - mean) * rstd);
+    sum_xhat += d * ((widened(x[c]) - mean) * rstd);
   }
   const float a = sum / static_cast<float>(C), b = sum_xhat / static_cast<float>(C);
-  if (!accumulate) std::fill_n(dx, C, 0.0f);
+  if (!accumulate) std::fill_n(dx, C, T());
 #pragma omp simd
-  for (std::int64_t c = 0; c < C; ++c) dx[c] += rstd * (dout[c] * w[c] - a - (x[c] - mean) * rstd * b);
+  for (std::int64_t c = 0; c < C; ++c) {
+    const float xhat = (widened(x[c]) - mean) * rstd;
+    dx[c] = rounded_to<T>(widened(dx[c]) + rstd * (widened(dout[c]) * w[c] - a - xhat * b));
+  }
 }
 
-inline void layernorm_backward(const Parallel& parallel, GradOut<float> dx, GradOut<float> dw,
-                               GradOut<float> dbias, const float* dout, const float* x, const float* w,
-                               const float* mean, const float* rstd, std::int64_t N, std::int64_t C) {
+template <class T>
+void layernorm_backward(const Parallel& parallel, GradOut<T> dx, GradOut<float> dw, GradOut<float> dbias,
+                        const T* dout, const T* x, const float* w, const float* mean, const float* rstd,
+                        std::int64_t N, std::int64_t C) {
   if (dx) {
     parallel.each(N, [=](std::int64_t n) {
       layernorm_backward_row(dx.data + n * C, dx.accumulate, dout + n * C, x + n * C, w, mean[n], rstd[n], C);

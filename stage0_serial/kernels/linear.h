@@ -8,7 +8,6 @@
 
 #include <cstdint>
 
-#include "common/tensor/half_floats.h"
 #include "stage0_serial/kernels/activation.h"
 #include "stage0_serial/kernels/grad_out.h"
 #include "stage0_serial/kernels/matmul.h"
@@ -32,10 +31,11 @@ void linear_forward(T* out, const T* x, const T* w, const T* bias, LinearSize s)
 }
 
 // Adds Σ_rows dout to columns [o0, o1) of dbias.
-template <class T>
-void sum_rows(T* dbias, const T* dout, std::int64_t N, std::int64_t O, std::int64_t o0, std::int64_t o1) {
+template <class T, class Activation>
+void sum_rows(T* dbias, const Activation* dout, std::int64_t N, std::int64_t O, std::int64_t o0,
+              std::int64_t o1) {
   for (std::int64_t n = 0; n < N; ++n) {
-    for (std::int64_t o = o0; o < o1; ++o) dbias[o] += dout[n * O + o];
+    for (std::int64_t o = o0; o < o1; ++o) dbias[o] += widened(dout[n * O + o]);
   }
 }
 
@@ -68,7 +68,8 @@ inline void bias_activation(const Parallel& parallel, float* out, float* pre, co
   });
 }
 
-inline void bias_backward(const Parallel& parallel, GradOut<float> dbias, const float* dout, LinearSize s) {
+template <class T>
+void bias_backward(const Parallel& parallel, GradOut<float> dbias, const T* dout, LinearSize s) {
   if (!dbias) return;
   parallel.shares(s.O, [=](std::int64_t o0, std::int64_t o1) {
     if (!dbias.accumulate) std::fill(dbias.data + o0, dbias.data + o1, 0.0f);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "stage0_serial/kernels/activation.h"
+#include "stage0_serial/kernels/real.h"
 #include "stage0_serial/kernels/scratch.h"
 
 namespace stagegpt {
@@ -38,33 +40,68 @@ std::int64_t block_size(std::int64_t n, std::int64_t largest, std::int64_t step)
   return ceil_div(ceil_div(n, ceil_div(n, largest)), step) * step;
 }
 
+template <class Element>
+const Packing<Element>& packing(const PackedKernels& kernels);
+template <>
+const Packing<float>& packing(const PackedKernels& kernels) {
+  return kernels.floats;
+}
+template <>
+const Packing<Bf16>& packing(const PackedKernels& kernels) {
+  return kernels.halves;
+}
+
+// The part of a matrix from this row and column on.
+template <class Element>
+MatrixView<Element> part_from(const MatrixView<Element>& matrix, std::int64_t row, std::int64_t column) {
+  return {&matrix(row, column), matrix.row_stride, matrix.column_stride};
+}
+
 // Packs all rows of a: one panel after another.
-void pack_all_rows(const PackedKernels& kernels, float* packed, MatrixView<float> a, std::int64_t m,
+template <class Element>
+void pack_all_rows(const PackedKernels& kernels, float* packed, MatrixView<Element> a, std::int64_t m,
                    std::int64_t k) {
   const std::int64_t words = ceil_div(k, kernels.steps);
   for (std::int64_t i = 0; i < m; i += kernels.rows)
-    kernels.pack_rows(packed + i * words, {&a(i, 0), a.row_stride, a.column_stride},
-                      std::min(kernels.rows, m - i), k);
+    packing<Element>(kernels).rows(packed + i * words, part_from(a, i, 0), std::min(kernels.rows, m - i), k);
 }
 
 // The columns after column n0 of b (k,n).
-NextColumns next_columns(const PackedKernels& kernels, MatrixView<float> b, std::int64_t n0, std::int64_t n,
+template <class Element>
+NextColumns next_columns(const PackedKernels& kernels, MatrixView<Element> b, std::int64_t n0, std::int64_t n,
                          std::int64_t k) {
+  constexpr std::int64_t kBytes = sizeof(Element);
   const std::int64_t next = n0 + kernels.columns;
   if (next >= n) return {};
-  return {{&b(0, next), b.row_stride, b.column_stride}, std::min(kernels.columns, n - next), k};
+  const char* const begin = reinterpret_cast<const char*>(&b(0, next));
+  const std::int64_t columns = std::min(kernels.columns, n - next);
+  if (b.column_stride == 1) return {begin, k, columns * kBytes, b.row_stride * kBytes};
+  return {begin, columns, k * kBytes, b.column_stride * kBytes};
 }
 
-// c (m,n) = a · b, or +=, for packed rows a and a block b of at most `depth` rows.
-void multiply_block(const PackedKernels& kernels, float* c, std::int64_t ldc, const float* a,
-                    MatrixView<float> b, MatmulSize size, bool accumulate) {
+// Sums in f32: c itself, or memory of a thread for some of its columns.
+struct Sums {
+  float* data;
+  std::int64_t ld;
+  bool one_panel;  // memory for one panel, which each takes in turn
+
+  float* panel(std::int64_t column) const { return data + (one_panel ? 0 : column); }
+};
+
+// Sums (m,n) = a · b, or +=, for packed rows a and a block b of at most `depth` rows. Calls
+// done(sums, n0, n) after each panel of columns.
+template <class Element, class Done>
+void multiply_block(const PackedKernels& kernels, const Sums& sums, const float* a, MatrixView<Element> b,
+                    MatmulSize size, bool accumulate, const Done& done) {
   thread_local Scratch scratch;
   const auto [panel] = scratch.pieces({kernels.columns * ceil_div(size.k, kernels.steps)});
   for (std::int64_t n0 = 0; n0 < size.n; n0 += kernels.columns) {
     const std::int64_t n = std::min(kernels.columns, size.n - n0);
-    kernels.pack_columns(panel, {&b(0, n0), b.row_stride, b.column_stride}, n, size.k);
-    kernels.multiply(c + n0, ldc, a, panel, {size.m, n, size.k}, accumulate,
+    float* const out = sums.panel(n0);
+    packing<Element>(kernels).columns(panel, part_from(b, 0, n0), n, size.k);
+    kernels.multiply(out, sums.ld, a, panel, {size.m, n, size.k}, accumulate,
                      next_columns(kernels, b, n0, size.n, size.k));
+    done(out, n0, n);
   }
 }
 
@@ -74,9 +111,10 @@ void fill_unless(bool accumulate, float* c, std::int64_t ldc, MatmulSize size) {
   for (std::int64_t m = 0; m < size.m; ++m) std::fill_n(c + m * ldc, size.n, 0.0f);
 }
 
-// One part of c, by one thread.
-void multiply_part(const PackedKernels& kernels, float* c, std::int64_t ldc, MatrixView<float> a,
-                   MatrixView<float> b, MatmulSize size, bool accumulate) {
+// One part of c in f32, by one thread.
+template <class Element>
+void multiply_part(const PackedKernels& kernels, float* c, std::int64_t ldc, MatrixView<Element> a,
+                   MatrixView<Element> b, MatmulSize size, bool accumulate) {
   if (size.k == 0) return fill_unless(accumulate, c, ldc, size);
   thread_local Scratch scratch;
   const std::int64_t rows = block_size(size.m, kBlockRows, kernels.rows),
@@ -86,11 +124,70 @@ void multiply_part(const PackedKernels& kernels, float* c, std::int64_t ldc, Mat
     const std::int64_t m = std::min(rows, size.m - m0);
     for (std::int64_t k0 = 0; k0 < size.k; k0 += depth) {
       const std::int64_t k = std::min(depth, size.k - k0);
-      pack_all_rows(kernels, packed, {&a(m0, k0), a.row_stride, a.column_stride}, m, k);
-      multiply_block(kernels, c + m0 * ldc, ldc, packed, {&b(k0, 0), b.row_stride, b.column_stride},
-                     {m, size.n, k}, accumulate || k0 > 0);
+      pack_all_rows(kernels, packed, part_from(a, m0, k0), m, k);
+      multiply_block(kernels, {c + m0 * ldc, ldc, false}, packed, part_from(b, k0, 0), {m, size.n, k},
+                     accumulate || k0 > 0, [](float*, std::int64_t, std::int64_t) {});
     }
   }
+}
+
+// One part of c (m,ldc) in bf16, by one thread: its rows from m0 and its columns from n0 on.
+void multiply_and_finish_part(const PackedKernels& kernels, Bf16* c, std::int64_t ldc, MatrixView<Bf16> a,
+                              MatrixView<Bf16> b, std::int64_t m0, std::int64_t n0, MatmulSize size,
+                              const Finish& finish) {
+  // Columns whose sums are kept at a time where there are several blocks of depth.
+  constexpr std::int64_t kSumColumns = 1536;
+  thread_local Scratch scratch;
+  const std::int64_t rows = block_size(size.m, kBlockRows, kernels.rows),
+                     depth = block_size(std::max<std::int64_t>(1, size.k), kernels.depth, kernels.steps);
+  const bool one_panel = size.k <= depth;
+  const std::int64_t columns = one_panel ? size.n : block_size(size.n, kSumColumns, kernels.columns),
+                     ld = one_panel ? kernels.columns : columns;
+  const auto [packed, sums] = scratch.pieces({rows * ceil_div(depth, kernels.steps), rows * ld});
+  for (std::int64_t i = m0; i < m0 + size.m; i += rows) {
+    for (std::int64_t j = n0; j < n0 + size.n; j += columns) {
+      const std::int64_t m = std::min(rows, m0 + size.m - i), n = std::min(columns, n0 + size.n - j);
+      std::int64_t k0 = 0;
+      do {
+        const std::int64_t k = std::min(depth, size.k - k0);
+        pack_all_rows(kernels, packed, part_from(a, i, k0), m, k);
+        multiply_block(kernels, {sums, ld, one_panel}, packed, part_from(b, k0, j), {m, n, k}, k0 > 0,
+                       [&](float* panel, std::int64_t from, std::int64_t width) {
+                         if (k0 + k < size.k) return;
+                         for (std::int64_t row = 0; row < m; ++row) {
+                           const std::int64_t at = (i + row) * ldc + j + from;
+                           finish_row(c + at, panel + row * ld, width, finish.from(at, j + from));
+                         }
+                       });
+        k0 += depth;
+      } while (k0 < size.k);
+    }
+  }
+}
+
+// Calls part(m0, n0, m, n) for each part of the grid, one on each thread.
+template <class Part>
+void each_part(const PackedKernels& kernels, const Parallel& parallel, MatmulSize size, const Part& part) {
+  const Division division = division_of(kernels, parallel.threads(), size.m, size.n);
+  const std::int64_t row_tiles = ceil_div(size.m, kernels.rows),
+                     column_tiles = ceil_div(size.n, kernels.columns);
+  parallel.each(division.rows * division.columns, [&](std::int64_t index) {
+    const std::int64_t i = index / division.columns, j = index % division.columns;
+    const std::int64_t m0 = row_tiles * i / division.rows * kernels.rows,
+                       m1 = std::min(size.m, row_tiles * (i + 1) / division.rows * kernels.rows),
+                       n0 = column_tiles * j / division.columns * kernels.columns,
+                       n1 = std::min(size.n, column_tiles * (j + 1) / division.columns * kernels.columns);
+    if (m0 < m1 && n0 < n1) part(m0, n0, m1 - m0, n1 - n0);
+  });
+}
+
+template <class Element>
+void matmul_in_f32(const PackedKernels& kernels, const Parallel& parallel, float* c, std::int64_t ldc,
+                   MatrixView<Element> a, MatrixView<Element> b, MatmulSize size, bool accumulate) {
+  each_part(kernels, parallel, size, [&](std::int64_t m0, std::int64_t n0, std::int64_t m, std::int64_t n) {
+    multiply_part(kernels, c + m0 * ldc + n0, ldc, part_from(a, m0, 0), part_from(b, 0, n0), {m, n, size.k},
+                  accumulate);
+  });
 }
 
 }  // namespace
@@ -113,20 +210,55 @@ Division division_of(const PackedKernels& kernels, int threads, std::int64_t m, 
   return best;
 }
 
+Finish Finish::from(std::int64_t at, std::int64_t column) const {
+  Finish part = *this;
+  if (bias) part.bias += column;
+  if (pre) part.pre += at;
+  return part;
+}
+
+void finish_row(Bf16* c, float* sums, std::int64_t n, const Finish& finish) {
+  Bf16* const pre = finish.pre;
+  if (const Bf16* const bias = finish.bias) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) sums[i] += widened(bias[i]);
+  }
+  if (finish.kind != Finish::Kind::none) {
+    with_activation<float>(finish.activation, VectorExp(), [&](auto f) {
+      if (finish.kind == Finish::Kind::slope) {
+#pragma omp simd
+        for (std::int64_t i = 0; i < n; ++i) sums[i] *= f(widened(pre[i])).slope;
+      } else {
+#pragma omp simd
+        for (std::int64_t i = 0; i < n; ++i) {
+          pre[i] = rounded_to<Bf16>(sums[i]);
+          sums[i] = f(widened(pre[i])).value;
+        }
+      }
+    });
+  }
+  if (finish.accumulate) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) sums[i] += widened(c[i]);
+  }
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) c[i] = rounded_to<Bf16>(sums[i]);
+}
+
 void matmul(const PackedKernels& kernels, const Parallel& parallel, float* c, std::int64_t ldc,
             MatrixView<float> a, MatrixView<float> b, MatmulSize size, bool accumulate) {
-  const Division division = division_of(kernels, parallel.threads(), size.m, size.n);
-  const std::int64_t row_tiles = ceil_div(size.m, kernels.rows),
-                     column_tiles = ceil_div(size.n, kernels.columns);
-  parallel.each(division.rows * division.columns, [&](std::int64_t part) {
-    const std::int64_t i = part / division.columns, j = part % division.columns;
-    const std::int64_t m0 = row_tiles * i / division.rows * kernels.rows,
-                       m1 = std::min(size.m, row_tiles * (i + 1) / division.rows * kernels.rows),
-                       n0 = column_tiles * j / division.columns * kernels.columns,
-                       n1 = std::min(size.n, column_tiles * (j + 1) / division.columns * kernels.columns);
-    if (m0 >= m1 || n0 >= n1) return;
-    multiply_part(kernels, c + m0 * ldc + n0, ldc, {&a(m0, 0), a.row_stride, a.column_stride},
-                  {&b(0, n0), b.row_stride, b.column_stride}, {m1 - m0, n1 - n0, size.k}, accumulate);
+  matmul_in_f32(kernels, parallel, c, ldc, a, b, size, accumulate);
+}
+
+void matmul(const PackedKernels& kernels, const Parallel& parallel, float* c, std::int64_t ldc,
+            MatrixView<Bf16> a, MatrixView<Bf16> b, MatmulSize size, bool accumulate) {
+  matmul_in_f32(kernels, parallel, c, ldc, a, b, size, accumulate);
+}
+
+void matmul(const PackedKernels& kernels, const Parallel& parallel, Bf16* c, MatrixView<Bf16> a,
+            MatrixView<Bf16> b, MatmulSize size, const Finish& finish) {
+  each_part(kernels, parallel, size, [&](std::int64_t m0, std::int64_t n0, std::int64_t m, std::int64_t n) {
+    multiply_and_finish_part(kernels, c, size.n, a, b, m0, n0, {m, n, size.k}, finish);
   });
 }
 

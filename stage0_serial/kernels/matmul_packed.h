@@ -22,8 +22,12 @@
 // k, which begins at zero; the sums of the blocks are added to c in order. So the bits of an element do not
 // depend on the other rows and columns of the product, nor on the number of threads. They do depend on the
 // instruction set.
+//
+// If c is bf16, the sums of a panel's columns are kept in f32 until the last block of depth has been added.
+// They are then rounded, once, and what follows the product (Finish) is done before: the sums are in a cache.
 #pragma once
 
+#include "common/backend/op_types.h"
 #include "stage0_serial/kernels/packed_kernels.h"
 #include "stage0_serial/parallel.h"
 
@@ -32,6 +36,32 @@ namespace stagegpt::packed {
 // Rows of c are ldc elements apart.
 void matmul(const PackedKernels& kernels, const Parallel& parallel, float* c, std::int64_t ldc,
             MatrixView<float> a, MatrixView<float> b, MatmulSize size, bool accumulate);
+// The same for factors in bf16.
+void matmul(const PackedKernels& kernels, const Parallel& parallel, float* c, std::int64_t ldc,
+            MatrixView<Bf16> a, MatrixView<Bf16> b, MatmulSize size, bool accumulate);
+
+// What becomes of a sum in f32 before it is rounded to bf16 as an element of c (m,n).
+struct Finish {
+  enum class Kind : std::uint8_t { none, activation, slope };
+
+  const Bf16* bias = nullptr;  // (n): it is added
+  // activation: `pre` (m,n) receives the sum, and c receives the activation of what `pre` received.
+  // slope: the sum is multiplied by the derivative of the activation at `pre`.
+  Kind kind = Kind::none;
+  Activation activation = Activation::none;
+  Bf16* pre = nullptr;
+  bool accumulate = false;  // it is added to what c holds
+
+  // The same for a part of a row: from element `at` of c, which is in column `column`.
+  Finish from(std::int64_t at, std::int64_t column) const;
+};
+
+// Elements of a row of c, from their sums; `finish` belongs to them alone.
+void finish_row(Bf16* c, float* sums, std::int64_t n, const Finish& finish);
+
+// c (m,n), without gaps, = a · b, finished.
+void matmul(const PackedKernels& kernels, const Parallel& parallel, Bf16* c, MatrixView<Bf16> a,
+            MatrixView<Bf16> b, MatmulSize size, const Finish& finish);
 
 // The grid of parts, `rows` × `columns` ≤ threads, in which the largest part of a product takes the least
 // time.

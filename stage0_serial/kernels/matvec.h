@@ -15,8 +15,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/tensor/half_floats.h"
 #include "common/tensor/quantised_rows.h"
+#include "stage0_serial/kernels/real.h"
 #include "stage0_serial/kernels/simd.h"
 #include "stage0_serial/parallel.h"
 
@@ -36,10 +36,12 @@ float product(const float* x, const Weight* w, std::int64_t I, const Load& load_
   return sum;
 }
 
-// The elements of x (I): even[i] = x[2i], odd[i] = x[2i + 1].
+// The elements of x (I), which is f32 or bf16: even[i] = x[2i], odd[i] = x[2i + 1].
 struct SplitRow {
-  SplitRow(const float* x, std::int64_t I) : even((I + 1) / 2), odd(I / 2) {
-    for (std::int64_t i = 0; i < I; ++i) (i % 2 == 0 ? even : odd)[static_cast<std::size_t>(i / 2)] = x[i];
+  template <class T>
+  SplitRow(const T* x, std::int64_t I) : even((I + 1) / 2), odd(I / 2) {
+    for (std::int64_t i = 0; i < I; ++i)
+      (i % 2 == 0 ? even : odd)[static_cast<std::size_t>(i / 2)] = widened(x[i]);
   }
   std::vector<float> even, odd;
 };
@@ -55,7 +57,7 @@ inline float product(const SplitRow& x, const Bf16* w, std::int64_t I) {
   }
   float sum = sum_of(even + odd);
   for (std::int64_t i = 2 * pair; i < I; ++i) {
-    sum += (i % 2 == 0 ? x.even : x.odd)[static_cast<std::size_t>(i / 2)] * as_float(w[i]);
+    sum += (i % 2 == 0 ? x.even : x.odd)[static_cast<std::size_t>(i / 2)] * widened(w[i]);
   }
   return sum;
 }
@@ -71,11 +73,12 @@ void each_row(const Parallel& parallel, float* out, std::int64_t O, const Row& r
 
 inline void matvec(const Parallel& parallel, float* out, const float* x, const float* w, std::int64_t O,
                    std::int64_t I) {
-  each_row(parallel, out, O, [=](std::int64_t o) { return product(x, w + o * I, I, load); });
+  each_row(parallel, out, O,
+           [=](std::int64_t o) { return product(x, w + o * I, I, [](const float* p) { return load(p); }); });
 }
 
-inline void matvec(const Parallel& parallel, float* out, const float* x, const Bf16* w, std::int64_t O,
-                   std::int64_t I) {
+template <class T>
+void matvec(const Parallel& parallel, float* out, const T* x, const Bf16* w, std::int64_t O, std::int64_t I) {
   const SplitRow split(x, I);
   each_row(parallel, out, O, [&](std::int64_t o) { return product(split, w + o * I, I); });
 }

@@ -4,18 +4,31 @@
 #include <cstdint>
 #include <span>
 
+#include "common/tensor/dtype.h"
 #include "stage0_serial/blas/matrix_view.h"
 
 namespace stagegpt {
 
-// The columns that are multiplied next: the kernel asks for them while it multiplies the present ones.
+// The columns that are multiplied next, as lines of memory: the kernel asks for them while it multiplies the
+// present ones.
 struct NextColumns {
-  MatrixView<float> columns;
-  std::int64_t n, k;  // n = 0: there are none
+  const char* begin;
+  std::int64_t lines;          // 0: there are none
+  std::int64_t bytes, stride;  // of a line; from one line to the next, in bytes
 };
 
 // What is multiplied: elements as they are, or rounded to bf16. Products are added in f32 in both cases.
 enum class Factors { f32, bf16 };
+
+// How a matrix with elements of this type is packed.
+template <class Element>
+struct Packing {
+  // Packs at most `rows` rows of a (m,k): packed[i·rows + r] = word i of row r. Missing rows become zeros.
+  void (*rows)(float* packed, MatrixView<Element> a, std::int64_t m, std::int64_t k);
+  // Packs at most `columns` columns of b (k,n): packed[i·columns + j] = word i of column j. Missing
+  // columns become zeros.
+  void (*columns)(float* packed, MatrixView<Element> b, std::int64_t n, std::int64_t k);
+};
 
 struct PackedKernels {
   const char* name;  // of the instruction set, such as "AVX-512"
@@ -26,11 +39,8 @@ struct PackedKernels {
   std::int64_t depth;    // the largest k of a block: a packed panel stays in a cache
   int steps;             // of k in a word of 32 bits: 1, or 2 in bf16
 
-  // Packs at most `rows` rows of a (m,k): packed[i·rows + r] = word i of row r. Missing rows become zeros.
-  void (*pack_rows)(float* packed, MatrixView<float> a, std::int64_t m, std::int64_t k);
-  // Packs at most `columns` columns of b (k,n): packed[i·columns + j] = word i of column j. Missing
-  // columns become zeros.
-  void (*pack_columns)(float* packed, MatrixView<float> b, std::int64_t n, std::int64_t k);
+  Packing<float> floats;
+  Packing<Bf16> halves;
   // One column of tiles: c (m,n) = a · b, or += with `accumulate`; n ≤ columns. a: ceil(m / rows) packed
   // panels, one after another; b: one packed panel. Rows of c are ldc elements apart.
   void (*multiply)(float* c, std::int64_t ldc, const float* a, const float* b, MatmulSize size,
@@ -38,6 +48,9 @@ struct PackedKernels {
   // Does `count` times `rows`·`columns`·`steps` multiply-adds on values in registers, without access to
   // memory. Returns the sum of all sums, to each of which it adds `count` times 1/4.
   float (*multiply_adds)(std::int64_t count);
+
+  // By an instruction of its own, which multiplies several steps.
+  bool multiplies_bf16() const { return steps > 1; }
 };
 
 // All that this program contains, the fastest first.

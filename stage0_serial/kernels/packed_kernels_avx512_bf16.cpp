@@ -26,6 +26,20 @@ struct Bf16Pairs {
     const __m256i late = n > 1 ? wide(row + stride) : _mm256_setzero_si256();
     return __builtin_bit_cast(ShortVector, _mm256_or_si256(early, _mm256_slli_epi32(late, 16)));
   }
+  // A line of bf16 elements is a line of words.
+  static float word(const Bf16* line, std::int64_t stride, std::int64_t n) {
+    const std::uint32_t late = n > 1 ? line[stride].bits : 0;
+    return __builtin_bit_cast(float, line->bits | late << 16);
+  }
+  static ShortVector words_of_line(const Bf16* line) {
+    ShortVector words;
+    __builtin_memcpy(&words, line, sizeof words);
+    return words;
+  }
+  static ShortVector words_of_rows(const Bf16* row, std::int64_t stride, std::int64_t n) {
+    const __m256i early = wide(row), late = n > 1 ? wide(row + stride) : _mm256_setzero_si256();
+    return __builtin_bit_cast(ShortVector, _mm256_or_si256(early, _mm256_slli_epi32(late, 16)));
+  }
   static FloatVector add_product(FloatVector sum, float a, FloatVector b) {
     return _mm512_dpbf16_ps(sum, __builtin_bit_cast(__m512bh, _mm512_set1_ps(a)),
                             __builtin_bit_cast(__m512bh, b));
@@ -36,6 +50,9 @@ struct Bf16Pairs {
   // The bf16 bits of 8 elements, each in the lower half of a word.
   static __m256i wide(const float* row) {
     return _mm256_cvtepu16_epi32(bits(_mm256_cvtneps_pbh(_mm256_loadu_ps(row))));
+  }
+  static __m256i wide(const Bf16* row) {
+    return _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(row)));
   }
 };
 

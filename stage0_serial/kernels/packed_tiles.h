@@ -28,7 +28,7 @@ inline namespace STAGEGPT_SIMD {
 inline constexpr int kTileRows = kVectorRegisters == 32 ? 8 : 4;
 inline constexpr int kTileVectors = kVectorBytes == 16 ? 2 : 3;
 inline constexpr int kTileColumns = kTileVectors * kLanes;
-inline constexpr std::int64_t kLineFloats = 16;  // a cache line
+inline constexpr std::int64_t kLineBytes = 64;  // a cache line
 
 // As many floats as a tile has rows: the side of the squares that are transposed in registers.
 using ShortVector = float __attribute__((vector_size(4 * kTileRows)));
@@ -60,7 +60,7 @@ inline void transpose(ShortVector (&square)[kTileRows]) {
 // The words of a panel: what a tile multiplies at a time. One word is kSteps steps of k of one row of a or
 // one column of b, in the 32 bits of a float.
 //
-// F32Words: an element as it is.
+// F32Words: an element as it is, an f32 or a bf16.
 struct F32Words {
   static constexpr int kSteps = 1;
   // Of the first n steps (1 to kSteps) of a line whose elements are `stride` apart.
@@ -72,10 +72,27 @@ struct F32Words {
     return words;
   }
   // Of kTileRows lines, whose elements of one step lie side by side in a row; n rows, `stride` apart.
-  static ShortVector words_of_rows(const float* row, std::int64_t /*stride*/, std::int64_t /*n*/) {
+  template <class Element>
+  static ShortVector words_of_rows(const Element* row, std::int64_t /*stride*/, std::int64_t /*n*/) {
     return words_of_line(row);
   }
   static FloatVector add_product(FloatVector sum, float a, FloatVector b) { return multiply_add(a, b, sum); }
+
+  // An element of bf16 is the upper half of an f32.
+  static float word(const Bf16* line, std::int64_t /*stride*/, std::int64_t /*n*/) {
+    const std::uint32_t bits = std::uint32_t{line->bits} << 16;
+    float word;
+    __builtin_memcpy(&word, &bits, sizeof word);
+    return word;
+  }
+  static ShortVector words_of_line(const Bf16* line) {
+    using ShortHalves = std::uint16_t __attribute__((vector_size(2 * kTileRows)));
+    using ShortBits = std::uint32_t __attribute__((vector_size(4 * kTileRows)));
+    ShortHalves halves;
+    __builtin_memcpy(&halves, line, sizeof halves);
+    const ShortBits bits = __builtin_convertvector(halves, ShortBits) << 16;
+    return __builtin_bit_cast(ShortVector, bits);
+  }
 };
 
 // RoundedWords: an element rounded to bf16, as an f32: for processors that cannot multiply bf16.
@@ -90,12 +107,18 @@ struct RoundedWords {
   static ShortVector words_of_line(const float* line) {
     return as<ShortVector>(rounded_to_bf16(as<ShortBits>(F32Words::words_of_line(line))));
   }
-  static ShortVector words_of_rows(const float* row, std::int64_t /*stride*/, std::int64_t /*n*/) {
+  template <class Element>
+  static ShortVector words_of_rows(const Element* row, std::int64_t /*stride*/, std::int64_t /*n*/) {
     return words_of_line(row);
   }
   static FloatVector add_product(FloatVector sum, float a, FloatVector b) {
     return F32Words::add_product(sum, a, b);
   }
+  // An element of bf16 needs no rounding.
+  static float word(const Bf16* line, std::int64_t stride, std::int64_t n) {
+    return F32Words::word(line, stride, n);
+  }
+  static ShortVector words_of_line(const Bf16* line) { return F32Words::words_of_line(line); }
 
  private:
   using ShortBits = std::uint32_t __attribute__((vector_size(4 * kTileRows)));
@@ -114,8 +137,8 @@ struct RoundedWords {
 constexpr std::int64_t words_of(std::int64_t k, int steps) { return (k + steps - 1) / steps; }
 
 // packed[i·kWidth + j] = word i of line j, for kTileRows lines of k steps without gaps, `stride` apart.
-template <class Words, int kWidth>
-inline void pack_lines(float* packed, const float* lines, std::int64_t stride, std::int64_t k) {
+template <class Words, int kWidth, class Element>
+inline void pack_lines(float* packed, const Element* lines, std::int64_t stride, std::int64_t k) {
   constexpr int kSteps = Words::kSteps;
   std::int64_t i = 0;
   for (; (i + kTileRows) * kSteps <= k; i += kTileRows) {
@@ -134,8 +157,8 @@ inline void pack_lines(float* packed, const float* lines, std::int64_t stride, s
 }
 
 // The same for kWidth lines whose elements of one step lie side by side, in rows that are `stride` apart.
-template <class Words, int kWidth>
-inline void pack_rows_of_steps(float* packed, const float* rows, std::int64_t stride, std::int64_t k) {
+template <class Words, int kWidth, class Element>
+inline void pack_rows_of_steps(float* packed, const Element* rows, std::int64_t stride, std::int64_t k) {
   constexpr int kSteps = Words::kSteps;
   for (std::int64_t i = 0; i * kSteps < k; ++i) {
 #pragma GCC unroll 8
@@ -147,8 +170,8 @@ inline void pack_rows_of_steps(float* packed, const float* rows, std::int64_t st
 }
 
 // packed[i·kWidth + j] = word i of line j, for n ≤ kWidth lines (n,k); the others are zero.
-template <class Words, int kWidth>
-inline void pack(float* packed, MatrixView<float> lines, std::int64_t n, std::int64_t k) {
+template <class Words, int kWidth, class Element>
+inline void pack(float* packed, MatrixView<Element> lines, std::int64_t n, std::int64_t k) {
   if (lines.row_stride == 1 && n >= kWidth)
     return pack_rows_of_steps<Words, kWidth>(packed, lines.data, lines.column_stride, k);
   std::int64_t j = 0;
@@ -158,20 +181,20 @@ inline void pack(float* packed, MatrixView<float> lines, std::int64_t n, std::in
   }
   for (std::int64_t i = 0; i < k; i += Words::kSteps) {
     for (std::int64_t l = j; l < kWidth; ++l) {
-      const float* first = lines.data + l * lines.row_stride + i * lines.column_stride;
+      const Element* first = lines.data + l * lines.row_stride + i * lines.column_stride;
       packed[i / Words::kSteps * kWidth + l] = l < n ? Words::word(first, lines.column_stride, k - i) : 0.0f;
     }
   }
 }
 
-template <class Words>
-inline void pack_rows(float* packed, MatrixView<float> a, std::int64_t m, std::int64_t k) {
+template <class Words, class Element>
+inline void pack_rows(float* packed, MatrixView<Element> a, std::int64_t m, std::int64_t k) {
   pack<Words, kTileRows>(packed, a, m, k);
 }
 
-template <class Words>
-inline void pack_columns(float* packed, MatrixView<float> b, std::int64_t n, std::int64_t k) {
-  pack<Words, kTileColumns>(packed, {b.data, b.column_stride, b.row_stride}, n, k);
+template <class Words, class Element>
+inline void pack_columns(float* packed, MatrixView<Element> b, std::int64_t n, std::int64_t k) {
+  pack<Words, kTileColumns, Element>(packed, {b.data, b.column_stride, b.row_stride}, n, k);
 }
 
 // c (kRows,n) = sum, or += with `accumulate`. The loops that index `sum` are unrolled: otherwise the compiler
@@ -244,13 +267,9 @@ void tile_of(float* c, std::int64_t ldc, const float* a, const float* b, MatmulS
 // Asks for a share of the next columns, which may still be in memory; each line of the cache once.
 inline void prefetch(const NextColumns& next, std::int64_t share, std::int64_t shares) {
   constexpr int kRead = 0, kSecondLevel = 2;
-  const MatrixView<float>& b = next.columns;
-  const bool by_rows = b.column_stride == 1;
-  const std::int64_t lines = by_rows ? next.k : next.n, length = by_rows ? next.n : next.k,
-                     stride = by_rows ? b.row_stride : b.column_stride;
-  for (std::int64_t i = lines * share / shares; i < lines * (share + 1) / shares; ++i) {
-    for (std::int64_t at = 0; at < length; at += kLineFloats)
-      __builtin_prefetch(b.data + i * stride + at, kRead, kSecondLevel);
+  for (std::int64_t i = next.lines * share / shares; i < next.lines * (share + 1) / shares; ++i) {
+    for (std::int64_t at = 0; at < next.bytes; at += kLineBytes)
+      __builtin_prefetch(next.begin + i * next.stride + at, kRead, kSecondLevel);
   }
 }
 
@@ -308,8 +327,8 @@ constexpr PackedKernels packed_kernels_for(const char* name, Factors factors, bo
           .columns = kTileColumns,
           .depth = depth,
           .steps = Words::kSteps,
-          .pack_rows = pack_rows<Words>,
-          .pack_columns = pack_columns<Words>,
+          .floats = {pack_rows<Words, float>, pack_columns<Words, float>},
+          .halves = {pack_rows<Words, Bf16>, pack_columns<Words, Bf16>},
           .multiply = multiply<Words>,
           .multiply_adds = multiply_adds<Words>};
 }

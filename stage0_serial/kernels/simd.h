@@ -12,6 +12,8 @@
 #include <immintrin.h>
 #endif
 
+#include "common/tensor/dtype.h"
+
 #if defined(__AVX512F__)
 #define STAGEGPT_SIMD avx512
 #define STAGEGPT_VECTOR_BYTES 64
@@ -57,6 +59,14 @@ inline WordVector load_words(const void* p) {
   return v;
 }
 
+// Elements of bf16, as floats.
+inline FloatVector load(const Bf16* p) {
+  using HalfVector = std::uint16_t __attribute__((vector_size(kVectorBytes / 2)));
+  HalfVector halves;
+  std::memcpy(&halves, p, sizeof halves);
+  return std::bit_cast<FloatVector>(__builtin_convertvector(halves, WordVector) << 16);
+}
+
 // a · b + c, rounded once where the processor can. Written as an expression it would depend on the compiler's
 // tuning, file by file, whether the two operations are fused.
 inline FloatVector multiply_add(float a, FloatVector b, FloatVector c) {
@@ -77,17 +87,21 @@ inline float sum_of(FloatVector v) {
   return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
+inline float load_one(const float* p) { return *p; }
+inline float load_one(const Bf16* p) { return std::bit_cast<float>(std::uint32_t{p->bits} << 16); }
+
 // The largest of n ≥ 1 elements. A loop with std::max would take one element at a time: the compiler may not
 // change the order in which it meets a NaN. A NaN that is not the first element is ignored.
-inline float max_of(const float* p, std::int64_t n) {
-  FloatVector largest = FloatVector{} + p[0];
+template <class T>
+float max_of(const T* p, std::int64_t n) {
+  FloatVector largest = FloatVector{} + load_one(p);
   std::int64_t at = 0;
   for (; at + kLanes <= n; at += kLanes) {
     const FloatVector v = load(p + at);
     largest = v > largest ? v : largest;
   }
-  float max = p[0];
-  for (; at < n; ++at) max = p[at] > max ? p[at] : max;
+  float max = load_one(p);
+  for (; at < n; ++at) max = load_one(p + at) > max ? load_one(p + at) : max;
   for (int i = 0; i < kLanes; ++i) max = largest[i] > max ? largest[i] : max;
   return max;
 }

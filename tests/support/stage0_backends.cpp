@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "stage0_serial/cpu_backend.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/support/backends.h"
@@ -12,6 +14,13 @@ std::function<std::unique_ptr<Backend>()> cpu(CpuMatmul matmul, int threads, boo
     backend->set_fused(fused);
     return backend;
   };
+}
+
+// Kernels of products in bf16 for a processor that cannot multiply bf16.
+const PackedKernels& widening() {
+  return **std::ranges::find_if(all_packed_kernels(), [](const PackedKernels* kernels) {
+    return kernels->factors == Factors::bf16 && !kernels->multiplies_bf16() && kernels->can_run();
+  });
 }
 
 }  // namespace
@@ -29,6 +38,19 @@ const std::vector<BackendUnderTest>& backends_under_test() {
       {.name = "cpu_packed_bf16",
        .make = cpu(CpuMatmul::packed_bf16, 2),
        .dtypes = {DType::f32},
+       .rounding = unit_roundoff(DType::bf16)},
+      {.name = "cpu_bf16",
+       .make = cpu(CpuMatmul::packed, 3),
+       .dtypes = {DType::bf16},
+       .rounding = unit_roundoff(DType::bf16)},
+      {.name = "cpu_bf16_widened",
+       .make =
+           [] { return make_cpu_backend(2, CpuMatmul::packed, std::make_unique<HostMemory>(), widening()); },
+       .dtypes = {DType::bf16},
+       .rounding = unit_roundoff(DType::bf16)},
+      {.name = "cpu_bf16_unfused",
+       .make = cpu(CpuMatmul::packed, 2, /*fused=*/false),
+       .dtypes = {DType::bf16},
        .rounding = unit_roundoff(DType::bf16)},
       {"cpu_packed_unfused", cpu(CpuMatmul::packed, 2, /*fused=*/false), {DType::f32}},
   };
