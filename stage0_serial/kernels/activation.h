@@ -33,8 +33,9 @@ struct VectorExp {
   float operator()(float x) const { return vector_exp(x); }
 };
 
+// Always inlined, as vector_exp() is: a loop that calls it is not vectorised.
 template <class T, class Exp>
-inline ActivationValue<T> gelu_new(T x, Exp exp) {
+[[gnu::always_inline]] inline ActivationValue<T> gelu_new(T x, Exp exp) {
   const T k = static_cast<T>(2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi),
           c = static_cast<T>(0.044715);
   const T sigmoid = 1 / (1 + exp(-k * (x + c * x * x * x)));

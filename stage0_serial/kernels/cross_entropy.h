@@ -122,9 +122,16 @@ void cross_entropy_forward(const Parallel& parallel, float* loss, float* lse, co
 }
 
 // Makes the gradient at the target of scale·p: scale·p - scale, from what it was before it was rounded.
-inline void finish_target(float& gradient, float /*scaled*/, float scale) { gradient -= scale; }
-inline void finish_target(Bf16& gradient, float scaled, float scale) {
+inline void subtract_target(float& gradient, float /*scaled*/, float scale) { gradient -= scale; }
+inline void subtract_target(Bf16& gradient, float scaled, float scale) {
   gradient = rounded_to<Bf16>(scaled - scale);
+}
+
+// Turns scale·p into the gradient. `scaled` is scale·p of the target.
+template <class T>
+void finish_row_gradient(T* drow, float scaled, float scale, std::int32_t target, CrossEntropySize s) {
+  subtract_target(drow[target], scaled, scale);
+  std::fill(drow + s.V, drow + s.Vp, T());
 }
 
 template <class T>
@@ -134,12 +141,11 @@ void cross_entropy_backward(const Parallel& parallel, T* dlogits, float dloss, c
   parallel.each(s.N, [=](std::int64_t n) {
     const T* row = logits + n * s.Vp;
     T* drow = dlogits + n * s.Vp;
-    const float row_lse = lse[n], at_target = scale * vector_exp(widened(row[targets[n]]) - row_lse);
+    const float row_lse = lse[n], scaled = scale * vector_exp(widened(row[targets[n]]) - row_lse);
 #pragma omp simd
     for (std::int64_t v = 0; v < s.V; ++v)
       drow[v] = rounded_to<T>(scale * vector_exp(widened(row[v]) - row_lse));
-    finish_target(drow[targets[n]], at_target, scale);
-    std::fill(drow + s.V, drow + s.Vp, T());
+    finish_row_gradient(drow, scaled, scale, targets[n], s);
   });
 }
 
@@ -169,11 +175,11 @@ void cross_entropy_forward_backward(const Parallel& parallel, float* loss, T* dl
       sum += e;
     }
     rows[n] = max + std::log(sum) - target_logit;
-    const float factor = scale / sum, at_target = exponentials[targets[n]] * factor;
+    const float factor = scale / sum;
+    const float scaled = exponentials[targets[n]] * factor;
 #pragma omp simd
     for (std::int64_t v = 0; v < s.V; ++v) drow[v] = rounded_to<T>(exponentials[v] * factor);
-    finish_target(drow[targets[n]], at_target, scale);
-    std::fill(drow + s.V, drow + s.Vp, T());
+    finish_row_gradient(drow, scaled, scale, targets[n], s);
   });
   *loss = mean(rows, s.N);
 }

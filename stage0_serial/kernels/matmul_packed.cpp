@@ -223,18 +223,17 @@ void finish_row(Bf16* c, float* sums, std::int64_t n, const Finish& finish) {
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) sums[i] += widened(bias[i]);
   }
-  if (finish.kind != Finish::Kind::none) {
+  if (finish.kind == Finish::Kind::activation) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      pre[i] = rounded_to<Bf16>(sums[i]);
+      sums[i] = widened(pre[i]);
+    }
+    vectorised::activate(sums, sums, finish.activation, 0, n);
+  } else if (finish.kind == Finish::Kind::slope) {
     with_activation<float>(finish.activation, VectorExp(), [&](auto f) {
-      if (finish.kind == Finish::Kind::slope) {
 #pragma omp simd
-        for (std::int64_t i = 0; i < n; ++i) sums[i] *= f(widened(pre[i])).slope;
-      } else {
-#pragma omp simd
-        for (std::int64_t i = 0; i < n; ++i) {
-          pre[i] = rounded_to<Bf16>(sums[i]);
-          sums[i] = f(widened(pre[i])).value;
-        }
-      }
+      for (std::int64_t i = 0; i < n; ++i) sums[i] *= f(widened(pre[i])).slope;
     });
   }
   if (finish.accumulate) {

@@ -27,9 +27,9 @@ std::string refusals(const std::string& program, const std::vector<std::string>&
 }
 
 TEST(FlagRanges, OfGenerate) {
-  EXPECT_EQ(refusals("stage0_generate",
-                     {"--weights", "--max-new-tokens", "--num-samples", "--temperature", "--top-k", "--top-p",
-                      "--repetition-penalty", "--seed", "--threads", "--cpu-kernels", "--cpu-matmul"}),
+  EXPECT_EQ(refusals("stage0_generate", {"--weights", "--max-new-tokens", "--num-samples", "--temperature",
+                                         "--top-k", "--top-p", "--repetition-penalty", "--seed", "--threads",
+                                         "--cpu-kernels", "--cpu-matmul", "--precision"}),
             R"(
 weights  one of f32, bf16, int8
 max-new-tokens  a whole number from 1 to 1099511627776
@@ -42,6 +42,7 @@ seed  a whole number from 0 to 9223372036854775807
 threads  a whole number from 1 to 1024
 cpu-kernels  one of vectorised, naive
 cpu-matmul  one of naive, tiled, packed, packed-bf16, blas
+precision  one of f32, bf16
 )");
 }
 
@@ -169,7 +170,8 @@ TEST_F(TrainingSettings, HaveRanges) {
                            "--max-new-tokens",
                            "--threads",
                            "--cpu-kernels",
-                           "--cpu-matmul"}) {
+                           "--cpu-matmul",
+                           "--precision"}) {
     text += refusal(flag) + '\n';
   }
   EXPECT_EQ(text, R"(
@@ -210,6 +212,7 @@ TEST_F(TrainingSettings, HaveRanges) {
 --threads: expected a whole number from 1 to 1024, not '?'
 --cpu-kernels: expected one of vectorised, naive, not '?'
 --cpu-matmul: expected one of naive, tiled, packed, packed-bf16, blas, not '?'
+--precision: expected one of f32, bf16, not '?'
 )");
 }
 
@@ -309,10 +312,9 @@ TEST_F(TrainingSettings, NameTheModelByWhatDiffersFromItsPreset) {
 // If a flag is unknown at this stage, the error names the stages that have it.
 TEST(CommandLineCalls, OfOtherStagesAreNamed) {
   std::string text = "\n";
-  for (const char* flag :
-       {"--cpu-matmul", "--threads", "--device", "--precision", "--gpu-matmul", "--gpu-matmul-plans",
-        "--gpu-matmul-tune", "--gpu-attention", "--gpu-graph", "--ladder", "--comm", "--comm-algorithm",
-        "--watchdog-seconds", "--transport", "--share-gpu"}) {
+  for (const char* flag : {"--cpu-matmul", "--threads", "--device", "--gpu-matmul", "--gpu-matmul-plans",
+                           "--gpu-matmul-tune", "--gpu-attention", "--gpu-graph", "--ladder", "--comm",
+                           "--comm-algorithm", "--watchdog-seconds", "--transport", "--share-gpu"}) {
     for (const int stage : {0, 1, 2, 3}) {
       CommandLine command_line("train", "", stage, stage_flags());
       const char* argv[] = {"train", flag};
@@ -331,8 +333,6 @@ TEST(CommandLineCalls, OfOtherStagesAreNamed) {
 --threads: stage 3 has no use for it; it belongs to stages 0 and 1
 --device: stage 0 has no use for it; it belongs to stages 2 and 3
 --device: stage 1 has no use for it; it belongs to stages 2 and 3
---precision: stage 0 has no use for it; it belongs to stages 2 and 3
---precision: stage 1 has no use for it; it belongs to stages 2 and 3
 --gpu-matmul: stage 0 has no use for it; it belongs to stages 2 and 3
 --gpu-matmul: stage 1 has no use for it; it belongs to stages 2 and 3
 --gpu-matmul-plans: stage 0 has no use for it; it belongs to stages 2 and 3

@@ -13,14 +13,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The backend that the flags select.
-std::unique_ptr<Backend> backend_of(const std::vector<std::string>& arguments) {
+CpuFlags flags_of(const std::vector<std::string>& arguments) {
   CpuFlags flags;
   CommandLine command_line("stage0_train", "", 0);
   flags.add(command_line, "");
   std::vector<const char*> argv{"stage0_train"};
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
   command_line.parse(static_cast<int>(argv.size()), argv.data());
+  return flags;
+}
+
+// The backend that the flags select.
+std::unique_ptr<Backend> backend_of(const std::vector<std::string>& arguments) {
+  const CpuFlags flags = flags_of(arguments);
   return flags.make_backend(flags.threads(/*processes=*/1));
 }
 
@@ -87,6 +92,34 @@ TEST(MachineFlags, SayWhoseKernelsCompute) {
             "--cpu-kernels naive: has one thread, not 2");
   EXPECT_EQ(refusal({"--cpu-kernels", "naive", "--cpu-matmul", "blas"}),
             "--cpu-kernels naive: has matrix products of its own, not --cpu-matmul blas");
+}
+
+TEST(MachineFlags, SayInWhatPrecisionActivationsAre) {
+  const std::vector<std::string> bf16 = {"--precision", "bf16"};
+  EXPECT_EQ(flags_of({}).activations(), DType::f32);
+  EXPECT_EQ(flags_of({"--precision", "f32"}).activations(), DType::f32);
+  EXPECT_EQ(flags_of(bf16).activations(), DType::bf16);
+  EXPECT_TRUE(flags_of(bf16).rounds_to_bf16());
+  EXPECT_FALSE(flags_of({}).rounds_to_bf16());
+  EXPECT_NE(flags_of(bf16).description(2).find("CPU, 2 threads, bf16, packed matmul"), std::string::npos);
+  EXPECT_EQ(flags_of({}).description(2).find("bf16"), std::string::npos);
+  for (const char* matmul : {"naive", "tiled", "blas"}) {
+    EXPECT_EQ(refusal(bf16 + std::vector<std::string>{"--cpu-matmul", matmul}),
+              std::string("--precision: bf16 needs --cpu-matmul packed, got \"") + matmul +
+                  "\", which computes in f32");
+  }
+  EXPECT_EQ(refusal(bf16 + std::vector<std::string>{"--cpu-matmul", "packed-bf16"}), "taken");
+  EXPECT_EQ(refusal(bf16 + std::vector<std::string>{"--cpu-kernels", "naive"}),
+            "--cpu-kernels naive: computes in f32, not --precision bf16");
+}
+
+// Of all kernels in this program, those of AVX-512 BF16 alone multiply bf16.
+TEST(MachineFlags, WarnThatBf16IsSlowWhereTheProcessorCannotMultiplyIt) {
+  for (const PackedKernels* kernels : all_packed_kernels()) {
+    EXPECT_EQ(flags_of({}).warning(*kernels), "");
+    const bool fast = std::string(kernels->name) == "AVX-512 BF16";
+    EXPECT_EQ(flags_of({"--precision", "bf16"}).warning(*kernels).empty(), fast) << kernels->name;
+  }
 }
 
 }  // namespace

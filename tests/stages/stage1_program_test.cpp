@@ -59,6 +59,23 @@ TEST_F(Stage1, EverySyncTrainsAsStage0) {
   }
 }
 
+// zero1 sends the weights in bf16.
+TEST_F(Stage1, TrainsInBf16AsStage0) {
+  const Arguments bf16 = {"--precision", "bf16", "--stop-after", "8"};
+  stage0("train", small("serial", bf16));
+  for (const char* comm : {"overlapped", "zero1"}) {
+    stage1(2, "train", small(comm, with_flags(bf16, {"--comm", comm})));
+    const std::vector<double> expected = metric("serial", "loss"), got = metric(comm, "loss");
+    ASSERT_EQ(got.size(), 8u);
+    for (std::size_t i = 0; i < got.size(); ++i)
+      EXPECT_NEAR(got[i] / expected[i], 1, 0x1p-9) << comm << ' ' << i;
+  }
+  const Arguments reproducible = with_flags(bf16, {"--reproducible", "--stop-after", "4"});
+  stage0("train", small("one", reproducible));
+  stage1(2, "train", small("two", reproducible));
+  EXPECT_EQ(hash_after(4, "two"), hash_after(4, "one"));
+}
+
 const Arguments kTwoNodes = {"--comm-algorithm", "hierarchical", "--ranks-per-node", "2"};
 
 TEST_F(Stage1, RingsWithinAndAcrossNodesTrainAsStage0) {

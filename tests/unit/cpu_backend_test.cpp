@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 
 #include "common/app/stage.h"
 #include "common/comm/self_communicator.h"
 #include "common/model/gpt2.h"
+#include "stage0_serial/kernels/real.h"
 #include "stage0_serial/kernels/vector_math.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/support/tensors.h"
@@ -97,6 +99,41 @@ TEST(CpuBackend, attention_takes_large_scores) {
     const auto [got, got_lse] = attended(*backend, DType::f32);
     EXPECT_LE(relative_error(got, out), plain_error_limit(DType::f32));
     EXPECT_LE(relative_error(got_lse, lse), plain_error_limit(DType::f32));
+  }
+}
+
+TEST(CpuBackend, gradients_in_bf16_have_the_same_bits_with_any_number_of_threads) {
+  const Gpt2Config config = {
+      .vocab_size = 101, .block_size = 70, .n_layer = 2, .n_head = 3, .n_embd = 96, .dropout = 0.1};
+  constexpr std::int64_t kB = 3, kT = 70;
+  const auto ids = [&](Backend& backend, int seed) {
+    return to_tensor(backend, {kB, kT}, random_ids(1, seed, kB * kT, 101));
+  };
+  for (const PackedKernels* halves : all_packed_kernels()) {
+    if (halves->factors != Factors::bf16 || !halves->can_run()) continue;
+    std::vector<Values> grads;
+    for (const int threads : {1, 2, 3}) {
+      const std::unique_ptr<Backend> backend =
+          make_cpu_backend(threads, CpuMatmul::packed, std::make_unique<HostMemory>(), *halves);
+      Gpt2 gpt2(*backend, config, DType::f32, 1, Purpose::training, DType::bf16);
+      gpt2.parameters().initialize(1);
+      gpt2.parameters().update_shadow();
+      Tape tape(*backend);
+      tape.backward(gpt2.loss(tape, ids(*backend, 0), ids(*backend, 1), DropoutPosition{1, 2, 3}));
+      grads.push_back(to_values(*backend, gpt2.parameters().grads()));
+    }
+    EXPECT_EQ(grads[0], grads[1]) << halves->name;
+    EXPECT_EQ(grads[0], grads[2]) << halves->name;
+  }
+}
+
+// All bits of f32 with this upper half, and the neighbours of ties.
+TEST(CpuBackend, rounds_to_bf16_as_the_conversion_of_files) {
+  for (std::uint32_t upper = 0; upper < 1 << 16; upper += 7) {
+    for (const std::uint32_t lower : {0u, 1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) {
+      const auto value = std::bit_cast<float>(upper << 16 | lower);
+      ASSERT_EQ(stagegpt::rounded_to<Bf16>(value).bits, bf16_of_float(value)) << value;
+    }
   }
 }
 

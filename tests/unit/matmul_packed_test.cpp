@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/tensor/half_floats.h"
 #include "stage0_serial/kernels/matmul.h"
 #include "tests/support/matrix.h"
 #include "tests/support/tensors.h"
@@ -82,6 +83,120 @@ TEST(PackedMatmul, is_exact_at_the_edges_of_blocks) {
     for (const std::int64_t m : {1023, 1024, 1025, 2077}) {  // rows that are packed together: at most 1024
       expect_right(*kernels, {m, 5, 11});
       expect_right(*kernels, {5, m, 11});
+    }
+  }
+}
+
+// ---- Factors in bf16 ----
+
+std::vector<Bf16> halves_of(const std::vector<float>& floats) {
+  std::vector<Bf16> halves;
+  for (const float value : floats) halves.push_back({bf16_of_float(value)});
+  return halves;
+}
+std::vector<float> floats_of(const std::vector<Bf16>& halves) {
+  std::vector<float> floats;
+  for (const Bf16 half : halves) floats.push_back(as_float(half));
+  return floats;
+}
+
+// A matrix of small integers, in f32 and in bf16.
+struct BothMatrices : Matrix {
+  BothMatrices(std::int64_t rows, std::int64_t columns, bool transposed, int gap, std::uint32_t seed)
+      : Matrix(rows, columns, transposed, gap) {
+    fill_with_integers(seed);
+    halves = halves_of(values);
+    half_view = {halves.data(), view.row_stride, view.column_stride};
+  }
+  std::vector<Bf16> halves;
+  MatrixView<Bf16> half_view;
+};
+
+// Wrong elements of a product of bf16 factors: in f32, and rounded to bf16 (then c has no gaps).
+std::int64_t wrong_halves(const PackedKernels& kernels, int threads, MatmulSize s, Form form) {
+  const BothMatrices a(s.m, s.k, form.a_transposed, form.gap, 1), b(s.k, s.n, form.b_transposed, form.gap, 2);
+  Matrix c(s.m, s.n, false, form.gap);
+  c.fill_with_integers(3);
+  std::vector<float> expected = c.values;
+  naive::matmul(expected.data(), c.length, a.view, b.view, s, form.accumulate);
+  packed::matmul(kernels, Parallel(threads), c.values.data(), c.length, a.half_view, b.half_view, s,
+                 form.accumulate);
+  std::int64_t wrong = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) wrong += c.values[i] != expected[i];
+
+  BothMatrices rounded(s.m, s.n, false, 0, 3);
+  expected = rounded.values;
+  naive::matmul(expected.data(), s.n, a.view, b.view, s, form.accumulate);
+  packed::matmul(kernels, Parallel(threads), rounded.halves.data(), a.half_view, b.half_view, s,
+                 {.accumulate = form.accumulate});
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    wrong += rounded.halves[i].bits != bf16_of_float(expected[i]);
+  return wrong;
+}
+
+TEST(PackedMatmul, of_halves_is_exact_at_the_edges_of_tiles_and_blocks) {
+  for (const PackedKernels* kernels : kernels_here()) {
+    const std::int64_t R = kernels->rows, C = kernels->columns, D = kernels->depth;
+    for (const MatmulSize size : {MatmulSize{1, 1, 1},
+                                  {R - 1, C - 1, 7},
+                                  {R + 1, C + 1, 8},
+                                  {2 * R + 3, 5, D},
+                                  {R + 2, 3 * C + 3, D + 1},
+                                  {5, C, 3 * D + 5},
+                                  {1025, 9, 3},
+                                  {3, 5, 0}}) {
+      for (const Form form : {Form{false, true, false, 0}, {false, false, true, 3}, {true, false, true, 1}}) {
+        EXPECT_EQ(wrong_halves(*kernels, 2, size, form), 0) << name_of(*kernels, size, form);
+      }
+    }
+  }
+}
+
+// More columns than those whose sums are kept at a time, in two blocks of depth.
+TEST(PackedMatmul, of_halves_is_exact_with_many_columns) {
+  const PackedKernels& kernels = packed_kernels(Factors::bf16);
+  EXPECT_EQ(wrong_halves(kernels, 1, {9, 3100, kernels.depth + 9}, {false, true, true, 0}), 0);
+}
+
+// relu, because with integers nothing is rounded but the result: sums of up to ±64 are exact in bf16.
+TEST(PackedMatmul, finishes_sums_before_it_rounds_them) {
+  using packed::Finish;
+  for (const PackedKernels* kernels : kernels_here()) {
+    for (const MatmulSize s : {MatmulSize{kernels->rows + 1, 2 * kernels->columns + 3, 4},
+                               {3, kernels->columns + 1, 2 * kernels->depth + 1}}) {
+      BothMatrices a(s.m, s.k, false, 0, 1), b(s.k, s.n, false, 0, 2), c(s.m, s.n, false, 0, 3),
+          pre(s.m, s.n, false, 0, 4), bias(1, s.n, false, 0, 5);
+      for (std::size_t i = 0; i < a.values.size(); ++i) {
+        if (static_cast<std::int64_t>(i) % s.k < 4) continue;  // short sums, so that they are exact
+        a.values[i] = 0, a.halves[i] = {};
+      }
+      std::vector<float> sums(c.values.size());
+      naive::matmul(sums.data(), s.n, a.view, b.view, s, false);
+      const auto finished = [&](const Finish& finish) {
+        std::vector<Bf16> out = c.halves;
+        packed::matmul(*kernels, Parallel(2), out.data(), a.half_view, b.half_view, s, finish);
+        return floats_of(out);
+      };
+      std::vector<float> activated = sums, sloped = sums, with_bias = sums;
+      for (std::size_t i = 0; i < sums.size(); ++i) {
+        with_bias[i] += bias.values[i % static_cast<std::size_t>(s.n)];
+        activated[i] = std::max(0.0f, with_bias[i]);
+        sloped[i] = (pre.values[i] > 0 ? sums[i] : 0) + c.values[i];
+      }
+      EXPECT_EQ(finished({.bias = bias.halves.data()}), with_bias) << kernels->name;
+      EXPECT_EQ(finished({.kind = Finish::Kind::slope,
+                          .activation = Activation::relu,
+                          .pre = pre.halves.data(),
+                          .accumulate = true}),
+                sloped)
+          << kernels->name;
+      EXPECT_EQ(finished({.bias = bias.halves.data(),
+                          .kind = Finish::Kind::activation,
+                          .activation = Activation::relu,
+                          .pre = pre.halves.data()}),
+                activated)
+          << kernels->name;
+      EXPECT_EQ(floats_of(pre.halves), with_bias) << kernels->name;
     }
   }
 }
