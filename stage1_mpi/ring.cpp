@@ -16,11 +16,11 @@ Ring::Ring(RingPlace place, Backend& backend, RingKind kind, const Tensor& tenso
   chunks_ = std::max<std::int64_t>(1, (longest + kChunk - 1) / kChunk);
   first_step_ = copies ? rounds : 0;
   items_ = (kind == RingKind::all_reduce ? 2 * rounds : rounds) * chunks_;
-  if (!copies && items_ > 0) {
-    buffers_ = backend.allocate(DType::f32, {std::min(kInFlight, chunks_), std::min(kChunk, longest)});
-  }
   // A chunk can be sent on only after it has been received, so at most the chunks of one step are in flight.
-  while (started_ < std::min({kInFlight, chunks_, items_})) start(started_++);
+  window_ = chunks_ > kLongSlice ? kInFlight : chunks_;
+  if (!copies && items_ > 0) buffers_ = backend.allocate(DType::f32, {window_, std::min(kChunk, longest)});
+  requests_.resize(static_cast<std::size_t>(window_));
+  while (started_ < std::min(window_, items_)) start(started_++);
 }
 
 Tensor Ring::part(std::int64_t slice, std::int64_t chunk) const {
@@ -41,8 +41,7 @@ Tensor Ring::received(std::int64_t item) const {
 }
 
 Tensor Ring::buffer(std::int64_t item, std::int64_t size) const {
-  const std::int64_t rows = buffers_.shape()[0];
-  return buffers_.slice(item % rows * buffers_.shape()[1], {size});
+  return buffers_.slice(item % window_ * buffers_.shape()[1], {size});
 }
 
 void Ring::start(std::int64_t item) {
@@ -50,7 +49,7 @@ void Ring::start(std::int64_t item) {
   const Tensor out = sent(item), in = received(item);
   const Tensor target = adds(item) ? buffer(item, in.numel()) : in;
   const MPI_Datatype type = mpi_type(tensor_.dtype());
-  auto& [receive, send] = requests_[item % kInFlight];
+  auto& [receive, send] = requests_[static_cast<std::size_t>(item % window_)];
   check_mpi(
       MPI_Irecv(target.raw(), static_cast<int>(in.numel()), type, before, place_.tag, place_.comm, &receive),
       "MPI_Irecv");
@@ -61,13 +60,15 @@ void Ring::start(std::int64_t item) {
 void Ring::finish(std::int64_t item) {
   if (!adds(item)) return;
   const Tensor in = received(item);
-  if (in.numel() == 0) return;
-  backend_.add(in, in, buffer(item, in.numel()));
-  backend_.synchronize();  // before MPI sends the sum and receives into the buffer again
+  if (in.numel() > 0) {
+    backend_.add(in, in, buffer(item, in.numel()));
+    backend_.synchronize();  // before MPI sends the sum and receives into the buffer again
+  }
+  if (item + 1 == items_ || !adds(item + 1)) buffers_ = Tensor();
 }
 
 bool Ring::advance(bool wait) {
-  auto& requests = requests_[done_ % kInFlight];
+  auto& requests = requests_[static_cast<std::size_t>(done_ % window_)];
   int all = 1;
   if (wait) {
     check_mpi(MPI_Waitall(2, requests.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");

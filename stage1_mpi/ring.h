@@ -4,8 +4,10 @@
 // The tensor is cut into N slices, one per rank. In step s < N-1, rank r sends slice r-1-s, and adds the
 // slice that it receives to slice r-2-s. After N-1 steps, slice r of rank r is the sum (reduce-scatter). In
 // N-1 more steps g, the sums are passed around: rank r sends slice r-g and receives slice r-g-1 (all-gather).
-// Slices are sent in chunks, several of them in flight. A chunk fits into the second-level cache, so it is
-// added while it is still there.
+// Slices are sent in chunks. A chunk fits into the second-level cache, so it is added while it is still there.
+// A window of chunks is in flight, and MPI moves them only when it is called: a rank that computes between its
+// calls of progress() has the window's bytes for each call. So a bucket's window is a whole slice. A longer
+// slice is that of a whole arena, which is waited for, and a few chunks are enough.
 //
 // Each rank sends 2(N-1)/N of the tensor, which is the minimum. Patarasuk and Yuan, "Bandwidth optimal
 // all-reduce algorithms for clusters of workstations", 2009.
@@ -15,6 +17,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "common/backend/backend.h"
 #include "common/comm/communicator.h"
@@ -40,7 +43,8 @@ class Ring final : public Pending {
 
  private:
   static constexpr std::int64_t kChunk = 1 << 16;  // elements
-  static constexpr std::int64_t kInFlight = 4;     // chunks
+  static constexpr std::int64_t kLongSlice = 64;   // chunks
+  static constexpr std::int64_t kInFlight = 4;     // chunks of a longer slice
 
   // A chunk of a slice.
   Tensor part(std::int64_t slice, std::int64_t chunk) const;
@@ -57,10 +61,11 @@ class Ring final : public Pending {
   RingPlace place_;
   Backend& backend_;
   Tensor tensor_;
-  Tensor buffers_;                            // (kInFlight, kChunk), received chunks before they are added
   std::int64_t first_step_, chunks_, items_;  // an item is one chunk in one step
+  std::int64_t window_;                       // items in flight
+  Tensor buffers_;                            // (window_, kChunk), received chunks before they are added
   std::int64_t started_ = 0, done_ = 0;
-  std::array<std::array<MPI_Request, 2>, kInFlight> requests_;
+  std::vector<std::array<MPI_Request, 2>> requests_;  // of item i at i % window_
 };
 
 }  // namespace stagegpt

@@ -16,7 +16,7 @@ namespace stagegpt::test {
 namespace {
 
 struct Sent {
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 0, messages = 0;
   bool only_to_the_next = true;
   int last_tag = -1, highest_tag = -1;
 } sent;
@@ -31,6 +31,7 @@ int MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag, M
   int size = 0;
   PMPI_Type_size(type, &size);
   sent.bytes += std::int64_t{count} * size;
+  ++sent.messages;
   sent.last_tag = tag;
   sent.highest_tag = std::max(sent.highest_tag, tag);
   sent.only_to_the_next = sent.only_to_the_next && to == (ranks().rank() + 1) % ranks().size();
@@ -88,6 +89,23 @@ TEST_F(Traffic, of_a_ring_is_the_least_there_can_be) {
     EXPECT_EQ(bytes_of(&Communicator::reduce_scatter, tensor), (n_ - 1) * slice_bytes);
     const bool is_short = slice_bytes <= 1024;  // gathered by the library
     EXPECT_EQ(bytes_of(&Communicator::all_gather, tensor), is_short ? 0 : (n_ - 1) * slice_bytes);
+  }
+}
+
+// A rank that computes calls progress() now and then, and MPI moves in between what is in flight: of a bucket's
+// slice all chunks, of a longer one four.
+TEST_F(Traffic, of_a_ring_has_a_buckets_slice_in_flight) {
+  if (n_ == 1) GTEST_SKIP() << "a single rank sends nothing";
+  constexpr std::int64_t kChunk = 1 << 16;
+  for (const auto& [chunks, in_flight] : {std::pair<int, int>{1, 1}, {14, 14}, {65, 4}}) {
+    const Tensor tensor = backend_->zeros(DType::f32, {(chunks * kChunk - 60) * n_});
+    for (const Collective collective : {&Communicator::reduce_scatter, &Communicator::all_gather}) {
+      sent = {};
+      const std::unique_ptr<Pending> pending = ((*communicator_).*collective)(tensor);
+      EXPECT_EQ(sent.messages, in_flight) << chunks;
+      pending->wait();
+      EXPECT_EQ(sent.messages, (n_ - 1) * chunks);
+    }
   }
 }
 
