@@ -308,7 +308,7 @@ def gradient_tree() -> Picture:
     picture.text(60, levels_y[1] + 4, "GradientTree", 11, "middle")
     picture.text(60, levels_y[2] + 4, "distance 1", 11, "middle", colour=RED)
     picture.text(60, levels_y[3] + 4, "distance 2", 11, "middle", colour=RED)
-    picture.text(20, 326, "Red: between ranks. Both partners add, so all ranks have the result: log₂ 4 = 2 times the whole gradient is sent by each.", 12)
+    picture.text(20, 326, "Red: between ranks. Each partner adds one half of what both have: in the end each rank has a quarter of the result.", 12)
     return picture
 
 

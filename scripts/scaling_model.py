@@ -15,10 +15,12 @@ from functools import cache
 from math import ceil, inf, log2
 
 CHUNK = 1 << 18         # bytes of a chunk of the ring, and of an exchange of --reproducible
-UNDER_WAY = 4           # chunks of one ring in flight
+LONG_SLICE = 64         # chunks: of a slice with no more, all are in flight
+UNDER_WAY = 4           # chunks in flight of a longer slice, and of an exchange of --reproducible
 BUCKET = 25 << 20       # size at which a bucket is complete, in bytes
 ALIGNMENT = 64          # alignment of a parameter, in elements
-SUB_BATCHES = 8         # sub-batches of --reproducible
+SUB_BATCHES = 8         # sub-batches of --reproducible, for up to as many ranks
+MOST_SUB_BATCHES = 64   # the most with --sub-batches
 ADAMW_BYTES, NORM_BYTES = 28, 4  # bytes per parameter that the update and the norm move
 TREE_BYTES = 20         # bytes moved by an addition and a copy in the tree of --reproducible
 LENGTH = 64             # tokens per sequence, as measured
@@ -26,7 +28,8 @@ SEQUENCES = 4           # sequences per micro-step, as measured
 GLOBAL_BATCH = 4096     # sequences per step, for strong scaling
 MANY_MICRO_STEPS = 16   # micro-steps, for weak scaling
 
-SYNCS = ["per-tensor", "flat", "bucketed", "overlapped", "zero1"]
+SYNCS = ["per-tensor", "flat", "bucketed", "overlapped", "zero1", "zero1-overlapped"]
+DIVIDED = ["zero1", "zero1-overlapped", "zero1, bf16", "reproducible"]  # each rank updates its part of the weights
 IN_BF16 = "zero1, bf16"  # --comm zero1 --precision bf16
 PRESETS = {"gpt2": (12, 768), "gpt2-medium": (24, 1024), "gpt2-large": (36, 1280), "gpt2-xl": (48, 1600)}
 
@@ -76,6 +79,20 @@ class Model:
             is_open = buckets[-1][0] < BUCKET
         return buckets
 
+    def divisible_buckets(self, ranks):
+        """The same for zero1-overlapped, whose buckets may cut parameters and divide evenly among the ranks."""
+        unit, end = 4 * ALIGNMENT * ranks, self.arena(ranks)
+        buckets = []
+        while end > 0:
+            begin = max(0, end - ceil(BUCKET / unit) * unit)
+            offset, parameters = 0, 0
+            for size in self.sizes:
+                parameters += offset < end and begin < offset + size
+                offset += size
+            buckets.append([end - begin, parameters])
+            end = begin
+        return buckets
+
     def flops(self):
         return 6 * self.parameters + 6 * self.layers * self.channels * LENGTH
 
@@ -87,17 +104,33 @@ def ring_items(size, ranks, chunk=CHUNK):
     return chunks, slice_size / chunks
 
 
-def item_time(network, chunks, size, adds):
+def in_flight(chunks):
+    """The chunks in flight of a slice with so many."""
+    return chunks if chunks <= LONG_SLICE else UNDER_WAY
+
+
+def item_time(network, window, size, adds):
     """The time from the end of a chunk to the end of the next. It is limited by bandwidth, or by latency if few chunks
     are in flight."""
     busy = size * (network.beta + (network.gamma if adds else 0))
-    return max(busy, (network.alpha + busy) / min(UNDER_WAY, chunks))
+    return max(busy, (network.alpha + busy) / window)
 
 
 def ring_time(size, ranks, network):
     """The time of an all-reduce, or of a reduce-scatter and an all-gather."""
     chunks, chunk = ring_items(size, ranks)
-    return (ranks - 1) * chunks * sum(item_time(network, chunks, chunk, adds) for adds in (True, False))
+    return (ranks - 1) * chunks * sum(item_time(network, in_flight(chunks), chunk, adds) for adds in (True, False))
+
+
+def halving_time(size, ranks, network):
+    """The time of recursive halving, in chunks, and of recursive doubling, one message at each level."""
+    time = 0.0
+    for _ in range(round(log2(ranks))):
+        size /= 2
+        chunks = max(1, ceil(size / CHUNK))
+        time += chunks * item_time(network, min(UNDER_WAY, chunks), size / chunks, adds=True)
+        time += network.alpha + size * network.beta
+    return time
 
 
 def slower(a, b):
@@ -118,7 +151,8 @@ def together(rings, network):
     """
     busy = [(adding * (network.beta + network.gamma) + passing * network.beta) * chunk
             for chunks, chunk, adding, passing in rings]
-    alone = [adding * item_time(network, chunks, chunk, True) + passing * item_time(network, chunks, chunk, False)
+    alone = [adding * item_time(network, in_flight(chunks), chunk, True) +
+             passing * item_time(network, in_flight(chunks), chunk, False)
              for chunks, chunk, adding, passing in rings]
     return max(sum(busy), max(alone, default=0.0))
 
@@ -129,7 +163,7 @@ def bf16_time(model, ranks, network):
     steps, size = ranks - 1, model.arena(ranks)
     chunks, chunk = ring_items(size, ranks)
     norm_chunks, norm_chunk = ring_items(model.norms, ranks)
-    return steps * chunks * item_time(network, chunks, chunk, adds=True) + together(
+    return steps * chunks * item_time(network, in_flight(chunks), chunk, adds=True) + together(
         [(chunks, chunk / 2, 0, steps * chunks),
          (norm_chunks, norm_chunk, steps * norm_chunks, steps * norm_chunks)], network)
 
@@ -140,48 +174,52 @@ def small_time(ranks, network):
 
 
 @cache
-def overlapped_time(model, ranks, network, backward):
-    """The time of communication that backward does not hide.
+def overlapped_time(model, ranks, network, backward, divided=False):
+    """The time of communication that backward does not hide; with `divided`, that of zero1-overlapped: reduce-scatters
+    that overlap, and all-gathers that do not.
 
     Each time a gradient is complete, the ring of a bucket processes what has arrived: at most the chunks in flight,
     and no more than the network has moved since the last time. Gradients are complete in the order of the arena,
     from its end, at times in proportion to their matrix products. The products of the head are the first, but its
     gradient, shared with the embedding, is the last.
     """
-    rings = []
-    for size, parameters in model.buckets():
+    rings, end = [], model.arena(ranks) if divided else sum(model.sizes)
+    for size, parameters in model.divisible_buckets(ranks) if divided else model.buckets():
         chunks, chunk = ring_items(size, ranks)
-        rings.append({"missing": parameters, "left": 2 * (ranks - 1) * chunks, "chunks": chunks, "chunk": chunk,
-                      "items": 2 * (ranks - 1) * chunks})
+        passed = 0 if divided else (ranks - 1) * chunks
+        rings.append({"begin": end - size, "end": end, "missing": parameters, "left": (ranks - 1) * chunks + passed,
+                      "passed": passed, "chunks": chunks, "chunk": chunk})
+        end -= size
+    offset = sum(model.sizes)
     products = sum(model.sizes[2:])
     exposed, current = 0.0, 0
     for index in reversed(range(len(model.sizes))):
         budget = backward * (1 - model.head) * model.sizes[index] / products if index >= 2 else 0.0
         for ring in rings[:current]:
             fits = int(budget / (ring["chunk"] * network.beta)) if ring["chunk"] * network.beta > 0 else ring["left"]
-            done = min(ring["left"], min(UNDER_WAY, ring["chunks"]), fits) if network.hides else 0
+            done = min(ring["left"], in_flight(ring["chunks"]), fits) if network.hides else 0
             budget -= done * ring["chunk"] * network.beta
-            added = max(0, ring["left"] - ring["items"] // 2) - max(0, ring["left"] - done - ring["items"] // 2)
+            added = max(0, ring["left"] - ring["passed"]) - max(0, ring["left"] - done - ring["passed"])
             exposed += added * ring["chunk"] * network.gamma
             ring["left"] -= done
+        offset -= model.sizes[index]
+        for ring in rings:
+            ring["missing"] -= offset < ring["end"] and ring["begin"] < offset + model.sizes[index]
         while current < len(rings) and rings[current]["missing"] == 0:
             current += 1
-        if current < len(rings):
-            rings[current]["missing"] -= 1
-            if rings[current]["missing"] == 0:
-                current += 1
     left = []
     for ring in rings:
-        adding = max(0, ring["left"] - ring["items"] // 2)
+        adding = max(0, ring["left"] - ring["passed"])
         left.append((ring["chunks"], ring["chunk"], adding, ring["left"] - adding))
-    return exposed + together(left, network)
+    gathers = [(ring["chunks"], ring["chunk"], 0, (ranks - 1) * ring["chunks"]) for ring in rings if divided]
+    return exposed + together(left, network) + together(gathers, network)
 
 
 def communication(sync, model, ranks, network, backward=0.0):
     """Seconds of a step in which a rank only communicates."""
     if ranks == 1:
         return 0.0
-    small = (3 if sync in ("zero1", IN_BF16) else 2) * small_time(ranks, network)
+    small = (3 if sync in DIVIDED else 2) * small_time(ranks, network)
     size = model.arena(ranks)
     if sync == "per-tensor":
         return small + sum(ring_time(tensor, ranks, network) for tensor in model.sizes)
@@ -191,13 +229,14 @@ def communication(sync, model, ranks, network, backward=0.0):
         return small + together([(n, chunk, half * n, half * n) for n, chunk in rings], network)
     if sync == "overlapped":
         return small + overlapped_time(model, ranks, network, backward)
+    if sync == "zero1-overlapped":
+        return small + overlapped_time(model, ranks, network, backward, divided=True)
     if sync == IN_BF16:
         return small + bf16_time(model, ranks, network)
     if sync == "flat, mpi":  # a binomial tree over the whole arena, then a broadcast
         return small + ceil(log2(ranks)) * (2 * network.alpha + size * (2 * network.beta + network.gamma))
     if sync == "reproducible":
-        chunks = ceil(size / CHUNK)
-        return small + log2(ranks) * (chunks * network.alpha + size * (network.beta + network.gamma))
+        return small + halving_time(size, ranks, network)
     return small + ring_time(size, ranks, network)  # flat, zero1
 
 
@@ -210,8 +249,6 @@ def hierarchical_bytes(size, ranks, ranks_per_node):
 def bytes_sent(sync, model, ranks):
     """The bytes that each rank sends in a step."""
     size = model.arena(ranks)
-    if sync == "reproducible":
-        return log2(ranks) * size
     if sync == "flat, mpi":  # by the rank that sends most
         return ceil(log2(ranks)) * size
     if sync == IN_BF16:
@@ -223,8 +260,9 @@ def messages_sent(sync, model, ranks):
     sizes = {"per-tensor": model.sizes, "bucketed": [size for size, _ in model.buckets()]}
     sizes["overlapped"] = sizes["bucketed"]
     sizes[IN_BF16] = [model.arena(ranks), model.norms]
+    sizes["zero1-overlapped"] = [size for size, _ in model.divisible_buckets(ranks)]
     if sync == "reproducible":
-        return round(log2(ranks) * ceil(model.arena(ranks) / CHUNK))
+        return sum(ceil(model.arena(ranks) / 2**level / CHUNK) + 1 for level in range(1, round(log2(ranks)) + 1))
     return sum(2 * (ranks - 1) * ring_items(size, ranks)[0] for size in sizes.get(sync, [model.arena(ranks)]))
 
 
@@ -240,9 +278,10 @@ class Machine:
 
 
 def step_time(sync, model, ranks, network, machine, micro_steps=1):
-    optimizer = machine.optimizer / (ranks if sync in ("zero1", IN_BF16) else 1)
+    optimizer = machine.optimizer / (ranks if sync in DIVIDED else 1)
     if sync == "reproducible":  # a rank adds the gradients of its sub-batches
-        optimizer += machine.optimizer * TREE_BYTES / (ADAMW_BYTES + NORM_BYTES) * (SUB_BATCHES // ranks - 1)
+        own = max(1, SUB_BATCHES // ranks)
+        optimizer += machine.optimizer * TREE_BYTES / (ADAMW_BYTES + NORM_BYTES) * (own - 1)
     backward = machine.compute * 2 / 3
     return micro_steps * machine.compute + optimizer + communication(sync, model, ranks, network, backward)
 
@@ -305,6 +344,11 @@ def levels_table(model, all_ranks, networks, nodes):
     return table(["network, ranks", "one ring", "hierarchical", "with one adapter a node"], rows)
 
 
+def is_tree(ranks):
+    """Whether --reproducible can have so many ranks."""
+    return ranks & (ranks - 1) == 0 and ranks <= MOST_SUB_BATCHES
+
+
 def communication_table(model, all_ranks, networks, machine):
     columns = SYNCS + [IN_BF16, "flat, mpi", "reproducible"]
     rows = []
@@ -312,7 +356,7 @@ def communication_table(model, all_ranks, networks, machine):
         for ranks in all_ranks:
             backward = machine.compute * 2 / 3
             times = [milliseconds(communication(sync, model, ranks, network, backward))
-                     if sync != "reproducible" or ranks in (2, 4, 8) else "" for sync in columns]
+                     if sync != "reproducible" or is_tree(ranks) else "" for sync in columns]
             rows.append([f"{network.name}, {ranks:,}"] + times + [best_sync(model, ranks, network, machine)])
     return table(["network, ranks"] + columns + ["shortest step"], rows)
 

@@ -312,8 +312,15 @@ class CpuBackend final : public HostBackend {
   }
 
   void do_squared_norm(const Tensor& out, const Tensor& x) override {
-    *out.data<double>() = vectorised::squared_norm(parallel_, x.data<float>(), x.numel());
+    if (out.numel() == norm_blocks(x.numel()))
+      return vectorised::squared_norms(parallel_, out.data<double>(), x.data<float>(), x.numel());
+    std::vector<double> sums(static_cast<std::size_t>(norm_blocks(x.numel())));
+    vectorised::squared_norms(parallel_, sums.data(), x.data<float>(), x.numel());
+    *out.data<double>() = naive::sum(sums.data(), std::ssize(sums));
   }
+  std::int64_t norm_block() const override { return kElementGrain; }
+
+  void do_add_norm_blocks(const Tensor& out, const Tensor& blocks) override { do_sum(out, blocks); }
 
   void do_sum(const Tensor& out, const Tensor& x) override {
     *out.data<double>() = naive::sum(x.data<double>(), x.numel());

@@ -267,9 +267,17 @@ class NaiveBackend final : public HostBackend {
   void do_squared_norm(const Tensor& out, const Tensor& x) override {
     with_real(x.dtype(), [&](auto t) {
       using T = decltype(t);
-      *out.data<double>() = naive::squared_norm(x.data<T>(), x.numel());
+      std::vector<double> sums(static_cast<std::size_t>(norm_blocks(x.numel())));
+      naive::squared_norms(sums.data(), x.data<T>(), x.numel(), norm_block());
+      if (out.numel() == 1) {
+        *out.data<double>() = naive::sum(sums.data(), std::ssize(sums));
+      } else {
+        std::ranges::copy(sums, out.data<double>());
+      }
     });
   }
+
+  void do_add_norm_blocks(const Tensor& out, const Tensor& blocks) override { do_sum(out, blocks); }
 
   void do_sum(const Tensor& out, const Tensor& x) override {
     *out.data<double>() = naive::sum(x.data<double>(), x.numel());

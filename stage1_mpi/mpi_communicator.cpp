@@ -12,7 +12,9 @@ namespace {
 
 constexpr std::int64_t kMessage = std::int64_t{1} << 30;  // elements or bytes: MPI's counts are int
 
-// The type for all operations but the all-gather.
+std::int64_t bytes_of(const Tensor& tensor) { return static_cast<std::int64_t>(tensor.bytes()); }
+
+// The type of reductions.
 MPI_Datatype only_f32(const Tensor& tensor) {
   check(tensor.dtype() == DType::f32, "communicator: expected f32, not ", tensor.dtype());
   return MPI_FLOAT;
@@ -99,10 +101,9 @@ class MpiCommunicator final : public Communicator {
   void broadcast(const Tensor& tensor, int root) override {
     backend_.synchronize();
     const Watchdog::Waiting waiting(group_.watchdog());
-    for_each_message(static_cast<char*>(tensor.raw()), static_cast<std::int64_t>(tensor.bytes()),
-                     [&](char* data, int count) {
-                       check_mpi(MPI_Bcast(data, count, MPI_BYTE, root, comm_), "MPI_Bcast");
-                     });
+    for_each_message(static_cast<char*>(tensor.raw()), bytes_of(tensor), [&](char* data, int count) {
+      check_mpi(MPI_Bcast(data, count, MPI_BYTE, root, comm_), "MPI_Bcast");
+    });
   }
 
   std::unique_ptr<Pending> all_reduce(const Tensor& tensor) override {
@@ -148,9 +149,8 @@ class MpiCommunicator final : public Communicator {
   std::unique_ptr<Pending> send(const Tensor& tensor, int to) override {
     backend_.synchronize();
     auto requests = std::make_unique<Requests>();
-    for_each_message(tensor.data<float>(), tensor.numel(), [&](float* data, int count) {
-      check_mpi(MPI_Isend(data, count, only_f32(tensor), to, kPointToPoint, comm_, requests->add()),
-                "MPI_Isend");
+    for_each_message(static_cast<char*>(tensor.raw()), bytes_of(tensor), [&](char* data, int count) {
+      check_mpi(MPI_Isend(data, count, MPI_BYTE, to, kPointToPoint, comm_, requests->add()), "MPI_Isend");
     });
     return watched(std::move(requests));
   }
@@ -158,9 +158,8 @@ class MpiCommunicator final : public Communicator {
   std::unique_ptr<Pending> receive(const Tensor& tensor, int from) override {
     backend_.synchronize();
     auto requests = std::make_unique<Requests>();
-    for_each_message(tensor.data<float>(), tensor.numel(), [&](float* data, int count) {
-      check_mpi(MPI_Irecv(data, count, only_f32(tensor), from, kPointToPoint, comm_, requests->add()),
-                "MPI_Irecv");
+    for_each_message(static_cast<char*>(tensor.raw()), bytes_of(tensor), [&](char* data, int count) {
+      check_mpi(MPI_Irecv(data, count, MPI_BYTE, from, kPointToPoint, comm_, requests->add()), "MPI_Irecv");
     });
     return watched(std::move(requests));
   }

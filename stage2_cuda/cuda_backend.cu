@@ -398,8 +398,15 @@ class StreamBackend final : public CudaBackend {
   }
 
   void do_squared_norm(const Tensor& out, const Tensor& x) override {
-    const Tensor scratch = allocate(DType::f64, {squared_norm_scratch(x.numel())});
-    gpu::squared_norm(stream_, out.data<double>(), floats(x), x.numel(), scratch.data<double>());
+    const bool to_be_added = out.numel() == 1;
+    const Tensor sums = to_be_added ? allocate(DType::f64, {norm_blocks(x.numel())}) : out;
+    gpu::squared_norms(stream_, sums.data<double>(), floats(x), x.numel());
+    if (to_be_added) do_add_norm_blocks(out, sums);
+  }
+  std::int64_t norm_block() const override { return kNormPart; }
+
+  void do_add_norm_blocks(const Tensor& out, const Tensor& sums) override {
+    add_sums(stream_, out.data<double>(), sums.data<double>(), sums.numel());
   }
 
   void do_sum(const Tensor& out, const Tensor& x) override {

@@ -197,24 +197,24 @@ class NcclCommunicator final : public Communicator {
 
   std::unique_ptr<Pending> send(const Tensor& tensor, int to) override {
     start();
-    check_nccl(ncclSend(floats(tensor), count(tensor), ncclFloat, to, comm_, stream()), "ncclSend");
+    check_nccl(ncclSend(tensor.raw(), tensor.bytes(), ncclUint8, to, comm_, stream()), "ncclSend");
     return pending();
   }
 
   std::unique_ptr<Pending> receive(const Tensor& tensor, int from) override {
     start();
-    check_nccl(ncclRecv(floats(tensor), count(tensor), ncclFloat, from, comm_, stream()), "ncclRecv");
+    check_nccl(ncclRecv(tensor.raw(), tensor.bytes(), ncclUint8, from, comm_, stream()), "ncclRecv");
     return pending();
   }
 
   // In an NCCL group: separate calls would deadlock, because each would wait for the other rank's call.
-  void exchange(const Tensor& out, const Tensor& in, int with) override {
+  std::unique_ptr<Pending> start_exchange(const Tensor& out, const Tensor& in, int with) override {
     start();
     check_nccl(ncclGroupStart(), "ncclGroupStart");
-    check_nccl(ncclSend(floats(out), count(out), ncclFloat, with, comm_, stream()), "ncclSend");
-    check_nccl(ncclRecv(floats(in), count(in), ncclFloat, with, comm_, stream()), "ncclRecv");
+    check_nccl(ncclSend(out.raw(), out.bytes(), ncclUint8, with, comm_, stream()), "ncclSend");
+    check_nccl(ncclRecv(in.raw(), in.bytes(), ncclUint8, with, comm_, stream()), "ncclRecv");
     check_nccl(ncclGroupEnd(), "ncclGroupEnd");
-    pending()->wait();
+    return pending();
   }
 
  private:

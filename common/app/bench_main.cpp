@@ -217,7 +217,7 @@ int bench_main(Stage& stage, int argc, char** argv) {
     flags.trainer.recompute = *recompute_named(flags.recompute);
     const TrainerConfig& trainer = flags.trainer;
     divide_step(trainer.batch_size, trainer.grad_accumulation, stage.group().rank(), stage.group().size(),
-                trainer.reproducible);
+                trainer.fixed_sub_batches());
   };
   if (!parse_flags(stage, command_line, argc, argv, check)) return 0;
 

@@ -21,7 +21,7 @@ bool fits(double needed, const std::optional<AvailableMemory>& available) {
 
 // The batch size must be a multiple of this.
 std::int64_t parts_of(const TrainingMemory& training) {
-  return training.trainer.reproducible ? kReproducibleSubBatches : training.ranks;
+  return training.trainer.reproducible ? training.trainer.sub_batches : training.ranks;
 }
 
 TrainingMemory changed(TrainingMemory training, std::int64_t batch_size, Recompute recompute) {

@@ -28,7 +28,8 @@ constexpr const char* kAnnounced[] = {"batch_size",    "grad_accumulation",
                                       "beta2",         "eps",
                                       "grad_clip",     "freeze",
                                       "dropout",       "no_fused",
-                                      "overfit_batch", "reproducible"};
+                                      "overfit_batch", "reproducible",
+                                      "sub_batches"};
 
 bool changes(const Json& before, const Json& now, const std::string& key) {
   return before.contains(key) && now.contains(key) && before[key] != now[key];

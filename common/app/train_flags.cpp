@@ -99,6 +99,10 @@ void TrainFlags::add(CommandLine& command_line) {
   command_line.toggle("--reproducible", trainer_.reproducible,
                       "the same weights, to the last bit, on 1, 2, 4 or 8 ranks, with any number of threads, "
                       "at stages 0 and 1");
+  command_line.integer(
+      "--sub-batches", trainer_.sub_batches, 1, kMostSubBatches,
+      "with --reproducible: the parts of each batch, a power of two, which are also the most "
+      "ranks; another number gives other bits");
   add_recompute(command_line, recompute_);
   command_line.choice("--non-finite", non_finite_, {"stop", "skip"},
                       "what to do when a loss or gradient is infinite or NaN");

@@ -373,7 +373,10 @@ void check_run(TrainFlags& flags, Stage& stage, const std::optional<ResumedRun>&
   RankGroup& group = stage.group();
   const TrainerConfig config = flags.run().trainer;
   agree(group, [&] {
-    divide_step(config.batch_size, config.grad_accumulation, group.rank(), group.size(), config.reproducible);
+    if (!config.reproducible && config.sub_batches != kReproducibleSubBatches)
+      user_error("--sub-batches: expected together with --reproducible");
+    divide_step(config.batch_size, config.grad_accumulation, group.rank(), group.size(),
+                config.fixed_sub_batches());
   });
   const StepRange steps{resumed ? steps_done(*resumed) + 1 : 1, flags.run().last_step};
   agree(group, [&] {

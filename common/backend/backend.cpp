@@ -335,8 +335,16 @@ void Backend::count_correct(const Tensor& count, const Tensor& logits, const Ten
 void Backend::squared_norm(const Tensor& out, const Tensor& x) {
   const Checks checks("squared_norm");
   checks.real(x, "x");
-  checks.elements(out, DType::f64, 1, "out");
+  checks.elements(out, DType::f64, out.numel() == 1 ? 1 : norm_blocks(x.numel()), "out");
   run("squared_norm", {&out, &x}, work::squared_norm(out, x), [&] { kernels_->do_squared_norm(out, x); });
+}
+
+void Backend::add_norm_blocks(const Tensor& out, const Tensor& blocks) {
+  const Checks checks("add_norm_blocks");
+  checks.dtype(blocks, DType::f64, "blocks");
+  checks.elements(out, DType::f64, 1, "out");
+  run("add_norm_blocks", {&out, &blocks}, work::sum(out, blocks),
+      [&] { kernels_->do_add_norm_blocks(out, blocks); });
 }
 
 void Backend::sum(const Tensor& out, const Tensor& x) {

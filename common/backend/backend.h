@@ -155,8 +155,14 @@ class Backend {
   void count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,
                      std::int64_t vocab_size);
 
-  // out f64 (1) = Σ x², in an order that does not depend on the number of threads.
+  // out f64 (1) = Σ x², in an order that does not depend on the number of threads: sums of blocks of
+  // norm_block() elements, which are then added. Or, if `out` has norm_blocks(n) elements, these sums.
   void squared_norm(const Tensor& out, const Tensor& x);
+  // out f64 (1) = Σ blocks, f64 (n): squared_norm() of the elements that the blocks were computed of, bit for
+  // bit.
+  void add_norm_blocks(const Tensor& out, const Tensor& blocks);
+  virtual std::int64_t norm_block() const { return 1 << 14; }
+  std::int64_t norm_blocks(std::int64_t n) const { return (n + norm_block() - 1) / norm_block(); }
   // out f64 (1) = Σ x, of a few numbers x f64 (n), which are added one after the other: the same bits on
   // every backend. `out` may be an element of x.
   void sum(const Tensor& out, const Tensor& x);
@@ -258,6 +264,7 @@ class Kernels {
   virtual void do_count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,
                                 std::int64_t vocab_size) = 0;
   virtual void do_squared_norm(const Tensor& out, const Tensor& x) = 0;
+  virtual void do_add_norm_blocks(const Tensor& out, const Tensor& blocks) = 0;
   virtual void do_sum(const Tensor& out, const Tensor& x) = 0;
   virtual void do_adamw(const Tensor& weights, const Tensor& shadow, const Tensor& m, const Tensor& v,
                         const Tensor& grads, const Tensor& squared_norm, std::span<const DecayRange> ranges,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "common/base/error.h"
@@ -44,15 +45,12 @@ class Communicator {
   virtual std::unique_ptr<Pending> reduce_scatter(const Tensor& tensor) = 0;
   // Slice r of the tensor is copied from rank r to every rank. Any dtype.
   virtual std::unique_ptr<Pending> all_gather(const Tensor& tensor) = 0;
-  // Point-to-point messages. Messages between two ranks arrive in order.
+  // Point-to-point messages of any dtype. Messages between two ranks arrive in order.
   virtual std::unique_ptr<Pending> send(const Tensor& tensor, int to) = 0;
   virtual std::unique_ptr<Pending> receive(const Tensor& tensor, int from) = 0;
-  // Exchanges the same number of elements with another rank: sends `out` and receives `in`.
-  virtual void exchange(const Tensor& out, const Tensor& in, int with) {
-    const std::unique_ptr<Pending> receiving = receive(in, with), sending = send(out, with);
-    receiving->wait();
-    sending->wait();
-  }
+  // Sends `out` to another rank and receives `in` from it, at the same time; either may be empty.
+  void exchange(const Tensor& out, const Tensor& in, int with) { start_exchange(out, in, with)->wait(); }
+  virtual std::unique_ptr<Pending> start_exchange(const Tensor& out, const Tensor& in, int with);
   // Waits for all operations. Implementations may advance them concurrently.
   virtual void wait_all(const std::vector<std::unique_ptr<Pending>>& pending) {
     for (const auto& one : pending) one->wait();
@@ -69,6 +67,29 @@ class Communicator {
  private:
   RankGroup& group_;
 };
+
+// Two operations as one.
+class TwoPending final : public Pending {
+ public:
+  TwoPending(std::unique_ptr<Pending> first, std::unique_ptr<Pending> second)
+      : first_(std::move(first)), second_(std::move(second)) {}
+  void wait() override {
+    first_->wait();
+    second_->wait();
+  }
+  bool progress() override {
+    const bool first = first_->progress(), second = second_->progress();
+    return first && second;
+  }
+
+ private:
+  std::unique_ptr<Pending> first_, second_;
+};
+
+inline std::unique_ptr<Pending> Communicator::start_exchange(const Tensor& out, const Tensor& in, int with) {
+  std::unique_ptr<Pending> receiving = receive(in, with);
+  return std::make_unique<TwoPending>(std::move(receiving), send(out, with));
+}
 
 // Advances all operations in turn until all are done.
 inline void progress_until_done(const std::vector<std::unique_ptr<Pending>>& pending) {

@@ -20,14 +20,18 @@ class GradientSync {
   virtual bool communicates() const { return true; }
   // The parts of an arena that this rank updates; as many as other ranks have.
   virtual ArenaParts owned(std::int64_t arena_size) const { return {{0, arena_size}}; }
+  // Whether sum_squared_norms() is given the norms of the backend's blocks in place of those of parts
+  // (Backend::squared_norm()).
+  virtual bool norm_in_blocks() const { return false; }
   // The gradient of parameter i is complete on this rank. Called once per step for each parameter that the
   // model uses, in any order. The gradients of unused parameters are zero when finish() is called.
   virtual void ready(Parameters& parameters, int i) = 0;
   // Completes the reduction: afterwards the gradients of the owned parts are summed over all ranks.
   virtual void finish(Parameters& parameters) = 0;
   // Writes the squared norm of all gradients to `sum` f64 (1). `parts` f64 (P) has those of the owned parts;
-  // if it is only one, `sum` is `parts`. Every rank gets the same bits, so that all ranks decide equally
-  // whether to clip or skip. The host does not wait for the backend, unless the communicator does.
+  // if it is only one, `sum` is `parts`. Or those of blocks. Every rank gets the same bits, so that all ranks
+  // decide equally whether to clip or skip. The host does not wait for the backend, unless the communicator
+  // does.
   virtual void sum_squared_norms(const Tensor& sum, const Tensor& parts) = 0;
   // Ends a step: afterwards every rank has all updated weights as ops read them: Parameters::var().
   virtual void share_weights(Parameters& parameters) = 0;

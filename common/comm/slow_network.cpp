@@ -76,10 +76,9 @@ class SlowCommunicator final : public Communicator {
     const Clock::time_point end = end_of(message_seconds(network_, bytes(tensor)));
     return delayed(end, communicator_->receive(tensor, from));
   }
-  void exchange(const Tensor& out, const Tensor& in, int with) override {
+  std::unique_ptr<Pending> start_exchange(const Tensor& out, const Tensor& in, int with) override {
     const Clock::time_point end = end_of(message_seconds(network_, bytes(out)));
-    communicator_->exchange(out, in, with);
-    sleep_until(end, group());
+    return delayed(end, communicator_->start_exchange(out, in, with));
   }
   void wait_all(const std::vector<std::unique_ptr<Pending>>& pending) override {
     std::vector<std::unique_ptr<Pending>> undelayed;

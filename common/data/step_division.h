@@ -5,8 +5,9 @@
 
 namespace stagegpt {
 
-// The number of sub-batches of a batch with --reproducible, on any number of ranks.
-inline constexpr std::int64_t kReproducibleSubBatches = 8;
+// The number of sub-batches of a batch with --reproducible, on any number of ranks: a power of two. More
+// allow more ranks, fewer are quicker.
+inline constexpr std::int64_t kReproducibleSubBatches = 8, kMostSubBatches = 64;
 
 // A step has `micro_steps` batches of `batch_size` samples. Each batch is divided into `sub_batches` equal
 // parts. This rank computes `owned_sub_batches` of them, from `first_sub_batch` on.
@@ -20,10 +21,11 @@ struct StepDivision {
   std::int64_t passes() const { return owned_sub_batches * micro_steps; }   // of this rank in a step
 };
 
-// One sub-batch for each rank; with `reproducible`, always kReproducibleSubBatches. Throws UserError if the
-// sub-batches are not divisible by the ranks, or the batch by the sub-batches, or if a step has more than
-// 2³¹-1 samples.
+// `sub_batches` of a batch, for --reproducible; 0: one for each rank. Throws UserError if they are no power
+// of two up to kMostSubBatches or not divisible by the ranks, or the batch by the sub-batches, or if a step
+// has more than 2³¹-1 samples.
 StepDivision divide_step(std::int64_t batch_size, std::int64_t micro_steps, int rank, int ranks,
-                         bool reproducible);
+                         std::int64_t sub_batches);
+StepDivision divide_step(std::int64_t, std::int64_t, int, int, bool) = delete;
 
 }  // namespace stagegpt

@@ -17,12 +17,13 @@ AdamW::AdamW(Backend& backend, const Parameters& parameters, const AdamWConfig& 
     : AdamW(backend, parameters, config, {{0, parameters.weights().numel()}}) {}
 
 AdamW::AdamW(Backend& backend, const Parameters& parameters, const AdamWConfig& config,
-             const ArenaParts& owned)
+             const ArenaParts& owned, bool norm_in_blocks)
     : backend_(backend),
       moments_{zero_arena(backend, parameters.weights().dtype(), total_size(owned)),
                zero_arena(backend, parameters.weights().dtype(), total_size(owned))},
-      squared_norms_(backend.zeros(DType::f64, {std::ssize(owned)})),
-      squared_norm_(owned.size() == 1 ? squared_norms_ : backend.zeros(DType::f64, {1})),
+      norm_in_blocks_(norm_in_blocks),
+      squared_norms_(backend.zeros(DType::f64, {number_of_norms(owned)})),
+      squared_norm_(owned.size() == 1 && !norm_in_blocks ? squared_norms_ : backend.zeros(DType::f64, {1})),
       step_{.beta1 = config.beta1,
             .beta2 = config.beta2,
             .eps = config.eps,
@@ -37,10 +38,19 @@ AdamW::AdamW(Backend& backend, const Parameters& parameters, const AdamWConfig& 
   }
 }
 
+std::int64_t AdamW::number_of_norms(const ArenaParts& owned) const {
+  std::int64_t number = 0;
+  for (const ArenaRange& range : owned) number += norms_of(range);
+  return number;
+}
+
 void AdamW::measure_norms(const Parameters& parameters) {
-  for (std::size_t i = 0; i < parts_.size(); ++i) {
-    backend_.squared_norm(squared_norms_.slice(static_cast<std::int64_t>(i), {1}),
-                          slice(parameters.grads(), parts_[i].range));
+  std::int64_t first = 0;
+  for (const Part& part : parts_) {
+    const std::int64_t norms = norms_of(part.range);
+    if (norms > 0)
+      backend_.squared_norm(squared_norms_.slice(first, {norms}), slice(parameters.grads(), part.range));
+    first += norms;
   }
 }
 

@@ -31,11 +31,13 @@ class AdamW {
 
   // Updates the whole arena.
   AdamW(Backend& backend, const Parameters& parameters, const AdamWConfig& config);
-  // Updates parts of the arena; the moments have the size of these parts.
-  AdamW(Backend& backend, const Parameters& parameters, const AdamWConfig& config, const ArenaParts& owned);
+  // Updates parts of the arena; the moments have the size of these parts. With `norm_in_blocks`,
+  // measure_norms() measures the backend's blocks of each part in place of whole parts.
+  AdamW(Backend& backend, const Parameters& parameters, const AdamWConfig& config, const ArenaParts& owned,
+        bool norm_in_blocks = false);
 
-  // Computes the squared norm of the gradients of each part. If parts are owned by several ranks, the caller
-  // must sum them (GradientSync::sum_squared_norms) before update().
+  // Computes the squared norm of the gradients of each part, or of each block. The caller must then sum them,
+  // unless there is only one part (GradientSync::sum_squared_norms) before update().
   void measure_norms(const Parameters& parameters);
   // Sets the learning rate and the number of the next update. `step` counts from 0.
   void set_step(double learning_rate, std::int64_t step);
@@ -47,16 +49,23 @@ class AdamW {
   ArenaParts owned() const;
   // The moments of all parts, one after the other, (total_size(owned())).
   const Moments& moments() const { return moments_; }
-  // The squared norms of the parts, f64 (number of parts).
+  // The squared norms of the parts, f64 (number of parts); or of the blocks of all parts.
   const Tensor& squared_norms() const { return squared_norms_; }
   // The squared norm of all gradients at the last update, before clipping, f64 (1). If it is not finite, that
-  // update changed nothing. With one part it is squared_norms().
+  // update changed nothing. With one part, not in blocks, it is squared_norms().
   const Tensor& squared_norm() const { return squared_norm_; }
 
  private:
+  // How many norms are measured in a part, and in all.
+  std::int64_t norms_of(const ArenaRange& range) const {
+    return norm_in_blocks_ ? backend_.norm_blocks(range.size()) : 1;
+  }
+  std::int64_t number_of_norms(const ArenaParts& owned) const;
+
   Backend& backend_;
   Moments moments_;
   std::vector<Part> parts_;
+  bool norm_in_blocks_;
   Tensor squared_norms_, squared_norm_;
   AdamWStep step_;  // with its rates in the backend's memory
 };

@@ -170,10 +170,8 @@ class RecordedCommunicator final : public Communicator {
   std::unique_ptr<Pending> receive(const Tensor& tensor, int from) override {
     return begin(receive_, tensor, from, [&] { return communicator_->receive(tensor, from); });
   }
-  void exchange(const Tensor& out, const Tensor& in, int with) override {
-    const Recorded span(&timeline_, exchange_.operation, SpanKind::message, static_cast<double>(out.bytes()),
-                        with, ranks_);
-    communicator_->exchange(out, in, with);
+  std::unique_ptr<Pending> start_exchange(const Tensor& out, const Tensor& in, int with) override {
+    return begin(exchange_, out, with, [&] { return communicator_->start_exchange(out, in, with); });
   }
   void wait_all(const std::vector<std::unique_ptr<Pending>>& pending) override {
     if (pending.empty() || size() == 1) return communicator_->wait_all(pending);

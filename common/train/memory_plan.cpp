@@ -32,6 +32,7 @@ class PlannedSync final : public NoGradientSync {
  public:
   explicit PlannedSync(const GradientSync& like) : like_(like) {}
   ArenaParts owned(std::int64_t arena_size) const override { return like_.owned(arena_size); }
+  bool norm_in_blocks() const override { return like_.norm_in_blocks(); }
 
  private:
   const GradientSync& like_;
@@ -115,7 +116,7 @@ MemoryPlan plan_memory(const Gpt2Config& config, const TrainerConfig& trainer, s
                        const GradientSync& sync, DType activations) {
   const Run run{config, T, ranks, sync, activations};
   const std::int64_t sub_batches =
-      divide_step(trainer.batch_size, 1, /*rank=*/0, ranks, trainer.reproducible).sub_batches;
+      divide_step(trainer.batch_size, 1, /*rank=*/0, ranks, trainer.fixed_sub_batches()).sub_batches;
   TrainerConfig planned = trainer;
   planned.grad_accumulation = 1;
   MemoryPlan plan = plan_micro_step(run, planned, sub_batches);

@@ -30,12 +30,12 @@ Trainer::Trainer(Backend& backend, Communicator& communicator, GradientSync& syn
       sync_(sync),
       model_(model),
       division_(divide_step(config.batch_size, config.grad_accumulation, communicator.rank(),
-                            communicator.size(), config.reproducible)),
+                            communicator.size(), config.fixed_sub_batches())),
       batches_(data, division_, config.timeline),
       config_(config),
       clock_(backend.make_timer()),
-      optimizer_(backend, model.parameters(), config.adamw,
-                 sync.owned(model.parameters().weights().numel())) {
+      optimizer_(backend, model.parameters(), config.adamw, sync.owned(model.parameters().weights().numel()),
+                 sync.norm_in_blocks()) {
   if (config.reproducible) tree_.emplace(backend, division_.owned_sub_batches);
   if (backend.records() && sync.communicates() && division_.micro_steps == 1 && !config.reproducible) {
     throw AgreedUserError(

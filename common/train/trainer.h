@@ -29,11 +29,15 @@ struct TrainerConfig {
   std::uint64_t seed = 1337;
   // Every step trains on the samples of the first one, which a correct model overfits.
   bool overfit_batch = false;
-  // The same bits with 1, 2, 4 and 8 ranks: each batch is divided into kReproducibleSubBatches, whose
+  // The same bits on any number of ranks that divides `sub_batches`: each batch is divided into these, whose
   // gradients are added in a fixed order. The backend must be reproducible too: Backend::set_reproducible().
   bool reproducible = false;
-  Recompute recompute = Recompute::none;  // changes no bits
-  Timeline* timeline = nullptr;           // records the background threads, if there is one
+  std::int64_t sub_batches = kReproducibleSubBatches;  // if reproducible; a power of two
+  Recompute recompute = Recompute::none;               // changes no bits
+  Timeline* timeline = nullptr;                        // records the background threads, if there is one
+
+  // For divide_step().
+  std::int64_t fixed_sub_batches() const { return reproducible ? sub_batches : 0; }
 };
 
 struct StepReport {

@@ -90,11 +90,14 @@ namespace naive {
 
 inline double sum(const double* x, std::int64_t n) { return std::accumulate(x, x + n, 0.0); }
 
+// sums[b] = Σx² of block b.
 template <class T>
-double squared_norm(const T* x, std::int64_t n) {
-  double sum = 0;
-  for (std::int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * x[i];
-  return sum;
+void squared_norms(double* sums, const T* x, std::int64_t n, std::int64_t block) {
+  for (std::int64_t begin = 0; begin < n; begin += block) {
+    double sum = 0;
+    for (std::int64_t i = begin; i < std::min(n, begin + block); ++i) sum += static_cast<double>(x[i]) * x[i];
+    sums[begin / block] = sum;
+  }
 }
 
 }  // namespace naive
@@ -115,12 +118,11 @@ inline double squared_norm_part(const float* x, std::int64_t begin, std::int64_t
   return sum;
 }
 
-inline double squared_norm(const Parallel& parallel, const float* x, std::int64_t n) {
-  std::vector<double> parts(static_cast<std::size_t>((n + kElementGrain - 1) / kElementGrain));
+// sums[b] = Σx² of block b of kElementGrain elements.
+inline void squared_norms(const Parallel& parallel, double* sums, const float* x, std::int64_t n) {
   parallel.ranges(n, kElementGrain, [&](std::int64_t begin, std::int64_t end) {
-    parts[static_cast<std::size_t>(begin / kElementGrain)] = squared_norm_part(x, begin, end);
+    sums[begin / kElementGrain] = squared_norm_part(x, begin, end);
   });
-  return std::accumulate(parts.begin(), parts.end(), 0.0);
 }
 
 }  // namespace vectorised

@@ -1,26 +1,19 @@
 // --comm zero1: each rank owns a slice of the arena. A reduce-scatter gives each rank the summed gradients of
 // its slice. The rank updates only this slice, and holds only the moments of this slice. An all-gather then
 // distributes the weights. This sends as many bytes as an all-reduce, but divides the work and memory of
-// AdamW among ranks. Rajbhandari et al., arXiv:1910.02054, section 5.1.
-//
-// In bf16 the ranks send the weights as ops read them: the shadow, of half the bytes, and the parameters of
-// layernorms in f32. The other weights in f32 are then up to date on their owner only, until
-// gather_weights().
+// AdamW among ranks.
 #pragma once
 
 #include <algorithm>
 #include <vector>
 
-#include "common/comm/communicator.h"
-#include "common/comm/reduction_clock.h"
-#include "stage1_mpi/sync/norm_weights.h"
+#include "common/comm/divided_sync.h"
 
 namespace stagegpt {
 
-class Zero1Sync : public GradientSync {
+class Zero1Sync : public DividedSync {
  public:
-  Zero1Sync(Communicator& communicator, Backend& backend)
-      : communicator_(communicator), backend_(backend), clock_(backend.make_timer()) {}
+  using DividedSync::DividedSync;
 
   ArenaParts owned(std::int64_t arena_size) const final {
     ArenaParts owned;
@@ -28,8 +21,6 @@ class Zero1Sync : public GradientSync {
     std::ranges::sort(owned, {}, &ArenaRange::begin);
     return owned;
   }
-
-  void ready(Parameters&, int) override {}
 
   void finish(Parameters& parameters) override {
     scatter(parameters, ranges(parameters.grads().numel()));
@@ -45,26 +36,6 @@ class Zero1Sync : public GradientSync {
     backend_.sum(sum, ranks);
   }
 
-  void share_weights(Parameters& parameters) override {
-    const Tensor& shadow = parameters.shadow();
-    clock_.start();
-    if (shadow.defined() && communicator_.size() > 1) {
-      const NormWeights norms(backend_, parameters, owned(shadow.numel()));
-      pending_.push_back(communicator_.all_reduce(norms.packed()));
-      gather(shadow);
-      norms.unpack();
-    } else {
-      gather(parameters.weights());
-    }
-    clock_.stop();
-  }
-
-  void gather_weights(Parameters& parameters) override {
-    if (parameters.shadow().defined()) gather(parameters.weights());
-  }
-
-  CommunicationReport take_report() override { return clock_.take_report(); }
-
  protected:
   // The ranges of an arena that are each divided among the ranks.
   virtual std::vector<ArenaRange> ranges(std::int64_t arena_size) const { return {{0, arena_size}}; }
@@ -76,16 +47,6 @@ class Zero1Sync : public GradientSync {
       pending_.push_back(communicator_.reduce_scatter(grads));
     }
   }
-  // Waits for all operations. A single one need not be polled.
-  void wait() {
-    pending_.size() == 1 ? pending_[0]->wait() : communicator_.wait_all(pending_);
-    pending_.clear();
-  }
-
-  Communicator& communicator_;
-  Backend& backend_;
-  ReductionClock clock_;
-  std::vector<std::unique_ptr<Pending>> pending_;
 
  private:
   // This rank's slice of a range, which divides evenly among the ranks.
@@ -93,8 +54,7 @@ class Zero1Sync : public GradientSync {
     const std::int64_t slice = range.size() / communicator_.size();
     return {range.begin + communicator_.rank() * slice, range.begin + (communicator_.rank() + 1) * slice};
   }
-  // Distributes what each rank has in its parts of an arena, and waits for all operations.
-  void gather(const Tensor& arena) {
+  void gather(const Tensor& arena) override {
     for (const ArenaRange& range : ranges(arena.numel()))
       pending_.push_back(communicator_.all_gather(arena.slice(range.begin, {range.size()})));
     wait();

@@ -12,9 +12,6 @@ namespace stagegpt::gpu {
 
 inline constexpr std::int64_t kNormPart = 65536;  // elements per block: 256 per thread
 
-// Number of doubles between the passes.
-inline std::int64_t squared_norm_scratch(std::int64_t n) { return parts(n, kNormPart); }
-
 template <int V>
 static __global__ void squared_norm_kernel(double* sums, const float* x, std::int64_t n) {
   const std::int64_t begin = blockIdx.x * kNormPart, end = begin + kNormPart < n ? begin + kNormPart : n;
@@ -34,15 +31,19 @@ static __global__ void add_sums_kernel(double* out, const double* sums, std::int
   if (threadIdx.x == 0) *out = sum;
 }
 
-// `scratch` has squared_norm_scratch(n) elements.
-inline void squared_norm(StreamHandle stream, double* out, const float* x, std::int64_t n, double* scratch) {
-  const std::int64_t sums = squared_norm_scratch(n);
-  if (sums > 0 && in_vectors<kVector<float>>(n, x)) {
-    launch<squared_norm_kernel<kVector<float>>>(blocks(sums, 1), dim3(kThreads), 0, stream, scratch, x, n);
-  } else if (sums > 0) {
-    launch<squared_norm_kernel<1>>(blocks(sums, 1), dim3(kThreads), 0, stream, scratch, x, n);
+// The first pass. `sums` has parts(n, kNormPart) elements.
+inline void squared_norms(StreamHandle stream, double* sums, const float* x, std::int64_t n) {
+  const std::int64_t count = parts(n, kNormPart);
+  if (count > 0 && in_vectors<kVector<float>>(n, x)) {
+    launch<squared_norm_kernel<kVector<float>>>(blocks(count, 1), dim3(kThreads), 0, stream, sums, x, n);
+  } else if (count > 0) {
+    launch<squared_norm_kernel<1>>(blocks(count, 1), dim3(kThreads), 0, stream, sums, x, n);
   }
-  launch<add_sums_kernel>(dim3(1), dim3(kThreads), 0, stream, out, static_cast<const double*>(scratch), sums);
+}
+
+// The second pass.
+inline void add_sums(StreamHandle stream, double* out, const double* sums, std::int64_t n) {
+  launch<add_sums_kernel>(dim3(1), dim3(kThreads), 0, stream, out, sums, n);
 }
 
 static __global__ void sum_kernel(double* out, const double* x, std::int64_t n) {

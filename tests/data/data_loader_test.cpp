@@ -93,7 +93,7 @@ TEST(BatchStream, SharesOfTheRanksAreDisjointAndTogetherComplete) {
   for (const int ranks : {1, 2, 3, 4, 6, 12}) {
     std::multiset<std::int32_t> seen;
     for (int rank = 0; rank < ranks; ++rank) {
-      BatchStream stream(loader, divide_step(12, 1, rank, ranks, false));
+      BatchStream stream(loader, divide_step(12, 1, rank, ranks, 0));
       for (int batch = 0; batch < 2; ++batch) {
         for (const std::int32_t first : first_tokens(stream.next().batch, 5)) seen.insert(first);
       }
@@ -108,12 +108,12 @@ TEST(BatchStream, SharesOfTheRanksAreDisjointAndTogetherComplete) {
 
 TEST(BatchStream, BatchesAreTheSameForEveryNumberOfRanks) {
   const DataLoader loader(counting(1003), 10, 1);
-  BatchStream all(loader, divide_step(12, 1, 0, 1, false));
+  BatchStream all(loader, divide_step(12, 1, 0, 1, 0));
   for (const int ranks : {2, 3, 12}) {
     all.seek(0);
     std::vector<std::unique_ptr<BatchStream>> streams;
     for (int rank = 0; rank < ranks; ++rank)
-      streams.push_back(std::make_unique<BatchStream>(loader, divide_step(12, 1, rank, ranks, false)));
+      streams.push_back(std::make_unique<BatchStream>(loader, divide_step(12, 1, rank, ranks, 0)));
     for (int step = 0; step < 20; ++step) {  // beyond the first epoch, of 99 windows
       Batch joined;
       for (const auto& stream : streams) {
@@ -130,9 +130,9 @@ TEST(BatchStream, BatchesAreTheSameForEveryNumberOfRanks) {
 
 TEST(BatchStream, GoesOnFromAPositionAtAnotherNumberOfRanks) {
   const DataLoader loader(counting(1003), 10, 1);
-  BatchStream before(loader, divide_step(12, 1, 0, 1, false));
+  BatchStream before(loader, divide_step(12, 1, 0, 1, 0));
   for (int i = 0; i < 7; ++i) before.next();
-  BatchStream after(loader, divide_step(12, 1, 2, 3, false));
+  BatchStream after(loader, divide_step(12, 1, 2, 3, 0));
   after.seek(before.position());
   EXPECT_EQ(after.next().batch.ids, loader.shuffled(7 * 12 + 8, 4).ids);
   after.seek(std::int64_t{12} * 1'000'000'000'000);  // seeking takes the same time for any distance
@@ -143,7 +143,7 @@ TEST(BatchStream, GoesOnFromAPositionAtAnotherNumberOfRanks) {
 // 2 of each micro-step, then sub-batch 3 of each (counted from 0).
 TEST(BatchStream, GivesOneSubBatchOfAllMicroStepsThenTheNext) {
   const DataLoader loader(counting(1003), 10, 1);
-  BatchStream stream(loader, divide_step(16, 2, 1, 4, /*reproducible=*/true));
+  BatchStream stream(loader, divide_step(16, 2, 1, 4, /*sub_batches=*/8));
   for (int step = 0; step < 3; ++step) {
     for (const std::int64_t sample : {4, 20, 6, 22}) {
       EXPECT_EQ(stream.position(), 32 * step);
@@ -157,7 +157,7 @@ TEST(BatchStream, GivesOneSubBatchOfAllMicroStepsThenTheNext) {
 TEST(StepDivision, RefusesABatchThatDoesNotDivideAndNamesThoseThatWould) {
   const auto message = [&](std::int64_t batch_size, int ranks, bool reproducible) {
     try {
-      divide_step(batch_size, 1, 0, ranks, reproducible);
+      divide_step(batch_size, 1, 0, ranks, reproducible ? 8 : 0);
     } catch (const UserError& error) {
       return std::string(error.what());
     }

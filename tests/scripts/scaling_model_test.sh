@@ -5,10 +5,10 @@ scripts=$(realpath "$(dirname "$0")/../../scripts")
 command -v python3 >/dev/null || { echo "no python3"; exit 77; }
 
 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$scripts python3 - <<'END_OF_PYTHON'
-from math import isclose
+from math import isclose, log2
 
 from scaling_model import (IN_BF16, SYNCS, Machine, Model, Network, Nodes, bytes_sent, communication, efficiency,
-                           hierarchical_bytes, hierarchical_time, messages_sent, ring_time, step_time)
+                           halving_time, hierarchical_bytes, hierarchical_time, messages_sent, ring_time, step_time)
 
 gpt2 = Model("gpt2")
 machine = Machine(compute=0.5, optimizer=0.07)
@@ -55,7 +55,20 @@ for ranks in (2, 3, 8, 64, 1000):
     saved = step_time("flat", gpt2, ranks, ethernet, machine) - step_time("zero1", gpt2, ranks, ethernet, machine)
     assert 0 < machine.optimizer * (1 - 1 / ranks) - saved < 1e-3
     assert efficiency("flat", gpt2, ranks, ethernet, machine, 1, 1) < 1
-assert bytes_sent("reproducible", gpt2, 8) == 3 * gpt2.arena(8)
+    # zero1-overlapped hides a part of the gradients, and no weights. Its buckets are as many bytes as the arena.
+    assert times["zero1"] / 2 < times["zero1-overlapped"] < times["zero1"]
+    assert sum(size for size, _ in gpt2.divisible_buckets(ranks)) == gpt2.arena(ranks)
+    # At least one parameter in each bucket, and each parameter in at least one.
+    counts = [parameters for _, parameters in gpt2.divisible_buckets(ranks)]
+    assert min(counts) >= 1 and sum(counts) >= 148
+    assert isclose(communication("zero1-overlapped", gpt2, ranks, copying, 0.34),
+                   communication("zero1", gpt2, ranks, copying), rel_tol=2e-3)
+
+# Recursive halving and doubling: the least bytes, and 2·log2 N latencies.
+for ranks in (2, 4, 8, 64):
+    assert bytes_sent("reproducible", gpt2, ranks) == 2 * (ranks - 1) / ranks * gpt2.arena(ranks)
+    assert isclose(halving_time(1000, ranks, Network("", 1e-6, 0, 0)), 2 * log2(ranks) * 1e-6)
+    assert isclose(halving_time(4e8, ranks, Network("", 0, 1e-9, 2e-9)), (ranks - 1) / ranks * 0.4 * 4)
 
 # Two levels, L ranks on each of M nodes: 2(L-1) and 2(M-1) latencies, and across nodes a slice of L.
 for L, M in ((2, 2), (8, 4), (8, 128), (3, 5)):

@@ -35,6 +35,18 @@ TEST_F(Stage1, ReproducibleRunsEndInTheSameBits) {
   }
 }
 
+TEST_F(Stage1, SubBatchesAllowMoreRanks) {
+  const auto in = [](const char* sub_batches) {
+    return Arguments{"--stop-after",  "2",        "--batch-size", "16", "--reproducible",
+                     "--sub-batches", sub_batches};
+  };
+  stage0("train", small("serial", in("16")));
+  stage0("train", small("fewer", in("2")));
+  stage1(16, "train", small("sixteen", in("16")));
+  EXPECT_EQ(hash_after(2, "sixteen"), hash_after(2, "serial"));
+  EXPECT_NE(hash_after(2, "fewer"), hash_after(2, "serial"));
+}
+
 TEST_F(Stage1, AReproducibleRunGoesOnAtOtherNumbersOfRanks) {
   stage1(2, "train", small("uninterrupted", {"--reproducible"}));
   stage1(2, "train", small("moved", {"--reproducible", "--stop-after", "10"}));

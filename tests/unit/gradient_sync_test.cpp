@@ -345,17 +345,43 @@ class TreeSyncTest : public GradientSyncTest, public testing::WithParamInterface
   TreeSyncTest() : GradientSyncTest(1 << GetParam()) {}
 };
 
-TEST_P(TreeSyncTest, exchanges_an_arena_at_each_level) {
+// Halves are whole blocks, so they may differ by a block at each level.
+TEST_P(TreeSyncTest, sends_what_the_others_keep) {
   TreeSync sync(communicator_, *backend_);
+  const std::int64_t size = grads().numel(), N = ranks_.size();
+  const std::int64_t block = backend_->norm_block() * std::int64_t{sizeof(float)};
   for (int i = 0; i < 2; ++i) {
     step(sync, backward_order());
-    const std::size_t arenas = grads().bytes() * static_cast<std::size_t>(GetParam());
-    EXPECT_EQ(communicator_.bytes("send"), arenas);
-    EXPECT_EQ(communicator_.bytes("receive"), arenas);
+    const auto owned = total_size(sync.owned(size)) * std::int64_t{sizeof(float)};
+    const auto arena = static_cast<std::int64_t>(grads().bytes());
+    EXPECT_EQ(static_cast<std::int64_t>(communicator_.bytes("send")), arena - owned);
+    EXPECT_NEAR(static_cast<double>(owned), static_cast<double>(arena / N), static_cast<double>(block));
+    EXPECT_NEAR(static_cast<double>(communicator_.bytes("receive")), static_cast<double>(arena * (N - 1) / N),
+                static_cast<double>(GetParam() * block));
     const CommunicationReport report = sync.take_report();
-    EXPECT_EQ(report.bytes_reduced, static_cast<std::int64_t>(arenas));
+    EXPECT_EQ(report.bytes_reduced, arena);
     EXPECT_GT(report.seconds_under_way, 0);
   }
+}
+
+// All ranks together own all elements, each rank whole blocks. Rank 1 owns the upper half's first part: the
+// nearest rank divides first.
+TEST_P(TreeSyncTest, divides_the_arena_by_its_nearest_rank_first) {
+  const std::int64_t block = backend_->norm_block(), N = ranks_.size(), size = 2 * N * block + 64 * N;
+  ArenaParts all;
+  for (int rank = 0; rank < N; ++rank) {
+    AlikeRanks ranks(rank, static_cast<int>(N));
+    CountingCommunicator communicator(ranks);
+    const ArenaParts owned = TreeSync(communicator, *backend_).owned(size);
+    ASSERT_EQ(owned.size(), 1u);
+    EXPECT_EQ(owned[0].begin % block, 0);
+    all.push_back(owned[0]);
+  }
+  EXPECT_EQ(all[0].begin, 0);
+  EXPECT_EQ(all[1].begin, (N + 1) * block);
+  std::ranges::sort(all, {}, &ArenaRange::begin);
+  for (std::size_t i = 1; i < all.size(); ++i) EXPECT_EQ(all[i].begin, all[i - 1].end);
+  EXPECT_EQ(all.back().end, size);
 }
 
 INSTANTIATE_TEST_SUITE_P(Levels, TreeSyncTest, testing::Values(1, 2, 3));

@@ -13,7 +13,8 @@ namespace {
 std::string why_not(const Experiment& experiment, std::int64_t batch_size, std::int64_t ranks,
                     bool reproducible) {
   try {
-    divide_step(batch_size, experiment.micro_steps(), 0, static_cast<int>(ranks), reproducible);
+    divide_step(batch_size, experiment.micro_steps(), 0, static_cast<int>(ranks),
+                reproducible ? kReproducibleSubBatches : 0);
     return "";
   } catch (const UserError& error) {
     return error.what();
