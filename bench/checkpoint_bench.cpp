@@ -19,6 +19,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/run_directory.h"
 #include "common/data/tokenizers/bpe_trainer.h"
+#include "common/optim/adamw.h"
 #include "stage0_serial/cpu_backend.h"
 
 namespace stagegpt {
@@ -81,8 +82,9 @@ int checkpoint_bench(const fs::path& directory, int rounds) {
   const Moments& moments = optimizer.moments();
   for (const Tensor& moment : {moments.m, moments.v}) backend->copy(moment, model.parameters().weights());
   const ParameterTable& table = model.parameters().table();
-  const MomentValues moment_values = {arena_values(*backend, table, moments.m),
-                                      arena_values(*backend, table, moments.v)};
+  const CheckpointValues values = {
+      arena_values(*backend, table, model.parameters().weights()),
+      {arena_values(*backend, table, moments.m), arena_values(*backend, table, moments.v)}};
   PieceCounts counts;
   counts.add("text");
   const auto tokenizer = train_bpe(counts, 257);
@@ -117,8 +119,7 @@ int checkpoint_bench(const fs::path& directory, int rounds) {
       state.step = round;
       times.measure("checkpoint", [&] {
         const fs::path path = run.begin_checkpoint(round);
-        run.commit_checkpoint(round,
-                              write_checkpoint(path, *backend, model, moment_values, *tokenizer, state));
+        run.commit_checkpoint(round, write_checkpoint(path, model.config(), values, *tokenizer, state));
         run.prune({});
       });
       times.measure("reading it back, meanwhile", [&] { run.read_back_newest().wait(); });

@@ -336,6 +336,8 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, Timeline* ti
   TrainingRunConfig run_config = flags.run();
   run_config.peak = machine.peak;
   run_config.task = task ? &*task : nullptr;
+  run_config.checkpoint_writers =
+      static_cast<int>(std::min<std::int64_t>(flags.checkpoint_writers, group.size()));
   run_config.trainer.timeline = timeline;
   const auto profile = flags.profile.make_profile(timeline, group, *machine.backend);
   run_config.profile = profile.get();
@@ -431,6 +433,10 @@ int train_main(Stage& stage, int argc, char** argv) {
   auto call = std::make_unique<Call>(argv[0], stage);
   if (!parse_flags(stage, call->command_line, argc, argv, [] {})) return 0;
 
+  if (call->flags.checkpoint_writers > group.size()) {
+    throw AgreedUserError(concat("--checkpoint-writers: expected at most ", group.size(),
+                                 ", the number of ranks, not ", call->flags.checkpoint_writers));
+  }
   std::optional<ResumedRun> resumed;
   if (call->flags.resume) resumed = open_resumed_run(group, *call->flags.resume, call->flags.run_dir);
   Json settings;

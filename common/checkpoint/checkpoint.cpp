@@ -14,32 +14,73 @@ constexpr const char* kState = "trainer_state.json";
 // PyTorch's names for Adam's moments.
 constexpr const char *kFirstMoment = "exp_avg.", *kSecondMoment = "exp_avg_sq.";
 
+// Throws UserError unless a manifest lists the tensors under a name: one file, or all files of an index.
+void require_tensors(const fs::path& directory, const char* name,
+                     const std::function<void(const std::string& file)>& require,
+                     const std::vector<FileEntry>& files) {
+  const std::string index = tensor_index_name(name);
+  if (std::ranges::find(files, index, &FileEntry::file) == files.end())
+    return require(tensor_file_name(name, 0, 1));
+  for (const std::string& file : files_of_index(directory / index)) require(file);
+}
+
 }  // namespace
 
-std::vector<FileEntry> write_checkpoint(const fs::path& directory, Backend& backend, const Gpt2& model,
-                                        const MomentValues& moments, const Tokenizer& tokenizer,
-                                        const TrainerState& state, const Heartbeat& beat) {
-  const Parameters& parameters = model.parameters();
-  const ParameterTable& table = parameters.table();
-  std::vector<FileEntry> files = write_hugging_face(
-      directory, model.config(), with_heartbeat(arena_values(backend, table, parameters.weights()), beat),
-      &tokenizer, beat);
-  files.push_back(write_parameters(
-      directory / kOptimizerFile, table,
-      {{kFirstMoment, with_heartbeat(moments.m, beat)}, {kSecondMoment, with_heartbeat(moments.v, beat)}}));
+TensorEntries write_tensors(const fs::path& directory, const Gpt2Config& config,
+                            const std::vector<TableRows>& division, std::size_t file,
+                            const CheckpointValues& values, const Heartbeat& beat) {
+  const std::size_t n = division.size();
+  TensorEntries entries;
+  entries.weights =
+      write_parameters(directory / tensor_file_name(kModelTensors, file, n), table_of_file(config),
+                       division[file], {{"", with_heartbeat(values.weights, beat)}});
   beat();
+  entries.moments = write_parameters(directory / tensor_file_name(kOptimizerTensors, file, n),
+                                     gpt2_parameter_table(config), division[file],
+                                     {{kFirstMoment, with_heartbeat(values.moments.m, beat)},
+                                      {kSecondMoment, with_heartbeat(values.moments.v, beat)}});
+  beat();
+  return entries;
+}
+
+std::vector<FileEntry> finish_checkpoint(const fs::path& directory, const Gpt2Config& config,
+                                         const std::vector<TableRows>& division,
+                                         std::vector<FileEntry> description,
+                                         const std::vector<TensorEntries>& tensors,
+                                         const TrainerState& state) {
+  std::vector<FileEntry> files = std::move(description);
+  const auto add = [&](const char* name, FileEntry TensorEntries::*kind, const ParameterTable& table,
+                       const std::vector<std::string>& prefixes) {
+    for (const TensorEntries& entries : tensors) files.push_back(entries.*kind);
+    if (tensors.size() == 1) return;
+    files.push_back(
+        write_hashed(directory / tensor_index_name(name), tensor_index(name, table, prefixes, division)));
+  };
+  add(kModelTensors, &TensorEntries::weights, table_of_file(config), {""});
+  add(kOptimizerTensors, &TensorEntries::moments, gpt2_parameter_table(config),
+      {kFirstMoment, kSecondMoment});
   files.push_back(write_hashed(directory / kState, to_json_text(state)));
-  beat();
   return files;
+}
+
+std::vector<FileEntry> write_checkpoint(const fs::path& directory, const Gpt2Config& config,
+                                        const CheckpointValues& values, const Tokenizer& tokenizer,
+                                        const TrainerState& state) {
+  const std::vector<TableRows> division = divide_among_files(gpt2_parameter_table(config), 1);
+  std::vector<FileEntry> description = write_description(directory, config, &tokenizer);
+  const TensorEntries tensors = write_tensors(directory, config, division, 0, values);
+  return finish_checkpoint(directory, config, division, std::move(description), {tensors}, state);
 }
 
 void verify_checkpoint(const fs::path& directory, const Heartbeat& beat) {
   const std::vector<FileEntry> files = verify_manifest(directory, Verified::all, beat);
-  for (const char* name : {"config.json", "model.safetensors", "tokenizer.json", kOptimizerFile, kState}) {
-    if (std::ranges::find(files, name, &FileEntry::file) == files.end()) {
+  const auto require = [&](const std::string& name) {
+    if (std::ranges::find(files, name, &FileEntry::file) == files.end())
       user_error(directory, ": the manifest does not list ", name);
-    }
-  }
+  };
+  for (const char* name : {"config.json", "tokenizer.json", kState}) require(name);
+  for (const char* name : {kModelTensors, kOptimizerTensors})
+    require_tensors(directory, name, require, files);
 }
 
 TrainerState read_trainer_state(const fs::path& directory) {
@@ -48,14 +89,11 @@ TrainerState read_trainer_state(const fs::path& directory) {
   return naming(path, [&] { return parse_trainer_state(file.text()); });
 }
 
-void load_moment(const fs::path& directory, Moment moment, Backend& backend, const ParameterTable& table,
-                 const Tensor& arena, const Heartbeat& beat) {
-  const fs::path path = directory / kOptimizerFile;
-  const MappedFile file(path, "checkpoint");
-  naming(path, [&] {
-    const SafetensorsViews tensors = parse_safetensors(file.bytes());
-    const char* prefix = moment == &Moments::m ? kFirstMoment : kSecondMoment;
-    load_values(backend, table, arena, with_heartbeat(safetensors_values(table, tensors, prefix), beat));
+MomentFiles::MomentFiles(const fs::path& directory, const ParameterTable& table)
+    : files_(directory, kOptimizerTensors) {
+  naming(files_.path(), [&] {
+    values_ = {safetensors_values(table, files_.tensors(), kFirstMoment),
+               safetensors_values(table, files_.tensors(), kSecondMoment)};
   });
 }
 

@@ -1,7 +1,6 @@
 #include "common/checkpoint/hugging_face_model.h"
 
 #include <algorithm>
-#include <set>
 
 #include "common/base/json.h"
 #include "common/checkpoint/hugging_face_config.h"
@@ -13,8 +12,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kConfig = "config.json";
-constexpr const char* kWeights = "model.safetensors";
-constexpr const char* kIndex = "model.safetensors.index.json";  // lists the files if there are several
 constexpr const char* kHead = "lm_head.weight";
 constexpr std::string_view kPrefix = "transformer.";  // of all other names, in a model with a head of its own
 
@@ -41,34 +38,6 @@ bool same_bytes(const SafetensorsView& a, const SafetensorsView& b) {
   return a.dtype == b.dtype && a.shape == b.shape && std::ranges::equal(a.bytes, b.bytes);
 }
 
-// The weight files that an index lists.
-std::set<std::string> files_of_index(const nlohmann::json& index) {
-  return read_json([&] {
-    std::set<std::string> files;
-    for (const auto& [name, file] : index.at("weight_map").items()) {
-      const auto text = file.get<std::string>();
-      if (text.empty() || fs::path(text).filename() != text) {
-        user_error("'", text.substr(0, 80), "' is not the name of a file");
-      }
-      files.insert(text);
-    }
-    return files;
-  });
-}
-
-// The table by the names in a file. Beside an untied head they need their prefix: older versions of
-// transformers take names without it for those of a model without a head.
-ParameterTable table_of_file(const Gpt2Config& config) {
-  const ParameterTable table = gpt2_parameter_table(config);
-  if (config.tie_word_embeddings) return table;
-  ParameterTable named;
-  for (Parameter row : table.rows()) {
-    if (row.name != kHead) row.name = concat(kPrefix, row.name);
-    named.add(std::move(row));
-  }
-  return named;
-}
-
 Gpt2Config config_in(const fs::path& directory) {
   if (!file_exists(directory / kConfig) && file_exists(directory / "checkpoints")) {
     user_error(directory, " is a run that has no checkpoint yet");
@@ -83,8 +52,9 @@ HuggingFaceModel::HuggingFaceModel(const fs::path& directory, std::string_view f
     config_ = config_in(directory);
     // Before the parameter table is built: a wrong n_layer could make it far larger than the files.
     map_weights(directory);
-    if (weights_.size() < static_cast<std::size_t>(config_.n_layer)) {
-      user_error(directory, ": ", weights_.size(), " tensors are too few for ", config_.n_layer, " layers");
+    if (files_->tensors().size() < static_cast<std::size_t>(config_.n_layer)) {
+      user_error(directory, ": ", files_->tensors().size(), " tensors are too few for ", config_.n_layer,
+                 " layers");
     }
     table_ = gpt2_parameter_table(config_);
     naming(directory, [&] { check_weights(); });
@@ -94,43 +64,45 @@ HuggingFaceModel::HuggingFaceModel(const fs::path& directory, std::string_view f
 }
 
 void HuggingFaceModel::map_weights(const fs::path& directory) {
-  if (file_exists(directory / kWeights)) return map_file(directory / kWeights);
-  if (!file_exists(directory / kIndex)) {
-    user_error(directory, " holds no ", kWeights,
+  const std::string weights = tensor_file_name(kModelTensors, 0, 1);
+  if (!file_exists(directory / weights) && !file_exists(directory / tensor_index_name(kModelTensors))) {
+    user_error(directory, " holds no ", weights,
                file_exists(directory / "pytorch_model.bin")
                    ? "; pytorch_model.bin is not supported: convert it with save_pretrained(…, "
                      "safe_serialization=True)"
                    : "");
   }
-  const std::set<std::string> files =
-      naming(directory / kIndex, [&] { return files_of_index(read_json_file(directory / kIndex)); });
-  for (const std::string& file : files) map_file(directory / file);
-}
-
-void HuggingFaceModel::map_file(const fs::path& path) {
-  files_.push_back(std::make_unique<MappedFile>(path, kWeights));
-  naming(path, [&] {
-    for (auto& [name, view] : parse_safetensors(files_.back()->bytes())) {
-      const std::string ours = without_prefix(name);
-      if (is_mask(ours)) continue;
-      if (!weights_.emplace(ours, std::move(view)).second) user_error("the tensor ", ours, " occurs twice");
-    }
+  files_.emplace(directory, kModelTensors, [](const std::string& name) {
+    std::string ours = without_prefix(name);
+    return is_mask(ours) ? std::nullopt : std::optional(std::move(ours));
   });
 }
 
 void HuggingFaceModel::check_weights() {
-  values_ = safetensors_values(table_, weights_, "");
-  if (const auto head = weights_.find(kHead); config_.tie_word_embeddings && head != weights_.end()) {
-    if (!same_bytes(head->second, weights_.at("wte.weight"))) {
+  SafetensorsViews& weights = files_->tensors();
+  values_ = safetensors_values(table_, weights, "");
+  if (const auto head = weights.find(kHead); config_.tie_word_embeddings && head != weights.end()) {
+    if (!same_bytes(head->second, weights.at("wte.weight"))) {
       user_error(kHead, " differs from wte.weight, but ", kConfig,
                  " does not have 'tie_word_embeddings': false");
     }
-    weights_.erase(head);
+    weights.erase(head);
   }
-  for (const auto& [name, view] : weights_) {
+  for (const auto& [name, view] : weights) {
     if (table_.find(name) < 0)
       user_error("the tensor '", name.substr(0, 80), "' does not belong to this model, a GPT2LMHeadModel");
   }
+}
+
+ParameterTable table_of_file(const Gpt2Config& config) {
+  const ParameterTable table = gpt2_parameter_table(config);
+  if (config.tie_word_embeddings) return table;
+  ParameterTable named;
+  for (Parameter row : table.rows()) {
+    if (row.name != kHead) row.name = concat(kPrefix, row.name);
+    named.add(std::move(row));
+  }
+  return named;
 }
 
 Gpt2Config read_config(const fs::path& directory, std::string_view flag) {
@@ -151,9 +123,8 @@ fs::path model_directory(const fs::path& path) {
   return no_link ? directory : directory.parent_path() / target;
 }
 
-std::vector<FileEntry> write_hugging_face(const fs::path& directory, const Gpt2Config& config,
-                                          const ParameterValues& values, const Tokenizer* tokenizer,
-                                          const Heartbeat& beat) {
+std::vector<FileEntry> write_description(const fs::path& directory, const Gpt2Config& config,
+                                         const Tokenizer* tokenizer, const Heartbeat& beat) {
   const auto end_of_text = tokenizer ? tokenizer->end_of_text() : std::nullopt;
   std::vector<FileEntry> files;
   const auto write = [&](const char* name, const std::string& text) {
@@ -166,7 +137,16 @@ std::vector<FileEntry> write_hugging_face(const fs::path& directory, const Gpt2C
     write("tokenizer.json", tokenizer_json(*tokenizer));
     write("tokenizer_config.json", tokenizer_config_json(*tokenizer, config.block_size));
   }
-  files.push_back(write_parameters(directory / kWeights, table_of_file(config), {{"", values}}));
+  return files;
+}
+
+std::vector<FileEntry> write_hugging_face(const fs::path& directory, const Gpt2Config& config,
+                                          const ParameterValues& values, const Tokenizer* tokenizer,
+                                          const Heartbeat& beat) {
+  std::vector<FileEntry> files = write_description(directory, config, tokenizer, beat);
+  const ParameterTable table = table_of_file(config);
+  files.push_back(write_parameters(directory / tensor_file_name(kModelTensors, 0, 1), table,
+                                   {0, table.size()}, {{"", values}}));
   beat();
   return files;
 }

@@ -2,13 +2,12 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "common/checkpoint/parameter_file.h"
+#include "common/checkpoint/tensor_files.h"
 #include "common/data/tokenizers/tokenizer.h"
 #include "common/io/file.h"
 #include "common/model/gpt2.h"
@@ -32,14 +31,12 @@ class HuggingFaceModel {
 
  private:
   void map_weights(const std::filesystem::path& directory);
-  void map_file(const std::filesystem::path& path);
-  // Removes all tensors from weights_ except those of the table.
+  // Removes all tensors from files_ except those of the table.
   void check_weights();
 
   Gpt2Config config_;
   ParameterTable table_;
-  std::vector<std::unique_ptr<MappedFile>> files_;
-  SafetensorsViews weights_;  // by the names in the table
+  std::optional<TensorFiles> files_;  // tensors by the names in the table
   ParameterValues values_;
 };
 
@@ -55,9 +52,19 @@ void load_weights(
 // new ones.
 std::filesystem::path model_directory(const std::filesystem::path& path);
 
-// Writes config.json, generation_config.json and model.safetensors; with a tokenizer also tokenizer.json and
-// tokenizer_config.json. They are on the disk when the call returns. `values` are in the order of
-// gpt2_parameter_table(config). Errors are those of OutputFile.
+// The name of the files with the weights, for tensor_files.h.
+inline constexpr const char* kModelTensors = "model";
+
+// gpt2_parameter_table(config) by the names in a file. Beside an untied head they need the prefix
+// "transformer.": older versions of transformers take names without it for those of a model without a head.
+ParameterTable table_of_file(const Gpt2Config& config);
+
+// Writes config.json and generation_config.json; with a tokenizer also tokenizer.json and
+// tokenizer_config.json. They are on the disk when the call returns. Errors are those of OutputFile.
+std::vector<FileEntry> write_description(
+    const std::filesystem::path& directory, const Gpt2Config& config, const Tokenizer* tokenizer,
+    const Heartbeat& beat = [] {});
+// The same, and model.safetensors. `values` are in the order of gpt2_parameter_table(config).
 std::vector<FileEntry> write_hugging_face(
     const std::filesystem::path& directory, const Gpt2Config& config, const ParameterValues& values,
     const Tokenizer* tokenizer, const Heartbeat& beat = [] {});

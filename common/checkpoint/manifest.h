@@ -10,8 +10,8 @@
 
 namespace stagegpt {
 
-// The largest file of a checkpoint that is not part of the model.
-inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
+// The name of the files with Adam's moments, for tensor_files.h. They are not part of the model.
+inline constexpr const char* kOptimizerTensors = "optimizer";
 
 // Writes DIRECTORY/manifest.json for existing files. Errors are those of OutputFile.
 void write_manifest(const std::filesystem::path& directory, const std::vector<FileEntry>& files);
@@ -20,7 +20,7 @@ void write_manifest(const std::filesystem::path& directory, const std::vector<Fi
 std::vector<FileEntry> parse_manifest(std::string_view text);
 
 // Which files are read. all: every file, past the page cache, from the disk. model: all except the
-// optimizer's file, and they are left in the page cache, because they are loaded next.
+// optimizer's, and they are left in the page cache, because they are loaded next.
 enum class Verified { all, model };
 
 // Reads the files that the manifest lists, and returns the list. Throws UserError, which names the file, if

@@ -33,47 +33,43 @@ void transpose(std::span<const float> in, std::int64_t rows, std::int64_t column
   }
 }
 
-// The elements that are fetched at once: a whole parameter if it is transposed, otherwise a piece of one, to
-// limit the memory.
-struct Piece {
-  const Parameter* parameter;
-  const ParameterValues* values;
-  std::size_t i;
-  std::int64_t begin, size;
-};
-
-std::vector<Piece> pieces_of(const ParameterTable& table, const std::vector<ParameterGroup>& groups) {
-  constexpr std::int64_t kElements = 1 << 20;
-  std::vector<Piece> pieces;
-  for (const ParameterGroup& group : groups) {
-    for (std::size_t i = 0; i < table.size(); ++i) {
-      const std::int64_t numel = table[i].shape.numel(), step = is_transposed(table[i]) ? numel : kElements;
-      for (std::int64_t begin = 0; begin < numel; begin += step) {
-        pieces.push_back({&table[i], &group.values, i, begin, std::min(step, numel - begin)});
-      }
-    }
-  }
-  return pieces;
-}
-
 // Holds a piece between the device and the file.
 class Buffer {
  public:
-  void fetch(const Piece& piece) {
-    fetched_.resize(static_cast<std::size_t>(piece.size));
-    (*piece.values)(piece.i, piece.begin, fetched_);
+  void fetch(const ParameterValues& values, const Piece& piece) {
+    fetched_.resize(static_cast<std::size_t>(piece.size()));
+    values(piece.parameter, piece.begin, fetched_);
   }
   // The fetched elements in the file's order.
-  std::span<const float> in_file_order(const Piece& piece) {
-    if (!is_transposed(*piece.parameter)) return fetched_;
+  std::span<const float> in_file_order(const Parameter& parameter) {
+    if (!is_transposed(parameter)) return fetched_;
     transposed_.resize(fetched_.size());
-    transpose(fetched_, piece.parameter->shape[0], piece.parameter->shape[1], transposed_);
+    transpose(fetched_, parameter.shape[0], parameter.shape[1], transposed_);
     return transposed_;
   }
 
  private:
   std::vector<float> fetched_, transposed_;
 };
+
+// Elements [begin, begin + out.size()) of a matrix (rows,columns) whose transpose (columns,rows) is stored.
+void read_transposed(const SafetensorsView& view, const Shape& shape, std::int64_t begin,
+                     std::span<float> out) {
+  if (out.empty()) return;
+  const std::int64_t rows = shape[0], columns = shape[1], first = begin / columns;
+  const std::int64_t height = (begin + std::ssize(out) - 1) / columns + 1 - first;  // of the rows with them
+  std::vector<float> stored(static_cast<std::size_t>(columns * height));
+  for (std::int64_t column = 0; column < columns; ++column) {
+    to_floats(view, column * rows + first,
+              std::span(stored).subspan(static_cast<std::size_t>(column * height),
+                                        static_cast<std::size_t>(height)));
+  }
+  if (std::size(stored) == out.size()) return transpose(stored, columns, height, out);
+  std::vector<float> whole(stored.size());
+  transpose(stored, columns, height, whole);
+  std::ranges::copy(std::span(whole).subspan(static_cast<std::size_t>(begin - first * columns), out.size()),
+                    out.begin());
+}
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   constexpr std::size_t kShown = 60;
@@ -84,11 +80,23 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 
 }  // namespace
 
+std::vector<Piece> file_pieces(const ParameterTable& table, const TableRows& rows) {
+  constexpr std::int64_t kElements = 1 << 20;
+  std::vector<Piece> pieces;
+  for (std::size_t i = rows.begin; i < rows.end; ++i) {
+    const std::int64_t numel = table[i].shape.numel(), step = is_transposed(table[i]) ? numel : kElements;
+    for (std::int64_t begin = 0; begin < numel; begin += step)
+      pieces.push_back({i, begin, std::min(begin + step, numel)});
+  }
+  return pieces;
+}
+
 FileEntry write_parameters(const std::filesystem::path& path, const ParameterTable& table,
-                           const std::vector<ParameterGroup>& groups) {
+                           const TableRows& rows, const std::vector<ParameterGroup>& groups) {
   std::vector<SafetensorsWriter::TensorInfo> tensors;
   for (const ParameterGroup& group : groups) {
-    for (const Parameter& row : table.rows()) tensors.push_back({group.prefix + row.name, file_shape(row)});
+    for (std::size_t i = rows.begin; i < rows.end; ++i)
+      tensors.push_back({group.prefix + table[i].name, file_shape(table[i])});
   }
   SafetensorsWriter writer(path, tensors);
   // While one piece is written, another thread transposes the next one, which is already fetched. Only this
@@ -96,12 +104,16 @@ FileEntry write_parameters(const std::filesystem::path& path, const ParameterTab
   std::array<Buffer, 2> buffers;
   std::future<std::span<const float>> ready;
   std::size_t n = 0;
-  for (const Piece& piece : pieces_of(table, groups)) {
-    Buffer& buffer = buffers[n++ % 2];
-    buffer.fetch(piece);
-    auto next = std::async(std::launch::async, [&buffer, piece] { return buffer.in_file_order(piece); });
-    if (ready.valid()) writer.append(ready.get());
-    ready = std::move(next);
+  for (const ParameterGroup& group : groups) {
+    for (const Piece& piece : file_pieces(table, rows)) {
+      Buffer& buffer = buffers[n++ % 2];
+      buffer.fetch(group.values, piece);
+      auto next = std::async(std::launch::async, [&buffer, &parameter = table[piece.parameter]] {
+        return buffer.in_file_order(parameter);
+      });
+      if (ready.valid()) writer.append(ready.get());
+      ready = std::move(next);
+    }
   }
   writer.append(ready.get());
   return writer.finish();
@@ -123,12 +135,7 @@ ParameterValues safetensors_values(const ParameterTable& table, const Safetensor
   }
   return [&tensors, &table, prefix](std::size_t i, std::int64_t begin, std::span<float> out) {
     const SafetensorsView& view = tensors.at(prefix + table[i].name);
-    const Shape& shape = table[i].shape;
-    if (!is_transposed(table[i])) return to_floats(view, begin, out);
-    check(begin == 0 && std::ssize(out) == shape.numel(), "parameter file: a part of ", table[i].name);
-    std::vector<float> stored(out.size());
-    to_floats(view, 0, stored);
-    transpose(stored, shape[1], shape[0], out);
+    is_transposed(table[i]) ? read_transposed(view, table[i].shape, begin, out) : to_floats(view, begin, out);
   };
 }
 

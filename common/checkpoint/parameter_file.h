@@ -17,14 +17,24 @@ struct ParameterGroup {
   ParameterValues values;
 };
 
-// Writes all groups. Errors are those of OutputFile.
+// Parameters [begin, end) of a table.
+struct TableRows {
+  std::size_t begin = 0, end = 0;
+};
+
+// The pieces in which write_parameters() asks for the values of a group, in this order. A weight that is
+// transposed is one piece.
+std::vector<Piece> file_pieces(const ParameterTable& table, const TableRows& rows);
+
+// Writes these parameters of all groups. Needs memory for a few of the largest pieces. Errors are those of
+// OutputFile.
 FileEntry write_parameters(const std::filesystem::path& path, const ParameterTable& table,
-                           const std::vector<ParameterGroup>& groups);
+                           const TableRows& rows, const std::vector<ParameterGroup>& groups);
 
 using SafetensorsViews = std::map<std::string, SafetensorsView>;
 
-// The values of one group. Transposed weights can only be read as a whole. Throws UserError if a tensor is
-// missing, has another shape, or is not F32, F16 or BF16. `tensors` and `table` are borrowed.
+// The values of one group. Throws UserError if a tensor is missing, has another shape, or is not F32, F16 or
+// BF16. `tensors` and `table` are borrowed.
 ParameterValues safetensors_values(const ParameterTable& table, const SafetensorsViews& tensors,
                                    const std::string& prefix);
 

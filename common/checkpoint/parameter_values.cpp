@@ -24,11 +24,19 @@ ParameterValues with_heartbeat(ParameterValues values, const Heartbeat& beat) {
 
 void load_values(Backend& backend, const ParameterTable& table, const Tensor& arena,
                  const ParameterValues& values) {
-  backend.fill(arena, 0);
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    std::vector<float> elements(static_cast<std::size_t>(table[i].shape.numel()));
-    values(i, 0, elements);
-    upload<float>(backend, arena.slice(table[i].offset, table[i].shape), elements);
+  load_part(backend, table, {0, arena.numel()}, arena, values);
+}
+
+void load_part(Backend& backend, const ParameterTable& table, const ArenaRange& part, const Tensor& tensor,
+               const ParameterValues& values) {
+  constexpr std::int64_t kElements = 1 << 22;  // at once, to limit the memory
+  backend.fill(tensor, 0);
+  std::vector<float> elements;
+  for (const Piece& piece : table.pieces(part, kElements)) {
+    elements.resize(static_cast<std::size_t>(piece.size()));
+    values(piece.parameter, piece.begin, elements);
+    const std::int64_t begin = table[piece.parameter].offset + piece.begin - part.begin;
+    upload<float>(backend, tensor.slice(begin, {piece.size()}), elements);
   }
 }
 

@@ -21,8 +21,16 @@ ParameterValues arena_values(Backend& backend, const ParameterTable& table, cons
 // The same values, with a heartbeat after each call.
 ParameterValues with_heartbeat(ParameterValues values, const Heartbeat& beat);
 
+// Adam's moments.
+struct MomentValues {
+  ParameterValues m, v;
+};
+
 // Copies values into an arena, and sets its padding to zero.
 void load_values(Backend& backend, const ParameterTable& table, const Tensor& arena,
                  const ParameterValues& values);
+// The same for a part of an arena; `tensor` is this part.
+void load_part(Backend& backend, const ParameterTable& table, const ArenaRange& part, const Tensor& tensor,
+               const ParameterValues& values);
 
 }  // namespace stagegpt

@@ -22,31 +22,11 @@ std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
 
 constexpr std::int64_t kDrawn = 1 << 18;  // elements in a piece: 1 MB in f32
 
-// Elements [begin, end) of a parameter, without its padding.
-struct Stretch {
-  std::size_t parameter = 0;
-  std::int64_t begin = 0, end = 0;
-};
-
-// The elements of a part of the arena that are drawn, in pieces of at most kDrawn.
-std::vector<Stretch> drawn_stretches(const ParameterTable& table, ArenaRange part) {
-  std::vector<Stretch> stretches;
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    const Parameter& row = table[i];
-    const std::int64_t end = std::min(row.shape.numel(), part.end - row.offset);
-    for (std::int64_t begin = std::max<std::int64_t>(0, part.begin - row.offset); begin < end;
-         begin += kDrawn)
-      stretches.push_back({i, begin, std::min(begin + kDrawn, end)});
-  }
-  return stretches;
-}
-
 template <class T>
-std::vector<T> draw(const Parameter& parameter, const RandomKey& key, const Stretch& stretch) {
-  std::vector<T> values(static_cast<std::size_t>(stretch.end - stretch.begin),
-                        static_cast<T>(parameter.init_mean));
+std::vector<T> draw(const Parameter& parameter, const RandomKey& key, const Piece& piece) {
+  std::vector<T> values(static_cast<std::size_t>(piece.size()), static_cast<T>(parameter.init_mean));
   if (parameter.init_std == 0) return values;
-  const auto first = static_cast<std::uint64_t>(stretch.begin);
+  const auto first = static_cast<std::uint64_t>(piece.begin);
   if constexpr (std::is_same_v<T, float>) {
     draw_normal(key, first, parameter.init_mean, parameter.init_std, values);
   } else {
@@ -56,21 +36,21 @@ std::vector<T> draw(const Parameter& parameter, const RandomKey& key, const Stre
   return values;
 }
 
-// Draws stretches on several threads; the calling thread copies them into the arena.
+// Draws pieces on several threads; the calling thread copies them into the arena.
 template <class T>
 void draw_all(Backend& backend, const Tensor& weights, const ParameterTable& table, ArenaRange part,
               std::uint64_t seed, int threads) {
-  const std::vector<Stretch> stretches = drawn_stretches(table, part);
-  auto next = stretches.begin();
-  const auto produce = [&] { return next == stretches.end() ? std::nullopt : std::optional(*next++); };
-  const auto work = [&](const Stretch& stretch) {
+  const std::vector<Piece> pieces = table.pieces(part, kDrawn);
+  auto next = pieces.begin();
+  const auto produce = [&] { return next == pieces.end() ? std::nullopt : std::optional(*next++); };
+  const auto work = [&](const Piece& piece) {
     StopSignals::throw_if_requested();
-    const RandomKey key{seed, stream_id(RandomStream::init), static_cast<std::uint32_t>(stretch.parameter)};
-    return std::pair(stretch, draw<T>(table[stretch.parameter], key, stretch));
+    const RandomKey key{seed, stream_id(RandomStream::init), static_cast<std::uint32_t>(piece.parameter)};
+    return std::pair(piece, draw<T>(table[piece.parameter], key, piece));
   };
   for_each_in_order(threads, produce, work, [&](const auto& drawn) {
-    const auto& [stretch, values] = drawn;
-    const std::int64_t begin = table[stretch.parameter].offset + stretch.begin;
+    const auto& [piece, values] = drawn;
+    const std::int64_t begin = table[piece.parameter].offset + piece.begin;
     upload<T>(backend, weights.slice(begin, {std::ssize(values)}), values);
   });
 }
@@ -120,6 +100,17 @@ std::int64_t ParameterTable::freeze(const std::string& pattern) {
 }
 
 std::int64_t ParameterTable::arena_size(int ranks) const { return round_up(end_, kAlignment * ranks); }
+
+std::vector<Piece> ParameterTable::pieces(const ArenaRange& part, std::int64_t most) const {
+  std::vector<Piece> pieces;
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    const Parameter& row = rows_[i];
+    const std::int64_t end = std::min(row.shape.numel(), part.end - row.offset);
+    for (std::int64_t begin = std::max<std::int64_t>(0, part.begin - row.offset); begin < end; begin += most)
+      pieces.push_back({i, begin, std::min(begin + most, end)});
+  }
+  return pieces;
+}
 
 ArenaParts ParameterTable::norms() const {
   ArenaParts parts;

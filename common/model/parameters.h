@@ -43,6 +43,16 @@ using ArenaParts = std::vector<ArenaRange>;
 // The number of elements of all parts.
 std::int64_t total_size(const ArenaParts& parts);
 
+// Elements [begin, end) of parameter `parameter` of a table, in row-major order of its shape, without
+// padding. It is the same on any division of the arena among ranks.
+struct Piece {
+  std::size_t parameter = 0;
+  std::int64_t begin = 0, end = 0;
+
+  std::int64_t size() const { return end - begin; }
+  bool operator==(const Piece&) const = default;
+};
+
 class ParameterTable {
  public:
   // A parameter begins at a multiple of this many elements (256 bytes in f32), for vector loads.
@@ -64,6 +74,8 @@ class ParameterTable {
   std::int64_t freeze(const std::string& pattern);
   // Number of elements of an arena, padded so that it divides evenly among `ranks`.
   std::int64_t arena_size(int ranks) const;
+  // The pieces in a part of the arena, in its order, each of at most `most` elements.
+  std::vector<Piece> pieces(const ArenaRange& part, std::int64_t most) const;
   // Where the parameters of layernorms are. Neighbours are one range.
   ArenaParts norms() const;
   // Divides the trained parameters in a part of the arena into ranges with and without weight decay, for

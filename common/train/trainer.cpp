@@ -208,16 +208,37 @@ DividedArenas Trainer::gradients() const {
   return {communicator_.group(), backend_, optimizer_.owned(), {parts}};
 }
 
-DividedArenas Trainer::moments() const {
-  std::vector<Tensor> m, v;
+std::vector<OwnedArena> Trainer::arenas() const {
+  const Tensor& weights = model_.parameters().weights();
+  const ArenaParts owned = optimizer_.owned();
+  OwnedArena m{owned, {}}, v{owned, {}};
   for (const AdamW::Part& part : optimizer_.parts()) {
-    m.push_back(part.moments.m);
-    v.push_back(part.moments.v);
+    m.parts.push_back(part.moments.m);
+    v.parts.push_back(part.moments.v);
   }
-  return {communicator_.group(), backend_, optimizer_.owned(), {m, v}};
+  return {{{{0, weights.numel()}}, {weights}}, std::move(m), std::move(v)};
 }
 
-void Trainer::set_moment(Moment moment, const Tensor& arena) {
+void Trainer::load_moments(const MomentValues& values) {
+  load_moment(&Moments::m, values.m);
+  load_moment(&Moments::v, values.v);
+  backend_.fill(model_.parameters().grads(), 0);  // no step writes the gradients of frozen parameters
+}
+
+void Trainer::load_moment(Moment moment, const ParameterValues& values) {
+  const ParameterTable& table = model_.parameters().table();
+  const Tensor& arena = model_.parameters().grads();  // a buffer, if every rank has all moments
+  const std::int64_t slice = arena.numel() / communicator_.size(), begin = communicator_.rank() * slice;
+  const bool divided = total_size(optimizer_.owned()) < arena.numel();
+  const bool gathered = communicator_.size() > 1 && !divided;
+  agree(communicator_.group(), [&] {
+    if (gathered)
+      return load_part(backend_, table, {begin, begin + slice}, arena.slice(begin, {slice}), values);
+    for (const AdamW::Part& part : optimizer_.parts())
+      load_part(backend_, table, part.range, part.moments.*moment, values);
+  });
+  if (!gathered) return;
+  communicator_.all_gather(arena)->wait();
   for (const AdamW::Part& part : optimizer_.parts())
     backend_.copy(part.moments.*moment, arena.slice(part.range.begin, {part.range.size()}));
 }

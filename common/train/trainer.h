@@ -18,6 +18,7 @@
 #include "common/train/layer_watch.h"
 #include "common/train/pass_inputs.h"
 #include "common/train/phase_clock.h"
+#include "common/train/piece_stream.h"
 
 namespace stagegpt {
 
@@ -78,14 +79,19 @@ class Trainer {
   // Afterwards the model's Parameters::weights() are up to date on every rank. A collective call, needed
   // before they are read.
   void gather_weights() { sync_.gather_weights(model_.parameters()); }
-  // Arenas for rank 0 to read: the gradients of the last step, reduced over all ranks and before clipping;
-  // the moments m and v. Collective calls.
+  // An arena for rank 0 to read: the gradients of the last step, reduced over all ranks and before clipping.
+  // A collective call.
   DividedArenas gradients() const;
-  DividedArenas moments() const;
-  // Copies this rank's part from an arena that is the same on all ranks.
-  void set_moment(Moment moment, const Tensor& arena);
+  // What this rank has of a checkpoint: the weights, which are up to date after gather_weights(), and the
+  // moments m and v.
+  std::vector<OwnedArena> arenas() const;
+  // Copies moments into this rank's parts. Each rank reads only these; if every rank has all of them, it
+  // reads a slice, and gets the others' from them. Overwrites the gradients with zeros. A collective call; an
+  // error of `values` on one rank is thrown on all.
+  void load_moments(const MomentValues& values);
 
  private:
+  void load_moment(Moment moment, const ParameterValues& values);
   // What differs between the passes of a step: forward and backward of one sub-batch each.
   struct Pass {
     bool first = false;  // overwrites the gradients; the others add to them

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "common/base/grouped.h"
@@ -17,15 +16,6 @@
 #include "common/train/compare_weights.h"
 
 namespace stagegpt {
-namespace {
-
-std::string checkpoint_note(const std::filesystem::path& path, double megabytes, double seconds) {
-  char text[64];
-  std::snprintf(text, sizeof text, " (%.1f MB, %.2f s)", megabytes, seconds);
-  return "checkpoint: " + path.string() + text;
-}
-
-}  // namespace
 
 WindowSample validation_sample(std::int64_t tokens, std::int64_t seq_len, const TrainingRunConfig& config) {
   const auto windows_of_a_step =
@@ -46,7 +36,8 @@ TrainingRun::TrainingRun(Backend& backend, Communicator& communicator, GradientS
       data_(corpus.train, model.config().block_size, config.trainer.seed, corpus.mixture),
       train_identity_(corpus.train_identity),
       sample_(validation_sample(corpus.validation.size(), data_.seq_len(), config)),
-      trainer_(backend, communicator, sync, model, data_, config.trainer) {
+      trainer_(backend, communicator, sync, model, data_, config.trainer),
+      saver_(group_, backend, model, *corpus.tokenizer, config.checkpoint_writers, config.trainer.timeline) {
   if (sample_.all > 0) {
     validation_.emplace(corpus.validation, *corpus.tokenizer, data_.seq_len(), config.trainer.batch_size);
   }
@@ -84,17 +75,10 @@ bool TrainingRun::trained_on_these_tokens(const TrainerState& state) const {
 void TrainingRun::resume(const std::filesystem::path& checkpoint) {
   const TrainerState state =
       parse_trainer_state(text_from_root(group_, [&] { return to_json_text(read_state(checkpoint)); }));
-  const Parameters& parameters = model_.parameters();
-  const Tensor& arena =
-      parameters.grads();  // used as a buffer; gradients are not needed before the first step
-  for (const Moment moment : {&Moments::m, &Moments::v}) {
-    on_root(group_, [&] {
-      load_moment(checkpoint, moment, backend_, parameters.table(), arena, StopSignals::throw_if_requested);
-    });
-    communicator_.broadcast(arena, 0);
-    trainer_.set_moment(moment, arena);
-  }
-  backend_.fill(arena, 0);  // no step writes the gradients of frozen parameters
+  std::optional<MomentFiles> moments;
+  agree(group_, [&] { moments.emplace(checkpoint, model_.parameters().table()); });
+  trainer_.load_moments({with_heartbeat(moments->values().m, StopSignals::throw_if_requested),
+                         with_heartbeat(moments->values().v, StopSignals::throw_if_requested)});
   trainer_.restore(state.step, state.data_position);
   best_validation_ = state.best_validation;
   saved_step_ = state.step;
@@ -353,41 +337,11 @@ std::string TrainingRun::save() {
   group_.enter("checkpoint");
   trainer_.gather_weights();
   require_same_weights(group_, backend_, model_.parameters(), concat("after step ", trainer_.steps_done()));
-  const DividedArenas moments = trainer_.moments();
-  std::string saved;
-  moments.on_root([&] {
-    const ParameterTable& table = model_.parameters().table();
-    saved = write({moments.values(table, 0), moments.values(table, 1)});
+  const std::string saved = saver_.save(directory_, trainer_.arenas(), state(), config_.keep, [this] {
+    metrics_->sync();  // so that the metrics contain all steps of the checkpoint
   });
   saved_step_ = trainer_.steps_done();
-  return broadcast_text(group_, saved);
-}
-
-std::string TrainingRun::write(const MomentValues& moments) {
-  const std::int64_t step = trainer_.steps_done();
-  const auto start = std::chrono::steady_clock::now();
-  std::vector<FileEntry> files;
-  std::filesystem::path path;
-  const Heartbeat beat = [this] { group_.beat(); };
-  metrics_->sync();  // so that the metrics contain all steps of the checkpoint
-  try {
-    const std::filesystem::path directory = directory_->begin_checkpoint(step);
-    beat();
-    Timeline* const timeline = config_.trainer.timeline;
-    {
-      const Recorded span(timeline, "write files", SpanKind::phase);
-      files = write_checkpoint(directory, backend_, model_, moments, tokenizer_, state(), beat);
-    }
-    const Recorded span(timeline, "commit", SpanKind::phase);
-    path = directory_->commit_checkpoint(step, files);
-  } catch (...) {
-    directory_->abandon_checkpoint(step);
-    throw;
-  }
-  directory_->prune(config_.keep);
-  double megabytes = 0;
-  for (const FileEntry& file : files) megabytes += static_cast<double>(file.bytes) / 1e6;
-  return checkpoint_note(path, megabytes, seconds_since(start));
+  return saved;
 }
 
 std::string TrainingRun::try_to_save() {

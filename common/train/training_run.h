@@ -6,8 +6,6 @@
 #include <optional>
 #include <string>
 
-#include "common/checkpoint/checkpoint.h"
-#include "common/checkpoint/run_directory.h"
 #include "common/data/corpus.h"
 #include "common/logging/metrics_log.h"
 #include "common/logging/progress.h"
@@ -15,6 +13,7 @@
 #include "common/logging/tensorboard_log.h"
 #include "common/measure/peak.h"
 #include "common/profile/profile.h"
+#include "common/train/checkpoint_saver.h"
 #include "common/train/choices.h"
 #include "common/train/early_stopping.h"
 #include "common/train/slow_ranks.h"
@@ -36,6 +35,7 @@ struct TrainingRunConfig {
   std::int64_t trace_steps = 0;   // number of first steps in run() whose tensors are recorded
   std::int64_t watch_layers = 0;  // the layers are measured every so many steps; 0: never
   KeepRule keep;
+  int checkpoint_writers = 1;  // ranks that write a checkpoint, each a part of it
   // The run ends after this many validations in a row that are not better than the best one before; 0: never.
   std::int64_t patience = 0;
   const ChoiceTask* task = nullptr;  // questions that are answered with every validation
@@ -70,7 +70,8 @@ class TrainingRun {
   TrainingRun(Backend& backend, Communicator& communicator, GradientSync& sync, Gpt2& model,
               const Corpus& corpus, const TrainingRunConfig& config);
 
-  // Restores the state of a checkpoint, except the weights, which the model already has. Rank 0 reads it.
+  // Restores the state of a checkpoint, except the weights, which the model already has.
+  // Rank 0 reads it, but each rank reads the moments that it owns.
   // Throws UserError if it does not match the model, the data or the seed.
   void resume(const std::filesystem::path& checkpoint);
 
@@ -126,9 +127,8 @@ class TrainingRun {
   void on_non_finite(const StepReport& report);
   StepMetrics metrics_of(const StepReport& report) const;
   std::optional<double> validation_loss() const;
-  // Both save a checkpoint and return a line about it.
+  // Saves a checkpoint, and returns a line about it.
   std::string save();
-  std::string write(const MomentValues& moments);
   // save(), but returns a warning if the run can continue without the checkpoint (disk full, out of memory).
   std::string try_to_save();
   std::string not_saved(const std::string& why) const;
@@ -148,6 +148,7 @@ class TrainingRun {
   std::optional<Validation> validation_;  // empty if there is no validation part
   WindowSample sample_;                   // windows to be validated between steps
   Trainer trainer_;
+  CheckpointSaver saver_;
   // On rank 0 only.
   std::optional<Progress> progress_;
   std::optional<MetricsLog> metrics_;

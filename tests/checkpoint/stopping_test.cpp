@@ -160,12 +160,11 @@ TEST_F(SignalsBeforeTheFirstStep, AreLookedForAfterEachTensor) {
   const Heartbeat beat = [&] { ++beats; };
   load_weights(file, *backend, model, beat);
   EXPECT_EQ(beats, parameters.table().size());
-  load_moment(in("run/latest"), &Moments::v, *backend, parameters.table(), parameters.grads(), beat);
-  EXPECT_EQ(beats, 2 * parameters.table().size());
   const Heartbeat stop = [] { throw Stopped(); };
   EXPECT_THROW(load_weights(file, *backend, model, stop), Stopped);
+  const MomentFiles moments(in("run/latest"), parameters.table());
   EXPECT_THROW(
-      load_moment(in("run/latest"), &Moments::m, *backend, parameters.table(), parameters.grads(), stop),
+      load_values(*backend, parameters.table(), parameters.grads(), with_heartbeat(moments.values().m, stop)),
       Stopped);
 }
 

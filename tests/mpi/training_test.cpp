@@ -64,7 +64,9 @@ Values doubles(std::span<const float> values) { return {values.begin(), values.e
 // AdamW's moments m and v, gathered on rank 0.
 std::array<std::vector<float>, 2> moments_on_root(const SmallRun& run) {
   std::array<std::vector<float>, 2> all;
-  const DividedArenas moments = run.trainer.moments();
+  const std::vector<OwnedArena> arenas = run.trainer.arenas();
+  const DividedArenas moments{
+      ranks(), *run.backend, run.trainer.optimizer().owned(), {arenas[1].parts, arenas[2].parts}};
   moments.on_root([&] {
     for (const std::size_t i : {0, 1}) {
       all[i].resize(static_cast<std::size_t>(run.model.parameters().weights().numel()));
@@ -241,12 +243,24 @@ TEST_P(TrainingOfRanks, goes_on_from_gathered_moments) {
   const std::array<std::vector<float>, 2> gathered = moments_on_root(run);
   const Tensor weights = resumed.model.parameters().weights();
   resumed.backend->copy(weights, run.model.parameters().weights());
-  for (const Moment moment : {&Moments::m, &Moments::v}) {
-    const Tensor arena = resumed.backend->allocate(DType::f32, weights.shape());
-    if (ranks().is_root()) upload<float>(*resumed.backend, arena, gathered[moment == &Moments::v]);
-    resumed.communicator->broadcast(arena, 0);
-    resumed.trainer.set_moment(moment, arena);
+  std::array<std::vector<float>, 2> all;
+  for (const std::size_t i : {0, 1}) {
+    all[i] = gathered[i];
+    all[i].resize(static_cast<std::size_t>(weights.numel()));
+    ranks().broadcast(std::as_writable_bytes(std::span(all[i])), 0);
   }
+  const ParameterTable& table = resumed.model.parameters().table();
+  std::int64_t read = 0;
+  const auto values = [&](std::size_t moment) -> ParameterValues {
+    return [&, moment](std::size_t i, std::int64_t begin, std::span<float> out) {
+      std::ranges::copy(
+          std::span(all[moment]).subspan(static_cast<std::size_t>(table[i].offset + begin), out.size()),
+          out.begin());
+      read += std::ssize(out);
+    };
+  };
+  resumed.trainer.load_moments({values(0), values(1)});
+  EXPECT_LE(read, 2 * weights.numel() / ranks().size());  // no rank reads what others have
   resumed.trainer.restore(run.trainer.steps_done(), run.trainer.data_position());
   EXPECT_EQ(resumed.trainer.step().loss, run.trainer.step().loss);
   EXPECT_EQ(resumed.weights() == run.weights(), true);

@@ -1,0 +1,60 @@
+// Tensors in one file, NAME.safetensors, or divided among several under Hugging Face's names:
+// NAME-00001-of-00004.safetensors, …, and NAME.safetensors.index.json, which names the file of each tensor.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/checkpoint/parameter_file.h"
+#include "common/io/file.h"
+
+namespace stagegpt {
+
+// The name of file `file` (from 0) of `files`. With one file it is NAME.safetensors.
+std::string tensor_file_name(std::string_view name, std::size_t file, std::size_t files);
+std::string tensor_index_name(std::string_view name);
+
+// Divides a table among `files` files, or as many as it has parameters. Each file has neighbours in the
+// table, which are whole, and about the same number of elements.
+std::vector<TableRows> divide_among_files(const ParameterTable& table, int files);
+
+// The text of an index, for f32 tensors. `division` is that of divide_among_files().
+std::string tensor_index(std::string_view name, const ParameterTable& table,
+                         const std::vector<std::string>& prefixes, const std::vector<TableRows>& division);
+
+// The files that an index names. Throws UserError that names it.
+std::set<std::string> files_of_index(const std::filesystem::path& index);
+
+// The tensors under NAME in a directory. The files are memory-mapped while the object lives.
+class TensorFiles {
+ public:
+  // The name of a tensor in tensors(), or nothing if it is ignored.
+  using Rename = std::function<std::optional<std::string>(const std::string&)>;
+
+  // Reads only the headers. Throws UserError that names the file if one is missing or invalid, or if a tensor
+  // occurs twice.
+  TensorFiles(
+      const std::filesystem::path& directory, std::string_view name,
+      const Rename& rename = [](const std::string& tensor) { return tensor; });
+  TensorFiles(const TensorFiles&) = delete;
+  TensorFiles& operator=(const TensorFiles&) = delete;
+
+  SafetensorsViews& tensors() { return tensors_; }
+  // The single file, or the index.
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  void map(const std::filesystem::path& path, const Rename& rename);
+
+  std::filesystem::path path_;
+  std::vector<std::unique_ptr<MappedFile>> files_;
+  SafetensorsViews tensors_;
+};
+
+}  // namespace stagegpt

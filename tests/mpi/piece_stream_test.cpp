@@ -1,0 +1,127 @@
+// Writers get the pieces of arenas from the ranks that own them.
+#include "common/train/piece_stream.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "common/comm/agreement.h"
+#include "stage0_serial/naive_backend.h"
+#include "tests/support/mpi_ranks.h"
+
+namespace stagegpt::test {
+namespace {
+
+// Elements: divisible by 1, 2, 3 and 4 ranks. The second parameter is larger than a message.
+constexpr std::int64_t kArenaSize = 3 << 20;
+
+class PieceStreamTest : public testing::Test {
+ protected:
+  PieceStreamTest() {
+    table_.add({"a", {1000}, 1000});
+    table_.add({"b", {2 << 20}, 2 << 20});
+    table_.add({"c", {100'000}, 100'000});
+  }
+  // Element i of arena a is i + a/2.
+  static float element(std::size_t arena, std::int64_t i) {
+    return static_cast<float>(i) + static_cast<float>(arena) / 2;
+  }
+  OwnedArena arena(std::size_t a, const ArenaParts& owned) const {
+    OwnedArena arena{owned, {}};
+    for (const ArenaRange& range : owned) {
+      std::vector<float> elements;
+      for (std::int64_t i = range.begin; i < range.end; ++i) elements.push_back(element(a, i));
+      arena.parts.push_back(to_device<float>(*backend_, {range.size()}, elements));
+    }
+    return arena;
+  }
+  // Arena 0 is on every rank; of arena 1 each rank has a slice of each of two ranges.
+  std::vector<OwnedArena> arenas() const {
+    constexpr std::int64_t kFirst = kArenaSize - 12;
+    const std::int64_t r = ranks().rank(), n = ranks().size(), slice = kFirst / n, small = 12 / n;
+    return {arena(0, {{0, kArenaSize}}),
+            arena(1, {{r * slice, (r + 1) * slice}, {kFirst + r * small, kFirst + (r + 1) * small}})};
+  }
+  // Rank 0 and the last rank write; the latter fetches more.
+  static std::vector<Writer> writers() {
+    std::vector<Writer> writers = {{0, {{0, {0, 0, 1000}}, {1, {0, 0, 1000}}, {1, {2, 5, 100'000}}}}};
+    std::vector<Fetch> more;
+    for (std::int64_t begin = 0; begin < 2 << 20; begin += 1 << 17)
+      more.push_back({1, {1, begin, begin + (1 << 17)}});
+    more.push_back({1, {1, 0, 2 << 20}});
+    more.push_back({0, {1, 17, 18}});
+    if (ranks().size() > 1) writers.push_back({ranks().size() - 1, more});
+    return writers;
+  }
+  // What this rank fetches; nothing if it is no writer.
+  static std::vector<Fetch> own_fetches() {
+    for (const Writer& writer : writers()) {
+      if (writer.rank == ranks().rank()) return writer.fetches;
+    }
+    return {};
+  }
+  // Fetches, and returns the number of wrong elements.
+  int fetch(PieceStream& stream, const Fetch& fetch) const {
+    std::vector<float> out(static_cast<std::size_t>(fetch.piece.size()), -1);
+    stream.values(fetch.arena)(fetch.piece.parameter, fetch.piece.begin, out);
+    int wrong = 0;
+    for (std::int64_t i = fetch.piece.begin; i < fetch.piece.end; ++i) {
+      wrong += out[static_cast<std::size_t>(i - fetch.piece.begin)] !=
+               element(fetch.arena, table_[fetch.piece.parameter].offset + i);
+    }
+    return wrong;
+  }
+
+  const std::unique_ptr<Backend> backend_ = make_naive_backend();
+  ParameterTable table_;
+};
+
+TEST_F(PieceStreamTest, brings_each_writer_its_pieces) {
+  PieceStream stream(ranks(), *backend_, table_, arenas(), writers());
+  int wrong = 0, fetched = 0;
+  stream.run([&] {
+    for (const Fetch& own : own_fetches()) wrong += fetch(stream, own), ++fetched;
+  });
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(fetched, std::ssize(own_fetches()));
+}
+
+// A writer fails at any of its fetches, or after them; the others are at theirs, or only send.
+TEST_F(PieceStreamTest, ends_on_all_ranks_when_a_writer_fails) {
+  for (const int writer : {0, ranks().size() - 1}) {
+    for (const std::int64_t fails_at : {0, 1, 9, 1000}) {
+      PieceStream stream(ranks(), *backend_, table_, arenas(), writers());
+      const auto run = [&] {
+        stream.run([&] {
+          std::int64_t at = 0;
+          for (const Fetch& own : own_fetches()) {
+            if (ranks().rank() == writer && at == fails_at) throw std::runtime_error("the disk is full");
+            fetch(stream, own);
+            ++at;
+          }
+          if (ranks().rank() == writer && at <= fails_at) throw std::runtime_error("the disk is full");
+        });
+      };
+      std::string told;
+      try {
+        run();
+      } catch (const std::runtime_error& error) {
+        told = error.what();
+      }
+      EXPECT_EQ(told,
+                ranks().size() == 1 ? "the disk is full" : concat("rank ", writer, ": the disk is full"));
+      EXPECT_EQ(from_root(ranks(), 17 + ranks().rank()), 17);  // no message is left
+    }
+  }
+}
+
+TEST_F(PieceStreamTest, refuses_a_fetch_that_was_not_announced) {
+  PieceStream stream(ranks(), *backend_, table_, arenas(), {{0, {{0, {0, 0, 10}}}}});
+  EXPECT_THROW(stream.run([&] {
+    if (ranks().is_root()) fetch(stream, {0, {0, 0, 11}});
+  }),
+               std::exception);
+}
+
+}  // namespace
+}  // namespace stagegpt::test
