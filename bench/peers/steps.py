@@ -51,7 +51,7 @@ def parse_args():
     parser.add_argument("--also", action="append", default=[], metavar="FLAGS", help="another stage0_bench, with these flags")
     parser.add_argument("--llmc", metavar="PROGRAM", help="llm.c's train_gpt2")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of all contestants")
-    parser.add_argument("--bf16", action="store_true", help="also StageGPT with packed-bf16, and PyTorch with bf16 autocast")
+    parser.add_argument("--bf16", action="store_true", help="also StageGPT with --precision bf16, and PyTorch with bf16 autocast")
     parser.add_argument("--eager-only", action="store_true", help="without torch.compile, which takes minutes to start")
     return parser.parse_args()
 
@@ -81,7 +81,7 @@ def contestants(arguments):
     for more in arguments.also:
         yield stagegpt(arguments, f"StageGPT {more}", "f32", shlex.split(more))
     if arguments.bf16:
-        yield stagegpt(arguments, "StageGPT packed-bf16", "bf16", ["--cpu-matmul", "packed-bf16"])
+        yield stagegpt(arguments, "StageGPT bf16", "bf16", ["--precision", "bf16"])
     folder = os.path.dirname(os.path.abspath(__file__))
     if arguments.llmc:
         yield Contestant("llm.c", "f32", lambda model, flags: [arguments.python, os.path.join(folder, "llmc_step.py"),
