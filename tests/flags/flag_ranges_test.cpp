@@ -263,7 +263,8 @@ TEST_F(TrainingSettings, HaveDefaults) {
   "no_fused": false,
   "threads": null,
   "cpu_kernels": "vectorised",
-  "cpu_matmul": "packed"
+  "cpu_matmul": "packed",
+  "precision": "f32"
 })");
   for (const char* flag : {"dry_run", "print_config", "ignore_memory", "json"}) {
     EXPECT_FALSE(command_line_.settings().contains(flag)) << flag;  // belongs to one call only

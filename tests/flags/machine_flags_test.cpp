@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-CpuFlags flags_of(const std::vector<std::string>& arguments) {
+CpuFlags cpu_flags_of(const std::vector<std::string>& arguments) {
   CpuFlags flags;
   CommandLine command_line("stage0_train", "", 0);
   flags.add(command_line, "");
@@ -25,7 +25,7 @@ CpuFlags flags_of(const std::vector<std::string>& arguments) {
 
 // The backend that the flags select.
 std::unique_ptr<Backend> backend_of(const std::vector<std::string>& arguments) {
-  const CpuFlags flags = flags_of(arguments);
+  const CpuFlags flags = cpu_flags_of(arguments);
   return flags.make_backend(flags.threads(/*processes=*/1));
 }
 
@@ -96,13 +96,13 @@ TEST(MachineFlags, SayWhoseKernelsCompute) {
 
 TEST(MachineFlags, SayInWhatPrecisionActivationsAre) {
   const std::vector<std::string> bf16 = {"--precision", "bf16"};
-  EXPECT_EQ(flags_of({}).activations(), DType::f32);
-  EXPECT_EQ(flags_of({"--precision", "f32"}).activations(), DType::f32);
-  EXPECT_EQ(flags_of(bf16).activations(), DType::bf16);
-  EXPECT_TRUE(flags_of(bf16).rounds_to_bf16());
-  EXPECT_FALSE(flags_of({}).rounds_to_bf16());
-  EXPECT_NE(flags_of(bf16).description(2).find("CPU, 2 threads, bf16, packed matmul"), std::string::npos);
-  EXPECT_EQ(flags_of({}).description(2).find("bf16"), std::string::npos);
+  EXPECT_EQ(cpu_flags_of({}).activations(), DType::f32);
+  EXPECT_EQ(cpu_flags_of({"--precision", "f32"}).activations(), DType::f32);
+  EXPECT_EQ(cpu_flags_of(bf16).activations(), DType::bf16);
+  EXPECT_TRUE(cpu_flags_of(bf16).rounds_to_bf16());
+  EXPECT_FALSE(cpu_flags_of({}).rounds_to_bf16());
+  EXPECT_NE(cpu_flags_of(bf16).description(2).find("CPU, 2 threads, bf16, packed matmul"), std::string::npos);
+  EXPECT_EQ(cpu_flags_of({}).description(2).find("bf16"), std::string::npos);
   for (const char* matmul : {"naive", "tiled", "blas"}) {
     EXPECT_EQ(refusal(bf16 + std::vector<std::string>{"--cpu-matmul", matmul}),
               std::string("--precision: bf16 needs --cpu-matmul packed, got \"") + matmul +
@@ -116,9 +116,9 @@ TEST(MachineFlags, SayInWhatPrecisionActivationsAre) {
 // Of all kernels in this program, those of AVX-512 BF16 alone multiply bf16.
 TEST(MachineFlags, WarnThatBf16IsSlowWhereTheProcessorCannotMultiplyIt) {
   for (const PackedKernels* kernels : all_packed_kernels()) {
-    EXPECT_EQ(flags_of({}).warning(*kernels), "");
+    EXPECT_EQ(cpu_flags_of({}).warning(*kernels), "");
     const bool fast = std::string(kernels->name) == "AVX-512 BF16";
-    EXPECT_EQ(flags_of({"--precision", "bf16"}).warning(*kernels).empty(), fast) << kernels->name;
+    EXPECT_EQ(cpu_flags_of({"--precision", "bf16"}).warning(*kernels).empty(), fast) << kernels->name;
   }
 }
 
