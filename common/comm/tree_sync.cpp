@@ -53,12 +53,13 @@ void TreeSync::finish(Parameters& parameters) {
 }
 
 void TreeSync::exchange_and_add(const Tensor& out, const Tensor& sum, int partner) {
-  const Tensor buffers = backend_.allocate(sum.dtype(), {kInFlight, kChunk});
+  const std::int64_t longest = std::max(out.numel(), sum.numel()), chunks = (longest + kChunk - 1) / kChunk;
+  const std::int64_t width = std::min(kChunk, sum.numel());
+  const Tensor buffers = backend_.allocate(sum.dtype(), {std::min(kInFlight, chunks), width});
   const auto buffer = [&](std::int64_t i) {
-    return buffers.slice(i % kInFlight * kChunk, chunk_of(sum, i).shape());
+    return buffers.slice(i % kInFlight * width, chunk_of(sum, i).shape());
   };
   std::array<std::unique_ptr<Pending>, kInFlight> pending;
-  const std::int64_t chunks = (std::max(out.numel(), sum.numel()) + kChunk - 1) / kChunk;
   const auto start = [&](std::int64_t i) {
     pending[static_cast<std::size_t>(i % kInFlight)] =
         communicator_.start_exchange(chunk_of(out, i), buffer(i), partner);
