@@ -117,7 +117,12 @@ double needed_memory(const TensorMemory& memory, std::size_t tensor_bytes, std::
 double needed_memory(const TrainingMemory& training) {
   const MemoryPlan plan = plan_memory(training.config, training.trainer, training.T, training.ranks,
                                       training.sync, training.activations);
-  return needed_memory(training.memory, plan.total(), plan.free_blocks);
+  return needed_memory(training, plan);
+}
+
+double needed_memory(const TrainingMemory& training, const MemoryPlan& plan) {
+  const double copy = training.memory.on_host ? static_cast<double>(training.checkpoint_copy) : 0;
+  return needed_memory(training.memory, plan.total(), plan.free_blocks) + copy;
 }
 
 void require_training_memory(const TrainingMemory& training, const FreeMemory& host) {

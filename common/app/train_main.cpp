@@ -18,6 +18,7 @@
 #include "common/generation/generation.h"
 #include "common/system/stop_signals.h"
 #include "common/train/broadcast_weights.h"
+#include "common/train/checkpoint_saver.h"
 
 namespace stagegpt {
 namespace {
@@ -256,9 +257,21 @@ void begin_run(const TrainFlags& flags, const Machine& machine, Json settings, c
             << (resumed ? concat(", resumed from ", resumed->checkpoint.filename()) : "") << '\n';
 }
 
+// How many ranks write: those that are asked for, if there are so many.
+int checkpoint_writers(const TrainFlags& flags, const Machine& machine) {
+  return static_cast<int>(std::min<std::int64_t>(flags.checkpoint_writers, machine.communicator->size()));
+}
+
+// Bytes that a writer of checkpoints copies to the host's memory.
+std::size_t checkpoint_copy(const TrainFlags& flags, const Gpt2Config& config, const Machine& machine) {
+  if (!flags.checkpoint_async) return 0;
+  return bytes_of_copy(gpt2_parameter_table(config), checkpoint_writers(flags, machine),
+                       CheckpointSaver::kArenas);
+}
+
 TrainingMemory memory_of(const TrainFlags& flags, const Gpt2Config& config, const Machine& machine) {
-  return {config,        flags.run().trainer, config.block_size,  machine.communicator->size(),
-          *machine.sync, machine.memory,      machine.activations};
+  return {config,        flags.run().trainer, config.block_size,   machine.communicator->size(),
+          *machine.sync, machine.memory,      machine.activations, checkpoint_copy(flags, config, machine)};
 }
 
 // Refuses what does not fit, before it is allocated.
@@ -336,8 +349,7 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, Timeline* ti
   TrainingRunConfig run_config = flags.run();
   run_config.peak = machine.peak;
   run_config.task = task ? &*task : nullptr;
-  run_config.checkpoint_writers =
-      static_cast<int>(std::min<std::int64_t>(flags.checkpoint_writers, group.size()));
+  run_config.checkpoint_writers = checkpoint_writers(flags, machine);
   run_config.trainer.timeline = timeline;
   const auto profile = flags.profile.make_profile(timeline, group, *machine.backend);
   run_config.profile = profile.get();

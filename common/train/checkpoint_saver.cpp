@@ -15,8 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kWeights = 0, kFirstMoment = 1, kSecondMoment = 2, kArenas = 3;
-
 std::string checkpoint_note(const fs::path& path, const std::vector<FileEntry>& files, double seconds) {
   double megabytes = 0;
   for (const FileEntry& file : files) megabytes += static_cast<double>(file.bytes) / 1e6;
@@ -44,11 +42,13 @@ FileEntry received(const std::string& name, const SentEntry& entry) {
 }  // namespace
 
 CheckpointSaver::CheckpointSaver(RankGroup& group, Backend& backend, const Gpt2& model,
-                                 const Tokenizer& tokenizer, int writers, Timeline* timeline)
+                                 const Tokenizer& tokenizer, int writers, const KeepRule& keep,
+                                 Timeline* timeline)
     : group_(group),
       backend_(backend),
       model_(model),
       tokenizer_(tokenizer),
+      keep_(keep),
       timeline_(timeline),
       division_(divide_among_files(model.parameters().table(), writers)) {
   check(writers <= group.size(), "checkpoint: ", writers, " writers among ", group.size(), " ranks");
@@ -56,6 +56,13 @@ CheckpointSaver::CheckpointSaver(RankGroup& group, Backend& backend, const Gpt2&
 
 int CheckpointSaver::rank_of(std::size_t file) const {
   return static_cast<int>(file * static_cast<std::size_t>(group_.size()) / division_.size());
+}
+
+std::optional<std::size_t> CheckpointSaver::own_file() const {
+  for (std::size_t file = 0; file < division_.size(); ++file) {
+    if (rank_of(file) == group_.rank()) return file;
+  }
+  return std::nullopt;
 }
 
 std::vector<Writer> CheckpointSaver::writers() const {
@@ -71,68 +78,177 @@ std::vector<Writer> CheckpointSaver::writers() const {
   return writers;
 }
 
-std::string CheckpointSaver::save(RunDirectory* directory, const std::vector<OwnedArena>& arenas,
-                                  const TrainerState& state, const KeepRule& keep,
-                                  const std::function<void()>& before) {
-  const auto start = std::chrono::steady_clock::now();
-  const Gpt2Config& config = model_.config();
-  const Heartbeat beat = [this] { group_.beat(); };
+SavedCheckpoint CheckpointSaver::save(RunDirectory* directory, const std::vector<OwnedArena>& arenas,
+                                      const TrainerState& state) {
+  const Time start = std::chrono::steady_clock::now();
+  const Watch watch{[this] { group_.beat(); }, SpanKind::phase};
+  if (directory != nullptr) directory->set_heartbeat(watch.beat);
   try {
-    std::vector<FileEntry> files;
-    std::vector<TensorEntries> tensors;
-    {
-      const Recorded span(timeline_, "write files", SpanKind::phase);
-      const fs::path path = text_from_root(group_, [&] {
-        before();
-        const fs::path temporary = directory->begin_checkpoint(state.step);
-        beat();
-        files = write_description(temporary, config, &tokenizer_, beat);
-        return temporary.string();
-      });
-      tensors = write(path, arenas);
-      on_root(group_, [&] {
-        files = finish_checkpoint(path, config, division_, std::move(files), tensors, state);
-        beat();
-      });
-    }
-    const Recorded span(timeline_, "commit", SpanKind::phase);
-    return text_from_root(group_, [&] {
-      const fs::path path = directory->commit_checkpoint(state.step, files);
-      directory->prune(keep);
-      return checkpoint_note(path, files, seconds_since(start));
+    Written written;
+    written.temporary = text_from_root(group_, [&] {
+      begin(*directory, state, written, watch);
+      return written.temporary.string();
     });
+    PieceStream stream(group_, backend_, model_.parameters().table(), arenas, writers());
+    stream.run([&] {
+      const CheckpointValues values = {stream.values(kWeights),
+                                       {stream.values(kFirstMoment), stream.values(kSecondMoment)}};
+      if (own_file()) written.own = write_own(written.temporary, values, watch);
+    });
+    gather_entries(written);
+    SavedCheckpoint saved{state.step, {}};
+    on_root(group_, [&] { saved = commit(*directory, state, written, start, watch); });
+    return saved;
   } catch (...) {
     if (directory != nullptr) directory->abandon_checkpoint(state.step);
     throw;
   }
 }
 
-std::vector<TensorEntries> CheckpointSaver::write(const fs::path& directory,
-                                                  const std::vector<OwnedArena>& arenas) {
-  const std::vector<Writer> all = writers();
-  const auto own = std::ranges::find(all, group_.rank(), &Writer::rank);
-  const auto file = static_cast<std::size_t>(own - all.begin());
-  PieceStream stream(group_, backend_, model_.parameters().table(), arenas, all);
-  TensorEntries entries;
-  stream.run([&] {
-    if (own == all.end()) return;
-    const CheckpointValues values = {stream.values(kWeights),
-                                     {stream.values(kFirstMoment), stream.values(kSecondMoment)}};
-    entries = write_tensors(directory, model_.config(), division_, file, values, [this] { group_.beat(); });
-    if (!group_.is_root()) sync_directory(directory);  // rank 0 does so when it commits the checkpoint
-  });
-  return gathered(entries);
+void CheckpointSaver::begin(RunDirectory& directory, const TrainerState& state, Written& written,
+                            const Watch& watch) const {
+  const Recorded span(timeline_, "write files", watch.kind);
+  sync_file(directory.metrics());  // so that the metrics contain all steps of the checkpoint
+  written.temporary = directory.begin_checkpoint(state.step);
+  watch.beat();
+  written.description = write_description(written.temporary, model_.config(), &tokenizer_, watch.beat);
 }
 
-std::vector<TensorEntries> CheckpointSaver::gathered(const TensorEntries& own) const {
-  const auto all = gather(group_, std::array{sent(own.weights), sent(own.moments)});
-  std::vector<TensorEntries> entries;
+TensorEntries CheckpointSaver::write_own(const fs::path& temporary, const CheckpointValues& values,
+                                         const Watch& watch) const {
+  const Recorded span(timeline_, "write files", watch.kind);
+  const TensorEntries entries =
+      write_tensors(temporary, model_.config(), division_, *own_file(), values, watch.beat);
+  if (!group_.is_root()) sync_directory(temporary);  // rank 0 does so when it commits the checkpoint
+  return entries;
+}
+
+void CheckpointSaver::gather_entries(Written& written) const {
+  const auto all = gather(group_, std::array{sent(written.own.weights), sent(written.own.moments)});
   for (std::size_t file = 0; file < division_.size(); ++file) {
     const auto& [weights, moments] = all[static_cast<std::size_t>(rank_of(file))];
-    entries.push_back({received(tensor_file_name(kModelTensors, file, division_.size()), weights),
-                       received(tensor_file_name(kOptimizerTensors, file, division_.size()), moments)});
+    written.tensors.push_back(
+        {received(tensor_file_name(kModelTensors, file, division_.size()), weights),
+         received(tensor_file_name(kOptimizerTensors, file, division_.size()), moments)});
   }
-  return entries;
+}
+
+SavedCheckpoint CheckpointSaver::commit(RunDirectory& directory, const TrainerState& state,
+                                        const Written& written, Time start, const Watch& watch) const {
+  const Recorded span(timeline_, "commit", watch.kind);
+  const std::vector<FileEntry> files = finish_checkpoint(written.temporary, model_.config(), division_,
+                                                         written.description, written.tensors, state);
+  watch.beat();
+  const fs::path path = directory.commit_checkpoint(state.step, files);
+  directory.prune(keep_);
+  return {state.step, checkpoint_note(path, files, seconds_since(start))};
+}
+
+void CheckpointSaver::start(RunDirectory* directory, const std::vector<OwnedArena>& arenas,
+                            const TrainerState& state) {
+  check(!background_, "checkpoint: the one before is in progress");
+  const Time start = std::chrono::steady_clock::now();
+  const ParameterTable& table = model_.parameters().table();
+  agree(group_, [&] {
+    if (own_file() && !copy_) copy_.emplace(table, division_[*own_file()], kArenas);
+  });
+  PieceStream stream(group_, backend_, table, arenas, writers());
+  stream.run([&] {
+    for (std::size_t arena = 0; copy_ && arena < kArenas; ++arena) copy_->take(arena, stream.values(arena));
+  });
+  background_ = std::make_unique<Background>(directory, state, start);
+  if (directory != nullptr) directory->set_heartbeat([&beats = background_->beats] { ++beats; });
+  start_phase();
+}
+
+void CheckpointSaver::start_phase() {
+  Background& save = *background_;
+  const Watch watch{[&save] { ++save.beats; }, SpanKind::checkpoint};
+  const auto run = [&](std::function<void()> part) {
+    try {
+      save.job = std::async(std::launch::async, std::move(part));
+    } catch (...) {  // there is no thread for it: the ranks agree on that at the end of the phase
+      std::promise<void> failed;
+      failed.set_exception(std::current_exception());
+      save.job = failed.get_future();
+    }
+  };
+  switch (save.phase) {
+    case Background::Phase::begin:
+      if (group_.is_root())
+        run([=, this, &save] { begin(*save.directory, save.state, save.written, watch); });
+      break;
+    case Background::Phase::tensors:
+      if (!copy_) break;
+      run([=, this, &save] {
+        const CheckpointValues values = {copy_->values(kWeights),
+                                         {copy_->values(kFirstMoment), copy_->values(kSecondMoment)}};
+        save.written.own = write_own(save.written.temporary, values, watch);
+      });
+      break;
+    case Background::Phase::commit:
+      if (group_.is_root())
+        run([=, this, &save] {
+          save.saved = commit(*save.directory, save.state, save.written, save.start, watch);
+        });
+      break;
+  }
+}
+
+std::optional<SavedCheckpoint> CheckpointSaver::advance() {
+  check(background_ != nullptr, "checkpoint: none is in progress");
+  constexpr auto kNow = std::chrono::seconds(0);
+  const std::future<void>& job = background_->job;
+  const bool works = job.valid() && job.wait_for(kNow) != std::future_status::ready;
+  if (any(group_, works)) return std::nullopt;
+  return next_phase();
+}
+
+SavedCheckpoint CheckpointSaver::finish() {
+  while (true) {
+    wait_for_progress();
+    if (const auto saved = advance()) return *saved;
+  }
+}
+
+std::optional<SavedCheckpoint> CheckpointSaver::next_phase() {
+  Background& save = *background_;
+  try {
+    agree(group_, [&] {
+      if (save.job.valid()) save.job.get();
+    });
+  } catch (...) {
+    if (save.directory != nullptr) save.directory->abandon_checkpoint(save.state.step);
+    background_.reset();
+    throw;
+  }
+  switch (save.phase) {
+    case Background::Phase::begin:
+      save.written.temporary = broadcast_text(group_, save.written.temporary.string());
+      save.phase = Background::Phase::tensors;
+      break;
+    case Background::Phase::tensors:
+      gather_entries(save.written);
+      save.phase = Background::Phase::commit;
+      break;
+    case Background::Phase::commit:
+      const SavedCheckpoint saved{save.state.step, save.saved.note};
+      background_.reset();
+      return saved;
+  }
+  start_phase();
+  return std::nullopt;
+}
+
+// Without progress it does not return, so that the watchdog finds a disk that hangs.
+void CheckpointSaver::wait_for_progress() const {
+  constexpr auto kInterval = std::chrono::milliseconds(100);
+  const Background& save = *background_;
+  const std::int64_t seen = save.beats;
+  while (save.job.valid() && save.job.wait_for(kInterval) != std::future_status::ready &&
+         save.beats == seen) {
+  }
+  group_.beat();
 }
 
 }  // namespace stagegpt

@@ -37,7 +37,8 @@ TrainingRun::TrainingRun(Backend& backend, Communicator& communicator, GradientS
       train_identity_(corpus.train_identity),
       sample_(validation_sample(corpus.validation.size(), data_.seq_len(), config)),
       trainer_(backend, communicator, sync, model, data_, config.trainer),
-      saver_(group_, backend, model, *corpus.tokenizer, config.checkpoint_writers, config.trainer.timeline) {
+      saver_(group_, backend, model, *corpus.tokenizer, config.checkpoint_writers, config.keep,
+             config.trainer.timeline) {
   if (sample_.all > 0) {
     validation_.emplace(corpus.validation, *corpus.tokenizer, data_.seq_len(), config.trainer.batch_size);
   }
@@ -112,10 +113,7 @@ void TrainingRun::prepare() {
 
 TrainingResult TrainingRun::run(RunDirectory* directory) {
   directory_ = directory;
-  if (directory_) {
-    directory_->set_heartbeat([&group = group_] { group.beat(); });
-    directory_->set_timeline(config_.trainer.timeline);
-  }
+  if (directory_) directory_->set_timeline(config_.trainer.timeline);
   on_root(group_, [&] { open_logs(); });
   const StopSignals keyboard({SIGINT});
   const auto start = std::chrono::steady_clock::now();
@@ -124,9 +122,12 @@ TrainingResult TrainingRun::run(RunDirectory* directory) {
 
   TrainingResult result;
   bool stopped = false;
-  while (!stopped && has_steps_left()) {
-    profiled_step(result);
-    stopped = stop_requested();
+  try {
+    stopped = train_steps(result);
+  } catch (const std::exception& error) {
+    // What a step before has begun to save is completed, if all ranks are there.
+    if (group_.size() == 1 || is_agreed(error)) finish_saving();
+    throw;
   }
   if (config_.profile != nullptr) write_profile();
   result.steps = trainer_.steps_done();
@@ -136,13 +137,23 @@ TrainingResult TrainingRun::run(RunDirectory* directory) {
   }
   result.interrupted = stopped && has_steps_left();
   if (!has_steps_left() && result.steps < config_.last_step) result.best_validation = best_validation_;
-  if (saved_step_ != result.steps) note(save());
+  finish_saving();
+  if (saved_step_ != result.steps) save();
   if (!result.interrupted) validate_all(result, result.steps > first);
   if (result.train_loss && progress_) result.tokens_per_second = progress_->tokens_per_second();
   result.seconds = seconds_since(start);
   group_.enter(kUnwatched);
   progress_.reset();
   return result;
+}
+
+bool TrainingRun::train_steps(TrainingResult& result) {
+  bool stopped = false;
+  while (!stopped && has_steps_left()) {
+    profiled_step(result);
+    stopped = stop_requested();
+  }
+  return stopped;
 }
 
 bool TrainingRun::stop_requested() const { return any(group_, StopSignals::requested()); }
@@ -173,7 +184,9 @@ void TrainingRun::write_profile() {
 }
 
 void TrainingRun::step(TrainingResult& result) {
-  if (directory_) directory_->read_back_newest();
+  continue_to_save(/*wait=*/false);
+  // A thread that saves reads older checkpoints back before it removes any.
+  if (directory_ && !config_.checkpoint_async) directory_->read_back_newest();
   const StepReport report = train();
   if (!report.finite()) on_non_finite(report);
   bool checkpoint = due(config_.checkpoint_every) || trainer_.steps_done() == config_.trainer.schedule.steps;
@@ -187,7 +200,8 @@ void TrainingRun::step(TrainingResult& result) {
   if (group_.is_root()) log(report);
   result.train_loss = report.loss;
   if (due(config_.sample_every)) sample();
-  if (checkpoint) note(try_to_save());
+  if (!checkpoint) return;
+  try_to([this] { config_.checkpoint_async ? start_to_save() : save(); }, trainer_.steps_done());
 }
 
 StepReport TrainingRun::train() {
@@ -333,40 +347,67 @@ std::optional<double> TrainingRun::validation_loss() const {
   return validated_ ? std::optional(validated_->loss) : std::nullopt;
 }
 
-std::string TrainingRun::save() {
+void TrainingRun::prepare_to_save() {
   group_.enter("checkpoint");
+  on_root(group_, [&] { metrics_->write_rest(); });
   trainer_.gather_weights();
   require_same_weights(group_, backend_, model_.parameters(), concat("after step ", trainer_.steps_done()));
-  const std::string saved = saver_.save(directory_, trainer_.arenas(), state(), config_.keep, [this] {
-    metrics_->sync();  // so that the metrics contain all steps of the checkpoint
-  });
-  saved_step_ = trainer_.steps_done();
-  return saved;
 }
 
-std::string TrainingRun::try_to_save() {
+void TrainingRun::save() {
+  prepare_to_save();
+  note_saved(saver_.save(directory_, trainer_.arenas(), state()));
+}
+
+void TrainingRun::start_to_save() {
+  finish_saving();
+  prepare_to_save();
+  saver_.start(directory_, trainer_.arenas(), state());
+  saving_step_ = trainer_.steps_done();
+}
+
+void TrainingRun::continue_to_save(bool wait) {
+  if (!saver_.in_progress()) return;
+  try_to(
+      [&] {
+        const auto saved = wait ? saver_.finish() : saver_.advance();
+        if (saved) note_saved(*saved);
+      },
+      saving_step_);
+}
+
+void TrainingRun::finish_saving() {
+  if (saver_.in_progress()) group_.enter("checkpoint");
+  continue_to_save(/*wait=*/true);
+}
+
+void TrainingRun::note_saved(const SavedCheckpoint& saved) {
+  saved_step_ = saved.step;
+  note(saved.note);
+}
+
+void TrainingRun::try_to(const std::function<void()>& save, std::int64_t step) {
+  std::string why;
   try {
     return save();
   } catch (const WeightsDiffer&) {
     throw;  // later checkpoints would be wrong too
   } catch (const std::runtime_error& error) {
     if (group_.size() > 1 && !is_agreed(error)) throw;  // on this rank only: the others wait for it
-    return not_saved(error.what());
+    why = error.what();
   } catch (const std::bad_alloc&) {
     if (group_.size() > 1) throw;
-    return not_saved("out of memory");
+    why = "out of memory";
   }
-}
-
-std::string TrainingRun::not_saved(const std::string& why) const {
-  return concat("warning: saving step ", trainer_.steps_done(), ": ", why);
+  note(concat("warning: saving step ", step, ": ", why));
 }
 
 bool TrainingRun::save_before(std::int64_t step) {
   const TrainerConfig& config = config_.trainer;
   trainer_.restore(step, trainer_.data_position() - config.batch_size * config.grad_accumulation);
   validated_.reset();
-  if (saved_step_ != step) note(try_to_save());
+  finish_saving();
+  if (saved_step_ != step) try_to([this] { save(); }, step);
   return saved_step_ == step;
 }
 

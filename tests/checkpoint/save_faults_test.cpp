@@ -11,6 +11,7 @@
 #include "common/checkpoint/run_directory.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/golden.h"
+#include "tests/support/logged_calls.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/thorough.h"
 
@@ -41,27 +42,11 @@ class SaveFaults : public SmallRun, public testing::WithParamInterface<const cha
   ProgramResult train_with_fault(const std::string& run, const std::string& kind, int at) const {
     return train(flags(run), fault(kind, at));
   }
-  // The system calls of a run without a fault, in order; each line is "N name path".
+  // The system calls of a run without a fault.
   std::vector<std::string> calls() const {
     EXPECT_EQ(train_with_fault("run", "eintr", 1'000'000).exit_code, 0);
-    std::ifstream log(in("log"));
-    std::vector<std::string> lines;
-    for (std::string line; std::getline(log, line);) lines.push_back(line);
     std::filesystem::remove_all(in("root/run"));
-    return lines;
-  }
-  // For each call, the step of the newest checkpoint that must survive a fault in this call.
-  static std::vector<std::int64_t> durable_steps(const std::vector<std::string>& calls) {
-    std::vector<std::int64_t> steps;
-    std::int64_t renamed = 0, durable = 0;
-    for (const std::string& call : calls) {
-      steps.push_back(durable);
-      if (call.find(" rename ") != call.npos &&
-          call.ends_with("/step_" + std::string(7, '0') + std::to_string(renamed + 1)))
-        ++renamed;
-      if (call.find(" fsync ") != call.npos && call.ends_with("/checkpoints")) durable = renamed;
-    }
-    return steps;
+    return logged_calls(in("log"));
   }
   // The step of the newest valid checkpoint, all of which is read; 0 if there is none.
   static std::int64_t newest_step(const std::filesystem::path& run) {

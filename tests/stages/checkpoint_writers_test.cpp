@@ -2,13 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/hugging_face_model.h"
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/run_directory.h"
 #include "tests/checkpoint/raw_safetensors.h"
+#include "tests/support/logged_calls.h"
 #include "tests/support/mpi_program.h"
 #include "tests/support/refusal.h"
 #include "tests/support/sanitized.h"
@@ -58,7 +58,7 @@ class CheckpointWriters : public TrainedRuns {
 
 TEST_F(CheckpointWriters, WriteTheTensorsOfASingleOne) {
   expect_done(ranks(4, small("one")));
-  for (const std::string comm : {"zero1", "zero1-overlapped", "flat"}) {
+  for (const std::string comm : {"zero1", "zero1-overlapped"}) {
     expect_done(ranks(4, small(comm, {"--comm", comm, "--checkpoint-writers", "3", "--stop-after", "2"})));
     if (comm != "zero1") continue;
     expect_done(ranks(4, {"--resume", comm}));
@@ -214,10 +214,7 @@ class FaultyWriter : public CheckpointWriters {
   // The calls of that rank in a run without a fault.
   std::vector<std::string> calls(int rank) const {
     expect_done(train(rank, "eintr", 1'000'000));
-    std::ifstream log(in("log"));
-    std::vector<std::string> calls;
-    for (std::string line; std::getline(log, line);) calls.push_back(line);
-    return calls;
+    return logged_calls(in("log"));
   }
   // The number, from 1, of the first call that has these texts.
   static std::size_t call_with(const std::vector<std::string>& calls, const std::string& name,
@@ -245,7 +242,7 @@ TEST_F(FaultyWriter, ThatDiesAtAnyCallLeavesTheNewestCheckpointWhole) {
   EXPECT_NE(all[last - 1].find(" fsync "), std::string::npos) << all[last - 1];
   EXPECT_TRUE(all[last - 1].ends_with("step_00000002.tmp")) << all[last - 1];
   const char* kinds[] = {"kill_halfway", "power_loss", "kill", "data_loss"};
-  for (std::size_t n = first, i = 0; n <= last; n += 2, ++i) {
+  for (std::size_t n = first, i = 0; n <= last; n += 4, ++i) {
     EXPECT_NE(train(1, kinds[i % 4], n).exit_code, 0) << all[n - 1];
     EXPECT_EQ(newest_step(), 1) << all[n - 1];
     for (const auto& kept : fs::directory_iterator(in("kept"))) fs::remove_all(kept);
