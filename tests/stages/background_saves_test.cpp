@@ -89,8 +89,8 @@ TEST_F(BackgroundSaves, MayTakeLongerThanTheWatchdogWaits) {
   EXPECT_EQ(newest_step("run"), 1);
 }
 
-// The next step ends the run. What was begun before is completed, as without --checkpoint-async.
-TEST_F(BackgroundSaves, AreCompletedWhenTheRunFails) {
+// The run ends when a step is not finite, and saves the step before it, as without --checkpoint-async.
+TEST_F(BackgroundSaves, OfARunThatDivergesAreThoseOfAnyOther) {
   const Arguments diverging = {"--learning-rate",    "1e30", "--lr-schedule", "constant",
                                "--warmup-steps",     "0",    "--grad-clip",   "0",
                                "--checkpoint-every", "1"};
