@@ -23,9 +23,9 @@ void CpuFlags::add(CommandLine& command_line, const std::string& threads_help) {
       "implementation of matrix multiplication (GEMM); packed-bf16: factors rounded to bf16 where there is "
       "more than one row, faster where the processor multiplies bf16");
   command_line.choice(
-      "--precision", precision_, {"f32", "bf16"},
-      "f32; bf16: mixed precision, activations and weights in bf16, sums in f32; faster where "
-      "the processor multiplies bf16");
+      "--precision", precision_, {"f32", "tf32", "bf16"},
+      "f32; tf32: of GPUs, here as f32; bf16: mixed precision, activations and weights in bf16, "
+      "sums in f32, faster where the processor multiplies bf16");
 }
 
 // In mixed precision the factors are bf16 already, and `packed` multiplies them.

@@ -20,7 +20,7 @@ class CpuFlags {
   int threads(int processes) const;
   // Throws UserError if plain loops are to have threads or another GEMM, or if bf16 has kernels in f32 alone.
   std::unique_ptr<Backend> make_backend(int threads) const;
-  // bf16: mixed precision.
+  // bf16: mixed precision. TF32 is that of GPUs: a run that began in it goes on in f32.
   DType activations() const { return precision_ == "bf16" ? DType::bf16 : DType::f32; }
   // Whether products round their factors to bf16.
   bool rounds_to_bf16() const { return matmul() == CpuMatmul::packed_bf16; }

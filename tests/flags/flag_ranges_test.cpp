@@ -42,7 +42,7 @@ seed  a whole number from 0 to 9223372036854775807
 threads  a whole number from 1 to 1024
 cpu-kernels  one of vectorised, naive
 cpu-matmul  one of naive, tiled, packed, packed-bf16, blas
-precision  one of f32, bf16
+precision  one of f32, tf32, bf16
 )");
 }
 
@@ -212,7 +212,7 @@ TEST_F(TrainingSettings, HaveRanges) {
 --threads: expected a whole number from 1 to 1024, not '?'
 --cpu-kernels: expected one of vectorised, naive, not '?'
 --cpu-matmul: expected one of naive, tiled, packed, packed-bf16, blas, not '?'
---precision: expected one of f32, bf16, not '?'
+--precision: expected one of f32, tf32, bf16, not '?'
 )");
 }
 

@@ -97,7 +97,8 @@ TEST(MachineFlags, SayWhoseKernelsCompute) {
 TEST(MachineFlags, SayInWhatPrecisionActivationsAre) {
   const std::vector<std::string> bf16 = {"--precision", "bf16"};
   EXPECT_EQ(cpu_flags_of({}).activations(), DType::f32);
-  EXPECT_EQ(cpu_flags_of({"--precision", "f32"}).activations(), DType::f32);
+  for (const char* precision : {"f32", "tf32"})
+    EXPECT_EQ(cpu_flags_of({"--precision", precision}).activations(), DType::f32);
   EXPECT_EQ(cpu_flags_of(bf16).activations(), DType::bf16);
   EXPECT_TRUE(cpu_flags_of(bf16).rounds_to_bf16());
   EXPECT_FALSE(cpu_flags_of({}).rounds_to_bf16());

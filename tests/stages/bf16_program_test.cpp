@@ -78,8 +78,9 @@ TEST_F(Bf16Training, EndsInTheSameBitsAgainAndWhenResumed) {
 // A checkpoint contains the f32 weights, so a run can be resumed in any precision.
 TEST_F(Bf16Training, GoesOnInF32) {
   done("train", small("run", with_flags(kFewSequences, {"--stop-after", "10"})));
-  stage0("train", {"--resume", "run", "--stop-after", "12"});
-  EXPECT_EQ(metric("run", "loss").size(), 12u);
+  stage0("train", {"--resume", "run", "--precision", "f32", "--stop-after", "12"});
+  stage0("train", {"--resume", "run", "--precision", "tf32", "--stop-after", "14"});  // as f32
+  EXPECT_EQ(metric("run", "loss").size(), 14u);
 }
 
 TEST_F(Bf16Training, VerifiesTheGoldenModel) {
