@@ -18,7 +18,7 @@ class CpuBf16 : public TrainedRuns {
   }
 };
 
-// The limits are stage 2's. Measured: see LARGEST of itself at most.
+// The limits are those of stage 2's test, which explains them.
 TEST_F(CpuBf16, LossTracksThatOfF32) {
   const Arguments steps = {"--steps", "50", "--dropout", "0"};
   stage0("train", small("f32", steps));
@@ -80,7 +80,7 @@ TEST_F(CpuBf16, GeneratesAndEvaluatesAsF32) {
 }
 
 // Each weight has 4 bytes in f32, and 2 more in the shadow (its bf16 copy). The largest activations have 2
-// bytes per element instead of 4. What a training takes is what has been planned.
+// bytes per element instead of 4.
 TEST_F(CpuBf16, PlansItsMemory) {
   const auto plan = [&](const char* precision) {
     return nlohmann::json::parse(
