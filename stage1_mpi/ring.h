@@ -4,10 +4,10 @@
 // The tensor is cut into N slices, one per rank. In step s < N-1, rank r sends slice r-1-s, and adds the
 // slice that it receives to slice r-2-s. After N-1 steps, slice r of rank r is the sum (reduce-scatter). In
 // N-1 more steps g, the sums are passed around: rank r sends slice r-g and receives slice r-g-1 (all-gather).
-// Slices are sent in chunks. A chunk fits into the second-level cache, so it is added while it is still there.
-// A window of chunks is in flight, and MPI moves them only when it is called: a rank that computes between its
-// calls of progress() has the window's bytes for each call. So a bucket's window is a whole slice. A longer
-// slice is that of a whole arena, which is waited for, and a few chunks are enough.
+// Slices are sent in chunks. A chunk fits into the second-level cache, so it is added while it is still
+// there. A window of chunks is in flight, and MPI moves them only when it is called: a rank that computes
+// between its calls of progress() has the window's bytes for each call. So a bucket's window is a whole
+// slice. A longer slice is that of a whole arena, which is waited for, and a few chunks are enough.
 //
 // Each rank sends 2(N-1)/N of the tensor, which is the minimum. Patarasuk and Yuan, "Bandwidth optimal
 // all-reduce algorithms for clusters of workstations", 2009.

@@ -1,6 +1,6 @@
-// Base class of the synchronisations that divide the optimizer among the ranks (ZeRO-1): each rank updates the
-// parts of the weights that it owns, and holds only the moments of these parts. Then all ranks get all weights.
-// Rajbhandari et al., arXiv:1910.02054, section 5.1.
+// Base class of the synchronisations that divide the optimizer among the ranks (ZeRO-1): each rank updates
+// the parts of the weights that it owns, and holds only the moments of these parts. Then all ranks get all
+// weights. Rajbhandari et al., arXiv:1910.02054, section 5.1.
 //
 // In bf16 the ranks send the weights as ops read them: the shadow, of half the bytes, and the parameters of
 // layernorms in f32. The other weights in f32 are then up to date on their owner only, until

@@ -54,10 +54,10 @@ struct AdamWFactors {
         learning_rate(static_cast<T>(rates.learning_rate)) {}
 };
 
-// Updates elements [begin, end), and calls updated(i, w[i]) for each.
-template <class T, class Updated>
+// Updates elements [begin, end).
+template <class T>
 void adamw_elements(T* w, T* m, T* v, const T* g, const AdamWFactors<T>& factors, double weight_decay,
-                    std::int64_t begin, std::int64_t end, const Updated& updated) {
+                    std::int64_t begin, std::int64_t end) {
   const AdamWFactors<T> f = factors;
   const T keep = 1 - f.learning_rate * static_cast<T>(weight_decay);
 #pragma omp simd
@@ -66,11 +66,10 @@ void adamw_elements(T* w, T* m, T* v, const T* g, const AdamWFactors<T>& factors
     m[i] = f.beta1 * m[i] + f.one_minus_beta1 * grad;
     v[i] = f.beta2 * v[i] + f.one_minus_beta2 * grad * grad;
     w[i] = keep * w[i] - f.step_size * m[i] / (std::sqrt(v[i]) * f.inv_sqrt_correction2 + f.eps);
-    updated(i, w[i]);
   }
 }
 
-// `shadow` is null if there is none. It is written in the loop that updates the weights.
+// `shadow` is null if there is none.
 template <class T>
 void adamw(const Parallel& parallel, T* w, Bf16* shadow, T* m, T* v, const T* g, double squared_norm,
            std::span<const DecayRange> ranges, const AdamWStep& step) {
@@ -78,13 +77,11 @@ void adamw(const Parallel& parallel, T* w, Bf16* shadow, T* m, T* v, const T* g,
   const AdamWFactors<T> factors(step, squared_norm);
   for (const DecayRange& range : ranges) {
     parallel.ranges(range.end - range.begin, kElementGrain, [&](std::int64_t begin, std::int64_t end) {
-      const auto update = [&](const auto& updated) {
-        adamw_elements(w, m, v, g, factors, range.weight_decay, begin + range.begin, end + range.begin,
-                       updated);
-      };
-      if (shadow == nullptr) return update([](std::int64_t, T) {});
-      update(
-          [shadow](std::int64_t i, T weight) { shadow[i] = rounded_to<Bf16>(static_cast<float>(weight)); });
+      begin += range.begin, end += range.begin;
+      adamw_elements(w, m, v, g, factors, range.weight_decay, begin, end);
+      if (shadow == nullptr) return;
+#pragma omp simd
+      for (std::int64_t i = begin; i < end; ++i) shadow[i] = rounded_to<Bf16>(static_cast<float>(w[i]));
     });
   }
 }

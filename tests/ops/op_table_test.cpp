@@ -33,8 +33,7 @@ bool computes(const OpCase& op, DType dtype) { return dtype != DType::bf16 || op
 // attention. Their other kernels are those of other backends.
 bool is_for(const OpCase& op, const BackendUnderTest& backend) {
   const auto is = [&](const char* kind) { return op.name.starts_with(kind); };
-  return !kSanitized || !backend.slow || is("linear_") || is("mlp_") || is("chain_") ||
-         is("attention_");
+  return !kSanitized || !backend.slow || is("linear_") || is("mlp_") || is("chain_") || is("attention_");
 }
 
 // All combinations of case, backend and dtype, for cases with at least `inputs` inputs.
