@@ -45,7 +45,7 @@ LayerWatch::LayerWatch(RankGroup& group, Backend& backend, const Gpt2& model, Ar
     : group_(group),
       backend_(backend),
       model_(model),
-      divided_(total_size(owned) < model.parameters().weights().numel()),
+      divided_(any(group, total_size(owned) < model.parameters().weights().numel())),
       blocks_(static_cast<std::size_t>(model.config().n_layer)),
       active_(static_cast<std::size_t>(model.config().n_layer * model.config().mlp_width())) {
   for (const Parameter& row : model.parameters().table().rows()) {

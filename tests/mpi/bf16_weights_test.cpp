@@ -177,14 +177,15 @@ std::map<std::string, std::string> files_of_run(Rank& rank, const std::filesyste
 
 TEST_P(Bf16Weights, are_gathered_for_checkpoints_and_traces) {
   const ScratchDirectory scratch;
-  const std::filesystem::path path = scratch.path() / "bf16";
-  const auto got = files_of_run(in_bf16_, path), expected = files_of_run(in_f32_, scratch.path() / "f32");
+  const std::filesystem::path of_root = text_from_root(ranks(), [&] { return scratch.path().string(); });
+  const std::filesystem::path path = of_root / "bf16";
+  const auto got = files_of_run(in_bf16_, path), expected = files_of_run(in_f32_, of_root / "f32");
   EXPECT_EQ(got.size(), ranks().is_root() ? 8u : 0u);  // two checkpoints, four traces
   for (const auto& [name, text] : expected) EXPECT_EQ(got.at(name) == text, true) << name;
 
   Rank again(GetParam(), /*in_f32=*/false);
   const auto resumed =
-      files_of_run(again, scratch.path() / "resumed", path / "checkpoints" / checkpoint_name(2));
+      files_of_run(again, of_root / "resumed", path / "checkpoints" / checkpoint_name(2));
   EXPECT_EQ(resumed.size(), ranks().is_root() ? 4u : 0u);  // a checkpoint, traces of steps 3 and 4
   for (const auto& [name, text] : resumed) EXPECT_EQ(got.at(name) == text, true) << name << ", resumed";
 }
