@@ -90,13 +90,14 @@ namespace naive {
 
 inline double sum(const double* x, std::int64_t n) { return std::accumulate(x, x + n, 0.0); }
 
-// sums[b] = Σx² of block b.
+// sums[b] = Σx² of block b, added in more than f64: only the last rounding is left.
 template <class T>
 void squared_norms(double* sums, const T* x, std::int64_t n, std::int64_t block) {
   for (std::int64_t begin = 0; begin < n; begin += block) {
-    double sum = 0;
-    for (std::int64_t i = begin; i < std::min(n, begin + block); ++i) sum += static_cast<double>(x[i]) * x[i];
-    sums[begin / block] = sum;
+    long double sum = 0;
+    for (std::int64_t i = begin; i < std::min(n, begin + block); ++i)
+      sum += static_cast<long double>(x[i]) * x[i];
+    sums[begin / block] = static_cast<double>(sum);
   }
 }
 

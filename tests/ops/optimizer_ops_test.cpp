@@ -51,9 +51,9 @@ AdamWStep step_number(int t, double max_grad_norm) {
 }
 
 double squared_norm_of(const Values& x) {
-  double sum = 0;
-  for (const double value : x) sum += value * value;
-  return sum;
+  long double sum = 0;
+  for (const long double value : x) sum += value * value;
+  return static_cast<double>(sum);
 }
 
 Values gradient(int t) { return random_values(1, static_cast<std::uint32_t>(t), kSize, 0.1); }
