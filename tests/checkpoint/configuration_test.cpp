@@ -135,8 +135,8 @@ TEST_F(Settings, ThatAreWrongAreRefused) {
   expect_config_refused(R"({"lr_schedule": "cosin"})",
                         "--lr-schedule: expected one of cosine, linear, constant");
   expect_config_refused(R"({"no_fused": 1})", "--no-fused: expected true or false, not 1");
-  expect_config_refused(R"({"precision": "bf16"})",
-                        "--precision: stage 0 has no use for it; it belongs to stages 2 and 3");
+  expect_config_refused(R"({"gpu_attention": "flash"})",
+                        "--gpu-attention: stage 0 has no use for it; it belongs to stages 2 and 3");
   expect_config_refused(R"({"resume": "run"})", "unknown key 'resume'");
   expect_config_refused(R"({"derved": {}})", "unknown key 'derved'");
   expect_config_refused("[]", "expected a JSON object");
