@@ -229,8 +229,8 @@ void Trainer::load_moment(Moment moment, const ParameterValues& values) {
   const ParameterTable& table = model_.parameters().table();
   const Tensor& arena = model_.parameters().grads();  // a buffer, if every rank has all moments
   const std::int64_t slice = arena.numel() / communicator_.size(), begin = communicator_.rank() * slice;
-  const bool gathered = communicator_.size() > 1 &&
-                        !any(communicator_.group(), total_size(optimizer_.owned()) < arena.numel());
+  const bool gathered =
+      communicator_.size() > 1 && !any(communicator_.group(), total_size(optimizer_.owned()) < arena.numel());
   agree(communicator_.group(), [&] {
     if (gathered)
       return load_part(backend_, table, {begin, begin + slice}, arena.slice(begin, {slice}), values);

@@ -184,8 +184,7 @@ TEST_P(Bf16Weights, are_gathered_for_checkpoints_and_traces) {
   for (const auto& [name, text] : expected) EXPECT_EQ(got.at(name) == text, true) << name;
 
   Rank again(GetParam(), /*in_f32=*/false);
-  const auto resumed =
-      files_of_run(again, of_root / "resumed", path / "checkpoints" / checkpoint_name(2));
+  const auto resumed = files_of_run(again, of_root / "resumed", path / "checkpoints" / checkpoint_name(2));
   EXPECT_EQ(resumed.size(), ranks().is_root() ? 4u : 0u);  // a checkpoint, traces of steps 3 and 4
   for (const auto& [name, text] : resumed) EXPECT_EQ(got.at(name) == text, true) << name << ", resumed";
 }
