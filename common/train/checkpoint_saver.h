@@ -95,8 +95,6 @@ class CheckpointSaver {
 
   // Starts this rank's part of the phase in a thread.
   void start_phase();
-  // Whether all ranks have done their part.
-  bool phase_has_ended() const;
   // Ends the phase: throws if it has failed on any rank. Starts the next one, or returns the checkpoint.
   std::optional<SavedCheckpoint> next_phase();
   // Returns when this rank's thread has made progress, or has ended.

@@ -2,6 +2,7 @@
 // f32 and round what they write to nearest, ties to even.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "common/tensor/half_floats.h"

@@ -12,7 +12,7 @@
 #include <immintrin.h>
 #endif
 
-#include "common/tensor/dtype.h"
+#include "stage0_serial/kernels/real.h"
 
 #if defined(__AVX512F__)
 #define STAGEGPT_SIMD avx512
@@ -87,21 +87,18 @@ inline float sum_of(FloatVector v) {
   return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-inline float load_one(const float* p) { return *p; }
-inline float load_one(const Bf16* p) { return std::bit_cast<float>(std::uint32_t{p->bits} << 16); }
-
 // The largest of n ≥ 1 elements. A loop with std::max would take one element at a time: the compiler may not
 // change the order in which it meets a NaN. A NaN that is not the first element is ignored.
 template <class T>
 float max_of(const T* p, std::int64_t n) {
-  FloatVector largest = FloatVector{} + load_one(p);
+  FloatVector largest = FloatVector{} + widened(p[0]);
   std::int64_t at = 0;
   for (; at + kLanes <= n; at += kLanes) {
     const FloatVector v = load(p + at);
     largest = v > largest ? v : largest;
   }
-  float max = load_one(p);
-  for (; at < n; ++at) max = load_one(p + at) > max ? load_one(p + at) : max;
+  float max = widened(p[0]);
+  for (; at < n; ++at) max = widened(p[at]) > max ? widened(p[at]) : max;
   for (int i = 0; i < kLanes; ++i) max = largest[i] > max ? largest[i] : max;
   return max;
 }
