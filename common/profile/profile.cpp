@@ -1,6 +1,8 @@
 #include "common/profile/profile.h"
 
+#include <algorithm>
 #include <fstream>
+#include <limits>
 #include <numeric>
 
 #include "common/base/json.h"
@@ -76,7 +78,6 @@ void Profile::begin() {
   clock_at_begin_ = measure_clock_offset(group_, Timeline::now);
   timeline_.clear();
   if (backend_.device_work()) device_timer_ = backend_.make_timer();
-  begin_ = from_root(group_, Timeline::now());
   group_.enter(kUnwatched);
 }
 
@@ -85,9 +86,15 @@ void Profile::write() {
   group_.enter("profile");
   const ClockOffset clock = measure_clock_offset(group_, Timeline::now);
   const std::int64_t error = std::max(clock_at_begin_.error, clock.error);
+  // The file's time begins with the earliest span of any rank. Because of the errors of the clocks, this may
+  // not be rank 0's.
+  std::int64_t earliest = std::numeric_limits<std::int64_t>::max();
+  for (const TimelineSpan& span : timeline_.spans())
+    earliest = std::min(earliest, time_of_root(span.begin, clock_at_begin_, clock));
+  const std::int64_t begin = std::ranges::min(gather(group_, earliest));
   const std::string own =
       trace_events(timeline_.spans(), {group_.rank(), group_.size(), group_.host(group_.rank()), error},
-                   [&](std::int64_t time) { return time_of_root(time, clock_at_begin_, clock) - begin_; });
+                   [&](std::int64_t time) { return time_of_root(time, clock_at_begin_, clock) - begin; });
   const std::vector<std::int64_t> errors = gather(group_, error), lost = gather(group_, timeline_.lost());
   lost_ = std::accumulate(lost.begin(), lost.end(), std::int64_t{0});
   const std::vector<std::string> texts = gather_texts(group_, own);

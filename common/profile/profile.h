@@ -44,7 +44,6 @@ class Profile {
   Backend& backend_;
   ProfileConfig config_;
   ClockOffset clock_at_begin_;
-  std::int64_t begin_ = 0;      // rank 0's time of the first step
   std::int64_t last_step_ = 0;  // that has been recorded; 0: none
   bool written_ = false;
   std::int64_t lost_ = 0;  // spans, of all ranks

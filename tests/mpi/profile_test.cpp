@@ -131,6 +131,24 @@ TEST(ProfileOfRanks, AlignsTheirClocks) {
   }
 }
 
+// Clocks have errors, so a span of another rank may seem to begin before rank 0's step.
+TEST(ProfileOfRanks, BeginsWithTheEarliestSpanOfAnyRank) {
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  Timeline timeline;
+  const auto backend = make_naive_backend();
+  const ScratchDirectory directory;
+  Profile profile(timeline, ranks(), *backend, {directory.path() / "p.json", {1, 1}});
+  profiled(&profile, 1, [&] {
+    const std::int64_t now = Timeline::now();
+    timeline.add(
+        {.name = "early", .kind = SpanKind::data, .begin = now - ranks().rank() * kSecond, .end = now});
+  });
+  if (!ranks().is_root()) return;
+  const Trace trace = read_trace(directory.path() / "p.json");
+  const int last = ranks().size() - 1;
+  EXPECT_EQ(trace.named(last == 0 ? "step" : "early", last).at(0).begin, 0);
+}
+
 // The others wait for a rank that sleeps in each op of its forward pass.
 TEST(ProfileOfRanks, ShowsThatTheOthersWaitForASlowRank) {
   const int slow = ranks().size() - 1;
