@@ -128,10 +128,15 @@ class CpuBackend final : public HostBackend {
     vectorised::quantise(parallel_, out.data<std::int8_t>(), in.data<float>(), in.shape()[0], in.shape()[1]);
   }
 
+  void do_ids_in_part(const Tensor& out, const Tensor& in, std::int64_t first, std::int64_t count,
+                      std::int64_t absent) override {
+    naive::ids_in_part(out.data<std::int32_t>(), in.data<std::int32_t>(), in.numel(), first, count, absent);
+  }
+
   void do_embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte,
                             const Tensor& wpe) override {
     const auto from = [&]<class T>(T* y, const auto* rows) {
-      vectorised::embedding_forward(parallel_, y, ids.data<std::int32_t>(), rows, wpe.data<T>(),
+      vectorised::embedding_forward(parallel_, y, ids.data<std::int32_t>(), rows, optional_data<T>(wpe),
                                     embedding_size(out, wte, wpe));
     };
     if (out.dtype() == DType::bf16) return from(out.data<Bf16>(), wte.data<Bf16>());
@@ -301,6 +306,20 @@ class CpuBackend final : public HostBackend {
           parallel_, loss.data<float>(), dlogits.data<T>(), rows.data<float>(), *dloss.data<float>(),
           logits.data<T>(), targets.data<std::int32_t>(), cross_entropy_size(logits, vocab_size));
     });
+  }
+
+  void do_cross_entropy_part_forward(const Tensor& lse, const Tensor& picked, const Tensor& logits,
+                                     const Tensor& targets, std::int64_t vocab_size) override {
+    const CrossEntropySize s = cross_entropy_size(logits, vocab_size);
+    by_type(logits, [&]<class T>() {
+      vectorised::row_lses(parallel_, lse.data<float>(), logits.data<T>(), s);
+      naive::pick_targets(picked.data<float>(), logits.data<T>(), targets.data<std::int32_t>(), s);
+    });
+  }
+
+  void do_cross_entropy_of_parts(const Tensor& loss, const Tensor& lse, const Tensor& parts) override {
+    naive::cross_entropy_of_parts(loss.data<float>(), lse.data<float>(), parts.data<float>(),
+                                  parts.shape()[0], lse.numel());
   }
 
   void do_count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,

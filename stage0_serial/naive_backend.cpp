@@ -91,12 +91,17 @@ class NaiveBackend final : public HostBackend {
       quantise_row(out.data<std::int8_t>() + o * quantised_width(I), in.data<float>() + o * I, I);
   }
 
+  void do_ids_in_part(const Tensor& out, const Tensor& in, std::int64_t first, std::int64_t count,
+                      std::int64_t absent) override {
+    naive::ids_in_part(out.data<std::int32_t>(), in.data<std::int32_t>(), in.numel(), first, count, absent);
+  }
+
   void do_embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte,
                             const Tensor& wpe) override {
     with_real(out.dtype(), [&](auto t) {
       using T = decltype(t);
       const Matrix<T> rows(wte);
-      naive::embedding_forward(out.data<T>(), ids.data<std::int32_t>(), rows.data(), wpe.data<T>(),
+      naive::embedding_forward(out.data<T>(), ids.data<std::int32_t>(), rows.data(), optional_data<T>(wpe),
                                embedding_size(out, wte, wpe));
     });
   }
@@ -252,6 +257,25 @@ class NaiveBackend final : public HostBackend {
       naive::cross_entropy_forward_backward(loss.data<T>(), dlogits.data<T>(), rows.data<T>(),
                                             *dloss.data<T>(), logits.data<T>(), targets.data<std::int32_t>(),
                                             cross_entropy_size(logits, vocab_size));
+    });
+  }
+
+  void do_cross_entropy_part_forward(const Tensor& lse, const Tensor& picked, const Tensor& logits,
+                                     const Tensor& targets, std::int64_t vocab_size) override {
+    with_real(logits.dtype(), [&](auto t) {
+      using T = decltype(t);
+      const CrossEntropySize s = cross_entropy_size(logits, vocab_size);
+      for (std::int64_t n = 0; n < s.N; ++n)
+        lse.data<T>()[n] = naive::row_lse(logits.data<T>() + n * s.Vp, s);
+      naive::pick_targets(picked.data<T>(), logits.data<T>(), targets.data<std::int32_t>(), s);
+    });
+  }
+
+  void do_cross_entropy_of_parts(const Tensor& loss, const Tensor& lse, const Tensor& parts) override {
+    with_real(parts.dtype(), [&](auto t) {
+      using T = decltype(t);
+      naive::cross_entropy_of_parts(loss.data<T>(), lse.data<T>(), parts.data<T>(), parts.shape()[0],
+                                    lse.numel());
     });
   }
 

@@ -33,6 +33,24 @@ void MpiFlags::add(CommandLine& command_line) {
                     "end all ranks when one hangs for this long (0: never)");
 }
 
+void MpiFlags::add_grid(CommandLine& command_line) {
+  command_line.integer(
+      "--tensor-parallel", tensor_ranks_, 1, kMostRanks,
+      "neighbouring ranks that hold one model together, each a part of every layer; the others "
+      "divide the batch");
+}
+
+std::optional<Grid> MpiFlags::make_grid(Communicator& world) const {
+  if (tensor_ranks_ == 1) return std::nullopt;
+  if (communication().algorithm == CommAlgorithm::hierarchical)
+    throw AgreedUserError("--tensor-parallel: cannot be combined with --comm-algorithm hierarchical");
+  return Grid(world, tensor_ranks());
+}
+
+std::string MpiFlags::grid_description() const {
+  return tensor_ranks_ == 1 ? "" : concat(", ", tensor_ranks_, " tensor ranks");
+}
+
 Communication MpiFlags::communication() const {
   const auto algorithm =
       static_cast<CommAlgorithm>(std::ranges::find(kAlgorithms, algorithm_) - kAlgorithms.begin());

@@ -27,6 +27,9 @@ class MpiStage final : public Stage {
     mpi_.add(command_line);
   }
 
+  void add_grid_flags(CommandLine& command_line) override { mpi_.add_grid(command_line); }
+  int tensor_ranks() const override { return mpi_.tensor_ranks(); }
+
   Machine& start(Timeline* timeline) override {
     refuse_lonely_rank(group_);
     machine_.threads = cpu_.threads(static_cast<int>(placement_.sharing.size()));
@@ -34,14 +37,15 @@ class MpiStage final : public Stage {
     const Communication communication = mpi_.communication();
     machine_.communicator =
         recorded(timeline, make_communicator(group_, *machine_.backend, communication, timeline));
-    machine_.sync = make_gradient_sync(mpi_.gradient_sync(), *machine_.communicator, *machine_.backend);
+    machine_.grid = mpi_.make_grid(*machine_.communicator);
+    machine_.sync = make_gradient_sync(mpi_.gradient_sync(), machine_.ranks().data(), *machine_.backend);
     machine_.memory.host_ranks = static_cast<int>(placement_.on_node.size());
     machine_.memory.divides_moments = MpiFlags::kDividesMoments;
     machine_.bf16_factors = cpu_.rounds_to_bf16();
     machine_.activations = cpu_.activations();
-    machine_.description =
-        concat(stagegpt::description(placement_, group_.size()), "; ", cpu_.description(machine_.threads),
-               "; gradients ", mpi_.gradient_sync(), stagegpt::description(group_, communication));
+    machine_.description = concat(stagegpt::description(placement_, group_.size()), "; ",
+                                  cpu_.description(machine_.threads), "; gradients ", mpi_.gradient_sync(),
+                                  stagegpt::description(group_, communication), mpi_.grid_description());
     for (const std::string& warning : {stagegpt::warning(group_, placement_, machine_.threads),
                                        group_.is_root() ? cpu_.warning() : std::string()}) {
       if (!warning.empty()) std::cerr << warning << '\n';

@@ -204,14 +204,20 @@ class StreamBackend final : public CudaBackend {
   // Quantised matrices are for processors; --weights int8 is refused before.
   void do_quantise_rows(const Tensor&, const Tensor&) override { check(false, "quantise_rows on a GPU"); }
 
+  void do_ids_in_part(const Tensor& out, const Tensor& in, std::int64_t first, std::int64_t count,
+                      std::int64_t absent) override {
+    launch_elements<ids_in_part_kernel>(stream_, in.numel(), out.data<std::int32_t>(), ids_of(in), first,
+                                        count, absent);
+  }
+
   void do_embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte,
                             const Tensor& wpe) override {
     const Shape& s = out.shape();
-    const EmbeddingSize size{s[0], s[1], s[2]};
+    const EmbeddingSize size{s[0], s[1], s[2], wte.shape()[0]};
     by_type(out, [&]<class T>() {
       by_type(wte, [&]<class Weight>() {
         gpu::embedding_forward<T, Weight>(stream_, out.data<T>(), ids_of(ids), wte.data<Weight>(),
-                                          wpe.data<T>(), size);
+                                          optional<T>(wpe), size);
       });
     });
   }
@@ -219,7 +225,7 @@ class StreamBackend final : public CudaBackend {
   void do_embedding_backward(const Grad& dwte, const Grad& dwpe, const Tensor& dout,
                              const Tensor& ids) override {
     const Shape& shape = dout.shape();
-    const EmbeddingSize size{shape[0], shape[1], shape[2]};
+    const EmbeddingSize size{shape[0], shape[1], shape[2], dwte.wanted() ? dwte.tensor.shape()[0] : 0};
     if (dwte.mode == GradMode::overwrite) gpu::set_zero(dwte.tensor.raw(), dwte.tensor.bytes(), stream_);
     by_type(dout, [&]<class T>() {
       if (dwpe.wanted()) {
@@ -389,6 +395,20 @@ class StreamBackend final : public CudaBackend {
     });
   }
 
+  void do_cross_entropy_part_forward(const Tensor& lse, const Tensor& picked, const Tensor& logits,
+                                     const Tensor& targets, std::int64_t vocab_size) override {
+    by_type(logits, [&]<class T>() {
+      gpu::cross_entropy_part_forward<T>(stream_, floats(lse), floats(picked), logits.data<T>(),
+                                         ids_of(targets), cross_entropy_size(logits, vocab_size));
+    });
+  }
+
+  void do_cross_entropy_of_parts(const Tensor& loss, const Tensor& lse, const Tensor& parts) override {
+    const Tensor rows = allocate(DType::f32, lse.shape());
+    gpu::cross_entropy_of_parts(stream_, floats(loss), floats(lse), floats(rows), floats(parts),
+                                static_cast<int>(parts.shape()[0]), lse.numel());
+  }
+
   void do_count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,
                         std::int64_t vocab_size) override {
     by_type(logits, [&]<class T>() {
@@ -445,7 +465,7 @@ class StreamBackend final : public CudaBackend {
     const Tensor scratch = allocate(DType::i32, {SortTiles(n).scratch_size(n)}),
                  parts = allocate(DType::f32, {size.parts_size()});
     const std::int32_t* order =
-        sort_tokens(stream_, ids_of(ids), n, dwte.shape()[0], scratch.data<std::int32_t>());
+        sort_tokens(stream_, ids_of(ids), n, dwte.shape()[0] + 1, scratch.data<std::int32_t>());
     embedding_backward_tokens<T>(stream_, floats(dwte), dout.data<T>(), ids_of(ids), order, floats(parts),
                                  size);
   }

@@ -35,6 +35,9 @@ class MpiCudaStage final : public Stage {
     return cuda_.add_training(command_line);
   }
 
+  void add_grid_flags(CommandLine& command_line) override { mpi_.add_grid(command_line); }
+  int tensor_ranks() const override { return mpi_.tensor_ranks(); }
+
   Machine& start(Timeline* timeline) override {
     refuse_lonely_rank(group_);
     const gpu::DeviceInfo device = open_device(timeline);
@@ -52,7 +55,9 @@ class MpiCudaStage final : public Stage {
     machine_.communicator =
         recorded(timeline, make_device_communicator(transport, group_, *backend, communication, timeline));
     machine_.backend = std::move(backend);
-    machine_.sync = make_gradient_sync(mpi_.gradient_sync(), *machine_.communicator, *machine_.backend);
+    refuse_with_tensor_ranks();
+    machine_.grid = mpi_.make_grid(*machine_.communicator);
+    machine_.sync = make_gradient_sync(mpi_.gradient_sync(), machine_.ranks().data(), *machine_.backend);
     machine_.memory = cuda_.memory(gpu::ranks_on_gpu_of(group_, placement_, device));
     machine_.memory.host_ranks = static_cast<int>(placement_.on_node.size());
     machine_.memory.divides_moments = MpiFlags::kDividesMoments;
@@ -62,10 +67,10 @@ class MpiCudaStage final : public Stage {
     machine_.activations = cuda_.activations();
     machine_.peak = cuda_.peak(device);
     machine_.kept_files = cuda_.plans().kept_files();
-    machine_.description =
-        concat(stagegpt::description(placement_, group_.size()), "; ", cuda_.description(device),
-               "; gradients ", mpi_.gradient_sync(), ", transport ", name_of(transport),
-               shares_gpu_ ? ", sharing GPUs" : "", stagegpt::description(group_, communication));
+    machine_.description = concat(stagegpt::description(placement_, group_.size()), "; ",
+                                  cuda_.description(device), "; gradients ", mpi_.gradient_sync(),
+                                  ", transport ", name_of(transport), shares_gpu_ ? ", sharing GPUs" : "",
+                                  stagegpt::description(group_, communication), mpi_.grid_description());
     const std::string warning =
         cuda_.platform().is_gpu() ? "" : stagegpt::warning(group_, placement_, machine_.threads);
     if (!warning.empty()) std::cerr << warning << '\n';
@@ -79,6 +84,14 @@ class MpiCudaStage final : public Stage {
   void end_all(const std::string& why, int exit_code) override { session_.end_all(why, exit_code); }
 
  private:
+  // Throws AgreedUserError for flags that do not go with --tensor-parallel.
+  void refuse_with_tensor_ranks() const {
+    if (mpi_.tensor_ranks() == 1) return;
+    const auto refuse = [](bool given, const char* flag) {
+      if (given) throw AgreedUserError(concat("--tensor-parallel: cannot be combined with ", flag));
+    };
+    refuse(cuda_.options().graph, "--gpu-graph on: the ranks communicate within a pass");
+  }
   // Opens this rank's GPU. Throws AgreedUserError if ranks share a GPU without --share-gpu.
   gpu::DeviceInfo open_device(Timeline* timeline) {
     gpu::DeviceInfo device;

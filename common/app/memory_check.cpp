@@ -116,7 +116,7 @@ double needed_memory(const TensorMemory& memory, std::size_t tensor_bytes, std::
 
 double needed_memory(const TrainingMemory& training) {
   const MemoryPlan plan = plan_memory(training.config, training.trainer, training.T, training.ranks,
-                                      training.sync, training.activations);
+                                      training.sync, training.activations, training.tensor_ranks);
   return needed_memory(training, plan);
 }
 
@@ -130,7 +130,8 @@ void require_training_memory(const TrainingMemory& training, const FreeMemory& h
   const double needed = needed_memory(training);
   if (fits(needed, available)) return;
   user_error("--batch-size: training with ", training.trainer.batch_size, " sequences of ", training.T,
-             " tokens takes ", memory_text(needed), training.ranks > 1 ? " a rank" : "", ", and ",
+             " tokens takes ", memory_text(needed),
+             training.ranks * training.tensor_ranks > 1 ? " a rank" : "", ", and ",
              memory_text(available->bytes), " are available ", available->where, "; ",
              advice(training, available->bytes), kIgnore);
 }

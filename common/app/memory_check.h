@@ -42,10 +42,11 @@ struct TrainingMemory {
   const Gpt2Config& config;
   TrainerConfig trainer;
   std::int64_t T;  // tokens in a sequence
-  int ranks;
+  int ranks;       // among which a batch is divided
   const GradientSync& sync;
   const TensorMemory& memory;
   DType activations = DType::f32;  // as for Gpt2
+  int tensor_ranks = 1;
   // Bytes that a writer of checkpoints copies to the host's memory.
   std::size_t checkpoint_copy = 0;
 };

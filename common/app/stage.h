@@ -16,6 +16,7 @@
 #include "common/comm/gradient_sync.h"
 #include "common/measure/machine_load.h"
 #include "common/measure/peak.h"
+#include "common/parallel/grid.h"
 #include "common/profile/timeline.h"
 
 namespace stagegpt {
@@ -24,6 +25,7 @@ namespace stagegpt {
 struct Machine {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Communicator> communicator;
+  std::optional<Grid> grid = {};  // with --tensor-parallel; otherwise all ranks are data ranks
   std::unique_ptr<GradientSync> sync;
   TensorMemory memory = {};
   int threads = 1;                 // of each rank
@@ -35,6 +37,8 @@ struct Machine {
   std::optional<Peak> peak;        // of this rank's device, where its data sheet is known
   // What a run keeps of the files that Stage::kept_files() names: their texts, by name.
   std::map<std::string, std::string> kept_files = {};
+
+  Grid ranks() const { return grid ? *grid : Grid(*communicator); }
 };
 
 // A file that a flag names, and the name of the copy that a run keeps, so that it can be resumed without the
@@ -58,6 +62,10 @@ class Stage {
   // keeps the machine: when a main ends by an error, it is still there as end_all() is called (see
   // run_stage()). A timeline, if there is one, records the communication; it must outlive the stage's work.
   virtual Machine& start(Timeline* timeline) = 0;
+  // The flags of this stage that stageN_train alone has.
+  virtual void add_grid_flags(CommandLine& /*command_line*/) {}
+  // The ranks that hold one model together.
+  virtual int tensor_ranks() const { return 1; }
   // The flags of this stage that stageN_bench alone has, and the measurement that they ask for in place of a
   // training step's, printed as a table or as JSON. `load` tells how busy the machine was until it is called.
   // False where they ask for none.

@@ -13,9 +13,10 @@
 #include "common/checkpoint/hugging_face_model.h"
 #include "common/checkpoint/manifest.h"
 #include "common/comm/agreement.h"
-#include "common/comm/self_communicator.h"
 #include "common/data/tokenizers/stream_decoder.h"
 #include "common/generation/generation.h"
+#include "common/parallel/parts.h"
+#include "common/parallel/whole_values.h"
 #include "common/system/stop_signals.h"
 #include "common/train/broadcast_weights.h"
 #include "common/train/checkpoint_saver.h"
@@ -37,6 +38,7 @@ struct Call {
     flags.add(command_line);
     stage.add_flags(command_line);
     stage.add_training_flags(command_line);
+    stage.add_grid_flags(command_line);
   }
 };
 
@@ -57,13 +59,13 @@ std::vector<std::int32_t> sample_prompt(const Corpus& corpus) {
 
 std::string write_sample(const TrainFlags& flags, const Machine& machine, const Gpt2& model,
                          const Corpus& corpus) {
-  RankGroup& group = machine.communicator->group();
+  const Grid grid = machine.ranks();
+  RankGroup& group = grid.world().group();
   group.enter("sample");
   std::string text;
   StreamDecoder decoder(*corpus.tokenizer);
   const SamplingConfig sampling{.temperature = 0.7, .seed = flags.run().trainer.seed};
-  SelfCommunicator alone;  // the others wait
-  Context context(*machine.backend, model, alone);
+  Context context(*machine.backend, model, grid.tensor());
   const auto emit = [&](std::int32_t id) {
     group.beat();
     // The model may have more tokens than the tokenizer.
@@ -73,9 +75,19 @@ std::string write_sample(const TrainFlags& flags, const Machine& machine, const 
   try {
     generate(context, sample_prompt(corpus), flags.sample_tokens, sampling, 0, emit);
   } catch (const std::runtime_error& error) {
-    std::cerr << "warning: no sample: " << error.what() << '\n';  // a run does not end for it
+    // A run does not end for it.
+    if (group.is_root()) std::cerr << "warning: no sample: " << error.what() << '\n';
   }
   return text + decoder.finish();
+}
+
+// The same, on every rank. Rank 0 writes it, or, where no rank has the whole model, all ranks.
+std::string shared_sample(const TrainFlags& flags, const Machine& machine, const Gpt2& model,
+                          const Corpus& corpus) {
+  const Grid grid = machine.ranks();
+  const auto write = [&] { return write_sample(flags, machine, model, corpus); };
+  RankGroup& group = grid.world().group();
+  return grid.tensor().size() == 1 ? text_from_root(group, write) : broadcast_text(group, write());
 }
 
 template <class T>
@@ -83,12 +95,12 @@ Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json();
 }
 
-void print_json(const TrainFlags& flags, const Gpt2& model, const fs::path& run, const TrainingResult& result,
-                const std::string& sample) {
+void print_json(const TrainFlags& flags, const ParameterTable& table, const fs::path& run,
+                const TrainingResult& result, const std::string& sample) {
   const std::optional<ValidationResult>& validation = result.validation;
   const Json json = {{"model", flags.model.label()},
-                     {"parameters", model.parameters().table().numel()},
-                     {"trained_parameters", model.parameters().table().trained_numel()},
+                     {"parameters", table.numel()},
+                     {"trained_parameters", table.trained_numel()},
                      {"run_dir", run.string()},
                      {"steps", result.steps},
                      {"loss", or_null(result.train_loss)},
@@ -231,17 +243,26 @@ NamedValues found(const Gpt2Config& config, const Corpus& corpus) {
 // Weights, the same on all ranks: random, or those of a directory, which rank 0 alone has open.
 void begin_model(const TrainFlags& flags, const Machine& machine, const HuggingFaceModel* weights,
                  Gpt2& model) {
-  Communicator& communicator = *machine.communicator;
-  if (flags.model.directory()) {
+  const Grid grid = machine.ranks();
+  Communicator& communicator = grid.data();
+  RankGroup& world = grid.world().group();
+  Parameters& parameters = model.parameters();
+  if (flags.model.directory() && grid.tensor().size() > 1) {
+    const ParameterTable whole = gpt2_parameter_table(model.config());
+    const auto values =
+        weights ? with_heartbeat(weights->values(), StopSignals::throw_if_requested) : ParameterValues();
+    take_part(world, *machine.backend, whole, values, parameters.table(), parameters.weights());
+  } else if (flags.model.directory()) {
     on_root(communicator.group(),
             [&] { load_weights(*weights, *machine.backend, model, StopSignals::throw_if_requested); });
-    broadcast_weights(communicator, *machine.backend, model.parameters());
+    broadcast_weights(communicator, *machine.backend, parameters);
   } else {
-    draw_weights(communicator, *machine.backend, model.parameters(), flags.run().trainer.seed,
-                 machine.threads);
+    agree(world, [&] {
+      draw_weights(communicator, *machine.backend, parameters, flags.run().trainer.seed, machine.threads);
+    });
   }
-  model.parameters().update_shadow();
-  stop_if_requested(communicator.group());
+  parameters.update_shadow();
+  stop_if_requested(world);
 }
 
 // Writes the settings of the run, and prints where it is.
@@ -270,8 +291,16 @@ std::size_t checkpoint_copy(const TrainFlags& flags, const Gpt2Config& config, c
 }
 
 TrainingMemory memory_of(const TrainFlags& flags, const Gpt2Config& config, const Machine& machine) {
-  return {config,        flags.run().trainer, config.block_size,   machine.communicator->size(),
-          *machine.sync, machine.memory,      machine.activations, checkpoint_copy(flags, config, machine)};
+  const Grid grid = machine.ranks();
+  return {config,
+          flags.run().trainer,
+          config.block_size,
+          grid.data().size(),
+          *machine.sync,
+          machine.memory,
+          machine.activations,
+          grid.tensor().size(),
+          checkpoint_copy(flags, config, machine)};
 }
 
 // Refuses what does not fit, before it is allocated.
@@ -323,6 +352,11 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, Timeline* ti
     if (resumed) require_data_of_run(*resumed, flags.corpus().data);
   });
   Gpt2Config config = flags.model_config();
+  const Grid grid = machine.ranks();
+  const auto require_grid = [&] {
+    if (grid.tensor().size() > 1) agree(group, [&] { require_divisible(config, grid.tensor().size()); });
+  };
+  require_grid();
   // Checked with one token first: reading the text, which gives the size, may take long.
   config.vocab_size = 1;
   require_memory(flags, config, machine);
@@ -334,6 +368,7 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, Timeline* ti
     task =
         load_shared_choice_task(group, flags.eval_task, "--eval-task", *corpus.tokenizer, config.block_size);
   if (group.size() > 1) require_same(group, found(config, corpus));
+  require_grid();  // now with the size of the vocabulary
   describe(flags, config, corpus, machine);
   if (flags.dry_run) {
     print_plan(memory_of(flags, config, machine), group, flags.json);
@@ -341,8 +376,10 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, Timeline* ti
   }
   require_memory(flags, config, machine);
   machine.backend->set_fused(!flags.no_fused);
-  Gpt2 model(*machine.backend, config, DType::f32, machine.communicator->size(), Purpose::training,
-             machine.activations);
+  std::optional<AcrossRanks> across;
+  if (grid.tensor().size() > 1) across.emplace(grid.tensor(), config.vocab_size, config.padded_vocab_size());
+  Gpt2 model(*machine.backend, config, DType::f32, grid.data().size(), Purpose::training, machine.activations,
+             across ? *across : Partition::none());
   begin_model(flags, machine, weights.get(), model);
   weights.reset();
 
@@ -353,8 +390,8 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, Timeline* ti
   run_config.trainer.timeline = timeline;
   const auto profile = flags.profile.make_profile(timeline, group, *machine.backend);
   run_config.profile = profile.get();
-  run_config.sample = [&] { return write_sample(flags, machine, model, corpus); };
-  TrainingRun run(*machine.backend, *machine.communicator, *machine.sync, model, corpus, run_config);
+  run_config.sample = [&] { return shared_sample(flags, machine, model, corpus); };
+  TrainingRun run(*machine.backend, grid, *machine.sync, model, corpus, run_config);
   if (resumed) run.resume(resumed->checkpoint);
   run.prepare();
 
@@ -363,18 +400,18 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, Timeline* ti
     directory = resumed ? std::move(resumed->directory) : create_run(flags, *corpus.tokenizer);
     if (resumed) directory->resume_from(resumed->checkpoint);
     if (has_steps_left(flags, resumed)) {
-      begin_run(flags, machine, std::move(settings), model.parameters().table(), resumed, *directory);
+      begin_run(flags, machine, std::move(settings), gpt2_parameter_table(config), resumed, *directory);
     } else {
       explain_nothing_left(flags, *resumed);
     }
   });
   const TrainingResult result = run.run(directory ? &*directory : nullptr);
+  on_root(group, [&] { print_result(flags, directory->path(), result); });
+  const std::string sample = result.interrupted ? "" : shared_sample(flags, machine, model, corpus);
   on_root(group, [&] {
-    print_result(flags, directory->path(), result);
-    const std::string sample = result.interrupted ? "" : write_sample(flags, machine, model, corpus);
     group.enter(kUnwatched);
     if (flags.json) {
-      print_json(flags, model, directory->path(), result, sample);
+      print_json(flags, gpt2_parameter_table(config), directory->path(), result, sample);
     } else if (!sample.empty()) {
       std::cout << sample << '\n';
     }
@@ -382,15 +419,31 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, Timeline* ti
   return result.interrupted ? kExitStopped : 0;
 }
 
+// With --tensor-parallel, no rank has the whole model. (With frozen parameters, ranks could disagree on which
+// gradients there are: some biases are on the first tensor rank only.)
+void refuse_what_needs_a_whole_model(const TrainFlags& flags) {
+  const TrainingRunConfig run = flags.run();
+  const auto refuse = [](bool given, const char* flag) {
+    if (given) user_error("--tensor-parallel: cannot be combined with ", flag);
+  };
+  refuse(run.trainer.reproducible, "--reproducible");
+  refuse(!flags.model_config().frozen.empty(), "--freeze");
+  refuse(run.trace_steps > 0, "--trace-steps");
+  refuse(run.watch_layers > 0, "--watch-layers");
+}
+
 // Checks that need neither data nor weights.
 void check_run(TrainFlags& flags, Stage& stage, const std::optional<ResumedRun>& resumed) {
   RankGroup& group = stage.group();
   const TrainerConfig config = flags.run().trainer;
+  const int tensor_ranks = stage.tensor_ranks();
   agree(group, [&] {
     if (!config.reproducible && config.sub_batches != kReproducibleSubBatches)
       user_error("--sub-batches: expected together with --reproducible");
-    divide_step(config.batch_size, config.grad_accumulation, group.rank(), group.size(),
-                config.fixed_sub_batches());
+    if (tensor_ranks > 1) refuse_what_needs_a_whole_model(flags);
+    if (group.size() % tensor_ranks != 0) return;  // Grid says so
+    divide_step(config.batch_size, config.grad_accumulation, group.rank() / tensor_ranks,
+                group.size() / tensor_ranks, config.fixed_sub_batches());
   });
   const StepRange steps{resumed ? steps_done(*resumed) + 1 : 1, flags.run().last_step};
   agree(group, [&] {

@@ -154,16 +154,29 @@ void Backend::quantise_rows(const Tensor& out, const Tensor& in) {
   run("quantise_rows", {&out, &in}, work::cast(out, in), [&] { kernels_->do_quantise_rows(out, in); });
 }
 
+void Backend::ids_in_part(const Tensor& out, const Tensor& in, std::int64_t first, std::int64_t count,
+                          std::int64_t absent) {
+  const Checks checks("ids_in_part");
+  checks.dtype(in, DType::i32, "in");
+  checks.shape(out, DType::i32, in.shape(), "out");
+  checks.that(first >= 0 && count > 0 && absent >= count, "an id outside the part for absent tokens");
+  run("ids_in_part", {&out, &in}, work::copy(out, in),
+      [&] { kernels_->do_ids_in_part(out, in, first, count, absent); });
+}
+
 void Backend::embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte, const Tensor& wpe) {
   const Checks checks("embedding_forward");
-  checks.real(wpe, "wpe");
-  checks.weight(wte, wpe.dtype(), "wte");
+  checks.real(out, "out");
+  checks.weight(wte, out.dtype(), "wte");
   checks.dtype(ids, DType::i32, "ids");
   checks.that(ids.shape().rank() == 2, "ids of shape (B,T)");
   const std::int64_t B = ids.shape()[0], T = ids.shape()[1], C = columns_of(wte);
-  checks.shape(out, wpe.dtype(), {B, T, C}, "out");
-  checks.that(wpe.shape()[1] == C && wpe.shape()[0] >= T, "at least T positions of C channels");
-  run("embedding_forward", {&out, &ids, &wte}, work::embedding_forward(out, ids, wte),
+  checks.shape(out, out.dtype(), {B, T, C}, "out");
+  if (wpe.defined()) {
+    checks.shape(wpe, out.dtype(), {wpe.shape()[0], C}, "wpe");
+    checks.that(wpe.shape()[0] >= T, "at least T positions of C channels");
+  }
+  run("embedding_forward", {&out, &ids, &wte}, work::embedding_forward(out, ids, wte, wpe),
       [&] { kernels_->do_embedding_forward(out, ids, wte, wpe); });
 }
 
@@ -321,6 +334,26 @@ void Backend::cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss,
   run("cross_entropy_backward", {&dlogits, &logits, &targets},
       work::cross_entropy_backward(dlogits, dloss, logits, lse, targets, vocab_size),
       [&] { kernels_->do_cross_entropy_backward(dlogits, dloss, logits, lse, targets, vocab_size); });
+}
+
+void Backend::cross_entropy_part_forward(const Tensor& lse, const Tensor& picked, const Tensor& logits,
+                                         const Tensor& targets, std::int64_t vocab_size) {
+  const Checks checks("cross_entropy_part_forward");
+  check_cross_entropy(checks, logits, lse, targets, vocab_size);
+  checks.elements(picked, lse.dtype(), lse.numel(), "picked");
+  run("cross_entropy_part_forward", {&logits, &targets},
+      work::cross_entropy_part_forward(lse, picked, logits, targets, vocab_size),
+      [&] { kernels_->do_cross_entropy_part_forward(lse, picked, logits, targets, vocab_size); });
+}
+
+void Backend::cross_entropy_of_parts(const Tensor& loss, const Tensor& lse, const Tensor& parts) {
+  const Checks checks("cross_entropy_of_parts");
+  checks.real(parts, "parts");
+  checks.that(parts.shape().rank() == 3 && parts.shape()[0] > 0, "parts of shape (R,2,N)");
+  checks.shape(parts, lse.dtype(), {parts.shape()[0], 2, lse.numel()}, "parts");
+  checks.elements(loss, lse.dtype(), 1, "loss");
+  run("cross_entropy_of_parts", {&lse, &parts}, work::cross_entropy_of_parts(loss, lse, parts),
+      [&] { kernels_->do_cross_entropy_of_parts(loss, lse, parts); });
 }
 
 void Backend::count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,

@@ -100,8 +100,14 @@ class Backend {
   // Whether this backend has kernels for quantised matrices.
   virtual bool reads_quantised_rows() const { return true; }
 
+  // out i32 = in - first where that is in [0, count), and `absent` elsewhere, in the shape of `in`: the ids
+  // of tokens in a part of the vocabulary.
+  void ids_in_part(const Tensor& out, const Tensor& in, std::int64_t first, std::int64_t count,
+                   std::int64_t absent);
+
   // out (B,T,C) = wte[ids] + wpe[0…T-1]; ids i32 (B,T), wte (Vp,C), wpe (P,C) with P >= T. wte may be bf16
-  // or quantised while the others are f32.
+  // or quantised while the others are f32. Without wpe, only wte[ids]. A token whose id is Vp is not in this
+  // wte: its row is zero, and it contributes nothing to dwte.
   void embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte, const Tensor& wpe);
   void embedding_backward(const Grad& dwte, const Grad& dwpe, const Tensor& dout, const Tensor& ids);
 
@@ -143,12 +149,22 @@ class Backend {
   void dropout_backward(const Grad& dx, const Tensor& dout, const Dropout& dropout);
 
   // loss (1) = mean over rows of lse - logits[target], lse (N) = log Σ exp(logits) over the first vocab_size
-  // columns of logits (N,Vp); the other columns are padding. targets i32 (N).
+  // columns of logits (N,Vp); the other columns are padding. targets i32 (N), each below vocab_size.
   void cross_entropy_forward(const Tensor& loss, const Tensor& lse, const Tensor& logits,
                              const Tensor& targets, std::int64_t vocab_size);
-  // dlogits (N,Vp) = dloss/N · (softmax - one hot), zero in the padding. `dlogits` may be `logits`.
+  // dlogits (N,Vp) = dloss/N · (softmax - one hot), zero in the padding. `dlogits` may be `logits`. A target
+  // that is vocab_size or more has no column here, and its row no one.
   void cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss, const Tensor& logits,
                               const Tensor& lse, const Tensor& targets, std::int64_t vocab_size);
+
+  // The same for logits whose columns are divided into parts, as by several ranks. First, for one part
+  // (N,Vp): lse (N) over its columns, and picked (N) = logits[target], or 0 where the target is vocab_size or
+  // more, because another part has it. Then, with parts (R,2,N), which are lse and picked of all R parts:
+  // lse (N) = log Σ_r exp(lse_r), loss (1) = mean over rows of lse - Σ_r picked_r, added in the order of
+  // parts. cross_entropy_backward with this lse gives the gradient of each part.
+  void cross_entropy_part_forward(const Tensor& lse, const Tensor& picked, const Tensor& logits,
+                                  const Tensor& targets, std::int64_t vocab_size);
+  void cross_entropy_of_parts(const Tensor& loss, const Tensor& lse, const Tensor& parts);
 
   // count i32 (1) = number of rows of logits (N,Vp) whose argmax over the first vocab_size columns is the
   // target; the argmax of equal logits is the first. targets i32 (N). A row with a NaN is never counted.
@@ -232,6 +248,8 @@ class Kernels {
   virtual void do_add(const Tensor& out, const Tensor& a, const Tensor& b) = 0;
   virtual void do_cast(const Tensor& out, const Tensor& in) = 0;
   virtual void do_quantise_rows(const Tensor& out, const Tensor& in) = 0;
+  virtual void do_ids_in_part(const Tensor& out, const Tensor& in, std::int64_t first, std::int64_t count,
+                              std::int64_t absent) = 0;
   virtual void do_embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte,
                                     const Tensor& wpe) = 0;
   virtual void do_embedding_backward(const Grad& dwte, const Grad& dwpe, const Tensor& dout,
@@ -261,6 +279,9 @@ class Kernels {
   virtual void do_cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss, const Tensor& logits,
                                          const Tensor& lse, const Tensor& targets,
                                          std::int64_t vocab_size) = 0;
+  virtual void do_cross_entropy_part_forward(const Tensor& lse, const Tensor& picked, const Tensor& logits,
+                                             const Tensor& targets, std::int64_t vocab_size) = 0;
+  virtual void do_cross_entropy_of_parts(const Tensor& loss, const Tensor& lse, const Tensor& parts) = 0;
   virtual void do_count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,
                                 std::int64_t vocab_size) = 0;
   virtual void do_squared_norm(const Tensor& out, const Tensor& x) = 0;

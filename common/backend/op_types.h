@@ -32,17 +32,24 @@ std::string_view name_of(Activation activation);
 std::optional<Activation> activation_named(std::string_view name);
 
 // Dropout: sets an element to zero with probability p, and scales it by 1/(1-p) otherwise. Element i of the
-// tensor is kept if the random number with index first_element + i in the sequence of `key` is at least p.
-// The mask is not stored: the backward pass computes it again.
+// tensor is kept if the random number with index element(i) in the sequence of `key` is at least p. The mask
+// is not stored: the backward pass computes it again.
 struct Dropout {
   double p = 0;
   RandomKey key;
   std::int64_t first_element = 0;
   // If `position` is defined, it is a PassPosition in the backend's memory, as i32 (2), which the kernel
-  // reads when it runs: its step replaces that of the key, and its sequence times `sequence_elements`
-  // replaces first_element.
+  // reads when it runs: its step replaces that of the key, and its sequence times `sequence_elements` is
+  // added to first_element.
   Tensor position = {};
   std::int64_t sequence_elements = 0;
+  // If run is not 0, the tensor is a part of a larger one, of which it has `run` elements out of every
+  // `stride`: some heads of each sequence.
+  std::int64_t run = 0, stride = 0;
+
+  std::int64_t element(std::int64_t i) const {
+    return first_element + (run == 0 ? i : i / run * stride + i % run);
+  }
 
   bool active() const { return p > 0; }
 };

@@ -85,11 +85,11 @@ Work add(const Tensor& out, const Tensor& a, const Tensor& b) { return {count(ou
 
 Work cast(const Tensor& out, const Tensor& in) { return {count(out), moved(out, in)}; }
 
-Work embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte) {
+Work embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte, const Tensor& wpe) {
   // One row of wte for each token, and T rows of wpe: as many elements as one sequence of out has.
   const double tokens = count(ids), rows = tokens * size(wte) / static_cast<double>(wte.shape()[0]),
-               positions = size(out) / static_cast<double>(ids.shape()[0]);
-  return {count(out), moved(out, ids) + rows + positions};
+               positions = wpe.defined() ? size(out) / static_cast<double>(ids.shape()[0]) : 0;
+  return {wpe.defined() ? count(out) : 0, moved(out, ids) + rows + positions};
 }
 
 Work embedding_backward(const Grad& dwte, const Grad& dwpe, const Tensor& dout, const Tensor& ids) {
@@ -197,6 +197,17 @@ Work cross_entropy_forward_backward(const Tensor& loss, const Tensor& dlogits, c
   // The operations of both; the logits are read once.
   const double n = real_logits(logits, vocab_size);
   return {7 * n, moved(loss, dlogits, dloss, targets) + n * static_cast<double>(size_of(logits.dtype()))};
+}
+
+Work cross_entropy_part_forward(const Tensor& lse, const Tensor& picked, const Tensor& logits,
+                                const Tensor& targets, std::int64_t vocab_size) {
+  const double n = real_logits(logits, vocab_size);
+  return {4 * n, moved(lse, picked, targets) + n * static_cast<double>(size_of(logits.dtype()))};
+}
+
+Work cross_entropy_of_parts(const Tensor& loss, const Tensor& lse, const Tensor& parts) {
+  // Of lse: max, difference, exp and sum; of picked: a sum.
+  return {2.5 * count(parts), moved(loss, lse, parts)};
 }
 
 Work count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,

@@ -25,7 +25,7 @@ Work copy(const Tensor& out, const Tensor& in);
 Work transfer(const Tensor& tensor);
 Work add(const Tensor& out, const Tensor& a, const Tensor& b);
 Work cast(const Tensor& out, const Tensor& in);
-Work embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte);
+Work embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte, const Tensor& wpe);
 Work embedding_backward(const Grad& dwte, const Grad& dwpe, const Tensor& dout, const Tensor& ids);
 Work linear_forward(const Tensor& out, const Tensor& x, const Tensor& w, const Tensor& bias);
 Work linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout, const Tensor& x,
@@ -55,6 +55,9 @@ Work cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss, const Te
                             const Tensor& lse, const Tensor& targets, std::int64_t vocab_size);
 Work cross_entropy_forward_backward(const Tensor& loss, const Tensor& dlogits, const Tensor& dloss,
                                     const Tensor& logits, const Tensor& targets, std::int64_t vocab_size);
+Work cross_entropy_part_forward(const Tensor& lse, const Tensor& picked, const Tensor& logits,
+                                const Tensor& targets, std::int64_t vocab_size);
+Work cross_entropy_of_parts(const Tensor& loss, const Tensor& lse, const Tensor& parts);
 Work count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets, std::int64_t vocab_size);
 Work squared_norm(const Tensor& out, const Tensor& x);
 Work sum(const Tensor& out, const Tensor& x);

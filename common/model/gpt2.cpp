@@ -5,9 +5,7 @@
 #include <tuple>
 
 #include "common/autograd/ops/attention.h"
-#include "common/autograd/ops/cross_entropy.h"
 #include "common/autograd/ops/dropout.h"
-#include "common/autograd/ops/embedding.h"
 #include "common/autograd/ops/layernorm.h"
 #include "common/autograd/ops/linear.h"
 #include "common/model/kv_cache.h"
@@ -95,42 +93,55 @@ ParameterTable gpt2_parameter_table(const Gpt2Config& config) {
   const double residual_std = std / std::sqrt(2.0 * config.n_layer);
   const std::int64_t C = config.n_embd, I = config.mlp_width();
   ParameterTable table;
-  auto matrix = [&](std::string name, std::int64_t out, std::int64_t in, double init_std) {
-    table.add({std::move(name), {out, in}, out, 0, init_std});
+  auto matrix = [&](std::string name, std::int64_t out, std::int64_t in, double init_std,
+                    Split split = Split::none) {
+    table.add({.name = std::move(name),
+               .shape = {out, in},
+               .padded_rows = out,
+               .init_std = init_std,
+               .split = split});
   };
-  auto bias = [&](std::string name, std::int64_t n) { table.add({std::move(name), {n}, n}); };
+  auto bias = [&](std::string name, std::int64_t n, Split split = Split::none) {
+    table.add({.name = std::move(name), .shape = {n}, .padded_rows = n, .split = split});
+  };
+  auto tokens = [&](std::string name) {
+    table.add({.name = std::move(name),
+               .shape = {config.vocab_size, C},
+               .padded_rows = config.padded_vocab_size(),
+               .init_std = std,
+               .split = Split::vocabulary});
+  };
   auto norm = [&](const std::string& name) {
     table.add({name + ".weight", {C}, C, 1, 0, true});
     table.add({name + ".bias", {C}, C, 0, 0, true});
   };
 
-  table.add({"wte.weight", {config.vocab_size, C}, config.padded_vocab_size(), 0, std});
+  tokens("wte.weight");
   matrix("wpe.weight", config.block_size, C, std);
   for (int l = 0; l < config.n_layer; ++l) {
     const std::string h = concat("h.", l, ".");
     norm(h + "ln_1");
-    matrix(h + "attn.c_attn.weight", 3 * C, C, std);
-    bias(h + "attn.c_attn.bias", 3 * C);
-    matrix(h + "attn.c_proj.weight", C, C, residual_std);
+    matrix(h + "attn.c_attn.weight", 3 * C, C, std, Split::qkv_heads);
+    bias(h + "attn.c_attn.bias", 3 * C, Split::qkv_heads);
+    matrix(h + "attn.c_proj.weight", C, C, residual_std, Split::columns);
     bias(h + "attn.c_proj.bias", C);
     norm(h + "ln_2");
-    matrix(h + "mlp.c_fc.weight", I, C, std);
-    bias(h + "mlp.c_fc.bias", I);
-    matrix(h + "mlp.c_proj.weight", C, I, residual_std);
+    matrix(h + "mlp.c_fc.weight", I, C, std, Split::rows);
+    bias(h + "mlp.c_fc.bias", I, Split::rows);
+    matrix(h + "mlp.c_proj.weight", C, I, residual_std, Split::columns);
     bias(h + "mlp.c_proj.bias", C);
   }
   norm("ln_f");
-  if (!config.tie_word_embeddings) {
-    table.add({"lm_head.weight", {config.vocab_size, C}, config.padded_vocab_size(), 0, std});
-  }
+  if (!config.tie_word_embeddings) tokens("lm_head.weight");
   for (const std::string& pattern : config.frozen) table.freeze(pattern);
   return table;
 }
 
 Gpt2::Gpt2(Backend& backend, Gpt2Config config, DType dtype, int ranks, Purpose purpose,
-           std::optional<DType> activations)
+           std::optional<DType> activations, const Partition& partition)
     : config_(config),
-      parameters_(backend, gpt2_parameter_table(config), dtype, ranks, purpose, activations) {
+      partition_(&partition),
+      parameters_(backend, partition.own(gpt2_parameter_table(config)), dtype, ranks, purpose, activations) {
   refer_to_parameters();
 }
 
@@ -152,7 +163,7 @@ void Gpt2::refer_to_parameters() {
 
 Gpt2::Stream Gpt2::block(Tape& tape, int l, Stream stream, const Pass& pass) const {
   const Dropouts drop(config_.dropout, pass.dropout);
-  const std::int64_t T = stream.x.value().shape()[1], C = config_.n_embd;
+  const std::int64_t T = pass.shape[1], C = config_.n_embd, HS = C / config_.n_head;
   const double eps = config_.layer_norm_epsilon;
   const double scale = config_.attention_scale(l);
   const bool last = l + 1 == config_.n_layer;
@@ -161,20 +172,26 @@ Gpt2::Stream Gpt2::block(Tape& tape, int l, Stream stream, const Pass& pass) con
   const Var& next_weight = last ? ln_f_weight_ : layers_[l + 1].ln_1_weight;
   const Var& next_bias = last ? ln_f_bias_ : layers_[l + 1].ln_1_bias;
 
-  Var qkv = linear(tape, norm, h.c_attn_weight, h.c_attn_bias);  // (B,T,3C)
-  Var y = pass.cache
-              ? cached_attention(tape, qkv, pass.cache->layers_[l], config_.n_head, scale, pass.cache->size_)
-              : attention(tape, qkv, config_.n_head, scale,  // (B,T,C)
-                          drop.at(RandomStream::dropout_attention, l, config_.n_head * T * T));
-  y = linear(tape, y, h.attn_c_proj_weight, h.attn_c_proj_bias);
-  y = dropout(tape, y, drop.at(RandomStream::dropout_residual, 2 * l, T * C));
+  // Of a partition's NH heads and C channels, qkv and `wide` have those of this rank.
+  const Partition& ranks = *partition_;
+  Var all = ranks.enter(tape, norm, pass.shape);                // (B,T,C)
+  Var qkv = linear(tape, all, h.c_attn_weight, h.c_attn_bias);  // (B,T,3C)
+  const int heads = static_cast<int>(qkv.value().shape()[2] / 3 / HS);
+  Var y =
+      pass.cache
+          ? cached_attention(tape, qkv, pass.cache->layers_[l], heads, scale, pass.cache->size_)
+          : attention(tape, qkv, heads, scale,  // (B,T,C)
+                      ranks.on_heads(drop.at(RandomStream::dropout_attention, l, config_.n_head * T * T)));
+  y = ranks.leave(tape, linear(tape, y, h.attn_c_proj_weight, ranks.once(h.attn_c_proj_bias)));
+  y = dropout(tape, y, ranks.on_rows(drop.at(RandomStream::dropout_residual, 2 * l, T * C), y.value()));
   std::tie(x, norm) = residual_layernorm(tape, x, y, h.ln_2_weight, h.ln_2_bias, eps);
 
   const Activated wide =  // (B,T,I), I = mlp_width()
-      linear_activation(tape, norm, h.c_fc_weight, h.c_fc_bias, config_.activation);
-  y = activation_linear(tape, wide, h.mlp_c_proj_weight, h.mlp_c_proj_bias,  // (B,T,C)
-                        pass.recompute == Recompute::gelu);
-  y = dropout(tape, y, drop.at(RandomStream::dropout_residual, 2 * l + 1, T * C));
+      linear_activation(tape, ranks.enter(tape, norm, pass.shape), h.c_fc_weight, h.c_fc_bias,
+                        config_.activation);
+  y = ranks.leave(tape, activation_linear(tape, wide, h.mlp_c_proj_weight, ranks.once(h.mlp_c_proj_bias),
+                                          pass.recompute == Recompute::gelu));  // (B,T,C)
+  y = dropout(tape, y, ranks.on_rows(drop.at(RandomStream::dropout_residual, 2 * l + 1, T * C), y.value()));
   std::tie(x, norm) = residual_layernorm(tape, x, y, next_weight, next_bias, eps);
   return stream;
 }
@@ -186,8 +203,10 @@ Var Gpt2::hidden(Tape& tape, const Tensor& ids, const Pass& pass) const {
 
   const Var wpe = pass.cache ? Var(wpe_.value().slice(first * C, {T, C})) : wpe_;
   Stream stream;
-  stream.x = embedding(tape, ids, wte_, wpe);
-  stream.x = dropout(tape, stream.x, drop.at(RandomStream::dropout_embedding, 0, T * C));
+  stream.x = partition_->embed(tape, ids, wte_, wpe);
+  stream.x =
+      dropout(tape, stream.x,
+              partition_->on_rows(drop.at(RandomStream::dropout_embedding, 0, T * C), stream.x.value()));
   // The residual addition at the end of a branch is fused with the layernorm at the start of the next branch,
   // which may be in the next block. Only the first block's layernorm stands alone.
   stream.norm =
@@ -205,22 +224,31 @@ Var Gpt2::hidden(Tape& tape, const Tensor& ids, const Pass& pass) const {
     }
   }
   if (pass.cache) pass.cache->size_ += T;
-  return stream.norm;
+  return partition_->enter(tape, std::move(stream.norm), pass.shape);
+}
+
+Var Gpt2::own_logits(Tape& tape, const Tensor& ids, std::optional<DropoutPosition> position,
+                     Recompute recompute) const {
+  Pass pass = pass_of(ids);
+  pass.dropout = position;
+  pass.recompute = recompute;
+  return linear(tape, hidden(tape, ids, pass), head_, Var());
 }
 
 Var Gpt2::logits(Tape& tape, const Tensor& ids, std::optional<DropoutPosition> position,
                  Recompute recompute) const {
-  const Var norm = hidden(tape, ids, {.dropout = position, .recompute = recompute});  // (B,T,C)
-  return linear(tape, norm, head_, Var());                                            // (B,T,Vp)
+  return partition_->all_logits(tape, own_logits(tape, ids, position, recompute));
 }
 
 Tensor Gpt2::next_logits(Backend& backend, const Tensor& ids, KvCache& cache) const {
   const std::int64_t T = ids.shape()[1], C = config_.n_embd;
   check(ids.shape()[0] == 1 && T > 0, "gpt2: expected tokens of one sequence, not ids ", ids.shape());
   Tape tape(backend, Tape::Mode::inference);
-  const Tensor norm = hidden(tape, ids, {.cache = &cache}).value();  // (1,T,C)
-  const Tensor logits =
-      linear(tape, Var(norm.slice((T - 1) * C, {1, 1, C})), head_, Var()).value();  // (1,1,Vp)
+  Pass pass = pass_of(ids);
+  pass.cache = &cache;
+  const Tensor norm = hidden(tape, ids, pass).value();  // (1,T,C)
+  const Var last(norm.slice((T - 1) * C, {1, 1, C}));
+  const Tensor logits = partition_->all_logits(tape, linear(tape, last, head_, Var())).value();  // (1,1,Vp)
   if (logits.dtype() != DType::bf16) return logits;
   const Tensor wide = backend.allocate(DType::f32, logits.shape());
   backend.cast(wide, logits);
@@ -234,7 +262,7 @@ void Gpt2::narrow_matrices(DType dtype) {
 
 Var Gpt2::loss(Tape& tape, const Tensor& ids, const Tensor& targets, std::optional<DropoutPosition> dropout,
                Recompute recompute) const {
-  return cross_entropy_loss(tape, logits(tape, ids, dropout, recompute), targets, config_.vocab_size);
+  return partition_->loss(tape, own_logits(tape, ids, dropout, recompute), targets, config_.vocab_size);
 }
 
 }  // namespace stagegpt

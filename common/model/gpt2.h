@@ -11,6 +11,7 @@
 
 #include "common/autograd/tape.h"
 #include "common/model/parameters.h"
+#include "common/model/partition.h"
 
 namespace stagegpt {
 
@@ -79,9 +80,11 @@ class KvCache;
 class Gpt2 {
  public:
   // `dtype` is that of weights, gradients and activations. Activations may be bf16 where the others are f32:
-  // ops then read a shadow of the weights (Parameters::update_shadow()).
+  // ops then read a shadow of the weights (Parameters::update_shadow()). `ranks` divide an arena evenly. The
+  // model is this rank's part of a partition, which is borrowed.
   Gpt2(Backend& backend, Gpt2Config config, DType dtype = DType::f32, int ranks = 1,
-       Purpose purpose = Purpose::training, std::optional<DType> activations = std::nullopt);
+       Purpose purpose = Purpose::training, std::optional<DType> activations = std::nullopt,
+       const Partition& partition = Partition::none());
 
   // Logits (B,T,Vp) for ids i32 (B,T), T <= block_size. Columns from vocab_size on are padding. Elements are
   // dropped only if `dropout` is given.
@@ -113,23 +116,30 @@ class Gpt2 {
 
   // What a forward pass is for.
   struct Pass {
+    Shape shape;  // (B,T,C)
     std::optional<DropoutPosition> dropout = {};
     KvCache* cache = nullptr;  // the tokens follow those in it
     Recompute recompute = Recompute::none;
   };
+  // This rank's rows (R,C) of a partition; with one rank (B,T,C).
   struct Stream {
-    Var x;     // the residual stream (B,T,C)
-    Var norm;  // its layernorm (B,T,C), which the next branch reads
+    Var x;     // the residual stream
+    Var norm;  // its layernorm, which the next branch reads
   };
 
+  Pass pass_of(const Tensor& ids) const { return {{ids.shape()[0], ids.shape()[1], config_.n_embd}}; }
   // The output of the last layernorm (B,T,C).
   Var hidden(Tape& tape, const Tensor& ids, const Pass& pass) const;
+  // Logits (B,T,…) of this rank's tokens of the vocabulary.
+  Var own_logits(Tape& tape, const Tensor& ids, std::optional<DropoutPosition> dropout,
+                 Recompute recompute) const;
   // Sets the members below to the parameters' tensors.
   void refer_to_parameters();
   // Transformer block l, without the layernorm at its start but with that of the next block.
   Stream block(Tape& tape, int l, Stream stream, const Pass& pass) const;
 
   Gpt2Config config_;
+  const Partition* partition_;
   Parameters parameters_;
   Var wte_, wpe_, ln_f_weight_, ln_f_bias_;
   Var head_;  // (Vp,C): wte_, or lm_head.weight

@@ -15,8 +15,10 @@ class KvCache {
   KvCache(Backend& backend, const Gpt2& model) {
     const Gpt2Config& config = model.config();
     const DType dtype = model.parameters().activations();
+    // Of a model that is divided among ranks, this rank's heads.
+    const Var& qkv_bias = model.parameters().var("h.0.attn.c_attn.bias");  // (3C)
     for (int l = 0; l < config.n_layer; ++l) {
-      layers_.push_back(backend.allocate(dtype, {1, config.block_size, 2 * config.n_embd}));
+      layers_.push_back(backend.allocate(dtype, {1, config.block_size, qkv_bias.value().numel() / 3 * 2}));
     }
   }
 

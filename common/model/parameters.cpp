@@ -26,13 +26,17 @@ template <class T>
 std::vector<T> draw(const Parameter& parameter, const RandomKey& key, const Piece& piece) {
   std::vector<T> values(static_cast<std::size_t>(piece.size()), static_cast<T>(parameter.init_mean));
   if (parameter.init_std == 0) return values;
-  const auto first = static_cast<std::uint64_t>(piece.begin);
-  if constexpr (std::is_same_v<T, float>) {
-    draw_normal(key, first, parameter.init_mean, parameter.init_std, values);
-  } else {
-    for (std::size_t i = 0; i < values.size(); ++i)
-      values[i] += parameter.init_std * random_normal(key, first + i);
-  }
+  parameter.for_each_run(piece.begin, piece.end, [&](std::int64_t i, std::int64_t whole, std::int64_t n) {
+    const std::span<T> run =
+        std::span(values).subspan(static_cast<std::size_t>(i - piece.begin), static_cast<std::size_t>(n));
+    const auto first = static_cast<std::uint64_t>(whole);
+    if constexpr (std::is_same_v<T, float>) {
+      draw_normal(key, first, parameter.init_mean, parameter.init_std, run);
+    } else {
+      for (std::size_t k = 0; k < run.size(); ++k)
+        run[k] += parameter.init_std * random_normal(key, first + k);
+    }
+  });
   return values;
 }
 
@@ -45,8 +49,9 @@ void draw_all(Backend& backend, const Tensor& weights, const ParameterTable& tab
   const auto produce = [&] { return next == pieces.end() ? std::nullopt : std::optional(*next++); };
   const auto work = [&](const Piece& piece) {
     StopSignals::throw_if_requested();
-    const RandomKey key{seed, stream_id(RandomStream::init), static_cast<std::uint32_t>(piece.parameter)};
-    return std::pair(piece, draw<T>(table[piece.parameter], key, piece));
+    const Parameter& parameter = table[piece.parameter];
+    const RandomKey key{seed, stream_id(RandomStream::init), static_cast<std::uint32_t>(parameter.number)};
+    return std::pair(piece, draw<T>(parameter, key, piece));
   };
   for_each_in_order(threads, produce, work, [&](const auto& drawn) {
     const auto& [piece, values] = drawn;
@@ -68,6 +73,7 @@ void ParameterTable::add(Parameter parameter) {
   check(parameter.padded_rows >= parameter.shape[0], "parameters: ", parameter.name,
         " has fewer rows than its shape");
   parameter.offset = end_;
+  if (parameter.number < 0) parameter.number = static_cast<int>(rows_.size());
   end_ += round_up(parameter.arena_shape().numel(), kAlignment);
   rows_.push_back(std::move(parameter));
 }

@@ -3,6 +3,7 @@
 // layout, initialisation, weight decay, division among ranks and I/O.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -14,6 +15,16 @@
 
 namespace stagegpt {
 
+// How tensor ranks divide a parameter, (out,in) or (out): not at all; by outputs; by inputs; by outputs of
+// which there are three kinds, queries, keys and values, each divided by heads; by tokens.
+enum class Split : std::uint8_t { none, rows, columns, qkv_heads, vocabulary };
+
+// A block of rows and columns of a whole parameter.
+struct ParameterBlock {
+  std::int64_t row, column;  // where it begins
+  std::int64_t rows, columns;
+};
+
 // One row of the table.
 struct Parameter {
   std::string name;          // Hugging Face's, as in "h.0.attn.c_attn.weight"
@@ -21,15 +32,42 @@ struct Parameter {
   std::int64_t padded_rows;  // rows in the arena, at least shape[0]; rows from shape[0] on stay zero
   double init_mean = 0;
   double init_std = 0;
-  bool norm = false;        // of a layernorm, which reads it in f32 whatever activations are
-  bool trained = true;      // otherwise it has no gradient, and the optimizer leaves it as it is
+  bool norm = false;    // of a layernorm, which reads it in f32 whatever activations are
+  bool trained = true;  // otherwise it has no gradient, and the optimizer leaves it as it is
+  Split split = Split::none;
   std::int64_t offset = 0;  // in elements from the start of the arena
+  int number = -1;          // in the table of the whole model; set by the first ParameterTable::add()
+  // If this is a part of a parameter (common/parallel/parts.h): its rows, block after block, and the number
+  // of columns of the whole parameter. Otherwise none.
+  std::vector<ParameterBlock> blocks = {};
+  std::int64_t whole_columns = 0;
 
   // The shape in the arena, with padding.
   Shape arena_shape() const { return shape.rank() == 1 ? Shape{padded_rows} : Shape{padded_rows, shape[1]}; }
   // Weight decay applies to matrices, not to biases and layernorms.
   bool decays() const { return shape.rank() >= 2; }
+  // Divides elements [begin, end) into runs that are neighbours in the whole parameter too. Calls
+  // run(element, element of the whole parameter, number of elements).
+  template <class Run>
+  void for_each_run(std::int64_t begin, std::int64_t end, const Run& run) const;
 };
+
+template <class Run>
+void Parameter::for_each_run(std::int64_t begin, std::int64_t end, const Run& run) const {
+  if (blocks.empty()) return run(begin, begin, end - begin);
+  std::int64_t first = 0;  // element of a block
+  for (const auto& [row, column, rows, columns] : blocks) {
+    const std::int64_t width = columns == whole_columns ? rows * columns : columns;
+    for (std::int64_t i = std::max(begin, first); i < std::min(end, first + rows * columns);) {
+      const std::int64_t in_block = i - first, left = width - in_block % width;
+      const std::int64_t whole = (row + in_block / columns) * whole_columns + column + in_block % columns;
+      const std::int64_t n = std::min(left, end - i);
+      run(i, whole, n);
+      i += n;
+    }
+    first += rows * columns;
+  }
+}
 
 // Elements [begin, end) of an arena.
 struct ArenaRange {
@@ -58,7 +96,7 @@ class ParameterTable {
   // A parameter begins at a multiple of this many elements (256 bytes in f32), for vector loads.
   static constexpr std::int64_t kAlignment = 64;
 
-  // Appends a row and sets its offset. No two names may be equal.
+  // Appends a row and sets its offset and, if it has none, its number. No two names may be equal.
   void add(Parameter parameter);
 
   const std::vector<Parameter>& rows() const { return rows_; }
@@ -98,7 +136,7 @@ class Parameters {
              Purpose purpose = Purpose::training, std::optional<DType> activations = std::nullopt);
 
   // Draws every parameter from its distribution, on `threads` threads. An element depends only on the seed,
-  // on the index of its parameter in the table, and on its index in the parameter. Padding is not written: it
+  // on the number of its parameter, and on its index in the whole parameter. Padding is not written: it
   // stays zero. Takes little more than `threads` MB of host memory.
   void initialize(std::uint64_t seed, int threads = 1);
   // The same for a part of the arena, such as a rank's slice.

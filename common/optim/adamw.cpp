@@ -48,7 +48,7 @@ void AdamW::measure_norms(const Parameters& parameters) {
   std::int64_t first = 0;
   for (const Part& part : parts_) {
     const std::int64_t norms = norms_of(part.range);
-    if (norms > 0)
+    if (part.range.size() > 0)  // the norm of an empty part stays zero
       backend_.squared_norm(squared_norms_.slice(first, {norms}), slice(parameters.grads(), part.range));
     first += norms;
   }
@@ -64,6 +64,7 @@ void AdamW::set_step(double learning_rate, std::int64_t step) {
 
 void AdamW::update(const Parameters& parameters) {
   for (const auto& [range, moments, decay] : parts_) {
+    if (range.size() == 0) continue;
     const Tensor shadow = parameters.shadow().defined() ? slice(parameters.shadow(), range) : Tensor();
     backend_.adamw(slice(parameters.weights(), range), shadow, moments.m, moments.v,
                    slice(parameters.grads(), range), squared_norm_, decay, step_);

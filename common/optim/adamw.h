@@ -31,8 +31,8 @@ class AdamW {
 
   // Updates the whole arena.
   AdamW(Backend& backend, const Parameters& parameters, const AdamWConfig& config);
-  // Updates parts of the arena; the moments have the size of these parts. With `norm_in_blocks`,
-  // measure_norms() measures the backend's blocks of each part in place of whole parts.
+  // Updates parts of the arena, some of which may be empty; the moments have the size of these parts. With
+  // `norm_in_blocks`, measure_norms() measures the backend's blocks of each part in place of whole parts.
   AdamW(Backend& backend, const Parameters& parameters, const AdamWConfig& config, const ArenaParts& owned,
         bool norm_in_blocks = false);
 

@@ -15,6 +15,7 @@ struct InTurn {
   std::int64_t batches = 0;
   std::int64_t results = 1;                           // of a batch
   bool stoppable = false;                             // whether a signal stops the work
+  RankGroup* stopping = nullptr;                      // ranks that stop together; null: those that compute
   std::function<void(std::int64_t)> on_batches = {};  // called with the number of completed batches
 };
 
@@ -30,7 +31,8 @@ std::optional<std::vector<Result>> compute_in_turn(
   std::vector<Result> own(static_cast<std::size_t>(turns * work.results));
   for (std::int64_t turn = 0; turn < turns; ++turn) {
     group.enter("validation");
-    if (work.stoppable && any(group, StopSignals::requested())) return std::nullopt;
+    if (work.stoppable && any(work.stopping ? *work.stopping : group, StopSignals::requested()))
+      return std::nullopt;
     if (work.on_batches) work.on_batches(turn * ranks);
     const std::int64_t batch = turn * ranks + group.rank();
     if (batch < work.batches) {  // in the last turn, some ranks have none

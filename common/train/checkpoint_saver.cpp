@@ -9,6 +9,7 @@
 #include "common/checkpoint/hugging_face_model.h"
 #include "common/checkpoint/manifest.h"
 #include "common/comm/agreement.h"
+#include "common/parallel/whole_values.h"
 
 namespace stagegpt {
 namespace {
@@ -41,17 +42,19 @@ FileEntry received(const std::string& name, const SentEntry& entry) {
 
 }  // namespace
 
-CheckpointSaver::CheckpointSaver(RankGroup& group, Backend& backend, const Gpt2& model,
+CheckpointSaver::CheckpointSaver(const Grid& grid, Backend& backend, const Gpt2& model,
                                  const Tokenizer& tokenizer, int writers, const KeepRule& keep,
                                  Timeline* timeline)
-    : group_(group),
+    : grid_(grid),
+      group_(grid.world().group()),
       backend_(backend),
       model_(model),
       tokenizer_(tokenizer),
       keep_(keep),
       timeline_(timeline),
-      division_(divide_among_files(model.parameters().table(), writers)) {
-  check(writers <= group.size(), "checkpoint: ", writers, " writers among ", group.size(), " ranks");
+      table_(gpt2_parameter_table(model.config())),
+      division_(divide_among_files(table_, writers)) {
+  check(writers <= group_.size(), "checkpoint: ", writers, " writers among ", group_.size(), " ranks");
 }
 
 int CheckpointSaver::rank_of(std::size_t file) const {
@@ -65,12 +68,16 @@ std::optional<std::size_t> CheckpointSaver::own_file() const {
   return std::nullopt;
 }
 
+PieceLayout CheckpointSaver::layout() const {
+  return placed_in_parts(table_, grid_.tensor().size(), model_.parameters().weights().numel());
+}
+
 std::vector<Writer> CheckpointSaver::writers() const {
   std::vector<Writer> writers;
   for (std::size_t file = 0; file < division_.size(); ++file) {
     Writer writer{rank_of(file), {}};
     for (std::size_t arena = 0; arena < kArenas; ++arena) {
-      for (const Piece& piece : file_pieces(model_.parameters().table(), division_[file]))
+      for (const Piece& piece : file_pieces(table_, division_[file]))
         writer.fetches.push_back({arena, piece});
     }
     writers.push_back(std::move(writer));
@@ -89,7 +96,7 @@ SavedCheckpoint CheckpointSaver::save(RunDirectory* directory, const std::vector
       begin(*directory, state, written, watch);
       return written.temporary.string();
     });
-    PieceStream stream(group_, backend_, model_.parameters().table(), arenas, writers());
+    PieceStream stream(group_, backend_, layout(), arenas, writers());
     stream.run([&] {
       const CheckpointValues values = {stream.values(kWeights),
                                        {stream.values(kFirstMoment), stream.values(kSecondMoment)}};
@@ -148,11 +155,10 @@ void CheckpointSaver::start(RunDirectory* directory, const std::vector<OwnedAren
                             const TrainerState& state) {
   check(!background_, "checkpoint: the one before is in progress");
   const Time start = std::chrono::steady_clock::now();
-  const ParameterTable& table = model_.parameters().table();
   agree(group_, [&] {
-    if (own_file() && !copy_) copy_.emplace(table, division_[*own_file()], kArenas);
+    if (own_file() && !copy_) copy_.emplace(table_, division_[*own_file()], kArenas);
   });
-  PieceStream stream(group_, backend_, table, arenas, writers());
+  PieceStream stream(group_, backend_, layout(), arenas, writers());
   stream.run([&] {
     for (std::size_t arena = 0; copy_ && arena < kArenas; ++arena) copy_->take(arena, stream.values(arena));
   });

@@ -14,7 +14,7 @@
 
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/run_directory.h"
-#include "common/comm/rank_group.h"
+#include "common/parallel/grid.h"
 #include "common/train/piece_copy.h"
 #include "common/train/piece_stream.h"
 
@@ -29,12 +29,12 @@ struct SavedCheckpoint {
 // Every call is collective, and an error is thrown on all ranks; earlier checkpoints are kept then.
 class CheckpointSaver {
  public:
-  // Arenas of a model, in this order.
+  // Arenas of a model, in this order, as in Trainer::arenas().
   static constexpr std::size_t kWeights = 0, kFirstMoment = 1, kSecondMoment = 2, kArenas = 3;
 
-  // `writers`: the number of ranks that write, at most all of them. Everything is borrowed; `timeline` may be
-  // null.
-  CheckpointSaver(RankGroup& group, Backend& backend, const Gpt2& model, const Tokenizer& tokenizer,
+  // `model` is this rank's part if there are several tensor ranks. `writers`: the number of ranks that write,
+  // at most all of them. Everything but the grid is borrowed; `timeline` may be null.
+  CheckpointSaver(const Grid& grid, Backend& backend, const Gpt2& model, const Tokenizer& tokenizer,
                   int writers, const KeepRule& keep, Timeline* timeline);
 
   // Saves what the arenas hold. `directory` is null except on rank 0.
@@ -83,6 +83,8 @@ class CheckpointSaver {
   int rank_of(std::size_t file) const;
   // The number of the file that this rank writes, if it does.
   std::optional<std::size_t> own_file() const;
+  // Where the parameters are in the arenas of all ranks.
+  PieceLayout layout() const;
   // Which pieces each writer fetches.
   std::vector<Writer> writers() const;
   // The steps of a save. begin() and commit() are for rank 0.
@@ -100,12 +102,14 @@ class CheckpointSaver {
   // Returns when this rank's thread has made progress, or has ended.
   void wait_for_progress() const;
 
-  RankGroup& group_;
+  Grid grid_;
+  RankGroup& group_;  // of all ranks
   Backend& backend_;
   const Gpt2& model_;
   const Tokenizer& tokenizer_;
   KeepRule keep_;
   Timeline* timeline_;
+  ParameterTable table_;             // of the whole model
   std::vector<TableRows> division_;  // among the files
   std::optional<PieceCopy> copy_;    // of this rank's file; kept for the next save
   std::unique_ptr<Background> background_;

@@ -50,7 +50,10 @@ std::optional<std::vector<double>> log_likelihoods(RankGroup& group, Backend& ba
                                                    std::span<const Continuation> continuations,
                                                    const ChoiceOptions& options) {
   const std::int64_t count = std::ssize(continuations), B = options.batch_size;
-  InTurn work{.batches = (count + B - 1) / B, .results = B, .stoppable = options.stoppable};
+  InTurn work{.batches = (count + B - 1) / B,
+              .results = B,
+              .stoppable = options.stoppable,
+              .stopping = options.stopping};
   if (options.on_endings)
     work.on_batches = [&](std::int64_t done) { options.on_endings(std::min(count, done * B)); };
   auto all = compute_in_turn<double>(group, work, [&](std::int64_t i, std::span<double> results) {

@@ -17,6 +17,7 @@ namespace stagegpt {
 struct ChoiceOptions {
   std::int64_t batch_size = 1;                        // endings per batch, on a rank
   bool stoppable = false;                             // whether a signal stops the evaluation
+  RankGroup* stopping = nullptr;                      // ranks that stop together; null: those of the group
   std::function<void(std::int64_t)> on_endings = {};  // called with the number of completed endings
 };
 

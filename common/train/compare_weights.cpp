@@ -42,27 +42,33 @@ std::string names(const RankGroup& group, const std::vector<int>& ranks) {
   return concat(text, " and ", more, more == 1 ? " other" : " others");
 }
 
-}  // namespace
-
-void require_same_weights(RankGroup& group, Backend& backend, const Parameters& parameters,
-                          const std::string& when) {
-  if (group.size() == 1) return;
-  Hash own{};
-  agree(group, [&] { own = hash_of(group, backend, parameters); });
-  const std::vector<Hash> all = gather(group, own);
+// Compares the hashes of some ranks: first, first + step, ….
+void require_same_hashes(const RankGroup& group, const std::vector<Hash>& hashes, int first, int step,
+                         const std::string& when) {
+  std::vector<int> ranks, like_most, others;
+  for (int rank = first; rank < group.size(); rank += step) ranks.push_back(rank);
+  const auto hash = [&](int rank) { return hashes[static_cast<std::size_t>(rank)]; };
   // If two values are equally frequent, that of the lower rank.
-  const auto most =
-      std::ranges::max_element(all, {}, [&](const Hash& hash) { return std::ranges::count(all, hash); });
-  std::vector<int> like_most, others;
-  for (int rank = 0; rank < group.size(); ++rank) {
-    (all[static_cast<std::size_t>(rank)] == *most ? like_most : others).push_back(rank);
-  }
+  const Hash most = hash(*std::ranges::max_element(
+      ranks, {}, [&](int rank) { return std::ranges::count(ranks, hash(rank), hash); }));
+  for (const int rank : ranks) (hash(rank) == most ? like_most : others).push_back(rank);
   if (others.empty()) return;
   const bool majority = like_most.size() > others.size();
   throw WeightsDiffer(concat("weights ", when, ": ", names(group, others),
                              others.size() == 1 ? " differs from " : " differ from ",
                              majority ? concat("the other ", like_most.size()) : names(group, like_most),
                              majority ? "" : "; without a majority, the correct ones are unknown"));
+}
+
+}  // namespace
+
+void require_same_weights(RankGroup& group, Backend& backend, const Parameters& parameters,
+                          const std::string& when, int tensor_ranks) {
+  if (group.size() == tensor_ranks) return;
+  Hash own{};
+  agree(group, [&] { own = hash_of(group, backend, parameters); });
+  const std::vector<Hash> all = gather(group, own);
+  for (int rank = 0; rank < tensor_ranks; ++rank) require_same_hashes(group, all, rank, tensor_ranks, when);
 }
 
 }  // namespace stagegpt

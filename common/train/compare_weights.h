@@ -1,4 +1,5 @@
-// Checks that all ranks have bit-identical weights, and shadows of them if ops read these. A difference means
+// Checks that all ranks with the same part of a model have bit-identical weights, and shadows of them if ops
+// read these. A difference means
 // an error in a rank's memory, processor or network, or in this program, which would otherwise remain
 // unnoticed.
 #pragma once
@@ -16,10 +17,11 @@ class WeightsDiffer final : public AgreedFailure {
   using AgreedFailure::AgreedFailure;
 };
 
-// Compares hashes of the weights and shadows of all ranks. If they differ, all ranks throw WeightsDiffer; the
+// Compares hashes of the weights and shadows of all ranks; with several tensor ranks, of those with the same
+// part of the model (grid.h). If they differ, all ranks throw WeightsDiffer; the
 // message contains `when`, and the ranks and hosts whose weights differ from the majority. If one rank is out
 // of memory, all throw AgreedFailure. The weights must be up to date (GradientSync::gather_weights()).
 void require_same_weights(RankGroup& group, Backend& backend, const Parameters& parameters,
-                          const std::string& when);
+                          const std::string& when, int tensor_ranks = 1);
 
 }  // namespace stagegpt

@@ -113,7 +113,8 @@ std::optional<Evaluation> evaluate(RankGroup& group, Backend& backend, const Gpt
                                    const TokenSequence& tokens, const Windows& windows,
                                    const EvaluateOptions& options) {
   const std::int64_t B = options.batch_size;
-  InTurn work{.batches = (windows.count + B - 1) / B, .stoppable = options.stoppable};
+  InTurn work{
+      .batches = (windows.count + B - 1) / B, .stoppable = options.stoppable, .stopping = options.stopping};
   if (options.on_windows)
     work.on_batches = [&](std::int64_t done) { options.on_windows(std::min(windows.count, done * B)); };
   const auto all = compute_in_turn<Sums>(group, work, [&](std::int64_t i, std::span<Sums> sums) {

@@ -40,6 +40,7 @@ struct EvaluateOptions {
   // Bytes of text in each token of the vocabulary; kUnknownBytes if unknown. Empty: bytes are not counted.
   std::span<const std::int32_t> token_bytes = {};
   bool stoppable = false;                             // whether a signal stops the evaluation
+  RankGroup* stopping = nullptr;                      // ranks that stop together; null: those of the group
   std::function<void(std::int64_t)> on_windows = {};  // called with the number of completed windows
 };
 

@@ -5,6 +5,7 @@
 #include "common/backend/planning_backend.h"
 #include "common/comm/self_communicator.h"
 #include "common/model/kv_cache.h"
+#include "common/parallel/across_ranks.h"
 #include "common/train/evaluate.h"
 
 namespace stagegpt {
@@ -45,26 +46,44 @@ struct Run {
   int ranks;
   const GradientSync& sync;
   DType activations;
+  int tensor_ranks;
+};
+
+// The ranks of such a run, with the part of the model that they hold.
+struct Planned {
+  explicit Planned(const Run& run)
+      : world(run.ranks * run.tensor_ranks), data(run.ranks), tensor(run.tensor_ranks), all(world) {
+    if (run.tensor_ranks > 1)
+      across.emplace(grid.tensor(), run.config.vocab_size, run.config.padded_vocab_size());
+  }
+  const Partition& partition() const { return across ? *across : Partition::none(); }
+
+  PlannedRanks world, data, tensor;
+  SelfCommunicator all;
+  Grid grid{all, std::make_shared<SelfCommunicator>(data), std::make_shared<SelfCommunicator>(tensor)};
+  std::optional<AcrossRanks> across;
 };
 
 // Bytes of a model without its gradients.
 std::size_t bytes_of_weights(const Run& run) {
   const std::unique_ptr<Backend> backend = make_planning_backend();
-  const Gpt2 model(*backend, run.config, DType::f32, run.ranks, Purpose::inference, run.activations);
+  const Planned planned(run);
+  const Gpt2 model(*backend, run.config, DType::f32, run.ranks, Purpose::inference, run.activations,
+                   planned.partition());
   return backend->memory_stats().bytes_in_use;
 }
 
 // The plan of two steps; the second one reuses blocks that the first one has freed.
 MemoryPlan plan_two_steps(const Run& run, const TrainerConfig& trainer_config) {
   const std::unique_ptr<Backend> backend = make_planning_backend();
-  PlannedRanks group(run.ranks);
-  SelfCommunicator communicator(group);
+  const Planned planned(run);
   PlannedSync sync(run.sync);
-  Gpt2 model(*backend, run.config, DType::f32, run.ranks, Purpose::training, run.activations);
+  Gpt2 model(*backend, run.config, DType::f32, run.ranks, Purpose::training, run.activations,
+             planned.partition());
   const std::size_t model_bytes = backend->memory_stats().bytes_in_use;
   const DataLoader data(std::vector<std::int32_t>(static_cast<std::size_t>(run.T) + 1), run.T,
                         trainer_config.seed);
-  Trainer trainer(*backend, communicator, sync, model, data, trainer_config);
+  Trainer trainer(*backend, planned.grid, sync, model, data, trainer_config);
 
   MemoryPlan plan;
   plan.weights = bytes_of_weights(run);
@@ -113,8 +132,8 @@ std::size_t bytes_of_losses(std::int64_t passes) {
 }  // namespace
 
 MemoryPlan plan_memory(const Gpt2Config& config, const TrainerConfig& trainer, std::int64_t T, int ranks,
-                       const GradientSync& sync, DType activations) {
-  const Run run{config, T, ranks, sync, activations};
+                       const GradientSync& sync, DType activations, int tensor_ranks) {
+  const Run run{config, T, ranks, sync, activations, tensor_ranks};
   const std::int64_t sub_batches =
       divide_step(trainer.batch_size, 1, /*rank=*/0, ranks, trainer.fixed_sub_batches()).sub_batches;
   TrainerConfig planned = trainer;

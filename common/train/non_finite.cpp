@@ -25,28 +25,30 @@ class Search {
     if (found_) return;
     for (const Var& input : inputs) {
       if (input.leaf_id() >= 0 && !all_finite(backend_, input.value())) {
-        found_ = weight_name(table_[static_cast<std::size_t>(input.leaf_id())]);
+        found_ = {weight_name(table_[static_cast<std::size_t>(input.leaf_id())]), op_};
       }
     }
     const std::vector<std::string> names = names_.of(op, inputs, outputs.size());
     for (std::size_t i = 0; i < outputs.size() && !found_; ++i) {
-      if (!all_finite(backend_, outputs[i].value())) found_ = names[i];
+      if (!all_finite(backend_, outputs[i].value())) found_ = {names[i], op_};
     }
+    ++op_;
   }
-  const std::optional<std::string>& found() const { return found_; }
+  const std::optional<FoundTensor>& found() const { return found_; }
 
  private:
   Backend& backend_;
   const ParameterTable& table_;
   OutputNames names_;
-  std::optional<std::string> found_;
+  std::int64_t op_ = 0;
+  std::optional<FoundTensor> found_;
 };
 
 }  // namespace
 
 double unsigned_nan(double x) { return std::isnan(x) ? std::numeric_limits<double>::quiet_NaN() : x; }
 
-std::optional<std::string> first_non_finite_output(Backend& backend, const Gpt2& model, const Tensor& ids,
+std::optional<FoundTensor> first_non_finite_output(Backend& backend, const Gpt2& model, const Tensor& ids,
                                                    const Tensor& targets, const DropoutPosition& dropout) {
   Search search(backend, model.parameters().table());
   Tape tape(backend, Tape::Mode::inference);

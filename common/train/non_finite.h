@@ -11,10 +11,15 @@ namespace stagegpt {
 // Removes the sign of a NaN, which is meaningless and would be printed as "-nan".
 double unsigned_nan(double x);
 
+struct FoundTensor {
+  std::string name;
+  std::int64_t op = 0;  // the first op of the forward pass that reads or writes it, counted from 0
+};
+
 // Runs a forward pass on ids, targets i32 (B,T), and checks the weights and outputs of each op in turn.
 // Returns the first one that contains infinity or NaN: "the weight h.3.mlp.c_fc.weight", "the output of
 // h.3.mlp.c_fc (linear)", "the output of attention, after h.3.attn.c_attn". Empty if all are finite.
-std::optional<std::string> first_non_finite_output(Backend& backend, const Gpt2& model, const Tensor& ids,
+std::optional<FoundTensor> first_non_finite_output(Backend& backend, const Gpt2& model, const Tensor& ids,
                                                    const Tensor& targets, const DropoutPosition& dropout);
 
 // The first parameter, in the order of the backward pass, whose gradient has a norm that is not finite.

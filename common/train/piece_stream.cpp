@@ -8,10 +8,34 @@
 #include "common/comm/agreement.h"
 
 namespace stagegpt {
+namespace {
 
-PieceStream::PieceStream(RankGroup& group, Backend& backend, const ParameterTable& table,
+// Elements from `begin` on of an arena, to their places in a piece.
+void copy_to_places(std::span<const PlacedRun> runs, std::int64_t begin, std::span<const float> elements,
+                    std::span<float> piece) {
+  const std::int64_t end = begin + std::ssize(elements);
+  for (const PlacedRun& run : runs) {
+    const std::int64_t first = std::max(run.begin, begin), size = std::min(run.begin + run.size, end) - first;
+    if (size > 0)
+      std::copy_n(elements.begin() + first - begin, size, piece.begin() + run.at + first - run.begin);
+  }
+}
+
+}  // namespace
+
+PieceLayout placed_as_in(const ParameterTable& table) {
+  return [&table](const Piece& piece) {
+    return std::vector<PlacedRun>{{0, table[piece.parameter].offset + piece.begin, piece.size()}};
+  };
+}
+
+PieceStream::PieceStream(RankGroup& group, Backend& backend, PieceLayout layout,
                          const std::vector<OwnedArena>& arenas, std::vector<Writer> writers)
-    : group_(group), backend_(backend), table_(table), arenas_(arenas), writers_(std::move(writers)) {
+    : group_(group),
+      backend_(backend),
+      layout_(std::move(layout)),
+      arenas_(arenas),
+      writers_(std::move(writers)) {
   for (const OwnedArena& arena : arenas_) divisions_.push_back(division_of(group_, arena.owned));
   for (const Writer& writer : writers_) turns_ = std::max(turns_, writer.fetches.size());
   agree(group_, [&] {
@@ -85,23 +109,40 @@ bool PieceStream::serve_until_own() {
 
 void PieceStream::transfer(const Writer& writer, const Fetch& fetch, std::span<float> out) {
   group_.beat();
-  const std::int64_t offset = table_[fetch.piece.parameter].offset;
-  const std::int64_t first = offset + fetch.piece.begin, end = offset + fetch.piece.end;
+  const std::vector<PlacedRun> runs = layout_(fetch.piece);
+  for (auto first = runs.begin(); first != runs.end();) {
+    auto end = first + 1;
+    while (end != runs.end() && end->begin == (end - 1)->begin + (end - 1)->size) ++end;
+    transfer(writer.rank, fetch.arena, {first, end}, out);
+    first = end;
+  }
+}
+
+void PieceStream::transfer(int writer, std::size_t arena, std::span<const PlacedRun> runs,
+                           std::span<float> out) {
+  const std::int64_t first = runs.front().begin, end = runs.back().begin + runs.back().size;
+  const bool writes = writer == group_.rank();
+  // Several runs are received as one message, and then copied to their places.
+  const bool in_place = runs.size() == 1 && !out.empty();
   for (std::int64_t begin = first; begin < end;) {
-    const Source source = source_of(divisions_[fetch.arena], begin, writer.rank);
-    const bool moves = source.from != writer.rank;
+    const Source source = source_of(divisions_[arena], begin, writer);
+    const bool moves = source.from != writer;
     std::int64_t size = std::min(end, source.end) - begin;
-    if (moves) size = std::min(size, kElements);
-    const auto at = static_cast<std::size_t>(begin - first), n = static_cast<std::size_t>(size);
-    if (moves && source.from == group_.rank()) {
+    if (moves || runs.size() > 1) size = std::min(size, kElements);
+    const auto at = static_cast<std::size_t>(runs.front().at + begin - first),
+               n = static_cast<std::size_t>(size);
+    if (source.from == group_.rank() && moves) {
       const std::span<float> message = std::span(message_).first(n);
-      copy_own(fetch, source.part, begin, message);
-      group_.send(std::as_bytes(message), writer.rank);
-    } else if (moves && writer.rank == group_.rank()) {
-      const std::span<float> message = out.empty() ? std::span(message_).first(n) : out.subspan(at, n);
-      group_.receive(std::as_writable_bytes(message), source.from);
-    } else if (writer.rank == group_.rank() && !out.empty()) {
-      copy_own(fetch, source.part, begin, out.subspan(at, n));
+      copy_own(arena, source.part, begin, message);
+      group_.send(std::as_bytes(message), writer);
+    } else if (writes && (moves || !out.empty())) {
+      const std::span<float> elements = in_place ? out.subspan(at, n) : std::span(message_).first(n);
+      if (moves) {
+        group_.receive(std::as_writable_bytes(elements), source.from);
+      } else {
+        copy_own(arena, source.part, begin, elements);
+      }
+      if (!in_place && !out.empty()) copy_to_places(runs, begin, elements, out);
     }
     begin += size;
   }
@@ -123,11 +164,11 @@ PieceStream::Source PieceStream::source_of(const Division& division, std::int64_
   return found(*(behind - 1));
 }
 
-void PieceStream::copy_own(const Fetch& fetch, std::size_t part, std::int64_t begin,
+void PieceStream::copy_own(std::size_t arena, std::size_t part, std::int64_t begin,
                            std::span<float> out) const {
-  const OwnedArena& arena = arenas_[fetch.arena];
+  const auto& [owned, parts] = arenas_[arena];
   backend_.copy_to_host(std::as_writable_bytes(out),
-                        arena.parts[part].slice(begin - arena.owned[part].begin, {std::ssize(out)}));
+                        parts[part].slice(begin - owned[part].begin, {std::ssize(out)}));
 }
 
 }  // namespace stagegpt

@@ -14,11 +14,23 @@
 namespace stagegpt {
 
 // What this rank has of an arena: parts[i] f32 (owned[i].size()) is its part i. All ranks have the same
-// number of parts. Several ranks may have the same elements only if every rank has all of them.
+// number of parts, some of which may be empty. Parts of several ranks may have the same elements only if they
+// have the same range.
 struct OwnedArena {
   ArenaParts owned;
   std::vector<Tensor> parts;
 };
+
+// Elements [begin, begin + size) of an arena: elements [at, at + size) of a piece.
+struct PlacedRun {
+  std::int64_t at = 0, begin = 0, size = 0;
+};
+
+// Where the elements of a piece are in the arenas. Runs that are neighbours in an arena follow each other.
+using PieceLayout = std::function<std::vector<PlacedRun>(const Piece&)>;
+
+// In arenas that have the offsets of a table, which is borrowed.
+PieceLayout placed_as_in(const ParameterTable& table);
 
 // A piece of an arena that a writer fetches.
 struct Fetch {
@@ -36,11 +48,11 @@ struct Writer {
 
 class PieceStream {
  public:
-  // The arenas are those of one model, whose table is borrowed. All ranks give the same writers, which are
+  // The arenas are those of one model. All ranks give the same layout, and the same writers, which are
   // different ranks. A collective call. It needs 4 MiB; if one rank cannot allocate them, all throw
   // AgreedFailure.
-  PieceStream(RankGroup& group, Backend& backend, const ParameterTable& table,
-              const std::vector<OwnedArena>& arenas, std::vector<Writer> writers);
+  PieceStream(RankGroup& group, Backend& backend, PieceLayout layout, const std::vector<OwnedArena>& arenas,
+              std::vector<Writer> writers);
 
   // A collective call. On a writer, `body` gets all of its pieces by values(), in their order; on another
   // rank it is empty. Meanwhile all ranks send what they own, and report progress to the watchdog. If the
@@ -75,13 +87,15 @@ class PieceStream {
   void serve_rest();
   // One fetch of a writer. `out` is used on that rank; if it is empty there, the elements are discarded.
   void transfer(const Writer& writer, const Fetch& fetch, std::span<float> out);
+  // Some runs of it, which are neighbours in the arena.
+  void transfer(int writer, std::size_t arena, std::span<const PlacedRun> runs, std::span<float> out);
   // Where `writer` gets element `begin` from: itself, if it has it.
   Source source_of(const Division& division, std::int64_t begin, int writer) const;
-  void copy_own(const Fetch& fetch, std::size_t part, std::int64_t begin, std::span<float> out) const;
+  void copy_own(std::size_t arena, std::size_t part, std::int64_t begin, std::span<float> out) const;
 
   RankGroup& group_;
   Backend& backend_;
-  const ParameterTable& table_;
+  PieceLayout layout_;
   std::vector<OwnedArena> arenas_;
   std::vector<Division> divisions_;  // of the arenas
   std::vector<Writer> writers_;

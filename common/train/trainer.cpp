@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdint>
 
 #include "common/base/error.h"
 #include "common/base/seconds_since.h"
 #include "common/comm/agreement.h"
+#include "common/parallel/parts.h"
+#include "common/parallel/whole_values.h"
 #include "common/train/non_finite.h"
 
 namespace stagegpt {
@@ -21,23 +24,31 @@ Tape::OpWatch both(const Tape::OpWatch& first, LayerWatch* layers) {
   };
 }
 
+std::optional<TensorSync> tensor_sync(const Grid& grid, GradientSync& sync, Backend& backend,
+                                      const Gpt2& model) {
+  if (grid.tensor().size() == 1) return std::nullopt;
+  return std::optional<TensorSync>(std::in_place, sync, grid.tensor(), backend,
+                                   shared_begin(model.parameters().table()));
+}
+
 }  // namespace
 
-Trainer::Trainer(Backend& backend, Communicator& communicator, GradientSync& sync, Gpt2& model,
-                 const DataLoader& data, const TrainerConfig& config)
+Trainer::Trainer(Backend& backend, const Grid& grid, GradientSync& sync, Gpt2& model, const DataLoader& data,
+                 const TrainerConfig& config)
     : backend_(backend),
-      communicator_(communicator),
-      sync_(sync),
+      grid_(grid),
       model_(model),
-      division_(divide_step(config.batch_size, config.grad_accumulation, communicator.rank(),
-                            communicator.size(), config.fixed_sub_batches())),
+      tensor_sync_(tensor_sync(grid, sync, backend, model)),
+      sync_(tensor_sync_ ? *tensor_sync_ : sync),
+      division_(divide_step(config.batch_size, config.grad_accumulation, grid.data().rank(),
+                            grid.data().size(), config.fixed_sub_batches())),
       batches_(data, division_, config.timeline),
       config_(config),
       clock_(backend.make_timer()),
-      optimizer_(backend, model.parameters(), config.adamw, sync.owned(model.parameters().weights().numel()),
-                 sync.norm_in_blocks()) {
+      optimizer_(backend, model.parameters(), config.adamw, sync_.owned(model.parameters().weights().numel()),
+                 sync_.norm_in_blocks()) {
   if (config.reproducible) tree_.emplace(backend, division_.owned_sub_batches);
-  if (backend.records() && sync.communicates() && division_.micro_steps == 1 && !config.reproducible) {
+  if (backend.records() && sync_.communicates() && division_.micro_steps == 1 && !config.reproducible) {
     throw AgreedUserError(
         "--gpu-graph: on repeats the micro-steps before a step's last one, which sends gradients: it needs "
         "--grad-accumulation 2 or more");
@@ -59,11 +70,11 @@ StepReport Trainer::step(const Tape::OpWatch& watch_op, LayerWatch* layers) {
   clock_.start();
   run_passes(watch_op, layers);
 
-  communicator_.group().enter("communication");
+  group().enter("communication");
   sync_.finish(parameters);
   clock_.end(&PhaseSeconds::communication);
 
-  communicator_.group().enter("optimizer");
+  group().enter("optimizer");
   update(report.learning_rate, layers);
   sync_.share_weights(parameters);
   clock_.end(&PhaseSeconds::communication);
@@ -81,7 +92,7 @@ DropoutPosition Trainer::dropout_position(std::int64_t step, const SubBatch& sub
 }
 
 void Trainer::send_next_batch() {
-  communicator_.group().enter("data");
+  group().enter("data");
   const auto [batch, first_sample] = batches_.next();
   inputs_->send_ahead(batch, {static_cast<std::int32_t>(step_), static_cast<std::int32_t>(first_sample)});
 }
@@ -115,14 +126,14 @@ void Trainer::run_passes(const Tape::OpWatch& watch, LayerWatch* layers) {
 void Trainer::run_pass(const Pass& pass) {
   const bool repeated = backend_.records() && !pass.watch && !(pass.last && sync_.communicates());
   if (!repeated) return compute_pass(pass, /*timed=*/true);
-  communicator_.group().enter("backward");  // a graph that is launched does not run compute_pass()
+  group().enter("backward");  // a graph that is launched does not run compute_pass()
   backend_.repeat(pass.first ? first_pass_ : other_pass_, [&] { compute_pass(pass, /*timed=*/false); });
 }
 
 void Trainer::compute_pass(const Pass& pass, bool timed) {
   Parameters& parameters = model_.parameters();
   if (pass.first) parameters.clear_grads();
-  communicator_.group().enter("forward");
+  group().enter("forward");
   // The loss is scaled to the mean over all sub-batches, so that gradients are summed over ranks without
   // division.
   Tape tape(backend_, Tape::Mode::training,
@@ -133,10 +144,10 @@ void Trainer::compute_pass(const Pass& pass, bool timed) {
                                config_.recompute);
   if (timed) clock_.end(&PhaseSeconds::forward);
 
-  communicator_.group().enter("backward");
+  group().enter("backward");
   if (pass.last && sync_.communicates()) {
     tape.on_leaf_ready([&](int parameter) {
-      if (communicator_.size() == 1) return sync_.ready(parameters, parameter);
+      if (grid_.data().size() == 1) return sync_.ready(parameters, parameter);
       clock_.end(&PhaseSeconds::backward);
       sync_.ready(parameters, parameter);
       clock_.end(&PhaseSeconds::communication);
@@ -185,12 +196,14 @@ void Trainer::gather_report(const std::vector<float>& losses, StepReport& report
   const double own_seconds = seconds.total() - seconds.communication;
   std::vector<double> own = {own_seconds};
   own.insert(own.end(), losses.begin(), losses.end());
-  const std::vector<double> all = gather(communicator_.group(), own);
+  const std::vector<double> all = gather(group(), own);
   // In the order of ranks, which is the order of sub-batches: it does not depend on the number of ranks.
+  // Tensor ranks have the same losses.
+  const auto tensor_ranks = static_cast<std::size_t>(grid_.tensor().size());
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (i % own.size() == 0) {
       report.rank_seconds.push_back(all[i]);
-    } else {
+    } else if (i / own.size() % tensor_ranks == 0) {
       report.loss += all[i] / static_cast<double>(division_.micro_steps * division_.sub_batches);
     }
   }
@@ -202,52 +215,58 @@ void Trainer::gather_report(const std::vector<float>& losses, StepReport& report
 }
 
 DividedArenas Trainer::gradients() const {
+  check(grid_.tensor().size() == 1, "trainer: the gradients of one tensor rank are not all");
   std::vector<Tensor> parts;
   for (const ArenaRange& range : optimizer_.owned())
     parts.push_back(model_.parameters().grads().slice(range.begin, {range.size()}));
-  return {communicator_.group(), backend_, optimizer_.owned(), {parts}};
+  return {group(), backend_, optimizer_.owned(), {parts}};
 }
 
 std::vector<OwnedArena> Trainer::arenas() const {
   const Tensor& weights = model_.parameters().weights();
-  const ArenaParts owned = optimizer_.owned();
-  OwnedArena m{owned, {}}, v{owned, {}};
-  for (const AdamW::Part& part : optimizer_.parts()) {
-    m.parts.push_back(part.moments.m);
-    v.parts.push_back(part.moments.v);
+  const std::int64_t offset = begin_of_part(grid_.tensor().rank(), weights.numel());
+  OwnedArena all{{{offset, offset + weights.numel()}}, {weights}}, m, v;
+  for (const auto& [range, moments, decay] : optimizer_.parts()) {
+    for (OwnedArena* const arena : {&m, &v})
+      arena->owned.push_back({offset + range.begin, offset + range.end});
+    m.parts.push_back(moments.m);
+    v.parts.push_back(moments.v);
   }
-  return {{{{0, weights.numel()}}, {weights}}, std::move(m), std::move(v)};
+  return {std::move(all), std::move(m), std::move(v)};
 }
 
 void Trainer::load_moments(const MomentValues& values) {
-  load_moment(&Moments::m, values.m);
-  load_moment(&Moments::v, values.v);
+  const ParameterTable& table = model_.parameters().table();
+  load_moment(&Moments::m, part_values(table, values.m));
+  load_moment(&Moments::v, part_values(table, values.v));
   backend_.fill(model_.parameters().grads(), 0);  // no step writes the gradients of frozen parameters
 }
 
 void Trainer::load_moment(Moment moment, const ParameterValues& values) {
   const ParameterTable& table = model_.parameters().table();
   const Tensor& arena = model_.parameters().grads();  // a buffer, if every rank has all moments
-  const std::int64_t slice = arena.numel() / communicator_.size(), begin = communicator_.rank() * slice;
-  const bool gathered =
-      communicator_.size() > 1 && !any(communicator_.group(), total_size(optimizer_.owned()) < arena.numel());
-  agree(communicator_.group(), [&] {
+  Communicator& ranks = grid_.data();
+  const std::int64_t slice = arena.numel() / ranks.size(), begin = ranks.rank() * slice;
+  const bool gathered = ranks.size() > 1 && !any(group(), total_size(optimizer_.owned()) < arena.numel());
+  agree(group(), [&] {
     if (gathered)
       return load_part(backend_, table, {begin, begin + slice}, arena.slice(begin, {slice}), values);
-    for (const AdamW::Part& part : optimizer_.parts())
-      load_part(backend_, table, part.range, part.moments.*moment, values);
+    for (const AdamW::Part& part : optimizer_.parts()) {
+      if (part.range.size() > 0) load_part(backend_, table, part.range, part.moments.*moment, values);
+    }
   });
   if (!gathered) return;
-  communicator_.all_gather(arena)->wait();
+  ranks.all_gather(arena)->wait();
   for (const AdamW::Part& part : optimizer_.parts())
     backend_.copy(part.moments.*moment, arena.slice(part.range.begin, {part.range.size()}));
 }
 
 std::string Trainer::first_non_finite(const StepReport& report) {
-  std::optional<std::string> found;
+  std::optional<FoundTensor> found;
   const std::int64_t after = batches_.position();
   batches_.seek(after - division_.samples());
-  for (std::int64_t i = 0; i < division_.passes() && !found; ++i) {
+  // Tensor ranks search together.
+  for (std::int64_t i = 0; i < division_.passes() && !any(grid_.tensor().group(), found.has_value()); ++i) {
     const SubBatch sub_batch = batches_.next();
     const Shape shape{division_.sub_batch_size(), batches_.seq_len()};
     found = first_non_finite_output(backend_, model_,
@@ -256,15 +275,20 @@ std::string Trainer::first_non_finite(const StepReport& report) {
                                     dropout_position(report.step, sub_batch));
   }
   batches_.seek(after);
+  // What is wrong on one tensor rank is soon wrong on all; they compute the same ops, and the first has the
+  // cause.
+  const std::vector<std::int64_t> ops = gather(grid_.tensor().group(), found ? found->op : INT64_MAX);
+  if (std::ranges::min_element(ops) - ops.begin() != grid_.tensor().rank()) found.reset();
   // A tensor of the forward pass has priority: it is the cause. Gradients have been reduced over all ranks.
   const char certainty = found ? 2 : 1;
-  if (!found) found = first_non_finite_gradient(backend_, model_.parameters());
-  const std::vector<char> all = gather<char>(communicator_.group(), found ? certainty : 0);
+  const std::optional<std::string> name =
+      found ? found->name : first_non_finite_gradient(backend_, model_.parameters());
+  const std::vector<char> all = gather<char>(group(), name ? certainty : 0);
   const auto first = std::ranges::max_element(all);
   if (*first == 0) return "an unknown tensor, which a second forward pass does not reproduce,";
   const int rank = static_cast<int>(first - all.begin());
-  const std::string what = broadcast_text(communicator_.group(), found.value_or(""), rank);
-  return *first == 2 && communicator_.size() > 1 ? concat(what, " on rank ", rank) : what;
+  const std::string what = broadcast_text(group(), name.value_or(""), rank);
+  return *first == 2 && group().size() > 1 ? concat(what, " on rank ", rank) : what;
 }
 
 }  // namespace stagegpt

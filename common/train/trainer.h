@@ -14,6 +14,8 @@
 #include "common/model/gpt2.h"
 #include "common/optim/adamw.h"
 #include "common/optim/lr_schedule.h"
+#include "common/parallel/grid.h"
+#include "common/parallel/tensor_sync.h"
 #include "common/train/divided_arenas.h"
 #include "common/train/layer_watch.h"
 #include "common/train/pass_inputs.h"
@@ -59,10 +61,11 @@ struct StepReport {
 
 class Trainer {
  public:
-  // The arguments must outlive the trainer. Throws UserError as divide_step() does, and if the backend
-  // records work but no pass can be repeated.
-  Trainer(Backend& backend, Communicator& communicator, GradientSync& sync, Gpt2& model,
-          const DataLoader& data, const TrainerConfig& config);
+  // A batch is divided among the data ranks, whose gradients `sync` combines. The model is this rank's part
+  // if there are several tensor ranks. The arguments must outlive the trainer. Throws UserError as
+  // divide_step() does, and if the backend records work but no pass can be repeated.
+  Trainer(Backend& backend, const Grid& grid, GradientSync& sync, Gpt2& model, const DataLoader& data,
+          const TrainerConfig& config);
 
   // One optimizer step. `watch` is called for the ops of the forward pass of this rank's first sub-batch.
   // `layers`, which may be null, measures the step.
@@ -80,14 +83,14 @@ class Trainer {
   // before they are read.
   void gather_weights() { sync_.gather_weights(model_.parameters()); }
   // An arena for rank 0 to read: the gradients of the last step, reduced over all ranks and before clipping.
-  // A collective call.
+  // A collective call. Only with one tensor rank.
   DividedArenas gradients() const;
   // What this rank has of a checkpoint: the weights, which are up to date after gather_weights(), and the
-  // moments m and v.
+  // moments m and v. placed_in_parts() (whole_values.h) says where the parameters are in them.
   std::vector<OwnedArena> arenas() const;
-  // Copies moments into this rank's parts. Each rank reads only these; if every rank has all of them, it
-  // reads a slice, and gets the others' from them. Overwrites the gradients with zeros. A collective call; an
-  // error of `values` on one rank is thrown on all.
+  // Copies moments of the whole model into this rank's parts. Each rank reads only these; if all data ranks
+  // have the same, each reads a slice, and gets the others' from them. Overwrites the gradients with zeros. A
+  // collective call; an error of `values` on one rank is thrown on all.
   void load_moments(const MomentValues& values);
 
  private:
@@ -113,11 +116,13 @@ class Trainer {
   void read_results(StepReport& report);
   // Gathers losses and times of all ranks into the report.
   void gather_report(const std::vector<float>& losses, StepReport& report);
+  RankGroup& group() const { return grid_.world().group(); }
 
   Backend& backend_;
-  Communicator& communicator_;
-  GradientSync& sync_;
+  Grid grid_;
   Gpt2& model_;
+  std::optional<TensorSync> tensor_sync_;  // only with several tensor ranks
+  GradientSync& sync_;
   StepDivision division_;
   BatchStream batches_;
   TrainerConfig config_;

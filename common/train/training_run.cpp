@@ -25,20 +25,23 @@ WindowSample validation_sample(std::int64_t tokens, std::int64_t seq_len, const 
   return validation_sample(tokens, seq_len, config.eval_tokens, steps * windows_of_a_step);
 }
 
-TrainingRun::TrainingRun(Backend& backend, Communicator& communicator, GradientSync& sync, Gpt2& model,
+TrainingRun::TrainingRun(Backend& backend, const Grid& grid, GradientSync& sync, Gpt2& model,
                          const Corpus& corpus, const TrainingRunConfig& config)
     : backend_(backend),
-      communicator_(communicator),
-      group_(communicator.group()),
+      grid_(grid),
+      group_(grid.world().group()),
       model_(model),
+      table_(gpt2_parameter_table(model.config())),
       tokenizer_(*corpus.tokenizer),
       config_(config),
       data_(corpus.train, model.config().block_size, config.trainer.seed, corpus.mixture),
       train_identity_(corpus.train_identity),
       sample_(validation_sample(corpus.validation.size(), data_.seq_len(), config)),
-      trainer_(backend, communicator, sync, model, data_, config.trainer),
-      saver_(group_, backend, model, *corpus.tokenizer, config.checkpoint_writers, config.keep,
+      trainer_(backend, grid, sync, model, data_, config.trainer),
+      saver_(grid, backend, model, *corpus.tokenizer, config.checkpoint_writers, config.keep,
              config.trainer.timeline) {
+  check(has_whole_model() || (config.trace_steps == 0 && config.watch_layers == 0),
+        "training run: traces or measured layers with several tensor ranks");
   if (sample_.all > 0) {
     validation_.emplace(corpus.validation, *corpus.tokenizer, data_.seq_len(), config.trainer.batch_size);
   }
@@ -77,7 +80,7 @@ void TrainingRun::resume(const std::filesystem::path& checkpoint) {
   const TrainerState state =
       parse_trainer_state(text_from_root(group_, [&] { return to_json_text(read_state(checkpoint)); }));
   std::optional<MomentFiles> moments;
-  agree(group_, [&] { moments.emplace(checkpoint, model_.parameters().table()); });
+  agree(group_, [&] { moments.emplace(checkpoint, table_); });
   trainer_.load_moments({with_heartbeat(moments->values().m, StopSignals::throw_if_requested),
                          with_heartbeat(moments->values().v, StopSignals::throw_if_requested)});
   trainer_.restore(state.step, state.data_position);
@@ -253,8 +256,9 @@ bool TrainingRun::validate() {
 std::optional<ChoiceResult> TrainingRun::answer() {
   if (!config_.task) return std::nullopt;
   const std::int64_t T = data_.seq_len(), windows = std::min(config_.trainer.batch_size, evaluation_batch(T));
-  const ChoiceOptions options{.batch_size = choice_batch(*config_.task, windows * T), .stoppable = true};
-  const auto result = evaluate_choices(group_, backend_, model_, *config_.task, options);
+  const ChoiceOptions options{
+      .batch_size = choice_batch(*config_.task, windows * T), .stoppable = true, .stopping = &group_};
+  const auto result = evaluate_choices(grid_.data().group(), backend_, model_, *config_.task, options);
   if (result) note(description(*result));
   return result;
 }
@@ -276,9 +280,10 @@ void TrainingRun::validate_all(TrainingResult& result, bool own_steps) {
 }
 
 std::optional<ValidationResult> TrainingRun::validate(const WindowSample& windows) {
-  return validation_->run(group_, backend_, model_, windows, [this](std::int64_t done, std::int64_t total) {
+  const auto progress = [this](std::int64_t done, std::int64_t total) {
     if (progress_) progress_->validation(done, total);
-  });
+  };
+  return validation_->run(grid_.data().group(), backend_, model_, windows, progress, &group_);
 }
 
 void TrainingRun::log_all(const ValidationResult& validation) {
@@ -298,7 +303,7 @@ void TrainingRun::log_all(const ValidationResult& validation) {
 
 void TrainingRun::sample() {
   group_.enter("sample");
-  const std::string sample = text_from_root(group_, config_.sample);
+  const std::string sample = config_.sample();
   note(concat("sample after step ", trainer_.steps_done(), ":\n", printable_text(sample)));
   if (tensorboard_) tensorboard_->add_text(trainer_.steps_done(), "sample", sample);
 }
@@ -335,7 +340,7 @@ StepMetrics TrainingRun::metrics_of(const StepReport& report) const {
           .slowest_host = group_.host(report.slowest_rank),
           .tokens_seen = trainer_.data_position() * T,
           .step_tokens = tokens,
-          .step_flops = step_flops(model_.config(), model_.parameters().table().numel(), tokens, T),
+          .step_flops = step_flops(model_.config(), table_.numel(), tokens, T),
           .peak_flops_per_second = peak_flops_per_second_,
           .peak_memory_bytes = backend_.memory_stats().peak_bytes_in_use,
           .validation = validated_,
@@ -351,7 +356,8 @@ void TrainingRun::prepare_to_save() {
   group_.enter("checkpoint");
   on_root(group_, [&] { metrics_->write_rest(); });
   trainer_.gather_weights();
-  require_same_weights(group_, backend_, model_.parameters(), concat("after step ", trainer_.steps_done()));
+  require_same_weights(group_, backend_, model_.parameters(), concat("after step ", trainer_.steps_done()),
+                       grid_.tensor().size());
 }
 
 void TrainingRun::save() {

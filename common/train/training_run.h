@@ -41,7 +41,7 @@ struct TrainingRunConfig {
   std::int64_t patience = 0;
   const ChoiceTask* task = nullptr;  // questions that are answered with every validation
   NonFinite non_finite = NonFinite::stop;
-  std::function<std::string()> sample;  // generates a text with the current model
+  std::function<std::string()> sample;  // generates a text with the current model; called on all ranks
   std::optional<Peak> peak;             // of this rank, for MFU; measured if not given
   Profile* profile = nullptr;  // of some steps; written also if a signal or --patience ends the run earlier
 };
@@ -67,9 +67,10 @@ struct TrainingResult {
 class TrainingRun {
  public:
   // The arguments must outlive the run, which starts with the model's weights. All calls are collective; an
-  // exception is thrown on all ranks.
-  TrainingRun(Backend& backend, Communicator& communicator, GradientSync& sync, Gpt2& model,
-              const Corpus& corpus, const TrainingRunConfig& config);
+  // exception is thrown on all ranks. `sync` and `model` are as for Trainer. With several tensor ranks there
+  // are no traces and no measured layers.
+  TrainingRun(Backend& backend, const Grid& grid, GradientSync& sync, Gpt2& model, const Corpus& corpus,
+              const TrainingRunConfig& config);
 
   // Restores the state of a checkpoint, except the weights, which the model already has.
   // Rank 0 reads it, but each rank reads the moments that it owns.
@@ -130,6 +131,7 @@ class TrainingRun {
   void on_non_finite(const StepReport& report);
   StepMetrics metrics_of(const StepReport& report) const;
   std::optional<double> validation_loss() const;
+  bool has_whole_model() const { return grid_.tensor().size() == 1; }
   // Saves a checkpoint. `save` waits until it is complete, `start_to_save` only copies it.
   void save();
   void start_to_save();
@@ -148,9 +150,10 @@ class TrainingRun {
   TrainerState state() const;
 
   Backend& backend_;
-  Communicator& communicator_;
-  RankGroup& group_;
+  Grid grid_;
+  RankGroup& group_;  // of all ranks
   Gpt2& model_;
+  ParameterTable table_;  // of the whole model
   const Tokenizer& tokenizer_;
   RunDirectory* directory_ = nullptr;
   TrainingRunConfig config_;

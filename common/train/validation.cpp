@@ -22,9 +22,9 @@ Validation::Validation(const TokenSequence& tokens, const Tokenizer& tokenizer, 
 
 std::optional<ValidationResult> Validation::run(
     RankGroup& group, Backend& backend, const Gpt2& model, const WindowSample& windows,
-    const std::function<void(std::int64_t, std::int64_t)>& on_tokens) const {
+    const std::function<void(std::int64_t, std::int64_t)>& on_tokens, RankGroup* stopping) const {
   const std::int64_t T = data_.seq_len(), tokens = windows.count * T;
-  EvaluateOptions options{batch_size_, token_bytes_, tokens > kSampleTokens, {}};
+  EvaluateOptions options{batch_size_, token_bytes_, tokens > kSampleTokens, stopping, {}};
   if (on_tokens) options.on_windows = [&](std::int64_t done) { on_tokens(done * T, tokens); };
   const std::optional<Evaluation> evaluation =
       evaluate(group, backend, model, data_.tokens(), sampled_windows(windows, T), options);

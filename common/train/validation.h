@@ -42,10 +42,12 @@ class Validation {
   WindowSample all() const { return {data_.windows_in_order(), data_.windows_in_order()}; }
 
   // The windows are divided among the ranks; all get the same bits. `on_tokens` is called with the number of
-  // completed tokens and of all tokens. Empty if a signal has stopped it.
+  // completed tokens and of all tokens. Empty if a signal has stopped it: on any rank of `stopping`, which
+  // are the group's if it is null.
   std::optional<ValidationResult> run(RankGroup& group, Backend& backend, const Gpt2& model,
                                       const WindowSample& windows,
-                                      const std::function<void(std::int64_t, std::int64_t)>& on_tokens) const;
+                                      const std::function<void(std::int64_t, std::int64_t)>& on_tokens,
+                                      RankGroup* stopping = nullptr) const;
 
  private:
   DataLoader data_;

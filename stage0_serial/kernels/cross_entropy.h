@@ -2,6 +2,9 @@
 //   lse = log Σ exp(logits),  loss = mean over rows of (lse - logits[target]).
 // Backward: dlogits = dloss/N · (exp(logits - lse) - [column = target]), 0 in the padding; it may overwrite
 // the logits.
+// The columns may be divided into parts, each with its own lse_r, and with picked_r = logits[target], or 0
+// where the target is in another part (V or more). Then, in the order of parts:
+//   lse = log Σ_r exp(lse_r),  loss = mean over rows of (lse - Σ_r picked_r).
 // Accuracy: a row is correct if its target is the argmax, which is the first of equal logits.
 //
 // Vectorised: rows are divided among threads; a row is read once for its maximum and once for the sum. The
@@ -11,6 +14,7 @@
 // Correct rows are counted with an atomic integer: order does not matter.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
@@ -26,6 +30,12 @@ namespace stagegpt {
 struct CrossEntropySize {
   std::int64_t N, V, Vp;
 };
+
+// logits[target] of a row, or 0 if the target is in another part.
+template <class Logit>
+auto target_logit(const Logit* row, std::int32_t target, CrossEntropySize s) {
+  return target < s.V ? widened(row[target]) : 0;
+}
 
 // Mean of lse - logits[target].
 template <class T, class Logit>
@@ -44,6 +54,28 @@ T mean(const T* rows, std::int64_t N) {
 }
 
 namespace naive {
+
+template <class T, class Logit>
+void pick_targets(T* picked, const Logit* logits, const std::int32_t* targets, CrossEntropySize s) {
+  for (std::int64_t n = 0; n < s.N; ++n) picked[n] = target_logit(logits + n * s.Vp, targets[n], s);
+}
+
+// parts (R,2,N): lse and picked of each part.
+template <class T>
+void cross_entropy_of_parts(T* loss, T* lse, const T* parts, std::int64_t R, std::int64_t N) {
+  double mean = 0;
+  for (std::int64_t n = 0; n < N; ++n) {
+    T max = parts[n], sum = 0, picked = 0;
+    for (std::int64_t r = 1; r < R; ++r) max = std::max(max, parts[2 * r * N + n]);
+    for (std::int64_t r = 0; r < R; ++r) {
+      sum += std::exp(parts[2 * r * N + n] - max);
+      picked += parts[(2 * r + 1) * N + n];
+    }
+    lse[n] = max + std::log(sum);
+    mean += (lse[n] - picked) / static_cast<double>(N);
+  }
+  *loss = static_cast<T>(mean);
+}
 
 template <class T>
 T row_lse(const T* row, CrossEntropySize s) {
@@ -108,8 +140,7 @@ std::int32_t count_correct(const T* logits, const std::int32_t* targets, CrossEn
 namespace vectorised {
 
 template <class T>
-void cross_entropy_forward(const Parallel& parallel, float* loss, float* lse, const T* logits,
-                           const std::int32_t* targets, CrossEntropySize s) {
+void row_lses(const Parallel& parallel, float* lse, const T* logits, CrossEntropySize s) {
   parallel.each(s.N, [=](std::int64_t n) {
     const T* row = logits + n * s.Vp;
     const float max = max_of(row, s.V);
@@ -118,6 +149,12 @@ void cross_entropy_forward(const Parallel& parallel, float* loss, float* lse, co
     for (std::int64_t v = 0; v < s.V; ++v) sum += vector_exp(widened(row[v]) - max);
     lse[n] = max + std::log(sum);
   });
+}
+
+template <class T>
+void cross_entropy_forward(const Parallel& parallel, float* loss, float* lse, const T* logits,
+                           const std::int32_t* targets, CrossEntropySize s) {
+  row_lses(parallel, lse, logits, s);
   *loss = mean_loss(lse, logits, targets, s);
 }
 
@@ -127,10 +164,10 @@ inline void subtract_target(Bf16& gradient, float scaled, float scale) {
   gradient = rounded_to<Bf16>(scaled - scale);
 }
 
-// Turns scale·p into the gradient. `scaled` is scale·p of the target.
+// Turns scale·p into the gradient. `scaled` is scale·p of the target, if it is one of the columns.
 template <class T>
 void finish_row_gradient(T* drow, float scaled, float scale, std::int32_t target, CrossEntropySize s) {
-  subtract_target(drow[target], scaled, scale);
+  if (target < s.V) subtract_target(drow[target], scaled, scale);
   std::fill(drow + s.V, drow + s.Vp, T());
 }
 
@@ -141,7 +178,8 @@ void cross_entropy_backward(const Parallel& parallel, T* dlogits, float dloss, c
   parallel.each(s.N, [=](std::int64_t n) {
     const T* row = logits + n * s.Vp;
     T* drow = dlogits + n * s.Vp;
-    const float row_lse = lse[n], scaled = scale * vector_exp(widened(row[targets[n]]) - row_lse);
+    const float row_lse = lse[n], target = target_logit(row, targets[n], s);
+    const float scaled = scale * vector_exp(target - row_lse);
 #pragma omp simd
     for (std::int64_t v = 0; v < s.V; ++v)
       drow[v] = rounded_to<T>(scale * vector_exp(widened(row[v]) - row_lse));

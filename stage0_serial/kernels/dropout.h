@@ -1,5 +1,6 @@
-// Dropout: out[i] = x[i] / (1-p) if u[i] >= p, else 0, where u[i] is number first_element + i of a Philox
-// sequence. The backward applies the same factors to gradients. The mask is not stored but computed again.
+// Dropout: out[i] = x[i] / (1-p) if u[i] >= p, else 0, where u[i] is number element(i) of a Philox sequence:
+// first_element + i, unless the tensor is a part of a larger one (op_types.h). The backward applies the same
+// factors to gradients. The mask is not stored but computed again.
 //
 // Vectorised: threads take contiguous parts; u[i] depends only on its index.
 #pragma once
@@ -18,14 +19,14 @@ inline Dropout placed(const Dropout& dropout) {
   const std::int32_t* const position = dropout.position.data<std::int32_t>();
   Dropout placed = dropout;
   placed.key.step = static_cast<std::uint32_t>(position[0]);
-  placed.first_element = position[1] * dropout.sequence_elements;
+  placed.first_element += position[1] * dropout.sequence_elements;
   return placed;
 }
 
 // The factor of element i: 0 or 1/(1-p).
 template <class T>
 T dropout_factor(const Dropout& dropout, std::int64_t i) {
-  const float u = random_uniform(dropout.key, static_cast<std::uint64_t>(dropout.first_element + i));
+  const float u = random_uniform(dropout.key, static_cast<std::uint64_t>(dropout.element(i)));
   return u >= static_cast<float>(dropout.p) ? static_cast<T>(1 / (1 - dropout.p)) : T(0);
 }
 
@@ -35,9 +36,10 @@ void dropout_factors(T* factors, const Dropout& dropout, std::int64_t begin, std
   const T keep = static_cast<T>(1 / (1 - dropout.p));
   const float p = static_cast<float>(dropout.p);
   std::array<std::uint32_t, 4> words{};
+  std::uint64_t block = ~std::uint64_t{0};
   for (std::int64_t i = begin; i < end; ++i) {
-    const auto element = static_cast<std::uint64_t>(dropout.first_element + i);
-    if (i == begin || element % 4 == 0) words = philox(dropout.key, element / 4);
+    const auto element = static_cast<std::uint64_t>(dropout.element(i));
+    if (element / 4 != block) words = philox(dropout.key, block = element / 4);
     factors[i - begin] = uniform_of(words[element % 4]) >= p ? keep : T(0);
   }
 }

@@ -1,10 +1,12 @@
 // Embedding: out[b][t] = wte[ids[b][t]] + wpe[t].
 // Backward:  dwte[v] = Σ over (b,t) with ids[b][t] = v of dout[b][t],   dwpe[t] = Σ_b dout[b][t].
+// An id past the last row is that of a token without a row, and wpe may be absent: both then count as zero.
 //
 // Vectorised: forward: rows are divided among threads. Backward: channels are, and each thread adds all
 // tokens in order, so that no two threads write the same element and the order of each sum is fixed.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "common/tensor/quantised_rows.h"
@@ -20,11 +22,21 @@ struct EmbeddingSize {
 
 namespace naive {
 
+// out = in - first, or `absent` where that is not in [0, count).
+inline void ids_in_part(std::int32_t* out, const std::int32_t* in, std::int64_t n, std::int64_t first,
+                        std::int64_t count, std::int64_t absent) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::int64_t id = in[i] - first;
+    out[i] = static_cast<std::int32_t>(id >= 0 && id < count ? id : absent);
+  }
+}
+
 template <class T>
 void embedding_forward(T* out, const std::int32_t* ids, const T* wte, const T* wpe, EmbeddingSize s) {
   for (std::int64_t row = 0; row < s.B * s.T; ++row) {
     for (std::int64_t c = 0; c < s.C; ++c) {
-      out[row * s.C + c] = wte[ids[row] * s.C + c] + wpe[row % s.T * s.C + c];
+      const T token = ids[row] < s.vocab_rows ? wte[ids[row] * s.C + c] : T(0);
+      out[row * s.C + c] = token + (wpe ? wpe[row % s.T * s.C + c] : T(0));
     }
   }
 }
@@ -35,7 +47,7 @@ void embedding_scatter(T* dwte, T* dwpe, const Activation* dout, const std::int3
                        std::int64_t c0, std::int64_t c1) {
   for (std::int64_t row = 0; row < s.B * s.T; ++row) {
     const Activation* d = dout + row * s.C;
-    if (dwte) {
+    if (dwte && ids[row] < s.vocab_rows) {
       for (std::int64_t c = c0; c < c1; ++c) dwte[ids[row] * s.C + c] += widened(d[c]);
     }
     if (dwpe) {
@@ -74,7 +86,11 @@ template <class T, class Weight>
 void embedding_forward(const Parallel& parallel, T* out, const std::int32_t* ids, const Weight* wte,
                        const T* wpe, EmbeddingSize s) {
   parallel.each(s.B * s.T, [=](std::int64_t row) {
-    add_position(out + row * s.C, wte, ids[row], wpe + row % s.T * s.C, s.C);
+    T* y = out + row * s.C;
+    const bool has_row = ids[row] < s.vocab_rows;
+    if (has_row && wpe) return add_position(y, wte, ids[row], wpe + row % s.T * s.C, s.C);
+    wpe ? std::copy_n(wpe + row % s.T * s.C, s.C, y) : std::fill_n(y, s.C, T());
+    if (has_row) add_position(y, wte, ids[row], y, s.C);
   });
 }
 

@@ -2,6 +2,9 @@
 //   lse = log Σ exp(logits),  loss = mean over rows of (lse - logits[target]).
 // Backward: dlogits = dloss/N · (exp(logits - lse) - [column = target]), 0 in the padding; it may overwrite
 // the logits.
+// The columns may be divided into parts, each with its own lse_r, and with picked_r = logits[target], or 0
+// where the target is in another part (V or more). Then, in the order of parts:
+//   lse = log Σ_r exp(lse_r),  loss = mean over rows of (lse - Σ_r picked_r).
 // Accuracy: a row is correct if its target is the argmax, which is the first of equal logits.
 //
 // One block per row, and 16 bytes per load if rows are aligned. Each thread keeps a maximum and a sum, which
@@ -123,16 +126,59 @@ static __global__ void __launch_bounds__(kRowThreads, 2)
 }
 
 template <class T>
-void cross_entropy_forward(StreamHandle stream, float* loss, float* lse, const T* logits,
-                           const std::int32_t* targets, CrossEntropySize s) {
+void row_lses(StreamHandle stream, float* lse, const T* logits, CrossEntropySize s) {
   const dim3 grid = blocks(s.N, 1), block(kRowThreads);
   if (in_vectors<kVector<T>>(s.Vp, logits)) {
     launch<cross_entropy_rows_kernel<T, kVector<T>>>(grid, block, 0, stream, lse, logits, s);
   } else {
     launch<cross_entropy_rows_kernel<T, 1>>(grid, block, 0, stream, lse, logits, s);
   }
-  launch<mean_loss_kernel<T>>(dim3(1), block, 0, stream, loss, static_cast<const float*>(lse), logits,
-                              targets, s);
+}
+
+template <class T>
+void cross_entropy_forward(StreamHandle stream, float* loss, float* lse, const T* logits,
+                           const std::int32_t* targets, CrossEntropySize s) {
+  row_lses(stream, lse, logits, s);
+  launch<mean_loss_kernel<T>>(dim3(1), dim3(kRowThreads), 0, stream, loss, static_cast<const float*>(lse),
+                              logits, targets, s);
+}
+
+// One thread per row.
+template <class T>
+static __global__ void pick_targets_kernel(float* picked, const T* logits, const std::int32_t* targets,
+                                           CrossEntropySize s, std::int64_t N) {
+  const std::int64_t n = thread_index();
+  if (n < N) picked[n] = targets[n] < s.V ? as_float(logits[n * s.Vp + targets[n]]) : 0;
+}
+
+template <class T>
+void cross_entropy_part_forward(StreamHandle stream, float* lse, float* picked, const T* logits,
+                                const std::int32_t* targets, CrossEntropySize s) {
+  row_lses(stream, lse, logits, s);
+  launch_elements<pick_targets_kernel<T>>(stream, s.N, picked, logits, targets, s);
+}
+
+// parts (R,2,N): lse and picked of each part. The losses of single rows are left in rows (N). One thread per
+// row.
+static __global__ void merge_parts_kernel(float* lse, float* rows, const float* parts, int R,
+                                          std::int64_t N) {
+  const std::int64_t n = thread_index();
+  if (n >= N) return;
+  float max = parts[n], sum = 0, picked = 0;
+  for (int r = 1; r < R; ++r) max = fmaxf(max, parts[2 * r * N + n]);
+  for (int r = 0; r < R; ++r) {
+    sum += expf(parts[2 * r * N + n] - max);
+    picked += parts[(2 * r + 1) * N + n];
+  }
+  lse[n] = max + logf(sum);
+  rows[n] = lse[n] - picked;
+}
+
+inline void cross_entropy_of_parts(StreamHandle stream, float* loss, float* lse, float* rows,
+                                   const float* parts, int R, std::int64_t N) {
+  launch_elements<merge_parts_kernel>(stream, N, lse, rows, parts, R);
+  launch<mean_of_rows_kernel>(dim3(1), dim3(kRowThreads), 0, stream, loss, static_cast<const float*>(rows),
+                              N);
 }
 
 template <class T>

@@ -1,5 +1,7 @@
 // Embedding: out[b][t] = wte[ids[b][t]] + wpe[t].
 // Backward:  dwte[v] = Σ over (b,t) with ids[b][t] = v of dout[b][t],   dwpe[t] = Σ_b dout[b][t].
+// The id `rows`, one past the last row of wte, is that of a token without a row, and wpe may be absent: both
+// then count as zero.
 //
 // Forward, and dwpe (which adds over b): one thread per element, or per V elements if rows are aligned.
 //
@@ -21,11 +23,21 @@ inline constexpr std::int64_t kRunTile = 64;
 
 struct EmbeddingSize {
   std::int64_t B, T, C;
+  std::int64_t rows;  // of wte
 
   std::int64_t tokens() const { return B * T; }
   // Number of floats for the sums of runs that several tiles share.
   std::int64_t parts_size() const { return 2 * parts(tokens(), kRunTile) * C; }
 };
+
+// out = in - first, or `absent` where that is not in [0, count).
+static __global__ void ids_in_part_kernel(std::int32_t* out, const std::int32_t* in, std::int64_t first,
+                                          std::int64_t count, std::int64_t absent, std::int64_t n) {
+  const std::int64_t i = thread_index();
+  if (i >= n) return;
+  const std::int64_t id = in[i] - first;
+  out[i] = static_cast<std::int32_t>(id >= 0 && id < count ? id : absent);
+}
 
 // wte may be bf16 where the others are f32. One thread for each of n vectors.
 template <class T, class Weight, int V>
@@ -34,8 +46,9 @@ static __global__ void embedding_forward_kernel(T* out, const std::int32_t* ids,
   const std::int64_t i = thread_index() * V;
   if (i >= n * V) return;
   const std::int64_t row = i / s.C, c = i % s.C;
-  const Floats<V> token = load<V>(wte, ids[row] * s.C + c), position = load<V>(wpe, row % s.T * s.C + c);
-  Floats<V> sum;
+  Floats<V> token = {}, position = {}, sum;
+  if (ids[row] < s.rows) token = load<V>(wte, ids[row] * s.C + c);
+  if (wpe != nullptr) position = load<V>(wpe, row % s.T * s.C + c);
   STAGEGPT_UNROLL for (int j = 0; j < V; ++j) sum.v[j] = token.v[j] + position.v[j];
   store<V>(out, i, sum);
 }
@@ -113,12 +126,13 @@ __device__ void add_to(float* out, std::int64_t i, const Floats<V>& f) {
   store<V>(out, i, sum);
 }
 
-// Adds the runs of a tile to dwte. parts (tiles, 2, C): the sums of a first run that began in an earlier
-// tile, and of a last run that goes on in the next one and began here.
+// Adds the runs of a tile to dwte, but for that of the tokens without a row. parts (tiles, 2, C): the sums of
+// a first run that began in an earlier tile, and of a last run that goes on in the next one and began here.
 template <class T, int V>
 static __global__ void embedding_backward_tiles_kernel(float* dwte, float* parts, const T* dout,
                                                        const std::int32_t* ids, const std::int32_t* order,
-                                                       std::int64_t n, std::int64_t C) {
+                                                       std::int64_t n, std::int64_t C,
+                                                       std::int64_t table_rows) {
   constexpr int kAtOnce = 4;  // rows that a thread loads before it adds them
   STAGEGPT_SHARED(int, tokens, kRunTile);
   STAGEGPT_SHARED(int, rows, kRunTile);
@@ -151,7 +165,7 @@ static __global__ void embedding_backward_tiles_kernel(float* dwte, float* parts
           store<V>(parts, 2 * tile * C + c, sum);
         } else if (last && goes_on) {
           store<V>(parts, (2 * tile + 1) * C + c, sum);
-        } else {
+        } else if (row < table_rows) {
           add_to<V>(dwte, row * C + c, sum);
         }
         sum = {};
@@ -165,11 +179,13 @@ static __global__ void embedding_backward_tiles_kernel(float* dwte, float* parts
 template <int V>
 static __global__ void embedding_backward_runs_kernel(float* dwte, const float* parts,
                                                       const std::int32_t* ids, const std::int32_t* order,
-                                                      std::int64_t n, std::int64_t C) {
+                                                      std::int64_t n, std::int64_t C,
+                                                      std::int64_t table_rows) {
   const std::int64_t tile = blockIdx.x, begin = tile * kRunTile, end = begin + kRunTile;
   const SortedIds sorted{ids, order, n};
   if (!sorted.joined_at(end)) return;
   const std::int32_t id = sorted.at(end);
+  if (id >= table_rows) return;
   if (sorted.joined_at(begin) && sorted.at(begin) == id) return;
   const std::int64_t last_tile = (sorted.end_of_run(end) - 1) / kRunTile;
   for (std::int64_t c = threadIdx.x * V; c < C; c += static_cast<std::int64_t>(blockDim.x) * V) {
@@ -191,9 +207,9 @@ void embedding_backward_tokens(StreamHandle stream, float* dwte, const T* dout, 
     const dim3 block(static_cast<unsigned>(
         std::min<std::int64_t>(kThreads, gpu::parts(gpu::parts(s.C, V), kWarp) * kWarp)));
     launch<embedding_backward_tiles_kernel<T, V>>(grid, block, 0, stream, dwte, parts, dout, ids, order,
-                                                  s.tokens(), s.C);
+                                                  s.tokens(), s.C, s.rows);
     launch<embedding_backward_runs_kernel<V>>(grid, block, 0, stream, dwte, static_cast<const float*>(parts),
-                                              ids, order, s.tokens(), s.C);
+                                              ids, order, s.tokens(), s.C, s.rows);
   };
   if (in_vectors<kVector<T>>(s.C, dwte, dout, parts))
     return launch_both(std::integral_constant<int, kVector<T>>());

@@ -77,7 +77,7 @@ class PieceStreamTest : public testing::Test {
 };
 
 TEST_F(PieceStreamTest, brings_each_writer_its_pieces) {
-  PieceStream stream(ranks(), *backend_, table_, arenas(), writers());
+  PieceStream stream(ranks(), *backend_, placed_as_in(table_), arenas(), writers());
   int wrong = 0, fetched = 0;
   stream.run([&] {
     for (const Fetch& own : own_fetches()) wrong += fetch(stream, own), ++fetched;
@@ -90,7 +90,7 @@ TEST_F(PieceStreamTest, brings_each_writer_its_pieces) {
 TEST_F(PieceStreamTest, ends_on_all_ranks_when_a_writer_fails) {
   for (const int writer : {0, ranks().size() - 1}) {
     for (const std::int64_t fails_at : {0, 1, 9, 1000}) {
-      PieceStream stream(ranks(), *backend_, table_, arenas(), writers());
+      PieceStream stream(ranks(), *backend_, placed_as_in(table_), arenas(), writers());
       const auto run = [&] {
         stream.run([&] {
           std::int64_t at = 0;
@@ -116,7 +116,7 @@ TEST_F(PieceStreamTest, ends_on_all_ranks_when_a_writer_fails) {
 }
 
 TEST_F(PieceStreamTest, refuses_a_fetch_that_was_not_announced) {
-  PieceStream stream(ranks(), *backend_, table_, arenas(), {{0, {{0, {0, 0, 10}}}}});
+  PieceStream stream(ranks(), *backend_, placed_as_in(table_), arenas(), {{0, {{0, {0, 0, 10}}}}});
   EXPECT_THROW(stream.run([&] {
     if (ranks().is_root()) fetch(stream, {0, {0, 0, 11}});
   }),

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/comm/self_communicator.h"
+#include "common/parallel/across_ranks.h"
 #include "common/train/trainer.h"
 #include "stage0_serial/cpu_backend.h"
 #include "stage1_mpi/communication.h"
@@ -22,6 +23,7 @@ struct SmallSettings {
   double dropout = 0;
   bool reproducible = false;
   int threads = 1;
+  int tensor_ranks = 1, n_head = 3;
   Recompute recompute = Recompute::none;
 };
 
@@ -48,26 +50,11 @@ class SmallRun {
   std::vector<float> weights() const { return elements(model.parameters().weights()); }
   std::vector<float> elements(const Tensor& tensor) const { return to_host<float>(*backend, tensor); }
 
- private:
-  using MakeCommunicator = std::function<std::unique_ptr<Communicator>(Backend&)>;
-
-  SmallRun(const SmallSettings& settings, const MakeCommunicator& make_communicator,
-           const MakeSync& make_sync)
-      : backend(make_cpu_backend(settings.threads)),
-        communicator(make_communicator(*backend)),
-        sync(make_sync(*communicator, *backend)),
-        model(*backend, config(settings), DType::f32, communicator->size()),
-        data(random_ids(1, 0, 1500, kVocabulary), kT, 1),
-        trainer(*backend, *communicator, *sync, model, data, trainer_config(settings)) {
-    backend->set_reproducible(settings.reproducible);
-    model.parameters().initialize(1);
-  }
-
   static Gpt2Config config(const SmallSettings& settings) {
     return {.vocab_size = kVocabulary,
             .block_size = 20,
             .n_layer = 2,
-            .n_head = 3,
+            .n_head = settings.n_head,
             .n_embd = 60,  // an arena of more than 65536 elements: several chunks
             .dropout = settings.dropout};
   }
@@ -85,12 +72,32 @@ class SmallRun {
     return config;
   }
 
+ private:
+  using MakeCommunicator = std::function<std::unique_ptr<Communicator>(Backend&)>;
+
+  SmallRun(const SmallSettings& settings, const MakeCommunicator& make_communicator,
+           const MakeSync& make_sync)
+      : backend(make_cpu_backend(settings.threads)),
+        communicator(make_communicator(*backend)),
+        grid(*communicator, settings.tensor_ranks),
+        sync(make_sync(grid.data(), *backend)),
+        across(grid.tensor(), kVocabulary, config(settings).padded_vocab_size()),
+        model(*backend, config(settings), DType::f32, grid.data().size(), Purpose::training, {},
+              settings.tensor_ranks > 1 ? across : Partition::none()),
+        data(random_ids(1, 0, 1500, kVocabulary), kT, 1),
+        trainer(*backend, grid, *sync, model, data, trainer_config(settings)) {
+    backend->set_reproducible(settings.reproducible);
+    model.parameters().initialize(1);
+  }
+
   SingleProcess single_;
 
  public:
   const std::unique_ptr<Backend> backend;
   const std::unique_ptr<Communicator> communicator;
+  const Grid grid;
   const std::unique_ptr<GradientSync> sync;
+  const AcrossRanks across;
   Gpt2 model;
   DataLoader data;
   Trainer trainer;

@@ -6,6 +6,7 @@
 #include "common/backend/op_observer.h"
 #include "common/comm/agreement.h"
 #include "common/comm/tree_sync.h"
+#include "common/parallel/parts.h"
 #include "stage0_serial/host_memory.h"
 #include "stage1_mpi/gradient_syncs.h"
 #include "tests/mpi/small_run.h"
@@ -194,6 +195,27 @@ TEST_F(Traffic, of_weights_in_bf16_is_half_of_that_in_f32) {
     const std::int64_t norms = (2 * L + 1) * 2 * C * std::int64_t{sizeof(float)};
     EXPECT_EQ(bytes_with(DType::f32), (n_ - 1) * arena) << name;
     EXPECT_EQ(bytes_with(DType::bf16), (n_ - 1) * (arena / 2 + 2 * norms)) << name;
+  }
+}
+
+// With N rows of C channels and L layers, tensor ranks gather and scatter 2L + 1 times in the forward, and as
+// often in the backward; they gather two numbers for each row, and sum the gradients that all of them have.
+TEST_F(Traffic, of_tensor_ranks_is_that_of_the_formula) {
+  for (const std::int64_t tp : {2, 4}) {
+    if (n_ % tp != 0) continue;
+    const std::int64_t dp = n_ / tp, C = 60, L = 2;
+    const SmallSettings settings{.batch_size = 24, .tensor_ranks = static_cast<int>(tp), .n_head = 12};
+    const std::int64_t N = settings.batch_size / dp * kT;
+    SmallRun run(settings, CommAlgorithm::ring, [](Communicator& communicator, Backend& backend) {
+      return make_gradient_sync("zero1", communicator, backend);
+    });
+    sent = {};
+    run.trainer.step();
+    const std::int64_t arena = run.model.parameters().grads().numel(),
+                       shared = arena - shared_begin(run.model.parameters().table());
+    const std::int64_t activations = 4 * (2 * L + 1) * (tp - 1) * N * C / tp, loss = 2 * (tp - 1) * N;
+    const std::int64_t floats = n_ * (activations + loss) + 2 * (tp - 1) * shared + 2 * (dp - 1) * arena * tp;
+    EXPECT_EQ(over_ranks(sent.bytes), floats * std::int64_t{sizeof(float)}) << dp << " x " << tp << " ranks";
   }
 }
 

@@ -72,7 +72,7 @@ TEST_P(ElementwiseOps, add_may_write_over_its_first_argument) {
   }
 }
 
-// As a training calls it: the position is in the backend's memory, and that of the call is not read. The
+// As a training calls it: the position is in the backend's memory, and is added to that of the call. The
 // numbers of a sequence are a multiple of four, or not.
 TEST_P(ElementwiseOps, dropout_reads_its_position_when_it_runs) {
   Backend& be = *backend_;
@@ -103,7 +103,8 @@ TEST_P(ElementwiseOps, dropout_reads_its_position_when_it_runs) {
     for (const PassPosition now : {PassPosition{6, 0}, PassPosition{7, 3}}) {
       upload<std::int32_t>(be, position, std::array{now.step, now.first_sequence});
       const auto here = [&](std::int64_t elements) {
-        return Dropout{0.4, {3, 5, static_cast<std::uint32_t>(now.step)}, now.first_sequence * elements};
+        return Dropout{
+            0.4, {3, 5, static_cast<std::uint32_t>(now.step)}, 1000 + now.first_sequence * elements};
       };
       const std::int64_t elements = T * C, scores = kHeads * T * T;
       EXPECT_EQ(outputs(elsewhere(elements), elsewhere(scores)), outputs(here(elements), here(scores)))

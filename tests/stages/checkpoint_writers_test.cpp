@@ -104,6 +104,16 @@ TEST_F(CheckpointWriters, WithDividedMomentsGoOnAtStage3) {
   expect_same_curves("moved", "serial");
 }
 
+// Two data ranks of two tensor ranks: no rank has a whole matrix, and the last writer is no data rank 0.
+TEST_F(CheckpointWriters, CollectThePartsOfTensorRanks) {
+  const Arguments grid = {"--tensor-parallel", "2"};
+  expect_done(ranks(4, small("one", grid)));
+  expect_done(ranks(4, small("moved", with_flags(grid, {"--checkpoint-writers", "3", "--stop-after", "2"}))));
+  expect_done(ranks(4, {"--resume", "moved"}));
+  EXPECT_TRUE(fs::exists(in("moved/latest/model-00003-of-00003.safetensors")));
+  expect_same_tensors("moved/latest", "one/latest");
+}
+
 TEST_F(CheckpointWriters, AreAtMostTheRanks) {
   const ProgramResult result = ranks(2, small("run", {"--checkpoint-writers", "3"}));
   EXPECT_EQ(result.exit_code, 2);

@@ -82,6 +82,10 @@ TEST_F(Stage1, TrainsInBf16AsStage0) {
     for (std::size_t i = 0; i < got.size(); ++i)
       EXPECT_NEAR(got[i] / expected[i], 1, 0x1p-9) << comm << ' ' << i;
   }
+  stage1(2, "train", small("tensor", with_flags(bf16, {"--tensor-parallel", "2"})));
+  const std::vector<double> expected = metric("serial", "loss"), got = metric("tensor", "loss");
+  ASSERT_EQ(got.size(), 8u);
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i] / expected[i], 1, 0x1p-8) << "tensor " << i;
   const Arguments reproducible = with_flags(bf16, {"--reproducible", "--stop-after", "4"});
   stage0("train", small("one", reproducible));
   stage1(2, "train", small("two", reproducible));
@@ -111,6 +115,42 @@ TEST_F(Stage1, RefusesNodesThatDoNotDivideTheRanks) {
   const ProgramResult result = run_mpi(Arguments{"--quiet"} + run, directory_.path());
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.errors, "stage1_train: --ranks-per-node: 3 ranks cannot be divided into nodes of 2\n");
+}
+
+TEST_F(Stage1, ARunOfTensorRanksGoesOnAtOtherGridsAsStage0) {
+  const Arguments two = {"--tensor-parallel", "2"};
+  stage0("train", small("serial"));
+  const ProgramResult begun = stage1(2, "train", small("moved", with_flags(two, {"--stop-after", "10"})));
+  // The sample after the last step, by one rank with these weights.
+  EXPECT_EQ(begun.output, stage0("train", {"--resume", "moved", "--stop-after", "10"}).output);
+  stage1(4, "train", {"--resume", "moved", "--tensor-parallel", "2", "--stop-after", "20"});
+  stage1(2, "train", {"--resume", "moved", "--tensor-parallel", "1", "--stop-after", "25"});
+  stage0("train", {"--resume", "moved", "--stop-after", "30"});
+  expect_same_curves("moved", "serial");
+  EXPECT_EQ(metric("moved", "validation_loss").size(), metric("serial", "validation_loss").size());
+}
+
+TEST_F(Stage1, RefusesBeforeARunWhatTensorRanksCannotDo) {
+  const auto refusal = [&](int ranks, const Arguments& flags) {
+    const Arguments run = ranks_of(ranks, "stage1_train") + small("run", flags);
+    const ProgramResult result = run_mpi(Arguments{"--quiet"} + run, directory_.path());
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_FALSE(std::filesystem::exists(directory_.path() / "run"));
+    return result.errors.substr(result.errors.rfind("stage1_train: ") + 14);
+  };
+  const Arguments two = {"--tensor-parallel", "2"};
+  EXPECT_EQ(refusal(3, two), "--tensor-parallel: 3 ranks cannot be divided into groups of 2\n");
+  EXPECT_EQ(refusal(3, {"--tensor-parallel", "3"}),
+            "--tensor-parallel: 2 heads cannot be divided among 3 ranks\n");
+  for (const auto& [flag, value] :
+       std::initializer_list<std::pair<std::string, std::string>>{{"--trace-steps", "1"},
+                                                                  {"--watch-layers", "1"},
+                                                                  {"--freeze", "wte*"},
+                                                                  {"--comm-algorithm", "hierarchical"}}) {
+    EXPECT_EQ(refusal(2, with_flags(two, {flag, value})),
+              "--tensor-parallel: cannot be combined with " + flag +
+                  (flag == "--comm-algorithm" ? " hierarchical\n" : "\n"));
+  }
 }
 
 TEST_F(Stage1, TakesTheSamplesOfAMixtureAsStage0) {

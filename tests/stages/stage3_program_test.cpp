@@ -44,6 +44,15 @@ TEST_F(Stage3Emulated, TrainsAsStage0OnAnyNumberOfRanks) {
   }
 }
 
+TEST_F(Stage3Emulated, TensorRanksTrainAsStage0) {
+  const Arguments shorter = {"--steps", "5", "--eval-every", "5"};
+  stage0("train", small("serial", shorter));
+  stage3(2, "train", small("divided", with_flags(shorter, {"--tensor-parallel", "2"})));
+  expect_same_curves("divided", "serial");
+  expect_refusal(run(2, "train", small("graph", {"--tensor-parallel", "2", "--gpu-graph", "on"})),
+                 "--tensor-parallel: cannot be combined with --gpu-graph on");
+}
+
 TEST_F(Stage3Emulated, TrainsSomeParametersAsStage0) {
   const Arguments flags =
       with_flags(kFewSequences, {"--freeze", "wte*,*.mlp.*", "--grad-clip", "0.1", "--steps", "8"});

@@ -41,14 +41,14 @@ class MadeUpRanks final : public RankGroup {
   std::set<int> others_;
 };
 
-std::string complaint(int size, const std::set<int>& others) {
+std::string complaint(int size, const std::set<int>& others, int tensor_ranks = 1) {
   const auto backend = make_naive_backend();
   ParameterTable table;
   table.add({"w", {4}, 4});
   const Parameters parameters(*backend, table, DType::f32);
   MadeUpRanks ranks(size, others);
   try {
-    require_same_weights(ranks, *backend, parameters, "after step 3");
+    require_same_weights(ranks, *backend, parameters, "after step 3", tensor_ranks);
   } catch (const WeightsDiffer& error) {
     return error.what();
   }
@@ -70,6 +70,14 @@ TEST(RanksThatDiffer, AreNotBlamedWithoutAMajority) {
   EXPECT_EQ(complaint(4, {0, 3}),
             "weights after step 3: ranks 1 (node0), 2 (node1) differ from ranks 0 (node0), 3 (node1); "
             "without a majority, the correct ones are unknown");
+}
+
+// Tensor ranks have different parts: with two, only ranks 0, 2, 4 are compared, and ranks 1, 3, 5.
+TEST(RanksThatDiffer, AreComparedWithThoseThatHaveTheSamePart) {
+  EXPECT_EQ(complaint(2, {1}, 2), "");
+  EXPECT_EQ(complaint(6, {1, 3, 5}, 2), "");
+  EXPECT_EQ(complaint(6, {0, 2, 5}, 2), "weights after step 3: rank 4 (node2) differs from the other 2");
+  EXPECT_EQ(complaint(6, {1, 3}, 2), "weights after step 3: rank 5 (node2) differs from the other 2");
 }
 
 TEST(RanksThatDiffer, AreCountedWhereThereAreMany) {

@@ -1,0 +1,156 @@
+#include "common/parallel/across_ranks.h"
+
+#include <algorithm>
+
+#include "common/autograd/ops/embedding.h"
+#include "common/parallel/parts.h"
+
+namespace stagegpt {
+namespace {
+
+// Slice r of `all`, which has one slice for each rank.
+Tensor slice_of(const Communicator& ranks, const Tensor& all) {
+  const std::int64_t size = all.numel() / ranks.size();
+  return all.slice(ranks.rank() * size, {size});
+}
+
+// Every rank's `own` (R,C), in the order of ranks, as `shape`.
+Tensor all_gather(Backend& be, Communicator& ranks, const Tensor& own, const Shape& shape) {
+  const Tensor all = be.allocate(own.dtype(), {ranks.size() * own.numel()});
+  be.copy(slice_of(ranks, all), own);
+  ranks.all_gather(all)->wait();
+  return all.slice(0, shape);
+}
+
+// This rank's rows of the sum over ranks of `summand`, as `rows` (R,C). Overwrites the summand. Sums of bf16
+// are formed in f32 and then rounded.
+Tensor reduce_scatter(Backend& be, Communicator& ranks, const Tensor& summand, const Shape& rows) {
+  const std::int64_t size = ranks.size() * rows.numel(), padding = size - summand.numel();
+  const bool narrow = summand.dtype() == DType::bf16;
+  Tensor all = summand;
+  if (narrow || padding > 0) {
+    all = be.allocate(narrow ? DType::f32 : summand.dtype(), {size});
+    const Tensor front = all.slice(0, summand.shape());
+    narrow ? be.cast(front, summand) : be.copy(front, summand);
+    if (padding > 0) be.fill(all.slice(summand.numel(), {padding}), 0);
+  }
+  ranks.reduce_scatter(all)->wait();
+  const Tensor own = slice_of(ranks, all).view(rows);
+  if (!narrow) return own;
+  const Tensor rounded = be.allocate(summand.dtype(), rows);
+  be.cast(rounded, own);
+  return rounded;
+}
+
+}  // namespace
+
+Var gathered(Tape& tape, Communicator& ranks, Var rows, const Shape& shape) {
+  Backend& be = tape.backend();
+  const Shape own = rows.value().shape();                         // (R,C)
+  const Tensor all = all_gather(be, ranks, rows.value(), shape);  // (B,T,C)
+  return tape.record("gathered", {rows}, all, [=, &be, &ranks](const Tensor& dall, Grads g) {
+    g.give(0, reduce_scatter(be, ranks, g.writable(dall), own));
+  });
+}
+
+Var scattered_sum(Tape& tape, Communicator& ranks, Var summand) {
+  Backend& be = tape.backend();
+  const Shape shape = summand.value().shape();  // (B,T,C)
+  const std::int64_t C = shape[-1], R = (shape.numel() / C + ranks.size() - 1) / ranks.size();
+  Tensor all = summand.take_value();
+  if (!all.sole_owner()) {
+    const Tensor copy = be.allocate(all.dtype(), shape);
+    be.copy(copy, all);
+    all = copy;
+  }
+  const Tensor rows = be.allocate(all.dtype(), {R, C});  // copied, so that the memory of all rows is free
+  be.copy(rows, reduce_scatter(be, ranks, all, {R, C}));
+  return tape.record("scattered_sum", {summand}, rows, [=, &be, &ranks](const Tensor& drows, Grads g) {
+    g.give(0, all_gather(be, ranks, drows, shape));
+  });
+}
+
+Var vocabulary_embedding(Tape& tape, Communicator& ranks, const Tensor& ids, Var wte, Var wpe,
+                         const VocabularyPart& part) {
+  Backend& be = tape.backend();
+  const Tensor own_ids = be.allocate(DType::i32, ids.shape());  // (B,T)
+  be.ids_in_part(own_ids, ids, part.first, part.count, wte.value().shape()[0]);
+  return scattered_sum(tape, ranks, embedding(tape, own_ids, std::move(wte), std::move(wpe)));
+}
+
+Var vocabulary_cross_entropy(Tape& tape, Communicator& ranks, Var logits, const Tensor& targets,
+                             const VocabularyPart& part) {
+  Backend& be = tape.backend();
+  const Tensor x = logits.value();  // (B,T,…)
+  const std::int64_t N = targets.numel();
+  const DType dtype = statistics_dtype(x.dtype());
+  const Tensor own_targets = be.allocate(DType::i32, targets.shape());
+  be.ids_in_part(own_targets, targets, part.first, part.count, x.shape()[-1]);
+  const Tensor parts = be.allocate(dtype, {ranks.size(), 2, N}), own = slice_of(ranks, parts);
+  be.cross_entropy_part_forward(own.slice(0, {N}), own.slice(N, {N}), x, own_targets, part.count);
+  ranks.all_gather(parts)->wait();
+  const Tensor loss = be.allocate(dtype, {1}), lse = be.allocate(dtype, {N});
+  be.cross_entropy_of_parts(loss, lse, parts);
+  logits.take_value();  // so that the gradient may overwrite them
+  return tape.record("vocabulary_cross_entropy", {logits}, loss,
+                     [=, &be, count = part.count](const Tensor& dloss, Grads g) {
+                       const Tensor dlogits = g.reuse(x);  // (B,T,…)
+                       be.cross_entropy_backward(dlogits, dloss, x, lse, own_targets, count);
+                       g.give(0, dlogits);
+                     });
+}
+
+AcrossRanks::AcrossRanks(Communicator& ranks, std::int64_t vocab_size, std::int64_t padded_vocab_size)
+    : ranks_(ranks), vocab_size_(vocab_size), padded_vocab_size_(padded_vocab_size) {}
+
+ParameterTable AcrossRanks::own(const ParameterTable& whole) const {
+  return part_of(whole, {ranks_.rank(), ranks_.size()});
+}
+
+Var AcrossRanks::enter(Tape& tape, Var rows, const Shape& shape) const {
+  return gathered(tape, ranks_, std::move(rows), shape);
+}
+
+Var AcrossRanks::leave(Tape& tape, Var summand) const {
+  return scattered_sum(tape, ranks_, std::move(summand));
+}
+
+Var AcrossRanks::embed(Tape& tape, const Tensor& ids, Var wte, Var wpe) const {
+  return vocabulary_embedding(tape, ranks_, ids, std::move(wte), once(std::move(wpe)),
+                              vocabulary_part(vocab_size_, {ranks_.rank(), ranks_.size()}));
+}
+
+Var AcrossRanks::loss(Tape& tape, Var logits, const Tensor& targets, std::int64_t) const {
+  return vocabulary_cross_entropy(tape, ranks_, std::move(logits), targets,
+                                  vocabulary_part(vocab_size_, {ranks_.rank(), ranks_.size()}));
+}
+
+Var AcrossRanks::all_logits(Tape& tape, Var logits) const {
+  Backend& be = tape.backend();
+  const Tensor& own = logits.value();  // (B,T,Vr)
+  const std::int64_t Vr = own.shape()[2], N = own.numel() / Vr;
+  const Tensor parts = all_gather(be, ranks_, own, {ranks_.size(), N, Vr});
+  const Tensor all = be.zeros(own.dtype(), {own.shape()[0], own.shape()[1], padded_vocab_size_});
+  for (int rank = 0; rank < ranks_.size(); ++rank) {
+    const auto [first, count] = vocabulary_part(vocab_size_, {rank, ranks_.size()});
+    for (std::int64_t n = 0; n < N; ++n) {
+      be.copy(all.slice(n * padded_vocab_size_ + first, {count}), parts.slice((rank * N + n) * Vr, {count}));
+    }
+  }
+  return tape.record("all_logits", {logits}, all,
+                     [](const Tensor&, Grads) { check(false, "all logits: have no backward"); });
+}
+
+Dropout AcrossRanks::on_rows(Dropout dropout, const Tensor& rows) const {
+  dropout.first_element += ranks_.rank() * rows.numel();
+  return dropout;
+}
+
+Dropout AcrossRanks::on_heads(Dropout dropout) const {
+  dropout.stride = dropout.sequence_elements;  // all heads of a sequence
+  dropout.run = dropout.stride / ranks_.size();
+  dropout.first_element += ranks_.rank() * dropout.run;
+  return dropout;
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,26 @@
+// Which part of each parameter a tensor rank holds: how the columns of Parameter::split are cut.
+#pragma once
+
+#include "common/model/gpt2.h"
+#include "common/parallel/across_ranks.h"
+
+namespace stagegpt {
+
+// One of `size` tensor ranks.
+struct TensorRank {
+  int rank, size;
+};
+
+// The rank's tokens of a vocabulary: ⌈vocab_size/size⌉ of them, fewer on the last rank.
+VocabularyPart vocabulary_part(std::int64_t vocab_size, const TensorRank& rank);
+
+// The table of what the rank holds, which has the same offsets and shapes in memory on all tensor ranks:
+// first its parts of the divided parameters, then the parameters that all tensor ranks hold. The gradients of
+// the latter must be summed over tensor ranks: they are one range of the arena, from shared_begin() on.
+ParameterTable part_of(const ParameterTable& whole, const TensorRank& rank);
+std::int64_t shared_begin(const ParameterTable& part);
+
+// Throws UserError, naming --tensor-parallel, if a model cannot be divided among so many tensor ranks.
+void require_divisible(const Gpt2Config& config, int tensor_ranks);
+
+}  // namespace stagegpt

@@ -1,0 +1,86 @@
+#include "common/parallel/whole_values.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/comm/agreement.h"
+#include "common/parallel/parts.h"
+
+namespace stagegpt {
+namespace {
+
+// `size` elements from `from` on of a part's parameter: elements `to` to `to + size` of what is asked for.
+struct Copied {
+  std::int64_t to, from, size;
+};
+
+// Reads elements of a whole parameter in one piece, and copies runs of it; `from` counts in the parameter.
+void read_runs(const ParameterValues& whole, std::size_t number, const std::vector<Copied>& runs,
+               std::span<float> out) {
+  const std::int64_t begin = runs.front().from, end = runs.back().from + runs.back().size;
+  const auto run_of_out = [&](const Copied& run) {
+    return out.subspan(static_cast<std::size_t>(run.to), static_cast<std::size_t>(run.size));
+  };
+  if (runs.size() == 1) return whole(number, begin, run_of_out(runs.front()));
+  std::vector<float> elements(static_cast<std::size_t>(end - begin));
+  whole(number, begin, elements);
+  for (const Copied& run : runs)
+    std::copy_n(elements.begin() + run.from - begin, run.size, run_of_out(run).begin());
+}
+
+}  // namespace
+
+PieceLayout placed_in_parts(const ParameterTable& whole, int tensor_ranks, std::int64_t arena_size) {
+  if (tensor_ranks == 1) return placed_as_in(whole);
+  std::vector<ParameterTable> parts;
+  for (int rank = 0; rank < tensor_ranks; ++rank) parts.push_back(part_of(whole, {rank, tensor_ranks}));
+  return [=, parts = std::move(parts)](const Piece& piece) {
+    std::vector<PlacedRun> runs;
+    for (int rank = 0; rank < tensor_ranks; ++rank) {
+      const auto& rows = parts[static_cast<std::size_t>(rank)].rows();
+      const Parameter& part = *std::ranges::find(rows, static_cast<int>(piece.parameter), &Parameter::number);
+      if (part.split == Split::none && rank > 0) break;
+      const std::int64_t offset = begin_of_part(rank, arena_size) + part.offset;
+      part.for_each_run(0, part.shape.numel(), [&](std::int64_t i, std::int64_t in_whole, std::int64_t n) {
+        const std::int64_t first = std::max(in_whole, piece.begin), end = std::min(in_whole + n, piece.end);
+        if (first < end) runs.push_back({first - piece.begin, offset + i + first - in_whole, end - first});
+      });
+    }
+    return runs;
+  };
+}
+
+ParameterValues part_values(const ParameterTable& part, ParameterValues whole) {
+  constexpr std::int64_t kElements = 1 << 22;  // of the whole parameter at once, to limit the memory
+  return [&part, whole = std::move(whole)](std::size_t i, std::int64_t begin, std::span<float> out) {
+    const auto number = static_cast<std::size_t>(part[i].number);
+    std::vector<Copied> runs;
+    part[i].for_each_run(begin, begin + std::ssize(out),
+                         [&](std::int64_t element, std::int64_t in_whole, std::int64_t n) {
+                           if (!runs.empty() && in_whole + n - runs.front().from > kElements) {
+                             read_runs(whole, number, runs, out);
+                             runs.clear();
+                           }
+                           runs.push_back({element - begin, in_whole, n});
+                         });
+    if (!runs.empty()) read_runs(whole, number, runs, out);
+  };
+}
+
+void take_part(RankGroup& world, Backend& backend, const ParameterTable& whole, const ParameterValues& values,
+               const ParameterTable& part, const Tensor& arena) {
+  backend.fill(arena, 0);
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    std::vector<float> elements(static_cast<std::size_t>(whole[i].shape.numel()));
+    on_root(world, [&] { values(i, 0, elements); });
+    world.broadcast(std::as_writable_bytes(std::span(elements)), 0);
+    const Parameter& row = part[static_cast<std::size_t>(part.find(whole[i].name))];
+    std::vector<float> own(static_cast<std::size_t>(row.shape.numel()));
+    row.for_each_run(0, row.shape.numel(), [&](std::int64_t to, std::int64_t from, std::int64_t n) {
+      std::copy_n(elements.begin() + from, n, own.begin() + to);
+    });
+    upload<float>(backend, arena.slice(row.offset, row.shape), own);
+  }
+}
+
+}  // namespace stagegpt

@@ -1,0 +1,211 @@
+// Training on a grid of data ranks and tensor ranks, compared with one process.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "common/parallel/parts.h"
+#include "common/parallel/whole_values.h"
+#include "common/train/memory_plan.h"
+#include "stage1_mpi/gradient_syncs.h"
+#include "tests/mpi/small_run.h"
+#include "tests/support/tolerance.h"
+
+namespace stagegpt::test {
+namespace {
+
+constexpr int kTensorSteps = 2;
+
+SmallSettings tensor_settings(int tensor_ranks) {
+  return {.accumulation = 2, .dropout = 0.2, .tensor_ranks = tensor_ranks, .n_head = 12};
+}
+
+SmallRun tensor_run(const SmallSettings& settings, const std::string& sync) {
+  return SmallRun(settings, CommAlgorithm::ring, [&](Communicator& communicator, Backend& backend) {
+    return make_gradient_sync(sync, communicator, backend);
+  });
+}
+
+double l2_norm(const std::vector<float>& x) {
+  double sum = 0;
+  for (const float element : x) sum += static_cast<double>(element) * element;
+  return std::sqrt(sum);
+}
+
+class TensorTrainingWithZero1 : public testing::Test {
+ protected:
+  // Calls test(tensor_ranks) for each grid of these ranks that has tensor ranks.
+  template <class Test>
+  static void for_each_grid(const Test& test) {
+    for (int tensor_ranks = 2; tensor_ranks <= ranks().size(); ++tensor_ranks) {
+      if (ranks().size() % tensor_ranks == 0) test(tensor_ranks);
+    }
+  }
+  // Each parameter in pieces that begin and end within its rows.
+  static std::vector<Piece> pieces_of(const ParameterTable& table) {
+    constexpr std::int64_t kElements = 1001;
+    std::vector<Piece> pieces;
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      const std::int64_t numel = table[i].shape.numel();
+      for (std::int64_t begin = 0; begin < numel; begin += kElements)
+        pieces.push_back({i, begin, std::min(begin + kElements, numel)});
+    }
+    return pieces;
+  }
+  // The weights, m and v, as rank 0 collects them for a checkpoint, one parameter after the other.
+  static std::vector<std::vector<float>> collected(SmallRun& run, const ParameterTable& table) {
+    std::vector<std::vector<float>> all(3);
+    run.trainer.gather_weights();
+    Writer root{0, {}};
+    for (std::size_t arena = 0; arena < all.size(); ++arena) {
+      for (const Piece& piece : pieces_of(table)) root.fetches.push_back({arena, piece});
+    }
+    PieceStream stream(
+        ranks(), *run.backend,
+        placed_in_parts(table, run.grid.tensor().size(), run.model.parameters().weights().numel()),
+        run.trainer.arenas(), {root});
+    stream.run([&] {
+      if (!ranks().is_root()) return;
+      for (const auto& [arena, piece] : root.fetches) {
+        std::vector<float> elements(static_cast<std::size_t>(piece.size()));
+        stream.values(arena)(piece.parameter, piece.begin, elements);
+        all[arena].insert(all[arena].end(), elements.begin(), elements.end());
+      }
+    });
+    return all;
+  }
+};
+
+class TensorTraining : public TensorTrainingWithZero1, public testing::WithParamInterface<const char*> {};
+
+TEST_P(TensorTraining, is_that_of_one_process) {
+  for_each_grid([](int tensor_ranks) {
+    SmallSettings settings = tensor_settings(tensor_ranks);
+    SmallRun many = tensor_run(settings, GetParam());
+    settings.tensor_ranks = 1;
+    SmallRun one(settings);
+    for (int step = 0; step < kTensorSteps; ++step) {
+      const StepReport expected = one.trainer.step(), report = many.trainer.step();
+      EXPECT_NEAR(report.loss, expected.loss, kDividedTrainingLimit * expected.loss) << "step " << step;
+      EXPECT_NEAR(report.grad_norm, expected.grad_norm, kDividedTrainingLimit * expected.grad_norm)
+          << "step " << step;
+      EXPECT_EQ(report.rank_seconds.size(), static_cast<std::size_t>(ranks().size()));
+    }
+    const ParameterTable& table = one.model.parameters().table();
+    const auto all = collected(many, table);
+    if (!ranks().is_root()) return;
+    const Moments& moments = one.trainer.optimizer().moments();
+    const Tensor expected[] = {one.model.parameters().weights(), moments.m, moments.v};
+    for (std::size_t arena = 0; arena < all.size(); ++arena) {
+      std::vector<float> whole;
+      for (const Parameter& row : table.rows()) {
+        const auto elements = one.elements(expected[arena].slice(row.offset, row.shape));
+        whole.insert(whole.end(), elements.begin(), elements.end());
+      }
+      ASSERT_EQ(all[arena].size(), whole.size());
+      std::vector<float> difference = whole;
+      for (std::size_t i = 0; i < whole.size(); ++i) difference[i] -= all[arena][i];
+      EXPECT_LE(l2_norm(difference), kDividedTrainingLimit * l2_norm(whole)) << "arena " << arena;
+    }
+  });
+}
+
+TEST_F(TensorTrainingWithZero1, has_one_norm_and_the_same_shared_weights_on_all_ranks) {
+  for_each_grid([](int tensor_ranks) {
+    SmallRun run = tensor_run(tensor_settings(tensor_ranks), "zero1");
+    for (int step = 0; step < kTensorSteps; ++step) {
+      const double norm = run.trainer.step().grad_norm;
+      for (const double other : gather(ranks(), norm)) EXPECT_EQ(norm, other);
+    }
+    const Tensor& weights = run.model.parameters().weights();
+    const std::int64_t begin = shared_begin(run.model.parameters().table());
+    const std::vector<float> shared = run.elements(weights.slice(begin, {weights.numel() - begin}));
+    std::vector<float> roots = shared;
+    ranks().broadcast(std::as_writable_bytes(std::span(roots)), 0);
+    EXPECT_EQ(shared == roots, true);
+  });
+}
+
+TEST_F(TensorTrainingWithZero1, loads_its_part_of_what_was_collected) {
+  for_each_grid([](int tensor_ranks) {
+    SmallRun run = tensor_run(tensor_settings(tensor_ranks), "zero1");
+    run.trainer.step();
+    const ParameterTable whole = gpt2_parameter_table(run.model.config());
+    auto all = collected(run, whole);
+    for (std::vector<float>& elements : all) {
+      elements.resize(static_cast<std::size_t>(whole.numel()));
+      ranks().broadcast(std::as_writable_bytes(std::span(elements)), 0);
+    }
+    const auto values = [&](std::size_t arena) -> ParameterValues {
+      return [&, arena](std::size_t i, std::int64_t begin, std::span<float> out) {
+        for (std::size_t before = 0; before < i; ++before) begin += whole[before].shape.numel();
+        std::copy_n(all[arena].begin() + begin, out.size(), out.begin());
+      };
+    };
+    const Parameters& parameters = run.model.parameters();
+    const Moments& moments = run.trainer.optimizer().moments();
+    const std::vector<float> weights = run.weights(), m = run.elements(moments.m),
+                             v = run.elements(moments.v);
+    for (const Tensor& arena : {parameters.weights(), moments.m, moments.v}) run.backend->fill(arena, 7);
+    take_part(ranks(), *run.backend, whole, values(0), parameters.table(), parameters.weights());
+    run.trainer.load_moments({values(1), values(2)});
+    EXPECT_EQ(run.weights() == weights, true);
+    EXPECT_EQ(run.elements(moments.m) == m, true);
+    EXPECT_EQ(run.elements(moments.v) == v, true);
+  });
+}
+
+TEST_F(TensorTrainingWithZero1, takes_the_memory_of_its_plan) {
+  for_each_grid([](int tensor_ranks) {
+    const SmallSettings settings = tensor_settings(tensor_ranks);
+    SmallRun run = tensor_run(settings, "zero1");
+    run.backend->forget_memory_peak();
+    for (int step = 0; step < 2; ++step) run.trainer.step();
+    const auto plan =
+        static_cast<double>(plan_memory(SmallRun::config(settings), SmallRun::trainer_config(settings), kT,
+                                        run.grid.data().size(), *run.sync, DType::f32, tensor_ranks)
+                                .total());
+    EXPECT_NEAR(static_cast<double>(run.backend->memory_stats().peak_bytes_in_use), plan, 0.05 * plan);
+  });
+}
+
+TEST_F(TensorTrainingWithZero1, finds_the_tensor_that_is_not_finite_on_one_rank) {
+  for_each_grid([](int tensor_ranks) {
+    SmallRun run = tensor_run(tensor_settings(tensor_ranks), "zero1");
+    if (ranks().rank() == ranks().size() - 1) {
+      const Tensor bias = run.model.parameters().var("h.1.mlp.c_fc.bias").value();
+      run.backend->fill(bias, std::nan(""));
+    }
+    const StepReport report = run.trainer.step();
+    EXPECT_TRUE(report.skipped());
+    const std::string found = run.trainer.first_non_finite(report);
+    EXPECT_NE(found.find("h.1.mlp.c_fc.bias"), std::string::npos) << found;
+  });
+}
+
+std::string name_of_tensor_sync(const testing::TestParamInfo<const char*>& test) {
+  std::string name = test.param;
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+INSTANTIATE_TEST_SUITE_P(By, TensorTraining, testing::Values("flat", "zero1", "zero1-overlapped"),
+                         name_of_tensor_sync);
+
+TEST(Grids, have_neighbouring_tensor_ranks) {
+  const auto backend = make_cpu_backend(1);
+  const auto world = make_mpi_communicator(ranks(), *backend, CommAlgorithm::ring);
+  for (int tensor_ranks = 1; tensor_ranks <= ranks().size(); ++tensor_ranks) {
+    if (ranks().size() % tensor_ranks != 0) {
+      EXPECT_THROW(Grid(*world, tensor_ranks), AgreedUserError);
+      continue;
+    }
+    const Grid grid(*world, tensor_ranks);
+    EXPECT_EQ(grid.tensor().size(), tensor_ranks);
+    EXPECT_EQ(grid.tensor().rank(), ranks().rank() % tensor_ranks);
+    EXPECT_EQ(grid.data().size(), ranks().size() / tensor_ranks);
+    EXPECT_EQ(grid.data().rank(), ranks().rank() / tensor_ranks);
+    EXPECT_EQ(grid.world().size(), ranks().size());
+  }
+}
+
+}  // namespace
+}  // namespace stagegpt::test
