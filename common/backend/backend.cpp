@@ -348,6 +348,7 @@ void Backend::cross_entropy_part_forward(const Tensor& lse, const Tensor& picked
 
 void Backend::cross_entropy_of_parts(const Tensor& loss, const Tensor& lse, const Tensor& parts) {
   const Checks checks("cross_entropy_of_parts");
+  checks.real(lse, "lse");
   checks.real(parts, "parts");
   checks.that(parts.shape().rank() == 3 && parts.shape()[0] > 0, "parts of shape (R,2,N)");
   checks.shape(parts, lse.dtype(), {parts.shape()[0], 2, lse.numel()}, "parts");

@@ -52,8 +52,11 @@ const Op kOps[] = {
     {"cast",
      {{"out", DType::bf16, kX}, f32("in", kX)},
      [](Backend& be, const Arguments& t) { be.cast(t[0], t[1]); }},
+    {"ids_in_part",
+     {{"out", DType::i32, {kB, kT}}, {"in", DType::i32, {kB, kT}}},
+     [](Backend& be, const Arguments& t) { be.ids_in_part(t[0], t[1], 0, kVocabulary, kVocabulary); }},
     {"embedding_forward",
-     {f32("out", kX), kIds, f32("wte", {kPadded, kC}), f32("wpe", {kT, kC})},
+     {f32("out", kX), kIds, f32("wte", {kPadded, kC}), {"wpe", DType::f32, {kT, kC}, true}},
      [](Backend& be, const Arguments& t) { be.embedding_forward(t[0], t[1], t[2], t[3]); }},
     {"embedding_backward",
      {f32("dwte", {kPadded, kC}), f32("dwpe", {kT, kC}), f32("dout", kX), kIds},
@@ -127,6 +130,14 @@ const Op kOps[] = {
      [](Backend& be, const Arguments& t) {
        be.cross_entropy_backward(t[0], t[1], t[2], t[3], t[4], kVocabulary);
      }},
+    {"cross_entropy_part_forward",
+     {kRowLse, f32("picked", {kB * kT}), kWideLogits, kTargets},
+     [](Backend& be, const Arguments& t) {
+       be.cross_entropy_part_forward(t[0], t[1], t[2], t[3], kVocabulary);
+     }},
+    {"cross_entropy_of_parts",
+     {f32("loss", {1}), kRowLse, f32("parts", {2, 2, kB* kT})},
+     [](Backend& be, const Arguments& t) { be.cross_entropy_of_parts(t[0], t[1], t[2]); }},
     {"cross_entropy_forward_backward",
      {f32("loss", {1}), f32("dlogits", kLogits), f32("rows", {kB * kT}), f32("dloss", {1}),
       f32("logits", kLogits), kTargets},
