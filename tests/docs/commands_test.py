@@ -30,7 +30,7 @@ FOREIGN_FLAGS = {"--oversubscribe", "--bind-to", "--map-by", "--report-bindings"
                  "--install", "--cap-add", "--gtest_filter", "--gtest_list_tests",
                  "--no-show-raw-insn"}
 
-QUICK_SCRIPTS = {"scripts/scaling_model.py"}  # they take no time and write no file
+QUICK_SCRIPTS = {"scripts/scaling_model.py", "scripts/scaling_grids.py"}  # they take no time and write no file
 # Values with which stageN_bench and the trainings of compare_stages take little time.
 TINY_MODEL = {"--n-layer": "1", "--n-head": "2", "--n-embd": "16"}
 TINY_GENERATION = {"--model": "nano", **TINY_MODEL, "--steps": "1"}
