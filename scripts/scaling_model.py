@@ -21,6 +21,7 @@ BUCKET = 25 << 20       # size at which a bucket is complete, in bytes
 ALIGNMENT = 64          # alignment of a parameter, in elements
 SUB_BATCHES = 8         # sub-batches of --reproducible, for up to as many ranks
 MOST_SUB_BATCHES = 64   # the most with --sub-batches
+ZERO2_BUCKETS = 3       # buckets of --comm zero2 at the same time
 ADAMW_BYTES, NORM_BYTES = 28, 4  # bytes per parameter that the update and the norm move
 TREE_BYTES = 20         # bytes moved by an addition and a copy in the tree of --reproducible
 LENGTH = 64             # tokens per sequence, as measured
@@ -378,13 +379,21 @@ def efficiency_table(model, all_ranks, networks, machine):
     return table(header, rows)
 
 
+def zero2_memory(model, ranks):
+    """Weights, and this rank's part of gradients and moments. In backward also the gradient of the largest parameter,
+    and the buckets that are packed or reduced."""
+    return (1 + 3 / ranks) * model.arena(ranks) + max(model.sizes) + ZERO2_BUCKETS * BUCKET
+
+
 def memory_table(models, all_ranks):
     rows = []
     for model in models:
         arena = model.arena() / 1e9
         rows.append([model.name, f"{arena:.2f}", f"{4 * arena:.2f}"] +
-                    [f"{(2 + 2 / ranks) * arena:.2f}" for ranks in all_ranks])
-    return table(["model", "arena", "not divided"] + [f"zero1, {n:,} ranks" for n in all_ranks], rows)
+                    [f"{(2 + 2 / ranks) * arena:.2f}" for ranks in all_ranks] +
+                    [f"{zero2_memory(model, ranks) / 1e9:.2f}" for ranks in all_ranks])
+    return table(["model", "arena", "not divided"] + [f"zero1, {n:,} ranks" for n in all_ranks] +
+                 [f"zero2, {n:,} ranks" for n in all_ranks], rows)
 
 
 def positive(text):

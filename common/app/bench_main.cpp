@@ -113,7 +113,7 @@ void run(const BenchFlags& flags, const Gpt2Config& config, std::int64_t T, cons
   Backend& backend = *machine.backend;
   const int ranks = machine.communicator->size();
   const TrainerConfig& training = flags.trainer;
-  Gpt2 model(backend, config, DType::f32, ranks, Purpose::training, machine.activations);
+  Gpt2 model(backend, config, DType::f32, ranks, machine.sync->purpose(), machine.activations);
   model.parameters().initialize(training.seed, machine.threads);
   model.parameters().update_shadow();
   const DataLoader data(

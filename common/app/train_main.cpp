@@ -378,8 +378,8 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, Timeline* ti
   machine.backend->set_fused(!flags.no_fused);
   std::optional<AcrossRanks> across;
   if (grid.tensor().size() > 1) across.emplace(grid.tensor(), config.vocab_size, config.padded_vocab_size());
-  Gpt2 model(*machine.backend, config, DType::f32, grid.data().size(), Purpose::training, machine.activations,
-             across ? *across : Partition::none());
+  Gpt2 model(*machine.backend, config, DType::f32, grid.data().size(), machine.sync->purpose(),
+             machine.activations, across ? *across : Partition::none());
   begin_model(flags, machine, weights.get(), model);
   weights.reset();
 

@@ -18,14 +18,24 @@ Var::Var(Tensor value, Tensor grad, int leaf_id)
   slot_->leaf_id = leaf_id;
 }
 
+Var::Var(Tensor value, DType grad, int leaf_id)
+    : value_(std::move(value)), leaf_id_(leaf_id), slot_(std::make_shared<GradSlot>()) {
+  slot_->dtype = grad;
+  slot_->shape = value_.shape();
+  slot_->leaf = true;
+  slot_->leaf_id = leaf_id;
+}
+
+const Tensor& Grads::fresh(GradSlot& slot) {
+  slot.written = true;
+  if (!slot.leaf || !slot.grad.defined()) slot.grad = backend_.allocate(slot.dtype, slot.shape);
+  return slot.grad;
+}
+
 Grad Grads::operator[](std::size_t i) {
   GradSlot* slot = inputs_[i].get();
   if (slot == nullptr) return {Tensor(), GradMode::skip};
-  if (!slot->written) {
-    slot->written = true;
-    if (!slot->leaf) slot->grad = backend_.allocate(slot->dtype, slot->shape);
-    return {slot->grad, GradMode::overwrite};
-  }
+  if (!slot->written) return {fresh(*slot), GradMode::overwrite};
   if (!slot->leaf) slot->grad = writable(slot->grad);
   return {slot->grad, GradMode::accumulate};
 }
@@ -181,7 +191,7 @@ void Tape::run_backward(Node& node) {
   node.backward = nullptr;  // frees what the op saved
   for (const auto& input : node.inputs) {
     if (!input || !input->leaf || --input->consumers > 0 || !leaf_ready_) continue;
-    if (!std::exchange(input->written, true)) backend_.fill(input->grad, 0);
+    if (!input->written) backend_.fill(Grads(backend_, node.inputs).fresh(*input), 0);
     leaf_ready_(input->leaf_id);
   }
 }

@@ -26,7 +26,7 @@ namespace stagegpt {
 struct GradSlot {
   DType dtype = DType::f32;
   Shape shape;
-  Tensor grad;           // given for a leaf; for others, allocated at the first contribution
+  Tensor grad;           // may be given for a leaf; otherwise allocated at the first contribution
   bool written = false;  // holds a gradient: the next contribution accumulates
   bool leaf = false;
   int leaf_id = -1;   // the number that the leaf's owner gave it
@@ -44,6 +44,8 @@ class Var {
   // A leaf that needs one. Its gradient is collected in `grad`, which the caller owns; that of a
   // parameter in bf16 is f32.
   Var(Tensor value, Tensor grad, int leaf_id = -1);
+  // The same, but `grad` is allocated at the first contribution, until take_grad().
+  Var(Tensor value, DType grad, int leaf_id);
 
   const Tensor& value() const { return value_; }
   // Moves the value out of this handle: for an op that overwrites it if no other handle exists.
@@ -55,6 +57,8 @@ class Var {
   int leaf_id() const { return leaf_id_; }
   // For a leaf: true if its gradient has a contribution since clear_grad().
   bool grad_written() const { return slot_->written; }
+  // For a leaf: moves its complete gradient out of it.
+  Tensor take_grad() const { return std::exchange(slot_->grad, Tensor()); }
   // For a leaf: the next contribution overwrites the gradient.
   void clear_grad() const { slot_->written = false; }
 
@@ -85,6 +89,10 @@ class Grads {
   Tensor writable(const Tensor& grad);
 
  private:
+  friend class Tape;
+  // The gradient of a slot, to be overwritten.
+  const Tensor& fresh(GradSlot& slot);
+
   Backend& backend_;
   std::span<const std::shared_ptr<GradSlot>> inputs_;
 };

@@ -15,7 +15,10 @@ GemmBound::GemmBound(Backend& backend, const Gpt2& model, const AdamW& optimizer
     // All matrices belong to linear layers, except the embeddings.
     if (row.shape.rank() != 2 || row.name == "wpe.weight" || (!tied && row.name == "wte.weight")) continue;
     const Shape shape = row.arena_shape();
-    layers_.push_back({parameters.var(row.name).value(), parameters.grads().slice(row.offset, shape)});
+    const Tensor& grads = parameters.grads();
+    layers_.push_back({parameters.var(row.name).value(), grads.defined()
+                                                             ? grads.slice(row.offset, shape)
+                                                             : backend.allocate(DType::f32, shape)});
     inputs = std::max(inputs, shape[1]);
     outputs = std::max(outputs, shape[0]);
   }
@@ -64,8 +67,7 @@ void GemmBound::adamw() const {
     const Tensor& shadows = parameters.shadow();
     backend_.adamw(parameters.weights().slice(part.range.begin, shape),
                    shadows.defined() ? shadows.slice(part.range.begin, shape) : Tensor(), part.moments.m,
-                   part.moments.v, parameters.grads().slice(part.range.begin, shape), norm_, {&all, 1},
-                   {.learning_rate = 0});
+                   part.moments.v, parameters.grads(part.range), norm_, {&all, 1}, {.learning_rate = 0});
   }
 }
 

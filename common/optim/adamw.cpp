@@ -49,7 +49,7 @@ void AdamW::measure_norms(const Parameters& parameters) {
   for (const Part& part : parts_) {
     const std::int64_t norms = norms_of(part.range);
     if (part.range.size() > 0)  // the norm of an empty part stays zero
-      backend_.squared_norm(squared_norms_.slice(first, {norms}), slice(parameters.grads(), part.range));
+      backend_.squared_norm(squared_norms_.slice(first, {norms}), parameters.grads(part.range));
     first += norms;
   }
 }
@@ -66,8 +66,8 @@ void AdamW::update(const Parameters& parameters) {
   for (const auto& [range, moments, decay] : parts_) {
     if (range.size() == 0) continue;
     const Tensor shadow = parameters.shadow().defined() ? slice(parameters.shadow(), range) : Tensor();
-    backend_.adamw(slice(parameters.weights(), range), shadow, moments.m, moments.v,
-                   slice(parameters.grads(), range), squared_norm_, decay, step_);
+    backend_.adamw(slice(parameters.weights(), range), shadow, moments.m, moments.v, parameters.grads(range),
+                   squared_norm_, decay, step_);
   }
 }
 

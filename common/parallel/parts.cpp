@@ -59,16 +59,17 @@ VocabularyPart vocabulary_part(std::int64_t vocab_size, const TensorRank& rank) 
 ParameterTable part_of(const ParameterTable& whole, const TensorRank& rank) {
   ParameterTable table;
   for (const Parameter& row : whole.rows()) {
-    if (row.split != Split::none) table.add(part_of(row, rank));
+    if (row.split == Split::none) table.add(row);
   }
   for (const Parameter& row : whole.rows()) {
-    if (row.split == Split::none) table.add(row);
+    if (row.split != Split::none) table.add(part_of(row, rank));
   }
   return table;
 }
 
-std::int64_t shared_begin(const ParameterTable& part) {
-  return std::ranges::find(part.rows(), Split::none, &Parameter::split)->offset;
+std::int64_t shared_end(const ParameterTable& part) {
+  const auto is_divided = [](const Parameter& row) { return row.split != Split::none; };
+  return std::ranges::find_if(part.rows(), is_divided)->offset;
 }
 
 void require_divisible(const Gpt2Config& config, int tensor_ranks) {

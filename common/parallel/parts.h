@@ -15,10 +15,11 @@ struct TensorRank {
 VocabularyPart vocabulary_part(std::int64_t vocab_size, const TensorRank& rank);
 
 // The table of what the rank holds, which has the same offsets and shapes in memory on all tensor ranks:
-// first its parts of the divided parameters, then the parameters that all tensor ranks hold. The gradients of
-// the latter must be summed over tensor ranks: they are one range of the arena, from shared_begin() on.
+// first the parameters that all tensor ranks hold, then its parts of the divided ones. The gradients of the
+// former must be summed over tensor ranks: they are one range of the arena, up to shared_end(). They stand
+// first because some of them, such as wpe's, are complete last: buckets begin at the end of the arena.
 ParameterTable part_of(const ParameterTable& whole, const TensorRank& rank);
-std::int64_t shared_begin(const ParameterTable& part);
+std::int64_t shared_end(const ParameterTable& part);
 
 // Throws UserError, naming --tensor-parallel, if a model cannot be divided among so many tensor ranks.
 void require_divisible(const Gpt2Config& config, int tensor_ranks);

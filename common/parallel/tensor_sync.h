@@ -11,45 +11,47 @@ namespace stagegpt {
 
 class TensorSync final : public GradientSync {
  public:
-  // `data` combines the gradients of the data ranks. `shared_begin`: where those parameters begin in the
-  // arena (parts.h). All are borrowed.
-  TensorSync(GradientSync& data, Communicator& tensor_ranks, Backend& backend, std::int64_t shared_begin)
-      : data_(data), tensor_ranks_(tensor_ranks), backend_(backend), shared_begin_(shared_begin) {
+  // `data` combines the gradients of the data ranks. `shared_end`: where those parameters end in the arena
+  // (parts.h). All are borrowed.
+  TensorSync(GradientSync& data, Communicator& tensor_ranks, Backend& backend, std::int64_t shared_end)
+      : data_(data), tensor_ranks_(tensor_ranks), backend_(backend), shared_end_(shared_end) {
     check(!data.norm_in_blocks(), "tensor ranks: no norms of blocks");
   }
 
-  // Each part that the data ranks divide is cut in two: divided parameters, shared parameters. One may be
+  // Each part that the data ranks divide is cut in two: shared parameters, divided parameters. One may be
   // empty.
   ArenaParts owned(std::int64_t arena_size) const override {
     ArenaParts cut;
     for (const auto& [begin, end] : data_.owned(arena_size)) {
-      const std::int64_t middle = std::clamp(shared_begin_, begin, end);
+      const std::int64_t middle = std::clamp(shared_end_, begin, end);
       cut.push_back({begin, middle});
       cut.push_back({middle, end});
     }
     return cut;
   }
 
+  bool divides_gradients() const override { return data_.divides_gradients(); }
   void ready(Parameters& parameters, int i) override { data_.ready(parameters, i); }
+  void finish_micro_step(Parameters& parameters) override { data_.finish_micro_step(parameters); }
 
   void finish(Parameters& parameters) override {
     data_.finish(parameters);
-    const ArenaParts parts = owned(parameters.grads().numel());
-    for (std::size_t shared = 1; shared < parts.size(); shared += 2) {
+    const ArenaParts parts = owned(parameters.weights().numel());
+    for (std::size_t shared = 0; shared < parts.size(); shared += 2) {
       if (parts[shared].size() == 0) continue;
-      tensor_ranks_.all_reduce(parameters.grads().slice(parts[shared].begin, {parts[shared].size()}))->wait();
+      tensor_ranks_.all_reduce(parameters.grads(parts[shared]))->wait();
     }
   }
 
-  // `parts` (2P): for each part of the data ranks, divided and shared parameters. Only tensor rank 0 counts
-  // the latter, so that the norm has each parameter once. The ranks' sums are added in the order of tensor
+  // `parts` (2P): for each part of the data ranks, shared and divided parameters. Only tensor rank 0 counts
+  // the former, so that the norm has each parameter once. The ranks' sums are added in the order of tensor
   // ranks.
   void sum_squared_norms(const Tensor& sum, const Tensor& parts) override {
     const std::int64_t P = parts.numel() / 2;
-    const bool counts_shared = tensor_ranks_.rank() == 0;
+    const std::int64_t first = tensor_ranks_.rank() == 0 ? 0 : 1;
     const Tensor data_parts = backend_.allocate(DType::f64, {P});
     for (std::int64_t i = 0; i < P; ++i)
-      backend_.sum(data_parts.slice(i, {1}), parts.slice(2 * i, {counts_shared ? 2 : 1}));
+      backend_.sum(data_parts.slice(i, {1}), parts.slice(2 * i + first, {2 - first}));
     const Tensor all = backend_.allocate(DType::f64, {tensor_ranks_.size()}),
                  own = P == 1 ? data_parts : backend_.allocate(DType::f64, {1});
     data_.sum_squared_norms(own, data_parts);
@@ -66,7 +68,7 @@ class TensorSync final : public GradientSync {
   GradientSync& data_;
   Communicator& tensor_ranks_;
   Backend& backend_;
-  std::int64_t shared_begin_;
+  std::int64_t shared_end_;
 };
 
 }  // namespace stagegpt

@@ -93,8 +93,7 @@ void LayerWatch::before_update() {
   before_.clear();
   for (std::size_t i = 0; i < pieces_.size(); ++i) {
     const ArenaRange& range = pieces_[i].range;
-    backend_.squared_norm(norms.slice(static_cast<std::int64_t>(i), {1}),
-                          model_.parameters().grads().slice(range.begin, {range.size()}));
+    backend_.squared_norm(norms.slice(static_cast<std::int64_t>(i), {1}), model_.parameters().grads(range));
     before_.push_back(
         floats_to_host(backend_, model_.parameters().weights().slice(range.begin, {range.size()})));
     parameters_[pieces_[i].layer].weights += squares(before_.back());

@@ -25,14 +25,14 @@ class Search {
     if (found_) return;
     for (const Var& input : inputs) {
       if (input.leaf_id() >= 0 && !all_finite(backend_, input.value())) {
-        found_ = {weight_name(table_[static_cast<std::size_t>(input.leaf_id())]), op_};
+        found_ = {weight_name(table_[static_cast<std::size_t>(input.leaf_id())]), time_};
       }
     }
     const std::vector<std::string> names = names_.of(op, inputs, outputs.size());
     for (std::size_t i = 0; i < outputs.size() && !found_; ++i) {
-      if (!all_finite(backend_, outputs[i].value())) found_ = {names[i], op_};
+      if (!all_finite(backend_, outputs[i].value())) found_ = {names[i], time_};
     }
-    ++op_;
+    ++time_;
   }
   const std::optional<FoundTensor>& found() const { return found_; }
 
@@ -40,7 +40,7 @@ class Search {
   Backend& backend_;
   const ParameterTable& table_;
   OutputNames names_;
-  std::int64_t op_ = 0;
+  std::int64_t time_ = 0;
   std::optional<FoundTensor> found_;
 };
 
@@ -59,14 +59,20 @@ std::optional<FoundTensor> first_non_finite_output(Backend& backend, const Gpt2&
   return search.found();
 }
 
-std::optional<std::string> first_non_finite_gradient(Backend& backend, const Parameters& parameters) {
+std::optional<FoundTensor> first_non_finite_gradient(Backend& backend, const Parameters& parameters) {
   const Tensor squared_norm = backend.allocate(DType::f64, {1});
-  for (std::size_t i = parameters.table().size(); i-- > 0;) {
+  std::optional<FoundTensor> first;
+  for (std::size_t i = 0; i < parameters.table().size(); ++i) {
     const Parameter& parameter = parameters.table()[i];
-    backend.squared_norm(squared_norm, parameters.grads().slice(parameter.offset, parameter.arena_shape()));
-    if (!std::isfinite(to_host<double>(backend, squared_norm)[0])) return gradient_name(parameter);
+    const std::int64_t time =
+        FoundTensor::kBackward + std::ssize(parameters.table().rows()) - parameter.number;
+    if (first && first->time < time) continue;
+    for (const Tensor& grads : parameters.grads_of(i)) {
+      backend.squared_norm(squared_norm, grads);
+      if (!std::isfinite(to_host<double>(backend, squared_norm)[0])) first = {gradient_name(parameter), time};
+    }
   }
-  return std::nullopt;
+  return first;
 }
 
 }  // namespace stagegpt

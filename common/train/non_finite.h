@@ -13,7 +13,11 @@ double unsigned_nan(double x);
 
 struct FoundTensor {
   std::string name;
-  std::int64_t op = 0;  // the first op of the forward pass that reads or writes it, counted from 0
+  // When it is there: the first op of the forward pass that reads or writes it, counted from 0; gradients
+  // come after all ops, in the order of the backward pass.
+  std::int64_t time = 0;
+
+  static constexpr std::int64_t kBackward = std::int64_t{1} << 32;
 };
 
 // Runs a forward pass on ids, targets i32 (B,T), and checks the weights and outputs of each op in turn.
@@ -22,7 +26,8 @@ struct FoundTensor {
 std::optional<FoundTensor> first_non_finite_output(Backend& backend, const Gpt2& model, const Tensor& ids,
                                                    const Tensor& targets, const DropoutPosition& dropout);
 
-// The first parameter, in the order of the backward pass, whose gradient has a norm that is not finite.
-std::optional<std::string> first_non_finite_gradient(Backend& backend, const Parameters& parameters);
+// The first parameter, in the order of the backward pass, whose gradient has a norm that is not finite, as
+// far as this rank has gradients.
+std::optional<FoundTensor> first_non_finite_gradient(Backend& backend, const Parameters& parameters);
 
 }  // namespace stagegpt

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <limits>
 
 #include "common/base/error.h"
 #include "common/base/seconds_since.h"
@@ -28,7 +29,7 @@ std::optional<TensorSync> tensor_sync(const Grid& grid, GradientSync& sync, Back
                                       const Gpt2& model) {
   if (grid.tensor().size() == 1) return std::nullopt;
   return std::optional<TensorSync>(std::in_place, sync, grid.tensor(), backend,
-                                   shared_begin(model.parameters().table()));
+                                   shared_end(model.parameters().table()));
 }
 
 }  // namespace
@@ -48,6 +49,14 @@ Trainer::Trainer(Backend& backend, const Grid& grid, GradientSync& sync, Gpt2& m
       optimizer_(backend, model.parameters(), config.adamw, sync_.owned(model.parameters().weights().numel()),
                  sync_.norm_in_blocks()) {
   if (config.reproducible) tree_.emplace(backend, division_.owned_sub_batches);
+  if (sync.divides_gradients()) {
+    if (backend.records()) {
+      throw AgreedUserError(
+          "--gpu-graph: on repeats micro-steps that send no gradients; with --comm zero2 all send");
+    }
+    Parameters& parameters = model.parameters();
+    parameters.divide_grads(sync.owned(parameters.weights().numel()));
+  }
   if (backend.records() && sync_.communicates() && division_.micro_steps == 1 && !config.reproducible) {
     throw AgreedUserError(
         "--gpu-graph: on repeats the micro-steps before a step's last one, which sends gradients: it needs "
@@ -110,8 +119,9 @@ void Trainer::run_passes(const Tape::OpWatch& watch, LayerWatch* layers) {
     const bool last = micro_step + 1 == division_.micro_steps;
     inputs_->receive();
     clock_.end(&PhaseSeconds::data);
-    run_pass({.first = micro_step == 0,
-              .last = last && !tree_,
+    const bool divided = sync_.divides_gradients();
+    run_pass({.first = micro_step == 0 || divided,
+              .last = (last || divided) && !tree_,
               .watch = both(pass == 0 ? watch : Tape::OpWatch(), layers)});
     backend_.copy(losses_.slice(pass, {1}), loss_);
     if (last) {
@@ -119,6 +129,11 @@ void Trainer::run_passes(const Tape::OpWatch& watch, LayerWatch* layers) {
       if (tree_) tree_->add(model_.parameters().grads());
     }
     clock_.end(&PhaseSeconds::backward);
+    if (divided && !last) {
+      group().enter("communication");
+      sync_.finish_micro_step(model_.parameters());
+      clock_.end(&PhaseSeconds::communication);
+    }
     if (pass + 1 < passes) send_next_batch();
   }
 }
@@ -217,8 +232,7 @@ void Trainer::gather_report(const std::vector<float>& losses, StepReport& report
 DividedArenas Trainer::gradients() const {
   check(grid_.tensor().size() == 1, "trainer: the gradients of one tensor rank are not all");
   std::vector<Tensor> parts;
-  for (const ArenaRange& range : optimizer_.owned())
-    parts.push_back(model_.parameters().grads().slice(range.begin, {range.size()}));
+  for (const ArenaRange& range : optimizer_.owned()) parts.push_back(model_.parameters().grads(range));
   return {group(), backend_, optimizer_.owned(), {parts}};
 }
 
@@ -239,15 +253,17 @@ void Trainer::load_moments(const MomentValues& values) {
   const ParameterTable& table = model_.parameters().table();
   load_moment(&Moments::m, part_values(table, values.m));
   load_moment(&Moments::v, part_values(table, values.v));
-  backend_.fill(model_.parameters().grads(), 0);  // no step writes the gradients of frozen parameters
+  // No step writes the gradients of frozen parameters.
+  if (const Tensor& grads = model_.parameters().grads(); grads.defined()) backend_.fill(grads, 0);
 }
 
 void Trainer::load_moment(Moment moment, const ParameterValues& values) {
   const ParameterTable& table = model_.parameters().table();
   const Tensor& arena = model_.parameters().grads();  // a buffer, if every rank has all moments
   Communicator& ranks = grid_.data();
-  const std::int64_t slice = arena.numel() / ranks.size(), begin = ranks.rank() * slice;
-  const bool gathered = ranks.size() > 1 && !any(group(), total_size(optimizer_.owned()) < arena.numel());
+  const std::int64_t size = model_.parameters().weights().numel(), slice = size / ranks.size(),
+                     begin = ranks.rank() * slice;
+  const bool gathered = ranks.size() > 1 && !any(group(), total_size(optimizer_.owned()) < size);
   agree(group(), [&] {
     if (gathered)
       return load_part(backend_, table, {begin, begin + slice}, arena.slice(begin, {slice}), values);
@@ -275,20 +291,16 @@ std::string Trainer::first_non_finite(const StepReport& report) {
                                     dropout_position(report.step, sub_batch));
   }
   batches_.seek(after);
-  // What is wrong on one tensor rank is soon wrong on all; they compute the same ops, and the first has the
-  // cause.
-  const std::vector<std::int64_t> ops = gather(grid_.tensor().group(), found ? found->op : INT64_MAX);
-  if (std::ranges::min_element(ops) - ops.begin() != grid_.tensor().rank()) found.reset();
-  // A tensor of the forward pass has priority: it is the cause. Gradients have been reduced over all ranks.
-  const char certainty = found ? 2 : 1;
-  const std::optional<std::string> name =
-      found ? found->name : first_non_finite_gradient(backend_, model_.parameters());
-  const std::vector<char> all = gather<char>(group(), name ? certainty : 0);
-  const auto first = std::ranges::max_element(all);
-  if (*first == 0) return "an unknown tensor, which a second forward pass does not reproduce,";
-  const int rank = static_cast<int>(first - all.begin());
-  const std::string what = broadcast_text(group(), name.value_or(""), rank);
-  return *first == 2 && group().size() > 1 ? concat(what, " on rank ", rank) : what;
+  // The first one of all ranks is the cause: what is wrong on one rank is soon wrong on all. A tensor of the
+  // forward pass comes before all gradients, which have been reduced over all data ranks.
+  if (!found) found = first_non_finite_gradient(backend_, model_.parameters());
+  constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+  const std::vector<std::int64_t> times = gather(group(), found ? found->time : kNever);
+  const auto first = std::ranges::min_element(times);
+  if (*first == kNever) return "an unknown tensor, which a second forward pass does not reproduce,";
+  const int rank = static_cast<int>(first - times.begin());
+  const std::string what = broadcast_text(group(), found ? found->name : "", rank);
+  return *first < FoundTensor::kBackward && group().size() > 1 ? concat(what, " on rank ", rank) : what;
 }
 
 }  // namespace stagegpt

@@ -82,7 +82,7 @@ class SmallRun {
         grid(*communicator, settings.tensor_ranks),
         sync(make_sync(grid.data(), *backend)),
         across(grid.tensor(), kVocabulary, config(settings).padded_vocab_size()),
-        model(*backend, config(settings), DType::f32, grid.data().size(), Purpose::training, {},
+        model(*backend, config(settings), DType::f32, grid.data().size(), sync->purpose(), {},
               settings.tensor_ranks > 1 ? across : Partition::none()),
         data(random_ids(1, 0, 1500, kVocabulary), kT, 1),
         trainer(*backend, grid, *sync, model, data, trainer_config(settings)) {

@@ -9,10 +9,11 @@
 #include "common/comm/agreement.h"
 #include "common/comm/tree_sync.h"
 #include "common/train/evaluate.h"
+#include "common/train/memory_plan.h"
 #include "stage1_mpi/gradient_syncs.h"
 #include "stage1_mpi/sync/bucketed_sync.h"
 #include "stage1_mpi/sync/overlapped_sync.h"
-#include "stage1_mpi/sync/zero1_overlapped_sync.h"
+#include "stage1_mpi/sync/zero2_sync.h"
 #include "tests/mpi/small_run.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/tolerance.h"
@@ -55,6 +56,9 @@ std::vector<Sync> syncs() {
         {"zero1_overlapped_in_small" + by, algorithm, [](Communicator& communicator, Backend& backend) {
            return std::make_unique<Zero1OverlappedSync>(communicator, backend, kSmallBucket);
          }});
+    all.push_back({"zero2_in_small" + by, algorithm, [](Communicator& communicator, Backend& backend) {
+                     return std::make_unique<Zero2Sync>(communicator, backend, kSmallBucket);
+                   }});
   }
   return all;
 }
@@ -178,7 +182,7 @@ TEST_P(TrainingOfRanks, equals_that_of_one_process) {
       EXPECT_LE(relative_error({report.loss}, {expected.report.loss}), sum_limit);
       EXPECT_LE(relative_error({report.grad_norm}, {expected.report.grad_norm}), sum_limit);
       for (const ArenaRange& part : owned) {
-        const Tensor grads = many.model.parameters().grads().slice(part.begin, {part.size()});
+        const Tensor grads = many.model.parameters().grads(part);
         expect_close("gradients", many.elements(grads), part.begin, expected.grads,
                      step == 0 ? sum_limit : kDividedTrainingLimit);
       }
@@ -270,7 +274,8 @@ TEST_P(TrainingOfRanks, goes_on_from_gathered_moments) {
 // the ranks.
 TEST_P(TrainingOfRanks, has_one_norm) {
   const SmallRun run = run_of_ranks({});
-  const bool divided = total_size(run.trainer.optimizer().owned()) != run.model.parameters().grads().numel();
+  const bool divided =
+      total_size(run.trainer.optimizer().owned()) != run.model.parameters().weights().numel();
   const int n = ranks().size();
   const Tensor norm = to_tensor(*run.backend, DType::f64, {1}, {1.5 + ranks().rank()});
   run.sync->sum_squared_norms(norm, norm);
@@ -293,6 +298,38 @@ TEST_P(TrainingOfRanks, skips_an_update_on_all_ranks_for_what_one_has) {
 
 std::string name_of_sync(const testing::TestParamInfo<Sync>& test) { return test.param.name; }
 INSTANTIATE_TEST_SUITE_P(By, TrainingOfRanks, testing::ValuesIn(syncs()), name_of_sync);
+
+// The peak of two steps, and that of the plan.
+template <class Divided>
+std::pair<double, double> memory_with(std::int64_t bucket_bytes) {
+  const SmallSettings settings{.accumulation = 2};
+  SmallRun run(settings, CommAlgorithm::ring, [&](Communicator& communicator, Backend& backend) {
+    return std::make_unique<Divided>(communicator, backend, bucket_bytes);
+  });
+  for (int step = 0; step < 2; ++step) run.trainer.step();
+  const std::size_t planned =
+      plan_memory(run.model.config(), SmallRun::trainer_config(settings), kT, ranks().size(), *run.sync)
+          .total();
+  return {static_cast<double>(run.backend->memory_stats().peak_bytes_in_use), static_cast<double>(planned)};
+}
+
+// At the least, zero2 saves the other ranks' share of the gradients, but for those that are whole for some
+// time: of wte, of three buckets, and of the matrix whose bucket is not complete.
+TEST(DividedGradients, take_less_memory_as_planned) {
+  constexpr std::int64_t kBucket = 8 << 10;
+  const auto [zero1, planned_of_zero1] = memory_with<Zero1OverlappedSync>(kBucket);
+  const auto [zero2, planned_of_zero2] = memory_with<Zero2Sync>(kBucket);
+  EXPECT_NEAR(zero1, planned_of_zero1, 0.05 * planned_of_zero1);
+  EXPECT_NEAR(zero2, planned_of_zero2, 0.05 * planned_of_zero2);
+  const ParameterTable table = gpt2_parameter_table(SmallRun::config({}));
+  const auto bytes = [&](const char* name) {
+    return table[static_cast<std::size_t>(table.find(name))].arena_shape().numel() *
+           std::int64_t{sizeof(float)};
+  };
+  const double arena = 4.0 * static_cast<double>(table.arena_size(ranks().size()));
+  const auto whole = static_cast<double>(bytes("wte.weight") + bytes("h.1.mlp.c_fc.weight") + 4 * kBucket);
+  EXPECT_GE(zero1 - zero2, arena * (1 - 1.0 / ranks().size()) - whole);
+}
 
 SmallRun reproducible_run(const SmallSettings& settings) {
   return SmallRun(settings, CommAlgorithm::ring, [](Communicator& communicator, Backend& backend) {

@@ -8,7 +8,7 @@ PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$scripts python3 - <<'END_OF_PYTHON'
 from math import isclose, log2
 
 from scaling_model import (IN_BF16, SYNCS, Machine, Model, Network, Nodes, bytes_sent, communication, efficiency,
-                           halving_time, hierarchical_bytes, hierarchical_time, messages_sent, ring_time, step_time)
+                           halving_time, hierarchical_bytes, hierarchical_time, messages_sent, ring_time, step_time, zero2_memory)
 
 gpt2 = Model("gpt2")
 machine = Machine(compute=0.5, optimizer=0.07)
@@ -55,6 +55,9 @@ for ranks in (2, 3, 8, 64, 1000):
     saved = step_time("flat", gpt2, ranks, ethernet, machine) - step_time("zero1", gpt2, ranks, ethernet, machine)
     assert 0 < machine.optimizer * (1 - 1 / ranks) - saved < 1e-3
     assert efficiency("flat", gpt2, ranks, ethernet, machine, 1, 1) < 1
+    # zero2 saves the arena of gradients, but for a rank's slices, wte and three buckets.
+    saved = (2 + 2 / ranks) * gpt2.arena(ranks) - zero2_memory(gpt2, ranks)
+    assert isclose(saved, (1 - 1 / ranks) * gpt2.arena(ranks) - 50304 * 768 * 4 - 3 * (25 << 20))
     # zero1-overlapped hides a part of the gradients, and no weights. Its buckets are as many bytes as the arena.
     assert times["zero1"] / 2 < times["zero1-overlapped"] < times["zero1"]
     assert sum(size for size, _ in gpt2.divisible_buckets(ranks)) == gpt2.arena(ranks)

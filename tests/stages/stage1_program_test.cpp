@@ -58,14 +58,16 @@ TEST_F(Stage1, AReproducibleRunGoesOnAtOtherNumbersOfRanks) {
 TEST_F(Stage1, ARunWithDividedMomentsGoesOnAtOtherNumbersOfRanks) {
   stage0("train", small("serial"));
   stage1(3, "train", small("moved", {"--comm", "zero1", "--stop-after", "10"}));
-  stage1(2, "train", {"--resume", "moved", "--stop-after", "20"});
+  stage1(2, "train", {"--resume", "moved", "--comm", "zero2", "--stop-after", "20"});
+  stage1(4, "train", {"--resume", "moved", "--comm", "zero1", "--stop-after", "25"});
   stage0("train", {"--resume", "moved", "--stop-after", "30"});
   expect_same_curves("moved", "serial");
 }
 
 TEST_F(Stage1, EverySyncTrainsAsStage0) {
   stage0("train", small("serial", {"--grad-accumulation", "2"}));
-  for (const char* comm : {"per-tensor", "flat", "bucketed", "overlapped", "zero1", "zero1-overlapped"}) {
+  for (const char* comm :
+       {"per-tensor", "flat", "bucketed", "overlapped", "zero1", "zero1-overlapped", "zero2"}) {
     stage1(2, "train", small(comm, {"--grad-accumulation", "2", "--comm", comm}));
     expect_same_curves(comm, "serial");
   }
@@ -75,7 +77,7 @@ TEST_F(Stage1, EverySyncTrainsAsStage0) {
 TEST_F(Stage1, TrainsInBf16AsStage0) {
   const Arguments bf16 = {"--precision", "bf16", "--stop-after", "8"};
   stage0("train", small("serial", bf16));
-  for (const char* comm : {"overlapped", "zero1"}) {
+  for (const char* comm : {"overlapped", "zero1", "zero2"}) {
     stage1(2, "train", small(comm, with_flags(bf16, {"--comm", comm})));
     const std::vector<double> expected = metric("serial", "loss"), got = metric(comm, "loss");
     ASSERT_EQ(got.size(), 8u);
@@ -165,7 +167,7 @@ TEST_F(Stage1, TakesTheSamplesOfAMixtureAsStage0) {
 TEST_F(Stage1, TrainsSomeParametersAsStage0) {
   const Arguments freeze = {"--freeze", "wte*,*.mlp.*", "--grad-clip", "0.1"};
   stage0("train", small("serial", freeze));
-  for (const char* comm : {"overlapped", "zero1", "zero1-overlapped"}) {
+  for (const char* comm : {"overlapped", "zero1", "zero1-overlapped", "zero2"}) {
     stage1(3, "train", small(comm, with_flags(freeze, {"--comm", comm})));
     expect_same_curves(comm, "serial");
   }
@@ -310,15 +312,19 @@ TEST_F(Stage1, BenchTellsRanksAndCommunication) {
   EXPECT_GT(json["phases_ms"]["communication"], 0);
 }
 
-// The memory of a rank depends on --comm: with zero1, each of two ranks has half of the moments.
+// The memory of a rank depends on --comm: with zero1, each of two ranks has half of the moments; with zero2
+// also half of the gradients.
 TEST_F(Stage1, KeepsWhatItsWayOfCombiningGradientsNeeds) {
-  const auto moments = [&](const char* comm) {
-    const ProgramResult planned =
+  const auto planned = [&](const char* comm, const char* what) {
+    const ProgramResult plan =
         stage1(2, "train", small("run", {"--comm", comm}) + Arguments{"--dry-run", "--json"});
-    return nlohmann::json::parse(planned.output)["memory_bytes"]["moments"].get<double>();
+    return nlohmann::json::parse(plan.output)["memory_bytes"][what].get<double>();
   };
-  EXPECT_NEAR(moments("zero1") / moments("overlapped"), 0.5, 0.05);
-  EXPECT_NEAR(moments("zero1-overlapped") / moments("overlapped"), 0.5, 0.05);
+  const double moments = planned("overlapped", "moments"), gradients = planned("zero1", "gradients");
+  EXPECT_NEAR(planned("zero1", "moments") / moments, 0.5, 0.05);
+  EXPECT_NEAR(planned("zero1-overlapped", "moments") / moments, 0.5, 0.05);
+  EXPECT_NEAR(planned("zero2", "moments") / moments, 0.5, 0.05);
+  EXPECT_NEAR(planned("zero2", "gradients") / gradients, 0.5, 0.05);
 }
 
 TEST_F(Stage1, RanksMayHaveDifferentNumbersOfThreads) {

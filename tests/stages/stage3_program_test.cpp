@@ -68,7 +68,8 @@ TEST_F(Stage3Emulated, EverySyncTrainsAsStage0) {
   const Arguments serial = with_flags(kFewSequences, {"--steps", "5", "--eval-every", "5"});
   const Arguments shorter = with_flags(serial, {"--comm-algorithm", "mpi"});
   stage0("train", small("serial", serial));
-  for (const char* comm : {"per-tensor", "flat", "bucketed", "overlapped", "zero1", "zero1-overlapped"}) {
+  for (const char* comm :
+       {"per-tensor", "flat", "bucketed", "overlapped", "zero1", "zero1-overlapped", "zero2"}) {
     expect_done(run(2, "train", small(comm, with_flags(shorter, {"--comm", comm})), late));
     expect_same_curves(comm, "serial");
   }
@@ -118,9 +119,10 @@ TEST_F(Stage3Emulated, OtherMicroStepsMayBeGraphs) {
 TEST_F(Stage3Emulated, DividedMomentsInBf16TrainAsWholeOnes) {
   const Arguments few =
       with_flags(kFewSequences, {"--steps", "5", "--eval-every", "5", "--precision", "bf16"});
-  for (const char* comm : {"flat", "zero1"})
+  for (const char* comm : {"flat", "zero1", "zero2"})
     stage3(2, "train", small(comm, with_flags(few, {"--comm", comm})));
   expect_same_curves("zero1", "flat");
+  expect_same_curves("zero2", "flat");
 }
 
 // Each rank measures the parameters that it updates, and its tokens. Ranks add up in another order, which
