@@ -38,17 +38,26 @@ void MpiFlags::add_grid(CommandLine& command_line) {
       "--tensor-parallel", tensor_ranks_, 1, kMostRanks,
       "neighbouring ranks that hold one model together, each a part of every layer; the others "
       "divide the batch");
+  command_line.integer("--pipeline-parallel", stages_, 1, kMostRanks,
+                       "stages of a pipeline: groups of ranks that each hold some of the model's layers, and "
+                       "compute the micro-steps of --grad-accumulation one after the other");
 }
 
 std::optional<Grid> MpiFlags::make_grid(Communicator& world) const {
-  if (tensor_ranks_ == 1) return std::nullopt;
-  if (communication().algorithm == CommAlgorithm::hierarchical)
-    throw AgreedUserError("--tensor-parallel: cannot be combined with --comm-algorithm hierarchical");
-  return Grid(world, tensor_ranks());
+  if (tensor_ranks_ * stages_ == 1) return std::nullopt;
+  if (communication().algorithm == CommAlgorithm::hierarchical) refuse_grid("--comm-algorithm hierarchical");
+  return Grid(world, tensor_ranks(), stages());
+}
+
+void MpiFlags::refuse_grid(const char* flag) const {
+  if (tensor_ranks_ * stages_ == 1) return;
+  throw AgreedUserError(
+      concat(stages_ > 1 ? "--pipeline-parallel" : "--tensor-parallel", ": cannot be combined with ", flag));
 }
 
 std::string MpiFlags::grid_description() const {
-  return tensor_ranks_ == 1 ? "" : concat(", ", tensor_ranks_, " tensor ranks");
+  return concat(tensor_ranks_ == 1 ? "" : concat(", ", tensor_ranks_, " tensor ranks"),
+                stages_ == 1 ? "" : concat(", ", stages_, " stages"));
 }
 
 Communication MpiFlags::communication() const {

@@ -29,6 +29,7 @@ class MpiStage final : public Stage {
 
   void add_grid_flags(CommandLine& command_line) override { mpi_.add_grid(command_line); }
   int tensor_ranks() const override { return mpi_.tensor_ranks(); }
+  int pipeline_stages() const override { return mpi_.stages(); }
 
   Machine& start(Timeline* timeline) override {
     refuse_lonely_rank(group_);

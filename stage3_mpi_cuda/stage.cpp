@@ -37,6 +37,7 @@ class MpiCudaStage final : public Stage {
 
   void add_grid_flags(CommandLine& command_line) override { mpi_.add_grid(command_line); }
   int tensor_ranks() const override { return mpi_.tensor_ranks(); }
+  int pipeline_stages() const override { return mpi_.stages(); }
 
   Machine& start(Timeline* timeline) override {
     refuse_lonely_rank(group_);
@@ -55,7 +56,7 @@ class MpiCudaStage final : public Stage {
     machine_.communicator =
         recorded(timeline, make_device_communicator(transport, group_, *backend, communication, timeline));
     machine_.backend = std::move(backend);
-    refuse_with_tensor_ranks();
+    refuse_with_grid();
     machine_.grid = mpi_.make_grid(*machine_.communicator);
     machine_.sync = make_gradient_sync(mpi_.gradient_sync(), machine_.ranks().data(), *machine_.backend);
     machine_.memory = cuda_.memory(gpu::ranks_on_gpu_of(group_, placement_, device));
@@ -84,13 +85,9 @@ class MpiCudaStage final : public Stage {
   void end_all(const std::string& why, int exit_code) override { session_.end_all(why, exit_code); }
 
  private:
-  // Throws AgreedUserError for flags that do not go with --tensor-parallel.
-  void refuse_with_tensor_ranks() const {
-    if (mpi_.tensor_ranks() == 1) return;
-    const auto refuse = [](bool given, const char* flag) {
-      if (given) throw AgreedUserError(concat("--tensor-parallel: cannot be combined with ", flag));
-    };
-    refuse(cuda_.options().graph, "--gpu-graph on: the ranks communicate within a pass");
+  // Throws AgreedUserError for flags that do not go with a model that is divided among ranks.
+  void refuse_with_grid() const {
+    if (cuda_.options().graph) mpi_.refuse_grid("--gpu-graph on: the ranks communicate within a pass");
   }
   // Opens this rank's GPU. Throws AgreedUserError if ranks share a GPU without --share-gpu.
   gpu::DeviceInfo open_device(Timeline* timeline) {

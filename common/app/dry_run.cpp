@@ -36,9 +36,9 @@ void print_plan(const TrainingMemory& training, RankGroup& group, bool json) {
   const double total_tokens = tokens * static_cast<double>(trainer.schedule.steps);
   const double flops = flops_per_token(config, parameters, T);
   const double total_flops = flops * total_tokens;
-  const int ranks = training.ranks * training.tensor_ranks;
+  const int ranks = training.ranks * training.tensor_ranks * training.stages;
   const MemoryPlan memory = plan_memory(config, trainer, T, training.ranks, training.sync,
-                                        training.activations, training.tensor_ranks);
+                                        training.activations, training.tensor_ranks, training.stages);
   const double needed = needed_memory(training, memory);
   const std::optional<AvailableMemory> available = least_available(training.memory, group);
   const bool fits = !available || needed <= available->bytes;

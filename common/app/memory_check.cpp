@@ -115,8 +115,9 @@ double needed_memory(const TensorMemory& memory, std::size_t tensor_bytes, std::
 }
 
 double needed_memory(const TrainingMemory& training) {
-  const MemoryPlan plan = plan_memory(training.config, training.trainer, training.T, training.ranks,
-                                      training.sync, training.activations, training.tensor_ranks);
+  const MemoryPlan plan =
+      plan_memory(training.config, training.trainer, training.T, training.ranks, training.sync,
+                  training.activations, training.tensor_ranks, training.stages);
   return needed_memory(training, plan);
 }
 
@@ -131,7 +132,7 @@ void require_training_memory(const TrainingMemory& training, const FreeMemory& h
   if (fits(needed, available)) return;
   user_error("--batch-size: training with ", training.trainer.batch_size, " sequences of ", training.T,
              " tokens takes ", memory_text(needed),
-             training.ranks * training.tensor_ranks > 1 ? " a rank" : "", ", and ",
+             training.ranks * training.tensor_ranks * training.stages > 1 ? " a rank" : "", ", and ",
              memory_text(available->bytes), " are available ", available->where, "; ",
              advice(training, available->bytes), kIgnore);
 }

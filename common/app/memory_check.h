@@ -46,7 +46,7 @@ struct TrainingMemory {
   const GradientSync& sync;
   const TensorMemory& memory;
   DType activations = DType::f32;  // as for Gpt2
-  int tensor_ranks = 1;
+  int tensor_ranks = 1, stages = 1;
   // Bytes that a writer of checkpoints copies to the host's memory.
   std::size_t checkpoint_copy = 0;
 };

@@ -25,7 +25,7 @@ namespace stagegpt {
 struct Machine {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Communicator> communicator;
-  std::optional<Grid> grid = {};  // with --tensor-parallel; otherwise all ranks are data ranks
+  std::optional<Grid> grid = {};  // if not all ranks are data ranks
   std::unique_ptr<GradientSync> sync;
   TensorMemory memory = {};
   int threads = 1;                 // of each rank
@@ -64,8 +64,9 @@ class Stage {
   virtual Machine& start(Timeline* timeline) = 0;
   // The flags of this stage that stageN_train alone has.
   virtual void add_grid_flags(CommandLine& /*command_line*/) {}
-  // The ranks that hold one model together.
+  // The ranks that hold one model together: tensor ranks, and stages of a pipeline.
   virtual int tensor_ranks() const { return 1; }
+  virtual int pipeline_stages() const { return 1; }
   // The flags of this stage that stageN_bench alone has, and the measurement that they ask for in place of a
   // training step's, printed as a table or as JSON. `load` tells how busy the machine was until it is called.
   // False where they ask for none.

@@ -65,7 +65,7 @@ std::string write_sample(const TrainFlags& flags, const Machine& machine, const 
   std::string text;
   StreamDecoder decoder(*corpus.tokenizer);
   const SamplingConfig sampling{.temperature = 0.7, .seed = flags.run().trainer.seed};
-  Context context(*machine.backend, model, grid.tensor());
+  Context context(*machine.backend, model, grid.model());
   const auto emit = [&](std::int32_t id) {
     group.beat();
     // The model may have more tokens than the tokenizer.
@@ -87,7 +87,7 @@ std::string shared_sample(const TrainFlags& flags, const Machine& machine, const
   const Grid grid = machine.ranks();
   const auto write = [&] { return write_sample(flags, machine, model, corpus); };
   RankGroup& group = grid.world().group();
-  return grid.tensor().size() == 1 ? text_from_root(group, write) : broadcast_text(group, write());
+  return grid.divides_model() ? broadcast_text(group, write()) : text_from_root(group, write);
 }
 
 template <class T>
@@ -247,7 +247,7 @@ void begin_model(const TrainFlags& flags, const Machine& machine, const HuggingF
   Communicator& communicator = grid.data();
   RankGroup& world = grid.world().group();
   Parameters& parameters = model.parameters();
-  if (flags.model.directory() && grid.tensor().size() > 1) {
+  if (flags.model.directory() && grid.divides_model()) {
     const ParameterTable whole = gpt2_parameter_table(model.config());
     const auto values =
         weights ? with_heartbeat(weights->values(), StopSignals::throw_if_requested) : ParameterValues();
@@ -300,6 +300,7 @@ TrainingMemory memory_of(const TrainFlags& flags, const Gpt2Config& config, cons
           machine.memory,
           machine.activations,
           grid.tensor().size(),
+          grid.pipeline().size(),
           checkpoint_copy(flags, config, machine)};
 }
 
@@ -354,7 +355,8 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, Timeline* ti
   Gpt2Config config = flags.model_config();
   const Grid grid = machine.ranks();
   const auto require_grid = [&] {
-    if (grid.tensor().size() > 1) agree(group, [&] { require_divisible(config, grid.tensor().size()); });
+    if (!grid.divides_model()) return;
+    agree(group, [&] { require_divisible(config, grid.tensor().size(), grid.pipeline().size()); });
   };
   require_grid();
   // Checked with one token first: reading the text, which gives the size, may take long.
@@ -376,10 +378,9 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, Timeline* ti
   }
   require_memory(flags, config, machine);
   machine.backend->set_fused(!flags.no_fused);
-  std::optional<AcrossRanks> across;
-  if (grid.tensor().size() > 1) across.emplace(grid.tensor(), config.vocab_size, config.padded_vocab_size());
+  const std::unique_ptr<Partition> partition = make_partition(grid, config);
   Gpt2 model(*machine.backend, config, DType::f32, grid.data().size(), machine.sync->purpose(),
-             machine.activations, across ? *across : Partition::none());
+             machine.activations, *partition);
   begin_model(flags, machine, weights.get(), model);
   weights.reset();
 
@@ -419,12 +420,12 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, Timeline* ti
   return result.interrupted ? kExitStopped : 0;
 }
 
-// With --tensor-parallel, no rank has the whole model. (With frozen parameters, ranks could disagree on which
-// gradients there are: some biases are on the first tensor rank only.)
-void refuse_what_needs_a_whole_model(const TrainFlags& flags) {
+// With --tensor-parallel and --pipeline-parallel, no rank has the whole model. (With frozen parameters, ranks
+// could disagree on which gradients there are: some biases are on the first tensor rank only.)
+void refuse_what_needs_a_whole_model(const TrainFlags& flags, const char* divides) {
   const TrainingRunConfig run = flags.run();
-  const auto refuse = [](bool given, const char* flag) {
-    if (given) user_error("--tensor-parallel: cannot be combined with ", flag);
+  const auto refuse = [&](bool given, const char* flag) {
+    if (given) user_error(divides, ": cannot be combined with ", flag);
   };
   refuse(run.trainer.reproducible, "--reproducible");
   refuse(!flags.model_config().frozen.empty(), "--freeze");
@@ -436,14 +437,17 @@ void refuse_what_needs_a_whole_model(const TrainFlags& flags) {
 void check_run(TrainFlags& flags, Stage& stage, const std::optional<ResumedRun>& resumed) {
   RankGroup& group = stage.group();
   const TrainerConfig config = flags.run().trainer;
-  const int tensor_ranks = stage.tensor_ranks();
+  const std::int64_t tensor_ranks = stage.tensor_ranks(), stages = stage.pipeline_stages();
   agree(group, [&] {
     if (!config.reproducible && config.sub_batches != kReproducibleSubBatches)
       user_error("--sub-batches: expected together with --reproducible");
-    if (tensor_ranks > 1) refuse_what_needs_a_whole_model(flags);
-    if (group.size() % tensor_ranks != 0) return;  // Grid says so
-    divide_step(config.batch_size, config.grad_accumulation, group.rank() / tensor_ranks,
-                group.size() / tensor_ranks, config.fixed_sub_batches());
+    if (tensor_ranks * stages > 1)
+      refuse_what_needs_a_whole_model(flags, stages > 1 ? "--pipeline-parallel" : "--tensor-parallel");
+    if (group.size() % (tensor_ranks * stages) != 0) return;  // Grid says so
+    const int data_ranks = static_cast<int>(group.size() / (tensor_ranks * stages));
+    const int data_rank = static_cast<int>(group.rank() / tensor_ranks % data_ranks);
+    divide_step(config.batch_size, config.grad_accumulation, data_rank, data_ranks,
+                config.fixed_sub_batches());
   });
   const StepRange steps{resumed ? steps_done(*resumed) + 1 : 1, flags.run().last_step};
   agree(group, [&] {

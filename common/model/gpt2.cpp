@@ -4,6 +4,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "common/autograd/ops/add.h"
 #include "common/autograd/ops/attention.h"
 #include "common/autograd/ops/dropout.h"
 #include "common/autograd/ops/layernorm.h"
@@ -141,24 +142,28 @@ Gpt2::Gpt2(Backend& backend, Gpt2Config config, DType dtype, int ranks, Purpose 
            std::optional<DType> activations, const Partition& partition)
     : config_(config),
       partition_(&partition),
+      stage_(partition.stage()),
       parameters_(backend, partition.own(gpt2_parameter_table(config)), dtype, ranks, purpose, activations) {
   refer_to_parameters();
 }
 
 void Gpt2::refer_to_parameters() {
-  layers_.clear();
-  wte_ = parameters_.var("wte.weight");
-  wpe_ = parameters_.var("wpe.weight");
-  for (int l = 0; l < config_.n_layer; ++l) {
+  const auto of_one_stage = [&](std::string_view name) {  // empty on the others
+    return parameters_.table().find(name) < 0 ? Var() : parameters_.var(name);
+  };
+  layers_.assign(static_cast<std::size_t>(config_.n_layer), {});
+  wte_ = of_one_stage("wte.weight");
+  wpe_ = of_one_stage("wpe.weight");
+  for (int l = stage_.first_block(config_.n_layer); l < stage_.end_block(config_.n_layer); ++l) {
     auto var = [&](const char* name) { return parameters_.var(concat("h.", l, ".", name)); };
-    layers_.push_back({var("ln_1.weight"), var("ln_1.bias"), var("attn.c_attn.weight"),
-                       var("attn.c_attn.bias"), var("attn.c_proj.weight"), var("attn.c_proj.bias"),
-                       var("ln_2.weight"), var("ln_2.bias"), var("mlp.c_fc.weight"), var("mlp.c_fc.bias"),
-                       var("mlp.c_proj.weight"), var("mlp.c_proj.bias")});
+    layers_[l] = {var("ln_1.weight"),      var("ln_1.bias"),          var("attn.c_attn.weight"),
+                  var("attn.c_attn.bias"), var("attn.c_proj.weight"), var("attn.c_proj.bias"),
+                  var("ln_2.weight"),      var("ln_2.bias"),          var("mlp.c_fc.weight"),
+                  var("mlp.c_fc.bias"),    var("mlp.c_proj.weight"),  var("mlp.c_proj.bias")};
   }
-  ln_f_weight_ = parameters_.var("ln_f.weight");
-  ln_f_bias_ = parameters_.var("ln_f.bias");
-  head_ = config_.tie_word_embeddings ? wte_ : parameters_.var("lm_head.weight");
+  ln_f_weight_ = of_one_stage("ln_f.weight");
+  ln_f_bias_ = of_one_stage("ln_f.bias");
+  head_ = config_.tie_word_embeddings ? wte_ : of_one_stage("lm_head.weight");
 }
 
 Gpt2::Stream Gpt2::block(Tape& tape, int l, Stream stream, const Pass& pass) const {
@@ -192,63 +197,82 @@ Gpt2::Stream Gpt2::block(Tape& tape, int l, Stream stream, const Pass& pass) con
   y = ranks.leave(tape, activation_linear(tape, wide, h.mlp_c_proj_weight, ranks.once(h.mlp_c_proj_bias),
                                           pass.recompute == Recompute::gelu));  // (B,T,C)
   y = dropout(tape, y, ranks.on_rows(drop.at(RandomStream::dropout_residual, 2 * l + 1, T * C), y.value()));
+  if (!last && l + 1 == stage_.end_block(config_.n_layer)) return {add(tape, x, y), Var()};
   std::tie(x, norm) = residual_layernorm(tape, x, y, next_weight, next_bias, eps);
   return stream;
 }
 
-Var Gpt2::hidden(Tape& tape, const Tensor& ids, const Pass& pass) const {
+Var Gpt2::input(Tape& tape, const Tensor& ids, const Pass& pass) const {
+  if (!stage_.is_first()) return pass.before;
   const std::int64_t T = ids.shape()[1], C = config_.n_embd, first = pass.cache ? pass.cache->size_ : 0;
-  check(first + T <= config_.block_size, "gpt2: ", first + T, " tokens in a context of ", config_.block_size);
   const Dropouts drop(config_.dropout, pass.dropout);
 
   const Var wpe = pass.cache ? Var(wpe_.value().slice(first * C, {T, C})) : wpe_;
-  Stream stream;
-  stream.x = partition_->embed(tape, ids, wte_, wpe);
-  stream.x =
-      dropout(tape, stream.x,
-              partition_->on_rows(drop.at(RandomStream::dropout_embedding, 0, T * C), stream.x.value()));
-  // The residual addition at the end of a branch is fused with the layernorm at the start of the next branch,
-  // which may be in the next block. Only the first block's layernorm stands alone.
-  stream.norm =
-      layernorm(tape, stream.x, layers_[0].ln_1_weight, layers_[0].ln_1_bias, config_.layer_norm_epsilon);
+  const Var x = partition_->embed(tape, ids, wte_, wpe);
+  return dropout(tape, x, partition_->on_rows(drop.at(RandomStream::dropout_embedding, 0, T * C), x.value()));
+}
 
-  for (int l = 0; l < config_.n_layer; ++l) {
+Var Gpt2::hidden(Tape& tape, const Tensor& ids, const Pass& pass) const {
+  const std::int64_t T = ids.shape()[1], first = pass.cache ? pass.cache->size_ : 0;
+  check(first + T <= config_.block_size, "gpt2: ", first + T, " tokens in a context of ", config_.block_size);
+  Stream stream;
+  stream.x = input(tape, ids, pass);
+  // The residual addition at the end of a branch is fused with the layernorm at the start of the next branch,
+  // which may be in the next block. Only the layernorm of a stage's first block stands alone.
+  const int first_block = stage_.first_block(config_.n_layer), end_block = stage_.end_block(config_.n_layer);
+  const Layer& h = layers_[first_block];
+  stream.norm = layernorm(tape, stream.x, h.ln_1_weight, h.ln_1_bias, config_.layer_norm_epsilon);
+
+  for (int l = first_block; l < end_block; ++l) {
     if (pass.recompute == Recompute::block) {
       const std::vector<Var> outs = tape.recompute([=, this](Tape& inner) {
         const auto [x, norm] = block(inner, l, stream, pass);
-        return std::vector<Var>{x, norm};
+        return norm.value().defined() ? std::vector<Var>{x, norm} : std::vector<Var>{x};
       });
-      stream = {outs[0], outs[1]};
+      stream = {outs.front(), outs.back()};
     } else {
       stream = block(tape, l, std::move(stream), pass);
     }
   }
   if (pass.cache) pass.cache->size_ += T;
+  if (!stage_.is_last()) return stream.x;
   return partition_->enter(tape, std::move(stream.norm), pass.shape);
 }
 
-Var Gpt2::own_logits(Tape& tape, const Tensor& ids, std::optional<DropoutPosition> position,
-                     Recompute recompute) const {
+Var Gpt2::own_logits(Tape& tape, Var hidden) const { return linear(tape, std::move(hidden), head_, Var()); }
+
+Var Gpt2::all_logits(Tape& tape, Var hidden, const Shape& shape) const {
+  partition_->send(hidden);
+  Var logits;
+  if (stage_.is_last()) logits = partition_->all_logits(tape, own_logits(tape, std::move(hidden)));
+  return partition_->from_last_stage(tape.backend(), parameters_.activations(), shape, logits);
+}
+
+Gpt2::Pass Gpt2::inference_of(Backend& backend, const Tensor& ids) const {
   Pass pass = pass_of(ids);
-  pass.dropout = position;
-  pass.recompute = recompute;
-  return linear(tape, hidden(tape, ids, pass), head_, Var());
+  pass.before = partition_->receive(backend, parameters_.activations(), partition_->rows(pass.shape));
+  return pass;
 }
 
 Var Gpt2::logits(Tape& tape, const Tensor& ids, std::optional<DropoutPosition> position,
                  Recompute recompute) const {
-  return partition_->all_logits(tape, own_logits(tape, ids, position, recompute));
+  Pass pass = inference_of(tape.backend(), ids);
+  pass.dropout = position;
+  pass.recompute = recompute;
+  return all_logits(tape, hidden(tape, ids, pass),
+                    {ids.shape()[0], ids.shape()[1], config_.padded_vocab_size()});
 }
 
 Tensor Gpt2::next_logits(Backend& backend, const Tensor& ids, KvCache& cache) const {
   const std::int64_t T = ids.shape()[1], C = config_.n_embd;
   check(ids.shape()[0] == 1 && T > 0, "gpt2: expected tokens of one sequence, not ids ", ids.shape());
   Tape tape(backend, Tape::Mode::inference);
-  Pass pass = pass_of(ids);
+  Pass pass = inference_of(backend, ids);
   pass.cache = &cache;
-  const Tensor norm = hidden(tape, ids, pass).value();  // (1,T,C)
-  const Var last(norm.slice((T - 1) * C, {1, 1, C}));
-  const Tensor logits = partition_->all_logits(tape, linear(tape, last, head_, Var())).value();  // (1,1,Vp)
+  Var last = hidden(tape, ids, pass);  // (1,T,C)
+  if (stage_.is_last()) last = Var(last.value().slice((T - 1) * C, {1, 1, C}));
+  const Tensor logits =
+      all_logits(tape, std::move(last), {1, 1, config_.padded_vocab_size()}).value();  // (1,1,Vp)
   if (logits.dtype() != DType::bf16) return logits;
   const Tensor wide = backend.allocate(DType::f32, logits.shape());
   backend.cast(wide, logits);
@@ -262,7 +286,22 @@ void Gpt2::narrow_matrices(DType dtype) {
 
 Var Gpt2::loss(Tape& tape, const Tensor& ids, const Tensor& targets, std::optional<DropoutPosition> dropout,
                Recompute recompute) const {
-  return partition_->loss(tape, own_logits(tape, ids, dropout, recompute), targets, config_.vocab_size);
+  check(stage_.count == 1 || tape.mode() == Tape::Mode::inference, "gpt2: the loss of one stage");
+  Var before = inference_of(tape.backend(), ids).before;
+  Var out = stage_output(tape, ids, targets, std::move(before), dropout, recompute);
+  partition_->send(out);
+  return out;
+}
+
+Var Gpt2::stage_output(Tape& tape, const Tensor& ids, const Tensor& targets, Var before,
+                       std::optional<DropoutPosition> dropout, Recompute recompute) const {
+  Pass pass = pass_of(ids);
+  pass.dropout = std::move(dropout);
+  pass.recompute = recompute;
+  pass.before = std::move(before);
+  Var out = hidden(tape, ids, pass);
+  if (!stage_.is_last()) return out;
+  return partition_->loss(tape, own_logits(tape, std::move(out)), targets, config_.vocab_size);
 }
 
 }  // namespace stagegpt

@@ -94,10 +94,21 @@ class Gpt2 {
   // the cache, and their keys and values are added to it: cache.size() + T <= block_size.
   Tensor next_logits(Backend& backend, const Tensor& ids, KvCache& cache) const;
   // Mean cross-entropy (1), in nats, of targets i32 (B,T). On a training tape it is the loss of the tape,
-  // which no further op may use.
+  // which no further op may use. On a stage of a pipeline only for inference: the stages work one after the
+  // other, and all but the last return their residual stream.
   Var loss(Tape& tape, const Tensor& ids, const Tensor& targets,
            std::optional<DropoutPosition> dropout = std::nullopt,
            Recompute recompute = Recompute::none) const;
+  // The part of the loss that this stage of a pipeline computes: from the residual stream `before` of the
+  // stage before, of shape stream_shape(), which is empty on the first stage. Returns this stage's stream; on
+  // the last stage, the loss.
+  Var stage_output(Tape& tape, const Tensor& ids, const Tensor& targets, Var before,
+                   std::optional<DropoutPosition> dropout = std::nullopt,
+                   Recompute recompute = Recompute::none) const;
+  // Of this rank's rows of the residual stream, for B sequences of T tokens.
+  Shape stream_shape(std::int64_t B, std::int64_t T) const {
+    return partition_->rows({B, T, config_.n_embd});
+  }
 
   // For inference in f32: from now on, wte, the head and the matrices of the linear layers are in `dtype`: in
   // bf16, rounded to nearest, which has half as many bytes, or in i8, quantised by rows, which has a quarter.
@@ -120,6 +131,7 @@ class Gpt2 {
     std::optional<DropoutPosition> dropout = {};
     KvCache* cache = nullptr;  // the tokens follow those in it
     Recompute recompute = Recompute::none;
+    Var before = {};  // the residual stream of the stage before
   };
   // This rank's rows (R,C) of a partition; with one rank (B,T,C).
   struct Stream {
@@ -128,22 +140,29 @@ class Gpt2 {
   };
 
   Pass pass_of(const Tensor& ids) const { return {{ids.shape()[0], ids.shape()[1], config_.n_embd}}; }
-  // The output of the last layernorm (B,T,C).
+  // The same, with the residual stream that the stage before sends for inference.
+  Pass inference_of(Backend& backend, const Tensor& ids) const;
+  // What the blocks compute from: the embedding, or the residual stream of the stage before.
+  Var input(Tape& tape, const Tensor& ids, const Pass& pass) const;
+  // The output of the last layernorm (B,T,C); on a stage that is not the last, the residual stream (R,C).
   Var hidden(Tape& tape, const Tensor& ids, const Pass& pass) const;
-  // Logits (B,T,…) of this rank's tokens of the vocabulary.
-  Var own_logits(Tape& tape, const Tensor& ids, std::optional<DropoutPosition> dropout,
-                 Recompute recompute) const;
+  // Logits of this rank's tokens of the vocabulary, (B,T,…) for hidden (B,T,C).
+  Var own_logits(Tape& tape, Var hidden) const;
+  // For inference, on all ranks: logits (B,T,Vp) of all tokens for hidden (B,T,C).
+  Var all_logits(Tape& tape, Var hidden, const Shape& shape) const;
   // Sets the members below to the parameters' tensors.
   void refer_to_parameters();
-  // Transformer block l, without the layernorm at its start but with that of the next block.
+  // Transformer block l, without the layernorm at its start but with that of the next block, which the last
+  // block of a stage does not compute.
   Stream block(Tape& tape, int l, Stream stream, const Pass& pass) const;
 
   Gpt2Config config_;
   const Partition* partition_;
+  ModelStage stage_;
   Parameters parameters_;
   Var wte_, wpe_, ln_f_weight_, ln_f_bias_;
-  Var head_;  // (Vp,C): wte_, or lm_head.weight
-  std::vector<Layer> layers_;
+  Var head_;                   // (Vp,C): wte_, or lm_head.weight
+  std::vector<Layer> layers_;  // those of other stages are empty
 };
 
 }  // namespace stagegpt

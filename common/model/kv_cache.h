@@ -14,11 +14,15 @@ class KvCache {
  public:
   KvCache(Backend& backend, const Gpt2& model) {
     const Gpt2Config& config = model.config();
-    const DType dtype = model.parameters().activations();
-    // Of a model that is divided among ranks, this rank's heads.
-    const Var& qkv_bias = model.parameters().var("h.0.attn.c_attn.bias");  // (3C)
+    const Parameters& parameters = model.parameters();
+    layers_.resize(static_cast<std::size_t>(config.n_layer));
     for (int l = 0; l < config.n_layer; ++l) {
-      layers_.push_back(backend.allocate(dtype, {1, config.block_size, qkv_bias.value().numel() / 3 * 2}));
+      // Of a model that is divided among ranks, this rank's layers and heads.
+      const int row = parameters.table().find(concat("h.", l, ".attn.c_attn.bias"));
+      if (row < 0) continue;
+      const std::int64_t C = parameters.var(static_cast<std::size_t>(row)).value().numel() / 3;
+      layers_[static_cast<std::size_t>(l)] =
+          backend.allocate(parameters.activations(), {1, config.block_size, 2 * C});
     }
   }
 

@@ -8,6 +8,12 @@
 namespace stagegpt {
 namespace {
 
+// This rank's rows (R,C) of rows (…,C), R = ⌈rows/ranks⌉.
+Shape rows_of_rank(const Communicator& ranks, const Shape& shape) {
+  const std::int64_t C = shape[-1];
+  return {(shape.numel() / C + ranks.size() - 1) / ranks.size(), C};
+}
+
 // Slice r of `all`, which has one slice for each rank.
 Tensor slice_of(const Communicator& ranks, const Tensor& all) {
   const std::int64_t size = all.numel() / ranks.size();
@@ -56,15 +62,15 @@ Var gathered(Tape& tape, Communicator& ranks, Var rows, const Shape& shape) {
 Var scattered_sum(Tape& tape, Communicator& ranks, Var summand) {
   Backend& be = tape.backend();
   const Shape shape = summand.value().shape();  // (B,T,C)
-  const std::int64_t C = shape[-1], R = (shape.numel() / C + ranks.size() - 1) / ranks.size();
+  const Shape own = rows_of_rank(ranks, shape);
   Tensor all = summand.take_value();
   if (!all.sole_owner()) {
     const Tensor copy = be.allocate(all.dtype(), shape);
     be.copy(copy, all);
     all = copy;
   }
-  const Tensor rows = be.allocate(all.dtype(), {R, C});  // copied, so that the memory of all rows is free
-  be.copy(rows, reduce_scatter(be, ranks, all, {R, C}));
+  const Tensor rows = be.allocate(all.dtype(), own);  // copied, so that the memory of all rows is free
+  be.copy(rows, reduce_scatter(be, ranks, all, own));
   return tape.record("scattered_sum", {summand}, rows, [=, &be, &ranks](const Tensor& drows, Grads g) {
     g.give(0, all_gather(be, ranks, drows, shape));
   });
@@ -100,11 +106,12 @@ Var vocabulary_cross_entropy(Tape& tape, Communicator& ranks, Var logits, const 
                      });
 }
 
-AcrossRanks::AcrossRanks(Communicator& ranks, std::int64_t vocab_size, std::int64_t padded_vocab_size)
-    : ranks_(ranks), vocab_size_(vocab_size), padded_vocab_size_(padded_vocab_size) {}
+AcrossRanks::AcrossRanks(Communicator& ranks, std::int64_t vocab_size, std::int64_t padded_vocab_size,
+                         Communicator* stages)
+    : Partition(stages), ranks_(ranks), vocab_size_(vocab_size), padded_vocab_size_(padded_vocab_size) {}
 
 ParameterTable AcrossRanks::own(const ParameterTable& whole) const {
-  return part_of(whole, {ranks_.rank(), ranks_.size()});
+  return part_of(Partition::own(whole), {ranks_.rank(), ranks_.size()});
 }
 
 Var AcrossRanks::enter(Tape& tape, Var rows, const Shape& shape) const {
@@ -140,6 +147,8 @@ Var AcrossRanks::all_logits(Tape& tape, Var logits) const {
   return tape.record("all_logits", {logits}, all,
                      [](const Tensor&, Grads) { check(false, "all logits: have no backward"); });
 }
+
+Shape AcrossRanks::rows(const Shape& shape) const { return rows_of_rank(ranks_, shape); }
 
 Dropout AcrossRanks::on_rows(Dropout dropout, const Tensor& rows) const {
   dropout.first_element += ranks_.rank() * rows.numel();

@@ -42,8 +42,9 @@ Var vocabulary_cross_entropy(Tape& tape, Communicator& ranks, Var logits, const 
 // The model on one of several tensor ranks, which are borrowed.
 class AcrossRanks final : public Partition {
  public:
-  // `padded_vocab_size`: columns of all_logits().
-  AcrossRanks(Communicator& ranks, std::int64_t vocab_size, std::int64_t padded_vocab_size);
+  // `padded_vocab_size`: columns of all_logits(). `stages`: as for Partition.
+  AcrossRanks(Communicator& ranks, std::int64_t vocab_size, std::int64_t padded_vocab_size,
+              Communicator* stages = nullptr);
 
   ParameterTable own(const ParameterTable& whole) const override;
   Var enter(Tape& tape, Var rows, const Shape& shape) const override;
@@ -52,6 +53,7 @@ class AcrossRanks final : public Partition {
   Var embed(Tape& tape, const Tensor& ids, Var wte, Var wpe) const override;
   Var loss(Tape& tape, Var logits, const Tensor& targets, std::int64_t vocab_size) const override;
   Var all_logits(Tape& tape, Var logits) const override;
+  Shape rows(const Shape& shape) const override;
   Dropout on_rows(Dropout dropout, const Tensor& rows) const override;
   Dropout on_heads(Dropout dropout) const override;
 

@@ -72,7 +72,17 @@ std::int64_t shared_end(const ParameterTable& part) {
   return std::ranges::find_if(part.rows(), is_divided)->offset;
 }
 
-void require_divisible(const Gpt2Config& config, int tensor_ranks) {
+std::unique_ptr<Partition> make_partition(const Grid& grid, const Gpt2Config& config) {
+  if (grid.tensor().size() == 1) return std::make_unique<Partition>(&grid.pipeline());
+  return std::make_unique<AcrossRanks>(grid.tensor(), config.vocab_size, config.padded_vocab_size(),
+                                       &grid.pipeline());
+}
+
+void require_divisible(const Gpt2Config& config, int tensor_ranks, int stages) {
+  if (config.n_layer < stages) {
+    user_error("--pipeline-parallel: ", config.n_layer, config.n_layer == 1 ? " layer" : " layers",
+               " cannot be divided among ", stages, " stages");
+  }
   const auto require = [&](bool divides, std::int64_t size, const char* what) {
     if (divides) return;
     user_error("--tensor-parallel: ", size, ' ', what, " cannot be divided among ", tensor_ranks, " ranks");

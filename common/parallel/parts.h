@@ -1,8 +1,12 @@
-// Which part of each parameter a tensor rank holds: how the columns of Parameter::split are cut.
+// Which part of each parameter a tensor rank holds: how the columns of Parameter::split are cut. And the part
+// of the model that a rank of a grid holds.
 #pragma once
+
+#include <memory>
 
 #include "common/model/gpt2.h"
 #include "common/parallel/across_ranks.h"
+#include "common/parallel/grid.h"
 
 namespace stagegpt {
 
@@ -21,7 +25,10 @@ VocabularyPart vocabulary_part(std::int64_t vocab_size, const TensorRank& rank);
 ParameterTable part_of(const ParameterTable& whole, const TensorRank& rank);
 std::int64_t shared_end(const ParameterTable& part);
 
-// Throws UserError, naming --tensor-parallel, if a model cannot be divided among so many tensor ranks.
-void require_divisible(const Gpt2Config& config, int tensor_ranks);
+// The part of a model that a rank has. Borrows the communicators of the grid.
+std::unique_ptr<Partition> make_partition(const Grid& grid, const Gpt2Config& config);
+
+// Throws UserError, naming the flag, if a model cannot be divided among so many tensor ranks, or stages.
+void require_divisible(const Gpt2Config& config, int tensor_ranks, int stages = 1);
 
 }  // namespace stagegpt

@@ -30,18 +30,29 @@ void read_runs(const ParameterValues& whole, std::size_t number, const std::vect
 
 }  // namespace
 
-PieceLayout placed_in_parts(const ParameterTable& whole, int tensor_ranks, std::int64_t arena_size) {
-  if (tensor_ranks == 1) return placed_as_in(whole);
-  std::vector<ParameterTable> parts;
-  for (int rank = 0; rank < tensor_ranks; ++rank) parts.push_back(part_of(whole, {rank, tensor_ranks}));
-  return [=, parts = std::move(parts)](const Piece& piece) {
+std::int64_t begin_of_part(const ParameterTable& whole, const Grid& grid) {
+  return grid.model().rank() * whole.arena_size(grid.data().size());
+}
+
+PieceLayout placed_in_parts(const ParameterTable& whole, const Grid& grid) {
+  if (!grid.divides_model()) return placed_as_in(whole);
+  const int stages = grid.pipeline().size(), tensor_ranks = grid.tensor().size();
+  std::vector<ParameterTable> parts;  // by rank in Grid::model()
+  for (int stage = 0; stage < stages; ++stage) {
+    const ParameterTable rows = rows_of_stage(whole, {stage, stages});
+    for (int rank = 0; rank < tensor_ranks; ++rank)
+      parts.push_back(tensor_ranks == 1 ? rows : part_of(rows, {rank, tensor_ranks}));
+  }
+  return [=, parts = std::move(parts), size = whole.arena_size(grid.data().size())](const Piece& piece) {
     std::vector<PlacedRun> runs;
-    for (int rank = 0; rank < tensor_ranks; ++rank) {
-      const auto& rows = parts[static_cast<std::size_t>(rank)].rows();
-      const Parameter& part = *std::ranges::find(rows, static_cast<int>(piece.parameter), &Parameter::number);
-      if (part.split == Split::none && rank > 0) break;
-      const std::int64_t offset = begin_of_part(rank, arena_size) + part.offset;
-      part.for_each_run(0, part.shape.numel(), [&](std::int64_t i, std::int64_t in_whole, std::int64_t n) {
+    for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+      // All tensor ranks of a stage together have a parameter, or each has all of it.
+      if (!runs.empty() && rank % static_cast<std::size_t>(tensor_ranks) == 0) break;
+      const auto& rows = parts[rank].rows();
+      const auto part = std::ranges::find(rows, static_cast<int>(piece.parameter), &Parameter::number);
+      if (part == rows.end() || (part->split == Split::none && !runs.empty())) continue;
+      const std::int64_t offset = static_cast<std::int64_t>(rank) * size + part->offset;
+      part->for_each_run(0, part->shape.numel(), [&](std::int64_t i, std::int64_t in_whole, std::int64_t n) {
         const std::int64_t first = std::max(in_whole, piece.begin), end = std::min(in_whole + n, piece.end);
         if (first < end) runs.push_back({first - piece.begin, offset + i + first - in_whole, end - first});
       });
@@ -74,7 +85,9 @@ void take_part(RankGroup& world, Backend& backend, const ParameterTable& whole, 
     std::vector<float> elements(static_cast<std::size_t>(whole[i].shape.numel()));
     on_root(world, [&] { values(i, 0, elements); });
     world.broadcast(std::as_writable_bytes(std::span(elements)), 0);
-    const Parameter& row = part[static_cast<std::size_t>(part.find(whole[i].name))];
+    const int own_row = part.find(whole[i].name);
+    if (own_row < 0) continue;  // of another stage
+    const Parameter& row = part[static_cast<std::size_t>(own_row)];
     std::vector<float> own(static_cast<std::size_t>(row.shape.numel()));
     row.for_each_run(0, row.shape.numel(), [&](std::int64_t to, std::int64_t from, std::int64_t n) {
       std::copy_n(elements.begin() + from, n, own.begin() + to);

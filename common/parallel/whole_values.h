@@ -1,21 +1,20 @@
-// The parameters of a whole model, from and to the parts that tensor ranks hold.
+// The parameters of a whole model, from and to the parts that the ranks of a grid hold.
 #pragma once
 
 #include "common/checkpoint/parameter_values.h"
 #include "common/comm/rank_group.h"
+#include "common/parallel/grid.h"
 #include "common/train/piece_stream.h"
 
 namespace stagegpt {
 
-// Where a tensor rank's part of an arena begins for PieceStream: the parts of all tensor ranks stand there
-// one after the other, each of `arena_size` elements.
-inline std::int64_t begin_of_part(int tensor_rank, std::int64_t arena_size) {
-  return tensor_rank * arena_size;
-}
+// Where this rank's part of an arena begins for PieceStream: the parts of all ranks of a model stand there
+// one after the other, each in the space of a whole arena.
+std::int64_t begin_of_part(const ParameterTable& whole, const Grid& grid);
 
-// Where the parameters of `whole` are in these parts. A parameter that all tensor ranks hold is taken from
-// the first one. With one tensor rank it is placed_as_in(whole).
-PieceLayout placed_in_parts(const ParameterTable& whole, int tensor_ranks, std::int64_t arena_size);
+// Where the parameters of `whole` are in these parts. A parameter that several tensor ranks or stages hold is
+// taken from the first of them. If each rank has the whole model, it is placed_as_in(whole).
+PieceLayout placed_in_parts(const ParameterTable& whole, const Grid& grid);
 
 // The parameters of a part, from those of the whole model. Reads only the rows of a parameter that the part
 // has, but all of their columns. Borrows the table.

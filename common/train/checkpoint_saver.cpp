@@ -68,9 +68,7 @@ std::optional<std::size_t> CheckpointSaver::own_file() const {
   return std::nullopt;
 }
 
-PieceLayout CheckpointSaver::layout() const {
-  return placed_in_parts(table_, grid_.tensor().size(), model_.parameters().weights().numel());
-}
+PieceLayout CheckpointSaver::layout() const { return placed_in_parts(table_, grid_); }
 
 std::vector<Writer> CheckpointSaver::writers() const {
   std::vector<Writer> writers;

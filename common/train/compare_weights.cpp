@@ -42,11 +42,10 @@ std::string names(const RankGroup& group, const std::vector<int>& ranks) {
   return concat(text, " and ", more, more == 1 ? " other" : " others");
 }
 
-// Compares the hashes of some ranks: first, first + step, ….
-void require_same_hashes(const RankGroup& group, const std::vector<Hash>& hashes, int first, int step,
-                         const std::string& when) {
-  std::vector<int> ranks, like_most, others;
-  for (int rank = first; rank < group.size(); rank += step) ranks.push_back(rank);
+// Compares the hashes of some ranks.
+void require_same_hashes(const RankGroup& group, const std::vector<Hash>& hashes,
+                         const std::vector<int>& ranks, const std::string& when) {
+  std::vector<int> like_most, others;
   const auto hash = [&](int rank) { return hashes[static_cast<std::size_t>(rank)]; };
   // If two values are equally frequent, that of the lower rank.
   const Hash most = hash(*std::ranges::max_element(
@@ -63,12 +62,19 @@ void require_same_hashes(const RankGroup& group, const std::vector<Hash>& hashes
 }  // namespace
 
 void require_same_weights(RankGroup& group, Backend& backend, const Parameters& parameters,
-                          const std::string& when, int tensor_ranks) {
-  if (group.size() == tensor_ranks) return;
+                          const std::string& when, int tensor_ranks, int stages) {
+  const int ranks_of_stage = group.size() / stages;
+  if (ranks_of_stage == tensor_ranks) return;
   Hash own{};
   agree(group, [&] { own = hash_of(group, backend, parameters); });
   const std::vector<Hash> all = gather(group, own);
-  for (int rank = 0; rank < tensor_ranks; ++rank) require_same_hashes(group, all, rank, tensor_ranks, when);
+  for (int first = 0; first < group.size(); first += ranks_of_stage) {
+    for (int tensor_rank = 0; tensor_rank < tensor_ranks; ++tensor_rank) {
+      std::vector<int> alike;
+      for (int rank = tensor_rank; rank < ranks_of_stage; rank += tensor_ranks) alike.push_back(first + rank);
+      require_same_hashes(group, all, alike, when);
+    }
+  }
 }
 
 }  // namespace stagegpt

@@ -17,11 +17,11 @@ class WeightsDiffer final : public AgreedFailure {
   using AgreedFailure::AgreedFailure;
 };
 
-// Compares hashes of the weights and shadows of all ranks; with several tensor ranks, of those with the same
-// part of the model (grid.h). If they differ, all ranks throw WeightsDiffer; the
+// Compares hashes of the weights and shadows of all ranks; with several tensor ranks or stages, of those with
+// the same part of the model (grid.h). If they differ, all ranks throw WeightsDiffer; the
 // message contains `when`, and the ranks and hosts whose weights differ from the majority. If one rank is out
 // of memory, all throw AgreedFailure. The weights must be up to date (GradientSync::gather_weights()).
 void require_same_weights(RankGroup& group, Backend& backend, const Parameters& parameters,
-                          const std::string& when, int tensor_ranks = 1);
+                          const std::string& when, int tensor_ranks = 1, int stages = 1);
 
 }  // namespace stagegpt

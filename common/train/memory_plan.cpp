@@ -5,17 +5,17 @@
 #include "common/backend/planning_backend.h"
 #include "common/comm/self_communicator.h"
 #include "common/model/kv_cache.h"
-#include "common/parallel/across_ranks.h"
+#include "common/parallel/parts.h"
 #include "common/train/evaluate.h"
 
 namespace stagegpt {
 namespace {
 
-// Rank 0 of a group whose other ranks do not exist: it sends nothing.
+// A rank of a group whose other ranks do not exist: it sends nothing.
 class PlannedRanks final : public RankGroup {
  public:
-  explicit PlannedRanks(int size) : size_(size) {}
-  int rank() const override { return 0; }
+  explicit PlannedRanks(int size, int rank = 0) : size_(size), rank_(rank) {}
+  int rank() const override { return rank_; }
   int size() const override { return size_; }
   void barrier() override {}
   void broadcast(std::span<std::byte>, int) override {}
@@ -25,7 +25,7 @@ class PlannedRanks final : public RankGroup {
   void enter(const char*) override {}
 
  private:
-  int size_;
+  int size_, rank_;
 };
 
 // A synchronisation that sends nothing, and divides ownership as `like` does.
@@ -47,21 +47,25 @@ struct Run {
   const GradientSync& sync;
   DType activations;
   int tensor_ranks;
+  ModelStage stage;
 };
 
 // The ranks of such a run, with the part of the model that they hold.
 struct Planned {
   explicit Planned(const Run& run)
-      : world(run.ranks * run.tensor_ranks), data(run.ranks), tensor(run.tensor_ranks), all(world) {
-    if (run.tensor_ranks > 1)
-      across.emplace(grid.tensor(), run.config.vocab_size, run.config.padded_vocab_size());
-  }
-  const Partition& partition() const { return across ? *across : Partition::none(); }
+      : world(run.ranks * run.tensor_ranks * run.stage.count),
+        data(run.ranks),
+        tensor(run.tensor_ranks),
+        pipeline(run.stage.count, run.stage.index),
+        model(run.tensor_ranks * run.stage.count),
+        all(world),
+        partition(make_partition(grid, run.config)) {}
 
-  PlannedRanks world, data, tensor;
+  PlannedRanks world, data, tensor, pipeline, model;
   SelfCommunicator all;
-  Grid grid{all, std::make_shared<SelfCommunicator>(data), std::make_shared<SelfCommunicator>(tensor)};
-  std::optional<AcrossRanks> across;
+  Grid grid{all, std::make_shared<SelfCommunicator>(data), std::make_shared<SelfCommunicator>(tensor),
+            std::make_shared<SelfCommunicator>(pipeline), std::make_shared<SelfCommunicator>(model)};
+  std::unique_ptr<Partition> partition;
 };
 
 // Bytes of a model without its gradients.
@@ -69,7 +73,7 @@ std::size_t bytes_of_weights(const Run& run) {
   const std::unique_ptr<Backend> backend = make_planning_backend();
   const Planned planned(run);
   const Gpt2 model(*backend, run.config, DType::f32, run.ranks, Purpose::inference, run.activations,
-                   planned.partition());
+                   *planned.partition);
   return backend->memory_stats().bytes_in_use;
 }
 
@@ -81,7 +85,7 @@ MemoryPlan plan_two_steps(const Run& run, const TrainerConfig& trainer_config) {
   PlannedSync without_buffers(run.sync);
   GradientSync& sync = with_buffers ? *with_buffers : without_buffers;
   Gpt2 model(*backend, run.config, DType::f32, run.ranks, sync.purpose(), run.activations,
-             planned.partition());
+             *planned.partition);
   Parameters& parameters = model.parameters();
   if (sync.divides_gradients()) parameters.divide_grads(sync.owned(parameters.weights().numel()));
   const std::size_t model_bytes = backend->memory_stats().bytes_in_use;
@@ -136,17 +140,23 @@ std::size_t bytes_of_losses(std::int64_t passes) {
 }  // namespace
 
 MemoryPlan plan_memory(const Gpt2Config& config, const TrainerConfig& trainer, std::int64_t T, int ranks,
-                       const GradientSync& sync, DType activations, int tensor_ranks) {
-  const Run run{config, T, ranks, sync, activations, tensor_ranks};
+                       const GradientSync& sync, DType activations, int tensor_ranks, int stages) {
   const std::int64_t sub_batches =
       divide_step(trainer.batch_size, 1, /*rank=*/0, ranks, trainer.fixed_sub_batches()).sub_batches;
   TrainerConfig planned = trainer;
-  planned.grad_accumulation = 1;
-  MemoryPlan plan = plan_micro_step(run, planned, sub_batches);
+  // A pipeline has so many micro-steps in flight.
+  planned.grad_accumulation = std::min<std::int64_t>(trainer.grad_accumulation, stages);
+  MemoryPlan most;
+  for (int stage = 0; stage < stages; ++stage) {
+    const Run run{config, T, ranks, sync, activations, tensor_ranks, {stage, stages}};
+    const MemoryPlan plan = plan_micro_step(run, planned, sub_batches);
+    if (plan.total() > most.total()) most = plan;
+  }
   // Further micro-steps use the same memory again, but each has a loss of its own.
   const std::int64_t passes = sub_batches / ranks;
-  plan.activations += bytes_of_losses(passes * trainer.grad_accumulation) - bytes_of_losses(passes);
-  return plan;
+  most.activations += bytes_of_losses(passes * trainer.grad_accumulation) -
+                      bytes_of_losses(passes * planned.grad_accumulation);
+  return most;
 }
 
 std::size_t plan_generation(const Gpt2Config& config, DType matrices) {

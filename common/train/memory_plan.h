@@ -26,12 +26,13 @@ struct MemoryPlan {
 };
 
 // The plan of one of `ranks` data ranks that train on sequences of T tokens, each together with so many
-// tensor ranks. For more than 2²⁵ tokens per micro-step it is extrapolated from smaller batches, and may be
-// off by a few blocks of the allocator. Throws UserError if the batch cannot be divided among the ranks, and
-// std::runtime_error if the plan exceeds 4 PiB. `sync` determines how the moments are divided. `activations`
-// is as for Gpt2.
+// tensor ranks and stages of a pipeline: of the stage that needs most. For more than 2²⁵ tokens per
+// micro-step it is extrapolated from smaller batches, and may be off by a few blocks of the allocator. Throws
+// UserError if the batch cannot be divided among the ranks, and std::runtime_error if the plan exceeds 4 PiB.
+// `sync` determines how the moments are divided. `activations` is as for Gpt2.
 MemoryPlan plan_memory(const Gpt2Config& config, const TrainerConfig& trainer, std::int64_t T, int ranks,
-                       const GradientSync& sync, DType activations = DType::f32, int tensor_ranks = 1);
+                       const GradientSync& sync, DType activations = DType::f32, int tensor_ranks = 1,
+                       int stages = 1);
 
 // The same for generation, after a prompt of one token: weights, a bf16 copy of the matrices if `matrices` is
 // bf16, and the KV cache of a full context. A longer prompt needs memory for its activations in addition.

@@ -64,8 +64,7 @@ std::optional<FoundTensor> first_non_finite_gradient(Backend& backend, const Par
   std::optional<FoundTensor> first;
   for (std::size_t i = 0; i < parameters.table().size(); ++i) {
     const Parameter& parameter = parameters.table()[i];
-    const std::int64_t time =
-        FoundTensor::kBackward + std::ssize(parameters.table().rows()) - parameter.number;
+    const std::int64_t time = FoundTensor::kBackward + FoundTensor::kMostOps - parameter.number;
     if (first && first->time < time) continue;
     for (const Tensor& grads : parameters.grads_of(i)) {
       backend.squared_norm(squared_norm, grads);

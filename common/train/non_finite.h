@@ -17,7 +17,8 @@ struct FoundTensor {
   // come after all ops, in the order of the backward pass.
   std::int64_t time = 0;
 
-  static constexpr std::int64_t kBackward = std::int64_t{1} << 32;
+  static constexpr std::int64_t kMostOps = std::int64_t{1} << 32;   // of a stage of the model
+  static constexpr std::int64_t kBackward = std::int64_t{1} << 48;  // after all stages
 };
 
 // Runs a forward pass on ids, targets i32 (B,T), and checks the weights and outputs of each op in turn.

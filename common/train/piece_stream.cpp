@@ -43,7 +43,8 @@ PieceStream::PieceStream(RankGroup& group, Backend& backend, PieceLayout layout,
   });
 }
 
-PieceStream::Division PieceStream::division_of(RankGroup& group, const ArenaParts& owned) {
+PieceStream::Division PieceStream::division_of(RankGroup& group, ArenaParts owned) {
+  owned.resize(std::ranges::max(gather(group, owned.size())));
   Division division{owned.size(), gather(group, owned), {}};
   division.in_order.resize(division.owned.size());
   std::iota(division.in_order.begin(), division.in_order.end(), std::size_t{0});

@@ -13,9 +13,8 @@
 
 namespace stagegpt {
 
-// What this rank has of an arena: parts[i] f32 (owned[i].size()) is its part i. All ranks have the same
-// number of parts, some of which may be empty. Parts of several ranks may have the same elements only if they
-// have the same range.
+// What this rank has of an arena: parts[i] f32 (owned[i].size()) is its part i, which may be empty. Parts of
+// several ranks may have the same elements only if they have the same range.
 struct OwnedArena {
   ArenaParts owned;
   std::vector<Tensor> parts;
@@ -71,14 +70,14 @@ class PieceStream {
     std::int64_t end = 0;
   };
   struct Division {
-    std::size_t parts = 0;  // of each rank
+    std::size_t parts = 0;  // of each rank; some have empty ones at their end
     ArenaParts owned;       // those of rank 0, of rank 1, …
     // Indices into `owned`, in the order of the ranges.
     std::vector<std::size_t> in_order;
   };
   static constexpr std::int64_t kElements = 1 << 20;  // per message
 
-  static Division division_of(RankGroup& group, const ArenaParts& owned);
+  static Division division_of(RankGroup& group, ArenaParts owned);
   // This rank's next fetch.
   void fetch(const Fetch& fetch, std::span<float> out);
   // Carries out the transfers before this rank's next fetch. Returns false at the end, or after a failure.

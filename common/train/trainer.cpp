@@ -10,6 +10,7 @@
 #include "common/base/seconds_since.h"
 #include "common/comm/agreement.h"
 #include "common/parallel/parts.h"
+#include "common/parallel/pipeline.h"
 #include "common/parallel/whole_values.h"
 #include "common/train/non_finite.h"
 
@@ -32,6 +33,16 @@ std::optional<TensorSync> tensor_sync(const Grid& grid, GradientSync& sync, Back
                                    shared_end(model.parameters().table()));
 }
 
+std::optional<PipelineSync> pipeline_sync(const Grid& grid, GradientSync& sync, Backend& backend,
+                                          const Gpt2& model) {
+  Communicator& stages = grid.pipeline();
+  if (stages.size() == 1) return std::nullopt;
+  const int wte = model.parameters().table().find("wte.weight");
+  const bool tied = model.config().tie_word_embeddings && wte >= 0;
+  return std::optional<PipelineSync>(std::in_place, sync, stages, backend,
+                                     tied ? std::optional(wte) : std::nullopt);
+}
+
 }  // namespace
 
 Trainer::Trainer(Backend& backend, const Grid& grid, GradientSync& sync, Gpt2& model, const DataLoader& data,
@@ -40,7 +51,10 @@ Trainer::Trainer(Backend& backend, const Grid& grid, GradientSync& sync, Gpt2& m
       grid_(grid),
       model_(model),
       tensor_sync_(tensor_sync(grid, sync, backend, model)),
-      sync_(tensor_sync_ ? *tensor_sync_ : sync),
+      pipeline_sync_(pipeline_sync(grid, tensor_sync_ ? *tensor_sync_ : sync, backend, model)),
+      sync_(pipeline_sync_ ? *pipeline_sync_
+            : tensor_sync_ ? *tensor_sync_
+                           : sync),
       division_(divide_step(config.batch_size, config.grad_accumulation, grid.data().rank(),
                             grid.data().size(), config.fixed_sub_batches())),
       batches_(data, division_, config.timeline),
@@ -77,7 +91,7 @@ StepReport Trainer::step(const Tape::OpWatch& watch_op, LayerWatch* layers) {
   Parameters& parameters = model_.parameters();
   if (config_.overfit_batch) batches_.seek(0);
   clock_.start();
-  run_passes(watch_op, layers);
+  grid_.pipeline().size() > 1 ? run_pipeline() : run_passes(watch_op, layers);
 
   group().enter("communication");
   sync_.finish(parameters);
@@ -100,24 +114,32 @@ DropoutPosition Trainer::dropout_position(std::int64_t step, const SubBatch& sub
   return {config_.seed, static_cast<std::uint32_t>(step), sub_batch.first_sample};
 }
 
-void Trainer::send_next_batch() {
+double Trainer::loss_scale() const {
+  return 1.0 / static_cast<double>(division_.micro_steps * division_.sub_batches);
+}
+
+void Trainer::send_next_batch(PassInputs& inputs) {
   group().enter("data");
   const auto [batch, first_sample] = batches_.next();
-  inputs_->send_ahead(batch, {static_cast<std::int32_t>(step_), static_cast<std::int32_t>(first_sample)});
+  inputs.send_ahead(batch, {static_cast<std::int32_t>(step_), static_cast<std::int32_t>(first_sample)});
+}
+
+void Trainer::allocate_passes(std::int64_t in_flight) {
+  if (!inputs_.empty()) return;
+  for (std::int64_t i = 0; i < in_flight; ++i)
+    inputs_.emplace_back(backend_, division_.sub_batch_size(), batches_.seq_len());
+  loss_ = backend_.allocate(DType::f32, {1});
+  losses_ = backend_.zeros(DType::f32, {division_.passes()});
 }
 
 void Trainer::run_passes(const Tape::OpWatch& watch, LayerWatch* layers) {
   const std::int64_t passes = division_.passes();
-  if (!inputs_) {
-    inputs_.emplace(backend_, division_.sub_batch_size(), batches_.seq_len());
-    loss_ = backend_.allocate(DType::f32, {1});
-    losses_ = backend_.allocate(DType::f32, {passes});
-  }
-  send_next_batch();
+  allocate_passes(/*in_flight=*/1);
+  send_next_batch(inputs_[0]);
   for (std::int64_t pass = 0; pass < passes; ++pass) {
     const std::int64_t micro_step = pass % division_.micro_steps;
     const bool last = micro_step + 1 == division_.micro_steps;
-    inputs_->receive();
+    inputs_[0].receive();
     clock_.end(&PhaseSeconds::data);
     const bool divided = sync_.divides_gradients();
     run_pass({.first = micro_step == 0 || divided,
@@ -134,7 +156,7 @@ void Trainer::run_passes(const Tape::OpWatch& watch, LayerWatch* layers) {
       sync_.finish_micro_step(model_.parameters());
       clock_.end(&PhaseSeconds::communication);
     }
-    if (pass + 1 < passes) send_next_batch();
+    if (pass + 1 < passes) send_next_batch(inputs_[0]);
   }
 }
 
@@ -151,25 +173,65 @@ void Trainer::compute_pass(const Pass& pass, bool timed) {
   group().enter("forward");
   // The loss is scaled to the mean over all sub-batches, so that gradients are summed over ranks without
   // division.
-  Tape tape(backend_, Tape::Mode::training,
-            1.0 / static_cast<double>(division_.micro_steps * division_.sub_batches));
+  Tape tape(backend_, Tape::Mode::training, loss_scale());
   tape.on_op(pass.watch);
-  const Var loss = model_.loss(tape, inputs_->ids(), inputs_->targets(),
-                               DropoutPosition{.seed = config_.seed, .on_backend = inputs_->position()},
-                               config_.recompute);
+  const PassInputs& inputs = inputs_[0];
+  const Var loss =
+      model_.loss(tape, inputs.ids(), inputs.targets(),
+                  DropoutPosition{.seed = config_.seed, .on_backend = inputs.position()}, config_.recompute);
   if (timed) clock_.end(&PhaseSeconds::forward);
 
   group().enter("backward");
-  if (pass.last && sync_.communicates()) {
-    tape.on_leaf_ready([&](int parameter) {
-      if (grid_.data().size() == 1) return sync_.ready(parameters, parameter);
-      clock_.end(&PhaseSeconds::backward);
-      sync_.ready(parameters, parameter);
-      clock_.end(&PhaseSeconds::communication);
-    });
-  }
+  if (pass.last && sync_.communicates()) reduce_when_ready(tape);
   tape.backward(loss);
   backend_.copy(loss_, loss.value());
+}
+
+void Trainer::reduce_when_ready(Tape& tape) {
+  tape.on_leaf_ready([this](int parameter) {
+    if (parameter < 0) return;  // what a stage has received
+    if (grid_.data().size() == 1) return sync_.ready(model_.parameters(), parameter);
+    clock_.end(&PhaseSeconds::backward);
+    sync_.ready(model_.parameters(), parameter);
+    clock_.end(&PhaseSeconds::communication);
+  });
+}
+
+void Trainer::run_pipeline() {
+  Communicator& stages = grid_.pipeline();
+  const bool is_last = stages.rank() + 1 == stages.size();
+  const std::int64_t passes = division_.passes();
+  Pipeline pipeline(backend_, stages, model_.stream_shape(division_.sub_batch_size(), batches_.seq_len()),
+                    model_.parameters().activations());
+  allocate_passes(pipeline.most_in_flight());
+  const auto inputs_of = [&](std::int64_t i) -> PassInputs& {
+    return inputs_[static_cast<std::size_t>(i) % inputs_.size()];
+  };
+  const auto forward = [&](Tape& tape, std::int64_t i, Var before) {
+    clock_.end(&PhaseSeconds::communication);
+    PassInputs& inputs = inputs_of(i);
+    inputs.receive();
+    clock_.end(&PhaseSeconds::data);
+    group().enter("forward");
+    Var out = model_.stage_output(tape, inputs.ids(), inputs.targets(), std::move(before),
+                                  DropoutPosition{.seed = config_.seed, .on_backend = inputs.position()},
+                                  config_.recompute);
+    if (is_last) backend_.copy(losses_.slice(i, {1}), out.value());
+    clock_.end(&PhaseSeconds::forward);
+    if (i + 1 < passes) send_next_batch(inputs_of(i + 1));
+    return out;
+  };
+  const auto backward = [&](Tape& tape, std::int64_t i, Var out, Tensor dout) {
+    clock_.end(&PhaseSeconds::communication);
+    group().enter("backward");
+    if (i + 1 == passes && sync_.communicates()) reduce_when_ready(tape);
+    is_last ? tape.backward(out) : tape.backward({std::move(out)}, {std::move(dout)});
+    clock_.end(&PhaseSeconds::backward);
+  };
+  model_.parameters().clear_grads();
+  send_next_batch(inputs_of(0));
+  pipeline.run(passes, loss_scale(), forward, backward);
+  model_.parameters().finish_grads();
 }
 
 void Trainer::update(double learning_rate, LayerWatch* layers) {
@@ -213,12 +275,14 @@ void Trainer::gather_report(const std::vector<float>& losses, StepReport& report
   own.insert(own.end(), losses.begin(), losses.end());
   const std::vector<double> all = gather(group(), own);
   // In the order of ranks, which is the order of sub-batches: it does not depend on the number of ranks.
-  // Tensor ranks have the same losses.
-  const auto tensor_ranks = static_cast<std::size_t>(grid_.tensor().size());
+  // Tensor ranks have the same losses, and of stages only the last has them.
+  const auto tensor_ranks = static_cast<std::size_t>(grid_.tensor().size()),
+             first_of_last =
+                 static_cast<std::size_t>(group().size() - grid_.data().size() * grid_.tensor().size());
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (i % own.size() == 0) {
       report.rank_seconds.push_back(all[i]);
-    } else if (i / own.size() % tensor_ranks == 0) {
+    } else if (const std::size_t rank = i / own.size(); rank >= first_of_last && rank % tensor_ranks == 0) {
       report.loss += all[i] / static_cast<double>(division_.micro_steps * division_.sub_batches);
     }
   }
@@ -230,7 +294,7 @@ void Trainer::gather_report(const std::vector<float>& losses, StepReport& report
 }
 
 DividedArenas Trainer::gradients() const {
-  check(grid_.tensor().size() == 1, "trainer: the gradients of one tensor rank are not all");
+  check(!grid_.divides_model(), "trainer: the gradients of one rank are not all");
   std::vector<Tensor> parts;
   for (const ArenaRange& range : optimizer_.owned()) parts.push_back(model_.parameters().grads(range));
   return {group(), backend_, optimizer_.owned(), {parts}};
@@ -238,7 +302,7 @@ DividedArenas Trainer::gradients() const {
 
 std::vector<OwnedArena> Trainer::arenas() const {
   const Tensor& weights = model_.parameters().weights();
-  const std::int64_t offset = begin_of_part(grid_.tensor().rank(), weights.numel());
+  const std::int64_t offset = begin_of_part(gpt2_parameter_table(model_.config()), grid_);
   OwnedArena all{{{offset, offset + weights.numel()}}, {weights}}, m, v;
   for (const auto& [range, moments, decay] : optimizer_.parts()) {
     for (OwnedArena* const arena : {&m, &v})
@@ -281,8 +345,9 @@ std::string Trainer::first_non_finite(const StepReport& report) {
   std::optional<FoundTensor> found;
   const std::int64_t after = batches_.position();
   batches_.seek(after - division_.samples());
-  // Tensor ranks search together.
-  for (std::int64_t i = 0; i < division_.passes() && !any(grid_.tensor().group(), found.has_value()); ++i) {
+  // The ranks of one model search together.
+  RankGroup& model_ranks = grid_.model().group();
+  for (std::int64_t i = 0; i < division_.passes() && !any(model_ranks, found.has_value()); ++i) {
     const SubBatch sub_batch = batches_.next();
     const Shape shape{division_.sub_batch_size(), batches_.seq_len()};
     found = first_non_finite_output(backend_, model_,
@@ -293,7 +358,11 @@ std::string Trainer::first_non_finite(const StepReport& report) {
   batches_.seek(after);
   // The first one of all ranks is the cause: what is wrong on one rank is soon wrong on all. A tensor of the
   // forward pass comes before all gradients, which have been reduced over all data ranks.
-  if (!found) found = first_non_finite_gradient(backend_, model_.parameters());
+  if (found) {
+    found->time += grid_.pipeline().rank() * FoundTensor::kMostOps;
+  } else {
+    found = first_non_finite_gradient(backend_, model_.parameters());
+  }
   constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
   const std::vector<std::int64_t> times = gather(group(), found ? found->time : kNever);
   const auto first = std::ranges::min_element(times);

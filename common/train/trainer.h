@@ -15,6 +15,7 @@
 #include "common/optim/adamw.h"
 #include "common/optim/lr_schedule.h"
 #include "common/parallel/grid.h"
+#include "common/parallel/pipeline_sync.h"
 #include "common/parallel/tensor_sync.h"
 #include "common/train/divided_arenas.h"
 #include "common/train/layer_watch.h"
@@ -62,8 +63,9 @@ struct StepReport {
 class Trainer {
  public:
   // A batch is divided among the data ranks, whose gradients `sync` combines. The model is this rank's part
-  // if there are several tensor ranks. The arguments must outlive the trainer. Throws UserError as
-  // divide_step() does, and if the backend records work but no pass can be repeated.
+  // if there are several tensor ranks or stages. The micro-batches of a pipeline are the micro-steps. The
+  // arguments must outlive the trainer. Throws UserError as divide_step() does, and if the backend records
+  // work but no pass can be repeated.
   Trainer(Backend& backend, const Grid& grid, GradientSync& sync, Gpt2& model, const DataLoader& data,
           const TrainerConfig& config);
 
@@ -83,7 +85,7 @@ class Trainer {
   // before they are read.
   void gather_weights() { sync_.gather_weights(model_.parameters()); }
   // An arena for rank 0 to read: the gradients of the last step, reduced over all ranks and before clipping.
-  // A collective call. Only with one tensor rank.
+  // A collective call. Only if each rank has the whole model.
   DividedArenas gradients() const;
   // What this rank has of a checkpoint: the weights, which are up to date after gather_weights(), and the
   // moments m and v. placed_in_parts() (whole_values.h) says where the parameters are in them.
@@ -107,8 +109,16 @@ class Trainer {
   void run_pass(const Pass& pass);
   // Forward and backward; `timed`: the clock has each of them.
   void compute_pass(const Pass& pass, bool timed);
-  // Fetches the next sub-batch, and sends it while the backend computes.
-  void send_next_batch();
+  // All of this rank's passes on a stage of a pipeline.
+  void run_pipeline();
+  // In the backward of this tape, gradients are reduced over ranks as soon as they are ready.
+  void reduce_when_ready(Tape& tape);
+  // The derivative of the step's loss by that of a pass.
+  double loss_scale() const;
+  // Fetches the next sub-batch, and sends it to these inputs while the backend computes.
+  void send_next_batch(PassInputs& inputs);
+  // Allocates what the passes need, for so many that are computed at a time.
+  void allocate_passes(std::int64_t in_flight);
   DropoutPosition dropout_position(std::int64_t step, const SubBatch& sub_batch) const;
   // Clips, and updates the weights.
   void update(double learning_rate, LayerWatch* layers);
@@ -121,7 +131,8 @@ class Trainer {
   Backend& backend_;
   Grid grid_;
   Gpt2& model_;
-  std::optional<TensorSync> tensor_sync_;  // only with several tensor ranks
+  std::optional<TensorSync> tensor_sync_;      // only with several tensor ranks
+  std::optional<PipelineSync> pipeline_sync_;  // only with several stages
   GradientSync& sync_;
   StepDivision division_;
   BatchStream batches_;
@@ -130,8 +141,8 @@ class Trainer {
   AdamW optimizer_;
   std::optional<GradientTree> tree_;  // only if config.reproducible
   // From the first step on:
-  std::optional<PassInputs> inputs_;
-  Tensor loss_, losses_;  // of the last pass (1); of the step's passes (passes)
+  std::vector<PassInputs> inputs_;  // of the passes in flight: one, but for a stage of a pipeline
+  Tensor loss_, losses_;            // of the last pass (1); of the step's passes (passes)
   Recording first_pass_, other_pass_, update_;
   std::int64_t step_ = 0;
   std::int64_t samples_ = 0;

@@ -357,7 +357,7 @@ void TrainingRun::prepare_to_save() {
   on_root(group_, [&] { metrics_->write_rest(); });
   trainer_.gather_weights();
   require_same_weights(group_, backend_, model_.parameters(), concat("after step ", trainer_.steps_done()),
-                       grid_.tensor().size());
+                       grid_.tensor().size(), grid_.pipeline().size());
 }
 
 void TrainingRun::save() {

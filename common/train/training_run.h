@@ -131,7 +131,7 @@ class TrainingRun {
   void on_non_finite(const StepReport& report);
   StepMetrics metrics_of(const StepReport& report) const;
   std::optional<double> validation_loss() const;
-  bool has_whole_model() const { return grid_.tensor().size() == 1; }
+  bool has_whole_model() const { return !grid_.divides_model(); }
   // Saves a checkpoint. `save` waits until it is complete, `start_to_save` only copies it.
   void save();
   void start_to_save();

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/comm/self_communicator.h"
-#include "common/parallel/across_ranks.h"
+#include "common/parallel/parts.h"
 #include "common/train/trainer.h"
 #include "stage0_serial/cpu_backend.h"
 #include "stage1_mpi/communication.h"
@@ -24,6 +24,9 @@ struct SmallSettings {
   bool reproducible = false;
   int threads = 1;
   int tensor_ranks = 1, n_head = 3;
+  int stages = 1, n_layer = 2;
+  bool tied = true;
+  double grad_clip = 1;
   Recompute recompute = Recompute::none;
 };
 
@@ -53,10 +56,11 @@ class SmallRun {
   static Gpt2Config config(const SmallSettings& settings) {
     return {.vocab_size = kVocabulary,
             .block_size = 20,
-            .n_layer = 2,
+            .n_layer = settings.n_layer,
             .n_head = settings.n_head,
             .n_embd = 60,  // an arena of more than 65536 elements: several chunks
-            .dropout = settings.dropout};
+            .dropout = settings.dropout,
+            .tie_word_embeddings = settings.tied};
   }
   static TrainerConfig trainer_config(const SmallSettings& settings) {
     TrainerConfig config;
@@ -67,6 +71,7 @@ class SmallRun {
                        .min_lr = 0,
                        .warmup_steps = 0,
                        .steps = 1};
+    config.adamw.grad_clip = settings.grad_clip;
     config.reproducible = settings.reproducible;
     config.recompute = settings.recompute;
     return config;
@@ -79,11 +84,10 @@ class SmallRun {
            const MakeSync& make_sync)
       : backend(make_cpu_backend(settings.threads)),
         communicator(make_communicator(*backend)),
-        grid(*communicator, settings.tensor_ranks),
+        grid(*communicator, settings.tensor_ranks, settings.stages),
         sync(make_sync(grid.data(), *backend)),
-        across(grid.tensor(), kVocabulary, config(settings).padded_vocab_size()),
-        model(*backend, config(settings), DType::f32, grid.data().size(), sync->purpose(), {},
-              settings.tensor_ranks > 1 ? across : Partition::none()),
+        partition(make_partition(grid, config(settings))),
+        model(*backend, config(settings), DType::f32, grid.data().size(), sync->purpose(), {}, *partition),
         data(random_ids(1, 0, 1500, kVocabulary), kT, 1),
         trainer(*backend, grid, *sync, model, data, trainer_config(settings)) {
     backend->set_reproducible(settings.reproducible);
@@ -97,7 +101,7 @@ class SmallRun {
   const std::unique_ptr<Communicator> communicator;
   const Grid grid;
   const std::unique_ptr<GradientSync> sync;
-  const AcrossRanks across;
+  const std::unique_ptr<Partition> partition;
   Gpt2 model;
   DataLoader data;
   Trainer trainer;

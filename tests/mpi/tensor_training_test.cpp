@@ -59,10 +59,7 @@ class TensorTrainingWithZero1 : public testing::Test {
     for (std::size_t arena = 0; arena < all.size(); ++arena) {
       for (const Piece& piece : pieces_of(table)) root.fetches.push_back({arena, piece});
     }
-    PieceStream stream(
-        ranks(), *run.backend,
-        placed_in_parts(table, run.grid.tensor().size(), run.model.parameters().weights().numel()),
-        run.trainer.arenas(), {root});
+    PieceStream stream(ranks(), *run.backend, placed_in_parts(table, run.grid), run.trainer.arenas(), {root});
     stream.run([&] {
       if (!ranks().is_root()) return;
       for (const auto& [arena, piece] : root.fetches) {
