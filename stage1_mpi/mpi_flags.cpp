@@ -46,6 +46,7 @@ void MpiFlags::add_grid(CommandLine& command_line) {
 std::optional<Grid> MpiFlags::make_grid(Communicator& world) const {
   if (tensor_ranks_ * stages_ == 1) return std::nullopt;
   if (communication().algorithm == CommAlgorithm::hierarchical) refuse_grid("--comm-algorithm hierarchical");
+  if (stages_ > 1 && comm_ == "zero2") refuse_grid("--comm zero2");
   return Grid(world, tensor_ranks(), stages());
 }
 

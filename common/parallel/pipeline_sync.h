@@ -18,6 +18,8 @@ class PipelineSync final : public GradientSync {
   PipelineSync(GradientSync& of_stage, Communicator& stages, Backend& backend, std::optional<int> tied)
       : of_stage_(of_stage), stages_(stages), backend_(backend), tied_(tied) {
     check(!of_stage.norm_in_blocks(), "stages: no norms of blocks");
+    check(!of_stage.divides_gradients(),
+          "stages: several micro-steps are under way, so none is reduced alone");
   }
 
   ArenaParts owned(std::int64_t arena_size) const override { return of_stage_.owned(arena_size); }

@@ -26,6 +26,8 @@ struct SmallSettings {
   int tensor_ranks = 1, n_head = 3;
   int stages = 1, n_layer = 2;
   bool tied = true;
+  DType activations = DType::f32;
+  int ranks = 0;  // that train together: these and the next so many, …; 0: all
   double grad_clip = 1;
   Recompute recompute = Recompute::none;
 };
@@ -45,8 +47,10 @@ class SmallRun {
             settings,
             [=](Backend& own) {
               const int node = algorithm == CommAlgorithm::hierarchical ? 2 : 0;
-              return make_communicator(ranks(), own, {.algorithm = algorithm, .ranks_per_node = node},
-                                       nullptr);
+              auto all = make_communicator(test::ranks(), own,
+                                           {.algorithm = algorithm, .ranks_per_node = node}, nullptr);
+              return settings.ranks == 0 ? std::move(all)
+                                         : all->split(all->rank() / settings.ranks, all->rank());
             },
             make_sync) {}
 
@@ -87,11 +91,13 @@ class SmallRun {
         grid(*communicator, settings.tensor_ranks, settings.stages),
         sync(make_sync(grid.data(), *backend)),
         partition(make_partition(grid, config(settings))),
-        model(*backend, config(settings), DType::f32, grid.data().size(), sync->purpose(), {}, *partition),
+        model(*backend, config(settings), DType::f32, grid.data().size(), sync->purpose(),
+              settings.activations, *partition),
         data(random_ids(1, 0, 1500, kVocabulary), kT, 1),
         trainer(*backend, grid, *sync, model, data, trainer_config(settings)) {
     backend->set_reproducible(settings.reproducible);
     model.parameters().initialize(1);
+    model.parameters().update_shadow();
   }
 
   SingleProcess single_;

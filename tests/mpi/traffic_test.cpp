@@ -228,6 +228,31 @@ TEST_F(Traffic, of_tensor_ranks_is_that_of_the_formula) {
   }
 }
 
+// Between two stages goes the residual stream of each micro-batch, and back its gradient. A tied embedding's
+// gradient goes from the last stage to the first, and its weights go back.
+TEST_F(Traffic, of_a_pipeline_is_that_of_the_formula) {
+  for (const int stages : {2, 3}) {
+    if (n_ % stages != 0) continue;
+    for (const bool tied : {true, false}) {
+      const std::int64_t dp = n_ / stages, M = 4, C = 60;
+      const SmallSettings settings{.accumulation = M, .stages = stages, .n_layer = 3, .tied = tied};
+      const std::int64_t N = settings.batch_size / dp * kT;
+      SmallRun run(settings, CommAlgorithm::ring, [](Communicator& communicator, Backend& backend) {
+        return make_gradient_sync("zero1", communicator, backend);
+      });
+      sent = {};
+      run.trainer.step();
+      const std::int64_t streams = 2 * (stages - 1) * M * N * C,
+                         embedding = tied ? 2 * run.model.config().padded_vocab_size() * C : 0;
+      // The arenas of all ranks are dp times those of all stages.
+      const std::int64_t gradients = 2 * (dp - 1) * over_ranks(run.model.parameters().grads().numel()) / dp;
+      EXPECT_EQ(over_ranks(sent.bytes),
+                (dp * (streams + embedding) + gradients) * std::int64_t{sizeof(float)})
+          << dp << " x " << stages << " ranks";
+    }
+  }
+}
+
 // These synchronisations do not send the arena's padding.
 TEST_F(Traffic, of_a_step_in_pieces_is_a_little_less) {
   for (const char* sync : {"per-tensor", "bucketed", "overlapped"}) {
