@@ -65,8 +65,8 @@ class Part:
         return -(-round(size) // unit) * unit
 
     def activations(self, rows, recompute):
-        """Elements at the peak of a micro-step of `rows` tokens. Fitted to --dry-run: 1 % for gpt2 and gpt2-medium on 1, 2 and
-        4 tensor ranks."""
+        """Elements at the peak of a micro-step of `rows` tokens. Fitted to --dry-run in f32: 2 % for gpt2 and gpt2-medium on
+        1, 2 and 4 tensor ranks."""
         L, C, R = self.model.layers, self.model.channels, self.tensor_ranks
         block, logits = C * (2 + 14 / R), VOCABULARY / R
         if recompute:
@@ -110,7 +110,7 @@ def steps(model, tensor_ranks, data_ranks, rank):
     state = arena * (2.5 + 2 / data_ranks)  # weights in f32 and bf16, gradients, both moments divided
     flops_of_token = 6 * (model.parameters - LENGTH * model.channels) + 6 * model.layers * model.channels * LENGTH
     for micro_batch in MICRO_BATCHES:
-        micro_steps = round(SEQUENCES / data_ranks / micro_batch)
+        micro_steps = SEQUENCES // (data_ranks * micro_batch)
         if micro_steps == 0:
             continue
         for recompute in (False, True):
@@ -119,11 +119,11 @@ def steps(model, tensor_ranks, data_ranks, rank):
             if memory > rank.memory:
                 continue
             passes = 4 / 3 if recompute else 1
-            gathers_again = 1.25 if recompute else 1  # a quarter of the messages, once more
+            messages = 1.5 if recompute else 1  # the forward's, but for the embedding's and the head's, once more
             yield Step(tensor_ranks, data_ranks, micro_batch, recompute, memory,
                        sequences=data_ranks * micro_batch * micro_steps,
                        compute=micro_steps * passes * rows * flops_of_token / tensor_ranks / rank.flops,
-                       tensor=micro_steps * gathers_again *
+                       tensor=micro_steps * messages *
                        tensor_time(model, rows, tensor_ranks, rank.network(tensor_ranks)),
                        data=bf16_time(part, data_ranks, rank.network(data_ranks * tensor_ranks)) if data_ranks > 1 else 0,
                        optimizer=arena / 4 * (ADAMW_BYTES + NORM_BYTES + 2) / data_ranks / rank.memory_rate)

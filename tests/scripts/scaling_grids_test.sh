@@ -48,7 +48,8 @@ for model in (gpt2, large):
         for tensor_ranks in grids(model, ranks):
             found = list(steps(model, tensor_ranks, ranks // tensor_ranks, rank))
             assert all(step.memory <= rank.memory for step in found)
-            assert (ranks // tensor_ranks < 2 * SEQUENCES) or not found
+            assert all(step.sequences <= SEQUENCES for step in found)
+            assert (ranks // tensor_ranks <= SEQUENCES) or not found
             for step in found:
                 for other in found:
                     if step.micro_batch == other.micro_batch and step.recompute and not other.recompute:
