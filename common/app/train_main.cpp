@@ -75,6 +75,7 @@ std::string write_sample(const TrainFlags& flags, const Machine& machine, const 
   try {
     generate(context, sample_prompt(corpus), flags.sample_tokens, sampling, 0, emit);
   } catch (const std::runtime_error& error) {
+    if (grid.divides_model()) throw;  // the other ranks of the model wait in a collective
     // A run does not end for it.
     if (group.is_root()) std::cerr << "warning: no sample: " << error.what() << '\n';
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 
 #include "common/comm/communicator.h"
 #include "common/comm/gradient_sync.h"
@@ -39,7 +40,9 @@ class TensorSync final : public GradientSync {
     const ArenaParts parts = owned(parameters.weights().numel());
     for (std::size_t shared = 0; shared < parts.size(); shared += 2) {
       if (parts[shared].size() == 0) continue;
-      tensor_ranks_.all_reduce(parameters.grads(parts[shared]))->wait();
+      const Tensor grads = parameters.grads(parts[shared]);
+      bytes_reduced_ += static_cast<std::int64_t>(grads.bytes());
+      tensor_ranks_.all_reduce(grads)->wait();
     }
   }
 
@@ -62,13 +65,17 @@ class TensorSync final : public GradientSync {
 
   void share_weights(Parameters& parameters) override { data_.share_weights(parameters); }
   void gather_weights(Parameters& parameters) override { data_.gather_weights(parameters); }
-  CommunicationReport take_report() override { return data_.take_report(); }
+  CommunicationReport take_report() override {
+    CommunicationReport report = data_.take_report();
+    report.bytes_reduced += std::exchange(bytes_reduced_, 0);
+    return report;
+  }
 
  private:
   GradientSync& data_;
   Communicator& tensor_ranks_;
   Backend& backend_;
-  std::int64_t shared_end_;
+  std::int64_t shared_end_, bytes_reduced_ = 0;
 };
 
 }  // namespace stagegpt

@@ -148,7 +148,9 @@ class RecordedCommunicator final : public Communicator {
         exchange_("exchange", level) {}
 
   std::unique_ptr<Communicator> split(int color, int key) override {
-    return recorded(&timeline_, communicator_->split(color, key));
+    std::unique_ptr<Communicator> part = communicator_->split(color, key);
+    const std::string level = concat("among ", part->size(), " ranks");
+    return recorded(&timeline_, std::move(part), level);
   }
   void broadcast(const Tensor& tensor, int root) override {
     const Recorded span(size() > 1 ? &timeline_ : nullptr, broadcast_.operation, SpanKind::message,

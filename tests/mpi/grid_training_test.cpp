@@ -103,6 +103,10 @@ TEST_P(GridTraining, is_that_of_one_process) {
       EXPECT_NEAR(report.grad_norm, expected.grad_norm, kDividedTrainingLimit * expected.grad_norm)
           << "step " << step;
       EXPECT_EQ(report.rank_seconds.size(), static_cast<std::size_t>(ranks().size()));
+      if (shape.stages > 1 || std::string_view(GetParam()) != "flat") continue;
+      const Parameters& part = many.model.parameters();
+      EXPECT_EQ(report.communication.bytes_reduced,
+                (part.grads().numel() + shared_end(part.table())) * std::int64_t{sizeof(float)});
     }
     const ParameterTable& table = one.model.parameters().table();
     const auto all = collected(many, table);
