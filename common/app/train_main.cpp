@@ -200,6 +200,15 @@ void describe(const TrainFlags& flags, const Gpt2Config& config, const Corpus& c
             << "\nmachine: " << machine.description << '\n';
 }
 
+// With few micro-steps, the stages of a pipeline wait for each other most of the time.
+void warn_of_few_micro_steps(std::int64_t micro_steps, int stages) {
+  if (micro_steps >= stages) return;
+  const std::int64_t waiting = 100 * (stages - 1) / (micro_steps + stages - 1);
+  std::cerr << "warning: with " << micro_steps << (micro_steps == 1 ? " micro-step, " : " micro-steps, ")
+            << stages << " stages wait " << waiting
+            << " % of the time; more --grad-accumulation lessens it\n";
+}
+
 std::string describe_result(const std::optional<ValidationResult>& validation) {
   if (!validation) return "no validation (--val-fraction 0)";
   return concat("validation loss ", validation->loss, " nats per token",
@@ -373,6 +382,7 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, Timeline* ti
   if (group.size() > 1) require_same(group, found(config, corpus));
   require_grid();  // now with the size of the vocabulary
   describe(flags, config, corpus, machine);
+  warn_of_few_micro_steps(flags.run().trainer.grad_accumulation, grid.pipeline().size());
   if (flags.dry_run) {
     print_plan(memory_of(flags, config, machine), group, flags.json);
     return 0;

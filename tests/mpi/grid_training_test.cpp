@@ -214,20 +214,29 @@ std::string name_of_grid_sync(const testing::TestParamInfo<const char*>& test) {
 INSTANTIATE_TEST_SUITE_P(By, GridTraining, testing::Values("flat", "zero1", "zero1-overlapped", "zero2"),
                          name_of_grid_sync);
 
+// Neighbours are tensor ranks, then data ranks, then stages.
 TEST(Grids, have_neighbouring_tensor_ranks) {
   const auto backend = make_cpu_backend(1);
   const auto world = make_mpi_communicator(ranks(), *backend, CommAlgorithm::ring);
-  for (int tensor_ranks = 1; tensor_ranks <= ranks().size(); ++tensor_ranks) {
-    if (ranks().size() % tensor_ranks != 0) {
-      EXPECT_THROW(Grid(*world, tensor_ranks), AgreedUserError);
+  const auto expect_place = [](const Communicator& part, int rank, int size) {
+    EXPECT_EQ(part.rank(), rank);
+    EXPECT_EQ(part.size(), size);
+  };
+  const int n = ranks().size(), rank = ranks().rank();
+  for (const auto& [tensor, stages] : std::initializer_list<std::pair<int, int>>{
+           {1, 1}, {2, 1}, {3, 1}, {4, 1}, {1, 2}, {1, 3}, {2, 2}, {1, 4}}) {
+    SCOPED_TRACE(concat(tensor, " tensor ranks, ", stages, " stages"));
+    if (n % (tensor * stages) != 0) {
+      EXPECT_THROW(Grid(*world, tensor, stages), AgreedUserError);
       continue;
     }
-    const Grid grid(*world, tensor_ranks);
-    EXPECT_EQ(grid.tensor().size(), tensor_ranks);
-    EXPECT_EQ(grid.tensor().rank(), ranks().rank() % tensor_ranks);
-    EXPECT_EQ(grid.data().size(), ranks().size() / tensor_ranks);
-    EXPECT_EQ(grid.data().rank(), ranks().rank() / tensor_ranks);
-    EXPECT_EQ(grid.world().size(), ranks().size());
+    const Grid grid(*world, tensor, stages);
+    const int data = n / tensor / stages, tensor_rank = rank % tensor, stage = rank / tensor / data;
+    expect_place(grid.tensor(), tensor_rank, tensor);
+    expect_place(grid.data(), rank / tensor % data, data);
+    expect_place(grid.pipeline(), stage, stages);
+    expect_place(grid.model(), stage * tensor + tensor_rank, tensor * stages);
+    expect_place(grid.world(), rank, n);
   }
 }
 

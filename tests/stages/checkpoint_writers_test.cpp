@@ -104,14 +104,18 @@ TEST_F(CheckpointWriters, WithDividedMomentsGoOnAtStage3) {
   expect_same_curves("moved", "serial");
 }
 
-// Two data ranks of two tensor ranks: no rank has a whole matrix, and the last writer is no data rank 0.
-TEST_F(CheckpointWriters, CollectThePartsOfTensorRanks) {
-  const Arguments grid = {"--tensor-parallel", "2"};
-  expect_done(ranks(4, small("one", grid)));
-  expect_done(ranks(4, small("moved", with_flags(grid, {"--checkpoint-writers", "3", "--stop-after", "2"}))));
-  expect_done(ranks(4, {"--resume", "moved"}));
-  EXPECT_TRUE(fs::exists(in("moved/latest/model-00003-of-00003.safetensors")));
-  expect_same_tensors("moved/latest", "one/latest");
+// Two tensor ranks, twice: no rank has a whole matrix. First these are two data ranks, and the last writer is
+// no data rank 0; then two stages, and no rank has all layers.
+TEST_F(CheckpointWriters, CollectThePartsOfAGrid) {
+  for (const std::string stages : {"1", "2"}) {
+    const Arguments grid = {"--tensor-parallel", "2", "--pipeline-parallel", stages, "--n-layer", stages};
+    const std::string one = "one" + stages, moved = "moved" + stages;
+    expect_done(ranks(4, small(one, grid)));
+    expect_done(ranks(4, small(moved, with_flags(grid, {"--checkpoint-writers", "3", "--stop-after", "2"}))));
+    expect_done(ranks(4, {"--resume", moved}));
+    EXPECT_TRUE(fs::exists(in(moved + "/latest/model-00003-of-00003.safetensors")));
+    expect_same_tensors(moved + "/latest", one + "/latest");
+  }
 }
 
 TEST_F(CheckpointWriters, AreAtMostTheRanks) {

@@ -132,6 +132,27 @@ TEST_F(Stage1, ARunOfTensorRanksGoesOnAtOtherGridsAsStage0) {
   EXPECT_EQ(metric("moved", "validation_loss").size(), metric("serial", "validation_loss").size());
 }
 
+TEST_F(Stage1, ARunOfStagesGoesOnAtOtherGridsAsStage0) {
+  const Arguments layers = {"--n-layer", "2", "--batch-size", "12", "--grad-accumulation", "2"};
+  stage0("train", small("serial", layers));
+  const ProgramResult begun = stage1(
+      2, "train", small("moved", with_flags(layers, {"--pipeline-parallel", "2", "--stop-after", "10"})));
+  EXPECT_EQ(begun.errors.find("warning"), std::string::npos) << begun.errors;
+  EXPECT_EQ(begun.output, stage0("train", {"--resume", "moved", "--stop-after", "10"}).output);
+  stage1(4, "train", {"--resume", "moved", "--tensor-parallel", "2", "--stop-after", "20"});  // in two stages
+  const ProgramResult few = stage1(4, "train",
+                                   {"--resume", "moved", "--tensor-parallel", "1", "--stop-after", "25",
+                                    "--batch-size", "24", "--grad-accumulation", "1"});
+  EXPECT_NE(
+      few.errors.find("warning: with 1 micro-step, 2 stages wait 50 % of the time; more --grad-accumulation "
+                      "lessens it\n"),
+      std::string::npos)
+      << few.errors;
+  stage0("train", {"--resume", "moved", "--stop-after", "30"});
+  expect_same_curves("moved", "serial");
+  EXPECT_EQ(metric("moved", "validation_loss").size(), metric("serial", "validation_loss").size());
+}
+
 TEST_F(Stage1, RefusesBeforeARunWhatTensorRanksCannotDo) {
   const auto refusal = [&](int ranks, const Arguments& flags) {
     const Arguments run = ranks_of(ranks, "stage1_train") + small("run", flags);
@@ -153,6 +174,15 @@ TEST_F(Stage1, RefusesBeforeARunWhatTensorRanksCannotDo) {
               "--tensor-parallel: cannot be combined with " + flag +
                   (flag == "--comm-algorithm" ? " hierarchical\n" : "\n"));
   }
+  const Arguments stages = {"--pipeline-parallel", "2"};
+  EXPECT_EQ(refusal(3, stages), "--pipeline-parallel: 3 ranks cannot be divided into 2 stages\n");
+  EXPECT_EQ(refusal(2, with_flags(two, stages)),
+            "--pipeline-parallel: 2 ranks cannot be divided into 2 stages of 2 tensor ranks\n");
+  EXPECT_EQ(refusal(2, stages), "--pipeline-parallel: 1 layer cannot be divided among 2 stages\n");
+  EXPECT_EQ(refusal(2, with_flags(stages, {"--reproducible", "--batch-size", "8"})),
+            "--pipeline-parallel: cannot be combined with --reproducible\n");
+  EXPECT_EQ(refusal(2, with_flags(stages, {"--comm-algorithm", "hierarchical"})),
+            "--pipeline-parallel: cannot be combined with --comm-algorithm hierarchical\n");
 }
 
 TEST_F(Stage1, TakesTheSamplesOfAMixtureAsStage0) {

@@ -44,11 +44,14 @@ TEST_F(Stage3Emulated, TrainsAsStage0OnAnyNumberOfRanks) {
   }
 }
 
-TEST_F(Stage3Emulated, TensorRanksTrainAsStage0) {
-  const Arguments shorter = {"--steps", "5", "--eval-every", "5"};
+TEST_F(Stage3Emulated, TensorRanksAndStagesTrainAsStage0) {
+  const Arguments shorter = {"--steps",      "5",  "--eval-every",        "5", "--n-layer", "2",
+                             "--batch-size", "12", "--grad-accumulation", "2"};
   stage0("train", small("serial", shorter));
   stage3(2, "train", small("divided", with_flags(shorter, {"--tensor-parallel", "2"})));
   expect_same_curves("divided", "serial");
+  stage3(2, "train", small("stages", with_flags(shorter, {"--pipeline-parallel", "2"})));
+  expect_same_curves("stages", "serial");
   expect_refusal(run(2, "train", small("graph", {"--tensor-parallel", "2", "--gpu-graph", "on"})),
                  "--tensor-parallel: cannot be combined with --gpu-graph on");
 }
