@@ -129,7 +129,7 @@ void Trainer::allocate_passes(std::int64_t in_flight) {
   for (std::int64_t i = 0; i < in_flight; ++i)
     inputs_.emplace_back(backend_, division_.sub_batch_size(), batches_.seq_len());
   loss_ = backend_.allocate(DType::f32, {1});
-  losses_ = backend_.zeros(DType::f32, {division_.passes()});
+  losses_ = backend_.allocate(DType::f32, {division_.passes()});
 }
 
 void Trainer::run_passes(const Tape::OpWatch& watch, LayerWatch* layers) {
@@ -175,16 +175,19 @@ void Trainer::compute_pass(const Pass& pass, bool timed) {
   // division.
   Tape tape(backend_, Tape::Mode::training, loss_scale());
   tape.on_op(pass.watch);
-  const PassInputs& inputs = inputs_[0];
-  const Var loss =
-      model_.loss(tape, inputs.ids(), inputs.targets(),
-                  DropoutPosition{.seed = config_.seed, .on_backend = inputs.position()}, config_.recompute);
+  const Var loss = forward(tape, inputs_[0], {});
   if (timed) clock_.end(&PhaseSeconds::forward);
 
   group().enter("backward");
   if (pass.last && sync_.communicates()) reduce_when_ready(tape);
   tape.backward(loss);
   backend_.copy(loss_, loss.value());
+}
+
+Var Trainer::forward(Tape& tape, const PassInputs& inputs, Var before) const {
+  return model_.stage_output(tape, inputs.ids(), inputs.targets(), std::move(before),
+                             DropoutPosition{.seed = config_.seed, .on_backend = inputs.position()},
+                             config_.recompute);
 }
 
 void Trainer::reduce_when_ready(Tape& tape) {
@@ -204,18 +207,17 @@ void Trainer::run_pipeline() {
   Pipeline pipeline(backend_, stages, model_.stream_shape(division_.sub_batch_size(), batches_.seq_len()),
                     model_.parameters().activations());
   allocate_passes(pipeline.most_in_flight());
+  if (!is_last) backend_.fill(losses_, 0);
   const auto inputs_of = [&](std::int64_t i) -> PassInputs& {
     return inputs_[static_cast<std::size_t>(i) % inputs_.size()];
   };
-  const auto forward = [&](Tape& tape, std::int64_t i, Var before) {
+  const auto compute = [&](Tape& tape, std::int64_t i, Var before) {
     clock_.end(&PhaseSeconds::communication);
     PassInputs& inputs = inputs_of(i);
     inputs.receive();
     clock_.end(&PhaseSeconds::data);
     group().enter("forward");
-    Var out = model_.stage_output(tape, inputs.ids(), inputs.targets(), std::move(before),
-                                  DropoutPosition{.seed = config_.seed, .on_backend = inputs.position()},
-                                  config_.recompute);
+    Var out = forward(tape, inputs, std::move(before));
     if (is_last) backend_.copy(losses_.slice(i, {1}), out.value());
     clock_.end(&PhaseSeconds::forward);
     if (i + 1 < passes) send_next_batch(inputs_of(i + 1));
@@ -230,7 +232,7 @@ void Trainer::run_pipeline() {
   };
   model_.parameters().clear_grads();
   send_next_batch(inputs_of(0));
-  pipeline.run(passes, loss_scale(), forward, backward);
+  pipeline.run(passes, loss_scale(), compute, backward);
   model_.parameters().finish_grads();
 }
 

@@ -109,6 +109,8 @@ class Trainer {
   void run_pass(const Pass& pass);
   // Forward and backward; `timed`: the clock has each of them.
   void compute_pass(const Pass& pass, bool timed);
+  // The loss of a pass; on a stage of a pipeline, Gpt2::stage_output().
+  Var forward(Tape& tape, const PassInputs& inputs, Var before) const;
   // All of this rank's passes on a stage of a pipeline.
   void run_pipeline();
   // In the backward of this tape, gradients are reduced over ranks as soon as they are ready.

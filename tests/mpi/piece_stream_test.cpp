@@ -35,12 +35,17 @@ class PieceStreamTest : public testing::Test {
     }
     return arena;
   }
-  // Arena 0 is on every rank; of arena 1 each rank has a slice of each of two ranges.
+  // Arena 0 is on every rank; of arena 1 each rank has a slice of each of two ranges, rank 0 the second one in
+  // two parts.
   std::vector<OwnedArena> arenas() const {
     constexpr std::int64_t kFirst = kArenaSize - 12;
     const std::int64_t r = ranks().rank(), n = ranks().size(), slice = kFirst / n, small = 12 / n;
-    return {arena(0, {{0, kArenaSize}}),
-            arena(1, {{r * slice, (r + 1) * slice}, {kFirst + r * small, kFirst + (r + 1) * small}})};
+    ArenaParts parts = {{r * slice, (r + 1) * slice}, {kFirst + r * small, kFirst + (r + 1) * small}};
+    if (r == 0) {
+      parts.push_back({kFirst + 1, parts[1].end});
+      parts[1].end = kFirst + 1;
+    }
+    return {arena(0, {{0, kArenaSize}}), arena(1, parts)};
   }
   // Rank 0 and the last rank write; the latter fetches more.
   static std::vector<Writer> writers() {
