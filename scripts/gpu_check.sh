@@ -245,7 +245,7 @@ stage3() {
   local comm mpirun=(mpirun --oversubscribe --bind-to none) train=("$bin/stage3_train$suffix" "${nano[@]}")
   with "stage3_train$suffix" 'stage 3' || return
   step 'stage 2 for comparison' 60 "$bin/stage2_train$suffix" "${nano[@]}" --run-dir "$scratch/stage2" || return
-  for comm in per-tensor flat bucketed overlapped zero1 zero1-overlapped; do
+  for comm in per-tensor flat bucketed overlapped zero1 zero1-overlapped zero2; do
     step "stage 3, 1 rank, $comm over $transport" 60 "${mpirun[@]}" -np 1 "${train[@]}" --comm $comm --transport $transport \
       --run-dir "$scratch/stage3_$comm" &&
       same "loss of stage 3, $comm" 1e-4 "$(last_loss "$scratch/stage3_$comm")" "$(last_loss "$scratch/stage2")"

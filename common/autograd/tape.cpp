@@ -6,36 +6,30 @@
 namespace stagegpt {
 
 Var::Var(Tensor value, Tensor grad, int leaf_id)
-    : value_(std::move(value)), leaf_id_(leaf_id), slot_(std::make_shared<GradSlot>()) {
+    : Var(std::move(value), grad.dtype(), leaf_id) {
   check(value_.shape() == grad.shape(), "tape: a leaf of shape ", value_.shape(),
         " with a gradient of shape ", grad.shape());
-  check(grad.dtype() == value_.dtype() || grad.dtype() == statistics_dtype(value_.dtype()),
-        "tape: a leaf in ", value_.dtype(), " with a gradient in ", grad.dtype());
-  slot_->dtype = grad.dtype();
-  slot_->shape = grad.shape();
   slot_->grad = std::move(grad);
-  slot_->leaf = true;
-  slot_->leaf_id = leaf_id;
 }
 
 Var::Var(Tensor value, DType grad, int leaf_id)
     : value_(std::move(value)), leaf_id_(leaf_id), slot_(std::make_shared<GradSlot>()) {
+  check(grad == value_.dtype() || grad == statistics_dtype(value_.dtype()), "tape: a leaf in ",
+        value_.dtype(), " with a gradient in ", grad);
   slot_->dtype = grad;
   slot_->shape = value_.shape();
   slot_->leaf = true;
   slot_->leaf_id = leaf_id;
 }
 
-const Tensor& Grads::fresh(GradSlot& slot) {
-  slot.written = true;
-  if (!slot.leaf || !slot.grad.defined()) slot.grad = backend_.allocate(slot.dtype, slot.shape);
-  return slot.grad;
-}
-
 Grad Grads::operator[](std::size_t i) {
   GradSlot* slot = inputs_[i].get();
   if (slot == nullptr) return {Tensor(), GradMode::skip};
-  if (!slot->written) return {fresh(*slot), GradMode::overwrite};
+  if (!slot->written) {
+    slot->written = true;
+    if (!slot->leaf || !slot->grad.defined()) slot->grad = backend_.allocate(slot->dtype, slot->shape);
+    return {slot->grad, GradMode::overwrite};
+  }
   if (!slot->leaf) slot->grad = writable(slot->grad);
   return {slot->grad, GradMode::accumulate};
 }
@@ -191,7 +185,7 @@ void Tape::run_backward(Node& node) {
   node.backward = nullptr;  // frees what the op saved
   for (const auto& input : node.inputs) {
     if (!input || !input->leaf || --input->consumers > 0 || !leaf_ready_) continue;
-    if (!input->written) backend_.fill(Grads(backend_, node.inputs).fresh(*input), 0);
+    if (!input->written) backend_.fill(Grads(backend_, {&input, 1})[0].tensor, 0);
     leaf_ready_(input->leaf_id);
   }
 }

@@ -89,10 +89,6 @@ class Grads {
   Tensor writable(const Tensor& grad);
 
  private:
-  friend class Tape;
-  // The gradient of a slot, to be overwritten.
-  const Tensor& fresh(GradSlot& slot);
-
   Backend& backend_;
   std::span<const std::shared_ptr<GradSlot>> inputs_;
 };

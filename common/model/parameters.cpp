@@ -158,7 +158,11 @@ Parameters::Parameters(Backend& backend, ParameterTable table, DType dtype, int 
       table_(std::move(table)),
       activations_(activations.value_or(dtype)),
       weights_(zero_arena(backend, dtype, table_.arena_size(ranks))) {
-  if (purpose == Purpose::training) grads_ = zero_arena(backend, dtype, weights_.numel());
+  if (purpose == Purpose::training) {
+    grads_ = zero_arena(backend, dtype, weights_.numel());
+    owned_ = {{0, weights_.numel()}};
+    owned_grads_ = grads_;
+  }
   if (activations_ != dtype) shadow_ = zero_arena(backend, activations_, weights_.numel());
   for (std::size_t i = 0; i < table_.size(); ++i) {
     const Parameter& row = table_[i];
@@ -230,13 +234,11 @@ void Parameters::update_shadow() {
 
 void Parameters::divide_grads(const ArenaParts& owned) {
   if (owned_grads_.defined()) return;
-  check(!grads_.defined(), "parameters: the gradients have an arena");
   owned_ = owned;
   owned_grads_ = zero_arena(backend_, weights_.dtype(), total_size(owned));
 }
 
 Tensor Parameters::grads(const ArenaRange& range) const {
-  if (grads_.defined()) return grads_.slice(range.begin, {range.size()});
   std::int64_t before = 0;  // elements of earlier parts
   for (const ArenaRange& part : owned_) {
     if (part.begin <= range.begin && range.end <= part.end)
@@ -249,7 +251,6 @@ Tensor Parameters::grads(const ArenaRange& range) const {
 
 std::vector<Tensor> Parameters::grads_of(std::size_t i) const {
   const std::int64_t begin = table_[i].offset, end = begin + table_[i].arena_shape().numel();
-  if (grads_.defined()) return {grads({begin, end})};
   std::vector<Tensor> pieces;
   for (const ArenaRange& part : owned_) {
     const ArenaRange piece{std::max(begin, part.begin), std::min(end, part.end)};

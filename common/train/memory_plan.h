@@ -12,7 +12,7 @@ namespace stagegpt {
 
 // Peak memory of the backend on one rank during a training step, in bytes, as the allocator rounds them:
 // total() is the future memory_stats().peak_bytes_in_use. Not included: host memory (tokens, program,
-// libraries), and internal buffers of kernels and gradient synchronisers.
+// libraries), and internal buffers of kernels and communicators.
 struct MemoryPlan {
   std::size_t weights = 0;  // with their shadow in bf16, if there is one
   std::size_t gradients = 0;

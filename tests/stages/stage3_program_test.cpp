@@ -111,10 +111,14 @@ TEST_F(Stage3Emulated, OtherMicroStepsMayBeGraphs) {
     stage3(2, "train", small(graph, with_flags(few, {"--gpu-graph", graph})));
   EXPECT_EQ(hash_after(4, "on"), hash_after(4, "off"));
   EXPECT_EQ(metric("on", "loss"), metric("off", "loss"));
-  const ProgramResult refused = run(2, "train", small("refused", {"--gpu-graph", "on"}));
-  EXPECT_EQ(refused.exit_code, 2) << refused.errors;
-  EXPECT_NE(refused.errors.find("--gpu-graph: on repeats the micro-steps before"), std::string::npos)
-      << refused.errors;
+  const auto expect_refused = [&](const Arguments& flags, const std::string& why) {
+    const ProgramResult refused = run(2, "train", small("refused", with_flags(flags, {"--gpu-graph", "on"})));
+    EXPECT_EQ(refused.exit_code, 2) << refused.errors;
+    EXPECT_NE(refused.errors.find(why), std::string::npos) << refused.errors;
+  };
+  expect_refused({}, "--gpu-graph: on repeats the micro-steps before");
+  expect_refused({"--comm", "zero2", "--grad-accumulation", "3"},
+                 "--gpu-graph: on repeats micro-steps that send no gradients");
   EXPECT_FALSE(std::filesystem::exists(directory_.path() / "refused"));
 }
 
