@@ -5,8 +5,7 @@
 
 namespace stagegpt {
 
-Var::Var(Tensor value, Tensor grad, int leaf_id)
-    : Var(std::move(value), grad.dtype(), leaf_id) {
+Var::Var(Tensor value, Tensor grad, int leaf_id) : Var(std::move(value), grad.dtype(), leaf_id) {
   check(value_.shape() == grad.shape(), "tape: a leaf of shape ", value_.shape(),
         " with a gradient of shape ", grad.shape());
   slot_->grad = std::move(grad);

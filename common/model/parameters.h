@@ -184,7 +184,7 @@ class Parameters {
   ParameterTable table_;
   DType activations_;
   Tensor weights_, grads_;
-  ArenaParts owned_;     // of the gradients: all, unless they are divided
+  ArenaParts owned_;    // of the gradients: all, unless they are divided
   Tensor owned_grads_;  // (total_size(owned_)); grads_ unless they are divided
   Tensor shadow_;
   std::vector<Var> vars_;

@@ -331,6 +331,18 @@ TEST(DividedGradients, take_less_memory_as_planned) {
   EXPECT_GE(zero1 - zero2, arena * (1 - 1.0 / ranks().size()) - whole);
 }
 
+// The last parameter is the first in the backward pass. Of its bucket, only the last rank has it.
+TEST(DividedGradients, are_searched_for_the_first_of_all_ranks) {
+  SmallRun run({}, CommAlgorithm::ring, [](Communicator& communicator, Backend& backend) {
+    return std::make_unique<Zero2Sync>(communicator, backend, kSmallBucket);
+  });
+  const StepReport report = run.trainer.step();
+  for (const ArenaRange& part : run.trainer.optimizer().owned())
+    run.backend->fill(run.model.parameters().grads(part), std::numeric_limits<double>::infinity());
+  const std::string found = run.trainer.first_non_finite(report);
+  EXPECT_NE(found.find("ln_f.bias"), std::string::npos) << found;
+}
+
 SmallRun reproducible_run(const SmallSettings& settings) {
   return SmallRun(settings, CommAlgorithm::ring, [](Communicator& communicator, Backend& backend) {
     return std::make_unique<TreeSync>(communicator, backend);
