@@ -35,8 +35,8 @@ class PieceStreamTest : public testing::Test {
     }
     return arena;
   }
-  // Arena 0 is on every rank; of arena 1 each rank has a slice of each of two ranges, rank 0 the second one in
-  // two parts.
+  // Arena 0 is on every rank; of arena 1 each rank has a slice of each of two ranges, rank 0 the second one
+  // in two parts.
   std::vector<OwnedArena> arenas() const {
     constexpr std::int64_t kFirst = kArenaSize - 12;
     const std::int64_t r = ranks().rank(), n = ranks().size(), slice = kFirst / n, small = 12 / n;
