@@ -183,6 +183,8 @@ TEST_F(Stage1, RefusesBeforeARunWhatTensorRanksCannotDo) {
             "--pipeline-parallel: cannot be combined with --reproducible\n");
   EXPECT_EQ(refusal(2, with_flags(stages, {"--comm-algorithm", "hierarchical"})),
             "--pipeline-parallel: cannot be combined with --comm-algorithm hierarchical\n");
+  EXPECT_EQ(refusal(2, with_flags(stages, {"--comm", "zero2", "--n-layer", "2"})),
+            "--pipeline-parallel: cannot be combined with --comm zero2\n");
 }
 
 TEST_F(Stage1, TakesTheSamplesOfAMixtureAsStage0) {
