@@ -9,6 +9,7 @@
 
 #include "common/logging/step_trace.h"
 #include "tests/support/mpi_program.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/trained_runs.h"
 
 namespace stagegpt::test {
@@ -165,6 +166,7 @@ TEST_F(Stage1, RefusesBeforeARunWhatTensorRanksCannotDo) {
   EXPECT_EQ(refusal(3, two), "--tensor-parallel: 3 ranks cannot be divided into groups of 2\n");
   EXPECT_EQ(refusal(3, {"--tensor-parallel", "3"}),
             "--tensor-parallel: 2 heads cannot be divided among 3 ranks\n");
+  if (kSanitized) return;  // each refusal takes a second or two
   for (const auto& [flag, value] :
        std::initializer_list<std::pair<std::string, std::string>>{{"--trace-steps", "1"},
                                                                   {"--watch-layers", "1"},

@@ -45,8 +45,8 @@ TEST_F(Stage3Emulated, TrainsAsStage0OnAnyNumberOfRanks) {
 }
 
 TEST_F(Stage3Emulated, TensorRanksAndStagesTrainAsStage0) {
-  const Arguments shorter = {"--steps",      "5",  "--eval-every",        "5", "--n-layer", "2",
-                             "--batch-size", "12", "--grad-accumulation", "2"};
+  const Arguments shorter = {"--steps",      "3", "--eval-every",        "3", "--n-layer", "2",
+                             "--batch-size", "4", "--grad-accumulation", "2"};
   stage0("train", small("serial", shorter));
   stage3(2, "train", small("divided", with_flags(shorter, {"--tensor-parallel", "2"})));
   expect_same_curves("divided", "serial");
