@@ -1,7 +1,6 @@
 // Checks that all ranks with the same part of a model have bit-identical weights, and shadows of them if ops
-// read these. A difference means
-// an error in a rank's memory, processor or network, or in this program, which would otherwise remain
-// unnoticed.
+// read these. A difference means an error in a rank's memory, processor or network, or in this program, which
+// would otherwise remain unnoticed.
 #pragma once
 
 #include <string>
@@ -18,9 +17,9 @@ class WeightsDiffer final : public AgreedFailure {
 };
 
 // Compares hashes of the weights and shadows of all ranks; with several tensor ranks or stages, of those with
-// the same part of the model (grid.h). If they differ, all ranks throw WeightsDiffer; the
-// message contains `when`, and the ranks and hosts whose weights differ from the majority. If one rank is out
-// of memory, all throw AgreedFailure. The weights must be up to date (GradientSync::gather_weights()).
+// the same part of the model (grid.h). If they differ, all ranks throw WeightsDiffer; the message contains
+// `when`, and the ranks and hosts whose weights differ from the majority. If one rank is out of memory, all
+// throw AgreedFailure. The weights must be up to date (GradientSync::gather_weights()).
 void require_same_weights(RankGroup& group, Backend& backend, const Parameters& parameters,
                           const std::string& when, int tensor_ranks = 1, int stages = 1);
 

@@ -97,6 +97,24 @@ TEST(ProfileOfRanks, NamesTheLevelsOfAHierarchy) {
   }
 }
 
+// Data ranks, tensor ranks and stages have the same operations, among different ranks.
+TEST(ProfileOfRanks, NamesTheRanksOfAPart) {
+  if (ranks().size() != 4) GTEST_SKIP() << "only four ranks are two parts of two";
+  Timeline timeline;
+  const auto backend = make_naive_backend();
+  const auto communicator = recorded(&timeline, make_communicator(ranks(), *backend, {}, &timeline));
+  const auto part = communicator->split(ranks().rank() % 2, ranks().rank());
+  timeline.clear();
+  timeline.record(true);
+  part->all_reduce(backend->zeros(DType::f32, {8}))->wait();
+  timeline.record(false);
+  const auto named = [](const TimelineSpan& span) {
+    return span.kind == SpanKind::collective && span.ranks == 2 &&
+           std::string_view(span.name) == "all_reduce among 2 ranks";
+  };
+  EXPECT_EQ(std::ranges::count_if(timeline.spans(), named), 1);
+}
+
 // While the last rank still sleeps in its forward pass, the others' backward passes go on beside the
 // reductions that they have started.
 TEST(ProfileOfRanks, ShowsReductionsThatOverlapWithBackward) {
