@@ -30,7 +30,7 @@ struct PlainExp {
   }
 };
 struct VectorExp {
-  float operator()(float x) const { return vector_exp(x); }
+  [[gnu::always_inline]] float operator()(float x) const { return vector_exp(x); }
 };
 
 // Always inlined, as vector_exp() is: a loop that calls it is not vectorised.

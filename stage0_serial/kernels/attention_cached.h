@@ -26,7 +26,7 @@ struct CachedAttentionSize {
 
 namespace cached {
 
-inline float exponential(float x) { return vector_exp(x); }
+[[gnu::always_inline]] inline float exponential(float x) { return vector_exp(x); }
 inline double exponential(double x) { return std::exp(x); }
 
 template <class T>
