@@ -231,7 +231,7 @@ template <int kRows, int kVectors>
 template <class Words, int kRows, int kVectors>
 void tile(float* c, std::int64_t ldc, const float* a, const float* b, std::int64_t n, std::int64_t words,
           bool accumulate) {
-  constexpr std::int64_t kAhead = 8;  // words; a is read from the second-level cache
+  constexpr std::int64_t kAhead = 16;  // words; a is read from the second-level cache
   FloatVector sum[kRows][kVectors] = {};
   for (int r = 0; r < kRows; ++r) {
     for (int v = 0; v < kVectors; ++v) __builtin_prefetch(c + r * ldc + v * kLanes, /*write*/ 1);
