@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "stage0_serial/kernels/matmul_tiled.h"
+#include "stage0_serial/kernels/packed_tiles.h"
 #include "stage0_serial/kernels/scratch.h"
 #include "stage0_serial/kernels/simd.h"
 #include "stage0_serial/kernels/vector_math.h"
@@ -49,10 +50,10 @@ struct Block {
 
 // Asks for a row that is copied soon: with rows of other heads between them, rows are too far apart for the
 // processor to see them coming.
-template <class T>
+template <bool kWrite = false, class T>
 void prefetch_row(const T* row, const Head& head) {
   constexpr std::int64_t kLine = Scratch::kLineFloats * sizeof(float) / sizeof(T);
-  for (std::int64_t i = 0; i < head.s.HS; i += kLine) __builtin_prefetch(row + i);
+  for (std::int64_t i = 0; i < head.s.HS; i += kLine) __builtin_prefetch(row + i, kWrite);
 }
 constexpr std::int64_t kAhead = 6;  // rows
 
@@ -73,12 +74,9 @@ template <class T>
 void pack_transposed(float* panels, const T* rows, std::int64_t stride, std::int64_t n, const Head& head) {
   const std::int64_t HS = head.s.HS;
   for (std::int64_t j = 0; j < n; j += kPanel, panels += HS * kPanel) {
-    if (n - j < kPanel) std::fill_n(panels, HS * kPanel, 0.0f);
-    for (std::int64_t column = 0; column < std::min(kPanel, n - j); ++column) {
-      const T* row = rows + (j + column) * stride;
-      prefetch_row(rows + std::min(j + column + kAhead, n - 1) * stride, head);
-      for (std::int64_t i = 0; i < HS; ++i) panels[i * kPanel + column] = widened(row[i]);
-    }
+    for (std::int64_t next = j + kPanel; next < std::min(j + 2 * kPanel, n); ++next)
+      prefetch_row(rows + next * stride, head);
+    pack<F32Words, kPanel>(panels, MatrixView<T>{rows + j * stride, stride, 1}, std::min(kPanel, n - j), HS);
   }
 }
 
@@ -182,6 +180,7 @@ void forward_head(T* y, float* lse, const HeadRows<T>& in, const Head& head, con
     }
     causal_sums(sums, p, ld, v, block, head, false);
     for (std::int64_t t = t0; t < t1; ++t) {
+      prefetch_row<true>(y + std::min(t + kAhead, s.T - 1) * s.channels(), head);
       for (std::int64_t i = 0; i < s.HS; ++i)
         y[t * s.channels() + i] = rounded_to<T>(inverse[t - t0] * sums[(t - t0) * head.width + i]);
     }
@@ -223,6 +222,7 @@ float dot(const T* a, const T* b, std::int64_t n) {
 template <class T>
 void put_rows(T* out, const float* rows, std::int64_t n, const Head& head, bool accumulate) {
   for (std::int64_t i = 0; i < n; ++i) {
+    prefetch_row<true>(out + std::min(i + kAhead, n - 1) * head.s.row(), head);
     T* to = out + i * head.s.row();
     const float* from = rows + i * head.width;
     if (accumulate) {
@@ -279,7 +279,10 @@ void backward_head(T* dqkv, bool accumulate, const T* dout, const T* out, const 
   const BackwardPieces at = backward_pieces(head);
   copy_rows(at.q, in.q, row, tokens, head);
   copy_rows(at.dout, dout, C, tokens, head);
-  for (std::int64_t t = 0; t < tokens; ++t) at.D[t] = dot(dout + t * C, out + t * C, head.s.HS);
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    prefetch_row(out + std::min(t + kAhead, tokens - 1) * C, head);
+    at.D[t] = dot(dout + t * C, out + t * C, head.s.HS);
+  }
   for (std::int64_t u0 = 0; u0 < tokens; u0 += kKeys) {
     const std::int64_t keys = std::min(kKeys, tokens - u0);
     copy_rows(at.k, in.k + u0 * row, row, keys, head);

@@ -87,6 +87,17 @@ inline float sum_of(FloatVector v) {
   return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
+// The largest of the four-element groups, lane by lane, then of the four.
+inline float max_of(FloatVector v) {
+  using Four = float __attribute__((vector_size(16)));
+  const auto fours = std::bit_cast<std::array<Four, kLanes / 4>>(v);
+  Four largest = fours[0];
+  for (const Four& four : fours) largest = four > largest ? four : largest;
+  const float a = largest[1] > largest[0] ? largest[1] : largest[0],
+              b = largest[3] > largest[2] ? largest[3] : largest[2];
+  return b > a ? b : a;
+}
+
 // The largest of n ≥ 1 elements. A loop with std::max would take one element at a time: the compiler may not
 // change the order in which it meets a NaN. A NaN that is not the first element is ignored.
 template <class T>
@@ -97,9 +108,8 @@ float max_of(const T* p, std::int64_t n) {
     const FloatVector v = load(p + at);
     largest = v > largest ? v : largest;
   }
-  float max = widened(p[0]);
+  float max = max_of(largest);
   for (; at < n; ++at) max = widened(p[at]) > max ? widened(p[at]) : max;
-  for (int i = 0; i < kLanes; ++i) max = largest[i] > max ? largest[i] : max;
   return max;
 }
 
