@@ -39,6 +39,8 @@ run_node() {
   mount -t proc proc /proc
   mount -t tmpfs tmpfs /dev/shm
   ip link set lo up
+  # The congestion control that every kernel has. BBR, the default of some, sets a pace of its own after a pause.
+  echo reno 2>/dev/null >/proc/sys/net/ipv4/tcp_congestion_control || true
   echo "$pid" >"$state/$name.pid.new"
   mv "$state/$name.pid.new" "$state/$name.pid"
   # Waits for what comes; the shell reaps processes without a parent.
@@ -46,10 +48,14 @@ run_node() {
 }
 
 # shape DEVICE: limits what leaves DEVICE. The arguments in front run it on the right node.
+# A link that has been idle sends a burst at once: that of a quarter of a millisecond. It must hold two packets.
 shape() {
-  local device=$1
+  local device=$1 burst
   shift
-  [ -z "$bandwidth" ] || "$@" tc qdisc add dev "$device" root tbf rate "${bandwidth}gbit" burst 256kb limit 16mb
+  [ -n "$bandwidth" ] || return 0
+  burst=$(awk -v rate="$bandwidth" 'BEGIN { b = rate * 31250; if (b < 6144) b = 6144; if (b > 262144) b = 262144; printf "%d", b }')
+  "$@" ip link set "$device" gso_max_size $((burst / 2 < 65536 ? burst / 2 : 65536))
+  "$@" tc qdisc add dev "$device" root tbf rate "${bandwidth}gbit" burst "$burst" limit 16mb
 }
 
 # join_node NAME PID: creates the device NAME here and eth0 on the node, joined.
