@@ -189,9 +189,8 @@ def transfers(stages, micro_steps):
 
 @dataclass(frozen=True)
 class Step:
-    """A step of a grid: each micro-step has `rows` tokens for each data rank."""
     grid: Grid
-    rows: int
+    micro_batch: int  # sequences of a data rank
     micro_steps: int
     recompute: bool
     memory: float     # bytes of the rank that needs most
@@ -208,8 +207,9 @@ class Step:
         return self.compute + self.tensor + self.streams + self.bubble + self.data + self.optimizer
 
 
-def step_of(gpt, grid, rows, micro_steps, rank, recompute=False, precision=BF16):
+def step_of(gpt, grid, micro_batch, micro_steps, rank, recompute=False, precision=BF16):
     """The prediction. Nothing overlaps but the work of different stages; the slowest stage sets their pace."""
+    rows = micro_batch * gpt.context
     parts = [Part(gpt, grid, stage) for stage in range(grid.stages)]
     of_tensor, of_data = rank.network(grid.tensor), rank.network(grid.tensor * grid.data)
     of_stages = rank.network(grid.ranks)
@@ -219,7 +219,7 @@ def step_of(gpt, grid, rows, micro_steps, rank, recompute=False, precision=BF16)
     slowest = passes.index(max(passes))
     stream = of_stages.alpha + rows * gpt.channels / grid.tensor * precision.number * of_stages.beta
     matrix = 2 * of_stages.alpha + parts[0].embedding * (precision.number + 4) * of_stages.beta
-    return Step(grid, rows, micro_steps, recompute,
+    return Step(grid, micro_batch, micro_steps, recompute,
                 memory=max(part.memory(rows, micro_steps, recompute, precision) for part in parts),
                 compute=micro_steps * compute[slowest],
                 tensor=micro_steps * tensor[slowest] + max(part.shared_seconds(of_tensor) for part in parts),

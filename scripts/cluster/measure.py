@@ -118,11 +118,11 @@ def measure_steps(link: Link, grid: Grid, options: argparse.Namespace) -> list[f
 def predict(grid: Grid, network: Network, alone: float) -> tuple[float, float]:
     """Milliseconds of a step in which ranks compute, if one rank alone needs `alone` for it, and in which they wait for messages.
     Ranks that are more than the cores share these: none computes faster than if all cores were always busy."""
-    rows = SEQUENCES // grid.data * GPT.context
+    sequences = SEQUENCES // grid.data
     instant = Network("", 0, 0, 0)
     everything = MICRO_STEPS * Part(GPT, Grid(1)).flops(SEQUENCES * GPT.context)
-    computing = step_of(GPT, grid, rows, MICRO_STEPS, Rank(1e3 * everything / alone, inf, inf, 1, instant, instant), precision=F32)
-    sending = step_of(GPT, grid, rows, MICRO_STEPS, Rank(inf, inf, inf, 1, network, network), precision=F32)
+    computing = step_of(GPT, grid, sequences, MICRO_STEPS, Rank(1e3 * everything / alone, inf, inf, 1, instant, instant), precision=F32)
+    sending = step_of(GPT, grid, sequences, MICRO_STEPS, Rank(inf, inf, inf, 1, network, network), precision=F32)
     return max(1e3 * computing.seconds, alone / len(os.sched_getaffinity(0))), 1e3 * sending.seconds
 
 
