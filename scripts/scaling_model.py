@@ -24,6 +24,7 @@ MOST_SUB_BATCHES = 64   # the most with --sub-batches
 ZERO2_BUCKETS = 3       # buckets of --comm zero2 at the same time
 ADAMW_BYTES, NORM_BYTES = 28, 4  # bytes per parameter that the update and the norm move
 TREE_BYTES = 20         # bytes moved by an addition and a copy in the tree of --reproducible
+FRAME = 1538 / 1448     # bytes that pass an Ethernet cable, and those of data among them, in packets of 1,500 bytes over TCP
 LENGTH = 64             # tokens per sequence, as measured
 SEQUENCES = 4           # sequences per micro-step, as measured
 GLOBAL_BATCH = 4096     # sequences per step, for strong scaling
@@ -437,7 +438,7 @@ def main():
     def network(name, alpha_us, gigabits):
         return Network(name, alpha_us * 1e-6, 8e-9 / gigabits, gamma, not arguments.no_overlap)
 
-    networks = [network("10 GbE", 50, 10), network("25 GbE", 40, 25), network("EDR", 5, 100), network("NDR", 4, 400)]
+    networks = [network("10 GbE", 50, 10 / FRAME), network("25 GbE", 40, 25 / FRAME), network("EDR", 5, 100), network("NDR", 4, 400)]
     if arguments.bandwidth is not None or arguments.alpha is not None:
         alpha = 5.0 if arguments.alpha is None else arguments.alpha
         gigabits = arguments.bandwidth or 100.0

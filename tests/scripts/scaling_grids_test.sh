@@ -1,61 +1,132 @@
 #!/usr/bin/env bash
-# Properties of scripts/scaling_grids.py. Exit code 77 means "skipped": no Python.
+# Properties of scripts/grid_model.py and scripts/scaling_grids.py. Exit code 77 means "skipped": no Python.
 set -euo pipefail
 root=$(realpath "$(dirname "$0")/../..")
 command -v python3 >/dev/null || { echo "no python3"; exit 77; }
 
-PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/scripts python3 - <<'END_OF_PYTHON'
-from math import isclose
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$root/scripts:$root/tests/scripts python3 - <<'END_OF_PYTHON'
+from math import inf, isclose
 
-from scaling_grids import LENGTH, SEQUENCES, Part, Rank, best, efficiency, grids, steps, tensor_time
+from grid_model import BF16, F32, Gpt, Grid, Part, Rank, efficiency, step_of, transfers
+from one_forward_one_backward import seconds_of_schedule
+from scaling_grids import H100, MODELS, SEQUENCES, best, grids, steps
 from scaling_model import Model, Network
 
-gpt2, medium, large = Model("gpt2"), Model("gpt2-medium"), Model("gpt-8b")
-rank = Rank()
+gpt2, xl, large = MODELS["gpt2"], MODELS["gpt2-xl"], MODELS["gpt-8b"]
+N = 3 * 1024                                    # rows of a micro-batch of 3 sequences
+bytes_only, latency_only = Network("", 0, 1e-9, 0), Network("", 1e-6, 0, 0)
 
-# The activations that `stage1_train --dry-run --batch-size 4` plans for 1,024 tokens a sequence, in MiB, by model, tensor
-# ranks and --recompute block.
-planned = {(gpt2, 1, False): 3175.1, (gpt2, 2, False): 1743.6, (gpt2, 4, False): 1027.8,
-           (gpt2, 1, True): 1144.1, (gpt2, 2, True): 584.1, (gpt2, 4, True): 304.1,
-           (medium, 1, False): 7031.6, (medium, 2, False): 3915.9, (medium, 4, False): 2358.0,
-           (medium, 1, True): 1632.1, (medium, 2, True): 832.1, (medium, 4, True): 432.1}
-for (model, tensor_ranks, recompute), mebibytes in planned.items():
-    elements = Part(model, tensor_ranks).activations(4 * LENGTH, recompute)
-    assert isclose(4 * elements / 2**20, mebibytes, rel_tol=0.02), (model.name, tensor_ranks, recompute)
 
-# The parts of all tensor ranks are the model and once more, for each further rank, what all have.
-for tensor_ranks in (1, 2, 4):
-    part = Part(gpt2, tensor_ranks)
-    assert isclose(tensor_ranks * part.arena(), gpt2.arena() + 4 * (tensor_ranks - 1) * part.shared, rel_tol=1e-5)
+def on(network):
+    """A rank that computes in no time, each in a node of its own."""
+    return Rank(inf, inf, inf, 1, network, network)
 
-# With R tensor ranks, L layers, N rows of C channels: 4(2L+1)·(R-1)/R·N·C numbers, half of them in bf16, half in f32.
-rows = 3 * LENGTH
-for tensor_ranks in (1, 2, 4):
-    numbers = 4 * (2 * 12 + 1) * (tensor_ranks - 1) / tensor_ranks * rows * 768
-    assert isclose(tensor_time(gpt2, rows, tensor_ranks, Network("", 0, 1e-9, 0)), 3e-9 * numbers)
-    assert isclose(tensor_time(gpt2, rows, tensor_ranks, Network("", 1e-6, 0, 0)), 100e-6 * (tensor_ranks - 1))
+
+# The memory that `stage1_train --dry-run --batch-size DATA --block-size 1024 --grad-accumulation 8` plans for a rank with GPT-2's
+# tokenizer, in MiB, by model, data ranks, tensor ranks, stages and --recompute block: state, and activations.
+planned = {("gpt2", 1, 1, 1, False): (1920.0, 793.8), ("gpt2", 1, 1, 1, True): (1920.0, 286.0),
+           ("gpt2", 1, 4, 1, False): (512.0, 257.0), ("gpt2", 1, 4, 1, True): (512.0, 76.0),
+           ("gpt2", 2, 1, 1, False): (1440.0, 793.8), ("gpt2", 2, 1, 1, True): (1440.0, 286.0),
+           ("gpt2", 1, 1, 2, False): (1280.0, 585.8), ("gpt2", 1, 1, 2, True): (1280.0, 253.0),
+           ("gpt2", 2, 1, 2, False): (960.0, 585.8), ("gpt2", 2, 1, 2, True): (960.0, 253.0),
+           ("gpt2", 1, 2, 2, False): (640.0, 333.4), ("gpt2", 1, 2, 2, True): (640.0, 129.5),
+           ("gpt2", 2, 2, 2, False): (480.0, 333.4), ("gpt2", 2, 2, 2, True): (480.0, 129.5),
+           ("gpt2", 1, 1, 4, False): (960.0, 591.8), ("gpt2", 1, 1, 4, True): (960.0, 235.0),
+           ("gpt2", 1, 2, 4, False): (480.0, 336.4), ("gpt2", 1, 2, 4, True): (480.0, 120.5),
+           ("gpt2", 1, 1, 8, False): (768.0, 411.6), ("gpt2", 1, 1, 8, True): (832.0, 229.0),
+           ("gpt2-medium", 1, 2, 1, False): (2816.0, 979.0), ("gpt2-medium", 1, 2, 1, True): (2816.0, 208.0),
+           ("gpt2-medium", 1, 1, 2, False): (3328.0, 1549.9), ("gpt2-medium", 1, 1, 2, True): (3328.0, 316.0),
+           ("gpt2-medium", 1, 1, 4, False): (2048.0, 1557.9), ("gpt2-medium", 1, 1, 4, True): (2048.0, 280.2),
+           ("gpt2-medium", 1, 2, 4, False): (1024.0, 881.0), ("gpt2-medium", 1, 2, 4, True): (1024.0, 152.1),
+           ("gpt2-medium", 1, 4, 2, False): (832.0, 536.5), ("gpt2-medium", 1, 4, 2, True): (832.0, 85.0),
+           ("gpt2-medium", 1, 1, 8, False): (1408.0, 1574.0), ("gpt2-medium", 1, 1, 8, True): (1408.0, 296.2),
+           ("gpt2-medium", 2, 1, 2, False): (2496.0, 1549.9), ("gpt2-medium", 2, 1, 2, True): (2496.0, 316.0),
+           ("gpt2-medium", 2, 2, 2, False): (1248.0, 877.0), ("gpt2-medium", 2, 2, 2, True): (1248.0, 162.0)}
+# The same of `stage3_train_emulated --precision bf16`, with micro-steps of 4 sequences: all in all.
+in_bf16 = {("gpt2", 1, 1, 1, False): 3749, ("gpt2", 1, 4, 1, False): 1090, ("gpt2", 1, 2, 1, True): 1372, ("gpt2", 2, 1, 2, False): 2293,
+           ("gpt2", 1, 2, 2, False): 1403, ("gpt2", 1, 1, 4, True): 1550, ("gpt2", 1, 2, 4, False): 1229,
+           ("gpt2-medium", 1, 4, 2, True): 1112, ("gpt2-medium", 2, 2, 2, False): 3232}
+for case, mebibytes in [*planned.items(), *in_bf16.items()]:
+    name, data, tensor, stages, recompute = case
+    precision, rows = (F32, 1024) if isinstance(mebibytes, tuple) else (BF16, 4096)
+    parts = [Part(MODELS[name], Grid(data, tensor, stages), stage) for stage in range(stages)]
+    largest = max(parts, key=lambda part: part.memory(rows, 8, recompute, precision))
+    if precision is F32:
+        assert isclose(largest.state(F32) / 2**20, mebibytes[0], rel_tol=1e-4), case
+        mebibytes = sum(mebibytes)
+    assert isclose(largest.memory(rows, 8, recompute, precision) / 2**20, mebibytes, rel_tol=0.02), (precision, case)
+
+for gpt in (gpt2, xl):
+    assert gpt.parameters == Model(gpt.name).parameters
+    assert Part(gpt, Grid(1)).arena() == Model(gpt.name).arena() and Part(gpt, Grid(1)).norms == Model(gpt.name).norms
+for tensor in (1, 2, 4):
+    # The parts of all tensor ranks are the model and once more, for each further rank, what all have.
+    part = Part(gpt2, Grid(1, tensor))
+    assert isclose(tensor * part.arena(), Part(gpt2, Grid(1)).arena() + 4 * (tensor - 1) * part.shared, rel_tol=3e-3)
+    # All stages have all layers and operations once, but the matrix of the embedding twice.
+    for stages in (2, 4, 5):
+        parts = [Part(gpt2, Grid(1, tensor, stages), stage) for stage in range(stages)]
+        assert sum(part.layers for part in parts) == 12
+        assert sum(part.arena() for part in parts) == Part(gpt2, Grid(1, tensor)).arena() + 4 * parts[0].embedding
+        assert isclose(sum(part.flops(N) for part in parts), Part(gpt2, Grid(1, tensor)).flops(N))
+
+# The numbers that tests count in the calls of MPI (docs/parallelism.md), for L = 12 layers, C = 768 channels, in a network where
+# each rank sends a byte in a nanosecond and receives another one at the same time.
+for tensor in (2, 4):
+    step = step_of(gpt2, Grid(1, tensor), 3, 5, on(bytes_only), precision=F32)
+    activations = 5 * 4 * 25 * (tensor - 1) / tensor * N * 768
+    shared = 2 * (tensor - 1) / tensor * Part(gpt2, Grid(1, tensor)).shared
+    assert isclose(step.tensor, 4e-9 * (activations + 5 * (tensor - 1) * 2 * N + shared), rel_tol=1e-4)
+    # In bf16, the gathers send half of the bytes: those of half of the activations.
+    saved = step.tensor - step_of(gpt2, Grid(1, tensor), 3, 5, on(bytes_only), precision=BF16).tensor
+    assert isclose(saved, 1e-9 * activations)
+    # --recompute block sends each block's two gathers and two scatters of the forward once more.
+    more = step_of(gpt2, Grid(1, tensor), 3, 5, on(bytes_only), recompute=True, precision=F32).tensor - step.tensor
+    assert isclose(more, 5 * 4e-9 * 4 * 12 * (tensor - 1) / tensor * N * 768)
+    assert isclose(step_of(gpt2, Grid(1, tensor), 3, 1, on(latency_only)).tensor, 1e-6 * (tensor - 1) * (100 + 1 + 2))
+# A transfer between stages is the stream, of which each tensor rank sends its rows; and twice the matrix of the embedding.
+for tensor in (1, 2):
+    step = step_of(gpt2, Grid(1, tensor, 2), 3, 5, on(bytes_only), precision=F32)
+    assert isclose(step.streams, 4e-9 * (6 * N * 768 / tensor + 2 * Part(gpt2, Grid(1, tensor)).embedding))
+
+# The transfers that a step waits for, and its bubble, in a simulation of the schedule.
+for stages in range(1, 9):
+    for micro_steps in (1, 2, 3, 8, 20):
+        simulated = seconds_of_schedule([1.0] * stages, [2.0] * stages, 0.25, micro_steps)
+        assert isclose(simulated, 3 * (micro_steps + stages - 1) + 0.25 * transfers(stages, micro_steps)), (stages, micro_steps)
+uneven = [1.0, 1.5, 1.0, 2.5]  # of the forward; the last one has the head
+for micro_steps in (1, 2, 8):
+    assert isclose(seconds_of_schedule(uneven, [2 * each for each in uneven], 0, micro_steps), (micro_steps - 1) * 7.5 + 3 * sum(uneven))
+
+# The bubble of even stages is (S-1)/(M+S-1) of the time, here without a head and embeddings.
+blocks = Gpt("blocks", 64, 256, 1, vocabulary=1, context=1)
+for stages in (2, 4, 8):
+    step = step_of(blocks, Grid(1, 1, stages), 1, 6, Rank(1e9, inf, inf, 1, bytes_only, bytes_only))
+    assert isclose(step.bubble / (step.bubble + step.compute), (stages - 1) / (6 + stages - 1), rel_tol=1e-3)
 
 # A single rank only computes, at its full rate; 6 operations a parameter and token, of which the embedding's count once.
-alone = best(gpt2, 1, 1, rank)
-assert alone.tensor == alone.data == 0 and not alone.recompute and alone.sequences == SEQUENCES
-flops = SEQUENCES * LENGTH * 6 * (gpt2.parameters - 1024 * 768 + 12 * 768 * 1024)
-assert isclose(alone.compute, flops / rank.flops)
-assert 0.99 < efficiency(alone, gpt2, rank) < 1
+alone = best(gpt2, Grid(1), H100)
+assert alone.tensor == alone.data == alone.streams == alone.bubble == 0 and not alone.recompute
+assert alone.micro_steps * alone.micro_batch == SEQUENCES
+assert isclose(alone.needed, SEQUENCES * 1024 * 6 * (gpt2.parameters - 1024 * 768 + 12 * 768 * 1024))
+assert isclose(alone.compute, alone.needed / H100.flops) and 0.99 < efficiency(alone, H100) < 1
 
-# All that is shown fits; recomputation takes less memory and a third more time; no grid has more data ranks than sequences.
-for model in (gpt2, large):
+# All that is shown fits; recomputation takes less memory and more time; no grid has more data ranks than sequences.
+for gpt in (gpt2, large):
     for ranks in (8, 64, 1024, 10000):
-        for tensor_ranks in grids(model, ranks):
-            found = list(steps(model, tensor_ranks, ranks // tensor_ranks, rank))
-            assert all(step.memory <= rank.memory for step in found)
-            assert all(step.sequences <= SEQUENCES for step in found)
-            assert (ranks // tensor_ranks <= SEQUENCES) or not found
+        for grid in grids(gpt, ranks):
+            assert grid.ranks == ranks
+            found = list(steps(gpt, grid, H100))
+            assert (grid.data <= SEQUENCES) or not found
             for step in found:
+                assert step.memory <= H100.memory and step.grid.data * step.micro_steps * step.micro_batch <= SEQUENCES
                 for other in found:
                     if step.micro_batch == other.micro_batch and step.recompute and not other.recompute:
-                        assert step.memory < other.memory and isclose(step.compute, 4 / 3 * other.compute)
-assert grids(Model("gpt2-xl"), 1000) == [1, 5]
-assert best(large, 1, 8, rank) is None  # 8 billion parameters, 20 bytes each
+                        assert step.memory < other.memory and other.compute < step.compute <= 4 / 3 * other.compute
+                        assert step.needed == other.needed
+assert [grid.tensor for grid in grids(xl, 1000) if grid.stages == 1] == [1, 5]
+assert not [grid for grid in grids(gpt2, 12) if grid.stages == 8]
+assert best(large, Grid(8), H100) is None  # 8 billion parameters, 20 bytes each
 END_OF_PYTHON
 
 fail() { echo "FAILED: $*" >&2; exit 1; }
