@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Runs a command on a small cluster of this machine: 2 to 8 nodes, each with a network, an address, a host name, shared
 # memory and processes of its own, joined by a bridge.
-#   scripts/cluster/cluster.sh [--nodes N] [--slots N] [--bandwidth GBITS] [--latency US] [--check] COMMAND...
+#   scripts/cluster/cluster.sh [--nodes N] [--slots N] [--bandwidth GBITS] [--burst US] [--latency US] [--check] COMMAND...
 # For example:
 #   scripts/cluster/cluster.sh --nodes 2 --bandwidth 1 mpirun -np 2 ./build/release/bin/stage1_train --threads 1
 #   scripts/cluster/cluster.sh --nodes 4 bash         # a shell on the head node
 # --nodes N          nodes node1 … nodeN, with the addresses 10.89.0.1 … (2)
 # --slots N          ranks that mpirun starts on each node (1)
 # --bandwidth GBITS  limits each node to so many Gb/s in each direction (tc tbf; without it, no limit)
+# --burst US         lets an idle link send at once what it passes in so many microseconds, at most 256 KiB (256 KiB)
 # --latency US       delays each packet that leaves a node by so many microseconds (delay.py)
 # --check            only tests whether this machine permits such nodes; exits with 1 and the reason if it does not
 #
@@ -48,14 +49,16 @@ run_node() {
 }
 
 # shape DEVICE: limits what leaves DEVICE. The arguments in front run it on the right node.
-# A link that has been idle sends a burst at once: that of a quarter of a millisecond. It must hold two packets.
 shape() {
-  local device=$1 burst
+  local device=$1 bytes=262144
   shift
   [ -n "$bandwidth" ] || return 0
-  burst=$(awk -v rate="$bandwidth" 'BEGIN { b = rate * 31250; if (b < 6144) b = 6144; if (b > 262144) b = 262144; printf "%d", b }')
-  "$@" ip link set "$device" gso_max_size $((burst / 2 < 65536 ? burst / 2 : 65536))
-  "$@" tc qdisc add dev "$device" root tbf rate "${bandwidth}gbit" burst "$burst" limit 16mb
+  if [ -n "$burst" ]; then
+    # Two packets at least, which must be smaller: the limiter would cut larger ones.
+    bytes=$(awk -v r="$bandwidth" -v t="$burst" 'BEGIN { b = 125 * r * t; if (b < 6144) b = 6144; if (b > 262144) b = 262144; printf "%d", b }')
+    "$@" ip link set "$device" gso_max_size $((bytes < 131072 ? bytes / 2 : 65536))
+  fi
+  "$@" tc qdisc add dev "$device" root tbf rate "${bandwidth}gbit" burst "$bytes" limit 16mb
 }
 
 # join_node NAME PID: creates the device NAME here and eth0 on the node, joined.
@@ -142,21 +145,22 @@ reason() {
 case ${1:-} in
   --as-node) run_node "$2" "$3"; exit ;;
   --as-head)
-    state=$2 nodes=$3 bandwidth=$4 latency=$5
-    shift 5
+    state=$2 nodes=$3 bandwidth=$4 burst=$5 latency=$6
+    shift 6
     run_head "$@"
     ;;
 esac
 
-nodes=2 slots=1 bandwidth="" latency="" check=""
+nodes=2 slots=1 bandwidth="" burst="" latency="" check=""
 while [ $# -gt 0 ]; do
   case $1 in
     --nodes) nodes=${2:-}; shift ;;
     --slots) slots=${2:-}; shift ;;
     --bandwidth) bandwidth=${2:-0}; shift ;;
+    --burst) burst=${2:-0}; shift ;;
     --latency) latency=${2:-0}; shift ;;
     --check) check=1 ;;
-    -h | --help) sed -n '2,20s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,21s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) die "unknown argument '$1'; see --help" ;;
     *) break ;;
   esac
@@ -165,6 +169,7 @@ done
 [[ $nodes =~ ^[2-8]$ ]] || die "--nodes: expected 2 to 8, not '$nodes'"
 [[ $slots =~ ^[1-9][0-9]?$ ]] || die "--slots: expected 1 to 99, not '$slots'"
 [ -z "$bandwidth" ] || check_number --bandwidth "$bandwidth" Gb/s
+[ -z "$burst" ] || check_number --burst "$burst" microseconds
 [ -z "$latency" ] || check_number --latency "$latency" microseconds
 [[ $folder != *[[:space:]:]* ]] || die "mpirun cannot start nodes from a path with spaces or colons: $folder"
 why=$(reason)
@@ -196,7 +201,7 @@ export OMPI_MCA_orte_tmpdir_base=$state  # also for what killed nodes leave behi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 env --default-signal=INT,QUIT "${in_namespaces[@]}" "$folder/cluster.sh" --as-head "$state" "$nodes" "$bandwidth" \
-  "$latency" "$@" <&0 9>&- &
+  "$burst" "$latency" "$@" <&0 9>&- &
 child=$! status_of_end=""
 # shellcheck disable=SC2317  # the traps call it
 pass_on() {

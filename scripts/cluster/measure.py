@@ -36,6 +36,8 @@ MODEL = ["--model", "gpt2", "--n-layer", "4", "--n-embd", "384", "--n-head", "6"
 GPT = Gpt("nano", layers=4, channels=128, heads=4, vocabulary=512, context=128)
 SEQUENCES, MICRO_STEPS = 8, 4
 
+BURST = "250"         # microseconds: less than a rank computes between two messages, in which a longer burst would gather
+
 LIMIT = 600           # seconds, for a run
 FRAME = 1514 / 1448   # bytes of an Ethernet frame and, after the headers of Ethernet, IP and TCP, of data in it
 
@@ -63,11 +65,11 @@ class Link:
 NO_LIMIT = Link(0, 0)
 
 
-def run(link: Link, nodes: int, eager_limit: int, program: list[object]) -> str:
+def run(link: Link, nodes: int, eager_limit: int, program: list[object], burst: str = "") -> str:
     """What a program prints that runs on as many nodes, one rank on each."""
     limit = ["--bandwidth", f"{link.gigabits:g}"] if link.gigabits else []
-    if link.microseconds:
-        limit += ["--latency", f"{link.microseconds:g}"]
+    limit += ["--burst", burst] if burst else []
+    limit += ["--latency", f"{link.microseconds:g}"] if link.microseconds else []
     # Larger than a chunk of the ring: else each chunk waits for a permission, which the model leaves out (docs/scaling.md).
     eager = ["--mca", "btl_tcp_eager_limit", str(eager_limit)]
     command = [ROOT / "scripts/cluster/cluster.sh", "--nodes", str(max(2, nodes)), *limit, "mpirun", "-np", str(nodes), "--bind-to", "none",
@@ -110,7 +112,7 @@ def measure_steps(link: Link, grid: Grid, options: argparse.Namespace) -> list[f
             options.bin / "stage1_train", "--data", ROOT / "data/dummy.txt", "--tokenizer", "bpe", "--vocab-size", 512, "--threads", 1,
             "--n-layer", GPT.layers, "--n-embd", GPT.channels, "--n-head", GPT.heads, "--block-size", GPT.context,
             "--batch-size", SEQUENCES, "--grad-accumulation", MICRO_STEPS, "--steps", options.steps + 1, "--val-fraction", 0,
-            "--tensor-parallel", grid.tensor, "--pipeline-parallel", grid.stages, "--run-dir", f"{folder}/run"])
+            "--tensor-parallel", grid.tensor, "--pipeline-parallel", grid.stages, "--run-dir", f"{folder}/run"], BURST)
         lines = Path(folder, "run/metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return [1e3 * json.loads(line)["seconds"] for line in lines[1:]]
 
