@@ -81,9 +81,10 @@ def grid_table(gpt, all_ranks, rank):
 
 def part_row(step, rank):
     """Where the time of a step goes."""
-    milliseconds = [step.compute, step.tensor, step.streams, step.bubble, step.data, step.optimizer]
-    return [f"{step.grid.ranks:,} = {step.grid}", f"{step.micro_steps:,} × {step.micro_batch}{', block' if step.recompute else ''}",
-            f"{step.memory / GIBIBYTE:.1f}", *[f"{1e3 * seconds:,.0f}" for seconds in milliseconds], f"{100 * efficiency(step, rank):.0f}"]
+    times = [step.compute, step.tensor, step.streams, step.bubble, step.data, step.optimizer]
+    division = f"{step.micro_steps:,} × {step.micro_batch}{', block' if step.recompute else ''}"
+    return [f"{step.grid.ranks:,} = {step.grid}", division, f"{step.memory / GIBIBYTE:.1f}",
+            *[f"{1e3 * seconds:,.0f}" for seconds in times], f"{100 * efficiency(step, rank):.0f}"]
 
 
 def part_table(gpt, all_ranks, rank):
@@ -94,8 +95,8 @@ def part_table(gpt, all_ranks, rank):
             step = best_of(gpt, [grid for grid in grids(gpt, ranks) if grid.stages == stages], rank)
             if step:
                 rows.append(part_row(step, rank))
-    return table(["ranks = data × tensor × stages", "micro-steps × sequences, recompute", "GiB", "compute", "tensor ranks", "stages",
-                  "bubble", "data ranks", "AdamW", "%"], rows)
+    header = ["ranks = data × tensor × stages", "micro-steps × sequences, recompute", "GiB", "compute", "tensor ranks", "stages"]
+    return table(header + ["bubble", "data ranks", "AdamW", "%"], rows)
 
 
 def parse():

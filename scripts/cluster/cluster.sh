@@ -55,7 +55,8 @@ shape() {
   [ -n "$bandwidth" ] || return 0
   if [ -n "$burst" ]; then
     # Two packets at least, which must be smaller: the limiter would cut larger ones.
-    bytes=$(awk -v r="$bandwidth" -v t="$burst" 'BEGIN { b = 125 * r * t; if (b < 6144) b = 6144; if (b > 262144) b = 262144; printf "%d", b }')
+    bytes=$(awk -v gigabits="$bandwidth" -v us="$burst" 'BEGIN {
+      b = 125 * gigabits * us; if (b < 6144) b = 6144; if (b > 262144) b = 262144; printf "%d", b }')
     "$@" ip link set "$device" gso_max_size $((bytes < 131072 ? bytes / 2 : 65536))
   fi
   "$@" tc qdisc add dev "$device" root tbf rate "${bandwidth}gbit" burst "$bytes" limit 16mb

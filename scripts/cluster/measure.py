@@ -5,12 +5,12 @@
     ./scripts/cluster/measure.py --nodes 2 --bandwidth 1 --latency 0 100 1000 --rounds 3
     ./scripts/cluster/measure.py --grids 2x1x1 1x2x1 1x1x2 --bandwidth 0.1 1 --rounds 3
 
-One rank on each node. Without --grids, each round runs stage1_bench once for each network and number of nodes, with --comm flat and a
-model with little to compute for its bytes. `busy` is the share of all cores that other programs used meanwhile: ignore a line where it
-is not small. Without a limit, TCP takes as long as the processor needs to copy.
+One rank on each node. Without --grids, each round runs stage1_bench once for each network and number of nodes, with --comm flat
+and a model with little to compute for its bytes. `busy` is the share of all cores that other programs used meanwhile: ignore a line
+where it is not small. Without a limit, TCP takes as long as the processor needs to copy.
 
-With --grids DATAxTENSORxSTAGES, each round runs stage1_train on one rank, and for each grid without a limit and with each network. The
-table at the end compares the steps with scripts/grid_model.py.
+With --grids DATAxTENSORxSTAGES, each round runs stage1_train on one rank, and for each grid without a limit and with each network.
+The table at the end compares the steps with scripts/grid_model.py.
 """
 
 import argparse
@@ -72,8 +72,8 @@ def run(link: Link, nodes: int, eager_limit: int, program: list[object], burst: 
     limit += ["--latency", f"{link.microseconds:g}"] if link.microseconds else []
     # Larger than a chunk of the ring: else each chunk waits for a permission, which the model leaves out (docs/scaling.md).
     eager = ["--mca", "btl_tcp_eager_limit", str(eager_limit)]
-    command = [ROOT / "scripts/cluster/cluster.sh", "--nodes", str(max(2, nodes)), *limit, "mpirun", "-np", str(nodes), "--bind-to", "none",
-               *eager, *map(str, program)]
+    command = [ROOT / "scripts/cluster/cluster.sh", "--nodes", str(max(2, nodes)), *limit,
+               "mpirun", "-np", str(nodes), "--bind-to", "none", *eager, *map(str, program)]
     try:
         result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=LIMIT)
     except subprocess.TimeoutExpired:
@@ -109,8 +109,8 @@ def measure_steps(link: Link, grid: Grid, options: argparse.Namespace) -> list[f
     """Milliseconds of the steps, without the first."""
     with tempfile.TemporaryDirectory() as folder:
         run(link, grid.ranks, options.eager_limit, [
-            options.bin / "stage1_train", "--data", ROOT / "data/dummy.txt", "--tokenizer", "bpe", "--vocab-size", 512, "--threads", 1,
-            "--n-layer", GPT.layers, "--n-embd", GPT.channels, "--n-head", GPT.heads, "--block-size", GPT.context,
+            options.bin / "stage1_train", "--data", ROOT / "data/dummy.txt", "--tokenizer", "bpe", "--vocab-size", GPT.vocabulary,
+            "--threads", 1, "--n-layer", GPT.layers, "--n-embd", GPT.channels, "--n-head", GPT.heads, "--block-size", GPT.context,
             "--batch-size", SEQUENCES, "--grad-accumulation", MICRO_STEPS, "--steps", options.steps + 1, "--val-fraction", 0,
             "--tensor-parallel", grid.tensor, "--pipeline-parallel", grid.stages, "--run-dir", f"{folder}/run"], BURST)
         lines = Path(folder, "run/metrics.jsonl").read_text(encoding="utf-8").splitlines()
@@ -123,8 +123,9 @@ def predict(grid: Grid, network: Network, alone: float) -> tuple[float, float]:
     sequences = SEQUENCES // grid.data
     instant = Network("", 0, 0, 0)
     everything = MICRO_STEPS * Part(GPT, Grid(1)).flops(SEQUENCES * GPT.context)
-    computing = step_of(GPT, grid, sequences, MICRO_STEPS, Rank(1e3 * everything / alone, inf, inf, 1, instant, instant), precision=F32)
-    sending = step_of(GPT, grid, sequences, MICRO_STEPS, Rank(inf, inf, inf, 1, network, network), precision=F32)
+    computes = Rank(1e3 * everything / alone, inf, inf, 1, instant, instant)
+    sends = Rank(inf, inf, inf, 1, network, network)
+    computing, sending = (step_of(GPT, grid, sequences, MICRO_STEPS, rank, precision=F32) for rank in (computes, sends))
     return max(1e3 * computing.seconds, alone / len(os.sched_getaffinity(0))), 1e3 * sending.seconds
 
 

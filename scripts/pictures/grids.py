@@ -17,7 +17,8 @@ class Bar(NamedTuple):
 
 
 def draw(bars: list[Bar]) -> str:
-    words = "; ".join(f"{bar.model} on {bar.step.grid.ranks:,} ranks, {bar.step.grid}: {100 * bar.efficiency:.0f} %" for bar in bars)
+    words = "; ".join(f"{bar.model} on {bar.step.grid.ranks:,} ranks, {bar.step.grid}: {100 * bar.efficiency:.0f} %"
+                      for bar in bars)
     picture = Picture("Predicted steps on many ranks",
                       f"For each model and number of ranks the best grid, data ranks times tensor ranks times stages, and the share of "
                       f"the step that is useful computation. {words}. Predictions, not measurements.")
