@@ -10,7 +10,6 @@ ranks on one host, without the cluster; the process table. Exits with 77 if this
 import argparse
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -19,16 +18,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from clusters import CLUSTER, CLUSTER_LIMIT, ROOT, VANISH, check, end_cluster, start_cluster, time_left, wait_until
+from clusters import (CLUSTER, CLUSTER_LIMIT, LOST, ROOT, SHORT_SILENCE, VANISH, check, end_cluster, kill_node, newest, ranks_left,
+                      start_cluster, take_down_link, time_left, wait_until)
 from teardown import teardown
 
 SMALL = ["--tokenizer", "char", "--n-layer", "2", "--n-head", "4", "--n-embd", "96", "--block-size", "32", "--batch-size", "8",
          "--val-fraction", "0", "--max-new-tokens", "1", "--data", str(ROOT / "data/dummy.txt")]
 WATCHDOG = 3                # seconds
 LATENCY = 3000              # microseconds
-# What mpirun says when its connection to a node breaks, or when ssh, here on_node.sh, ends.
-LOST = ("ORTE has lost communication with a remote daemon", "ORTE was unable to reliably start one or more daemons")
-ALL_RANKS = ("stage1_train", "stage3_train_em", "orted", "mpirun")  # names in the process table have 15 characters
 bin_dir = Path()
 
 
@@ -63,12 +60,6 @@ def train(ranks: int, run: str, *flags: str, stage: int = 1, nodes: str = "", on
 def losses(run: str) -> list[float]:
     lines = [json.loads(line) for line in Path(run, "metrics.jsonl").read_text().splitlines()]
     return [line["loss"] for line in lines if "loss" in line]
-
-
-def newest(run: str) -> int:
-    """The step of the newest checkpoint."""
-    names = [path.name for path in Path(run, "checkpoints").glob("step_????????")]
-    return max((int(name[5:]) for name in names), default=0)
 
 
 def file_hash(run: str) -> str:
@@ -162,24 +153,9 @@ def delayed_link() -> None:
     print(f"--latency {LATENCY}: the fastest of 20 answers came after {fastest:.0f} us", flush=True)
 
 
-def ranks_left() -> list[str]:
-    left = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            stat = (process / "stat").read_text()
-        except OSError:
-            continue
-        name, state = stat[stat.index("(") + 1:stat.rindex(")")], stat[stat.rindex(")") + 2]
-        if state != "Z" and name in ALL_RANKS:
-            left.append(f"{name} ({process.name})")
-    return left
-
-
 def lose_node(run: str, stage: int, lose: Callable[[], None]) -> None:
     """Loses node 3 of four in the middle of a run, and resumes it on two nodes."""
-    # By default mpirun waits for the lost node for minutes; run_resilient.sh sets 25 s.
-    os.environ |= {"OMPI_MCA_oob_tcp_keepalive_time": "2", "OMPI_MCA_oob_tcp_keepalive_intvl": "1",
-                   "OMPI_MCA_oob_tcp_keepalive_probes": "2"}
+    os.environ |= SHORT_SILENCE
     flags = ["--reproducible", "--steps", "100000", "--checkpoint-every", "10", "--watchdog-seconds", str(WATCHDOG)]
     with Path(f"{run}.out").open("w", encoding="utf-8") as output:
         ranks = subprocess.Popen(train_command(4, run, *flags, stage=stage), stdout=output, stderr=subprocess.STDOUT)
@@ -206,23 +182,19 @@ def lose_node(run: str, stage: int, lose: Callable[[], None]) -> None:
           "that stays", flush=True)
 
 
-def kill_node() -> None:
-    os.kill(int(Path(os.environ["STAGEGPT_CLUSTER"], "node3.pid").read_text()), signal.SIGKILL)
-
-
 def killed_node() -> None:
     """All processes of a node are killed: nobody hangs, nobody is left, the run goes on on fewer nodes."""
-    lose_node("killed", 1, kill_node)
+    lose_node("killed", 1, lambda: kill_node("node3"))
 
 
 def killed_node_of_stage3() -> None:
     """The same at stage 3."""
-    lose_node("killed3", 3, kill_node)
+    lose_node("killed3", 3, lambda: kill_node("node3"))
 
 
 def lost_link() -> None:
     """A node's link goes down, and nothing reaches it or comes from it."""
-    lose_node("link", 1, lambda: subprocess.run(["ip", "link", "set", "node3", "down"], check=True))
+    lose_node("link", 1, lambda: take_down_link("node3"))
 
 
 NODES = {two_nodes: 2, four_nodes: 4, other_numbers_of_nodes: 4, killed_node: 4, killed_node_of_stage3: 4, lost_link: 4,
