@@ -35,12 +35,15 @@ def time_left() -> float:
     return max(1.0, begin + LIMIT - time.monotonic())
 
 
-def wait_until(done: Callable[[], bool], seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
+def wait_until(done: Callable[[], bool], seconds: float, interval: float = 0.1) -> bool:
+    """Returns False after so many seconds, of which those do not count in which this process was stopped."""
+    waited, before = 0.0, time.monotonic()
     while not done():
-        if time.monotonic() > deadline:
+        if waited > seconds:
             return False
-        time.sleep(0.1)
+        time.sleep(interval)
+        now = time.monotonic()
+        waited, before = waited + min(now - before, interval + 1), now
     return True
 
 

@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -95,20 +96,22 @@ class Training:
     def text(self) -> str:
         return self.output.read_text(errors="replace")
 
+    def steps(self) -> int:
+        """The number of steps that it has reported. (metrics.jsonl may still have lines of the run before.)"""
+        told = re.findall(r"^step (\d+)/", self.text(), re.MULTILINE)
+        return int(told[-1]) - self.first if told else 0
+
     def wait_for(self, moment: Callable[[], object]) -> None:
-        deadline = time.monotonic() + HANG
-        while not moment():
+        def come() -> bool:
             check(self.process.poll() is None, "ended by itself, exit code", self.process.returncode, self.text())
-            check(time.monotonic() < deadline, "nothing happens:", self.text())
-            time.sleep(0.002)
+            return bool(moment())
+
+        check(wait_until(come, HANG, 0.002), "nothing happens:", self.text())
 
     def end(self) -> int:
-        """Waits for mpirun's end."""
-        try:
-            return self.process.wait(timeout=HANG)
-        except subprocess.TimeoutExpired:
-            check(False, "hangs:", self.text(), ranks_left())
-            return 1
+        """Waits for mpirun's end, and returns its exit code."""
+        check(wait_until(lambda: self.process.poll() is not None, HANG), "hangs:", self.text(), ranks_left())
+        return self.process.returncode
 
     def check_start(self) -> None:
         """That it began at the newest checkpoint, if it has come so far."""
@@ -140,7 +143,7 @@ def wait_for_moment(training: Training, rng: random.Random, stops: bool) -> str:
         time.sleep(rng.uniform(0, 1))
         return moment
     steps = rng.randint(1, 5)
-    training.wait_for(lambda: last_step() >= training.first + steps or newest(RUN) >= training.first + steps)
+    training.wait_for(lambda: training.steps() >= steps)
     if moment == "saving":  # the directory exists for some milliseconds
         training.wait_for(lambda: any(Path(RUN, "checkpoints").glob("step_????????.tmp")))
     time.sleep(rng.uniform(0, 0.1))
@@ -256,9 +259,8 @@ def check_run(bin_dir: Path) -> None:
 def run_cluster(shape: tuple[int, int], *arguments: object, cwd: str) -> None:
     cluster = start_cluster("--nodes", shape[0], "--slots", shape[1], sys.executable, Path(__file__).resolve(), *arguments, cwd=cwd)
     try:
-        check(cluster.wait(timeout=CLUSTER_LIMIT) == 0, "failed")
-    except subprocess.TimeoutExpired:
-        check(False, "the cluster has not ended within", CLUSTER_LIMIT, "seconds")
+        check(wait_until(lambda: cluster.poll() is not None, CLUSTER_LIMIT), "the cluster has not ended")
+        check(cluster.returncode == 0, "failed")
     finally:
         end_cluster(cluster)
 
