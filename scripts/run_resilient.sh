@@ -56,6 +56,19 @@ run_once() {
   return $status
 }
 
+# A rank on a node that nobody reaches ends only by its own watchdog. If it is rank 0, it holds the lock of the run until
+# then, and without this wait the next start would be refused (exit code 2).
+wait_until_released() {
+  { command -v flock >/dev/null && [ -e "$run/.lock" ]; } || return
+  if flock --nonblock "$run/.lock" true; then return; fi
+  say "waiting until the rank that still holds $run ends, by its own watchdog"
+  flock "$run/.lock" true &
+  child=$!
+  wait "$child"  # a signal ends it
+  child=""
+  [ -z "$stopping" ] || exit 75
+}
+
 # mpirun gives up on a node that is gone after 25 s of silence; by default after eight minutes. Values that are set stay.
 export OMPI_MCA_oob_tcp_keepalive_time="${OMPI_MCA_oob_tcp_keepalive_time:-10}"
 export OMPI_MCA_oob_tcp_keepalive_intvl="${OMPI_MCA_oob_tcp_keepalive_intvl:-5}"
@@ -79,5 +92,6 @@ while true; do
   fi
   after=$(newest_checkpoint)
   say "ended with exit code $status; restarting from ${after:-the beginning}"
-  sleep "${STAGEGPT_RESTART_SECONDS:-1}"  # until the last rank has ended and released the run
+  sleep "${STAGEGPT_RESTART_SECONDS:-1}"  # until the last rank has ended
+  wait_until_released
 done

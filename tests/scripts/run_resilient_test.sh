@@ -65,6 +65,16 @@ expect does_not_start_again_after_a_signal 1 "$first" <<END
 trap 'exit 1' USR1; kill -TERM \$PPID; while true; do sleep 0.1; done
 END
 
+# A rank that nobody reaches holds the lock of the run for a while.
+hold_lock='exec 9>run/.lock; flock 9; sleep 1 & exit 1'
+expect waits_for_the_last_rank 0 "$first$first" <<END
+$hold_lock
+flock --nonblock run/.lock true || exit 2
+END
+expect stops_while_it_waits 75 "$first" <<END
+${hold_lock/sleep 1/(sleep 0.5; kill -TERM \$PPID; sleep 5)}
+END
+
 # mpirun notices lost nodes early; the user's own values stay.
 export OMPI_MCA_oob_tcp_keepalive_probes=7
 expect sets_keepalive 0 "$first" <<'END'
