@@ -51,8 +51,9 @@ run_once() {
   done
   if [ -n "$stopping" ]; then wait "$child"; status=$?; fi  # of the child, not of an interrupted wait
   child=""
-  # USR1 ended it before it could handle the signal; nothing is lost.
-  if [ -n "$stopping" ] && [ $status -eq 138 ]; then status=75; fi
+  # USR1 ended it before it could handle the signal; nothing is lost. Before its nodes have started, mpirun (4.1) then ends
+  # with 0, as after a run that is done, which may be started once more: it says so, and ends with 0.
+  if [ -n "$stopping" ] && [[ $status =~ ^(0|138)$ ]]; then status=75; fi
   return $status
 }
 

@@ -61,6 +61,10 @@ END
 expect passes_a_signal_on 75 "$first" <<END
 trap 'exit 75' USR1; kill -TERM \$PPID; while true; do sleep 0.1; done
 END
+# mpirun, when the signal comes before its nodes have started
+expect is_not_done_after_an_early_signal 75 "$first" <<END
+trap 'exit 0' USR1; kill -TERM \$PPID; while true; do sleep 0.1; done
+END
 expect does_not_start_again_after_a_signal 1 "$first" <<END
 trap 'exit 1' USR1; kill -TERM \$PPID; while true; do sleep 0.1; done
 END
