@@ -11,6 +11,7 @@ disturbs. Exits with 77 if this machine permits no such nodes.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -108,9 +109,15 @@ class Training:
 
         check(wait_until(come, HANG, 0.002), "nothing happens:", self.text())
 
-    def end(self) -> int:
-        """Waits for mpirun's end, and returns its exit code."""
-        check(wait_until(lambda: self.process.poll() is not None, HANG), "hangs:", self.text(), ranks_left())
+    def end(self, stopped: int = 0) -> int:
+        """Waits for mpirun's end, and returns its exit code. A process stays stopped, even if somebody continues all."""
+        def ended() -> bool:
+            with contextlib.suppress(ProcessLookupError):
+                if stopped:
+                    os.kill(stopped, signal.SIGSTOP)
+            return self.process.poll() is not None
+
+        check(wait_until(ended, HANG), "hangs:", self.text(), ranks_left())
         return self.process.returncode
 
     def check_start(self) -> None:
@@ -144,10 +151,20 @@ def wait_for_moment(training: Training, rng: random.Random, stops: bool) -> str:
         return moment
     steps = rng.randint(1, 5)
     training.wait_for(lambda: training.steps() >= steps)
+    if rng.random() < 0.75:  # after the first checkpoint, so that the run gets on
+        training.wait_for(lambda: newest(RUN) > training.first)
     if moment == "saving":  # the directory exists for some milliseconds
         training.wait_for(lambda: any(Path(RUN, "checkpoints").glob("step_????????.tmp")))
     time.sleep(rng.uniform(0, 0.1))
     return moment
+
+
+class Loss(NamedTuple):
+    """What was lost, what the output may say of it, and the process that is to be stopped, if any."""
+
+    what: str
+    says: tuple[str, ...]
+    stopped: int = 0
 
 
 class Cluster:
@@ -157,21 +174,22 @@ class Cluster:
         self.nodes = [f"node{i + 1}" for i in range(nodes)]
         self.rng = rng
 
-    def lose(self, training: Training) -> tuple[str, str, tuple[str, ...]]:
-        """Loses something at a random moment. Returns the moment, what was lost, and what the output may say of it."""
+    def lose(self, training: Training) -> Loss:
+        """Loses something at a random moment."""
         kind = self.rng.choice(["rank", "rank", "stop", "node", "link"] if len(self.nodes) > 2 else ["rank", "rank", "stop"])
-        moment = wait_for_moment(training, self.rng, kind == "stop")
-        moment = f"{moment}, step {last_step()}"
-        named = ("(--watchdog-seconds): ending all ranks",)
+        moment = f"{wait_for_moment(training, self.rng, kind == 'stop')}, step {last_step()}"
+        watchdog = "(--watchdog-seconds): ending all ranks"
         if kind in ("rank", "stop"):
+            training.wait_for(rank_processes)
             rank, process = self.rng.choice(sorted(rank_processes().items()))
-            os.kill(process, signal.SIGKILL if kind == "rank" else signal.SIGSTOP)
-            return moment, f"{'killed' if kind == 'rank' else 'stopped'} rank {rank}", named if kind == "stop" else (
-                f"rank {rank} with PID", *LOST)
+            if kind == "stop":
+                return Loss(f"stopped rank {rank} ({moment})", (watchdog,), process)
+            os.kill(process, signal.SIGKILL)
+            return Loss(f"killed rank {rank} ({moment})", (f"rank {rank} with PID", *LOST))
         node = self.rng.choice(self.nodes)
         self.nodes.remove(node)
         (kill_node if kind == "node" else take_down_link)(node)
-        return moment, f"{'killed' if kind == 'node' else 'took down the link of'} {node}", named + LOST
+        return Loss(f"{'killed' if kind == 'node' else 'took down the link of'} {node} ({moment})", (watchdog, *LOST))
 
     def check_memory(self) -> None:
         """That no rank has left shared memory on a node that runs."""
@@ -190,18 +208,18 @@ def kill_on_cluster(bin_dir: Path, stage: int, kills: range, nodes: int, rng: ra
         grid = rng.choices(others, [GRIDS[each] for each in others])[0]
         last.write_text(json.dumps(grid))
         training = Training(bin_dir, stage, grid, cluster.nodes, rng)
-        moment, what, says = cluster.lose(training)
+        loss = cluster.lose(training)
         start = time.monotonic()
-        code = training.end()
+        code = training.end(loss.stopped)
         seconds = time.monotonic() - start
         check(code not in (0, 2, 75), "exit code", code, training.text())
-        check(any(each in training.text() for each in says), "the output does not say that", what, ":", training.text())
+        check(any(each in training.text() for each in loss.says), "the output does not say that it", loss.what, ":", training.text())
         # Ranks that nobody can reach end by their own watchdog.
         check(wait_until(lambda: not ranks_left(), VANISH), "left behind:", ranks_left())
         cluster.check_memory()
         training.check_start()
         check(last_step() >= newest(RUN), "metrics.jsonl ends before checkpoint", newest(RUN))
-        print(f"{kill + 1:3}. {training.shape}: {what} ({moment}); ended {seconds:.1f} s later, exit code {code}; newest checkpoint "
+        print(f"{kill + 1:3}. {training.shape}: {loss.what}; ended {seconds:.1f} s later, exit code {code}; newest checkpoint "
               f"{newest(RUN)}", flush=True)
     return 0
 
