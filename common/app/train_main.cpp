@@ -389,7 +389,7 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, Timeline* ti
   }
   require_memory(flags, config, machine);
   machine.backend->set_fused(!flags.no_fused);
-  const std::unique_ptr<Partition> partition = make_partition(grid, config);
+  const std::unique_ptr<Partition> partition = make_partition(grid);
   Gpt2 model(*machine.backend, config, DType::f32, grid.data().size(), machine.sync->purpose(),
              machine.activations, *partition);
   begin_model(flags, machine, weights.get(), model);

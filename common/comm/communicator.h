@@ -56,7 +56,6 @@ class Communicator {
     for (const auto& one : pending) one->wait();
   }
 
- protected:
   // This rank's slice of a tensor. The number of elements must be divisible by the number of ranks.
   Tensor own_slice(const Tensor& tensor) const {
     check(tensor.numel() % size() == 0, "communicator: ", tensor.numel(), " elements among ", size());

@@ -208,7 +208,7 @@ Var Gpt2::input(Tape& tape, const Tensor& ids, const Pass& pass) const {
   const Dropouts drop(config_.dropout, pass.dropout);
 
   const Var wpe = pass.cache ? Var(wpe_.value().slice(first * C, {T, C})) : wpe_;
-  const Var x = partition_->embed(tape, ids, wte_, wpe);
+  const Var x = partition_->embed(tape, ids, wte_, wpe, config_.vocab_size);
   return dropout(tape, x, partition_->on_rows(drop.at(RandomStream::dropout_embedding, 0, T * C), x.value()));
 }
 
@@ -244,7 +244,8 @@ Var Gpt2::own_logits(Tape& tape, Var hidden) const { return linear(tape, std::mo
 Var Gpt2::all_logits(Tape& tape, Var hidden, const Shape& shape) const {
   partition_->send(hidden);
   Var logits;
-  if (stage_.is_last()) logits = partition_->all_logits(tape, own_logits(tape, std::move(hidden)));
+  if (stage_.is_last())
+    logits = partition_->all_logits(tape, own_logits(tape, std::move(hidden)), config_.vocab_size);
   return partition_->from_last_stage(tape.backend(), parameters_.activations(), shape, logits);
 }
 

@@ -12,6 +12,7 @@
 #include "common/autograd/tape.h"
 #include "common/model/parameters.h"
 #include "common/model/partition.h"
+#include "common/model/vocabulary_padding.h"
 
 namespace stagegpt {
 
@@ -37,8 +38,8 @@ struct Gpt2Config {
 
   // Throws UserError if no model can have these sizes.
   void validate() const;
-  // The vocabulary rounded up to a multiple of 128: rows of wte and lm_head, columns of the logits.
-  std::int64_t padded_vocab_size() const { return (vocab_size + 127) / 128 * 128; }
+  // Rows of wte and lm_head, columns of the logits.
+  std::int64_t padded_vocab_size() const { return padded_vocabulary(vocab_size); }
   // The width of the MLP: columns of its activations.
   std::int64_t mlp_width() const { return n_inner > 0 ? n_inner : std::int64_t{4} * n_embd; }
   // The factor of the attention scores q·k in a layer, which counts from 0.
@@ -133,7 +134,7 @@ class Gpt2 {
     Recompute recompute = Recompute::none;
     Var before = {};  // the residual stream of the stage before
   };
-  // This rank's rows (R,C) of a partition; with one rank (B,T,C).
+  // This rank's rows of a partition, (N/R,C) as in partition.h; with one rank (B,T,C).
   struct Stream {
     Var x;     // the residual stream
     Var norm;  // its layernorm, which the next branch reads
@@ -144,7 +145,7 @@ class Gpt2 {
   Pass inference_of(Backend& backend, const Tensor& ids) const;
   // What the blocks compute from: the embedding, or the residual stream of the stage before.
   Var input(Tape& tape, const Tensor& ids, const Pass& pass) const;
-  // The output of the last layernorm (B,T,C); on a stage that is not the last, the residual stream (R,C).
+  // The output of the last layernorm (B,T,C); on a stage that is not the last, the residual stream.
   Var hidden(Tape& tape, const Tensor& ids, const Pass& pass) const;
   // Logits of this rank's tokens of the vocabulary, (B,T,…) for hidden (B,T,C).
   Var own_logits(Tape& tape, Var hidden) const;

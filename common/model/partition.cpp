@@ -42,7 +42,7 @@ Var Partition::enter(Tape&, Var rows, const Shape&) const { return rows; }
 
 Var Partition::leave(Tape&, Var summand) const { return summand; }
 
-Var Partition::embed(Tape& tape, const Tensor& ids, Var wte, Var wpe) const {
+Var Partition::embed(Tape& tape, const Tensor& ids, Var wte, Var wpe, std::int64_t) const {
   return embedding(tape, ids, std::move(wte), std::move(wpe));
 }
 
@@ -50,7 +50,7 @@ Var Partition::loss(Tape& tape, Var logits, const Tensor& targets, std::int64_t 
   return cross_entropy_loss(tape, std::move(logits), targets, vocab_size);
 }
 
-Var Partition::all_logits(Tape&, Var logits) const { return logits; }
+Var Partition::all_logits(Tape&, Var logits, std::int64_t) const { return logits; }
 
 Var Partition::receive(Backend& backend, DType dtype, const Shape& rows) const {
   if (stage().is_first()) return Var();

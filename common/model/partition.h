@@ -34,8 +34,8 @@ class Partition {
   // What this rank holds of the parameters.
   virtual ParameterTable own(const ParameterTable& whole) const { return rows_of_stage(whole, stage()); }
 
-  // The residual stream and its layernorms may be divided by rows. From this rank's rows (R,C) to all rows
-  // (B,T,C), which a branch reads; `shape` is (B,T,C).
+  // The residual stream and its layernorms may be divided by rows. From this rank's rows (N/R,C),
+  // of N = B·T rows and R tensor ranks, to all rows (B,T,C), which a branch reads; `shape` is (B,T,C).
   virtual Var enter(Tape& tape, Var rows, const Shape& shape) const;
   // From a branch's output (B,T,C), of which each rank may have a summand, to this rank's rows of the sum.
   virtual Var leave(Tape& tape, Var summand) const;
@@ -44,10 +44,10 @@ class Partition {
 
   // This rank's rows of the embedding of ids (B,T), and the mean cross-entropy (1) of targets (B,T). wte and
   // the logits (B,T,…) may have only some tokens of the vocabulary.
-  virtual Var embed(Tape& tape, const Tensor& ids, Var wte, Var wpe) const;
+  virtual Var embed(Tape& tape, const Tensor& ids, Var wte, Var wpe, std::int64_t vocab_size) const;
   virtual Var loss(Tape& tape, Var logits, const Tensor& targets, std::int64_t vocab_size) const;
   // For inference: the logits (B,T,Vp) of all tokens.
-  virtual Var all_logits(Tape& tape, Var logits) const;
+  virtual Var all_logits(Tape& tape, Var logits, std::int64_t vocab_size) const;
   // The shape of this rank's rows of the residual stream (B,T,C).
   virtual Shape rows(const Shape& shape) const { return shape; }
 
@@ -59,7 +59,7 @@ class Partition {
   // Copies the last stage's logits to those of all stages; `logits` is given on the last stage only.
   Var from_last_stage(Backend& backend, DType dtype, const Shape& shape, Var logits) const;
 
-  // Which elements of a dropout over the whole tensor this rank's are: of `rows` (R,C), or of its heads.
+  // Which elements of a dropout over the whole tensor this rank's are: of `rows` (N/R,C), or of its heads.
   virtual Dropout on_rows(Dropout dropout, const Tensor& rows) const;
   virtual Dropout on_heads(Dropout dropout) const { return dropout; }
 

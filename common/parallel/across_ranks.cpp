@@ -1,35 +1,27 @@
 #include "common/parallel/across_ranks.h"
 
-#include <algorithm>
-
 #include "common/autograd/ops/embedding.h"
 #include "common/parallel/parts.h"
 
 namespace stagegpt {
 namespace {
 
-// This rank's rows (R,C) of rows (…,C), R = ⌈rows/ranks⌉.
+// The shape (N/R,C) of a rank's rows of N rows (…,C).
 Shape rows_of_rank(const Communicator& ranks, const Shape& shape) {
   const std::int64_t C = shape[-1];
   return {(shape.numel() / C + ranks.size() - 1) / ranks.size(), C};
 }
 
-// Slice r of `all`, which has one slice for each rank.
-Tensor slice_of(const Communicator& ranks, const Tensor& all) {
-  const std::int64_t size = all.numel() / ranks.size();
-  return all.slice(ranks.rank() * size, {size});
-}
-
-// Every rank's `own` (R,C), in the order of ranks, as `shape`.
+// Every rank's `own` (N/R,C), in the order of ranks, as `shape`.
 Tensor all_gather(Backend& be, Communicator& ranks, const Tensor& own, const Shape& shape) {
   const Tensor all = be.allocate(own.dtype(), {ranks.size() * own.numel()});
-  be.copy(slice_of(ranks, all), own);
+  be.copy(ranks.own_slice(all), own);
   ranks.all_gather(all)->wait();
   return all.slice(0, shape);
 }
 
-// This rank's rows of the sum over ranks of `summand`, as `rows` (R,C). Overwrites the summand. Sums of bf16
-// are formed in f32 and then rounded.
+// This rank's rows of the sum over ranks of `summand`, as `rows` (N/R,C). Overwrites the summand. Sums of
+// bf16 are formed in f32 and then rounded.
 Tensor reduce_scatter(Backend& be, Communicator& ranks, const Tensor& summand, const Shape& rows) {
   const std::int64_t size = ranks.size() * rows.numel(), padding = size - summand.numel();
   const bool narrow = summand.dtype() == DType::bf16;
@@ -41,7 +33,7 @@ Tensor reduce_scatter(Backend& be, Communicator& ranks, const Tensor& summand, c
     if (padding > 0) be.fill(all.slice(summand.numel(), {padding}), 0);
   }
   ranks.reduce_scatter(all)->wait();
-  const Tensor own = slice_of(ranks, all).view(rows);
+  const Tensor own = ranks.own_slice(all).view(rows);
   if (!narrow) return own;
   const Tensor rounded = be.allocate(summand.dtype(), rows);
   be.cast(rounded, own);
@@ -52,7 +44,7 @@ Tensor reduce_scatter(Backend& be, Communicator& ranks, const Tensor& summand, c
 
 Var gathered(Tape& tape, Communicator& ranks, Var rows, const Shape& shape) {
   Backend& be = tape.backend();
-  const Shape own = rows.value().shape();                         // (R,C)
+  const Shape own = rows.value().shape();                         // (N/R,C)
   const Tensor all = all_gather(be, ranks, rows.value(), shape);  // (B,T,C)
   return tape.record("gathered", {rows}, all, [=, &be, &ranks](const Tensor& dall, Grads g) {
     g.give(0, reduce_scatter(be, ranks, g.writable(dall), own));
@@ -92,7 +84,7 @@ Var vocabulary_cross_entropy(Tape& tape, Communicator& ranks, Var logits, const 
   const DType dtype = statistics_dtype(x.dtype());
   const Tensor own_targets = be.allocate(DType::i32, targets.shape());
   be.ids_in_part(own_targets, targets, part.first, part.count, x.shape()[-1]);
-  const Tensor parts = be.allocate(dtype, {ranks.size(), 2, N}), own = slice_of(ranks, parts);
+  const Tensor parts = be.allocate(dtype, {ranks.size(), 2, N}), own = ranks.own_slice(parts);
   be.cross_entropy_part_forward(own.slice(0, {N}), own.slice(N, {N}), x, own_targets, part.count);
   ranks.all_gather(parts)->wait();
   const Tensor loss = be.allocate(dtype, {1}), lse = be.allocate(dtype, {N});
@@ -106,9 +98,9 @@ Var vocabulary_cross_entropy(Tape& tape, Communicator& ranks, Var logits, const 
                      });
 }
 
-AcrossRanks::AcrossRanks(Communicator& ranks, std::int64_t vocab_size, std::int64_t padded_vocab_size,
-                         Communicator* stages)
-    : Partition(stages), ranks_(ranks), vocab_size_(vocab_size), padded_vocab_size_(padded_vocab_size) {}
+VocabularyPart AcrossRanks::own_tokens(std::int64_t vocab_size) const {
+  return vocabulary_part(vocab_size, {ranks_.rank(), ranks_.size()});
+}
 
 ParameterTable AcrossRanks::own(const ParameterTable& whole) const {
   return part_of(Partition::own(whole), {ranks_.rank(), ranks_.size()});
@@ -122,26 +114,25 @@ Var AcrossRanks::leave(Tape& tape, Var summand) const {
   return scattered_sum(tape, ranks_, std::move(summand));
 }
 
-Var AcrossRanks::embed(Tape& tape, const Tensor& ids, Var wte, Var wpe) const {
+Var AcrossRanks::embed(Tape& tape, const Tensor& ids, Var wte, Var wpe, std::int64_t vocab_size) const {
   return vocabulary_embedding(tape, ranks_, ids, std::move(wte), once(std::move(wpe)),
-                              vocabulary_part(vocab_size_, {ranks_.rank(), ranks_.size()}));
+                              own_tokens(vocab_size));
 }
 
-Var AcrossRanks::loss(Tape& tape, Var logits, const Tensor& targets, std::int64_t) const {
-  return vocabulary_cross_entropy(tape, ranks_, std::move(logits), targets,
-                                  vocabulary_part(vocab_size_, {ranks_.rank(), ranks_.size()}));
+Var AcrossRanks::loss(Tape& tape, Var logits, const Tensor& targets, std::int64_t vocab_size) const {
+  return vocabulary_cross_entropy(tape, ranks_, std::move(logits), targets, own_tokens(vocab_size));
 }
 
-Var AcrossRanks::all_logits(Tape& tape, Var logits) const {
+Var AcrossRanks::all_logits(Tape& tape, Var logits, std::int64_t vocab_size) const {
   Backend& be = tape.backend();
   const Tensor& own = logits.value();  // (B,T,Vr)
-  const std::int64_t Vr = own.shape()[2], N = own.numel() / Vr;
+  const std::int64_t Vr = own.shape()[2], N = own.numel() / Vr, Vp = padded_vocabulary(vocab_size);
   const Tensor parts = all_gather(be, ranks_, own, {ranks_.size(), N, Vr});
-  const Tensor all = be.zeros(own.dtype(), {own.shape()[0], own.shape()[1], padded_vocab_size_});
+  const Tensor all = be.zeros(own.dtype(), {own.shape()[0], own.shape()[1], Vp});
   for (int rank = 0; rank < ranks_.size(); ++rank) {
-    const auto [first, count] = vocabulary_part(vocab_size_, {rank, ranks_.size()});
+    const auto [first, count] = vocabulary_part(vocab_size, {rank, ranks_.size()});
     for (std::int64_t n = 0; n < N; ++n) {
-      be.copy(all.slice(n * padded_vocab_size_ + first, {count}), parts.slice((rank * N + n) * Vr, {count}));
+      be.copy(all.slice(n * Vp + first, {count}), parts.slice((rank * N + n) * Vr, {count}));
     }
   }
   return tape.record("all_logits", {logits}, all,

@@ -1,5 +1,6 @@
 // Tensor and sequence parallelism (Shoeybi et al., arXiv:1909.08053, section 3; Korthikanti et al.,
-// arXiv:2205.05198, section 4.2): R tensor ranks compute one model together. With N = B·T rows,
+// arXiv:2205.05198, section 4.2): R tensor ranks compute one model together. With N = B·T rows, and N/R
+// rounded up,
 //
 //   residual stream, layernorms   rows: each rank has N/R of them               (N/R,C)
 //   first linear layer            columns of the output: c_attn by heads, c_fc  (N,C) → (N,3C/R), (N,4C/R)
@@ -21,15 +22,15 @@ struct VocabularyPart {
   std::int64_t first, count;
 };
 
-// From each rank's rows (R,C) to all rows, in the order of ranks, as `shape` (B,T,C). If the ranks' rows are
-// more than B·T, the last ones are left out. Forward: all-gather. Backward: reduce-scatter.
+// From each rank's rows (N/R,C) to all rows, in the order of ranks, as `shape` (B,T,C). If the ranks' rows
+// are more than N, the last ones are left out. Forward: all-gather. Backward: reduce-scatter.
 Var gathered(Tape& tape, Communicator& ranks, Var rows, const Shape& shape);
 
-// From each rank's summand (B,T,C) to the rank's rows (R,C) of the sum, R = ⌈B·T/ranks⌉; rows beyond B·T are
-// zero. Forward: reduce-scatter. Backward: all-gather.
+// From each rank's summand (B,T,C) to the rank's rows (N/R,C) of the sum; rows beyond N are zero. Forward:
+// reduce-scatter. Backward: all-gather.
 Var scattered_sum(Tape& tape, Communicator& ranks, Var summand);
 
-// This rank's rows (R,C) of wte[ids] + wpe[position]; ids i32 (B,T), wte (rows,C): this rank's tokens, wpe
+// This rank's rows (N/R,C) of wte[ids] + wpe[position]; ids i32 (B,T), wte (rows,C): this rank's tokens, wpe
 // (P,C) on one rank, empty on the others.
 Var vocabulary_embedding(Tape& tape, Communicator& ranks, const Tensor& ids, Var wte, Var wpe,
                          const VocabularyPart& part);
@@ -42,24 +43,25 @@ Var vocabulary_cross_entropy(Tape& tape, Communicator& ranks, Var logits, const 
 // The model on one of several tensor ranks, which are borrowed.
 class AcrossRanks final : public Partition {
  public:
-  // `padded_vocab_size`: columns of all_logits(). `stages`: as for Partition.
-  AcrossRanks(Communicator& ranks, std::int64_t vocab_size, std::int64_t padded_vocab_size,
-              Communicator* stages = nullptr);
+  // `stages`: as for Partition.
+  explicit AcrossRanks(Communicator& ranks, Communicator* stages = nullptr)
+      : Partition(stages), ranks_(ranks) {}
 
   ParameterTable own(const ParameterTable& whole) const override;
   Var enter(Tape& tape, Var rows, const Shape& shape) const override;
   Var leave(Tape& tape, Var summand) const override;
   Var once(Var bias) const override { return ranks_.rank() == 0 ? bias : Var(); }
-  Var embed(Tape& tape, const Tensor& ids, Var wte, Var wpe) const override;
+  Var embed(Tape& tape, const Tensor& ids, Var wte, Var wpe, std::int64_t vocab_size) const override;
   Var loss(Tape& tape, Var logits, const Tensor& targets, std::int64_t vocab_size) const override;
-  Var all_logits(Tape& tape, Var logits) const override;
+  Var all_logits(Tape& tape, Var logits, std::int64_t vocab_size) const override;
   Shape rows(const Shape& shape) const override;
   Dropout on_rows(Dropout dropout, const Tensor& rows) const override;
   Dropout on_heads(Dropout dropout) const override;
 
  private:
+  VocabularyPart own_tokens(std::int64_t vocab_size) const;
+
   Communicator& ranks_;
-  std::int64_t vocab_size_, padded_vocab_size_;
 };
 
 }  // namespace stagegpt

@@ -5,8 +5,6 @@
 namespace stagegpt {
 namespace {
 
-constexpr std::int64_t kVocabularyPadding = 128;  // as of the whole vocabulary
-
 std::int64_t columns_of(const Parameter& parameter) {
   return parameter.shape.rank() == 1 ? 1 : parameter.shape[1];
 }
@@ -42,10 +40,8 @@ Parameter part_of(Parameter parameter, const TensorRank& rank) {
   const bool is_vector = parameter.shape.rank() == 1;
   parameter.shape = is_vector ? Shape{rows} : Shape{rows, parameter.blocks[0].columns};
   parameter.padded_rows = rows;
-  if (parameter.split == Split::vocabulary) {
-    const std::int64_t most = vocabulary_part(O, {0, rank.size}).count;
-    parameter.padded_rows = (most + kVocabularyPadding - 1) / kVocabularyPadding * kVocabularyPadding;
-  }
+  if (parameter.split == Split::vocabulary)  // as on the first rank, which has most tokens
+    parameter.padded_rows = padded_vocabulary(vocabulary_part(O, {0, rank.size}).count);
   return parameter;
 }
 
@@ -72,10 +68,9 @@ std::int64_t shared_end(const ParameterTable& part) {
   return std::ranges::find_if(part.rows(), is_divided)->offset;
 }
 
-std::unique_ptr<Partition> make_partition(const Grid& grid, const Gpt2Config& config) {
+std::unique_ptr<Partition> make_partition(const Grid& grid) {
   if (grid.tensor().size() == 1) return std::make_unique<Partition>(&grid.pipeline());
-  return std::make_unique<AcrossRanks>(grid.tensor(), config.vocab_size, config.padded_vocab_size(),
-                                       &grid.pipeline());
+  return std::make_unique<AcrossRanks>(grid.tensor(), &grid.pipeline());
 }
 
 void require_divisible(const Gpt2Config& config, int tensor_ranks, int stages) {

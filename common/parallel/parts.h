@@ -26,7 +26,7 @@ ParameterTable part_of(const ParameterTable& whole, const TensorRank& rank);
 std::int64_t shared_end(const ParameterTable& part);
 
 // The part of a model that a rank has. Borrows the communicators of the grid.
-std::unique_ptr<Partition> make_partition(const Grid& grid, const Gpt2Config& config);
+std::unique_ptr<Partition> make_partition(const Grid& grid);
 
 // Throws UserError, naming the flag, if a model cannot be divided among so many tensor ranks, or stages.
 void require_divisible(const Gpt2Config& config, int tensor_ranks, int stages = 1);

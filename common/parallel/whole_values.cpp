@@ -9,23 +9,19 @@
 namespace stagegpt {
 namespace {
 
-// `size` elements from `from` on of a part's parameter: elements `to` to `to + size` of what is asked for.
-struct Copied {
-  std::int64_t to, from, size;
-};
-
-// Reads elements of a whole parameter in one piece, and copies runs of it; `from` counts in the parameter.
-void read_runs(const ParameterValues& whole, std::size_t number, const std::vector<Copied>& runs,
+// Reads elements of a whole parameter at once, and copies runs of them to `out`. A run begins at element
+// `begin` of the whole parameter, and `at` of `out`.
+void read_runs(const ParameterValues& whole, std::size_t number, const std::vector<PlacedRun>& runs,
                std::span<float> out) {
-  const std::int64_t begin = runs.front().from, end = runs.back().from + runs.back().size;
-  const auto run_of_out = [&](const Copied& run) {
-    return out.subspan(static_cast<std::size_t>(run.to), static_cast<std::size_t>(run.size));
+  const std::int64_t begin = runs.front().begin, end = runs.back().begin + runs.back().size;
+  const auto run_of_out = [&](const PlacedRun& run) {
+    return out.subspan(static_cast<std::size_t>(run.at), static_cast<std::size_t>(run.size));
   };
   if (runs.size() == 1) return whole(number, begin, run_of_out(runs.front()));
   std::vector<float> elements(static_cast<std::size_t>(end - begin));
   whole(number, begin, elements);
-  for (const Copied& run : runs)
-    std::copy_n(elements.begin() + run.from - begin, run.size, run_of_out(run).begin());
+  for (const PlacedRun& run : runs)
+    std::copy_n(elements.begin() + run.begin - begin, run.size, run_of_out(run).begin());
 }
 
 }  // namespace
@@ -46,7 +42,8 @@ PieceLayout placed_in_parts(const ParameterTable& whole, const Grid& grid) {
   return [=, parts = std::move(parts), size = whole.arena_size(grid.data().size())](const Piece& piece) {
     std::vector<PlacedRun> runs;
     for (std::size_t rank = 0; rank < parts.size(); ++rank) {
-      // All tensor ranks of a stage together have a parameter, or each has all of it.
+      // All tensor ranks of a stage together have a parameter, or each has all of it: a later stage has only
+      // copies.
       if (!runs.empty() && rank % static_cast<std::size_t>(tensor_ranks) == 0) break;
       const auto& rows = parts[rank].rows();
       const auto part = std::ranges::find(rows, static_cast<int>(piece.parameter), &Parameter::number);
@@ -65,10 +62,10 @@ ParameterValues part_values(const ParameterTable& part, ParameterValues whole) {
   constexpr std::int64_t kElements = 1 << 22;  // of the whole parameter at once, to limit the memory
   return [&part, whole = std::move(whole)](std::size_t i, std::int64_t begin, std::span<float> out) {
     const auto number = static_cast<std::size_t>(part[i].number);
-    std::vector<Copied> runs;
+    std::vector<PlacedRun> runs;
     part[i].for_each_run(begin, begin + std::ssize(out),
                          [&](std::int64_t element, std::int64_t in_whole, std::int64_t n) {
-                           if (!runs.empty() && in_whole + n - runs.front().from > kElements) {
+                           if (!runs.empty() && in_whole + n - runs.front().begin > kElements) {
                              read_runs(whole, number, runs, out);
                              runs.clear();
                            }
@@ -81,18 +78,21 @@ ParameterValues part_values(const ParameterTable& part, ParameterValues whole) {
 void take_part(RankGroup& world, Backend& backend, const ParameterTable& whole, const ParameterValues& values,
                const ParameterTable& part, const Tensor& arena) {
   backend.fill(arena, 0);
+  std::vector<float> all, own;  // of one parameter
+  const ParameterValues own_values =
+      part_values(part, [&](std::size_t, std::int64_t begin, std::span<float> out) {
+        std::copy_n(all.begin() + begin, out.size(), out.begin());
+      });
   for (std::size_t i = 0; i < whole.size(); ++i) {
-    std::vector<float> elements(static_cast<std::size_t>(whole[i].shape.numel()));
-    on_root(world, [&] { values(i, 0, elements); });
-    world.broadcast(std::as_writable_bytes(std::span(elements)), 0);
-    const int own_row = part.find(whole[i].name);
-    if (own_row < 0) continue;  // of another stage
-    const Parameter& row = part[static_cast<std::size_t>(own_row)];
-    std::vector<float> own(static_cast<std::size_t>(row.shape.numel()));
-    row.for_each_run(0, row.shape.numel(), [&](std::int64_t to, std::int64_t from, std::int64_t n) {
-      std::copy_n(elements.begin() + from, n, own.begin() + to);
-    });
-    upload<float>(backend, arena.slice(row.offset, row.shape), own);
+    all.resize(static_cast<std::size_t>(whole[i].shape.numel()));
+    on_root(world, [&] { values(i, 0, all); });
+    world.broadcast(std::as_writable_bytes(std::span(all)), 0);
+    const int row = part.find(whole[i].name);
+    if (row < 0) continue;  // of another stage
+    const Parameter& parameter = part[static_cast<std::size_t>(row)];
+    own.resize(static_cast<std::size_t>(parameter.shape.numel()));
+    own_values(static_cast<std::size_t>(row), 0, own);
+    upload<float>(backend, arena.slice(parameter.offset, parameter.shape), own);
   }
 }
 

@@ -59,7 +59,7 @@ struct Planned {
         pipeline(run.stage.count, run.stage.index),
         model(run.tensor_ranks * run.stage.count),
         all(world),
-        partition(make_partition(grid, run.config)) {}
+        partition(make_partition(grid)) {}
 
   PlannedRanks world, data, tensor, pipeline, model;
   SelfCommunicator all;

@@ -45,9 +45,10 @@ constexpr std::int64_t kC = 5;
 TEST_P(AcrossRanksOf, gathered_has_all_rows_and_gives_back_the_sum_of_their_gradients) {
   for (const std::int64_t T : {12, 7}) {
     const Shape shape{2, T, kC};
-    const std::int64_t R = (2 * T + n_ - 1) / n_;
+    const std::int64_t rows_each = (2 * T + n_ - 1) / n_;
     const Values all = random_values(1, 0, shape.numel());
-    const Var rows = leaf(to_tensor(be_, DType::f32, {R, kC}, rows_of(all, kC, rank_ * R, R)));
+    const Var rows =
+        leaf(to_tensor(be_, DType::f32, {rows_each, kC}, rows_of(all, kC, rank_ * rows_each, rows_each)));
     Tape tape(be_);
     const Var out = gathered(tape, ranks_, rows, shape);
     EXPECT_EQ(out.value().shape(), shape);
@@ -59,7 +60,7 @@ TEST_P(AcrossRanksOf, gathered_has_all_rows_and_gives_back_the_sum_of_their_grad
     }
     tape.backward({out}, {to_tensor(be_, DType::f32, shape,
                                     random_values(2, static_cast<std::uint32_t>(rank_), shape.numel()))});
-    const Values expected = rows_of(sum, kC, rank_ * R, R);
+    const Values expected = rows_of(sum, kC, rank_ * rows_each, rows_each);
     EXPECT_LE(relative_error(to_values(be_, rows.grad()), expected), error_limit(0, n_, DType::f32));
   }
 }
@@ -67,22 +68,23 @@ TEST_P(AcrossRanksOf, gathered_has_all_rows_and_gives_back_the_sum_of_their_grad
 TEST_P(AcrossRanksOf, scattered_sum_has_the_ranks_rows_and_gives_back_all_gradients) {
   for (const std::int64_t T : {12, 7}) {
     const Shape shape{2, T, kC};
-    const std::int64_t R = (2 * T + n_ - 1) / n_;
+    const std::int64_t rows_each = (2 * T + n_ - 1) / n_;
     Values sum(static_cast<std::size_t>(shape.numel()));
     for (std::uint32_t rank = 0; rank < static_cast<std::uint32_t>(n_); ++rank) {
       const Values summand = random_values(1, rank, shape.numel());
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += summand[i];
     }
     const Values own = random_values(1, static_cast<std::uint32_t>(rank_), shape.numel()),
-                 gradient = random_values(2, 0, R * n_ * kC);
+                 gradient = random_values(2, 0, rows_each * n_ * kC);
     const Var x = leaf(to_tensor(be_, DType::f32, shape, own));
     Tape tape(be_);
     const Var out = scattered_sum(tape, ranks_, x);
-    EXPECT_EQ(out.value().shape(), (Shape{R, kC}));
-    EXPECT_LE(relative_error(to_values(be_, out.value()), rows_of(sum, kC, rank_ * R, R)),
+    EXPECT_EQ(out.value().shape(), (Shape{rows_each, kC}));
+    EXPECT_LE(relative_error(to_values(be_, out.value()), rows_of(sum, kC, rank_ * rows_each, rows_each)),
               error_limit(0, n_, DType::f32));
     EXPECT_EQ(to_values(be_, x.value()), own) << "another op may read the summand";
-    tape.backward({out}, {to_tensor(be_, DType::f32, {R, kC}, rows_of(gradient, kC, rank_ * R, R))});
+    tape.backward({out}, {to_tensor(be_, DType::f32, {rows_each, kC},
+                                    rows_of(gradient, kC, rank_ * rows_each, rows_each))});
     EXPECT_EQ(to_values(be_, x.grad()), rows_of(gradient, kC, 0, 2 * T));
   }
 }
@@ -90,7 +92,7 @@ TEST_P(AcrossRanksOf, scattered_sum_has_the_ranks_rows_and_gives_back_all_gradie
 // 11 tokens: 4 ranks have 3, 3, 3 and 2 of them.
 TEST_P(AcrossRanksOf, vocabulary_embedding_is_the_embedding_of_all_tokens) {
   constexpr std::int64_t kTokens = 11, T = 7;
-  const std::int64_t R = (2 * T + n_ - 1) / n_;
+  const std::int64_t rows_each = (2 * T + n_ - 1) / n_;
   const VocabularyPart part = vocabulary_part(kTokens, {ranks_.rank(), ranks_.size()});
   const Tensor ids = to_tensor(be_, {2, T}, random_ids(1, 0, 2 * T, kTokens));
   const Var wte = leaf(real({kTokens, kC}, 0)), wpe = leaf(real({T, kC}, 1)),
@@ -99,12 +101,13 @@ TEST_P(AcrossRanksOf, vocabulary_embedding_is_the_embedding_of_all_tokens) {
   Tape one(be_), many(be_);
   const Var whole = embedding(one, ids, wte, wpe);
   const Var rows = vocabulary_embedding(many, ranks_, ids, own_wte, rank_ == 0 ? own_wpe : Var(), part);
-  EXPECT_LE(
-      relative_error(to_values(be_, rows.value()), rows_of(to_values(be_, whole.value()), kC, rank_ * R, R)),
-      error_limit(0, 2, DType::f32));
+  EXPECT_LE(relative_error(to_values(be_, rows.value()),
+                           rows_of(to_values(be_, whole.value()), kC, rank_ * rows_each, rows_each)),
+            error_limit(0, 2, DType::f32));
   Values gradient = random_values(2, 0, 2 * T * kC);
   one.backward({whole}, {to_tensor(be_, DType::f32, {2, T, kC}, gradient)});
-  many.backward({rows}, {to_tensor(be_, DType::f32, {R, kC}, rows_of(gradient, kC, rank_ * R, R))});
+  many.backward({rows}, {to_tensor(be_, DType::f32, {rows_each, kC},
+                                   rows_of(gradient, kC, rank_ * rows_each, rows_each))});
   EXPECT_EQ(to_values(be_, own_wte.grad()), rows_of(to_values(be_, wte.grad()), kC, part.first, part.count));
   if (rank_ > 0) return;
   EXPECT_EQ(to_values(be_, own_wpe.grad()), to_values(be_, wpe.grad()));
@@ -176,7 +179,7 @@ class ModelAcrossRanks : public AcrossRanksOf {
 };
 
 TEST_P(ModelAcrossRanks, starts_with_the_weights_of_one_rank) {
-  const AcrossRanks across(ranks_, 101, 128);
+  const AcrossRanks across(ranks_);
   Gpt2 one(be_, config(false)), many(be_, config(false), DType::f32, 2, Purpose::training, {}, across);
   one.parameters().initialize(3);
   many.parameters().initialize(3);
@@ -198,7 +201,7 @@ TEST_P(ModelAcrossRanks, has_the_loss_and_gradients_of_one_rank) {
   for (const bool tied : {true, false}) {
     for (const Recompute recompute : {Recompute::none, Recompute::block}) {
       for (const std::int64_t T : {8, 7}) {
-        const AcrossRanks across(ranks_, 101, 128);
+        const AcrossRanks across(ranks_);
         Gpt2 one(be_, config(tied)), many(be_, config(tied), DType::f32, 1, Purpose::training, {}, across);
         one.parameters().initialize(3);
         many.parameters().initialize(3);

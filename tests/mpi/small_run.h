@@ -90,7 +90,7 @@ class SmallRun {
         communicator(make_communicator(*backend)),
         grid(*communicator, settings.tensor_ranks, settings.stages),
         sync(make_sync(grid.data(), *backend)),
-        partition(make_partition(grid, config(settings))),
+        partition(make_partition(grid)),
         model(*backend, config(settings), DType::f32, grid.data().size(), sync->purpose(),
               settings.activations, *partition),
         data(random_ids(1, 0, 1500, kVocabulary), kT, 1),
