@@ -155,10 +155,11 @@ void Tape::backward(std::vector<Var> outputs, std::vector<Tensor> douts) {
   check(outputs.size() == douts.size(), "tape: ", outputs.size(), " outputs with ", douts.size(),
         " gradients");
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    check(outputs[i].value().shape() == douts[i].shape(), "tape: an output of shape ",
-          outputs[i].value().shape(), " with a gradient of shape ", douts[i].shape());
-    check(!outputs[i].needs_grad() || outputs[i].slot_->dtype == douts[i].dtype(),
-          "tape: an output with a gradient in ", douts[i].dtype());
+    const GradSlot* slot = outputs[i].slot_.get();
+    if (slot == nullptr) continue;
+    check(slot->shape == douts[i].shape(), "tape: an output of shape ", slot->shape,
+          " with a gradient of shape ", douts[i].shape());
+    check(slot->dtype == douts[i].dtype(), "tape: an output with a gradient in ", douts[i].dtype());
     Grads(backend_, {&outputs[i].slot_, 1}).give(0, douts[i]);
   }
   outputs.clear();

@@ -144,8 +144,9 @@ class Tape {
   // Adds loss_scale times the derivative of `loss` (one element) to the gradient of every leaf. A tape has at
   // most one backward.
   void backward(const Var& loss);
-  // The same for the derivative of Σ ⟨outputs[i], douts[i]⟩, where douts[i] has the shape of outputs[i]. To
-  // pass arguments that nothing else holds lets the tape free them early and write into them.
+  // The same for the derivative of Σ ⟨outputs[i], douts[i]⟩, where douts[i] has the shape of outputs[i],
+  // whose value is not needed any more. To pass arguments that nothing else holds lets the tape free them
+  // early and write into them.
   void backward(std::vector<Var> outputs, std::vector<Tensor> douts);
   // For an op that computes gradients in its forward: the gradient (1) that backward() will pass to it. The
   // op calls this before its record(); it must be the last one on the tape, and its output the loss.

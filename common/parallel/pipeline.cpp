@@ -10,8 +10,9 @@ namespace {
 // A micro-batch between its forward and its backward.
 struct InFlight {
   std::unique_ptr<Tape> tape;
-  Var out;
-  Tensor dbefore;  // the gradient of what the stage before has sent
+  // What the stage before has sent, and this stage's output: without the values, which the backward reads
+  // only where an op has saved them. But on the last stage the output is the loss.
+  Var before, out;
 };
 
 }  // namespace
@@ -36,12 +37,12 @@ void Pipeline::run(std::int64_t micro_batches, double loss_scale, const Forward&
     const std::int64_t first = turn - ahead();  // of the micro-batches in flight
     Tensor out, dout, dbefore;
     if (turn < micro_batches) {
-      auto tape = std::make_unique<Tape>(backend_, Tape::Mode::training, loss_scale);
-      if (received.defined()) dbefore = stream();
-      Var x = received.defined() ? Var(std::exchange(received, Tensor()), dbefore) : Var();
-      Var y = forward(*tape, turn, std::move(x));
-      if (!is_last()) out = y.value();
-      in_flight.push_back({std::move(tape), std::move(y), std::exchange(dbefore, Tensor())});
+      InFlight newest{std::make_unique<Tape>(backend_, Tape::Mode::training, loss_scale), {}, {}};
+      if (!is_first()) newest.before = Var(std::exchange(received, Tensor()), dtype_, /*leaf_id=*/-1);
+      newest.out = forward(*newest.tape, turn, newest.before);
+      newest.before.take_value();
+      if (!is_last()) out = newest.out.take_value();
+      in_flight.push_back(std::move(newest));
     }
     if (first >= 0 && !is_last()) dout = stream();
     transfer(std::exchange(out, Tensor()), dout, next);
@@ -49,7 +50,7 @@ void Pipeline::run(std::int64_t micro_batches, double loss_scale, const Forward&
       InFlight oldest = std::move(in_flight.front());
       in_flight.pop_front();
       backward(*oldest.tape, first, std::move(oldest.out), std::move(dout));
-      dbefore = std::move(oldest.dbefore);
+      if (!is_first()) dbefore = oldest.before.take_grad();
     }
     if (turn + 1 < micro_batches && !is_first()) received = stream();
     transfer(dbefore, received, before);

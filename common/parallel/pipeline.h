@@ -36,7 +36,8 @@ class Pipeline {
   // Computes micro-batch i from the stream of the stage before, which is empty on the first stage. Returns
   // this stage's stream; on the last stage, the loss.
   using Forward = std::function<Var(Tape& tape, std::int64_t i, Var before)>;
-  // The backward of micro-batch i, from the gradient of the stream; on the last stage it is undefined.
+  // The backward of micro-batch i. `out` is the stream, whose value has been freed, and `dout` its gradient;
+  // on the last stage `out` is the loss, and `dout` is undefined.
   using Backward = std::function<void(Tape& tape, std::int64_t i, Var out, Tensor dout)>;
 
   // The forward and backward of micro-batches 0, 1, …, each of them in this order. The gradient of the loss

@@ -80,6 +80,29 @@ TEST_P(PipelineOf, has_the_order_of_1f1b_and_the_bits_of_one_stage) {
   }
 }
 
+TEST_P(PipelineOf, keeps_of_a_micro_batch_only_what_its_backward_needs) {
+  const Var own = matrix(stage_);
+  const auto bytes_in_use = [&] { return be_.memory_stats().bytes_in_use; };
+  const std::size_t without = bytes_in_use();
+  const std::size_t stream = [&] {
+    const Tensor one = be_.allocate(DType::f32, {kRows, kChannels});
+    return bytes_in_use() - without;
+  }();
+  Pipeline pipeline(be_, *communicator_, {kRows, kChannels}, DType::f32);
+  pipeline.run(
+      stages_, 1,
+      [&](Tape& tape, std::int64_t i, Var before) {
+        return linear(tape, stage_ == 0 ? Var(input(i)) : std::move(before), own, Var());
+      },
+      [&](Tape& tape, std::int64_t i, Var out, Tensor dout) {
+        // The input of each micro-batch in flight; the gradient of the oldest one's output, or the output.
+        const auto streams =
+            static_cast<std::size_t>(std::min<std::int64_t>(stages_ - i, stages_ - stage_) + 1);
+        EXPECT_EQ(bytes_in_use() - without, streams * stream) << "backward " << i;
+        tape.backward({std::move(out)}, {dout.defined() ? std::move(dout) : gradient(i)});
+      });
+}
+
 std::string name_of_pipeline(const testing::TestParamInfo<CommunicatorUnderTest>& test) {
   return test.param.name;
 }
