@@ -37,9 +37,10 @@ std::optional<PipelineSync> pipeline_sync(const Grid& grid, GradientSync& sync, 
                                           const Gpt2& model) {
   Communicator& stages = grid.pipeline();
   if (stages.size() == 1) return std::nullopt;
-  const int wte = model.parameters().table().find("wte.weight");
+  const ParameterTable& table = model.parameters().table();
+  const int wte = table.find("wte.weight");
   const bool tied = model.config().tie_word_embeddings && wte >= 0;
-  return std::optional<PipelineSync>(std::in_place, sync, stages, backend,
+  return std::optional<PipelineSync>(std::in_place, sync, stages, backend, table,
                                      tied ? std::optional(wte) : std::nullopt);
 }
 
@@ -329,7 +330,8 @@ void Trainer::load_moment(Moment moment, const ParameterValues& values) {
   Communicator& ranks = grid_.data();
   const std::int64_t size = model_.parameters().weights().numel(), slice = size / ranks.size(),
                      begin = ranks.rank() * slice;
-  const bool gathered = ranks.size() > 1 && !any(group(), total_size(optimizer_.owned()) < size);
+  // Where the data ranks divide the moments, a rank owns no more than a slice.
+  const bool gathered = ranks.size() > 1 && !any(group(), total_size(optimizer_.owned()) <= slice);
   agree(group(), [&] {
     if (gathered)
       return load_part(backend_, table, {begin, begin + slice}, arena.slice(begin, {slice}), values);

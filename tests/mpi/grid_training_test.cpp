@@ -146,9 +146,7 @@ TEST_F(GridTrainingWithZero1, has_one_norm_and_the_same_shared_weights_on_all_ra
 
 TEST_F(GridTrainingWithZero1, loads_its_part_of_what_was_collected) {
   for_each_grid([](const GridShape& shape) {
-    SmallSettings settings = settings_of(shape);
-    settings.tied = false;  // the last stage never uses moments of a matrix that is the first stage's
-    SmallRun run = grid_run(settings, "zero1");
+    SmallRun run = grid_run(settings_of(shape), "zero1");
     run.trainer.step();
     const ParameterTable whole = gpt2_parameter_table(run.model.config());
     auto all = collected(run, whole);

@@ -120,6 +120,32 @@ TEST_P(PipelineTraining, has_one_embedding_on_two_stages) {
   }
 }
 
+// The copy on the last stage has no moments. With flat, every data rank of a stage has the same ones.
+TEST_P(PipelineTraining, has_moments_of_one_embedding) {
+  for (const std::string sync : {"flat", "zero1-overlapped"}) {
+    for (const bool with_tensor_ranks : {false, true}) {
+      SmallSettings settings = untied(GetParam());
+      settings.tied = true;
+      if (with_tensor_ranks) settings.tensor_ranks = ranks().size() / settings.stages;
+      const SmallRun run(settings, CommAlgorithm::ring, [&](Communicator& communicator, Backend& backend) {
+        return make_gradient_sync(sync, communicator, backend);
+      });
+      const Parameters& parameters = run.model.parameters();
+      const std::int64_t data_ranks = run.grid.data().size(),
+                         copies = sync == "flat" || data_ranks == 1 ? data_ranks : 1;
+      std::int64_t owned = 0;  // by all data ranks of this stage and tensor rank
+      for (const std::int64_t size :
+           gather(run.grid.data().group(), total_size(run.trainer.optimizer().owned())))
+        owned += size;
+      const int wte = parameters.table().find("wte.weight");
+      const bool has_copy = wte >= 0 && run.grid.pipeline().rank() > 0;
+      const std::int64_t copied =
+          has_copy ? parameters.table()[static_cast<std::size_t>(wte)].arena_shape().numel() : 0;
+      EXPECT_EQ(owned, copies * (parameters.weights().numel() - copied)) << sync;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Of, PipelineTraining, testing::Values(2, 3),
                          [](const auto& test) { return concat(test.param, "_stages"); });
 
