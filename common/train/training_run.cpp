@@ -43,7 +43,8 @@ TrainingRun::TrainingRun(Backend& backend, const Grid& grid, GradientSync& sync,
   check(has_whole_model() || (config.trace_steps == 0 && config.watch_layers == 0),
         "training run: traces or measured layers with several tensor ranks");
   if (sample_.all > 0) {
-    validation_.emplace(corpus.validation, *corpus.tokenizer, data_.seq_len(), config.trainer.batch_size);
+    validation_.emplace(corpus.validation, *corpus.tokenizer, data_.seq_len(), config.trainer.batch_size,
+                        grid.model().size());
   }
 }
 

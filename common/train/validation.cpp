@@ -15,9 +15,10 @@ WindowSample validation_sample(std::int64_t tokens, std::int64_t seq_len,
 }
 
 Validation::Validation(const TokenSequence& tokens, const Tokenizer& tokenizer, std::int64_t seq_len,
-                       std::int64_t batch_size)
+                       std::int64_t batch_size, int ranks_of_model)
     : data_(tokens, seq_len, 0),  // seed 0: windows are not shuffled
-      batch_size_(std::min(batch_size, evaluation_batch(seq_len))),
+      batch_size_(
+          std::max<std::int64_t>(1, std::min(batch_size, evaluation_batch(seq_len)) / ranks_of_model)),
       token_bytes_(bytes_of_tokens(tokenizer)) {}
 
 std::optional<ValidationResult> Validation::run(

@@ -34,9 +34,11 @@ struct ValidationResult {
 
 class Validation {
  public:
-  // Batches have `batch_size` windows of `seq_len` tokens, or fewer, to limit the memory of a rank.
+  // Batches have `batch_size` windows of `seq_len` tokens, or fewer, to limit the memory of a rank. If
+  // several ranks hold one model together, each has the logits of all of them (Partition::all_logits()): the
+  // batches are as many times smaller.
   Validation(const TokenSequence& tokens, const Tokenizer& tokenizer, std::int64_t seq_len,
-             std::int64_t batch_size);
+             std::int64_t batch_size, int ranks_of_model = 1);
 
   // All windows of the part. Tokens after the last whole window are never evaluated.
   WindowSample all() const { return {data_.windows_in_order(), data_.windows_in_order()}; }

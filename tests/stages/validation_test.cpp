@@ -223,9 +223,10 @@ TEST(Validation, TakesAtMost4096TokensAtOnce) {
   const Gpt2 model(
       *backend,
       {.vocab_size = tokenizer->size(), .block_size = 5000, .n_layer = 1, .n_head = 1, .n_embd = 2});
-  const auto steps = [&](std::int64_t windows, std::int64_t seq_len, std::int64_t batch_size) {
+  const auto steps = [&](std::int64_t windows, std::int64_t seq_len, std::int64_t batch_size,
+                         int ranks_of_model = 1) {
     const TokenSequence tokens(std::vector<std::int32_t>(static_cast<std::size_t>(windows * seq_len + 1), 3));
-    const Validation validation(tokens, *tokenizer, seq_len, batch_size);
+    const Validation validation(tokens, *tokenizer, seq_len, batch_size, ranks_of_model);
     std::vector<std::pair<std::int64_t, std::int64_t>> told;
     validation.run(group, *backend, model, validation.all(),
                    [&](std::int64_t done, std::int64_t total) { told.emplace_back(done, total); });
@@ -235,6 +236,8 @@ TEST(Validation, TakesAtMost4096TokensAtOnce) {
   EXPECT_EQ(steps(513, 8, 1000), (Steps{{0, 4104}, {4096, 4104}, {4104, 4104}}));
   EXPECT_EQ(steps(5, 8, 3), (Steps{{0, 40}, {24, 40}, {40, 40}}));
   EXPECT_EQ(steps(2, 4097, 2), (Steps{{0, 8194}, {4097, 8194}, {8194, 8194}}));
+  EXPECT_EQ(steps(513, 8, 1000, 2), (Steps{{0, 4104}, {2048, 4104}, {4096, 4104}, {4104, 4104}}));
+  EXPECT_EQ(steps(2, 8, 3, 4), (Steps{{0, 16}, {8, 16}, {16, 16}}));
 }
 
 }  // namespace
