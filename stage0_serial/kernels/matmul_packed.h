@@ -10,11 +10,25 @@
 //   columns     a panel of b, as wide as a tile, is packed into the L1 or L2 cache, and multiplied with all
 //               rows that are packed, tile by tile                                 packed_tiles.h
 //
+// With AVX-512 these are the loops; in brackets, the names of the sizes in the BLIS library:
+//
+//   for each part of c, on a thread of its own
+//     for at most 1024 rows (MC)
+//       for at most 384 steps of k (KC)              pack these rows of a             1024 × 384: 1.5 MiB
+//         for 48 columns (NR)                        pack these columns of b            384 × 48: 72 KiB
+//           for 8 rows (MR)                          a tile of c                          8 × 48: registers
+//             for each of the steps of k             c += column of a · row of b
+//
 // To pack is to copy into the order in which the tiles read: step by step of k, so that each read takes the
-// next bytes of one stream, from few pages, without conflicts in the cache. The copy also hides whether an
-// operand is transposed. Packing costs one read and one write of a panel of b for 2·m operations on each of
-// its elements: about a tenth of the time at m = 256. While one panel is multiplied, the processor fetches
-// the next from memory.
+// next bytes of one stream, from few pages, without conflicts in the cache. A panel of 8 rows of a, and one
+// of 48 columns of b, as they lie in memory:
+//
+//   a00 a10 … a70   a01 a11 … a71   a02 …       b00 b01 … b0,47   b10 b11 … b1,47   b20 …
+//   step 0 of k     step 1          step 2      step 0            step 1            step 2
+//
+// The copy also hides whether an operand is transposed. Packing costs one read and one write of a panel of b
+// for 2·m operations on each of its elements: about a tenth of the time at m = 256. While one panel is
+// multiplied, the processor fetches the next from memory.
 //
 // With few rows, packing b takes most of the time: 4 rows reach 40 % of the rate of 256.
 //
@@ -24,7 +38,8 @@
 // instruction set.
 //
 // If c is bf16, the sums of a panel's columns are kept in f32 until the last block of depth has been added.
-// They are then rounded, once, and what follows the product (Finish) is done before: the sums are in a cache.
+// Then, while they are in a cache, what follows the product is done (Finish: bias, activation), and they are
+// rounded, once.
 #pragma once
 
 #include "common/backend/op_types.h"
