@@ -2,8 +2,9 @@
 // one sequence; memory beyond input and output is O(T·HS) per thread. A full T×T matrix of scores would be
 // O(T²).
 //
-// Forward, for each block of queries: small products give the scores for all earlier keys, the softmax is
-// computed in place, and further products multiply by the values.
+// Forward, for each block of queries: small products give the scores for all earlier keys, which are replaced
+// by their exponentials; further products multiply these by the values; at last each row of the output is
+// divided by the sum of its exponentials. ▓ are the scores of one block, ░ those of the others:
 //
 // clang-format off
 //            forward: one block of queries     backward: one block of keys

@@ -20,7 +20,8 @@ struct NextColumns {
 // What is multiplied: elements as they are, or rounded to bf16. Products are added in f32 in both cases.
 enum class Factors { f32, bf16 };
 
-// How a matrix with elements of this type is packed.
+// How a matrix with elements of this type is packed: in words of 32 bits. A word has one step of k, or two in
+// bf16, if an instruction multiplies pairs.
 template <class Element>
 struct Packing {
   // Packs at most `rows` rows of a (m,k): packed[i·rows + r] = word i of row r. Missing rows become zeros.
