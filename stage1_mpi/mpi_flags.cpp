@@ -33,14 +33,16 @@ void MpiFlags::add(CommandLine& command_line) {
                     "end all ranks when one hangs for this long (0: never)");
 }
 
-void MpiFlags::add_grid(CommandLine& command_line) {
+std::vector<std::string> MpiFlags::add_grid(CommandLine& command_line) {
+  constexpr const char *kTensor = "--tensor-parallel", *kPipeline = "--pipeline-parallel";
   command_line.integer(
-      "--tensor-parallel", tensor_ranks_, 1, kMostRanks,
+      kTensor, tensor_ranks_, 1, kMostRanks,
       "neighbouring ranks that hold one model together, each a part of every layer; the others "
       "divide the batch");
-  command_line.integer("--pipeline-parallel", stages_, 1, kMostRanks,
+  command_line.integer(kPipeline, stages_, 1, kMostRanks,
                        "stages of a pipeline: groups of ranks that each hold some of the model's layers, and "
                        "compute the micro-steps of --grad-accumulation one after the other");
+  return {kTensor, kPipeline};
 }
 
 std::optional<Grid> MpiFlags::make_grid(Communicator& world) const {

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/app/command_line.h"
 #include "common/parallel/grid.h"
@@ -16,8 +17,8 @@ class MpiFlags {
   static constexpr const char* kDividesMoments = "--comm zero1";
 
   void add(CommandLine& command_line);
-  // --tensor-parallel, --pipeline-parallel.
-  void add_grid(CommandLine& command_line);
+  // --tensor-parallel, --pipeline-parallel. Returns these names.
+  std::vector<std::string> add_grid(CommandLine& command_line);
 
   const std::string& gradient_sync() const { return comm_; }
   // Throws AgreedUserError if flags contradict each other.

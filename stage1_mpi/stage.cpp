@@ -27,7 +27,9 @@ class MpiStage final : public Stage {
     mpi_.add(command_line);
   }
 
-  void add_grid_flags(CommandLine& command_line) override { mpi_.add_grid(command_line); }
+  std::vector<std::string> add_grid_flags(CommandLine& command_line) override {
+    return mpi_.add_grid(command_line);
+  }
   int tensor_ranks() const override { return mpi_.tensor_ranks(); }
   int pipeline_stages() const override { return mpi_.stages(); }
 

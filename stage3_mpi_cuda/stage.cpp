@@ -34,8 +34,9 @@ class MpiCudaStage final : public Stage {
   std::vector<std::string> add_training_flags(CommandLine& command_line) override {
     return cuda_.add_training(command_line);
   }
-
-  void add_grid_flags(CommandLine& command_line) override { mpi_.add_grid(command_line); }
+  std::vector<std::string> add_grid_flags(CommandLine& command_line) override {
+    return mpi_.add_grid(command_line);
+  }
   int tensor_ranks() const override { return mpi_.tensor_ranks(); }
   int pipeline_stages() const override { return mpi_.stages(); }
 

@@ -9,6 +9,7 @@
 #include "common/app/profile_flags.h"
 #include "common/app/stage.h"
 #include "common/app/step_counter.h"
+#include "common/app/training_grid.h"
 #include "common/app/weights_flag.h"
 #include "common/base/json.h"
 #include "common/comm/agreement.h"
@@ -111,15 +112,16 @@ void run_generation(const BenchFlags& flags, const Gpt2Config& config, const Mac
 void run(const BenchFlags& flags, const Gpt2Config& config, std::int64_t T, const Machine& machine,
          bool counts) {
   Backend& backend = *machine.backend;
-  const int ranks = machine.communicator->size();
+  const Grid grid = machine.ranks();
   const TrainerConfig& training = flags.trainer;
-  Gpt2 model(backend, config, DType::f32, ranks, machine.sync->purpose(), machine.activations);
+  TrainedPart part(machine, config);
+  Gpt2& model = part.model;
   model.parameters().initialize(training.seed, machine.threads);
   model.parameters().update_shadow();
   const DataLoader data(
       random_tokens(4 * training.batch_size * training.grad_accumulation * T + 1, config.vocab_size), T,
       training.seed);
-  Trainer trainer(backend, *machine.communicator, *machine.sync, model, data, training);
+  Trainer trainer(backend, grid, *machine.sync, model, data, training);
 
   if (counts) {
     trainer.step();
@@ -127,13 +129,14 @@ void run(const BenchFlags& flags, const Gpt2Config& config, std::int64_t T, cons
     return;
   }
 
-  const StepSize size{training.batch_size / ranks * T, training.grad_accumulation};
+  const StepSize size{training.batch_size / grid.data().size() * T, training.grad_accumulation};
   StepCounter counter;
   const LoadMeter meter = load_meter(machine);
   BenchReport report = bench(backend, trainer, model, size, flags.bench, std::ref(counter));
   report.load = meter.read();
+  take_most_of_ranks(grid.world().group(), report);
 
-  const std::int64_t parameters = model.parameters().table().numel();
+  const std::int64_t parameters = gpt2_parameter_table(config).numel();
   const std::int64_t tokens = training.batch_size * training.grad_accumulation * T;
   const BenchSubject subject{
       .model = flags.model.label(),
@@ -142,7 +145,9 @@ void run(const BenchFlags& flags, const Gpt2Config& config, std::int64_t T, cons
       .batch_size = training.batch_size,
       .seq_len = T,
       .tokens = tokens,
-      .ranks = ranks,
+      .ranks = grid.world().size(),
+      .tensor_ranks = grid.tensor().size(),
+      .stages = grid.pipeline().size(),
       .threads = machine.threads,
       .recompute = training.recompute,
       .flops = step_flops(config, parameters, tokens, T, AttentionFlops::full),
@@ -171,9 +176,7 @@ void require_memory(const BenchFlags& flags, const Gpt2Config& config, std::int6
   if (flags.generate) {
     require_generation_memory(config, flags.weights.matrices(machine), machine.memory, free_memory());
   } else {
-    require_training_memory({config, flags.trainer, T, machine.communicator->size(), *machine.sync,
-                             machine.memory, machine.activations},
-                            free_memory());
+    require_training_memory(training_memory(machine, config, flags.trainer, T), free_memory());
   }
 }
 
@@ -183,7 +186,8 @@ int bench_main(Stage& stage, int argc, char** argv) {
   command_line.version(built_version());
   flags.add(command_line);
   stage.add_flags(command_line);
-  const std::vector<std::string> training_flags = stage.add_training_flags(command_line);
+  std::vector<std::string> training_flags = stage.add_training_flags(command_line);
+  for (std::string& flag : stage.add_grid_flags(command_line)) training_flags.push_back(std::move(flag));
   stage.add_bench_flags(command_line);
   Gpt2Config config;
   std::int64_t T = 0;
@@ -215,9 +219,9 @@ int bench_main(Stage& stage, int argc, char** argv) {
     if (stage.counts() && (flags.budget || flags.generate))
       user_error("--emulator-report: cannot be combined with ", flags.budget ? "--budget" : "--generate");
     flags.trainer.recompute = *recompute_named(flags.recompute);
-    const TrainerConfig& trainer = flags.trainer;
-    divide_step(trainer.batch_size, trainer.grad_accumulation, stage.group().rank(), stage.group().size(),
-                trainer.fixed_sub_batches());
+    refuse_on_grid(stage, flags.trainer.reproducible, "--reproducible");
+    refuse_on_grid(stage, flags.budget, "--budget, which counts the ops of one rank with the whole model");
+    require_divisible_step(stage, flags.trainer);
   };
   if (!parse_flags(stage, command_line, argc, argv, check)) return 0;
 
@@ -237,6 +241,8 @@ int bench_main(Stage& stage, int argc, char** argv) {
     print_budget(flags, config, T, machine);
     return 0;
   }
+  require_divisible_model(machine, config);
+  warn_of_few_micro_steps(machine, flags.trainer);
   flags.bench.profiled = std::clamp<std::int64_t>(flags.bench.steps, 3, 5);  // a median needs three
   flags.bench.peak = machine.peak;
   if (!flags.ignore_memory) agree(stage.group(), [&] { require_memory(flags, config, T, machine); });

@@ -127,6 +127,8 @@ Json bench_json(const BenchSubject& subject, const BenchReport& report) {
           {"batch_size", subject.batch_size},
           {"seq_len", subject.seq_len},
           {"ranks", subject.ranks},
+          {"tensor_parallel", subject.tensor_ranks},
+          {"pipeline_parallel", subject.stages},
           {"threads", subject.threads},
           {"recompute", name_of(subject.recompute)},
           {"tokens_per_second", figures.tokens_per_second},
@@ -135,6 +137,8 @@ Json bench_json(const BenchSubject& subject, const BenchReport& report) {
             {"min", report.step_ms.quantile(0)},
             {"max", report.step_ms.quantile(1)}}},
           {"phases_ms", phases},
+          {"reduction_ms", report.reduction_ms.median()},
+          {"bytes_reduced", report.bytes_reduced},
           {"first_step", {{"loss", report.first_loss}, {"grad_norm", report.first_grad_norm}}},
           {"gemm_bound_ms", report.gemm_bound_ms()},
           {"efficiency", report.efficiency()},
@@ -146,6 +150,7 @@ Json bench_json(const BenchSubject& subject, const BenchReport& report) {
           {"machine", machine_json(figures, report)},
           {"kernels", kernels_json(report)},
           {"peak_memory_bytes", report.peak_bytes},
+          {"rank_peak_memory_bytes", report.rank_peak_bytes},
           {"device_work", device_work_json(report.device_work)},
           {"busy", busy_json(report.load)}};
 }
@@ -176,6 +181,11 @@ void print_bench_table(const BenchSubject& subject, const BenchReport& report) {
       subject.recompute == Recompute::none ? "" : concat(", with --recompute ", name_of(subject.recompute));
   std::printf("memory      %10s MiB  most in use during a step%s\n",
               grouped(static_cast<double>(report.peak_bytes) / (1 << 20), 1).c_str(), recompute.c_str());
+  if (subject.ranks > 1) {
+    std::printf("reductions  %10.2f ms   from the first to the last, of %s MiB of gradients of a rank\n",
+                report.reduction_ms.median(),
+                grouped(static_cast<double>(report.bytes_reduced) / (1 << 20), 1).c_str());
+  }
   if (report.device_work) print_device_work(*report.device_work);
   if (report.load) {
     std::printf("others      %10.1f %%    of %d cores, used by other programs meanwhile%s\n",

@@ -16,7 +16,8 @@ struct BenchSubject {
   std::int64_t batch_size = 0, seq_len = 0;
   std::int64_t tokens = 0;  // of a step, over all ranks
   int ranks = 1;
-  int threads = 1;  // of each rank
+  int tensor_ranks = 1, stages = 1;  // of these ranks, those that hold one model
+  int threads = 1;                   // of each rank
   Recompute recompute = Recompute::none;
   // What is computed again does not count.
   double flops = 0, flops_causal = 0;  // of a step, over all ranks: 6N + 12LCT and 6N + 6LCT a token

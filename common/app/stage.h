@@ -62,8 +62,9 @@ class Stage {
   // keeps the machine: when a main ends by an error, it is still there as end_all() is called (see
   // run_stage()). A timeline, if there is one, records the communication; it must outlive the stage's work.
   virtual Machine& start(Timeline* timeline) = 0;
-  // The flags of this stage that stageN_train alone has.
-  virtual void add_grid_flags(CommandLine& /*command_line*/) {}
+  // Those that divide a model among ranks, which stageN_train, stageN_bench and stageN_verify have. Returns
+  // their names.
+  virtual std::vector<std::string> add_grid_flags(CommandLine& /*command_line*/) { return {}; }
   // The ranks that hold one model together: tensor ranks, and stages of a pipeline.
   virtual int tensor_ranks() const { return 1; }
   virtual int pipeline_stages() const { return 1; }

@@ -8,6 +8,7 @@
 #include "common/app/shared_task.h"
 #include "common/app/stage.h"
 #include "common/app/train_flags.h"
+#include "common/app/training_grid.h"
 #include "common/base/grouped.h"
 #include "common/base/json.h"
 #include "common/checkpoint/hugging_face_model.h"
@@ -15,7 +16,6 @@
 #include "common/comm/agreement.h"
 #include "common/data/tokenizers/stream_decoder.h"
 #include "common/generation/generation.h"
-#include "common/parallel/parts.h"
 #include "common/parallel/whole_values.h"
 #include "common/system/stop_signals.h"
 #include "common/train/broadcast_weights.h"
@@ -200,15 +200,6 @@ void describe(const TrainFlags& flags, const Gpt2Config& config, const Corpus& c
             << "\nmachine: " << machine.description << '\n';
 }
 
-// With few micro-steps, the stages of a pipeline wait for each other most of the time.
-void warn_of_few_micro_steps(std::int64_t micro_steps, int stages) {
-  if (micro_steps >= stages) return;
-  const std::int64_t waiting = 100 * (stages - 1) / (micro_steps + stages - 1);
-  std::cerr << "warning: with " << micro_steps << (micro_steps == 1 ? " micro-step, " : " micro-steps, ")
-            << stages << " stages wait " << waiting
-            << " % of the time; more --grad-accumulation lessens it\n";
-}
-
 std::string describe_result(const std::optional<ValidationResult>& validation) {
   if (!validation) return "no validation (--val-fraction 0)";
   return concat("validation loss ", validation->loss, " nats per token",
@@ -301,17 +292,9 @@ std::size_t checkpoint_copy(const TrainFlags& flags, const Gpt2Config& config, c
 }
 
 TrainingMemory memory_of(const TrainFlags& flags, const Gpt2Config& config, const Machine& machine) {
-  const Grid grid = machine.ranks();
-  return {config,
-          flags.run().trainer,
-          config.block_size,
-          grid.data().size(),
-          *machine.sync,
-          machine.memory,
-          machine.activations,
-          grid.tensor().size(),
-          grid.pipeline().size(),
-          checkpoint_copy(flags, config, machine)};
+  TrainingMemory memory = training_memory(machine, config, flags.run().trainer, config.block_size);
+  memory.checkpoint_copy = checkpoint_copy(flags, config, machine);
+  return memory;
 }
 
 // Refuses what does not fit, before it is allocated.
@@ -363,12 +346,7 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, Timeline* ti
     if (resumed) require_data_of_run(*resumed, flags.corpus().data);
   });
   Gpt2Config config = flags.model_config();
-  const Grid grid = machine.ranks();
-  const auto require_grid = [&] {
-    if (!grid.divides_model()) return;
-    agree(group, [&] { require_divisible(config, grid.tensor().size(), grid.pipeline().size()); });
-  };
-  require_grid();
+  require_divisible_model(machine, config);
   // Checked with one token first: reading the text, which gives the size, may take long.
   config.vocab_size = 1;
   require_memory(flags, config, machine);
@@ -380,18 +358,17 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, Timeline* ti
     task =
         load_shared_choice_task(group, flags.eval_task, "--eval-task", *corpus.tokenizer, config.block_size);
   if (group.size() > 1) require_same(group, found(config, corpus));
-  require_grid();  // now with the size of the vocabulary
+  require_divisible_model(machine, config);  // now with the size of the vocabulary
   describe(flags, config, corpus, machine);
-  warn_of_few_micro_steps(flags.run().trainer.grad_accumulation, grid.pipeline().size());
+  warn_of_few_micro_steps(machine, flags.run().trainer);
   if (flags.dry_run) {
     print_plan(memory_of(flags, config, machine), group, flags.json);
     return 0;
   }
   require_memory(flags, config, machine);
   machine.backend->set_fused(!flags.no_fused);
-  const std::unique_ptr<Partition> partition = make_partition(grid);
-  Gpt2 model(*machine.backend, config, DType::f32, grid.data().size(), machine.sync->purpose(),
-             machine.activations, *partition);
+  TrainedPart part(machine, config);
+  Gpt2& model = part.model;
   begin_model(flags, machine, weights.get(), model);
   weights.reset();
 
@@ -403,7 +380,7 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, Timeline* ti
   const auto profile = flags.profile.make_profile(timeline, group, *machine.backend);
   run_config.profile = profile.get();
   run_config.sample = [&] { return shared_sample(flags, machine, model, corpus); };
-  TrainingRun run(*machine.backend, grid, *machine.sync, model, corpus, run_config);
+  TrainingRun run(*machine.backend, machine.ranks(), *machine.sync, model, corpus, run_config);
   if (resumed) run.resume(resumed->checkpoint);
   run.prepare();
 
@@ -433,32 +410,23 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, Timeline* ti
 
 // With --tensor-parallel and --pipeline-parallel, no rank has the whole model. (With frozen parameters, ranks
 // could disagree on which gradients there are: some biases are on the first tensor rank only.)
-void refuse_what_needs_a_whole_model(const TrainFlags& flags, const char* divides) {
+void refuse_what_needs_a_whole_model(const TrainFlags& flags, const Stage& stage) {
   const TrainingRunConfig run = flags.run();
-  const auto refuse = [&](bool given, const char* flag) {
-    if (given) user_error(divides, ": cannot be combined with ", flag);
-  };
-  refuse(run.trainer.reproducible, "--reproducible");
-  refuse(!flags.model_config().frozen.empty(), "--freeze");
-  refuse(run.trace_steps > 0, "--trace-steps");
-  refuse(run.watch_layers > 0, "--watch-layers");
+  refuse_on_grid(stage, run.trainer.reproducible, "--reproducible");
+  refuse_on_grid(stage, !flags.model_config().frozen.empty(), "--freeze");
+  refuse_on_grid(stage, run.trace_steps > 0, "--trace-steps");
+  refuse_on_grid(stage, run.watch_layers > 0, "--watch-layers");
 }
 
 // Checks that need neither data nor weights.
 void check_run(TrainFlags& flags, Stage& stage, const std::optional<ResumedRun>& resumed) {
   RankGroup& group = stage.group();
   const TrainerConfig config = flags.run().trainer;
-  const std::int64_t tensor_ranks = stage.tensor_ranks(), stages = stage.pipeline_stages();
   agree(group, [&] {
     if (!config.reproducible && config.sub_batches != kReproducibleSubBatches)
       user_error("--sub-batches: expected together with --reproducible");
-    if (tensor_ranks * stages > 1)
-      refuse_what_needs_a_whole_model(flags, stages > 1 ? "--pipeline-parallel" : "--tensor-parallel");
-    if (group.size() % (tensor_ranks * stages) != 0) return;  // Grid says so
-    const int data_ranks = static_cast<int>(group.size() / (tensor_ranks * stages));
-    const int data_rank = static_cast<int>(group.rank() / tensor_ranks % data_ranks);
-    divide_step(config.batch_size, config.grad_accumulation, data_rank, data_ranks,
-                config.fixed_sub_batches());
+    refuse_what_needs_a_whole_model(flags, stage);
+    require_divisible_step(stage, config);
   });
   const StepRange steps{resumed ? steps_done(*resumed) + 1 : 1, flags.run().last_step};
   agree(group, [&] {

@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "common/app/stage.h"
+#include "common/app/training_grid.h"
 #include "common/base/json.h"
 #include "common/comm/agreement.h"
 #include "common/io/file.h"
@@ -80,14 +81,28 @@ VerifyLimits limits_of(const Machine& machine) {
   return machine.tf32 ? kTf32Limits : VerifyLimits{};
 }
 
-// Whether everything is within tolerance. Each rank makes the whole comparison.
+// The files, which are the same for all ranks.
+struct Reference {
+  MappedFile model_file, state_file;
+  LlmcModel model = parse_llmc_model(model_file.bytes(), "--model");
+  LlmcState state = parse_llmc_state(state_file.bytes(), model.config, "--state");
+
+  explicit Reference(const VerifyFlags& flags)
+      : model_file(flags.model_path, "--model"), state_file(flags.state_path, "--state") {}
+};
+
+// Whether everything is within tolerance. The ranks of one model make the whole comparison together.
 bool verify(const VerifyFlags& flags, const Machine& machine) {
-  const MappedFile model_file(flags.model_path, "--model"), state_file(flags.state_path, "--state");
-  const LlmcModel model = parse_llmc_model(model_file.bytes(), "--model");
-  const LlmcState state = parse_llmc_state(state_file.bytes(), model.config, "--state");
+  std::optional<Reference> reference;
+  agree(machine.communicator->group(), [&] { reference.emplace(flags); });
+  require_divisible_model(machine, reference->model.config);
   machine.backend->set_fused(!flags.no_fused);
-  const VerifyReport report = verify(*machine.backend, model, state, flags.steps, flags.learning_rate,
-                                     flags.adamw, limits_of(machine), machine.activations);
+  const VerifyReport report = verify(*machine.backend, machine.ranks(), reference->model, reference->state,
+                                     {.steps = flags.steps,
+                                      .learning_rate = flags.learning_rate,
+                                      .adamw = flags.adamw,
+                                      .limits = limits_of(machine),
+                                      .activations = machine.activations});
   if (flags.json) {
     std::cout << to_json(report).dump(2) << '\n';
   } else {
@@ -103,10 +118,10 @@ int verify_main(Stage& stage, int argc, char** argv) {
   command_line.version(built_version());
   flags.add(command_line);
   stage.add_flags(command_line);
+  stage.add_grid_flags(command_line);
   if (!parse_flags(stage, command_line, argc, argv, [&] { flags.check(); })) return 0;
   const Machine& machine = stage.start(/*timeline=*/nullptr);
-  bool passed = false;
-  agree(stage.group(), [&] { passed = verify(flags, machine); });
+  const bool passed = verify(flags, machine);
   const std::vector<char> all = gather<char>(stage.group(), passed ? 1 : 0);
   const auto failed = std::ranges::find(all, 0);
   if (failed == all.end()) return 0;

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "common/base/seconds_since.h"
+#include "common/comm/agreement.h"
 #include "common/measure/memory_read.h"
 
 namespace stagegpt {
@@ -82,6 +83,8 @@ BenchReport bench(Backend& backend, Trainer& trainer, const Gpt2& model, StepSiz
     report.step_ms.add(step);
     report.products_ms.add(products);
     report.adamw_ms.add(adamw);
+    report.reduction_ms.add(1e3 * done_step.communication.seconds_under_way);
+    report.bytes_reduced = done_step.communication.bytes_reduced;
     phase_times.add(done_step.seconds);
     for (std::int64_t p = profiled_before(i, config.steps, config.profiled);
          p < profiled_before(i + 1, config.steps, config.profiled); ++p) {
@@ -95,6 +98,21 @@ BenchReport bench(Backend& backend, Trainer& trainer, const Gpt2& model, StepSiz
   report.peak = config.peak ? *config.peak : measure_peak(backend, kThoroughGemm);
   report.machine = machine_rates(backend);
   return report;
+}
+
+void take_most_of_ranks(RankGroup& group, BenchReport& report) {
+  struct Bound {
+    double products, adamw;
+    double sum() const { return products + adamw; }
+  };
+  const std::vector<Bound> bounds =
+      gather(group, Bound{report.products_ms.median(), report.adamw_ms.median()});
+  const Bound most = *std::ranges::max_element(bounds, {}, &Bound::sum);
+  report.products_ms = report.adamw_ms = {};
+  report.products_ms.add(most.products);
+  report.adamw_ms.add(most.adamw);
+  report.rank_peak_bytes = gather(group, report.peak_bytes);
+  report.peak_bytes = std::ranges::max(report.rank_peak_bytes);
 }
 
 }  // namespace stagegpt

@@ -27,10 +27,13 @@ struct BenchConfig {
 struct BenchReport {
   double first_loss = 0, first_grad_norm = 0;  // of the first step, from the initial weights
   Samples step_ms, products_ms, adamw_ms;      // of a step, and of the parts of its bound (GemmBound)
+  Samples reduction_ms;                        // from the first reduction of gradients in a step to the last
+  std::int64_t bytes_reduced = 0;              // of this rank's gradients in those, in a step
   PhaseSeconds phases;                         // median of each
   std::vector<Profiler::Entry> kernels;        // median of the profiled steps for each op, longest first
   Peak peak;                                   // of this rank
   std::size_t peak_bytes = 0;                  // peak memory during a step
+  std::vector<std::size_t> rank_peak_bytes;    // of each rank, after take_most_of_ranks()
   std::optional<MachineLoad> load;             // of the busiest host
   std::optional<DeviceWork> device_work;       // of this rank, in the last timed step
   // Of this rank, measured after the steps: multiply-adds on registers alone, and bytes read from memory. For
@@ -41,6 +44,9 @@ struct BenchReport {
   // The bound divided by the median time of a step, at most about 1.
   double efficiency() const { return gemm_bound_ms() / step_ms.median(); }
 };
+
+// Replaces the bound and the peak memory by those of the rank that has most. A collective call.
+void take_most_of_ranks(RankGroup& group, BenchReport& report);
 
 // Called after each of `total` steps.
 using BenchProgress = std::function<void(std::int64_t done, std::int64_t total)>;

@@ -10,10 +10,12 @@ GemmBound::GemmBound(Backend& backend, const Gpt2& model, const AdamW& optimizer
     : backend_(backend), model_(model), optimizer_(optimizer), size_(size) {
   const Parameters& parameters = model.parameters();
   std::int64_t inputs = 0, outputs = 0;
-  const bool tied = model.config().tie_word_embeddings;
+  // The head is wte, but not on a stage of a pipeline that has wte for the embedding alone.
+  const bool wte_is_head = model.config().tie_word_embeddings && model.stage().is_last();
   for (const Parameter& row : parameters.table().rows()) {
     // All matrices belong to linear layers, except the embeddings.
-    if (row.shape.rank() != 2 || row.name == "wpe.weight" || (!tied && row.name == "wte.weight")) continue;
+    if (row.shape.rank() != 2 || row.name == "wpe.weight" || (!wte_is_head && row.name == "wte.weight"))
+      continue;
     const Shape shape = row.arena_shape();
     const Tensor& grads = parameters.grads();
     layers_.push_back({parameters.var(row.name).value(), grads.defined()
@@ -23,7 +25,7 @@ GemmBound::GemmBound(Backend& backend, const Gpt2& model, const AdamW& optimizer
     outputs = std::max(outputs, shape[0]);
   }
   // The head is the last layer: it is the first matrix of the table if it is wte, otherwise the last.
-  if (tied) std::rotate(layers_.begin(), layers_.begin() + 1, layers_.end());
+  if (wte_is_head) std::rotate(layers_.begin(), layers_.begin() + 1, layers_.end());
   const DType activations = parameters.activations();
   x_ = random_tensor(backend, {size.tokens * inputs});
   if (activations == DType::bf16) {

@@ -1,5 +1,5 @@
 // A lower bound for the time of a step on this machine: the GEMMs of the linear layers and one AdamW update,
-// on the same backend.
+// on the same backend. Of a model that is divided among ranks, it is that of this rank's part.
 #pragma once
 
 #include "common/model/gpt2.h"
@@ -9,7 +9,7 @@ namespace stagegpt {
 
 // The work of a step, on this rank.
 struct StepSize {
-  std::int64_t tokens = 0;  // in a micro-step
+  std::int64_t tokens = 0;  // of its data rank in a micro-step
   std::int64_t micro_steps = 1;
 };
 

@@ -8,6 +8,7 @@
 
 #include "common/checkpoint/llmc_files.h"
 #include "common/optim/adamw.h"
+#include "common/parallel/grid.h"
 
 namespace stagegpt {
 
@@ -43,10 +44,17 @@ struct VerifyReport {
   bool passed() const;
 };
 
-// `activations` is as for Gpt2. Runs `steps` optimizer steps at a constant learning rate after the
-// comparison.
-VerifyReport verify(Backend& backend, const LlmcModel& model, const LlmcState& state, std::int64_t steps,
-                    double learning_rate, const AdamWConfig& adamw, const VerifyLimits& limits = {},
-                    DType activations = DType::f32);
+struct VerifySettings {
+  std::int64_t steps = 0;  // of the optimizer after the comparison, at a constant learning rate
+  double learning_rate = 1e-4;
+  AdamWConfig adamw = {};
+  VerifyLimits limits = {};
+  DType activations = DType::f32;  // as for Gpt2
+};
+
+// The ranks of one model compute the comparison together, and each has the whole report; data ranks each make
+// the comparison of the whole batch. A collective call.
+VerifyReport verify(Backend& backend, const Grid& grid, const LlmcModel& model, const LlmcState& state,
+                    const VerifySettings& settings);
 
 }  // namespace stagegpt

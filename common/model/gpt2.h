@@ -117,6 +117,8 @@ class Gpt2 {
   void narrow_matrices(DType dtype);
 
   const Gpt2Config& config() const { return config_; }
+  // Which of the model's layers this is.
+  const ModelStage& stage() const { return stage_; }
   Parameters& parameters() { return parameters_; }
   const Parameters& parameters() const { return parameters_; }
 

@@ -9,7 +9,6 @@
 #include "common/base/error.h"
 #include "common/base/seconds_since.h"
 #include "common/comm/agreement.h"
-#include "common/parallel/parts.h"
 #include "common/parallel/pipeline.h"
 #include "common/parallel/whole_values.h"
 #include "common/train/non_finite.h"
@@ -26,24 +25,6 @@ Tape::OpWatch both(const Tape::OpWatch& first, LayerWatch* layers) {
   };
 }
 
-std::optional<TensorSync> tensor_sync(const Grid& grid, GradientSync& sync, Backend& backend,
-                                      const Gpt2& model) {
-  if (grid.tensor().size() == 1) return std::nullopt;
-  return std::optional<TensorSync>(std::in_place, sync, grid.tensor(), backend,
-                                   shared_end(model.parameters().table()));
-}
-
-std::optional<PipelineSync> pipeline_sync(const Grid& grid, GradientSync& sync, Backend& backend,
-                                          const Gpt2& model) {
-  Communicator& stages = grid.pipeline();
-  if (stages.size() == 1) return std::nullopt;
-  const ParameterTable& table = model.parameters().table();
-  const int wte = table.find("wte.weight");
-  const bool tied = model.config().tie_word_embeddings && wte >= 0;
-  return std::optional<PipelineSync>(std::in_place, sync, stages, backend, table,
-                                     tied ? std::optional(wte) : std::nullopt);
-}
-
 }  // namespace
 
 Trainer::Trainer(Backend& backend, const Grid& grid, GradientSync& sync, Gpt2& model, const DataLoader& data,
@@ -51,11 +32,8 @@ Trainer::Trainer(Backend& backend, const Grid& grid, GradientSync& sync, Gpt2& m
     : backend_(backend),
       grid_(grid),
       model_(model),
-      tensor_sync_(tensor_sync(grid, sync, backend, model)),
-      pipeline_sync_(pipeline_sync(grid, tensor_sync_ ? *tensor_sync_ : sync, backend, model)),
-      sync_(pipeline_sync_ ? *pipeline_sync_
-            : tensor_sync_ ? *tensor_sync_
-                           : sync),
+      grid_sync_(grid, sync, backend, model),
+      sync_(grid_sync_.all()),
       division_(divide_step(config.batch_size, config.grad_accumulation, grid.data().rank(),
                             grid.data().size(), config.fixed_sub_batches())),
       batches_(data, division_, config.timeline),

@@ -14,9 +14,7 @@
 #include "common/model/gpt2.h"
 #include "common/optim/adamw.h"
 #include "common/optim/lr_schedule.h"
-#include "common/parallel/grid.h"
-#include "common/parallel/pipeline_sync.h"
-#include "common/parallel/tensor_sync.h"
+#include "common/parallel/grid_sync.h"
 #include "common/train/divided_arenas.h"
 #include "common/train/layer_watch.h"
 #include "common/train/pass_inputs.h"
@@ -133,8 +131,7 @@ class Trainer {
   Backend& backend_;
   Grid grid_;
   Gpt2& model_;
-  std::optional<TensorSync> tensor_sync_;      // only with several tensor ranks
-  std::optional<PipelineSync> pipeline_sync_;  // only with several stages
+  GridSync grid_sync_;
   GradientSync& sync_;
   StepDivision division_;
   BatchStream batches_;

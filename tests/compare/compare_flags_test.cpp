@@ -58,7 +58,11 @@ TEST_F(CompareFlagsTest, AreInHelp) {
         "author, shown on the page --json",
         "print results.json instead of tables Contestants: --stages",
         "stages to compare, such as 0,1,3 (default: all that can run) --ranks",
-        "numbers of ranks for stages 1 and 3, such as 1,2,4 (default: 1,2) --emulated",
+        "numbers of ranks for stages 1 and 3, such as 1,2,4 (default: 1,2) --tensor-parallel",
+        "numbers of tensor ranks that hold one model, such as 1,2 (default: 1): all are combined with "
+        "--ranks "
+        "that they divide --pipeline-parallel",
+        "the same for the stages of a pipeline --emulated",
         "run stages 2 and 3 on the emulator even if there is a GPU --programs",
         "directory of stageN_train (default: that of this program) --against",
         "directory of another build's stageN_train: each stage of it runs too, as the reference --mpirun",
@@ -103,7 +107,8 @@ TEST_F(CompareFlagsTest, HaveDefaults) {
   experiment.erase("settings");
   EXPECT_EQ(experiment.dump(),
             concat(R"({"mode":"same cores","cores":)", usable_cores(),
-                   R"(,"ranks":[1,2],"repeats":3,"warmup":3,"reproducible":false,)",
+                   R"(,"ranks":[1,2],"tensor_parallel":[1],"pipeline_parallel":[1],)",
+                   R"("repeats":3,"warmup":3,"reproducible":false,)",
                    R"("limits":{"loss":1e-05,"grad_norm":0.0001},"model":"a model of stage0_train",)",
                    R"("data":"some text, 9 tokens"})"));
   EXPECT_EQ(json["contestants"][0]["trials"].size(), 3u);
@@ -152,7 +157,8 @@ TEST_F(CompareFlagsTest, SetTheExperiment) {
   EXPECT_EQ(json["author"], "An author");
   Json experiment = json["experiment"];
   experiment.erase("settings");
-  EXPECT_EQ(experiment.dump(), R"({"mode":"strong","cores":8,"ranks":[1,4],"repeats":1,"warmup":2,)"
+  EXPECT_EQ(experiment.dump(), R"({"mode":"strong","cores":8,"ranks":[1,4],"tensor_parallel":[1],)"
+                               R"("pipeline_parallel":[1],"repeats":1,"warmup":2,)"
                                R"("reproducible":true,"limits":{"loss":0.5,"grad_norm":0.25},)"
                                R"("model":"a model of stage0_train","data":"some text, 9 tokens"})");
   EXPECT_EQ(labels(), (Arguments{"Stage 0, reproducible", "Stage 1, 1 rank, reproducible",
@@ -206,6 +212,46 @@ TEST_F(CompareFlagsTest, ChooseTheContestants) {
   EXPECT_EQ(labels(), (Arguments{"Stage 1, 1 rank, batch 8", "Stage 1, 2 ranks, batch 16"}));
 }
 
+TEST_F(CompareFlagsTest, DivideTheModel) {
+  FakeProgram with_grids;
+  with_grids.help += "; echo '  --tensor-parallel N'; echo '  --pipeline-parallel N'";
+  stage("stage1_train", with_grids);
+  ASSERT_EQ(run({"--output", "report", "--repeats", "1", "--stages", "0,1", "--no-reproducible-pass",
+                 "--ranks", "4", "--tensor-parallel", "1,2", "--pipeline-parallel", "2"})
+                .exit_code,
+            0);
+  EXPECT_EQ(labels(),
+            (Arguments{"Stage 0", "Stage 1, 4 ranks, pipeline 2", "Stage 1, 4 ranks, tensor 2, pipeline 2"}));
+  const Json contestant = results()["contestants"][2];
+  const std::string command = contestant["command"].dump();
+  EXPECT_NE(command.find(R"("--tensor-parallel","2","--pipeline-parallel","2")"), std::string::npos)
+      << command;
+  EXPECT_EQ(contestant["tensor_parallel"], 2);
+  EXPECT_EQ(contestant["pipeline_parallel"], 2);
+  // A grid that cannot start was asked for.
+  with_grids.dry_run +=
+      "; case \"$*\" in *--tensor-parallel*) echo 'stage1_train: no heads' >&2; exit 2;; esac";
+  stage("stage1_train", with_grids);
+  fs::remove_all(folder() / "report");
+  EXPECT_EQ(refused({"--stages", "0,1", "--tensor-parallel", "2"}), "compare_stages: no heads\n");
+}
+
+// Runs on a grid have no traces.
+TEST_F(CompareFlagsTest, DivideAModelThatCannotBeTraced) {
+  FakeProgram with_grids;
+  with_grids.help += "; echo '  --tensor-parallel N'";
+  stage("stage1_train", with_grids);
+  metrics("stage1_train", {4, 3, 1});
+  const ProgramResult result = run({"--output", "report", "--repeats", "1", "--stages", "0,1", "--ranks", "2",
+                                    "--tensor-parallel", "2", "--no-reproducible-pass"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(
+      result.output.find("The first tensor that differs is unknown: no rank of Stage 1, 2 ranks, tensor "
+                         "2 has the\nwhole model, so it cannot be traced."),
+      std::string::npos)
+      << result.output;
+}
+
 TEST_F(CompareFlagsTest, AreRefused) {
   EXPECT_EQ(run({}).errors, "compare_stages: --output: expected a directory to create\n");
   EXPECT_EQ(refused({"--stages", "0,4"}),
@@ -214,6 +260,10 @@ TEST_F(CompareFlagsTest, AreRefused) {
             "compare_stages: --ranks: expected a whole number from 1 to 65536, not '0'\n");
   EXPECT_EQ(refused({"--ranks", "3"}),
             "compare_stages: --batch-size: 8 is not divisible by the number of ranks, 3; use 6 or 9\n");
+  EXPECT_EQ(
+      refused({"--tensor-parallel", "4"}),
+      "compare_stages: --tensor-parallel: no number of --ranks can be divided into groups of 4 with one "
+      "model\n");
   directory_.write("settings.json", "[1]");
   EXPECT_EQ(refused({"--config", "settings.json"}),
             "compare_stages: --config: \"settings.json\": expected a JSON object\n");

@@ -127,6 +127,25 @@ TEST_F(CompareStages, AllStagesAgree) {
   EXPECT_EQ(nlohmann::json::parse(again.output)["contestants"].size(), 2u);
 }
 
+// Losses and norms of a model that four ranks hold together, within the limits for rounding.
+TEST_F(CompareStages, GridsAgree) {
+  const ProgramResult result =
+      run(Arguments{"--output", "report", "--emulated", "--stages", "0,1,3", "--ranks", "4", "--repeats", "1",
+                    "--no-reproducible-pass", "--tensor-parallel", "2", "--pipeline-parallel", "2"} +
+          kTiny + Arguments{"--n-layer", "2", "--n-head", "2", "--grad-accumulation", "2"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors << result.output;
+  const nlohmann::json json = results();
+  ASSERT_EQ(json["contestants"].size(), 3u);
+  for (const std::size_t divided : {1, 2}) {
+    const std::string machine = json["contestants"][divided]["machine"];
+    EXPECT_NE(machine.find(", 2 tensor ranks, 2 stages"), std::string::npos) << machine;
+    const nlohmann::json& check = json["agreement"][divided - 1];
+    EXPECT_EQ(check["name"], json["contestants"][divided]["name"]);
+    EXPECT_EQ(check["steps"], 4);
+    EXPECT_GT(check["grad_norm_difference"], 0);  // sums have another order: these are other runs
+  }
+}
+
 TEST_F(CompareStages, NamesTheBuildThatDisagrees) {
   const std::string programs = programs_with({"stage0_train"}, "--learning-rate 0.0031");
   const ProgramResult result =

@@ -94,6 +94,84 @@ TEST(Plan, ABatchThatDoesNotDivideIsLeftOutOrRefused) {
   EXPECT_THROW(plan_contestants(odd, {program(0)}), UserError);
 }
 
+// The contestants of stage 1 on ranks that can be divided, and those that are left out.
+Texts planned_grids(const Experiment& experiment) {
+  StageProgram stage = program(1);
+  stage.flags.insert({kTensorFlag, kPipelineFlag});
+  const Plan plan = plan_contestants(experiment, {program(0), stage});
+  Texts texts;
+  for (const Contestant& who : plan.contestants) texts.push_back(who.label());
+  for (const auto& [who, why] : plan.left_out) texts.push_back(concat(who, ": ", why));
+  return texts;
+}
+
+TEST(Plan, RanksFormEachGridThatDividesThem) {
+  Experiment grids = experiment(Mode::same_cores, {1, 2, 4});
+  grids.tensor_parallel = grids.pipeline_parallel = {1, 2};
+  EXPECT_EQ(planned_grids(grids),
+            (Texts{"Stage 0", "Stage 1, 1 rank", "Stage 1, 2 ranks", "Stage 1, 2 ranks, pipeline 2",
+                   "Stage 1, 2 ranks, tensor 2", "Stage 1, 4 ranks", "Stage 1, 4 ranks, pipeline 2",
+                   "Stage 1, 4 ranks, tensor 2", "Stage 1, 4 ranks, tensor 2, pipeline 2"}));
+  grids.ranks = {1, 4};
+  grids.tensor_parallel = grids.pipeline_parallel = {2};
+  grids.reproducible_pass = true;
+  EXPECT_EQ(planned_grids(grids),
+            (Texts{"Stage 0", "Stage 1, 4 ranks, tensor 2, pipeline 2", "Stage 0, reproducible",
+                   "Stage 1, 4 ranks, reproducible",
+                   "Stage 1, 1 rank: --ranks: 1 rank cannot be divided as --tensor-parallel and "
+                   "--pipeline-parallel ask"}));
+}
+
+// A batch of 6 is divided among the data ranks alone.
+TEST(Plan, DataRanksOfAGridDivideTheBatch) {
+  Experiment grids = experiment(Mode::same_cores, {4});
+  grids.flags.set("--batch-size", {"6"});
+  grids.tensor_parallel = {2};
+  EXPECT_EQ(planned_grids(grids), (Texts{"Stage 0", "Stage 1, 4 ranks, tensor 2"}));
+  grids.tensor_parallel = {1, 2};
+  EXPECT_EQ(planned_grids(grids).back().substr(0, 32), "Stage 1, 4 ranks: --batch-size: ");
+}
+
+TEST(Plan, RefusesGridsThatNoRanksCanForm) {
+  Experiment grids = experiment(Mode::same_cores, {1, 2, 3});
+  grids.flags.set("--batch-size", {"6"});
+  const auto refusal = [&](std::vector<std::int64_t> tensor,
+                           std::vector<std::int64_t> pipeline) -> std::string {
+    grids.tensor_parallel = std::move(tensor);
+    grids.pipeline_parallel = std::move(pipeline);
+    try {
+      planned_grids(grids);
+      return "none";
+    } catch (const UserError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(refusal({1, 2}, {1, 3}), "none");
+  EXPECT_EQ(refusal({1, 4}, {1}),
+            "--tensor-parallel: no number of --ranks can be divided into groups of 4 with one model");
+  EXPECT_EQ(refusal({1}, {5}),
+            "--tensor-parallel: no number of --ranks can be divided into groups of 5 with one model");
+  EXPECT_EQ(refusal({1}, {1, 5}),
+            "--pipeline-parallel: no number of --ranks can be divided into groups of 5 with one model");
+  EXPECT_EQ(refusal({2}, {2}),
+            "--tensor-parallel: no number of --ranks can be divided into groups of 4 with one model");
+  grids.ranks_are_asked_for = true;
+  EXPECT_EQ(refusal({3}, {1}),
+            "--ranks: 1 rank cannot be divided as --tensor-parallel and --pipeline-parallel ask");
+  grids.reproducible = true;
+  EXPECT_EQ(refusal({1, 2}, {1}), "--tensor-parallel: cannot be combined with --reproducible");
+}
+
+TEST(Plan, AnOlderBuildHasNoGrids) {
+  Experiment grids = experiment(Mode::same_cores, {2});
+  grids.tensor_parallel = {1, 2};
+  const Plan plan = plan_contestants(grids, {program(1)});
+  EXPECT_EQ(plan.contestants.size(), 1u);
+  ASSERT_EQ(plan.left_out.size(), 1u);
+  EXPECT_EQ(plan.left_out[0].who, "Stage 1, 2 ranks, tensor 2");
+  EXPECT_EQ(plan.left_out[0].why, "stage_train has no --tensor-parallel");
+}
+
 TEST(Contestant, HasANameOfItsOwn) {
   Contestant who = contestant(3, 2);
   EXPECT_EQ(who.name(), "stage3-emulated-2-ranks-batch-8");
@@ -103,6 +181,11 @@ TEST(Contestant, HasANameOfItsOwn) {
   EXPECT_EQ(who.name(), "stage3-emulated-2-ranks-batch-8-reproducible");
   EXPECT_EQ(who.label(), "Stage 3, emulated, 2 ranks, batch 8, reproducible");
   EXPECT_EQ(contestant(1, 1).label(), "Stage 1, 1 rank");
+  who = contestant(1, 8);
+  who.tensor_ranks = 4;
+  who.pipeline_stages = 2;
+  EXPECT_EQ(who.name(), "stage1-8-ranks-tensor-4-pipeline-2-batch-8");
+  EXPECT_EQ(who.label(), "Stage 1, 8 ranks, tensor 4, pipeline 2");
 }
 
 TEST(Contestant, HasNoMoreCoresThanThereAre) {
@@ -178,7 +261,7 @@ TEST(Flags, AreRefusedWhereTheyMakeNoSense) {
   EXPECT_THROW(FlagList::parse(Texts{"7"}), UserError);
   EXPECT_THROW(FlagList::of_settings({{"a", {1}}}), UserError);
   EXPECT_THROW(FlagList::of_settings(nlohmann::json::array()), UserError);
-  for (const char* own : {"--run-dir", "--threads", "--resume", "--config"}) {
+  for (const char* own : {"--run-dir", "--threads", "--resume", "--config", kTensorFlag}) {
     EXPECT_THROW(experiment_flags({}, FlagList::parse(Texts{own, "x"})), UserError) << own;
   }
 }

@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "common/backend/profiler.h"
+#include "common/measure/bench.h"
 #include "common/parallel/parts.h"
 #include "common/parallel/whole_values.h"
 #include "common/train/memory_plan.h"
@@ -191,6 +193,35 @@ TEST_F(GridTrainingWithZero1, takes_the_memory_of_its_plan) {
   });
 }
 
+// A stage that has wte for the embedding alone multiplies with it no more than with wpe.
+TEST_F(GridTrainingWithZero1, has_the_products_of_a_step_as_its_bound) {
+  for_each_grid([](const GridShape& shape) {
+    const SmallSettings settings = settings_of(shape);
+    SmallRun run = grid_run(settings, "zero1");
+    struct Products {
+      std::int64_t calls = 0;
+      double flops = 0;
+    };
+    const auto products_in = [&](const auto& work) {
+      Profiler profiler(*run.backend);
+      work();
+      Products products;
+      for (const Profiler::Entry& op : profiler.entries()) {
+        if (op.name.find("linear") == std::string::npos) continue;
+        products.calls += op.calls;
+        products.flops += op.work.flops;
+      }
+      return products;
+    };
+    const Products step = products_in([&] { run.trainer.step(); });
+    const GemmBound bound(*run.backend, run.model, run.trainer.optimizer(),
+                          {settings.batch_size / run.grid.data().size() * kT, settings.accumulation});
+    const Products bounds = products_in([&] { bound.products(); });
+    EXPECT_EQ(bounds.calls, step.calls);
+    EXPECT_NEAR(bounds.flops, step.flops, 0.03 * step.flops);  // a step has biases and activations too
+  });
+}
+
 TEST_F(GridTrainingWithZero1, finds_the_tensor_that_is_not_finite_on_one_rank) {
   for_each_grid([](const GridShape& shape) {
     SmallRun run = grid_run(settings_of(shape), "zero1");
@@ -203,6 +234,25 @@ TEST_F(GridTrainingWithZero1, finds_the_tensor_that_is_not_finite_on_one_rank) {
     const std::string found = run.trainer.first_non_finite(report);
     EXPECT_NE(found.find("h.2.mlp.c_fc.bias"), std::string::npos) << found;
   });
+}
+
+// Rank r has r/2 ms of products and r ms of AdamW, and a peak of r MiB.
+TEST(BenchOfRanks, has_the_bound_and_the_memory_of_the_rank_that_has_most) {
+  const int rank = ranks().rank();
+  BenchReport report;
+  for (const int i : {1, 2, 3}) {
+    report.products_ms.add(i * rank / 4.0);
+    report.adamw_ms.add(i * rank / 2.0);
+  }
+  report.peak_bytes = static_cast<std::size_t>(rank) << 20;
+  take_most_of_ranks(ranks(), report);
+  const int last = ranks().size() - 1;
+  EXPECT_EQ(report.products_ms.median(), last / 2.0);
+  EXPECT_EQ(report.adamw_ms.median(), last);
+  EXPECT_EQ(report.peak_bytes, static_cast<std::size_t>(last) << 20);
+  ASSERT_EQ(report.rank_peak_bytes.size(), static_cast<std::size_t>(ranks().size()));
+  for (int of = 0; of <= last; ++of)
+    EXPECT_EQ(report.rank_peak_bytes[static_cast<std::size_t>(of)], std::size_t(of) << 20);
 }
 
 std::string name_of_grid_sync(const testing::TestParamInfo<const char*>& test) {

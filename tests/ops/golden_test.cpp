@@ -69,10 +69,11 @@ class GoldenModel : public testing::TestWithParam<GoldenTarget> {
 
   Golden golden{GetParam().model};
   std::unique_ptr<Backend> backend = GetParam().backend->make();
+  SelfCommunicator alone;
 };
 
 TEST_P(GoldenModel, LogitsLossAndGradientsAgree) {
-  const VerifyReport report = verify(*backend, golden.model, golden.state, 0, 1e-4, {}, {}, dtype());
+  const VerifyReport report = verify(*backend, alone, golden.model, golden.state, {.activations = dtype()});
   EXPECT_LE(report.logits.error, limit(1e-6));
   EXPECT_LE(report.loss.error, limit(1e-6));
   for (const auto& row : report.gradients) EXPECT_LE(row.error, limit(2e-6)) << row.name;
@@ -90,7 +91,7 @@ TEST_P(GoldenModel, ErrorsAreRelativeToTheReference) {
   other.logits = logits;
   other.grads = grads;
   other.loss *= 2;
-  const VerifyReport report = verify(*backend, golden.model, other, 0, 1e-4, {}, {}, dtype());
+  const VerifyReport report = verify(*backend, alone, golden.model, other, {.activations = dtype()});
   EXPECT_NEAR(report.logits.error, 0.5, limit(1e-6));
   EXPECT_NEAR(report.loss.error, 0.5, limit(1e-6));
   for (const auto& row : report.gradients) EXPECT_NEAR(row.error, 0.5, limit(2e-6)) << row.name;

@@ -299,6 +299,34 @@ TEST_F(Stage1, Verifies) {
   EXPECT_TRUE(nlohmann::json::parse(result.output)["passed"]);  // printed once
 }
 
+// Three tensor ranks in each of two stages: logits, loss and gradients are PyTorch's, and steps follow the
+// gradients.
+TEST_F(Stage1, VerifiesAGrid) {
+  const auto verify = [&](int ranks, const Arguments& grid) {
+    const Arguments arguments = {"--model",         STAGEGPT_SOURCE_DIR "/tests/golden/tiny.bin",
+                                 "--state",         STAGEGPT_SOURCE_DIR "/tests/golden/tiny_debug_state.bin",
+                                 "--steps",         "4",
+                                 "--learning-rate", "0.01",
+                                 "--grad-clip",     "0.5",
+                                 "--threads",       "1",
+                                 "--json"};
+    return nlohmann::json::parse(stage1(ranks, "verify", arguments + grid).output);
+  };
+  const auto one = verify(1, {}), grid = verify(6, {"--tensor-parallel", "3", "--pipeline-parallel", "2"});
+  EXPECT_TRUE(grid["passed"].get<bool>());
+  ASSERT_EQ(grid["tensors"].size(), one["tensors"].size());
+  double most = 0;
+  for (std::size_t i = 0; i < grid["tensors"].size(); ++i) {
+    EXPECT_EQ(grid["tensors"][i]["name"], one["tensors"][i]["name"]);
+    most = std::max(most, grid["tensors"][i]["error"].get<double>());
+  }
+  EXPECT_GT(most, 0);
+  EXPECT_LT(most, 1e-5);
+  const std::vector<double> expected = one["losses"], losses = grid["losses"];
+  ASSERT_EQ(losses.size(), 4u);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(losses[i], expected[i], 1e-5 * expected[i]) << i;
+}
+
 // The debug state contains wrong gradients.
 TEST_F(Stage1, NamesARankThatIsOutOfTolerance) {
   const Arguments arguments = {"--model", STAGEGPT_SOURCE_DIR "/tests/golden/tiny.bin", "--state", "other"};
@@ -344,6 +372,63 @@ TEST_F(Stage1, BenchTellsRanksAndCommunication) {
   const auto json = nlohmann::json::parse(result.output);
   EXPECT_EQ(json["ranks"], 2);
   EXPECT_GT(json["phases_ms"]["communication"], 0);
+}
+
+// Two tensor ranks in each of two stages: one step with the samples of one rank, and its figures.
+TEST_F(Stage1, BenchOfAGridTakesTheStepOfOneRank) {
+  const auto bench = [&](int ranks, const Arguments& grid) {
+    const Arguments model = {"--n-layer",           "2",  "--n-head",     "2",    "--n-embd",     "32",
+                             "--block-size",        "16", "--vocab-size", "101",  "--batch-size", "2",
+                             "--grad-accumulation", "2",  "--steps",      "1",    "--warmup",     "0",
+                             "--threads",           "1",  "--comm",       "flat", "--json"};
+    return nlohmann::json::parse(stage1(ranks, "bench", model + grid).output);
+  };
+  const auto one = bench(1, {}), grid = bench(4, {"--tensor-parallel", "2", "--pipeline-parallel", "2"});
+  EXPECT_EQ(grid["ranks"], 4);
+  EXPECT_EQ(grid["tensor_parallel"], 2);
+  EXPECT_EQ(grid["pipeline_parallel"], 2);
+  EXPECT_EQ(grid["parameters"], one["parameters"]);
+  for (const char* field : {"loss", "grad_norm"}) {
+    const double expected = one["first_step"][field], got = grid["first_step"][field];
+    EXPECT_NEAR(got, expected, 1e-5 * expected) << field;
+  }
+  // The work of a step is that of the whole model, which four ranks share.
+  const auto flops = [](const nlohmann::json& json) {
+    return json["gflops"].get<double>() * json["ms_per_step"]["median"].get<double>();
+  };
+  EXPECT_NEAR(flops(grid), flops(one), 1e-9 * flops(one));
+  EXPECT_GT(grid["efficiency"], 0);
+  const std::vector<double> peaks = grid["rank_peak_memory_bytes"];
+  ASSERT_EQ(peaks.size(), 4u);
+  EXPECT_EQ(grid["peak_memory_bytes"], std::ranges::max(peaks));
+  EXPECT_LT(grid["peak_memory_bytes"], one["peak_memory_bytes"]);
+  // A rank of the first stage reduces its parameters among data ranks (here one): its half of the tokens
+  // (padded to 128), of a block's matrices and of two biases; and what tensor ranks share, which is reduced
+  // among them too: positions, layernorms and two biases. Each parameter is padded to 64 elements.
+  constexpr std::int64_t C = 32, T = 16, kShared = T * C + 6 * 64,
+                         kDivided = 128 * C + 12 * C * C / 2 + 2 * 64;
+  EXPECT_EQ(grid["bytes_reduced"], 4 * (kDivided + 2 * kShared));
+}
+
+TEST_F(Stage1, BenchRefusesWhatAGridCannotDo) {
+  const auto refusal = [&](int ranks, const Arguments& flags) {
+    const Arguments bench = ranks_of(ranks, "stage1_bench") + Arguments{"--n-head", "2"} + flags;
+    const ProgramResult result = run_mpi(Arguments{"--quiet"} + bench, directory_.path());
+    EXPECT_EQ(result.exit_code, 2);
+    return result.errors.substr(result.errors.rfind("stage1_bench: ") + 14);
+  };
+  EXPECT_EQ(refusal(3, {"--tensor-parallel", "3", "--batch-size", "1"}),
+            "--tensor-parallel: 2 heads cannot be divided among 3 ranks\n");
+  if (kSanitized) return;  // each refusal takes a second or two
+  EXPECT_EQ(refusal(3, {"--pipeline-parallel", "2"}),
+            "--pipeline-parallel: 3 ranks cannot be divided into 2 stages\n");
+  EXPECT_EQ(refusal(2, {"--tensor-parallel", "2", "--generate"}),
+            "--tensor-parallel: cannot be combined with --generate, which does no training step\n");
+  EXPECT_EQ(refusal(2, {"--tensor-parallel", "2", "--budget"}),
+            "--tensor-parallel: cannot be combined with --budget, which counts the ops of one rank with the "
+            "whole model\n");
+  EXPECT_EQ(refusal(2, {"--pipeline-parallel", "2", "--reproducible", "--batch-size", "8"}),
+            "--pipeline-parallel: cannot be combined with --reproducible\n");
 }
 
 // The memory of a rank depends on --comm: with zero1, each of two ranks has half of the moments; with zero2

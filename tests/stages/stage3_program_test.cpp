@@ -199,13 +199,18 @@ TEST_F(Stage3Emulated, VerifiesInEveryPrecision) {
 }
 
 TEST_F(Stage3Emulated, BenchTellsRanksAndCommunication) {
-  const ProgramResult result =
-      stage3(2, "bench",
-             {"--n-layer", "1", "--n-embd", "16", "--n-head", "2", "--seq-len", "16", "--batch-size", "2",
-              "--steps", "2", "--warmup", "1", "--threads", "1", "--json"});
-  const auto json = nlohmann::json::parse(result.output);
+  const auto bench = [&](const Arguments& more) {
+    const Arguments small = {"--n-layer", "2",  "--n-embd",     "16", "--n-head", "2",
+                             "--seq-len", "16", "--batch-size", "2",  "--steps",  "1",
+                             "--warmup",  "1",  "--threads",    "1",  "--json"};
+    return nlohmann::json::parse(stage3(2, "bench", small + more).output);
+  };
+  const auto json = bench({});
   EXPECT_EQ(json["ranks"], 2);
   EXPECT_GT(json["phases_ms"]["communication"], 0);
+  const double loss = json["first_step"]["loss"];
+  for (const char* grid : {"--tensor-parallel", "--pipeline-parallel"})
+    EXPECT_NEAR(bench({grid, "2"})["first_step"]["loss"], loss, 1e-5 * loss) << grid;
 }
 
 TEST_F(Stage3Emulated, RanksShareAGpuOnlyIfTheyMay) {

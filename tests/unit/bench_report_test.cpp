@@ -23,6 +23,7 @@ const BenchSubject kSubject{.model = "nano",
                             .seq_len = 16,
                             .tokens = 32,
                             .ranks = 2,
+                            .tensor_ranks = 2,
                             .threads = 3,
                             .recompute = Recompute::block,
                             .flops = 12e9,
@@ -37,7 +38,10 @@ BenchReport made_report() {
       .data = 0.012, .forward = 0.1, .backward = 0.25, .communication = 0.03, .optimizer = 0.008};
   report.kernels = {{"linear_forward", 13, 0.3, {6e9, 3e9}}, {"copy", 2, 0.1, {0, 4e9}}};
   report.peak = {25e9, "measured GEMM 2048"};
+  report.reduction_ms = samples({40, 20, 30});
+  report.bytes_reduced = 5 << 19;
   report.peak_bytes = 3 << 19;
+  report.rank_peak_bytes = {1 << 19, 3 << 19};
   report.first_loss = 4.5, report.first_grad_norm = 2.25;
   report.load = {.others_share = 0.125, .cores = 4, .threads = 4};
   return report;
@@ -115,6 +119,8 @@ TEST(BenchJson, has_each_figure_once) {
   "batch_size": 2,
   "seq_len": 16,
   "ranks": 2,
+  "tensor_parallel": 2,
+  "pipeline_parallel": 1,
   "threads": 3,
   "recompute": "block",
   "tokens_per_second": 80.0,
@@ -130,6 +136,8 @@ TEST(BenchJson, has_each_figure_once) {
     "communication": 2000.0,
     "optimizer": 2500.0
   },
+  "reduction_ms": 30.0,
+  "bytes_reduced": 2621440,
   "first_step": {
     "loss": 4.5,
     "grad_norm": 2.25
@@ -158,6 +166,10 @@ TEST(BenchJson, has_each_figure_once) {
     }
   ],
   "peak_memory_bytes": 1572864,
+  "rank_peak_memory_bytes": [
+    524288,
+    1572864
+  ],
   "device_work": null,
   "busy": null
 })");
@@ -198,6 +210,7 @@ efficiency        75.0 %    bound / step
 MFU, 6N+12LCT     60.0 %    of 50.0 GFLOP/s, measured GEMM 2048
 MFU, 6N+6LCT      40.0 %    causal: 20.0 GFLOP/s
 memory             1.5 MiB  most in use during a step, with --recompute block
+reductions       30.00 ms   from the first to the last, of 2.5 MiB of gradients of a rank
 others            12.5 %    of 4 cores, used by other programs meanwhile: the figures may be off
 
 phase                         median ms   share

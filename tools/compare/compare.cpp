@@ -117,13 +117,13 @@ class Comparer {
   }
 
   // Adds a contestant if it can start. If it cannot, that is an error, except for a default number of ranks
-  // (for example, with more ranks than GPUs).
+  // that each have the whole model (for example, with more ranks than GPUs).
   void add_contestant(const Contestant& contestant) {
     std::string said;
     try {
       said = runner_->dry_run(contestant);
     } catch (const std::exception& error) {
-      if (contestant.ranks == 1 || experiment().ranks_are_asked_for) throw;
+      if (contestant.ranks == 1 || contestant.divides_model() || experiment().ranks_are_asked_for) throw;
       comparison_.left_out.push_back({contestant.label(), error.what()});
       return;
     }
@@ -167,14 +167,15 @@ class Comparer {
     report();
   }
 
-  // Finds the first tensor that differs, for one contestant of each stage that disagrees with another.
+  // Finds the first tensor that differs, for one contestant of each stage that disagrees with another: one
+  // whose ranks have the whole model, if there is one.
   void find_first_tensors() {
-    std::set<std::pair<int, bool>> explained;
+    std::set<std::pair<std::pair<int, bool>, bool>> explained;
     for (std::size_t i = 0; i < comparison_.checks.size(); ++i) {
       const Check& check = comparison_.checks[i];
       const Contestant& subject = comparison_.subject(check).contestant;
       if (check.passed() || check.kind == Check::Kind::repeats) continue;
-      if (!explained.insert(subject.program.id()).second) continue;
+      if (!explained.insert({subject.program.id(), subject.divides_model()}).second) continue;
       std::cerr << "looking for the first tensor that differs: " << subject.label() << '\n';
       comparison_.divergences[i] =
           first_divergent_tensor(*runner_, comparison_.entries, check, experiment().limits);

@@ -33,6 +33,7 @@ constexpr const char* kFooter =
 struct CompareFlags {
   std::optional<std::string> output, config, programs, against, mpirun, scaling;
   std::string title = "The stages of StageGPT, compared", author, stages, ranks;
+  std::string tensor_parallel, pipeline_parallel;
   std::vector<std::string> traces;
   bool overwrite = false, json = false, emulated = false, reproducible = false, no_reproducible_pass = false;
   bool no_timelines = false;
@@ -59,6 +60,10 @@ void CompareFlags::add(CommandLine& command_line) {
   command_line.free_text("--stages", stages, "stages to compare, such as 0,1,3 (default: all that can run)");
   command_line.free_text("--ranks", ranks,
                          "numbers of ranks for stages 1 and 3, such as 1,2,4 (default: 1,2)");
+  command_line.free_text(compare::kTensorFlag, tensor_parallel,
+                         "numbers of tensor ranks that hold one model, such as 1,2 (default: 1): all are "
+                         "combined with --ranks that they divide");
+  command_line.free_text(compare::kPipelineFlag, pipeline_parallel, "the same for the stages of a pipeline");
   command_line.toggle("--emulated", emulated, "run stages 2 and 3 on the emulator even if there is a GPU");
   command_line.text("--programs", programs, "directory of stageN_train (default: that of this program)");
   command_line.text("--against", against,
@@ -105,11 +110,15 @@ void CompareFlags::resolve_experiment(const std::vector<std::string>& handed_on)
                            [&] { return FlagList::of_settings(parse_json(file.text())); });
   }
   experiment.flags = experiment_flags(configuration, FlagList::parse(handed_on));
-  if (!ranks.empty()) {
+  const auto take_numbers = [](const char* flag, const std::string& text,
+                               std::vector<std::int64_t>& numbers) {
     constexpr std::int64_t kMostRanks = 65536;
-    experiment.ranks = compare::parse_numbers("--ranks", ranks, 1, kMostRanks);
-    experiment.ranks_are_asked_for = true;
-  }
+    if (!text.empty()) numbers = compare::parse_numbers(flag, text, 1, kMostRanks);
+  };
+  experiment.ranks_are_asked_for = !ranks.empty();
+  take_numbers("--ranks", ranks, experiment.ranks);
+  take_numbers(compare::kTensorFlag, tensor_parallel, experiment.tensor_parallel);
+  take_numbers(compare::kPipelineFlag, pipeline_parallel, experiment.pipeline_parallel);
   if (scaling) experiment.mode = *scaling == "weak" ? compare::Mode::weak : compare::Mode::strong;
   experiment.cores = cores.value_or(compare::usable_cores());
   experiment.reproducible = reproducible;

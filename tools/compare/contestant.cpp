@@ -9,7 +9,12 @@
 namespace stagegpt::compare {
 namespace {
 
-// Why a batch cannot be divided among so many ranks; empty if it can.
+// Ranks that hold one model together.
+struct ModelRanks {
+  std::int64_t tensor = 1, stages = 1;
+};
+
+// Why a batch cannot be divided among so many data ranks; empty if it can.
 std::string why_not(const Experiment& experiment, std::int64_t batch_size, std::int64_t ranks,
                     bool reproducible) {
   try {
@@ -28,6 +33,7 @@ class Planner {
 
   Plan plan() {
     const bool weak = experiment_.mode == Mode::weak;
+    if (std::ranges::any_of(stages_, &StageProgram::has_ranks)) check_grids();
     for (const std::int64_t factor : weak ? experiment_.ranks : std::vector<std::int64_t>{1}) {
       for (const StageProgram& stage : stages_) add_timed(stage, factor);
     }
@@ -46,6 +52,38 @@ class Planner {
     return std::max<std::int64_t>(1, experiment_.cores / sharing);
   }
 
+  // The grids that divide so many ranks.
+  std::vector<ModelRanks> grids_of(const StageProgram& stage, std::int64_t ranks) const {
+    if (!stage.has_ranks()) return {{}};
+    std::vector<ModelRanks> grids;
+    for (const std::int64_t tensor : experiment_.tensor_parallel) {
+      for (const std::int64_t stages : experiment_.pipeline_parallel) {
+        if (ranks % (tensor * stages) == 0) grids.push_back({tensor, stages});
+      }
+    }
+    return grids;
+  }
+
+  // Throws UserError if no ranks can be divided into groups that are asked for.
+  void check_grids() const {
+    const auto require = [&](const char* flag, const std::vector<std::int64_t>& groups,
+                             const std::vector<std::int64_t>& others) {
+      for (const std::int64_t group : groups) {
+        if (group > 1 && experiment_.reproducible)
+          user_error(flag, ": cannot be combined with --reproducible");
+        const auto divides = [&](std::int64_t ranks) {
+          return std::ranges::any_of(others,
+                                     [&](std::int64_t other) { return ranks % (group * other) == 0; });
+        };
+        if (std::ranges::none_of(experiment_.ranks, divides))
+          user_error(flag, ": no number of --ranks can be divided into groups of ", group * others.front(),
+                     " with one model");
+      }
+    };
+    require(kTensorFlag, experiment_.tensor_parallel, experiment_.pipeline_parallel);
+    require(kPipelineFlag, experiment_.pipeline_parallel, experiment_.tensor_parallel);
+  }
+
   // In weak mode, `factor` is the number of ranks, and the batch is `factor` times as large.
   void add_timed(const StageProgram& stage, std::int64_t factor) {
     const bool weak = experiment_.mode == Mode::weak;
@@ -59,7 +97,13 @@ class Planner {
                             .reproducible = experiment_.reproducible,
                             .timed = true,
                             .one_of_several_batches = weak};
-      add(contestant, experiment_.ranks_are_asked_for && stage.has_ranks());
+      const std::vector<ModelRanks> grids = grids_of(stage, n);
+      if (grids.empty()) add_or_refuse(contestant, no_grid(n), experiment_.ranks_are_asked_for);
+      for (const auto& [tensor_ranks, stages] : grids) {
+        contestant.tensor_ranks = tensor_ranks;
+        contestant.pipeline_stages = stages;
+        add(contestant, stage.has_ranks() && (experiment_.ranks_are_asked_for || contestant.divides_model()));
+      }
     }
   }
 
@@ -79,9 +123,27 @@ class Planner {
     add(contestant, false);
   }
 
+  std::string no_grid(std::int64_t ranks) const {
+    return concat("--ranks: ", counted(ranks, "rank"), " cannot be divided as ", kTensorFlag, " and ",
+                  kPipelineFlag, " ask");
+  }
+
   void add(const Contestant& contestant, bool asked_for) {
-    const std::string why =
-        why_not(experiment_, contestant.batch_size, contestant.ranks, contestant.reproducible);
+    for (const auto& [flag, size] :
+         {std::pair(kTensorFlag, contestant.tensor_ranks), {kPipelineFlag, contestant.pipeline_stages}}) {
+      if (size == 1 || contestant.program.flags.contains(flag)) continue;
+      plan_.left_out.push_back(
+          {contestant.label(), concat(contestant.program.path.filename().string(), " has no ", flag)});
+      return;
+    }
+    add_or_refuse(contestant,
+                  why_not(experiment_, contestant.batch_size, contestant.ranks / contestant.model_ranks(),
+                          contestant.reproducible),
+                  asked_for);
+  }
+
+  // Adds a contestant, if there is no reason why not.
+  void add_or_refuse(const Contestant& contestant, const std::string& why, bool asked_for) {
     if (why.empty()) {
       plan_.contestants.push_back(contestant);
     } else if (asked_for || experiment_.reproducible) {
@@ -115,6 +177,9 @@ std::string Contestant::joined(const char* stage, const char* rank, const char* 
   if (program.hardware == Hardware::emulator) text += concat(separator, "emulated");
   if (program.other_build) text += concat(separator, *separator == '-' ? "other-build" : "other build");
   if (program.has_ranks()) text += concat(separator, ranks, rank, ranks == 1 ? "" : "s");
+  const char* const number = *separator == '-' ? "-" : " ";
+  if (tensor_ranks > 1) text += concat(separator, "tensor", number, tensor_ranks);
+  if (pipeline_stages > 1) text += concat(separator, "pipeline", number, pipeline_stages);
   return text;
 }
 

@@ -42,8 +42,13 @@ struct Contestant {
   bool reproducible = false;
   bool timed = true;  // else it runs once, and only its results are compared
   bool one_of_several_batches = false;
+  std::int64_t tensor_ranks = 1, pipeline_stages = 1;  // that hold one model together
 
-  // "stage1-2-ranks-reproducible": the name of its directories, and in results.json.
+  // Whether no rank has the whole model.
+  bool divides_model() const { return model_ranks() > 1; }
+  std::int64_t model_ranks() const { return tensor_ranks * pipeline_stages; }
+  // "stage1-2-ranks-batch-8-reproducible", "stage1-4-ranks-tensor-2-pipeline-2-batch-8": the name of its
+  // directories, and in results.json.
   std::string name() const;
   // "Stage 1, 2 ranks, batch 16, reproducible".
   std::string label() const;
@@ -66,8 +71,8 @@ struct Plan {
 };
 
 // The contestants of an experiment; the reference of each batch size precedes those that are compared with
-// it. A number of ranks that does not divide the batch is left out; it is a UserError if the user has
-// requested it.
+// it. A number of ranks that does not divide the batch, or is not divided by any grid, is left out; it is a
+// UserError if the user has requested it, as is a grid for which there are no ranks.
 Plan plan_contestants(const Experiment& experiment, const std::vector<StageProgram>& stages);
 
 }  // namespace stagegpt::compare

@@ -21,9 +21,10 @@ const FlagList& default_flags() {
 }
 
 // Flags that compare_stages sets for each run, or for which it has its own flag.
-constexpr const char* kOwn[] = {"--run-dir", "--resume",       "--threads",      "--reproducible", "--json",
-                                "--dry-run", "--config",       "--print-config", "--trace-steps",  "--help",
-                                "--version", "--val-fraction", "--profile",      "--profile-steps"};
+constexpr const char* kOwn[] = {"--run-dir",     "--resume",        "--threads", "--reproducible",
+                                "--json",        "--dry-run",       "--config",  "--print-config",
+                                "--trace-steps", "--help",          "--version", "--val-fraction",
+                                "--profile",     "--profile-steps", kTensorFlag, kPipelineFlag};
 
 }  // namespace
 

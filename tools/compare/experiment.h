@@ -11,6 +11,8 @@
 
 namespace stagegpt::compare {
 
+inline constexpr const char *kTensorFlag = "--tensor-parallel", *kPipelineFlag = "--pipeline-parallel";
+
 // same_cores: each contestant uses all cores, which its ranks divide. strong, weak: each rank has its own
 // cores; the batch is fixed (strong) or grows with the number of ranks (weak).
 enum class Mode { same_cores, strong, weak };
@@ -28,6 +30,9 @@ struct Experiment {
   Mode mode = Mode::same_cores;
   std::vector<std::int64_t> ranks = {1, 2};
   bool ranks_are_asked_for = false;
+  // Tensor ranks and stages of the pipeline in a model of stages 1 and 3: each of these with each of those,
+  // on every number of ranks that they divide.
+  std::vector<std::int64_t> tensor_parallel = {1}, pipeline_parallel = {1};
   std::int64_t repeats = 3;
   std::int64_t warmup = 3;  // steps that are not timed
   std::int64_t cores = 1;   // of a contestant, over all ranks

@@ -126,7 +126,7 @@ LinePlot scaling_plot(const Comparison& comparison) {
   for (const Speed& speed : speeds(comparison)) {
     const Contestant& contestant = contestant_of(comparison, speed);
     const auto program = contestant.program.id();
-    if (!contestant.program.has_ranks()) continue;
+    if (!contestant.program.has_ranks() || contestant.divides_model()) continue;
     Series& series = of_program[program];
     const bool emulated = contestant.program.hardware == Hardware::emulator;
     series.name =

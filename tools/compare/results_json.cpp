@@ -92,6 +92,8 @@ Json entry_json(const Entry& entry, std::int64_t warmup) {
           {"hardware", name_of(contestant.program.hardware)},
           {"other_build", contestant.program.other_build},
           {"ranks", contestant.ranks},
+          {"tensor_parallel", contestant.tensor_ranks},
+          {"pipeline_parallel", contestant.pipeline_stages},
           {"threads_per_rank", contestant.threads},
           {"batch_size", contestant.batch_size},
           {"reproducible", contestant.reproducible},
@@ -152,6 +154,8 @@ Json experiment_json(const Comparison& comparison) {
   return {{"mode", name_of(experiment.mode)},
           {"cores", experiment.cores},
           {"ranks", experiment.ranks},
+          {"tensor_parallel", experiment.tensor_parallel},
+          {"pipeline_parallel", experiment.pipeline_parallel},
           {"repeats", experiment.repeats},
           {"warmup", experiment.warmup},
           {"reproducible", experiment.reproducible},
@@ -195,8 +199,8 @@ Json results_json(const Comparison& comparison) {
 
 std::string results_csv(const Comparison& comparison) {
   std::string text =
-      "name,stage,hardware,ranks,threads_per_rank,batch_size,reproducible,trial,steps,tokens_per_second,step_"
-      "ms";
+      "name,stage,hardware,ranks,tensor_parallel,pipeline_parallel,threads_per_rank,batch_size,reproducible,"
+      "trial,steps,tokens_per_second,step_ms";
   for (const char* phase : kPhases) text += concat(",", phase, "_ms");
   text += ",communication_share,peak_memory_bytes,first_loss,last_loss\r\n";
   for (const Entry& entry : comparison.entries) {
@@ -206,7 +210,8 @@ std::string results_csv(const Comparison& comparison) {
       const Timing timed = timing(trial, comparison.experiment.warmup);
       text +=
           concat(contestant.name(), ',', contestant.program.stage, ',', name_of(contestant.program.hardware),
-                 ',', contestant.ranks, ',', contestant.threads, ',', contestant.batch_size, ',',
+                 ',', contestant.ranks, ',', contestant.tensor_ranks, ',', contestant.pipeline_stages, ',',
+                 contestant.threads, ',', contestant.batch_size, ',',
                  contestant.reproducible ? "true" : "false", ',', i + 1, ',', trial.steps.size(), ',',
                  csv_number(timed.tokens_per_second), ',', csv_number(timed.step_ms));
       for (const double ms : timed.ms) text += concat(',', csv_number(ms));

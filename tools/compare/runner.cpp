@@ -76,6 +76,8 @@ std::vector<std::string> Runner::command(const Contestant& contestant,
   flags.set("--batch-size", {std::to_string(contestant.batch_size)});
   flags.set("--threads", {std::to_string(contestant.threads)});
   if (contestant.reproducible) flags.set("--reproducible");
+  if (contestant.tensor_ranks > 1) flags.set(kTensorFlag, {std::to_string(contestant.tensor_ranks)});
+  if (contestant.pipeline_stages > 1) flags.set(kPipelineFlag, {std::to_string(contestant.pipeline_stages)});
   flags.update(FlagList::parse(more));
   std::vector<std::string> words = start_words(program, contestant.ranks, launcher_);
   // A flag that no stage has is passed too, so that the program reports it. A flag that only other stages
