@@ -229,8 +229,9 @@ TEST_F(CompareFlagsTest, DivideTheModel) {
   EXPECT_EQ(contestant["tensor_parallel"], 2);
   EXPECT_EQ(contestant["pipeline_parallel"], 2);
   // A grid that cannot start was asked for.
-  with_grids.dry_run +=
-      "; case \"$*\" in *--tensor-parallel*) echo 'stage1_train: no heads' >&2; exit 2;; esac";
+  with_grids.dry_run =
+      "case \"$*\" in *--tensor-parallel*) echo 'stage1_train: no heads' >&2; exit 2;; esac; " +
+      with_grids.dry_run;
   stage("stage1_train", with_grids);
   fs::remove_all(folder() / "report");
   EXPECT_EQ(refused({"--stages", "0,1", "--tensor-parallel", "2"}), "compare_stages: no heads\n");
@@ -247,7 +248,7 @@ TEST_F(CompareFlagsTest, DivideAModelThatCannotBeTraced) {
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(
       result.output.find("The first tensor that differs is unknown: no rank of Stage 1, 2 ranks, tensor "
-                         "2 has the\nwhole model, so it cannot be traced."),
+                         "2 has the whole model,\nso it cannot be traced."),
       std::string::npos)
       << result.output;
 }

@@ -145,7 +145,8 @@ TEST(ResultsCsv, HasALineForEachTrial) {
     EXPECT_TRUE(line.ends_with('\r'));
   }
   EXPECT_EQ(count, 1 + 6u);
-  EXPECT_NE(csv.find("stage1-2-ranks-batch-8,1,CPU,2,1,8,false,2,5,2560.0,100.0,"), std::string::npos) << csv;
+  EXPECT_NE(csv.find("stage1-2-ranks-batch-8,1,CPU,2,1,1,1,8,false,2,5,2560.0,100.0,"), std::string::npos)
+      << csv;
 }
 
 TEST(Escaped, IsTextInHtml) {
