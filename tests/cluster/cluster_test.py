@@ -10,6 +10,7 @@ ranks on one host, without the cluster; the process table. Exits with 77 if this
 import argparse
 import json
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -26,6 +27,16 @@ SMALL = ["--tokenizer", "char", "--n-layer", "2", "--n-head", "4", "--n-embd", "
          "--val-fraction", "0", "--max-new-tokens", "1", "--data", str(ROOT / "data/dummy.txt")]
 WATCHDOG = 3                # seconds
 LATENCY = 3000              # microseconds
+BANDWIDTH, BURST = 0.02, 250  # Gb/s, microseconds
+MESSAGE = 200_000           # bytes: fewer than a link sends at once without --burst
+SENDER = f"""
+import socket, time
+with socket.create_connection(("10.89.0.254", 5000), timeout=300) as head:
+    start = time.monotonic()
+    head.sendall(bytes({MESSAGE}))
+    head.recv(1)
+    print(time.monotonic() - start)
+"""
 bin_dir = Path()
 
 
@@ -153,6 +164,24 @@ def delayed_link() -> None:
     print(f"--latency {LATENCY}: the fastest of 20 answers came after {fastest:.0f} us", flush=True)
 
 
+def short_burst() -> None:
+    """A link that was idle sends no more at once than --burst, or two packets."""
+    with socket.create_server(("", 5000)) as server:
+        node = subprocess.Popen([ROOT / "scripts/cluster/on_node.sh", "node1", f"{sys.executable} -c {shlex.quote(SENDER)}"],
+                                stdout=subprocess.PIPE, text=True)
+        server.settimeout(60)
+        head, _ = server.accept()
+        with head:
+            received = 0
+            while received < MESSAGE:
+                received += len(head.recv(MESSAGE))
+            head.sendall(b"x")
+            milliseconds = 1e3 * float(node.communicate(timeout=time_left())[0])
+    least = 1e3 * (MESSAGE - 2 * 6144) * 8e-9 / BANDWIDTH  # the node's end and the head's
+    check(milliseconds >= least, "expected", MESSAGE, "bytes after", least, "ms at the earliest, not", milliseconds)
+    print(f"--bandwidth {BANDWIDTH} --burst {BURST}: {MESSAGE:,} bytes take {milliseconds:.0f} ms", flush=True)
+
+
 def lose_node(run: str, stage: int, lose: Callable[[], None]) -> None:
     """Loses node 3 of four in the middle of a run, and resumes it on two nodes."""
     os.environ |= SHORT_SILENCE
@@ -198,7 +227,7 @@ def lost_link() -> None:
 
 
 NODES = {two_nodes: 2, four_nodes: 4, other_numbers_of_nodes: 4, killed_node: 4, killed_node_of_stage3: 4, lost_link: 4,
-         delayed_link: 2, teardown: 0}
+         delayed_link: 2, short_burst: 2, teardown: 0}
 TESTS = {function.__name__: function for function in NODES}
 
 
@@ -226,8 +255,9 @@ def main() -> int:
 
 
 def run_inside(nodes: int, test: str, scratch: str) -> int:
-    delay = ["--latency", LATENCY] if test == delayed_link.__name__ else []
-    cluster = start_cluster("--nodes", nodes, *delay, sys.executable, Path(__file__).resolve(), bin_dir, test, "--inside", cwd=scratch)
+    link = {delayed_link.__name__: ["--latency", LATENCY],
+            short_burst.__name__: ["--bandwidth", BANDWIDTH, "--burst", BURST]}.get(test, [])
+    cluster = start_cluster("--nodes", nodes, *link, sys.executable, Path(__file__).resolve(), bin_dir, test, "--inside", cwd=scratch)
     try:
         return cluster.wait(timeout=CLUSTER_LIMIT)
     except subprocess.TimeoutExpired:
