@@ -129,12 +129,18 @@ class Training:
             check(f'resumed from "step_{self.first:08}"' in text, "expected to resume from step", self.first, text)
 
 
-def rank_processes() -> dict[int, int]:
-    """The process of each rank."""
+def host_of(process: int | str) -> str:
+    """Identifies the node on which a process runs."""
+    return os.readlink(f"/proc/{process}/ns/uts")
+
+
+def rank_processes(nodes: list[str]) -> dict[int, int]:
+    """The process of each rank on these nodes."""
+    hosts = {host_of(Path(os.environ["STAGEGPT_CLUSTER"], f"{node}.pid").read_text().strip()) for node in nodes}
     ranks = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if (process / "comm").read_text().startswith("stage"):
+            if (process / "comm").read_text().startswith("stage") and host_of(process.name) in hosts:
                 environment = dict(each.partition("=")[::2] for each in (process / "environ").read_text().split("\0"))
                 ranks[int(environment["OMPI_COMM_WORLD_RANK"])] = int(process.name)
         except (OSError, KeyError):
@@ -142,11 +148,11 @@ def rank_processes() -> dict[int, int]:
     return ranks
 
 
-def wait_for_moment(training: Training, rng: random.Random, stops: bool) -> str:
+def wait_for_moment(training: Training, nodes: list[str], rng: random.Random, stops: bool) -> str:
     """Waits for a random moment. A rank that is stopped is noticed only when the watchdogs run: after the start."""
     moment = rng.choice(["steps", "saving", "saving"] if stops else ["start", "steps", "saving", "saving"])
     if moment == "start":
-        training.wait_for(rank_processes)
+        training.wait_for(lambda: rank_processes(nodes))
         time.sleep(rng.uniform(0, 1))
         return moment
     steps = rng.randint(1, 5)
@@ -160,11 +166,14 @@ def wait_for_moment(training: Training, rng: random.Random, stops: bool) -> str:
 
 
 class Loss(NamedTuple):
-    """What was lost, what the output may say of it, and the process that is to be stopped, if any."""
+    """What was lost, and what the output may say of it; the process that is to be stopped, if any; whether the next run may begin
+    while ranks that nobody reaches still run; and the node, if any, whose ranks nobody reaches and have no watchdog yet."""
 
     what: str
     says: tuple[str, ...]
     stopped: int = 0
+    may_go_on: bool = False
+    unwatched: str = ""
 
 
 class Cluster:
@@ -177,19 +186,22 @@ class Cluster:
     def lose(self, training: Training) -> Loss:
         """Loses something at a random moment."""
         kind = self.rng.choice(["rank", "rank", "stop", "node", "link"] if len(self.nodes) > 2 else ["rank", "rank", "stop"])
-        moment = f"{wait_for_moment(training, self.rng, kind == 'stop')}, step {last_step()}"
+        moment = f"{wait_for_moment(training, self.nodes, self.rng, kind == 'stop')}, step {last_step()}"
         watchdog = "(--watchdog-seconds): ending all ranks"
         if kind in ("rank", "stop"):
-            training.wait_for(rank_processes)
-            rank, process = self.rng.choice(sorted(rank_processes().items()))
+            training.wait_for(lambda: rank_processes(self.nodes))
+            rank, process = self.rng.choice(sorted(rank_processes(self.nodes).items()))
             if kind == "stop":
                 return Loss(f"stopped rank {rank} ({moment})", (watchdog,), process)
             os.kill(process, signal.SIGKILL)
             return Loss(f"killed rank {rank} ({moment})", (f"rank {rank} with PID", *LOST))
         node = self.rng.choice(self.nodes)
         self.nodes.remove(node)
+        # Rank 0 holds the lock of the run until it ends.
+        may_go_on = kind == "link" and not moment.startswith("start") and 0 in rank_processes(self.nodes) and self.rng.random() < 0.5
         (kill_node if kind == "node" else take_down_link)(node)
-        return Loss(f"{'killed' if kind == 'node' else 'took down the link of'} {node} ({moment})", (watchdog, *LOST))
+        return Loss(f"{'killed' if kind == 'node' else 'took down the link of'} {node} ({moment})", (watchdog, *LOST), 0,
+                    may_go_on, node if kind == "link" and moment.startswith("start") else "")
 
     def check_memory(self) -> None:
         """That no rank has left shared memory on a node that runs."""
@@ -214,13 +226,16 @@ def kill_on_cluster(bin_dir: Path, stage: int, kills: range, nodes: int, rng: ra
         seconds = time.monotonic() - start
         check(code not in (0, 2, 75), "exit code", code, training.text())
         check(any(each in training.text() for each in loss.says), "the output does not say that it", loss.what, ":", training.text())
-        # Ranks that nobody can reach end by their own watchdog.
-        check(wait_until(lambda: not ranks_left(), VANISH), "left behind:", ranks_left())
-        cluster.check_memory()
+        if loss.unwatched:  # in MPI_Init they wait until TCP gives up, for a quarter of an hour
+            kill_node(loss.unwatched)
+        goes_on = loss.may_go_on and kill + 1 < kills.stop
+        if not goes_on:  # ranks that nobody can reach end by their own watchdog
+            check(wait_until(lambda: not ranks_left(), VANISH), "left behind:", ranks_left())
+            cluster.check_memory()
         training.check_start()
         check(last_step() >= newest(RUN), "metrics.jsonl ends before checkpoint", newest(RUN))
         print(f"{kill + 1:3}. {training.shape}: {loss.what}; ended {seconds:.1f} s later, exit code {code}; newest checkpoint "
-              f"{newest(RUN)}", flush=True)
+              f"{newest(RUN)}{'; the next run begins at once' if goes_on else ''}", flush=True)
     return 0
 
 
