@@ -420,8 +420,6 @@ TEST_F(Stage1, BenchRefusesWhatAGridCannotDo) {
   EXPECT_EQ(refusal(3, {"--tensor-parallel", "3", "--batch-size", "1"}),
             "--tensor-parallel: 2 heads cannot be divided among 3 ranks\n");
   if (kSanitized) return;  // each refusal takes a second or two
-  EXPECT_EQ(refusal(3, {"--pipeline-parallel", "2"}),
-            "--pipeline-parallel: 3 ranks cannot be divided into 2 stages\n");
   EXPECT_EQ(refusal(2, {"--tensor-parallel", "2", "--generate"}),
             "--tensor-parallel: cannot be combined with --generate, which does no training step\n");
   EXPECT_EQ(refusal(2, {"--tensor-parallel", "2", "--budget"}),
