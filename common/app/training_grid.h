@@ -31,12 +31,14 @@ TrainingMemory training_memory(const Machine& machine, const Gpt2Config& config,
 class TrainedPart {
  public:
   TrainedPart(const Machine& machine, const Gpt2Config& config)
-      : partition_(make_partition(machine.ranks())),
-        model(*machine.backend, config, DType::f32, machine.ranks().data().size(), machine.sync->purpose(),
+      : grid_(machine.ranks()),
+        partition_(make_partition(grid_)),
+        model(*machine.backend, config, DType::f32, grid_.data().size(), machine.sync->purpose(),
               machine.activations, *partition_) {}
 
  private:
-  std::unique_ptr<Partition> partition_;
+  Grid grid_;
+  std::unique_ptr<Partition> partition_;  // borrows the grid's communicators
 
  public:
   Gpt2 model;
