@@ -35,6 +35,7 @@ QUICK_SCRIPTS = {"scripts/scaling_model.py", "scripts/scaling_grids.py"}  # they
 TINY_MODEL = {"--n-layer": "1", "--n-head": "2", "--n-embd": "16"}
 TINY_GENERATION = {"--model": "nano", **TINY_MODEL, "--steps": "1"}
 TINY_BENCH = {**TINY_GENERATION, "--batch-size": "2", "--seq-len": "8", "--warmup": "0"}
+OF_SEVERAL_RANKS = ("--ranks-per-node", "--tensor-parallel", "--pipeline-parallel")  # a call is run with one rank
 TINY_COMPARISON = ["--stages", "0", "--repeats", "1", "--no-reproducible-pass", "--overwrite"]
 
 
@@ -120,7 +121,7 @@ def result_of(call: Call, programs: Programs, scratch: Path) -> subprocess.Compl
         return programs.run(call.name, call.arguments, ROOT)
     if job and job.group(2) == "bench":
         values = {} if "--budget" in call.arguments else TINY_GENERATION if "--generate" in call.arguments else TINY_BENCH
-        one_rank = {"--ranks-per-node": "1"} if "--ranks-per-node" in call.arguments else {}
+        one_rank = {flag: "1" for flag in OF_SEVERAL_RANKS if flag in call.arguments}
         return programs.run(call.name, with_values(call.arguments, values | one_rank), scratch)
     if call.name == "compare_stages":
         return programs.run(call.name, tiny_comparison(call.arguments), scratch)
@@ -182,7 +183,7 @@ def all_flags(programs: Programs) -> set[str]:
     known = set(FOREIGN_FLAGS)
     for name in [*names, "prepare_data", "convert_checkpoint", "compare_stages", "doctor"]:
         known |= programs.flags(name)
-    for script in [*ROOT.glob("scripts/*.*"), *ROOT.glob("scripts/cluster/*.*"), *ROOT.glob("tests/mutations/*.py"), ROOT / "labs/lab",
+    for script in [*ROOT.glob("scripts/*.*"), *ROOT.glob("scripts/cluster/*.*"), *ROOT.glob("tests/mutations/*.py"), *ROOT.glob("tests/cluster/*.py"), ROOT / "labs/lab",
                    ROOT / "labs/prove", *ROOT.glob("labs/kit/**/*.py")]:
         known |= set(re.findall(r"--[a-z][\w-]*", script.read_text(encoding="utf-8")))
     return known

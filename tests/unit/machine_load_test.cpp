@@ -195,7 +195,8 @@ TEST(MachineLoad, a_meter_knows_the_load_unless_there_is_a_quota) {
 
 TEST(BenchJson, tells_of_a_busy_machine) {
   BenchReport report;
-  for (Samples* samples : {&report.step_ms, &report.products_ms, &report.adamw_ms}) samples->add(1);
+  for (Samples* samples : {&report.step_ms, &report.products_ms, &report.adamw_ms, &report.reduction_ms})
+    samples->add(1);
   EXPECT_TRUE(bench_json({}, report)["busy"].is_null());
   report.load = load_of({reading(20, 8)});
   const auto busy = bench_json({}, report)["busy"];
