@@ -183,8 +183,8 @@ def all_flags(programs: Programs) -> set[str]:
     known = set(FOREIGN_FLAGS)
     for name in [*names, "prepare_data", "convert_checkpoint", "compare_stages", "doctor"]:
         known |= programs.flags(name)
-    for script in [*ROOT.glob("scripts/*.*"), *ROOT.glob("scripts/cluster/*.*"), *ROOT.glob("tests/mutations/*.py"), *ROOT.glob("tests/cluster/*.py"), ROOT / "labs/lab",
-                   ROOT / "labs/prove", *ROOT.glob("labs/kit/**/*.py")]:
+    for script in [*ROOT.glob("scripts/*.*"), *ROOT.glob("scripts/cluster/*.*"), *ROOT.glob("tests/mutations/*.py"),
+                   *ROOT.glob("tests/cluster/*.py"), ROOT / "labs/lab", ROOT / "labs/prove", *ROOT.glob("labs/kit/**/*.py")]:
         known |= set(re.findall(r"--[a-z][\w-]*", script.read_text(encoding="utf-8")))
     return known
 
