@@ -48,8 +48,8 @@ struct Block {
   std::int64_t t0, queries, u0, keys;
 };
 
-// Asks for a row that is copied soon: with rows of other heads between them, rows are too far apart for the
-// processor to see them coming.
+// Asks for a row that is read, or with kWrite written, soon: with rows of other heads between them, rows are
+// too far apart for the processor to see them coming.
 template <bool kWrite = false, class T>
 void prefetch_row(const T* row, const Head& head) {
   constexpr std::int64_t kLine = Scratch::kLineFloats * sizeof(float) / sizeof(T);
