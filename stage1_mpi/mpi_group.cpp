@@ -71,9 +71,7 @@ void MpiGroup::all_gather(std::span<const std::byte> own, std::span<std::byte> a
   check_mpi(MPI_Allgather(own.data(), count, MPI_BYTE, all.data(), count, MPI_BYTE, comm_), "MPI_Allgather");
 }
 
-MpiGroup::Signal MpiGroup::signal_others(Kind kind, const Request& request) {
-  return from_root(*this, Signal{kind, request});
-}
+MpiGroup::Signal MpiGroup::signal_others(Signal signal) { return from_root(*this, signal); }
 
 void MpiGroup::beat() {
   constexpr auto kInterval = std::chrono::milliseconds(100);
@@ -81,25 +79,21 @@ void MpiGroup::beat() {
   const auto now = std::chrono::steady_clock::now();
   if (!others_wait_ || now - last_signal_ < kInterval) return;
   last_signal_ = now;
-  signal_others(Kind::progress);
+  signal_others(Signal::progress);
 }
 
-void MpiGroup::while_root_works(const std::function<void()>& body, const Help& help) {
+void MpiGroup::while_root_works(const std::function<void()>& body) {
   if (is_root()) {
     others_wait_ = size_ > 1;
     body();
     others_wait_ = false;
-    signal_others(Kind::done);
+    signal_others(Signal::done);
     return;
   }
   // Each signal is a separate wait for the watchdog.
-  for (Signal signal = signal_others(Kind::done); signal.kind != Kind::done;
-       signal = signal_others(Kind::done)) {
-    if (signal.kind == Kind::request) help(signal.request);
+  while (signal_others(Signal::done) != Signal::done) {
   }
 }
-
-void MpiGroup::ask_others(const Request& request) { signal_others(Kind::request, request); }
 
 void MpiGroup::send(std::span<const std::byte> bytes, int to) {
   const Watchdog::Waiting waiting(watchdog());

@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,8 +32,7 @@ class MpiGroup final : public RankGroup {
   void enter(const char* phase) override { watchdog().enter(phase); }
   // In while_root_works(), it also sends a message to the waiting ranks, at most every 100 ms.
   void beat() override;
-  void while_root_works(const std::function<void()>& body, const Help& help) override;
-  void ask_others(const Request& request) override;
+  void while_root_works(const std::function<void()>& body) override;
   void send(std::span<const std::byte> bytes, int to) override;
   void receive(std::span<std::byte> bytes, int from) override;
 
@@ -46,13 +46,9 @@ class MpiGroup final : public RankGroup {
   Watchdog& watchdog() { return session_.watchdog(); }
 
  private:
-  // A message of the root to the ranks that wait for it.
-  enum class Kind : std::int64_t { progress, request, done };
-  struct Signal {
-    Kind kind;
-    Request request;
-  };
-  Signal signal_others(Kind kind, const Request& request = {});
+  // A message of the root to the ranks that wait for it. Returns the root's signal on every rank.
+  enum class Signal : std::uint8_t { progress, done };
+  Signal signal_others(Signal signal);
 
   MpiSession& session_;
   MPI_Comm comm_ = MPI_COMM_NULL;

@@ -411,11 +411,8 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, Timeline* ti
 // With --tensor-parallel and --pipeline-parallel, no rank has the whole model. (With frozen parameters, ranks
 // could disagree on which gradients there are: some biases are on the first tensor rank only.)
 void refuse_what_needs_a_whole_model(const TrainFlags& flags, const Stage& stage) {
-  const TrainingRunConfig run = flags.run();
-  refuse_on_grid(stage, run.trainer.reproducible, "--reproducible");
+  refuse_on_grid(stage, flags.run().trainer.reproducible, "--reproducible");
   refuse_on_grid(stage, !flags.model_config().frozen.empty(), "--freeze");
-  refuse_on_grid(stage, run.trace_steps > 0, "--trace-steps");
-  refuse_on_grid(stage, run.watch_layers > 0, "--watch-layers");
 }
 
 // Checks that need neither data nor weights.

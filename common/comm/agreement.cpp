@@ -75,10 +75,10 @@ void agree(RankGroup& group, const std::function<void()>& body) {
   throw_agreed(*first, all_alike ? message : concat("rank ", rank, ": ", message));
 }
 
-void on_root(RankGroup& group, const std::function<void()>& body, const RankGroup::Help& help) {
+void on_root(RankGroup& group, const std::function<void()>& body) {
   if (group.size() == 1) return body();
   Failure failure;
-  group.while_root_works([&] { failure = outcome_of(body); }, help);
+  group.while_root_works([&] { failure = outcome_of(body); });
   failure.outcome = from_root(group, failure.outcome);
   if (failure.outcome == Outcome::stopped) throw AgreedStop();
   if (failure.outcome != Outcome::done) {

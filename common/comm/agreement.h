@@ -70,9 +70,7 @@ void agree(RankGroup& group, const std::function<void()>& body);
 
 // Runs `body` on rank 0 while the others wait. An error in it is thrown on all ranks. A body that may take
 // long must call group.beat() repeatedly; otherwise the watchdog treats rank 0 as hung.
-//
-// For each group.ask_others() in the body, the others call `help`. There is no agreement on errors of `help`.
-void on_root(RankGroup& group, const std::function<void()>& body, const RankGroup::Help& help = {});
+void on_root(RankGroup& group, const std::function<void()>& body);
 // The same; returns the body's text on every rank.
 std::string text_from_root(RankGroup& group, const std::function<std::string()>& body);
 

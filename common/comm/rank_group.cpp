@@ -10,13 +10,9 @@ std::unique_ptr<RankGroup> RankGroup::split(int, int) {
   throw InternalError("rank group: split() of ranks that exist only in name");
 }
 
-void RankGroup::while_root_works(const std::function<void()>& body, const Help&) {
+void RankGroup::while_root_works(const std::function<void()>& body) {
   if (is_root()) body();
   barrier();
-}
-
-void RankGroup::ask_others(const Request&) {
-  throw InternalError("rank group: ask_others() with a single process");
 }
 
 void RankGroup::send(std::span<const std::byte>, int to) {

@@ -2,9 +2,7 @@
 // passed as an argument; there is no global rank.
 #pragma once
 
-#include <array>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -38,14 +36,9 @@ class RankGroup {
   // Reports progress in the current phase: its time limit starts again. Cheap enough to call for every block
   // of a file.
   virtual void beat() {}
-  // A request of rank 0 to the others. Its meaning is defined by the caller.
-  using Request = std::array<std::int64_t, 3>;
-  using Help = std::function<void(const Request&)>;
   // Calls `body`, which must not throw, on rank 0. The other ranks wait until it has ended. A beat() in
-  // `body` also restarts the time limit of the waiting ranks. For each ask_others() in `body` they call
-  // `help`.
-  virtual void while_root_works(const std::function<void()>& body, const Help& help);
-  virtual void ask_others(const Request& request);
+  // `body` also restarts the time limit of the waiting ranks.
+  virtual void while_root_works(const std::function<void()>& body);
 
   // Point-to-point messages. Both ranks must give the same number of bytes. Messages between two ranks arrive
   // in order.

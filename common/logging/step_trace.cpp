@@ -6,7 +6,6 @@
 #include "common/checkpoint/run_directory.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/logging/tensor_names.h"
-#include "common/model/vocabulary_padding.h"
 
 namespace stagegpt {
 namespace {
@@ -14,15 +13,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kSuffix = ".safetensors";
-
-// The number of columns of an op's output without padding. The output of a linear op has a column for each
-// row of its weight matrix.
-std::int64_t real_columns(std::string_view op, std::span<const Var> inputs, const Tensor& output,
-                          const ParameterTable& table) {
-  if (!op.starts_with("linear")) return output.shape()[-1];
-  const Var& matrix = inputs[1];
-  return table[static_cast<std::size_t>(matrix.leaf_id())].shape[0];
-}
 
 // The list of tensors in the order in which they are computed. The number at the beginning of a name keeps
 // this order when names are sorted.
@@ -45,41 +35,21 @@ class TensorList {
 
 }  // namespace
 
-StepTrace::StepTrace(Backend& backend, const Parameters& parameters)
-    : backend_(backend), parameters_(parameters) {}
-
-Tape::OpWatch StepTrace::watch() {
-  return [this, names = OutputNames(parameters_.table())](const char* op, std::span<const Var> inputs,
-                                                          std::span<const Var> outputs) mutable {
-    const std::vector<std::string> output_names = names.of(op, inputs, outputs.size());
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
-      const Tensor& output = outputs[i].value();
-      if (output.shape().rank() == 1) continue;  // the loss of one forward pass
-      take(output_names[i], output, real_columns(op, inputs, output, parameters_.table()));
-    }
-  };
+// Backward computes the gradients in reverse order of the parameters.
+std::vector<std::size_t> order_of_gradients(const ParameterTable& table) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = table.size(); i-- > 0;) order.push_back(i);
+  return order;
 }
 
-void StepTrace::take(std::string name, const Tensor& output, std::int64_t columns) {
-  const Shape& shape = output.shape();  // (B,T,…)
-  outputs_.push_back({std::move(name),
-                      {shape[0], shape[1], columns},
-                      without_padding(floats_to_host(backend_, output), shape[-1], columns)});
-}
-
-void StepTrace::write(const fs::path& path, double loss, const ParameterValues& gradients,
-                      const Heartbeat& beat) const {
-  const std::vector<Parameter>& table = parameters_.table().rows();
+void write_trace(const fs::path& path, const ParameterTable& table, const StepTrace& trace,
+                 const Heartbeat& beat) {
   TensorList list;
-  for (const Output& output : outputs_) list.add(output.name, output.shape);
+  for (const TracedOutput& output : trace.outputs) list.add(output.name, output.shape);
   list.add("the loss", {1});
-  // Backward computes the gradients in reverse order of the parameters.
-  for (auto row = table.rbegin(); row != table.rend(); ++row) {
-    list.add_parameter(gradient_name(*row), *row);
-  }
-  for (const Parameter& row : table) list.add_parameter(weight_name(row), row);
+  for (const std::size_t i : order_of_gradients(table)) list.add_parameter(gradient_name(table[i]), table[i]);
+  for (const Parameter& row : table.rows()) list.add_parameter(weight_name(row), row);
 
-  const ParameterValues weights = arena_values(backend_, parameters_.table(), parameters_.weights());
   const auto values_of = [&](std::size_t i, const ParameterValues& values) {
     beat();
     std::vector<float> elements(static_cast<std::size_t>(table[i].shape.numel()));
@@ -88,11 +58,11 @@ void StepTrace::write(const fs::path& path, double loss, const ParameterValues& 
   };
   replace_file(path, [&](const fs::path& temporary) {
     SafetensorsWriter file(temporary, list.tensors());
-    for (const Output& output : outputs_) file.append(output.values);
-    const auto step_loss = static_cast<float>(loss);
-    file.append({&step_loss, 1});
-    for (std::size_t i = table.size(); i-- > 0;) file.append(values_of(i, gradients));
-    for (std::size_t i = 0; i < table.size(); ++i) file.append(values_of(i, weights));
+    for (const TracedOutput& output : trace.outputs) file.append(output.values);
+    const auto loss = static_cast<float>(trace.loss);
+    file.append({&loss, 1});
+    for (const std::size_t i : order_of_gradients(table)) file.append(values_of(i, trace.gradients));
+    for (std::size_t i = 0; i < table.size(); ++i) file.append(values_of(i, trace.weights));
     file.finish();
   });
 }

@@ -14,35 +14,27 @@
 
 namespace stagegpt {
 
-// Outputs are kept in host memory until they are written.
-class StepTrace {
- public:
-  // Both are borrowed.
-  StepTrace(Backend& backend, const Parameters& parameters);
-
-  // A callback for Trainer::step() that records the outputs of all ops of the forward pass. It must not
-  // outlive the trace.
-  Tape::OpWatch watch();
-  // Writes the recorded outputs, the loss of the whole step, the gradients and the current weights. The file
-  // is on the disk when the call returns; an existing file is replaced. Throws std::runtime_error that names
-  // the file.
-  void write(
-      const std::filesystem::path& path, double loss, const ParameterValues& gradients,
-      const Heartbeat& beat = [] {}) const;
-
- private:
-  struct Output {
-    std::string name;
-    std::vector<std::int64_t> shape;
-    std::vector<float> values;
-  };
-
-  void take(std::string name, const Tensor& output, std::int64_t columns);
-
-  Backend& backend_;
-  const Parameters& parameters_;
-  std::vector<Output> outputs_;
+// The output of an op of a forward pass, in host memory.
+struct TracedOutput {
+  std::string name;
+  std::vector<std::int64_t> shape;  // (B,T,…), without padding
+  std::vector<float> values;
 };
+
+// What a step has computed.
+struct StepTrace {
+  std::vector<TracedOutput> outputs;   // in the order in which they were computed
+  double loss = 0;                     // of the whole step
+  ParameterValues gradients, weights;  // of the parameters of a table
+};
+
+// The order in which write_trace() reads parameters: first the gradients of these, then all weights.
+std::vector<std::size_t> order_of_gradients(const ParameterTable& table);
+// The file is on the disk when the call returns; an existing file is replaced. Throws std::runtime_error that
+// names the file.
+void write_trace(
+    const std::filesystem::path& path, const ParameterTable& table, const StepTrace& trace,
+    const Heartbeat& beat = [] {});
 
 // The file name of the trace of a step. Steps count from 1.
 std::string trace_name(std::int64_t step);

@@ -48,8 +48,13 @@ void AdamW::measure_norms(const Parameters& parameters) {
   std::int64_t first = 0;
   for (const Part& part : parts_) {
     const std::int64_t norms = norms_of(part.range);
-    if (part.range.size() > 0)  // the norm of an empty part stays zero
-      backend_.squared_norm(squared_norms_.slice(first, {norms}), parameters.grads(part.range));
+    if (norms == 0) continue;
+    const Tensor of_part = squared_norms_.slice(first, {norms});
+    if (part.range.size() > 0) {
+      backend_.squared_norm(of_part, parameters.grads(part.range));
+    } else {
+      backend_.fill(of_part, 0);  // if it is the only part, the sum of all ranks is here
+    }
     first += norms;
   }
 }

@@ -36,10 +36,7 @@ class RecordedGroup final : public RankGroup {
     group_.enter(phase);
   }
   void beat() override { group_.beat(); }
-  void while_root_works(const std::function<void()>& body, const Help& help) override {
-    group_.while_root_works(body, help);
-  }
-  void ask_others(const Request& request) override { group_.ask_others(request); }
+  void while_root_works(const std::function<void()>& body) override { group_.while_root_works(body); }
   void send(std::span<const std::byte> bytes, int to) override {
     const Recorded span(&timeline_, "send (host)", SpanKind::message, size_of(bytes), to);
     group_.send(bytes, to);

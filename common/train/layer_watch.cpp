@@ -41,46 +41,70 @@ std::vector<Sums> sum_by_place(const std::vector<Sums>& all, std::size_t n) {
 
 }  // namespace
 
-LayerWatch::LayerWatch(RankGroup& group, Backend& backend, const Gpt2& model, ArenaParts owned)
-    : group_(group),
+LayerWatch::LayerWatch(const Grid& grid, Backend& backend, const Gpt2& model, const ArenaParts& owned)
+    : grid_(grid),
+      group_(grid.world().group()),
       backend_(backend),
       model_(model),
-      divided_(any(group, total_size(owned) < model.parameters().weights().numel())),
       blocks_(static_cast<std::size_t>(model.config().n_layer)),
       active_(static_cast<std::size_t>(model.config().n_layer * model.config().mlp_width())) {
-  for (const Parameter& row : model.parameters().table().rows()) {
+  const ParameterTable whole = gpt2_parameter_table(model.config());
+  std::vector<std::size_t> layers;  // by parameter
+  for (const Parameter& row : whole.rows()) {
     const std::string layer = layer_of(row.name);
     if (layers_.empty() || layers_.back() != layer) layers_.push_back(layer);
+    layers.push_back(layers_.size() - 1);
+  }
+  parameters_.resize(layers_.size());
+  RankGroup& data = grid.data().group();
+  const std::int64_t end_of_owned = owned.back().end;
+  const bool divided = any(data, end_of_owned != from_root(data, end_of_owned));
+  if (!divided && !data.is_root()) return;
+  for (const Parameter& row : model.parameters().table().rows()) {
+    if (row.split == Split::none && grid.tensor().rank() > 0) continue;  // the first tensor rank has it too
     const std::int64_t end = row.offset + row.arena_shape().numel();
     for (const ArenaRange& part : owned) {
       const ArenaRange range{std::max(part.begin, row.offset), std::min(part.end, end)};
-      if (range.begin < range.end) pieces_.push_back({layers_.size() - 1, range});
+      if (range.begin < range.end) pieces_.push_back({layers[static_cast<std::size_t>(row.number)], range});
     }
   }
-  parameters_.resize(layers_.size());
+}
+
+void LayerWatch::mark_active(const Tensor& units) {
+  const std::vector<float> values = floats_to_host(backend_, units);
+  const auto I = static_cast<std::size_t>(model_.config().mlp_width()),
+             own = static_cast<std::size_t>(units.shape()[-1]),
+             first = own * static_cast<std::size_t>(grid_.tensor().rank());
+  const double limit = dead_below(model_.config().activation);
+  char* active = active_.data() + static_cast<std::size_t>(additions_ / 2) * I + first;
+  for (std::size_t i = 0; i < values.size(); ++i) active[i % own] |= values[i] > limit;
+}
+
+// The last ranks may have rows beyond N, which are zero.
+double LayerWatch::elements_of(const Shape& stream) const {
+  if (stream.rank() == 3) return static_cast<double>(stream.numel());
+  const std::int64_t rows = stream[0], first = grid_.tensor().rank() * rows;
+  return static_cast<double>(std::clamp(tokens_ - first, std::int64_t{0}, rows) * stream[1]);
 }
 
 void LayerWatch::look(std::string_view op, std::span<const Var> inputs, std::span<const Var> outputs) {
   if (op == "layernorm") {  // the first of the pass; all others are part of an addition
     stream_squares_ = squares(floats_to_host(backend_, inputs[0].value()));
-    additions_ = 0;
+    additions_ = 2 * model_.stage().first_block(model_.config().n_layer);
   }
-  if (op == "activation_linear") {
-    const std::vector<float> units = floats_to_host(backend_, inputs[0].value());  // (B,T,I), not activated
-    const auto I = static_cast<std::size_t>(model_.config().mlp_width());
-    const double limit = dead_below(model_.config().activation);
-    char* active = active_.data() + static_cast<std::size_t>(additions_ / 2) * I;
-    for (std::size_t i = 0; i < units.size(); ++i) active[i % I] |= units[i] > limit;
-  }
-  if (op != "residual_layernorm") return;
+  if (op == "gathered") tokens_ = outputs[0].value().numel() / model_.config().n_embd;
+  if (op == "activation_linear") mark_active(inputs[0].value());
+  // The last addition of a stage has no layernorm.
+  if (op != "residual_layernorm" && op != "add") return;
   BlockSums& block = blocks_[static_cast<std::size_t>(additions_ / 2)];
   const bool of_mlp = additions_++ % 2 == 1;
   (of_mlp ? block.before_mlp : block.before_attention) += stream_squares_;
   (of_mlp ? block.mlp : block.attention) += squares(floats_to_host(backend_, inputs[1].value()));
-  const std::vector<float> stream = floats_to_host(backend_, outputs[0].value());  // (B,T,C)
+  const Tensor& out = outputs[0].value();
+  const std::vector<float> stream = floats_to_host(backend_, out);
   stream_squares_ = squares(stream);
   if (!of_mlp) return;
-  block.elements += static_cast<double>(stream.size());
+  block.elements += elements_of(out.shape());
   block.squares += stream_squares_;
   for (const double x : stream) {
     block.sum += x;
@@ -146,9 +170,7 @@ BlockActivations LayerWatch::activations(const BlockSums& sums, std::span<const 
 }
 
 std::vector<LayerHealth> LayerWatch::finish() {
-  // Where every rank owns everything, all have the same sums already.
-  const std::vector<ParameterSums> parameters =
-      divided_ ? sum_by_place(gather(group_, parameters_), parameters_.size()) : parameters_;
+  const std::vector<ParameterSums> parameters = sum_by_place(gather(group_, parameters_), parameters_.size());
   const std::vector<BlockSums> blocks = sum_by_place(gather(group_, blocks_), blocks_.size());
   std::vector<char> active(active_.size());
   const std::vector<char> all = gather(group_, active_);

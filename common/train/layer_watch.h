@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/comm/rank_group.h"
 #include "common/model/gpt2.h"
+#include "common/parallel/grid.h"
 
 namespace stagegpt {
 
@@ -32,11 +32,12 @@ struct LayerHealth {
 
 // Measures one step of Trainer, which calls the methods below. Sums are taken in f64 in a fixed order, on the
 // host but for the norms of gradients; every rank then adds the sums of all ranks in their order. The host
-// keeps a copy of the weights that this rank updates for the time of the update.
+// keeps a copy of the weights that this rank measures for the time of the update. What several ranks update
+// in the same way, the first of them measures.
 class LayerWatch {
  public:
-  // `owned`: what this rank updates. All arguments must outlive the watch.
-  LayerWatch(RankGroup& group, Backend& backend, const Gpt2& model, ArenaParts owned);
+  // `owned`: what this rank updates of its part of the model. All are borrowed. A collective call.
+  LayerWatch(const Grid& grid, Backend& backend, const Gpt2& model, const ArenaParts& owned);
 
   // Called for the ops of every forward pass of the step.
   void look(std::string_view op, std::span<const Var> inputs, std::span<const Var> outputs);
@@ -57,7 +58,7 @@ class LayerWatch {
     double before_attention = 0, attention = 0, before_mlp = 0, mlp = 0;  // squares
     void add(const BlockSums& other);
   };
-  // The part of a parameter that this rank owns.
+  // A part of a parameter that this rank measures.
   struct Piece {
     std::size_t layer;
     ArenaRange range;
@@ -65,18 +66,23 @@ class LayerWatch {
 
   // `active`: of the block's units.
   static BlockActivations activations(const BlockSums& sums, std::span<const char> active);
+  // Marks the units (B,T,…) of this rank, before their activation, that a token activates.
+  void mark_active(const Tensor& units);
+  // The number of elements that this rank has of a stream: (B,T,C), or its rows (N/R,C) of that.
+  double elements_of(const Shape& stream) const;
 
-  RankGroup& group_;
+  const Grid& grid_;
+  RankGroup& group_;  // of all ranks
   Backend& backend_;
   const Gpt2& model_;
-  bool divided_;                     // each rank owns another part
-  std::vector<std::string> layers_;  // names, in the order of the table
+  std::vector<std::string> layers_;  // names, in the order of the whole model's table
   std::vector<Piece> pieces_;
   std::vector<ParameterSums> parameters_;  // by layer
   std::vector<BlockSums> blocks_;
   std::vector<char> active_;                // (L·I): whether a token has activated the unit
   std::vector<std::vector<float>> before_;  // weights of each piece
-  int additions_ = 0;                       // to the residual stream in this pass
+  int additions_ = 0;                       // to the residual stream in this pass, also of stages before
+  std::int64_t tokens_ = 0;                 // N = B·T, where tensor ranks divide rows
   double stream_squares_ = 0;               // of the residual stream so far
 };
 

@@ -70,7 +70,7 @@ StepReport Trainer::step(const Tape::OpWatch& watch_op, LayerWatch* layers) {
   Parameters& parameters = model_.parameters();
   if (config_.overfit_batch) batches_.seek(0);
   clock_.start();
-  grid_.pipeline().size() > 1 ? run_pipeline() : run_passes(watch_op, layers);
+  grid_.pipeline().size() > 1 ? run_pipeline(watch_op, layers) : run_passes(watch_op, layers);
 
   group().enter("communication");
   sync_.finish(parameters);
@@ -179,7 +179,7 @@ void Trainer::reduce_when_ready(Tape& tape) {
   });
 }
 
-void Trainer::run_pipeline() {
+void Trainer::run_pipeline(const Tape::OpWatch& watch, LayerWatch* layers) {
   Communicator& stages = grid_.pipeline();
   const bool is_last = stages.rank() + 1 == stages.size();
   const std::int64_t passes = division_.passes();
@@ -196,6 +196,7 @@ void Trainer::run_pipeline() {
     inputs.receive();
     clock_.end(&PhaseSeconds::data);
     group().enter("forward");
+    tape.on_op(both(i == 0 ? watch : Tape::OpWatch(), layers));
     Var out = forward(tape, inputs, std::move(before));
     if (is_last) backend_.copy(losses_.slice(i, {1}), out.value());
     clock_.end(&PhaseSeconds::forward);
@@ -274,13 +275,6 @@ void Trainer::gather_report(const std::vector<float>& losses, StepReport& report
   report.slowest_rank = static_cast<int>(most - report.rank_seconds.begin());
 }
 
-DividedArenas Trainer::gradients() const {
-  check(!grid_.divides_model(), "trainer: the gradients of one rank are not all");
-  std::vector<Tensor> parts;
-  for (const ArenaRange& range : optimizer_.owned()) parts.push_back(model_.parameters().grads(range));
-  return {group(), backend_, optimizer_.owned(), {parts}};
-}
-
 std::vector<OwnedArena> Trainer::arenas() const {
   const Tensor& weights = model_.parameters().weights();
   const std::int64_t offset = begin_of_part(gpt2_parameter_table(model_.config()), grid_);
@@ -292,6 +286,16 @@ std::vector<OwnedArena> Trainer::arenas() const {
     v.parts.push_back(moments.v);
   }
   return {std::move(all), std::move(m), std::move(v)};
+}
+
+OwnedArena Trainer::gradients() const {
+  const std::int64_t offset = begin_of_part(gpt2_parameter_table(model_.config()), grid_);
+  OwnedArena arena;
+  for (const ArenaRange& range : optimizer_.owned()) {
+    arena.owned.push_back({offset + range.begin, offset + range.end});
+    arena.parts.push_back(model_.parameters().grads(range));
+  }
+  return arena;
 }
 
 void Trainer::load_moments(const MomentValues& values) {

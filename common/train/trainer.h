@@ -15,7 +15,6 @@
 #include "common/optim/adamw.h"
 #include "common/optim/lr_schedule.h"
 #include "common/parallel/grid_sync.h"
-#include "common/train/divided_arenas.h"
 #include "common/train/layer_watch.h"
 #include "common/train/pass_inputs.h"
 #include "common/train/phase_clock.h"
@@ -82,12 +81,11 @@ class Trainer {
   // Afterwards the model's Parameters::weights() are up to date on every rank. A collective call, needed
   // before they are read.
   void gather_weights() { sync_.gather_weights(model_.parameters()); }
-  // An arena for rank 0 to read: the gradients of the last step, reduced over all ranks and before clipping.
-  // A collective call. Only if each rank has the whole model.
-  DividedArenas gradients() const;
   // What this rank has of a checkpoint: the weights, which are up to date after gather_weights(), and the
   // moments m and v. placed_in_parts() (whole_values.h) says where the parameters are in them.
   std::vector<OwnedArena> arenas() const;
+  // The same of the gradients of the last step, reduced over all ranks and before clipping.
+  OwnedArena gradients() const;
   // Copies moments of the whole model into this rank's parts. Each rank reads only these; if all data ranks
   // have the same, each reads a slice, and gets the others' from them. Overwrites the gradients with zeros. A
   // collective call; an error of `values` on one rank is thrown on all.
@@ -110,7 +108,7 @@ class Trainer {
   // The loss of a pass; on a stage of a pipeline, Gpt2::stage_output().
   Var forward(Tape& tape, const PassInputs& inputs, Var before) const;
   // All of this rank's passes on a stage of a pipeline.
-  void run_pipeline();
+  void run_pipeline(const Tape::OpWatch& watch, LayerWatch* layers);
   // In the backward of this tape, gradients are reduced over ranks as soon as they are ready.
   void reduce_when_ready(Tape& tape);
   // The derivative of the step's loss by that of a pass.

@@ -9,9 +9,10 @@
 #include "common/base/seconds_since.h"
 #include "common/comm/agreement.h"
 #include "common/data/utf8.h"
-#include "common/logging/step_trace.h"
 #include "common/measure/peak.h"
 #include "common/model/flops.h"
+#include "common/parallel/forward_outputs.h"
+#include "common/parallel/whole_values.h"
 #include "common/system/stop_signals.h"
 #include "common/train/compare_weights.h"
 
@@ -40,8 +41,6 @@ TrainingRun::TrainingRun(Backend& backend, const Grid& grid, GradientSync& sync,
       trainer_(backend, grid, sync, model, data_, config.trainer),
       saver_(grid, backend, model, *corpus.tokenizer, config.checkpoint_writers, config.keep,
              config.trainer.timeline) {
-  check(has_whole_model() || (config.trace_steps == 0 && config.watch_layers == 0),
-        "training run: traces or measured layers with several tensor ranks");
   if (sample_.all > 0) {
     validation_.emplace(corpus.validation, *corpus.tokenizer, data_.seq_len(), config.trainer.batch_size,
                         grid.model().size());
@@ -212,7 +211,7 @@ StepReport TrainingRun::train() {
   layers_.clear();
   const bool measured = config_.watch_layers > 0 && (trainer_.steps_done() + 1) % config_.watch_layers == 0;
   if (!measured) return traced_step(nullptr);
-  LayerWatch layers(group_, backend_, model_, trainer_.optimizer().owned());
+  LayerWatch layers(grid_, backend_, model_, trainer_.optimizer().owned());
   const StepReport report = traced_step(&layers);
   layers_ = layers.finish();
   return report;
@@ -220,17 +219,32 @@ StepReport TrainingRun::train() {
 
 StepReport TrainingRun::traced_step(LayerWatch* layers) {
   if (trainer_.steps_done() >= traced_until_) return trainer_.step({}, layers);
-  StepTrace trace(backend_, model_.parameters());
-  const StepReport report = trainer_.step(group_.is_root() ? trace.watch() : Tape::OpWatch(), layers);
+  const bool is_of_first_model = grid_.data().rank() == 0;
+  ForwardOutputs outputs(grid_, backend_, model_);
+  const StepReport report = trainer_.step(is_of_first_model ? outputs.watch() : Tape::OpWatch(), layers);
   group_.enter("trace");
   trainer_.gather_weights();
-  const DividedArenas gradients = trainer_.gradients();
-  gradients.on_root([&] {
-    make_directories(directory_->traces());
-    trace.write(directory_->traces() / trace_name(trainer_.steps_done()), report.loss,
-                gradients.values(model_.parameters().table(), 0), [this] { group_.beat(); });
-  });
+  write_step_trace(is_of_first_model ? outputs.collect() : std::vector<TracedOutput>(), report.loss);
   return report;
+}
+
+void TrainingRun::write_step_trace(std::vector<TracedOutput> outputs, double loss) {
+  constexpr std::size_t kGradients = 0, kWeights = 1;
+  Writer root{0, {}};
+  const auto fetch = [&](std::size_t arena, std::size_t i) {
+    root.fetches.push_back({arena, {i, 0, table_[i].shape.numel()}});
+  };
+  for (const std::size_t i : order_of_gradients(table_)) fetch(kGradients, i);
+  for (std::size_t i = 0; i < table_.size(); ++i) fetch(kWeights, i);
+  PieceStream stream(group_, backend_, placed_in_parts(table_, grid_),
+                     {trainer_.gradients(), trainer_.arenas().front()}, {root});
+  stream.run([&] {
+    if (!group_.is_root()) return;
+    make_directories(directory_->traces());
+    write_trace(directory_->traces() / trace_name(trainer_.steps_done()), table_,
+                {std::move(outputs), loss, stream.values(kGradients), stream.values(kWeights)},
+                [this] { group_.beat(); });
+  });
 }
 
 void TrainingRun::log(const StepReport& report) {

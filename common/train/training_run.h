@@ -10,6 +10,7 @@
 #include "common/logging/metrics_log.h"
 #include "common/logging/progress.h"
 #include "common/logging/step_metrics.h"
+#include "common/logging/step_trace.h"
 #include "common/logging/tensorboard_log.h"
 #include "common/measure/peak.h"
 #include "common/profile/profile.h"
@@ -67,8 +68,7 @@ struct TrainingResult {
 class TrainingRun {
  public:
   // The arguments must outlive the run, which starts with the model's weights. All calls are collective; an
-  // exception is thrown on all ranks. `sync` and `model` are as for Trainer. With several tensor ranks there
-  // are no traces and no measured layers.
+  // exception is thrown on all ranks. `sync` and `model` are as for Trainer.
   TrainingRun(Backend& backend, const Grid& grid, GradientSync& sync, Gpt2& model, const Corpus& corpus,
               const TrainingRunConfig& config);
 
@@ -111,6 +111,8 @@ class TrainingRun {
   StepReport train();
   // The same, with a trace if it is one of the first trace_steps. `layers` may be null.
   StepReport traced_step(LayerWatch* layers);
+  // Of the last step, on rank 0. A collective call.
+  void write_step_trace(std::vector<TracedOutput> outputs, double loss);
   void log(const StepReport& report);
   // Validates on the sample, after a step. Returns whether this is the best validation so far.
   bool validate();
@@ -131,7 +133,6 @@ class TrainingRun {
   void on_non_finite(const StepReport& report);
   StepMetrics metrics_of(const StepReport& report) const;
   std::optional<double> validation_loss() const;
-  bool has_whole_model() const { return !grid_.divides_model(); }
   // Saves a checkpoint. `save` waits until it is complete, `start_to_save` only copies it.
   void save();
   void start_to_save();

@@ -237,8 +237,7 @@ TEST_F(CompareFlagsTest, DivideTheModel) {
   EXPECT_EQ(refused({"--stages", "0,1", "--tensor-parallel", "2"}), "compare_stages: no heads\n");
 }
 
-// Runs on a grid have no traces.
-TEST_F(CompareFlagsTest, DivideAModelThatCannotBeTraced) {
+TEST_F(CompareFlagsTest, DivideAModelThatIsTraced) {
   FakeProgram with_grids;
   with_grids.help += "; echo '  --tensor-parallel N'";
   stage("stage1_train", with_grids);
@@ -246,11 +245,11 @@ TEST_F(CompareFlagsTest, DivideAModelThatCannotBeTraced) {
   const ProgramResult result = run({"--output", "report", "--repeats", "1", "--stages", "0,1", "--ranks", "2",
                                     "--tensor-parallel", "2", "--no-reproducible-pass"});
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_NE(
-      result.output.find("The first tensor that differs is unknown: no rank of Stage 1, 2 ranks, tensor "
-                         "2 has the whole model,\nso it cannot be traced."),
-      std::string::npos)
-      << result.output;
+  const std::string calls = stagegpt::test::read_bytes(folder() / "calls");
+  EXPECT_NE(calls.find("--tensor-parallel 2 --run-dir report/runs/stage1-2-ranks-tensor-2-batch-8-traced "
+                       "--trace-steps 3 --stop-after 3\n"),
+            std::string::npos)
+      << calls;
 }
 
 TEST_F(CompareFlagsTest, AreRefused) {

@@ -69,33 +69,11 @@ TEST(RankGroup, waits_while_the_root_works) {
     ++calls;
     ended = Clock::now().time_since_epoch().count();
   };
-  ranks().while_root_works(work, {});
+  ranks().while_root_works(work);
   const Clock::rep left = Clock::now().time_since_epoch().count();
   EXPECT_EQ(calls, ranks().is_root() ? 1 : 0);
   EXPECT_GE(left, from_root(ranks(), ended));
   EXPECT_EQ(from_root(ranks(), 17), 17);
-}
-
-TEST(RankGroup, others_help_the_root) {
-  int sum = 0;
-  const auto work = [&] {
-    if (ranks().size() == 1) return;
-    for (int i = 1; i <= 2; ++i) {
-      ranks().beat();
-      ranks().ask_others({i, 10, 100});
-      for (int rank = 1; rank < ranks().size(); ++rank) {
-        int answer = 0;
-        ranks().receive(std::as_writable_bytes(std::span(&answer, 1)), rank);
-        EXPECT_EQ(answer, i * 1000 + 110 + rank);
-        ++sum;
-      }
-    }
-  };
-  ranks().while_root_works(work, [](const stagegpt::RankGroup::Request& request) {
-    const int answer = static_cast<int>(request[0] * 1000 + request[1] + request[2]) + ranks().rank();
-    ranks().send(std::as_bytes(std::span(&answer, 1)), 0);
-  });
-  EXPECT_EQ(sum, ranks().is_root() ? 2 * (ranks().size() - 1) : 0);
 }
 
 // Even ranks and odd ranks, each from the last to the first.
@@ -123,7 +101,7 @@ TEST_F(Parts, OfAGroupTalkAmongThemselves) {
   EXPECT_EQ(from_root(*part_, ranks().rank()), members_[0]);
   EXPECT_EQ(any(*part_, ranks().rank() == 1), color_ == 1);
   int calls = 0;
-  part_->while_root_works([&] { ++calls; }, {});
+  part_->while_root_works([&] { ++calls; });
   EXPECT_EQ(calls, part_->is_root() ? 1 : 0);
   if (part_->size() == 1) return;
   const int last = part_->size() - 1;

@@ -69,12 +69,23 @@ Values doubles(std::span<const float> values) { return {values.begin(), values.e
 std::array<std::vector<float>, 2> moments_on_root(const SmallRun& run) {
   std::array<std::vector<float>, 2> all;
   const std::vector<OwnedArena> arenas = run.trainer.arenas();
-  const DividedArenas moments{
-      ranks(), *run.backend, run.trainer.optimizer().owned(), {arenas[1].parts, arenas[2].parts}};
-  moments.on_root([&] {
-    for (const std::size_t i : {0, 1}) {
-      all[i].resize(static_cast<std::size_t>(run.model.parameters().weights().numel()));
-      moments.read(i, 0, all[i]);
+  const ParameterTable& table = run.model.parameters().table();
+  Writer root{0, {}};
+  for (const std::size_t moment : {0, 1}) {
+    for (std::size_t i = 0; i < table.size(); ++i)
+      root.fetches.push_back({moment, {i, 0, table[i].shape.numel()}});
+  }
+  PieceStream stream(ranks(), *run.backend, placed_as_in(table), {arenas[1], arenas[2]}, {root});
+  stream.run([&] {
+    if (!ranks().is_root()) return;
+    for (std::vector<float>& moment : all)
+      moment.resize(static_cast<std::size_t>(run.model.parameters().weights().numel()));
+    for (const auto& [moment, piece] : root.fetches) {
+      const Parameter& row = table[piece.parameter];
+      stream.values(moment)(
+          piece.parameter, 0,
+          std::span(all[moment])
+              .subspan(static_cast<std::size_t>(row.offset), static_cast<std::size_t>(piece.size())));
     }
   });
   return all;
@@ -82,7 +93,7 @@ std::array<std::vector<float>, 2> moments_on_root(const SmallRun& run) {
 
 // A step, and the numbers of its layers.
 std::pair<StepReport, std::vector<LayerHealth>> watched_step(SmallRun& run) {
-  LayerWatch watch(run.communicator->group(), *run.backend, run.model, run.trainer.optimizer().owned());
+  LayerWatch watch(run.grid, *run.backend, run.model, run.trainer.optimizer().owned());
   const StepReport report = run.trainer.step({}, &watch);
   return {report, watch.finish()};
 }

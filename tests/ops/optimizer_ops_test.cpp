@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 
+#include "common/optim/adamw.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/support/backends.h"
 #include "tests/support/tensors.h"
@@ -259,6 +260,18 @@ TEST_P(OptimizerOps, squared_norm_shows_what_is_not_finite) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, OptimizerOps, testing::ValuesIn(targets()), test_name);
+
+// The sum over all ranks is in the same place as the norm of a rank's only part.
+TEST(AdamW, MeasuresThatTheNormOfNothingIsZero) {
+  const auto backend = make_naive_backend();
+  ParameterTable table;
+  table.add({.name = "a", .shape = {64}, .padded_rows = 64});
+  const Parameters parameters(*backend, table, DType::f32);
+  AdamW optimizer(*backend, parameters, {}, ArenaParts{{64, 64}});
+  upload<double>(*backend, optimizer.squared_norm(), std::array{7.0});
+  optimizer.measure_norms(parameters);
+  EXPECT_EQ(to_value(*backend, optimizer.squared_norm()), 0);
+}
 
 }  // namespace
 }  // namespace stagegpt::test

@@ -18,7 +18,8 @@ struct WatchedRun : SmallTraining {
       : SmallTraining(make_cpu_backend(1), config, random_tokens(1000), dropout) {}
 
   std::vector<LayerHealth> watched_step(const Tape::OpWatch& ops = {}) {
-    LayerWatch watch(communicator.group(), *backend, model, trainer.optimizer().owned());
+    const Grid grid(communicator);
+    LayerWatch watch(grid, *backend, model, trainer.optimizer().owned());
     trainer.step(ops, &watch);
     return watch.finish();
   }

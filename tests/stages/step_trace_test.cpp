@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/backend/op_observer.h"
+#include "common/parallel/forward_outputs.h"
 #include "stage0_serial/cpu_backend.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/support/program.h"
@@ -30,15 +31,22 @@ struct TracedTraining : SmallTraining {
   // Trains for some steps, and writes a trace of each step to `directory`.
   const fs::path& trace(int steps) {
     for (int i = 0; i < steps; ++i) {
-      StepTrace trace(*backend, model.parameters());
-      report = trainer.step(trace.watch());
-      trace.write(directory.path() / trace_name(trainer.steps_done()), report.loss,
-                  arena_values(*backend, model.parameters().table(), model.parameters().grads()));
+      ForwardOutputs outputs(grid, *backend, model);
+      report = trainer.step(outputs.watch());
+      write_trace(directory.path() / trace_name(trainer.steps_done()), model.parameters().table(),
+                  {outputs.collect(), report.loss, values(model.parameters().grads()),
+                   values(model.parameters().weights())});
     }
     return directory.path();
   }
   TraceFile file(std::int64_t step) const { return TraceFile(directory.path() / trace_name(step)); }
 
+  // Of an arena.
+  ParameterValues values(const Tensor& arena) const {
+    return arena_values(*backend, model.parameters().table(), arena);
+  }
+
+  const Grid grid{communicator};
   ScratchDirectory directory;
   StepReport report;
 };
@@ -94,10 +102,9 @@ TEST(StepTrace, TellsThatItIsBeingWritten) {
   TracedTraining run(make_cpu_backend(1));
   run.trainer.step();
   const Parameters& parameters = run.model.parameters();
-  const StepTrace trace(*run.backend, parameters);
   std::size_t beats = 0;
-  trace.write(run.directory.path() / trace_name(1), 4,
-              arena_values(*run.backend, parameters.table(), parameters.grads()), [&] { ++beats; });
+  write_trace(run.directory.path() / trace_name(1), parameters.table(),
+              {{}, 4, run.values(parameters.grads()), run.values(parameters.weights())}, [&] { ++beats; });
   EXPECT_EQ(beats, 2 * parameters.table().size()) << "once for each gradient and each weight";
 }
 

@@ -52,10 +52,6 @@ FirstTensor first_divergent_tensor(const Runner& runner, const std::vector<Entry
                                    const Check& check, const Limits& limits) {
   const Entry &subject = entries[check.subject], &reference = entries[check.reference];
   for (const Entry* entry : {&reference, &subject}) {
-    if (entry->contestant.divides_model()) {
-      return {concat("The first tensor that differs is unknown: no rank of ", entry->contestant.label(),
-                     " has the whole model, so it cannot be traced.")};
-    }
     if (!entry->contestant.program.flags.contains(kTrace)) {
       return {concat("The first tensor that differs is unknown: ", entry->contestant.program.path.filename(),
                      " has no ", kTrace, ".")};
