@@ -259,19 +259,18 @@ TEST_P(OptimizerOps, squared_norm_shows_what_is_not_finite) {
   EXPECT_FALSE(std::isfinite(to_value(*backend_, norm)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, OptimizerOps, testing::ValuesIn(targets()), test_name);
-
-// The sum over all ranks is in the same place as the norm of a rank's only part.
-TEST(AdamW, MeasuresThatTheNormOfNothingIsZero) {
-  const auto backend = make_naive_backend();
+// The sum over all ranks stands where the norm of a rank's only part does.
+TEST_P(OptimizerOps, the_norm_of_nothing_is_zero_in_every_step) {
   ParameterTable table;
   table.add({.name = "a", .shape = {64}, .padded_rows = 64});
-  const Parameters parameters(*backend, table, DType::f32);
-  AdamW optimizer(*backend, parameters, {}, ArenaParts{{64, 64}});
-  upload<double>(*backend, optimizer.squared_norm(), std::array{7.0});
+  const Parameters parameters(*backend_, table, GetParam().dtype);
+  AdamW optimizer(*backend_, parameters, {}, ArenaParts{{64, 64}});
+  upload<double>(*backend_, optimizer.squared_norm(), std::array{7.0});
   optimizer.measure_norms(parameters);
-  EXPECT_EQ(to_value(*backend, optimizer.squared_norm()), 0);
+  EXPECT_EQ(to_value(*backend_, optimizer.squared_norm()), 0);
 }
+
+INSTANTIATE_TEST_SUITE_P(Ops, OptimizerOps, testing::ValuesIn(targets()), test_name);
 
 }  // namespace
 }  // namespace stagegpt::test

@@ -217,12 +217,13 @@ TEST_F(Stage1, ComputesEveryTensorAsStage0) {
   }
 }
 
-// 3 sequences of 15 tokens: two tensor ranks have 23 and 22 rows. With 8 channels, wte is more than half of
-// the last stage, so that one of its data ranks updates nothing.
+// 3 sequences of 15 tokens: two tensor ranks have 23 and 22 rows. With at least 256 tokens of 8 channels, wte
+// is more than half of the last stage, so that one of its data ranks updates nothing.
 TEST_F(Stage1, ComputesAndMeasuresEveryTensorOfAGridAsStage0) {
   const Arguments observed = {"--trace-steps", "3",  "--stop-after", "3", "--watch-layers",      "1",
                               "--n-layer",     "2",  "--batch-size", "6", "--grad-accumulation", "2",
-                              "--block-size",  "15", "--n-embd",     "8", "--eval-every",        "3"};
+                              "--block-size",  "15", "--n-embd",     "8", "--eval-every",        "3",
+                              "--tokenizer",   "bpe"};
   stage0("train", small("serial", observed));
   struct Case {
     int ranks;
