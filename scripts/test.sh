@@ -36,6 +36,18 @@ in_time() {
 output=$(mktemp)
 trap 'rm -f "$output"' EXIT
 
+# Shows again how the output of each failed test ends, where the end of a long log is all that is read.
+show_failures() {
+  [ -s "$1/LastTestsFailed.log" ] || return 0
+  cut -d: -f2- "$1/LastTestsFailed.log" | while read -r name; do
+    echo "== $name: the end of its output"
+    awk -v name="$name" '
+      $2 == "Testing:" && substr($0, index($0, "Testing: ") + 9) == name { inside = 1 }
+      inside && $0 == "<end of output>" { exit }
+      inside' "$1/LastTest.log" | tail -15
+  done
+}
+
 # Exits with 124 if the time is over and no test has failed so far.
 test_preset() {
   : >"$output"
@@ -43,6 +55,7 @@ test_preset() {
   in_time cmake --build --preset "$1" || return
   in_time ctest --preset "$1" "${exclude[@]}" | tee "$output" && return
   local status=${PIPESTATUS[0]}
+  show_failures "build/$1/Testing/Temporary" >&2
   if [ "$status" = 124 ] && grep -E '\*\*\*(Failed|Timeout|Exception)' "$output" >&2; then return 1; fi
   return "$status"
 }

@@ -57,6 +57,16 @@ echo "$failing" >"$work/ci"
 expect 8 "***Failed" --full
 expect_no_call '^ctest --preset asan'
 
+# At the end, the output of what has failed.
+logs=$work/build/ci/Testing/Temporary
+mkdir -p "$logs"
+echo '2:a.b c' >"$logs/LastTestsFailed.log"
+printf '%s\n' '1/2 Testing: a.b' 'of another' '<end of output>' '2/2 Testing: a.b c' 'of this' '<end of output>' 'later' \
+  >"$logs/LastTest.log"
+expect 8 "== a.b c: the end of its output" --full
+tail -1 "$work/out" | grep -qx 'of this'
+rm -r "$work/build"
+
 # The time is over at once, so no preset has been run.
 expect 1 "All tests have run with: none" --minutes 0
 
