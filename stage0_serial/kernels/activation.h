@@ -33,7 +33,7 @@ struct VectorExp {
   [[gnu::always_inline]] float operator()(float x) const { return vector_exp(x); }
 };
 
-// Always inlined, as vector_exp() is: a loop that calls it is not vectorised.
+// Always inlined, as vector_exp() is.
 template <class T, class Exp>
 [[gnu::always_inline]] inline ActivationValue<T> gelu_new(T x, Exp exp) {
   const T k = static_cast<T>(2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi),
@@ -54,18 +54,19 @@ inline ActivationValue<T> relu(T x) {
   return {x > 0 ? x : T(0), x > 0 ? T(1) : T(0)};
 }
 
-// Calls `use` once with the function of `activation`, so that loops inside `use` contain no switch.
+// Calls `use` once with the function of `activation`, so that loops inside `use` contain no switch. The
+// function is always inlined, as vector_exp() is.
 template <class T, class Exp, class Use>
 void with_activation(Activation activation, Exp exp, const Use& use) {
   switch (activation) {
     case Activation::none:
-      return use([](T x) { return ActivationValue<T>{x, T(1)}; });
+      return use([](T x) __attribute__((always_inline)) { return ActivationValue<T>{x, T(1)}; });
     case Activation::gelu_new:
-      return use([=](T x) { return gelu_new(x, exp); });
+      return use([=](T x) __attribute__((always_inline)) { return gelu_new(x, exp); });
     case Activation::gelu:
       return use([](T x) { return gelu(x); });
     case Activation::relu:
-      return use([](T x) { return relu(x); });
+      return use([](T x) __attribute__((always_inline)) { return relu(x); });
   }
 }
 
@@ -110,14 +111,14 @@ void activation_backward(const Parallel& parallel, GradOut<T> dx, const T* dout,
   if (!dx) return;
   parallel.ranges(n, kElementGrain, [=](std::int64_t begin, std::int64_t end) {
     with_activation<float>(activation, VectorExp(), [&](auto f) {
-      const auto gradient = [=](std::int64_t i) { return widened(dout[i]) * f(widened(x[i])).slope; };
       if (dx.accumulate) {
 #pragma omp simd
         for (std::int64_t i = begin; i < end; ++i)
-          dx.data[i] = rounded_to<T>(widened(dx.data[i]) + gradient(i));
+          dx.data[i] = rounded_to<T>(widened(dx.data[i]) + widened(dout[i]) * f(widened(x[i])).slope);
       } else {
 #pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i) dx.data[i] = rounded_to<T>(gradient(i));
+        for (std::int64_t i = begin; i < end; ++i)
+          dx.data[i] = rounded_to<T>(widened(dout[i]) * f(widened(x[i])).slope);
       }
     });
   });
