@@ -53,6 +53,7 @@ test_preset() {
   : >"$output"
   cmake --preset "$1" -DSTAGEGPT_TESTS=ON >/dev/null || return
   in_time cmake --build --preset "$1" || return
+  rm -f "build/$1/Testing/Temporary/LastTestsFailed.log"  # ctest keeps that of an earlier run
   in_time ctest --preset "$1" "${exclude[@]}" | tee "$output" && return
   local status=${PIPESTATUS[0]}
   show_failures "build/$1/Testing/Temporary" >&2

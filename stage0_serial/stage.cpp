@@ -1,7 +1,10 @@
 // Stage 0: the CPU backend, one process.
 #include "common/app/stage.h"
 
+#include <chrono>
+#include <functional>
 #include <iostream>
+#include <optional>
 
 #include "common/app/step_counter.h"
 #include "common/comm/self_communicator.h"
@@ -25,7 +28,7 @@ class SerialStage final : public Stage {
 
   void add_bench_flags(CommandLine& command_line) override {
     command_line.integer(
-        "--compare-matmul", compared_channels_, 1, 1 << 14,
+        "--compare-matmul", compared_channels_, 1, 1 << 12,
         "time the packed GEMM and OpenBLAS on the layers of a model of so many channels instead");
   }
 

@@ -6,9 +6,10 @@
 //
 // Nodes share no memory. A rank of another node only knows that it waits. If all ranks of a node have waited
 // for twice the limit, they end the job. So a rank for which others wait long must show them that it works:
-// while rank 0 saves, samples or writes a trace, its heartbeats (MpiGroup::beat()) also send messages to the
-// others, and each message starts a new wait. Leaving such waits unwatched would be simpler, but if rank 0 is
-// alone on its node, its being stopped during a save would never be found.
+// while rank 0 saves or samples, its heartbeats (MpiGroup::beat()) also send messages to the others, and each
+// message starts a new wait. (In a trace, the others wait while rank 0 collects and writes the outputs.)
+// Leaving such waits unwatched would be simpler, but if rank 0 is alone on its node, its being stopped during
+// a save would never be found.
 //
 // There is a heartbeat for each block written or read, each file synced to the disk, and each sampled token.
 // There is none during a system call: an fsync, or the removal of a file, must return within the limit. Files

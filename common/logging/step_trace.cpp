@@ -1,6 +1,8 @@
 #include "common/logging/step_trace.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <string_view>
 
 #include "common/checkpoint/run_directory.h"
@@ -35,11 +37,16 @@ class TensorList {
 
 }  // namespace
 
+std::vector<Piece> weight_pieces(const ParameterTable& table) {
+  constexpr std::int64_t kElements = 1 << 20;
+  return table.pieces({0, table.arena_size(1)}, kElements);
+}
+
 // Backward computes the gradients in reverse order of the parameters.
-std::vector<std::size_t> order_of_gradients(const ParameterTable& table) {
-  std::vector<std::size_t> order;
-  for (std::size_t i = table.size(); i-- > 0;) order.push_back(i);
-  return order;
+std::vector<Piece> gradient_pieces(const ParameterTable& table) {
+  std::vector<Piece> pieces = weight_pieces(table);
+  std::ranges::stable_sort(pieces, std::greater(), &Piece::parameter);
+  return pieces;
 }
 
 void write_trace(const fs::path& path, const ParameterTable& table, const StepTrace& trace,
@@ -47,13 +54,14 @@ void write_trace(const fs::path& path, const ParameterTable& table, const StepTr
   TensorList list;
   for (const TracedOutput& output : trace.outputs) list.add(output.name, output.shape);
   list.add("the loss", {1});
-  for (const std::size_t i : order_of_gradients(table)) list.add_parameter(gradient_name(table[i]), table[i]);
-  for (const Parameter& row : table.rows()) list.add_parameter(weight_name(row), row);
+  const std::vector<Parameter>& rows = table.rows();
+  for (auto row = rows.rbegin(); row != rows.rend(); ++row) list.add_parameter(gradient_name(*row), *row);
+  for (const Parameter& row : rows) list.add_parameter(weight_name(row), row);
 
-  const auto values_of = [&](std::size_t i, const ParameterValues& values) {
+  const auto values_of = [&](const Piece& piece, const ParameterValues& values) {
     beat();
-    std::vector<float> elements(static_cast<std::size_t>(table[i].shape.numel()));
-    values(i, 0, elements);
+    std::vector<float> elements(static_cast<std::size_t>(piece.size()));
+    values(piece.parameter, piece.begin, elements);
     return elements;
   };
   replace_file(path, [&](const fs::path& temporary) {
@@ -61,8 +69,8 @@ void write_trace(const fs::path& path, const ParameterTable& table, const StepTr
     for (const TracedOutput& output : trace.outputs) file.append(output.values);
     const auto loss = static_cast<float>(trace.loss);
     file.append({&loss, 1});
-    for (const std::size_t i : order_of_gradients(table)) file.append(values_of(i, trace.gradients));
-    for (std::size_t i = 0; i < table.size(); ++i) file.append(values_of(i, trace.weights));
+    for (const Piece& piece : gradient_pieces(table)) file.append(values_of(piece, trace.gradients));
+    for (const Piece& piece : weight_pieces(table)) file.append(values_of(piece, trace.weights));
     file.finish();
   });
 }

@@ -28,8 +28,9 @@ struct StepTrace {
   ParameterValues gradients, weights;  // of the parameters of a table
 };
 
-// The order in which write_trace() reads parameters: first the gradients of these, then all weights.
-std::vector<std::size_t> order_of_gradients(const ParameterTable& table);
+// What write_trace() reads, in this order: the gradients of these pieces, then the weights of those.
+std::vector<Piece> gradient_pieces(const ParameterTable& table);
+std::vector<Piece> weight_pieces(const ParameterTable& table);
 // The file is on the disk when the call returns; an existing file is replaced. Throws std::runtime_error that
 // names the file.
 void write_trace(

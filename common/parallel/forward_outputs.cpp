@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <tuple>
 #include <utility>
 
 namespace stagegpt {
@@ -18,7 +19,8 @@ template <class T>
 T receive_all(RankGroup& group, int from) {
   std::uint64_t size = 0;
   group.receive(std::as_writable_bytes(std::span(&size, 1)), from);
-  T values(size, {});
+  T values;
+  values.resize(size);
   group.receive(std::as_writable_bytes(std::span(values)), from);
   return values;
 }
@@ -40,7 +42,8 @@ Tape::OpWatch ForwardOutputs::watch() {
 
 void ForwardOutputs::record(std::string_view op, std::span<const Var> inputs, std::span<const Var> outputs) {
   if (op == "gathered") return;  // has been recorded in parts
-  // Between two stages, what is one op on one process are two: an addition and a layernorm.
+  // At the end of a stage, one op of a single process is two ops: an addition here, and a layernorm on the
+  // next stage.
   const ModelStage& stage = model_.stage();
   if (op == "layernorm" && !stage.is_first()) op = "residual_layernorm";
   const std::vector<std::string> names = names_.of(std::string(op), inputs, outputs.size());

@@ -15,7 +15,7 @@ namespace stagegpt {
 
 class ForwardOutputs {
  public:
-  // The model is this rank's part. All are borrowed.
+  // The model is this rank's part. It and the backend are borrowed.
   ForwardOutputs(const Grid& grid, Backend& backend, const Gpt2& model);
   ForwardOutputs(const ForwardOutputs&) = delete;
   ForwardOutputs& operator=(const ForwardOutputs&) = delete;
@@ -51,7 +51,7 @@ class ForwardOutputs {
   // Adds the parts of one rank of a stage to outputs, of which those of the stage begin at `first`.
   void put(std::vector<Part> parts, std::vector<TracedOutput>& outputs, std::size_t first) const;
 
-  const Grid& grid_;
+  Grid grid_;
   Backend& backend_;
   const Gpt2& model_;
   ParameterTable whole_table_;

@@ -11,7 +11,7 @@ class RecordedGroup final : public RankGroup {
   RecordedGroup(Timeline& timeline, RankGroup& group) : timeline_(timeline), group_(group) {}
   // Owns the group.
   RecordedGroup(Timeline& timeline, std::unique_ptr<RankGroup> group)
-      : own_(std::move(group)), timeline_(timeline), group_(*own_) {}
+      : own_(std::move(group)), timeline_(timeline), group_(*own_), ranks_(group_.size()) {}
   int rank() const override { return group_.rank(); }
   int size() const override { return group_.size(); }
   std::string host(int rank) const override { return group_.host(rank); }
@@ -20,15 +20,15 @@ class RecordedGroup final : public RankGroup {
     return std::make_unique<RecordedGroup>(timeline_, group_.split(color, key));
   }
   void barrier() override {
-    const Recorded span(several(), "barrier", SpanKind::message);
+    const Recorded span(several(), "barrier", SpanKind::message, 0, -1, ranks_);
     group_.barrier();
   }
   void broadcast(std::span<std::byte> bytes, int root) override {
-    const Recorded span(several(), "broadcast (host)", SpanKind::message, size_of(bytes));
+    const Recorded span(several(), "broadcast (host)", SpanKind::message, size_of(bytes), -1, ranks_);
     group_.broadcast(bytes, root);
   }
   void all_gather(std::span<const std::byte> own, std::span<std::byte> all) override {
-    const Recorded span(several(), "all_gather (host)", SpanKind::message, size_of(own));
+    const Recorded span(several(), "all_gather (host)", SpanKind::message, size_of(own), -1, ranks_);
     group_.all_gather(own, all);
   }
   void enter(const char* phase) override {
@@ -38,11 +38,11 @@ class RecordedGroup final : public RankGroup {
   void beat() override { group_.beat(); }
   void while_root_works(const std::function<void()>& body) override { group_.while_root_works(body); }
   void send(std::span<const std::byte> bytes, int to) override {
-    const Recorded span(&timeline_, "send (host)", SpanKind::message, size_of(bytes), to);
+    const Recorded span(&timeline_, "send (host)", SpanKind::message, size_of(bytes), to, ranks_);
     group_.send(bytes, to);
   }
   void receive(std::span<std::byte> bytes, int from) override {
-    const Recorded span(&timeline_, "receive (host)", SpanKind::message, size_of(bytes), from);
+    const Recorded span(&timeline_, "receive (host)", SpanKind::message, size_of(bytes), from, ranks_);
     group_.receive(bytes, from);
   }
 
@@ -54,6 +54,7 @@ class RecordedGroup final : public RankGroup {
   std::unique_ptr<RankGroup> own_;
   Timeline& timeline_;
   RankGroup& group_;
+  int ranks_ = 0;  // of a part
 };
 
 // A copy of a name that lives as long as the program, as a timeline needs it.

@@ -57,6 +57,7 @@ LayerWatch::LayerWatch(const Grid& grid, Backend& backend, const Gpt2& model, co
   }
   parameters_.resize(layers_.size());
   RankGroup& data = grid.data().group();
+  // Data ranks own the same of the arena, or slices of it, which end at different places.
   const std::int64_t end_of_owned = owned.back().end;
   const bool divided = any(data, end_of_owned != from_root(data, end_of_owned));
   if (!divided && !data.is_root()) return;

@@ -36,7 +36,8 @@ struct LayerHealth {
 // in the same way, the first of them measures.
 class LayerWatch {
  public:
-  // `owned`: what this rank updates of its part of the model. All are borrowed. A collective call.
+  // `owned`: what this rank updates of its part of the model. Backend and model are borrowed. A collective
+  // call.
   LayerWatch(const Grid& grid, Backend& backend, const Gpt2& model, const ArenaParts& owned);
 
   // Called for the ops of every forward pass of the step.
@@ -71,7 +72,7 @@ class LayerWatch {
   // The number of elements that this rank has of a stream: (B,T,C), or its rows (N/R,C) of that.
   double elements_of(const Shape& stream) const;
 
-  const Grid& grid_;
+  Grid grid_;
   RankGroup& group_;  // of all ranks
   Backend& backend_;
   const Gpt2& model_;

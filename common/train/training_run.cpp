@@ -231,11 +231,8 @@ StepReport TrainingRun::traced_step(LayerWatch* layers) {
 void TrainingRun::write_step_trace(std::vector<TracedOutput> outputs, double loss) {
   constexpr std::size_t kGradients = 0, kWeights = 1;
   Writer root{0, {}};
-  const auto fetch = [&](std::size_t arena, std::size_t i) {
-    root.fetches.push_back({arena, {i, 0, table_[i].shape.numel()}});
-  };
-  for (const std::size_t i : order_of_gradients(table_)) fetch(kGradients, i);
-  for (std::size_t i = 0; i < table_.size(); ++i) fetch(kWeights, i);
+  for (const Piece& piece : gradient_pieces(table_)) root.fetches.push_back({kGradients, piece});
+  for (const Piece& piece : weight_pieces(table_)) root.fetches.push_back({kWeights, piece});
   PieceStream stream(group_, backend_, placed_in_parts(table_, grid_),
                      {trainer_.gradients(), trainer_.arenas().front()}, {root});
   stream.run([&] {

@@ -54,8 +54,8 @@ inline ActivationValue<T> relu(T x) {
   return {x > 0 ? x : T(0), x > 0 ? T(1) : T(0)};
 }
 
-// Calls `use` once with the function of `activation`, so that loops inside `use` contain no switch. The
-// function is always inlined, as vector_exp() is.
+// Calls `use` once with the function of `activation`, so that loops inside `use` contain no switch. All
+// but the exact GELU, which calls erfc(), are always inlined: a loop with a call is not vectorised.
 template <class T, class Exp, class Use>
 void with_activation(Activation activation, Exp exp, const Use& use) {
   switch (activation) {

@@ -60,11 +60,15 @@ expect_no_call '^ctest --preset asan'
 # At the end, the output of what has failed.
 logs=$work/build/ci/Testing/Temporary
 mkdir -p "$logs"
-echo '2:a.b c' >"$logs/LastTestsFailed.log"
+echo "echo '2:a.b c' >'$logs/LastTestsFailed.log'; $failing" >"$work/ci"
 printf '%s\n' '1/2 Testing: a.b' 'of another' '<end of output>' '2/2 Testing: a.b c' 'of this' '<end of output>' 'later' \
   >"$logs/LastTest.log"
 expect 8 "== a.b c: the end of its output" --full
 tail -1 "$work/out" | grep -qx 'of this'
+# … but not that of an earlier run.
+echo "$failing" >"$work/ci"
+expect 8 "***Failed" --full
+if grep 'the end of its output' "$work/out" >&2; then exit 1; fi
 rm -r "$work/build"
 
 # The time is over at once, so no preset has been run.

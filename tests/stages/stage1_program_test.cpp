@@ -227,16 +227,18 @@ TEST_F(Stage1, ComputesAndMeasuresEveryTensorOfAGridAsStage0) {
   stage0("train", small("serial", observed));
   struct Case {
     int ranks;
-    const char *tensor, *stages, *comm;
+    const char *tensor, *stages, *comm, *recompute;
   };
-  std::vector<Case> cases = {{8, "2", "2", "zero1"}};
+  std::vector<Case> cases = {{8, "2", "2", "zero1", "none"}};
   if (!kSanitized)
-    cases.insert(cases.end(), {{2, "2", "1", "zero2"}, {2, "1", "2", "flat"}, {4, "1", "2", "zero1"}});
-  for (const auto& [ranks, tensor, stages, comm] : cases) {
+    cases.insert(
+        cases.end(),
+        {{2, "2", "1", "zero2", "none"}, {2, "1", "2", "flat", "block"}, {4, "1", "2", "zero1", "none"}});
+  for (const auto& [ranks, tensor, stages, comm, recompute] : cases) {
     const std::string run = concat("grid-", ranks, '-', tensor, '-', stages);
     stage1(ranks, "train",
            small(run, with_flags(observed, {"--tensor-parallel", tensor, "--pipeline-parallel", stages,
-                                            "--comm", comm})));
+                                            "--comm", comm, "--recompute", recompute})));
     expect_same_traces(run, "serial", 3);
     expect_same_layers(run, "serial", 1e-3);
     expect_same_curves(run, "serial");

@@ -167,8 +167,8 @@ class Comparer {
     report();
   }
 
-  // Finds the first tensor that differs, for one contestant of each stage that disagrees with another: one
-  // whose ranks have the whole model, if there is one.
+  // Finds the first tensor that differs, for contestants of each stage that disagree with another: one whose
+  // ranks have the whole model, and one whose ranks divide it.
   void find_first_tensors() {
     std::set<std::pair<std::pair<int, bool>, bool>> explained;
     for (std::size_t i = 0; i < comparison_.checks.size(); ++i) {

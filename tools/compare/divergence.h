@@ -1,5 +1,5 @@
 // Compares two runs of the same experiment, at different stages or on different numbers of ranks, tensor by
-// tensor, to find where they diverge. step_trace.h lists the tensors.
+// tensor, to find where they diverge. docs/file_formats.md lists the tensors.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Reads the trace of one training step, as StepTrace writes it.
+// Reads the trace of one training step, as write_trace() writes it (step_trace.h).
 #pragma once
 
 #include <filesystem>
