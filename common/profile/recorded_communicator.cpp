@@ -8,7 +8,8 @@ namespace {
 
 class RecordedGroup final : public RankGroup {
  public:
-  RecordedGroup(Timeline& timeline, RankGroup& group) : timeline_(timeline), group_(group) {}
+  RecordedGroup(Timeline& timeline, RankGroup& group, bool is_part)
+      : timeline_(timeline), group_(group), ranks_(is_part ? group.size() : 0) {}
   // Owns the group.
   RecordedGroup(Timeline& timeline, std::unique_ptr<RankGroup> group)
       : own_(std::move(group)), timeline_(timeline), group_(*own_), ranks_(group_.size()) {}
@@ -205,7 +206,7 @@ class RecordedCommunicator final : public Communicator {
 std::unique_ptr<Communicator> recorded(Timeline* timeline, std::unique_ptr<Communicator> communicator,
                                        const std::string& level) {
   if (timeline == nullptr) return communicator;
-  auto group = std::make_unique<RecordedGroup>(*timeline, communicator->group());
+  auto group = std::make_unique<RecordedGroup>(*timeline, communicator->group(), !level.empty());
   return std::make_unique<RecordedCommunicator>(std::move(group), *timeline, std::move(communicator), level);
 }
 

@@ -107,12 +107,17 @@ TEST(ProfileOfRanks, NamesTheRanksOfAPart) {
   timeline.clear();
   timeline.record(true);
   part->all_reduce(backend->zeros(DType::f32, {8}))->wait();
+  part->group().barrier();
   timeline.record(false);
   const auto named = [](const TimelineSpan& span) {
     return span.kind == SpanKind::collective && span.ranks == 2 &&
            std::string_view(span.name) == "all_reduce among 2 ranks";
   };
   EXPECT_EQ(std::ranges::count_if(timeline.spans(), named), 1);
+  const auto of_group = [](const TimelineSpan& span) {
+    return std::string_view(span.name) == "barrier" && span.ranks == 2;
+  };
+  EXPECT_EQ(std::ranges::count_if(timeline.spans(), of_group), 1);
 }
 
 // While the last rank still sleeps in its forward pass, the others' backward passes go on beside the
