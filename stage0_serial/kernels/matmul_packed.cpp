@@ -57,15 +57,6 @@ MatrixView<Element> part_from(const MatrixView<Element>& matrix, std::int64_t ro
   return {&matrix(row, column), matrix.row_stride, matrix.column_stride};
 }
 
-// Packs all rows of a: one panel after another.
-template <class Element>
-void pack_all_rows(const PackedKernels& kernels, float* packed, MatrixView<Element> a, std::int64_t m,
-                   std::int64_t k) {
-  const std::int64_t words = ceil_div(k, kernels.steps);
-  for (std::int64_t i = 0; i < m; i += kernels.rows)
-    packing<Element>(kernels).rows(packed + i * words, part_from(a, i, 0), std::min(kernels.rows, m - i), k);
-}
-
 // The columns after column n0 of b (k,n).
 template <class Element>
 NextColumns next_columns(const PackedKernels& kernels, MatrixView<Element> b, std::int64_t n0, std::int64_t n,
@@ -124,7 +115,7 @@ void multiply_part(const PackedKernels& kernels, float* c, std::int64_t ldc, Mat
     const std::int64_t m = std::min(rows, size.m - m0);
     for (std::int64_t k0 = 0; k0 < size.k; k0 += depth) {
       const std::int64_t k = std::min(depth, size.k - k0);
-      pack_all_rows(kernels, packed, part_from(a, m0, k0), m, k);
+      packing<Element>(kernels).rows(packed, part_from(a, m0, k0), m, k);
       multiply_block(kernels, {c + m0 * ldc, ldc, false}, packed, part_from(b, k0, 0), {m, size.n, k},
                      accumulate || k0 > 0, [](float*, std::int64_t, std::int64_t) {});
     }
@@ -150,7 +141,7 @@ void multiply_and_finish_part(const PackedKernels& kernels, Bf16* c, std::int64_
       std::int64_t k0 = 0;
       do {
         const std::int64_t k = std::min(depth, size.k - k0);
-        pack_all_rows(kernels, packed, part_from(a, i, k0), m, k);
+        packing<Bf16>(kernels).rows(packed, part_from(a, i, k0), m, k);
         multiply_block(kernels, {sums, ld, one_panel}, packed, part_from(b, k0, j), {m, n, k}, k0 > 0,
                        [&](float* panel, std::int64_t from, std::int64_t width) {
                          if (k0 + k < size.k) return;

@@ -24,7 +24,8 @@ enum class Factors { f32, bf16 };
 // bf16, if an instruction multiplies pairs.
 template <class Element>
 struct Packing {
-  // Packs at most `rows` rows of a (m,k): packed[i·rows + r] = word i of row r. Missing rows become zeros.
+  // Packs a (m,k) as panels of `rows` rows, one after another. In a panel, packed[i·rows + r] = word i of row
+  // r; rows that are missing in the last become zeros.
   void (*rows)(float* packed, MatrixView<Element> a, std::int64_t m, std::int64_t k);
   // Packs at most `columns` columns of b (k,n): packed[i·columns + j] = word i of column j. Missing
   // columns become zeros.

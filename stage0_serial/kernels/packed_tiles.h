@@ -156,15 +156,21 @@ inline void pack_lines(float* packed, const Element* lines, std::int64_t stride,
   }
 }
 
-// The same for kWidth lines whose elements of one step lie side by side, in rows that are `stride` apart.
-template <class Words, int kWidth, class Element>
+// The same for kPanels panels, one after another, of kWidth lines each, whose elements of one step lie side
+// by side, in rows that are `stride` apart.
+template <class Words, int kWidth, int kPanels = 1, class Element>
 inline void pack_rows_of_steps(float* packed, const Element* rows, std::int64_t stride, std::int64_t k) {
   constexpr int kSteps = Words::kSteps;
+  const std::int64_t panel_size = words_of(k, kSteps) * kWidth;
   for (std::int64_t i = 0; i * kSteps < k; ++i) {
 #pragma GCC unroll 8
-    for (int j = 0; j < kWidth; j += kTileRows) {
-      const ShortVector words = Words::words_of_rows(rows + i * kSteps * stride + j, stride, k - i * kSteps);
-      __builtin_memcpy(packed + i * kWidth + j, &words, sizeof words);
+    for (int p = 0; p < kPanels; ++p) {
+#pragma GCC unroll 8
+      for (int j = 0; j < kWidth; j += kTileRows) {
+        const ShortVector words =
+            Words::words_of_rows(rows + i * kSteps * stride + p * kWidth + j, stride, k - i * kSteps);
+        __builtin_memcpy(packed + p * panel_size + i * kWidth + j, &words, sizeof words);
+      }
     }
   }
 }
@@ -187,9 +193,21 @@ inline void pack(float* packed, MatrixView<Element> lines, std::int64_t n, std::
   }
 }
 
+// Panels of kTileRows rows of a (m,k), one after another. Where the elements of one step lie side by side, as
+// many panels at a time as share a line of the cache: otherwise each line would be read again for each panel.
 template <class Words, class Element>
 inline void pack_rows(float* packed, MatrixView<Element> a, std::int64_t m, std::int64_t k) {
-  pack<Words, kTileRows>(packed, a, m, k);
+  constexpr int kPanels = kLineBytes / sizeof(Element) / kTileRows;
+  const std::int64_t words = words_of(k, Words::kSteps);
+  std::int64_t i = 0;
+  if (a.row_stride == 1) {
+    for (; i + kPanels * kTileRows <= m; i += kPanels * kTileRows)
+      pack_rows_of_steps<Words, kTileRows, kPanels>(packed + i * words, &a(i, 0), a.column_stride, k);
+  }
+  for (; i < m; i += kTileRows) {
+    const MatrixView<Element> panel = {&a(i, 0), a.row_stride, a.column_stride};
+    pack<Words, kTileRows>(packed + i * words, panel, m - i < kTileRows ? m - i : kTileRows, k);
+  }
 }
 
 template <class Words, class Element>
@@ -232,12 +250,12 @@ template <class Words, int kRows, int kVectors>
 void tile(float* c, std::int64_t ldc, const float* a, const float* b, std::int64_t n, std::int64_t words,
           bool accumulate) {
   constexpr std::int64_t kAhead = 16;  // words; a is read from the second-level cache
+  constexpr int kWordsOfLine = kLineBytes / 4 / kTileRows;
   FloatVector sum[kRows][kVectors] = {};
   for (int r = 0; r < kRows; ++r) {
     for (int v = 0; v < kVectors; ++v) __builtin_prefetch(c + r * ldc + v * kLanes, /*write*/ 1);
   }
-  for (std::int64_t i = 0; i < words; ++i) {
-    __builtin_prefetch(a + (i + kAhead) * kTileRows);
+  const auto add_word = [&](std::int64_t i) __attribute__((always_inline)) {
     FloatVector row[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) row[v] = load(b + i * kTileColumns + v * kLanes);
@@ -247,7 +265,15 @@ void tile(float* c, std::int64_t ldc, const float* a, const float* b, std::int64
       for (int v = 0; v < kVectors; ++v)
         sum[r][v] = Words::add_product(sum[r][v], a[i * kTileRows + r], row[v]);
     }
+  };
+  // A line of the cache of a at a time: fewer instructions for each multiply-add.
+  std::int64_t i = 0;
+  for (; i + kWordsOfLine <= words; i += kWordsOfLine) {
+    __builtin_prefetch(a + (i + kAhead) * kTileRows);
+#pragma GCC unroll 4
+    for (int w = 0; w < kWordsOfLine; ++w) add_word(i + w);
   }
+  for (; i < words; ++i) add_word(i);
   store_tile<kRows, kVectors>(c, ldc, sum, n, accumulate);
 }
 
