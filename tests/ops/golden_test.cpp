@@ -60,11 +60,13 @@ std::ostream& operator<<(std::ostream& out, const GoldenTarget& target) {
 class GoldenModel : public testing::TestWithParam<GoldenTarget> {
  protected:
   DType dtype() const { return GetParam().dtype; }
+  // Of a product's factors.
+  double rounding() const { return std::max(test::unit_roundoff(dtype()), GetParam().backend->rounding); }
+  bool rounds_to_bf16() const { return rounding() >= test::unit_roundoff(DType::bf16); }
   // The limit for f32, or a larger limit if factors of products are rounded to TF32 or bf16.
   double limit(double f32) const {
-    const double rounding = std::max(test::unit_roundoff(dtype()), GetParam().backend->rounding);
-    if (rounding >= test::unit_roundoff(DType::bf16)) return test::kBf16ModelLimit;
-    return rounding >= test::kTf32Roundoff ? test::kTf32ModelLimit : f32;
+    if (rounds_to_bf16()) return test::kBf16ModelLimit;
+    return rounding() >= test::kTf32Roundoff ? test::kTf32ModelLimit : f32;
   }
 
   Golden golden{GetParam().model};
@@ -162,7 +164,7 @@ TEST_P(GoldenSteps, Agree) {
                   (f64 ? 1e-8 : limit(1e-5)) * loss)
           << step;
       // At this rate the errors of TF32 grow to 40 times those of the first step, and those of bf16 likewise.
-      if (dtype() == DType::bf16 && run["learning_rate"] > 0.002 && step >= 6) continue;
+      if (rounds_to_bf16() && run["learning_rate"] > 0.002 && step >= 6) continue;
       EXPECT_NEAR(ours.grad_norm(), norm, (f64 ? 1e-8 : limit(1e-4)) * norm) << step;
     }
     const Parameters& parameters = ours.model.parameters();
