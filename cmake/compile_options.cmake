@@ -12,6 +12,17 @@ stagegpt_cxx_options(-Wall -Wextra -Wpedantic -Wshadow
   # Neither changes a result: errno is never read after a math call, floating-point traps are never enabled.
   # Without them sqrt and comparisons in loops are not vectorised.
   -fno-math-errno -fno-trapping-math)
+# GCC collects its own garbage so often that it takes a sixth of the time of a compilation. With these limits it takes up to
+# a quarter more memory, 0.8 GB for the largest file.
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  stagegpt_cxx_options(--param=ggc-min-expand=100000 --param=ggc-min-heapsize=2000000)
+endif()
+# Nearly a hundred programs are linked. gold takes less than half the time of GNU's other linker.
+include(CheckLinkerFlag)
+check_linker_flag(CXX -fuse-ld=gold STAGEGPT_GOLD)
+if(STAGEGPT_GOLD)
+  add_link_options($<$<LINK_LANGUAGE:CXX>:-fuse-ld=gold>)
+endif()
 # Line numbers cost nothing, and profilers show them.
 stagegpt_cuda_options(--expt-relaxed-constexpr -lineinfo -Xcompiler=-Wall,-Wextra,-Wshadow)
 

@@ -56,21 +56,3 @@ if(STAGEGPT_OLDEST_ARCHITECTURE GREATER 0 AND STAGEGPT_OLDEST_ARCHITECTURE LESS 
   message(FATAL_ERROR "CMAKE_CUDA_ARCHITECTURES: ${STAGEGPT_OLDEST_ARCHITECTURE}: the kernels need instructions of compute "
                       "capability 8.0 (A100); give 80 or more")
 endif()
-
-# stagegpt_compile_together(<library>)
-#
-# Where each file is compiled alone, compiles the library's C++ files once more, as the other presets do: as one
-# translation unit, in which names of two files may clash. Without optimisation, because nothing links the result.
-function(stagegpt_compile_together library)
-  if(NOT STAGEGPT_THOROUGH OR CMAKE_UNITY_BUILD)
-    return()
-  endif()
-  get_target_property(sources ${library} SOURCES)
-  list(FILTER sources INCLUDE REGEX "\\.cpp$")
-  add_library(${library}_together OBJECT ${sources})
-  set_target_properties(${library}_together PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
-  foreach(property COMPILE_DEFINITIONS INCLUDE_DIRECTORIES LINK_LIBRARIES)
-    set_target_properties(${library}_together PROPERTIES ${property} "$<TARGET_PROPERTY:${library},${property}>")
-  endforeach()
-  target_compile_options(${library}_together PRIVATE -O0)
-endfunction()

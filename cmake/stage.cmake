@@ -1,15 +1,19 @@
-# stagegpt_add_stage(<name> [SUFFIX <suffix>] LIBRARIES <library>…)
+# stagegpt_add_stage(<name> [SUFFIX <suffix>] [EXCLUDE_FROM_ALL] LIBRARIES <library>…)
 #
 # Builds <name>_train<suffix>, and likewise _generate, _evaluate, _inspect, _verify and _bench: each main of common/app, linked with the
-# stage's stage.cpp (in the calling folder) and with the libraries.
+# stage's stage.cpp (in the calling folder) and with the libraries. EXCLUDE_FROM_ALL: only when they are asked for.
 function(stagegpt_add_stage name)
-  cmake_parse_arguments(arg "" "SUFFIX" "LIBRARIES" ${ARGN})
+  cmake_parse_arguments(arg "EXCLUDE_FROM_ALL" "SUFFIX" "LIBRARIES" ${ARGN})
   set(stage ${name}_stage${arg_SUFFIX})
-  add_library(${stage} OBJECT stage.cpp)
+  set(exclude "")
+  if(arg_EXCLUDE_FROM_ALL)
+    set(exclude EXCLUDE_FROM_ALL)
+  endif()
+  add_library(${stage} OBJECT ${exclude} stage.cpp)
   target_link_libraries(${stage} PUBLIC ${arg_LIBRARIES})
   foreach(job train generate evaluate inspect verify bench)
     set(program ${name}_${job}${arg_SUFFIX})
-    add_executable(${program})
+    add_executable(${program} ${exclude})
     target_link_libraries(${program} PRIVATE ${job}_main ${stage} stage_flags program_version stagegpt_common)
   endforeach()
 endfunction()

@@ -2,7 +2,7 @@
 """Checks with `transformers` that checkpoints are valid Hugging Face GPT-2 directories, in both directions.
 
     pip install torch transformers safetensors
-    cmake --build --preset release
+    cmake --build --preset release --target all model_probe
     ./scripts/check_hugging_face.py [--gpt2 DIR] [--bin build/release/bin]
 
 StageGPT to transformers, for each tokenizer: trains a small model for a few steps and opens RUN/latest with AutoTokenizer

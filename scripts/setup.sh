@@ -1,21 +1,23 @@
 #!/usr/bin/env bash
 # Installs the packages of Debian or Ubuntu that are needed to build and test StageGPT. Does nothing if all are
 # installed. On other systems it prints the names of the packages and exits.
-#   scripts/setup.sh [--check]
-# --check installs nothing: it prints the names of missing packages, and exits with 1 if there are any.
+#   scripts/setup.sh [--check | --list]
+# --check installs nothing: it prints the names of missing packages, and exits with 1 if there are any. --list prints the names
+# of all packages.
 set -euo pipefail
 
-check=
+action=install
 case ${1:-} in
   "") ;;
-  --check) check=1 ;;
-  -h | --help) sed -n '2,5s/^# //p' "$0"; exit 0 ;;
+  --check | --list) action=${1#--} ;;
+  -h | --help) sed -n '2,6s/^# //p' "$0"; exit 0 ;;
   *) echo "setup.sh: unknown argument '$1'; see --help" >&2; exit 2 ;;
 esac
 
 packages=(g++ cmake ninja-build libcli11-dev nlohmann-json3-dev libopenblas-openmp-dev libgtest-dev libpcre2-dev
   libxxhash-dev libedit-dev libboost-dev libboost-context-dev librapidcheck-dev libbenchmark-dev
-  libopenmpi-dev openmpi-bin iproute2)
+  libopenmpi-dev openmpi-bin python3 git iproute2)
+[ $action != list ] || { echo "${packages[*]}"; exit; }
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
   echo "setup.sh: this is neither Debian nor Ubuntu; install the equivalents of these packages: ${packages[*]}" >&2
@@ -28,7 +30,7 @@ for package in "${packages[@]}"; do
   [ "$status" = installed ] || missing+=("$package")
 done
 
-if [ -n "$check" ]; then
+if [ $action = check ]; then
   echo "${missing[*]}"
   [ ${#missing[@]} -eq 0 ]
   exit

@@ -31,7 +31,9 @@ std::unique_ptr<Report> start_report(const std::filesystem::path&, const std::op
   program += "_profiled";
   if (!std::filesystem::exists(program)) {
     user_error("--emulator-report: needs the program ", program,
-               ", which g++ builds beside this one without sanitizers, and which is not installed");
+               ", which is not installed and which g++ builds, without sanitizers, on request: "
+               "cmake --build BUILD --target ",
+               std::filesystem::path(program).filename().string());
   }
   std::vector<std::string> arguments = own_arguments();
   std::vector<char*> pointers;

@@ -2,7 +2,6 @@
 // remains valid. Faults are injected by a preloaded library: support/fault_injection.cpp.
 #include <algorithm>
 #include <fstream>
-#include <regex>
 
 #include "common/base/json.h"
 #include "common/checkpoint/checkpoint.h"
@@ -12,6 +11,7 @@
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/golden.h"
 #include "tests/support/logged_calls.h"
+#include "tests/support/patterns.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/thorough.h"
 
@@ -95,8 +95,8 @@ std::string in_short(const std::vector<std::string>& calls, const std::string& r
   for (const std::string& call : calls) {
     std::string line = call.substr(call.find(' ') + 1);
     for (const auto& [path, by] : {std::pair{root + "/run/", ""}, {root + "/", ""}, {root, "root"}})
-      line = std::regex_replace(line, std::regex(path), by);
-    line = std::regex_replace(line, std::regex("tfevents[^ ]*"), "tfevents…");
+      line = replaced(line, path, by);
+    line = replaced(line, "tfevents[^ ]*", "tfevents…");
     if (!lines.empty() && lines.back() == line) continue;
     lines.push_back(line);
     removed = line.starts_with("unlink ") ? removed + 1 : 0;

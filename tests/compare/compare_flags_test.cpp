@@ -1,10 +1,9 @@
 // The flags of compare_stages, with fake stages (shell scripts).
 #include <gtest/gtest.h>
 
-#include <regex>
-
 #include "common/base/json.h"
 #include "tests/compare/fake_stages.h"
+#include "tests/support/patterns.h"
 #include "tools/compare/provenance.h"
 
 namespace stagegpt::compare::test {
@@ -47,7 +46,7 @@ class CompareFlagsTest : public FakeStages {
 TEST_F(CompareFlagsTest, AreInHelp) {
   const ProgramResult result = run({"--help"});
   EXPECT_EQ(result.exit_code, 0);
-  const std::string help = std::regex_replace(result.output, std::regex("\\s+"), " ");
+  const std::string help = replaced(result.output, "\\s+", " ");
   for (const char* part :
        {"Run one experiment at every stage that this machine can run, and compare.",
         "compare_stages [OPTIONS]",

@@ -2,14 +2,13 @@
 // which order, and how their results are used.
 #include <gtest/gtest.h>
 
-#include <regex>
-
 #include "common/base/json.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/io/content_hash.h"
 #include "tests/compare/fake_stages.h"
 #include "tests/support/golden.h"
 #include "tests/support/on_a_terminal.h"
+#include "tests/support/patterns.h"
 #include "tools/compare/compare.h"
 #include "tools/compare/runner.h"
 
@@ -57,11 +56,10 @@ class FakeComparison : public FakeStages {
     try {
       Comparison comparison = compare(options_);
       said_ = testing::internal::GetCapturedStderr();
-      const std::regex time(": ([0-9.]+) s");
+      const char* time = ": ([0-9.]+) s";
       said_seconds_ = 0;
-      for (std::sregex_iterator found(said_.begin(), said_.end(), time), end; found != end; ++found)
-        said_seconds_ += std::stod((*found)[1]);
-      said_ = std::regex_replace(said_, time, ": T s");
+      for (const auto& found : all_groups(said_, time)) said_seconds_ += std::stod(found[0]);
+      said_ = replaced(said_, time, ": T s");
       return comparison;
     } catch (...) {
       testing::internal::GetCapturedStderr();
@@ -149,7 +147,7 @@ TEST_F(FakeComparison, ShowsTheRunThatGoesOnOnATerminal) {
   options_.overwrite = true;
   const auto shown = [&](unsigned short columns) {
     const std::string text = stagegpt::test::on_a_terminal([&] { compare(options_); }, columns);
-    return std::regex_replace(text, std::regex(": [0-9.]+ s"), ": T s");
+    return replaced(text, ": [0-9.]+ s", ": T s");
   };
   const std::string rewritten = "\r\x1b[J", run = "[1/1] Stage 0, run 1",
                     ended = run + ": T s, loss 2.00\r\n";
@@ -210,9 +208,9 @@ TEST_F(FakeComparison, TellsHowARunHasEnded) {
   EXPECT_EQ(failure_of({.train = "echo nonsense > \"$run/metrics.jsonl\""}).substr(0, 22),
             "metrics.jsonl, line 1:");
   options_.timeout_seconds = 1.5;
-  EXPECT_TRUE(std::regex_match(failure_of({.train = "exec sleep 20"}),
-                               std::regex("did not end within 1\\.[5-9][0-9]* s; see --timeout-seconds:\n"
-                                          "note: of stage0_train\nmachine: that of stage0_train")));
+  EXPECT_TRUE(matches(failure_of({.train = "exec sleep 20"}),
+                      "did not end within 1\\.[5-9][0-9]* s; see --timeout-seconds:\n"
+                      "note: of stage0_train\nmachine: that of stage0_train"));
 }
 
 TEST_F(FakeComparison, RunsNobodyAgainWhoHasFailed) {

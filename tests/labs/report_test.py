@@ -1,6 +1,5 @@
 """`lab report`: the reference is built once, from the tree that the lab was made from, and compare_stages gets both."""
 
-import shutil
 import unittest
 
 from small_tree import ROOT, lab, small_tree, temporary
@@ -19,7 +18,6 @@ class Arguments(unittest.TestCase):
                 self.assertEqual(batch % 8, 0, "a reproducible run divides its batch into 8")
 
 
-@unittest.skipUnless(all(map(shutil.which, ("cmake", "ninja", "c++"))), "needs cmake, ninja and c++")
 class Report(unittest.TestCase):
     def setUp(self):
         self.folder = temporary(self)

@@ -47,6 +47,7 @@ expect 0 "== release"
 grep -q 'ctest --preset release --label-exclude slow' "$CALLS"
 expect 0 "== asan" --full
 [ "$(grep -c '^ctest' "$CALLS")" = 2 ]
+tail -1 "$work/out" | grep -q "^== all tests have run with: ci, asan; "
 expect 0 "== release" --all
 expect_no_call 'label-exclude'
 expect 2 "unknown argument '--fast'" --fast
@@ -78,7 +79,7 @@ expect 1 "All tests have run with: none" --minutes 0
 sed -i 's/60 \* minutes/minutes/' "$work/scripts/test.sh"
 echo "$passing" >"$work/ci"
 echo "$hanging" >"$work/asan"
-expect 0 "of asan only 1 tests have run, all passed. All tests have run with: ci" --full --minutes 3
+expect 1 "of asan only 1 tests have run, all passed. All tests have run with: ci" --full --minutes 3
 echo "echo '1/9 Test #1: a ....***Failed    1.00 sec'; sleep 100" >"$work/asan"
 expect 1 "***Failed" --full --minutes 3
 echo "$hanging" >"$work/ci"

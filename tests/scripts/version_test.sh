@@ -5,7 +5,6 @@
 set -uo pipefail
 cmake=$1 version=$2
 root=$(cd "$(dirname "$0")/../.." && pwd)
-command -v git >/dev/null || exit 77
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 failures=0

@@ -8,11 +8,11 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <regex>
 #include <thread>
 
 #include "common/base/error.h"
 #include "tests/checkpoint/small_run.h"
+#include "tests/support/patterns.h"
 
 namespace stagegpt::test {
 namespace {
@@ -105,8 +105,7 @@ class Interactive : public SmallRun {
   }
   // Types keys at the prompt of a new session, and returns whether the program then answers to `line`.
   bool answers_to(const std::string& keys, const std::string& line) const {
-    const std::string answer =
-        std::regex_replace(text_of(line, {"--max-new-tokens", "12"}), std::regex("\n"), "\r\n");
+    const std::string answer = replaced(text_of(line, {"--max-new-tokens", "12"}), "\n", "\r\n");
     const Terminal terminal(directory.path(), command({"--interactive", "--max-new-tokens", "12"}));
     terminal.wait_for_prompt();
     terminal.type(keys + "\n");

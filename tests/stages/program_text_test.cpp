@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <regex>
 
+#include "tests/support/patterns.h"
 #include "tests/support/program.h"
 
 namespace stagegpt::test {
@@ -19,7 +19,7 @@ std::string masked(std::string text) {
                                     {"ETA [0-9:]+", "ETA #"},
                                     {"trained in [0-9]+ s", "trained in # s"},
                                     {"machine: [^\n]*", "machine: #"}}) {
-    text = std::regex_replace(text, std::regex(pattern), by);
+    text = replaced(text, pattern, by);
   }
   return text;
 }
@@ -233,8 +233,7 @@ TEST_F(ProgramText, OfWritingEndsWithItsSpeed) {
   train({"--steps", "1", "--max-new-tokens", "0"});
   const Arguments flags = {"--model", "run", "--threads", "1", "--prompt", "abc", "--max-new-tokens", "1"};
   const ProgramResult result = run("stage0_generate", flags + Arguments{"--num-samples", "3"});
-  EXPECT_TRUE(std::regex_match(result.output, std::regex("abc.*\n---\nabc.*\n---\nabc.*\n")))
-      << result.output;
+  EXPECT_TRUE(matches(result.output, "abc.*\n---\nabc.*\n---\nabc.*\n")) << result.output;
   EXPECT_EQ(masked(result.errors), "3 tokens: # ms per token, # tokens/s, first after # ms\n");
   // For a text of one token, the time per token is the time to the first token.
   const nlohmann::json json =

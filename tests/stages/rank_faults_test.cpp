@@ -5,11 +5,11 @@
 
 #include <csignal>
 #include <filesystem>
-#include <regex>
 
 #include "common/base/error.h"
 #include "common/checkpoint/run_directory.h"
 #include "tests/support/mpi_program.h"
+#include "tests/support/patterns.h"
 #include "tests/support/sanitized.h"
 
 namespace stagegpt::test {
@@ -82,9 +82,9 @@ TEST_P(Faults, ARankThatStallsIsNamed) {
   const ProgramResult result =
       train(3, {"--watchdog-seconds", "2"}, once_saved([&](pid_t) { signal_rank(1, SIGSTOP); }));
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_TRUE(std::regex_search(
-      result.errors, std::regex("_train[a-z_]*: rank 1 was stopped in \"[a-z ]+\" for [1-9][0-9]* s "
-                                "\\(--watchdog-seconds\\): ending all ranks\n")))
+  EXPECT_TRUE(has_match(result.errors,
+                        "_train[a-z_]*: rank 1 was stopped in \"[a-z ]+\" for [1-9][0-9]* s "
+                        "\\(--watchdog-seconds\\): ending all ranks\n"))
       << result.errors;
   expect_ended_and_resumable();
 }

@@ -15,8 +15,8 @@ struct BackendUnderTest {
   std::string name;  // letters, digits and underscores, because it is part of a test's name
   std::function<std::unique_ptr<Backend>()> make;
   std::vector<DType> dtypes;
-  bool slow = false;    // too slow for training
-  double rounding = 0;  // unit roundoff of GEMM's operands, if it is larger than that of the dtype
+  bool products_only = false;  // differs from another backend only in products, which are slow
+  double rounding = 0;         // unit roundoff of GEMM's operands, if it is larger than that of the dtype
 };
 
 // For the messages of failing tests.

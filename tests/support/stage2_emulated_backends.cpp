@@ -35,14 +35,14 @@ std::function<std::unique_ptr<Backend>()> emulated(gpu::emulation::ThreadOrder o
 const std::vector<BackendUnderTest>& backends_under_test() {
   static const std::vector<BackendUnderTest> backends = [] {
     std::vector<BackendUnderTest> all;
-    const auto add = [&](const char* name, const auto& make, bool slow = false) {
-      all.push_back({name, make, {DType::f32}, slow});
+    const auto add = [&](const char* name, const auto& make, bool products_only = false) {
+      all.push_back({name, make, {DType::f32}, products_only});
     };
-    constexpr bool kSlow = true;
+    constexpr bool kProductsOnly = true;
     add("emulated_random", emulated({Order::random, 1}, GpuMatmul::cublaslt));
-    add("emulated_naive", emulated({Order::forward}, GpuMatmul::naive));
-    add("emulated_tiled_random", emulated({Order::random, 2}, GpuMatmul::tiled), kSlow);
-    add("emulated_vectorised_random", emulated({Order::random, 3}, GpuMatmul::vectorised), kSlow);
+    add("emulated_naive", emulated({Order::forward}, GpuMatmul::naive), kProductsOnly);
+    add("emulated_tiled_random", emulated({Order::random, 2}, GpuMatmul::tiled), kProductsOnly);
+    add("emulated_vectorised_random", emulated({Order::random, 3}, GpuMatmul::vectorised), kProductsOnly);
     add("emulated_unfused", emulated({Order::forward}, GpuMatmul::cublaslt, /*fused=*/false));
     all.push_back({.name = "emulated_tf32",
                    .make = emulated({Order::forward}, GpuMatmul::cublaslt, /*fused=*/true, /*late=*/false,
@@ -57,8 +57,8 @@ const std::vector<BackendUnderTest>& backends_under_test() {
     if (kSanitized) return all;
     add("emulated_forward", emulated({Order::forward}, GpuMatmul::cublaslt));
     add("emulated_reverse", emulated({Order::reverse}, GpuMatmul::cublaslt));
-    add("emulated_tiled_forward", emulated({Order::forward}, GpuMatmul::tiled), kSlow);
-    add("emulated_vectorised_reverse", emulated({Order::reverse}, GpuMatmul::vectorised), kSlow);
+    add("emulated_tiled_forward", emulated({Order::forward}, GpuMatmul::tiled), kProductsOnly);
+    add("emulated_vectorised_reverse", emulated({Order::reverse}, GpuMatmul::vectorised), kProductsOnly);
     add("emulated_late", emulated({Order::forward}, GpuMatmul::cublaslt, /*fused=*/true, /*late=*/true));
     return all;
   }();

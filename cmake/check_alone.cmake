@@ -1,0 +1,21 @@
+# stagegpt_check_alone(<library>…)
+#
+# Where files are compiled together, an include that is missing in one of them may stand in another one. So this has the compiler
+# read each C++ file of these libraries alone, and write no code.
+function(stagegpt_check_alone)
+  foreach(library IN LISTS ARGN)
+    if(NOT TARGET ${library})
+      continue()
+    endif()
+    get_target_property(sources ${library} SOURCES)
+    get_target_property(folder ${library} SOURCE_DIR)
+    list(FILTER sources INCLUDE REGEX "\\.cpp$")
+    list(TRANSFORM sources REPLACE "^([^/])" "${folder}/\\1")
+    add_library(${library}_alone OBJECT ${sources})
+    set_target_properties(${library}_alone PROPERTIES UNITY_BUILD OFF)
+    foreach(property COMPILE_DEFINITIONS COMPILE_OPTIONS INCLUDE_DIRECTORIES LINK_LIBRARIES)
+      set_target_properties(${library}_alone PROPERTIES ${property} "$<TARGET_PROPERTY:${library},${property}>")
+    endforeach()
+    target_compile_options(${library}_alone PRIVATE -fsyntax-only)
+  endforeach()
+endfunction()

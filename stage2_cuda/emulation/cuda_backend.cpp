@@ -1,2 +1,0 @@
-// cuda_backend.cu, compiled for the emulator.
-#include "stage2_cuda/cuda_backend.cu"

@@ -1,0 +1,62 @@
+// Attention, in training and over a cache of keys and values.
+#include "stage2_cuda/kernels/attention_cached.cuh"
+#include "stage2_cuda/kernels/attention_flash_backward.cuh"
+#include "stage2_cuda/kernels/attention_materialised.cuh"
+#include "stage2_cuda/stream_backend.h"
+
+namespace stagegpt::gpu {
+namespace {
+
+AttentionSize attention_size(const Tensor& qkv, int n_head, double scale) {
+  const Shape& s = qkv.shape();
+  return {s[0], s[1], n_head, s[2] / 3 / n_head, static_cast<float>(scale)};
+}
+
+}  // namespace
+
+void StreamBackend::do_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head,
+                                         double scale, const Dropout& dropout) {
+  const AttentionSize s = attention_size(qkv, n_head, scale);
+  if (is_flash(s, qkv.dtype())) {
+    return by_type(qkv, [&]<class T>() {
+      flash_forward<T>(stream_, out.data<T>(), floats(lse), qkv.data<T>(), dropout, s);
+    });
+  }
+  const Tensor scores = allocate(DType::f32, {s.scores()});  // (NH,T,T)
+  materialised_forward(*gemm_, stream_, floats(out), floats(lse), floats(qkv), dropout, s, floats(scores));
+}
+
+void StreamBackend::do_attention_backward(const Grad& dqkv, const Tensor& dout, const Tensor& out,
+                                          const Tensor& lse, const Tensor& qkv, int n_head, double scale,
+                                          const Dropout& dropout) {
+  const AttentionSize s = attention_size(qkv, n_head, scale);
+  if (is_flash(s, qkv.dtype())) {
+    const Tensor dots = allocate(DType::f32, {s.rows()});  // D, (B,NH,T)
+    return by_type(qkv, [&]<class T>() {
+      flash_backward<T>(stream_, dqkv.tensor.data<T>(), dqkv.accumulates(), dout.data<T>(), out.data<T>(),
+                        floats(lse), qkv.data<T>(), dropout, s, floats(dots));
+    });
+  }
+  const Tensor scores = allocate(DType::f32, {2 * s.scores()});  // (2,NH,T,T)
+  materialised_backward(*gemm_, stream_, floats(dqkv), dqkv.accumulates(), floats(dout), floats(out),
+                        floats(lse), floats(qkv), dropout, s, floats(scores));
+}
+
+void StreamBackend::do_cached_attention_forward(const Tensor& out, const Tensor& cache, const Tensor& qkv,
+                                                int n_head, double scale, std::int64_t first) {
+  const Shape& s = qkv.shape();
+  by_type(qkv, [&]<class T>() {
+    gpu::cached_attention_forward<T>(
+        stream_, out.data<T>(), cache.data<T>(), qkv.data<T>(),
+        {s[0], s[1], n_head, s[2] / 3 / n_head, cache.shape()[1], first, static_cast<float>(scale)});
+  });
+}
+
+bool StreamBackend::is_flash(const AttentionSize& size, DType dtype) const {
+  const bool fits = size.HS <= kFlashHeadSize;
+  if (dtype == DType::bf16 && !fits)
+    user_error("--precision: bf16 needs heads of at most ", kFlashHeadSize, " channels, got ", size.HS);
+  return fits && (attention_ == GpuAttention::flash || dtype == DType::bf16);
+}
+
+}  // namespace stagegpt::gpu

@@ -1,0 +1,166 @@
+// CudaBackend on one stream: each op is one or more launches, and the host waits only for copies to the host.
+// With the same shapes all kernels add in the same order, so that reproducible mode needs nothing else.
+//
+// The ops are in ops/, by the name of the op in each backend; the others are in cuda_backend.cu.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "stage2_cuda/copy_ahead.h"
+#include "stage2_cuda/cuda_backend.h"
+#include "stage2_cuda/device_objects.h"
+#include "stage2_cuda/event_timer.h"
+#include "stage2_cuda/kernels/real.cuh"
+#include "stage2_cuda/repeated_work.h"
+#include "stage2_cuda/staging.h"
+
+namespace stagegpt::gpu {
+
+struct AttentionSize;
+struct EmbeddingSize;
+
+inline float* floats(const Tensor& tensor) { return tensor.data<float>(); }
+// Null if the tensor is undefined.
+template <class T>
+T* optional(const Tensor& tensor) {
+  return tensor.defined() ? tensor.data<T>() : nullptr;
+}
+// The elements of a gradient; null if it is not wanted.
+inline float* floats(const Grad& grad) { return grad.wanted() ? grad.tensor.data<float>() : nullptr; }
+
+// Calls run<T>() with T the element type of a tensor of activations: float or Bf16.
+template <class Run>
+void by_type(const Tensor& activations, const Run& run) {
+  if (activations.dtype() == DType::bf16) return run.template operator()<Bf16>();
+  run.template operator()<float>();
+}
+inline const std::int32_t* ids_of(const Tensor& tensor) { return tensor.data<std::int32_t>(); }
+
+class StreamBackend final : public CudaBackend {
+ public:
+  explicit StreamBackend(const CudaOptions& options);
+  // Waits for queued work, which uses memory that is freed now.
+  ~StreamBackend() override;
+
+  void synchronize() override { gpu::synchronize(stream_); }
+  StreamHandle stream() const override { return stream_; }
+  bool records() const override { return graph_; }
+  bool reads_quantised_rows() const override { return false; }
+  std::unique_ptr<WorkTimer> make_timer() override { return std::make_unique<EventTimer>(stream_); }
+
+ private:
+  void do_fill(const Tensor& out, double value) override;
+  void do_copy(const Tensor& out, const Tensor& in) override {
+    gpu::copy_on_device(out.raw(), in.raw(), in.bytes(), stream_);
+  }
+  void do_copy_from_host(void* out, const void* in, std::size_t bytes) override {
+    staging_.copy_to_device(out, in, bytes);
+  }
+  void do_send_ahead(const Tensor& buffer, std::span<const std::byte> in) override {
+    ahead_.send(buffer, in);
+  }
+  void do_receive(const Tensor& out, const Tensor&) override { ahead_.receive(out); }
+  void do_repeat(Recording& recording, const std::function<void()>& work) override {
+    graph_ ? gpu::repeat(recording, allocator(), stream_, work) : work();
+  }
+  void do_copy_to_host(std::span<const HostCopy> copies) override {
+    std::vector<Staging::CopyToHost> raw;
+    for (const auto& [out, in] : copies) raw.push_back({out.data(), in.raw(), out.size()});
+    staging_.copy_to_host(raw);
+  }
+  void do_add(const Tensor& out, const Tensor& a, const Tensor& b) override;
+  void do_cast(const Tensor& out, const Tensor& in) override;
+  // Quantised matrices are for processors; --weights int8 is refused before.
+  void do_quantise_rows(const Tensor&, const Tensor&) override { check(false, "quantise_rows on a GPU"); }
+  void do_ids_in_part(const Tensor& out, const Tensor& in, std::int64_t first, std::int64_t count,
+                      std::int64_t absent) override;
+  void do_embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte,
+                            const Tensor& wpe) override;
+  void do_embedding_backward(const Grad& dwte, const Grad& dwpe, const Tensor& dout,
+                             const Tensor& ids) override;
+  void do_linear_forward(const Tensor& out, const Tensor& x, const Tensor& w, const Tensor& bias) override;
+  void do_linear_activation_forward(const Tensor& out, const Tensor& pre, const Tensor& x, const Tensor& w,
+                                    const Tensor& bias, Activation activation) override;
+  void do_linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
+                          const Tensor& x, const Tensor& w) override;
+  void do_activation_linear_backward(const Tensor& dpre, const Grad& dw, const Grad& dbias,
+                                     const Tensor& dout, const Tensor& x, const Tensor& pre, const Tensor& w,
+                                     Activation activation) override;
+  void do_activation_forward(const Tensor& out, const Tensor& x, Activation activation) override;
+  void do_activation_backward(const Grad& dx, const Tensor& dout, const Tensor& x,
+                              Activation activation) override;
+  void do_layernorm_forward(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Tensor& x,
+                            const Tensor& w, const Tensor& bias, double eps) override;
+  void do_residual_layernorm_forward(const Tensor& sum, const Tensor& out, const Tensor& mean,
+                                     const Tensor& rstd, const Tensor& x, const Tensor& residual,
+                                     const Tensor& w, const Tensor& bias, double eps) override;
+  void do_layernorm_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
+                             const Tensor& x, const Tensor& w, const Tensor& mean,
+                             const Tensor& rstd) override;
+  void do_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head, double scale,
+                            const Dropout& dropout) override;
+  void do_attention_backward(const Grad& dqkv, const Tensor& dout, const Tensor& out, const Tensor& lse,
+                             const Tensor& qkv, int n_head, double scale, const Dropout& dropout) override;
+  void do_cached_attention_forward(const Tensor& out, const Tensor& cache, const Tensor& qkv, int n_head,
+                                   double scale, std::int64_t first) override;
+  void do_dropout_forward(const Tensor& out, const Tensor& x, const Dropout& dropout) override;
+  void do_dropout_backward(const Grad& dx, const Tensor& dout, const Dropout& dropout) override;
+  void do_cross_entropy_forward(const Tensor& loss, const Tensor& lse, const Tensor& logits,
+                                const Tensor& targets, std::int64_t vocab_size) override;
+  void do_cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss, const Tensor& logits,
+                                 const Tensor& lse, const Tensor& targets, std::int64_t vocab_size) override;
+  void do_cross_entropy_forward_backward(const Tensor& loss, const Tensor& dlogits, const Tensor& rows,
+                                         const Tensor& dloss, const Tensor& logits, const Tensor& targets,
+                                         std::int64_t vocab_size) override;
+  void do_cross_entropy_part_forward(const Tensor& lse, const Tensor& picked, const Tensor& logits,
+                                     const Tensor& targets, std::int64_t vocab_size) override;
+  void do_cross_entropy_of_parts(const Tensor& loss, const Tensor& lse, const Tensor& parts) override;
+  void do_count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,
+                        std::int64_t vocab_size) override;
+  void do_squared_norm(const Tensor& out, const Tensor& x) override;
+  std::int64_t norm_block() const override;
+  void do_add_norm_blocks(const Tensor& out, const Tensor& sums) override;
+  void do_sum(const Tensor& out, const Tensor& x) override;
+  void do_adamw(const Tensor& weights, const Tensor& shadow, const Tensor& m, const Tensor& v,
+                const Tensor& grads, const Tensor& squared_norm, std::span<const DecayRange> ranges,
+                const AdamWStep& step) override;
+
+  Tensor on_device(const AdamWRates& rates);
+  // A table is copied when it is new, and kept. It does not come from the allocator: a block that stays in
+  // use would be missing from the free blocks of the next step.
+  const DecayRange* table_on_device(std::span<const DecayRange> ranges);
+  template <class T>
+  void add_token_gradients(const Tensor& dwte, const Tensor& dout, const Tensor& ids, EmbeddingSize size);
+  // Throws UserError for heads that no implementation computes in this dtype.
+  bool is_flash(const AttentionSize& size, DType dtype) const;
+  // LayerNorm of x or, if `residual` is defined, of sum = x + residual.
+  void normalise(const Tensor& sum, const Tensor& out, const Tensor& mean, const Tensor& rstd,
+                 const Tensor& x, const Tensor& residual, const Tensor& w, const Tensor& bias, double eps);
+  // dw (O,I) and, if it is wanted, dbias (O), which is in the epilogue of dw's product if the GEMM can
+  // compute it. The epilogue overwrites.
+  template <class T>
+  void weight_gradients(const Grad& dw, const Grad& dbias, const Tensor& dout, const Tensor& x);
+  // out = the sums of the first C columns of a matrix, rest = those of its other columns.
+  void sum_columns(const Grad& out, const Grad& rest, const Tensor& matrix, std::int64_t C);
+  // The tensor itself if it is f32; a bf16 tensor converted to f32.
+  Tensor in_f32(const Tensor& tensor);
+
+  Stream stream_;
+  Staging staging_;
+  CopyAhead ahead_;
+  std::unique_ptr<Gemm> gemm_;
+  GpuAttention attention_;
+  bool graph_;
+  // Of blocks that have finished, all zero between kernels. The last ones are used, and earlier ones may be
+  // used by a graph.
+  std::vector<Tensor> counters_;
+  struct Table {
+    std::vector<DecayRange> ranges;
+    DeviceBlock copy;
+  };
+  std::vector<Table> tables_;
+};
+
+}  // namespace stagegpt::gpu
