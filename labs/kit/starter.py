@@ -22,8 +22,8 @@ _KIT = {"__init__.py", "building.py", "checks.py", "commands.py", "cpp.py", "cut
 
 _OF_MAINTAINERS = (".github/", ".ci/")  # a push of a student's repository runs no workflow
 
-# Folders whose files quote solutions. Their CMakeLists.txt stays, empty, because tests/CMakeLists.txt names it.
-HIDDEN_TESTS = ("tests/labs/", "tests/mutations/")
+# A folder whose files quote solutions. Its CMakeLists.txt stays, empty, because tests/CMakeLists.txt names it.
+HIDDEN_TESTS = "tests/labs/"
 _STUB = "# A lab has none of these tests.\n"
 _IGNORED = "\n/report/\n/submission.tar.gz\n"
 

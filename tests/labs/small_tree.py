@@ -44,7 +44,6 @@ add_executable(loop_tests src/loop_tests.cpp)
 add_executable(compare_stages src/compare_stages.cpp)
 add_executable(stage1_train src/stage1_train.cpp)
 add_subdirectory(tests/labs)
-add_subdirectory(tests/mutations)
 """,
     "CMakePresets.json": """{"version": 6, "configurePresets": [{"name": "release", "generator": "Ninja",
  "binaryDir": "${sourceDir}/build/${presetName}", "cacheVariables": {"CMAKE_BUILD_TYPE": "Debug"}}]}
@@ -113,8 +112,6 @@ int main(int argc, char** argv) {
     "src/stage1_train.cpp": '#include <iostream>\n#include "src/loop.h"\nint main() { std::cout << "loop " << loop(4) << "\\n"; }\n',
     "tests/labs/CMakeLists.txt": "# Tests of labs.\n",
     "tests/labs/sum_test.py": "# return a + b;  // the secret of sums\n",
-    "tests/mutations/CMakeLists.txt": "# Tests of mutants.\n",
-    "tests/mutations/listed/sum.json": '{"find": "return a + b;  // the secret of sums"}\n',
     "docs/guide.md": "# A guide\n",
     "labs/1_sums/lab": LAB,
     "labs/1_sums/HANDOUT.md": "# Sums\n\n![a sum](pictures/sum.svg) [guide](../../docs/guide.md#x) [web](https://a.b/c) [here](#sums) `a[](i)`\n",

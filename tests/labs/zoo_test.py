@@ -208,15 +208,14 @@ class Folder(unittest.TestCase):
 
     def test_has_the_bug_and_no_answer(self):
         listed = self.git("ls-files").splitlines()
-        self.assertEqual([path for path in listed if path.startswith(("labs/", "tests/labs/", "tests/mutations/"))],
-                         ["tests/labs/CMakeLists.txt", "tests/mutations/CMakeLists.txt"])
+        self.assertEqual([path for path in listed if path.startswith(("labs/", "tests/labs/"))], ["tests/labs/CMakeLists.txt"])
         differing = [path for path in listed
                      if not (ROOT / path).is_file() or (self.folder / path).read_bytes() != (ROOT / path).read_bytes()]
         self.assertEqual(sorted(differing), sorted([*self.bug.files(), ".lab_zoo", "TASK.md", "curve.svg", "proof.md",
-                                                    "tests/labs/CMakeLists.txt", "tests/mutations/CMakeLists.txt"]))
+                                                    "tests/labs/CMakeLists.txt"]))
         self.assertNotIn("add_test", (self.folder / "tests/labs/CMakeLists.txt").read_text())
         kept = set(tree.files(ROOT)) - set(listed)
-        self.assertTrue(all(path.startswith(("labs/", "tests/labs/", "tests/mutations/")) for path in kept), kept)
+        self.assertTrue(all(path.startswith(("labs/", "tests/labs/")) for path in kept), kept)
         task = (self.folder / "TASK.md").read_text()
         for hidden in (self.bug.name, self.bug.title, self.bug.caught.target, *self.bug.files(), self.bug.source):
             self.assertNotIn(hidden, task)

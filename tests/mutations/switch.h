@@ -13,41 +13,32 @@
 namespace stagegpt::mutants {
 
 inline int chosen = 0;
-inline unsigned char* reached = nullptr;
-
-// Maps a file into memory, shared between processes; null if it cannot be opened.
-inline unsigned char* mapped(const char* path) {
-  const int file = path == nullptr ? -1 : ::open(path, O_RDWR | O_CLOEXEC);
-  struct stat status {};
-  if (file < 0 || ::fstat(file, &status) != 0) return nullptr;
-  const auto size = static_cast<std::size_t>(status.st_size);
-  void* bytes = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  ::close(file);
-  return bytes == MAP_FAILED ? nullptr : static_cast<unsigned char*>(bytes);
-}
+inline unsigned char* reached = nullptr;  // shared between processes
 
 // Runs before the constructors of static objects. Each source file contains this function; the first call has
 // the effect.
 __attribute__((constructor(101))) static void read_environment() {
   if (const char* mutant = std::getenv("STAGEGPT_MUTANT")) chosen = std::atoi(mutant);
-  if (reached == nullptr) reached = mapped(std::getenv("STAGEGPT_MUTANTS_REACHED"));
+  const char* path = std::getenv("STAGEGPT_MUTANTS_REACHED");
+  const int file = path == nullptr || reached != nullptr ? -1 : ::open(path, O_RDWR | O_CLOEXEC);
+  struct stat status {};
+  if (file < 0 || ::fstat(file, &status) != 0) return;
+  const auto size = static_cast<std::size_t>(status.st_size);
+  void* bytes = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (bytes != MAP_FAILED) reached = static_cast<unsigned char*>(bytes);
+  ::close(file);
 }
 
-inline bool is_chosen(int mutant) {
+// A template, so that constexpr functions may call it, although it is not constant itself.
+template <int mutant>
+constexpr bool is_chosen() {
   if (reached != nullptr) [[unlikely]]
     reached[mutant] = 1;
   return mutant == chosen;
 }
 
-// A template, so that constexpr functions may call it, although it is not constant itself.
-template <int mutant>
-constexpr bool is_chosen_at_run_time() {
-  return is_chosen(mutant);
-}
-
 }  // namespace stagegpt::mutants
 
 // Code that is evaluated at compile time is never mutated.
-#define STAGEGPT_MUTANT(id) \
-  (!std::is_constant_evaluated() && ::stagegpt::mutants::is_chosen_at_run_time<id>())
+#define STAGEGPT_MUTANT(id) (!std::is_constant_evaluated() && ::stagegpt::mutants::is_chosen<id>())
 #endif
