@@ -34,8 +34,8 @@ def _side_by_side(function, items, arguments, say):
         text = function(item)
         done += 1
         left = (time.monotonic() - began) / done * (len(items) - done)
-        if text:
-            say(f"{done} of {len(items)}, {left / 60:.0f} min left: {text}")
+        if text or done % 100 == 0:
+            say(f"{done} of {len(items)}, {left / 60:.0f} min left: {text or ''}")
 
     with ThreadPoolExecutor(arguments.jobs) as pool:
         list(pool.map(one, items))

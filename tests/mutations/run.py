@@ -27,8 +27,8 @@ from mutants import draw, find_again
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
-def say(*words):
-    print(time.strftime("%H:%M:%S"), *words, file=sys.stderr, flush=True)
+def say(text):
+    sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
 
 
 def parse():
@@ -71,16 +71,16 @@ def sample(arguments, work):
 def run(arguments, work, entries, results):
     """Finds, compiles and runs all mutants that have no result yet."""
     original, copy = work / "original", work / "source"
-    mutants, done = [], {result["id"] for result in results.read()}
+    mutants, done = [], {result["id"]: result["status"] for result in results.read()}
     for number, entry in enumerate(entries, 1):
+        if done.get(number) in ("gone", "does not compile"):
+            continue
         path = original / entry["file"]
         mutant = find_again(number, entry, path.read_text()) if path.is_file() else None
         if mutant:
             mutants.append(mutant)
-        elif number not in done:
+        else:
             results.add({"id": number, "status": "gone"})
-    mutants = [mutant for mutant in mutants if mutant.id not in
-               {result["id"] for result in results.read() if result["status"] == "does not compile"}]
     say(f"{len(mutants)} mutants; building in {copy}")
     alive = build(original, copy, mutants, arguments, say)
     for mutant in mutants:

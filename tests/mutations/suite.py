@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _FILTER = "--gtest_filter="
-_MEMORY = 8 << 30  # bytes of memory that a process may write to; address ranges that are only reserved do not count
+# Bytes of memory that a process may write to (address ranges that are only reserved do not count), and of a file.
+_LIMITS = {resource.RLIMIT_DATA: 8 << 30, resource.RLIMIT_FSIZE: 8 << 30, resource.RLIMIT_CORE: 0}
 _locks = defaultdict(threading.Lock)  # by the name of the resource, as in CTest
 
 Outcome = namedtuple("Outcome", "how seconds output")  # how: "passed", "failed", "crashed" or "timed out"
@@ -43,6 +44,8 @@ def discover(build, left_out, programs):
 
     If `programs` is not empty, only tests of these programs. Tests with a label in `left_out` are skipped.
     """
+    if "STAGEGPT_SANITIZE:BOOL=ON" in (build / "CMakeCache.txt").read_text():
+        _LIMITS.pop(resource.RLIMIT_DATA, None)  # AddressSanitizer maps terabytes
     listed = subprocess.run(["ctest", "--show-only=json-v1"], cwd=build, check=True, capture_output=True, text=True)
     tests = []
     for entry in json.loads(listed.stdout)["tests"]:
@@ -103,9 +106,8 @@ def _run(tests, environment, timeout, scratch):
     def limit():
         processor = int(timeout / 3) + 1
         resource.setrlimit(resource.RLIMIT_CPU, (processor, processor + 2))
-        resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (_MEMORY, _MEMORY))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        for kind, most in _LIMITS.items():
+            resource.setrlimit(kind, (most, most))
 
     began = time.monotonic()
     with open(scratch / "output", "w+b") as output:
