@@ -2,19 +2,21 @@
 # Builds the programs of scripts/gpu_check.sh on a machine with nvcc but without a GPU, and packs them with the libraries
 # that a bare machine lacks (Open MPI, OpenBLAS, PCRE2, xxHash, …). CUDA's own libraries, cuBLASLt and NCCL, must be on
 # the machine that runs the programs.
-#   scripts/gpu_bundle.sh [--architectures LIST] [DIR]
-# LIST: compute capabilities (default: 90-real, for H100 and H200). DIR (default: gpu_bundle) gets bundle.tar.gz, and
-# contents.txt, which lists its content. To run it: scripts/gpu_check.sh --bundle DIR
+#   scripts/gpu_bundle.sh [--architectures LIST] [--rehearsal] [DIR]
+# LIST: compute capabilities (default: 90-real, for H100 and H200). --rehearsal adds the emulated programs, so that
+# gpu_check.sh --rehearse runs where there is no GPU. DIR (default: gpu_bundle) gets bundle.tar.xz, and contents.txt, which lists
+# its content. To run it: scripts/gpu_check.sh --bundle DIR
 # The programs need an x86-64-v3 processor (AVX2, FMA) and the glibc of this machine or a newer one. The build is in
 # build/bundle.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-architectures=90-real out=
+architectures=90-real rehearsal='' out=''
 while [ $# -gt 0 ]; do
   case $1 in
     --architectures) architectures=${2:?--architectures needs a list}; shift ;;
-    -h | --help) sed -n '2,10s/^# //p' "$0"; exit 0 ;;
+    --rehearsal) rehearsal=yes ;;
+    -h | --help) sed -n '2,11s/^# //p' "$0"; exit 0 ;;
     -*) echo "gpu_bundle.sh: unknown argument '$1'; see --help" >&2; exit 2 ;;
     *) out=$1 ;;
   esac
@@ -25,8 +27,9 @@ out=$(realpath "$out")
 build=build/bundle
 
 programs=(stage2_{train,generate,inspect,verify,bench} stage3_{train,inspect,verify,bench} stage2_gpu_op_tests stage2_gpu_tests)
-twins=(stage2_{train,generate,inspect,verify,bench}_emulated stage3_{train,inspect,verify,bench}_emulated stage2_emulated_op_tests
-  stage2_tests)
+if [ -n "$rehearsal" ]; then
+  programs+=(stage2_{train,generate,inspect,verify,bench}_emulated stage3_train_emulated stage2_emulated_op_tests stage2_tests)
+fi
 
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_UNITY_BUILD=ON -DSTAGEGPT_NATIVE=OFF \
   -DSTAGEGPT_ARCH=x86-64-v3 "-DCMAKE_CUDA_ARCHITECTURES=$architectures" -DSTAGEGPT_TREE=. \
@@ -35,13 +38,13 @@ grep -q '^CMAKE_CUDA_COMPILER:' "$build/CMakeCache.txt" || {
   echo "gpu_bundle.sh: needs nvcc 12 or newer, and CMake found none" >&2
   exit 1
 }
-cmake --build "$build" --target "${programs[@]}" "${twins[@]}"
+cmake --build "$build" --target "${programs[@]}"
 
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 mkdir -p "$root/bin" "$root/lib/openmpi" "$root/lib/pmix" "$root/share"
 
-for program in "${programs[@]}" "${twins[@]}"; do
+for program in "${programs[@]}"; do
   strip -o "$root/bin/$program" "$build/bin/$program"
 done
 
@@ -56,7 +59,7 @@ openmpi_path() { ompi_info --all --parsable | sed -n "s/^path:$1://p" | head -n 
 cp "$(readlink -f "$(command -v mpirun)")" "$root/bin/mpirun"
 strip "$root/bin/mpirun"
 for plugin in "$(openmpi_path pkglibdir)"/*.so; do
-  ldd "$plugin" | grep -qE 'libuc[a-z]+\.|libfabric|libibverbs|libpsm|libinfinipath|librdmacm|liboshmem|libnl-' ||
+  grep -qE 'libuc[a-z]+\.|libfabric|libibverbs|libpsm|libinfinipath|librdmacm|liboshmem|libnl-' <<<"$(ldd "$plugin")" ||
     cp "$plugin" "$root/lib/openmpi/"
 done
 cp -rL "$(openmpi_path pkgdatadir)" "$root/share/openmpi"
@@ -64,7 +67,9 @@ pmix=$(dirname "$(readlink -f "$(libraries_of "$root"/lib/openmpi/*.so | grep '/
 cp "$pmix"/pmix/*.so "$root/lib/pmix/"
 cp -rL "$pmix/../share/pmix" "$root/share/pmix"
 
-cp -L "$(find /usr/lib -path '*openblas-openmp/libopenblas.so.0' | head -n 1)" "$root/lib/libopenblas.so.0"
+if [ -n "$rehearsal" ]; then  # only the emulator loads it
+  cp -L "$(find /usr/lib -path '*openblas-openmp/libopenblas.so.0' | head -n 1)" "$root/lib/libopenblas.so.0"
+fi
 libraries_of "$root"/bin/* "$root"/lib/*.so* "$root"/lib/openmpi/*.so "$root"/lib/pmix/*.so |
   while read -r library; do cp -L "$library" "$root/lib/"; done
 
@@ -103,5 +108,16 @@ sed -i "s/@CUDA@/$cuda/" "$root/environment"
   (cd "$root" && find . -type f -printf '%10s %P\n' | sort -k 2)
 } >"$out/contents.txt"
 cp "$out/contents.txt" "$root/"
-tar -C "$root" -c . | gzip -9 >"$out/bundle.tar.gz"  # every machine has gzip
-echo "$out: $(du -k "$out/bundle.tar.gz" | cut -f1) KiB packed, $(du -sk "$root" | cut -f1) KiB unpacked"
+
+# Python packs and unpacks: a machine may have no program for xz. Its window is larger than all programs, which have most of
+# their code in common.
+python3 - "$root" "$out/bundle.tar.xz" <<'END'
+import lzma, os, sys, tarfile
+
+root, bundle = sys.argv[1:]
+filters = [{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 1 << 27}]
+with lzma.open(bundle, "wb", filters=filters) as packed, tarfile.open(fileobj=packed, mode="w|") as tar:
+    for name in sorted(os.listdir(root)):
+        tar.add(os.path.join(root, name), name)
+END
+echo "$out: $(du -k "$out/bundle.tar.xz" | cut -f1) KiB packed, $(du -sk "$root" | cut -f1) KiB unpacked"

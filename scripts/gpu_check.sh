@@ -1,48 +1,56 @@
 #!/usr/bin/env bash
-# Runs all checks that need a GPU, in order of importance: comparison with PyTorch's numbers, tests, measurements against
-# PyTorch, stage 3, a profile of the kernels, compute-sanitizer. Exit code 1 if something failed.
+# Runs all checks that need a GPU, the most important ones first, in ten minutes. Exit code 1 if something failed.
 #   scripts/gpu_check.sh [--bundle DIR | --bin DIR] [--seconds N] [--rehearse]
-# --bundle uses the programs and libraries packed by scripts/gpu_bundle.sh, --bin programs that were built for this
+# --bundle uses what scripts/gpu_bundle.sh has packed, or its unpacked folder; --bin uses programs that were built for this
 # machine. Without both they are built here, in build/gpu (without MPI or OpenBLAS only stage 2's programs).
-# --seconds is the time limit of all steps (default: 3600); steps without time left are listed. --rehearse runs every step
-# on the emulator, with small models, on a machine without a GPU.
-# Results are written to $OUT (default: gpu_check): summary.txt, results.jsonl, ncu.csv, and log.xz (log.txt until the end).
-# scripts/gpu_report.py converts them to tables.
+# --seconds is the time limit of all steps, without building (default: 570); steps without time left are listed.
+# --rehearse runs every step on the emulator, with small models, on a machine without a GPU.
+# Results are written to $OUT (default: gpu_check), each as soon as it is known: summary.txt, results.jsonl, ncu.csv, plans.json,
+# log.txt. At the end scripts/gpu_report.py writes report.md, and log.txt is packed.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
-bundle='' bin='' seconds=3600 rehearse=''
+bundle='' bin='' seconds='' rehearse=''
 while [ $# -gt 0 ]; do
   case $1 in
     --bundle) bundle=$(realpath "${2:?--bundle needs a folder}"); shift ;;
     --bin) bin=$(realpath "${2:?--bin needs a folder}"); shift ;;
     --seconds) seconds=${2:?--seconds needs a number}; shift ;;
     --rehearse) rehearse=yes ;;
-    -h | --help) sed -n '2,12s/^# //p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,10s/^# //p' "$0"; exit 0 ;;
     *) echo "gpu_check.sh: unknown argument '$1'; see --help" >&2; exit 2 ;;
   esac
   shift
 done
-[[ $seconds =~ ^[0-9]+$ ]] || { echo "gpu_check.sh: --seconds: expected a number, got '$seconds'" >&2; exit 2; }
+# The emulator takes longer than a GPU.
+patience=1
+if [ -n "$rehearse" ]; then patience=10 seconds=${seconds:-3600}; fi
+[[ ${seconds:=570} =~ ^[0-9]+$ ]] || { echo "gpu_check.sh: --seconds: expected a number, got '$seconds'" >&2; exit 2; }
+[ -z "$rehearse" ] || [ -n "$bundle$bin" ] || { echo "gpu_check.sh: --rehearse needs --bundle or --bin" >&2; exit 2; }
 
 out=${OUT:-gpu_check}
 mkdir -p "$out" || exit 1
 out=$(realpath "$out")
 summary=$out/summary.txt results=$out/results.jsonl log=$out/log.txt
+rm -f "$out"/{ncu.csv,plans.json,report.md,log.txt.gz}
 : >"$summary"
 : >"$results"
 : >"$log"
-deadline=$((SECONDS + seconds - 5))  # the rest is for packing
 scratch=$(mktemp -d)
-failed=no
+failed=no warming=''
 own_libraries=${LD_LIBRARY_PATH:-}  # without the bundle's
 
 finish() {
+  [ -z "$warming" ] || kill "$warming" 2>/dev/null
+  scripts/gpu_report.py "$out" >"$out/report.md" 2>>"$log"
+  scripts/gpu_report.py --brief "$out"
+  gzip -f "$log"
   rm -rf "$scratch"
-  if command -v xz >/dev/null; then xz -f "$log"; else gzip -f "$log"; fi
 }
 trap finish EXIT
 trap 'exit 1' TERM INT
+
+# ---- What a step is ----
 
 note() { echo "$*" | tee -a "$summary"; }
 
@@ -54,26 +62,30 @@ record() {
     "$1" "$2" "$3" "$4" "$result" >>"$results"
 }
 
-# step NAME LIMIT COMMAND…: runs a command for LIMIT seconds at most, or for what is left. Its standard output is in
-# $scratch/output afterwards. Returns whether it passed.
+skip() { note "skipped  $1: $2"; record "$1" skipped 0 0 /dev/null; }
+
+# step NAME LIMIT COMMAND…: runs a program or an exported function for LIMIT seconds at most, or for what is left. Its
+# standard output is in $scratch/output afterwards. Returns whether it passed. Where a program is missing it is skipped.
 step() {
-  local name=$1 limit=$2 start=$SECONDS left=$((deadline - SECONDS)) code status
+  local name=$1 limit=$(($2 * patience)) start=$SECONDS left=$((deadline - SECONDS)) code=0 status=passed word
   shift 2
   : >"$scratch/output"
+  for word in "$@"; do
+    [[ $word != "$bin"/* || -x $word ]] || { skip "$name" "${word##*/} was not built"; return 1; }
+  done
+  [ -n "$(type -t "$1")" ] || { skip "$name" "$1 is not installed"; return 1; }
   if [ $left -lt 3 ]; then
     note "no time  $name"
     record "$name" 'no time' 0 0 /dev/null
     return 1
   fi
   printf '\n== %s: %s\n' "$name" "$*" >>"$log"
-  timeout --kill-after=5 "$((limit < left ? limit : left))" "$@" >"$scratch/output" 2>"$scratch/errors" </dev/null
-  code=$?
+  [ "$(type -t "$1")" != function ] || set -- bash -c '"$@"' "$1" "$@"
+  timeout --kill-after=5 "$((limit < left ? limit : left))" "$@" >"$scratch/output" 2>"$scratch/errors" </dev/null || code=$?
   cat "$scratch/errors" "$scratch/output" >>"$log"
-  if [ $code -eq 0 ]; then
-    status=passed
-  elif [ $code -eq 124 ] && [ "$limit" -gt $left ]; then
+  if [ $code -eq 124 ] && [ "$limit" -gt $left ]; then
     status='cut off'
-  else
+  elif [ $code -ne 0 ]; then
     status=FAILED failed=yes
     tail -n 5 "$scratch/output" "$scratch/errors" >&2
   fi
@@ -82,49 +94,33 @@ step() {
   [ $code -eq 0 ]
 }
 
-skip() {
-  note "skipped  $1: $2"
-  record "$1" skipped 0 0 /dev/null
-}
-
-# with PROGRAM NAME: whether the program was built; else step NAME is skipped.
-with() {
-  [ -x "$bin/$1" ] && return 0
-  skip "$2" "$1 was not built"
-  return 1
-}
-
-# same NAME LIMIT A B: whether two numbers differ by at most LIMIT of the second.
-same() {
+# compare NAME A B [LIMIT]: whether two texts are equal and not empty, or two numbers differ by at most LIMIT of the second.
+compare() {
   local status=passed
-  awk -v a="$3" -v b="$4" -v limit="$2" 'BEGIN { d = a - b; exit !(a != "" && b != "" && d * d <= (limit * b) ^ 2) }' ||
-    status=FAILED failed=yes
-  note "$(printf '%-8s' $status) $1: $3 and $4, at most $2 of it apart"
-  printf '{"step": "%s", "status": "%s", "values": ["%s", "%s"], "limit": %s}\n' "$1" $status "$3" "$4" "$2" >>"$results"
-}
-
-# equal NAME A B: whether two texts are equal, and not empty.
-equal() {
-  local status=passed
-  [ -n "$2" ] && [ "$2" = "$3" ] || status=FAILED failed=yes
-  note "$(printf '%-8s' $status) $1: '$2' and '$3'"
+  awk -v a="$2" -v b="$3" -v limit="${4:-}" 'BEGIN {
+    if (a == "" || b == "") exit 1
+    exit limit == "" ? a "" != b "" : !((a - b) ^ 2 <= (limit * b) ^ 2) }' || status=FAILED failed=yes
+  note "$(printf '%-8s' $status) $1: '$2' and '$3'${4:+, at most $4 of it apart}"
   printf '{"step": "%s", "status": "%s", "values": ["%s", "%s"]}\n' "$1" $status "$2" "$3" >>"$results"
 }
 
 # ---- The programs ----
 
-prepare_bundle() {
-  [ -f "$bundle/bundle.tar.gz" ] || { echo "gpu_check.sh: $bundle holds no bundle.tar.gz" >&2; exit 1; }
-  mkdir -p "$scratch/bundle"
-  tar -C "$scratch/bundle" -xzf "$bundle/bundle.tar.gz" || exit 1
+unpack_bundle() {
+  if [ ! -f "$bundle/environment" ]; then
+    [ -f "$bundle/bundle.tar.xz" ] || { echo "gpu_check.sh: $bundle holds no bundle.tar.xz" >&2; exit 1; }
+    # Not by tar: the machine may have no program for xz.
+    python3 -m tarfile -e "$bundle/bundle.tar.xz" "$scratch/bundle" 2>>"$log" || { tail -n 5 "$log" >&2; exit 1; }
+    bundle=$scratch/bundle
+  fi
   # shellcheck disable=SC1091
-  source "$scratch/bundle/environment"
-  bin=$scratch/bundle/bin
-  note "bundle: $(head -n 1 "$scratch/bundle/contents.txt")"
+  source "$bundle/environment"
+  bin=$bundle/bin
+  note "bundle: $(head -n 1 "$bundle/contents.txt")"
 }
 
 build_here() {
-  local architecture targets configure
+  local architecture targets configure deadline=$((SECONDS + 7200))
   architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d '. ')
   configure=(cmake -S . -B build/gpu -DCMAKE_BUILD_TYPE=Release -DCMAKE_UNITY_BUILD=ON
     "-DCMAKE_CUDA_ARCHITECTURES=$architecture")
@@ -133,9 +129,9 @@ build_here() {
     skip tests "log says what CMake misses; ./scripts/setup.sh installs it"
     step 'configure stage 2 alone' 600 "${configure[@]}" -DSTAGEGPT_GPU_ONLY=ON || exit 1
   fi
-  targets=(stage2_train stage2_generate stage2_inspect stage2_verify stage2_bench)
+  targets=(stage2_{train,generate,inspect,verify,bench})
   if grep -q '^STAGEGPT_GPU_ONLY:BOOL=OFF' build/gpu/CMakeCache.txt; then
-    targets+=(stage3_train stage3_verify stage3_bench stage2_gpu_tests stage2_gpu_op_tests)
+    targets+=(stage3_train stage2_gpu_tests stage2_gpu_op_tests)
   fi
   step build 3600 cmake --build build/gpu --parallel "$(nproc)" --target "${targets[@]}" || exit 1
   bin=$PWD/build/gpu/bin
@@ -145,12 +141,8 @@ PATH=$PATH:/usr/local/cuda/bin
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1  # containers often run as root
 commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
 if [ -n "$rehearse" ]; then
-  suffix=_emulated op_tests=stage2_emulated_op_tests tests=stage2_tests op_filter='*emulated_vectorised_reverse*layernorm*'
-  check_filter='*layernorm*emulated_vectorised_reverse*' transport=host memory=0
   note "rehearsal on the emulator, commit $commit"
 else
-  suffix='' op_tests=stage2_gpu_op_tests tests=stage2_gpu_tests op_filter='*'
-  check_filter='*gpu_vectorised*:*attention*gpu_cublaslt*:*gpu_bf16*:CachedAttention.*:Bf16.*' transport=nccl
   export STAGEGPT_REQUIRE_GPU=1  # tests fail where they would be skipped for want of a GPU
   if ! command -v nvidia-smi >/dev/null || ! nvidia-smi >>"$log" 2>&1; then
     echo "gpu_check.sh: nvidia-smi finds no GPU on this machine; --rehearse needs none" >&2
@@ -162,190 +154,149 @@ else
   printf '{"step": "machine", "status": "passed", "device": "%s", "memory_mib": %d, "commit": "%s", "date": "%s"}\n' \
     "$device" "$memory" "$commit" "$(date -u +%F)" >>"$results"
 fi
-if [ -n "$bundle" ]; then prepare_bundle; fi
-if [ -z "$bin" ]; then
-  [ -z "$rehearse" ] || { echo "gpu_check.sh: --rehearse needs --bundle or --bin" >&2; exit 2; }
-  build_here
+if [ -n "$bundle" ]; then unpack_bundle; fi
+[ -n "$bin" ] || build_here
+
+# ---- What the steps run: on a GPU, or in a rehearsal ----
+
+if [ -z "$rehearse" ]; then
+  suffix='' op_tests=$bin/stage2_gpu_op_tests tests=$bin/stage2_gpu_tests transport=nccl
+  processes=12 op_filter='*' rows_filter='*attention*gpu_bf16*:*layernorm*gpu_bf16*:*cross_entropy*gpu_bf16*'
+  wide_filter='*gpu_vectorised*:*attention*gpu_cublaslt*:*gpu_bf16*:CachedAttention.*:Bf16.*'
+  model=(--model gpt2 --seq-len 1024) steps=(--steps 10 --warmup 3) nano=()
+  torch_model=(--seq-len 1024 --device cuda --compile)
+  # Each kernel once for each size of its grid: all launches of a step would take minutes.
+  # shellcheck disable=SC2054  # commas between metrics
+  ncu=(ncu --csv --page raw --clock-control none --filter-mode per-launch-config --launch-count 1 --metrics
+    gpu__time_duration.sum,dram__bytes.sum,dram__throughput.avg.pct_of_peak_sustained_elapsed,sm__throughput.avg.pct_of_peak_sustained_elapsed,launch__registers_per_thread,sm__warps_active.avg.pct_of_peak_sustained_active)
+else
+  suffix=_emulated op_tests=$bin/stage2_emulated_op_tests tests=$bin/stage2_tests transport=host
+  processes=2 op_filter='*emulated_vectorised_reverse*layernorm*' rows_filter='*layernorm*emulated_bf16*'
+  wide_filter='*layernorm*emulated_vectorised_reverse*'
+  model=(--n-layer 1 --n-head 2 --n-embd 32 --vocab-size 300 --block-size 32) steps=(--steps 2 --warmup 1)
+  torch_model=(--n-layer 1 --n-head 2 --n-embd 32 --vocab-size 300 --seq-len 32)
+  nano=(--n-layer 1 --n-embd 32 --n-head 2 --block-size 16 --batch-size 2 --max-new-tokens 5)
+  ncu=()
 fi
+nano+=(--steps 20 --val-fraction 0.02 --eval-every 1000 --checkpoint-every 1000)
+train=("$bin/stage2_train$suffix" "${nano[@]}" --run-dir)
+bench=("$bin/stage2_bench$suffix" "${model[@]}" --json)
+b16=("${bench[@]}" --batch-size 16) b64=("${bench[@]}" --batch-size 64)
+pytorch=(env "LD_LIBRARY_PATH=$own_libraries" python3 bench/peers/pytorch_step.py "${torch_model[@]}")
+mpirun=(mpirun --oversubscribe --bind-to none)
+one_rank=()
+if command -v mpirun >/dev/null; then one_rank=("${mpirun[@]}" -np 1); fi
 [ -x "$bin/stage2_verify$suffix" ] || { echo "gpu_check.sh: $bin holds no stage2_verify$suffix" >&2; exit 1; }
 ldd "$bin/stage2_train$suffix" >>"$log"
 
-# ---- The steps ----
+# in_processes N PROGRAM…: the tests of a program, in N processes at once.
+in_processes() { seq 0 $(($1 - 1)) | GTEST_TOTAL_SHARDS=$1 xargs -P "$1" -I{} env GTEST_SHARD_INDEX={} "${@:2}"; }
 
-golden=(--model tests/golden/tiny.bin --state tests/golden/tiny_debug_state.bin)
-bench_model=(--model gpt2 --seq-len 1024)
-[ -z "$rehearse" ] || bench_model=(--n-layer 1 --n-head 2 --n-embd 32 --vocab-size 300 --block-size 32)
-nano=(--steps 20 --val-fraction 0.02 --eval-every 1000 --checkpoint-every 1000)
-[ -z "$rehearse" ] || nano+=(--n-layer 1 --n-embd 32 --n-head 2 --block-size 16 --batch-size 2 --max-new-tokens 5)
+# compile_pytorch COMMAND…: the steps that are timed later find what is compiled here. Two at once: all have no place in 80 GB.
+compile_pytorch() {
+  { "$@" --precision bf16 --batch-size 16; "$@" --precision bf16 --batch-size 64; } &
+  { "$@" --precision tf32 --batch-size 16; "$@" --precision f32 --batch-size 16; } &
+  wait
+}
+export -f in_processes compile_pytorch
 
-verify() {
-  for precision in f32 tf32 bf16; do
-    step "verify $precision" 60 "$bin/stage2_verify$suffix" "${golden[@]}" --steps 10 --precision $precision --json
-  done
+# beside_pytorch PRECISION BATCH ROUND: a training step, then PyTorch's.
+beside_pytorch() {
+  local name="$1 b$2 round $3" size=(--precision "$1" --batch-size "$2" "${steps[@]}")
+  step "bench $name" 60 "${bench[@]}" "${size[@]}"
+  if [ -n "$warming" ]; then step "pytorch $name" 120 "${pytorch[@]}" "${size[@]}"; else skip "pytorch $name" 'PyTorch is not installed'; fi
 }
 
-unit_tests() {
-  if with $op_tests 'op table'; then step 'op table' 150 "$bin/$op_tests" --gtest_brief=1 "--gtest_filter=$op_filter"; fi
-  if with $tests 'runtime and products'; then step 'runtime and products' 60 "$bin/$tests" --gtest_brief=1; fi
-}
-
-train_nano() {
-  local train=("$bin/stage2_train$suffix" "${nano[@]}" --run-dir "$scratch/nano")
-  step 'train nano' 60 "${train[@]}" --stop-after 10 &&
-    step 'resume nano' 60 "$bin/stage2_train$suffix" --resume --run-dir "$scratch/nano" &&
-    step generate 60 "$bin/stage2_generate$suffix" --model "$scratch/nano" --prompt 'Once there was' --max-new-tokens 20
-}
-
-# The page of a trained model; with --precision bf16 attention and logits are those of bf16.
-inspect() {
-  local precision inspected=("$bin/stage2_inspect$suffix" --model "$scratch/nano" --prompt 'Once there was')
-  with "stage2_inspect$suffix" inspect || return
-  [ -d "$scratch/nano/checkpoints" ] || { skip inspect 'nano was not trained'; return; }
-  for precision in f32 bf16; do
-    step "inspect $precision" 60 "${inspected[@]}" --precision $precision --out "$scratch/inspect_$precision.html" --json - &&
-      equal "end of the page, $precision" "$(tail -n 1 "$scratch/inspect_$precision.html")" '</html>'
-  done
-}
-
-# bench PRECISION BATCH ROUND: a training step, then PyTorch's.
-bench() {
-  local name="$1 b$2 round $3" steps=(--steps 10 --warmup 3)
-  [ "$2" -lt 64 ] || steps=(--steps 5 --warmup 1)
-  [ -z "$rehearse" ] || steps=(--steps 2 --warmup 1)
-  step "bench $name" 90 "$bin/stage2_bench$suffix" "${bench_model[@]}" --batch-size "$2" --precision "$1" "${steps[@]}" --json
-  [ "$1 $2" != 'f32 64' ] || cp "$scratch/output" "$scratch/f32_b64"
-  if ! env LD_LIBRARY_PATH="$own_libraries" python3 -c 'import torch' 2>/dev/null; then
-    skip "pytorch $name" 'PyTorch is not installed'
-    return
-  fi
-  local torch=(env LD_LIBRARY_PATH="$own_libraries" python3 bench/peers/pytorch_step.py --precision "$1" --batch-size "$2" "${steps[@]}")
-  if [ -n "$rehearse" ]; then
-    torch+=(--n-layer 1 --n-head 2 --n-embd 32 --vocab-size 300 --seq-len 32)
-  else
-    torch+=(--device cuda --compile --seq-len 1024)
-  fi
-  step "pytorch $name" 150 "${torch[@]}"
-}
-
-# Beyond 2³¹ elements: the logits of 64 · 1024 tokens, beside the same samples in four parts.
-first_step() { tr '\n' ' ' <"$1" | sed -n "s/.*\"first_step\": {[^}]*\"$2\": *\([-+.0-9e]*\).*/\1/p"; }
-large_products() {
-  if [ -z "$rehearse" ] && [ "$memory" -lt 70000 ]; then
-    skip 'more than 2^31 elements' 'the GPU has too little memory'
-  elif [ -s "$scratch/f32_b64" ] && step 'bench f32 b16 in 4 micro-steps' 90 "$bin/stage2_bench$suffix" "${bench_model[@]}" \
-    --batch-size 16 --grad-accumulation 4 --steps 1 --warmup 0 --json; then
-    same 'loss beyond 2^31 elements' 1e-5 "$(first_step "$scratch/f32_b64" loss)" "$(first_step "$scratch/output" loss)"
-    same 'gradient norm beyond 2^31 elements' 1e-4 "$(first_step "$scratch/f32_b64" grad_norm)" \
-      "$(first_step "$scratch/output" grad_norm)"
-  fi
-}
-
-last_loss() { tail -n 1 "$1/metrics.jsonl" | sed -n 's/.*"loss": *\([-+.0-9e]*\).*/\1/p'; }
-stage3() {
-  local comm mpirun=(mpirun --oversubscribe --bind-to none) train=("$bin/stage3_train$suffix" "${nano[@]}")
-  with "stage3_train$suffix" 'stage 3' || return
-  step 'stage 2 for comparison' 60 "$bin/stage2_train$suffix" "${nano[@]}" --run-dir "$scratch/stage2" || return
-  for comm in per-tensor flat bucketed overlapped zero1 zero1-overlapped zero2; do
-    step "stage 3, 1 rank, $comm over $transport" 60 "${mpirun[@]}" -np 1 "${train[@]}" --comm $comm --transport $transport \
-      --run-dir "$scratch/stage3_$comm" &&
-      same "loss of stage 3, $comm" 1e-4 "$(last_loss "$scratch/stage3_$comm")" "$(last_loss "$scratch/stage2")"
-  done
-  step 'stage 3, 2 ranks on one GPU' 60 "${mpirun[@]}" -np 2 "${train[@]}" --transport host --share-gpu --run-dir "$scratch/stage3_2" &&
-    same 'loss of stage 3, 2 ranks' 1e-4 "$(last_loss "$scratch/stage3_2")" "$(last_loss "$scratch/stage2")"
-}
-
-# Flash attention beside the materialised one, whose products are in TF32.
-attentions() {
-  local attention
-  for attention in materialised flash; do
-    step "bench tf32 b16 $attention attention" 60 "$bin/stage2_bench$suffix" "${bench_model[@]}" --batch-size 16 \
-      --precision tf32 --gpu-attention $attention --steps 5 --warmup 1 --json
-  done
-}
-
-# Steps in CUDA graphs, and op by op: the same weights, and times in turns.
-# hash_of RUN: of all files of its checkpoint of step 20.
-hash_of() { sed -n 's/.*"xxh3_128": *"\([0-9a-f]*\)".*/\1/p' "$1"/checkpoints/step_00000020/manifest.json | tail -n 1; }
-graphs() {
-  local graph batch round train=("$bin/stage2_train$suffix" "${nano[@]}" --grad-accumulation 2 --dropout 0.1)
-  for graph in off on; do
-    step "train with graphs $graph" 60 "${train[@]}" --gpu-graph $graph --run-dir "$scratch/graphs_$graph" || return
-  done
-  equal 'bits with graphs and without' "$(hash_of "$scratch/graphs_on")" "$(hash_of "$scratch/graphs_off")"
-  for batch in 4 64; do
-    for round in 1 2; do
-      for graph in off on; do
-        step "bench bf16 b$batch graphs $graph round $round" 90 "$bin/stage2_bench$suffix" "${bench_model[@]}" --batch-size $batch \
-          --precision bf16 --gpu-graph $graph --steps 5 --warmup 3 --json
-      done
-    done
-  done
-}
-
-# cuBLASLt's algorithms, timed; then steps with them and with those of the heuristic, in turn.
-plans() {
-  local batch=64
-  [ -z "$rehearse" ] || batch=2
-  local bench=("$bin/stage2_bench$suffix" "${bench_model[@]}" --batch-size $batch --precision bf16 --json)
-  step 'time plans' 120 "${bench[@]}" --steps 1 --warmup 0 --gpu-matmul-plans "$scratch/plans.json" --gpu-matmul-tune || return
-  [ ! -s "$scratch/plans.json" ] || cp "$scratch/plans.json" "$out/plans.json"
-  step 'bench bf16 b64 with plans' 90 "${bench[@]}" --steps 5 --warmup 1 --gpu-matmul-plans "$scratch/plans.json"
-  step 'bench bf16 b64 without plans' 90 "${bench[@]}" --steps 5 --warmup 1
-}
-
-ladders() {
-  step 'ladder layernorm' 60 "$bin/stage2_bench$suffix" --ladder layernorm --json
-  step 'ladder matmul' 60 "$bin/stage2_bench$suffix" --ladder matmul --json
-  step 'ladder matmul tf32' 60 "$bin/stage2_bench$suffix" --ladder matmul --precision tf32 --json
-  step 'ladder matmul bf16' 60 "$bin/stage2_bench$suffix" --ladder matmul --precision bf16 --json
-  step 'ladder attention' 60 "$bin/stage2_bench$suffix" --ladder attention --json
-  step 'ladder attention bf16' 60 "$bin/stage2_bench$suffix" --ladder attention --precision bf16 --json
-}
-
-# tool NAME: whether one of the toolkit's programs is there; on the emulator its steps run without it.
-tool() {
-  [ -n "$rehearse" ] || command -v "$1" >/dev/null || { skip "$1" 'it is not installed'; return 1; }
-}
-
-profile() {
-  tool ncu || return
-  local ncu=(ncu --csv --page raw --launch-count 600 --metrics
-    gpu__time_duration.sum,dram__bytes.sum,dram__throughput.avg.pct_of_peak_sustained_elapsed,sm__throughput.avg.pct_of_peak_sustained_elapsed,launch__registers_per_thread,sm__warps_active.avg.pct_of_peak_sustained_active)
-  [ -z "$rehearse" ] || ncu=()
-  step 'ncu of a step' 120 "${ncu[@]}" "$bin/stage2_bench$suffix" "${bench_model[@]}" --batch-size 4 --precision bf16 --steps 1 \
-    --warmup 0 --json
-  cp "$scratch/output" "$out/ncu.csv"
-}
-
+# sanitize TOOL LIMIT FILTER [MORE]: tests under compute-sanitizer. Each tensor is a block, so that memcheck sees its end.
 sanitize() {
-  tool compute-sanitizer || return
-  with $op_tests compute-sanitizer || return
-  local check command
-  for check in memcheck racecheck initcheck synccheck; do
-    command=(compute-sanitizer --tool $check --error-exitcode 1)
-    [ -z "$rehearse" ] || command=()
-    # Each tensor is a block of its own, so that memcheck sees its end.
-    step $check 120 env STAGEGPT_ALLOCATOR=direct "${command[@]}" "$bin/$op_tests" --gtest_brief=1 "--gtest_filter=$check_filter"
-  done
+  local tool=(compute-sanitizer --error-exitcode 1 --tool "$1")
+  [ -z "$rehearse" ] || tool=()
+  STAGEGPT_ALLOCATOR=direct step "$1${4:-}" "$2" "${tool[@]}" "$op_tests" --gtest_brief=1 "--gtest_filter=$3"
 }
 
-verify
-unit_tests
-train_nano
-inspect
-for precision in bf16 tf32 f32; do
-  for batch in 16 64 4; do bench $precision $batch 1; done
+last_loss() { tail -n 1 "$scratch/$1/metrics.jsonl" | sed -n 's/.*"loss": *\([-+.0-9e]*\).*/\1/p'; }
+first_step() { tr '\n' ' ' <"$1" | sed -n "s/.*\"first_step\": {[^}]*\"$2\": *\([-+.0-9e]*\).*/\1/p"; }
+# checkpoint_hash RUN: of all files of its checkpoint of step 20.
+checkpoint_hash() { sed -n 's/.*"xxh3_128": *"\([0-9a-f]*\)".*/\1/p' "$scratch/$1"/checkpoints/step_00000020/manifest.json | tail -n 1; }
+
+# ---- The steps, in order of importance: name, limit in seconds, command ----
+
+deadline=$((SECONDS + seconds - 5))  # the rest is for the report
+if "${pytorch[@]:0:3}" -c 'import torch' 2>/dev/null; then
+  timeout 150 bash -c 'compile_pytorch "$@"' compile "${pytorch[@]}" --steps 1 --warmup 0 >"$scratch/compile" 2>&1 &
+  warming=$!
+fi
+
+for precision in f32 tf32 bf16; do
+  step "verify $precision" 30 "$bin/stage2_verify$suffix" --model tests/golden/tiny.bin --state tests/golden/tiny_debug_state.bin \
+    --steps 10 --precision $precision --json
 done
-large_products
-graphs
-attentions
-plans
-stage3
-bench bf16 64 2
-bench tf32 16 2
-bench f32 16 2
-ladders
-profile
-sanitize
+step 'op table' 60 in_processes $processes "$op_tests" --gtest_brief=1 "--gtest_filter=$op_filter"
+step 'runtime and products' 60 "$tests" --gtest_brief=1
+
+# Nothing of this is timed, so PyTorch may still compile.
+step 'train nano' 30 "${train[@]}" "$scratch/nano" --stop-after 10 &&
+  step 'resume nano' 30 "$bin/stage2_train$suffix" --resume --run-dir "$scratch/nano" &&
+  step generate 30 "$bin/stage2_generate$suffix" --model "$scratch/nano" --prompt 'Once there was' --max-new-tokens 20
+for precision in f32 bf16; do  # with bf16 attention and logits are those of bf16
+  page=$scratch/inspect_$precision.html
+  step "inspect $precision" 30 "$bin/stage2_inspect$suffix" --model "$scratch/nano" --prompt 'Once there was' --precision $precision \
+    --out "$page" --json - && compare "end of the page, $precision" "$(tail -n 1 "$page")" '</html>'
+done
+
+[ -z "$warming" ] || step 'PyTorch has compiled' 160 tail --pid="$warming" -f /dev/null
+beside_pytorch bf16 64 1
+beside_pytorch bf16 16 1
+beside_pytorch tf32 16 1
+beside_pytorch f32 16 1
+
+step 'stage 2 beside stage 3' 30 "${train[@]}" "$scratch/stage2"
+for comm in per-tensor flat bucketed overlapped zero1 zero1-overlapped; do
+  step "stage 3, 1 rank, $comm over $transport" 30 "${one_rank[@]}" "$bin/stage3_train$suffix" "${nano[@]}" --comm $comm \
+    --transport $transport --run-dir "$scratch/$comm" && compare "loss of stage 3, $comm" "$(last_loss $comm)" "$(last_loss stage2)" 1e-4
+done
+step 'stage 3, 2 ranks on one GPU' 30 "${mpirun[@]}" -np 2 "$bin/stage3_train$suffix" "${nano[@]}" --transport host --share-gpu \
+  --run-dir "$scratch/ranks" && compare 'loss of stage 3, 2 ranks' "$(last_loss ranks)" "$(last_loss stage2)" 1e-4
+
+step profile 90 "${ncu[@]}" "${b16[@]}" --precision bf16 --steps 1 --warmup 0
+[ ! -s "$scratch/output" ] || cp "$scratch/output" "$out/ncu.csv"
+
+sanitize memcheck 60 "$rows_filter"
+sanitize racecheck 90 "$rows_filter"
+
+# The rest. Beyond 2³¹ elements: the logits of 64 · 1024 tokens, beside the same samples in four parts.
+if [ -z "$rehearse" ] && [ "$memory" -lt 70000 ]; then
+  skip 'more than 2^31 elements' 'the GPU has too little memory'
+elif step 'bench f32 b64' 60 "${b64[@]}" --precision f32 --steps 1 --warmup 0 && mv "$scratch/output" "$scratch/whole" &&
+  step 'bench f32 b16 in 4 micro-steps' 60 "${b16[@]}" --precision f32 --grad-accumulation 4 --steps 1 --warmup 0; then
+  compare 'loss beyond 2^31 elements' "$(first_step "$scratch/whole" loss)" "$(first_step "$scratch/output" loss)" 1e-5
+  compare 'gradient norm beyond 2^31 elements' "$(first_step "$scratch/whole" grad_norm)" "$(first_step "$scratch/output" grad_norm)" 1e-4
+fi
+
+accumulate=(--grad-accumulation 2 --dropout 0.1)
+step 'train with graphs off' 30 "${train[@]}" "$scratch/graphs_off" --gpu-graph off "${accumulate[@]}" &&
+  step 'train with graphs on' 30 "${train[@]}" "$scratch/graphs_on" --gpu-graph on "${accumulate[@]}" &&
+  compare 'bits with graphs and without' "$(checkpoint_hash graphs_on)" "$(checkpoint_hash graphs_off)"
+for round in 1 2; do
+  for graph in off on; do
+    step "bench bf16 b4 graphs $graph round $round" 60 "${bench[@]}" --batch-size 4 --precision bf16 --gpu-graph $graph "${steps[@]}"
+  done
+done
+beside_pytorch bf16 64 2
+
+plans=(--gpu-matmul-plans "$out/plans.json")
+step 'time plans' 120 "${b64[@]}" --precision bf16 --steps 1 --warmup 0 "${plans[@]}" --gpu-matmul-tune
+step 'bench bf16 b64 with plans' 60 "${b64[@]}" --precision bf16 "${steps[@]}" "${plans[@]}"
+step 'bench bf16 b64 without plans' 60 "${b64[@]}" --precision bf16 "${steps[@]}"
+for attention in materialised flash; do  # the products of the materialised one are in TF32
+  step "bench tf32 b16 $attention attention" 60 "${b16[@]}" --precision tf32 --gpu-attention $attention "${steps[@]}"
+done
+for ladder in layernorm matmul 'matmul tf32' 'matmul bf16' attention 'attention bf16'; do
+  read -r kernel precision <<<"$ladder"
+  step "ladder $ladder" 60 "$bin/stage2_bench$suffix" --ladder "$kernel" --precision "${precision:-f32}" --json
+done
+sanitize initcheck 60 "$rows_filter"
+sanitize synccheck 60 "$rows_filter"
+sanitize memcheck 120 "$wide_filter" ', more tests'
 
 [ $failed = no ]

@@ -3,6 +3,8 @@
 
     ./scripts/gpu_report.py gpu_check     # the folder with results.jsonl and, if it exists, ncu.csv
 
+gpu_check.sh itself writes them to report.md.
+
 Needs only the standard library.
 """
 
@@ -95,12 +97,11 @@ def ladder_tables(results):
 
 
 def ncu_table(path):
-    """The total time of each kernel over its launches. Throughputs are means, weighted by time."""
+    """A row for each kernel and size of its grid, of which one launch was measured: the longest first."""
     lines = path.read_text(errors="replace").splitlines()
     begin = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
     if begin is None:
         return "ncu.csv has no table."
-    kernels = collections.defaultdict(lambda: [0, 0.0, 0.0, 0.0, 0.0])
     reader = csv.DictReader(lines[begin:])
     units = next(reader)  # the line below the header
     scale = {"ns": 1e-3, "nsecond": 1e-3, "us": 1.0, "usecond": 1.0, "ms": 1e3, "msecond": 1e3}[units["gpu__time_duration.sum"]]
@@ -109,32 +110,32 @@ def ncu_table(path):
     def number(line, name):
         return float(line[name].replace(",", ""))
 
+    launches = []
     for line in reader:
         if not line["Kernel Name"]:
             continue
         microseconds = scale * number(line, "gpu__time_duration.sum")
-        row = kernels[re.sub(r"[<(].*", "", line["Kernel Name"]).removeprefix("void ")]
-        row[0] += 1
-        row[1] += microseconds
-        row[2] += in_bytes * number(line, "dram__bytes.sum")
-        row[3] += microseconds * number(line, "dram__throughput.avg.pct_of_peak_sustained_elapsed")
-        row[4] += microseconds * number(line, "sm__throughput.avg.pct_of_peak_sustained_elapsed")
-    total = sum(row[1] for row in kernels.values())
-    rows = [(f"`{name}`", launches, f"{time:.0f}", f"{100 * time / total:.1f} %", f"{moved / time / 1e3:.0f}",
-             f"{memory / time:.0f} %", f"{compute / time:.0f} %")
-            for name, (launches, time, moved, memory, compute) in sorted(kernels.items(), key=lambda item: -item[1][1])]
-    return table(("kernel", "launches", "µs", "share", "GB/s of DRAM", "memory", "compute"), rows)
+        rate = in_bytes * number(line, "dram__bytes.sum") / microseconds / 1e3
+        name = re.sub(r"[<(].*", "", line["Kernel Name"]).removeprefix("void ")
+        shares = (f"{number(line, metric):.0f} %" for metric in (
+            "dram__throughput.avg.pct_of_peak_sustained_elapsed", "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+            "sm__warps_active.avg.pct_of_peak_sustained_active"))
+        launches.append((microseconds, (f"`{name}`", line["Grid Size"].replace(" ", ""), f"{microseconds:.1f}", f"{rate:.0f}",
+                                        *shares, f"{number(line, 'launch__registers_per_thread'):.0f}")))
+    rows = [row for _, row in sorted(launches, key=lambda launch: -launch[0])]
+    return table(("kernel", "grid", "µs", "GB/s of DRAM", "memory", "compute", "warps", "registers"), rows)
 
 
-def report(folder):
+def report(folder, brief):
     results = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
     machine = next((line for line in results if line["step"] == "machine"), None)
     where = f"{machine['device']}; {machine['date']}, commit {machine['commit']}" if machine else "A rehearsal: no GPU"
     sections = [("What did not pass", steps_table(results)), ("Beside PyTorch's numbers", verify_table(results)),
                 ("GPT-2 124M, 1024 tokens in a sequence, one training step", bench_table(results)),
-                ("The same step in CUDA graphs", graphs_table(results)), ("Phases", phases_table(results)),
-                ("Ladders", ladder_tables(results))]
-    if (folder / "ncu.csv").exists():
+                ("The same step in CUDA graphs", graphs_table(results))]
+    if not brief:
+        sections += [("Phases", phases_table(results)), ("Ladders", ladder_tables(results))]
+    if not brief and (folder / "ncu.csv").exists():
         sections.append(("Kernels of a step, by ncu", ncu_table(folder / "ncu.csv")))
     return f"{where}\n\n" + "\n\n".join(f"### {title}\n\n{text}" for title, text in sections) + "\n"
 
@@ -142,10 +143,12 @@ def report(folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="what gpu_check.sh has written")
-    folder = parser.parse_args().folder
+    parser.add_argument("--brief", action="store_true", help="without phases, ladders and kernels")
+    arguments = parser.parse_args()
+    folder = arguments.folder
     if not (folder / "results.jsonl").is_file():
         sys.exit(f"gpu_report.py: {folder} has no results.jsonl")
-    print(report(folder), end="")
+    print(report(folder, arguments.brief), end="")
 
 
 if __name__ == "__main__":

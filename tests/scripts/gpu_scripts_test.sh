@@ -3,17 +3,19 @@
 # have no time left.
 set -euo pipefail
 scripts=$(realpath "$(dirname "$0")/../../scripts")
+python3=$(command -v python3)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+export TMPDIR=$work
 fail() { echo "FAILED: $*" >&2; [ ! -f "$work/said" ] || tail -n 60 "$work/said" >&2; exit 1; }
 
-mkdir "$work/bin"
+mkdir "$work/bin" "$work/path"
 cat >"$work/bin/program" <<'END'
 #!/usr/bin/env bash
 name=$(basename "$0")
-echo "$name $*" >>"$CALLS"
+echo "$name $* ${GTEST_SHARD_INDEX:+shard $GTEST_SHARD_INDEX of $GTEST_TOTAL_SHARDS}" >>"$CALLS"
 [[ "$name $*" != *${FAILING:-nothing}* ]] || { echo "$name fails" >&2; exit 3; }
-[[ "$name $*" != *${SLOW:-nothing}* ]] || sleep 60
+[[ "$name $*" != *${SLOW:-nothing}* ]] || while [ -d "$(dirname "$0")" ]; do sleep 0.1; done
 directory= page= arguments=$*
 while [ $# -gt 0 ]; do
   [ "$1" != --run-dir ] || directory=$2
@@ -36,8 +38,9 @@ case $name in
       echo ' "versions": [{"name": "plain", "us": 12.5, "rate": 40, "share": 0.4, "of_reference": 0.5, "error": 1e-7}]}'
       exit
     fi
+    norm=2.5; [[ $arguments != *--grad-accumulation* ]] || norm=${NORM:-2.5001}
     echo '{"ms_per_step": {"median": 20.0}, "tokens_per_second": 1000, "mfu": 0.25, "efficiency": 0.5,'
-    echo ' "peak_memory_bytes": 1073741824, "first_step": {"loss": 5.5, "grad_norm": 2.5},'
+    echo ' "peak_memory_bytes": 1073741824, "first_step": {"loss": 5.5, "grad_norm": '"$norm"'},'
     echo ' "phases_ms": {"data": 1, "forward": 2, "backward": 3, "communication": 0, "optimizer": 4}}' ;;
 esac
 END
@@ -45,87 +48,141 @@ chmod +x "$work/bin/program"
 for name in stage2_{train,generate,inspect,verify,bench}_emulated stage3_train_emulated stage2_emulated_op_tests stage2_tests; do
   ln -s program "$work/bin/$name"
 done
-cat >"$work/mpirun" <<'END'
+cat >"$work/path/mpirun" <<'END'
 #!/usr/bin/env bash
 while [[ $1 == -* ]]; do [ "$1" = --oversubscribe ] && shift || shift 2; done
 "$@"
 END
-printf '#!/bin/sh\nexit 1\n' >"$work/python3"  # a Python without PyTorch
-chmod +x "$work/mpirun" "$work/python3"
+# Python without PyTorch, or with a fake of it.
+cat >"$work/path/python3" <<END
+#!/usr/bin/env bash
+[ "\$1 \$2" != '-c import torch' ] || exit \${NO_TORCH-1}
+[ "\$1" != bench/peers/pytorch_step.py ] || { echo "pytorch \${*:2}" >>"\$CALLS"; echo '{"ms_per_step": {"median": 25.0}}'; exit; }
+exec "$python3" "\$@"
+END
+chmod +x "$work/path"/*
 
-# check ARGUMENTS…: runs a rehearsal and stores its exit code in $code.
+# check ARGUMENTS…: runs a rehearsal with $programs and stores its exit code in $code.
+programs=(--bin "$work/bin")
 check() {
   code=0
-  rm -rf "$work/out"
-  OUT=$work/out CALLS=$work/calls PATH=$work:$PATH "$scripts/gpu_check.sh" --bin "$work/bin" --rehearse "$@" \
+  rm -rf "$work/out" "$work/calls"
+  OUT=$work/out CALLS=$work/calls PATH=$work/path:$PATH "$scripts/gpu_check.sh" "${programs[@]}" --rehearse "$@" \
     >"$work/said" 2>&1 || code=$?
 }
 said() { grep -qE -- "$1" "$work/out/summary.txt" || fail "the summary has no line '$1'"; }
+reported() { grep -qF -- "$1" "$work/report" || { cat "$work/report" >&2; fail "the report has no '$1'"; }; }
 
 check
 [ $code = 0 ] || fail "exit code $code where all passed"
-for line in '^passed   verify f32 ' '^passed   op table ' '^passed   inspect bf16 ' "^passed   end of the page, f32: '</html>' and '</html>'" '^passed   bench tf32 b16 round 2 ' '^skipped  pytorch f32 b4 round 1: ' \
-  '^passed   loss beyond 2.31 elements: 5.5 and 5.5' '^passed   stage 3, 1 rank, zero1 over host ' '^passed   bench tf32 b16 materialised attention ' \
-  '^passed   loss of stage 3, 2 ranks: 4.25 and 4.25' '^passed   memcheck ' '^passed   ncu of a step ' \
-  '^passed   bench bf16 b4 graphs on round 2 ' \
-  "^passed   bits with graphs and without: 'abc0' and 'abc0'" '^passed   time plans ' '^passed   bench bf16 b64 with plans ' '^passed   ladder matmul bf16 ' '^passed   ladder attention ' '^passed   ladder attention bf16 '; do
-  said "$line"
+for line in "end of the page, f32: '</html>' and '</html>'" "loss beyond 2.31 elements: '5.5' and '5.5'" \
+  "gradient norm beyond 2.31 elements: '2.5' and '2.5001', at most 1e-4 of it apart" \
+  "loss of stage 3, zero1: '4.25' and '4.25', at most 1e-4" "loss of stage 3, 2 ranks: '4.25' and '4.25'" \
+  "bits with graphs and without: 'abc0' and 'abc0'" 'time plans ' 'bench bf16 b64 with plans ' \
+  'bench tf32 b16 materialised attention ' 'bench bf16 b4 graphs on round 2 '; do
+  said "^passed   $line"
 done
+said '^skipped  pytorch f32 b16 round 1: PyTorch is not installed'
 ! grep -qE 'FAILED|no time|cut off' "$work/out/summary.txt" || fail 'something did not pass'
-[ -s "$work/out/log.xz" ] || [ -s "$work/out/log.txt.xz" ] || [ -s "$work/out/log.txt.gz" ] || fail 'no log'
-[ "$(find "$work/out" -type f | wc -l)" -le 8 ] || fail 'too many files'
 grep -q -- '--resume' "$work/calls" || fail 'nano was not resumed'
 grep -q -- '--gpu-attention flash' "$work/calls" || fail 'flash attention was not timed'
+[ "$(grep -c 'stage2_emulated_op_tests.* shard [01] of 2$' "$work/calls")" = 2 ] || fail 'the op table in two processes'
 
-"$scripts/gpu_report.py" "$work/out" >"$work/report" || fail 'gpu_report.py'
-for text in '| pytorch f32 b4 round 1 | skipped | 0 s |' 'ncu.csv has no table' '| f32 | 1.0e-07 | 2.0e-08 | 3.0e-06 | wte.weight | 1e-04 |' \
-  '| tf32 | 16 | 2 | 20.00 | – | – | 1000 | 25.0 % | 50 % | 1.0 |' '| bf16 | 4 | 1 | 20.00 | 20.00 | 1.000 |' \
-  '| tf32 b16 round 1 | 1.00 | 2.00 | 3.00 | 0.00 | 4.00 |' \
+# The most important steps come first.
+grep -nE '^passed   (verify bf16|op table|bench (bf16 b64|bf16 b16|tf32 b16|f32 b16) round 1|stage 3, 1 rank, flat over host|profile|memcheck|racecheck|train with graphs off|ladder matmul bf16|memcheck, more tests) ' \
+  "$work/out/summary.txt" | sed -E 's/^[0-9]+:passed   (.*) \([0-9]+ s\)$/\1/' >"$work/order"
+printf '%s\n' 'verify bf16' 'op table' 'bench bf16 b64 round 1' 'bench bf16 b16 round 1' 'bench tf32 b16 round 1' \
+  'bench f32 b16 round 1' 'stage 3, 1 rank, flat over host' profile memcheck racecheck 'train with graphs off' \
+  'ladder matmul bf16' 'memcheck, more tests' | diff - "$work/order" >&2 || fail 'the order of the steps'
+
+# The files, and the table at the end of the output.
+find "$work/out" -type f -printf '%f\n' | sort | diff - <(printf '%s\n' log.txt.gz ncu.csv report.md results.jsonl summary.txt) >&2 ||
+  fail 'the files'
+gzip -dc "$work/out/log.txt.gz" | grep -q '^== ladder attention bf16: .*stage2_bench_emulated --ladder' || fail 'the log'
+tail -n 25 "$work/said" | grep -qF '| tf32 | 16 | 1 | 20.00 | – | – | 1000 |' || fail 'no table at the end'
+! grep -qF 'a ladder; bound' "$work/said" || fail 'the table at the end is not brief'
+cp "$work/out/report.md" "$work/report"
+for text in '| pytorch f32 b16 round 1 | skipped | 0 s |' 'ncu.csv has no table' \
+  '| f32 | 1.0e-07 | 2.0e-08 | 3.0e-06 | wte.weight | 1e-04 |' '| tf32 | 16 | 1 | 20.00 | – | – | 1000 | 25.0 % | 50 % | 1.0 |' \
+  '| bf16 | 4 | 1 | 20.00 | 20.00 | 1.000 |' '| tf32 b16 round 1 | 1.00 | 2.00 | 3.00 | 0.00 | 4.00 |' \
   'a ladder; bound: 100 GB/s, copy; reference: fast' '| plain | 12.5 | 40 | 40 % | 50 % | 1.0e-07 |'; do
-  grep -qF -- "$text" "$work/report" || { cat "$work/report" >&2; fail "the report has no '$text'"; }
+  reported "$text"
 done
 
 cat >"$work/out/ncu.csv" <<'END'
 ==PROF== Profiling
-"ID","Kernel Name","gpu__time_duration.sum","dram__bytes.sum","dram__throughput.avg.pct_of_peak_sustained_elapsed","sm__throughput.avg.pct_of_peak_sustained_elapsed"
-"","","us","Mbyte","%","%"
-"0","void adamw<1>(float *)","1,000.00","2,000","50","10"
-"1","softmax(float *)","500.00","1,000","80","20"
-"2","void adamw<1>(float *)","2,000.00","4,000","80","40"
+"ID","Kernel Name","Grid Size","gpu__time_duration.sum","dram__bytes.sum","dram__throughput.avg.pct_of_peak_sustained_elapsed","sm__throughput.avg.pct_of_peak_sustained_elapsed","launch__registers_per_thread","sm__warps_active.avg.pct_of_peak_sustained_active"
+"","","","us","Mbyte","%","%","register/thread","%"
+"0","softmax(float *)","(8, 1, 1)","500.00","1,000","80","20","40","50.4"
+"1","void adamw<1>(float *)","(1,024, 1, 1)","1,000.00","2,000","50","10","32","99.6"
 END
 "$scripts/gpu_report.py" "$work/out" >"$work/report" || fail 'gpu_report.py with a profile'
-grep -qF '| `adamw` | 2 | 3000 | 85.7 % | 2000 | 70 % | 30 % |' "$work/report" || { cat "$work/report" >&2; fail 'the profile'; }
+# shellcheck disable=SC2016  # the backquotes of Markdown
+reported '| `adamw` | (1,024,1,1) | 1000.0 | 2000 | 50 % | 10 % | 100 % | 32 |
+| `softmax` | (8,1,1) | 500.0 | 2000 | 80 % | 20 % | 50 % | 40 |'
 
-FAILING='--ladder matmul' check
+# With PyTorch: its steps are compiled before the first of them is timed.
+NO_TORCH=0 check
+[ $code = 0 ] || fail "exit code $code with PyTorch"
+said '^passed   PyTorch has compiled '
+[ "$(grep -c '^pytorch .*--steps 1 --warmup 0 --precision' "$work/calls")" = 4 ] || fail 'what is compiled'
+cp "$work/out/report.md" "$work/report"
+reported '| bf16 | 64 | 2 | 20.00 | 25.00 | 0.80 | 1000 |'
+
+# What fails is reported, and the steps after it run.
+FAILING='--ladder matmul' LOSS=4.2505 HASH=abc1 PAGE_END='<p>' NORM=2.501 check
 [ $code = 1 ] || fail "exit code $code where a step failed"
 said '^FAILED   ladder matmul \(.*exit code 3\)'
-said '^passed   memcheck '
-grep -q 'stage2_bench_emulated fails' "$work/said" || fail 'the reason of a failure is not told'
-
-LOSS=4.2505 check
-[ $code = 1 ] || fail "exit code $code where stage 3 differs from stage 2"
-said '^FAILED   loss of stage 3, zero1: 4.2505 and 4.25, '
-
-HASH=abc1 check
-[ $code = 1 ] || fail "exit code $code where graphs change bits"
+said "^FAILED   loss of stage 3, zero1: '4.2505' and '4.25', "
 said "^FAILED   bits with graphs and without: 'abc1' and 'abc0'"
-
-PAGE_END='<p>' check
-[ $code = 1 ] || fail "exit code $code where a page is cut"
 said "^FAILED   end of the page, bf16: '<p>' and '</html>'"
+said "^FAILED   gradient norm beyond 2.31 elements: '2.5' and '2.501', "
+said "^passed   loss beyond 2.31 elements: '5.5' and '5.5', "
+said '^passed   memcheck, more tests '
+grep -q 'stage2_bench_emulated fails' "$work/said" || fail 'the reason of a failure is not told'
+FAILING=stage2_emulated_op_tests LOSS=null check
+[ $code = 1 ] || fail "exit code $code where tests failed"
+said '^FAILED   op table '  # in processes of its own
+said '^FAILED   racecheck '
+said "^FAILED   loss of stage 3, zero1: '' and '4.25', "
+said '^passed   ladder attention bf16 '
 
-SLOW='--precision f32 --json' check --seconds 9
+# A run that ends too early keeps what it has.
+SLOW='--precision f32 --json' check --seconds 8
 [ $code = 0 ] || fail "exit code $code where the time was up"
 said '^cut off  verify f32 '
 said '^no time  memcheck'
+rm "$work/calls"
+SLOW='--ladder layernorm' OUT=$work/out CALLS=$work/calls PATH=$work/path:$PATH "$scripts/gpu_check.sh" "${programs[@]}" --rehearse \
+  >"$work/said" 2>&1 &
+until grep -qs -- '--ladder layernorm' "$work/calls"; do sleep 0.1; done
+kill -KILL $!
+wait $! 2>/dev/null || true
+grep -q '"step": "bench bf16 b64 without plans", "status": "passed"' "$work/out/results.jsonl" || fail 'results of a killed run'
+"$scripts/gpu_report.py" --brief "$work/out" >"$work/report" || fail 'the report of a killed run'
+reported '| bf16 | 64 | 2 | 20.00 | – |'
 
+# A bundle, packed and unpacked; programs that are missing.
 rm "$work/bin/stage3_train_emulated"
+mkdir "$work/bundle"
+(cd "$work" && echo 'export BUNDLED=yes' >environment && echo 'commit 1234567' >contents.txt &&
+  "$python3" -m tarfile -c bundle/bundle.tar.xz environment contents.txt bin)
+for folder in bundle .; do
+  programs=(--bundle "$work/$folder")
+  check
+  [ $code = 0 ] || fail "exit code $code with a bundle in $folder"
+  said '^bundle: commit 1234567$'
+  said '^passed   verify f32 '
+  said '^skipped  stage 3, 1 rank, zero1 over host: stage3_train_emulated was not built'
+  ! grep -q 'loss of stage 3' "$work/out/summary.txt" || fail 'losses of nothing'
+done
+programs=(--bundle "$work/path")
 check
-said '^skipped  stage 3: stage3_train_emulated was not built'
+grep -q 'holds no bundle.tar.xz' "$work/said" || fail 'a folder without a bundle'
 
 for wrong in '--seconds ten' '--what'; do
   # shellcheck disable=SC2086  # a flag and its value
   check $wrong
   [ $code = 2 ] || fail "exit code $code for $wrong"
 done
-"$scripts/gpu_report.py" "$work" 2>/dev/null && fail 'a report of nothing' || true
+! "$scripts/gpu_report.py" "$work" 2>/dev/null || fail 'a report of nothing'
