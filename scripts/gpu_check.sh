@@ -37,11 +37,12 @@ rm -f "$out"/{ncu.csv,plans.json,report.md,log.txt.gz}
 : >"$results"
 : >"$log"
 scratch=$(mktemp -d)
-failed=no warming=''
+failed=no warming='' running=''
 own_libraries=${LD_LIBRARY_PATH:-}  # without the bundle's
 
 finish() {
-  [ -z "$warming" ] || kill "$warming" 2>/dev/null
+  # shellcheck disable=SC2086  # one word for each process
+  [ -z "$warming$running" ] || kill $warming $running 2>/dev/null
   scripts/gpu_report.py "$out" >"$out/report.md" 2>>"$log"
   scripts/gpu_report.py --brief "$out"
   gzip -f "$log"
@@ -81,7 +82,9 @@ step() {
   fi
   printf '\n== %s: %s\n' "$name" "$*" >>"$log"
   [ "$(type -t "$1")" != function ] || set -- bash -c '"$@"' "$1" "$@"
-  timeout --kill-after=5 "$((limit < left ? limit : left))" "$@" >"$scratch/output" 2>"$scratch/errors" </dev/null || code=$?
+  timeout --kill-after=5 "$((limit < left ? limit : left))" "$@" >"$scratch/output" 2>"$scratch/errors" </dev/null &
+  running=$!
+  wait $running || code=$?
   cat "$scratch/errors" "$scratch/output" >>"$log"
   if [ $code -eq 124 ] && [ "$limit" -gt $left ]; then
     status='cut off'
@@ -161,7 +164,8 @@ if [ -n "$bundle" ]; then unpack_bundle; fi
 
 if [ -z "$rehearse" ]; then
   suffix='' op_tests=$bin/stage2_gpu_op_tests tests=$bin/stage2_gpu_tests transport=nccl
-  processes=12 op_filter='*' rows_filter='*attention*gpu_bf16*:*layernorm*gpu_bf16*:*cross_entropy*gpu_bf16*'
+  processes=12 op_filter='*' test_filter='*'
+  rows_filter='*/OpTable.*attention*gpu_bf16*:*/OpTable.*layernorm*gpu_bf16*:*/OpTable.*cross_entropy*gpu_bf16*'
   wide_filter='*gpu_vectorised*:*attention*gpu_cublaslt*:*gpu_bf16*:CachedAttention.*:Bf16.*'
   model=(--model gpt2 --seq-len 1024) steps=(--steps 10 --warmup 3) nano=()
   torch_model=(--seq-len 1024 --device cuda --compile)
@@ -171,12 +175,13 @@ if [ -z "$rehearse" ]; then
     gpu__time_duration.sum,dram__bytes.sum,dram__throughput.avg.pct_of_peak_sustained_elapsed,sm__throughput.avg.pct_of_peak_sustained_elapsed,launch__registers_per_thread,sm__warps_active.avg.pct_of_peak_sustained_active)
 else
   suffix=_emulated op_tests=$bin/stage2_emulated_op_tests tests=$bin/stage2_tests transport=host
-  processes=2 op_filter='*emulated_vectorised_reverse*layernorm*' rows_filter='*layernorm*emulated_bf16*'
-  wide_filter='*layernorm*emulated_vectorised_reverse*'
-  model=(--n-layer 1 --n-head 2 --n-embd 32 --vocab-size 300 --block-size 32) steps=(--steps 2 --warmup 1)
-  torch_model=(--n-layer 1 --n-head 2 --n-embd 32 --vocab-size 300 --seq-len 32)
+  processes=2 op_filter='*emulated_vectorised_reverse*layernorm*' test_filter='Staging.*:Orders/Reductions.*'
+  rows_filter='*layernorm*emulated_bf16*' wide_filter='*layernorm*emulated_vectorised_reverse*'
+  model=(--n-layer 1 --n-head 2 --n-embd 32 --vocab-size 300 --block-size 8) steps=(--steps 2 --warmup 1)
+  torch_model=(--n-layer 1 --n-head 2 --n-embd 32 --vocab-size 300 --seq-len 8)
   nano=(--n-layer 1 --n-embd 32 --n-head 2 --block-size 16 --batch-size 2 --max-new-tokens 5)
   ncu=()
+  export OMP_WAIT_POLICY=passive  # also fast beside other programs
 fi
 nano+=(--steps 20 --val-fraction 0.02 --eval-every 1000 --checkpoint-every 1000)
 train=("$bin/stage2_train$suffix" "${nano[@]}" --run-dir)
@@ -232,7 +237,7 @@ for precision in f32 tf32 bf16; do
     --steps 10 --precision $precision --json
 done
 step 'op table' 60 in_processes $processes "$op_tests" --gtest_brief=1 "--gtest_filter=$op_filter"
-step 'runtime and products' 60 "$tests" --gtest_brief=1
+step 'runtime and products' 60 "$tests" --gtest_brief=1 "--gtest_filter=$test_filter"
 
 # Nothing of this is timed, so PyTorch may still compile.
 step 'train nano' 30 "${train[@]}" "$scratch/nano" --stop-after 10 &&
