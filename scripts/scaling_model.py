@@ -21,7 +21,6 @@ BUCKET = 25 << 20       # size at which a bucket is complete, in bytes
 ALIGNMENT = 64          # alignment of a parameter, in elements
 SUB_BATCHES = 8         # sub-batches of --reproducible, for up to as many ranks
 MOST_SUB_BATCHES = 64   # the most with --sub-batches
-ZERO2_BUCKETS = 3       # buckets of --comm zero2 at the same time
 ADAMW_BYTES, NORM_BYTES = 28, 4  # bytes per parameter that the update and the norm move
 TREE_BYTES = 20         # bytes moved by an addition and a copy in the tree of --reproducible
 FRAME = 1538 / 1448     # bytes that pass an Ethernet cable, and those of data among them, in packets of 1,500 bytes over TCP
@@ -43,13 +42,6 @@ class Network:
     beta: float   # seconds a byte
     gamma: float  # seconds a byte
     hides: bool = True  # whether the network moves data while the processor computes
-
-
-@dataclass(frozen=True)
-class Nodes:
-    """Nodes with so many ranks each, and the messages between the ranks of one."""
-    ranks: int
-    network: Network
 
 
 class Model:
@@ -133,17 +125,6 @@ def halving_time(size, ranks, network):
         time += chunks * item_time(network, min(UNDER_WAY, chunks), size / chunks, adds=True)
         time += network.alpha + size * network.beta
     return time
-
-
-def slower(a, b):
-    return Network("", max(a.alpha, b.alpha), max(a.beta, b.beta), max(a.gamma, b.gamma))
-
-
-def hierarchical_time(size, ranks, network, nodes):
-    """The time of an all-reduce in rings within nodes and across them: each rank of a node has its own slice, and its
-    own connection to the network."""
-    within = ring_time(size, nodes.ranks, nodes.network)
-    return within + ring_time(size / nodes.ranks, ranks // nodes.ranks, network)
 
 
 def together(rings, network):
@@ -242,12 +223,6 @@ def communication(sync, model, ranks, network, backward=0.0):
     return small + ring_time(size, ranks, network)  # flat, zero1
 
 
-def hierarchical_bytes(size, ranks, ranks_per_node):
-    """The bytes of an all-reduce that each rank sends within its node, and across nodes."""
-    nodes = ranks // ranks_per_node
-    return 2 * (ranks_per_node - 1) / ranks_per_node * size, 2 * (nodes - 1) / nodes * size / ranks_per_node
-
-
 def bytes_sent(sync, model, ranks):
     """The bytes that each rank sends in a step."""
     size = model.arena(ranks)
@@ -308,42 +283,15 @@ def milliseconds(seconds):
     return f"{1e3 * seconds:,.0f}"
 
 
-def volume_table(model, all_ranks, nodes):
+def volume_table(model, all_ranks):
     rows = []
     for sync in SYNCS + [IN_BF16]:
         row = [f"`{sync}`"]
         for ranks in all_ranks:
             row += [f"{bytes_sent(sync, model, ranks) / 1e6:,.0f}", f"{messages_sent(sync, model, ranks):,}"]
         rows.append(row)
-    row = [f"hierarchical, {nodes.ranks} ranks a node: across nodes"]
-    for ranks in all_ranks:
-        levels = has_levels(ranks, nodes)
-        count = ranks // nodes.ranks
-        size = model.arena(ranks)
-        row += [f"{hierarchical_bytes(size, ranks, nodes.ranks)[1] / 1e6:,.0f}",
-                f"{2 * (count - 1) * ring_items(size / nodes.ranks, count)[0]:,}"] if levels else ["", ""]
-    rows.append(row)
     header = ["`--comm`"] + [text for n in all_ranks for text in (f"{n:,} ranks: MB", "messages")]
     return table(header, rows)
-
-
-def has_levels(ranks, nodes):
-    """Whether the ranks fill several nodes of several ranks."""
-    return 1 < nodes.ranks < ranks and ranks % nodes.ranks == 0
-
-
-def levels_table(model, all_ranks, networks, nodes):
-    """An all-reduce of the arena in nodes of several ranks: in one ring, whose steps take the slower of network and
-    memory; in two levels, where each rank has a network adapter, or all ranks of a node share one."""
-    rows = []
-    for network in networks:
-        for ranks in filter(lambda n: has_levels(n, nodes), all_ranks):
-            size = model.arena(ranks)
-            shared = Network("", network.alpha, network.beta * nodes.ranks, network.gamma)
-            times = [ring_time(size, ranks, slower(network, nodes.network)),
-                     hierarchical_time(size, ranks, network, nodes), hierarchical_time(size, ranks, shared, nodes)]
-            rows.append([f"{network.name}, {ranks:,}"] + [milliseconds(time) for time in times])
-    return table(["network, ranks", "one ring", "hierarchical", "with one adapter a node"], rows)
 
 
 def is_tree(ranks):
@@ -380,21 +328,13 @@ def efficiency_table(model, all_ranks, networks, machine):
     return table(header, rows)
 
 
-def zero2_memory(model, ranks):
-    """Weights, and this rank's part of gradients and moments. In backward also the gradient of the largest parameter,
-    and the buckets that are packed or reduced."""
-    return (1 + 3 / ranks) * model.arena(ranks) + max(model.sizes) + ZERO2_BUCKETS * BUCKET
-
-
 def memory_table(models, all_ranks):
     rows = []
     for model in models:
         arena = model.arena() / 1e9
         rows.append([model.name, f"{arena:.2f}", f"{4 * arena:.2f}"] +
-                    [f"{(2 + 2 / ranks) * arena:.2f}" for ranks in all_ranks] +
-                    [f"{zero2_memory(model, ranks) / 1e9:.2f}" for ranks in all_ranks])
-    return table(["model", "arena", "not divided"] + [f"zero1, {n:,} ranks" for n in all_ranks] +
-                 [f"zero2, {n:,} ranks" for n in all_ranks], rows)
+                    [f"{(2 + 2 / ranks) * arena:.2f}" for ranks in all_ranks])
+    return table(["model", "arena", "not divided"] + [f"zero1, {n:,} ranks" for n in all_ranks], rows)
 
 
 def positive(text):
@@ -417,11 +357,6 @@ def parse():
     parser.add_argument("--alpha", type=at_least_zero, help="latency of a message, in microseconds (default: 5)")
     parser.add_argument("--bandwidth", type=positive, help="of a rank each way, in Gb/s: prints this network alone")
     parser.add_argument("--gamma", type=at_least_zero, default=0.08, help="addition, in ns a byte (default: %(default)s)")
-    parser.add_argument("--ranks-per-node", type=number_of_ranks, default=8, help="hierarchical: default %(default)s")
-    parser.add_argument("--node-alpha", type=at_least_zero, default=0.2,
-                        help="latency within a node, in microseconds (default: %(default)s)")
-    parser.add_argument("--node-bandwidth", type=positive, default=38,
-                        help="of a rank within its node, in Gb/s (default: %(default)s)")
     parser.add_argument("--no-overlap", action="store_true", help="data move only while the processor copies them")
     parser.add_argument("--step-ms", type=positive, default=583, help="gpt2's step of 4 x 64 tokens on one rank")
     parser.add_argument("--adamw-ms", type=positive, default=60, help="of which AdamW")
@@ -443,7 +378,6 @@ def main():
         alpha = 5.0 if arguments.alpha is None else arguments.alpha
         gigabits = arguments.bandwidth or 100.0
         networks = [network(f"{gigabits:g} Gb/s", alpha, gigabits)]
-    nodes = Nodes(arguments.ranks_per_node, network("node", arguments.node_alpha, arguments.node_bandwidth))
     models = [Model(name) for name in arguments.model or ["gpt2", "gpt2-xl"]]
     if arguments.parameters:
         models = [Model(model.name, arguments.parameters / model.parameters) for model in models]
@@ -459,11 +393,9 @@ def main():
               f"{len(model.sizes)} tensors, {len(model.buckets())} buckets\n\n"
               f"One rank: forward and backward {1e3 * own.compute:,.0f} ms a micro-step of {SEQUENCES} x {LENGTH} "
               f"tokens, norm and AdamW {1e3 * own.optimizer:,.0f} ms\n\n"
-              f"Each rank sends, a step:\n\n{volume_table(model, arguments.ranks, nodes)}\n\n"
+              f"Each rank sends, a step:\n\n{volume_table(model, arguments.ranks)}\n\n"
               f"Exposed communication, ms, with 1 micro-step:\n\n"
               f"{communication_table(model, arguments.ranks, networks, own)}\n\n"
-              f"All-reduce of the arena, ms, with {nodes.ranks} ranks on each node:\n\n"
-              f"{levels_table(model, arguments.ranks, networks, nodes)}\n\n"
               f"Efficiency, %:\n\n{efficiency_table(model, arguments.ranks, networks, own)}")
 
 

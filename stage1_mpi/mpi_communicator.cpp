@@ -202,9 +202,8 @@ class MpiCommunicator final : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> make_mpi_communicator(MpiGroup& group, Backend& backend,
-                                                    CommAlgorithm algorithm) {
-  check(algorithm != CommAlgorithm::hierarchical, "MPI communicator: it has one level");
-  return std::make_unique<MpiCommunicator>(group, backend, algorithm);
+                                                    CommAlgorithm algorithm, const Network& network) {
+  return slowed(network, std::make_unique<MpiCommunicator>(group, backend, algorithm));
 }
 
 }  // namespace stagegpt

@@ -6,18 +6,17 @@
 #include <string_view>
 
 #include "common/backend/backend.h"
-#include "common/comm/communicator.h"
+#include "common/comm/slow_network.h"
 #include "stage1_mpi/mpi_group.h"
 
 namespace stagegpt {
 
-// The implementation of the collectives: the ring of ring.h, the MPI library's own algorithms, or rings in
-// two levels (hierarchical_communicator.h).
-enum class CommAlgorithm : std::uint8_t { ring, mpi, hierarchical };
+// The implementation of the collectives: the ring of ring.h, or the MPI library's own algorithms.
+enum class CommAlgorithm : std::uint8_t { ring, mpi };
 
-// All ranks at one level: `algorithm` is ring or mpi. Collective call. `backend` must be the backend of the
-// tensors; it also does the additions of the ring. Group and backend are borrowed.
+// Collective call. `backend` must be the backend of the tensors; it also does the additions of the ring.
+// Group and backend are borrowed. Messages are delayed as by `network`.
 std::unique_ptr<Communicator> make_mpi_communicator(MpiGroup& group, Backend& backend,
-                                                    CommAlgorithm algorithm);
+                                                    CommAlgorithm algorithm, const Network& network = {});
 
 }  // namespace stagegpt

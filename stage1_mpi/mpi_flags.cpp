@@ -9,7 +9,7 @@ namespace stagegpt {
 namespace {
 
 // In the order of CommAlgorithm.
-const std::vector<std::string> kAlgorithms = {"ring", "mpi", "hierarchical"};
+const std::vector<std::string> kAlgorithms = {"ring", "mpi"};
 constexpr std::int64_t kMostRanks = 1'000'000;
 
 }  // namespace
@@ -18,17 +18,11 @@ void MpiFlags::add(CommandLine& command_line) {
   command_line.choice("--comm", comm_, gradient_sync_names(),
                       "how the gradients of the ranks are combined; --reproducible uses a method of its own");
   command_line.choice("--comm-algorithm", algorithm_, kAlgorithms,
-                      "implementation of all-reduce and its parts: one ring, the MPI library, or rings "
-                      "within and across nodes");
-  command_line.integer(
-      "--ranks-per-node", ranks_per_node_, 0, kMostRanks,
-      "ranks that count as a node for --comm-algorithm hierarchical, such as those of a NUMA "
-      "domain (0: those that share memory)");
+                      "implementation of all-reduce and its parts: a ring, or the MPI library");
   command_line.real("--comm-latency", latency_, kNotNegative,
-                    "delay messages as a network of this latency does, in microseconds; with "
-                    "--comm-algorithm hierarchical, only those across nodes");
+                    "delay messages as a network of this latency does, in microseconds");
   command_line.real("--comm-bandwidth", bandwidth_, kNotNegative,
-                    "delay the same messages as a network of so many Gb/s per rank does (0: no delay)");
+                    "delay messages as a network of so many Gb/s per rank does (0: no delay)");
   command_line.real("--watchdog-seconds", watchdog_seconds_, kNotNegative,
                     "end all ranks when one hangs for this long (0: never)");
 }
@@ -47,8 +41,6 @@ std::vector<std::string> MpiFlags::add_grid(CommandLine& command_line) {
 
 std::optional<Grid> MpiFlags::make_grid(Communicator& world) const {
   if (tensor_ranks_ * stages_ == 1) return std::nullopt;
-  if (communication().algorithm == CommAlgorithm::hierarchical) refuse_grid("--comm-algorithm hierarchical");
-  if (stages_ > 1 && comm_ == "zero2") refuse_grid("--comm zero2");
   return Grid(world, tensor_ranks(), stages());
 }
 
@@ -58,21 +50,18 @@ void MpiFlags::refuse_grid(const char* flag) const {
       concat(stages_ > 1 ? "--pipeline-parallel" : "--tensor-parallel", ": cannot be combined with ", flag));
 }
 
-std::string MpiFlags::grid_description() const {
+std::string MpiFlags::description() const {
+  const std::string delay = stagegpt::description(network());
   return concat(tensor_ranks_ == 1 ? "" : concat(", ", tensor_ranks_, " tensor ranks"),
-                stages_ == 1 ? "" : concat(", ", stages_, " stages"));
+                stages_ == 1 ? "" : concat(", ", stages_, " stages"), delay.empty() ? "" : "; ", delay);
 }
 
-Communication MpiFlags::communication() const {
-  const auto algorithm =
-      static_cast<CommAlgorithm>(std::ranges::find(kAlgorithms, algorithm_) - kAlgorithms.begin());
-  if (ranks_per_node_ > 0 && algorithm != CommAlgorithm::hierarchical)
-    throw AgreedUserError(
-        concat("--ranks-per-node: --comm-algorithm ", algorithm_, " has no nodes; expected hierarchical"));
-  return {
-      .algorithm = algorithm,
-      .ranks_per_node = static_cast<int>(ranks_per_node_),
-      .network = {.latency = latency_ * 1e-6, .seconds_per_byte = bandwidth_ > 0 ? 8e-9 / bandwidth_ : 0}};
+CommAlgorithm MpiFlags::algorithm() const {
+  return static_cast<CommAlgorithm>(std::ranges::find(kAlgorithms, algorithm_) - kAlgorithms.begin());
+}
+
+Network MpiFlags::network() const {
+  return {.latency = latency_ * 1e-6, .seconds_per_byte = bandwidth_ > 0 ? 8e-9 / bandwidth_ : 0};
 }
 
 }  // namespace stagegpt

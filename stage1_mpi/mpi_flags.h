@@ -7,7 +7,7 @@
 
 #include "common/app/command_line.h"
 #include "common/parallel/grid.h"
-#include "stage1_mpi/communication.h"
+#include "stage1_mpi/mpi_communicator.h"
 
 namespace stagegpt {
 
@@ -21,22 +21,22 @@ class MpiFlags {
   std::vector<std::string> add_grid(CommandLine& command_line);
 
   const std::string& gradient_sync() const { return comm_; }
-  // Throws AgreedUserError if flags contradict each other.
-  Communication communication() const;
+  CommAlgorithm algorithm() const;
+  Network network() const;
   int tensor_ranks() const { return static_cast<int>(tensor_ranks_); }
   int stages() const { return static_cast<int>(stages_); }
   // Divides the ranks as these flags say; nothing if all are data ranks. Throws AgreedUserError if they do
-  // not divide, or if other flags do not allow it. Collective call.
+  // not divide. Collective call.
   std::optional<Grid> make_grid(Communicator& world) const;
   // Throws AgreedUserError, which names `flag`, if a model is divided among ranks.
   void refuse_grid(const char* flag) const;
-  // ", 2 tensor ranks, 4 stages"; empty for one of each.
-  std::string grid_description() const;
+  // ", 2 tensor ranks, 4 stages; network delayed: 100 µs"; empty if there is nothing to say.
+  std::string description() const;
   double watchdog_seconds() const { return watchdog_seconds_; }
 
  private:
   std::string comm_ = "zero1", algorithm_ = "ring";
-  std::int64_t ranks_per_node_ = 0, tensor_ranks_ = 1, stages_ = 1;
+  std::int64_t tensor_ranks_ = 1, stages_ = 1;
   double watchdog_seconds_ = kDefaultWatchdogSeconds;
   double latency_ = 0;    // microseconds
   double bandwidth_ = 0;  // Gb/s

@@ -41,15 +41,6 @@ std::unique_ptr<MpiGroup> MpiGroup::part(int color, int key) {
   return part;
 }
 
-std::unique_ptr<MpiGroup> MpiGroup::node() {
-  MPI_Comm comm = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &comm),
-            "MPI_Comm_split_type");
-  auto node = std::make_unique<MpiGroup>(session_, comm);
-  MPI_Comm_free(&comm);
-  return node;
-}
-
 void MpiGroup::barrier() {
   const Watchdog::Waiting waiting(watchdog());
   check_mpi(MPI_Barrier(comm_), "MPI_Barrier");

@@ -39,8 +39,6 @@ class MpiGroup final : public RankGroup {
   std::unique_ptr<RankGroup> split(int color, int key) override { return part(color, key); }
   // The same.
   std::unique_ptr<MpiGroup> part(int color, int key);
-  // The ranks that share memory with this one, in order of rank. Collective call.
-  std::unique_ptr<MpiGroup> node();
 
   MPI_Comm comm() const { return comm_; }
   Watchdog& watchdog() { return session_.watchdog(); }

@@ -37,18 +37,17 @@ class MpiStage final : public Stage {
     refuse_lonely_rank(group_);
     machine_.threads = cpu_.threads(static_cast<int>(placement_.sharing.size()));
     agree(group_, [&] { machine_.backend = cpu_.make_backend(machine_.threads); });
-    const Communication communication = mpi_.communication();
-    machine_.communicator =
-        recorded(timeline, make_communicator(group_, *machine_.backend, communication, timeline));
+    machine_.communicator = recorded(
+        timeline, make_mpi_communicator(group_, *machine_.backend, mpi_.algorithm(), mpi_.network()));
     machine_.grid = mpi_.make_grid(*machine_.communicator);
     machine_.sync = make_gradient_sync(mpi_.gradient_sync(), machine_.ranks().data(), *machine_.backend);
     machine_.memory.host_ranks = static_cast<int>(placement_.on_node.size());
     machine_.memory.divides_moments = MpiFlags::kDividesMoments;
     machine_.bf16_factors = cpu_.rounds_to_bf16();
     machine_.activations = cpu_.activations();
-    machine_.description = concat(stagegpt::description(placement_, group_.size()), "; ",
-                                  cpu_.description(machine_.threads), "; gradients ", mpi_.gradient_sync(),
-                                  stagegpt::description(group_, communication), mpi_.grid_description());
+    machine_.description =
+        concat(stagegpt::description(placement_, group_.size()), "; ", cpu_.description(machine_.threads),
+               "; gradients ", mpi_.gradient_sync(), mpi_.description());
     for (const std::string& warning : {stagegpt::warning(group_, placement_, machine_.threads),
                                        group_.is_root() ? cpu_.warning() : std::string()}) {
       if (!warning.empty()) std::cerr << warning << '\n';

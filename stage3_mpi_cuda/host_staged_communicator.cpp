@@ -178,11 +178,10 @@ class HostStagedCommunicator final : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> make_host_staged_communicator(MpiGroup& group, CudaBackend& device,
-                                                            const Communication& communication,
-                                                            Timeline* timeline) {
+                                                            CommAlgorithm algorithm, const Network& network) {
   const std::shared_ptr<Backend> host =
       make_cpu_backend(1, CpuMatmul::naive, std::make_unique<PinnedMemorySource>());
-  auto host_communicator = make_communicator(group, *host, communication, timeline);
+  auto host_communicator = make_mpi_communicator(group, *host, algorithm, network);
   return std::make_unique<HostStagedCommunicator>(device, host, std::move(host_communicator),
                                                   group.watchdog());
 }

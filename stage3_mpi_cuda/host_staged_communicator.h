@@ -9,14 +9,14 @@
 
 #include <memory>
 
-#include "stage1_mpi/communication.h"
+#include "stage1_mpi/mpi_communicator.h"
 #include "stage2_cuda/cuda_backend.h"
 
 namespace stagegpt::gpu {
 
-// Collective call. Group and backend are borrowed. Stage 1's communicator is that of make_communicator().
+// Collective call. Group and backend are borrowed. Stage 1's communicator is that of make_mpi_communicator().
 std::unique_ptr<Communicator> make_host_staged_communicator(MpiGroup& group, CudaBackend& device,
-                                                            const Communication& communication,
-                                                            Timeline* timeline = nullptr);
+                                                            CommAlgorithm algorithm,
+                                                            const Network& network = {});
 
 }  // namespace stagegpt::gpu

@@ -46,16 +46,15 @@ class MpiCudaStage final : public Stage {
     cuda_.read_plans(group_, device);
     std::unique_ptr<gpu::CudaBackend> backend;
     agree(group_, [&] { backend = gpu::make_cuda_backend(cuda_.options()); });
-    const Communication communication = mpi_.communication();
-    const gpu::Transport transport = choose_transport(communication.algorithm);
-    if (communication.network.delays() && transport == gpu::Transport::nccl) {
+    const gpu::Transport transport = choose_transport();
+    if (mpi_.network().delays() && transport == gpu::Transport::nccl) {
       throw AgreedUserError(
           "--comm-latency and --comm-bandwidth delay what the host waits for, and with NCCL the GPU waits: "
           "use --transport host or cuda-aware");
     }
     session_.watchdog().set_limit(mpi_.watchdog_seconds());  // now, because NCCL may hang when it starts
-    machine_.communicator =
-        recorded(timeline, make_device_communicator(transport, group_, *backend, communication, timeline));
+    machine_.communicator = recorded(
+        timeline, make_device_communicator(transport, group_, *backend, mpi_.algorithm(), mpi_.network()));
     machine_.backend = std::move(backend);
     refuse_with_grid();
     machine_.grid = mpi_.make_grid(*machine_.communicator);
@@ -69,10 +68,10 @@ class MpiCudaStage final : public Stage {
     machine_.activations = cuda_.activations();
     machine_.peak = cuda_.peak(device);
     machine_.kept_files = cuda_.plans().kept_files();
-    machine_.description = concat(stagegpt::description(placement_, group_.size()), "; ",
-                                  cuda_.description(device), "; gradients ", mpi_.gradient_sync(),
-                                  ", transport ", name_of(transport), shares_gpu_ ? ", sharing GPUs" : "",
-                                  stagegpt::description(group_, communication), mpi_.grid_description());
+    machine_.description =
+        concat(stagegpt::description(placement_, group_.size()), "; ", cuda_.description(device),
+               "; gradients ", mpi_.gradient_sync(), ", transport ", name_of(transport),
+               shares_gpu_ ? ", sharing GPUs" : "", mpi_.description());
     const std::string warning =
         cuda_.platform().is_gpu() ? "" : stagegpt::warning(group_, placement_, machine_.threads);
     if (!warning.empty()) std::cerr << warning << '\n';
@@ -107,12 +106,12 @@ class MpiCudaStage final : public Stage {
                                  "): start fewer ranks per node, or allow it with --share-gpu"));
   }
 
-  gpu::Transport choose_transport(CommAlgorithm algorithm) {
+  gpu::Transport choose_transport() {
     gpu::Transport transport = gpu::Transport::host;
     agree(group_, [&] {
       transport = gpu::choose_transport(
           transport_,
-          {.is_gpu = cuda_.platform().is_gpu(), .shares_gpu = shares_gpu_, .algorithm = algorithm});
+          {.is_gpu = cuda_.platform().is_gpu(), .shares_gpu = shares_gpu_, .algorithm = mpi_.algorithm()});
     });
     require_same(group_, {{"--transport", name_of(transport)}});
     return transport;

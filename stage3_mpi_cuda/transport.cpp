@@ -67,18 +67,17 @@ Transport choose_transport(const std::optional<std::string>& requested,
 }
 
 std::unique_ptr<Communicator> make_device_communicator(Transport transport, MpiGroup& group,
-                                                       CudaBackend& device,
-                                                       const Communication& communication,
-                                                       Timeline* timeline) {
+                                                       CudaBackend& device, CommAlgorithm algorithm,
+                                                       const Network& network) {
   switch (transport) {
     case Transport::nccl:
       return make_nccl_communicator(group, device);
     case Transport::cuda_aware:
-      return make_communicator(group, device, communication, timeline);
+      return make_mpi_communicator(group, device, algorithm, network);
     case Transport::host:
       break;
   }
-  return make_host_staged_communicator(group, device, communication, timeline);
+  return make_host_staged_communicator(group, device, algorithm, network);
 }
 
 }  // namespace stagegpt::gpu

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "stage1_mpi/communication.h"
+#include "stage1_mpi/mpi_communicator.h"
 #include "stage2_cuda/cuda_backend.h"
 
 namespace stagegpt::gpu {
@@ -32,11 +32,10 @@ std::string unavailable_reason(Transport transport, const TransportConditions& c
 Transport choose_transport(const std::optional<std::string>& requested,
                            const TransportConditions& conditions);
 
-// Collective call. Group and backend are borrowed. `communication` and `timeline` are used by transports over
-// MPI, as by make_communicator().
+// Collective call. Group and backend are borrowed. `algorithm` and `network` are used by transports over MPI,
+// as by make_mpi_communicator().
 std::unique_ptr<Communicator> make_device_communicator(Transport transport, MpiGroup& group,
-                                                       CudaBackend& device,
-                                                       const Communication& communication,
-                                                       Timeline* timeline);
+                                                       CudaBackend& device, CommAlgorithm algorithm,
+                                                       const Network& network);
 
 }  // namespace stagegpt::gpu

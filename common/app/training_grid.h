@@ -33,7 +33,7 @@ class TrainedPart {
   TrainedPart(const Machine& machine, const Gpt2Config& config)
       : grid_(machine.ranks()),
         partition_(make_partition(grid_)),
-        model(*machine.backend, config, DType::f32, grid_.data().size(), machine.sync->purpose(),
+        model(*machine.backend, config, DType::f32, grid_.data().size(), Purpose::training,
               machine.activations, *partition_) {}
 
  private:

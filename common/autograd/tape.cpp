@@ -26,7 +26,7 @@ Grad Grads::operator[](std::size_t i) {
   if (slot == nullptr) return {Tensor(), GradMode::skip};
   if (!slot->written) {
     slot->written = true;
-    if (!slot->leaf || !slot->grad.defined()) slot->grad = backend_.allocate(slot->dtype, slot->shape);
+    if (!slot->grad.defined()) slot->grad = backend_.allocate(slot->dtype, slot->shape);
     return {slot->grad, GradMode::overwrite};
   }
   if (!slot->leaf) slot->grad = writable(slot->grad);

@@ -26,7 +26,7 @@ namespace stagegpt {
 struct GradSlot {
   DType dtype = DType::f32;
   Shape shape;
-  Tensor grad;           // may be given for a leaf; otherwise allocated at the first contribution
+  Tensor grad;           // given for most leaves; otherwise allocated at the first contribution
   bool written = false;  // holds a gradient: the next contribution accumulates
   bool leaf = false;
   int leaf_id = -1;   // the number that the leaf's owner gave it

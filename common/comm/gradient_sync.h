@@ -2,9 +2,6 @@
 // that an implementation can overlap communication with backward.
 #pragma once
 
-#include <memory>
-
-#include "common/comm/communicator.h"
 #include "common/model/parameters.h"
 
 namespace stagegpt {
@@ -23,26 +20,14 @@ class GradientSync {
   virtual bool communicates() const { return true; }
   // The parts of an arena that this rank updates; as many as other ranks have.
   virtual ArenaParts owned(std::int64_t arena_size) const { return {{0, arena_size}}; }
-  // Whether no rank keeps the gradients of parts that it does not own: Parameters::divide_grads(). ready()
-  // then takes them, and every micro-step is reduced.
-  virtual bool divides_gradients() const { return false; }
-  Purpose purpose() const {
-    return divides_gradients() ? Purpose::training_with_divided_grads : Purpose::training;
-  }
-  // A synchronisation like this one that takes the same memory during a step, over a communicator that sends
-  // nothing. Null if it takes none that counts (memory_plan.h).
-  virtual std::unique_ptr<GradientSync> planned(Communicator&, Backend&) const { return nullptr; }
   // Whether sum_squared_norms() is given the norms of the backend's blocks in place of those of parts
   // (Backend::squared_norm()).
   virtual bool norm_in_blocks() const { return false; }
   // The gradient of parameter i is complete on this rank. Called once per step for each parameter that the
-  // model uses, in any order; once per micro-step if gradients are divided. The gradients of unused
-  // parameters are zero when finish() is called.
+  // model uses, in any order. The gradients of unused parameters are zero when finish() is called.
   virtual void ready(Parameters& parameters, int i) = 0;
   // Completes the reduction: afterwards the gradients of the owned parts are summed over all ranks.
   virtual void finish(Parameters& parameters) = 0;
-  // If gradients are divided: ends a micro-step before the last one, which finish() ends.
-  virtual void finish_micro_step(Parameters&) {}
   // Writes the squared norm of all gradients to `sum` f64 (1). `parts` f64 (P) has those of the owned parts;
   // if it is only one, `sum` is `parts`. Or those of blocks. Every rank gets the same bits, so that all ranks
   // decide equally whether to clip or skip. The host does not wait for the backend, unless the communicator

@@ -17,10 +17,7 @@ GemmBound::GemmBound(Backend& backend, const Gpt2& model, const AdamW& optimizer
     if (row.shape.rank() != 2 || row.name == "wpe.weight" || (!wte_is_head && row.name == "wte.weight"))
       continue;
     const Shape shape = row.arena_shape();
-    const Tensor& grads = parameters.grads();
-    layers_.push_back({parameters.var(row.name).value(), grads.defined()
-                                                             ? grads.slice(row.offset, shape)
-                                                             : backend.allocate(DType::f32, shape)});
+    layers_.push_back({parameters.var(row.name).value(), parameters.grads().slice(row.offset, shape)});
     inputs = std::max(inputs, shape[1]);
     outputs = std::max(outputs, shape[0]);
   }

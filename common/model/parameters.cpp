@@ -158,11 +158,7 @@ Parameters::Parameters(Backend& backend, ParameterTable table, DType dtype, int 
       table_(std::move(table)),
       activations_(activations.value_or(dtype)),
       weights_(zero_arena(backend, dtype, table_.arena_size(ranks))) {
-  if (purpose == Purpose::training) {
-    grads_ = zero_arena(backend, dtype, weights_.numel());
-    owned_ = {{0, weights_.numel()}};
-    owned_grads_ = grads_;
-  }
+  if (purpose == Purpose::training) grads_ = zero_arena(backend, dtype, weights_.numel());
   if (activations_ != dtype) shadow_ = zero_arena(backend, activations_, weights_.numel());
   for (std::size_t i = 0; i < table_.size(); ++i) {
     const Parameter& row = table_[i];
@@ -170,8 +166,6 @@ Parameters::Parameters(Backend& backend, ParameterTable table, DType dtype, int 
     const Tensor weight = read.slice(row.offset, row.arena_shape());
     if (purpose == Purpose::training && row.trained) {
       vars_.emplace_back(weight, grads_.slice(row.offset, row.arena_shape()), static_cast<int>(i));
-    } else if (purpose == Purpose::training_with_divided_grads && row.trained) {
-      vars_.emplace_back(weight, dtype, static_cast<int>(i));
     } else {
       vars_.emplace_back(weight, static_cast<int>(i));
     }
@@ -232,33 +226,6 @@ void Parameters::update_shadow() {
   if (shadow_.defined()) backend_.cast(shadow_, weights_);
 }
 
-void Parameters::divide_grads(const ArenaParts& owned) {
-  if (owned_grads_.defined()) return;
-  owned_ = owned;
-  owned_grads_ = zero_arena(backend_, weights_.dtype(), total_size(owned));
-}
-
-Tensor Parameters::grads(const ArenaRange& range) const {
-  std::int64_t before = 0;  // elements of earlier parts
-  for (const ArenaRange& part : owned_) {
-    if (part.begin <= range.begin && range.end <= part.end)
-      return owned_grads_.slice(before + range.begin - part.begin, {range.size()});
-    before += part.size();
-  }
-  throw InternalError(
-      concat("parameters: elements ", range.begin, " to ", range.end, " are of another rank"));
-}
-
-std::vector<Tensor> Parameters::grads_of(std::size_t i) const {
-  const std::int64_t begin = table_[i].offset, end = begin + table_[i].arena_shape().numel();
-  std::vector<Tensor> pieces;
-  for (const ArenaRange& part : owned_) {
-    const ArenaRange piece{std::max(begin, part.begin), std::min(end, part.end)};
-    if (piece.begin < piece.end) pieces.push_back(grads(piece));
-  }
-  return pieces;
-}
-
 void Parameters::clear_grads() {
   for (const Var& var : vars_) {
     if (var.needs_grad()) var.clear_grad();
@@ -266,7 +233,6 @@ void Parameters::clear_grads() {
 }
 
 void Parameters::finish_grads() {
-  if (!grads_.defined()) return;  // divided: whoever takes them knows which are missing
   for (std::size_t i = 0; i < vars_.size(); ++i) {
     const Parameter& row = table_[i];
     if (vars_[i].needs_grad() && !vars_[i].grad_written())

@@ -125,9 +125,8 @@ class ParameterTable {
   std::int64_t end_ = 0;
 };
 
-// What a model is used for. For inference, no gradients are allocated. With divided gradients there is no
-// arena of them: each is allocated during backward, until take_grad().
-enum class Purpose : std::uint8_t { training, training_with_divided_grads, inference };
+// What a model is used for. For inference, no gradients are allocated.
+enum class Purpose : std::uint8_t { training, inference };
 
 class Parameters {
  public:
@@ -150,18 +149,10 @@ class Parameters {
   // (arena_size); undefined after narrow(). Where ops read a shadow, those of other ranks may be out of date:
   // GradientSync::gather_weights().
   const Tensor& weights() const { return weights_; }
-  // (arena_size); undefined for inference, and if gradients are divided. Zero where a parameter is not
-  // trained.
+  // (arena_size); undefined for inference. Zero where a parameter is not trained.
   const Tensor& grads() const { return grads_; }
-  // The same for a range of the arena; if gradients are divided, one that this rank owns.
-  Tensor grads(const ArenaRange& range) const;
-  // With divided gradients: allocates the summed gradients of the parts that this rank owns, unless it was
-  // called before.
-  void divide_grads(const ArenaParts& owned);
-  // With divided gradients: moves the complete gradient of parameter i out.
-  Tensor take_grad(std::size_t i) { return vars_[i].take_grad(); }
-  // The gradients of parameter i, as far as they are on this rank.
-  std::vector<Tensor> grads_of(std::size_t i) const;
+  // The same for a range of the arena.
+  Tensor grads(const ArenaRange& range) const { return grads_.slice(range.begin, {range.size()}); }
   // The dtype of activations.
   DType activations() const { return activations_; }
   // bf16 (arena_size), the weights rounded, which ops read; undefined unless activations are bf16. Whoever
@@ -183,10 +174,7 @@ class Parameters {
   Backend& backend_;
   ParameterTable table_;
   DType activations_;
-  Tensor weights_, grads_;
-  ArenaParts owned_;    // of the gradients: all, unless they are divided
-  Tensor owned_grads_;  // (total_size(owned_)); grads_ unless they are divided
-  Tensor shadow_;
+  Tensor weights_, grads_, shadow_;
   std::vector<Var> vars_;
 };
 

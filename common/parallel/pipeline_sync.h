@@ -24,8 +24,6 @@ class PipelineSync final : public GradientSync {
       matrix_ = {row.offset, row.offset + row.arena_shape().numel()};
     }
     check(!of_stage.norm_in_blocks(), "stages: no norms of blocks");
-    check(!of_stage.divides_gradients(),
-          "stages: several micro-steps are under way, so none is reduced alone");
   }
 
   // The matrix stands at the beginning of the last stage's arena, or of what its tensor ranks divide.

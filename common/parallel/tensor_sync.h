@@ -31,9 +31,7 @@ class TensorSync final : public GradientSync {
     return cut;
   }
 
-  bool divides_gradients() const override { return data_.divides_gradients(); }
   void ready(Parameters& parameters, int i) override { data_.ready(parameters, i); }
-  void finish_micro_step(Parameters& parameters) override { data_.finish_micro_step(parameters); }
 
   void finish(Parameters& parameters) override {
     data_.finish(parameters);

@@ -1,6 +1,7 @@
 #include "common/profile/recorded_communicator.h"
 
 #include <set>
+#include <string>
 #include <utility>
 
 namespace stagegpt {
@@ -66,8 +67,9 @@ const char* kept(const std::string& name) {
 
 // The names of an operation's spans.
 struct Names {
-  Names(const char* plain, const std::string& level) {
-    const std::string name = level.empty() ? plain : concat(plain, " ", level);
+  // `part`: the number of ranks of a part; 0 for all ranks.
+  Names(const char* plain, int part) {
+    const std::string name = part == 0 ? plain : concat(plain, " among ", part, " ranks");
     operation = kept(name);
     wait = kept("wait: " + name);
     progress = kept("progress: " + name);
@@ -132,24 +134,25 @@ class RecordedPending final : public Pending {
 class RecordedCommunicator final : public Communicator {
  public:
   RecordedCommunicator(std::unique_ptr<RecordedGroup> group, Timeline& timeline,
-                       std::unique_ptr<Communicator> communicator, const std::string& level)
+                       std::unique_ptr<Communicator> communicator, bool is_part)
       : Communicator(*group),
         recorded_group_(std::move(group)),
         timeline_(timeline),
         communicator_(std::move(communicator)),
-        ranks_(level.empty() ? 0 : size()),
-        broadcast_("broadcast", level),
-        all_reduce_("all_reduce", level),
-        reduce_scatter_("reduce_scatter", level),
-        all_gather_("all_gather", level),
-        send_("send", level),
-        receive_("receive", level),
-        exchange_("exchange", level) {}
+        ranks_(is_part ? size() : 0),
+        broadcast_("broadcast", ranks_),
+        all_reduce_("all_reduce", ranks_),
+        reduce_scatter_("reduce_scatter", ranks_),
+        all_gather_("all_gather", ranks_),
+        send_("send", ranks_),
+        receive_("receive", ranks_),
+        exchange_("exchange", ranks_) {}
 
   std::unique_ptr<Communicator> split(int color, int key) override {
     std::unique_ptr<Communicator> part = communicator_->split(color, key);
-    const std::string level = concat("among ", part->size(), " ranks");
-    return recorded(&timeline_, std::move(part), level);
+    auto group = std::make_unique<RecordedGroup>(timeline_, part->group(), /*is_part=*/true);
+    return std::make_unique<RecordedCommunicator>(std::move(group), timeline_, std::move(part),
+                                                  /*is_part=*/true);
   }
   void broadcast(const Tensor& tensor, int root) override {
     const Recorded span(size() > 1 ? &timeline_ : nullptr, broadcast_.operation, SpanKind::message,
@@ -197,17 +200,17 @@ class RecordedCommunicator final : public Communicator {
   Timeline& timeline_;
   bool waiting_ = false;
   std::unique_ptr<Communicator> communicator_;
-  int ranks_;  // of the level; 0 for all ranks
+  int ranks_;  // of a part; 0 for all ranks
   Names broadcast_, all_reduce_, reduce_scatter_, all_gather_, send_, receive_, exchange_;
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> recorded(Timeline* timeline, std::unique_ptr<Communicator> communicator,
-                                       const std::string& level) {
+std::unique_ptr<Communicator> recorded(Timeline* timeline, std::unique_ptr<Communicator> communicator) {
   if (timeline == nullptr) return communicator;
-  auto group = std::make_unique<RecordedGroup>(*timeline, communicator->group(), !level.empty());
-  return std::make_unique<RecordedCommunicator>(std::move(group), *timeline, std::move(communicator), level);
+  auto group = std::make_unique<RecordedGroup>(*timeline, communicator->group(), /*is_part=*/false);
+  return std::make_unique<RecordedCommunicator>(std::move(group), *timeline, std::move(communicator),
+                                                /*is_part=*/false);
 }
 
 }  // namespace stagegpt

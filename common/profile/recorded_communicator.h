@@ -2,16 +2,14 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "common/comm/communicator.h"
 #include "common/profile/timeline.h"
 
 namespace stagegpt {
 
-// Returns `communicator` itself if `timeline` is null. If it connects only a part of the ranks, `level` says
-// which, and the spans of its tensors are named after it: "all_reduce across nodes".
-std::unique_ptr<Communicator> recorded(Timeline* timeline, std::unique_ptr<Communicator> communicator,
-                                       const std::string& level = "");
+// Returns `communicator` itself if `timeline` is null. The spans of a part of the ranks, from split(), say
+// how many they are: "all_reduce among 2 ranks".
+std::unique_ptr<Communicator> recorded(Timeline* timeline, std::unique_ptr<Communicator> communicator);
 
 }  // namespace stagegpt

@@ -81,13 +81,9 @@ std::size_t bytes_of_weights(const Run& run) {
 MemoryPlan plan_two_steps(const Run& run, const TrainerConfig& trainer_config) {
   const std::unique_ptr<Backend> backend = make_planning_backend();
   const Planned planned(run);
-  const std::unique_ptr<GradientSync> with_buffers = run.sync.planned(planned.grid.data(), *backend);
-  PlannedSync without_buffers(run.sync);
-  GradientSync& sync = with_buffers ? *with_buffers : without_buffers;
-  Gpt2 model(*backend, run.config, DType::f32, run.ranks, sync.purpose(), run.activations,
+  PlannedSync sync(run.sync);
+  Gpt2 model(*backend, run.config, DType::f32, run.ranks, Purpose::training, run.activations,
              *planned.partition);
-  Parameters& parameters = model.parameters();
-  if (sync.divides_gradients()) parameters.divide_grads(sync.owned(parameters.weights().numel()));
   const std::size_t model_bytes = backend->memory_stats().bytes_in_use;
   const DataLoader data(std::vector<std::int32_t>(static_cast<std::size_t>(run.T) + 1), run.T,
                         trainer_config.seed);

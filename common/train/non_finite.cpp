@@ -66,10 +66,8 @@ std::optional<FoundTensor> first_non_finite_gradient(Backend& backend, const Par
     const Parameter& parameter = parameters.table()[i];
     const std::int64_t time = FoundTensor::kBackward + FoundTensor::kMostOps - parameter.number;
     if (first && first->time < time) continue;
-    for (const Tensor& grads : parameters.grads_of(i)) {
-      backend.squared_norm(squared_norm, grads);
-      if (!std::isfinite(to_host<double>(backend, squared_norm)[0])) first = {gradient_name(parameter), time};
-    }
+    backend.squared_norm(squared_norm, parameters.grads().slice(parameter.offset, parameter.arena_shape()));
+    if (!std::isfinite(to_host<double>(backend, squared_norm)[0])) first = {gradient_name(parameter), time};
   }
   return first;
 }

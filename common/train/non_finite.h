@@ -27,8 +27,7 @@ struct FoundTensor {
 std::optional<FoundTensor> first_non_finite_output(Backend& backend, const Gpt2& model, const Tensor& ids,
                                                    const Tensor& targets, const DropoutPosition& dropout);
 
-// The first parameter, in the order of the backward pass, whose gradient has a norm that is not finite, as
-// far as this rank has gradients.
+// The first parameter, in the order of the backward pass, whose gradient has a norm that is not finite.
 std::optional<FoundTensor> first_non_finite_gradient(Backend& backend, const Parameters& parameters);
 
 }  // namespace stagegpt

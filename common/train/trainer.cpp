@@ -42,14 +42,6 @@ Trainer::Trainer(Backend& backend, const Grid& grid, GradientSync& sync, Gpt2& m
       optimizer_(backend, model.parameters(), config.adamw, sync_.owned(model.parameters().weights().numel()),
                  sync_.norm_in_blocks()) {
   if (config.reproducible) tree_.emplace(backend, division_.owned_sub_batches);
-  if (sync.divides_gradients()) {
-    if (backend.records()) {
-      throw AgreedUserError(
-          "--gpu-graph: on repeats micro-steps that send no gradients; with --comm zero2 all send");
-    }
-    Parameters& parameters = model.parameters();
-    parameters.divide_grads(sync.owned(parameters.weights().numel()));
-  }
   if (backend.records() && sync_.communicates() && division_.micro_steps == 1 && !config.reproducible) {
     throw AgreedUserError(
         "--gpu-graph: on repeats the micro-steps before a step's last one, which sends gradients: it needs "
@@ -120,9 +112,8 @@ void Trainer::run_passes(const Tape::OpWatch& watch, LayerWatch* layers) {
     const bool last = micro_step + 1 == division_.micro_steps;
     inputs_[0].receive();
     clock_.end(&PhaseSeconds::data);
-    const bool divided = sync_.divides_gradients();
-    run_pass({.first = micro_step == 0 || divided,
-              .last = (last || divided) && !tree_,
+    run_pass({.first = micro_step == 0,
+              .last = last && !tree_,
               .watch = both(pass == 0 ? watch : Tape::OpWatch(), layers)});
     backend_.copy(losses_.slice(pass, {1}), loss_);
     if (last) {
@@ -130,11 +121,6 @@ void Trainer::run_passes(const Tape::OpWatch& watch, LayerWatch* layers) {
       if (tree_) tree_->add(model_.parameters().grads());
     }
     clock_.end(&PhaseSeconds::backward);
-    if (divided && !last) {
-      group().enter("communication");
-      sync_.finish_micro_step(model_.parameters());
-      clock_.end(&PhaseSeconds::communication);
-    }
     if (pass + 1 < passes) send_next_batch(inputs_[0]);
   }
 }
@@ -303,15 +289,14 @@ void Trainer::load_moments(const MomentValues& values) {
   load_moment(&Moments::m, part_values(table, values.m));
   load_moment(&Moments::v, part_values(table, values.v));
   // No step writes the gradients of frozen parameters.
-  if (const Tensor& grads = model_.parameters().grads(); grads.defined()) backend_.fill(grads, 0);
+  backend_.fill(model_.parameters().grads(), 0);
 }
 
 void Trainer::load_moment(Moment moment, const ParameterValues& values) {
   const ParameterTable& table = model_.parameters().table();
   const Tensor& arena = model_.parameters().grads();  // a buffer, if every rank has all moments
   Communicator& ranks = grid_.data();
-  const std::int64_t size = model_.parameters().weights().numel(), slice = size / ranks.size(),
-                     begin = ranks.rank() * slice;
+  const std::int64_t slice = arena.numel() / ranks.size(), begin = ranks.rank() * slice;
   // Where the data ranks divide the moments, a rank owns no more than a slice.
   const bool gathered = ranks.size() > 1 && !any(group(), total_size(optimizer_.owned()) <= slice);
   agree(group(), [&] {

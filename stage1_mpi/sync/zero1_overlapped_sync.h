@@ -11,7 +11,7 @@
 
 namespace stagegpt {
 
-class Zero1OverlappedSync : public Zero1Sync {
+class Zero1OverlappedSync final : public Zero1Sync {
  public:
   Zero1OverlappedSync(Communicator& communicator, Backend& backend, std::int64_t bucket_bytes = kBucketBytes)
       : Zero1Sync(communicator, backend), bucket_bytes_(bucket_bytes) {}
@@ -27,12 +27,12 @@ class Zero1OverlappedSync : public Zero1Sync {
     clock_.stop();
   }
 
- protected:
+ private:
   std::vector<ArenaRange> ranges(std::int64_t arena_size) const override {
     return divisible_ranges(arena_size, communicator_.size(), bucket_bytes_);
   }
   BucketOrder& order(const Parameters& parameters) {
-    if (!order_) order_.emplace(Buckets(parameters.table(), ranges(parameters.weights().numel())));
+    if (!order_) order_.emplace(Buckets(parameters.table(), ranges(parameters.grads().numel())));
     return *order_;
   }
 

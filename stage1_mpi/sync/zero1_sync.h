@@ -48,13 +48,12 @@ class Zero1Sync : public DividedSync {
     }
   }
 
+ private:
   // This rank's slice of a range, which divides evenly among the ranks.
   ArenaRange slice_of(const ArenaRange& range) const {
     const std::int64_t slice = range.size() / communicator_.size();
     return {range.begin + communicator_.rank() * slice, range.begin + (communicator_.rank() + 1) * slice};
   }
-
- private:
   void gather(const Tensor& arena) override {
     for (const ArenaRange& range : ranges(arena.numel()))
       pending_.push_back(communicator_.all_gather(arena.slice(range.begin, {range.size()})));

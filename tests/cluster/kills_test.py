@@ -81,7 +81,7 @@ class Training:
         self.first = newest(RUN)
         self.output = Path("output.txt")
         slots = -(-grid.ranks // len(nodes))
-        comm = rng.choice(["zero1", "zero1-overlapped"] + (["zero2"] if grid.stages == 1 else []))
+        comm = rng.choice(["zero1", "zero1-overlapped"])
         self.writers = rng.randint(2, grid.ranks)
         self.shape = f"{grid.data}×{grid.tensor}×{grid.stages} on {len(nodes)} nodes, {comm}, {self.writers} writers"
         program, *flags = train_program(stage)

@@ -77,7 +77,7 @@ class Rank {
   Rank(const Case& it, bool in_f32)
       : backend(make_backend()),
         communicator(gpu::make_host_staged_communicator(ranks(), dynamic_cast<gpu::CudaBackend&>(*backend),
-                                                        {.algorithm = it.algorithm})),
+                                                        it.algorithm)),
         sync(make_sync(it)),
         model(*backend, kTiny, DType::f32, ranks().size(), Purpose::training, DType::bf16) {
     if (in_f32) sync = std::make_unique<InF32>(*communicator, *backend, std::move(sync));

@@ -10,7 +10,7 @@
 #include "common/profile/recorded_communicator.h"
 #include "common/train/trainer.h"
 #include "stage0_serial/naive_backend.h"
-#include "stage1_mpi/communication.h"
+#include "stage1_mpi/mpi_communicator.h"
 #include "stage1_mpi/sync/overlapped_sync.h"
 #include "tests/support/mpi_ranks.h"
 #include "tests/support/program.h"
@@ -26,11 +26,11 @@ const Gpt2Config kModel{.vocab_size = 101, .block_size = 20, .n_layer = 2, .n_he
 
 // On rank 0, the profile of step 2 of three steps, with buckets of a few parameters. `watch` is called for
 // each op of the forward pass.
-std::optional<Trace> profile_of_ranks(const Tape::OpWatch& watch, const Communication& communication = {}) {
+std::optional<Trace> profile_of_ranks(const Tape::OpWatch& watch) {
   Timeline timeline;
   const auto backend = make_naive_backend();
   const auto communicator =
-      recorded(&timeline, make_communicator(ranks(), *backend, communication, &timeline));
+      recorded(&timeline, make_mpi_communicator(ranks(), *backend, CommAlgorithm::ring));
   OverlappedSync sync(*communicator, *backend, /*bucket_bytes=*/20000);
   Gpt2 model(*backend, kModel, DType::f32, ranks().size());
   model.parameters().initialize(1);
@@ -68,41 +68,13 @@ TEST(ProfileOfRanks, HasAProcessForEachRankWithItsOpsAndMessages) {
   }
 }
 
-// Each reduction of a bucket is three messages, one after the other, among two of the four ranks.
-TEST(ProfileOfRanks, NamesTheLevelsOfAHierarchy) {
-  if (ranks().size() != 4) GTEST_SKIP() << "only four ranks are two nodes of two";
-  const auto trace = profile_of_ranks({}, {.algorithm = CommAlgorithm::hierarchical, .ranks_per_node = 2});
-  if (!trace) return;
-  for (int rank = 0; rank < ranks().size(); ++rank) {
-    const auto messages = [&](const char* name) {
-      std::vector<TraceSpan> all = trace->named(name, rank);
-      std::erase_if(all, [](const TraceSpan& span) { return !span.asynchronous; });
-      std::ranges::sort(all, {}, &TraceSpan::begin);
-      return all;
-    };
-    const auto buckets = messages("all_reduce"), scatters = messages("reduce_scatter within node"),
-               sums = messages("all_reduce across nodes"), gathers = messages("all_gather within node");
-    ASSERT_GT(buckets.size(), 1u);
-    ASSERT_EQ(scatters.size(), buckets.size());
-    ASSERT_EQ(sums.size(), buckets.size());
-    ASSERT_EQ(gathers.size(), buckets.size());
-    for (std::size_t i = 0; i < buckets.size(); ++i) {
-      EXPECT_LE(scatters[i].end, sums[i].begin);
-      EXPECT_LE(sums[i].end, gathers[i].begin);
-      EXPECT_TRUE(buckets[i].contains(scatters[i]) && buckets[i].contains(gathers[i]));
-      EXPECT_EQ(sums[i].args["bytes"], buckets[i].args["bytes"].get<double>() / 2);
-      EXPECT_EQ(sums[i].args["peers"], "2 of 4 ranks");
-      EXPECT_EQ(buckets[i].args["peers"], "all 4 ranks");
-    }
-  }
-}
-
 // Data ranks, tensor ranks and stages have the same operations, among different ranks.
 TEST(ProfileOfRanks, NamesTheRanksOfAPart) {
   if (ranks().size() != 4) GTEST_SKIP() << "only four ranks are two parts of two";
   Timeline timeline;
   const auto backend = make_naive_backend();
-  const auto communicator = recorded(&timeline, make_communicator(ranks(), *backend, {}, &timeline));
+  const auto communicator =
+      recorded(&timeline, make_mpi_communicator(ranks(), *backend, CommAlgorithm::ring));
   const auto part = communicator->split(ranks().rank() % 2, ranks().rank());
   timeline.clear();
   timeline.record(true);

@@ -125,12 +125,5 @@ TEST(RankGroup, OfASingleProcessIsSplitIntoItself) {
   EXPECT_EQ(part->size(), 1);
 }
 
-// All ranks of this machine share memory.
-TEST(RankGroup, KnowsTheRanksOfItsNode) {
-  const std::unique_ptr<MpiGroup> node = ranks().node();
-  EXPECT_EQ(node->rank(), ranks().rank());
-  EXPECT_EQ(node->size(), ranks().size());
-}
-
 }  // namespace
 }  // namespace stagegpt::test

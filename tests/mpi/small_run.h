@@ -9,7 +9,7 @@
 #include "common/parallel/parts.h"
 #include "common/train/trainer.h"
 #include "stage0_serial/cpu_backend.h"
-#include "stage1_mpi/communication.h"
+#include "stage1_mpi/mpi_communicator.h"
 #include "tests/support/mpi_ranks.h"
 #include "tests/support/tensors.h"
 
@@ -41,14 +41,12 @@ class SmallRun {
       : SmallRun(
             settings, [this](Backend&) { return std::make_unique<SelfCommunicator>(single_); },
             [](Communicator&, Backend&) { return std::make_unique<NoGradientSync>(); }) {}
-  // Training on the MPI ranks of this program; with hierarchical, on nodes of two ranks.
+  // Training on the MPI ranks of this program.
   SmallRun(const SmallSettings& settings, CommAlgorithm algorithm, const MakeSync& make_sync)
       : SmallRun(
             settings,
             [=](Backend& own) {
-              const int node = algorithm == CommAlgorithm::hierarchical ? 2 : 0;
-              auto all = make_communicator(test::ranks(), own,
-                                           {.algorithm = algorithm, .ranks_per_node = node}, nullptr);
+              auto all = make_mpi_communicator(test::ranks(), own, algorithm);
               return settings.ranks == 0 ? std::move(all)
                                          : all->split(all->rank() / settings.ranks, all->rank());
             },
@@ -91,7 +89,7 @@ class SmallRun {
         grid(*communicator, settings.tensor_ranks, settings.stages),
         sync(make_sync(grid.data(), *backend)),
         partition(make_partition(grid)),
-        model(*backend, config(settings), DType::f32, grid.data().size(), sync->purpose(),
+        model(*backend, config(settings), DType::f32, grid.data().size(), Purpose::training,
               settings.activations, *partition),
         data(random_ids(1, 0, 1500, kVocabulary), kT, 1),
         trainer(*backend, grid, *sync, model, data, trainer_config(settings)) {

@@ -6,11 +6,6 @@
 namespace stagegpt::test {
 namespace {
 
-// Four ranks have two nodes; fewer have one.
-int nodes_of_two(CommAlgorithm algorithm) {
-  return algorithm == CommAlgorithm::hierarchical ? (ranks().size() == 4 ? 2 : ranks().size()) : 0;
-}
-
 // A communicator of device tensors. With `late`, streams delay their work until the host waits.
 CommunicatorUnderTest by(std::string name, CommAlgorithm algorithm, bool late) {
   const auto make_backend = [=]() -> std::unique_ptr<Backend> {
@@ -20,9 +15,8 @@ CommunicatorUnderTest by(std::string name, CommAlgorithm algorithm, bool late) {
     return gpu::make_cuda_backend({});
   };
   return {std::move(name), make_backend, [=](Backend& backend) {
-            return gpu::make_host_staged_communicator(
-                ranks(), dynamic_cast<gpu::CudaBackend&>(backend),
-                {.algorithm = algorithm, .ranks_per_node = nodes_of_two(algorithm)});
+            return gpu::make_host_staged_communicator(ranks(), dynamic_cast<gpu::CudaBackend&>(backend),
+                                                      algorithm);
           }};
 }
 
@@ -33,8 +27,7 @@ const std::vector<CommunicatorUnderTest>& communicators_under_test() {
       by("host_ring", CommAlgorithm::ring, /*late=*/false),
       by("host_mpi", CommAlgorithm::mpi, /*late=*/false),
       by("host_ring_late", CommAlgorithm::ring, /*late=*/true),
-      by("host_mpi_late", CommAlgorithm::mpi, /*late=*/true),
-      by("host_hierarchical_late", CommAlgorithm::hierarchical, /*late=*/true)};
+      by("host_mpi_late", CommAlgorithm::mpi, /*late=*/true)};
   return all;
 }
 

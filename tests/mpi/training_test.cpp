@@ -13,7 +13,7 @@
 #include "stage1_mpi/gradient_syncs.h"
 #include "stage1_mpi/sync/bucketed_sync.h"
 #include "stage1_mpi/sync/overlapped_sync.h"
-#include "stage1_mpi/sync/zero2_sync.h"
+#include "stage1_mpi/sync/zero1_overlapped_sync.h"
 #include "tests/mpi/small_run.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/tolerance.h"
@@ -36,8 +36,7 @@ std::ostream& operator<<(std::ostream& out, const Sync& sync) { return out << sy
 std::vector<Sync> syncs() {
   std::vector<Sync> all;
   const std::pair<CommAlgorithm, const char*> algorithms[] = {{CommAlgorithm::ring, "_by_ring"},
-                                                              {CommAlgorithm::mpi, "_by_mpi"},
-                                                              {CommAlgorithm::hierarchical, "_by_levels"}};
+                                                              {CommAlgorithm::mpi, "_by_mpi"}};
   for (const auto& [algorithm, suffix] : algorithms) {
     const std::string by = suffix;
     for (std::string name : gradient_sync_names()) {
@@ -56,9 +55,6 @@ std::vector<Sync> syncs() {
         {"zero1_overlapped_in_small" + by, algorithm, [](Communicator& communicator, Backend& backend) {
            return std::make_unique<Zero1OverlappedSync>(communicator, backend, kSmallBucket);
          }});
-    all.push_back({"zero2_in_small" + by, algorithm, [](Communicator& communicator, Backend& backend) {
-                     return std::make_unique<Zero2Sync>(communicator, backend, kSmallBucket);
-                   }});
   }
   return all;
 }
@@ -158,10 +154,6 @@ const TrainingOfOne& training_of_one(std::size_t settings) {
 
 class TrainingOfRanks : public testing::TestWithParam<Sync> {
  protected:
-  void SetUp() override {
-    if (GetParam().algorithm == CommAlgorithm::hierarchical && ranks().size() != 4)
-      GTEST_SKIP() << "only four ranks are two nodes of two";
-  }
   static SmallRun run_of_ranks(const SmallSettings& settings) {
     return SmallRun(settings, GetParam().algorithm, GetParam().make);
   }
@@ -310,43 +302,25 @@ TEST_P(TrainingOfRanks, skips_an_update_on_all_ranks_for_what_one_has) {
 std::string name_of_sync(const testing::TestParamInfo<Sync>& test) { return test.param.name; }
 INSTANTIATE_TEST_SUITE_P(By, TrainingOfRanks, testing::ValuesIn(syncs()), name_of_sync);
 
-// The peak of two steps, and that of the plan.
-template <class Divided>
-std::pair<double, double> memory_with(std::int64_t bucket_bytes) {
+SmallRun divided_run(const SmallSettings& settings) {
+  return SmallRun(settings, CommAlgorithm::ring, [](Communicator& communicator, Backend& backend) {
+    return std::make_unique<Zero1OverlappedSync>(communicator, backend, kSmallBucket);
+  });
+}
+
+TEST(DividedTraining, takes_the_memory_of_its_plan) {
   const SmallSettings settings{.accumulation = 2};
-  SmallRun run(settings, CommAlgorithm::ring, [&](Communicator& communicator, Backend& backend) {
-    return std::make_unique<Divided>(communicator, backend, bucket_bytes);
-  });
+  SmallRun run = divided_run(settings);
   for (int step = 0; step < 2; ++step) run.trainer.step();
-  const std::size_t planned =
+  const auto plan = static_cast<double>(
       plan_memory(run.model.config(), SmallRun::trainer_config(settings), kT, ranks().size(), *run.sync)
-          .total();
-  return {static_cast<double>(run.backend->memory_stats().peak_bytes_in_use), static_cast<double>(planned)};
+          .total());
+  EXPECT_NEAR(static_cast<double>(run.backend->memory_stats().peak_bytes_in_use), plan, 0.05 * plan);
 }
 
-// At the least, zero2 saves the other ranks' share of the gradients, but for those that are whole for some
-// time: of wte, of three buckets, and of the matrix whose bucket is not complete.
-TEST(DividedGradients, take_less_memory_as_planned) {
-  constexpr std::int64_t kBucket = 8 << 10;
-  const auto [zero1, planned_of_zero1] = memory_with<Zero1OverlappedSync>(kBucket);
-  const auto [zero2, planned_of_zero2] = memory_with<Zero2Sync>(kBucket);
-  EXPECT_NEAR(zero1, planned_of_zero1, 0.05 * planned_of_zero1);
-  EXPECT_NEAR(zero2, planned_of_zero2, 0.05 * planned_of_zero2);
-  const ParameterTable table = gpt2_parameter_table(SmallRun::config({}));
-  const auto bytes = [&](const char* name) {
-    return table[static_cast<std::size_t>(table.find(name))].arena_shape().numel() *
-           std::int64_t{sizeof(float)};
-  };
-  const double arena = 4.0 * static_cast<double>(table.arena_size(ranks().size()));
-  const auto whole = static_cast<double>(bytes("wte.weight") + bytes("h.1.mlp.c_fc.weight") + 4 * kBucket);
-  EXPECT_GE(zero1 - zero2, arena * (1 - 1.0 / ranks().size()) - whole);
-}
-
-// The last parameter is the first in the backward pass. Of its bucket, only the last rank has it.
-TEST(DividedGradients, are_searched_for_the_first_of_all_ranks) {
-  SmallRun run({}, CommAlgorithm::ring, [](Communicator& communicator, Backend& backend) {
-    return std::make_unique<Zero2Sync>(communicator, backend, kSmallBucket);
-  });
+// The last parameter is the first in the backward pass. Only the last rank owns a sum of it.
+TEST(DividedTraining, searches_the_gradients_of_all_ranks) {
+  SmallRun run = divided_run({});
   const StepReport report = run.trainer.step();
   for (const ArenaRange& part : run.trainer.optimizer().owned())
     run.backend->fill(run.model.parameters().grads(part), std::numeric_limits<double>::infinity());

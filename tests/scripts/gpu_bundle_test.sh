@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
 # scripts/gpu_bundle.sh with a fake build, fake libraries and a fake Open MPI: what is packed, and that Python unpacks it.
-#
 set -euo pipefail
 scripts=$(realpath "$(dirname "$0")/../../scripts")
 work=$(mktemp -d)

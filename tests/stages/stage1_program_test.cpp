@@ -59,7 +59,7 @@ TEST_F(Stage1, AReproducibleRunGoesOnAtOtherNumbersOfRanks) {
 TEST_F(Stage1, ARunWithDividedMomentsGoesOnAtOtherNumbersOfRanks) {
   stage0("train", small("serial"));
   stage1(3, "train", small("moved", {"--comm", "zero1", "--stop-after", "10"}));
-  stage1(2, "train", {"--resume", "moved", "--comm", "zero2", "--stop-after", "20"});
+  stage1(2, "train", {"--resume", "moved", "--comm", "zero1-overlapped", "--stop-after", "20"});
   stage1(4, "train", {"--resume", "moved", "--comm", "zero1", "--stop-after", "25"});
   stage0("train", {"--resume", "moved", "--stop-after", "30"});
   expect_same_curves("moved", "serial");
@@ -67,8 +67,7 @@ TEST_F(Stage1, ARunWithDividedMomentsGoesOnAtOtherNumbersOfRanks) {
 
 TEST_F(Stage1, EverySyncTrainsAsStage0) {
   stage0("train", small("serial", {"--grad-accumulation", "2"}));
-  for (const char* comm :
-       {"per-tensor", "flat", "bucketed", "overlapped", "zero1", "zero1-overlapped", "zero2"}) {
+  for (const char* comm : {"per-tensor", "flat", "bucketed", "overlapped", "zero1", "zero1-overlapped"}) {
     stage1(2, "train", small(comm, {"--grad-accumulation", "2", "--comm", comm}));
     expect_same_curves(comm, "serial");
   }
@@ -78,7 +77,7 @@ TEST_F(Stage1, EverySyncTrainsAsStage0) {
 TEST_F(Stage1, TrainsInBf16AsStage0) {
   const Arguments bf16 = {"--precision", "bf16", "--stop-after", "8"};
   stage0("train", small("serial", bf16));
-  for (const char* comm : {"overlapped", "zero1", "zero2"}) {
+  for (const char* comm : {"overlapped", "zero1"}) {
     stage1(2, "train", small(comm, with_flags(bf16, {"--comm", comm})));
     const std::vector<double> expected = metric("serial", "loss"), got = metric(comm, "loss");
     ASSERT_EQ(got.size(), 8u);
@@ -93,31 +92,6 @@ TEST_F(Stage1, TrainsInBf16AsStage0) {
   stage0("train", small("one", reproducible));
   stage1(2, "train", small("two", reproducible));
   EXPECT_EQ(hash_after(4, "two"), hash_after(4, "one"));
-}
-
-const Arguments kTwoNodes = {"--comm-algorithm", "hierarchical", "--ranks-per-node", "2"};
-
-TEST_F(Stage1, RingsWithinAndAcrossNodesTrainAsStage0) {
-  stage0("train", small("serial"));
-  for (const char* comm : {"overlapped", "zero1", "zero1-overlapped"}) {
-    stage1(4, "train", small(comm, with_flags(kTwoNodes, {"--comm", comm})));
-    expect_same_curves(comm, "serial");
-  }
-}
-
-// --reproducible exchanges whole arenas: the bits do not depend on nodes.
-TEST_F(Stage1, NodesChangeNoBitOfReproducibleRuns) {
-  const Arguments few = {"--reproducible", "--stop-after", "4"};
-  stage0("train", small("one", few));
-  stage1(4, "train", small("four", with_flags(few, kTwoNodes)));
-  EXPECT_EQ(hash_after(4, "four"), hash_after(4, "one"));
-}
-
-TEST_F(Stage1, RefusesNodesThatDoNotDivideTheRanks) {
-  const Arguments run = ranks_of(3, "stage1_train") + small("run", kTwoNodes);
-  const ProgramResult result = run_mpi(Arguments{"--quiet"} + run, directory_.path());
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_EQ(result.errors, "stage1_train: --ranks-per-node: 3 ranks cannot be divided into nodes of 2\n");
 }
 
 TEST_F(Stage1, ARunOfTensorRanksGoesOnAtOtherGridsAsStage0) {
@@ -167,12 +141,8 @@ TEST_F(Stage1, RefusesBeforeARunWhatTensorRanksCannotDo) {
   EXPECT_EQ(refusal(3, {"--tensor-parallel", "3"}),
             "--tensor-parallel: 2 heads cannot be divided among 3 ranks\n");
   if (kSanitized) return;  // each refusal takes a second or two
-  for (const auto& [flag, value] : std::initializer_list<std::pair<std::string, std::string>>{
-           {"--freeze", "wte*"}, {"--comm-algorithm", "hierarchical"}}) {
-    EXPECT_EQ(refusal(2, with_flags(two, {flag, value})),
-              "--tensor-parallel: cannot be combined with " + flag +
-                  (flag == "--comm-algorithm" ? " hierarchical\n" : "\n"));
-  }
+  EXPECT_EQ(refusal(2, with_flags(two, {"--freeze", "wte*"})),
+            "--tensor-parallel: cannot be combined with --freeze\n");
   const Arguments stages = {"--pipeline-parallel", "2"};
   EXPECT_EQ(refusal(3, stages), "--pipeline-parallel: 3 ranks cannot be divided into 2 stages\n");
   EXPECT_EQ(refusal(2, with_flags(two, stages)),
@@ -180,10 +150,6 @@ TEST_F(Stage1, RefusesBeforeARunWhatTensorRanksCannotDo) {
   EXPECT_EQ(refusal(2, stages), "--pipeline-parallel: 1 layer cannot be divided among 2 stages\n");
   EXPECT_EQ(refusal(2, with_flags(stages, {"--reproducible", "--batch-size", "8"})),
             "--pipeline-parallel: cannot be combined with --reproducible\n");
-  EXPECT_EQ(refusal(2, with_flags(stages, {"--comm-algorithm", "hierarchical"})),
-            "--pipeline-parallel: cannot be combined with --comm-algorithm hierarchical\n");
-  EXPECT_EQ(refusal(2, with_flags(stages, {"--comm", "zero2", "--n-layer", "2"})),
-            "--pipeline-parallel: cannot be combined with --comm zero2\n");
 }
 
 TEST_F(Stage1, TakesTheSamplesOfAMixtureAsStage0) {
@@ -198,7 +164,7 @@ TEST_F(Stage1, TakesTheSamplesOfAMixtureAsStage0) {
 TEST_F(Stage1, TrainsSomeParametersAsStage0) {
   const Arguments freeze = {"--freeze", "wte*,*.mlp.*", "--grad-clip", "0.1"};
   stage0("train", small("serial", freeze));
-  for (const char* comm : {"overlapped", "zero1", "zero1-overlapped", "zero2"}) {
+  for (const char* comm : {"overlapped", "zero1", "zero1-overlapped"}) {
     stage1(3, "train", small(comm, with_flags(freeze, {"--comm", comm})));
     expect_same_curves(comm, "serial");
   }
@@ -231,9 +197,9 @@ TEST_F(Stage1, ComputesAndMeasuresEveryTensorOfAGridAsStage0) {
   };
   std::vector<Case> cases = {{8, "2", "2", "zero1", "none"}};
   if (!kSanitized)
-    cases.insert(
-        cases.end(),
-        {{2, "2", "1", "zero2", "none"}, {2, "1", "2", "flat", "block"}, {4, "1", "2", "zero1", "none"}});
+    cases.insert(cases.end(), {{2, "2", "1", "zero1-overlapped", "none"},
+                               {2, "1", "2", "flat", "block"},
+                               {4, "1", "2", "zero1", "none"}});
   for (const auto& [ranks, tensor, stages, comm, recompute] : cases) {
     const std::string run = concat("grid-", ranks, '-', tensor, '-', stages);
     stage1(ranks, "train",
@@ -454,19 +420,15 @@ TEST_F(Stage1, BenchRefusesWhatAGridCannotDo) {
             "--pipeline-parallel: cannot be combined with --reproducible\n");
 }
 
-// The memory of a rank depends on --comm: with zero1, each of two ranks has half of the moments; with zero2
-// also half of the gradients.
+// The memory of a rank depends on --comm: with zero1, each of two ranks has half of the moments.
 TEST_F(Stage1, KeepsWhatItsWayOfCombiningGradientsNeeds) {
-  const auto planned = [&](const char* comm, const char* what) {
-    const ProgramResult plan =
+  const auto moments = [&](const char* comm) {
+    const ProgramResult planned =
         stage1(2, "train", small("run", {"--comm", comm}) + Arguments{"--dry-run", "--json"});
-    return nlohmann::json::parse(plan.output)["memory_bytes"][what].get<double>();
+    return nlohmann::json::parse(planned.output)["memory_bytes"]["moments"].get<double>();
   };
-  const double moments = planned("overlapped", "moments"), gradients = planned("zero1", "gradients");
-  EXPECT_NEAR(planned("zero1", "moments") / moments, 0.5, 0.05);
-  EXPECT_NEAR(planned("zero1-overlapped", "moments") / moments, 0.5, 0.05);
-  EXPECT_NEAR(planned("zero2", "moments") / moments, 0.5, 0.05);
-  EXPECT_NEAR(planned("zero2", "gradients") / gradients, 0.5, 0.05);
+  EXPECT_NEAR(moments("zero1") / moments("overlapped"), 0.5, 0.05);
+  EXPECT_NEAR(moments("zero1-overlapped") / moments("overlapped"), 0.5, 0.05);
 }
 
 TEST_F(Stage1, RanksMayHaveDifferentNumbersOfThreads) {

@@ -30,28 +30,6 @@ class TwoNodes : public TrainedRuns {
   }
 };
 
-// Ranks 0 and 1, and ranks 2 and 3, share memory; of three ranks, the last has a node for itself.
-TEST_F(TwoNodes, AreFoundByTheirMemory) {
-  const auto plan = [&](int ranks) {
-    const RunOptions options = {
-        .environment = {{"LD_PRELOAD", STAGEGPT_FAULTY_RANK}, {"STAGEGPT_NODES", "2"}}};
-    return run_mpi(ranks_of(ranks, "stage1_train") +
-                       small("run", {"--comm-algorithm", "hierarchical", "--comm", "flat"}) +
-                       Arguments{"--dry-run"},
-                   directory_.path(), options);
-  };
-  const ProgramResult even = plan(4);
-  EXPECT_EQ(even.exit_code, 0) << even.errors;
-  EXPECT_NE(even.errors.find("; gradients flat, hierarchical: 2 nodes of 2 ranks\n"), std::string::npos)
-      << even.errors;
-  const ProgramResult uneven = plan(3);
-  EXPECT_EQ(uneven.exit_code, 2);
-  const std::regex refusal(
-      "--comm-algorithm hierarchical: expected 2 neighbouring ranks on each node, as with mpirun --map-by "
-      "ppr:2:node; rank 2 \\([^)]+\\) is on a node with 1, the first of them rank 2\n");
-  EXPECT_TRUE(std::regex_search(uneven.errors, refusal)) << uneven.errors;
-}
-
 TEST_F(TwoNodes, ASaveThatTakesThreeTimesTheLimitGoesThrough) {
   const ProgramResult result = train(2, {"--stop-after", "1"}, "700");
   EXPECT_EQ(result.exit_code, 0) << result.errors;

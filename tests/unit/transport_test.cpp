@@ -41,12 +41,10 @@ TEST(Transports, a_cuda_aware_mpi_reduces_by_the_ring_alone) {
 
 // NCCL has algorithms of its own.
 TEST(Transports, over_mpi_alone_use_an_algorithm_that_was_asked_for) {
-  for (const CommAlgorithm algorithm : {CommAlgorithm::mpi, CommAlgorithm::hierarchical}) {
-    const gpu::TransportConditions conditions{.algorithm = algorithm};
-    EXPECT_EQ(unavailable_reason(Transport::nccl, conditions),
-              "NCCL chooses its own algorithms, not that of --comm-algorithm");
-    EXPECT_EQ(unavailable_reason(Transport::host, conditions), "");
-  }
+  const gpu::TransportConditions conditions{.algorithm = CommAlgorithm::mpi};
+  EXPECT_EQ(unavailable_reason(Transport::nccl, conditions),
+            "NCCL chooses its own algorithms, not that of --comm-algorithm");
+  EXPECT_EQ(unavailable_reason(Transport::host, conditions), "");
 }
 
 TEST(Transports, say_why_they_are_none) {
