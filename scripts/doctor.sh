@@ -1,20 +1,12 @@
 #!/usr/bin/env bash
 # Reports what this machine lacks to build StageGPT, before anything has been built. Then it runs the program doctor, if that
 # is built, which reports what is missing to train.
-#   scripts/doctor.sh [--lab N] [arguments of doctor]
-# --lab also reports what lab N of labs/ needs: Python, git, ranks, disk. The exit code is 1 if the compiler, a tool or a package of
-# scripts/setup.sh is missing or too old, or if stage 0 cannot train, or if the lab lacks something.
+#   scripts/doctor.sh [arguments of doctor]
+# The exit code is 1 if the compiler, a tool or a package of scripts/setup.sh is missing or too old, or if stage 0 cannot train.
 # Lines of this script go to standard error, those of the program doctor to standard output.
 set -uo pipefail
-case ${1:-} in -h | --help) sed -n '2,7s/^# //p' "$0"; exit 0 ;; esac
+case ${1:-} in -h | --help) sed -n '2,6s/^# //p' "$0"; exit 0 ;; esac
 cd "$(dirname "$0")/.." || exit 1
-
-lab=
-if [ "${1:-}" = --lab ]; then
-  case ${2:-} in '' | *[!0-9]*) echo "doctor.sh: --lab: expected the number of a lab, not '${2:-}'" >&2; exit 2 ;; esac
-  lab=$2
-  shift 2
-fi
 
 exit_code=0
 # report MARK SUBJECT FOUND [ADVICE], in the layout of the program doctor.
@@ -47,7 +39,7 @@ compiler() {
   fi
 }
 
-# tool NAME NEEDED: checks a tool of the build, and its oldest usable version.
+# tool NAME NEEDED: checks a tool, and its oldest usable version.
 tool() {
   local version
   if ! command -v "$1" >/dev/null; then
@@ -94,24 +86,13 @@ gpu_tools() {
   fi
 }
 
-needs_of_lab() {
-  local status=0
-  if ! command -v python3 >/dev/null; then
-    report problem python "not found: labs/lab needs 3.11 or newer" "install the package python3"
-    return
-  fi
-  python3 labs/lab doctor "$lab" >&2 || status=$?
-  [ $status -lt 2 ] || exit $status
-  [ $status = 0 ] || exit_code=1
-}
-
 compiler
 tool cmake 3.25
 tool ninja 1.10
+tool python3 3.11  # of scripts, tests and labs/lab
 packages
 room
 gpu_tools
-[ -z "$lab" ] || needs_of_lab
 
 built=$(ls -t build/*/bin/doctor 2>/dev/null | head -n 1)
 if [ -z "$built" ]; then

@@ -1,13 +1,12 @@
-"""Results of a graded submission: a table, JUnit XML and Gradescope's results.json.
+"""Results of a graded submission: a table and Gradescope's results.json.
 
-All three are written again after each case, and replaced at once, so that a grading that is stopped leaves the results of
+Both are written again after each case, and replaced at once, so that a grading that is stopped leaves the results of
 the cases before.
 """
 
 import json
 import os
 import re
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,10 +56,9 @@ class Report:
 
 
 def write(directory: Path, report: Report) -> None:
-    """Writes results.txt, results.xml and results.json."""
+    """Writes results.txt and results.json."""
     directory.mkdir(parents=True, exist_ok=True)
     replace_file(directory / "results.txt", text(report).encode())
-    replace_file(directory / "results.xml", junit(report))
     replace_file(directory / "results.json", (json.dumps(gradescope(report), indent=1) + "\n").encode())
 
 
@@ -110,26 +108,8 @@ def gradescope(report: Report) -> dict:
             "extra_data": {"flags": report.flags}}
 
 
-def junit(report: Report) -> bytes:
-    finished = [case for case in report.cases if case.done]
-    failures = [case for case in finished if case.status in ("failed", "not built", "refused")]
-    errors = [case for case in finished if case.status in ("crashed", "hung")]
-    suite = ElementTree.Element("testsuite", name=clean(f"{report.submission}: {report.lab}"),
-                                tests=str(len(report.cases)), failures=str(len(failures)), errors=str(len(errors)),
-                                skipped=str(len(report.cases) - len(finished)),
-                                time=f"{sum(case.seconds for case in finished):.3f}")
-    for case in report.cases:
-        one = ElementTree.SubElement(suite, "testcase", classname=clean(report.lab), name=clean(case.name),
-                                     time=f"{case.seconds:.3f}")
-        kind = "failure" if case in failures else "error" if case in errors else None if case.done else "skipped"
-        if kind:
-            element = ElementTree.SubElement(one, kind, message=clean(f"{case.status}: {case.message}"))
-            element.text = clean(case.details)
-    return ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
-
-
 def clean(said: str) -> str:
-    """Without terminal colours, and without characters that XML forbids (XML 1.0, section 2.2)."""
+    """Without terminal colours, control characters, and halves of surrogate pairs, which no encoding has."""
     return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\N{REPLACEMENT CHARACTER}",
                   re.sub(r"\x1b\[[\d;]*m", "", said))
 

@@ -154,22 +154,6 @@ class Start(unittest.TestCase):
         self.assertEqual(self.start().returncode, 0)
         self.assertFalse(list(self.folder.glob(".my lab.*")), "what the killed start left is removed by the next")
 
-    def test_what_a_lab_needs_of_the_machine(self):
-        tools = self.folder / "tools"
-        tools.mkdir()
-        (tools / "mpirun").write_text("#!/bin/sh\n[ \"$1 $2\" = '-np 2' ] && exit 0\necho no slots >&2; exit 1\n")
-        (tools / "mpirun").chmod(0o755)
-        ended = lab(self.root, "doctor", 1, PATH=f"{tools}:{os.environ['PATH']}")
-        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
-        self.assertRegex(ended.stdout, r"\Aok +lab +1, Sums\nok +python +3\.\d+\.\d+\nok +git +found\n(ok|note) +ranks +2 ranks start")
-        ended = lab(self.root, "doctor", 1, PATH=str(tools))
-        self.assertEqual(ended.returncode, 1)
-        self.assertRegex(ended.stdout, r"problem  git +not found: a lab's folder is a git repository\n +-> install the package git\n")
-        (tools / "mpirun").write_text("#!/bin/sh\necho no slots >&2; exit 1\n")
-        self.assertIn("problem  ranks             mpirun cannot start 2 ranks: no slots\n",
-                      lab(self.root, "doctor", 1, PATH=f"{tools}:{os.environ['PATH']}").stdout)
-        self.assertRegex(lab(self.root, "doctor", 2).stdout, r"\A(?!.*ranks)")
-
     def test_verbs_in_the_wrong_place(self):
         self.assert_refused(lab(self.root, "check"), "name the lab: this is the source tree")
         for verb in ("report", "submit"):

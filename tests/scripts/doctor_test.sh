@@ -12,6 +12,7 @@ stand_in scripts/setup.sh 'exit 0'
 stand_in tools/c++ 'echo "c++ 12.2.0"'
 stand_in tools/cmake 'echo "cmake version 3.25.1"'
 stand_in tools/ninja 'echo 1.11.1'
+stand_in tools/python3 'echo "Python 3.11.2"'
 
 failed=0
 # expect NAME EXIT_CODE PATTERN...: each pattern matches a line of the output.
@@ -26,11 +27,14 @@ expect() {
 }
 
 expect "all there" 0 '^ok +compiler +c\+\+ 12.2.0$' '^ok +cmake +3.25.1$' '^ok +ninja +1.11.1$' '^ok +packages' \
-  '^note +doctor +not built yet'
+  '^ok +python3 +3.11.2$' '^note +doctor +not built yet'
 stand_in tools/cmake 'echo "cmake version 3.9.6"'
 expect "an old tool" 1 '^problem +cmake +version 3.9.6, 3.25 or newer'
 stand_in tools/cmake 'echo "cmake version 4.0"'
 expect "a new tool" 0 '^ok +cmake +4.0$'
+stand_in tools/python3 'echo "Python 3.10.12"'
+expect "an old Python" 1 '^problem +python3 +version 3.10.12, 3.11 or newer'
+stand_in tools/python3 'echo "Python 3.11.2"'
 stand_in scripts/setup.sh 'echo ninja-build libxxhash-dev; exit 1'
 expect "packages" 1 '^problem +packages +missing: ninja-build libxxhash-dev$'
 stand_in scripts/setup.sh 'exit 0'
@@ -47,20 +51,4 @@ expect "what the program says" 1 '^the program, --json$'
 stand_in build/release/bin/doctor 'exit 0'
 expect "a program that is content" 0 '^ok +compiler'
 
-# A lab's needs are lines of labs/lab; its problems are the script's.
-mkdir labs
-stand_in tools/python3 'echo "ok       ranks             4 ranks, of lab $3 ($1 $2)"; exit "${LAB_STATUS:-0}"'
-for status in 0 1 2; do
-  output=$(LAB_STATUS=$status CXX= PATH=$scratch/tools:$PATH ./scripts/doctor.sh --lab 4 2>&1)
-  found=$?
-  if [ $found -ne $status ] || ! grep -q '^ok  *ranks  *4 ranks, of lab 4 (labs/lab doctor)$' <<<"$output"; then
-    printf 'a lab whose needs end with %s: exit code %s\n%s\n' $status $found "$output"; failed=1
-  fi
-done
-for word in "" x 4x; do
-  output=$(./scripts/doctor.sh --lab $word 2>&1)
-  if [ $? -ne 2 ] || [ "$output" != "doctor.sh: --lab: expected the number of a lab, not '$word'" ]; then
-    printf 'a lab "%s": %s\n' "$word" "$output"; failed=1
-  fi
-done
 exit $failed

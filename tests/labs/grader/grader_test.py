@@ -7,7 +7,6 @@ import shutil
 import sys
 import tempfile
 import unittest
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[3] / "labs"), str(Path(__file__).resolve().parent)]
@@ -74,8 +73,6 @@ class GraderTest(unittest.TestCase):
         results = self.results()
         self.assertEqual((results["score"], len(results["tests"])), (20, 4))
         self.assertEqual([test["visibility"] for test in results["tests"]], ["visible"] * 3 + ["after_published"])
-        suite = ElementTree.parse(self.out / "out/alice/results.xml").getroot()
-        self.assertEqual((suite.get("tests"), suite.get("failures"), suite.get("errors")), ("4", "0", "0"))
         self.assertIn("alice: Lab 4: A ring: 20 of 20 points", (self.out / "out/alice/results.txt").read_text())
 
     def test_progress(self) -> None:

@@ -1,4 +1,4 @@
-"""Results as text, JUnit XML and Gradescope's JSON."""
+"""Results as text and Gradescope's JSON."""
 
 import csv
 import io
@@ -7,7 +7,6 @@ import shutil
 import sys
 import tempfile
 import unittest
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "labs"))
@@ -32,12 +31,10 @@ class ResultsTest(unittest.TestCase):
 
     def test_any_characters_give_valid_files(self) -> None:
         results.write(self.top, report())
-        suite = ElementTree.parse(self.top / "results.xml").getroot()
-        counts = {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")}
-        self.assertEqual(counts, {"tests": "5", "failures": "1", "errors": "1", "skipped": "1"})
-        self.assertEqual(suite[1].get("name"), "check 2: red")
-        self.assertEqual(suite[1][0].get("message"), "crashed: SIGSEGV\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER} in <Ring>")
+        message = "SIGSEGV\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER} in <Ring>"
+        self.assertRegex((self.top / "results.txt").read_text(), rf"check 2: red +0/4  crashed .*{message}\n")
         written = json.loads((self.top / "results.json").read_text())
+        self.assertTrue(written["tests"][1]["output"].startswith(message))
         self.assertEqual((written["score"], written["extra_data"]),
                          (11, {"flags": ["calls f", "time: bench: not measured: busy"]}))
         self.assertEqual([test["visibility"] for test in written["tests"]],
