@@ -11,6 +11,7 @@
 #include <iostream>
 #include <new>
 
+#include "common/app/removed_settings.h"
 #include "common/app/standard_output.h"
 #include "common/app/suggestion.h"
 #include "common/base/error.h"
@@ -279,6 +280,7 @@ void CommandLine::refuse(const std::string& argument) const {
     user_error("unexpected argument '", argument, "'; see --help");
   const std::string flag = argument.substr(0, argument.find('='));
   refuse_flag_of_other_stages(flag);
+  refuse_removed_flag(flag);
   std::vector<std::string> known;
   for (const CLI::Option* option : app_->get_options()) known.push_back(option->get_name());
   user_error("unknown flag ", flag, suggestion(flag, known), "; see --help");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/app/removed_settings.h"
 #include "common/app/suggestion.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
@@ -51,7 +52,7 @@ void Configuration::apply(const nlohmann::json& json, const std::set<std::string
     const auto known = std::ranges::find(keys_, key, &ConfigKey::name);
     if (known != keys_.end()) {
       known->set(value);
-    } else if (key != kDerived && !ignored.contains(key)) {
+    } else if (key != kDerived && !ignored.contains(key) && !is_removed_default(key, value)) {
       std::vector<std::string> names;
       for (const ConfigKey& candidate : keys_) names.push_back(candidate.name);
       user_error("unknown key '", name.substr(0, 60), "'", suggestion(key, names));

@@ -40,7 +40,8 @@ class Configuration {
   void add(ConfigKey key) { keys_.push_back(std::move(key)); }
 
   // Sets what an object holds; keys may have dashes for underscores. Throws UserError for a key that occurs
-  // twice, and for an unknown one, with the nearest known key. Keys in `ignored` and kDerived are skipped.
+  // twice, and for an unknown one, with the nearest known key. Keys in `ignored` and kDerived are skipped,
+  // and those for which is_removed_default() holds.
   void apply(const nlohmann::json& json, const std::set<std::string>& ignored = {}) const;
   // All settings as they stand.
   Json values() const;

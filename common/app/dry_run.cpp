@@ -39,7 +39,7 @@ void print_plan(const TrainingMemory& training, RankGroup& group, bool json) {
   const int ranks = training.ranks * training.tensor_ranks * training.stages;
   const MemoryPlan memory = plan_memory(config, trainer, T, training.ranks, training.sync,
                                         training.activations, training.tensor_ranks, training.stages);
-  const double needed = needed_memory(training, memory);
+  const double needed = needed_memory(training.memory, memory.total(), memory.free_blocks);
   const std::optional<AvailableMemory> available = least_available(training.memory, group);
   const bool fits = !available || needed <= available->bytes;
   if (json) {
@@ -55,7 +55,6 @@ void print_plan(const TrainingMemory& training, RankGroup& group, bool json) {
                          {"moments", memory.moments},
                          {"activations", memory.activations},
                          {"total", memory.total()}}},
-                       {"checkpoint_copy_bytes", training.checkpoint_copy},
                        {"needed_bytes", needed},
                        {"available_bytes", available ? Json(available->bytes) : Json()},
                        {"fits", available ? Json(fits) : Json()}};
@@ -77,8 +76,6 @@ void print_plan(const TrainingMemory& training, RankGroup& group, bool json) {
   row("moments", memory.moments);
   row("activations", memory.activations);
   row("total", memory.total());
-  if (training.checkpoint_copy > 0)
-    row("copy", training.checkpoint_copy, "  of a writer's part of a checkpoint, in host memory");
   row("needed", needed, training.memory.device_bytes ? "" : "  with the program, an estimate");
   if (!available) return;
   row("available", available->bytes, "  " + available->where);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "common/app/removed_settings.h"
 #include "common/app/suggestion.h"
 #include "common/base/error.h"
 
@@ -80,6 +81,7 @@ std::string not_empty(const std::string& flag, const std::string& text) {
 
 std::string one_of(const std::string& flag, const std::string& text, const std::vector<std::string>& names) {
   if (std::ranges::find(names, text) == names.end()) {
+    refuse_removed_value(flag, text);
     user_error(flag, ": expected one of ", joined(names), ", not '", text, "'", suggestion(text, names));
   }
   return text;

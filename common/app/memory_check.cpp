@@ -118,12 +118,7 @@ double needed_memory(const TrainingMemory& training) {
   const MemoryPlan plan =
       plan_memory(training.config, training.trainer, training.T, training.ranks, training.sync,
                   training.activations, training.tensor_ranks, training.stages);
-  return needed_memory(training, plan);
-}
-
-double needed_memory(const TrainingMemory& training, const MemoryPlan& plan) {
-  const double copy = training.memory.on_host ? static_cast<double>(training.checkpoint_copy) : 0;
-  return needed_memory(training.memory, plan.total(), plan.free_blocks) + copy;
+  return needed_memory(training.memory, plan.total(), plan.free_blocks);
 }
 
 void require_training_memory(const TrainingMemory& training, const FreeMemory& host) {

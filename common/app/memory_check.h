@@ -8,7 +8,6 @@
 #include "common/comm/gradient_sync.h"
 #include "common/model/gpt2.h"
 #include "common/system/free_memory.h"
-#include "common/train/memory_plan.h"
 #include "common/train/trainer.h"
 
 namespace stagegpt {
@@ -47,13 +46,9 @@ struct TrainingMemory {
   const TensorMemory& memory;
   DType activations = DType::f32;  // as for Gpt2
   int tensor_ranks = 1, stages = 1;
-  // Bytes that a writer of checkpoints copies to the host's memory.
-  std::size_t checkpoint_copy = 0;
 };
 // The same for a training run.
 double needed_memory(const TrainingMemory& training);
-// The same where the plan is known.
-double needed_memory(const TrainingMemory& training, const MemoryPlan& plan);
 // What to do where that is more than is available: flags, and what they save.
 std::string advice(const TrainingMemory& training, double available);
 // Throws UserError, with both numbers and the advice, where it does not fit.

@@ -13,7 +13,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kDefaultData = "data/dummy.txt";
 constexpr std::int64_t kMaxTokens = 1'000'000'000'000'000;
-constexpr std::int64_t kMostWriters = 99'999;      // names of files have five digits
 constexpr std::int64_t kMaxSteps = 1'000'000'000;  // numbers of random sequences have 32 bits
 
 // "wte*,h.0.*" -> "wte*", "h.0.*".
@@ -125,10 +124,6 @@ void TrainFlags::add(CommandLine& command_line) {
                        "saved (0: never)");
   command_line.integer("--checkpoint-every", checkpoint_every_, 1, kMaxSteps,
                        "save a checkpoint every N steps");
-  command_line.integer("--checkpoint-writers", checkpoint_writers, 1, kMostWriters,
-                       "ranks that write a checkpoint, each some of its tensors into files of its own");
-  command_line.toggle("--checkpoint-async", checkpoint_async,
-                      "save checkpoints from a copy in host memory, while the next steps are computed");
   command_line.integer("--keep-last", keep_.last, 2, kMaxSteps, "keep the N newest checkpoints");
   command_line.integer("--keep-every", keep_.every, 0, kMaxSteps,
                        "also keep the checkpoints at multiples of N steps (0: none)");
@@ -189,7 +184,6 @@ TrainingRunConfig TrainFlags::run() const {
   config.eval_every = eval_every_;
   config.eval_tokens = eval_tokens_;
   config.checkpoint_every = checkpoint_every_;
-  config.checkpoint_async = checkpoint_async;
   config.patience = patience;
   config.sample_every = sample_tokens > 0 ? sample_every_ : 0;
   config.trace_steps = trace_steps_;

@@ -36,8 +36,6 @@ class TrainFlags {
   std::string eval_task;  // a file of questions; empty: none
   std::optional<std::string> run_dir;
   bool no_fused = false;
-  bool checkpoint_async = false;
-  std::int64_t checkpoint_writers = 1;  // of a run that was begun on more ranks, it may be too many
 
   // Of this call alone.
   std::optional<std::string> resume;  // "" for the run of --run-dir

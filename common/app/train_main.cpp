@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "common/app/dry_run.h"
+#include "common/app/removed_settings.h"
 #include "common/app/resume.h"
 #include "common/app/shared_corpus.h"
 #include "common/app/shared_task.h"
@@ -19,7 +20,6 @@
 #include "common/parallel/whole_values.h"
 #include "common/system/stop_signals.h"
 #include "common/train/broadcast_weights.h"
-#include "common/train/checkpoint_saver.h"
 
 namespace stagegpt {
 namespace {
@@ -279,22 +279,8 @@ void begin_run(const TrainFlags& flags, const Machine& machine, Json settings, c
             << (resumed ? concat(", resumed from ", resumed->checkpoint.filename()) : "") << '\n';
 }
 
-// How many ranks write: those that are asked for, if there are so many.
-int checkpoint_writers(const TrainFlags& flags, const Machine& machine) {
-  return static_cast<int>(std::min<std::int64_t>(flags.checkpoint_writers, machine.communicator->size()));
-}
-
-// Bytes that a writer of checkpoints copies to the host's memory.
-std::size_t checkpoint_copy(const TrainFlags& flags, const Gpt2Config& config, const Machine& machine) {
-  if (!flags.checkpoint_async) return 0;
-  return bytes_of_copy(gpt2_parameter_table(config), checkpoint_writers(flags, machine),
-                       CheckpointSaver::kArenas);
-}
-
 TrainingMemory memory_of(const TrainFlags& flags, const Gpt2Config& config, const Machine& machine) {
-  TrainingMemory memory = training_memory(machine, config, flags.run().trainer, config.block_size);
-  memory.checkpoint_copy = checkpoint_copy(flags, config, machine);
-  return memory;
+  return training_memory(machine, config, flags.run().trainer, config.block_size);
 }
 
 // Refuses what does not fit, before it is allocated.
@@ -375,7 +361,6 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, Timeline* ti
   TrainingRunConfig run_config = flags.run();
   run_config.peak = machine.peak;
   run_config.task = task ? &*task : nullptr;
-  run_config.checkpoint_writers = checkpoint_writers(flags, machine);
   run_config.trainer.timeline = timeline;
   const auto profile = flags.profile.make_profile(timeline, group, *machine.backend);
   run_config.profile = profile.get();
@@ -478,16 +463,14 @@ int train_main(Stage& stage, int argc, char** argv) {
   auto call = std::make_unique<Call>(argv[0], stage);
   if (!parse_flags(stage, call->command_line, argc, argv, [] {})) return 0;
 
-  if (call->flags.checkpoint_writers > group.size()) {
-    throw AgreedUserError(concat("--checkpoint-writers: expected at most ", group.size(),
-                                 ", the number of ranks, not ", call->flags.checkpoint_writers));
-  }
   std::optional<ResumedRun> resumed;
   if (call->flags.resume) resumed = open_resumed_run(group, *call->flags.resume, call->flags.run_dir);
   Json settings;
   agree(group, [&] {
     if (resumed) {
       call = std::make_unique<Call>(argv[0], stage);
+      for (const std::string& note : replace_removed(resumed->settings))
+        std::cerr << "note: " << note << '\n';
       naming(settings_file(*resumed), [&] { call->command_line.apply(resumed->settings); });
       call->command_line.parse(argc, argv);
     }

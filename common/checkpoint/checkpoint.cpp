@@ -20,56 +20,25 @@ void require_tensors(const fs::path& directory, const char* name,
                      const std::vector<FileEntry>& files) {
   const std::string index = tensor_index_name(name);
   if (std::ranges::find(files, index, &FileEntry::file) == files.end())
-    return require(tensor_file_name(name, 0, 1));
+    return require(tensor_file_name(name));
   for (const std::string& file : files_of_index(directory / index)) require(file);
 }
 
 }  // namespace
 
-TensorEntries write_tensors(const fs::path& directory, const Gpt2Config& config,
-                            const std::vector<TableRows>& division, std::size_t file,
-                            const CheckpointValues& values, const Heartbeat& beat) {
-  const std::size_t n = division.size();
-  TensorEntries entries;
-  entries.weights =
-      write_parameters(directory / tensor_file_name(kModelTensors, file, n), table_of_file(config),
-                       division[file], {{"", with_heartbeat(values.weights, beat)}});
-  beat();
-  entries.moments = write_parameters(directory / tensor_file_name(kOptimizerTensors, file, n),
-                                     gpt2_parameter_table(config), division[file],
-                                     {{kFirstMoment, with_heartbeat(values.moments.m, beat)},
-                                      {kSecondMoment, with_heartbeat(values.moments.v, beat)}});
-  beat();
-  return entries;
-}
-
-std::vector<FileEntry> finish_checkpoint(const fs::path& directory, const Gpt2Config& config,
-                                         const std::vector<TableRows>& division,
-                                         std::vector<FileEntry> description,
-                                         const std::vector<TensorEntries>& tensors,
-                                         const TrainerState& state) {
-  std::vector<FileEntry> files = std::move(description);
-  const auto add = [&](const char* name, FileEntry TensorEntries::*kind, const ParameterTable& table,
-                       const std::vector<std::string>& prefixes) {
-    for (const TensorEntries& entries : tensors) files.push_back(entries.*kind);
-    if (tensors.size() == 1) return;
-    files.push_back(
-        write_hashed(directory / tensor_index_name(name), tensor_index(name, table, prefixes, division)));
-  };
-  add(kModelTensors, &TensorEntries::weights, table_of_file(config), {""});
-  add(kOptimizerTensors, &TensorEntries::moments, gpt2_parameter_table(config),
-      {kFirstMoment, kSecondMoment});
-  files.push_back(write_hashed(directory / kState, to_json_text(state)));
-  return files;
-}
-
 std::vector<FileEntry> write_checkpoint(const fs::path& directory, const Gpt2Config& config,
                                         const CheckpointValues& values, const Tokenizer& tokenizer,
-                                        const TrainerState& state) {
-  const std::vector<TableRows> division = divide_among_files(gpt2_parameter_table(config), 1);
-  std::vector<FileEntry> description = write_description(directory, config, &tokenizer);
-  const TensorEntries tensors = write_tensors(directory, config, division, 0, values);
-  return finish_checkpoint(directory, config, division, std::move(description), {tensors}, state);
+                                        const TrainerState& state, const Heartbeat& beat) {
+  const CheckpointValues beating = {
+      with_heartbeat(values.weights, beat),
+      {with_heartbeat(values.moments.m, beat), with_heartbeat(values.moments.v, beat)}};
+  std::vector<FileEntry> files = write_hugging_face(directory, config, beating.weights, &tokenizer, beat);
+  files.push_back(write_parameters(directory / tensor_file_name(kOptimizerTensors),
+                                   gpt2_parameter_table(config),
+                                   {{kFirstMoment, beating.moments.m}, {kSecondMoment, beating.moments.v}}));
+  beat();
+  files.push_back(write_hashed(directory / kState, to_json_text(state)));
+  return files;
 }
 
 void verify_checkpoint(const fs::path& directory, const Heartbeat& beat) {

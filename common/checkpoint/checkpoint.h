@@ -1,6 +1,7 @@
 // A checkpoint: a Hugging Face GPT-2 directory plus the state that is needed to resume training exactly:
 // optimizer.safetensors (Adam's moments, by parameter name) and trainer_state.json. Its bytes depend on this
-// state and on the number of files only, not on the time, the ranks or the threads.
+// state only, not on the time, the ranks or the threads. Earlier versions divided the tensors among several
+// files (tensor_files.h); these are read too.
 #pragma once
 
 #include <filesystem>
@@ -21,29 +22,12 @@ struct CheckpointValues {
   MomentValues moments;
 };
 
-// The weights and the moments of some parameters.
-struct TensorEntries {
-  FileEntry weights, moments;
-};
-
-// Writes file `file` of both. It asks for the values in the order of file_pieces(table, division[file]): the
-// weights, then m, then v. They are on the disk when the call returns. Errors are those of OutputFile.
-TensorEntries write_tensors(
-    const std::filesystem::path& directory, const Gpt2Config& config, const std::vector<TableRows>& division,
-    std::size_t file, const CheckpointValues& values, const Heartbeat& beat = [] {});
-
-// Writes the state, and indexes if there are several files. Returns all files: those of
-// write_description(), the tensors, and these.
-std::vector<FileEntry> finish_checkpoint(const std::filesystem::path& directory, const Gpt2Config& config,
-                                         const std::vector<TableRows>& division,
-                                         std::vector<FileEntry> description,
-                                         const std::vector<TensorEntries>& tensors,
-                                         const TrainerState& state);
-
-// All of these, with one file of each kind. Returns the files, without a manifest.
-std::vector<FileEntry> write_checkpoint(const std::filesystem::path& directory, const Gpt2Config& config,
-                                        const CheckpointValues& values, const Tokenizer& tokenizer,
-                                        const TrainerState& state);
+// Writes all files, and returns them, without a manifest. It asks for the values in the order of the table,
+// in pieces: the weights, then m, then v. The files are on the disk when the call returns. Errors are those
+// of OutputFile.
+std::vector<FileEntry> write_checkpoint(
+    const std::filesystem::path& directory, const Gpt2Config& config, const CheckpointValues& values,
+    const Tokenizer& tokenizer, const TrainerState& state, const Heartbeat& beat = [] {});
 
 // Reads all files and compares them with the manifest. Throws UserError, which names the file, if a file is
 // missing or has changed.

@@ -64,7 +64,7 @@ HuggingFaceModel::HuggingFaceModel(const fs::path& directory, std::string_view f
 }
 
 void HuggingFaceModel::map_weights(const fs::path& directory) {
-  const std::string weights = tensor_file_name(kModelTensors, 0, 1);
+  const std::string weights = tensor_file_name(kModelTensors);
   if (!file_exists(directory / weights) && !file_exists(directory / tensor_index_name(kModelTensors))) {
     user_error(directory, " holds no ", weights,
                file_exists(directory / "pytorch_model.bin")
@@ -123,8 +123,9 @@ fs::path model_directory(const fs::path& path) {
   return no_link ? directory : directory.parent_path() / target;
 }
 
-std::vector<FileEntry> write_description(const fs::path& directory, const Gpt2Config& config,
-                                         const Tokenizer* tokenizer, const Heartbeat& beat) {
+std::vector<FileEntry> write_hugging_face(const fs::path& directory, const Gpt2Config& config,
+                                          const ParameterValues& values, const Tokenizer* tokenizer,
+                                          const Heartbeat& beat) {
   const auto end_of_text = tokenizer ? tokenizer->end_of_text() : std::nullopt;
   std::vector<FileEntry> files;
   const auto write = [&](const char* name, const std::string& text) {
@@ -137,16 +138,8 @@ std::vector<FileEntry> write_description(const fs::path& directory, const Gpt2Co
     write("tokenizer.json", tokenizer_json(*tokenizer));
     write("tokenizer_config.json", tokenizer_config_json(*tokenizer, config.block_size));
   }
-  return files;
-}
-
-std::vector<FileEntry> write_hugging_face(const fs::path& directory, const Gpt2Config& config,
-                                          const ParameterValues& values, const Tokenizer* tokenizer,
-                                          const Heartbeat& beat) {
-  std::vector<FileEntry> files = write_description(directory, config, tokenizer, beat);
-  const ParameterTable table = table_of_file(config);
-  files.push_back(write_parameters(directory / tensor_file_name(kModelTensors, 0, 1), table,
-                                   {0, table.size()}, {{"", values}}));
+  files.push_back(
+      write_parameters(directory / tensor_file_name(kModelTensors), table_of_file(config), {{"", values}}));
   beat();
   return files;
 }

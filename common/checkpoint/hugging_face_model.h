@@ -59,12 +59,9 @@ inline constexpr const char* kModelTensors = "model";
 // "transformer.": older versions of transformers take names without it for those of a model without a head.
 ParameterTable table_of_file(const Gpt2Config& config);
 
-// Writes config.json and generation_config.json; with a tokenizer also tokenizer.json and
-// tokenizer_config.json. They are on the disk when the call returns. Errors are those of OutputFile.
-std::vector<FileEntry> write_description(
-    const std::filesystem::path& directory, const Gpt2Config& config, const Tokenizer* tokenizer,
-    const Heartbeat& beat = [] {});
-// The same, and model.safetensors. `values` are in the order of gpt2_parameter_table(config).
+// Writes config.json, generation_config.json and model.safetensors; with a tokenizer also tokenizer.json and
+// tokenizer_config.json. `values` are in the order of gpt2_parameter_table(config). The files are on the disk
+// when the call returns. Errors are those of OutputFile.
 std::vector<FileEntry> write_hugging_face(
     const std::filesystem::path& directory, const Gpt2Config& config, const ParameterValues& values,
     const Tokenizer* tokenizer, const Heartbeat& beat = [] {});

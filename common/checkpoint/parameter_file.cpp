@@ -78,12 +78,10 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return concat("(", text.str().substr(0, kShown), ")");
 }
 
-}  // namespace
-
-std::vector<Piece> file_pieces(const ParameterTable& table, const TableRows& rows) {
+std::vector<Piece> file_pieces(const ParameterTable& table) {
   constexpr std::int64_t kElements = 1 << 20;
   std::vector<Piece> pieces;
-  for (std::size_t i = rows.begin; i < rows.end; ++i) {
+  for (std::size_t i = 0; i < table.size(); ++i) {
     const std::int64_t numel = table[i].shape.numel(), step = is_transposed(table[i]) ? numel : kElements;
     for (std::int64_t begin = 0; begin < numel; begin += step)
       pieces.push_back({i, begin, std::min(begin + step, numel)});
@@ -91,12 +89,13 @@ std::vector<Piece> file_pieces(const ParameterTable& table, const TableRows& row
   return pieces;
 }
 
+}  // namespace
+
 FileEntry write_parameters(const std::filesystem::path& path, const ParameterTable& table,
-                           const TableRows& rows, const std::vector<ParameterGroup>& groups) {
+                           const std::vector<ParameterGroup>& groups) {
   std::vector<SafetensorsWriter::TensorInfo> tensors;
   for (const ParameterGroup& group : groups) {
-    for (std::size_t i = rows.begin; i < rows.end; ++i)
-      tensors.push_back({group.prefix + table[i].name, file_shape(table[i])});
+    for (const Parameter& row : table.rows()) tensors.push_back({group.prefix + row.name, file_shape(row)});
   }
   SafetensorsWriter writer(path, tensors);
   // While one piece is written, another thread transposes the next one, which is already fetched. Only this
@@ -105,7 +104,7 @@ FileEntry write_parameters(const std::filesystem::path& path, const ParameterTab
   std::future<std::span<const float>> ready;
   std::size_t n = 0;
   for (const ParameterGroup& group : groups) {
-    for (const Piece& piece : file_pieces(table, rows)) {
+    for (const Piece& piece : file_pieces(table)) {
       Buffer& buffer = buffers[n++ % 2];
       buffer.fetch(group.values, piece);
       auto next = std::async(std::launch::async, [&buffer, &parameter = table[piece.parameter]] {

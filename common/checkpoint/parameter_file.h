@@ -17,19 +17,10 @@ struct ParameterGroup {
   ParameterValues values;
 };
 
-// Parameters [begin, end) of a table.
-struct TableRows {
-  std::size_t begin = 0, end = 0;
-};
-
-// The pieces in which write_parameters() asks for the values of a group, in this order. A weight that is
-// transposed is one piece.
-std::vector<Piece> file_pieces(const ParameterTable& table, const TableRows& rows);
-
-// Writes these parameters of all groups. Needs memory for a few of the largest pieces. Errors are those of
-// OutputFile.
+// Writes all groups. It asks for the values of each in the order of the table, in pieces. Needs memory for a
+// few of the largest pieces: a weight that is transposed is one. Errors are those of OutputFile.
 FileEntry write_parameters(const std::filesystem::path& path, const ParameterTable& table,
-                           const TableRows& rows, const std::vector<ParameterGroup>& groups);
+                           const std::vector<ParameterGroup>& groups);
 
 using SafetensorsViews = std::map<std::string, SafetensorsView>;
 

@@ -16,17 +16,9 @@
 
 namespace stagegpt {
 
-// The name of file `file` (from 0) of `files`. With one file it is NAME.safetensors.
-std::string tensor_file_name(std::string_view name, std::size_t file, std::size_t files);
+// NAME.safetensors, and the name of an index.
+std::string tensor_file_name(std::string_view name);
 std::string tensor_index_name(std::string_view name);
-
-// Divides a table among `files` files, or as many as it has parameters. Each file has neighbours in the
-// table, which are whole, and about the same number of elements.
-std::vector<TableRows> divide_among_files(const ParameterTable& table, int files);
-
-// The text of an index, for f32 tensors. `division` is that of divide_among_files().
-std::string tensor_index(std::string_view name, const ParameterTable& table,
-                         const std::vector<std::string>& prefixes, const std::vector<TableRows>& division);
 
 // The files that an index names. Throws UserError that names it.
 std::set<std::string> files_of_index(const std::filesystem::path& index);

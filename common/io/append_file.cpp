@@ -23,13 +23,8 @@ bool AppendFile::add(std::string_view bytes) {
   return true;
 }
 
-void AppendFile::write_rest() {
-  if (!add("")) fail_to_write(path_);
-}
-
 void AppendFile::sync() {
-  write_rest();
-  if (fsync(file_.get()) != 0) fail_to_write(path_);
+  if (!add("") || fsync(file_.get()) != 0) fail_to_write(path_);
 }
 
 }  // namespace stagegpt

@@ -17,8 +17,6 @@ class AppendFile {
   // Appends bytes. Returns false if not all of them could be written now, for example on a full disk; errno
   // has the reason. The rest is kept and written by the next call.
   bool add(std::string_view bytes);
-  // Writes the rest. Throws std::runtime_error if it cannot be written.
-  void write_rest();
   // Returns when all bytes are on the disk. Throws std::runtime_error if they cannot be written.
   void sync();
 

@@ -148,11 +148,6 @@ void make_directories(const std::filesystem::path& path) {
   if (error) throw std::runtime_error(concat("cannot create ", path, ": ", error.message()));
 }
 
-void sync_file(const std::filesystem::path& path) {
-  const FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.is_open() || fsync(fd.get()) != 0) fail_to_write(path);
-}
-
 void sync_directory(const std::filesystem::path& path) {
   const FileDescriptor fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd.is_open() || fsync(fd.get()) != 0) fail_to_write(path);

@@ -85,8 +85,6 @@ void replace_file(const std::filesystem::path& path,
 // Creates a directory and its missing parents, and syncs them to the disk. Throws std::runtime_error that
 // names it.
 void make_directories(const std::filesystem::path& path);
-// Syncs a file, whoever has written it. Throws std::runtime_error that names it.
-void sync_file(const std::filesystem::path& path);
 // Syncs a directory, so that files created in it or renamed into it survive a crash. Throws
 // std::runtime_error that names it.
 void sync_directory(const std::filesystem::path& path);

@@ -22,8 +22,6 @@ class MetricsLog {
   // Adds fields to the last line. Throws std::runtime_error if the file cannot be written; the file is
   // unchanged then.
   void add_to_last(const Json& fields);
-  // Writes what could not be written so far. Throws std::runtime_error if it still cannot.
-  void write_rest() { file_.write_rest(); }
   // Returns when all lines are on the disk. Throws std::runtime_error if they cannot be written.
   void sync() { file_.sync(); }
 

@@ -35,8 +35,6 @@ class TensorList {
   std::vector<SafetensorsWriter::TensorInfo> tensors_;
 };
 
-}  // namespace
-
 std::vector<Piece> weight_pieces(const ParameterTable& table) {
   constexpr std::int64_t kElements = 1 << 20;
   return table.pieces({0, table.arena_size(1)}, kElements);
@@ -48,6 +46,8 @@ std::vector<Piece> gradient_pieces(const ParameterTable& table) {
   std::ranges::stable_sort(pieces, std::greater(), &Piece::parameter);
   return pieces;
 }
+
+}  // namespace
 
 void write_trace(const fs::path& path, const ParameterTable& table, const StepTrace& trace,
                  const Heartbeat& beat) {

@@ -28,9 +28,6 @@ struct StepTrace {
   ParameterValues gradients, weights;  // of the parameters of a table
 };
 
-// What write_trace() reads, in this order: the gradients of these pieces, then the weights of those.
-std::vector<Piece> gradient_pieces(const ParameterTable& table);
-std::vector<Piece> weight_pieces(const ParameterTable& table);
 // The file is on the disk when the call returns; an existing file is replaced. Throws std::runtime_error that
 // names the file.
 void write_trace(

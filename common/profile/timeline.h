@@ -22,7 +22,7 @@ enum class SpanKind : std::uint8_t {
   message,     // the host in a call of a communicator or a group
   collective,  // a message in progress, whatever the host does meanwhile
   data,        // a background thread that fetches a batch
-  checkpoint,  // parts of a checkpoint, and the background thread that reads it back
+  checkpoint,  // the background thread that reads a checkpoint back
   device       // an op on the device
 };
 

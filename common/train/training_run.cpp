@@ -39,8 +39,7 @@ TrainingRun::TrainingRun(Backend& backend, const Grid& grid, GradientSync& sync,
       train_identity_(corpus.train_identity),
       sample_(validation_sample(corpus.validation.size(), data_.seq_len(), config)),
       trainer_(backend, grid, sync, model, data_, config.trainer),
-      saver_(grid, backend, model, *corpus.tokenizer, config.checkpoint_writers, config.keep,
-             config.trainer.timeline) {
+      saver_(grid, backend, model, *corpus.tokenizer, config.keep, config.trainer.timeline) {
   if (sample_.all > 0) {
     validation_.emplace(corpus.validation, *corpus.tokenizer, data_.seq_len(), config.trainer.batch_size,
                         grid.model().size());
@@ -124,14 +123,7 @@ TrainingResult TrainingRun::run(RunDirectory* directory) {
   traced_until_ = first + config_.trace_steps;
 
   TrainingResult result;
-  bool stopped = false;
-  try {
-    stopped = train_steps(result);
-  } catch (const std::exception& error) {
-    // What a step before has begun to save is completed, if all ranks are there.
-    if (group_.size() == 1 || is_agreed(error)) finish_saving();
-    throw;
-  }
+  const bool stopped = train_steps(result);
   if (config_.profile != nullptr) write_profile();
   result.steps = trainer_.steps_done();
   if (non_finite_steps_ > 0) {
@@ -140,7 +132,6 @@ TrainingResult TrainingRun::run(RunDirectory* directory) {
   }
   result.interrupted = stopped && has_steps_left();
   if (!has_steps_left() && result.steps < config_.last_step) result.best_validation = best_validation_;
-  finish_saving();
   if (saved_step_ != result.steps) save();
   if (!result.interrupted) validate_all(result, result.steps > first);
   if (result.train_loss && progress_) result.tokens_per_second = progress_->tokens_per_second();
@@ -187,9 +178,7 @@ void TrainingRun::write_profile() {
 }
 
 void TrainingRun::step(TrainingResult& result) {
-  continue_to_save(/*wait=*/false);
-  // A thread that saves reads older checkpoints back before it removes any.
-  if (directory_ && !config_.checkpoint_async) directory_->read_back_newest();
+  if (directory_) directory_->read_back_newest();
   const StepReport report = train();
   if (!report.finite()) on_non_finite(report);
   bool checkpoint = due(config_.checkpoint_every) || trainer_.steps_done() == config_.trainer.schedule.steps;
@@ -203,8 +192,7 @@ void TrainingRun::step(TrainingResult& result) {
   if (group_.is_root()) log(report);
   result.train_loss = report.loss;
   if (due(config_.sample_every)) sample();
-  if (!checkpoint) return;
-  try_to([this] { config_.checkpoint_async ? start_to_save() : save(); }, trainer_.steps_done());
+  if (checkpoint) try_to_save();
 }
 
 StepReport TrainingRun::train() {
@@ -230,13 +218,9 @@ StepReport TrainingRun::traced_step(LayerWatch* layers) {
 
 void TrainingRun::write_step_trace(std::vector<TracedOutput> outputs, double loss) {
   constexpr std::size_t kGradients = 0, kWeights = 1;
-  Writer root{0, {}};
-  for (const Piece& piece : gradient_pieces(table_)) root.fetches.push_back({kGradients, piece});
-  for (const Piece& piece : weight_pieces(table_)) root.fetches.push_back({kWeights, piece});
   PieceStream stream(group_, backend_, placed_in_parts(table_, grid_),
-                     {trainer_.gradients(), trainer_.arenas().front()}, {root});
+                     {trainer_.gradients(), trainer_.arenas().front()});
   stream.run([&] {
-    if (!group_.is_root()) return;
     make_directories(directory_->traces());
     write_trace(directory_->traces() / trace_name(trainer_.steps_done()), table_,
                 {std::move(outputs), loss, stream.values(kGradients), stream.values(kWeights)},
@@ -364,47 +348,18 @@ std::optional<double> TrainingRun::validation_loss() const {
   return validated_ ? std::optional(validated_->loss) : std::nullopt;
 }
 
-void TrainingRun::prepare_to_save() {
+void TrainingRun::save() {
   group_.enter("checkpoint");
-  on_root(group_, [&] { metrics_->write_rest(); });
+  on_root(group_, [&] { metrics_->sync(); });  // so that the metrics contain all steps of the checkpoint
   trainer_.gather_weights();
   require_same_weights(group_, backend_, model_.parameters(), concat("after step ", trainer_.steps_done()),
                        grid_.tensor().size(), grid_.pipeline().size());
+  const std::string saved = saver_.save(directory_, trainer_.arenas(), state());
+  saved_step_ = trainer_.steps_done();
+  note(saved);
 }
 
-void TrainingRun::save() {
-  prepare_to_save();
-  note_saved(saver_.save(directory_, trainer_.arenas(), state()));
-}
-
-void TrainingRun::start_to_save() {
-  finish_saving();
-  prepare_to_save();
-  saver_.start(directory_, trainer_.arenas(), state());
-  saving_step_ = trainer_.steps_done();
-}
-
-void TrainingRun::continue_to_save(bool wait) {
-  if (!saver_.in_progress()) return;
-  try_to(
-      [&] {
-        const auto saved = wait ? saver_.finish() : saver_.advance();
-        if (saved) note_saved(*saved);
-      },
-      saving_step_);
-}
-
-void TrainingRun::finish_saving() {
-  if (saver_.in_progress()) group_.enter("checkpoint");
-  continue_to_save(/*wait=*/true);
-}
-
-void TrainingRun::note_saved(const SavedCheckpoint& saved) {
-  saved_step_ = saved.step;
-  note(saved.note);
-}
-
-void TrainingRun::try_to(const std::function<void()>& save, std::int64_t step) {
+void TrainingRun::try_to_save() {
   std::string why;
   try {
     return save();
@@ -417,15 +372,14 @@ void TrainingRun::try_to(const std::function<void()>& save, std::int64_t step) {
     if (group_.size() > 1) throw;
     why = "out of memory";
   }
-  note(concat("warning: saving step ", step, ": ", why));
+  note(concat("warning: saving step ", trainer_.steps_done(), ": ", why));
 }
 
 bool TrainingRun::save_before(std::int64_t step) {
   const TrainerConfig& config = config_.trainer;
   trainer_.restore(step, trainer_.data_position() - config.batch_size * config.grad_accumulation);
   validated_.reset();
-  finish_saving();
-  if (saved_step_ != step) try_to([this] { save(); }, step);
+  if (saved_step_ != step) try_to_save();
   return saved_step_ == step;
 }
 

@@ -36,8 +36,6 @@ struct TrainingRunConfig {
   std::int64_t trace_steps = 0;   // number of first steps in run() whose tensors are recorded
   std::int64_t watch_layers = 0;  // the layers are measured every so many steps; 0: never
   KeepRule keep;
-  int checkpoint_writers = 1;     // ranks that write a checkpoint, each a part of it
-  bool checkpoint_async = false;  // from a copy, while the run goes on
   // The run ends after this many validations in a row that are not better than the best one before; 0: never.
   std::int64_t patience = 0;
   const ChoiceTask* task = nullptr;  // questions that are answered with every validation
@@ -133,19 +131,10 @@ class TrainingRun {
   void on_non_finite(const StepReport& report);
   StepMetrics metrics_of(const StepReport& report) const;
   std::optional<double> validation_loss() const;
-  // Saves a checkpoint. `save` waits until it is complete, `start_to_save` only copies it.
+  // Saves a checkpoint.
   void save();
-  void start_to_save();
-  // What must be the same on all ranks in a checkpoint, and complete.
-  void prepare_to_save();
-  // Continues the save in progress; if `wait`, until it is complete.
-  void continue_to_save(bool wait);
-  // Completes the save in progress, if there is one.
-  void finish_saving();
-  void note_saved(const SavedCheckpoint& saved);
-  // Calls `save`, but prints a warning if the run can continue without the checkpoint of `step` (disk full,
-  // out of memory).
-  void try_to(const std::function<void()>& save, std::int64_t step);
+  // The same, but prints a warning if the run can continue without it (disk full, out of memory).
+  void try_to_save();
   // Undoes a step that was skipped, and saves a checkpoint. Returns whether there is one now.
   bool save_before(std::int64_t step);
   TrainerState state() const;
@@ -177,7 +166,7 @@ class TrainingRun {
   std::int64_t traced_until_ = 0;  // end of the traced steps
   bool profile_noted_ = false;
   double peak_flops_per_second_ = 0;
-  std::int64_t saved_step_ = -1, saving_step_ = -1;        // of the newest checkpoint; of one in progress
+  std::int64_t saved_step_ = -1;                           // of the newest checkpoint
   std::int64_t non_finite_steps_ = 0, skipped_steps_ = 0;  // in this process
 };
 

@@ -145,6 +145,20 @@ TEST_F(Settings, ThatAreWrongAreRefused) {
   expect_config_refused(std::string(100, '['), "values are nested more than 64 levels deep");
 }
 
+// Flags of earlier versions. Values that mean what is always done now are taken from a file.
+TEST_F(Settings, ThatAreGoneAreRefusedWithWhatTakesTheirPlace) {
+  const std::string
+      writers = "--checkpoint-writers was removed: one rank writes a checkpoint\n",
+      async = "--checkpoint-async was removed: a checkpoint is complete before the next step begins\n";
+  expect_refused({"--checkpoint-writers", "1"}, "stage0_train: " + writers);
+  expect_refused({"--checkpoint-async"}, "stage0_train: " + async);
+  expect_config_refused(R"({"checkpoint_writers": 2})", writers);
+  expect_config_refused(R"({"checkpoint-async": true})", async);
+  expect_config_refused(R"({"checkpoint_async": null})", async);
+  directory.write("config.json", R"({"checkpoint_writers": 1, "checkpoint-async": false, "steps": 7})");
+  EXPECT_EQ(printed({"--config", "config.json"})["steps"], 7);
+}
+
 TEST_F(Settings, NeedAFile) {
   expect_refused({"--config", "nowhere.json"}, "--config: cannot open \"nowhere.json\"");
   expect_refused({"--config", "."}, "--config: \".\" is a directory");

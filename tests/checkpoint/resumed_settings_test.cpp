@@ -1,6 +1,7 @@
 // Settings of a resumed run: which are kept, which must not change, and messages about changes.
 #include <gtest/gtest.h>
 
+#include "common/app/removed_settings.h"
 #include "common/app/resume.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
@@ -80,6 +81,28 @@ TEST(ResumedSettings, ADerivedFinalRateFollowsAnotherPeak) {
   EXPECT_EQ(kept_values(run, {{"learning_rate", nullptr}}), kept);
   EXPECT_EQ(kept_values(run, {{"learning_rate", 1}}), kept);
   EXPECT_EQ(kept_values(run, {{"learning_rate", 2}}), Json::object());
+}
+
+TEST(ResumedSettings, ThatAreGoneAreReplacedAndNamed) {
+  Json settings = {{"comm", "zero2"},         {"comm_algorithm", "hierarchical"}, {"ranks_per_node", 2},
+                   {"checkpoint_writers", 3}, {"checkpoint_async", true},         {"steps", 4}};
+  EXPECT_EQ(replace_removed(settings),
+            (std::vector<std::string>{
+                "--comm zero2 was removed; zero1-overlapped takes its place",
+                "--comm-algorithm hierarchical was removed; mpi takes its place",
+                "--ranks-per-node was removed: --comm-algorithm mpi knows which ranks share a node",
+                "--checkpoint-writers was removed: one rank writes a checkpoint",
+                "--checkpoint-async was removed: a checkpoint is complete before the next step begins"}));
+  EXPECT_EQ(settings, (Json{{"comm", "zero1-overlapped"}, {"comm_algorithm", "mpi"}, {"steps", 4}}));
+}
+
+TEST(ResumedSettings, ThatMeanWhatIsDoneNowAreLeftOut) {
+  Json settings = {{"comm", "zero1"},         {"comm_algorithm", "ring"},  {"ranks_per_node", 0},
+                   {"checkpoint_writers", 1}, {"checkpoint_async", false}, {"steps", 4}};
+  EXPECT_TRUE(replace_removed(settings).empty());
+  EXPECT_EQ(settings, (Json{{"comm", "zero1"}, {"comm_algorithm", "ring"}, {"steps", 4}}));
+  Json no_object = Json::array();
+  EXPECT_TRUE(replace_removed(no_object).empty());
 }
 
 }  // namespace

@@ -5,12 +5,13 @@
 
 #include <numeric>
 
-#include "common/base/json.h"
 #include "tests/checkpoint/raw_safetensors.h"
 #include "tests/support/refusal.h"
 
 namespace stagegpt::test {
 namespace {
+
+namespace fs = std::filesystem;
 
 // A table with a large embedding, as GPT-2 has, and a weight that is transposed in files.
 ParameterTable small_table() {
@@ -23,80 +24,32 @@ ParameterTable small_table() {
   return table;
 }
 
-// Element n of parameter i is 100 i + n.
-ParameterValues numbered() {
-  return [](std::size_t i, std::int64_t begin, std::span<float> out) {
-    std::iota(out.begin(), out.end(), static_cast<float>(100 * i) + static_cast<float>(begin));
+// Element n of parameter i is 100 i + n. `first` is the number of the table's first parameter.
+ParameterValues numbered(std::size_t first = 0) {
+  return [first](std::size_t i, std::int64_t begin, std::span<float> out) {
+    std::iota(out.begin(), out.end(), static_cast<float>(100 * (first + i)) + static_cast<float>(begin));
   };
 }
 
-std::vector<std::size_t> ends(const std::vector<TableRows>& division) {
-  std::vector<std::size_t> ends;
-  for (const TableRows& rows : division) ends.push_back(rows.end);
-  return ends;
-}
-
-TEST(TensorFileNames, AreThoseOfHuggingFace) {
-  EXPECT_EQ(tensor_file_name("model", 0, 1), "model.safetensors");
-  EXPECT_EQ(tensor_file_name("model", 0, 2), "model-00001-of-00002.safetensors");
-  EXPECT_EQ(tensor_file_name("model", 11, 12345), "model-00012-of-12345.safetensors");
-  EXPECT_EQ(tensor_index_name("model"), "model.safetensors.index.json");
-}
-
-TEST(TensorFiles, HaveAboutTheSameSize) {
-  ParameterTable equal;
-  for (int i = 0; i < 10; ++i) equal.add({concat("h.", i), {8}, 8});
-  EXPECT_EQ(ends(divide_among_files(equal, 1)), std::vector<std::size_t>({10}));
-  EXPECT_EQ(ends(divide_among_files(equal, 2)), std::vector<std::size_t>({5, 10}));
-  EXPECT_EQ(ends(divide_among_files(equal, 5)), std::vector<std::size_t>({2, 4, 6, 8, 10}));
-}
-
-TEST(TensorFiles, AreNeverEmptyAndHaveWholeParameters) {
+// Writes the table in two files, with an index as that of PreTrainedModel.save_pretrained().
+void write_two_files(const fs::path& directory) {
   const ParameterTable table = small_table();
-  EXPECT_EQ(ends(divide_among_files(table, 2)), std::vector<std::size_t>({1, 5}));
-  EXPECT_EQ(ends(divide_among_files(table, 5)), std::vector<std::size_t>({1, 2, 3, 4, 5}));
-  EXPECT_EQ(ends(divide_among_files(table, 9)), std::vector<std::size_t>({1, 2, 3, 4, 5}));
-  for (int files = 1; files <= 5; ++files) {
-    std::size_t begin = 0;
-    for (const TableRows& rows : divide_among_files(table, files)) {
-      EXPECT_EQ(rows.begin, begin);
-      EXPECT_GT(rows.end, rows.begin);
-      begin = rows.end;
-    }
-  }
-}
-
-// The format of PreTrainedModel.save_pretrained().
-TEST(TensorFiles, HaveAnIndex) {
-  ParameterTable table;
-  table.add({"b", {2, 3}, 2});
-  table.add({"a", {5}, 5});
-  EXPECT_EQ(tensor_index("model", table, {"", "m."}, {{0, 1}, {1, 2}}), R"({
-  "metadata": {
-    "total_size": 88
-  },
-  "weight_map": {
-    "a": "model-00002-of-00002.safetensors",
-    "b": "model-00001-of-00002.safetensors",
-    "m.a": "model-00002-of-00002.safetensors",
-    "m.b": "model-00001-of-00002.safetensors"
-  }
-}
-)");
-}
-
-// Writes the table in two files with an index.
-void write_two_files(const std::filesystem::path& directory, const ParameterTable& table) {
-  const std::vector<TableRows> division = {{0, 2}, {2, 5}};
-  for (std::size_t file = 0; file < 2; ++file)
-    write_parameters(directory / tensor_file_name("x", file, 2), table, division[file], {{"m.", numbered()}});
-  write_file(directory / tensor_index_name("x"), tensor_index("x", table, {"m."}, division));
+  ParameterTable first, second;
+  for (std::size_t i = 0; i < table.size(); ++i) (i < 2 ? first : second).add(table[i]);
+  write_parameters(directory / "x-00001-of-00002.safetensors", first, {{"m.", numbered()}});
+  write_parameters(directory / "x-00002-of-00002.safetensors", second, {{"m.", numbered(2)}});
+  write_file(directory / "x.safetensors.index.json", R"({
+    "metadata": {"total_size": 616},
+    "weight_map": {
+      "m.h.0.c_fc.bias": "x-00002-of-00002.safetensors", "m.h.0.c_fc.weight": "x-00002-of-00002.safetensors",
+      "m.h.0.ln_1.weight": "x-00001-of-00002.safetensors", "m.ln_f.weight": "x-00002-of-00002.safetensors",
+      "m.wte.weight": "x-00001-of-00002.safetensors"}})");
 }
 
 TEST(TensorFiles, AreReadInAnyRange) {
   const ScratchDirectory scratch;
   const ParameterTable table = small_table();
-  write_two_files(scratch.path(), table);
+  write_two_files(scratch.path());
   // Stored as (in,out): its first two elements are (0,0) and (1,0) of the weight (7,3).
   const RawTensor stored =
       read_safetensors(scratch.path() / "x-00002-of-00002.safetensors").at("m.h.0.c_fc.weight");
@@ -122,7 +75,7 @@ TEST(TensorFiles, AreReadInAnyRange) {
 
 TEST(TensorFiles, AreRefusedWhereOneIsMissing) {
   const ScratchDirectory scratch;
-  write_two_files(scratch.path(), small_table());
+  write_two_files(scratch.path());
   std::filesystem::remove(scratch.path() / "x-00002-of-00002.safetensors");
   const std::string refused = refusal([&] { TensorFiles(scratch.path(), "x"); });
   EXPECT_NE(refused.find("x.safetensors.index.json: cannot open "), std::string::npos) << refused;

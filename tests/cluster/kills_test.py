@@ -4,9 +4,8 @@ time on another grid.
 
     tests/cluster/kills_test.py build/release/bin [--kills 20] [--seed N] [--stage 1] [--keep FOLDER]
 
-The runs have data, tensor and pipeline parallelism, ZeRO, and checkpoints that several writers write behind the next steps. Each
-must end soon after the loss, with a message and an exit code that say why, and leave no process, no shared memory and a run
-that can be resumed. At the end metrics.jsonl must have each step once, with the losses of a run of stage 0 that nothing
+The runs have data, tensor and pipeline parallelism and ZeRO. Each must end soon after the loss, with a message and an exit code
+that say why, and leave no process, no shared memory and a run that can be resumed. At the end metrics.jsonl must have each step once, with the losses of a run of stage 0 that nothing
 disturbs. Exits with 77 if this machine permits no such nodes.
 """
 
@@ -82,13 +81,11 @@ class Training:
         self.output = Path("output.txt")
         slots = -(-grid.ranks // len(nodes))
         comm = rng.choice(["zero1", "zero1-overlapped"])
-        self.writers = rng.randint(2, grid.ranks)
-        self.shape = f"{grid.data}×{grid.tensor}×{grid.stages} on {len(nodes)} nodes, {comm}, {self.writers} writers"
+        self.shape = f"{grid.data}×{grid.tensor}×{grid.stages} on {len(nodes)} nodes, {comm}"
         program, *flags = train_program(stage)
         command = ["mpirun", "-np", str(grid.ranks), "--bind-to", "none", "--oversubscribe", "--map-by", rng.choice(["slot", "node"]),
                    "--host", ",".join(f"{node}:{slots}" for node in nodes), str(bin_dir / program), *flags, *SETTINGS,
                    "--tensor-parallel", str(grid.tensor), "--pipeline-parallel", str(grid.stages), "--comm", comm,
-                   "--checkpoint-async", "--checkpoint-writers", str(self.writers),
                    "--checkpoint-every", str(rng.randint(2, 5)), "--eval-every", "1000000", "--watchdog-seconds", str(WATCHDOG),
                    "--run-dir", RUN, *(["--resume"] if self.first > 0 else []), *(more or ("--steps", "1000000"))]
         with self.output.open("w", encoding="utf-8") as output:

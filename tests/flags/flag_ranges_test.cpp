@@ -256,8 +256,6 @@ TEST_F(TrainingSettings, HaveDefaults) {
   "eval_task": "",
   "patience": 0,
   "checkpoint_every": 1000,
-  "checkpoint_writers": 1,
-  "checkpoint_async": false,
   "keep_last": 2,
   "keep_every": 0,
   "sample_every": 0,

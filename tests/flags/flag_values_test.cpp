@@ -119,6 +119,17 @@ TEST(FlagValues, TextsAreNotEmptyOrOneOfSome) {
   EXPECT_EQ(joined({}), "");
 }
 
+TEST(FlagValues, ThatAreGoneAreRefusedWithWhatTakesTheirPlace) {
+  EXPECT_EQ(refusal([] {
+              one_of("--comm", "zero2", {"zero1", "zero1-overlapped"});
+            }),
+            "--comm: zero2 was removed; use zero1-overlapped");
+  EXPECT_EQ(refusal([] {
+              one_of("--comm-algorithm", "hierarchical", {"ring", "mpi"});
+            }),
+            "--comm-algorithm: hierarchical was removed; use mpi");
+}
+
 TEST(FlagValues, OfAConfigurationAreTakenAsTexts) {
   EXPECT_EQ(config_text("--t", "a", true, "a text"), "a");
   EXPECT_EQ(config_text("--t", 0.5, true, "a number"), "0.5");

@@ -69,17 +69,14 @@ class GridTrainingWithZero1 : public testing::Test {
   static std::vector<std::vector<float>> collected(SmallRun& run, const ParameterTable& table) {
     std::vector<std::vector<float>> all(3);
     run.trainer.gather_weights();
-    Writer root{0, {}};
-    for (std::size_t arena = 0; arena < all.size(); ++arena) {
-      for (const Piece& piece : pieces_of(table)) root.fetches.push_back({arena, piece});
-    }
-    PieceStream stream(ranks(), *run.backend, placed_in_parts(table, run.grid), run.trainer.arenas(), {root});
+    PieceStream stream(ranks(), *run.backend, placed_in_parts(table, run.grid), run.trainer.arenas());
     stream.run([&] {
-      if (!ranks().is_root()) return;
-      for (const auto& [arena, piece] : root.fetches) {
-        std::vector<float> elements(static_cast<std::size_t>(piece.size()));
-        stream.values(arena)(piece.parameter, piece.begin, elements);
-        all[arena].insert(all[arena].end(), elements.begin(), elements.end());
+      for (std::size_t arena = 0; arena < all.size(); ++arena) {
+        for (const Piece& piece : pieces_of(table)) {
+          std::vector<float> elements(static_cast<std::size_t>(piece.size()));
+          stream.values(arena)(piece.parameter, piece.begin, elements);
+          all[arena].insert(all[arena].end(), elements.begin(), elements.end());
+        }
       }
     });
     return all;

@@ -1,4 +1,4 @@
-// Writers get the pieces of arenas from the ranks that own them.
+// Rank 0 gets the pieces of arenas from the ranks that own them.
 #include "common/train/piece_stream.h"
 
 #include <gtest/gtest.h>
@@ -17,6 +17,11 @@ constexpr std::int64_t kArenaSize = 3 << 20;
 
 class PieceStreamTest : public testing::Test {
  protected:
+  struct Fetch {
+    std::size_t arena;
+    Piece piece;
+  };
+
   PieceStreamTest() {
     table_.add({"a", {1000}, 1000});
     table_.add({"b", {2 << 20}, 2 << 20});
@@ -47,23 +52,14 @@ class PieceStreamTest : public testing::Test {
     }
     return {arena(0, {{0, kArenaSize}}), arena(1, parts)};
   }
-  // Rank 0 and the last rank write; the latter fetches more.
-  static std::vector<Writer> writers() {
-    std::vector<Writer> writers = {{0, {{0, {0, 0, 1000}}, {1, {0, 0, 1000}}, {1, {2, 5, 100'000}}}}};
-    std::vector<Fetch> more;
+  // What rank 0 asks for: parts of parameters, a whole one, and ranges that others have.
+  static std::vector<Fetch> fetches() {
+    std::vector<Fetch> fetches = {{0, {0, 0, 1000}}, {1, {0, 0, 1000}}, {1, {2, 5, 100'000}}};
     for (std::int64_t begin = 0; begin < 2 << 20; begin += 1 << 17)
-      more.push_back({1, {1, begin, begin + (1 << 17)}});
-    more.push_back({1, {1, 0, 2 << 20}});
-    more.push_back({0, {1, 17, 18}});
-    if (ranks().size() > 1) writers.push_back({ranks().size() - 1, more});
-    return writers;
-  }
-  // What this rank fetches; nothing if it is no writer.
-  static std::vector<Fetch> own_fetches() {
-    for (const Writer& writer : writers()) {
-      if (writer.rank == ranks().rank()) return writer.fetches;
-    }
-    return {};
+      fetches.push_back({1, {1, begin, begin + (1 << 17)}});
+    fetches.push_back({1, {1, 0, 2 << 20}});
+    fetches.push_back({0, {1, 17, 18}});
+    return fetches;
   }
   // Fetches, and returns the number of wrong elements.
   int fetch(PieceStream& stream, const Fetch& fetch) const {
@@ -81,51 +77,33 @@ class PieceStreamTest : public testing::Test {
   ParameterTable table_;
 };
 
-TEST_F(PieceStreamTest, brings_each_writer_its_pieces) {
-  PieceStream stream(ranks(), *backend_, placed_as_in(table_), arenas(), writers());
+TEST_F(PieceStreamTest, brings_rank_0_its_pieces) {
+  PieceStream stream(ranks(), *backend_, placed_as_in(table_), arenas());
   int wrong = 0, fetched = 0;
   stream.run([&] {
-    for (const Fetch& own : own_fetches()) wrong += fetch(stream, own), ++fetched;
+    for (const Fetch& one : fetches()) wrong += fetch(stream, one), ++fetched;
   });
   EXPECT_EQ(wrong, 0);
-  EXPECT_EQ(fetched, std::ssize(own_fetches()));
+  EXPECT_EQ(fetched, ranks().is_root() ? std::ssize(fetches()) : 0);
 }
 
-// A writer fails at any of its fetches, or after them; the others are at theirs, or only send.
-TEST_F(PieceStreamTest, ends_on_all_ranks_when_a_writer_fails) {
-  for (const int writer : {0, ranks().size() - 1}) {
-    for (const std::int64_t fails_at : {0, 1, 9, 1000}) {
-      PieceStream stream(ranks(), *backend_, placed_as_in(table_), arenas(), writers());
-      const auto run = [&] {
-        stream.run([&] {
-          std::int64_t at = 0;
-          for (const Fetch& own : own_fetches()) {
-            if (ranks().rank() == writer && at == fails_at) throw std::runtime_error("the disk is full");
-            fetch(stream, own);
-            ++at;
-          }
-          if (ranks().rank() == writer && at <= fails_at) throw std::runtime_error("the disk is full");
-        });
-      };
-      std::string told;
-      try {
-        run();
-      } catch (const std::runtime_error& error) {
-        told = error.what();
-      }
-      EXPECT_EQ(told,
-                ranks().size() == 1 ? "the disk is full" : concat("rank ", writer, ": the disk is full"));
-      EXPECT_EQ(from_root(ranks(), 17 + ranks().rank()), 17);  // no message is left
+// Rank 0 fails before, between or after its fetches.
+TEST_F(PieceStreamTest, ends_on_all_ranks_when_rank_0_fails) {
+  const std::vector<Fetch> all = fetches();
+  for (const std::size_t fails_at : {std::size_t{0}, std::size_t{1}, std::size_t{9}, all.size()}) {
+    PieceStream stream(ranks(), *backend_, placed_as_in(table_), arenas());
+    std::string told;
+    try {
+      stream.run([&] {
+        for (std::size_t at = 0; at < fails_at; ++at) fetch(stream, all[at]);
+        throw std::runtime_error("the disk is full");
+      });
+    } catch (const std::runtime_error& error) {
+      told = error.what();
     }
+    EXPECT_EQ(told, ranks().size() == 1 ? "the disk is full" : "rank 0: the disk is full");
+    EXPECT_EQ(from_root(ranks(), 17 + ranks().rank()), 17);  // no message is left
   }
-}
-
-TEST_F(PieceStreamTest, refuses_a_fetch_that_was_not_announced) {
-  PieceStream stream(ranks(), *backend_, placed_as_in(table_), arenas(), {{0, {{0, {0, 0, 10}}}}});
-  EXPECT_THROW(stream.run([&] {
-    if (ranks().is_root()) fetch(stream, {0, {0, 0, 11}});
-  }),
-               std::exception);
 }
 
 }  // namespace

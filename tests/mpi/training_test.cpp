@@ -66,22 +66,16 @@ std::array<std::vector<float>, 2> moments_on_root(const SmallRun& run) {
   std::array<std::vector<float>, 2> all;
   const std::vector<OwnedArena> arenas = run.trainer.arenas();
   const ParameterTable& table = run.model.parameters().table();
-  Writer root{0, {}};
-  for (const std::size_t moment : {0, 1}) {
-    for (std::size_t i = 0; i < table.size(); ++i)
-      root.fetches.push_back({moment, {i, 0, table[i].shape.numel()}});
-  }
-  PieceStream stream(ranks(), *run.backend, placed_as_in(table), {arenas[1], arenas[2]}, {root});
+  PieceStream stream(ranks(), *run.backend, placed_as_in(table), {arenas[1], arenas[2]});
   stream.run([&] {
-    if (!ranks().is_root()) return;
-    for (std::vector<float>& moment : all)
-      moment.resize(static_cast<std::size_t>(run.model.parameters().weights().numel()));
-    for (const auto& [moment, piece] : root.fetches) {
-      const Parameter& row = table[piece.parameter];
-      stream.values(moment)(
-          piece.parameter, 0,
-          std::span(all[moment])
-              .subspan(static_cast<std::size_t>(row.offset), static_cast<std::size_t>(piece.size())));
+    for (const std::size_t moment : {0, 1}) {
+      all[moment].resize(static_cast<std::size_t>(run.model.parameters().weights().numel()));
+      for (std::size_t i = 0; i < table.size(); ++i) {
+        stream.values(moment)(i, 0,
+                              std::span(all[moment])
+                                  .subspan(static_cast<std::size_t>(table[i].offset),
+                                           static_cast<std::size_t>(table[i].shape.numel())));
+      }
     }
   });
   return all;

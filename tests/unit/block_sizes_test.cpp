@@ -66,7 +66,7 @@ TEST(BlockSizes, AFileOfParametersHasAllElements) {
     for (std::size_t k = 0; k < out.size(); ++k) out[k] = element(p, begin + static_cast<std::int64_t>(k));
   };
   const ScratchDirectory directory;
-  write_parameters(directory.path() / "file", table, {0, table.size()}, {{"", values}});
+  write_parameters(directory.path() / "file", table, {{"", values}});
   const MappedFile file(directory.path() / "file", "--file");
   const SafetensorsViews views = parse_safetensors(file.bytes());
   for (std::size_t p = 0; p < table.size(); ++p) {
