@@ -186,7 +186,8 @@ def all_flags(programs: Programs) -> set[str]:
     for name in [*names, "prepare_data", "convert_checkpoint", "compare_stages", "doctor"]:
         known |= programs.flags(name)
     for script in [*ROOT.glob("scripts/*.*"), *ROOT.glob("scripts/cluster/*.*"), *ROOT.glob("tests/mutations/*.py"),
-                   *ROOT.glob("tests/cluster/*.py"), ROOT / "labs/lab", ROOT / "labs/prove", *ROOT.glob("labs/kit/**/*.py")]:
+                   *ROOT.glob("tests/cluster/*.py"), ROOT / "labs/lab", ROOT / "labs/prove", *ROOT.glob("labs/kit/**/*.py"),
+                   ROOT / "common/app/removed_settings.cpp"]:  # flags of earlier versions, which programs explain
         known |= set(re.findall(r"--[a-z][\w-]*", script.read_text(encoding="utf-8")))
     return known
 
