@@ -45,6 +45,19 @@ Gpt2Config config_in(const fs::path& directory) {
   return naming(directory / kConfig, [&] { return parse_config(read_json_file(directory / kConfig)); });
 }
 
+// gpt2_parameter_table(config) by the names in a file. Beside an untied head they need the prefix
+// "transformer.": older versions of transformers take names without it for those of a model without a head.
+ParameterTable table_of_file(const Gpt2Config& config) {
+  const ParameterTable table = gpt2_parameter_table(config);
+  if (config.tie_word_embeddings) return table;
+  ParameterTable named;
+  for (Parameter row : table.rows()) {
+    if (row.name != kHead) row.name = concat(kPrefix, row.name);
+    named.add(std::move(row));
+  }
+  return named;
+}
+
 }  // namespace
 
 HuggingFaceModel::HuggingFaceModel(const fs::path& directory, std::string_view flag) {
@@ -92,17 +105,6 @@ void HuggingFaceModel::check_weights() {
     if (table_.find(name) < 0)
       user_error("the tensor '", name.substr(0, 80), "' does not belong to this model, a GPT2LMHeadModel");
   }
-}
-
-ParameterTable table_of_file(const Gpt2Config& config) {
-  const ParameterTable table = gpt2_parameter_table(config);
-  if (config.tie_word_embeddings) return table;
-  ParameterTable named;
-  for (Parameter row : table.rows()) {
-    if (row.name != kHead) row.name = concat(kPrefix, row.name);
-    named.add(std::move(row));
-  }
-  return named;
 }
 
 Gpt2Config read_config(const fs::path& directory, std::string_view flag) {

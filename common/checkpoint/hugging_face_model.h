@@ -55,10 +55,6 @@ std::filesystem::path model_directory(const std::filesystem::path& path);
 // The name of the files with the weights, for tensor_files.h.
 inline constexpr const char* kModelTensors = "model";
 
-// gpt2_parameter_table(config) by the names in a file. Beside an untied head they need the prefix
-// "transformer.": older versions of transformers take names without it for those of a model without a head.
-ParameterTable table_of_file(const Gpt2Config& config);
-
 // Writes config.json, generation_config.json and model.safetensors; with a tokenizer also tokenizer.json and
 // tokenizer_config.json. `values` are in the order of gpt2_parameter_table(config). The files are on the disk
 // when the call returns. Errors are those of OutputFile.
