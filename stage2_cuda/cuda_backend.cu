@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "stage2_cuda/cuda_backend.h"
-#include "stage2_cuda/device_memory_source.h"
 #include "stage2_cuda/kernels/adamw.cuh"
 #include "stage2_cuda/kernels/dropout.cuh"
 #include "stage2_cuda/kernels/elementwise.cuh"

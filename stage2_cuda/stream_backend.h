@@ -10,6 +10,7 @@
 
 #include "stage2_cuda/copy_ahead.h"
 #include "stage2_cuda/cuda_backend.h"
+#include "stage2_cuda/device_memory_source.h"
 #include "stage2_cuda/device_objects.h"
 #include "stage2_cuda/event_timer.h"
 #include "stage2_cuda/kernels/real.cuh"
