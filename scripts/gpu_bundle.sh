@@ -67,10 +67,12 @@ pmix=$(dirname "$(readlink -f "$(libraries_of "$root"/lib/openmpi/*.so | grep '/
 cp "$pmix"/pmix/*.so "$root/lib/pmix/"
 cp -rL "$pmix/../share/pmix" "$root/share/pmix"
 
+with_libraries=("$root"/bin/* "$root"/lib/openmpi/*.so "$root"/lib/pmix/*.so)
 if [ -n "$rehearsal" ]; then  # only the emulator loads it
   cp -L "$(find /usr/lib -path '*openblas-openmp/libopenblas.so.0' | head -n 1)" "$root/lib/libopenblas.so.0"
+  with_libraries+=("$root/lib/libopenblas.so.0")
 fi
-libraries_of "$root"/bin/* "$root"/lib/*.so* "$root"/lib/openmpi/*.so "$root"/lib/pmix/*.so |
+libraries_of "${with_libraries[@]}" |
   while read -r library; do cp -L "$library" "$root/lib/"; done
 
 cat >"$root/environment" <<'END'
@@ -109,13 +111,13 @@ sed -i "s/@CUDA@/$cuda/" "$root/environment"
 } >"$out/contents.txt"
 cp "$out/contents.txt" "$root/"
 
-# Python packs and unpacks: a machine may have no program for xz. Its window is larger than all programs, which have most of
-# their code in common.
+# Python packs and unpacks: a machine may have no program for xz. The programs have most of their code in common, and the window
+# reaches over several of them.
 python3 - "$root" "$out/bundle.tar.xz" <<'END'
 import lzma, os, sys, tarfile
 
 root, bundle = sys.argv[1:]
-filters = [{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 1 << 27}]
+filters = [{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 27}]
 with lzma.open(bundle, "wb", filters=filters) as packed, tarfile.open(fileobj=packed, mode="w|") as tar:
     for name in sorted(os.listdir(root)):
         tar.add(os.path.join(root, name), name)

@@ -26,6 +26,7 @@ fi
 END
 fake ldd <<END
 #!/usr/bin/env bash
+for file; do [ -e "\$file" ] || { echo "ldd: \$file: No such file" >&2; exit 1; }; done
 [[ \$1 != *ofi* ]] || echo '	libfabric.so.1 => /lib/libfabric.so.1 (0x0)'
 for library in pmix.so.2 stdc++.so.6 c.so.6 cublasLt.so.13 nccl.so.2; do
   echo "	lib\$library => $work/libraries/lib\$library (0x0)"
