@@ -58,8 +58,8 @@ class FakeComparison : public FakeStages {
       said_ = testing::internal::GetCapturedStderr();
       const char* time = ": ([0-9.]+) s";
       said_seconds_ = 0;
-      for (const auto& found : all_groups(said_, time)) said_seconds_ += std::stod(found[0]);
-      said_ = replaced(said_, time, ": T s");
+      for (const auto& found : stagegpt::test::all_groups(said_, time)) said_seconds_ += std::stod(found[0]);
+      said_ = stagegpt::test::replaced(said_, time, ": T s");
       return comparison;
     } catch (...) {
       testing::internal::GetCapturedStderr();
@@ -147,7 +147,7 @@ TEST_F(FakeComparison, ShowsTheRunThatGoesOnOnATerminal) {
   options_.overwrite = true;
   const auto shown = [&](unsigned short columns) {
     const std::string text = stagegpt::test::on_a_terminal([&] { compare(options_); }, columns);
-    return replaced(text, ": [0-9.]+ s", ": T s");
+    return stagegpt::test::replaced(text, ": [0-9.]+ s", ": T s");
   };
   const std::string rewritten = "\r\x1b[J", run = "[1/1] Stage 0, run 1",
                     ended = run + ": T s, loss 2.00\r\n";
@@ -208,9 +208,9 @@ TEST_F(FakeComparison, TellsHowARunHasEnded) {
   EXPECT_EQ(failure_of({.train = "echo nonsense > \"$run/metrics.jsonl\""}).substr(0, 22),
             "metrics.jsonl, line 1:");
   options_.timeout_seconds = 1.5;
-  EXPECT_TRUE(matches(failure_of({.train = "exec sleep 20"}),
-                      "did not end within 1\\.[5-9][0-9]* s; see --timeout-seconds:\n"
-                      "note: of stage0_train\nmachine: that of stage0_train"));
+  EXPECT_TRUE(stagegpt::test::matches(failure_of({.train = "exec sleep 20"}),
+                                      "did not end within 1\\.[5-9][0-9]* s; see --timeout-seconds:\n"
+                                      "note: of stage0_train\nmachine: that of stage0_train"));
 }
 
 TEST_F(FakeComparison, RunsNobodyAgainWhoHasFailed) {

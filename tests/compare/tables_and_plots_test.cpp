@@ -48,7 +48,7 @@ TEST(BarPlot, HasALineFromTheLeastToTheMost) {
              "id");
   const char* line = "<line x1=\"(.*?)\" y1=\"(.*?)\" x2=\"(.*?)\" y2=\"(.*?)\" class=\"whisker\"/>";
   std::vector<std::array<double, 4>> lines;
-  for (const auto& at : all_groups(svg, line))
+  for (const auto& at : stagegpt::test::all_groups(svg, line))
     lines.push_back({std::stod(at[0]), std::stod(at[1]), std::stod(at[2]), std::stod(at[3])});
   ASSERT_EQ(lines.size(), 3u) << svg;
   const auto [least, middle, most, same_height] = lines[0];
@@ -73,7 +73,7 @@ TEST(BarPlot, IsDescribedAndItsNamesTouchNoBar) {
       .title = "t", .description = "d", .part_names = {"p"}, .bars = {{"gpq", "1 ms", {1}}}};
   const char *name = "y=\"([^\"]*)\"[^>]*>gpq<", *bar = "<rect x=\"[^\"]*\" y=\"(.*?)\"";
   for (const std::string& svg : {figure(bars, "id"), figure(parts, "id")}) {
-    const auto written = all_groups(svg, name), drawn = all_groups(svg, bar);
+    const auto written = stagegpt::test::all_groups(svg, name), drawn = stagegpt::test::all_groups(svg, bar);
     ASSERT_FALSE(written.empty() || drawn.empty()) << svg;
     EXPECT_LE(std::stod(written[0][0]) + 12 / 4, std::stod(drawn[0][0])) << svg;
     for (const char* part : {"<figcaption>t</", "<title id=\"id-title\">t</", "<desc id=\"id-text\">d</"}) {

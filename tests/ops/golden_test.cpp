@@ -51,7 +51,7 @@ std::vector<GoldenTarget> targets(const std::function<bool(const GoldenTarget&)>
   return targets;
 }
 bool is_single(const GoldenTarget& target) { return target.dtype != DType::f64; }
-bool is_quick(const GoldenTarget& target) { return !target.backend->slow; }
+bool is_quick(const GoldenTarget& target) { return !target.backend->products_only; }
 
 std::ostream& operator<<(std::ostream& out, const GoldenTarget& target) {
   return out << target.model << "_on_" << target.backend->name << '_' << target.dtype;
