@@ -29,6 +29,7 @@ void require_tensors(const fs::path& directory, const char* name,
 std::vector<FileEntry> write_checkpoint(const fs::path& directory, const Gpt2Config& config,
                                         const CheckpointValues& values, const Tokenizer& tokenizer,
                                         const TrainerState& state, const Heartbeat& beat) {
+  beat();
   const CheckpointValues beating = {
       with_heartbeat(values.weights, beat),
       {with_heartbeat(values.moments.m, beat), with_heartbeat(values.moments.v, beat)}};
@@ -38,6 +39,7 @@ std::vector<FileEntry> write_checkpoint(const fs::path& directory, const Gpt2Con
                                    {{kFirstMoment, beating.moments.m}, {kSecondMoment, beating.moments.v}}));
   beat();
   files.push_back(write_hashed(directory / kState, to_json_text(state)));
+  beat();
   return files;
 }
 

@@ -95,8 +95,8 @@ std::string in_short(const std::vector<std::string>& calls, const std::string& r
   for (const std::string& call : calls) {
     std::string line = call.substr(call.find(' ') + 1);
     for (const auto& [path, by] : {std::pair{root + "/run/", ""}, {root + "/", ""}, {root, "root"}})
-      line = replaced(line, path, by);
-    line = replaced(line, "tfevents[^ ]*", "tfevents…");
+      line = replace_matches(line, path, by);
+    line = replace_matches(line, "tfevents[^ ]*", "tfevents…");
     if (!lines.empty() && lines.back() == line) continue;
     lines.push_back(line);
     removed = line.starts_with("unlink ") ? removed + 1 : 0;

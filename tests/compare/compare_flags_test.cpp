@@ -46,7 +46,7 @@ class CompareFlagsTest : public FakeStages {
 TEST_F(CompareFlagsTest, AreInHelp) {
   const ProgramResult result = run({"--help"});
   EXPECT_EQ(result.exit_code, 0);
-  const std::string help = replaced(result.output, "\\s+", " ");
+  const std::string help = stagegpt::test::replace_matches(result.output, "\\s+", " ");
   for (const char* part :
        {"Run one experiment at every stage that this machine can run, and compare.",
         "compare_stages [OPTIONS]",

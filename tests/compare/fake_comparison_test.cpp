@@ -59,7 +59,7 @@ class FakeComparison : public FakeStages {
       const char* time = ": ([0-9.]+) s";
       said_seconds_ = 0;
       for (const auto& found : stagegpt::test::all_groups(said_, time)) said_seconds_ += std::stod(found[0]);
-      said_ = stagegpt::test::replaced(said_, time, ": T s");
+      said_ = stagegpt::test::replace_matches(said_, time, ": T s");
       return comparison;
     } catch (...) {
       testing::internal::GetCapturedStderr();
@@ -147,7 +147,7 @@ TEST_F(FakeComparison, ShowsTheRunThatGoesOnOnATerminal) {
   options_.overwrite = true;
   const auto shown = [&](unsigned short columns) {
     const std::string text = stagegpt::test::on_a_terminal([&] { compare(options_); }, columns);
-    return stagegpt::test::replaced(text, ": [0-9.]+ s", ": T s");
+    return stagegpt::test::replace_matches(text, ": [0-9.]+ s", ": T s");
   };
   const std::string rewritten = "\r\x1b[J", run = "[1/1] Stage 0, run 1",
                     ended = run + ": T s, loss 2.00\r\n";

@@ -105,7 +105,7 @@ class Interactive : public SmallRun {
   }
   // Types keys at the prompt of a new session, and returns whether the program then answers to `line`.
   bool answers_to(const std::string& keys, const std::string& line) const {
-    const std::string answer = replaced(text_of(line, {"--max-new-tokens", "12"}), "\n", "\r\n");
+    const std::string answer = replace_matches(text_of(line, {"--max-new-tokens", "12"}), "\n", "\r\n");
     const Terminal terminal(directory.path(), command({"--interactive", "--max-new-tokens", "12"}));
     terminal.wait_for_prompt();
     terminal.type(keys + "\n");

@@ -19,7 +19,7 @@ std::string masked(std::string text) {
                                     {"ETA [0-9:]+", "ETA #"},
                                     {"trained in [0-9]+ s", "trained in # s"},
                                     {"machine: [^\n]*", "machine: #"}}) {
-    text = replaced(text, pattern, by);
+    text = replace_matches(text, pattern, by);
   }
   return text;
 }

@@ -20,7 +20,7 @@ std::vector<std::vector<std::string>> all_groups(const std::string& text, const 
   return all;
 }
 
-std::string replaced(const std::string& text, const std::string& pattern, const std::string& by) {
+std::string replace_matches(const std::string& text, const std::string& pattern, const std::string& by) {
   return std::regex_replace(text, std::regex(pattern), by);
 }
 

@@ -13,6 +13,6 @@ bool has_match(const std::string& text, const std::string& pattern);
 // The groups of each match, from left to right.
 std::vector<std::vector<std::string>> all_groups(const std::string& text, const std::string& pattern);
 // The text with each match replaced by `by`.
-std::string replaced(const std::string& text, const std::string& pattern, const std::string& by);
+std::string replace_matches(const std::string& text, const std::string& pattern, const std::string& by);
 
 }  // namespace stagegpt::test
