@@ -9,7 +9,7 @@ for program in $needed; do
   command -v "$program" >/dev/null || { echo "there is no $program"; exit "${STAGEGPT_MISSING_PROGRAM:-77}"; }
 done
 hidden=()
-for program in python3 git cmake ctest ninja c++ g++ gcc cc mpirun mpiexec ip c++filt nm objdump; do
+for program in python3 git cmake ninja c++ mpirun ip nm c++filt; do
   case " $needed " in *" $program "*) ;; *) hidden+=("$program") ;; esac
 done
 
