@@ -1,4 +1,5 @@
-// Regular expressions (ECMAScript), compiled once for all tests: the templates of <regex> take seconds in each file.
+// Regular expressions (ECMAScript), compiled once for all tests: the templates of <regex> take seconds in
+// each file.
 #pragma once
 
 #include <string>
