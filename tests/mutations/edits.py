@@ -5,9 +5,12 @@ bracket of a template do not. The compiler finds mutants that are not valid C++.
 """
 
 import re
+import sys
 from collections import namedtuple
+from pathlib import Path
 
-from sources import match_brackets, tokenize
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "labs"))
+from kit.cpp import functions, partners, tokenize  # noqa: E402
 
 Edit = namedtuple("Edit", "start end text")  # replaces the text of a file from `start` to `end`
 
@@ -31,7 +34,7 @@ class _Editor:
     def __init__(self, text):
         self.text = text
         self.tokens = tokenize(text)
-        self.partner = match_brackets(self.tokens)
+        self.partner = partners(self.tokens)
         self.edits = set()
         heads = (i + 1 for i in range(len(self.tokens)) if self.token(i) == "for" and self.token(i + 1) == "(")
         self.loop_heads = {inside for i in heads for inside in range(i, self.partner[i])}
@@ -41,10 +44,10 @@ class _Editor:
 
     def between(self, first, last):
         """The text of the tokens from `first` to `last`."""
-        return self.text[self.tokens[first].start:self.tokens[last].end]
+        return self.text[self.tokens[first].begin:self.tokens[last].end]
 
     def put(self, first, last, *texts):
-        self.edits.update(Edit(self.tokens[first].start, self.tokens[last].end, text) for text in texts)
+        self.edits.update(Edit(self.tokens[first].begin, self.tokens[last].end, text) for text in texts)
 
     def run(self):
         left_alone = self.left_alone()
@@ -67,7 +70,8 @@ class _Editor:
         return indices
 
     def at(self, i):
-        kind, text, start, end = self.tokens[i]
+        token = self.tokens[i]
+        kind, text, start, end = token.kind, token.text, token.begin, token.end
         spaced = self.text[start - 1:start].isspace() and self.text[end:end + 1].isspace()
         if kind == "number":
             self.put(i, i, f"({text} + 1)")
@@ -99,7 +103,7 @@ class _Editor:
             arguments = list(self.arguments(opening))
             for (a, b), (c, d) in zip(arguments, arguments[1:]):
                 one, other = self.between(a, b), self.between(c, d)
-                self.put(a, d, other + self.text[self.tokens[b].end:self.tokens[c].start] + one)
+                self.put(a, d, other + self.text[self.tokens[b].end:self.tokens[c].begin] + one)
 
     def arguments(self, opening):
         """The first and last token of each argument."""
@@ -122,6 +126,17 @@ class _Editor:
             i = self.partner.get(i, i) + 1
         if self.token(i) == ";" and _STATEMENT.fullmatch(text):
             self.put(first, i, ";")
+
+
+def bodies(text):
+    """The bodies of a file's functions, in order, as (start, end): there a mutant can be switched on at run time."""
+    return [(function.body_begin + 1, function.body_end - 1) for function in functions(text)
+            if all(token.text != "consteval" for token in function.header)]
+
+
+def body_of(all_bodies, start, end):
+    """The body that contains these offsets, or None."""
+    return next((body for body in all_bodies if body[0] <= start and end <= body[1]), None)
 
 
 def edits(text):

@@ -10,8 +10,7 @@ from collections import namedtuple
 from os.path import commonprefix
 from pathlib import Path
 
-from edits import edits
-from sources import bodies, body_of
+from edits import bodies, body_of, edits
 
 FOLDERS = ("common", "tools", "stage0_serial", "stage1_mpi", "stage2_cuda", "stage3_mpi_cuda")
 ENDINGS = (".cpp", ".h", ".cu", ".cuh")
