@@ -17,10 +17,10 @@ from kit.lab_file import LabError
 
 class Overlay:
     """`root` and `build` are the tree and its build directory, in which the targets have been built; `changed` is a
-    tree with the same paths; `directory` gets the outputs, the programs in its bin/."""
+    tree with the same paths; `directory` gets the outputs, the programs in its bin/. The compiler gets `options` last."""
 
-    def __init__(self, root: Path, build: Path, changed: Path, directory: Path):
-        self.root, self.build, self.changed, self.directory = root, build, changed, directory
+    def __init__(self, root: Path, build: Path, changed: Path, directory: Path, options: str = ""):
+        self.root, self.build, self.changed, self.directory, self.options = root, build, changed, directory, options
         for path in (changed, directory):
             if re.search(r"\s", str(path)):
                 raise LabError(f"{path}: variants cannot be built in a folder with white space in its name")
@@ -97,7 +97,7 @@ class Overlay:
             moved.parent.mkdir(parents=True, exist_ok=True)
             moved.write_text(self._in_changed_tree(of_several.read_text()))
             command = command.replace(source, str(moved))
-        return self._in_changed_tree(command).replace(output, str(place))
+        return f"{self._in_changed_tree(command).replace(output, str(place))} {self.options}"
 
     def _in_changed_tree(self, text: str) -> str:
         own_build = re.escape(str(self.build)[len(str(self.root)):])

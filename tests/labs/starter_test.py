@@ -20,7 +20,7 @@ class Starter(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             made, output = Path(folder) / "starter", Path(folder) / "build"
             starter.fill(ROOT, LAB, made)
-            overlay = Overlay(ROOT, BUILD, made, output)
+            overlay = Overlay(ROOT, BUILD, made, output, "-O0")  # no check gets far
             overlay.clear([written.path for written in LAB.write])
             self.assertEqual(overlay.make(LAB.targets()), [])
             for check in LAB.checks:
