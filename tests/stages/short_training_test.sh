@@ -18,8 +18,8 @@ case $stage in 1 | 3)
   ;;
 esac
 
-"${ranks[@]}" "$bin/stage${stage}_train$suffix" --run-dir run --data short.txt --n-layer 1 --n-head 2 --n-embd 16 --block-size 16 --batch-size 2 \
-  --dropout 0.1 --steps 3 --stop-after 2 --max-new-tokens 2
+"${ranks[@]}" "$bin/stage${stage}_train$suffix" --run-dir run --data short.txt --n-layer 1 --n-head 2 --n-embd 16 \
+  --block-size 16 --batch-size 2 --dropout 0.1 --steps 3 --stop-after 2 --max-new-tokens 2
 "${ranks[@]}" "$bin/stage${stage}_train$suffix" --resume run --max-new-tokens 2
 "$bin/stage${stage}_generate$suffix" --model run --prompt "The" --max-new-tokens 2
 "$bin/stage${stage}_evaluate$suffix" --model run --data short.txt
