@@ -7,7 +7,6 @@
 
 #include "tests/support/patterns.h"
 #include "tests/support/program.h"
-#include "tests/support/sanitized.h"
 
 namespace stagegpt::test {
 namespace {
@@ -127,7 +126,6 @@ TEST_F(DoctorProgram, ExitsWith1WhereStage0CannotRun) {
 }
 
 TEST_F(DoctorProgram, SaysThatOpenBlasIsMissing) {
-  if (kSanitized) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
   const ProgramResult result =
       run_program("doctor", {}, scratch_.path(),
                   {.environment = {{"PATH", scratch_.path()}, {"LD_PRELOAD", STAGEGPT_NO_OPENBLAS_LIBRARY}}});

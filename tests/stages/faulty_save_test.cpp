@@ -7,7 +7,6 @@
 #include "common/checkpoint/run_directory.h"
 #include "tests/support/logged_calls.h"
 #include "tests/support/mpi_program.h"
-#include "tests/support/sanitized.h"
 #include "tests/support/trained_runs.h"
 
 namespace stagegpt::test {
@@ -17,10 +16,6 @@ namespace fs = std::filesystem;
 
 class FaultySave : public TrainedRuns {
  protected:
-  void SetUp() override {
-    if (kSanitized) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
-    TrainedRuns::SetUp();
-  }
   ProgramResult train(int ranks, const std::string& run, const Arguments& more, const char* fault,
                       const char* which) const {
     return run_mpi(ranks_of(ranks, "stage1_train") + small(run, {"--steps", "4"}) + more, directory_.path(),

@@ -10,7 +10,6 @@
 #include "common/checkpoint/run_directory.h"
 #include "tests/support/mpi_program.h"
 #include "tests/support/patterns.h"
-#include "tests/support/sanitized.h"
 
 namespace stagegpt::test {
 namespace {
@@ -101,7 +100,6 @@ TEST_P(Faults, ARankThatStallsInTheLastSampleIsNamed) {
 
 // The process exists, but the thread that computes does not continue.
 TEST_P(Faults, ARankThatHangsIsNamed) {
-  if (kSanitized) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
   RunOptions options = once_saved([&](pid_t) { signal_rank(2, SIGUSR2); });
   options.environment = {{"LD_PRELOAD", STAGEGPT_FAULTY_RANK}};
   const ProgramResult result = train(3, {"--watchdog-seconds", "2"}, options);
@@ -112,7 +110,6 @@ TEST_P(Faults, ARankThatHangsIsNamed) {
 
 // A long save is allowed, but a rank that hangs while it waits for the save must be detected.
 TEST_P(Faults, ARankThatHangsWhileAnotherSavesEndsAll) {
-  if (kSanitized) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
   const ProgramResult result =
       train(3, {"--watchdog-seconds", "2", "--checkpoint-every", "1"},
             {.environment = {{"LD_PRELOAD", STAGEGPT_FAULTY_RANK}, {"STAGEGPT_SLOW_DISK", "200"}},
@@ -143,7 +140,6 @@ TEST_P(Faults, NoRankSurvivesAKilledLauncher) {
 }
 
 TEST_P(Faults, ARankThatExitsEarlyEndsAll) {
-  if (kSanitized) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
   const ProgramResult result =
       train(2, {}, {.environment = {{"LD_PRELOAD", STAGEGPT_FAULTY_RANK}, {"STAGEGPT_EARLY_EXIT", "1"}}});
   EXPECT_NE(result.exit_code, 0);
@@ -172,7 +168,6 @@ TEST_P(Faults, TerminatingTheLauncherEndsAll) {
 // Rank 1 has a limit on the host's memory and on the emulated device's memory. MPI_Comm_free waits here for
 // all ranks, so it must not be called after an error.
 TEST_P(Faults, ARankWithoutMemoryEndsAll) {
-  if (kSanitized) GTEST_SKIP() << "the sanitizer needs more address space than there would be";
   Arguments limited = {"sh", "-c", "ulimit -v 4000000; STAGEGPT_EMULATOR_MEMORY=50000000 exec \"$0\" \"$@\"",
                        program()};
   const Arguments large = small(
@@ -283,13 +278,7 @@ TEST_P(Faults, AMistakeOfTheUsersIsToldOnce) {
   EXPECT_EQ(result.errors.find("--grad-clip: ", told + 1), std::string::npos) << result.errors;
 }
 
-// With sanitizers only one of the programs: each takes minutes, and both run mostly the same code.
-std::vector<const char*> programs() {
-  if (kSanitized) return {"stage1_train"};
-  return {"stage1_train", "stage3_train_emulated"};
-}
-
-INSTANTIATE_TEST_SUITE_P(Stages, Faults, testing::ValuesIn(programs()),
+INSTANTIATE_TEST_SUITE_P(Stages, Faults, testing::Values("stage1_train", "stage3_train_emulated"),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include "common/logging/step_trace.h"
 #include "tests/support/mpi_program.h"
 #include "tests/support/patterns.h"
-#include "tests/support/sanitized.h"
 #include "tests/support/trained_runs.h"
 
 namespace stagegpt::test {
@@ -140,7 +139,6 @@ TEST_F(Stage1, RefusesBeforeARunWhatTensorRanksCannotDo) {
   EXPECT_EQ(refusal(3, two), "--tensor-parallel: 3 ranks cannot be divided into groups of 2\n");
   EXPECT_EQ(refusal(3, {"--tensor-parallel", "3"}),
             "--tensor-parallel: 2 heads cannot be divided among 3 ranks\n");
-  if (kSanitized) return;  // each refusal takes a second or two
   EXPECT_EQ(refusal(2, with_flags(two, {"--freeze", "wte*"})),
             "--tensor-parallel: cannot be combined with --freeze\n");
   const Arguments stages = {"--pipeline-parallel", "2"};
@@ -195,11 +193,10 @@ TEST_F(Stage1, ComputesAndMeasuresEveryTensorOfAGridAsStage0) {
     int ranks;
     const char *tensor, *stages, *comm, *recompute;
   };
-  std::vector<Case> cases = {{8, "2", "2", "zero1", "none"}};
-  if (!kSanitized)
-    cases.insert(cases.end(), {{2, "2", "1", "zero1-overlapped", "none"},
-                               {2, "1", "2", "flat", "block"},
-                               {4, "1", "2", "zero1", "none"}});
+  const std::vector<Case> cases = {{8, "2", "2", "zero1", "none"},
+                                   {2, "2", "1", "zero1-overlapped", "none"},
+                                   {2, "1", "2", "flat", "block"},
+                                   {4, "1", "2", "zero1", "none"}};
   for (const auto& [ranks, tensor, stages, comm, recompute] : cases) {
     const std::string run = concat("grid-", ranks, '-', tensor, '-', stages);
     stage1(ranks, "train",
@@ -410,7 +407,6 @@ TEST_F(Stage1, BenchRefusesWhatAGridCannotDo) {
   };
   EXPECT_EQ(refusal(3, {"--tensor-parallel", "3", "--batch-size", "1"}),
             "--tensor-parallel: 2 heads cannot be divided among 3 ranks\n");
-  if (kSanitized) return;  // each refusal takes a second or two
   EXPECT_EQ(refusal(2, {"--tensor-parallel", "2", "--generate"}),
             "--tensor-parallel: cannot be combined with --generate, which does no training step\n");
   EXPECT_EQ(refusal(2, {"--tensor-parallel", "2", "--budget"}),

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "tests/support/sanitized.h"
 #include "tests/support/trained_runs.h"
 
 namespace stagegpt::test {
@@ -28,8 +27,7 @@ class Stage2Emulated : public TrainedRuns {
 };
 
 TEST_F(Stage2Emulated, TrainsAsStage0) {
-  const Arguments flags =
-      with_flags(kFewSequences, {"--grad-accumulation", "2", "--steps", kSanitized ? "10" : "30"});
+  const Arguments flags = with_flags(kFewSequences, {"--grad-accumulation", "2", "--steps", "30"});
   stage0("train", small("serial", flags));
   stage2("train", small("emulated", flags));
   expect_same_curves("emulated", "serial");
@@ -227,7 +225,6 @@ TEST_F(Stage2Emulated, RefusesWhatCannotBeCountedOrProfiled) {
 }
 
 TEST_F(Stage2Emulated, AnotherThreadOrderGivesTheSameBits) {
-  if (kSanitized) GTEST_SKIP() << "bits are compared in the optimised build";
   stage2("train", small("forward", {"--stop-after", "5"}));
   for (const char* order : {"reverse", "random:7"}) {
     expect_done(run("train", small(order, {"--stop-after", "5"}),
@@ -239,7 +236,6 @@ TEST_F(Stage2Emulated, AnotherThreadOrderGivesTheSameBits) {
 }
 
 TEST_F(Stage2Emulated, EveryVersionOfTheProductTrainsAsTheLibrarys) {
-  if (kSanitized) GTEST_SKIP() << "takes minutes; the table of ops has every version";
   const Arguments shorter = {"--batch-size", "4", "--stop-after", "10"};
   stage2("train", small("library", shorter));
   for (const char* matmul : {"naive", "tiled", "vectorised"}) {

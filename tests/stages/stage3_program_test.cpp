@@ -3,7 +3,6 @@
 
 #include "tests/support/mpi_program.h"
 #include "tests/support/patterns.h"
-#include "tests/support/sanitized.h"
 #include "tests/support/trained_runs.h"
 
 namespace stagegpt::test {
@@ -27,17 +26,10 @@ class Stage3Emulated : public TrainedRuns {
   }
 };
 
-// With sanitizers, each run takes half a minute, so only one number of ranks is tested. The communicators'
-// tests use every number of ranks.
-std::vector<int> numbers_of_ranks() {
-  if (kSanitized) return {2};
-  return {1, 2, 4};
-}
-
 TEST_F(Stage3Emulated, TrainsAsStage0OnAnyNumberOfRanks) {
   const Arguments shorter = with_flags(kFewSequences, {"--steps", "10", "--grad-accumulation", "2"});
   stage0("train", small("serial", shorter));
-  for (const int ranks : numbers_of_ranks()) {
+  for (const int ranks : {1, 2, 4}) {
     const std::string run = "ranks" + std::to_string(ranks);
     stage3(ranks, "train", small(run, shorter));
     expect_same_curves(run, "serial");
@@ -80,11 +72,11 @@ TEST_F(Stage3Emulated, EverySyncTrainsAsStage0) {
 TEST_F(Stage3Emulated, ReproducibleRunsEndInTheSameBitsAsStage2) {
   for (const std::string precision : {"f32", "bf16"}) {
     // Reproducible sums are of 8 parts of a step.
-    const Arguments few = {"--stop-after",          "4",           "--reproducible", "--batch-size",
-                           kSanitized ? "8" : "24", "--precision", precision};
+    const Arguments few = {"--stop-after", "4",           "--reproducible", "--batch-size",
+                           "24",           "--precision", precision};
     const std::string single = "single_" + precision;
     expect_done(run_program("stage2_train_emulated", small(single, few), directory_.path()));
-    for (const int ranks : numbers_of_ranks()) {
+    for (const int ranks : {1, 2, 4}) {
       const std::string run = "ranks" + std::to_string(ranks) + precision;
       stage3(ranks, "train", small(run, few));
       EXPECT_EQ(hash_after(4, run), hash_after(4, single)) << ranks << " ranks, " << precision;
@@ -191,7 +183,6 @@ TEST_F(Stage3Emulated, BenchTellsRanksAndCommunication) {
   const auto json = bench({});
   EXPECT_EQ(json["ranks"], 2);
   EXPECT_GT(json["phases_ms"]["communication"], 0);
-  if (kSanitized) return;  // each run takes half a minute
   const double loss = json["first_step"]["loss"];
   for (const char* grid : {"--tensor-parallel", "--pipeline-parallel"})
     EXPECT_NEAR(bench({grid, "2"})["first_step"]["loss"], loss, 1e-5 * loss) << grid;

@@ -6,7 +6,6 @@
 
 #include "tests/support/mpi_program.h"
 #include "tests/support/patterns.h"
-#include "tests/support/sanitized.h"
 #include "tests/support/trained_runs.h"
 
 namespace stagegpt::test {
@@ -14,10 +13,6 @@ namespace {
 
 class TwoNodes : public TrainedRuns {
  protected:
-  void SetUp() override {
-    if (kSanitized) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
-    TrainedRuns::SetUp();
-  }
   // Trains with one rank per node. A file takes `milliseconds` to reach the disk. The watchdog's limit is
   // 2 s.
   ProgramResult train(int ranks, const Arguments& more, const char* milliseconds,

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/program.h"
-#include "tests/support/sanitized.h"
 
 namespace stagegpt::test {
 
@@ -14,9 +13,8 @@ using Arguments = std::vector<std::string>;
 inline const Arguments kFourSteps = {"--stop-after",   "4", "--batch-size",     "4",
                                      "--val-fraction", "0", "--max-new-tokens", "0"};
 
-// For small(), in a run on the emulator. Under the sanitizers a step of 24 sequences takes a second; one of 6
-// finds the same errors. Both divide among one to three ranks.
-inline const Arguments kFewSequences = {"--batch-size", kSanitized ? "6" : "24"};
+// For small(), in a run on the emulator. They divide among one to three ranks.
+inline const Arguments kFewSequences = {"--batch-size", "24"};
 
 class TrainedRuns : public testing::Test {
  protected:
