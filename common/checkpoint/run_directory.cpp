@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFlag = "--run-dir";
+constexpr const char* kRunFlag = "--run-dir";
 constexpr const char *kRun = "run.json", *kTokenizer = "tokenizer.json", *kMetrics = "metrics.jsonl";
 constexpr const char *kLock = ".lock", *kCheckpoints = "checkpoints", *kTraces = "traces";
 constexpr const char *kLatest = "latest", *kBest = "best";
@@ -49,10 +49,10 @@ FileDescriptor lock_run(const fs::path& run) {
   constexpr int kMode = 0666;
   const fs::path path = run / kLock;
   FileDescriptor lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode));
-  if (!lock.is_open()) user_error(kFlag, ": cannot write into ", run, ": ", std::strerror(errno));
+  if (!lock.is_open()) user_error(kRunFlag, ": cannot write into ", run, ": ", std::strerror(errno));
   if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) user_error(kFlag, ": cannot lock ", path, ": ", std::strerror(errno));
-    user_error(kFlag, ": another process is training in ", run);
+    if (errno != EWOULDBLOCK) user_error(kRunFlag, ": cannot lock ", path, ": ", std::strerror(errno));
+    user_error(kRunFlag, ": another process is training in ", run);
   }
   return lock;
 }
@@ -102,11 +102,12 @@ std::optional<std::int64_t> step_in_name(const std::string& name) {
 
 void require_no_run(const fs::path& path) {
   if (!checkpoints_of(path).empty()) {
-    user_error(kFlag, ": ", path, " already has a run; continue it with --resume, or name another directory");
+    user_error(kRunFlag, ": ", path,
+               " already has a run; continue it with --resume, or name another directory");
   }
   std::error_code error;
   if (!fs::exists(path, error)) return;
-  if (!fs::is_directory(path, error)) user_error(kFlag, ": ", path, " is not a directory");
+  if (!fs::is_directory(path, error)) user_error(kRunFlag, ": ", path, " is not a directory");
   const bool begun = file_exists(path / kLock);
   for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
     const std::string name = entry.path().filename();
@@ -114,9 +115,9 @@ void require_no_run(const fs::path& path) {
     const bool ours = begun && (name == kRun || name == kLock || name == kCheckpoints || name == kTokenizer ||
                                 name == kMetrics || name == kTraces || name.starts_with(kEventFile) ||
                                 is_left_over(entry.path()));
-    if (!ours) user_error(kFlag, ": ", path, " is not empty: it holds ", entry.path().filename());
+    if (!ours) user_error(kRunFlag, ": ", path, " is not empty: it holds ", entry.path().filename());
   }
-  if (error) user_error(kFlag, ": cannot read ", path, ": ", error.message());
+  if (error) user_error(kRunFlag, ": cannot read ", path, ": ", error.message());
 }
 
 RunDirectory::RunDirectory(fs::path path, FileDescriptor lock)
@@ -132,7 +133,7 @@ RunDirectory RunDirectory::create(const fs::path& path) {
   try {
     make_directories(path);
   } catch (const std::runtime_error& error) {
-    user_error(kFlag, ": ", error.what());
+    user_error(kRunFlag, ": ", error.what());
   }
   FileDescriptor lock = lock_run(path);
   require_no_run(path);  // another process may have created a run in the meantime
@@ -149,7 +150,7 @@ RunDirectory RunDirectory::create_numbered(const std::string& name) {
       sync_directory(runs);
       return create(path);
     }
-    if (error && !file_exists(path)) user_error(kFlag, ": cannot create ", path, ": ", error.message());
+    if (error && !file_exists(path)) user_error(kRunFlag, ": cannot create ", path, ": ", error.message());
   }
 }
 

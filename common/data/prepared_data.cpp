@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kFormat = "stagegpt prepared data";
-constexpr int kVersion = 1;
+constexpr int kFormatVersion = 1;
 
 // Opens a directory, which is created if it does not exist, and locks it against other processes.
 FileDescriptor lock_directory(const fs::path& path) {
@@ -131,7 +131,7 @@ Json PreparedDataWriter::end_part() {
 }
 
 void PreparedDataWriter::commit(const Json& manifest) {
-  Json json = {{"format", kFormat}, {"version", kVersion}};
+  Json json = {{"format", kFormat}, {"version", kFormatVersion}};
   json.update(manifest);
   // File names may not be UTF-8.
   write_file(partial_ / kManifest, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n');
@@ -165,7 +165,7 @@ const ManifestCheck::Entries* ManifestCheck::entries(const fs::path& directory, 
     const nlohmann::json json = parse_json(file.text());
     auto listed = std::make_unique<Entries>();
     read_json([&] {
-      if (json.at("format") != kFormat || json.at("version") != kVersion)
+      if (json.at("format") != kFormat || json.at("version") != kFormatVersion)
         user_error("not version 1 of ", kFormat);
       const auto add = [&](const nlohmann::json& entry) {
         listed->emplace(entry.at("file").get<std::string>(), entry.at("xxh3_128").get<std::string>());

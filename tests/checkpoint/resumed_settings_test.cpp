@@ -9,7 +9,7 @@
 namespace stagegpt::test {
 namespace {
 
-std::string refusal(const Json& run, const Json& now) {
+std::string refusal_to_resume(const Json& run, const Json& now) {
   try {
     refuse_changes(run, now);
   } catch (const UserError& error) {
@@ -30,14 +30,15 @@ TEST(ResumedSettings, OfTheModelAndTheDataMayNotChange) {
         "vocab_size", "val_fraction", "seed", "parse_special_tokens"}) {
     std::string flag = "--" + key;
     std::ranges::replace(flag, '_', '-');
-    EXPECT_EQ(refusal({{key, 1}}, {{key, "x"}}),
+    EXPECT_EQ(refusal_to_resume({{key, 1}}, {{key, "x"}}),
               flag + ": expected 1, as the run began with, not \"x\"; another value needs a new run");
-    EXPECT_EQ(refusal({{key, 1}}, {{key, 1}}), "");
+    EXPECT_EQ(refusal_to_resume({{key, 1}}, {{key, 1}}), "");
     // A run of an older version may lack a key.
-    EXPECT_EQ(refusal(Json::object(), {{key, 1}}) + refusal({{key, 1}}, Json::object()), "");
-    EXPECT_EQ(refusal({{key, nullptr}, {"derived", {{key, 1}}}}, {{key, 1}}), "");
+    EXPECT_EQ(refusal_to_resume(Json::object(), {{key, 1}}) + refusal_to_resume({{key, 1}}, Json::object()),
+              "");
+    EXPECT_EQ(refusal_to_resume({{key, nullptr}, {"derived", {{key, 1}}}}, {{key, 1}}), "");
   }
-  EXPECT_EQ(refusal({{"steps", 1}, {"dropout", 0}}, {{"steps", 2}, {"dropout", 1}}), "");
+  EXPECT_EQ(refusal_to_resume({{"steps", 1}, {"dropout", 0}}, {{"steps", 2}, {"dropout", 1}}), "");
 }
 
 TEST(ResumedSettings, ThatChangeWhatIsLearntAreAnnounced) {

@@ -61,7 +61,7 @@ class Interrupted : public SaveFaults {};
 
 // Faults are injected at every kEvery-th call. With the sanitizer, a program takes ten times as long to
 // start.
-constexpr std::size_t kEvery = kSanitized ? 11 : kThorough ? 1 : 4;
+constexpr std::size_t kEvery = kSanitized ? 40 : kThorough ? 1 : 4;
 
 TEST_P(Interrupted, AtAnyCallLeavesTheNewestCheckpointWhole) {
   const std::vector<std::string> all = calls();

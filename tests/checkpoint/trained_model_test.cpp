@@ -11,14 +11,14 @@
 namespace stagegpt::test {
 namespace {
 
-const std::string kGolden = STAGEGPT_SOURCE_DIR "/tests/golden/";
-const std::string kDirectory = kGolden + "hugging_face/plain", kFile = kGolden + "one.bin";
+const std::string kGoldenFiles = STAGEGPT_SOURCE_DIR "/tests/golden/";
+const std::string kDirectory = kGoldenFiles + "hugging_face/plain", kFile = kGoldenFiles + "one.bin";
 // A tokenizer of 638 tokens.
-const std::string kTokenizer = kGolden + "saved_char.json";
+const std::string kTokenizer = kGoldenFiles + "saved_char.json";
 
 // The error message of load_trained_model(), which calls `check` with the model's configuration.
-std::string refusal(const std::string& path, const std::optional<std::string>& tokenizer,
-                    const std::function<void(const Gpt2Config&)>& check) {
+std::string refusal_of_model(const std::string& path, const std::optional<std::string>& tokenizer,
+                             const std::function<void(const Gpt2Config&)>& check) {
   const std::unique_ptr<Backend> backend = make_cpu_backend(1);
   try {
     load_trained_model(*backend, path, tokenizer, check);
@@ -34,20 +34,21 @@ TEST(TrainedModels, AreCheckedWhenTheirSizeIsKnown) {
   const auto no_room = [](const Gpt2Config& config) {
     user_error("no room for ", config.vocab_size, " tokens and ", config.block_size, " positions");
   };
-  EXPECT_EQ(refusal(kFile, kTokenizer, no_room), "no room for 37 tokens and 7 positions");
+  EXPECT_EQ(refusal_of_model(kFile, kTokenizer, no_room), "no room for 37 tokens and 7 positions");
   const Gpt2Config directory = HuggingFaceModel(kDirectory, "--model").config();
-  EXPECT_EQ(refusal(kDirectory, kTokenizer, no_room),
+  EXPECT_EQ(refusal_of_model(kDirectory, kTokenizer, no_room),
             concat("no room for ", directory.vocab_size, " tokens and ", directory.block_size, " positions"));
 }
 
 TEST(TrainedModels, NeedATokenizerThatFits) {
   const auto any = [](const Gpt2Config&) {};
   EXPECT_EQ(
-      refusal(kFile, std::nullopt, any),
+      refusal_of_model(kFile, std::nullopt, any),
       "--tokenizer-path: expected the path of a tokenizer, since the model file \"" + kFile + "\" has none");
-  EXPECT_EQ(refusal(kGolden + "none.bin", std::nullopt, any),
-            "--model: expected a directory or a model file, but \"" + kGolden + "none.bin\" does not exist");
-  EXPECT_EQ(refusal(kFile, kTokenizer, any),
+  EXPECT_EQ(
+      refusal_of_model(kGoldenFiles + "none.bin", std::nullopt, any),
+      "--model: expected a directory or a model file, but \"" + kGoldenFiles + "none.bin\" does not exist");
+  EXPECT_EQ(refusal_of_model(kFile, kTokenizer, any),
             "--tokenizer-path: expected a tokenizer of at most 37 tokens, as the model has, not 638");
 }
 

@@ -35,7 +35,8 @@ QUICK_SCRIPTS = {"scripts/scaling_model.py", "scripts/scaling_grids.py"}  # they
 TINY_MODEL = {"--n-layer": "1", "--n-head": "2", "--n-embd": "16"}
 TINY_GENERATION = {"--model": "nano", **TINY_MODEL, "--steps": "1"}
 TINY_BENCH = {**TINY_GENERATION, "--batch-size": "2", "--seq-len": "8", "--warmup": "0"}
-OF_SEVERAL_RANKS = ("--tensor-parallel", "--pipeline-parallel")  # a call is run with one rank
+SMALLER_FLAGS = {"--tensor-parallel": "1", "--pipeline-parallel": "1",  # a call is run with one rank
+                 "--compare-matmul": "64"}
 TINY_COMPARISON = ["--stages", "0", "--repeats", "1", "--no-reproducible-pass", "--overwrite"]
 
 
@@ -44,6 +45,7 @@ class Programs:
 
     def __init__(self, directory: Path):
         self.directory = directory
+        self.results: dict[tuple[str, ...], subprocess.CompletedProcess] = {}
 
     def path(self, name: str) -> Path:
         """The path of a program. For a GPU program, that of its emulated version, which every build has."""
@@ -55,6 +57,13 @@ class Programs:
                            ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0")
         return subprocess.run([self.path(name), *arguments], cwd=directory, env=environment, stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, check=False)
+
+    def run_once(self, name: str, arguments: list[str], directory: Path) -> subprocess.CompletedProcess:
+        """run(), or what it gave for the same arguments before: many examples of a bench differ in the sizes only."""
+        key = (name, *arguments)
+        if key not in self.results:
+            self.results[key] = self.run(name, arguments, directory)
+        return self.results[key]
 
     @functools.cache
     def flags(self, name: str) -> set[str]:
@@ -123,8 +132,8 @@ def result_of(call: Call, programs: Programs, scratch: Path) -> subprocess.Compl
         return programs.run(call.name, call.arguments, ROOT)
     if job and job.group(2) == "bench":
         values = {} if "--budget" in call.arguments else TINY_GENERATION if "--generate" in call.arguments else TINY_BENCH
-        one_rank = {flag: "1" for flag in OF_SEVERAL_RANKS if flag in call.arguments}
-        return programs.run(call.name, with_values(call.arguments, values | one_rank), scratch)
+        smaller = {flag: value for flag, value in SMALLER_FLAGS.items() if flag in call.arguments}
+        return programs.run_once(call.name, with_values(call.arguments, values | smaller), scratch)
     if call.name == "compare_stages":
         return programs.run(call.name, tiny_comparison(call.arguments), scratch)
     if (job and job.group(2) in ("train", "generate", "evaluate", "inspect")) or call.name in ("convert_checkpoint", "prepare_data"):

@@ -12,6 +12,7 @@
 #include "common/io/file.h"
 #include "common/measure/verify.h"
 #include "tests/support/backends.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/tensors.h"
 #include "tests/support/tolerance.h"
 
@@ -51,7 +52,10 @@ std::vector<GoldenTarget> targets(const std::function<bool(const GoldenTarget&)>
   return targets;
 }
 bool is_single(const GoldenTarget& target) { return target.dtype != DType::f64; }
-bool is_quick(const GoldenTarget& target) { return !target.backend->products_only; }
+// The sanitizers need to see the steps of a training on the emulator once.
+bool is_quick(const GoldenTarget& target) {
+  return !target.backend->products_only && !(test::kSanitized && target.backend->without_large);
+}
 
 std::ostream& operator<<(std::ostream& out, const GoldenTarget& target) {
   return out << target.model << "_on_" << target.backend->name << '_' << target.dtype;

@@ -11,8 +11,6 @@
 #include <thread>
 #include <tuple>
 
-#include "tests/support/sanitized.h"
-
 namespace stagegpt::test {
 namespace {
 
@@ -224,7 +222,6 @@ TEST(Bench, HasLossAndNormOfTheFirstStep) {
 }
 
 TEST(Bench, AStepTakesItsBoundAtLeast) {
-  if (kSanitized) GTEST_SKIP() << "the speed of the optimised build";
   // Long steps of about 30 ms on one thread: on a busy machine, threads wait for each other, and short
   // measurements may or may not be interrupted.
   const auto json = bench_json(

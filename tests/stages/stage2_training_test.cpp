@@ -8,7 +8,6 @@
 
 #include "stage0_serial/cpu_backend.h"
 #include "tests/support/backends.h"
-#include "tests/support/sanitized.h"
 #include "tests/support/small_training.h"
 #include "tests/support/tolerance.h"
 
@@ -71,7 +70,7 @@ Course allowed_differences(const Course& exact, double dropout, double rounding)
 }
 
 TEST_P(Stage2Training, TrainsAsStage0) {
-  constexpr int kSteps = kSanitized ? 2 : 8;
+  constexpr int kSteps = 8;
   for (const double dropout : {0.0, 0.2}) {
     const Course expected = course_of_stage0(dropout, kSteps, 0, 0);
     const Course allowed = allowed_differences(expected, dropout, GetParam().rounding);
@@ -120,7 +119,7 @@ TEST_P(Stage2Training, RecomputationChangesNoBit) {
 
 TEST_P(Stage2Training, SameSeedSameBits) {
   SmallTraining a = tested(0.1), b = tested(0.1);
-  constexpr int kSteps = kSanitized ? 2 : 4;
+  constexpr int kSteps = 4;
   for (int step = 0; step < kSteps; ++step) EXPECT_EQ(a.trainer.step().loss, b.trainer.step().loss);
   EXPECT_EQ(a.weights(), b.weights());
 }

@@ -9,11 +9,11 @@
 namespace stagegpt::test {
 namespace {
 
-const DecodeSubject kSubject{
+const DecodeSubject kDecodeSubject{
     .model = "nano", .machine = "a machine", .weights = "bf16", .parameters = 7, .threads = 3};
 
 // The median token takes 8 ms and reads 4 MB: 0.5 GB/s of the memory's 2 GB/s.
-DecodeReport made_report() {
+DecodeReport made_decode_report() {
   DecodeReport report;
   for (const double ms : {20.0, 8.0, 4.0}) report.token_ms.add(ms);
   report.peak_bytes = 3 << 19;
@@ -23,7 +23,7 @@ DecodeReport made_report() {
 }
 
 TEST(DecodeReport, has_each_figure_once_as_json) {
-  EXPECT_EQ(decode_json(kSubject, made_report()).dump(2), R"({
+  EXPECT_EQ(decode_json(kDecodeSubject, made_decode_report()).dump(2), R"({
   "model": "nano",
   "parameters": 7,
   "weights": "bf16",
@@ -45,7 +45,7 @@ TEST(DecodeReport, has_each_figure_once_as_json) {
 
 TEST(DecodeReport, has_them_in_a_table) {
   testing::internal::CaptureStdout();
-  print_decode_table(kSubject, made_report());
+  print_decode_table(kDecodeSubject, made_decode_report());
   std::fflush(stdout);
   EXPECT_EQ(testing::internal::GetCapturedStdout(), R"(nano, 7 parameters, matrices in bf16
 a machine

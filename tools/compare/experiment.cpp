@@ -21,10 +21,10 @@ const FlagList& default_flags() {
 }
 
 // Flags that compare_stages sets for each run, or for which it has its own flag.
-constexpr const char* kOwn[] = {"--run-dir",     "--resume",        "--threads", "--reproducible",
-                                "--json",        "--dry-run",       "--config",  "--print-config",
-                                "--trace-steps", "--help",          "--version", "--val-fraction",
-                                "--profile",     "--profile-steps", kTensorFlag, kPipelineFlag};
+constexpr const char* kOwnFlags[] = {"--run-dir",     "--resume",        "--threads", "--reproducible",
+                                     "--json",        "--dry-run",       "--config",  "--print-config",
+                                     "--trace-steps", "--help",          "--version", "--val-fraction",
+                                     "--profile",     "--profile-steps", kTensorFlag, kPipelineFlag};
 
 }  // namespace
 
@@ -49,7 +49,7 @@ std::int64_t Experiment::micro_steps() const {
 }
 
 FlagList experiment_flags(const FlagList& configuration, const FlagList& handed_on) {
-  for (const char* own : kOwn) {
+  for (const char* own : kOwnFlags) {
     if (handed_on.has(own))
       user_error(own, ": not allowed after --, because compare_stages sets it for each run");
   }
@@ -59,7 +59,7 @@ FlagList experiment_flags(const FlagList& configuration, const FlagList& handed_
   }
   flags.update(configuration);
   flags.update(handed_on);
-  for (const char* own : kOwn) flags.remove(own);  // run.json may contain them
+  for (const char* own : kOwnFlags) flags.remove(own);  // run.json may contain them
   // Training only; each run still saves a checkpoint at its end.
   constexpr const char* kNever = "1000000000";
   for (const char* every : {"--eval-every", "--checkpoint-every"}) flags.set(every, {kNever});

@@ -16,7 +16,7 @@ namespace stagegpt {
 namespace {
 
 using Header = std::array<std::int32_t, 256>;
-constexpr std::int32_t kMagic = 20240328, kVersion = 2;
+constexpr std::int32_t kMagic = 20240328, kNewestVersion = 2;
 constexpr std::int32_t kGpt2EndOfText = 50256;  // implied by version 1
 constexpr std::size_t kLongestToken = 255;
 
@@ -24,7 +24,7 @@ Header read_header(std::span<const std::byte> file) {
   Header header{};
   if (file.size() < sizeof header) user_error("the file has ", file.size(), " bytes, fewer than its header");
   std::memcpy(header.data(), file.data(), sizeof header);
-  if (header[1] != 1 && header[1] != kVersion) user_error("version ", header[1], ", expected 1 or 2");
+  if (header[1] != 1 && header[1] != kNewestVersion) user_error("version ", header[1], ", expected 1 or 2");
   if (header[2] < 1) user_error("the header specifies ", header[2], " tokens, expected at least 1");
   return header;
 }
@@ -123,7 +123,7 @@ std::string llmc_tokenizer(const Tokenizer& tokenizer) {
     user_error("llm.c's format needs an end-of-text token, which this vocabulary does not have");
   Header header{};
   header[0] = kMagic;
-  header[1] = kVersion;
+  header[1] = kNewestVersion;
   header[2] = static_cast<std::int32_t>(tokenizer.size());
   header[3] = *tokenizer.end_of_text();
   std::string file(reinterpret_cast<const char*>(header.data()), sizeof header);
