@@ -97,7 +97,7 @@ class Overlay:
             moved.parent.mkdir(parents=True, exist_ok=True)
             moved.write_text(self._in_changed_tree(of_several.read_text()))
             command = command.replace(source, str(moved))
-        if self.options:  # precompiled headers have the options of the build
+        if self.options not in command:  # precompiled headers have the options of the build
             command = re.sub(r" -Winvalid-pch -include \S+", "", command)
         return f"{self._in_changed_tree(command).replace(output, str(place))} {self.options}"
 

@@ -54,7 +54,7 @@ std::vector<GoldenTarget> targets(const std::function<bool(const GoldenTarget&)>
 bool is_single(const GoldenTarget& target) { return target.dtype != DType::f64; }
 // The sanitizers need to see the steps of a training on the emulator once.
 bool is_quick(const GoldenTarget& target) {
-  return !target.backend->products_only && !(test::kSanitized && target.backend->without_large);
+  return !target.backend->products_only && !(test::kSanitized && target.backend->brief);
 }
 
 std::ostream& operator<<(std::ostream& out, const GoldenTarget& target) {

@@ -17,7 +17,7 @@ struct BackendUnderTest {
   std::vector<DType> dtypes;
   bool products_only = false;  // differs from another backend only in products, which are slow
   double rounding = 0;         // unit roundoff of GEMM's operands, if it is larger than that of the dtype
-  bool without_large = false;  // another backend computes many rows or heads in the same way
+  bool brief = false;          // fewer cases, because another backend would make the same errors
 };
 
 // For the messages of failing tests.

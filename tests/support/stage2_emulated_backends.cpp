@@ -49,7 +49,7 @@ const std::vector<BackendUnderTest>& backends_under_test() {
                    .dtypes = {DType::bf16},
                    .rounding = unit_roundoff(DType::bf16)});
     if (kSanitized) {  // they find the same errors in every thread order, and in TF32
-      for (BackendUnderTest& backend : all) backend.without_large = backend.name != "emulated_random";
+      for (BackendUnderTest& backend : all) backend.brief = backend.name != "emulated_random";
       return all;
     }
     all.push_back({.name = "emulated_tf32",
@@ -64,7 +64,7 @@ const std::vector<BackendUnderTest>& backends_under_test() {
     add("emulated_late", emulated({Order::forward}, GpuMatmul::cublaslt, /*fused=*/true, /*late=*/true));
     for (BackendUnderTest& backend : all) {
       const auto is = [&](const char* name) { return backend.name == name; };
-      backend.without_large = is("emulated_forward") || is("emulated_reverse") || is("emulated_late");
+      backend.brief = is("emulated_forward") || is("emulated_reverse") || is("emulated_late");
     }
     return all;
   }();
