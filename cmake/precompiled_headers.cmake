@@ -1,7 +1,8 @@
 # stagegpt_precompile(<target>… [WITH <name>])
 #
 # Has the compiler read the standard library's headers once for all of these targets. It takes half a second less for each file.
-# The project's own headers are not among them, so a file that lacks an include of one of these is still found. <name> is a
+# The project's own headers are not among them: a file that does not include one that it uses is still found. One that does not
+# include a header of the standard library is found with CMAKE_DISABLE_PRECOMPILE_HEADERS (.github/workflows/ci.yml). <name> is a
 # library of stagegpt_add_precompiled_headers() whose options the targets have.
 function(stagegpt_precompile)
   cmake_parse_arguments(arg "" "WITH" "" ${ARGN})

@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).resolve().parents[3] / "labs"), str(Path(__file__).resolve().parent)]
 
 import fake_tree  # noqa: E402
-from kit import grade, intake, lab_file  # noqa: E402
+from kit import grade, intake, isolated, lab_file  # noqa: E402
 from kit.build_tree import BuildTree  # noqa: E402
 from kit.grader import Grader, Options  # noqa: E402
 from kit.results import Case, Report  # noqa: E402
@@ -53,6 +53,14 @@ class GraderTest(unittest.TestCase):
         with contextlib.redirect_stderr(self.said):
             return self.grader(self.out / "out", **options).grade(self.submission(source), "alice")
 
+    def expect_flags(self, report: Report, flags: list[str]) -> None:
+        """A machine such as a chroot may not let an ordinary user isolate programs. The report then says so first."""
+        scratch = self.out / "isolation"
+        scratch.mkdir()
+        isolation = isolated.run(["true"], isolated.Place(scratch)).isolation
+        lacking = [part for part, allowed in isolation.items() if not allowed and part != "user"]
+        self.assertEqual(report.flags, [f"not isolated: {', '.join(lacking)}"] * bool(lacking) + flags)
+
     def results(self) -> dict:
         return json.loads((self.out / "out/alice/results.json").read_text())
 
@@ -69,7 +77,8 @@ class GraderTest(unittest.TestCase):
 
     def test_the_solution_has_all_points(self) -> None:
         report = self.grade(fake_tree.SOLUTION)
-        self.assertEqual((report.earned, report.points, report.flags), (20, 20, []))
+        self.assertEqual((report.earned, report.points), (20, 20))
+        self.expect_flags(report, [])
         results = self.results()
         self.assertEqual((results["score"], len(results["tests"])), (20, 4))
         self.assertEqual([test["visibility"] for test in results["tests"]], ["visible"] * 3 + ["after_published"])
@@ -212,7 +221,7 @@ class GraderTest(unittest.TestCase):
     def test_calls_of_other_functions_are_looked_at(self) -> None:
         above = "namespace stagegpt { int solved(const int*, int); }"
         report = self.grade(fake_tree.with_body("return solved(values, count);", above))
-        self.assertEqual(report.flags, ["calls stagegpt::solved, which the solution does not call"])
+        self.expect_flags(report, ["calls stagegpt::solved, which the solution does not call"])
 
     # Many submissions.
 
