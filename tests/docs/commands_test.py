@@ -45,7 +45,6 @@ class Programs:
 
     def __init__(self, directory: Path):
         self.directory = directory
-        self.results: dict[tuple[str, ...], subprocess.CompletedProcess] = {}
 
     def path(self, name: str) -> Path:
         """The path of a program. For a GPU program, that of its emulated version, which every build has."""
@@ -58,12 +57,10 @@ class Programs:
         return subprocess.run([self.path(name), *arguments], cwd=directory, env=environment, stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, check=False)
 
-    def run_once(self, name: str, arguments: list[str], directory: Path) -> subprocess.CompletedProcess:
+    @functools.cache
+    def run_once(self, name: str, arguments: tuple[str, ...], directory: Path) -> subprocess.CompletedProcess:
         """run(), or what it gave for the same arguments before: many examples of a bench differ in the sizes only."""
-        key = (name, *arguments)
-        if key not in self.results:
-            self.results[key] = self.run(name, arguments, directory)
-        return self.results[key]
+        return self.run(name, list(arguments), directory)
 
     @functools.cache
     def flags(self, name: str) -> set[str]:
@@ -133,7 +130,7 @@ def result_of(call: Call, programs: Programs, scratch: Path) -> subprocess.Compl
     if job and job.group(2) == "bench":
         values = {} if "--budget" in call.arguments else TINY_GENERATION if "--generate" in call.arguments else TINY_BENCH
         smaller = {flag: value for flag, value in SMALLER_FLAGS.items() if flag in call.arguments}
-        return programs.run_once(call.name, with_values(call.arguments, values | smaller), scratch)
+        return programs.run_once(call.name, tuple(with_values(call.arguments, values | smaller)), scratch)
     if call.name == "compare_stages":
         return programs.run(call.name, tiny_comparison(call.arguments), scratch)
     if (job and job.group(2) in ("train", "generate", "evaluate", "inspect")) or call.name in ("convert_checkpoint", "prepare_data"):

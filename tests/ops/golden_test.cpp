@@ -52,7 +52,8 @@ std::vector<GoldenTarget> targets(const std::function<bool(const GoldenTarget&)>
   return targets;
 }
 bool is_single(const GoldenTarget& target) { return target.dtype != DType::f64; }
-// The sanitizers need to see the steps of a training on the emulator once.
+// Steps of a training. Under the sanitizers they take long on the emulator, and not all of its backends have
+// kernels of their own.
 bool is_quick(const GoldenTarget& target) {
   return !target.backend->products_only && !(test::kSanitized && target.backend->brief);
 }
