@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -70,14 +70,20 @@ class Overlay:
 
     def _objects_of(self, files: list[str]) -> set[str]:
         """The objects that one of these files was compiled into."""
-        paths = {str(self.root / file) for file in files}
-        stale = set()
+        paths = {self.root / file for file in files}
+        return {target for target, sources in self._dependencies(tuple(files)) if paths.intersection(sources)}
+
+    def sources(self) -> list[Path]:
+        """What the objects that are compiled anew are made from: files of the tree."""
+        read = {source for target, sources in self._dependencies() if target in self.stale for source in sources}
+        return sorted(path for path in read if path.is_relative_to(self.root))
+
+    def _dependencies(self, endings: tuple[str, ...] = ("",)) -> Iterator[tuple[str, list[Path]]]:
+        """Each object of the build, and what was compiled into it: files whose names have one of these endings."""
         for block in self._ninja("-t", "deps").split("\n\n"):
             lines = block.splitlines()
-            sources = (str((self.build / line.strip()).resolve()) for line in lines[1:] if line.endswith(tuple(files)))
-            if any(source in paths for source in sources):
-                stale.add(lines[0].partition(":")[0])
-        return stale
+            yield lines[0].partition(":")[0] if lines else "", [(self.build / line.strip()).resolve() for line in lines[1:]
+                                                                if line.endswith(endings)]
 
     @staticmethod
     def _output(command: str) -> str:

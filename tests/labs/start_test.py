@@ -9,7 +9,7 @@ import sys
 import time
 import unittest
 
-from small_tree import ROOT, SOURCES, is_executable, lab, small_tree, snapshot, temporary, without_git_settings
+from small_tree import SOURCES, is_executable, lab, small_tree, snapshot, temporary, without_git_settings
 
 SECRET = b"the secret of sums"
 
@@ -164,30 +164,6 @@ class Start(unittest.TestCase):
         self.assert_refused(lab(self.target, "grade", "x"), "this folder has no verb 'grade'")
         (self.target / ".lab").write_text("{}")
         self.assert_refused(lab(self.target, "check"), ".*/.lab: ")
-
-
-class RealTree(unittest.TestCase):
-    def test_no_starter_holds_the_body_of_a_function_that_is_cut(self):
-        """The body of a function that is cut, without white space, is in no file of its lab's starter."""
-        sys.path.insert(0, str(ROOT / "labs"))
-        from kit import cutter, starter, tree
-        from kit.lab_file import all_labs
-        squeezed = {path: b"".join((ROOT / path).read_bytes().split()) for path in tree.files(ROOT)
-                    if (ROOT / path).is_file() and (ROOT / path).stat().st_size < 1 << 20}
-        for one in all_labs(ROOT):
-            cut_files = {path: "".join(text.split()).encode() for path, text in starter.students_files(one).items()}
-            held = {**{path: content for path, content in squeezed.items() if starter.placed(one, path) is not None
-                       and not path.startswith(starter.HIDDEN_TESTS)}, **cut_files}
-            self.assertGreater(len(held), 500)
-            for written in one.write:
-                text = (ROOT / written.path).read_text()
-                for cut in written.cuts:
-                    found = cutter.find(text, cut.signature)
-                    body = "".join(text[found.body_begin + 1:found.body_end - 1].split()).encode()
-                    if len(body) < 60:  # such as `return place_.rank;`, which others may have too
-                        continue
-                    self.assertIn(body, squeezed[written.path])
-                    self.assertEqual([path for path, content in held.items() if body in content], [], cut.label)
 
 
 if __name__ == "__main__":

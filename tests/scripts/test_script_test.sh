@@ -43,8 +43,11 @@ expect_no_call() {
 }
 
 for preset in release ci asan; do echo "$passing" >"$work/$preset"; done
+mkdir -p "$work/build/release/tests/labs"
+touch "$work/build/release/tests/labs/a.passed"  # tests/support/run_script.sh
 expect 0 "== release"
 grep -q 'ctest --preset release --label-exclude slow' "$CALLS"
+[ ! -e "$work/build/release/tests/labs/a.passed" ]
 expect 0 "== asan" --full
 [ "$(grep -c '^ctest' "$CALLS")" = 2 ]
 tail -1 "$work/out" | grep -q "^== all tests have run with: ci, asan; "

@@ -32,7 +32,7 @@ class Bf16Training : public TrainedRuns {
 // Stage 0's losses are the reference. A number in bf16 is off by up to 2⁻⁸ of itself. The loss is a mean over
 // many, so that it is off by less; measured: 3.8e-4 of itself at most.
 TEST_F(Bf16Training, LossTracksThatOfF32) {
-  const Arguments steps = {"--steps", "50", "--dropout", "0"};
+  const Arguments steps = {"--steps", "30", "--dropout", "0"};
   stage0("train", small("f32", steps));
   done("train", small("bf16", steps));
   const std::vector<double> expected = metric("f32", "loss"), got = metric("bf16", "loss");
@@ -65,13 +65,13 @@ TEST_F(Bf16Training, LayersHaveTheNumbersOfF32AndWatchingChangesNoBit) {
 }
 
 TEST_F(Bf16Training, EndsInTheSameBitsAgainAndWhenResumed) {
-  const Arguments steps = {"--stop-after", "12"}, first = with_flags(kFewSequences, steps);
+  const Arguments steps = {"--stop-after", "6"}, first = with_flags(kFewSequences, steps);
   done("train", small("once", first));
   done("train", small("again", first));
-  EXPECT_EQ(hash_after(12, "again"), hash_after(12, "once"));
-  done("train", small("resumed", with_flags(kFewSequences, {"--stop-after", "7"})));
+  EXPECT_EQ(hash_after(6, "again"), hash_after(6, "once"));
+  done("train", small("resumed", with_flags(kFewSequences, {"--stop-after", "4"})));
   done("train", Arguments{"--resume", "resumed"} + steps);
-  EXPECT_EQ(hash_after(12, "resumed"), hash_after(12, "once"));
+  EXPECT_EQ(hash_after(6, "resumed"), hash_after(6, "once"));
 }
 
 // A checkpoint contains the f32 weights, so a run can be resumed in any precision.

@@ -2,6 +2,7 @@
 // has one algorithm for each product.
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "tests/support/trained_runs.h"
 
@@ -36,24 +37,34 @@ int count(const std::string& text, const std::string& part) {
   return n;
 }
 
-// A layer's four matrices and the head have a product each in the forward and two in the backward. The bound
-// that bench measures has others.
+// The plans without those of square products, which bench takes for its bound: how many depends on their
+// time.
+nlohmann::json of_the_step(const std::string& file) {
+  static const std::regex kSquare(R"(.* m (\d+) n \1 k \1,.*)");
+  const nlohmann::json all = nlohmann::json::parse(file);
+  nlohmann::json kept;
+  for (const auto& [product, algorithm] : all["plans"].items())
+    if (!std::regex_match(product, kSquare)) kept[product] = algorithm;
+  return kept;
+}
+
+// A layer's four matrices and the head have a product each in the forward and two in the backward.
 TEST_F(Plans, AreThoseOfAStepAndTimedOnce) {
   expect_done(tune("plans.json"));
   const std::string first = text("plans.json");
   const auto json = nlohmann::json::parse(first);
   EXPECT_EQ(json["device"], "emulated GPU");
-  EXPECT_GE(json["plans"].size(), 3 * (4 + 1));
+  EXPECT_GE(of_the_step(first).size(), 3 * (4 + 1));
   // x (2·8,32) · wᵀ with w (3·32,32), and a bias.
   EXPECT_TRUE(
       json["plans"].contains("f32 to f32, m 16 n 96 k 32, ld 96 32 32T, epilogue none bias, "
                              "aligned 256 256 256 256 0"))
       << first;
   expect_done(tune("plans.json"));
-  EXPECT_EQ(text("plans.json"), first);
+  EXPECT_EQ(of_the_step(text("plans.json")), of_the_step(first));
   const ProgramResult more = expect_done(tune("plans.json", {"--batch-size", "3"}));
   const auto both = nlohmann::json::parse(text("plans.json"))["plans"];
-  EXPECT_GT(both.size(), json["plans"].size());
+  EXPECT_GT(of_the_step(text("plans.json")).size(), of_the_step(first).size());
   for (const auto& [product, algorithm] : json["plans"].items())
     EXPECT_TRUE(both.contains(product)) << product;
   EXPECT_NE(more.errors.find(concat("plans: ", both.size(), " matrix products in plans.json")),

@@ -27,7 +27,7 @@ class Stage2Emulated : public TrainedRuns {
 };
 
 TEST_F(Stage2Emulated, TrainsAsStage0) {
-  const Arguments flags = with_flags(kFewSequences, {"--grad-accumulation", "2", "--steps", "30"});
+  const Arguments flags = with_flags(kFewSequences, {"--grad-accumulation", "2", "--steps", "20"});
   stage0("train", small("serial", flags));
   stage2("train", small("emulated", flags));
   expect_same_curves("emulated", "serial");

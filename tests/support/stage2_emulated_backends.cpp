@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "stage2_cuda/cuda_backend.h"
 #include "stage2_cuda/emulation/settings.h"
 #include "tests/support/backends.h"
@@ -63,10 +65,9 @@ const std::vector<BackendUnderTest>& backends_under_test() {
     add("emulated_tiled_forward", emulated({Order::forward}, GpuMatmul::tiled), kProductsOnly);
     add("emulated_vectorised_reverse", emulated({Order::reverse}, GpuMatmul::vectorised), kProductsOnly);
     add("emulated_late", emulated({Order::forward}, GpuMatmul::cublaslt, /*fused=*/true, /*late=*/true));
-    for (BackendUnderTest& backend : all) {
-      const auto is = [&](const char* name) { return backend.name == name; };
-      backend.brief = is("emulated_forward") || is("emulated_reverse") || is("emulated_late");
-    }
+    for (const char* name : {"emulated_forward", "emulated_reverse", "emulated_tiled_forward",
+                             "emulated_vectorised_reverse", "emulated_late"})
+      std::ranges::find(all, name, &BackendUnderTest::name)->brief = true;
     return all;
   }();
   return backends;

@@ -14,7 +14,7 @@ inline const Arguments kFourSteps = {"--stop-after",   "4", "--batch-size",     
                                      "--val-fraction", "0", "--max-new-tokens", "0"};
 
 // For small(), in a run on the emulator. They divide among one to three ranks.
-inline const Arguments kFewSequences = {"--batch-size", "24"};
+inline const Arguments kFewSequences = {"--batch-size", "12"};
 
 class TrainedRuns : public testing::Test {
  protected:
