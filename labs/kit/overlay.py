@@ -73,10 +73,13 @@ class Overlay:
         paths = {self.root / file for file in files}
         return {target for target, sources in self._dependencies(tuple(files)) if paths.intersection(sources)}
 
-    def sources(self) -> list[Path]:
-        """What the objects that are compiled anew are made from: files of the tree."""
-        read = {source for target, sources in self._dependencies() if target in self.stale for source in sources}
-        return sorted(path for path in read if path.is_relative_to(self.root))
+    def made_from(self, targets: list[str]) -> tuple[str, list[Path]]:
+        """The commands that build targets, and the files of the tree that are read to compile their tests and what has changed."""
+        commands = self._ninja("-t", "commands", *targets)
+        objects = {output for command in commands.splitlines() if (output := self._output(command)) in self.stale
+                   or output.startswith("tests/")}
+        read = {source for target, sources in self._dependencies() if target in objects for source in sources}
+        return commands, sorted(path for path in read if path.is_relative_to(self.root))
 
     def _dependencies(self, endings: tuple[str, ...] = ("",)) -> Iterator[tuple[str, list[Path]]]:
         """Each object of the build, and what was compiled into it: files whose names have one of these endings."""

@@ -8,7 +8,8 @@ failures=0
 fail() { echo "run_script_test.sh: $*"; failures=$((failures + 1)); }
 
 "$run_script" "git" "" git --version >/dev/null || fail "a program that is named is not found"
-[ "$("$run_script" "git" "" sh -c 'cmake --version 2>/dev/null; echo $?')" = 127 ] || fail "a program that is not named can be run"
+[[ $("$run_script" "git" "" sh -c 'cmake --version 2>&1; echo $?') = "cmake: not among the programs"*127 ]] ||
+  fail "a program that is not named can be run"
 "$run_script" "" "" sh -c 'command -v sed >/dev/null && exit 3'
 [ $? = 3 ] || fail "the exit code of the test is lost, or a program of the system"
 env -u STAGEGPT_MISSING_PROGRAM "$run_script" "no_such_program" "" true >/dev/null
@@ -37,8 +38,13 @@ echo 2 >"$work/inputs/file"
 expect 3 "a test with a changed input" "$passing"
 touch "$work/inputs/another"
 expect 4 "a test with one more input" "$passing"
-expect 5 "a test that fails" "$passing; exit 3"
-expect 6 "a test that has failed" "$passing; exit 3"
+chmod +x "$work/inputs/file"
+expect 5 "a test with an input that can be executed" "$passing"
+for status in 3 77; do
+  count=$(wc -l <"$work/runs")
+  expect $((count + 1)) "a test that fails or is skipped" "$passing; exit $status"
+  expect $((count + 2)) "a test that has failed or was skipped" "$passing; exit $status"
+done
 (cd "$work/build" && "$work/tests/support/run_script.sh" "" no_such_input true) 2>/dev/null && fail "a test passes without its inputs"
 
 # Scripts that are registered without stagegpt_add_script_test().

@@ -17,8 +17,10 @@ done
 if [ -n "$inputs" ]; then
   root=$(cd "$(dirname "$0")/../.." && pwd)
   # shellcheck disable=SC2086  # a list of paths
-  state=$(cd "$root" && find $inputs tests/support/run_script.sh -type f -not -name '*.pyc' -print0 | sort -z | xargs -0 sha256sum) || exit
-  state=$(printf '%s\n' "$*" "$state" | sha256sum)
+  files=$(cd "$root" && find $inputs tests/support/run_script.sh -not -name '*.pyc' -not -type d -printf '%m %l %p\n' | sort) || exit
+  # shellcheck disable=SC2086
+  contents=$(cd "$root" && find $inputs tests/support/run_script.sh -not -name '*.pyc' -type f -print0 | sort -z | xargs -0 sha256sum) || exit
+  state=$(printf '%s\n' "$*" "$(id -u) $(uname -r)" "$files" "$contents" | sha256sum)
   passed=${state%% *}.passed
   [ ! -e "$passed" ] || { echo "passed before; since then, nothing has changed in $inputs"; exit 0; }
 fi
