@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Sets up, builds, and runs every test that this machine can run, optimised. Tests of many similar cases try a sample of them.
 #   scripts/test.sh [--full] [--all] [--preset NAME]... [--minutes N]
-# --full is what continuous integration runs: all tests in all cases, with each file of the programs checked alone, then under
-# AddressSanitizer and UBSan what parses, allocates, threads or emulates. --all adds the tests labelled `slow`. --preset names
-# a preset of CMakePresets.json to use in place of `release`. --minutes ends after N minutes and says what has not run, a failure.
+# --full is what continuous integration runs: all tests in all cases, then under AddressSanitizer and UBSan what parses,
+# allocates, threads or emulates. --all adds the tests labelled `slow`. --preset names a preset of CMakePresets.json to use in
+# place of `release`. --minutes ends after N minutes and says what has not run, a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -6,7 +6,6 @@
 #include "common/data/corpus.h"
 #include "common/io/content_hash.h"
 #include "tests/data/prepare_data_fixture.h"
-#include "tests/support/thorough.h"
 
 namespace stagegpt::test {
 namespace {
@@ -259,7 +258,7 @@ TEST_F(PrepareData, TakesOddTextAsItIs) {
 }
 
 TEST_F(PrepareData, TakesAVeryLongLine) {
-  constexpr std::size_t kBytes = kThorough ? 100'000'000 : 20'000'000;
+  constexpr std::size_t kBytes = 20'000'000;
   std::string text;
   for (int i = 0; text.size() < kBytes; ++i) text += "word" + std::to_string(i % 1000) + (i % 7 ? " " : ", ");
   directory.write("text.txt", text);

@@ -8,7 +8,6 @@
 #include "tests/ops/op_run.h"
 #include "tests/support/backends.h"
 #include "tests/support/difference.h"
-#include "tests/support/thorough.h"
 #include "tests/support/tolerance.h"
 
 namespace stagegpt::test {
@@ -63,45 +62,23 @@ std::ostream& operator<<(std::ostream& out, const Target& target) {
 }
 std::string test_name(const testing::TestParamInfo<Target>& info) { return concat(info.param); }
 
-// One result of an op: its errors over all seeds, and the values of the seed with the largest error.
-struct Comparison {
-  RelativeError error, plain_error;
-  Values got, expected;
-  Shape shape;
-
-  void add(const Values& tested, const Values& plain, const Values& reference, const Shape& its_shape) {
-    error.add(tested, reference);
-    plain_error.add(plain, reference);
-    if (const double own = relative_error(tested, reference); !(own <= largest_)) {
-      largest_ = own;
-      got = tested;
-      expected = reference;
-      shape = its_shape;
-    }
-  }
-
- private:
-  double largest_ = -1;
-};
-
 class OpTable : public testing::TestWithParam<Target> {
  protected:
   const OpCase& op() const { return *GetParam().op; }
   DType dtype() const { return GetParam().dtype; }
 
-  OpRun run(Backend& backend, DType dtype, int seed, int constant = OpRun::kNone) {
-    return {backend, dtype, op(), static_cast<std::uint64_t>(seed), constant, this->dtype()};
+  OpRun run(Backend& backend, DType dtype, int constant = OpRun::kNone) {
+    return {backend, dtype, op(), /*seed=*/0, constant, this->dtype()};
   }
-  OpRun reference(int seed) { return run(*naive_, DType::f64, seed); }
-  OpRun plain(int seed) { return run(*naive_, dtype() == DType::bf16 ? DType::f64 : dtype(), seed); }
-  OpRun tested(int seed, int constant = OpRun::kNone) { return run(*backend_, dtype(), seed, constant); }
+  OpRun tested(int constant = OpRun::kNone) { return run(*backend_, dtype(), constant); }
 
-  void expect_close(const Comparison& result, const std::string& what) {
-    const double limit =
-        error_limit(result.plain_error.value(), op().K, dtype(), GetParam().backend->rounding);
-    EXPECT_LE(result.error.value(), limit)
-        << what << ": " << describe_difference(result.got, result.expected, result.shape, limit);
-    EXPECT_LE(result.plain_error.value(), plain_error_limit(dtype())) << what << " of the plain kernel";
+  void expect_close(const Values& got, const Values& plain, const Values& expected, const Shape& shape,
+                    const std::string& what) {
+    const double plain_error = relative_error(plain, expected);
+    const double limit = error_limit(plain_error, op().K, dtype(), GetParam().backend->rounding);
+    EXPECT_LE(relative_error(got, expected), limit)
+        << what << ": " << describe_difference(got, expected, shape, limit);
+    EXPECT_LE(plain_error, plain_error_limit(dtype())) << what << " of the plain kernel";
   }
 
   const std::unique_ptr<Backend> naive_ = make_naive_backend();
@@ -113,37 +90,26 @@ Values sum(Values a, const Values& b) {
   return a;
 }
 
-// The errors of large cases are those of many numbers.
-int seeds_tried(const Target& target) {
-  return !kThorough || is_large(*target.op) || target.backend->brief ? 1 : kSeeds;
-}
-
 TEST_P(OpTable, agrees_with_the_reference) {
-  const std::size_t inputs = op().reals.size();
-  std::vector<Comparison> outputs(2), grads(inputs), sums(inputs);
-  for (int seed = 0; seed < seeds_tried(GetParam()); ++seed) {
-    OpRun expected = reference(seed), other = reference(seed), plain_run = plain(seed), got = tested(seed);
-    for (OpRun* each : {&expected, &plain_run, &got}) each->step(0);
-    other.step(1);
-    for (std::size_t i = 0; i < expected.outputs().size(); ++i) {
-      outputs[i].add(got.outputs()[i], plain_run.outputs()[i], expected.outputs()[i], got.output_shape(i));
-    }
-    for (std::size_t i = 0; i < inputs; ++i) {
-      if (!got.differentiable(i)) continue;
-      grads[i].add(got.grad(i), plain_run.grad(i), expected.grad(i), got.input_shape(i));
-    }
-    // A second backward adds its gradients to those of the first.
-    for (OpRun* each : {&plain_run, &got}) each->step(1);
-    for (std::size_t i = 0; i < inputs; ++i) {
-      if (!got.differentiable(i)) continue;
-      sums[i].add(got.grad(i), plain_run.grad(i), sum(expected.grad(i), other.grad(i)), got.input_shape(i));
-    }
+  OpRun expected = run(*naive_, DType::f64), other = run(*naive_, DType::f64);
+  OpRun plain = run(*naive_, dtype() == DType::bf16 ? DType::f64 : dtype()), got = tested();
+  for (OpRun* each : {&expected, &plain, &got}) each->step(0);
+  other.step(1);
+  for (std::size_t i = 0; i < expected.outputs().size(); ++i) {
+    expect_close(got.outputs()[i], plain.outputs()[i], expected.outputs()[i], got.output_shape(i),
+                 concat("output ", i));
   }
-  for (std::size_t i = 0; i < outputs.size(); ++i) expect_close(outputs[i], concat("output ", i));
-  for (std::size_t i = 0; i < inputs; ++i) {
-    expect_close(grads[i], concat("gradient of input ", i));
-    expect_close(sums[i], concat("gradient of input ", i, ", accumulated"));
-  }
+  const auto expect_gradients = [&](const auto& of_reference, const char* when) {
+    for (std::size_t i = 0; i < op().reals.size(); ++i) {
+      if (!got.differentiable(i)) continue;
+      expect_close(got.grad(i), plain.grad(i), of_reference(i), got.input_shape(i),
+                   concat("gradient of input ", i, when));
+    }
+  };
+  expect_gradients([&](std::size_t i) { return expected.grad(i); }, "");
+  // A second backward adds its gradients to those of the first.
+  for (OpRun* each : {&plain, &got}) each->step(1);
+  expect_gradients([&](std::size_t i) { return sum(expected.grad(i), other.grad(i)); }, ", accumulated");
 }
 
 using OpTableInputs = OpTable;
@@ -153,10 +119,10 @@ using OpTableInputs = OpTable;
 TEST_P(OpTableInputs, an_unwanted_gradient_changes_no_other) {
   const int inputs = static_cast<int>(op().reals.size());
   const double limit = dtype() == DType::bf16 ? error_limit(0, op().K, DType::f32) : 0;
-  OpRun all = tested(0);
+  OpRun all = tested();
   all.step();
   for (int skipped = 0; skipped < inputs; ++skipped) {
-    OpRun without = tested(0, skipped);
+    OpRun without = tested(skipped);
     without.step();
     for (int i = 0; i < inputs; ++i) {
       if (!without.differentiable(i)) continue;

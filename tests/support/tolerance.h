@@ -1,5 +1,5 @@
-// All tolerances of the tests. A result is correct if its norm-wise relative error against the f64 reference,
-// over one or several seeds, is at most
+// All tolerances of the tests. A result is correct if its norm-wise relative error against the f64 reference
+// is at most
 //   max(2 · the error of the plain kernel in the same dtype, c·√K·u).
 // K is the length of the reduction, u is the unit roundoff of the dtype, and c is a constant for all tests.
 #pragma once
@@ -15,9 +15,6 @@
 namespace stagegpt::test {
 
 inline constexpr double kToleranceFactor = 2;  // c; 1 is too little for AdamW, whose betas are rounded to f32
-
-// Number of seeds over which an error is computed; op cases take one outside of CI (thorough.h).
-inline constexpr int kSeeds = 3;
 
 // Unit roundoff of TF32, whose significand has eleven bits.
 inline constexpr double kTf32Roundoff = 0x1p-11;
