@@ -4,6 +4,7 @@ Only the objects that depend on a changed file are compiled, and only what conta
 directory: a starter is built in seconds. Ninja knows the commands and the dependencies.
 """
 
+import functools
 import os
 import re
 import shutil
@@ -13,6 +14,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kit.lab_file import LabError
+
+
+def _ninja(build: Path, *arguments: str) -> str:
+    return subprocess.run(["ninja", "-C", build, "--quiet", *arguments], capture_output=True, text=True, check=True).stdout
+
+
+def dependencies(build: Path, endings: tuple[str, ...] = ("",)) -> Iterator[tuple[str, list[Path]]]:
+    """Each object of a build, and what was compiled into it: files whose names have one of these endings."""
+    resolved = functools.cache(lambda line: (build / line.strip()).resolve())  # many objects have the same headers
+    for block in _ninja(build, "-t", "deps").split("\n\n"):
+        target, *files = block.splitlines() or [""]
+        yield target.partition(":")[0], [resolved(line) for line in files if line.endswith(endings)]
 
 
 class Overlay:
@@ -37,7 +50,7 @@ class Overlay:
     def make(self, targets: list[str]) -> list[str]:
         """Builds targets, as far as that has not been done. Returns the outputs of failed commands."""
         compiled, linked = [], []
-        for command in self._ninja("-t", "commands", *targets).splitlines():
+        for command in _ninja(self.build, "-t", "commands", *targets).splitlines():
             output = self._output(command)
             if " -c " in command and output in self.stale:
                 compiled.append((command, output))
@@ -64,29 +77,18 @@ class Overlay:
                 program.parent.mkdir(exist_ok=True)
                 program.symlink_to(self.build / "bin" / target)
 
-    def _ninja(self, *arguments: str) -> str:
-        command = ["ninja", "-C", self.build, "--quiet", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
     def _objects_of(self, files: list[str]) -> set[str]:
         """The objects that one of these files was compiled into."""
         paths = {self.root / file for file in files}
-        return {target for target, sources in self._dependencies(tuple(files)) if paths.intersection(sources)}
+        return {target for target, sources in dependencies(self.build, tuple(files)) if paths.intersection(sources)}
 
     def made_from(self, targets: list[str]) -> tuple[str, list[Path]]:
         """The commands that build targets, and the files of the tree that are read to compile their tests and what has changed."""
-        commands = self._ninja("-t", "commands", *targets)
+        commands = _ninja(self.build, "-t", "commands", *targets)
         objects = {output for command in commands.splitlines() if (output := self._output(command)) in self.stale
                    or output.startswith("tests/")}
-        read = {source for target, sources in self._dependencies() if target in objects for source in sources}
+        read = {source for target, sources in dependencies(self.build) if target in objects for source in sources}
         return commands, sorted(path for path in read if path.is_relative_to(self.root))
-
-    def _dependencies(self, endings: tuple[str, ...] = ("",)) -> Iterator[tuple[str, list[Path]]]:
-        """Each object of the build, and what was compiled into it: files whose names have one of these endings."""
-        for block in self._ninja("-t", "deps").split("\n\n"):
-            lines = block.splitlines()
-            yield lines[0].partition(":")[0] if lines else "", [(self.build / line.strip()).resolve() for line in lines[1:]
-                                                                if line.endswith(endings)]
 
     @staticmethod
     def _output(command: str) -> str:

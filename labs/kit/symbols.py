@@ -11,6 +11,8 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kit.overlay import dependencies
+
 
 @dataclass(frozen=True)
 class Symbols:
@@ -73,16 +75,8 @@ def of_object(path: Path) -> Symbols:
 
 def objects_of(build: Path, sources: list[Path]) -> list[Path]:
     """The object files that depend on any of the sources, by ninja's record of the last build."""
-    ended = subprocess.run(["ninja", "-C", str(build), "-t", "deps"], capture_output=True, check=True, text=True)
-    wanted = {str(source) for source in sources}
-    found = []
-    for block in ended.stdout.split("\n\n"):
-        target, *lines = block.strip().splitlines() or [""]
-        if not target or "#deps" not in target:
-            continue
-        if wanted & {str((build / line.strip()).resolve()) if not line.strip().startswith("/") else line.strip()
-                     for line in lines}:
-            found.append(build / target.split(":")[0])
+    wanted = {source.resolve() for source in sources}
+    found = [build / target for target, files in dependencies(build) if wanted.intersection(files)]
     return sorted(path for path in found if path.suffix == ".o" and path.exists())
 
 

@@ -27,7 +27,8 @@ class Stage2Emulated : public TrainedRuns {
 };
 
 TEST_F(Stage2Emulated, TrainsAsStage0) {
-  const Arguments flags = with_flags(kFewSequences, {"--grad-accumulation", "2", "--steps", "20"});
+  const Arguments flags =
+      with_flags(kFewSequences, {"--grad-accumulation", "2", "--steps", "12", "--eval-every", "6"});
   stage0("train", small("serial", flags));
   stage2("train", small("emulated", flags));
   expect_same_curves("emulated", "serial");
@@ -225,18 +226,18 @@ TEST_F(Stage2Emulated, RefusesWhatCannotBeCountedOrProfiled) {
 }
 
 TEST_F(Stage2Emulated, AnotherThreadOrderGivesTheSameBits) {
-  stage2("train", small("forward", {"--stop-after", "5"}));
+  const Arguments shorter = with_flags(kFewSequences, {"--stop-after", "4"});
+  stage2("train", small("forward", shorter));
   for (const char* order : {"reverse", "random:7"}) {
-    expect_done(run("train", small(order, {"--stop-after", "5"}),
-                    {.environment = {{"STAGEGPT_EMULATOR_ORDER", order}}}));
-    EXPECT_EQ(hash_after(5, order), hash_after(5, "forward")) << order;
+    expect_done(run("train", small(order, shorter), {.environment = {{"STAGEGPT_EMULATOR_ORDER", order}}}));
+    EXPECT_EQ(hash_after(4, order), hash_after(4, "forward")) << order;
   }
-  stage2("train", small("threads", {"--stop-after", "5", "--threads", "3"}));
-  EXPECT_EQ(hash_after(5, "threads"), hash_after(5, "forward"));
+  stage2("train", small("threads", with_flags(shorter, {"--threads", "3"})));
+  EXPECT_EQ(hash_after(4, "threads"), hash_after(4, "forward"));
 }
 
 TEST_F(Stage2Emulated, EveryVersionOfTheProductTrainsAsTheLibrarys) {
-  const Arguments shorter = {"--batch-size", "4", "--stop-after", "10"};
+  const Arguments shorter = {"--batch-size", "4", "--stop-after", "6", "--eval-every", "5"};
   stage2("train", small("library", shorter));
   for (const char* matmul : {"naive", "tiled", "vectorised"}) {
     stage2("train", small(matmul, with_flags(shorter, {"--gpu-matmul", matmul})));
