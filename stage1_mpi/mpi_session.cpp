@@ -24,7 +24,7 @@ void silence_output() {
 }  // namespace
 
 MpiSession::MpiSession() {
-  // Open MPI: without mpirun, no daemon is started for programs that this one might start.
+  // Without mpirun, Open MPI would start a daemon, for programs that this one might start.
   setenv("OMPI_MCA_ess_singleton_isolated", "1", /*overwrite=*/0);
   int provided = MPI_THREAD_SINGLE;
   check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");

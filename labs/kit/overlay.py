@@ -17,7 +17,7 @@ from kit.lab_file import LabError
 
 
 def _ninja(build: Path, *arguments: str) -> str:
-    return subprocess.run(["ninja", "-C", build, "--quiet", *arguments], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(["ninja", "-C", build, *arguments], capture_output=True, text=True, check=True).stdout
 
 
 def dependencies(build: Path, endings: tuple[str, ...] = ("",)) -> Iterator[tuple[str, list[Path]]]:

@@ -27,8 +27,8 @@ class Stage2Emulated : public TrainedRuns {
 };
 
 TEST_F(Stage2Emulated, TrainsAsStage0) {
-  const Arguments flags =
-      with_flags(kFewSequences, {"--grad-accumulation", "2", "--steps", "12", "--eval-every", "6"});
+  const Arguments flags = with_flags(kFewSequences, {"--grad-accumulation", "2", "--steps", "12",
+                                                     "--warmup-steps", "1", "--eval-every", "6"});
   stage0("train", small("serial", flags));
   stage2("train", small("emulated", flags));
   expect_same_curves("emulated", "serial");

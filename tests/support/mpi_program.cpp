@@ -47,7 +47,7 @@ ProgramResult run_mpi(const std::vector<std::string>& arguments, const fs::path&
        {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_mpi_yield_when_idle"}) {
     with_root.environment.emplace_back(name, "1");
   }
-  // Open MPI takes 0.2 s to find out that there is no network adapter.
+  // Without this, Open MPI looks for network adapters for 0.2 s.
   with_root.environment.emplace_back("OMPI_MCA_pml", "ob1");
   // Only ranks have MALLOC_PERTURB_ (see ranks_of): mpirun itself reads uninitialised memory when a rank
   // aborts, and would crash.

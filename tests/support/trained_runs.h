@@ -13,7 +13,7 @@ using Arguments = std::vector<std::string>;
 inline const Arguments kFourSteps = {"--stop-after",   "4", "--batch-size",     "4",
                                      "--val-fraction", "0", "--max-new-tokens", "0"};
 
-// For small(), in a run on the emulator. They divide among one to three ranks.
+// For small(), in a run on the emulator. They divide among one to four ranks.
 inline const Arguments kFewSequences = {"--batch-size", "12"};
 
 class TrainedRuns : public testing::Test {

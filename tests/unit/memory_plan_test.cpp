@@ -78,7 +78,7 @@ MemoryStats real_stats(const Training& training, bool fused = true, int ranks = 
   return backend->memory_stats();
 }
 
-std::size_t real_peak(const Training& training, bool fused = true, int ranks = 1) {
+std::size_t real_peak(const Training& training, bool fused, int ranks = 1) {
   return real_stats(training, fused, ranks).peak_bytes_in_use;
 }
 
