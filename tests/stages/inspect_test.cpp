@@ -106,6 +106,11 @@ TEST_F(Inspect, PageShowsAnyTextSafely) {
   EXPECT_EQ(data["tokens"], characters);
   ASSERT_EQ(json["tokens"].size(), characters.size());
   for (std::size_t t = 0; t < characters.size(); ++t) EXPECT_EQ(json["tokens"][t]["text"], characters[t]);
+  // The first token attends to itself alone: the first byte is 255, which base64 writes as '/' and one of
+  // these.
+  const std::string attention = data["attention"];
+  EXPECT_EQ(attention[0], '/');
+  EXPECT_NE(std::string("wxyz0123456789+/").find(attention[1]), std::string::npos) << attention[1];
   EXPECT_EQ(page.substr(at, end - at).find_first_of("<>&"), std::string::npos);
   for (const char* outside : {"src=", "href=", "http:", "https:", "@import", "url("})
     EXPECT_EQ(page.find(outside), std::string::npos) << outside;

@@ -200,18 +200,25 @@ TEST_P(Faults, WhatIsNotFiniteEndsAllAndIsToldOnce) {
 }
 
 // The path is the same, but each rank has another working directory.
-TEST_P(FaultsOfStage1, DataThatDifferAreNamed) {
+TEST_P(FaultsOfStage1, FilesThatDifferAreNamed) {
   std::filesystem::create_directory(directory_.path() / "other");
-  directory_.write("other/t.txt", std::string(4000, 'a') + "\n");
-  const auto run_in = [&](const char* where) {
-    return Arguments{"-np", "1", "-wdir", directory_.path() / where, program()} +
-           small({"--tokenizer", "bpe"});
+  const auto expect_named = [&](const char* flag, const Arguments& more) {
+    const auto run_in = [&](const char* where) {
+      return Arguments{"-np", "1", "-wdir", directory_.path() / where, program()} + small(more);
+    };
+    const ProgramResult result = run_mpi(
+        Arguments{"--oversubscribe"} + run_in(".") + Arguments{":"} + run_in("other"), directory_.path());
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_NE(result.errors.find(concat(flag, ": ")), std::string::npos) << result.errors;
+    EXPECT_NE(result.errors.find("on rank 1"), std::string::npos) << result.errors;
   };
-  const ProgramResult result = run_mpi(
-      Arguments{"--oversubscribe"} + run_in(".") + Arguments{":"} + run_in("other"), directory_.path());
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_NE(result.errors.find("--data: "), std::string::npos) << result.errors;
-  EXPECT_NE(result.errors.find("on rank 1"), std::string::npos) << result.errors;
+  directory_.write("other/t.txt", std::string(4000, 'a') + "\n");
+  expect_named("--data", {"--tokenizer", "bpe"});
+  std::filesystem::copy_file(directory_.path() / "t.txt", directory_.path() / "other/t.txt",
+                             std::filesystem::copy_options::overwrite_existing);
+  directory_.write("q.jsonl", R"({"context": "the", "endings": ["cat", "mat"], "label": 0})");
+  directory_.write("other/q.jsonl", R"({"context": "the", "endings": ["cat", "mat"], "label": 1})");
+  expect_named("--eval-task", {"--eval-task", "q.jsonl"});
 }
 
 TEST_P(FaultsOfStage1, SettingsThatDifferAreNamed) {
