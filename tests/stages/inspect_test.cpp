@@ -106,8 +106,7 @@ TEST_F(Inspect, PageShowsAnyTextSafely) {
   EXPECT_EQ(data["tokens"], characters);
   ASSERT_EQ(json["tokens"].size(), characters.size());
   for (std::size_t t = 0; t < characters.size(); ++t) EXPECT_EQ(json["tokens"][t]["text"], characters[t]);
-  // The first token attends to itself alone: the first byte is 255, which base64 writes as '/' and one of
-  // these.
+  // The first token attends to itself alone: a byte of 255, in base64 '/' and then one of these.
   const std::string attention = data["attention"];
   EXPECT_EQ(attention[0], '/');
   EXPECT_NE(std::string("wxyz0123456789+/").find(attention[1]), std::string::npos) << attention[1];

@@ -56,7 +56,8 @@ Course allowed_differences(const Course& exact, double dropout, double rounding)
   const double error =
       kToleranceFactor * std::max(std::sqrt(longest_sum) * unit_roundoff(DType::f32), rounding);
   Course allowed(exact.size());
-  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+  constexpr std::uint64_t kSeeds = 3;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     const Course disturbed = course_of_stage0(dropout, static_cast<int>(exact.size()), error, seed);
     std::array<double, 2> largest = {};  // over the steps so far
     for (std::size_t step = 0; step < exact.size(); ++step) {
