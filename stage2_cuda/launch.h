@@ -9,6 +9,8 @@
 //   __syncwarp(), __shfl_sync, __shfl_xor_sync, __shfl_down_sync, __ballot_sync   called by the mask's lanes
 //   atomicAdd(int*, int)                      integers only: a sum of floats would depend on the order
 //   __threadfence()                           other blocks see what was written before it first
+//   exp2_approx(x)                            2^x within 2 units in the last place; 0 where it would be below
+//                                             2^-126
 //   STAGEGPT_SHARED(float, tile, 256);        an array in shared memory
 //   STAGEGPT_DYNAMIC_SHARED(float, scores);   an array in shared memory, whose size the launch gives
 //   STAGEGPT_UNROLL for (…)                   all iterations one after the other, so that an array that they

@@ -23,6 +23,12 @@
 
 namespace stagegpt::gpu {
 
+__device__ inline float exp2_approx(float x) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+}
+
 using Float4 = float4;
 
 __device__ inline Float4 load4(const float* array, std::int64_t i) {

@@ -111,3 +111,9 @@ inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst
 inline int __popc(unsigned bits) { return std::popcount(bits); }
 
 inline float rsqrtf(float x) { return 1.0F / sqrtf(x); }
+
+namespace stagegpt::gpu {
+
+inline float exp2_approx(float x) { return x < -126 ? 0 : exp2f(x); }
+
+}  // namespace stagegpt::gpu
