@@ -52,6 +52,7 @@ StreamBackend::StreamBackend(const CudaOptions& options)
       ahead_(stream_),
       gemm_(make_gemm(options)),
       attention_(options.attention),
+      precision_(options.precision),
       graph_(options.graph) {
   if (graph_ && !allocator().keeps_blocks())
     user_error("--gpu-graph: on cannot be combined with STAGEGPT_ALLOCATOR=direct");

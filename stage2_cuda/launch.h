@@ -15,6 +15,7 @@
 //   STAGEGPT_DYNAMIC_SHARED(float, scores);   an array in shared memory, whose size the launch gives
 //   STAGEGPT_UNROLL for (…)                   all iterations one after the other, so that an array that they
 //                                             index can be in registers
+//   STAGEGPT_NO_UNROLL for (…)                no unrolling, so that fewer registers are needed
 //   load4(array, i), store4(array, i, value)  four floats at once, 16-byte aligned; array may be shared
 //   store4(array, i, value)                   also four bf16, 8-byte aligned, to device memory
 //   load8(array, i), store8(array, i, value)  eight bf16 at once, 16-byte aligned; load8 also from a shared
@@ -28,11 +29,15 @@
 // With tensor cores, called by all 32 lanes of a warp (warp_matrix.h has the types):
 //
 //   mma_m16n8k16(c, a, b)                     c += a·b
+//   mma_m16n8k8(c, a, b)                      the same in TF32: of each float of a and b the lower 13 bits
+//                                             are ignored
 //   ldmatrix_x4(array, i)                     loads four 8×8 matrices from a shared array of bf16: lane l
 //                                             gives the index of row l % 8 of matrix l / 8, which is 16-byte
-//                                             aligned
-//   ldmatrix_x4_trans(array, i)               loads their transposes
+//                                             aligned. From an array of floats: four matrices of 8×4
+//   ldmatrix_x4_trans(array, i)               loads the transposes of matrices of bf16
 //   rounded_pair(first, second)               two floats, rounded to bf16 (each lane by itself)
+//   rounded_tf32(x)                           the bits of a float whose upper 19 bits are x rounded to TF32,
+//                                             half away from zero (each lane by itself)
 //
 // and
 //

@@ -153,6 +153,7 @@ class StreamBackend final : public CudaBackend {
   CopyAhead ahead_;
   std::unique_ptr<Gemm> gemm_;
   GpuAttention attention_;
+  Precision precision_;
   bool graph_;
   // Of blocks that have finished, all zero between kernels. The last ones are used, and earlier ones may be
   // used by a graph.

@@ -1,6 +1,7 @@
-// Matrices that the 32 lanes of a warp hold together, as mma.sync.m16n8k16 and ldmatrix lay them out (PTX
-// ISA, "Matrix fragments for mma.m16n8k16"). With g = lane / 4 and t = lane % 4, a lane holds the elements
-// below.
+// Matrices that the 32 lanes of a warp hold together, as mma.sync and ldmatrix lay them out (PTX ISA, "Matrix
+// fragments for mma.m16n8k16" and "… mma.m16n8k8"). With g = lane / 4 and t = lane % 4, a lane holds the
+// elements below. In TF32, a word holds one number in place of a pair: A is 16×8, with column t in place of
+// columns 2t and 2t+1, and t+4 in place of 2t+8 and 2t+9; B is 8×8, with rows t and t+4.
 #pragma once
 
 #include <cstdint>

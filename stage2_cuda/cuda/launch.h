@@ -20,6 +20,7 @@
   type* name = reinterpret_cast<type*>(stagegpt_dynamic_shared)
 
 #define STAGEGPT_UNROLL _Pragma("unroll")
+#define STAGEGPT_NO_UNROLL _Pragma("unroll 1")
 
 namespace stagegpt::gpu {
 

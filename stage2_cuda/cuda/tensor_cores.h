@@ -15,13 +15,22 @@ __device__ inline void mma_m16n8k16(FragmentC& c, const FragmentA& a, const Frag
       : "r"(a.pair[0]), "r"(a.pair[1]), "r"(a.pair[2]), "r"(a.pair[3]), "r"(b.pair[0]), "r"(b.pair[1]));
 }
 
+__device__ inline void mma_m16n8k8(FragmentC& c, const FragmentA& a, const FragmentB& b) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(c.v[0]), "+f"(c.v[1]), "+f"(c.v[2]), "+f"(c.v[3])
+      : "r"(a.pair[0]), "r"(a.pair[1]), "r"(a.pair[2]), "r"(a.pair[3]), "r"(b.pair[0]), "r"(b.pair[1]));
+}
+
 template <class T>
 __device__ unsigned shared_address(const T* array, int i) {
   return static_cast<unsigned>(__cvta_generic_to_shared(array)) +
          static_cast<unsigned>(i) * static_cast<unsigned>(sizeof(T));
 }
 
-__device__ inline FragmentA ldmatrix_x4(const Bf16* array, int i) {
+template <class T>
+__device__ FragmentA ldmatrix_x4(const T* array, int i) {
   FragmentA f;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(f.pair[0]), "=r"(f.pair[1]), "=r"(f.pair[2]), "=r"(f.pair[3])
@@ -41,6 +50,11 @@ __device__ inline Bf16Pair rounded_pair(float first, float second) {
   Bf16Pair pair;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
   return pair;
+}
+
+// Infinity and NaN stay what they are.
+__device__ inline std::uint32_t rounded_tf32(float x) {
+  return __float_as_uint(x) + (fabsf(x) < INFINITY ? 0x1000 : 0);
 }
 
 template <class T>

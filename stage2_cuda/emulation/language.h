@@ -18,6 +18,7 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define STAGEGPT_UNROLL
+#define STAGEGPT_NO_UNROLL
 
 #define threadIdx (::stagegpt::gpu::emulation::current_thread->index)
 #define blockIdx (::stagegpt::gpu::emulation::current_block->index())
@@ -109,6 +110,8 @@ inline int atomicAdd(int* address, int value) { return std::atomic_ref<int>(*add
 inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
 inline int __popc(unsigned bits) { return std::popcount(bits); }
+
+inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
 
 inline float rsqrtf(float x) { return 1.0F / sqrtf(x); }
 

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <array>
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <type_traits>
 
 #include "common/tensor/half_floats.h"
 #include "stage2_cuda/emulation/vectors.h"
@@ -17,9 +20,11 @@ using MatrixRow = Bf16x8;
 // Called by every lane of a warp with a row of a matrix. Returns the lane's part of the four matrices.
 FragmentA exchange_rows(const char* call, const MatrixRow& row, bool transposed, Where where);
 
-inline FragmentA load_matrices(const char* call, const SharedArray<Bf16>& array, std::int64_t i,
-                               bool transposed, Where where) {
-  return exchange_rows(call, load_vector<Bf16x8>(call, array, i), transposed, where);
+template <class T>
+FragmentA load_matrices(const char* call, const SharedArray<T>& array, std::int64_t i, bool transposed,
+                        Where where) {
+  using Row = std::conditional_t<std::is_same_v<T, float>, Float4, Bf16x8>;
+  return exchange_rows(call, std::bit_cast<MatrixRow>(load_vector<Row>(call, array, i)), transposed, where);
 }
 
 }  // namespace emulation
@@ -27,8 +32,12 @@ inline FragmentA load_matrices(const char* call, const SharedArray<Bf16>& array,
 void mma_m16n8k16(FragmentC& c, const FragmentA& a, const FragmentB& b,
                   std::source_location where = std::source_location::current());
 
-inline FragmentA ldmatrix_x4(const emulation::SharedArray<Bf16>& array, std::int64_t i,
-                             std::source_location where = std::source_location::current()) {
+void mma_m16n8k8(FragmentC& c, const FragmentA& a, const FragmentB& b,
+                 std::source_location where = std::source_location::current());
+
+template <class T>
+FragmentA ldmatrix_x4(const emulation::SharedArray<T>& array, std::int64_t i,
+                      std::source_location where = std::source_location::current()) {
   return emulation::load_matrices("ldmatrix_x4", array, i, false, where);
 }
 inline FragmentA ldmatrix_x4_trans(const emulation::SharedArray<Bf16>& array, std::int64_t i,
@@ -38,6 +47,10 @@ inline FragmentA ldmatrix_x4_trans(const emulation::SharedArray<Bf16>& array, st
 
 inline Bf16Pair rounded_pair(float first, float second) {
   return bf16_of_float(first) | Bf16Pair{bf16_of_float(second)} << 16;
+}
+
+inline std::uint32_t rounded_tf32(float x) {
+  return std::bit_cast<std::uint32_t>(x) + (std::isfinite(x) ? 0x1000U : 0U);
 }
 
 template <class T>

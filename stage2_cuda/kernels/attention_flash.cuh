@@ -1,13 +1,16 @@
 // Flash attention (Dao et al., arXiv:2205.14135), formulas in attention.cuh: a block has one tile of queries
 // and walks over the keys, tile by tile, so scores exist only in registers and shared memory.
 //
-// The softmax is computed online, in powers of two: s is the score times log2 e. After some keys, m[t] is the
-// maximum of their s, l[t] = Σ_u 2^(s - m) and o[t] = Σ_u f·2^(s - m)·v[u]; the next keys may raise m to m',
-// and l and o are multiplied by 2^(m - m'). At the end out = o/l, lse = (m + log2 l)·ln 2.
+// The softmax is computed online, in powers of two, with c = scale·log2 e. After some keys, m[t] is the
+// maximum of their products q[t]·k[u], l[t] = Σ_u 2^(c·(q·k - m)) and o[t] = Σ_u f·2^(c·(q·k - m))·v[u]; the
+// next keys may raise m to m', and l and o are multiplied by 2^(c·(m - m')). At the end out = o/l, lse = (c·m
+// + log2 l)·ln 2. So c has to be positive.
 //
-// The kernels are templates over Math, which multiplies tiles: Fma<HS> in f32, TensorCores<HS> in bf16.
+// The kernels are templates over Math, which multiplies tiles: in f32, in TF32 (f32 with rounded factors), or
+// in bf16.
 #pragma once
 
+#include <algorithm>
 #include <type_traits>
 
 #include "stage2_cuda/kernels/attention_fma.cuh"
@@ -16,6 +19,20 @@
 #include "stage2_cuda/kernels/reduce.cuh"
 
 namespace stagegpt::gpu {
+
+// The Math for heads of at most kHS channels, by precision.
+struct F32Math {
+  template <int kHS, bool kDropout>
+  using Of = Fma<kHS, kDropout>;
+};
+struct Tf32Math {
+  template <int kHS, bool kDropout>
+  using Of = TensorCores<float, kHS, kDropout>;
+};
+struct Bf16Math {
+  template <int kHS, bool kDropout>
+  using Of = TensorCores<Bf16, kHS, kDropout>;
+};
 
 // The largest head size. Larger ones have no room in registers.
 inline constexpr std::int64_t kFlashHeadSize = 128;
@@ -26,56 +43,110 @@ struct FlashCall {
   AttentionSize s;
   DropoutArgument dropout;
   bool vectors;
+  BlockOrder order;
 
   const std::int32_t*& device_pointer() { return dropout.device_pointer(); }
+  __device__ int T() const { return static_cast<int>(s.T); }
+  __device__ float log2_scale() const { return s.scale * kLog2E; }
 };
 
 // The shared memory of a kernel: `fixed` tiles with the block's rows, and two tiles with the rows that it
 // walks over. There are two buffers of the latter if they fit.
-template <class Math, int kRows, int kColumns, int kFixed>
+template <class Math, FlashShape kShape, int kFixed>
 struct FlashTiles {
   using Real = typename Math::Real;
-  static constexpr int kBlockRows = kRows, kStep = kColumns;
-  static constexpr int kRowTile = kRows * Math::kStride, kColumnTile = kColumns * Math::kStride;
+  static constexpr int kHS = Math::kHeadSize;
+  static constexpr int kThreads = Math::threads(kShape.rows);
+  static constexpr int kRowTile = kShape.rows * kHS, kStepTile = kShape.step * kHS;
   static constexpr int elements(int buffers) {
-    return kFixed * kRowTile + 2 * buffers * kColumnTile + kRows * Math::kScratchColumns;
+    return kFixed * kRowTile + 2 * buffers * kStepTile + kShape.rows * Math::kScratchColumns;
   }
-  // A block may have 99 KiB on every GPU of compute capability 8.0 or later; 1 KiB is for lse and D.
+  // A block may have 99 KiB on every GPU of compute capability 8.0 or later; 1 KiB is for statistics.
   static constexpr int kBuffers = elements(2) * sizeof(Real) <= (98 << 10) ? 2 : 1;
   static constexpr std::size_t kBytes = elements(kBuffers) * sizeof(Real);
 
   template <class Shared>
-  __device__ static Tile<Shared> fixed(const Shared& memory, int i) {
-    return {memory, i * kRowTile, Math::kStride};
+  using TileOf = HeadTile<Real, kHS, Shared>;
+
+  template <class Shared>
+  __device__ static TileOf<Shared> fixed(const Shared& memory, int i) {
+    return {memory, i * kRowTile};
   }
   template <class Shared>
-  __device__ static Tile<Shared> walked(const Shared& memory, int i, int buffer) {
-    return {memory, kFixed * kRowTile + (2 * buffer + i) * kColumnTile, Math::kStride};
-  }
-  // Starts to copy rows first, first + 1, … of two matrices to the tiles that are walked over.
-  template <int kHS, class Shared>
-  __device__ static void load(const Shared& memory, int buffer, const RowsOfHead<const Real>& a,
-                              const RowsOfHead<const Real>& b, int first) {
-    load_tile<kColumns, kHS>(walked(memory, 0, buffer), a, first);
-    load_tile<kColumns, kHS>(walked(memory, 1, buffer), b, first);
+  __device__ static TileOf<Shared> walked(const Shared& memory, int i, int buffer) {
+    return {memory, kFixed * kRowTile + (2 * buffer + i) * kStepTile};
   }
   template <class Shared>
   __device__ static Tile<Shared> scratch(const Shared& memory) {
-    return {memory, kFixed * kRowTile + 2 * kBuffers * kColumnTile, Math::kScratchColumns};
+    return {memory, kFixed * kRowTile + 2 * kBuffers * kStepTile, Math::kScratchColumns};
+  }
+
+  // Starts to copy rows first, first + 1, … to a fixed tile, or of two matrices to the tiles that are walked
+  // over.
+  template <class Shared>
+  __device__ static void load_fixed(const TileOf<Shared>& tile, const RowsOfHead<const Real>& rows,
+                                    int first) {
+    load_tile<kShape.rows>(tile, rows, first);
+  }
+  template <class Shared>
+  __device__ static void load_walked(const Shared& memory, int buffer, const RowsOfHead<const Real>& a,
+                                     const RowsOfHead<const Real>& b, int first) {
+    load_tile<kShape.step>(walked(memory, 0, buffer), a, first);
+    load_tile<kShape.step>(walked(memory, 1, buffer), b, first);
+  }
+
+  // Walks over the keys and values that the block's queries see, from query `first` on: start(), then for
+  // each chunk of keys of which a warp's queries see one, use(u0, k, v). The warp has kWarpRows rows from
+  // `warp_begin` on.
+  template <int kWarpRows, class Shared, class Start, class Use>
+  __device__ static void walk_keys(const Shared& memory, const Real* qkv, const HeadOfBlock& head,
+                                   const FlashCall& call, int first, int warp_begin, const Start& start,
+                                   const Use& use) {
+    const int T = call.T(), end = first + kShape.rows;
+    walk_tiles<kBuffers>(
+        0, end < T ? end : T, kShape.step,
+        [&](int u0, int buffer) {
+          load_walked(memory, buffer, head.rows(call.s, qkv, call.vectors, 1, 3),
+                      head.rows(call.s, qkv, call.vectors, 2, 3), u0);
+        },
+        [&](int u0, int buffer) {
+          if (u0 == 0) start();
+          STAGEGPT_UNROLL for (int n = 0; n < kShape.step; n += kShape.chunk) {
+            if (u0 + n >= warp_begin + kWarpRows) return;
+            use(u0 + n, walked(memory, 0, buffer).from_row(n), walked(memory, 1, buffer).from_row(n));
+          }
+        });
   }
 };
 
 template <class Math>
-using ForwardTiles = FlashTiles<Math, Math::kForwardRows, Math::kForwardColumns, 1>;
+using ForwardTiles = FlashTiles<Math, Math::forward(), 1>;
 
-// Blocks that an SM should have at least, so that registers are limited.
-constexpr int flash_blocks(int HS) { return HS <= 64 ? 2 : 1; }
+// What the scores of a thread are about: queries are rows and keys are columns, or keys rows and queries
+// columns.
+template <class Scores, bool kQueriesAreRows>
+struct ScorePositions {
+  int first_row, first_column;
+
+  __device__ int query(int i, int j) const {
+    return kQueriesAreRows ? first_row + Scores::row(i) : first_column + Scores::column(j);
+  }
+  __device__ int key(int i, int j) const {
+    return kQueriesAreRows ? first_column + Scores::column(j) : first_row + Scores::row(i);
+  }
+  // A query does not see later keys: their scores become -∞. Without a branch for each score, so that their
+  // exponentials can overlap.
+  __device__ void hide_later_keys(Scores& scores) const {
+    for_each(scores,
+             [&](float& score, int i, int j) { score = key(i, j) > query(i, j) ? -INFINITY : score; });
+  }
+};
 
 // m, l and o of this thread's rows. Of l it has the part of its columns.
-template <class Math, int kHS>
+template <class Math>
 struct OnlineSoftmax {
-  using Scores = typename Math::template Product<Math::kForwardColumns>;
-  using Out = typename Math::template Product<kHS>;
+  using Scores = typename Math::template Product<Math::forward().rows, Math::forward().chunk>;
+  using Out = typename Math::template Product<Math::forward().rows, Math::kHeadSize>;
 
   Out out;
   float max[Out::kThreadRows], sum[Out::kThreadRows] = {};
@@ -84,24 +155,23 @@ struct OnlineSoftmax {
     for (float& m : max) m = -INFINITY;
   }
 
-  // Adds keys u0, u0 + 1, … to l, rescales o, and turns their products q·k into 2^(s - m). Row 0 is query t0.
-  __device__ void add_keys(Scores& scores, float log2_scale, int t0, int u0) {
+  // Adds keys to l, rescales o, and turns the keys' products q·k into 2^(c·(q·k - m)). Each query sees at
+  // least one of the keys.
+  __device__ void add_keys(Scores& scores, float c) {
     STAGEGPT_UNROLL for (int i = 0; i < Scores::kThreadRows; ++i) {
-      const int t = t0 + Scores::row(i);
-      float highest = -INFINITY;
+      float highest = max[i];
       STAGEGPT_UNROLL for (int j = 0; j < Scores::kThreadColumns; ++j) {
-        float& s = scores.at(i, j);
-        s = u0 + Scores::column(j) <= t ? log2_scale * s : -INFINITY;
-        highest = fmaxf(highest, s);
+        highest = fmaxf(highest, scores.at(i, j));
       }
-      const float new_max = fmaxf(max[i], warp_max<Scores::kRowLanes>(highest));
-      const float kept = exp2f(max[i] - new_max);  // 0 at the first keys
-      max[i] = new_max;
+      highest = warp_max<Scores::kRowLanes>(highest);
+      const float kept = exp2_approx(c * (max[i] - highest)),
+                  shift = -c * highest;  // kept: 0 at the first keys
+      max[i] = highest;
       sum[i] *= kept;
       STAGEGPT_UNROLL for (int j = 0; j < Out::kThreadColumns; ++j) out.at(i, j) *= kept;
       STAGEGPT_UNROLL for (int j = 0; j < Scores::kThreadColumns; ++j) {
         float& s = scores.at(i, j);
-        s = exp2f(s - new_max);
+        s = exp2_approx(c * s + shift);
         sum[i] += s;
       }
     }
@@ -112,20 +182,16 @@ struct OnlineSoftmax {
 template <class Scores>
 struct DropoutFactors {
   static_assert(Scores::kThreadRows * Scores::kThreadColumns <= 64);
-  std::uint64_t kept = ~std::uint64_t{0};
-  float factor = 1;
+  std::uint64_t kept = 0;
+  float factor;
 
-  // query(i, j) and key(i, j): what the thread's score at (i, j) is about.
-  template <class Query, class Key>
-  __device__ DropoutFactors(const FlashCall& call, const HeadOfBlock& head, const Query& query,
-                            const Key& key) {
+  template <class Positions>
+  __device__ DropoutFactors(const FlashCall& call, const HeadOfBlock& head, const Positions& positions) {
     const DropoutMap map = call.dropout.map();
-    if (map.p == 0) return;
-    kept = 0;
     factor = map.kept;
     for (int i = 0; i < Scores::kThreadRows; ++i) {
       for (int j = 0; j < Scores::kThreadColumns; ++j) {
-        const std::int64_t element = head.row(call.s, query(i, j)) * call.s.T + key(i, j);
+        const std::int64_t element = head.row(call.s, positions.query(i, j)) * call.s.T + positions.key(i, j);
         const bool keep = dropout_factor(map, element) > 0;
         kept |= std::uint64_t{keep} << (i * Scores::kThreadColumns + j);
       }
@@ -135,65 +201,59 @@ struct DropoutFactors {
   __device__ float at(int i, int j) const {
     return (kept >> (i * Scores::kThreadColumns + j) & 1) != 0 ? factor : 0;
   }
+  __device__ void multiply(Scores& scores) const {
+    for_each(scores, [&](float& score, int i, int j) { score *= at(i, j); });
+  }
 };
 
-// Walks over the keys and values that the block's queries see, from query `first` on. Each warp, which has
-// the rows of its part of a Product, calls use(u0, k, v) if one of its queries sees key u0.
-template <class Tiles, class Product, int kHS, class Shared, class Real, class Use>
-__device__ void walk_keys(const Shared& memory, const Real* qkv, const HeadOfBlock& head,
-                          const FlashCall& call, int first, const Use& use) {
-  const int T = static_cast<int>(call.s.T), end = first + Tiles::kBlockRows;
-  const int warp_begin = first + Product::first_row(), warp_end = warp_begin + Product::kWarpRows;
-  walk_tiles<Tiles::kBuffers>(
-      0, end < T ? end : T, Tiles::kStep,
-      [&](int u0, int buffer) {
-        Tiles::template load<kHS>(memory, buffer, head.rows(call.s, qkv, call.vectors, 1, 3),
-                                  head.rows(call.s, qkv, call.vectors, 2, 3), u0);
-      },
-      [&](int u0, int buffer) {
-        if (warp_begin >= T || u0 >= warp_end) return;
-        use(u0, Tiles::walked(memory, 0, buffer), Tiles::walked(memory, 1, buffer));
-      });
-}
+// Without dropout. All factors are one.
+template <class Scores>
+struct NoDropout {
+  template <class Positions>
+  __device__ NoDropout(const FlashCall&, const HeadOfBlock&, const Positions&) {}
+  __device__ float at(int, int) const { return 1; }
+  __device__ void multiply(Scores&) const {}
+};
 
-template <class Math, int kHS, class Real = typename Math::Real>
-static __global__ void __launch_bounds__(Math::threads(Math::kForwardRows), flash_blocks(kHS))
+template <class Math, class Scores>
+using FactorsOf = std::conditional_t<Math::kDropout, DropoutFactors<Scores>, NoDropout<Scores>>;
+
+template <class Math, class Real = typename Math::Real>
+static __global__ void __launch_bounds__(Math::threads(Math::forward().rows), Math::forward().blocks)
     flash_forward_kernel(Real* out, float* lse, const Real* qkv, FlashCall call) {
   using Tiles = ForwardTiles<Math>;
-  using Softmax = OnlineSoftmax<Math, kHS>;
+  using Softmax = OnlineSoftmax<Math>;
   using Scores = typename Softmax::Scores;
-  constexpr int kRows = Math::kForwardRows;
+  constexpr int kRows = Math::forward().rows;
   STAGEGPT_DYNAMIC_SHARED(Real, memory);
-  const HeadOfBlock head(call.s);
-  const int T = static_cast<int>(call.s.T);
-  const int first = static_cast<int>(gridDim.y - 1 - blockIdx.y) * kRows;
-  const auto q = Tiles::fixed(memory, 0);
-  load_tile<kRows, kHS>(q, head.rows(call.s, qkv, call.vectors, 0, 3), first);
+  const TileOfBlock block(call.s, call.order);
+  const HeadOfBlock head(call.s, block.head);
+  const int first = (call.order.tiles - 1 - block.rank) * kRows, warp_begin = first + Scores::first_row();
+  const auto q_tile = Tiles::fixed(memory, 0);
+  Tiles::load_fixed(q_tile, head.rows(call.s, qkv, call.vectors, 0, 3), first);
 
   Softmax rows;
-  walk_keys<Tiles, Scores, kHS>(memory, qkv, head, call, first, [&](int u0, const auto& k, const auto& v) {
-    auto scores = Scores::of_rows(q, k);
-    rows.add_keys(scores, call.s.scale * kLog2E, first, u0);
-    if (call.dropout.p() > 0) {
-      const DropoutFactors<Scores> factors(
-          call, head, [&](int i, int) { return first + Scores::row(i); },
-          [&](int, int j) { return u0 + Scores::column(j); });
-      STAGEGPT_UNROLL for (int i = 0; i < Scores::kThreadRows; ++i) {
-        STAGEGPT_UNROLL for (int j = 0; j < Scores::kThreadColumns; ++j) {
-          scores.at(i, j) *= factors.at(i, j);
-        }
-      }
-    }
-    rows.out.add(scores, v, Tiles::scratch(memory));
-  });
+  typename Math::template Left<Math::forward(), decltype(q_tile)> q(q_tile);
+  Tiles::template walk_keys<Scores::kWarpRows>(
+      memory, qkv, head, call, first, warp_begin, [&] { q.load(); },
+      [&](int u0, const auto& k, const auto& v) {
+        const ScorePositions<Scores, true> positions{first, u0};
+        const FactorsOf<Math, Scores> factors(call, head, positions);
+        auto scores = Scores::of_rows(q, k);
+        if (u0 + Math::forward().chunk - 1 > warp_begin) positions.hide_later_keys(scores);
+        rows.add_keys(scores, call.log2_scale());
+        factors.multiply(scores);
+        rows.out.add(scores, v, Tiles::scratch(memory));
+      });
 
   STAGEGPT_UNROLL for (int i = 0; i < Softmax::Out::kThreadRows; ++i) {
-    const float l = warp_sum<Softmax::Out::kRowLanes>(rows.sum[i]);
-    STAGEGPT_UNROLL for (int j = 0; j < Softmax::Out::kThreadColumns; ++j) rows.out.at(i, j) /= l;
+    const float l = warp_sum<Softmax::Out::kRowLanes>(rows.sum[i]), factor = 1 / l;
+    STAGEGPT_UNROLL for (int j = 0; j < Softmax::Out::kThreadColumns; ++j) rows.out.at(i, j) *= factor;
     const int t = first + Softmax::Out::row(i);
-    if (t < T && Softmax::Out::column(0) == 0) lse[head.row(call.s, t)] = kLn2 * (rows.max[i] + log2f(l));
+    if (t < call.T() && Softmax::Out::column(0) == 0)
+      lse[head.row(call.s, t)] = kLn2 * (call.log2_scale() * rows.max[i] + log2f(l));
   }
-  write_product<kHS>(head.rows(call.s, out, call.vectors), false, rows.out, 1, q, first);
+  write_product(head.rows(call.s, out, call.vectors), false, rows.out, 1, q_tile, first);
 }
 
 // Calls run(kHS), with kHS a constant: the smallest of the compiled head sizes that holds HS columns.
@@ -206,30 +266,41 @@ void with_head_size(std::int64_t HS, const Run& run) {
   return run(std::integral_constant<int, 128>());
 }
 
-template <class Real, int kHS>
-using FlashMath = std::conditional_t<std::is_same_v<Real, float>, Fma<kHS>, TensorCores<kHS>>;
-
-// A grid of blocks for `rows` queries or keys each.
-inline dim3 attention_grid(AttentionSize s, int rows) {
-  return dim3(static_cast<unsigned>(s.B * s.NH), static_cast<unsigned>(parts(s.T, rows)));
+// A block for each tile of `rows` rows of each head, in an order for kernels that walk over `matrices`
+// matrices. Groups of heads have 20 MiB, half of the L2 cache of an A100.
+template <class Real>
+BlockOrder block_order(const AttentionSize& s, int rows, int matrices) {
+  const std::int64_t heads = s.B * s.NH,
+                     bytes = matrices * s.T * s.HS * static_cast<std::int64_t>(sizeof(Real));
+  const std::int64_t group =
+      std::clamp<std::int64_t>((std::int64_t{20} << 20) / std::max<std::int64_t>(bytes, 1), 1, heads);
+  return {static_cast<int>(parts(s.T, rows)), static_cast<int>(group)};
+}
+inline dim3 flash_grid(const FlashCall& call) {
+  return dim3(static_cast<unsigned>(call.s.B * call.s.NH * call.order.tiles));
 }
 
 // For heads of at most kHS channels.
-template <int kHS, class Real>
+template <class Maths, int kHS, class Real>
 void flash_forward_heads(StreamHandle stream, Real* out, float* lse, const Real* qkv, const Dropout& dropout,
                          AttentionSize s) {
-  using Math = FlashMath<Real, kHS>;
-  constexpr int kRows = Math::kForwardRows;
-  const FlashCall call{s, DropoutArgument(dropout), in_vectors<kVector<Real>>(s.HS, qkv, out)};
-  launch<flash_forward_kernel<Math, kHS>>(attention_grid(s, kRows), dim3(Math::threads(kRows)),
-                                          ForwardTiles<Math>::kBytes, stream, out, lse, qkv, call);
+  const auto run = [&]<bool kDropout>() {
+    using Math = typename Maths::template Of<kHS, kDropout>;
+    constexpr FlashShape kShape = Math::forward();
+    const FlashCall call{s, DropoutArgument(dropout), in_vectors<kVector<Real>>(s.HS, qkv, out),
+                         block_order<Real>(s, kShape.rows, 2)};
+    launch<flash_forward_kernel<Math>>(flash_grid(call), dim3(Math::threads(kShape.rows)),
+                                       ForwardTiles<Math>::kBytes, stream, out, lse, qkv, call);
+  };
+  dropout.p > 0 ? run.template operator()<true>() : run.template operator()<false>();
 }
 
-template <class Real>
+template <class Maths, class Real>
 void flash_forward(StreamHandle stream, Real* out, float* lse, const Real* qkv, const Dropout& dropout,
                    AttentionSize s) {
-  with_head_size(s.HS,
-                 [&](auto head_size) { flash_forward_heads<head_size>(stream, out, lse, qkv, dropout, s); });
+  with_head_size(s.HS, [&](auto head_size) {
+    flash_forward_heads<Maths, head_size>(stream, out, lse, qkv, dropout, s);
+  });
 }
 
 }  // namespace stagegpt::gpu

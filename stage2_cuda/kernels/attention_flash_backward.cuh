@@ -1,181 +1,182 @@
 // The backward of flash attention, formulas in attention.cuh.
 //
-// It computes the scores a second time, p = exp(score - lse): once with a block per tile of queries, for D
-// and dq, and once with a block per tile of keys, for dk and dv. Both need scores and dp, so there are seven
-// products of tiles instead of five. But every element is written by one thread, which adds in a fixed order:
-// the same bits in every run. Memory beyond input and output: D, (B,NH,T).
+// It computes the scores a second time, p = exp(score - lse): once with a block per tile of queries, for dq,
+// and once with a block per tile of keys, for dk and dv. Both need scores and dp, so there are seven products
+// of tiles instead of five. But every element is written by one thread, which adds in a fixed order: the same
+// bits in every run. Memory beyond input and output: lse and D of each query, padded.
 #pragma once
 
 #include "stage2_cuda/kernels/attention_flash.cuh"
 
 namespace stagegpt::gpu {
 
-template <class Math>
-using QueriesTiles = FlashTiles<Math, Math::kBackwardRows, Math::kQueriesColumns, 2>;
-template <class Math>
-using KeysTiles = FlashTiles<Math, Math::kBackwardRows, Math::kKeysColumns, 2>;
+// The statistics of queries, (2, B·NH, Tp): -lse·log2 e, then D. Tp is T rounded up to kStatisticsRows;
+// beyond T they are -∞ and 0, so that p and ds are zero there.
+inline constexpr std::int64_t kStatisticsRows = 128;
+__host__ __device__ constexpr std::int64_t padded_rows(const AttentionSize& s) {
+  return (s.T + kStatisticsRows - 1) / kStatisticsRows * kStatisticsRows;
+}
 
-// Writes D of the queries of this warp to dots (B,NH,T). `dy` has their rows of dout.
-template <int kRows, class Shared, class Real>
-__device__ void write_dots(float* dots, const Tile<Shared>& dy, const RowsOfHead<const Real>& out,
-                           const HeadOfBlock& head, const AttentionSize& s, int first, int begin) {
-  for (int r = begin; r < begin + kRows && first + r < out.T; ++r) {
-    float sum = 0;
-    for (int c = lane_index(); c < out.HS; c += kWarp) {
-      sum +=
-          as_float(static_cast<Real>(dy.memory[dy.at(r, c)])) * as_float(out.data[(first + r) * out.ld + c]);
+// Eight threads per query.
+template <class Real, int V>
+static __global__ void flash_statistics_kernel(float* statistics, const float* lse, const Real* out,
+                                               const Real* dout, AttentionSize s) {
+  constexpr int kLanes = 8;
+  const std::int64_t Tp = padded_rows(s), heads = s.B * s.NH;
+  const std::int64_t i = thread_index() / kLanes, head = i / Tp, t = i % Tp;
+  const int lane = lane_index() % kLanes;
+  const bool exists = head < heads && t < s.T;
+  float sum = 0;
+  if (exists) {
+    const std::int64_t row = ((head / s.NH * s.T + t) * s.NH + head % s.NH) * s.HS;
+    for (std::int64_t c = lane * V; c < s.HS; c += kLanes * V) {
+      const Floats<V> a = load<V>(dout, row + c), b = load<V>(out, row + c);
+      STAGEGPT_UNROLL for (int j = 0; j < V; ++j) sum += a.v[j] * b.v[j];
     }
-    sum = warp_sum(sum);
-    if (lane_index() == 0) dots[head.row(s, first + r)] = sum;
   }
+  sum = warp_sum<kLanes>(sum);
+  if (lane != 0 || head >= heads) return;
+  statistics[i] = exists ? -kLog2E * lse[head * s.T + t] : -INFINITY;
+  statistics[heads * Tp + i] = sum;
 }
 
-// lse, times log2 e, and D of one query.
-struct QueryStatistics {
-  float log2_lse = 0, dot = 0;
-};
+template <class Math>
+using QueriesTiles = FlashTiles<Math, Math::queries(), 2>;
+template <class Math>
+using KeysTiles = FlashTiles<Math, Math::keys(), 2>;
 
-__device__ inline QueryStatistics statistics_of(int t, const HeadOfBlock& head, const AttentionSize& s,
-                                                const float* lse, const float* dots) {
-  if (t >= s.T) return {};
-  const std::int64_t row = head.row(s, t);
-  return {kLog2E * lse[row], dots[row]};
-}
-
-// The two matrices of the backward that are multiplied by rows of heads; ds without the scale.
-struct ScoreGradient {
-  float fp = 0, ds = 0;
-};
-
-// `visible`: whether the query sees the key. f: the dropout factor.
-__device__ inline ScoreGradient score_gradient(bool visible, float log2_score, float dp, float f,
-                                               QueryStatistics query) {
-  if (!visible) return {};
-  const float p = exp2f(log2_score - query.log2_lse);
-  return {f * p, p * (f * dp - query.dot)};
-}
-
-// D and dq of one tile of queries.
-template <class Math, int kHS, class Real = typename Math::Real>
-static __global__ void __launch_bounds__(Math::threads(Math::kBackwardRows), flash_blocks(kHS))
-    flash_backward_queries_kernel(Real* dqkv, bool accumulate, const Real* dout, const Real* out,
-                                  const float* lse, float* dots, const Real* qkv, FlashCall call) {
+// dq of one tile of queries.
+template <class Math, class Real = typename Math::Real>
+static __global__ void __launch_bounds__(Math::threads(Math::queries().rows), Math::queries().blocks)
+    flash_backward_queries_kernel(Real* dqkv, bool accumulate, const Real* dout, const float* statistics,
+                                  const Real* qkv, FlashCall call) {
   using Tiles = QueriesTiles<Math>;
-  constexpr int kRows = Math::kBackwardRows;
-  using Scores = typename Math::template Product<Math::kQueriesColumns>;
-  using Gradient = typename Math::template Product<kHS>;
+  constexpr int kRows = Math::queries().rows, kChunk = Math::queries().chunk;
+  using Scores = typename Math::template Product<kRows, kChunk>;
   STAGEGPT_DYNAMIC_SHARED(Real, memory);
-  const HeadOfBlock head(call.s);
-  const int T = static_cast<int>(call.s.T);
-  const int first = static_cast<int>(gridDim.y - 1 - blockIdx.y) * kRows;
-  const auto q = Tiles::fixed(memory, 0), dy = Tiles::fixed(memory, 1);
-  load_tile<kRows, kHS>(q, head.rows(call.s, qkv, call.vectors, 0, 3), first);
-  load_tile<kRows, kHS>(dy, head.rows(call.s, dout, call.vectors), first);
-  cp_async_wait_all();
-  __syncthreads();
-  write_dots<Scores::kWarpRows>(dots, dy, head.rows(call.s, out, call.vectors), head, call.s, first,
-                                Scores::first_row());
-  __syncwarp();  // the warp's D can be read
-  QueryStatistics queries[Scores::kThreadRows];
+  const TileOfBlock block(call.s, call.order);
+  const HeadOfBlock head(call.s, block.head);
+  const int first = (call.order.tiles - 1 - block.rank) * kRows, warp_begin = first + Scores::first_row();
+  const auto q_tile = Tiles::fixed(memory, 0), dy_tile = Tiles::fixed(memory, 1);
+  Tiles::load_fixed(q_tile, head.rows(call.s, qkv, call.vectors, 0, 3), first);
+  Tiles::load_fixed(dy_tile, head.rows(call.s, dout, call.vectors), first);
+  float log2_lse[Scores::kThreadRows], dot[Scores::kThreadRows];  // the former negative
   STAGEGPT_UNROLL for (int i = 0; i < Scores::kThreadRows; ++i) {
-    queries[i] = statistics_of(first + Scores::row(i), head, call.s, lse, dots);
+    const std::int64_t Tp = padded_rows(call.s), t = head.index * Tp + first + Scores::row(i);
+    log2_lse[i] = statistics[t];
+    dot[i] = statistics[call.s.B * call.s.NH * Tp + t];
   }
 
-  const float log2_scale = kLog2E * call.s.scale;
-  Gradient dq;
-  walk_keys<Tiles, Scores, kHS>(memory, qkv, head, call, first, [&](int u0, const auto& k, const auto& v) {
-    auto scores = Scores::of_rows(q, k);
-    const auto dp = Scores::of_rows(dy, v);
-    const DropoutFactors<Scores> factors(
-        call, head, [&](int i, int) { return first + Scores::row(i); },
-        [&](int, int j) { return u0 + Scores::column(j); });
-    STAGEGPT_UNROLL for (int i = 0; i < Scores::kThreadRows; ++i) {
-      const int t = first + Scores::row(i);
-      STAGEGPT_UNROLL for (int j = 0; j < Scores::kThreadColumns; ++j) {
-        const bool visible = t < T && u0 + Scores::column(j) <= t;
-        scores.at(i, j) =
-            score_gradient(visible, log2_scale * scores.at(i, j), dp.at(i, j), factors.at(i, j), queries[i])
-                .ds;
-      }
-    }
-    dq.add(scores, k, Tiles::scratch(memory));
-  });
-  write_product<kHS>(head.rows(call.s, dqkv, call.vectors, 0, 3), accumulate, dq, call.s.scale, q, first);
+  typename Math::template Product<kRows, Math::kHeadSize> dq;
+  typename Math::template Left<Math::queries(), decltype(q_tile)> q(q_tile), dy(dy_tile);
+  Tiles::template walk_keys<Scores::kWarpRows>(
+      memory, qkv, head, call, first, warp_begin,
+      [&] {
+        q.load();
+        dy.load();
+      },
+      [&](int u0, const auto& k, const auto& v) {
+        const ScorePositions<Scores, true> positions{first, u0};
+        const FactorsOf<Math, Scores> factors(call, head, positions);
+        auto p = Scores::of_rows(q, k), ds = Scores::of_rows(dy, v);
+        if (u0 + kChunk - 1 > warp_begin) positions.hide_later_keys(p);
+        for_each(ds, [&](float& dp, int i, int j) {
+          const float weight = exp2_approx(call.log2_scale() * p.at(i, j) + log2_lse[i]);
+          dp = weight * (factors.at(i, j) * dp - dot[i]);
+        });
+        dq.add(ds, k, Tiles::scratch(memory));
+      });
+  write_product(head.rows(call.s, dqkv, call.vectors, 0, 3), accumulate, dq, call.s.scale, q_tile, first);
 }
 
 // dk and dv of one tile of keys. Rows of scores are keys here, columns are queries.
-template <class Math, int kHS, class Real = typename Math::Real>
-static __global__ void __launch_bounds__(Math::threads(Math::kBackwardRows), flash_blocks(kHS))
-    flash_backward_keys_kernel(Real* dqkv, bool accumulate, const Real* dout, const float* lse,
-                               const float* dots, const Real* qkv, FlashCall call) {
+template <class Math, class Real = typename Math::Real>
+static __global__ void __launch_bounds__(Math::threads(Math::keys().rows), Math::keys().blocks)
+    flash_backward_keys_kernel(Real* dqkv, bool accumulate, const Real* dout, const float* statistics,
+                               const Real* qkv, FlashCall call) {
   using Tiles = KeysTiles<Math>;
-  constexpr int kRows = Math::kBackwardRows, kColumns = Math::kKeysColumns;
-  using Scores = typename Math::template Product<kColumns>;
-  using Gradient = typename Math::template Product<kHS>;
+  constexpr int kRows = Math::keys().rows, kStep = Math::keys().step, kChunk = Math::keys().chunk;
+  using Scores = typename Math::template Product<kRows, kChunk>;
   STAGEGPT_DYNAMIC_SHARED(Real, memory);
-  STAGEGPT_SHARED(float, log2_lses, 2 * kColumns);
-  STAGEGPT_SHARED(float, query_dots, 2 * kColumns);
-  const HeadOfBlock head(call.s);
-  const int T = static_cast<int>(call.s.T);
-  const int first = static_cast<int>(blockIdx.y) * kRows;
-  const auto k = Tiles::fixed(memory, 0), v = Tiles::fixed(memory, 1);
-  load_tile<kRows, kHS>(k, head.rows(call.s, qkv, call.vectors, 1, 3), first);
-  load_tile<kRows, kHS>(v, head.rows(call.s, qkv, call.vectors, 2, 3), first);
+  STAGEGPT_SHARED(float, of_queries, 2 * 2 * kStep);  // for each buffer, both statistics
+  const TileOfBlock block(call.s, call.order);
+  const HeadOfBlock head(call.s, block.head);
+  const int T = call.T(), first = block.rank * kRows, warp_begin = first + Scores::first_row();
+  const auto k_tile = Tiles::fixed(memory, 0), v_tile = Tiles::fixed(memory, 1);
+  Tiles::load_fixed(k_tile, head.rows(call.s, qkv, call.vectors, 1, 3), first);
+  Tiles::load_fixed(v_tile, head.rows(call.s, qkv, call.vectors, 2, 3), first);
 
-  const float log2_scale = kLog2E * call.s.scale;
-  const int warp_begin = first + Scores::first_row();
-  Gradient dk, dv;
+  typename Math::template Product<kRows, Math::kHeadSize> dk, dv;
+  typename Math::template Left<Math::keys(), decltype(k_tile)> k(k_tile), v(v_tile);
   walk_tiles<Tiles::kBuffers>(
-      first, T, kColumns,
+      first, T, kStep,
       [&](int t0, int buffer) {
-        Tiles::template load<kHS>(memory, buffer, head.rows(call.s, qkv, call.vectors, 0, 3),
-                                  head.rows(call.s, dout, call.vectors), t0);
-        if (const int i = static_cast<int>(threadIdx.x); i < kColumns) {
-          const QueryStatistics query = statistics_of(t0 + i, head, call.s, lse, dots);
-          log2_lses[buffer * kColumns + i] = query.log2_lse;
-          query_dots[buffer * kColumns + i] = query.dot;
+        Tiles::load_walked(memory, buffer, head.rows(call.s, qkv, call.vectors, 0, 3),
+                           head.rows(call.s, dout, call.vectors), t0);
+        if (const int i = 4 * static_cast<int>(threadIdx.x); i < 2 * kStep) {
+          const std::int64_t Tp = padded_rows(call.s), heads = call.s.B * call.s.NH;
+          const float* from = statistics + (i / kStep * heads + head.index) * Tp + t0 + i % kStep;
+          cp_async_16(of_queries, buffer * 2 * kStep + i, from, true);
         }
       },
       [&](int t0, int buffer) {
-        if (warp_begin >= T || t0 + kColumns <= warp_begin) return;  // none of these queries sees its keys
-        const auto q = Tiles::walked(memory, 0, buffer), dy = Tiles::walked(memory, 1, buffer);
-        auto scores = Scores::of_rows(k, q), dp = Scores::of_rows(v, dy);
-        const DropoutFactors<Scores> factors(
-            call, head, [&](int, int j) { return t0 + Scores::column(j); },
-            [&](int i, int) { return first + Scores::row(i); });
-        STAGEGPT_UNROLL for (int j = 0; j < Scores::kThreadColumns; ++j) {
-          const int column = Scores::column(j), t = t0 + column;
-          const QueryStatistics query = {log2_lses[buffer * kColumns + column],
-                                         query_dots[buffer * kColumns + column]};
-          STAGEGPT_UNROLL for (int i = 0; i < Scores::kThreadRows; ++i) {
-            const bool visible = t < T && first + Scores::row(i) <= t;
-            const ScoreGradient gradient =
-                score_gradient(visible, log2_scale * scores.at(i, j), dp.at(i, j), factors.at(i, j), query);
-            scores.at(i, j) = gradient.fp;
-            dp.at(i, j) = gradient.ds;
-          }
+        if (t0 == first) {
+          k.load();
+          v.load();
         }
-        dv.add(scores, dy, Tiles::scratch(memory));
-        dk.add(dp, q, Tiles::scratch(memory));
+        STAGEGPT_NO_UNROLL for (int n = 0; n < kStep; n += kChunk) {
+          if (t0 + n + kChunk <= warp_begin) continue;  // none of these queries sees the warp's keys
+          const auto q = Tiles::walked(memory, 0, buffer).from_row(n);
+          const auto dy = Tiles::walked(memory, 1, buffer).from_row(n);
+          const ScorePositions<Scores, false> positions{first, t0 + n};
+          const FactorsOf<Math, Scores> factors(call, head, positions);
+          const auto statistic = [&](int which, int j) {
+            return of_queries[(2 * buffer + which) * kStep + n + Scores::column(j)];
+          };
+          auto p = Scores::of_rows(k, q);
+          if (t0 + n < warp_begin + Scores::kWarpRows - 1) positions.hide_later_keys(p);
+          for_each(p, [&](float& score, int, int j) {
+            score = exp2_approx(call.log2_scale() * score + statistic(0, j));
+          });
+          auto weights = p;
+          factors.multiply(weights);
+          dv.add(weights, dy, Tiles::scratch(memory));
+          auto ds = Scores::of_rows(v, dy);
+          for_each(ds, [&](float& dp, int i, int j) {
+            dp = p.at(i, j) * (factors.at(i, j) * dp - statistic(1, j));
+          });
+          dk.add(ds, q, Tiles::scratch(memory));
+        }
       });
-  write_product<kHS>(head.rows(call.s, dqkv, call.vectors, 1, 3), accumulate, dk, call.s.scale, k, first);
-  write_product<kHS>(head.rows(call.s, dqkv, call.vectors, 2, 3), accumulate, dv, 1, v, first);
+  write_product(head.rows(call.s, dqkv, call.vectors, 1, 3), accumulate, dk, call.s.scale, k_tile, first);
+  write_product(head.rows(call.s, dqkv, call.vectors, 2, 3), accumulate, dv, 1, v_tile, first);
 }
 
-// `dots` has B·NH·T elements, for D.
-template <class Real>
+// `statistics` has 2·B·NH·padded_rows(s) elements.
+template <class Maths, class Real>
 void flash_backward(StreamHandle stream, Real* dqkv, bool accumulate, const Real* dout, const Real* out,
-                    const float* lse, const Real* qkv, const Dropout& dropout, AttentionSize s, float* dots) {
-  const FlashCall call{s, DropoutArgument(dropout), in_vectors<kVector<Real>>(s.HS, qkv, dout, dqkv)};
+                    const float* lse, const Real* qkv, const Dropout& dropout, AttentionSize s,
+                    float* statistics) {
+  constexpr int kV = kVector<Real>;
+  const bool vectors = in_vectors<kV>(s.HS, qkv, dout, out, dqkv);
+  const dim3 rows = blocks(s.B * s.NH * padded_rows(s) * 8, kThreads);
+  if (vectors) {
+    launch<flash_statistics_kernel<Real, kV>>(rows, dim3(kThreads), 0, stream, statistics, lse, out, dout, s);
+  } else {
+    launch<flash_statistics_kernel<Real, 1>>(rows, dim3(kThreads), 0, stream, statistics, lse, out, dout, s);
+  }
+  const auto run = [&]<int kHS, bool kDropout>() {
+    using Math = typename Maths::template Of<kHS, kDropout>;
+    const auto pass = [&]<auto kernel, class Tiles>(int tile_rows) {
+      const FlashCall call{s, DropoutArgument(dropout), vectors, block_order<Real>(s, tile_rows, 4)};
+      launch<kernel>(flash_grid(call), dim3(Tiles::kThreads), Tiles::kBytes, stream, dqkv, accumulate, dout,
+                     static_cast<const float*>(statistics), qkv, call);
+    };
+    pass.template operator()<flash_backward_queries_kernel<Math>, QueriesTiles<Math>>(Math::queries().rows);
+    pass.template operator()<flash_backward_keys_kernel<Math>, KeysTiles<Math>>(Math::keys().rows);
+  };
   with_head_size(s.HS, [&](auto head_size) {
-    constexpr int kHS = head_size, kRows = FlashMath<Real, kHS>::kBackwardRows;
-    using Math = FlashMath<Real, kHS>;
-    const dim3 grid = attention_grid(s, kRows), block(Math::threads(kRows));
-    launch<flash_backward_queries_kernel<Math, kHS>>(grid, block, QueriesTiles<Math>::kBytes, stream, dqkv,
-                                                     accumulate, dout, out, lse, dots, qkv, call);
-    launch<flash_backward_keys_kernel<Math, kHS>>(grid, block, KeysTiles<Math>::kBytes, stream, dqkv,
-                                                  accumulate, dout, lse, static_cast<const float*>(dots), qkv,
-                                                  call);
+    dropout.p > 0 ? run.template operator()<head_size, true>() : run.template operator()<head_size, false>();
   });
 }
 

@@ -8,18 +8,29 @@
 
 namespace stagegpt::gpu {
 
-template <int kHS>
+template <int kHS, bool kWithDropout>
 struct Fma {
   using Real = float;
+  static constexpr int kHeadSize = kHS;
+  static constexpr bool kDropout = kWithDropout;
   static constexpr int kGroup = 16;  // threads that share rows
-  static constexpr int kForwardRows = 64, kBackwardRows = 32;
-  static constexpr int kForwardColumns = 32, kQueriesColumns = 32, kKeysColumns = 32;
-  static constexpr int kStride = kHS + 4;
+  static constexpr int kBlocks = kHS <= 64 && !kDropout ? 2 : 1;
+  static constexpr FlashShape forward() { return {.rows = 64, .step = 32, .chunk = 32, .blocks = kBlocks}; }
+  static constexpr FlashShape queries() { return {.rows = 32, .step = 32, .chunk = 32, .blocks = kBlocks}; }
+  static constexpr FlashShape keys() { return queries(); }
   static constexpr int kScratchColumns = 32 + 4;  // per row of a block: scores, with padding
 
   static constexpr int threads(int rows) { return rows / 4 * kGroup; }
 
-  template <int kColumns>
+  // The left operand of a product of rows: a tile.
+  template <FlashShape, class Tile>
+  struct Left {
+    Tile tile;
+    __device__ explicit Left(const Tile& rows) : tile(rows) {}
+    __device__ void load() {}
+  };
+
+  template <int kRows, int kColumns>
   struct Product {
     static constexpr int kThreadRows = 4, kThreadColumns = kColumns / kGroup;
     static constexpr int kRowLanes = kGroup;
@@ -35,14 +46,14 @@ struct Fma {
     __device__ static int first_row() { return static_cast<int>(threadIdx.x) / kWarp * kWarpRows; }
 
     // a · bᵀ, both with kHS columns.
-    template <class Shared>
-    __device__ static Product of_rows(const Tile<Shared>& a, const Tile<Shared>& b) {
+    template <class Rows, class Tile>
+    __device__ static Product of_rows(const Rows& a, const Tile& b) {
       Product product;
       for (int c = 0; c < kHS; c += 4) {
         Float4 right[kThreadColumns];
         for (int j = 0; j < kThreadColumns; ++j) right[j] = load4(b.memory, b.at(column(j), c));
         for (int i = 0; i < kThreadRows; ++i) {
-          const Float4 left = load4(a.memory, a.at(row(i), c));
+          const Float4 left = load4(a.tile.memory, a.tile.at(row(i), c));
           for (int j = 0; j < kThreadColumns; ++j) {
             product.v[i][j] += left.x * right[j].x;
             product.v[i][j] += left.y * right[j].y;
@@ -55,8 +66,8 @@ struct Fma {
     }
 
     // Adds p · b, where b has a row for each column of p. The warp writes its rows of p to `scratch`.
-    template <int kTerms, class Shared>
-    __device__ void add(const Product<kTerms>& p, const Tile<Shared>& b, const Tile<Shared>& scratch) {
+    template <int kTerms, class Tile, class Scratch>
+    __device__ void add(const Product<kRows, kTerms>& p, const Tile& b, const Scratch& scratch) {
       __syncwarp();  // the warp has finished with what it wrote before
       for (int i = 0; i < kThreadRows; ++i) {
         for (int j = 0; j < p.kThreadColumns; ++j) scratch.memory[scratch.at(row(i), column(j))] = p.v[i][j];

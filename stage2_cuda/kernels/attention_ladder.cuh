@@ -174,6 +174,11 @@ static __global__ void __launch_bounds__(kTileQueries)
   lse[head.row(s, t)] = query.max + logf(query.sum);
 }
 
+// Blocks (head, y), of `rows` queries each.
+inline dim3 attention_grid(AttentionSize s, int rows) {
+  return dim3(static_cast<unsigned>(s.B * s.NH), static_cast<unsigned>(parts(s.T, rows)));
+}
+
 // Arguments of all versions: out (B,T,C) and lse (B,NH,T) of qkv (B,T,3C); scores (B,NH,T,T) for v1.
 template <class Real>
 struct AttentionCall {
@@ -207,7 +212,8 @@ void attention_v3(StreamHandle stream, const AttentionCall<Real>& call) {
 template <class Real>
 void attention_flash(StreamHandle stream, const AttentionCall<Real>& call) {
   check(call.s.HS <= kTileHeadSize, "attention v4: heads of ", call.s.HS, " channels");
-  flash_forward_heads<kTileHeadSize>(stream, call.out, call.lse, call.qkv, Dropout{}, call.s);
+  flash_forward_heads<std::conditional_t<std::is_same_v<Real, float>, F32Math, Bf16Math>, kTileHeadSize>(
+      stream, call.out, call.lse, call.qkv, Dropout{}, call.s);
 }
 
 }  // namespace stagegpt::gpu

@@ -12,14 +12,22 @@ AttentionSize attention_size(const Tensor& qkv, int n_head, double scale) {
   return {s[0], s[1], n_head, s[2] / 3 / n_head, static_cast<float>(scale)};
 }
 
+// Calls run<Maths, T>(): how flash attention multiplies, and the type of its tensors.
+template <class Run>
+void by_math(const Tensor& qkv, Precision precision, const Run& run) {
+  if (qkv.dtype() == DType::bf16) return run.template operator()<Bf16Math, Bf16>();
+  if (precision == Precision::tf32) return run.template operator()<Tf32Math, float>();
+  run.template operator()<F32Math, float>();
+}
+
 }  // namespace
 
 void StreamBackend::do_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head,
                                          double scale, const Dropout& dropout) {
   const AttentionSize s = attention_size(qkv, n_head, scale);
   if (is_flash(s, qkv.dtype())) {
-    return by_type(qkv, [&]<class T>() {
-      flash_forward<T>(stream_, out.data<T>(), floats(lse), qkv.data<T>(), dropout, s);
+    return by_math(qkv, precision_, [&]<class Maths, class T>() {
+      flash_forward<Maths>(stream_, out.data<T>(), floats(lse), qkv.data<T>(), dropout, s);
     });
   }
   const Tensor scores = allocate(DType::f32, {s.scores()});  // (NH,T,T)
@@ -31,10 +39,10 @@ void StreamBackend::do_attention_backward(const Grad& dqkv, const Tensor& dout, 
                                           const Dropout& dropout) {
   const AttentionSize s = attention_size(qkv, n_head, scale);
   if (is_flash(s, qkv.dtype())) {
-    const Tensor dots = allocate(DType::f32, {s.rows()});  // D, (B,NH,T)
-    return by_type(qkv, [&]<class T>() {
-      flash_backward<T>(stream_, dqkv.tensor.data<T>(), dqkv.accumulates(), dout.data<T>(), out.data<T>(),
-                        floats(lse), qkv.data<T>(), dropout, s, floats(dots));
+    const Tensor statistics = allocate(DType::f32, {2 * s.B * s.NH * padded_rows(s)});
+    return by_math(qkv, precision_, [&]<class Maths, class T>() {
+      flash_backward<Maths>(stream_, dqkv.tensor.data<T>(), dqkv.accumulates(), dout.data<T>(), out.data<T>(),
+                            floats(lse), qkv.data<T>(), dropout, s, floats(statistics));
     });
   }
   const Tensor scores = allocate(DType::f32, {2 * s.scores()});  // (2,NH,T,T)
