@@ -65,12 +65,22 @@ __device__ inline void store8(Bf16* array, std::int64_t i, const Bf16x8& value) 
   *reinterpret_cast<uint4*>(array + i) = bits;
 }
 
-// What every kernel may have without asking for more.
+// What a block may have without asking for more: its static and its dynamic shared memory together.
 inline constexpr std::size_t kDefaultSharedBytes = std::size_t{48} << 10;
+
+template <auto kernel>
+std::size_t static_shared_bytes() {
+  static const std::size_t bytes = [] {
+    cudaFuncAttributes attributes;
+    check_cuda(cudaFuncGetAttributes(&attributes, kernel), "querying a kernel's attributes");
+    return attributes.sharedSizeBytes;
+  }();
+  return bytes;
+}
 
 template <auto kernel, class... Args>
 void launch(dim3 grid, dim3 block, std::size_t shared_bytes, StreamHandle stream, Args... args) {
-  if (shared_bytes > kDefaultSharedBytes) {
+  if (shared_bytes > 0 && shared_bytes + static_shared_bytes<kernel>() > kDefaultSharedBytes) {
     check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     static_cast<int>(shared_bytes)),
                "asking for shared memory");

@@ -59,7 +59,7 @@ SharedSpan SharedMemory::make(const SharedDeclaration& declaration) {
     fail("declares dynamic shared memory twice, the second time as ", declaration.name);
   }
   const std::size_t begin = dynamic ? 0 : used_bytes_;
-  const std::size_t limit = dynamic_bytes_ > kDefaultSharedBytes ? kSharedBytes : kDefaultSharedBytes;
+  const std::size_t limit = dynamic_bytes_ > 0 ? kSharedBytes : kDefaultSharedBytes;
   if (begin + bytes > limit) {
     fail("shared arrays take ", begin + bytes, " bytes with ", declaration.name, ", more than the ", limit,
          " of a block");

@@ -13,8 +13,8 @@
 
 namespace stagegpt::gpu::emulation {
 
-// What a block may have. A launch with more than the first as dynamic shared memory asks for more than the
-// default (launch.h), and gets what every GPU of compute capability 8.0 or later has.
+// What a block may have. A launch with dynamic shared memory asks for more than the default where it needs it
+// (launch.h), and may have what every GPU of compute capability 8.0 or later has.
 constexpr std::size_t kDefaultSharedBytes = std::size_t{48} << 10;
 constexpr std::size_t kSharedBytes = std::size_t{99} << 10;
 constexpr std::uint16_t kNoThread = 0xFFFF;

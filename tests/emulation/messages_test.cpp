@@ -180,7 +180,7 @@ __global__ void addresses(int* out) {
 
 __global__ void full_with_dynamic() {
   STAGEGPT_DYNAMIC_SHARED(float, dynamic);
-  STAGEGPT_SHARED(float, rest, 12284);  // all shared memory but 16 bytes
+  STAGEGPT_SHARED(float, rest, 12284);  // 49,136 bytes
   dynamic[3] = rest[12283] = 1;
 }
 
@@ -208,11 +208,10 @@ TEST(EmulatorSays, what_a_block_has_no_room_for) {
   EXPECT_EQ(error_of([] { launch<many_arrays<32>>(1, 1, 0, nullptr); }), "");
   EXPECT_EQ(error_of([] { launch<many_arrays<33>>(1, 1, 0, nullptr); }),
             "kernel many_arrays<33>, block (0,0,0), thread (0,0,0): declares more than 32 shared arrays");
-  EXPECT_EQ(error_of([] { launch<full_with_dynamic>(1, 1, 16, nullptr); }), "");
-  EXPECT_EQ(error_of([] { launch<full_with_dynamic>(1, 1, 17, nullptr); }),
-            "kernel full_with_dynamic, block (0,0,0), thread (0,0,0): shared arrays take 49168 bytes with "
-            "rest, more "
-            "than the 49152 of a block");
+  EXPECT_EQ(error_of([] { launch<full_with_dynamic>(1, 1, 101376 - 49136, nullptr); }), "");
+  EXPECT_EQ(error_of([] { launch<full_with_dynamic>(1, 1, 101376 - 49136 + 1, nullptr); }),
+            "kernel full_with_dynamic, block (0,0,0), thread (0,0,0): shared arrays take 101392 bytes with "
+            "rest, more than the 101376 of a block");
 }
 
 TEST(EmulatedArrays, begin_at_multiples_of_16_bytes) {
