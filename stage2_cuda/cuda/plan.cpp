@@ -135,7 +135,9 @@ std::vector<cublasLtMatmulAlgo_t> first_algorithms(cublasLtHandle_t handle, cons
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
       handle, plan.description.get(), plan.first.get(), plan.second.get(), plan.result.get(),
       plan.result.get(), preference.get(), most, found.data(), &count);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
+  // Some versions report an epilogue that they do not have as an invalid value.
+  const bool no_epilogue = status == CUBLAS_STATUS_INVALID_VALUE && key.epilogue != Epilogue::none;
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || no_epilogue) return {};
   check_cublas(status, "choosing an algorithm");
   std::vector<cublasLtMatmulAlgo_t> algorithms;
   for (int i = 0; i < count; ++i) {
