@@ -11,6 +11,7 @@
 //   __threadfence()                           other blocks see what was written before it first
 //   exp2_approx(x)                            2^x within 2 units in the last place; 0 where it would be below
 //                                             2^-126
+//   rounded_pair(first, second)               two floats as bf16, rounded to nearest; NaN stays NaN
 //   STAGEGPT_SHARED(float, tile, 256);        an array in shared memory
 //   STAGEGPT_DYNAMIC_SHARED(float, scores);   an array in shared memory, whose size the launch gives
 //   STAGEGPT_UNROLL for (…)                   all iterations one after the other, so that an array that they
@@ -35,7 +36,6 @@
 //                                             gives the index of row l % 8 of matrix l / 8, which is 16-byte
 //                                             aligned. From an array of floats: four matrices of 8×4
 //   ldmatrix_x4_trans(array, i)               loads the transposes of matrices of bf16
-//   rounded_pair(first, second)               two floats, rounded to bf16 (each lane by itself)
 //   rounded_tf32(x)                           the bits of a float whose upper 19 bits are x rounded to TF32,
 //                                             half away from zero (each lane by itself)
 //

@@ -40,29 +40,23 @@ __device__ inline void store4(float* array, std::int64_t i, Float4 value) {
 }
 
 struct alignas(8) Bf16x4 {
-  Bf16 v[4];
+  Bf16Pair pair[2];
 };
 
 __device__ inline void store4(Bf16* array, std::int64_t i, const Bf16x4& value) {
-  uint2 bits;
-  memcpy(&bits, &value, sizeof bits);
-  *reinterpret_cast<uint2*>(array + i) = bits;
+  *reinterpret_cast<uint2*>(array + i) = {value.pair[0], value.pair[1]};
 }
 
 struct alignas(16) Bf16x8 {
-  Bf16 v[8];
+  Bf16Pair pair[4];
 };
 
 __device__ inline Bf16x8 load8(const Bf16* array, std::int64_t i) {
   const uint4 bits = *reinterpret_cast<const uint4*>(array + i);
-  Bf16x8 value;
-  memcpy(&value, &bits, sizeof bits);
-  return value;
+  return {{bits.x, bits.y, bits.z, bits.w}};
 }
 __device__ inline void store8(Bf16* array, std::int64_t i, const Bf16x8& value) {
-  uint4 bits;
-  memcpy(&bits, &value, sizeof bits);
-  *reinterpret_cast<uint4*>(array + i) = bits;
+  *reinterpret_cast<uint4*>(array + i) = {value.pair[0], value.pair[1], value.pair[2], value.pair[3]};
 }
 
 // What a block may have without asking for more: its static and its dynamic shared memory together.

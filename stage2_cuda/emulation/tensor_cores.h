@@ -15,7 +15,9 @@
 namespace stagegpt::gpu {
 namespace emulation {
 
-using MatrixRow = Bf16x8;
+struct alignas(16) MatrixRow {
+  Bf16 v[8];
+};
 
 // Called by every lane of a warp with a row of a matrix. Returns the lane's part of the four matrices.
 FragmentA exchange_rows(const char* call, const MatrixRow& row, bool transposed, Where where);
@@ -23,7 +25,7 @@ FragmentA exchange_rows(const char* call, const MatrixRow& row, bool transposed,
 template <class T>
 FragmentA load_matrices(const char* call, const SharedArray<T>& array, std::int64_t i, bool transposed,
                         Where where) {
-  using Row = std::conditional_t<std::is_same_v<T, float>, Float4, Bf16x8>;
+  using Row = std::conditional_t<std::is_same_v<T, float>, Float4, MatrixRow>;
   return exchange_rows(call, std::bit_cast<MatrixRow>(load_vector<Row>(call, array, i)), transposed, where);
 }
 

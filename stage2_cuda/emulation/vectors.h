@@ -6,6 +6,7 @@
 
 #include "common/tensor/dtype.h"
 #include "stage2_cuda/emulation/shared_array.h"
+#include "stage2_cuda/warp_matrix.h"
 
 namespace stagegpt::gpu {
 
@@ -14,11 +15,11 @@ struct alignas(16) Float4 {
 };
 
 struct alignas(8) Bf16x4 {
-  Bf16 v[4];
+  Bf16Pair pair[2];
 };
 
 struct alignas(16) Bf16x8 {
-  Bf16 v[8];
+  Bf16Pair pair[4];
 };
 
 namespace emulation {

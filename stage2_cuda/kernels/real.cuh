@@ -14,7 +14,7 @@ __device__ T rounded_to(float value) {
   if constexpr (std::is_same_v<T, float>) {
     return value;
   } else {
-    return Bf16{bf16_of_float(value)};
+    return Bf16{static_cast<std::uint16_t>(rounded_pair(value, 0))};
   }
 }
 

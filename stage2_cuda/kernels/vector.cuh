@@ -17,9 +17,13 @@ struct Floats {
 
 __device__ inline Floats<4> floats_of(const Float4& four) { return {{four.x, four.y, four.z, four.w}}; }
 
+// The upper half of a word is a float, but for the word's lower half.
 __device__ inline Floats<8> floats_of(const Bf16x8& eight) {
   Floats<8> f;
-  STAGEGPT_UNROLL for (int j = 0; j < 8; ++j) f.v[j] = as_float(eight.v[j]);
+  STAGEGPT_UNROLL for (int j = 0; j < 4; ++j) {
+    f.v[2 * j] = std::bit_cast<float>(eight.pair[j] << 16);
+    f.v[2 * j + 1] = std::bit_cast<float>(eight.pair[j] & 0xffff0000);
+  }
   return f;
 }
 
@@ -81,14 +85,14 @@ __device__ void store(Bf16* array, std::int64_t i, const Floats<V>& f) {
   static_assert(V == 1 || V == 4 || V == 8);
   if constexpr (V == 1) {
     array[i] = rounded_to<Bf16>(f.v[0]);
-  } else if constexpr (V == 4) {
-    store4(array, i,
-           Bf16x4{{rounded_to<Bf16>(f.v[0]), rounded_to<Bf16>(f.v[1]), rounded_to<Bf16>(f.v[2]),
-                   rounded_to<Bf16>(f.v[3])}});
   } else {
-    Bf16x8 eight;
-    STAGEGPT_UNROLL for (int j = 0; j < V; ++j) eight.v[j] = rounded_to<Bf16>(f.v[j]);
-    store8(array, i, eight);
+    std::conditional_t<V == 4, Bf16x4, Bf16x8> rounded;
+    STAGEGPT_UNROLL for (int j = 0; j < V; j += 2) rounded.pair[j / 2] = rounded_pair(f.v[j], f.v[j + 1]);
+    if constexpr (V == 4) {
+      store4(array, i, rounded);
+    } else {
+      store8(array, i, rounded);
+    }
   }
 }
 

@@ -233,7 +233,7 @@ TEST_P(EmulatedShared, four_floats_are_aligned) {
                [&] { launch<misaligned_shared_store>(1, 1, 0, nullptr, 5, out.data()); });
 }
 
-__global__ void four_halves(Bf16* out, int to) { store4(out, to, Bf16x4{{{1}, {2}, {3}, {4}}}); }
+__global__ void four_halves(Bf16* out, int to) { store4(out, to, Bf16x4{{0x20001, 0x40003}}); }
 
 TEST_P(EmulatedShared, four_halves_are_aligned_to_eight_bytes) {
   DeviceArray<Bf16> out(16);
