@@ -36,7 +36,7 @@ struct Bf16Math {
 
 // The largest head size. Larger ones have no room in registers.
 inline constexpr std::int64_t kFlashHeadSize = 128;
-inline constexpr float kLog2E = 1.44269504F, kLn2 = 0.693147181F;
+inline constexpr float kLn2 = 0.693147181F;
 
 // What every kernel needs. `vectors`: rows of heads can be read 16 bytes at a time.
 struct FlashCall {

@@ -8,8 +8,10 @@
 // Accuracy: a row is correct if its target is the argmax, which is the first of equal logits.
 //
 // One block per row, and 16 bytes per load if rows are aligned. Each thread keeps a maximum and a sum, which
-// is rescaled when the maximum grows (online softmax: Milakov and Gimelshein, arXiv:1805.02867). One block
-// computes the mean, in f64. Correct rows are counted with an atomic integer: order does not matter.
+// is rescaled when the maximum grows (online softmax: Milakov and Gimelshein, arXiv:1805.02867). An element
+// costs a multiply-add and a power of two each time; only the vector that V divides is tested for padding.
+// One block computes the mean, in f64. Correct rows are counted with an atomic integer: order does not
+// matter.
 //
 // Forward and backward together need each logit twice. A row of at most kStagedBytes (50,304 in bf16) is
 // copied to shared memory first, all of it at once: it is then read from memory once and written once, and an
@@ -22,7 +24,8 @@
 namespace stagegpt::gpu {
 
 struct CrossEntropySize {
-  std::int64_t N, V, Vp;
+  std::int64_t N;
+  int V, Vp;
 };
 
 inline constexpr int kRowThreads = 512;
@@ -34,7 +37,9 @@ inline constexpr std::size_t kStagedBytes = (std::size_t{99} << 10) - 512;
 template <int V, class Row>
 __device__ MaxAndSum row_max_and_sum(const Row& row, CrossEntropySize s) {
   MaxAndSum own = {-INFINITY, 0};
-  for (std::int64_t v = threadIdx.x * V; v < s.V; v += kRowThreads * V) {
+  int v = static_cast<int>(threadIdx.x) * V;
+  for (; v + V <= s.V; v += kRowThreads * V) own = with(own, row(v));
+  if (v < s.V) {
     Floats<V> f = row(v);
     STAGEGPT_UNROLL for (int i = 0; i < V; ++i) {
       if (v + i >= s.V) f.v[i] = -INFINITY;
@@ -44,24 +49,38 @@ __device__ MaxAndSum row_max_and_sum(const Row& row, CrossEntropySize s) {
   return block_merge<kRowThreads>(own);
 }
 
-// Each thread writes the elements that it has read, so that drow may be the row.
+// Whether this thread writes a column of its block's row.
+template <int V>
+__device__ bool writes(int column) {
+  return static_cast<int>(threadIdx.x) == column / V % kRowThreads;
+}
+
+// Each thread writes the elements that it has read, so that drow may be the row. The one that writes the
+// target's corrects it afterwards; only this thread needs target_logit.
 template <int V, class T, class Row>
-__device__ void write_row_gradient(T* drow, const Row& row, float lse, std::int32_t target, float scale,
-                                   CrossEntropySize s) {
-  for (std::int64_t v = threadIdx.x * V; v < s.Vp; v += kRowThreads * V) {
+__device__ void write_row_gradient(T* drow, const Row& row, float lse, std::int32_t target,
+                                   float target_logit, float scale, CrossEntropySize s) {
+  // Rounding changes all powers by the same factor, by which they are divided.
+  const float shift = lse * kLog2E, factor = scale * exp2_approx(fmaf(-lse, kLog2E, shift));
+  const auto scaled = [&](float logit) { return factor * exp2_approx(logit * kLog2E - shift); };
+  int v = static_cast<int>(threadIdx.x) * V;
+  for (; v + V <= s.V; v += kRowThreads * V) {
     Floats<V> f = row(v);
-    STAGEGPT_UNROLL for (int i = 0; i < V; ++i) {
-      const float p = expf(f.v[i] - lse);
-      f.v[i] = v + i < s.V ? scale * (p - (v + i == target ? 1.0f : 0.0f)) : 0;
-    }
+    STAGEGPT_UNROLL for (int i = 0; i < V; ++i) f.v[i] = scaled(f.v[i]);
     store<V>(drow, v, f);
   }
+  for (; v < s.Vp; v += kRowThreads * V) {
+    Floats<V> f = row(v);
+    STAGEGPT_UNROLL for (int i = 0; i < V; ++i) f.v[i] = v + i < s.V ? scaled(f.v[i]) : 0;
+    store<V>(drow, v, f);
+  }
+  if (target < s.V && writes<V>(target)) drow[target] = rounded_to<T>(scaled(target_logit) - scale);
 }
 
 template <class T, int V>
 static __global__ void cross_entropy_rows_kernel(float* lse, const T* logits, CrossEntropySize s) {
-  const T* row = logits + blockIdx.x * s.Vp;
-  const MaxAndSum all = row_max_and_sum<V>([&](std::int64_t v) { return load<V>(row, v); }, s);
+  const T* row = logits + std::int64_t{blockIdx.x} * s.Vp;
+  const MaxAndSum all = row_max_and_sum<V>([&](int v) { return load<V>(row, v); }, s);
   if (threadIdx.x == 0) lse[blockIdx.x] = all.max + logf(all.sum);
 }
 
@@ -92,8 +111,10 @@ static __global__ void cross_entropy_backward_kernel(T* dlogits, const float* dl
                                                      CrossEntropySize s) {
   const std::int64_t n = blockIdx.x;
   const T* row = logits + n * s.Vp;
+  const std::int32_t target = targets[n];
+  const float target_logit = target < s.V && writes<V>(target) ? as_float(row[target]) : 0;
   write_row_gradient<V>(
-      dlogits + n * s.Vp, [&](std::int64_t v) { return load<V>(row, v); }, lse[n], targets[n],
+      dlogits + n * s.Vp, [&](int v) { return load<V>(row, v); }, lse[n], target, target_logit,
       *dloss / static_cast<float>(s.N), s);
 }
 
@@ -107,12 +128,13 @@ static __global__ void __launch_bounds__(kRowThreads, 2)
   const T* row = logits + n * s.Vp;
   const std::int32_t target = targets[n];
   const float target_logit = as_float(row[target]);  // before the first barrier: dlogits may be logits
+  const float scale = *dloss / static_cast<float>(s.N);
   if constexpr (kStaged) {
-    for (std::int64_t v = threadIdx.x * V; v < s.Vp; v += kRowThreads * V)
-      cp_async_16(staged, static_cast<int>(v), row + v, true);
+    for (int v = static_cast<int>(threadIdx.x) * V; v < s.Vp; v += kRowThreads * V)
+      cp_async_16(staged, v, row + v, true);
     cp_async_wait_all();  // and no barrier: a thread reads only what it has copied
   }
-  const auto elements = [&](std::int64_t v) {
+  const auto elements = [&](int v) {
     if constexpr (kStaged) {
       return load_shared<T>(staged, v);
     } else {
@@ -122,7 +144,7 @@ static __global__ void __launch_bounds__(kRowThreads, 2)
   const MaxAndSum all = row_max_and_sum<V>(elements, s);
   const float lse = all.max + logf(all.sum);
   if (threadIdx.x == 0) rows[n] = lse - target_logit;
-  write_row_gradient<V>(dlogits + n * s.Vp, elements, lse, target, *dloss / static_cast<float>(s.N), s);
+  write_row_gradient<V>(dlogits + n * s.Vp, elements, lse, target, target_logit, scale, s);
 }
 
 template <class T>
@@ -218,7 +240,7 @@ void cross_entropy_forward_backward(StreamHandle stream, float* loss, T* dlogits
 template <class T>
 static __global__ void count_correct_kernel(std::int32_t* count, const T* logits, const std::int32_t* targets,
                                             CrossEntropySize s) {
-  const T* row = logits + blockIdx.x * s.Vp;
+  const T* row = logits + std::int64_t{blockIdx.x} * s.Vp;
   const std::int64_t target = targets[blockIdx.x];
   const float logit = as_float(row[target]);
   int larger = 0;  // whether another logit is larger, or NaN

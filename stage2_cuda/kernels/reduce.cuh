@@ -38,32 +38,25 @@ struct MaxAndSum {
   float max, sum;
 };
 
-// The result for the elements of both. Without elements, the maximum is -∞ and the sum is 0. NaN is
-// propagated.
-__device__ inline MaxAndSum merge(MaxAndSum a, MaxAndSum b) {
-  const float max = a.max < b.max ? b.max : a.max;
-  if (max == -INFINITY) return {max, a.sum + b.sum};  // 0, or NaN
-  return {max, a.sum * expf(a.max - max) + b.sum * expf(b.max - max)};
-}
+inline constexpr float kLog2E = 1.44269504F;
 
-// The result for a's elements and those of f: the sum is rescaled once for all of them.
+// The result for a's elements and those of f: the sum is rescaled once for all of them. Without elements, the
+// maximum is -∞ and the sum is 0. A NaN is not seen by the maximum, but makes the sum NaN. exp(x - m) is
+// 2^(x·log₂e - m·log₂e): a multiply-add and a power for each element.
 template <int V>
-__device__ MaxAndSum with(MaxAndSum a, const Floats<V>& f) {
-  float max = a.max;
-  STAGEGPT_UNROLL for (int i = 0; i < V; ++i) max = max < f.v[i] ? f.v[i] : max;
-  const float shift = max == -INFINITY ? 0 : max;
-  float sum = a.sum * expf(a.max - shift);
-  STAGEGPT_UNROLL for (int i = 0; i < V; ++i) sum += expf(f.v[i] - shift);
-  return {max, sum};
+__device__ MaxAndSum with(MaxAndSum a, Floats<V> f) {
+  const float max = fmaxf(a.max, in_pairs(f, [](float x, float y) { return fmaxf(x, y); }));
+  const float shift = max == -INFINITY ? 0 : max * kLog2E;
+  STAGEGPT_UNROLL for (int i = 0; i < V; ++i) f.v[i] = exp2_approx(f.v[i] * kLog2E - shift);
+  const float sum = in_pairs(f, [](float x, float y) { return x + y; });
+  return {max, a.sum * exp2_approx(a.max * kLog2E - shift) + sum};
 }
 
+// The results of all lanes together, as above.
 __device__ inline MaxAndSum warp_merge(MaxAndSum value) {
-  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
-    const MaxAndSum other = {__shfl_xor_sync(kAllLanes, value.max, distance),
-                             __shfl_xor_sync(kAllLanes, value.sum, distance)};
-    value = merge(value, other);
-  }
-  return value;
+  const float max = warp_max(value.max);
+  if (max != -INFINITY) value.sum *= expf(value.max - max);
+  return {max, warp_sum(value.sum)};
 }
 
 template <int kSize>

@@ -27,6 +27,15 @@ __device__ inline Floats<8> floats_of(const Bf16x8& eight) {
   return f;
 }
 
+// The elements' sum, or another reduction, in pairs: fewer steps wait for each other than in a row.
+template <int V, class Reduce>
+__device__ float in_pairs(Floats<V> f, const Reduce& reduce) {
+  STAGEGPT_UNROLL for (int n = V / 2; n > 0; n /= 2) {
+    STAGEGPT_UNROLL for (int i = 0; i < n; ++i) f.v[i] = reduce(f.v[i], f.v[i + n]);
+  }
+  return f.v[0];
+}
+
 template <int V>
 __device__ Floats<V> load(const float* array, std::int64_t i) {
   Floats<V> f;

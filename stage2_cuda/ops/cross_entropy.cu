@@ -7,7 +7,7 @@ namespace {
 
 CrossEntropySize cross_entropy_size(const Tensor& logits, std::int64_t vocab_size) {
   const std::int64_t padded = logits.shape()[-1];
-  return {logits.numel() / padded, vocab_size, padded};
+  return {logits.numel() / padded, static_cast<int>(vocab_size), static_cast<int>(padded)};
 }
 
 }  // namespace
