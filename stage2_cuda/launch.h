@@ -21,6 +21,8 @@
 //   store4(array, i, value)                   also four bf16, 8-byte aligned, to device memory
 //   load8(array, i), store8(array, i, value)  eight bf16 at once, 16-byte aligned; load8 also from a shared
 //                                             array
+//   load_once(array, i)                       four floats or eight bf16 of device memory that no thread reads
+//                                             again: the multiprocessor's cache does not keep them
 //   cp_async_16(array, i, from, valid)        starts a copy of 16 bytes from device memory to a shared array,
 //                                             from element i on; if not `valid`, reads nothing and writes
 //                                             zeros

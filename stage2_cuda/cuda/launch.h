@@ -39,6 +39,15 @@ __device__ inline void store4(float* array, std::int64_t i, Float4 value) {
   *reinterpret_cast<float4*>(array + i) = value;
 }
 
+__device__ inline Float4 load_once(const float* array, std::int64_t i) {
+  float4 four;
+  asm volatile("ld.global.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w)
+               : "l"(array + i)
+               : "memory");
+  return four;
+}
+
 struct alignas(8) Bf16x4 {
   Bf16Pair pair[2];
 };
@@ -57,6 +66,15 @@ __device__ inline Bf16x8 load8(const Bf16* array, std::int64_t i) {
 }
 __device__ inline void store8(Bf16* array, std::int64_t i, const Bf16x8& value) {
   *reinterpret_cast<uint4*>(array + i) = {value.pair[0], value.pair[1], value.pair[2], value.pair[3]};
+}
+
+__device__ inline Bf16x8 load_once(const Bf16* array, std::int64_t i) {
+  Bf16x8 eight;
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(eight.pair[0]), "=r"(eight.pair[1]), "=r"(eight.pair[2]), "=r"(eight.pair[3])
+               : "l"(array + i)
+               : "memory");
+  return eight;
 }
 
 // What a block may have without asking for more: its static and its dynamic shared memory together.

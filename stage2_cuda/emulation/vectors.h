@@ -94,6 +94,8 @@ inline Bf16x8 load8(const Bf16* array, std::int64_t i) {
 inline Bf16x8 load8(const emulation::SharedArray<Bf16>& array, std::int64_t i) {
   return emulation::load_vector<Bf16x8>("load8", array, i);
 }
+inline Float4 load_once(const float* array, std::int64_t i) { return load4(array, i); }
+inline Bf16x8 load_once(const Bf16* array, std::int64_t i) { return load8(array, i); }
 inline void store8(Bf16* array, std::int64_t i, const Bf16x8& value) {
   emulation::store_vector("store8", array, i, value);
 }

@@ -1,12 +1,11 @@
 // LayerNorm backward, with d̂ = dout·w and x̂ = (x-mean)·rstd (layernorm.cuh):
 //   dx = rstd·(d̂ - Σd̂/C - x̂·Σ(d̂·x̂)/C);  dw = Σ_rows dout·x̂;  dbias = Σ_rows dout.
 //
-// One pass: dout and x are read once, for dx and for the sums over rows. A block has some consecutive rows,
-// and a thread V neighbouring columns of each. The block takes kRows rows at a time and keeps them in
-// registers while it adds Σd̂ and Σ(d̂·x̂) over its threads: by shuffles, then through shared memory. A thread
-// adds its columns of dw and dbias over all rows of the block. Each block writes these sums to memory, and
-// column_sums.cuh adds the sums of all blocks.
-// A row that has too many columns for the threads of a block is read twice, by a simpler kernel.
+// One pass: dout and x are read once, for dx and for the sums over rows. A warp has a row in registers, and
+// adds its columns of dw and dbias over all its rows there. A row of more than 1,024 columns is divided among
+// a team of two or four warps, which add Σd̂ and Σ(d̂·x̂) through shared memory. Each block adds the sums of
+// its teams and writes them to memory, and column_sums.cuh adds those of all blocks.
+// A row that is wider, or not aligned to 16 bytes, is read twice, by a simpler kernel.
 #pragma once
 
 #include <algorithm>
@@ -16,99 +15,132 @@
 
 namespace stagegpt::gpu {
 
-// How the rows are divided among blocks.
-struct LayernormBlocks {
-  static constexpr std::int64_t kMostBlocks = 512, kLeastRows = 16;
+// Number of blocks for N rows: three on each of the 132 multiprocessors of an H100. It is the same on every
+// GPU, because the order of the sums depends on it.
+inline std::int64_t layernorm_blocks(std::int64_t N) {
+  constexpr std::int64_t kMostBlocks = 3 * 132, kLeastRows = 16;
+  return std::min(kMostBlocks, parts(N, kLeastRows));
+}
 
-  std::int64_t rows, blocks;  // rows of a block
+inline constexpr int kLayernormWarps = 4;  // of a block
 
-  explicit LayernormBlocks(std::int64_t N)
-      : rows(std::max(kLeastRows, parts(N, kMostBlocks))), blocks(parts(N, rows)) {}
-};
-
-// Adds each of kCount numbers over the threads of the block, in the same order for every thread; all get the
-// sums. Uses kCount elements of `part` for each warp. The next call needs others, the call after it may use
-// the same again.
-template <int kCount, class Shared>
-__device__ void add_over_block(float (&values)[kCount], Shared& part, int first) {
-  const int warp = static_cast<int>(threadIdx.x / kWarp), warps = static_cast<int>(blockDim.x / kWarp);
-  STAGEGPT_UNROLL for (int i = 0; i < kCount; ++i) {
-    values[i] = warp_sum(values[i]);
-    if (lane_index() == 0) part[first + warp * kCount + i] = values[i];
-    values[i] = 0;
+// Adds both numbers over a team of warps; `part` has two elements for each warp of the block. The next call
+// needs another part, the call after it may use the same again.
+template <class Shared>
+__device__ void add_over_team(float (&sums)[2], Shared& part, int first, int team) {
+  STAGEGPT_UNROLL for (int i = 0; i < 2; ++i) sums[i] = warp_sum(sums[i]);
+  if (team == 1) return;
+  const int warp = static_cast<int>(threadIdx.x / kWarp), begin = warp / team * team;
+  STAGEGPT_UNROLL for (int i = 0; i < 2; ++i) {
+    if (lane_index() == 0) part[first + 2 * warp + i] = sums[i];
+    sums[i] = 0;
   }
   __syncthreads();
-  for (int w = 0; w < warps; ++w) {
-    STAGEGPT_UNROLL for (int i = 0; i < kCount; ++i) values[i] += part[first + w * kCount + i];
+  for (int w = begin; w < begin + team; ++w) {
+    STAGEGPT_UNROLL for (int i = 0; i < 2; ++i) sums[i] += part[first + 2 * w + i];
   }
 }
 
-inline constexpr int kLayernormThreads = 512;  // of a block at most
+// Adds a lane's columns of a row: d̂ and d̂·x̂ to sums, dout·x̂ to dw, dout to dbias.
+template <int V, int K, class Vector>
+__device__ void add_row(float (&sums)[2], Floats<V> (&dw)[K], Floats<V> (&dbias)[K], const Vector (&dout)[K],
+                        const Vector (&x)[K], const Floats<V> (&w)[K], float mean, float rstd) {
+  STAGEGPT_UNROLL for (int k = 0; k < K; ++k) {
+    const Floats<V> d = floats_of(dout[k]), in = floats_of(x[k]);
+    STAGEGPT_UNROLL for (int j = 0; j < V; ++j) {
+      const float dhat = d.v[j] * w[k].v[j], xhat = (in.v[j] - mean) * rstd;
+      sums[0] += dhat;
+      sums[1] += dhat * xhat;
+      dw[k].v[j] += d.v[j] * xhat;
+      dbias[k].v[j] += d.v[j];
+    }
+  }
+}
 
-// block_sums (blocks,2C): dbias, then dw of a block's rows; not computed if it is null. dx may be null, or
-// dout.
-template <class T, int V>
-static __global__ void __launch_bounds__(kLayernormThreads)
+// out[c] = the sum of column c over the block's teams, in their order; the columns of lanes are `own`.
+template <int V, int K, class Shared>
+__device__ void write_block_sums(float* out, const Floats<V> (&own)[K], Shared& part, int C, int team) {
+  constexpr int kColumns = K * V * kWarp;  // of a warp
+  const int begin = static_cast<int>(threadIdx.x / kWarp) * kColumns + lane_index() * V;
+  STAGEGPT_UNROLL for (int k = 0; k < K; ++k) store_floats(part, begin + k * kWarp * V, own[k]);
+  __syncthreads();
+  for (int c = static_cast<int>(threadIdx.x); c < C; c += kLayernormWarps * kWarp) {
+    float sum = 0;
+    for (int i = c; i < kLayernormWarps * kColumns; i += team * kColumns) sum += part[i];
+    out[c] = sum;
+  }
+}
+
+// Blocks of a multiprocessor, for which a lane's numbers have room in registers: of each column w, dw, dbias,
+// dout, x and the old dx.
+template <class T, int kGroups>
+inline constexpr int kLayernormBlocks = kGroups*(24 + 6 * sizeof(T)) <= 128 ? 3 : 2;
+
+// A lane has kGroups·8 columns. block_sums (blocks,2C): dbias, then dw of a block's rows; not computed if it
+// is null. dx may be null, or dout.
+template <class T, int kGroups>
+static __global__ void __launch_bounds__(kLayernormWarps* kWarp, (kLayernormBlocks<T, kGroups>))
     layernorm_backward_kernel(T* dx, bool accumulate, float* block_sums, const T* dout, const T* x,
-                              const float* w, const float* mean, const float* rstd, std::int64_t N,
-                              std::int64_t C, std::int64_t rows) {
-  constexpr int kRows = 4, kPart = 2 * kRows * kLayernormThreads / kWarp;
-  STAGEGPT_SHARED(float, part, 2 * kPart);
-  const std::int64_t c = threadIdx.x * V, begin = blockIdx.x * rows,
-                     end = begin + rows < N ? begin + rows : N;
-  const bool has_columns = c < C;
-  Floats<V> weight = {}, dw = {}, dbias = {};
-  if (has_columns) weight = load<V>(w, c);
+                              const float* w, const float* mean, const float* rstd, std::int64_t N, int C,
+                              int team) {
+  constexpr int V = kVector<T>, K = kGroups * 8 / V, kColumns = kGroups * 8 * kWarp;
+  STAGEGPT_SHARED(float, part, kLayernormWarps* kColumns);
+  STAGEGPT_SHARED(float, row_sums, 4 * kLayernormWarps);
+  const int warp = static_cast<int>(threadIdx.x / kWarp), teams = kLayernormWarps / team,
+            own = warp % team * kColumns + lane_index() * V;
+  const float inverse = 1 / static_cast<float>(C);
+  Floats<V> weight[K] = {}, dw[K] = {}, dbias[K] = {};
+  STAGEGPT_UNROLL for (int k = 0; k < K; ++k) {
+    if (own + k * kWarp * V < C) weight[k] = load<V>(w + own, k * kWarp * V);
+  }
   int first = 0;
-  for (std::int64_t n = begin; n < end; n += kRows, first = kPart - first) {
-    Floats<V> d[kRows] = {}, xhat[kRows] = {};
-    STAGEGPT_UNROLL for (int i = 0; i < kRows; ++i) {
-      if (!has_columns || n + i >= end) continue;
-      d[i] = load<V>(dout, (n + i) * C + c);
-      xhat[i] = load<V>(x, (n + i) * C + c);
-    }
-    float r[kRows] = {}, sums[2 * kRows] = {};
-    STAGEGPT_UNROLL for (int i = 0; i < kRows; ++i) {
-      if (n + i >= end) continue;
-      const float m = mean[n + i];
-      r[i] = rstd[n + i];
-      STAGEGPT_UNROLL for (int j = 0; j < V; ++j) {
-        xhat[i].v[j] = (xhat[i].v[j] - m) * r[i];
-        sums[2 * i] += d[i].v[j] * weight.v[j];
-        sums[2 * i + 1] += d[i].v[j] * weight.v[j] * xhat[i].v[j];
-        dbias.v[j] += d[i].v[j];
-        dw.v[j] += d[i].v[j] * xhat[i].v[j];
+  for (std::int64_t begin = std::int64_t{blockIdx.x} * teams; begin < N;
+       begin += std::int64_t{gridDim.x} * teams, first = 2 * kLayernormWarps - first) {
+    const std::int64_t n = begin + warp / team;
+    const int columns = n < N ? C : 0;
+    decltype(load_once(x, 0)) d[K] = {}, in[K] = {}, old[K] = {};
+    const auto load_row = [&](auto& row, const T* from, int end) {
+      STAGEGPT_UNROLL for (int k = 0; k < K; ++k) {
+        if (own + k * kWarp * V < end) row[k] = load_once(from + n * C + own, k * kWarp * V);
       }
-    }
+    };
+    load_row(d, dout, columns);
+    load_row(in, x, columns);
+    load_row(old, dx, accumulate ? columns : 0);
+    const float m = n < N ? mean[n] : 0, r = n < N ? rstd[n] : 0;
+    float sums[2] = {};
+    add_row(sums, dw, dbias, d, in, weight, m, r);
     if (!dx) continue;
-    add_over_block(sums, part, first);
-    STAGEGPT_UNROLL for (int i = 0; i < kRows; ++i) {
-      if (!has_columns || n + i >= end) continue;
-      const float a = sums[2 * i] / static_cast<float>(C), b = sums[2 * i + 1] / static_cast<float>(C);
-      Floats<V> out = {};
-      if (accumulate) out = load<V>(dx, (n + i) * C + c);
+    add_over_team(sums, row_sums, first, team);
+    const float a = sums[0] * inverse, b = sums[1] * inverse;
+    STAGEGPT_UNROLL for (int k = 0; k < K; ++k) {
+      if (own + k * kWarp * V >= columns) continue;
+      const Floats<V> df = floats_of(d[k]), xf = floats_of(in[k]);
+      Floats<V> out = floats_of(old[k]);
       STAGEGPT_UNROLL for (int j = 0; j < V; ++j) out.v[j] +=
-          r[i] * (d[i].v[j] * weight.v[j] - a - xhat[i].v[j] * b);
-      store<V>(dx, (n + i) * C + c, out);
+          r * (df.v[j] * weight[k].v[j] - a - (xf.v[j] - m) * r * b);
+      store<V>(dx + n * C + own, k * kWarp * V, out);
     }
   }
-  if (!block_sums || !has_columns) return;
-  store<V>(block_sums, blockIdx.x * 2 * C + c, dbias);
-  store<V>(block_sums, (blockIdx.x * 2 + 1) * C + c, dw);
+  if (!block_sums) return;
+  float* const sums = block_sums + std::int64_t{blockIdx.x} * 2 * C;
+  write_block_sums(sums, dbias, part, C, team);
+  __syncthreads();
+  write_block_sums(sums + C, dw, part, C, team);
 }
 
-// The same for any number of columns, with one row at a time. The sums over rows are added up in block_sums.
+// The same for any rows, one at a time by a block. The sums over rows are added up in block_sums.
 template <class T>
 static __global__ void layernorm_backward_wide_kernel(T* dx, bool accumulate, float* block_sums,
                                                       const T* dout, const T* x, const float* w,
                                                       const float* mean, const float* rstd, std::int64_t N,
-                                                      std::int64_t C, std::int64_t rows) {
-  constexpr int kPart = 2 * kThreads / kWarp;
-  STAGEGPT_SHARED(float, part, 2 * kPart);
-  const std::int64_t begin = blockIdx.x * rows, end = begin + rows < N ? begin + rows : N,
-                     dbias = blockIdx.x * 2 * C, dw = dbias + C;
+                                                      std::int64_t C) {
+  constexpr int kWarps = kThreads / kWarp;
+  STAGEGPT_SHARED(float, part, 4 * kWarps);
+  const std::int64_t dbias = blockIdx.x * 2 * C, dw = dbias + C;
   int first = 0;
-  for (std::int64_t n = begin; n < end; ++n, first = kPart - first) {
+  for (std::int64_t n = blockIdx.x; n < N; n += gridDim.x, first = 2 * kWarps - first) {
+    const bool add = n >= gridDim.x;
     const float m = mean[n], r = rstd[n];
     float sums[2] = {};
     for (std::int64_t c = threadIdx.x; c < C; c += kThreads) {
@@ -116,11 +148,11 @@ static __global__ void layernorm_backward_wide_kernel(T* dx, bool accumulate, fl
       sums[0] += d * w[c];
       sums[1] += d * w[c] * xhat;
       if (!block_sums) continue;
-      put(block_sums, dbias + c, d, n > begin);
-      put(block_sums, dw + c, d * xhat, n > begin);
+      put(block_sums, dbias + c, d, add);
+      put(block_sums, dw + c, d * xhat, add);
     }
     if (!dx) continue;
-    add_over_block(sums, part, first);
+    add_over_team(sums, part, first, kWarps);
     const float a = sums[0] / static_cast<float>(C), b = sums[1] / static_cast<float>(C);
     for (std::int64_t c = threadIdx.x; c < C; c += kThreads) {
       const float d = as_float(dout[n * C + c]), xhat = (as_float(x[n * C + c]) - m) * r;
@@ -129,28 +161,33 @@ static __global__ void layernorm_backward_wide_kernel(T* dx, bool accumulate, fl
   }
 }
 
-// Computes dx, and the sums of each block of LayernormBlocks; either may be null.
+// Computes dx, and the sums of each of layernorm_blocks(N) blocks; either may be null.
 template <class T>
 void layernorm_backward(StreamHandle stream, T* dx, bool accumulate, float* block_sums, const T* dout,
                         const T* x, const float* w, const float* mean, const float* rstd, std::int64_t N,
                         std::int64_t C) {
   if (N == 0) return;
-  const LayernormBlocks division(N);
-  const dim3 grid(static_cast<unsigned>(division.blocks));
-  const bool aligned = in_vectors<kVector<T>>(C, dx, block_sums, dout, x, w);
-  const std::int64_t threads = parts(C, kWarp * (aligned ? kVector<T> : 1)) * kWarp;
-  if (threads > kLayernormThreads) {
+  constexpr int kMostGroups = 4, kGroup = 8 * kWarp;
+  const dim3 grid(static_cast<unsigned>(layernorm_blocks(N)));
+  int team = 1;
+  while (team < kLayernormWarps && C > team * kMostGroups * kGroup) team *= 2;
+  const std::int64_t groups = parts(C, team * kGroup);
+  if (groups > kMostGroups || !in_vectors<kVector<T>>(C, dx, dout, x, w)) {
     launch<layernorm_backward_wide_kernel<T>>(grid, dim3(kThreads), 0, stream, dx, accumulate, block_sums,
-                                              dout, x, w, mean, rstd, N, C, division.rows);
-  } else if (aligned) {
-    launch<layernorm_backward_kernel<T, kVector<T>>>(grid, dim3(static_cast<unsigned>(threads)), 0, stream,
-                                                     dx, accumulate, block_sums, dout, x, w, mean, rstd, N, C,
-                                                     division.rows);
-  } else {
-    launch<layernorm_backward_kernel<T, 1>>(grid, dim3(static_cast<unsigned>(threads)), 0, stream, dx,
-                                            accumulate, block_sums, dout, x, w, mean, rstd, N, C,
-                                            division.rows);
+                                              dout, x, w, mean, rstd, N, C);
+    return;
   }
+  const auto launch_groups = [&]<int kGroups>(std::integral_constant<int, kGroups>) {
+    if (groups == kGroups) {
+      launch<layernorm_backward_kernel<T, kGroups>>(grid, dim3(kLayernormWarps * kWarp), 0, stream, dx,
+                                                    accumulate, block_sums, dout, x, w, mean, rstd, N,
+                                                    static_cast<int>(C), team);
+    }
+  };
+  [&]<int... k>(std::integer_sequence<int, k...>) {
+    (launch_groups(std::integral_constant<int, k + 1>()), ...);
+  }
+  (std::make_integer_sequence<int, kMostGroups>());
 }
 
 }  // namespace stagegpt::gpu

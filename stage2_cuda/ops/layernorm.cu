@@ -21,7 +21,7 @@ void StreamBackend::do_layernorm_backward(const Grad& dx, const Grad& dw, const 
                                           const Tensor& mean, const Tensor& rstd) {
   const std::int64_t N = mean.numel(), C = w.numel();
   Tensor block_sums;  // (blocks,2C)
-  if (dw.wanted() || dbias.wanted()) block_sums = allocate(DType::f32, {LayernormBlocks(N).blocks, 2 * C});
+  if (dw.wanted() || dbias.wanted()) block_sums = allocate(DType::f32, {layernorm_blocks(N), 2 * C});
   by_type(x, [&]<class T>() {
     gpu::layernorm_backward<T>(stream_, dx.wanted() ? dx.tensor.data<T>() : nullptr, dx.accumulates(),
                                optional<float>(block_sums), dout.data<T>(), x.data<T>(), floats(w),

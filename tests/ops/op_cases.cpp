@@ -181,11 +181,12 @@ void add_layernorms(Cases& cases) {
   add_layernorm(cases, "c192_t17", {{2, 17, 192}});
   add_layernorm(cases, "c130", {{3, 5, 130}});
   add_layernorm(cases, "c7", {{3, 5, 7}});
-  add_layernorm(cases, "c300", {{1, 5, 300}});  // more columns than the 256 threads of a GPU block
-  // More columns than a GPU block has threads: the kernel for wide rows.
-  add_layernorm(cases, "c515", {{2, 17, 515}});
+  add_layernorm(cases, "c300", {{1, 5, 300}});   // more columns than the 256 threads of a GPU block
+  add_layernorm(cases, "c515", {{2, 17, 515}});  // not aligned to 16 bytes: the kernel for any rows
+  // Rows of two and of four warps of a GPU block, and wider ones.
+  for (const std::int64_t C : {1032, 2056, 4104}) add_layernorm(cases, concat("c", C), {{1, 5, C}});
   add_layernorm(cases, "many_rows", {{3, 100, 40}});
-  add_layernorm(cases, "rows_8300", {{1, 8300, 4}});  // more rows than 512 blocks of 16 have
+  add_layernorm(cases, "rows_8300", {{1, 8300, 4}});  // more rows than 396 blocks of 16 have
   add_layernorm(cases, "one_row", {{1, 1, 101}});
   add_layernorm(cases, "two_dimensions", {{33, 20}});
   add_layernorm(cases, "large", {{1, 17, 48}, kLarge});
