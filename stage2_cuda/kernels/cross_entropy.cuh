@@ -127,13 +127,13 @@ static __global__ void __launch_bounds__(kRowThreads, 2)
   const std::int64_t n = blockIdx.x;
   const T* row = logits + n * s.Vp;
   const std::int32_t target = targets[n];
-  const float target_logit = as_float(row[target]);  // before the first barrier: dlogits may be logits
-  const float scale = *dloss / static_cast<float>(s.N);
   if constexpr (kStaged) {
     for (int v = static_cast<int>(threadIdx.x) * V; v < s.Vp; v += kRowThreads * V)
       cp_async_16(staged, v, row + v, true);
-    cp_async_wait_all();  // and no barrier: a thread reads only what it has copied
   }
+  const float target_logit = as_float(row[target]);  // before the first barrier: dlogits may be logits
+  const float scale = *dloss / static_cast<float>(s.N);
+  if constexpr (kStaged) cp_async_wait_all();  // and no barrier: a thread reads only what it has copied
   const auto elements = [&](int v) {
     if constexpr (kStaged) {
       return load_shared<T>(staged, v);
