@@ -36,7 +36,6 @@ struct Bf16Math {
 
 // The largest head size. Larger ones have no room in registers.
 inline constexpr std::int64_t kFlashHeadSize = 128;
-inline constexpr float kLn2 = 0.693147181F;
 
 // What every kernel needs. `vectors`: rows of heads can be read 16 bytes at a time.
 struct FlashCall {
@@ -47,7 +46,6 @@ struct FlashCall {
 
   const std::int32_t*& device_pointer() { return dropout.device_pointer(); }
   __device__ int T() const { return static_cast<int>(s.T); }
-  __device__ float log2_scale() const { return s.scale * kLog2E; }
 };
 
 // The shared memory of a kernel: `fixed` tiles with the block's rows, and two tiles with the rows that it
@@ -157,22 +155,20 @@ struct OnlineSoftmax {
 
   // Adds keys to l, rescales o, and turns the keys' products q·k into 2^(c·(q·k - m)). Each query sees at
   // least one of the keys.
-  __device__ void add_keys(Scores& scores, float c) {
+  __device__ void add_keys(Scores& scores, float scale) {
     STAGEGPT_UNROLL for (int i = 0; i < Scores::kThreadRows; ++i) {
       float highest = max[i];
       STAGEGPT_UNROLL for (int j = 0; j < Scores::kThreadColumns; ++j) {
         highest = fmaxf(highest, scores.at(i, j));
       }
       highest = warp_max<Scores::kRowLanes>(highest);
-      const float kept = exp2_approx(c * (max[i] - highest)),
-                  shift = -c * highest;  // kept: 0 at the first keys
+      const float kept = exp2_approx(scale * kLog2E * (max[i] - highest));  // 0 at the first keys
       max[i] = highest;
       sum[i] *= kept;
       STAGEGPT_UNROLL for (int j = 0; j < Out::kThreadColumns; ++j) out.at(i, j) *= kept;
       STAGEGPT_UNROLL for (int j = 0; j < Scores::kThreadColumns; ++j) {
-        float& s = scores.at(i, j);
-        s = exp2_approx(c * s + shift);
-        sum[i] += s;
+        scores.at(i, j) = Math::power(scores.at(i, j), scale, highest);
+        sum[i] += scores.at(i, j);
       }
     }
   }
@@ -241,7 +237,7 @@ static __global__ void __launch_bounds__(Math::threads(Math::forward().rows), Ma
         const FactorsOf<Math, Scores> factors(call, head, positions);
         auto scores = Scores::of_rows(q, k);
         if (u0 + Math::forward().chunk - 1 > warp_begin) positions.hide_later_keys(scores);
-        rows.add_keys(scores, call.log2_scale());
+        rows.add_keys(scores, call.s.scale);
         factors.multiply(scores);
         rows.out.add(scores, v, Tiles::scratch(memory));
       });
@@ -251,7 +247,7 @@ static __global__ void __launch_bounds__(Math::threads(Math::forward().rows), Ma
     STAGEGPT_UNROLL for (int j = 0; j < Softmax::Out::kThreadColumns; ++j) rows.out.at(i, j) *= factor;
     const int t = first + Softmax::Out::row(i);
     if (t < call.T() && Softmax::Out::column(0) == 0)
-      lse[head.row(call.s, t)] = kLn2 * (call.log2_scale() * rows.max[i] + log2f(l));
+      lse[head.row(call.s, t)] = kLn2 * (call.s.scale * kLog2E * rows.max[i] + log2f(l));
   }
   write_product(head.rows(call.s, out, call.vectors), false, rows.out, 1, q_tile, first);
 }

@@ -10,8 +10,8 @@
 
 namespace stagegpt::gpu {
 
-// The statistics of queries, (2, B·NH, Tp): -lse·log2 e, then D. Tp is T rounded up to kStatisticsRows;
-// beyond T they are -∞ and 0, so that p and ds are zero there.
+// The statistics of queries, (2, B·NH, Tp): lse in the Math's unit, then D. Tp is T rounded up to
+// kStatisticsRows; beyond T they are ∞ and 0, so that p and ds are zero there.
 inline constexpr std::int64_t kStatisticsRows = 128;
 __host__ __device__ constexpr std::int64_t padded_rows(const AttentionSize& s) {
   return (s.T + kStatisticsRows - 1) / kStatisticsRows * kStatisticsRows;
@@ -20,7 +20,7 @@ __host__ __device__ constexpr std::int64_t padded_rows(const AttentionSize& s) {
 // Eight threads per query.
 template <class Real, int V>
 static __global__ void flash_statistics_kernel(float* statistics, const float* lse, const Real* out,
-                                               const Real* dout, AttentionSize s) {
+                                               const Real* dout, float lse_unit, AttentionSize s) {
   constexpr int kLanes = 8;
   const std::int64_t Tp = padded_rows(s), heads = s.B * s.NH;
   const std::int64_t i = thread_index() / kLanes, head = i / Tp, t = i % Tp;
@@ -36,7 +36,7 @@ static __global__ void flash_statistics_kernel(float* statistics, const float* l
   }
   sum = warp_sum<kLanes>(sum);
   if (lane != 0 || head >= heads) return;
-  statistics[i] = exists ? -kLog2E * lse[head * s.T + t] : -INFINITY;
+  statistics[i] = exists ? lse[head * s.T + t] / lse_unit : INFINITY;
   statistics[heads * Tp + i] = sum;
 }
 
@@ -60,10 +60,10 @@ static __global__ void __launch_bounds__(Math::threads(Math::queries().rows), Ma
   const auto q_tile = Tiles::fixed(memory, 0), dy_tile = Tiles::fixed(memory, 1);
   Tiles::load_fixed(q_tile, head.rows(call.s, qkv, call.vectors, 0, 3), first);
   Tiles::load_fixed(dy_tile, head.rows(call.s, dout, call.vectors), first);
-  float log2_lse[Scores::kThreadRows], dot[Scores::kThreadRows];  // the former negative
+  float lse[Scores::kThreadRows], dot[Scores::kThreadRows];
   STAGEGPT_UNROLL for (int i = 0; i < Scores::kThreadRows; ++i) {
     const std::int64_t Tp = padded_rows(call.s), t = head.index * Tp + first + Scores::row(i);
-    log2_lse[i] = statistics[t];
+    lse[i] = statistics[t];
     dot[i] = statistics[call.s.B * call.s.NH * Tp + t];
   }
 
@@ -81,7 +81,7 @@ static __global__ void __launch_bounds__(Math::threads(Math::queries().rows), Ma
         auto p = Scores::of_rows(q, k), ds = Scores::of_rows(dy, v);
         if (u0 + kChunk - 1 > warp_begin) positions.hide_later_keys(p);
         for_each(ds, [&](float& dp, int i, int j) {
-          const float weight = exp2_approx(call.log2_scale() * p.at(i, j) + log2_lse[i]);
+          const float weight = Math::probability(p.at(i, j), call.s.scale, lse[i]);
           dp = weight * (factors.at(i, j) * dp - dot[i]);
         });
         dq.add(ds, k, Tiles::scratch(memory));
@@ -136,7 +136,7 @@ static __global__ void __launch_bounds__(Math::threads(Math::keys().rows), Math:
           auto p = Scores::of_rows(k, q);
           if (t0 + n < warp_begin + Scores::kWarpRows - 1) positions.hide_later_keys(p);
           for_each(p, [&](float& score, int, int j) {
-            score = exp2_approx(call.log2_scale() * score + statistic(0, j));
+            score = Math::probability(score, call.s.scale, statistic(0, j));
           });
           auto weights = p;
           factors.multiply(weights);
@@ -159,14 +159,14 @@ void flash_backward(StreamHandle stream, Real* dqkv, bool accumulate, const Real
                     float* statistics) {
   constexpr int kV = kVector<Real>;
   const bool vectors = in_vectors<kV>(s.HS, qkv, dout, out, dqkv);
-  const dim3 rows = blocks(s.B * s.NH * padded_rows(s) * 8, kThreads);
-  if (vectors) {
-    launch<flash_statistics_kernel<Real, kV>>(rows, dim3(kThreads), 0, stream, statistics, lse, out, dout, s);
-  } else {
-    launch<flash_statistics_kernel<Real, 1>>(rows, dim3(kThreads), 0, stream, statistics, lse, out, dout, s);
-  }
   const auto run = [&]<int kHS, bool kDropout>() {
     using Math = typename Maths::template Of<kHS, kDropout>;
+    const auto statistics_pass = [&]<int V>() {
+      launch<flash_statistics_kernel<Real, V>>(blocks(s.B * s.NH * padded_rows(s) * 8, kThreads),
+                                               dim3(kThreads), 0, stream, statistics, lse, out, dout,
+                                               Math::kLseUnit, s);
+    };
+    vectors ? statistics_pass.template operator()<kV>() : statistics_pass.template operator()<1>();
     const auto pass = [&]<auto kernel, class Tiles>(int tile_rows) {
       const FlashCall call{s, DropoutArgument(dropout), vectors, block_order<Real>(s, tile_rows, 4)};
       launch<kernel>(flash_grid(call), dim3(Tiles::kThreads), Tiles::kBytes, stream, dqkv, accumulate, dout,

@@ -20,6 +20,15 @@ struct Fma {
   static constexpr FlashShape keys() { return queries(); }
   static constexpr int kScratchColumns = 32 + 4;  // per row of a block: scores, with padding
 
+  // The differences come before the factors, so that large scores keep the accuracy of f32.
+  static constexpr float kLseUnit = 1;
+  __device__ static float power(float product, float scale, float max) {
+    return exp2_approx(scale * kLog2E * (product - max));
+  }
+  __device__ static float probability(float product, float scale, float lse) {
+    return exp2_approx(kLog2E * (scale * product - lse));
+  }
+
   static constexpr int threads(int rows) { return rows / 4 * kGroup; }
 
   // The left operand of a product of rows: a tile.

@@ -39,6 +39,17 @@ struct TensorCores {
   }
   static constexpr int kScratchColumns = 0;
 
+  // 2^(log2 e·scale·(product - max)), and exp(scale·product - lse): a multiply-add each. `lse` is a multiple
+  // of kLseUnit.
+  static constexpr float kLseUnit = kLn2;
+  __device__ static float power(float product, float scale, float max) {
+    const float c = scale * kLog2E;
+    return exp2_approx(c * product - c * max);
+  }
+  __device__ static float probability(float product, float scale, float lse) {
+    return exp2_approx(scale * kLog2E * product - lse);
+  }
+
   static constexpr int threads(int) { return kThreads; }
 
   __device__ static void multiply_add(FragmentC& c, const FragmentA& left, const FragmentB& right) {

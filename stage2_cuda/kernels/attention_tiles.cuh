@@ -3,10 +3,13 @@
 #pragma once
 
 #include "stage2_cuda/kernels/attention.cuh"
+#include "stage2_cuda/kernels/reduce.cuh"
 #include "stage2_cuda/kernels/tiles.cuh"
 #include "stage2_cuda/kernels/vector.cuh"
 
 namespace stagegpt::gpu {
+
+inline constexpr float kLn2 = 0.693147181F;
 
 // The rows of one head in global memory: T rows of HS elements, which are `ld` elements apart.
 template <class Real>
