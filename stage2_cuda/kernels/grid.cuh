@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "stage2_cuda/launch.h"
 
@@ -23,6 +24,15 @@ inline dim3 blocks(std::int64_t n, std::int64_t per_block) {
 template <auto kernel, class... Args>
 void launch_elements(StreamHandle stream, std::int64_t n, Args... args) {
   if (n > 0) launch<kernel>(blocks(n, kThreads), dim3(kThreads), 0, stream, args..., n);
+}
+
+// Calls f with n, from 1 to kMost, as a constant.
+template <int kMost, class F>
+void with_constant(std::int64_t n, const F& f) {
+  const auto call = [&]<int... i>(std::integer_sequence<int, i...>) {
+    ((n == i + 1 ? f(std::integral_constant<int, i + 1>()) : void()), ...);
+  };
+  call(std::make_integer_sequence<int, kMost>());
 }
 
 // This thread's index in a one-dimensional grid.

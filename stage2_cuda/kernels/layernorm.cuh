@@ -4,9 +4,11 @@
 //
 // One warp per row. Each lane takes every 32nd element, or every 32nd group of 16 bytes if the row is
 // aligned; warps add by shuffles (reduce.cuh). A row is read from memory once, then again from the cache.
+// Aligned rows that have room in registers are those of layernorm_registers.cuh.
 // Simpler versions of this kernel, starting with one thread per row, are in layernorm_ladder.cuh.
 #pragma once
 
+#include "stage2_cuda/kernels/layernorm_registers.cuh"
 #include "stage2_cuda/kernels/reduce.cuh"
 #include "stage2_cuda/kernels/vector.cuh"
 
@@ -56,7 +58,10 @@ void layernorm_forward(StreamHandle stream, T* out, T* sum, float* mean, float* 
                        std::int64_t C) {
   if (N == 0) return;
   const dim3 grid = blocks(N, kThreads / kWarp);
-  if (in_vectors<kVector<T>>(C, out, sum, x, residual, w, bias)) {
+  const bool aligned = in_vectors<kVector<T>>(C, out, sum, x, residual, w, bias);
+  if (aligned && C <= kRegisterGroups * 8 * kWarp) {
+    layernorm_in_registers(stream, out, sum, mean, rstd, x, residual, w, bias, eps, N, C);
+  } else if (aligned) {
     launch<layernorm_forward_kernel<T, kVector<T>>>(grid, dim3(kThreads), 0, stream, out, sum, mean, rstd, x,
                                                     residual, w, bias, eps, N, C);
   } else {

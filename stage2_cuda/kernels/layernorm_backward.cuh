@@ -177,17 +177,11 @@ void layernorm_backward(StreamHandle stream, T* dx, bool accumulate, float* bloc
                                               dout, x, w, mean, rstd, N, C);
     return;
   }
-  const auto launch_groups = [&]<int kGroups>(std::integral_constant<int, kGroups>) {
-    if (groups == kGroups) {
-      launch<layernorm_backward_kernel<T, kGroups>>(grid, dim3(kLayernormWarps * kWarp), 0, stream, dx,
-                                                    accumulate, block_sums, dout, x, w, mean, rstd, N,
-                                                    static_cast<int>(C), team);
-    }
-  };
-  [&]<int... k>(std::integer_sequence<int, k...>) {
-    (launch_groups(std::integral_constant<int, k + 1>()), ...);
-  }
-  (std::make_integer_sequence<int, kMostGroups>());
+  with_constant<kMostGroups>(groups, [&]<int kGroups>(std::integral_constant<int, kGroups>) {
+    launch<layernorm_backward_kernel<T, kGroups>>(grid, dim3(kLayernormWarps * kWarp), 0, stream, dx,
+                                                  accumulate, block_sums, dout, x, w, mean, rstd, N,
+                                                  static_cast<int>(C), team);
+  });
 }
 
 }  // namespace stagegpt::gpu
