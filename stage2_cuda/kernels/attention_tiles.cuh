@@ -9,8 +9,6 @@
 
 namespace stagegpt::gpu {
 
-inline constexpr float kLn2 = 0.693147181F;
-
 // The rows of one head in global memory: T rows of HS elements, which are `ld` elements apart.
 template <class Real>
 struct RowsOfHead {

@@ -38,18 +38,21 @@ struct MaxAndSum {
   float max, sum;
 };
 
-inline constexpr float kLog2E = 1.44269504F;
+inline constexpr float kLog2E = 1.44269504F, kLn2 = 0.693147181F;
 
 // The result for a's elements and those of f: the sum is rescaled once for all of them. Without elements, the
 // maximum is -∞ and the sum is 0. A NaN is not seen by the maximum, but makes the sum NaN. exp(x - m) is
-// 2^(x·log₂e - m·log₂e): a multiply-add and a power for each element.
+// 2^(x·log₂e - m·log₂e): a multiply-add and a power for each element. All have the same error, that of the
+// rounded m·log₂e, which is large where m is; it is taken from the sum.
 template <int V>
 __device__ MaxAndSum with(MaxAndSum a, Floats<V> f) {
   const float max = fmaxf(a.max, in_pairs(f, [](float x, float y) { return fmaxf(x, y); }));
-  const float shift = max == -INFINITY ? 0 : max * kLog2E;
+  const float origin = max == -INFINITY ? 0 : max, shift = origin * kLog2E;
   STAGEGPT_UNROLL for (int i = 0; i < V; ++i) f.v[i] = exp2_approx(f.v[i] * kLog2E - shift);
-  const float sum = in_pairs(f, [](float x, float y) { return x + y; });
-  return {max, a.sum * exp2_approx(a.max * kLog2E - shift) + sum};
+  const float sum =
+      a.sum * exp2_approx(a.max * kLog2E - shift) + in_pairs(f, [](float x, float y) { return x + y; });
+  const float error = fmaf(origin, kLog2E, -shift);
+  return {max, sum - sum * kLn2 * error};
 }
 
 // The results of all lanes together, as above.
