@@ -1,5 +1,6 @@
 # Enables CUDA if nvcc is found, and sets STAGEGPT_CUDA. GPU programs are not built with sanitizers.
 #
+# STAGEGPT_FOR_9_0 says whether compute capability 9.0 (H100, H200) is among those that are compiled for.
 # STAGEGPT_OLDEST_ARCHITECTURE is the lowest compute capability that is compiled for, 80 for 8.0; 0 if unknown.
 set(STAGEGPT_CUDA OFF)
 option(STAGEGPT_NVCC "Build programs for GPUs where nvcc is found" ON)
@@ -49,6 +50,10 @@ if(architectures STREQUAL "native")
   set(architectures ${CMAKE_CUDA_ARCHITECTURES_NATIVE})
 endif()
 string(REGEX MATCHALL "[0-9]+" architectures "${architectures}")  # no suffix: 90 of 90a-real
+set(STAGEGPT_FOR_9_0 OFF)
+if(90 IN_LIST architectures)
+  set(STAGEGPT_FOR_9_0 ON)
+endif()
 list(SORT architectures COMPARE NATURAL)
 list(APPEND architectures 0)
 list(GET architectures 0 STAGEGPT_OLDEST_ARCHITECTURE)

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "stage2_cuda/attention_wgmma.h"
 #include "stage2_cuda/cuda_backend.h"
 #include "stage2_cuda/kernels/adamw.cuh"
 #include "stage2_cuda/kernels/dropout.cuh"
@@ -44,6 +45,29 @@ constexpr std::array<std::pair<GpuMatmul, std::string_view>, 4> kMatmulNames = {
     {GpuMatmul::cublaslt, "cublaslt"},
 }};
 
+constexpr std::array<std::pair<GpuAttention, std::string_view>, 4> kAttentionNames = {{
+    {GpuAttention::materialised, "materialised"},
+    {GpuAttention::flash, "flash"},
+    {GpuAttention::flash_mma, "flash-mma"},
+    {GpuAttention::flash_wgmma, "flash-wgmma"},
+}};
+
+template <class Named>
+std::optional<typename Named::value_type::first_type> named(const Named& all, std::string_view name) {
+  for (const auto& [value, known] : all) {
+    if (known == name) return value;
+  }
+  return std::nullopt;
+}
+
+bool uses_wgmma(GpuAttention attention) {
+  if (attention != GpuAttention::flash && attention != GpuAttention::flash_wgmma) return false;
+  const std::string why_not = why_no_wgmma();
+  if (attention == GpuAttention::flash_wgmma && !why_not.empty())
+    user_error("--gpu-attention: flash-wgmma ", why_not);
+  return why_not.empty();
+}
+
 }  // namespace
 
 StreamBackend::StreamBackend(const CudaOptions& options)
@@ -53,6 +77,7 @@ StreamBackend::StreamBackend(const CudaOptions& options)
       gemm_(make_gemm(options)),
       attention_(options.attention),
       precision_(options.precision),
+      wgmma_(uses_wgmma(options.attention)),
       graph_(options.graph) {
   if (graph_ && !allocator().keeps_blocks())
     user_error("--gpu-graph: on cannot be combined with STAGEGPT_ALLOCATOR=direct");
@@ -145,11 +170,9 @@ const DecayRange* StreamBackend::table_on_device(std::span<const DecayRange> ran
 
 std::int64_t StreamBackend::norm_block() const { return kNormPart; }
 
-std::optional<GpuMatmul> gpu_matmul_named(std::string_view name) {
-  for (const auto& [matmul, known] : kMatmulNames) {
-    if (known == name) return matmul;
-  }
-  return std::nullopt;
+std::optional<GpuMatmul> gpu_matmul_named(std::string_view name) { return named(kMatmulNames, name); }
+std::optional<GpuAttention> gpu_attention_named(std::string_view name) {
+  return named(kAttentionNames, name);
 }
 
 std::unique_ptr<CudaBackend> make_cuda_backend(const CudaOptions& options) {

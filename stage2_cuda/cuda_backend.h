@@ -18,7 +18,10 @@ enum class GpuMatmul { naive, tiled, vectorised, cublaslt };
 std::optional<GpuMatmul> gpu_matmul_named(std::string_view name);
 
 // Implementations of attention (kernels/attention.cuh). Heads that are too wide for flash are materialised.
-enum class GpuAttention { materialised, flash };
+// flash: in bf16, flash_wgmma where the device and the attention allow it, otherwise flash_mma.
+enum class GpuAttention { materialised, flash, flash_mma, flash_wgmma };
+
+std::optional<GpuAttention> gpu_attention_named(std::string_view name);
 
 struct CudaOptions {
   GpuMatmul matmul = GpuMatmul::cublaslt;

@@ -15,8 +15,9 @@ void CudaFlags::add(CommandLine& command_line) {
   command_line.choice("--gpu-matmul", matmul_, {"naive", "tiled", "vectorised", "cublaslt"},
                       "implementation of matrix multiplication (GEMM)");
   plan_flags_.add(command_line);
-  command_line.choice("--gpu-attention", attention_, {"materialised", "flash"},
-                      "implementation of attention: with its scores in memory, or without");
+  command_line.choice("--gpu-attention", attention_, {"materialised", "flash", "flash-mma", "flash-wgmma"},
+                      "implementation of attention: with its scores in memory, or without; in bf16 with "
+                      "mma.sync or, on compute capability 9.0, wgmma, or the faster of them that applies");
   platform_->add_flags(command_line);
 }
 
@@ -33,8 +34,10 @@ DeviceInfo CudaFlags::open(Timeline* timeline, int otherwise, int processes) {
     user_error("--precision: ", precision_, " needs --gpu-matmul cublaslt, got \"", matmul_,
                "\", which computes in f32");
   }
-  if (precision_ == "bf16" && attention_ != "flash")
+  if (precision_ == "bf16" && attention_ == "materialised")
     user_error("--precision: bf16 needs --gpu-attention flash, got \"", attention_, "\"");
+  if (precision_ != "bf16" && attention_ == "flash-wgmma")
+    user_error("--gpu-attention: flash-wgmma needs --precision bf16, got \"", precision_, "\"");
   if (plan_flags_.given() && matmul_ != "cublaslt")
     user_error(PlanFlags::kFlag, ": needs --gpu-matmul cublaslt, got \"", matmul_, "\"");
   if (graph_ == "on" && timeline != nullptr)
@@ -54,7 +57,7 @@ void CudaFlags::read_plans(RankGroup& group, const DeviceInfo& device) {
 
 CudaOptions CudaFlags::options() const {
   return {.matmul = *gpu_matmul_named(matmul_),
-          .attention = attention_ == "flash" ? GpuAttention::flash : GpuAttention::materialised,
+          .attention = *gpu_attention_named(attention_),
           .precision = precision(),
           .plans = plans_,
           .graph = graph_ == "on"};

@@ -22,6 +22,10 @@ int device_count();
 // no such device, or if this program was not compiled for the device's architecture.
 DeviceInfo open_device(int index);
 
+// Of the device that was opened last: ten times its compute capability, and its multiprocessors.
+int compute_capability();
+int multiprocessors();
+
 // ---- Memory ----
 void* allocate(std::size_t bytes);  // device memory, aligned to 256 bytes; nullptr if out of memory
 void deallocate(void* block) noexcept;

@@ -136,6 +136,8 @@ class StreamBackend final : public CudaBackend {
   void add_token_gradients(const Tensor& dwte, const Tensor& dout, const Tensor& ids, EmbeddingSize size);
   // Throws UserError for heads that no implementation computes in this dtype.
   bool is_flash(const AttentionSize& size, DType dtype) const;
+  // Throws UserError for an attention that wgmma does not compute, if the user has chosen it.
+  bool is_wgmma(const AttentionSize& size, DType dtype, const Dropout& dropout) const;
   // LayerNorm of x or, if `residual` is defined, of sum = x + residual.
   void normalise(const Tensor& sum, const Tensor& out, const Tensor& mean, const Tensor& rstd,
                  const Tensor& x, const Tensor& residual, const Tensor& w, const Tensor& bias, double eps);
@@ -154,6 +156,7 @@ class StreamBackend final : public CudaBackend {
   std::unique_ptr<Gemm> gemm_;
   GpuAttention attention_;
   Precision precision_;
+  bool wgmma_;  // attention is computed by attention_wgmma.h, where it can
   bool graph_;
   // Of blocks that have finished, all zero between kernels. The last ones are used, and earlier ones may be
   // used by a graph.

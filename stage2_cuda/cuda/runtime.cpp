@@ -114,6 +114,22 @@ DeviceInfo open_device(int index) {
   return device;
 }
 
+namespace {
+
+int attribute(cudaDeviceAttr attribute) {
+  int device = 0, value = 0;
+  check_cuda(cudaGetDevice(&device), "querying the device");
+  check_cuda(cudaDeviceGetAttribute(&value, attribute, device), "querying an attribute of the device");
+  return value;
+}
+
+}  // namespace
+
+int compute_capability() {
+  return 10 * attribute(cudaDevAttrComputeCapabilityMajor) + attribute(cudaDevAttrComputeCapabilityMinor);
+}
+int multiprocessors() { return attribute(cudaDevAttrMultiProcessorCount); }
+
 // ---- Memory ----
 
 void* allocate(std::size_t bytes) {

@@ -51,6 +51,8 @@ void Block::set_up(const Launch& launch, Index block) {
   }
   to_start_ = nullptr;
   shared_.begin_block(launch.shared_bytes);
+  barriers_.begin_block();
+  tiles_.begin_block();
   if (launch_observer != nullptr) launch_observer->begin_block(*this);
 }
 
@@ -68,6 +70,7 @@ void Block::run(const Launch& launch, Index block) {
   if (error_) {
     abandon_waiting();
     copies_.forget_all();
+    products_.forget_all();
   }
   if (launch_observer != nullptr) launch_observer->end_block();
   current_block = nullptr;
@@ -78,9 +81,9 @@ void Block::run(const Launch& launch, Index block) {
 void Block::work() {
   Thread* next = to_start_ != nullptr ? std::exchange(to_start_, nullptr) : take_ready();
   while (next != nullptr && next->fiber == nullptr && run_thread(*next)) next = take_ready();
-  if (next == nullptr && exited_ != size_) {
+  if (next == nullptr) {
     try {
-      report_deadlock();
+      exited_ != size_ ? report_deadlock() : barriers_.check_copies_have_landed();
     } catch (...) {
       error_ = std::current_exception();
     }
@@ -94,6 +97,7 @@ bool Block::run_thread(Thread& thread) {
   try {
     launch_->run_thread(launch_->arguments);
     if (copies_.has_copies(thread)) fail(thread, "exits before cp_async_wait_all, with copies under way");
+    products_.check_none(thread);
   } catch (const Abandoned&) {
     return false;
   } catch (const KernelError&) {
@@ -119,6 +123,32 @@ void Block::abandon_waiting() {
   }
 }
 
+void Block::suspend(const char* call, Where where) {
+  Thread& self = *current_thread;
+  self.call = call;
+  self.where = where;
+  self.state = ThreadState::suspended;
+  wait(self);
+}
+
+void Block::resume(Thread& thread) {
+  thread.state = ThreadState::ready;
+  ready_[thread.warp] |= 1U << thread.lane;
+  ready_warps_ |= 1U << thread.warp;
+}
+
+bool Block::copies_land_at_once() {
+  switch (launch_->order.order) {
+    case Order::forward:
+      return true;
+    case Order::reverse:
+      return false;
+    case Order::random:
+      break;
+  }
+  return random_() / 2 % 2 == 0;
+}
+
 bool Block::barrier(const char* call, bool predicate, Where where) {
   Thread& self = *current_thread;
   if (arrived_ == 0) {
@@ -139,6 +169,7 @@ bool Block::barrier(const char* call, bool predicate, Where where) {
   arrived_ = 0;
   result_ = any_;
   shared_.pass_barrier();
+  barriers_.meet_all();
   if (launch_observer != nullptr) launch_observer->at_barrier(call, where);
   all_are_ready();
   ready_[self.warp] &= ~(1U << self.lane);

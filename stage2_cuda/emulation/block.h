@@ -14,13 +14,16 @@
 
 #include "common/base/error.h"
 #include "stage2_cuda/emulation/async_copies.h"
+#include "stage2_cuda/emulation/barriers.h"
 #include "stage2_cuda/emulation/fibers.h"
 #include "stage2_cuda/emulation/kernel_error.h"
 #include "stage2_cuda/emulation/launch_observer.h"
 #include "stage2_cuda/emulation/memory_faults.h"
+#include "stage2_cuda/emulation/products.h"
 #include "stage2_cuda/emulation/settings.h"
 #include "stage2_cuda/emulation/shared_memory.h"
 #include "stage2_cuda/emulation/thread.h"
+#include "stage2_cuda/emulation/tiles.h"
 
 namespace stagegpt::gpu::emulation {
 
@@ -58,6 +61,9 @@ class Block {
   SharedMemory& shared() { return shared_; }
   const SharedMemory& shared() const { return shared_; }
   AsyncCopies& copies() { return copies_; }
+  Barriers& barriers() { return barriers_; }
+  Tiles& tiles() { return tiles_; }
+  Products& products() { return products_; }
   Thread& thread(unsigned number) { return threads_[number]; }
   Warp& warp(unsigned number) { return warps_[number]; }
   const Warp& warp(unsigned number) const { return warps_[number]; }
@@ -76,6 +82,12 @@ class Block {
   // A call of all 32 lanes. Each contributes a record, and compute() gets those of all lanes.
   using WarpCall = void (*)(void* const (&records)[kWarpSize]);
   void together(const char* call, void* record, WarpCall compute, Where where);
+
+  // The running thread waits until another one resumes it.
+  void suspend(const char* call, Where where);
+  void resume(Thread& thread);
+  // Whether a copy of the copy engine lands when it is started, or when a thread waits for it.
+  bool copies_land_at_once();
 
   // Throws KernelError. The message names kernel, block and thread, followed by `parts`.
   template <class... Parts>
@@ -122,12 +134,21 @@ class Block {
   Thread* to_start_ = nullptr;  // thread to be started by the fiber that is switched to
   SharedMemory shared_;
   AsyncCopies copies_;
+  Barriers barriers_;
+  Tiles tiles_;
+  Products products_;
   SignalStack signal_stack_;
   Fibers fibers_;
 };
 
 // The block that this OS thread runs; null outside kernels.
 extern thread_local constinit Block* current_block;
+
+// Throws KernelError about the running thread.
+template <class... Parts>
+[[noreturn]] void fail(const Parts&... parts) {
+  current_block->fail(*current_thread, parts...);
+}
 
 inline unsigned Block::pick(unsigned set) {
   switch (launch_->order.order) {

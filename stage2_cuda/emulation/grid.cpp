@@ -29,8 +29,8 @@ void check_launch(const Launch& launch) {
   check_launch(
       block.x <= 1024 && block.y <= 1024 && block.z <= 64 && block.x * block.y * block.z <= kMaxBlockThreads,
       launch, "blocks of ", to_string(block), " threads, expected at most 1024, and at most 64 along z");
-  check_launch(launch.shared_bytes <= kSharedBytes, launch, launch.shared_bytes,
-               " bytes of dynamic shared memory, more than the ", kSharedBytes, " of a block");
+  check_launch(launch.shared_bytes <= shared_bytes_limit(), launch, launch.shared_bytes,
+               " bytes of dynamic shared memory, more than the ", shared_bytes_limit(), " of a block");
 }
 
 Index block_at(const Index& grid, std::uint64_t number) {

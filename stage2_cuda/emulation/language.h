@@ -17,6 +17,7 @@
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define STAGEGPT_UNROLL
 #define STAGEGPT_NO_UNROLL
 

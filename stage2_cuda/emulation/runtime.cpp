@@ -63,11 +63,14 @@ DeviceInfo open_device(int index) {
   }
   return {.name = "emulated GPU",
           .id = concat("emulated ", index),
-          .major = 8,
-          .minor = 0,
+          .major = emulation::compute_capability() / 10,
+          .minor = emulation::compute_capability() % 10,
           .multiprocessors = emulation::threads(),  // reads the environment, so that errors are reported now
           .memory_bytes = memory_info().total};
 }
+
+int compute_capability() { return emulation::compute_capability(); }
+int multiprocessors() { return emulation::threads(); }
 
 void* allocate(std::size_t bytes) {
   ++device_counts.allocations;

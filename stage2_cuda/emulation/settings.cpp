@@ -16,6 +16,7 @@ namespace {
 
 constexpr const char* kOrderVariable = "STAGEGPT_EMULATOR_ORDER";
 constexpr const char* kStreamsVariable = "STAGEGPT_EMULATOR_STREAMS";
+constexpr const char* kCapabilityVariable = "STAGEGPT_EMULATOR_CAPABILITY";
 constexpr const char* kDevicesVariable = "STAGEGPT_EMULATOR_DEVICES";
 
 [[noreturn]] void malformed_order(std::string_view text) {
@@ -46,10 +47,19 @@ StreamTime stream_time_from_environment() {
   user_error(kStreamsVariable, ": expected at_once, late or ahead, got \"", text, '"');
 }
 
+int capability_from_environment() {
+  const char* value = std::getenv(kCapabilityVariable);
+  const std::string_view text = value == nullptr ? "8.0" : value;
+  if (text == "8.0") return 80;
+  if (text == "9.0") return 90;
+  user_error(kCapabilityVariable, ": expected 8.0 or 9.0, got \"", text, '"');
+}
+
 struct Settings {
   std::mutex mutex;
   std::atomic<StreamTime> stream_time = stream_time_from_environment();
   ThreadOrder order = order_from_environment();
+  std::atomic<int> capability = capability_from_environment();
   std::atomic<std::uint64_t> launches = 0;
   std::atomic<int> threads = std::min(omp_get_max_threads(), kMostThreads);
 };
@@ -84,6 +94,9 @@ void set_threads(int count) {
 
 StreamTime stream_time() { return settings().stream_time; }
 void set_stream_time(StreamTime time) { settings().stream_time = time; }
+
+int compute_capability() { return settings().capability; }
+void set_compute_capability(int capability) { settings().capability = capability; }
 
 int device_count() {
   constexpr int kUsual = 8, kMost = 1024;

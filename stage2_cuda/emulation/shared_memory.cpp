@@ -10,12 +10,7 @@
 namespace stagegpt::gpu::emulation {
 namespace {
 
-constexpr std::size_t kArrayAlignment = 16;
-
-template <class... Parts>
-[[noreturn]] void fail(const Parts&... parts) {
-  current_block->fail(*current_thread, parts...);
-}
+constexpr std::size_t kArrayAlignment = 16, kMemoryAlignment = 1024;
 
 [[noreturn]] void race(const SharedSpan& array, std::int64_t i, const char* does, std::uint16_t other,
                        const char* did) {
@@ -25,16 +20,18 @@ template <class... Parts>
 
 }  // namespace
 
+std::size_t shared_bytes_limit() { return compute_capability() >= 90 ? kMostSharedBytes : kSharedBytes; }
+
 SharedMemory::SharedMemory()
-    : bytes_(std::aligned_alloc(kArrayAlignment, kSharedBytes)),
+    : bytes_(std::aligned_alloc(kMemoryAlignment, kMostSharedBytes)),
       // At most one cell per byte; the system allocates only the pages that are used.
-      cells_(static_cast<Cell*>(std::calloc(kSharedBytes, sizeof(Cell)))) {
+      cells_(static_cast<Cell*>(std::calloc(kMostSharedBytes, sizeof(Cell)))) {
   if (bytes_ == nullptr || cells_ == nullptr) throw std::bad_alloc();
 }
 
 void SharedMemory::begin_block(std::size_t dynamic_bytes) {
   if (epoch_ > 1U << 31) {  // before the counter overflows and repeats epochs that cells hold
-    std::memset(static_cast<void*>(cells_.get()), 0, kSharedBytes * sizeof(Cell));
+    std::memset(static_cast<void*>(cells_.get()), 0, kMostSharedBytes * sizeof(Cell));
     epoch_ = 0;
   }
   first_epoch_ = ++epoch_;
@@ -59,7 +56,7 @@ SharedSpan SharedMemory::make(const SharedDeclaration& declaration) {
     fail("declares dynamic shared memory twice, the second time as ", declaration.name);
   }
   const std::size_t begin = dynamic ? 0 : used_bytes_;
-  const std::size_t limit = dynamic_bytes_ > 0 ? kSharedBytes : kDefaultSharedBytes;
+  const std::size_t limit = dynamic_bytes_ > 0 ? shared_bytes_limit() : kDefaultSharedBytes;
   if (begin + bytes > limit) {
     fail("shared arrays take ", begin + bytes, " bytes with ", declaration.name, ", more than the ", limit,
          " of a block");
@@ -122,6 +119,13 @@ void SharedMemory::end_copy(const SharedSpan& array, std::int64_t i) {
   write(array, i);
 }
 
+void SharedMemory::written_by_copy(const SharedSpan& array, std::int64_t first, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    Cell& cell = array.cells[first + static_cast<std::int64_t>(i)];
+    cell = {.write_epoch = epoch_, .writer = kNoThread};
+  }
+}
+
 void SharedMemory::check_readers(const SharedSpan& array, std::int64_t i, const Cell& cell) const {
   if (!in_order(cell.reader, cell.reader_time)) race(array, i, "writes", cell.reader, "has read");
   if (cell.earlier != kNoThread && !in_order(cell.earlier, cell.earlier_time)) {
@@ -151,7 +155,7 @@ void SharedMemory::record_reader(Cell& cell) const {
 
 bool in_order(std::uint16_t other, std::uint32_t time) {
   const Thread& self = *current_thread;
-  if (other == self.number) return true;
+  if (other == self.number || other == kNoThread) return true;
   if (other / kWarpSize != self.warp) return false;
   const Warp& warp = current_block->warp(self.warp);
   return time < warp.full_time || (warp.partial && time < warp.clock[self.lane][other % kWarpSize]);

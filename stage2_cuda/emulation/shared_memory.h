@@ -17,6 +17,9 @@ namespace stagegpt::gpu::emulation {
 // (launch.h), and may have what every GPU of compute capability 8.0 or later has.
 constexpr std::size_t kDefaultSharedBytes = std::size_t{48} << 10;
 constexpr std::size_t kSharedBytes = std::size_t{99} << 10;
+constexpr std::size_t kMostSharedBytes = std::size_t{227} << 10;  // of compute capability 9.0
+// Of the emulated device.
+std::size_t shared_bytes_limit();
 constexpr std::uint16_t kNoThread = 0xFFFF;
 
 // The recorded accesses to one element: its last writer and, since the last __syncthreads, the last two
@@ -51,7 +54,7 @@ class SharedMemory {
 
   void begin_block(std::size_t dynamic_bytes);
   void pass_barrier() { ++epoch_; }
-  // Of a block; kSharedBytes.
+  // Of a block; kMostSharedBytes.
   const void* begin() const { return bytes_.get(); }
   // The arrays that the block has declared so far.
   std::span<const SharedSpan> arrays() const { return {arrays_, array_count_}; }
@@ -67,6 +70,8 @@ class SharedMemory {
   // An asynchronous copy writes the element at an unknown time in between. Throw KernelError.
   void begin_copy(const SharedSpan& array, std::int64_t i);
   void end_copy(const SharedSpan& array, std::int64_t i);
+  // A copy of the copy engine has written elements. Its barrier orders it (barriers.h).
+  void written_by_copy(const SharedSpan& array, std::int64_t first, std::size_t count);
 
  private:
   struct Free {

@@ -16,7 +16,8 @@ struct Index {
   unsigned x = 0, y = 0, z = 0;
 };
 
-enum class ThreadState : std::uint8_t { ready, running, at_barrier, at_warp_call, exited };
+// suspended: at a barrier of compute capability 9.0 (barriers.h).
+enum class ThreadState : std::uint8_t { ready, running, at_barrier, at_warp_call, suspended, exited };
 
 struct Thread {
   Index index;               // threadIdx

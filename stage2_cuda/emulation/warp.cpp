@@ -114,6 +114,7 @@ void Block::sync_warp(unsigned mask, Where where) {
   join(self, "__syncwarp", mask, where);
   if (all_arrived(self)) {
     pass_time(warps_[self.warp], mask, lanes_[self.warp]);
+    barriers_.meet(self.warp * kWarpSize, mask);
     release(self);
   } else {
     wait(self);
@@ -145,7 +146,7 @@ void Block::check_lanes(const Thread& waiting) const {
       throw KernelError(concat(described(other), "lane ", lane, " has exited, but thread ",
                                to_string(waiting.index), call));
     }
-    const bool elsewhere = other.state == ThreadState::at_barrier || other.mask != waiting.mask ||
+    const bool elsewhere = other.state != ThreadState::at_warp_call || other.mask != waiting.mask ||
                            !same_place(other.where, waiting.where);
     if (elsewhere) {
       throw KernelError(concat(described(other), "lane ", lane, " waits in ", other.call, " in ",
@@ -156,6 +157,9 @@ void Block::check_lanes(const Thread& waiting) const {
 
 void Block::report_deadlock() const {
   const Thread* exited = nullptr;
+  for (unsigned i = 0; i < size_; ++i) {
+    if (threads_[i].state == ThreadState::suspended) fail(threads_[i], barriers_.why_waits(threads_[i]));
+  }
   for (unsigned i = 0; i < size_; ++i) {
     if (threads_[i].state == ThreadState::at_warp_call) check_lanes(threads_[i]);
     if (threads_[i].state == ThreadState::exited && exited == nullptr) exited = &threads_[i];

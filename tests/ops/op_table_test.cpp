@@ -38,6 +38,7 @@ bool is_large(const OpCase& op) {
 bool is_for(const OpCase& op, const BackendUnderTest& backend) {
   if (backend.brief && is_large(op)) return false;
   const auto is = [&](const char* kind) { return op.name.starts_with(kind); };
+  if (backend.attention_only) return is("attention_");
   return !backend.products_only || is("linear_") || is("mlp_") || is("chain_") || is("attention_");
 }
 

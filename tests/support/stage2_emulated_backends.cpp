@@ -15,8 +15,10 @@ using gpu::emulation::Order;
 
 std::function<std::unique_ptr<Backend>()> emulated(gpu::emulation::ThreadOrder order, GpuMatmul matmul,
                                                    bool fused = true, bool late = false,
-                                                   gpu::Precision precision = gpu::Precision::f32) {
+                                                   gpu::Precision precision = gpu::Precision::f32,
+                                                   int capability = 80) {
   return [=] {
+    gpu::emulation::set_compute_capability(capability);
     gpu::emulation::set_stream_time(late ? gpu::emulation::StreamTime::late
                                          : gpu::emulation::StreamTime::at_once);
     gpu::emulation::set_thread_order(order);
@@ -50,6 +52,16 @@ const std::vector<BackendUnderTest>& backends_under_test() {
                    .make = emulated({Order::random, 4}, GpuMatmul::cublaslt),
                    .dtypes = {DType::bf16},
                    .rounding = unit_roundoff(DType::bf16)});
+    for (const auto& [name, order] : {std::pair("emulated_bf16_9_0", Order::random),
+                                      {"emulated_bf16_9_0_forward", Order::forward},
+                                      {"emulated_bf16_9_0_reverse", Order::reverse}}) {
+      all.push_back({.name = name,
+                     .make = emulated({order, 5}, GpuMatmul::cublaslt, /*fused=*/true, /*late=*/false,
+                                      gpu::Precision::f32, 90),
+                     .dtypes = {DType::bf16},
+                     .attention_only = true,
+                     .rounding = unit_roundoff(DType::bf16)});
+    }
     if (kSanitized) {  // they find the same errors in every thread order, and in TF32
       for (BackendUnderTest& backend : all)
         backend.brief = backend.name != "emulated_random" && backend.name != "emulated_bf16";

@@ -120,7 +120,7 @@ void Profiler::access(const void* memory, std::size_t bytes, Kind kind, Instruct
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
   const Thread& self = *current_thread;
   AccessCounts of_lane{.kind = kind, .bytes = static_cast<unsigned>(bytes)};
-  if (address - shared_begin_ < kSharedBytes) {
+  if (address - shared_begin_ < kMostSharedBytes) {
     of_lane.shared = true;
     warps_[self.warp].add(self.lane, caller, address - shared_begin_, of_lane);
     if (tracing_) trace_->add_lane(self, caller);

@@ -1,0 +1,182 @@
+#include "stage2_cuda/emulation/barriers.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "stage2_cuda/emulation/block.h"
+#include "stage2_cuda/emulation/lanes.h"
+
+namespace stagegpt::gpu::emulation {
+namespace {
+
+// The upper half of the state of an initialised barrier; the lower half is its number.
+constexpr std::uint64_t kInitialised = 0xBA221E25;
+
+std::string place(std::ptrdiff_t offset, Where made) {
+  return concat("the barrier at byte ", offset, " of shared memory (initialised in ", to_string(made), ')');
+}
+
+}  // namespace
+
+void Barriers::begin_block() {
+  barriers_.clear();
+  for (Named& named : named_) named.arrived.clear();
+}
+
+void Barriers::init(std::uint64_t& state, int arrivals, Where where) {
+  if (arrivals < 1) fail("Barrier::init in ", to_string(where), " with ", arrivals, " arrivals");
+  const auto offset =
+      reinterpret_cast<const char*>(&state) - static_cast<const char*>(current_block->shared().begin());
+  state = kInitialised << 32 | barriers_.size();
+  barriers_.push_back({.offset = offset,
+                       .made = where,
+                       .arrivals = arrivals,
+                       .missing = arrivals,
+                       .waiters = {},
+                       .copies = {},
+                       .seen = std::vector<std::uint32_t>(current_block->threads())});
+}
+
+Barriers::MBarrier& Barriers::of(std::uint64_t state, const char* call, Where where) {
+  const auto number = static_cast<std::uint32_t>(state);
+  if (state >> 32 != kInitialised || number >= barriers_.size()) {
+    fail(call, " in ", to_string(where), " of a barrier that is not initialised");
+  }
+  return barriers_[number];
+}
+
+void Barriers::arrive(std::uint64_t& state, int bytes, const char* call, Where where) {
+  MBarrier& barrier = of(state, call, where);
+  if (barrier.missing == 0) {
+    fail(call, " in ", to_string(where), ": ", place(barrier.offset, barrier.made), " has all ",
+         barrier.arrivals, " arrivals of phase ", barrier.phase, " already");
+  }
+  --barrier.missing;
+  barrier.expected += bytes;
+  end_phase_if_complete(barrier);
+}
+
+CopyPhase Barriers::begin_copy(std::uint64_t& state, std::int64_t bytes, std::function<void()> land_copy,
+                               Where where) {
+  MBarrier& barrier = of(state, "a copy", where);
+  if (barrier.begun + bytes > barrier.expected) {
+    fail("starts a copy of ", bytes, " bytes in ", to_string(where), ", but in phase ", barrier.phase, ' ',
+         place(barrier.offset, barrier.made), " expects ", barrier.expected, " bytes, and ", barrier.begun,
+         " are under way or have landed");
+  }
+  barrier.begun += bytes;
+  const CopyPhase phase = {static_cast<std::uint32_t>(state), barrier.phase};
+  barrier.copies.push_back({bytes, std::move(land_copy)});
+  // Nobody would let it land later if threads wait already.
+  if (!barrier.waiters.empty() || current_block->copies_land_at_once()) land(barrier);
+  return phase;
+}
+
+void Barriers::land(MBarrier& barrier) {
+  for (const Copy& copy : std::exchange(barrier.copies, {})) {
+    copy.land();
+    barrier.landed += copy.bytes;
+  }
+  end_phase_if_complete(barrier);
+}
+
+void Barriers::end_phase_if_complete(MBarrier& barrier) {
+  if (barrier.missing != 0 || barrier.landed != barrier.expected) return;
+  ++barrier.phase;
+  barrier.missing = barrier.arrivals;
+  barrier.expected = barrier.landed = barrier.begun = 0;
+  current_block->shared().pass_barrier();
+  std::erase_if(barrier.waiters, [&](const Waiter& waiter) {
+    if ((barrier.phase & 1U) == waiter.parity) return false;
+    barrier.seen[waiter.thread] = barrier.phase;
+    current_block->resume(current_block->thread(waiter.thread));
+    return true;
+  });
+}
+
+void Barriers::wait(std::uint64_t& state, unsigned parity, Where where) {
+  MBarrier& barrier = of(state, "Barrier::wait", where);
+  const unsigned thread = current_thread->number;
+  if (!barrier.copies.empty()) land(barrier);
+  if ((barrier.phase & 1U) != (parity & 1U)) {
+    barrier.seen[thread] = barrier.phase;
+    return;
+  }
+  barrier.waiters.push_back({thread, parity & 1U});
+  current_block->suspend("Barrier::wait", where);
+}
+
+bool Barriers::has_seen(const CopyPhase& copy) const {
+  return barriers_[copy.barrier].seen[current_thread->number] > copy.phase;
+}
+
+void Barriers::meet(unsigned first, unsigned mask) {
+  for (MBarrier& barrier : barriers_) {
+    std::uint32_t seen = 0;
+    for_lanes(mask, [&](unsigned i) { seen = std::max(seen, barrier.seen[first + i]); });
+    for_lanes(mask, [&](unsigned i) { barrier.seen[first + i] = seen; });
+  }
+}
+
+void Barriers::meet_all() {
+  for (MBarrier& barrier : barriers_) std::ranges::fill(barrier.seen, std::ranges::max(barrier.seen));
+}
+
+void Barriers::named(int id, int threads, Where where) {
+  if (id < 1 || id > 15 || threads < 1 || threads % static_cast<int>(kWarpSize) != 0) {
+    fail("named_barrier in ", to_string(where), " with id ", id, " and ", threads,
+         " threads, expected an id from 1 to 15 and whole warps");
+  }
+  Named& barrier = named_[static_cast<std::size_t>(id)];
+  if (barrier.arrived.empty()) {
+    barrier.threads = threads;
+    barrier.where = where;
+  } else if (barrier.threads != threads) {
+    fail("named_barrier ", id, " in ", to_string(where), " of ", threads, " threads, of which thread ",
+         to_string(current_block->thread(barrier.arrived[0]).index), " expects ", barrier.threads);
+  }
+  barrier.arrived.push_back(current_thread->number);
+  if (static_cast<int>(barrier.arrived.size()) < threads) {
+    current_block->suspend("named_barrier", where);
+    return;
+  }
+  const std::vector<unsigned> all = std::exchange(barrier.arrived, {});
+  for (MBarrier& each : barriers_) {
+    std::uint32_t seen = 0;
+    for (const unsigned thread : all) seen = std::max(seen, each.seen[thread]);
+    for (const unsigned thread : all) each.seen[thread] = seen;
+  }
+  current_block->shared().pass_barrier();
+  for (const unsigned thread : all) {
+    if (thread != current_thread->number) current_block->resume(current_block->thread(thread));
+  }
+}
+
+std::string Barriers::why_waits(const Thread& thread) const {
+  for (const MBarrier& barrier : barriers_) {
+    for (const Waiter& waiter : barrier.waiters) {
+      if (waiter.thread != thread.number) continue;
+      return concat("waits in ", thread.call, " in ", to_string(thread.where), " for phase ", barrier.phase,
+                    " of ", place(barrier.offset, barrier.made), ", which lacks ", barrier.missing, " of ",
+                    barrier.arrivals, " arrivals and ", barrier.expected - barrier.landed, " of ",
+                    barrier.expected, " bytes");
+    }
+  }
+  for (std::size_t id = 0; id < named_.size(); ++id) {
+    const Named& barrier = named_[id];
+    if (std::ranges::find(barrier.arrived, thread.number) == barrier.arrived.end()) continue;
+    return concat("waits in named_barrier ", id, " in ", to_string(thread.where), ", where ",
+                  barrier.arrived.size(), " of ", barrier.threads, " threads have arrived");
+  }
+  return "";
+}
+
+void Barriers::check_copies_have_landed() const {
+  for (const MBarrier& barrier : barriers_) {
+    if (barrier.copies.empty()) continue;
+    fail("the block ends, but a copy is under way to ", place(barrier.offset, barrier.made),
+         ", for which no thread has waited");
+  }
+}
+
+}  // namespace stagegpt::gpu::emulation

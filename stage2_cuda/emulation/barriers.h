@@ -1,0 +1,83 @@
+// The barriers of compute capability 9.0: mbarriers, on which copies of the copy engine complete, and named
+// barriers. What the emulator checks of them is in stage2_cuda/hopper.h.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "stage2_cuda/emulation/thread.h"
+
+namespace stagegpt::gpu::emulation {
+
+// The phase of a barrier in which a copy completes.
+struct CopyPhase {
+  unsigned barrier = 0;
+  std::uint32_t phase = 0;
+};
+
+// All functions are called by the running thread and throw KernelError. `state`: the eight bytes of a barrier
+// in shared memory, which tell it from others.
+class Barriers {
+ public:
+  void begin_block();
+
+  void init(std::uint64_t& state, int arrivals, Where where);
+  void arrive(std::uint64_t& state, Where where) { arrive(state, 0, "Barrier::arrive", where); }
+  void arrive_and_expect(std::uint64_t& state, int bytes, Where where) {
+    arrive(state, bytes, "Barrier::arrive_and_expect", where);
+  }
+  void wait(std::uint64_t& state, unsigned parity, Where where);
+  // A copy of `bytes`, which land() makes: at once, or as late as a thread waits for the barrier.
+  CopyPhase begin_copy(std::uint64_t& state, std::int64_t bytes, std::function<void()> land, Where where);
+  void named(int id, int threads, Where where);
+
+  // Whether the running thread has waited for the end of a copy's phase, or a thread that it met later has.
+  bool has_seen(const CopyPhase& copy) const;
+  bool has_ended(const CopyPhase& copy) const { return barriers_[copy.barrier].phase != copy.phase; }
+  // These threads of the block have met: first + i for each bit i of the mask; all threads.
+  void meet(unsigned first, unsigned mask);
+  void meet_all();
+
+  // Why a thread that waits here does not go on, and "" if it does not wait here.
+  std::string why_waits(const Thread& thread) const;
+  void check_copies_have_landed() const;
+
+ private:
+  struct Copy {
+    std::int64_t bytes;
+    std::function<void()> land;
+  };
+  struct Waiter {
+    unsigned thread;
+    unsigned parity;
+  };
+  struct MBarrier {
+    std::ptrdiff_t offset = 0;  // in shared memory
+    Where made;
+    int arrivals = 0, missing = 0;                     // of a phase; still to come in this one
+    std::int64_t expected = 0, landed = 0, begun = 0;  // bytes of this phase
+    std::uint32_t phase = 0;
+    std::vector<Waiter> waiters;
+    std::vector<Copy> copies;         // which have not landed
+    std::vector<std::uint32_t> seen;  // by thread: the phases before this one, whose end it has waited for
+  };
+  struct Named {
+    int threads = 0;
+    Where where;
+    std::vector<unsigned> arrived;
+  };
+
+  MBarrier& of(std::uint64_t state, const char* call, Where where);
+  void arrive(std::uint64_t& state, int bytes, const char* call, Where where);
+  void land(MBarrier& barrier);
+  void end_phase_if_complete(MBarrier& barrier);
+
+  std::vector<MBarrier> barriers_;
+  std::array<Named, 16> named_;
+};
+
+}  // namespace stagegpt::gpu::emulation

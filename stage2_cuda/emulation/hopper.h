@@ -1,0 +1,233 @@
+// hopper.h for the emulator.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <source_location>
+
+#include "stage2_cuda/emulation/launch.h"
+#include "stage2_cuda/emulation/products.h"
+#include "stage2_cuda/emulation/swizzle.h"
+
+#define STAGEGPT_SHARED_STRUCT(type, name)                                                                   \
+  static constexpr ::stagegpt::gpu::emulation::SharedDeclaration stagegpt_##name##_declaration{#name, 4, 0}; \
+  type& name = *static_cast<type*>(::stagegpt::gpu::emulation::current_block->tiles().memory(                \
+      stagegpt_##name##_declaration, sizeof(type)))
+
+namespace stagegpt::gpu {
+
+inline constexpr unsigned kTileAlignment = 1024;
+inline constexpr int kTileBytes = 64 * 64 * 2;
+
+template <class Memory>
+constexpr std::size_t shared_bytes_of() {
+  return sizeof(Memory) + kTileAlignment;
+}
+
+// ---- Barriers ----
+
+class Barrier {
+ public:
+  using Where = std::source_location;
+
+  void init(int arrivals, Where where = Where::current()) {
+    emulation::current_block->barriers().init(state_, arrivals, where);
+  }
+  void arrive(Where where = Where::current()) { emulation::current_block->barriers().arrive(state_, where); }
+  void arrive_and_expect(int bytes, Where where = Where::current()) {
+    emulation::current_block->barriers().arrive_and_expect(state_, bytes, where);
+  }
+  void wait(unsigned parity, Where where = Where::current()) {
+    emulation::current_block->barriers().wait(state_, parity, where);
+  }
+  std::uint64_t& state() { return state_; }
+
+ private:
+  std::uint64_t state_;
+};
+
+inline void fence_proxy_async() { emulation::current_block->tiles().fence(); }
+inline void fence_barrier_init() {}
+inline void named_barrier(int id, int threads, std::source_location where = std::source_location::current()) {
+  emulation::current_block->barriers().named(id, threads, where);
+}
+template <int N>
+void more_registers() {}
+template <int N>
+void fewer_registers() {}
+
+// ---- Tiles, and copies to them ----
+
+class alignas(kTileAlignment) SharedTile {
+ public:
+  void store_pair(int row, int column, Bf16Pair pair) {
+    std::byte* const to = bytes_ + at(row, column);
+    emulation::current_block->tiles().write(this, to, sizeof pair);
+    std::memcpy(to, &pair, sizeof pair);
+  }
+  Bf16x8 load8(int row, int column) const {
+    const std::byte* const from = bytes_ + at(row, column);
+    emulation::current_block->tiles().read(this, from, sizeof(Bf16x8));
+    Bf16x8 value;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+  }
+  emulation::TilePart columns(int k) const { return {bytes_, static_cast<unsigned>(k), false}; }
+  emulation::TilePart rows(int k) const { return {bytes_, static_cast<unsigned>(k), true}; }
+  std::byte* bytes() { return bytes_; }
+
+ private:
+  static std::size_t at(int row, int column) {
+    return emulation::swizzled(static_cast<std::size_t>(row), static_cast<std::size_t>(column));
+  }
+
+  std::byte bytes_[kTileBytes];
+};
+
+inline FragmentA ldmatrix_x4(const SharedTile& tile, int row, int column,
+                             std::source_location where = std::source_location::current()) {
+  return emulation::exchange_rows("ldmatrix_x4", tile.load8(row, column), false, where);
+}
+
+struct Float2 {
+  float x, y;
+};
+
+template <int N>
+class alignas(128) SharedFloats {
+ public:
+  float operator[](int i) const {
+    emulation::current_block->tiles().read(this, values_ + i, sizeof(float));
+    return values_[i];
+  }
+  Float2 pair(int i) const { return {(*this)[i], (*this)[i + 1]}; }
+  float* values() { return values_; }
+
+ private:
+  float values_[N];
+};
+
+struct TensorMap {
+  const Bf16* data;
+  std::array<std::int64_t, 4> extents;  // columns, slots, T, B
+
+  const Bf16*& device_pointer() { return data; }
+};
+inline TensorMap make_tensor_map(const Bf16* data, const std::array<std::int64_t, 4>& extents) {
+  return {data, extents};
+}
+
+void tma_load(SharedTile& to, const TensorMap& map, int column, int slot, int t, int b, Barrier& barrier,
+              std::source_location where = std::source_location::current());
+
+template <int N>
+void bulk_load(SharedFloats<N>& to, const float* from, Barrier& barrier,
+               std::source_location where = std::source_location::current()) {
+  emulation::check_alignment("bulk_load", from, 0);
+  float* const values = to.values();
+  emulation::current_block->tiles().begin_copy(
+      &to, barrier.state(), N * sizeof(float), [=] { std::memcpy(values, from, N * sizeof(float)); }, where);
+}
+
+// ---- Products ----
+
+class Accumulator : private emulation::AccumulatorRegisters {
+ public:
+  Accumulator() { value.fill(NAN); }
+  ~Accumulator() {
+    if (in_flight != 0) emulation::current_block->products().give_up(this);
+  }
+  Accumulator(const Accumulator&) = delete;
+  Accumulator& operator=(const Accumulator&) = delete;
+
+  float& operator[](int i) {
+    touch("uses an accumulator");
+    return value[static_cast<std::size_t>(i)];
+  }
+  float operator[](int i) const { return const_cast<Accumulator&>(*this)[i]; }
+  emulation::AccumulatorRegisters& registers() { return *this; }
+};
+
+class Operand : private emulation::ProductRegisters {
+ public:
+  struct Part {
+    Operand& operand;
+    FragmentA fragment;
+  };
+
+  Operand() = default;
+  ~Operand() {
+    if (in_flight != 0) emulation::current_block->products().give_up(this);
+  }
+  Operand(const Operand&) = delete;
+  Operand& operator=(const Operand&) = delete;
+
+  void round(const Accumulator& a) {
+    touch("changes an operand");
+    for (int i = 0; i < 16; ++i)
+      parts_[static_cast<std::size_t>(i / 4)].pair[i % 4] = rounded_pair(a[2 * i], a[2 * i + 1]);
+  }
+  // Also while a product reads the operand.
+  Bf16Pair pair(int k, int i) const { return parts_[static_cast<std::size_t>(k)].pair[i]; }
+  Part part(int k) { return {*this, parts_[static_cast<std::size_t>(k)]}; }
+  emulation::ProductRegisters& registers() { return *this; }
+
+ private:
+  std::array<FragmentA, 4> parts_ = {};
+};
+
+namespace emulation {
+
+template <class Registers, class Use>
+void for_registers(Registers& registers, const Use& use) {
+  use(registers.registers());
+}
+template <class Registers, int N, class Use>
+void for_registers(Registers (&registers)[N], const Use& use) {
+  for (Registers& each : registers) use(each.registers());
+}
+
+[[noreturn]] void fail_wait(Where where);
+
+}  // namespace emulation
+
+template <class... Registers>
+void wgmma_fence(Registers&... registers) {
+  (emulation::for_registers(registers, [](emulation::ProductRegisters& each) { each.fenced = true; }), ...);
+}
+inline void wgmma_commit() { emulation::current_block->products().commit(); }
+
+template <int N, class... Registers>
+void wgmma_wait(Registers&... registers) {
+  const auto where = std::source_location::current();
+  emulation::current_block->products().wait(N, where);
+  const auto end = [&](emulation::ProductRegisters& each) {
+    if (each.in_flight != 0) emulation::fail_wait(where);
+    each.waited = true;
+  };
+  (emulation::for_registers(registers, end), ...);
+}
+
+inline void wgmma(Accumulator& c, const emulation::TilePart& a, const emulation::TilePart& b, bool accumulate,
+                  std::source_location where = std::source_location::current()) {
+  emulation::current_block->products().begin({.c = &c.registers(),
+                                              .a_registers = nullptr,
+                                              .a = {},
+                                              .a_part = a,
+                                              .b = b,
+                                              .accumulate = accumulate,
+                                              .where = where});
+}
+inline void wgmma(Accumulator& c, const Operand::Part& a, const emulation::TilePart& b, bool accumulate,
+                  std::source_location where = std::source_location::current()) {
+  emulation::current_block->products().begin({.c = &c.registers(),
+                                              .a_registers = &a.operand.registers(),
+                                              .a = a.fragment,
+                                              .a_part = {},
+                                              .b = b,
+                                              .accumulate = accumulate,
+                                              .where = where});
+}
+
+}  // namespace stagegpt::gpu

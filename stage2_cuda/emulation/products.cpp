@@ -1,0 +1,158 @@
+#include "stage2_cuda/emulation/products.h"
+
+#include <limits>
+#include <numeric>
+
+#include "common/tensor/half_floats.h"
+#include "stage2_cuda/emulation/block.h"
+#include "stage2_cuda/emulation/swizzle.h"
+
+namespace stagegpt::gpu::emulation {
+namespace {
+
+constexpr unsigned kWarpgroupWarps = 4;
+constexpr std::size_t kRows = 16, kColumns = 64, kTerms = 16;  // of a warp's product
+
+bool same(const TilePart& a, const TilePart& b) { return a.tile == b.tile && a.k == b.k && a.rows == b.rows; }
+bool same(const Product& a, const Product& b) {
+  return same(a.a_part, b.a_part) && same(a.b, b.b) && a.accumulate == b.accumulate &&
+         same_place(a.where, b.where);
+}
+
+float number(const std::byte* tile, std::size_t row, std::size_t column) {
+  std::uint16_t bits = 0;
+  std::memcpy(&bits, tile + swizzled(row, column), sizeof bits);
+  return float_of_bf16(bits);
+}
+
+}  // namespace
+
+void ProductRegisters::touch(const char* what) {
+  if (in_flight != 0) fail(what, " while a product that uses these registers is under way");
+  if (!waited) fail(what, " after a product that no wgmma_wait of these registers has ended");
+  fenced = false;
+}
+
+void Products::begin(const Product& product) {
+  const auto check = [&](const ProductRegisters& registers, const char* what) {
+    if (!registers.fenced) {
+      fail("wgmma in ", to_string(product.where), ": its ", what,
+           " has been used or changed since the last wgmma_fence that names it");
+    }
+  };
+  check(*product.c, "accumulator");
+  if (product.a_registers != nullptr) check(*product.a_registers, "left operand");
+  Tiles& tiles = current_block->tiles();
+  if (product.a_registers == nullptr) tiles.begin_product(product.a_part.tile, product.where);
+  tiles.begin_product(product.b.tile, product.where);
+  ++product.c->in_flight;
+  product.c->waited = false;
+  if (product.a_registers != nullptr) {
+    ++product.a_registers->in_flight;
+    product.a_registers->waited = false;
+  }
+  of_thread_[current_thread->number].products.push_back(product);
+}
+
+void Products::commit() {
+  OfThread& self = of_thread_[current_thread->number];
+  self.groups.push_back(self.products.size() -
+                        std::accumulate(self.groups.begin(), self.groups.end(), std::size_t{0}));
+}
+
+void Products::wait(unsigned groups, Where where) {
+  unsigned keep = groups;
+  current_block->together("wgmma_wait", &keep, compute, where);
+}
+
+void Products::compute(void* const (&lanes)[kWarpSize]) {
+  Products& all = current_block->products();
+  const unsigned warp = current_thread->warp;
+  const OfThread& first = all.of_thread_[warp * kWarpSize];
+  const std::size_t keep = *static_cast<const unsigned*>(lanes[0]);
+  const std::size_t ended = first.groups.size() - std::min(keep, first.groups.size());
+  const std::size_t count = std::accumulate(
+      first.groups.begin(), first.groups.begin() + static_cast<std::ptrdiff_t>(ended), std::size_t{0});
+  for (unsigned lane = 0; lane < kWarpSize; ++lane) {
+    if (all.of_thread_[warp * kWarpSize + lane].groups != first.groups)
+      fail("wgmma_wait: lane ", lane, " has other groups of products than lane 0");
+  }
+  for (std::size_t i = 0; i < count; ++i) all.compute(warp, i);
+  for (unsigned lane = 0; lane < kWarpSize; ++lane) {
+    OfThread& self = all.of_thread_[warp * kWarpSize + lane];
+    self.products.erase(self.products.begin(), self.products.begin() + static_cast<std::ptrdiff_t>(count));
+    self.groups.erase(self.groups.begin(), self.groups.begin() + static_cast<std::ptrdiff_t>(ended));
+  }
+}
+
+// In f32. Each element adds its 16 products in order; a GPU's order is not documented.
+void Products::compute(unsigned warp, std::size_t index) {
+  const auto of_lane = [&](unsigned lane) -> Product& {
+    return of_thread_[warp * kWarpSize + lane].products[index];
+  };
+  const Product& product = of_lane(0);
+  const std::size_t first_row = warp % kWarpgroupWarps * kRows;
+  float a[kRows][kTerms], b[kTerms][kColumns], c[kRows][kColumns];
+  for (unsigned lane = 0; lane < kWarpSize; ++lane) {
+    const Product& self = of_lane(lane);
+    if (!same(self, product))
+      fail("wgmma in ", to_string(self.where), ": lane ", lane, " starts another product than lane 0");
+    if (self.c == nullptr || (product.a_registers != nullptr) != (self.a_registers != nullptr))
+      fail("wgmma in ", to_string(self.where), ": registers were given up before wgmma_wait");
+    const unsigned g = lane / 4, t = lane % 4;
+    for (unsigned i = 0; i < 4 && self.a_registers != nullptr; ++i) {
+      a[g + i % 2 * 8][2 * t + i / 2 * 8] = float_of_bf16(static_cast<std::uint16_t>(self.a.pair[i]));
+      a[g + i % 2 * 8][2 * t + i / 2 * 8 + 1] =
+          float_of_bf16(static_cast<std::uint16_t>(self.a.pair[i] >> 16));
+    }
+    for (unsigned i = 0; i < 32; ++i)
+      c[g + i / 2 % 2 * 8][i / 4 * 8 + 2 * t + i % 2] = self.accumulate ? self.c->value[i] : 0;
+  }
+  if (product.a_registers == nullptr) {
+    for (std::size_t row = 0; row < kRows; ++row) {
+      for (std::size_t k = 0; k < kTerms; ++k)
+        a[row][k] = number(product.a_part.tile, first_row + row, product.a_part.k * kTerms + k);
+    }
+  }
+  for (std::size_t k = 0; k < kTerms; ++k) {
+    const std::size_t at = product.b.k * kTerms + k;
+    for (std::size_t column = 0; column < kColumns; ++column)
+      b[k][column] = product.b.rows ? number(product.b.tile, at, column) : number(product.b.tile, column, at);
+  }
+  for (std::size_t row = 0; row < kRows; ++row) {
+    for (std::size_t k = 0; k < kTerms; ++k) {
+      for (std::size_t column = 0; column < kColumns; ++column) c[row][column] += a[row][k] * b[k][column];
+    }
+  }
+  Tiles& tiles = current_block->tiles();
+  if (product.a_registers == nullptr) tiles.end_product(product.a_part.tile, kWarpSize);
+  tiles.end_product(product.b.tile, kWarpSize);
+  for (unsigned lane = 0; lane < kWarpSize; ++lane) {
+    const Product& self = of_lane(lane);
+    for (unsigned i = 0; i < 32; ++i)
+      self.c->value[i] = c[lane / 4 + i / 2 % 2 * 8][i / 4 * 8 + 2 * (lane % 4) + i % 2];
+    --self.c->in_flight;
+    if (self.a_registers != nullptr) --self.a_registers->in_flight;
+  }
+}
+
+void Products::check_none(const Thread& thread) const {
+  if (!of_thread_[thread.number].products.empty())
+    current_block->fail(thread, "exits before wgmma_wait, with products under way");
+}
+
+void Products::forget_all() {
+  for (OfThread& self : of_thread_) {
+    self.products.clear();
+    self.groups.clear();
+  }
+}
+
+void Products::give_up(const ProductRegisters* registers) noexcept {
+  for (Product& product : of_thread_[current_thread->number].products) {
+    if (product.c == registers) product.c = nullptr;
+    if (product.a_registers == registers) product.c = nullptr;
+  }
+}
+
+}  // namespace stagegpt::gpu::emulation

@@ -1,0 +1,69 @@
+// Products of a warpgroup (wgmma, compute capability 9.0): started by each thread, computed by each warp when
+// it waits for them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "stage2_cuda/emulation/thread.h"
+#include "stage2_cuda/warp_matrix.h"
+
+namespace stagegpt::gpu::emulation {
+
+// Registers of a thread that products use. `fenced`: not touched since the last wgmma_fence of them.
+struct ProductRegisters {
+  bool fenced = false;
+  unsigned in_flight = 0;  // products under way that use them
+  bool waited = true;      // for the results, by a wgmma_wait that names them
+
+  // Throws KernelError if a product that uses them is under way.
+  void touch(const char* what);
+};
+
+struct AccumulatorRegisters : ProductRegisters {
+  std::array<float, 32> value = {};  // while products are under way: before them
+};
+
+// Part of a tile: columns or rows 16k to 16k + 15.
+struct TilePart {
+  const std::byte* tile = nullptr;
+  unsigned k = 0;
+  bool rows = false;
+};
+
+// c = a·b or c += a·b. The left operand is a part of a tile or, if `a_registers` is set, `a`.
+struct Product {
+  AccumulatorRegisters* c = nullptr;
+  ProductRegisters* a_registers = nullptr;
+  FragmentA a = {};
+  TilePart a_part, b;
+  bool accumulate = false;
+  Where where;
+};
+
+// All functions are called by the running thread and throw KernelError.
+class Products {
+ public:
+  void begin(const Product& product);
+  void commit();
+  // Computes the products of all groups but the last `groups`.
+  void wait(unsigned groups, Where where);
+  void check_none(const Thread& thread) const;
+  void forget_all();
+  // The registers' lifetime ends.
+  void give_up(const ProductRegisters* registers) noexcept;
+
+ private:
+  struct OfThread {
+    std::vector<Product> products;
+    std::vector<std::size_t> groups;  // products in each; the rest are not committed
+  };
+  static void compute(void* const (&lanes)[kWarpSize]);
+  void compute(unsigned warp, std::size_t index);
+
+  std::array<OfThread, kMaxBlockThreads> of_thread_;
+};
+
+}  // namespace stagegpt::gpu::emulation

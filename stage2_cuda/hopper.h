@@ -1,0 +1,68 @@
+// What kernels for compute capability 9.0 use besides launch.h. Threads work in warpgroups of four warps.
+//
+//   STAGEGPT_SHARED_STRUCT(Memory, memory)    all dynamic shared memory of the launch, as a struct of the
+//   three
+//                                             types below; the launch gives shared_bytes_of<Memory>()
+//   SharedTile                                64 rows of 64 bf16, 8 KiB, in the 128-byte swizzle: the 16
+//   bytes
+//                                             at column 8c of row r are where those at column 8·(c ^ r % 8)
+//                                             would be in a plain matrix
+//     tile.store_pair(row, column, pair)      two bf16; the column is even
+//     tile.load8(row, column)                 eight bf16; the column is a multiple of eight
+//     ldmatrix_x4(tile, row, column)          as in launch.h: each lane gives a row of eight bf16
+//   SharedFloats<N>                           floats[i]; floats.pair(i): two, i is even
+//   Barrier                                   an mbarrier: counts arrivals and bytes, in phases. A phase ends
+//                                             with the last of `arrivals` arrivals and of the expected bytes
+//     barrier.init(arrivals)                  by one thread, then fence_barrier_init() and __syncthreads()
+//     barrier.arrive()
+//     barrier.arrive_and_expect(bytes)        arrives, and lets the phase wait for so many bytes of copies,
+//                                             which are started afterwards
+//     barrier.wait(parity)                    until the phase of this parity has ended: the first phase has
+//                                             parity 0. Before it ends, a wait for parity 1 returns at once
+//   TensorMap, tma_load(tile, map, column, slot, t, b, barrier)
+//                                             starts a copy of 64 rows t, t + 1, … and 64 columns of a tensor
+//                                             (B,T,slots,columns); the tile gets zeros outside. Counts 8 KiB,
+//                                             zeros included. A kernel's parameter is a `const
+//                                             __grid_constant__ TensorMap`, made by make_tensor_map()
+//   bulk_load(floats, from, barrier)          starts a copy of N floats, 16-byte aligned
+//   fence_proxy_async()                       between this thread's stores to a tile and a copy to it or a
+//                                             product that reads it, which a barrier orders after the fence
+//   named_barrier(id, threads)                a barrier of some warps of the block; ids 1 to 15
+//   more_registers<N>(), fewer_registers<N>() of each thread of a warpgroup
+//
+// Products, called by all threads of a warpgroup:
+//
+//   Accumulator                               64×64 floats. Of warp w of the warpgroup, lane l has, as
+//   element
+//                                             4j + 2r + e, that of row 16w + l/4 + 8r, column 8j + 2·(l%4) +
+//                                             e
+//   Operand                                   64×64 bf16, in registers
+//     operand.round(accumulator)              element by element
+//     operand.pair(k, i)                      elements 8k + 2i and 8k + 2i + 1 of the accumulator, rounded
+//   wgmma(c, a, b, accumulate)                starts c = a·b, or c += a·b, a 64×16, b 16×64:
+//                                               a: tile.columns(k), columns 16k to 16k + 15, or
+//                                               operand.part(k) b: tile.columns(k), transposed, or
+//                                               tile.rows(k)
+//   wgmma_fence(registers…)                   what was written to these accumulators and operands before is
+//                                             used by products that are started afterwards
+//   wgmma_commit()                            the products since the last commit are a group
+//   wgmma_wait<N>(registers…)                 until at most the last N groups are under way. Only then these
+//                                             accumulators may be read, these operands changed
+//
+// The emulator runs them with the meaning above. It lets copies land as early or as late as possible, by its
+// thread order, and computes products in wgmma_wait. It finds: a deadlock, with what the barrier lacks; more
+// bytes copied than expected, more arrivals than counted; a barrier that is not initialised; a tile or floats
+// that are used before this thread has waited for the copy (a wrong parity), or while a later copy is under
+// way; a copy to a tile, or a store, while a product reads it; a missing fence_proxy_async, wgmma_fence or
+// wgmma_wait; registers that are used while a product is under way; lanes of a warp that start different
+// products; stores and loads of a tile by several lanes of a warp without __syncwarp. It does not find: races
+// between warps that barriers of this file should order, except those above; products that differ between the
+// warps of a warpgroup; a missing fence_barrier_init(); what fewer_registers() costs. A shared array of
+// launch.h is ordered by any phase of any barrier that ends, so that races of such arrays can be missed.
+#pragma once
+
+#if defined(__CUDACC__)
+#include "stage2_cuda/cuda/hopper.h"
+#else
+#include "stage2_cuda/emulation/hopper.h"
+#endif

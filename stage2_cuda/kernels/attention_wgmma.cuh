@@ -1,0 +1,315 @@
+// Flash attention in bf16 for compute capability 9.0, formulas in attention.cuh: what its three kernels
+// share. attention_wgmma_forward.cuh has out and lse, attention_wgmma_backward.cuh has dq, and dk and dv.
+//
+// Each of `kWarpgroups` warpgroups of a block has 64 rows of a head of its own (queries, or keys), and they
+// walk together over tiles of 64 rows of two other matrices (keys and values, or queries and dout). One more
+// warpgroup only starts copies: the rows of the others, and the tiles of the walk, into a ring of stages. A
+// block does one piece of work after the other, so copies for the next one begin before this one ends. Rows
+// of a head are in tiles of 64 columns, with zeros beyond the head.
+//
+// Every number is computed by one thread of one block in a fixed order: the same bits in every run, on every
+// number of multiprocessors.
+#pragma once
+
+#include "stage2_cuda/hopper.h"
+#include "stage2_cuda/kernels/attention.cuh"
+#include "stage2_cuda/kernels/vector.cuh"
+
+namespace stagegpt::gpu {
+
+inline constexpr float kLog2E = 1.44269504F, kLn2 = 0.693147181F;
+inline constexpr int kTileRows = 64, kWarpgroup = 128;
+
+// `tiles`: parts of a head's rows, each the work of a block at a time. Unless they are paired, all blocks
+// take single tiles, those with the most steps first. Paired, they take two tiles of a head, which together
+// are the same work as any other two, and of which one finds the other's keys in the cache.
+struct WgmmaCall {
+  int T, NH, HS, heads, tiles;
+  bool paired;
+  float scale;
+
+  __device__ std::int64_t channels() const { return static_cast<std::int64_t>(NH) * HS; }
+  // Rows of a head in the statistics that the kernels of the backward share.
+  __host__ __device__ int padded_rows() const { return (T + kTileRows - 1) / kTileRows * kTileRows; }
+};
+
+// The pieces of work of this block, one after the other. Tile `rank` of a head has the rank-th most steps.
+class Work {
+ public:
+  __device__ explicit Work(const WgmmaCall& call)
+      : per_head_(call.paired ? (call.tiles + 1) / 2 : call.tiles), at_(static_cast<int>(blockIdx.x)) {}
+  __device__ bool more(const WgmmaCall& call) const { return at_ < call.heads * per_head_; }
+  __device__ int head(const WgmmaCall& call) const {
+    return call.paired ? at_ / per_head_ : at_ % call.heads;
+  }
+  __device__ int rank(const WgmmaCall& call) const {
+    if (!call.paired) return at_ / call.heads;
+    return second_ ? call.tiles - 1 - at_ % per_head_ : at_ % per_head_;
+  }
+  __device__ void next(const WgmmaCall& call) {
+    const int blocks = static_cast<int>(gridDim.x), place = at_ % blocks;
+    if (!call.paired) {  // dealt to and fro
+      at_ += 2 * (blocks - place) - 1;
+    } else if (!second_ && call.tiles - 1 - at_ % per_head_ != at_ % per_head_) {
+      second_ = true;
+    } else {
+      second_ = false;
+      at_ += blocks;
+    }
+  }
+
+ private:
+  int per_head_, at_;
+  bool second_ = false;
+};
+
+// A position in a ring of kSize, and the parity of the phase of its barriers.
+template <int kSize>
+struct Ring {
+  int stage = 0;
+  unsigned parity = 0;
+
+  __device__ void next() {
+    if (++stage == kSize) stage = 0, parity ^= 1;
+  }
+};
+
+// What a block works on: `steps` tiles of the walk, for its rows first, first + 1, … of a head.
+struct RowsOfBlock {
+  int head, b, h, first, steps;
+};
+
+// Part `part` of a tensor (B,T,parts,NH,HS).
+struct PartOfTensor {
+  const TensorMap* map;
+  int part;
+};
+
+__device__ inline int warpgroup_index() {
+  return static_cast<int>(__shfl_sync(kAllLanes, threadIdx.x / kWarpgroup, 0));  // known to be one for a warp
+}
+// The first row of this thread's warp in an accumulator; the row and column of element e.
+__device__ inline int accumulator_warp_row() { return 16 * static_cast<int>(threadIdx.x / kWarp % 4); }
+__device__ inline int accumulator_row(int e) {
+  return accumulator_warp_row() + lane_index() / 4 + 8 * (e / 2 % 2);
+}
+__device__ inline int accumulator_column(int e) { return 8 * (e / 4) + 2 * (lane_index() % 4) + e % 2; }
+
+// kOwn matrices of which each warpgroup has 64 rows, in kBuffers buffers. kBackwards: the walk is over the
+// tiles with no later rows than the block, the last first; otherwise over those with no earlier ones, the
+// first first. So the first tile that a warpgroup needs is that of its own rows, with the diagonal of the
+// scores.
+template <int kBlocks, int kWarpgroups_, int kOwn, int kBuffers, int kStages, bool kBackwards>
+struct Walk {
+  static constexpr int kWarpgroups = kWarpgroups_, kRows = kTileRows * kWarpgroups;
+  static constexpr int kThreads = kWarpgroup * (kWarpgroups + 1);
+  // Of a thread at launch, and after the warpgroup that copies has given up all but 32; a multiple of eight,
+  // at most 240.
+  static constexpr int kFewRegisters = 32, kLaunchRegisters = 65536 / kThreads / 8 * 8;
+  static constexpr int kAllRegisters =
+      (kLaunchRegisters * (kWarpgroups + 1) - kFewRegisters) / kWarpgroups / 8 * 8;
+  static constexpr int kRegisters = kAllRegisters < 240 ? kAllRegisters : 240;
+
+  using Tiles = SharedTile[kBlocks];
+  using Stages = Ring<kStages>;
+  struct Memory {
+    Tiles own[kBuffers][kWarpgroups][kOwn], walked[kStages][2];
+    SharedFloats<kTileRows> statistics[kStages][2];  // of the rows of a walked tile, if they are queries
+    Barrier own_full[kBuffers][kWarpgroups], own_empty[kBuffers][kWarpgroups];
+    Barrier full[kStages], empty[kStages];
+  };
+
+  __device__ static RowsOfBlock rows_of(const WgmmaCall& call, const Work& work) {
+    const int head = work.head(call), rank = work.rank(call);
+    const int first = kRows * (kBackwards ? call.tiles - 1 - rank : rank);
+    const int end = kBackwards && first + kRows < call.T ? first + kRows : call.T;
+    const int begin_tile = kBackwards ? 0 : first / kTileRows, end_tile = (end + kTileRows - 1) / kTileRows;
+    return {head, head / call.NH, head % call.NH, first, end_tile - begin_tile};
+  }
+  __device__ static int walked_row(const RowsOfBlock& rows, int step) {
+    return kBackwards ? kTileRows * (rows.steps - 1 - step) : rows.first + kTileRows * step;
+  }
+  // Steps before the first one that a warpgroup needs; `row` is its first row.
+  __device__ static int skipped_steps(const WgmmaCall& call, const RowsOfBlock& rows, int row) {
+    if (row >= call.T) return rows.steps;
+    return kBackwards ? rows.steps - 1 - row / kTileRows : (row - rows.first) / kTileRows;
+  }
+
+  // Called by all threads, first.
+  __device__ static void init(Memory& memory) {
+    if (threadIdx.x == 0) {
+      for (int w = 0; w < kBuffers * kWarpgroups; ++w) {
+        memory.own_full[w / kWarpgroups][w % kWarpgroups].init(1);
+        memory.own_empty[w / kWarpgroups][w % kWarpgroups].init(4);  // warps
+      }
+      for (int stage = 0; stage < kStages; ++stage) {
+        memory.full[stage].init(1);
+        memory.empty[stage].init(4 * kWarpgroups);
+      }
+      fence_barrier_init();
+    }
+    __syncthreads();
+  }
+
+  __device__ static void load(Tiles& to, const PartOfTensor& from, const WgmmaCall& call,
+                              const RowsOfBlock& rows, int row, Barrier& barrier) {
+    STAGEGPT_UNROLL for (int i = 0; i < kBlocks; ++i) {
+      tma_load(to[i], *from.map, 64 * i, from.part * call.NH + rows.h, row, rows.b, barrier);
+    }
+  }
+
+  // Of the warpgroup that copies. `statistics`: two matrices of padded_rows() for each head, or null.
+  __device__ static void copy(Memory& memory, const WgmmaCall& call, const PartOfTensor (&own)[kOwn],
+                              const PartOfTensor (&walked)[2], const float* statistics) {
+    fewer_registers<kFewRegisters>();
+    if (threadIdx.x != kWarpgroup * kWarpgroups) return;
+    Ring<kBuffers> buffer;
+    Stages ring;
+    for (Work work(call); work.more(call); work.next(call), buffer.next()) {
+      const RowsOfBlock rows = rows_of(call, work);
+      for (int w = 0; w < kWarpgroups; ++w) {
+        memory.own_empty[buffer.stage][w].wait(buffer.parity ^ 1);
+        Barrier& full = memory.own_full[buffer.stage][w];
+        full.arrive_and_expect(kOwn * kBlocks * kTileBytes);
+        STAGEGPT_UNROLL for (int i = 0; i < kOwn; ++i) {
+          load(memory.own[buffer.stage][w][i], own[i], call, rows, rows.first + kTileRows * w, full);
+        }
+      }
+      for (int step = 0; step < rows.steps; ++step, ring.next()) {
+        const int row = walked_row(rows, step);
+        memory.empty[ring.stage].wait(ring.parity ^ 1);
+        Barrier& full = memory.full[ring.stage];
+        constexpr int kFloats = 2 * kTileRows * static_cast<int>(sizeof(float));
+        full.arrive_and_expect(2 * kBlocks * kTileBytes + (statistics != nullptr ? kFloats : 0));
+        STAGEGPT_UNROLL for (int i = 0; i < 2; ++i) {
+          load(memory.walked[ring.stage][i], walked[i], call, rows, row, full);
+          if (statistics == nullptr) continue;
+          const std::int64_t at = (std::int64_t{i} * call.heads + rows.head) * call.padded_rows() + row;
+          bulk_load(memory.statistics[ring.stage][i], statistics + at, full);
+        }
+      }
+    }
+  }
+
+  // Of the other warpgroups: calls use(rows, row, first step, own tiles, their barrier, ring) for each piece
+  // of work in which the warpgroup has rows, from `row` on. It walks over the steps from the first one on,
+  // each at the ring's stage, which it releases.
+  template <class Use>
+  __device__ static void compute(Memory& memory, const WgmmaCall& call, const Use& use) {
+    more_registers<kRegisters>();
+    const int w = warpgroup_index();
+    Ring<kBuffers> buffer;
+    Stages ring;
+    for (Work work(call); work.more(call); work.next(call), buffer.next()) {
+      const RowsOfBlock rows = rows_of(call, work);
+      const int row = rows.first + kTileRows * w, skipped = skipped_steps(call, rows, row);
+      for (int step = 0; step < skipped; ++step, ring.next()) {
+        memory.full[ring.stage].wait(ring.parity);
+        release(memory, ring.stage);
+      }
+      Barrier& full = memory.own_full[buffer.stage][w];
+      if (skipped < rows.steps) {
+        use(rows, row, skipped, memory.own[buffer.stage][w], OwnBarrier{full, buffer.parity}, ring);
+      } else {
+        full.wait(buffer.parity);
+      }
+      fence_proxy_async();  // the next copy comes after what use() has stored
+      __syncwarp();
+      if (lane_index() == 0) memory.own_empty[buffer.stage][w].arrive();
+    }
+  }
+  struct OwnBarrier {
+    Barrier& barrier;
+    unsigned parity;
+
+    __device__ void wait() const { barrier.wait(parity); }
+  };
+  // This warp has finished with the tiles of a stage.
+  __device__ static void release(Memory& memory, int stage) {
+    if (lane_index() == 0) memory.empty[stage].arrive();
+  }
+};
+
+// ---- Products of tiles ----
+
+// A group of products: c = a · bᵀ.
+template <int kBlocks>
+__device__ void multiply(Accumulator& c, const SharedTile (&a)[kBlocks], const SharedTile (&b)[kBlocks]) {
+  STAGEGPT_UNROLL for (int k = 0; k < 4 * kBlocks; ++k) {
+    wgmma(c, a[k / 4].columns(k % 4), b[k / 4].columns(k % 4), k > 0);
+  }
+  wgmma_commit();
+}
+
+// A group of products: c += p · b.
+template <int kBlocks>
+__device__ void add_product(Accumulator (&c)[kBlocks], Operand& p, const SharedTile (&b)[kBlocks]) {
+  STAGEGPT_UNROLL for (int k = 0; k < 4; ++k) {
+    STAGEGPT_UNROLL for (int i = 0; i < kBlocks; ++i) wgmma(c[i], p.part(k), b[i].rows(k), true);
+  }
+  wgmma_commit();
+}
+
+__device__ inline void set_zero(Accumulator& c) { STAGEGPT_UNROLL for (int e = 0; e < 32; ++e) c[e] = 0; }
+template <int kBlocks>
+__device__ void set_zero(Accumulator (&c)[kBlocks]) {
+  STAGEGPT_UNROLL for (int i = 0; i < kBlocks; ++i) set_zero(c[i]);
+}
+
+// Writes c, times a factor for each of the thread's two rows, to rows first, first + 1, … of a head that
+// begins at `to`, with `ld` elements from row to row. Passes through tiles which the warpgroup has finished
+// with, of which each warp uses its rows.
+template <int kBlocks>
+__device__ void write_rows(Bf16* to, std::int64_t ld, bool accumulate, const Accumulator (&c)[kBlocks],
+                           float factor, float factor_8, SharedTile (&through)[kBlocks], int first,
+                           const WgmmaCall& call) {
+  STAGEGPT_UNROLL for (int i = 0; i < kBlocks; ++i) {
+    STAGEGPT_UNROLL for (int e = 0; e < 32; e += 2) {
+      const float f = e / 2 % 2 == 0 ? factor : factor_8;
+      through[i].store_pair(accumulator_row(e), accumulator_column(e),
+                            rounded_pair(c[i][e] * f, c[i][e + 1] * f));
+    }
+  }
+  __syncwarp();
+  const int lane = lane_index(), column = 8 * (lane % 8);
+  STAGEGPT_UNROLL for (int i = 0; i < kBlocks; ++i) {
+    STAGEGPT_UNROLL for (int r = 0; r < 16; r += 4) {
+      const int row = accumulator_warp_row() + r + lane / 8;
+      if (first + row >= call.T || 64 * i + column >= call.HS) continue;
+      const std::int64_t at = (first + row) * ld + 64 * i + column;
+      const Bf16x8 value = through[i].load8(row, column);
+      if (!accumulate) {
+        store8(to, at, value);
+        continue;
+      }
+      Floats<8> sum = load<8>(static_cast<const Bf16*>(to), at);
+      const Floats<8> more = floats_of(value);
+      STAGEGPT_UNROLL for (int j = 0; j < 8; ++j) sum.v[j] += more.v[j];
+      store<8>(to, at, sum);
+    }
+  }
+}
+
+// ---- Host ----
+
+// The call for kernels of a walk, and its grid.
+template <class W>
+WgmmaCall wgmma_call(const AttentionSize& s) {
+  const auto heads = static_cast<int>(s.B * s.NH), tiles = static_cast<int>(parts(s.T, W::kRows));
+  // Pairs, unless the last round of blocks leaves more than a tenth of the multiprocessors' time unused.
+  const std::int64_t pairs = std::int64_t{heads} * ((tiles + 1) / 2), all = multiprocessors();
+  const bool paired = 10 * pairs >= 9 * all * parts(pairs, all);
+  return {
+      static_cast<int>(s.T), static_cast<int>(s.NH), static_cast<int>(s.HS), heads, tiles, paired, s.scale};
+}
+inline dim3 wgmma_grid(const WgmmaCall& call) {
+  const std::int64_t work = std::int64_t{call.heads} * (call.paired ? (call.tiles + 1) / 2 : call.tiles);
+  return dim3(static_cast<unsigned>(std::min<std::int64_t>(work, multiprocessors())));
+}
+
+// A tensor (B,T,parts,NH,HS).
+inline TensorMap tensor_map(const Bf16* data, int parts_, const AttentionSize& s) {
+  return make_tensor_map(data, {s.HS, parts_ * s.NH, s.T, s.B});
+}
+
+}  // namespace stagegpt::gpu
