@@ -26,7 +26,7 @@ inline constexpr int kTileRows = 64, kWarpgroup = 128;
 struct WgmmaCall {
   int T, NH, HS, heads, tiles;
   bool paired;
-  float scale;
+  float scale, log2_scale;  // the latter times log2 e
 
   __device__ std::int64_t channels() const { return static_cast<std::int64_t>(NH) * HS; }
   // Rows of a head in the statistics that the kernels of the backward share.
@@ -36,48 +36,66 @@ struct WgmmaCall {
 // The pieces of work of this block, one after the other. Tile `rank` of a head has the rank-th most steps.
 class Work {
  public:
-  __device__ explicit Work(const WgmmaCall& call)
-      : per_head_(call.paired ? (call.tiles + 1) / 2 : call.tiles), at_(static_cast<int>(blockIdx.x)) {}
-  __device__ bool more(const WgmmaCall& call) const { return at_ < call.heads * per_head_; }
+  __device__ bool more(const WgmmaCall& call) const { return at_ / 2 < call.heads * per_head(call); }
   __device__ int head(const WgmmaCall& call) const {
-    return call.paired ? at_ / per_head_ : at_ % call.heads;
+    return call.paired ? at_ / 2 / per_head(call) : at_ / 2 % call.heads;
   }
   __device__ int rank(const WgmmaCall& call) const {
-    if (!call.paired) return at_ / call.heads;
-    return second_ ? call.tiles - 1 - at_ % per_head_ : at_ % per_head_;
+    if (!call.paired) return at_ / 2 / call.heads;
+    const int rank = at_ / 2 % per_head(call);
+    return is_second() ? call.tiles - 1 - rank : rank;
   }
   __device__ void next(const WgmmaCall& call) {
-    const int blocks = static_cast<int>(gridDim.x), place = at_ % blocks;
+    const int blocks = static_cast<int>(gridDim.x), at = at_ / 2, rank = at % per_head(call);
     if (!call.paired) {  // dealt to and fro
-      at_ += 2 * (blocks - place) - 1;
-    } else if (!second_ && call.tiles - 1 - at_ % per_head_ != at_ % per_head_) {
-      second_ = true;
+      at_ += 2 * (2 * (blocks - at % blocks) - 1);
+    } else if (!is_second() && rank != call.tiles - 1 - rank) {
+      ++at_;
     } else {
-      second_ = false;
-      at_ += blocks;
+      at_ = 2 * (at + blocks);
     }
   }
 
  private:
-  int per_head_, at_;
-  bool second_ = false;
+  __device__ static int per_head(const WgmmaCall& call) {
+    return call.paired ? (call.tiles + 1) / 2 : call.tiles;
+  }
+  __device__ bool is_second() const { return at_ % 2 != 0; }
+
+  // Twice the index of the pair or tile, and one more for a pair's second tile: in one register.
+  int at_ = 2 * static_cast<int>(blockIdx.x);
 };
 
-// A position in a ring of kSize, and the parity of the phase of its barriers.
+// A position in a ring of kSize stages, and the parity of the phase of its barriers: together in one
+// register.
 template <int kSize>
-struct Ring {
-  int stage = 0;
-  unsigned parity = 0;
+class Ring {
+ public:
+  __device__ int stage() const { return at_ & (kRound - 1); }
+  __device__ unsigned parity() const { return static_cast<unsigned>(at_ / kRound); }
+  __device__ void next() { at_ = stage() == kSize - 1 ? (at_ & kRound) ^ kRound : at_ + 1; }
 
-  __device__ void next() {
-    if (++stage == kSize) stage = 0, parity ^= 1;
-  }
+ private:
+  static constexpr int kRound = 16;
+
+  int at_ = 0;
 };
 
 // What a block works on: `steps` tiles of the walk, for its rows first, first + 1, … of a head.
 struct RowsOfBlock {
-  int head, b, h, first, steps;
+  int head, first, steps;
 };
+
+// What a warpgroup works on: 64 rows, from `row` on.
+struct RowsOfWarpgroup {
+  int head, row;
+};
+
+// Where a head begins in part `part` of a tensor (B,T,parts,NH,HS).
+__device__ inline std::int64_t head_begin(const WgmmaCall& call, int head, int part, int parts) {
+  return static_cast<std::int64_t>(head / call.NH) * call.T * parts * call.channels() +
+         part * call.channels() + head % call.NH * call.HS;
+}
 
 // Part `part` of a tensor (B,T,parts,NH,HS).
 struct PartOfTensor {
@@ -124,7 +142,7 @@ struct Walk {
     const int first = kRows * (kBackwards ? call.tiles - 1 - rank : rank);
     const int end = kBackwards && first + kRows < call.T ? first + kRows : call.T;
     const int begin_tile = kBackwards ? 0 : first / kTileRows, end_tile = (end + kTileRows - 1) / kTileRows;
-    return {head, head / call.NH, head % call.NH, first, end_tile - begin_tile};
+    return {head, first, end_tile - begin_tile};
   }
   __device__ static int walked_row(const RowsOfBlock& rows, int step) {
     return kBackwards ? kTileRows * (rows.steps - 1 - step) : rows.first + kTileRows * step;
@@ -133,6 +151,10 @@ struct Walk {
   __device__ static int skipped_steps(const WgmmaCall& call, const RowsOfBlock& rows, int row) {
     if (row >= call.T) return rows.steps;
     return kBackwards ? rows.steps - 1 - row / kTileRows : (row - rows.first) / kTileRows;
+  }
+
+  __device__ static RowsOfWarpgroup rows_at(const WgmmaCall& call, int place) {
+    return {place / call.tiles, kRows * (place % call.tiles) + kTileRows * warpgroup_index()};
   }
 
   // Called by all threads, first.
@@ -154,7 +176,8 @@ struct Walk {
   __device__ static void load(Tiles& to, const PartOfTensor& from, const WgmmaCall& call,
                               const RowsOfBlock& rows, int row, Barrier& barrier) {
     STAGEGPT_UNROLL for (int i = 0; i < kBlocks; ++i) {
-      tma_load(to[i], *from.map, 64 * i, from.part * call.NH + rows.h, row, rows.b, barrier);
+      tma_load(to[i], *from.map, 64 * i, from.part * call.NH + rows.head % call.NH, row, rows.head / call.NH,
+               barrier);
     }
   }
 
@@ -165,57 +188,58 @@ struct Walk {
     if (threadIdx.x != kWarpgroup * kWarpgroups) return;
     Ring<kBuffers> buffer;
     Stages ring;
-    for (Work work(call); work.more(call); work.next(call), buffer.next()) {
+    for (Work work; work.more(call); work.next(call), buffer.next()) {
       const RowsOfBlock rows = rows_of(call, work);
       for (int w = 0; w < kWarpgroups; ++w) {
-        memory.own_empty[buffer.stage][w].wait(buffer.parity ^ 1);
-        Barrier& full = memory.own_full[buffer.stage][w];
+        memory.own_empty[buffer.stage()][w].wait(buffer.parity() ^ 1);
+        Barrier& full = memory.own_full[buffer.stage()][w];
         full.arrive_and_expect(kOwn * kBlocks * kTileBytes);
         STAGEGPT_UNROLL for (int i = 0; i < kOwn; ++i) {
-          load(memory.own[buffer.stage][w][i], own[i], call, rows, rows.first + kTileRows * w, full);
+          load(memory.own[buffer.stage()][w][i], own[i], call, rows, rows.first + kTileRows * w, full);
         }
       }
       for (int step = 0; step < rows.steps; ++step, ring.next()) {
         const int row = walked_row(rows, step);
-        memory.empty[ring.stage].wait(ring.parity ^ 1);
-        Barrier& full = memory.full[ring.stage];
+        memory.empty[ring.stage()].wait(ring.parity() ^ 1);
+        Barrier& full = memory.full[ring.stage()];
         constexpr int kFloats = 2 * kTileRows * static_cast<int>(sizeof(float));
         full.arrive_and_expect(2 * kBlocks * kTileBytes + (statistics != nullptr ? kFloats : 0));
         STAGEGPT_UNROLL for (int i = 0; i < 2; ++i) {
-          load(memory.walked[ring.stage][i], walked[i], call, rows, row, full);
+          load(memory.walked[ring.stage()][i], walked[i], call, rows, row, full);
           if (statistics == nullptr) continue;
           const std::int64_t at = (std::int64_t{i} * call.heads + rows.head) * call.padded_rows() + row;
-          bulk_load(memory.statistics[ring.stage][i], statistics + at, full);
+          bulk_load(memory.statistics[ring.stage()][i], statistics + at, full);
         }
       }
     }
   }
 
-  // Of the other warpgroups: calls use(rows, row, first step, own tiles, their barrier, ring) for each piece
-  // of work in which the warpgroup has rows, from `row` on. It walks over the steps from the first one on,
-  // each at the ring's stage, which it releases.
+  // Of the other warpgroups: calls use(place, steps, own tiles, their barrier, ring) for each piece of work
+  // in which the warpgroup has rows: rows_at(call, place), of which `place` takes one register. It walks over
+  // so many steps, the first of which has the diagonal, each at the ring's stage, which it releases.
   template <class Use>
   __device__ static void compute(Memory& memory, const WgmmaCall& call, const Use& use) {
     more_registers<kRegisters>();
     const int w = warpgroup_index();
     Ring<kBuffers> buffer;
     Stages ring;
-    for (Work work(call); work.more(call); work.next(call), buffer.next()) {
+    for (Work work; work.more(call); work.next(call), buffer.next()) {
       const RowsOfBlock rows = rows_of(call, work);
       const int row = rows.first + kTileRows * w, skipped = skipped_steps(call, rows, row);
       for (int step = 0; step < skipped; ++step, ring.next()) {
-        memory.full[ring.stage].wait(ring.parity);
-        release(memory, ring.stage);
+        memory.full[ring.stage()].wait(ring.parity());
+        release(memory, ring.stage());
       }
-      Barrier& full = memory.own_full[buffer.stage][w];
+      Barrier& full = memory.own_full[buffer.stage()][w];
       if (skipped < rows.steps) {
-        use(rows, row, skipped, memory.own[buffer.stage][w], OwnBarrier{full, buffer.parity}, ring);
+        use(rows.head * call.tiles + rows.first / kRows, rows.steps - skipped, memory.own[buffer.stage()][w],
+            OwnBarrier{full, buffer.parity()}, ring);
       } else {
-        full.wait(buffer.parity);
+        full.wait(buffer.parity());
       }
       fence_proxy_async();  // the next copy comes after what use() has stored
       __syncwarp();
-      if (lane_index() == 0) memory.own_empty[buffer.stage][w].arrive();
+      if (lane_index() == 0) memory.own_empty[buffer.stage()][w].arrive();
     }
   }
   struct OwnBarrier {
@@ -300,7 +324,8 @@ WgmmaCall wgmma_call(const AttentionSize& s) {
   const std::int64_t pairs = std::int64_t{heads} * ((tiles + 1) / 2), all = multiprocessors();
   const bool paired = 10 * pairs >= 9 * all * parts(pairs, all);
   return {
-      static_cast<int>(s.T), static_cast<int>(s.NH), static_cast<int>(s.HS), heads, tiles, paired, s.scale};
+      static_cast<int>(s.T), static_cast<int>(s.NH), static_cast<int>(s.HS), heads, tiles, paired, s.scale,
+      s.scale * kLog2E};
 }
 inline dim3 wgmma_grid(const WgmmaCall& call) {
   const std::int64_t work = std::int64_t{call.heads} * (call.paired ? (call.tiles + 1) / 2 : call.tiles);

@@ -51,8 +51,8 @@ __device__ void add_keys(typename W::Memory& memory, const SharedTile (&q)[kBloc
   Operand ds;
   set_zero(dq);
   for (int step = 0; step < steps; ++step, ring.next()) {
-    memory.full[ring.stage].wait(ring.parity);
-    const auto& [k, v] = memory.walked[ring.stage];
+    memory.full[ring.stage()].wait(ring.parity());
+    const auto& [k, v] = memory.walked[ring.stage()];
     wgmma_fence(s, dp);
     multiply(s, q, k);
     multiply(dp, dy, v);
@@ -69,7 +69,7 @@ __device__ void add_keys(typename W::Memory& memory, const SharedTile (&q)[kBloc
     wgmma_fence(ds, dq);
     add_product(dq, ds, k);
     wgmma_wait<0>(dq, ds);
-    W::release(memory, ring.stage);
+    W::release(memory, ring.stage());
   }
 }
 
@@ -85,31 +85,29 @@ static __global__ void __launch_bounds__(QueriesWalk<kBlocks>::kThreads, 1)
   if (warpgroup_index() == W::kWarpgroups)
     return W::copy(memory, call, {{&qkv, 0}, {&dout, 0}, {&out, 0}}, {{&qkv, 1}, {&qkv, 2}}, nullptr);
 
-  const float c = call.scale * kLog2E;
-  W::compute(memory, call,
-             [&](const RowsOfBlock& at, int row, int skipped, auto& own, const auto& full, auto& ring) {
-               QueryRows rows;
-               STAGEGPT_UNROLL for (int r = 0; r < 2; ++r) {
-                 const int t = row + accumulator_row(2 * r);
-                 rows.log2_lse[r] =
-                     t < call.T ? -kLog2E * lse[static_cast<std::int64_t>(at.head) * call.T + t] : -INFINITY;
-               }
-               full.wait();
-               set_dots(rows, own[1], own[2]);
-               STAGEGPT_UNROLL for (int r = 0; r < 2; ++r) {
-                 if (lane_index() % 4 != 0) continue;
-                 float* to = statistics + static_cast<std::int64_t>(at.head) * call.padded_rows() + row +
-                             accumulator_row(2 * r);
-                 to[0] = rows.log2_lse[r];
-                 to[static_cast<std::int64_t>(call.heads) * call.padded_rows()] = rows.dot[r];
-               }
-               Accumulator dq[kBlocks];
-               add_keys<kBlocks>(memory, own[0], own[1], ring, at.steps - skipped, c, rows, dq);
-               named_barrier(1 + warpgroup_index(), kWarpgroup);  // all have finished with the queries
-               const std::int64_t ld = 3 * call.channels();
-               write_rows(dqkv + at.b * call.T * ld + at.h * call.HS, ld, accumulate, dq, call.scale,
-                          call.scale, own[0], row, call);
-             });
+  W::compute(memory, call, [&](int place, int steps, auto& own, const auto& full, auto& ring) {
+    const auto [head, row] = W::rows_at(call, place);
+    QueryRows rows;
+    STAGEGPT_UNROLL for (int r = 0; r < 2; ++r) {
+      const int t = row + accumulator_row(2 * r);
+      rows.log2_lse[r] = t < call.T ? -kLog2E * lse[static_cast<std::int64_t>(head) * call.T + t] : -INFINITY;
+    }
+    full.wait();
+    set_dots(rows, own[1], own[2]);
+    STAGEGPT_UNROLL for (int r = 0; r < 2; ++r) {
+      if (lane_index() % 4 != 0) continue;
+      float* to =
+          statistics + static_cast<std::int64_t>(head) * call.padded_rows() + row + accumulator_row(2 * r);
+      to[0] = rows.log2_lse[r];
+      to[static_cast<std::int64_t>(call.heads) * call.padded_rows()] = rows.dot[r];
+    }
+    Accumulator dq[kBlocks];
+    add_keys<kBlocks>(memory, own[0], own[1], ring, steps, call.log2_scale, rows, dq);
+    named_barrier(1 + warpgroup_index(), kWarpgroup);  // all have finished with the queries
+    const std::int64_t ld = 3 * call.channels();
+    write_rows(dqkv + head_begin(call, head, 0, 3), ld, accumulate, dq, call.scale, call.scale, own[0], row,
+               call);
+  });
 }
 
 // Walks over the queries of 64 keys. Rows of products are keys, columns are queries.
@@ -122,9 +120,9 @@ __device__ void add_queries(typename W::Memory& memory, const SharedTile (&k)[kB
   set_zero(dk);
   set_zero(dv);
   for (int step = 0; step < steps; ++step, ring.next()) {
-    memory.full[ring.stage].wait(ring.parity);
-    const auto& [q, dy] = memory.walked[ring.stage];
-    const auto& [log2_lse, dots] = memory.statistics[ring.stage];
+    memory.full[ring.stage()].wait(ring.parity());
+    const auto& [q, dy] = memory.walked[ring.stage()];
+    const auto& [log2_lse, dots] = memory.statistics[ring.stage()];
     wgmma_fence(s, dp);
     multiply(s, k, q);
     multiply(dp, v, dy);
@@ -157,7 +155,7 @@ __device__ void add_queries(typename W::Memory& memory, const SharedTile (&k)[kB
     wgmma_fence(ds, dk);
     add_product(dk, ds, q);
     wgmma_wait<0>(dk, dv, p, ds);
-    W::release(memory, ring.stage);
+    W::release(memory, ring.stage());
   }
 }
 
@@ -173,19 +171,18 @@ static __global__ void __launch_bounds__(KeysWalk<kBlocks>::kThreads, 1)
   if (warpgroup_index() == W::kWarpgroups)
     return W::copy(memory, call, {{&qkv, 1}, {&qkv, 2}}, {{&qkv, 0}, {&dout, 0}}, statistics);
 
-  const float c = call.scale * kLog2E;
-  W::compute(memory, call,
-             [&](const RowsOfBlock& at, int row, int skipped, auto& own, const auto& full, auto& ring) {
-               Accumulator dk[kBlocks], dv[kBlocks];
-               full.wait();
-               add_queries<kBlocks>(memory, own[0], own[1], ring, at.steps - skipped, c, dk, dv);
-               named_barrier(1 + warpgroup_index(),
-                             kWarpgroup);  // all have finished with the keys and values
-               const std::int64_t ld = 3 * call.channels();
-               Bf16* const to = dqkv + at.b * call.T * ld + call.channels() + at.h * call.HS;
-               write_rows(to, ld, accumulate, dk, call.scale, call.scale, own[0], row, call);
-               write_rows(to + call.channels(), ld, accumulate, dv, 1, 1, own[1], row, call);
-             });
+  W::compute(memory, call, [&](int place, int steps, auto& own, const auto& full, auto& ring) {
+    Accumulator dk[kBlocks], dv[kBlocks];
+    full.wait();
+    add_queries<kBlocks>(memory, own[0], own[1], ring, steps, call.log2_scale, dk, dv);
+    named_barrier(1 + warpgroup_index(),
+                  kWarpgroup);  // all have finished with the keys and values
+    const auto [head, row] = W::rows_at(call, place);
+    const std::int64_t ld = 3 * call.channels();
+    Bf16* const to = dqkv + head_begin(call, head, 1, 3);
+    write_rows(to, ld, accumulate, dk, call.scale, call.scale, own[0], row, call);
+    write_rows(to + call.channels(), ld, accumulate, dv, 1, 1, own[1], row, call);
+  });
 }
 
 // `statistics` has 2·B·NH·padded_rows() elements.

@@ -22,44 +22,41 @@ using ForwardWalk = Walk<kBlocks, kBlocks == 1 ? 4 : 3, 1, 2, kBlocks == 1 ? 8 :
 template <int kBlocks>
 __device__ void multiply_by_warp(Accumulator& c, const SharedTile (&a)[kBlocks],
                                  const SharedTile (&b)[kBlocks]) {
-  const int lane = lane_index();
-  STAGEGPT_UNROLL for (int n = 0; n < 4; ++n) {
-    FragmentC sums[2] = {};
-    STAGEGPT_UNROLL for (int k = 0; k < 4 * kBlocks; ++k) {
+  const int lane = lane_index(), row = accumulator_warp_row() + lane % 16;
+  STAGEGPT_UNROLL for (int n = 0; n < 8; ++n) {
+    FragmentC sums = {};
+    STAGEGPT_NO_UNROLL for (int k = 0; k < 4 * kBlocks; k += 2) {
       const int column = 16 * (k % 4);
-      const FragmentA left =
-          ldmatrix_x4(a[k / 4], accumulator_warp_row() + lane % 16, column + lane / 16 * 8);
-      const FragmentA right =
-          ldmatrix_x4(b[k / 4], 16 * n + lane / 16 * 8 + lane % 8, column + lane / 8 % 2 * 8);
-      mma_m16n8k16(sums[0], left, {right.pair[0], right.pair[1]});
-      mma_m16n8k16(sums[1], left, {right.pair[2], right.pair[3]});
+      const FragmentA right = ldmatrix_x4(b[k / 4], 8 * n + lane % 8, column + lane / 8 * 8);
+      mma_m16n8k16(sums, ldmatrix_x4(a[k / 4], row, column + lane / 16 * 8), {right.pair[0], right.pair[1]});
+      mma_m16n8k16(sums, ldmatrix_x4(a[k / 4], row, column + 16 + lane / 16 * 8),
+                   {right.pair[2], right.pair[3]});
     }
-    STAGEGPT_UNROLL for (int e = 0; e < 8; ++e) c[8 * n + e] = sums[e / 4].v[e % 4];
+    STAGEGPT_UNROLL for (int e = 0; e < 4; ++e) c[4 * n + e] = sums.v[e];
   }
 }
 
-// m and l of the thread's two rows. Of l it has the part of its columns.
+// -c·m and l of the thread's two rows. Of l it has the part of its columns.
 struct RowsOfSoftmax {
-  float max[2], sum[2];
+  float shift[2], sum[2];
 };
 
-// The maximum of a row, of which each of four lanes has a part: row r of the thread.
-__device__ inline float row_max(const Accumulator& s, int r) {
+// -c·(the maximum of a row), of which each of four lanes has a part: row r of the thread.
+__device__ inline float shift_of(const Accumulator& s, int r, float c) {
   float highest = s[2 * r];
   STAGEGPT_UNROLL for (int j = 0; j < 32; j += 4) {
     highest = fmaxf(highest, fmaxf(s[j + 2 * r], s[j + 2 * r + 1]));
   }
-  return warp_max<4>(highest);
+  return -c * warp_max<4>(highest);
 }
 
 // Turns s into p, and writes the sums of the thread's p.
-__device__ inline void powers(Accumulator& s, const float (&max)[2], float c, float (&sums)[2]) {
+__device__ inline void powers(Accumulator& s, const RowsOfSoftmax& rows, float c, float (&sums)[2]) {
   STAGEGPT_UNROLL for (int r = 0; r < 2; ++r) {
-    const float shift = -max[r] * c;
     float even = 0, odd = 0;
     STAGEGPT_UNROLL for (int j = 2 * r; j < 32; j += 4) {
-      even += s[j] = exp2_approx(fmaf(s[j], c, shift));
-      odd += s[j + 1] = exp2_approx(fmaf(s[j + 1], c, shift));
+      even += s[j] = exp2_approx(fmaf(s[j], c, rows.shift[r]));
+      odd += s[j + 1] = exp2_approx(fmaf(s[j + 1], c, rows.shift[r]));
     }
     sums[r] = even + odd;
   }
@@ -70,14 +67,14 @@ template <int kBlocks>
 __device__ void powers_with_new_max(Accumulator& s, RowsOfSoftmax& rows, Accumulator (&out)[kBlocks], float c,
                                     float (&sums)[2]) {
   STAGEGPT_UNROLL for (int r = 0; r < 2; ++r) {
-    const float max = fmaxf(rows.max[r], row_max(s, r)), kept = exp2_approx((rows.max[r] - max) * c);
-    rows.max[r] = max;
+    const float shift = fminf(rows.shift[r], shift_of(s, r, c)), kept = exp2_approx(shift - rows.shift[r]);
+    rows.shift[r] = shift;
     rows.sum[r] *= kept;
     STAGEGPT_UNROLL for (int i = 0; i < kBlocks; ++i) {
       STAGEGPT_UNROLL for (int j = 2 * r; j < 32; j += 4) out[i][j] *= kept, out[i][j + 1] *= kept;
     }
   }
-  powers(s, rows.max, c, sums);
+  powers(s, rows, c, sums);
 }
 
 // Walks over the keys of 64 queries: out without the division by l, and the softmax's rows.
@@ -87,39 +84,39 @@ __device__ void attend(typename W::Memory& memory, const SharedTile (&q)[kBlocks
   Accumulator s;
   Operand p;
   set_zero(out);
-  memory.full[ring.stage].wait(ring.parity);
+  memory.full[ring.stage()].wait(ring.parity());
   wgmma_fence(s);
-  multiply(s, q, memory.walked[ring.stage][0]);
+  multiply(s, q, memory.walked[ring.stage()][0]);
   wgmma_wait<0>(s);
   STAGEGPT_UNROLL for (int e = 0; e < 32; ++e) {  // the tile with the diagonal: no later keys
     if (accumulator_column(e) > accumulator_row(e)) s[e] = -INFINITY;
   }
-  rows.max[0] = row_max(s, 0), rows.max[1] = row_max(s, 1);
-  powers(s, rows.max, c, rows.sum);
+  rows.shift[0] = shift_of(s, 0, c), rows.shift[1] = shift_of(s, 1, c);
+  powers(s, rows, c, rows.sum);
   p.round(s);
 
-  int stage = ring.stage;  // of the values that are added next
+  int stage = ring.stage();  // of the values that are added next
   ring.next();
-  for (int step = 1; step < steps; ++step) {
-    memory.full[ring.stage].wait(ring.parity);
+  for (int left = steps - 1; left > 0; --left) {
+    memory.full[ring.stage()].wait(ring.parity());
     wgmma_fence(s, p, out);
-    multiply(s, q, memory.walked[ring.stage][0]);
+    multiply(s, q, memory.walked[ring.stage()][0]);
     add_product(out, p, memory.walked[stage][1]);
     wgmma_wait<1>(s);
     float sums[2];
-    powers(s, rows.max, c, sums);
+    powers(s, rows, c, sums);
     constexpr float kLimit = 0x1p64F;
     // A branch also keeps the compiler from waiting for `out` before the powers.
     if (__ballot_sync(kAllLanes, sums[0] < kLimit && sums[1] < kLimit) != kAllLanes) {
       wgmma_wait<0>(out);
-      multiply_by_warp(s, q, memory.walked[ring.stage][0]);
+      multiply_by_warp(s, q, memory.walked[ring.stage()][0]);
       powers_with_new_max(s, rows, out, c, sums);
     }
     wgmma_wait<0>(out, p);
     W::release(memory, stage);
     rows.sum[0] += sums[0], rows.sum[1] += sums[1];
     p.round(s);
-    stage = ring.stage;
+    stage = ring.stage();
     ring.next();
   }
   wgmma_fence(p, out);
@@ -139,25 +136,23 @@ static __global__ void __launch_bounds__(ForwardWalk<kBlocks>::kThreads, 1)
   if (warpgroup_index() == W::kWarpgroups)
     return W::copy(memory, call, {{&qkv, 0}}, {{&qkv, 1}, {&qkv, 2}}, nullptr);
 
-  const float c = call.scale * kLog2E;
-  W::compute(memory, call,
-             [&](const RowsOfBlock& at, int row, int skipped, auto& own, const auto& full, auto& ring) {
-               Accumulator o[kBlocks];
-               RowsOfSoftmax rows;
-               full.wait();
-               attend<kBlocks>(memory, own[0], ring, at.steps - skipped, c, o, rows);
-               STAGEGPT_UNROLL for (int r = 0; r < 2; ++r) {
-                 rows.sum[r] = warp_sum<4>(rows.sum[r]);
-                 const int t = row + accumulator_row(2 * r);
-                 if (lane_index() % 4 == 0 && t < call.T) {
-                   lse[static_cast<std::int64_t>(at.head) * call.T + t] =
-                       kLn2 * (rows.max[r] * c + log2f(rows.sum[r]));
-                 }
-               }
-               named_barrier(1 + warpgroup_index(), kWarpgroup);  // all have finished with the queries
-               write_rows(out + at.b * call.T * call.channels() + at.h * call.HS, call.channels(), false, o,
-                          1 / rows.sum[0], 1 / rows.sum[1], own[0], row, call);
-             });
+  W::compute(memory, call, [&](int place, int steps, auto& own, const auto& full, auto& ring) {
+    Accumulator o[kBlocks];
+    RowsOfSoftmax rows;
+    full.wait();
+    attend<kBlocks>(memory, own[0], ring, steps, call.log2_scale, o, rows);
+    const auto [head, row] = W::rows_at(call, place);
+    STAGEGPT_UNROLL for (int r = 0; r < 2; ++r) {
+      rows.sum[r] = warp_sum<4>(rows.sum[r]);
+      const int t = row + accumulator_row(2 * r);
+      if (lane_index() % 4 == 0 && t < call.T) {
+        lse[static_cast<std::int64_t>(head) * call.T + t] = kLn2 * (log2f(rows.sum[r]) - rows.shift[r]);
+      }
+    }
+    named_barrier(1 + warpgroup_index(), kWarpgroup);  // all have finished with the queries
+    write_rows(out + head_begin(call, head, 0, 1), call.channels(), false, o, 1 / rows.sum[0],
+               1 / rows.sum[1], own[0], row, call);
+  });
 }
 
 template <int kBlocks>
