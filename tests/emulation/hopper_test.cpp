@@ -1,0 +1,283 @@
+// Barriers, copies and products of compute capability 9.0, in every thread order: what they compute, and the
+// faults that the emulator finds.
+#include "stage2_cuda/hopper.h"
+
+#include "common/tensor/half_floats.h"
+#include "stage2_cuda/emulation/settings.h"
+#include "tests/emulation/emulated.h"
+
+namespace stagegpt::test {
+namespace {
+
+using namespace gpu;
+
+class EmulatedHopper : public InEveryOrder {
+ protected:
+  void SetUp() override {
+    InEveryOrder::SetUp();
+    emulation::set_compute_capability(90);
+  }
+  void TearDown() override {
+    emulation::set_compute_capability(80);
+    InEveryOrder::TearDown();
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Orders, EmulatedHopper, kOrders, order_name);
+
+constexpr int kSide = 64;
+constexpr std::size_t kElements = std::size_t{kSide} * kSide;
+
+// Small whole numbers, exact in bf16; so are all sums of 64 products of two.
+std::vector<Bf16> numbers(std::size_t count, unsigned step) {
+  std::vector<Bf16> values;
+  for (unsigned i = 0; i < count; ++i)
+    values.push_back({bf16_of_float(static_cast<float>(i * step % 13) - 6)});
+  return values;
+}
+
+enum class Fault {
+  none,
+  parity,        // waits for the phase before
+  bytes,         // expects fewer bytes than are copied
+  more_bytes,    // expects more
+  no_copy,       // starts no copy
+  not_waited,    // reads an accumulator before its product is waited for
+  no_fence,      // no wgmma_fence after an accumulator was changed
+  changed,       // changes an operand in flight
+  too_early,     // copies to a tile that a product reads
+  no_proxy,      // no fence_proxy_async between stores to a tile and a product
+  no_sync_warp,  // reads what another lane has stored
+  not_ended,     // waits for too few groups
+  half           // half of the warpgroup comes to a named barrier
+};
+
+struct ProductMemory {
+  SharedTile a, b;
+  Barrier full;
+};
+
+// c (64,64) = a · bᵀ, or a · b if `rows`; a from registers if `registers`. One warpgroup, and one warp that
+// copies.
+__global__ void product(float* c, const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
+                        bool rows, bool registers, Fault fault) {
+  STAGEGPT_SHARED_STRUCT(ProductMemory, memory);
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
+  if (thread == 0) {
+    memory.full.init(1);
+    fence_barrier_init();
+  }
+  __syncthreads();
+  if (warp == 4) {
+    if (lane != 0) return;
+    const int bytes = fault == Fault::bytes        ? kTileBytes
+                      : fault == Fault::more_bytes ? 3 * kTileBytes
+                                                   : 2 * kTileBytes;
+    if (fault != Fault::no_copy) memory.full.arrive_and_expect(bytes);
+    if (fault == Fault::no_copy) return;
+    tma_load(memory.a, a, 0, 0, 0, 0, memory.full);
+    tma_load(memory.b, b, 0, 0, 0, 0, memory.full);
+    return;
+  }
+  memory.full.wait(fault == Fault::parity ? 1 : 0);
+  Accumulator sums;
+  Operand left;
+  if (registers) {
+    Accumulator values;
+    for (int e = 0; e < 32; ++e) {
+      const int row = 16 * warp + lane / 4 + 8 * (e / 2 % 2), column = 8 * (e / 4) + 2 * (lane % 4) + e % 2;
+      values[e] = as_float(memory.a.load8(row, column / 8 * 8).v[column % 8]);
+    }
+    left.round(values);
+  }
+  for (int e = 0; e < 32; ++e) sums[e] = 0;
+  if (fault != Fault::no_fence) wgmma_fence(sums, left);
+  for (int k = 0; k < 4; ++k) {
+    const auto right = rows ? memory.b.rows(k) : memory.b.columns(k);
+    registers ? wgmma(sums, left.part(k), right, true) : wgmma(sums, memory.a.columns(k), right, true);
+  }
+  wgmma_commit();
+  if (fault == Fault::not_waited) c[thread] = sums[0];
+  if (fault == Fault::changed) left.round(Accumulator());
+  if (fault == Fault::too_early && thread == 0) {
+    memory.full.arrive_and_expect(kTileBytes);
+    tma_load(memory.b, b, 0, 0, 0, 0, memory.full);
+  }
+  fault == Fault::not_ended ? wgmma_wait<1>(sums) : wgmma_wait<0>(sums, left);
+  if (fault != Fault::half || warp < 2) named_barrier(1, 128);
+  for (int e = 0; e < 32; ++e) {
+    const int row = 16 * warp + lane / 4 + 8 * (e / 2 % 2), column = 8 * (e / 4) + 2 * (lane % 4) + e % 2;
+    c[64 * row + column] = sums[e];
+  }
+}
+
+// Runs product() on 64×64 matrices, of which b has `given` rows; the others are zero.
+std::vector<float> run_product(bool rows, bool registers, Fault fault = Fault::none, int given = kSide) {
+  DeviceArray<Bf16> a(numbers(kElements, 5)), b(numbers(kElements, 3));
+  DeviceArray<float> c(kElements);
+  launch<product>(1, 160, shared_bytes_of<ProductMemory>(), nullptr, c.data(),
+                  make_tensor_map(a.data(), {64, 1, 64, 1}), make_tensor_map(b.data(), {64, 1, given, 1}),
+                  rows, registers, fault);
+  return c.values();
+}
+
+void expect_product(bool rows, bool registers, int given = kSide) {
+  const std::vector<Bf16> a = numbers(kElements, 5), b = numbers(kElements, 3);
+  const std::vector<float> c = run_product(rows, registers, Fault::none, given);
+  for (std::size_t row = 0; row < kSide; ++row) {
+    for (std::size_t column = 0; column < kSide; ++column) {
+      float want = 0;
+      for (std::size_t k = 0; k < kSide; ++k) {
+        const std::size_t of_b = rows ? k : column;
+        if (of_b < static_cast<std::size_t>(given))
+          want += as_float(a[64 * row + k]) * as_float(b[rows ? 64 * k + column : 64 * column + k]);
+      }
+      ASSERT_EQ(c[64 * row + column], want) << row << ',' << column;
+    }
+  }
+}
+
+TEST_P(EmulatedHopper, multiplies_tiles) {
+  expect_product(false, false);
+  expect_product(true, false);
+}
+TEST_P(EmulatedHopper, multiplies_registers_by_a_tile) {
+  expect_product(false, true);
+  expect_product(true, true);
+}
+TEST_P(EmulatedHopper, copies_zeros_beyond_a_tensor) { expect_product(true, false, 37); }
+
+TEST_P(EmulatedHopper, needs_its_capability) {
+  emulation::set_compute_capability(80);
+  expect_error({"kernel product", "needs compute capability 9.0, and the emulated device has 8.0"},
+               [] { run_product(false, false); });
+}
+
+void expect_fault(Fault fault, bool registers, const std::vector<std::string>& parts) {
+  std::vector<std::string> all = {"kernel product, block (0,0,0), thread ("};
+  all.insert(all.end(), parts.begin(), parts.end());
+  expect_error(all, [&] { run_product(true, registers, fault); });
+}
+
+TEST_P(EmulatedHopper, finds_a_wait_for_the_phase_before) {
+  // Where the copies are early enough, the wait is for the phase after this one instead.
+  const std::string error = error_of([] { run_product(true, false, Fault::parity); });
+  EXPECT_TRUE(error.find("this thread has not waited for phase 0 of the copy's barrier") !=
+                  std::string::npos ||
+              error.find("for phase 1 of the barrier at byte 16384") != std::string::npos ||
+              error.find("which is uninitialised") != std::string::npos)
+      << error;
+}
+TEST_P(EmulatedHopper, finds_a_wrong_count_of_bytes) {
+  expect_fault(Fault::bytes, false, {"starts a copy of 8192 bytes in hopper_test.cpp:", "expects"});
+  expect_fault(Fault::more_bytes, false,
+               {"waits in Barrier::wait in hopper_test.cpp:", "for phase 0 of the barrier at byte 16384",
+                "lacks 0 of 1 arrivals and 8192 of 24576 bytes"});
+}
+TEST_P(EmulatedHopper, reports_a_deadlock) {
+  expect_fault(Fault::no_copy, false, {"lacks 1 of 1 arrivals and 0 of 0 bytes"});
+  expect_fault(Fault::half, false,
+               {"waits in named_barrier 1 in hopper_test.cpp:", "where 64 of 128 threads"});
+}
+TEST_P(EmulatedHopper, finds_registers_that_are_used_in_flight) {
+  expect_fault(Fault::not_waited, false, {"uses an accumulator while a product"});
+  expect_fault(Fault::changed, true, {"changes an operand while a product"});
+  expect_fault(Fault::not_ended, false,
+               {"names registers of products in a group for which it does not wait"});
+}
+TEST_P(EmulatedHopper, finds_a_missing_fence_of_registers) {
+  expect_fault(Fault::no_fence, false,
+               {"its accumulator has been used or changed since the last wgmma_fence"});
+}
+TEST_P(EmulatedHopper, finds_a_copy_to_a_tile_in_use) {
+  expect_fault(Fault::too_early, false,
+               {"starts a copy in hopper_test.cpp:", "tile at byte 8192", "a product reads"});
+}
+
+struct StoresMemory {
+  SharedTile tile;
+};
+
+// Each lane stores a row's pair, and reads that of the next lane; then the tile is multiplied by itself.
+__global__ void stores(float* c, Fault fault) {
+  STAGEGPT_SHARED_STRUCT(StoresMemory, memory);
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
+  for (int i = 0; i < 16; ++i) memory.tile.store_pair(16 * warp + i, 2 * lane, rounded_pair(1, 2));
+  if (fault != Fault::no_sync_warp) __syncwarp();
+  c[thread] = as_float(memory.tile.load8(16 * warp, 8 * (lane / 4)).v[2 * (lane % 4 ^ 1)]);
+  if (fault != Fault::no_proxy) fence_proxy_async();
+  named_barrier(1, 128);
+  Accumulator sums;
+  wgmma_fence(sums);
+  wgmma(sums, memory.tile.columns(0), memory.tile.columns(0), false);
+  wgmma_commit();
+  wgmma_wait<0>(sums);
+  c[thread] += sums[0];
+}
+
+std::string error_of_stores(Fault fault) {
+  return error_of([&] {
+    DeviceArray<float> c(128);
+    launch<stores>(1, 128, shared_bytes_of<StoresMemory>(), nullptr, c.data(), fault);
+    EXPECT_EQ(c.values()[17], 1 + 8 * (1 + 4));
+  });
+}
+
+TEST_P(EmulatedHopper, orders_stores_to_a_tile) {
+  EXPECT_EQ(error_of_stores(Fault::none), "");
+  EXPECT_NE(error_of_stores(Fault::no_proxy).find("without fence_proxy_async() after it"), std::string::npos)
+      << error_of_stores(Fault::no_proxy);
+  EXPECT_NE(error_of_stores(Fault::no_sync_warp), "");
+}
+
+struct RingMemory {
+  SharedFloats<64> floats[2];
+  Barrier full[2], empty[2];
+};
+
+// A warp copies rows of 64 floats into a ring of two; another one adds them. If `eager`, without waiting for
+// an empty stage.
+__global__ void ring(float* sums, const float* rows, int count, bool eager) {
+  STAGEGPT_SHARED_STRUCT(RingMemory, memory);
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < 2; ++i) memory.full[i].init(1), memory.empty[i].init(32);
+    fence_barrier_init();
+  }
+  __syncthreads();
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  if (threadIdx.x >= 32) {
+    if (lane != 0) return;
+    for (int i = 0; i < count; ++i) {
+      if (!eager) memory.empty[i % 2].wait(static_cast<unsigned>(i / 2 % 2) ^ 1);
+      memory.full[i % 2].arrive_and_expect(256);
+      bulk_load(memory.floats[i % 2], rows + 64 * i, memory.full[i % 2]);
+    }
+    return;
+  }
+  float sum = 0;
+  for (int i = 0; i < count; ++i) {
+    memory.full[i % 2].wait(static_cast<unsigned>(i / 2 % 2));
+    sum += memory.floats[i % 2][lane] + memory.floats[i % 2].pair(32 + 2 * (lane / 2)).x;
+    memory.empty[i % 2].arrive();
+  }
+  sums[lane] = sum;
+}
+
+TEST_P(EmulatedHopper, copies_in_a_ring) {
+  constexpr int kCount = 7;
+  std::vector<float> rows;
+  for (int i = 0; i < 64 * kCount; ++i) rows.push_back(static_cast<float>(i * 7 % 11));
+  DeviceArray<float> in(rows), out(32);
+  const auto run = [&](bool eager) {
+    launch<ring>(1, 64, shared_bytes_of<RingMemory>(), nullptr, out.data(), in.data(), kCount, eager);
+  };
+  run(false);
+  for (std::size_t lane = 0; lane < 32; ++lane) {
+    float want = 0;
+    for (std::size_t i = 0; i < kCount; ++i) want += rows[64 * i + lane] + rows[64 * i + 32 + lane / 2 * 2];
+    EXPECT_EQ(out.values()[lane], want);
+  }
+  EXPECT_NE(error_of([&] { run(true); }), "");
+}
+
+}  // namespace
+}  // namespace stagegpt::test
