@@ -228,6 +228,7 @@ struct Walk {
       const int row = rows.first + kTileRows * w, skipped = skipped_steps(call, rows, row);
       for (int step = 0; step < skipped; ++step, ring.next()) {
         memory.full[ring.stage()].wait(ring.parity());
+        __syncwarp();  // no lane waits for this phase any more
         release(memory, ring.stage());
       }
       Barrier& full = memory.own_full[buffer.stage()][w];
