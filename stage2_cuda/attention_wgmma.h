@@ -16,15 +16,15 @@ struct AttentionSize;
 // Why these kernels cannot run on the device that was opened last; empty if they can.
 std::string why_no_wgmma();
 // Whether they compute such an attention, in bf16: heads of a multiple of eight channels, at most 128, with a
-// positive scale and no dropout.
-bool wgmma_computes(const AttentionSize& size, const Dropout& dropout);
+// positive scale.
+bool wgmma_computes(const AttentionSize& size);
 
 void wgmma_attention_forward(StreamHandle stream, Bf16* out, float* lse, const Bf16* qkv,
-                             const AttentionSize& size);
+                             const AttentionSize& size, const Dropout& dropout);
 // `scratch` has wgmma_scratch() elements.
 std::int64_t wgmma_scratch(const AttentionSize& size);
 void wgmma_attention_backward(StreamHandle stream, Bf16* dqkv, bool accumulate, const Bf16* dout,
                               const Bf16* out, const float* lse, const Bf16* qkv, const AttentionSize& size,
-                              float* scratch);
+                              const Dropout& dropout, float* scratch);
 
 }  // namespace stagegpt::gpu

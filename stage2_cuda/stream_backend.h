@@ -137,7 +137,7 @@ class StreamBackend final : public CudaBackend {
   // Throws UserError for heads that no implementation computes in this dtype.
   bool is_flash(const AttentionSize& size, DType dtype) const;
   // Throws UserError for an attention that wgmma does not compute, if the user has chosen it.
-  bool is_wgmma(const AttentionSize& size, DType dtype, const Dropout& dropout) const;
+  bool is_wgmma(const AttentionSize& size, DType dtype) const;
   // LayerNorm of x or, if `residual` is defined, of sum = x + residual.
   void normalise(const Tensor& sum, const Tensor& out, const Tensor& mean, const Tensor& rstd,
                  const Tensor& x, const Tensor& residual, const Tensor& w, const Tensor& bias, double eps);

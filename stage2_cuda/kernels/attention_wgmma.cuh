@@ -13,7 +13,7 @@
 
 #include "stage2_cuda/hopper.h"
 #include "stage2_cuda/kernels/attention.cuh"
-#include "stage2_cuda/kernels/vector.cuh"
+#include "stage2_cuda/kernels/dropout.cuh"
 
 namespace stagegpt::gpu {
 
@@ -27,8 +27,12 @@ struct WgmmaCall {
   int T, NH, HS, heads, tiles;
   bool paired;
   float scale, log2_scale;  // the latter times log2 e
+  DropoutArgument dropout;
+  unsigned dropped_words;  // a score is dropped if its random word is below this
+  bool dropout_in_blocks;  // whether four neighbouring scores have the words of one block of Philox
 
   __device__ std::int64_t channels() const { return static_cast<std::int64_t>(NH) * HS; }
+  const std::int32_t*& device_pointer() { return dropout.device_pointer(); }
   // Rows of a head in the statistics that the kernels of the backward share.
   __host__ __device__ int padded_rows() const { return (T + kTileRows - 1) / kTileRows * kTileRows; }
 };
@@ -319,14 +323,24 @@ __device__ void write_rows(Bf16* to, std::int64_t ld, bool accumulate, const Acc
 
 // The call for kernels of a walk, and its grid.
 template <class W>
-WgmmaCall wgmma_call(const AttentionSize& s) {
+WgmmaCall wgmma_call(const AttentionSize& s, const Dropout& dropout) {
   const auto heads = static_cast<int>(s.B * s.NH), tiles = static_cast<int>(parts(s.T, W::kRows));
   // Pairs, unless the last round of blocks leaves more than a tenth of the multiprocessors' time unused.
   const std::int64_t pairs = std::int64_t{heads} * ((tiles + 1) / 2), all = multiprocessors();
   const bool paired = 10 * pairs >= 9 * all * parts(pairs, all);
-  return {
-      static_cast<int>(s.T), static_cast<int>(s.NH), static_cast<int>(s.HS), heads, tiles, paired, s.scale,
-      s.scale * kLog2E};
+  const DropoutArgument argument(dropout);
+  const auto dropped = static_cast<unsigned>(std::ceil(double{static_cast<float>(dropout.p)} * 0x1p24));
+  return {static_cast<int>(s.T),
+          static_cast<int>(s.NH),
+          static_cast<int>(s.HS),
+          heads,
+          tiles,
+          paired,
+          s.scale,
+          s.scale * kLog2E,
+          argument,
+          dropped << 8,  // numbers have 24 bits: philox.h
+          argument.in_blocks() && s.T % 4 == 0};
 }
 inline dim3 wgmma_grid(const WgmmaCall& call) {
   const std::int64_t work = std::int64_t{call.heads} * (call.paired ? (call.tiles + 1) / 2 : call.tiles);

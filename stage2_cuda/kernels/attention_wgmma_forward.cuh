@@ -9,14 +9,15 @@
 // While the tensor cores add p·v of one tile and multiply q·k of the next, the warpgroup computes powers.
 #pragma once
 
-#include "stage2_cuda/kernels/attention_wgmma.cuh"
+#include "stage2_cuda/kernels/attention_wgmma_dropout.cuh"
 #include "stage2_cuda/kernels/reduce.cuh"
 
 namespace stagegpt::gpu {
 
-// Heads of at most 64·kBlocks channels.
-template <int kBlocks>
-using ForwardWalk = Walk<kBlocks, kBlocks == 1 ? 4 : 3, 1, 2, kBlocks == 1 ? 8 : 3, true>;
+// Heads of at most 64·kBlocks channels. Dropout takes registers.
+template <int kBlocks, bool kDropout>
+using ForwardWalk =
+    Walk<kBlocks, (kBlocks == 1 ? 4 : 3) - (kDropout ? 1 : 0), 1, 2, kBlocks == 1 ? 8 : 3, true>;
 
 // c = a · bᵀ of this warp's rows, by the warp alone.
 template <int kBlocks>
@@ -78,9 +79,17 @@ __device__ void powers_with_new_max(Accumulator& s, RowsOfSoftmax& rows, Accumul
 }
 
 // Walks over the keys of 64 queries: out without the division by l, and the softmax's rows.
-template <int kBlocks, class W = ForwardWalk<kBlocks>>
-__device__ void attend(typename W::Memory& memory, const SharedTile (&q)[kBlocks], typename W::Stages& ring,
-                       int steps, float c, Accumulator (&out)[kBlocks], RowsOfSoftmax& rows) {
+template <int kBlocks, bool kDropout, class W = ForwardWalk<kBlocks, kDropout>>
+__device__ void attend(const WgmmaCall& call, int place, typename W::Memory& memory,
+                       const SharedTile (&q)[kBlocks], typename W::Stages& ring, int steps,
+                       Accumulator (&out)[kBlocks], RowsOfSoftmax& rows) {
+  const float c = call.log2_scale;
+  // The first query is that of the last tile of keys.
+  const auto kept = [&](int tile) {
+    return kDropout ? kept_scores<false>(call, W::rows_at(call, place).head, kTileRows * (steps - 1),
+                                         kTileRows * tile)
+                    : ~0U;
+  };
   Accumulator s;
   Operand p;
   set_zero(out);
@@ -93,6 +102,7 @@ __device__ void attend(typename W::Memory& memory, const SharedTile (&q)[kBlocks
   }
   rows.shift[0] = shift_of(s, 0, c), rows.shift[1] = shift_of(s, 1, c);
   powers(s, rows, c, rows.sum);
+  if constexpr (kDropout) drop(s, kept(steps - 1));
   p.round(s);
 
   int stage = ring.stage();  // of the values that are added next
@@ -115,6 +125,7 @@ __device__ void attend(typename W::Memory& memory, const SharedTile (&q)[kBlocks
     wgmma_wait<0>(out, p);
     W::release(memory, stage);
     rows.sum[0] += sums[0], rows.sum[1] += sums[1];
+    if constexpr (kDropout) drop(s, kept(left - 1));
     p.round(s);
     stage = ring.stage();
     ring.next();
@@ -125,11 +136,11 @@ __device__ void attend(typename W::Memory& memory, const SharedTile (&q)[kBlocks
   W::release(memory, stage);
 }
 
-template <int kBlocks>
-static __global__ void __launch_bounds__(ForwardWalk<kBlocks>::kThreads, 1)
+template <int kBlocks, bool kDropout>
+static __global__ void __launch_bounds__(ForwardWalk<kBlocks, kDropout>::kThreads, 1)
     wgmma_forward_kernel(Bf16* out, float* lse, const __grid_constant__ TensorMap qkv,
                          const __grid_constant__ WgmmaCall call) {
-  using W = ForwardWalk<kBlocks>;
+  using W = ForwardWalk<kBlocks, kDropout>;
   using Memory = typename W::Memory;
   STAGEGPT_SHARED_STRUCT(Memory, memory);
   W::init(memory);
@@ -140,7 +151,7 @@ static __global__ void __launch_bounds__(ForwardWalk<kBlocks>::kThreads, 1)
     Accumulator o[kBlocks];
     RowsOfSoftmax rows;
     full.wait();
-    attend<kBlocks>(memory, own[0], ring, steps, call.log2_scale, o, rows);
+    attend<kBlocks, kDropout>(call, place, memory, own[0], ring, steps, o, rows);
     const auto [head, row] = W::rows_at(call, place);
     STAGEGPT_UNROLL for (int r = 0; r < 2; ++r) {
       rows.sum[r] = warp_sum<4>(rows.sum[r]);
@@ -150,18 +161,20 @@ static __global__ void __launch_bounds__(ForwardWalk<kBlocks>::kThreads, 1)
       }
     }
     named_barrier(1 + warpgroup_index(), kWarpgroup);  // all have finished with the queries
-    write_rows(out + head_begin(call, head, 0, 1), call.channels(), false, o, 1 / rows.sum[0],
-               1 / rows.sum[1], own[0], row, call);
+    const float factor = kDropout ? call.dropout.kept() : 1;
+    write_rows(out + head_begin(call, head, 0, 1), call.channels(), false, o, factor / rows.sum[0],
+               factor / rows.sum[1], own[0], row, call);
   });
 }
 
-template <int kBlocks>
-void wgmma_forward(StreamHandle stream, Bf16* out, float* lse, const Bf16* qkv, const AttentionSize& s) {
-  using W = ForwardWalk<kBlocks>;
-  const WgmmaCall call = wgmma_call<W>(s);
-  launch<wgmma_forward_kernel<kBlocks>>(wgmma_grid(call), dim3(W::kThreads),
-                                        shared_bytes_of<typename W::Memory>(), stream, out, lse,
-                                        tensor_map(qkv, 3, s), call);
+template <int kBlocks, bool kDropout>
+void wgmma_forward(StreamHandle stream, Bf16* out, float* lse, const Bf16* qkv, const AttentionSize& s,
+                   const Dropout& dropout) {
+  using W = ForwardWalk<kBlocks, kDropout>;
+  const WgmmaCall call = wgmma_call<W>(s, dropout);
+  launch<wgmma_forward_kernel<kBlocks, kDropout>>(wgmma_grid(call), dim3(W::kThreads),
+                                                  shared_bytes_of<typename W::Memory>(), stream, out, lse,
+                                                  tensor_map(qkv, 3, s), call);
 }
 
 }  // namespace stagegpt::gpu

@@ -26,8 +26,8 @@ void by_math(const Tensor& qkv, Precision precision, const Run& run) {
 void StreamBackend::do_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head,
                                          double scale, const Dropout& dropout) {
   const AttentionSize s = attention_size(qkv, n_head, scale);
-  if (is_wgmma(s, qkv.dtype(), dropout))
-    return wgmma_attention_forward(stream_, out.data<Bf16>(), floats(lse), qkv.data<Bf16>(), s);
+  if (is_wgmma(s, qkv.dtype()))
+    return wgmma_attention_forward(stream_, out.data<Bf16>(), floats(lse), qkv.data<Bf16>(), s, dropout);
   if (is_flash(s, qkv.dtype())) {
     return by_math(qkv, precision_, [&]<class Maths, class T>() {
       flash_forward<Maths>(stream_, out.data<T>(), floats(lse), qkv.data<T>(), dropout, s);
@@ -41,10 +41,11 @@ void StreamBackend::do_attention_backward(const Grad& dqkv, const Tensor& dout, 
                                           const Tensor& lse, const Tensor& qkv, int n_head, double scale,
                                           const Dropout& dropout) {
   const AttentionSize s = attention_size(qkv, n_head, scale);
-  if (is_wgmma(s, qkv.dtype(), dropout)) {
+  if (is_wgmma(s, qkv.dtype())) {
     const Tensor scratch = allocate(DType::f32, {wgmma_scratch(s)});
     return wgmma_attention_backward(stream_, dqkv.tensor.data<Bf16>(), dqkv.accumulates(), dout.data<Bf16>(),
-                                    out.data<Bf16>(), floats(lse), qkv.data<Bf16>(), s, floats(scratch));
+                                    out.data<Bf16>(), floats(lse), qkv.data<Bf16>(), s, dropout,
+                                    floats(scratch));
   }
   if (is_flash(s, qkv.dtype())) {
     const Tensor statistics = allocate(DType::f32, {2 * s.B * s.NH * padded_rows(s)});
@@ -75,14 +76,14 @@ bool StreamBackend::is_flash(const AttentionSize& size, DType dtype) const {
   return fits && (attention_ != GpuAttention::materialised || dtype == DType::bf16);
 }
 
-bool StreamBackend::is_wgmma(const AttentionSize& size, DType dtype, const Dropout& dropout) const {
+bool StreamBackend::is_wgmma(const AttentionSize& size, DType dtype) const {
   if (!wgmma_ || dtype != DType::bf16) return false;
-  const bool computes = wgmma_computes(size, dropout);
+  const bool computes = wgmma_computes(size);
   if (!computes && attention_ == GpuAttention::flash_wgmma) {
     user_error(
-        "--gpu-attention: flash-wgmma needs heads of a multiple of 8 channels, at most 128, and no dropout, "
-        "got heads of ",
-        size.HS, " and dropout of ", dropout.p);
+        "--gpu-attention: flash-wgmma needs heads of a multiple of 8 channels, at most 128, and a positive "
+        "scale, got ",
+        size.HS, " channels and a scale of ", size.scale);
   }
   return computes;
 }

@@ -10,11 +10,14 @@ namespace {
 
 constexpr std::int64_t kMostChannels = 128;
 
-// Calls run(kBlocks), with kBlocks a constant: the blocks of 64 columns that hold a head.
+// Calls run(kBlocks, kDropout), which are constants: the blocks of 64 columns that hold a head.
 template <class Run>
-void with_blocks(const AttentionSize& s, const Run& run) {
-  if (s.HS <= 64) return run(std::integral_constant<int, 1>());
-  return run(std::integral_constant<int, 2>());
+void with_kernels(const AttentionSize& s, const Dropout& dropout, const Run& run) {
+  const auto with_blocks = [&](auto is_dropout) {
+    if (s.HS <= 64) return run(std::integral_constant<int, 1>(), is_dropout);
+    return run(std::integral_constant<int, 2>(), is_dropout);
+  };
+  dropout.active() ? with_blocks(std::true_type()) : with_blocks(std::false_type());
 }
 
 }  // namespace
@@ -26,25 +29,27 @@ std::string why_no_wgmma() {
                 capability % 10);
 }
 
-bool wgmma_computes(const AttentionSize& s, const Dropout& dropout) {
-  const bool fits = s.HS % 8 == 0 && s.HS <= kMostChannels && s.scale > 0 && !dropout.active();
+bool wgmma_computes(const AttentionSize& s) {
+  const bool fits = s.HS % 8 == 0 && s.HS <= kMostChannels && s.scale > 0;
   return fits && s.rows() > 0 && s.rows() + s.T <= std::numeric_limits<int>::max();
 }
 
 void wgmma_attention_forward(StreamHandle stream, Bf16* out, float* lse, const Bf16* qkv,
-                             const AttentionSize& s) {
-  with_blocks(s, [&](auto blocks) { wgmma_forward<blocks>(stream, out, lse, qkv, s); });
+                             const AttentionSize& s, const Dropout& dropout) {
+  with_kernels(s, dropout, [&](auto blocks, auto is_dropout) {
+    wgmma_forward<blocks, is_dropout>(stream, out, lse, qkv, s, dropout);
+  });
 }
 
 std::int64_t wgmma_scratch(const AttentionSize& s) {
-  return 2 * s.B * s.NH * wgmma_call<QueriesWalk<1>>(s).padded_rows();
+  return 2 * s.B * s.NH * kTileRows * parts(s.T, kTileRows);
 }
 
 void wgmma_attention_backward(StreamHandle stream, Bf16* dqkv, bool accumulate, const Bf16* dout,
                               const Bf16* out, const float* lse, const Bf16* qkv, const AttentionSize& s,
-                              float* scratch) {
-  with_blocks(s, [&](auto blocks) {
-    wgmma_backward<blocks>(stream, dqkv, accumulate, dout, out, lse, qkv, s, scratch);
+                              const Dropout& dropout, float* scratch) {
+  with_kernels(s, dropout, [&](auto blocks, auto is_dropout) {
+    wgmma_backward<blocks, is_dropout>(stream, dqkv, accumulate, dout, out, lse, qkv, s, dropout, scratch);
   });
 }
 

@@ -8,13 +8,13 @@ std::string why_no_wgmma() {
   return "needs a program that is compiled for compute capability 9.0; build with "
          "-DCMAKE_CUDA_ARCHITECTURES=90";
 }
-bool wgmma_computes(const AttentionSize&, const Dropout&) { return false; }
-void wgmma_attention_forward(StreamHandle, Bf16*, float*, const Bf16*, const AttentionSize&) {
+bool wgmma_computes(const AttentionSize&) { return false; }
+void wgmma_attention_forward(StreamHandle, Bf16*, float*, const Bf16*, const AttentionSize&, const Dropout&) {
   check(false, "wgmma_attention_forward is absent");
 }
 std::int64_t wgmma_scratch(const AttentionSize&) { return 0; }
 void wgmma_attention_backward(StreamHandle, Bf16*, bool, const Bf16*, const Bf16*, const float*, const Bf16*,
-                              const AttentionSize&, float*) {
+                              const AttentionSize&, const Dropout&, float*) {
   check(false, "wgmma_attention_backward is absent");
 }
 
