@@ -247,12 +247,16 @@ void add_attentions(Cases& cases) {
   add_attention(cases, {"t70_hs100", 1, 70, 100, 1});
   add_attention(cases, {"many_heads", 1, 2, 270, 270});  // more than the 256 threads of a block
   add_attention(cases, {"sharp", 1, 17, 48, 3, 0, 4});   // scores with standard deviation 16
+  // Most scores of rows 64, 128 and 192, the first ones of tiles, are far above the one on the diagonal.
+  add_attention(cases, {"sharp_t200", 1, 200, 32, 2, 0, 4});
+  add_attention(cases, {"t300_hs64", 1, 300, 128, 2});  // more than one tile of 256 queries
   add_attention(cases, {"scaled_by_a_third", 2, 17, 48, 3, 0, 1, 1.0 / 3});
   add_attention(cases, {"dropout_not_scaled", 1, 70, 48, 3, 0.2, 1, 4});  // 4/√16
   add_attention(cases, {"dropout", 2, 17, 48, 3, 0.3});
   add_attention(cases, {"dropout_t130", 1, 130, 40, 2, 0.1});
   add_attention(cases, {"dropout_batch", 2, 67, 68, 2, 0.1});
   add_attention(cases, {"dropout_aligned", 2, 68, 48, 3, 0.3, 1, 1, kAligned});
+  add_attention(cases, {"dropout_aligned_t132", 1, 132, 64, 1, 0.1, 1, 1, kAligned});
   add_attention(cases, {"dropout_one_token", 3, 1, 20, 1, 0.5});
 }
 
