@@ -17,7 +17,6 @@
 //   STAGEGPT_UNROLL for (…)                   all iterations one after the other, so that an array that they
 //                                             index can be in registers
 //   STAGEGPT_NO_UNROLL for (…)                no unrolling, so that fewer registers are needed
-//   STAGEGPT_NO_UNROLL for (…)                one iteration at a time, which takes fewer registers
 //   load4(array, i), store4(array, i, value)  four floats at once, 16-byte aligned; array may be shared
 //   store4(array, i, value)                   also four bf16, 8-byte aligned, to device memory
 //   load8(array, i), store8(array, i, value)  eight bf16 at once, 16-byte aligned; load8 also from a shared

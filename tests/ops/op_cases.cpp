@@ -249,7 +249,7 @@ void add_attentions(Cases& cases) {
   add_attention(cases, {"sharp", 1, 17, 48, 3, 0, 4});   // scores with standard deviation 16
   // Most scores of rows 64, 128 and 192, the first ones of tiles, are far above the one on the diagonal.
   add_attention(cases, {"sharp_t200", 1, 200, 32, 2, 0, 4});
-  add_attention(cases, {"t300_hs64", 1, 300, 128, 2});  // more than one tile of 256 queries
+  add_attention(cases, {"t260_hs64", 1, 260, 64, 1});  // more than one tile of 256 queries
   add_attention(cases, {"scaled_by_a_third", 2, 17, 48, 3, 0, 1, 1.0 / 3});
   add_attention(cases, {"dropout_not_scaled", 1, 70, 48, 3, 0.2, 1, 4});  // 4/√16
   add_attention(cases, {"dropout", 2, 17, 48, 3, 0.3});

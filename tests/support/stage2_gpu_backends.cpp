@@ -9,14 +9,15 @@ using gpu::GpuAttention;
 using gpu::GpuMatmul;
 
 std::function<std::unique_ptr<Backend>()> gpu_backend(GpuMatmul matmul, bool fused = true,
-                                                      gpu::Precision precision = gpu::Precision::f32) {
+                                                      gpu::Precision precision = gpu::Precision::f32,
+                                                      GpuAttention attention = GpuAttention::flash) {
   return [=] {
     gpu::open_device(0);
     // Flash attention calls no GEMM. The other versions of GEMM use materialised attention, which calls GEMM.
     const bool flash = matmul == GpuMatmul::cublaslt && fused && precision == gpu::Precision::f32;
     std::unique_ptr<Backend> backend =
         gpu::make_cuda_backend({.matmul = matmul,
-                                .attention = flash ? GpuAttention::flash : GpuAttention::materialised,
+                                .attention = flash ? attention : GpuAttention::materialised,
                                 .precision = precision});
     backend->set_fused(fused);
     return backend;
@@ -39,6 +40,12 @@ const std::vector<BackendUnderTest>& backends_under_test() {
       {.name = "gpu_bf16",
        .make = gpu_backend(GpuMatmul::cublaslt),
        .dtypes = {DType::bf16},
+       .rounding = unit_roundoff(DType::bf16)},
+      // What gpu_bf16 does on a device of another compute capability than 9.0.
+      {.name = "gpu_bf16_mma",
+       .make = gpu_backend(GpuMatmul::cublaslt, /*fused=*/true, gpu::Precision::f32, GpuAttention::flash_mma),
+       .dtypes = {DType::bf16},
+       .attention_only = true,
        .rounding = unit_roundoff(DType::bf16)},
   };
   return backends;
