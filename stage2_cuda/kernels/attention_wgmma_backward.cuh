@@ -96,7 +96,7 @@ static __global__ void __launch_bounds__(QueriesWalk<kBlocks>::kThreads, 1)
   if (warpgroup_index() == W::kWarpgroups)
     return W::copy(memory, call, {{&qkv, 0}, {&dout, 0}, {&out, 0}}, {{&qkv, 1}, {&qkv, 2}}, nullptr);
 
-  W::compute(memory, call, [&](int place, int steps, auto& own, const auto& full, auto& ring) {
+  const auto work = [&](int place, int steps, auto& own, const auto& full, auto& ring) {
     const auto [head, row] = W::rows_at(call, place);
     QueryRows rows;
     STAGEGPT_UNROLL for (int r = 0; r < 2; ++r) {
@@ -118,7 +118,8 @@ static __global__ void __launch_bounds__(QueriesWalk<kBlocks>::kThreads, 1)
     const std::int64_t ld = 3 * call.channels();
     write_rows(dqkv + head_begin(call, head, 0, 3), ld, accumulate, dq, call.scale, call.scale, own[0], row,
                call);
-  });
+  };
+  W::compute(memory, call, work);
 }
 
 // Turns s into p, from -lse·log2 e of the queries, which are columns. `diagonal`: without earlier queries.
@@ -219,7 +220,7 @@ static __global__ void __launch_bounds__(KeysWalk<kBlocks>::kThreads, 1)
   if (warpgroup_index() == W::kWarpgroups)
     return W::copy(memory, call, {{&qkv, 1}, {&qkv, 2}}, {{&qkv, 0}, {&dout, 0}}, statistics);
 
-  W::compute(memory, call, [&](int place, int steps, auto& own, const auto& full, auto& ring) {
+  const auto work = [&](int place, int steps, auto& own, const auto& full, auto& ring) {
     Accumulator dk[kBlocks], dv[kBlocks];
     full.wait();
     add_queries<kBlocks, kDropout>(call, place, memory, own[0], own[1], ring, steps, dk, dv);
@@ -231,7 +232,8 @@ static __global__ void __launch_bounds__(KeysWalk<kBlocks>::kThreads, 1)
     write_rows(to, ld, accumulate, dk, call.scale, call.scale, own[0], row, call);
     const float factor = kDropout ? call.dropout.kept() : 1;
     write_rows(to + call.channels(), ld, accumulate, dv, factor, factor, own[1], row, call);
-  });
+  };
+  W::compute(memory, call, work);
 }
 
 // `statistics` has 2·B·NH·padded_rows() elements.

@@ -147,7 +147,7 @@ static __global__ void __launch_bounds__(ForwardWalk<kBlocks, kDropout>::kThread
   if (warpgroup_index() == W::kWarpgroups)
     return W::copy(memory, call, {{&qkv, 0}}, {{&qkv, 1}, {&qkv, 2}}, nullptr);
 
-  W::compute(memory, call, [&](int place, int steps, auto& own, const auto& full, auto& ring) {
+  const auto work = [&](int place, int steps, auto& own, const auto& full, auto& ring) {
     Accumulator o[kBlocks];
     RowsOfSoftmax rows;
     full.wait();
@@ -164,7 +164,8 @@ static __global__ void __launch_bounds__(ForwardWalk<kBlocks, kDropout>::kThread
     const float factor = kDropout ? call.dropout.kept() : 1;
     write_rows(out + head_begin(call, head, 0, 1), call.channels(), false, o, factor / rows.sum[0],
                factor / rows.sum[1], own[0], row, call);
-  });
+  };
+  W::compute(memory, call, work);
 }
 
 template <int kBlocks, bool kDropout>
