@@ -14,10 +14,10 @@
 #include "stage2_cuda/hopper.h"
 #include "stage2_cuda/kernels/attention.cuh"
 #include "stage2_cuda/kernels/dropout.cuh"
+#include "stage2_cuda/kernels/reduce.cuh"
 
 namespace stagegpt::gpu {
 
-inline constexpr float kLog2E = 1.44269504F, kLn2 = 0.693147181F;
 inline constexpr int kTileRows = 64, kWarpgroup = 128;
 
 // `tiles`: parts of a head's rows, each the work of a block at a time. Unless they are paired, all blocks

@@ -8,7 +8,6 @@
 #pragma once
 
 #include "stage2_cuda/kernels/attention_wgmma_dropout.cuh"
-#include "stage2_cuda/kernels/reduce.cuh"
 
 namespace stagegpt::gpu {
 

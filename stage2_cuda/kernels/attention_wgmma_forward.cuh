@@ -10,7 +10,6 @@
 #pragma once
 
 #include "stage2_cuda/kernels/attention_wgmma_dropout.cuh"
-#include "stage2_cuda/kernels/reduce.cuh"
 
 namespace stagegpt::gpu {
 
