@@ -53,9 +53,8 @@ struct FlashCall {
 template <class Math, FlashShape kShape, int kFixed>
 struct FlashTiles {
   using Real = typename Math::Real;
-  static constexpr int kHS = Math::kHeadSize;
   static constexpr int kThreads = Math::threads(kShape.rows);
-  static constexpr int kRowTile = kShape.rows * kHS, kStepTile = kShape.step * kHS;
+  static constexpr int kRowTile = kShape.rows * Math::kStride, kStepTile = kShape.step * Math::kStride;
   static constexpr int elements(int buffers) {
     return kFixed * kRowTile + 2 * buffers * kStepTile + kShape.rows * Math::kScratchColumns;
   }
@@ -64,7 +63,7 @@ struct FlashTiles {
   static constexpr std::size_t kBytes = elements(kBuffers) * sizeof(Real);
 
   template <class Shared>
-  using TileOf = HeadTile<Real, kHS, Shared>;
+  using TileOf = HeadTile<Real, Math::kHeadSize, Math::kStride, Shared>;
 
   template <class Shared>
   __device__ static TileOf<Shared> fixed(const Shared& memory, int i) {

@@ -11,7 +11,7 @@ namespace stagegpt::gpu {
 template <int kHS, bool kWithDropout>
 struct Fma {
   using Real = float;
-  static constexpr int kHeadSize = kHS;
+  static constexpr int kHeadSize = kHS, kStride = kHS + 4;
   static constexpr bool kDropout = kWithDropout;
   static constexpr int kGroup = 16;  // threads that share rows
   static constexpr int kBlocks = kHS <= 64 && !kDropout ? 2 : 1;

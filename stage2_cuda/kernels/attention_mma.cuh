@@ -13,7 +13,7 @@ namespace stagegpt::gpu {
 template <class Element, int kHS, bool kWithDropout>
 struct TensorCores {
   using Real = Element;
-  static constexpr int kHeadSize = kHS;
+  static constexpr int kHeadSize = kHS, kStride = kHS;
   static constexpr bool kDropout = kWithDropout;
   static constexpr bool kTf32 = std::is_same_v<Real, float>;
   static constexpr int kWarps = 4, kThreads = kWarps * kWarp;

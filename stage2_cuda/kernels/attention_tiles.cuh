@@ -60,21 +60,23 @@ struct TileOfBlock {
   }
 };
 
-// A tile with rows of kHS columns, in chunks of 16 bytes. The chunks of a row are permuted by its number, so
-// that eight rows of one chunk, which ldmatrix reads at once, are in different banks.
-template <class Real, int kHS, class Shared>
+// A tile with rows of kHS columns, in chunks of 16 bytes, which are kStride elements apart. Eight rows of one
+// chunk, which are read at once, have to be in different banks: rows are padded, or, if kStride is kHS, the
+// chunks of a row are permuted by its number (ldmatrix; without padding, more blocks fit into an SM).
+template <class Real, int kHS, int kStride, class Shared>
 struct HeadTile {
-  static constexpr int kColumns = kHS, kChunk = kVector<Real>, kChunks = kHS / kChunk;
+  static constexpr int kChunk = kVector<Real>, kChunks = kHS / kChunk;
   const Shared& memory;
   int begin;
 
   __device__ int at(int row, int column) const {
+    if constexpr (kStride != kHS) return begin + row * kStride + column;
     const unsigned r = static_cast<unsigned>(row), c = static_cast<unsigned>(column);
     const unsigned chunk = c / kChunk ^ (kChunks % 8 == 0 ? r % 8 : r / 2 % 4);
     return begin + static_cast<int>(r * kHS + chunk * kChunk + c % kChunk);
   }
   // The tile from this row on, a multiple of eight.
-  __device__ HeadTile from_row(int row) const { return {memory, begin + row * kHS}; }
+  __device__ HeadTile from_row(int row) const { return {memory, begin + row * kStride}; }
 };
 
 // How a kernel divides its work: a block has a tile of `rows` rows, in parts of a warp, and walks over other

@@ -70,9 +70,11 @@ void StreamBackend::do_cached_attention_forward(const Tensor& out, const Tensor&
 }
 
 bool StreamBackend::is_flash(const AttentionSize& size, DType dtype) const {
-  const bool fits = size.HS <= kFlashHeadSize;
-  if (dtype == DType::bf16 && !fits)
-    user_error("--precision: bf16 needs heads of at most ", kFlashHeadSize, " channels, got ", size.HS);
+  const bool fits = size.HS <= kFlashHeadSize && size.scale > 0;
+  if (dtype == DType::bf16 && !fits) {
+    user_error("--precision: bf16 needs heads of at most ", kFlashHeadSize,
+               " channels and a positive scale of attention, got ", size.HS, " and ", size.scale);
+  }
   return fits && (attention_ != GpuAttention::materialised || dtype == DType::bf16);
 }
 
