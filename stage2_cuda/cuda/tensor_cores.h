@@ -52,11 +52,6 @@ __device__ inline Bf16Pair rounded_pair(float first, float second) {
   return pair;
 }
 
-// Infinity and NaN stay what they are.
-__device__ inline std::uint32_t rounded_tf32(float x) {
-  return __float_as_uint(x) + (fabsf(x) < INFINITY ? 0x1000 : 0);
-}
-
 template <class T>
 __device__ void cp_async_16(T* to, int i, const T* from, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"

@@ -1,7 +1,9 @@
 // Instructions of tensor cores and asynchronous copies, in every thread order.
+#include <bit>
 #include <cmath>
 
 #include "common/tensor/half_floats.h"
+#include "stage2_cuda/kernels/real.cuh"
 #include "tests/emulation/emulated.h"
 
 namespace stagegpt::test {
@@ -116,6 +118,44 @@ TEST_P(EmulatedTensorCores, load_matrices) {
 TEST_P(EmulatedTensorCores, load_transposed_matrices) {
   expect_matrices<true>(false);
   expect_matrices<true>(true);
+}
+
+// c (16,8) += a (16,8) · bᵀ, b (8,8), in TF32.
+__global__ void tf32_product(float* c, const float* a, const float* b) {
+  STAGEGPT_SHARED(float, rows, 24 * 8);
+  const int lane = static_cast<int>(threadIdx.x), g = lane / 4, t = lane % 4;
+  for (int i = lane; i < 24 * 8; i += 32) rows[i] = i < 16 * 8 ? a[i] : b[i - 16 * 8];
+  __syncwarp();
+  FragmentA left = ldmatrix_x4(rows, lane % 16 * 8 + lane / 16 * 4);
+  const FragmentA right = ldmatrix_x4(rows, (16 + lane % 8) * 8 + lane / 8 % 2 * 4);
+  for (unsigned& word : left.pair) word = rounded_tf32(__uint_as_float(word));
+  FragmentC sums = {};
+  mma_m16n8k8(sums, left, {right.pair[0], right.pair[1]});
+  for (int e = 0; e < 4; ++e) c[(g + e / 2 * 8) * 8 + 2 * t + e % 2] += sums.v[e];
+}
+
+TEST_P(EmulatedTensorCores, multiply_and_add_in_tf32) {
+  std::vector<float> a(16 * 8), b(8 * 8);
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i * 5 % 17) - 8;
+  for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i * 3 % 17) - 8;
+  a[8] = 1 + 0x1p-11F;   // rounded to 1 + 2^-10
+  a[9] = -1 - 0x1p-12F;  // rounded to -1
+  b[0] = 1 + 0x1p-11F;   // not rounded: its lower bits are ignored
+  a[16] = INFINITY;
+  // The NaN that a GPU's arithmetic gives. A carry would make -0 of it.
+  a[24] = std::bit_cast<float>(0x7FFFFFFF);
+  DeviceArray<float> left(a), right(b), sums(16 * 8);
+  launch<tf32_product>(1, 32, 0, nullptr, sums.data(), left.data(), right.data());
+  a[8] = 1 + 0x1p-10F, a[9] = -1, b[0] = 1;
+  for (std::size_t row = 0; row < 16; ++row) {
+    for (std::size_t column = 0; column < 8; ++column) {
+      float want = 0;
+      for (std::size_t k = 0; k < 8; ++k) want += a[row * 8 + k] * b[column * 8 + k];
+      const float got = sums.values()[row * 8 + column];
+      EXPECT_TRUE(got == want || (std::isnan(got) && std::isnan(want)))
+          << row << ',' << column << ": " << got << ", expected " << want;
+    }
+  }
 }
 
 __global__ void unaligned(int begin) {
