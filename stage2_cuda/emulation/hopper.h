@@ -87,7 +87,8 @@ class alignas(kTileAlignment) SharedTile {
 
 inline FragmentA ldmatrix_x4(const SharedTile& tile, int row, int column,
                              std::source_location where = std::source_location::current()) {
-  return emulation::exchange_rows("ldmatrix_x4", tile.load8(row, column), false, where);
+  const auto words = std::bit_cast<emulation::MatrixRow>(tile.load8(row, column));
+  return emulation::exchange_rows("ldmatrix_x4", words, false, where);
 }
 
 struct Float2 {
