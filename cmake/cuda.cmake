@@ -1,6 +1,6 @@
 # Enables CUDA if nvcc is found, and sets STAGEGPT_CUDA. GPU programs are not built with sanitizers.
 #
-# STAGEGPT_FOR_9_0 says whether compute capability 9.0 (H100, H200) is among those that are compiled for.
+# STAGEGPT_FOR_9_0 says whether kernels for compute capability 9.0 alone (H100, H200) are compiled.
 # STAGEGPT_OLDEST_ARCHITECTURE is the lowest compute capability that is compiled for, 80 for 8.0; 0 if unknown.
 set(STAGEGPT_CUDA OFF)
 option(STAGEGPT_NVCC "Build programs for GPUs where nvcc is found" ON)
@@ -51,7 +51,8 @@ if(architectures STREQUAL "native")
 endif()
 string(REGEX MATCHALL "[0-9]+" architectures "${architectures}")  # no suffix: 90 of 90a-real
 set(STAGEGPT_FOR_9_0 OFF)
-if(90 IN_LIST architectures)
+# cuda/tensor_map.cpp needs 12.5.
+if(90 IN_LIST architectures AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.5)
   set(STAGEGPT_FOR_9_0 ON)
 endif()
 list(SORT architectures COMPARE NATURAL)

@@ -6,7 +6,7 @@ namespace stagegpt::gpu {
 
 std::string why_no_wgmma() {
   return "needs a program that is compiled for compute capability 9.0; build with "
-         "-DCMAKE_CUDA_ARCHITECTURES=90";
+         "-DCMAKE_CUDA_ARCHITECTURES=90 and CUDA 12.5 or newer";
 }
 bool wgmma_computes(const AttentionSize&) { return false; }
 void wgmma_attention_forward(StreamHandle, Bf16*, float*, const Bf16*, const AttentionSize&, const Dropout&) {

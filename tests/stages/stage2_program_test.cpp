@@ -449,8 +449,8 @@ TEST_F(Stage2Emulated, RefusesWhatItCannotDo) {
   expect_failure(run("train", small("run", {"--comm", "flat"})), 2, "stages 1 and 3");
   expect_failure(run("train", small("run", {"--cpu-matmul", "tiled"})), 2, "stages 0 and 1");
   expect_failure(run("train", small("run", {"--precision", "f16"})), 2, "tf32");
-  for (const char* variable :
-       {"STAGEGPT_EMULATOR_ORDER", "STAGEGPT_EMULATOR_STREAMS", "STAGEGPT_EMULATOR_DEVICES"}) {
+  for (const char* variable : {"STAGEGPT_EMULATOR_ORDER", "STAGEGPT_EMULATOR_STREAMS",
+                               "STAGEGPT_EMULATOR_DEVICES", "STAGEGPT_EMULATOR_CAPABILITY"}) {
     expect_failure(run("train", small("run"), {.environment = {{variable, "sideways"}}}), 2, variable);
   }
 }

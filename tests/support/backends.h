@@ -15,10 +15,10 @@ struct BackendUnderTest {
   std::string name;  // letters, digits and underscores, because it is part of a test's name
   std::function<std::unique_ptr<Backend>()> make;
   std::vector<DType> dtypes;
-  bool products_only = false;  // differs from another backend only in products, which are slow
+  bool products_only = false;   // differs from another backend only in products, which are slow
   bool attention_only = false;  // differs from another backend only in attention
-  double rounding = 0;         // unit roundoff of GEMM's operands, if it is larger than that of the dtype
-  bool brief = false;          // fewer cases, because another backend would make the same errors
+  double rounding = 0;          // unit roundoff of GEMM's operands, if it is larger than that of the dtype
+  bool brief = false;           // fewer cases, because another backend would make the same errors
 };
 
 // For the messages of failing tests.
