@@ -4,6 +4,7 @@
 
 #include "common/tensor/half_floats.h"
 #include "stage2_cuda/emulation/settings.h"
+#include "stage2_cuda/kernels/vector.cuh"
 #include "tests/emulation/emulated.h"
 
 namespace stagegpt::test {
@@ -85,7 +86,7 @@ __global__ void product(float* c, const __grid_constant__ TensorMap a, const __g
     Accumulator values;
     for (int e = 0; e < 32; ++e) {
       const int row = 16 * warp + lane / 4 + 8 * (e / 2 % 2), column = 8 * (e / 4) + 2 * (lane % 4) + e % 2;
-      values[e] = as_float(memory.a.load8(row, column / 8 * 8).v[column % 8]);
+      values[e] = floats_of(memory.a.load8(row, column / 8 * 8)).v[column % 8];
     }
     left.round(values);
   }
@@ -203,7 +204,7 @@ __global__ void stores(float* c, Fault fault) {
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
   for (int i = 0; i < 16; ++i) memory.tile.store_pair(16 * warp + i, 2 * lane, rounded_pair(1, 2));
   if (fault != Fault::no_sync_warp) __syncwarp();
-  c[thread] = as_float(memory.tile.load8(16 * warp, 8 * (lane / 4)).v[2 * (lane % 4 ^ 1)]);
+  c[thread] = floats_of(memory.tile.load8(16 * warp, 8 * (lane / 4))).v[2 * (lane % 4 ^ 1)];
   if (fault != Fault::no_proxy) fence_proxy_async();
   named_barrier(1, 128);
   Accumulator sums;
