@@ -62,7 +62,7 @@ __device__ void write_row_gradient(T* drow, const Row& row, float lse, std::int3
                                    float target_logit, float scale, CrossEntropySize s) {
   // Rounding changes all powers by the same factor, by which they are divided.
   const float shift = lse * kLog2E, factor = scale * exp2_approx(fmaf(-lse, kLog2E, shift));
-  const auto scaled = [&](float logit) { return factor * exp2_approx(logit * kLog2E - shift); };
+  const auto scaled = [&](float logit) { return factor * exp2_approx(fmaf(logit, kLog2E, -shift)); };
   int v = static_cast<int>(threadIdx.x) * V;
   for (; v + V <= s.V; v += kRowThreads * V) {
     Floats<V> f = row(v);

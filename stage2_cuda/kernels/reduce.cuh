@@ -48,9 +48,9 @@ template <int V>
 __device__ MaxAndSum with(MaxAndSum a, Floats<V> f) {
   const float max = fmaxf(a.max, in_pairs(f, [](float x, float y) { return fmaxf(x, y); }));
   const float origin = max == -INFINITY ? 0 : max, shift = origin * kLog2E;
-  STAGEGPT_UNROLL for (int i = 0; i < V; ++i) f.v[i] = exp2_approx(f.v[i] * kLog2E - shift);
+  STAGEGPT_UNROLL for (int i = 0; i < V; ++i) f.v[i] = exp2_approx(fmaf(f.v[i], kLog2E, -shift));
   const float sum =
-      a.sum * exp2_approx(a.max * kLog2E - shift) + in_pairs(f, [](float x, float y) { return x + y; });
+      a.sum * exp2_approx(fmaf(a.max, kLog2E, -shift)) + in_pairs(f, [](float x, float y) { return x + y; });
   const float error = fmaf(origin, kLog2E, -shift);
   return {max, sum - sum * kLn2 * error};
 }
