@@ -293,7 +293,7 @@ plans=(--gpu-matmul-plans "$out/plans.json")
 step 'time plans' 120 "${b64[@]}" --precision bf16 --steps 1 --warmup 0 "${plans[@]}" --gpu-matmul-tune
 step 'bench bf16 b64 with plans' 60 "${b64[@]}" --precision bf16 "${steps[@]}" "${plans[@]}"
 step 'bench bf16 b64 without plans' 60 "${b64[@]}" --precision bf16 "${steps[@]}"
-for attention in materialised flash; do  # the products of the materialised one are in TF32
+for attention in materialised flash; do
   step "bench tf32 b16 $attention attention" 60 "${b16[@]}" --precision tf32 --gpu-attention $attention "${steps[@]}"
 done
 for ladder in layernorm matmul 'matmul tf32' 'matmul bf16' attention 'attention bf16'; do

@@ -17,7 +17,7 @@ import re
 import subprocess
 import sys
 
-COLUMNS = ("registers", "shared", "local", "warps", "HMMA", "16-byte loads", "16-byte stores", "async copies")
+COLUMNS = ("registers", "shared", "local", "warps", "HMMA", "HGMMA", "16-byte loads", "16-byte stores", "async copies")
 REGISTERS_OF_SM = 65536
 WARPS_OF_SM = 64
 
@@ -65,9 +65,10 @@ def count_instructions(text, kernels):
         elif found := re.match(r"\s*/\*[0-9a-f]+\*/\s+(?:@!?\w+\s+)?([A-Z][\w.]*)", line):
             name = found[1]
             row["HMMA"] += name.startswith("HMMA")
+            row["HGMMA"] += name.startswith("HGMMA")
             row["16-byte loads"] += name.startswith(("LDG.", "LD.")) and ".128" in name
             row["16-byte stores"] += name.startswith(("STG", "ST.")) and ".128" in name
-            row["async copies"] += name.startswith("LDGSTS")
+            row["async copies"] += name.startswith(("LDGSTS", "UTMALDG", "UBLKCP"))
 
 
 def short_names(functions):
@@ -91,6 +92,8 @@ def problems(name, row):
         yield f"{name} uses {row['local']} bytes of local memory"
     if ("TensorCores<" in name or "_mma_" in name) and row["HMMA"] == 0:
         yield f"{name} has no instruction of tensor cores"
+    if "wgmma_" in name and (row["HGMMA"] == 0 or row["async copies"] == 0):
+        yield f"{name} has no wgmma, or no copy of the copy engine"
     if re.search(r"[<, ](4|8)(, false)?>$", name) and row["16-byte loads"] == 0:
         yield f"{name} has no load of 16 bytes"
 

@@ -245,6 +245,9 @@ void add_attentions(Cases& cases) {
   add_attention(cases, {"t130", 1, 130, 40, 2});
   add_attention(cases, {"t130_hs64", 1, 130, 64, 1});
   add_attention(cases, {"t70_hs100", 1, 70, 100, 1});
+  add_attention(cases, {"t260_hs128", 1, 260, 128, 1});
+  add_attention(cases, {"dropout_t130_hs128", 1, 130, 128, 1, 0.1});
+  add_attention(cases, {"dropout_aligned_t132_hs96", 1, 132, 96, 1, 0.1, 1, 1, kAligned});
   add_attention(cases, {"many_heads", 1, 2, 270, 270});  // more than the 256 threads of a block
   add_attention(cases, {"sharp", 1, 17, 48, 3, 0, 4});   // scores with standard deviation 16
   // Most scores of rows 64, 128 and 192, the first ones of tiles, are far above the one on the diagonal.

@@ -38,8 +38,8 @@ export PATH="$work:$PATH"
 "$script" program >"$work/said" 2>&1 || fail "two kernels without problems"
 grep -qFx 'sm_80' "$work/said" || fail "the architecture"
 # 33 registers are granted as 40, 1,280 for a warp: 51 warps. 255 as 256: 8 warps.
-grep -qFx '| `scale<float, 4>` | 33 | 256 | 0 | 51 | 0 | 1 | 1 | 0 |' "$work/said" || fail "the row of scale"
-grep -qFx '| `multiply<TensorCores<64>>` | 255 | 1024 | 0 | 8 | 1 | 0 | 0 | 1 |' <(sed 's/> >/>>/' "$work/said") ||
+grep -qFx '| `scale<float, 4>` | 33 | 256 | 0 | 51 | 0 | 0 | 1 | 1 | 0 |' "$work/said" || fail "the row of scale"
+grep -qFx '| `multiply<TensorCores<64>>` | 255 | 1024 | 0 | 8 | 1 | 0 | 0 | 0 | 1 |' <(sed 's/> >/>>/' "$work/said") ||
   fail "the row of multiply"
 "$script" program --only multiply >"$work/said" 2>&1 || fail "one kernel"
 ! grep -q 'scale' "$work/said" || fail "a kernel that was not asked for"
@@ -53,6 +53,9 @@ MMA=FFMA refused 'sm_80: multiply<TensorCores<64>> has no instruction of tensor 
 LOAD=LDG.E refused 'sm_80: scale<float, 4> has no load of 16 bytes'
 sed -i "s/$multiply/_ZN1k17matmul_mma_kernelEPf/" "$work/cuobjdump"
 MMA=FFMA refused 'sm_80: matmul_mma_kernel has no instruction of tensor cores'
+sed -i 's/_ZN1k17matmul_mma_kernelEPf/_ZN1k20wgmma_forward_kernelEPf/' "$work/cuobjdump"
+refused 'sm_80: wgmma_forward_kernel has no wgmma, or no copy of the copy engine'
+MMA=HGMMA.64x64x16.F32.BF16 "$script" program >"$work/said" 2>&1 || fail "a kernel with wgmma"
 if "$script" program --only nothing >"$work/said" 2>&1; then fail "no kernels"; fi
 grep -q 'program has no such kernels' "$work/said" || fail "the message without kernels"
 mv "$work/cuobjdump" "$work/hidden"

@@ -24,7 +24,7 @@ std::function<std::unique_ptr<Backend>()> emulated(gpu::emulation::ThreadOrder o
     gpu::emulation::set_thread_order(order);
     gpu::open_device(0);
     // Flash attention calls no GEMM. The other versions of GEMM use materialised attention, which calls GEMM.
-    const bool flash = matmul == GpuMatmul::cublaslt && fused && precision == gpu::Precision::f32;
+    const bool flash = matmul == GpuMatmul::cublaslt && fused;
     std::unique_ptr<Backend> backend =
         gpu::make_cuda_backend({.matmul = matmul,
                                 .attention = flash ? GpuAttention::flash : GpuAttention::materialised,

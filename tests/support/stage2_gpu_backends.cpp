@@ -14,7 +14,7 @@ std::function<std::unique_ptr<Backend>()> gpu_backend(GpuMatmul matmul, bool fus
   return [=] {
     gpu::open_device(0);
     // Flash attention calls no GEMM. The other versions of GEMM use materialised attention, which calls GEMM.
-    const bool flash = matmul == GpuMatmul::cublaslt && fused && precision == gpu::Precision::f32;
+    const bool flash = matmul == GpuMatmul::cublaslt && fused;
     std::unique_ptr<Backend> backend =
         gpu::make_cuda_backend({.matmul = matmul,
                                 .attention = flash ? attention : GpuAttention::materialised,
