@@ -10,14 +10,16 @@ void CudaFlags::add(CommandLine& command_line) {
                        "number of the GPU (default: 0; with several ranks, one each)");
   command_line.choice(
       "--precision", precision_, {"f32", "tf32", "bf16"},
-      "f32; tf32: factors of matrix products (GEMM) rounded to 10 bits; bf16: mixed precision, "
+      "f32; tf32: factors of matrix products and of attention rounded to 10 bits; bf16: mixed precision, "
       "activations and weights in bf16, sums in f32");
   command_line.choice("--gpu-matmul", matmul_, {"naive", "tiled", "vectorised", "cublaslt"},
                       "implementation of matrix multiplication (GEMM)");
   plan_flags_.add(command_line);
-  command_line.choice("--gpu-attention", attention_, {"materialised", "flash", "flash-mma", "flash-wgmma"},
-                      "implementation of attention: with its scores in memory, or without; in bf16 with "
-                      "mma.sync or, on compute capability 9.0, wgmma, or the faster of them that applies");
+  command_line.choice(
+      "--gpu-attention", attention_, {"materialised", "flash", "flash-mma", "flash-wgmma"},
+      "implementation of attention: materialised: with its scores in memory; flash: without, in "
+      "bf16 with wgmma where it can (compute capability 9.0), otherwise as flash-mma, with "
+      "mma.sync; flash-wgmma: with wgmma or not at all");
   platform_->add_flags(command_line);
 }
 

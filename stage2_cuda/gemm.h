@@ -71,8 +71,8 @@ bool is_empty(const ProductOf<Factor, Result>& product) {
   return empty;
 }
 
-// --precision. With tf32, GEMM rounds f32 factors to TF32 (10-bit mantissa), for tensor cores; with bf16,
-// activations and the parameters that they are multiplied by are bf16.
+// --precision. With tf32, GEMM and flash attention round f32 factors to TF32 (10 bits), for tensor cores;
+// with bf16, activations and the parameters that they are multiplied by are bf16.
 enum class Precision { f32, tf32, bf16 };
 
 class Gemm {

@@ -1,12 +1,10 @@
 // What kernels for compute capability 9.0 use besides launch.h. Threads work in warpgroups of four warps.
 //
 //   STAGEGPT_SHARED_STRUCT(Memory, memory)    all dynamic shared memory of the launch, as a struct of the
-//   three
 //                                             types below; the launch gives shared_bytes_of<Memory>()
-//   SharedTile                                64 rows of 64 bf16, 8 KiB, in the 128-byte swizzle: the 16
-//   bytes
-//                                             at column 8c of row r are where those at column 8·(c ^ r % 8)
-//                                             would be in a plain matrix
+//   SharedTile                                64 rows of 64 bf16, 8 KiB, in the 128-byte swizzle: at column
+//                                             8c of row r are the 16 bytes that a plain matrix has at column
+//                                             8·(c ^ r % 8)
 //     tile.store_pair(row, column, pair)      two bf16; the column is even
 //     tile.load8(row, column)                 eight bf16; the column is a multiple of eight
 //     ldmatrix_x4(tile, row, column)          as in launch.h: each lane gives a row of eight bf16
@@ -28,21 +26,18 @@
 //   fence_proxy_async()                       between this thread's stores to a tile and a copy to it or a
 //                                             product that reads it, which a barrier orders after the fence
 //   named_barrier(id, threads)                a barrier of some warps of the block; ids 1 to 15
-//   more_registers<N>(), fewer_registers<N>() of each thread of a warpgroup
+//   more_registers<N>(), fewer_registers<N>() give each thread of the warpgroup N registers
 //
 // Products, called by all threads of a warpgroup:
 //
-//   Accumulator                               64×64 floats. Of warp w of the warpgroup, lane l has, as
-//   element
-//                                             4j + 2r + e, that of row 16w + l/4 + 8r, column 8j + 2·(l%4) +
-//                                             e
+//   Accumulator                               64×64 floats. Lane l of warp w of the warpgroup has, as element
+//                                             4j + 2r + e, row 16w + l/4 + 8r, column 8j + 2·(l % 4) + e
 //   Operand                                   64×64 bf16, in registers
 //     operand.round(accumulator)              element by element
 //     operand.pair(k, i)                      elements 8k + 2i and 8k + 2i + 1 of the accumulator, rounded
-//   wgmma(c, a, b, accumulate)                starts c = a·b, or c += a·b, a 64×16, b 16×64:
-//                                               a: tile.columns(k), columns 16k to 16k + 15, or
-//                                               operand.part(k) b: tile.columns(k), transposed, or
-//                                               tile.rows(k)
+//   wgmma(c, a, b, accumulate)                starts c = a·b, or c += a·b, a 64×16, b 16×64. a:
+//                                             tile.columns(k), columns 16k to 16k + 15, or operand.part(k);
+//                                             b: tile.columns(k), transposed, or tile.rows(k)
 //   wgmma_fence(registers…)                   what was written to these accumulators and operands before is
 //                                             used by products that are started afterwards
 //   wgmma_commit()                            the products since the last commit are a group

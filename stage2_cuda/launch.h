@@ -38,6 +38,8 @@
 //                                             gives the index of row l % 8 of matrix l / 8, which is 16-byte
 //                                             aligned. From an array of floats: four matrices of 8×4
 //   ldmatrix_x4_trans(array, i)               loads the transposes of matrices of bf16
+//   rounded_tf32(x)                           bits whose upper 19 are x rounded to TF32, half away from zero
+//                                             (each lane by itself); NaN stays NaN
 //
 // and
 //

@@ -52,6 +52,13 @@ __device__ inline Bf16Pair rounded_pair(float first, float second) {
   return pair;
 }
 
+// The largest signed number of both, in one instruction: the NaN of a GPU's arithmetic, 0x7fffffff, must not
+// become -0 by a carry. (A NaN above 0xfffff000, which no instruction gives, becomes 0.)
+__device__ inline std::uint32_t rounded_tf32(float x) {
+  const std::uint32_t bits = __float_as_uint(x), rounded = bits + 0x1000;
+  return static_cast<std::int32_t>(rounded) > static_cast<std::int32_t>(bits) ? rounded : bits;
+}
+
 template <class T>
 __device__ void cp_async_16(T* to, int i, const T* from, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"

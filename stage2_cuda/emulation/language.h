@@ -112,7 +112,6 @@ inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst
 
 inline int __popc(unsigned bits) { return std::popcount(bits); }
 
-inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
 
 inline float rsqrtf(float x) { return 1.0F / sqrtf(x); }

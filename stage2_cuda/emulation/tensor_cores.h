@@ -3,6 +3,7 @@
 
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <type_traits>
@@ -48,6 +49,10 @@ inline FragmentA ldmatrix_x4_trans(const emulation::SharedArray<Bf16>& array, st
 
 inline Bf16Pair rounded_pair(float first, float second) {
   return bf16_of_float(first) | Bf16Pair{bf16_of_float(second)} << 16;
+}
+
+inline std::uint32_t rounded_tf32(float x) {
+  return std::bit_cast<std::uint32_t>(x) + (std::isfinite(x) ? 0x1000U : 0U);
 }
 
 template <class T>

@@ -61,6 +61,7 @@ struct FlashTiles {
   // A block may have 99 KiB on every GPU of compute capability 8.0 or later; 1 KiB is for statistics.
   static constexpr int kBuffers = elements(2) * sizeof(Real) <= (98 << 10) ? 2 : 1;
   static constexpr std::size_t kBytes = elements(kBuffers) * sizeof(Real);
+  static_assert(kBytes <= (98 << 10));
 
   template <class Shared>
   using TileOf = HeadTile<Real, Math::kHeadSize, Math::kStride, Shared>;

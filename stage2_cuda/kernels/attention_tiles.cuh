@@ -70,10 +70,13 @@ struct HeadTile {
   int begin;
 
   __device__ int at(int row, int column) const {
-    if constexpr (kStride != kHS) return begin + row * kStride + column;
-    const unsigned r = static_cast<unsigned>(row), c = static_cast<unsigned>(column);
-    const unsigned chunk = c / kChunk ^ (kChunks % 8 == 0 ? r % 8 : r / 2 % 4);
-    return begin + static_cast<int>(r * kHS + chunk * kChunk + c % kChunk);
+    if constexpr (kStride != kHS) {
+      return begin + row * kStride + column;
+    } else {
+      const unsigned r = static_cast<unsigned>(row), c = static_cast<unsigned>(column);
+      const unsigned chunk = c / kChunk ^ (kChunks % 8 == 0 ? r % 8 : r / 2 % 4);
+      return begin + static_cast<int>(r * kHS + chunk * kChunk + c % kChunk);
+    }
   }
   // The tile from this row on, a multiple of eight.
   __device__ HeadTile from_row(int row) const { return {memory, begin + row * kStride}; }

@@ -20,9 +20,9 @@ namespace stagegpt::gpu {
 
 inline constexpr int kTileRows = 64, kWarpgroup = 128;
 
-// `tiles`: parts of a head's rows, each the work of a block at a time. Unless they are paired, all blocks
-// take single tiles, those with the most steps first. Paired, they take two tiles of a head, which together
-// are the same work as any other two, and of which one finds the other's keys in the cache.
+// `tiles`: parts of a head's rows, each the work of a block at a time. Blocks take single tiles, those with
+// the most steps first; or, if `paired`, two tiles of one head. All pairs have the same amount of work, and
+// the second tile finds the head's keys in the cache.
 struct WgmmaCall {
   int T, NH, HS, heads, tiles;
   bool paired;
@@ -37,7 +37,7 @@ struct WgmmaCall {
   __host__ __device__ int padded_rows() const { return (T + kTileRows - 1) / kTileRows * kTileRows; }
 };
 
-// The pieces of work of this block, one after the other. Tile `rank` of a head has the rank-th most steps.
+// The pieces of work of this block, one after the other. Of a head's tiles, rank 0 has the most steps.
 class Work {
  public:
   __device__ bool more(const WgmmaCall& call) const { return at_ / 2 < call.heads * per_head(call); }
@@ -51,7 +51,7 @@ class Work {
   }
   __device__ void next(const WgmmaCall& call) {
     const int blocks = static_cast<int>(gridDim.x), at = at_ / 2, rank = at % per_head(call);
-    if (!call.paired) {  // dealt to and fro
+    if (!call.paired) {  // every other round in reverse order, so that all blocks get as much work
       at_ += 2 * (2 * (blocks - at % blocks) - 1);
     } else if (!is_second() && rank != call.tiles - 1 - rank) {
       ++at_;
@@ -108,7 +108,8 @@ struct PartOfTensor {
 };
 
 __device__ inline int warpgroup_index() {
-  return static_cast<int>(__shfl_sync(kAllLanes, threadIdx.x / kWarpgroup, 0));  // known to be one for a warp
+  return static_cast<int>(__shfl_sync(kAllLanes, threadIdx.x / kWarpgroup,
+                                      0));  // so that the compiler knows it to be the same in a warp
 }
 // The first row of this thread's warp in an accumulator; the row and column of element e.
 __device__ inline int accumulator_warp_row() { return 16 * static_cast<int>(threadIdx.x / kWarp % 4); }
@@ -232,7 +233,6 @@ struct Walk {
       const int row = rows.first + kTileRows * w, skipped = skipped_steps(call, rows, row);
       for (int step = 0; step < skipped; ++step, ring.next()) {
         memory.full[ring.stage()].wait(ring.parity());
-        __syncwarp();  // no lane waits for this phase any more
         release(memory, ring.stage());
       }
       Barrier& full = memory.own_full[buffer.stage()][w];
@@ -255,6 +255,7 @@ struct Walk {
   };
   // This warp has finished with the tiles of a stage.
   __device__ static void release(Memory& memory, int stage) {
+    __syncwarp();
     if (lane_index() == 0) memory.empty[stage].arrive();
   }
 };
@@ -329,7 +330,8 @@ WgmmaCall wgmma_call(const AttentionSize& s, const Dropout& dropout) {
   const std::int64_t pairs = std::int64_t{heads} * ((tiles + 1) / 2), all = multiprocessors();
   const bool paired = 10 * pairs >= 9 * all * parts(pairs, all);
   const DropoutArgument argument(dropout);
-  const auto dropped = static_cast<unsigned>(std::ceil(double{static_cast<float>(dropout.p)} * 0x1p24));
+  const auto dropped =  // p may be rounded to 1
+      static_cast<unsigned>(std::min(std::ceil(double{static_cast<float>(dropout.p)} * 0x1p24), 0x1p24 - 1));
   return {static_cast<int>(s.T),
           static_cast<int>(s.NH),
           static_cast<int>(s.HS),

@@ -223,8 +223,8 @@ static __global__ void __launch_bounds__(KeysWalk<kBlocks>::kThreads, 1)
     Accumulator dk[kBlocks], dv[kBlocks];
     full.wait();
     add_queries<kBlocks, kDropout>(call, place, memory, own[0], own[1], ring, steps, dk, dv);
-    named_barrier(1 + warpgroup_index(),
-                  kWarpgroup);  // all have finished with the keys and values
+    // All have finished with the keys and values.
+    named_barrier(1 + warpgroup_index(), kWarpgroup);
     const auto [head, row] = W::rows_at(call, place);
     const std::int64_t ld = 3 * call.channels();
     Bf16* const to = dqkv + head_begin(call, head, 1, 3);

@@ -38,7 +38,6 @@ class DropoutArgument {
     }
     return map;
   }
-  __device__ float p() const { return map_.p; }
   __device__ float kept() const { return map_.kept; }
   // Whether the first element, and that of each run, begins a block of four random numbers, at every
   // position.

@@ -24,11 +24,4 @@ __device__ void put(T* out, std::int64_t i, float value, bool accumulate) {
   out[i] = rounded_to<T>(accumulate ? as_float(out[i]) + value : value);
 }
 
-// Bits of which tensor cores use the upper 19: x rounded to TF32, half away from zero. The largest signed
-// number of both, so that the NaN of a GPU's arithmetic, 0x7fffffff, does not become -0 by a carry.
-__device__ inline std::uint32_t rounded_tf32(float x) {
-  const std::uint32_t bits = __float_as_uint(x), rounded = bits + 0x1000;
-  return static_cast<std::int32_t>(rounded) > static_cast<std::int32_t>(bits) ? rounded : bits;
-}
-
 }  // namespace stagegpt::gpu

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "common/tensor/half_floats.h"
-#include "stage2_cuda/kernels/real.cuh"
 #include "tests/emulation/emulated.h"
 
 namespace stagegpt::test {

@@ -135,5 +135,16 @@ TEST_F(Bf16Training, RefusesWhatComputesInF32Alone) {
                  "--precision: bf16 needs heads of at most 128 channels");
 }
 
+TEST_F(Bf16Training, RefusesAttentionThatTheDeviceOrTheModelHasNot) {
+  expect_refusal("train", small("run", {"--gpu-attention", "flash-wgmma"}),
+                 "--gpu-attention: flash-wgmma needs a GPU of compute capability 9.0, this one has 8.0");
+  expect_refusal("train", small("run", {"--gpu-attention", "flash-wgmma", "--precision", "f32"}),
+                 "--gpu-attention: flash-wgmma needs --precision bf16, got \"f32\"");
+  setenv("STAGEGPT_EMULATOR_CAPABILITY", "9.0", 1);
+  expect_refusal("train", small("run", {"--gpu-attention", "flash-wgmma", "--n-head", "2", "--n-embd", "24"}),
+                 "--gpu-attention: flash-wgmma needs heads of a multiple of 8 channels");
+  unsetenv("STAGEGPT_EMULATOR_CAPABILITY");
+}
+
 }  // namespace
 }  // namespace stagegpt::test
