@@ -31,7 +31,7 @@ std::string why_no_wgmma() {
 
 bool wgmma_computes(const AttentionSize& s) {
   const bool fits = s.HS % 8 == 0 && s.HS <= kMostChannels && s.scale > 0;
-  return fits && s.rows() > 0 && s.rows() + s.T <= std::numeric_limits<int>::max() / 4  // Work counts twice;
+  return fits && s.rows() > 0 && s.rows() + s.T <= std::numeric_limits<int>::max() / 4;
 }
 
 void wgmma_attention_forward(StreamHandle stream, Bf16* out, float* lse, const Bf16* qkv,
