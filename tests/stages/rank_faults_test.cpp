@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <thread>
 
 #include "common/base/error.h"
 #include "common/checkpoint/run_directory.h"
@@ -94,7 +96,10 @@ TEST_P(Faults, ARankThatStallsIsNamed) {
 TEST_P(FaultsOfStage1, ARankThatStallsInTheLastSampleIsNamed) {
   const ProgramResult result =
       train(2, {"--watchdog-seconds", "2", "--steps", "2", "--max-new-tokens", "1000000"},
-            {.signal_after = "trained in", .instead = [&](pid_t) { signal_rank(0, SIGSTOP); }});
+            {.signal_after = "trained in", .instead = [&](pid_t) {
+               std::this_thread::sleep_for(std::chrono::milliseconds(500));  // the sample has begun
+               signal_rank(0, SIGSTOP);
+             }});
   EXPECT_NE(result.exit_code, 0);
   EXPECT_NE(result.errors.find("rank 0 was stopped in \"sample\" for "), std::string::npos) << result.errors;
   EXPECT_TRUE(all_end(directory_.path()));
