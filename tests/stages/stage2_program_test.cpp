@@ -358,13 +358,13 @@ TEST_F(Stage2Emulated, AStepHasFewLaunchesNoAllocationAndOneWait) {
         "bench", {"--n-layer", "12", "--n-embd", "32", "--n-head", "2", "--batch-size", "2", "--seq-len", "8",
                   "--steps", "1", "--warmup", "3", "--json", "--precision", precision});
     const auto work = nlohmann::json::parse(result.output)["device_work"];
-    // A layer has 4 products and 4 kernels in the forward, 8 products and 11 kernels in the backward: in
+    // A layer has 4 products and 4 kernels in the forward, 8 products and 12 kernels in the backward: in
     // each, one of them is for GELU, and 4 of the backward's are for gradients of biases. In bf16 these are
     // no kernels, but epilogues of products.
     const bool epilogues = precision == "bf16";
     EXPECT_EQ(work["products"], 12 * 12 + 3) << precision;
     EXPECT_GE(work["kernels"], 12 * (epilogues ? 9 : 15)) << precision;
-    EXPECT_LE(work["launches"], epilogues ? 275 : 350) << precision;
+    EXPECT_LE(work["launches"], epilogues ? 287 : 360) << precision;
     EXPECT_EQ(work["allocations"], 0) << precision;
     EXPECT_EQ(work["waits"], 1) << precision << ": for the results, at the end";
     EXPECT_EQ(work["graphs"], 0) << precision;
