@@ -19,6 +19,7 @@ std::string why_no_wgmma();
 // positive scale.
 bool wgmma_computes(const AttentionSize& size);
 
+// Shapes and formulas are those of kernels/attention.cuh; all tensors are aligned to 16 bytes.
 void wgmma_attention_forward(StreamHandle stream, Bf16* out, float* lse, const Bf16* qkv,
                              const AttentionSize& size, const Dropout& dropout);
 // `scratch` has wgmma_scratch() elements.

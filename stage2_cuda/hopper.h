@@ -56,6 +56,22 @@
 // launch.h is ordered by any phase of any barrier that ends, so that races of such arrays can be missed.
 #pragma once
 
+#include <cstddef>
+
+namespace stagegpt::gpu {
+
+// Tiles are aligned to the eight rows after which the swizzle repeats.
+inline constexpr unsigned kTileAlignment = 1024;
+inline constexpr int kTileBytes = 64 * 64 * 2;
+
+// The dynamic shared memory of a launch for a STAGEGPT_SHARED_STRUCT, in bytes.
+template <class Memory>
+constexpr std::size_t shared_bytes_of() {
+  return sizeof(Memory) + kTileAlignment;
+}
+
+}  // namespace stagegpt::gpu
+
 #if defined(__CUDACC__)
 #include "stage2_cuda/cuda/hopper.h"
 #else

@@ -12,21 +12,12 @@
 
 namespace stagegpt::gpu {
 
-// Tiles are aligned to the eight rows after which the swizzle repeats.
-inline constexpr unsigned kTileAlignment = 1024;
-inline constexpr int kTileBytes = 64 * 64 * 2;
-
 __device__ inline unsigned shared_address(const void* p) {
   return static_cast<unsigned>(__cvta_generic_to_shared(p));
 }
 __device__ inline unsigned char* aligned_tiles(unsigned char* memory) {
   return memory + (kTileAlignment - shared_address(memory) % kTileAlignment) % kTileAlignment;
 }
-template <class Memory>
-constexpr std::size_t shared_bytes_of() {
-  return sizeof(Memory) + kTileAlignment;
-}
-
 // ---- Barriers ----
 
 class Barrier {

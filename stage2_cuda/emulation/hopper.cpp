@@ -1,4 +1,4 @@
-#include "stage2_cuda/emulation/hopper.h"
+#include "stage2_cuda/hopper.h"
 
 namespace stagegpt::gpu {
 namespace emulation {

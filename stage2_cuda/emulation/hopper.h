@@ -17,14 +17,6 @@
 
 namespace stagegpt::gpu {
 
-inline constexpr unsigned kTileAlignment = 1024;
-inline constexpr int kTileBytes = 64 * 64 * 2;
-
-template <class Memory>
-constexpr std::size_t shared_bytes_of() {
-  return sizeof(Memory) + kTileAlignment;
-}
-
 // ---- Barriers ----
 
 class Barrier {

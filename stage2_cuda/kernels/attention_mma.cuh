@@ -39,7 +39,7 @@ struct TensorCores {
   }
   static constexpr int kScratchColumns = 0;
 
-  // 2^(log2 e·scale·(product - max)), and exp(scale·product - lse): a multiply-add each. `lse` is a multiple
+  // 2^(log2 e·scale·(product - max)), and exp(scale·product - lse): a multiply-add each. `lse` is in units
   // of kLseUnit.
   static constexpr float kLseUnit = kLn2;
   __device__ static float power(float product, float scale, float max) {
@@ -60,7 +60,7 @@ struct TensorCores {
     }
   }
 
-  // Four words of a tile. What is loaded from memory in TF32 has not been rounded yet.
+  // Four words of a tile; in TF32 they are rounded, as tiles hold f32.
   template <class Tile>
   __device__ static FragmentA load_words(const Tile& tile, int row, int column) {
     FragmentA words = ldmatrix_x4(tile.memory, tile.at(row, column));

@@ -20,6 +20,10 @@ namespace stagegpt::gpu {
 
 inline constexpr int kTileRows = 64, kWarpgroup = 128;
 
+__host__ __device__ constexpr std::int64_t padded_to_tiles(std::int64_t rows) {
+  return (rows + kTileRows - 1) / kTileRows * kTileRows;
+}
+
 // `tiles`: parts of a head's rows, each the work of a block at a time. Blocks take single tiles, those with
 // the most steps first; or, if `paired`, two tiles of one head. All pairs have the same amount of work, and
 // the second tile finds the head's keys in the cache.
@@ -34,7 +38,7 @@ struct WgmmaCall {
   __device__ std::int64_t channels() const { return static_cast<std::int64_t>(NH) * HS; }
   const std::int32_t*& device_pointer() { return dropout.device_pointer(); }
   // Rows of a head in the statistics that the kernels of the backward share.
-  __host__ __device__ int padded_rows() const { return (T + kTileRows - 1) / kTileRows * kTileRows; }
+  __host__ __device__ int padded_rows() const { return static_cast<int>(padded_to_tiles(T)); }
 };
 
 // The pieces of work of this block, one after the other. Of a head's tiles, rank 0 has the most steps.

@@ -16,9 +16,6 @@ using QueriesWalk = Walk<kBlocks, kBlocks == 1 ? 3 : 2, 3, kBlocks == 1 ? 2 : 1,
 template <int kBlocks>
 using KeysWalk = Walk<kBlocks, kBlocks == 1 ? 3 : 2, 2, kBlocks == 1 ? 2 : 1, kBlocks == 1 ? 6 : 4, false>;
 
-__device__ inline float first_of(Bf16Pair pair) { return std::bit_cast<float>(pair << 16); }
-__device__ inline float second_of(Bf16Pair pair) { return std::bit_cast<float>(pair & 0xffff0000); }
-
 // -lse·log2 e and D of the thread's two queries.
 struct QueryRows {
   float log2_lse[2], dot[2];

@@ -43,7 +43,7 @@ inline constexpr float kLog2E = 1.44269504F, kLn2 = 0.693147181F;
 // The result for a's elements and those of f: the sum is rescaled once for all of them. Without elements, the
 // maximum is -∞ and the sum is 0. A NaN is not seen by the maximum, but makes the sum NaN. exp(x - m) is
 // 2^(x·log₂e - m·log₂e): a multiply-add and a power for each element. All have the same error, that of the
-// rounded m·log₂e, which is large where m is; it is taken from the sum.
+// rounded m·log₂e, which is large where m is; the sum is corrected by it.
 template <int V>
 __device__ MaxAndSum with(MaxAndSum a, Floats<V> f) {
   const float max = fmaxf(a.max, in_pairs(f, [](float x, float y) { return fmaxf(x, y); }));

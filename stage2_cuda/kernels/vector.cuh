@@ -17,12 +17,15 @@ struct Floats {
 
 __device__ inline Floats<4> floats_of(const Float4& four) { return {{four.x, four.y, four.z, four.w}}; }
 
-// The upper half of a word is a float, but for the word's lower half.
+// A bf16 is the upper half of a float whose lower half is zero.
+__device__ inline float first_of(Bf16Pair pair) { return std::bit_cast<float>(pair << 16); }
+__device__ inline float second_of(Bf16Pair pair) { return std::bit_cast<float>(pair & 0xffff0000); }
+
 __device__ inline Floats<8> floats_of(const Bf16x8& eight) {
   Floats<8> f;
   STAGEGPT_UNROLL for (int j = 0; j < 4; ++j) {
-    f.v[2 * j] = std::bit_cast<float>(eight.pair[j] << 16);
-    f.v[2 * j + 1] = std::bit_cast<float>(eight.pair[j] & 0xffff0000);
+    f.v[2 * j] = first_of(eight.pair[j]);
+    f.v[2 * j + 1] = second_of(eight.pair[j]);
   }
   return f;
 }

@@ -41,9 +41,7 @@ void wgmma_attention_forward(StreamHandle stream, Bf16* out, float* lse, const B
   });
 }
 
-std::int64_t wgmma_scratch(const AttentionSize& s) {
-  return 2 * s.B * s.NH * kTileRows * parts(s.T, kTileRows);
-}
+std::int64_t wgmma_scratch(const AttentionSize& s) { return 2 * s.B * s.NH * padded_to_tiles(s.T); }
 
 void wgmma_attention_backward(StreamHandle stream, Bf16* dqkv, bool accumulate, const Bf16* dout,
                               const Bf16* out, const float* lse, const Bf16* qkv, const AttentionSize& s,
