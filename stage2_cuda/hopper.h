@@ -28,7 +28,7 @@
 //   named_barrier(id, threads)                a barrier of some warps of the block; ids 1 to 15
 //   more_registers<N>(), fewer_registers<N>() give each thread of the warpgroup N registers
 //
-// Products, called by all threads of a warpgroup:
+// Products, called by all threads of a warpgroup, in the same order:
 //
 //   Accumulator                               64×64 floats. Lane l of warp w of the warpgroup has, as element
 //                                             4j + 2r + e, row 16w + l/4 + 8r, column 8j + 2·(l % 4) + e
@@ -50,10 +50,11 @@
 // that are used before this thread has waited for the copy (a wrong parity), or while a later copy is under
 // way; a copy to a tile, or a store, while a product reads it; a missing fence_proxy_async, wgmma_fence or
 // wgmma_wait; registers that are used while a product is under way; lanes of a warp that start different
-// products; stores and loads of a tile by several lanes of a warp without __syncwarp. It does not find: races
-// between warps that barriers of this file should order, except those above; products that differ between the
-// warps of a warpgroup; a missing fence_barrier_init(); what fewer_registers() costs. A shared array of
-// launch.h is ordered by any phase of any barrier that ends, so that races of such arrays can be missed.
+// products; warps of a warpgroup that start different products or do not wait for the same; stores and loads
+// of a tile by several lanes of a warp without __syncwarp. It does not find: races between warps that barriers
+// of this file should order, except those above; a missing fence_barrier_init(); what fewer_registers() costs.
+// A shared array of launch.h is ordered by any phase of any barrier that ends, so that races of such arrays
+// can be missed.
 #pragma once
 
 #include <cstddef>

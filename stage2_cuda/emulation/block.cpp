@@ -70,8 +70,8 @@ void Block::run(const Launch& launch, Index block) {
   if (error_) {
     abandon_waiting();
     copies_.forget_all();
-    products_.forget_all();
   }
+  products_.forget_all();
   if (launch_observer != nullptr) launch_observer->end_block();
   current_block = nullptr;
   current_thread = nullptr;
@@ -83,7 +83,9 @@ void Block::work() {
   while (next != nullptr && next->fiber == nullptr && run_thread(*next)) next = take_ready();
   if (next == nullptr) {
     try {
-      exited_ != size_ ? report_deadlock() : barriers_.check_copies_have_landed();
+      if (exited_ != size_) report_deadlock();
+      barriers_.check_copies_have_landed();
+      products_.check_steps();
     } catch (...) {
       error_ = std::current_exception();
     }

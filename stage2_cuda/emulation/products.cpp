@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "common/tensor/half_floats.h"
 #include "stage2_cuda/emulation/block.h"
@@ -52,6 +53,7 @@ void Products::begin(const Product& product) {
     product.a_registers->waited = false;
   }
   of_thread_[current_thread->number].products.push_back(product);
+  used_ = true;
 }
 
 void Products::commit() {
@@ -77,11 +79,37 @@ void Products::compute(void* const (&lanes)[kWarpSize]) {
     if (all.of_thread_[warp * kWarpSize + lane].groups != first.groups)
       fail("wgmma_wait: lane ", lane, " has other groups of products than lane 0");
   }
+  all.step(warp, {.product = {}, .kept_groups = keep});
   for (std::size_t i = 0; i < count; ++i) all.compute(warp, i);
   for (unsigned lane = 0; lane < kWarpSize; ++lane) {
     OfThread& self = all.of_thread_[warp * kWarpSize + lane];
     self.products.erase(self.products.begin(), self.products.begin() + static_cast<std::ptrdiff_t>(count));
     self.groups.erase(self.groups.begin(), self.groups.begin() + static_cast<std::ptrdiff_t>(ended));
+  }
+}
+
+void Products::step(unsigned warp, const Step& step) {
+  OfWarpgroup& group = of_warpgroup_[warp / kWarpgroupWarps];
+  std::size_t& at = group.of_warp[warp % kWarpgroupWarps];
+  if (at == group.steps.size()) group.steps.push_back(step);
+  const Step& first = group.steps[at++];
+  if (!same(step.product, first.product) || step.kept_groups != first.kept_groups)
+    fail("this warp ", step.name(), ", where another warp of its warpgroup ", first.name());
+}
+
+std::string Products::Step::name() const {
+  if (product.b.tile == nullptr) return concat("waits for all groups of products but the last ", kept_groups);
+  return concat("starts wgmma in ", to_string(product.where));
+}
+
+void Products::check_steps() const {
+  for (std::size_t i = 0; used_ && i < of_warpgroup_.size(); ++i) {
+    const auto& [steps, of_warp] = of_warpgroup_[i];
+    for (std::size_t warp = 0; warp < kWarpgroupWarps; ++warp) {
+      if (of_warp[warp] == steps.size()) continue;
+      fail("at the end, warp ", kWarpgroupWarps * i + warp, " has done ", of_warp[warp], " of the ",
+           steps.size(), " steps of its warpgroup; in the next, another warp ", steps[of_warp[warp]].name());
+    }
   }
 }
 
@@ -91,6 +119,7 @@ void Products::compute(unsigned warp, std::size_t index) {
     return of_thread_[warp * kWarpSize + lane].products[index];
   };
   const Product& product = of_lane(0);
+  step(warp, {.product = product});
   const std::size_t first_row = warp % kWarpgroupWarps * kRows;
   float a[kRows][kTerms], b[kTerms][kColumns], c[kRows][kColumns];
   for (unsigned lane = 0; lane < kWarpSize; ++lane) {
@@ -142,10 +171,12 @@ void Products::check_none(const Thread& thread) const {
 }
 
 void Products::forget_all() {
+  if (!std::exchange(used_, false)) return;
   for (OfThread& self : of_thread_) {
     self.products.clear();
     self.groups.clear();
   }
+  of_warpgroup_ = {};
 }
 
 void Products::give_up(const ProductRegisters* registers) noexcept {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "stage2_cuda/emulation/thread.h"
@@ -51,6 +52,9 @@ class Products {
   // Computes the products of all groups but the last `groups`.
   void wait(unsigned groups, Where where);
   void check_none(const Thread& thread) const;
+  // At the end of the block, by its last thread: no warp lacks a step of its warpgroup.
+  void check_steps() const;
+  // Before the next block.
   void forget_all();
   // The registers' lifetime ends.
   void give_up(const ProductRegisters* registers) noexcept;
@@ -60,10 +64,24 @@ class Products {
     std::vector<Product> products;
     std::vector<std::size_t> groups;  // products in each; the rest are not committed
   };
+  // What all warps of a warpgroup do in the same order: `product` is empty for a wait.
+  struct Step {
+    Product product;
+    std::size_t kept_groups = 0;
+
+    std::string name() const;
+  };
+  struct OfWarpgroup {
+    std::vector<Step> steps;  // of the warp that is first
+    std::array<std::size_t, 4> of_warp = {};
+  };
   static void compute(void* const (&lanes)[kWarpSize]);
   void compute(unsigned warp, std::size_t index);
+  void step(unsigned warp, const Step& step);
 
   std::array<OfThread, kMaxBlockThreads> of_thread_;
+  std::array<OfWarpgroup, kMaxBlockThreads / (4 * kWarpSize)> of_warpgroup_;
+  bool used_ = false;
 };
 
 }  // namespace stagegpt::gpu::emulation

@@ -62,19 +62,24 @@ __device__ inline void powers(Accumulator& s, const RowsOfSoftmax& rows, float c
   }
 }
 
-// The same after m has been raised to the maximum of these s, with l and out rescaled.
-template <int kBlocks>
-__device__ void powers_with_new_max(Accumulator& s, RowsOfSoftmax& rows, Accumulator (&out)[kBlocks], float c,
-                                    float (&sums)[2]) {
+// The same after m has been raised to the maximum of these s, with l rescaled. kept: what out is to be
+// multiplied by.
+__device__ inline void powers_with_new_max(Accumulator& s, RowsOfSoftmax& rows, float c, float (&sums)[2],
+                                           float (&kept)[2]) {
   STAGEGPT_UNROLL for (int r = 0; r < 2; ++r) {
-    const float shift = fminf(rows.shift[r], shift_of(s, r, c)), kept = exp2_approx(shift - rows.shift[r]);
+    const float shift = fminf(rows.shift[r], shift_of(s, r, c));
+    kept[r] = exp2_approx(shift - rows.shift[r]);
     rows.shift[r] = shift;
-    rows.sum[r] *= kept;
-    STAGEGPT_UNROLL for (int i = 0; i < kBlocks; ++i) {
-      STAGEGPT_UNROLL for (int j = 2 * r; j < 32; j += 4) out[i][j] *= kept, out[i][j + 1] *= kept;
-    }
+    rows.sum[r] *= kept[r];
   }
   powers(s, rows, c, sums);
+}
+
+template <int kBlocks>
+__device__ void scale_rows(Accumulator (&out)[kBlocks], const float (&factor)[2]) {
+  STAGEGPT_UNROLL for (int i = 0; i < kBlocks; ++i) {
+    STAGEGPT_UNROLL for (int e = 0; e < 32; ++e) out[i][e] *= factor[e / 2 % 2];
+  }
 }
 
 // Walks over the keys of 64 queries: out without the division by l, and the softmax's rows.
@@ -112,16 +117,16 @@ __device__ void attend(const WgmmaCall& call, int place, typename W::Memory& mem
     multiply(s, q, memory.walked[ring.stage()][0]);
     add_product(out, p, memory.walked[stage][1]);
     wgmma_wait<1>(s);
-    float sums[2];
+    float sums[2], kept_of_out[2];
     powers(s, rows, c, sums);
     constexpr float kLimit = 0x1p64F;
-    // A branch also keeps the compiler from waiting for `out` before the powers.
-    if (__ballot_sync(kAllLanes, sums[0] < kLimit && sums[1] < kLimit) != kAllLanes) {
-      wgmma_wait<0>(out);
+    const bool raise = __ballot_sync(kAllLanes, sums[0] < kLimit && sums[1] < kLimit) != kAllLanes;
+    if (raise) {  // in some warps only: a wait of wgmma needs them all
       multiply_by_warp(s, q, memory.walked[ring.stage()][0]);
-      powers_with_new_max(s, rows, out, c, sums);
+      powers_with_new_max(s, rows, c, sums, kept_of_out);
     }
     wgmma_wait<0>(out, p);
+    if (raise) scale_rows(out, kept_of_out);
     W::release(memory, stage);
     rows.sum[0] += sums[0], rows.sum[1] += sums[1];
     if constexpr (kDropout) drop(s, kept(left - 1));

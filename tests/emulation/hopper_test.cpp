@@ -49,6 +49,8 @@ enum class Fault {
   no_proxy,      // no fence_proxy_async between stores to a tile and a product
   no_sync_warp,  // reads what another lane has stored
   not_ended,     // waits for too few groups
+  one_warp,      // a wait by one warp only
+  other_order,   // one warp starts its products in another order
   half           // half of the warpgroup comes to a named barrier
 };
 
@@ -93,8 +95,9 @@ __global__ void product(float* c, const __grid_constant__ TensorMap a, const __g
   for (int e = 0; e < 32; ++e) sums[e] = 0;
   if (fault != Fault::no_fence) wgmma_fence(sums, left);
   for (int k = 0; k < 4; ++k) {
-    const auto right = rows ? memory.b.rows(k) : memory.b.columns(k);
-    registers ? wgmma(sums, left.part(k), right, true) : wgmma(sums, memory.a.columns(k), right, true);
+    const int part = fault == Fault::other_order && warp == 1 ? 3 - k : k;
+    const auto right = rows ? memory.b.rows(part) : memory.b.columns(part);
+    registers ? wgmma(sums, left.part(part), right, true) : wgmma(sums, memory.a.columns(part), right, true);
   }
   wgmma_commit();
   if (fault == Fault::not_waited) c[thread] = sums[0];
@@ -103,6 +106,7 @@ __global__ void product(float* c, const __grid_constant__ TensorMap a, const __g
     memory.full.arrive_and_expect(kTileBytes);
     tma_load(memory.b, b, 0, 0, 0, 0, memory.full);
   }
+  if (fault == Fault::one_warp && warp == 1) wgmma_wait<0>(sums);
   fault == Fault::not_ended ? wgmma_wait<1>(sums) : wgmma_wait<0>(sums, left);
   if (fault != Fault::half || warp < 2) named_barrier(1, 128);
   for (int e = 0; e < 32; ++e) {
@@ -184,6 +188,13 @@ TEST_P(EmulatedHopper, finds_registers_that_are_used_in_flight) {
   expect_fault(Fault::changed, true, {"changes an operand while a product"});
   expect_fault(Fault::not_ended, false,
                {"names registers of products in a group for which it does not wait"});
+}
+TEST_P(EmulatedHopper, finds_warps_of_a_warpgroup_that_differ) {
+  expect_fault(
+      Fault::one_warp, false,
+      {"has done 5 of the 6 steps of its warpgroup", "waits for all groups of products but the last 0"});
+  expect_fault(Fault::other_order, false,
+               {"this warp starts wgmma in hopper_test.cpp:", "another warp of its warpgroup starts wgmma"});
 }
 TEST_P(EmulatedHopper, finds_a_missing_fence_of_registers) {
   expect_fault(Fault::no_fence, false,
