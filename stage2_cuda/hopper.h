@@ -51,10 +51,10 @@
 // way; a copy to a tile, or a store, while a product reads it; a missing fence_proxy_async, wgmma_fence or
 // wgmma_wait; registers that are used while a product is under way; lanes of a warp that start different
 // products; warps of a warpgroup that start different products or do not wait for the same; stores and loads
-// of a tile by several lanes of a warp without __syncwarp. It does not find: races between warps that barriers
-// of this file should order, except those above; a missing fence_barrier_init(); what fewer_registers() costs.
-// A shared array of launch.h is ordered by any phase of any barrier that ends, so that races of such arrays
-// can be missed.
+// of a tile by several lanes of a warp without __syncwarp. It does not find: races between warps that
+// barriers of this file should order, except those above; a missing fence_barrier_init(); what
+// fewer_registers() costs. A shared array of launch.h is ordered by any phase of any barrier that ends, so
+// that races of such arrays can be missed.
 #pragma once
 
 #include <cstddef>
