@@ -1,39 +1,80 @@
 #include "stage2_cuda/hopper.h"
 
+#include <algorithm>
+
 namespace stagegpt::gpu {
 namespace emulation {
 namespace {
 
-// 64 rows and columns of a tensor, from these on; zeros outside.
-void copy_box(std::byte* to, const TensorMap& map, int column, int slot, int t, int b) {
+// A row of a tensor's box: `count` columns, the first of which is column `begin` of the box. None outside the
+// tensor.
+struct RowOfBox {
+  const Bf16* from = nullptr;
+  std::int64_t begin = 0, count = 0;
+};
+
+// Row `row` of the box of 64 rows and columns that begins at these.
+RowOfBox row_of_box(const TensorMap& map, int column, int slot, int t, int b, std::size_t row) {
   const auto [columns, slots, T, B] = map.extents;
-  for (std::size_t row = 0; row < kTileRows; ++row) {
-    const std::int64_t at = t + static_cast<std::int64_t>(row);
-    const bool inside = at >= 0 && at < T && slot >= 0 && slot < slots && b >= 0 && b < B;
-    for (std::size_t i = 0; i < kTileColumns; ++i) {
-      const std::int64_t from = column + static_cast<std::int64_t>(i);
-      Bf16 value = {};
-      if (inside && from >= 0 && from < columns)
-        value = map.data[((b * T + at) * slots + slot) * columns + from];
-      std::memcpy(to + swizzled(row, i), &value, sizeof value);
-    }
+  const std::int64_t at = t + static_cast<std::int64_t>(row);
+  if (at < 0 || at >= T || slot < 0 || slot >= slots || b < 0 || b >= B) return {};
+  const std::int64_t first = std::max(column, 0);
+  const auto end = std::min(columns, column + static_cast<std::int64_t>(kTileColumns));
+  if (first >= end) return {};
+  return {map.data + ((b * T + at) * slots + slot) * columns + first, first - column, end - first};
+}
+
+void copy_row(std::byte* to, std::size_t row, const RowOfBox& given) {
+  for (std::size_t i = 0; i < kTileColumns; ++i) {
+    const std::int64_t at = static_cast<std::int64_t>(i) - given.begin;
+    const Bf16 value = at >= 0 && at < given.count ? given.from[at] : Bf16();
+    std::memcpy(to + swizzled(row, i), &value, sizeof value);
   }
 }
 
 }  // namespace
 
-void fail_wait(Where where) {
-  current_block->fail(*current_thread, "wgmma_wait in ", to_string(where),
-                      " names registers of products in a group for which it does not wait");
+void Awaited::end() const {
+  for (std::size_t i = 0; i < count; ++i) {
+    if (all[i]->in_flight != 0) {
+      fail("wgmma_wait in ", to_string(where),
+           " names registers of products in a group for which it does not wait");
+    }
+    all[i]->waited = true;
+  }
 }
 
 }  // namespace emulation
 
 void tma_load(SharedTile& to, const TensorMap& map, int column, int slot, int t, int b, Barrier& barrier,
               std::source_location where) {
+  const auto for_rows = [=](const auto& use) {
+    for (std::size_t row = 0; row < emulation::kTileRows; ++row)
+      use(row, emulation::row_of_box(map, column, slot, t, b, row));
+  };
   emulation::current_block->tiles().begin_copy(
       &to, barrier.state(), kTileBytes,
-      [=, tile = to.bytes()] { emulation::copy_box(tile, map, column, slot, t, b); }, where);
+      [=, tile = to.bytes()] {
+        for_rows([&](std::size_t row, const emulation::RowOfBox& given) {
+          emulation::copy_row(tile, row, given);
+        });
+      },
+      where);
+  if (emulation::launch_observer == nullptr) return;
+  emulation::launch_observer->count_call("tma_load", where, 1);
+  for_rows([&, caller = __builtin_return_address(0)](std::size_t, const emulation::RowOfBox& given) {
+    const std::size_t bytes = static_cast<std::size_t>(given.count) * sizeof(Bf16);
+    if (bytes > 0) emulation::launch_observer->reads_for_copy(given.from, bytes, caller);
+  });
+}
+
+void emulation::bulk_load(void* to, const float* from, std::size_t bytes, Barrier& barrier, Where where) {
+  check_alignment("bulk_load", from, 0);
+  current_block->tiles().begin_copy(
+      to, barrier.state(), bytes, [=] { std::memcpy(to, from, bytes); }, where);
+  if (launch_observer == nullptr) return;
+  launch_observer->count_call("bulk_load", where, 1);
+  launch_observer->reads_for_copy(from, bytes, __builtin_return_address(0));
 }
 
 }  // namespace stagegpt::gpu

@@ -114,13 +114,14 @@ inline TensorMap make_tensor_map(const Bf16* data, const std::array<std::int64_t
 void tma_load(SharedTile& to, const TensorMap& map, int column, int slot, int t, int b, Barrier& barrier,
               std::source_location where = std::source_location::current());
 
+namespace emulation {
+void bulk_load(void* to, const float* from, std::size_t bytes, Barrier& barrier, Where where);
+}
+
 template <int N>
 void bulk_load(SharedFloats<N>& to, const float* from, Barrier& barrier,
                std::source_location where = std::source_location::current()) {
-  emulation::check_alignment("bulk_load", from, 0);
-  float* const values = to.values();
-  emulation::current_block->tiles().begin_copy(
-      &to, barrier.state(), N * sizeof(float), [=] { std::memcpy(values, from, N * sizeof(float)); }, where);
+  emulation::bulk_load(to.values(), from, N * sizeof(float), barrier, where);
 }
 
 // ---- Products ----
@@ -181,7 +182,19 @@ void for_registers(Registers (&registers)[N], const Use& use) {
   for (Registers& each : registers) use(each.registers());
 }
 
-[[noreturn]] void fail_wait(Where where);
+// An argument of wgmma_wait, with the place of the call.
+struct Awaited {
+  Awaited() = default;
+  template <class Registers>
+  Awaited(Registers& registers, Where place = Where::current()) : where(place) {
+    for_registers(registers, [&](ProductRegisters& each) { all[count++] = &each; });
+  }
+  void end() const;  // after the wait
+
+  std::array<ProductRegisters*, 2> all = {};
+  std::size_t count = 0;
+  Where where;
+};
 
 }  // namespace emulation
 
@@ -191,15 +204,11 @@ void wgmma_fence(Registers&... registers) {
 }
 inline void wgmma_commit() { emulation::current_block->products().commit(); }
 
-template <int N, class... Registers>
-void wgmma_wait(Registers&... registers) {
-  const auto where = std::source_location::current();
-  emulation::current_block->products().wait(N, where);
-  const auto end = [&](emulation::ProductRegisters& each) {
-    if (each.in_flight != 0) emulation::fail_wait(where);
-    each.waited = true;
-  };
-  (emulation::for_registers(registers, end), ...);
+template <int N>
+void wgmma_wait(const emulation::Awaited& a, const emulation::Awaited& b = {},
+                const emulation::Awaited& c = {}, const emulation::Awaited& d = {}) {
+  emulation::current_block->products().wait(N, a.where);
+  for (const emulation::Awaited* each : {&a, &b, &c, &d}) each->end();
 }
 
 inline void wgmma(Accumulator& c, const emulation::TilePart& a, const emulation::TilePart& b, bool accumulate,

@@ -24,6 +24,10 @@ class LaunchObserver {
   virtual void at_warp_call(const Thread& self) = 0;
   // An asynchronous copy to shared memory was called in the instruction before `caller`.
   virtual void copies_to_shared(const void* to, std::size_t bytes, const void* caller) = 0;
+  // The copy engine reads device memory for the running thread, called in the instruction before `caller`.
+  virtual void reads_for_copy(const void* from, std::size_t bytes, const void* caller) = 0;
+  // So many lanes have called something that is neither a barrier nor a warp call.
+  virtual void count_call(const char* call, Where where, unsigned lanes) = 0;
   // Device memory that the runtime or a library reads and writes, without a kernel.
   virtual void moves(const char* what, std::size_t bytes_read, std::size_t bytes_written) = 0;
 };

@@ -120,6 +120,7 @@ void Products::compute(unsigned warp, std::size_t index) {
   };
   const Product& product = of_lane(0);
   step(warp, {.product = product});
+  if (launch_observer != nullptr) launch_observer->count_call("wgmma", product.where, kWarpSize);
   const std::size_t first_row = warp % kWarpgroupWarps * kRows;
   float a[kRows][kTerms], b[kTerms][kColumns], c[kRows][kColumns];
   for (unsigned lane = 0; lane < kWarpSize; ++lane) {

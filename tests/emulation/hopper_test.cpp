@@ -187,7 +187,7 @@ TEST_P(EmulatedHopper, finds_registers_that_are_used_in_flight) {
   expect_fault(Fault::not_waited, false, {"uses an accumulator while a product"});
   expect_fault(Fault::changed, true, {"changes an operand while a product"});
   expect_fault(Fault::not_ended, false,
-               {"names registers of products in a group for which it does not wait"});
+               {"wgmma_wait in hopper_test.cpp:", "names registers of products in a group for which"});
 }
 TEST_P(EmulatedHopper, finds_warps_of_a_warpgroup_that_differ) {
   expect_fault(

@@ -24,6 +24,7 @@ struct Target {
 std::vector<Target> targets() {
   std::vector<Target> targets;
   for (const BackendUnderTest& backend : backends_under_test()) {
+    if (!backend.has_own_kernels()) continue;
     for (const DType dtype : backend.dtypes) {
       if (dtype != DType::bf16) targets.push_back({&backend, dtype});  // the optimizer's arenas are not bf16
     }

@@ -19,6 +19,12 @@ struct BackendUnderTest {
   bool attention_only = false;  // differs from another backend only in attention
   double rounding = 0;          // unit roundoff of GEMM's operands, if it is larger than that of the dtype
   bool brief = false;           // fewer cases, because another backend would make the same errors
+
+  // Whether ops other than products and attention have kernels that no other backend has.
+  bool has_own_kernels() const { return !products_only && !attention_only; }
+  // Whether to train models with it: not with what differs from another backend in products alone, or in the
+  // order of an attention's threads.
+  bool trains() const { return !products_only && !(attention_only && brief); }
 };
 
 // For the messages of failing tests.

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <memory>
 
+#include "stage2_cuda/emulation/settings.h"
 #include "stage2_cuda/emulation/thread.h"
 
 namespace stagegpt::gpu::emulation {
@@ -111,11 +112,11 @@ ResourceTable known_resources() {
 }
 
 Occupancy occupancy_of(unsigned block_threads, std::size_t shared_bytes, unsigned registers) {
-  // CUDA C++ Programming Guide, "Technical Specifications per Compute Capability", of 8.0: 2048 threads, 32
-  // blocks, 65,536 registers, and 164 KiB of shared memory, of which each block takes 1 KiB more than it asks
-  // for, in units of 128 bytes.
-  constexpr std::size_t kThreads = 2048, kBlocks = 32, kRegisters = 65536, kBytes = std::size_t{164} << 10,
-                        kReserved = 1024, kBytesUnit = 128;
+  // CUDA C++ Programming Guide, "Technical Specifications per Compute Capability", of 8.0 and 9.0: 2048
+  // threads, 32 blocks, 65,536 registers, and 164 or 228 KiB of shared memory, of which each block takes 1
+  // KiB more than it asks for, in units of 128 bytes.
+  constexpr std::size_t kThreads = 2048, kBlocks = 32, kRegisters = 65536, kReserved = 1024, kBytesUnit = 128;
+  const std::size_t bytes = std::size_t{compute_capability() >= 90 ? 228U : 164U} << 10;
   // cuda_occupancy.h of the CUDA toolkit: registers are allocated to a warp in units of 256, from one of four
   // parts of the multiprocessor, each with a quarter of the registers.
   constexpr std::size_t kRegistersUnit = 256, kParts = 4;
@@ -126,10 +127,9 @@ Occupancy occupancy_of(unsigned block_threads, std::size_t shared_bytes, unsigne
     std::size_t blocks;
     const char* name;
   };
-  const std::array limits = {
-      Limit{kThreads / (warps * kWarpSize), "threads"},
-      Limit{kBytes / rounded_up(shared_bytes + kReserved, kBytesUnit), "shared memory"},
-      Limit{kBlocks, "blocks"}};
+  const std::array limits = {Limit{kThreads / (warps * kWarpSize), "threads"},
+                             Limit{bytes / rounded_up(shared_bytes + kReserved, kBytesUnit), "shared memory"},
+                             Limit{kBlocks, "blocks"}};
   Limit least = limits.front();
   for (const Limit& limit : limits) least = limit.blocks < least.blocks ? limit : least;
   if (registers > 0) {

@@ -1,4 +1,4 @@
-// How many blocks of a kernel a multiprocessor of compute capability 8.0 holds at a time, and what limits it.
+// How many blocks of a kernel a multiprocessor of the emulated device holds at a time, and what limits it.
 // The emulator knows threads and shared memory; registers are known where nvcc has compiled the kernels.
 #pragma once
 

@@ -129,14 +129,19 @@ void Profiler::access(const void* memory, std::size_t bytes, Kind kind, Instruct
   if (address - device_begin_ >= device_bytes_) return;  // the thread's own variables
   warps_[self.warp].add(self.lane, caller, address, of_lane);
   if (tracing_) trace_->add_lane(self, caller);
+  add_global(address, of_lane, caller);
+}
+
+// Bytes of an argument, and races.
+void Profiler::add_global(std::uintptr_t address, const AccessCounts& of_lane, Instruction caller) {
   const PointerArgument* const argument = argument_at(arguments_, address);
   Bytes requested;
-  if (kind != Kind::write) requested.read = bytes;
-  if (kind != Kind::read) requested.written = bytes;
+  if (of_lane.kind != Kind::write) requested.read = of_lane.bytes;
+  if (of_lane.kind != Kind::read) requested.written = of_lane.bytes;
   kernel_->arguments[argument == nullptr ? kNoArgument : argument->number].requested += requested;
   if (op_ != nullptr) op_->kernels.requested += requested;
-  if (const Stamp* race = shadow_.access(address, of_lane.bytes, kind, caller)) {
-    report_race(*race, address, kind, caller);
+  if (const Stamp* race = shadow_.access(address, of_lane.bytes, of_lane.kind, caller)) {
+    report_race(*race, address, of_lane.kind, caller);
   }
 }
 
@@ -176,6 +181,18 @@ void Profiler::report_race(const Stamp& first, std::uintptr_t address, Kind kind
 
 void Profiler::copies_to_shared(const void* to, std::size_t bytes, const void* caller) {
   access(to, bytes, Kind::write, caller);
+}
+
+// Neighbouring bytes are one request, which no warp makes.
+void Profiler::reads_for_copy(const void* from, std::size_t bytes, const void* caller) {
+  constexpr std::uintptr_t kSector = 32;
+  const auto address = reinterpret_cast<std::uintptr_t>(from);
+  AccessCounts request{.bytes = static_cast<unsigned>(bytes), .requests = 1, .lanes = 1, .existing_lanes = 1};
+  request.sectors = (address + bytes + kSector - 1) / kSector - address / kSector;
+  request.ideal_sectors = (bytes + kSector - 1) / kSector;
+  const auto [counts, is_new] = kernel_->accesses.try_emplace(caller, request);
+  if (!is_new) counts->second.add(request);
+  add_global(address, request, caller);
 }
 
 void Profiler::moves(const char* what, std::size_t bytes_read, std::size_t bytes_written) {

@@ -41,10 +41,12 @@ class Profiler final : public LaunchObserver {
   void at_barrier(const char* call, Where where) override;
   void at_warp_call(const Thread& self) override;
   void copies_to_shared(const void* to, std::size_t bytes, const void* caller) override;
+  void reads_for_copy(const void* from, std::size_t bytes, const void* caller) override;
+  void count_call(const char* call, Where where, unsigned lanes) override;
   void moves(const char* what, std::size_t bytes_read, std::size_t bytes_written) override;
 
  private:
-  void count_call(const char* call, Where where, unsigned lanes);
+  void add_global(std::uintptr_t address, const AccessCounts& of_lane, Instruction caller);
   void finish(unsigned warp);
   void report_race(const Stamp& first, std::uintptr_t address, Kind kind, Instruction caller);
   std::string name_of(std::uint32_t block, std::uint16_t thread) const;

@@ -1,6 +1,7 @@
 // What the profile counts beyond the ten patterns of patterns_test.cpp: vectors, loops, bytes, and what
 // orders accesses. Every expected count is computed by hand.
 #include <algorithm>
+#include <map>
 
 #include "tests/emulation/profile/patterns.cuh"
 #include "tests/emulation/profile/profiled.h"
@@ -55,6 +56,28 @@ TEST_F(EmulatorProfile, bytes_by_argument) {
   EXPECT_EQ(out.requested.read, 0U);
   EXPECT_EQ(in.requested.read, 128U);
   EXPECT_EQ(in.distinct.read, 4U);
+}
+
+// A copy reads 37 rows of 96 bytes, each of three sectors, and zeros beyond them; another one 256 bytes. Each
+// of four warps starts four products, and waits once.
+TEST_F(EmulatorProfile, copies_and_products_of_a_warpgroup) {
+  set_compute_capability(90);
+  DeviceArray<Bf16> rows(std::vector<Bf16>(std::size_t{37} * 48, Bf16{0x3F80}));  // 1
+  run_warpgroup(out_.data(), in_.data(), gpu::make_tensor_map(rows.data(), {48, 1, 37, 1}));
+  set_compute_capability(80);
+  EXPECT_EQ(out_.values()[0], 48 + 1);
+  expect_sectors(global_reads(), {.requests = 38, .lanes = 38, .touched = 37 * 3 + 8, .ideal = 37 * 3 + 8});
+  EXPECT_EQ(kernel().arguments.at(2).distinct.read, 256U);
+  EXPECT_EQ(kernel().arguments.at(3).requested.read, 37U * 96);
+  EXPECT_EQ(kernel().arguments.at(3).distinct.read, 37U * 96);
+  std::map<std::string, std::uint64_t> calls;
+  for (const auto& [key, counts] : kernel().calls) {
+    calls[key.first] += counts.calls;
+    EXPECT_EQ(key.second.substr(0, 13), "patterns.cpp:") << key.first;
+  }
+  const std::map<std::string, std::uint64_t> expected = {
+      {"__syncthreads", 1}, {"tma_load", 1}, {"bulk_load", 1}, {"wgmma", 16}, {"wgmma_wait", 4}};
+  EXPECT_EQ(calls, expected);
 }
 
 TEST_F(EmulatorProfile, atomic_operations) {

@@ -6,6 +6,8 @@
 #include <sstream>
 #include <string>
 
+#include "stage2_cuda/emulation/settings.h"
+
 namespace stagegpt::test {
 namespace {
 
@@ -42,6 +44,15 @@ TEST(Occupancy, is_that_of_cuda) {
     EXPECT_EQ(occupancy.blocks, c.blocks) << c.threads << " threads, " << c.registers << " registers";
     EXPECT_EQ(occupancy.limit, c.limit) << c.threads << " threads, " << c.registers << " registers";
   }
+}
+
+// 228 KiB / 98 KiB; a block with more than compute capability 8.0 has.
+TEST(Occupancy, counts_the_shared_memory_of_the_emulated_device) {
+  set_compute_capability(90);
+  EXPECT_EQ(occupancy_of(256, 99328, 40).blocks, 2U);
+  EXPECT_EQ(occupancy_of(512, 217088, 128).blocks, 1U);
+  set_compute_capability(80);
+  EXPECT_EQ(occupancy_of(256, 99328, 40).blocks, 1U);
 }
 
 // As nvcc 13.0 prints it with -Xptxas -v.

@@ -94,6 +94,31 @@ __global__ void phases(float* out, const float* in) {
   out[i] = value;
 }
 
+struct WarpgroupMemory {
+  SharedTile tile;
+  SharedFloats<64> floats;
+  Barrier full;
+};
+
+__global__ void warpgroup(float* out, const float* in, const __grid_constant__ TensorMap rows) {
+  STAGEGPT_SHARED_STRUCT(WarpgroupMemory, memory);
+  if (threadIdx.x == 0) {
+    memory.full.init(1);
+    fence_barrier_init();
+    memory.full.arrive_and_expect(kTileBytes + 256);
+    tma_load(memory.tile, rows, 0, 0, 0, 0, memory.full);
+    bulk_load(memory.floats, in, memory.full);
+  }
+  __syncthreads();
+  memory.full.wait(0);
+  Accumulator sums;
+  wgmma_fence(sums);
+  for (int k = 0; k < 4; ++k) wgmma(sums, memory.tile.columns(k), memory.tile.columns(k), k > 0);
+  wgmma_commit();
+  wgmma_wait<0>(sums);
+  out[threadIdx.x] = sums[0] + memory.floats[static_cast<int>(threadIdx.x % 64)];
+}
+
 }  // namespace
 
 void run_strided(float* out, const float* in, int stride, int offset, unsigned threads) {
@@ -116,5 +141,8 @@ void run_last_block(int* counter, float* sums, float* out, unsigned blocks, bool
 void run_atomic(int* counter) { launch<atomic>(1, 32, 0, nullptr, counter); }
 void run_shared_race(float* out) { launch<shared_race>(1, 32, 0, nullptr, out); }
 void run_phases(float* out, const float* in) { launch<phases>(1, 64, 0, nullptr, out, in); }
+void run_warpgroup(float* out, const float* in, const TensorMap& rows) {
+  launch<warpgroup>(1, 128, shared_bytes_of<WarpgroupMemory>(), nullptr, out, in, rows);
+}
 
 }  // namespace stagegpt::test

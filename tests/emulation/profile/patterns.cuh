@@ -1,7 +1,7 @@
 // Kernels whose accesses are known: one line each that matters. Instrumented.
 #pragma once
 
-#include "stage2_cuda/launch.h"
+#include "stage2_cuda/hopper.h"
 
 namespace stagegpt::test {
 
@@ -33,5 +33,8 @@ void run_shared_race(float* out);
 // Two warps with a barrier between two parts. In the first, warp 1 has one read more; in the second, odd
 // lanes read once more, then each warp adds its values in five shuffles.
 void run_phases(float* out, const float* in);
+// One warpgroup multiplies the first 64 rows of `rows` (48 columns) by themselves, and adds 64 floats of
+// `in`.
+void run_warpgroup(float* out, const float* in, const gpu::TensorMap& rows);
 
 }  // namespace stagegpt::test

@@ -1,0 +1,52 @@
+// Attention for compute capability 9.0 divides its work among the multiprocessors. Its results do not depend
+// on their number, which on the emulator is that of its threads.
+#include <gtest/gtest.h>
+
+#include "stage2_cuda/cuda_backend.h"
+#include "stage2_cuda/emulation/settings.h"
+#include "tests/support/tensors.h"
+
+namespace stagegpt::test {
+namespace {
+
+using namespace gpu;
+
+struct Results {
+  Values out, lse, dqkv;
+  bool operator==(const Results&) const = default;
+};
+
+constexpr std::int64_t kT = 330;  // two tiles of the forward's blocks, more of the backward's
+constexpr int kHeads = 5;
+
+Results attention_on(int multiprocessors) {
+  emulation::set_threads(multiprocessors);
+  open_device(0);
+  const auto backend =
+      make_cuda_backend({.attention = GpuAttention::flash_wgmma, .precision = Precision::bf16});
+  constexpr std::int64_t kC = 8 * kHeads;
+  const auto random = [&](unsigned stream, std::int64_t channels) {
+    return to_tensor(*backend, DType::bf16, {1, kT, channels}, random_values(1, stream, kT * channels));
+  };
+  const Tensor qkv = random(0, 3 * kC), dout = random(1, kC);
+  const Tensor out = backend->allocate(DType::bf16, {1, kT, kC});
+  const Tensor lse = backend->allocate(DType::f32, {1, kHeads, kT});
+  const Tensor dqkv = backend->allocate(DType::bf16, {1, kT, 3 * kC});
+  const Dropout dropout;
+  backend->attention_forward(out, lse, qkv, kHeads, 0.3, dropout);
+  backend->attention_backward({dqkv, GradMode::overwrite}, dout, out, lse, qkv, kHeads, 0.3, dropout);
+  return {to_values(*backend, out), to_values(*backend, lse), to_values(*backend, dqkv)};
+}
+
+TEST(EmulatedAttention, HasTheSameBitsOnAnyNumberOfMultiprocessors) {
+  emulation::set_compute_capability(90);
+  const int threads = emulation::threads();
+  const Results one = attention_on(1);
+  for (const int multiprocessors : {2, 3, 7, 16})
+    EXPECT_EQ(attention_on(multiprocessors) == one, true) << multiprocessors;
+  emulation::set_threads(threads);
+  emulation::set_compute_capability(80);
+}
+
+}  // namespace
+}  // namespace stagegpt::test
