@@ -1,6 +1,7 @@
 # Writes what ptxas says of the kernels of some CUDA sources: registers, spills, shared memory.
 #   cmake -DNVCC=… -DROOT=… -DOUTPUT=… "-DDEFINITIONS=…" "-DSOURCES=…" "-DSOURCES_90A=…" -P kernel_resources.cmake
 # SOURCES are compiled for compute capability 8.0, SOURCES_90A for 9.0. Lists are separated by commas.
+cmake_minimum_required(VERSION 3.25)
 string(REPLACE "," ";" SOURCES "${SOURCES}")
 string(REPLACE "," ";" SOURCES_90A "${SOURCES_90A}")
 string(REPLACE "," ";" DEFINITIONS "${DEFINITIONS}")
