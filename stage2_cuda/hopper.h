@@ -46,15 +46,14 @@
 //
 // The emulator runs them with the meaning above. It lets copies land as early or as late as possible, by its
 // thread order, and computes products in wgmma_wait. It finds: a deadlock, with what the barrier lacks; more
-// bytes copied than expected, more arrivals than counted; a barrier that is not initialised; a tile or floats
-// that are used before this thread has waited for the copy (a wrong parity), or while a later copy is under
-// way; a copy to a tile, or a store, while a product reads it; a missing fence_proxy_async, wgmma_fence or
-// wgmma_wait; registers that are used while a product is under way; lanes of a warp that start different
-// products; warps of a warpgroup that start different products or do not wait for the same; stores and loads
-// of a tile by several lanes of a warp without __syncwarp. It does not find: races between warps that
-// barriers of this file should order, except those above; a missing fence_barrier_init(); what
-// fewer_registers() costs. A shared array of launch.h is ordered by any phase of any barrier that ends, so
-// that races of such arrays can be missed.
+// bytes copied than expected, more arrivals than counted; a barrier that is not initialised, or not fenced,
+// or whose maker this thread has not met; a tile or floats that are used before this thread has waited for
+// the copy (a wrong parity), or while a later copy is under way; a copy or a store to what a product reads,
+// or to what another warp has used with no barrier of any kind in between; a missing fence_proxy_async,
+// wgmma_fence or wgmma_wait; registers that are used while a product is under way; lanes of a warp, or warps
+// of a warpgroup, that start different products or do not wait for the same; stores and loads by several
+// lanes of a warp without __syncwarp. It does not find what fewer_registers() costs, nor a race of a lane
+// that has not itself waited at a Barrier at which another lane of its warp has.
 #pragma once
 
 #include <cstddef>

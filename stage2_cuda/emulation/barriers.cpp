@@ -20,7 +20,7 @@ std::string place(std::ptrdiff_t offset, Where made) {
 
 void Barriers::begin_block() {
   barriers_.clear();
-  for (Named& named : named_) named.arrived.clear();
+  for (Named& named : named_) named = {};
 }
 
 void Barriers::init(std::uint64_t& state, int arrivals, Where where) {
@@ -30,11 +30,20 @@ void Barriers::init(std::uint64_t& state, int arrivals, Where where) {
   state = kInitialised << 32 | barriers_.size();
   barriers_.push_back({.offset = offset,
                        .made = where,
+                       .maker = current_thread->number,
+                       .epoch = current_block->shared().epoch(),
+                       .time = current_block->warp(current_thread->warp).time,
                        .arrivals = arrivals,
                        .missing = arrivals,
                        .waiters = {},
                        .copies = {},
-                       .seen = std::vector<std::uint32_t>(current_block->threads())});
+                       .seen = std::vector<std::uint32_t>(current_block->threads()),
+                       .arrived = {},
+                       .ended = {}});
+}
+
+void Barriers::fence_init() {
+  for (MBarrier& barrier : barriers_) barrier.fenced |= barrier.maker == current_thread->number;
 }
 
 Barriers::MBarrier& Barriers::of(std::uint64_t state, const char* call, Where where) {
@@ -42,7 +51,15 @@ Barriers::MBarrier& Barriers::of(std::uint64_t state, const char* call, Where wh
   if (state >> 32 != kInitialised || number >= barriers_.size()) {
     fail(call, " in ", to_string(where), " of a barrier that is not initialised");
   }
-  return barriers_[number];
+  MBarrier& barrier = barriers_[number];
+  const auto refuse = [&](const char* why) {
+    fail(call, " in ", to_string(where), " of ", place(barrier.offset, barrier.made), ", after which ", why);
+  };
+  if (!barrier.fenced) refuse("its thread has not called fence_barrier_init()");
+  if (barrier.epoch == current_block->shared().epoch() &&
+      !in_order(static_cast<std::uint16_t>(barrier.maker), barrier.time))
+    refuse("its thread and this one have not met");
+  return barrier;
 }
 
 void Barriers::arrive(std::uint64_t& state, int bytes, const char* call, Where where) {
@@ -53,6 +70,7 @@ void Barriers::arrive(std::uint64_t& state, int bytes, const char* call, Where w
   }
   --barrier.missing;
   barrier.expected += bytes;
+  barrier.arrived.add_running_thread();
   end_phase_if_complete(barrier);
 }
 
@@ -85,10 +103,11 @@ void Barriers::end_phase_if_complete(MBarrier& barrier) {
   ++barrier.phase;
   barrier.missing = barrier.arrivals;
   barrier.expected = barrier.landed = barrier.begun = 0;
-  current_block->shared().pass_barrier();
+  barrier.ended.join(barrier.arrived);
+  barrier.arrived.clear();
   std::erase_if(barrier.waiters, [&](const Waiter& waiter) {
     if ((barrier.phase & 1U) == waiter.parity) return false;
-    barrier.seen[waiter.thread] = barrier.phase;
+    leave(barrier, waiter.thread);
     current_block->resume(current_block->thread(waiter.thread));
     return true;
   });
@@ -99,11 +118,19 @@ void Barriers::wait(std::uint64_t& state, unsigned parity, Where where) {
   const unsigned thread = current_thread->number;
   if (!barrier.copies.empty()) land(barrier);
   if ((barrier.phase & 1U) != (parity & 1U)) {
-    barrier.seen[thread] = barrier.phase;
+    leave(barrier, thread);
     return;
   }
   barrier.waiters.push_back({thread, parity & 1U});
   current_block->suspend("Barrier::wait", where);
+}
+
+void Barriers::leave(MBarrier& barrier, unsigned thread) {
+  barrier.seen[thread] = barrier.phase;
+  std::uint32_t& known = barrier.known[thread / kWarpSize];
+  if (known == barrier.phase) return;
+  known = barrier.phase;
+  current_block->warp(thread / kWarpSize).known.join(barrier.ended);
 }
 
 bool Barriers::has_seen(const CopyPhase& copy) const {
@@ -136,6 +163,7 @@ void Barriers::named(int id, int threads, Where where) {
          to_string(current_block->thread(barrier.arrived[0]).index), " expects ", barrier.threads);
   }
   barrier.arrived.push_back(current_thread->number);
+  barrier.clock.add_running_thread();
   if (static_cast<int>(barrier.arrived.size()) < threads) {
     current_block->suspend("named_barrier", where);
     return;
@@ -146,8 +174,9 @@ void Barriers::named(int id, int threads, Where where) {
     for (const unsigned thread : all) seen = std::max(seen, each.seen[thread]);
     for (const unsigned thread : all) each.seen[thread] = seen;
   }
-  current_block->shared().pass_barrier();
+  const VectorClock clock = std::exchange(barrier.clock, {});
   for (const unsigned thread : all) {
+    if (thread % kWarpSize == 0) current_block->warp(thread / kWarpSize).known.join(clock);
     if (thread != current_thread->number) current_block->resume(current_block->thread(thread));
   }
 }

@@ -26,6 +26,8 @@ class Barriers {
   void begin_block();
 
   void init(std::uint64_t& state, int arrivals, Where where);
+  // After it, other threads may use the barriers that this thread has initialised, once it has met them.
+  void fence_init();
   void arrive(std::uint64_t& state, Where where) { arrive(state, 0, "Barrier::arrive", where); }
   void arrive_and_expect(std::uint64_t& state, int bytes, Where where) {
     arrive(state, bytes, "Barrier::arrive_and_expect", where);
@@ -58,23 +60,31 @@ class Barriers {
   struct MBarrier {
     std::ptrdiff_t offset = 0;  // in shared memory
     Where made;
+    unsigned maker = 0;  // the thread, which made it at this epoch and time
+    std::uint32_t epoch = 0, time = 0;
+    bool fenced = false;
     int arrivals = 0, missing = 0;                     // of a phase; still to come in this one
     std::int64_t expected = 0, landed = 0, begun = 0;  // bytes of this phase
     std::uint32_t phase = 0;
     std::vector<Waiter> waiters;
     std::vector<Copy> copies;         // which have not landed
     std::vector<std::uint32_t> seen;  // by thread: the phases before this one, whose end it has waited for
+    VectorClock arrived, ended;       // what happened before the arrivals of this phase; of earlier ones
+    std::array<std::uint32_t, kMaxBlockThreads / kWarpSize> known{};  // by warp: the phases it knows
   };
   struct Named {
     int threads = 0;
     Where where;
     std::vector<unsigned> arrived;
+    VectorClock clock;  // what happened before
   };
 
   MBarrier& of(std::uint64_t state, const char* call, Where where);
   void arrive(std::uint64_t& state, int bytes, const char* call, Where where);
   void land(MBarrier& barrier);
   void end_phase_if_complete(MBarrier& barrier);
+  // The thread has waited for the end of the phase before.
+  void leave(MBarrier& barrier, unsigned thread);
 
   std::vector<MBarrier> barriers_;
   std::array<Named, 16> named_;

@@ -38,6 +38,7 @@ void Block::set_up(const Launch& launch, Index block) {
   for (unsigned i = 0; i < warps; ++i) {
     warps_[i].waiting = warps_[i].time = warps_[i].full_time = 0;
     warps_[i].partial = false;
+    warps_[i].known.clear();
     lanes_[i] = ~0U;
   }
   if (size_ % kWarpSize != 0) lanes_[warps - 1] = (1U << size_ % kWarpSize) - 1;
@@ -170,7 +171,7 @@ bool Block::barrier(const char* call, bool predicate, Where where) {
   }
   arrived_ = 0;
   result_ = any_;
-  shared_.pass_barrier();
+  shared_.pass_syncthreads();
   barriers_.meet_all();
   if (launch_observer != nullptr) launch_observer->at_barrier(call, where);
   all_are_ready();

@@ -40,7 +40,7 @@ class Barrier {
 };
 
 inline void fence_proxy_async() { emulation::current_block->tiles().fence(); }
-inline void fence_barrier_init() {}
+inline void fence_barrier_init() { emulation::current_block->barriers().fence_init(); }
 inline void named_barrier(int id, int threads, std::source_location where = std::source_location::current()) {
   emulation::current_block->barriers().named(id, threads, where);
 }

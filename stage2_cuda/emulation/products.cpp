@@ -155,8 +155,8 @@ void Products::compute(unsigned warp, std::size_t index) {
     }
   }
   Tiles& tiles = current_block->tiles();
-  if (product.a_registers == nullptr) tiles.end_product(product.a_part.tile, kWarpSize);
-  tiles.end_product(product.b.tile, kWarpSize);
+  if (product.a_registers == nullptr) tiles.end_product(product.a_part.tile, warp);
+  tiles.end_product(product.b.tile, warp);
   for (unsigned lane = 0; lane < kWarpSize; ++lane) {
     const Product& self = of_lane(lane);
     for (unsigned i = 0; i < 32; ++i)

@@ -99,11 +99,8 @@ void SharedMemory::read(const SharedSpan& array, std::int64_t i) {
 
 void SharedMemory::write(const SharedSpan& array, std::int64_t i) {
   check_access(array, i, "writes");
+  check_unordered(array, i, "writes");
   Cell& cell = array.cells[i];
-  if (cell.write_epoch == epoch_ && !in_order(cell.writer, cell.write_time)) {
-    race(array, i, "writes", cell.writer, "has written");
-  }
-  if (cell.read_epoch == epoch_) check_readers(array, i, cell);
   cell.write_epoch = epoch_;
   cell.writer = current_thread->number;
   cell.write_time = current_block->warp(current_thread->warp).time;
@@ -119,6 +116,11 @@ void SharedMemory::end_copy(const SharedSpan& array, std::int64_t i) {
   write(array, i);
 }
 
+void SharedMemory::check_copy(const SharedSpan& array, std::int64_t first, std::size_t count) const {
+  for (std::size_t i = 0; i < count; ++i)
+    check_unordered(array, first + static_cast<std::int64_t>(i), "starts a copy to");
+}
+
 void SharedMemory::written_by_copy(const SharedSpan& array, std::int64_t first, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     Cell& cell = array.cells[first + static_cast<std::int64_t>(i)];
@@ -126,14 +128,17 @@ void SharedMemory::written_by_copy(const SharedSpan& array, std::int64_t first, 
   }
 }
 
-void SharedMemory::check_readers(const SharedSpan& array, std::int64_t i, const Cell& cell) const {
-  if (!in_order(cell.reader, cell.reader_time)) race(array, i, "writes", cell.reader, "has read");
-  if (cell.earlier != kNoThread && !in_order(cell.earlier, cell.earlier_time)) {
-    race(array, i, "writes", cell.earlier, "has read");
-  }
-  if (cell.other_warp != kNoThread && cell.other_warp / kWarpSize != current_thread->warp) {
-    race(array, i, "writes", cell.other_warp, "has read");
-  }
+// That the running thread may write: all recorded accesses came before.
+void SharedMemory::check_unordered(const SharedSpan& array, std::int64_t i, const char* does) const {
+  const Cell& cell = array.cells[i];
+  const auto check = [&](std::uint16_t other, std::uint32_t time, const char* did) {
+    if (!in_order(other, time)) race(array, i, does, other, did);
+  };
+  if (cell.write_epoch == epoch_) check(cell.writer, cell.write_time, "has written");
+  if (cell.read_epoch != epoch_) return;
+  check(cell.reader, cell.reader_time, "has read");
+  check(cell.earlier, cell.earlier_time, "has read");
+  check(cell.other_warp, cell.other_time, "has read");
 }
 
 void SharedMemory::record_reader(Cell& cell) const {
@@ -143,8 +148,13 @@ void SharedMemory::record_reader(Cell& cell) const {
     cell.read_epoch = epoch_;
     cell.earlier = cell.other_warp = kNoThread;
   } else if (cell.reader / kWarpSize != self.warp) {
-    if (cell.other_warp == kNoThread) cell.other_warp = self.number;
-    return;
+    if (!in_order(cell.reader, cell.reader_time)) {
+      if (in_order(cell.other_warp, cell.other_time)) {
+        cell.other_warp = self.number;
+        cell.other_time = time;
+      }
+      return;
+    }
   } else if (cell.reader != self.number) {
     cell.earlier = cell.reader;
     cell.earlier_time = cell.reader_time;
@@ -156,8 +166,8 @@ void SharedMemory::record_reader(Cell& cell) const {
 bool in_order(std::uint16_t other, std::uint32_t time) {
   const Thread& self = *current_thread;
   if (other == self.number || other == kNoThread) return true;
-  if (other / kWarpSize != self.warp) return false;
   const Warp& warp = current_block->warp(self.warp);
+  if (other / kWarpSize != self.warp) return warp.known.includes(other, time);
   return time < warp.full_time || (warp.partial && time < warp.clock[self.lane][other % kWarpSize]);
 }
 

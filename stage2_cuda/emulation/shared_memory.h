@@ -23,13 +23,15 @@ std::size_t shared_bytes_limit();
 constexpr std::uint16_t kNoThread = 0xFFFF;
 
 // The recorded accesses to one element: its last writer and, since the last __syncthreads, the last two
-// reading lanes of one warp and one reading thread of another warp. Ordering a write against these orders it
-// against all readers. Between warps, one of the two recorded warps is not the writer's. Within a warp, a
-// __syncwarp of all lanes after the last reader is also after the earlier ones.
+// reading lanes of one warp and one reading thread of another warp. A reader that is ordered before a new one
+// gives way to it: what is ordered after the new one is ordered after both. Within a warp, a __syncwarp of
+// all lanes after the last reader is also after the earlier ones. Of three warps that no barrier orders, one
+// is not recorded.
 struct Cell {
   std::uint32_t write_epoch = 0, read_epoch = 0;    // each __syncthreads and each block begins an epoch
   std::uint32_t write_time = 0;                     // time of the writer's warp
   std::uint32_t reader_time = 0, earlier_time = 0;  // times of the readers' warp
+  std::uint32_t other_time = 0;                     // time of the other warp
   std::uint32_t copy_block = 0;                     // first epoch of the block that has a copy under way
   std::uint16_t writer = 0, reader = 0, earlier = kNoThread, other_warp = kNoThread;
 };
@@ -53,7 +55,8 @@ class SharedMemory {
   SharedMemory();
 
   void begin_block(std::size_t dynamic_bytes);
-  void pass_barrier() { ++epoch_; }
+  void pass_syncthreads() { ++epoch_; }
+  std::uint32_t epoch() const { return epoch_; }
   // Of a block; kMostSharedBytes.
   const void* begin() const { return bytes_.get(); }
   // The arrays that the block has declared so far.
@@ -70,7 +73,10 @@ class SharedMemory {
   // An asynchronous copy writes the element at an unknown time in between. Throw KernelError.
   void begin_copy(const SharedSpan& array, std::int64_t i);
   void end_copy(const SharedSpan& array, std::int64_t i);
-  // A copy of the copy engine has written elements. Its barrier orders it (barriers.h).
+  // A copy of the copy engine will write elements: it races with accesses that are not ordered before the
+  // running thread, which starts it. Throws KernelError.
+  void check_copy(const SharedSpan& array, std::int64_t first, std::size_t count) const;
+  // It has written them. Its barrier orders it (barriers.h).
   void written_by_copy(const SharedSpan& array, std::int64_t first, std::size_t count);
 
  private:
@@ -80,7 +86,7 @@ class SharedMemory {
   SharedSpan make(const SharedDeclaration& declaration);
   void record_reader(Cell& cell) const;
   void check_access(const SharedSpan& array, std::int64_t i, const char* does) const;
-  void check_readers(const SharedSpan& array, std::int64_t i, const Cell& cell) const;
+  void check_unordered(const SharedSpan& array, std::int64_t i, const char* does) const;
 
   std::unique_ptr<void, Free> bytes_;
   std::unique_ptr<Cell[], Free> cells_;
@@ -93,7 +99,7 @@ class SharedMemory {
 };
 
 // Whether an access of thread `other`, at a time of its warp and since the last __syncthreads, came before
-// those of the running thread: they are of one thread, or a __syncwarp was in between.
+// those of the running thread: they are of one thread, or a __syncwarp or another barrier was in between.
 bool in_order(std::uint16_t other, std::uint32_t time);
 
 // Records a __syncwarp of the lanes `mask`, in a warp with the lanes `existing`.

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <source_location>
 
+#include "stage2_cuda/emulation/vector_clock.h"
+
 namespace stagegpt::gpu::emulation {
 
 struct Fiber;
@@ -43,6 +45,7 @@ struct Warp {
   bool partial = false;         // whether a __syncwarp of only some lanes followed
   // Vector clocks: accesses of lane b before time clock[a][b] happened before those of lane a now.
   std::uint32_t clock[kWarpSize][kWarpSize] = {};
+  VectorClock known;  // accesses of other warps that happened before those of this warp now
 };
 
 // The CUDA thread that runs on this OS thread; null outside kernels.

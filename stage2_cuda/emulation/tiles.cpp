@@ -52,6 +52,21 @@ void Tiles::check_copy(const Tile& tile, const void* begin, const char* does) co
        " of the copy's barrier");
 }
 
+template <class... Parts>
+void Tiles::check_products(const Tile& tile, const Parts&... does) const {
+  if (tile.products != 0)
+    fail(does..., "which a product reads that was started in ", to_string(tile.product_at),
+         " and is under way");
+  for (unsigned thread = 0; thread < current_block->threads(); ++thread) {
+    const auto& read = tile.read[thread / kWarpSize];
+    if (read.epoch == current_block->shared().epoch() &&
+        !in_order(static_cast<std::uint16_t>(thread), read.time)) {
+      fail(does..., "which a product of thread ", to_string(current_block->thread(thread).index),
+           " has read with no barrier in between");
+    }
+  }
+}
+
 void Tiles::read(const void* begin, const void* from, std::size_t bytes) {
   check_copy(of(begin), begin, "reads");
   const std::ptrdiff_t first = offset(from) / static_cast<std::ptrdiff_t>(kCell);
@@ -62,17 +77,14 @@ void Tiles::read(const void* begin, const void* from, std::size_t bytes) {
 void Tiles::write(const void* begin, const void* to, std::size_t bytes) {
   Tile& tile = of(begin);
   check_copy(tile, begin, "writes");
-  if (tile.products != 0) {
-    fail("writes the tile at byte ", offset(begin),
-         " of shared memory, which a product reads that was started in ", to_string(tile.product_at),
-         " and is under way");
-  }
   const std::ptrdiff_t first = offset(to) / static_cast<std::ptrdiff_t>(kCell);
   for (std::size_t i = 0; i < bytes / kCell; ++i)
     current_block->shared().write(span_, first + static_cast<std::ptrdiff_t>(i));
   tile.written = true;
   std::vector<Tile*>& stored = of_thread_[current_thread->number];
+  // Until it is fenced, no product may read it.
   if (std::ranges::find(stored, &tile) != stored.end()) return;
+  check_products(tile, "writes the tile at byte ", offset(begin), " of shared memory, ");
   stored.push_back(&tile);
   ++tile.unfenced;
 }
@@ -89,9 +101,8 @@ void Tiles::begin_copy(const void* begin, std::uint64_t& barrier, std::size_t by
     fail("starts a copy in ", to_string(where), " to the tile at byte ", offset(begin), " of shared memory, ",
          why...);
   };
-  if (tile.products != 0) {
-    refuse("which a product reads that was started in ", to_string(tile.product_at), " and is under way");
-  }
+  check_products(tile, "starts a copy in ", to_string(where), " to the tile at byte ", offset(begin),
+                 " of shared memory, ");
   if (tile.unfenced != 0) {
     refuse("to which ", tile.unfenced, " threads have stored without fence_proxy_async() after it");
   }
@@ -99,6 +110,7 @@ void Tiles::begin_copy(const void* begin, std::uint64_t& barrier, std::size_t by
     refuse("to which another copy is under way, started in ", to_string(tile.copied_at));
   }
   const std::ptrdiff_t first = offset(begin) / static_cast<std::ptrdiff_t>(kCell);
+  current_block->shared().check_copy(span_, first, bytes / kCell);
   tile.copied = true;
   tile.copied_at = where;
   tile.copy = current_block->barriers().begin_copy(
@@ -126,6 +138,10 @@ void Tiles::begin_product(const void* begin, Where where) {
   ++tile.products;
 }
 
-void Tiles::end_product(const void* begin, unsigned threads) { of(begin).products -= threads; }
+void Tiles::end_product(const void* begin, unsigned warp) {
+  Tile& tile = of(begin);
+  tile.products -= kWarpSize;
+  tile.read[warp] = {current_block->shared().epoch(), current_block->warp(warp).time};
+}
 
 }  // namespace stagegpt::gpu::emulation

@@ -29,9 +29,9 @@ class Tiles {
   // A copy to a tile begins, lands.
   void begin_copy(const void* tile, std::uint64_t& barrier, std::size_t bytes, std::function<void()> land,
                   Where where);
-  // A product that reads a tile is started; has been computed, by so many threads.
+  // A product that reads a tile is started by a thread; has been computed, of all threads of a warp.
   void begin_product(const void* tile, Where where);
-  void end_product(const void* tile, unsigned threads);
+  void end_product(const void* tile, unsigned warp);
 
  private:
   struct Tile {
@@ -40,11 +40,17 @@ class Tiles {
     Where copied_at, product_at;
     unsigned products = 0;  // started and not computed, by thread
     unsigned unfenced = 0;  // threads that have stored, and not called fence()
+    struct {
+      std::uint32_t epoch = 0, time = 0;
+    } read[kMaxBlockThreads / kWarpSize];  // by a product of each warp that has been computed
   };
 
   Tile& of(const void* tile);
   std::ptrdiff_t offset(const void* byte) const;
   void check_copy(const Tile& tile, const void* begin, const char* does) const;
+  // That all products that read the tile have been computed, and are ordered before the running thread.
+  template <class... Parts>
+  void check_products(const Tile& tile, const Parts&... does) const;
 
   SharedSpan span_;
   std::vector<Tile> tiles_;

@@ -38,20 +38,23 @@ std::vector<Bf16> numbers(std::size_t count, unsigned step) {
 
 enum class Fault {
   none,
-  parity,        // waits for the phase before
-  bytes,         // expects fewer bytes than are copied
-  more_bytes,    // expects more
-  no_copy,       // starts no copy
-  not_waited,    // reads an accumulator before its product is waited for
-  no_fence,      // no wgmma_fence after an accumulator was changed
-  changed,       // changes an operand in flight
-  too_early,     // copies to a tile that a product reads
-  no_proxy,      // no fence_proxy_async between stores to a tile and a product
-  no_sync_warp,  // reads what another lane has stored
-  not_ended,     // waits for too few groups
-  one_warp,      // a wait by one warp only
-  other_order,   // one warp starts its products in another order
-  half           // half of the warpgroup comes to a named barrier
+  parity,         // waits for the phase before
+  bytes,          // expects fewer bytes than are copied
+  more_bytes,     // expects more
+  no_copy,        // starts no copy
+  not_waited,     // reads an accumulator before its product is waited for
+  no_fence,       // no wgmma_fence after an accumulator was changed
+  changed,        // changes an operand in flight
+  too_early,      // copies to a tile that a product reads
+  not_met,        // copies to a tile that other warps' products have read, perhaps
+  no_proxy,       // no fence_proxy_async between stores to a tile and a product
+  no_sync_warp,   // reads what another lane has stored
+  not_ended,      // waits for too few groups
+  one_warp,       // a wait by one warp only
+  other_order,    // one warp starts its products in another order
+  no_init_fence,  // no fence_barrier_init
+  not_met_init,   // no __syncthreads after a barrier is initialised
+  half            // half of the warpgroup comes to a named barrier
 };
 
 struct ProductMemory {
@@ -67,9 +70,9 @@ __global__ void product(float* c, const __grid_constant__ TensorMap a, const __g
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   if (thread == 0) {
     memory.full.init(1);
-    fence_barrier_init();
+    if (fault != Fault::no_init_fence) fence_barrier_init();
   }
-  __syncthreads();
+  if (fault != Fault::not_met_init) __syncthreads();
   if (warp == 4) {
     if (lane != 0) return;
     const int bytes = fault == Fault::bytes        ? kTileBytes
@@ -108,6 +111,10 @@ __global__ void product(float* c, const __grid_constant__ TensorMap a, const __g
   }
   if (fault == Fault::one_warp && warp == 1) wgmma_wait<0>(sums);
   fault == Fault::not_ended ? wgmma_wait<1>(sums) : wgmma_wait<0>(sums, left);
+  if (fault == Fault::not_met && thread == 0) {
+    memory.full.arrive_and_expect(kTileBytes);
+    tma_load(memory.b, b, 0, 0, 0, 0, memory.full);
+  }
   if (fault != Fault::half || warp < 2) named_barrier(1, 128);
   for (int e = 0; e < 32; ++e) {
     const int row = 16 * warp + lane / 4 + 8 * (e / 2 % 2), column = 8 * (e / 4) + 2 * (lane % 4) + e % 2;
@@ -178,6 +185,13 @@ TEST_P(EmulatedHopper, finds_a_wrong_count_of_bytes) {
                {"waits in Barrier::wait in hopper_test.cpp:", "for phase 0 of the barrier at byte 16384",
                 "lacks 0 of 1 arrivals and 8192 of 24576 bytes"});
 }
+TEST_P(EmulatedHopper, finds_a_barrier_that_other_threads_may_not_use_yet) {
+  expect_fault(Fault::no_init_fence, false, {"its thread has not called fence_barrier_init()"});
+  const std::string error = error_of([] { run_product(true, false, Fault::not_met_init); });
+  EXPECT_TRUE(error.find("its thread and this one have not met") != std::string::npos ||
+              error.find("a barrier that is not initialised") != std::string::npos)
+      << error;
+}
 TEST_P(EmulatedHopper, reports_a_deadlock) {
   expect_fault(Fault::no_copy, false, {"lacks 1 of 1 arrivals and 0 of 0 bytes"});
   expect_fault(Fault::half, false,
@@ -203,6 +217,8 @@ TEST_P(EmulatedHopper, finds_a_missing_fence_of_registers) {
 TEST_P(EmulatedHopper, finds_a_copy_to_a_tile_in_use) {
   expect_fault(Fault::too_early, false,
                {"starts a copy in hopper_test.cpp:", "tile at byte 8192", "a product reads"});
+  expect_fault(Fault::not_met, false,
+               {"starts a copy in hopper_test.cpp:", "tile at byte 8192", "a product"});
 }
 
 struct StoresMemory {
@@ -241,14 +257,61 @@ TEST_P(EmulatedHopper, orders_stores_to_a_tile) {
   EXPECT_NE(error_of_stores(Fault::no_sync_warp), "");
 }
 
+struct PassedMemory {
+  Barrier barrier;
+};
+
+// Warp 0 writes numbers, which pass through a barrier of warps 0 and 1 and a named barrier of warps 1 and 2.
+// `reader` reads them, a warp that is at no other barrier of these. If not `together`, only one lane of warp
+// 0 has written before it arrives.
+__global__ void passed_on(float* out, int reader, bool together) {
+  STAGEGPT_SHARED(float, numbers, 32);
+  STAGEGPT_SHARED_STRUCT(PassedMemory, memory);
+  const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
+  if (threadIdx.x == 0) {
+    memory.barrier.init(1);
+    fence_barrier_init();
+  }
+  __syncthreads();
+  if (warp == 0) {
+    numbers[lane] = static_cast<float>(lane);
+    if (together) __syncwarp();
+    if (lane == 31) memory.barrier.arrive();
+  }
+  if (warp == 1) memory.barrier.wait(0);
+  if (warp == 1 || warp == 2) named_barrier(1, 64);
+  if (warp == 3) named_barrier(2, 32);
+  if (warp == reader) out[lane] = numbers[31 - lane];
+}
+
+TEST_P(EmulatedHopper, orders_warps_by_the_barriers_at_which_they_meet) {
+  DeviceArray<float> out(32);
+  const auto run = [&](int reader, bool together) {
+    return error_of([&] {
+      launch<passed_on>(1, 128, shared_bytes_of<PassedMemory>(), nullptr, out.data(), reader, together);
+    });
+  };
+  for (const int reader : {1, 2}) {
+    EXPECT_EQ(run(reader, true), "");
+    EXPECT_EQ(out.values()[0], 31);
+  }
+  // A reader that comes too early finds nothing.
+  for (const std::string& error : {run(1, false), run(2, false), run(3, true)}) {
+    const bool race = error.find("with no barrier in between") != std::string::npos;
+    EXPECT_TRUE(race || error.find("uninitialised") != std::string::npos) << error;
+  }
+}
+
 struct RingMemory {
   SharedFloats<64> floats[2];
   Barrier full[2], empty[2];
 };
 
-// A warp copies rows of 64 floats into a ring of two; another one adds them. If `eager`, without waiting for
-// an empty stage.
-__global__ void ring(float* sums, const float* rows, int count, bool eager) {
+// eager: copies without waiting for an empty stage. released: reads a stage after it has released it.
+enum class RingFault { none, eager, released };
+
+// A warp copies rows of 64 floats into a ring of two; another one adds them.
+__global__ void ring(float* sums, const float* rows, int count, RingFault fault) {
   STAGEGPT_SHARED_STRUCT(RingMemory, memory);
   if (threadIdx.x == 0) {
     for (int i = 0; i < 2; ++i) memory.full[i].init(1), memory.empty[i].init(32);
@@ -259,7 +322,7 @@ __global__ void ring(float* sums, const float* rows, int count, bool eager) {
   if (threadIdx.x >= 32) {
     if (lane != 0) return;
     for (int i = 0; i < count; ++i) {
-      if (!eager) memory.empty[i % 2].wait(static_cast<unsigned>(i / 2 % 2) ^ 1);
+      if (fault != RingFault::eager) memory.empty[i % 2].wait(static_cast<unsigned>(i / 2 % 2) ^ 1);
       memory.full[i % 2].arrive_and_expect(256);
       bulk_load(memory.floats[i % 2], rows + 64 * i, memory.full[i % 2]);
     }
@@ -268,8 +331,9 @@ __global__ void ring(float* sums, const float* rows, int count, bool eager) {
   float sum = 0;
   for (int i = 0; i < count; ++i) {
     memory.full[i % 2].wait(static_cast<unsigned>(i / 2 % 2));
+    if (fault == RingFault::released) memory.empty[i % 2].arrive();
     sum += memory.floats[i % 2][lane] + memory.floats[i % 2].pair(32 + 2 * (lane / 2)).x;
-    memory.empty[i % 2].arrive();
+    if (fault != RingFault::released) memory.empty[i % 2].arrive();
   }
   sums[lane] = sum;
 }
@@ -279,16 +343,17 @@ TEST_P(EmulatedHopper, copies_in_a_ring) {
   std::vector<float> rows;
   for (int i = 0; i < 64 * kCount; ++i) rows.push_back(static_cast<float>(i * 7 % 11));
   DeviceArray<float> in(rows), out(32);
-  const auto run = [&](bool eager) {
-    launch<ring>(1, 64, shared_bytes_of<RingMemory>(), nullptr, out.data(), in.data(), kCount, eager);
+  const auto run = [&](RingFault fault) {
+    launch<ring>(1, 64, shared_bytes_of<RingMemory>(), nullptr, out.data(), in.data(), kCount, fault);
   };
-  run(false);
+  run(RingFault::none);
   for (std::size_t lane = 0; lane < 32; ++lane) {
     float want = 0;
     for (std::size_t i = 0; i < kCount; ++i) want += rows[64 * i + lane] + rows[64 * i + 32 + lane / 2 * 2];
     EXPECT_EQ(out.values()[lane], want);
   }
-  EXPECT_NE(error_of([&] { run(true); }), "");
+  EXPECT_NE(error_of([&] { run(RingFault::eager); }), "");
+  EXPECT_NE(error_of([&] { run(RingFault::released); }), "");
 }
 
 }  // namespace

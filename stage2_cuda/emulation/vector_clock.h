@@ -1,0 +1,34 @@
+// What happened before what in a block, between warps: a vector clock (F. Mattern, 1989, "Virtual Time and
+// Global States of Distributed Systems") with a component for each thread. Within a warp, and across a
+// __syncthreads, shared_memory.h knows it without one.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace stagegpt::gpu::emulation {
+
+// Of each warp, the accesses that happened before a point: times are those of the warp. A thread that arrives
+// at a barrier adds what it has done and what its warp knows to the barrier's clock; a warp that leaves the
+// barrier knows that. One lane that leaves it stands for its warp, so a race of another lane can be missed.
+class VectorClock {
+ public:
+  void clear() { warps_.clear(); }
+  void join(const VectorClock& other);
+  // What the running thread has done so far, and what its warp knows. It begins a new time of the warp.
+  void add_running_thread();
+  // Whether an access of a thread of the block, at this time of its warp, is among them.
+  bool includes(unsigned thread, std::uint32_t time) const;
+
+ private:
+  struct OfWarp {
+    std::uint32_t all = 0;                 // accesses of all lanes before this time
+    std::array<std::uint32_t, 32> lane{};  // those of one lane
+  };
+  OfWarp& of(unsigned warp);
+
+  std::vector<OfWarp> warps_;
+};
+
+}  // namespace stagegpt::gpu::emulation
