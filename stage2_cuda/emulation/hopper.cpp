@@ -46,6 +46,20 @@ void Awaited::end() const {
 
 }  // namespace emulation
 
+TensorMap make_tensor_map(const Bf16* data, const std::array<std::int64_t, 4>& extents) {
+  constexpr std::uintptr_t kUnit = 16;  // bytes
+  const auto [columns, slots, T, B] = extents;
+  const bool aligned = reinterpret_cast<std::uintptr_t>(data) % kUnit == 0 &&
+                       static_cast<std::size_t>(columns) * sizeof(Bf16) % kUnit == 0;
+  const auto fits = [](std::int64_t extent) { return extent >= 1 && extent <= std::int64_t{1} << 32; };
+  if (!aligned || !std::ranges::all_of(extents, fits)) {
+    throw KernelError(concat("a tensor map of ", static_cast<const void*>(data),
+                             " with (B,T,slots,columns) = (", B, ',', T, ',', slots, ',', columns,
+                             "): address and rows need a multiple of 16 bytes, extents 1 to 2^32"));
+  }
+  return {data, extents};
+}
+
 void tma_load(SharedTile& to, const TensorMap& map, int column, int slot, int t, int b, Barrier& barrier,
               std::source_location where) {
   const auto for_rows = [=](const auto& use) {

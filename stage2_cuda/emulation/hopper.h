@@ -107,9 +107,8 @@ struct TensorMap {
 
   const Bf16*& device_pointer() { return data; }
 };
-inline TensorMap make_tensor_map(const Bf16* data, const std::array<std::int64_t, 4>& extents) {
-  return {data, extents};
-}
+// Throws KernelError for what cuTensorMapEncodeTiled refuses.
+TensorMap make_tensor_map(const Bf16* data, const std::array<std::int64_t, 4>& extents);
 
 void tma_load(SharedTile& to, const TensorMap& map, int column, int slot, int t, int b, Barrier& barrier,
               std::source_location where = std::source_location::current());

@@ -158,6 +158,15 @@ TEST_P(EmulatedHopper, multiplies_registers_by_a_tile) {
 }
 TEST_P(EmulatedHopper, copies_zeros_beyond_a_tensor) { expect_product(true, false, 37); }
 
+TEST_P(EmulatedHopper, copies_only_aligned_rows) {
+  DeviceArray<Bf16> data(numbers(kElements, 5));
+  const std::string refusal = "address and rows need a multiple of 16 bytes";
+  expect_error({refusal}, [&] { make_tensor_map(data.data() + 4, {64, 1, 60, 1}); });
+  expect_error({refusal, "(1,64,1,60)"}, [&] { make_tensor_map(data.data(), {60, 1, 64, 1}); });
+  expect_error({"extents 1 to"}, [&] { make_tensor_map(data.data(), {64, 1, 0, 1}); });
+  make_tensor_map(data.data() + 8, {56, 1, 64, 1});
+}
+
 TEST_P(EmulatedHopper, needs_its_capability) {
   emulation::set_compute_capability(80);
   expect_error({"kernel product", "needs compute capability 9.0, and the emulated device has 8.0"},
