@@ -21,7 +21,8 @@
 //                                             starts a copy of 64 rows t, t + 1, … and 64 columns of a tensor
 //                                             (B,T,slots,columns); the tile gets zeros outside. Counts 8 KiB,
 //                                             zeros included. A kernel's parameter is a `const
-//                                             __grid_constant__ TensorMap`, made by make_tensor_map()
+//                                             __grid_constant__ TensorMap`, made by make_tensor_map(): the
+//                                             address and the rows in bytes are multiples of 16
 //   bulk_load(floats, from, barrier)          starts a copy of N floats, 16-byte aligned
 //   fence_proxy_async()                       between this thread's stores to a tile and a copy to it or a
 //                                             product that reads it, which a barrier orders after the fence

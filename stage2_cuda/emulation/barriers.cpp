@@ -31,8 +31,6 @@ void Barriers::init(std::uint64_t& state, int arrivals, Where where) {
   barriers_.push_back({.offset = offset,
                        .made = where,
                        .maker = current_thread->number,
-                       .epoch = current_block->shared().epoch(),
-                       .time = current_block->warp(current_thread->warp).time,
                        .arrivals = arrivals,
                        .missing = arrivals,
                        .waiters = {},
@@ -43,7 +41,11 @@ void Barriers::init(std::uint64_t& state, int arrivals, Where where) {
 }
 
 void Barriers::fence_init() {
-  for (MBarrier& barrier : barriers_) barrier.fenced |= barrier.maker == current_thread->number;
+  for (MBarrier& barrier : barriers_) {
+    if (barrier.maker != current_thread->number || std::exchange(barrier.fenced, true)) continue;
+    barrier.epoch = current_block->shared().epoch();
+    barrier.time = current_block->warp(current_thread->warp).time;
+  }
 }
 
 Barriers::MBarrier& Barriers::of(std::uint64_t state, const char* call, Where where) {
@@ -53,12 +55,13 @@ Barriers::MBarrier& Barriers::of(std::uint64_t state, const char* call, Where wh
   }
   MBarrier& barrier = barriers_[number];
   const auto refuse = [&](const char* why) {
-    fail(call, " in ", to_string(where), " of ", place(barrier.offset, barrier.made), ", after which ", why);
+    fail(call, " in ", to_string(where), " of ", place(barrier.offset, barrier.made), ": thread ",
+         to_string(current_block->thread(barrier.maker).index), ", which initialised it, ", why);
   };
-  if (!barrier.fenced) refuse("its thread has not called fence_barrier_init()");
+  if (!barrier.fenced) refuse("has not called fence_barrier_init() since");
   if (barrier.epoch == current_block->shared().epoch() &&
       !in_order(static_cast<std::uint16_t>(barrier.maker), barrier.time))
-    refuse("its thread and this one have not met");
+    refuse("and this one have met at no barrier since its fence_barrier_init()");
   return barrier;
 }
 

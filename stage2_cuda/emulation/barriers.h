@@ -26,7 +26,8 @@ class Barriers {
   void begin_block();
 
   void init(std::uint64_t& state, int arrivals, Where where);
-  // After it, other threads may use the barriers that this thread has initialised, once it has met them.
+  // After it, the barriers that this thread has initialised may be used, by other threads once they have met
+  // it.
   void fence_init();
   void arrive(std::uint64_t& state, Where where) { arrive(state, 0, "Barrier::arrive", where); }
   void arrive_and_expect(std::uint64_t& state, int bytes, Where where) {
@@ -60,9 +61,9 @@ class Barriers {
   struct MBarrier {
     std::ptrdiff_t offset = 0;  // in shared memory
     Where made;
-    unsigned maker = 0;  // the thread, which made it at this epoch and time
-    std::uint32_t epoch = 0, time = 0;
+    unsigned maker = 0;  // the thread
     bool fenced = false;
+    std::uint32_t epoch = 0, time = 0;                 // of the fence
     int arrivals = 0, missing = 0;                     // of a phase; still to come in this one
     std::int64_t expected = 0, landed = 0, begun = 0;  // bytes of this phase
     std::uint32_t phase = 0;

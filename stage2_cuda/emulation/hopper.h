@@ -172,12 +172,15 @@ class Operand : private emulation::ProductRegisters {
 
 namespace emulation {
 
+inline constexpr int kMostAccumulators = 2;  // in an array that wgmma_fence and wgmma_wait name
+
 template <class Registers, class Use>
 void for_registers(Registers& registers, const Use& use) {
   use(registers.registers());
 }
 template <class Registers, int N, class Use>
 void for_registers(Registers (&registers)[N], const Use& use) {
+  static_assert(N <= kMostAccumulators);
   for (Registers& each : registers) use(each.registers());
 }
 
@@ -190,7 +193,7 @@ struct Awaited {
   }
   void end() const;  // after the wait
 
-  std::array<ProductRegisters*, 2> all = {};
+  std::array<ProductRegisters*, kMostAccumulators> all = {};
   std::size_t count = 0;
   Where where;
 };

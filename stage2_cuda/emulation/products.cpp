@@ -11,7 +11,6 @@
 namespace stagegpt::gpu::emulation {
 namespace {
 
-constexpr unsigned kWarpgroupWarps = 4;
 constexpr std::size_t kRows = 16, kColumns = 64, kTerms = 16;  // of a warp's product
 
 bool same(const TilePart& a, const TilePart& b) { return a.tile == b.tile && a.k == b.k && a.rows == b.rows; }
@@ -57,6 +56,7 @@ void Products::begin(const Product& product) {
 }
 
 void Products::commit() {
+  used_ = true;
   OfThread& self = of_thread_[current_thread->number];
   self.groups.push_back(self.products.size() -
                         std::accumulate(self.groups.begin(), self.groups.end(), std::size_t{0}));
@@ -89,6 +89,7 @@ void Products::compute(void* const (&lanes)[kWarpSize]) {
 }
 
 void Products::step(unsigned warp, const Step& step) {
+  used_ = true;
   OfWarpgroup& group = of_warpgroup_[warp / kWarpgroupWarps];
   std::size_t& at = group.of_warp[warp % kWarpgroupWarps];
   if (at == group.steps.size()) group.steps.push_back(step);
@@ -98,8 +99,11 @@ void Products::step(unsigned warp, const Step& step) {
 }
 
 std::string Products::Step::name() const {
-  if (product.b.tile == nullptr) return concat("waits for all groups of products but the last ", kept_groups);
-  return concat("starts wgmma in ", to_string(product.where));
+  if (product.b.tile == nullptr) return concat("calls wgmma_wait<", kept_groups, '>');
+  const auto offset = reinterpret_cast<const char*>(product.b.tile) -
+                      static_cast<const char*>(current_block->shared().begin());
+  return concat("starts wgmma in ", to_string(product.where), " with part ", product.b.k,
+                " of the tile at byte ", offset, " on the right");
 }
 
 void Products::check_steps() const {

@@ -13,6 +13,8 @@
 
 namespace stagegpt::gpu::emulation {
 
+constexpr unsigned kWarpgroupWarps = 4;
+
 // Registers of a thread that products use. `fenced`: not touched since the last wgmma_fence of them.
 struct ProductRegisters {
   bool fenced = false;
@@ -73,14 +75,14 @@ class Products {
   };
   struct OfWarpgroup {
     std::vector<Step> steps;  // of the warp that is first
-    std::array<std::size_t, 4> of_warp = {};
+    std::array<std::size_t, kWarpgroupWarps> of_warp = {};
   };
   static void compute(void* const (&lanes)[kWarpSize]);
   void compute(unsigned warp, std::size_t index);
   void step(unsigned warp, const Step& step);
 
   std::array<OfThread, kMaxBlockThreads> of_thread_;
-  std::array<OfWarpgroup, kMaxBlockThreads / (4 * kWarpSize)> of_warpgroup_;
+  std::array<OfWarpgroup, kMaxBlockThreads / (kWarpgroupWarps * kWarpSize)> of_warpgroup_;
   bool used_ = false;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "stage2_cuda/emulation/block.h"
 #include "stage2_cuda/emulation/lanes.h"
@@ -12,8 +13,8 @@ namespace {
 
 constexpr std::size_t kArrayAlignment = 16, kMemoryAlignment = 1024;
 
-[[noreturn]] void race(const SharedSpan& array, std::int64_t i, const char* does, std::uint16_t other,
-                       const char* did) {
+[[noreturn, gnu::cold]] void race(const SharedSpan& array, std::int64_t i, const char* does,
+                                  std::uint16_t other, const char* did) {
   fail(does, ' ', array.declaration->name, '[', i, "], which thread ",
        to_string(current_block->thread(other).index), ' ', did, " with no barrier in between");
 }
@@ -74,33 +75,34 @@ SharedSpan SharedMemory::make(const SharedDeclaration& declaration) {
   return arrays_[array_count_++] = span;
 }
 
-void SharedMemory::check_access(const SharedSpan& array, std::int64_t i, const char* does) const {
-  if (i < 0 || static_cast<std::size_t>(i) >= array.count) {
-    fail(does, ' ', array.declaration->name, '[', i, "], beyond its ", array.count, " elements");
+// Of an element that may not be accessed, apart from races.
+void SharedMemory::refuse(const SharedSpan& array, std::int64_t i, const char* does) const {
+  std::string why = "to which an asynchronous copy is under way: its thread has not called cp_async_wait_all";
+  if (!array.has(i)) {
+    why = concat("beyond its ", array.count, " elements");
+  } else if (array.cells[i].write_epoch < first_epoch_) {
+    why = "which is uninitialised: no thread of the block has written it yet";
   }
-  if (array.cells[i].copy_block == first_epoch_) {
-    fail(does, ' ', array.declaration->name, '[', i,
-         "], to which an asynchronous copy is under way: its thread has not called cp_async_wait_all");
-  }
+  fail(does, ' ', array.declaration->name, '[', i, "], ", why);
 }
 
 void SharedMemory::read(const SharedSpan& array, std::int64_t i) {
-  check_access(array, i, "reads");
+  if (!array.has(i)) refuse(array, i, "reads");
   Cell& cell = array.cells[i];
-  if (cell.write_epoch < first_epoch_) {
-    fail("reads ", array.declaration->name, '[', i,
-         "], which is uninitialised: no thread of the block has written it yet");
-  }
-  if (cell.write_epoch == epoch_ && !in_order(cell.writer, cell.write_time)) {
+  if (cell.write_epoch < first_epoch_ || cell.writer == kCopying) refuse(array, i, "reads");
+  if (cell.write_epoch == epoch_ && !in_order(cell.writer, cell.write_time))
     race(array, i, "reads", cell.writer, "has written");
-  }
   record_reader(cell);
 }
 
 void SharedMemory::write(const SharedSpan& array, std::int64_t i) {
-  check_access(array, i, "writes");
-  check_unordered(array, i, "writes");
+  if (!array.has(i)) refuse(array, i, "writes");
   Cell& cell = array.cells[i];
+  check_unordered(array, i, "writes");
+  record_writer(cell);
+}
+
+void SharedMemory::record_writer(Cell& cell) const {
   cell.write_epoch = epoch_;
   cell.writer = current_thread->number;
   cell.write_time = current_block->warp(current_thread->warp).time;
@@ -108,15 +110,12 @@ void SharedMemory::write(const SharedSpan& array, std::int64_t i) {
 
 void SharedMemory::begin_copy(const SharedSpan& array, std::int64_t i) {
   write(array, i);
-  array.cells[i].copy_block = first_epoch_;
+  array.cells[i].writer = kCopying;
 }
 
-void SharedMemory::end_copy(const SharedSpan& array, std::int64_t i) {
-  array.cells[i].copy_block = 0;
-  write(array, i);
-}
+void SharedMemory::end_copy(const SharedSpan& array, std::int64_t i) { record_writer(array.cells[i]); }
 
-void SharedMemory::check_copy(const SharedSpan& array, std::int64_t first, std::size_t count) const {
+void SharedMemory::check_may_copy(const SharedSpan& array, std::int64_t first, std::size_t count) const {
   for (std::size_t i = 0; i < count; ++i)
     check_unordered(array, first + static_cast<std::int64_t>(i), "starts a copy to");
 }
@@ -131,6 +130,7 @@ void SharedMemory::written_by_copy(const SharedSpan& array, std::int64_t first, 
 // That the running thread may write: all recorded accesses came before.
 void SharedMemory::check_unordered(const SharedSpan& array, std::int64_t i, const char* does) const {
   const Cell& cell = array.cells[i];
+  if (cell.write_epoch >= first_epoch_ && cell.writer == kCopying) refuse(array, i, does);
   const auto check = [&](std::uint16_t other, std::uint32_t time, const char* did) {
     if (!in_order(other, time)) race(array, i, does, other, did);
   };
@@ -143,17 +143,24 @@ void SharedMemory::check_unordered(const SharedSpan& array, std::int64_t i, cons
 
 void SharedMemory::record_reader(Cell& cell) const {
   const Thread& self = *current_thread;
-  const std::uint32_t time = current_block->warp(self.warp).time;
+  const Warp& warp = current_block->warp(self.warp);
+  const std::uint32_t time = warp.time;
   if (cell.read_epoch != epoch_) {
     cell.read_epoch = epoch_;
     cell.earlier = cell.other_warp = kNoThread;
   } else if (cell.reader / kWarpSize != self.warp) {
-    if (!in_order(cell.reader, cell.reader_time)) {
-      if (in_order(cell.other_warp, cell.other_time)) {
+    const bool has_met = !warp.known.empty();  // for speed: without, no other warp is in order
+    if (!has_met || !in_order(cell.reader, cell.reader_time)) {
+      if (cell.other_warp == kNoThread || (has_met && in_order(cell.other_warp, cell.other_time))) {
         cell.other_warp = self.number;
         cell.other_time = time;
       }
       return;
+    }
+    cell.earlier = kNoThread;
+    if (cell.other_warp != kNoThread && cell.other_warp / kWarpSize == self.warp) {
+      cell.earlier = std::exchange(cell.other_warp, kNoThread);
+      cell.earlier_time = cell.other_time;
     }
   } else if (cell.reader != self.number) {
     cell.earlier = cell.reader;
@@ -167,8 +174,10 @@ bool in_order(std::uint16_t other, std::uint32_t time) {
   const Thread& self = *current_thread;
   if (other == self.number || other == kNoThread) return true;
   const Warp& warp = current_block->warp(self.warp);
-  if (other / kWarpSize != self.warp) return warp.known.includes(other, time);
-  return time < warp.full_time || (warp.partial && time < warp.clock[self.lane][other % kWarpSize]);
+  if (other / kWarpSize == self.warp &&
+      (time < warp.full_time || (warp.partial && time < warp.clock[self.lane][other % kWarpSize])))
+    return true;
+  return warp.known.includes(other, time);
 }
 
 void pass_time(Warp& warp, unsigned mask, unsigned existing) {

@@ -20,7 +20,8 @@ constexpr std::size_t kSharedBytes = std::size_t{99} << 10;
 constexpr std::size_t kMostSharedBytes = std::size_t{227} << 10;  // of compute capability 9.0
 // Of the emulated device.
 std::size_t shared_bytes_limit();
-constexpr std::uint16_t kNoThread = 0xFFFF;
+constexpr std::uint16_t kNoThread = 0xFFFF,
+                        kCopying = 0xFFFE;  // the latter: an asynchronous copy is under way
 
 // The recorded accesses to one element: its last writer and, since the last __syncthreads, the last two
 // reading lanes of one warp and one reading thread of another warp. A reader that is ordered before a new one
@@ -32,7 +33,6 @@ struct Cell {
   std::uint32_t write_time = 0;                     // time of the writer's warp
   std::uint32_t reader_time = 0, earlier_time = 0;  // times of the readers' warp
   std::uint32_t other_time = 0;                     // time of the other warp
-  std::uint32_t copy_block = 0;                     // first epoch of the block that has a copy under way
   std::uint16_t writer = 0, reader = 0, earlier = kNoThread, other_warp = kNoThread;
 };
 
@@ -48,6 +48,8 @@ struct SharedSpan {
   void* data = nullptr;
   Cell* cells = nullptr;
   std::size_t count = 0;
+
+  bool has(std::int64_t i) const { return static_cast<std::size_t>(i) < count; }  // negative ones are large
 };
 
 class SharedMemory {
@@ -75,7 +77,7 @@ class SharedMemory {
   void end_copy(const SharedSpan& array, std::int64_t i);
   // A copy of the copy engine will write elements: it races with accesses that are not ordered before the
   // running thread, which starts it. Throws KernelError.
-  void check_copy(const SharedSpan& array, std::int64_t first, std::size_t count) const;
+  void check_may_copy(const SharedSpan& array, std::int64_t first, std::size_t count) const;
   // It has written them. Its barrier orders it (barriers.h).
   void written_by_copy(const SharedSpan& array, std::int64_t first, std::size_t count);
 
@@ -85,7 +87,8 @@ class SharedMemory {
   };
   SharedSpan make(const SharedDeclaration& declaration);
   void record_reader(Cell& cell) const;
-  void check_access(const SharedSpan& array, std::int64_t i, const char* does) const;
+  void record_writer(Cell& cell) const;
+  [[noreturn, gnu::cold]] void refuse(const SharedSpan& array, std::int64_t i, const char* does) const;
   void check_unordered(const SharedSpan& array, std::int64_t i, const char* does) const;
 
   std::unique_ptr<void, Free> bytes_;

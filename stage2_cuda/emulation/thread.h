@@ -39,7 +39,8 @@ struct Warp {
   std::uint64_t value[kWarpSize] = {};
   std::uint8_t source[kWarpSize] = {};
   void* record[kWarpSize] = {};
-  // Order of the lanes' accesses to shared memory: each __syncwarp increments the time.
+  // Order of the lanes' accesses to shared memory: each __syncwarp, and each arrival of a lane at a
+  // barrier of compute capability 9.0, increments the time.
   std::uint32_t time = 0;
   std::uint32_t full_time = 0;  // time of the last __syncwarp of all lanes
   bool partial = false;         // whether a __syncwarp of only some lanes followed

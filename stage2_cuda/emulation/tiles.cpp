@@ -57,13 +57,15 @@ void Tiles::check_products(const Tile& tile, const Parts&... does) const {
   if (tile.products != 0)
     fail(does..., "which a product reads that was started in ", to_string(tile.product_at),
          " and is under way");
-  for (unsigned thread = 0; thread < current_block->threads(); ++thread) {
-    const auto& read = tile.read[thread / kWarpSize];
-    if (read.epoch == current_block->shared().epoch() &&
-        !in_order(static_cast<std::uint16_t>(thread), read.time)) {
-      fail(does..., "which a product of thread ", to_string(current_block->thread(thread).index),
-           " has read with no barrier in between");
+  const unsigned self = current_thread->warp, epoch = current_block->shared().epoch();
+  for (unsigned warp = 0; warp * kWarpSize < current_block->threads(); ++warp) {
+    const auto& read = tile.read[warp];
+    if (warp == self || read.epoch != epoch ||
+        current_block->warp(self).known.includes_warp(warp, read.time)) {
+      continue;
     }
+    fail(does..., "which a product of thread ", to_string(current_block->thread(warp * kWarpSize).index),
+         " and its warp has read with no barrier in between");
   }
 }
 
@@ -91,7 +93,12 @@ void Tiles::write(const void* begin, const void* to, std::size_t bytes) {
 
 void Tiles::fence() {
   if (of_thread_.empty()) return;
-  for (Tile* tile : std::exchange(of_thread_[current_thread->number], {})) --tile->unfenced;
+  const std::uint32_t epoch = current_block->shared().epoch();
+  for (Tile* tile : std::exchange(of_thread_[current_thread->number], {})) {
+    --tile->unfenced;
+    if (std::exchange(tile->stored_epoch, epoch) != epoch) tile->stored.clear();
+    tile->stored.add_running_thread();
+  }
 }
 
 void Tiles::begin_copy(const void* begin, std::uint64_t& barrier, std::size_t bytes,
@@ -110,9 +117,10 @@ void Tiles::begin_copy(const void* begin, std::uint64_t& barrier, std::size_t by
     refuse("to which another copy is under way, started in ", to_string(tile.copied_at));
   }
   const std::ptrdiff_t first = offset(begin) / static_cast<std::ptrdiff_t>(kCell);
-  current_block->shared().check_copy(span_, first, bytes / kCell);
+  current_block->shared().check_may_copy(span_, first, bytes / kCell);
   tile.copied = true;
   tile.copied_at = where;
+  tile.stored.clear();
   tile.copy = current_block->barriers().begin_copy(
       barrier, static_cast<std::int64_t>(bytes),
       [this, first, bytes, copy = std::move(land)] {
@@ -133,6 +141,12 @@ void Tiles::begin_product(const void* begin, Where where) {
     fail("starts a product in ", to_string(where), " that reads the tile at byte ", offset(begin),
          " of shared memory, to which ", tile.unfenced,
          " threads have stored without fence_proxy_async() after it");
+  }
+  const unsigned self = current_thread->warp;
+  if (!tile.stored.empty() && tile.stored_epoch == current_block->shared().epoch() &&
+      !current_block->warp(self).known.includes(tile.stored, self)) {
+    fail("starts a product in ", to_string(where), " that reads the tile at byte ", offset(begin),
+         " of shared memory, to which another warp has stored with no barrier in between");
   }
   tile.product_at = where;
   ++tile.products;

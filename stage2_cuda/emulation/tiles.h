@@ -40,6 +40,8 @@ class Tiles {
     Where copied_at, product_at;
     unsigned products = 0;  // started and not computed, by thread
     unsigned unfenced = 0;  // threads that have stored, and not called fence()
+    VectorClock stored;     // what happened before these fences
+    std::uint32_t stored_epoch = 0;
     struct {
       std::uint32_t epoch = 0, time = 0;
     } read[kMaxBlockThreads / kWarpSize];  // by a product of each warp that has been computed

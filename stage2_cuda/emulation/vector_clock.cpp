@@ -21,7 +21,7 @@ void VectorClock::join(const VectorClock& other) {
     OfWarp& own = of(warp);
     const OfWarp& more = other.warps_[warp];
     raise(own.all, more.all);
-    for (unsigned lane = 0; lane < kWarpSize; ++lane) raise(own.lane[lane], more.lane[lane]);
+    for (unsigned lane = 0; lane < kLanes; ++lane) raise(own.lane[lane], more.lane[lane]);
   }
 }
 
@@ -32,15 +32,32 @@ void VectorClock::add_running_thread() {
   OfWarp& own = of(self.warp);
   raise(own.all, warp.full_time);
   if (warp.partial) {
-    for (unsigned lane = 0; lane < kWarpSize; ++lane) raise(own.lane[lane], warp.clock[self.lane][lane]);
+    for (unsigned lane = 0; lane < kLanes; ++lane) raise(own.lane[lane], warp.clock[self.lane][lane]);
   }
   own.lane[self.lane] = ++warp.time;
 }
 
 bool VectorClock::includes(unsigned thread, std::uint32_t time) const {
-  const unsigned warp = thread / kWarpSize;
+  const unsigned warp = thread / kLanes;
   if (warp >= warps_.size()) return false;
-  return time < std::max(warps_[warp].all, warps_[warp].lane[thread % kWarpSize]);
+  return time < std::max(warps_[warp].all, warps_[warp].lane[thread % kLanes]);
+}
+
+bool VectorClock::includes_warp(unsigned warp, std::uint32_t time) const {
+  if (warp >= warps_.size()) return false;
+  return time < std::max(warps_[warp].all, std::ranges::max(warps_[warp].lane));
+}
+
+bool VectorClock::includes(const VectorClock& other, unsigned self) const {
+  for (unsigned warp = 0; warp < other.warps_.size(); ++warp) {
+    const OfWarp none, &own = warp < warps_.size() ? warps_[warp] : none, &more = other.warps_[warp];
+    if (warp == self) continue;
+    if (more.all > own.all) return false;
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+      if (more.lane[lane] > std::max(own.all, own.lane[lane])) return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace stagegpt::gpu::emulation

@@ -15,16 +15,22 @@ namespace stagegpt::gpu::emulation {
 class VectorClock {
  public:
   void clear() { warps_.clear(); }
+  bool empty() const { return warps_.empty(); }
   void join(const VectorClock& other);
   // What the running thread has done so far, and what its warp knows. It begins a new time of the warp.
   void add_running_thread();
   // Whether an access of a thread of the block, at this time of its warp, is among them.
   bool includes(unsigned thread, std::uint32_t time) const;
+  // The same of what a warp did as a whole, after which any of its lanes may have arrived.
+  bool includes_warp(unsigned warp, std::uint32_t time) const;
+  // Whether all of `other` is among them, but for what warp `self` has done.
+  bool includes(const VectorClock& other, unsigned self) const;
 
  private:
+  static constexpr unsigned kLanes = 32;
   struct OfWarp {
-    std::uint32_t all = 0;                 // accesses of all lanes before this time
-    std::array<std::uint32_t, 32> lane{};  // those of one lane
+    std::uint32_t all = 0;                     // accesses of all lanes before this time
+    std::array<std::uint32_t, kLanes> lane{};  // those of one lane
   };
   OfWarp& of(unsigned warp);
 

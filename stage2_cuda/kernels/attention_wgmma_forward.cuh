@@ -62,15 +62,15 @@ __device__ inline void powers(Accumulator& s, const RowsOfSoftmax& rows, float c
   }
 }
 
-// The same after m has been raised to the maximum of these s, with l rescaled. kept: what out is to be
-// multiplied by.
+// The same after m has been raised to the maximum of these s, with l rescaled. The rows of out are to be
+// multiplied by `factor`.
 __device__ inline void powers_with_new_max(Accumulator& s, RowsOfSoftmax& rows, float c, float (&sums)[2],
-                                           float (&kept)[2]) {
+                                           float (&factor)[2]) {
   STAGEGPT_UNROLL for (int r = 0; r < 2; ++r) {
     const float shift = fminf(rows.shift[r], shift_of(s, r, c));
-    kept[r] = exp2_approx(shift - rows.shift[r]);
+    factor[r] = exp2_approx(shift - rows.shift[r]);
     rows.shift[r] = shift;
-    rows.sum[r] *= kept[r];
+    rows.sum[r] *= factor[r];
   }
   powers(s, rows, c, sums);
 }
@@ -117,16 +117,16 @@ __device__ void attend(const WgmmaCall& call, int place, typename W::Memory& mem
     multiply(s, q, memory.walked[ring.stage()][0]);
     add_product(out, p, memory.walked[stage][1]);
     wgmma_wait<1>(s);
-    float sums[2], kept_of_out[2];
+    float sums[2], factor[2];
     powers(s, rows, c, sums);
     constexpr float kLimit = 0x1p64F;
     const bool raise = __ballot_sync(kAllLanes, sums[0] < kLimit && sums[1] < kLimit) != kAllLanes;
     if (raise) {  // in some warps only: a wait of wgmma needs them all
       multiply_by_warp(s, q, memory.walked[ring.stage()][0]);
-      powers_with_new_max(s, rows, c, sums, kept_of_out);
+      powers_with_new_max(s, rows, c, sums, factor);
     }
     wgmma_wait<0>(out, p);
-    if (raise) scale_rows(out, kept_of_out);
+    if (raise) scale_rows(out, factor);
     W::release(memory, stage);
     rows.sum[0] += sums[0], rows.sum[1] += sums[1];
     if constexpr (kDropout) drop(s, kept(left - 1));

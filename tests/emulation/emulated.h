@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "stage2_cuda/emulation/settings.h"
 #include "stage2_cuda/launch.h"
 
 namespace stagegpt::test {
@@ -33,6 +34,24 @@ class DeviceArray {
  private:
   std::size_t size_;
   T* data_;
+};
+
+// The emulated device has this compute capability and number of OS threads, until the object's lifetime ends.
+class EmulatedDevice {
+ public:
+  explicit EmulatedDevice(int capability, int threads = gpu::emulation::threads()) {
+    gpu::emulation::set_compute_capability(capability);
+    gpu::emulation::set_threads(threads);
+  }
+  ~EmulatedDevice() {
+    gpu::emulation::set_compute_capability(capability_);
+    gpu::emulation::set_threads(threads_);
+  }
+  EmulatedDevice(const EmulatedDevice&) = delete;
+  EmulatedDevice& operator=(const EmulatedDevice&) = delete;
+
+ private:
+  int capability_ = gpu::emulation::compute_capability(), threads_ = gpu::emulation::threads();
 };
 
 // Runs each test in the thread order of its parameter, and restores the default order afterwards.

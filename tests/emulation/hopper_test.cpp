@@ -13,15 +13,7 @@ namespace {
 using namespace gpu;
 
 class EmulatedHopper : public InEveryOrder {
- protected:
-  void SetUp() override {
-    InEveryOrder::SetUp();
-    emulation::set_compute_capability(90);
-  }
-  void TearDown() override {
-    emulation::set_compute_capability(80);
-    InEveryOrder::TearDown();
-  }
+  const EmulatedDevice device_{90};
 };
 INSTANTIATE_TEST_SUITE_P(Orders, EmulatedHopper, kOrders, order_name);
 
@@ -46,7 +38,8 @@ enum class Fault {
   no_fence,       // no wgmma_fence after an accumulator was changed
   changed,        // changes an operand in flight
   too_early,      // copies to a tile that a product reads
-  not_met,        // copies to a tile that other warps' products have read, perhaps
+  not_met,        // copies to a tile that products of other warps read, or have read
+  met,            // no fault: the same after a barrier of these warps
   no_proxy,       // no fence_proxy_async between stores to a tile and a product
   no_sync_warp,   // reads what another lane has stored
   not_ended,      // waits for too few groups
@@ -116,6 +109,11 @@ __global__ void product(float* c, const __grid_constant__ TensorMap a, const __g
     tma_load(memory.b, b, 0, 0, 0, 0, memory.full);
   }
   if (fault != Fault::half || warp < 2) named_barrier(1, 128);
+  if (fault == Fault::met && thread == 0) {
+    memory.full.arrive_and_expect(kTileBytes);
+    tma_load(memory.b, b, 0, 0, 0, 0, memory.full);
+    memory.full.wait(1);
+  }
   for (int e = 0; e < 32; ++e) {
     const int row = 16 * warp + lane / 4 + 8 * (e / 2 % 2), column = 8 * (e / 4) + 2 * (lane % 4) + e % 2;
     c[64 * row + column] = sums[e];
@@ -168,7 +166,7 @@ TEST_P(EmulatedHopper, copies_only_aligned_rows) {
 }
 
 TEST_P(EmulatedHopper, needs_its_capability) {
-  emulation::set_compute_capability(80);
+  const EmulatedDevice older(80);
   expect_error({"kernel product", "needs compute capability 9.0, and the emulated device has 8.0"},
                [] { run_product(false, false); });
 }
@@ -195,9 +193,10 @@ TEST_P(EmulatedHopper, finds_a_wrong_count_of_bytes) {
                 "lacks 0 of 1 arrivals and 8192 of 24576 bytes"});
 }
 TEST_P(EmulatedHopper, finds_a_barrier_that_other_threads_may_not_use_yet) {
-  expect_fault(Fault::no_init_fence, false, {"its thread has not called fence_barrier_init()"});
+  expect_fault(Fault::no_init_fence, false,
+               {"thread (0,0,0), which initialised it, has not called fence_barrier_init() since"});
   const std::string error = error_of([] { run_product(true, false, Fault::not_met_init); });
-  EXPECT_TRUE(error.find("its thread and this one have not met") != std::string::npos ||
+  EXPECT_TRUE(error.find("and this one have met at no barrier") != std::string::npos ||
               error.find("a barrier that is not initialised") != std::string::npos)
       << error;
 }
@@ -213,9 +212,7 @@ TEST_P(EmulatedHopper, finds_registers_that_are_used_in_flight) {
                {"wgmma_wait in hopper_test.cpp:", "names registers of products in a group for which"});
 }
 TEST_P(EmulatedHopper, finds_warps_of_a_warpgroup_that_differ) {
-  expect_fault(
-      Fault::one_warp, false,
-      {"has done 5 of the 6 steps of its warpgroup", "waits for all groups of products but the last 0"});
+  expect_fault(Fault::one_warp, false, {"has done 5 of the 6 steps of its warpgroup", "calls wgmma_wait<0>"});
   expect_fault(Fault::other_order, false,
                {"this warp starts wgmma in hopper_test.cpp:", "another warp of its warpgroup starts wgmma"});
 }
@@ -226,8 +223,15 @@ TEST_P(EmulatedHopper, finds_a_missing_fence_of_registers) {
 TEST_P(EmulatedHopper, finds_a_copy_to_a_tile_in_use) {
   expect_fault(Fault::too_early, false,
                {"starts a copy in hopper_test.cpp:", "tile at byte 8192", "a product reads"});
-  expect_fault(Fault::not_met, false,
-               {"starts a copy in hopper_test.cpp:", "tile at byte 8192", "a product"});
+  EXPECT_EQ(error_of([] { run_product(true, false, Fault::met); }), "");
+  const std::string error = error_of([] { run_product(true, false, Fault::not_met); });
+  EXPECT_NE(error.find("tile at byte 8192"), std::string::npos) << error;
+  bool found = error.find("which a product reads") != std::string::npos ||  // or is late for its own
+               error.find("starts a product that reads") != std::string::npos;
+  for (const unsigned warp : {1U, 2U, 3U})
+    found |= error.find(concat("a product of thread (", 32 * warp, ",0,0) and its warp has read")) !=
+             std::string::npos;
+  EXPECT_TRUE(found) << error;
 }
 
 struct StoresMemory {
@@ -266,13 +270,47 @@ TEST_P(EmulatedHopper, orders_stores_to_a_tile) {
   EXPECT_NE(error_of_stores(Fault::no_sync_warp), "");
 }
 
+// Warp 4 stores a tile, which warps 0 to 3 multiply by itself, after a barrier if `met`.
+__global__ void stored_by_another(float* c, bool met) {
+  STAGEGPT_SHARED_STRUCT(StoresMemory, memory);
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread >= 128) {
+    for (int i = 0; i < 64; ++i) memory.tile.store_pair(i, 2 * (thread % 32), rounded_pair(1, 2));
+    fence_proxy_async();
+  }
+  if (met) named_barrier(1, 160);
+  if (thread >= 128) return;
+  Accumulator sums;
+  wgmma_fence(sums);
+  wgmma(sums, memory.tile.columns(0), memory.tile.columns(0), false);
+  wgmma_commit();
+  wgmma_wait<0>(sums);
+  c[thread] = sums[0];
+}
+
+TEST_P(EmulatedHopper, orders_stores_before_products_of_other_warps) {
+  DeviceArray<float> c(128);
+  const auto run = [&](bool met) {
+    return error_of(
+        [&] { launch<stored_by_another>(1, 160, shared_bytes_of<StoresMemory>(), nullptr, c.data(), met); });
+  };
+  EXPECT_EQ(run(true), "");
+  EXPECT_EQ(c.values()[17], 8 * (1 + 4));
+  const std::string error = run(false);  // the product may come first, or between the stores
+  EXPECT_TRUE(error.find("to which another warp has stored with no barrier in between") !=
+                  std::string::npos ||
+              error.find("uninitialised") != std::string::npos ||
+              error.find("without fence_proxy_async()") != std::string::npos)
+      << error;
+}
+
 struct PassedMemory {
   Barrier barrier;
 };
 
 // Warp 0 writes numbers, which pass through a barrier of warps 0 and 1 and a named barrier of warps 1 and 2.
-// `reader` reads them, a warp that is at no other barrier of these. If not `together`, only one lane of warp
-// 0 has written before it arrives.
+// Warp `reader` reads them; warp 3 is at none of these barriers. If not `together`, no __syncwarp orders the
+// writes of other lanes before the arrival of lane 31.
 __global__ void passed_on(float* out, int reader, bool together) {
   STAGEGPT_SHARED(float, numbers, 32);
   STAGEGPT_SHARED_STRUCT(PassedMemory, memory);
@@ -308,6 +346,33 @@ TEST_P(EmulatedHopper, orders_warps_by_the_barriers_at_which_they_meet) {
   for (const std::string& error : {run(1, false), run(2, false), run(3, true)}) {
     const bool race = error.find("with no barrier in between") != std::string::npos;
     EXPECT_TRUE(race || error.find("uninitialised") != std::string::npos) << error;
+  }
+}
+
+// Lane 1 reads what lane 0 of its warp has written. Between them is a barrier, and no __syncwarp.
+__global__ void passed_in_warp(float* out, bool named) {
+  STAGEGPT_SHARED(float, number, 1);
+  STAGEGPT_SHARED_STRUCT(PassedMemory, memory);
+  if (threadIdx.x == 0) {
+    memory.barrier.init(32);
+    fence_barrier_init();
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) number[0] = 5;
+  if (named) {
+    named_barrier(1, 32);
+  } else {
+    memory.barrier.arrive();
+    memory.barrier.wait(0);
+  }
+  if (threadIdx.x == 1) *out = number[0];
+}
+
+TEST_P(EmulatedHopper, orders_lanes_by_the_barriers_at_which_they_meet) {
+  for (const bool named : {false, true}) {
+    DeviceArray<float> out(1);
+    launch<passed_in_warp>(1, 32, shared_bytes_of<PassedMemory>(), nullptr, out.data(), named);
+    EXPECT_EQ(out.values()[0], 5) << named;
   }
 }
 
@@ -361,8 +426,16 @@ TEST_P(EmulatedHopper, copies_in_a_ring) {
     for (std::size_t i = 0; i < kCount; ++i) want += rows[64 * i + lane] + rows[64 * i + 32 + lane / 2 * 2];
     EXPECT_EQ(out.values()[lane], want);
   }
-  EXPECT_NE(error_of([&] { run(RingFault::eager); }), "");
-  EXPECT_NE(error_of([&] { run(RingFault::released); }), "");
+  const std::string error = error_of([&] { run(RingFault::released); });
+  EXPECT_NE(error.find("starts a copy to memory["), std::string::npos) << error;
+  EXPECT_NE(error.find("has read with no barrier in between"), std::string::npos) << error;
+  const std::string eager = error_of([&] { run(RingFault::eager); });
+  EXPECT_TRUE(eager.find("another copy is under way") != std::string::npos ||
+              eager.find("has all 1 arrivals") != std::string::npos ||
+              eager.find("waits in Barrier::wait") != std::string::npos ||
+              eager.find("this thread has not waited for phase") != std::string::npos ||
+              eager.find("with no barrier in between") != std::string::npos)
+      << eager;
 }
 
 }  // namespace

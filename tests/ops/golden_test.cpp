@@ -55,7 +55,7 @@ bool is_single(const GoldenTarget& target) { return target.dtype != DType::f64; 
 // Steps of a training. Under the sanitizers they take long on the emulator, and not all of its backends have
 // kernels of their own.
 bool is_quick(const GoldenTarget& target) {
-  return target.backend->trains() && !(test::kSanitized && target.backend->brief);
+  return target.backend->runs_models() && !(test::kSanitized && target.backend->brief);
 }
 
 std::ostream& operator<<(std::ostream& out, const GoldenTarget& target) {

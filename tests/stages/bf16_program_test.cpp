@@ -9,17 +9,22 @@ namespace stagegpt::test {
 namespace {
 
 const Arguments kBf16 = {"--precision", "bf16"};
+const RunOptions kOn90 = {.environment = {{"STAGEGPT_EMULATOR_CAPABILITY", "9.0"}}};
 
 class Bf16Training : public TrainedRuns {
  protected:
-  ProgramResult run(const std::string& job, const Arguments& arguments) const {
-    return run_program("stage2_" + job + "_emulated", with_flags(kBf16, arguments), directory_.path());
+  ProgramResult run(const std::string& job, const Arguments& arguments,
+                    const RunOptions& options = {}) const {
+    return run_program("stage2_" + job + "_emulated", with_flags(kBf16, arguments), directory_.path(),
+                       options);
   }
-  ProgramResult done(const std::string& job, const Arguments& arguments) const {
-    return expect_done(run(job, arguments));
+  ProgramResult done(const std::string& job, const Arguments& arguments,
+                     const RunOptions& options = {}) const {
+    return expect_done(run(job, arguments, options));
   }
-  void expect_refusal(const std::string& job, const Arguments& arguments, const char* message) const {
-    const ProgramResult result = run(job, arguments);
+  void expect_refusal(const std::string& job, const Arguments& arguments, const char* message,
+                      const RunOptions& options = {}) const {
+    const ProgramResult result = run(job, arguments, options);
     EXPECT_EQ(result.exit_code, 2) << result.errors;
     EXPECT_NE(result.errors.find(message), std::string::npos) << result.errors;
   }
@@ -57,12 +62,11 @@ TEST_F(Bf16Training, TrainsWithWgmmaAsStage0) {
                            "--steps",          "50",  "--dropout",       "0",   "--eval-every", "50",
                            "--max-new-tokens", "2",   "--learning-rate", "2e-4"};
   stage0("train", small("f32", steps));
-  setenv("STAGEGPT_EMULATOR_CAPABILITY", "9.0", 1);
-  done("train", small("chosen", steps));
+  done("train", small("chosen", steps), kOn90);
   for (const char* attention : {"flash-wgmma", "flash-mma"}) {
-    done("train", small(attention, with_flags(steps, {"--stop-after", "4", "--gpu-attention", attention})));
+    done("train", small(attention, with_flags(steps, {"--stop-after", "4", "--gpu-attention", attention})),
+         kOn90);
   }
-  unsetenv("STAGEGPT_EMULATOR_CAPABILITY");
   const std::vector<double> expected = metric("f32", "loss"), got = metric("chosen", "loss");
   ASSERT_EQ(got.size(), 50u);
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i] / expected[i], 1, 0x1p-8) << i;
@@ -162,10 +166,8 @@ TEST_F(Bf16Training, RefusesAttentionThatTheDeviceOrTheModelHasNot) {
                  "--gpu-attention: flash-wgmma needs a GPU of compute capability 9.0, this one has 8.0");
   expect_refusal("train", small("run", {"--gpu-attention", "flash-wgmma", "--precision", "f32"}),
                  "--gpu-attention: flash-wgmma needs --precision bf16, got \"f32\"");
-  setenv("STAGEGPT_EMULATOR_CAPABILITY", "9.0", 1);
   expect_refusal("train", small("run", {"--gpu-attention", "flash-wgmma", "--n-head", "2", "--n-embd", "24"}),
-                 "--gpu-attention: flash-wgmma needs heads of a multiple of 8 channels");
-  unsetenv("STAGEGPT_EMULATOR_CAPABILITY");
+                 "--gpu-attention: flash-wgmma needs heads of a multiple of 8 channels", kOn90);
 }
 
 }  // namespace

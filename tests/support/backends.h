@@ -22,9 +22,9 @@ struct BackendUnderTest {
 
   // Whether ops other than products and attention have kernels that no other backend has.
   bool has_own_kernels() const { return !products_only && !attention_only; }
-  // Whether to train models with it: not with what differs from another backend in products alone, or in the
-  // order of an attention's threads.
-  bool trains() const { return !products_only && !(attention_only && brief); }
+  // Whether models, and parts of ops, run on it: not on one that differs from another backend in products
+  // alone, or in the order of an attention's threads.
+  bool runs_models() const { return !products_only && !(attention_only && brief); }
 };
 
 // For the messages of failing tests.

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "stage2_cuda/cuda_backend.h"
-#include "stage2_cuda/emulation/settings.h"
+#include "tests/emulation/emulated.h"
 #include "tests/support/tensors.h"
 
 namespace stagegpt::test {
@@ -16,11 +16,11 @@ struct Results {
   bool operator==(const Results&) const = default;
 };
 
-constexpr std::int64_t kT = 330;  // two tiles of the forward's blocks, more of the backward's
+constexpr std::int64_t kT = 400;  // two tiles of the forward's 256 rows, three of the backward's 192
 constexpr int kHeads = 5;
 
 Results attention_on(int multiprocessors) {
-  emulation::set_threads(multiprocessors);
+  const EmulatedDevice device(90, multiprocessors);
   open_device(0);
   const auto backend =
       make_cuda_backend({.attention = GpuAttention::flash_wgmma, .precision = Precision::bf16});
@@ -39,13 +39,9 @@ Results attention_on(int multiprocessors) {
 }
 
 TEST(EmulatedAttention, HasTheSameBitsOnAnyNumberOfMultiprocessors) {
-  emulation::set_compute_capability(90);
-  const int threads = emulation::threads();
   const Results one = attention_on(1);
   for (const int multiprocessors : {2, 3, 7, 16})
     EXPECT_EQ(attention_on(multiprocessors) == one, true) << multiprocessors;
-  emulation::set_threads(threads);
-  emulation::set_compute_capability(80);
 }
 
 }  // namespace

@@ -33,11 +33,11 @@ struct AccessCounts {
   void add(const AccessCounts& other);
 };
 
-// Barriers and warp calls of one line.
+// Barriers, warp calls, products and copies of one line.
 struct CallCounts {
   std::string call;
   std::string line;  // "reduce.cuh:91"
-  Count calls = 0;   // of a block or a warp
+  Count calls = 0;   // of a block, a warp or, to start a copy, a lane
   Count lanes = 0;
 };
 

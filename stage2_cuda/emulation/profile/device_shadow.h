@@ -2,11 +2,11 @@
 // races.
 //
 // Two accesses of different threads to the same bytes are a race if one of them writes, not both are atomic,
-// and nothing orders them: within a block a __syncthreads, within a warp a __syncwarp; between blocks an
-// atomic operation on the same address, of the first block after a __threadfence and of the second before its
-// access. A launch is ordered after the one before. Of the readers of a place the last one is remembered, and
-// one of another block, so a race of another reader can be missed. So can one between single bytes of a place
-// of two.
+// and nothing orders them: within a block a __syncthreads or a barrier of hopper.h, within a warp a
+// __syncwarp; between blocks an atomic operation on the same address, of the first block after a
+// __threadfence and of the second before its access. A launch is ordered after the one before. Of the readers
+// of a place the last one is remembered, and one of another block, so a race of another reader can be missed.
+// So can one between single bytes of a place of two.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ namespace stagegpt::gpu::emulation {
 struct Stamp {
   std::uint32_t block = kNoBlock;
   std::uint32_t epoch = 0;  // a barrier or a new block begins one
-  std::uint32_t time = 0;   // of the warp: each __syncwarp increments it
+  std::uint32_t time = 0;   // of the warp: thread.h
   std::uint16_t thread = 0;
   Kind kind = Kind::read;
   Instruction instruction = nullptr;

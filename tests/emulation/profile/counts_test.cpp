@@ -61,10 +61,9 @@ TEST_F(EmulatorProfile, bytes_by_argument) {
 // A copy reads 37 rows of 96 bytes, each of three sectors, and zeros beyond them; another one 256 bytes. Each
 // of four warps starts four products, and waits once.
 TEST_F(EmulatorProfile, copies_and_products_of_a_warpgroup) {
-  set_compute_capability(90);
+  const EmulatedDevice device(90);
   DeviceArray<Bf16> rows(std::vector<Bf16>(std::size_t{37} * 48, Bf16{0x3F80}));  // 1
   run_warpgroup(out_.data(), in_.data(), gpu::make_tensor_map(rows.data(), {48, 1, 37, 1}));
-  set_compute_capability(80);
   EXPECT_EQ(out_.values()[0], 48 + 1);
   expect_sectors(global_reads(), {.requests = 38, .lanes = 38, .touched = 37 * 3 + 8, .ideal = 37 * 3 + 8});
   EXPECT_EQ(kernel().arguments.at(2).distinct.read, 256U);

@@ -6,7 +6,7 @@
 #include <sstream>
 #include <string>
 
-#include "stage2_cuda/emulation/settings.h"
+#include "tests/emulation/emulated.h"
 
 namespace stagegpt::test {
 namespace {
@@ -25,6 +25,7 @@ struct Case {
 // the multiprocessor has 16,384 of them, for a whole number of warps; four times that number, by the warps of
 // a block, is the number of blocks.
 TEST(Occupancy, is_that_of_cuda) {
+  const EmulatedDevice device(80);
   const Case cases[] = {
       {256, 0, 0, 8, "threads"},             // 2048 / 256
       {256, 0, 32, 8, "threads"},            // as many by registers: 16384 / 1024 = 16, 4 · 16 / 8
@@ -48,10 +49,10 @@ TEST(Occupancy, is_that_of_cuda) {
 
 // 228 KiB / 98 KiB; a block with more than compute capability 8.0 has.
 TEST(Occupancy, counts_the_shared_memory_of_the_emulated_device) {
-  set_compute_capability(90);
+  const EmulatedDevice device(90);
   EXPECT_EQ(occupancy_of(256, 99328, 40).blocks, 2U);
   EXPECT_EQ(occupancy_of(512, 217088, 128).blocks, 1U);
-  set_compute_capability(80);
+  const EmulatedDevice other(80);
   EXPECT_EQ(occupancy_of(256, 99328, 40).blocks, 1U);
 }
 
