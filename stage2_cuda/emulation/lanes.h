@@ -5,6 +5,8 @@
 
 namespace stagegpt::gpu::emulation {
 
+constexpr unsigned kWarpSize = 32;
+
 // Calls body(lane) for each lane of a mask.
 template <class Body>
 void for_lanes(unsigned mask, const Body& body) {

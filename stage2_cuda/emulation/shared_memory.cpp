@@ -98,7 +98,7 @@ void SharedMemory::read(const SharedSpan& array, std::int64_t i) {
 void SharedMemory::write(const SharedSpan& array, std::int64_t i) {
   if (!array.has(i)) refuse(array, i, "writes");
   Cell& cell = array.cells[i];
-  check_unordered(array, i, "writes");
+  check_ordered(array, i, "writes");
   record_writer(cell);
 }
 
@@ -117,7 +117,7 @@ void SharedMemory::end_copy(const SharedSpan& array, std::int64_t i) { record_wr
 
 void SharedMemory::check_may_copy(const SharedSpan& array, std::int64_t first, std::size_t count) const {
   for (std::size_t i = 0; i < count; ++i)
-    check_unordered(array, first + static_cast<std::int64_t>(i), "starts a copy to");
+    check_ordered(array, first + static_cast<std::int64_t>(i), "starts a copy to");
 }
 
 void SharedMemory::written_by_copy(const SharedSpan& array, std::int64_t first, std::size_t count) {
@@ -128,7 +128,7 @@ void SharedMemory::written_by_copy(const SharedSpan& array, std::int64_t first, 
 }
 
 // That the running thread may write: all recorded accesses came before.
-void SharedMemory::check_unordered(const SharedSpan& array, std::int64_t i, const char* does) const {
+void SharedMemory::check_ordered(const SharedSpan& array, std::int64_t i, const char* does) const {
   const Cell& cell = array.cells[i];
   if (cell.write_epoch >= first_epoch_ && cell.writer == kCopying) refuse(array, i, does);
   const auto check = [&](std::uint16_t other, std::uint32_t time, const char* did) {

@@ -58,6 +58,7 @@ class SharedMemory {
 
   void begin_block(std::size_t dynamic_bytes);
   void pass_syncthreads() { ++epoch_; }
+  // Each __syncthreads and each block begins one.
   std::uint32_t epoch() const { return epoch_; }
   // Of a block; kMostSharedBytes.
   const void* begin() const { return bytes_.get(); }
@@ -89,7 +90,7 @@ class SharedMemory {
   void record_reader(Cell& cell) const;
   void record_writer(Cell& cell) const;
   [[noreturn, gnu::cold]] void refuse(const SharedSpan& array, std::int64_t i, const char* does) const;
-  void check_unordered(const SharedSpan& array, std::int64_t i, const char* does) const;
+  void check_ordered(const SharedSpan& array, std::int64_t i, const char* does) const;
 
   std::unique_ptr<void, Free> bytes_;
   std::unique_ptr<Cell[], Free> cells_;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <source_location>
 
+#include "stage2_cuda/emulation/lanes.h"
 #include "stage2_cuda/emulation/vector_clock.h"
 
 namespace stagegpt::gpu::emulation {
@@ -11,7 +12,6 @@ namespace stagegpt::gpu::emulation {
 struct Fiber;
 using Where = std::source_location;
 
-constexpr unsigned kWarpSize = 32;
 constexpr unsigned kMaxBlockThreads = 1024;
 
 struct Index {
@@ -46,7 +46,7 @@ struct Warp {
   bool partial = false;         // whether a __syncwarp of only some lanes followed
   // Vector clocks: accesses of lane b before time clock[a][b] happened before those of lane a now.
   std::uint32_t clock[kWarpSize][kWarpSize] = {};
-  VectorClock known;  // accesses of other warps that happened before those of this warp now
+  VectorClock known;  // what happened before those of this warp now, by barriers of compute capability 9.0
 };
 
 // The CUDA thread that runs on this OS thread; null outside kernels.

@@ -21,7 +21,7 @@ void VectorClock::join(const VectorClock& other) {
     OfWarp& own = of(warp);
     const OfWarp& more = other.warps_[warp];
     raise(own.all, more.all);
-    for (unsigned lane = 0; lane < kLanes; ++lane) raise(own.lane[lane], more.lane[lane]);
+    for (unsigned lane = 0; lane < kWarpSize; ++lane) raise(own.lane[lane], more.lane[lane]);
   }
 }
 
@@ -32,15 +32,15 @@ void VectorClock::add_running_thread() {
   OfWarp& own = of(self.warp);
   raise(own.all, warp.full_time);
   if (warp.partial) {
-    for (unsigned lane = 0; lane < kLanes; ++lane) raise(own.lane[lane], warp.clock[self.lane][lane]);
+    for (unsigned lane = 0; lane < kWarpSize; ++lane) raise(own.lane[lane], warp.clock[self.lane][lane]);
   }
   own.lane[self.lane] = ++warp.time;
 }
 
 bool VectorClock::includes(unsigned thread, std::uint32_t time) const {
-  const unsigned warp = thread / kLanes;
+  const unsigned warp = thread / kWarpSize;
   if (warp >= warps_.size()) return false;
-  return time < std::max(warps_[warp].all, warps_[warp].lane[thread % kLanes]);
+  return time < std::max(warps_[warp].all, warps_[warp].lane[thread % kWarpSize]);
 }
 
 bool VectorClock::includes_warp(unsigned warp, std::uint32_t time) const {
@@ -53,7 +53,7 @@ bool VectorClock::includes(const VectorClock& other, unsigned self) const {
     const OfWarp none, &own = warp < warps_.size() ? warps_[warp] : none, &more = other.warps_[warp];
     if (warp == self) continue;
     if (more.all > own.all) return false;
-    for (unsigned lane = 0; lane < kLanes; ++lane) {
+    for (unsigned lane = 0; lane < kWarpSize; ++lane) {
       if (more.lane[lane] > std::max(own.all, own.lane[lane])) return false;
     }
   }

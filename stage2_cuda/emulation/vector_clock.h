@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "stage2_cuda/emulation/lanes.h"
+
 namespace stagegpt::gpu::emulation {
 
 // Of each warp, the accesses that happened before a point: times are those of the warp. A thread that arrives
@@ -27,10 +29,9 @@ class VectorClock {
   bool includes(const VectorClock& other, unsigned self) const;
 
  private:
-  static constexpr unsigned kLanes = 32;
   struct OfWarp {
-    std::uint32_t all = 0;                     // accesses of all lanes before this time
-    std::array<std::uint32_t, kLanes> lane{};  // those of one lane
+    std::uint32_t all = 0;                        // accesses of all lanes before this time
+    std::array<std::uint32_t, kWarpSize> lane{};  // those of one lane
   };
   OfWarp& of(unsigned warp);
 

@@ -75,6 +75,7 @@ __device__ inline void powers_with_new_max(Accumulator& s, RowsOfSoftmax& rows, 
   powers(s, rows, c, sums);
 }
 
+// Multiplies the thread's two rows.
 template <int kBlocks>
 __device__ void scale_rows(Accumulator (&out)[kBlocks], const float (&factor)[2]) {
   STAGEGPT_UNROLL for (int i = 0; i < kBlocks; ++i) {

@@ -185,11 +185,9 @@ void Profiler::copies_to_shared(const void* to, std::size_t bytes, const void* c
 
 // Neighbouring bytes are one request, which no warp makes.
 void Profiler::reads_for_copy(const void* from, std::size_t bytes, const void* caller) {
-  constexpr std::uintptr_t kSector = 32;
   const auto address = reinterpret_cast<std::uintptr_t>(from);
-  AccessCounts request{.bytes = static_cast<unsigned>(bytes), .requests = 1, .lanes = 1, .existing_lanes = 1};
-  request.sectors = (address + bytes + kSector - 1) / kSector - address / kSector;
-  request.ideal_sectors = (bytes + kSector - 1) / kSector;
+  AccessCounts request{.bytes = static_cast<unsigned>(bytes)};
+  request.add(WarpAccess{.mask = 1, .bytes = request.bytes, .address = {address}}, 1);
   const auto [counts, is_new] = kernel_->accesses.try_emplace(caller, request);
   if (!is_new) counts->second.add(request);
   add_global(address, request, caller);

@@ -89,9 +89,14 @@ TEST_F(EmulatorProfile, atomic_operations) {
 }
 
 TEST_F(EmulatorProfile, a_barrier_orders_a_block) {
-  run_neighbours(out_.data(), true);
+  run_neighbours(out_.data(), Meeting::syncthreads);
   EXPECT_EQ(races().size(), 0U);
   EXPECT_EQ(kernel().calls.begin()->second.calls, 1U);
+}
+
+TEST_F(EmulatorProfile, a_named_barrier_orders_its_warps) {
+  run_neighbours(out_.data(), Meeting::named_barrier);
+  EXPECT_EQ(races().size(), 0U);
 }
 
 TEST_F(EmulatorProfile, race_between_blocks) {

@@ -46,10 +46,11 @@ __global__ void loop(float* out, const float* in) {
   out[threadIdx.x] = sum;
 }
 
-__global__ void neighbours(float* data, bool barrier) {
+__global__ void neighbours(float* data, Meeting meeting) {
   const unsigned next = (threadIdx.x + 1) % blockDim.x;
   data[threadIdx.x] = 1;
-  if (barrier) __syncthreads();
+  if (meeting == Meeting::syncthreads) __syncthreads();
+  if (meeting == Meeting::named_barrier) named_barrier(1, 64);
   const float value = data[next];
   if (value < 0) data[threadIdx.x] = value;  // never; it keeps the read
 }
@@ -133,7 +134,7 @@ void run_divergent(float* out, const float* in, unsigned one_in) {
   launch<divergent>(1, 32, 0, nullptr, out, in, one_in);
 }
 void run_loop(float* out, const float* in) { launch<loop>(1, 32, 0, nullptr, out, in); }
-void run_neighbours(float* data, bool barrier) { launch<neighbours>(1, 64, 0, nullptr, data, barrier); }
+void run_neighbours(float* data, Meeting meeting) { launch<neighbours>(1, 64, 0, nullptr, data, meeting); }
 void run_same_place(float* data, unsigned blocks) { launch<same_place>(blocks, 1, 0, nullptr, data); }
 void run_last_block(int* counter, float* sums, float* out, unsigned blocks, bool fence) {
   launch<last_block>(blocks, 1, 0, nullptr, counter, sums, out, fence);

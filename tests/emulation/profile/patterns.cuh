@@ -20,8 +20,9 @@ void run_shared_vectors(float* out, int stride);
 void run_divergent(float* out, const float* in, unsigned one_in);
 // Lane i reads i times in a loop.
 void run_loop(float* out, const float* in);
-// Neighbours of one block exchange elements of `data`, with a barrier in between or without.
-void run_neighbours(float* data, bool barrier);
+// Neighbours of two warps exchange elements of `data`, with a barrier in between or without.
+enum class Meeting { none, syncthreads, named_barrier };
+void run_neighbours(float* data, Meeting meeting);
 // Every block writes data[0].
 void run_same_place(float* data, unsigned blocks);
 // Every block adds 1 to the counter, and the last one reads what the others wrote: with a fence, or without.

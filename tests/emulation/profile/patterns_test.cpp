@@ -72,7 +72,7 @@ TEST_F(MemoryPatterns, divergent) {
 // here. Thread i reads element i + 1 before thread i + 1 writes it: 63 pairs of a read and a write. Thread 63
 // reads element 0, which thread 0 has written: one pair of a write and a read.
 TEST_F(MemoryPatterns, race_in_global_memory) {
-  run_neighbours(out_.data(), false);
+  run_neighbours(out_.data(), Meeting::none);
   ASSERT_EQ(races().size(), 2U);
   EXPECT_EQ(races()[0].first_kind, Kind::read);
   EXPECT_EQ(races()[0].second_kind, Kind::write);
