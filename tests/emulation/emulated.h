@@ -61,6 +61,11 @@ class InEveryOrder : public testing::TestWithParam<gpu::emulation::ThreadOrder> 
   void TearDown() override { gpu::emulation::set_thread_order({}); }
 };
 
+// The same on compute capability 9.0.
+class InEveryOrderOn90 : public InEveryOrder {
+  const EmulatedDevice device_{90};
+};
+
 inline std::string order_name(const testing::TestParamInfo<gpu::emulation::ThreadOrder>& info) {
   switch (info.param.order) {
     case gpu::emulation::Order::forward:

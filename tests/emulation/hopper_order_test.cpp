@@ -9,9 +9,7 @@ namespace {
 
 using namespace gpu;
 
-class EmulatedOrder : public InEveryOrder {
-  const EmulatedDevice device_{90};
-};
+using EmulatedOrder = InEveryOrderOn90;
 INSTANTIATE_TEST_SUITE_P(Orders, EmulatedOrder, kOrders, order_name);
 
 struct StoresMemory {

@@ -12,9 +12,7 @@ namespace {
 
 using namespace gpu;
 
-class EmulatedHopper : public InEveryOrder {
-  const EmulatedDevice device_{90};
-};
+using EmulatedHopper = InEveryOrderOn90;
 INSTANTIATE_TEST_SUITE_P(Orders, EmulatedHopper, kOrders, order_name);
 
 constexpr int kSide = 64;
