@@ -19,6 +19,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/run_directory.h"
 #include "common/data/tokenizers/bpe_trainer.h"
+#include "common/model/gpt2.h"
 #include "common/optim/adamw.h"
 #include "stage0_serial/cpu_backend.h"
 

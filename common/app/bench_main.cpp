@@ -15,6 +15,7 @@
 #include "common/comm/agreement.h"
 #include "common/io/status_line.h"
 #include "common/model/flops.h"
+#include "common/model/gpt2.h"
 
 namespace stagegpt {
 namespace {
@@ -115,7 +116,7 @@ void run(const BenchFlags& flags, const Gpt2Config& config, std::int64_t T, cons
   const Grid grid = machine.ranks();
   const TrainerConfig& training = flags.trainer;
   TrainedPart part(machine, config);
-  Gpt2& model = part.model;
+  LanguageModel& model = *part.model;
   model.parameters().initialize(training.seed, machine.threads);
   model.parameters().update_shadow();
   const DataLoader data(

@@ -5,6 +5,7 @@
 
 #include "common/app/suggestion.h"
 #include "common/checkpoint/hugging_face_model.h"
+#include "common/model/presets.h"
 
 namespace stagegpt {
 namespace {

@@ -57,7 +57,7 @@ std::vector<std::int32_t> sample_prompt(const Corpus& corpus) {
   return {line_break == ids.end() ? ids.front() : *line_break};
 }
 
-std::string write_sample(const TrainFlags& flags, const Machine& machine, const Gpt2& model,
+std::string write_sample(const TrainFlags& flags, const Machine& machine, const LanguageModel& model,
                          const Corpus& corpus) {
   const Grid grid = machine.ranks();
   RankGroup& group = grid.world().group();
@@ -83,7 +83,7 @@ std::string write_sample(const TrainFlags& flags, const Machine& machine, const 
 }
 
 // The same, on every rank. Rank 0 writes it, or, where no rank has the whole model, all ranks.
-std::string shared_sample(const TrainFlags& flags, const Machine& machine, const Gpt2& model,
+std::string shared_sample(const TrainFlags& flags, const Machine& machine, const LanguageModel& model,
                           const Corpus& corpus) {
   const Grid grid = machine.ranks();
   const auto write = [&] { return write_sample(flags, machine, model, corpus); };
@@ -243,7 +243,7 @@ NamedValues found(const Gpt2Config& config, const Corpus& corpus) {
 
 // Weights, the same on all ranks: random, or those of a directory, which rank 0 alone has open.
 void begin_model(const TrainFlags& flags, const Machine& machine, const HuggingFaceModel* weights,
-                 Gpt2& model) {
+                 LanguageModel& model) {
   const Grid grid = machine.ranks();
   Communicator& communicator = grid.data();
   RankGroup& world = grid.world().group();
@@ -354,7 +354,7 @@ int train(TrainFlags& flags, Json settings, const Machine& machine, Timeline* ti
   require_memory(flags, config, machine);
   machine.backend->set_fused(!flags.no_fused);
   TrainedPart part(machine, config);
-  Gpt2& model = part.model;
+  LanguageModel& model = *part.model;
   begin_model(flags, machine, weights.get(), model);
   weights.reset();
 

@@ -6,7 +6,7 @@
 
 #include "common/app/memory_check.h"
 #include "common/app/stage.h"
-#include "common/parallel/parts.h"
+#include "common/parallel/divided_gpt2.h"
 
 namespace stagegpt {
 
@@ -32,16 +32,13 @@ class TrainedPart {
  public:
   TrainedPart(const Machine& machine, const Gpt2Config& config)
       : grid_(machine.ranks()),
-        partition_(make_partition(grid_)),
-        model(*machine.backend, config, DType::f32, grid_.data().size(), Purpose::training,
-              machine.activations, *partition_) {}
+        model(make_gpt2(*machine.backend, config, grid_, Purpose::training, machine.activations)) {}
 
  private:
-  Grid grid_;
-  std::unique_ptr<Partition> partition_;  // borrows the grid's communicators
+  Grid grid_;  // whose communicators the model borrows
 
  public:
-  Gpt2 model;
+  const std::unique_ptr<LanguageModel> model;
 };
 
 }  // namespace stagegpt

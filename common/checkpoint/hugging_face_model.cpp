@@ -111,7 +111,8 @@ Gpt2Config read_config(const fs::path& directory, std::string_view flag) {
   return naming(flag, [&] { return config_in(directory); });
 }
 
-void load_weights(const HuggingFaceModel& file, Backend& backend, const Gpt2& model, const Heartbeat& beat) {
+void load_weights(const HuggingFaceModel& file, Backend& backend, const LanguageModel& model,
+                  const Heartbeat& beat) {
   // A model with a shorter context loads only the first positions.
   load_values(backend, model.parameters().table(), model.parameters().weights(),
               with_heartbeat(file.values(), beat));

@@ -10,7 +10,7 @@
 #include "common/checkpoint/tensor_files.h"
 #include "common/data/tokenizers/tokenizer.h"
 #include "common/io/file.h"
-#include "common/model/gpt2.h"
+#include "common/model/language_model.h"
 
 namespace stagegpt {
 
@@ -45,7 +45,8 @@ Gpt2Config read_config(const std::filesystem::path& directory, std::string_view 
 
 // Copies the weights of a file into a model of the same shape. The model may have a shorter context.
 void load_weights(
-    const HuggingFaceModel& file, Backend& backend, const Gpt2& model, const Heartbeat& beat = [] {});
+    const HuggingFaceModel& file, Backend& backend, const LanguageModel& model,
+    const Heartbeat& beat = [] {});
 
 // The model's directory for a path given by the user: the path itself, or the latest checkpoint if it is a
 // run. A symbolic link is resolved once, so that all files come from the same checkpoint while a run writes

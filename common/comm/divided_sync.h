@@ -19,8 +19,8 @@ namespace stagegpt {
 class DividedSync : public GradientSync {
  public:
   // Both are borrowed.
-  DividedSync(Communicator& communicator, Backend& backend)
-      : communicator_(communicator), backend_(backend), clock_(backend.make_timer()) {}
+  DividedSync(Communicator& communicator, Backend& backend, SyncTraits traits = {})
+      : GradientSync(traits), communicator_(communicator), backend_(backend), clock_(backend.make_timer()) {}
 
   void ready(Parameters&, int) override {}
 

@@ -12,17 +12,22 @@ struct CommunicationReport {
   double seconds_under_way = 0;    // from the start of the first reduction to the end of the last one
 };
 
+struct SyncTraits {
+  // Calls the communicator, even with one rank: ready() and sum_squared_norms() cannot be part of repeated
+  // work (Backend::repeat()).
+  bool communicates = true;
+  // sum_squared_norms() is given the norms of the backend's blocks in place of those of parts
+  // (Backend::squared_norm()).
+  bool norm_in_blocks = false;
+};
+
 class GradientSync {
  public:
+  explicit GradientSync(SyncTraits traits = {}) : traits_(traits) {}
   virtual ~GradientSync() = default;
-  // Whether this synchronisation calls the communicator, true even with one rank. Then ready() and
-  // sum_squared_norms() cannot be part of repeated work (Backend::repeat()).
-  virtual bool communicates() const { return true; }
+  const SyncTraits& traits() const { return traits_; }
   // The parts of an arena that this rank updates; as many as other ranks have.
   virtual ArenaParts owned(std::int64_t arena_size) const { return {{0, arena_size}}; }
-  // Whether sum_squared_norms() is given the norms of the backend's blocks in place of those of parts
-  // (Backend::squared_norm()).
-  virtual bool norm_in_blocks() const { return false; }
   // The gradient of parameter i is complete on this rank. Called once per step for each parameter that the
   // model uses, in any order. The gradients of unused parameters are zero when finish() is called.
   virtual void ready(Parameters& parameters, int i) = 0;
@@ -39,12 +44,15 @@ class GradientSync {
   virtual void gather_weights(Parameters&) {}
   // The report of the step that has ended; called once per step. Waits for the backend's work.
   virtual CommunicationReport take_report() = 0;
+
+ private:
+  SyncTraits traits_;
 };
 
 // The implementation for a single process: does nothing.
 class NoGradientSync : public GradientSync {
  public:
-  bool communicates() const override { return false; }
+  explicit NoGradientSync(SyncTraits traits = {.communicates = false}) : GradientSync(traits) {}
   void ready(Parameters&, int) override {}
   void finish(Parameters&) override {}
   void sum_squared_norms(const Tensor&, const Tensor&) override {}

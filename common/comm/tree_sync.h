@@ -26,10 +26,10 @@ namespace stagegpt {
 class TreeSync final : public DividedSync {
  public:
   // The number of ranks must be a power of two.
-  using DividedSync::DividedSync;
+  TreeSync(Communicator& communicator, Backend& backend)
+      : DividedSync(communicator, backend, {.norm_in_blocks = true}) {}
 
   ArenaParts owned(std::int64_t arena_size) const override;
-  bool norm_in_blocks() const override { return true; }
   void finish(Parameters& parameters) override;
   void sum_squared_norms(const Tensor& sum, const Tensor& parts) override;
 

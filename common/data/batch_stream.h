@@ -26,6 +26,7 @@ class BatchStream {
   // The next sub-batch. The order is: the first owned sub-batch of each micro-step, then the second of each.
   // Rethrows errors of fetching it.
   SubBatch next();
+  const StepDivision& division() const { return division_; }
   std::int64_t seq_len() const { return data_.seq_len(); }
   // The samples that all ranks together have taken in complete steps. This is the state of the stream.
   std::int64_t position() const { return position_; }

@@ -20,6 +20,7 @@ struct StepDivision {
   std::int64_t samples() const { return batch_size * micro_steps; }         // of a step, over all ranks
   std::int64_t sub_batch_size() const { return batch_size / sub_batches; }  // in samples
   std::int64_t passes() const { return owned_sub_batches * micro_steps; }   // of this rank in a step
+  std::int64_t all_passes() const { return sub_batches * micro_steps; }     // of all ranks
 };
 
 // `sub_batches` of a batch, for --reproducible; 0: one for each rank. Throws UserError if they are no power

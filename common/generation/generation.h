@@ -23,7 +23,7 @@ std::int64_t window_begin(std::int64_t n, std::int64_t block_size);
 class Context {
  public:
   // With several ranks, all of them generate the same text.
-  Context(Backend& backend, const Gpt2& model, Communicator& communicator)
+  Context(Backend& backend, const LanguageModel& model, Communicator& communicator)
       : backend_(backend), model_(model), communicator_(communicator), cache_(backend, model) {}
 
   // The logits (V) of the token after `tokens`. `tokens` are those of the previous call plus at least one
@@ -36,7 +36,7 @@ class Context {
   std::vector<float> mean_over_ranks(const Tensor& logits);
 
   Backend& backend_;
-  const Gpt2& model_;
+  const LanguageModel& model_;
   Communicator& communicator_;
   KvCache cache_;
   std::vector<std::int32_t> cached_;  // the tokens in the cache

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "common/backend/planning_backend.h"
+#include "common/model/gpt2.h"
 
 namespace stagegpt {
 namespace {

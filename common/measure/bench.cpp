@@ -51,7 +51,7 @@ std::optional<PeakRates> machine_rates(Backend& backend) {
 
 }  // namespace
 
-BenchReport bench(Backend& backend, Trainer& trainer, const Gpt2& model, StepSize size,
+BenchReport bench(Backend& backend, Trainer& trainer, const LanguageModel& model, StepSize size,
                   const BenchConfig& config, const BenchProgress& progress) {
   BenchReport report;
   std::optional<GemmBound> bound;

@@ -53,7 +53,7 @@ using BenchProgress = std::function<void(std::int64_t done, std::int64_t total)>
 
 // `trainer` trains `model`, in steps of `size`. Steps, bounds and profiled steps alternate, so that all are
 // measured under the same conditions. The model is not usable afterwards.
-BenchReport bench(Backend& backend, Trainer& trainer, const Gpt2& model, StepSize size,
+BenchReport bench(Backend& backend, Trainer& trainer, const LanguageModel& model, StepSize size,
                   const BenchConfig& config, const BenchProgress& progress);
 
 }  // namespace stagegpt

@@ -13,7 +13,7 @@ namespace {
 
 // Bytes of weights that are read for one token: all matrices, but one row only of the position embedding, and
 // of the token embedding unless it is the head too.
-double weight_bytes(const Gpt2& model) {
+double weight_bytes(const LanguageModel& model) {
   const Parameters& parameters = model.parameters();
   double bytes = 0;
   for (std::size_t i = 0; i < parameters.table().size(); ++i) {
@@ -29,7 +29,8 @@ double weight_bytes(const Gpt2& model) {
 // Generates tokens greedily; each call returns when the token is known on the host.
 class Decoder {
  public:
-  Decoder(Backend& backend, const Gpt2& model) : backend_(backend), model_(model), cache_(backend, model) {}
+  Decoder(Backend& backend, const LanguageModel& model)
+      : backend_(backend), model_(model), cache_(backend, model) {}
 
   // Number of tokens in the KV cache.
   double context() const { return static_cast<double>(cache_.size()); }
@@ -46,14 +47,14 @@ class Decoder {
 
  private:
   Backend& backend_;
-  const Gpt2& model_;
+  const LanguageModel& model_;
   KvCache cache_;
   std::int32_t token_ = 0;
 };
 
 }  // namespace
 
-DecodeReport bench_decoding(Backend& backend, const Gpt2& model, const DecodeBenchConfig& config,
+DecodeReport bench_decoding(Backend& backend, const LanguageModel& model, const DecodeBenchConfig& config,
                             const BenchProgress& progress) {
   constexpr std::int64_t kTokensPerRead = 4;
   Decoder decoder(backend, model);

@@ -26,7 +26,7 @@ struct DecodeReport {
 };
 
 // Decodes greedily, from an empty context; a full context is cleared.
-DecodeReport bench_decoding(Backend& backend, const Gpt2& model, const DecodeBenchConfig& config,
+DecodeReport bench_decoding(Backend& backend, const LanguageModel& model, const DecodeBenchConfig& config,
                             const BenchProgress& progress);
 
 }  // namespace stagegpt

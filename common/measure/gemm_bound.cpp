@@ -6,12 +6,13 @@
 
 namespace stagegpt {
 
-GemmBound::GemmBound(Backend& backend, const Gpt2& model, const AdamW& optimizer, StepSize size)
+GemmBound::GemmBound(Backend& backend, const LanguageModel& model, const AdamW& optimizer, StepSize size)
     : backend_(backend), model_(model), optimizer_(optimizer), size_(size) {
   const Parameters& parameters = model.parameters();
   std::int64_t inputs = 0, outputs = 0;
   // The head is wte, but not on a stage of a pipeline that has wte for the embedding alone.
-  const bool wte_is_head = model.config().tie_word_embeddings && model.stage().is_last();
+  const bool wte_is_head =
+      model.config().tie_word_embeddings && model.parameters().table().find("ln_f.weight") >= 0;
   for (const Parameter& row : parameters.table().rows()) {
     // All matrices belong to linear layers, except the embeddings.
     if (row.shape.rank() != 2 || row.name == "wpe.weight" || (!wte_is_head && row.name == "wte.weight"))

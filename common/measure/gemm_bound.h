@@ -2,7 +2,7 @@
 // on the same backend. Of a model that is divided among ranks, it is that of this rank's part.
 #pragma once
 
-#include "common/model/gpt2.h"
+#include "common/model/language_model.h"
 #include "common/optim/adamw.h"
 
 namespace stagegpt {
@@ -17,7 +17,7 @@ class GemmBound {
  public:
   // Uses the model's arenas. Weights keep their values, but gradients and moments do not: training steps in
   // between are timed correctly, but their results are meaningless. All arguments must outlive this.
-  GemmBound(Backend& backend, const Gpt2& model, const AdamW& optimizer, StepSize size);
+  GemmBound(Backend& backend, const LanguageModel& model, const AdamW& optimizer, StepSize size);
 
   // Computes forward, dX and dW of all linear layers and of the head, for all micro-steps; no bias or
   // activation.
@@ -36,7 +36,7 @@ class GemmBound {
   Tensor rows(const Tensor& buffer, std::int64_t columns) const;
 
   Backend& backend_;
-  const Gpt2& model_;
+  const LanguageModel& model_;
   const AdamW& optimizer_;
   StepSize size_;
   std::vector<Layer> layers_;  // in the order of the forward

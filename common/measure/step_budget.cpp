@@ -5,6 +5,7 @@
 #include "common/backend/op_observer.h"
 #include "common/backend/planning_backend.h"
 #include "common/comm/self_communicator.h"
+#include "common/model/gpt2.h"
 
 namespace stagegpt {
 namespace {

@@ -6,6 +6,7 @@
 #include "common/comm/agreement.h"
 #include "common/measure/relative_error.h"
 #include "common/model/vocabulary_padding.h"
+#include "common/parallel/divided_gpt2.h"
 #include "common/parallel/grid_sync.h"
 #include "common/parallel/pipeline.h"
 #include "common/parallel/whole_values.h"
@@ -14,7 +15,7 @@ namespace stagegpt {
 namespace {
 
 // The model on a grid, and the batch of the reference.
-class Verified {
+class Verified final : private PassWork {
  public:
   Verified(Backend& backend, const Grid& grid, const LlmcModel& file, const LlmcState& state,
            const VerifySettings& settings)
@@ -22,13 +23,12 @@ class Verified {
         grid_(grid),
         state_(state),
         whole_(gpt2_parameter_table(file.config)),
-        partition_(make_partition(grid)),
-        model_(backend, file.config, DType::f32, /*ranks=*/1, Purpose::training, settings.activations,
-               *partition_),
-        sync_(grid, of_data_ranks_, backend, model_),
+        model_(make_gpt2(backend, file.config, grid, Purpose::training, settings.activations)),
+        sync_(grid, of_data_ranks_, backend, *model_),
+        loss_(backend.allocate(DType::f32, {1})),
         ids_(to_device(backend, {state.B, state.T}, state.ids)),
         targets_(to_device(backend, {state.B, state.T}, state.targets)) {
-    Parameters& parameters = model_.parameters();
+    Parameters& parameters = model_->parameters();
     load_values(backend, parameters.table(), parameters.weights(),
                 part_values(parameters.table(), llmc_values(whole_, file)));
     parameters.update_shadow();
@@ -37,43 +37,32 @@ class Verified {
   // Of all tokens of the vocabulary, on every rank.
   std::vector<float> logits() const {
     Tape tape(backend_, Tape::Mode::inference);
-    const Gpt2Config& config = model_.config();
-    return without_padding(floats_to_host(backend_, model_.logits(tape, ids_).value()),
+    const Gpt2Config& config = model_->config();
+    return without_padding(floats_to_host(backend_, model_->logits(tape, ids_).value()),
                            config.padded_vocab_size(), config.vocab_size);
   }
 
   // The loss, on every rank, and the gradients of this rank's parameters. One micro-step of a pipeline.
   float loss_and_gradients() {
     Communicator& stages = grid_.pipeline();
-    Parameters& parameters = model_.parameters();
-    const bool is_last = model_.stage().is_last();
-    const Tensor loss = backend_.allocate(DType::f32, {1});
-    const auto forward = [&](Tape& tape, std::int64_t, Var before) {
-      Var out = model_.stage_output(tape, ids_, targets_, std::move(before));
-      if (is_last) backend_.copy(loss, out.value());
-      return out;
-    };
-    const auto backward = [&](Tape& tape, std::int64_t, Var out, Tensor dout) {
-      is_last ? tape.backward(out) : tape.backward({std::move(out)}, {std::move(dout)});
-    };
+    Parameters& parameters = model_->parameters();
     parameters.clear_grads();
-    Pipeline(backend_, stages, model_.stream_shape(state_.B, state_.T), parameters.activations())
-        .run(1, /*loss_scale=*/1, forward, backward);
+    make_schedule(backend_, grid_, *model_, state_.B, state_.T)->run(1, /*loss_scale=*/1, *this);
     parameters.finish_grads();
     sync_.all().finish(parameters);
-    if (stages.size() > 1) stages.broadcast(loss, stages.size() - 1);
-    return to_host<float>(backend_, loss)[0];
+    if (stages.size() > 1) stages.broadcast(loss_, stages.size() - 1);
+    return to_host<float>(backend_, loss_)[0];
   }
 
   // The relative errors of the gradients, in the order of the whole model's parameters.
   std::vector<double> gradient_errors() const {
     std::vector<SquaredError> own(whole_.size());
-    const ParameterTable& table = model_.parameters().table();
+    const ParameterTable& table = model_->parameters().table();
     const ParameterValues expected = part_values(table, reference_gradients());
     for (std::size_t i = 0; i < table.size(); ++i) {
       const Parameter& row = table[i];
       if (is_copy(row)) continue;
-      const auto grad = to_host<float>(backend_, model_.parameters().grads().slice(row.offset, row.shape));
+      const auto grad = to_host<float>(backend_, model_->parameters().grads().slice(row.offset, row.shape));
       std::vector<float> reference(grad.size());
       expected(i, 0, reference);
       own[static_cast<std::size_t>(row.number)].add(grad, reference);
@@ -89,10 +78,10 @@ class Verified {
 
   // The losses of optimizer steps, each before its update.
   std::vector<double> losses(const VerifySettings& settings) {
-    Parameters& parameters = model_.parameters();
+    Parameters& parameters = model_->parameters();
     GradientSync& sync = sync_.all();
     AdamW optimizer(backend_, parameters, settings.adamw, sync.owned(parameters.weights().numel()),
-                    sync.norm_in_blocks());
+                    sync.traits().norm_in_blocks);
     std::vector<double> losses;
     for (std::int64_t step = 0; step < settings.steps; ++step) {
       losses.push_back(loss_and_gradients());
@@ -108,14 +97,23 @@ class Verified {
   const ParameterTable& whole() const { return whole_; }
 
  private:
+  Var forward(Tape& tape, std::int64_t, Var before) override {
+    return model_->loss(tape, ids_, targets_, {.before = std::move(before)});
+  }
+  void backward(Tape& tape, std::int64_t, Var out, Tensor dout) override {
+    if (dout.defined()) return tape.backward({std::move(out)}, {std::move(dout)});
+    tape.backward(out);
+    backend_.copy(loss_, out.value());
+  }
+
   // The last stage's copy of a matrix that the first one owns has no gradient: PipelineSync.
   bool is_copy(const Parameter& row) const {
-    return row.name == "wte.weight" && model_.config().tie_word_embeddings && !model_.stage().is_first();
+    return row.name == "wte.weight" && model_->config().tie_word_embeddings && !stage_of(grid_).is_first();
   }
 
   ParameterValues reference_gradients() const {
     return [this](std::size_t i, std::int64_t begin, std::span<float> out) {
-      const std::int64_t first = llmc_offset(whole_, model_.config(), i) + begin;
+      const std::int64_t first = llmc_offset(whole_, model_->config(), i) + begin;
       std::ranges::copy(state_.grads.subspan(static_cast<std::size_t>(first), out.size()), out.begin());
     };
   }
@@ -124,10 +122,10 @@ class Verified {
   const Grid& grid_;
   const LlmcState& state_;
   const ParameterTable whole_;
-  const std::unique_ptr<Partition> partition_;
-  Gpt2 model_;
+  const std::unique_ptr<LanguageModel> model_;
   NoGradientSync of_data_ranks_;  // each has the whole batch
   GridSync sync_;
+  const Tensor loss_;           // (1)
   const Tensor ids_, targets_;  // (B,T)
 };
 

@@ -5,19 +5,25 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/model/gpt2.h"
+#include "common/model/language_model.h"
 
 namespace stagegpt {
+
+// Of one layer: those of `size` tokens, in (1,block_size,2C).
+struct LayerCache {
+  Tensor keys_and_values = {};
+  std::int64_t size = 0;
+};
 
 // For one sequence of up to block_size tokens.
 class KvCache {
  public:
-  KvCache(Backend& backend, const Gpt2& model) {
+  KvCache(Backend& backend, const LanguageModel& model) {
     const Gpt2Config& config = model.config();
     const Parameters& parameters = model.parameters();
     layers_.resize(static_cast<std::size_t>(config.n_layer));
     for (int l = 0; l < config.n_layer; ++l) {
-      // Of a model that is divided among ranks, this rank's layers and heads.
+      // A part of a model has some of the layers and heads.
       const int row = parameters.table().find(concat("h.", l, ".attn.c_attn.bias"));
       if (row < 0) continue;
       const std::int64_t C = parameters.var(static_cast<std::size_t>(row)).value().numel() / 3;
@@ -29,10 +35,11 @@ class KvCache {
   // Number of tokens in the cache.
   std::int64_t size() const { return size_; }
   void clear() { size_ = 0; }
+  LayerCache layer(int l) const { return {layers_[static_cast<std::size_t>(l)], size_}; }
+  // All layers have the keys and values of so many more tokens.
+  void add(std::int64_t tokens) { size_ += tokens; }
 
  private:
-  friend class Gpt2;
-
   std::vector<Tensor> layers_;  // (1,block_size,2C)
   std::int64_t size_ = 0;
 };

@@ -105,7 +105,7 @@ std::int64_t ParameterTable::freeze(const std::string& pattern) {
   return matches;
 }
 
-std::int64_t ParameterTable::arena_size(int ranks) const { return round_up(end_, kAlignment * ranks); }
+std::int64_t ParameterTable::arena_size(int parts) const { return round_up(end_, kAlignment * parts); }
 
 std::vector<Piece> ParameterTable::pieces(const ArenaRange& part, std::int64_t most) const {
   std::vector<Piece> pieces;
@@ -152,12 +152,12 @@ std::vector<DecayRange> ParameterTable::decay_ranges(double weight_decay, ArenaR
   return ranges;
 }
 
-Parameters::Parameters(Backend& backend, ParameterTable table, DType dtype, int ranks, Purpose purpose,
+Parameters::Parameters(Backend& backend, ParameterTable table, DType dtype, int arena_parts, Purpose purpose,
                        std::optional<DType> activations)
     : backend_(backend),
       table_(std::move(table)),
       activations_(activations.value_or(dtype)),
-      weights_(zero_arena(backend, dtype, table_.arena_size(ranks))) {
+      weights_(zero_arena(backend, dtype, table_.arena_size(arena_parts))) {
   if (purpose == Purpose::training) grads_ = zero_arena(backend, dtype, weights_.numel());
   if (activations_ != dtype) shadow_ = zero_arena(backend, activations_, weights_.numel());
   for (std::size_t i = 0; i < table_.size(); ++i) {

@@ -1,6 +1,6 @@
 // The parameters of a model. They lie in arenas, which are flat tensors: one for the weights, one for the
 // gradients, and two for Adam's moments. A parameter is a named slice of each arena. One table determines
-// layout, initialisation, weight decay, division among ranks and I/O.
+// layout, initialisation, weight decay and I/O.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +15,6 @@
 
 namespace stagegpt {
 
-// How tensor ranks divide a parameter, (out,in) or (out): not at all; by outputs; by inputs; by outputs of
-// which there are three kinds, queries, keys and values, each divided by heads; by tokens.
-enum class Split : std::uint8_t { none, rows, columns, qkv_heads, vocabulary };
-
 // A block of rows and columns of a whole parameter.
 struct ParameterBlock {
   std::int64_t row, column;  // where it begins
@@ -32,9 +28,8 @@ struct Parameter {
   std::int64_t padded_rows;  // rows in the arena, at least shape[0]; rows from shape[0] on stay zero
   double init_mean = 0;
   double init_std = 0;
-  bool norm = false;    // of a layernorm, which reads it in f32 whatever activations are
-  bool trained = true;  // otherwise it has no gradient, and the optimizer leaves it as it is
-  Split split = Split::none;
+  bool norm = false;        // of a layernorm, which reads it in f32 whatever activations are
+  bool trained = true;      // otherwise it has no gradient, and the optimizer leaves it as it is
   std::int64_t offset = 0;  // in elements from the start of the arena
   int number = -1;          // in the table of the whole model; set by the first ParameterTable::add()
   // If this is a part of a parameter (common/parallel/parts.h): its rows, block after block, and the number
@@ -110,8 +105,8 @@ class ParameterTable {
   std::int64_t trained_numel() const;
   // Parameters whose names match a pattern, as in fnmatch(3), are not trained. Returns how many match.
   std::int64_t freeze(const std::string& pattern);
-  // Number of elements of an arena, padded so that it divides evenly among `ranks`.
-  std::int64_t arena_size(int ranks) const;
+  // Number of elements of an arena, padded so that it divides into `parts` equal parts.
+  std::int64_t arena_size(int parts) const;
   // The pieces in a part of the arena, in its order, each of at most `most` elements.
   std::vector<Piece> pieces(const ArenaRange& part, std::int64_t most) const;
   // Where the parameters of layernorms are. Neighbours are one range.
@@ -132,7 +127,7 @@ class Parameters {
  public:
   // Weights and gradients are zero at first. `activations` is bf16 where ops read parameters from a shadow in
   // bf16, but for those of layernorms; else it is `dtype`.
-  Parameters(Backend& backend, ParameterTable table, DType dtype, int ranks = 1,
+  Parameters(Backend& backend, ParameterTable table, DType dtype, int arena_parts = 1,
              Purpose purpose = Purpose::training, std::optional<DType> activations = std::nullopt);
 
   // Draws every parameter from its distribution, on `threads` threads. An element depends only on the seed,

@@ -27,7 +27,7 @@ T receive_all(RankGroup& group, int from) {
 
 }  // namespace
 
-ForwardOutputs::ForwardOutputs(const Grid& grid, Backend& backend, const Gpt2& model)
+ForwardOutputs::ForwardOutputs(const Grid& grid, Backend& backend, const LanguageModel& model)
     : grid_(grid),
       backend_(backend),
       model_(model),
@@ -44,7 +44,7 @@ void ForwardOutputs::record(std::string_view op, std::span<const Var> inputs, st
   if (op == "gathered") return;  // has been recorded in parts
   // At the end of a stage, one op of a single process is two ops: an addition here, and a layernorm on the
   // next stage.
-  const ModelStage& stage = model_.stage();
+  const ModelStage stage = stage_of(grid_);
   if (op == "layernorm" && !stage.is_first()) op = "residual_layernorm";
   const std::vector<std::string> names = names_.of(std::string(op), inputs, outputs.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -82,7 +82,7 @@ void ForwardOutputs::Part::copy_to(TracedOutput& whole) const {
   }
 }
 
-// As common/parallel/across_ranks.h divides them.
+// As common/parallel/tensor_parallel.h divides them.
 ForwardOutputs::Part ForwardOutputs::part_of(std::string_view op, std::span<const Var> inputs,
                                              const Shape& shape) const {
   const std::int64_t width = shape[-1], R = grid_.tensor().size(), r = grid_.tensor().rank();

@@ -8,7 +8,7 @@
 
 #include "common/logging/step_trace.h"
 #include "common/logging/tensor_names.h"
-#include "common/model/gpt2.h"
+#include "common/model/language_model.h"
 #include "common/parallel/grid.h"
 
 namespace stagegpt {
@@ -16,7 +16,7 @@ namespace stagegpt {
 class ForwardOutputs {
  public:
   // The model is this rank's part. It and the backend are borrowed.
-  ForwardOutputs(const Grid& grid, Backend& backend, const Gpt2& model);
+  ForwardOutputs(const Grid& grid, Backend& backend, const LanguageModel& model);
   ForwardOutputs(const ForwardOutputs&) = delete;
   ForwardOutputs& operator=(const ForwardOutputs&) = delete;
 
@@ -53,7 +53,7 @@ class ForwardOutputs {
 
   Grid grid_;
   Backend& backend_;
-  const Gpt2& model_;
+  const LanguageModel& model_;
   ParameterTable whole_table_;
   OutputNames names_;
   std::int64_t B_ = 0, T_ = 0;

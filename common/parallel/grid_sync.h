@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "common/model/language_model.h"
 #include "common/parallel/parts.h"
 #include "common/parallel/pipeline_sync.h"
 #include "common/parallel/tensor_sync.h"
@@ -12,7 +13,7 @@ namespace stagegpt {
 class GridSync {
  public:
   // `data` combines the gradients of the data ranks; `model` is this rank's part. All are borrowed.
-  GridSync(const Grid& grid, GradientSync& data, Backend& backend, const Gpt2& model) : all_(&data) {
+  GridSync(const Grid& grid, GradientSync& data, Backend& backend, const LanguageModel& model) : all_(&data) {
     const ParameterTable& table = model.parameters().table();
     if (grid.tensor().size() > 1) all_ = &tensor_.emplace(*all_, grid.tensor(), backend, shared_end(table));
     if (grid.pipeline().size() > 1)
@@ -25,7 +26,7 @@ class GridSync {
 
  private:
   // The number of a matrix that the first and the last stage have.
-  static std::optional<int> tied_matrix(const Gpt2& model) {
+  static std::optional<int> tied_matrix(const LanguageModel& model) {
     const int wte = model.parameters().table().find("wte.weight");
     return model.config().tie_word_embeddings && wte >= 0 ? std::optional(wte) : std::nullopt;
   }

@@ -4,6 +4,8 @@
 #include <memory>
 #include <utility>
 
+#include "common/parallel/divided_gpt2.h"
+
 namespace stagegpt {
 namespace {
 
@@ -17,7 +19,7 @@ struct InFlight {
 
 }  // namespace
 
-void Pipeline::transfer(const Tensor& out, const Tensor& in, int with) {
+void Pipeline::transfer(const Tensor& out, const Tensor& in, int with, PassWork& work) {
   if (out.defined() && in.defined()) {
     stages_.exchange(out, in, with);
   } else if (out.defined()) {
@@ -25,36 +27,47 @@ void Pipeline::transfer(const Tensor& out, const Tensor& in, int with) {
   } else if (in.defined()) {
     stages_.receive(in, with)->wait();
   }
+  work.exchanged();
 }
 
-void Pipeline::run(std::int64_t micro_batches, double loss_scale, const Forward& forward,
-                   const Backward& backward) {
+void Pipeline::run(std::int64_t passes, double loss_scale, PassWork& work) {
   const int before = stages_.rank() - 1, next = stages_.rank() + 1;
   std::deque<InFlight> in_flight;
+  work.fetch(0);
   Tensor received = is_first() ? Tensor() : stream();
-  transfer({}, received, before);
-  for (std::int64_t turn = 0; turn < micro_batches + ahead(); ++turn) {
-    const std::int64_t first = turn - ahead();  // of the micro-batches in flight
+  transfer({}, received, before, work);
+  for (std::int64_t turn = 0; turn < passes + ahead(); ++turn) {
+    const std::int64_t first = turn - ahead();  // of the passes in flight
     Tensor out, dout, dbefore;
-    if (turn < micro_batches) {
+    if (turn < passes) {
       InFlight newest{std::make_unique<Tape>(backend_, Tape::Mode::training, loss_scale), {}, {}};
       if (!is_first()) newest.before = Var(std::exchange(received, Tensor()), dtype_, /*leaf_id=*/-1);
-      newest.out = forward(*newest.tape, turn, newest.before);
+      work.begin(turn);
+      newest.out = work.forward(*newest.tape, turn, newest.before);
       newest.before.take_value();
       if (!is_last()) out = newest.out.take_value();
       in_flight.push_back(std::move(newest));
+      if (turn + 1 < passes) work.fetch(turn + 1);
     }
     if (first >= 0 && !is_last()) dout = stream();
-    transfer(std::exchange(out, Tensor()), dout, next);
+    transfer(std::exchange(out, Tensor()), dout, next, work);
     if (first >= 0) {
       InFlight oldest = std::move(in_flight.front());
       in_flight.pop_front();
-      backward(*oldest.tape, first, std::move(oldest.out), std::move(dout));
+      work.backward(*oldest.tape, first, std::move(oldest.out), std::move(dout));
+      work.end(first);
       if (!is_first()) dbefore = oldest.before.take_grad();
     }
-    if (turn + 1 < micro_batches && !is_first()) received = stream();
-    transfer(dbefore, received, before);
+    if (turn + 1 < passes && !is_first()) received = stream();
+    transfer(dbefore, received, before, work);
   }
+}
+
+std::unique_ptr<PassSchedule> make_schedule(Backend& backend, const Grid& grid, const LanguageModel& model,
+                                            std::int64_t B, std::int64_t T) {
+  if (grid.pipeline().size() == 1) return std::make_unique<PlainSchedule>(backend);
+  return std::make_unique<Pipeline>(backend, grid.pipeline(), stream_shape(model.config(), grid, B, T),
+                                    model.parameters().activations());
 }
 
 }  // namespace stagegpt

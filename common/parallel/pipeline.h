@@ -18,34 +18,24 @@
 // only.
 #pragma once
 
-#include <cstdint>
-#include <functional>
+#include <memory>
 
-#include "common/autograd/tape.h"
 #include "common/comm/communicator.h"
+#include "common/model/language_model.h"
+#include "common/parallel/grid.h"
+#include "common/parallel/pass_schedule.h"
 
 namespace stagegpt {
 
-class Pipeline {
+class Pipeline final : public PassSchedule {
  public:
   // Rank s of `stages` has stage s. A residual stream that is sent has this shape and dtype. All are
   // borrowed.
   Pipeline(Backend& backend, Communicator& stages, const Shape& shape, DType dtype)
       : backend_(backend), stages_(stages), shape_(shape), dtype_(dtype) {}
 
-  // Computes micro-batch i from the stream of the stage before, which is empty on the first stage. Returns
-  // this stage's stream; on the last stage, the loss.
-  using Forward = std::function<Var(Tape& tape, std::int64_t i, Var before)>;
-  // The backward of micro-batch i. `out` is the stream, whose value has been freed, and `dout` its gradient;
-  // on the last stage `out` is the loss, and `dout` is undefined.
-  using Backward = std::function<void(Tape& tape, std::int64_t i, Var out, Tensor dout)>;
-
-  // The forward and backward of micro-batches 0, 1, …, each of them in this order. The gradient of the loss
-  // is `loss_scale`.
-  void run(std::int64_t micro_batches, double loss_scale, const Forward& forward, const Backward& backward);
-
-  // The most micro-batches whose activations this stage holds at a time.
-  std::int64_t most_in_flight() const { return ahead() + 1; }
+  void run(std::int64_t passes, double loss_scale, PassWork& work) override;
+  std::int64_t most_in_flight() const override { return ahead() + 1; }
 
  private:
   bool is_first() const { return stages_.rank() == 0; }
@@ -53,7 +43,7 @@ class Pipeline {
   // Forwards before the first backward.
   std::int64_t ahead() const { return stages_.size() - 1 - stages_.rank(); }
   // Sends `out` to a stage, and receives `in` from it; either may be undefined.
-  void transfer(const Tensor& out, const Tensor& in, int with);
+  void transfer(const Tensor& out, const Tensor& in, int with, PassWork& work);
   Tensor stream() const { return backend_.allocate(dtype_, shape_); }
 
   Backend& backend_;
@@ -61,5 +51,9 @@ class Pipeline {
   Shape shape_;
   DType dtype_;
 };
+
+// The schedule of a grid, for micro-batches of B sequences of T tokens. All are borrowed.
+std::unique_ptr<PassSchedule> make_schedule(Backend& backend, const Grid& grid, const LanguageModel& model,
+                                            std::int64_t B, std::int64_t T);
 
 }  // namespace stagegpt

@@ -23,7 +23,7 @@ class PipelineSync final : public GradientSync {
       const Parameter& row = table[static_cast<std::size_t>(*tied)];
       matrix_ = {row.offset, row.offset + row.arena_shape().numel()};
     }
-    check(!of_stage.norm_in_blocks(), "stages: no norms of blocks");
+    check(!of_stage.traits().norm_in_blocks, "stages: no norms of blocks");
   }
 
   // The matrix stands at the beginning of the last stage's arena, or of what its tensor ranks divide.

@@ -16,7 +16,7 @@ class TensorSync final : public GradientSync {
   // (parts.h). All are borrowed.
   TensorSync(GradientSync& data, Communicator& tensor_ranks, Backend& backend, std::int64_t shared_end)
       : data_(data), tensor_ranks_(tensor_ranks), backend_(backend), shared_end_(shared_end) {
-    check(!data.norm_in_blocks(), "tensor ranks: no norms of blocks");
+    check(!data.traits().norm_in_blocks, "tensor ranks: no norms of blocks");
   }
 
   // Each part that the data ranks divide is cut in two: shared parameters, divided parameters. One may be

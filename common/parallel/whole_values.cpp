@@ -47,7 +47,7 @@ PieceLayout placed_in_parts(const ParameterTable& whole, const Grid& grid) {
       if (!runs.empty() && rank % static_cast<std::size_t>(tensor_ranks) == 0) break;
       const auto& rows = parts[rank].rows();
       const auto part = std::ranges::find(rows, static_cast<int>(piece.parameter), &Parameter::number);
-      if (part == rows.end() || (part->split == Split::none && !runs.empty())) continue;
+      if (part == rows.end() || (part->blocks.empty() && !runs.empty())) continue;
       const std::int64_t offset = static_cast<std::int64_t>(rank) * size + part->offset;
       part->for_each_run(0, part->shape.numel(), [&](std::int64_t i, std::int64_t in_whole, std::int64_t n) {
         const std::int64_t first = std::max(in_whole, piece.begin), end = std::min(in_whole + n, piece.end);

@@ -22,7 +22,7 @@ std::string checkpoint_note(const fs::path& path, const std::vector<FileEntry>& 
 
 }  // namespace
 
-CheckpointSaver::CheckpointSaver(const Grid& grid, Backend& backend, const Gpt2& model,
+CheckpointSaver::CheckpointSaver(const Grid& grid, Backend& backend, const LanguageModel& model,
                                  const Tokenizer& tokenizer, const KeepRule& keep, Timeline* timeline)
     : grid_(grid),
       group_(grid.world().group()),
@@ -59,7 +59,7 @@ std::string CheckpointSaver::save(RunDirectory* directory, const std::vector<Own
 
 std::vector<FileEntry> CheckpointSaver::write(const fs::path& temporary, PieceStream& stream,
                                               const TrainerState& state) const {
-  constexpr std::size_t kWeights = 0, kFirstMoment = 1, kSecondMoment = 2;  // as in Trainer::arenas()
+  constexpr std::size_t kWeights = 0, kFirstMoment = 1, kSecondMoment = 2;  // as in checkpoint_arenas()
   const Recorded span(timeline_, "write files", SpanKind::phase);
   return write_checkpoint(
       temporary, model_.config(),

@@ -17,10 +17,10 @@ class CheckpointSaver {
  public:
   // `model` is this rank's part if there are several tensor ranks. Everything but the grid is borrowed;
   // `timeline` may be null.
-  CheckpointSaver(const Grid& grid, Backend& backend, const Gpt2& model, const Tokenizer& tokenizer,
+  CheckpointSaver(const Grid& grid, Backend& backend, const LanguageModel& model, const Tokenizer& tokenizer,
                   const KeepRule& keep, Timeline* timeline);
 
-  // Saves what the arenas of Trainer::arenas() hold. `directory` is null except on rank 0, which returns a
+  // Saves what checkpoint_arenas() hold. `directory` is null except on rank 0, which returns a
   // line about the checkpoint. A collective call: an error is thrown on all ranks, and earlier checkpoints
   // are kept then.
   std::string save(RunDirectory* directory, const std::vector<OwnedArena>& arenas, const TrainerState& state);
@@ -35,7 +35,7 @@ class CheckpointSaver {
   Grid grid_;
   RankGroup& group_;  // of all ranks
   Backend& backend_;
-  const Gpt2& model_;
+  const LanguageModel& model_;
   const Tokenizer& tokenizer_;
   KeepRule keep_;
   Timeline* timeline_;

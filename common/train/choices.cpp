@@ -46,7 +46,8 @@ std::optional<std::size_t> index_of_largest(std::span<const double> values) {
 
 }  // namespace
 
-std::optional<std::vector<double>> log_likelihoods(RankGroup& group, Backend& backend, const Gpt2& model,
+std::optional<std::vector<double>> log_likelihoods(RankGroup& group, Backend& backend,
+                                                   const LanguageModel& model,
                                                    std::span<const Continuation> continuations,
                                                    const ChoiceOptions& options) {
   const std::int64_t count = std::ssize(continuations), B = options.batch_size;
@@ -101,7 +102,7 @@ double standard_error(double accuracy, std::int64_t questions) {
   return std::sqrt(accuracy * (1 - accuracy) / static_cast<double>(questions - 1));
 }
 
-std::optional<ChoiceResult> evaluate_choices(RankGroup& group, Backend& backend, const Gpt2& model,
+std::optional<ChoiceResult> evaluate_choices(RankGroup& group, Backend& backend, const LanguageModel& model,
                                              const ChoiceTask& task, const ChoiceOptions& options) {
   const auto likelihoods = log_likelihoods(group, backend, model, task.endings, options);
   return likelihoods ? std::optional(score(task, *likelihoods)) : std::nullopt;

@@ -10,7 +10,7 @@
 
 #include "common/comm/rank_group.h"
 #include "common/data/choice_task.h"
-#include "common/model/gpt2.h"
+#include "common/model/language_model.h"
 
 namespace stagegpt {
 
@@ -24,7 +24,8 @@ struct ChoiceOptions {
 // The log-likelihood of each continuation, in nats: the sum of ln p over its last tokens, each given all
 // tokens before it. All ranks get the same bits, which do not depend on their number. Empty if it was
 // stopped, as in evaluate().
-std::optional<std::vector<double>> log_likelihoods(RankGroup& group, Backend& backend, const Gpt2& model,
+std::optional<std::vector<double>> log_likelihoods(RankGroup& group, Backend& backend,
+                                                   const LanguageModel& model,
                                                    std::span<const Continuation> continuations,
                                                    const ChoiceOptions& options);
 
@@ -47,7 +48,7 @@ std::string description(const ChoiceResult& result);
 double standard_error(double accuracy, std::int64_t questions);
 
 // Evaluates a model on a task: score() of its log_likelihoods().
-std::optional<ChoiceResult> evaluate_choices(RankGroup& group, Backend& backend, const Gpt2& model,
+std::optional<ChoiceResult> evaluate_choices(RankGroup& group, Backend& backend, const LanguageModel& model,
                                              const ChoiceTask& task, const ChoiceOptions& options);
 
 // Number of tokens that a model reads for the longest continuation of a task.

@@ -64,7 +64,7 @@ void add_rows(Backend& backend, const Tensor& logits, const Tensor& targets, std
   sums.correct += static_cast<double>(to_host<std::int32_t>(backend, correct)[0]);
 }
 
-void add_batch(Backend& backend, const Gpt2& model, const WindowBatch& batch,
+void add_batch(Backend& backend, const LanguageModel& model, const WindowBatch& batch,
                std::span<const std::int32_t> token_bytes, Sums& sums) {
   const std::int64_t V = model.config().vocab_size, T = batch.length, skipped = T - batch.scored;
   const Shape shape{batch.size(), T};
@@ -109,7 +109,7 @@ std::int64_t evaluation_batch(std::int64_t T) {
   return std::max<std::int64_t>(1, kTokens / T);
 }
 
-std::optional<Evaluation> evaluate(RankGroup& group, Backend& backend, const Gpt2& model,
+std::optional<Evaluation> evaluate(RankGroup& group, Backend& backend, const LanguageModel& model,
                                    const TokenSequence& tokens, const Windows& windows,
                                    const EvaluateOptions& options) {
   const std::int64_t B = options.batch_size;

@@ -12,7 +12,7 @@
 #include "common/data/token_sequence.h"
 #include "common/data/tokenizers/tokenizer.h"
 #include "common/data/windows.h"
-#include "common/model/gpt2.h"
+#include "common/model/language_model.h"
 
 namespace stagegpt {
 
@@ -47,7 +47,7 @@ struct EvaluateOptions {
 // Batches are distributed over the ranks in turn. All ranks get the same bits, which do not depend on their
 // number. Empty if `stoppable` and any rank has received a signal (stop_signals.h); the ranks stop after
 // their current batches.
-std::optional<Evaluation> evaluate(RankGroup& group, Backend& backend, const Gpt2& model,
+std::optional<Evaluation> evaluate(RankGroup& group, Backend& backend, const LanguageModel& model,
                                    const TokenSequence& tokens, const Windows& windows,
                                    const EvaluateOptions& options = {});
 

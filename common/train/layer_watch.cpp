@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "common/comm/agreement.h"
+#include "common/parallel/parts.h"
 
 namespace stagegpt {
 namespace {
@@ -41,7 +42,8 @@ std::vector<Sums> sum_by_place(const std::vector<Sums>& all, std::size_t n) {
 
 }  // namespace
 
-LayerWatch::LayerWatch(const Grid& grid, Backend& backend, const Gpt2& model, const ArenaParts& owned)
+LayerWatch::LayerWatch(const Grid& grid, Backend& backend, const LanguageModel& model,
+                       const ArenaParts& owned)
     : grid_(grid),
       group_(grid.world().group()),
       backend_(backend),
@@ -62,7 +64,7 @@ LayerWatch::LayerWatch(const Grid& grid, Backend& backend, const Gpt2& model, co
   const bool divided = any(data, end_of_owned != from_root(data, end_of_owned));
   if (!divided && !data.is_root()) return;
   for (const Parameter& row : model.parameters().table().rows()) {
-    if (row.split == Split::none && grid.tensor().rank() > 0) continue;  // the first tensor rank has it too
+    if (row.blocks.empty() && grid.tensor().rank() > 0) continue;  // the first tensor rank has it too
     const std::int64_t end = row.offset + row.arena_shape().numel();
     for (const ArenaRange& part : owned) {
       const ArenaRange range{std::max(part.begin, row.offset), std::min(part.end, end)};
@@ -91,7 +93,7 @@ double LayerWatch::elements_of(const Shape& stream) const {
 void LayerWatch::look(std::string_view op, std::span<const Var> inputs, std::span<const Var> outputs) {
   if (op == "layernorm") {  // the first of the pass; all others are part of an addition
     stream_squares_ = squares(floats_to_host(backend_, inputs[0].value()));
-    additions_ = 2 * model_.stage().first_block(model_.config().n_layer);
+    additions_ = 2 * stage_of(grid_).first_block(model_.config().n_layer);
   }
   if (op == "gathered") tokens_ = outputs[0].value().numel() / model_.config().n_embd;
   if (op == "activation_linear") mark_active(inputs[0].value());

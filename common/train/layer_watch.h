@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/model/gpt2.h"
+#include "common/model/language_model.h"
 #include "common/parallel/grid.h"
 
 namespace stagegpt {
@@ -38,7 +38,7 @@ class LayerWatch {
  public:
   // `owned`: what this rank updates of its part of the model. Backend and model are borrowed. A collective
   // call.
-  LayerWatch(const Grid& grid, Backend& backend, const Gpt2& model, const ArenaParts& owned);
+  LayerWatch(const Grid& grid, Backend& backend, const LanguageModel& model, const ArenaParts& owned);
 
   // Called for the ops of every forward pass of the step.
   void look(std::string_view op, std::span<const Var> inputs, std::span<const Var> outputs);
@@ -75,7 +75,7 @@ class LayerWatch {
   Grid grid_;
   RankGroup& group_;  // of all ranks
   Backend& backend_;
-  const Gpt2& model_;
+  const LanguageModel& model_;
   std::vector<std::string> layers_;  // names, in the order of the whole model's table
   std::vector<Piece> pieces_;
   std::vector<ParameterSums> parameters_;  // by layer

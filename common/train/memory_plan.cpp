@@ -5,7 +5,7 @@
 #include "common/backend/planning_backend.h"
 #include "common/comm/self_communicator.h"
 #include "common/model/kv_cache.h"
-#include "common/parallel/parts.h"
+#include "common/parallel/divided_gpt2.h"
 #include "common/train/evaluate.h"
 
 namespace stagegpt {
@@ -31,9 +31,10 @@ class PlannedRanks final : public RankGroup {
 // A synchronisation that sends nothing, and divides ownership as `like` does.
 class PlannedSync final : public NoGradientSync {
  public:
-  explicit PlannedSync(const GradientSync& like) : like_(like) {}
+  explicit PlannedSync(const GradientSync& like)
+      : NoGradientSync({.communicates = false, .norm_in_blocks = like.traits().norm_in_blocks}),
+        like_(like) {}
   ArenaParts owned(std::int64_t arena_size) const override { return like_.owned(arena_size); }
-  bool norm_in_blocks() const override { return like_.norm_in_blocks(); }
 
  private:
   const GradientSync& like_;
@@ -58,22 +59,19 @@ struct Planned {
         tensor(run.tensor_ranks),
         pipeline(run.stage.count, run.stage.index),
         model(run.tensor_ranks * run.stage.count),
-        all(world),
-        partition(make_partition(grid)) {}
+        all(world) {}
 
   PlannedRanks world, data, tensor, pipeline, model;
   SelfCommunicator all;
   Grid grid{all, std::make_shared<SelfCommunicator>(data), std::make_shared<SelfCommunicator>(tensor),
             std::make_shared<SelfCommunicator>(pipeline), std::make_shared<SelfCommunicator>(model)};
-  std::unique_ptr<Partition> partition;
 };
 
 // Bytes of a model without its gradients.
 std::size_t bytes_of_weights(const Run& run) {
   const std::unique_ptr<Backend> backend = make_planning_backend();
   const Planned planned(run);
-  const Gpt2 model(*backend, run.config, DType::f32, run.ranks, Purpose::inference, run.activations,
-                   *planned.partition);
+  const auto model = make_gpt2(*backend, run.config, planned.grid, Purpose::inference, run.activations);
   return backend->memory_stats().bytes_in_use;
 }
 
@@ -82,12 +80,11 @@ MemoryPlan plan_two_steps(const Run& run, const TrainerConfig& trainer_config) {
   const std::unique_ptr<Backend> backend = make_planning_backend();
   const Planned planned(run);
   PlannedSync sync(run.sync);
-  Gpt2 model(*backend, run.config, DType::f32, run.ranks, Purpose::training, run.activations,
-             *planned.partition);
+  const auto model = make_gpt2(*backend, run.config, planned.grid, Purpose::training, run.activations);
   const std::size_t model_bytes = backend->memory_stats().bytes_in_use;
   const DataLoader data(std::vector<std::int32_t>(static_cast<std::size_t>(run.T) + 1), run.T,
                         trainer_config.seed);
-  Trainer trainer(*backend, planned.grid, sync, model, data, trainer_config);
+  Trainer trainer(*backend, planned.grid, sync, *model, data, trainer_config);
 
   MemoryPlan plan;
   plan.weights = bytes_of_weights(run);

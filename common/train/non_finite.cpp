@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "common/comm/agreement.h"
 #include "common/logging/tensor_names.h"
 
 namespace stagegpt {
@@ -48,14 +49,15 @@ class Search {
 
 double unsigned_nan(double x) { return std::isnan(x) ? std::numeric_limits<double>::quiet_NaN() : x; }
 
-std::optional<FoundTensor> first_non_finite_output(Backend& backend, const Gpt2& model, const Tensor& ids,
-                                                   const Tensor& targets, const DropoutPosition& dropout) {
+std::optional<FoundTensor> first_non_finite_output(Backend& backend, const LanguageModel& model,
+                                                   const Tensor& ids, const Tensor& targets,
+                                                   const DropoutPosition& dropout) {
   Search search(backend, model.parameters().table());
   Tape tape(backend, Tape::Mode::inference);
   tape.on_op([&](const char* op, std::span<const Var> inputs, std::span<const Var> outputs) {
     search.look(op, inputs, outputs);
   });
-  model.loss(tape, ids, targets, dropout);
+  model.loss(tape, ids, targets, {.dropout = dropout});
   return search.found();
 }
 
@@ -70,6 +72,40 @@ std::optional<FoundTensor> first_non_finite_gradient(Backend& backend, const Par
     if (!std::isfinite(to_host<double>(backend, squared_norm)[0])) first = {gradient_name(parameter), time};
   }
   return first;
+}
+
+std::string first_non_finite(Backend& backend, const Grid& grid, const LanguageModel& model,
+                             BatchStream& batches, std::uint64_t seed, std::int64_t step) {
+  const StepDivision& division = batches.division();
+  RankGroup& group = grid.world().group();
+  std::optional<FoundTensor> found;
+  const std::int64_t after = batches.position();
+  batches.seek(after - division.samples());
+  // The ranks of one model search together.
+  RankGroup& model_ranks = grid.model().group();
+  for (std::int64_t i = 0; i < division.passes() && !any(model_ranks, found.has_value()); ++i) {
+    const SubBatch sub_batch = batches.next();
+    const Shape shape{division.sub_batch_size(), batches.seq_len()};
+    found =
+        first_non_finite_output(backend, model, to_device<std::int32_t>(backend, shape, sub_batch.batch.ids),
+                                to_device<std::int32_t>(backend, shape, sub_batch.batch.targets),
+                                {seed, static_cast<std::uint32_t>(step), sub_batch.first_sample});
+  }
+  batches.seek(after);
+  // The first one of all ranks is the cause: what is wrong on one rank is soon wrong on all. A tensor of the
+  // forward pass comes before all gradients, which have been reduced over all data ranks.
+  if (found) {
+    found->time += grid.pipeline().rank() * FoundTensor::kMostOps;
+  } else {
+    found = first_non_finite_gradient(backend, model.parameters());
+  }
+  constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+  const std::vector<std::int64_t> times = gather(group, found ? found->time : kNever);
+  const auto first = std::ranges::min_element(times);
+  if (*first == kNever) return "an unknown tensor, which a second forward pass does not reproduce,";
+  const int rank = static_cast<int>(first - times.begin());
+  const std::string what = broadcast_text(group, found ? found->name : "", rank);
+  return *first < FoundTensor::kBackward && group.size() > 1 ? concat(what, " on rank ", rank) : what;
 }
 
 }  // namespace stagegpt

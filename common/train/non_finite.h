@@ -4,7 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "common/model/gpt2.h"
+#include "common/data/batch_stream.h"
+#include "common/model/language_model.h"
+#include "common/parallel/grid.h"
 
 namespace stagegpt {
 
@@ -24,10 +26,17 @@ struct FoundTensor {
 // Runs a forward pass on ids, targets i32 (B,T), and checks the weights and outputs of each op in turn.
 // Returns the first one that contains infinity or NaN: "the weight h.3.mlp.c_fc.weight", "the output of
 // h.3.mlp.c_fc (linear)", "the output of attention, after h.3.attn.c_attn". Empty if all are finite.
-std::optional<FoundTensor> first_non_finite_output(Backend& backend, const Gpt2& model, const Tensor& ids,
-                                                   const Tensor& targets, const DropoutPosition& dropout);
+std::optional<FoundTensor> first_non_finite_output(Backend& backend, const LanguageModel& model,
+                                                   const Tensor& ids, const Tensor& targets,
+                                                   const DropoutPosition& dropout);
 
 // The first parameter, in the order of the backward pass, whose gradient has a norm that is not finite.
 std::optional<FoundTensor> first_non_finite_gradient(Backend& backend, const Parameters& parameters);
+
+// After a step whose loss or gradient is not finite: describes the first tensor of all ranks with infinity or
+// NaN, as above. `batches` has just given that step's samples, and gives them again. It repeats the forward
+// pass, and checks the gradients if all tensors there are finite. A collective call.
+std::string first_non_finite(Backend& backend, const Grid& grid, const LanguageModel& model,
+                             BatchStream& batches, std::uint64_t seed, std::int64_t step);
 
 }  // namespace stagegpt

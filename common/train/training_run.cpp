@@ -14,6 +14,7 @@
 #include "common/parallel/forward_outputs.h"
 #include "common/parallel/whole_values.h"
 #include "common/system/stop_signals.h"
+#include "common/train/checkpoint_arenas.h"
 #include "common/train/compare_weights.h"
 
 namespace stagegpt {
@@ -26,7 +27,7 @@ WindowSample validation_sample(std::int64_t tokens, std::int64_t seq_len, const 
   return validation_sample(tokens, seq_len, config.eval_tokens, steps * windows_of_a_step);
 }
 
-TrainingRun::TrainingRun(Backend& backend, const Grid& grid, GradientSync& sync, Gpt2& model,
+TrainingRun::TrainingRun(Backend& backend, const Grid& grid, GradientSync& sync, LanguageModel& model,
                          const Corpus& corpus, const TrainingRunConfig& config)
     : backend_(backend),
       grid_(grid),
@@ -80,8 +81,9 @@ void TrainingRun::resume(const std::filesystem::path& checkpoint) {
       parse_trainer_state(text_from_root(group_, [&] { return to_json_text(read_state(checkpoint)); }));
   std::optional<MomentFiles> moments;
   agree(group_, [&] { moments.emplace(checkpoint, table_); });
-  trainer_.load_moments({with_heartbeat(moments->values().m, StopSignals::throw_if_requested),
-                         with_heartbeat(moments->values().v, StopSignals::throw_if_requested)});
+  load_moments(backend_, grid_, model_, trainer_.optimizer(),
+               {with_heartbeat(moments->values().m, StopSignals::throw_if_requested),
+                with_heartbeat(moments->values().v, StopSignals::throw_if_requested)});
   trainer_.restore(state.step, state.data_position);
   best_validation_ = state.best_validation;
   saved_step_ = state.step;
@@ -219,7 +221,8 @@ StepReport TrainingRun::traced_step(LayerWatch* layers) {
 void TrainingRun::write_step_trace(std::vector<TracedOutput> outputs, double loss) {
   constexpr std::size_t kGradients = 0, kWeights = 1;
   PieceStream stream(group_, backend_, placed_in_parts(table_, grid_),
-                     {trainer_.gradients(), trainer_.arenas().front()});
+                     {gradient_arena(grid_, model_, trainer_.optimizer()),
+                      checkpoint_arenas(grid_, model_, trainer_.optimizer()).front()});
   stream.run([&] {
     make_directories(directory_->traces());
     write_trace(directory_->traces() / trace_name(trainer_.steps_done()), table_,
@@ -354,7 +357,8 @@ void TrainingRun::save() {
   trainer_.gather_weights();
   require_same_weights(group_, backend_, model_.parameters(), concat("after step ", trainer_.steps_done()),
                        grid_.tensor().size(), grid_.pipeline().size());
-  const std::string saved = saver_.save(directory_, trainer_.arenas(), state());
+  const std::string saved =
+      saver_.save(directory_, checkpoint_arenas(grid_, model_, trainer_.optimizer()), state());
   saved_step_ = trainer_.steps_done();
   note(saved);
 }

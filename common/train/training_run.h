@@ -67,8 +67,8 @@ class TrainingRun {
  public:
   // The arguments must outlive the run, which starts with the model's weights. All calls are collective; an
   // exception is thrown on all ranks. `sync` and `model` are as for Trainer.
-  TrainingRun(Backend& backend, const Grid& grid, GradientSync& sync, Gpt2& model, const Corpus& corpus,
-              const TrainingRunConfig& config);
+  TrainingRun(Backend& backend, const Grid& grid, GradientSync& sync, LanguageModel& model,
+              const Corpus& corpus, const TrainingRunConfig& config);
 
   // Restores the state of a checkpoint, except the weights, which the model already has.
   // Rank 0 reads it, but each rank reads the moments that it owns.
@@ -142,7 +142,7 @@ class TrainingRun {
   Backend& backend_;
   Grid grid_;
   RankGroup& group_;  // of all ranks
-  Gpt2& model_;
+  LanguageModel& model_;
   ParameterTable table_;  // of the whole model
   const Tokenizer& tokenizer_;
   RunDirectory* directory_ = nullptr;

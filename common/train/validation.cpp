@@ -22,7 +22,7 @@ Validation::Validation(const TokenSequence& tokens, const Tokenizer& tokenizer, 
       token_bytes_(bytes_of_tokens(tokenizer)) {}
 
 std::optional<ValidationResult> Validation::run(
-    RankGroup& group, Backend& backend, const Gpt2& model, const WindowSample& windows,
+    RankGroup& group, Backend& backend, const LanguageModel& model, const WindowSample& windows,
     const std::function<void(std::int64_t, std::int64_t)>& on_tokens, RankGroup* stopping) const {
   const std::int64_t T = data_.seq_len(), tokens = windows.count * T;
   EvaluateOptions options{batch_size_, token_bytes_, tokens > kSampleTokens, stopping, {}};

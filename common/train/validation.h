@@ -35,7 +35,7 @@ struct ValidationResult {
 class Validation {
  public:
   // Batches have `batch_size` windows of `seq_len` tokens, or fewer, to limit the memory of a rank. If
-  // several ranks hold one model together, each has the logits of all of them (Partition::all_logits()): the
+  // several ranks hold one model together, each has the logits of all of them (DividedGpt2): the
   // batches are as many times smaller.
   Validation(const TokenSequence& tokens, const Tokenizer& tokenizer, std::int64_t seq_len,
              std::int64_t batch_size, int ranks_of_model = 1);
@@ -46,7 +46,7 @@ class Validation {
   // The windows are divided among the ranks; all get the same bits. `on_tokens` is called with the number of
   // completed tokens and of all tokens. Empty if a signal has stopped it: on any rank of `stopping`, which
   // are the group's if it is null.
-  std::optional<ValidationResult> run(RankGroup& group, Backend& backend, const Gpt2& model,
+  std::optional<ValidationResult> run(RankGroup& group, Backend& backend, const LanguageModel& model,
                                       const WindowSample& windows,
                                       const std::function<void(std::int64_t, std::int64_t)>& on_tokens,
                                       RankGroup* stopping = nullptr) const;

@@ -6,6 +6,7 @@
 #include "common/base/json.h"
 #include "common/checkpoint/hugging_face_model.h"
 #include "common/data/tokenizers/load_tokenizer.h"
+#include "common/model/gpt2.h"
 #include "stage0_serial/cpu_backend.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/checkpoint/raw_safetensors.h"

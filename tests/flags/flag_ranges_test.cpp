@@ -6,6 +6,7 @@
 #include "common/app/stage.h"
 #include "common/app/train_flags.h"
 #include "common/base/error.h"
+#include "common/model/presets.h"
 #include "stage0_serial/cpu_flags.h"
 #include "tests/support/program.h"
 

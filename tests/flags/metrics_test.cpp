@@ -8,6 +8,7 @@
 #include "common/checkpoint/hugging_face_model.h"
 #include "common/data/data_loader.h"
 #include "common/data/tokenizers/load_tokenizer.h"
+#include "common/model/gpt2.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/flags/traced_run.h"
 

@@ -1,12 +1,11 @@
 // The ops and the model of tensor ranks, compared with the same on one rank.
-#include "common/parallel/across_ranks.h"
-
 #include <gtest/gtest.h>
 
 #include "common/autograd/ops/cross_entropy.h"
 #include "common/autograd/ops/embedding.h"
 #include "common/comm/agreement.h"
-#include "common/parallel/parts.h"
+#include "common/parallel/divided_gpt2.h"
+#include "common/parallel/tensor_parallel.h"
 #include "tests/support/communicators.h"
 #include "tests/support/mpi_ranks.h"
 #include "tests/support/tensors.h"
@@ -179,8 +178,8 @@ class ModelAcrossRanks : public AcrossRanksOf {
 };
 
 TEST_P(ModelAcrossRanks, starts_with_the_weights_of_one_rank) {
-  const AcrossRanks across(ranks_);
-  Gpt2 one(be_, config(false)), many(be_, config(false), DType::f32, 2, Purpose::training, {}, across);
+  Gpt2 one(be_, config(false));
+  DividedGpt2 many(be_, config(false), Grid(ranks_, ranks_.size()));
   one.parameters().initialize(3);
   many.parameters().initialize(3);
   std::int64_t elements = 0;
@@ -189,7 +188,7 @@ TEST_P(ModelAcrossRanks, starts_with_the_weights_of_one_rank) {
     EXPECT_EQ(values_of(many.parameters().weights(), row),
               own_values(row, values_of(one.parameters().weights(), from)))
         << row.name;
-    if (row.split != Split::none || rank_ == 0) elements += row.shape.numel();
+    if (!row.blocks.empty() || rank_ == 0) elements += row.shape.numel();
   }
   // Together the ranks have each element once.
   std::int64_t all = 0;
@@ -201,18 +200,18 @@ TEST_P(ModelAcrossRanks, has_the_loss_and_gradients_of_one_rank) {
   for (const bool tied : {true, false}) {
     for (const Recompute recompute : {Recompute::none, Recompute::block}) {
       for (const std::int64_t T : {8, 7}) {
-        const AcrossRanks across(ranks_);
-        Gpt2 one(be_, config(tied)), many(be_, config(tied), DType::f32, 1, Purpose::training, {}, across);
+        Gpt2 one(be_, config(tied));
+        DividedGpt2 many(be_, config(tied), Grid(ranks_, ranks_.size()));
         one.parameters().initialize(3);
         many.parameters().initialize(3);
         const Tensor ids = to_tensor(be_, {3, T}, random_ids(4, 0, 3 * T, 101)),
                      targets = to_tensor(be_, {3, T}, random_ids(4, 1, 3 * T, 101));
         const DropoutPosition position{.seed = 5, .step = 2, .first_sequence = 3};
         std::vector<double> losses;
-        for (Gpt2* model : {&one, &many}) {
+        for (LanguageModel* model : {static_cast<LanguageModel*>(&one), static_cast<LanguageModel*>(&many)}) {
           model->parameters().clear_grads();
           Tape tape(be_);
-          const Var loss = model->loss(tape, ids, targets, position, recompute);
+          const Var loss = model->loss(tape, ids, targets, {.dropout = position, .recompute = recompute});
           tape.backward(loss);
           model->parameters().finish_grads();
           losses.push_back(to_value(be_, loss.value()));

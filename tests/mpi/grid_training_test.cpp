@@ -7,6 +7,7 @@
 #include "common/measure/bench.h"
 #include "common/parallel/parts.h"
 #include "common/parallel/whole_values.h"
+#include "common/train/checkpoint_arenas.h"
 #include "common/train/memory_plan.h"
 #include "stage1_mpi/gradient_syncs.h"
 #include "tests/mpi/small_run.h"
@@ -69,7 +70,8 @@ class GridTrainingWithZero1 : public testing::Test {
   static std::vector<std::vector<float>> collected(SmallRun& run, const ParameterTable& table) {
     std::vector<std::vector<float>> all(3);
     run.trainer.gather_weights();
-    PieceStream stream(ranks(), *run.backend, placed_in_parts(table, run.grid), run.trainer.arenas());
+    PieceStream stream(ranks(), *run.backend, placed_in_parts(table, run.grid),
+                       checkpoint_arenas(run.grid, run.model, run.trainer.optimizer()));
     stream.run([&] {
       for (std::size_t arena = 0; arena < all.size(); ++arena) {
         for (const Piece& piece : pieces_of(table)) {
@@ -160,7 +162,7 @@ TEST_F(GridTrainingWithZero1, loads_its_part_of_what_was_collected) {
                              v = run.elements(moments.v);
     for (const Tensor& arena : {parameters.weights(), moments.m, moments.v}) run.backend->fill(arena, 7);
     take_part(ranks(), *run.backend, whole, values(0), parameters.table(), parameters.weights());
-    run.trainer.load_moments({values(1), values(2)});
+    load_moments(*run.backend, run.grid, run.model, run.trainer.optimizer(), {values(1), values(2)});
     EXPECT_EQ(run.weights() == weights, true);
     EXPECT_EQ(run.elements(moments.m) == m, true);
     EXPECT_EQ(run.elements(moments.v) == v, true);

@@ -12,6 +12,20 @@ namespace {
 
 constexpr std::int64_t kRows = 3, kChannels = 5;
 
+class Passes final : public PassWork {
+ public:
+  std::function<Var(Tape& tape, std::int64_t pass, Var before)> on_forward;
+  std::function<void(Tape& tape, std::int64_t pass, Var out, Tensor dout)> on_backward;
+
+ private:
+  Var forward(Tape& tape, std::int64_t pass, Var before) override {
+    return on_forward(tape, pass, std::move(before));
+  }
+  void backward(Tape& tape, std::int64_t pass, Var out, Tensor dout) override {
+    on_backward(tape, pass, std::move(out), std::move(dout));
+  }
+};
+
 // Stage s multiplies by a matrix of its own.
 class PipelineOf : public testing::TestWithParam<CommunicatorUnderTest> {
  protected:
@@ -49,19 +63,19 @@ TEST_P(PipelineOf, has_the_order_of_1f1b_and_the_bits_of_one_stage) {
     const Var own = matrix(stage_);
     std::vector<std::string> order;
     std::vector<Values> outputs;
-    pipeline.run(
-        micro_batches, 1,
-        [&](Tape& tape, std::int64_t i, Var before) {
-          order.push_back(concat("F", i));
-          Var out = linear(tape, stage_ == 0 ? Var(input(i)) : std::move(before), own, Var());
-          outputs.push_back(to_values(be_, out.value()));
-          return out;
-        },
-        [&](Tape& tape, std::int64_t i, Var out, Tensor dout) {
-          order.push_back(concat("B", i));
-          EXPECT_EQ(dout.defined(), stage_ + 1 < stages_);
-          tape.backward({std::move(out)}, {dout.defined() ? dout : gradient(i)});
-        });
+    Passes passes;
+    passes.on_forward = [&](Tape& tape, std::int64_t i, Var before) {
+      order.push_back(concat("F", i));
+      Var out = linear(tape, stage_ == 0 ? Var(input(i)) : std::move(before), own, Var());
+      outputs.push_back(to_values(be_, out.value()));
+      return out;
+    };
+    passes.on_backward = [&](Tape& tape, std::int64_t i, Var out, Tensor dout) {
+      order.push_back(concat("B", i));
+      EXPECT_EQ(dout.defined(), stage_ + 1 < stages_);
+      tape.backward({std::move(out)}, {dout.defined() ? dout : gradient(i)});
+    };
+    pipeline.run(micro_batches, 1, passes);
     EXPECT_EQ(order, one_forward_one_backward(stages_, stage_, micro_batches));
 
     std::vector<Var> matrices;
@@ -89,18 +103,17 @@ TEST_P(PipelineOf, keeps_of_a_micro_batch_only_what_its_backward_needs) {
     return bytes_in_use() - without;
   }();
   Pipeline pipeline(be_, *communicator_, {kRows, kChannels}, DType::f32);
-  pipeline.run(
-      stages_, 1,
-      [&](Tape& tape, std::int64_t i, Var before) {
-        return linear(tape, stage_ == 0 ? Var(input(i)) : std::move(before), own, Var());
-      },
-      [&](Tape& tape, std::int64_t i, Var out, Tensor dout) {
-        // The input of each micro-batch in flight; the gradient of the oldest one's output, or the output.
-        const auto streams =
-            static_cast<std::size_t>(std::min<std::int64_t>(stages_ - i, stages_ - stage_) + 1);
-        EXPECT_EQ(bytes_in_use() - without, streams * stream) << "backward " << i;
-        tape.backward({std::move(out)}, {dout.defined() ? std::move(dout) : gradient(i)});
-      });
+  Passes passes;
+  passes.on_forward = [&](Tape& tape, std::int64_t i, Var before) {
+    return linear(tape, stage_ == 0 ? Var(input(i)) : std::move(before), own, Var());
+  };
+  passes.on_backward = [&](Tape& tape, std::int64_t i, Var out, Tensor dout) {
+    // The input of each micro-batch in flight; the gradient of the oldest one's output, or the output.
+    const auto streams = static_cast<std::size_t>(std::min<std::int64_t>(stages_ - i, stages_ - stage_) + 1);
+    EXPECT_EQ(bytes_in_use() - without, streams * stream) << "backward " << i;
+    tape.backward({std::move(out)}, {dout.defined() ? std::move(dout) : gradient(i)});
+  };
+  pipeline.run(stages_, 1, passes);
 }
 
 std::string name_of_pipeline(const testing::TestParamInfo<CommunicatorUnderTest>& test) {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "common/comm/agreement.h"
+#include "common/model/gpt2.h"
 #include "common/profile/recorded_communicator.h"
 #include "common/train/trainer.h"
 #include "stage0_serial/naive_backend.h"

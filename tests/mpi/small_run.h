@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/comm/self_communicator.h"
-#include "common/parallel/parts.h"
+#include "common/parallel/divided_gpt2.h"
 #include "common/train/trainer.h"
 #include "stage0_serial/cpu_backend.h"
 #include "stage1_mpi/mpi_communicator.h"
@@ -88,9 +88,8 @@ class SmallRun {
         communicator(make_communicator(*backend)),
         grid(*communicator, settings.tensor_ranks, settings.stages),
         sync(make_sync(grid.data(), *backend)),
-        partition(make_partition(grid)),
-        model(*backend, config(settings), DType::f32, grid.data().size(), Purpose::training,
-              settings.activations, *partition),
+        own_model(make_gpt2(*backend, config(settings), grid, Purpose::training, settings.activations)),
+        model(*own_model),
         data(random_ids(1, 0, 1500, kVocabulary), kT, 1),
         trainer(*backend, grid, *sync, model, data, trainer_config(settings)) {
     backend->set_reproducible(settings.reproducible);
@@ -105,8 +104,8 @@ class SmallRun {
   const std::unique_ptr<Communicator> communicator;
   const Grid grid;
   const std::unique_ptr<GradientSync> sync;
-  const std::unique_ptr<Partition> partition;
-  Gpt2 model;
+  const std::unique_ptr<LanguageModel> own_model;
+  LanguageModel& model;
   DataLoader data;
   Trainer trainer;
 };

@@ -8,6 +8,7 @@
 
 #include "common/comm/agreement.h"
 #include "common/comm/tree_sync.h"
+#include "common/train/checkpoint_arenas.h"
 #include "common/train/evaluate.h"
 #include "common/train/memory_plan.h"
 #include "stage1_mpi/gradient_syncs.h"
@@ -64,7 +65,7 @@ Values doubles(std::span<const float> values) { return {values.begin(), values.e
 // AdamW's moments m and v, gathered on rank 0.
 std::array<std::vector<float>, 2> moments_on_root(const SmallRun& run) {
   std::array<std::vector<float>, 2> all;
-  const std::vector<OwnedArena> arenas = run.trainer.arenas();
+  const std::vector<OwnedArena> arenas = checkpoint_arenas(run.grid, run.model, run.trainer.optimizer());
   const ParameterTable& table = run.model.parameters().table();
   PieceStream stream(ranks(), *run.backend, placed_as_in(table), {arenas[1], arenas[2]});
   stream.run([&] {
@@ -260,7 +261,8 @@ TEST_P(TrainingOfRanks, goes_on_from_gathered_moments) {
       read += std::ssize(out);
     };
   };
-  resumed.trainer.load_moments({values(0), values(1)});
+  load_moments(*resumed.backend, resumed.grid, resumed.model, resumed.trainer.optimizer(),
+               {values(0), values(1)});
   EXPECT_LE(read, 2 * weights.numel() / ranks().size());  // no rank reads what others have
   resumed.trainer.restore(run.trainer.steps_done(), run.trainer.data_position());
   EXPECT_EQ(resumed.trainer.step().loss, run.trainer.step().loss);

@@ -11,6 +11,7 @@
 #include "common/checkpoint/hugging_face_model.h"
 #include "common/io/file.h"
 #include "common/measure/verify.h"
+#include "common/model/gpt2.h"
 #include "tests/support/backends.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/tensors.h"

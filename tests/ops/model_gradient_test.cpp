@@ -40,7 +40,8 @@ class ModelGradient : public testing::TestWithParam<Variant> {
   const ParameterTable& table() const { return model_.parameters().table(); }
   const Var& var(std::size_t i) const { return model_.parameters().var(i); }
   Var loss(Tape& tape) const {
-    return model_.loss(tape, ids_, targets_, DropoutPosition{3, 5, 8}, GetParam().recompute);
+    return model_.loss(tape, ids_, targets_,
+                       {.dropout = DropoutPosition{3, 5, 8}, .recompute = GetParam().recompute});
   }
 
   double loss_at(std::size_t parameter, std::size_t element, double offset) {

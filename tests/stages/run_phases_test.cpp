@@ -126,8 +126,8 @@ class SlowOp final : public OpObserver {
 // A synchronisation of which one call takes long.
 class SlowSync final : public NoGradientSync {
  public:
-  bool communicates() const override { return true; }
-  SlowSync(std::string call, std::chrono::milliseconds pause) : call_(std::move(call)), pause_(pause) {}
+  SlowSync(std::string call, std::chrono::milliseconds pause)
+      : NoGradientSync(SyncTraits()), call_(std::move(call)), pause_(pause) {}
   void ready(Parameters&, int parameter) override {
     if (parameter == 0) called("ready");
   }

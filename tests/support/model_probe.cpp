@@ -15,6 +15,7 @@
 #include "common/comm/self_communicator.h"
 #include "common/data/tokenizers/load_tokenizer.h"
 #include "common/generation/generation.h"
+#include "common/model/gpt2.h"
 #include "stage0_serial/cpu_backend.h"
 
 namespace stagegpt {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/comm/self_communicator.h"
+#include "common/model/gpt2.h"
 #include "common/train/trainer.h"
 
 namespace stagegpt::test {

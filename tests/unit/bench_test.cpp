@@ -7,6 +7,7 @@
 
 #include "common/comm/gradient_sync.h"
 #include "common/comm/self_communicator.h"
+#include "common/model/gpt2.h"
 #include "common/train/memory_plan.h"
 #include "stage0_serial/cpu_backend.h"
 #include "stage0_serial/host_memory.h"

@@ -50,7 +50,7 @@ TEST(CpuBackend, gradients_without_blas_have_the_same_bits_with_any_number_of_th
       Tape tape(*backend);
       tape.backward(gpt2.loss(tape, to_tensor(*backend, {kB, kT}, random_ids(1, 0, kB * kT, 101)),
                               to_tensor(*backend, {kB, kT}, random_ids(1, 1, kB * kT, 101)),
-                              DropoutPosition{1, 2, 3}));
+                              {.dropout = DropoutPosition{1, 2, 3}}));
       grads.push_back(to_values(*backend, gpt2.parameters().grads()));
     }
     EXPECT_EQ(grads[0], grads[1]);
@@ -119,7 +119,8 @@ TEST(CpuBackend, gradients_in_bf16_have_the_same_bits_with_any_number_of_threads
       gpt2.parameters().initialize(1);
       gpt2.parameters().update_shadow();
       Tape tape(*backend);
-      tape.backward(gpt2.loss(tape, ids(*backend, 0), ids(*backend, 1), DropoutPosition{1, 2, 3}));
+      tape.backward(
+          gpt2.loss(tape, ids(*backend, 0), ids(*backend, 1), {.dropout = DropoutPosition{1, 2, 3}}));
       grads.push_back(to_values(*backend, gpt2.parameters().grads()));
     }
     EXPECT_EQ(grads[0], grads[1]) << halves->name;

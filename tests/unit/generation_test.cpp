@@ -8,6 +8,7 @@
 #include "common/comm/agreement.h"
 #include "common/comm/self_communicator.h"
 #include "common/generation/stop_strings.h"
+#include "common/model/gpt2.h"
 #include "common/tensor/half_floats.h"
 #include "stage0_serial/cpu_backend.h"
 #include "stage0_serial/naive_backend.h"

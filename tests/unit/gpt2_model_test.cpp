@@ -49,13 +49,13 @@ class Model {
   Values logits(const Ids& ids, Tape::Mode mode = Tape::Mode::inference,
                 std::optional<DropoutPosition> position = std::nullopt) {
     Tape tape(backend_, mode);
-    return to_values(backend_, gpt2_.logits(tape, tensor(ids), position).value());
+    return to_values(backend_, gpt2_.logits(tape, tensor(ids), {.dropout = position}).value());
   }
   // Adds the gradients of scale · loss.
   void micro_step(const Ids& ids, const Ids& targets, double scale = 1,
                   std::optional<DropoutPosition> position = std::nullopt) {
     Tape tape(backend_, Tape::Mode::training, scale);
-    tape.backward(gpt2_.loss(tape, tensor(ids), tensor(targets), position));
+    tape.backward(gpt2_.loss(tape, tensor(ids), tensor(targets), {.dropout = position}));
   }
   Values grad(std::size_t i) { return to_values(backend_, parameters().var(i).grad()); }
 

@@ -8,6 +8,7 @@
 #include "common/base/json.h"
 #include "common/data/tokenizers/char_tokenizer.h"
 #include "common/inspect/page.h"
+#include "common/model/gpt2.h"
 #include "common/page/base64.h"
 #include "stage0_serial/cpu_backend.h"
 #include "stage0_serial/naive_backend.h"

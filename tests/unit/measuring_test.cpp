@@ -8,6 +8,7 @@
 #include "common/measure/decode_bench.h"
 #include "common/measure/gemm_bound.h"
 #include "common/measure/peak.h"
+#include "common/model/gpt2.h"
 #include "common/train/memory_plan.h"
 #include "stage0_serial/cpu_backend.h"
 #include "tests/support/tensors.h"

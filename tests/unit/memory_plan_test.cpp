@@ -10,6 +10,7 @@
 #include "common/comm/self_communicator.h"
 #include "common/model/flops.h"
 #include "common/model/kv_cache.h"
+#include "common/model/presets.h"
 #include "common/train/evaluate.h"
 #include "stage0_serial/cpu_backend.h"
 #include "tests/support/sanitized.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <map>
 
-#include "common/model/gpt2.h"
+#include "common/model/presets.h"
 #include "common/model/zero_arena.h"
 #include "common/random/philox.h"
 #include "stage0_serial/naive_backend.h"

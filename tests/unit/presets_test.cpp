@@ -1,8 +1,9 @@
 // All numbers of the presets. GPT-2's four sizes are those of its paper and of Brown et al.
+#include "common/model/presets.h"
+
 #include <gtest/gtest.h>
 
 #include "common/base/error.h"
-#include "common/model/gpt2.h"
 #include "tests/support/refusal.h"
 
 namespace stagegpt::test {

@@ -1,6 +1,7 @@
 // zero1 on a device whose communicator, like NCCL, makes streams wait in place of the host.
 #include <gtest/gtest.h>
 
+#include "common/model/gpt2.h"
 #include "stage1_mpi/gradient_syncs.h"
 #include "stage2_cuda/cuda_backend.h"
 #include "stage2_cuda/device_counts.h"

@@ -8,6 +8,7 @@
 
 #include "common/base/error.h"
 #include "common/io/file.h"
+#include "common/model/presets.h"
 #include "common/system/free_memory.h"
 #include "common/system/system_files.h"
 #include "common/train/memory_plan.h"

@@ -1,16 +1,11 @@
-#include "common/parallel/across_ranks.h"
+#include "common/parallel/tensor_parallel.h"
 
+#include "common/autograd/ops/cross_entropy.h"
 #include "common/autograd/ops/embedding.h"
-#include "common/parallel/parts.h"
+#include "common/model/vocabulary_padding.h"
 
 namespace stagegpt {
 namespace {
-
-// The shape (N/R,C) of a rank's rows of N rows (…,C).
-Shape rows_of_rank(const Communicator& ranks, const Shape& shape) {
-  const std::int64_t C = shape[-1];
-  return {(shape.numel() / C + ranks.size() - 1) / ranks.size(), C};
-}
 
 // Every rank's `own` (N/R,C), in the order of ranks, as `shape`.
 Tensor all_gather(Backend& be, Communicator& ranks, const Tensor& own, const Shape& shape) {
@@ -42,7 +37,14 @@ Tensor reduce_scatter(Backend& be, Communicator& ranks, const Tensor& summand, c
 
 }  // namespace
 
+Shape rows_of_rank(const Communicator& ranks, const Shape& shape) {
+  if (ranks.size() == 1) return shape;
+  const std::int64_t C = shape[-1];
+  return {(shape.numel() / C + ranks.size() - 1) / ranks.size(), C};
+}
+
 Var gathered(Tape& tape, Communicator& ranks, Var rows, const Shape& shape) {
+  if (ranks.size() == 1) return rows;
   Backend& be = tape.backend();
   const Shape own = rows.value().shape();                         // (N/R,C)
   const Tensor all = all_gather(be, ranks, rows.value(), shape);  // (B,T,C)
@@ -52,6 +54,7 @@ Var gathered(Tape& tape, Communicator& ranks, Var rows, const Shape& shape) {
 }
 
 Var scattered_sum(Tape& tape, Communicator& ranks, Var summand) {
+  if (ranks.size() == 1) return summand;
   Backend& be = tape.backend();
   const Shape shape = summand.value().shape();  // (B,T,C)
   const Shape own = rows_of_rank(ranks, shape);
@@ -70,6 +73,7 @@ Var scattered_sum(Tape& tape, Communicator& ranks, Var summand) {
 
 Var vocabulary_embedding(Tape& tape, Communicator& ranks, const Tensor& ids, Var wte, Var wpe,
                          const VocabularyPart& part) {
+  if (ranks.size() == 1) return embedding(tape, ids, std::move(wte), std::move(wpe));
   Backend& be = tape.backend();
   const Tensor own_ids = be.allocate(DType::i32, ids.shape());  // (B,T)
   be.ids_in_part(own_ids, ids, part.first, part.count, wte.value().shape()[0]);
@@ -78,6 +82,7 @@ Var vocabulary_embedding(Tape& tape, Communicator& ranks, const Tensor& ids, Var
 
 Var vocabulary_cross_entropy(Tape& tape, Communicator& ranks, Var logits, const Tensor& targets,
                              const VocabularyPart& part) {
+  if (ranks.size() == 1) return cross_entropy_loss(tape, std::move(logits), targets, part.count);
   Backend& be = tape.backend();
   const Tensor x = logits.value();  // (B,T,…)
   const std::int64_t N = targets.numel();
@@ -98,59 +103,21 @@ Var vocabulary_cross_entropy(Tape& tape, Communicator& ranks, Var logits, const 
                      });
 }
 
-VocabularyPart AcrossRanks::own_tokens(std::int64_t vocab_size) const {
-  return vocabulary_part(vocab_size, {ranks_.rank(), ranks_.size()});
-}
-
-ParameterTable AcrossRanks::own(const ParameterTable& whole) const {
-  return part_of(Partition::own(whole), {ranks_.rank(), ranks_.size()});
-}
-
-Var AcrossRanks::enter(Tape& tape, Var rows, const Shape& shape) const {
-  return gathered(tape, ranks_, std::move(rows), shape);
-}
-
-Var AcrossRanks::leave(Tape& tape, Var summand) const {
-  return scattered_sum(tape, ranks_, std::move(summand));
-}
-
-Var AcrossRanks::embed(Tape& tape, const Tensor& ids, Var wte, Var wpe, std::int64_t vocab_size) const {
-  return vocabulary_embedding(tape, ranks_, ids, std::move(wte), once(std::move(wpe)),
-                              own_tokens(vocab_size));
-}
-
-Var AcrossRanks::loss(Tape& tape, Var logits, const Tensor& targets, std::int64_t vocab_size) const {
-  return vocabulary_cross_entropy(tape, ranks_, std::move(logits), targets, own_tokens(vocab_size));
-}
-
-Var AcrossRanks::all_logits(Tape& tape, Var logits, std::int64_t vocab_size) const {
+Var all_logits(Tape& tape, Communicator& ranks, Var logits, std::int64_t vocab_size) {
+  if (ranks.size() == 1) return logits;
   Backend& be = tape.backend();
   const Tensor& own = logits.value();  // (B,T,Vr)
   const std::int64_t Vr = own.shape()[2], N = own.numel() / Vr, Vp = padded_vocabulary(vocab_size);
-  const Tensor parts = all_gather(be, ranks_, own, {ranks_.size(), N, Vr});
+  const Tensor parts = all_gather(be, ranks, own, {ranks.size(), N, Vr});
   const Tensor all = be.zeros(own.dtype(), {own.shape()[0], own.shape()[1], Vp});
-  for (int rank = 0; rank < ranks_.size(); ++rank) {
-    const auto [first, count] = vocabulary_part(vocab_size, {rank, ranks_.size()});
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    const auto [first, count] = vocabulary_part(vocab_size, {rank, ranks.size()});
     for (std::int64_t n = 0; n < N; ++n) {
       be.copy(all.slice(n * Vp + first, {count}), parts.slice((rank * N + n) * Vr, {count}));
     }
   }
   return tape.record("all_logits", {logits}, all,
                      [](const Tensor&, Grads) { check(false, "all logits: have no backward"); });
-}
-
-Shape AcrossRanks::rows(const Shape& shape) const { return rows_of_rank(ranks_, shape); }
-
-Dropout AcrossRanks::on_rows(Dropout dropout, const Tensor& rows) const {
-  dropout.first_element += ranks_.rank() * rows.numel();
-  return dropout;
-}
-
-Dropout AcrossRanks::on_heads(Dropout dropout) const {
-  dropout.stride = dropout.sequence_elements;  // all heads of a sequence
-  dropout.run = dropout.stride / ranks_.size();
-  dropout.first_element += ranks_.rank() * dropout.run;
-  return dropout;
 }
 
 }  // namespace stagegpt

@@ -9,18 +9,18 @@
 //   embedding, head               tokens of the vocabulary                      (N,C) → (N,V/R)
 //
 // `gathered` stands before each first linear layer and before the head, `scattered_sum` after each second one
-// and after the embedding. Each is the other's backward.
+// and after the embedding. Each is the other's backward. With one rank, these functions are what one process
+// computes.
 #pragma once
 
+#include "common/autograd/tape.h"
 #include "common/comm/communicator.h"
-#include "common/model/partition.h"
+#include "common/parallel/parts.h"
 
 namespace stagegpt {
 
-// Tokens [first, first + count) of the vocabulary.
-struct VocabularyPart {
-  std::int64_t first, count;
-};
+// The shape (N/R,C) of a rank's rows of N rows (…,C). One rank has the shape itself.
+Shape rows_of_rank(const Communicator& ranks, const Shape& shape);
 
 // From each rank's rows (N/R,C) to all rows, in the order of ranks, as `shape` (B,T,C). If the ranks' rows
 // are more than N, the last ones are left out. Forward: all-gather. Backward: reduce-scatter.
@@ -40,28 +40,7 @@ Var vocabulary_embedding(Tape& tape, Communicator& ranks, const Tensor& ids, Var
 Var vocabulary_cross_entropy(Tape& tape, Communicator& ranks, Var logits, const Tensor& targets,
                              const VocabularyPart& part);
 
-// The model on one of several tensor ranks, which are borrowed.
-class AcrossRanks final : public Partition {
- public:
-  // `stages`: as for Partition.
-  explicit AcrossRanks(Communicator& ranks, Communicator* stages = nullptr)
-      : Partition(stages), ranks_(ranks) {}
-
-  ParameterTable own(const ParameterTable& whole) const override;
-  Var enter(Tape& tape, Var rows, const Shape& shape) const override;
-  Var leave(Tape& tape, Var summand) const override;
-  Var once(Var bias) const override { return ranks_.rank() == 0 ? bias : Var(); }
-  Var embed(Tape& tape, const Tensor& ids, Var wte, Var wpe, std::int64_t vocab_size) const override;
-  Var loss(Tape& tape, Var logits, const Tensor& targets, std::int64_t vocab_size) const override;
-  Var all_logits(Tape& tape, Var logits, std::int64_t vocab_size) const override;
-  Shape rows(const Shape& shape) const override;
-  Dropout on_rows(Dropout dropout, const Tensor& rows) const override;
-  Dropout on_heads(Dropout dropout) const override;
-
- private:
-  VocabularyPart own_tokens(std::int64_t vocab_size) const;
-
-  Communicator& ranks_;
-};
+// For inference: the logits (B,T,Vp) of all tokens, from those of this rank's tokens, (B,T,…).
+Var all_logits(Tape& tape, Communicator& ranks, Var logits, std::int64_t vocab_size);
 
 }  // namespace stagegpt
