@@ -1,4 +1,4 @@
-# `cmake --install`: the programs in bin/, what they need to run in share/stagegpt/ (common/io/shared_files.h), documentation
+# `cmake --install`: the programs in bin/, what they need to run in share/stagegpt/ (common/system/shared_files.h), documentation
 # and completions. `cpack` makes a Debian package of the same; scripts/package.sh sets the options for one.
 set(programs prepare_data convert_checkpoint compare_stages doctor)
 foreach(stage stage0 stage1 stage2 stage3)

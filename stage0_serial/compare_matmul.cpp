@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "common/base/seconds_since.h"
-#include "common/measure/random_tensor.h"
 #include "common/measure/step_times.h"
+#include "common/profile/random_tensor.h"
 #include "stage0_serial/blas/openblas.h"
 #include "stage0_serial/cpu_backend.h"
 

@@ -8,7 +8,7 @@
 
 #include "common/app/command_line.h"
 #include "common/app/memory_check.h"
-#include "common/measure/peak.h"
+#include "common/profile/peak.h"
 #include "stage2_cuda/cuda_backend.h"
 #include "stage2_cuda/plan_flags.h"
 #include "stage2_cuda/platform.h"

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "common/measure/machine_load.h"
-#include "common/measure/peak.h"
 #include "common/measure/step_times.h"
+#include "common/profile/peak.h"
 #include "stage2_cuda/runtime.h"
 
 namespace stagegpt::gpu {

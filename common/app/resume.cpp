@@ -163,4 +163,16 @@ void announce_changes(const Json& run, const Json& settings, const std::set<std:
   }
 }
 
+std::int64_t steps_done(const ResumedRun& resumed) {
+  return step_in_name(resumed.checkpoint.filename()).value_or(0);
+}
+
+bool is_out_of_patience(const ResumedRun& resumed, const TrainingRunConfig& config) {
+  return config.patience > 0 && resumed.worse_validations >= config.patience;
+}
+
+bool has_steps_left(const std::optional<ResumedRun>& resumed, const TrainingRunConfig& config) {
+  return !resumed || (steps_done(*resumed) < config.last_step && !is_out_of_patience(*resumed, config));
+}
+
 }  // namespace stagegpt

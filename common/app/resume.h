@@ -10,6 +10,7 @@
 #include "common/base/json.h"
 #include "common/checkpoint/run_directory.h"
 #include "common/comm/rank_group.h"
+#include "common/train/training_run.h"
 
 namespace stagegpt {
 
@@ -27,6 +28,13 @@ struct ResumedRun {
 // when a signal comes meanwhile.
 ResumedRun open_resumed_run(RankGroup& group, const std::string& given,
                             const std::optional<std::string>& run_dir);
+
+// The steps of a resumed run that its checkpoint has done.
+std::int64_t steps_done(const ResumedRun& resumed);
+// Whether its validations have not been better than the best one for so long that it ends.
+bool is_out_of_patience(const ResumedRun& resumed, const TrainingRunConfig& config);
+// Whether a run, new or resumed, has a step to train.
+bool has_steps_left(const std::optional<ResumedRun>& resumed, const TrainingRunConfig& config);
 
 // Throws std::runtime_error where `data` is what the run was trained on and does not exist now. That is no
 // mistake in a flag: a file system may not be mounted, and the same command may succeed later.

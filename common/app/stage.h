@@ -15,8 +15,8 @@
 #include "common/comm/communicator.h"
 #include "common/comm/gradient_sync.h"
 #include "common/measure/machine_load.h"
-#include "common/measure/peak.h"
 #include "common/parallel/grid.h"
+#include "common/profile/peak.h"
 #include "common/profile/timeline.h"
 
 namespace stagegpt {

@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "common/app/memory_check.h"
-#include "common/io/shared_files.h"
+#include "common/system/shared_files.h"
 
 namespace stagegpt {
 namespace {
@@ -148,6 +148,22 @@ void TrainFlags::resolve() {
   if (patience > 0 && val_fraction_ == 0)
     user_error("--patience: there is no validation to compare, with --val-fraction 0");
   if (*warmup_steps_ > steps) user_error("--warmup-steps: ", *warmup_steps_, " exceeds --steps ", steps);
+}
+
+TrainOptions TrainFlags::options() const {
+  return {.model_name = model.name(),
+          .model_label = model.label(),
+          .weights = model.directory(),
+          .config = model_config(),
+          .corpus = corpus(),
+          .run = run(),
+          .eval_task = eval_task,
+          .run_dir = run_dir,
+          .sample_tokens = sample_tokens,
+          .no_fused = no_fused,
+          .dry_run = dry_run,
+          .ignore_memory = ignore_memory,
+          .json = json};
 }
 
 Gpt2Config TrainFlags::model_config() const {

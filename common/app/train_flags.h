@@ -15,6 +15,19 @@
 
 namespace stagegpt {
 
+// What a call of stageN_train asks for.
+struct TrainOptions {
+  std::string model_name, model_label;           // as given; with what differs from the preset
+  std::optional<std::filesystem::path> weights;  // a Hugging Face directory; without one they are random
+  Gpt2Config config;  // with the patterns of --freeze; a preset gets the vocabulary of the tokenizer
+  CorpusConfig corpus;
+  TrainingRunConfig run;
+  std::string eval_task;  // a file of questions; empty: none
+  std::optional<std::string> run_dir;
+  std::int64_t sample_tokens = 0;
+  bool no_fused = false, dry_run = false, ignore_memory = false, json = false;
+};
+
 class TrainFlags {
  public:
   TrainFlags();
@@ -26,6 +39,7 @@ class TrainFlags {
   void take_tokenizer(const std::filesystem::path& tokenizer) { tokenizer_.load(tokenizer); }
 
   // The rest is for flags that have been resolved.
+  TrainOptions options() const;
   // The model, with the patterns of --freeze.
   Gpt2Config model_config() const;
   CorpusConfig corpus() const;

@@ -11,7 +11,7 @@
 #include "common/data/tokenizers/splitter.h"
 #include "common/data/tokenizers/word_tokenizer.h"
 #include "common/data/utf8.h"
-#include "common/io/shared_files.h"
+#include "common/system/shared_files.h"
 
 namespace stagegpt {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "common/io/status_line.h"
-#include "common/train/trainer.h"
+#include "common/logging/step_report.h"
 
 namespace stagegpt {
 

@@ -8,9 +8,9 @@
 
 #include "common/measure/gemm_bound.h"
 #include "common/measure/machine_load.h"
-#include "common/measure/peak.h"
 #include "common/measure/step_budget.h"
 #include "common/measure/step_times.h"
+#include "common/profile/peak.h"
 #include "common/profile/profile.h"
 #include "common/train/trainer.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/measure/random_tensor.h"
+#include "common/profile/random_tensor.h"
 
 namespace stagegpt {
 

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "common/checkpoint/parameter_values.h"
+#include "common/checkpoint/piece_stream.h"
 #include "common/comm/rank_group.h"
 #include "common/parallel/grid.h"
-#include "common/train/piece_stream.h"
 
 namespace stagegpt {
 

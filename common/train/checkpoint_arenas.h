@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "common/checkpoint/parameter_values.h"
+#include "common/checkpoint/piece_stream.h"
 #include "common/model/language_model.h"
 #include "common/optim/adamw.h"
 #include "common/parallel/grid.h"
-#include "common/train/piece_stream.h"
 
 namespace stagegpt {
 

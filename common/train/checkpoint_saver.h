@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/piece_stream.h"
 #include "common/checkpoint/run_directory.h"
 #include "common/parallel/grid.h"
-#include "common/train/piece_stream.h"
 
 namespace stagegpt {
 

@@ -7,15 +7,9 @@
 #include <vector>
 
 #include "common/backend/work_timer.h"
+#include "common/logging/step_report.h"
 
 namespace stagegpt {
-
-// Seconds of each phase of a step. The time that a rank waits for others during backward is communication.
-struct PhaseSeconds {
-  double data = 0, forward = 0, backward = 0, communication = 0, optimizer = 0;
-
-  double total() const { return data + forward + backward + communication + optimizer; }
-};
 
 class PhaseClock {
  public:

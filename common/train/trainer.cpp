@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/base/seconds_since.h"
+#include "common/train/gather_report.h"
 #include "common/train/non_finite.h"
 
 namespace stagegpt {

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <string>
 
+#include "common/logging/step_report.h"
 #include "common/parallel/grid_sync.h"
 #include "common/train/step_passes.h"
-#include "common/train/step_report.h"
 
 namespace stagegpt {
 

@@ -2,30 +2,21 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "common/base/grouped.h"
 #include "common/base/seconds_since.h"
 #include "common/comm/agreement.h"
-#include "common/data/utf8.h"
-#include "common/measure/peak.h"
 #include "common/model/flops.h"
-#include "common/parallel/forward_outputs.h"
 #include "common/parallel/whole_values.h"
+#include "common/profile/peak.h"
 #include "common/system/stop_signals.h"
 #include "common/train/checkpoint_arenas.h"
 #include "common/train/compare_weights.h"
+#include "common/train/forward_outputs.h"
+#include "common/train/resumed_state.h"
 
 namespace stagegpt {
-
-WindowSample validation_sample(std::int64_t tokens, std::int64_t seq_len, const TrainingRunConfig& config) {
-  const auto windows_of_a_step =
-      static_cast<double>(config.trainer.batch_size) * static_cast<double>(config.trainer.grad_accumulation);
-  // A checkpoint needs a validation loss too.
-  const auto steps = static_cast<double>(std::min(config.eval_every, config.checkpoint_every));
-  return validation_sample(tokens, seq_len, config.eval_tokens, steps * windows_of_a_step);
-}
 
 TrainingRun::TrainingRun(Backend& backend, const Grid& grid, GradientSync& sync, LanguageModel& model,
                          const Corpus& corpus, const TrainingRunConfig& config)
@@ -47,38 +38,10 @@ TrainingRun::TrainingRun(Backend& backend, const Grid& grid, GradientSync& sync,
   }
 }
 
-TrainerState TrainingRun::read_state(const std::filesystem::path& checkpoint) const {
-  TrainerState state = read_trainer_state(checkpoint);
-  if (checkpoint.filename() != checkpoint_name(state.step)) {
-    user_error("--resume: ", checkpoint, ": expected the state of the step in its name, got step ",
-               state.step);
-  }
-  if (state.seed != config_.trainer.seed) {
-    user_error("--seed: expected ", state.seed, " as in ", checkpoint, ", got ", config_.trainer.seed);
-  }
-  if (!trained_on_these_tokens(state)) {
-    user_error("--data: these are not the ", state.train_tokens, " tokens that ", checkpoint,
-               " was trained on; to train on other data, start a new run with --model ", checkpoint);
-  }
-  if (state.step > config_.trainer.schedule.steps) {
-    user_error("--steps: the run has done ", state.step, " steps already, more than ",
-               config_.trainer.schedule.steps);
-  }
-  return state;
-}
-
-bool TrainingRun::trained_on_these_tokens(const TrainerState& state) const {
-  if (state.train_tokens != data_.tokens().size()) return false;
-  // A checkpoint of version 1 identifies shards by a hash of their ids, which requires reading all tokens.
-  const bool by_ids =
-      state.train_identity.of == TokenIdentity::Of::ids && train_identity_.of != TokenIdentity::Of::ids;
-  return by_ids ? hash_of_tokens(data_.tokens()) == state.train_identity.hash
-                : state.train_identity == train_identity_;
-}
-
 void TrainingRun::resume(const std::filesystem::path& checkpoint) {
-  const TrainerState state =
-      parse_trainer_state(text_from_root(group_, [&] { return to_json_text(read_state(checkpoint)); }));
+  const TrainerState state = parse_trainer_state(text_from_root(group_, [&] {
+    return to_json_text(read_resumed_state(checkpoint, config_.trainer, data_.tokens(), train_identity_));
+  }));
   std::optional<MomentFiles> moments;
   agree(group_, [&] { moments.emplace(checkpoint, table_); });
   load_moments(backend_, grid_, model_, trainer_.optimizer(),
@@ -95,19 +58,10 @@ bool TrainingRun::has_steps_left() const {
   return trainer_.steps_done() < config_.last_step && patient;
 }
 
-void TrainingRun::open_logs() {
-  const TrainerConfig& config = config_.trainer;
+void TrainingRun::open_log() {
   const std::int64_t first = trainer_.steps_done();
-  progress_.emplace(first, config.schedule.steps,
-                    config.batch_size * config.grad_accumulation * data_.seq_len());
-  if (has_steps_left()) open_files();
-}
-
-void TrainingRun::open_files() {
-  const std::int64_t first = trainer_.steps_done();
-  metrics_.emplace(directory_->metrics(), first);
-  remove_traces_behind(directory_->traces(), first);
-  tensorboard_.emplace(directory_->path(), first, [this](const std::string& text) { note(text); });
+  log_.emplace(group_, *directory_, first, config_.trainer.schedule.steps, step_tokens());
+  if (has_steps_left()) log_->open_files(first);
 }
 
 void TrainingRun::prepare() {
@@ -118,7 +72,7 @@ void TrainingRun::prepare() {
 TrainingResult TrainingRun::run(RunDirectory* directory) {
   directory_ = directory;
   if (directory_) directory_->set_timeline(config_.trainer.timeline);
-  on_root(group_, [&] { open_logs(); });
+  on_root(group_, [&] { open_log(); });
   const StopSignals keyboard({SIGINT});
   const auto start = std::chrono::steady_clock::now();
   const std::int64_t first = trainer_.steps_done();
@@ -136,10 +90,10 @@ TrainingResult TrainingRun::run(RunDirectory* directory) {
   if (!has_steps_left() && result.steps < config_.last_step) result.best_validation = best_validation_;
   if (saved_step_ != result.steps) save();
   if (!result.interrupted) validate_all(result, result.steps > first);
-  if (result.train_loss && progress_) result.tokens_per_second = progress_->tokens_per_second();
+  if (result.train_loss && log_) result.tokens_per_second = log_->tokens_per_second();
   result.seconds = seconds_since(start);
   group_.enter(kUnwatched);
-  progress_.reset();
+  log_.reset();
   return result;
 }
 
@@ -191,7 +145,7 @@ void TrainingRun::step(TrainingResult& result) {
     checkpoint = checkpoint || (best && config_.patience > 0);
     answered_ = answer();
   }
-  if (group_.is_root()) log(report);
+  if (log_) log_->step(metrics_of(report));
   result.train_loss = report.loss;
   if (due(config_.sample_every)) sample();
   if (checkpoint) try_to_save();
@@ -231,19 +185,6 @@ void TrainingRun::write_step_trace(std::vector<TracedOutput> outputs, double los
   });
 }
 
-void TrainingRun::log(const StepReport& report) {
-  const StepMetrics metrics = metrics_of(report);
-  metrics_->add(to_json(metrics));
-  tensorboard_->add(trainer_.steps_done(), to_scalars(metrics));
-  progress_->step(report, validation_loss());
-  if (const auto slow = slow_ranks_.add(report.rank_seconds)) {
-    const double tenths = std::floor(slow->factor * 10) / 10;  // not above what was measured
-    note(concat("warning: rank ", slow->rank, " (", group_.host(slow->rank), ") took ", tenths,
-                " times the others' median over the last ", SlowRanks::kSteps,
-                " steps; all ranks wait for it"));
-  }
-}
-
 bool TrainingRun::validate() {
   if (validation_) validated_ = validate(sample_);
   if (!validated_) return false;
@@ -275,40 +216,24 @@ void TrainingRun::validate_all(TrainingResult& result, bool own_steps) {
   result.validation = validated_ && sample_.is_all() ? validated_ : validate(all);
   result.interrupted = !result.validation;
   const bool last_of_run = result.steps == config_.trainer.schedule.steps || result.best_validation;
-  if (result.validation && last_of_run && group_.is_root()) log_all(*result.validation);
+  if (result.validation && last_of_run && log_) log_->validation_of_all(result.steps, *result.validation);
 }
 
 std::optional<ValidationResult> TrainingRun::validate(const WindowSample& windows) {
   const auto progress = [this](std::int64_t done, std::int64_t total) {
-    if (progress_) progress_->validation(done, total);
+    if (log_) log_->validation(done, total);
   };
   return validation_->run(grid_.data().group(), backend_, model_, windows, progress, &group_);
-}
-
-void TrainingRun::log_all(const ValidationResult& validation) {
-  constexpr const char* kField = "validation_all";
-  const std::int64_t step = trainer_.steps_done();
-  try {
-    if (!metrics_) {  // an earlier call did the last step, but was stopped before this validation
-      if (!last_line_lacks(directory_->metrics(), step, kField)) return;
-      open_files();
-    }
-    metrics_->add_to_last({{kField, to_json(validation)}});
-  } catch (const std::runtime_error& error) {
-    note(concat("warning: ", error.what()));  // not fatal: the checkpoint has been saved
-  }
-  if (tensorboard_) tensorboard_->add(step, to_scalars(kField, validation));
 }
 
 void TrainingRun::sample() {
   group_.enter("sample");
   const std::string sample = config_.sample();
-  note(concat("sample after step ", trainer_.steps_done(), ":\n", printable_text(sample)));
-  if (tensorboard_) tensorboard_->add_text(trainer_.steps_done(), "sample", sample);
+  if (log_) log_->sample(trainer_.steps_done(), sample);
 }
 
 void TrainingRun::note(const std::string& text) {
-  if (progress_) progress_->note(text);
+  if (log_) log_->note(text);
 }
 
 bool TrainingRun::due(std::int64_t every) const { return every > 0 && trainer_.steps_done() % every == 0; }
@@ -332,8 +257,7 @@ void TrainingRun::on_non_finite(const StepReport& report) {
 }
 
 StepMetrics TrainingRun::metrics_of(const StepReport& report) const {
-  const std::int64_t T = data_.seq_len();
-  const std::int64_t tokens = config_.trainer.batch_size * config_.trainer.grad_accumulation * T;
+  const std::int64_t T = data_.seq_len(), tokens = step_tokens();
   return {.report = report,
           .ranks = group_.size(),
           .slowest_host = group_.host(report.slowest_rank),
@@ -353,7 +277,7 @@ std::optional<double> TrainingRun::validation_loss() const {
 
 void TrainingRun::save() {
   group_.enter("checkpoint");
-  on_root(group_, [&] { metrics_->sync(); });  // so that the metrics contain all steps of the checkpoint
+  on_root(group_, [&] { log_->sync(); });  // so that the metrics contain all steps of the checkpoint
   trainer_.gather_weights();
   require_same_weights(group_, backend_, model_.parameters(), concat("after step ", trainer_.steps_done()),
                        grid_.tensor().size(), grid_.pipeline().size());

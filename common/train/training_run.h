@@ -2,66 +2,17 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <string>
 
 #include "common/data/corpus.h"
-#include "common/logging/metrics_log.h"
-#include "common/logging/progress.h"
-#include "common/logging/step_metrics.h"
 #include "common/logging/step_trace.h"
-#include "common/logging/tensorboard_log.h"
-#include "common/measure/peak.h"
-#include "common/profile/profile.h"
 #include "common/train/checkpoint_saver.h"
-#include "common/train/choices.h"
-#include "common/train/early_stopping.h"
-#include "common/train/slow_ranks.h"
+#include "common/train/run_log.h"
 #include "common/train/trainer.h"
-#include "common/train/validation.h"
+#include "common/train/training_run_config.h"
 
 namespace stagegpt {
-
-// What to do if a step's loss or gradient is not finite. Weights are never updated with such a gradient.
-enum class NonFinite : std::uint8_t { stop, skip };
-
-struct TrainingRunConfig {
-  TrainerConfig trainer;
-  std::int64_t last_step = 1;  // after which to stop, at most trainer.schedule.steps
-  std::int64_t eval_every = 100;
-  std::optional<std::int64_t> eval_tokens;  // see validation_sample()
-  std::int64_t checkpoint_every = 1000;
-  std::int64_t sample_every = 0;  // 0: never
-  std::int64_t trace_steps = 0;   // number of first steps in run() whose tensors are recorded
-  std::int64_t watch_layers = 0;  // the layers are measured every so many steps; 0: never
-  KeepRule keep;
-  // The run ends after this many validations in a row that are not better than the best one before; 0: never.
-  std::int64_t patience = 0;
-  const ChoiceTask* task = nullptr;  // questions that are answered with every validation
-  NonFinite non_finite = NonFinite::stop;
-  std::function<std::string()> sample;  // generates a text with the current model; called on all ranks
-  std::optional<Peak> peak;             // of this rank, for MFU; measured if not given
-  Profile* profile = nullptr;  // of some steps; written also if a signal or --patience ends the run earlier
-};
-
-// The windows that such a run validates between steps, of a validation part of `tokens` tokens.
-WindowSample validation_sample(std::int64_t tokens, std::int64_t seq_len, const TrainingRunConfig& config);
-
-struct TrainingResult {
-  std::int64_t steps = 0;            // completed steps, including those before it was resumed
-  std::optional<double> train_loss;  // of the last step; empty if run() did no step
-  // Over the whole validation part. Empty if there is none, or if a signal has interrupted the run.
-  std::optional<ValidationResult> validation;
-  // Of the task, with the last weights. Empty without one, or if a signal has interrupted the run.
-  std::optional<ChoiceResult> task;
-  // If it ended before last_step, for want of patience: the best validation.
-  std::optional<BestValidation> best_validation;
-  std::optional<double> tokens_per_second;
-  double seconds = 0;
-  bool interrupted =
-      false;  // by a signal, before last_step or in the last validation; a checkpoint was saved
-};
 
 class TrainingRun {
  public:
@@ -89,10 +40,12 @@ class TrainingRun {
  private:
   // Whether there is a step to train: before last_step, and with patience left.
   bool has_steps_left() const;
-  // Opens the logs of rank 0; the files only if steps remain.
-  void open_logs();
-  // Opens metrics and TensorBoard's files, and removes entries after the completed steps.
-  void open_files();
+  // Opens the log of rank 0; its files only if steps remain.
+  void open_log();
+  // Tokens of a step.
+  std::int64_t step_tokens() const {
+    return config_.trainer.batch_size * config_.trainer.grad_accumulation * data_.seq_len();
+  }
   // Steps while there are any, or until a signal is received. Returns whether it was.
   bool train_steps(TrainingResult& result);
   // Whether any rank has received a signal.
@@ -111,7 +64,6 @@ class TrainingRun {
   StepReport traced_step(LayerWatch* layers);
   // Of the last step, on rank 0. A collective call.
   void write_step_trace(std::vector<TracedOutput> outputs, double loss);
-  void log(const StepReport& report);
   // Validates on the sample, after a step. Returns whether this is the best validation so far.
   bool validate();
   // Answers the task's questions.
@@ -119,13 +71,9 @@ class TrainingRun {
   // Validates on all tokens, at the end. `own_steps`: whether this call of run() did any step.
   void validate_all(TrainingResult& result, bool own_steps);
   std::optional<ValidationResult> validate(const WindowSample& windows);
-  // Adds this validation to the metrics of the last step, unless it is there already.
-  void log_all(const ValidationResult& validation);
   void sample();
   // Prints a line, on rank 0.
   void note(const std::string& text);
-  TrainerState read_state(const std::filesystem::path& checkpoint) const;
-  bool trained_on_these_tokens(const TrainerState& state) const;
   bool due(std::int64_t every) const;
   // Throws or prints a note, according to config.non_finite.
   void on_non_finite(const StepReport& report);
@@ -153,11 +101,7 @@ class TrainingRun {
   WindowSample sample_;                   // windows to be validated between steps
   Trainer trainer_;
   CheckpointSaver saver_;
-  // On rank 0 only.
-  std::optional<Progress> progress_;
-  std::optional<MetricsLog> metrics_;
-  std::optional<TensorBoardLog> tensorboard_;
-  SlowRanks slow_ranks_;
+  std::optional<RunLog> log_;  // on rank 0, during run()
 
   std::optional<ValidationResult> validated_;  // on the sample, after the last step
   std::optional<ChoiceResult> answered_;       // after the last step

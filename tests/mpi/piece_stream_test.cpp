@@ -1,5 +1,5 @@
 // Rank 0 gets the pieces of arenas from the ranks that own them.
-#include "common/train/piece_stream.h"
+#include "common/checkpoint/piece_stream.h"
 
 #include <gtest/gtest.h>
 

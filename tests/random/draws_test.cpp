@@ -3,8 +3,8 @@
 
 #include "common/comm/self_communicator.h"
 #include "common/generation/generation.h"
-#include "common/measure/random_tensor.h"
 #include "common/model/gpt2.h"
+#include "common/profile/random_tensor.h"
 #include "stage0_serial/cpu_backend.h"
 #include "tests/random/reference.h"
 #include "tests/support/statistics.h"

@@ -1,5 +1,5 @@
 // From a step's measurements to the line of metrics.jsonl and the curves of TensorBoard.
-#include "common/logging/step_metrics.h"
+#include "common/train/step_metrics.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/backend/op_observer.h"
-#include "common/parallel/forward_outputs.h"
+#include "common/train/forward_outputs.h"
 #include "stage0_serial/cpu_backend.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/support/program.h"

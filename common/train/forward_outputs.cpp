@@ -1,9 +1,11 @@
-#include "common/parallel/forward_outputs.h"
+#include "common/train/forward_outputs.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <tuple>
 #include <utility>
+
+#include "common/parallel/parts.h"
 
 namespace stagegpt {
 namespace {

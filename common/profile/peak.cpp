@@ -1,11 +1,11 @@
-#include "common/measure/peak.h"
+#include "common/profile/peak.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "common/base/error.h"
 #include "common/base/seconds_since.h"
-#include "common/measure/random_tensor.h"
+#include "common/profile/random_tensor.h"
 
 namespace stagegpt {
 namespace {

@@ -1,4 +1,4 @@
-#include "common/measure/random_tensor.h"
+#include "common/profile/random_tensor.h"
 
 #include "common/random/philox.h"
 

@@ -1,4 +1,4 @@
-#include "common/train/piece_stream.h"
+#include "common/checkpoint/piece_stream.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "common/train/step_report.h"
+#include "common/train/gather_report.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "common/logging/step_metrics.h"
+#include "common/train/step_metrics.h"
 
 #include <cmath>
 

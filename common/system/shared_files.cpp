@@ -1,4 +1,4 @@
-#include "common/io/shared_files.h"
+#include "common/system/shared_files.h"
 
 #include "common/system/subprocess.h"
 

@@ -3,15 +3,18 @@
 
 #include <cmath>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "common/comm/gradient_sync.h"
-#include "common/data/step_division.h"
-#include "common/parallel/grid.h"
-#include "common/train/phase_clock.h"
 
 namespace stagegpt {
+
+// Seconds of each phase of a step. The time that a rank waits for others during backward is communication.
+struct PhaseSeconds {
+  double data = 0, forward = 0, backward = 0, communication = 0, optimizer = 0;
+
+  double total() const { return data + forward + backward + communication + optimizer; }
+};
 
 struct StepReport {
   std::int64_t step = 0;  // counts from 0
@@ -28,10 +31,5 @@ struct StepReport {
   bool skipped() const { return !std::isfinite(grad_norm); }
   bool finite() const { return std::isfinite(loss) && std::isfinite(grad_norm); }
 };
-
-// Gathers the ranks' times and the losses of their passes, of which `losses` are this rank's, into the
-// report. A collective call.
-void gather_report(const Grid& grid, const StepDivision& division, std::span<const float> losses,
-                   StepReport& report);
 
 }  // namespace stagegpt

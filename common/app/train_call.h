@@ -1,0 +1,25 @@
+// A call of stageN_train: its command line, and the run that it resumes.
+#pragma once
+
+#include <optional>
+
+#include "common/app/profile_flags.h"
+#include "common/app/resume.h"
+#include "common/app/stage.h"
+#include "common/app/train_flags.h"
+
+namespace stagegpt {
+
+struct TrainCall {
+  TrainOptions options;
+  ProfileFlags profile;
+  Json settings;                      // of the run, for run.json
+  std::optional<ResumedRun> resumed;  // empty for a new run
+};
+
+// Reads the command line on all ranks, and checks all that needs neither data nor weights. What was not given
+// is filled in from the run that is resumed, so that a new default does not change it, otherwise from other
+// flags. Empty when it only asked for help, or for the configuration. A collective call.
+std::optional<TrainCall> read_train_call(Stage& stage, int argc, char** argv);
+
+}  // namespace stagegpt

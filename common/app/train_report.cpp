@@ -1,0 +1,138 @@
+#include "common/app/train_report.h"
+
+#include <iostream>
+
+#include "common/base/grouped.h"
+#include "common/base/json.h"
+
+namespace stagegpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
+}
+
+// Which tokens are validated.
+std::string describe_validation(const TrainingRunConfig& run, std::int64_t tokens, std::int64_t seq_len) {
+  const WindowSample sample = validation_sample(tokens, seq_len, run);
+  if (sample.all == 0) return "none (--val-fraction 0)";
+  const std::string windows = concat(grouped(sample.all), " windows of ", seq_len);
+  if (sample.is_all()) return concat("all ", grouped(sample.all * seq_len), " tokens in ", windows);
+  return concat(grouped(sample.count * seq_len), " tokens in ", grouped(sample.count), " of ", windows,
+                ", spread evenly; at the end all ", grouped(sample.all * seq_len));
+}
+
+// Where the weights of one of OpenAI's models are, if they are random now.
+std::string describe_random_weights(const TrainOptions& options) {
+  const std::string& name = options.model_name;
+  if (options.weights || !name.starts_with("gpt2")) return "";
+  return concat("\nweights: random; for trained ones: ./scripts/download_gpt2.sh",
+                name == "gpt2" ? "" : " --model " + name, ", then --model data/", name);
+}
+
+// "a.txt, 1,000 tokens", or "a.txt (70 %, 1,000 tokens) and b.txt (30 %, 2,000 tokens), 3,000 tokens".
+std::string describe_data(const std::string& data, const Corpus& corpus) {
+  std::string texts = corpus.mixture.empty() ? data : "";
+  const std::vector<MixtureSource> sources = parse_mixture(data);
+  for (std::size_t k = 0; k < corpus.mixture.size(); ++k) {
+    const auto& [size, share] = corpus.mixture[k];
+    texts += concat(k == 0 ? "" : " and ", sources[k].data, " (",
+                    100 * static_cast<double>(share) / static_cast<double>(kMixtureBlock), " %, ",
+                    grouped(size), " tokens)");
+  }
+  return concat(texts, ", ", grouped(corpus.train.size()), " tokens");
+}
+
+std::string describe_result(const std::optional<ValidationResult>& validation) {
+  if (!validation) return "no validation (--val-fraction 0)";
+  return concat("validation loss ", validation->loss, " nats per token",
+                validation->bits_per_byte ? concat(", ", *validation->bits_per_byte, " bits per byte") : "",
+                ", of all ", grouped(validation->tokens), " tokens");
+}
+
+}  // namespace
+
+std::string text_of(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+void describe_run(const TrainOptions& options, const Gpt2Config& config, const Corpus& corpus,
+                  const Machine& machine) {
+  const ParameterTable table = gpt2_parameter_table(config);
+  std::cerr << options.model_label << ": " << grouped(table.numel()) << " parameters, ";
+  if (!config.frozen.empty()) std::cerr << grouped(table.trained_numel()) << " of them trained, ";
+  std::cerr << config.n_layer << (config.n_layer == 1 ? " layer, " : " layers, ") << config.n_head
+            << (config.n_head == 1 ? " head, " : " heads, ") << config.n_embd << " channels, context "
+            << config.block_size << describe_random_weights(options)
+            << "\ndata: " << describe_data(options.corpus.data, corpus) << " and "
+            << grouped(corpus.validation.size()) << " for validation, vocabulary "
+            << grouped(config.vocab_size) << " (" << corpus.tokenizer->kind() << ")"
+            << "\nvalidation: "
+            << describe_validation(options.run, corpus.validation.size(), config.block_size)
+            << "\nmachine: " << machine.description << '\n';
+}
+
+void print_result(const TrainingRunConfig& config, const fs::path& run, const TrainingResult& result) {
+  const std::int64_t steps = config.trainer.schedule.steps;
+  if (result.interrupted) {
+    const bool validating = result.steps >= config.last_step;
+    std::cerr << "stopped by a signal " << (validating ? "in the last validation, " : "") << "after step "
+              << result.steps << " of " << steps << "; continue with --resume " << run.string() << '\n';
+    return;
+  }
+  if (const auto& best = result.best_validation; best && result.train_loss) {
+    std::cerr << "stopped after step " << result.steps << " of " << steps << ": the last " << best->worse
+              << (best->worse == 1 ? " validation was" : " validations were")
+              << " not better than that after step " << best->step << ", " << best->loss
+              << "; its weights: " << (run / "best").string() << '\n';
+  }
+  if (result.train_loss) std::cerr << "trained in " << static_cast<long long>(result.seconds + 0.5) << " s: ";
+  std::cerr << describe_result(result.validation) << "\nmodel: " << (run / "latest").string() << '\n';
+  if (result.train_loss && !result.best_validation && result.steps < steps) {
+    std::cerr << "stopped after step " << result.steps << " of " << steps
+              << " (--stop-after); continue with --resume " << run.string() << '\n';
+  }
+}
+
+void print_result_json(const std::string& model, const ParameterTable& table, const fs::path& run,
+                       const TrainingResult& result, const std::string& sample) {
+  const std::optional<ValidationResult>& validation = result.validation;
+  const Json json = {{"model", model},
+                     {"parameters", table.numel()},
+                     {"trained_parameters", table.trained_numel()},
+                     {"run_dir", run.string()},
+                     {"steps", result.steps},
+                     {"loss", or_null(result.train_loss)},
+                     {"validation_loss", validation ? Json(validation->loss) : Json()},
+                     {"validation_accuracy", validation ? Json(validation->accuracy) : Json()},
+                     {"validation_tokens", validation ? Json(validation->tokens) : Json()},
+                     {"bits_per_byte", validation ? or_null(validation->bits_per_byte) : Json()},
+                     {"stopped_early", result.best_validation.has_value()},
+                     {"task", result.task ? to_json(*result.task) : Json()},
+                     {"tokens_per_second", or_null(result.tokens_per_second)},
+                     {"seconds", result.seconds},
+                     {"sample", sample}};
+  std::cout << text_of(json);
+}
+
+void explain_nothing_left(const TrainingRunConfig& config, const ResumedRun& resumed) {
+  const std::int64_t steps = steps_done(resumed);
+  const std::string run = resumed.path.string();
+  std::cerr << "run: " << run;
+  if (is_out_of_patience(resumed, config)) {
+    std::cerr << " has stopped after step " << steps << ": its last " << resumed.worse_validations
+              << " validations were not better than the best; to continue it, give more --patience, or 0\n";
+  } else if (steps == config.trainer.schedule.steps) {
+    std::cerr << " is finished: all its " << steps << " steps are done; to continue it, give more, such as "
+              << "--resume " << run << " --steps " << 2 * steps << '\n';
+  } else {
+    std::cerr << " has done " << steps << " steps, --stop-after asks for " << config.last_step
+              << "; to continue it, give a later step, or leave out --stop-after\n";
+  }
+  std::cerr << "nothing is trained or saved\n";
+}
+
+}  // namespace stagegpt

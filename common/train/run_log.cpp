@@ -1,0 +1,52 @@
+#include "common/train/run_log.h"
+
+#include <cmath>
+
+#include "common/base/json.h"
+#include "common/data/utf8.h"
+#include "common/logging/step_trace.h"
+
+namespace stagegpt {
+
+RunLog::RunLog(RankGroup& group, const RunDirectory& directory, std::int64_t first, std::int64_t steps,
+               std::int64_t tokens_per_step)
+    : group_(group), directory_(directory), progress_(first, steps, tokens_per_step) {}
+
+void RunLog::open_files(std::int64_t first) {
+  metrics_.emplace(directory_.metrics(), first);
+  remove_traces_behind(directory_.traces(), first);
+  tensorboard_.emplace(directory_.path(), first, [this](const std::string& text) { note(text); });
+}
+
+void RunLog::step(const StepMetrics& metrics) {
+  metrics_->add(to_json(metrics));
+  tensorboard_->add(metrics.report.step + 1, to_scalars(metrics));
+  progress_.step(metrics.report, metrics.validation ? std::optional(metrics.validation->loss) : std::nullopt);
+  if (const auto slow = slow_ranks_.add(metrics.report.rank_seconds)) {
+    const double tenths = std::floor(slow->factor * 10) / 10;  // not above what was measured
+    note(concat("warning: rank ", slow->rank, " (", group_.host(slow->rank), ") took ", tenths,
+                " times the others' median over the last ", SlowRanks::kSteps,
+                " steps; all ranks wait for it"));
+  }
+}
+
+void RunLog::validation_of_all(std::int64_t step, const ValidationResult& validation) {
+  constexpr const char* kField = "validation_all";
+  try {
+    if (!metrics_) {  // an earlier call did the last step, but was stopped before this validation
+      if (!last_line_lacks(directory_.metrics(), step, kField)) return;
+      open_files(step);
+    }
+    metrics_->add_to_last({{kField, to_json(validation)}});
+  } catch (const std::runtime_error& error) {
+    note(concat("warning: ", error.what()));  // not fatal: the checkpoint has been saved
+  }
+  if (tensorboard_) tensorboard_->add(step, to_scalars(kField, validation));
+}
+
+void RunLog::sample(std::int64_t step, const std::string& text) {
+  note(concat("sample after step ", step, ":\n", printable_text(text)));
+  if (tensorboard_) tensorboard_->add_text(step, "sample", text);
+}
+
+}  // namespace stagegpt

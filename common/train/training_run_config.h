@@ -1,0 +1,59 @@
+// What a training run is asked for, and what it returns.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "common/checkpoint/run_directory.h"
+#include "common/profile/peak.h"
+#include "common/profile/profile.h"
+#include "common/train/choices.h"
+#include "common/train/early_stopping.h"
+#include "common/train/trainer_config.h"
+#include "common/train/validation.h"
+
+namespace stagegpt {
+
+// What to do if a step's loss or gradient is not finite. Weights are never updated with such a gradient.
+enum class NonFinite : std::uint8_t { stop, skip };
+
+struct TrainingRunConfig {
+  TrainerConfig trainer;
+  std::int64_t last_step = 1;  // after which to stop, at most trainer.schedule.steps
+  std::int64_t eval_every = 100;
+  std::optional<std::int64_t> eval_tokens;  // see validation_sample()
+  std::int64_t checkpoint_every = 1000;
+  std::int64_t sample_every = 0;  // 0: never
+  std::int64_t trace_steps = 0;   // number of first steps in run() whose tensors are recorded
+  std::int64_t watch_layers = 0;  // the layers are measured every so many steps; 0: never
+  KeepRule keep;
+  // The run ends after this many validations in a row that are not better than the best one before; 0: never.
+  std::int64_t patience = 0;
+  const ChoiceTask* task = nullptr;  // questions that are answered with every validation
+  NonFinite non_finite = NonFinite::stop;
+  std::function<std::string()> sample;  // generates a text with the current model; called on all ranks
+  std::optional<Peak> peak;             // of this rank, for MFU; measured if not given
+  Profile* profile = nullptr;  // of some steps; written also if a signal or --patience ends the run earlier
+};
+
+// The windows that such a run validates between steps, of a validation part of `tokens` tokens.
+WindowSample validation_sample(std::int64_t tokens, std::int64_t seq_len, const TrainingRunConfig& config);
+
+struct TrainingResult {
+  std::int64_t steps = 0;            // completed steps, including those before it was resumed
+  std::optional<double> train_loss;  // of the last step; empty if run() did no step
+  // Over the whole validation part. Empty if there is none, or if a signal has interrupted the run.
+  std::optional<ValidationResult> validation;
+  // Of the task, with the last weights. Empty without one, or if a signal has interrupted the run.
+  std::optional<ChoiceResult> task;
+  // If it ended before last_step, for want of patience: the best validation.
+  std::optional<BestValidation> best_validation;
+  std::optional<double> tokens_per_second;
+  double seconds = 0;
+  bool interrupted =
+      false;  // by a signal, before last_step or in the last validation; a checkpoint was saved
+};
+
+}  // namespace stagegpt
