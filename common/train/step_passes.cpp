@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/comm/agreement.h"
+#include "common/parallel/parts.h"
 #include "common/parallel/pipeline.h"
 
 namespace stagegpt {
@@ -43,8 +44,13 @@ void StepPasses::run(std::int64_t step, const Tape::OpWatch& watch, LayerWatch* 
 void StepPasses::allocate() {
   for (std::int64_t i = 0; i < schedule_->most_in_flight(); ++i)
     inputs_.emplace_back(backend_, division().sub_batch_size(), batches_.seq_len());
-  loss_ = backend_.zeros(DType::f32, {1});
-  losses_ = backend_.allocate(DType::f32, {division().passes()});
+  const Shape passes{division().passes()};
+  if (!stage_of(grid_).is_last()) {
+    losses_ = backend_.zeros(DType::f32, passes);
+    return;
+  }
+  loss_ = backend_.allocate(DType::f32, {1});
+  losses_ = backend_.allocate(DType::f32, passes);
 }
 
 void StepPasses::fetch(std::int64_t pass) {
@@ -88,7 +94,7 @@ void StepPasses::backward(Tape& tape, std::int64_t pass, Var out, Tensor dout) {
 }
 
 void StepPasses::end(std::int64_t pass) {
-  backend_.copy(losses_.slice(pass, {1}), loss_);
+  if (loss_.defined()) backend_.copy(losses_.slice(pass, {1}), loss_);
   if (is_last(pass)) {
     model_.parameters().finish_grads();
     if (tree_) tree_->add(model_.parameters().grads());

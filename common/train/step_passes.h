@@ -65,7 +65,8 @@ class StepPasses final : private PassWork {
   std::optional<GradientTree> tree_;  // only if config.reproducible
   // From the first step on:
   std::vector<PassInputs> inputs_;  // of the passes in flight
-  Tensor loss_, losses_;            // of the last pass (1); of all (passes)
+  Tensor loss_;                     // of the last pass (1); undefined on a stage that has none
+  Tensor losses_;                   // of all (passes)
   Recording first_pass_, other_pass_;
   bool repeated_ = false;  // the pass is recorded, or repeats one that was
   // Of the step:
