@@ -16,6 +16,7 @@
 #include "common/io/status_line.h"
 #include "common/model/flops.h"
 #include "common/model/gpt2.h"
+#include "common/parallel/divided_gpt2.h"
 
 namespace stagegpt {
 namespace {
@@ -115,8 +116,9 @@ void run(const BenchFlags& flags, const Gpt2Config& config, std::int64_t T, cons
   Backend& backend = *machine.backend;
   const Grid grid = machine.ranks();
   const TrainerConfig& training = flags.trainer;
-  TrainedPart part(machine, config);
-  LanguageModel& model = *part.model;
+  const std::unique_ptr<LanguageModel> own_part =
+      make_gpt2(*machine.backend, config, machine.ranks(), Purpose::training, machine.activations);
+  LanguageModel& model = *own_part;
   model.parameters().initialize(training.seed, machine.threads);
   model.parameters().update_shadow();
   const DataLoader data(

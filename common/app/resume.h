@@ -10,7 +10,7 @@
 #include "common/base/json.h"
 #include "common/checkpoint/run_directory.h"
 #include "common/comm/rank_group.h"
-#include "common/train/training_run.h"
+#include "common/train/training_run_config.h"
 
 namespace stagegpt {
 

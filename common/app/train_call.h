@@ -12,14 +12,15 @@ namespace stagegpt {
 
 struct TrainCall {
   TrainOptions options;
-  ProfileFlags profile;
+  ProfileFlags profile;               // resolved for the steps of this call
   Json settings;                      // of the run, for run.json
   std::optional<ResumedRun> resumed;  // empty for a new run
 };
 
 // Reads the command line on all ranks, and checks all that needs neither data nor weights. What was not given
 // is filled in from the run that is resumed, so that a new default does not change it, otherwise from other
-// flags. Empty when it only asked for help, or for the configuration. A collective call.
+// flags. Empty if the call only asks for help, the version or the configuration; that has been printed.
+// Throws UserError on all ranks. A collective call.
 std::optional<TrainCall> read_train_call(Stage& stage, int argc, char** argv);
 
 }  // namespace stagegpt

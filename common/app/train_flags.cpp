@@ -74,7 +74,7 @@ void TrainFlags::add(CommandLine& command_line) {
                        "sequences per micro-step, of all ranks together");
   command_line.integer("--grad-accumulation", trainer_.grad_accumulation, 1, 1 << 20,
                        "micro-steps per optimizer step");
-  command_line.integer("--steps", steps, 1, kMaxSteps,
+  command_line.integer("--steps", steps_, 1, kMaxSteps,
                        "optimizer steps; the learning-rate schedule ends there");
   command_line.real("--learning-rate", learning_rate_, kPositive,
                     "peak learning rate (default: the preset's; 5e-05 for a directory)");
@@ -117,9 +117,9 @@ void TrainFlags::add(CommandLine& command_line) {
       concat("validation tokens to use, spread evenly (0: all; default: all where that is cheap, else ",
              kSampleTokens, "); the last validation always uses all"));
   command_line.free_text(
-      "--eval-task", eval_task,
+      "--eval-task", eval_task_,
       "multiple-choice questions to answer with every validation, as --task of stageN_evaluate", "PATH");
-  command_line.integer("--patience", patience, 0, kMaxSteps,
+  command_line.integer("--patience", patience_, 0, kMaxSteps,
                        "stop after N validations in a row that are not better than the best one, which is "
                        "saved (0: never)");
   command_line.integer("--checkpoint-every", checkpoint_every_, 1, kMaxSteps,
@@ -132,8 +132,8 @@ void TrainFlags::add(CommandLine& command_line) {
   command_line.integer(
       "--watch-layers", watch_layers_, 0, kMaxSteps,
       "measure the gradients, updates and activations of each layer every N steps (0: never)");
-  command_line.integer("--max-new-tokens", sample_tokens, 0, 1'000'000, "tokens in a sample");
-  command_line.toggle("--no-fused", no_fused, "run fused ops as sequences of primitive ones");
+  command_line.integer("--max-new-tokens", sample_tokens_, 0, 1'000'000, "tokens in a sample");
+  command_line.toggle("--no-fused", no_fused_, "run fused ops as sequences of primitive ones");
 }
 
 void TrainFlags::resolve() {
@@ -141,13 +141,13 @@ void TrainFlags::resolve() {
   check_frozen(model_config());
   if (!learning_rate_) learning_rate_ = model.learning_rate();
   if (!min_lr_) min_lr_ = *learning_rate_ / 10;
-  if (!warmup_steps_) warmup_steps_ = steps / 20;
+  if (!warmup_steps_) warmup_steps_ = steps_ / 20;
   if (*min_lr_ > *learning_rate_) {
     user_error("--min-lr: ", *min_lr_, " exceeds --learning-rate ", *learning_rate_);
   }
-  if (patience > 0 && val_fraction_ == 0)
+  if (patience_ > 0 && val_fraction_ == 0)
     user_error("--patience: there is no validation to compare, with --val-fraction 0");
-  if (*warmup_steps_ > steps) user_error("--warmup-steps: ", *warmup_steps_, " exceeds --steps ", steps);
+  if (*warmup_steps_ > steps_) user_error("--warmup-steps: ", *warmup_steps_, " exceeds --steps ", steps_);
 }
 
 TrainOptions TrainFlags::options() const {
@@ -157,10 +157,10 @@ TrainOptions TrainFlags::options() const {
           .config = model_config(),
           .corpus = corpus(),
           .run = run(),
-          .eval_task = eval_task,
+          .eval_task = eval_task_,
           .run_dir = run_dir,
-          .sample_tokens = sample_tokens,
-          .no_fused = no_fused,
+          .sample_tokens = sample_tokens_,
+          .no_fused = no_fused_,
           .dry_run = dry_run,
           .ignore_memory = ignore_memory,
           .json = json};
@@ -195,13 +195,13 @@ TrainingRunConfig TrainFlags::run() const {
                              .learning_rate = *learning_rate_,
                              .min_lr = *min_lr_,
                              .warmup_steps = *warmup_steps_,
-                             .steps = steps};
-  config.last_step = std::min(steps, stop_after_.value_or(steps));
+                             .steps = steps_};
+  config.last_step = std::min(steps_, stop_after_.value_or(steps_));
   config.eval_every = eval_every_;
   config.eval_tokens = eval_tokens_;
   config.checkpoint_every = checkpoint_every_;
-  config.patience = patience;
-  config.sample_every = sample_tokens > 0 ? sample_every_ : 0;
+  config.patience = patience_;
+  config.sample_every = sample_tokens_ > 0 ? sample_every_ : 0;
   config.trace_steps = trace_steps_;
   config.watch_layers = watch_layers_;
   config.keep = keep_;

@@ -11,7 +11,7 @@
 #include "common/app/model_flags.h"
 #include "common/app/profile_flags.h"
 #include "common/data/corpus.h"
-#include "common/train/training_run.h"
+#include "common/train/training_run_config.h"
 
 namespace stagegpt {
 
@@ -46,10 +46,7 @@ class TrainFlags {
   TrainingRunConfig run() const;
 
   ModelFlags model;
-  std::int64_t steps = 2000, sample_tokens = 500, patience = 0;
-  std::string eval_task;  // a file of questions; empty: none
   std::optional<std::string> run_dir;
-  bool no_fused = false;
 
   // Of this call alone.
   std::optional<std::string> resume;  // "" for the run of --run-dir
@@ -57,7 +54,9 @@ class TrainFlags {
   bool dry_run = false, print_config = false, ignore_memory = false, json = false;
 
  private:
-  std::string data_;
+  std::int64_t steps_ = 2000, sample_tokens_ = 500, patience_ = 0;
+  std::string data_, eval_task_;
+  bool no_fused_ = false;
   double val_fraction_ = 0.1;
   TokenizerFlags tokenizer_;
   TrainerConfig trainer_;

@@ -11,7 +11,9 @@
 #include "common/app/training_grid.h"
 #include "common/app/training_sample.h"
 #include "common/comm/agreement.h"
+#include "common/parallel/divided_gpt2.h"
 #include "common/system/stop_signals.h"
+#include "common/train/training_run.h"
 
 namespace stagegpt {
 namespace {
@@ -81,8 +83,9 @@ int train(TrainCall call, const Machine& machine, Timeline* timeline) {
   }
   require_memory(options, config, machine);
   machine.backend->set_fused(!options.no_fused);
-  TrainedPart part(machine, config);
-  LanguageModel& model = *part.model;
+  const std::unique_ptr<LanguageModel> own_part =
+      make_gpt2(*machine.backend, config, machine.ranks(), Purpose::training, machine.activations);
+  LanguageModel& model = *own_part;
   set_initial_weights(machine, options.weights, weights.get(), options.run.trainer.seed, model);
   weights.reset();
 

@@ -4,6 +4,7 @@
 
 #include "common/base/grouped.h"
 #include "common/base/json.h"
+#include "common/train/step_metrics.h"
 
 namespace stagegpt {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "common/comm/agreement.h"
 #include "common/data/step_division.h"
+#include "common/parallel/parts.h"
 
 namespace stagegpt {
 

@@ -1,12 +1,9 @@
 // A training on the grid of a stage's ranks, for stageN_train and stageN_bench: what is not possible there is
-// refused before memory is allocated, and each rank gets its part of the model.
+// refused before memory is allocated.
 #pragma once
-
-#include <memory>
 
 #include "common/app/memory_check.h"
 #include "common/app/stage.h"
-#include "common/parallel/divided_gpt2.h"
 
 namespace stagegpt {
 
@@ -26,19 +23,5 @@ void warn_of_few_micro_steps(const Machine& machine, const TrainerConfig& config
 // The memory that a rank needs. Borrows the configuration and the machine.
 TrainingMemory training_memory(const Machine& machine, const Gpt2Config& config, const TrainerConfig& trainer,
                                std::int64_t T);
-
-// What this rank trains of a model, with no values yet.
-class TrainedPart {
- public:
-  TrainedPart(const Machine& machine, const Gpt2Config& config)
-      : grid_(machine.ranks()),
-        model(make_gpt2(*machine.backend, config, grid_, Purpose::training, machine.activations)) {}
-
- private:
-  Grid grid_;  // whose communicators the model borrows
-
- public:
-  const std::unique_ptr<LanguageModel> model;
-};
 
 }  // namespace stagegpt

@@ -11,7 +11,7 @@
 namespace stagegpt {
 
 // A text of so many tokens, the same on every rank. Rank 0 generates it, or, where no rank has the whole
-// model, all ranks. Without memory for it, a warning is printed. A collective call.
+// model, all ranks. If rank 0 alone fails, it prints a warning, and the text is shorter. A collective call.
 std::string sample_text(const Machine& machine, const LanguageModel& model, const Corpus& corpus,
                         std::int64_t tokens, std::uint64_t seed);
 

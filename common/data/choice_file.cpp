@@ -103,7 +103,7 @@ nlohmann::json parse_line(std::string_view line) {
 // ---- llm.c's file
 
 constexpr std::int32_t kLlmcMagic = 20240522, kLlmcVersion = 1;
-constexpr std::size_t kHeaderBytes = 256 * sizeof(std::int32_t);
+constexpr std::size_t kLlmcHeaderBytes = 256 * sizeof(std::int32_t);
 constexpr std::uint16_t kBegin = 65535;  // before each question
 
 std::int32_t header_field(std::span<const std::byte> file, std::size_t i) {
@@ -168,7 +168,7 @@ std::vector<ChoiceText> parse_choice_lines(std::string_view text) {
 }
 
 bool is_llmc_choice_file(std::span<const std::byte> file) {
-  return file.size() >= kHeaderBytes && header_field(file, 0) == kLlmcMagic;
+  return file.size() >= kLlmcHeaderBytes && header_field(file, 0) == kLlmcMagic;
 }
 
 std::vector<ChoiceTokens> parse_llmc_choices(std::span<const std::byte> file) {
@@ -176,7 +176,7 @@ std::vector<ChoiceTokens> parse_llmc_choices(std::span<const std::byte> file) {
     user_error("version ", header_field(file, 1), " of llm.c's format, expected ", kLlmcVersion);
   const std::int32_t count = header_field(file, 2);
   std::vector<ChoiceTokens> choices;
-  Cells cells(file.subspan(kHeaderBytes));
+  Cells cells(file.subspan(kLlmcHeaderBytes));
   for (std::int32_t i = 0; i < count; ++i)
     choices.push_back(naming(concat("question ", i + 1, " of ", count), [&] { return next_choice(cells); }));
   if (!cells.at_end()) user_error("the file is longer than the ", count, " questions that its header names");

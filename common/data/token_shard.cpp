@@ -15,7 +15,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "token shards are little-endian");
 
 using Header = std::array<std::int32_t, 256>;
-constexpr std::int64_t kHeaderBytes = sizeof(Header);
+constexpr std::int64_t kShardHeaderBytes = sizeof(Header);
 constexpr std::int64_t kReadBytes = std::int64_t{4} << 20;  // that verify() reads at once
 static_assert(kReadBytes % TokenShard::kBlockBytes == 0);
 
@@ -62,7 +62,7 @@ TokenShard::TokenShard(const std::filesystem::path& path, std::string_view flag)
   }
   token_bytes_ = format->token_bytes;
   size_ = header[2];
-  const std::int64_t expected = kHeaderBytes + size_ * token_bytes_;
+  const std::int64_t expected = kShardHeaderBytes + size_ * token_bytes_;
   if (size_ < 0 || file_bytes_ != expected) {
     user_error(flag, ": ", path, " has ", file_bytes_, " bytes, its header specifies ", size_, " tokens (",
                expected, " bytes)");
@@ -95,7 +95,7 @@ ShardContent TokenShard::verify(std::int64_t vocab_size) const {
       content.block_hashes.push_back(
           block_hash(bytes.subspan(begin, std::min<std::size_t>(kBlockBytes, bytes.size() - begin))));
     }
-    with_tokens(bytes.subspan(at == 0 ? kHeaderBytes : 0), token_bytes_, require_below);
+    with_tokens(bytes.subspan(at == 0 ? kShardHeaderBytes : 0), token_bytes_, require_below);
   }
   content.hash = hash.hexadecimal();
   return content;
@@ -114,7 +114,7 @@ void TokenShard::expect(ShardContent content) {
 }
 
 void TokenShard::read(std::int64_t first, std::span<std::int32_t> out) const {
-  const std::int64_t begin = kHeaderBytes + first * token_bytes_;
+  const std::int64_t begin = kShardHeaderBytes + first * token_bytes_;
   const std::int64_t end = begin + std::ssize(out) * token_bytes_;
   std::vector<std::byte> buffer(kBlockBytes);
   std::span<const std::byte> block;

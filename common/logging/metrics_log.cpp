@@ -7,7 +7,7 @@
 namespace stagegpt {
 namespace {
 
-constexpr int kVersion = 3;
+constexpr int kMetricsVersion = 3;
 
 // The step of a line; 0 for anything else.
 std::int64_t step_of(std::string_view line) {
@@ -60,7 +60,7 @@ MetricsLog::MetricsLog(const std::filesystem::path& path, std::int64_t steps_don
     : path_(path), file_(drop_lines(path, steps_done)) {}
 
 void MetricsLog::add(const Json& fields) {
-  Json line = {{"version", kVersion}};
+  Json line = {{"version", kMetricsVersion}};
   line.update(fields);
   file_.add(line.dump() + '\n');
 }
@@ -84,7 +84,7 @@ bool last_line_lacks(const std::filesystem::path& path, std::int64_t step, const
   line = line.substr(line.rfind('\n') + 1);
   if (step_of(line) != step) return false;
   const nlohmann::json json = parse_json(line);
-  return json.value("version", 0) == kVersion && !json.contains(field);
+  return json.value("version", 0) == kMetricsVersion && !json.contains(field);
 }
 
 }  // namespace stagegpt

@@ -11,6 +11,7 @@ GemmBound::GemmBound(Backend& backend, const LanguageModel& model, const AdamW& 
   const Parameters& parameters = model.parameters();
   std::int64_t inputs = 0, outputs = 0;
   // The head is wte, but not on a stage of a pipeline that has wte for the embedding alone.
+  // A last stage has ln_f.
   const bool wte_is_head =
       model.config().tie_word_embeddings && model.parameters().table().find("ln_f.weight") >= 0;
   for (const Parameter& row : parameters.table().rows()) {

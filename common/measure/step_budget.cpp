@@ -39,7 +39,7 @@ std::vector<OpBudget> step_budget(const Gpt2Config& config, const TrainerConfig&
   SingleProcess group;
   SelfCommunicator communicator(group);
   NoGradientSync sync;
-  Gpt2 model(*backend, config, DType::f32, /*ranks=*/1, Purpose::training, activations);
+  Gpt2 model(*backend, config, DType::f32, /*arena_parts=*/1, Purpose::training, activations);
   const DataLoader data(std::vector<std::int32_t>(static_cast<std::size_t>(T) + 1), T, trainer_config.seed);
   Trainer trainer(*backend, communicator, sync, model, data, trainer_config);
   WorkCounter counter(*backend);

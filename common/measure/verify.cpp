@@ -101,9 +101,8 @@ class Verified final : private PassWork {
     return model_->loss(tape, ids_, targets_, {.before = std::move(before)});
   }
   void backward(Tape& tape, std::int64_t, Var out, Tensor dout) override {
-    if (dout.defined()) return tape.backward({std::move(out)}, {std::move(dout)});
-    tape.backward(out);
-    backend_.copy(loss_, out.value());
+    run_backward(tape, out, std::move(dout));
+    if (stage_of(grid_).is_last()) backend_.copy(loss_, out.value());
   }
 
   // The last stage's copy of a matrix that the first one owns has no gradient: PipelineSync.

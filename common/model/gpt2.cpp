@@ -12,7 +12,7 @@
 
 namespace stagegpt {
 
-Var LayerNorm::forward(Tape& tape, Stream& stream) const {
+Var LayerNorm::forward(Tape& tape, ResidualStream& stream) const {
   auto& [x, y] = stream;
   if (!y.value().defined()) return layernorm(tape, x, weight, bias, eps);
   Var norm;
@@ -59,7 +59,7 @@ Gpt2Layers::Gpt2Layers(const Parameters& parameters, const Gpt2Config& config) {
   lm_head = config.tie_word_embeddings ? wte : var("lm_head.weight");
 }
 
-Stream recomputed(Tape& tape, std::function<Stream(Tape& tape)> block) {
+ResidualStream recomputed(Tape& tape, std::function<ResidualStream(Tape& tape)> block) {
   const std::vector<Var> outs = tape.recompute([block = std::move(block)](Tape& inner) {
     const auto [x, y] = block(inner);
     return std::vector<Var>{x, y};
@@ -77,7 +77,7 @@ Gpt2::Gpt2(Backend& backend, Gpt2Config config, DType dtype, int arena_parts, Pu
     : LanguageModel(backend, config, gpt2_parameter_table(config), dtype, arena_parts, purpose, activations),
       layers_(parameters(), this->config()) {}
 
-Stream Gpt2::block(Tape& tape, int l, Stream stream, const Pass& pass) const {
+ResidualStream Gpt2::block(Tape& tape, int l, ResidualStream stream, const Pass& pass) const {
   const Block& h = layers_.h[static_cast<std::size_t>(l)];
   Var norm = h.ln_1.forward(tape, stream);
   Var y = h.attn.forward(tape, norm, pass.attention_dropout(l), pass.cache(l));
@@ -91,7 +91,7 @@ Stream Gpt2::block(Tape& tape, int l, Stream stream, const Pass& pass) const {
 
 Var Gpt2::hidden(Tape& tape, const Tensor& ids, const Pass& pass) const {
   Var x = embedding(tape, ids, layers_.wte, pass.positions(layers_.wpe));  // (B,T,C)
-  Stream stream{dropout(tape, std::move(x), pass.embedding_dropout())};
+  ResidualStream stream{dropout(tape, std::move(x), pass.embedding_dropout())};
   for (int l = 0; l < config().n_layer; ++l) {
     stream = pass.recompute() == Recompute::block
                  ? recomputed(tape, [=, this](Tape& inner) { return block(inner, l, stream, pass); })

@@ -2,8 +2,8 @@
 // pre-layernorm blocks, packed qkv, an output head that is tied to the token embedding or a matrix of its
 // own.
 //
-// Its layers are written once: a model that is divided among ranks (common/parallel/divided_gpt2.h) is
-// composed of the same ones.
+// Its layers are written once: a larger model is composed of the same ones (common/parallel/divided_gpt2.h).
+// Shapes are those of the whole model.
 #pragma once
 
 #include <functional>
@@ -14,9 +14,9 @@
 
 namespace stagegpt {
 
-// The residual stream x (B,T,C), and the output y (B,T,C) of a branch, which is not yet added to it. There is
-// no y before the first branch.
-struct Stream {
+// The residual stream x (B,T,C), and y (B,T,C), the output of a branch that is still to be added to it.
+// Before the first branch, and after a layernorm, there is no y.
+struct ResidualStream {
   Var x, y = {};
 };
 
@@ -24,8 +24,8 @@ struct LayerNorm {
   Var weight, bias;  // (C)
   double eps;
 
-  // Adds y to x, and returns the layernorm of x (B,T,C).
-  Var forward(Tape& tape, Stream& stream) const;
+  // Adds y, if there is one, to x, and returns the layernorm of x (B,T,C).
+  Var forward(Tape& tape, ResidualStream& stream) const;
 };
 
 struct CausalSelfAttention {
@@ -34,8 +34,8 @@ struct CausalSelfAttention {
   int n_head;
   double scale;
 
-  // x (B,T,C) -> (B,T,C). `dropout` acts on the probabilities. For inference, the tokens may follow others,
-  // whose keys and values are in a cache.
+  // x (B,T,C) -> (B,T,C). `dropout` acts on the probabilities. With a cache, for inference, the tokens follow
+  // those in it, and their keys and values are added to it.
   Var forward(Tape& tape, const Var& x, const Dropout& dropout, const LayerCache& cache) const;
 };
 
@@ -55,7 +55,7 @@ struct Block {
   Mlp mlp;
 };
 
-// The layers of a model. A part of a model has no tensors for those that it lacks.
+// The layers of a model. A part of a model has empty Vars for parameters that it lacks.
 struct Gpt2Layers {
   Gpt2Layers(const Parameters& parameters, const Gpt2Config& config);
 
@@ -65,14 +65,15 @@ struct Gpt2Layers {
   Var lm_head;  // (Vp,C): wte, or a matrix of its own
 };
 
-// Calls block(tape), and keeps none of its activations but the stream that it returns.
-Stream recomputed(Tape& tape, std::function<Stream(Tape& tape)> block);
+// One block, of which only the stream that it returns is kept: the backward calls `block` again.
+ResidualStream recomputed(Tape& tape, std::function<ResidualStream(Tape& tape)> block);
 
 // The last row (1,1,C) of hidden (1,T,C), without a gradient.
 Var last_token(const Var& hidden);
 
 class Gpt2 final : public LanguageModel {
  public:
+  // As for LanguageModel.
   explicit Gpt2(Backend& backend, Gpt2Config config, DType dtype = DType::f32, int arena_parts = 1,
                 Purpose purpose = Purpose::training, std::optional<DType> activations = std::nullopt);
 
@@ -89,7 +90,7 @@ class Gpt2 final : public LanguageModel {
   Var last_logits(Tape& tape, const Tensor& ids, KvCache& cache) const override;
   // The output of the last layernorm (B,T,C).
   Var hidden(Tape& tape, const Tensor& ids, const Pass& pass) const;
-  Stream block(Tape& tape, int l, Stream stream, const Pass& pass) const;
+  ResidualStream block(Tape& tape, int l, ResidualStream stream, const Pass& pass) const;
 
   Gpt2Layers layers_;
 };

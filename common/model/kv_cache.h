@@ -36,7 +36,7 @@ class KvCache {
   std::int64_t size() const { return size_; }
   void clear() { size_ = 0; }
   LayerCache layer(int l) const { return {layers_[static_cast<std::size_t>(l)], size_}; }
-  // All layers have the keys and values of so many more tokens.
+  // Call when all layers have the keys and values of so many more tokens.
   void add(std::int64_t tokens) { size_ += tokens; }
 
  private:

@@ -6,6 +6,7 @@
 namespace stagegpt {
 namespace {
 
+// In the order of Recompute.
 constexpr std::array<std::string_view, 3> kRecomputeNames = {"none", "gelu", "block"};
 
 }  // namespace

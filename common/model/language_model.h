@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "common/autograd/tape.h"
 #include "common/model/gpt2_config.h"
@@ -23,7 +24,8 @@ struct DropoutPosition {
 
 // What a training keeps of a forward pass's activations; the rest is computed again in the backward, with the
 // same bits. `gelu` does not keep the activation's output (B,T,I) in each MLP, I = mlp_width(). `block` keeps
-// two tensors (B,T,C) for each transformer block.
+// two tensors (B,T,C) for each transformer block: the residual stream, and the output of the branch before
+// it, which is still to be added. The first block has only the stream.
 enum class Recompute : std::uint8_t { none, gelu, block };
 std::optional<Recompute> recompute_named(std::string_view name);
 std::string_view name_of(Recompute recompute);
@@ -31,7 +33,9 @@ std::string_view name_of(Recompute recompute);
 struct PassOptions {
   std::optional<DropoutPosition> dropout = {};  // elements are dropped only if it is given
   Recompute recompute = Recompute::none;
-  Var before = {};  // for a part of a model that has no embedding: the residual stream that it continues
+  // For a part of a model that has no embedding: the residual stream (B,T,C) that it continues, or this
+  // rank's rows of it.
+  Var before = {};
 };
 
 class KvCache;
@@ -47,12 +51,12 @@ class LanguageModel {
         parameters_(backend, std::move(table), dtype, arena_parts, purpose, activations) {}
   virtual ~LanguageModel() = default;
 
-  // Mean cross-entropy (1), in nats, of targets i32 (B,T) after ids i32 (B,T), T <= block_size. On a training
-  // tape it is the loss of the tape, which no further op may use; a part of a model that has no head returns
-  // its residual stream there.
+  // Mean cross-entropy (1), in nats, of targets i32 (B,T) after ids i32 (B,T). On a training tape it is the
+  // loss of the tape, which no further op may use. A part of a model that has no head returns its residual
+  // stream. Throws InternalError if T > block_size, as the functions below do.
   virtual Var loss(Tape& tape, const Tensor& ids, const Tensor& targets,
                    const PassOptions& options = {}) const = 0;
-  // Logits (B,T,Vp) of ids i32 (B,T), T <= block_size. Columns from vocab_size on are padding.
+  // Logits (B,T,Vp) of ids i32 (B,T). Columns from vocab_size on are padding.
   virtual Var logits(Tape& tape, const Tensor& ids, const PassOptions& options = {}) const = 0;
   // Logits (1,1,Vp), not in bf16, of the token after ids i32 (1,T), T >= 1. The tokens `ids` follow those in
   // the cache, and their keys and values are added to it: cache.size() + T <= block_size.
@@ -63,7 +67,7 @@ class LanguageModel {
   const Parameters& parameters() const { return parameters_; }
 
  protected:
-  LanguageModel(LanguageModel&&) = default;
+  LanguageModel(LanguageModel&&) = default;  // so that a function can return a model
   // As next_logits(), in the dtype of activations.
   virtual Var last_logits(Tape& tape, const Tensor& ids, KvCache& cache) const = 0;
 

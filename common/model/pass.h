@@ -19,17 +19,18 @@ class Pass {
 
   Shape shape() const { return {B_, T_, config_->n_embd}; }
   Recompute recompute() const { return recompute_; }
-  // The tokens' rows (T,C) of wpe (P,C), or all of them without a cache.
+  // The rows (T,C) of wpe (P,C) that belong to the tokens; without a cache all of wpe, whose first T rows are
+  // read.
   Var positions(const Var& wpe) const;
-  // What is in the cache for a layer; undefined without one.
+  // What is in the cache for a layer; an undefined tensor without a cache.
   LayerCache cache(int layer) const { return cache_ == nullptr ? LayerCache() : cache_->layer(layer); }
-  // All layers have added these tokens to the cache.
+  // Call when all layers have added these tokens to the cache.
   void end() const {
     if (cache_ != nullptr) cache_->add(T_);
   }
 
-  // What is dropped: of x (B,T,C) after the embedding; of a layer's probabilities (B,NH,T,T); of the output
-  // (B,T,C) of a branch, where block l has branches 2l and 2l + 1.
+  // What is dropped, nothing without a position in training: of x (B,T,C) after the embedding; of a layer's
+  // probabilities (B,NH,T,T); of the output (B,T,C) of a branch, where block l has branches 2l and 2l + 1.
   Dropout embedding_dropout() const { return dropout(RandomStream::dropout_embedding, 0, T_ * C()); }
   Dropout attention_dropout(int layer) const {
     return dropout(RandomStream::dropout_attention, layer, config_->n_head * T_ * T_);

@@ -17,17 +17,16 @@ DividedGpt2::DividedGpt2(Backend& backend, const Gpt2Config& config, const Grid&
       stage_(stage_of(grid)),
       layers_(parameters(), config) {
   if (grid.tensor().rank() == 0) return;
-  // What is added to a sum over the tensor ranks must be in one summand only.
-  layers_.wpe = Var();
+  // A bias that is added to a sum over the tensor ranks must be in one summand only.
   for (Block& h : layers_.h) h.attn.c_proj_bias = h.mlp.c_proj_bias = Var();
 }
 
-Stream DividedGpt2::block(Tape& tape, int l, Stream stream, const Pass& pass) const {
+ResidualStream DividedGpt2::block(Tape& tape, int l, ResidualStream stream, const Pass& pass) const {
   const Block& h = layers_.h[static_cast<std::size_t>(l)];
   Communicator& ranks = grid_.tensor();
-  Var norm = gathered(tape, ranks, h.ln_1.forward(tape, stream), pass.shape());
+  Var norm = gathered(tape, ranks, h.ln_1.forward(tape, stream), pass.shape());  // (N/R,C) -> (B,T,C)
   Var y = h.attn.forward(tape, norm, on_heads(pass.attention_dropout(l)), pass.cache(l));
-  y = scattered_sum(tape, ranks, std::move(y));
+  y = scattered_sum(tape, ranks, std::move(y));  // (B,T,C) -> (N/R,C)
   stream.y = dropout(tape, y, on_rows(pass.branch_dropout(2 * l), y));
 
   norm = gathered(tape, ranks, h.ln_2.forward(tape, stream), pass.shape());
@@ -38,9 +37,9 @@ Stream DividedGpt2::block(Tape& tape, int l, Stream stream, const Pass& pass) co
 }
 
 Var DividedGpt2::hidden(Tape& tape, const Tensor& ids, const Pass& pass, Var before) const {
-  check(before.value().defined() != stage_.is_first(), "gpt2: a stage of a pipeline continues a stream");
+  check(before.value().defined() != stage_.is_first(), "gpt2: all stages but the first continue a stream");
   Communicator& ranks = grid_.tensor();
-  Stream stream{std::move(before)};
+  ResidualStream stream{std::move(before)};
   if (stage_.is_first()) {
     const Var wpe = ranks.rank() == 0 ? pass.positions(layers_.wpe) : Var();
     const Var x = vocabulary_embedding(tape, ranks, ids, layers_.wte, wpe, own_tokens());
@@ -60,12 +59,12 @@ Var DividedGpt2::hidden(Tape& tape, const Tensor& ids, const Pass& pass, Var bef
 Var DividedGpt2::loss(Tape& tape, const Tensor& ids, const Tensor& targets,
                       const PassOptions& options) const {
   const Pass pass(config(), ids, options);
-  const bool together = tape.mode() == Tape::Mode::inference;
-  Var out = hidden(tape, ids, pass, together ? receive(tape.backend(), pass.shape()) : options.before);
+  const bool is_inference = tape.mode() == Tape::Mode::inference;
+  Var out = hidden(tape, ids, pass, is_inference ? receive(tape.backend(), pass.shape()) : options.before);
   if (stage_.is_last()) {
     out = vocabulary_cross_entropy(tape, grid_.tensor(), linear(tape, std::move(out), layers_.lm_head, Var()),
                                    targets, own_tokens());
-  } else if (together) {
+  } else if (is_inference) {
     send(out);
   }
   return out;
@@ -74,17 +73,17 @@ Var DividedGpt2::loss(Tape& tape, const Tensor& ids, const Tensor& targets,
 Var DividedGpt2::logits(Tape& tape, const Tensor& ids, const PassOptions& options) const {
   const Pass pass(config(), ids, options);
   Var out = hidden(tape, ids, pass, receive(tape.backend(), pass.shape()));
-  return all_logits_of(tape, std::move(out), ids.shape());
+  return logits_on_all_ranks(tape, std::move(out), ids.shape());
 }
 
 Var DividedGpt2::last_logits(Tape& tape, const Tensor& ids, KvCache& cache) const {
   const Pass pass(config(), ids, {}, &cache);
   Var out = hidden(tape, ids, pass, receive(tape.backend(), pass.shape()));
   if (stage_.is_last()) out = last_token(out);
-  return all_logits_of(tape, std::move(out), {1, 1});
+  return logits_on_all_ranks(tape, std::move(out), {1, 1});
 }
 
-Var DividedGpt2::all_logits_of(Tape& tape, Var out, const Shape& tokens) const {
+Var DividedGpt2::logits_on_all_ranks(Tape& tape, Var out, const Shape& tokens) const {
   Communicator& stages = grid_.pipeline();
   Var logits;
   if (stage_.is_last()) {

@@ -39,10 +39,10 @@ VocabularyPart vocabulary_part(std::int64_t vocab_size, const TensorRank& rank);
 
 // The table of what the rank holds, which has the same offsets and shapes in memory on all tensor ranks:
 // first the parameters that all tensor ranks hold, then its parts of the divided ones. The gradients of the
-// former must be summed over tensor ranks: they are one range of the arena, up to shared_end(). They stand
-// first because some of them, such as wpe's, are complete last: buckets begin at the end of the arena. 0 for
-// a table with no divided parameter.
+// former must be summed over tensor ranks: they are one range of the arena. They stand first because some of
+// them, such as wpe's, are complete last: buckets begin at the end of the arena.
 ParameterTable part_of(const ParameterTable& whole, const TensorRank& rank);
+// The end of that range; 0 for a table with no divided parameter, of which no gradient is summed.
 std::int64_t shared_end(const ParameterTable& part);
 
 // What this rank of a grid holds.

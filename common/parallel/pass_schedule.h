@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <utility>
 
 #include "common/autograd/tape.h"
 
@@ -13,22 +14,30 @@ namespace stagegpt {
 class PassWork {
  public:
   virtual ~PassWork() = default;
-  // Sends the inputs of a pass to the backend, while this computes another one.
+  // Sends the inputs of a pass to the backend, which may compute another pass meanwhile.
   virtual void fetch(std::int64_t) {}
-  // From now on, the inputs are those of this pass.
+  // Waits until the inputs of this pass are there.
   virtual void begin(std::int64_t) {}
-  // Returns the loss. On a stage of a pipeline it continues `before`, the stream of the stage before, which
-  // is empty on the first stage; all but the last return their stream.
+  // Returns the loss. A stage of a pipeline continues `before`, the residual stream of the stage before it,
+  // which is empty on the first stage. All stages but the last return their stream.
   virtual Var forward(Tape& tape, std::int64_t pass, Var before) = 0;
   // `out` is what forward() has returned. If it is a stream, its value has been freed, and `dout` is its
   // gradient; for a loss, `dout` is undefined.
   virtual void backward(Tape& tape, std::int64_t pass, Var out, Tensor dout) = 0;
+  // After the backward of a pass.
   virtual void end(std::int64_t) {}
-  // Calls both(), which is forward() and backward() of a pass. An implementation may repeat what an earlier
-  // pass has recorded (Backend::repeat()).
+  // Calls both(), which is forward() and backward() of a pass that overlaps no other one. An implementation
+  // may repeat what an earlier pass has recorded (Backend::repeat()).
   virtual void compute(std::int64_t, const std::function<void()>& both) { both(); }
-  // This stage has sent or received streams since the last call of any other function.
+  // Called where stages exchange streams, even if this one has none to exchange.
   virtual void exchanged() {}
+
+ protected:
+  // The backward of a pass that needs nothing else.
+  static void run_backward(Tape& tape, Var& out, Tensor dout) {
+    if (!dout.defined()) return tape.backward(out);
+    tape.backward({std::move(out)}, {std::move(dout)});
+  }
 };
 
 class PassSchedule {

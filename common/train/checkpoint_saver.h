@@ -20,7 +20,7 @@ class CheckpointSaver {
   CheckpointSaver(const Grid& grid, Backend& backend, const LanguageModel& model, const Tokenizer& tokenizer,
                   const KeepRule& keep, Timeline* timeline);
 
-  // Saves what checkpoint_arenas() hold. `directory` is null except on rank 0, which returns a
+  // Saves what the arenas of checkpoint_arenas() hold. `directory` is null except on rank 0, which returns a
   // line about the checkpoint. A collective call: an error is thrown on all ranks, and earlier checkpoints
   // are kept then.
   std::string save(RunDirectory* directory, const std::vector<OwnedArena>& arenas, const TrainerState& state);

@@ -17,6 +17,16 @@ bool all_finite(Backend& backend, const Tensor& tensor) {
   return std::ranges::all_of(floats_to_host(backend, tensor), finite);
 }
 
+struct FoundTensor {
+  std::string name;
+  // When it is there: the first op of the forward pass that reads or writes it, counted from 0; gradients
+  // come after all ops, in the order of the backward pass.
+  std::int64_t time = 0;
+
+  static constexpr std::int64_t kMostOps = std::int64_t{1} << 32;   // of a stage of the model
+  static constexpr std::int64_t kBackward = std::int64_t{1} << 48;  // after all stages
+};
+
 // Checks the ops of a forward pass until a tensor is not finite.
 class Search {
  public:
@@ -45,10 +55,8 @@ class Search {
   std::optional<FoundTensor> found_;
 };
 
-}  // namespace
-
-double unsigned_nan(double x) { return std::isnan(x) ? std::numeric_limits<double>::quiet_NaN() : x; }
-
+// Runs a forward pass on ids, targets i32 (B,T), and checks the weights and outputs of each op in turn.
+// Returns the first one that contains infinity or NaN, or nothing.
 std::optional<FoundTensor> first_non_finite_output(Backend& backend, const LanguageModel& model,
                                                    const Tensor& ids, const Tensor& targets,
                                                    const DropoutPosition& dropout) {
@@ -61,6 +69,7 @@ std::optional<FoundTensor> first_non_finite_output(Backend& backend, const Langu
   return search.found();
 }
 
+// The first parameter, in the order of the backward pass, whose gradient has a norm that is not finite.
 std::optional<FoundTensor> first_non_finite_gradient(Backend& backend, const Parameters& parameters) {
   const Tensor squared_norm = backend.allocate(DType::f64, {1});
   std::optional<FoundTensor> first;
@@ -73,6 +82,10 @@ std::optional<FoundTensor> first_non_finite_gradient(Backend& backend, const Par
   }
   return first;
 }
+
+}  // namespace
+
+double unsigned_nan(double x) { return std::isnan(x) ? std::numeric_limits<double>::quiet_NaN() : x; }
 
 std::string first_non_finite(Backend& backend, const Grid& grid, const LanguageModel& model,
                              BatchStream& batches, std::uint64_t seed, std::int64_t step) {

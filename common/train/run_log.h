@@ -20,10 +20,13 @@ class RunLog {
   // Of a run that has done `first` of `steps` steps. Both references are borrowed.
   RunLog(RankGroup& group, const RunDirectory& directory, std::int64_t first, std::int64_t steps,
          std::int64_t tokens_per_step);
+  RunLog(const RunLog&) = delete;
+  RunLog& operator=(const RunLog&) = delete;
 
   // Opens metrics and TensorBoard's files, and removes entries after the first `first` steps. Needed before
   // step().
   void open_files(std::int64_t first);
+  // After each step.
   void step(const StepMetrics& metrics);
   // During a validation: the tokens done and in total.
   void validation(std::int64_t done, std::int64_t total) { progress_.validation(done, total); }

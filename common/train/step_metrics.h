@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "common/base/json_fwd.h"
+#include "common/logging/step_report.h"
 #include "common/logging/tensorboard_records.h"
 #include "common/train/choices.h"
-#include "common/train/trainer.h"
+#include "common/train/layer_watch.h"
 #include "common/train/validation.h"
 
 namespace stagegpt {

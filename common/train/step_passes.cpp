@@ -39,6 +39,8 @@ void StepPasses::run(std::int64_t step, const Tape::OpWatch& watch, LayerWatch* 
   // The loss is scaled to the mean over all passes, so that gradients are summed over ranks without division.
   const double loss_scale = 1.0 / static_cast<double>(division().all_passes());
   schedule_->run(division().passes(), loss_scale, *this);
+  watch_ = {};
+  layers_ = nullptr;
 }
 
 void StepPasses::allocate() {
@@ -88,9 +90,8 @@ Var StepPasses::forward(Tape& tape, std::int64_t pass, Var before) {
 void StepPasses::backward(Tape& tape, std::int64_t pass, Var out, Tensor dout) {
   group().enter("backward");
   if (sends(pass)) send_when_ready(tape);
-  if (dout.defined()) return tape.backward({std::move(out)}, {std::move(dout)});
-  tape.backward(out);
-  backend_.copy(loss_, out.value());
+  run_backward(tape, out, std::move(dout));
+  if (loss_.defined()) backend_.copy(loss_, out.value());
 }
 
 void StepPasses::end(std::int64_t pass) {

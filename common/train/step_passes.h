@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "common/comm/gradient_sync.h"
 #include "common/comm/gradient_tree.h"
 #include "common/data/batch_stream.h"
+#include "common/parallel/grid.h"
 #include "common/parallel/pass_schedule.h"
 #include "common/train/layer_watch.h"
 #include "common/train/pass_inputs.h"
@@ -22,10 +24,11 @@ class StepPasses final : private PassWork {
   // The arguments are as for Trainer, and outlive this; the clock times the phases.
   StepPasses(Backend& backend, const Grid& grid, GradientSync& sync, LanguageModel& model,
              const DataLoader& data, const TrainerConfig& config, PhaseClock& clock);
+  StepPasses(const StepPasses&) = delete;
+  StepPasses& operator=(const StepPasses&) = delete;
 
-  // All passes of a step: afterwards the parameters have the sum of their gradients, and losses() the losses.
-  // `watch` is called for the ops of the first forward pass, and `layers`, which may be null, for those of
-  // all.
+  // All passes of a step. Afterwards the parameters have the sum of their gradients. `watch` is called for
+  // the ops of the first forward pass; `layers`, which may be null, for those of all.
   void run(std::int64_t step, const Tape::OpWatch& watch, LayerWatch* layers);
   // f32 (passes); zeros on a stage of a pipeline that is not the last.
   const Tensor& losses() const { return losses_; }
@@ -43,11 +46,11 @@ class StepPasses final : private PassWork {
   void allocate();
   const StepDivision& division() const { return batches_.division(); }
   PassInputs& inputs(std::int64_t pass) { return inputs_[static_cast<std::size_t>(pass) % inputs_.size()]; }
-  // Overwrites the gradients; the others add to them.
+  // Whether the pass overwrites the gradients; others add to them.
   bool is_first(std::int64_t pass) const { return pass % division().micro_steps == 0; }
-  // Completes the sum over micro-steps.
+  // Whether it completes the sum over micro-steps.
   bool is_last(std::int64_t pass) const { return is_first(pass + 1); }
-  // In this pass's backward, gradients are sent as soon as they are ready.
+  // Whether gradients are sent in its backward, as soon as they are ready.
   bool sends(std::int64_t pass) const { return is_last(pass) && !tree_ && sync_.traits().communicates; }
   void send_when_ready(Tape& tape);
   bool is_watched(std::int64_t pass) const { return layers_ != nullptr || (pass == 0 && watch_); }
@@ -65,8 +68,8 @@ class StepPasses final : private PassWork {
   std::optional<GradientTree> tree_;  // only if config.reproducible
   // From the first step on:
   std::vector<PassInputs> inputs_;  // of the passes in flight
-  Tensor loss_;                     // of the last pass (1); undefined on a stage that has none
-  Tensor losses_;                   // of all (passes)
+  Tensor loss_;                     // (1), of the newest pass; undefined on a stage that has none
+  Tensor losses_;                   // (passes)
   Recording first_pass_, other_pass_;
   bool repeated_ = false;  // the pass is recorded, or repeats one that was
   // Of the step:

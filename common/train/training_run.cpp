@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <nlohmann/json.hpp>
 
 #include "common/base/grouped.h"
 #include "common/base/seconds_since.h"
@@ -25,7 +24,6 @@ TrainingRun::TrainingRun(Backend& backend, const Grid& grid, GradientSync& sync,
       group_(grid.world().group()),
       model_(model),
       table_(gpt2_parameter_table(model.config())),
-      tokenizer_(*corpus.tokenizer),
       config_(config),
       data_(corpus.train, model.config().block_size, config.trainer.seed, corpus.mixture),
       train_identity_(corpus.train_identity),

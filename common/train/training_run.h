@@ -92,7 +92,6 @@ class TrainingRun {
   RankGroup& group_;  // of all ranks
   LanguageModel& model_;
   ParameterTable table_;  // of the whole model
-  const Tokenizer& tokenizer_;
   RunDirectory* directory_ = nullptr;
   TrainingRunConfig config_;
   DataLoader data_;

@@ -35,7 +35,7 @@ struct ValidationResult {
 class Validation {
  public:
   // Batches have `batch_size` windows of `seq_len` tokens, or fewer, to limit the memory of a rank. If
-  // several ranks hold one model together, each has the logits of all of them (DividedGpt2): the
+  // several ranks hold one model together, each has the logits of all of them (DividedGpt2::logits()): the
   // batches are as many times smaller.
   Validation(const TokenSequence& tokens, const Tokenizer& tokenizer, std::int64_t seq_len,
              std::int64_t batch_size, int ranks_of_model = 1);

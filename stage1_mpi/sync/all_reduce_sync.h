@@ -13,7 +13,7 @@ namespace stagegpt {
 class AllReduceSync : public NoGradientSync {
  public:
   AllReduceSync(Communicator& communicator, Backend& backend)
-      : NoGradientSync(SyncTraits()), communicator_(communicator), clock_(backend.make_timer()) {}
+      : NoGradientSync({.communicates = true}), communicator_(communicator), clock_(backend.make_timer()) {}
   void sum_squared_norms(const Tensor& sum, const Tensor&) override { communicator_.broadcast(sum, 0); }
   CommunicationReport take_report() override { return clock_.take_report(); }
 

@@ -111,7 +111,7 @@ struct GoldenRun {
   GoldenRun(Backend& be, const Gpt2Config& config, const nlohmann::json& run, DType dtype, Tensor sample_ids,
             Tensor sample_targets)
       : backend(be),
-        model(be, config, statistics_dtype(dtype), /*ranks=*/1, Purpose::training, dtype),
+        model(be, config, statistics_dtype(dtype), /*arena_parts=*/1, Purpose::training, dtype),
         optimizer(be, model.parameters(),
                   {.beta1 = run["beta1"],
                    .beta2 = run["beta2"],
@@ -231,7 +231,7 @@ TEST_P(UntiedSteps, WithFrozenParametersAgree) {
 }
 
 TEST_P(UntiedModel, HasTheLossAndGradientsOfTransformers) {
-  Gpt2 model(*backend, file.config(), DType::f32, /*ranks=*/1, Purpose::training, dtype());
+  Gpt2 model(*backend, file.config(), DType::f32, /*arena_parts=*/1, Purpose::training, dtype());
   load_weights(file, *backend, model);
   Parameters& parameters = model.parameters();
   parameters.update_shadow();

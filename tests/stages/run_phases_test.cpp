@@ -127,7 +127,7 @@ class SlowOp final : public OpObserver {
 class SlowSync final : public NoGradientSync {
  public:
   SlowSync(std::string call, std::chrono::milliseconds pause)
-      : NoGradientSync(SyncTraits()), call_(std::move(call)), pause_(pause) {}
+      : NoGradientSync({.communicates = true}), call_(std::move(call)), pause_(pause) {}
   void ready(Parameters&, int parameter) override {
     if (parameter == 0) called("ready");
   }

@@ -191,7 +191,7 @@ TEST(Trainer, PaddingOfTheVocabularyStaysZero) {
 // Counts how often each gradient is reported as ready.
 class CountingSync final : public NoGradientSync {
  public:
-  CountingSync() : NoGradientSync(SyncTraits()) {}
+  CountingSync() : NoGradientSync({.communicates = true}) {}
   void ready(Parameters& parameters, int i) override {
     counts.resize(parameters.table().size());
     ++counts[static_cast<std::size_t>(i)];

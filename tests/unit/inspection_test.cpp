@@ -298,7 +298,7 @@ TEST(Tape, has_the_ops_of_the_model_with_what_they_read) {
             (std::vector<std::string>{"h.0.attn.c_attn.weight", "h.0.attn.c_attn.bias"}));
   EXPECT_EQ(tape.nodes[24].inputs, std::vector<std::size_t>{23});
   // The allocator rounds each of the two arenas up to a multiple of 512 bytes or more.
-  const auto arenas = 2 * 4 * static_cast<std::size_t>(gpt2_parameter_table(config).arena_size(/*ranks=*/1));
+  const auto arenas = 2 * 4 * static_cast<std::size_t>(gpt2_parameter_table(config).arena_size(/*parts=*/1));
   EXPECT_GE(tape.weights, arenas);
   EXPECT_LT(tape.weights, arenas + arenas / 10);
   std::size_t most = 0;

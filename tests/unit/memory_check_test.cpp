@@ -20,7 +20,7 @@ constexpr std::size_t kMebibyte = 1 << 20;
 // Each of two ranks updates half of the parameters, as with --comm zero1.
 class HalfSync final : public NoGradientSync {
  public:
-  HalfSync() : NoGradientSync(SyncTraits()) {}
+  HalfSync() : NoGradientSync({.communicates = true}) {}
   ArenaParts owned(std::int64_t arena_size) const override { return {{0, arena_size / 2}}; }
 };
 

@@ -129,10 +129,11 @@ TEST(MemoryPlan, is_what_two_real_steps_take_to_the_byte_fused_or_not) {
   }
 }
 
-// What one more block adds to the activations. Between blocks there are the residual stream and its layernorm
-// (B,T,C). Inside, there are qkv, the outputs of attention and of its projection, x and its layernorm after
-// the first branch, the output of the second one, 4C channels before and after the activation, and in f32 for
-// each token two pairs of mean and 1/σ and a logarithm for each head.
+// What one more block adds to the activations. Between blocks there are the residual stream and the output of
+// the branch that is still to be added to it (B,T,C). Inside, there are qkv, the outputs of attention and of
+// its projection, x and its layernorm after the first branch, the output of the second one, 4C channels
+// before and after the activation, and in f32 for each token two pairs of mean and 1/σ and a logarithm for
+// each head.
 TEST(MemoryPlan, of_recomputation_keeps_what_it_says_of_each_block) {
   const std::int64_t B = 4, T = 64, C = 256, NH = 4;
   const auto of_a_block = [&](Recompute recompute) {
