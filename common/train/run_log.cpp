@@ -1,6 +1,7 @@
 #include "common/train/run_log.h"
 
 #include <cmath>
+#include <utility>
 
 #include "common/base/json.h"
 #include "common/data/utf8.h"
@@ -10,7 +11,7 @@ namespace stagegpt {
 
 RunLog::RunLog(RankGroup& group, const RunDirectory& directory, std::int64_t first, std::int64_t steps,
                std::int64_t tokens_per_step)
-    : group_(group), directory_(directory), progress_(first, steps, tokens_per_step) {}
+    : group_(group), directory_(directory), progress_(std::in_place, first, steps, tokens_per_step) {}
 
 void RunLog::open_files(std::int64_t first) {
   metrics_.emplace(directory_.metrics(), first);
@@ -21,7 +22,8 @@ void RunLog::open_files(std::int64_t first) {
 void RunLog::step(const StepMetrics& metrics) {
   metrics_->add(to_json(metrics));
   tensorboard_->add(metrics.report.step + 1, to_scalars(metrics));
-  progress_.step(metrics.report, metrics.validation ? std::optional(metrics.validation->loss) : std::nullopt);
+  progress_->step(metrics.report,
+                  metrics.validation ? std::optional(metrics.validation->loss) : std::nullopt);
   if (const auto slow = slow_ranks_.add(metrics.report.rank_seconds)) {
     const double tenths = std::floor(slow->factor * 10) / 10;  // not above what was measured
     note(concat("warning: rank ", slow->rank, " (", group_.host(slow->rank), ") took ", tenths,

@@ -29,21 +29,25 @@ class RunLog {
   // After each step.
   void step(const StepMetrics& metrics);
   // During a validation: the tokens done and in total.
-  void validation(std::int64_t done, std::int64_t total) { progress_.validation(done, total); }
+  void validation(std::int64_t done, std::int64_t total) { progress_->validation(done, total); }
   // Adds the validation of all tokens to the metrics of the last step, unless it is there already.
   void validation_of_all(std::int64_t step, const ValidationResult& validation);
   void sample(std::int64_t step, const std::string& text);
-  // Prints a line.
-  void note(const std::string& text) { progress_.note(text); }
+  // Prints a line, until end_progress().
+  void note(const std::string& text) {
+    if (progress_) progress_->note(text);
+  }
   // Afterwards the metrics of all steps are on the disk.
   void sync() { metrics_->sync(); }
   // The mean over the steps; 0 if there were none.
-  double tokens_per_second() const { return progress_.tokens_per_second(); }
+  double tokens_per_second() const { return progress_->tokens_per_second(); }
+  // Leaves standard error as others expect it. The files stay open.
+  void end_progress() { progress_.reset(); }
 
  private:
   RankGroup& group_;
   const RunDirectory& directory_;
-  Progress progress_;
+  std::optional<Progress> progress_;
   std::optional<MetricsLog> metrics_;
   std::optional<TensorBoardLog> tensorboard_;
   SlowRanks slow_ranks_;

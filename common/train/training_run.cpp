@@ -91,7 +91,7 @@ TrainingResult TrainingRun::run(RunDirectory* directory) {
   if (result.train_loss && log_) result.tokens_per_second = log_->tokens_per_second();
   result.seconds = seconds_since(start);
   group_.enter(kUnwatched);
-  log_.reset();
+  if (log_) log_->end_progress();
   return result;
 }
 

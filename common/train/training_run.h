@@ -100,7 +100,7 @@ class TrainingRun {
   WindowSample sample_;                   // windows to be validated between steps
   Trainer trainer_;
   CheckpointSaver saver_;
-  std::optional<RunLog> log_;  // on rank 0, during run()
+  std::optional<RunLog> log_;  // on rank 0, from run() on
 
   std::optional<ValidationResult> validated_;  // on the sample, after the last step
   std::optional<ChoiceResult> answered_;       // after the last step
