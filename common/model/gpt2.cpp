@@ -59,9 +59,11 @@ Gpt2Layers::Gpt2Layers(const Parameters& parameters, const Gpt2Config& config) {
   lm_head = config.tie_word_embeddings ? wte : var("lm_head.weight");
 }
 
-ResidualStream recomputed(Tape& tape, std::function<ResidualStream(Tape& tape)> block) {
-  const std::vector<Var> outs = tape.recompute([block = std::move(block)](Tape& inner) {
-    const auto [x, y] = block(inner);
+ResidualStream run_block(Tape& tape, Recompute recompute, ResidualStream stream,
+                         std::function<ResidualStream(Tape& tape, ResidualStream stream)> block) {
+  if (recompute != Recompute::block) return block(tape, std::move(stream));
+  const std::vector<Var> outs = tape.recompute([block = std::move(block), stream](Tape& inner) {
+    const auto [x, y] = block(inner, stream);
     return std::vector<Var>{x, y};
   });
   return {outs[0], outs[1]};
@@ -93,9 +95,9 @@ Var Gpt2::hidden(Tape& tape, const Tensor& ids, const Pass& pass) const {
   Var x = embedding(tape, ids, layers_.wte, pass.positions(layers_.wpe));  // (B,T,C)
   ResidualStream stream{dropout(tape, std::move(x), pass.embedding_dropout())};
   for (int l = 0; l < config().n_layer; ++l) {
-    stream = pass.recompute() == Recompute::block
-                 ? recomputed(tape, [=, this](Tape& inner) { return block(inner, l, stream, pass); })
-                 : block(tape, l, std::move(stream), pass);
+    stream = run_block(tape, pass.recompute(), std::move(stream), [=, this](Tape& on, ResidualStream input) {
+      return block(on, l, std::move(input), pass);
+    });
   }
   pass.end();
   return layers_.ln_f.forward(tape, stream);

@@ -65,8 +65,10 @@ struct Gpt2Layers {
   Var lm_head;  // (Vp,C): wte, or a matrix of its own
 };
 
-// One block, of which only the stream that it returns is kept: the backward calls `block` again.
-ResidualStream recomputed(Tape& tape, std::function<ResidualStream(Tape& tape)> block);
+// What block(tape, stream) returns. With Recompute::block nothing else is kept of it but its input: the
+// backward calls `block` again.
+ResidualStream run_block(Tape& tape, Recompute recompute, ResidualStream stream,
+                         std::function<ResidualStream(Tape& tape, ResidualStream stream)> block);
 
 // The last row (1,1,C) of hidden (1,T,C), without a gradient.
 Var last_token(const Var& hidden);

@@ -30,6 +30,7 @@ enum class Recompute : std::uint8_t { none, gelu, block };
 std::optional<Recompute> recompute_named(std::string_view name);
 std::string_view name_of(Recompute recompute);
 
+// What a forward pass may be given beside its tokens.
 struct PassOptions {
   std::optional<DropoutPosition> dropout = {};  // elements are dropped only if it is given
   Recompute recompute = Recompute::none;

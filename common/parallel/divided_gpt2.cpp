@@ -14,7 +14,6 @@ DividedGpt2::DividedGpt2(Backend& backend, const Gpt2Config& config, const Grid&
     : LanguageModel(backend, config, own_table(gpt2_parameter_table(config), grid), dtype, grid.data().size(),
                     purpose, activations),
       grid_(grid),
-      stage_(stage_of(grid)),
       layers_(parameters(), config) {
   if (grid.tensor().rank() == 0) return;
   // A bias that is added to a sum over the tensor ranks must be in one summand only.
@@ -37,22 +36,22 @@ ResidualStream DividedGpt2::block(Tape& tape, int l, ResidualStream stream, cons
 }
 
 Var DividedGpt2::hidden(Tape& tape, const Tensor& ids, const Pass& pass, Var before) const {
-  check(before.value().defined() != stage_.is_first(), "gpt2: all stages but the first continue a stream");
+  check(before.value().defined() != stage().is_first(), "gpt2: all stages but the first continue a stream");
   Communicator& ranks = grid_.tensor();
   ResidualStream stream{std::move(before)};
-  if (stage_.is_first()) {
+  if (stage().is_first()) {
     const Var wpe = ranks.rank() == 0 ? pass.positions(layers_.wpe) : Var();
     const Var x = vocabulary_embedding(tape, ranks, ids, layers_.wte, wpe, own_tokens());
     stream.x = dropout(tape, x, on_rows(pass.embedding_dropout(), x));
   }
-  const int end = stage_.end_block(config().n_layer);
-  for (int l = stage_.first_block(config().n_layer); l < end; ++l) {
-    stream = pass.recompute() == Recompute::block
-                 ? recomputed(tape, [=, this](Tape& inner) { return block(inner, l, stream, pass); })
-                 : block(tape, l, std::move(stream), pass);
+  const int end = stage().end_block(config().n_layer);
+  for (int l = stage().first_block(config().n_layer); l < end; ++l) {
+    stream = run_block(tape, pass.recompute(), std::move(stream), [=, this](Tape& on, ResidualStream input) {
+      return block(on, l, std::move(input), pass);
+    });
   }
   pass.end();
-  if (!stage_.is_last()) return add(tape, stream.x, stream.y);
+  if (!stage().is_last()) return add(tape, stream.x, stream.y);
   return gathered(tape, ranks, layers_.ln_f.forward(tape, stream), pass.shape());
 }
 
@@ -61,7 +60,7 @@ Var DividedGpt2::loss(Tape& tape, const Tensor& ids, const Tensor& targets,
   const Pass pass(config(), ids, options);
   const bool is_inference = tape.mode() == Tape::Mode::inference;
   Var out = hidden(tape, ids, pass, is_inference ? receive(tape.backend(), pass.shape()) : options.before);
-  if (stage_.is_last()) {
+  if (stage().is_last()) {
     out = vocabulary_cross_entropy(tape, grid_.tensor(), linear(tape, std::move(out), layers_.lm_head, Var()),
                                    targets, own_tokens());
   } else if (is_inference) {
@@ -79,14 +78,14 @@ Var DividedGpt2::logits(Tape& tape, const Tensor& ids, const PassOptions& option
 Var DividedGpt2::last_logits(Tape& tape, const Tensor& ids, KvCache& cache) const {
   const Pass pass(config(), ids, {}, &cache);
   Var out = hidden(tape, ids, pass, receive(tape.backend(), pass.shape()));
-  if (stage_.is_last()) out = last_token(out);
+  if (stage().is_last()) out = last_token(out);
   return logits_on_all_ranks(tape, std::move(out), {1, 1});
 }
 
 Var DividedGpt2::logits_on_all_ranks(Tape& tape, Var out, const Shape& tokens) const {
   Communicator& stages = grid_.pipeline();
   Var logits;
-  if (stage_.is_last()) {
+  if (stage().is_last()) {
     logits = linear(tape, std::move(out), layers_.lm_head, Var());
     logits = all_logits(tape, grid_.tensor(), std::move(logits), config().vocab_size);
   } else {
@@ -99,14 +98,14 @@ Var DividedGpt2::logits_on_all_ranks(Tape& tape, Var out, const Shape& tokens) c
 }
 
 Var DividedGpt2::receive(Backend& backend, const Shape& shape) const {
-  if (stage_.is_first()) return Var();
+  if (stage().is_first()) return Var();
   const Tensor stream = backend.allocate(parameters().activations(), rows_of_rank(grid_.tensor(), shape));
-  grid_.pipeline().receive(stream, stage_.index - 1)->wait();
+  grid_.pipeline().receive(stream, stage().index - 1)->wait();
   return Var(stream);
 }
 
 void DividedGpt2::send(const Var& stream) const {
-  grid_.pipeline().send(stream.value(), stage_.index + 1)->wait();
+  grid_.pipeline().send(stream.value(), stage().index + 1)->wait();
 }
 
 Dropout DividedGpt2::on_rows(Dropout dropout, const Var& rows) const {

@@ -44,9 +44,9 @@ class DividedGpt2 final : public LanguageModel {
   Dropout on_rows(Dropout dropout, const Var& rows) const;
   Dropout on_heads(Dropout dropout) const;
   VocabularyPart own_tokens() const;
+  ModelStage stage() const { return stage_of(grid_); }
 
   Grid grid_;
-  ModelStage stage_;
   Gpt2Layers layers_;
 };
 

@@ -33,7 +33,7 @@ class PassWork {
   virtual void exchanged() {}
 
  protected:
-  // The backward of a pass that needs nothing else.
+  // The backward of a loss, or of a stream whose gradient is `dout`.
   static void run_backward(Tape& tape, Var& out, Tensor dout) {
     if (!dout.defined()) return tape.backward(out);
     tape.backward({std::move(out)}, {std::move(dout)});
@@ -43,8 +43,8 @@ class PassWork {
 class PassSchedule {
  public:
   virtual ~PassSchedule() = default;
-  // Calls fetch(), begin(), forward(), backward() and end() for passes 0, 1, …, each function in this order
-  // of passes. The gradient of the loss is `loss_scale`.
+  // Calls the functions of `work` for passes 0, 1, …, each function in this order of passes. The gradient of
+  // the loss is `loss_scale`.
   virtual void run(std::int64_t passes, double loss_scale, PassWork& work) = 0;
   // The most passes whose inputs and activations are needed at a time.
   virtual std::int64_t most_in_flight() const { return 1; }
