@@ -17,6 +17,8 @@ namespace {
 // The largest relative error of anything in a model of two layers. Largest measured: 1e-6.
 constexpr double kModelLimit = 1e-5;
 
+constexpr std::int64_t kC = 5;  // of the ops' cases
+
 class AcrossRanksOf : public testing::TestWithParam<CommunicatorUnderTest> {
  protected:
   Tensor real(const Shape& shape, std::uint32_t stream) {
@@ -32,6 +34,11 @@ class AcrossRanksOf : public testing::TestWithParam<CommunicatorUnderTest> {
     return out;
   }
 
+  // The rows of (2,T,kC) that each rank has. One rank has the tensor itself.
+  Shape rows_shape(std::int64_t T) const {
+    return n_ == 1 ? Shape{2, T, kC} : Shape{(2 * T + n_ - 1) / n_, kC};
+  }
+
   const std::unique_ptr<Backend> backend_ = GetParam().make_backend();
   Backend& be_ = *backend_;
   const std::unique_ptr<Communicator> communicator_ = GetParam().make(be_);
@@ -39,15 +46,13 @@ class AcrossRanksOf : public testing::TestWithParam<CommunicatorUnderTest> {
   const std::int64_t n_ = ranks_.size(), rank_ = ranks_.rank();
 };
 
-constexpr std::int64_t kC = 5;
-
 TEST_P(AcrossRanksOf, gathered_has_all_rows_and_gives_back_the_sum_of_their_gradients) {
   for (const std::int64_t T : {12, 7}) {
     const Shape shape{2, T, kC};
     const std::int64_t rows_each = (2 * T + n_ - 1) / n_;
     const Values all = random_values(1, 0, shape.numel());
     const Var rows =
-        leaf(to_tensor(be_, DType::f32, {rows_each, kC}, rows_of(all, kC, rank_ * rows_each, rows_each)));
+        leaf(to_tensor(be_, DType::f32, rows_shape(T), rows_of(all, kC, rank_ * rows_each, rows_each)));
     Tape tape(be_);
     const Var out = gathered(tape, ranks_, rows, shape);
     EXPECT_EQ(out.value().shape(), shape);
@@ -78,11 +83,11 @@ TEST_P(AcrossRanksOf, scattered_sum_has_the_ranks_rows_and_gives_back_all_gradie
     const Var x = leaf(to_tensor(be_, DType::f32, shape, own));
     Tape tape(be_);
     const Var out = scattered_sum(tape, ranks_, x);
-    EXPECT_EQ(out.value().shape(), (Shape{rows_each, kC}));
+    EXPECT_EQ(out.value().shape(), rows_shape(T));
     EXPECT_LE(relative_error(to_values(be_, out.value()), rows_of(sum, kC, rank_ * rows_each, rows_each)),
               error_limit(0, n_, DType::f32));
     EXPECT_EQ(to_values(be_, x.value()), own) << "another op may read the summand";
-    tape.backward({out}, {to_tensor(be_, DType::f32, {rows_each, kC},
+    tape.backward({out}, {to_tensor(be_, DType::f32, rows_shape(T),
                                     rows_of(gradient, kC, rank_ * rows_each, rows_each))});
     EXPECT_EQ(to_values(be_, x.grad()), rows_of(gradient, kC, 0, 2 * T));
   }
@@ -105,7 +110,7 @@ TEST_P(AcrossRanksOf, vocabulary_embedding_is_the_embedding_of_all_tokens) {
             error_limit(0, 2, DType::f32));
   Values gradient = random_values(2, 0, 2 * T * kC);
   one.backward({whole}, {to_tensor(be_, DType::f32, {2, T, kC}, gradient)});
-  many.backward({rows}, {to_tensor(be_, DType::f32, {rows_each, kC},
+  many.backward({rows}, {to_tensor(be_, DType::f32, rows_shape(T),
                                    rows_of(gradient, kC, rank_ * rows_each, rows_each))});
   EXPECT_EQ(to_values(be_, own_wte.grad()), rows_of(to_values(be_, wte.grad()), kC, part.first, part.count));
   if (rank_ > 0) return;
