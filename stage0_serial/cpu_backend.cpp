@@ -5,6 +5,16 @@
 #include <utility>
 #include <vector>
 
+#include "common/autograd/ops/attention.h"
+#include "common/autograd/ops/cross_entropy.h"
+#include "common/autograd/ops/dropout.h"
+#include "common/autograd/ops/embedding.h"
+#include "common/autograd/ops/layernorm.h"
+#include "common/autograd/ops/linear.h"
+#include "common/backend/ops/activation.h"
+#include "common/backend/ops/adamw.h"
+#include "common/backend/ops/elementwise.h"
+#include "common/backend/ops/sums.h"
 #include "common/base/seconds_since.h"
 #include "stage0_serial/blas/openblas.h"
 #include "stage0_serial/host_backend.h"
@@ -100,286 +110,269 @@ class CpuBackend final : public HostBackend {
   }
 
  private:
-  void do_fill(const Tensor& out, double value) override {
-    if (out.dtype() == DType::f32) {
-      vectorised::fill(parallel_, out.data<float>(), static_cast<float>(value), out.numel());
-    } else if (out.dtype() == DType::f64) {
-      naive::fill(out.data<double>(), value, out.numel());
-    } else if (out.dtype() == DType::bf16) {
-      naive::fill(out.data<Bf16>(), Bf16{bf16_of_float(static_cast<float>(value))}, out.numel());
+  void compute(const Fill& op) override {
+    if (op.out.dtype() == DType::f32) {
+      vectorised::fill(parallel_, op.out.data<float>(), static_cast<float>(op.value), op.out.numel());
+    } else if (op.out.dtype() == DType::f64) {
+      naive::fill(op.out.data<double>(), op.value, op.out.numel());
+    } else if (op.out.dtype() == DType::bf16) {
+      naive::fill(op.out.data<Bf16>(), Bf16{bf16_of_float(static_cast<float>(op.value))}, op.out.numel());
     } else {
-      naive::fill(out.data<std::int32_t>(), static_cast<std::int32_t>(value), out.numel());
+      naive::fill(op.out.data<std::int32_t>(), static_cast<std::int32_t>(op.value), op.out.numel());
     }
   }
 
-  void do_add(const Tensor& out, const Tensor& a, const Tensor& b) override {
-    by_type(a, [&]<class T>() {
-      vectorised::add(parallel_, out.data<T>(), a.data<T>(), b.data<T>(), a.numel());
+  void compute(const Add& op) override {
+    by_type(op.a, [&]<class T>() {
+      vectorised::add(parallel_, op.out.data<T>(), op.a.data<T>(), op.b.data<T>(), op.a.numel());
     });
   }
 
-  void do_cast(const Tensor& out, const Tensor& in) override {
-    if (in.dtype() == DType::bf16)
-      return vectorised::widen(parallel_, out.data<float>(), in.data<Bf16>(), in.numel());
-    vectorised::to_bf16(parallel_, out.data<Bf16>(), in.data<float>(), in.numel());
+  void compute(const Cast& op) override {
+    if (op.in.dtype() == DType::bf16)
+      return vectorised::widen(parallel_, op.out.data<float>(), op.in.data<Bf16>(), op.in.numel());
+    vectorised::to_bf16(parallel_, op.out.data<Bf16>(), op.in.data<float>(), op.in.numel());
   }
 
-  void do_quantise_rows(const Tensor& out, const Tensor& in) override {
-    vectorised::quantise(parallel_, out.data<std::int8_t>(), in.data<float>(), in.shape()[0], in.shape()[1]);
+  void compute(const QuantiseRows& op) override {
+    vectorised::quantise(parallel_, op.out.data<std::int8_t>(), op.in.data<float>(), op.in.shape()[0],
+                         op.in.shape()[1]);
   }
 
-  void do_ids_in_part(const Tensor& out, const Tensor& in, std::int64_t first, std::int64_t count,
-                      std::int64_t absent) override {
-    naive::ids_in_part(out.data<std::int32_t>(), in.data<std::int32_t>(), in.numel(), first, count, absent);
+  void compute(const IdsInPart& op) override {
+    naive::ids_in_part(op.out.data<std::int32_t>(), op.in.data<std::int32_t>(), op.in.numel(), op.first,
+                       op.count, op.absent);
   }
 
-  void do_embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte,
-                            const Tensor& wpe) override {
+  void compute(const EmbeddingForward& op) override {
     const auto from = [&]<class T>(T* y, const auto* rows) {
-      vectorised::embedding_forward(parallel_, y, ids.data<std::int32_t>(), rows, optional_data<T>(wpe),
-                                    embedding_size(out, wte, wpe));
+      vectorised::embedding_forward(parallel_, y, op.ids.data<std::int32_t>(), rows, optional_data<T>(op.wpe),
+                                    embedding_size(op.out, op.wte, op.wpe));
     };
-    if (out.dtype() == DType::bf16) return from(out.data<Bf16>(), wte.data<Bf16>());
-    if (wte.dtype() == DType::i8) return from(out.data<float>(), wte.data<std::int8_t>());
-    by_type(wte, [&]<class Weight>() { from(out.data<float>(), wte.data<Weight>()); });
+    if (op.out.dtype() == DType::bf16) return from(op.out.data<Bf16>(), op.wte.data<Bf16>());
+    if (op.wte.dtype() == DType::i8) return from(op.out.data<float>(), op.wte.data<std::int8_t>());
+    by_type(op.wte, [&]<class Weight>() { from(op.out.data<float>(), op.wte.data<Weight>()); });
   }
 
-  void do_embedding_backward(const Grad& dwte, const Grad& dwpe, const Tensor& dout,
-                             const Tensor& ids) override {
-    by_type(dout, [&]<class T>() {
-      vectorised::embedding_backward(parallel_, GradOut<float>(dwte), GradOut<float>(dwpe), dout.data<T>(),
-                                     ids.data<std::int32_t>(),
-                                     embedding_size(dout, dwte.tensor, dwpe.tensor));
+  void compute(const EmbeddingBackward& op) override {
+    by_type(op.dout, [&]<class T>() {
+      vectorised::embedding_backward(parallel_, GradOut<float>(op.dwte), GradOut<float>(op.dwpe),
+                                     op.dout.data<T>(), op.ids.data<std::int32_t>(),
+                                     embedding_size(op.dout, op.dwte.tensor, op.dwpe.tensor));
     });
   }
 
-  void do_linear_forward(const Tensor& out, const Tensor& x, const Tensor& w, const Tensor& bias) override {
-    do_linear_activation_forward(out, out, x, w, bias, Activation::none);
+  void compute(const LinearForward& op) override {
+    compute(LinearActivationForward{op.out, op.out, op.x, op.w, op.bias, Activation::none});
   }
 
-  void do_linear_activation_forward(const Tensor& out, const Tensor& pre, const Tensor& x, const Tensor& w,
-                                    const Tensor& bias, Activation activation) override {
-    const LinearSize s = linear_size(x, w);
-    if (x.dtype() == DType::bf16) return halves_forward(out, pre, x, w, bias, activation);
-    if (w.dtype() == DType::bf16) {
-      narrow_product(pre.data<float>(), x.data<float>(), w.data<Bf16>(), s.I, s);
-    } else if (w.dtype() == DType::i8) {
-      narrow_product(pre.data<float>(), x.data<float>(), w.data<std::int8_t>(), quantised_width(s.I), s);
+  void compute(const LinearActivationForward& op) override {
+    const LinearSize s = linear_size(op.x, op.w);
+    if (op.x.dtype() == DType::bf16) return halves_forward(op);
+    if (op.w.dtype() == DType::bf16) {
+      narrow_product(op.pre.data<float>(), op.x.data<float>(), op.w.data<Bf16>(), s.I, s);
+    } else if (op.w.dtype() == DType::i8) {
+      narrow_product(op.pre.data<float>(), op.x.data<float>(), op.w.data<std::int8_t>(), quantised_width(s.I),
+                     s);
     } else if (s.N == 1 && is_fast_) {
-      vectorised::matvec(parallel_, pre.data<float>(), x.data<float>(), w.data<float>(), s.O, s.I);
+      vectorised::matvec(parallel_, op.pre.data<float>(), op.x.data<float>(), op.w.data<float>(), s.O, s.I);
     } else {
-      matmul_(parallel_, pre.data<float>(), s.O, row_major(x.data<float>(), s.I),
-              row_major(w.data<float>(), s.I).transposed(), {s.N, s.O, s.I}, false);
+      matmul_(parallel_, op.pre.data<float>(), s.O, row_major(op.x.data<float>(), s.I),
+              row_major(op.w.data<float>(), s.I).transposed(), {s.N, s.O, s.I}, false);
     }
-    vectorised::bias_activation(parallel_, out.data<float>(), pre.data<float>(), optional_data<float>(bias),
-                                activation, s);
+    vectorised::bias_activation(parallel_, op.out.data<float>(), op.pre.data<float>(),
+                                optional_data<float>(op.bias), op.activation, s);
   }
 
-  void do_linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
-                          const Tensor& x, const Tensor& w) override {
-    if (x.dtype() == DType::bf16) {
-      halves_backward(dw, dbias, dout, x, w);
-      return halves_backward(dx, dout, w, {});
+  void compute(const LinearBackward& op) override {
+    if (op.x.dtype() == DType::bf16) {
+      halves_backward(op.dw, op.dbias, op.dout, op.x, op.w);
+      return halves_backward(op.dx, op.dout, op.w, {});
     }
-    const LinearSize s = linear_size(x, w);
-    const MatrixView<float> d = row_major(dout.data<float>(), s.O);
-    if (const GradOut<float> out(dx); out) {
-      matmul_(parallel_, out.data, s.I, d, row_major(w.data<float>(), s.I), {s.N, s.I, s.O}, out.accumulate);
-    }
-    if (const GradOut<float> out(dw); out) {
-      matmul_(parallel_, out.data, s.I, d.transposed(), row_major(x.data<float>(), s.I), {s.O, s.I, s.N},
+    const LinearSize s = linear_size(op.x, op.w);
+    const MatrixView<float> d = row_major(op.dout.data<float>(), s.O);
+    if (const GradOut<float> out(op.dx); out) {
+      matmul_(parallel_, out.data, s.I, d, row_major(op.w.data<float>(), s.I), {s.N, s.I, s.O},
               out.accumulate);
     }
-    vectorised::bias_backward(parallel_, GradOut<float>(dbias), dout.data<float>(), s);
+    if (const GradOut<float> out(op.dw); out) {
+      matmul_(parallel_, out.data, s.I, d.transposed(), row_major(op.x.data<float>(), s.I), {s.O, s.I, s.N},
+              out.accumulate);
+    }
+    vectorised::bias_backward(parallel_, GradOut<float>(op.dbias), op.dout.data<float>(), s);
   }
 
-  void do_activation_linear_backward(const Tensor& dpre, const Grad& dw, const Grad& dbias,
-                                     const Tensor& dout, const Tensor& x, const Tensor& pre, const Tensor& w,
-                                     Activation activation) override {
-    const Grad out{dpre, GradMode::overwrite};
-    do_linear_backward({}, dw, dbias, dout, x, w);  // first, because dpre may be x
-    if (x.dtype() == DType::bf16)
+  void compute(const ActivationLinearBackward& op) override {
+    const Grad out{op.dpre, GradMode::overwrite};
+    compute(LinearBackward{{}, op.dw, op.dbias, op.dout, op.x, op.w});  // first, because dpre may be x
+    if (op.x.dtype() == DType::bf16)
       return halves_backward(
-          out, dout, w,
-          {.kind = packed::Finish::Kind::slope, .activation = activation, .pre = pre.data<Bf16>()});
-    do_linear_backward(out, {}, {}, dout, x, w);
-    do_activation_backward(out, dpre, pre, activation);
+          out, op.dout, op.w,
+          {.kind = packed::Finish::Kind::slope, .activation = op.activation, .pre = op.pre.data<Bf16>()});
+    compute(LinearBackward{out, {}, {}, op.dout, op.x, op.w});
+    compute(ActivationBackward{out, op.dpre, op.pre, op.activation});
   }
 
-  void do_activation_forward(const Tensor& out, const Tensor& x, Activation activation) override {
-    by_type(x, [&]<class T>() {
-      vectorised::activation_forward(parallel_, out.data<T>(), x.data<T>(), activation, x.numel());
+  void compute(const ActivationForward& op) override {
+    by_type(op.x, [&]<class T>() {
+      vectorised::activation_forward(parallel_, op.out.data<T>(), op.x.data<T>(), op.activation,
+                                     op.x.numel());
     });
   }
 
-  void do_activation_backward(const Grad& dx, const Tensor& dout, const Tensor& x,
-                              Activation activation) override {
-    by_type(x, [&]<class T>() {
-      vectorised::activation_backward(parallel_, GradOut<T>(dx), dout.data<T>(), x.data<T>(), activation,
-                                      x.numel());
+  void compute(const ActivationBackward& op) override {
+    by_type(op.x, [&]<class T>() {
+      vectorised::activation_backward(parallel_, GradOut<T>(op.dx), op.dout.data<T>(), op.x.data<T>(),
+                                      op.activation, op.x.numel());
     });
   }
 
-  void do_layernorm_forward(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Tensor& x,
-                            const Tensor& w, const Tensor& bias, double eps) override {
-    normalise({}, out, mean, rstd, x, {}, w, bias, eps);
+  void compute(const LayernormForward& op) override {
+    compute(ResidualLayernormForward{{}, op.out, op.mean, op.rstd, op.x, {}, op.w, op.bias, op.eps});
   }
 
-  void do_residual_layernorm_forward(const Tensor& sum, const Tensor& out, const Tensor& mean,
-                                     const Tensor& rstd, const Tensor& x, const Tensor& residual,
-                                     const Tensor& w, const Tensor& bias, double eps) override {
-    normalise(sum, out, mean, rstd, x, residual, w, bias, eps);
-  }
-
-  void do_layernorm_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
-                             const Tensor& x, const Tensor& w, const Tensor& mean,
-                             const Tensor& rstd) override {
-    by_type(x, [&]<class T>() {
-      vectorised::layernorm_backward(parallel_, GradOut<T>(dx), GradOut<float>(dw), GradOut<float>(dbias),
-                                     dout.data<T>(), x.data<T>(), w.data<float>(), mean.data<float>(),
-                                     rstd.data<float>(), mean.numel(), w.numel());
+  // Without a residual, the layernorm of x.
+  void compute(const ResidualLayernormForward& op) override {
+    by_type(op.x, [&]<class T>() {
+      vectorised::layernorm_forward(parallel_, op.out.data<T>(), optional_data<T>(op.sum),
+                                    op.mean.data<float>(), op.rstd.data<float>(), op.x.data<T>(),
+                                    optional_data<T>(op.residual), op.w.data<float>(), op.bias.data<float>(),
+                                    op.eps, op.mean.numel(), op.w.numel());
     });
   }
 
-  void do_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head, double scale,
-                            const Dropout& dropout) override {
-    by_type(qkv, [&]<class T>() {
-      vectorised::attention_forward(parallel_, out.data<T>(), lse.data<float>(), qkv.data<T>(),
-                                    placed(dropout), attention_size(qkv, n_head, scale));
+  void compute(const LayernormBackward& op) override {
+    by_type(op.x, [&]<class T>() {
+      vectorised::layernorm_backward(parallel_, GradOut<T>(op.dx), GradOut<float>(op.dw),
+                                     GradOut<float>(op.dbias), op.dout.data<T>(), op.x.data<T>(),
+                                     op.w.data<float>(), op.mean.data<float>(), op.rstd.data<float>(),
+                                     op.mean.numel(), op.w.numel());
     });
   }
 
-  void do_attention_backward(const Grad& dqkv, const Tensor& dout, const Tensor& out, const Tensor& lse,
-                             const Tensor& qkv, int n_head, double scale, const Dropout& dropout) override {
-    by_type(qkv, [&]<class T>() {
-      vectorised::attention_backward(parallel_, GradOut<T>(dqkv), dout.data<T>(), out.data<T>(),
-                                     lse.data<float>(), qkv.data<T>(), placed(dropout),
-                                     attention_size(qkv, n_head, scale));
+  void compute(const AttentionForward& op) override {
+    by_type(op.qkv, [&]<class T>() {
+      vectorised::attention_forward(parallel_, op.out.data<T>(), op.lse.data<float>(), op.qkv.data<T>(),
+                                    placed(op.dropout), attention_size(op.qkv, op.n_head, op.scale));
     });
   }
 
-  void do_cached_attention_forward(const Tensor& out, const Tensor& cache, const Tensor& qkv, int n_head,
-                                   double scale, std::int64_t first) override {
-    const CachedAttentionSize s = cached_attention_size(cache, qkv, n_head, scale, first);
-    by_type(qkv, [&]<class T>() {
-      cached::store_rows(cache.data<T>(), qkv.data<T>(), s);
-      if (first > 0)
-        return cached::attention_forward(parallel_, out.data<T>(), cache.data<T>(), qkv.data<T>(), s);
+  void compute(const AttentionBackward& op) override {
+    by_type(op.qkv, [&]<class T>() {
+      vectorised::attention_backward(parallel_, GradOut<T>(op.dqkv), op.dout.data<T>(), op.out.data<T>(),
+                                     op.lse.data<float>(), op.qkv.data<T>(), placed(op.dropout),
+                                     attention_size(op.qkv, op.n_head, op.scale));
+    });
+  }
+
+  void compute(const CachedAttentionForward& op) override {
+    const CachedAttentionSize s = cached_attention_size(op.cache, op.qkv, op.n_head, op.scale, op.first);
+    by_type(op.qkv, [&]<class T>() {
+      cached::store_rows(op.cache.data<T>(), op.qkv.data<T>(), s);
+      if (op.first > 0)
+        return cached::attention_forward(parallel_, op.out.data<T>(), op.cache.data<T>(), op.qkv.data<T>(),
+                                         s);
       std::vector<float> lse(static_cast<std::size_t>(s.B * s.NH * s.T));
-      vectorised::attention_forward(parallel_, out.data<T>(), lse.data(), qkv.data<T>(), {},
-                                    attention_size(qkv, n_head, scale));
+      vectorised::attention_forward(parallel_, op.out.data<T>(), lse.data(), op.qkv.data<T>(), {},
+                                    attention_size(op.qkv, op.n_head, op.scale));
     });
   }
 
-  void do_dropout_forward(const Tensor& out, const Tensor& x, const Dropout& dropout) override {
-    do_dropout_backward({out, GradMode::overwrite}, x, dropout);
+  void compute(const DropoutForward& op) override {
+    compute(DropoutBackward{{op.out, GradMode::overwrite}, op.x, op.dropout});
   }
 
-  void do_dropout_backward(const Grad& dx, const Tensor& dout, const Dropout& dropout) override {
-    by_type(dout, [&]<class T>() {
-      vectorised::dropout(parallel_, GradOut<T>(dx), dout.data<T>(), placed(dropout), dout.numel());
+  void compute(const DropoutBackward& op) override {
+    by_type(op.dout, [&]<class T>() {
+      vectorised::dropout(parallel_, GradOut<T>(op.dx), op.dout.data<T>(), placed(op.dropout),
+                          op.dout.numel());
     });
   }
 
-  void do_cross_entropy_forward(const Tensor& loss, const Tensor& lse, const Tensor& logits,
-                                const Tensor& targets, std::int64_t vocab_size) override {
-    by_type(logits, [&]<class T>() {
-      vectorised::cross_entropy_forward(parallel_, loss.data<float>(), lse.data<float>(), logits.data<T>(),
-                                        targets.data<std::int32_t>(), cross_entropy_size(logits, vocab_size));
+  void compute(const CrossEntropyForward& op) override {
+    by_type(op.logits, [&]<class T>() {
+      vectorised::cross_entropy_forward(parallel_, op.loss.data<float>(), op.lse.data<float>(),
+                                        op.logits.data<T>(), op.targets.data<std::int32_t>(),
+                                        cross_entropy_size(op.logits, op.vocab_size));
     });
   }
 
-  void do_cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss, const Tensor& logits,
-                                 const Tensor& lse, const Tensor& targets, std::int64_t vocab_size) override {
-    by_type(logits, [&]<class T>() {
-      vectorised::cross_entropy_backward(parallel_, dlogits.data<T>(), *dloss.data<float>(), logits.data<T>(),
-                                         lse.data<float>(), targets.data<std::int32_t>(),
-                                         cross_entropy_size(logits, vocab_size));
+  void compute(const CrossEntropyBackward& op) override {
+    by_type(op.logits, [&]<class T>() {
+      vectorised::cross_entropy_backward(
+          parallel_, op.dlogits.data<T>(), *op.dloss.data<float>(), op.logits.data<T>(), op.lse.data<float>(),
+          op.targets.data<std::int32_t>(), cross_entropy_size(op.logits, op.vocab_size));
     });
   }
 
-  void do_cross_entropy_forward_backward(const Tensor& loss, const Tensor& dlogits, const Tensor& rows,
-                                         const Tensor& dloss, const Tensor& logits, const Tensor& targets,
-                                         std::int64_t vocab_size) override {
-    by_type(logits, [&]<class T>() {
-      vectorised::cross_entropy_forward_backward(
-          parallel_, loss.data<float>(), dlogits.data<T>(), rows.data<float>(), *dloss.data<float>(),
-          logits.data<T>(), targets.data<std::int32_t>(), cross_entropy_size(logits, vocab_size));
+  void compute(const CrossEntropyForwardBackward& op) override {
+    by_type(op.logits, [&]<class T>() {
+      vectorised::cross_entropy_forward_backward(parallel_, op.loss.data<float>(), op.dlogits.data<T>(),
+                                                 op.rows.data<float>(), *op.dloss.data<float>(),
+                                                 op.logits.data<T>(), op.targets.data<std::int32_t>(),
+                                                 cross_entropy_size(op.logits, op.vocab_size));
     });
   }
 
-  void do_cross_entropy_part_forward(const Tensor& lse, const Tensor& picked, const Tensor& logits,
-                                     const Tensor& targets, std::int64_t vocab_size) override {
-    const CrossEntropySize s = cross_entropy_size(logits, vocab_size);
-    by_type(logits, [&]<class T>() {
-      vectorised::row_lses(parallel_, lse.data<float>(), logits.data<T>(), s);
-      naive::pick_targets(picked.data<float>(), logits.data<T>(), targets.data<std::int32_t>(), s);
+  void compute(const CrossEntropyPartForward& op) override {
+    const CrossEntropySize s = cross_entropy_size(op.logits, op.vocab_size);
+    by_type(op.logits, [&]<class T>() {
+      vectorised::row_lses(parallel_, op.lse.data<float>(), op.logits.data<T>(), s);
+      naive::pick_targets(op.picked.data<float>(), op.logits.data<T>(), op.targets.data<std::int32_t>(), s);
     });
   }
 
-  void do_cross_entropy_of_parts(const Tensor& loss, const Tensor& lse, const Tensor& parts) override {
-    naive::cross_entropy_of_parts(loss.data<float>(), lse.data<float>(), parts.data<float>(),
-                                  parts.shape()[0], lse.numel());
+  void compute(const CrossEntropyOfParts& op) override {
+    naive::cross_entropy_of_parts(op.loss.data<float>(), op.lse.data<float>(), op.parts.data<float>(),
+                                  op.parts.shape()[0], op.lse.numel());
   }
 
-  void do_count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,
-                        std::int64_t vocab_size) override {
-    by_type(logits, [&]<class T>() {
-      *count.data<std::int32_t>() = vectorised::count_correct(
-          parallel_, logits.data<T>(), targets.data<std::int32_t>(), cross_entropy_size(logits, vocab_size));
+  void compute(const CountCorrect& op) override {
+    by_type(op.logits, [&]<class T>() {
+      *op.count.data<std::int32_t>() =
+          vectorised::count_correct(parallel_, op.logits.data<T>(), op.targets.data<std::int32_t>(),
+                                    cross_entropy_size(op.logits, op.vocab_size));
     });
   }
 
-  void do_squared_norm(const Tensor& out, const Tensor& x) override {
-    if (out.numel() == norm_blocks(x.numel()))
-      return vectorised::squared_norms(parallel_, out.data<double>(), x.data<float>(), x.numel());
-    std::vector<double> sums(static_cast<std::size_t>(norm_blocks(x.numel())));
-    vectorised::squared_norms(parallel_, sums.data(), x.data<float>(), x.numel());
-    *out.data<double>() = naive::sum(sums.data(), std::ssize(sums));
+  void compute(const SquaredNorm& op) override {
+    if (op.out.numel() == norm_blocks(op.x.numel()))
+      return vectorised::squared_norms(parallel_, op.out.data<double>(), op.x.data<float>(), op.x.numel());
+    std::vector<double> sums(static_cast<std::size_t>(norm_blocks(op.x.numel())));
+    vectorised::squared_norms(parallel_, sums.data(), op.x.data<float>(), op.x.numel());
+    *op.out.data<double>() = naive::sum(sums.data(), std::ssize(sums));
   }
   std::int64_t norm_block() const override { return kElementGrain; }
 
-  void do_add_norm_blocks(const Tensor& out, const Tensor& blocks) override { do_sum(out, blocks); }
+  void compute(const AddNormBlocks& op) override { compute(Sum{op.out, op.blocks}); }
 
-  void do_sum(const Tensor& out, const Tensor& x) override {
-    *out.data<double>() = naive::sum(x.data<double>(), x.numel());
+  void compute(const Sum& op) override {
+    *op.out.data<double>() = naive::sum(op.x.data<double>(), op.x.numel());
   }
 
-  void do_adamw(const Tensor& weights, const Tensor& shadow, const Tensor& m, const Tensor& v,
-                const Tensor& grads, const Tensor& squared_norm, std::span<const DecayRange> ranges,
-                const AdamWStep& step) override {
-    stagegpt::adamw(parallel_, weights.data<float>(), shadow.defined() ? shadow.data<Bf16>() : nullptr,
-                    m.data<float>(), v.data<float>(), grads.data<float>(), *squared_norm.data<double>(),
-                    ranges, step);
+  void compute(const AdamWUpdate& op) override {
+    stagegpt::adamw(parallel_, op.weights.data<float>(),
+                    op.shadow.defined() ? op.shadow.data<Bf16>() : nullptr, op.m.data<float>(),
+                    op.v.data<float>(), op.grads.data<float>(), *op.squared_norm.data<double>(), op.ranges,
+                    op.step);
   }
 
-  // If `residual` is undefined, out = layernorm(x), and there is no `sum`.
-  void normalise(const Tensor& sum, const Tensor& out, const Tensor& mean, const Tensor& rstd,
-                 const Tensor& x, const Tensor& residual, const Tensor& w, const Tensor& bias, double eps) {
-    by_type(x, [&]<class T>() {
-      vectorised::layernorm_forward(parallel_, out.data<T>(), optional_data<T>(sum), mean.data<float>(),
-                                    rstd.data<float>(), x.data<T>(), optional_data<T>(residual),
-                                    w.data<float>(), bias.data<float>(), eps, mean.numel(), w.numel());
-    });
-  }
-
-  // do_linear_activation_forward() in bf16; `pre` may be `out`, then there is no activation.
-  void halves_forward(const Tensor& out, const Tensor& pre, const Tensor& x, const Tensor& w,
-                      const Tensor& bias, Activation activation) {
-    const LinearSize s = linear_size(x, w);
-    packed::Finish finish{.bias = optional_data<Bf16>(bias)};
-    if (!out.same_memory(pre)) {
+  // In bf16. `pre` may be `out`, then there is no activation.
+  void halves_forward(const LinearActivationForward& op) {
+    const LinearSize s = linear_size(op.x, op.w);
+    packed::Finish finish{.bias = optional_data<Bf16>(op.bias)};
+    if (!op.out.same_memory(op.pre)) {
       finish.kind = packed::Finish::Kind::activation;
-      finish.activation = activation;
-      finish.pre = pre.data<Bf16>();
+      finish.activation = op.activation;
+      finish.pre = op.pre.data<Bf16>();
     }
     if (s.N == 1) {
       const Tensor sums = allocate(DType::f32, {s.O});
-      vectorised::matvec(parallel_, sums.data<float>(), x.data<Bf16>(), w.data<Bf16>(), s.O, s.I);
-      return packed::finish_row(out.data<Bf16>(), sums.data<float>(), s.O, finish);
+      vectorised::matvec(parallel_, sums.data<float>(), op.x.data<Bf16>(), op.w.data<Bf16>(), s.O, s.I);
+      return packed::finish_row(op.out.data<Bf16>(), sums.data<float>(), s.O, finish);
     }
-    packed::matmul(halves_, parallel_, out.data<Bf16>(), row_major(x.data<Bf16>(), s.I),
-                   row_major(w.data<Bf16>(), s.I).transposed(), {s.N, s.O, s.I}, finish);
+    packed::matmul(halves_, parallel_, op.out.data<Bf16>(), row_major(op.x.data<Bf16>(), s.I),
+                   row_major(op.w.data<Bf16>(), s.I).transposed(), {s.N, s.O, s.I}, finish);
   }
 
   // The gradients of the weight and of the bias, in f32.

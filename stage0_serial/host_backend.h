@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/backend/backend.h"
+#include "common/backend/ops/elementwise.h"
 #include "stage0_serial/host_memory.h"
 
 namespace stagegpt {
@@ -17,7 +18,7 @@ class HostBackend : public Backend, protected Kernels {
   void synchronize() override {}
 
  private:
-  void do_copy(const Tensor& out, const Tensor& in) override { std::memcpy(out.raw(), in.raw(), in.bytes()); }
+  void compute(const Copy& op) override { std::memcpy(op.out.raw(), op.in.raw(), op.in.bytes()); }
   void do_copy_from_host(void* out, const void* in, std::size_t bytes) override {
     std::memcpy(out, in, bytes);
   }

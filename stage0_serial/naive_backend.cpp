@@ -3,6 +3,16 @@
 #include <span>
 #include <vector>
 
+#include "common/autograd/ops/attention.h"
+#include "common/autograd/ops/cross_entropy.h"
+#include "common/autograd/ops/dropout.h"
+#include "common/autograd/ops/embedding.h"
+#include "common/autograd/ops/layernorm.h"
+#include "common/autograd/ops/linear.h"
+#include "common/backend/ops/activation.h"
+#include "common/backend/ops/adamw.h"
+#include "common/backend/ops/elementwise.h"
+#include "common/backend/ops/sums.h"
 #include "stage0_serial/host_backend.h"
 #include "stage0_serial/kernels/activation.h"
 #include "stage0_serial/kernels/adamw.h"
@@ -57,263 +67,246 @@ class Matrix {
 };
 
 class NaiveBackend final : public HostBackend {
-  void do_fill(const Tensor& out, double value) override {
-    if (out.dtype() == DType::i32)
-      return naive::fill(out.data<std::int32_t>(), static_cast<std::int32_t>(value), out.numel());
-    if (out.dtype() == DType::bf16)
-      return naive::fill(out.data<Bf16>(), Bf16{bf16_of_float(static_cast<float>(value))}, out.numel());
-    with_real(out.dtype(), [&](auto t) {
+  void compute(const Fill& op) override {
+    if (op.out.dtype() == DType::i32)
+      return naive::fill(op.out.data<std::int32_t>(), static_cast<std::int32_t>(op.value), op.out.numel());
+    if (op.out.dtype() == DType::bf16)
+      return naive::fill(op.out.data<Bf16>(), Bf16{bf16_of_float(static_cast<float>(op.value))},
+                         op.out.numel());
+    with_real(op.out.dtype(), [&](auto t) {
       using T = decltype(t);
-      naive::fill(out.data<T>(), static_cast<T>(value), out.numel());
+      naive::fill(op.out.data<T>(), static_cast<T>(op.value), op.out.numel());
     });
   }
 
-  void do_add(const Tensor& out, const Tensor& a, const Tensor& b) override {
-    with_real(a.dtype(), [&](auto t) {
+  void compute(const Add& op) override {
+    with_real(op.a.dtype(), [&](auto t) {
       using T = decltype(t);
-      naive::add(out.data<T>(), a.data<T>(), b.data<T>(), a.numel());
+      naive::add(op.out.data<T>(), op.a.data<T>(), op.b.data<T>(), op.a.numel());
     });
   }
 
-  void do_cast(const Tensor& out, const Tensor& in) override {
-    for (std::int64_t i = 0; i < in.numel(); ++i) {
-      if (in.dtype() == DType::bf16) {
-        out.data<float>()[i] = as_float(in.data<Bf16>()[i]);
+  void compute(const Cast& op) override {
+    for (std::int64_t i = 0; i < op.in.numel(); ++i) {
+      if (op.in.dtype() == DType::bf16) {
+        op.out.data<float>()[i] = as_float(op.in.data<Bf16>()[i]);
       } else {
-        out.data<Bf16>()[i] = {bf16_of_float(in.data<float>()[i])};
+        op.out.data<Bf16>()[i] = {bf16_of_float(op.in.data<float>()[i])};
       }
     }
   }
 
-  void do_quantise_rows(const Tensor& out, const Tensor& in) override {
-    const std::int64_t O = in.shape()[0], I = in.shape()[1];
+  void compute(const QuantiseRows& op) override {
+    const std::int64_t O = op.in.shape()[0], I = op.in.shape()[1];
     for (std::int64_t o = 0; o < O; ++o)
-      quantise_row(out.data<std::int8_t>() + o * quantised_width(I), in.data<float>() + o * I, I);
+      quantise_row(op.out.data<std::int8_t>() + o * quantised_width(I), op.in.data<float>() + o * I, I);
   }
 
-  void do_ids_in_part(const Tensor& out, const Tensor& in, std::int64_t first, std::int64_t count,
-                      std::int64_t absent) override {
-    naive::ids_in_part(out.data<std::int32_t>(), in.data<std::int32_t>(), in.numel(), first, count, absent);
+  void compute(const IdsInPart& op) override {
+    naive::ids_in_part(op.out.data<std::int32_t>(), op.in.data<std::int32_t>(), op.in.numel(), op.first,
+                       op.count, op.absent);
   }
 
-  void do_embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte,
-                            const Tensor& wpe) override {
-    with_real(out.dtype(), [&](auto t) {
+  void compute(const EmbeddingForward& op) override {
+    with_real(op.out.dtype(), [&](auto t) {
       using T = decltype(t);
-      const Matrix<T> rows(wte);
-      naive::embedding_forward(out.data<T>(), ids.data<std::int32_t>(), rows.data(), optional_data<T>(wpe),
-                               embedding_size(out, wte, wpe));
+      const Matrix<T> rows(op.wte);
+      naive::embedding_forward(op.out.data<T>(), op.ids.data<std::int32_t>(), rows.data(),
+                               optional_data<T>(op.wpe), embedding_size(op.out, op.wte, op.wpe));
     });
   }
 
-  void do_embedding_backward(const Grad& dwte, const Grad& dwpe, const Tensor& dout,
-                             const Tensor& ids) override {
-    with_real(dout.dtype(), [&](auto t) {
+  void compute(const EmbeddingBackward& op) override {
+    with_real(op.dout.dtype(), [&](auto t) {
       using T = decltype(t);
-      naive::embedding_backward(GradOut<T>(dwte), GradOut<T>(dwpe), dout.data<T>(), ids.data<std::int32_t>(),
-                                embedding_size(dout, dwte.tensor, dwpe.tensor));
+      naive::embedding_backward(GradOut<T>(op.dwte), GradOut<T>(op.dwpe), op.dout.data<T>(),
+                                op.ids.data<std::int32_t>(),
+                                embedding_size(op.dout, op.dwte.tensor, op.dwpe.tensor));
     });
   }
 
-  void do_linear_forward(const Tensor& out, const Tensor& x, const Tensor& w, const Tensor& bias) override {
-    with_real(out.dtype(), [&](auto t) {
+  void compute(const LinearForward& op) override {
+    with_real(op.out.dtype(), [&](auto t) {
       using T = decltype(t);
-      const Matrix<T> rows(w);
-      naive::linear_forward(out.data<T>(), x.data<T>(), rows.data(), optional_data<T>(bias),
-                            linear_size(x, w));
+      const Matrix<T> rows(op.w);
+      naive::linear_forward(op.out.data<T>(), op.x.data<T>(), rows.data(), optional_data<T>(op.bias),
+                            linear_size(op.x, op.w));
     });
   }
 
-  void do_linear_activation_forward(const Tensor& out, const Tensor& pre, const Tensor& x, const Tensor& w,
-                                    const Tensor& bias, Activation activation) override {
-    do_linear_forward(pre, x, w, bias);
-    do_activation_forward(out, pre, activation);
+  void compute(const LinearActivationForward& op) override {
+    compute(LinearForward{op.pre, op.x, op.w, op.bias});
+    compute(ActivationForward{op.out, op.pre, op.activation});
   }
 
-  void do_linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
-                          const Tensor& x, const Tensor& w) override {
-    with_real(dout.dtype(), [&](auto t) {
+  void compute(const LinearBackward& op) override {
+    with_real(op.dout.dtype(), [&](auto t) {
       using T = decltype(t);
-      naive::linear_backward(GradOut<T>(dx), GradOut<T>(dw), GradOut<T>(dbias), dout.data<T>(), x.data<T>(),
-                             w.data<T>(), linear_size(x, w));
+      naive::linear_backward(GradOut<T>(op.dx), GradOut<T>(op.dw), GradOut<T>(op.dbias), op.dout.data<T>(),
+                             op.x.data<T>(), op.w.data<T>(), linear_size(op.x, op.w));
     });
   }
 
-  void do_activation_linear_backward(const Tensor& dpre, const Grad& dw, const Grad& dbias,
-                                     const Tensor& dout, const Tensor& x, const Tensor& pre, const Tensor& w,
-                                     Activation activation) override {
-    const Grad out{dpre, GradMode::overwrite};
-    do_linear_backward({}, dw, dbias, dout, x, w);  // first, because dpre may be x
-    do_linear_backward(out, {}, {}, dout, x, w);
-    do_activation_backward(out, dpre, pre, activation);
+  void compute(const ActivationLinearBackward& op) override {
+    const Grad out{op.dpre, GradMode::overwrite};
+    compute(LinearBackward{{}, op.dw, op.dbias, op.dout, op.x, op.w});  // first, because dpre may be x
+    compute(LinearBackward{out, {}, {}, op.dout, op.x, op.w});
+    compute(ActivationBackward{out, op.dpre, op.pre, op.activation});
   }
 
-  void do_activation_forward(const Tensor& out, const Tensor& x, Activation activation) override {
-    with_real(out.dtype(), [&](auto t) {
+  void compute(const ActivationForward& op) override {
+    with_real(op.out.dtype(), [&](auto t) {
       using T = decltype(t);
-      naive::activation_forward(out.data<T>(), x.data<T>(), activation, x.numel());
+      naive::activation_forward(op.out.data<T>(), op.x.data<T>(), op.activation, op.x.numel());
     });
   }
 
-  void do_activation_backward(const Grad& dx, const Tensor& dout, const Tensor& x,
-                              Activation activation) override {
-    with_real(x.dtype(), [&](auto t) {
+  void compute(const ActivationBackward& op) override {
+    with_real(op.x.dtype(), [&](auto t) {
       using T = decltype(t);
-      if (const GradOut<T> out(dx); out) {
-        naive::activation_backward(out, dout.data<T>(), x.data<T>(), activation, x.numel());
+      if (const GradOut<T> out(op.dx); out) {
+        naive::activation_backward(out, op.dout.data<T>(), op.x.data<T>(), op.activation, op.x.numel());
       }
     });
   }
 
-  void do_layernorm_forward(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Tensor& x,
-                            const Tensor& w, const Tensor& bias, double eps) override {
-    with_real(x.dtype(), [&](auto t) {
+  void compute(const LayernormForward& op) override {
+    with_real(op.x.dtype(), [&](auto t) {
       using T = decltype(t);
-      naive::layernorm_forward(out.data<T>(), mean.data<T>(), rstd.data<T>(), x.data<T>(), w.data<T>(),
-                               bias.data<T>(), eps, mean.numel(), w.numel());
+      naive::layernorm_forward(op.out.data<T>(), op.mean.data<T>(), op.rstd.data<T>(), op.x.data<T>(),
+                               op.w.data<T>(), op.bias.data<T>(), op.eps, op.mean.numel(), op.w.numel());
     });
   }
 
-  void do_residual_layernorm_forward(const Tensor& sum, const Tensor& out, const Tensor& mean,
-                                     const Tensor& rstd, const Tensor& x, const Tensor& residual,
-                                     const Tensor& w, const Tensor& bias, double eps) override {
-    do_add(sum, x, residual);
-    do_layernorm_forward(out, mean, rstd, sum, w, bias, eps);
+  void compute(const ResidualLayernormForward& op) override {
+    compute(Add{op.sum, op.x, op.residual});
+    compute(LayernormForward{op.out, op.mean, op.rstd, op.sum, op.w, op.bias, op.eps});
   }
 
-  void do_layernorm_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
-                             const Tensor& x, const Tensor& w, const Tensor& mean,
-                             const Tensor& rstd) override {
-    with_real(x.dtype(), [&](auto t) {
+  void compute(const LayernormBackward& op) override {
+    with_real(op.x.dtype(), [&](auto t) {
       using T = decltype(t);
-      naive::layernorm_backward(GradOut<T>(dx), GradOut<T>(dw), GradOut<T>(dbias), dout.data<T>(),
-                                x.data<T>(), w.data<T>(), mean.data<T>(), rstd.data<T>(), mean.numel(),
-                                w.numel());
+      naive::layernorm_backward(GradOut<T>(op.dx), GradOut<T>(op.dw), GradOut<T>(op.dbias), op.dout.data<T>(),
+                                op.x.data<T>(), op.w.data<T>(), op.mean.data<T>(), op.rstd.data<T>(),
+                                op.mean.numel(), op.w.numel());
     });
   }
 
-  void do_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head, double scale,
-                            const Dropout& dropout) override {
-    with_real(qkv.dtype(), [&](auto t) {
+  void compute(const AttentionForward& op) override {
+    with_real(op.qkv.dtype(), [&](auto t) {
       using T = decltype(t);
-      naive::attention_forward(out.data<T>(), lse.data<T>(), qkv.data<T>(), placed(dropout),
-                               attention_size(qkv, n_head, scale));
+      naive::attention_forward(op.out.data<T>(), op.lse.data<T>(), op.qkv.data<T>(), placed(op.dropout),
+                               attention_size(op.qkv, op.n_head, op.scale));
     });
   }
 
-  void do_attention_backward(const Grad& dqkv, const Tensor& dout, const Tensor& out, const Tensor& lse,
-                             const Tensor& qkv, int n_head, double scale, const Dropout& dropout) override {
-    with_real(qkv.dtype(), [&](auto t) {
+  void compute(const AttentionBackward& op) override {
+    with_real(op.qkv.dtype(), [&](auto t) {
       using T = decltype(t);
-      naive::attention_backward(GradOut<T>(dqkv), dout.data<T>(), out.data<T>(), lse.data<T>(), qkv.data<T>(),
-                                placed(dropout), attention_size(qkv, n_head, scale));
+      naive::attention_backward(GradOut<T>(op.dqkv), op.dout.data<T>(), op.out.data<T>(), op.lse.data<T>(),
+                                op.qkv.data<T>(), placed(op.dropout),
+                                attention_size(op.qkv, op.n_head, op.scale));
     });
   }
 
-  void do_cached_attention_forward(const Tensor& out, const Tensor& cache, const Tensor& qkv, int n_head,
-                                   double scale, std::int64_t first) override {
-    with_real(out.dtype(), [&](auto t) {
+  void compute(const CachedAttentionForward& op) override {
+    with_real(op.out.dtype(), [&](auto t) {
       using T = decltype(t);
-      const CachedAttentionSize s = cached_attention_size(cache, qkv, n_head, scale, first);
-      cached::store_rows(cache.data<T>(), qkv.data<T>(), s);
-      cached::attention_forward(Parallel(1), out.data<T>(), cache.data<T>(), qkv.data<T>(), s);
+      const CachedAttentionSize s = cached_attention_size(op.cache, op.qkv, op.n_head, op.scale, op.first);
+      cached::store_rows(op.cache.data<T>(), op.qkv.data<T>(), s);
+      cached::attention_forward(Parallel(1), op.out.data<T>(), op.cache.data<T>(), op.qkv.data<T>(), s);
     });
   }
 
-  void do_dropout_forward(const Tensor& out, const Tensor& x, const Dropout& dropout) override {
-    do_dropout_backward({out, GradMode::overwrite}, x, dropout);
+  void compute(const DropoutForward& op) override {
+    compute(DropoutBackward{{op.out, GradMode::overwrite}, op.x, op.dropout});
   }
 
-  void do_dropout_backward(const Grad& dx, const Tensor& dout, const Dropout& dropout) override {
-    with_real(dout.dtype(), [&](auto t) {
+  void compute(const DropoutBackward& op) override {
+    with_real(op.dout.dtype(), [&](auto t) {
       using T = decltype(t);
-      naive::dropout(GradOut<T>(dx), dout.data<T>(), placed(dropout), dout.numel());
+      naive::dropout(GradOut<T>(op.dx), op.dout.data<T>(), placed(op.dropout), op.dout.numel());
     });
   }
 
-  void do_cross_entropy_forward(const Tensor& loss, const Tensor& lse, const Tensor& logits,
-                                const Tensor& targets, std::int64_t vocab_size) override {
-    with_real(logits.dtype(), [&](auto t) {
+  void compute(const CrossEntropyForward& op) override {
+    with_real(op.logits.dtype(), [&](auto t) {
       using T = decltype(t);
-      naive::cross_entropy_forward(loss.data<T>(), lse.data<T>(), logits.data<T>(),
-                                   targets.data<std::int32_t>(), cross_entropy_size(logits, vocab_size));
+      naive::cross_entropy_forward(op.loss.data<T>(), op.lse.data<T>(), op.logits.data<T>(),
+                                   op.targets.data<std::int32_t>(),
+                                   cross_entropy_size(op.logits, op.vocab_size));
     });
   }
 
-  void do_cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss, const Tensor& logits,
-                                 const Tensor& lse, const Tensor& targets, std::int64_t vocab_size) override {
-    with_real(logits.dtype(), [&](auto t) {
+  void compute(const CrossEntropyBackward& op) override {
+    with_real(op.logits.dtype(), [&](auto t) {
       using T = decltype(t);
-      naive::cross_entropy_backward(dlogits.data<T>(), *dloss.data<T>(), logits.data<T>(), lse.data<T>(),
-                                    targets.data<std::int32_t>(), cross_entropy_size(logits, vocab_size));
+      naive::cross_entropy_backward(op.dlogits.data<T>(), *op.dloss.data<T>(), op.logits.data<T>(),
+                                    op.lse.data<T>(), op.targets.data<std::int32_t>(),
+                                    cross_entropy_size(op.logits, op.vocab_size));
     });
   }
 
-  void do_cross_entropy_forward_backward(const Tensor& loss, const Tensor& dlogits, const Tensor& rows,
-                                         const Tensor& dloss, const Tensor& logits, const Tensor& targets,
-                                         std::int64_t vocab_size) override {
-    with_real(logits.dtype(), [&](auto t) {
+  void compute(const CrossEntropyForwardBackward& op) override {
+    with_real(op.logits.dtype(), [&](auto t) {
       using T = decltype(t);
-      naive::cross_entropy_forward_backward(loss.data<T>(), dlogits.data<T>(), rows.data<T>(),
-                                            *dloss.data<T>(), logits.data<T>(), targets.data<std::int32_t>(),
-                                            cross_entropy_size(logits, vocab_size));
+      naive::cross_entropy_forward_backward(
+          op.loss.data<T>(), op.dlogits.data<T>(), op.rows.data<T>(), *op.dloss.data<T>(),
+          op.logits.data<T>(), op.targets.data<std::int32_t>(), cross_entropy_size(op.logits, op.vocab_size));
     });
   }
 
-  void do_cross_entropy_part_forward(const Tensor& lse, const Tensor& picked, const Tensor& logits,
-                                     const Tensor& targets, std::int64_t vocab_size) override {
-    with_real(logits.dtype(), [&](auto t) {
+  void compute(const CrossEntropyPartForward& op) override {
+    with_real(op.logits.dtype(), [&](auto t) {
       using T = decltype(t);
-      const CrossEntropySize s = cross_entropy_size(logits, vocab_size);
+      const CrossEntropySize s = cross_entropy_size(op.logits, op.vocab_size);
       for (std::int64_t n = 0; n < s.N; ++n)
-        lse.data<T>()[n] = naive::row_lse(logits.data<T>() + n * s.Vp, s);
-      naive::pick_targets(picked.data<T>(), logits.data<T>(), targets.data<std::int32_t>(), s);
+        op.lse.data<T>()[n] = naive::row_lse(op.logits.data<T>() + n * s.Vp, s);
+      naive::pick_targets(op.picked.data<T>(), op.logits.data<T>(), op.targets.data<std::int32_t>(), s);
     });
   }
 
-  void do_cross_entropy_of_parts(const Tensor& loss, const Tensor& lse, const Tensor& parts) override {
-    with_real(parts.dtype(), [&](auto t) {
+  void compute(const CrossEntropyOfParts& op) override {
+    with_real(op.parts.dtype(), [&](auto t) {
       using T = decltype(t);
-      naive::cross_entropy_of_parts(loss.data<T>(), lse.data<T>(), parts.data<T>(), parts.shape()[0],
-                                    lse.numel());
+      naive::cross_entropy_of_parts(op.loss.data<T>(), op.lse.data<T>(), op.parts.data<T>(),
+                                    op.parts.shape()[0], op.lse.numel());
     });
   }
 
-  void do_count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,
-                        std::int64_t vocab_size) override {
-    with_real(logits.dtype(), [&](auto t) {
+  void compute(const CountCorrect& op) override {
+    with_real(op.logits.dtype(), [&](auto t) {
       using T = decltype(t);
-      *count.data<std::int32_t>() = naive::count_correct(logits.data<T>(), targets.data<std::int32_t>(),
-                                                         cross_entropy_size(logits, vocab_size));
+      *op.count.data<std::int32_t>() = naive::count_correct(
+          op.logits.data<T>(), op.targets.data<std::int32_t>(), cross_entropy_size(op.logits, op.vocab_size));
     });
   }
 
-  void do_squared_norm(const Tensor& out, const Tensor& x) override {
-    with_real(x.dtype(), [&](auto t) {
+  void compute(const SquaredNorm& op) override {
+    with_real(op.x.dtype(), [&](auto t) {
       using T = decltype(t);
-      std::vector<double> sums(static_cast<std::size_t>(norm_blocks(x.numel())));
-      naive::squared_norms(sums.data(), x.data<T>(), x.numel(), norm_block());
-      if (out.numel() == 1) {
-        *out.data<double>() = naive::sum(sums.data(), std::ssize(sums));
+      std::vector<double> sums(static_cast<std::size_t>(norm_blocks(op.x.numel())));
+      naive::squared_norms(sums.data(), op.x.data<T>(), op.x.numel(), norm_block());
+      if (op.out.numel() == 1) {
+        *op.out.data<double>() = naive::sum(sums.data(), std::ssize(sums));
       } else {
-        std::ranges::copy(sums, out.data<double>());
+        std::ranges::copy(sums, op.out.data<double>());
       }
     });
   }
 
-  void do_add_norm_blocks(const Tensor& out, const Tensor& blocks) override { do_sum(out, blocks); }
+  void compute(const AddNormBlocks& op) override { compute(Sum{op.out, op.blocks}); }
 
-  void do_sum(const Tensor& out, const Tensor& x) override {
-    *out.data<double>() = naive::sum(x.data<double>(), x.numel());
+  void compute(const Sum& op) override {
+    *op.out.data<double>() = naive::sum(op.x.data<double>(), op.x.numel());
   }
 
-  void do_adamw(const Tensor& weights, const Tensor& shadow, const Tensor& m, const Tensor& v,
-                const Tensor& grads, const Tensor& squared_norm, std::span<const DecayRange> ranges,
-                const AdamWStep& step) override {
-    with_real(weights.dtype(), [&](auto t) {
+  void compute(const AdamWUpdate& op) override {
+    with_real(op.weights.dtype(), [&](auto t) {
       using T = decltype(t);
-      stagegpt::adamw(Parallel(1), weights.data<T>(), shadow.defined() ? shadow.data<Bf16>() : nullptr,
-                      m.data<T>(), v.data<T>(), grads.data<T>(), *squared_norm.data<double>(), ranges, step);
+      stagegpt::adamw(Parallel(1), op.weights.data<T>(),
+                      op.shadow.defined() ? op.shadow.data<Bf16>() : nullptr, op.m.data<T>(), op.v.data<T>(),
+                      op.grads.data<T>(), *op.squared_norm.data<double>(), op.ranges, op.step);
     });
   }
 };

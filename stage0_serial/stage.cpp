@@ -1,16 +1,11 @@
 // Stage 0: the CPU backend, one process.
 #include "common/app/stage.h"
 
-#include <chrono>
-#include <functional>
 #include <iostream>
-#include <optional>
 
-#include "common/app/step_counter.h"
 #include "common/comm/self_communicator.h"
 #include "common/profile/recorded_communicator.h"
 #include "common/system/restart_for_openmp.h"
-#include "stage0_serial/compare_matmul.h"
 #include "stage0_serial/cpu_flags.h"
 
 namespace stagegpt {
@@ -26,23 +21,7 @@ class SerialStage final : public Stage {
     cpu_.add(command_line, "threads (default: all cores)");
   }
 
-  void add_bench_flags(CommandLine& command_line) override {
-    command_line.integer(
-        "--compare-matmul", compared_channels_, 1, 1 << 12,
-        "time the packed GEMM and OpenBLAS on the layers of a model of so many channels instead");
-  }
-
-  bool bench_instead(Machine& machine, const ReadLoad& load, bool json) override {
-    if (!compared_channels_) return false;
-    StepCounter progress(std::chrono::steady_clock::now(), "product");
-    const auto products = compare_matmuls(machine.threads, *compared_channels_, std::ref(progress));
-    print_comparison(products, machine.threads, load(), json);
-    return true;
-  }
-
   Machine& start(Timeline* timeline) override {
-    if (compared_channels_ && timeline != nullptr)
-      user_error("--profile: cannot be combined with --compare-matmul");
     machine_.threads = cpu_.threads(/*processes=*/1);
     machine_.backend = cpu_.make_backend(machine_.threads);
     machine_.communicator = recorded(timeline, std::make_unique<SelfCommunicator>(group_));
@@ -54,12 +33,9 @@ class SerialStage final : public Stage {
     return machine_;
   }
 
-  void end_all(const std::string&, int) override {}
-
  private:
   SingleProcess group_;
   CpuFlags cpu_;
-  std::optional<std::int64_t> compared_channels_;
   Machine machine_;  // destroyed first: it uses group_
 };
 

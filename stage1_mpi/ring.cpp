@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/backend/ops/elementwise.h"
 #include "stage1_mpi/mpi_check.h"
 #include "stage1_mpi/mpi_type.h"
 
@@ -61,7 +62,7 @@ void Ring::finish(std::int64_t item) {
   if (!adds(item)) return;
   const Tensor in = received(item);
   if (in.numel() > 0) {
-    backend_.add(in, in, buffer(item, in.numel()));
+    backend_.run(Add{in, in, buffer(item, in.numel())});
     backend_.synchronize();  // before MPI sends the sum and receives into the buffer again
   }
   if (item + 1 == items_ || !adds(item + 1)) buffers_ = Tensor();

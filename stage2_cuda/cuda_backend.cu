@@ -92,64 +92,67 @@ StreamBackend::~StreamBackend() {
   }
 }
 
-void StreamBackend::do_fill(const Tensor& out, double value) {
-  const std::int64_t n = out.numel();
-  switch (out.dtype()) {
+void StreamBackend::compute(const Fill& op) {
+  const std::int64_t n = op.out.numel();
+  switch (op.out.dtype()) {
     case DType::f32:
-      return gpu::fill(stream_, floats(out), static_cast<float>(value), n);
+      return gpu::fill(stream_, floats(op.out), static_cast<float>(op.value), n);
     case DType::f64:
-      return gpu::fill(stream_, out.data<double>(), value, n);
+      return gpu::fill(stream_, op.out.data<double>(), op.value, n);
     case DType::i32:
-      return gpu::fill(stream_, out.data<std::int32_t>(), static_cast<std::int32_t>(value), n);
+      return gpu::fill(stream_, op.out.data<std::int32_t>(), static_cast<std::int32_t>(op.value), n);
     case DType::bf16:
-      return gpu::fill(stream_, out.data<Bf16>(), Bf16{bf16_of_float(static_cast<float>(value))}, n);
+      return gpu::fill(stream_, op.out.data<Bf16>(), Bf16{bf16_of_float(static_cast<float>(op.value))}, n);
     case DType::i8:
       check(false, "fill: i8");
   }
 }
 
-void StreamBackend::do_add(const Tensor& out, const Tensor& a, const Tensor& b) {
-  by_type(out, [&]<class T>() { gpu::add<T>(stream_, out.data<T>(), a.data<T>(), b.data<T>(), a.numel()); });
-}
-
-void StreamBackend::do_cast(const Tensor& out, const Tensor& in) {
-  if (in.dtype() == DType::bf16) return gpu::cast(stream_, floats(out), in.data<Bf16>(), in.numel());
-  gpu::cast(stream_, out.data<Bf16>(), floats(in), in.numel());
-}
-
-void StreamBackend::do_dropout_forward(const Tensor& out, const Tensor& x, const Dropout& dropout) {
-  by_type(
-      x, [&]<class T>() { gpu::dropout<T>(stream_, out.data<T>(), false, x.data<T>(), dropout, x.numel()); });
-}
-
-void StreamBackend::do_dropout_backward(const Grad& dx, const Tensor& dout, const Dropout& dropout) {
-  by_type(dout, [&]<class T>() {
-    gpu::dropout<T>(stream_, dx.tensor.data<T>(), dx.accumulates(), dout.data<T>(), dropout, dout.numel());
+void StreamBackend::compute(const Add& op) {
+  by_type(op.out, [&]<class T>() {
+    gpu::add<T>(stream_, op.out.data<T>(), op.a.data<T>(), op.b.data<T>(), op.a.numel());
   });
 }
 
-void StreamBackend::do_squared_norm(const Tensor& out, const Tensor& x) {
-  const bool to_be_added = out.numel() == 1;
-  const Tensor sums = to_be_added ? allocate(DType::f64, {norm_blocks(x.numel())}) : out;
-  gpu::squared_norms(stream_, sums.data<double>(), floats(x), x.numel());
-  if (to_be_added) do_add_norm_blocks(out, sums);
+void StreamBackend::compute(const Cast& op) {
+  if (op.in.dtype() == DType::bf16)
+    return gpu::cast(stream_, floats(op.out), op.in.data<Bf16>(), op.in.numel());
+  gpu::cast(stream_, op.out.data<Bf16>(), floats(op.in), op.in.numel());
 }
 
-void StreamBackend::do_add_norm_blocks(const Tensor& out, const Tensor& sums) {
-  add_sums(stream_, out.data<double>(), sums.data<double>(), sums.numel());
+void StreamBackend::compute(const DropoutForward& op) {
+  by_type(op.x, [&]<class T>() {
+    gpu::dropout<T>(stream_, op.out.data<T>(), false, op.x.data<T>(), op.dropout, op.x.numel());
+  });
 }
 
-void StreamBackend::do_sum(const Tensor& out, const Tensor& x) {
-  gpu::sum(stream_, out.data<double>(), x.data<double>(), x.numel());
+void StreamBackend::compute(const DropoutBackward& op) {
+  by_type(op.dout, [&]<class T>() {
+    gpu::dropout<T>(stream_, op.dx.tensor.data<T>(), op.dx.accumulates(), op.dout.data<T>(), op.dropout,
+                    op.dout.numel());
+  });
 }
 
-void StreamBackend::do_adamw(const Tensor& weights, const Tensor& shadow, const Tensor& m, const Tensor& v,
-                             const Tensor& grads, const Tensor& squared_norm,
-                             std::span<const DecayRange> ranges, const AdamWStep& step) {
-  const Tensor rates = step.rates.defined() ? step.rates : on_device(step.host_rates());
-  gpu::adamw(stream_, floats(weights), optional<Bf16>(shadow), floats(m), floats(v), floats(grads),
-             squared_norm.data<double>(), rates.data<double>(), table_on_device(ranges),
-             static_cast<int>(ranges.size()), step, weights.numel());
+void StreamBackend::compute(const SquaredNorm& op) {
+  const bool to_be_added = op.out.numel() == 1;
+  const Tensor sums = to_be_added ? allocate(DType::f64, {norm_blocks(op.x.numel())}) : op.out;
+  gpu::squared_norms(stream_, sums.data<double>(), floats(op.x), op.x.numel());
+  if (to_be_added) compute(AddNormBlocks{op.out, sums});
+}
+
+void StreamBackend::compute(const AddNormBlocks& op) {
+  add_sums(stream_, op.out.data<double>(), op.blocks.data<double>(), op.blocks.numel());
+}
+
+void StreamBackend::compute(const Sum& op) {
+  gpu::sum(stream_, op.out.data<double>(), op.x.data<double>(), op.x.numel());
+}
+
+void StreamBackend::compute(const AdamWUpdate& op) {
+  const Tensor rates = op.step.rates.defined() ? op.step.rates : on_device(op.step.host_rates());
+  gpu::adamw(stream_, floats(op.weights), optional<Bf16>(op.shadow), floats(op.m), floats(op.v),
+             floats(op.grads), op.squared_norm.data<double>(), rates.data<double>(),
+             table_on_device(op.ranges), static_cast<int>(op.ranges.size()), op.step, op.weights.numel());
 }
 
 Tensor StreamBackend::on_device(const AdamWRates& rates) {

@@ -18,7 +18,7 @@ namespace stagegpt::gpu {
 class CudaFlags {
  public:
   void add(CommandLine& command_line);
-  // Those of programs that train; returns their names.
+  // Declares the flags of programs that train; returns their names.
   std::vector<std::string> add_training(CommandLine& command_line);
 
   // Opens the device of --device, or else device `otherwise`. `processes` share the cores of this node.

@@ -22,7 +22,7 @@ int device_count();
 // no such device, or if this program was not compiled for the device's architecture.
 DeviceInfo open_device(int index);
 
-// Of the device that was opened last: ten times its compute capability, and its multiprocessors.
+// Properties of the device that was opened last: ten times its compute capability, and its multiprocessors.
 int compute_capability();
 int multiprocessors();
 

@@ -52,7 +52,7 @@ class CudaStage final : public Stage {
   std::vector<KeptFile> kept_files() const override {
     return {{gpu::PlanFlags::kFlag, gpu::PlanFlags::kNameInRun}};
   }
-  bool bench_instead(Machine& machine, const ReadLoad& load, bool json) override {
+  bool bench_kernels(Machine& machine, const ReadLoad& load, bool json) override {
     if (!ladder_) return false;
     const gpu::LadderOptions options{
         .large = cuda_.platform().is_gpu(), .precision = cuda_.options().precision, .peak = machine.peak};
@@ -71,8 +71,6 @@ class CudaStage final : public Stage {
     cuda_.plans().write();
     cuda_.platform().write_report();
   }
-
-  void end_all(const std::string&, int) override {}
 
  private:
   SingleProcess group_;

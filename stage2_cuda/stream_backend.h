@@ -8,6 +8,16 @@
 #include <utility>
 #include <vector>
 
+#include "common/autograd/ops/attention.h"
+#include "common/autograd/ops/cross_entropy.h"
+#include "common/autograd/ops/dropout.h"
+#include "common/autograd/ops/embedding.h"
+#include "common/autograd/ops/layernorm.h"
+#include "common/autograd/ops/linear.h"
+#include "common/backend/ops/activation.h"
+#include "common/backend/ops/adamw.h"
+#include "common/backend/ops/elementwise.h"
+#include "common/backend/ops/sums.h"
 #include "stage2_cuda/copy_ahead.h"
 #include "stage2_cuda/cuda_backend.h"
 #include "stage2_cuda/device_memory_source.h"
@@ -52,9 +62,9 @@ class StreamBackend final : public CudaBackend {
   std::unique_ptr<WorkTimer> make_timer() override { return std::make_unique<EventTimer>(stream_); }
 
  private:
-  void do_fill(const Tensor& out, double value) override;
-  void do_copy(const Tensor& out, const Tensor& in) override {
-    gpu::copy_on_device(out.raw(), in.raw(), in.bytes(), stream_);
+  void compute(const Fill& op) override;
+  void compute(const Copy& op) override {
+    gpu::copy_on_device(op.out.raw(), op.in.raw(), op.in.bytes(), stream_);
   }
   void do_copy_from_host(void* out, const void* in, std::size_t bytes) override {
     staging_.copy_to_device(out, in, bytes);
@@ -71,62 +81,38 @@ class StreamBackend final : public CudaBackend {
     for (const auto& [out, in] : copies) raw.push_back({out.data(), in.raw(), out.size()});
     staging_.copy_to_host(raw);
   }
-  void do_add(const Tensor& out, const Tensor& a, const Tensor& b) override;
-  void do_cast(const Tensor& out, const Tensor& in) override;
+  void compute(const Add& op) override;
+  void compute(const Cast& op) override;
   // Quantised matrices are for processors; --weights int8 is refused before.
-  void do_quantise_rows(const Tensor&, const Tensor&) override { check(false, "quantise_rows on a GPU"); }
-  void do_ids_in_part(const Tensor& out, const Tensor& in, std::int64_t first, std::int64_t count,
-                      std::int64_t absent) override;
-  void do_embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte,
-                            const Tensor& wpe) override;
-  void do_embedding_backward(const Grad& dwte, const Grad& dwpe, const Tensor& dout,
-                             const Tensor& ids) override;
-  void do_linear_forward(const Tensor& out, const Tensor& x, const Tensor& w, const Tensor& bias) override;
-  void do_linear_activation_forward(const Tensor& out, const Tensor& pre, const Tensor& x, const Tensor& w,
-                                    const Tensor& bias, Activation activation) override;
-  void do_linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
-                          const Tensor& x, const Tensor& w) override;
-  void do_activation_linear_backward(const Tensor& dpre, const Grad& dw, const Grad& dbias,
-                                     const Tensor& dout, const Tensor& x, const Tensor& pre, const Tensor& w,
-                                     Activation activation) override;
-  void do_activation_forward(const Tensor& out, const Tensor& x, Activation activation) override;
-  void do_activation_backward(const Grad& dx, const Tensor& dout, const Tensor& x,
-                              Activation activation) override;
-  void do_layernorm_forward(const Tensor& out, const Tensor& mean, const Tensor& rstd, const Tensor& x,
-                            const Tensor& w, const Tensor& bias, double eps) override;
-  void do_residual_layernorm_forward(const Tensor& sum, const Tensor& out, const Tensor& mean,
-                                     const Tensor& rstd, const Tensor& x, const Tensor& residual,
-                                     const Tensor& w, const Tensor& bias, double eps) override;
-  void do_layernorm_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
-                             const Tensor& x, const Tensor& w, const Tensor& mean,
-                             const Tensor& rstd) override;
-  void do_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head, double scale,
-                            const Dropout& dropout) override;
-  void do_attention_backward(const Grad& dqkv, const Tensor& dout, const Tensor& out, const Tensor& lse,
-                             const Tensor& qkv, int n_head, double scale, const Dropout& dropout) override;
-  void do_cached_attention_forward(const Tensor& out, const Tensor& cache, const Tensor& qkv, int n_head,
-                                   double scale, std::int64_t first) override;
-  void do_dropout_forward(const Tensor& out, const Tensor& x, const Dropout& dropout) override;
-  void do_dropout_backward(const Grad& dx, const Tensor& dout, const Dropout& dropout) override;
-  void do_cross_entropy_forward(const Tensor& loss, const Tensor& lse, const Tensor& logits,
-                                const Tensor& targets, std::int64_t vocab_size) override;
-  void do_cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss, const Tensor& logits,
-                                 const Tensor& lse, const Tensor& targets, std::int64_t vocab_size) override;
-  void do_cross_entropy_forward_backward(const Tensor& loss, const Tensor& dlogits, const Tensor& rows,
-                                         const Tensor& dloss, const Tensor& logits, const Tensor& targets,
-                                         std::int64_t vocab_size) override;
-  void do_cross_entropy_part_forward(const Tensor& lse, const Tensor& picked, const Tensor& logits,
-                                     const Tensor& targets, std::int64_t vocab_size) override;
-  void do_cross_entropy_of_parts(const Tensor& loss, const Tensor& lse, const Tensor& parts) override;
-  void do_count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,
-                        std::int64_t vocab_size) override;
-  void do_squared_norm(const Tensor& out, const Tensor& x) override;
+  void compute(const QuantiseRows&) override { check(false, "quantise_rows on a GPU"); }
+  void compute(const IdsInPart& op) override;
+  void compute(const EmbeddingForward& op) override;
+  void compute(const EmbeddingBackward& op) override;
+  void compute(const LinearForward& op) override;
+  void compute(const LinearActivationForward& op) override;
+  void compute(const LinearBackward& op) override;
+  void compute(const ActivationLinearBackward& op) override;
+  void compute(const ActivationForward& op) override;
+  void compute(const ActivationBackward& op) override;
+  void compute(const LayernormForward& op) override;
+  void compute(const ResidualLayernormForward& op) override;
+  void compute(const LayernormBackward& op) override;
+  void compute(const AttentionForward& op) override;
+  void compute(const AttentionBackward& op) override;
+  void compute(const CachedAttentionForward& op) override;
+  void compute(const DropoutForward& op) override;
+  void compute(const DropoutBackward& op) override;
+  void compute(const CrossEntropyForward& op) override;
+  void compute(const CrossEntropyBackward& op) override;
+  void compute(const CrossEntropyForwardBackward& op) override;
+  void compute(const CrossEntropyPartForward& op) override;
+  void compute(const CrossEntropyOfParts& op) override;
+  void compute(const CountCorrect& op) override;
+  void compute(const SquaredNorm& op) override;
   std::int64_t norm_block() const override;
-  void do_add_norm_blocks(const Tensor& out, const Tensor& sums) override;
-  void do_sum(const Tensor& out, const Tensor& x) override;
-  void do_adamw(const Tensor& weights, const Tensor& shadow, const Tensor& m, const Tensor& v,
-                const Tensor& grads, const Tensor& squared_norm, std::span<const DecayRange> ranges,
-                const AdamWStep& step) override;
+  void compute(const AddNormBlocks& op) override;
+  void compute(const Sum& op) override;
+  void compute(const AdamWUpdate& op) override;
 
   Tensor on_device(const AdamWRates& rates);
   // A table is copied when it is new, and kept. It does not come from the allocator: a block that stays in
@@ -138,9 +124,6 @@ class StreamBackend final : public CudaBackend {
   bool is_flash(const AttentionSize& size, DType dtype) const;
   // Throws UserError for an attention that wgmma does not compute, if the user has chosen it.
   bool is_wgmma(const AttentionSize& size, DType dtype) const;
-  // LayerNorm of x or, if `residual` is defined, of sum = x + residual.
-  void normalise(const Tensor& sum, const Tensor& out, const Tensor& mean, const Tensor& rstd,
-                 const Tensor& x, const Tensor& residual, const Tensor& w, const Tensor& bias, double eps);
   // dw (O,I) and, if it is wanted, dbias (O), which is in the epilogue of dw's product if the GEMM can
   // compute it. The epilogue overwrites.
   template <class T>
@@ -158,8 +141,8 @@ class StreamBackend final : public CudaBackend {
   Precision precision_;
   bool wgmma_;  // attention is computed by attention_wgmma.h, where it can
   bool graph_;
-  // Of blocks that have finished, all zero between kernels. The last ones are used, and earlier ones may be
-  // used by a graph.
+  // Counters of blocks that have finished, all zero between kernels. The last ones are used, and earlier ones
+  // may be used by a graph.
   std::vector<Tensor> counters_;
   struct Table {
     std::vector<DecayRange> ranges;

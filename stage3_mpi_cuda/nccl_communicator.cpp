@@ -94,7 +94,7 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t*, int, int, int, ncclUniqueId*,
 }
 #endif
 
-// Those of ranks 0, kRanksPerId, 2·kRanksPerId, ….
+// The ids of ranks 0, kRanksPerId, 2·kRanksPerId, ….
 std::vector<ncclUniqueId> unique_ids(RankGroup& group) {
   ncclUniqueId own = {};
   agree(group, [&] {

@@ -81,7 +81,7 @@ void CommandLine::add(const std::string& flag, T& value, const std::string& help
       });
 }
 
-// The same for a value that may be absent, which is null in a configuration.
+// Declares a flag whose value may be absent, which is null in a configuration.
 template <class T, class Parse>
 void CommandLine::add(const std::string& flag, std::optional<T>& value, const std::string& help,
                       const std::string& type, std::string_view json_type,

@@ -11,7 +11,7 @@
 
 namespace stagegpt {
 
-// Of a text, in windows of `seq_len` tokens that begin every `stride`.
+// The evaluation of a text, in windows of `seq_len` tokens that begin every `stride`.
 struct TextReport {
   Evaluation evaluation;
   std::int64_t windows, seq_len, stride;
@@ -19,7 +19,7 @@ struct TextReport {
 Json to_json(const TextReport& report);
 std::string to_table(const TextReport& report);
 
-// Of a multiple-choice task.
+// The evaluation of a multiple-choice task.
 struct TaskReport {
   ChoiceResult result;
   std::int64_t cut;         // see ChoiceTask

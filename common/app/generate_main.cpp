@@ -211,8 +211,7 @@ void print_json(const GenerateFlags& flags, Writer& writer) {
                      {"ms_per_token", timing.token_ms()},
                      {"tokens_per_second", 1e3 / timing.token_ms()},
                      {"ms_to_first_token", timing.first_ms()}};
-  // The prompt may hold bytes that are no UTF-8.
-  std::cout << json.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+  std::cout << json_text(json);
 }
 
 // The text of --keep-context: all prompts and answers so far, each on a line of its own.

@@ -12,8 +12,8 @@
 
 namespace stagegpt {
 
-// Those of a Hugging Face directory; null without one. Opening them compares the files with config.json,
-// before a model of that size is allocated. `verified`: it is the checkpoint of a resumed run.
+// The weights of a Hugging Face directory; null without one. Opening them compares the files with
+// config.json, before a model of that size is allocated. `verified`: it is the checkpoint of a resumed run.
 std::unique_ptr<HuggingFaceModel> open_weights(const std::optional<std::filesystem::path>& directory,
                                                bool verified);
 

@@ -30,7 +30,7 @@ TrainingMemory changed(TrainingMemory training, std::int64_t batch_size, Recompu
   return training;
 }
 
-// The same step in more micro-steps, of sequences that fit; nothing where even the fewest do not.
+// Advice: the step in more micro-steps, of sequences that fit; nothing where even the fewest do not.
 std::optional<std::string> smaller_batch_that_fits(TrainingMemory training, double available) {
   TrainerConfig& trainer = training.trainer;
   while (trainer.batch_size % 2 == 0 && trainer.batch_size / 2 % parts_of(training) == 0) {
@@ -45,7 +45,7 @@ std::optional<std::string> smaller_batch_that_fits(TrainingMemory training, doub
   return std::nullopt;
 }
 
-// The same step with recomputation, and in more micro-steps if need be.
+// Advice: the step with recomputation, and in more micro-steps if need be.
 std::optional<std::string> recomputation_that_fits(const TrainingMemory& training, double available) {
   const TrainerConfig& trainer = training.trainer;
   if (trainer.recompute == Recompute::block) return std::nullopt;

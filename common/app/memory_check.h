@@ -47,15 +47,15 @@ struct TrainingMemory {
   DType activations = DType::f32;  // as for Gpt2
   int tensor_ranks = 1, stages = 1;
 };
-// The same for a training run.
+// Bytes that a training run needs.
 double needed_memory(const TrainingMemory& training);
 // What to do where that is more than is available: flags, and what they save.
 std::string advice(const TrainingMemory& training, double available);
 // Throws UserError, with both numbers and the advice, where it does not fit.
 void require_training_memory(const TrainingMemory& training, const FreeMemory& host);
 
-// The same for generation with a model whose matrices are f32, bf16 or i8. It is
-// the need while a model is loaded: in f32, and then also in the narrower type.
+// Throws UserError where there is no memory for generation with a model whose matrices are f32, bf16 or i8.
+// It is the need while a model is loaded: in f32, and then also in the narrower type.
 void require_generation_memory(const Gpt2Config& config, DType matrices, const TensorMemory& memory,
                                const FreeMemory& host);
 
@@ -65,7 +65,7 @@ struct EvaluationBatch {
   const char* rows = "windows";  // or the endings of a task
   const char* shorter = "";      // the flag that makes T smaller; empty if there is none
 };
-// The same for an evaluation, with activations as for Gpt2.
+// Throws UserError where there is no memory for an evaluation, with activations as for Gpt2.
 void require_evaluation_memory(const Gpt2Config& config, const EvaluationBatch& batch, DType activations,
                                DType matrices, const TensorMemory& memory, const FreeMemory& host);
 

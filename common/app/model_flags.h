@@ -29,7 +29,7 @@ class ModelFlags {
 
   // As given: a preset or a directory.
   const std::string& name() const { return name_; }
-  // The same with what differs from the preset: "gpt2", "gpt2 with n_layer 4, block_size 64".
+  // The name, with what differs from the preset: "gpt2", "gpt2 with n_layer 4, block_size 64".
   std::string label() const;
   // The Hugging Face directory of the weights to start from; nothing for a preset, whose weights are random.
   std::optional<std::filesystem::path> directory() const;

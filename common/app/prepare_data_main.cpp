@@ -120,7 +120,7 @@ int prepare_data_main(int argc, char** argv) {
   if (flags.output.empty()) user_error("--output: expected a directory to create");
   const Json manifest = prepare(flags);
   if (flags.json) {
-    std::cout << manifest.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+    std::cout << json_text(manifest);
   } else {
     print_summary(manifest, flags.output);
   }

@@ -35,7 +35,7 @@ void begin_run(const TrainOptions& options, const Machine& machine, Json setting
   if (!options.eval_task.empty()) settings["eval_task"] = fs::absolute(options.eval_task).string();
   if (table.trained_numel() < table.numel()) settings[kDerived]["trained_parameters"] = table.trained_numel();
   for (const auto& [name, text] : machine.kept_files) replace_file(directory.path() / name, text);
-  replace_file(directory.configuration(), text_of(settings));
+  replace_file(directory.configuration(), json_text(settings));
   std::cerr << "run: " << directory.path().string()
             << (resumed ? concat(", resumed from ", resumed->checkpoint.filename()) : "") << '\n';
 }

@@ -55,15 +55,15 @@ class Stage {
   virtual RankGroup& group() = 0;
   // Declares the flags of this stage that not every stage has; flags.txt in its folder lists them.
   virtual void add_flags(CommandLine& command_line) = 0;
-  // Those of them that concern training steps, which only stageN_train and stageN_bench do. Returns their
-  // names.
+  // Declares those of its flags that concern training steps, which only stageN_train and stageN_bench do.
+  // Returns their names.
   virtual std::vector<std::string> add_training_flags(CommandLine& /*command_line*/) { return {}; }
   // Called once, on all ranks, after the flags have been read. What fails on one, fails on all. The stage
   // keeps the machine: when a main ends by an error, it is still there as end_all() is called (see
   // run_stage()). A timeline, if there is one, records the communication; it must outlive the stage's work.
   virtual Machine& start(Timeline* timeline) = 0;
-  // Those that divide a model among ranks, which stageN_train, stageN_bench and stageN_verify have. Returns
-  // their names.
+  // Declares the flags that divide a model among ranks, which stageN_train, stageN_bench and stageN_verify
+  // have. Returns their names.
   virtual std::vector<std::string> add_grid_flags(CommandLine& /*command_line*/) { return {}; }
   // The ranks that hold one model together: tensor ranks, and stages of a pipeline.
   virtual int tensor_ranks() const { return 1; }
@@ -73,7 +73,7 @@ class Stage {
   // False where they ask for none.
   virtual void add_bench_flags(CommandLine& /*command_line*/) {}
   using ReadLoad = std::function<std::optional<MachineLoad>()>;
-  virtual bool bench_instead(Machine& /*machine*/, const ReadLoad& /*load*/, bool /*json*/) { return false; }
+  virtual bool bench_kernels(Machine& /*machine*/, const ReadLoad& /*load*/, bool /*json*/) { return false; }
   // The files that a run keeps a copy of, so that it is resumed with the same ones.
   virtual std::vector<KeptFile> kept_files() const { return {}; }
   // Whether the stage counts what its device does, in place of measuring it: bench runs one step.
@@ -82,7 +82,7 @@ class Stage {
   virtual void finish() {}
   // Called when this rank cannot continue and others may wait for it: prints why, and ends all of them.
   // Returns where there are no others.
-  virtual void end_all(const std::string& why, int exit_code) = 0;
+  virtual void end_all(const std::string& /*why*/, int /*exit_code*/) {}
 };
 
 // Each stage's own.

@@ -23,7 +23,7 @@ class StepCounter {
   void operator()(std::int64_t done, std::int64_t total) {
     at(std::chrono::steady_clock::now(), done, total);
   }
-  // The same at a given time, for tests.
+  // Progress at a given time, for tests.
   void at(Time now, std::int64_t done, std::int64_t total);
 
  private:

@@ -12,11 +12,11 @@ namespace stagegpt {
 namespace {
 
 // The flags, and the command line that refers to them: this cannot be moved.
-struct Flags {
+struct ParsedFlags {
   TrainFlags flags;
   CommandLine command_line;
 
-  Flags(const char* program, Stage& stage)
+  ParsedFlags(const char* program, Stage& stage)
       : command_line(program, "Train GPT-2 on a text. With no flag: nano, on data/dummy.txt.", stage.number(),
                      stage_flags()) {
     command_line.version(built_version());
@@ -72,7 +72,7 @@ void take_kept_files(const Stage& stage, const CommandLine& command_line, const 
 
 // Fills in what was not given: from the run, so that a new default does not change it, otherwise from other
 // flags. Returns the settings that were given, with those derived.
-Json resolve(const Stage& stage, Flags& call, const std::optional<ResumedRun>& resumed) {
+Json resolve(const Stage& stage, ParsedFlags& call, const std::optional<ResumedRun>& resumed) {
   Json settings = call.command_line.settings();
   if (resumed) {
     naming(settings_file(*resumed),
@@ -97,14 +97,14 @@ Json resolve(const Stage& stage, Flags& call, const std::optional<ResumedRun>& r
 
 std::optional<TrainCall> read_train_call(Stage& stage, int argc, char** argv) {
   RankGroup& group = stage.group();
-  auto call = std::make_unique<Flags>(argv[0], stage);
+  auto call = std::make_unique<ParsedFlags>(argv[0], stage);
   if (!parse_flags(stage, call->command_line, argc, argv, [] {})) return std::nullopt;
 
   TrainCall read;
-  if (call->flags.resume) read.resumed = open_resumed_run(group, *call->flags.resume, call->flags.run_dir);
+  if (call->flags.resume) read.resumed = open_resumed_run(group, *call->flags.resume, call->flags.run_dir());
   agree(group, [&] {
     if (read.resumed) {
-      call = std::make_unique<Flags>(argv[0], stage);
+      call = std::make_unique<ParsedFlags>(argv[0], stage);
       for (const std::string& note : replace_removed(read.resumed->settings))
         std::cerr << "note: " << note << '\n';
       naming(settings_file(*read.resumed), [&] { call->command_line.apply(read.resumed->settings); });
@@ -114,7 +114,7 @@ std::optional<TrainCall> read_train_call(Stage& stage, int argc, char** argv) {
   });
   require_same_settings(group, call->command_line);
   if (call->flags.print_config) {
-    std::cout << text_of(read.settings);
+    std::cout << json_text(read.settings);
     return std::nullopt;
   }
   read.options = call->flags.options();

@@ -48,31 +48,32 @@ void TrainFlags::add(CommandLine& command_line) {
   command_line.config_file();
   command_line.toggle("--print-config", print_config,
                       "print all settings and the values derived for those that are null, then exit");
-  command_line.toggle("--dry-run", dry_run, "print the number of parameters, FLOPs and memory, then exit");
+  command_line.toggle("--dry-run", options_.dry_run,
+                      "print the number of parameters, FLOPs and memory, then exit");
   command_line.optional_text("--resume", resume,
                              "resume the run in --run-dir, or in this directory, with its settings");
   command_line.integer(
       "--stop-after", stop_after_, 1, kMaxSteps,
       "stop at this step and save a checkpoint; the learning-rate schedule still ends at --steps");
-  command_line.integer("--trace-steps", trace_steps_, 0, kMaxSteps,
+  command_line.integer("--trace-steps", options_.run.trace_steps, 0, kMaxSteps,
                        "write the tensors of the first N steps of this call to RUN/traces (0: none)");
   profile.add(command_line, "step", {2, 4});
-  add_ignore_memory(command_line, ignore_memory);
-  command_line.toggle("--json", json, "print the result as one JSON object");
+  add_ignore_memory(command_line, options_.ignore_memory);
+  command_line.toggle("--json", options_.json, "print the result as one JSON object");
 
   command_line.group("Data");
   command_line.text("--data", data_,
                     "training data: a text file, token shards, a glob pattern of either, a directory that "
                     "prepare_data wrote, or a mixture of these: 'a.txt=0.7,b.txt=0.3'");
   tokenizer_.add(command_line);
-  command_line.real("--val-fraction", val_fraction_, kBelowOne,
+  command_line.real("--val-fraction", options_.corpus.val_fraction, kBelowOne,
                     "fraction of the text, taken from its end, for validation (0: none)");
   model.add(command_line);
 
   command_line.group("Training");
-  command_line.integer("--batch-size", trainer_.batch_size, 1, 1 << 20,
+  command_line.integer("--batch-size", options_.run.trainer.batch_size, 1, 1 << 20,
                        "sequences per micro-step, of all ranks together");
-  command_line.integer("--grad-accumulation", trainer_.grad_accumulation, 1, 1 << 20,
+  command_line.integer("--grad-accumulation", options_.run.trainer.grad_accumulation, 1, 1 << 20,
                        "micro-steps per optimizer step");
   command_line.integer("--steps", steps_, 1, kMaxSteps,
                        "optimizer steps; the learning-rate schedule ends there");
@@ -83,24 +84,27 @@ void TrainFlags::add(CommandLine& command_line) {
                        "warm-up steps (default: a twentieth of --steps)");
   command_line.choice("--lr-schedule", schedule_, {"cosine", "linear", "constant"},
                       "decay of the learning rate");
-  command_line.real("--weight-decay", trainer_.adamw.weight_decay, kNotNegative, "weight decay of matrices");
-  command_line.real("--beta1", trainer_.adamw.beta1, kBelowOne, "AdamW's decay rate of the first moment");
-  command_line.real("--beta2", trainer_.adamw.beta2, kBelowOne, "AdamW's decay rate of the second moment");
-  command_line.real("--eps", trainer_.adamw.eps, kPositive,
+  command_line.real("--weight-decay", options_.run.trainer.adamw.weight_decay, kNotNegative,
+                    "weight decay of matrices");
+  command_line.real("--beta1", options_.run.trainer.adamw.beta1, kBelowOne,
+                    "AdamW's decay rate of the first moment");
+  command_line.real("--beta2", options_.run.trainer.adamw.beta2, kBelowOne,
+                    "AdamW's decay rate of the second moment");
+  command_line.real("--eps", options_.run.trainer.adamw.eps, kPositive,
                     "AdamW's epsilon, added to the square root of the second moment");
-  command_line.real("--grad-clip", trainer_.adamw.grad_clip, kNotNegative,
+  command_line.real("--grad-clip", options_.run.trainer.adamw.grad_clip, kNotNegative,
                     "clip the gradient to this norm (0: off)");
   command_line.free_text(
       "--freeze", freeze_,
       "do not train the parameters whose names match one of these patterns, separated by commas: "
       "'wte*,h.0.*'");
-  command_line.toggle("--overfit-batch", trainer_.overfit_batch,
+  command_line.toggle("--overfit-batch", options_.run.trainer.overfit_batch,
                       "train on the first batch only, to check that the model can learn");
-  command_line.toggle("--reproducible", trainer_.reproducible,
+  command_line.toggle("--reproducible", options_.run.trainer.reproducible,
                       "the same weights, to the last bit, on 1, 2, 4 or 8 ranks, with any number of threads, "
                       "at stages 0 and 1");
   command_line.integer(
-      "--sub-batches", trainer_.sub_batches, 1, kMostSubBatches,
+      "--sub-batches", options_.run.trainer.sub_batches, 1, kMostSubBatches,
       "with --reproducible: the parts of each batch, a power of two, which are also the most "
       "ranks; another number gives other bits");
   add_recompute(command_line, recompute_);
@@ -110,30 +114,31 @@ void TrainFlags::add(CommandLine& command_line) {
                        "random seed of initialisation, data order, dropout and generated samples");
 
   command_line.group("Run");
-  command_line.text("--run-dir", run_dir, "directory of the run (default: runs/MODEL, or runs/MODEL-2, …)");
-  command_line.integer("--eval-every", eval_every_, 1, kMaxSteps, "validate every N steps");
+  command_line.text("--run-dir", options_.run_dir,
+                    "directory of the run (default: runs/MODEL, or runs/MODEL-2, …)");
+  command_line.integer("--eval-every", options_.run.eval_every, 1, kMaxSteps, "validate every N steps");
   command_line.integer(
-      "--eval-tokens", eval_tokens_, 0, kMaxTokens,
+      "--eval-tokens", options_.run.eval_tokens, 0, kMaxTokens,
       concat("validation tokens to use, spread evenly (0: all; default: all where that is cheap, else ",
              kSampleTokens, "); the last validation always uses all"));
   command_line.free_text(
-      "--eval-task", eval_task_,
+      "--eval-task", options_.eval_task,
       "multiple-choice questions to answer with every validation, as --task of stageN_evaluate", "PATH");
-  command_line.integer("--patience", patience_, 0, kMaxSteps,
+  command_line.integer("--patience", options_.run.patience, 0, kMaxSteps,
                        "stop after N validations in a row that are not better than the best one, which is "
                        "saved (0: never)");
-  command_line.integer("--checkpoint-every", checkpoint_every_, 1, kMaxSteps,
+  command_line.integer("--checkpoint-every", options_.run.checkpoint_every, 1, kMaxSteps,
                        "save a checkpoint every N steps");
-  command_line.integer("--keep-last", keep_.last, 2, kMaxSteps, "keep the N newest checkpoints");
-  command_line.integer("--keep-every", keep_.every, 0, kMaxSteps,
+  command_line.integer("--keep-last", options_.run.keep.last, 2, kMaxSteps, "keep the N newest checkpoints");
+  command_line.integer("--keep-every", options_.run.keep.every, 0, kMaxSteps,
                        "also keep the checkpoints at multiples of N steps (0: none)");
-  command_line.integer("--sample-every", sample_every_, 0, kMaxSteps,
+  command_line.integer("--sample-every", options_.run.sample_every, 0, kMaxSteps,
                        "generate a sample every N steps (0: never)");
   command_line.integer(
-      "--watch-layers", watch_layers_, 0, kMaxSteps,
+      "--watch-layers", options_.run.watch_layers, 0, kMaxSteps,
       "measure the gradients, updates and activations of each layer every N steps (0: never)");
-  command_line.integer("--max-new-tokens", sample_tokens_, 0, 1'000'000, "tokens in a sample");
-  command_line.toggle("--no-fused", no_fused_, "run fused ops as sequences of primitive ones");
+  command_line.integer("--max-new-tokens", options_.sample_tokens, 0, 1'000'000, "tokens in a sample");
+  command_line.toggle("--no-fused", options_.no_fused, "run fused ops as sequences of primitive ones");
 }
 
 void TrainFlags::resolve() {
@@ -145,25 +150,20 @@ void TrainFlags::resolve() {
   if (*min_lr_ > *learning_rate_) {
     user_error("--min-lr: ", *min_lr_, " exceeds --learning-rate ", *learning_rate_);
   }
-  if (patience_ > 0 && val_fraction_ == 0)
+  if (options_.run.patience > 0 && options_.corpus.val_fraction == 0)
     user_error("--patience: there is no validation to compare, with --val-fraction 0");
   if (*warmup_steps_ > steps_) user_error("--warmup-steps: ", *warmup_steps_, " exceeds --steps ", steps_);
 }
 
 TrainOptions TrainFlags::options() const {
-  return {.model_name = model.name(),
-          .model_label = model.label(),
-          .weights = model.directory(),
-          .config = model_config(),
-          .corpus = corpus(),
-          .run = run(),
-          .eval_task = eval_task_,
-          .run_dir = run_dir,
-          .sample_tokens = sample_tokens_,
-          .no_fused = no_fused_,
-          .dry_run = dry_run,
-          .ignore_memory = ignore_memory,
-          .json = json};
+  TrainOptions options = options_;
+  options.model_name = model.name();
+  options.model_label = model.label();
+  options.weights = model.directory();
+  options.config = model_config();
+  options.corpus = corpus();
+  options.run = run();
+  return options;
 }
 
 Gpt2Config TrainFlags::model_config() const {
@@ -173,11 +173,10 @@ Gpt2Config TrainFlags::model_config() const {
 }
 
 CorpusConfig TrainFlags::corpus() const {
-  CorpusConfig config;
+  CorpusConfig config = options_.corpus;
   config.data = find_data(data_);
   config.tokenizer = tokenizer_.choice();
   config.special = tokenizer_.special();
-  config.val_fraction = val_fraction_;
   // A trained model keeps the tokenizer that it was trained with.
   const bool made_from_text = !config.tokenizer.path && config.tokenizer.kind != "gpt2";
   if (const auto directory = model.directory(); directory && made_from_text) {
@@ -187,8 +186,7 @@ CorpusConfig TrainFlags::corpus() const {
 }
 
 TrainingRunConfig TrainFlags::run() const {
-  TrainingRunConfig config;
-  config.trainer = trainer_;
+  TrainingRunConfig config = options_.run;
   config.trainer.recompute = *recompute_named(recompute_);
   config.trainer.seed = static_cast<std::uint64_t>(seed_);
   config.trainer.schedule = {.kind = *lr_schedule_named(schedule_),
@@ -197,14 +195,7 @@ TrainingRunConfig TrainFlags::run() const {
                              .warmup_steps = *warmup_steps_,
                              .steps = steps_};
   config.last_step = std::min(steps_, stop_after_.value_or(steps_));
-  config.eval_every = eval_every_;
-  config.eval_tokens = eval_tokens_;
-  config.checkpoint_every = checkpoint_every_;
-  config.patience = patience_;
-  config.sample_every = sample_tokens_ > 0 ? sample_every_ : 0;
-  config.trace_steps = trace_steps_;
-  config.watch_layers = watch_layers_;
-  config.keep = keep_;
+  if (options_.sample_tokens == 0) config.sample_every = 0;
   config.non_finite = non_finite_ == "skip" ? NonFinite::skip : NonFinite::stop;
   return config;
 }

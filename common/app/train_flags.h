@@ -24,7 +24,7 @@ struct TrainOptions {
   TrainingRunConfig run;
   std::string eval_task;  // a file of questions; empty: none
   std::optional<std::string> run_dir;
-  std::int64_t sample_tokens = 0;
+  std::int64_t sample_tokens = 500;
   bool no_fused = false, dry_run = false, ignore_memory = false, json = false;
 };
 
@@ -38,6 +38,7 @@ class TrainFlags {
   // Uses the tokenizer of a run, whatever --tokenizer and --tokenizer-path say.
   void take_tokenizer(const std::filesystem::path& tokenizer) { tokenizer_.load(tokenizer); }
 
+  const std::optional<std::string>& run_dir() const { return options_.run_dir; }
   // The rest is for flags that have been resolved.
   TrainOptions options() const;
   // The model, with the patterns of --freeze.
@@ -46,28 +47,17 @@ class TrainFlags {
   TrainingRunConfig run() const;
 
   ModelFlags model;
-  std::optional<std::string> run_dir;
-
-  // Of this call alone.
   std::optional<std::string> resume;  // "" for the run of --run-dir
   ProfileFlags profile;
-  bool dry_run = false, print_config = false, ignore_memory = false, json = false;
+  bool print_config = false;
 
  private:
-  std::int64_t steps_ = 2000, sample_tokens_ = 500, patience_ = 0;
-  std::string data_, eval_task_;
-  bool no_fused_ = false;
-  double val_fraction_ = 0.1;
+  TrainOptions options_;  // what flags say of it; options() adds what is derived from these:
+  std::int64_t steps_ = 2000, seed_ = 1337;
+  std::string data_, schedule_ = "cosine", recompute_ = "none", non_finite_ = "stop", freeze_;
   TokenizerFlags tokenizer_;
-  TrainerConfig trainer_;
-  std::string schedule_ = "cosine";
-  std::string recompute_ = "none", non_finite_ = "stop";
-  std::string freeze_;
-  std::int64_t eval_every_ = 100, checkpoint_every_ = 1000, sample_every_ = 0, trace_steps_ = 0;
-  std::int64_t watch_layers_ = 0, seed_ = 1337;
-  std::optional<std::int64_t> eval_tokens_, warmup_steps_, stop_after_;
+  std::optional<std::int64_t> warmup_steps_, stop_after_;
   std::optional<double> learning_rate_, min_lr_;
-  KeepRule keep_;
 };
 
 }  // namespace stagegpt

@@ -56,10 +56,6 @@ std::string describe_result(const std::optional<ValidationResult>& validation) {
 
 }  // namespace
 
-std::string text_of(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
-}
-
 void describe_run(const TrainOptions& options, const Gpt2Config& config, const Corpus& corpus,
                   const Machine& machine) {
   const ParameterTable table = gpt2_parameter_table(config);
@@ -116,7 +112,7 @@ void print_result_json(const std::string& model, const ParameterTable& table, co
                      {"tokens_per_second", or_null(result.tokens_per_second)},
                      {"seconds", result.seconds},
                      {"sample", sample}};
-  std::cout << text_of(json);
+  std::cout << json_text(json);
 }
 
 void explain_nothing_left(const TrainingRunConfig& config, const ResumedRun& resumed) {

@@ -10,9 +10,6 @@
 
 namespace stagegpt {
 
-// JSON for a reader. Paths may hold bytes that are not UTF-8.
-std::string text_of(const Json& json);
-
 // Before the run: model, data, validation, machine. `config` has the vocabulary of the corpus.
 void describe_run(const TrainOptions& options, const Gpt2Config& config, const Corpus& corpus,
                   const Machine& machine);

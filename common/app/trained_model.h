@@ -31,7 +31,7 @@ TrainedModel load_trained_model(Backend& backend, const std::filesystem::path& p
                                 const std::function<void(const Gpt2Config&)>& check,
                                 DType activations = DType::f32);
 
-// The same on all ranks: what fails on one, fails on all, and they must have found the same model and
+// Loads a model on all ranks: what fails on one, fails on all, and they must have found the same model and
 // tokenizer.
 TrainedModel load_shared_model(RankGroup& group, Backend& backend, const std::filesystem::path& path,
                                const std::optional<std::string>& tokenizer_path,

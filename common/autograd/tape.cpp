@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/backend/ops/elementwise.h"
+
 namespace stagegpt {
 
 Var::Var(Tensor value, Tensor grad, int leaf_id) : Var(std::move(value), grad.dtype(), leaf_id) {
@@ -38,7 +40,7 @@ void Grads::give(std::size_t i, const Tensor& grad) {
   if (slot == nullptr) return;
   if (slot->written) {
     const Tensor sum = (*this)[i].tensor;
-    backend_.add(sum, sum, grad);
+    backend_.run(Add{sum, sum, grad});
   } else if (slot->leaf) {
     backend_.copy((*this)[i].tensor, grad);
   } else {
@@ -67,22 +69,22 @@ Tape::~Tape() {
   }
 }
 
-Var Tape::record(const char* name, std::vector<Var> inputs, Tensor out, Backward backward) {
+Var Tape::record(std::string_view name, std::vector<Var> inputs, Tensor out, Backward backward) {
   return record(name, std::move(inputs), std::vector<Tensor>{std::move(out)},
                 [backward = std::move(backward)](std::vector<Tensor>& douts, Grads grads) {
                   backward(douts[0], grads);
                 })[0];
 }
 
-std::vector<Var> Tape::record(const char* name, std::vector<Var> inputs, std::vector<Tensor> outs,
+std::vector<Var> Tape::record(std::string_view name, std::vector<Var> inputs, std::vector<Tensor> outs,
                               MultiBackward backward) {
   std::vector<Var> vars = add_node(name, inputs, std::move(outs), std::move(backward));
   if (op_watch_) op_watch_(name, inputs, vars);
   return vars;
 }
 
-std::vector<Var> Tape::add_node(const char* name, const std::vector<Var>& inputs, std::vector<Tensor> outs,
-                                MultiBackward backward) {
+std::vector<Var> Tape::add_node(std::string_view name, const std::vector<Var>& inputs,
+                                std::vector<Tensor> outs, MultiBackward backward) {
   std::vector<Var> vars;
   for (Tensor& out : outs) vars.emplace_back(std::move(out));
   if (mode_ == Mode::inference || std::ranges::none_of(inputs, &Var::needs_grad)) return vars;
@@ -107,7 +109,7 @@ std::vector<Var> Tape::add_node(const char* name, const std::vector<Var>& inputs
 std::vector<Var> Tape::recompute(Function function) {
   std::vector<Var> inputs;
   Tape first(backend_, Mode::inference);
-  first.on_op([&](const char* op, std::span<const Var> used, std::span<const Var> outs) {
+  first.on_op([&](std::string_view op, std::span<const Var> used, std::span<const Var> outs) {
     if (op_watch_) op_watch_(op, used, outs);
     for (const Var& var : used) {
       // What the function computes itself has no slot on an inference tape.

@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -44,7 +45,7 @@ class Var {
   // A leaf that needs one. Its gradient is collected in `grad`, which the caller owns; that of a
   // parameter in bf16 is f32.
   Var(Tensor value, Tensor grad, int leaf_id = -1);
-  // The same, but `grad` is allocated at the first contribution, until take_grad().
+  // A leaf whose gradient is allocated at the first contribution, until take_grad().
   Var(Tensor value, DType grad, int leaf_id);
 
   const Tensor& value() const { return value_; }
@@ -102,7 +103,8 @@ class Tape {
   // Called with a leaf's id when its gradient is complete.
   using ReadyHook = std::function<void(int leaf_id)>;
   using Function = std::function<std::vector<Var>(Tape& tape)>;
-  using OpWatch = std::function<void(const char* op, std::span<const Var> inputs, std::span<const Var> outs)>;
+  using OpWatch =
+      std::function<void(std::string_view op, std::span<const Var> inputs, std::span<const Var> outs)>;
 
   // An inference tape records nothing: what an op saves for its backward is freed at once. The gradient of
   // the loss is `loss_scale`.
@@ -115,12 +117,13 @@ class Tape {
   Backend& backend() const { return backend_; }
   Mode mode() const { return mode_; }
 
-  // Records an op with one output. No two inputs that need a gradient may be the same variable. `backward`
-  // receives the gradient of the output; it is not called if the output has no gradient.
-  Var record(const char* name, std::vector<Var> inputs, Tensor out, Backward backward);
-  // The same with several outputs. An output without a gradient is passed as zeros, if another one has a
+  // Records an op with one output; `name` is a literal or another string that stays. No two inputs that need
+  // a gradient may be the same variable. `backward` receives the gradient of the output; it is not called if
+  // the output has no gradient.
+  Var record(std::string_view name, std::vector<Var> inputs, Tensor out, Backward backward);
+  // Records an op with several outputs. An output without a gradient is passed as zeros, if another one has a
   // gradient.
-  std::vector<Var> record(const char* name, std::vector<Var> inputs, std::vector<Tensor> outs,
+  std::vector<Var> record(std::string_view name, std::vector<Var> inputs, std::vector<Tensor> outs,
                           MultiBackward backward);
 
   // Returns the outputs of `function`, which calls ops on the tape that it is given, and keeps none of the
@@ -144,7 +147,7 @@ class Tape {
   // Adds loss_scale times the derivative of `loss` (one element) to the gradient of every leaf. A tape has at
   // most one backward.
   void backward(const Var& loss);
-  // The same for the derivative of Σ ⟨outputs[i], douts[i]⟩, where douts[i] has the shape of outputs[i],
+  // Adds the derivative of Σ ⟨outputs[i], douts[i]⟩, where douts[i] has the shape of outputs[i],
   // whose value is not needed any more. To pass arguments that nothing else holds lets the tape free them
   // early and write into them.
   void backward(std::vector<Var> outputs, std::vector<Tensor> douts);
@@ -157,14 +160,14 @@ class Tape {
 
  private:
   struct Node {
-    const char* name;
+    std::string_view name;
     std::vector<std::shared_ptr<GradSlot>> inputs;
     std::vector<std::shared_ptr<GradSlot>> outputs;
     MultiBackward backward;
   };
 
   // As record(), but without a call of the watch.
-  std::vector<Var> add_node(const char* name, const std::vector<Var>& inputs, std::vector<Tensor> outs,
+  std::vector<Var> add_node(std::string_view name, const std::vector<Var>& inputs, std::vector<Tensor> outs,
                             MultiBackward backward);
   void run_backward(Node& node);
 

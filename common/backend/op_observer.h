@@ -3,19 +3,24 @@
 
 #include <functional>
 #include <span>
+#include <string_view>
 
 #include "common/backend/backend.h"
-#include "common/backend/work.h"
 
 namespace stagegpt {
 
 // A call of an op.
 struct OpCall {
-  const char* name;  // a string literal
+  const char* name;  // Op::kName, a string literal
   Work work;
   // The large tensors among its arguments, in their order; a gradient that is not wanted is undefined. They
   // are valid during the call only.
   std::span<const Tensor* const> operands;
+
+  template <class Op>
+  bool is() const {
+    return std::string_view(name) == Op::kName;
+  }
 };
 
 class OpObserver {

@@ -71,4 +71,8 @@ std::string json_message(const nlohmann::json::exception& error) {
   return message.substr(0, kShown);
 }
 
+std::string json_text(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
 }  // namespace stagegpt

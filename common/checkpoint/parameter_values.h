@@ -18,7 +18,7 @@ using ParameterValues = std::function<void(std::size_t i, std::int64_t begin, st
 // The values in an arena f32 (arena_size). All arguments are borrowed.
 ParameterValues arena_values(Backend& backend, const ParameterTable& table, const Tensor& arena);
 
-// The same values, with a heartbeat after each call.
+// `values`, with a heartbeat after each call.
 ParameterValues with_heartbeat(ParameterValues values, const Heartbeat& beat);
 
 // Adam's moments.
@@ -29,7 +29,7 @@ struct MomentValues {
 // Copies values into an arena, and sets its padding to zero.
 void load_values(Backend& backend, const ParameterTable& table, const Tensor& arena,
                  const ParameterValues& values);
-// The same for a part of an arena; `tensor` is this part.
+// Loads a part of an arena; `tensor` is this part.
 void load_part(Backend& backend, const ParameterTable& table, const ArenaRange& part, const Tensor& tensor,
                const ParameterValues& values);
 

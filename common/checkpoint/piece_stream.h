@@ -61,7 +61,7 @@ class PieceStream {
   using Sources = std::map<std::int64_t, Source>;     // by the first element
   static constexpr std::int64_t kElements = 1 << 20;  // per message
 
-  // Of the first rank that has an element: rank 0 itself, if it does.
+  // Each element's source is the first rank that has it: rank 0 itself, if it does.
   static Sources sources_of(RankGroup& group, ArenaParts owned);
   // Answers rank 0's requests until the last one.
   void serve();

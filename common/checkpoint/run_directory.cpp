@@ -283,8 +283,8 @@ void RunDirectory::set_link(const char* name, const fs::path& checkpoint) {
   sync_directory(path_);
 }
 
-// Of equal losses the newest. Losses over other tokens than the newest are ignored, because they are not
-// comparable.
+// The best, of equal losses the newest. Losses over other tokens than the newest are ignored, because they
+// are not comparable.
 std::optional<fs::path> RunDirectory::best() const {
   std::optional<fs::path> best;
   TrainerState lowest;

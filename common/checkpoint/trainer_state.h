@@ -33,7 +33,7 @@ struct TrainerState {
   // The number of tokens of that loss. Losses of one run over the same number are over the same tokens.
   // Missing in states of older versions.
   std::optional<std::int64_t> validation_tokens;
-  // Of the run so far. Missing in states of older versions.
+  // The best validation of the run so far. Missing in states of older versions.
   std::optional<BestValidation> best_validation;
 };
 

@@ -17,7 +17,7 @@ struct SyncTraits {
   // work (Backend::repeat()).
   bool communicates = true;
   // sum_squared_norms() is given the norms of the backend's blocks in place of those of parts
-  // (Backend::squared_norm()).
+  // (SquaredNorm).
   bool norm_in_blocks = false;
 };
 

@@ -4,6 +4,9 @@
 #include <array>
 #include <bit>
 
+#include "common/backend/ops/elementwise.h"
+#include "common/backend/ops/sums.h"
+
 namespace stagegpt {
 namespace {
 
@@ -68,7 +71,7 @@ void TreeSync::exchange_and_add(const Tensor& out, const Tensor& sum, int partne
   for (std::int64_t i = 0; i < chunks; ++i) {
     pending[static_cast<std::size_t>(i % kInFlight)]->wait();
     const Tensor own = chunk_of(sum, i);
-    if (own.numel() > 0) backend_.add(own, own, buffer(i));
+    if (own.numel() > 0) backend_.run(Add{own, own, buffer(i)});
     if (i + kInFlight < chunks) start(i + kInFlight);
   }
 }
@@ -93,7 +96,7 @@ void TreeSync::sum_squared_norms(const Tensor& sum, const Tensor& parts) {
   const Tensor all = backend_.allocate(DType::f64, {backend_.norm_blocks(arena_size_)});
   backend_.copy(levels.empty() ? all : part(all, levels.back().own), parts);
   gather(all, levels);
-  backend_.add_norm_blocks(sum, all);
+  backend_.run(AddNormBlocks{sum, all});
 }
 
 }  // namespace stagegpt

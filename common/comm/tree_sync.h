@@ -41,7 +41,7 @@ class TreeSync final : public DividedSync {
   };
   // From distance 1 on.
   std::vector<Level> levels(std::int64_t arena_size) const;
-  // The same for an arena with one element for each block.
+  // The levels of an arena with one element for each block.
   std::vector<Level> levels_of_blocks(std::int64_t arena_size) const;
   // Sends `out` to a rank, and adds what arrives to `sum`.
   void exchange_and_add(const Tensor& out, const Tensor& sum, int partner);

@@ -211,7 +211,7 @@ Parts load_source(RankGroup& group, const DataFiles& data, const CorpusConfig& c
                            : load_text(group, data.files, config, tokenizer, threads);
 }
 
-// The same tokens mixed otherwise are other data.
+// Tokens that are mixed otherwise are other data.
 TokenIdentity identity_of(const TokenSequence& tokens, const std::vector<MixturePart>& mixture) {
   TokenIdentity identity = tokens.identity();
   if (mixture.empty()) return identity;

@@ -28,7 +28,7 @@ struct CorpusConfig {
 
 struct Corpus {
   std::unique_ptr<Tokenizer> tokenizer;
-  // Of a mixture: the training tokens of its texts, one after the other.
+  // The training tokens; of a mixture those of its texts, one after the other.
   TokenSequence train;
   std::vector<MixturePart> mixture;  // of `train`; empty if it is not mixed
   // The end of the text, or the shards named "val" where the training shards are named "train"; of a mixture,
@@ -47,7 +47,7 @@ std::unique_ptr<Tokenizer> corpus_tokenizer(const CorpusConfig& config, int thre
 // also if a requested part is shorter than one window of block_size + 1 tokens.
 Corpus load_corpus(RankGroup& group, const CorpusConfig& config, std::unique_ptr<Tokenizer> tokenizer,
                    std::int64_t block_size, int threads);
-// The same in one process, with the corpus's own tokenizer.
+// Loads a corpus in one process, with the corpus's own tokenizer.
 Corpus load_corpus(const CorpusConfig& config, std::int64_t block_size, int threads);
 
 }  // namespace stagegpt

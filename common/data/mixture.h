@@ -27,7 +27,7 @@ struct MixturePart {
   std::int64_t share = 0;  // samples of each block
 };
 
-// The same mixture with absolute paths; other data too.
+// A mixture with absolute paths; other data too.
 std::string with_absolute_paths(const std::string& data);
 
 }  // namespace stagegpt

@@ -134,7 +134,7 @@ void PreparedDataWriter::commit(const Json& manifest) {
   Json json = {{"format", kFormat}, {"version", kFormatVersion}};
   json.update(manifest);
   // File names may not be UTF-8.
-  write_file(partial_ / kManifest, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n');
+  write_file(partial_ / kManifest, json_text(json));
   sync_directory(partial_);
   std::error_code error;
   fs::rename(partial_, directory_, error);

@@ -28,7 +28,7 @@ using TokenSink = std::function<void(std::span<const std::int32_t>)>;
 void tokenize(const TextSource& text, TextRange range, const Tokenizer& tokenizer,
               const TokenizeOptions& options, const TokenSink& sink);
 
-// The same on all ranks together: each rank reads the whole text, encodes every size-th block, and gets the
+// Tokenizes on all ranks together: each rank reads the whole text, encodes every size-th block, and gets the
 // tokens of the other blocks from the ranks that have encoded them. All ranks make the same call. An error of
 // one rank is thrown on all; AgreedUserError, which names a rank, if that rank's text differs.
 void tokenize_together(RankGroup& group, const TextSource& text, TextRange range, const Tokenizer& tokenizer,

@@ -22,7 +22,7 @@ class ByteProgress {
   void operator()(std::int64_t done, std::int64_t total) {
     at(std::chrono::steady_clock::now(), done, total);
   }
-  // The same with a given time, for tests.
+  // Progress at a given time, for tests.
   void at(Time now, std::int64_t done, std::int64_t total);
 
  private:

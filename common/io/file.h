@@ -76,9 +76,9 @@ void write_fully(const FileDescriptor& file, std::span<const std::byte> bytes,
 
 // Writes a whole file, which is on the disk when the call returns. Throws std::runtime_error that names it.
 void write_file(const std::filesystem::path& path, std::string_view bytes);
-// The same, atomically: after a crash the file has either the old or the new content.
+// Writes a file atomically: after a crash the file has either the old or the new content.
 void replace_file(const std::filesystem::path& path, std::string_view bytes);
-// The same for a file that write() writes. write() gets a temporary name, and must leave the content on the
+// Replaces a file by what write() writes. write() gets a temporary name, and must leave the content on the
 // disk.
 void replace_file(const std::filesystem::path& path,
                   const std::function<void(const std::filesystem::path& temporary)>& write);

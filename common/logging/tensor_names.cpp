@@ -14,7 +14,7 @@ std::string weight_name(const Parameter& parameter) { return "the weight " + par
 
 std::string gradient_name(const Parameter& parameter) { return "the gradient of " + parameter.name; }
 
-std::vector<std::string> OutputNames::of(const std::string& op, std::span<const Var> inputs,
+std::vector<std::string> OutputNames::of(std::string_view op, std::span<const Var> inputs,
                                          std::size_t outputs) {
   const auto parameter = std::ranges::find_if(inputs, [](const Var& input) { return input.leaf_id() >= 0; });
   if (parameter == inputs.end()) {

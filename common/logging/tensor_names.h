@@ -20,7 +20,7 @@ class OutputNames {
   explicit OutputNames(const ParameterTable& table) : table_(table) {}
 
   // The names of the outputs of an op. Must be called for all ops in the order in which they run.
-  std::vector<std::string> of(const std::string& op, std::span<const Var> inputs, std::size_t outputs);
+  std::vector<std::string> of(std::string_view op, std::span<const Var> inputs, std::size_t outputs);
 
  private:
   const ParameterTable& table_;

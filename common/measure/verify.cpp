@@ -34,7 +34,7 @@ class Verified final : private PassWork {
     parameters.update_shadow();
   }
 
-  // Of all tokens of the vocabulary, on every rank.
+  // The logits of all tokens of the vocabulary, on every rank.
   std::vector<float> logits() const {
     Tape tape(backend_, Tape::Mode::inference);
     const Gpt2Config& config = model_->config();
@@ -49,7 +49,7 @@ class Verified final : private PassWork {
     parameters.clear_grads();
     make_schedule(backend_, grid_, *model_, state_.B, state_.T)->run(1, /*loss_scale=*/1, *this);
     parameters.finish_grads();
-    sync_.all().finish(parameters);
+    sync_.sync().finish(parameters);
     if (stages.size() > 1) stages.broadcast(loss_, stages.size() - 1);
     return to_host<float>(backend_, loss_)[0];
   }
@@ -79,7 +79,7 @@ class Verified final : private PassWork {
   // The losses of optimizer steps, each before its update.
   std::vector<double> losses(const VerifySettings& settings) {
     Parameters& parameters = model_->parameters();
-    GradientSync& sync = sync_.all();
+    GradientSync& sync = sync_.sync();
     AdamW optimizer(backend_, parameters, settings.adamw, sync.owned(parameters.weights().numel()),
                     sync.traits().norm_in_blocks);
     std::vector<double> losses;

@@ -19,7 +19,7 @@ enum class AttentionFlops : std::uint8_t { causal, full };
 double flops_per_token(const Gpt2Config& config, std::int64_t parameters, std::int64_t T,
                        AttentionFlops attention = AttentionFlops::causal);
 
-// The same for one training step over `tokens` tokens.
+// FLOPs of one training step over `tokens` tokens.
 double step_flops(const Gpt2Config& config, std::int64_t parameters, std::int64_t tokens, std::int64_t T,
                   AttentionFlops attention = AttentionFlops::causal);
 

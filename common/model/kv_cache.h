@@ -9,7 +9,7 @@
 
 namespace stagegpt {
 
-// Of one layer: those of `size` tokens, in (1,block_size,2C).
+// The keys and values of one layer and `size` tokens, in (1,block_size,2C).
 struct LayerCache {
   Tensor keys_and_values = {};
   std::int64_t size = 0;
@@ -35,7 +35,7 @@ class KvCache {
   // Number of tokens in the cache.
   std::int64_t size() const { return size_; }
   void clear() { size_ = 0; }
-  // Of layer l, which counts from 0.
+  // The cache of layer l, which counts from 0.
   LayerCache layer(int l) const { return {layers_[static_cast<std::size_t>(l)], size_}; }
   // Call when all layers have the keys and values of so many more tokens.
   void add(std::int64_t tokens) { size_ += tokens; }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "common/backend/ops/elementwise.h"
+
 namespace stagegpt {
 namespace {
 
@@ -26,7 +28,7 @@ Tensor LanguageModel::next_logits(Backend& backend, const Tensor& ids, KvCache& 
   const Tensor logits = last_logits(tape, ids, cache).value();
   if (logits.dtype() != DType::bf16) return logits;
   const Tensor wide = backend.allocate(DType::f32, logits.shape());
-  backend.cast(wide, logits);
+  backend.run(Cast{wide, logits});
   return wide;
 }
 

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "common/backend/ops/elementwise.h"
 #include "common/base/in_order.h"
 #include "common/model/zero_arena.h"
 #include "common/random/normal.h"
@@ -206,9 +207,9 @@ void Parameters::narrow(DType dtype, const std::function<bool(const Parameter&)>
     if (!is_narrowed(row)) {
       backend_.copy(to, from);
     } else if (dtype == DType::i8) {
-      backend_.quantise_rows(to, from);
+      backend_.run(QuantiseRows{to, from});
     } else {
-      backend_.cast(to, from);
+      backend_.run(Cast{to, from});
     }
     vars_[i] = Var(to, static_cast<int>(i));
   }
@@ -223,7 +224,7 @@ const Var& Parameters::var(std::string_view name) const {
 }
 
 void Parameters::update_shadow() {
-  if (shadow_.defined()) backend_.cast(shadow_, weights_);
+  if (shadow_.defined()) backend_.run(Cast{shadow_, weights_});
 }
 
 void Parameters::clear_grads() {

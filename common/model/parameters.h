@@ -101,7 +101,7 @@ class ParameterTable {
   int find(std::string_view name) const;
   // Number of elements of all parameters, without padding.
   std::int64_t numel() const;
-  // The same of those that are trained.
+  // Number of elements of the parameters that are trained.
   std::int64_t trained_numel() const;
   // Parameters whose names match a pattern, as in fnmatch(3), are not trained. Returns how many match.
   std::int64_t freeze(const std::string& pattern);
@@ -134,7 +134,7 @@ class Parameters {
   // on the number of its parameter, and on its index in the whole parameter. Padding is not written: it
   // stays zero. Takes little more than `threads` MB of host memory.
   void initialize(std::uint64_t seed, int threads = 1);
-  // The same for a part of the arena, such as a rank's slice.
+  // Initialises a part of the arena, such as a rank's slice.
   void initialize(std::uint64_t seed, int threads, ArenaRange part);
 
   const ParameterTable& table() const { return table_; }
@@ -146,7 +146,7 @@ class Parameters {
   const Tensor& weights() const { return weights_; }
   // (arena_size); undefined for inference. Zero where a parameter is not trained.
   const Tensor& grads() const { return grads_; }
-  // The same for a range of the arena.
+  // The gradients of a range of the arena.
   Tensor grads(const ArenaRange& range) const { return grads_.slice(range.begin, {range.size()}); }
   // The dtype of activations.
   DType activations() const { return activations_; }

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "common/backend/ops/adamw.h"
+#include "common/backend/ops/sums.h"
 #include "common/model/zero_arena.h"
 
 namespace stagegpt {
@@ -51,7 +53,7 @@ void AdamW::measure_norms(const Parameters& parameters) {
     if (norms == 0) continue;
     const Tensor of_part = squared_norms_.slice(first, {norms});
     if (part.range.size() > 0) {
-      backend_.squared_norm(of_part, parameters.grads(part.range));
+      backend_.run(SquaredNorm{of_part, parameters.grads(part.range)});
     } else {
       backend_.fill(of_part, 0);  // if it is the only part, the sum of all ranks is here
     }
@@ -71,8 +73,8 @@ void AdamW::update(const Parameters& parameters) {
   for (const auto& [range, moments, decay] : parts_) {
     if (range.size() == 0) continue;
     const Tensor shadow = parameters.shadow().defined() ? slice(parameters.shadow(), range) : Tensor();
-    backend_.adamw(slice(parameters.weights(), range), shadow, moments.m, moments.v, parameters.grads(range),
-                   squared_norm_, decay, step_);
+    backend_.run(AdamWUpdate{slice(parameters.weights(), range), shadow, moments.m, moments.v,
+                             parameters.grads(range), squared_norm_, decay, step_});
   }
 }
 

@@ -48,7 +48,7 @@ class Grid {
     model_ = world.split(data_rank, world.rank());
   }
 
-  // Of communicators that exist.
+  // A grid of communicators that exist.
   Grid(Communicator& world, std::shared_ptr<Communicator> data, std::shared_ptr<Communicator> tensor,
        std::shared_ptr<Communicator> pipeline, std::shared_ptr<Communicator> model)
       : world_(&world),

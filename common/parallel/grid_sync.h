@@ -13,16 +13,19 @@ namespace stagegpt {
 class GridSync {
  public:
   // `data` combines the gradients of the data ranks; `model` is this rank's part. All are borrowed.
-  GridSync(const Grid& grid, GradientSync& data, Backend& backend, const LanguageModel& model) : all_(&data) {
+  GridSync(const Grid& grid, GradientSync& data, Backend& backend, const LanguageModel& model)
+      : outermost_(&data) {
     const ParameterTable& table = model.parameters().table();
-    if (grid.tensor().size() > 1) all_ = &tensor_.emplace(*all_, grid.tensor(), backend, shared_end(table));
+    if (grid.tensor().size() > 1)
+      outermost_ = &tensor_.emplace(*outermost_, grid.tensor(), backend, shared_end(table));
     if (grid.pipeline().size() > 1)
-      all_ = &pipeline_.emplace(*all_, grid.pipeline(), backend, table, tied_matrix(model));
+      outermost_ = &pipeline_.emplace(*outermost_, grid.pipeline(), backend, table, tied_matrix(model));
   }
   GridSync(const GridSync&) = delete;
   GridSync& operator=(const GridSync&) = delete;
 
-  GradientSync& all() { return *all_; }
+  // What the trainer calls: the synchronisation of the data ranks, within those of the grid.
+  GradientSync& sync() { return *outermost_; }
 
  private:
   // The number of a matrix that the first and the last stage have.
@@ -33,7 +36,7 @@ class GridSync {
 
   std::optional<TensorSync> tensor_;
   std::optional<PipelineSync> pipeline_;
-  GradientSync* all_;
+  GradientSync* outermost_;
 };
 
 }  // namespace stagegpt

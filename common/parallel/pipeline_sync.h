@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "common/backend/ops/elementwise.h"
+#include "common/backend/ops/sums.h"
 #include "common/comm/communicator.h"
 #include "common/comm/gradient_sync.h"
 
@@ -55,7 +57,7 @@ class PipelineSync final : public GradientSync {
     of_stage_.sum_squared_norms(own, parts);
     backend_.copy(all.slice(stages_.rank(), {1}), own);
     stages_.all_gather(all)->wait();
-    backend_.sum(sum, all);
+    backend_.run(Sum{sum, all});
   }
 
   void share_weights(Parameters& parameters) override {
@@ -80,7 +82,7 @@ class PipelineSync final : public GradientSync {
     if (!is_first()) return stages_.send(grad, 0)->wait();
     const Tensor lasts = backend_.allocate(grad.dtype(), grad.shape());
     stages_.receive(lasts, last())->wait();
-    backend_.add(grad, grad, lasts);
+    backend_.run(Add{grad, grad, lasts});
   }
 
   void copy_tied(const Tensor& matrix) {

@@ -2,6 +2,7 @@
 
 #include "common/autograd/ops/cross_entropy.h"
 #include "common/autograd/ops/embedding.h"
+#include "common/backend/ops/elementwise.h"
 #include "common/model/vocabulary_padding.h"
 
 namespace stagegpt {
@@ -24,14 +25,14 @@ Tensor reduce_scatter(Backend& be, Communicator& ranks, const Tensor& summand, c
   if (narrow || padding > 0) {
     all = be.allocate(narrow ? DType::f32 : summand.dtype(), {size});
     const Tensor front = all.slice(0, summand.shape());
-    narrow ? be.cast(front, summand) : be.copy(front, summand);
+    narrow ? be.run(Cast{front, summand}) : be.copy(front, summand);
     if (padding > 0) be.fill(all.slice(summand.numel(), {padding}), 0);
   }
   ranks.reduce_scatter(all)->wait();
   const Tensor own = ranks.own_slice(all).view(rows);
   if (!narrow) return own;
   const Tensor rounded = be.allocate(summand.dtype(), rows);
-  be.cast(rounded, own);
+  be.run(Cast{rounded, own});
   return rounded;
 }
 
@@ -48,7 +49,7 @@ Var gathered(Tape& tape, Communicator& ranks, Var rows, const Shape& shape) {
   Backend& be = tape.backend();
   const Shape own = rows.value().shape();                         // (N/R,C)
   const Tensor all = all_gather(be, ranks, rows.value(), shape);  // (B,T,C)
-  return tape.record("gathered", {rows}, all, [=, &be, &ranks](const Tensor& dall, Grads g) {
+  return tape.record(kGathered, {rows}, all, [=, &be, &ranks](const Tensor& dall, Grads g) {
     g.give(0, reduce_scatter(be, ranks, g.writable(dall), own));
   });
 }
@@ -66,7 +67,7 @@ Var scattered_sum(Tape& tape, Communicator& ranks, Var summand) {
   }
   const Tensor rows = be.allocate(all.dtype(), own);  // copied, so that the memory of all rows is free
   be.copy(rows, reduce_scatter(be, ranks, all, own));
-  return tape.record("scattered_sum", {summand}, rows, [=, &be, &ranks](const Tensor& drows, Grads g) {
+  return tape.record(kScatteredSum, {summand}, rows, [=, &be, &ranks](const Tensor& drows, Grads g) {
     g.give(0, all_gather(be, ranks, drows, shape));
   });
 }
@@ -76,7 +77,7 @@ Var vocabulary_embedding(Tape& tape, Communicator& ranks, const Tensor& ids, Var
   if (ranks.size() == 1) return embedding(tape, ids, std::move(wte), std::move(wpe));
   Backend& be = tape.backend();
   const Tensor own_ids = be.allocate(DType::i32, ids.shape());  // (B,T)
-  be.ids_in_part(own_ids, ids, part.first, part.count, wte.value().shape()[0]);
+  be.run(IdsInPart{own_ids, ids, part.first, part.count, wte.value().shape()[0]});
   return scattered_sum(tape, ranks, embedding(tape, own_ids, std::move(wte), std::move(wpe)));
 }
 
@@ -88,17 +89,17 @@ Var vocabulary_cross_entropy(Tape& tape, Communicator& ranks, Var logits, const 
   const std::int64_t N = targets.numel();
   const DType dtype = statistics_dtype(x.dtype());
   const Tensor own_targets = be.allocate(DType::i32, targets.shape());
-  be.ids_in_part(own_targets, targets, part.first, part.count, x.shape()[-1]);
+  be.run(IdsInPart{own_targets, targets, part.first, part.count, x.shape()[-1]});
   const Tensor parts = be.allocate(dtype, {ranks.size(), 2, N}), own = ranks.own_slice(parts);
-  be.cross_entropy_part_forward(own.slice(0, {N}), own.slice(N, {N}), x, own_targets, part.count);
+  be.run(CrossEntropyPartForward{own.slice(0, {N}), own.slice(N, {N}), x, own_targets, part.count});
   ranks.all_gather(parts)->wait();
   const Tensor loss = be.allocate(dtype, {1}), lse = be.allocate(dtype, {N});
-  be.cross_entropy_of_parts(loss, lse, parts);
+  be.run(CrossEntropyOfParts{loss, lse, parts});
   logits.take_value();  // so that the gradient may overwrite them
   return tape.record("vocabulary_cross_entropy", {logits}, loss,
                      [=, &be, count = part.count](const Tensor& dloss, Grads g) {
                        const Tensor dlogits = g.reuse(x);  // (B,T,…)
-                       be.cross_entropy_backward(dlogits, dloss, x, lse, own_targets, count);
+                       be.run(CrossEntropyBackward{dlogits, dloss, x, lse, own_targets, count});
                        g.give(0, dlogits);
                      });
 }

@@ -22,6 +22,10 @@ namespace stagegpt {
 // The shape (N/R,C) of a rank's rows of N rows (…,C). One rank has the shape itself.
 Shape rows_of_rank(const Communicator& ranks, const Shape& shape);
 
+// The names on the tape.
+inline constexpr std::string_view kGathered = "gathered";
+inline constexpr std::string_view kScatteredSum = "scattered_sum";
+
 // From each rank's rows (N/R,C) to all rows, in the order of ranks, as `shape` (B,T,C). If the ranks' rows
 // are more than N, the last ones are left out. Forward: all-gather. Backward: reduce-scatter.
 Var gathered(Tape& tape, Communicator& ranks, Var rows, const Shape& shape);

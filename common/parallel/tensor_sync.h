@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/backend/ops/sums.h"
 #include "common/comm/communicator.h"
 #include "common/comm/gradient_sync.h"
 
@@ -52,13 +53,13 @@ class TensorSync final : public GradientSync {
     const std::int64_t first = tensor_ranks_.rank() == 0 ? 0 : 1;
     const Tensor data_parts = backend_.allocate(DType::f64, {P});
     for (std::int64_t i = 0; i < P; ++i)
-      backend_.sum(data_parts.slice(i, {1}), parts.slice(2 * i + first, {2 - first}));
+      backend_.run(Sum{data_parts.slice(i, {1}), parts.slice(2 * i + first, {2 - first})});
     const Tensor all = backend_.allocate(DType::f64, {tensor_ranks_.size()}),
                  own = P == 1 ? data_parts : backend_.allocate(DType::f64, {1});
     data_.sum_squared_norms(own, data_parts);
     backend_.copy(all.slice(tensor_ranks_.rank(), {1}), own);
     tensor_ranks_.all_gather(all)->wait();
-    backend_.sum(sum, all);
+    backend_.run(Sum{sum, all});
   }
 
   void share_weights(Parameters& parameters) override { data_.share_weights(parameters); }

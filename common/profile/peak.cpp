@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/autograd/ops/linear.h"
 #include "common/base/error.h"
 #include "common/base/seconds_since.h"
 #include "common/profile/random_tensor.h"
@@ -19,7 +20,7 @@ double product_seconds(Backend& backend, std::int64_t n, GemmEffort effort) {
   for (int i = 0; i < effort.tries || seconds_since(begin) < effort.seconds; ++i) {
     backend.synchronize();
     const auto start = std::chrono::steady_clock::now();
-    backend.linear_forward(out, a, b, Tensor());
+    backend.run(LinearForward{out, a, b, Tensor()});
     backend.synchronize();
     const double seconds = seconds_since(start);
     best = i == 0 ? seconds : std::min(best, seconds);

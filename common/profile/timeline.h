@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "common/backend/work.h"
+#include "common/backend/op.h"
 #include "common/tensor/shape.h"
 
 namespace stagegpt {

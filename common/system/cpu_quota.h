@@ -8,7 +8,7 @@ namespace stagegpt {
 
 // In cores; nothing where there is no limit.
 std::optional<double> cpu_quota();
-// Of a control group's cpu.max, "200000 100000": 2 cores. Nothing for "max 100000".
+// The quota in a control group's cpu.max, "200000 100000": 2 cores. Nothing for "max 100000".
 std::optional<double> parse_cpu_quota(std::string_view cpu_max);
 
 }  // namespace stagegpt

@@ -75,7 +75,7 @@ class CachingAllocator {
   void forget_peak();
 
  private:
-  // Of a block for so many bytes.
+  // The size of a block for so many bytes.
   std::size_t block_size(std::size_t bytes) const;
   void return_to_source(void* block, std::size_t size) noexcept;
   bool is_free(const Block& block);

@@ -36,7 +36,7 @@ class Tensor {
     return static_cast<T*>(raw());
   }
 
-  // The same elements with another shape.
+  // A tensor of these elements with another shape.
   Tensor view(Shape shape) const {
     check(shape.numel() == numel(), "tensor: cannot view ", shape_, " as ", shape);
     return {storage_, dtype_, shape, offset_};

@@ -10,7 +10,7 @@ namespace {
 
 using Hash = std::array<char, 32>;
 
-// Of the weights and, if there is one, of their shadow.
+// The hash of the weights and, if there is one, of their shadow.
 Hash hash_of(RankGroup& group, Backend& backend, const Parameters& parameters) {
   constexpr std::int64_t kElements = 1 << 20;  // copied at a time, to need little memory
   ContentHash hash;

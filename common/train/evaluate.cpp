@@ -56,7 +56,7 @@ void count_bytes(std::span<const std::int32_t> targets, std::span<const std::int
 // Adds the losses of logits (N,Vp), and counts the predictions that are right. targets (N).
 void add_rows(Backend& backend, const Tensor& logits, const Tensor& targets, std::int64_t V, Sums& sums) {
   const Tensor correct = backend.allocate(DType::i32, {1});
-  backend.count_correct(correct, logits, targets, V);
+  backend.run(CountCorrect{correct, logits, targets, V});
   Tape tape(backend, Tape::Mode::inference);
   const Var loss = cross_entropy(tape, Var(logits), targets, V);
   sums.tokens += targets.numel();

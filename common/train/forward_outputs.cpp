@@ -5,7 +5,12 @@
 #include <tuple>
 #include <utility>
 
+#include "common/autograd/ops/add.h"
+#include "common/autograd/ops/attention.h"
+#include "common/autograd/ops/layernorm.h"
+#include "common/autograd/ops/linear.h"
 #include "common/parallel/parts.h"
+#include "common/parallel/tensor_parallel.h"
 
 namespace stagegpt {
 namespace {
@@ -37,27 +42,27 @@ ForwardOutputs::ForwardOutputs(const Grid& grid, Backend& backend, const Languag
       names_(model.parameters().table()) {}
 
 Tape::OpWatch ForwardOutputs::watch() {
-  return [this](const char* op, std::span<const Var> inputs, std::span<const Var> outputs) {
+  return [this](std::string_view op, std::span<const Var> inputs, std::span<const Var> outputs) {
     record(op, inputs, outputs);
   };
 }
 
 void ForwardOutputs::record(std::string_view op, std::span<const Var> inputs, std::span<const Var> outputs) {
-  if (op == "gathered") return;  // has been recorded in parts
+  if (op == kGathered) return;  // has been recorded in parts
   // At the end of a stage, one op of a single process is two ops: an addition here, and a layernorm on the
   // next stage.
   const ModelStage stage = stage_of(grid_);
-  if (op == "layernorm" && !stage.is_first()) op = "residual_layernorm";
-  const std::vector<std::string> names = names_.of(std::string(op), inputs, outputs.size());
+  if (op == kLayernorm && !stage.is_first()) op = kResidualLayernorm;
+  const std::vector<std::string> names = names_.of(op, inputs, outputs.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Tensor& output = outputs[i].value();
     const Shape& shape = output.shape();
     if (shape.rank() == 1) continue;  // the loss of one forward pass
     Part part = part_of(op, inputs, shape);
     part.name = names[i];
-    if (op == "add")
+    if (op == kAdd)
       part.name = concat("the residual stream before h.", stage.end_block(model_.config().n_layer), ".ln_1");
-    if (op == "scattered_sum") {  // what was recorded last is a summand
+    if (op == kScatteredSum) {  // what was recorded last is a summand
       part.name = parts_.back().name;
       parts_.pop_back();
     }
@@ -90,11 +95,11 @@ ForwardOutputs::Part ForwardOutputs::part_of(std::string_view op, std::span<cons
   const std::int64_t width = shape[-1], R = grid_.tensor().size(), r = grid_.tensor().rank();
   Part part{.columns = width, .held = {{0, width}}};
   if (shape.rank() == 2) part.first_row = r * shape[0];
-  if (op == "attention") {  // its heads
+  if (op == kAttention) {  // its heads
     part.columns = R * width;
     part.held = {{r * width, width}};
   }
-  if (op == "linear") {  // a column for each row of the matrix, but without padding
+  if (op == kLinear) {  // a column for each row of the matrix, but without padding
     const Parameter& matrix = model_.parameters().table()[static_cast<std::size_t>(inputs[1].leaf_id())];
     part.columns = whole_table_[static_cast<std::size_t>(matrix.number)].shape[0];
     part.held = {{0, part.columns}};

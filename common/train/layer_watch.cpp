@@ -4,8 +4,13 @@
 #include <cmath>
 #include <limits>
 
+#include "common/autograd/ops/add.h"
+#include "common/autograd/ops/layernorm.h"
+#include "common/autograd/ops/linear.h"
+#include "common/backend/ops/sums.h"
 #include "common/comm/agreement.h"
 #include "common/parallel/parts.h"
+#include "common/parallel/tensor_parallel.h"
 
 namespace stagegpt {
 namespace {
@@ -91,14 +96,14 @@ double LayerWatch::elements_of(const Shape& stream) const {
 }
 
 void LayerWatch::look(std::string_view op, std::span<const Var> inputs, std::span<const Var> outputs) {
-  if (op == "layernorm") {  // the first of the pass; all others are part of an addition
+  if (op == kLayernorm) {  // the first of the pass; all others are part of an addition
     stream_squares_ = squares(floats_to_host(backend_, inputs[0].value()));
     additions_ = 2 * stage_of(grid_).first_block(model_.config().n_layer);
   }
-  if (op == "gathered") tokens_ = outputs[0].value().numel() / model_.config().n_embd;
-  if (op == "activation_linear") mark_active(inputs[0].value());
+  if (op == kGathered) tokens_ = outputs[0].value().numel() / model_.config().n_embd;
+  if (op == kActivationLinear) mark_active(inputs[0].value());
   // The last addition of a stage has no layernorm.
-  if (op != "residual_layernorm" && op != "add") return;
+  if (op != kResidualLayernorm && op != kAdd) return;
   BlockSums& block = blocks_[static_cast<std::size_t>(additions_ / 2)];
   const bool of_mlp = additions_++ % 2 == 1;
   (of_mlp ? block.before_mlp : block.before_attention) += stream_squares_;
@@ -120,7 +125,8 @@ void LayerWatch::before_update() {
   before_.clear();
   for (std::size_t i = 0; i < pieces_.size(); ++i) {
     const ArenaRange& range = pieces_[i].range;
-    backend_.squared_norm(norms.slice(static_cast<std::int64_t>(i), {1}), model_.parameters().grads(range));
+    backend_.run(
+        SquaredNorm{norms.slice(static_cast<std::int64_t>(i), {1}), model_.parameters().grads(range)});
     before_.push_back(
         floats_to_host(backend_, model_.parameters().weights().slice(range.begin, {range.size()})));
     parameters_[pieces_[i].layer].weights += squares(before_.back());

@@ -14,8 +14,8 @@
 
 namespace stagegpt {
 
-// Of the residual stream after a transformer block and of what the block adds to it, over all tokens of the
-// step.
+// Measures of the residual stream after a transformer block and of what the block adds to it, over all tokens
+// of the step.
 struct BlockActivations {
   double mean = 0, rms = 0, largest = 0;      // of the stream's elements; the largest absolute value
   double attention_added = 0, mlp_added = 0;  // rms of a branch's output / rms of the stream before it

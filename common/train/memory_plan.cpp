@@ -123,7 +123,7 @@ MemoryPlan plan_micro_step(const Run& run, const TrainerConfig& trainer, std::in
   return is_large ? plan_large_batch(run, trainer, small_batch) : plan_two_steps(run, trainer);
 }
 
-// Of one tensor, as the allocator rounds it.
+// The memory of one tensor, as the allocator rounds it.
 std::size_t bytes_of_losses(std::int64_t passes) {
   const std::unique_ptr<Backend> backend = make_planning_backend();
   const Tensor losses = backend->allocate(DType::f32, {passes});

@@ -34,11 +34,11 @@ MemoryPlan plan_memory(const Gpt2Config& config, const TrainerConfig& trainer, s
                        const GradientSync& sync, DType activations = DType::f32, int tensor_ranks = 1,
                        int stages = 1);
 
-// The same for generation, after a prompt of one token: weights, a bf16 copy of the matrices if `matrices` is
+// Bytes for generation, after a prompt of one token: weights, a bf16 copy of the matrices if `matrices` is
 // bf16, and the KV cache of a full context. A longer prompt needs memory for its activations in addition.
 std::size_t plan_generation(const Gpt2Config& config, DType matrices);
 
-// The same for an evaluation (evaluate.h) in batches of B windows of T tokens.
+// Bytes for an evaluation (evaluate.h) in batches of B windows of T tokens.
 std::size_t plan_evaluation(const Gpt2Config& config, std::int64_t B, std::int64_t T, DType activations,
                             DType matrices = DType::f32);
 

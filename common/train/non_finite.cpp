@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "common/backend/ops/sums.h"
 #include "common/comm/agreement.h"
 #include "common/logging/tensor_names.h"
 
@@ -32,7 +33,7 @@ class Search {
  public:
   Search(Backend& backend, const ParameterTable& table) : backend_(backend), table_(table), names_(table) {}
 
-  void look(const char* op, std::span<const Var> inputs, std::span<const Var> outputs) {
+  void look(std::string_view op, std::span<const Var> inputs, std::span<const Var> outputs) {
     if (found_) return;
     for (const Var& input : inputs) {
       if (input.leaf_id() >= 0 && !all_finite(backend_, input.value())) {
@@ -62,7 +63,7 @@ std::optional<FoundTensor> first_non_finite_output(Backend& backend, const Langu
                                                    const DropoutPosition& dropout) {
   Search search(backend, model.parameters().table());
   Tape tape(backend, Tape::Mode::inference);
-  tape.on_op([&](const char* op, std::span<const Var> inputs, std::span<const Var> outputs) {
+  tape.on_op([&](std::string_view op, std::span<const Var> inputs, std::span<const Var> outputs) {
     search.look(op, inputs, outputs);
   });
   model.loss(tape, ids, targets, {.dropout = dropout});
@@ -77,7 +78,8 @@ std::optional<FoundTensor> first_non_finite_gradient(Backend& backend, const Par
     const Parameter& parameter = parameters.table()[i];
     const std::int64_t time = FoundTensor::kBackward + FoundTensor::kMostOps - parameter.number;
     if (first && first->time < time) continue;
-    backend.squared_norm(squared_norm, parameters.grads().slice(parameter.offset, parameter.arena_shape()));
+    backend.run(
+        SquaredNorm{squared_norm, parameters.grads().slice(parameter.offset, parameter.arena_shape())});
     if (!std::isfinite(to_host<double>(backend, squared_norm)[0])) first = {gradient_name(parameter), time};
   }
   return first;

@@ -17,7 +17,7 @@ namespace stagegpt {
 
 class RunLog {
  public:
-  // Of a run that has done `first` of `steps` steps. Both references are borrowed.
+  // The log of a run that has done `first` of `steps` steps. Both references are borrowed.
   RunLog(RankGroup& group, const RunDirectory& directory, std::int64_t first, std::int64_t steps,
          std::int64_t tokens_per_step);
   RunLog(const RunLog&) = delete;

@@ -32,13 +32,13 @@ struct StepMetrics {
 // The fields of a validation as a JSON object.
 Json to_json(const ValidationResult& validation);
 
-// Those of answered questions; null for NaN.
+// The fields of answered questions; null for NaN.
 Json to_json(const ChoiceResult& task);
 
 // A line of metrics.jsonl. Infinity and NaN, for which JSON has no number, become null.
 Json to_json(const StepMetrics& metrics);
 
-// The same as TensorBoard curves.
+// The metrics as TensorBoard curves.
 std::vector<Scalar> to_scalars(const StepMetrics& metrics);
 // A validation as curves whose names begin with "group/".
 std::vector<Scalar> to_scalars(const std::string& group, const ValidationResult& validation);

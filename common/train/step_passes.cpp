@@ -115,7 +115,7 @@ void StepPasses::send_when_ready(Tape& tape) {
 
 void StepPasses::watch(Tape& tape, std::int64_t pass) const {
   tape.on_op([first = pass == 0 ? watch_ : Tape::OpWatch(), layers = layers_](
-                 const char* op, std::span<const Var> inputs, std::span<const Var> outs) {
+                 std::string_view op, std::span<const Var> inputs, std::span<const Var> outs) {
     if (first) first(op, inputs, outs);
     if (layers != nullptr) layers->look(op, inputs, outs);
   });

@@ -72,7 +72,7 @@ class StepPasses final : private PassWork {
   Tensor losses_;                   // (passes)
   Recording first_pass_, other_pass_;
   bool repeated_ = false;  // the pass is recorded, or repeats one that was
-  // Of the step:
+  // What a step needs, until it ends:
   std::int64_t step_ = 0;
   Tape::OpWatch watch_;
   LayerWatch* layers_ = nullptr;

@@ -17,7 +17,7 @@ Trainer::Trainer(Backend& backend, const Grid& grid, GradientSync& sync, Languag
       grid_(grid),
       model_(model),
       grid_sync_(grid, sync, backend, model),
-      sync_(grid_sync_.all()),
+      sync_(grid_sync_.sync()),
       seed_(config.seed),
       schedule_(config.schedule),
       clock_(backend.make_timer()),

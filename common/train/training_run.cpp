@@ -3,17 +3,15 @@
 #include <algorithm>
 #include <chrono>
 
-#include "common/base/grouped.h"
 #include "common/base/seconds_since.h"
 #include "common/comm/agreement.h"
 #include "common/model/flops.h"
-#include "common/parallel/whole_values.h"
 #include "common/profile/peak.h"
 #include "common/system/stop_signals.h"
 #include "common/train/checkpoint_arenas.h"
 #include "common/train/compare_weights.h"
-#include "common/train/forward_outputs.h"
 #include "common/train/resumed_state.h"
+#include "common/train/traced_step.h"
 
 namespace stagegpt {
 
@@ -27,14 +25,9 @@ TrainingRun::TrainingRun(Backend& backend, const Grid& grid, GradientSync& sync,
       config_(config),
       data_(corpus.train, model.config().block_size, config.trainer.seed, corpus.mixture),
       train_identity_(corpus.train_identity),
-      sample_(validation_sample(corpus.validation.size(), data_.seq_len(), config)),
+      validation_(backend, grid, model, corpus, config),
       trainer_(backend, grid, sync, model, data_, config.trainer),
-      saver_(grid, backend, model, *corpus.tokenizer, config.keep, config.trainer.timeline) {
-  if (sample_.all > 0) {
-    validation_.emplace(corpus.validation, *corpus.tokenizer, data_.seq_len(), config.trainer.batch_size,
-                        grid.model().size());
-  }
-}
+      saver_(grid, backend, model, *corpus.tokenizer, config.keep, config.trainer.timeline) {}
 
 void TrainingRun::resume(const std::filesystem::path& checkpoint) {
   const TrainerState state = parse_trainer_state(text_from_root(group_, [&] {
@@ -46,14 +39,12 @@ void TrainingRun::resume(const std::filesystem::path& checkpoint) {
                {with_heartbeat(moments->values().m, StopSignals::throw_if_requested),
                 with_heartbeat(moments->values().v, StopSignals::throw_if_requested)});
   trainer_.restore(state.step, state.data_position);
-  best_validation_ = state.best_validation;
+  validation_.restore(state.best_validation);
   saved_step_ = state.step;
 }
 
 bool TrainingRun::has_steps_left() const {
-  const bool patient =
-      config_.patience == 0 || !best_validation_ || best_validation_->worse < config_.patience;
-  return trainer_.steps_done() < config_.last_step && patient;
+  return trainer_.steps_done() < config_.last_step && validation_.has_patience();
 }
 
 void TrainingRun::open_log() {
@@ -85,9 +76,9 @@ TrainingResult TrainingRun::run(RunDirectory* directory) {
                 " steps skipped"));
   }
   result.interrupted = stopped && has_steps_left();
-  if (!has_steps_left() && result.steps < config_.last_step) result.best_validation = best_validation_;
+  if (!has_steps_left() && result.steps < config_.last_step) result.best_validation = validation_.best();
   if (saved_step_ != result.steps) save();
-  if (!result.interrupted) validate_all(result, result.steps > first);
+  if (!result.interrupted) validation_.run_on_all(result, result.steps > first, log());
   if (result.train_loss && log_) result.tokens_per_second = log_->tokens_per_second();
   result.seconds = seconds_since(start);
   group_.enter(kUnwatched);
@@ -99,12 +90,10 @@ bool TrainingRun::train_steps(TrainingResult& result) {
   bool stopped = false;
   while (!stopped && has_steps_left()) {
     profiled_step(result);
-    stopped = stop_requested();
+    stopped = any(group_, StopSignals::requested());
   }
   return stopped;
 }
-
-bool TrainingRun::stop_requested() const { return any(group_, StopSignals::requested()); }
 
 void TrainingRun::find_peak() {
   const Peak own = config_.peak ? *config_.peak : measure_peak(backend_, kQuickGemm);
@@ -136,12 +125,10 @@ void TrainingRun::step(TrainingResult& result) {
   const StepReport report = train();
   if (!report.finite()) on_non_finite(report);
   bool checkpoint = due(config_.checkpoint_every) || trainer_.steps_done() == config_.trainer.schedule.steps;
-  validated_.reset();
-  answered_.reset();
+  validation_.forget();
   if (checkpoint || due(config_.eval_every)) {
-    const bool best = validate();
+    const bool best = validation_.run(trainer_.steps_done(), log());
     checkpoint = checkpoint || (best && config_.patience > 0);
-    answered_ = answer();
   }
   if (log_) log_->step(metrics_of(report));
   result.train_loss = report.loss;
@@ -152,76 +139,17 @@ void TrainingRun::step(TrainingResult& result) {
 StepReport TrainingRun::train() {
   layers_.clear();
   const bool measured = config_.watch_layers > 0 && (trainer_.steps_done() + 1) % config_.watch_layers == 0;
-  if (!measured) return traced_step(nullptr);
+  if (!measured) return train(nullptr);
   LayerWatch layers(grid_, backend_, model_, trainer_.optimizer().owned());
-  const StepReport report = traced_step(&layers);
+  const StepReport report = train(&layers);
   layers_ = layers.finish();
   return report;
 }
 
-StepReport TrainingRun::traced_step(LayerWatch* layers) {
+StepReport TrainingRun::train(LayerWatch* layers) {
   if (trainer_.steps_done() >= traced_until_) return trainer_.step({}, layers);
-  const bool is_of_first_model = grid_.data().rank() == 0;
-  ForwardOutputs outputs(grid_, backend_, model_);
-  const StepReport report = trainer_.step(is_of_first_model ? outputs.watch() : Tape::OpWatch(), layers);
-  group_.enter("trace");
-  trainer_.gather_weights();
-  write_step_trace(is_of_first_model ? outputs.collect() : std::vector<TracedOutput>(), report.loss);
-  return report;
-}
-
-void TrainingRun::write_step_trace(std::vector<TracedOutput> outputs, double loss) {
-  constexpr std::size_t kGradients = 0, kWeights = 1;
-  PieceStream stream(group_, backend_, placed_in_parts(table_, grid_),
-                     {gradient_arena(grid_, model_, trainer_.optimizer()),
-                      checkpoint_arenas(grid_, model_, trainer_.optimizer()).front()});
-  stream.run([&] {
-    make_directories(directory_->traces());
-    write_trace(directory_->traces() / trace_name(trainer_.steps_done()), table_,
-                {std::move(outputs), loss, stream.values(kGradients), stream.values(kWeights)},
-                [this] { group_.beat(); });
-  });
-}
-
-bool TrainingRun::validate() {
-  if (validation_) validated_ = validate(sample_);
-  if (!validated_) return false;
-  const std::int64_t step = trainer_.steps_done();
-  best_validation_ = after_validation(best_validation_, step, validated_->loss, validated_->tokens);
-  return best_validation_->step == step;
-}
-
-std::optional<ChoiceResult> TrainingRun::answer() {
-  if (!config_.task) return std::nullopt;
-  const std::int64_t T = data_.seq_len(), windows = std::min(config_.trainer.batch_size, evaluation_batch(T));
-  const ChoiceOptions options{
-      .batch_size = choice_batch(*config_.task, windows * T), .stoppable = true, .stopping = &group_};
-  const auto result = evaluate_choices(grid_.data().group(), backend_, model_, *config_.task, options);
-  if (result) note(description(*result));
-  return result;
-}
-
-void TrainingRun::validate_all(TrainingResult& result, bool own_steps) {
-  if (config_.task) {
-    result.task = answered_ ? answered_ : answer();
-    result.interrupted = !result.task;
-  }
-  if (!validation_ || result.interrupted) return;
-  const WindowSample all = validation_->all();
-  if (own_steps && !sample_.is_all()) {
-    note(concat("validation of all ", grouped(all.count * data_.seq_len()), " tokens"));
-  }
-  result.validation = validated_ && sample_.is_all() ? validated_ : validate(all);
-  result.interrupted = !result.validation;
-  const bool last_of_run = result.steps == config_.trainer.schedule.steps || result.best_validation;
-  if (result.validation && last_of_run && log_) log_->validation_of_all(result.steps, *result.validation);
-}
-
-std::optional<ValidationResult> TrainingRun::validate(const WindowSample& windows) {
-  const auto progress = [this](std::int64_t done, std::int64_t total) {
-    if (log_) log_->validation(done, total);
-  };
-  return validation_->run(grid_.data().group(), backend_, model_, windows, progress, &group_);
+  return traced_step(trainer_, grid_, backend_, model_, layers,
+                     directory_ ? directory_->traces() : std::filesystem::path());
 }
 
 void TrainingRun::sample() {
@@ -264,13 +192,9 @@ StepMetrics TrainingRun::metrics_of(const StepReport& report) const {
           .step_flops = step_flops(model_.config(), table_.numel(), tokens, T),
           .peak_flops_per_second = peak_flops_per_second_,
           .peak_memory_bytes = backend_.memory_stats().peak_bytes_in_use,
-          .validation = validated_,
-          .task = answered_,
+          .validation = validation_.validated(),
+          .task = validation_.answered(),
           .layers = layers_};
-}
-
-std::optional<double> TrainingRun::validation_loss() const {
-  return validated_ ? std::optional(validated_->loss) : std::nullopt;
 }
 
 void TrainingRun::save() {
@@ -304,21 +228,22 @@ void TrainingRun::try_to_save() {
 bool TrainingRun::save_before(std::int64_t step) {
   const TrainerConfig& config = config_.trainer;
   trainer_.restore(step, trainer_.data_position() - config.batch_size * config.grad_accumulation);
-  validated_.reset();
+  validation_.forget();
   if (saved_step_ != step) try_to_save();
   return saved_step_ == step;
 }
 
 TrainerState TrainingRun::state() const {
+  const std::optional<ValidationResult>& validated = validation_.validated();
   return {.step = trainer_.steps_done(),
           .data_position = trainer_.data_position(),
           .seed = config_.trainer.seed,
           .schedule = config_.trainer.schedule,
           .train_tokens = data_.tokens().size(),
           .train_identity = train_identity_,
-          .validation_loss = validation_loss(),
-          .validation_tokens = validated_ ? std::optional(validated_->tokens) : std::nullopt,
-          .best_validation = best_validation_};
+          .validation_loss = validated ? std::optional(validated->loss) : std::nullopt,
+          .validation_tokens = validated ? std::optional(validated->tokens) : std::nullopt,
+          .best_validation = validation_.best()};
 }
 
 }  // namespace stagegpt

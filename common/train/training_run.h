@@ -6,9 +6,9 @@
 #include <string>
 
 #include "common/data/corpus.h"
-#include "common/logging/step_trace.h"
 #include "common/train/checkpoint_saver.h"
 #include "common/train/run_log.h"
+#include "common/train/run_validation.h"
 #include "common/train/trainer.h"
 #include "common/train/training_run_config.h"
 
@@ -42,14 +42,13 @@ class TrainingRun {
   bool has_steps_left() const;
   // Opens the log of rank 0; its files only if steps remain.
   void open_log();
+  RunLog* log() { return log_ ? &*log_ : nullptr; }
   // Tokens of a step.
   std::int64_t step_tokens() const {
     return config_.trainer.batch_size * config_.trainer.grad_accumulation * data_.seq_len();
   }
   // Steps while there are any, or until a signal is received. Returns whether it was.
   bool train_steps(TrainingResult& result);
-  // Whether any rank has received a signal.
-  bool stop_requested() const;
   // Finds the peak of all ranks together, for MFU.
   void find_peak();
   // step(), recorded if the step is part of the profile.
@@ -60,17 +59,8 @@ class TrainingRun {
   void step(TrainingResult& result);
   // One training step, with the health of its layers every watch_layers steps.
   StepReport train();
-  // The same, with a trace if it is one of the first trace_steps. `layers` may be null.
-  StepReport traced_step(LayerWatch* layers);
-  // Of the last step, on rank 0. A collective call.
-  void write_step_trace(std::vector<TracedOutput> outputs, double loss);
-  // Validates on the sample, after a step. Returns whether this is the best validation so far.
-  bool validate();
-  // Answers the task's questions.
-  std::optional<ChoiceResult> answer();
-  // Validates on all tokens, at the end. `own_steps`: whether this call of run() did any step.
-  void validate_all(TrainingResult& result, bool own_steps);
-  std::optional<ValidationResult> validate(const WindowSample& windows);
+  // With a trace if it is one of the first trace_steps. `layers` may be null.
+  StepReport train(LayerWatch* layers);
   void sample();
   // Prints a line, on rank 0.
   void note(const std::string& text);
@@ -78,10 +68,9 @@ class TrainingRun {
   // Throws or prints a note, according to config.non_finite.
   void on_non_finite(const StepReport& report);
   StepMetrics metrics_of(const StepReport& report) const;
-  std::optional<double> validation_loss() const;
   // Saves a checkpoint.
   void save();
-  // The same, but prints a warning if the run can continue without it (disk full, out of memory).
+  // Saves a checkpoint, but prints a warning if the run can continue without it (disk full, out of memory).
   void try_to_save();
   // Undoes a step that was skipped, and saves a checkpoint. Returns whether there is one now.
   bool save_before(std::int64_t step);
@@ -96,17 +85,13 @@ class TrainingRun {
   TrainingRunConfig config_;
   DataLoader data_;
   TokenIdentity train_identity_;
-  std::optional<Validation> validation_;  // empty if there is no validation part
-  WindowSample sample_;                   // windows to be validated between steps
+  RunValidation validation_;
   Trainer trainer_;
   CheckpointSaver saver_;
   std::optional<RunLog> log_;  // on rank 0, from run() on
 
-  std::optional<ValidationResult> validated_;  // on the sample, after the last step
-  std::optional<ChoiceResult> answered_;       // after the last step
-  std::vector<LayerHealth> layers_;            // in the last step; empty if it was not measured
-  std::optional<BestValidation> best_validation_;
-  std::int64_t traced_until_ = 0;  // end of the traced steps
+  std::vector<LayerHealth> layers_;  // in the last step; empty if it was not measured
+  std::int64_t traced_until_ = 0;    // end of the traced steps
   bool profile_noted_ = false;
   double peak_flops_per_second_ = 0;
   std::int64_t saved_step_ = -1;                           // of the newest checkpoint

@@ -46,7 +46,7 @@ struct TrainingResult {
   std::optional<double> train_loss;  // of the last step; empty if run() did no step
   // Over the whole validation part. Empty if there is none, or if a signal has interrupted the run.
   std::optional<ValidationResult> validation;
-  // Of the task, with the last weights. Empty without one, or if a signal has interrupted the run.
+  // Answers to the task, with the last weights. Empty without one, or if a signal has interrupted the run.
   std::optional<ChoiceResult> task;
   // If it ended before last_step, for want of patience: the best validation.
   std::optional<BestValidation> best_validation;

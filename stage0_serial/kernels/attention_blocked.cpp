@@ -115,7 +115,7 @@ void add_causal_transposed_sums(float* out, const float* probabilities, std::int
   }
 }
 
-// Of one query: Σ exp(scale·(score - max)), and lse.
+// The softmax of one query: Σ exp(scale·(score - max)), and lse.
 struct Softmax {
   float sum, lse;
 };
@@ -146,7 +146,7 @@ struct Queries {
   std::int64_t stride;
 };
 
-// Those of f32 as they are, those of bf16 copied.
+// The queries of f32 as they are, those of bf16 copied.
 Queries queries_of(const float* rows, float* /*copy*/, std::int64_t /*n*/, const Head& head) {
   return {rows, head.s.row()};
 }
@@ -187,7 +187,7 @@ void forward_head(T* y, float* lse, const HeadRows<T>& in, const Head& head, con
   }
 }
 
-// Of one query and n keys: replaces the scores in `p` by probabilities times dropout factors, and dp in `ds`
+// For one query and n keys, replaces the scores in `p` by probabilities times dropout factors, and dp in `ds`
 // by ds; those from n to `end` become zero.
 void backward_row(float* p, float* ds, std::int64_t n, std::int64_t end, float scale, float lse, float D,
                   const float* factors) {

@@ -13,7 +13,7 @@
 
 namespace stagegpt {
 
-// The same dropout with its position read from memory.
+// The dropout with its position read from memory.
 inline Dropout placed(const Dropout& dropout) {
   if (!dropout.position.defined()) return dropout;
   const std::int32_t* const position = dropout.position.data<std::int32_t>();

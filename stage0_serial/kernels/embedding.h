@@ -75,7 +75,7 @@ void add_position(T* y, const Weight* wte, std::int64_t id, const T* position, s
 #pragma omp simd
   for (std::int64_t c = 0; c < C; ++c) y[c] = rounded_to<T>(widened(token[c]) + widened(position[c]));
 }
-// The same of a quantised wte.
+// Adds a row of a quantised wte and a position.
 inline void add_position(float* y, const std::int8_t* wte, std::int64_t id, const float* position,
                          std::int64_t C) {
   widen_row(y, wte + id * quantised_width(C), C);

@@ -51,7 +51,7 @@ namespace stagegpt::packed {
 // Rows of c are ldc elements apart.
 void matmul(const PackedKernels& kernels, const Parallel& parallel, float* c, std::int64_t ldc,
             MatrixView<float> a, MatrixView<float> b, MatmulSize size, bool accumulate);
-// The same for factors in bf16.
+// The product of factors in bf16.
 void matmul(const PackedKernels& kernels, const Parallel& parallel, float* c, std::int64_t ldc,
             MatrixView<Bf16> a, MatrixView<Bf16> b, MatmulSize size, bool accumulate);
 
@@ -67,7 +67,7 @@ struct Finish {
   Bf16* pre = nullptr;
   bool accumulate = false;  // it is added to what c holds
 
-  // The same for a part of a row: from element `at` of c, which is in column `column`.
+  // How a part of a row is finished: from element `at` of c, which is in column `column`.
   Finish from(std::int64_t at, std::int64_t column) const;
 };
 

@@ -63,15 +63,16 @@ inline void transpose(ShortVector (&square)[kTileRows]) {
 // F32Words: an element as it is, an f32 or a bf16.
 struct F32Words {
   static constexpr int kSteps = 1;
-  // Of the first n steps (1 to kSteps) of a line whose elements are `stride` apart.
+  // The word of the first n steps (1 to kSteps) of a line whose elements are `stride` apart.
   static float word(const float* line, std::int64_t /*stride*/, std::int64_t /*n*/) { return *line; }
-  // Of the next kTileRows·kSteps steps of a line without gaps.
+  // The words of the next kTileRows·kSteps steps of a line without gaps.
   static ShortVector words_of_line(const float* line) {
     ShortVector words;
     __builtin_memcpy(&words, line, sizeof words);
     return words;
   }
-  // Of kTileRows lines, whose elements of one step lie side by side in a row; n rows, `stride` apart.
+  // The words of kTileRows lines, whose elements of one step lie side by side in a row; n rows, `stride`
+  // apart.
   template <class Element>
   static ShortVector words_of_rows(const Element* row, std::int64_t /*stride*/, std::int64_t /*n*/) {
     return words_of_line(row);
@@ -156,7 +157,7 @@ inline void pack_lines(float* packed, const Element* lines, std::int64_t stride,
   }
 }
 
-// The same for kPanels panels, one after another, of kWidth lines each, whose elements of one step lie side
+// Packs kPanels panels, one after another, of kWidth lines each, whose elements of one step lie side
 // by side, in rows that are `stride` apart.
 template <class Words, int kWidth, int kPanels = 1, class Element>
 inline void pack_rows_of_steps(float* packed, const Element* rows, std::int64_t stride, std::int64_t k) {

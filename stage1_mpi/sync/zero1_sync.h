@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "common/backend/ops/sums.h"
 #include "common/comm/divided_sync.h"
 
 namespace stagegpt {
@@ -31,9 +32,9 @@ class Zero1Sync : public DividedSync {
   // Every rank adds the sums of all ranks in the order of ranks.
   void sum_squared_norms(const Tensor& sum, const Tensor& parts) override {
     const Tensor ranks = backend_.allocate(DType::f64, {communicator_.size()});
-    backend_.sum(ranks.slice(communicator_.rank(), {1}), parts);
+    backend_.run(Sum{ranks.slice(communicator_.rank(), {1}), parts});
     communicator_.all_gather(ranks)->wait();
-    backend_.sum(sum, ranks);
+    backend_.run(Sum{sum, ranks});
   }
 
  protected:

@@ -75,7 +75,7 @@ SharedSpan SharedMemory::make(const SharedDeclaration& declaration) {
   return arrays_[array_count_++] = span;
 }
 
-// Of an element that may not be accessed, apart from races.
+// Refuses an element that may not be accessed, apart from races.
 void SharedMemory::refuse(const SharedSpan& array, std::int64_t i, const char* does) const {
   std::string why = "to which an asynchronous copy is under way: its thread has not called cp_async_wait_all";
   if (!array.has(i)) {

@@ -11,9 +11,10 @@
 
 namespace stagegpt::gpu::emulation {
 
-// Of each warp, the accesses that happened before a point: times are those of the warp. A thread that arrives
-// at a barrier adds what it has done and what its warp knows to the barrier's clock; a warp that leaves the
-// barrier knows that. One lane that leaves it stands for its warp, so a race of another lane can be missed.
+// For each warp, the accesses that happened before a point: times are those of the warp. A thread that
+// arrives at a barrier adds what it has done and what its warp knows to the barrier's clock; a warp that
+// leaves the barrier knows that. One lane that leaves it stands for its warp, so a race of another lane can
+// be missed.
 class VectorClock {
  public:
   void clear() { warps_.clear(); }
@@ -23,7 +24,7 @@ class VectorClock {
   void add_running_thread();
   // Whether an access of a thread of the block, at this time of its warp, is among them.
   bool includes(unsigned thread, std::uint32_t time) const;
-  // The same of what a warp did as a whole, after which any of its lanes may have arrived.
+  // Whether it includes what a warp did as a whole, after which any of its lanes may have arrived.
   bool includes_warp(unsigned warp, std::uint32_t time) const;
   // Whether all of `other` is among them, but for what warp `self` has done.
   bool includes(const VectorClock& other, unsigned self) const;

@@ -1,6 +1,6 @@
 // Products of tiles in f32, one multiplication at a time.
 //
-// Of a product, 16 threads compute four rows; thread x of them has the columns x, x + 16, and so on. So a row
+// In a product, 16 threads compute four rows; thread x of them has the columns x, x + 16, and so on. So a row
 // is reduced by shuffles among 16 lanes.
 #pragma once
 

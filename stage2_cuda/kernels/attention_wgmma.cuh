@@ -130,8 +130,8 @@ template <int kBlocks, int kWarpgroups_, int kOwn, int kBuffers, int kStages, bo
 struct Walk {
   static constexpr int kWarpgroups = kWarpgroups_, kRows = kTileRows * kWarpgroups;
   static constexpr int kThreads = kWarpgroup * (kWarpgroups + 1);
-  // Of a thread at launch, and after the warpgroup that copies has given up all but 32; a multiple of eight,
-  // at most 240.
+  // Registers of a thread at launch, and after the warpgroup that copies has given up all but 32; a multiple
+  // of eight, at most 240.
   static constexpr int kFewRegisters = 32, kLaunchRegisters = 65536 / kThreads / 8 * 8;
   static constexpr int kAllRegisters =
       (kLaunchRegisters * (kWarpgroups + 1) - kFewRegisters) / kWarpgroups / 8 * 8;
@@ -190,7 +190,8 @@ struct Walk {
     }
   }
 
-  // Of the warpgroup that copies. `statistics`: two matrices of padded_rows() for each head, or null.
+  // The work of the warpgroup that copies. `statistics`: two matrices of padded_rows() for each head, or
+  // null.
   __device__ static void copy(Memory& memory, const WgmmaCall& call, const PartOfTensor (&own)[kOwn],
                               const PartOfTensor (&walked)[2], const float* statistics) {
     fewer_registers<kFewRegisters>();
@@ -223,9 +224,10 @@ struct Walk {
     }
   }
 
-  // Of the other warpgroups: calls use(place, steps, own tiles, their barrier, ring) for each piece of work
-  // in which the warpgroup has rows: rows_at(call, place), of which `place` takes one register. It walks over
-  // so many steps, the first of which has the diagonal, each at the ring's stage, which it releases.
+  // The work of the other warpgroups: calls use(place, steps, own tiles, their barrier, ring) for each piece
+  // of work in which the warpgroup has rows: rows_at(call, place), of which `place` takes one register. It
+  // walks over so many steps, the first of which has the diagonal, each at the ring's stage, which it
+  // releases.
   template <class Use>
   __device__ static void compute(Memory& memory, const WgmmaCall& call, const Use& use) {
     more_registers<kRegisters>();

@@ -62,8 +62,8 @@ __device__ inline void powers(Accumulator& s, const RowsOfSoftmax& rows, float c
   }
 }
 
-// The same after m has been raised to the maximum of these s, with l rescaled. The rows of out are to be
-// multiplied by `factor`.
+// Turns s into p after m has been raised to the maximum of these s, with l rescaled. The rows of out are to
+// be multiplied by `factor`.
 __device__ inline void powers_with_new_max(Accumulator& s, RowsOfSoftmax& rows, float c, float (&sums)[2],
                                            float (&factor)[2]) {
   STAGEGPT_UNROLL for (int r = 0; r < 2; ++r) {

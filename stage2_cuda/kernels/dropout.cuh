@@ -21,7 +21,7 @@ struct DropoutMap {
   }
 };
 
-// The same as a kernel argument: a position in device memory is not read yet.
+// Dropout as a kernel argument: a position in device memory is not read yet.
 class DropoutArgument {
  public:
   explicit DropoutArgument(const Dropout& dropout)

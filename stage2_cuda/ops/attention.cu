@@ -23,49 +23,48 @@ void by_math(const Tensor& qkv, Precision precision, const Run& run) {
 
 }  // namespace
 
-void StreamBackend::do_attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, int n_head,
-                                         double scale, const Dropout& dropout) {
-  const AttentionSize s = attention_size(qkv, n_head, scale);
-  if (is_wgmma(s, qkv.dtype()))
-    return wgmma_attention_forward(stream_, out.data<Bf16>(), floats(lse), qkv.data<Bf16>(), s, dropout);
-  if (is_flash(s, qkv.dtype())) {
-    return by_math(qkv, precision_, [&]<class Maths, class T>() {
-      flash_forward<Maths>(stream_, out.data<T>(), floats(lse), qkv.data<T>(), dropout, s);
+void StreamBackend::compute(const AttentionForward& op) {
+  const AttentionSize s = attention_size(op.qkv, op.n_head, op.scale);
+  if (is_wgmma(s, op.qkv.dtype()))
+    return wgmma_attention_forward(stream_, op.out.data<Bf16>(), floats(op.lse), op.qkv.data<Bf16>(), s,
+                                   op.dropout);
+  if (is_flash(s, op.qkv.dtype())) {
+    return by_math(op.qkv, precision_, [&]<class Maths, class T>() {
+      flash_forward<Maths>(stream_, op.out.data<T>(), floats(op.lse), op.qkv.data<T>(), op.dropout, s);
     });
   }
   const Tensor scores = allocate(DType::f32, {s.scores()});  // (NH,T,T)
-  materialised_forward(*gemm_, stream_, floats(out), floats(lse), floats(qkv), dropout, s, floats(scores));
+  materialised_forward(*gemm_, stream_, floats(op.out), floats(op.lse), floats(op.qkv), op.dropout, s,
+                       floats(scores));
 }
 
-void StreamBackend::do_attention_backward(const Grad& dqkv, const Tensor& dout, const Tensor& out,
-                                          const Tensor& lse, const Tensor& qkv, int n_head, double scale,
-                                          const Dropout& dropout) {
-  const AttentionSize s = attention_size(qkv, n_head, scale);
-  if (is_wgmma(s, qkv.dtype())) {
+void StreamBackend::compute(const AttentionBackward& op) {
+  const AttentionSize s = attention_size(op.qkv, op.n_head, op.scale);
+  if (is_wgmma(s, op.qkv.dtype())) {
     const Tensor scratch = allocate(DType::f32, {wgmma_scratch(s)});
-    return wgmma_attention_backward(stream_, dqkv.tensor.data<Bf16>(), dqkv.accumulates(), dout.data<Bf16>(),
-                                    out.data<Bf16>(), floats(lse), qkv.data<Bf16>(), s, dropout,
-                                    floats(scratch));
+    return wgmma_attention_backward(stream_, op.dqkv.tensor.data<Bf16>(), op.dqkv.accumulates(),
+                                    op.dout.data<Bf16>(), op.out.data<Bf16>(), floats(op.lse),
+                                    op.qkv.data<Bf16>(), s, op.dropout, floats(scratch));
   }
-  if (is_flash(s, qkv.dtype())) {
+  if (is_flash(s, op.qkv.dtype())) {
     const Tensor statistics = allocate(DType::f32, {2 * s.B * s.NH * padded_rows(s)});
-    return by_math(qkv, precision_, [&]<class Maths, class T>() {
-      flash_backward<Maths>(stream_, dqkv.tensor.data<T>(), dqkv.accumulates(), dout.data<T>(), out.data<T>(),
-                            floats(lse), qkv.data<T>(), dropout, s, floats(statistics));
+    return by_math(op.qkv, precision_, [&]<class Maths, class T>() {
+      flash_backward<Maths>(stream_, op.dqkv.tensor.data<T>(), op.dqkv.accumulates(), op.dout.data<T>(),
+                            op.out.data<T>(), floats(op.lse), op.qkv.data<T>(), op.dropout, s,
+                            floats(statistics));
     });
   }
   const Tensor scores = allocate(DType::f32, {2 * s.scores()});  // (2,NH,T,T)
-  materialised_backward(*gemm_, stream_, floats(dqkv), dqkv.accumulates(), floats(dout), floats(out),
-                        floats(lse), floats(qkv), dropout, s, floats(scores));
+  materialised_backward(*gemm_, stream_, floats(op.dqkv), op.dqkv.accumulates(), floats(op.dout),
+                        floats(op.out), floats(op.lse), floats(op.qkv), op.dropout, s, floats(scores));
 }
 
-void StreamBackend::do_cached_attention_forward(const Tensor& out, const Tensor& cache, const Tensor& qkv,
-                                                int n_head, double scale, std::int64_t first) {
-  const Shape& s = qkv.shape();
-  by_type(qkv, [&]<class T>() {
-    gpu::cached_attention_forward<T>(
-        stream_, out.data<T>(), cache.data<T>(), qkv.data<T>(),
-        {s[0], s[1], n_head, s[2] / 3 / n_head, cache.shape()[1], first, static_cast<float>(scale)});
+void StreamBackend::compute(const CachedAttentionForward& op) {
+  const Shape& s = op.qkv.shape();
+  by_type(op.qkv, [&]<class T>() {
+    gpu::cached_attention_forward<T>(stream_, op.out.data<T>(), op.cache.data<T>(), op.qkv.data<T>(),
+                                     {s[0], s[1], op.n_head, s[2] / 3 / op.n_head, op.cache.shape()[1],
+                                      op.first, static_cast<float>(op.scale)});
   });
 }
 

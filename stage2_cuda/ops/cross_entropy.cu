@@ -12,54 +12,46 @@ CrossEntropySize cross_entropy_size(const Tensor& logits, std::int64_t vocab_siz
 
 }  // namespace
 
-void StreamBackend::do_cross_entropy_forward(const Tensor& loss, const Tensor& lse, const Tensor& logits,
-                                             const Tensor& targets, std::int64_t vocab_size) {
-  by_type(logits, [&]<class T>() {
-    gpu::cross_entropy_forward<T>(stream_, floats(loss), floats(lse), logits.data<T>(), ids_of(targets),
-                                  cross_entropy_size(logits, vocab_size));
+void StreamBackend::compute(const CrossEntropyForward& op) {
+  by_type(op.logits, [&]<class T>() {
+    gpu::cross_entropy_forward<T>(stream_, floats(op.loss), floats(op.lse), op.logits.data<T>(),
+                                  ids_of(op.targets), cross_entropy_size(op.logits, op.vocab_size));
   });
 }
 
-void StreamBackend::do_cross_entropy_backward(const Tensor& dlogits, const Tensor& dloss,
-                                              const Tensor& logits, const Tensor& lse, const Tensor& targets,
-                                              std::int64_t vocab_size) {
-  by_type(logits, [&]<class T>() {
-    gpu::cross_entropy_backward<T>(stream_, dlogits.data<T>(), floats(dloss), logits.data<T>(), floats(lse),
-                                   ids_of(targets), cross_entropy_size(logits, vocab_size));
+void StreamBackend::compute(const CrossEntropyBackward& op) {
+  by_type(op.logits, [&]<class T>() {
+    gpu::cross_entropy_backward<T>(stream_, op.dlogits.data<T>(), floats(op.dloss), op.logits.data<T>(),
+                                   floats(op.lse), ids_of(op.targets),
+                                   cross_entropy_size(op.logits, op.vocab_size));
   });
 }
 
-void StreamBackend::do_cross_entropy_forward_backward(const Tensor& loss, const Tensor& dlogits,
-                                                      const Tensor& rows, const Tensor& dloss,
-                                                      const Tensor& logits, const Tensor& targets,
-                                                      std::int64_t vocab_size) {
-  by_type(logits, [&]<class T>() {
-    gpu::cross_entropy_forward_backward<T>(stream_, floats(loss), dlogits.data<T>(), floats(rows),
-                                           floats(dloss), logits.data<T>(), ids_of(targets),
-                                           cross_entropy_size(logits, vocab_size));
+void StreamBackend::compute(const CrossEntropyForwardBackward& op) {
+  by_type(op.logits, [&]<class T>() {
+    gpu::cross_entropy_forward_backward<T>(stream_, floats(op.loss), op.dlogits.data<T>(), floats(op.rows),
+                                           floats(op.dloss), op.logits.data<T>(), ids_of(op.targets),
+                                           cross_entropy_size(op.logits, op.vocab_size));
   });
 }
 
-void StreamBackend::do_cross_entropy_part_forward(const Tensor& lse, const Tensor& picked,
-                                                  const Tensor& logits, const Tensor& targets,
-                                                  std::int64_t vocab_size) {
-  by_type(logits, [&]<class T>() {
-    gpu::cross_entropy_part_forward<T>(stream_, floats(lse), floats(picked), logits.data<T>(),
-                                       ids_of(targets), cross_entropy_size(logits, vocab_size));
+void StreamBackend::compute(const CrossEntropyPartForward& op) {
+  by_type(op.logits, [&]<class T>() {
+    gpu::cross_entropy_part_forward<T>(stream_, floats(op.lse), floats(op.picked), op.logits.data<T>(),
+                                       ids_of(op.targets), cross_entropy_size(op.logits, op.vocab_size));
   });
 }
 
-void StreamBackend::do_cross_entropy_of_parts(const Tensor& loss, const Tensor& lse, const Tensor& parts) {
-  const Tensor rows = allocate(DType::f32, lse.shape());
-  gpu::cross_entropy_of_parts(stream_, floats(loss), floats(lse), floats(rows), floats(parts),
-                              static_cast<int>(parts.shape()[0]), lse.numel());
+void StreamBackend::compute(const CrossEntropyOfParts& op) {
+  const Tensor rows = allocate(DType::f32, op.lse.shape());
+  gpu::cross_entropy_of_parts(stream_, floats(op.loss), floats(op.lse), floats(rows), floats(op.parts),
+                              static_cast<int>(op.parts.shape()[0]), op.lse.numel());
 }
 
-void StreamBackend::do_count_correct(const Tensor& count, const Tensor& logits, const Tensor& targets,
-                                     std::int64_t vocab_size) {
-  by_type(logits, [&]<class T>() {
-    gpu::count_correct<T>(stream_, count.data<std::int32_t>(), logits.data<T>(), ids_of(targets),
-                          cross_entropy_size(logits, vocab_size));
+void StreamBackend::compute(const CountCorrect& op) {
+  by_type(op.logits, [&]<class T>() {
+    gpu::count_correct<T>(stream_, op.count.data<std::int32_t>(), op.logits.data<T>(), ids_of(op.targets),
+                          cross_entropy_size(op.logits, op.vocab_size));
   });
 }
 

@@ -4,35 +4,33 @@
 
 namespace stagegpt::gpu {
 
-void StreamBackend::do_ids_in_part(const Tensor& out, const Tensor& in, std::int64_t first,
-                                   std::int64_t count, std::int64_t absent) {
-  launch_elements<ids_in_part_kernel>(stream_, in.numel(), out.data<std::int32_t>(), ids_of(in), first, count,
-                                      absent);
+void StreamBackend::compute(const IdsInPart& op) {
+  launch_elements<ids_in_part_kernel>(stream_, op.in.numel(), op.out.data<std::int32_t>(), ids_of(op.in),
+                                      op.first, op.count, op.absent);
 }
 
-void StreamBackend::do_embedding_forward(const Tensor& out, const Tensor& ids, const Tensor& wte,
-                                         const Tensor& wpe) {
-  const Shape& s = out.shape();
-  const EmbeddingSize size{s[0], s[1], s[2], wte.shape()[0]};
-  by_type(out, [&]<class T>() {
-    by_type(wte, [&]<class Weight>() {
-      gpu::embedding_forward<T, Weight>(stream_, out.data<T>(), ids_of(ids), wte.data<Weight>(),
-                                        optional<T>(wpe), size);
+void StreamBackend::compute(const EmbeddingForward& op) {
+  const Shape& s = op.out.shape();
+  const EmbeddingSize size{s[0], s[1], s[2], op.wte.shape()[0]};
+  by_type(op.out, [&]<class T>() {
+    by_type(op.wte, [&]<class Weight>() {
+      gpu::embedding_forward<T, Weight>(stream_, op.out.data<T>(), ids_of(op.ids), op.wte.data<Weight>(),
+                                        optional<T>(op.wpe), size);
     });
   });
 }
 
-void StreamBackend::do_embedding_backward(const Grad& dwte, const Grad& dwpe, const Tensor& dout,
-                                          const Tensor& ids) {
-  const Shape& shape = dout.shape();
-  const EmbeddingSize size{shape[0], shape[1], shape[2], dwte.wanted() ? dwte.tensor.shape()[0] : 0};
-  if (dwte.mode == GradMode::overwrite) gpu::set_zero(dwte.tensor.raw(), dwte.tensor.bytes(), stream_);
-  by_type(dout, [&]<class T>() {
-    if (dwpe.wanted()) {
-      gpu::embedding_backward_positions<T>(stream_, floats(dwpe), dwpe.accumulates(), dwpe.tensor.shape()[0],
-                                           dout.data<T>(), size);
+void StreamBackend::compute(const EmbeddingBackward& op) {
+  const Shape& shape = op.dout.shape();
+  const EmbeddingSize size{shape[0], shape[1], shape[2], op.dwte.wanted() ? op.dwte.tensor.shape()[0] : 0};
+  if (op.dwte.mode == GradMode::overwrite)
+    gpu::set_zero(op.dwte.tensor.raw(), op.dwte.tensor.bytes(), stream_);
+  by_type(op.dout, [&]<class T>() {
+    if (op.dwpe.wanted()) {
+      gpu::embedding_backward_positions<T>(stream_, floats(op.dwpe), op.dwpe.accumulates(),
+                                           op.dwpe.tensor.shape()[0], op.dout.data<T>(), size);
     }
-    if (dwte.wanted() && size.tokens() > 0) add_token_gradients<T>(dwte.tensor, dout, ids, size);
+    if (op.dwte.wanted() && size.tokens() > 0) add_token_gradients<T>(op.dwte.tensor, op.dout, op.ids, size);
   });
 }
 

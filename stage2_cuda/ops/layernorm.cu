@@ -5,39 +5,29 @@
 
 namespace stagegpt::gpu {
 
-void StreamBackend::do_layernorm_forward(const Tensor& out, const Tensor& mean, const Tensor& rstd,
-                                         const Tensor& x, const Tensor& w, const Tensor& bias, double eps) {
-  normalise({}, out, mean, rstd, x, {}, w, bias, eps);
+void StreamBackend::compute(const LayernormForward& op) {
+  compute(ResidualLayernormForward{{}, op.out, op.mean, op.rstd, op.x, {}, op.w, op.bias, op.eps});
 }
 
-void StreamBackend::do_residual_layernorm_forward(const Tensor& sum, const Tensor& out, const Tensor& mean,
-                                                  const Tensor& rstd, const Tensor& x, const Tensor& residual,
-                                                  const Tensor& w, const Tensor& bias, double eps) {
-  normalise(sum, out, mean, rstd, x, residual, w, bias, eps);
+// Without a residual, the layernorm of x.
+void StreamBackend::compute(const ResidualLayernormForward& op) {
+  by_type(op.x, [&]<class T>() {
+    gpu::layernorm_forward<T>(stream_, op.out.data<T>(), optional<T>(op.sum), floats(op.mean),
+                              floats(op.rstd), op.x.data<T>(), optional<T>(op.residual), floats(op.w),
+                              floats(op.bias), static_cast<float>(op.eps), op.mean.numel(), op.w.numel());
+  });
 }
 
-void StreamBackend::do_layernorm_backward(const Grad& dx, const Grad& dw, const Grad& dbias,
-                                          const Tensor& dout, const Tensor& x, const Tensor& w,
-                                          const Tensor& mean, const Tensor& rstd) {
-  const std::int64_t N = mean.numel(), C = w.numel();
+void StreamBackend::compute(const LayernormBackward& op) {
+  const std::int64_t N = op.mean.numel(), C = op.w.numel();
   Tensor block_sums;  // (blocks,2C)
-  if (dw.wanted() || dbias.wanted()) block_sums = allocate(DType::f32, {layernorm_blocks(N), 2 * C});
-  by_type(x, [&]<class T>() {
-    gpu::layernorm_backward<T>(stream_, dx.wanted() ? dx.tensor.data<T>() : nullptr, dx.accumulates(),
-                               optional<float>(block_sums), dout.data<T>(), x.data<T>(), floats(w),
-                               floats(mean), floats(rstd), N, C);
+  if (op.dw.wanted() || op.dbias.wanted()) block_sums = allocate(DType::f32, {layernorm_blocks(N), 2 * C});
+  by_type(op.x, [&]<class T>() {
+    gpu::layernorm_backward<T>(stream_, op.dx.wanted() ? op.dx.tensor.data<T>() : nullptr,
+                               op.dx.accumulates(), optional<float>(block_sums), op.dout.data<T>(),
+                               op.x.data<T>(), floats(op.w), floats(op.mean), floats(op.rstd), N, C);
   });
-  if (block_sums.defined()) sum_columns(dbias, dw, block_sums, C);
-}
-
-void StreamBackend::normalise(const Tensor& sum, const Tensor& out, const Tensor& mean, const Tensor& rstd,
-                              const Tensor& x, const Tensor& residual, const Tensor& w, const Tensor& bias,
-                              double eps) {
-  by_type(x, [&]<class T>() {
-    gpu::layernorm_forward<T>(stream_, out.data<T>(), optional<T>(sum), floats(mean), floats(rstd),
-                              x.data<T>(), optional<T>(residual), floats(w), floats(bias),
-                              static_cast<float>(eps), mean.numel(), w.numel());
-  });
+  if (block_sums.defined()) sum_columns(op.dbias, op.dw, block_sums, C);
 }
 
 }  // namespace stagegpt::gpu

@@ -57,63 +57,57 @@ ProductOf<T, float> weight_product(const Grad& dw, const Tensor& dout, const Ten
 
 }  // namespace
 
-void StreamBackend::do_linear_forward(const Tensor& out, const Tensor& x, const Tensor& w,
-                                      const Tensor& bias) {
-  const Tensor weight = x.dtype() == DType::f32 ? in_f32(w) : w;
-  by_type(x, [&]<class T>() { gemm_->run(forward_product<T>(out, x, weight, bias), stream_); });
+void StreamBackend::compute(const LinearForward& op) {
+  const Tensor weight = op.x.dtype() == DType::f32 ? in_f32(op.w) : op.w;
+  by_type(op.x, [&]<class T>() { gemm_->run(forward_product<T>(op.out, op.x, weight, op.bias), stream_); });
 }
 
-void StreamBackend::do_linear_activation_forward(const Tensor& out, const Tensor& pre, const Tensor& x,
-                                                 const Tensor& w, const Tensor& bias, Activation activation) {
-  const Tensor weight = x.dtype() == DType::f32 ? in_f32(w) : w;
-  by_type(x, [&]<class T>() {
-    ProductOf<T, T> product = forward_product<T>(out, x, weight, bias);
+void StreamBackend::compute(const LinearActivationForward& op) {
+  const Tensor weight = op.x.dtype() == DType::f32 ? in_f32(op.w) : op.w;
+  by_type(op.x, [&]<class T>() {
+    ProductOf<T, T> product = forward_product<T>(op.out, op.x, weight, op.bias);
     product.epilogue = Epilogue::gelu;
-    product.pre = pre.data<T>();
-    if (activation == Activation::gelu_new && gemm_->has_epilogue(product))
+    product.pre = op.pre.data<T>();
+    if (op.activation == Activation::gelu_new && gemm_->has_epilogue(product))
       return gemm_->run(product, stream_);
-    do_linear_forward(pre, x, weight, bias);
-    do_activation_forward(out, pre, activation);
+    compute(LinearForward{op.pre, op.x, weight, op.bias});
+    compute(ActivationForward{op.out, op.pre, op.activation});
   });
 }
 
-void StreamBackend::do_linear_backward(const Grad& dx, const Grad& dw, const Grad& dbias, const Tensor& dout,
-                                       const Tensor& x, const Tensor& w) {
-  by_type(dout, [&]<class T>() {
-    if (dx.wanted()) gemm_->run(backward_product<T>(dx, dout, w), stream_);
-    if (dw.wanted()) return weight_gradients<T>(dw, dbias, dout, x);
-    if (dbias.wanted()) sum_columns(dbias, {}, dout, w.shape()[0]);
+void StreamBackend::compute(const LinearBackward& op) {
+  by_type(op.dout, [&]<class T>() {
+    if (op.dx.wanted()) gemm_->run(backward_product<T>(op.dx, op.dout, op.w), stream_);
+    if (op.dw.wanted()) return weight_gradients<T>(op.dw, op.dbias, op.dout, op.x);
+    if (op.dbias.wanted()) sum_columns(op.dbias, {}, op.dout, op.w.shape()[0]);
   });
 }
 
-void StreamBackend::do_activation_linear_backward(const Tensor& dpre, const Grad& dw, const Grad& dbias,
-                                                  const Tensor& dout, const Tensor& x, const Tensor& pre,
-                                                  const Tensor& w, Activation activation) {
-  const Grad out{dpre, GradMode::overwrite};
-  do_linear_backward({}, dw, dbias, dout, x, w);  // first, because dpre may be x
-  by_type(dout, [&]<class T>() {
-    ProductOf<T, T> product = backward_product<T>(out, dout, w);
+void StreamBackend::compute(const ActivationLinearBackward& op) {
+  const Grad out{op.dpre, GradMode::overwrite};
+  compute(LinearBackward{{}, op.dw, op.dbias, op.dout, op.x, op.w});  // first, because dpre may be x
+  by_type(op.dout, [&]<class T>() {
+    ProductOf<T, T> product = backward_product<T>(out, op.dout, op.w);
     product.epilogue = Epilogue::gelu_backward;
-    product.pre = pre.data<T>();
-    if (activation == Activation::gelu_new && gemm_->has_epilogue(product))
+    product.pre = op.pre.data<T>();
+    if (op.activation == Activation::gelu_new && gemm_->has_epilogue(product))
       return gemm_->run(product, stream_);
-    do_linear_backward(out, {}, {}, dout, x, w);
-    do_activation_backward(out, dpre, pre, activation);
+    compute(LinearBackward{out, {}, {}, op.dout, op.x, op.w});
+    compute(ActivationBackward{out, op.dpre, op.pre, op.activation});
   });
 }
 
-void StreamBackend::do_activation_forward(const Tensor& out, const Tensor& x, Activation activation) {
-  by_type(x, [&]<class T>() {
-    gpu::activation_forward<T>(stream_, out.data<T>(), x.data<T>(), activation, x.numel());
+void StreamBackend::compute(const ActivationForward& op) {
+  by_type(op.x, [&]<class T>() {
+    gpu::activation_forward<T>(stream_, op.out.data<T>(), op.x.data<T>(), op.activation, op.x.numel());
   });
 }
 
-void StreamBackend::do_activation_backward(const Grad& dx, const Tensor& dout, const Tensor& x,
-                                           Activation activation) {
-  if (!dx.wanted()) return;
-  by_type(x, [&]<class T>() {
-    gpu::activation_backward<T>(stream_, dx.tensor.data<T>(), dx.accumulates(), dout.data<T>(), x.data<T>(),
-                                activation, x.numel());
+void StreamBackend::compute(const ActivationBackward& op) {
+  if (!op.dx.wanted()) return;
+  by_type(op.x, [&]<class T>() {
+    gpu::activation_backward<T>(stream_, op.dx.tensor.data<T>(), op.dx.accumulates(), op.dout.data<T>(),
+                                op.x.data<T>(), op.activation, op.x.numel());
   });
 }
 

@@ -7,7 +7,6 @@
 
 #include "common/base/error.h"
 #include "common/base/json.h"
-#include "common/page/html.h"
 #include "tests/compare/made_comparison.h"
 #include "tests/support/program.h"
 #include "tools/compare/axis.h"
@@ -17,6 +16,7 @@
 #include "tools/compare/report_plots.h"
 #include "tools/compare/report_tables.h"
 #include "tools/compare/results_json.h"
+#include "tools/page/html.h"
 
 namespace stagegpt::compare::test {
 namespace {

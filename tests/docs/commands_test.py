@@ -35,8 +35,7 @@ QUICK_SCRIPTS = {"scripts/scaling_model.py", "scripts/scaling_grids.py"}  # they
 TINY_MODEL = {"--n-layer": "1", "--n-head": "2", "--n-embd": "16"}
 TINY_GENERATION = {"--model": "nano", **TINY_MODEL, "--steps": "1"}
 TINY_BENCH = {**TINY_GENERATION, "--batch-size": "2", "--seq-len": "8", "--warmup": "0"}
-SMALLER_FLAGS = {"--tensor-parallel": "1", "--pipeline-parallel": "1",  # a call is run with one rank
-                 "--compare-matmul": "64"}
+SMALLER_FLAGS = {"--tensor-parallel": "1", "--pipeline-parallel": "1"}  # a call is run with one rank
 TINY_COMPARISON = ["--stages", "0", "--repeats", "1", "--no-reproducible-pass", "--overwrite"]
 
 

@@ -271,7 +271,10 @@ TEST_F(TrainingSettings, HaveDefaults) {
   for (const char* flag : {"dry_run", "print_config", "ignore_memory", "json"}) {
     EXPECT_FALSE(command_line_.settings().contains(flag)) << flag;  // belongs to one call only
   }
-  EXPECT_FALSE(flags_.dry_run || flags_.print_config || flags_.ignore_memory || flags_.json || flags_.resume);
+  flags_.resolve();
+  const TrainOptions options = flags_.options();
+  EXPECT_FALSE(options.dry_run || flags_.print_config || options.ignore_memory || options.json ||
+               flags_.resume);
 }
 
 TEST_F(TrainingSettings, AreThoseOfARun) {
@@ -456,7 +459,7 @@ TEST(RepeatedFlags, HaveTheirLastValue) {
   EXPECT_EQ(settings["learning_rate"], 0.5);
   EXPECT_EQ(settings["seed"], 4);
   EXPECT_NE(settings["n_layer"], 5);
-  EXPECT_TRUE(trained.flags.json);
+  EXPECT_EQ(trained.call("--json"), "yes");
   EXPECT_EQ(trained.flags.resume, "b");
   EXPECT_EQ(trained.call("--resume"), "yes b");
   EXPECT_EQ(trained.call("--stop-after"), "yes 8");

@@ -3,6 +3,8 @@
 
 #include <filesystem>
 
+#include "common/autograd/ops/linear.h"
+#include "common/backend/ops/elementwise.h"
 #include "stage0_serial/cpu_flags.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/support/program.h"
@@ -34,7 +36,7 @@ Values product(Backend& backend) {
   const Tensor x = to_tensor(backend, DType::f32, {8, 1000}, random_values(1, 0, 8000)),
                w = to_tensor(backend, DType::f32, {8, 1000}, random_values(1, 1, 8000)),
                out = backend.allocate(DType::f32, {8, 8});
-  backend.linear_forward(out, x, w, Tensor());
+  backend.run(LinearForward{out, x, w, Tensor()});
   return to_values(backend, out);
 }
 
@@ -48,7 +50,7 @@ TEST(MachineFlags, SayHowManyThreadsThereAre) {
   for (const int threads : {1, 3, 5}) {
     const auto backend = backend_of({"--threads", std::to_string(threads), "--cpu-matmul", "naive"});
     const Tensor large = backend->zeros(DType::f32, {1 << 20});
-    backend->add(large, large, large);
+    backend->run(Add{large, large, large});
     EXPECT_EQ(threads_of_this_process() - before, threads - 1);
   }
 }

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "common/backend/profiler.h"
-#include "common/measure/bench.h"
 #include "common/parallel/parts.h"
 #include "common/parallel/whole_values.h"
 #include "common/train/checkpoint_arenas.h"
@@ -13,6 +12,7 @@
 #include "tests/mpi/small_run.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/tolerance.h"
+#include "tools/bench/bench.h"
 
 namespace stagegpt::test {
 namespace {

@@ -97,7 +97,7 @@ TEST(ProfileOfRanks, NamesTheRanksOfAPart) {
 // reductions that they have started.
 TEST(ProfileOfRanks, ShowsReductionsThatOverlapWithBackward) {
   const int slow = ranks().size() - 1;
-  const auto trace = profile_of_ranks([&](const char*, std::span<const Var>, std::span<const Var>) {
+  const auto trace = profile_of_ranks([&](std::string_view, std::span<const Var>, std::span<const Var>) {
     if (ranks().rank() == slow) std::this_thread::sleep_for(kPause);
   });
   if (!trace || ranks().size() == 1) return;
@@ -149,7 +149,7 @@ TEST(ProfileOfRanks, BeginsWithTheEarliestSpanOfAnyRank) {
 TEST(ProfileOfRanks, ShowsThatTheOthersWaitForASlowRank) {
   const int slow = ranks().size() - 1;
   int ops = 0;
-  const auto trace = profile_of_ranks([&](const char*, std::span<const Var>, std::span<const Var>) {
+  const auto trace = profile_of_ranks([&](std::string_view, std::span<const Var>, std::span<const Var>) {
     ++ops;
     if (ranks().rank() == slow) std::this_thread::sleep_for(kPause);
   });

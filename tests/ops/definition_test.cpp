@@ -6,6 +6,12 @@
 #include <memory>
 #include <numbers>
 
+#include "common/autograd/ops/attention.h"
+#include "common/autograd/ops/cross_entropy.h"
+#include "common/autograd/ops/embedding.h"
+#include "common/autograd/ops/layernorm.h"
+#include "common/autograd/ops/linear.h"
+#include "common/backend/ops/activation.h"
 #include "stage0_serial/kernels/layernorm.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/support/difference.h"
@@ -29,7 +35,7 @@ class Definition : public testing::Test {
   void expect_activation(Activation activation, double (*f)(double)) {
     const Values x = random_values(1, 0, 101, 2);
     const Tensor out = empty({101});
-    backend_->activation_forward(out, tensor({101}, x), activation);
+    backend_->run(ActivationForward{out, tensor({101}, x), activation});
     Values expected;
     for (const double value : x) expected.push_back(f(value));
     expect_values(out, expected, 1);
@@ -55,23 +61,23 @@ TEST_F(Definition, relu_and_none) {
 
 TEST_F(Definition, embedding_adds_a_token_and_a_position) {
   const Tensor out = empty({2, 3, 1});
-  backend_->embedding_forward(out, to_tensor(*backend_, {2, 3}, {3, 0, 3, 1, 1, 2}),
-                              tensor({4, 1}, {10, 20, 30, 40}), tensor({5, 1}, {1, 2, 3, 4, 5}));
+  backend_->run(EmbeddingForward{out, to_tensor(*backend_, {2, 3}, {3, 0, 3, 1, 1, 2}),
+                                 tensor({4, 1}, {10, 20, 30, 40}), tensor({5, 1}, {1, 2, 3, 4, 5})});
   EXPECT_EQ(to_values(*backend_, out), (Values{41, 12, 43, 21, 22, 33}));
 }
 
 TEST_F(Definition, linear_multiplies_by_the_transposed_weight) {
   const Tensor out = empty({2, 3});
-  backend_->linear_forward(out, tensor({2, 2}, {1, 2, 3, 4}), tensor({3, 2}, {1, 0, 0, 1, 5, 6}),
-                           tensor({3}, {100, 200, 300}));
+  backend_->run(LinearForward{out, tensor({2, 2}, {1, 2, 3, 4}), tensor({3, 2}, {1, 0, 0, 1, 5, 6}),
+                              tensor({3}, {100, 200, 300})});
   EXPECT_EQ(to_values(*backend_, out), (Values{101, 202, 317, 103, 204, 339}));
 }
 
 TEST_F(Definition, layernorm_uses_the_biased_variance_and_eps_under_the_root) {
   constexpr double kEps = 0.25;
   const Tensor out = empty({1, 4}), mean = empty({1}), rstd = empty({1});
-  backend_->layernorm_forward(out, mean, rstd, tensor({1, 4}, {1, 2, 3, 6}), tensor({4}, {1, 2, 3, 4}),
-                              tensor({4}, {5, 6, 7, 8}), kEps);
+  backend_->run(LayernormForward{out, mean, rstd, tensor({1, 4}, {1, 2, 3, 6}), tensor({4}, {1, 2, 3, 4}),
+                                 tensor({4}, {5, 6, 7, 8}), kEps});
   const double r = 1 / std::sqrt((4 + 1 + 0 + 9) / 4.0 + kEps);  // squared deviations from the mean, 3
   expect_values(out, {5 - 2 * r, 6 - 2 * r, 7, 8 + 12 * r}, 4);
   expect_values(mean, {3}, 1);
@@ -104,8 +110,8 @@ struct SmallCrossEntropy {
 TEST_F(Definition, cross_entropy_is_the_mean_of_minus_the_logarithm_of_the_targets_probability) {
   const SmallCrossEntropy small;
   const Tensor loss = empty({1}), lse = empty({2});
-  backend_->cross_entropy_forward(loss, lse, tensor({2, 4}, small.logits),
-                                  to_tensor(*backend_, {2}, small.targets), 3);
+  backend_->run(CrossEntropyForward{loss, lse, tensor({2, 4}, small.logits),
+                                    to_tensor(*backend_, {2}, small.targets), 3});
   expect_values(loss, {small.loss()}, 3);
 }
 
@@ -113,11 +119,11 @@ TEST_F(Definition, cross_entropy_has_the_gradient_of_a_mean_and_none_in_the_padd
   const SmallCrossEntropy small;
   const Tensor loss = empty({1}), dlogits = empty({2, 4}), rows = empty({2}),
                logits = tensor({2, 4}, small.logits), targets = to_tensor(*backend_, {2}, small.targets);
-  backend_->cross_entropy_forward_backward(loss, dlogits, rows, tensor({1}, {5}), logits, targets, 3);
+  backend_->run(CrossEntropyForwardBackward{loss, dlogits, rows, tensor({1}, {5}), logits, targets, 3});
   expect_values(loss, {small.loss()}, 3);
   expect_values(dlogits, small.gradient(), 3);
-  backend_->cross_entropy_forward(loss, rows, logits, targets, 3);
-  backend_->cross_entropy_backward(dlogits, tensor({1}, {5}), logits, rows, targets, 3);
+  backend_->run(CrossEntropyForward{loss, rows, logits, targets, 3});
+  backend_->run(CrossEntropyBackward{dlogits, tensor({1}, {5}), logits, rows, targets, 3});
   expect_values(dlogits, small.gradient(), 3);
 }
 
@@ -125,10 +131,10 @@ TEST_F(Definition, cross_entropy_has_a_gradient_that_may_overwrite_the_logits) {
   const SmallCrossEntropy small;
   const Tensor loss = empty({1}), rows = empty({2}), targets = to_tensor(*backend_, {2}, small.targets),
                logits = tensor({2, 4}, small.logits), others = tensor({2, 4}, small.logits);
-  backend_->cross_entropy_forward(loss, rows, logits, targets, 3);
-  backend_->cross_entropy_backward(logits, tensor({1}, {5}), logits, rows, targets, 3);
+  backend_->run(CrossEntropyForward{loss, rows, logits, targets, 3});
+  backend_->run(CrossEntropyBackward{logits, tensor({1}, {5}), logits, rows, targets, 3});
   expect_values(logits, small.gradient(), 3);
-  backend_->cross_entropy_forward_backward(loss, others, rows, tensor({1}, {5}), others, targets, 3);
+  backend_->run(CrossEntropyForwardBackward{loss, others, rows, tensor({1}, {5}), others, targets, 3});
   expect_values(others, small.gradient(), 3);
 }
 
@@ -147,14 +153,14 @@ class DefinitionOfLargeLogits : public Definition {
 
 TEST_F(DefinitionOfLargeLogits, cross_entropy) {
   const Tensor loss = empty({1}), lse = empty({2});
-  backend_->cross_entropy_forward(loss, lse, logits_, targets_, 3);
+  backend_->run(CrossEntropyForward{loss, lse, logits_, targets_, 3});
   expect_values(lse, lse_, 3);
   expect_values(loss, {(1 + first_ + second_) / 2}, kK);
 }
 
 TEST_F(DefinitionOfLargeLogits, gradient) {
   const Tensor dlogits = empty({2, 4});
-  backend_->cross_entropy_backward(dlogits, tensor({1}, {2}), logits_, tensor({2}, lse_), targets_, 3);
+  backend_->run(CrossEntropyBackward{dlogits, tensor({1}, {2}), logits_, tensor({2}, lse_), targets_, 3});
   const double p = std::exp(-first_), q = std::exp(-second_);
   expect_values(dlogits, {p, -p, 0, 0, q - 1, q, 1 - 2 * q, 0}, kK);
 }
@@ -186,7 +192,7 @@ TEST_F(Definition, attention_is_causal_scaled_and_over_packed_heads) {
   const Values qkv = random_values(1, 0, kB * kT * 3 * kC);
   const Tensor out = empty({kB, kT, kC}), lse = empty({kB, kHeads, kT});
   for (const Dropout& dropout : {Dropout{}, Dropout{0.25, {1, 2, 3}, 77}}) {
-    backend_->attention_forward(out, lse, tensor({kB, kT, 3 * kC}, qkv), kHeads, kScale, dropout);
+    backend_->run(AttentionForward{out, lse, tensor({kB, kT, 3 * kC}, qkv), kHeads, kScale, dropout});
     Values expected;
     for (std::int64_t b = 0; b < kB; ++b) {
       for (std::int64_t t = 0; t < kT; ++t) {
@@ -203,7 +209,8 @@ TEST_F(Definition, attention_is_causal_scaled_and_over_packed_heads) {
 TEST_F(Definition, attention_takes_scores_of_any_size) {
   constexpr double kScale = 100;
   const Tensor out = empty({1, 3, 1}), lse = empty({1, 1, 3});  // q, k and v of three tokens of one channel
-  backend_->attention_forward(out, lse, tensor({1, 3, 3}, {1, -20, 5, 2, 10, 7, 1, 9.99, 3}), 1, kScale, {});
+  backend_->run(
+      AttentionForward{out, lse, tensor({1, 3, 3}, {1, -20, 5, 2, 10, 7, 1, 9.99, 3}), 1, kScale, {}});
   const double p = 1 / (1 + std::exp(-1.0));  // the last query has the scores -2000, 1000 and 999
   expect_values(out, {5, 7, 7 * p + 3 * (1 - p)}, 1000 * 1000);
   expect_values(lse, {-2000, 2000, 1000 - std::log(p)}, 1000);
@@ -227,15 +234,15 @@ TEST_F(Definition, layernorm_adds_to_gradients_that_accumulate) {
   const Tensor x = tensor({3, 5}, random_values(1, 0, 15)), w = tensor({5}, random_values(1, 1, 5)),
                dout = tensor({3, 5}, random_values(1, 2, 15)), out = empty({3, 5}), mean = empty({3}),
                rstd = empty({3});
-  backend_->layernorm_forward(out, mean, rstd, x, w, w, 1e-5);
+  backend_->run(LayernormForward{out, mean, rstd, x, w, w, 1e-5});
   expect_both_modes(*backend_, empty({3, 5}), [&](const Grad& dx) {
-    backend_->layernorm_backward(dx, {}, {}, dout, x, w, mean, rstd);
+    backend_->run(LayernormBackward{dx, {}, {}, dout, x, w, mean, rstd});
   });
   expect_both_modes(*backend_, empty({5}), [&](const Grad& dw) {
-    backend_->layernorm_backward({}, dw, {}, dout, x, w, mean, rstd);
+    backend_->run(LayernormBackward{{}, dw, {}, dout, x, w, mean, rstd});
   });
   expect_both_modes(*backend_, empty({5}), [&](const Grad& dbias) {
-    backend_->layernorm_backward({}, {}, dbias, dout, x, w, mean, rstd);
+    backend_->run(LayernormBackward{{}, {}, dbias, dout, x, w, mean, rstd});
   });
 }
 
@@ -252,9 +259,9 @@ TEST_F(Definition, layernorm_adds_to_the_gradients_of_a_range_of_channels) {
 TEST_F(Definition, attention_adds_to_gradients_that_accumulate) {
   const Tensor qkv = tensor({2, 4, 3 * 6}, random_values(1, 0, 144)), out = empty({2, 4, 6}),
                lse = empty({2, 2, 4}), dout = tensor({2, 4, 6}, random_values(1, 1, 48));
-  backend_->attention_forward(out, lse, qkv, 2, 0.5, {});
+  backend_->run(AttentionForward{out, lse, qkv, 2, 0.5, {}});
   expect_both_modes(*backend_, empty({2, 4, 3 * 6}), [&](const Grad& dqkv) {
-    backend_->attention_backward(dqkv, dout, out, lse, qkv, 2, 0.5, {});
+    backend_->run(AttentionBackward{dqkv, dout, out, lse, qkv, 2, 0.5, {}});
   });
 }
 

@@ -7,6 +7,11 @@
 #include <limits>
 #include <memory>
 
+#include "common/autograd/ops/attention.h"
+#include "common/autograd/ops/cross_entropy.h"
+#include "common/autograd/ops/dropout.h"
+#include "common/autograd/ops/embedding.h"
+#include "common/backend/ops/elementwise.h"
 #include "tests/support/backends.h"
 #include "tests/support/tensors.h"
 
@@ -51,7 +56,7 @@ TEST_P(ElementwiseOps, tensors_without_elements_are_no_error) {
   const Tensor none = backend_->zeros(DType::f32, {0, 3});
   EXPECT_NO_THROW({
     backend_->fill(none, 1);
-    backend_->add(none, none, none);
+    backend_->run(Add{none, none, none});
     backend_->synchronize();
   });
 }
@@ -61,8 +66,8 @@ TEST_P(ElementwiseOps, add_may_write_over_its_first_argument) {
     const Values x = random_values(1, 0, n), y = random_values(1, 1, n);
     const Tensor a = to_tensor(*backend_, DType::f32, {n}, x), b = to_tensor(*backend_, DType::f32, {n}, y);
     const Tensor out = backend_->allocate(DType::f32, {n});
-    backend_->add(out, a, b);
-    backend_->add(a, a, b);
+    backend_->run(Add{out, a, b});
+    backend_->run(Add{a, a, b});
     Values expected;
     for (std::int64_t i = 0; i < n; ++i) {
       expected.push_back(static_cast<float>(x[i]) + static_cast<float>(y[i]));
@@ -87,13 +92,13 @@ TEST_P(ElementwiseOps, dropout_reads_its_position_when_it_runs) {
     // Outputs of all ops with dropout.
     const auto outputs = [&](const Dropout& of_elements, const Dropout& of_scores) {
       std::vector<Values> all;
-      be.dropout_forward(out, dout, of_elements);
+      be.run(DropoutForward{out, dout, of_elements});
       all.push_back(to_values(be, out));
-      be.dropout_backward({out, GradMode::overwrite}, dout, of_elements);
+      be.run(DropoutBackward{{out, GradMode::overwrite}, dout, of_elements});
       all.push_back(to_values(be, out));
-      be.attention_forward(out, lse, qkv, kHeads, 0.5, of_scores);
+      be.run(AttentionForward{out, lse, qkv, kHeads, 0.5, of_scores});
       all.push_back(to_values(be, out));
-      be.attention_backward({dqkv, GradMode::overwrite}, dout, out, lse, qkv, kHeads, 0.5, of_scores);
+      be.run(AttentionBackward{{dqkv, GradMode::overwrite}, dout, out, lse, qkv, kHeads, 0.5, of_scores});
       all.push_back(to_values(be, dqkv));
       return all;
     };
@@ -123,15 +128,15 @@ TEST_P(ElementwiseOps, cross_entropy_reads_no_padding_and_its_gradient_there_is_
   const Tensor logits = to_tensor(be, DType::f32, {kRows, kPadded}, values);
   const Tensor targets = to_tensor(be, {kRows}, {0, 100, 50, 50, 99, 1});
   const Tensor loss = be.allocate(DType::f32, {1}), lse = be.allocate(DType::f32, {kRows});
-  be.cross_entropy_forward(loss, lse, logits, targets, kVocabulary);
+  be.run(CrossEntropyForward{loss, lse, logits, targets, kVocabulary});
   EXPECT_TRUE(std::isfinite(to_value(be, loss)));
 
   const Tensor dloss = be.allocate(DType::f32, {1});
   be.fill(dloss, 1);
   const Tensor dlogits = be.allocate(DType::f32, logits.shape());
   be.fill(dlogits, kNan);
-  be.cross_entropy_backward(dlogits, dloss, logits, lse, targets, kVocabulary);
-  be.cross_entropy_backward(logits, dloss, logits, lse, targets, kVocabulary);  // in place
+  be.run(CrossEntropyBackward{dlogits, dloss, logits, lse, targets, kVocabulary});
+  be.run(CrossEntropyBackward{logits, dloss, logits, lse, targets, kVocabulary});  // in place
   const Values grad = to_values(be, dlogits);
   EXPECT_EQ(to_values(be, logits), grad);
   for (std::int64_t i = 0; i < kRows * kPadded; ++i) {
@@ -149,9 +154,9 @@ TEST_P(ElementwiseOps, a_loss_is_not_finite_if_a_logit_is_not) {
   const Tensor logits = to_tensor(be, DType::f32, {1, kPadded}, values), targets = to_tensor(be, {1}, {0});
   const Tensor loss = be.allocate(DType::f32, {1}), rows = be.allocate(DType::f32, {1}),
                dloss = to_tensor(be, DType::f32, {1}, {1});
-  be.cross_entropy_forward(loss, rows, logits, targets, kVocabulary);
+  be.run(CrossEntropyForward{loss, rows, logits, targets, kVocabulary});
   EXPECT_TRUE(std::isnan(to_value(be, loss))) << to_value(be, loss);
-  be.cross_entropy_forward_backward(loss, logits, rows, dloss, logits, targets, kVocabulary);
+  be.run(CrossEntropyForwardBackward{loss, logits, rows, dloss, logits, targets, kVocabulary});
   EXPECT_TRUE(std::isnan(to_value(be, loss))) << to_value(be, loss);
 }
 
@@ -168,11 +173,11 @@ TEST_P(ElementwiseOps, cross_entropy_may_overwrite_the_logits_with_their_gradien
                dloss = be.allocate(DType::f32, {1}), dlogits = be.allocate(DType::f32, logits.shape());
   be.fill(dloss, 0.5);
   be.fill(dlogits, kNan);
-  be.cross_entropy_forward_backward(loss, dlogits, rows, dloss, logits, targets, kVocabulary);
+  be.run(CrossEntropyForwardBackward{loss, dlogits, rows, dloss, logits, targets, kVocabulary});
   const double expected = to_value(be, loss);
   EXPECT_TRUE(std::isfinite(expected));
   be.fill(loss, kNan);
-  be.cross_entropy_forward_backward(loss, logits, rows, dloss, logits, targets, kVocabulary);
+  be.run(CrossEntropyForwardBackward{loss, logits, rows, dloss, logits, targets, kVocabulary});
   EXPECT_EQ(to_value(be, loss), expected);
   const Values grad = to_values(be, dlogits);
   EXPECT_EQ(to_values(be, logits), grad);
@@ -197,7 +202,7 @@ TEST_P(ElementwiseOps, count_correct_counts_rows_whose_largest_logit_is_the_targ
   const Tensor count = backend_->allocate(DType::i32, {1});
   const auto counted = [&](const std::vector<std::int32_t>& targets) {
     backend_->fill(count, 77);
-    backend_->count_correct(count, logits, to_tensor(*backend_, {8}, targets), kVocabulary);
+    backend_->run(CountCorrect{count, logits, to_tensor(*backend_, {8}, targets), kVocabulary});
     return to_host<std::int32_t>(*backend_, count)[0];
   };
   EXPECT_EQ(counted({2, 0, 4, 0, 0, 1, 4, 2}), 6);
@@ -218,8 +223,8 @@ TEST_P(ElementwiseOps, count_correct_agrees_with_the_definition_on_many_rows) {
     expected += targets[n] == largest;
   }
   const Tensor count = backend_->allocate(DType::i32, {1});
-  backend_->count_correct(count, to_tensor(*backend_, DType::f32, {kRows, kPadded}, values),
-                          to_tensor(*backend_, {kRows}, targets), kVocabulary);
+  backend_->run(CountCorrect{count, to_tensor(*backend_, DType::f32, {kRows, kPadded}, values),
+                             to_tensor(*backend_, {kRows}, targets), kVocabulary});
   EXPECT_EQ(to_host<std::int32_t>(*backend_, count)[0], expected);
 }
 
@@ -258,7 +263,8 @@ TEST_P(ElementwiseOps, embedding_backward_adds_the_rows_of_each_id_whatever_the_
       for (std::int64_t i = 0; i < s.tokens * s.C; ++i) expected[ids[i / s.C] * s.C + i % s.C] += values[i];
       const Tensor dwte = backend_->allocate(DType::f32, {s.rows, s.C});
       backend_->fill(dwte, 1);
-      backend_->embedding_backward({dwte, GradMode::accumulate}, {}, dout, to_tensor(*backend_, {3, T}, ids));
+      backend_->run(
+          EmbeddingBackward{{dwte, GradMode::accumulate}, {}, dout, to_tensor(*backend_, {3, T}, ids)});
       EXPECT_EQ(to_values(*backend_, dwte), expected) << name << ", " << s.tokens << " of " << s.rows;
     }
   }
@@ -271,11 +277,11 @@ TEST_P(ElementwiseOps, embedding_backward_overwrites_the_rows_of_all_positions) 
     backend_->fill(dout, 1.5);
     backend_->fill(dwpe, kNan);
     const Tensor ids = to_tensor(*backend_, {2, 2}, {0, 0, 0, 0});
-    backend_->embedding_backward({}, {dwpe, GradMode::overwrite}, dout, ids);
+    backend_->run(EmbeddingBackward{{}, {dwpe, GradMode::overwrite}, dout, ids});
     Values expected(static_cast<std::size_t>(4 * C));
     std::fill_n(expected.begin(), 2 * C, 3);
     EXPECT_EQ(to_values(*backend_, dwpe), expected);
-    backend_->embedding_backward({}, {dwpe, GradMode::accumulate}, dout, ids);
+    backend_->run(EmbeddingBackward{{}, {dwpe, GradMode::accumulate}, dout, ids});
     std::fill_n(expected.begin(), 2 * C, 6);
     EXPECT_EQ(to_values(*backend_, dwpe), expected);
   }
@@ -287,7 +293,7 @@ TEST_P(ElementwiseOps, dropout_keeps_what_its_definition_says) {
     const Dropout dropout{0.25, {42, 5, 3}, first};
     const Tensor x = backend_->allocate(DType::f32, {kSize}), out = backend_->allocate(DType::f32, {kSize});
     backend_->fill(x, 3);
-    backend_->dropout_forward(out, x, dropout);
+    backend_->run(DropoutForward{out, x, dropout});
     const Values values = to_values(*backend_, out);
     for (std::int64_t i = 0; i < kSize; ++i) {
       ASSERT_EQ(values[i], random_uniform(dropout.key, first + i) >= 0.25f ? 4 : 0) << i;

@@ -7,6 +7,10 @@
 #include <limits>
 #include <numeric>
 
+#include "common/autograd/ops/attention.h"
+#include "common/autograd/ops/embedding.h"
+#include "common/autograd/ops/linear.h"
+#include "common/backend/ops/elementwise.h"
 #include "common/tensor/half_floats.h"
 #include "common/tensor/quantised_rows.h"
 #include "stage0_serial/naive_backend.h"
@@ -40,8 +44,12 @@ Values whole_attention(const CachedCase& c, std::int64_t T, const Values& qkv) {
   const auto reference = make_naive_backend();
   const std::int64_t C = c.NH * c.HS;
   const Tensor out = reference->allocate(DType::f64, {c.B, T, C});
-  reference->attention_forward(out, reference->allocate(DType::f64, {c.B, c.NH, T}),
-                               to_tensor(*reference, DType::f64, {c.B, T, 3 * C}, qkv), c.NH, c.scale, {});
+  reference->run(AttentionForward{out,
+                                  reference->allocate(DType::f64, {c.B, c.NH, T}),
+                                  to_tensor(*reference, DType::f64, {c.B, T, 3 * C}, qkv),
+                                  c.NH,
+                                  c.scale,
+                                  {}});
   return to_values(*reference, out);
 }
 
@@ -74,8 +82,8 @@ TEST(CachedAttention, IsThatOfTheWholeSequence) {
       for (const std::int64_t n : c.parts) {
         const Tensor out = backend.allocate(dtype, {c.B, n, C});
         const Values part = rows_of(qkv, c.B, T, 3 * C, first, n);
-        backend.cached_attention_forward(out, cache, to_tensor(backend, dtype, {c.B, n, 3 * C}, part), c.NH,
-                                         c.scale, first);
+        backend.run(CachedAttentionForward{out, cache, to_tensor(backend, dtype, {c.B, n, 3 * C}, part), c.NH,
+                                           c.scale, first});
         error.add(to_values(backend, out), rows_of(whole, c.B, T, C, first, n));
         first += n;
       }
@@ -98,7 +106,7 @@ TEST(Attention, OfTheFirstTokenIsItsOwnValue) {
     }
     const Tensor out = backend.allocate(dtype, {1, T, HS}),
                  lse = backend.allocate(statistics_dtype(dtype), {1, 1, T});
-    backend.attention_forward(out, lse, to_tensor(backend, dtype, {1, T, 3 * HS}, qkv), 1, 0.25, {});
+    backend.run(AttentionForward{out, lse, to_tensor(backend, dtype, {1, T, 3 * HS}, qkv), 1, 0.25, {}});
     const Values y = to_values(backend, out);
     for (std::size_t i = 0; i < HS; ++i) EXPECT_NEAR(y[i], 2, limit) << i;
     for (std::size_t i = HS; i < 2 * HS; ++i) EXPECT_NEAR(y[i], 3, limit) << i;
@@ -110,14 +118,14 @@ TEST(CachedAttention, RefusesMoreThanTheCacheHolds) {
   const auto backend = make_naive_backend();
   const Tensor cache = backend->zeros(DType::f32, {1, 4, 16}), qkv = backend->zeros(DType::f32, {1, 2, 24}),
                out = backend->zeros(DType::f32, {1, 2, 8});
-  EXPECT_NO_THROW(backend->cached_attention_forward(out, cache, qkv, 2, 1, 2));
-  EXPECT_THROW(backend->cached_attention_forward(out, cache, qkv, 2, 1, 3), InternalError);
-  EXPECT_THROW(backend->cached_attention_forward(out, cache, qkv, 3, 1, 0), InternalError);
+  EXPECT_NO_THROW(backend->run(CachedAttentionForward{out, cache, qkv, 2, 1, 2}));
+  EXPECT_THROW(backend->run(CachedAttentionForward{out, cache, qkv, 2, 1, 3}), InternalError);
+  EXPECT_THROW(backend->run(CachedAttentionForward{out, cache, qkv, 3, 1, 0}), InternalError);
 }
 
 Tensor bf16_tensor(Backend& backend, Shape shape, const Values& values) {
   const Tensor out = backend.allocate(DType::bf16, shape);
-  backend.cast(out, to_tensor(backend, DType::f32, shape, values));
+  backend.run(Cast{out, to_tensor(backend, DType::f32, shape, values)});
   return out;
 }
 
@@ -136,7 +144,7 @@ TEST(Bf16, IsCastToTheNearestAndBack) {
       EXPECT_EQ(got[7], 1);
       EXPECT_EQ(got[8], 1 + 0x1p-6);
       const Tensor wide = backend.allocate(DType::f32, cast.shape());
-      backend.cast(wide, cast);
+      backend.run(Cast{wide, cast});
       EXPECT_EQ(to_values(backend, wide), got);
     }
   });
@@ -147,12 +155,12 @@ TEST(Bf16, IsCastWithoutTouchingWhatFollows) {
     if (dtype != DType::f32) return;
     const Tensor narrow = bf16_tensor(backend, {20}, Values(20, 5)),
                  wide = to_tensor(backend, DType::f32, {20}, Values(20, 3));
-    backend.cast(narrow.slice(0, {19}), wide.slice(0, {19}));
+    backend.run(Cast{narrow.slice(0, {19}), wide.slice(0, {19})});
     std::vector<float> narrowed;
     for (const Bf16 element : to_host<Bf16>(backend, narrow)) narrowed.push_back(as_float(element));
     EXPECT_EQ(narrowed[18], 3);
     EXPECT_EQ(narrowed[19], 5);
-    backend.cast(wide.slice(0, {19}), bf16_tensor(backend, {19}, Values(19, 7)));
+    backend.run(Cast{wide.slice(0, {19}), bf16_tensor(backend, {19}, Values(19, 7))});
     EXPECT_EQ(to_values(backend, wide)[18], 7);
     EXPECT_EQ(to_values(backend, wide)[19], 3);
   });
@@ -162,7 +170,7 @@ TEST(Bf16, IsCastWithoutTouchingWhatFollows) {
 Tensor narrow_matrix(Backend& backend, DType dtype, std::int64_t O, std::int64_t I, const Values& values) {
   if (dtype == DType::bf16) return bf16_tensor(backend, {O, I}, values);
   const Tensor out = backend.allocate(DType::i8, {O, quantised_width(I)});
-  backend.quantise_rows(out, to_tensor(backend, DType::f32, {O, I}, values));
+  backend.run(QuantiseRows{out, to_tensor(backend, DType::f32, {O, I}, values)});
   return out;
 }
 
@@ -206,7 +214,7 @@ TEST(NarrowMatrices, OfALinearLayerAreTheRoundedWeights) {
                      bias = random_values(3, 2, O);
         const auto linear = [&](Backend& be, DType type, const Tensor& weight) {
           const Tensor out = be.allocate(type, {N, O});
-          be.linear_forward(out, to_tensor(be, type, {N, I}, x), weight, to_tensor(be, type, {O}, bias));
+          be.run(LinearForward{out, to_tensor(be, type, {N, I}, x), weight, to_tensor(be, type, {O}, bias)});
           return to_values(be, out);
         };
         const auto reference = make_naive_backend();
@@ -228,7 +236,7 @@ TEST(NarrowMatrices, OfAnEmbeddingAreTheRoundedWeights) {
     const Tensor ids = to_tensor(backend, {1, 3}, std::vector<std::int32_t>{7, 0, 10});
     const auto embedding = [&](const Tensor& rows) {
       const Tensor out = backend.allocate(dtype, {1, 3, C});
-      backend.embedding_forward(out, ids, rows, to_tensor(backend, dtype, {5, C}, wpe));
+      backend.run(EmbeddingForward{out, ids, rows, to_tensor(backend, dtype, {5, C}, wpe)});
       return to_values(backend, out);
     };
     for (const DType narrow : narrow_dtypes(backend)) {

@@ -9,6 +9,7 @@
 #include "common/autograd/ops/embedding.h"
 #include "common/autograd/ops/layernorm.h"
 #include "common/autograd/ops/linear.h"
+#include "common/backend/ops/activation.h"
 
 namespace stagegpt::test {
 namespace {
@@ -125,9 +126,9 @@ void add_linears(Cases& cases) {
 Var activation_op(Tape& tape, Var x, Activation activation) {
   Backend& be = tape.backend();
   Tensor out = be.allocate(x.value().dtype(), x.value().shape());
-  be.activation_forward(out, x.value(), activation);
+  be.run(ActivationForward{out, x.value(), activation});
   return tape.record("activation", {x}, out, [=, &be](const Tensor& dout, Grads g) {
-    be.activation_backward(g[0], dout, x.value(), activation);
+    be.run(ActivationBackward{g[0], dout, x.value(), activation});
   });
 }
 

@@ -7,6 +7,9 @@
 #include <limits>
 #include <memory>
 
+#include "common/backend/ops/adamw.h"
+#include "common/backend/ops/elementwise.h"
+#include "common/backend/ops/sums.h"
 #include "common/optim/adamw.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/support/backends.h"
@@ -91,8 +94,8 @@ class OptimizerOps : public testing::TestWithParam<Target> {
     const Tensor norm = backend.allocate(DType::f64, {1});
     for (int t = 1; t <= steps; ++t) {
       const Tensor g = to_tensor(backend, dtype, {kSize}, gradient(t));
-      backend.squared_norm(norm, g);
-      backend.adamw(w, {}, m, v, g, norm, kRanges, step_number(t, max_grad_norm));
+      backend.run(SquaredNorm{norm, g});
+      backend.run(AdamWUpdate{w, {}, m, v, g, norm, kRanges, step_number(t, max_grad_norm)});
     }
     return {to_values(backend, w), to_values(backend, m), to_values(backend, v)};
   }
@@ -144,7 +147,7 @@ TEST_P(OptimizerOps, adamw_ignores_a_step_whose_norm_is_not_finite) {
        {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     for (const double max_grad_norm : {0.0, 1.0}) {
       be.fill(norm, bad);
-      be.adamw(w, {}, m, v, g, norm, kRanges, step_number(1, max_grad_norm));
+      be.run(AdamWUpdate{w, {}, m, v, g, norm, kRanges, step_number(1, max_grad_norm)});
       EXPECT_EQ(to_values(be, w), initial_weights());
       EXPECT_EQ(to_values(be, m), gradient(1));
       EXPECT_EQ(to_values(be, v), gradient(2));
@@ -166,9 +169,9 @@ TEST_P(OptimizerOps, adamw_writes_the_shadow) {
     set_values(be, w, initial_weights());
     set_values(be, g, gradient(1));
     be.fill(shadow, 7);
-    be.squared_norm(norm, g);
-    be.adamw(w, shadow, m, v, g, norm, kRanges, step_number(1, 1));
-    be.cast(rounded, w);
+    be.run(SquaredNorm{norm, g});
+    be.run(AdamWUpdate{w, shadow, m, v, g, norm, kRanges, step_number(1, 1)});
+    be.run(Cast{rounded, w});
     const Values got = to_values(be, shadow), expected = to_values(be, rounded);
     for (std::int64_t i = 0; i < kSize; ++i) {
       const bool in_range = i < kRanges[0].end || (i >= kRanges[1].begin && i < kRanges[1].end);
@@ -176,7 +179,7 @@ TEST_P(OptimizerOps, adamw_writes_the_shadow) {
     }
     be.fill(shadow, 7);
     be.fill(norm, std::numeric_limits<double>::quiet_NaN());
-    be.adamw(w, shadow, m, v, g, norm, kRanges, step_number(2, 1));
+    be.run(AdamWUpdate{w, shadow, m, v, g, norm, kRanges, step_number(2, 1)});
     EXPECT_EQ(to_values(be, shadow), Values(kSize, 7));
   }
 }
@@ -190,8 +193,8 @@ TEST_P(OptimizerOps, adamw_reads_its_rates_when_it_runs) {
     };
     const Tensor w = arena(initial_weights()), m = arena(gradient(2)), v = arena(Values(kSize, 0.01)),
                  g = arena(gradient(1));
-    backend_->squared_norm(norm, g);
-    backend_->adamw(w, {}, m, v, g, norm, kRanges, called);
+    backend_->run(SquaredNorm{norm, g});
+    backend_->run(AdamWUpdate{w, {}, m, v, g, norm, kRanges, called});
     return to_values(*backend_, w);
   };
   AdamWStep elsewhere = step_number(1, 1);
@@ -213,8 +216,8 @@ TEST_P(OptimizerOps, adamw_takes_arenas_that_are_not_aligned) {
   };
   const Tensor w = shifted(initial_weights()), m = shifted(Values(kSize)), v = shifted(Values(kSize)),
                g = shifted(gradient(1)), norm = backend_->allocate(DType::f64, {1});
-  backend_->squared_norm(norm, g);
-  backend_->adamw(w, {}, m, v, g, norm, kRanges, step_number(1, 1));
+  backend_->run(SquaredNorm{norm, g});
+  backend_->run(AdamWUpdate{w, {}, m, v, g, norm, kRanges, step_number(1, 1)});
   const Arenas aligned = train(*backend_, 1, 1);
   const double limit = error_limit(0, 1, dtype);
   EXPECT_LE(relative_error(to_values(*backend_, w), aligned.w), limit);
@@ -231,7 +234,7 @@ TEST_P(OptimizerOps, squared_norm_adds_up_in_f64) {
     const double limit = std::max(error_limit(0, std::min(n, kRun), dtype), error_limit(0, n, DType::f64));
     for (const Values& x : {random_values(2, 0, n), Values(static_cast<std::size_t>(n), 0.1f)}) {
       const Tensor norm = backend_->allocate(DType::f64, {1});
-      backend_->squared_norm(norm, to_tensor(*backend_, dtype, {n}, x));
+      backend_->run(SquaredNorm{norm, to_tensor(*backend_, dtype, {n}, x)});
       EXPECT_LE(relative_error({to_value(*backend_, norm)}, {squared_norm_of(x)}), limit) << n;
     }
   }
@@ -242,13 +245,13 @@ TEST_P(OptimizerOps, squared_norm_adds_up_in_f64) {
 TEST_P(OptimizerOps, sum_adds_in_order) {
   const Values x = {0x1p53, 1, -0x1p53, 1};
   const Tensor numbers = to_tensor(*backend_, DType::f64, {4}, x), out = backend_->allocate(DType::f64, {1});
-  backend_->sum(out, numbers);
+  backend_->run(Sum{out, numbers});
   EXPECT_EQ(to_value(*backend_, out), 1);
-  backend_->sum(out, numbers.slice(1, {3}));
+  backend_->run(Sum{out, numbers.slice(1, {3})});
   EXPECT_EQ(to_value(*backend_, out), 2 - 0x1p53);
-  backend_->sum(out, numbers.slice(0, {0}));
+  backend_->run(Sum{out, numbers.slice(0, {0})});
   EXPECT_EQ(to_value(*backend_, out), 0);
-  backend_->sum(numbers.slice(0, {1}), numbers);
+  backend_->run(Sum{numbers.slice(0, {1}), numbers});
   EXPECT_EQ(to_values(*backend_, numbers), (Values{1, 1, -0x1p53, 1}));
 }
 
@@ -256,7 +259,7 @@ TEST_P(OptimizerOps, squared_norm_shows_what_is_not_finite) {
   Values x = random_values(2, 0, kSize);
   x[kSize / 2] = std::numeric_limits<double>::infinity();
   const Tensor norm = backend_->allocate(DType::f64, {1});
-  backend_->squared_norm(norm, to_tensor(*backend_, GetParam().dtype, {kSize}, x));
+  backend_->run(SquaredNorm{norm, to_tensor(*backend_, GetParam().dtype, {kSize}, x)});
   EXPECT_FALSE(std::isfinite(to_value(*backend_, norm)));
 }
 

@@ -5,6 +5,11 @@
 #include <algorithm>
 #include <memory>
 
+#include "common/autograd/ops/attention.h"
+#include "common/autograd/ops/cross_entropy.h"
+#include "common/autograd/ops/dropout.h"
+#include "common/autograd/ops/embedding.h"
+#include "common/backend/ops/elementwise.h"
 #include "tests/support/backends.h"
 #include "tests/support/tensors.h"
 #include "tests/support/tolerance.h"
@@ -48,7 +53,7 @@ class PartsOfOps : public testing::TestWithParam<PartsTarget> {
 
 TEST_P(PartsOfOps, ids_are_those_of_the_part_or_absent) {
   const Tensor in = to_tensor(be_, {2, 3}, {0, 6, 7, 9, 10, 50}), out = be_.allocate(DType::i32, {2, 3});
-  be_.ids_in_part(out, in, 7, 3, 5);
+  be_.run(IdsInPart{out, in, 7, 3, 5});
   EXPECT_EQ(to_host<std::int32_t>(be_, out), (std::vector<std::int32_t>{5, 5, 0, 2, 5, 5}));
 }
 
@@ -61,21 +66,21 @@ TEST_P(PartsOfOps, embeddings_add_up_to_that_of_all_tokens) {
                  wpe = real({kT, C}, 1), dout = real({kB, kT, C}, 2), out = be_.allocate(dtype_, {kB, kT, C}),
                  dwte = be_.allocate(statistics_dtype(dtype_), {kTokens, C}),
                  own_dwte = be_.allocate(statistics_dtype(dtype_), {kRows, C});
-    be_.embedding_forward(out, ids, wte, wpe);
-    be_.embedding_backward({dwte, GradMode::overwrite}, {}, dout, ids);
+    be_.run(EmbeddingForward{out, ids, wte, wpe});
+    be_.run(EmbeddingBackward{{dwte, GradMode::overwrite}, {}, dout, ids});
     const Values expected = to_values(be_, out), expected_dwte = to_values(be_, dwte);
     Values sum(expected.size());
     for (std::int64_t first = 0; first < kTokens; first += kPart) {
       const std::int64_t count = std::min(kPart, kTokens - first);
       const Tensor own_wte = be_.zeros(dtype_, {kRows, C});
       be_.copy(own_wte.slice(0, {count, C}), wte.slice(first * C, {count, C}));
-      be_.ids_in_part(own_ids, ids, first, count, kRows);
-      be_.embedding_forward(out, own_ids, own_wte, first == 0 ? wpe : Tensor());
+      be_.run(IdsInPart{own_ids, ids, first, count, kRows});
+      be_.run(EmbeddingForward{out, own_ids, own_wte, first == 0 ? wpe : Tensor()});
       const Values part = to_values(be_, out);
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
 
       for (const GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
-        be_.embedding_backward({own_dwte, mode}, {}, dout, own_ids);
+        be_.run(EmbeddingBackward{{own_dwte, mode}, {}, dout, own_ids});
         Values rows(expected_dwte.begin() + first * C, expected_dwte.begin() + (first + count) * C);
         if (mode == GradMode::accumulate) std::ranges::for_each(rows, [](double& x) { x *= 2; });
         rows.resize(static_cast<std::size_t>(kRows * C));  // no gradient beyond the part
@@ -93,8 +98,8 @@ TEST_P(PartsOfOps, cross_entropies_combine_to_that_of_all_tokens) {
                targets = to_tensor(be_, {kB, kT}, random_ids(3, 0, kN, kTokens)),
                loss = be_.allocate(statistics, {1}), lse = be_.allocate(statistics, {kN}),
                dloss = to_tensor(be_, statistics, {1}, {1.5}), dlogits = be_.allocate(dtype_, logits.shape());
-  be_.cross_entropy_forward(loss, lse, logits, targets, kTokens);
-  be_.cross_entropy_backward(dlogits, dloss, logits, lse, targets, kTokens);
+  be_.run(CrossEntropyForward{loss, lse, logits, targets, kTokens});
+  be_.run(CrossEntropyBackward{dlogits, dloss, logits, lse, targets, kTokens});
   const Values whole = to_values(be_, logits), dwhole = to_values(be_, dlogits),
                expected_lse = to_values(be_, lse);
   const double expected_loss = to_value(be_, loss);
@@ -107,17 +112,17 @@ TEST_P(PartsOfOps, cross_entropies_combine_to_that_of_all_tokens) {
     own_logits.push_back(
         to_tensor(be_, dtype_, {kB, kT, kPadded}, columns_of(whole, kTokens, first, count, kPadded, 1000)));
     own_targets.push_back(be_.allocate(DType::i32, {kB, kT}));
-    be_.ids_in_part(own_targets.back(), targets, first, count, kPadded);
-    be_.cross_entropy_part_forward(parts.slice(2 * r * kN, {kN}), parts.slice((2 * r + 1) * kN, {kN}),
-                                   own_logits.back(), own_targets.back(), count);
+    be_.run(IdsInPart{own_targets.back(), targets, first, count, kPadded});
+    be_.run(CrossEntropyPartForward{parts.slice(2 * r * kN, {kN}), parts.slice((2 * r + 1) * kN, {kN}),
+                                    own_logits.back(), own_targets.back(), count});
   }
-  be_.cross_entropy_of_parts(loss, lse, parts);
+  be_.run(CrossEntropyOfParts{loss, lse, parts});
   EXPECT_NEAR(to_value(be_, loss), expected_loss, error_limit(0, kTokens, DType::f32) * expected_loss);
   EXPECT_LE(relative_error(to_values(be_, lse), expected_lse), error_limit(0, kTokens, DType::f32));
   for (std::int64_t r = 0; r < kParts; ++r) {
     const std::int64_t first = r * kPart, count = std::min(kPart, kTokens - first);
     const Tensor& own = own_logits[static_cast<std::size_t>(r)];
-    be_.cross_entropy_backward(own, dloss, own, lse, own_targets[static_cast<std::size_t>(r)], count);
+    be_.run(CrossEntropyBackward{own, dloss, own, lse, own_targets[static_cast<std::size_t>(r)], count});
     expect_close(own, columns_of(dwhole, kTokens, first, count, kPadded), kTokens);
   }
 }
@@ -132,8 +137,8 @@ TEST_P(PartsOfOps, attention_of_some_heads_drops_what_that_of_all_heads_drops) {
                  lse = be_.allocate(statistics_dtype(dtype_), {kB, kHeads, T}),
                  dqkv = be_.allocate(dtype_, qkv.shape());
     const Dropout dropout{0.4, {3, 5, 99}, 8};
-    be_.attention_forward(out, lse, qkv, kHeads, 0.5, dropout);
-    be_.attention_backward({dqkv, GradMode::overwrite}, dout, out, lse, qkv, kHeads, 0.5, dropout);
+    be_.run(AttentionForward{out, lse, qkv, kHeads, 0.5, dropout});
+    be_.run(AttentionBackward{{dqkv, GradMode::overwrite}, dout, out, lse, qkv, kHeads, 0.5, dropout});
     const Values all_qkv = to_values(be_, qkv), all_dout = to_values(be_, dout),
                  all_out = to_values(be_, out), all_dqkv = to_values(be_, dqkv);
     for (std::int64_t r = 0; r < kParts; ++r) {
@@ -148,9 +153,9 @@ TEST_P(PartsOfOps, attention_of_some_heads_drops_what_that_of_all_heads_drops) {
       own.run = kOwn * T * T;
       own.stride = kHeads * T * T;
       own.first_element += r * own.run;
-      be_.attention_forward(own_out, own_lse, own_qkv, kOwn, 0.5, own);
-      be_.attention_backward({own_dqkv, GradMode::overwrite}, own_dout, own_out, own_lse, own_qkv, kOwn, 0.5,
-                             own);
+      be_.run(AttentionForward{own_out, own_lse, own_qkv, kOwn, 0.5, own});
+      be_.run(AttentionBackward{
+          {own_dqkv, GradMode::overwrite}, own_dout, own_out, own_lse, own_qkv, kOwn, 0.5, own});
       expect_close(own_out, own_of(all_out), T);
       expect_close(own_dqkv, own_of(all_dqkv), T);
     }
@@ -162,11 +167,11 @@ TEST_P(PartsOfOps, dropout_of_a_part_drops_what_that_of_the_whole_drops) {
   const Tensor whole = be_.allocate(dtype_, {kStride * kRuns}), part = be_.allocate(dtype_, {kRun * kRuns});
   for (const Tensor& tensor : {whole, part}) be_.fill(tensor, 1);
   Dropout dropout{0.3, {1, 2, 3}, 1000};
-  be_.dropout_forward(whole, whole, dropout);
+  be_.run(DropoutForward{whole, whole, dropout});
   dropout.first_element += kFirst;
   dropout.run = kRun;
   dropout.stride = kStride;
-  be_.dropout_forward(part, part, dropout);
+  be_.run(DropoutForward{part, part, dropout});
   EXPECT_EQ(to_values(be_, part), columns_of(to_values(be_, whole), kStride, kFirst, kRun, kRun));
 }
 

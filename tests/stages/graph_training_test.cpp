@@ -117,7 +117,7 @@ TEST(GraphTraining, AWatchedStepChangesNoBit) {
   SmallTraining with = training(true), without = training(false);
   for (int step = 0; step < 4; ++step) {
     int ops = 0;
-    const auto watch = [&](const char*, std::span<const Var>, std::span<const Var>) { ++ops; };
+    const auto watch = [&](std::string_view, std::span<const Var>, std::span<const Var>) { ++ops; };
     const StepReport report = with.trainer.step(step == 2 ? Tape::OpWatch(watch) : Tape::OpWatch());
     EXPECT_EQ(report.loss, without.trainer.step().loss) << "step " << step;
     EXPECT_EQ(ops > 0, step == 2);

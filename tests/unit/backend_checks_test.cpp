@@ -3,6 +3,16 @@
 
 #include <functional>
 
+#include "common/autograd/ops/attention.h"
+#include "common/autograd/ops/cross_entropy.h"
+#include "common/autograd/ops/dropout.h"
+#include "common/autograd/ops/embedding.h"
+#include "common/autograd/ops/layernorm.h"
+#include "common/autograd/ops/linear.h"
+#include "common/backend/ops/activation.h"
+#include "common/backend/ops/adamw.h"
+#include "common/backend/ops/elementwise.h"
+#include "common/backend/ops/sums.h"
 #include "common/backend/planning_backend.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/support/tensors.h"
@@ -41,6 +51,9 @@ struct Call {
 
 using T = const Tensors&;
 
+// A function that runs an op with arguments of `t`.
+#define RUN(...) [](Backend& be, T t) { be.run(__VA_ARGS__); }
+
 const Call kDataCalls[] = {
     {"fill", "no tensor", [](Backend& be, T t) { be.fill(t.none, 0); }},
     {"copy", "another size", [](Backend& be, T t) { be.copy(t.x, t.w); }},
@@ -55,132 +68,90 @@ const Call kDataCalls[] = {
        std::array<std::byte, 3> bytes;
        be.copy_to_host(bytes, t.x);
      }},
-    {"add", "another size", [](Backend& be, T t) { be.add(t.x, t.x, t.w); }},
-    {"add", "another dtype", [](Backend& be, T t) { be.add(t.x, t.x, t.f64); }},
-    {"add", "integers", [](Backend& be, T t) { be.add(t.ids, t.ids, t.ids); }},
-    {"embedding_forward", "ids that are no integers",
-     [](Backend& be, T t) { be.embedding_forward(t.x, t.mean, t.wte, t.wpe); }},
-    {"embedding_forward", "flat ids",
-     [](Backend& be, T t) { be.embedding_forward(t.x, t.ids.view({6}), t.wte, t.wpe); }},
+    {"add", "another size", RUN(Add{t.x, t.x, t.w})},
+    {"add", "another dtype", RUN(Add{t.x, t.x, t.f64})},
+    {"add", "integers", RUN(Add{t.ids, t.ids, t.ids})},
+    {"embedding_forward", "ids that are no integers", RUN(EmbeddingForward{t.x, t.mean, t.wte, t.wpe})},
+    {"embedding_forward", "flat ids", RUN(EmbeddingForward{t.x, t.ids.view({6}), t.wte, t.wpe})},
     {"embedding_forward", "fewer positions than tokens",
-     [](Backend& be, T t) {
-       be.embedding_forward(t.x, t.ids, t.wte, t.wpe.slice(0, {2, kC}));
-     }},
-    {"embedding_forward", "channels that differ",
-     [](Backend& be, T t) { be.embedding_forward(t.out, t.ids, t.wte, t.wpe); }},
+     RUN(EmbeddingForward{t.x, t.ids, t.wte, t.wpe.slice(0, {2, kC})})},
+    {"embedding_forward", "channels that differ", RUN(EmbeddingForward{t.out, t.ids, t.wte, t.wpe})},
     {"embedding_backward", "a gradient of other channels",
-     [](Backend& be, T t) { be.embedding_backward(into(t.wte), into(t.wpe), t.out, t.ids); }},
+     RUN(EmbeddingBackward{into(t.wte), into(t.wpe), t.out, t.ids})},
     {"embedding_backward", "fewer positions than tokens",
-     [](Backend& be, T t) {
-       be.embedding_backward(into(t.wte), into(t.wpe.slice(0, {2, kC})), t.x, t.ids);
-     }},
-    {"squared_norm", "a sum that is not f64", [](Backend& be, T t) { be.squared_norm(t.loss, t.x); }},
-    {"sum", "numbers that are not f64", [](Backend& be, T t) { be.sum(t.norm, t.x); }},
-    {"adamw", "arenas of two sizes",
-     [](Backend& be, T t) { be.adamw(t.x, t.none, t.x, t.w, t.x, t.norm, {}, {}); }},
-    {"adamw", "a shadow that is not bf16",
-     [](Backend& be, T t) { be.adamw(t.x, t.x, t.x, t.x, t.x, t.norm, {}, {}); }},
+     RUN(EmbeddingBackward{into(t.wte), into(t.wpe.slice(0, {2, kC})), t.x, t.ids})},
+    {"squared_norm", "a sum that is not f64", RUN(SquaredNorm{t.loss, t.x})},
+    {"sum", "numbers that are not f64", RUN(Sum{t.norm, t.x})},
+    {"adamw", "arenas of two sizes", RUN(AdamWUpdate{t.x, t.none, t.x, t.w, t.x, t.norm, {}, {}})},
+    {"adamw", "a shadow that is not bf16", RUN(AdamWUpdate{t.x, t.x, t.x, t.x, t.x, t.norm, {}, {}})},
     {"adamw", "a shadow of f64",
      [](Backend& be, T t) {
        const Tensor shadow = be.zeros(DType::bf16, t.f64.shape());
-       be.adamw(t.f64, shadow, t.f64, t.f64, t.f64, t.norm, {}, {});
+       be.run(AdamWUpdate{t.f64, shadow, t.f64, t.f64, t.f64, t.norm, {}, {}});
      }},
-    {"adamw", "arenas of two dtypes",
-     [](Backend& be, T t) { be.adamw(t.x, t.none, t.x, t.x, t.f64, t.norm, {}, {}); }},
+    {"adamw", "arenas of two dtypes", RUN(AdamWUpdate{t.x, t.none, t.x, t.x, t.f64, t.norm, {}, {}})},
     {"adamw", "a range beyond the arena",
-     [](Backend& be, T t) {
-       be.adamw(t.x, t.none, t.x, t.x, t.x, t.norm, std::array{DecayRange{0, 25, 0}}, {});
-     }},
+     RUN(AdamWUpdate{t.x, t.none, t.x, t.x, t.x, t.norm, std::array{DecayRange{0, 25, 0}}, {}})},
     {"adamw", "a step before the first",
-     [](Backend& be, T t) { be.adamw(t.x, t.none, t.x, t.x, t.x, t.norm, {}, {.step = 0}); }},
+     RUN(AdamWUpdate{t.x, t.none, t.x, t.x, t.x, t.norm, {}, {.step = 0}})},
 };
 
 const Call kLayerCalls[] = {
     {"linear_forward", "a weight of other columns",
-     [](Backend& be, T t) {
-       be.linear_forward(t.out, t.x, t.qkv.view({6, 12}), t.bias);
-     }},
-    {"linear_forward", "a weight that is no matrix",
-     [](Backend& be, T t) { be.linear_forward(t.out, t.x, t.gain, t.none); }},
-    {"linear_forward", "a bias of another size",
-     [](Backend& be, T t) { be.linear_forward(t.out, t.x, t.w, t.gain); }},
+     RUN(LinearForward{t.out, t.x, t.qkv.view({6, 12}), t.bias})},
+    {"linear_forward", "a weight that is no matrix", RUN(LinearForward{t.out, t.x, t.gain, t.none})},
+    {"linear_forward", "a bias of another size", RUN(LinearForward{t.out, t.x, t.w, t.gain})},
     {"linear_forward", "an output of other columns",
-     [](Backend& be, T t) {
-       be.linear_forward(t.out.view({5, 6}), t.x, t.w, t.bias);
-     }},
-    {"linear_forward", "another dtype",
-     [](Backend& be, T t) { be.linear_forward(t.out, t.f64, t.w, t.bias); }},
+     RUN(LinearForward{t.out.view({5, 6}), t.x, t.w, t.bias})},
+    {"linear_forward", "another dtype", RUN(LinearForward{t.out, t.f64, t.w, t.bias})},
     {"linear_backward", "a gradient of another shape",
-     [](Backend& be, T t) { be.linear_backward(into(t.out), into(t.w), into(t.bias), t.out, t.x, t.w); }},
+     RUN(LinearBackward{into(t.out), into(t.w), into(t.bias), t.out, t.x, t.w})},
     {"linear_backward", "a gradient that is missing",
-     [](Backend& be, T t) { be.linear_backward(into(t.none), {}, {}, t.out, t.x, t.w); }},
+     RUN(LinearBackward{into(t.none), {}, {}, t.out, t.x, t.w})},
     {"linear_activation_forward", "a pre-activation of another shape",
-     [](Backend& be, T t) { be.linear_activation_forward(t.out, t.x, t.x, t.w, t.bias, Activation::relu); }},
+     RUN(LinearActivationForward{t.out, t.x, t.x, t.w, t.bias, Activation::relu})},
     {"activation_linear_backward", "a pre-activation of another shape",
-     [](Backend& be, T t) {
-       be.activation_linear_backward(t.x, {}, {}, t.out, t.x, t.out, t.w, Activation::relu);
-     }},
+     RUN(ActivationLinearBackward{t.x, {}, {}, t.out, t.x, t.out, t.w, Activation::relu})},
     {"activation_linear_backward", "a gradient of another shape",
-     [](Backend& be, T t) {
-       be.activation_linear_backward(t.x, into(t.out), {}, t.out, t.x, t.x, t.w, Activation::relu);
-     }},
-    {"activation_forward", "another shape",
-     [](Backend& be, T t) { be.activation_forward(t.out, t.x, Activation::relu); }},
+     RUN(ActivationLinearBackward{t.x, into(t.out), {}, t.out, t.x, t.x, t.w, Activation::relu})},
+    {"activation_forward", "another shape", RUN(ActivationForward{t.out, t.x, Activation::relu})},
     {"activation_backward", "another shape",
-     [](Backend& be, T t) { be.activation_backward(into(t.x), t.out, t.x, Activation::relu); }},
+     RUN(ActivationBackward{into(t.x), t.out, t.x, Activation::relu})},
     {"layernorm_forward", "a weight of another size",
-     [](Backend& be, T t) { be.layernorm_forward(t.y, t.mean, t.rstd, t.x, t.bias, t.shift, 1e-5); }},
+     RUN(LayernormForward{t.y, t.mean, t.rstd, t.x, t.bias, t.shift, 1e-5})},
     {"layernorm_forward", "means of another number of rows",
-     [](Backend& be, T t) { be.layernorm_forward(t.y, t.short_vector, t.rstd, t.x, t.gain, t.shift, 1e-5); }},
+     RUN(LayernormForward{t.y, t.short_vector, t.rstd, t.x, t.gain, t.shift, 1e-5})},
     {"layernorm_backward", "a gradient of another size",
-     [](Backend& be, T t) {
-       be.layernorm_backward(into(t.x), into(t.bias), {}, t.y, t.x, t.gain, t.mean, t.rstd);
-     }},
+     RUN(LayernormBackward{into(t.x), into(t.bias), {}, t.y, t.x, t.gain, t.mean, t.rstd})},
     {"residual_layernorm_forward", "a sum of another shape",
-     [](Backend& be, T t) {
-       be.residual_layernorm_forward(t.out, t.y, t.mean, t.rstd, t.x, t.x, t.gain, t.shift, 1e-5);
-     }},
+     RUN(ResidualLayernormForward{t.out, t.y, t.mean, t.rstd, t.x, t.x, t.gain, t.shift, 1e-5})},
     {"attention_forward", "heads that do not divide the channels",
-     [](Backend& be, T t) { be.attention_forward(t.y, t.lse, t.qkv, 3, 1, {}); }},
+     RUN(AttentionForward{t.y, t.lse, t.qkv, 3, 1, {}})},
     {"attention_forward", "queries, keys and values without a batch",
-     [](Backend& be, T t) {
-       be.attention_forward(t.y, t.lse, t.qkv.view({kB * kT, 3 * kC}), kHeads, 1, {});
-     }},
+     RUN(AttentionForward{t.y, t.lse, t.qkv.view({kB * kT, 3 * kC}), kHeads, 1, {}})},
     {"attention_forward", "no packed queries, keys and values",
-     [](Backend& be, T t) { be.attention_forward(t.y, t.lse, t.x, kHeads, 1, {}); }},
+     RUN(AttentionForward{t.y, t.lse, t.x, kHeads, 1, {}})},
     {"attention_forward", "an lse of another shape",
-     [](Backend& be, T t) { be.attention_forward(t.y, t.mean, t.qkv, kHeads, 1, {}); }},
+     RUN(AttentionForward{t.y, t.mean, t.qkv, kHeads, 1, {}})},
     {"attention_backward", "a gradient of another shape",
-     [](Backend& be, T t) { be.attention_backward(into(t.x), t.y, t.y, t.lse, t.qkv, kHeads, 1, {}); }},
-    {"dropout_forward", "another shape", [](Backend& be, T t) { be.dropout_forward(t.out, t.x, {}); }},
-    {"dropout_backward", "another dtype",
-     [](Backend& be, T t) { be.dropout_backward(into(t.f64), t.x, {}); }},
+     RUN(AttentionBackward{into(t.x), t.y, t.y, t.lse, t.qkv, kHeads, 1, {}})},
+    {"dropout_forward", "another shape", RUN(DropoutForward{t.out, t.x, {}})},
+    {"dropout_backward", "another dtype", RUN(DropoutBackward{into(t.f64), t.x, {}})},
     {"cross_entropy_forward", "a vocabulary beyond the columns",
-     [](Backend& be, T t) { be.cross_entropy_forward(t.loss, t.row_lse, t.logits, t.ids, kPadded + 1); }},
+     RUN(CrossEntropyForward{t.loss, t.row_lse, t.logits, t.ids, kPadded + 1})},
     {"cross_entropy_forward", "targets of another number of rows",
-     [](Backend& be, T t) {
-       be.cross_entropy_forward(t.loss, t.row_lse, t.logits, t.ids.slice(0, {5}), kVocabulary);
-     }},
-    {"count_correct", "a count that is no integer",
-     [](Backend& be, T t) { be.count_correct(t.loss, t.logits, t.ids, kVocabulary); }},
+     RUN(CrossEntropyForward{t.loss, t.row_lse, t.logits, t.ids.slice(0, {5}), kVocabulary})},
+    {"count_correct", "a count that is no integer", RUN(CountCorrect{t.loss, t.logits, t.ids, kVocabulary})},
     {"count_correct", "targets of another number of rows",
-     [](Backend& be, T t) {
-       be.count_correct(t.ids.slice(0, {1}), t.logits, t.ids.slice(0, {5}), kVocabulary);
-     }},
+     RUN(CountCorrect{t.ids.slice(0, {1}), t.logits, t.ids.slice(0, {5}), kVocabulary})},
     {"count_correct", "a vocabulary beyond the columns",
-     [](Backend& be, T t) { be.count_correct(t.ids.slice(0, {1}), t.logits, t.ids, kPadded + 1); }},
+     RUN(CountCorrect{t.ids.slice(0, {1}), t.logits, t.ids, kPadded + 1})},
     {"cross_entropy_backward", "a gradient of another shape",
-     [](Backend& be, T t) {
-       be.cross_entropy_backward(t.x, t.loss, t.logits, t.row_lse, t.ids, kVocabulary);
-     }},
+     RUN(CrossEntropyBackward{t.x, t.loss, t.logits, t.row_lse, t.ids, kVocabulary})},
     {"cross_entropy_forward_backward", "a gradient of another shape",
-     [](Backend& be, T t) {
-       be.cross_entropy_forward_backward(t.loss, t.x, t.row_lse, t.loss, t.logits, t.ids, kVocabulary);
-     }},
+     RUN(CrossEntropyForwardBackward{t.loss, t.x, t.row_lse, t.loss, t.logits, t.ids, kVocabulary})},
     {"cross_entropy_forward_backward", "a vocabulary beyond the columns",
-     [](Backend& be, T t) {
-       be.cross_entropy_forward_backward(t.loss, t.logits, t.row_lse, t.loss, t.logits, t.ids, kPadded + 1);
-     }},
+     RUN(CrossEntropyForwardBackward{t.loss, t.logits, t.row_lse, t.loss, t.logits, t.ids, kPadded + 1})},
 };
 
 class BackendChecks : public testing::Test {
@@ -232,20 +203,21 @@ TEST_F(BackendChecks, name_the_shape_that_attention_wants) {
       EXPECT_NE(std::string(error.what()).find("qkv of shape (B,T,3C)"), std::string::npos) << error.what();
     }
   };
-  expect_named([&] { backend_->attention_forward(out, f32({kB, 1, kT}), qkv, 1, 1, {}); });
-  expect_named([&] { backend_->cached_attention_forward(out, f32({kB, kT, 2}), qkv, 1, 1, 0); });
+  expect_named([&] { backend_->run(AttentionForward{out, f32({kB, 1, kT}), qkv, 1, 1, {}}); });
+  expect_named([&] { backend_->run(CachedAttentionForward{out, f32({kB, kT, 2}), qkv, 1, 1, 0}); });
 }
 
 TEST_F(BackendChecks, let_right_calls_pass) {
   Backend& be = *backend_;
   const Tensors& t = tensors_;
-  EXPECT_NO_THROW(be.embedding_forward(t.x, t.ids, t.wte, t.wpe));
-  EXPECT_NO_THROW(be.linear_forward(t.out, t.x, t.w, t.bias));
-  EXPECT_NO_THROW(be.linear_forward(t.out.view({6, kO}), t.x, t.w, t.none));
-  EXPECT_NO_THROW(be.linear_backward({}, into(t.w), {}, t.out, t.x, t.w));
-  EXPECT_NO_THROW(be.attention_forward(t.y, t.lse, t.qkv, kHeads, 1, {}));
-  EXPECT_NO_THROW(be.cross_entropy_forward(t.loss, t.row_lse, t.logits, t.ids, kVocabulary));
-  EXPECT_NO_THROW(be.adamw(t.x, t.none, t.x, t.x, t.x, t.norm, std::array{DecayRange{0, 24, 0}}, {}));
+  EXPECT_NO_THROW(be.run(EmbeddingForward{t.x, t.ids, t.wte, t.wpe}));
+  EXPECT_NO_THROW(be.run(LinearForward{t.out, t.x, t.w, t.bias}));
+  EXPECT_NO_THROW(be.run(LinearForward{t.out.view({6, kO}), t.x, t.w, t.none}));
+  EXPECT_NO_THROW(be.run(LinearBackward{{}, into(t.w), {}, t.out, t.x, t.w}));
+  EXPECT_NO_THROW(be.run(AttentionForward{t.y, t.lse, t.qkv, kHeads, 1, {}}));
+  EXPECT_NO_THROW(be.run(CrossEntropyForward{t.loss, t.row_lse, t.logits, t.ids, kVocabulary}));
+  EXPECT_NO_THROW(
+      be.run(AdamWUpdate{t.x, t.none, t.x, t.x, t.x, t.norm, std::array{DecayRange{0, 24, 0}}, {}}));
 }
 
 // Calls with activations in bf16; statistics, LayerNorm's parameters and gradients of parameters are `dtype`.
@@ -258,29 +230,43 @@ std::vector<std::function<void()>> calls_in_bf16(Backend& be, DType dtype) {
   const Tensor rows = other({kB * kT}), one = other({1}), lse = other({kB, kHeads, kT}), norm = other({kC}),
                f32_rows = be.zeros(DType::f32, {kB * kT}), f32_one = be.zeros(DType::f32, {1});
   return {[=, &be] {
-            be.embedding_backward(into(other({kPadded, kC})), {}, x, ids);
+            be.run(EmbeddingBackward{into(other({kPadded, kC})), {}, x, ids});
           },
           [=, &be] {
-            be.embedding_backward({}, into(other({kT, kC})), x, ids);
+            be.run(EmbeddingBackward{{}, into(other({kT, kC})), x, ids});
           },
           [=, &be] {
-            be.linear_backward({}, into(other({kO, kC})), {}, out, x, w);
-          },
-          [=, &be] { be.linear_backward({}, {}, into(other({kO})), out, x, w); },
-          [=, &be] { be.layernorm_forward(y, rows, rows, x, norm, norm, 1e-5); },
-          [=, &be] { be.layernorm_backward(into(y), into(norm), into(norm), y, x, norm, rows, rows); },
-          [=, &be] { be.attention_forward(y, lse, qkv, kHeads, 1, {}); },
-          [=, &be] { be.cross_entropy_forward(f32_one, rows, logits, ids, kVocabulary); },
-          [=, &be] { be.cross_entropy_forward(one, f32_rows, logits, ids, kVocabulary); },
-          [=, &be] { be.cross_entropy_backward(logits, one, logits, f32_rows, ids, kVocabulary); },
-          [=, &be] {
-            be.cross_entropy_forward_backward(one, logits, f32_rows, f32_one, logits, ids, kVocabulary);
+            be.run(LinearBackward{{}, into(other({kO, kC})), {}, out, x, w});
           },
           [=, &be] {
-            be.cross_entropy_forward_backward(f32_one, logits, rows, f32_one, logits, ids, kVocabulary);
+            be.run(LinearBackward{{}, {}, into(other({kO})), out, x, w});
           },
           [=, &be] {
-            be.cross_entropy_forward_backward(f32_one, logits, f32_rows, one, logits, ids, kVocabulary);
+            be.run(LayernormForward{y, rows, rows, x, norm, norm, 1e-5});
+          },
+          [=, &be] {
+            be.run(LayernormBackward{into(y), into(norm), into(norm), y, x, norm, rows, rows});
+          },
+          [=, &be] {
+            be.run(AttentionForward{y, lse, qkv, kHeads, 1, {}});
+          },
+          [=, &be] {
+            be.run(CrossEntropyForward{f32_one, rows, logits, ids, kVocabulary});
+          },
+          [=, &be] {
+            be.run(CrossEntropyForward{one, f32_rows, logits, ids, kVocabulary});
+          },
+          [=, &be] {
+            be.run(CrossEntropyBackward{logits, one, logits, f32_rows, ids, kVocabulary});
+          },
+          [=, &be] {
+            be.run(CrossEntropyForwardBackward{one, logits, f32_rows, f32_one, logits, ids, kVocabulary});
+          },
+          [=, &be] {
+            be.run(CrossEntropyForwardBackward{f32_one, logits, rows, f32_one, logits, ids, kVocabulary});
+          },
+          [=, &be] {
+            be.run(CrossEntropyForwardBackward{f32_one, logits, f32_rows, one, logits, ids, kVocabulary});
           }};
 }
 
@@ -294,8 +280,8 @@ TEST_F(BackendChecks, want_statistics_and_gradients_of_parameters_in_f32_where_a
 // A tensor with no columns has no rows, so there are no means to store.
 TEST_F(BackendChecks, let_tensors_without_elements_pass) {
   const Tensor x = tensors_.f32({0, 0}), none = tensors_.f32({0}), one = tensors_.f32({1});
-  EXPECT_NO_THROW(backend_->layernorm_forward(x, none, none, x, none, none, 1e-5));
-  EXPECT_THROW(backend_->layernorm_forward(x, one, one, x, none, none, 1e-5), InternalError);
+  EXPECT_NO_THROW(backend_->run(LayernormForward{x, none, none, x, none, none, 1e-5}));
+  EXPECT_THROW(backend_->run(LayernormForward{x, one, one, x, none, none, 1e-5}), InternalError);
 }
 
 }  // namespace

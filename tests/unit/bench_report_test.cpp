@@ -1,5 +1,5 @@
 // The report of the benchmark, for made-up measurements.
-#include "common/app/bench_report.h"
+#include "tools/bench/bench_report.h"
 
 #include <gtest/gtest.h>
 

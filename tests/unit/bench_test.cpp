@@ -1,5 +1,5 @@
 // The benchmark, on a model.
-#include "common/measure/bench.h"
+#include "tools/bench/bench.h"
 
 #include <gtest/gtest.h>
 

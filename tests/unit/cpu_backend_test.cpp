@@ -10,6 +10,10 @@
 #include <limits>
 
 #include "common/app/stage.h"
+#include "common/autograd/ops/attention.h"
+#include "common/autograd/ops/linear.h"
+#include "common/backend/ops/elementwise.h"
+#include "common/backend/ops/sums.h"
 #include "common/comm/self_communicator.h"
 #include "common/model/gpt2.h"
 #include "stage0_serial/kernels/real.h"
@@ -27,7 +31,7 @@ TEST(CpuBackend, the_squared_norm_has_the_same_bits_with_any_number_of_threads) 
     for (const int threads : {1, 2, 3}) {
       const std::unique_ptr<Backend> backend = make_cpu_backend(threads);
       const Tensor norm = backend->allocate(DType::f64, {1});
-      backend->squared_norm(norm, to_tensor(*backend, DType::f32, {n}, random_values(1, 0, n)));
+      backend->run(SquaredNorm{norm, to_tensor(*backend, DType::f32, {n}, random_values(1, 0, n))});
       norms.push_back(to_value(*backend, norm));
     }
     EXPECT_EQ(norms[0], norms[1]) << n;
@@ -73,7 +77,7 @@ TEST(CpuBackend, products_with_blas_have_the_same_bits_on_a_reproducible_machine
       const Tensor w =
           to_tensor(backend, DType::f32, {outputs, inputs}, random_values(1, 1, outputs * inputs));
       const Tensor out = backend.allocate(DType::f32, {rows, outputs});
-      backend.linear_forward(out, x, w, Tensor());
+      backend.run(LinearForward{out, x, w, Tensor()});
       products.push_back(to_values(backend, out));
     }
     EXPECT_EQ(products[0], products[1]) << rows << " rows";
@@ -88,8 +92,8 @@ TEST(CpuBackend, attention_takes_large_scores) {
   const Values qkv = random_values(8, 2, kT * 3 * kC);
   const auto attended = [&](Backend& backend, DType dtype) {
     const Tensor out = backend.allocate(dtype, {1, kT, kC}), lse = backend.allocate(dtype, {1, 1, kT});
-    backend.attention_forward(out, lse, to_tensor(backend, dtype, {1, kT, 3 * kC}, qkv), 1, kScale,
-                              Dropout{});
+    backend.run(
+        AttentionForward{out, lse, to_tensor(backend, dtype, {1, kT, 3 * kC}, qkv), 1, kScale, Dropout{}});
     return std::pair(to_values(backend, out), to_values(backend, lse));
   };
   const auto naive = make_naive_backend(), fast = make_cpu_backend(1);
@@ -151,7 +155,7 @@ TEST(CpuBackend, wants_a_thread_and_numbers_in_f32) {
   EXPECT_THROW(make_cpu_backend(0), InternalError);
   const std::unique_ptr<Backend> backend = make_cpu_backend(1);
   const Tensor x = backend->zeros(DType::f64, {4});
-  EXPECT_THROW(backend->add(x, x, x), InternalError);
+  EXPECT_THROW(backend->run(Add{x, x, x}), InternalError);
 }
 
 TEST(VectorExp, is_within_two_units_in_the_last_place) {

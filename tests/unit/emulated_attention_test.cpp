@@ -2,6 +2,7 @@
 // on their number, which on the emulator is that of its threads.
 #include <gtest/gtest.h>
 
+#include "common/autograd/ops/attention.h"
 #include "stage2_cuda/cuda_backend.h"
 #include "tests/emulation/emulated.h"
 #include "tests/support/tensors.h"
@@ -33,8 +34,8 @@ Results attention_on(int multiprocessors) {
   const Tensor lse = backend->allocate(DType::f32, {1, kHeads, kT});
   const Tensor dqkv = backend->allocate(DType::bf16, {1, kT, 3 * kC});
   const Dropout dropout;
-  backend->attention_forward(out, lse, qkv, kHeads, 0.3, dropout);
-  backend->attention_backward({dqkv, GradMode::overwrite}, dout, out, lse, qkv, kHeads, 0.3, dropout);
+  backend->run(AttentionForward{out, lse, qkv, kHeads, 0.3, dropout});
+  backend->run(AttentionBackward{{dqkv, GradMode::overwrite}, dout, out, lse, qkv, kHeads, 0.3, dropout});
   return {to_values(*backend, out), to_values(*backend, lse), to_values(*backend, dqkv)};
 }
 

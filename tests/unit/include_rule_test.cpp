@@ -87,13 +87,17 @@ TEST(IncludeRule, stages_1_and_3_know_whose_backend_they_take) {
 }
 
 TEST(IncludeRule, tools_know_no_mpi_and_no_cuda) {
-  expect_own_headers_from("tools/compare", {"common/", "tools/compare/"});
+  expect_own_headers_from("tools/page", {"common/", "tools/page/"});
+  expect_own_headers_from("tools/bench", {"common/", "tools/bench/"});
+  expect_own_headers_from("tools/inspect", {"common/", "tools/inspect/", "tools/page/"});
+  expect_own_headers_from("tools/compare", {"common/", "tools/compare/", "tools/page/"});
   expect_own_headers_from("tools/doctor", {"common/", "tools/doctor/", "stage0_serial/blas/"});
   expect_no_mpi_and_no_cuda("tools");
 }
 
 TEST(IncludeRule, stage_2_knows_blas_of_another_stage_and_has_cuda_in_one_folder) {
-  expect_own_headers_from("stage2_cuda", {"common/", "stage2_cuda/", "stage0_serial/blas/"});
+  // The emulator's report is a page.
+  expect_own_headers_from("stage2_cuda", {"common/", "stage2_cuda/", "stage0_serial/blas/", "tools/page/"});
   for (const char* folder : {"stage2_cuda/kernels", "stage2_cuda/emulation"})
     expect_no_mpi_and_no_cuda(folder);
 }

@@ -1,5 +1,5 @@
 // What inspect() finds in models whose attention and predictions are known.
-#include "common/inspect/inspection.h"
+#include "tools/inspect/inspection.h"
 
 #include <gtest/gtest.h>
 
@@ -7,12 +7,12 @@
 
 #include "common/base/json.h"
 #include "common/data/tokenizers/char_tokenizer.h"
-#include "common/inspect/page.h"
 #include "common/model/gpt2.h"
-#include "common/page/base64.h"
 #include "stage0_serial/cpu_backend.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/support/tensors.h"
+#include "tools/inspect/page.h"
+#include "tools/page/base64.h"
 
 namespace stagegpt::test {
 namespace {
@@ -102,7 +102,7 @@ TEST(Inspection, measures_what_each_branch_adds) {
   const Ids ids = random_ids(1, 0, 9, 31);
   std::vector<Values> streams;  // before the first branch, after it, …
   Tape tape(*backend, Tape::Mode::inference);
-  tape.on_op([&](const std::string& op, std::span<const Var>, std::span<const Var> outs) {
+  tape.on_op([&](std::string_view op, std::span<const Var>, std::span<const Var> outs) {
     if (op == "embedding" || op == "residual_layernorm")
       streams.push_back(to_values(*backend, outs[0].value()));
   });
@@ -136,7 +136,7 @@ TEST(Inspection, attention_is_that_of_the_kernel) {
     const std::int64_t T = std::ssize(ids), C = config.n_embd, HS = C / config.n_head;
     std::vector<Values> qkv, out;
     Tape tape(*backend, Tape::Mode::inference);
-    tape.on_op([&](const std::string& op, std::span<const Var> inputs, std::span<const Var> outs) {
+    tape.on_op([&](std::string_view op, std::span<const Var> inputs, std::span<const Var> outs) {
       if (op != "attention") return;
       qkv.push_back(to_values(*backend, inputs[0].value()));
       out.push_back(to_values(*backend, outs[0].value()));
@@ -272,8 +272,8 @@ TEST(Tape, has_the_ops_of_the_model_with_what_they_read) {
   constexpr std::int64_t B = 2, T = 8, C = 16, V = 128;
   const Gpt2Config config = random_config();
   const TapeGraph tape = trace_tape(config, B, T);
-  const auto expect = [&](std::size_t i, const char* op, const char* layer, std::vector<std::size_t> inputs,
-                          std::vector<Shape> outputs) {
+  const auto expect = [&](std::size_t i, std::string_view op, const char* layer,
+                          std::vector<std::size_t> inputs, std::vector<Shape> outputs) {
     const TapeNode& node = tape.nodes.at(i);
     EXPECT_EQ(node.op, op) << i;
     EXPECT_EQ(node.layer, layer) << i;

@@ -11,10 +11,10 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "common/app/bench_report.h"
-#include "common/app/decode_report.h"
 #include "common/system/cpu_quota.h"
 #include "common/system/system_files.h"
+#include "tools/bench/bench_report.h"
+#include "tools/bench/decode_report.h"
 
 namespace stagegpt::test {
 namespace {

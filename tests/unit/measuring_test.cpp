@@ -5,13 +5,13 @@
 
 #include "common/backend/profiler.h"
 #include "common/comm/self_communicator.h"
-#include "common/measure/decode_bench.h"
-#include "common/measure/gemm_bound.h"
 #include "common/model/gpt2.h"
 #include "common/profile/peak.h"
 #include "common/train/memory_plan.h"
 #include "stage0_serial/cpu_backend.h"
 #include "tests/support/tensors.h"
+#include "tools/bench/decode_bench.h"
+#include "tools/bench/gemm_bound.h"
 
 namespace stagegpt::test {
 namespace {

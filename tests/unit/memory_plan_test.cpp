@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "common/backend/ops/elementwise.h"
 #include "common/backend/planning_backend.h"
 #include "common/comm/self_communicator.h"
 #include "common/model/flops.h"
@@ -278,7 +279,7 @@ TEST(PlanningBackend, gives_each_address_once) {
 TEST(PlanningBackend, checks_arguments_like_every_backend) {
   const std::unique_ptr<Backend> backend = make_planning_backend();
   const Tensor x = backend->zeros(DType::f32, {4}), y = backend->zeros(DType::f32, {5});
-  EXPECT_THROW(backend->add(x, x, y), InternalError);
+  EXPECT_THROW(backend->run(Add{x, x, y}), InternalError);
 }
 
 TEST(Flops, are_six_for_each_weight_and_for_each_score_of_causal_attention) {

@@ -5,6 +5,16 @@
 #include <functional>
 #include <limits>
 
+#include "common/autograd/ops/attention.h"
+#include "common/autograd/ops/cross_entropy.h"
+#include "common/autograd/ops/dropout.h"
+#include "common/autograd/ops/embedding.h"
+#include "common/autograd/ops/layernorm.h"
+#include "common/autograd/ops/linear.h"
+#include "common/backend/ops/activation.h"
+#include "common/backend/ops/adamw.h"
+#include "common/backend/ops/elementwise.h"
+#include "common/backend/ops/sums.h"
 #include "common/backend/planning_backend.h"
 #include "common/base/error.h"
 #include "tests/support/refusal.h"
@@ -30,6 +40,9 @@ struct Op {
   std::function<void(Backend&, const Arguments&)> call;
 };
 
+// A function that runs an op with arguments of `t`.
+#define RUN(...) [](Backend& be, const Arguments& t) { be.run(__VA_ARGS__); }
+
 Grad into(const Tensor& tensor) { return {tensor, GradMode::overwrite}; }
 
 const Shape kX{kB, kT, kC}, kOut{kB, kT, kO}, kW{kO, kC}, kQkv{kB, kT, 3 * kC}, kLogits{kB, kT, kPadded};
@@ -46,113 +59,83 @@ const Argument kAnyX{.name = "x", .shape = kX, .any_real_type = true, .any_width
 
 const Op kOps[] = {
     {"copy", {f32("out", kX), f32("in", kX)}, [](Backend& be, const Arguments& t) { be.copy(t[0], t[1]); }},
-    {"add",
-     {f32("out", kX), f32("a", kX), f32("b", kX)},
-     [](Backend& be, const Arguments& t) { be.add(t[0], t[1], t[2]); }},
-    {"cast",
-     {{"out", DType::bf16, kX}, f32("in", kX)},
-     [](Backend& be, const Arguments& t) { be.cast(t[0], t[1]); }},
+    {"add", {f32("out", kX), f32("a", kX), f32("b", kX)}, RUN(Add{t[0], t[1], t[2]})},
+    {"cast", {{"out", DType::bf16, kX}, f32("in", kX)}, RUN(Cast{t[0], t[1]})},
     {"ids_in_part",
      {{"out", DType::i32, {kB, kT}}, {"in", DType::i32, {kB, kT}}},
-     [](Backend& be, const Arguments& t) { be.ids_in_part(t[0], t[1], 0, kVocabulary, kVocabulary); }},
+     RUN(IdsInPart{t[0], t[1], 0, kVocabulary, kVocabulary})},
     {"embedding_forward",
      {f32("out", kX), kIds, f32("wte", {kPadded, kC}), {"wpe", DType::f32, {kT, kC}, true}},
-     [](Backend& be, const Arguments& t) { be.embedding_forward(t[0], t[1], t[2], t[3]); }},
+     RUN(EmbeddingForward{t[0], t[1], t[2], t[3]})},
     {"embedding_backward",
      {f32("dwte", {kPadded, kC}), f32("dwpe", {kT, kC}), f32("dout", kX), kIds},
-     [](Backend& be, const Arguments& t) { be.embedding_backward(into(t[0]), into(t[1]), t[2], t[3]); }},
+     RUN(EmbeddingBackward{into(t[0]), into(t[1]), t[2], t[3]})},
     {"linear_forward",
      {f32("out", kOut), f32("x", kX), f32("weight", kW), {"bias", DType::f32, {kO}, true}},
-     [](Backend& be, const Arguments& t) { be.linear_forward(t[0], t[1], t[2], t[3]); }},
+     RUN(LinearForward{t[0], t[1], t[2], t[3]})},
     {"linear_backward",
      {f32("dx", kX), f32("dw", kW), f32("dbias", {kO}), f32("out", kOut), f32("x", kX), f32("weight", kW)},
-     [](Backend& be, const Arguments& t) {
-       be.linear_backward(into(t[0]), into(t[1]), into(t[2]), t[3], t[4], t[5]);
-     }},
+     RUN(LinearBackward{into(t[0]), into(t[1]), into(t[2]), t[3], t[4], t[5]})},
     {"linear_activation_forward",
      {f32("out", kOut),
       f32("pre-activation", kOut),
       f32("x", kX),
       f32("weight", kW),
       {"bias", DType::f32, {kO}, true}},
-     [](Backend& be, const Arguments& t) {
-       be.linear_activation_forward(t[0], t[1], t[2], t[3], t[4], Activation::relu);
-     }},
+     RUN(LinearActivationForward{t[0], t[1], t[2], t[3], t[4], Activation::relu})},
     {"activation_linear_backward",
      {f32("dpre", kX), f32("dw", kW), f32("dbias", {kO}), f32("out", kOut), f32("x", kX),
       f32("pre-activation", kX), f32("weight", kW)},
-     [](Backend& be, const Arguments& t) {
-       be.activation_linear_backward(t[0], into(t[1]), into(t[2]), t[3], t[4], t[5], t[6], Activation::relu);
-     }},
+     RUN(ActivationLinearBackward{t[0], into(t[1]), into(t[2]), t[3], t[4], t[5], t[6], Activation::relu})},
     {"activation_forward",
      {f32("out", kX), f32("x", kX)},
-     [](Backend& be, const Arguments& t) { be.activation_forward(t[0], t[1], Activation::relu); }},
+     RUN(ActivationForward{t[0], t[1], Activation::relu})},
     {"activation_backward",
      {f32("dx", kX), f32("dout", kX), f32("x", kX)},
-     [](Backend& be, const Arguments& t) {
-       be.activation_backward(into(t[0]), t[1], t[2], Activation::relu);
-     }},
+     RUN(ActivationBackward{into(t[0]), t[1], t[2], Activation::relu})},
     {"layernorm_forward",
      {f32("out", kX), kMean, kRstd, f32("x", kX), kGain, kShift},
-     [](Backend& be, const Arguments& t) { be.layernorm_forward(t[0], t[1], t[2], t[3], t[4], t[5], 1e-5); }},
+     RUN(LayernormForward{t[0], t[1], t[2], t[3], t[4], t[5], 1e-5})},
     {"residual_layernorm_forward",
      {f32("sum", kX), f32("out", kX), kMean, kRstd, f32("x", kX), f32("residual", kX), kGain, kShift},
-     [](Backend& be, const Arguments& t) {
-       be.residual_layernorm_forward(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], 1e-5);
-     }},
+     RUN(ResidualLayernormForward{t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], 1e-5})},
     {"layernorm_backward",
      {f32("dx", kX), f32("dw", {kC}), f32("dbias", {kC}), f32("out", kX), f32("x", kX), kGain, kMean, kRstd},
-     [](Backend& be, const Arguments& t) {
-       be.layernorm_backward(into(t[0]), into(t[1]), into(t[2]), t[3], t[4], t[5], t[6], t[7]);
-     }},
+     RUN(LayernormBackward{into(t[0]), into(t[1]), into(t[2]), t[3], t[4], t[5], t[6], t[7]})},
     {"attention_forward",
      {f32("out", kX), kLse, f32("qkv", kQkv)},
-     [](Backend& be, const Arguments& t) { be.attention_forward(t[0], t[1], t[2], kHeads, 1, {}); }},
+     RUN(AttentionForward{t[0], t[1], t[2], kHeads, 1, {}})},
     {"attention_backward",
      {f32("dqkv", kQkv), f32("dout", kX), f32("out", kX), kLse, f32("qkv", kQkv)},
-     [](Backend& be, const Arguments& t) {
-       be.attention_backward(into(t[0]), t[1], t[2], t[3], t[4], kHeads, 1, {});
-     }},
+     RUN(AttentionBackward{into(t[0]), t[1], t[2], t[3], t[4], kHeads, 1, {}})},
     {"cached_attention_forward",
      {f32("out", kX), f32("cache", {kB, 10, 2 * kC}), f32("qkv", kQkv)},
-     [](Backend& be, const Arguments& t) { be.cached_attention_forward(t[0], t[1], t[2], kHeads, 1, 7); }},
-    {"dropout_forward",
-     {f32("out", kX), f32("x", kX)},
-     [](Backend& be, const Arguments& t) { be.dropout_forward(t[0], t[1], {}); }},
-    {"dropout_backward",
-     {f32("dx", kX), f32("dout", kX)},
-     [](Backend& be, const Arguments& t) { be.dropout_backward(into(t[0]), t[1], {}); }},
+     RUN(CachedAttentionForward{t[0], t[1], t[2], kHeads, 1, 7})},
+    {"dropout_forward", {f32("out", kX), f32("x", kX)}, RUN(DropoutForward{t[0], t[1], {}})},
+    {"dropout_backward", {f32("dx", kX), f32("dout", kX)}, RUN(DropoutBackward{into(t[0]), t[1], {}})},
     {"cross_entropy_forward",
      {f32("loss", {1}), kRowLse, kWideLogits, kTargets},
-     [](Backend& be, const Arguments& t) { be.cross_entropy_forward(t[0], t[1], t[2], t[3], kVocabulary); }},
+     RUN(CrossEntropyForward{t[0], t[1], t[2], t[3], kVocabulary})},
     {"cross_entropy_backward",
      {f32("dlogits", kLogits), f32("dloss", {1}), f32("logits", kLogits), kRowLse, kTargets},
-     [](Backend& be, const Arguments& t) {
-       be.cross_entropy_backward(t[0], t[1], t[2], t[3], t[4], kVocabulary);
-     }},
+     RUN(CrossEntropyBackward{t[0], t[1], t[2], t[3], t[4], kVocabulary})},
     {"cross_entropy_part_forward",
      {kRowLse, f32("picked", {kB * kT}), kWideLogits, kTargets},
-     [](Backend& be, const Arguments& t) {
-       be.cross_entropy_part_forward(t[0], t[1], t[2], t[3], kVocabulary);
-     }},
+     RUN(CrossEntropyPartForward{t[0], t[1], t[2], t[3], kVocabulary})},
     {"cross_entropy_of_parts",
      {f32("loss", {1}), kRowLse, f32("parts", {2, 2, kB* kT})},
-     [](Backend& be, const Arguments& t) { be.cross_entropy_of_parts(t[0], t[1], t[2]); }},
+     RUN(CrossEntropyOfParts{t[0], t[1], t[2]})},
     {"cross_entropy_forward_backward",
      {f32("loss", {1}), f32("dlogits", kLogits), f32("rows", {kB * kT}), f32("dloss", {1}),
       f32("logits", kLogits), kTargets},
-     [](Backend& be, const Arguments& t) {
-       be.cross_entropy_forward_backward(t[0], t[1], t[2], t[3], t[4], t[5], kVocabulary);
-     }},
+     RUN(CrossEntropyForwardBackward{t[0], t[1], t[2], t[3], t[4], t[5], kVocabulary})},
     {"count_correct",
      {{"count", DType::i32, {1}}, kAnyLogits, kTargets},
-     [](Backend& be, const Arguments& t) { be.count_correct(t[0], t[1], t[2], kVocabulary); }},
-    {"squared_norm",
-     {{"out", DType::f64, {1}}, kAnyX},
-     [](Backend& be, const Arguments& t) { be.squared_norm(t[0], t[1]); }},
+     RUN(CountCorrect{t[0], t[1], t[2], kVocabulary})},
+    {"squared_norm", {{"out", DType::f64, {1}}, kAnyX}, RUN(SquaredNorm{t[0], t[1]})},
     {"sum",
      {{"out", DType::f64, {1}}, {.name = "x", .dtype = DType::f64, .shape = {5}, .any_width = true}},
-     [](Backend& be, const Arguments& t) { be.sum(t[0], t[1]); }},
+     RUN(Sum{t[0], t[1]})},
     {"adamw",
      {f32("weights", {24}),
       {"shadow", DType::bf16, {24}, true},
@@ -160,9 +143,7 @@ const Op kOps[] = {
       f32("arena", {24}),
       f32("arena", {24}),
       {"squared norm", DType::f64, {1}}},
-     [](Backend& be, const Arguments& t) {
-       be.adamw(t[0], t[1], t[2], t[3], t[4], t[5], std::array{DecayRange{0, 24, 0}}, {});
-     }},
+     RUN(AdamWUpdate{t[0], t[1], t[2], t[3], t[4], t[5], std::array{DecayRange{0, 24, 0}}, {}})},
 };
 
 // The same shape with one column more.
@@ -247,7 +228,7 @@ TEST_F(OpArguments, that_are_numbers_have_their_ranges) {
   const Tensor out = be.allocate(DType::f32, kX), qkv = be.allocate(DType::f32, kQkv),
                cache = be.allocate(DType::f32, {kB, 10, 2 * kC});
   const auto cached = [&](int heads, std::int64_t first) {
-    return internal_error([&] { be.cached_attention_forward(out, cache, qkv, heads, 1, first); });
+    return internal_error([&] { be.run(CachedAttentionForward{out, cache, qkv, heads, 1, first}); });
   };
   EXPECT_EQ(cached(kHeads, 0), "");
   EXPECT_EQ(cached(kHeads, 7), "");
@@ -258,24 +239,32 @@ TEST_F(OpArguments, that_are_numbers_have_their_ranges) {
               "cached_attention_forward: expected a number of heads that divides the channels");
   }
   const Tensor lse = be.allocate(DType::f32, {kB, 3, kT});
-  EXPECT_EQ(internal_error([&] { be.attention_forward(out, lse, qkv, 3, 1, {}); }),
+  EXPECT_EQ(internal_error([&] {
+              be.run(AttentionForward{out, lse, qkv, 3, 1, {}});
+            }),
             "attention_forward: expected a number of heads that divides the channels");
   const Tensor own_lse = be.allocate(DType::f32, {kB, kHeads, kT});
   for (const double scale : {0.0, -0.1, std::numeric_limits<double>::quiet_NaN()}) {
-    EXPECT_EQ(internal_error([&] { be.attention_forward(out, own_lse, qkv, kHeads, scale, {}); }),
+    EXPECT_EQ(internal_error([&] {
+                be.run(AttentionForward{out, own_lse, qkv, kHeads, scale, {}});
+              }),
               "attention_forward: expected a positive scale");
-    EXPECT_EQ(internal_error([&] { be.cached_attention_forward(out, cache, qkv, kHeads, scale, 0); }),
+    EXPECT_EQ(internal_error([&] {
+                be.run(CachedAttentionForward{out, cache, qkv, kHeads, scale, 0});
+              }),
               "cached_attention_forward: expected a positive scale");
   }
   // The number of elements is right, but the shape is wrong.
   const Tensor product = be.allocate(DType::f32, kOut), w = be.allocate(DType::f32, kW),
                wide = be.allocate(DType::f32, {kB, 2, 6});
-  EXPECT_EQ(internal_error([&] { be.linear_forward(product, wide, w, Tensor()); }),
+  EXPECT_EQ(internal_error([&] {
+              be.run(LinearForward{product, wide, w, Tensor()});
+            }),
             "linear_forward: expected x with as many columns as the weight");
   const Tensor logits = be.allocate(DType::f32, kLogits), targets = be.allocate(DType::i32, {kB * kT}),
                count = be.allocate(DType::i32, {1});
   const auto counted = [&](std::int64_t vocabulary) {
-    return internal_error([&] { be.count_correct(count, logits, targets, vocabulary); });
+    return internal_error([&] { be.run(CountCorrect{count, logits, targets, vocabulary}); });
   };
   EXPECT_EQ(counted(1), "");
   EXPECT_EQ(counted(kPadded), "");
@@ -284,8 +273,9 @@ TEST_F(OpArguments, that_are_numbers_have_their_ranges) {
   }
   const Tensor arena = be.allocate(DType::f32, {24}), norm = be.allocate(DType::f64, {1});
   const auto updated = [&](const DecayRange& range, std::int64_t step) {
-    return internal_error(
-        [&] { be.adamw(arena, {}, arena, arena, arena, norm, std::array{range}, {.step = step}); });
+    return internal_error([&] {
+      be.run(AdamWUpdate{arena, {}, arena, arena, arena, norm, std::array{range}, {.step = step}});
+    });
   };
   EXPECT_EQ(updated({0, 0, 0}, 1), "");
   EXPECT_EQ(updated({24, 24, 0}, 1), "");

@@ -5,6 +5,10 @@
 
 #include <stdexcept>
 
+#include "common/autograd/ops/cross_entropy.h"
+#include "common/autograd/ops/dropout.h"
+#include "common/autograd/ops/linear.h"
+#include "common/backend/ops/elementwise.h"
 #include "common/backend/planning_backend.h"
 #include "common/backend/profiler.h"
 #include "stage0_serial/naive_backend.h"
@@ -27,10 +31,10 @@ class Observing : public testing::Test {
 TEST_F(Observing, SeesOpsAndCopiesInOrderAndTheyAreComputed) {
   OpRecorder recorder(be_);
   be_.fill(x_, 1);
-  be_.add(x_, x_, x_);
+  be_.run(Add{x_, x_, x_});
   EXPECT_EQ(to_values(be_, x_), Values(6, 2));
   set_values(be_, w_, Values(12, 3));
-  be_.linear_forward(y_, x_, w_, Tensor());
+  be_.run(LinearForward{y_, x_, w_, Tensor()});
   EXPECT_EQ(to_values(be_, y_), Values(8, 2 * 3 * 3));
   EXPECT_EQ(recorder.take(),
             (Ops{"fill", "add", "copy_to_host", "copy_from_host", "linear_forward", "copy_to_host"}));
@@ -38,29 +42,29 @@ TEST_F(Observing, SeesOpsAndCopiesInOrderAndTheyAreComputed) {
 
 TEST_F(Observing, SeesAFusedOpOnceOrThePrimitiveOnes) {
   OpRecorder recorder(be_);
-  be_.linear_activation_forward(y_, pre_, x_, w_, Tensor(), Activation::relu);
+  be_.run(LinearActivationForward{y_, pre_, x_, w_, Tensor(), Activation::relu});
   EXPECT_EQ(recorder.take(), Ops{"linear_activation_forward"});
-  be_.activation_linear_backward(x_, {}, {}, y_, x_, x_, w_, Activation::relu);
+  be_.run(ActivationLinearBackward{x_, {}, {}, y_, x_, x_, w_, Activation::relu});
   EXPECT_EQ(recorder.take(), Ops{"activation_linear_backward"});
   const Tensor loss = be_.zeros(DType::f32, {1}), dloss = be_.zeros(DType::f32, {1}),
                ids = be_.zeros(DType::i32, {2});
   const Tensor rows = be_.zeros(DType::f32, {2}), logits = be_.zeros(DType::f32, {2, 5});
   recorder.take();
-  be_.cross_entropy_forward_backward(loss, logits, rows, dloss, logits, ids, 5);
+  be_.run(CrossEntropyForwardBackward{loss, logits, rows, dloss, logits, ids, 5});
   EXPECT_EQ(recorder.take(), Ops{"cross_entropy_forward_backward"});
   be_.set_fused(false);
-  be_.linear_activation_forward(y_, pre_, x_, w_, Tensor(), Activation::relu);
+  be_.run(LinearActivationForward{y_, pre_, x_, w_, Tensor(), Activation::relu});
   EXPECT_EQ(recorder.take(), (Ops{"linear_forward", "activation_forward"}));
-  be_.activation_linear_backward(x_, {}, {}, y_, x_, x_, w_, Activation::relu);
+  be_.run(ActivationLinearBackward{x_, {}, {}, y_, x_, x_, w_, Activation::relu});
   EXPECT_EQ(recorder.take(), (Ops{"linear_backward", "linear_backward", "activation_backward"}));
-  be_.cross_entropy_forward_backward(loss, logits, rows, dloss, logits, ids, 5);
+  be_.run(CrossEntropyForwardBackward{loss, logits, rows, dloss, logits, ids, 5});
   EXPECT_EQ(recorder.take(), (Ops{"cross_entropy_forward", "cross_entropy_backward"}));
 }
 
 TEST_F(Observing, DoesNotSeeWhatIsRefusedOrNotWanted) {
   OpRecorder recorder(be_);
-  EXPECT_THROW(be_.add(x_, x_, w_), InternalError);
-  be_.dropout_backward({}, x_, {});
+  EXPECT_THROW(be_.run(Add{x_, x_, w_}), InternalError);
+  be_.run(DropoutBackward{{}, x_, {}});
   to_host<float>(be_, be_.allocate(DType::f32, {0}));
   EXPECT_EQ(recorder.take(), Ops());
 }
@@ -101,7 +105,7 @@ TEST(ObservingAPlan, CountsTheWorkOfOpsThatAreNotComputed) {
   const std::unique_ptr<Backend> backend = make_planning_backend();
   const Tensor x = backend->allocate(DType::f32, {1 << 20, 1 << 20});
   Profiler profiler(*backend);
-  backend->add(x, x, x);
+  backend->run(Add{x, x, x});
   ASSERT_EQ(profiler.entries().size(), 1u);
   EXPECT_EQ(profiler.entries()[0].name, "add");
   EXPECT_EQ(profiler.entries()[0].work.flops, 0x1p40);
@@ -129,7 +133,7 @@ TEST(Profiling, WaitsForEachOp) {
   EXPECT_EQ(backend.waits, 0);
   Profiler profiler(backend);
   backend.fill(x, 1);
-  backend.add(x, x, x);
+  backend.run(Add{x, x, x});
   EXPECT_EQ(backend.waits, 2);
 }
 

@@ -8,7 +8,7 @@
 #include <set>
 #include <thread>
 
-#include "common/measure/step_budget.h"
+#include "common/backend/ops/elementwise.h"
 #include "common/profile/recorded_communicator.h"
 #include "common/profile/trace_events.h"
 #include "stage0_serial/naive_backend.h"
@@ -16,6 +16,7 @@
 #include "tests/support/program.h"
 #include "tests/support/small_training.h"
 #include "tests/support/trace.h"
+#include "tools/bench/step_budget.h"
 
 namespace stagegpt::test {
 namespace {
@@ -218,7 +219,7 @@ TEST_F(ProfileOfATraining, HasARowOfTheDeviceFromMarksInItsStream) {
   timeline_.record(true);
   OpTimeline ops(be_, timeline_, &timer);
   const std::int64_t begin = Timeline::now();
-  be_.add(x, x, x);
+  be_.run(Add{x, x, x});
   be_.fill(x, 1);
   ops.finish();
   ASSERT_EQ(timeline_.spans().size(), 4u);

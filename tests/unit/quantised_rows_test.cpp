@@ -5,6 +5,7 @@
 #include <array>
 #include <vector>
 
+#include "common/backend/ops/elementwise.h"
 #include "common/random/normal.h"
 #include "stage0_serial/cpu_backend.h"
 
@@ -48,7 +49,7 @@ TEST(QuantisedRows, OfAnOpAreThoseOfTheDefinition) {
   const auto backend = make_cpu_backend(2);
   const std::vector<float> matrix = {1, -2, 4, 8, 0.5F, 0};
   const Tensor out = backend->allocate(DType::i8, {2, quantised_width(3)});
-  backend->quantise_rows(out, to_device<float>(*backend, {2, 3}, matrix));
+  backend->run(QuantiseRows{out, to_device<float>(*backend, {2, 3}, matrix)});
   const std::vector<std::int8_t> bytes = to_host<std::int8_t>(*backend, out);
   EXPECT_EQ((std::array{bytes[0], bytes[1], bytes[2]}), (std::array<std::int8_t, 3>{32, -64, 127}));
   EXPECT_FLOAT_EQ(scale_of(bytes.data(), 3), 4.0F / 127);

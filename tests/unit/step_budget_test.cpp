@@ -1,12 +1,12 @@
 // The counted work of a step against formulas, and how --budget prints it.
-#include "common/measure/step_budget.h"
+#include "tools/bench/step_budget.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "common/app/budget_report.h"
+#include "tools/bench/budget_report.h"
 
 namespace stagegpt::test {
 namespace {

@@ -4,6 +4,7 @@
 #include "common/autograd/ops/cross_entropy.h"
 #include "common/autograd/ops/layernorm.h"
 #include "common/autograd/ops/linear.h"
+#include "common/backend/ops/elementwise.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/support/op_recorder.h"
 #include "tests/support/tensors.h"
@@ -47,7 +48,7 @@ class TapeTest : public testing::Test {
   // x + y, which gives both the same gradient.
   Var sum(Tape& tape, const Var& x, const Var& y) {
     Tensor out = be_.allocate(DType::f64, x.value().shape());
-    be_.add(out, x.value(), y.value());
+    be_.run(Add{out, x.value(), y.value()});
     return tape.record("sum", {x, y}, out, [](const Tensor& dout, Grads g) {
       g.give(0, dout);
       g.give(1, dout);
@@ -126,7 +127,7 @@ TEST_F(TapeTest, a_watch_sees_logits_as_an_output_and_not_after_they_have_been_o
   Tape tape(be_);
   Values logits;
   bool has_value = true;
-  tape.on_op([&](const char* op, std::span<const Var> inputs, std::span<const Var> outs) {
+  tape.on_op([&](std::string_view op, std::span<const Var> inputs, std::span<const Var> outs) {
     if (op == std::string("times")) logits = values(outs[0].value());
     if (op == std::string("cross_entropy")) has_value = inputs[0].value().defined();
   });
@@ -515,7 +516,7 @@ TEST_F(TapeTest, a_watch_sees_the_ops_of_a_recomputed_function_once) {
     Names seen;
     std::vector<int> leaves;
     Tape tape(be_, mode);
-    tape.on_op([&](const char* op, std::span<const Var> inputs, std::span<const Var> outs) {
+    tape.on_op([&](std::string_view op, std::span<const Var> inputs, std::span<const Var> outs) {
       seen.emplace_back(op);
       leaves.push_back(inputs[0].leaf_id());
       EXPECT_EQ(outs.size(), 1u);

@@ -1,14 +1,23 @@
 // The work that ops report, compared with counts made by hand.
-#include "common/backend/work.h"
 
 #include <gtest/gtest.h>
 
+#include "common/autograd/ops/attention.h"
+#include "common/autograd/ops/cross_entropy.h"
+#include "common/autograd/ops/dropout.h"
+#include "common/autograd/ops/embedding.h"
+#include "common/autograd/ops/layernorm.h"
+#include "common/autograd/ops/linear.h"
+#include "common/backend/ops/activation.h"
+#include "common/backend/ops/adamw.h"
+#include "common/backend/ops/elementwise.h"
+#include "common/backend/ops/sums.h"
 #include "common/backend/profiler.h"
-#include "common/measure/gemm_bound.h"
 #include "common/model/gpt2.h"
 #include "common/optim/adamw.h"
 #include "stage0_serial/cpu_backend.h"
 #include "tests/support/tensors.h"
+#include "tools/bench/gemm_bound.h"
 
 namespace stagegpt::test {
 namespace {
@@ -35,16 +44,21 @@ Grad accumulate(const Tensor& tensor) { return {tensor, GradMode::accumulate}; }
 
 class WorkOfOps : public ::testing::Test {
  protected:
-  // Runs one op and compares the work that the profiler recorded. `words` have four bytes.
-  template <class Op>
-  void expect(const char* name, double flops, double words, const Op& op) {
+  // Calls `run`, which runs one op, and compares the work that the profiler recorded. `words` have four
+  // bytes.
+  template <class Run>
+  void expect(const char* name, double flops, double words, const Run& run) {
     Profiler profiler(*backend_);
-    op();
+    run();
     ASSERT_EQ(profiler.entries().size(), 1u) << name;
     const Profiler::Entry entry = profiler.entries()[0];
     EXPECT_EQ(entry.name, name);
     EXPECT_EQ(entry.work.flops, flops) << name;
     EXPECT_EQ(entry.work.bytes, 4 * words) << name;
+  }
+  template <class Op>
+  void expect(const Op& op, double flops, double words) {
+    expect(Op::kName, flops, words, [&] { be_.run(op); });
   }
 
   const std::unique_ptr<Backend> backend_ = make_cpu_backend(1);
@@ -53,127 +67,107 @@ class WorkOfOps : public ::testing::Test {
 };
 
 TEST_F(WorkOfOps, moving_memory_is_no_arithmetic) {
-  expect("fill", 0, 24, [&] { be_.fill(t_.x, 1); });
-  expect("copy", 0, 24 + 24, [&] { be_.copy(t_.x, t_.y); });
+  expect(Fill{t_.x, 1}, 0, 24);
+  expect(Copy{t_.x, t_.y}, 0, 24 + 24);
   expect("copy_from_host", 0, 20 + 20, [&] { upload<float>(be_, t_.w, std::vector<float>(20)); });
   expect("copy_to_host", 0, 20 + 20, [&] { to_host<float>(be_, t_.w); });
-  expect("add", 24, 3 * 24, [&] { be_.add(t_.x, t_.y, t_.z); });
+  expect(Add{t_.x, t_.y, t_.z}, 24, 3 * 24);
 }
 
 TEST_F(WorkOfOps, linear_layers_are_two_operations_for_each_product) {
   constexpr double kProduct = 2 * 6 * 4 * 5;
-  expect("linear_forward", kProduct, 24 + 20 + 30, [&] { be_.linear_forward(t_.out, t_.x, t_.w, Tensor()); });
-  expect("linear_forward", kProduct + 30, 24 + 20 + 5 + 30,
-         [&] { be_.linear_forward(t_.out, t_.x, t_.w, t_.bias); });
-  expect("linear_activation_forward", kProduct + 30 + 30, 24 + 20 + 5 + 30 + 30,
-         [&] { be_.linear_activation_forward(t_.out, t_.pre, t_.x, t_.w, t_.bias, Activation::relu); });
+  expect(LinearForward{t_.out, t_.x, t_.w, Tensor()}, kProduct, 24 + 20 + 30);
+  expect(LinearForward{t_.out, t_.x, t_.w, t_.bias}, kProduct + 30, 24 + 20 + 5 + 30);
+  expect(LinearActivationForward{t_.out, t_.pre, t_.x, t_.w, t_.bias, Activation::relu}, kProduct + 30 + 30,
+         24 + 20 + 5 + 30 + 30);
   // Reads dout, x, w and pre, writes dpre, dw and dbias; relu's derivative is a product.
-  expect("activation_linear_backward", 2 * kProduct + 30 + 24, 30 + 3 * 24 + 2 * 20 + 5, [&] {
-    be_.activation_linear_backward(t_.y, overwrite(t_.w), overwrite(t_.bias), t_.out, t_.x, t_.z, t_.w,
-                                   Activation::relu);
-  });
+  expect(ActivationLinearBackward{t_.y, overwrite(t_.w), overwrite(t_.bias), t_.out, t_.x, t_.z, t_.w,
+                                  Activation::relu},
+         2 * kProduct + 30 + 24, 30 + 3 * 24 + 2 * 20 + 5);
 }
 
 TEST_F(WorkOfOps, linear_gradients_are_counted_where_they_are_wanted) {
   constexpr double kProduct = 2 * 6 * 4 * 5;
-  expect("linear_backward", kProduct, 30 + 20 + 24,
-         [&] { be_.linear_backward(overwrite(t_.y), {}, {}, t_.out, t_.x, t_.w); });
-  expect("linear_backward", kProduct, 30 + 24 + 2 * 20,
-         [&] { be_.linear_backward({}, accumulate(t_.w), {}, t_.out, t_.x, t_.w); });
-  expect("linear_backward", 2 * kProduct + 30, 30 + 20 + 24 + 24 + 20 + 5, [&] {
-    be_.linear_backward(overwrite(t_.y), overwrite(t_.w), overwrite(t_.bias), t_.out, t_.x, t_.w);
-  });
+  expect(LinearBackward{overwrite(t_.y), {}, {}, t_.out, t_.x, t_.w}, kProduct, 30 + 20 + 24);
+  expect(LinearBackward{{}, accumulate(t_.w), {}, t_.out, t_.x, t_.w}, kProduct, 30 + 24 + 2 * 20);
+  expect(LinearBackward{overwrite(t_.y), overwrite(t_.w), overwrite(t_.bias), t_.out, t_.x, t_.w},
+         2 * kProduct + 30, 30 + 20 + 24 + 24 + 20 + 5);
 }
 
 TEST_F(WorkOfOps, a_gradient_that_is_skipped_moves_no_bytes) {
   const Grad skipped{t_.w, GradMode::skip};  // a tensor is allowed
-  expect("linear_backward", 2 * 6 * 4 * 5, 30 + 24 + 20,
-         [&] { be_.linear_backward(overwrite(t_.y), skipped, {}, t_.out, t_.x, t_.w); });
+  expect(LinearBackward{overwrite(t_.y), skipped, {}, t_.out, t_.x, t_.w}, 2 * 6 * 4 * 5, 30 + 24 + 20);
 }
 
 TEST_F(WorkOfOps, attention_is_causal) {
   constexpr double kPairs = 2 * 2 * (1 + 2 + 3), kHeadSize = 2;
-  expect("attention_forward", kPairs * (4 * kHeadSize + 5) + 24, 72 + 24 + 12,
-         [&] { be_.attention_forward(t_.x, t_.lse, t_.qkv, 2, 1, {}); });
-  expect("attention_backward", kPairs * (10 * kHeadSize + 6) + 2 * 24, 72 + 24 + 24 + 12 + 72,
-         [&] { be_.attention_backward(overwrite(t_.dqkv), t_.y, t_.x, t_.lse, t_.qkv, 2, 1, {}); });
+  expect(AttentionForward{t_.x, t_.lse, t_.qkv, 2, 1, {}}, kPairs * (4 * kHeadSize + 5) + 24, 72 + 24 + 12);
+  expect(AttentionBackward{overwrite(t_.dqkv), t_.y, t_.x, t_.lse, t_.qkv, 2, 1, {}},
+         kPairs * (10 * kHeadSize + 6) + 2 * 24, 72 + 24 + 24 + 12 + 72);
 }
 
 TEST_F(WorkOfOps, cached_attention_reads_the_tokens_before) {
   constexpr double kPairs = 2 * 2 * (6 + 7 + 8), kHeadSize = 2;
   const Tensor cache = t_.f32({2, 10, 8});
-  expect("cached_attention_forward", kPairs * (4 * kHeadSize + 5) + 24, 72 + 24 + 2 * 8 * 8,
-         [&] { be_.cached_attention_forward(t_.x, cache, t_.qkv, 2, 1, 5); });
+  expect(CachedAttentionForward{t_.x, cache, t_.qkv, 2, 1, 5}, kPairs * (4 * kHeadSize + 5) + 24,
+         72 + 24 + 2 * 8 * 8);
 }
 
 TEST_F(WorkOfOps, bf16_is_half_as_many_bytes) {
   const Tensor w = be_.zeros(DType::bf16, {5, 4}), wte = be_.zeros(DType::bf16, {8, 4});
-  expect("cast", 20, 20 + 10, [&] { be_.cast(w, t_.w); });
-  expect("linear_forward", 2 * 6 * 4 * 5, 30 + 24 + 10,
-         [&] { be_.linear_forward(t_.out, t_.x, w, Tensor()); });
-  expect("embedding_forward", 24, 6 + 24 + 12 + 12,
-         [&] { be_.embedding_forward(t_.x, t_.ids, wte, t_.wpe); });
+  expect(Cast{w, t_.w}, 20, 20 + 10);
+  expect(LinearForward{t_.out, t_.x, w, Tensor()}, 2 * 6 * 4 * 5, 30 + 24 + 10);
+  expect(EmbeddingForward{t_.x, t_.ids, wte, t_.wpe}, 24, 6 + 24 + 12 + 12);
 }
 
 TEST_F(WorkOfOps, counting_reads_the_real_logits) {
   const Tensor n = be_.zeros(DType::i32, {1});
-  expect("count_correct", 36, 36 + 6 + 1, [&] { be_.count_correct(n, t_.logits, t_.targets, 6); });
+  expect(CountCorrect{n, t_.logits, t_.targets, 6}, 36, 36 + 6 + 1);
 }
 
 TEST_F(WorkOfOps, embeddings_read_the_rows_that_are_looked_up) {
-  expect("embedding_forward", 24, 6 + 24 + 12 + 24,
-         [&] { be_.embedding_forward(t_.x, t_.ids, t_.wte, t_.wpe); });
-  expect("embedding_backward", 2 * 24, 6 + 24 + 32 + 28,
-         [&] { be_.embedding_backward(overwrite(t_.wte), overwrite(t_.wpe), t_.x, t_.ids); });
-  expect("embedding_backward", 2 * 24, 6 + 24 + 2 * 24 + 2 * 12,
-         [&] { be_.embedding_backward(accumulate(t_.wte), accumulate(t_.wpe), t_.x, t_.ids); });
+  expect(EmbeddingForward{t_.x, t_.ids, t_.wte, t_.wpe}, 24, 6 + 24 + 12 + 24);
+  expect(EmbeddingBackward{overwrite(t_.wte), overwrite(t_.wpe), t_.x, t_.ids}, 2 * 24, 6 + 24 + 32 + 28);
+  expect(EmbeddingBackward{accumulate(t_.wte), accumulate(t_.wpe), t_.x, t_.ids}, 2 * 24,
+         6 + 24 + 2 * 24 + 2 * 12);
 }
 
 TEST_F(WorkOfOps, layernorms_keep_mean_and_deviation) {
-  expect("layernorm_forward", 8 * 24, 24 + 4 + 4 + 24 + 6 + 6,
-         [&] { be_.layernorm_forward(t_.y, t_.mean, t_.rstd, t_.x, t_.gain, t_.shift, 1e-5); });
-  expect("residual_layernorm_forward", 9 * 24, 3 * 24 + 4 + 4 + 24 + 6 + 6, [&] {
-    be_.residual_layernorm_forward(t_.z, t_.y, t_.mean, t_.rstd, t_.x, t_.x, t_.gain, t_.shift, 1e-5);
-  });
-  expect("layernorm_backward", 13 * 24, 24 + 24 + 4 + 6 + 6 + 24 + 4 + 4, [&] {
-    be_.layernorm_backward(overwrite(t_.z), overwrite(t_.gain), overwrite(t_.shift), t_.y, t_.x, t_.gain,
-                           t_.mean, t_.rstd);
-  });
+  expect(LayernormForward{t_.y, t_.mean, t_.rstd, t_.x, t_.gain, t_.shift, 1e-5}, 8 * 24,
+         24 + 4 + 4 + 24 + 6 + 6);
+  expect(ResidualLayernormForward{t_.z, t_.y, t_.mean, t_.rstd, t_.x, t_.x, t_.gain, t_.shift, 1e-5}, 9 * 24,
+         3 * 24 + 4 + 4 + 24 + 6 + 6);
+  expect(LayernormBackward{overwrite(t_.z), overwrite(t_.gain), overwrite(t_.shift), t_.y, t_.x, t_.gain,
+                           t_.mean, t_.rstd},
+         13 * 24, 24 + 24 + 4 + 6 + 6 + 24 + 4 + 4);
 }
 
 TEST_F(WorkOfOps, elementwise_ops_read_and_write_each_element) {
-  expect("activation_forward", 8 * 24, 24 + 24,
-         [&] { be_.activation_forward(t_.y, t_.x, Activation::gelu_new); });
-  expect("activation_backward", 16 * 24, 24 + 24 + 24,
-         [&] { be_.activation_backward(overwrite(t_.z), t_.y, t_.x, Activation::gelu_new); });
-  expect("activation_forward", 5 * 24, 24 + 24,
-         [&] { be_.activation_forward(t_.y, t_.x, Activation::gelu); });
-  expect("activation_backward", 11 * 24, 24 + 24 + 24,
-         [&] { be_.activation_backward(overwrite(t_.z), t_.y, t_.x, Activation::gelu); });
-  expect("activation_forward", 24, 24 + 24, [&] { be_.activation_forward(t_.y, t_.x, Activation::relu); });
-  expect("activation_forward", 0, 24 + 24, [&] { be_.activation_forward(t_.y, t_.x, Activation::none); });
-  expect("activation_backward", 0, 24 + 24 + 24,
-         [&] { be_.activation_backward(overwrite(t_.z), t_.y, t_.x, Activation::none); });
-  expect("dropout_forward", 24, 24 + 24, [&] { be_.dropout_forward(t_.y, t_.x, {}); });
-  expect("dropout_backward", 24, 24 + 2 * 24, [&] { be_.dropout_backward(accumulate(t_.y), t_.x, {}); });
+  expect(ActivationForward{t_.y, t_.x, Activation::gelu_new}, 8 * 24, 24 + 24);
+  expect(ActivationBackward{overwrite(t_.z), t_.y, t_.x, Activation::gelu_new}, 16 * 24, 24 + 24 + 24);
+  expect(ActivationForward{t_.y, t_.x, Activation::gelu}, 5 * 24, 24 + 24);
+  expect(ActivationBackward{overwrite(t_.z), t_.y, t_.x, Activation::gelu}, 11 * 24, 24 + 24 + 24);
+  expect(ActivationForward{t_.y, t_.x, Activation::relu}, 24, 24 + 24);
+  expect(ActivationForward{t_.y, t_.x, Activation::none}, 0, 24 + 24);
+  expect(ActivationBackward{overwrite(t_.z), t_.y, t_.x, Activation::none}, 0, 24 + 24 + 24);
+  expect(DropoutForward{t_.y, t_.x, {}}, 24, 24 + 24);
+  expect(DropoutBackward{accumulate(t_.y), t_.x, {}}, 24, 24 + 2 * 24);
 }
 
 TEST_F(WorkOfOps, the_loss_reads_the_real_vocabulary) {
-  expect("cross_entropy_forward", 4 * 36, 36 + 6 + 6 + 1,
-         [&] { be_.cross_entropy_forward(t_.loss, t_.row_lse, t_.logits, t_.targets, 6); });
-  expect("cross_entropy_backward", 3 * 36, 36 + 6 + 6 + 1 + 48,
-         [&] { be_.cross_entropy_backward(t_.logits, t_.loss, t_.logits, t_.row_lse, t_.targets, 6); });
-  expect("cross_entropy_forward_backward", 7 * 36, 36 + 6 + 2 + 48, [&] {
-    be_.cross_entropy_forward_backward(t_.loss, t_.logits, t_.row_lse, t_.loss, t_.logits, t_.targets, 6);
-  });
+  expect(CrossEntropyForward{t_.loss, t_.row_lse, t_.logits, t_.targets, 6}, 4 * 36, 36 + 6 + 6 + 1);
+  expect(CrossEntropyBackward{t_.logits, t_.loss, t_.logits, t_.row_lse, t_.targets, 6}, 3 * 36,
+         36 + 6 + 6 + 1 + 48);
+  expect(CrossEntropyForwardBackward{t_.loss, t_.logits, t_.row_lse, t_.loss, t_.logits, t_.targets, 6},
+         7 * 36, 36 + 6 + 2 + 48);
 }
 
 TEST_F(WorkOfOps, adamw_moves_28_bytes_an_element_of_its_ranges_and_2_of_the_shadow) {
   const DecayRange ranges[] = {{0, 10, 0.1}, {10, 16, 0}};
-  expect("squared_norm", 2 * 24, 24 + 2, [&] { be_.squared_norm(t_.norm, t_.x); });
-  expect("adamw", 15 * 16, 7 * 16, [&] { be_.adamw(t_.x, {}, t_.y, t_.z, t_.x, t_.norm, ranges, {}); });
+  expect(SquaredNorm{t_.norm, t_.x}, 2 * 24, 24 + 2);
+  expect(AdamWUpdate{t_.x, {}, t_.y, t_.z, t_.x, t_.norm, ranges, {}}, 15 * 16, 7 * 16);
   const Tensor shadow = be_.zeros(DType::bf16, t_.x.shape());
-  expect("adamw", 15 * 16, 7.5 * 16, [&] { be_.adamw(t_.x, shadow, t_.y, t_.z, t_.x, t_.norm, ranges, {}); });
+  expect(AdamWUpdate{t_.x, shadow, t_.y, t_.z, t_.x, t_.norm, ranges, {}}, 15 * 16, 7.5 * 16);
 }
 
 // FLOPs of all linear ops in a profile.

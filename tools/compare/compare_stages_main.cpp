@@ -182,8 +182,7 @@ int compare_stages_main(int argc, char** argv) {
 
   const Comparison comparison = compare::compare(options);
   if (flags.json) {
-    std::cout << results_json(comparison).dump(1, ' ', false, nlohmann::json::error_handler_t::replace)
-              << '\n';
+    std::cout << json_text(results_json(comparison), 1);
   } else {
     std::cout << terminal_report(comparison);
   }

@@ -5,14 +5,14 @@
 
 #include "common/base/error.h"
 #include "common/base/json.h"
-#include "common/page/document.h"
-#include "common/page/html.h"
 #include "common/system/subprocess.h"
 #include "tools/compare/numbers.h"
 #include "tools/compare/page_style.h"
 #include "tools/compare/report_plots.h"
 #include "tools/compare/report_tables.h"
 #include "tools/compare/report_timelines.h"
+#include "tools/page/document.h"
+#include "tools/page/html.h"
 
 namespace stagegpt::compare {
 namespace {

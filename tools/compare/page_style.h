@@ -1,4 +1,4 @@
-// The style sheet of a report's page, after that of all pages (common/page/document.h).
+// The style sheet of a report's page, after that of all pages (tools/page/document.h).
 #pragma once
 
 namespace stagegpt::compare {

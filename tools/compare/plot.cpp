@@ -7,9 +7,9 @@
 #include <numeric>
 
 #include "common/base/error.h"
-#include "common/page/html.h"
 #include "tools/compare/axis.h"
 #include "tools/compare/numbers.h"
+#include "tools/page/html.h"
 
 namespace stagegpt::compare {
 namespace {

@@ -33,11 +33,6 @@ bool is_results(const fs::path& path) {
   }
 }
 
-// Invalid UTF-8 is replaced, because paths and titles may contain it.
-std::string lines_of(const Json& json) {
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';
-}
-
 }  // namespace
 
 ReportDirectory::ReportDirectory(fs::path path, bool overwrite) : path_(std::move(path)) {
@@ -68,7 +63,7 @@ void ReportDirectory::begin() const {
 }
 
 void ReportDirectory::write(const Comparison& comparison) const {
-  replace_file(path_ / kResults, lines_of(results_json(comparison)));
+  replace_file(path_ / kResults, json_text(results_json(comparison), 1));
   replace_file(path_ / kTable, results_csv(comparison));
   replace_file(path_ / kPage, page(comparison));
 }

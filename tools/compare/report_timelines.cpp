@@ -4,9 +4,9 @@
 #include <cstdio>
 
 #include "common/base/error.h"
-#include "common/page/html.h"
 #include "tools/compare/axis.h"
 #include "tools/compare/numbers.h"
+#include "tools/page/html.h"
 
 namespace stagegpt::compare {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "common/base/error.h"
 #include "common/data/utf8.h"
-#include "common/page/html.h"
+#include "tools/page/html.h"
 
 namespace stagegpt::compare {
 namespace {
@@ -16,7 +16,7 @@ std::size_t width_of(const std::string& text) {
   return width;
 }
 
-// The same with a space for what begins a new line in a cell, the message of a failure for one.
+// The table with a space for what begins a new line in a cell, the message of a failure for one.
 Table in_single_lines(Table table) {
   for (auto& row : table.rows) {
     for (Cell& cell : row) std::ranges::replace(cell.text, '\n', ' ');

@@ -60,8 +60,7 @@ std::string to_json_text(const Findings& findings) {
                     {"advice", finding.advice.empty() ? Json() : advice},
                     {"prevents_stage0", finding.prevents_stage0}});
   }
-  const Json json = {{"stage0_runs", stage0_runs(findings)}, {"findings", list}};
-  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+  return json_text({{"stage0_runs", stage0_runs(findings)}, {"findings", list}});
 }
 
 bool stage0_runs(const Findings& findings) {

@@ -5,6 +5,9 @@
 
 namespace stagegpt {
 
+// The name on the tape.
+inline constexpr std::string_view kAdd = "add";
+
 // x, y, out: the same shape.
 Var add(Tape& tape, Var x, Var y);
 

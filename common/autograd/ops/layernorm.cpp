@@ -1,5 +1,7 @@
 #include "common/autograd/ops/layernorm.h"
 
+#include "common/backend/ops/elementwise.h"
+
 namespace stagegpt {
 namespace {
 
@@ -18,10 +20,10 @@ struct LayernormBuffers {
 Var layernorm(Tape& tape, Var x, Var w, Var bias, double eps) {
   Backend& be = tape.backend();
   const LayernormBuffers y(be, x.value());
-  be.layernorm_forward(y.out, y.mean, y.rstd, x.value(), w.value(), bias.value(), eps);
-  return tape.record("layernorm", {x, w, bias}, y.out,
+  be.run(LayernormForward{y.out, y.mean, y.rstd, x.value(), w.value(), bias.value(), eps});
+  return tape.record(kLayernorm, {x, w, bias}, y.out,
                      [=, &be, mean = y.mean, rstd = y.rstd](const Tensor& dout, Grads g) {
-                       be.layernorm_backward(g[0], g[1], g[2], dout, x.value(), w.value(), mean, rstd);
+                       be.run(LayernormBackward{g[0], g[1], g[2], dout, x.value(), w.value(), mean, rstd});
                      });
 }
 
@@ -29,19 +31,77 @@ std::pair<Var, Var> residual_layernorm(Tape& tape, Var x, Var residual, Var w, V
   Backend& be = tape.backend();
   const LayernormBuffers y(be, x.value());
   Tensor sum = be.allocate(x.value().dtype(), x.value().shape());  // (…,C)
-  be.residual_layernorm_forward(sum, y.out, y.mean, y.rstd, x.value(), residual.value(), w.value(),
-                                bias.value(), eps);
-  auto outs = tape.record(
-      "residual_layernorm", {x, residual, w, bias}, {sum, y.out},
-      [=, &be, mean = y.mean, rstd = y.rstd](std::vector<Tensor>& douts, Grads g) {
-        // `sum` is used twice: it is normalised here, and it is the residual stream for later ops. Its
-        // gradient is the sum of both uses' gradients, and it is the gradient of x and of `residual`.
-        const Tensor dsum = g.writable(std::exchange(douts[0], Tensor()));
-        be.layernorm_backward({dsum, GradMode::accumulate}, g[2], g[3], douts[1], sum, w.value(), mean, rstd);
-        g.give(0, dsum);
-        g.give(1, dsum);
-      });
+  be.run(ResidualLayernormForward{sum, y.out, y.mean, y.rstd, x.value(), residual.value(), w.value(),
+                                  bias.value(), eps});
+  auto outs =
+      tape.record(kResidualLayernorm, {x, residual, w, bias}, {sum, y.out},
+                  [=, &be, mean = y.mean, rstd = y.rstd](std::vector<Tensor>& douts, Grads g) {
+                    // `sum` is used twice: it is normalised here, and it is the residual stream for later
+                    // ops. Its gradient is the sum of both uses' gradients, and it is the gradient of x and
+                    // of `residual`.
+                    const Tensor dsum = g.writable(std::exchange(douts[0], Tensor()));
+                    be.run(LayernormBackward{
+                        {dsum, GradMode::accumulate}, g[2], g[3], douts[1], sum, w.value(), mean, rstd});
+                    g.give(0, dsum);
+                    g.give(1, dsum);
+                  });
   return {outs[0], outs[1]};
+}
+
+namespace {
+
+void check_layernorm(const Checks& checks, const Tensor& like, const Tensor& x, const Tensor& w,
+                     const Tensor& mean, const Tensor& rstd) {
+  checks.real(x, "x");
+  const std::int64_t channels = x.shape()[-1], n = rows(x, channels);
+  checks.shape(like, x.dtype(), x.shape(), "out");
+  const DType statistics = statistics_dtype(x.dtype());
+  checks.shape(w, statistics, {channels}, "weight");
+  checks.elements(mean, statistics, n, "mean");
+  checks.elements(rstd, statistics, n, "rstd");
+}
+
+}  // namespace
+
+void LayernormForward::check(const Checks& checks) const {
+  check_layernorm(checks, out, x, w, mean, rstd);
+  checks.shape(bias, w.dtype(), w.shape(), "bias");
+}
+
+Work LayernormForward::work() const {
+  // Sums of x and of (x - mean)²; then (x - mean) · rstd · w + bias.
+  return {elements(x) * (1 + 3 + 4), moved(out, mean, rstd, x, w, bias)};
+}
+
+void LayernormBackward::check(const Checks& checks) const {
+  check_layernorm(checks, dout, x, w, mean, rstd);
+  checks.grad(dx, x.dtype(), x.shape(), "dx");
+  checks.grad(dw, w.dtype(), w.shape(), "dw");
+  checks.grad(dbias, w.dtype(), w.shape(), "dbias");
+}
+
+Work LayernormBackward::work() const {
+  // n = (x - mean) · rstd. dx = rstd · (d - mean(d) - n · mean(d·n)) with d = dout · w; dw sums dout · n.
+  constexpr double kNorm = 2, kDx = 1 + 1 + 2 + 4, kDw = 2, kDbias = 1;
+  return {elements(x) * (kNorm + kDx * dx.wanted() + kDw * dw.wanted() + kDbias * dbias.wanted()),
+          moved(dx, dw, dbias, dout, x, w, mean, rstd)};
+}
+
+void ResidualLayernormForward::check(const Checks& checks) const {
+  check_layernorm(checks, out, x, w, mean, rstd);
+  checks.shape(bias, w.dtype(), w.shape(), "bias");
+  checks.shape(residual, x.dtype(), x.shape(), "residual");
+  checks.shape(sum, x.dtype(), x.shape(), "sum");
+}
+
+Work ResidualLayernormForward::work() const {
+  const Work norm = LayernormForward{out, mean, rstd, x, w, bias, eps}.work();
+  return {elements(x) + norm.flops, moved(sum, residual) + norm.bytes};
+}
+
+void ResidualLayernormForward::composed(Backend& be) const {
+  be.run(Add{sum, x, residual});
+  be.run(LayernormForward{out, mean, rstd, sum, w, bias, eps});
 }
 
 }  // namespace stagegpt

@@ -3,8 +3,47 @@
 #include <utility>
 
 #include "common/autograd/tape.h"
+#include "common/backend/op.h"
 
 namespace stagegpt {
+
+// out (N,C) = (x - mean) · rstd · w + bias, with mean and 1/√(variance + eps) of each row in mean, rstd
+// (N). Ba, Kiros and Hinton, arXiv:1607.06450, section 3.
+struct LayernormForward {
+  static constexpr const char* kName = "layernorm_forward";
+  const Tensor &out, &mean, &rstd, &x, &w, &bias;
+  double eps;
+
+  void check(const Checks& checks) const;
+  Work work() const;
+  auto operands() const { return std::array{&out, &x, &w}; }
+};
+
+struct LayernormBackward {
+  static constexpr const char* kName = "layernorm_backward";
+  const Grad &dx, &dw, &dbias;
+  const Tensor &dout, &x, &w, &mean, &rstd;
+
+  void check(const Checks& checks) const;
+  Work work() const;
+  auto operands() const { return std::array{&dx.tensor, &dw.tensor, &dout, &x, &w}; }
+};
+
+// sum = x + residual, out = layernorm(sum).
+struct ResidualLayernormForward {
+  static constexpr const char* kName = "residual_layernorm_forward";
+  const Tensor &sum, &out, &mean, &rstd, &x, &residual, &w, &bias;
+  double eps;
+
+  void check(const Checks& checks) const;
+  Work work() const;
+  void composed(Backend& be) const;
+  auto operands() const { return std::array{&sum, &out, &x, &residual, &w}; }
+};
+
+// The names on the tape.
+inline constexpr std::string_view kLayernorm = "layernorm";
+inline constexpr std::string_view kResidualLayernorm = "residual_layernorm";
 
 // Normalises each row of x (…,C) to mean 0 and variance 1, then scales by w (C) and shifts by bias (C).
 Var layernorm(Tape& tape, Var x, Var w, Var bias, double eps);

@@ -1,8 +1,61 @@
 #pragma once
 
 #include "common/autograd/tape.h"
+#include "common/backend/op.h"
 
 namespace stagegpt {
+
+// out (N,O) = x (N,I) · wᵀ + bias; w (O,I), bias (O) or undefined. In the forward, w may be bf16 or
+// quantised while the others are f32; it still accumulates in f32.
+struct LinearForward {
+  static constexpr const char* kName = "linear_forward";
+  const Tensor &out, &x, &w, &bias;
+
+  void check(const Checks& checks) const;
+  Work work() const;
+  auto operands() const { return std::array{&out, &x, &w}; }
+};
+
+struct LinearBackward {
+  static constexpr const char* kName = "linear_backward";
+  const Grad &dx, &dw, &dbias;
+  const Tensor &dout, &x, &w;
+
+  void check(const Checks& checks) const;
+  Work work() const;
+  auto operands() const { return std::array{&dx.tensor, &dw.tensor, &dout, &x, &w}; }
+};
+
+// out = activation(pre), pre (N,O) = x · wᵀ + bias.
+struct LinearActivationForward {
+  static constexpr const char* kName = "linear_activation_forward";
+  const Tensor &out, &pre, &x, &w, &bias;
+  Activation activation;
+
+  void check(const Checks& checks) const;
+  Work work() const;
+  void composed(Backend& be) const;
+  auto operands() const { return std::array{&out, &pre, &x, &w}; }
+};
+
+// LinearBackward of x = activation(pre), with the gradient of pre (N,I) in place of that of x:
+// dpre = (dout · w) ⊙ activation'(pre). dpre may be x.
+struct ActivationLinearBackward {
+  static constexpr const char* kName = "activation_linear_backward";
+  const Tensor& dpre;
+  const Grad &dw, &dbias;
+  const Tensor &dout, &x, &pre, &w;
+  Activation activation;
+
+  void check(const Checks& checks) const;
+  Work work() const;
+  void composed(Backend& be) const;
+  auto operands() const { return std::array{&dpre, &dw.tensor, &dout, &x, &pre, &w}; }
+};
+
+// The names on the tape.
+inline constexpr std::string_view kLinear = "linear";
+inline constexpr std::string_view kActivationLinear = "activation_linear";
 
 // x · wᵀ + bias (…,O); x (…,I), w (O,I), bias (O) or an empty Var.
 Var linear(Tape& tape, Var x, Var w, Var bias);

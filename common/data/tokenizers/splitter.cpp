@@ -51,7 +51,7 @@ constexpr std::size_t kLookahead = 16;
 
 pcre2_code* code_of(const std::shared_ptr<void>& code) { return static_cast<pcre2_code*>(code.get()); }
 
-// The same set as kWhiteSpace.
+// Whether kWhiteSpace matches it.
 bool is_white_space(char32_t c) {
   return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||

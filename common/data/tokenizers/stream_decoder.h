@@ -18,7 +18,7 @@ class StreamDecoder {
 
   // Adds a token. Returns the new text up to the last complete character.
   std::string push(std::int32_t id) { return push_bytes(tokenizer_.decode({&id, 1})); }
-  // The same for bytes, such as those of a prompt. They may end inside a character, which the next token
+  // Adds bytes, such as those of a prompt. They may end inside a character, which the next token
   // completes.
   std::string push_bytes(std::string_view bytes);
   // The rest of the text: U+FFFD if its last character is incomplete, otherwise nothing.

@@ -2,11 +2,11 @@
 #include "common/base/error.h"
 #include "common/base/grouped.h"
 #include "common/base/json.h"
-#include "common/page/document.h"
-#include "common/page/html.h"
 #include "stage2_cuda/emulation/profile/block_script.h"
 #include "stage2_cuda/emulation/profile/block_style.h"
 #include "stage2_cuda/emulation/profile/writers.h"
+#include "tools/page/document.h"
+#include "tools/page/html.h"
 
 namespace stagegpt::gpu::emulation {
 namespace {

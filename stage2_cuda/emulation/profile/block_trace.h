@@ -27,10 +27,10 @@ struct BlockEvent {
   // The lanes that take part, and their addresses: in shared memory from its beginning. For a shuffle, the
   // lanes that they read from. A barrier has none: all threads take part.
   WarpAccess access = {};
-  // Of an access: its instruction, and the counts of this request.
+  // For an access: its instruction, and the counts of this request.
   Instruction instruction = nullptr;
   AccessCounts counts = {};
-  // Of a call or a barrier.
+  // For a call or a barrier.
   const char* call = nullptr;
   Where where = {};
 };

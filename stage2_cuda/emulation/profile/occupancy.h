@@ -10,7 +10,7 @@
 
 namespace stagegpt::gpu::emulation {
 
-// Of a thread, as ptxas allocates them.
+// The registers of a thread, as ptxas allocates them.
 struct KernelResources {
   unsigned registers = 0;
   std::size_t spill_bytes = 0;  // stores and loads of registers that are kept in memory
@@ -25,8 +25,8 @@ std::string plain_name(std::string_view name);
 // Reads what `ptxas -v` prints. Other lines are ignored.
 ResourceTable parsed_resources(std::istream& in);
 
-// Of a kernel by its name in the emulator, which g++ writes without default template arguments: there the
-// only one whose name goes on after `kernel`. None if the table has none.
+// The resources of a kernel by its name in the emulator, which g++ writes without default template arguments:
+// there the only one whose name goes on after `kernel`. None if the table has none.
 KernelResources resources_of(const ResourceTable& table, std::string_view kernel);
 
 // From kernel_resources.txt beside this program (the build's target of that name writes it). Empty if the

@@ -3,9 +3,9 @@
 #include <set>
 
 #include "common/base/error.h"
-#include "common/page/document.h"
-#include "common/page/html.h"
 #include "stage2_cuda/emulation/profile/writers.h"
+#include "tools/page/document.h"
+#include "tools/page/html.h"
 
 namespace stagegpt::gpu::emulation {
 namespace {

@@ -1,0 +1,100 @@
+// What an op is: a struct of references to its arguments, outputs first. Backend::run() checks them, shows
+// the op to the observer, and calls the backend's kernel. An op has
+//
+//   kName        its name, in messages and reports
+//   check()      the conditions on shapes and element types. A violated one is an InternalError, because no
+//                input of a user can cause it.
+//   work()       the floating-point operations that it does and the bytes that it moves
+//   operands()   its large tensors; a gradient that is not wanted is undefined
+//   composed()   only for a fused op, which is one kernel in place of several: calls their ops
+//   is_wanted()  only where there may be nothing to do: without it, no kernel is called
+//
+// Ops with a function for the tape stand beside it, in autograd/ops/; the others are in backend/ops/.
+//
+// Dimensions: B batch, T time, C channels, NH heads, HS = C/NH head size, V vocabulary, Vp padded vocabulary.
+// N is any number of rows: where (N,C) is written, (B,T,C) is accepted. All floating-point tensors of one op
+// have the same dtype, unless it says otherwise. Where activations are bf16, these are f32: statistics (mean,
+// rstd, lse, loss), LayerNorm's parameters, and the gradients of all parameters.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "common/backend/op_types.h"
+#include "common/tensor/quantised_rows.h"
+
+namespace stagegpt {
+
+class Backend;
+
+// Every +, -, ·, ÷, max and function call (exp, tanh, √) counts as one operation, so the product of an (N,K)
+// and a (K,M) matrix has 2NKM. Bytes are the minimum: every operand is read once and every result is written
+// once. A gradient that is accumulated is read and written; one that is skipped is neither.
+struct Work {
+  double flops = 0;
+  double bytes = 0;
+};
+
+inline double elements(const Tensor& tensor) { return static_cast<double>(tensor.numel()); }
+inline double bytes(const Tensor& tensor) {
+  return tensor.defined() ? static_cast<double>(tensor.bytes()) : 0;
+}
+inline double bytes(const Grad& grad) {
+  return grad.wanted() ? (grad.accumulates() ? 2 : 1) * bytes(grad.tensor) : 0;
+}
+// Bytes of all operands.
+template <class... Operands>
+double moved(const Operands&... operands) {
+  return (bytes(operands) + ...);
+}
+
+// Checks the arguments of one op. Every message begins with the op's name.
+class Checks {
+ public:
+  Checks(const char* op, const Backend& backend) : op_(op), backend_(backend) {}
+
+  const Backend& backend() const { return backend_; }
+  void that(bool condition, const char* expected) const { check(condition, op_, ": expected ", expected); }
+  void present(const Tensor& tensor, const char* what) const {
+    check(tensor.defined(), op_, ": ", what, " is missing");
+  }
+  void dtype(const Tensor& tensor, DType dtype, const char* what) const {
+    present(tensor, what);
+    check(tensor.dtype() == dtype, op_, ": ", what, " is ", tensor.dtype(), ", expected ", dtype);
+  }
+  void elements(const Tensor& tensor, DType dtype, std::int64_t numel, const char* what) const {
+    this->dtype(tensor, dtype, what);
+    check(tensor.numel() == numel, op_, ": ", what, " has shape ", tensor.shape(), ", expected ", numel,
+          " elements");
+  }
+  void shape(const Tensor& tensor, DType dtype, const Shape& shape, const char* what) const {
+    this->dtype(tensor, dtype, what);
+    check(tensor.shape() == shape, op_, ": ", what, " has shape ", tensor.shape(), ", expected ", shape);
+  }
+  // A weight that is only read may be bf16 or quantised while the other tensors are f32.
+  void weight(const Tensor& tensor, DType dtype, const char* what) const {
+    present(tensor, what);
+    const bool narrow = tensor.dtype() == DType::bf16 || tensor.dtype() == DType::i8;
+    if (!narrow || dtype != DType::f32) this->dtype(tensor, dtype, what);
+  }
+  void grad(const Grad& grad, DType dtype, const Shape& shape, const char* what) const {
+    if (grad.wanted()) this->shape(grad.tensor, dtype, shape, what);
+  }
+  void real(const Tensor& tensor, const char* what) const {
+    present(tensor, what);
+    check(tensor.dtype() != DType::i32 && tensor.dtype() != DType::i8, op_, ": ", what, " is ",
+          tensor.dtype(), ", expected real numbers");
+  }
+
+ private:
+  const char* op_;
+  const Backend& backend_;
+};
+
+// Rows of a tensor seen as (N, columns).
+inline std::int64_t rows(const Tensor& tensor, std::int64_t columns) {
+  return columns == 0 ? 0 : tensor.numel() / columns;
+}
+
+}  // namespace stagegpt

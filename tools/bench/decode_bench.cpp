@@ -1,0 +1,81 @@
+#include "tools/bench/decode_bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <span>
+
+#include "common/base/seconds_since.h"
+#include "common/model/kv_cache.h"
+#include "tools/bench/memory_read.h"
+
+namespace stagegpt {
+namespace {
+
+// Bytes of weights that are read for one token: all matrices, but one row only of the position embedding, and
+// of the token embedding unless it is the head too.
+double weight_bytes(const LanguageModel& model) {
+  const Parameters& parameters = model.parameters();
+  double bytes = 0;
+  for (std::size_t i = 0; i < parameters.table().size(); ++i) {
+    const std::string& name = parameters.table()[i].name;
+    const bool one_row =
+        name == "wpe.weight" || (name == "wte.weight" && !model.config().tie_word_embeddings);
+    const Tensor& weight = parameters.var(i).value();
+    bytes += static_cast<double>(weight.bytes()) / static_cast<double>(one_row ? weight.shape()[0] : 1);
+  }
+  return bytes;
+}
+
+// Generates tokens greedily; each call returns when the token is known on the host.
+class Decoder {
+ public:
+  Decoder(Backend& backend, const LanguageModel& model)
+      : backend_(backend), model_(model), cache_(backend, model) {}
+
+  // Number of tokens in the KV cache.
+  double context() const { return static_cast<double>(cache_.size()); }
+  double timed_token() {
+    const Gpt2Config& config = model_.config();
+    if (cache_.size() == config.block_size) cache_.clear();
+    const auto start = std::chrono::steady_clock::now();
+    const Tensor ids = to_device<std::int32_t>(backend_, {1, 1}, std::span(&token_, 1));
+    const Tensor logits = model_.next_logits(backend_, ids, cache_);  // (1,1,Vp)
+    const auto row = to_host<float>(backend_, logits.slice(0, {config.vocab_size}));
+    token_ = static_cast<std::int32_t>(std::ranges::max_element(row) - row.begin());
+    return seconds_since(start);
+  }
+
+ private:
+  Backend& backend_;
+  const LanguageModel& model_;
+  KvCache cache_;
+  std::int32_t token_ = 0;
+};
+
+}  // namespace
+
+DecodeReport bench_decoding(Backend& backend, const LanguageModel& model, const DecodeBenchConfig& config,
+                            const BenchProgress& progress) {
+  constexpr std::int64_t kTokensPerRead = 4;
+  Decoder decoder(backend, model);
+  for (std::int64_t i = 0; i < std::max<std::int64_t>(1, config.warmup); ++i) decoder.timed_token();
+  DecodeReport report;
+  report.peak_bytes = backend.memory_stats().peak_bytes_in_use;
+  MemoryRead memory(backend);
+  Samples read_ms;
+  double context = 0;
+  for (std::int64_t i = 0; i < config.tokens; ++i) {
+    profiled(config.profile, i + 1, [&] { report.token_ms.add(1e3 * decoder.timed_token()); });
+    context += decoder.context();
+    if (i % kTokensPerRead == 0) read_ms.add(1e3 * memory.timed_pass());
+    progress(i + 1, config.tokens);
+  }
+  const Gpt2Config& gpt2 = model.config();
+  const double row_bytes =
+      2.0 * gpt2.n_embd * gpt2.n_layer * static_cast<double>(size_of(model.parameters().activations()));
+  report.bytes_per_token = weight_bytes(model) + row_bytes * context / static_cast<double>(config.tokens);
+  report.memory_bytes_per_second = 1e3 * memory.bytes() / read_ms.median();
+  return report;
+}
+
+}  // namespace stagegpt

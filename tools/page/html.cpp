@@ -1,0 +1,33 @@
+#include "tools/page/html.h"
+
+#include "common/data/utf8.h"
+
+namespace stagegpt {
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : printable_text(text)) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+}  // namespace stagegpt
