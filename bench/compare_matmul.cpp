@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,6 +17,7 @@
 #include "common/app/command_line.h"
 #include "common/app/step_counter.h"
 #include "common/autograd/ops/linear.h"
+#include "common/base/json.h"
 #include "common/base/seconds_since.h"
 #include "common/comm/rank_group.h"
 #include "common/measure/machine_load.h"
@@ -25,6 +26,7 @@
 #include "common/system/restart_for_openmp.h"
 #include "stage0_serial/blas/openblas.h"
 #include "stage0_serial/cpu_backend.h"
+#include "stage0_serial/kernels/packed_kernels.h"
 
 namespace stagegpt {
 namespace {
@@ -148,7 +150,7 @@ void print_json(const std::vector<ComparedProduct>& products, int threads,
                        {"products", list},
                        {"verdict", verdict(products)},
                        {"busy", busy_json(load)}};
-  std::cout << object.dump(2) << '\n';
+  std::cout << json_text(object);
 }
 
 void print_table(const std::vector<ComparedProduct>& products, int threads) {
@@ -169,7 +171,8 @@ int compare_matmul_main(int argc, char** argv) {
   std::int64_t channels = 768;
   bool json = false;
   CommandLine command_line(argv[0], "Time the packed GEMM beside OpenBLAS.", std::nullopt);
-  command_line.integer("--channels", channels, 1, 1 << 12, "of the model whose linear layers are timed");
+  command_line.integer("--channels", channels, 1, 1 << 12,
+                       "channels of the model whose linear layers are timed");
   command_line.integer("--threads", threads, 1, 1 << 10, "threads (default: all cores)");
   command_line.toggle("--json", json, "print one JSON object instead of a table");
   if (!command_line.parse(argc, argv)) return 0;

@@ -1,7 +1,8 @@
 # stagegpt_add_stage(<name> [SUFFIX <suffix>] [EXCLUDE_FROM_ALL] LIBRARIES <library>…)
 #
-# Builds <name>_train<suffix>, and likewise _generate, _evaluate, _inspect, _verify and _bench: each main of common/app, tools/inspect and tools/bench, linked with the
-# stage's stage.cpp (in the calling folder) and with the libraries. EXCLUDE_FROM_ALL: only when they are asked for.
+# Builds <name>_train<suffix>, and likewise _generate, _evaluate, _inspect, _verify and _bench: each main of common/app,
+# tools/inspect and tools/bench, linked with the stage's stage.cpp (in the calling folder) and with the libraries.
+# EXCLUDE_FROM_ALL: only when they are asked for.
 function(stagegpt_add_stage name)
   cmake_parse_arguments(arg "EXCLUDE_FROM_ALL" "SUFFIX" "LIBRARIES" ${ARGN})
   set(stage ${name}_stage${arg_SUFFIX})

@@ -357,7 +357,7 @@ class CpuBackend final : public HostBackend {
                     op.step);
   }
 
-  // In bf16. `pre` may be `out`, then there is no activation.
+  // Computes a LinearActivationForward in bf16. `pre` may be `out`, then there is no activation.
   void halves_forward(const LinearActivationForward& op) {
     const LinearSize s = linear_size(op.x, op.w);
     packed::Finish finish{.bias = optional_data<Bf16>(op.bias)};

@@ -13,6 +13,7 @@
 #include "common/backend/ops/adamw.h"
 #include "common/backend/ops/elementwise.h"
 #include "common/backend/ops/sums.h"
+#include "common/tensor/quantised_rows.h"
 #include "stage0_serial/host_backend.h"
 #include "stage0_serial/kernels/activation.h"
 #include "stage0_serial/kernels/adamw.h"

@@ -37,7 +37,7 @@ class MpiGroup final : public RankGroup {
   void receive(std::span<std::byte> bytes, int from) override;
 
   std::unique_ptr<RankGroup> split(int color, int key) override { return part(color, key); }
-  // split() with its own type.
+  // As split(), but returns an MpiGroup.
   std::unique_ptr<MpiGroup> part(int color, int key);
 
   MPI_Comm comm() const { return comm_; }

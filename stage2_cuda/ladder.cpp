@@ -106,7 +106,7 @@ void print(const Ladder& ladder, const std::vector<VersionReport>& reports, cons
                          {"reference", reports.back().name},
                          {"versions", versions},
                          {"busy", busy_json(machine.load)}};
-    std::cout << object.dump(2) << '\n';
+    std::cout << json_text(object);
     return;
   }
   std::printf("%s\n%s\nbound: %.1f %s, %s\nreference: %s, timed twice\n", ladder.name.c_str(),

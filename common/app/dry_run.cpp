@@ -58,7 +58,7 @@ void print_plan(const TrainingMemory& training, RankGroup& group, bool json) {
                        {"needed_bytes", needed},
                        {"available_bytes", available ? Json(available->bytes) : Json()},
                        {"fits", available ? Json(fits) : Json()}};
-    std::cout << plan.dump(2) << '\n';
+    std::cout << json_text(plan);
     return;
   }
   const std::string trained =

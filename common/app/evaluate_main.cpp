@@ -149,7 +149,7 @@ TaskReport evaluate_task(Stage& stage, const Machine& machine, const EvaluateFla
 template <class Report>
 void print(Stage& stage, const EvaluateFlags& flags, const Report& report) {
   if (!stage.group().is_root()) return;
-  std::cout << (flags.json ? to_json(report).dump(2) + '\n' : to_table(report));
+  std::cout << (flags.json ? json_text(to_json(report)) : to_table(report));
   flush_output();
 }
 

@@ -81,7 +81,7 @@ class Stage {
   // Called when the main has succeeded.
   virtual void finish() {}
   // Called when this rank cannot continue and others may wait for it: prints why, and ends all of them.
-  // Returns where there are no others.
+  // Does nothing where there are no others.
   virtual void end_all(const std::string& /*why*/, int /*exit_code*/) {}
 };
 

@@ -52,7 +52,7 @@ class TrainFlags {
   bool print_config = false;
 
  private:
-  TrainOptions options_;  // what flags say of it; options() adds what is derived from these:
+  TrainOptions options_;  // set by the flags; options() adds what follows from the members below
   std::int64_t steps_ = 2000, seed_ = 1337;
   std::string data_, schedule_ = "cosine", recompute_ = "none", non_finite_ = "stop", freeze_;
   TokenizerFlags tokenizer_;

@@ -104,7 +104,7 @@ bool verify(const VerifyFlags& flags, const Machine& machine) {
                                       .limits = limits_of(machine),
                                       .activations = machine.activations});
   if (flags.json) {
-    std::cout << to_json(report).dump(2) << '\n';
+    std::cout << json_text(to_json(report));
   } else {
     print_table(report);
   }

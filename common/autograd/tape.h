@@ -45,7 +45,7 @@ class Var {
   // A leaf that needs one. Its gradient is collected in `grad`, which the caller owns; that of a
   // parameter in bf16 is f32.
   Var(Tensor value, Tensor grad, int leaf_id = -1);
-  // A leaf whose gradient is allocated at the first contribution, until take_grad().
+  // A leaf whose gradient is allocated at the first contribution; take_grad() moves it out.
   Var(Tensor value, DType grad, int leaf_id);
 
   const Tensor& value() const { return value_; }
@@ -117,7 +117,7 @@ class Tape {
   Backend& backend() const { return backend_; }
   Mode mode() const { return mode_; }
 
-  // Records an op with one output; `name` is a literal or another string that stays. No two inputs that need
+  // Records an op with one output; `name` outlives the tape, as a literal does. No two inputs that need
   // a gradient may be the same variable. `backward` receives the gradient of the output; it is not called if
   // the output has no gradient.
   Var record(std::string_view name, std::vector<Var> inputs, Tensor out, Backward backward);
@@ -147,9 +147,9 @@ class Tape {
   // Adds loss_scale times the derivative of `loss` (one element) to the gradient of every leaf. A tape has at
   // most one backward.
   void backward(const Var& loss);
-  // Adds the derivative of Σ ⟨outputs[i], douts[i]⟩, where douts[i] has the shape of outputs[i],
-  // whose value is not needed any more. To pass arguments that nothing else holds lets the tape free them
-  // early and write into them.
+  // Adds the derivative of Σ ⟨outputs[i], douts[i]⟩ to the gradient of every leaf, where douts[i] has the
+  // shape of outputs[i], whose value is not needed any more. To pass arguments that nothing else holds lets
+  // the tape free them early and write into them.
   void backward(std::vector<Var> outputs, std::vector<Tensor> douts);
   // For an op that computes gradients in its forward: the gradient (1) that backward() will pass to it. The
   // op calls this before its record(); it must be the last one on the tape, and its output the loss.

@@ -1,10 +1,12 @@
 #include "common/backend/backend.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <utility>
 
 #include "common/backend/op_observer.h"
+#include "common/backend/op_work.h"
 #include "common/backend/ops/elementwise.h"
 #include "common/tensor/half_floats.h"
 
@@ -28,7 +30,13 @@ Backend::Backend(std::unique_ptr<MemorySource> memory, Kernels* kernels)
     : allocator_(std::make_shared<CachingAllocator>(std::move(memory))), kernels_(kernels) {}
 
 void Backend::show(const char* op, const Work& work, Operands operands, const std::function<void()>& kernel) {
-  observer_ == nullptr ? kernel() : observer_->around({op, work, operands}, kernel);
+  observer_->around({op, work, operands}, kernel);
+}
+
+template <class Function>
+void Backend::observe(const char* op, const Work& work, Operands operands, const Function& function) {
+  if (observer_ == nullptr) return function();
+  show(op, work, operands, std::cref(function));
 }
 
 Tensor Backend::allocate(DType dtype, Shape shape) {
@@ -50,8 +58,8 @@ void Backend::copy_from_host(const Tensor& out, std::span<const std::byte> in) {
   check(out.defined(), "copy_from_host: out is missing");
   check(out.bytes() == in.size(), "copy_from_host: ", in.size(), " bytes into a tensor of ", out.bytes());
   if (!in.empty())
-    show("copy_from_host", transfer(out), std::array{&out},
-         [&] { do_copy_from_host(out.raw(), in.data(), in.size()); });
+    observe("copy_from_host", transfer(out), std::array{&out},
+            [&] { do_copy_from_host(out.raw(), in.data(), in.size()); });
 }
 
 void Backend::copy_to_host(std::span<std::byte> out, const Tensor& in) {
@@ -70,7 +78,7 @@ void Backend::copy_to_host(std::span<const HostCopy> copies) {
     work.bytes += transfer(in).bytes;
   }
   if (!filled.empty())
-    show("copy_to_host", work, std::array{&filled.front().in}, [&] { do_copy_to_host(filled); });
+    observe("copy_to_host", work, std::array{&filled.front().in}, [&] { do_copy_to_host(filled); });
 }
 
 void Backend::send_ahead(std::span<const std::byte> in) {
@@ -84,7 +92,7 @@ void Backend::receive(const Tensor& out) {
   const Checks checks("receive", *this);
   checks.that(sent_.defined(), "a call of send_ahead() before it");
   checks.elements(out, DType::i32, sent_.numel(), "out");
-  show("copy_from_host", transfer(out), std::array{&out}, [&] { do_receive(out, sent_); });
+  observe("copy_from_host", transfer(out), std::array{&out}, [&] { do_receive(out, sent_); });
 }
 
 void Backend::do_receive(const Tensor& out, const Tensor& buffer) {

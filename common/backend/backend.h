@@ -104,7 +104,10 @@ class Backend {
   virtual void do_copy_to_host(std::span<const HostCopy> copies) = 0;
 
   using Operands = std::span<const Tensor* const>;
-  // Calls `kernel`, through the observer if there is one.
+  // Calls `function`, through the observer if there is one.
+  template <class Function>
+  void observe(const char* op, const Work& work, Operands operands, const Function& function);
+  // Calls `kernel` through the observer.
   void show(const char* op, const Work& work, Operands operands, const std::function<void()>& kernel);
 
   std::shared_ptr<CachingAllocator> allocator_;
@@ -126,7 +129,7 @@ void Backend::run(const Op& op) {
   const auto kernel = [&] {
     if (kernels_ != nullptr) kernels_->compute(op);
   };
-  observer_ == nullptr ? kernel() : show(Op::kName, op.work(), op.operands(), kernel);
+  observer_ == nullptr ? kernel() : show(Op::kName, op.work(), op.operands(), std::cref(kernel));
 }
 
 // Copy whole tensors between the host and a backend.

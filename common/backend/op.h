@@ -6,10 +6,11 @@
 //                input of a user can cause it.
 //   work()       the floating-point operations that it does and the bytes that it moves
 //   operands()   its large tensors; a gradient that is not wanted is undefined
-//   composed()   only for a fused op, which is one kernel in place of several: calls their ops
-//   is_wanted()  only where there may be nothing to do: without it, no kernel is called
+//   composed()   only for a fused op: runs the ops that it combines, in place of its kernel, without fusion
+//   is_wanted()  only where there may be nothing to do: if it is false, no kernel is called
 //
-// Ops with a function for the tape stand beside it, in autograd/ops/; the others are in backend/ops/.
+// An op is made in the call of run(), and not kept: it refers to its arguments. Ops stand beside the function
+// of the tape that they belong to, in autograd/ops/; those of none, or of several, are in backend/ops/.
 //
 // Dimensions: B batch, T time, C channels, NH heads, HS = C/NH head size, V vocabulary, Vp padded vocabulary.
 // N is any number of rows: where (N,C) is written, (B,T,C) is accepted. All floating-point tensors of one op
@@ -22,7 +23,6 @@
 #include <string_view>
 
 #include "common/backend/op_types.h"
-#include "common/tensor/quantised_rows.h"
 
 namespace stagegpt {
 
@@ -35,19 +35,6 @@ struct Work {
   double flops = 0;
   double bytes = 0;
 };
-
-inline double elements(const Tensor& tensor) { return static_cast<double>(tensor.numel()); }
-inline double bytes(const Tensor& tensor) {
-  return tensor.defined() ? static_cast<double>(tensor.bytes()) : 0;
-}
-inline double bytes(const Grad& grad) {
-  return grad.wanted() ? (grad.accumulates() ? 2 : 1) * bytes(grad.tensor) : 0;
-}
-// Bytes of all operands.
-template <class... Operands>
-double moved(const Operands&... operands) {
-  return (bytes(operands) + ...);
-}
 
 // Checks the arguments of one op. Every message begins with the op's name.
 class Checks {
@@ -91,10 +78,5 @@ class Checks {
   const char* op_;
   const Backend& backend_;
 };
-
-// Rows of a tensor seen as (N, columns).
-inline std::int64_t rows(const Tensor& tensor, std::int64_t columns) {
-  return columns == 0 ? 0 : tensor.numel() / columns;
-}
 
 }  // namespace stagegpt

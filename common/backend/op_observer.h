@@ -11,7 +11,7 @@ namespace stagegpt {
 
 // A call of an op.
 struct OpCall {
-  const char* name;  // Op::kName, a string literal
+  const char* name;  // the op's kName, or "copy_from_host" or "copy_to_host"
   Work work;
   // The large tensors among its arguments, in their order; a gradient that is not wanted is undefined. They
   // are valid during the call only.

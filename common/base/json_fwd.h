@@ -12,7 +12,7 @@ namespace stagegpt {
 using Json = nlohmann::ordered_json;
 
 // JSON as it is printed and written, with a newline at the end; in one line if `indent` is -1. Bytes that are
-// no UTF-8, which a path or a prompt may hold, are replaced.
+// not UTF-8, which a path or a prompt may hold, are replaced.
 std::string json_text(const Json& json, int indent = 2);
 
 }  // namespace stagegpt

@@ -71,7 +71,7 @@ void agree(RankGroup& group, const std::function<void()>& body);
 // Runs `body` on rank 0 while the others wait. An error in it is thrown on all ranks. A body that may take
 // long must call group.beat() repeatedly; otherwise the watchdog treats rank 0 as hung.
 void on_root(RankGroup& group, const std::function<void()>& body);
-// Runs the body on the root, and returns its text on every rank.
+// Runs the body on rank 0, and returns its text on every rank.
 std::string text_from_root(RankGroup& group, const std::function<std::string()>& body);
 
 // Values that must be the same on all ranks: a name, and the value as text.

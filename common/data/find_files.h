@@ -11,8 +11,8 @@ namespace stagegpt {
 // sorted. Throws UserError, which names `flag`, if there are none.
 std::vector<std::string> find_files(const std::string& pattern, std::string_view flag);
 
-// Finds files without that error: returns an empty list. Both throw std::runtime_error on an error of the
-// file system.
+// As find_files(), but returns an empty list if there are none. Both throw std::runtime_error on an error of
+// the file system.
 std::vector<std::string> matching_files(const std::string& pattern);
 
 // A pattern that matches exactly this text: escapes special characters.

@@ -27,7 +27,7 @@ struct MixturePart {
   std::int64_t share = 0;  // samples of each block
 };
 
-// A mixture with absolute paths; other data too.
+// `data` with absolute paths, whether it is a mixture or not.
 std::string with_absolute_paths(const std::string& data);
 
 }  // namespace stagegpt

@@ -133,7 +133,6 @@ Json PreparedDataWriter::end_part() {
 void PreparedDataWriter::commit(const Json& manifest) {
   Json json = {{"format", kFormat}, {"version", kFormatVersion}};
   json.update(manifest);
-  // File names may not be UTF-8.
   write_file(partial_ / kManifest, json_text(json));
   sync_directory(partial_);
   std::error_code error;

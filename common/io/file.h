@@ -78,8 +78,8 @@ void write_fully(const FileDescriptor& file, std::span<const std::byte> bytes,
 void write_file(const std::filesystem::path& path, std::string_view bytes);
 // Writes a file atomically: after a crash the file has either the old or the new content.
 void replace_file(const std::filesystem::path& path, std::string_view bytes);
-// Replaces a file by what write() writes. write() gets a temporary name, and must leave the content on the
-// disk.
+// Replaces a file atomically by what write() writes. write() gets a temporary name, and must leave the
+// content on the disk.
 void replace_file(const std::filesystem::path& path,
                   const std::function<void(const std::filesystem::path& temporary)>& write);
 // Creates a directory and its missing parents, and syncs them to the disk. Throws std::runtime_error that

@@ -44,7 +44,7 @@ class OutputFile {
   // Most files are small: the two large blocks are allocated only when they are needed.
   AlignedBlock filling_ = make_aligned_block(kSmallBlock), writing_{nullptr, &std::free};
   std::size_t filled_ = 0;  // bytes in filling_
-  // The end of the write of writing_. The last member, because its destructor waits for that write.
+  // Ready when writing_ has been written. The last member, because its destructor waits for that write.
   std::future<void> write_done_;
 };
 

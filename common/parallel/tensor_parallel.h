@@ -13,6 +13,8 @@
 // computes.
 #pragma once
 
+#include <string_view>
+
 #include "common/autograd/tape.h"
 #include "common/comm/communicator.h"
 #include "common/parallel/parts.h"

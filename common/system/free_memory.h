@@ -23,7 +23,7 @@ struct CgroupMemory {
   double limit = 0;
   double left = 0;  // of the limit; page cache counts as left
 };
-// The limit of the control group that leaves least, among those that /proc/self/cgroup (`groups`) names and
+// The memory of the control group that leaves least, among those that /proc/self/cgroup (`groups`) names and
 // those around them, of version 1 or 2. Nothing where none has a limit.
 std::optional<CgroupMemory> cgroup_memory(const std::filesystem::path& root, std::string_view groups);
 std::optional<CgroupMemory> cgroup_memory();

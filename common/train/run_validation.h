@@ -2,10 +2,12 @@
 // between steps and at the end, and the best validation so far.
 #pragma once
 
-#include <functional>
+#include <cstdint>
 #include <optional>
 
+#include "common/backend/backend.h"
 #include "common/data/corpus.h"
+#include "common/model/language_model.h"
 #include "common/parallel/grid.h"
 #include "common/train/run_log.h"
 #include "common/train/training_run_config.h"
@@ -14,18 +16,20 @@ namespace stagegpt {
 
 class RunValidation {
  public:
-  // The references, and config.task, are borrowed. All calls are collective, with a log on rank 0 or nowhere.
+  // The references, and config.task, are borrowed. All calls are collective. `log` is null except
+  // on rank 0.
   RunValidation(Backend& backend, const Grid& grid, const LanguageModel& model, const Corpus& corpus,
                 const TrainingRunConfig& config);
 
   // Takes the best validation of a run that is resumed.
   void restore(const std::optional<BestValidation>& best) { best_ = best; }
-  // Whether the run goes on: it may have validated worse than the best too often.
+  // False after so many validations in a row (config.patience) that were not better than the best.
   bool has_patience() const { return patience_ == 0 || !best_ || best_->worse < patience_; }
 
-  // Before a step: what is known of the weights is about to be old.
+  // After the weights have changed: what is known is of the old ones.
   void forget();
-  // After `step` steps, on the sample. Returns whether this is the best validation so far.
+  // After `step` steps: validates on the sample, and answers the task. Returns whether this is the best
+  // validation so far.
   bool run(std::int64_t step, RunLog* log);
   // At the end, on all tokens. `own_steps`: whether this process has trained. A signal interrupts it.
   void run_on_all(TrainingResult& result, bool own_steps, RunLog* log);

@@ -1,5 +1,8 @@
 #include "common/train/traced_step.h"
 
+#include <utility>
+#include <vector>
+
 #include "common/checkpoint/piece_stream.h"
 #include "common/io/file.h"
 #include "common/logging/step_trace.h"

@@ -1,6 +1,5 @@
 #include "common/train/training_run.h"
 
-#include <algorithm>
 #include <chrono>
 
 #include "common/base/seconds_since.h"

@@ -59,7 +59,7 @@ class TrainingRun {
   void step(TrainingResult& result);
   // One training step, with the health of its layers every watch_layers steps.
   StepReport train();
-  // With a trace if it is one of the first trace_steps. `layers` may be null.
+  // One training step, with a trace if it is one of the first trace_steps. `layers` may be null.
   StepReport train(LayerWatch* layers);
   void sample();
   // Prints a line, on rank 0.

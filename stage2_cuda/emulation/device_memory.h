@@ -28,8 +28,8 @@ class DeviceMemory {
 
   // The view's address of a device address in an allocation, or at its end; nullptr for any other address.
   void* view(const void* device) const;
-  // Checks a range that a copy reads or writes. Throws std::runtime_error if it is not within one
-  // allocation. `copy` is the name of the function, for messages.
+  // The view's address of a range that a copy reads or writes. Throws std::runtime_error if it is not within
+  // one allocation. `copy` is the name of the function, for messages.
   void* copied_range(const void* device, std::size_t bytes, const char* copy) const;
   // Throws std::runtime_error if a range is in device memory.
   void check_host_range(const void* host, std::size_t bytes, const char* copy) const;

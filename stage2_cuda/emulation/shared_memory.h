@@ -18,7 +18,7 @@ namespace stagegpt::gpu::emulation {
 constexpr std::size_t kDefaultSharedBytes = std::size_t{48} << 10;
 constexpr std::size_t kSharedBytes = std::size_t{99} << 10;
 constexpr std::size_t kMostSharedBytes = std::size_t{227} << 10;  // of compute capability 9.0
-// The shared memory of a block of the emulated device.
+// The most shared memory that a block of the emulated device may have.
 std::size_t shared_bytes_limit();
 constexpr std::uint16_t kNoThread = 0xFFFF,
                         kCopying = 0xFFFE;  // the latter: an asynchronous copy is under way
@@ -60,7 +60,7 @@ class SharedMemory {
   void pass_syncthreads() { ++epoch_; }
   // Each __syncthreads and each block begins one.
   std::uint32_t epoch() const { return epoch_; }
-  // The shared memory of a block: kMostSharedBytes.
+  // Where a block's shared memory begins, of kMostSharedBytes.
   const void* begin() const { return bytes_.get(); }
   // The arrays that the block has declared so far.
   std::span<const SharedSpan> arrays() const { return {arrays_, array_count_}; }

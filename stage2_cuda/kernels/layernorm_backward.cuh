@@ -129,7 +129,8 @@ static __global__ void __launch_bounds__(kLayernormWarps* kWarp, (kLayernormBloc
   write_block_sums(sums + C, dw, part, C, team);
 }
 
-// The backward of any rows, one at a time by a block. The sums over rows are added up in block_sums.
+// The backward for rows of any length, one at a time by a block. The sums over rows are added up in
+// block_sums.
 template <class T>
 static __global__ void layernorm_backward_wide_kernel(T* dx, bool accumulate, float* block_sums,
                                                       const T* dout, const T* x, const float* w,

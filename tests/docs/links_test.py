@@ -6,7 +6,7 @@ from pathlib import Path
 
 import markdown
 
-PATH = re.compile(r"(common|stage[0-3]_\w+|tests|scripts|docs|bench|cmake)/[\w./-]+\.(h|cpp|cu|cuh|py|sh|md|cmake|json|txt|sbatch)")
+PATH = re.compile(r"(common|stage[0-3]_\w+|tools|tests|scripts|docs|bench|cmake)/[\w./-]+\.(h|cpp|cu|cuh|py|sh|md|cmake|json|txt|sbatch)")
 
 
 def broken_links(page: Path, text: str) -> list[str]:

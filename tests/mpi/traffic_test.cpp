@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include "common/backend/op_observer.h"
+#include "common/backend/ops/elementwise.h"
 #include "common/comm/agreement.h"
 #include "common/comm/tree_sync.h"
 #include "common/parallel/parts.h"
@@ -126,7 +127,7 @@ class Additions final : public OpObserver {
  public:
   explicit Additions(LateDevice& device) : OpObserver(device), device_(device) {}
   void around(const OpCall& op, const std::function<void()>&) override {
-    EXPECT_STREQ(op.name, "add");
+    EXPECT_TRUE(op.is<Add>()) << op.name;
     ++device_.additions;
     EXPECT_EQ(++device_.pending, 1) << "the sum before has not been waited for";
   }

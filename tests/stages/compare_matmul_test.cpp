@@ -1,9 +1,12 @@
 // The packed GEMM beside OpenBLAS: which products are timed, and what the numbers say.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "common/base/error.h"
 #include "tests/support/program.h"

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/autograd/ops/linear.h"
 #include "common/backend/op_observer.h"
 #include "common/train/forward_outputs.h"
 #include "stage0_serial/cpu_backend.h"
@@ -158,7 +159,7 @@ class WithoutBiasForward final : public OpObserver {
 
  private:
   void around(const OpCall& op, const std::function<void()>& kernel) override {
-    if (op.name != std::string_view("linear_activation_forward")) return kernel();
+    if (!op.is<LinearActivationForward>()) return kernel();
     std::vector<Tensor> saved;
     for (const Tensor& bias : biases_) {
       saved.push_back(backend().allocate(bias.dtype(), bias.shape()));
@@ -181,7 +182,7 @@ class WithoutBiasBackward final : public OpObserver {
  private:
   void around(const OpCall& op, const std::function<void()>& kernel) override {
     kernel();
-    if (op.name != std::string_view("linear_backward")) return;
+    if (!op.is<LinearBackward>()) return;
     for (const Tensor& gradient : gradients_) backend().fill(gradient, 0);
   }
 

@@ -284,5 +284,7 @@ TEST_F(BackendChecks, let_tensors_without_elements_pass) {
   EXPECT_THROW(backend_->run(LayernormForward{x, one, one, x, none, none, 1e-5}), InternalError);
 }
 
+#undef RUN
+
 }  // namespace
 }  // namespace stagegpt::test

@@ -285,5 +285,7 @@ TEST_F(OpArguments, that_are_numbers_have_their_ranges) {
   }
 }
 
+#undef RUN
+
 }  // namespace
 }  // namespace stagegpt::test

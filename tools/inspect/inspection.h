@@ -31,7 +31,8 @@ struct Prediction {
 struct LensPosition {
   std::vector<Prediction> top;  // the most probable tokens, in descending order; of equal ones the lower id
   double entropy = 0;           // in nats
-  // The probability of the token that follows in the text; none at the last position. The rank counts from 1.
+  // The probability and the rank of the token that follows in the text; none at the last position. The rank
+  // counts from 1.
   std::optional<double> next_probability = {};
   std::optional<std::int64_t> next_rank = {};
 };

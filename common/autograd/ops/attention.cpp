@@ -1,5 +1,7 @@
 #include "common/autograd/ops/attention.h"
 
+#include "common/backend/op_work.h"
+
 namespace stagegpt {
 
 Var attention(Tape& tape, Var qkv, int n_head, double scale, const Dropout& dropout) {
@@ -84,7 +86,7 @@ void CachedAttentionForward::check(const Checks& checks) const {
 }
 
 Work CachedAttentionForward::work() const {
-  // As in attention_forward, but new token t attends to first + t + 1 keys. In the cache, the rows of earlier
+  // As in AttentionForward, but new token t attends to first + t + 1 keys. In the cache, the rows of earlier
   // tokens are read and those of the new tokens are written.
   const double B = static_cast<double>(qkv.shape()[0]), T = static_cast<double>(qkv.shape()[1]),
                before = static_cast<double>(first);

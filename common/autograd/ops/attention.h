@@ -21,6 +21,7 @@ struct AttentionForward {
   auto operands() const { return std::array{&out, &qkv}; }
 };
 
+// The gradients of AttentionForward.
 struct AttentionBackward {
   static constexpr const char* kName = "attention_backward";
   const Grad& dqkv;

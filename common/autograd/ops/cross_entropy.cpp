@@ -1,5 +1,7 @@
 #include "common/autograd/ops/cross_entropy.h"
 
+#include "common/backend/op_work.h"
+
 namespace stagegpt {
 
 Var cross_entropy(Tape& tape, Var logits, const Tensor& targets, std::int64_t vocab_size) {
@@ -8,7 +10,7 @@ Var cross_entropy(Tape& tape, Var logits, const Tensor& targets, std::int64_t vo
   Tensor loss = be.allocate(statistics, {1});
   Tensor lse = be.allocate(statistics, {targets.numel()});  // (N)
   be.run(CrossEntropyForward{loss, lse, logits.value(), targets, vocab_size});
-  return tape.record("cross_entropy", {logits}, loss,
+  return tape.record(kCrossEntropy, {logits}, loss,
                      [=, &be, x = logits.value()](const Tensor& dloss, Grads g) {
                        Tensor dlogits = g.reuse(x);  // (B,T,Vp), in place if nothing else uses the logits
                        be.run(CrossEntropyBackward{dlogits, dloss, x, lse, targets, vocab_size});
@@ -26,7 +28,7 @@ Var cross_entropy_loss(Tape& tape, Var logits, const Tensor& targets, std::int64
   const Tensor loss = be.allocate(statistics, {1}), rows = be.allocate(statistics, {targets.numel()});
   be.run(CrossEntropyForwardBackward{loss, dlogits, rows, tape.loss_gradient(statistics), x, targets,
                                      vocab_size});
-  return tape.record("cross_entropy", {logits}, loss, [=](const Tensor&, Grads g) { g.give(0, dlogits); });
+  return tape.record(kCrossEntropy, {logits}, loss, [=](const Tensor&, Grads g) { g.give(0, dlogits); });
 }
 
 namespace {

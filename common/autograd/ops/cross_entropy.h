@@ -18,7 +18,7 @@ struct CrossEntropyForward {
 };
 
 // dlogits (N,Vp) = dloss/N · (softmax - one hot), zero in the padding. `dlogits` may be `logits`. A target
-// that is vocab_size or more has no column here, and its row no one.
+// that is vocab_size or more has no column here, and its row of the one-hot matrix is zero.
 struct CrossEntropyBackward {
   static constexpr const char* kName = "cross_entropy_backward";
   const Tensor &dlogits, &dloss, &logits, &lse, &targets;
@@ -42,11 +42,9 @@ struct CrossEntropyForwardBackward {
   auto operands() const { return std::array{&dlogits, &logits, &targets}; }
 };
 
-// Cross-entropy of logits whose columns are divided into parts, as by several ranks. First, for one part
-// (N,Vp): lse (N) over its columns, and picked (N) = logits[target], or 0 where the target is vocab_size or
-// more, because another part has it. Then, with parts (R,2,N), which are lse and picked of all R parts:
-// lse (N) = log Σ_r exp(lse_r), loss (1) = mean over rows of lse - Σ_r picked_r, added in the order of
-// parts. CrossEntropyBackward with this lse gives the gradient of each part.
+// Cross-entropy of logits whose columns are divided into parts, as by several ranks. For one part (N,Vp):
+// lse (N) over its columns, and picked (N) = logits[target], or 0 where the target is vocab_size or
+// more, because another part has it.
 struct CrossEntropyPartForward {
   static constexpr const char* kName = "cross_entropy_part_forward";
   const Tensor &lse, &picked, &logits, &targets;
@@ -57,6 +55,9 @@ struct CrossEntropyPartForward {
   auto operands() const { return std::array{&logits, &targets}; }
 };
 
+// With parts (R,2,N), which are lse and picked of all R parts: lse (N) = log Σ_r exp(lse_r), loss (1) = mean
+// over rows of lse - Σ_r picked_r, added in the order of parts. CrossEntropyBackward with this lse gives the
+// gradient of each part.
 struct CrossEntropyOfParts {
   static constexpr const char* kName = "cross_entropy_of_parts";
   const Tensor &loss, &lse, &parts;
@@ -77,6 +78,9 @@ struct CountCorrect {
   Work work() const;
   auto operands() const { return std::array{&count, &logits, &targets}; }
 };
+
+// The name on the tape.
+inline constexpr std::string_view kCrossEntropy = "cross_entropy";
 
 // Mean negative log-likelihood (1) of the targets i32 (B,T) under softmax over the first vocab_size columns
 // of logits (B,T,Vp), in nats.

@@ -1,5 +1,7 @@
 #include "common/autograd/ops/dropout.h"
 
+#include "common/backend/op_work.h"
+
 namespace stagegpt {
 
 Var dropout(Tape& tape, Var x, const Dropout& dropout) {

@@ -16,6 +16,7 @@ struct DropoutForward {
   auto operands() const { return std::array{&out, &x}; }
 };
 
+// The gradients of DropoutForward.
 struct DropoutBackward {
   static constexpr const char* kName = "dropout_backward";
   const Grad& dx;

@@ -1,5 +1,8 @@
 #include "common/autograd/ops/embedding.h"
 
+#include "common/backend/op_work.h"
+#include "common/tensor/quantised_rows.h"
+
 namespace stagegpt {
 
 Var embedding(Tape& tape, const Tensor& ids, Var wte, Var wpe) {

@@ -17,6 +17,7 @@ struct EmbeddingForward {
   auto operands() const { return std::array{&out, &ids, &wte}; }
 };
 
+// The gradients of EmbeddingForward.
 struct EmbeddingBackward {
   static constexpr const char* kName = "embedding_backward";
   const Grad &dwte, &dwpe;

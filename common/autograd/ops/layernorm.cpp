@@ -1,5 +1,6 @@
 #include "common/autograd/ops/layernorm.h"
 
+#include "common/backend/op_work.h"
 #include "common/backend/ops/elementwise.h"
 
 namespace stagegpt {

@@ -19,6 +19,7 @@ struct LayernormForward {
   auto operands() const { return std::array{&out, &x, &w}; }
 };
 
+// The gradients of LayernormForward.
 struct LayernormBackward {
   static constexpr const char* kName = "layernorm_backward";
   const Grad &dx, &dw, &dbias;

@@ -1,6 +1,8 @@
 #include "common/autograd/ops/linear.h"
 
+#include "common/backend/op_work.h"
 #include "common/backend/ops/activation.h"
+#include "common/tensor/quantised_rows.h"
 
 namespace stagegpt {
 namespace {

@@ -5,7 +5,7 @@
 
 namespace stagegpt {
 
-// out (N,O) = x (N,I) · wᵀ + bias; w (O,I), bias (O) or undefined. In the forward, w may be bf16 or
+// out (N,O) = x (N,I) · wᵀ + bias; w (O,I), bias (O) or undefined. w may be bf16 or
 // quantised while the others are f32; it still accumulates in f32.
 struct LinearForward {
   static constexpr const char* kName = "linear_forward";
@@ -16,6 +16,7 @@ struct LinearForward {
   auto operands() const { return std::array{&out, &x, &w}; }
 };
 
+// The gradients of LinearForward.
 struct LinearBackward {
   static constexpr const char* kName = "linear_backward";
   const Grad &dx, &dw, &dbias;

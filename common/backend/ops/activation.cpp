@@ -1,5 +1,10 @@
 #include "common/backend/ops/activation.h"
 
+#include <array>
+#include <utility>
+
+#include "common/backend/op_work.h"
+
 namespace stagegpt {
 namespace {
 

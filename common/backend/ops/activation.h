@@ -4,7 +4,7 @@
 
 namespace stagegpt {
 
-// out = activation(x), element by element. In the backward, dx.tensor may be x or dout.
+// out = activation(x), element by element.
 struct ActivationForward {
   static constexpr const char* kName = "activation_forward";
   const Tensor &out, &x;
@@ -15,6 +15,7 @@ struct ActivationForward {
   auto operands() const { return std::array{&out, &x}; }
 };
 
+// The gradient of x in ActivationForward. dx.tensor may be x or dout.
 struct ActivationBackward {
   static constexpr const char* kName = "activation_backward";
   const Grad& dx;

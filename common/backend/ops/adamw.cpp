@@ -1,5 +1,7 @@
 #include "common/backend/ops/adamw.h"
 
+#include "common/backend/op_work.h"
+
 namespace stagegpt {
 
 void AdamWUpdate::check(const Checks& checks) const {

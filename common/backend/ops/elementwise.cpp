@@ -1,5 +1,8 @@
 #include "common/backend/ops/elementwise.h"
 
+#include "common/backend/op_work.h"
+#include "common/tensor/quantised_rows.h"
+
 namespace stagegpt {
 
 void Fill::check(const Checks& checks) const { checks.present(out, "out"); }

@@ -4,6 +4,7 @@
 
 namespace stagegpt {
 
+// out = value, in every element.
 struct Fill {
   static constexpr const char* kName = "fill";
   const Tensor& out;
@@ -14,6 +15,7 @@ struct Fill {
   auto operands() const { return std::array{&out}; }
 };
 
+// out = in: the same dtype and number of elements.
 struct Copy {
   static constexpr const char* kName = "copy";
   const Tensor &out, &in;

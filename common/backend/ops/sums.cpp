@@ -1,6 +1,7 @@
 #include "common/backend/ops/sums.h"
 
 #include "common/backend/backend.h"
+#include "common/backend/op_work.h"
 
 namespace stagegpt {
 

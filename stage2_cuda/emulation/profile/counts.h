@@ -93,7 +93,7 @@ struct KernelCounts {
 // An op of the backend.
 struct OpCounts {
   Count calls = 0;
-  double budget = 0;  // bytes, by common/backend/work.h
+  double budget = 0;  // bytes, by the op's work()
   Traffic kernels;
   Count launches = 0;
   Bytes moved;     // by copies and fills of the runtime

@@ -10,7 +10,7 @@
 
 namespace stagegpt::gpu::emulation {
 
-// The registers of a thread, as ptxas allocates them.
+// The registers and spilled bytes of a thread, as ptxas allocates them.
 struct KernelResources {
   unsigned registers = 0;
   std::size_t spill_bytes = 0;  // stores and loads of registers that are kept in memory
