@@ -81,13 +81,14 @@ MatmulFunction matmul_function(CpuMatmul matmul) {
 
 class CpuBackend final : public HostBackend {
  public:
-  CpuBackend(int threads, CpuMatmul matmul, std::unique_ptr<MemorySource> memory, const PackedKernels& halves)
+  CpuBackend(int threads, CpuMatmul matmul, std::unique_ptr<MemorySource> memory,
+             const PackedKernels& bf16_kernels)
       : HostBackend(std::move(memory)),
         parallel_(threads),
         matmul_(matmul_function(matmul)),
         is_fast_(matmul != CpuMatmul::naive && matmul != CpuMatmul::tiled),
         factors_(matmul == CpuMatmul::packed_bf16 ? Factors::bf16 : Factors::f32),
-        halves_(halves) {}
+        bf16_kernels_(bf16_kernels) {}
 
   // OpenBLAS's GEMM is the only kernel whose sums depend on the number of threads.
   void set_reproducible(bool reproducible) override {
@@ -163,12 +164,13 @@ class CpuBackend final : public HostBackend {
   }
 
   void compute(const LinearForward& op) override {
+    // `out` as `pre`, too: no activation.
     compute(LinearActivationForward{op.out, op.out, op.x, op.w, op.bias, Activation::none});
   }
 
   void compute(const LinearActivationForward& op) override {
     const LinearSize s = linear_size(op.x, op.w);
-    if (op.x.dtype() == DType::bf16) return halves_forward(op);
+    if (op.x.dtype() == DType::bf16) return bf16_forward(op);
     if (op.w.dtype() == DType::bf16) {
       narrow_product(op.pre.data<float>(), op.x.data<float>(), op.w.data<Bf16>(), s.I, s);
     } else if (op.w.dtype() == DType::i8) {
@@ -186,8 +188,8 @@ class CpuBackend final : public HostBackend {
 
   void compute(const LinearBackward& op) override {
     if (op.x.dtype() == DType::bf16) {
-      halves_backward(op.dw, op.dbias, op.dout, op.x, op.w);
-      return halves_backward(op.dx, op.dout, op.w, {});
+      bf16_backward_parameters(op.dw, op.dbias, op.dout, op.x, op.w);
+      return bf16_backward_input(op.dx, op.dout, op.w, {});
     }
     const LinearSize s = linear_size(op.x, op.w);
     const MatrixView<float> d = row_major(op.dout.data<float>(), s.O);
@@ -204,9 +206,10 @@ class CpuBackend final : public HostBackend {
 
   void compute(const ActivationLinearBackward& op) override {
     const Grad out{op.dpre, GradMode::overwrite};
-    compute(LinearBackward{{}, op.dw, op.dbias, op.dout, op.x, op.w});  // first, because dpre may be x
+    compute(
+        LinearBackward{{}, op.dw, op.dbias, op.dout, op.x, op.w});  // first: it reads x, and dpre may be x
     if (op.x.dtype() == DType::bf16)
-      return halves_backward(
+      return bf16_backward_input(
           out, op.dout, op.w,
           {.kind = packed::Finish::Kind::slope, .activation = op.activation, .pre = op.pre.data<Bf16>()});
     compute(LinearBackward{out, {}, {}, op.dout, op.x, op.w});
@@ -279,6 +282,7 @@ class CpuBackend final : public HostBackend {
   }
 
   void compute(const DropoutForward& op) override {
+    // The same factors, 0 or 1/(1-p), for values and for gradients.
     compute(DropoutBackward{{op.out, GradMode::overwrite}, op.x, op.dropout});
   }
 
@@ -358,7 +362,7 @@ class CpuBackend final : public HostBackend {
   }
 
   // Computes a LinearActivationForward in bf16. `pre` may be `out`, then there is no activation.
-  void halves_forward(const LinearActivationForward& op) {
+  void bf16_forward(const LinearActivationForward& op) {
     const LinearSize s = linear_size(op.x, op.w);
     packed::Finish finish{.bias = optional_data<Bf16>(op.bias)};
     if (!op.out.same_memory(op.pre)) {
@@ -371,28 +375,28 @@ class CpuBackend final : public HostBackend {
       vectorised::matvec(parallel_, sums.data<float>(), op.x.data<Bf16>(), op.w.data<Bf16>(), s.O, s.I);
       return packed::finish_row(op.out.data<Bf16>(), sums.data<float>(), s.O, finish);
     }
-    packed::matmul(halves_, parallel_, op.out.data<Bf16>(), row_major(op.x.data<Bf16>(), s.I),
+    packed::matmul(bf16_kernels_, parallel_, op.out.data<Bf16>(), row_major(op.x.data<Bf16>(), s.I),
                    row_major(op.w.data<Bf16>(), s.I).transposed(), {s.N, s.O, s.I}, finish);
   }
 
   // The gradients of the weight and of the bias, in f32.
-  void halves_backward(const Grad& dw, const Grad& dbias, const Tensor& dout, const Tensor& x,
-                       const Tensor& w) {
+  void bf16_backward_parameters(const Grad& dw, const Grad& dbias, const Tensor& dout, const Tensor& x,
+                                const Tensor& w) {
     const LinearSize s = linear_size(x, w);
     if (const GradOut<float> out(dw); out) {
-      packed::matmul(halves_, parallel_, out.data, s.I, row_major(dout.data<Bf16>(), s.O).transposed(),
+      packed::matmul(bf16_kernels_, parallel_, out.data, s.I, row_major(dout.data<Bf16>(), s.O).transposed(),
                      row_major(x.data<Bf16>(), s.I), {s.O, s.I, s.N}, out.accumulate);
     }
     vectorised::bias_backward(parallel_, GradOut<float>(dbias), dout.data<Bf16>(), s);
   }
 
   // The gradient of x, finished.
-  void halves_backward(const Grad& dx, const Tensor& dout, const Tensor& w, packed::Finish finish) {
+  void bf16_backward_input(const Grad& dx, const Tensor& dout, const Tensor& w, packed::Finish finish) {
     const GradOut<Bf16> out(dx);
     if (!out) return;
     finish.accumulate = out.accumulate;
     const LinearSize s = linear_size(dx.tensor, w);
-    packed::matmul(halves_, parallel_, out.data, row_major(dout.data<Bf16>(), s.O),
+    packed::matmul(bf16_kernels_, parallel_, out.data, row_major(dout.data<Bf16>(), s.O),
                    row_major(w.data<Bf16>(), s.I), {s.N, s.I, s.O}, finish);
   }
 
@@ -415,9 +419,9 @@ class CpuBackend final : public HostBackend {
 
   Parallel parallel_;
   MatmulFunction matmul_;
-  const bool is_fast_;  // not a GEMM that is there to be compared with: a single row has its own kernel
+  const bool is_fast_;  // packed or blas: then matvec() multiplies a single row
   const Factors factors_;
-  const PackedKernels& halves_;  // for activations in bf16
+  const PackedKernels& bf16_kernels_;  // for activations in bf16
 };
 
 }  // namespace
@@ -432,9 +436,9 @@ std::optional<CpuMatmul> cpu_matmul_named(std::string_view name) {
 }
 
 std::unique_ptr<Backend> make_cpu_backend(int threads, CpuMatmul matmul, std::unique_ptr<MemorySource> memory,
-                                          const PackedKernels& halves) {
+                                          const PackedKernels& bf16_kernels) {
   check(threads > 0, "cpu backend: expected at least one thread, not ", threads);
-  return std::make_unique<CpuBackend>(threads, matmul, std::move(memory), halves);
+  return std::make_unique<CpuBackend>(threads, matmul, std::move(memory), bf16_kernels);
 }
 
 }  // namespace stagegpt

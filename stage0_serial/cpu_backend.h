@@ -16,11 +16,11 @@ enum class CpuMatmul { naive, tiled, packed, packed_bf16, blas };
 
 std::optional<CpuMatmul> cpu_matmul_named(std::string_view name);
 
-// Activations may be bf16; their products are those of `halves`, whatever `matmul` is. Throws
+// Activations may be bf16; their products are those of `bf16_kernels`, whatever `matmul` is. Throws
 // std::runtime_error if `matmul` is blas and OpenBLAS cannot be loaded.
 std::unique_ptr<Backend> make_cpu_backend(
     int threads, CpuMatmul matmul = CpuMatmul::packed,
     std::unique_ptr<MemorySource> memory = std::make_unique<HostMemory>(),
-    const PackedKernels& halves = packed_kernels(Factors::bf16));
+    const PackedKernels& bf16_kernels = packed_kernels(Factors::bf16));
 
 }  // namespace stagegpt

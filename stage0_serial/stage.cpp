@@ -1,4 +1,5 @@
-// Stage 0: the CPU backend, one process.
+// Stage 0: the CPU backend, one process. A main, such as common/app/train_main.cpp, calls make_stage(), then
+// add_flags(), then start(), and works on the Machine that it gets.
 #include "common/app/stage.h"
 
 #include <iostream>
@@ -42,7 +43,7 @@ class SerialStage final : public Stage {
 }  // namespace
 
 std::unique_ptr<Stage> make_stage() {
-  restart_with_short_spins();
+  restart_with_short_spins();  // sets an OpenMP variable, and executes the program again
   return std::make_unique<SerialStage>();
 }
 

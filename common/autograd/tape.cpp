@@ -13,11 +13,11 @@ Var::Var(Tensor value, Tensor grad, int leaf_id) : Var(std::move(value), grad.dt
   slot_->grad = std::move(grad);
 }
 
-Var::Var(Tensor value, DType grad, int leaf_id)
+Var::Var(Tensor value, DType grad_dtype, int leaf_id)
     : value_(std::move(value)), leaf_id_(leaf_id), slot_(std::make_shared<GradSlot>()) {
-  check(grad == value_.dtype() || grad == statistics_dtype(value_.dtype()), "tape: a leaf in ",
-        value_.dtype(), " with a gradient in ", grad);
-  slot_->dtype = grad;
+  check(grad_dtype == value_.dtype() || grad_dtype == statistics_dtype(value_.dtype()), "tape: a leaf in ",
+        value_.dtype(), " with a gradient in ", grad_dtype);
+  slot_->dtype = grad_dtype;
   slot_->shape = value_.shape();
   slot_->leaf = true;
   slot_->leaf_id = leaf_id;
@@ -31,6 +31,7 @@ Grad Grads::operator[](std::size_t i) {
     if (!slot->grad.defined()) slot->grad = backend_.allocate(slot->dtype, slot->shape);
     return {slot->grad, GradMode::overwrite};
   }
+  // That of a leaf is where its owner wants it, and is always added to in place.
   if (!slot->leaf) slot->grad = writable(slot->grad);
   return {slot->grad, GradMode::accumulate};
 }
@@ -124,6 +125,8 @@ std::vector<Var> Tape::recompute(Function function) {
   }
   return add_node("recompute", inputs, std::move(outs),
                   [&be = backend_, function = std::move(function)](std::vector<Tensor>& douts, Grads) {
+                    // Grads are not used: the variables that `function` has captured have their slots, and
+                    // the backward of this tape writes to them. `inputs` only counts consumers.
                     Tape second(be);
                     std::vector<Var> again = function(second);
                     second.backward(std::move(again), std::move(douts));
@@ -186,7 +189,9 @@ void Tape::run_backward(Node& node) {
   }
   node.backward = nullptr;  // frees what the op saved
   for (const auto& input : node.inputs) {
-    if (!input || !input->leaf || --input->consumers > 0 || !leaf_ready_) continue;
+    if (!input || !input->leaf) continue;
+    --input->consumers;
+    if (input->consumers > 0 || !leaf_ready_) continue;
     if (!input->written) backend_.fill(Grads(backend_, {&input, 1})[0].tensor, 0);
     leaf_ready_(input->leaf_id);
   }

@@ -40,13 +40,13 @@ class Var {
   Var() = default;
   // An input or a constant, which needs no gradient.
   explicit Var(Tensor value) : value_(std::move(value)) {}
-  // A leaf, such as a parameter, that needs no gradient.
+  // A leaf, a variable that no op has computed: here one that needs no gradient. Its owner gives it a number.
   Var(Tensor value, int leaf_id) : value_(std::move(value)), leaf_id_(leaf_id) {}
   // A leaf that needs one. Its gradient is collected in `grad`, which the caller owns; that of a
   // parameter in bf16 is f32.
   Var(Tensor value, Tensor grad, int leaf_id = -1);
   // A leaf whose gradient is allocated at the first contribution; take_grad() moves it out.
-  Var(Tensor value, DType grad, int leaf_id);
+  Var(Tensor value, DType grad_dtype, int leaf_id);
 
   const Tensor& value() const { return value_; }
   // Moves the value out of this handle: for an op that overwrites it if no other handle exists.
@@ -77,7 +77,8 @@ class Grads {
   Grads(Backend& backend, std::span<const std::shared_ptr<GradSlot>> inputs)
       : backend_(backend), inputs_(inputs) {}
 
-  // The tensor and the mode with which a kernel has to write the gradient of input i.
+  // The tensor and the mode with which a kernel has to write the gradient of input i. To be called once for
+  // each contribution: it allocates the tensor if need be, and from then on the gradient counts as written.
   Grad operator[](std::size_t i);
   // Alternatively, passes on a gradient of input i that exists already. A tensor that something else uses too
   // is copied before anything is added to it.
@@ -126,12 +127,12 @@ class Tape {
   std::vector<Var> record(std::string_view name, std::vector<Var> inputs, std::vector<Tensor> outs,
                           MultiBackward backward);
 
-  // Returns the outputs of `function`, which calls ops on the tape that it is given, and keeps none of the
-  // tensors in between: backward calls `function` again to have them (Chen et al., arXiv:1604.06174). It must
-  // compute the same each time. What it captures stays in memory until then. Each output must be an op's.
+  // Calls `function` now, and keeps its outputs but not the tensors in between: the backward calls it again
+  // to have them (activation checkpointing; Chen et al., arXiv:1604.06174). Both calls must compute the same.
+  // What `function` captures stays in memory until then. Each output must be the output of an op.
   //
-  // This is one op of the tape, whose inputs are all variables that `function` uses. A leaf is ready after
-  // the backward of all of them.
+  // This is one op of the tape. Its inputs are the variables that `function` uses. A leaf among them is ready
+  // after the backward of the second call.
   std::vector<Var> recompute(Function function);
 
   // Calls `watch` after each op with its name, inputs and outputs, also on an inference tape. An input that
@@ -147,9 +148,9 @@ class Tape {
   // Adds loss_scale times the derivative of `loss` (one element) to the gradient of every leaf. A tape has at
   // most one backward.
   void backward(const Var& loss);
-  // Adds the derivative of Σ ⟨outputs[i], douts[i]⟩ to the gradient of every leaf, where douts[i] has the
-  // shape of outputs[i], whose value is not needed any more. To pass arguments that nothing else holds lets
-  // the tape free them early and write into them.
+  // Adds the derivative of Σ ⟨outputs[i], douts[i]⟩ to the gradient of every leaf: a backward from several
+  // outputs, whose gradients are given (a vector-Jacobian product), without loss_scale. The values of
+  // `outputs` are not read. If the arguments are moved in, the tape frees them early and reuses their memory.
   void backward(std::vector<Var> outputs, std::vector<Tensor> douts);
   // For an op that computes gradients in its forward: the gradient (1) that backward() will pass to it. The
   // op calls this before its record(); it must be the last one on the tape, and its output the loss.

@@ -1,9 +1,10 @@
-// The list of all ops. A backend has a kernel for each: if one is missing, it does not compile.
+// The list of all ops. A backend that lacks a kernel for one of them does not compile.
 #pragma once
 
 namespace stagegpt {
 
-// The arguments have been checked by Backend::run().
+// The arguments have been checked by Backend::run(). `const struct Fill&` also declares Fill: this file
+// includes no op. Ops with "part" in their names are for a vocabulary that ranks divide.
 class Kernels {
  public:
   // common/backend/ops/

@@ -5,14 +5,15 @@
 //   check()      the conditions on shapes and element types. A violated one is an InternalError, because no
 //                input of a user can cause it.
 //   work()       the floating-point operations that it does and the bytes that it moves
-//   operands()   its large tensors; a gradient that is not wanted is undefined
-//   composed()   only for a fused op: runs the ops that it combines, in place of its kernel, without fusion
-//   is_wanted()  only where there may be nothing to do: if it is false, no kernel is called
+//   operands()   its large tensors, for observers such as the profiler; a gradient that is not wanted is
+//   undefined composed()   only for a fused op: runs the ops that it combines, in place of its kernel,
+//   without fusion is_wanted()  only where there may be nothing to do: if it is false, no kernel is called
 //
 // An op is made in the call of run(), and not kept: it refers to its arguments. Ops stand beside the function
 // of the tape that they belong to, in autograd/ops/; those of none, or of several, are in backend/ops/.
 //
-// Dimensions: B batch, T time, C channels, NH heads, HS = C/NH head size, V vocabulary, Vp padded vocabulary.
+// Dimensions: B batch, T time, C channels, NH heads, HS = C/NH head size, V vocabulary, Vp padded vocabulary,
+// I and O inputs and outputs of a linear layer, P positions; lse is a log-sum-exp.
 // N is any number of rows: where (N,C) is written, (B,T,C) is accepted. All floating-point tensors of one op
 // have the same dtype, unless it says otherwise. Where activations are bf16, these are f32: statistics (mean,
 // rstd, lse, loss), LayerNorm's parameters, and the gradients of all parameters.

@@ -47,6 +47,7 @@ Gpt2Layers::Gpt2Layers(const Parameters& parameters, const Gpt2Config& config) {
   for (int l = 0; l < config.n_layer; ++l) {
     const std::string block = concat("h.", l, '.'), attn = block + "attn.", mlp = block + "mlp.";
     const Var c_attn_bias = var(attn + "c_attn.bias");
+    // The heads of this model: fewer than n_head where tensor ranks divide it.
     const int heads = static_cast<int>(c_attn_bias.value().numel() / 3 / config.head_size());
     h.push_back({norm(block + "ln_1"),
                  {var(attn + "c_attn.weight"), c_attn_bias, var(attn + "c_proj.weight"),
@@ -79,6 +80,8 @@ Gpt2::Gpt2(Backend& backend, Gpt2Config config, DType dtype, int arena_parts, Pu
     : LanguageModel(backend, config, gpt2_parameter_table(config), dtype, arena_parts, purpose, activations),
       layers_(parameters(), this->config()) {}
 
+// x = x + attn(ln_1(x)); x = x + mlp(ln_2(x)). But the output of a branch is not added here: it waits in
+// stream.y, and the next layernorm adds it, in the same kernel. That of the last block is added by ln_f.
 ResidualStream Gpt2::block(Tape& tape, int l, ResidualStream stream, const Pass& pass) const {
   const Block& h = layers_.h[static_cast<std::size_t>(l)];
   Var norm = h.ln_1.forward(tape, stream);
@@ -99,7 +102,7 @@ Var Gpt2::hidden(Tape& tape, const Tensor& ids, const Pass& pass) const {
       return block(on, l, std::move(input), pass);
     });
   }
-  pass.end();
+  pass.advance_cache();
   return layers_.ln_f.forward(tape, stream);
 }
 
@@ -108,6 +111,7 @@ Var Gpt2::logits(Tape& tape, const Tensor& ids, const PassOptions& options) cons
 }
 
 Var Gpt2::loss(Tape& tape, const Tensor& ids, const Tensor& targets, const PassOptions& options) const {
+  // The logits, the largest tensor, have no other handle: the op overwrites them with their gradient.
   return cross_entropy_loss(tape, logits(tape, ids, options), targets, config().vocab_size);
 }
 
@@ -117,7 +121,8 @@ Var Gpt2::last_logits(Tape& tape, const Tensor& ids, KvCache& cache) const {
 }
 
 void Gpt2::narrow_matrices(DType dtype) {
-  parameters().narrow(dtype, [](const Parameter& row) { return row.decays() && row.name != "wpe.weight"; });
+  parameters().narrow(dtype,
+                      [](const Parameter& row) { return row.is_matrix() && row.name != "wpe.weight"; });
   layers_ = Gpt2Layers(parameters(), config());
 }
 

@@ -40,7 +40,8 @@ struct Parameter {
   // The shape in the arena, with padding.
   Shape arena_shape() const { return shape.rank() == 1 ? Shape{padded_rows} : Shape{padded_rows, shape[1]}; }
   // Weight decay applies to matrices, not to biases and layernorms.
-  bool decays() const { return shape.rank() >= 2; }
+  bool is_matrix() const { return shape.rank() >= 2; }
+  bool decays() const { return is_matrix(); }
   // Divides elements [begin, end) into runs that are neighbours in the whole parameter too. Calls
   // run(element, element of the whole parameter, number of elements).
   template <class Run>

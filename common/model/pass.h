@@ -25,7 +25,7 @@ class Pass {
   // What is in the cache for a layer; an undefined tensor without a cache.
   LayerCache cache(int layer) const { return cache_ == nullptr ? LayerCache() : cache_->layer(layer); }
   // Call when all layers have added these tokens to the cache.
-  void end() const {
+  void advance_cache() const {
     if (cache_ != nullptr) cache_->add(T_);
   }
 

@@ -50,7 +50,7 @@ Var DividedGpt2::hidden(Tape& tape, const Tensor& ids, const Pass& pass, Var bef
       return block(on, l, std::move(input), pass);
     });
   }
-  pass.end();
+  pass.advance_cache();
   if (!stage().is_last()) return add(tape, stream.x, stream.y);
   return gathered(tape, ranks, layers_.ln_f.forward(tape, stream), pass.shape());
 }

@@ -36,8 +36,10 @@ void StepPasses::run(std::int64_t step, const Tape::OpWatch& watch, LayerWatch* 
   layers_ = layers;
   if (config_.overfit_batch) batches_.seek(0);
   if (inputs_.empty()) allocate();
-  // The loss is scaled to the mean over all passes, so that gradients are summed over ranks without division.
+  // Backward begins with 1/passes in place of 1, so that the sum of the gradients of all passes and ranks is
+  // that of the mean loss. The losses themselves are not scaled.
   const double loss_scale = 1.0 / static_cast<double>(division().all_passes());
+  // Calls fetch(), begin(), compute(), which calls forward() and backward(), and end() of each pass.
   schedule_->run(division().passes(), loss_scale, *this);
   watch_ = {};
   layers_ = nullptr;
@@ -70,7 +72,7 @@ void StepPasses::begin(std::int64_t pass) {
 void StepPasses::compute(std::int64_t pass, const std::function<void()>& both) {
   repeated_ = backend_.records() && !is_watched(pass) && !sends(pass);
   if (!repeated_) return both();
-  group().enter("backward");  // a graph that is launched calls neither forward() nor backward()
+  group().enter("backward");  // a CUDA graph that is launched calls neither forward() nor backward()
   backend_.repeat(is_first(pass) ? first_pass_ : other_pass_, both);
 }
 
@@ -91,6 +93,8 @@ void StepPasses::backward(Tape& tape, std::int64_t pass, Var out, Tensor dout) {
   group().enter("backward");
   if (sends(pass)) send_when_ready(tape);
   run_backward(tape, out, std::move(dout));
+  // To a fixed address, because this may be recorded in a CUDA graph; end() copies on, to the place of the
+  // pass.
   if (loss_.defined()) backend_.copy(loss_, out.value());
 }
 
@@ -105,7 +109,7 @@ void StepPasses::end(std::int64_t pass) {
 
 void StepPasses::send_when_ready(Tape& tape) {
   tape.on_leaf_ready([this](int parameter) {
-    if (parameter < 0) return;  // what a stage has received
+    if (parameter < 0) return;  // the stream that a stage of a pipeline has received: no parameter
     if (grid_.data().size() == 1) return sync_.ready(model_.parameters(), parameter);
     clock_.end(&PhaseSeconds::backward);
     sync_.ready(model_.parameters(), parameter);

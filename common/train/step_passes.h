@@ -1,4 +1,7 @@
-// This rank's forward and backward passes of a training step, one for each of its sub-batches.
+// This rank's forward and backward passes of a training step. A step has grad_accumulation micro-steps, each
+// with a batch of batch_size sequences over all ranks. A rank's share of a batch is one sub-batch (several
+// with
+// --reproducible), and a pass is the forward and backward of one sub-batch (step_division.h).
 #pragma once
 
 #include <cstdint>

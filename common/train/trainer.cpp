@@ -17,7 +17,7 @@ Trainer::Trainer(Backend& backend, const Grid& grid, GradientSync& sync, Languag
       grid_(grid),
       model_(model),
       grid_sync_(grid, sync, backend, model),
-      sync_(grid_sync_.sync()),
+      sync_(grid_sync_.sync()),  // `sync` itself, unless tensor ranks or stages of a pipeline add their sums
       seed_(config.seed),
       schedule_(config.schedule),
       clock_(backend.make_timer()),
@@ -36,15 +36,15 @@ StepReport Trainer::step(const Tape::OpWatch& watch, LayerWatch* layers) {
   report.step = step_;
   report.learning_rate = schedule_.at(step_);
   clock_.start();
-  passes_.run(step_, watch, layers);
+  passes_.run(step_, watch, layers);  // gradients, summed over passes; the first pass overwrites the old ones
 
   group().enter("communication");
-  sync_.finish(model_.parameters());
+  sync_.finish(model_.parameters());  // and over ranks
   clock_.end(&PhaseSeconds::communication);
 
   group().enter("optimizer");
-  update(report.learning_rate, layers);
-  sync_.share_weights(model_.parameters());
+  update(report.learning_rate, layers);      // the gradient norm, then clipping and AdamW in one kernel
+  sync_.share_weights(model_.parameters());  // with ZeRO-1, the weights that other ranks have updated
   clock_.end(&PhaseSeconds::communication);
 
   // With one process, the host has not waited for the device so far.
@@ -62,7 +62,7 @@ void Trainer::update(double learning_rate, LayerWatch* layers) {
     if (!repeated) clock_.end(phase);
   };
   optimizer_.set_step(learning_rate, step_);
-  const auto update = [&] {
+  const auto work = [&] {
     optimizer_.measure_norms(parameters);
     end(&PhaseSeconds::optimizer);
     sync_.sum_squared_norms(optimizer_.squared_norm(), optimizer_.squared_norms());
@@ -71,7 +71,7 @@ void Trainer::update(double learning_rate, LayerWatch* layers) {
     optimizer_.update(parameters);
     if (layers != nullptr) layers->after_update();
   };
-  repeated ? backend_.repeat(update_, update) : update();
+  repeated ? backend_.repeat(recorded_update_, work) : work();
   clock_.end(&PhaseSeconds::optimizer);
 }
 

@@ -53,7 +53,7 @@ class Trainer {
   PhaseClock clock_;
   StepPasses passes_;
   AdamW optimizer_;
-  Recording update_;
+  Recording recorded_update_;
   std::int64_t step_ = 0;
   std::int64_t samples_ = 0;
 };

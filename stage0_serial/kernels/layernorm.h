@@ -3,8 +3,10 @@
 // Backward, with d̂ = dout·w:
 //   dx = rstd·(d̂ - Σd̂/C - x̂·Σ(d̂·x̂)/C),  dw = Σ_rows dout·x̂,  dbias = Σ_rows dout.
 //
-// Vectorised: rows are divided among threads. For dw and dbias channels are, and each thread adds all rows in
-// order, so that the sums do not depend on the number of threads.
+// Derived in docs/derivations.md.
+//
+// Vectorised: rows are divided among threads. For dw and dbias, channels are divided: each thread adds up all
+// rows of its channels in order, so that the sums do not depend on the number of threads.
 #pragma once
 
 #include <cmath>
@@ -69,8 +71,8 @@ void layernorm_backward(GradOut<T> dx, GradOut<T> dw, GradOut<T> dbias, const T*
 
 namespace vectorised {
 
-// One row. If `residual` is not null, x + residual is normalised, and written to `sum`. In bf16 it is what
-// has been written that is normalised: the backward reads it again.
+// One row. If `residual` is not null, x + residual is normalised, and written to `sum`. In bf16 the
+// sum is rounded first, and the rounded sum is normalised, because the backward reads the rounded one.
 template <class T>
 void layernorm_row(T* out, T* sum, float& mean, float& rstd, const T* x, const T* residual, const float* w,
                    const float* bias, float eps, std::int64_t C) {

@@ -5,7 +5,7 @@
 
 namespace stagegpt {
 
-// The name on the tape.
+// The name on the tape, by which watches know it.
 inline constexpr std::string_view kAdd = "add";
 
 // x, y, out: the same shape.

@@ -52,7 +52,7 @@ struct CachedAttentionForward {
   auto operands() const { return std::array{&out, &cache, &qkv}; }
 };
 
-// The name on the tape.
+// The name on the tape, by which watches know it.
 inline constexpr std::string_view kAttention = "attention";
 
 // Causal self-attention with n_head heads: qkv (B,T,3C) -> (B,T,C). The scores are scale·q·k; `dropout` acts

@@ -79,7 +79,7 @@ struct CountCorrect {
   auto operands() const { return std::array{&count, &logits, &targets}; }
 };
 
-// The name on the tape.
+// The name on the tape, by which watches know it.
 inline constexpr std::string_view kCrossEntropy = "cross_entropy";
 
 // Mean negative log-likelihood (1) of the targets i32 (B,T) under softmax over the first vocab_size columns

@@ -28,7 +28,7 @@ struct EmbeddingBackward {
   auto operands() const { return std::array{&dwte.tensor, &dout, &ids}; }
 };
 
-// The name on the tape.
+// The name on the tape, by which watches know it.
 inline constexpr std::string_view kEmbedding = "embedding";
 
 // wte[ids] + wpe[position] (B,T,C); ids i32 (B,T), wte (Vp,C), wpe (P,C). Without wpe, an empty Var, it is

@@ -22,6 +22,7 @@ Var layernorm(Tape& tape, Var x, Var w, Var bias, double eps) {
   Backend& be = tape.backend();
   const LayernormBuffers y(be, x.value());
   be.run(LayernormForward{y.out, y.mean, y.rstd, x.value(), w.value(), bias.value(), eps});
+  // The closure captures mean and rstd, not y: what it holds stays in memory, and the backward needs no out.
   return tape.record(kLayernorm, {x, w, bias}, y.out,
                      [=, &be, mean = y.mean, rstd = y.rstd](const Tensor& dout, Grads g) {
                        be.run(LayernormBackward{g[0], g[1], g[2], dout, x.value(), w.value(), mean, rstd});
@@ -38,8 +39,9 @@ std::pair<Var, Var> residual_layernorm(Tape& tape, Var x, Var residual, Var w, V
       tape.record(kResidualLayernorm, {x, residual, w, bias}, {sum, y.out},
                   [=, &be, mean = y.mean, rstd = y.rstd](std::vector<Tensor>& douts, Grads g) {
                     // `sum` is used twice: it is normalised here, and it is the residual stream for later
-                    // ops. Its gradient is the sum of both uses' gradients, and it is the gradient of x and
-                    // of `residual`.
+                    // ops, whose gradient is douts[0]. That is moved out, so that this may be its only
+                    // handle: then the kernel adds to it in place, else to a copy. x and `residual` share
+                    // the result.
                     const Tensor dsum = g.writable(std::exchange(douts[0], Tensor()));
                     be.run(LayernormBackward{
                         {dsum, GradMode::accumulate}, g[2], g[3], douts[1], sum, w.value(), mean, rstd});
@@ -82,7 +84,7 @@ void LayernormBackward::check(const Checks& checks) const {
 }
 
 Work LayernormBackward::work() const {
-  // n = (x - mean) · rstd. dx = rstd · (d - mean(d) - n · mean(d·n)) with d = dout · w; dw sums dout · n.
+  // x̂ = (x - mean) · rstd. dx = rstd · (d̂ - mean(d̂) - x̂ · mean(d̂·x̂)) with d̂ = dout · w; dw sums dout · x̂.
   constexpr double kNorm = 2, kDx = 1 + 1 + 2 + 4, kDw = 2, kDbias = 1;
   return {elements(x) * (kNorm + kDx * dx.wanted() + kDw * dw.wanted() + kDbias * dbias.wanted()),
           moved(dx, dw, dbias, dout, x, w, mean, rstd)};

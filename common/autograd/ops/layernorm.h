@@ -8,7 +8,7 @@
 namespace stagegpt {
 
 // out (N,C) = (x - mean) · rstd · w + bias, with mean and 1/√(variance + eps) of each row in mean, rstd
-// (N). Ba, Kiros and Hinton, arXiv:1607.06450, section 3.
+// (N); N = B·T rows. Ba, Kiros and Hinton, arXiv:1607.06450, section 3.
 struct LayernormForward {
   static constexpr const char* kName = "layernorm_forward";
   const Tensor &out, &mean, &rstd, &x, &w, &bias;
@@ -42,7 +42,7 @@ struct ResidualLayernormForward {
   auto operands() const { return std::array{&sum, &out, &x, &residual, &w}; }
 };
 
-// The names on the tape.
+// The names of the functions below on the tape, by which watches know them.
 inline constexpr std::string_view kLayernorm = "layernorm";
 inline constexpr std::string_view kResidualLayernorm = "residual_layernorm";
 

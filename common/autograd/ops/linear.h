@@ -54,7 +54,7 @@ struct ActivationLinearBackward {
   auto operands() const { return std::array{&dpre, &dw.tensor, &dout, &x, &pre, &w}; }
 };
 
-// The names on the tape.
+// The names of the functions below on the tape, by which watches know them.
 inline constexpr std::string_view kLinear = "linear";
 inline constexpr std::string_view kActivationLinear = "activation_linear";
 
