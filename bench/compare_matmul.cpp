@@ -171,6 +171,7 @@ int compare_matmul_main(int argc, char** argv) {
   std::int64_t channels = 768;
   bool json = false;
   CommandLine command_line(argv[0], "Time the packed GEMM beside OpenBLAS.", std::nullopt);
+  command_line.group("Measurement");
   command_line.integer("--channels", channels, 1, 1 << 12,
                        "channels of the model whose linear layers are timed");
   command_line.integer("--threads", threads, 1, 1 << 10, "threads (default: all cores)");

@@ -62,6 +62,12 @@ TEST(CompareMatmul, TimesTheProductsOfABlock) {
   EXPECT_NE(verdict.find("\nAll together, " + faster), std::string::npos) << verdict;
 }
 
+TEST(CompareMatmul, ExplainsItsFlags) {
+  const std::string help = compare_matmul({"--help"});
+  for (const char* flag : {"--channels", "--threads", "--json"})
+    EXPECT_NE(help.find(flag), std::string::npos) << help;
+}
+
 TEST(CompareMatmul, PrintsATable) {
   const std::string table = compare_matmul({});
   EXPECT_NE(table.find("\nforward      64       24        8 "), std::string::npos) << table;
