@@ -206,8 +206,8 @@ class CpuBackend final : public HostBackend {
 
   void compute(const ActivationLinearBackward& op) override {
     const Grad out{op.dpre, GradMode::overwrite};
-    compute(
-        LinearBackward{{}, op.dw, op.dbias, op.dout, op.x, op.w});  // first: it reads x, and dpre may be x
+    // First: it reads x, and dpre may be x.
+    compute(LinearBackward{{}, op.dw, op.dbias, op.dout, op.x, op.w});
     if (op.x.dtype() == DType::bf16)
       return bf16_backward_input(
           out, op.dout, op.w,

@@ -71,8 +71,8 @@ void layernorm_backward(GradOut<T> dx, GradOut<T> dw, GradOut<T> dbias, const T*
 
 namespace vectorised {
 
-// One row. If `residual` is not null, x + residual is normalised, and written to `sum`. In bf16 the
-// sum is rounded first, and the rounded sum is normalised, because the backward reads the rounded one.
+// One row. If `residual` is not null, x + residual is normalised, and written to `sum`. In bf16 the sum is
+// rounded first, and the rounded sum is normalised, because the backward reads the rounded one.
 template <class T>
 void layernorm_row(T* out, T* sum, float& mean, float& rstd, const T* x, const T* residual, const float* w,
                    const float* bias, float eps, std::int64_t C) {

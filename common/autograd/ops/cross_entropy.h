@@ -43,8 +43,8 @@ struct CrossEntropyForwardBackward {
 };
 
 // Cross-entropy of logits whose columns are divided into parts, as by several ranks. For one part (N,Vp):
-// lse (N) over its columns, and picked (N) = logits[target], or 0 where the target is vocab_size or
-// more, because another part has it.
+// lse (N) over its columns, and picked (N) = logits[target], or 0 where the target is vocab_size or more,
+// because another part has it.
 struct CrossEntropyPartForward {
   static constexpr const char* kName = "cross_entropy_part_forward";
   const Tensor &lse, &picked, &logits, &targets;

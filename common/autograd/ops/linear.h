@@ -5,8 +5,8 @@
 
 namespace stagegpt {
 
-// out (N,O) = x (N,I) · wᵀ + bias; w (O,I), bias (O) or undefined. w may be bf16 or
-// quantised while the others are f32; it still accumulates in f32.
+// out (N,O) = x (N,I) · wᵀ + bias; w (O,I), bias (O) or undefined. w may be bf16 or quantised
+// while the others are f32; it still accumulates in f32.
 struct LinearForward {
   static constexpr const char* kName = "linear_forward";
   const Tensor &out, &x, &w, &bias;
