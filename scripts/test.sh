@@ -1,27 +1,31 @@
 #!/usr/bin/env bash
-# Sets up, builds, and runs every test that this machine can run, optimised. Tests of many similar cases try a sample of them.
+# Sets up, builds what the tests labelled `fast` or `quick` need, and runs these: every op on the CPU and on the emulator, what runs
+# in one process, two ranks, and a short training of each stage. Ten minutes on two cores.
 #   scripts/test.sh [--full] [--all] [--preset NAME]... [--minutes N]
-# --full is what continuous integration runs: all tests in all cases, then under AddressSanitizer and UBSan what parses,
-# allocates, threads or emulates. --all adds the tests labelled `slow`. --preset names a preset of CMakePresets.json to use in
-# place of `release`. --minutes ends after N minutes and says what has not run, a failure.
+# --full is what continuous integration runs: every test in all cases, then under AddressSanitizer and UBSan what parses,
+# allocates, threads or emulates. --preset NAME runs every test with a preset of CMakePresets.json, such as `release`; where a
+# test has many similar cases it tries a sample. --all runs every test and those labelled `slow`. --minutes ends after N minutes
+# and says what has not run, a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 presets=()
-exclude=(--label-exclude slow)
+targets=() chosen=(--label-exclude slow)
+quick=true
 minutes=
 while [ $# -gt 0 ]; do
   case $1 in
-    --full) presets+=(ci asan) ;;
-    --all) exclude=() ;;
-    --preset) presets+=("${2:?--preset needs a name}"); shift ;;
+    --full) presets+=(ci asan) quick= ;;
+    --all) chosen=() quick= ;;
+    --preset) presets+=("${2:?--preset needs a name}") quick=; shift ;;
     --minutes) minutes=${2:?--minutes needs a number}; shift ;;
-    -h | --help) sed -n '2,7s/^# //p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,9s/^# //p' "$0"; exit 0 ;;
     *) echo "test.sh: unknown argument '$1'; see --help" >&2; exit 2 ;;
   esac
   shift
 done
 [ ${#presets[@]} -gt 0 ] || presets=(release)
+[ -z "$quick" ] || { targets=(--target quick_tests) chosen=(--label-regex '^(fast|quick)$'); }
 case $minutes in *[!0-9]*) echo "test.sh: --minutes: expected a whole number, not '$minutes'" >&2; exit 2 ;; esac
 
 # Runs a command; exits with 124 if it has not ended when the time is over.
@@ -53,10 +57,10 @@ test_preset() {
   : >"$output"
   find "build/$1/tests" -name '*.passed' -delete 2>/dev/null || true  # tests/support/run_script.sh
   cmake --preset "$1" -DSTAGEGPT_TESTS=ON >/dev/null || return
-  in_time cmake --build --preset "$1" || return
+  in_time cmake --build --preset "$1" "${targets[@]}" || return
   echo "== $1: built in $((SECONDS - begin)) s"
   rm -f "build/$1/Testing/Temporary/LastTestsFailed.log"  # ctest keeps that of an earlier run
-  in_time ctest --preset "$1" "${exclude[@]}" | tee "$output" && return
+  in_time ctest --preset "$1" "${chosen[@]}" | tee "$output" && return
   local status=${PIPESTATUS[0]}
   show_failures "build/$1/Testing/Temporary" >&2
   if [ "$status" = 124 ] && grep -E '\*\*\*(Failed|Timeout|Exception)' "$output" >&2; then return 1; fi
@@ -77,4 +81,4 @@ for preset in "${presets[@]}"; do
   [ $status = 0 ] || exit $status
   complete+="${complete:+, }$preset"
 done
-echo "== all tests have run with: $complete; $SECONDS s"
+echo "== all ${quick:+quick }tests have run with: $complete; $SECONDS s"

@@ -14,7 +14,6 @@
 #include "common/system/stop_signals.h"
 #include "stage0_serial/naive_backend.h"
 #include "tests/checkpoint/small_run.h"
-#include "tests/support/sanitized.h"
 
 namespace stagegpt::test {
 namespace {
@@ -128,7 +127,6 @@ TEST_F(SignalsBeforeTheFirstStep, LeaveNoRun) {
 }
 
 TEST_F(SignalsBeforeTheFirstStep, AreKeptWhileTheProgramStartsItselfAgain) {
-  if (kSanitized) GTEST_SKIP() << "nothing can be loaded before the sanitizer";
   if (std::getenv("GOMP_SPINCOUNT") != nullptr) GTEST_SKIP() << "with GOMP_SPINCOUNT it does not start again";
   expect_stopped(train(with(model_flags(), {"--run-dir", "run"}),
                        {.environment = {{"LD_PRELOAD", STAGEGPT_EARLY_SIGNAL_LIBRARY}}}));

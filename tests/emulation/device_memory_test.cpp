@@ -15,7 +15,6 @@
 #include "stage2_cuda/device_counts.h"
 #include "stage2_cuda/device_memory_source.h"
 #include "tests/emulation/emulated.h"
-#include "tests/support/sanitized.h"
 
 namespace {
 
@@ -307,7 +306,6 @@ void open_with_few_addresses() {
 }
 
 TEST_F(EmulatedMemoryDeathTest, needs_addresses) {
-  if (kSanitized) GTEST_SKIP() << "the sanitizer takes more of them";
   EXPECT_EXIT(
       open_with_few_addresses(), testing::ExitedWithCode(1),
       "cannot reserve .* bytes of address space for the emulated GPU: .*; set STAGEGPT_EMULATOR_MEMORY to "

@@ -10,14 +10,13 @@
 #include "common/train/memory_plan.h"
 #include "stage1_mpi/gradient_syncs.h"
 #include "tests/mpi/small_run.h"
-#include "tests/support/sanitized.h"
 #include "tests/support/tolerance.h"
 #include "tools/bench/bench.h"
 
 namespace stagegpt::test {
 namespace {
 
-constexpr int kGridSteps = kSanitized ? 1 : 2;
+constexpr int kGridSteps = 2;
 
 struct GridShape {
   int tensor_ranks, stages;
@@ -254,9 +253,7 @@ std::string name_of_grid_sync(const testing::TestParamInfo<const char*>& test) {
   std::ranges::replace(name, '-', '_');
   return name;
 }
-INSTANTIATE_TEST_SUITE_P(By, GridTraining,
-                         kSanitized ? testing::ValuesIn({"zero1-overlapped"})
-                                    : testing::ValuesIn({"flat", "zero1", "zero1-overlapped"}),
+INSTANTIATE_TEST_SUITE_P(By, GridTraining, testing::Values("flat", "zero1", "zero1-overlapped"),
                          name_of_grid_sync);
 
 // Neighbours are tensor ranks, then data ranks, then stages.

@@ -3,13 +3,12 @@
 
 #include "stage1_mpi/gradient_syncs.h"
 #include "tests/mpi/small_run.h"
-#include "tests/support/sanitized.h"
 #include "tests/support/tolerance.h"
 
 namespace stagegpt::test {
 namespace {
 
-constexpr int kPipelineSteps = kSanitized ? 1 : 2;
+constexpr int kPipelineSteps = 2;
 
 SmallRun pipeline_run(const SmallSettings& settings) {
   return SmallRun(settings, CommAlgorithm::ring, [](Communicator& communicator, Backend& backend) {

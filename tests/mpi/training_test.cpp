@@ -16,13 +16,12 @@
 #include "stage1_mpi/sync/overlapped_sync.h"
 #include "stage1_mpi/sync/zero1_overlapped_sync.h"
 #include "tests/mpi/small_run.h"
-#include "tests/support/sanitized.h"
 #include "tests/support/tolerance.h"
 
 namespace stagegpt::test {
 namespace {
 
-constexpr int kSteps = kSanitized ? 2 : 3;
+constexpr int kSteps = 3;
 // A bucket size of one tenth of the small model's arena, so that there are several buckets.
 constexpr std::int64_t kSmallBucket = 40 << 10;
 

@@ -52,6 +52,8 @@ def discover(build, left_out, programs):
         properties = {item["name"]: item["value"] for item in entry.get("properties", [])}
         command = entry.get("command", [])
         program = next((Path(word) for word in command if word.startswith(str(build)) and Path(word).exists()), None)
+        if entry["name"].endswith("_quick"):  # its tests are also in the program's shards, run apart
+            continue
         if program is None or set(properties.get("LABELS", [])) & set(left_out) or (programs and program.name not in programs):
             continue
         environment = dict(line.split("=", 1) for line in properties.get("ENVIRONMENT", []))

@@ -45,14 +45,18 @@ expect_no_call() {
 for preset in release ci asan; do echo "$passing" >"$work/$preset"; done
 mkdir -p "$work/build/release/tests/labs"
 touch "$work/build/release/tests/labs/a.passed"  # tests/support/run_script.sh
-expect 0 "== release"
-grep -q 'ctest --preset release --label-exclude slow' "$CALLS"
+expect 0 "== all quick tests have run with: release; "
+grep -qxF 'cmake --build --preset release --target quick_tests' "$CALLS"
+grep -qxF 'ctest --preset release --label-regex ^(fast|quick)$' "$CALLS"
 [ ! -e "$work/build/release/tests/labs/a.passed" ]
 expect 0 "== asan" --full
 [ "$(grep -c '^ctest' "$CALLS")" = 2 ]
 tail -1 "$work/out" | grep -q "^== all tests have run with: ci, asan; "
-expect 0 "== release" --all
-expect_no_call 'label-exclude'
+grep -qxF 'cmake --build --preset asan' "$CALLS"
+expect 0 "== all tests have run with: release; " --preset release
+grep -qxF 'ctest --preset release --label-exclude slow' "$CALLS"
+expect 0 "== all tests have run with: release; " --all
+grep -qxF 'ctest --preset release' "$CALLS"
 expect 2 "unknown argument '--fast'" --fast
 expect 2 "expected a whole number, not 'ten'" --minutes ten
 expect 0 "--minutes ends after N minutes" --help

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# One short training of each stage, with a checkpoint, a resumed run, a sample and an evaluation: for the sanitizers, under which the
-# other tests of programs are not run a second time.
+# One short training of each stage, with a checkpoint, a resumed run, a sample and an evaluation: for the quick tests and the
+# sanitizers, with which most other tests of programs do not run.
 #   short_training_test.sh DIRECTORY_OF_PROGRAMS STAGE
 set -euo pipefail
 bin=$1 stage=$2
@@ -10,17 +10,23 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"
 export OMP_WAIT_POLICY=passive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 head -c 3000 "$text" >short.txt
-suffix= ranks=()
+suffix= ranks=() sync=()
 case $stage in 2 | 3) suffix=_emulated ;; esac
 case $stage in 1 | 3)
-  ranks=(mpirun -np 2 --oversubscribe --bind-to none)
+  ranks=(mpirun -np 2 --oversubscribe --bind-to none) sync=(--comm zero1-overlapped)
   export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0  # the MPI library does not free all its memory
   ;;
 esac
 
-"${ranks[@]}" "$bin/stage${stage}_train$suffix" --run-dir run --data short.txt --n-layer 1 --n-head 2 --n-embd 16 \
-  --block-size 16 --batch-size 2 --dropout 0.1 --steps 3 --stop-after 2 --max-new-tokens 2
+model=(--data short.txt --n-layer 2 --n-head 2 --n-embd 16 --block-size 16)
+training=(--batch-size 2 --grad-accumulation 2 --dropout 0.1 --steps 3 --max-new-tokens 2)
+"${ranks[@]}" "$bin/stage${stage}_train$suffix" --run-dir run "${model[@]}" "${training[@]}" "${sync[@]}" --stop-after 2
 "${ranks[@]}" "$bin/stage${stage}_train$suffix" --resume run --max-new-tokens 2
+if [ "$stage" = 1 ]; then
+  for grid in tensor pipeline; do
+    "${ranks[@]}" "$bin/stage1_train" --run-dir $grid "${model[@]}" "${training[@]}" --$grid-parallel 2
+  done
+fi
 "$bin/stage${stage}_generate$suffix" --model run --prompt "The" --max-new-tokens 2
 "$bin/stage${stage}_evaluate$suffix" --model run --data short.txt
 [ -e run/checkpoints/step_00000003/manifest.json ]

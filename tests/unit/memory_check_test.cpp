@@ -15,7 +15,7 @@
 namespace stagegpt::test {
 namespace {
 
-constexpr std::size_t kMebibyte = 1 << 20;
+constexpr std::size_t kMiB = 1 << 20;
 
 // Each of two ranks updates half of the parameters, as with --comm zero1.
 class HalfSync final : public NoGradientSync {
@@ -70,8 +70,8 @@ class MemoryMessages : public testing::Test {
 TEST_F(MemoryMessages, ADeviceNeedsItsTensorsAndAHostTheProgramToo) {
   const TensorMemory on_device = device(1), on_host{.host_ranks = 2};
   EXPECT_EQ(needed_memory(on_device, 1000, 24), 1000);
-  EXPECT_EQ(needed_memory(on_host, 1000, 24), 1024 + 128.0 * kMebibyte);
-  EXPECT_EQ(needed_memory(on_host, 1000), 1000 + 128.0 * kMebibyte);
+  EXPECT_EQ(needed_memory(on_host, 1000, 24), 1024 + 128.0 * kMiB);
+  EXPECT_EQ(needed_memory(on_host, 1000), 1000 + 128.0 * kMiB);
 }
 
 TEST_F(MemoryMessages, ATrainingIsToldOfASmallerBatchThatFits) {
@@ -129,9 +129,8 @@ TEST_F(MemoryMessages, RanksAreToldOfWhatTheyShare) {
   const TrainingMemory two_recomputed = training(recomputed(batches(2, 1)), memory, 2);
   const std::string needed = memory_text(needed_memory(two));
   EXPECT_EQ(
-      refusal([&] {
-        require_training_memory(two, {.machine = 30.0 * kMebibyte, .cgroup = {}, .address_space = {}});
-      }),
+      refusal(
+          [&] { require_training_memory(two, {.machine = 30.0 * kMiB, .cgroup = {}, .address_space = {}}); }),
       concat(
           "--batch-size: training with 2 sequences of 64 tokens takes ", needed,
           " a rank, and 10.0 MiB are available on this machine, for each of 3 ranks; even --recompute "
@@ -167,7 +166,7 @@ TEST_F(MemoryMessages, NameTheTightestLimit) {
 }
 
 TEST_F(MemoryMessages, AModelThatHasNoRoomToWriteIsToldOfItsMatrices) {
-  const TensorMemory memory = device(10.0 * kMebibyte);
+  const TensorMemory memory = device(10.0 * kMiB);
   const auto says = [&](DType matrices) {
     return refusal([&] { require_generation_memory(config_, matrices, memory, {}); });
   };
@@ -185,9 +184,8 @@ TEST_F(MemoryMessages, AModelThatHasNoRoomToWriteIsToldOfItsMatrices) {
 
 TEST_F(MemoryMessages, AnEvaluationThatHasNoRoomIsToldOfItsBatch) {
   const auto says = [&](const EvaluationBatch& batch) {
-    return refusal([&] {
-      require_evaluation_memory(config_, batch, DType::f32, DType::f32, device(10.0 * kMebibyte), {});
-    });
+    return refusal(
+        [&] { require_evaluation_memory(config_, batch, DType::f32, DType::f32, device(10.0 * kMiB), {}); });
   };
   const auto expected = [&](std::int64_t B, const char* rows, const char* less) {
     return concat("--batch-size: evaluation in batches of ", B, ' ', rows, " of 16 tokens takes ",
@@ -207,8 +205,8 @@ TEST_F(MemoryMessages, AnEvaluationThatHasNoRoomIsToldOfItsBatch) {
 }
 
 TEST_F(MemoryMessages, AGibibyteIsTheFirstInGibibytes) {
-  EXPECT_EQ(memory_text(1024.0 * kMebibyte), "1.0 GiB");
-  EXPECT_EQ(memory_text(1023.0 * kMebibyte), "1023.0 MiB");
+  EXPECT_EQ(memory_text(1024.0 * kMiB), "1.0 GiB");
+  EXPECT_EQ(memory_text(1023.0 * kMiB), "1023.0 MiB");
 }
 
 class DryRun : public MemoryMessages {
@@ -222,7 +220,7 @@ class DryRun : public MemoryMessages {
   }
   static std::string row(const char* name, double bytes, const std::string& more = "") {
     char text[64];
-    std::snprintf(text, sizeof text, "  %-12s%12.1f", name, bytes / static_cast<double>(kMebibyte));
+    std::snprintf(text, sizeof text, "  %-12s%12.1f", name, bytes / static_cast<double>(kMiB));
     return text + more + '\n';
   }
 };
@@ -259,7 +257,7 @@ TEST_F(DryRun, HasALineForEachFigure) {
                              text(batches(6, 6)) + '\n'));
   const TensorMemory unknown{.on_host = false};
   const MemoryPlan of_two = plan_memory(config_, trainer, 64, 2, sync_);
-  const double needed = static_cast<double>(of_two.total() + of_two.free_blocks) + 128.0 * kMebibyte;
+  const double needed = static_cast<double>(of_two.total() + of_two.free_blocks) + 128.0 * kMiB;
   EXPECT_EQ(printed(training(trainer, unknown, 2)),
             head + "memory of each rank, in MiB\n" + rows(of_two) +
                 row("needed", needed, "  with the program, an estimate"));

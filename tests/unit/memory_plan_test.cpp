@@ -14,7 +14,6 @@
 #include "common/model/presets.h"
 #include "common/train/evaluate.h"
 #include "stage0_serial/cpu_backend.h"
-#include "tests/support/sanitized.h"
 #include "tests/support/tensors.h"
 
 namespace stagegpt::test {
@@ -121,7 +120,6 @@ const std::vector<Training>& trainings() {
 
 TEST(MemoryPlan, is_what_two_real_steps_take_to_the_byte_fused_or_not) {
   for (const Training& training : trainings()) {
-    if (kSanitized && training.batch_size == 8) continue;  // large ones of the same kinds
     const MemoryPlan planned = plan(training);
     const MemoryStats real = real_stats(training);
     EXPECT_EQ(planned.total(), real.peak_bytes_in_use) << training.name;
@@ -253,7 +251,6 @@ TEST(MemoryPlan, needs_no_addresses_of_the_system) {
     setrlimit(RLIMIT_AS, &limit);
     std::_Exit(plan(large).total() > std::size_t{300} << 30 ? 0 : 1);
   };
-  if (kSanitized) GTEST_SKIP() << "the sanitizer needs addresses";
   EXPECT_EXIT(planned_under_a_limit(), testing::ExitedWithCode(0), "");
 }
 

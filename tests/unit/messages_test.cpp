@@ -21,11 +21,6 @@
 #include "common/io/hashed_file.h"
 #include "tests/data/make_tokenizers.h"
 #include "tests/support/program.h"
-#include "tools/compare/flag_list.h"
-#include "tools/compare/launcher.h"
-#include "tools/compare/report_directory.h"
-#include "tools/compare/trace_file.h"
-#include "tools/compare/trial.h"
 
 namespace stagegpt::test {
 namespace {
@@ -216,25 +211,6 @@ TEST(Messages, OfATextThatChanges) {
   directory.write("text.txt", "another text");
   BlockReader reader(text, text.all(), [](std::string_view block) { return block.size(); });
   expect_said([&] { reader.next(); }, "--data: \"" + path + "\" has changed while it was read");
-}
-
-TEST(Messages, OfComparisons) {
-  const ScratchDirectory directory;
-  const std::string tensor = R"({"a name": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})";
-  const std::string trace = directory.write("trace", safetensors(tensor, 4));
-  expect_said([&] { TraceFile{trace}; }, "not a trace: unexpected tensor name 'a name'");
-  const std::vector<std::string> stray = {"stray"};
-  expect_said([&] { compare::FlagList::parse(stray); },
-              "after --: expected flags of stageN_train, not 'stray'");
-  expect_said([&] { compare::FlagList::of_settings(nlohmann::json::array()); }, "expected a JSON object");
-  expect_said([] { compare::Launcher{" "}; }, "--mpirun: expected a command, got \"\"");
-  expect_said([] { compare::Launcher{"no-such-launcher -x"}; }, "--mpirun: no-such-launcher is not found");
-  expect_said([] { compare::parse_metrics("{\"step\": 7}\n"); },
-              "metrics.jsonl, line 1: expected step 1, got 7");
-  expect_said([] { compare::parse_metrics(""); }, "metrics.jsonl has no steps");
-  expect_said([&] { compare::ReportDirectory(trace, false); }, "is not a directory");
-  expect_said([&] { compare::ReportDirectory(directory.path(), false); },
-              "is not empty: it contains \"trace\"");
 }
 
 TEST(Messages, OfFilesThatCannotBeRead) {

@@ -17,10 +17,6 @@
 namespace stagegpt::compare {
 namespace {
 
-std::string paragraph(const std::string& text, const char* css = "") {
-  return concat("<p class=\"", css, "\">", escaped(text), "</p>\n");
-}
-
 std::string fact(const std::string& name, const std::string& value, const std::string& beside = "") {
   return concat("<div><dt>", escaped(name), "</dt><dd>", escaped(value),
                 beside.empty() ? "" : concat("<small>", escaped(beside), "</small>"), "</dd></div>\n");

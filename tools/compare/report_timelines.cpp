@@ -37,10 +37,6 @@ std::string share_css(double share) {
 
 std::string ms_text(double ms) { return concat(three_digits(ms), " ms"); }
 
-std::string paragraph(const std::string& text, const char* css = "note") {
-  return concat("<p class=\"", css, "\">", escaped(text), "</p>\n");
-}
-
 const char* class_of(const StepSpan& span) {
   switch (span.kind) {
     case StepSpan::Kind::phase: {
@@ -154,8 +150,7 @@ class Figure {
   }
 
   static std::vector<std::pair<double, std::string>> ticks(double ms) {
-    constexpr int kTicks = 4;
-    std::vector<std::pair<double, std::string>> all = Axis::linear(0, ms, kTicks, 0, 1).ticks();
+    std::vector<std::pair<double, std::string>> all = Axis::linear(0, ms, /*count=*/4, 0, 1).ticks();
     std::erase_if(all, [&](const auto& tick) { return tick.first > ms; });
     return all;
   }
@@ -273,9 +268,9 @@ std::string timelines(const Comparison& comparison) {
   std::string figures;
   for (std::size_t i = 0; i < all.entries.size(); ++i) figures += Figure(all, i).html();
   const std::string emulated = emulator_note(all);
-  return concat("<h2>Timeline of a step</h2>\n", paragraph(origin_note(all)),
-                emulated.empty() ? "" : paragraph(emulated), failures, "<div class=\"timelines\">\n", kScales,
-                legend(), figures, "</div>\n",
+  return concat("<h2>Timeline of a step</h2>\n", paragraph(origin_note(all), "note"),
+                emulated.empty() ? "" : paragraph(emulated, "note"), failures, "<div class=\"timelines\">\n",
+                kScales, legend(), figures, "</div>\n",
                 html_table(timeline_table(comparison), "Phases of the recorded steps"));
 }
 

@@ -1,5 +1,6 @@
 #include "tools/page/html.h"
 
+#include "common/base/error.h"
 #include "common/data/utf8.h"
 
 namespace stagegpt {
@@ -28,6 +29,10 @@ std::string escaped(std::string_view text) {
     }
   }
   return out;
+}
+
+std::string paragraph(std::string_view text, std::string_view css) {
+  return concat("<p class=\"", css, "\">", escaped(text), "</p>\n");
 }
 
 }  // namespace stagegpt
