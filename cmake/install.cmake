@@ -1,6 +1,9 @@
 # `cmake --install`: the programs in bin/, what they need to run in share/stagegpt/ (common/system/shared_files.h), documentation
 # and completions. `cpack` makes a Debian package of the same; scripts/package.sh sets the options for one.
 set(programs prepare_data convert_checkpoint compare_stages doctor)
+if(STAGEGPT_SANITIZE)  # built on request there
+  list(REMOVE_ITEM programs compare_stages doctor)
+endif()
 foreach(stage stage0 stage1 stage2 stage3)
   foreach(job train generate evaluate inspect verify bench)
     foreach(suffix "" _emulated)

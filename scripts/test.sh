@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Sets up, builds what the tests labelled `fast` or `quick` need, and runs these: every op on the CPU and on the emulator, what runs
-# in one process, two ranks, and a short training of each stage. Ten minutes on two cores.
+# Sets up, builds what the tests labelled `fast` or `quick` need, and runs these: the table of ops on the CPU and on the emulator, what
+# runs in one process, two ranks, and a short training of each stage. Ten minutes on two cores.
 #   scripts/test.sh [--full] [--all] [--preset NAME]... [--minutes N]
-# --full is what continuous integration runs: every test in all cases, then under AddressSanitizer and UBSan what parses,
-# allocates, threads or emulates. --preset NAME runs every test with a preset of CMakePresets.json, such as `release`; where a
-# test has many similar cases it tries a sample. --all runs every test and those labelled `slow`. --minutes ends after N minutes
-# and says what has not run, a failure.
+# --preset NAME builds everything with a preset of CMakePresets.json, such as `release`, and runs every test but those labelled
+# `slow`. Where a test has many similar cases, it tries a sample. --full is what continuous integration runs: the preset `ci`, in
+# which no case is left out, then `asan`: under AddressSanitizer and UBSan what parses, allocates, threads or emulates. --all
+# also runs the tests labelled `slow`. --minutes ends after N minutes and says what has not run, a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

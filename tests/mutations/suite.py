@@ -52,11 +52,11 @@ def discover(build, left_out, programs):
         properties = {item["name"]: item["value"] for item in entry.get("properties", [])}
         command = entry.get("command", [])
         program = next((Path(word) for word in command if word.startswith(str(build)) and Path(word).exists()), None)
-        if entry["name"].endswith("_quick"):  # its tests are also in the program's shards, run apart
-            continue
+        environment = dict(line.split("=", 1) for line in properties.get("ENVIRONMENT", []))
+        if "GTEST_FILTER" in environment and "GTEST_TOTAL_SHARDS" not in environment:
+            continue  # a part of a program whose shards list all its tests (_apart)
         if program is None or set(properties.get("LABELS", [])) & set(left_out) or (programs and program.name not in programs):
             continue
-        environment = dict(line.split("=", 1) for line in properties.get("ENVIRONMENT", []))
         environment |= dict(line.split("=set:", 1) for line in properties.get("ENVIRONMENT_MODIFICATION", []))
         test = Test(entry["name"], command, properties.get("WORKING_DIRECTORY", str(build)), environment,
                     properties.get("RESOURCE_LOCK", []))

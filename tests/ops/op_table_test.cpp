@@ -32,7 +32,7 @@ bool computes(const OpCase& op, DType dtype) { return dtype != DType::bf16 || op
 // Cases of many rows or heads take long on the emulator, and under the sanitizers those of many keys.
 bool is_large(const OpCase& op) {
   const auto has = [&](const char* part) { return op.name.find(part) != op.name.npos; };
-  return has("_many_") || has("_rows_8300") || (kSanitized && has("_t260"));
+  return has("_many_rows") || has("_many_heads") || has("_rows_8300") || (kSanitized && has("_t260"));
 }
 
 // Versions of the product compute the ops of products alone, among them materialised attention. Their other

@@ -8,7 +8,7 @@ text=$(realpath "$(dirname "$0")/../../data/dummy.txt")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
-export OMP_WAIT_POLICY=passive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMP_WAIT_POLICY=passive OMPI_MCA_mpi_yield_when_idle=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 head -c 3000 "$text" >short.txt
 suffix= ranks=() sync=()
 case $stage in 2 | 3) suffix=_emulated ;; esac
@@ -19,12 +19,14 @@ case $stage in 1 | 3)
 esac
 
 model=(--data short.txt --n-layer 2 --n-head 2 --n-embd 16 --block-size 16)
-training=(--batch-size 2 --grad-accumulation 2 --dropout 0.1 --steps 3 --max-new-tokens 2)
-"${ranks[@]}" "$bin/stage${stage}_train$suffix" --run-dir run "${model[@]}" "${training[@]}" "${sync[@]}" --stop-after 2
+training=(--grad-accumulation 2 --dropout 0.1 --steps 3 --max-new-tokens 2)
+"${ranks[@]}" "$bin/stage${stage}_train$suffix" --run-dir run "${model[@]}" "${training[@]}" "${sync[@]}" --batch-size 2 --stop-after 2
 "${ranks[@]}" "$bin/stage${stage}_train$suffix" --resume run --max-new-tokens 2
 if [ "$stage" = 1 ]; then
-  for grid in tensor pipeline; do
-    "${ranks[@]}" "$bin/stage1_train" --run-dir $grid "${model[@]}" "${training[@]}" --$grid-parallel 2
+  for flags in "--tensor-parallel 2 --batch-size 2" "--pipeline-parallel 2 --batch-size 2" "--comm overlapped --batch-size 2" \
+    "--reproducible --batch-size 8"; do
+    # shellcheck disable=SC2086  # a list of flags
+    "${ranks[@]}" "$bin/stage1_train" --run-dir "run${flags// /}" "${model[@]}" "${training[@]}" $flags
   done
 fi
 "$bin/stage${stage}_generate$suffix" --model run --prompt "The" --max-new-tokens 2

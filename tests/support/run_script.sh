@@ -5,7 +5,7 @@
 # are missing, if its CMakeLists.txt does not name them. If one of them is missing, the exit code is 77, for "skipped", or that of
 # STAGEGPT_MISSING_PROGRAM, which .ci/run sets.
 # INPUTs are files and folders of the source tree. If there are any, and they are as in an earlier run in the present folder that
-# passed, the test passes and does not run. `scripts/test.sh` forgets earlier runs: there, every test runs.
+# passed, the test passes and does not run. `scripts/test.sh` forgets earlier runs.
 set -uo pipefail
 needed=$1
 inputs=$2
