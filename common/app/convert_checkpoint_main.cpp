@@ -7,11 +7,12 @@
 #include <optional>
 
 #include "common/app/command_line.h"
+#include "common/app/trained_model.h"
 #include "common/base/grouped.h"
 #include "common/checkpoint/hugging_face_model.h"
 #include "common/checkpoint/llmc_files.h"
-#include "common/checkpoint/manifest.h"
-#include "common/data/tokenizers/load_tokenizer.h"
+#include "common/checkpoint/model_file.h"
+#include "common/io/file.h"
 
 namespace stagegpt {
 namespace {
@@ -24,8 +25,7 @@ struct ConvertFlags {
 
   void add(CommandLine& command_line) {
     command_line.group("Models");
-    command_line.text("--input", input,
-                      "a run, a checkpoint, a Hugging Face GPT-2 directory, or llm.c's model file");
+    command_line.text("--input", input, kModelFormats);
     command_line.text("--output", output,
                       "llm.c's model file if it ends in .bin, else a directory to create; its name may end "
                       "in a version (gpt2.v2) or a slash, but in no other file ending");
@@ -52,28 +52,6 @@ Output kind_of(const std::string& name) {
   }
   return Output::directory;
 }
-
-// A model from either kind of file, which stays open as long as this lives.
-struct Model {
-  std::optional<MappedFile> file;
-  std::optional<LlmcModel> llmc;
-  std::optional<HuggingFaceModel> hugging_face;
-  ParameterTable table;
-
-  explicit Model(const std::string& path) {
-    std::error_code ignored;
-    if (fs::is_directory(path, ignored)) {
-      verify_named(model_directory(path), "--input");
-      hugging_face.emplace(model_directory(path), "--input");
-    } else {
-      file.emplace(path, "--input");
-      llmc = parse_llmc_model(file->bytes(), "--input");
-      table = gpt2_parameter_table(llmc->config);
-    }
-  }
-  const Gpt2Config& config() const { return llmc ? llmc->config : hugging_face->config(); }
-  ParameterValues values() const { return llmc ? llmc_values(table, *llmc) : hugging_face->values(); }
-};
 
 // A file or directory under a temporary name, which is removed unless commit() gives it its own.
 class Partial {
@@ -106,32 +84,17 @@ void require_directory_above(const fs::path& path) {
   user_error("--output: cannot write into ", directory, ": ", std::strerror(errno));
 }
 
-// The tokenizer that goes into a directory, if there is one.
-std::unique_ptr<Tokenizer> tokenizer_for(const ConvertFlags& flags, const Model& model) {
-  std::unique_ptr<Tokenizer> tokenizer;
-  if (flags.tokenizer_path) {
-    tokenizer = load_tokenizer(*flags.tokenizer_path, "--tokenizer-path");
-  } else if (model.hugging_face) {
-    tokenizer = load_tokenizer(model_directory(flags.input), "--input");
-  } else {
-    std::cerr << "note: the directory gets no tokenizer; --tokenizer-path adds one\n";
-  }
-  if (tokenizer && tokenizer->size() > model.config().vocab_size) {
-    user_error(flags.tokenizer_path ? "--tokenizer-path" : "--input", ": expected a tokenizer of at most ",
-               model.config().vocab_size, " tokens, as the model has, not ", tokenizer->size());
-  }
-  return tokenizer;
-}
-
-void write_directory(const ConvertFlags& flags, const Model& model, const fs::path& output) {
-  const std::unique_ptr<Tokenizer> tokenizer = tokenizer_for(flags, model);
+void write_directory(const ConvertFlags& flags, const ModelFile& model, const fs::path& output) {
+  const std::unique_ptr<Tokenizer> tokenizer =
+      load_model_tokenizer(flags.input, "--input", flags.tokenizer_path, model.config.vocab_size);
+  if (!tokenizer) std::cerr << "note: the directory gets no tokenizer; --tokenizer-path adds one\n";
   const Partial partial(output);
   try {
     make_directories(partial.path());
   } catch (const std::runtime_error& error) {
     user_error("--output: ", error.what());
   }
-  write_hugging_face(partial.path(), model.config(), model.values(), tokenizer.get());
+  write_hugging_face(partial.path(), model.config, model.values, tokenizer.get());
   sync_directory(partial.path());
   partial.commit();
 }
@@ -143,15 +106,15 @@ int convert_checkpoint_main(int argc, char** argv) {
   command_line.version(built_version());
   flags.add(command_line);
   if (!command_line.parse(argc, argv)) return 0;
-  if (flags.input.empty()) user_error("--input: expected a model");
+  require_model_path(flags.input, "--input");
   if (flags.output.empty()) user_error("--output: expected a file or directory to create");
   const Output kind = kind_of(flags.output);
-  const Model model(flags.input);
+  const ModelFile model = open_model(flags.input, "--input");
   const fs::path output = (fs::path(flags.output) / "").parent_path();
   if (kind == Output::llmc_file) {
     require_directory_above(output);
     const Partial partial(output);
-    write_llmc_model(partial.path(), model.config(), model.values(),
+    write_llmc_model(partial.path(), model.config, model.values,
                      flags.precision == "bf16" ? LlmcPrecision::bf16 : LlmcPrecision::f32);
     partial.commit();
   } else {
@@ -160,9 +123,9 @@ int convert_checkpoint_main(int argc, char** argv) {
                  "'; llm.c's file, NAME.bin, can have it");
     write_directory(flags, model, output);
   }
-  std::cout << output.string() << ": " << grouped(gpt2_parameter_table(model.config()).numel())
-            << " parameters, vocabulary " << grouped(model.config().vocab_size) << ", context "
-            << model.config().block_size << '\n';
+  std::cout << output.string() << ": " << grouped(gpt2_parameter_table(model.config).numel())
+            << " parameters, vocabulary " << grouped(model.config.vocab_size) << ", context "
+            << model.config.block_size << '\n';
   return 0;
 }
 

@@ -12,6 +12,7 @@
 #include "common/app/trained_model.h"
 #include "common/app/weights_flag.h"
 #include "common/base/json.h"
+#include "common/checkpoint/model_file.h"
 #include "common/comm/agreement.h"
 #include "common/data/corpus.h"
 
@@ -30,8 +31,7 @@ struct EvaluateFlags {
 
   void add(CommandLine& command_line) {
     command_line.group("Model");
-    command_line.text("--model", model,
-                      "a run, a checkpoint, any Hugging Face GPT-2 directory, or llm.c's model file");
+    command_line.text("--model", model, kModelFormats);
     command_line.text("--tokenizer-path", tokenizer_path, "tokenizer (default: the directory's)");
     weights.add(command_line, "precision of matrices in memory, as in generation; int8: CPU only");
     command_line.group("Data");
@@ -62,7 +62,7 @@ struct EvaluateFlags {
     command_line.toggle("--json", json, "print one JSON object instead of a table");
   }
   void check(const CommandLine& command_line) const {
-    require_model_path(model);
+    require_model_path(model, "--model");
     if (data.empty() == task.empty()) {
       user_error(data.empty() ? "--data or --task is missing: expected a text or a file of questions"
                               : "--task: expected either a task or --data, not both");

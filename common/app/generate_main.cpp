@@ -13,6 +13,7 @@
 #include "common/base/grouped.h"
 #include "common/base/json.h"
 #include "common/base/seconds_since.h"
+#include "common/checkpoint/model_file.h"
 #include "common/comm/agreement.h"
 #include "common/data/tokenizers/stream_decoder.h"
 #include "common/data/utf8.h"
@@ -38,8 +39,7 @@ struct GenerateFlags {
 
   void add(CommandLine& command_line) {
     command_line.group("Model");
-    command_line.text("--model", model,
-                      "a run, a checkpoint, any Hugging Face GPT-2 directory, or llm.c's model file");
+    command_line.text("--model", model, kModelFormats);
     command_line.text("--tokenizer-path", tokenizer_path, "tokenizer (default: the directory's)");
     weights.add(command_line,
                 "precision of matrices in memory; bf16 takes half the bytes, int8 (CPU only) a quarter");
@@ -71,7 +71,7 @@ struct GenerateFlags {
   }
   void check(Stage& stage) {
     sampling.seed = static_cast<std::uint64_t>(seed);
-    require_model_path(model);
+    require_model_path(model, "--model");
     for (const std::string& text : stop) {
       if (const std::size_t at = utf8_prefix(text); at < text.size())
         user_error("--stop: expected UTF-8, as generated text is; byte ", at, " starts no character");

@@ -4,7 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "common/app/suggestion.h"
-#include "common/checkpoint/hugging_face_model.h"
+#include "common/checkpoint/model_file.h"
+#include "common/io/file.h"
 #include "common/model/presets.h"
 
 namespace stagegpt {
@@ -39,9 +40,7 @@ void replace(T& value, std::optional<Given>& given, const char* flag, bool weigh
 
 void ModelFlags::add(CommandLine& command_line) {
   command_line.group("Model");
-  command_line.text(
-      "--model", name_,
-      "preset, or a directory with weights to start from: a run, a checkpoint, any Hugging Face GPT-2");
+  command_line.text("--model", name_, concat("preset, or weights to start from: ", kModelFormats));
   command_line.integer("--n-layer", n_layer_, 1, 1000,
                        "transformer blocks (default: the preset's, listed below)");
   command_line.integer("--n-head", n_head_, 1, 65536, "attention heads; must divide --n-embd");
@@ -57,8 +56,6 @@ void ModelFlags::add(CommandLine& command_line) {
   }
   command_line.footer(list);
 }
-
-std::optional<std::filesystem::path> ModelFlags::directory() const { return directory_; }
 
 double ModelFlags::learning_rate() const {
   const Preset* preset = preset_named(name_);
@@ -103,15 +100,16 @@ void ModelFlags::refuse_fields_of_another_model(const CommandLine& command_line)
 }
 
 const Gpt2Config& ModelFlags::resolve() {
-  const Preset* preset = directory_ ? nullptr : preset_named(name_);
-  std::error_code ignored;
-  if (!preset && !directory_ && std::filesystem::is_directory(name_, ignored))
-    directory_ = model_directory(name_);
-  if (!preset && !directory_) {
-    user_error("--model: expected one of ", joined(preset_names()),
-               ", or a Hugging Face GPT-2 directory, not '", name_, "'", suggestion(name_, preset_names()));
+  const Preset* preset = weights_ ? nullptr : preset_named(name_);
+  if (!preset && !weights_) {
+    if (!file_exists(name_)) {
+      user_error("--model: expected one of ", joined(preset_names()), ", or ", kModelFormats, ", not '",
+                 name_, "'", suggestion(name_, preset_names()));
+    }
+    // A run's latest checkpoint, because the run may write another meanwhile.
+    weights_ = tokenizer_directory(name_).value_or(name_);
   }
-  config_ = preset ? preset->config : read_config(*directory_, "--model");
+  config_ = preset ? preset->config : read_config(*weights_, "--model");
   std::string activation(name_of(config_.activation));
   if (!preset && block_size_ > config_.block_size) {
     user_error("--block-size: expected at most ", config_.block_size,

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "nano", or the name of the directory; for a checkpoint of a run, the run's name.
+// "nano", or the name of the directory or file; for a checkpoint of a run, the run's name.
 std::string run_name(const TrainOptions& options) {
   if (!options.weights) return options.model_name;
   fs::path directory = fs::weakly_canonical(*options.weights);

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "common/app/memory_check.h"
+#include "common/checkpoint/model_file.h"
 #include "common/system/shared_files.h"
 
 namespace stagegpt {
@@ -159,7 +160,7 @@ TrainOptions TrainFlags::options() const {
   TrainOptions options = options_;
   options.model_name = model.name();
   options.model_label = model.label();
-  options.weights = model.directory();
+  options.weights = model.weights();
   options.config = model_config();
   options.corpus = corpus();
   options.run = run();
@@ -179,7 +180,12 @@ CorpusConfig TrainFlags::corpus() const {
   config.special = tokenizer_.special();
   // A trained model keeps the tokenizer that it was trained with.
   const bool made_from_text = !config.tokenizer.path && config.tokenizer.kind != "gpt2";
-  if (const auto directory = model.directory(); directory && made_from_text) {
+  if (model.weights() && made_from_text) {
+    const auto directory = tokenizer_directory(*model.weights());
+    if (!directory) {
+      user_error("--tokenizer-path: expected the path of a tokenizer, since the model file ",
+                 *model.weights(), " has none");
+    }
     config.tokenizer.path = directory->string();
   }
   return config;

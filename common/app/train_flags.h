@@ -18,7 +18,7 @@ namespace stagegpt {
 // What a call of stageN_train asks for.
 struct TrainOptions {
   std::string model_name, model_label;           // as given; with what differs from the preset
-  std::optional<std::filesystem::path> weights;  // a Hugging Face directory; without one they are random
+  std::optional<std::filesystem::path> weights;  // files to start from; without them, random ones
   Gpt2Config config;  // with the patterns of --freeze; a preset gets the vocabulary of the tokenizer
   CorpusConfig corpus;
   TrainingRunConfig run;

@@ -57,9 +57,9 @@ int train(TrainCall call, const Machine& machine, Timeline* timeline) {
   const TrainOptions& options = call.options;
   std::optional<ResumedRun>& resumed = call.resumed;
   RankGroup& group = machine.communicator->group();
-  std::unique_ptr<HuggingFaceModel> weights;
+  ParameterValues weights;  // of rank 0
   on_root(group, [&] {
-    weights = open_weights(options.weights, resumed.has_value());
+    if (options.weights) weights = open_weights(*options.weights, resumed.has_value());
     if (resumed) require_data_of_run(*resumed, options.corpus.data);
   });
   Gpt2Config config = options.config;
@@ -86,8 +86,8 @@ int train(TrainCall call, const Machine& machine, Timeline* timeline) {
   const std::unique_ptr<LanguageModel> own_part =
       make_gpt2(*machine.backend, config, machine.ranks(), Purpose::training, machine.activations);
   LanguageModel& model = *own_part;
-  set_initial_weights(machine, options.weights, weights.get(), options.run.trainer.seed, model);
-  weights.reset();
+  set_initial_weights(machine, options.weights.has_value(), weights, options.run.trainer.seed, model);
+  weights = nullptr;  // closes the files
 
   TrainingRunConfig run_config = options.run;
   run_config.peak = machine.peak;

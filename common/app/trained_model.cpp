@@ -1,8 +1,6 @@
 #include "common/app/trained_model.h"
 
-#include "common/checkpoint/hugging_face_model.h"
-#include "common/checkpoint/llmc_files.h"
-#include "common/checkpoint/manifest.h"
+#include "common/checkpoint/model_file.h"
 #include "common/comm/agreement.h"
 #include "common/data/tokenizers/load_tokenizer.h"
 #include "common/data/tokenizers/tokenizer_json.h"
@@ -11,70 +9,44 @@
 namespace stagegpt {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr const char *kModel = "--model", *kTokenizer = "--tokenizer-path";
-
-using Check = std::function<void(const Gpt2Config&)>;
-
-std::unique_ptr<Gpt2> load_directory(Backend& backend, const fs::path& directory, const Check& check,
-                                     DType activations) {
-  verify_named(directory, kModel);
-  const HuggingFaceModel file(directory, kModel);
-  check(file.config());
-  auto model = std::make_unique<Gpt2>(backend, file.config(), DType::f32, 1, Purpose::inference, activations);
-  load_weights(file, backend, *model);
-  return model;
-}
-
-std::unique_ptr<Gpt2> load_llmc_file(Backend& backend, const fs::path& path, const Check& check,
-                                     DType activations) {
-  const MappedFile bytes(path, kModel);
-  const LlmcModel file = parse_llmc_model(bytes.bytes(), kModel);
-  check(file.config);
-  auto model = std::make_unique<Gpt2>(backend, file.config, DType::f32, 1, Purpose::inference, activations);
-  const Parameters& parameters = model->parameters();
-  load_values(backend, parameters.table(), parameters.weights(), llmc_values(parameters.table(), file));
-  return model;
-}
 
 }  // namespace
 
-void require_model_path(const std::string& path) {
-  if (!path.empty()) return;
-  user_error(kModel,
-             " is missing: expected a run, a checkpoint, a Hugging Face GPT-2 directory, or a model file in "
-             "llm.c's format");
+std::unique_ptr<Tokenizer> load_model_tokenizer(const std::filesystem::path& path, std::string_view flag,
+                                                const std::optional<std::string>& tokenizer_path,
+                                                std::int64_t vocab_size) {
+  const std::optional<std::filesystem::path> directory = tokenizer_directory(path);
+  if (!tokenizer_path && !directory) return nullptr;
+  if (tokenizer_path) flag = kTokenizer;
+  auto tokenizer = load_tokenizer(tokenizer_path ? std::filesystem::path(*tokenizer_path) : *directory, flag);
+  if (tokenizer->size() > vocab_size) {
+    user_error(flag, ": expected a tokenizer of at most ", vocab_size, " tokens, as the model has, not ",
+               tokenizer->size());
+  }
+  return tokenizer;
 }
 
-TrainedModel load_trained_model(Backend& backend, const fs::path& path,
-                                const std::optional<std::string>& tokenizer_path, const Check& check,
-                                DType activations) {
-  std::error_code ignored;
-  const bool is_directory = fs::is_directory(path, ignored);
-  const fs::path directory = is_directory ? model_directory(path) : fs::path();
-  if (!is_directory && !tokenizer_path) {
-    if (!fs::exists(path, ignored))
-      user_error(kModel, ": expected a directory or a model file, but ", path, " does not exist");
+TrainedModel load_trained_model(Backend& backend, const std::filesystem::path& path,
+                                const std::optional<std::string>& tokenizer_path,
+                                const std::function<void(const Gpt2Config&)>& check, DType activations) {
+  TrainedModel trained;
+  const ModelFile file = open_model(path, kModel);
+  check(file.config);
+  trained.tokenizer = load_model_tokenizer(path, kModel, tokenizer_path, file.config.vocab_size);
+  if (!trained.tokenizer) {
     user_error(kTokenizer, ": expected the path of a tokenizer, since the model file ", path, " has none");
   }
-  TrainedModel trained;
-  trained.tokenizer =
-      tokenizer_path ? load_tokenizer(*tokenizer_path, kTokenizer) : load_tokenizer(directory, kModel);
-  trained.model = is_directory ? load_directory(backend, directory, check, activations)
-                               : load_llmc_file(backend, path, check, activations);
+  trained.model =
+      std::make_unique<Gpt2>(backend, file.config, DType::f32, 1, Purpose::inference, activations);
+  load_weights(backend, trained.model->parameters(), file.values);
   trained.model->parameters().update_shadow();
-  const std::int64_t size = trained.model->config().vocab_size;
-  if (trained.tokenizer->size() > size) {
-    user_error(tokenizer_path ? kTokenizer : kModel, ": expected a tokenizer of at most ", size,
-               " tokens, as the model has, not ", trained.tokenizer->size());
-  }
   return trained;
 }
 
-TrainedModel load_shared_model(RankGroup& group, Backend& backend, const fs::path& path,
-                               const std::optional<std::string>& tokenizer_path, const Check& check,
-                               DType activations) {
+TrainedModel load_shared_model(RankGroup& group, Backend& backend, const std::filesystem::path& path,
+                               const std::optional<std::string>& tokenizer_path,
+                               const std::function<void(const Gpt2Config&)>& check, DType activations) {
   TrainedModel trained;
   agree(group, [&] { trained = load_trained_model(backend, path, tokenizer_path, check, activations); });
   if (group.size() == 1) return trained;

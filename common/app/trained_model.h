@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "common/comm/rank_group.h"
 #include "common/data/tokenizers/tokenizer.h"
@@ -19,11 +20,15 @@ struct TrainedModel {
   std::unique_ptr<Tokenizer> tokenizer;
 };
 
-// Throws UserError if no model is named.
-void require_model_path(const std::string& path);
+// The tokenizer at `tokenizer_path`, or, without one, that in the directory of a model, which the user named
+// by `flag`; null if the model is a file. Throws UserError, also if the tokenizer has more tokens than the
+// model.
+std::unique_ptr<Tokenizer> load_model_tokenizer(const std::filesystem::path& model, std::string_view flag,
+                                                const std::optional<std::string>& tokenizer_path,
+                                                std::int64_t vocab_size);
 
-// `path`: a run, a checkpoint, any Hugging Face GPT-2 directory, or llm.c's model file. The tokenizer is the
-// directory's unless a path is given; llm.c's files need one. Throws UserError that names --model or
+// `path` is as for open_model(). The tokenizer is the directory's unless a path is given; llm.c's files need
+// one. Throws UserError that names --model or
 // --tokenizer-path. `activations` is as for Gpt2. `check` sees what model it is before that is allocated, and
 // may throw.
 TrainedModel load_trained_model(Backend& backend, const std::filesystem::path& path,

@@ -1,4 +1,4 @@
-// stageN_verify: compare the model with a reference state in llm.c's format.
+// stageN_verify: compare a model with a reference state in llm.c's format.
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
@@ -6,6 +6,7 @@
 #include "common/app/stage.h"
 #include "common/app/training_grid.h"
 #include "common/base/json.h"
+#include "common/checkpoint/model_file.h"
 #include "common/comm/agreement.h"
 #include "common/io/file.h"
 #include "common/measure/verify.h"
@@ -22,7 +23,7 @@ struct VerifyFlags {
 
   void add(CommandLine& command_line) {
     command_line.group("Reference");
-    command_line.text("--model", model_path, "the model, in llm.c's format");
+    command_line.text("--model", model_path, kModelFormats);
     command_line.text("--state", state_path, "its batch, logits, loss and gradients, in llm.c's format");
     command_line.group("Optimizer");
     command_line.integer("--steps", steps, 0, 1000000,
@@ -40,7 +41,7 @@ struct VerifyFlags {
     command_line.toggle("--json", json, "print one JSON object instead of a table");
   }
   void check() const {
-    if (model_path.empty()) user_error("--model: expected a model file in llm.c's format");
+    require_model_path(model_path, "--model");
     if (state_path.empty()) user_error("--state: expected a debug state file in llm.c's format");
   }
 };
@@ -83,12 +84,14 @@ VerifyLimits limits_of(const Machine& machine) {
 
 // The files, which are the same for all ranks.
 struct Reference {
-  MappedFile model_file, state_file;
-  LlmcModel model = parse_llmc_model(model_file.bytes(), "--model");
-  LlmcState state = parse_llmc_state(state_file.bytes(), model.config, "--state");
+  ModelFile model;
+  MappedFile state_file;
+  LlmcState state;
 
   explicit Reference(const VerifyFlags& flags)
-      : model_file(flags.model_path, "--model"), state_file(flags.state_path, "--state") {}
+      : model(open_model(flags.model_path, "--model")),
+        state_file(flags.state_path, "--state"),
+        state(parse_llmc_state(state_file.bytes(), model.config, "--state")) {}
 };
 
 // Whether everything is within tolerance. The ranks of one model make the whole comparison together.

@@ -1,10 +1,15 @@
 #include "common/checkpoint/hugging_face_model.h"
 
 #include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
 
 #include "common/base/json.h"
 #include "common/checkpoint/hugging_face_config.h"
+#include "common/checkpoint/tensor_files.h"
 #include "common/data/tokenizers/tokenizer_json.h"
+#include "common/io/file.h"
 
 namespace stagegpt {
 namespace {
@@ -58,25 +63,7 @@ ParameterTable table_of_file(const Gpt2Config& config) {
   return named;
 }
 
-}  // namespace
-
-HuggingFaceModel::HuggingFaceModel(const fs::path& directory, std::string_view flag) {
-  try {
-    config_ = config_in(directory);
-    // Before the parameter table is built: a wrong n_layer could make it far larger than the files.
-    map_weights(directory);
-    if (files_->tensors().size() < static_cast<std::size_t>(config_.n_layer)) {
-      user_error(directory, ": ", files_->tensors().size(), " tensors are too few for ", config_.n_layer,
-                 " layers");
-    }
-    table_ = gpt2_parameter_table(config_);
-    naming(directory, [&] { check_weights(); });
-  } catch (const UserError& error) {
-    user_error(flag, ": ", error.what());
-  }
-}
-
-void HuggingFaceModel::map_weights(const fs::path& directory) {
+TensorFiles map_weights(const fs::path& directory) {
   const std::string weights = tensor_file_name(kModelTensors);
   if (!file_exists(directory / weights) && !file_exists(directory / tensor_index_name(kModelTensors))) {
     user_error(directory, " holds no ", weights,
@@ -85,16 +72,15 @@ void HuggingFaceModel::map_weights(const fs::path& directory) {
                      "safe_serialization=True)"
                    : "");
   }
-  files_.emplace(directory, kModelTensors, [](const std::string& name) {
+  return TensorFiles(directory, kModelTensors, [](const std::string& name) {
     std::string ours = without_prefix(name);
     return is_mask(ours) ? std::nullopt : std::optional(std::move(ours));
   });
 }
 
-void HuggingFaceModel::check_weights() {
-  SafetensorsViews& weights = files_->tensors();
-  values_ = safetensors_values(table_, weights, "");
-  if (const auto head = weights.find(kHead); config_.tie_word_embeddings && head != weights.end()) {
+// Removes an output head that is wte again. Throws UserError for a tensor that is not in the table.
+void check_names(SafetensorsViews& weights, const Gpt2Config& config, const ParameterTable& table) {
+  if (const auto head = weights.find(kHead); config.tie_word_embeddings && head != weights.end()) {
     if (!same_bytes(head->second, weights.at("wte.weight"))) {
       user_error(kHead, " differs from wte.weight, but ", kConfig,
                  " does not have 'tie_word_embeddings': false");
@@ -102,20 +88,46 @@ void HuggingFaceModel::check_weights() {
     weights.erase(head);
   }
   for (const auto& [name, view] : weights) {
-    if (table_.find(name) < 0)
+    if (table.find(name) < 0)
       user_error("the tensor '", name.substr(0, 80), "' does not belong to this model, a GPT2LMHeadModel");
   }
 }
 
-Gpt2Config read_config(const fs::path& directory, std::string_view flag) {
-  return naming(flag, [&] { return config_in(directory); });
+// The files of a model, and how its parameters are found in them.
+struct Opened {
+  explicit Opened(const fs::path& directory) : files(map_weights(directory)) {}
+
+  TensorFiles files;  // tensors by the names in the table
+  ParameterTable table;
+  ParameterValues values;
+};
+
+ModelFile read_directory(const fs::path& directory) {
+  const Gpt2Config config = config_in(directory);
+  const auto opened = std::make_shared<Opened>(directory);
+  SafetensorsViews& weights = opened->files.tensors();
+  // Before the parameter table is built: a wrong n_layer could make it far larger than the files.
+  if (weights.size() < static_cast<std::size_t>(config.n_layer))
+    user_error(directory, ": ", weights.size(), " tensors are too few for ", config.n_layer, " layers");
+  opened->table = gpt2_parameter_table(config);
+  naming(directory, [&] {
+    opened->values = safetensors_values(opened->table, weights, "");
+    check_names(weights, config, opened->table);
+  });
+  const auto values = [opened](std::size_t i, std::int64_t begin, std::span<float> out) {
+    opened->values(i, begin, out);
+  };
+  return {config, values};
 }
 
-void load_weights(const HuggingFaceModel& file, Backend& backend, const LanguageModel& model,
-                  const Heartbeat& beat) {
-  // A model with a shorter context loads only the first positions.
-  load_values(backend, model.parameters().table(), model.parameters().weights(),
-              with_heartbeat(file.values(), beat));
+}  // namespace
+
+ModelFile read_hugging_face(const fs::path& directory, std::string_view flag) {
+  return naming(flag, [&] { return read_directory(directory); });
+}
+
+Gpt2Config read_hugging_face_config(const fs::path& directory, std::string_view flag) {
+  return naming(flag, [&] { return config_in(directory); });
 }
 
 fs::path model_directory(const fs::path& path) {

@@ -2,51 +2,23 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
-#include <optional>
-#include <string>
+#include <string_view>
 #include <vector>
 
-#include "common/checkpoint/tensor_files.h"
+#include "common/checkpoint/model_file.h"
 #include "common/data/tokenizers/tokenizer.h"
-#include "common/io/file.h"
-#include "common/model/language_model.h"
+#include "common/io/hashed_file.h"
 
 namespace stagegpt {
 
-// An existing model directory, written by this or another program. Its files are memory-mapped while the
-// object lives.
-class HuggingFaceModel {
- public:
-  // Accepts tensor names with or without "transformer.". Ignores attention masks, and the output head of a
-  // model whose head is tied, where it equals wte. Throws UserError, which names `flag` and the file, if a
-  // file or tensor is missing, invalid or of another shape, or if the model is not a supported GPT-2.
-  HuggingFaceModel(const std::filesystem::path& directory, std::string_view flag);
-  HuggingFaceModel(const HuggingFaceModel&) = delete;
-  HuggingFaceModel& operator=(const HuggingFaceModel&) = delete;
-
-  const Gpt2Config& config() const { return config_; }
-  // In the order of gpt2_parameter_table(config()). Valid while the object lives.
-  const ParameterValues& values() const { return values_; }
-
- private:
-  void map_weights(const std::filesystem::path& directory);
-  // Removes all tensors from files_ except those of the table.
-  void check_weights();
-
-  Gpt2Config config_;
-  ParameterTable table_;
-  std::optional<TensorFiles> files_;  // tensors by the names in the table
-  ParameterValues values_;
-};
+// Opens an existing model directory, written by this or another program. Accepts tensor names with or without
+// "transformer.". Ignores attention masks, and the output head of a model whose head is tied, where it equals
+// wte. Throws UserError, which names `flag` and the file, if a file or tensor is missing, invalid or of
+// another shape, or if the model is not a supported GPT-2.
+ModelFile read_hugging_face(const std::filesystem::path& directory, std::string_view flag);
 
 // Reads only config.json. Throws UserError, which names `flag` and the file.
-Gpt2Config read_config(const std::filesystem::path& directory, std::string_view flag);
-
-// Copies the weights of a file into a model of the same shape. The model may have a shorter context.
-void load_weights(
-    const HuggingFaceModel& file, Backend& backend, const LanguageModel& model,
-    const Heartbeat& beat = [] {});
+Gpt2Config read_hugging_face_config(const std::filesystem::path& directory, std::string_view flag);
 
 // The model's directory for a path given by the user: the path itself, or the latest checkpoint if it is a
 // run. A symbolic link is resolved once, so that all files come from the same checkpoint while a run writes

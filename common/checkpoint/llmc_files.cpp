@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "common/base/error.h"
 #include "common/io/output_file.h"
 #include "common/tensor/half_floats.h"
 
@@ -112,9 +113,25 @@ void require_llmc_shape(const Gpt2Config& config) {
   }
 }
 
+// `stored`: the tensors in llm.c's order, all layers of a parameter together, wte padded to
+// padded_vocab_size() rows.
+ParameterValues stored_values(std::span<const std::byte> stored, LlmcPrecision precision,
+                              const Gpt2Config& config) {
+  const ParameterTable table = gpt2_parameter_table(config);
+  std::vector<std::int64_t> offsets(table.size());
+  for (std::size_t i = 0; i < table.size(); ++i) offsets[i] = llmc_offset(table, config, i);
+  return [stored, precision, offsets](std::size_t i, std::int64_t first, std::span<float> out) {
+    const std::size_t bytes = bytes_of(precision);
+    const auto begin = static_cast<std::size_t>(offsets[i] + first) * bytes;
+    const std::span<const std::byte> values = stored.subspan(begin, out.size() * bytes);
+    if (precision == LlmcPrecision::bf16) return convert_halves(values, out, float_of_bf16);
+    std::memcpy(out.data(), values.data(), values.size());
+  };
+}
+
 }  // namespace
 
-LlmcModel parse_llmc_model(std::span<const std::byte> file, std::string_view flag) {
+ModelFile parse_llmc_model(std::span<const std::byte> file, std::string_view flag) {
   const auto header = read_header(file, kModelMagic, "a model file of llm.c", flag);
   if (header[1] != kModelVersionF32 && header[1] != kModelVersionBf16) {
     user_error(flag, ": version ", header[1], ", expected 3 (f32) or 5 (bf16)");
@@ -134,12 +151,13 @@ LlmcModel parse_llmc_model(std::span<const std::byte> file, std::string_view fla
   }
   const std::int64_t numel = llmc_numel(config);
   require_size(file, numel, bytes_of(precision), flag);
-  return {config, precision, file.subspan(kHeaderBytes)};
+  return {config, stored_values(file.subspan(kHeaderBytes), precision, config)};
 }
 
 LlmcState parse_llmc_state(std::span<const std::byte> file, const Gpt2Config& config, std::string_view flag) {
   const auto header = read_header(file, kStateMagic, "a debug state of llm.c", flag);
   if (header[1] != kStateVersion) user_error(flag, ": version ", header[1], ", expected ", kStateVersion);
+  naming(flag, [&] { require_llmc_shape(config); });
   LlmcState state;
   state.B = header_number(header[2], 1 << 16, "the batch size", flag);
   state.T = header_number(header[3], 1 << 20, "the sequence length", flag);
@@ -175,16 +193,6 @@ std::int64_t llmc_offset(const ParameterTable& table, const Gpt2Config& config, 
   if (i < layers_end) return offset + numel(i) * static_cast<std::int64_t>((i - kFirst) / kPerLayer);
   for (std::size_t row = layers_end; row < i; ++row) offset += numel(row);
   return offset;
-}
-
-ParameterValues llmc_values(const ParameterTable& table, const LlmcModel& file) {
-  return [&file, &table](std::size_t i, std::int64_t first, std::span<float> out) {
-    const std::size_t bytes = bytes_of(file.precision);
-    const auto begin = static_cast<std::size_t>(llmc_offset(table, file.config, i) + first) * bytes;
-    const std::span<const std::byte> stored = file.weights.subspan(begin, out.size() * bytes);
-    if (file.precision == LlmcPrecision::bf16) return convert_halves(stored, out, float_of_bf16);
-    std::memcpy(out.data(), stored.data(), stored.size());
-  };
 }
 
 void write_llmc_model(const std::filesystem::path& path, const Gpt2Config& config,

@@ -8,21 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "common/checkpoint/parameter_values.h"
-#include "common/model/gpt2.h"
+#include "common/checkpoint/model_file.h"
 
 namespace stagegpt {
 
 // The data type of the weights in a model file.
 enum class LlmcPrecision : std::uint8_t { f32, bf16 };
-
-struct LlmcModel {
-  Gpt2Config config;
-  LlmcPrecision precision = LlmcPrecision::f32;
-  // A view of the file: the tensors in llm.c's order, all layers of a parameter together, wte padded to
-  // padded_vocab_size() rows.
-  std::span<const std::byte> weights;
-};
 
 struct LlmcState {
   std::int64_t B = 0, T = 0;
@@ -32,18 +23,15 @@ struct LlmcState {
   std::span<const float> grads;  // in the order of the weights in a model file
 };
 
-// Parses a model file: version 3 (f32) or 5 (bf16). Throws UserError, which names `flag` and the problem, for
-// any other file.
-LlmcModel parse_llmc_model(std::span<const std::byte> file, std::string_view flag);
-// Parses a debug state (version 2) of a model with this configuration. Checks that all tokens are in the
-// vocabulary.
+// Parses a model file: version 3 (f32) or 5 (bf16). The values are read from `file`, which is borrowed.
+// Throws UserError, which names `flag` and the problem, for any other file.
+ModelFile parse_llmc_model(std::span<const std::byte> file, std::string_view flag);
+// Parses a debug state (version 2) of a model with this configuration. Throws UserError for a model that
+// llm.c does not support, and for tokens that are not in the vocabulary.
 LlmcState parse_llmc_state(std::span<const std::byte> file, const Gpt2Config& config, std::string_view flag);
 
 // The offset of parameter i of the table in llm.c's order, in elements, including padded rows.
 std::int64_t llmc_offset(const ParameterTable& table, const Gpt2Config& config, std::size_t i);
-
-// The weights of a file in the order of gpt2_parameter_table(file.config). Both are borrowed.
-ParameterValues llmc_values(const ParameterTable& table, const LlmcModel& file);
 
 // Writes a model file, which is on the disk when the call returns. Throws UserError for a model that llm.c
 // does not support. Other errors are those of OutputFile.

@@ -22,9 +22,9 @@ ParameterValues with_heartbeat(ParameterValues values, const Heartbeat& beat) {
   };
 }
 
-void load_values(Backend& backend, const ParameterTable& table, const Tensor& arena,
-                 const ParameterValues& values) {
-  load_part(backend, table, {0, arena.numel()}, arena, values);
+void load_weights(Backend& backend, const Parameters& parameters, const ParameterValues& values) {
+  const Tensor& weights = parameters.weights();
+  load_part(backend, parameters.table(), {0, weights.numel()}, weights, values);
 }
 
 void load_part(Backend& backend, const ParameterTable& table, const ArenaRange& part, const Tensor& tensor,

@@ -26,9 +26,9 @@ struct MomentValues {
   ParameterValues m, v;
 };
 
-// Copies values into an arena, and sets its padding to zero.
-void load_values(Backend& backend, const ParameterTable& table, const Tensor& arena,
-                 const ParameterValues& values);
+// Copies values into the weights, in f32, and sets their padding to zero. A model with a shorter context than
+// that of the values takes only the first positions.
+void load_weights(Backend& backend, const Parameters& parameters, const ParameterValues& values);
 // Loads a part of an arena; `tensor` is this part.
 void load_part(Backend& backend, const ParameterTable& table, const ArenaRange& part, const Tensor& tensor,
                const ParameterValues& values);

@@ -17,7 +17,7 @@ namespace {
 // The model on a grid, and the batch of the reference.
 class Verified final : private PassWork {
  public:
-  Verified(Backend& backend, const Grid& grid, const LlmcModel& file, const LlmcState& state,
+  Verified(Backend& backend, const Grid& grid, const ModelFile& file, const LlmcState& state,
            const VerifySettings& settings)
       : backend_(backend),
         grid_(grid),
@@ -29,8 +29,7 @@ class Verified final : private PassWork {
         ids_(to_device(backend, {state.B, state.T}, state.ids)),
         targets_(to_device(backend, {state.B, state.T}, state.targets)) {
     Parameters& parameters = model_->parameters();
-    load_values(backend, parameters.table(), parameters.weights(),
-                part_values(parameters.table(), llmc_values(whole_, file)));
+    load_weights(backend, parameters, part_values(parameters.table(), file.values));
     parameters.update_shadow();
   }
 
@@ -135,7 +134,7 @@ bool VerifyReport::passed() const {
          std::ranges::all_of(losses, [](double value) { return std::isfinite(value); });
 }
 
-VerifyReport verify(Backend& backend, const Grid& grid, const LlmcModel& model, const LlmcState& state,
+VerifyReport verify(Backend& backend, const Grid& grid, const ModelFile& model, const LlmcState& state,
                     const VerifySettings& settings) {
   Verified verified(backend, grid, model, state, settings);
   const VerifyLimits& limits = settings.limits;

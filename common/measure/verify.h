@@ -54,7 +54,7 @@ struct VerifySettings {
 
 // The ranks of one model compute the comparison together, and each has the whole report; data ranks each make
 // the comparison of the whole batch. A collective call.
-VerifyReport verify(Backend& backend, const Grid& grid, const LlmcModel& model, const LlmcState& state,
+VerifyReport verify(Backend& backend, const Grid& grid, const ModelFile& model, const LlmcState& state,
                     const VerifySettings& settings);
 
 }  // namespace stagegpt

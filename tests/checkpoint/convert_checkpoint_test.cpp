@@ -2,8 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "common/checkpoint/hugging_face_model.h"
-#include "common/checkpoint/llmc_files.h"
+#include "common/checkpoint/model_file.h"
 #include "common/tensor/half_floats.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/tensors.h"
@@ -62,22 +61,47 @@ TEST_F(Convert, KeepsWhatTheModelComputes) {
   // and gradients.
   expect_converted(std::string(kGolden) + "/tiny.bin", "directory");
   expect_converted("directory", "back.bin");
-  const ProgramResult result = run_program(
-      "stage0_verify", {"--model", "back.bin", "--state", std::string(kGolden) + "/tiny_debug_state.bin"},
-      directory.path());
-  EXPECT_EQ(result.exit_code, 0) << result.output;
+  const auto verify = [&](const std::string& model) {
+    return run_program("stage0_verify",
+                       {"--model", model, "--state", std::string(kGolden) + "/tiny_debug_state.bin"},
+                       directory.path());
+  };
+  for (const char* model : {"directory", "back.bin"}) EXPECT_EQ(verify(model).exit_code, 0) << model;
+  const ProgramResult untied = verify(std::string(kGolden) + "/hugging_face/untied");
+  EXPECT_EQ(untied.exit_code, 2);
+  EXPECT_NE(untied.errors.find("--state: llm.c's models have the layer_norm_epsilon 1e-05, not 0.001"),
+            std::string::npos)
+      << untied.errors;
+}
+
+TEST_F(Convert, TrainingBeginsFromEitherFormat) {
+  expect_success(with(model_flags(), {"--steps", "1", "--run-dir", "run"}));
+  expect_converted("run", "model.bin");
+  const auto trained = [&](const std::string& model, const Arguments& more) {
+    const Arguments flags = {"--model",     model,     "--data", "text.txt",     "--run-dir",
+                             "of-" + model, "--steps", "2",      "--batch-size", "2"};
+    expect_success(with(flags, more));
+    return read_bytes(in("of-" + model + "/latest/model.safetensors"));
+  };
+  const auto expected = trained("run", {});
+  EXPECT_EQ(trained("model.bin", {"--tokenizer-path", "run"}), expected);
+  EXPECT_NE(read_bytes(in("run/latest/model.safetensors")), expected);
+  std::filesystem::remove(in("model.bin"));
+  expect_success({"--resume", "of-model.bin", "--steps", "3"});
+  expect_converted("run", "model.bin");
+  expect_refused(
+      {"--model", "model.bin", "--data", "text.txt"},
+      "--tokenizer-path: expected the path of a tokenizer, since the model file \"model.bin\" has none");
 }
 
 TEST_F(Convert, RoundsToTheNearest) {
   expect_converted(std::string(kGolden) + "/tiny.bin", "half.bin", {"--precision", "bf16"});
-  const MappedFile whole(std::string(kGolden) + "/tiny.bin", "--model"), half(in("half.bin"), "--model");
-  const LlmcModel exact = parse_llmc_model(whole.bytes(), "--model"),
-                  rounded = parse_llmc_model(half.bytes(), "--model");
+  const ModelFile exact = open_model(std::string(kGolden) + "/tiny.bin", "--model"),
+                  rounded = open_model(in("half.bin"), "--model");
   const ParameterTable table = gpt2_parameter_table(exact.config);
   double largest = 0;
   for (std::size_t i = 0; i < table.size(); ++i) {
-    const auto a = elements_of(llmc_values(table, exact), table, i),
-               b = elements_of(llmc_values(table, rounded), table, i);
+    const auto a = elements_of(exact.values, table, i), b = elements_of(rounded.values, table, i);
     for (std::size_t k = 0; k < a.size(); ++k) {
       if (a[k] != 0) largest = std::max(largest, std::abs(double{a[k]} - b[k]) / std::abs(a[k]));
     }

@@ -30,22 +30,22 @@ Values logits_at(Backend& backend, const Gpt2& model, const std::vector<std::int
 }
 
 // Loads a model in f64, which load_weights() does not support.
-Gpt2 in_f64(Backend& backend, const HuggingFaceModel& file) {
-  Gpt2 model(backend, file.config(), DType::f64);
+Gpt2 in_f64(Backend& backend, const ModelFile& file) {
+  Gpt2 model(backend, file.config, DType::f64);
   for (std::size_t i = 0; i < model.parameters().table().size(); ++i) {
     const Parameter& row = model.parameters().table()[i];
-    const std::vector<float> values = elements_of(file.values(), model.parameters().table(), i);
+    const std::vector<float> values = elements_of(file.values, model.parameters().table(), i);
     set_values(backend, model.parameters().weights().slice(row.offset, row.shape),
                Values(values.begin(), values.end()));
   }
   return model;
 }
 
-Gpt2 in_f32(Backend& backend, const HuggingFaceModel& file, std::int64_t block_size) {
-  Gpt2Config config = file.config();
+Gpt2 in_f32(Backend& backend, const ModelFile& file, std::int64_t block_size) {
+  Gpt2Config config = file.config;
   config.block_size = block_size;
   Gpt2 model(backend, config);
-  load_weights(file, backend, model);
+  load_weights(backend, model.parameters(), file.values);
   return model;
 }
 
@@ -54,13 +54,13 @@ class HuggingFaceFixture : public testing::TestWithParam<const char*> {
   const nlohmann::json json = read_json_file(kFixtures / "logits.json");
   const std::vector<std::int32_t> ids = json["ids"];
   const std::int64_t last = std::ssize(ids) - 1;
-  const HuggingFaceModel file{kFixtures / GetParam(), "--model"};
+  const ModelFile file = read_hugging_face(kFixtures / GetParam(), "--model");
 
   Values expected(const char* position) const { return json["logits"][GetParam()][position]; }
 };
 
 TEST_P(HuggingFaceFixture, HasTheLogitsOfTransformers) {
-  ASSERT_EQ(file.config().block_size, std::ssize(ids));  // every position is used
+  ASSERT_EQ(file.config.block_size, std::ssize(ids));  // every position is used
   const auto backend = make_naive_backend();
   const Gpt2 model = in_f64(*backend, file);
   EXPECT_LE(relative_error(logits_at(*backend, model, ids, 0), expected("first")), kTenDigitsLimit);
@@ -69,11 +69,11 @@ TEST_P(HuggingFaceFixture, HasTheLogitsOfTransformers) {
 
 TEST_P(HuggingFaceFixture, HasThemInF32) {
   const auto error_on = [&](const std::unique_ptr<Backend>& backend) {
-    const Gpt2 model = in_f32(*backend, file, file.config().block_size);
+    const Gpt2 model = in_f32(*backend, file, file.config.block_size);
     return relative_error(logits_at(*backend, model, ids, last), expected("last"));
   };
   const double plain_error = error_on(make_naive_backend()), error = error_on(make_cpu_backend(2));
-  const std::int64_t K = file.config().mlp_width();  // the longest sum, in the MLP's second matrix product
+  const std::int64_t K = file.config.mlp_width();  // the longest sum, in the MLP's second matrix product
   EXPECT_LE(plain_error, plain_error_limit(DType::f32));
   EXPECT_LE(error, error_limit(plain_error, K, DType::f32));
 }
@@ -81,7 +81,7 @@ TEST_P(HuggingFaceFixture, HasThemInF32) {
 TEST_P(HuggingFaceFixture, GivesAShorterContextTheFirstPositions) {
   const auto backend = make_naive_backend();
   const std::vector<std::int32_t> two(ids.begin(), ids.begin() + 2);
-  const Gpt2 whole = in_f32(*backend, file, file.config().block_size), shorter = in_f32(*backend, file, 2);
+  const Gpt2 whole = in_f32(*backend, file, file.config.block_size), shorter = in_f32(*backend, file, 2);
   EXPECT_EQ(logits_at(*backend, shorter, two, 1), logits_at(*backend, whole, two, 1));
 }
 
@@ -121,10 +121,10 @@ class Copy {
   ScratchDirectory scratch_;
 };
 
-void expect_same_values(const HuggingFaceModel& a, const HuggingFaceModel& b) {
-  const ParameterTable table = gpt2_parameter_table(a.config());
+void expect_same_values(const ModelFile& a, const ModelFile& b) {
+  const ParameterTable table = gpt2_parameter_table(a.config);
   for (std::size_t i = 0; i < table.size(); ++i)
-    EXPECT_EQ(elements_of(a.values(), table, i), elements_of(b.values(), table, i));
+    EXPECT_EQ(elements_of(a.values, table, i), elements_of(b.values, table, i));
 }
 
 TEST(HuggingFaceModel, IgnoresMasksAndATiedHead) {
@@ -134,15 +134,15 @@ TEST(HuggingFaceModel, IgnoresMasksAndATiedHead) {
     tensors["transformer.h.1.attn.bias"] = {"U8", {1, 1, 1, 1}, "\1"};
     tensors["transformer.h.1.attn.masked_bias"] = {"F32", {}, "abcd"};
   });
-  expect_same_values(HuggingFaceModel(copy.path(), "--model"),
-                     HuggingFaceModel(kFixtures / "plain", "--model"));
+  expect_same_values(read_hugging_face(copy.path(), "--model"),
+                     read_hugging_face(kFixtures / "plain", "--model"));
 }
 
 TEST(HuggingFaceModel, TakesGeluNewByItsOtherNames) {
   const Copy copy;
   for (const char* name : {"gelu_pytorch_tanh", "gelu_fast"}) {
     copy.set("activation_function", name);
-    EXPECT_EQ(HuggingFaceModel(copy.path(), "--model").config().activation, Activation::gelu_new) << name;
+    EXPECT_EQ(read_hugging_face(copy.path(), "--model").config.activation, Activation::gelu_new) << name;
   }
 }
 
@@ -153,13 +153,13 @@ TEST(HuggingFaceModel, NeedsNoMoreThanTheShapeOfConfig) {
     config[name] = read_json_file(copy.path() / "config.json")[name];
   config["model_type"] = "gpt2";
   write_file(copy.path() / "config.json", config.dump());
-  const HuggingFaceModel file(copy.path(), "--model");
-  EXPECT_EQ(file.config().activation, Activation::gelu_new);
-  expect_same_values(file, HuggingFaceModel(kFixtures / "plain", "--model"));
-  EXPECT_EQ(file.config().layer_norm_epsilon, 1e-5);
-  EXPECT_EQ(file.config().mlp_width(), 48);
-  copy.set("n_inner", 4 * file.config().n_embd);
-  EXPECT_EQ(HuggingFaceModel(copy.path(), "--model").config().mlp_width(), 48);
+  const ModelFile file = read_hugging_face(copy.path(), "--model");
+  EXPECT_EQ(file.config.activation, Activation::gelu_new);
+  expect_same_values(file, read_hugging_face(kFixtures / "plain", "--model"));
+  EXPECT_EQ(file.config.layer_norm_epsilon, 1e-5);
+  EXPECT_EQ(file.config.mlp_width(), 48);
+  copy.set("n_inner", 4 * file.config.n_embd);
+  EXPECT_EQ(read_hugging_face(copy.path(), "--model").config.mlp_width(), 48);
 }
 
 TEST(HuggingFaceModel, IsFoundInARun) {
@@ -171,10 +171,10 @@ TEST(HuggingFaceModel, IsFoundInARun) {
 
 // transformers 4 takes names without "transformer." for those of a model without a head.
 TEST(HuggingFaceModel, WritesAHeadOfItsOwnAsTransformersDoes) {
-  const HuggingFaceModel file(kFixtures / "untied", "--model");
+  const ModelFile file = read_hugging_face(kFixtures / "untied", "--model");
   const ScratchDirectory scratch;
-  write_hugging_face(scratch.path(), file.config(), file.values(), nullptr);
-  expect_same_values(HuggingFaceModel(scratch.path(), "--model"), file);
+  write_hugging_face(scratch.path(), file.config, file.values, nullptr);
+  expect_same_values(read_hugging_face(scratch.path(), "--model"), file);
   const RawTensors written = read_safetensors(scratch.path() / "model.safetensors"),
                    theirs = read_safetensors(kFixtures / "untied/model.safetensors");
   ASSERT_EQ(written.size(), theirs.size());
@@ -296,7 +296,7 @@ TEST_P(HuggingFaceRefuses, NamingTheFileAndTheFault) {
   const Copy copy(GetParam().fixture);
   GetParam().make(copy);
   try {
-    HuggingFaceModel(copy.path(), "--model");
+    read_hugging_face(copy.path(), "--model");
     ADD_FAILURE() << "accepted";
   } catch (const UserError& error) {
     const std::string message = error.what();
@@ -350,8 +350,8 @@ class HuggingFaceRoundTrip : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(HuggingFaceRoundTrip, KeepsConfigAndEveryBit) {
-  const HuggingFaceModel read(scratch.path(), "--model");
-  const Gpt2Config &a = model.config(), &b = read.config();
+  const ModelFile read = read_hugging_face(scratch.path(), "--model");
+  const Gpt2Config &a = model.config(), &b = read.config;
   EXPECT_EQ(std::tuple(a.vocab_size, a.block_size, a.n_layer, a.n_head, a.n_embd),
             std::tuple(b.vocab_size, b.block_size, b.n_layer, b.n_head, b.n_embd));
   EXPECT_EQ(a.activation, b.activation);

@@ -53,7 +53,7 @@ class SaveFaults : public SmallRun, public testing::WithParamInterface<const cha
   static std::int64_t newest_step(const std::filesystem::path& run) {
     if (checkpoints_of(run).empty()) return 0;
     const std::filesystem::path checkpoint = newest_checkpoint(run);
-    const HuggingFaceModel model(checkpoint, "checkpoint");
+    const ModelFile model = read_hugging_face(checkpoint, "checkpoint");
     return read_trainer_state(checkpoint).step;
   }
 };

@@ -150,20 +150,18 @@ TEST_F(SignalsBeforeTheFirstStep, EndTheVerificationOfACheckpoint) {
 
 TEST_F(SignalsBeforeTheFirstStep, AreLookedForAfterEachTensor) {
   expect_success(with(model_flags(), {"--run-dir", "run", "--steps", "1"}));
-  const HuggingFaceModel file(in("run/latest"), "--model");
+  const ModelFile file = read_hugging_face(in("run/latest"), "--model");
   const auto backend = make_naive_backend();
-  const Gpt2 model(*backend, file.config());
+  const Gpt2 model(*backend, file.config);
   const Parameters& parameters = model.parameters();
   std::size_t beats = 0;
   const Heartbeat beat = [&] { ++beats; };
-  load_weights(file, *backend, model, beat);
+  load_weights(*backend, model.parameters(), with_heartbeat(file.values, beat));
   EXPECT_EQ(beats, parameters.table().size());
   const Heartbeat stop = [] { throw Stopped(); };
-  EXPECT_THROW(load_weights(file, *backend, model, stop), Stopped);
+  EXPECT_THROW(load_weights(*backend, model.parameters(), with_heartbeat(file.values, stop)), Stopped);
   const MomentFiles moments(in("run/latest"), parameters.table());
-  EXPECT_THROW(
-      load_values(*backend, parameters.table(), parameters.grads(), with_heartbeat(moments.values().m, stop)),
-      Stopped);
+  EXPECT_THROW(load_weights(*backend, parameters, with_heartbeat(moments.values().m, stop)), Stopped);
 }
 
 TEST_F(SignalsBeforeTheFirstStep, LeaveARunThatWasResumedAsItWas) {

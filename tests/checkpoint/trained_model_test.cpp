@@ -35,7 +35,7 @@ TEST(TrainedModels, AreCheckedWhenTheirSizeIsKnown) {
     user_error("no room for ", config.vocab_size, " tokens and ", config.block_size, " positions");
   };
   EXPECT_EQ(refusal_of_model(kFile, kTokenizer, no_room), "no room for 37 tokens and 7 positions");
-  const Gpt2Config directory = HuggingFaceModel(kDirectory, "--model").config();
+  const Gpt2Config directory = read_hugging_face(kDirectory, "--model").config;
   EXPECT_EQ(refusal_of_model(kDirectory, kTokenizer, no_room),
             concat("no room for ", directory.vocab_size, " tokens and ", directory.block_size, " positions"));
 }
@@ -45,9 +45,8 @@ TEST(TrainedModels, NeedATokenizerThatFits) {
   EXPECT_EQ(
       refusal_of_model(kFile, std::nullopt, any),
       "--tokenizer-path: expected the path of a tokenizer, since the model file \"" + kFile + "\" has none");
-  EXPECT_EQ(
-      refusal_of_model(kGoldenFiles + "none.bin", std::nullopt, any),
-      "--model: expected a directory or a model file, but \"" + kGoldenFiles + "none.bin\" does not exist");
+  EXPECT_EQ(refusal_of_model(kGoldenFiles + "none.bin", std::nullopt, any),
+            "--model: cannot open \"" + kGoldenFiles + "none.bin\": No such file or directory");
   EXPECT_EQ(refusal_of_model(kFile, kTokenizer, any),
             "--tokenizer-path: expected a tokenizer of at most 37 tokens, as the model has, not 638");
 }

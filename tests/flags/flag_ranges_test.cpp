@@ -53,9 +53,8 @@ TEST(FlagRanges, OfGenerateHaveEndsThatAreTaken) {
     return run_program("stage0_generate", {flag, value}, ".").errors;
   };
   const std::string taken =
-      "stage0_generate: --model is missing: expected a run, a checkpoint, a Hugging Face GPT-2 directory, or "
-      "a model "
-      "file in llm.c's format\n";
+      "stage0_generate: --model is missing: expected a run, a checkpoint, any Hugging Face GPT-2 directory, "
+      "or llm.c's model file\n";
   EXPECT_EQ(says("--temperature", "0"), taken);
   EXPECT_EQ(says("--temperature", "1000"), taken);
   EXPECT_EQ(says("--repetition-penalty", "1000"), taken);

@@ -59,18 +59,18 @@ std::pair<double, double> mean_of(std::span<const double> logits, std::span<cons
 std::pair<double, double> evaluated(const std::filesystem::path& checkpoint,
                                     const std::vector<std::int32_t>& text) {
   const auto backend = make_naive_backend();
-  const HuggingFaceModel file(checkpoint, "--model");
-  Gpt2 model(*backend, file.config(), DType::f64, 1, Purpose::inference);
+  const ModelFile file = read_hugging_face(checkpoint, "--model");
+  Gpt2 model(*backend, file.config, DType::f64, 1, Purpose::inference);
   const ParameterTable& table = model.parameters().table();
   for (std::size_t i = 0; i < table.size(); ++i) {
-    const std::vector<float> elements = elements_of(file.values(), table, i);
+    const std::vector<float> elements = elements_of(file.values, table, i);
     Values values(elements.begin(), elements.end());
     values.resize(static_cast<std::size_t>(table[i].arena_shape().numel()));
     set_values(*backend, model.parameters().var(i).value(), values);
   }
   Values logits;
   std::vector<std::int32_t> targets;
-  const std::int64_t V = file.config().vocab_size, Vp = file.config().padded_vocab_size();
+  const std::int64_t V = file.config.vocab_size, Vp = file.config.padded_vocab_size();
   for (std::size_t begin = 0; begin + kT < text.size(); begin += kT) {
     const std::vector<std::int32_t> ids(text.begin() + begin, text.begin() + begin + kT);
     Tape tape(*backend, Tape::Mode::inference);

@@ -151,8 +151,9 @@ std::map<std::string, std::string> files_of_run(Rank& rank, const std::filesyste
   config.peak = Peak{1e9, "made up"};
   TrainingRun run(*rank.backend, *rank.communicator, *rank.sync, rank.model, corpus, config);
   if (!checkpoint.empty()) {
-    on_root(ranks(),
-            [&] { load_weights(HuggingFaceModel(checkpoint, "--resume"), *rank.backend, rank.model); });
+    on_root(ranks(), [&] {
+      load_weights(*rank.backend, rank.model.parameters(), read_hugging_face(checkpoint, "--resume").values);
+    });
     broadcast_weights(*rank.communicator, *rank.backend, rank.parameters());
     rank.parameters().update_shadow();
     run.resume(checkpoint);

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "common/checkpoint/hugging_face_model.h"
+#include "common/checkpoint/parameter_file.h"
 #include "common/io/file.h"
 #include "common/measure/verify.h"
 #include "common/model/gpt2.h"
@@ -31,7 +32,7 @@ struct Golden {
   static std::string path(const std::string& file) { return STAGEGPT_SOURCE_DIR "/tests/golden/" + file; }
 
   MappedFile model_file, state_file;
-  LlmcModel model;
+  ModelFile model;
   LlmcState state;
   nlohmann::json json;
 };
@@ -163,7 +164,7 @@ TEST_P(GoldenSteps, Agree) {
     GoldenRun ours(*backend, golden.model.config, run, dtype(),
                    to_device(*backend, {golden.state.B, golden.state.T}, golden.state.ids),
                    to_device(*backend, {golden.state.B, golden.state.T}, golden.state.targets));
-    ours.load(llmc_values(ours.table(), golden.model));
+    ours.load(golden.model.values);
     for (std::size_t step = 0; step < run["losses"].size(); ++step) {
       const double loss = run["losses"][step], norm = run["gradient_norms"][step];
       EXPECT_NEAR(ours.step(run["learning_rate"], static_cast<std::int64_t>(step)), loss,
@@ -191,7 +192,7 @@ class UntiedModel : public GoldenModel {
  protected:
   static std::string path(const char* file) { return Golden::path("hugging_face/") + file; }
 
-  const HuggingFaceModel file{path("untied"), "--model"};
+  const ModelFile file = read_hugging_face(path("untied"), "--model");
   const MappedFile gradients{path("untied_gradients.safetensors"), "gradients"};
   const nlohmann::json json = nlohmann::json::parse(std::ifstream(path("logits.json")));
   const std::vector<std::int32_t> all_ids = json["ids"];
@@ -208,10 +209,10 @@ using UntiedSteps = UntiedModel;
 // Parameters that are not trained stay as they are, and count in no norm. The others learn as in PyTorch.
 TEST_P(UntiedSteps, WithFrozenParametersAgree) {
   const nlohmann::json run = json["steps"]["untied"];
-  Gpt2Config config = file.config();
+  Gpt2Config config = file.config;
   config.frozen = run["freeze"];
   GoldenRun ours(*backend, config, run, dtype(), tokens(0), tokens(1));
-  ours.load(file.values());
+  ours.load(file.values);
   const Tensor& weights = ours.model.parameters().weights();
   const test::Values before = test::to_values(*backend, weights);
   const bool f64 = dtype() == DType::f64;
@@ -231,8 +232,8 @@ TEST_P(UntiedSteps, WithFrozenParametersAgree) {
 }
 
 TEST_P(UntiedModel, HasTheLossAndGradientsOfTransformers) {
-  Gpt2 model(*backend, file.config(), DType::f32, /*arena_parts=*/1, Purpose::training, dtype());
-  load_weights(file, *backend, model);
+  Gpt2 model(*backend, file.config, DType::f32, /*arena_parts=*/1, Purpose::training, dtype());
+  load_weights(*backend, model.parameters(), file.values);
   Parameters& parameters = model.parameters();
   parameters.update_shadow();
   Tape tape(*backend);

@@ -40,15 +40,15 @@ int probe(int argc, char** argv) {
   if (arguments.size() != 5 || arguments[1] != "--prompt" || arguments[3] != "--new-tokens") {
     user_error("expected: model_probe DIR --prompt TEXT --new-tokens N");
   }
-  const HuggingFaceModel file(arguments[0], "DIR");
+  const ModelFile file = read_hugging_face(arguments[0], "DIR");
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(arguments[0], "DIR");
   const std::unique_ptr<Backend> backend = make_cpu_backend(kThreads);
-  Gpt2 model(*backend, file.config());
-  load_weights(file, *backend, model);
+  Gpt2 model(*backend, file.config);
+  load_weights(*backend, model.parameters(), file.values);
 
   const std::vector<std::int32_t> ids = tokenizer->encode(arguments[2]);
-  if (ids.empty() || std::ssize(ids) > file.config().block_size) {
-    user_error("--prompt: ", ids.size(), " tokens, expected 1 to ", file.config().block_size);
+  if (ids.empty() || std::ssize(ids) > file.config.block_size) {
+    user_error("--prompt: ", ids.size(), " tokens, expected 1 to ", file.config.block_size);
   }
   SamplingConfig greedy;
   greedy.temperature = 0;

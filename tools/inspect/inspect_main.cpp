@@ -6,6 +6,7 @@
 #include "common/app/standard_output.h"
 #include "common/app/trained_model.h"
 #include "common/base/json.h"
+#include "common/checkpoint/model_file.h"
 #include "common/comm/agreement.h"
 #include "common/io/file.h"
 #include "common/io/result_file.h"
@@ -41,8 +42,7 @@ struct InspectFlags {
 
   void add(CommandLine& command_line) {
     command_line.group("Model");
-    command_line.text("--model", model,
-                      "a run, a checkpoint, any Hugging Face GPT-2 directory, or llm.c's model file");
+    command_line.text("--model", model, kModelFormats);
     command_line.text("--tokenizer-path", tokenizer_path, "tokenizer (default: the directory's)");
     command_line.group("Text");
     command_line.free_text("--prompt", prompt, "text that the model reads");
@@ -55,7 +55,7 @@ struct InspectFlags {
     add_ignore_memory(command_line, ignore_memory);
   }
   void check(Stage& stage) const {
-    require_model_path(model);
+    require_model_path(model, "--model");
     if (prompt.empty()) user_error("--prompt is missing: expected a text that the model reads");
     if (!out && !json)
       user_error("--out or --json is missing: expected the path of a page or of a JSON file");

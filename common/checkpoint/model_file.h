@@ -1,0 +1,40 @@
+// A model in files of any supported format: a Hugging Face GPT-2 directory, of which runs and checkpoints are
+// examples, or llm.c's model file.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/checkpoint/parameter_values.h"
+#include "common/model/gpt2.h"
+
+namespace stagegpt {
+
+// What open_model() opens, for the help of a flag.
+inline constexpr const char* kModelFormats =
+    "a run, a checkpoint, any Hugging Face GPT-2 directory, or llm.c's model file";
+
+struct ModelFile {
+  Gpt2Config config;
+  // In the order of gpt2_parameter_table(config). They are read from the files, which stay mapped as long as
+  // a copy of this function lives.
+  ParameterValues values;
+};
+
+// Opens a model that the user named by `flag`, after its files were compared with their manifest, if they
+// have one. Of a run it is the latest checkpoint. Throws UserError, which names `flag` and the file.
+ModelFile open_model(
+    const std::filesystem::path& path, std::string_view flag, const Heartbeat& beat = [] {});
+
+// Throws UserError if no model is named.
+void require_model_path(const std::string& path, std::string_view flag);
+
+// The configuration alone: reads only config.json or the header.
+Gpt2Config read_config(const std::filesystem::path& path, std::string_view flag);
+
+// Where a model has its tokenizer: the directory, or nothing for llm.c's file.
+std::optional<std::filesystem::path> tokenizer_directory(const std::filesystem::path& path);
+
+}  // namespace stagegpt
