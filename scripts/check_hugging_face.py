@@ -48,7 +48,7 @@ WEIGHTS_LIMIT = 3e-4  # of the change of a parameter in all steps, relative
 VAL_FRACTION = 0.1  # stage0_train's default
 NEW_TOKENS = 24
 SHAPE = {"--n-layer": 2, "--n-head": 3, "--n-embd": 48, "--block-size": 96}
-TRAINING = {"--steps": 30, "--batch-size": 4, "--learning-rate": 0.003, "--max-new-tokens": 0}
+TRAINING = {"--steps": 30, "--batch-size": 4, "--learning-rate": 0.003, "--max-new-tokens": 0, "--eval-tokens": 0}
 SPECIAL_TOKENS = {"word": ["[EOS]", "[UNK]", "[PAD]"]}  # of all others:
 END_OF_TEXT = ["<|endoftext|>"]
 
@@ -300,10 +300,10 @@ class Checks:
         while text[begin] & 0xC0 == 0x80:  # inside a UTF-8 character, which begins earlier
             begin -= 1
         loss, tokens = theirs.mean_loss(theirs.tokenizer(text[begin:].decode(), verbose=False)["input_ids"])
-        last = json.loads((directory / "metrics.jsonl").read_text().splitlines()[-1])["validation_all"]
-        expect(last["tokens"] == tokens, f"{last['tokens']} tokens, theirs {tokens}")
-        difference = abs(last["loss"] - loss)
-        expect(difference <= LOSS_LIMIT, f"loss {last['loss']}, theirs {loss}")
+        last = json.loads((directory / "metrics.jsonl").read_text().splitlines()[-1])
+        expect(last["validation_tokens"] == tokens, f"{last['validation_tokens']} tokens, theirs {tokens}")
+        difference = abs(last["validation_loss"] - loss)
+        expect(difference <= LOSS_LIMIT, f"loss {last['validation_loss']}, theirs {loss}")
         return f"{tokens} tokens, loss within {difference:.1e}"
 
     def saved_again(self, kind: str) -> str:

@@ -117,11 +117,12 @@ void TrainFlags::add(CommandLine& command_line) {
   command_line.group("Run");
   command_line.text("--run-dir", options_.run_dir,
                     "directory of the run (default: runs/MODEL, or runs/MODEL-2, …)");
-  command_line.integer("--eval-every", options_.run.eval_every, 1, kMaxSteps, "validate every N steps");
+  command_line.integer("--eval-every", options_.run.eval_every, 0, kMaxSteps,
+                       "validate every N steps, at checkpoints and at the end (0: never)");
   command_line.integer(
-      "--eval-tokens", options_.run.eval_tokens, 0, kMaxTokens,
-      concat("validation tokens to use, spread evenly (0: all; default: all where that is cheap, else ",
-             kSampleTokens, "); the last validation always uses all"));
+      "--eval-tokens", eval_tokens_, 0, kMaxTokens,
+      "tokens of each validation, spread evenly (0: all; default: as many as take a tenth of the "
+      "training's passes, at least 64 windows)");
   command_line.free_text(
       "--eval-task", options_.eval_task,
       "multiple-choice questions to answer with every validation, as --task of stageN_evaluate", "PATH");
@@ -151,8 +152,13 @@ void TrainFlags::resolve() {
   if (*min_lr_ > *learning_rate_) {
     user_error("--min-lr: ", *min_lr_, " exceeds --learning-rate ", *learning_rate_);
   }
-  if (options_.run.patience > 0 && options_.corpus.val_fraction == 0)
-    user_error("--patience: there is no validation to compare, with --val-fraction 0");
+  if (options_.run.eval_every == 0 && !options_.eval_task.empty())
+    user_error("--eval-task: is answered with every validation, and there is none with --eval-every 0");
+  if (options_.run.patience > 0 && (options_.corpus.val_fraction == 0 || options_.run.eval_every == 0)) {
+    user_error("--patience: there is no validation to compare, with ",
+               options_.run.eval_every == 0 ? "--eval-every" : "--val-fraction", " 0");
+  }
+  if (!eval_tokens_) eval_tokens_ = usual_eval_tokens(run(), model.config().block_size);
   if (*warmup_steps_ > steps_) user_error("--warmup-steps: ", *warmup_steps_, " exceeds --steps ", steps_);
 }
 
@@ -200,6 +206,7 @@ TrainingRunConfig TrainFlags::run() const {
                              .min_lr = *min_lr_,
                              .warmup_steps = *warmup_steps_,
                              .steps = steps_};
+  config.eval_tokens = eval_tokens_.value_or(0);
   config.last_step = std::min(steps_, stop_after_.value_or(steps_));
   if (options_.sample_tokens == 0) config.sample_every = 0;
   config.non_finite = non_finite_ == "skip" ? NonFinite::skip : NonFinite::stop;

@@ -56,7 +56,7 @@ class TrainFlags {
   std::int64_t steps_ = 2000, seed_ = 1337;
   std::string data_, schedule_ = "cosine", recompute_ = "none", non_finite_ = "stop", freeze_;
   TokenizerFlags tokenizer_;
-  std::optional<std::int64_t> warmup_steps_, stop_after_;
+  std::optional<std::int64_t> eval_tokens_, warmup_steps_, stop_after_;
   std::optional<double> learning_rate_, min_lr_;
 };
 

@@ -116,7 +116,8 @@ int train(TrainCall call, const Machine& machine, Timeline* timeline) {
   });
   const TrainingResult result = run.run(directory ? &*directory : nullptr);
   on_root(group, [&] { print_result(options.run, directory->path(), result); });
-  const std::string sample = result.interrupted ? "" : sample_now();
+  const bool sampled = !result.interrupted && !any(group, StopSignals::requested());
+  const std::string sample = sampled ? sample_now() : "";
   on_root(group, [&] {
     group.enter(kUnwatched);
     if (options.json) {

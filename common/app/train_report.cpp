@@ -16,14 +16,24 @@ Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json();
 }
 
-// Which tokens are validated.
+std::string why_no_validation(const TrainingRunConfig& run) {
+  return concat("no validation (", run.eval_every == 0 ? "--eval-every" : "--val-fraction", " 0)");
+}
+
+// "all 96 tokens", "16 of 96 tokens".
+std::string tokens_of(const WindowSample& sample, std::int64_t seq_len) {
+  return concat(sample.is_all() ? "all " : concat(grouped(sample.count * seq_len), " of "),
+                grouped(sample.all * seq_len), " tokens");
+}
+
+// Which tokens each validation takes.
 std::string describe_validation(const TrainingRunConfig& run, std::int64_t tokens, std::int64_t seq_len) {
   const WindowSample sample = validation_sample(tokens, seq_len, run);
-  if (sample.all == 0) return "none (--val-fraction 0)";
-  const std::string windows = concat(grouped(sample.all), " windows of ", seq_len);
-  if (sample.is_all()) return concat("all ", grouped(sample.all * seq_len), " tokens in ", windows);
-  return concat(grouped(sample.count * seq_len), " tokens in ", grouped(sample.count), " of ", windows,
-                ", spread evenly; at the end all ", grouped(sample.all * seq_len));
+  if (sample.all == 0) return why_no_validation(run);
+  const std::string text = concat("validation: ", tokens_of(sample, seq_len), ", in ");
+  if (sample.is_all()) return concat(text, grouped(sample.all), " windows of ", seq_len);
+  return concat(text, grouped(sample.count), " of ", grouped(sample.all), " windows of ", seq_len,
+                ", spread evenly");
 }
 
 // Where the weights of one of OpenAI's models are, if they are random now.
@@ -44,15 +54,19 @@ std::string describe_data(const std::string& data, const Corpus& corpus) {
                     100 * static_cast<double>(share) / static_cast<double>(kMixtureBlock), " %, ",
                     grouped(size), " tokens)");
   }
-  return concat(texts, ", ", grouped(corpus.train.size()), " tokens");
+  return concat(texts, ", ", grouped(corpus.train.size()), " tokens for training");
 }
 
-std::string describe_result(const std::optional<ValidationResult>& validation) {
-  if (!validation) return "no validation (--val-fraction 0)";
+std::string describe_result(const TrainingRunConfig& config, const TrainingResult& result) {
+  if (result.validated.all == 0) return why_no_validation(config);
+  const std::optional<ValidationResult>& validation = result.validation;
+  if (!validation) return "the last validation was stopped by a signal";
   return concat("validation loss ", validation->loss, " nats per token",
                 validation->bits_per_byte ? concat(", ", *validation->bits_per_byte, " bits per byte") : "",
-                ", of all ", grouped(validation->tokens), " tokens");
+                ", of ", tokens_of(result.validated, validation->tokens / result.validated.count));
 }
+
+std::int64_t whole_seconds(double seconds) { return static_cast<std::int64_t>(seconds + 0.5); }
 
 }  // namespace
 
@@ -64,10 +78,8 @@ void describe_run(const TrainOptions& options, const Gpt2Config& config, const C
   std::cerr << config.n_layer << (config.n_layer == 1 ? " layer, " : " layers, ") << config.n_head
             << (config.n_head == 1 ? " head, " : " heads, ") << config.n_embd << " channels, context "
             << config.block_size << describe_random_weights(options)
-            << "\ndata: " << describe_data(options.corpus.data, corpus) << " and "
-            << grouped(corpus.validation.size()) << " for validation, vocabulary "
-            << grouped(config.vocab_size) << " (" << corpus.tokenizer->kind() << ")"
-            << "\nvalidation: "
+            << "\ndata: " << describe_data(options.corpus.data, corpus) << ", vocabulary "
+            << grouped(config.vocab_size) << " (" << corpus.tokenizer->kind() << ")\n"
             << describe_validation(options.run, corpus.validation.size(), config.block_size)
             << "\nmachine: " << machine.description << '\n';
 }
@@ -75,9 +87,8 @@ void describe_run(const TrainOptions& options, const Gpt2Config& config, const C
 void print_result(const TrainingRunConfig& config, const fs::path& run, const TrainingResult& result) {
   const std::int64_t steps = config.trainer.schedule.steps;
   if (result.interrupted) {
-    const bool validating = result.steps >= config.last_step;
-    std::cerr << "stopped by a signal " << (validating ? "in the last validation, " : "") << "after step "
-              << result.steps << " of " << steps << "; continue with --resume " << run.string() << '\n';
+    std::cerr << "stopped by a signal after step " << result.steps << " of " << steps
+              << "; continue with --resume " << run.string() << '\n';
     return;
   }
   if (const auto& best = result.best_validation; best && result.train_loss) {
@@ -86,8 +97,11 @@ void print_result(const TrainingRunConfig& config, const fs::path& run, const Tr
               << " not better than that after step " << best->step << ", " << best->loss
               << "; its weights: " << (run / "best").string() << '\n';
   }
-  if (result.train_loss) std::cerr << "trained in " << static_cast<long long>(result.seconds + 0.5) << " s: ";
-  std::cerr << describe_result(result.validation) << "\nmodel: " << (run / "latest").string() << '\n';
+  if (result.train_loss) {
+    std::cerr << "trained in " << whole_seconds(result.training_seconds) << " s, validated in "
+              << whole_seconds(result.validation_seconds) << " s: ";
+  }
+  std::cerr << describe_result(config, result) << "\nmodel: " << (run / "latest").string() << '\n';
   if (result.train_loss && !result.best_validation && result.steps < steps) {
     std::cerr << "stopped after step " << result.steps << " of " << steps
               << " (--stop-after); continue with --resume " << run.string() << '\n';
@@ -106,11 +120,15 @@ void print_result_json(const std::string& model, const ParameterTable& table, co
                      {"validation_loss", validation ? Json(validation->loss) : Json()},
                      {"validation_accuracy", validation ? Json(validation->accuracy) : Json()},
                      {"validation_tokens", validation ? Json(validation->tokens) : Json()},
+                     {"validation_windows", result.validated.count},
+                     {"validation_windows_of", result.validated.all},
                      {"bits_per_byte", validation ? or_null(validation->bits_per_byte) : Json()},
                      {"stopped_early", result.best_validation.has_value()},
                      {"task", result.task ? to_json(*result.task) : Json()},
                      {"tokens_per_second", or_null(result.tokens_per_second)},
                      {"seconds", result.seconds},
+                     {"training_seconds", result.training_seconds},
+                     {"validation_seconds", result.validation_seconds},
                      {"sample", sample}};
   std::cout << json_text(json);
 }

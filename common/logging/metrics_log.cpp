@@ -7,21 +7,27 @@
 namespace stagegpt {
 namespace {
 
-constexpr int kMetricsVersion = 3;
+constexpr int kMetricsVersion = 4;
 
-// The step of a line; 0 for anything else.
-std::int64_t step_of(std::string_view line) {
+struct Line {
+  std::int64_t step = 0;
+  double seconds = 0;
+};
+
+// Step 0 for anything that is no line of metrics.
+Line parse_line(std::string_view text) {
   try {
-    const nlohmann::json json = parse_json(line);
-    return json.is_object() ? json.value("step", std::int64_t{0}) : 0;
-  } catch (const std::exception&) {
-    return 0;
+    const nlohmann::json json = parse_json(text);
+    if (json.is_object()) return {json.value("step", std::int64_t{0}), json.value("seconds", 0.0)};
+  } catch (const std::exception&) {  // an incomplete line
   }
+  return {};
 }
 
 struct Kept {
   std::string lines;
   std::int64_t steps = 0;
+  double seconds = 0;
 };
 
 // The lines of steps up to `steps_done`, each once and in order.
@@ -29,19 +35,20 @@ Kept kept_lines(std::string_view text, std::int64_t steps_done) {
   Kept kept;
   std::int64_t last = 0;
   for (std::size_t end = text.find('\n'); end != text.npos; end = text.find('\n')) {
-    const std::int64_t step = step_of(text.substr(0, end));
-    if (step > last && step <= steps_done) {
+    const Line line = parse_line(text.substr(0, end));
+    if (line.step > last && line.step <= steps_done) {
       kept.lines += text.substr(0, end + 1);
       ++kept.steps;
-      last = step;
+      kept.seconds += line.seconds;
+      last = line.step;
     }
     text.remove_prefix(end + 1);
   }
   return kept;
 }
 
-// Rewrites a file with only the lines that are kept. Returns its path.
-const std::filesystem::path& drop_lines(const std::filesystem::path& path, std::int64_t steps_done) {
+// Rewrites a file with only the lines that are kept. Returns the seconds of their steps.
+double drop_lines(const std::filesystem::path& path, std::int64_t steps_done) {
   Kept kept;
   std::error_code ignored;
   const bool something = file_exists(path) && std::filesystem::file_size(path, ignored) > 0;
@@ -51,40 +58,18 @@ const std::filesystem::path& drop_lines(const std::filesystem::path& path, std::
               << steps_done << '\n';
   }
   if (something) replace_file(path, kept.lines);
-  return path;
+  return kept.seconds;
 }
 
 }  // namespace
 
 MetricsLog::MetricsLog(const std::filesystem::path& path, std::int64_t steps_done)
-    : path_(path), file_(drop_lines(path, steps_done)) {}
+    : seconds_before_(drop_lines(path, steps_done)), file_(path) {}
 
 void MetricsLog::add(const Json& fields) {
   Json line = {{"version", kMetricsVersion}};
   line.update(fields);
   file_.add(line.dump() + '\n');
-}
-
-void MetricsLog::add_to_last(const Json& fields) {
-  constexpr std::string_view kEnd = "}\n";
-  sync();
-  std::string lines(MappedFile(path_, "metrics.jsonl").text());
-  if (!lines.ends_with(kEnd)) throw std::runtime_error(concat(path_, " does not end with an object"));
-  lines.resize(lines.size() - kEnd.size());
-  replace_file(path_, lines + ',' + fields.dump().substr(1) + '\n');
-  file_ = AppendFile(path_);
-}
-
-bool last_line_lacks(const std::filesystem::path& path, std::int64_t step, const char* field) {
-  std::error_code ignored;
-  if (!file_exists(path) || std::filesystem::file_size(path, ignored) == 0) return false;
-  const MappedFile file(path, "metrics.jsonl");
-  std::string_view line = file.text();
-  if (line.ends_with('\n')) line.remove_suffix(1);
-  line = line.substr(line.rfind('\n') + 1);
-  if (step_of(line) != step) return false;
-  const nlohmann::json json = parse_json(line);
-  return json.value("version", 0) == kMetricsVersion && !json.contains(field);
 }
 
 }  // namespace stagegpt

@@ -19,19 +19,14 @@ class MetricsLog {
   // Adds a line, which begins with the version of the schema. If it cannot be written now, for example on a
   // full disk, it is written with the next line.
   void add(const Json& fields);
-  // Adds fields to the last line. Throws std::runtime_error if the file cannot be written; the file is
-  // unchanged then.
-  void add_to_last(const Json& fields);
   // Returns when all lines are on the disk. Throws std::runtime_error if they cannot be written.
   void sync() { file_.sync(); }
+  // Of the steps that were kept: what their lines say.
+  double seconds_before() const { return seconds_before_; }
 
  private:
-  std::filesystem::path path_;
+  double seconds_before_;
   AppendFile file_;
 };
-
-// Whether the last line of a file is that of step `step`, has the current version of the schema, and has no
-// field of this name. False if the file does not exist.
-bool last_line_lacks(const std::filesystem::path& path, std::int64_t step, const char* field);
 
 }  // namespace stagegpt

@@ -69,10 +69,11 @@ std::string validation_line(std::int64_t done, std::int64_t total, double second
 Progress::Progress(std::int64_t first, std::int64_t steps, std::int64_t tokens_per_step)
     : first_(first), steps_(steps), tokens_per_step_(tokens_per_step) {}
 
-void Progress::step(const StepReport& report, std::optional<double> validation_loss) {
+void Progress::step(const StepReport& report, std::optional<double> validation_loss, double share_done) {
   constexpr std::int64_t kPlainLines = 40;
   constexpr double kInterval = 0.1;  // seconds
   last_ = report;
+  share_done_ = share_done;
   training_seconds_ += report.seconds.total();
   if (validation_loss) validation_loss_ = validation_loss;
   const std::int64_t done = report.step + 1, interval = std::max<std::int64_t>(1, steps_ / kPlainLines);
@@ -102,7 +103,6 @@ double Progress::tokens_per_second() const {
 
 ProgressState Progress::state(std::optional<double> validation_loss) const {
   const std::int64_t done = last_.step + 1;
-  const double seconds_a_step = seconds_since(start_) / static_cast<double>(done - first_);
   return {.done = done,
           .steps = steps_,
           .loss = last_.loss,
@@ -110,7 +110,7 @@ ProgressState Progress::state(std::optional<double> validation_loss) const {
           .learning_rate = last_.learning_rate,
           .grad_norm = last_.grad_norm,
           .tokens_per_second = tokens_per_second(),
-          .seconds_left = seconds_a_step * static_cast<double>(steps_ - done)};
+          .seconds_left = seconds_since(start_) * (1 - share_done_) / share_done_};
 }
 
 }  // namespace stagegpt

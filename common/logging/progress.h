@@ -33,9 +33,10 @@ class Progress {
   // For a run that has done `first` of `steps` steps.
   Progress(std::int64_t first, std::int64_t steps, std::int64_t tokens_per_step);
 
-  // Call after each step, with the validation loss if one was measured. Plain lines are printed at intervals
+  // Call after each step, with the validation loss if one was measured, and the share of the work that is
+  // done since construction, by which the rest of the time is estimated. Plain lines are printed at intervals
   // and for each validation loss; a terminal's line is updated ten times a second.
-  void step(const StepReport& report, std::optional<double> validation_loss);
+  void step(const StepReport& report, std::optional<double> validation_loss, double share_done);
 
   // Call during a validation, with the tokens done and in total. Shown if it takes longer than a second.
   void validation(std::int64_t done, std::int64_t total);
@@ -43,7 +44,9 @@ class Progress {
   // Prints text on lines of its own.
   void note(const std::string& text) { status_.print_above(text); }
 
-  // The mean over the steps since construction; 0 if there were none.
+  // Of the steps since construction, without what comes between them.
+  double training_seconds() const { return training_seconds_; }
+  // The mean over these steps; 0 if there were none.
   double tokens_per_second() const;
 
  private:
@@ -55,7 +58,7 @@ class Progress {
   using Time = std::chrono::steady_clock::time_point;
   Time start_ = std::chrono::steady_clock::now(), shown_, validation_start_;
   StepReport last_;
-  double training_seconds_ = 0;
+  double training_seconds_ = 0, share_done_ = 0;
   std::optional<double> validation_loss_;
 };
 

@@ -19,31 +19,17 @@ void RunLog::open_files(std::int64_t first) {
   tensorboard_.emplace(directory_.path(), first, [this](const std::string& text) { note(text); });
 }
 
-void RunLog::step(const StepMetrics& metrics) {
+void RunLog::step(const StepMetrics& metrics, double share_done) {
   metrics_->add(to_json(metrics));
   tensorboard_->add(metrics.report.step + 1, to_scalars(metrics));
-  progress_->step(metrics.report,
-                  metrics.validation ? std::optional(metrics.validation->loss) : std::nullopt);
+  progress_->step(metrics.report, metrics.validation ? std::optional(metrics.validation->loss) : std::nullopt,
+                  share_done);
   if (const auto slow = slow_ranks_.add(metrics.report.rank_seconds)) {
     const double tenths = std::floor(slow->factor * 10) / 10;  // not above what was measured
     note(concat("warning: rank ", slow->rank, " (", group_.host(slow->rank), ") took ", tenths,
                 " times the others' median over the last ", SlowRanks::kSteps,
                 " steps; all ranks wait for it"));
   }
-}
-
-void RunLog::validation_of_all(std::int64_t step, const ValidationResult& validation) {
-  constexpr const char* kField = "validation_all";
-  try {
-    if (!metrics_) {  // an earlier call did the last step, but was stopped before this validation
-      if (!last_line_lacks(directory_.metrics(), step, kField)) return;
-      open_files(step);
-    }
-    metrics_->add_to_last({{kField, to_json(validation)}});
-  } catch (const std::runtime_error& error) {
-    note(concat("warning: ", error.what()));  // not fatal: the checkpoint has been saved
-  }
-  if (tensorboard_) tensorboard_->add(step, to_scalars(kField, validation));
 }
 
 void RunLog::sample(std::int64_t step, const std::string& text) {

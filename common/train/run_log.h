@@ -26,12 +26,10 @@ class RunLog {
   // Opens metrics and TensorBoard's files, and removes entries after the first `first` steps. Needed before
   // step().
   void open_files(std::int64_t first);
-  // After each step.
-  void step(const StepMetrics& metrics);
+  // After each step. `share_done` is that of the work of this call.
+  void step(const StepMetrics& metrics, double share_done);
   // During a validation: the tokens done and in total.
   void validation(std::int64_t done, std::int64_t total) { progress_->validation(done, total); }
-  // Adds the validation of all tokens to the metrics of the last step, unless it is there already.
-  void validation_of_all(std::int64_t step, const ValidationResult& validation);
   void sample(std::int64_t step, const std::string& text);
   // Prints a line, until end_progress().
   void note(const std::string& text) {
@@ -41,6 +39,8 @@ class RunLog {
   void sync() { metrics_->sync(); }
   // The mean over the steps; 0 if there were none.
   double tokens_per_second() const { return progress_->tokens_per_second(); }
+  // Of all steps of the run, by metrics.jsonl; without validation, samples and checkpoints.
+  double training_seconds() const { return metrics_->seconds_before() + progress_->training_seconds(); }
   // Leaves standard error as others expect it. The files stay open.
   void end_progress() { progress_.reset(); }
 

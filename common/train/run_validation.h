@@ -1,5 +1,5 @@
-// What a training run knows of its model's quality: losses on the validation part and answers to a task,
-// between steps and at the end, and the best validation so far.
+// What a training run knows of its model's quality: losses on the validation part, answers to a task, and the
+// best validation so far.
 #pragma once
 
 #include <cstdint>
@@ -28,19 +28,20 @@ class RunValidation {
 
   // After the weights have changed: what is known is of the old ones.
   void forget();
-  // After `step` steps: validates on the sample, and answers the task. Returns whether this is the best
-  // validation so far.
+  // After `step` steps: validates, and answers the task. Returns whether this is the best validation so far.
   bool run(std::int64_t step, RunLog* log);
-  // At the end, on all tokens. `own_steps`: whether this process has trained. A signal interrupts it.
-  void run_on_all(TrainingResult& result, bool own_steps, RunLog* log);
+  // At the end of a call: what is known of the last weights. What is not known yet, as after a step at which
+  // no validation is due, is measured now.
+  void finish(TrainingResult& result, RunLog* log);
 
+  const WindowSample& windows() const { return windows_; }
   // What is known of the current weights.
   const std::optional<ValidationResult>& validated() const { return validated_; }
   const std::optional<ChoiceResult>& answered() const { return answered_; }
   const std::optional<BestValidation>& best() const { return best_; }
 
  private:
-  std::optional<ValidationResult> validate(const WindowSample& windows, RunLog* log) const;
+  std::optional<ValidationResult> validate(RunLog* log);
   std::optional<ChoiceResult> answer(RunLog* log) const;
 
   Backend& backend_;
@@ -48,11 +49,11 @@ class RunValidation {
   const LanguageModel& model_;
   const ChoiceTask* task_;
   std::int64_t seq_len_, batch_size_, patience_;
-  std::int64_t steps_of_schedule_;
-  std::optional<Validation> validation_;  // empty if there is no validation part
-  WindowSample sample_;                   // windows to be validated between steps
+  std::optional<Validation> validation_;  // empty without validation
+  WindowSample windows_;                  // of each validation
+  double seconds_ = 0;                    // of all validations
 
-  std::optional<ValidationResult> validated_;  // on the sample
+  std::optional<ValidationResult> validated_;
   std::optional<ChoiceResult> answered_;
   std::optional<BestValidation> best_;
 };

@@ -52,15 +52,6 @@ double mfu(const StepMetrics& metrics) { return flops_per_second(metrics) / metr
 
 }  // namespace
 
-Json to_json(const ValidationResult& validation) {
-  Json json = {{"loss", validation.loss},
-               {"perplexity", std::exp(validation.loss)},
-               {"accuracy", validation.accuracy},
-               {"tokens", validation.tokens}};
-  if (validation.bits_per_byte) json["bits_per_byte"] = *validation.bits_per_byte;
-  return json;
-}
-
 Json to_json(const ChoiceResult& task) {
   return {{"acc", task.acc}, {"acc_norm", task.acc_norm}, {"questions", task.questions}};
 }
@@ -101,14 +92,6 @@ Json to_json(const StepMetrics& metrics) {
   return line;
 }
 
-std::vector<Scalar> to_scalars(const std::string& group, const ValidationResult& validation) {
-  std::vector<Scalar> scalars = {{group + "/loss", validation.loss},
-                                 {group + "/perplexity", std::exp(validation.loss)},
-                                 {group + "/accuracy", validation.accuracy}};
-  if (validation.bits_per_byte) scalars.push_back({group + "/bits_per_byte", *validation.bits_per_byte});
-  return scalars;
-}
-
 std::vector<Scalar> to_scalars(const StepMetrics& metrics) {
   const StepReport& report = metrics.report;
   std::vector<Scalar> scalars = {
@@ -126,7 +109,11 @@ std::vector<Scalar> to_scalars(const StepMetrics& metrics) {
     for (const Scalar& scalar : of_ranks(report)) scalars.push_back({"ranks/" + scalar.tag, scalar.value});
   }
   if (metrics.validation) {
-    for (const Scalar& scalar : to_scalars("validation", *metrics.validation)) scalars.push_back(scalar);
+    const ValidationResult& validation = *metrics.validation;
+    scalars.push_back({"validation/loss", validation.loss});
+    scalars.push_back({"validation/perplexity", std::exp(validation.loss)});
+    scalars.push_back({"validation/accuracy", validation.accuracy});
+    if (validation.bits_per_byte) scalars.push_back({"validation/bits_per_byte", *validation.bits_per_byte});
   }
   if (metrics.task) {
     scalars.push_back({"task/acc", metrics.task->acc});

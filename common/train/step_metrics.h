@@ -29,9 +29,6 @@ struct StepMetrics {
   std::vector<LayerHealth> layers = {};        // of this step, if they were measured
 };
 
-// The fields of a validation as a JSON object.
-Json to_json(const ValidationResult& validation);
-
 // The fields of answered questions; null for NaN.
 Json to_json(const ChoiceResult& task);
 
@@ -40,7 +37,5 @@ Json to_json(const StepMetrics& metrics);
 
 // The metrics as TensorBoard curves.
 std::vector<Scalar> to_scalars(const StepMetrics& metrics);
-// A validation as curves whose names begin with "group/".
-std::vector<Scalar> to_scalars(const std::string& group, const ValidationResult& validation);
 
 }  // namespace stagegpt

@@ -63,8 +63,8 @@ TrainingResult TrainingRun::run(RunDirectory* directory) {
   on_root(group_, [&] { open_log(); });
   const StopSignals keyboard({SIGINT});
   const auto start = std::chrono::steady_clock::now();
-  const std::int64_t first = trainer_.steps_done();
-  traced_until_ = first + config_.trace_steps;
+  first_step_ = trainer_.steps_done();
+  traced_until_ = first_step_ + config_.trace_steps;
 
   TrainingResult result;
   const bool stopped = train_steps(result);
@@ -77,8 +77,11 @@ TrainingResult TrainingRun::run(RunDirectory* directory) {
   result.interrupted = stopped && has_steps_left();
   if (!has_steps_left() && result.steps < config_.last_step) result.best_validation = validation_.best();
   if (saved_step_ != result.steps) save();
-  if (!result.interrupted) validation_.run_on_all(result, result.steps > first, log());
-  if (result.train_loss && log_) result.tokens_per_second = log_->tokens_per_second();
+  if (!result.interrupted) validation_.finish(result, log());
+  if (result.train_loss && log_) {
+    result.tokens_per_second = log_->tokens_per_second();
+    result.training_seconds = log_->training_seconds();
+  }
   result.seconds = seconds_since(start);
   group_.enter(kUnwatched);
   if (log_) log_->end_progress();
@@ -125,11 +128,11 @@ void TrainingRun::step(TrainingResult& result) {
   if (!report.finite()) on_non_finite(report);
   bool checkpoint = due(config_.checkpoint_every) || trainer_.steps_done() == config_.trainer.schedule.steps;
   validation_.forget();
-  if (checkpoint || due(config_.eval_every)) {
+  if (config_.eval_every > 0 && (checkpoint || due(config_.eval_every))) {
     const bool best = validation_.run(trainer_.steps_done(), log());
     checkpoint = checkpoint || (best && config_.patience > 0);
   }
-  if (log_) log_->step(metrics_of(report));
+  if (log_) log_->step(metrics_of(report), share_done());
   result.train_loss = report.loss;
   if (due(config_.sample_every)) sample();
   if (checkpoint) try_to_save();
@@ -159,6 +162,14 @@ void TrainingRun::sample() {
 
 void TrainingRun::note(const std::string& text) {
   if (log_) log_->note(text);
+}
+
+double TrainingRun::share_done() const {
+  const auto passes = [&](std::int64_t steps) {
+    return passes_of(steps, config_, validation_.windows().count);
+  };
+  const double before = passes(first_step_);
+  return (passes(trainer_.steps_done()) - before) / (passes(config_.last_step) - before);
 }
 
 bool TrainingRun::due(std::int64_t every) const { return every > 0 && trainer_.steps_done() % every == 0; }

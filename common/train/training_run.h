@@ -30,8 +30,8 @@ class TrainingRun {
   // nothing has been written yet.
   void prepare();
 
-  // Trains while there are steps left, or until a signal is received, and saves a checkpoint. At the end it
-  // also validates on all tokens; if no step remains, it does only this and writes nothing. If a checkpoint
+  // Trains while there are steps left, or until a signal is received, and saves a checkpoint. At the end the
+  // model is validated; if no step remains, nothing else is done, and nothing is written. If a checkpoint
   // cannot be written, a warning is printed and the next one is tried; the last one throws. Throws
   // std::runtime_error if a loss or gradient is not finite and config.non_finite is stop. `directory` is null
   // except on rank 0, which writes.
@@ -65,6 +65,8 @@ class TrainingRun {
   // Prints a line, on rank 0.
   void note(const std::string& text);
   bool due(std::int64_t every) const;
+  // The share of this call's passes, in training and validation, that are done.
+  double share_done() const;
   // Throws or prints a note, according to config.non_finite.
   void on_non_finite(const StepReport& report);
   StepMetrics metrics_of(const StepReport& report) const;
@@ -91,6 +93,7 @@ class TrainingRun {
   std::optional<RunLog> log_;  // on rank 0, from run() on
 
   std::vector<LayerHealth> layers_;  // in the last step; empty if it was not measured
+  std::int64_t first_step_ = 0;      // before the first step of this call
   std::int64_t traced_until_ = 0;    // end of the traced steps
   bool profile_noted_ = false;
   double peak_flops_per_second_ = 0;

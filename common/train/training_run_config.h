@@ -21,9 +21,9 @@ enum class NonFinite : std::uint8_t { stop, skip };
 
 struct TrainingRunConfig {
   TrainerConfig trainer;
-  std::int64_t last_step = 1;  // after which to stop, at most trainer.schedule.steps
-  std::int64_t eval_every = 100;
-  std::optional<std::int64_t> eval_tokens;  // see validation_sample()
+  std::int64_t last_step = 1;     // after which to stop, at most trainer.schedule.steps
+  std::int64_t eval_every = 100;  // 0: no validation
+  std::int64_t eval_tokens = 0;   // of each validation; see validation_sample()
   std::int64_t checkpoint_every = 1000;
   std::int64_t sample_every = 0;  // 0: never
   std::int64_t trace_steps = 0;   // number of first steps in run() whose tensors are recorded
@@ -38,22 +38,34 @@ struct TrainingRunConfig {
   Profile* profile = nullptr;  // of some steps; written also if a signal or --patience ends the run earlier
 };
 
-// The windows that such a run validates between steps, of a validation part of `tokens` tokens.
+// The windows of each validation of such a run, of a validation part of `tokens` tokens. None without
+// validation.
 WindowSample validation_sample(std::int64_t tokens, std::int64_t seq_len, const TrainingRunConfig& config);
+
+// The number of tokens in a validation if --eval-tokens is not given: with so many windows, but at least 64,
+// all validations of a schedule take a tenth of the training's passes. A window takes one pass in a
+// validation, and three in training. It depends on no machine and no text, so a run that is resumed validates
+// the same windows.
+std::int64_t usual_eval_tokens(const TrainingRunConfig& config, std::int64_t seq_len);
+
+// The passes of the first `steps` steps of a run and of their validations, of `validated` windows each.
+double passes_of(std::int64_t steps, const TrainingRunConfig& config, std::int64_t validated);
 
 struct TrainingResult {
   std::int64_t steps = 0;            // completed steps, including those before it was resumed
   std::optional<double> train_loss;  // of the last step; empty if run() did no step
-  // Over the whole validation part. Empty if there is none, or if a signal has interrupted the run.
+  // With the last weights. Empty without one, or if a signal has ended it or the run.
   std::optional<ValidationResult> validation;
-  // Answers to the task, with the last weights. Empty without one, or if a signal has interrupted the run.
+  WindowSample validated;  // the windows of each validation
+  // Answers to the task, with the last weights. Empty without one, or if a signal has ended them or the run.
   std::optional<ChoiceResult> task;
   // If it ended before last_step, for want of patience: the best validation.
   std::optional<BestValidation> best_validation;
   std::optional<double> tokens_per_second;
-  double seconds = 0;
-  bool interrupted =
-      false;  // by a signal, before last_step or in the last validation; a checkpoint was saved
+  double seconds = 0;             // of this call
+  double training_seconds = 0;    // of all steps of the run, also of earlier calls
+  double validation_seconds = 0;  // of this call
+  bool interrupted = false;       // by a signal, before last_step; a checkpoint was saved
 };
 
 }  // namespace stagegpt

@@ -4,14 +4,10 @@
 
 namespace stagegpt {
 
-WindowSample validation_sample(std::int64_t tokens, std::int64_t seq_len,
-                               std::optional<std::int64_t> eval_tokens, double trained_windows) {
-  constexpr double kPassesOfTraining = 3, kShare = 0.1;
+WindowSample validation_sample(std::int64_t tokens, std::int64_t seq_len, std::int64_t eval_tokens) {
   const std::int64_t all = std::max<std::int64_t>(0, tokens - 1) / seq_len;
-  const bool cheap = static_cast<double>(all) <= kShare * kPassesOfTraining * trained_windows;
-  const std::int64_t wanted = eval_tokens.value_or(cheap ? 0 : kSampleTokens);
-  if (wanted == 0) return {all, all};
-  return {all, std::min(all, std::max<std::int64_t>(1, wanted / seq_len))};
+  if (eval_tokens == 0) return {all, all};
+  return {all, std::min(all, std::max<std::int64_t>(1, eval_tokens / seq_len))};
 }
 
 Validation::Validation(const TokenSequence& tokens, const Tokenizer& tokenizer, std::int64_t seq_len,
@@ -25,7 +21,7 @@ std::optional<ValidationResult> Validation::run(
     RankGroup& group, Backend& backend, const LanguageModel& model, const WindowSample& windows,
     const std::function<void(std::int64_t, std::int64_t)>& on_tokens, RankGroup* stopping) const {
   const std::int64_t T = data_.seq_len(), tokens = windows.count * T;
-  EvaluateOptions options{batch_size_, token_bytes_, tokens > kSampleTokens, stopping, {}};
+  EvaluateOptions options{batch_size_, token_bytes_, tokens > kUnstoppedTokens, stopping, {}};
   if (on_tokens) options.on_windows = [&](std::int64_t done) { on_tokens(done * T, tokens); };
   const std::optional<Evaluation> evaluation =
       evaluate(group, backend, model, data_.tokens(), sampled_windows(windows, T), options);

@@ -1,5 +1,5 @@
-// Validation between training steps and at the end: which windows of the validation part are taken, and the
-// result per token and per byte of text. The windows are computed by evaluate.h.
+// Validation between training steps and after the last one: which windows of the validation part are taken,
+// and the result per token and per byte of text. The windows are computed by evaluate.h.
 #pragma once
 
 #include <optional>
@@ -11,17 +11,12 @@
 
 namespace stagegpt {
 
-// Number of tokens that are validated between steps if the validation part is long and --eval-tokens is not
-// given. A validation of more tokens is stopped by a signal.
-inline constexpr std::int64_t kSampleTokens = 1 << 15;
+// A validation of more tokens is stopped by a signal.
+inline constexpr std::int64_t kUnstoppedTokens = 1 << 15;
 
-// The windows of `seq_len` tokens that are validated between steps, of a validation part of `tokens` tokens.
-// Their number is that of whole windows in `eval_tokens`, at least one (0: all). If eval_tokens is empty: all
-// windows, if their forward passes are at most a tenth of the work of the `trained_windows` between two
-// validations (training a window counts as three passes); else those of kSampleTokens. It does not depend on
-// the machine.
-WindowSample validation_sample(std::int64_t tokens, std::int64_t seq_len,
-                               std::optional<std::int64_t> eval_tokens, double trained_windows);
+// The windows of `seq_len` tokens that are validated, of a validation part of `tokens` tokens: as many as
+// there are whole ones in `eval_tokens`, at least one (0: all).
+WindowSample validation_sample(std::int64_t tokens, std::int64_t seq_len, std::int64_t eval_tokens);
 
 struct ValidationResult {
   double loss = 0;      // mean, in nats per token
@@ -39,9 +34,6 @@ class Validation {
   // batches are as many times smaller.
   Validation(const TokenSequence& tokens, const Tokenizer& tokenizer, std::int64_t seq_len,
              std::int64_t batch_size, int ranks_of_model = 1);
-
-  // All windows of the part. Tokens after the last whole window are never evaluated.
-  WindowSample all() const { return {data_.windows_in_order(), data_.windows_in_order()}; }
 
   // The windows are divided among the ranks; all get the same bits. `on_tokens` is called with the number of
   // completed tokens and of all tokens. Empty if a signal has stopped it: on any rank of `stopping`, which

@@ -48,46 +48,61 @@ class EndOfARun : public SmallRun {
   }
 };
 
-TEST_F(EndOfARun, ValidatesAllTokens) {
+TEST_F(EndOfARun, ValidatesTheSameWindowsAsTheStepsBefore) {
   const ProgramResult all = train(flags("all"));
-  expect_says(all, "validation: all 384 tokens in 24 windows of 16\n");  // of the last 400 characters
+  expect_says(all, "validation: all 384 tokens, in 24 windows of 16\n");  // of the last 400 characters
+  expect_says(all, " bits per byte, of all 384 tokens\n");
   const ProgramResult some = train(flags("some", {"--eval-tokens", "70", "--json"}));
-  expect_says(some, "validation: 64 tokens in 4 of 24 windows of 16, spread evenly; at the end all 384\n");
-  expect_says(some, "validation of all 384 tokens\n");
+  expect_says(some, "validation: 64 of 384 tokens, in 4 of 24 windows of 16, spread evenly\n");
 
   const auto of_all = metrics("all"), of_some = metrics("some");
   ASSERT_EQ(of_some.size(), 12u);
-  const nlohmann::json& whole = of_some.back()["validation_all"];
-  EXPECT_EQ(whole, of_all.back()["validation_all"]);
-  EXPECT_EQ(whole["tokens"], 384);
-  EXPECT_EQ(of_all.back()["validation_loss"], whole["loss"]);
-  // During training, and for `best`, the same four windows are used each time.
   for (const int step : {5, 10, 12}) {
+    EXPECT_EQ(of_all[step - 1]["validation_tokens"], 384) << step;
     EXPECT_EQ(of_some[step - 1]["validation_tokens"], 64) << step;
     EXPECT_NE(of_some[step - 1]["validation_loss"], of_all[step - 1]["validation_loss"]) << step;
   }
   const nlohmann::json state = nlohmann::json::parse(read_bytes(in("some/best/trainer_state.json")));
   EXPECT_EQ(state["validation_tokens"], 64);
-  EXPECT_EQ(state["validation_loss"], of_some.back()["validation_loss"]);
-  // The final report is for all validation tokens.
+  const nlohmann::json& last = of_some.back();
+  EXPECT_EQ(state["validation_loss"], last["validation_loss"]);
+  // The report at the end has the validation of the last step.
   const nlohmann::json result = nlohmann::json::parse(some.output);
-  EXPECT_EQ(result["validation_loss"], whole["loss"]);
-  EXPECT_EQ(result["validation_accuracy"], whole["accuracy"]);
-  EXPECT_EQ(result["bits_per_byte"], whole["bits_per_byte"]);
-  EXPECT_EQ(result["validation_tokens"], 384);
-  expect_says(some, concat("validation loss ", whole["loss"].get<double>(), " nats per token, "));
-  expect_says(some, " bits per byte, of all 384 tokens\n");
+  EXPECT_EQ(result["validation_loss"], last["validation_loss"]);
+  EXPECT_EQ(result["validation_accuracy"], last["validation_accuracy"]);
+  EXPECT_EQ(result["bits_per_byte"], last["bits_per_byte"]);
+  EXPECT_EQ(result["validation_tokens"], 64);
+  EXPECT_EQ(result["validation_windows"], 4);
+  EXPECT_EQ(result["validation_windows_of"], 24);
+  expect_says(some, concat("validation loss ", last["validation_loss"].get<double>(), " nats per token, "));
+  expect_says(some, " bits per byte, of 64 of 384 tokens\n");
+}
+
+// As many windows as take a tenth of the passes of 12 steps of 2 sequences would be 2 in each of 3
+// validations. So they are 64. A run that goes on keeps what it began with, also with more steps.
+TEST_F(EndOfARun, ValidatesAtLeast64Windows) {
+  std::string text;
+  for (int i = 0; i < 2000; ++i) text += "the cat sat on the mats.\n";
+  directory.write("text.txt", text);
+  expect_says(train(flags("run")),
+              "validation: 1,024 of 4,992 tokens, in 64 of 312 windows of 16, spread evenly\n");
+  const auto settings = nlohmann::json::parse(read_bytes(in("run/run.json")));
+  EXPECT_TRUE(settings["eval_tokens"].is_null());
+  EXPECT_EQ(settings["derived"]["eval_tokens"], 1024);
+  expect_says(train({"--resume", "run", "--steps", "12000", "--stop-after", "13"}), "64 of 312 windows");
 }
 
 TEST_F(EndOfARun, ThatIsStoppedBeforeItsHorizonIsValidatedToo) {
   const Arguments some = {"--eval-tokens", "64"};
   expect_success(flags("whole", some));
   const nlohmann::json result = json_of(flags("run", with(some, {"--stop-after", "7"})));
-  EXPECT_EQ(result["validation_tokens"], 384);
-  // metrics.jsonl does not contain the final validation: the run may be resumed.
-  for (const nlohmann::json& line : metrics("run")) EXPECT_FALSE(line.contains("validation_all"));
-  expect_success({"--resume", "run"});
+  EXPECT_EQ(result["validation_tokens"], 64);
+  // metrics.jsonl does not contain this validation: the run may be resumed.
+  EXPECT_FALSE(metrics("run").back().contains("validation_loss"));
+  const double seconds = result["training_seconds"];
+  const nlohmann::json whole = json_of({"--resume", "run"});
   EXPECT_EQ(metrics("run"), metrics("whole"));
+  EXPECT_GT(whole["training_seconds"], seconds);
 }
 
 TEST_F(EndOfARun, FinishedStaysAsItIs) {
@@ -103,7 +118,7 @@ TEST_F(EndOfARun, FinishedStaysAsItIs) {
   EXPECT_EQ(result.errors.find("resumed from"), std::string::npos) << result.errors;
   const nlohmann::json json = json_of({"--resume", "run"});
   EXPECT_TRUE(json["loss"].is_null());
-  EXPECT_EQ(json["validation_loss"], metrics("run").back()["validation_all"]["loss"]);
+  EXPECT_EQ(json["validation_loss"], metrics("run").back()["validation_loss"]);
   EXPECT_EQ(files("run"), before);
   expect_refused({"--resume", "run", "--seed", "7"}, "--seed: expected 1337");
 }
@@ -123,8 +138,8 @@ TEST_F(EndOfARun, AtAnEarlierStepThanItHasDoneStaysAsItIs) {
 TEST_F(EndOfARun, WithoutAValidationPart) {
   const ProgramResult result = train(flags("run", {"--val-fraction", "0", "--checkpoint-every", "6"}));
   EXPECT_EQ(result.exit_code, 0);
-  expect_says(result, "4,000 tokens and 0 for validation");
-  expect_says(result, "\nvalidation: none (--val-fraction 0)\n");
+  expect_says(result, "4,000 tokens for training");
+  expect_says(result, "\nno validation (--val-fraction 0)\n");
   expect_says(result, " s: no validation (--val-fraction 0)\n");
   for (const nlohmann::json& line : metrics("run"))
     EXPECT_EQ(line.dump().find("validation"), std::string::npos);
@@ -137,20 +152,37 @@ TEST_F(EndOfARun, WithoutAValidationPart) {
   }
 }
 
+// Its text is not trained on.
+TEST_F(EndOfARun, WithoutValidations) {
+  const ProgramResult result = train(flags("run", {"--eval-tokens", "64"}));
+  const Arguments never = with_flags(flags("never"), {"--eval-every", "0"});
+  const ProgramResult without = train(with(never, {"--checkpoint-every", "6"}));
+  EXPECT_EQ(without.exit_code, 0) << without.errors;
+  expect_says(without, "3,600 tokens for training");
+  expect_says(without, "\nno validation (--eval-every 0)\nmachine");
+  expect_says(without, " s: no validation (--eval-every 0)\n");
+  EXPECT_FALSE(fs::exists(in("never/best")));
+  const auto lines = metrics("run"), others = metrics("never");
+  ASSERT_EQ(others.size(), lines.size());
+  for (std::size_t i = 0; i < lines.size(); ++i) EXPECT_EQ(others[i]["loss"], lines[i]["loss"]) << i;
+  EXPECT_EQ(others.back().dump().find("validation"), std::string::npos);
+  expect_refused(with(never, {"--patience", "1"}),
+                 "--patience: there is no validation to compare, with --eval-every 0");
+  expect_refused(with(never, {"--eval-task", "q"}), "--eval-task: is answered with every validation");
+}
+
+// The training is complete then.
 TEST_F(EndOfARun, ASignalEndsTheLastValidation) {
   std::string text;
   for (int i = 0; i < 100'000; ++i) text += "the cat sat on the mats.\n";
   directory.write("long.txt", text);
-  const Arguments arguments =
-      with_flags(flags("run"), {"--data", "long.txt", "--val-fraction", "0.9", "--eval-tokens", "64"});
-  const ProgramResult result = train(arguments, {.signal_after = "validation of all", .signals = {SIGTERM}});
-  EXPECT_EQ(result.exit_code, kExitStopped) << result.errors;
-  expect_says(
-      result,
-      "stopped by a signal in the last validation, after step 12 of 12; continue with --resume run\n");
-  EXPECT_EQ(nlohmann::json::parse(read_bytes(in("run/latest/trainer_state.json")))["step"], 12);
-  EXPECT_EQ(metrics("run").back()["validation_tokens"], 64);
-  EXPECT_FALSE(metrics("run").back().contains("validation_all"));
+  const Arguments arguments = with_flags(
+      flags("run"), {"--data", "long.txt", "--val-fraction", "0.9", "--eval-tokens", "0", "--steps", "1"});
+  const ProgramResult result = train(arguments, {.signal_after = "run: run", .signals = {SIGTERM}});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  expect_says(result, " s: the last validation was stopped by a signal\nmodel: run/latest\n");
+  EXPECT_EQ(nlohmann::json::parse(read_bytes(in("run/latest/trainer_state.json")))["step"], 1);
+  EXPECT_FALSE(metrics("run").back().contains("validation_loss"));
 }
 
 }  // namespace

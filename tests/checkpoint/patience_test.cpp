@@ -62,7 +62,7 @@ TEST_F(Patience, EndsARunThatGetsWorse) {
   ASSERT_EQ(all.end() - best, 4) << result.errors;  // the best, and three that are not better
   EXPECT_LT(all.back().first, 300);
   EXPECT_EQ(metrics("run").size(), static_cast<std::size_t>(all.back().first));
-  EXPECT_TRUE(metrics("run").back().contains("validation_all"));
+  EXPECT_TRUE(metrics("run").back().contains("validation_loss"));
   double lowest = all.front().second;
   int worse = 0;
   for (auto one = all.begin() + 1; one != all.end() - 1; ++one) {

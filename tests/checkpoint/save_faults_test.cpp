@@ -199,35 +199,6 @@ TEST_F(SaveFaults, OfPreparedDataAndConvertedModelsLoseNothing) {
   EXPECT_EQ(read_bytes(in("root/model.bin")), read_bytes(golden));
 }
 
-// The run ended before its last validation was written to metrics.jsonl. A resumed run adds it. If the file
-// cannot be written, the program prints a warning and still succeeds.
-TEST_F(SaveFaults, OfTheLastValidationStopNothing) {
-  expect_success(flags("run"));
-  std::vector<nlohmann::json> lines = metrics("root/run");
-  lines.back().erase("validation_all");
-  std::string text;
-  for (const nlohmann::json& line : lines) text += line.dump() + '\n';
-  const Arguments again = {"--resume", "root/run"};
-  const auto resume = [&](int at) {
-    directory.write("root/run/metrics.jsonl", text);
-    std::filesystem::remove(in("log"));
-    return train(again, fault("eio", at));
-  };
-  ASSERT_EQ(resume(1'000'000).exit_code, 0);
-  EXPECT_TRUE(metrics("root/run").back().contains("validation_all"));
-  std::ifstream log(in("log"));
-  int calls = 0, struck = 0;
-  for (std::string line; struck == 0 && std::getline(log, line);) {
-    ++calls;
-    if (line.find("metrics.jsonl") != line.npos) struck = calls;
-  }
-  ASSERT_GT(struck, 0);
-  const ProgramResult result = resume(struck);
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_NE(result.errors.find("warning: cannot "), std::string::npos) << result.errors;
-  EXPECT_FALSE(metrics("root/run").back().contains("validation_all"));
-}
-
 // One failed save is reported, and the run continues to the next save.
 TEST_F(SaveFaults, ThatStrikeOnceAreToldAndTheRunGoesOn) {
   const std::vector<std::string> all = calls();

@@ -64,13 +64,11 @@ TEST_F(Watching, MetricsHaveTheFieldsOfTheirVersion) {
   std::set<std::string> validated = always;
   validated.insert({"validation_loss", "validation_perplexity", "validation_accuracy", "validation_tokens",
                     "bits_per_byte"});
-  std::set<std::string> at_the_end = validated;
-  at_the_end.insert("validation_all");
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const nlohmann::json& line = lines[i];
     const bool validation = i == 4 || i == 5 || i == 9 || i == 11;
-    EXPECT_EQ(keys_of(line), i == 11 ? at_the_end : validation ? validated : always) << i;
-    EXPECT_EQ(line["version"], 3);
+    EXPECT_EQ(keys_of(line), validation ? validated : always) << i;
+    EXPECT_EQ(line["version"], 4);
     EXPECT_EQ(line["step"], i + 1);
     EXPECT_EQ(line["tokens"], (i + 1) * 64);
     EXPECT_NEAR(line["perplexity"], std::exp(line["loss"].get<double>()), 1e-9);
@@ -96,11 +94,6 @@ TEST_F(Watching, MetricsHaveTheFieldsOfTheirVersion) {
   EXPECT_NEAR(last["validation_perplexity"], std::exp(last["validation_loss"].get<double>()), 1e-9);
   const std::int64_t windows = (250 - 1) / 16;  // from the last tenth of the text; one token per character
   EXPECT_EQ(last["validation_tokens"], 16 * windows);
-  EXPECT_EQ(last["validation_all"], (nlohmann::json{{"loss", last["validation_loss"]},
-                                                    {"perplexity", last["validation_perplexity"]},
-                                                    {"accuracy", last["validation_accuracy"]},
-                                                    {"tokens", 16 * windows},
-                                                    {"bits_per_byte", last["bits_per_byte"]}}));
   // FLOPs per token: 6N + 6LCT, L = 1, C = T = 16.
   const std::size_t parameters = result.errors.find(": ") + 2;  // "3,776 parameters"
   std::string digits = result.errors.substr(parameters, result.errors.find(' ', parameters) - parameters);
@@ -137,7 +130,7 @@ TEST_F(Watching, TensorBoardGetsWhatTheMetricsHave) {
   expect_success(flags("run"));
   const std::vector<EventRecord> all = events("run", 1);
   const std::vector<nlohmann::json> lines = all_metrics("run");
-  ASSERT_EQ(all.size(), 2 + 12 + 1u);
+  ASSERT_EQ(all.size(), 2 + 12u);
   EXPECT_EQ(all[0].version, "brain.Event:2");
   EXPECT_TRUE(all[1].restart);
   EXPECT_EQ(all[1].step, 1);
@@ -161,12 +154,6 @@ TEST_F(Watching, TensorBoardGetsWhatTheMetricsHave) {
     expect("validation/accuracy", "validation_accuracy");
     expect("validation/bits_per_byte", "bits_per_byte");
   }
-  const nlohmann::json& whole = lines.back()["validation_all"];
-  EXPECT_EQ(all.back().step, 12);
-  EXPECT_EQ(all.back().scalars.at("validation_all/loss"), whole["loss"].get<float>());
-  EXPECT_EQ(all.back().scalars.at("validation_all/perplexity"), whole["perplexity"].get<float>());
-  EXPECT_EQ(all.back().scalars.at("validation_all/accuracy"), whole["accuracy"].get<float>());
-  EXPECT_EQ(all.back().scalars.at("validation_all/bits_per_byte"), whole["bits_per_byte"].get<float>());
 }
 
 TEST_F(Watching, AResumedRunHasAnotherEventFile) {

@@ -138,8 +138,10 @@ TEST_F(BadShards, NamedTrainGoWithThoseNamedVal) {
   fs::copy(directory.path() / "good/tokenizer.bin", directory.path() / "llmc/tokenizer.bin");
   write_shard("llmc/story_train.bin", Ids(1000, 7));
   write_shard("llmc/story_val.bin", Ids(500, 7));
-  EXPECT_NE(train({"--data", "llmc/story_train.bin"}).second.find("1,000 tokens and 500 for validation"),
-            std::string::npos);
+  const auto says = [&](const char* text) {
+    return train({"--data", "llmc/story_train.bin"}).second.find(text) != std::string::npos;
+  };
+  EXPECT_TRUE(says("1,000 tokens for training"));
   fs::remove(directory.path() / "llmc/story_val.bin");
   Ids counting(280);
   std::iota(counting.begin(), counting.end(), 0);
@@ -150,8 +152,7 @@ TEST_F(BadShards, NamedTrainGoWithThoseNamedVal) {
   EXPECT_EQ(corpus.train.size(), 252);
   EXPECT_EQ(corpus.train.read(251, 1), Ids{251});
   EXPECT_EQ(corpus.validation.read(0, 1), Ids{252});
-  EXPECT_NE(train({"--data", "llmc/story_train.bin"}).second.find("900 tokens and 100 for validation"),
-            std::string::npos);
+  EXPECT_TRUE(says("900 tokens for training"));
 }
 
 }  // namespace

@@ -201,7 +201,7 @@ TEST_F(TrainingSettings, HaveRanges) {
 --recompute: expected one of none, gelu, block, not '?'
 --non-finite: expected one of stop, skip, not '?'
 --seed: expected a whole number from 0 to 9223372036854775807, not '?'
---eval-every: expected a whole number from 1 to 1000000000, not '?'
+--eval-every: expected a whole number from 0 to 1000000000, not '?'
 --eval-tokens: expected a whole number from 0 to 1000000000000000, not '?'
 --checkpoint-every: expected a whole number from 1 to 1000000000, not '?'
 --keep-last: expected a whole number from 2 to 1000000000, not '?'
@@ -281,7 +281,7 @@ TEST_F(TrainingSettings, AreThoseOfARun) {
   const TrainingRunConfig run = flags_.run();
   EXPECT_EQ(run.last_step, 2000);
   EXPECT_EQ(run.eval_every, 100);
-  EXPECT_FALSE(run.eval_tokens);
+  EXPECT_EQ(run.eval_tokens, 240 * 128);  // 20 validations share a tenth of 2000 · 8 · 3 passes
   EXPECT_EQ(run.checkpoint_every, 1000);
   EXPECT_EQ(run.sample_every, 0);
   EXPECT_EQ(run.trace_steps, 0);

@@ -145,7 +145,8 @@ TEST(Metrics, AreWhatTheirNamesSay) {
   double seconds = 0;
   for (const nlohmann::json& line : lines) seconds += line["seconds"].get<double>();
   EXPECT_NEAR(json["tokens_per_second"].get<double>() * seconds, 4 * 5 * kT, 1e-6);
-  EXPECT_GE(json["seconds"], seconds);
+  EXPECT_NEAR(json["training_seconds"], seconds, 1e-9);
+  EXPECT_GE(json["seconds"], seconds + json["validation_seconds"].get<double>());
   // The peak memory: weights, gradients, two moments, and not much more than the activations of a batch.
   const double arena = 4.0 * static_cast<double>(json["parameters"]);
   EXPECT_GT(last["peak_memory_bytes"], 4 * arena);

@@ -148,14 +148,14 @@ class VerifyRefuses : public testing::Test {
 };
 
 TEST_F(VerifyRefuses, MissingFlags) {
-  expect_refused("stage0_verify", {}, "--model: expected");
+  expect_refused("stage0_verify", {}, "--model is missing: expected");
   expect_refused("stage0_verify", {"--model", model}, "--state: expected");
 }
 
 TEST_F(VerifyRefuses, MissingFiles) {
   refuse("nowhere.bin", state, "--model: cannot open");
   refuse(model, "nowhere.bin", "--state: cannot open");
-  refuse("/", state, "--model: \"/\" is a directory");
+  refuse("/", state, "--model: \"/config.json\"");
 }
 
 TEST_F(VerifyRefuses, TruncatedFiles) {

@@ -14,11 +14,12 @@ namespace {
 using Arguments = std::vector<std::string>;
 // Replaces numbers with a fraction, times, speeds and the machine's name by "#".
 std::string masked(std::string text) {
-  for (const auto& [pattern, by] : {std::pair{R"([0-9][0-9,]*\.[0-9]+(e[-+][0-9]+)?)", "#"},
-                                    {"[0-9,]+ tok/s", "# tok/s"},
-                                    {"ETA [0-9:]+", "ETA #"},
-                                    {"trained in [0-9]+ s", "trained in # s"},
-                                    {"machine: [^\n]*", "machine: #"}}) {
+  for (const auto& [pattern, by] :
+       {std::pair{R"([0-9][0-9,]*\.[0-9]+(e[-+][0-9]+)?)", "#"},
+        {"[0-9,]+ tok/s", "# tok/s"},
+        {"ETA [0-9:]+", "ETA #"},
+        {"trained in [0-9]+ s, validated in [0-9]+ s", "trained in # s, validated in # s"},
+        {"machine: [^\n]*", "machine: #"}}) {
     text = replace_matches(text, pattern, by);
   }
   return text;
@@ -51,22 +52,23 @@ class ProgramText : public testing::Test {
 const std::string kModel =
     "nano with n_layer 1, n_head 1, n_embd 8, block_size 8: 1,024 parameters, 1 layer, 1 head, 8 channels, "
     "context 8\n";
-const std::string kData = "data: text.txt, 300 tokens and 100 for validation, vocabulary 9 (char)\n";
-const std::string kAll = "validation: all 96 tokens in 12 windows of 8\n";
+const std::string kData = "data: text.txt, 300 tokens for training, vocabulary 9 (char)\n";
+const std::string kAll = "validation: all 96 tokens, in 12 windows of 8\n";
 
 TEST_F(ProgramText, OfATrainingIsThis) {
   const ProgramResult first =
       train({"--steps", "4", "--stop-after", "3", "--val-fraction", "0.25", "--max-new-tokens", "4"});
-  EXPECT_EQ(masked(first.errors),
-            kModel + kData + kAll +
-                "machine: #\nrun: run\n"
-                "step 1/4  loss #  lr #  norm #  # tok/s  ETA #\n"
-                "step 2/4  loss #  lr #  norm #  # tok/s  ETA #\n"
-                "step 3/4  loss #  lr #  norm #  # tok/s  ETA #\n"
-                "checkpoint: run/checkpoints/step_00000003 (# MB, # s)\n"
-                "trained in # s: validation loss # nats per token, # bits per byte, of all 96 "
-                "tokens\nmodel: run/latest\n"
-                "stopped after step 3 of 4 (--stop-after); continue with --resume run\n");
+  EXPECT_EQ(
+      masked(first.errors),
+      kModel + kData + kAll +
+          "machine: #\nrun: run\n"
+          "step 1/4  loss #  lr #  norm #  # tok/s  ETA #\n"
+          "step 2/4  loss #  lr #  norm #  # tok/s  ETA #\n"
+          "step 3/4  loss #  lr #  norm #  # tok/s  ETA #\n"
+          "checkpoint: run/checkpoints/step_00000003 (# MB, # s)\n"
+          "trained in # s, validated in # s: validation loss # nats per token, # bits per byte, of all 96 "
+          "tokens\nmodel: run/latest\n"
+          "stopped after step 3 of 4 (--stop-after); continue with --resume run\n");
   const std::string nothing =
       "nothing is trained or saved\nvalidation loss # nats per token, # bits per byte, of all 96 "
       "tokens\nmodel: "
@@ -82,7 +84,8 @@ TEST_F(ProgramText, OfATrainingIsThis) {
                 "machine: #\nrun: run, resumed from \"step_00000003\"\n"
                 "step 4/4  loss #  val #  lr #  norm #  # tok/s  ETA #\n"
                 "checkpoint: run/checkpoints/step_00000004 (# MB, # s)\n"
-                "trained in # s: validation loss # nats per token, # bits per byte, of all 96 tokens\nmodel: "
+                "trained in # s, validated in # s: validation loss # nats per token, # bits per byte, of all "
+                "96 tokens\nmodel: "
                 "run/latest\n");
   EXPECT_EQ(masked(train({"--resume"}).errors), kModel + kData + kAll +
                                                     "machine: #\nrun: run is finished: all its 4 steps are "
@@ -95,16 +98,16 @@ TEST_F(ProgramText, OfATrainingSaysWhichTokensAreValidated) {
   const ProgramResult some = train({"--val-fraction", "0.25", "--eval-tokens", "16", "--dry-run"});
   EXPECT_EQ(
       masked(some.errors),
-      kModel + kData +
-          "validation: 16 tokens in 2 of 12 windows of 8, spread evenly; at the end all 96\nmachine: #\n");
+      kModel + kData + "validation: 16 of 96 tokens, in 2 of 12 windows of 8, spread evenly\nmachine: #\n");
   EXPECT_TRUE(some.output.starts_with("parameters  1,024\n")) << some.output;
   const ProgramResult none = train({"--val-fraction", "0", "--steps", "1", "--max-new-tokens", "0"});
-  EXPECT_EQ(masked(none.errors), kModel +
-                                     "data: text.txt, 400 tokens and 0 for validation, vocabulary 9 (char)\n"
-                                     "validation: none (--val-fraction 0)\nmachine: #\nrun: run\n"
-                                     "step 1/1  loss #  lr #  norm #  # tok/s  ETA #\n"
-                                     "checkpoint: run/checkpoints/step_00000001 (# MB, # s)\n"
-                                     "trained in # s: no validation (--val-fraction 0)\nmodel: run/latest\n");
+  EXPECT_EQ(masked(none.errors),
+            kModel +
+                "data: text.txt, 400 tokens for training, vocabulary 9 (char)\n"
+                "no validation (--val-fraction 0)\nmachine: #\nrun: run\n"
+                "step 1/1  loss #  lr #  norm #  # tok/s  ETA #\n"
+                "checkpoint: run/checkpoints/step_00000001 (# MB, # s)\n"
+                "trained in # s, validated in # s: no validation (--val-fraction 0)\nmodel: run/latest\n");
   EXPECT_EQ(none.output, "");
 }
 

@@ -38,15 +38,8 @@ TEST_F(MetricsFile, BeginsEachLineWithItsVersion) {
   log.add({{"step", 2}});
   log.sync();
   EXPECT_EQ(read_bytes(path_),
-            "{\"version\":3,\"step\":1,\"loss\":2.5}\n"
-            "{\"version\":3,\"step\":2}\n");
-  log.add_to_last({{"more", 7}, {"and", "x"}});
-  log.add({{"step", 3}});
-  log.sync();
-  EXPECT_EQ(read_bytes(path_),
-            "{\"version\":3,\"step\":1,\"loss\":2.5}\n"
-            "{\"version\":3,\"step\":2,\"more\":7,\"and\":\"x\"}\n"
-            "{\"version\":3,\"step\":3}\n");
+            "{\"version\":4,\"step\":1,\"loss\":2.5}\n"
+            "{\"version\":4,\"step\":2}\n");
 }
 
 TEST_F(MetricsFile, KeepsTheLinesOfStepsThatAreDone) {
@@ -60,6 +53,14 @@ TEST_F(MetricsFile, KeepsTheLinesOfStepsThatAreDone) {
   EXPECT_EQ(kept_of("[1]\n" + one + "{\"step\":\n{}\n{\"step\":0}\n" + two + "{\"step\":3}", 3), one + two);
 }
 
+TEST_F(MetricsFile, CountsTheSecondsOfTheStepsThatItKeeps) {
+  scratch_.write("metrics.jsonl",
+                 "{\"step\":1,\"seconds\":0.5}\n{\"step\":2,\"seconds\":2}\n{\"step\":2,\"seconds\":4}\n"
+                 "{\"step\":3,\"seconds\":8}\n");
+  EXPECT_EQ(MetricsLog(path_, 2).seconds_before(), 2.5);
+  EXPECT_EQ(MetricsLog(path_, 0).seconds_before(), 0);
+}
+
 TEST_F(MetricsFile, SaysHowManyLinesItLacks) {
   EXPECT_EQ(kept_of("{\"step\":2}\n{\"step\":5}\n{\"step\":9}\n", 5), "{\"step\":2}\n{\"step\":5}\n");
   EXPECT_EQ(notes_, concat("note: ", path_, " lacks 3 of the steps up to 5\n"));
@@ -68,35 +69,6 @@ TEST_F(MetricsFile, SaysHowManyLinesItLacks) {
   const MetricsLog log(path_, 4);
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             concat("note: ", path_, " lacks 4 of the steps up to 4\n"));
-}
-
-TEST_F(MetricsFile, TakesNoMoreFieldsWhereItDoesNotEndWithALine) {
-  scratch_.write("metrics.jsonl", "{\"step\":1}\n");
-  MetricsLog log(path_, 1);
-  scratch_.write("metrics.jsonl", "{\"step\":1}");
-  try {
-    log.add_to_last({{"more", 7}});
-    FAIL() << "nothing thrown";
-  } catch (const std::runtime_error& error) {
-    EXPECT_EQ(error.what(), concat(path_, " does not end with an object"));
-  }
-  EXPECT_EQ(read_bytes(path_), "{\"step\":1}");
-}
-
-TEST_F(MetricsFile, LacksAFieldOfItsLastStep) {
-  const auto lacks = [&](const std::string& text) {
-    scratch_.write("metrics.jsonl", text);
-    return last_line_lacks(path_, 2, "all");
-  };
-  EXPECT_FALSE(last_line_lacks(path_, 2, "all")) << "no file";
-  EXPECT_FALSE(lacks(""));
-  EXPECT_TRUE(lacks("{\"version\":3,\"step\":2}"));
-  EXPECT_TRUE(lacks("{\"version\":3,\"step\":1,\"all\":1}\n{\"version\":3,\"step\":2}\n"));
-  EXPECT_FALSE(lacks("{\"version\":3,\"step\":2}\n{\"version\":3,\"step\":3}\n")) << "of another step";
-  EXPECT_FALSE(lacks("{\"version\":3,\"step\":2,\"all\":1}\n")) << "it is there";
-  EXPECT_FALSE(lacks("{\"version\":2,\"step\":2}\n")) << "an older version";
-  EXPECT_FALSE(lacks("{\"step\":2}\n")) << "no version";
-  EXPECT_FALSE(lacks("[2]\n"));
 }
 
 TEST(EventFiles, AreNumberedBehindThoseThatAreThere) {

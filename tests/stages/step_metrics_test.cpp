@@ -131,21 +131,5 @@ TEST(StepMetrics, HaveAValidationWhereThereWasOne) {
   EXPECT_EQ(to_scalars(metrics).size(), kCurves.size() + 3);
 }
 
-TEST(StepMetrics, OfAllTokensHaveTheirOwnNames) {
-  ValidationResult validation{.loss = 2, .accuracy = 0.375, .bits_per_byte = 1.25, .tokens = 1024};
-  Json expected = {{"loss", 2.0},
-                   {"perplexity", std::exp(2.0)},
-                   {"accuracy", 0.375},
-                   {"tokens", 1024},
-                   {"bits_per_byte", 1.25}};
-  EXPECT_EQ(to_json(validation).dump(1), expected.dump(1));
-  EXPECT_EQ(texts(to_scalars("all", validation)),
-            (std::vector<std::string>{"all/loss 2", concat("all/perplexity ", std::exp(2.0)),
-                                      "all/accuracy 0.375", "all/bits_per_byte 1.25"}));
-  validation.bits_per_byte.reset();
-  expected.erase("bits_per_byte");
-  EXPECT_EQ(to_json(validation).dump(1), expected.dump(1));
-}
-
 }  // namespace
 }  // namespace stagegpt::test

@@ -43,37 +43,52 @@ TEST(WindowSample, IsSpreadEvenly) {
   }
 }
 
-TEST(ValidationSample, IsAllWhereThatIsATenthOfTheTraining) {
-  // Training on 300 windows costs as much as 900 forward passes; a tenth of that is 90 windows.
-  EXPECT_TRUE(validation_sample(90 * 512 + 1, 512, std::nullopt, 300).is_all());
-  const WindowSample longer = validation_sample(91 * 512 + 1, 512, std::nullopt, 300);
-  EXPECT_EQ(longer.all, 91);
-  EXPECT_EQ(longer.count, 64);  // 32,768 tokens
-  // Validation data shorter than the sample are used completely, even for a short training.
-  EXPECT_TRUE(validation_sample(64 * 512 + 1, 512, std::nullopt, 1).is_all());
-}
-
 TEST(ValidationSample, IsWhatWasAskedForInWholeWindows) {
-  EXPECT_EQ(validation_sample(1000, 10, 0, 1).count, 99);  // the last token has no next one
-  EXPECT_EQ(validation_sample(1001, 10, 0, 1).count, 100);
-  EXPECT_EQ(validation_sample(1001, 10, 59, 1e9).count, 5);
-  EXPECT_EQ(validation_sample(1001, 10, 3, 1).count, 1);
-  EXPECT_EQ(validation_sample(1001, 10, 5000, 1).count, 100);
-  EXPECT_EQ(validation_sample(0, 10, 7, 1).count, 0);
+  EXPECT_EQ(validation_sample(1000, 10, 0).count, 99);  // the last token has no next one
+  EXPECT_EQ(validation_sample(1001, 10, 0).count, 100);
+  EXPECT_EQ(validation_sample(1001, 10, 59).count, 5);
+  EXPECT_EQ(validation_sample(1001, 10, 3).count, 1);
+  EXPECT_EQ(validation_sample(1001, 10, 5000).count, 100);
+  EXPECT_EQ(validation_sample(0, 10, 7).count, 0);
 }
 
-TEST(ValidationSample, LooksAtTheStepsBetweenValidations) {
+// A run of 1,000 steps of 20 windows: 60,000 passes.
+TrainingRunConfig long_run() {
   TrainingRunConfig config;
   config.trainer.batch_size = 4;
   config.trainer.grad_accumulation = 5;
-  config.eval_every = 10;
-  constexpr std::int64_t kSeqLen = 4096, kCheap = 60 * kSeqLen + 1;  // 10 · 4 · 5 · 3 / 10 windows
-  EXPECT_TRUE(validation_sample(kCheap, kSeqLen, config).is_all());
-  EXPECT_FALSE(validation_sample(kCheap + kSeqLen, kSeqLen, config).is_all());
-  config.checkpoint_every = 9;
-  EXPECT_FALSE(validation_sample(kCheap, kSeqLen, config).is_all());
-  config.eval_tokens = 0;
-  EXPECT_TRUE(validation_sample(kCheap, kSeqLen, config).is_all());
+  config.trainer.schedule.steps = 1000;
+  config.eval_every = 100;
+  config.checkpoint_every = 1000;
+  return config;
+}
+
+TEST(ValidationSample, UsuallyTakesATenthOfTheTraining) {
+  TrainingRunConfig config = long_run();
+  EXPECT_EQ(usual_eval_tokens(config, 8), 8 * 600);  // 10 validations share 6,000 passes
+  config.checkpoint_every = 150;                     // 100, 150, 200, 300, …, 750, …, 1000: 13
+  EXPECT_EQ(usual_eval_tokens(config, 8), 8 * (6000 / 13));
+  config.eval_every = 400;  // 150, 300, 400, 450, 600, 750, 800, 900, 1000
+  EXPECT_EQ(usual_eval_tokens(config, 8), 8 * (6000 / 9));
+  config.trainer.schedule.steps = 5;  // one, at the end: 30 passes are fewer than the least number of windows
+  EXPECT_EQ(usual_eval_tokens(config, 8), 8 * 64);
+  config.trainer.schedule.steps = 1'000'000'000;
+  config.trainer.batch_size = config.trainer.grad_accumulation = 1 << 20;
+  EXPECT_EQ(usual_eval_tokens(config, 1 << 20), 1'000'000'000'000'000);
+}
+
+TEST(ValidationSample, IsNothingWithoutValidation) {
+  TrainingRunConfig config = long_run();
+  config.eval_every = 0;
+  EXPECT_EQ(validation_sample(1001, 10, config).all, 0);
+  EXPECT_EQ(passes_of(1000, config, 7), 60'000);
+}
+
+TEST(ValidationSample, CountsInTheWorkOfARun) {
+  const TrainingRunConfig config = long_run();
+  EXPECT_EQ(passes_of(99, config, 7), 99 * 60);
+  EXPECT_EQ(passes_of(100, config, 7), 100 * 60 + 7);
+  EXPECT_EQ(passes_of(1000, config, 7), 1000 * 60 + 10 * 7);
 }
 
 class EvaluateTest : public testing::Test {
@@ -161,9 +176,9 @@ TEST_F(EvaluateTest, EndsEarlyWhenASignalMayEndIt) {
   EXPECT_EXIT(exit_as_stopped(by_default), testing::ExitedWithCode(1), "");
 }
 
-// A signal ends a validation of more than kSampleTokens tokens, but none of as many.
+// A signal ends a validation of more than kUnstoppedTokens tokens, but none of as many.
 TEST(ValidationDeathTest, OfTheUsualSampleIsNotEndedByASignal) {
-  constexpr std::int64_t kLength = 8, kWindows = kSampleTokens / kLength;
+  constexpr std::int64_t kLength = 8, kWindows = kUnstoppedTokens / kLength;
   Gpt2Config config;
   config.vocab_size = 3;
   config.block_size = kLength;
@@ -198,8 +213,7 @@ TEST(Validation, HasBitsPerByteOfTheVeryTokensThatItEvaluates) {
   Gpt2 model(*backend, config);
   model.parameters().initialize(1);
   const Validation validation(tokens, *tokenizer, 10, 2);
-  const std::int64_t all = validation.all().count;
-  ASSERT_EQ(all, (tokens.size() - 1) / 10);
+  const std::int64_t all = (tokens.size() - 1) / 10;
   for (const WindowSample& windows : {WindowSample{all, 1}, {all, all}}) {
     std::int64_t bytes = 0;
     for (const std::int64_t window : numbers(windows)) {
@@ -228,7 +242,7 @@ TEST(Validation, TakesAtMost4096TokensAtOnce) {
     const TokenSequence tokens(std::vector<std::int32_t>(static_cast<std::size_t>(windows * seq_len + 1), 3));
     const Validation validation(tokens, *tokenizer, seq_len, batch_size, ranks_of_model);
     std::vector<std::pair<std::int64_t, std::int64_t>> told;
-    validation.run(group, *backend, model, validation.all(),
+    validation.run(group, *backend, model, {windows, windows},
                    [&](std::int64_t done, std::int64_t total) { told.emplace_back(done, total); });
     return told;
   };
